@@ -1,0 +1,77 @@
+// The graph: what a user wrote, before dtypes are known. Built by tracing a callable or parsing text;
+// equal nodes are shared as they are added. Values have no dtype here: inference (infer.hpp) gives
+// each one for a signature, so one graph serves every mix of dtypes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "fusion/op.hpp"
+#include "kiln/dtype.hpp"
+
+namespace kiln::fusion {
+
+using NodeId = std::uint32_t;
+
+/// A literal as written. A weak one takes the dtype of its partner (numerics.md); a typed one has its
+/// own. `bits` holds the value of kind: bool 0/1, an i64, or the pattern of an f64, so that -0.0, NaN
+/// payloads and INT64_MIN survive.
+struct Literal {
+  Kind kind = Kind::floating;  ///< boolean, signed_integer, unsigned_integer (above INT64_MAX) or floating
+  std::uint64_t bits = 0;
+
+  static Literal boolean(bool value);
+  static Literal integer(std::int64_t value);
+  static Literal unsigned_integer(std::uint64_t value);
+  static Literal floating(double value);
+  double as_double() const;
+  friend bool operator==(const Literal&, const Literal&) = default;
+};
+
+struct Node {
+  Op op = Op::input;
+  DType dtype = DType::f32;  ///< of cast and bitcast
+  std::uint8_t arity = 0;
+  std::array<NodeId, 3> operands{};
+  std::uint64_t payload = 0;  ///< of input: its position among the arguments; of constant: Literal::bits
+  Kind literal = Kind::floating;  ///< of constant
+
+  std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
+  friend bool operator==(const Node&, const Node&) = default;
+};
+
+class Graph {
+ public:
+  /// The argument of that name; a new one is appended. Arguments are arrays or scalars: which one is
+  /// decided by what a call passes.
+  NodeId argument(std::string_view name);
+  NodeId constant(Literal literal);
+  /// Throws Error(invalid_argument) when the number of operands is not the op's arity.
+  NodeId apply(Op op, std::span<const NodeId> operands);
+  NodeId cast(NodeId value, DType dtype);
+  NodeId bitcast(NodeId value, DType dtype);
+  void add_output(NodeId value, std::string_view name = {});
+
+  /// Nodes in an order in which operands come first.
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const Node& operator[](NodeId id) const { return nodes_[id]; }
+  const std::vector<std::string>& arguments() const { return arguments_; }
+  const std::vector<NodeId>& outputs() const { return outputs_; }
+  const std::vector<std::string>& output_names() const { return output_names_; }
+
+ private:
+  NodeId intern(const Node& node);
+
+  std::vector<Node> nodes_;
+  std::vector<std::string> arguments_;
+  std::vector<NodeId> outputs_;
+  std::vector<std::string> output_names_;
+  std::unordered_multimap<std::uint64_t, NodeId> interned_;
+};
+
+}  // namespace kiln::fusion

@@ -1,0 +1,72 @@
+// A device as kiln needs it: load a code object, launch a kernel of it. Two implementations: HIP
+// (jit/hip/, one source for AMD and NVIDIA) and the CPU (jit/cpu/).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kiln/view.hpp"
+
+namespace kiln::jit {
+
+/// A kernel that is loaded on one device. Its module is unloaded when the last reference goes.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+};
+
+/// How many threads. On the CPU a "thread" is one work item, and blocks are only a grain size.
+struct LaunchShape {
+  std::uint64_t work_items = 0;   ///< 0 launches nothing
+  std::uint32_t block = 256;      ///< threads per block
+  std::uint64_t max_blocks = 0;   ///< 0: the device's limit; the kernel strides over what is left
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual Device device() const = 0;
+  virtual std::string name() const = 0;    ///< for people, "NVIDIA H200"
+  /// What the compiler is told, with features: "gfx90a:sramecc+:xnack-", "sm_90", or the CPU's name
+  /// and feature set.
+  virtual std::string target() const = 0;
+  virtual int wave_size() const = 0;
+  virtual int compute_units() const = 0;
+
+  /// Throws Error(device) when the driver refuses the module or has no such entry.
+  virtual std::shared_ptr<Kernel> load(std::span<const std::byte> code,
+                                       const std::string& entry) = 0;
+  /// `arguments[i]` points at the i-th parameter. Takes no lock, allocates nothing, does not wait.
+  virtual void launch(const Kernel& kernel, const LaunchShape& shape, void* const* arguments,
+                      const Stream& stream) = 0;
+
+  // For the tool, the tests and the benchmarks only: kiln never allocates or waits for a caller.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void free(void* pointer) noexcept = 0;
+  virtual void copy_in(void* device, const void* host, std::size_t bytes, const Stream& stream) = 0;
+  virtual void copy_out(void* host, const void* device, std::size_t bytes, const Stream& stream) = 0;
+  virtual void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream& stream) = 0;
+  virtual void synchronize(const Stream& stream) = 0;
+  virtual Stream create_stream() = 0;
+  virtual void destroy_stream(const Stream& stream) noexcept = 0;
+  /// Microseconds between two points of the stream that enclose `body`, by the device's own clock.
+  virtual double time_us(const Stream& stream, const std::function<void()>& body) = 0;
+};
+
+/// The backend of that device, made on first use and kept. Throws Error(not_found) that says what is
+/// there, or Error(unsupported) that says which library or package is missing.
+Backend& backend(Device device);
+
+/// Every device that can be used now: HIP, then CUDA, then the CPU.
+std::vector<Device> devices();
+
+/// Why there are no devices of that type here, for people; empty if there are some.
+std::string why_absent(DeviceType type);
+
+}  // namespace kiln::jit

@@ -1,0 +1,92 @@
+// Base of kiln's device code: which compiler this is, the number types under kiln's names, and the
+// frame of a kernel. Nothing is included; everything used here is built into hiprtc, NVRTC and the
+// host compilers.
+#pragma once
+
+#if defined(__HIP__) || defined(__HIPCC_RTC__) || defined(__AMDGCN__)
+#define KILN_AMD 1
+#define KILN_NVIDIA 0
+#define KILN_HOST 0
+#elif defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define KILN_AMD 0
+#define KILN_NVIDIA 1
+#define KILN_HOST 0
+#else
+#define KILN_AMD 0
+#define KILN_NVIDIA 0
+#define KILN_HOST 1
+#endif
+
+#if KILN_HOST
+#define KILN_FN static inline __attribute__((always_inline, unused))
+#else
+#define KILN_FN static __device__ __forceinline__
+#endif
+
+namespace kiln {
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using i8 = signed char;
+using i16 = short;
+using i32 = int;
+using i64 = long long;
+using f32 = float;
+using f64 = double;
+
+// Numbers as they lie in memory. Their arithmetic is done in f32; to<f32>(x) and to<f16>(y) convert.
+struct b8 { u8 bits; };
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+struct f8e4m3 { u8 bits; };
+struct f8e5m2 { u8 bits; };
+struct f8e4m3fnuz { u8 bits; };
+struct f8e5m2fnuz { u8 bits; };
+
+template <class To, class From>
+KILN_FN To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From), "bit_cast: the sizes differ");
+#if KILN_NVIDIA
+  To to;
+  __builtin_memcpy(&to, &from, sizeof(To));
+  return to;
+#else
+  return __builtin_bit_cast(To, from);
+#endif
+}
+
+}  // namespace kiln
+
+// The frame of a kernel. On a GPU it is an extern "C" __global__ function and a work item is a thread;
+// on the host it is a function over a range of work items, which KILN_HOST_ENTRY makes callable.
+//
+//   KILN_KERNEL(256, name, const f32* x, f32* y, u32 work_items) {
+//     KILN_FOR_EACH_WORK_ITEM(u32, item, work_items) { ... }
+//   }
+#if KILN_HOST
+#define KILN_KERNEL(threads, name, ...) \
+  static inline void name##_range(::kiln::u64 kiln_begin, ::kiln::u64 kiln_end, __VA_ARGS__)
+#define KILN_FOR_EACH_WORK_ITEM(Index, item, count) \
+  for (Index item = Index(kiln_begin); item < Index(kiln_end); ++item)
+#else
+#define KILN_KERNEL(threads, name, ...) \
+  extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
+#define KILN_FOR_EACH_WORK_ITEM(Index, item, count)                               \
+  for (Index item = Index(blockIdx.x) * Index(blockDim.x) + Index(threadIdx.x); \
+       item < count; item += Index(gridDim.x) * Index(blockDim.x))
+#endif
+
+// The elements that one work item computes, side by side: unrolled into registers on a GPU, SIMD on
+// the host. Iterations are independent.
+#if KILN_HOST && defined(__clang__)
+#define KILN_FOR_EACH_LANE(lane, width) \
+  _Pragma("clang loop vectorize(assume_safety)") for (int lane = 0; lane < width; ++lane)
+#elif KILN_HOST
+#define KILN_FOR_EACH_LANE(lane, width) \
+  _Pragma("GCC ivdep") for (int lane = 0; lane < width; ++lane)
+#else
+#define KILN_FOR_EACH_LANE(lane, width) \
+  _Pragma("unroll") for (int lane = 0; lane < width; ++lane)
+#endif

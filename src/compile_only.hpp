@@ -1,0 +1,52 @@
+// Kernels without memory and without a device: from a function and the types and shapes of a call to
+// source and code for any target. What `kiln emit`, `kiln compile` and `kiln isa` are made of.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "jit/compile.hpp"
+#include "kiln/function.hpp"
+
+namespace kiln {
+
+/// What a call would pass for one argument. `strides` is empty for C order; an array is taken to be
+/// aligned to 256 bytes.
+struct ArgumentSpec {
+  std::string name;
+  DType dtype = DType::f32;
+  Dims shape;
+  Dims strides;
+  bool scalar = false;
+};
+
+struct Specification {
+  std::vector<ArgumentSpec> arguments;  ///< in any order; every argument of the function by its name
+  std::vector<DType> outputs;           ///< empty: the natural ones
+};
+
+struct CompiledKernel {
+  KernelInfo info;
+  std::string source;  ///< with the preamble
+  std::string code;
+  std::string log;
+  jit::Resources resources;
+};
+
+/// The dtypes and the shape that the outputs of such a call have.
+struct OutputTypes {
+  std::vector<DType> dtypes;
+  Dims shape;
+};
+OutputTypes output_types(const Function& function, const Specification& specification);
+
+/// The kernel's source for `target`, with its final entry name. Needs no compiler.
+std::string emit_for(const Function& function, const Specification& specification,
+                     std::string_view target, bool with_preamble);
+
+/// Finds the kernel in the cache or compiles it and publishes it. `info.cache` says which.
+CompiledKernel compile_for(const Function& function, const Specification& specification,
+                           std::string_view target);
+
+}  // namespace kiln

@@ -1,0 +1,182 @@
+// A fused function: described once, called often on memory and streams of the caller.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kiln/options.hpp"
+#include "kiln/value.hpp"
+#include "kiln/view.hpp"
+
+namespace kiln {
+
+/// An argument of a call that is one number, passed by value. A C++ bool, integer or floating-point
+/// number is weak: it takes the dtype of its partner, as a literal would. `typed` fixes the dtype.
+class Scalar {
+ public:
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Scalar(T value);  // NOLINT: implicit on purpose
+  static Scalar typed(double value, DType dtype);
+  static Scalar typed(std::int64_t value, DType dtype);
+
+  DType dtype() const { return dtype_; }
+  bool weak() const { return weak_; }
+  /// The bits of an f64 (floating), or of an i64 (everything else).
+  std::uint64_t bits() const { return bits_; }
+
+ private:
+  Scalar(std::uint64_t bits, DType dtype, bool weak) : bits_(bits), dtype_(dtype), weak_(weak) {}
+  std::uint64_t bits_;
+  DType dtype_;
+  bool weak_;
+};
+
+/// An array or a number.
+class Argument {
+ public:
+  Argument(View view) : view_(std::move(view)) {}  // NOLINT: implicit on purpose
+  Argument(Scalar scalar) : scalar_(scalar), is_scalar_(true) {}  // NOLINT
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Argument(T value) : Argument(Scalar(value)) {}  // NOLINT
+
+  bool is_scalar() const { return is_scalar_; }
+  const View& view() const { return view_; }
+  const Scalar& scalar() const { return scalar_; }
+
+ private:
+  View view_;
+  Scalar scalar_ = Scalar(0);
+  bool is_scalar_ = false;
+};
+
+/// Where the kernel of a call came from.
+enum class CacheState : std::uint8_t { memory, disk, compiled };
+
+/// What a person or a tool wants to know about the kernel that a call would use.
+struct KernelInfo {
+  std::string function;     ///< the function's name
+  std::string expression;   ///< in the text form
+  std::string entry;        ///< the hashed module and kernel name
+  std::string key;          ///< of the cache entry, 32 hex digits; empty if nothing could be persisted
+  std::string target;       ///< "gfx90a:sramecc+:xnack-", "sm_90", "x86-64 ..."
+  std::string variant;      ///< the layout variant in words
+  std::string source;       ///< the kernel, without the preamble
+  CacheState cache = CacheState::memory;
+  double compile_ms = 0;    ///< 0 unless `cache` is compiled
+  std::uint64_t bytes = 0;  ///< that one launch reads and writes, every element of every operand once
+};
+
+class Function {
+ public:
+  /// Checks, finds or makes the kernel, and launches it on `stream`; on a GPU it returns before the
+  /// kernel has run. `inputs` are in the order of the function's arguments, broadcast against each
+  /// other by NumPy's rules; every output has the broadcast shape. Throws Error: invalid_argument for
+  /// a number, dtype, shape or device that does not fit, compile_failed, would_compile, device.
+  void operator()(const Stream& stream, std::initializer_list<Argument> inputs,
+                  std::initializer_list<View> outputs) const {
+    call(stream, {inputs.begin(), inputs.size()}, {outputs.begin(), outputs.size()});
+  }
+  void call(const Stream& stream, std::span<const Argument> inputs,
+            std::span<const View> outputs) const;
+
+  /// The kernel that such a call uses; finds or compiles it, launches nothing.
+  KernelInfo prepare(const Stream& stream, std::span<const Argument> inputs,
+                     std::span<const View> outputs) const;
+
+  const std::string& name() const;
+  const Options& options() const;
+  std::size_t arity() const;
+  std::size_t output_count() const;
+  /// The function in the text form.
+  std::string expression() const;
+
+  struct Impl;
+  explicit Function(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+namespace detail {
+Function trace(std::string_view name, std::size_t arity, const Options& options,
+               const std::function<std::vector<Value>(const std::vector<Value>&)>& body);
+
+template <class R>
+std::vector<Value> as_outputs(R&& result) {
+  if constexpr (std::is_convertible_v<R, Value>) {
+    return {std::forward<R>(result)};
+  } else {
+    return std::apply([](auto&&... values) { return std::vector<Value>{values...}; },
+                      std::forward<R>(result));
+  }
+}
+
+template <class F, std::size_t... I>
+Function fuse_indexed(std::string_view name, F&& body, const Options& options,
+                      std::index_sequence<I...>) {
+  return trace(name, sizeof...(I), options, [&](const std::vector<Value>& arguments) {
+    return as_outputs(body(arguments[I]...));
+  });
+}
+
+template <class F, std::size_t N = 0>
+constexpr std::size_t arity_of() {
+  constexpr auto callable = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::is_invocable_v<F, decltype((void(I), std::declval<Value>()))...>;
+  };
+  static_assert(N <= 64, "fuse: the callable must take between 0 and 64 kiln::Value");
+  if constexpr (callable(std::make_index_sequence<N>())) {
+    return N;
+  } else {
+    return arity_of<F, N + 1>();
+  }
+}
+}  // namespace detail
+
+/// Traces `body`, any callable on kiln::Value that returns a Value, or a tuple or array of them for
+/// several outputs. `body` runs once, here. `name` is for people: it appears in kernel names, errors
+/// and the cache. A generic callable (auto...) needs its number of arguments: fuse<2>(name, body).
+template <class F>
+Function fuse(std::string_view name, F&& body, const Options& options = {}) {
+  return detail::fuse_indexed(name, std::forward<F>(body), options,
+                              std::make_index_sequence<detail::arity_of<F>()>());
+}
+template <std::size_t Arity, class F>
+Function fuse(std::string_view name, F&& body, const Options& options = {}) {
+  return detail::fuse_indexed(name, std::forward<F>(body), options,
+                              std::make_index_sequence<Arity>());
+}
+
+/// The same from the text form; arguments are its free names in order of first use (see
+/// `argument_names`).
+Function parse(std::string_view name, std::string_view expression, const Options& options = {});
+std::vector<std::string> argument_names(const Function& function);
+std::vector<std::string> output_names(const Function& function);
+
+template <class T>
+  requires std::is_arithmetic_v<T>
+Scalar::Scalar(T value) : weak_(true) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const double wide = static_cast<double>(value);
+    std::memcpy(&bits_, &wide, sizeof bits_);
+    dtype_ = DType::f64;
+  } else {
+    bits_ = static_cast<std::uint64_t>(value);
+    dtype_ = std::is_same_v<T, bool> ? DType::boolean
+             : std::is_signed_v<T>   ? DType::i64
+                                     : DType::u64;
+  }
+}
+
+}  // namespace kiln

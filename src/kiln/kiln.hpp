@@ -1,0 +1,14 @@
+// kiln: fuse a chain of array operations into one kernel, compile it at run time, cache it, launch it.
+//
+//   kiln::Function swiglu = kiln::fuse("swiglu", [](kiln::Value gate, kiln::Value up) {
+//     return kiln::silu(gate) * up;
+//   });
+//   swiglu(stream, {gate, up}, {out});
+#pragma once
+
+#include "kiln/dtype.hpp"     // IWYU pragma: export
+#include "kiln/error.hpp"     // IWYU pragma: export
+#include "kiln/function.hpp"  // IWYU pragma: export
+#include "kiln/options.hpp"   // IWYU pragma: export
+#include "kiln/value.hpp"     // IWYU pragma: export
+#include "kiln/view.hpp"      // IWYU pragma: export
