@@ -1,0 +1,505 @@
+#include "fusion/infer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <unordered_map>
+
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// ---- Constants ---------------------------------------------------------------------------------
+
+// A double as the bits of an IEEE format with `exponent` and `mantissa` bits, rounded to nearest even
+// in one step.
+std::uint64_t round_to_format(double value, int exponent_bits, int mantissa_bits) {
+  const std::uint64_t sign = std::signbit(value) ? std::uint64_t{1} << (exponent_bits + mantissa_bits) : 0;
+  const std::uint64_t infinity = ((std::uint64_t{1} << exponent_bits) - 1) << mantissa_bits;
+  if (std::isnan(value)) return sign | infinity | (std::uint64_t{1} << (mantissa_bits - 1));
+  if (std::isinf(value)) return sign | infinity;
+  if (value == 0) return sign;
+  const int bias = (1 << (exponent_bits - 1)) - 1;
+  int exponent = 0;
+  std::frexp(value, &exponent);  // |value| = f * 2^exponent, f in [0.5, 1)
+  // The unit in the last place; below the smallest normal number it no longer shrinks.
+  const int ulp_exponent = std::max(exponent - 1, 1 - bias) - mantissa_bits;
+  const double units = std::nearbyint(std::ldexp(std::fabs(value), -ulp_exponent));
+  // Adding instead of placing lets a carry move into the exponent, and up to infinity.
+  const auto significand = static_cast<std::uint64_t>(units);
+  const std::uint64_t hidden = std::uint64_t{1} << mantissa_bits;
+  const int biased = significand < hidden ? 0 : ulp_exponent + mantissa_bits + bias;
+  const std::uint64_t bits =
+      biased == 0 ? significand
+                  : (static_cast<std::uint64_t>(biased) << mantissa_bits) + (significand - hidden);
+  return sign | std::min(bits, infinity);
+}
+
+std::string literal_text(const Literal& literal) {
+  switch (literal.kind) {
+    case Kind::boolean: return literal.bits != 0 ? "True" : "False";
+    case Kind::signed_integer: return fmt::format("{}", static_cast<std::int64_t>(literal.bits));
+    case Kind::unsigned_integer: return fmt::format("{}", literal.bits);
+    default: return fmt::format("{}", literal.as_double());
+  }
+}
+
+// The bits of a literal in `dtype`. An integer that the dtype cannot hold is an error, not a wrap.
+std::uint64_t literal_bits(const Literal& literal, DType dtype, Rounding rounding,
+                           std::string_view function) {
+  const double value = literal.as_double();
+  switch (dtype) {
+    case DType::f64: return std::bit_cast<std::uint64_t>(value);
+    case DType::f32: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    case DType::f16:
+    case DType::bf16:
+      if (rounding == Rounding::once) return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+      return dtype == DType::f16 ? round_to_format(value, 5, 10) : round_to_format(value, 8, 7);
+    case DType::c64: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+    case DType::boolean: return value != 0 ? 1 : 0;
+    default: break;
+  }
+  const int width = bits(dtype);
+  bool fits = true;
+  if (literal.kind == Kind::unsigned_integer) {
+    fits = dtype == DType::u64;
+  } else if (kind(dtype) == Kind::unsigned_integer) {
+    fits = static_cast<std::int64_t>(literal.bits) >= 0 && (width == 64 || literal.bits >> width == 0);
+  } else {
+    const auto signed_value = static_cast<std::int64_t>(literal.bits);
+    fits = width == 64 || (signed_value >= -(std::int64_t{1} << (width - 1)) &&
+                           signed_value < (std::int64_t{1} << (width - 1)));
+  }
+  if (!fits) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: the literal {} does not fit {}, the dtype of its partner; write a cast",
+                            function, literal_text(literal), name(dtype)));
+  }
+  return width == 64 ? literal.bits : literal.bits & ((std::uint64_t{1} << width) - 1);
+}
+
+// ---- Inference ---------------------------------------------------------------------------------
+
+// What is known of an untyped node: its dtype, or for a weak one only its kind.
+struct Knowledge {
+  DType dtype = DType::f32;
+  bool weak = false;
+  Kind kind = Kind::floating;
+};
+
+Kind wider(Kind a, Kind b) { return std::max(a, b); }
+
+std::size_t hash_of(const TypedNode& node) {
+  std::uint64_t hash = static_cast<std::uint64_t>(node.op) * 64 + static_cast<std::uint64_t>(node.dtype);
+  for (const NodeId operand : node.inputs()) hash = (hash ^ operand) * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ node.payload) * 0xff51afd7ed558ccdu;
+  return static_cast<std::size_t>(hash ^ (hash >> 32));
+}
+
+class Inference {
+ public:
+  Inference(const Graph& graph, std::span<const ArgumentType> arguments, Rounding rounding,
+            std::string_view function)
+      : graph_(graph), arguments_(arguments), rounding_(rounding), function_(function) {
+    typed_.arguments.assign(arguments.begin(), arguments.end());
+    typed_.argument_names = graph.arguments();
+    typed_.output_names = graph.output_names();
+    typed_.rounding = rounding;
+  }
+
+  TypedGraph run(std::span<const DType> outputs) {
+    learn();
+    for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const NodeId id = graph_.outputs()[i];
+      const DType natural = natural_dtype(id);
+      const DType stored = outputs.empty() ? natural : outputs[i];
+      check_store(i, natural, stored);
+      NodeId value = materialise(id, known_[id].weak ? weak_store(id, stored) : natural);
+      if (typed_.nodes[value].dtype != stored) value = convert(Op::cast, value, stored);
+      typed_.outputs.push_back(value);
+    }
+    return drop_dead();
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& message) const {
+    throw Error(Code::invalid_argument, fmt::format("{}: {}", function_, message));
+  }
+
+  // -- Forward: what each node is, before any weak value has met a partner.
+
+  void learn() {
+    known_.reserve(graph_.nodes().size());
+    for (const Node& node : graph_.nodes()) known_.push_back(learn_node(node));
+  }
+
+  Knowledge strong(DType dtype) const { return {dtype, false, kind(dtype)}; }
+
+  Knowledge learn_node(const Node& node) const {
+    switch (info(node.op).rule) {
+      case Rule::leaf:
+        if (node.op == Op::constant) return {DType::f32, true, node.literal};
+        return learn_argument(arguments_[node.payload]);
+      case Rule::convert: return strong(node.dtype);
+      case Rule::compare:
+        common_of(node, 0);
+        return strong(DType::boolean);
+      case Rule::predicate:
+      case Rule::logical: return strong(DType::boolean);
+      case Rule::shift: return learn_shift(node);
+      case Rule::select: return common_of(node, 1);
+      case Rule::bitwise: return learn_bitwise(node);
+      case Rule::floating: return to_floating(common_of(node, 0));
+      case Rule::same: return learn_arithmetic(node);
+      case Rule::integral: return common_of(node, 0);
+      case Rule::component: {
+        const Knowledge operand = known_[node.operands[0]];
+        if (operand.dtype == DType::c64 && node.op != Op::conj && !operand.weak) return strong(DType::f32);
+        return operand;
+      }
+    }
+    fail("internal: an op without a dtype rule");
+  }
+
+  Knowledge learn_argument(const ArgumentType& argument) const {
+    if (argument.weak) return {argument.dtype, true, kind(argument.dtype)};
+    return strong(info(argument.dtype).storage_only ? compute_dtype(argument.dtype) : argument.dtype);
+  }
+
+  Knowledge learn_arithmetic(const Node& node) const {
+    const Knowledge common = common_of(node, 0);
+    if (common.kind == Kind::boolean) {
+      fail(fmt::format("{}: the operands are bool; cast one to the dtype you mean", info(node.op).name));
+    }
+    return common;
+  }
+
+  Knowledge learn_bitwise(const Node& node) const {
+    const Knowledge common = common_of(node, 0);
+    if (common.kind == Kind::floating || common.kind == Kind::complex) {
+      fail(fmt::format("{}: expected integers or bool, got {}", info(node.op).name, describe(common)));
+    }
+    return common;
+  }
+
+  Knowledge learn_shift(const Node& node) const {
+    for (const NodeId operand : node.inputs()) {
+      const Kind operand_kind = known_[operand].kind;
+      if (operand_kind != Kind::signed_integer && operand_kind != Kind::unsigned_integer) {
+        fail(fmt::format("{}: expected integers, got {}", info(node.op).name, describe(known_[operand])));
+      }
+    }
+    const Knowledge value = known_[node.operands[0]];
+    const Knowledge count = known_[node.operands[1]];
+    // A literal shifted by an array takes the array's dtype, as with every other op.
+    return value.weak && !count.weak ? count : value;
+  }
+
+  // The common dtype of the operands from `first` on; weak if all of them are. A value that was cast
+  // to a storage-only dtype goes on in the dtype it is computed in.
+  Knowledge common_of(const Node& node, std::size_t first) const {
+    Knowledge common = known_[node.operands[first]];
+    if (!common.weak && info(common.dtype).storage_only) common = strong(compute_dtype(common.dtype));
+    for (std::size_t i = first + 1; i < node.arity; ++i) {
+      const Knowledge& other = known_[node.operands[i]];
+      if (common.weak && other.weak) {
+        common.kind = wider(common.kind, other.kind);
+      } else if (common.weak || other.weak) {
+        const Knowledge& partner = common.weak ? other : common;
+        const Kind literal = common.weak ? common.kind : other.kind;
+        common = strong(weak_dtype(literal, partner.dtype));
+      } else {
+        common = strong(promote(common.dtype, other.dtype));
+      }
+    }
+    return common;
+  }
+
+  static Knowledge to_floating(Knowledge value) {
+    if (value.kind == Kind::floating || value.kind == Kind::complex) return value;
+    return {DType::f32, value.weak, Kind::floating};
+  }
+
+  static std::string describe(const Knowledge& value) {
+    static constexpr std::string_view kNames[] = {"bool", "an integer", "an integer", "a floating-point number", "a complex number"};
+    if (value.weak) return fmt::format("{} literal", kNames[static_cast<int>(value.kind)]);
+    return std::string(name(value.dtype));
+  }
+
+  // -- Backward: typed nodes, made on demand in the dtype in which they are wanted.
+
+  DType natural_dtype(NodeId id) const {
+    return known_[id].weak ? weak_dtype(known_[id].kind) : known_[id].dtype;
+  }
+
+  // A weak value that is stored directly is computed in the output's dtype if that holds its kind.
+  DType weak_store(NodeId id, DType stored) const {
+    const DType wide = compute_dtype(stored);
+    return weak_dtype(known_[id].kind, wide) == wide ? wide : weak_dtype(known_[id].kind);
+  }
+
+  void check_store(std::size_t index, DType from, DType to) const {
+    const auto rank = [](DType dtype) {
+      switch (kind(dtype)) {
+        case Kind::boolean: return 0;
+        case Kind::unsigned_integer:
+        case Kind::signed_integer: return 1;
+        case Kind::floating: return 2;
+        case Kind::complex: return 3;
+      }
+      return 3;
+    };
+    if (rank(from) <= rank(to)) return;
+    const std::string& output = graph_.output_names()[index];
+    fail(fmt::format("output {}{}: the view's dtype is {}, which cannot hold the result's {}; write a cast to {}",
+                     index, output.empty() ? "" : " '" + output + "'", name(to), name(from), name(to)));
+  }
+
+  struct Want {
+    NodeId id;
+    DType dtype;
+    bool expanded = false;
+  };
+
+  static std::uint64_t memo_key(NodeId id, DType dtype) {
+    return std::uint64_t{id} << 8 | static_cast<std::uint64_t>(dtype);
+  }
+
+  // The typed node of `id` in `dtype`. A strong node exists once, in its own dtype, and is promoted
+  // from there; a weak one is made in every dtype that is asked for. An explicit stack, because a
+  // chain may be tens of thousands of nodes deep.
+  NodeId materialise(NodeId root, DType root_dtype) {
+    std::vector<Want> stack{{root, root_dtype}};
+    while (!stack.empty()) {
+      Want& want = stack.back();
+      if (made_.contains(memo_key(want.id, want.dtype))) {
+        stack.pop_back();
+        continue;
+      }
+      const Knowledge& known = known_[want.id];
+      if (!known.weak && known.dtype != want.dtype) {
+        const auto own = made_.find(memo_key(want.id, known.dtype));
+        if (own == made_.end()) {
+          stack.push_back({want.id, known.dtype});
+          continue;
+        }
+        made_[memo_key(want.id, want.dtype)] = convert(Op::promote, own->second, want.dtype);
+        stack.pop_back();
+        continue;
+      }
+      const Want current = want;
+      if (!current.expanded) {
+        want.expanded = true;
+        const Node& node = graph_[current.id];
+        for (std::size_t i = 0; i < node.arity; ++i) {
+          stack.push_back({node.operands[i], operand_dtype(node, i, current.dtype)});
+        }
+        continue;
+      }
+      made_[memo_key(current.id, current.dtype)] = make(current.id, current.dtype);
+      stack.pop_back();
+    }
+    return made_.at(memo_key(root, root_dtype));
+  }
+
+  // The dtype in which `node`, whose result is wanted in `dtype`, takes its operand `i`.
+  DType operand_dtype(const Node& node, std::size_t i, DType dtype) const {
+    switch (info(node.op).rule) {
+      case Rule::leaf: break;
+      case Rule::convert: {
+        // A literal under a cast is made in the cast's dtype, so that f64(0.1) is not f32's 0.1.
+        const Knowledge& operand = known_[node.operands[0]];
+        if (node.op == Op::cast && operand.weak && !info(node.dtype).storage_only) {
+          return weak_dtype(operand.kind, node.dtype) == node.dtype ? node.dtype : weak_dtype(operand.kind);
+        }
+        return natural_dtype(node.operands[0]);
+      }
+      case Rule::compare: {
+        const Knowledge common = common_of(node, 0);
+        return common.weak ? weak_dtype(common.kind) : common.dtype;
+      }
+      case Rule::logical: return DType::boolean;
+      case Rule::predicate: return natural_dtype(node.operands[i]);
+      case Rule::select: return i == 0 ? DType::boolean : dtype;
+      case Rule::shift: {
+        // The count keeps its dtype: a negative one means 2^width of its own type.
+        if (i == 0 || known_[node.operands[1]].weak) return dtype;
+        return known_[node.operands[1]].dtype;
+      }
+      case Rule::component:
+        return known_[node.operands[0]].weak ? dtype : known_[node.operands[0]].dtype;
+      case Rule::same:
+      case Rule::integral:
+      case Rule::floating:
+      case Rule::bitwise: return dtype;
+    }
+    fail("internal: a leaf has no operands");
+  }
+
+  NodeId make(NodeId id, DType dtype) {
+    const Node& node = graph_[id];
+    TypedNode typed;
+    typed.op = node.op;
+    typed.dtype = dtype;
+    if (node.op == Op::constant) {
+      typed.payload = literal_bits({node.literal, node.payload}, dtype, rounding_, function_);
+      return intern(typed);
+    }
+    if (info(node.op).rule == Rule::leaf) return make_argument(node, dtype);
+    typed.arity = node.arity;
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      typed.operands[i] = made_.at(memo_key(node.operands[i], operand_dtype(node, i, dtype)));
+    }
+    if (node.op == Op::bitcast) check_bitcast(typed);
+    return intern(typed);
+  }
+
+  // An argument is loaded in its storage dtype; what is computed with starts one conversion later.
+  NodeId make_argument(const Node& node, DType dtype) {
+    const ArgumentType& argument = arguments_[node.payload];
+    TypedNode typed;
+    typed.op = argument.scalar ? Op::scalar : Op::input;
+    typed.dtype = argument.weak ? dtype : argument.dtype;
+    typed.payload = node.payload;
+    const NodeId loaded = intern(typed);
+    return typed.dtype == dtype ? loaded : convert(Op::promote, loaded, dtype);
+  }
+
+  void check_bitcast(const TypedNode& node) const {
+    const DType from = typed_.nodes[node.operands[0]].dtype;
+    if (bits(from) != bits(node.dtype) || from == DType::boolean || node.dtype == DType::boolean) {
+      fail(fmt::format("bitcast: expected a dtype of {} bits, got {} to {}", bits(from), name(from),
+                       name(node.dtype)));
+    }
+  }
+
+  NodeId convert(Op op, NodeId value, DType dtype) {
+    TypedNode typed;
+    typed.op = op;
+    typed.dtype = dtype;
+    typed.arity = 1;
+    typed.operands[0] = value;
+    return intern(typed);
+  }
+
+  NodeId intern(const TypedNode& node) {
+    const auto [first, last] = interned_.equal_range(hash_of(node));
+    for (auto it = first; it != last; ++it) {
+      if (typed_.nodes[it->second] == node) return it->second;
+    }
+    typed_.nodes.push_back(node);
+    const auto id = static_cast<NodeId>(typed_.nodes.size() - 1);
+    interned_.emplace(hash_of(node), id);
+    return id;
+  }
+
+  TypedGraph drop_dead() {
+    std::vector<bool> live(typed_.nodes.size(), false);
+    for (const NodeId output : typed_.outputs) live[output] = true;
+    for (std::size_t id = typed_.nodes.size(); id-- > 0;) {
+      if (!live[id]) continue;
+      for (const NodeId operand : typed_.nodes[id].inputs()) live[operand] = true;
+    }
+    std::vector<NodeId> renumbered(typed_.nodes.size(), 0);
+    std::vector<TypedNode> kept;
+    for (std::size_t id = 0; id < typed_.nodes.size(); ++id) {
+      if (!live[id]) continue;
+      TypedNode node = typed_.nodes[id];
+      for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = renumbered[node.operands[i]];
+      renumbered[id] = static_cast<NodeId>(kept.size());
+      kept.push_back(node);
+    }
+    for (NodeId& output : typed_.outputs) output = renumbered[output];
+    typed_.nodes = std::move(kept);
+    return std::move(typed_);
+  }
+
+  const Graph& graph_;
+  std::span<const ArgumentType> arguments_;
+  Rounding rounding_;
+  std::string_view function_;
+  std::vector<Knowledge> known_;
+  std::unordered_map<std::uint64_t, NodeId> made_;
+  std::unordered_multimap<std::size_t, NodeId> interned_;
+  TypedGraph typed_;
+};
+
+DType integer_dtype(int width, bool is_signed) {
+  switch (width) {
+    case 8: return is_signed ? DType::i8 : DType::u8;
+    case 16: return is_signed ? DType::i16 : DType::u16;
+    case 32: return is_signed ? DType::i32 : DType::u32;
+    default: return is_signed ? DType::i64 : DType::u64;
+  }
+}
+
+}  // namespace
+
+DType compute_dtype(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+    case DType::bf16:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
+    case DType::f8e4m3fnuz:
+    case DType::f8e5m2fnuz:
+    case DType::f4e2m1: return DType::f32;
+    case DType::u4:
+    case DType::i4: return DType::i32;
+    default: return dtype;
+  }
+}
+
+DType promote(DType a, DType b) {
+  if (info(a).storage_only) a = compute_dtype(a);
+  if (info(b).storage_only) b = compute_dtype(b);
+  if (a == b) return a;
+  if (kind(a) > kind(b)) std::swap(a, b);
+  if (kind(b) == Kind::complex || kind(a) == Kind::boolean) return b;
+  if (kind(b) == Kind::floating) {
+    if (kind(a) != Kind::floating) return b;
+    if (bits(a) == bits(b)) return DType::f32;  // f16 with bf16
+    return bits(a) > bits(b) ? a : b;
+  }
+  if (kind(a) == kind(b)) return bits(a) > bits(b) ? a : b;
+  // unsigned a with signed b
+  if (a == DType::u64) return DType::f32;
+  return bits(b) > bits(a) ? b : integer_dtype(2 * bits(a), true);
+}
+
+DType weak_dtype(Kind literal) {
+  switch (literal) {
+    case Kind::boolean: return DType::boolean;
+    case Kind::signed_integer: return DType::i32;
+    case Kind::unsigned_integer: return DType::u64;
+    case Kind::floating: return DType::f32;
+    case Kind::complex: return DType::c64;
+  }
+  return DType::f32;
+}
+
+DType weak_dtype(Kind literal, DType partner) {
+  const auto rank = [](Kind k) {
+    return k == Kind::unsigned_integer ? static_cast<int>(Kind::signed_integer) : static_cast<int>(k);
+  };
+  if (rank(literal) <= rank(kind(partner))) return partner;
+  return weak_dtype(literal);
+}
+
+TypedGraph infer(const Graph& graph, std::span<const ArgumentType> arguments,
+                 std::span<const DType> outputs, Rounding rounding, std::string_view function) {
+  if (arguments.size() != graph.arguments().size()) {
+    throw Error(Code::invalid_argument, fmt::format("{}: expected {} arguments, got {}", function,
+                                                    graph.arguments().size(), arguments.size()));
+  }
+  if (!outputs.empty() && outputs.size() != graph.outputs().size()) {
+    throw Error(Code::invalid_argument, fmt::format("{}: expected {} outputs, got {}", function,
+                                                    graph.outputs().size(), outputs.size()));
+  }
+  return Inference(graph, arguments, rounding, function).run(outputs);
+}
+
+}  // namespace kiln::fusion
