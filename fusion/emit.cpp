@@ -1,0 +1,569 @@
+#include "fusion/emit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+#include <set>
+
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// ---- Types and names ---------------------------------------------------------------------------
+
+std::string_view storage_type(DType dtype) { return dtype == DType::boolean ? "b8" : name(dtype); }
+
+std::string_view compute_type(DType dtype) { return name(compute_dtype(dtype)); }
+
+bool is_narrow_float(DType dtype) { return is_floating(dtype) && compute_dtype(dtype) != dtype; }
+
+// Words that a local variable must not be called in device code.
+const std::set<std::string, std::less<>>& reserved_words() {
+  static const auto* const words = [] {
+    auto* set = new std::set<std::string, std::less<>>{
+        "alignas", "alignof", "and", "asm", "auto", "break", "case", "catch", "char", "class", "const",
+        "constexpr", "continue", "default", "delete", "do", "double", "else", "enum", "explicit",
+        "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long",
+        "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private",
+        "protected", "public", "register", "return", "short", "signed", "sizeof", "static", "struct",
+        "switch", "template", "this", "throw", "true", "try", "typedef", "typename", "union",
+        "unsigned", "using", "virtual", "void", "volatile", "while", "xor", "compl", "bitand", "bitor",
+        "item", "lane", "first", "size", "work_items", "columns", "column", "row", "to", "load", "store",
+        "gather", "scatter", "divide", "narrow", "fast", "strict", "b8", "Vec", "linux", "unix",
+        "kiln_begin", "kiln_end", "blockIdx", "blockDim", "threadIdx", "gridDim", "warpSize"};
+    for (const OpInfo& op : all_ops()) set->emplace(op.name);
+    for (const DTypeInfo& dtype : kDTypes) set->emplace(dtype.name);
+    return set;
+  }();
+  return *words;
+}
+
+// A C++ identifier near `wanted`, different from all in `taken`.
+std::string identifier(std::string_view wanted, std::string_view fallback, std::set<std::string>& taken) {
+  std::string base;
+  for (const char c : wanted.substr(0, 48)) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    base += letter ? c : '_';
+  }
+  const bool starts_well = !base.empty() && base[0] != '_' && !(base[0] >= '0' && base[0] <= '9');
+  if (!starts_well) base = fallback;
+  if (reserved_words().contains(base)) base += '_';
+  std::string candidate = base;
+  for (int n = 2; !taken.insert(candidate).second; ++n) candidate = fmt::format("{}_{}", base, n);
+  return candidate;
+}
+
+// One line, clipped, safe inside a // comment.
+std::string comment_text(std::string_view text) {
+  constexpr std::size_t kMost = 400;
+  std::string line(text.substr(0, kMost));
+  std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  if (text.size() > kMost) line += " ...";
+  if (!line.empty() && line.back() == '\\') line += ' ';
+  return line;
+}
+
+// ---- Constants ---------------------------------------------------------------------------------
+
+template <class Float>
+std::string float_literal(Float value, std::string_view suffix) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text + std::string(suffix);
+}
+
+// The exact value: shortest decimals that read back to the same bits, bit patterns for what has none.
+std::string constant_text(const TypedNode& node, Rounding rounding) {
+  const DType dtype = node.dtype;
+  if (is_narrow_float(dtype) && rounding == Rounding::each) {
+    return fmt::format("to<f32>(bit_cast<{}>(u16({:#06x})))", name(dtype), node.payload);
+  }
+  if (compute_dtype(dtype) == DType::f32) {
+    const auto bits = static_cast<std::uint32_t>(node.payload);
+    const auto value = std::bit_cast<float>(bits);
+    if (std::isfinite(value)) return float_literal(value, "f");
+    return fmt::format("bit_cast<f32>({:#010x}u)", bits);
+  }
+  if (dtype == DType::f64) {
+    const auto value = std::bit_cast<double>(node.payload);
+    if (std::isfinite(value)) return float_literal(value, "");
+    return fmt::format("bit_cast<f64>({:#018x}ull)", node.payload);
+  }
+  if (dtype == DType::boolean) return node.payload != 0 ? "true" : "false";
+  if (dtype == DType::c64) {
+    return fmt::format("c64{{bit_cast<f32>({:#010x}u), bit_cast<f32>({:#010x}u)}}",
+                       static_cast<std::uint32_t>(node.payload),
+                       static_cast<std::uint32_t>(node.payload >> 32));
+  }
+  if (kind(dtype) == Kind::unsigned_integer) return fmt::format("{}({}ull)", compute_type(dtype), node.payload);
+  const int shift = 64 - bits(dtype);
+  const std::int64_t value = static_cast<std::int64_t>(node.payload << shift) >> shift;
+  if (value == INT64_MIN) return "i64(-9223372036854775807ll - 1)";
+  return fmt::format("{}({}ll)", compute_type(dtype), value);
+}
+
+// ---- The kernel --------------------------------------------------------------------------------
+
+struct OperandText {
+  std::string name;      ///< of the value, and the stem of its pointer's and strides' names
+  std::size_t argument = 0;  ///< for inputs: its position among the arguments
+  DType dtype = DType::f32;
+  bool output = false;
+};
+
+class Emitter {
+ public:
+  Emitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
+      : graph_(graph), variant_(variant), accuracy_(accuracy), index_(variant.wide_index ? "u64" : "u32"),
+        signed_index_(variant.wide_index ? "i64" : "i32") {}
+
+  KernelDescription run(std::string_view function, std::string_view expression) {
+    name_operands();
+    collect_parameters();
+    find_narrow();
+    emit_comment(function, expression);
+    line(0, "namespace kiln {");
+    line(0, "");
+    emit_signature();
+    line(1, "KILN_FOR_EACH_WORK_ITEM({}, item, work_items) {{", index_);
+    emit_coordinates();
+    emit_loads();
+    emit_lanes();
+    emit_stores();
+    line(1, "}}");
+    line(0, "}}");
+    line(0, "");
+    line(0, "}}  // namespace kiln");
+    emit_host_entry();
+    kernel_.source = std::move(text_);
+    kernel_.block = static_cast<std::uint32_t>(policy(variant_.family).block);
+    return std::move(kernel_);
+  }
+
+ private:
+  template <class... Args>
+  void line(int depth, fmt::format_string<Args...> format, Args&&... args) {
+    text_.append(static_cast<std::size_t>(depth) * 2, ' ');
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += '\n';
+  }
+
+  // -- Operands and parameters
+
+  void name_operands() {
+    argument_names_.resize(graph_.arguments.size());
+    for (std::size_t i = 0; i < graph_.arguments.size(); ++i) {
+      argument_names_[i] = identifier(graph_.argument_names[i], fmt::format("in{}", i), taken_);
+      if (!graph_.arguments[i].scalar) {
+        operands_.push_back({argument_names_[i], i, graph_.arguments[i].dtype, false});
+      }
+    }
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const std::string& wanted = graph_.output_names[i];
+      const std::string fallback = graph_.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
+      operands_.push_back({identifier(wanted.empty() ? fallback : wanted, fallback, taken_), 0,
+                           graph_.nodes[graph_.outputs[i]].dtype, true});
+    }
+    if (operands_.size() != variant_.operands.size()) {
+      throw Error(Code::internal, "emit: the variant has another number of operands than the graph");
+    }
+  }
+
+  void add_parameter(Parameter parameter, std::string declaration) {
+    kernel_.parameters.push_back(parameter);
+    declarations_.push_back(std::move(declaration));
+  }
+
+  void collect_parameters() {
+    using P = Parameter::Kind;
+    const std::uint32_t index_bytes = variant_.wide_index ? 8 : 4;
+    const std::uint32_t divisor_bytes = variant_.wide_index ? 8 : 12;
+    const std::string_view divisor = variant_.wide_index ? "Divisor64" : "Divisor32";
+    for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      add_parameter({P::pointer, i, 0, operand.dtype, 8},
+                    fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
+                                storage_type(operand.dtype), operand.name));
+    }
+    for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
+      if (!graph_.arguments[i].scalar) continue;
+      const DType dtype = compute_dtype(scalar_dtype(i));
+      add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
+                    fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
+    }
+    add_parameter({P::size, 0, 0, DType::f32, index_bytes}, fmt::format("{} size", index_));
+    if (variant_.rank > 1) {
+      add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes}, fmt::format("{} columns", divisor));
+    }
+    for (std::uint32_t k = 1; k + 1 < rank(); ++k) {
+      add_parameter({P::extent, 0, k, DType::f32, divisor_bytes}, fmt::format("{} extent_{}", divisor, k));
+    }
+    add_parameter({P::work_items, 0, 0, DType::f32, index_bytes}, fmt::format("{} work_items", index_));
+    for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+      for (std::uint32_t k = 0; k < rank(); ++k) {
+        if (!has_stride(i, k)) continue;
+        add_parameter({P::stride, i, k, DType::f32, index_bytes},
+                      fmt::format("{} {}", signed_index_, stride_name(i, k)));
+      }
+    }
+  }
+
+  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
+
+  bool has_stride(std::size_t operand, std::uint32_t axis) const {
+    const OperandVariant& variant = variant_.operands[operand];
+    if (axis + 1 == rank()) return variant.access == Access::strided;
+    return (variant.outer_axes >> axis & 1) != 0;
+  }
+
+  std::string stride_name(std::size_t operand, std::uint32_t axis) const {
+    return fmt::format("{}_stride_{}", operands_[operand].name, axis);
+  }
+
+  // The dtype in which a run-time scalar enters: that of its node, which a weak one takes from its
+  // partner. One that is not used, or used in several dtypes, enters as it came.
+  DType scalar_dtype(std::size_t argument) const {
+    const DType* found = nullptr;
+    for (const TypedNode& node : graph_.nodes) {
+      if (node.op != Op::scalar || node.payload != argument) continue;
+      if (found != nullptr) return graph_.arguments[argument].dtype;
+      found = &node.dtype;
+    }
+    return found != nullptr ? *found : graph_.arguments[argument].dtype;
+  }
+
+  std::string scalar_parameter(std::size_t argument) const { return argument_names_[argument] + "_value"; }
+
+  // -- Text, in the order in which the kernel reads
+
+  void emit_comment(std::string_view function, std::string_view expression) {
+    line(0, "// {}: {}", comment_text(function), comment_text(expression));
+    std::vector<std::string> names;
+    std::string types;
+    for (const OperandText& operand : operands_) {
+      names.push_back(operand.name);
+      types += fmt::format("{}{} {}", types.empty() ? "" : operand.output && types.find("->") == std::string::npos ? " -> " : ", ",
+                           name(operand.dtype), operand.name);
+    }
+    line(0, "// {}", comment_text(types));
+    line(0, "// {}", comment_text(describe(variant_, names)));
+    static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
+    line(0, "// rounded {}; accuracy {}",
+         graph_.rounding == Rounding::once ? "once, where a value is stored or cast" : "after each operation",
+         kAccuracy[static_cast<std::size_t>(accuracy_)]);
+  }
+
+  void emit_signature() {
+    std::string current = fmt::format("KILN_KERNEL({}, {}", policy(variant_.family).block, kEntryPlaceholder);
+    for (const std::string& declaration : declarations_) {
+      current += ',';
+      if (current.size() + declaration.size() + 2 > 98) {
+        line(0, "{}", current);
+        current = "           ";
+      }
+      current += ' ' + declaration;
+    }
+    line(0, "{}) {{", current);
+  }
+
+  void emit_coordinates() {
+    const int width = variant_.width;
+    if (rank() == 1) {
+      line(2, "const {} first = {};", index_, width == 1 ? "item" : fmt::format("item * {}", width));
+      return;
+    }
+    line(2, "const {} row = divide(item, columns);", index_);
+    line(2, "const {} first = (item - row * columns.divisor){};", index_,
+         width == 1 ? std::string() : fmt::format(" * {}", width));
+    // The row's number is taken apart from the innermost of the outer axes to the outermost.
+    std::string rest = "row";
+    for (std::uint32_t k = rank() - 2; k > 0; --k) {
+      const std::string next = fmt::format("row_{}", k);
+      line(2, "const {} {} = divide({}, extent_{});", index_, next, rest, k);
+      line(2, "const {} at_{} = {} - {} * extent_{}.divisor;", index_, k, rest, next, k);
+      rest = next;
+    }
+    line(2, "const {} at_0 = {};", index_, rest);
+  }
+
+  std::string row_pointer(std::size_t i) const {
+    std::string pointer = operands_[i].name + "_data";
+    for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
+      if (has_stride(i, k)) pointer += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(i, k));
+    }
+    return pointer;
+  }
+
+  static bool per_lane(const OperandVariant& variant) {
+    return variant.access == Access::contiguous || variant.access == Access::strided;
+  }
+
+  void emit_loads() {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      const OperandVariant& variant = variant_.operands[i];
+      if (operand.output || !is_read(operand.argument)) continue;
+      const std::string_view type = storage_type(operand.dtype);
+      if (variant.access == Access::contiguous) {
+        line(2, "const Vec<{}, {}> {}_lanes = load<{}, {}>({}, first, size);", type, variant_.width,
+             operand.name, variant_.width, variant.alignment, row_pointer(i));
+      } else if (variant.access == Access::strided) {
+        line(2, "const Vec<{}, {}> {}_lanes = gather<{}>({}, first, size, {});", type, variant_.width,
+             operand.name, variant_.width, row_pointer(i), stride_name(i, rank() - 1));
+      } else {
+        const std::string pointer = row_pointer(i);
+        const bool plain = pointer.find(' ') == std::string::npos;
+        line(2, "const {} {} = to<{}>(*{});", compute_type(operand.dtype), operand.name,
+             compute_type(operand.dtype), plain ? pointer : "(" + pointer + ")");
+      }
+    }
+  }
+
+  bool is_read(std::size_t argument) const {
+    return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
+      return node.op == Op::input && node.payload == argument;
+    });
+  }
+
+  void emit_lanes() {
+    for (const OperandText& operand : operands_) {
+      if (operand.output) line(2, "Vec<{}, {}> {}_lanes;", storage_type(operand.dtype), variant_.width, operand.name);
+    }
+    line(2, "KILN_FOR_EACH_LANE(lane, {}) {{", variant_.width);
+    values_.resize(graph_.nodes.size());
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) emit_node(id);
+    std::size_t output = 0;
+    for (const OperandText& operand : operands_) {
+      if (!operand.output) continue;
+      line(3, "{}_lanes.lane[lane] = to<{}>({});", operand.name, storage_type(operand.dtype),
+           values_[graph_.outputs[output++]]);
+    }
+    line(2, "}}");
+  }
+
+  void emit_stores() {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      if (!operand.output) continue;
+      if (variant_.operands[i].access == Access::contiguous) {
+        line(2, "store<{}, {}>({}, first, size, {}_lanes);", variant_.width, variant_.operands[i].alignment,
+             row_pointer(i), operand.name);
+      } else {
+        line(2, "scatter<{}>({}, first, size, {}, {}_lanes);", variant_.width, row_pointer(i),
+             has_stride(i, rank() - 1) ? stride_name(i, rank() - 1) : fmt::format("{}(0)", signed_index_),
+             operand.name);
+      }
+    }
+  }
+
+  // -- Values
+
+  void emit_node(std::size_t id) {
+    const TypedNode& node = graph_.nodes[id];
+    switch (node.op) {
+      case Op::input: return emit_input(id, node);
+      case Op::scalar: return emit_scalar(id, node);
+      case Op::constant: values_[id] = constant_text(node, graph_.rounding); return;
+      case Op::promote:
+      case Op::cast: return emit_conversion(id, node);
+      case Op::bitcast: return define(id, bitcast_text(node));
+      default: return define(id, rounded(node, operation_text(node)));
+    }
+  }
+
+  void define(std::size_t id, const std::string& expression) {
+    const std::string value = identifier(fmt::format("v{}", id), "v", taken_);
+    line(3, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), value, expression);
+    values_[id] = value;
+  }
+
+  void emit_input(std::size_t id, const TypedNode& node) {
+    const auto operand = std::ranges::find_if(operands_, [&](const OperandText& o) {
+      return !o.output && o.argument == node.payload;
+    });
+    values_[id] = operand->name;
+    if (!per_lane(variant_.operands[static_cast<std::size_t>(operand - operands_.begin())])) return;
+    line(3, "const {} {} = to<{}>({}_lanes.lane[lane]);", compute_type(node.dtype), operand->name,
+         compute_type(node.dtype), operand->name);
+  }
+
+  void emit_scalar(std::size_t id, const TypedNode& node) {
+    const std::string parameter = scalar_parameter(node.payload);
+    const DType given = compute_dtype(scalar_dtype(node.payload));
+    std::string text = parameter;
+    if (given == DType::boolean || given != compute_dtype(node.dtype)) {
+      text = fmt::format("to<{}>({})", compute_type(node.dtype), parameter);
+    }
+    define(id, rounded(node, text));
+  }
+
+  // Rounding::each rounds every result to its own dtype.
+  std::string rounded(const TypedNode& node, std::string text) const {
+    if (graph_.rounding == Rounding::once || !is_narrow_float(node.dtype)) return text;
+    return fmt::format("to<f32>(to<{}>({}))", name(node.dtype), text);
+  }
+
+  void emit_conversion(std::size_t id, const TypedNode& node) {
+    const TypedNode& operand = graph_.nodes[node.operands[0]];
+    const std::string& value = values_[node.operands[0]];
+    const bool rounds = info(node.dtype).storage_only || is_narrow_float(node.dtype);
+    const bool honoured = rounds && (node.op == Op::cast || graph_.rounding == Rounding::each);
+    if (honoured) {
+      define(id, fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype), name(node.dtype), value));
+    } else if (compute_dtype(operand.dtype) == compute_dtype(node.dtype)) {
+      values_[id] = value;
+    } else {
+      define(id, fmt::format("to<{}>({})", compute_type(node.dtype), value));
+    }
+  }
+
+  std::string bitcast_text(const TypedNode& node) const {
+    const DType from = graph_.nodes[node.operands[0]].dtype;
+    std::string text = values_[node.operands[0]];
+    if (compute_dtype(from) != from) text = fmt::format("to<{}>({})", name(from), text);
+    text = fmt::format("bit_cast<{}>({})", name(node.dtype), text);
+    if (compute_dtype(node.dtype) != node.dtype) text = fmt::format("to<{}>({})", compute_type(node.dtype), text);
+    return text;
+  }
+
+  std::string operation_text(const TypedNode& node) const {
+    const OpInfo& op = info(node.op);
+    const DType dtype = compute_dtype(graph_.nodes[node.operands[0]].dtype);
+    const auto value = [&](std::size_t i) -> const std::string& { return values_[node.operands[i]]; };
+    if (node.op == Op::where) return fmt::format("{} ? {} : {}", value(0), value(1), value(2));
+    // Integer arithmetic wraps and has its own rules, so it is spelled as calls.
+    const bool plain = op.rule == Rule::compare || is_floating(dtype);
+    if (!op.infix.empty() && plain) {
+      if (op.arity == 1) return fmt::format("{}{}", op.infix, value(0));
+      return fmt::format("{} {} {}", value(0), op.infix, value(1));
+    }
+    std::string call = is_floating(compute_dtype(node.dtype)) && is_floating(dtype) ? std::string(qualifier(node)) : "";
+    call += op.name;
+    call += '(';
+    for (std::size_t i = 0; i < node.arity; ++i) call += (i == 0 ? "" : ", ") + value(i);
+    return call + ')';
+  }
+
+  // -- Accuracy
+
+  // Which values end, through arithmetic alone, in 16-bit stores or casts only: for those a cheaper
+  // method is allowed under Accuracy::storage (numerics.md).
+  void find_narrow() {
+    narrow_.assign(graph_.nodes.size(), true);
+    for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+      const TypedNode& node = graph_.nodes[id];
+      const bool rounds_here = is_narrow_float(node.dtype) && node.op == Op::cast;
+      if (rounds_here) continue;
+      const bool passes = narrow_[id] && is_narrow_float(node.dtype);
+      if (!passes) {
+        for (const NodeId operand : node.inputs()) narrow_[operand] = false;
+      }
+    }
+  }
+
+  std::string_view qualifier(const TypedNode& node) const {
+    switch (accuracy_) {
+      case Accuracy::strict: return "strict::";
+      case Accuracy::fast: return "fast::";
+      case Accuracy::storage: break;
+    }
+    const auto id = static_cast<std::size_t>(&node - graph_.nodes.data());
+    const DType dtype = node.dtype;
+    return narrow_[id] && (dtype == DType::f16 || dtype == DType::bf16) ? "narrow::" : "";
+  }
+
+  // -- The host's way in
+
+  void emit_host_entry() {
+    line(0, "");
+    line(0, "#if KILN_HOST");
+    line(0, "extern \"C\" void {}(void* const* arguments, kiln::u64 begin, kiln::u64 end) {{", kEntryPlaceholder);
+    line(1, "using namespace kiln;");
+    line(1, "{}_range(begin, end", kEntryPlaceholder);
+    for (std::size_t i = 0; i < declarations_.size(); ++i) {
+      const std::string& declaration = declarations_[i];
+      const std::string type = declaration.substr(0, declaration.rfind(' '));
+      line(1, "    , *({}*)arguments[{}]", type, i);
+    }
+    line(1, ");");
+    line(0, "}}");
+    line(0, "#endif");
+  }
+
+  const TypedGraph& graph_;
+  const Variant& variant_;
+  Accuracy accuracy_;
+  std::string_view index_;
+  std::string_view signed_index_;
+  std::set<std::string> taken_;
+  std::vector<std::string> argument_names_;
+  std::vector<OperandText> operands_;
+  std::vector<std::string> declarations_;
+  std::vector<std::string> values_;
+  std::vector<bool> narrow_;
+  std::string text_;
+  KernelDescription kernel_;
+};
+
+}  // namespace
+
+KernelDescription emit(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                       std::string_view function, std::string_view expression) {
+  return Emitter(graph, variant, accuracy).run(function, expression);
+}
+
+std::string with_entry(std::string_view source, std::string_view entry) {
+  std::string result;
+  result.reserve(source.size() + 4 * entry.size());
+  std::size_t from = 0;
+  for (std::size_t at = source.find(kEntryPlaceholder); at != std::string_view::npos;
+       at = source.find(kEntryPlaceholder, from)) {
+    result.append(source, from, at - from).append(entry);
+    from = at + kEntryPlaceholder.size();
+  }
+  return result.append(source, from, std::string_view::npos);
+}
+
+ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& layout) {
+  ParameterBlock block;
+  const auto put = [&](const void* value, std::size_t bytes, std::size_t alignment) {
+    const std::size_t offset = (block.bytes.size() + alignment - 1) / alignment * alignment;
+    block.bytes.resize(offset + bytes);
+    block.offsets.push_back(static_cast<std::uint32_t>(offset));
+    if (value != nullptr) std::memcpy(block.bytes.data() + offset, value, bytes);
+  };
+  const auto put_index = [&](std::int64_t value, std::uint32_t bytes) { put(&value, bytes, bytes); };
+  const auto put_divisor = [&](std::int64_t value, std::uint32_t bytes) {
+    if (bytes == 8) return put(&value, 8, 8);
+    const Divisor divisor = make_divisor(static_cast<std::uint32_t>(value));
+    put(&divisor, sizeof divisor, 4);
+  };
+  static_assert(std::endian::native == std::endian::little, "a narrow index is an index's first bytes");
+  const std::int64_t inner = layout.shape[layout.shape.size() - 1];
+  for (const Parameter& parameter : kernel.parameters) {
+    switch (parameter.kind) {
+      case Parameter::Kind::pointer:
+      case Parameter::Kind::scalar: put(nullptr, parameter.bytes, parameter.bytes); break;
+      case Parameter::Kind::size: put_index(inner, parameter.bytes); break;
+      case Parameter::Kind::work_items:
+        put_index(static_cast<std::int64_t>(layout.work_items), parameter.bytes);
+        break;
+      case Parameter::Kind::columns:
+        put_divisor((inner + layout.variant.width - 1) / layout.variant.width, parameter.bytes);
+        break;
+      case Parameter::Kind::extent: put_divisor(layout.shape[parameter.axis], parameter.bytes); break;
+      case Parameter::Kind::stride:
+        put_index(layout.strides[parameter.index][parameter.axis], parameter.bytes);
+        break;
+    }
+  }
+  return block;
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,84 @@
+// Layout: from the shapes, strides and addresses of one call to the variant of the kernel that it
+// needs and the numbers that the variant takes. Host only, pure functions on values.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kiln/dims.hpp"
+#include "kiln/dtype.hpp"
+
+namespace kiln::fusion {
+
+/// One array of a call. `shape` and `strides` (in elements) are already broadcast: every operand has
+/// the shape of the outputs, with stride 0 along the axes in which it repeats.
+struct Operand {
+  DType dtype = DType::f32;
+  bool output = false;
+  Dims strides;
+  std::uint64_t address = 0;
+};
+
+/// What a device's kernels look like. One row per family, in layout.cpp, with the reasons.
+struct Policy {
+  int vector_bytes;     ///< the bytes of the narrowest operand that one work item handles
+  int most_lane_bytes;  ///< the bytes of the widest one
+  int most_lanes;
+  int block;            ///< work items (threads) per block
+};
+enum class Family : std::uint8_t { amd, nvidia, host };
+const Policy& policy(Family family);
+
+/// How the elements of an operand that one work item handles lie in memory.
+enum class Access : std::uint8_t {
+  scalar,      ///< one element for the whole array
+  contiguous,  ///< neighbours along the innermost axis are neighbours in memory
+  broadcast,   ///< one element for each row, the same along the innermost axis
+  strided,     ///< neighbours lie a run-time stride apart
+};
+
+struct OperandVariant {
+  Access access = Access::contiguous;
+  int alignment = 1;           ///< bytes, a power of two up to 16, of every row's start and vector
+  std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
+  friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
+};
+
+/// Everything about the layout that changes the code.
+struct Variant {
+  Family family = Family::host;
+  int rank = 1;        ///< after merging; 1 for a plain vector
+  int width = 1;       ///< elements per work item along the innermost axis
+  bool wide_index = false;  ///< 64-bit indices
+  std::vector<OperandVariant> operands;
+  friend bool operator==(const Variant&, const Variant&) = default;
+};
+
+/// "contiguous, 8 elements per work item, 32-bit indices; gate: contiguous 16; ..." for people.
+std::string describe(const Variant& variant, std::span<const std::string> names);
+
+struct Layout {
+  Variant variant;
+  Dims shape;                 ///< collapsed, outermost axis first
+  std::vector<Dims> strides;  ///< of each operand along the collapsed axes, in elements
+  std::vector<std::int64_t> offsets;  ///< of each operand's first element from its address, in elements
+  std::uint64_t work_items = 0;
+};
+
+/// `shape` is the outputs' shape. Axes of size one are dropped, the others are ordered by the first
+/// output's strides, those that run backwards in it are turned round, and neighbours that are one
+/// longer axis in every operand are merged.
+Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family family);
+
+/// The numbers by which device code divides (preamble/access.h): n / divisor is
+/// (mulhi(n, multiplier) + n) >> shift for n < 2^31 and 1 <= divisor <= 2^31.
+struct Divisor {
+  std::uint32_t divisor = 1;
+  std::uint32_t multiplier = 0;
+  std::uint32_t shift = 0;
+};
+Divisor make_divisor(std::uint32_t divisor);
+
+}  // namespace kiln::fusion
