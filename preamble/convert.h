@@ -1,0 +1,278 @@
+// Conversions between every two element types: to<To>(x), with the meaning that kiln gives to a cast
+// (float to integer truncates, saturates and takes NaN to 0; integers wrap; to bool is x != 0). Narrow
+// floats round to nearest even, once, also from f64 and i64. Arithmetic is elsewhere.
+#pragma once
+
+namespace kiln {
+
+struct f4e2m1 { u8 bits; };  // one value in the low half of a byte: packing is the loads' business
+struct u4 { u8 bits; };
+struct i4 { u8 bits; };
+
+enum class Category { boolean, stored_boolean, integer, stored_integer, real, stored_real };
+
+// What conversions need to know about a type: what it is, the bits of an integer, and the layout of a
+// narrow float as mantissa bits, exponent bias, largest code and the code of NaN.
+template <class T> struct Type;
+template <> struct Type<bool> { static constexpr Category kCategory = Category::boolean; };
+template <> struct Type<b8> { static constexpr Category kCategory = Category::stored_boolean; };
+template <> struct Type<f32> { static constexpr Category kCategory = Category::real; };
+template <> struct Type<f64> { static constexpr Category kCategory = Category::real; };
+
+template <class Self, class UnsignedSelf, class Arithmetic>
+struct IntegerType {
+  static constexpr Category kCategory = Category::integer;
+  static constexpr int kBits = int(sizeof(Self)) * 8;
+  static constexpr bool kSigned = Self(-1) < Self(0);
+  using Unsigned = UnsignedSelf;
+  using Wide = Arithmetic;  // unsigned, and not promoted to int by arithmetic
+  static constexpr Self kMax = Self(kSigned ? (UnsignedSelf(-1) >> 1) : UnsignedSelf(-1));
+  static constexpr Self kMin = Self(kSigned ? Self(-kMax - 1) : Self(0));
+};
+template <> struct Type<u8> : IntegerType<u8, u8, u32> {};
+template <> struct Type<u16> : IntegerType<u16, u16, u32> {};
+template <> struct Type<u32> : IntegerType<u32, u32, u32> {};
+template <> struct Type<u64> : IntegerType<u64, u64, u64> {};
+template <> struct Type<i8> : IntegerType<i8, u8, u32> {};
+template <> struct Type<i16> : IntegerType<i16, u16, u32> {};
+template <> struct Type<i32> : IntegerType<i32, u32, u32> {};
+template <> struct Type<i64> : IntegerType<i64, u64, u64> {};
+template <> struct Type<u4> { static constexpr Category kCategory = Category::stored_integer; };
+template <> struct Type<i4> { static constexpr Category kCategory = Category::stored_integer; };
+
+// kOverflow is where a magnitude beyond the largest finite one ends: infinity for f16 and bf16, the
+// largest finite value for the 8-bit and 4-bit floats (OCP OFP8 and MX, saturating mode; infinities
+// saturate too). kSpecial is the first magnitude that is an infinity or NaN.
+template <int Mantissa, int ExponentBias, u32 Overflow, u32 Special, u32 Nan, bool Fnuz, class BitsType>
+struct NarrowFloatType {
+  static constexpr Category kCategory = Category::stored_real;
+  static constexpr int kMantissa = Mantissa;
+  static constexpr int kBias = ExponentBias;
+  static constexpr u32 kOverflow = Overflow;
+  static constexpr u32 kSpecial = Special;
+  static constexpr u32 kNan = Nan;
+  static constexpr bool kFnuz = Fnuz;  // no negative zero: its code is NaN
+  using Bits = BitsType;
+};
+template <> struct Type<f16> : NarrowFloatType<10, 15, 0x7c00, 0x7c00, 0x7e00, false, u16> {};
+template <> struct Type<bf16> : NarrowFloatType<7, 127, 0x7f80, 0x7f80, 0x7fc0, false, u16> {};
+template <> struct Type<f8e4m3> : NarrowFloatType<3, 7, 0x7e, 0x7f, 0x7f, false, u8> {};
+template <> struct Type<f8e5m2> : NarrowFloatType<2, 15, 0x7b, 0x7c, 0x7e, false, u8> {};
+template <> struct Type<f8e4m3fnuz> : NarrowFloatType<3, 8, 0x7f, 0x80, 0x80, true, u8> {};
+template <> struct Type<f8e5m2fnuz> : NarrowFloatType<2, 16, 0x7f, 0x80, 0x80, true, u8> {};
+// f4e2m1 has no NaN: like the conversion instructions of GPUs, NaN becomes the largest value.
+template <> struct Type<f4e2m1> : NarrowFloatType<1, 1, 0x7, 0x8, 0x7, false, u8> {};
+
+template <class A, class B> constexpr bool kSame = false;
+template <class A> constexpr bool kSame<A, A> = true;
+template <class T> constexpr Category kCategory = Type<T>::kCategory;
+template <class T> constexpr bool kIsInteger = kCategory<T> == Category::integer;
+template <class T> constexpr bool kIsReal = kCategory<T> == Category::real;
+
+// ---- narrow floats ----------------------------------------------------------------------------------
+// Branch-free on integers, so that host compilers vectorise it. A subnormal is scaled by one exact
+// floating-point subtraction, or rounded by one addition: F. Giesen, "Half to float done quick".
+
+template <class T>
+KILN_FN f32 widen_bits(T value) {
+  if constexpr (kSame<T, bf16>) return bit_cast<f32>(u32(value.bits) << 16);
+  using Format = Type<T>;
+  constexpr int kShift = 23 - Format::kMantissa;
+  constexpr int kWidth = kSame<T, f4e2m1> ? 4 : int(sizeof(T)) * 8;
+  constexpr u32 kSign = u32(1) << (kWidth - 1);
+  constexpr u32 kRebias = u32(127 - Format::kBias) << 23;
+  constexpr u32 kHidden = u32(1) << 23;
+  const u32 bits = value.bits;
+  const u32 magnitude = bits & (kSign - 1);
+  const u32 sign = (bits & kSign) << (32 - kWidth);
+  const u32 normal = (magnitude << kShift) + kRebias;
+  const u32 subnormal =
+      bit_cast<u32>(bit_cast<f32>(normal + kHidden) - bit_cast<f32>(kRebias + kHidden));
+  u32 result = magnitude < (u32(1) << Format::kMantissa) ? subnormal : normal;
+  if constexpr (Format::kFnuz) {
+    return bit_cast<f32>(bits == Format::kNan ? 0x7fc00000u : result | sign);
+  } else if constexpr (kSame<T, f8e4m3>) {
+    return bit_cast<f32>((magnitude == Format::kNan ? 0x7fc00000u : result) | sign);
+  } else if constexpr (kSame<T, f4e2m1>) {
+    return bit_cast<f32>(result | sign);
+  } else {
+    const u32 special = 0x7f800000u | (magnitude << kShift);
+    return bit_cast<f32>((magnitude >= Format::kSpecial ? special : result) | sign);
+  }
+}
+
+template <class T>
+KILN_FN T narrow_bits(f32 value) {
+  if constexpr (kSame<T, bf16>) {
+    const u32 bits = bit_cast<u32>(value);
+    const u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
+    return T{typename Type<T>::Bits((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded)};
+  }
+  using Format = Type<T>;
+  constexpr int kShift = 23 - Format::kMantissa;
+  constexpr int kWidth = kSame<T, f4e2m1> ? 4 : int(sizeof(T)) * 8;
+  constexpr u32 kSmallestNormal = u32(128 - Format::kBias) << 23;
+  constexpr u32 kRebias = u32(127 - Format::kBias) << 23;
+  // Adding this puts the last bit of a subnormal result at the last bit of the sum.
+  constexpr u32 kAligner = u32(127 + 24 - Format::kBias - Format::kMantissa) << 23;
+  const u32 bits = bit_cast<u32>(value);
+  const u32 magnitude = bits & 0x7fffffffu;
+  const u32 sign = (bits >> (32 - kWidth)) & (u32(1) << (kWidth - 1));
+  const u32 odd = (magnitude >> kShift) & 1;
+  const u32 normal = (magnitude - kRebias + ((u32(1) << (kShift - 1)) - 1) + odd) >> kShift;
+  const u32 subnormal =
+      bit_cast<u32>(bit_cast<f32>(magnitude) + bit_cast<f32>(kAligner)) - kAligner;
+  u32 result = magnitude < kSmallestNormal ? subnormal : normal;
+  result = result > Format::kOverflow ? Format::kOverflow : result;
+  if constexpr (Format::kFnuz) {
+    result = result == 0 ? 0 : result | sign;
+    return T{u8(magnitude > 0x7f800000u ? Format::kNan : result)};
+  } else if constexpr (kSame<T, f4e2m1>) {
+    return T{u8(magnitude > 0x7f800000u ? Format::kNan : result | sign)};
+  } else {
+    // The upper bits of a NaN's payload are kept where the format has room for them.
+    constexpr u32 kPayload = kSame<T, f8e4m3> ? 0 : (u32(1) << Format::kMantissa) - 1;
+    const u32 nan = Format::kNan | ((magnitude >> kShift) & kPayload);
+    return T{typename Format::Bits((magnitude > 0x7f800000u ? nan : result) | sign)};
+  }
+}
+
+template <class T>
+KILN_FN f32 widen(T value) {
+#if KILN_AMD
+  if constexpr (kSame<T, f16>) return f32(bit_cast<_Float16>(value));
+#elif KILN_NVIDIA
+  if constexpr (kSame<T, f16>) {
+    f32 result;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+    return result;
+  }
+#endif
+  return widen_bits(value);
+}
+
+template <class T>
+KILN_FN T narrow(f32 value) {
+#if KILN_AMD
+  if constexpr (kSame<T, f16>) return bit_cast<f16>(_Float16(value));
+#elif KILN_NVIDIA
+  if constexpr (kSame<T, f16>) {
+    f16 result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    return result;
+  }
+#if __CUDA_ARCH__ >= 800
+  if constexpr (kSame<T, bf16>) {
+    bf16 result;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    return result;
+  }
+#endif
+#endif
+  return narrow_bits<T>(value);
+}
+
+// The f32 from which rounding to a narrower float gives what rounding `value` itself would give:
+// truncated with the last bit set when anything was cut off ("round to odd", Boldo and Melquiond,
+// "Emulation of FMA and correctly rounded sums", 2008).
+KILN_FN f32 round_to_odd(f64 value) {
+  const f32 nearest = f32(value);
+  const f64 back = nearest;
+  const u32 bits = bit_cast<u32>(nearest);
+  const f64 magnitude = value < 0 ? -value : value;
+  const f64 back_magnitude = back < 0 ? -back : back;
+  const u32 odd = back_magnitude < magnitude ? bits + 1 : back_magnitude > magnitude ? bits - 1 : bits;
+  return bit_cast<f32>((bits & 1) ? bits : odd);
+}
+
+// The same for integers wider than an f32's mantissa. Above 2^53 the lowest bits are first gathered
+// into one sticky bit, so that the conversion to f64 is exact.
+template <class T>
+KILN_FN f32 integer_to_odd(T value) {
+  if constexpr (sizeof(T) <= 2) {
+    return f32(value);
+  } else if constexpr (sizeof(T) == 4) {
+    return round_to_odd(f64(value));
+  } else {
+    const bool negative = value < 0;
+    u64 magnitude = negative ? u64(0) - u64(value) : u64(value);
+    const u64 sticky = (magnitude & ~u64(0x7ff)) | ((magnitude & 0x7ff) != 0 ? 0x800 : 0);
+    magnitude = magnitude >> 53 != 0 ? sticky : magnitude;
+    const f32 result = round_to_odd(f64(magnitude));
+    return negative ? -result : result;
+  }
+}
+
+// ---- numbers ----------------------------------------------------------------------------------------
+
+// Clamped before it is converted, because C++ leaves the conversion of what does not fit undefined.
+// The limits are the outermost values that the float can hold and the integer too.
+template <class To, class From>
+KILN_FN To truncate_saturating(From value) {
+  using Target = Type<To>;
+  constexpr int kDigits = Target::kBits - (Target::kSigned ? 1 : 0);
+  constexpr int kMantissa = kSame<From, f32> ? 24 : 53;
+  constexpr int kCut = kDigits > kMantissa ? kDigits - kMantissa : 0;
+  constexpr From kLargest = From((u64(Target::kMax) >> kCut) << kCut);
+  constexpr From kSmallest = From(Target::kMin);
+  const From number = value == value ? value : From(0);
+  const From below = number > kLargest ? kLargest : number;
+  const From inside = below < kSmallest ? kSmallest : below;
+  To result;
+  if constexpr (Target::kBits < 32) {
+    result = To(i32(inside));
+  } else {
+    result = To(inside);
+  }
+  return kCut > 0 && number > kLargest ? Target::kMax : result;
+}
+
+template <class To, class From>
+KILN_FN To to(From value) {
+  constexpr Category kTo = kCategory<To>;
+  constexpr Category kFrom = kCategory<From>;
+  if constexpr (kSame<To, From>) {
+    return value;
+  } else if constexpr (kFrom == Category::stored_boolean) {
+    return to<To>(value.bits != 0);
+  } else if constexpr (kSame<From, u4>) {
+    return to<To>(i32(value.bits & 15));
+  } else if constexpr (kSame<From, i4>) {
+    return to<To>(i32((value.bits & 15) ^ 8) - 8);
+  } else if constexpr (kFrom == Category::stored_real) {
+    return to<To>(widen(value));
+  } else if constexpr (kTo == Category::stored_boolean) {
+    return b8{u8(to<bool>(value))};
+  } else if constexpr (kSame<To, u4> || kSame<To, i4>) {
+    // Through a byte, whose saturation of a float is followed by that of four bits.
+    if constexpr (kFrom == Category::real) {
+      constexpr From kSmallest = kSame<To, u4> ? From(0) : From(-8);
+      constexpr From kLargest = kSame<To, u4> ? From(15) : From(7);
+      const From number = value == value ? value : From(0);
+      const From below = number > kLargest ? kLargest : number;
+      return To{u8(i32(below < kSmallest ? kSmallest : below) & 15)};
+    } else {
+      return To{u8(u32(value) & 15)};
+    }
+  } else if constexpr (kTo == Category::stored_real) {
+    if constexpr (kSame<From, f64>) {
+      return narrow<To>(round_to_odd(value));
+    } else if constexpr (kFrom == Category::integer) {
+      return narrow<To>(integer_to_odd(value));
+    } else {
+      return narrow<To>(f32(value));
+    }
+  } else if constexpr (kTo == Category::boolean) {
+    return value != From(0);
+  } else if constexpr (kFrom == Category::real && kTo == Category::integer) {
+    return truncate_saturating<To>(value);
+  } else {
+    return To(value);
+  }
+}
+
+// `value` as memory would give it back, for Rounding::each: rounded<f16>(x) is to<f32>(to<f16>(x)).
+template <class Stored>
+KILN_FN f32 rounded(f32 value) { return to<f32>(to<Stored>(value)); }
+
+}  // namespace kiln
