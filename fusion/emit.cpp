@@ -128,7 +128,7 @@ class Emitter {
     collect_parameters();
     find_narrow();
     emit_comment(function, expression);
-    line(0, "namespace kiln {");
+    line(0, "namespace kiln {{");
     line(0, "");
     emit_signature();
     line(1, "KILN_FOR_EACH_WORK_ITEM({}, item, work_items) {{", index_);
@@ -440,7 +440,7 @@ class Emitter {
     // Integer arithmetic wraps and has its own rules, so it is spelled as calls.
     const bool plain = op.rule == Rule::compare || is_floating(dtype);
     if (!op.infix.empty() && plain) {
-      if (op.arity == 1) return fmt::format("{}{}", op.infix, value(0));
+      if (op.arity == 1) return fmt::format("{}({})", op.infix, value(0));
       return fmt::format("{} {} {}", value(0), op.infix, value(1));
     }
     std::string call = is_floating(compute_dtype(node.dtype)) && is_floating(dtype) ? std::string(qualifier(node)) : "";

@@ -1,0 +1,21 @@
+// NumPy's broadcasting of shapes and strides: which shape a call has, and how each operand walks it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kiln/dims.hpp"
+
+namespace kiln::fusion {
+
+/// The shape of two broadcast against each other; nothing if an axis has two sizes, neither one.
+std::optional<Dims> broadcast(const Dims& a, const Dims& b);
+
+/// Strides over `shape` of an operand with `own_shape` and `own_strides`: 0 along the axes in which it
+/// repeats. `own_shape` must broadcast to `shape`.
+Dims broadcast_strides(const Dims& own_shape, const Dims& own_strides, const Dims& shape);
+
+/// "[63,172]".
+std::string to_string(const Dims& dims);
+
+}  // namespace kiln::fusion

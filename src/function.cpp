@@ -1,0 +1,114 @@
+#include "kiln/function.hpp"
+
+#include <fmt/format.h>
+
+#include "fusion/text.hpp"
+#include "function_impl.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+Function make_function(std::string_view name, fusion::Graph graph, const Options& options) {
+  if (graph.outputs().empty()) {
+    throw Error(Code::invalid_argument, fmt::format("{}: the function has no outputs", name));
+  }
+  auto impl = std::make_shared<Function::Impl>();
+  impl->definition.name = std::string(name);
+  impl->definition.expression = fusion::to_text(graph);
+  impl->definition.graph = std::move(graph);
+  impl->definition.options = options;
+  return Function(std::move(impl));
+}
+
+const Plan& plan_for(Function::Impl& impl, const Call& call) {
+  const Signature signature(call);
+  if (const Plan* plan = impl.plans.find(signature)) return *plan;
+  return impl.plans.insert(make_plan(impl.definition, call, signature));
+}
+
+}  // namespace
+
+void Function::call(const Stream& stream, std::span<const Argument> inputs,
+                    std::span<const View> outputs) const {
+  const Call call{stream, inputs, outputs};
+  launch_plan(impl_->definition, plan_for(*impl_, call), call);
+}
+
+KernelInfo Function::prepare(const Stream& stream, std::span<const Argument> inputs,
+                             std::span<const View> outputs) const {
+  const Call call{stream, inputs, outputs};
+  const Signature signature(call);
+  if (const Plan* plan = impl_->plans.find(signature)) {
+    KernelInfo info = plan->info;
+    info.cache = CacheState::memory;
+    info.compile_ms = 0;
+    return info;
+  }
+  return impl_->plans.insert(make_plan(impl_->definition, call, signature)).info;
+}
+
+const std::string& Function::name() const { return impl_->definition.name; }
+const Options& Function::options() const { return impl_->definition.options; }
+std::size_t Function::arity() const { return impl_->definition.graph.arguments().size(); }
+std::size_t Function::output_count() const { return impl_->definition.graph.outputs().size(); }
+std::string Function::expression() const { return impl_->definition.expression; }
+
+Scalar Scalar::typed(double value, DType dtype) {
+  if (!is_floating(dtype)) {
+    throw Error(Code::invalid_argument,
+                fmt::format("Scalar::typed: dtype: expected a floating-point one for a double, got {}",
+                            kiln::name(dtype)));
+  }
+  Scalar scalar(value);
+  scalar.dtype_ = dtype;
+  scalar.weak_ = false;
+  return scalar;
+}
+
+Scalar Scalar::typed(std::int64_t value, DType dtype) {
+  if (!is_integer(dtype) && dtype != DType::boolean) {
+    throw Error(Code::invalid_argument,
+                fmt::format("Scalar::typed: dtype: expected an integer one or bool for an integer, got {}",
+                            kiln::name(dtype)));
+  }
+  Scalar scalar(value);
+  scalar.dtype_ = dtype;
+  scalar.weak_ = false;
+  return scalar;
+}
+
+namespace detail {
+
+Function trace(std::string_view name, std::size_t arity, const Options& options,
+               const std::function<std::vector<Value>(const std::vector<Value>&)>& body) {
+  fusion::Graph graph;
+  std::vector<Value> arguments;
+  for (std::size_t i = 0; i < arity; ++i) {
+    arguments.emplace_back(&graph, graph.argument(fmt::format("in{}", i)));
+  }
+  for (const Value& output : body(arguments)) {
+    if (output.graph() != nullptr && output.graph() != &graph) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: an output belongs to another function", name));
+    }
+    graph.add_output(output.node_in(graph));
+  }
+  return make_function(name, std::move(graph), options);
+}
+
+}  // namespace detail
+
+Function parse(std::string_view name, std::string_view expression, const Options& options) {
+  return make_function(name, fusion::parse(expression), options);
+}
+
+std::vector<std::string> argument_names(const Function& function) {
+  return function.impl().definition.graph.arguments();
+}
+
+std::vector<std::string> output_names(const Function& function) {
+  return function.impl().definition.graph.output_names();
+}
+
+}  // namespace kiln

@@ -1,0 +1,51 @@
+// From a kernel's text and a target to its code object: the key, the cache and the compile service
+// meet here and nowhere else.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/cache.hpp"
+#include "jit/compile.hpp"
+#include "kiln/function.hpp"
+
+namespace kiln {
+
+/// What is wanted. `text` has fusion::kEntryPlaceholder for the entry's name and no preamble.
+struct KernelRequest {
+  std::string function;
+  std::string expression;
+  std::string signature;  ///< dtypes and layout, for people
+  std::string text;
+  std::string target;
+  Options options;
+};
+
+struct KernelCode {
+  cache::Key key;
+  std::string key_text;     ///< 32 hex digits; empty if the toolchain could not be identified
+  std::string entry_name;
+  std::string source;       ///< complete, as compiled
+  std::string code;
+  std::string log;          ///< of the compiler, if it ran
+  CacheState state = CacheState::compiled;
+  double compile_ms = 0;
+};
+
+/// The process's cache, opened on first use with the settings of the environment.
+cache::Cache& process_cache();
+
+/// The complete source for a request under its final name, and the key. Runs no compiler, but needs
+/// to know which one there is; without one the key is that of an unknown compiler.
+KernelCode name_kernel(const KernelRequest& request);
+
+/// Finds the code or compiles it. Throws Error: would_compile under OnMiss::fail, compile_failed,
+/// unsupported, not_found.
+KernelCode make_code(const KernelRequest& request);
+
+/// After a driver refused `code`: moves the entry to quarantine and compiles once more.
+KernelCode remake_code(const KernelRequest& request, const KernelCode& refused,
+                       std::string_view reason);
+
+}  // namespace kiln

@@ -1,0 +1,128 @@
+// The hot path: a plan and the pointers and numbers of one call become a launch.
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "kiln/error.hpp"
+#include "plan.hpp"
+
+namespace kiln {
+namespace {
+
+constexpr std::size_t kInlineBytes = 2048;
+constexpr std::size_t kInlineParameters = 256;
+
+const View& view_of(const Call& call, std::uint32_t operand) {
+  return operand < call.inputs.size() ? call.inputs[operand].view()
+                                      : call.outputs[operand - call.inputs.size()];
+}
+
+std::string label(const Definition& definition, const Call& call, std::uint32_t operand) {
+  if (operand < call.inputs.size()) {
+    return fmt::format("input {} '{}'", operand, definition.graph.arguments()[operand]);
+  }
+  return fmt::format("output {}", operand - call.inputs.size());
+}
+
+bool same_elements(const View& a, const View& b) {
+  return a.data() == b.data() && bits(a.dtype()) == bits(b.dtype()) && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+
+// An output may be exactly one of the inputs, element for element; any other overlap would make the
+// result depend on the order in which threads run.
+void check_overlap(const Definition& definition, const Plan& plan, const Call& call) {
+  for (const Plan::Extent& output : plan.extents) {
+    if (!output.output) continue;
+    const View& written = view_of(call, output.operand);
+    const char* const begin = static_cast<const char*>(written.data()) + output.low;
+    const char* const end = static_cast<const char*>(written.data()) + output.high;
+    for (const Plan::Extent& other : plan.extents) {
+      if (other.operand == output.operand) continue;
+      const View& view = view_of(call, other.operand);
+      const char* const other_begin = static_cast<const char*>(view.data()) + other.low;
+      const char* const other_end = static_cast<const char*>(view.data()) + other.high;
+      if (other_end <= begin || end <= other_begin) continue;
+      if (!other.output && same_elements(written, view)) continue;
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: {} overlaps {}: an output must be exactly the view of an input, or "
+                              "lie apart from every other operand", definition.name,
+                              label(definition, call, output.operand),
+                              label(definition, call, other.operand)));
+    }
+  }
+}
+
+template <class T>
+void put(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+[[noreturn]] void throw_does_not_fit(const Definition& definition, std::uint32_t input,
+                                     const Scalar& scalar, DType dtype) {
+  const std::string value = scalar.dtype() == DType::u64
+                                ? fmt::format("{}", scalar.bits())
+                                : fmt::format("{}", static_cast<std::int64_t>(scalar.bits()));
+  throw Error(Code::invalid_argument,
+              fmt::format("{}: input {} '{}': the number {} does not fit {}, the dtype of its partner",
+                          definition.name, input, definition.graph.arguments()[input], value,
+                          name(dtype)));
+}
+
+void put_scalar(const Definition& definition, std::byte* to, std::uint32_t input,
+                const Scalar& scalar, DType dtype) {
+  const bool floating = is_floating(scalar.dtype());
+  const auto integer = static_cast<std::int64_t>(scalar.bits());
+  const double real = floating ? std::bit_cast<double>(scalar.bits())
+                      : scalar.dtype() == DType::u64 ? static_cast<double>(scalar.bits())
+                                                     : static_cast<double>(integer);
+  if (dtype == DType::f32) return put(to, static_cast<float>(real));
+  if (dtype == DType::f64) return put(to, real);
+  if (dtype == DType::boolean) return put(to, static_cast<std::uint8_t>(real != 0));
+  const int width = bits(dtype);
+  const bool large = scalar.dtype() == DType::u64 && integer < 0;
+  const bool fits = kind(dtype) == Kind::unsigned_integer
+                        ? (integer >= 0 || large) && (width == 64 || scalar.bits() >> width == 0)
+                        : !large && (width == 64 || (integer >= -(std::int64_t{1} << (width - 1)) &&
+                                                     integer < (std::int64_t{1} << (width - 1))));
+  if (!fits) throw_does_not_fit(definition, input, scalar, dtype);
+  static_assert(std::endian::native == std::endian::little, "the low bytes come first");
+  std::memcpy(to, &integer, static_cast<std::size_t>(width / 8));
+}
+
+void fill_and_launch(const Definition& definition, const Plan& plan, const Call& call,
+                     std::byte* block, void** arguments) {
+  std::memcpy(block, plan.parameters.bytes.data(), plan.parameters.bytes.size());
+  for (const Plan::PointerSlot& slot : plan.pointers) {
+    put(block + slot.offset, static_cast<char*>(view_of(call, slot.operand).data()) + slot.bytes);
+  }
+  for (const Plan::ScalarSlot& slot : plan.scalars) {
+    put_scalar(definition, block + slot.offset, slot.input, call.inputs[slot.input].scalar(),
+               slot.dtype);
+  }
+  for (std::size_t i = 0; i < plan.parameters.offsets.size(); ++i) {
+    arguments[i] = block + plan.parameters.offsets[i];
+  }
+  plan.backend->launch(*plan.kernel, plan.shape, arguments, call.stream);
+}
+
+}  // namespace
+
+void launch_plan(const Definition& definition, const Plan& plan, const Call& call) {
+  if (plan.kernel == nullptr) return;
+  check_overlap(definition, plan, call);
+  if (plan.parameters.bytes.size() <= kInlineBytes &&
+      plan.parameters.offsets.size() <= kInlineParameters) {
+    alignas(16) std::array<std::byte, kInlineBytes> block;
+    std::array<void*, kInlineParameters> arguments;
+    fill_and_launch(definition, plan, call, block.data(), arguments.data());
+    return;
+  }
+  std::vector<std::uint64_t> block((plan.parameters.bytes.size() + 7) / 8);
+  std::vector<void*> arguments(plan.parameters.offsets.size());
+  fill_and_launch(definition, plan, call, reinterpret_cast<std::byte*>(block.data()), arguments.data());
+}
+
+}  // namespace kiln

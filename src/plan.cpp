@@ -1,0 +1,238 @@
+#include "plan.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+#include "call_types.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+constexpr std::uint64_t kScalarTag = 1ull << 63;
+
+std::string label(const Definition& definition, std::size_t operand, std::size_t inputs) {
+  if (operand < inputs) return fmt::format("input {} '{}'", operand, definition.graph.arguments()[operand]);
+  return fmt::format("output {}", operand - inputs);
+}
+
+void check_view(const Definition& definition, const View& view, const Device& device,
+                const std::string& what) {
+  if (view.device() != device) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: is on {}, but the stream is on {}", definition.name, what,
+                            to_string(view.device()), to_string(device)));
+  }
+  if (view.size() == 0) return;
+  if (view.data() == nullptr) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: the data pointer is null", definition.name, what));
+  }
+  const auto bytes = static_cast<std::uintptr_t>(std::max(1, bits(view.dtype()) / 8));
+  const std::uintptr_t unit = view.dtype() == DType::c64 ? 4 : bytes;
+  if (reinterpret_cast<std::uintptr_t>(view.data()) % unit != 0) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: address {} is not a multiple of {}, the size of {}",
+                            definition.name, what, view.data(), unit, name(view.dtype())));
+  }
+}
+
+OperandShape shape_of(const View& view) {
+  return {view.dtype(), view.shape(), view.strides(),
+          static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data()))};
+}
+
+TypedCall check_call(const Definition& definition, const Call& call) {
+  if (call.inputs.size() != definition.graph.arguments().size()) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: expected {} inputs, got {}", definition.name,
+                            definition.graph.arguments().size(), call.inputs.size()));
+  }
+  if (call.outputs.size() != definition.graph.outputs().size()) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: expected {} outputs, got {}", definition.name,
+                            definition.graph.outputs().size(), call.outputs.size()));
+  }
+  std::vector<fusion::ArgumentType> types;
+  std::vector<OperandShape> arrays;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Argument& input = call.inputs[i];
+    if (input.is_scalar()) {
+      types.push_back({input.scalar().dtype(), true, input.scalar().weak()});
+      continue;
+    }
+    check_view(definition, input.view(), call.stream.device, label(definition, i, call.inputs.size()));
+    types.push_back({input.view().dtype(), false, false});
+    arrays.push_back(shape_of(input.view()));
+  }
+  std::vector<OperandShape> outputs;
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    check_view(definition, call.outputs[i], call.stream.device, fmt::format("output {}", i));
+    outputs.push_back(shape_of(call.outputs[i]));
+  }
+  return type_call(definition, types, arrays, outputs);
+}
+
+// Modules that are loaded, by device and key: calls of another shape or another function with the same
+// text share one. They stay for the life of the process, as the plans that use them do.
+class LoadedKernels {
+ public:
+  std::shared_ptr<jit::Kernel> find(const jit::Backend* backend, const cache::Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto found = kernels_.find({backend, key});
+    return found == kernels_.end() ? nullptr : found->second;
+  }
+  std::shared_ptr<jit::Kernel> insert(const jit::Backend* backend, const cache::Key& key,
+                                      std::shared_ptr<jit::Kernel> kernel) {
+    const std::lock_guard lock(mutex_);
+    return kernels_.emplace(std::pair(backend, key), std::move(kernel)).first->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<const jit::Backend*, cache::Key>, std::shared_ptr<jit::Kernel>> kernels_;
+};
+
+LoadedKernels& loaded_kernels() {
+  static auto* const kernels = new LoadedKernels;
+  return *kernels;
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// Loads the kernel, from memory, disk or the compiler. A driver that refuses what the cache gave costs
+// one recompile; one that refuses fresh code is an error.
+std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
+                                         KernelInfo& info) {
+  const KernelCode named = name_kernel(request);
+  info.entry = named.entry_name;
+  info.key = named.key_text;
+  if (auto kernel = loaded_kernels().find(&backend, named.key)) {
+    info.cache = CacheState::memory;
+    return kernel;
+  }
+  KernelCode code = make_code(request);
+  std::shared_ptr<jit::Kernel> kernel;
+  try {
+    kernel = backend.load(bytes_of(code.code), code.entry_name);
+  } catch (const Error& error) {
+    if (code.state != CacheState::disk) throw;
+    code = remake_code(request, code, error.what());
+    kernel = backend.load(bytes_of(code.code), code.entry_name);
+  }
+  info.cache = code.state;
+  info.compile_ms = code.state == CacheState::compiled ? code.compile_ms : 0;
+  return loaded_kernels().insert(&backend, named.key, std::move(kernel));
+}
+
+// The bytes that a view spans around its data.
+Plan::Extent extent_of(const View& view, std::uint32_t operand, bool output) {
+  const std::int64_t width = bits(view.dtype());
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  for (std::size_t k = 0; k < view.shape().size(); ++k) {
+    const std::int64_t reach = view.strides()[k] * (view.shape()[k] - 1);
+    (reach < 0 ? low : high) += reach;
+  }
+  return {operand, low * width / 8, ((high + 1) * width + 7) / 8, output};
+}
+
+void place_slots(Plan& plan, const Call& call, const EmittedCall& emitted) {
+  std::vector<std::uint32_t> arrays;  // the operand of a call for each array of the layout
+  for (std::uint32_t i = 0; i < call.inputs.size(); ++i) {
+    if (!call.inputs[i].is_scalar()) arrays.push_back(i);
+  }
+  for (std::uint32_t i = 0; i < call.outputs.size(); ++i) {
+    arrays.push_back(static_cast<std::uint32_t>(call.inputs.size()) + i);
+  }
+  for (std::size_t p = 0; p < emitted.kernel.parameters.size(); ++p) {
+    const fusion::Parameter& parameter = emitted.kernel.parameters[p];
+    const std::uint32_t offset = plan.parameters.offsets[p];
+    if (parameter.kind == fusion::Parameter::Kind::pointer) {
+      const std::int64_t elements = emitted.layout.offsets[parameter.index];
+      plan.pointers.push_back({offset, arrays[parameter.index], elements * bits(parameter.dtype) / 8});
+    } else if (parameter.kind == fusion::Parameter::Kind::scalar) {
+      plan.scalars.push_back({offset, parameter.index, parameter.dtype});
+    }
+  }
+  for (std::uint32_t i = 0; i < arrays.size(); ++i) {
+    const std::uint32_t operand = arrays[i];
+    const bool output = operand >= call.inputs.size();
+    const View& view = output ? call.outputs[operand - call.inputs.size()] : call.inputs[operand].view();
+    plan.extents.push_back(extent_of(view, operand, output));
+  }
+}
+
+}  // namespace
+
+Signature::Signature(const Call& call) {
+  push(static_cast<std::uint64_t>(call.stream.device.type) << 32 |
+       static_cast<std::uint32_t>(call.stream.device.index));
+  push(call.inputs.size() << 32 | call.outputs.size());
+  for (const Argument& input : call.inputs) {
+    if (input.is_scalar()) {
+      push(kScalarTag | static_cast<std::uint64_t>(input.scalar().dtype()) << 1 |
+           (input.scalar().weak() ? 1 : 0));
+    } else {
+      push_view(input.view());
+    }
+  }
+  for (const View& output : call.outputs) push_view(output);
+  hash_ ^= hash_ >> 29;
+}
+
+void Signature::push_view(const View& view) {
+  const auto address = reinterpret_cast<std::uintptr_t>(view.data());
+  push(static_cast<std::uint64_t>(view.dtype()) | view.shape().size() << 8 | (address & 15) << 24 |
+       static_cast<std::uint64_t>(view.data() == nullptr) << 28 |
+       static_cast<std::uint64_t>(view.device().type) << 32 |
+       static_cast<std::uint64_t>(view.device().index & 0xffff) << 40);
+  for (const std::int64_t size : view.shape()) push(static_cast<std::uint64_t>(size));
+  for (const std::int64_t stride : view.strides()) push(static_cast<std::uint64_t>(stride));
+}
+
+void Signature::push(std::uint64_t word) {
+  hash_ = (hash_ ^ word) * 0x9e3779b97f4a7c15u;
+  hash_ ^= hash_ >> 32;
+  if (size_ < kInline) {
+    inline_[size_++] = word;
+    return;
+  }
+  if (overflow_.empty()) overflow_.assign(inline_.begin(), inline_.end());
+  overflow_.push_back(word);
+  ++size_;
+}
+
+std::span<const std::uint64_t> Signature::words() const {
+  if (!overflow_.empty()) return overflow_;
+  return {inline_.data(), size_};
+}
+
+std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
+                                const Signature& signature) {
+  auto plan = std::make_unique<Plan>();
+  plan->signature.assign(signature.words().begin(), signature.words().end());
+  plan->hash = signature.hash();
+  const TypedCall typed = check_call(definition, call);
+  plan->backend = &jit::backend(call.stream.device);
+  EmittedCall emitted = emit_call(definition, typed, plan->backend->target());
+  plan->info.function = definition.name;
+  plan->info.expression = definition.expression;
+  plan->info.target = emitted.request.target;
+  plan->info.variant = emitted.variant;
+  plan->info.bytes = emitted.bytes;
+  if (emitted.layout.work_items == 0) return plan;
+  plan->kernel = load_kernel(*plan->backend, emitted.request, plan->info);
+  plan->info.source = fusion::with_entry(emitted.kernel.source, plan->info.entry);
+  plan->parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
+  plan->shape.work_items = emitted.layout.work_items;
+  plan->shape.block = emitted.kernel.block;
+  place_slots(*plan, call, emitted);
+  return plan;
+}
+
+}  // namespace kiln

@@ -1,0 +1,95 @@
+// A plan: everything about one call of a function that does not change while dtypes, shapes, strides
+// and alignments stay the same. Made once (plan.cpp), launched often (launch.cpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fusion/emit.hpp"
+#include "fusion/graph.hpp"
+#include "jit/backend.hpp"
+#include "kernel_code.hpp"
+#include "kiln/function.hpp"
+
+namespace kiln {
+
+/// What is being called: the immutable part of a Function.
+struct Definition {
+  std::string name;
+  fusion::Graph graph;
+  Options options;
+  std::string expression;  ///< in the text form
+};
+
+/// One call's arguments, as the caller gave them.
+struct Call {
+  const Stream& stream;
+  std::span<const Argument> inputs;
+  std::span<const View> outputs;
+};
+
+/// The words that decide the plan: per operand its dtype, device, alignment, shape and strides. Lives
+/// on the stack of a call.
+class Signature {
+ public:
+  explicit Signature(const Call& call);
+  std::span<const std::uint64_t> words() const;
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  void push(std::uint64_t word);
+  void push_view(const View& view);
+
+  static constexpr std::size_t kInline = 160;
+  std::array<std::uint64_t, kInline> inline_;
+  std::vector<std::uint64_t> overflow_;  ///< all words, once there are more than kInline
+  std::size_t size_ = 0;
+  std::uint64_t hash_ = 0;
+};
+
+struct Plan {
+  std::vector<std::uint64_t> signature;
+  std::uint64_t hash = 0;
+
+  jit::Backend* backend = nullptr;
+  std::shared_ptr<jit::Kernel> kernel;  ///< empty if there is nothing to compute
+  jit::LaunchShape shape;
+  fusion::ParameterBlock parameters;
+
+  /// Where a pointer goes, and from which operand: inputs count from 0, outputs go on from there.
+  struct PointerSlot {
+    std::uint32_t offset;
+    std::uint32_t operand;
+    std::int64_t bytes;  ///< from the view's data to the first element that the kernel addresses
+  };
+  struct ScalarSlot {
+    std::uint32_t offset;
+    std::uint32_t input;
+    DType dtype;
+  };
+  /// The bytes that an operand spans around its view's data, [low, high).
+  struct Extent {
+    std::uint32_t operand;
+    std::int64_t low;
+    std::int64_t high;
+    bool output;
+  };
+  std::vector<PointerSlot> pointers;
+  std::vector<ScalarSlot> scalars;
+  std::vector<Extent> extents;
+  KernelInfo info;
+};
+
+/// Checks the call and makes its plan: finds or compiles the kernel and loads it. Throws Error.
+std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
+                                const Signature& signature);
+
+/// Fills in pointers and scalars and launches. No lock, no allocation, unless a kernel has more than a
+/// hundred operands. Throws Error(invalid_argument) when an output overlaps another operand.
+void launch_plan(const Definition& definition, const Plan& plan, const Call& call);
+
+}  // namespace kiln

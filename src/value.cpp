@@ -1,0 +1,64 @@
+#include "kiln/value.hpp"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "fusion/composition.hpp"
+#include "fusion/graph.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+// The graph that the operands belong to: literals have none, all others must agree.
+fusion::Graph& common_graph(std::string_view function, std::initializer_list<Value> operands) {
+  fusion::Graph* graph = nullptr;
+  for (const Value& operand : operands) {
+    if (operand.graph() == nullptr) continue;
+    if (graph != nullptr && graph != operand.graph()) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: the operands belong to two different functions; a Value must not "
+                              "leave the callable it was given to", function));
+    }
+    graph = operand.graph();
+  }
+  if (graph == nullptr) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: expected at least one operand that depends on an argument of the "
+                            "function, got literals only", function));
+  }
+  return *graph;
+}
+
+}  // namespace
+
+std::uint32_t Value::node_in(fusion::Graph& graph) const {
+  if (!literal_) return node_;
+  switch (kind_) {
+    case Kind::boolean: return graph.constant(fusion::Literal::boolean(integer_ != 0));
+    case Kind::signed_integer:
+      return graph.constant(fusion::Literal::integer(static_cast<std::int64_t>(integer_)));
+    case Kind::unsigned_integer: return graph.constant(fusion::Literal::unsigned_integer(integer_));
+    default: return graph.constant(fusion::Literal::floating(floating_));
+  }
+}
+
+Value apply(std::string_view function, std::initializer_list<Value> operands) {
+  fusion::Graph& graph = common_graph(function, operands);
+  std::vector<fusion::NodeId> ids;
+  for (const Value& operand : operands) ids.push_back(operand.node_in(graph));
+  return {&graph, fusion::call(graph, function, ids)};
+}
+
+Value cast(const Value& x, DType dtype) {
+  fusion::Graph& graph = common_graph("cast", {x});
+  return {&graph, graph.cast(x.node_in(graph), dtype)};
+}
+
+Value bitcast(const Value& x, DType dtype) {
+  fusion::Graph& graph = common_graph("bitcast", {x});
+  return {&graph, graph.bitcast(x.node_in(graph), dtype)};
+}
+
+}  // namespace kiln
