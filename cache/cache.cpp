@@ -1,0 +1,186 @@
+#include "cache/cache.hpp"
+
+#include <fmt/format.h>
+
+#include "cache/bundle.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cache {
+namespace {
+
+// A program that generates sources without end must not grow without end.
+constexpr std::size_t kMaxFailures = 4096;
+constexpr std::uint64_t kLookUpsPerFlush = 4096;
+// How often an entry that another process published may turn out unusable before we stop waiting.
+constexpr int kMaxTurns = 3;
+
+}  // namespace
+
+std::shared_ptr<Cache> Cache::open(Config config) {
+  return std::make_shared<Cache>(std::move(config));
+}
+
+Cache::Cache(Config config)
+    : config_(std::move(config)), io_(config_.io ? *config_.io : system_io()) {
+  const auto touch_interval =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(config_.touch_interval).count();
+  if (!config_.directory.empty()) {
+    user_ = std::make_unique<Directory>(
+        io_, DirectoryOptions{config_.directory, true, config_.max_size, touch_interval},
+        counters_);
+  } else if (!config_.why_uncached.starts_with("KILN_CACHE=")) {  // which the user knows
+    log_once(LogLevel::warning, "cache.none",
+             fmt::format("cache: nothing is kept on disk: {}", config_.why_uncached));
+  }
+  for (const std::string& path : config_.readonly) {
+    layers_.push_back(open_readonly_layer(io_, path, counters_));
+  }
+}
+
+Cache::~Cache() { flush_stats(); }
+
+std::optional<Loaded> Cache::look_up(const Key& key, Parts parts) {
+  if (user_) {
+    if (auto loaded = user_->load(key, parts)) return loaded;
+  }
+  if (layers_.empty()) return std::nullopt;
+  {
+    const std::lock_guard lock(mutex_);
+    if (rejected_.contains(key)) return std::nullopt;
+  }
+  for (const auto& layer : layers_) {
+    auto loaded = layer->load(key, parts);
+    if (!loaded) continue;
+    if (user_ && parts == Parts::code) user_->publish(key, loaded->bytes);
+    return loaded;
+  }
+  return std::nullopt;
+}
+
+std::optional<Entry> Cache::find_and_count(const Key& key, bool count_miss) {
+  auto loaded = look_up(key, Parts::code);
+  if (loaded || count_miss) counters_.add(loaded ? Count::hits : Count::misses);
+  if (!loaded) return std::nullopt;
+  return std::move(loaded->entry);
+}
+
+std::optional<Entry> Cache::find(const Key& key) {
+  auto entry = find_and_count(key, true);
+  const Stats stats = counters_.read();
+  if (stats[Count::hits] + stats[Count::misses] >= kLookUpsPerFlush) flush_stats();
+  return entry;
+}
+
+std::optional<Entry> Cache::read(const Key& key) {
+  auto loaded = look_up(key, Parts::all);
+  if (!loaded) return std::nullopt;
+  return std::move(loaded->entry);
+}
+
+bool Cache::publish(const Key& key, const Entry& entry) {
+  if (!user_) return false;
+  const auto refuse = [&](std::string_view reason) {
+    log_once(LogLevel::warning, fmt::format("cache.publish:{}", reason),
+             fmt::format("cache: '{}' is not kept: {}", entry.metadata.function, reason));
+    return false;
+  };
+  if (entry.metadata.toolchain_identity.empty()) {
+    return refuse(fmt::format("the identity of its toolchain ('{}') could not be established",
+                              entry.metadata.toolchain));
+  }
+  if (const std::string reason = check_elf(entry.code); !reason.empty()) return refuse(reason);
+
+  const bool complete = entry.metadata.created != 0 && !entry.metadata.kiln_version.empty();
+  if (complete) return user_->publish(key, encode(key, entry));
+  Entry stamped = entry;
+  if (stamped.metadata.created == 0) stamped.metadata.created = io_.now() / 1'000'000'000;
+  if (stamped.metadata.kiln_version.empty()) stamped.metadata.kiln_version = KILN_VERSION;
+  return user_->publish(key, encode(key, stamped));
+}
+
+Fetched Cache::get(const Key& key, const std::function<Entry()>& compile) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto failure = failures_.find(key); failure != failures_.end()) {
+      throw Error(Code::compile_failed, failure->second);
+    }
+  }
+  if (auto entry = find(key)) return {*std::move(entry), From::disk};
+  const auto deadline = std::chrono::steady_clock::now() + config_.wait_limit;
+  auto fetched = flights_.run(key, deadline, [&] { return lead(key, deadline, compile); });
+  return fetched ? *std::move(fetched) : compile_and_keep(key, compile);
+}
+
+Fetched Cache::lead(const Key& key, std::chrono::steady_clock::time_point deadline,
+                    const std::function<Entry()>& compile) {
+  for (int turn = 0; user_ && turn < kMaxTurns; ++turn) {
+    const KeyLock lock(*user_, key, deadline);
+    // Somebody may have published between our look and our lock.
+    if (auto entry = find_and_count(key, false)) {
+      if (lock.waited()) counters_.add(Count::waited);
+      return {*std::move(entry), From::disk};
+    }
+    if (lock.state() == KeyLock::State::expired) {
+      log(LogLevel::info, fmt::format("cache {}: another process has been compiling {} for {} ms; "
+                                      "not waiting any longer",
+                                      user_->path(), key.hex(), config_.wait_limit.count()));
+    }
+    if (lock.state() != KeyLock::State::published) return compile_and_keep(key, compile);
+  }
+  return compile_and_keep(key, compile);
+}
+
+Fetched Cache::compile_and_keep(const Key& key, const std::function<Entry()>& compile) {
+  Fetched fetched;
+  try {
+    fetched.entry = compile();
+  } catch (const Error& error) {
+    if (error.code() == Code::compile_failed) {
+      const std::lock_guard lock(mutex_);
+      if (failures_.size() >= kMaxFailures) failures_.clear();
+      failures_.emplace(key, error.what());
+    }
+    throw;
+  }
+  counters_.add(Count::compiled);
+  publish(key, fetched.entry);
+  flush_stats();
+  return fetched;
+}
+
+void Cache::reject(const Key& key, std::string_view reason) {
+  {
+    const std::lock_guard lock(mutex_);
+    rejected_.insert(key);
+  }
+  if (user_) user_->quarantine(key, fmt::format("was refused: {}", reason));
+}
+
+std::string Cache::trouble() { return user_ ? user_->trouble() : config_.why_uncached; }
+
+Stats Cache::stats() {
+  Stats sum = counters_.read();
+  const std::shared_ptr<const Fd> root = user_ ? user_->root(false) : nullptr;
+  if (!root) return sum;
+  const Stats kept = read_stats(io_, root->get());
+  for (std::size_t i = 0; i < kCounts; ++i) sum.values[i] += kept.values[i];
+  return sum;
+}
+
+bool Cache::zero_stats() {
+  counters_.take();
+  const std::shared_ptr<const Fd> root = user_ ? user_->root(false) : nullptr;
+  return !root || kiln::cache::zero_stats(io_, root->get());
+}
+
+void Cache::flush_stats() {
+  const std::shared_ptr<const Fd> root = user_ ? user_->root(false) : nullptr;
+  if (!root) return;
+  const Stats stats = counters_.take();
+  if (stats.values == Stats{}.values || add_stats(io_, root->get(), stats)) return;
+  for (std::size_t i = 0; i < kCounts; ++i) {
+    counters_.add(static_cast<Count>(i), stats.values[i]);
+  }
+}
+
+}  // namespace kiln::cache

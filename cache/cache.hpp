@@ -1,0 +1,94 @@
+// The cache as the rest of kiln uses it: a key in, a checked code object out. The parts are in the
+// files beside this one; what the tool does with a cache is in manage.hpp.
+//
+// Everything here may be called from any thread, and nothing here throws for what is found on a
+// disk: a bad file is a miss, a full or read-only disk is a cache that keeps nothing, and each is
+// said once through the log.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "cache/config.hpp"
+#include "cache/directory.hpp"
+#include "cache/entry.hpp"
+#include "cache/flight.hpp"
+#include "cache/key.hpp"
+#include "cache/stats.hpp"
+
+namespace kiln::cache {
+
+class Cache {
+ public:
+  /// Touches no disk yet. Says once why nothing will be kept, if that is so.
+  static std::shared_ptr<Cache> open(Config config = Config::from_environment());
+  explicit Cache(Config config);
+  ~Cache();
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+
+  /// The metadata and code under that key, from the first layer that has it; a hit in a later layer
+  /// is copied into the user's directory. `source` stays empty: whoever made the key has it.
+  std::optional<Entry> find(const Key& key);
+
+  /// Keeps an entry; false if it was not kept. An entry whose toolchain_identity is empty is never
+  /// kept: nobody could tell which compiler its code is from. Nor is one whose code is not ELF.
+  bool publish(const Key& key, const Entry& entry);
+
+  /// find(), else one `compile` per key at a time among all threads and processes, and publish().
+  /// The caller launches the bytes it gets. When another process is at it for longer than the
+  /// configured limit, compiles without waiting for it. What `compile` throws is thrown to
+  /// everybody who waits for it in this process; an Error(compile_failed) is remembered and thrown
+  /// again for that key without another compile.
+  Fetched get(const Key& key, const std::function<Entry()>& compile);
+
+  /// A driver refused the code of that key: moves it to quarantine, so that the next get()
+  /// compiles. Layers that cannot be written are not asked for it again by this process.
+  void reject(const Key& key, std::string_view reason);
+
+  /// As find(), with the source, and without counting or copying. For tools.
+  std::optional<Entry> read(const Key& key);
+
+  const Config& config() const { return config_; }
+  /// Why nothing is kept on disk, for people; empty if it is.
+  std::string trouble();
+  /// The user's directory, or null. Lives as long as the cache.
+  Directory* directory() { return user_.get(); }
+  /// The read-only layers, in the order in which they are asked.
+  const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
+
+  /// What all processes counted; this one's own counts are included.
+  Stats stats();
+  /// What this process counted and has not yet added to the file.
+  Stats own_stats() const { return counters_.read(); }
+  bool zero_stats();
+  /// Adds this process' counts to the directory's; done by the destructor too.
+  void flush_stats();
+
+ private:
+  std::optional<Loaded> look_up(const Key& key, Parts parts);
+  std::optional<Entry> find_and_count(const Key& key, bool count_miss);
+  Fetched lead(const Key& key, std::chrono::steady_clock::time_point deadline,
+               const std::function<Entry()>& compile);
+  Fetched compile_and_keep(const Key& key, const std::function<Entry()>& compile);
+
+  const Config config_;
+  Io& io_;
+  Counters counters_;
+  std::unique_ptr<Directory> user_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  SingleFlight flights_;
+
+  std::mutex mutex_;                               ///< of the two below
+  std::unordered_map<Key, std::string> failures_;  ///< what the compiler said
+  std::unordered_set<Key> rejected_;
+};
+
+}  // namespace kiln::cache

@@ -1,0 +1,90 @@
+#include "cache/config.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+#include "kiln/error.hpp"
+
+namespace kiln::cache {
+namespace {
+
+std::string environment(const char* name) {
+  const char* const value = ::secure_getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+std::string absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path result = std::filesystem::absolute(path, error);
+  return error ? path : result.lexically_normal().string();
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = text.find(separator);
+    if (end != 0) parts.emplace_back(text.substr(0, end));
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, status] = std::from_chars(text.data(), end, value, std::chars_format::fixed);
+  if (status != std::errc() || !(value >= 0)) return std::nullopt;
+  std::string_view unit(rest, static_cast<std::size_t>(end - rest));
+  constexpr std::string_view units = "KMGT";
+  if (!unit.empty() && unit != "B") {
+    const std::size_t power = units.find(static_cast<char>(unit[0] & ~0x20));
+    if (power == std::string_view::npos) return std::nullopt;
+    for (std::size_t i = 0; i <= power; ++i) value *= 1024;
+    unit.remove_prefix(1);
+    if (unit != "" && unit != "B" && unit != "iB") return std::nullopt;
+  }
+  if (!(value < 9.2e18)) return std::nullopt;
+  return static_cast<std::uint64_t>(value);
+}
+
+Config Config::from_environment() {
+  Config config;
+  if (const std::string choice = environment("KILN_CACHE"); choice == "off" || choice == "0") {
+    config.why_uncached = "KILN_CACHE=" + choice;
+    return config;
+  }
+  const std::string xdg = environment("XDG_CACHE_HOME");
+  const std::string home = environment("HOME");
+  if (const std::string directory = environment("KILN_CACHE_DIR"); !directory.empty()) {
+    config.directory = absolute(directory);
+  } else if (xdg.starts_with('/')) {  // the XDG specification: a relative one is to be ignored
+    config.directory = xdg + "/kiln";
+  } else if (home.starts_with('/')) {
+    config.directory = home + "/.cache/kiln";
+  } else {
+    config.why_uncached = "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a directory";
+  }
+  if (const std::string size = environment("KILN_CACHE_MAX_SIZE"); !size.empty()) {
+    if (const auto bytes = parse_size(size)) {
+      config.max_size = *bytes;
+    } else {
+      log_once(
+          LogLevel::warning, "cache.max_size",
+          fmt::format("KILN_CACHE_MAX_SIZE: '{}': expected a size such as 512M or 2G; using {} "
+                      "bytes",
+                      size, config.max_size));
+    }
+  }
+  for (const std::string& path : split(environment("KILN_CACHE_READONLY_DIRS"), ':')) {
+    config.readonly.push_back(absolute(path));
+  }
+  return config;
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,40 @@
+// The settings of the cache, and the one place that reads them from the environment.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/io.hpp"
+
+namespace kiln::cache {
+
+struct Config {
+  /// Absolute path of the user's directory, made when first needed; empty: nothing is kept on disk.
+  std::string directory;
+  /// Why `directory` is empty, for people.
+  std::string why_uncached;
+  /// Bytes of entries above which the least recently used go; 0 is no bound.
+  std::uint64_t max_size = std::uint64_t{1} << 30;
+  /// Directories and bundles that are read and never written, in the order they are asked.
+  std::vector<std::string> readonly;
+  /// How long a caller waits for another one who compiles the same key before it compiles alone.
+  std::chrono::milliseconds wait_limit{60'000};
+  /// An entry's time of last use is renewed at most this often.
+  std::chrono::seconds touch_interval{600};
+  std::shared_ptr<Io> io;  ///< empty: the system's
+
+  /// KILN_CACHE=off; KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else $HOME/.cache/kiln;
+  /// KILN_CACHE_MAX_SIZE (bytes, or with K, M, G, T); KILN_CACHE_READONLY_DIRS (separated by
+  /// colons). A set-user-id program sees none of them.
+  static Config from_environment();
+};
+
+/// "512M", "1.5GiB", "4096": bytes, in powers of 1024; nothing for any other text.
+std::optional<std::uint64_t> parse_size(std::string_view text);
+
+}  // namespace kiln::cache

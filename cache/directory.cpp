@@ -1,0 +1,266 @@
+#include "cache/directory.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+#include "kiln/error.hpp"
+
+namespace kiln::cache {
+namespace {
+
+constexpr std::string_view kEntrySuffix = ".kiln";
+constexpr std::string_view kLockSuffix = ".lock";
+constexpr std::string_view kTemporaryPrefix = ".tmp-";
+constexpr const char* kQuarantine = "quarantine";
+constexpr std::size_t kMaxQuarantined = 64;
+
+Item classify(std::string name) {
+  Item item;
+  const auto key_before = [&](std::string_view suffix) {
+    return name.ends_with(suffix)
+               ? Key::parse(std::string_view(name).substr(0, name.size() - suffix.size()))
+               : std::nullopt;
+  };
+  if (const auto key = key_before(kEntrySuffix)) {
+    item.kind = Item::Kind::entry;
+    item.key = *key;
+  } else if (const auto key = key_before(kLockSuffix)) {
+    item.kind = Item::Kind::lock;
+    item.key = *key;
+  } else if (name.starts_with(kTemporaryPrefix)) {
+    item.kind = Item::Kind::temporary;
+  }
+  item.name = std::move(name);
+  return item;
+}
+
+bool same_file(const struct stat& a, const struct stat& b) {
+  return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+}  // namespace
+
+unsigned shard_of(const Key& key) { return static_cast<unsigned>(key.high >> 56); }
+std::string entry_name(const Key& key) { return key.hex() + std::string(kEntrySuffix); }
+std::string lock_name(const Key& key) { return key.hex() + std::string(kLockSuffix); }
+
+std::string temporary_name(std::int64_t now) {
+  // O_EXCL decides; the name only has to make a clash unlikely, also between machines.
+  static std::atomic<unsigned> counter{0};
+  return fmt::format("{}{}-{:x}-{}", kTemporaryPrefix, ::getpid(), now, counter++);
+}
+
+Directory::Directory(Io& io, DirectoryOptions options, Counters& counters)
+    : io_(io), options_(std::move(options)), counters_(counters) {}
+
+void Directory::report(std::string_view what, std::string_view reason) {
+  // One line per directory and reason, not per entry.
+  log_once(LogLevel::warning, fmt::format("cache:{}:{}:{}", options_.path, what, reason),
+           fmt::format("cache {}: {}: {}; continuing without", options_.path, what, reason));
+}
+
+Opened Directory::open_root(bool create) { return open_trusted(io_, options_.path, create); }
+
+std::shared_ptr<const Fd> Directory::root(bool create) {
+  Opened opened;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!untrusted_.empty()) return nullptr;
+    struct stat status = {};
+    // A program may outlive its cache directory: one that was deleted has no links left.
+    const bool deleted =
+        create && root_ && io_.stat(root_->get(), status) == 0 && status.st_nlink == 0;
+    if (root_ && !deleted) return root_;
+    opened = open_root(create);
+    if (opened.state == Opened::State::open) {
+      root_ = std::make_shared<const Fd>(std::move(opened.directory));
+      return root_;
+    }
+    if (opened.state == Opened::State::untrusted) untrusted_ = opened.reason;
+  }
+  if (opened.state != Opened::State::missing) report("not used", opened.reason);
+  return nullptr;
+}
+
+std::string Directory::trouble() {
+  const Opened opened = open_root(false);
+  const bool fine = opened.state == Opened::State::open || opened.state == Opened::State::missing;
+  return fine ? std::string() : opened.reason;
+}
+
+Fd Directory::shard(const Fd& root, unsigned number, bool create) {
+  const std::string name = fmt::format("{:02x}", number);
+  const int flags = O_RDONLY | O_DIRECTORY;
+  Fd fd = open_at(io_, root.get(), name.c_str(), flags);
+  if (!fd && errno == ENOENT && create) {
+    if (io_.make_directory_at(root.get(), name.c_str(), 0700) == 0 || errno == EEXIST) {
+      fd = open_at(io_, root.get(), name.c_str(), flags);
+    }
+  }
+  if (!fd) {
+    if (errno != ENOENT || create) report("sub-directory not used", describe_errno(errno));
+    return {};
+  }
+  struct stat status = {};
+  if (io_.stat(fd.get(), status) != 0) {
+    report("sub-directory not used", describe_errno(errno));
+    return {};
+  }
+  if (const std::string reason = distrust(status); !reason.empty()) {
+    report("sub-directory not used", fmt::format("{} {}", name, reason));
+    return {};
+  }
+  return fd;
+}
+
+Directory::File Directory::read_file(const Fd& shard, const std::string& name, std::uint64_t limit,
+                                     bool touch) {
+  File file;
+  const auto refuse = [&](File::State state, std::string reason) {
+    file.state = state;
+    file.reason = std::move(reason);
+    return std::move(file);
+  };
+  // O_NONBLOCK: a FIFO must not hold us up before we have seen that it is one.
+  const Fd fd = open_at(io_, shard.get(), name.c_str(), O_RDONLY | O_NONBLOCK);
+  if (!fd) {
+    switch (errno) {
+      case ENOENT: return file;
+      case ELOOP: return refuse(File::State::bad, "is a symbolic link");
+      case ENXIO: return refuse(File::State::bad, "is not a regular file");
+      default: return refuse(File::State::unavailable, describe_errno(errno));
+    }
+  }
+  if (io_.stat(fd.get(), file.status) != 0) {
+    return refuse(File::State::unavailable, describe_errno(errno));
+  }
+  if (!S_ISREG(file.status.st_mode)) return refuse(File::State::bad, "is not a regular file");
+  if (std::string reason = distrust(file.status); !reason.empty()) {
+    return refuse(File::State::bad, std::move(reason));
+  }
+  const auto size = static_cast<std::uint64_t>(file.status.st_size);
+  if (size > kMaxEntryBytes) return refuse(File::State::bad, fmt::format("is {} bytes", size));
+  if (!read_bytes(io_, fd.get(), 0, std::min(size, limit), file.bytes)) {
+    return refuse(File::State::unavailable, describe_errno(errno));
+  }
+  if (touch && should_touch(nanoseconds(file.status), io_.now(), options_.touch_interval)) {
+    // Where that is not allowed, recency stays as it is.
+    io_.set_time(fd.get(), io_.now());
+  }
+  file.state = File::State::read;
+  return file;
+}
+
+std::optional<Loaded> Directory::load(const Key& key, Parts parts) {
+  const std::shared_ptr<const Fd> root = this->root(false);
+  if (!root) return std::nullopt;
+  const Fd shard = this->shard(*root, shard_of(key), false);
+  if (!shard) return std::nullopt;
+  const std::string name = entry_name(key);
+  File file = read_file(shard, name, kMaxEntryBytes, options_.writable);
+  const bool opened = file.status.st_ino != 0;
+  if (file.state == File::State::unavailable) report("entry not read", file.reason);
+  if (file.state == File::State::bad) {
+    quarantine(shard, name, opened ? &file.status : nullptr, file.reason);
+  }
+  if (file.state != File::State::read) return std::nullopt;
+
+  Decoded decoded = decode(key, file.bytes, parts);
+  if (!decoded.entry) {
+    if (!decoded.other_version) quarantine(shard, name, &file.status, decoded.reason);
+    return std::nullopt;
+  }
+  return Loaded{*std::move(decoded.entry), std::move(file.bytes)};
+}
+
+bool Directory::exists(const Key& key) {
+  const std::shared_ptr<const Fd> root = this->root(false);
+  if (!root) return false;
+  const Fd shard = this->shard(*root, shard_of(key), false);
+  struct stat status = {};
+  return shard && io_.stat_at(shard.get(), entry_name(key).c_str(), status) == 0;
+}
+
+void Directory::quarantine(const Key& key, std::string_view reason) {
+  const std::shared_ptr<const Fd> root = this->root(false);
+  if (!root) return;
+  const Fd shard = this->shard(*root, shard_of(key), false);
+  if (shard) quarantine(shard, entry_name(key), nullptr, reason);
+}
+
+void Directory::quarantine(const Fd& shard, const std::string& name, const struct stat* seen,
+                           std::string_view reason) {
+  if (!options_.writable) {
+    report("read-only entry not used", fmt::format("{} {}", name, reason));
+    return;
+  }
+  struct stat status = {};
+  if (io_.stat_at(shard.get(), name.c_str(), status) != 0) return;
+  if (seen != nullptr && !same_file(*seen, status)) return;  // another process has healed it
+
+  const std::shared_ptr<const Fd> root = this->root(false);
+  if (!root) return;
+  io_.make_directory_at(root->get(), kQuarantine, 0700);
+  const Fd target = open_at(io_, root->get(), kQuarantine, O_RDONLY | O_DIRECTORY);
+  const std::string moved =
+      fmt::format("{}-{:x}{}", name.substr(0, name.find('.')), io_.now(), kEntrySuffix);
+  std::string what = fmt::format("moved to {}/{}", kQuarantine, moved);
+  if (!target || io_.rename_at(shard.get(), name.c_str(), target.get(), moved.c_str()) != 0) {
+    // No room to keep it for a look: then away with it. What cannot be deleted either stays, and is
+    // refused again the next time.
+    what = remove(shard, name) ? "deleted"
+                               : fmt::format("cannot be moved ({})", describe_errno(errno));
+  }
+  counters_.add(Count::quarantined);
+  log_once(LogLevel::warning, fmt::format("cache:{}:{}", options_.path, name),
+           fmt::format("cache {}: entry {} {}: {}", options_.path, name, reason, what));
+
+  std::vector<std::pair<std::int64_t, std::string>> kept;
+  scan_quarantine([&](const Fd&, const Item& item) {
+    kept.emplace_back(item.status.st_ctim.tv_sec, item.name);
+  });
+  if (kept.size() <= kMaxQuarantined) return;
+  std::sort(kept.begin(), kept.end());
+  for (std::size_t i = 0; i + kMaxQuarantined < kept.size(); ++i) remove(target, kept[i].second);
+}
+
+bool Directory::remove(const Fd& shard, const std::string& name) {
+  if (io_.unlink_at(shard.get(), name.c_str(), 0) == 0) return true;
+  return (errno == EISDIR || errno == EPERM) &&
+         io_.unlink_at(shard.get(), name.c_str(), AT_REMOVEDIR) == 0;
+}
+
+void Directory::scan(const Fd& shard, const std::function<void(const Item&)>& visit) {
+  std::vector<std::string> names;
+  if (io_.names(shard.get(), names) != 0) {
+    report("sub-directory not listed", describe_errno(errno));
+    return;
+  }
+  for (std::string& name : names) {
+    Item item = classify(std::move(name));
+    if (io_.stat_at(shard.get(), item.name.c_str(), item.status) == 0) visit(item);
+  }
+}
+
+void Directory::scan(const std::function<void(const Fd&, const Item&)>& visit) {
+  const std::shared_ptr<const Fd> root = this->root(false);
+  if (!root) return;
+  for (unsigned number = 0; number < kShards; ++number) {
+    const Fd shard = this->shard(*root, number, false);
+    if (shard) scan(shard, [&](const Item& item) { visit(shard, item); });
+  }
+}
+
+void Directory::scan_quarantine(const std::function<void(const Fd&, const Item&)>& visit) {
+  const std::shared_ptr<const Fd> root = this->root(false);
+  if (!root) return;
+  const Fd directory = open_at(io_, root->get(), kQuarantine, O_RDONLY | O_DIRECTORY);
+  if (directory) scan(directory, [&](const Item& item) { visit(directory, item); });
+}
+
+}  // namespace kiln::cache

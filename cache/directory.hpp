@@ -1,0 +1,107 @@
+// One directory of entries: `<root>/3f/3f<30 hex digits>.kiln`. This class finds and checks entries
+// (directory.cpp) and writes and evicts them (publish.cpp). What goes wrong is logged once and is a
+// miss, or an entry that was not kept; nothing here throws for the state of a disk.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/evict.hpp"
+#include "cache/io.hpp"
+#include "cache/layer.hpp"
+#include "cache/stats.hpp"
+#include "cache/trust.hpp"
+
+namespace kiln::cache {
+
+struct DirectoryOptions {
+  std::string path;
+  bool writable = false;
+  std::uint64_t max_size = 0;       ///< bytes; 0 is no bound
+  std::int64_t touch_interval = 0;  ///< nanoseconds
+};
+
+/// A file found by a scan, of whatever kind.
+struct Item {
+  enum class Kind : std::uint8_t { entry, temporary, lock, other };
+  Kind kind = Kind::other;
+  std::string name;
+  Key key;  ///< of an entry or a lock
+  struct stat status = {};
+};
+
+class Directory final : public Layer {
+ public:
+  /// Opens nothing yet. `counters` outlives the directory.
+  Directory(Io& io, DirectoryOptions options, Counters& counters);
+
+  const std::string& path() const override { return options_.path; }
+  std::optional<Loaded> load(const Key& key, Parts parts) override;
+
+  /// Writes an entry's file so that readers see all of it or nothing, and keeps the bound. False:
+  /// it was not kept, which has been said.
+  bool publish(const Key& key, std::string_view bytes);
+  /// Moves the entry of that key, whatever it is, out of the way.
+  void quarantine(const Key& key, std::string_view reason);
+  /// Whether there is something under the name of that key.
+  bool exists(const Key& key);
+
+  /// Why the directory cannot be used now; empty if it can, or could be made.
+  std::string trouble();
+
+  // For locks, statistics and the tool.
+  Io& io() const { return io_; }
+  std::int64_t now() const { return io_.now(); }
+  bool writable() const { return options_.writable; }
+  /// The root; null if it is not there or not usable.
+  std::shared_ptr<const Fd> root(bool create);
+  /// A sub-directory of the root, by its number.
+  Fd shard(const Fd& root, unsigned number, bool create);
+  /// Calls `visit` for every file of a sub-directory; one that goes meanwhile is left out.
+  void scan(const Fd& shard, const std::function<void(const Item&)>& visit);
+  /// The same for every sub-directory.
+  void scan(const std::function<void(const Fd& shard, const Item&)>& visit);
+  /// Deletes one; true if it was there.
+  bool remove(const Fd& shard, const std::string& name);
+  /// Moves one to quarantine unless it has been replaced since `seen`.
+  void quarantine(const Fd& shard, const std::string& name, const struct stat* seen,
+                  std::string_view reason);
+  /// Calls `visit` for every file in quarantine.
+  void scan_quarantine(const std::function<void(const Fd& directory, const Item&)>& visit);
+
+  /// The bytes of an entry's file that passed the trust checks, or why there are none.
+  struct File {
+    enum class State : std::uint8_t { read, absent, unavailable, bad };
+    State state = State::absent;
+    std::string bytes;
+    std::string reason;
+    struct stat status = {};
+  };
+  /// Reads at most `limit` bytes. `touch` renews the time of last use where that is due.
+  File read_file(const Fd& shard, const std::string& name, std::uint64_t limit, bool touch);
+
+ private:
+  Opened open_root(bool create);
+  void report(std::string_view what, std::string_view reason);
+  bool write_temporary(const Fd& shard, const std::string& name, std::string_view bytes);
+  void keep_bound(const Fd& root, unsigned shard, const std::string& keep);
+
+  Io& io_;
+  const DirectoryOptions options_;
+  Counters& counters_;
+  std::mutex mutex_;  ///< of the two below
+  std::shared_ptr<const Fd> root_;
+  std::string untrusted_;  ///< why the directory will never be used by this process
+};
+
+unsigned shard_of(const Key& key);
+std::string entry_name(const Key& key);
+std::string lock_name(const Key& key);
+/// A name for a temporary file that nobody else uses.
+std::string temporary_name(std::int64_t now);
+
+}  // namespace kiln::cache

@@ -1,0 +1,122 @@
+#include "cache/flight.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace kiln::cache {
+namespace {
+
+enum class Try : std::uint8_t { locked, busy, impossible };
+
+Try try_lock(Io& io, int fd) {
+  while (io.lock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return Try::busy;
+    if (errno != EINTR) return Try::impossible;
+  }
+  return Try::locked;
+}
+
+// The owner deletes its lock file before it lets go, so a lock may be of a file that is no longer
+// the one of that name; then somebody else may hold the one that is.
+bool still_named(Io& io, const Fd& shard, const std::string& name, int fd) {
+  struct stat held = {}, named = {};
+  return io.stat(fd, held) == 0 && io.stat_at(shard.get(), name.c_str(), named) == 0 &&
+         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+}  // namespace
+
+std::optional<Fetched> SingleFlight::run(const Key& key,
+                                         std::chrono::steady_clock::time_point deadline,
+                                         const std::function<Fetched()>& work) {
+  std::unique_lock lock(mutex_);
+  const auto [found, first] = flights_.try_emplace(key);
+  if (first) found->second = std::make_shared<Flight>();
+  const std::shared_ptr<Flight> flight = found->second;
+  if (!first) {
+    if (!flight->landed.wait_until(lock, deadline, [&] { return flight->done; })) {
+      return std::nullopt;
+    }
+    if (flight->failure) std::rethrow_exception(flight->failure);
+    const std::shared_ptr<const Fetched> result = flight->result;
+    lock.unlock();
+    return *result;
+  }
+  lock.unlock();
+  try {
+    flight->result = std::make_shared<const Fetched>(work());
+  } catch (...) {  // handed to everybody who waits, this caller included
+    flight->failure = std::current_exception();
+  }
+  lock.lock();
+  flight->done = true;
+  flights_.erase(key);
+  flight->landed.notify_all();
+  lock.unlock();
+  if (flight->failure) std::rethrow_exception(flight->failure);
+  return *flight->result;
+}
+
+KeyLock::KeyLock(Directory& directory, const Key& key,
+                 std::chrono::steady_clock::time_point deadline)
+    : io_(directory.io()), name_(lock_name(key)) {
+  state_ = acquire(directory, key, deadline);
+}
+
+KeyLock::State KeyLock::acquire(Directory& directory, const Key& key,
+                                std::chrono::steady_clock::time_point deadline) {
+  using std::chrono::microseconds;
+  constexpr microseconds kFirstPause{500}, kLongestPause{20'000};
+  constexpr int kMostReplaced = 1000;  // far above what waiters can cause: then stat itself fails
+
+  const std::shared_ptr<const Fd> root = directory.root(true);
+  if (!root) return State::unavailable;
+  shard_ = directory.shard(*root, shard_of(key), true);
+  if (!shard_) return State::unavailable;
+  microseconds pause = kFirstPause;
+  for (int replaced = 0; replaced < kMostReplaced;) {
+    if (!fd_) fd_ = open_at(io_, shard_.get(), name_.c_str(), O_RDWR | O_CREAT | O_NONBLOCK, 0600);
+    struct stat status = {};
+    if (!fd_ || io_.stat(fd_.get(), status) != 0 || !S_ISREG(status.st_mode)) break;
+    const Try result = try_lock(io_, fd_.get());
+    if (result == Try::impossible) break;
+    if (result == Try::locked) {
+      if (still_named(io_, shard_, name_, fd_.get())) return State::owned;
+      fd_.reset();
+      ++replaced;
+      continue;
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      fd_.reset();
+      return State::expired;
+    }
+    waited_ = true;
+    if (directory.exists(key)) {
+      fd_.reset();
+      return State::published;
+    }
+    io_.pause(pause);
+    pause = std::min(pause * 2, kLongestPause);
+  }
+  fd_.reset();
+  return State::unavailable;
+}
+
+KeyLock::~KeyLock() {
+  if (!fd_) return;
+  io_.unlink_at(shard_.get(), name_.c_str(), 0);
+  // Not left to close: a forked child may have inherited the descriptor.
+  io_.lock(fd_.get(), LOCK_UN);
+}
+
+void remove_abandoned_lock(Io& io, const Fd& shard, const std::string& name) {
+  const Fd fd = open_at(io, shard.get(), name.c_str(), O_RDWR | O_NONBLOCK);
+  if (!fd || try_lock(io, fd.get()) != Try::locked) return;
+  if (still_named(io, shard, name, fd.get())) io.unlink_at(shard.get(), name.c_str(), 0);
+  io.lock(fd.get(), LOCK_UN);
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,109 @@
+#include "cache/io.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <system_error>
+#include <thread>
+
+namespace kiln::cache {
+
+int Io::open_at(int directory, const char* name, int flags, mode_t mode) {
+  return ::openat(directory, name, flags, mode);
+}
+int Io::close(int fd) { return ::close(fd); }
+int Io::stat(int fd, struct stat& out) { return ::fstat(fd, &out); }
+int Io::stat_at(int directory, const char* name, struct stat& out) {
+  return ::fstatat(directory, name, &out, AT_SYMLINK_NOFOLLOW);
+}
+ssize_t Io::read(int fd, void* to, std::size_t size, std::uint64_t offset) {
+  return ::pread(fd, to, size, static_cast<off_t>(offset));
+}
+ssize_t Io::write(int fd, const void* from, std::size_t size) { return ::write(fd, from, size); }
+int Io::sync(int fd) { return ::fsync(fd); }
+int Io::rename_at(int from_directory, const char* from, int to_directory, const char* to) {
+  return ::renameat(from_directory, from, to_directory, to);
+}
+int Io::unlink_at(int directory, const char* name, int flags) {
+  return ::unlinkat(directory, name, flags);
+}
+int Io::make_directory_at(int directory, const char* name, mode_t mode) {
+  return ::mkdirat(directory, name, mode);
+}
+int Io::set_time(int fd, std::int64_t nanoseconds) {
+  struct timespec time = {};
+  time.tv_sec = static_cast<time_t>(nanoseconds / 1'000'000'000);
+  time.tv_nsec = static_cast<long>(nanoseconds % 1'000'000'000);
+  const struct timespec times[2] = {time, time};
+  return ::futimens(fd, times);
+}
+int Io::lock(int fd, int operation) { return ::flock(fd, operation); }
+
+int Io::names(int directory, std::vector<std::string>& out) {
+  // A descriptor of its own: a DIR owns the one it is given, and two would share one position.
+  const int fd = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  const auto close_directory = [](DIR* stream) { ::closedir(stream); };
+  const std::unique_ptr<DIR, decltype(close_directory)> stream(::fdopendir(fd), close_directory);
+  if (!stream) {
+    ::close(fd);
+    return -1;
+  }
+  for (errno = 0; const dirent* entry = ::readdir(stream.get()); errno = 0) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") out.emplace_back(name);
+  }
+  return errno == 0 ? 0 : -1;
+}
+
+std::int64_t Io::now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+void Io::pause(std::chrono::microseconds time) { std::this_thread::sleep_for(time); }
+
+Io& system_io() {
+  static Io io;
+  return io;
+}
+
+Fd open_at(Io& io, int directory, const char* name, int flags, mode_t mode) {
+  int fd = -1;
+  do {
+    fd = io.open_at(directory, name, flags | O_CLOEXEC | O_NOFOLLOW, mode);
+  } while (fd < 0 && errno == EINTR);
+  return {io, fd};
+}
+
+bool read_bytes(Io& io, int fd, std::uint64_t offset, std::uint64_t size, std::string& out) {
+  out.resize(size);
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t count = io.read(fd, out.data() + done, size - done, offset + done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  out.resize(done);
+  return true;
+}
+
+bool write_bytes(Io& io, int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = io.write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+std::string describe_errno(int error) { return std::generic_category().message(error); }
+
+}  // namespace kiln::cache

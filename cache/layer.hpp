@@ -1,0 +1,27 @@
+// A place where entries may be: the user's directory, a directory or bundle that came with an
+// application, and in time a server. The cache asks them in order.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cache/entry.hpp"
+
+namespace kiln::cache {
+
+struct Loaded {
+  Entry entry;
+  std::string bytes;  ///< the entry's file as it was read, for copying it into another layer
+};
+
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  /// For people.
+  virtual const std::string& path() const = 0;
+  /// The entry, checked; nothing when it is not there or not usable. Never throws for what it
+  /// finds.
+  virtual std::optional<Loaded> load(const Key& key, Parts parts) = 0;
+};
+
+}  // namespace kiln::cache
