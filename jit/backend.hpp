@@ -14,25 +14,47 @@
 
 namespace kiln::jit {
 
-/// A kernel that is loaded on one device. Its module is unloaded when the last reference goes.
+class Backend;
+
+/// A kernel that is loaded on one device. Its module is unloaded when the last reference goes: keep
+/// one for as long as a launch of it may be running or a graph may replay it.
 class Kernel {
  public:
+  explicit Kernel(const Backend& owner) : owner_(&owner) {}
   virtual ~Kernel() = default;
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+
+  /// The device that it is loaded on; no other can launch it.
+  const Backend& owner() const { return *owner_; }
+
+ private:
+  const Backend* owner_;
 };
 
-/// How many threads. On the CPU a "thread" is one work item, and blocks are only a grain size.
+/// How many threads. On the CPU a "thread" is one work item, the entry is
+///   extern "C" void ENTRY(void* const* arguments, unsigned long long begin, unsigned long long
+///   end)
+/// which computes the items [begin, end), and `block` is the fewest items that are worth a core of
+/// their own: a launch of up to one block runs on the calling thread, a larger one is cut between
+/// blocks.
 struct LaunchShape {
-  std::uint64_t work_items = 0;   ///< 0 launches nothing
-  std::uint32_t block = 256;      ///< threads per block
-  std::uint64_t max_blocks = 0;   ///< 0: the device's limit; the kernel strides over what is left
+  std::uint64_t work_items = 0;    ///< 0 launches nothing
+  std::uint32_t block = 256;       ///< threads per block
+  std::uint64_t max_blocks = 0;    ///< 0: the device's limit; the kernel strides over what is left
+  std::uint32_t shared_bytes = 0;  ///< LDS per block beyond what the kernel declares; GPUs only
 };
+
+/// A good `LaunchShape::block` on the CPU where an item is one element of a short chain: a few
+/// microseconds of work, what waking another core costs.
+inline constexpr std::uint32_t kCpuBlock = 16 * 1024;
 
 class Backend {
  public:
   virtual ~Backend() = default;
 
   virtual Device device() const = 0;
-  virtual std::string name() const = 0;    ///< for people, "NVIDIA H200"
+  virtual std::string name() const = 0;  ///< for people, "NVIDIA H200"
   /// What the compiler is told, with features: "gfx90a:sramecc+:xnack-", "sm_90", or the CPU's name
   /// and feature set.
   virtual std::string target() const = 0;
@@ -42,16 +64,24 @@ class Backend {
   /// Throws Error(device) when the driver refuses the module or has no such entry.
   virtual std::shared_ptr<Kernel> load(std::span<const std::byte> code,
                                        const std::string& entry) = 0;
-  /// `arguments[i]` points at the i-th parameter. Takes no lock, allocates nothing, does not wait.
+  /// `arguments[i]` points at the i-th parameter. Takes no lock, allocates nothing, does not wait
+  /// (on the CPU it has finished when it returns). The caller's current device and context are left
+  /// as they were. Throws Error(device) for what the driver refuses and Error(invalid_argument) for
+  /// a stream or a kernel of another device.
   virtual void launch(const Kernel& kernel, const LaunchShape& shape, void* const* arguments,
                       const Stream& stream) = 0;
+  /// Whether what is launched on the stream is being recorded into a graph instead of run: then
+  /// nothing may wait, time or allocate on the device.
+  virtual bool is_capturing(const Stream& stream) = 0;
 
   // For the tool, the tests and the benchmarks only: kiln never allocates or waits for a caller.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void free(void* pointer) noexcept = 0;
   virtual void copy_in(void* device, const void* host, std::size_t bytes, const Stream& stream) = 0;
-  virtual void copy_out(void* host, const void* device, std::size_t bytes, const Stream& stream) = 0;
-  virtual void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream& stream) = 0;
+  virtual void copy_out(void* host, const void* device, std::size_t bytes,
+                        const Stream& stream) = 0;
+  virtual void copy_on_device(void* to, const void* from, std::size_t bytes,
+                              const Stream& stream) = 0;
   virtual void synchronize(const Stream& stream) = 0;
   virtual Stream create_stream() = 0;
   virtual void destroy_stream(const Stream& stream) noexcept = 0;
@@ -59,8 +89,9 @@ class Backend {
   virtual double time_us(const Stream& stream, const std::function<void()>& body) = 0;
 };
 
-/// The backend of that device, made on first use and kept. Throws Error(not_found) that says what is
-/// there, or Error(unsupported) that says which library or package is missing.
+/// The backend of that device, made on first use and kept until the process ends. After that first
+/// use it costs one load. Throws Error(not_found) that says what is there, or Error(unsupported)
+/// that says which library or package is missing.
 Backend& backend(Device device);
 
 /// Every device that can be used now: HIP, then CUDA, then the CPU.

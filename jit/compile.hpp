@@ -4,12 +4,13 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "kiln/view.hpp"
+#include "jit/resources.hpp"  // IWYU pragma: export
 
 namespace kiln::jit {
 
@@ -19,24 +20,26 @@ std::string_view name(ToolchainKind kind);
 /// A compiler that was found on this machine.
 struct Toolchain {
   ToolchainKind kind = ToolchainKind::host;
-  std::string path;      ///< of the library or the compiler, resolved
-  std::string version;   ///< for people: "HIP 5.2.21153", "NVRTC 13.0", "Debian clang 14.0.6"
-  std::string identity;  ///< as cache.md defines it; empty if it cannot be established
+  std::string path;      ///< of the library or the compiler
+  std::string version;   ///< for people: "HIP 5.2.21153", "NVRTC 13.0", "Debian clang version 14.0.6"
+  std::string identity;  ///< changes whenever its output may; empty if it cannot be established
 };
 
 struct CompileRequest {
-  std::string function;  ///< for messages
+  std::string function;  ///< for messages: kiln's function
   std::string entry;     ///< module and kernel name
   std::string source;    ///< complete, with the preamble
   std::string target;    ///< "gfx90a:sramecc+:xnack-", "sm_90", "cpu" or a CPU feature set
   std::vector<std::string> options;
   bool background = false;  ///< overtaken by requests that somebody waits for
+  std::string toolchain;    ///< the path of one of toolchains(); empty: the first of the target's kind
+  std::string expression;   ///< for messages; may be empty
 };
 
 struct CompileResult {
   std::string code;  ///< an ELF image: AMD code object, cubin or shared object
   std::string log;   ///< what the compiler said, warnings included
-  double milliseconds = 0;
+  double milliseconds = 0;  ///< in the compiler
 };
 
 /// The toolchain kind that makes code for `target`: gfx* hiprtc, sm_* nvrtc, else host. Throws
@@ -46,32 +49,53 @@ ToolchainKind toolchain_for(std::string_view target);
 /// The options kiln passes for `target`, in order. `contract` allows FMA contraction (accuracy fast).
 std::vector<std::string> compile_options(std::string_view target, bool contract);
 
+/// This CPU as a target: "x86-64:avx,avx2,...", the same on every machine with the same features. The
+/// target "cpu" stands for it.
+std::string host_target();
+
 /// What was found; the first of a kind is the one that is used. KILN_HIPRTC, KILN_NVRTC and KILN_CXX
-/// (a path each) choose another.
+/// (a path or name each) choose another. Nothing is loaded into this process.
 std::vector<Toolchain> toolchains();
-/// Throws Error(not_found) that says which library or package is missing.
+/// The one that is used, found once. Throws Error(not_found) that says which library or package is
+/// missing.
 Toolchain toolchain(ToolchainKind kind);
 
-/// Compiles in a worker. Throws Error(compile_failed) with the function's name, the module's name, the
-/// target and the last lines of the compiler's log; Error(unsupported) for a target that the toolchain
-/// does not know, which is found out once.
+/// The environment variables that are set and change what a compiler writes, by name: part of a key.
+std::vector<std::pair<std::string, std::string>> compiler_environment();
+
+/// A compile that was asked for. Copies share one compile, and so do requests that differ only in
+/// `function`, `expression` and `background` while it runs. Dropping a handle does not stop it.
+class CompileHandle {
+ public:
+  CompileHandle() = default;
+  bool valid() const { return state_ != nullptr; }
+  /// True when get() will not wait.
+  bool ready() const;
+  void wait() const;
+  /// Waits; gives the result or throws what compile() documents.
+  CompileResult get() const;
+  /// Takes back the request. The compile is stopped, or never started, once every request for it has
+  /// been; get() then throws Error(compile_failed).
+  void cancel();
+
+ private:
+  friend class Service;
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// Asks for a compile and returns at once. Throws only Error(invalid_argument) for a request that makes
+/// no sense and Error(not_found) for a toolchain or worker that is not there.
+CompileHandle compile_async(CompileRequest request);
+
+/// Compiles in a worker and waits. Throws Error(compile_failed) with the function's name, the module's
+/// name, the target and the last lines of the compiler's log; Error(unsupported) for a target that the
+/// toolchain does not know, which is found out once.
 CompileResult compile(const CompileRequest& request);
 
 /// The targets of a list of well-known ones that the toolchain can compile, found by trying in a
 /// worker and remembered with the toolchain's identity.
 std::vector<std::string> known_targets(ToolchainKind kind);
-
-/// What a code object says about its kernel, read without any tool.
-struct Resources {
-  std::optional<int> vgprs;    ///< vector registers (AMD), registers per thread (NVIDIA)
-  std::optional<int> sgprs;    ///< AMD
-  std::optional<int> spills;   ///< AMD: spilled vector and scalar registers
-  std::optional<int> scratch;  ///< bytes per thread of private (local) memory
-  std::optional<int> lds;      ///< bytes per block of LDS (shared memory)
-  std::uint64_t code_bytes = 0;  ///< machine code of the kernel
-};
-/// Throws Error(invalid_argument) when `code` is not an ELF image; fields it cannot find stay empty.
-Resources resources(std::string_view code, std::string_view entry);
 
 /// Disassembles with comgr in a worker, llvm-objdump or objdump, or nvdisasm/cuobjdump. Throws
 /// Error(not_found) that names the package that would provide it.

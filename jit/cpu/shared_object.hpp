@@ -1,0 +1,37 @@
+// A shared object that is in memory, made loadable. What its functions mean is not known here.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace kiln::jit::cpu {
+
+/// Move-only owner of a loaded shared object.
+class SharedObject {
+ public:
+  /// Loads `image` from a memory file, or from a private temporary file where the system refuses to
+  /// execute those. `name` is for messages and /proc/self/maps. Throws Error(device) when the image
+  /// is not a complete ELF shared object for this machine or the loader refuses it.
+  SharedObject(std::span<const std::byte> image, const std::string& name);
+  ~SharedObject();
+  SharedObject(SharedObject&& other) noexcept;
+  SharedObject& operator=(SharedObject&&) = delete;
+
+  /// Throws Error(device) when there is no such symbol.
+  void* symbol(const std::string& name) const;
+
+ private:
+  void* handle_ = nullptr;
+};
+
+/// Why `image` cannot be loaded: not ELF, another machine, or shorter than its headers say. Empty
+/// if it can be tried. The dynamic loader checks none of this and would crash.
+std::string why_not_loadable(std::span<const std::byte> image);
+
+/// The two ways, for the tests: each returns a dlopen handle or null and appends to `reason`.
+void* load_from_memory(std::span<const std::byte> image, const std::string& name,
+                       std::string& reason);
+void* load_from_file(std::span<const std::byte> image, std::string& reason);
+
+}  // namespace kiln::jit::cpu

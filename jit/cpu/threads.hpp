@@ -1,0 +1,31 @@
+// How many cores this process may use, and work cut over them. What is computed is not known here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace kiln::jit::cpu {
+
+/// KILN_CPU_THREADS if it is set, else the smallest of what the affinity mask and the cgroup's
+/// quota allow; at least 1. Read once.
+int thread_count();
+
+/// The cores that a cgroup v2 `cpu.max` ("max 100000", "150000 100000") grants, rounded up; 0 where
+/// it sets no limit or is not understood.
+int cores_of_quota(std::string_view cpu_max);
+
+/// A number of threads as KILN_CPU_THREADS gives it. Throws Error(invalid_argument) that names the
+/// variable for anything but a whole number from 1 to 4096.
+int parse_thread_count(const std::string& text);
+
+/// How [0, items) is cut: into `pieces` of `length` items, the last one shorter, none of them
+/// empty. There are at most as many pieces as threads and as blocks; long ones are multiples of 64
+/// items, so that no two cores write into one cache line.
+struct Cut {
+  std::uint64_t pieces = 0;
+  std::uint64_t length = 0;
+};
+Cut cut(std::uint64_t items, std::uint64_t block, int threads);
+
+}  // namespace kiln::jit::cpu

@@ -1,0 +1,79 @@
+// The part of the CUDA driver API that kiln calls, declared here so that no CUDA header or toolkit
+// is needed to build, and found in libcuda.so.1 at run time. Only hip_over_cuda.cpp and nvidia.cpp
+// use it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace kiln::jit::nvidia {
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = std::uintptr_t;
+using CUcontext = struct CUctx_st*;
+using CUmodule = struct CUmod_st*;
+using CUfunction = struct CUfunc_st*;
+using CUstream = struct CUstream_st*;
+using CUevent = struct CUevent_st*;
+
+// Values of CUdevice_attribute.
+inline constexpr int kMaxThreadsPerBlock = 1;
+inline constexpr int kMaxGridDimX = 5;
+inline constexpr int kWarpSize = 10;
+inline constexpr int kMultiprocessorCount = 16;
+inline constexpr int kComputeCapabilityMajor = 75;
+inline constexpr int kComputeCapabilityMinor = 76;
+
+// FUNCTION(exported name, parameters). The names carry the version suffix that the CUDA headers add
+// by macro: without it the library gives the oldest form of a function.
+#define KILN_CUDA_FUNCTIONS(FUNCTION)                                                     \
+  FUNCTION(cuInit, (unsigned))                                                            \
+  FUNCTION(cuGetErrorName, (CUresult, const char**))                                      \
+  FUNCTION(cuGetErrorString, (CUresult, const char**))                                    \
+  FUNCTION(cuDeviceGetCount, (int*))                                                      \
+  FUNCTION(cuDeviceGet, (CUdevice*, int))                                                 \
+  FUNCTION(cuDeviceGetName, (char*, int, CUdevice))                                       \
+  FUNCTION(cuDeviceGetAttribute, (int*, int, CUdevice))                                   \
+  FUNCTION(cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                              \
+  FUNCTION(cuCtxGetCurrent, (CUcontext*))                                                 \
+  FUNCTION(cuCtxPushCurrent_v2, (CUcontext))                                              \
+  FUNCTION(cuCtxPopCurrent_v2, (CUcontext*))                                              \
+  FUNCTION(cuModuleLoadData, (CUmodule*, const void*))                                    \
+  FUNCTION(cuModuleUnload, (CUmodule))                                                    \
+  FUNCTION(cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                     \
+  FUNCTION(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, \
+                            unsigned, unsigned, CUstream, void**, void**))                \
+  FUNCTION(cuMemAlloc_v2, (CUdeviceptr*, std::size_t))                                    \
+  FUNCTION(cuMemFree_v2, (CUdeviceptr))                                                   \
+  FUNCTION(cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, std::size_t, CUstream))              \
+  FUNCTION(cuStreamCreate, (CUstream*, unsigned))                                         \
+  FUNCTION(cuStreamDestroy_v2, (CUstream))                                                \
+  FUNCTION(cuStreamSynchronize, (CUstream))                                               \
+  FUNCTION(cuStreamIsCapturing, (CUstream, int*))                                         \
+  FUNCTION(cuThreadExchangeStreamCaptureMode, (int*))                                     \
+  FUNCTION(cuEventCreate, (CUevent*, unsigned))                                           \
+  FUNCTION(cuEventDestroy_v2, (CUevent))                                                  \
+  FUNCTION(cuEventRecord, (CUevent, CUstream))                                            \
+  FUNCTION(cuEventSynchronize, (CUevent))                                                 \
+  FUNCTION(cuEventElapsedTime, (float*, CUevent, CUevent))
+
+struct CudaDriver {
+#define KILN_CUDA_POINTER(name, parameters) CUresult(*name) parameters = nullptr;
+  KILN_CUDA_FUNCTIONS(KILN_CUDA_POINTER)
+#undef KILN_CUDA_POINTER
+};
+
+/// The loaded functions. Valid after load_cuda_driver() returned an empty string.
+extern CudaDriver cuda;
+
+/// Loads libcuda.so.1 and calls cuInit, once. Returns why that failed, or nothing.
+const std::string& load_cuda_driver();
+
+/// The primary context of that device, which is the one the CUDA runtime uses, retained on first
+/// use and never released. Null if `index` was not passed to retain_primary_context().
+CUcontext primary_context(int index);
+CUresult retain_primary_context(int index);
+
+}  // namespace kiln::jit::nvidia

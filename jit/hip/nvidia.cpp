@@ -1,0 +1,61 @@
+// The GPU backend on NVIDIA: hip_backend.inl over jit/hip/cuda/. What differs from AMD is here: how
+// the library is found, how a device is made current, and what an image looks like.
+#include <hip/hip_runtime_api.h>
+
+#include <limits>
+#include <span>
+
+#include "jit/hip/cuda/cuda_driver.hpp"
+#include "kiln/view.hpp"
+
+namespace kiln::jit::nvidia {
+namespace {
+
+constexpr DeviceType kDeviceType = DeviceType::cuda;
+constexpr const char* kLibraryName = "libcuda.so.1";
+constexpr std::uint64_t kMaxGridThreads = std::numeric_limits<std::uint64_t>::max();
+
+bool usable() { return load_cuda_driver().empty(); }
+std::string why_unusable() { return load_cuda_driver(); }
+
+/// Makes the device's primary context current, and the caller's again at the end. Kernels of the
+/// CUDA runtime's users live in that context too.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int index) {
+    CUcontext wanted = primary_context(index);
+    if (wanted == nullptr) {
+      error_ = retain_primary_context(index);
+      if (error_ != 0) return;
+      wanted = primary_context(index);
+    }
+    CUcontext current = nullptr;
+    error_ = cuda.cuCtxGetCurrent(&current);
+    if (error_ != 0 || current == wanted) return;
+    error_ = cuda.cuCtxPushCurrent_v2(wanted);
+    pushed_ = error_ == 0;
+  }
+  ~CurrentDevice() {
+    CUcontext ours = nullptr;
+    if (pushed_) (void)cuda.cuCtxPopCurrent_v2(&ours);
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+  hipError_t error() const { return static_cast<hipError_t>(error_); }
+
+ private:
+  CUresult error_ = 0;
+  bool pushed_ = false;
+};
+
+/// What the driver takes is an ELF image (a cubin), a fat binary or PTX, which is text.
+const char* unlike_an_image(std::span<const std::byte> code) {
+  return code.size() < 8 ? "a cubin or PTX" : nullptr;
+}
+
+}  // namespace
+}  // namespace kiln::jit::nvidia
+
+#define KILN_HIP_PLATFORM nvidia
+#include "jit/hip/hip_backend.inl"

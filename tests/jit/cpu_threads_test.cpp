@@ -1,0 +1,68 @@
+// How work is cut over cores, and how many cores there are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "jit/cpu/threads.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit::cpu {
+namespace {
+
+TEST(Cut, CoversEverythingOnceForAnyCount) {
+  std::mt19937_64 random(7);
+  for (int draw = 0; draw < 20'000; ++draw) {
+    const std::uint64_t items = random() >> (random() % 63);
+    const std::uint64_t block = 1 + (random() >> (40 + random() % 24));
+    const int threads = 1 + static_cast<int>(random() % 200);
+    const Cut pieces = cut(items, block, threads);
+    if (items == 0) {
+      ASSERT_EQ(pieces.pieces, 0U);
+      continue;
+    }
+    ASSERT_GE(pieces.pieces, 1U);
+    ASSERT_LE(pieces.pieces, static_cast<std::uint64_t>(threads));
+    ASSERT_EQ(pieces.pieces, (items - 1) / pieces.length + 1)
+        << "the last piece is empty or too long";
+  }
+}
+
+TEST(Cut, OneBlockStaysOnOneThread) {
+  EXPECT_EQ(cut(16'384, 16'384, 64).pieces, 1U);
+  EXPECT_EQ(cut(16'385, 16'384, 64).pieces, 2U);
+}
+
+TEST(Cut, NeverMorePiecesThanBlocks) { EXPECT_EQ(cut(3 * 4096, 4096, 64).pieces, 3U); }
+
+TEST(Cut, FewLargeItemsUseEveryThread) { EXPECT_EQ(cut(8, 1, 8).pieces, 8U); }
+
+TEST(Cut, LongPiecesEndAtCacheLines) { EXPECT_EQ(cut(1'000'003, 1024, 7).length % 64, 0U); }
+
+TEST(Threads, QuotaOfACgroup) {
+  EXPECT_EQ(cores_of_quota("max 100000"), 0);
+  EXPECT_EQ(cores_of_quota("200000 100000"), 2);
+  EXPECT_EQ(cores_of_quota("150000 100000"), 2);
+  EXPECT_EQ(cores_of_quota("1000 100000"), 1);
+  for (const char* nonsense : {"", " ", "200000", "200000 ", "200000 0", "0 100000", "-1 100000"}) {
+    EXPECT_EQ(cores_of_quota(nonsense), 0) << nonsense;
+  }
+}
+
+TEST(Threads, OverrideIsAWholeNumber) {
+  EXPECT_EQ(parse_thread_count("12"), 12);
+  for (const char* wrong : {"0", "-3", "4097", "2 ", "two", "1.5", "99999999999999999999"}) {
+    try {
+      parse_thread_count(wrong);
+      ADD_FAILURE() << wrong << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("KILN_CPU_THREADS"));
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(wrong));
+    }
+  }
+}
+
+TEST(Threads, ThereIsAtLeastOne) { EXPECT_GE(thread_count(), 1); }
+
+}  // namespace
+}  // namespace kiln::jit::cpu
