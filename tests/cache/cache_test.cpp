@@ -1,0 +1,207 @@
+// The life of an entry through the facade, on a disk that works.
+#include "cache/cache.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "sample.hpp"
+
+namespace kiln::cache {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CacheTest : public ::testing::Test {
+ protected:
+  std::shared_ptr<Cache> open() { return Cache::open(config_for(directory())); }
+  std::string directory() const { return temporary_.path("kiln"); }
+  TemporaryDirectory temporary_;
+  LogRecord log_;
+};
+
+TEST_F(CacheTest, CompilesOnceThenFindsOnDisk) {
+  int compiles = 0;
+  const auto compile = [&] { return ++compiles, sample_entry(); };
+  EXPECT_EQ(open()->get(sample_key(), compile).from, From::compiled);
+  const Fetched again = open()->get(sample_key(), compile);
+  EXPECT_EQ(again.from, From::disk);
+  EXPECT_EQ(again.entry.code, sample_entry().code);
+  EXPECT_EQ(again.entry.metadata, sample_entry().metadata);
+  EXPECT_EQ(compiles, 1);
+  EXPECT_EQ(open()->read(sample_key())->source, sample_entry().source);
+  EXPECT_EQ(log_.text(), "");
+}
+
+TEST_F(CacheTest, EverythingIsPrivateToTheUser) {
+  open()->publish(sample_key(), sample_entry());
+  for (const auto& file : fs::recursive_directory_iterator(temporary_.path())) {
+    EXPECT_EQ(fs::status(file).permissions() & (fs::perms::group_all | fs::perms::others_all),
+              fs::perms::none)
+        << file;
+  }
+  EXPECT_EQ(count_files(directory(), ".kiln"), 1u);
+  EXPECT_EQ(count_files(directory(), ".tmp"), 0u);
+}
+
+TEST_F(CacheTest, AMissLeavesNothingBehind) {
+  EXPECT_FALSE(open()->find(sample_key()));
+  EXPECT_FALSE(fs::exists(directory()));
+}
+
+TEST_F(CacheTest, PublishFillsInTimeAndVersion) {
+  Entry entry = sample_entry();
+  entry.metadata.created = 0;
+  entry.metadata.kiln_version.clear();
+  ASSERT_TRUE(open()->publish(sample_key(), entry));
+  const auto found = open()->find(sample_key());
+  EXPECT_GT(found->metadata.created, 1'600'000'000);
+  EXPECT_NE(found->metadata.kiln_version, "");
+}
+
+TEST_F(CacheTest, WithoutToolchainIdentityNothingIsKept) {
+  Entry entry = sample_entry();
+  entry.metadata.toolchain_identity.clear();
+  EXPECT_FALSE(open()->publish(sample_key(), entry));
+  EXPECT_FALSE(open()->find(sample_key()));
+  EXPECT_THAT(log_.text(), HasSubstr("identity"));
+}
+
+TEST_F(CacheTest, ARejectedEntryIsQuarantinedAndCompiledAgain) {
+  const auto cache = open();
+  int compiles = 0;
+  const auto compile = [&] { return ++compiles, sample_entry(); };
+  cache->get(sample_key(), compile);
+  cache->reject(sample_key(), "hipErrorSharedObjectInitFailed");
+  EXPECT_EQ(count_quarantined(directory()), 1u);
+  EXPECT_THAT(log_.text(), HasSubstr("hipErrorSharedObjectInitFailed"));
+  EXPECT_EQ(cache->get(sample_key(), compile).from, From::compiled);
+  EXPECT_EQ(cache->get(sample_key(), compile).from, From::disk);
+  EXPECT_EQ(compiles, 2);
+}
+
+TEST_F(CacheTest, WhatDoesNotCompileIsNotCompiledAgainByThisProcess) {
+  const auto cache = open();
+  int compiles = 0;
+  const auto compile = [&]() -> Entry {
+    ++compiles;
+    throw Error(Code::compile_failed, "swiglu: no such register");
+  };
+  for (int i = 0; i < 3; ++i) {
+    try {
+      cache->get(sample_key(), compile);
+      ADD_FAILURE() << "did not throw";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::compile_failed);
+      EXPECT_STREQ(error.what(), "swiglu: no such register");
+    }
+  }
+  EXPECT_EQ(compiles, 1);
+  EXPECT_THROW(open()->get(sample_key(), compile), Error);
+  EXPECT_EQ(compiles, 2) << "failures must not be persisted";
+  EXPECT_EQ(count_files(directory(), ".lock"), 0u);
+}
+
+TEST_F(CacheTest, OtherFailuresAreTriedAgain) {
+  const auto cache = open();
+  EXPECT_THROW(cache->get(sample_key(), []() -> Entry { throw Error(Code::io, "worker is gone"); }),
+               Error);
+  EXPECT_EQ(cache->get(sample_key(), [] { return sample_entry(); }).from, From::compiled);
+}
+
+TEST_F(CacheTest, ManyThreadsOnOneKeyCompileOnce) {
+  const auto cache = open();
+  std::atomic<int> compiles{0};
+  std::atomic<int> right{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 32; ++i) {
+    threads.emplace_back([&] {
+      const Fetched fetched = cache->get(sample_key(), [&] { return ++compiles, sample_entry(); });
+      right += fetched.entry.code == sample_entry().code;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(compiles, 1);
+  EXPECT_EQ(right, 32);
+}
+
+TEST_F(CacheTest, UnrelatedKeysDoNotWaitForEachOther) {
+  const auto cache = open();
+  // The compile of 1 needs that of 2 to finish, in another thread.
+  const Fetched outer = cache->get(sample_key(1), [&] {
+    std::thread([&] { cache->get(sample_key(2), [] { return sample_entry(2); }); }).join();
+    return sample_entry(1);
+  });
+  EXPECT_EQ(outer.from, From::compiled);
+  EXPECT_TRUE(cache->find(sample_key(2)));
+}
+
+TEST_F(CacheTest, AWaiterDoesNotWaitBeyondItsLimit) {
+  Config config = config_for(directory());
+  config.wait_limit = std::chrono::milliseconds(1);
+  const auto cache = Cache::open(config);
+  const auto other = Cache::open(config);
+  int compiles = 0;
+  // While the first compiles, a second thread and a second "process" get tired of waiting.
+  cache->get(sample_key(), [&] {
+    std::thread([&] {
+      cache->get(sample_key(), [&] { return ++compiles, sample_entry(); });
+      fs::remove(path_of(directory(), sample_key()));
+      other->get(sample_key(), [&] { return ++compiles, sample_entry(); });
+    }).join();
+    return ++compiles, sample_entry();
+  });
+  EXPECT_EQ(compiles, 3);
+}
+
+TEST_F(CacheTest, SurvivesThatItsDirectoryIsDeleted) {
+  const auto cache = open();
+  cache->publish(sample_key(1), sample_entry(1));
+  fs::remove_all(directory());
+  EXPECT_FALSE(cache->find(sample_key(1)));
+  EXPECT_TRUE(cache->publish(sample_key(2), sample_entry(2)));
+  EXPECT_TRUE(cache->find(sample_key(2)));
+}
+
+TEST_F(CacheTest, OffMeansOffAndQuiet) {
+  Config config;
+  config.why_uncached = "KILN_CACHE=off";
+  const auto cache = Cache::open(config);
+  int compiles = 0;
+  for (int i = 0; i < 2; ++i) cache->get(sample_key(), [&] { return ++compiles, sample_entry(); });
+  EXPECT_EQ(compiles, 2);
+  EXPECT_EQ(log_.text(), "");
+  EXPECT_EQ(cache->trouble(), "KILN_CACHE=off");
+}
+
+TEST_F(CacheTest, CountsWhatHappens) {
+  {
+    const auto cache = open();
+    cache->get(sample_key(), [] { return sample_entry(); });
+    cache->find(sample_key());
+    cache->find(sample_key(7));
+  }
+  const auto cache = open();
+  Stats stats = cache->stats();
+  EXPECT_EQ(stats[Count::hits], 1u);
+  EXPECT_EQ(stats[Count::misses], 2u);
+  EXPECT_EQ(stats[Count::compiled], 1u);
+  EXPECT_EQ(stats[Count::published], 1u);
+  EXPECT_EQ(stats[Count::published_bytes], fs::file_size(path_of(directory(), sample_key())));
+  EXPECT_TRUE(cache->zero_stats());
+  EXPECT_EQ(open()->stats().values, Stats{}.values);
+}
+
+TEST_F(CacheTest, TornStatisticsStartAgain) {
+  open()->get(sample_key(), [] { return sample_entry(); });
+  std::string text = read_text(directory() + "/stats");
+  text[40] = '9';
+  write_text(directory() + "/stats", text);
+  EXPECT_EQ(open()->stats().values, Stats{}.values);
+  open()->find(sample_key());
+  EXPECT_EQ(open()->stats()[Count::hits], 1u);
+}
+
+}  // namespace
+}  // namespace kiln::cache

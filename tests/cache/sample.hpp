@@ -1,0 +1,157 @@
+// What the cache tests share: a directory that goes with the test, entries that look like real
+// ones, and a record of what was logged.
+#pragma once
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/cache.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cache {
+
+namespace fs = std::filesystem;
+
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string pattern = fs::temp_directory_path() / "kiln-test-XXXXXX";
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~TemporaryDirectory() {
+    std::error_code error;
+    fs::remove_all(path_, error);
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  std::string path(std::string_view name = {}) const {
+    return name.empty() ? path_ : path_ + "/" + std::string(name);
+  }
+
+ private:
+  std::string path_;
+};
+
+/// Bytes that no compressor shrinks, the same for the same seed.
+inline std::string noise(std::size_t size, std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::string bytes(size, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(generator());
+  return bytes;
+}
+
+/// An ELF header without tables, and `size` bytes after it.
+inline std::string elf(std::size_t size, std::uint64_t seed = 1) {
+  std::string code(64, '\0');
+  code.replace(0, 7,
+               std::string_view("\x7f"
+                                "ELF\x02\x01\x01",
+                                7));
+  return code + noise(size, seed);
+}
+
+inline std::vector<Ingredient> sample_ingredients(std::uint64_t number = 0) {
+  return {{"source", "__global__ void k() { /* " + std::to_string(number) + " */ }"},
+          {"option", "-O3"},
+          {"option", "--gpu-max-threads-per-block=256"},
+          {"target", "gfx90a:sramecc+:xnack-"},
+          {"toolchain", "comgr:1234abcd"},
+          {"wave_size", "64"}};
+}
+
+inline Key sample_key(std::uint64_t number = 0) { return make_key(sample_ingredients(number)); }
+
+inline Entry sample_entry(std::uint64_t number = 0, std::size_t code_size = 300) {
+  Entry entry;
+  Metadata& metadata = entry.metadata;
+  metadata.function = "swiglu";
+  metadata.expression = "silu(gate) * up";
+  metadata.signature = "bf16[r2] bf16[r2] -> bf16[r2]";
+  metadata.target = "gfx90a:sramecc+:xnack-";
+  metadata.toolchain = "HIP 5.2.21153";
+  metadata.toolchain_identity = "comgr:1234abcd";
+  metadata.options = {"-O3", "--gpu-max-threads-per-block=256"};
+  metadata.ingredients = summarise(sample_ingredients(number));
+  metadata.compile_ms = 412.25;
+  metadata.created = 1'700'000'000;
+  metadata.registers = 24;
+  metadata.sgprs = 40;
+  metadata.lds = 0;
+  metadata.scratch = 16;
+  metadata.entry = "kiln_swiglu_0123456789abcdef";
+  metadata.kiln_version = "0.1.0";
+  metadata.launch = R"({"vector":8})";
+  entry.source = sample_ingredients(number)[0].value;
+  entry.code = elf(code_size, number);
+  return entry;
+}
+
+inline std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+inline void write_text(const std::string& path, std::string_view text) {
+  std::ofstream(path, std::ios::binary)
+      .write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+inline Config config_for(const std::string& directory) {
+  Config config;
+  config.directory = directory;
+  return config;
+}
+
+inline std::string path_of(const std::string& directory, const Key& key) {
+  return directory + "/" + key.hex().substr(0, 2) + "/" + entry_name(key);
+}
+
+/// How many files of that directory tree have a name that contains `part`.
+inline std::size_t count_files(const std::string& directory, std::string_view part) {
+  std::size_t count = 0;
+  std::error_code error;
+  for (const auto& file : fs::recursive_directory_iterator(directory, error)) {
+    count +=
+        !file.is_directory() && file.path().filename().string().find(part) != std::string::npos;
+  }
+  return count;
+}
+inline std::size_t count_quarantined(const std::string& directory) {
+  std::error_code error;
+  const fs::directory_iterator files(directory + "/quarantine", error);
+  return error ? 0 : static_cast<std::size_t>(std::distance(files, fs::directory_iterator()));
+}
+
+/// Collects what kiln logs while it lives.
+class LogRecord {
+ public:
+  LogRecord() {
+    set_log([this](LogLevel, std::string_view line) {
+      const std::lock_guard lock(mutex_);
+      text_ += std::string(line) + "\n";
+    });
+  }
+  ~LogRecord() { set_log({}); }
+  LogRecord(const LogRecord&) = delete;
+  LogRecord& operator=(const LogRecord&) = delete;
+  std::string text() {
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string text_;
+};
+
+}  // namespace kiln::cache
