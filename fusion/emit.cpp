@@ -452,18 +452,31 @@ class Emitter {
 
   // -- Accuracy
 
-  // Which values end, through arithmetic alone, in 16-bit stores or casts only: for those a cheaper
-  // method is allowed under Accuracy::storage (numerics.md).
+  // Which values end in 16-bit stores or casts only, by way of operations that do not amplify a
+  // relative error: for those a cheaper method is allowed under Accuracy::storage (numerics.md).
   void find_narrow() {
     narrow_.assign(graph_.nodes.size(), true);
     for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
       const TypedNode& node = graph_.nodes[id];
       const bool rounds_here = is_narrow_float(node.dtype) && node.op == Op::cast;
-      if (rounds_here) continue;
-      const bool passes = narrow_[id] && is_narrow_float(node.dtype);
-      if (!passes) {
-        for (const NodeId operand : node.inputs()) narrow_[operand] = false;
-      }
+      const bool passes = narrow_[id] && is_narrow_float(node.dtype) && keeps_relative_error(node.op);
+      if (rounds_here || passes) continue;
+      for (const NodeId operand : node.inputs()) narrow_[operand] = false;
+    }
+  }
+
+  static bool keeps_relative_error(Op op) {
+    switch (op) {
+      case Op::promote:
+      case Op::abs:
+      case Op::neg:
+      case Op::sqrt:
+      case Op::mul:
+      case Op::div:
+      case Op::maximum:
+      case Op::minimum:
+      case Op::where: return true;
+      default: return false;
     }
   }
 

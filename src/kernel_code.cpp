@@ -114,7 +114,7 @@ KernelCode make_named(const KernelRequest& request, Named named) {
   cache::Fetched fetched =
       process_cache().get(named.code.key, [&] { return compile_entry(request, named); });
   named.code.state =
-      fetched.origin == cache::Origin::disk ? CacheState::disk : CacheState::compiled;
+      fetched.from == cache::From::disk ? CacheState::disk : CacheState::compiled;
   named.code.code = std::move(fetched.entry.code);
   return std::move(named.code);
 }

@@ -1,0 +1,108 @@
+// The kernel text: what it says, that it says the same every time, and that names cannot break it.
+#include "fusion/emit.hpp"
+
+#include <gtest/gtest.h>
+
+#include "fusion/text.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+struct Emitted {
+  KernelDescription kernel;
+  Layout layout;
+};
+
+Emitted emit_text(std::string_view text, DType dtype, Family family = Family::amd,
+                  Accuracy accuracy = Accuracy::storage, Rounding rounding = Rounding::once) {
+  const Graph graph = parse(text);
+  const std::vector<ArgumentType> arguments(graph.arguments().size(), {dtype, false, false});
+  const TypedGraph typed = infer(graph, arguments, {}, rounding, "f");
+  std::vector<Operand> operands(arguments.size() + typed.outputs.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    operands[i].dtype = i < arguments.size() ? dtype : typed.nodes[typed.outputs[i - arguments.size()]].dtype;
+    operands[i].output = i >= arguments.size();
+    operands[i].strides = {1};
+  }
+  const Layout layout = plan_layout({1024}, operands, family);
+  return {emit(typed, layout.variant, accuracy, "f", text), layout};
+}
+
+bool contains(const Emitted& emitted, std::string_view part) {
+  return emitted.kernel.source.find(part) != std::string::npos;
+}
+
+TEST(Emit, ReadsLikeTheExpression) {
+  const Emitted emitted = emit_text("silu(gate) * up", DType::bf16);
+  EXPECT_TRUE(contains(emitted, "// f: silu(gate) * up\n"));
+  EXPECT_TRUE(contains(emitted, "const f32 gate = to<f32>(gate_lanes.lane[lane]);"));
+  EXPECT_TRUE(contains(emitted, "load<8, 16>(gate_data, first, size)"));
+  EXPECT_TRUE(contains(emitted, "store<8, 16>(out_data, first, size, out_lanes);"));
+}
+
+TEST(Emit, IsTheSameEveryTime) {
+  EXPECT_EQ(emit_text("gelu(x) + y", DType::f16).kernel.source, emit_text("gelu(x) + y", DType::f16).kernel.source);
+}
+
+TEST(Emit, ChoosesTheMathsByAccuracy) {
+  EXPECT_TRUE(contains(emit_text("exp(x)", DType::bf16), "narrow::exp(x)"));
+  EXPECT_TRUE(contains(emit_text("exp(x)", DType::f32), " = exp(x)"));
+  EXPECT_TRUE(contains(emit_text("exp(x)", DType::bf16, Family::amd, Accuracy::strict), "strict::exp(x)"));
+  EXPECT_TRUE(contains(emit_text("exp(x)", DType::bf16, Family::amd, Accuracy::fast), "fast::exp(x)"));
+}
+
+TEST(Emit, DoesNotUseACheapMethodWhereADifferenceWouldAmplifyItsError) {
+  EXPECT_FALSE(contains(emit_text("exp(x) - 1", DType::bf16), "narrow::exp"));
+  EXPECT_TRUE(contains(emit_text("exp(x) * y", DType::bf16), "narrow::exp"));
+}
+
+TEST(Emit, RoundsAfterEachOperationWhenAsked) {
+  const Emitted each = emit_text("x * y + x", DType::bf16, Family::amd, Accuracy::storage, Rounding::each);
+  EXPECT_TRUE(contains(each, "= to<f32>(to<bf16>(x * y));"));
+  EXPECT_FALSE(contains(emit_text("x * y + x", DType::bf16), "to<f32>(to<bf16>("));
+  EXPECT_TRUE(contains(emit_text("bf16(x * y) + x", DType::f32), "to<f32>(to<bf16>("));
+}
+
+TEST(Emit, ConstantsKeepTheirBits) {
+  EXPECT_TRUE(contains(emit_text("x * 0.1", DType::f32), "x * 0.1f"));
+  EXPECT_TRUE(contains(emit_text("x + -0.0", DType::f32), "x + -0.0f"));
+  EXPECT_TRUE(contains(emit_text("where(x > 1, x, nan)", DType::f32), "bit_cast<f32>(0x7fc00000u)"));
+  EXPECT_TRUE(contains(emit_text("where(x > 1, x, inf)", DType::f64), "bit_cast<f64>(0x7ff0000000000000ull)"));
+  EXPECT_TRUE(contains(emit_text("x & -9223372036854775808", DType::i64), "i64(-9223372036854775807ll - 1)"));
+}
+
+TEST(Emit, NamesOfArgumentsCannotCollideWithCode) {
+  const Emitted emitted = emit_text("lane + size * int + first + f32_ + v3", DType::f32);
+  EXPECT_TRUE(contains(emitted, "lane__lanes"));
+  EXPECT_TRUE(contains(emitted, "int__data"));
+}
+
+TEST(Emit, AnExpressionCannotLeaveItsComment) {
+  const Emitted emitted = emit_text("x +\n 1.5", DType::f32);
+  EXPECT_TRUE(contains(emitted, "// f: x +  1.5\n"));
+}
+
+TEST(Emit, ParametersArePackedAtTheirAlignment) {
+  const Emitted emitted = emit_text("x + y", DType::f32);
+  const ParameterBlock block = pack_parameters(emitted.kernel, emitted.layout);
+  ASSERT_EQ(block.offsets.size(), emitted.kernel.parameters.size());
+  for (std::size_t i = 0; i < block.offsets.size(); ++i) {
+    const std::uint32_t bytes = emitted.kernel.parameters[i].bytes;
+    EXPECT_EQ(block.offsets[i] % (bytes == 12 ? 4 : bytes), 0u);
+    EXPECT_LE(block.offsets[i] + bytes, block.bytes.size());
+  }
+}
+
+TEST(Emit, TenThousandOpsTakeNoNoticeableTime) {
+  std::string text = "x";
+  for (int i = 0; i < 10'000; ++i) text += i % 2 == 0 ? " + x" : " * x";
+  EXPECT_GT(emit_text(text, DType::f32).kernel.source.size(), 100'000u);
+}
+
+TEST(WithEntry, ReplacesEveryMentionOfThePlaceholder) {
+  EXPECT_EQ(with_entry("a kiln_kernel_entry b kiln_kernel_entry_range", "k_1"), "a k_1 b k_1_range");
+}
+
+}  // namespace
+}  // namespace kiln::fusion

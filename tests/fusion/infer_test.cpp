@@ -1,0 +1,163 @@
+// What dtype every value has: the promotion lattice, weak literals, and what a call may store.
+#include "fusion/infer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "fusion/text.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+TypedGraph typed(std::string_view text, std::vector<DType> inputs, std::vector<DType> outputs = {},
+                 Rounding rounding = Rounding::once) {
+  const Graph graph = parse(text);
+  std::vector<ArgumentType> arguments;
+  for (const DType dtype : inputs) arguments.push_back({dtype, false, false});
+  return infer(graph, arguments, outputs, rounding, "f");
+}
+
+DType result(std::string_view text, std::vector<DType> inputs) {
+  const TypedGraph graph = typed(text, std::move(inputs));
+  return graph.nodes[graph.outputs[0]].dtype;
+}
+
+std::string error_of(std::string_view text, std::vector<DType> inputs, std::vector<DType> outputs = {}) {
+  try {
+    typed(text, std::move(inputs), std::move(outputs));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    return error.what();
+  }
+  return "no error";
+}
+
+int count(const TypedGraph& graph, Op op) {
+  int n = 0;
+  for (const TypedNode& node : graph.nodes) n += node.op == op ? 1 : 0;
+  return n;
+}
+
+TEST(Promotion, FollowsTheLattice) {
+  using enum DType;
+  EXPECT_EQ(promote(f16, bf16), f32);
+  EXPECT_EQ(promote(bf16, f32), f32);
+  EXPECT_EQ(promote(i64, f16), f16);
+  EXPECT_EQ(promote(u8, i8), i16);
+  EXPECT_EQ(promote(u16, i8), i32);
+  EXPECT_EQ(promote(u32, i32), i64);
+  EXPECT_EQ(promote(u8, i32), i32);
+  EXPECT_EQ(promote(u64, i8), f32);
+  EXPECT_EQ(promote(boolean, u8), u8);
+  EXPECT_EQ(promote(f64, i64), f64);
+  EXPECT_EQ(promote(u4, bf16), bf16);
+  EXPECT_EQ(promote(f8e4m3, bf16), f32);
+}
+
+TEST(Promotion, IsSymmetricAndHoldsBothOperands) {
+  for (const DTypeInfo& a : kDTypes) {
+    EXPECT_EQ(promote(a.dtype, a.dtype), info(a.dtype).storage_only ? compute_dtype(a.dtype) : a.dtype);
+    for (const DTypeInfo& b : kDTypes) {
+      EXPECT_EQ(promote(a.dtype, b.dtype), promote(b.dtype, a.dtype)) << a.name << " " << b.name;
+      EXPECT_GE(kind(promote(a.dtype, b.dtype)), std::min(kind(a.dtype), kind(b.dtype)));
+    }
+  }
+}
+
+TEST(Literals, TakeTheDtypeOfTheirPartner) {
+  EXPECT_EQ(result("x * 0.5", {DType::bf16}), DType::bf16);
+  EXPECT_EQ(result("x * 2", {DType::bf16}), DType::bf16);
+  EXPECT_EQ(result("x * 0.5", {DType::i32}), DType::f32);
+  EXPECT_EQ(result("x + 1", {DType::u8}), DType::u8);
+  EXPECT_EQ(result("x + True", {DType::i16}), DType::i16);
+  EXPECT_EQ(result("2 * 3 * x", {DType::i64}), DType::i64);
+}
+
+TEST(Literals, AreExactInAnF64Chain) {
+  const TypedGraph graph = typed("x + sqrt(0.1)", {DType::f64});
+  bool found = false;
+  for (const TypedNode& node : graph.nodes) {
+    if (node.op != Op::constant) continue;
+    found = true;
+    EXPECT_EQ(node.dtype, DType::f64);
+    EXPECT_EQ(std::bit_cast<double>(node.payload), 0.1);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(Literals, RoundToTheirDtypeOnlyUnderEach) {
+  const auto payload = [](Rounding rounding) {
+    const TypedGraph graph = typed("x * 0.1", {DType::bf16}, {}, rounding);
+    for (const TypedNode& node : graph.nodes) {
+      if (node.op == Op::constant) return node.payload;
+    }
+    return std::uint64_t{0};
+  };
+  EXPECT_EQ(payload(Rounding::once), std::bit_cast<std::uint32_t>(0.1f));
+  EXPECT_EQ(payload(Rounding::each), 0x3dcdu);  // bf16 nearest to 0.1
+}
+
+TEST(Literals, ThatDoNotFitAreErrors) {
+  EXPECT_NE(error_of("x + 300", {DType::u8}).find("the literal 300 does not fit u8"), std::string::npos);
+  EXPECT_NE(error_of("x + -1", {DType::u16}).find("does not fit u16"), std::string::npos);
+}
+
+TEST(Inference, FloatingOpsTakeIntegersToF32) {
+  EXPECT_EQ(result("exp(x)", {DType::i64}), DType::f32);
+  EXPECT_EQ(result("x / y", {DType::i32, DType::i32}), DType::f32);
+  EXPECT_EQ(result("floor(x)", {DType::i8}), DType::i8);
+  EXPECT_EQ(result("x < y", {DType::i8, DType::f16}), DType::boolean);
+  EXPECT_EQ(result("where(x > 0, x, 1)", {DType::bf16}), DType::bf16);
+}
+
+TEST(Inference, DropsDeadValuesAndSharesEqualOnes) {
+  const TypedGraph dead = typed("t = exp(x); u = log(t); x + 1", {DType::f32});
+  EXPECT_EQ(count(dead, Op::exp), 0);
+  const TypedGraph shared = typed("exp(x) * exp(x)", {DType::f32});
+  EXPECT_EQ(count(shared, Op::exp), 1);
+}
+
+TEST(Inference, AWrittenCastIsKept) {
+  const TypedGraph graph = typed("f32(bf16(x))", {DType::f32});
+  EXPECT_EQ(count(graph, Op::cast), 2);
+}
+
+TEST(Inference, StoresWithinAKindAndUpwardsOnly) {
+  EXPECT_EQ(error_of("x * y", {DType::bf16, DType::f32}, {DType::bf16}), "no error");
+  EXPECT_EQ(error_of("x + 1", {DType::i32}, {DType::f32}), "no error");
+  const std::string message = error_of("x * 2.5", {DType::f32}, {DType::i32});
+  EXPECT_NE(message.find("f: output 0"), std::string::npos) << message;
+  EXPECT_NE(message.find("i32"), std::string::npos) << message;
+  EXPECT_NE(message.find("f32"), std::string::npos) << message;
+}
+
+TEST(Inference, RefusesWhatHasNoMeaning) {
+  EXPECT_NE(error_of("x & y", {DType::f32, DType::i32}).find("bitwise_and"), std::string::npos);
+  EXPECT_NE(error_of("x << 1", {DType::f32}).find("left_shift"), std::string::npos);
+  EXPECT_NE(error_of("x + y", {DType::boolean, DType::boolean}).find("bool"), std::string::npos);
+}
+
+TEST(Inference, NamesTheFunctionWhenTheNumberOfArgumentsIsWrong) {
+  const Graph graph = parse("x + y");
+  const std::vector<ArgumentType> one = {{DType::f32, false, false}};
+  try {
+    infer(graph, one, {}, Rounding::once, "my_function");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "my_function: expected 2 arguments, got 1");
+  }
+}
+
+TEST(Inference, TenThousandLiteralsInAChainNeedNoDeepStack) {
+  std::string text = "x";
+  for (int i = 0; i < 10'000; ++i) text += " + 1.5";
+  EXPECT_GE(typed(text, {DType::f32}).nodes.size(), 10'000u);
+  std::string weak = "1.5";
+  for (int i = 0; i < 10'000; ++i) weak += " + 1.5";
+  EXPECT_EQ(result("x * (" + weak + ")", {DType::f16}), DType::f16);
+}
+
+}  // namespace
+}  // namespace kiln::fusion

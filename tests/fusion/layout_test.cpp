@@ -1,0 +1,178 @@
+// Which variant a layout gets, and that walking a layout visits exactly the elements of the call.
+#include "fusion/layout.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "fusion/broadcast.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+Operand operand(DType dtype, Dims strides, bool output = false, std::uint64_t address = 4096) {
+  Operand result;
+  result.dtype = dtype;
+  result.output = output;
+  result.strides = std::move(strides);
+  result.address = address;
+  return result;
+}
+
+TEST(Layout, ContiguousOperandsBecomeOneVector) {
+  const std::vector<Operand> operands = {operand(DType::bf16, {512, 64, 1}),
+                                         operand(DType::bf16, {512, 64, 1}, true)};
+  const Layout layout = plan_layout({4, 8, 64}, operands, Family::amd);
+  EXPECT_EQ(layout.variant.rank, 1);
+  EXPECT_EQ(layout.variant.width, 8);
+  EXPECT_EQ(layout.variant.operands[0].access, Access::contiguous);
+  EXPECT_EQ(layout.variant.operands[0].alignment, 16);
+  EXPECT_EQ(layout.work_items, 4u * 8 * 64 / 8);
+}
+
+TEST(Layout, PermutedOperandsThatAgreeBecomeOneVectorToo) {
+  const std::vector<Operand> operands = {operand(DType::f32, {1, 4}), operand(DType::f32, {1, 4}, true)};
+  const Layout layout = plan_layout({4, 16}, operands, Family::nvidia);
+  EXPECT_EQ(layout.variant.rank, 1);
+  EXPECT_EQ(layout.variant.operands[0].access, Access::contiguous);
+}
+
+TEST(Layout, ARowVectorIsContiguousAndAColumnIsOneElementPerRow) {
+  const std::vector<Operand> operands = {operand(DType::f32, {128, 1}), operand(DType::f32, {0, 1}),
+                                         operand(DType::f32, {1, 0}), operand(DType::f32, {0, 0}),
+                                         operand(DType::f32, {128, 1}, true)};
+  const Layout layout = plan_layout({64, 128}, operands, Family::amd);
+  ASSERT_EQ(layout.variant.rank, 2);
+  EXPECT_EQ(layout.variant.operands[1].access, Access::contiguous);
+  EXPECT_EQ(layout.variant.operands[1].outer_axes, 0u);
+  EXPECT_EQ(layout.variant.operands[2].access, Access::broadcast);
+  EXPECT_EQ(layout.variant.operands[3].access, Access::scalar);
+}
+
+TEST(Layout, AlignmentComesFromTheAddressAndTheRows) {
+  const auto alignment = [](std::uint64_t address, std::int64_t row) {
+    const std::vector<Operand> operands = {operand(DType::bf16, {row, 1}, false, address),
+                                           operand(DType::bf16, {64, 1}, true)};
+    return plan_layout({8, 64}, operands, Family::amd).variant.operands[0].alignment;
+  };
+  EXPECT_EQ(alignment(4096, 72), 16);
+  EXPECT_EQ(alignment(4096 + 2, 72), 2);
+  EXPECT_EQ(alignment(4096, 66), 4);
+  EXPECT_EQ(alignment(4096 + 8, 72), 8);
+}
+
+TEST(Layout, IndicesAreWideWhenAnOperandSpansMoreThan31Bits) {
+  const std::int64_t far = std::int64_t{1} << 30;
+  const std::vector<Operand> near_ones = {operand(DType::u8, {1}), operand(DType::u8, {1}, true)};
+  EXPECT_FALSE(plan_layout({far}, near_ones, Family::amd).variant.wide_index);
+  EXPECT_TRUE(plan_layout({2 * far}, near_ones, Family::amd).variant.wide_index);
+  const std::vector<Operand> spread = {operand(DType::u8, {far, 1}), operand(DType::u8, {8, 1}, true)};
+  EXPECT_TRUE(plan_layout({4, 8}, spread, Family::amd).variant.wide_index);
+  const std::vector<Operand> backwards = {operand(DType::u8, {-far, 1}), operand(DType::u8, {8, 1}, true)};
+  EXPECT_TRUE(plan_layout({4, 8}, backwards, Family::amd).variant.wide_index);
+}
+
+TEST(Layout, NothingToDoIsNoWorkItems) {
+  const std::vector<Operand> operands = {operand(DType::f32, {8, 1}), operand(DType::f32, {8, 1}, true)};
+  EXPECT_EQ(plan_layout({0, 8}, operands, Family::amd).work_items, 0u);
+  EXPECT_EQ(plan_layout({8, 0}, operands, Family::amd).work_items, 0u);
+}
+
+TEST(Layout, RankZeroIsOneElement) {
+  const std::vector<Operand> operands = {operand(DType::f32, {}), operand(DType::f32, {}, true)};
+  EXPECT_EQ(plan_layout({}, operands, Family::host).work_items, 1u);
+}
+
+// Walks a layout as a kernel does and records which output element meets which input element.
+std::map<std::int64_t, std::int64_t> walk(const Layout& layout, std::size_t input, std::size_t output) {
+  std::map<std::int64_t, std::int64_t> pairs;
+  std::int64_t total = 1;
+  for (const std::int64_t size : layout.shape) total *= size;
+  for (std::int64_t i = 0; i < total; ++i) {
+    std::int64_t rest = i;
+    std::int64_t in = layout.offsets[input];
+    std::int64_t out = layout.offsets[output];
+    for (std::size_t k = layout.shape.size(); k-- > 0;) {
+      in += rest % layout.shape[k] * layout.strides[input][k];
+      out += rest % layout.shape[k] * layout.strides[output][k];
+      rest /= layout.shape[k];
+    }
+    EXPECT_TRUE(pairs.emplace(out, in).second) << "output element " << out << " visited twice";
+  }
+  return pairs;
+}
+
+std::map<std::int64_t, std::int64_t> expected_pairs(const Dims& shape, const Dims& in, const Dims& out) {
+  std::map<std::int64_t, std::int64_t> pairs;
+  std::int64_t total = 1;
+  for (const std::int64_t size : shape) total *= size;
+  for (std::int64_t i = 0; i < total; ++i) {
+    std::int64_t rest = i;
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+    for (std::size_t k = shape.size(); k-- > 0;) {
+      from += rest % shape[k] * in[k];
+      to += rest % shape[k] * out[k];
+      rest /= shape[k];
+    }
+    pairs.emplace(to, from);
+  }
+  return pairs;
+}
+
+TEST(Layout, VisitsEveryElementOnceForRandomShapesAndStrides) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  for (int draw = 0; draw < 2000; ++draw) {
+    const std::size_t rank = random() % 6;
+    Dims shape(rank);
+    for (std::int64_t& size : shape) size = std::int64_t(random() % 5);
+    // The output: a permuted, padded array, some axes backwards.
+    std::vector<std::size_t> order(rank);
+    for (std::size_t k = 0; k < rank; ++k) order[k] = k;
+    std::shuffle(order.begin(), order.end(), random);
+    Dims out(rank);
+    std::int64_t step = 1;
+    for (const std::size_t k : order) {
+      out[k] = random() % 4 == 0 ? -step : step;
+      step *= std::max<std::int64_t>(shape[k], 1) + std::int64_t(random() % 2);
+    }
+    Dims in(rank);
+    for (std::int64_t& stride : in) stride = std::int64_t(random() % 7) - 2;
+    const std::vector<Operand> operands = {operand(DType::f32, in), operand(DType::f32, out, true)};
+    const Layout layout = plan_layout(shape, operands, Family::amd);
+    EXPECT_EQ(walk(layout, 0, 1), expected_pairs(shape, in, out)) << to_string(shape);
+  }
+}
+
+TEST(Divisor, IsExactUpTo31Bits) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  const auto divide = [](std::uint32_t n, const Divisor& by) {
+    return (static_cast<std::uint32_t>(std::uint64_t{n} * by.multiplier >> 32) + n) >> by.shift;
+  };
+  constexpr std::uint32_t kMost = 0x7fffffff;
+  for (int i = 0; i < 200'000; ++i) {
+    const auto d = static_cast<std::uint32_t>((random() & kMost) >> random() % 31) + 1;
+    const Divisor divisor = make_divisor(d);
+    const auto n = static_cast<std::uint32_t>(random() & kMost);
+    const std::uint32_t multiple = n / d * d;
+    for (const std::uint32_t value : {n, multiple, multiple == 0 ? 0 : multiple - 1, kMost, 0u}) {
+      ASSERT_EQ(divide(value, divisor), value / d) << value << " / " << d;
+    }
+  }
+}
+
+TEST(Broadcast, FollowsNumPy) {
+  EXPECT_EQ(broadcast({3, 1}, {4}), Dims({3, 4}));
+  EXPECT_EQ(broadcast({}, {2, 2}), Dims({2, 2}));
+  EXPECT_EQ(broadcast({0, 1}, {1, 5}), Dims({0, 5}));
+  EXPECT_FALSE(broadcast({3}, {4}));
+  EXPECT_EQ(broadcast_strides({3, 1}, {7, 1}, {2, 3, 4}), Dims({0, 7, 0}));
+}
+
+}  // namespace
+}  // namespace kiln::fusion
