@@ -3,6 +3,7 @@
 # against ours over the CUDA driver. Neither links the library it calls; both find it at run time.
 set(BACKEND_SOURCES
   backend.cpp
+  dependencies.cpp
   launch_geometry.cpp
   dynamic_library.cpp
   cpu/cpu_backend.cpp
