@@ -1,0 +1,232 @@
+#include "cache/manage.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cache/flight.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cache {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+// Fits the head of nearly every entry, so that a list reads once per file.
+constexpr std::uint64_t kLikelyHead = 4096;
+
+std::string path_in(const Directory& directory, const std::string& name) {
+  return fmt::format("{}/{}/{}", directory.path(), name.substr(0, 2), name);
+}
+
+std::string other_path(const Directory& directory, unsigned shard, const std::string& name) {
+  return fmt::format("{}/{:02x}/{}", directory.path(), shard, name);
+}
+
+Listing read_listing(Directory& directory, const Fd& shard, const Item& item) {
+  Listing listing;
+  listing.key = item.key;
+  listing.path = path_in(directory, item.name);
+  listing.file_bytes = static_cast<std::uint64_t>(item.status.st_size);
+  listing.last_used = nanoseconds(item.status) / kSecond;
+  Directory::File file = directory.read_file(shard, item.name, kLikelyHead, false);
+  if (file.state == Directory::File::State::read && head_size(file.bytes) > file.bytes.size()) {
+    file = directory.read_file(shard, item.name, head_size(file.bytes), false);
+  }
+  if (file.state != Directory::File::State::read) {
+    listing.problem = file.reason;
+    return listing;
+  }
+  Head head = decode_head(file.bytes);
+  listing.problem = head.reason;
+  listing.other_version = head.other_version;
+  if (!head.reason.empty()) return listing;
+  if (head.key != item.key) listing.problem = fmt::format("holds key {}", head.key.hex());
+  if (head.file_bytes != listing.file_bytes) {
+    listing.problem =
+        fmt::format("is {} bytes, its lengths say {}", listing.file_bytes, head.file_bytes);
+  }
+  listing.metadata = std::move(head.metadata);
+  listing.code_bytes = head.code_bytes;
+  listing.source_bytes = head.source_bytes;
+  return listing;
+}
+
+/// Calls `visit` for every entry's file, by key. Sub-directories come in order, their files do not.
+void for_each_item(Directory& directory,
+                   const std::function<bool(const Fd& shard, const Item&)>& visit) {
+  const std::shared_ptr<const Fd> root = directory.root(false);
+  if (!root) return;
+  for (unsigned number = 0; number < kShards; ++number) {
+    const Fd shard = directory.shard(*root, number, false);
+    if (!shard) continue;
+    std::vector<Item> items;
+    directory.scan(shard, [&](const Item& item) {
+      if (item.kind == Item::Kind::entry) items.push_back(item);
+    });
+    std::sort(items.begin(), items.end(),
+              [](const Item& a, const Item& b) { return a.key < b.key; });
+    for (const Item& item : items) {
+      if (!visit(shard, item)) return;
+    }
+  }
+}
+
+/// Deletes what processes that are gone have left; nothing without `repair`.
+void clean_up(Directory& directory, bool repair, std::vector<Problem>& problems) {
+  const std::int64_t now = directory.now();
+  const std::shared_ptr<const Fd> root = directory.root(false);
+  for (unsigned number = 0; root && number < kShards; ++number) {
+    const Fd shard = directory.shard(*root, number, false);
+    if (!shard) continue;
+    directory.scan(shard, [&](const Item& item) {
+      if (item.kind == Item::Kind::entry || !is_abandoned(nanoseconds(item.status), now)) return;
+      Problem problem{other_path(directory, number, item.name), {}, repair};
+      switch (item.kind) {
+        case Item::Kind::temporary:
+          problem.reason = "was left unfinished by a process that is gone";
+          if (repair) problem.repaired = directory.remove(shard, item.name);
+          break;
+        case Item::Kind::lock:
+          problem.reason = "is a lock that nobody has used for long";
+          if (repair) remove_abandoned_lock(directory.io(), shard, item.name);
+          break;
+        default: problem.reason = "is not a file of the cache"; problem.repaired = false;
+      }
+      problems.push_back(std::move(problem));
+    });
+  }
+}
+
+}  // namespace
+
+bool Filter::matches(const Listing& listing) const {
+  const std::string& whole = listing.metadata.target;
+  if (!target.empty() && target != whole && target != whole.substr(0, whole.find(':')))
+    return false;
+  if (!function.empty() && function != listing.metadata.function) return false;
+  return keys.empty() || std::find(keys.begin(), keys.end(), listing.key) != keys.end();
+}
+
+void for_each(Cache& cache, const std::function<bool(const Listing&)>& visit) {
+  Directory* const directory = cache.directory();
+  if (directory == nullptr) return;
+  for_each_item(*directory, [&](const Fd& shard, const Item& item) {
+    return visit(read_listing(*directory, shard, item));
+  });
+}
+
+std::vector<Listing> list(Cache& cache, const Filter& filter) {
+  std::vector<Listing> listings;
+  for_each(cache, [&](const Listing& listing) {
+    if (filter.matches(listing)) listings.push_back(listing);
+    return true;
+  });
+  return listings;
+}
+
+Key resolve(Cache& cache, std::string_view prefix) {
+  const bool hex = !prefix.empty() && prefix.size() <= 32 &&
+                   prefix.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  if (!hex) {
+    throw Error(Code::invalid_argument,
+                fmt::format("cache: key '{}': expected 1 to 32 lower-case hex digits", prefix));
+  }
+  std::vector<Key> found;
+  if (Directory* const directory = cache.directory()) {
+    for_each_item(*directory, [&](const Fd&, const Item& item) {
+      if (item.name.starts_with(prefix)) found.push_back(item.key);
+      return found.size() < 2;
+    });
+  }
+  if (found.empty()) {
+    throw Error(Code::not_found, fmt::format("cache: key '{}': no such entry", prefix));
+  }
+  if (found.size() > 1) {
+    throw Error(Code::invalid_argument,
+                fmt::format("cache: key '{}': several entries start so, {} and {} among them",
+                            prefix, found[0].hex(), found[1].hex()));
+  }
+  return found[0];
+}
+
+Usage usage(Cache& cache) {
+  Usage usage;
+  usage.max_size = cache.config().max_size;
+  Directory* const directory = cache.directory();
+  if (directory == nullptr) return usage;
+  directory->scan([&](const Fd&, const Item& item) {
+    usage.temporaries += item.kind == Item::Kind::temporary;
+    if (item.kind != Item::Kind::entry) return;
+    ++usage.entries;
+    usage.bytes += static_cast<std::uint64_t>(item.status.st_size);
+  });
+  directory->scan_quarantine([&](const Fd&, const Item&) { ++usage.quarantined; });
+  return usage;
+}
+
+Verification verify(Cache& cache, bool repair) {
+  Verification result;
+  Directory* const directory = cache.directory();
+  if (directory == nullptr) return result;
+  for_each_item(*directory, [&](const Fd& shard, const Item& item) {
+    const Directory::File file = directory->read_file(shard, item.name, kMaxEntryBytes, false);
+    if (file.state == Directory::File::State::absent) return true;  // evicted meanwhile
+    std::string reason = file.reason;
+    if (file.state == Directory::File::State::read) {
+      const Decoded decoded = decode(item.key, file.bytes, Parts::all);
+      if (decoded.other_version) {
+        ++result.other_versions;
+        return true;
+      }
+      reason = decoded.reason;
+    }
+    ++result.entries;
+    result.bytes += file.bytes.size();
+    if (reason.empty()) return true;
+    const bool movable = repair && file.state != Directory::File::State::unavailable;
+    if (movable) directory->quarantine(shard, item.name, &item.status, reason);
+    result.problems.push_back({path_in(*directory, item.name), reason, movable});
+    return true;
+  });
+  clean_up(*directory, repair, result.problems);
+  return result;
+}
+
+Removed trim(Cache& cache, const TrimPolicy& policy) {
+  Removed removed;
+  Directory* const directory = cache.directory();
+  if (directory == nullptr) return removed;
+  std::vector<Listing> listings = list(cache, policy.filter);
+  std::vector<Candidate> candidates;
+  for (const Listing& listing : listings) {
+    candidates.push_back({listing.path, listing.file_bytes, listing.last_used * kSecond});
+  }
+  EvictionPolicy decide{directory->now(), policy.max_size, std::nullopt};
+  if (policy.unused_for) decide.unused_for = policy.unused_for->count() * kSecond;
+  if (!policy.max_size && !policy.unused_for) decide.max_bytes = 0;
+
+  const std::shared_ptr<const Fd> root = directory->root(false);
+  for (const std::size_t victim : choose_victims(candidates, decide)) {
+    Listing& listing = listings[victim];
+    if (!policy.dry_run) {
+      const Fd shard = root ? directory->shard(*root, shard_of(listing.key), false) : Fd();
+      if (!shard || !directory->remove(shard, entry_name(listing.key))) continue;
+    }
+    removed.bytes += listing.file_bytes;
+    removed.entries.push_back(std::move(listing));
+  }
+  return removed;
+}
+
+Removed clear(Cache& cache) {
+  Removed removed = trim(cache, {});
+  Directory* const directory = cache.directory();
+  if (directory == nullptr) return removed;
+  std::vector<Problem> cleaned;
+  clean_up(*directory, true, cleaned);
+  directory->scan_quarantine(
+      [&](const Fd& quarantine, const Item& item) { directory->remove(quarantine, item.name); });
+  return removed;
+}
+
+}  // namespace kiln::cache
