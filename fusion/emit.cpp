@@ -35,7 +35,7 @@ const std::set<std::string, std::less<>>& reserved_words() {
         "switch", "template", "this", "throw", "true", "try", "typedef", "typename", "union",
         "unsigned", "using", "virtual", "void", "volatile", "while", "xor", "compl", "bitand", "bitor",
         "item", "lane", "first", "size", "work_items", "columns", "column", "row", "to", "load", "store",
-        "gather", "scatter", "divide", "narrow", "fast", "strict", "b8", "Vec", "linux", "unix",
+        "gather", "scatter", "results", "divide", "kiln_lanes", "narrow", "fast", "strict", "b8", "Vec", "linux", "unix",
         "kiln_begin", "kiln_end", "blockIdx", "blockDim", "threadIdx", "gridDim", "warpSize"};
     for (const OpInfo& op : all_ops()) set->emplace(op.name);
     for (const DTypeInfo& dtype : kDTypes) set->emplace(dtype.name);
@@ -300,6 +300,10 @@ class Emitter {
     return pointer;
   }
 
+  std::string inner_stride(std::size_t i) const {
+    return has_stride(i, rank() - 1) ? stride_name(i, rank() - 1) : fmt::format("{}(0)", signed_index_);
+  }
+
   static bool per_lane(const OperandVariant& variant) {
     return variant.access == Access::contiguous || variant.access == Access::strided;
   }
@@ -309,13 +313,12 @@ class Emitter {
       const OperandText& operand = operands_[i];
       const OperandVariant& variant = variant_.operands[i];
       if (operand.output || !is_read(operand.argument)) continue;
-      const std::string_view type = storage_type(operand.dtype);
       if (variant.access == Access::contiguous) {
-        line(2, "const Vec<{}, {}> {}_lanes = load<{}, {}>({}, first, size);", type, variant_.width,
-             operand.name, variant_.width, variant.alignment, row_pointer(i));
+        line(2, "const auto {}_lanes = load<{}, {}>({}, first, size);", operand.name, variant_.width,
+             variant.alignment, row_pointer(i));
       } else if (variant.access == Access::strided) {
-        line(2, "const Vec<{}, {}> {}_lanes = gather<{}>({}, first, size, {});", type, variant_.width,
-             operand.name, variant_.width, row_pointer(i), stride_name(i, rank() - 1));
+        line(2, "const auto {}_lanes = gather<{}>({}, first, size, {});", operand.name, variant_.width,
+             row_pointer(i), stride_name(i, rank() - 1));
       } else {
         const std::string pointer = row_pointer(i);
         const bool plain = pointer.find(' ') == std::string::npos;
@@ -332,16 +335,19 @@ class Emitter {
   }
 
   void emit_lanes() {
-    for (const OperandText& operand : operands_) {
-      if (operand.output) line(2, "Vec<{}, {}> {}_lanes;", storage_type(operand.dtype), variant_.width, operand.name);
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!operands_[i].output) continue;
+      const bool contiguous = variant_.operands[i].access == Access::contiguous;
+      line(2, "auto {}_lanes = results<{}>({}, first{});", operands_[i].name, variant_.width, row_pointer(i),
+           contiguous ? std::string() : ", " + inner_stride(i));
     }
-    line(2, "KILN_FOR_EACH_LANE(lane, {}) {{", variant_.width);
+    line(2, "KILN_FOR_EACH_LANE(lane, {}, first, size) {{", variant_.width);
     values_.resize(graph_.nodes.size());
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) emit_node(id);
     std::size_t output = 0;
     for (const OperandText& operand : operands_) {
       if (!operand.output) continue;
-      line(3, "{}_lanes.lane[lane] = to<{}>({});", operand.name, storage_type(operand.dtype),
+      line(3, "{}_lanes[lane] = to<{}>({});", operand.name, storage_type(operand.dtype),
            values_[graph_.outputs[output++]]);
     }
     line(2, "}}");
@@ -355,8 +361,7 @@ class Emitter {
         line(2, "store<{}, {}>({}, first, size, {}_lanes);", variant_.width, variant_.operands[i].alignment,
              row_pointer(i), operand.name);
       } else {
-        line(2, "scatter<{}>({}, first, size, {}, {}_lanes);", variant_.width, row_pointer(i),
-             has_stride(i, rank() - 1) ? stride_name(i, rank() - 1) : fmt::format("{}(0)", signed_index_),
+        line(2, "scatter<{}>({}, first, size, {}, {}_lanes);", variant_.width, row_pointer(i), inner_stride(i),
              operand.name);
       }
     }
@@ -389,7 +394,7 @@ class Emitter {
     });
     values_[id] = operand->name;
     if (!per_lane(variant_.operands[static_cast<std::size_t>(operand - operands_.begin())])) return;
-    line(3, "const {} {} = to<{}>({}_lanes.lane[lane]);", compute_type(node.dtype), operand->name,
+    line(3, "const {} {} = to<{}>({}_lanes[lane]);", compute_type(node.dtype), operand->name,
          compute_type(node.dtype), operand->name);
   }
 
@@ -397,6 +402,11 @@ class Emitter {
     const std::string parameter = scalar_parameter(node.payload);
     const DType given = compute_dtype(scalar_dtype(node.payload));
     std::string text = parameter;
+    const ArgumentType& argument = graph_.arguments[node.payload];
+    if (!argument.weak && compute_dtype(argument.dtype) != argument.dtype) {
+      // A number of a narrow dtype is rounded to it, as an array's element was when it was stored.
+      return define(id, fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype), name(argument.dtype), parameter));
+    }
     if (given == DType::boolean || given != compute_dtype(node.dtype)) {
       text = fmt::format("to<{}>({})", compute_type(node.dtype), parameter);
     }

@@ -4,39 +4,15 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <unordered_map>
 
+#include "fusion/number.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
 
 // ---- Constants ---------------------------------------------------------------------------------
-
-// A double as the bits of an IEEE format with `exponent` and `mantissa` bits, rounded to nearest even
-// in one step.
-std::uint64_t round_to_format(double value, int exponent_bits, int mantissa_bits) {
-  const std::uint64_t sign = std::signbit(value) ? std::uint64_t{1} << (exponent_bits + mantissa_bits) : 0;
-  const std::uint64_t infinity = ((std::uint64_t{1} << exponent_bits) - 1) << mantissa_bits;
-  if (std::isnan(value)) return sign | infinity | (std::uint64_t{1} << (mantissa_bits - 1));
-  if (std::isinf(value)) return sign | infinity;
-  if (value == 0) return sign;
-  const int bias = (1 << (exponent_bits - 1)) - 1;
-  int exponent = 0;
-  std::frexp(value, &exponent);  // |value| = f * 2^exponent, f in [0.5, 1)
-  // The unit in the last place; below the smallest normal number it no longer shrinks.
-  const int ulp_exponent = std::max(exponent - 1, 1 - bias) - mantissa_bits;
-  const double units = std::nearbyint(std::ldexp(std::fabs(value), -ulp_exponent));
-  // Adding instead of placing lets a carry move into the exponent, and up to infinity.
-  const auto significand = static_cast<std::uint64_t>(units);
-  const std::uint64_t hidden = std::uint64_t{1} << mantissa_bits;
-  const int biased = significand < hidden ? 0 : ulp_exponent + mantissa_bits + bias;
-  const std::uint64_t bits =
-      biased == 0 ? significand
-                  : (static_cast<std::uint64_t>(biased) << mantissa_bits) + (significand - hidden);
-  return sign | std::min(bits, infinity);
-}
 
 std::string literal_text(const Literal& literal) {
   switch (literal.kind) {
@@ -57,7 +33,7 @@ std::uint64_t literal_bits(const Literal& literal, DType dtype, Rounding roundin
     case DType::f16:
     case DType::bf16:
       if (rounding == Rounding::once) return std::bit_cast<std::uint32_t>(static_cast<float>(value));
-      return dtype == DType::f16 ? round_to_format(value, 5, 10) : round_to_format(value, 8, 7);
+      return encode(value, dtype);
     case DType::c64: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
     case DType::boolean: return value != 0 ? 1 : 0;
     default: break;

@@ -13,12 +13,12 @@ namespace kiln::fusion {
 namespace {
 
 // GPUs: one 16-byte access of the narrowest operand per thread keeps enough bytes in flight with 256
-// threads a block, and 64 bytes of the widest still fit registers. The host: one work item is a
-// stretch of SIMD vectors that lives in registers and first-level cache.
+// 256 threads a block, and 64 bytes of the widest still fit registers. The host: one work item is a
+// stretch of a row, long enough that finding its place costs nothing.
 constexpr Policy kPolicies[] = {
     /* amd    */ {16, 64, 16, 256},
     /* nvidia */ {16, 64, 16, 256},
-    /* host   */ {64, 256, 64, 1024},
+    /* host   */ {0, 0, 1024, 16},
 };
 
 constexpr int kMostRank = 64;
@@ -95,6 +95,7 @@ Access access_of(const Axis& inner, const std::vector<Axis>& axes, std::size_t o
 // row has, and one where nothing is contiguous, since then a vector saves no access.
 int choose_width(std::int64_t inner, std::span<const Operand> operands,
                  const std::vector<OperandVariant>& variants, const Policy& policy) {
+  if (policy.vector_bytes == 0) return policy.most_lanes;
   int narrowest = 0;
   int widest = 1;
   for (std::size_t i = 0; i < operands.size(); ++i) {

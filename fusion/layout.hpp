@@ -23,7 +23,8 @@ struct Operand {
 
 /// What a device's kernels look like. One row per family, in layout.cpp, with the reasons.
 struct Policy {
-  int vector_bytes;     ///< the bytes of the narrowest operand that one work item handles
+  int vector_bytes;     ///< the bytes of the narrowest operand that one work item handles; 0: always
+                        ///< `most_lanes` elements, whatever their size
   int most_lane_bytes;  ///< the bytes of the widest one
   int most_lanes;
   int block;            ///< work items (threads) per block

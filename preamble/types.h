@@ -78,15 +78,19 @@ KILN_FN To bit_cast(From from) {
        item < count; item += Index(gridDim.x) * Index(blockDim.x))
 #endif
 
-// The elements that one work item computes, side by side: unrolled into registers on a GPU, SIMD on
-// the host. Iterations are independent.
-#if KILN_HOST && defined(__clang__)
-#define KILN_FOR_EACH_LANE(lane, width) \
-  _Pragma("clang loop vectorize(assume_safety)") for (int lane = 0; lane < width; ++lane)
-#elif KILN_HOST
-#define KILN_FOR_EACH_LANE(lane, width) \
-  _Pragma("GCC ivdep") for (int lane = 0; lane < width; ++lane)
+// The elements that one work item computes, side by side: `width` of them, unrolled into registers on
+// a GPU; on the host those that the row still has, in SIMD. Iterations are independent, also where an
+// output is an input.
+#if KILN_HOST
+#if defined(__clang__)
+#define KILN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
-#define KILN_FOR_EACH_LANE(lane, width) \
+#define KILN_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+#define KILN_FOR_EACH_LANE(lane, width, first, size)                                     \
+  const int kiln_lanes = int(size - first < width ? size - first : width);               \
+  KILN_INDEPENDENT for (int lane = 0; lane < kiln_lanes; ++lane)
+#else
+#define KILN_FOR_EACH_LANE(lane, width, first, size) \
   _Pragma("unroll") for (int lane = 0; lane < width; ++lane)
 #endif

@@ -36,7 +36,7 @@ bool contains(const Emitted& emitted, std::string_view part) {
 TEST(Emit, ReadsLikeTheExpression) {
   const Emitted emitted = emit_text("silu(gate) * up", DType::bf16);
   EXPECT_TRUE(contains(emitted, "// f: silu(gate) * up\n"));
-  EXPECT_TRUE(contains(emitted, "const f32 gate = to<f32>(gate_lanes.lane[lane]);"));
+  EXPECT_TRUE(contains(emitted, "const f32 gate = to<f32>(gate_lanes[lane]);"));
   EXPECT_TRUE(contains(emitted, "load<8, 16>(gate_data, first, size)"));
   EXPECT_TRUE(contains(emitted, "store<8, 16>(out_data, first, size, out_lanes);"));
 }
