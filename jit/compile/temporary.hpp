@@ -1,0 +1,30 @@
+// A private directory for temporary files, removed with everything in it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace kiln::jit {
+
+class TemporaryDirectory {
+ public:
+  /// Makes a directory of mode 0700 with a name that starts with `prefix`, under $TMPDIR if that is
+  /// a directory to write in, else /tmp, /var/tmp or /dev/shm. Throws Error(io) when none of them
+  /// is.
+  explicit TemporaryDirectory(std::string_view prefix);
+  ~TemporaryDirectory();
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+
+  const std::string& path() const { return path_; }
+  /// Writes a new file and gives its path. Throws Error(io).
+  std::string write(std::string_view name, std::string_view bytes) const;
+
+ private:
+  std::string path_;
+};
+
+/// Throws Error(io).
+std::string read_whole_file(const std::string& path);
+
+}  // namespace kiln::jit

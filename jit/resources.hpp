@@ -1,0 +1,24 @@
+// What a code object says about its kernel, read from its bytes without any tool or driver.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace kiln::jit {
+
+struct Resources {
+  std::optional<int> vgprs;    ///< vector registers (AMD), registers per thread (NVIDIA)
+  std::optional<int> sgprs;    ///< AMD
+  std::optional<int> spills;   ///< AMD: spilled vector and scalar registers
+  std::optional<int> scratch;  ///< bytes per thread of private (local) memory
+  std::optional<int> lds;      ///< bytes per block of LDS (shared memory) that is known statically
+  std::uint64_t code_bytes = 0;  ///< machine code of the kernel
+};
+
+/// Throws Error(invalid_argument) when `code` is not an ELF image (an AMD code object, a cubin or a
+/// shared object); fields it cannot find, and all of them if there is no kernel `entry`, stay
+/// empty.
+Resources resources(std::string_view code, std::string_view entry);
+
+}  // namespace kiln::jit
