@@ -74,7 +74,7 @@ template <class T> constexpr bool kIsReal = kCategory<T> == Category::real;
 // floating-point subtraction, or rounded by one addition: F. Giesen, "Half to float done quick".
 
 template <class T>
-KILN_FN f32 widen_bits(T value) {
+KILN_FN f32 decode_bits(T value) {
   if constexpr (kSame<T, bf16>) return bit_cast<f32>(u32(value.bits) << 16);
   using Format = Type<T>;
   constexpr int kShift = 23 - Format::kMantissa;
@@ -102,7 +102,7 @@ KILN_FN f32 widen_bits(T value) {
 }
 
 template <class T>
-KILN_FN T narrow_bits(f32 value) {
+KILN_FN T encode_bits(f32 value) {
   if constexpr (kSame<T, bf16>) {
     const u32 bits = bit_cast<u32>(value);
     const u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
@@ -138,7 +138,7 @@ KILN_FN T narrow_bits(f32 value) {
 }
 
 template <class T>
-KILN_FN f32 widen(T value) {
+KILN_FN f32 decode(T value) {
 #if KILN_AMD
   if constexpr (kSame<T, f16>) return f32(bit_cast<_Float16>(value));
 #elif KILN_NVIDIA
@@ -148,11 +148,11 @@ KILN_FN f32 widen(T value) {
     return result;
   }
 #endif
-  return widen_bits(value);
+  return decode_bits(value);
 }
 
 template <class T>
-KILN_FN T narrow(f32 value) {
+KILN_FN T encode(f32 value) {
 #if KILN_AMD
   if constexpr (kSame<T, f16>) return bit_cast<f16>(_Float16(value));
 #elif KILN_NVIDIA
@@ -169,7 +169,7 @@ KILN_FN T narrow(f32 value) {
   }
 #endif
 #endif
-  return narrow_bits<T>(value);
+  return encode_bits<T>(value);
 }
 
 // The f32 from which rounding to a narrower float gives what rounding `value` itself would give:
@@ -194,7 +194,7 @@ KILN_FN f32 integer_to_odd(T value) {
   } else if constexpr (sizeof(T) == 4) {
     return round_to_odd(f64(value));
   } else {
-    const bool negative = value < 0;
+    const bool negative = Type<T>::kSigned && value < T(1) && value != T(0);
     u64 magnitude = negative ? u64(0) - u64(value) : u64(value);
     const u64 sticky = (magnitude & ~u64(0x7ff)) | ((magnitude & 0x7ff) != 0 ? 0x800 : 0);
     magnitude = magnitude >> 53 != 0 ? sticky : magnitude;
@@ -240,7 +240,7 @@ KILN_FN To to(From value) {
   } else if constexpr (kSame<From, i4>) {
     return to<To>(i32((value.bits & 15) ^ 8) - 8);
   } else if constexpr (kFrom == Category::stored_real) {
-    return to<To>(widen(value));
+    return to<To>(decode(value));
   } else if constexpr (kTo == Category::stored_boolean) {
     return b8{u8(to<bool>(value))};
   } else if constexpr (kSame<To, u4> || kSame<To, i4>) {
@@ -256,11 +256,11 @@ KILN_FN To to(From value) {
     }
   } else if constexpr (kTo == Category::stored_real) {
     if constexpr (kSame<From, f64>) {
-      return narrow<To>(round_to_odd(value));
+      return encode<To>(round_to_odd(value));
     } else if constexpr (kFrom == Category::integer) {
-      return narrow<To>(integer_to_odd(value));
+      return encode<To>(integer_to_odd(value));
     } else {
-      return narrow<To>(f32(value));
+      return encode<To>(f32(value));
     }
   } else if constexpr (kTo == Category::boolean) {
     return value != From(0);

@@ -12,9 +12,15 @@ template <class T> KILN_FN T add(T a, T b) { return T(Wide<T>(a) + Wide<T>(b)); 
 template <class T> KILN_FN T sub(T a, T b) { return T(Wide<T>(a) - Wide<T>(b)); }
 template <class T> KILN_FN T mul(T a, T b) { return T(Wide<T>(a) * Wide<T>(b)); }
 template <class T> KILN_FN T neg(T a) { return T(Wide<T>(0) - Wide<T>(a)); }
-template <class T> KILN_FN T abs(T a) { return a < T(0) ? neg(a) : a; }
+// Not `a < 0`, of which compilers warn where T is unsigned.
+template <class T>
+KILN_FN bool negative(T a) {
+  if constexpr (Type<T>::kSigned) return a < T(0);
+  return false;
+}
+template <class T> KILN_FN T abs(T a) { return negative(a) ? neg(a) : a; }
 template <class T> KILN_FN T square(T a) { return mul(a, a); }
-template <class T> KILN_FN T sign(T a) { return T(int(a > T(0)) - int(a < T(0))); }
+template <class T> KILN_FN T sign(T a) { return T(int(a != T(0)) - 2 * int(negative(a))); }
 template <class T> KILN_FN T fma(T a, T b, T c) { return add(mul(a, b), c); }
 
 // ---- division ---------------------------------------------------------------------------------------
@@ -39,13 +45,13 @@ KILN_FN T fmod(T a, T b) {
 template <class T>
 KILN_FN T remainder(T a, T b) {
   const T rest = fmod(a, b);
-  const bool other_sign = b != T(0) && rest != T(0) && (rest < T(0)) != (b < T(0));
+  const bool other_sign = b != T(0) && rest != T(0) && negative(rest) != negative(b);
   return other_sign ? add(rest, b) : rest;
 }
 template <class T>
 KILN_FN T floor_divide(T a, T b) {
   const T rest = fmod(a, b);
-  const bool round_down = b != T(0) && rest != T(0) && (rest < T(0)) != (b < T(0));
+  const bool round_down = b != T(0) && rest != T(0) && negative(rest) != negative(b);
   return sub(quotient(a, b), T(round_down));
 }
 
@@ -60,7 +66,7 @@ KILN_FN T power(T base, T exponent) {
     factor *= factor;
   }
   if constexpr (Type<T>::kSigned) {
-    if (exponent < T(0)) {
+    if (negative(exponent)) {
       const T unit = (exponent & T(1)) != 0 ? base : T(1);
       return base == T(1) || base == T(-1) ? unit : T(0);
     }

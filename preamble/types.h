@@ -20,7 +20,7 @@
 #if KILN_HOST
 #define KILN_FN static inline __attribute__((always_inline, unused))
 #else
-#define KILN_FN static __device__ __forceinline__
+#define KILN_FN __device__ __forceinline__
 #endif
 
 namespace kiln {
@@ -50,7 +50,7 @@ KILN_FN To bit_cast(From from) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast: the sizes differ");
 #if KILN_NVIDIA
   To to;
-  __builtin_memcpy(&to, &from, sizeof(To));
+  memcpy(&to, &from, sizeof(To));  // NVRTC knows it by this name only
   return to;
 #else
   return __builtin_bit_cast(To, from);

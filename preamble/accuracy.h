@@ -1,0 +1,190 @@
+// The cheaper methods: kiln::narrow for values that end in f16 or bf16, whose stored result stays
+// within 0.51 ULP of the exact one, and kiln::fast for what Accuracy::fast allows on top. What has no
+// cheaper method is the default.
+#pragma once
+
+namespace kiln {
+
+// Operations that are the same at every accuracy, and functions that have one method besides strict.
+#define KILN_USE_EXACT \
+  using kiln::abs; using kiln::neg; using kiln::sign; using kiln::copysign; using kiln::maximum; \
+  using kiln::minimum; using kiln::fmax; using kiln::fmin; using kiln::nextafter; \
+  using kiln::add; using kiln::sub; using kiln::mul; using kiln::floor; using kiln::ceil; \
+  using kiln::round; using kiln::trunc; using kiln::fmod; using kiln::clip; using kiln::square; \
+  using kiln::fma; using kiln::lerp; using kiln::floor_divide; using kiln::remainder;
+#define KILN_USE_COMMON \
+  using kiln::cbrt; using kiln::expm1; using kiln::log1p; using kiln::asin; using kiln::acos; \
+  using kiln::atan; using kiln::sinh; using kiln::cosh; using kiln::asinh; using kiln::acosh; \
+  using kiln::atanh; using kiln::erf; using kiln::erfc; using kiln::erfinv; using kiln::lgamma; \
+  using kiln::atan2; using kiln::hypot; using kiln::logaddexp;
+
+namespace strict {
+KILN_USE_EXACT
+using kiln::div;
+using kiln::sqrt;
+using kiln::reciprocal;
+}  // namespace strict
+
+#if !KILN_HOST
+namespace native {
+
+// The hardware's own: a few ULP of f32 where results are normal, subnormals may become 0.
+#if KILN_AMD
+#if __has_builtin(__builtin_amdgcn_exp2f) && __has_builtin(__builtin_amdgcn_logf)
+KILN_FN f32 exp2(f32 x) { return __builtin_amdgcn_exp2f(x); }
+KILN_FN f32 log2(f32 x) { return __builtin_amdgcn_logf(x); }
+#else  // clang up to 17: the device library's names of the same instructions
+extern "C" __device__ __attribute__((const)) f32 __ocml_native_exp2_f32(f32);
+extern "C" __device__ __attribute__((const)) f32 __ocml_native_log2_f32(f32);
+KILN_FN f32 exp2(f32 x) { return __ocml_native_exp2_f32(x); }
+KILN_FN f32 log2(f32 x) { return __ocml_native_log2_f32(x); }
+#endif
+KILN_FN f32 rcp(f32 x) { return __builtin_amdgcn_rcpf(x); }
+KILN_FN f32 sqrt(f32 x) { return __builtin_amdgcn_sqrtf(x); }
+KILN_FN f32 rsqrt(f32 x) { return __builtin_amdgcn_rsqf(x); }
+// These take turns of a whole circle.
+KILN_FN f32 sin(f32 x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.159154943f)); }
+KILN_FN f32 cos(f32 x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.159154943f)); }
+#else
+#define KILN_INSTRUCTION(op, instruction)                        \
+  KILN_FN f32 op(f32 x) {                                        \
+    f32 result;                                                  \
+    asm(instruction " %0, %1;" : "=f"(result) : "f"(x));         \
+    return result;                                               \
+  }
+KILN_INSTRUCTION(exp2, "ex2.approx.ftz.f32")
+KILN_INSTRUCTION(log2, "lg2.approx.ftz.f32")
+KILN_INSTRUCTION(rcp, "rcp.approx.ftz.f32")
+KILN_INSTRUCTION(sqrt, "sqrt.approx.ftz.f32")
+KILN_INSTRUCTION(rsqrt, "rsqrt.approx.ftz.f32")
+KILN_INSTRUCTION(sin, "sin.approx.ftz.f32")
+KILN_INSTRUCTION(cos, "cos.approx.ftz.f32")
+#if __CUDA_ARCH__ >= 750
+KILN_INSTRUCTION(tanh, "tanh.approx.f32")
+#endif
+#undef KILN_INSTRUCTION
+#endif
+
+}  // namespace native
+#endif
+
+namespace narrow {
+
+#if !KILN_HOST
+// The error of x log2(e), 2^-24 of at most 128, is the result's relative error: 2^-17.5 where bf16
+// needs 2^-14.6, and for f16, whose results end at 2^16, 2^-20.5 where it needs 2^-17.6. Results below
+// f32's normal range are computed 2^64 larger, for bf16's subnormals.
+KILN_FN f32 exp(f32 x) {
+  const f32 t = x * 1.44269504f;
+  const bool tiny = t < -125.0f;
+  return native::exp2(tiny ? t + 64.0f : t) * (tiny ? 5.42101086e-20f : 1.0f);
+}
+KILN_FN f32 sigmoid(f32 x) {
+  const f32 e = exp(-abs(x));
+  return (x < 0.0f ? e : 1.0f) * native::rcp(1.0f + e);
+}
+// Above 0.55 as 1 - 2 / (e^2x + 1), whose error there is 2^-22 of the result; below, an odd polynomial
+// (2^-24.5).
+KILN_FN f32 tanh(f32 x) {
+  const f32 a = abs(x);
+  const f32 far = 1.0f - 2.0f * native::rcp(1.0f + native::exp2((a > 20.0f ? 20.0f : a) * 2.88539008f));
+  const f32 z = x * x;
+  f32 p = 0.0163268168f;
+  p = p * z - 0.0526146702f;
+  p = p * z + 0.133198529f;
+  p = p * z - 0.333329111f;
+  return copysign(a < 0.55f ? a + a * z * p : far, x);
+}
+KILN_FN f64 exp(f64 x) { return kiln::exp(x); }
+KILN_FN f64 sigmoid(f64 x) { return kiln::sigmoid(x); }
+KILN_FN f64 tanh(f64 x) { return kiln::tanh(x); }
+#else
+using kiln::exp;
+using kiln::sigmoid;
+using kiln::tanh;
+#endif
+
+KILN_USE_EXACT
+KILN_USE_COMMON
+using kiln::div;
+using kiln::sqrt;
+using kiln::reciprocal;
+using kiln::exp2;
+using kiln::log;
+using kiln::log2;
+using kiln::log10;
+using kiln::sin;
+using kiln::cos;
+using kiln::tan;
+using kiln::rsqrt;
+using kiln::power;
+
+}  // namespace narrow
+
+namespace fast {
+
+#if !KILN_HOST
+KILN_FN f32 div(f32 a, f32 b) { return a * native::rcp(b); }
+KILN_FN f32 sqrt(f32 x) { return native::sqrt(x); }
+KILN_FN f32 rsqrt(f32 x) { return native::rsqrt(x); }
+KILN_FN f32 reciprocal(f32 x) { return native::rcp(x); }
+KILN_FN f32 exp(f32 x) { return native::exp2(x * 1.44269504f); }
+KILN_FN f32 exp2(f32 x) { return native::exp2(x); }
+KILN_FN f32 log(f32 x) { return native::log2(x) * 0.693147181f; }
+KILN_FN f32 log2(f32 x) { return native::log2(x); }
+KILN_FN f32 log10(f32 x) { return native::log2(x) * 0.301029996f; }
+KILN_FN f32 sin(f32 x) { return native::sin(x); }
+KILN_FN f32 cos(f32 x) { return native::cos(x); }
+KILN_FN f32 tan(f32 x) { return native::sin(x) * native::rcp(native::cos(x)); }
+KILN_FN f32 sigmoid(f32 x) { return native::rcp(1.0f + exp(-x)); }
+#if KILN_NVIDIA && __CUDA_ARCH__ >= 750
+KILN_FN f32 tanh(f32 x) { return native::tanh(x); }
+#else
+KILN_FN f32 tanh(f32 x) { return narrow::tanh(x); }
+#endif
+// The library's for what the logarithm of |x| cannot tell: negative bases.
+KILN_FN f32 power(f32 x, f32 y) {
+  return x > 0.0f ? native::exp2(y * native::log2(x)) : kiln::power(x, y);
+}
+KILN_FN f64 power(f64 x, f64 y) { return kiln::power(x, y); }
+KILN_FN f64 div(f64 a, f64 b) { return a / b; }
+KILN_FN f64 sqrt(f64 x) { return kiln::sqrt(x); }
+KILN_FN f64 reciprocal(f64 x) { return kiln::reciprocal(x); }
+KILN_FN f64 exp(f64 x) { return kiln::exp(x); }
+KILN_FN f64 exp2(f64 x) { return kiln::exp2(x); }
+KILN_FN f64 log(f64 x) { return kiln::log(x); }
+KILN_FN f64 log2(f64 x) { return kiln::log2(x); }
+KILN_FN f64 log10(f64 x) { return kiln::log10(x); }
+KILN_FN f64 sin(f64 x) { return kiln::sin(x); }
+KILN_FN f64 cos(f64 x) { return kiln::cos(x); }
+KILN_FN f64 tan(f64 x) { return kiln::tan(x); }
+KILN_FN f64 tanh(f64 x) { return kiln::tanh(x); }
+KILN_FN f64 sigmoid(f64 x) { return kiln::sigmoid(x); }
+KILN_FN f64 rsqrt(f64 x) { return kiln::rsqrt(x); }
+#else
+using kiln::div;
+using kiln::sqrt;
+using kiln::reciprocal;
+using kiln::exp;
+using kiln::exp2;
+using kiln::log;
+using kiln::log2;
+using kiln::log10;
+using kiln::sin;
+using kiln::cos;
+using kiln::tan;
+using kiln::tanh;
+using kiln::sigmoid;
+using kiln::rsqrt;
+using kiln::power;
+#endif
+
+KILN_USE_EXACT
+KILN_USE_COMMON
+
+}  // namespace fast
+
+#undef KILN_USE_EXACT
+#undef KILN_USE_COMMON
+
+}  // namespace kiln

@@ -1,0 +1,279 @@
+// Floating-point operations by the names of the op table, for f32 and f64. Namespace kiln holds the
+// default accuracy, kiln::strict the functions of the compiler's own library; accuracy.h adds the
+// cheaper ones. What numerics.md defines exactly has the same bits on every device.
+#pragma once
+
+#if KILN_HOST
+#define KILN_LIBRARY(function) __builtin_##function
+#else
+#define KILN_LIBRARY(function) ::function
+#endif
+
+namespace kiln {
+
+// ---- exact operations -------------------------------------------------------------------------------
+
+namespace exact {
+
+template <class T> struct BitsOf;
+template <> struct BitsOf<f32> { using Type = u32; };
+template <> struct BitsOf<f64> { using Type = u64; };
+template <class T> using Bits = typename BitsOf<T>::Type;
+template <class T> constexpr Bits<T> kSignBit = Bits<T>(1) << (sizeof(T) * 8 - 1);
+template <class T> constexpr Bits<T> kInfinity = kSame<T, f32> ? Bits<T>(0x7f800000u) : Bits<T>(0x7ff0000000000000u);
+
+template <class T> KILN_FN Bits<T> to_bits(T x) { return bit_cast<Bits<T>>(x); }
+template <class T> KILN_FN Bits<T> size_bits(T x) { return Bits<T>(to_bits(x) & ~kSignBit<T>); }
+template <class T> KILN_FN T from_bits(Bits<T> bits) { return bit_cast<T>(bits); }
+
+template <class T> KILN_FN T abs(T x) { return from_bits<T>(size_bits(x)); }
+template <class T> KILN_FN T neg(T x) { return from_bits<T>(to_bits(x) ^ kSignBit<T>); }
+template <class T> KILN_FN T copysign(T x, T sign) {
+  return from_bits<T>(size_bits(x) | (to_bits(sign) & kSignBit<T>));
+}
+template <class T> KILN_FN T sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
+template <class T> KILN_FN bool isnan(T x) { return size_bits(x) > kInfinity<T>; }
+template <class T> KILN_FN bool isinf(T x) { return size_bits(x) == kInfinity<T>; }
+template <class T> KILN_FN bool isfinite(T x) { return size_bits(x) < kInfinity<T>; }
+
+// Equal numbers have equal bits but for the zeros, where `and` gives +0 and `or` gives -0. A comparison
+// with NaN is false, which leaves b.
+template <class T> KILN_FN T larger(T a, T b) {
+  const T either = from_bits<T>(to_bits(a) & to_bits(b));
+  const T different = a > b ? a : b;
+  return a == b ? either : different;
+}
+template <class T> KILN_FN T smaller(T a, T b) {
+  const T either = from_bits<T>(to_bits(a) | to_bits(b));
+  const T different = a < b ? a : b;
+  return a == b ? either : different;
+}
+template <class T> KILN_FN T maximum(T a, T b) {
+  const T result = larger(a, b);
+  return isnan(a) ? a : result;
+}
+template <class T> KILN_FN T minimum(T a, T b) {
+  const T result = smaller(a, b);
+  return isnan(a) ? a : result;
+}
+template <class T> KILN_FN T fmax(T a, T b) {
+  const T result = larger(a, b);
+  return isnan(b) ? a : result;
+}
+template <class T> KILN_FN T fmin(T a, T b) {
+  const T result = smaller(a, b);
+  return isnan(b) ? a : result;
+}
+template <class T> KILN_FN T clip(T a, T low, T high) { return minimum(maximum(a, low), high); }
+
+// Neighbouring floats have neighbouring bits, counted away from zero.
+template <class T> KILN_FN T nextafter(T from, T towards) {
+  const Bits<T> bits = to_bits(from);
+  const bool away = (from < towards) == (from > T(0));
+  const T stepped = from_bits<T>(away ? bits + 1 : bits - 1);
+  const T least = from_bits<T>((to_bits(towards) & kSignBit<T>) | 1);
+  const T moved = from == T(0) ? least : stepped;
+  return isnan(from) ? from : isnan(towards) || from == towards ? towards : moved;
+}
+
+}  // namespace exact
+
+#define KILN_EXACT_1(op)                           \
+  KILN_FN f32 op(f32 x) { return exact::op(x); }   \
+  KILN_FN f64 op(f64 x) { return exact::op(x); }
+#define KILN_EXACT_2(op)                                     \
+  KILN_FN f32 op(f32 a, f32 b) { return exact::op(a, b); }   \
+  KILN_FN f64 op(f64 a, f64 b) { return exact::op(a, b); }
+#define KILN_PREDICATE(op)                         \
+  KILN_FN bool op(f32 x) { return exact::op(x); }  \
+  KILN_FN bool op(f64 x) { return exact::op(x); }
+#define KILN_OPERATOR(op, symbol)                      \
+  KILN_FN f32 op(f32 a, f32 b) { return a symbol b; }  \
+  KILN_FN f64 op(f64 a, f64 b) { return a symbol b; }
+#define KILN_LIBRARY_1(op, function)                                       \
+  KILN_FN f32 op(f32 x) { return KILN_LIBRARY(function##f)(x); }           \
+  KILN_FN f64 op(f64 x) { return KILN_LIBRARY(function)(x); }
+#define KILN_LIBRARY_2(op, function)                                       \
+  KILN_FN f32 op(f32 a, f32 b) { return KILN_LIBRARY(function##f)(a, b); } \
+  KILN_FN f64 op(f64 a, f64 b) { return KILN_LIBRARY(function)(a, b); }
+
+KILN_EXACT_1(abs)
+KILN_EXACT_1(neg)
+KILN_EXACT_1(sign)
+KILN_PREDICATE(isnan)
+KILN_PREDICATE(isinf)
+KILN_PREDICATE(isfinite)
+KILN_EXACT_2(copysign)
+KILN_EXACT_2(maximum)
+KILN_EXACT_2(minimum)
+KILN_EXACT_2(fmax)
+KILN_EXACT_2(fmin)
+KILN_EXACT_2(nextafter)
+KILN_OPERATOR(add, +)
+KILN_OPERATOR(sub, -)
+KILN_OPERATOR(mul, *)
+KILN_OPERATOR(div, /)
+KILN_LIBRARY_1(sqrt, sqrt)
+KILN_LIBRARY_1(floor, floor)
+KILN_LIBRARY_1(ceil, ceil)
+KILN_LIBRARY_1(round, rint)
+KILN_LIBRARY_1(trunc, trunc)
+KILN_LIBRARY_2(fmod, fmod)
+
+KILN_FN f32 clip(f32 a, f32 low, f32 high) { return exact::clip(a, low, high); }
+KILN_FN f64 clip(f64 a, f64 low, f64 high) { return exact::clip(a, low, high); }
+KILN_FN f32 square(f32 x) { return x * x; }
+KILN_FN f64 square(f64 x) { return x * x; }
+KILN_FN f32 reciprocal(f32 x) { return 1.0f / x; }
+KILN_FN f64 reciprocal(f64 x) { return 1.0 / x; }
+KILN_FN f32 fma(f32 a, f32 b, f32 c) { return KILN_LIBRARY(fmaf)(a, b, c); }
+KILN_FN f64 fma(f64 a, f64 b, f64 c) { return KILN_LIBRARY(fma)(a, b, c); }
+// Exactly a at t = 0 and b at t = 1.
+KILN_FN f32 lerp(f32 a, f32 b, f32 t) { return fma(t, b, fma(-t, a, a)); }
+KILN_FN f64 lerp(f64 a, f64 b, f64 t) { return fma(t, b, fma(-t, a, a)); }
+
+// The rounded quotient's floor is one too high where rounding reached the next integer, which shows
+// in the sign of the exact a - floor * b: from one rounding in f64 for f32, from fma for f64.
+KILN_FN f32 floor_divide(f32 a, f32 b) {
+  const f32 q = floor(a / b);
+  const f64 rest = f64(a) - f64(q) * f64(b);
+  const f64 wrong_side = b < 0.0f ? rest : -rest;
+  return wrong_side > 0.0 ? q - 1.0f : q;
+}
+KILN_FN f64 floor_divide(f64 a, f64 b) {
+  const f64 q = floor(a / b);
+  const f64 rest = fma(-q, b, a);
+  const f64 wrong_side = b < 0.0 ? rest : -rest;
+  return wrong_side > 0.0 ? q - 1.0 : q;
+}
+// The sign of the divisor, as in Python.
+KILN_FN f32 remainder(f32 a, f32 b) {
+  const f32 rest = fmod(a, b);
+  const f32 moved = (rest < 0.0f) != (b < 0.0f) ? rest + b : rest;
+  return rest == 0.0f ? copysign(rest, b) : moved;
+}
+KILN_FN f64 remainder(f64 a, f64 b) {
+  const f64 rest = fmod(a, b);
+  const f64 moved = (rest < 0.0) != (b < 0.0) ? rest + b : rest;
+  return rest == 0.0 ? copysign(rest, b) : moved;
+}
+
+// ---- functions: the library's -----------------------------------------------------------------------
+
+namespace strict {
+
+KILN_LIBRARY_1(cbrt, cbrt)
+KILN_LIBRARY_1(exp, exp)
+KILN_LIBRARY_1(exp2, exp2)
+KILN_LIBRARY_1(expm1, expm1)
+KILN_LIBRARY_1(log, log)
+KILN_LIBRARY_1(log2, log2)
+KILN_LIBRARY_1(log10, log10)
+KILN_LIBRARY_1(log1p, log1p)
+KILN_LIBRARY_1(sin, sin)
+KILN_LIBRARY_1(cos, cos)
+KILN_LIBRARY_1(tan, tan)
+KILN_LIBRARY_1(asin, asin)
+KILN_LIBRARY_1(acos, acos)
+KILN_LIBRARY_1(atan, atan)
+KILN_LIBRARY_1(sinh, sinh)
+KILN_LIBRARY_1(cosh, cosh)
+KILN_LIBRARY_1(tanh, tanh)
+KILN_LIBRARY_1(asinh, asinh)
+KILN_LIBRARY_1(acosh, acosh)
+KILN_LIBRARY_1(atanh, atanh)
+KILN_LIBRARY_1(erf, erf)
+KILN_LIBRARY_1(erfc, erfc)
+KILN_LIBRARY_2(power, pow)
+KILN_LIBRARY_2(atan2, atan2)
+KILN_LIBRARY_2(hypot, hypot)
+
+#if KILN_HOST
+// Left to the host's own: C has no rsqrt and no erfinv, and its lgamma writes a global variable.
+KILN_FN f32 rsqrt(f32 x) { return 1.0f / sqrt(x); }
+KILN_FN f64 rsqrt(f64 x) { return 1.0 / sqrt(x); }
+KILN_FN f32 erfinv(f32 x) { return host::erfinv(x); }
+KILN_FN f64 erfinv(f64 x) { return host::erfinv(x); }
+KILN_FN f32 lgamma(f32 x) { return host::lgamma(x); }
+KILN_FN f64 lgamma(f64 x) { return host::lgamma(x); }
+#else
+KILN_LIBRARY_1(rsqrt, rsqrt)
+KILN_LIBRARY_1(erfinv, erfinv)
+KILN_LIBRARY_1(lgamma, lgamma)
+#endif
+
+// No overflow on the way, and the small results of negative x in full.
+KILN_FN f32 sigmoid(f32 x) {
+  const f32 e = exp(-abs(x));
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+KILN_FN f64 sigmoid(f64 x) {
+  const f64 e = exp(-abs(x));
+  return (x < 0.0 ? e : 1.0) / (1.0 + e);
+}
+KILN_FN f32 logaddexp(f32 a, f32 b) {
+  const f32 log1p_e = log1p(exp(-abs(a - b)));
+  return a == b ? a + 0.693147181f : maximum(a, b) + log1p_e;
+}
+KILN_FN f64 logaddexp(f64 a, f64 b) {
+  const f64 log1p_e = log1p(exp(-abs(a - b)));
+  return a == b ? a + 0.69314718055994531 : maximum(a, b) + log1p_e;
+}
+
+}  // namespace strict
+
+// ---- functions: the default -------------------------------------------------------------------------
+
+#if KILN_HOST
+#define KILN_DEFAULT_1(op)                             \
+  KILN_FN f32 op(f32 x) { return host::op(x); }        \
+  KILN_FN f64 op(f64 x) { return strict::op(x); }
+#define KILN_DEFAULT_2(op)                                   \
+  KILN_FN f32 op(f32 a, f32 b) { return host::op(a, b); }    \
+  KILN_FN f64 op(f64 a, f64 b) { return strict::op(a, b); }
+#else
+#define KILN_DEFAULT_1(op) using strict::op;
+#define KILN_DEFAULT_2(op) using strict::op;
+#endif
+
+using strict::rsqrt;
+KILN_DEFAULT_1(cbrt)
+KILN_DEFAULT_1(exp)
+KILN_DEFAULT_1(exp2)
+KILN_DEFAULT_1(expm1)
+KILN_DEFAULT_1(log)
+KILN_DEFAULT_1(log2)
+KILN_DEFAULT_1(log10)
+KILN_DEFAULT_1(log1p)
+KILN_DEFAULT_1(sin)
+KILN_DEFAULT_1(cos)
+KILN_DEFAULT_1(tan)
+KILN_DEFAULT_1(asin)
+KILN_DEFAULT_1(acos)
+KILN_DEFAULT_1(atan)
+KILN_DEFAULT_1(sinh)
+KILN_DEFAULT_1(cosh)
+KILN_DEFAULT_1(tanh)
+KILN_DEFAULT_1(asinh)
+KILN_DEFAULT_1(acosh)
+KILN_DEFAULT_1(atanh)
+KILN_DEFAULT_1(sigmoid)
+KILN_DEFAULT_1(erf)
+KILN_DEFAULT_1(erfc)
+KILN_DEFAULT_1(erfinv)
+KILN_DEFAULT_1(lgamma)
+KILN_DEFAULT_2(power)
+KILN_DEFAULT_2(atan2)
+KILN_DEFAULT_2(hypot)
+KILN_DEFAULT_2(logaddexp)
+
+}  // namespace kiln
+
+#undef KILN_EXACT_1
+#undef KILN_EXACT_2
+#undef KILN_PREDICATE
+#undef KILN_OPERATOR
+#undef KILN_LIBRARY_1
+#undef KILN_LIBRARY_2
+#undef KILN_DEFAULT_1
+#undef KILN_DEFAULT_2

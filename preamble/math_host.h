@@ -1,0 +1,190 @@
+// The f32 functions of long chains, for host compilers: branch-free polynomials that g++ and clang
+// vectorise, with NaN, infinities, zeros and subnormals right. Products and sums are rounded one by one,
+// so that every CPU gives the same bits, with and without FMA. Functions that need more than f32's
+// precision on the way are in math_host_wide.h.
+#pragma once
+
+#if KILN_HOST
+namespace kiln {
+namespace host {
+
+// Minimax coefficients were fitted with the Remez algorithm; each comment gives the relative error of
+// the exact polynomial, before rounding.
+
+constexpr f32 kInf = __builtin_inff();
+constexpr f32 kNan = __builtin_nanf("");
+constexpr f32 kLog2E = 1.44269504f;
+// ln 2 in two parts, the first with so few bits that its product with an exponent is exact.
+constexpr f32 kLn2High = 0.693359375f;
+constexpr f32 kLn2Low = -2.12194440e-4f;
+// Adding and subtracting this rounds to an integer, which is left in the sum's low bits.
+constexpr f32 kToInteger = 12582912.0f;
+
+KILN_FN f32 magnitude(f32 x) { return bit_cast<f32>(bit_cast<u32>(x) & 0x7fffffffu); }
+KILN_FN f32 with_sign(f32 x, f32 sign) {
+  return bit_cast<f32>((bit_cast<u32>(x) & 0x7fffffffu) | (bit_cast<u32>(sign) & 0x80000000u));
+}
+// Keeps NaN.
+KILN_FN f32 clamp(f32 x, f32 low, f32 high) {
+  const f32 above = x < low ? low : x;
+  return above > high ? high : above;
+}
+
+// 2^n for n in [-126, 127].
+KILN_FN f32 power_of_two(i32 n) { return bit_cast<f32>(u32(n + 127) << 23); }
+
+// x * 2^n for n in [-252, 254], in two steps, of which only the second can round.
+KILN_FN f32 scale(f32 x, i32 n) {
+  const i32 half = n >> 1;
+  return x * power_of_two(half) * power_of_two(n - half);
+}
+
+// x = n ln 2 + r with |r| <= ln 2 / 2.
+struct ExpArgument {
+  f32 r;
+  i32 n;
+};
+KILN_FN ExpArgument reduce_exp(f32 x) {
+  const f32 shifted = x * kLog2E + kToInteger;
+  const f32 n = shifted - kToInteger;
+  const f32 r = (x - n * kLn2High) - n * kLn2Low;
+  return {r, bit_cast<i32>(shifted) - bit_cast<i32>(kToInteger)};
+}
+
+// e^r - 1 for |r| <= ln 2 / 2: 2^-26 of itself.
+KILN_FN f32 expm1_series(f32 r) {
+  f32 p = 0.00138825015f;
+  p = p * r + 0.00836664718f;
+  p = p * r + 0.0416672044f;
+  p = p * r + 0.16666542f;
+  p = p * r + 0.49999997f;
+  return r + r * r * p;
+}
+
+KILN_FN f32 exp(f32 x) {
+  const ExpArgument a = reduce_exp(clamp(x, -104.0f, 89.0f));
+  return scale(1.0f + expm1_series(a.r), a.n);
+}
+
+KILN_FN f32 exp2(f32 x) {
+  const f32 inside = clamp(x, -151.0f, 129.0f);
+  const f32 shifted = inside + kToInteger;
+  const f32 r = inside - (shifted - kToInteger);
+  f32 p = 0.000154769572f;  // (2^r - 1) / r: 2^-28.9
+  p = p * r + 0.00134008052f;
+  p = p * r + 0.00961800199f;
+  p = p * r + 0.0555032641f;
+  p = p * r + 0.240226507f;
+  p = p * r + 0.693147182f;
+  return scale(1.0f + r * p, bit_cast<i32>(shifted) - bit_cast<i32>(kToInteger));
+}
+
+// For x in [-18, 89]: 2^n (e^r - 1) + (2^n - 1), at half its size so that 2^128 is not met.
+KILN_FN f32 expm1_inside(f32 x) {
+  const ExpArgument a = reduce_exp(x);
+  const f32 p = expm1_series(a.r);
+  const f32 half = power_of_two(a.n - 1);
+  return a.n == 0 ? p : (half * p + (half - 0.5f)) * 2.0f;
+}
+
+KILN_FN f32 expm1(f32 x) { return with_sign(expm1_inside(clamp(x, -18.0f, 89.0f)), x); }
+
+// e^2a - 1 over e^2a + 1.
+KILN_FN f32 tanh(f32 x) {
+  const f32 a = magnitude(x);
+  const f32 t = expm1_inside(2.0f * (a > 10.0f ? 10.0f : a));
+  return with_sign(t / (t + 2.0f), x);
+}
+
+KILN_FN f32 sigmoid(f32 x) {
+  const f32 e = exp(-magnitude(x));
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+
+// x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for a positive normal x.
+struct LogArgument {
+  f32 f;
+  f32 e;
+};
+KILN_FN LogArgument reduce_log(f32 x) {
+  constexpr u32 kSqrtHalf = 0x3f3504f3u;
+  const u32 offset = bit_cast<u32>(x) - kSqrtHalf;
+  const f32 e = f32(i32(offset) >> 23);
+  return {bit_cast<f32>((offset & 0x7fffffu) + kSqrtHalf) - 1.0f, e};
+}
+
+// log(1 + f) + e ln 2 + correction; the polynomial gives log(1 + f): 2^-30.3.
+KILN_FN f32 log_series(LogArgument a, f32 correction) {
+  const f32 f = a.f;
+  f32 p = 0.0674719736f;
+  p = p * f - 0.116758905f;
+  p = p * f + 0.118880339f;
+  p = p * f - 0.124055393f;
+  p = p * f + 0.142195642f;
+  p = p * f - 0.166679993f;
+  p = p * f + 0.200021178f;
+  p = p * f - 0.250000089f;
+  p = p * f + 0.333333135f;
+  const f32 square = f * f;
+  const f32 tail = (f * square * p + (a.e * kLn2Low + correction)) - 0.5f * square;
+  return (f + tail) + a.e * kLn2High;
+}
+
+// What a logarithm gives outside the positive finite numbers; at zero, minus infinity.
+KILN_FN f32 log_domain(f32 x, f32 inside) {
+  const f32 positive = x == kInf ? kInf : inside;
+  return x > 0.0f ? positive : x == 0.0f ? -kInf : kNan;
+}
+
+KILN_FN f32 log(f32 x) {
+  const bool subnormal = x < 1.17549435e-38f;
+  LogArgument a = reduce_log(subnormal ? x * 8388608.0f : x);
+  a.e = subnormal ? a.e - 23.0f : a.e;
+  return log_domain(x, log_series(a, 0.0f));
+}
+
+// With u = 1 + x rounded, log(1 + x) = log(u) + (1 + x - u) / u. Where u's exponent is 0, x itself is f.
+KILN_FN f32 log1p(f32 x) {
+  const f32 u = 1.0f + x;
+  LogArgument a = reduce_log(u);
+  const f32 lost = x >= 1.0f ? 1.0f - (u - x) : x - (u - 1.0f);
+  const bool near = a.e == 0.0f;
+  a.f = near ? x : a.f;
+  const f32 result = log_series(a, near ? 0.0f : lost / u);
+  return x == 0.0f ? x : log_domain(u, result);
+}
+
+KILN_FN f32 erf(f32 x) {
+  const f32 a = magnitude(x);
+  const f32 z = x * x;
+  f32 p = 6.11856365e-07f;  // erf(x) / x - 1 up to 1.5: 2^-30.1
+  p = p * z - 1.12505313e-05f;
+  p = p * z + 0.000112810601f;
+  p = p * z - 0.000844917027f;
+  p = p * z + 0.00521634053f;
+  p = p * z - 0.0268628132f;
+  p = p * z + 0.112837166f;
+  p = p * z - 0.376126319f;
+  p = p * z + 0.128379166f;
+  const f32 near = a + a * p;
+  const f32 u = ((a > 3.9375f ? 3.9375f : a) - 2.71875f) * 0.820512821f;
+  f32 q = -3.000371e-05f;  // erfc from 1.5 to where it vanishes beside 1: 2^-30.7, absolute
+  q = q * u + 5.41828849e-05f;
+  q = q * u + 0.000115298375f;
+  q = q * u - 0.000468681974f;
+  q = q * u + 0.000545484014f;
+  q = q * u + 0.000342572544f;
+  q = q * u - 0.00266539445f;
+  q = q * u + 0.00589571521f;
+  q = q * u - 0.00828005001f;
+  q = q * u + 0.00819429103f;
+  q = q * u - 0.00578506105f;
+  q = q * u + 0.00280875387f;
+  q = q * u - 0.00084768713f;
+  q = q * u + 0.000120605495f;
+  return with_sign(a < 1.5f ? near : 1.0f - q, x);
+}
+
+}  // namespace host
+}  // namespace kiln
+#endif
