@@ -1,0 +1,102 @@
+# shellcheck shell=bash
+# What ./try and ./check need from the system, and how it gets there. Sourced by both; prints what it is
+# about to install, asks for nothing as root, uses sudo otherwise, and touches no network when everything
+# is there. HIP is optional: without it kiln builds and runs on the CPU and on NVIDIA GPUs.
+
+# Where AMD's own packages put HIP; the distribution's are never mixed with them.
+rocm_directory() {
+  local directory
+  for directory in "${ROCM_PATH:-}" /opt/rocm /opt/rocm-*; do
+    [[ -n $directory && -e $directory/lib ]] && { echo "$directory"; return; }
+  done
+  return 1
+}
+
+# Prints the package of every program in "PROGRAM:PACKAGE..." that is not on PATH.
+missing_programs() {
+  local pair
+  for pair in "$@"; do command -v "${pair%%:*}" >/dev/null || echo "${pair#*:}"; done
+}
+
+missing_libraries() {
+  local package
+  for package in "$@"; do
+    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
+  done
+}
+
+as_root() {
+  if [[ $(id -u) == 0 ]]; then
+    env DEBIAN_FRONTEND=noninteractive "$@"
+  elif command -v sudo >/dev/null; then
+    sudo env DEBIAN_FRONTEND=noninteractive "$@"
+  else
+    echo "Root is needed for: $*" >&2
+    return 1
+  fi
+}
+
+apt_install() {
+  local log
+  log=$(mktemp)
+  if ! as_root apt-get -qq -y --no-install-recommends install "$@" </dev/null >"$log" 2>&1; then
+    tail -n 15 "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+  rm -f "$log"
+}
+
+apt_knows() {
+  [[ $(LC_ALL=C apt-cache policy "$1" 2>/dev/null | awk '/Candidate:/ {print $2}') == [0-9]* ]]
+}
+
+# install_packages [EXTRA_LIBRARY...]: what the build needs, and those.
+install_packages() {
+  local programs=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config)
+  local libraries=(libfmt-dev nlohmann-json3-dev libcli11-dev libtbb-dev libxxhash-dev libzstd-dev "$@")
+  local missing hip=() rocm
+
+  if ! command -v apt-get >/dev/null; then
+    missing=$(missing_programs "${programs[@]}" | xargs)
+    echo "No apt-get here. kiln needs: a C++20 compiler, cmake 3.22, ninja, pkg-config, fmt," \
+      "nlohmann-json, CLI11, TBB, xxHash, zstd (Debian's names: ${libraries[*]})."
+    [[ -z $missing ]] || { echo "Not found: $missing" >&2; return 1; }
+    return 0
+  fi
+
+  missing=$({ missing_programs "${programs[@]}"; missing_libraries "${libraries[@]}"; } | xargs)
+  if rocm=$(rocm_directory); then
+    echo "HIP: $rocm"
+  else
+    mapfile -t hip < <(missing_libraries libamdhip64-dev)
+  fi
+
+  if [[ -n $missing ]]; then
+    echo "Installing with apt-get: $missing ${hip[*]:-}"
+    as_root apt-get -qq update >/dev/null 2>&1 || echo "apt-get update failed; going on with the lists that are here."
+    # shellcheck disable=SC2086
+    apt_install $missing || { echo "Could not install: $missing" >&2; return 1; }
+  fi
+  if ((${#hip[@]})); then
+    if ! apt_knows "${hip[0]}"; then
+      echo "HIP: this release has no ${hip[0]}; AMD kernels are not compiled. With AMD's packages in /opt/rocm they are."
+    elif ! { [[ -n $missing ]] || echo "Installing with apt-get: ${hip[0]}"; apt_install "${hip[0]}"; }; then
+      echo "HIP: ${hip[0]} could not be installed; AMD kernels are not compiled."
+    fi
+  fi
+}
+
+# build_tree DIRECTORY LOG [CMAKE_ARGUMENT...]: configures and builds; shows the log only on failure.
+build_tree() {
+  local tree=$1 log=$2 launcher=()
+  shift 2
+  mkdir -p "$tree" "$(dirname "$log")"
+  command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+  if ! { cmake -S . -B "$tree" -G Ninja "${launcher[@]}" "$@" && cmake --build "$tree"; } >"$log" 2>&1; then
+    grep -n -m 20 -E 'FAILED|error|Error' "$log" >&2
+    tail -n 20 "$log" >&2
+    echo "The build failed; the whole log is $log" >&2
+    return 1
+  fi
+}

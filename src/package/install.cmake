@@ -1,0 +1,32 @@
+# What `cmake --install` puts where: the library, its headers, the package files for CMake and
+# pkg-config. The tool and the compile worker install themselves beside their targets.
+include(CMakePackageConfigHelpers)
+
+set(KILN_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/kiln)
+install(TARGETS kiln EXPORT kiln
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/kiln DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.hpp")
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+install(EXPORT kiln NAMESPACE kiln:: FILE kilnTargets.cmake DESTINATION ${KILN_CMAKE_DIR})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/kilnConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/kilnConfig.cmake INSTALL_DESTINATION ${KILN_CMAKE_DIR})
+# Before 1.0 a minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/kilnConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/kilnConfig.cmake ${PROJECT_BINARY_DIR}/kilnConfigVersion.cmake
+  DESTINATION ${KILN_CMAKE_DIR})
+
+# A shared libkiln carries its dependencies; a static one hands them to whoever links it.
+set(KILN_PC_REQUIRES "")
+set(KILN_PC_LIBS "")
+if(NOT BUILD_SHARED_LIBS)
+  set(KILN_PC_REQUIRES "fmt, tbb, libxxhash, libzstd")
+  set(KILN_PC_LIBS "-pthread -ldl")
+endif()
+file(RELATIVE_PATH KILN_PREFIX_FROM_PC
+  ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+configure_file(${CMAKE_CURRENT_LIST_DIR}/kiln.pc.in ${PROJECT_BINARY_DIR}/kiln.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/kiln.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

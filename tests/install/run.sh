@@ -1,0 +1,75 @@
+#!/bin/bash
+# One test of the installation, by name; see CMakeLists.txt beside this file, which sets the variables.
+set -euo pipefail
+
+prefix=$SCRATCH/prefix
+sanitize=${FLAGS:+-fsanitize=$FLAGS}
+export KILN_CACHE_DIR=$SCRATCH/cache
+install -d -m 700 "$KILN_CACHE_DIR"
+
+expect_output() {  # PROGRAM...: runs it and compares what it prints
+  local got
+  got=$("$@" | xargs)
+  [[ $got == "-0.2689 0.0000 2.1932 7.0464" ]] || { echo "$*: printed '$got'" >&2; exit 1; }
+}
+
+user_project() {  # NAME CMAKE_ARGUMENT...: configures, builds and runs project/ with these
+  local tree=$SCRATCH/$1
+  shift
+  rm -rf "$tree"
+  "$CMAKE" -S "$SOURCE/tests/install/project" -B "$tree" -G Ninja -DCMAKE_CXX_COMPILER="$CXX" \
+    -DCMAKE_CXX_COMPILER_LAUNCHER="${LAUNCHER:-}" -DCMAKE_CXX_FLAGS="$sanitize" "$@"
+  "$CMAKE" --build "$tree" --target program
+  expect_output "$tree/program"
+}
+
+with_pkg_config() {  # PREFIX PROGRAM
+  local flags
+  flags=$(PKG_CONFIG_PATH=$1/$LIBDIR/pkgconfig pkg-config --cflags --libs kiln)
+  # shellcheck disable=SC2086
+  "$CXX" -std=c++20 $sanitize "$SOURCE/tests/install/program.cpp" $flags -Wl,-rpath,"$1/$LIBDIR" -o "$2"
+  expect_output "$2"
+}
+
+case $1 in
+  install)
+    rm -rf "$prefix"
+    "$CMAKE" --install "$BUILD" --prefix "$prefix"
+    test -x "$prefix/libexec/kiln/kiln-compile-worker"
+    ;;
+  find_package) user_project find_package -DCMAKE_PREFIX_PATH="$prefix" ;;
+  pkg_config) with_pkg_config "$prefix" "$SCRATCH/with_pkg_config" ;;
+  headers)  # each alone, in the order of nobody's includes, against nothing but the installation
+    for header in "$prefix"/include/kiln/*.hpp; do
+      echo "$header"
+      echo "#include <kiln/${header##*/}>" | "$CXX" -std=c++20 -Wall -Wextra -Werror -fsyntax-only \
+        -I"$prefix/include" -x c++ -
+    done
+    ;;
+  tool)
+    "$prefix/bin/kiln" doctor --json | grep -q '"cache"'
+    "$prefix/bin/kiln" emit 'silu(gate) * up' --type 'gate=f32[8]' --type 'up=f32[8]' --target cpu |
+      grep -q 'extern "C"'
+    ;;
+  readme)  # the first C++ block of README.md is the body of program.cpp
+    block=$(awk '/^```cpp/ {inside = 1; next} /^```/ {if (inside) exit} inside' "$SOURCE/README.md")
+    program=$(tail -n +2 "$SOURCE/tests/install/program.cpp")
+    [[ -n $block ]] && diff <(echo "$block") <(echo "$program")
+    ;;
+  static)
+    tree=$SCRATCH/static-build
+    "$CMAKE" -S "$SOURCE" -B "$tree" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER="$CXX" \
+      -DCMAKE_CXX_COMPILER_LAUNCHER="${LAUNCHER:-}" -DBUILD_SHARED_LIBS=OFF -DKILN_BUILD_TESTS=OFF \
+      -DCMAKE_INSTALL_PREFIX="$SCRATCH/static-prefix"
+    "$CMAKE" --build "$tree"
+    "$CMAKE" --install "$tree"
+    sanitize=
+    user_project static -DCMAKE_PREFIX_PATH="$SCRATCH/static-prefix"
+    with_pkg_config "$SCRATCH/static-prefix" "$SCRATCH/static_with_pkg_config"
+    ;;
+  subproject)
+    sanitize=
+    user_project subproject -DKILN_SOURCE="$SOURCE" -DCMAKE_BUILD_TYPE=Release
+    ;;
+  *) echo "no such test: $1" >&2; exit 2 ;;
+esac
