@@ -21,7 +21,7 @@ TypedCall type_specification(const Definition& definition, const Specification& 
       throw Error(Code::invalid_argument,
                   fmt::format("{}: no type was given for the argument '{}'", definition.name, name));
     }
-    types.push_back({found->dtype, found->scalar, false});
+    types.push_back({found->dtype, found->scalar, found->weak});
     if (found->scalar) continue;
     const Dims strides = found->strides.empty() ? contiguous_strides(found->shape) : found->strides;
     arrays.push_back({found->dtype, found->shape, strides, 0});

@@ -19,6 +19,7 @@ struct ArgumentSpec {
   Dims shape;
   Dims strides;
   bool scalar = false;
+  bool weak = false;  ///< a number that takes its partner's dtype, as an untyped Scalar does
 };
 
 struct Specification {
