@@ -15,6 +15,8 @@
 namespace kiln::jit {
 
 class Backend;
+class PreparedGraph;
+struct GraphNode;
 
 /// A kernel that is loaded on one device. Its module is unloaded when the last reference goes: keep
 /// one for as long as a launch of it may be running or a graph may replay it.
@@ -73,6 +75,15 @@ class Backend {
   /// Whether what is launched on the stream is being recorded into a graph instead of run: then
   /// nothing may wait, time or allocate on the device.
   virtual bool is_capturing(const Stream& stream) = 0;
+  /// Makes a graph of the operations (jit/graph.hpp). Throws Error(invalid_argument) for a list
+  /// that is not right; what the driver cannot make into a graph is run as a list instead, and
+  /// logged once.
+  virtual std::unique_ptr<PreparedGraph> prepare(std::vector<GraphNode> nodes) = 0;
+
+  /// Asynchronous on the stream, as a launch is.
+  virtual void copy_on_device(void* to, const void* from, std::size_t bytes,
+                              const Stream& stream) = 0;
+  virtual void fill(void* to, std::uint8_t value, std::size_t bytes, const Stream& stream) = 0;
 
   // For the tool, the tests and the benchmarks only: kiln never allocates or waits for a caller.
   virtual void* allocate(std::size_t bytes) = 0;
@@ -80,8 +91,6 @@ class Backend {
   virtual void copy_in(void* device, const void* host, std::size_t bytes, const Stream& stream) = 0;
   virtual void copy_out(void* host, const void* device, std::size_t bytes,
                         const Stream& stream) = 0;
-  virtual void copy_on_device(void* to, const void* from, std::size_t bytes,
-                              const Stream& stream) = 0;
   virtual void synchronize(const Stream& stream) = 0;
   virtual Stream create_stream() = 0;
   virtual void destroy_stream(const Stream& stream) noexcept = 0;

@@ -4,6 +4,8 @@
 set(BACKEND_SOURCES
   backend.cpp
   dependencies.cpp
+  graph.cpp
+  operation_list.cpp
   launch_geometry.cpp
   dynamic_library.cpp
   cpu/cpu_backend.cpp
@@ -11,10 +13,12 @@ set(BACKEND_SOURCES
   cpu/threads.cpp
   hip/nvidia.cpp
   hip/cuda/cuda_driver.cpp
-  hip/cuda/hip_over_cuda.cpp)
+  hip/cuda/hip_over_cuda.cpp
+  hip/cuda/hip_graphs_over_cuda.cpp)
 
-set_source_files_properties(hip/nvidia.cpp hip/cuda/hip_over_cuda.cpp PROPERTIES
-  INCLUDE_DIRECTORIES ${CMAKE_CURRENT_SOURCE_DIR}/hip/cuda)
+set_source_files_properties(
+  hip/nvidia.cpp hip/cuda/hip_over_cuda.cpp hip/cuda/hip_graphs_over_cuda.cpp
+  PROPERTIES INCLUDE_DIRECTORIES ${CMAKE_CURRENT_SOURCE_DIR}/hip/cuda)
 
 file(GLOB KILN_ROCM_DIRS LIST_DIRECTORIES true /opt/rocm /opt/rocm-*)
 list(TRANSFORM KILN_ROCM_DIRS APPEND /include)

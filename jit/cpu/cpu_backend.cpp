@@ -15,6 +15,7 @@
 #include "jit/compile.hpp"
 #include "jit/cpu/shared_object.hpp"
 #include "jit/cpu/threads.hpp"
+#include "jit/operation_list.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit::cpu {
@@ -68,6 +69,15 @@ class CpuBackend final : public Backend {
   void launch(const Kernel& kernel, const LaunchShape& shape, void* const* arguments,
               const Stream& stream) override;
   bool is_capturing(const Stream&) override { return false; }
+  std::unique_ptr<PreparedGraph> prepare(std::vector<GraphNode> nodes) override {
+    return prepare_list(*this, std::move(nodes));
+  }
+  void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream&) override {
+    if (bytes != 0) std::memmove(to, from, bytes);
+  }
+  void fill(void* to, std::uint8_t value, std::size_t bytes, const Stream&) override {
+    if (bytes != 0) std::memset(to, value, bytes);
+  }
 
   void* allocate(std::size_t bytes) override;
   void free(void* pointer) noexcept override { std::free(pointer); }
@@ -75,9 +85,6 @@ class CpuBackend final : public Backend {
     if (bytes != 0) std::memmove(to, from, bytes);
   }
   void copy_out(void* to, const void* from, std::size_t bytes, const Stream&) override {
-    if (bytes != 0) std::memmove(to, from, bytes);
-  }
-  void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream&) override {
     if (bytes != 0) std::memmove(to, from, bytes);
   }
   void synchronize(const Stream&) override {}

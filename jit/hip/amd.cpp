@@ -49,7 +49,32 @@ namespace {
   FUNCTION(hipEventDestroy, decltype(&::hipEventDestroy))                                       \
   FUNCTION(hipEventRecord, decltype(&::hipEventRecord))                                         \
   FUNCTION(hipEventSynchronize, decltype(&::hipEventSynchronize))                               \
-  FUNCTION(hipEventElapsedTime, decltype(&::hipEventElapsedTime))
+  FUNCTION(hipEventElapsedTime, decltype(&::hipEventElapsedTime))                               \
+  FUNCTION(hipMemsetAsync, decltype(&::hipMemsetAsync))                                         \
+  FUNCTION(hipDeviceSynchronize, decltype(&::hipDeviceSynchronize))                             \
+  FUNCTION(hipStreamWaitEvent, decltype(&::hipStreamWaitEvent))                                 \
+  FUNCTION(hipStreamBeginCapture, decltype(&::hipStreamBeginCapture))                           \
+  FUNCTION(hipStreamEndCapture, decltype(&::hipStreamEndCapture))                               \
+  FUNCTION(hipGraphCreate, decltype(&::hipGraphCreate))                                         \
+  FUNCTION(hipGraphDestroy, decltype(&::hipGraphDestroy))                                       \
+  FUNCTION(hipGraphAddKernelNode, decltype(&::hipGraphAddKernelNode))                           \
+  FUNCTION(hipGraphAddMemcpyNode1D, decltype(&::hipGraphAddMemcpyNode1D))                       \
+  FUNCTION(hipGraphAddMemsetNode, decltype(&::hipGraphAddMemsetNode))                           \
+  FUNCTION(hipGraphAddEmptyNode, decltype(&::hipGraphAddEmptyNode))                             \
+  FUNCTION(hipGraphAddChildGraphNode, decltype(&::hipGraphAddChildGraphNode))                   \
+  FUNCTION(hipGraphGetNodes, decltype(&::hipGraphGetNodes))                                     \
+  FUNCTION(hipGraphGetEdges, decltype(&::hipGraphGetEdges))                                     \
+  FUNCTION(hipGraphNodeGetType, decltype(&::hipGraphNodeGetType))                               \
+  FUNCTION(hipGraphKernelNodeGetParams, decltype(&::hipGraphKernelNodeGetParams))               \
+  FUNCTION(hipGraphKernelNodeGetAttribute, decltype(&::hipGraphKernelNodeGetAttribute))         \
+  FUNCTION(hipGraphKernelNodeSetAttribute, decltype(&::hipGraphKernelNodeSetAttribute))         \
+  FUNCTION(hipGraphMemsetNodeGetParams, decltype(&::hipGraphMemsetNodeGetParams))               \
+  FUNCTION(hipGraphInstantiateWithFlags, decltype(&::hipGraphInstantiateWithFlags))             \
+  FUNCTION(hipGraphLaunch, decltype(&::hipGraphLaunch))                                         \
+  FUNCTION(hipGraphExecDestroy, decltype(&::hipGraphExecDestroy))                               \
+  FUNCTION(hipGraphExecKernelNodeSetParams, decltype(&::hipGraphExecKernelNodeSetParams))       \
+  FUNCTION(hipGraphExecMemcpyNodeSetParams1D, decltype(&::hipGraphExecMemcpyNodeSetParams1D))   \
+  FUNCTION(hipGraphExecMemsetNodeSetParams, decltype(&::hipGraphExecMemsetNodeSetParams))
 
 // Inside this namespace a HIP name is a pointer to the loaded function; the declarations of the HIP
 // headers give it its type and are not called. HIP renames some functions by macro (hipGetDevice-
@@ -62,6 +87,11 @@ constexpr DeviceType kDeviceType = DeviceType::hip;
 constexpr const char* kLibraryName = "libamdhip64.so." KILN_TEXT(HIP_VERSION_MAJOR);
 // gridDim * blockDim must stay below 2^32.
 constexpr std::uint64_t kMaxGridThreads = std::numeric_limits<std::uint32_t>::max();
+
+// Nothing promises either, and releases have written new arguments where a running launch reads
+// them.
+constexpr bool kGraphLaunchesAreOrdered = false;
+constexpr bool kGraphUpdatesAreOrdered = false;
 
 /// The loader's own search, then where the headers came from, then AMD's directories.
 std::vector<std::string> library_paths() {
@@ -165,6 +195,18 @@ class CurrentDevice {
   bool changed_ = false;
 };
 
+/// A kernel that was launched as a cooperative one must stay so; its parameters do not tell.
+hipError_t copy_kernel_attributes(hipGraphNode_t from, hipGraphNode_t to) {
+  hipKernelNodeAttrValue value{};
+  if (hipGraphKernelNodeGetAttribute(from, hipKernelNodeAttributeCooperative, &value) !=
+      hipSuccess) {
+    (void)hipGetLastError();  // some releases fail for an attribute that was never set
+    return hipSuccess;
+  }
+  if (value.cooperative == 0) return hipSuccess;
+  return hipGraphKernelNodeSetAttribute(to, hipKernelNodeAttributeCooperative, &value);
+}
+
 const char* unlike_an_image(std::span<const std::byte> code) {
   constexpr std::string_view kElf = "\177ELF";
   constexpr std::string_view kBundle = "__CLANG_OFFLOAD_BUNDLE__";
@@ -178,3 +220,5 @@ const char* unlike_an_image(std::span<const std::byte> code) {
 
 #define KILN_HIP_PLATFORM amd
 #include "jit/hip/hip_backend.inl"
+#include "jit/hip/hip_graph.inl"
+#include "jit/hip/hip_graph_builder.inl"

@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "jit/graph.hpp"
 #include "jit/hip/platform.hpp"
 #include "jit/launch_geometry.hpp"
 #include "kiln/error.hpp"
@@ -70,22 +71,28 @@ class HipBackend final : public Backend {
   void launch(const Kernel& kernel, const LaunchShape& shape, void* const* arguments,
               const Stream& stream) override;
   bool is_capturing(const Stream& stream) override;
+  std::unique_ptr<PreparedGraph> prepare(std::vector<GraphNode> nodes) override;
+  void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream& stream) override;
+  void fill(void* to, std::uint8_t value, std::size_t bytes, const Stream& stream) override;
 
   void* allocate(std::size_t bytes) override;
   void free(void* pointer) noexcept override;
   void copy_in(void* device, const void* host, std::size_t bytes, const Stream& stream) override;
   void copy_out(void* host, const void* device, std::size_t bytes, const Stream& stream) override;
-  void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream& stream) override;
   void synchronize(const Stream& stream) override;
   Stream create_stream() override;
   void destroy_stream(const Stream& stream) noexcept override;
   double time_us(const Stream& stream, const std::function<void()>& body) override;
 
- private:
+  const GridLimits& limits() const { return limits_; }
+  /// The device, for messages.
+  std::string where() const { return fmt::format("{} ({})", to_string(device()), name_); }
   void check(hipError_t error, const char* call) const {
     if (error != hipSuccess) [[unlikely]]
       fail(error, call, where());
   }
+
+ private:
   /// Throws Error(invalid_argument) unless the stream is one of this device.
   void check(const Stream& stream, const char* function) const {
     if (stream.device != device()) [[unlikely]] {
@@ -93,7 +100,6 @@ class HipBackend final : public Backend {
                                                       where(), to_string(stream.device)));
     }
   }
-  std::string where() const { return fmt::format("{} ({})", to_string(device()), name_); }
   void copy(void* to, const void* from, std::size_t bytes, hipMemcpyKind kind,
             const Stream& stream);
 
@@ -224,6 +230,14 @@ void HipBackend::copy_out(void* host, const void* device, std::size_t bytes, con
 void HipBackend::copy_on_device(void* to, const void* from, std::size_t bytes,
                                 const Stream& stream) {
   copy(to, from, bytes, hipMemcpyDeviceToDevice, stream);
+}
+
+void HipBackend::fill(void* to, std::uint8_t value, std::size_t bytes, const Stream& stream) {
+  check(stream, "fill");
+  if (bytes == 0) return;
+  CurrentDevice current(index_);
+  check(current.error(), "hipSetDevice");
+  check(hipMemsetAsync(to, value, bytes, native(stream)), "hipMemsetAsync");
 }
 
 void HipBackend::synchronize(const Stream& stream) {

@@ -15,6 +15,11 @@ constexpr DeviceType kDeviceType = DeviceType::cuda;
 constexpr const char* kLibraryName = "libcuda.so.1";
 constexpr std::uint64_t kMaxGridThreads = std::numeric_limits<std::uint64_t>::max();
 
+// The driver lets a launch of an executable wait for the one before, on any stream, and copies what
+// it is given; an update is for the next launch.
+constexpr bool kGraphLaunchesAreOrdered = true;
+constexpr bool kGraphUpdatesAreOrdered = true;
+
 bool usable() { return load_cuda_driver().empty(); }
 std::string why_unusable() { return load_cuda_driver(); }
 
@@ -54,8 +59,15 @@ const char* unlike_an_image(std::span<const std::byte> code) {
   return code.size() < 8 ? "a cubin or PTX" : nullptr;
 }
 
+/// Clusters, cooperation and the like, which a kernel's parameters do not tell.
+hipError_t copy_kernel_attributes(hipGraphNode_t from, hipGraphNode_t to) {
+  return hipGraphKernelNodeCopyAttributes(to, from);
+}
+
 }  // namespace
 }  // namespace kiln::jit::nvidia
 
 #define KILN_HIP_PLATFORM nvidia
 #include "jit/hip/hip_backend.inl"
+#include "jit/hip/hip_graph.inl"
+#include "jit/hip/hip_graph_builder.inl"

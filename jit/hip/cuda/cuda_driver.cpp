@@ -35,7 +35,7 @@ std::string load() {
 #undef KILN_CUDA_RESOLVE
   if (!missing.empty()) {
     return fmt::format(
-        "libcuda.so.1 is older than CUDA 11.4, which is the oldest kiln uses: it has no {}",
+        "libcuda.so.1 is older than CUDA 12.0, which is the oldest kiln uses: it has no {}",
         missing);
   }
   library.leak();

@@ -18,6 +18,48 @@ using CUfunction = struct CUfunc_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
 
+using CUgraph = struct CUgraph_st*;
+using CUgraphNode = struct CUgraphNode_st*;
+using CUgraphExec = struct CUgraphExec_st*;
+
+struct CudaKernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2
+  CUfunction function;
+  unsigned grid[3];
+  unsigned block[3];
+  unsigned shared_bytes;
+  void** parameters;
+  void** extra;
+  void* kernel;  ///< a CUkernel: what the runtime API captures instead of a function
+  CUcontext context;
+};
+
+struct CudaMemsetNodeParams {  // CUDA_MEMSET_NODE_PARAMS_v1
+  CUdeviceptr to;
+  std::size_t pitch;
+  unsigned value;
+  unsigned element_bytes;
+  std::size_t width;
+  std::size_t height;
+};
+
+struct CudaMemcpySide {
+  std::size_t x, y, z, lod;
+  int memory_type;
+  void* host;
+  CUdeviceptr device;
+  void* array;
+  void* reserved;
+  std::size_t pitch, height;
+};
+
+struct CudaMemcpy3D {  // CUDA_MEMCPY3D_v2
+  CudaMemcpySide from;
+  CudaMemcpySide to;
+  std::size_t width_bytes, height, depth;
+};
+
+inline constexpr int kMemoryTypeUnified = 4;
+
 // Values of CUdevice_attribute.
 inline constexpr int kMaxThreadsPerBlock = 1;
 inline constexpr int kMaxGridDimX = 5;
@@ -28,36 +70,67 @@ inline constexpr int kComputeCapabilityMinor = 76;
 
 // FUNCTION(exported name, parameters). The names carry the version suffix that the CUDA headers add
 // by macro: without it the library gives the oldest form of a function.
-#define KILN_CUDA_FUNCTIONS(FUNCTION)                                                     \
-  FUNCTION(cuInit, (unsigned))                                                            \
-  FUNCTION(cuGetErrorName, (CUresult, const char**))                                      \
-  FUNCTION(cuGetErrorString, (CUresult, const char**))                                    \
-  FUNCTION(cuDeviceGetCount, (int*))                                                      \
-  FUNCTION(cuDeviceGet, (CUdevice*, int))                                                 \
-  FUNCTION(cuDeviceGetName, (char*, int, CUdevice))                                       \
-  FUNCTION(cuDeviceGetAttribute, (int*, int, CUdevice))                                   \
-  FUNCTION(cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                              \
-  FUNCTION(cuCtxGetCurrent, (CUcontext*))                                                 \
-  FUNCTION(cuCtxPushCurrent_v2, (CUcontext))                                              \
-  FUNCTION(cuCtxPopCurrent_v2, (CUcontext*))                                              \
-  FUNCTION(cuModuleLoadData, (CUmodule*, const void*))                                    \
-  FUNCTION(cuModuleUnload, (CUmodule))                                                    \
-  FUNCTION(cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                     \
-  FUNCTION(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, \
-                            unsigned, unsigned, CUstream, void**, void**))                \
-  FUNCTION(cuMemAlloc_v2, (CUdeviceptr*, std::size_t))                                    \
-  FUNCTION(cuMemFree_v2, (CUdeviceptr))                                                   \
-  FUNCTION(cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, std::size_t, CUstream))              \
-  FUNCTION(cuStreamCreate, (CUstream*, unsigned))                                         \
-  FUNCTION(cuStreamDestroy_v2, (CUstream))                                                \
-  FUNCTION(cuStreamSynchronize, (CUstream))                                               \
-  FUNCTION(cuStreamIsCapturing, (CUstream, int*))                                         \
-  FUNCTION(cuThreadExchangeStreamCaptureMode, (int*))                                     \
-  FUNCTION(cuEventCreate, (CUevent*, unsigned))                                           \
-  FUNCTION(cuEventDestroy_v2, (CUevent))                                                  \
-  FUNCTION(cuEventRecord, (CUevent, CUstream))                                            \
-  FUNCTION(cuEventSynchronize, (CUevent))                                                 \
-  FUNCTION(cuEventElapsedTime, (float*, CUevent, CUevent))
+#define KILN_CUDA_FUNCTIONS(FUNCTION)                                                             \
+  FUNCTION(cuInit, (unsigned))                                                                    \
+  FUNCTION(cuGetErrorName, (CUresult, const char**))                                              \
+  FUNCTION(cuGetErrorString, (CUresult, const char**))                                            \
+  FUNCTION(cuDeviceGetCount, (int*))                                                              \
+  FUNCTION(cuDeviceGet, (CUdevice*, int))                                                         \
+  FUNCTION(cuDeviceGetName, (char*, int, CUdevice))                                               \
+  FUNCTION(cuDeviceGetAttribute, (int*, int, CUdevice))                                           \
+  FUNCTION(cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                                      \
+  FUNCTION(cuCtxGetCurrent, (CUcontext*))                                                         \
+  FUNCTION(cuCtxPushCurrent_v2, (CUcontext))                                                      \
+  FUNCTION(cuCtxPopCurrent_v2, (CUcontext*))                                                      \
+  FUNCTION(cuModuleLoadData, (CUmodule*, const void*))                                            \
+  FUNCTION(cuModuleUnload, (CUmodule))                                                            \
+  FUNCTION(cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                             \
+  FUNCTION(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,         \
+                            unsigned, unsigned, CUstream, void**, void**))                        \
+  FUNCTION(cuMemAlloc_v2, (CUdeviceptr*, std::size_t))                                            \
+  FUNCTION(cuMemFree_v2, (CUdeviceptr))                                                           \
+  FUNCTION(cuMemcpyAsync, (CUdeviceptr, CUdeviceptr, std::size_t, CUstream))                      \
+  FUNCTION(cuStreamCreate, (CUstream*, unsigned))                                                 \
+  FUNCTION(cuStreamDestroy_v2, (CUstream))                                                        \
+  FUNCTION(cuStreamSynchronize, (CUstream))                                                       \
+  FUNCTION(cuStreamIsCapturing, (CUstream, int*))                                                 \
+  FUNCTION(cuThreadExchangeStreamCaptureMode, (int*))                                             \
+  FUNCTION(cuEventCreate, (CUevent*, unsigned))                                                   \
+  FUNCTION(cuEventDestroy_v2, (CUevent))                                                          \
+  FUNCTION(cuEventRecord, (CUevent, CUstream))                                                    \
+  FUNCTION(cuEventSynchronize, (CUevent))                                                         \
+  FUNCTION(cuEventElapsedTime, (float*, CUevent, CUevent))                                        \
+  FUNCTION(cuCtxSynchronize, ())                                                                  \
+  FUNCTION(cuMemsetD8Async, (CUdeviceptr, unsigned char, std::size_t, CUstream))                  \
+  FUNCTION(cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                      \
+  FUNCTION(cuStreamBeginCapture_v2, (CUstream, int))                                              \
+  FUNCTION(cuStreamEndCapture, (CUstream, CUgraph*))                                              \
+  FUNCTION(cuGraphCreate, (CUgraph*, unsigned))                                                   \
+  FUNCTION(cuGraphDestroy, (CUgraph))                                                             \
+  FUNCTION(cuGraphAddKernelNode_v2,                                                               \
+           (CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, const CudaKernelNodeParams*)) \
+  FUNCTION(cuGraphAddMemcpyNode, (CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t,         \
+                                  const CudaMemcpy3D*, CUcontext))                                \
+  FUNCTION(cuGraphAddMemsetNode, (CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t,         \
+                                  const CudaMemsetNodeParams*, CUcontext))                        \
+  FUNCTION(cuGraphAddEmptyNode, (CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t))         \
+  FUNCTION(cuGraphAddChildGraphNode,                                                              \
+           (CUgraphNode*, CUgraph, const CUgraphNode*, std::size_t, CUgraph))                     \
+  FUNCTION(cuGraphGetNodes, (CUgraph, CUgraphNode*, std::size_t*))                                \
+  FUNCTION(cuGraphGetEdges, (CUgraph, CUgraphNode*, CUgraphNode*, std::size_t*))                  \
+  FUNCTION(cuGraphNodeGetType, (CUgraphNode, int*))                                               \
+  FUNCTION(cuGraphKernelNodeGetParams_v2, (CUgraphNode, CudaKernelNodeParams*))                   \
+  FUNCTION(cuGraphKernelNodeCopyAttributes, (CUgraphNode, CUgraphNode))                           \
+  FUNCTION(cuGraphMemsetNodeGetParams, (CUgraphNode, CudaMemsetNodeParams*))                      \
+  FUNCTION(cuGraphInstantiateWithFlags, (CUgraphExec*, CUgraph, unsigned long long))              \
+  FUNCTION(cuGraphLaunch, (CUgraphExec, CUstream))                                                \
+  FUNCTION(cuGraphExecDestroy, (CUgraphExec))                                                     \
+  FUNCTION(cuGraphExecKernelNodeSetParams_v2,                                                     \
+           (CUgraphExec, CUgraphNode, const CudaKernelNodeParams*))                               \
+  FUNCTION(cuGraphExecMemcpyNodeSetParams,                                                        \
+           (CUgraphExec, CUgraphNode, const CudaMemcpy3D*, CUcontext))                            \
+  FUNCTION(cuGraphExecMemsetNodeSetParams,                                                        \
+           (CUgraphExec, CUgraphNode, const CudaMemsetNodeParams*, CUcontext))
 
 struct CudaDriver {
 #define KILN_CUDA_POINTER(name, parameters) CUresult(*name) parameters = nullptr;

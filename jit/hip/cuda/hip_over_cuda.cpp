@@ -136,4 +136,22 @@ hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t
   return result(cuda.cuEventElapsedTime(milliseconds, cu(begin), cu(end)));
 }
 
+hipError_t hipMemsetAsync(void* to, int value, std::size_t bytes, hipStream_t stream) {
+  return result(cuda.cuMemsetD8Async(cu(to), static_cast<unsigned char>(value), bytes, cu(stream)));
+}
+
+hipError_t hipDeviceSynchronize() { return result(cuda.cuCtxSynchronize()); }
+
+hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags) {
+  return result(cuda.cuStreamWaitEvent(cu(stream), cu(event), flags));
+}
+
+hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
+  return result(cuda.cuStreamBeginCapture_v2(cu(stream), mode));
+}
+
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
+  return result(cuda.cuStreamEndCapture(cu(stream), reinterpret_cast<CUgraph*>(graph)));
+}
+
 }  // namespace kiln::jit::nvidia

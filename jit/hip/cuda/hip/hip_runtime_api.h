@@ -26,13 +26,51 @@ enum hipStreamCaptureMode : int {
   hipStreamCaptureModeThreadLocal = 1,
   hipStreamCaptureModeRelaxed = 2,
 };
+enum hipGraphNodeType : int {
+  hipGraphNodeTypeKernel = 0,
+  hipGraphNodeTypeMemcpy = 1,
+  hipGraphNodeTypeMemset = 2,
+  hipGraphNodeTypeEmpty = 5,
+};
 inline constexpr unsigned hipStreamNonBlocking = 1;
 inline constexpr unsigned hipEventDefault = 0;
+inline constexpr unsigned hipEventDisableTiming = 2;
 
 using hipStream_t = struct ihipStream_t*;
 using hipModule_t = struct ihipModule_t*;
 using hipFunction_t = struct ihipModuleSymbol_t*;
 using hipEvent_t = struct ihipEvent_t*;
+
+using hipGraph_t = struct ihipGraph*;
+using hipGraphNode_t = struct hipGraphNode*;
+using hipGraphExec_t = struct hipGraphExec*;
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3() = default;
+  constexpr dim3(unsigned x, unsigned y, unsigned z) : x(x), y(y), z(z) {}
+};
+
+struct hipKernelNodeParams {
+  dim3 blockDim;
+  void** extra;
+  void* func;
+  dim3 gridDim;
+  void** kernelParams;
+  unsigned sharedMemBytes;
+  // Not HIP's: what a captured kernel has besides, so that it can be copied.
+  void* kernel;
+  void* context;
+};
+
+struct hipMemsetParams {
+  void* dst;
+  unsigned elementSize;
+  std::size_t height;
+  std::size_t pitch;
+  unsigned value;
+  std::size_t width;
+};
 
 struct hipDeviceProp_t {
   char name[256];
@@ -69,5 +107,47 @@ hipError_t hipEventDestroy(hipEvent_t event);
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream);
 hipError_t hipEventSynchronize(hipEvent_t event);
 hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t end);
+
+hipError_t hipMemsetAsync(void* to, int value, std::size_t bytes, hipStream_t stream);
+hipError_t hipDeviceSynchronize();
+hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags);
+hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode);
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph);
+
+// Graphs: jit/hip/cuda/hip_graphs_over_cuda.cpp.
+hipError_t hipGraphCreate(hipGraph_t* graph, unsigned flags);
+hipError_t hipGraphDestroy(hipGraph_t graph);
+hipError_t hipGraphAddKernelNode(hipGraphNode_t* node, hipGraph_t graph,
+                                 const hipGraphNode_t* after, std::size_t count,
+                                 const hipKernelNodeParams* parameters);
+hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t* node, hipGraph_t graph,
+                                   const hipGraphNode_t* after, std::size_t count, void* to,
+                                   const void* from, std::size_t bytes, hipMemcpyKind kind);
+hipError_t hipGraphAddMemsetNode(hipGraphNode_t* node, hipGraph_t graph,
+                                 const hipGraphNode_t* after, std::size_t count,
+                                 const hipMemsetParams* parameters);
+hipError_t hipGraphAddEmptyNode(hipGraphNode_t* node, hipGraph_t graph, const hipGraphNode_t* after,
+                                std::size_t count);
+hipError_t hipGraphAddChildGraphNode(hipGraphNode_t* node, hipGraph_t graph,
+                                     const hipGraphNode_t* after, std::size_t count,
+                                     hipGraph_t child);
+hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t* nodes, std::size_t* count);
+hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode_t* to,
+                            std::size_t* count);
+hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType* type);
+hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams* parameters);
+hipError_t hipGraphKernelNodeCopyAttributes(hipGraphNode_t to, hipGraphNode_t from);
+hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams* parameters);
+hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t* executable, hipGraph_t graph,
+                                        unsigned long long flags);
+hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream);
+hipError_t hipGraphExecDestroy(hipGraphExec_t executable);
+hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                           const hipKernelNodeParams* parameters);
+hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t executable, hipGraphNode_t node,
+                                             void* to, const void* from, std::size_t bytes,
+                                             hipMemcpyKind kind);
+hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
+                                           const hipMemsetParams* parameters);
 
 }  // namespace kiln::jit::nvidia
