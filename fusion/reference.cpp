@@ -1,0 +1,110 @@
+// The loop of the reference interpreter: for every element, every node in order. Values and operations
+// are in reference_value.cpp and reference_operation.cpp.
+#include "fusion/reference.hpp"
+
+#include <bit>
+#include <vector>
+
+#include "fusion/reference_operation.hpp"
+#include "fusion/reference_value.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+using reference::Value;
+
+Value constant(const TypedNode& node, Rounding rounding) {
+  const bool narrow = node.dtype == DType::f16 || node.dtype == DType::bf16;
+  if (!narrow || rounding == Rounding::each) return reference::decode(node.dtype, node.payload);
+  const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(node.payload));
+  return reference::from_real(node.dtype, value);
+}
+
+class Evaluation {
+ public:
+  Evaluation(const TypedGraph& graph, const Dims& shape, std::span<const ReferenceOperand> arguments,
+             std::span<const ReferenceOperand> outputs)
+      : graph_(graph), arguments_(arguments), outputs_(outputs), coordinates_(shape.size(), 0),
+        values_(graph.nodes.size()) {
+    if (arguments.size() != graph.arguments.size() || outputs.size() != graph.outputs.size()) {
+      throw Error(Code::internal, "reference: another number of operands than the graph has");
+    }
+  }
+
+  // One element of every output, at the current coordinates. All values are computed before the first
+  // is stored, because an output may lie in an input's memory.
+  void element() {
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) values_[id] = value(graph_.nodes[id]);
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      const ReferenceOperand& output = outputs_[i];
+      const Value stored = reference::convert(values_[graph_.outputs[i]], output.dtype, true);
+      reference::write(output.data, stored, element_index(output));
+    }
+  }
+
+  // Moves to the next element in row-major order; false at the end.
+  bool advance(const Dims& shape) {
+    for (std::size_t axis = shape.size(); axis-- > 0;) {
+      if (++coordinates_[axis] < shape[axis]) return true;
+      coordinates_[axis] = 0;
+    }
+    return false;
+  }
+
+ private:
+  std::int64_t element_index(const ReferenceOperand& operand) const {
+    std::int64_t index = operand.offset;
+    for (std::size_t axis = 0; axis < coordinates_.size(); ++axis) {
+      index += coordinates_[axis] * operand.strides[axis];
+    }
+    return index;
+  }
+
+  Value value(const TypedNode& node) const {
+    switch (node.op) {
+      case Op::constant: return constant(node, graph_.rounding);
+      case Op::input: {
+        const ReferenceOperand& operand = arguments_[node.payload];
+        return reference::read(operand.data, operand.dtype, element_index(operand));
+      }
+      case Op::scalar: {
+        const ReferenceOperand& operand = arguments_[node.payload];
+        return reference::convert(reference::read(operand.data, operand.dtype, operand.offset), node.dtype, true);
+      }
+      case Op::cast: return reference::convert(values_[node.operands[0]], node.dtype, true);
+      case Op::promote:
+        return reference::convert(values_[node.operands[0]], node.dtype, graph_.rounding == Rounding::each);
+      case Op::bitcast: {
+        const TypedNode& operand = graph_.nodes[node.operands[0]];
+        const Value rounded = reference::convert(values_[node.operands[0]], operand.dtype, true);
+        return reference::decode(node.dtype, reference::encode(rounded));
+      }
+      default: break;
+    }
+    std::array<Value, 3> operands;
+    for (std::size_t i = 0; i < node.arity; ++i) operands[i] = values_[node.operands[i]];
+    return reference::operate(node, std::span(operands).first(node.arity), graph_.rounding);
+  }
+
+  const TypedGraph& graph_;
+  std::span<const ReferenceOperand> arguments_;
+  std::span<const ReferenceOperand> outputs_;
+  Dims coordinates_;
+  std::vector<Value> values_;
+};
+
+}  // namespace
+
+void evaluate(const TypedGraph& graph, const Dims& shape, std::span<const ReferenceOperand> arguments,
+              std::span<const ReferenceOperand> outputs) {
+  for (const std::int64_t extent : shape) {
+    if (extent == 0) return;
+  }
+  Evaluation evaluation(graph, shape, arguments, outputs);
+  do {
+    evaluation.element();
+  } while (evaluation.advance(shape));
+}
+
+}  // namespace kiln::fusion
