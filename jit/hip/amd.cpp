@@ -219,6 +219,4 @@ const char* unlike_an_image(std::span<const std::byte> code) {
 }  // namespace kiln::jit::amd
 
 #define KILN_HIP_PLATFORM amd
-#include "jit/hip/hip_backend.inl"
 #include "jit/hip/hip_graph.inl"
-#include "jit/hip/hip_graph_builder.inl"

@@ -2,6 +2,8 @@
 // nvidia.cpp against ours over the CUDA driver; each defines KILN_HIP_PLATFORM (the namespace), the
 // constants and CurrentDevice before it includes this file. What differs between the two platforms
 // stays in those two files.
+#pragma once
+
 #include <fmt/format.h>
 #include <hip/hip_runtime_api.h>
 

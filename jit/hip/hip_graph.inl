@@ -1,8 +1,11 @@
 // A prepared graph on a GPU, written once in HIP: replayed where the driver can, run as a list
-// where it cannot. Included by amd.cpp and nvidia.cpp after hip_graph_builder.inl.
+// where it cannot.
+#pragma once
+
 #include <mutex>
 #include <optional>
 
+#include "jit/hip/hip_graph_builder.inl"
 #include "jit/operation_list.hpp"
 
 namespace kiln::jit::KILN_HIP_PLATFORM {

@@ -2,11 +2,14 @@
 // nvidia.cpp after hip_backend.inl. The rules that the releases of HIP have taught: the graph
 // outlives its executable, arguments and modules outlive both, no edge twice, no empty grid, no
 // child graph where it can be avoided.
+#pragma once
+
 #include <deque>
 #include <map>
 #include <utility>
 
 #include "jit/graph.hpp"
+#include "jit/hip/hip_backend.inl"
 
 namespace kiln::jit::KILN_HIP_PLATFORM {
 namespace {

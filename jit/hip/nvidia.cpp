@@ -68,6 +68,4 @@ hipError_t copy_kernel_attributes(hipGraphNode_t from, hipGraphNode_t to) {
 }  // namespace kiln::jit::nvidia
 
 #define KILN_HIP_PLATFORM nvidia
-#include "jit/hip/hip_backend.inl"
 #include "jit/hip/hip_graph.inl"
-#include "jit/hip/hip_graph_builder.inl"
