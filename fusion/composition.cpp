@@ -36,8 +36,6 @@ Term operator/(Term a, Term b) { return apply(Op::div, {a, b}); }
 Term operator-(Term a) { return apply(Op::neg, {a}); }
 Term operator+(Term a, double b) { return a + literal(*a.graph, b); }
 Term operator+(double a, Term b) { return literal(*b.graph, a) + b; }
-Term operator-(Term a, double b) { return a - literal(*a.graph, b); }
-Term operator-(double a, Term b) { return literal(*b.graph, a) - b; }
 Term operator*(Term a, double b) { return a * literal(*a.graph, b); }
 Term operator*(double a, Term b) { return literal(*b.graph, a) * b; }
 Term operator/(Term a, double b) { return a / literal(*a.graph, b); }

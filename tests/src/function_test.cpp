@@ -1,0 +1,295 @@
+// The library call: results on real tensors, broadcasting, strides, scalars, several outputs, and what
+// it says about a call that cannot be right.
+#include "kiln/function.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+#include <thread>
+#include <tuple>
+
+#include "tests/support/devices.hpp"
+#include "tests/support/numbers.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::HostArray;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+constexpr Device kCpu{DeviceType::cpu, 0};
+const Stream kStream{kCpu, nullptr};
+
+View view(std::vector<float>& values, Dims shape) { return {values.data(), DType::f32, std::move(shape)}; }
+
+std::vector<float> counting(std::size_t count) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 0.0f);
+  return values;
+}
+
+template <class F>
+std::string message_of(const F& call, Code code = Code::invalid_argument) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+Function swiglu() {
+  return fuse("swiglu", [](Value gate, Value up) { return silu(gate) * up; });
+}
+
+class OnDevice : public ::testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override {
+    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+  }
+  Device device() const { return {GetParam(), 0}; }
+
+  std::vector<float> run(const Function& function, const std::vector<HostArray>& inputs, Dims shape) const {
+    std::vector<HostArray> outputs = {HostArray::contiguous(DType::f32, std::move(shape))};
+    testing::run_on(device(), function, inputs, outputs);
+    std::vector<float> values(static_cast<std::size_t>(outputs[0].size()));
+    std::memcpy(values.data(), outputs[0].bytes.data(), outputs[0].bytes.size());
+    return values;
+  }
+};
+
+HostArray array_of(const std::vector<float>& values, Dims shape) {
+  HostArray array = HostArray::contiguous(DType::f32, std::move(shape));
+  std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
+  return array;
+}
+
+TEST_P(OnDevice, BroadcastsByNumPysRules) {
+  const Function add = fuse("add", [](Value a, Value b) { return a + b; });
+  const std::vector<float> out =
+      run(add, {array_of({0, 10, 20}, {3, 1}), array_of({1, 2, 3, 4}, {4})}, {3, 4});
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(out[static_cast<std::size_t>(i)], float(i / 4 * 10 + i % 4 + 1));
+}
+
+TEST_P(OnDevice, WalksAnyStrides) {
+  const Function twice = fuse("twice", [](Value a) { return a + a; });
+  HostArray input = array_of(counting(12), {3, 4});
+  input.shape = {4, 3};
+  input.strides = {1, 4};  // transposed
+  HostArray output = HostArray::contiguous(DType::f32, {40});
+  output.shape = {4, 3};
+  output.strides = {-9, 2};  // backwards and with gaps
+  output.first = 27 * 4;
+  std::vector<HostArray> outputs = {output};
+  testing::run_on(device(), twice, {input}, outputs);
+  std::vector<float> memory(40);
+  std::memcpy(memory.data(), outputs[0].bytes.data(), 160);
+  std::vector<float> expected(40, 0.0f);
+  for (int i = 0; i < 4; ++i) {
+    for (int j = 0; j < 3; ++j) expected[std::size_t(27 - 9 * i + 2 * j)] = 2.0f * float(i + 4 * j);
+  }
+  EXPECT_EQ(memory, expected);
+}
+
+TEST_P(OnDevice, HandlesTailsOfEveryLength) {
+  const Function function = fuse("affine", [](Value a, Value b) { return a * 2 + b; });
+  for (std::int64_t size : {1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 255, 257, 1023, 1025, 4099}) {
+    const std::vector<float> a = counting(std::size_t(size));
+    const std::vector<float> out = run(function, {array_of(a, {size}), array_of(a, {size})}, {size});
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], 3 * a[i]) << size;
+  }
+}
+
+TEST_P(OnDevice, SeveralOutputsOfDifferentDtypes) {
+  const Function function = fuse("both", [](Value a) { return std::tuple(a * 2, a > 1.5); });
+  std::vector<HostArray> outputs = {HostArray::contiguous(DType::f64, {4}), HostArray::contiguous(DType::boolean, {4})};
+  testing::run_on(device(), function, {array_of({0, 1, 2, 3}, {4})}, outputs);
+  EXPECT_EQ(std::bit_cast<double>(testing::get_bits(outputs[0], 3)), 6.0);
+  EXPECT_EQ(testing::get_bits(outputs[1], 1), 0u);
+  EXPECT_EQ(testing::get_bits(outputs[1], 2), 1u);
+}
+
+TEST_P(OnDevice, ManyAxes) {
+  const Function add = fuse("add", [](Value a, Value b) { return a + b; });
+  Dims shape(32, 1);
+  for (const std::size_t axis : {0u, 5u, 11u, 17u, 30u}) shape[axis] = 3;
+  Dims column = shape;
+  column[5] = 1;
+  column[30] = 1;
+  const std::vector<float> a = counting(243);
+  const std::vector<float> b = counting(27);
+  const std::vector<float> out = run(add, {array_of(a, shape), array_of(b, column)}, shape);
+  for (std::size_t i = 0; i < 243; ++i) {
+    const std::size_t repeated = i / 81 * 9 + i / 3 % 9;
+    EXPECT_EQ(out[i], a[i] + b[repeated]);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, OnDevice, ::testing::Values(DeviceType::cpu));
+INSTANTIATE_TEST_SUITE_P(Gpu, OnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+
+TEST(Function, TakesNumbersByValue) {
+  const Function axpy = fuse("axpy", [](Value alpha, Value x, Value y) { return alpha * x + y; });
+  std::vector<float> x = {1, 2, 3};
+  std::vector<float> y = {10, 20, 30};
+  std::vector<float> out(3);
+  for (const double alpha : {0.5, 2.0}) {
+    axpy(kStream, {alpha, view(x, {3}), view(y, {3})}, {view(out, {3})});
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(out[i], float(alpha) * x[i] + y[i]);
+  }
+}
+
+TEST(Function, AWeakNumberTakesItsPartnersDtype) {
+  const Function add = fuse("add", [](Value x, Value n) { return x + n; });
+  std::vector<std::uint8_t> x = {250, 1};
+  std::vector<std::uint8_t> out(2);
+  const View in(x.data(), DType::u8, {2});
+  const View result(out.data(), DType::u8, {2});
+  add(kStream, {in, 10}, {result});
+  EXPECT_EQ(out[0], 4);  // wraps
+  EXPECT_TRUE(contains(message_of([&] { add(kStream, {in, 300}, {result}); }), "the number 300 does not fit u8"));
+}
+
+TEST(Function, WritesOverItsInputWhenTheViewsAreTheSame) {
+  std::vector<float> x = counting(5000);
+  std::vector<float> ones(5000, 1.0f);
+  const Function add = fuse("add", [](Value a, Value b) { return a + b; });
+  add(kStream, {view(x, {5000}), view(ones, {5000})}, {view(x, {5000})});
+  for (std::size_t i = 0; i < x.size(); ++i) ASSERT_EQ(x[i], float(i) + 1);
+}
+
+TEST(Function, RefusesAPartialOverlapAndNamesBoth) {
+  std::vector<float> memory = counting(16);
+  const Function twice = fuse("twice", [](Value a) { return a + a; });
+  const View input(memory.data(), DType::f32, {8});
+  const View output(memory.data() + 4, DType::f32, {8});
+  const std::string message = message_of([&] { twice(kStream, {input}, {output}); });
+  EXPECT_TRUE(contains(message, "twice: output 0 overlaps input 0 'in0'")) << message;
+}
+
+TEST(Function, AcceptsInterleavedViewsThatShareNoElement) {
+  std::vector<float> memory = counting(16);
+  const Function twice = fuse("twice", [](Value a) { return a + a; });
+  const View even(memory.data(), DType::f32, {8}, {2});
+  const View odd(memory.data() + 1, DType::f32, {8}, {2});
+  twice(kStream, {even}, {odd});
+  for (std::size_t i = 0; i < 16; i += 2) EXPECT_EQ(memory[i + 1], 2 * memory[i]);
+}
+
+TEST(Function, ALaunchOfNothingTouchesNothing) {
+  const Function twice = fuse("twice", [](Value a) { return a + a; });
+  const View nothing(nullptr, DType::f32, {0, 7});
+  twice(kStream, {nothing}, {nothing});
+}
+
+TEST(Function, SaysWhatIsWrongWithACall) {
+  const Function f = swiglu();
+  std::vector<float> a(6);
+  std::vector<float> out(6);
+  const auto call = [&](std::vector<Argument> inputs, std::vector<View> outputs) {
+    return message_of([&] { f.call(kStream, inputs, outputs); });
+  };
+  EXPECT_EQ(call({view(a, {6})}, {view(out, {6})}), "swiglu: expected 2 inputs, got 1");
+  EXPECT_EQ(call({view(a, {6}), view(a, {6})}, {}), "swiglu: expected 1 outputs, got 0");
+  EXPECT_EQ(call({view(a, {6}), view(a, {5})}, {view(out, {6})}),
+            "swiglu: input 1 'in1': shape [5] does not broadcast with [6], the shape of the inputs before it");
+  EXPECT_EQ(call({view(a, {6}), view(a, {6})}, {view(out, {5})}), "swiglu: output 0: expected shape [6], got [5]");
+  EXPECT_TRUE(contains(call({View(nullptr, DType::f32, {6}), view(a, {6})}, {view(out, {6})}),
+                       "swiglu: input 0 'in0': the data pointer is null"));
+  EXPECT_TRUE(contains(call({View(reinterpret_cast<char*>(a.data()) + 1, DType::f32, {1}), view(a, {1})}, {view(out, {1})}),
+                       "is not a multiple of 4, the size of f32"));
+  EXPECT_TRUE(contains(call({View(a.data(), DType::f32, {6}, Device{DeviceType::cuda, 0}), view(a, {6})}, {view(out, {6})}),
+                       "is on cuda:0, but the stream is on cpu"));
+  EXPECT_TRUE(contains(call({view(a, {6}), view(a, {6})}, {View(out.data(), DType::i32, {6})}), "write a cast to i32"));
+  EXPECT_TRUE(contains(call({view(a, {6}), view(a, {6})}, {View(out.data(), DType::f32, {6}, {0})}), "stride 0 along axis 0"));
+}
+
+TEST(Function, SaysWhatIsWrongWithADescription) {
+  EXPECT_TRUE(contains(message_of([] { fuse("f", [](Value x) { return apply("sloo", {x}); }); }),
+                       "unknown function 'sloo'; did you mean 'silu'?"));
+  EXPECT_TRUE(contains(message_of([] { fuse("f", [](Value x) { return apply("exp", {x, x}); }); }),
+                       "exp: expected 1 argument, got 2"));
+  EXPECT_TRUE(contains(message_of([] {
+                fuse("f", [](Value x) {
+                  fuse("g", [&](Value y) { return x + y; });
+                  return x;
+                });
+              }),
+                       "two different functions"));
+  EXPECT_TRUE(contains(message_of([] { View(nullptr, DType::f32, {-1}); }), "axis 0 is -1"));
+  EXPECT_TRUE(contains(message_of([] { View(nullptr, DType::f32, {1L << 40, 1L << 40}); }), "63 bits"));
+}
+
+TEST(Function, ALongNameDoesNotReachAnyLimit) {
+  const Function f = fuse(std::string(10'000, 'x') + "/../\"\n", [](Value x) { return x + 1; });
+  std::vector<float> a = counting(4);
+  std::vector<float> out(4);
+  const KernelInfo info = f.prepare(kStream, std::array{Argument(view(a, {4}))}, std::array{view(out, {4})});
+  EXPECT_LE(info.entry.size(), 63u);
+  f(kStream, {view(a, {4})}, {view(out, {4})});
+  EXPECT_EQ(out[3], 4.0f);
+}
+
+TEST(Function, TenThousandOpsAreOneKernel) {
+  std::string text = "x";
+  for (int i = 0; i < 10'000; ++i) text += i % 2 == 0 ? " + 1" : " * 1";
+  const Function f = parse("long", text);
+  std::vector<float> a = counting(4);
+  std::vector<float> out(4);
+  f(kStream, {view(a, {4})}, {view(out, {4})});
+  EXPECT_EQ(out[3], 5003.0f);
+}
+
+TEST(Function, KnowsWhereItsKernelCameFrom) {
+  const Function f = fuse("origin", [](Value x) { return x * 3 + 0.125; });
+  std::vector<float> a = counting(4);
+  std::vector<float> out(4);
+  const std::array<Argument, 1> inputs = {view(a, {4})};
+  const std::array<View, 1> outputs = {view(out, {4})};
+  const KernelInfo first = f.prepare(kStream, inputs, outputs);
+  EXPECT_EQ(first.cache, CacheState::compiled);
+  EXPECT_GT(first.compile_ms, 0);
+  EXPECT_EQ(f.prepare(kStream, inputs, outputs).cache, CacheState::memory);
+  const Function same = fuse("origin", [](Value x) { return x * 3 + 0.125; });
+  EXPECT_EQ(same.prepare(kStream, inputs, outputs).cache, CacheState::memory);
+}
+
+TEST(Function, CanForbidCompilesInACall) {
+  const Function f = fuse("never_compiled", [](Value x) { return x * 7 - 0.25; }, {.on_miss = OnMiss::fail});
+  std::vector<float> a = counting(4);
+  std::vector<float> out(4);
+  const std::string message = message_of([&] { f(kStream, {view(a, {4})}, {view(out, {4})}); }, Code::would_compile);
+  EXPECT_TRUE(contains(message, "never_compiled")) << message;
+}
+
+TEST(Function, ManyThreadsCallOneFunction) {
+  const Function f = fuse("shared", [](Value x, Value y) { return x * y + 1; });
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (int size = 1 + t % 3; size < 60; ++size) {
+        std::vector<float> a = counting(std::size_t(size));
+        std::vector<float> out(a.size());
+        f(kStream, {view(a, {size}), view(a, {size})}, {view(out, {size})});
+        for (std::size_t i = 0; i < a.size(); ++i) wrong += out[i] == a[i] * a[i] + 1 ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,188 @@
+// Every op of the table on every dtype, compiled and run on a device, against the reference
+// interpreter in f64 and integer arithmetic. Ops share kernels, one per dtype and group, so that this
+// stays quick.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "fusion/infer.hpp"
+#include "fusion/reference.hpp"
+#include "fusion/text.hpp"
+#include "tests/support/devices.hpp"
+#include "tests/support/numbers.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::Op;
+using fusion::OpInfo;
+using fusion::Rule;
+using testing::HostArray;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+constexpr std::int64_t kCount = 2048;
+
+constexpr DType kComputed[] = {DType::boolean, DType::u8,  DType::u16, DType::u32,  DType::u64,
+                               DType::i8,      DType::i16, DType::i32, DType::i64,  DType::f16,
+                               DType::bf16,    DType::f32, DType::f64};
+
+bool accepts(const OpInfo& op, DType dtype) {
+  switch (op.rule) {
+    case Rule::leaf:
+    case Rule::convert:
+    case Rule::component: return false;
+    case Rule::same:
+    case Rule::integral: return dtype != DType::boolean;
+    case Rule::bitwise: return is_integer(dtype) || dtype == DType::boolean;
+    case Rule::shift: return is_integer(dtype);
+    default: return true;
+  }
+}
+
+// A call of `op` on x, y, z in the text form.
+std::string call_text(const OpInfo& op) {
+  constexpr std::string_view kOperands[] = {"x", "x, y", "x, y, z"};
+  return fmt::format("{}({})", op.name, kOperands[op.arity - 1]);
+}
+
+// The first elements pair every special value of one operand with every one of the others.
+std::vector<HostArray> make_inputs(DType dtype, std::size_t arity) {
+  constexpr std::int64_t kSpecial = 30;
+  std::vector<HostArray> inputs;
+  for (std::size_t i = 0; i < arity; ++i) {
+    HostArray array = HostArray::contiguous(dtype, {kCount});
+    const std::vector<std::uint64_t> values = testing::sample(dtype, kCount, 7 + i);
+    for (std::int64_t k = 0; k < kCount; ++k) {
+      const std::int64_t choices[] = {k / kSpecial, k % kSpecial, k * 7 % kSpecial};
+      const std::int64_t at = k < kSpecial * kSpecial ? choices[i] : k;
+      testing::set_bits(array, k, values[static_cast<std::size_t>(at)]);
+    }
+    inputs.push_back(std::move(array));
+  }
+  return inputs;
+}
+
+// What the function gives exactly: floats unrounded in f64, everything else in its own dtype.
+std::vector<HostArray> expected(const Function& function, const std::vector<HostArray>& inputs,
+                                const std::vector<DType>& dtypes, Rounding rounding) {
+  const fusion::Graph graph = fusion::parse(function.expression());
+  std::vector<fusion::ArgumentType> types;
+  for (const HostArray& input : inputs) types.push_back({input.dtype, false, false});
+  std::vector<DType> stored;
+  for (const DType dtype : dtypes) stored.push_back(is_floating(dtype) ? DType::f64 : dtype);
+  const fusion::TypedGraph typed = fusion::infer(graph, types, stored, rounding, function.name());
+  std::vector<fusion::ReferenceOperand> arguments;
+  for (const HostArray& input : inputs) {
+    arguments.push_back({const_cast<std::byte*>(input.bytes.data()), input.dtype, input.strides, 0});
+  }
+  std::vector<HostArray> outputs;
+  std::vector<fusion::ReferenceOperand> results;
+  for (const DType dtype : stored) outputs.push_back(HostArray::contiguous(dtype, inputs[0].shape));
+  for (HostArray& output : outputs) results.push_back({output.bytes.data(), output.dtype, output.strides, 0});
+  fusion::evaluate(typed, inputs[0].shape, arguments, results);
+  return outputs;
+}
+
+// The largest error of an op's result in `dtype`, in units in the last place.
+double bound_of(const OpInfo& op, DType dtype) {
+  if (dtype == DType::f64) return std::max(0.5, op.ulp_f64);
+  if (dtype == DType::f32) return std::max(0.5, op.ulp_f32);
+  return 0.51;
+}
+
+void compare(const OpInfo& op, const std::vector<HostArray>& inputs, const HostArray& got,
+             const HostArray& exact, Device device) {
+  const DType dtype = got.dtype;
+  int reported = 0;
+  for (std::int64_t i = 0; i < kCount && reported < 3; ++i) {
+    const std::uint64_t result = testing::get_bits(got, i);
+    const std::uint64_t wanted = testing::get_bits(exact, i);
+    bool right = result == wanted;
+    double error = 0;
+    if (is_floating(dtype)) {
+      error = testing::ulp_error(fusion::decode(wanted, DType::f64), fusion::decode(result, dtype), dtype);
+      right = error <= bound_of(op, dtype);
+    }
+    if (right) continue;
+    ++reported;
+    std::string operands;
+    for (const HostArray& input : inputs) {
+      operands += fmt::format(" {:#x} ({})", testing::get_bits(input, i),
+                              fusion::decode(testing::get_bits(input, i), input.dtype));
+    }
+    ADD_FAILURE() << op.name << " of " << name(inputs[0].dtype) << operands << " on " << to_string(device)
+                  << ": got " << fmt::format("{:#x} ({})", result, fusion::decode(result, dtype)) << ", expected "
+                  << fusion::decode(wanted, is_floating(dtype) ? DType::f64 : dtype)
+                  << fmt::format(" ({} ULP, bound {})", error, bound_of(op, dtype));
+  }
+}
+
+class OpOnDevice : public ::testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override {
+    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+  }
+};
+
+TEST_P(OpOnDevice, AgreesWithTheReferenceForEveryDtype) {
+  const Device device{GetParam(), 0};
+  for (const DType dtype : kComputed) {
+    std::vector<const OpInfo*> group;
+    const auto flush = [&](std::size_t arity) {
+      if (group.empty()) return;
+      std::string text;
+      for (const OpInfo* op : group) text += (text.empty() ? "" : ", ") + call_text(*op);
+      const Function function = parse(fmt::format("ops_{}_{}", arity, name(dtype)), text);
+      const std::vector<HostArray> inputs = make_inputs(dtype, arity);
+      std::vector<fusion::ArgumentType> types(arity, {dtype, false, false});
+      const fusion::TypedGraph typed = fusion::infer(fusion::parse(text), types, {}, Rounding::once, "ops");
+      std::vector<DType> dtypes;
+      std::vector<HostArray> outputs;
+      for (const fusion::NodeId output : typed.outputs) {
+        dtypes.push_back(typed.nodes[output].dtype);
+        outputs.push_back(HostArray::contiguous(dtypes.back(), inputs[0].shape));
+      }
+      testing::run_on(device, function, inputs, outputs);
+      const std::vector<HostArray> exact = expected(function, inputs, dtypes, Rounding::once);
+      for (std::size_t i = 0; i < group.size(); ++i) compare(*group[i], inputs, outputs[i], exact[i], device);
+      group.clear();
+    };
+    for (const int arity : {1, 2, 3}) {
+      for (const OpInfo& op : fusion::all_ops()) {
+        if (op.arity != arity || !accepts(op, dtype)) continue;
+        group.push_back(&op);
+        if (group.size() == 16) flush(static_cast<std::size_t>(arity));
+      }
+      flush(static_cast<std::size_t>(arity));
+    }
+  }
+}
+
+TEST_P(OpOnDevice, CastsBetweenAllPairsOfDtypes) {
+  const Device device{GetParam(), 0};
+  for (const DType from : kComputed) {
+    std::string text;
+    std::vector<HostArray> outputs;
+    std::vector<DType> dtypes;
+    for (const DType to : kComputed) {
+      text += fmt::format("{}{}(x)", text.empty() ? "" : ", ", name(to));
+      dtypes.push_back(to);
+      outputs.push_back(HostArray::contiguous(to, {kCount}));
+    }
+    const Function function = parse(fmt::format("casts_{}", name(from)), text);
+    const std::vector<HostArray> inputs = make_inputs(from, 1);
+    testing::run_on(device, function, inputs, outputs);
+    const std::vector<HostArray> exact = expected(function, inputs, dtypes, Rounding::once);
+    constexpr OpInfo kCast{Op::cast, "cast", 1, Rule::convert, "", 0.5, 0.5};
+    for (std::size_t i = 0; i < outputs.size(); ++i) compare(kCast, inputs, outputs[i], exact[i], device);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, OpOnDevice, ::testing::Values(DeviceType::cpu));
+INSTANTIATE_TEST_SUITE_P(Gpu, OpOnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,133 @@
+// Running a function on a device from host memory, for the tests: buffers are moved in and out, outputs
+// are poisoned first, and every buffer has a canary on either side.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "jit/backend.hpp"
+#include "kiln/error.hpp"
+#include "kiln/kiln.hpp"
+
+namespace kiln::testing {
+
+/// A cache directory of this test process' own, so that no test sees what another run compiled.
+class PrivateCache : public ::testing::Environment {
+ public:
+  PrivateCache() {
+    std::string name = (std::filesystem::temp_directory_path() / "kiln-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    directory_ = name;
+    setenv("KILN_CACHE_DIR", name.c_str(), 1);
+  }
+  ~PrivateCache() override {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory_, ignored);
+  }
+
+ private:
+  std::filesystem::path directory_;
+};
+
+/// A device of that type, or why the test is skipped.
+inline bool has_device(DeviceType type) {
+  for (const Device& device : jit::devices()) {
+    if (device.type == type) return true;
+  }
+  return false;
+}
+
+/// An array on the host with its layout. `bytes` spans everything that the strides reach; `first` is
+/// the byte of element (0, 0, ...).
+struct HostArray {
+  DType dtype = DType::f32;
+  Dims shape;
+  Dims strides;
+  std::vector<std::byte> bytes;
+  std::size_t first = 0;
+
+  static HostArray contiguous(DType dtype, Dims shape) {
+    HostArray array;
+    array.dtype = dtype;
+    std::int64_t size = 1;
+    for (const std::int64_t extent : shape) size *= extent;
+    array.strides = contiguous_strides(shape);
+    array.shape = std::move(shape);
+    array.bytes.resize(static_cast<std::size_t>((size * bits(dtype) + 7) / 8));
+    return array;
+  }
+  std::int64_t size() const {
+    std::int64_t size = 1;
+    for (const std::int64_t extent : shape) size *= extent;
+    return size;
+  }
+};
+
+/// Device memory with 64 canary bytes on either side.
+class DeviceBuffer {
+ public:
+  DeviceBuffer(jit::Backend& backend, const std::vector<std::byte>& contents)
+      : backend_(backend), size_(contents.size()), stream_{backend.device(), nullptr} {
+    std::vector<std::byte> image(size_ + 2 * kGuard, kCanary);
+    std::copy(contents.begin(), contents.end(), image.begin() + kGuard);
+    memory_ = static_cast<char*>(backend.allocate(image.size()));
+    backend.copy_in(memory_, image.data(), image.size(), stream_);
+    backend.synchronize(stream_);
+  }
+  ~DeviceBuffer() { backend_.free(memory_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+
+  void* data() const { return memory_ + kGuard; }
+
+  /// The contents; fails the test if a canary was touched.
+  std::vector<std::byte> read() const {
+    std::vector<std::byte> image(size_ + 2 * kGuard);
+    backend_.synchronize(stream_);
+    backend_.copy_out(image.data(), memory_, image.size(), stream_);
+    backend_.synchronize(stream_);
+    for (std::size_t i = 0; i < kGuard; ++i) {
+      EXPECT_EQ(image[i], kCanary) << "a byte before the buffer was written";
+      EXPECT_EQ(image[size_ + kGuard + i], kCanary) << "a byte after the buffer was written";
+    }
+    return {image.begin() + kGuard, image.end() - kGuard};
+  }
+
+ private:
+  static constexpr std::size_t kGuard = 64;
+  static constexpr std::byte kCanary{0xa5};
+  jit::Backend& backend_;
+  std::size_t size_;
+  Stream stream_;
+  char* memory_ = nullptr;
+};
+
+/// Runs `function` and fills the outputs' bytes; elements that a strided output does not cover keep
+/// the bytes they had.
+inline void run_on(Device device, const Function& function, const std::vector<HostArray>& inputs,
+                   std::vector<HostArray>& outputs) {
+  jit::Backend& backend = jit::backend(device);
+  std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+  const auto view = [&](const HostArray& array) {
+    buffers.push_back(std::make_unique<DeviceBuffer>(backend, array.bytes));
+    return View(static_cast<char*>(buffers.back()->data()) + array.first, array.dtype, array.shape,
+                array.strides, device);
+  };
+  std::vector<Argument> arguments;
+  for (const HostArray& input : inputs) arguments.emplace_back(view(input));
+  std::vector<View> results;
+  for (const HostArray& output : outputs) results.push_back(view(output));
+  const Stream stream{device, nullptr};
+  function.call(stream, arguments, results);
+  backend.synchronize(stream);
+  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].bytes = buffers[inputs.size() + i]->read();
+}
+
+}  // namespace kiln::testing
