@@ -235,6 +235,18 @@ bool Directory::remove(const Fd& shard, const std::string& name) {
          io_.unlink_at(shard.get(), name.c_str(), AT_REMOVEDIR) == 0;
 }
 
+std::vector<unsigned> Directory::shards(const Fd& root) {
+  std::vector<std::string> names;
+  if (io_.names(root.get(), names) != 0) report("not listed", describe_errno(errno));
+  std::vector<unsigned> numbers;
+  for (const std::string& name : names) {
+    const bool hex = name.size() == 2 && name.find_first_not_of("0123456789abcdef") == name.npos;
+    if (hex) numbers.push_back(static_cast<unsigned>(std::stoul(name, nullptr, 16)));
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
 void Directory::scan(const Fd& shard, const std::function<void(const Item&)>& visit) {
   std::vector<std::string> names;
   if (io_.names(shard.get(), names) != 0) {
@@ -250,7 +262,7 @@ void Directory::scan(const Fd& shard, const std::function<void(const Item&)>& vi
 void Directory::scan(const std::function<void(const Fd&, const Item&)>& visit) {
   const std::shared_ptr<const Fd> root = this->root(false);
   if (!root) return;
-  for (unsigned number = 0; number < kShards; ++number) {
+  for (const unsigned number : shards(*root)) {
     const Fd shard = this->shard(*root, number, false);
     if (shard) scan(shard, [&](const Item& item) { visit(shard, item); });
   }

@@ -61,6 +61,8 @@ class Directory final : public Layer {
   std::shared_ptr<const Fd> root(bool create);
   /// A sub-directory of the root, by its number.
   Fd shard(const Fd& root, unsigned number, bool create);
+  /// The numbers of the sub-directories that there are, ascending.
+  std::vector<unsigned> shards(const Fd& root);
   /// Calls `visit` for every file of a sub-directory; one that goes meanwhile is left out.
   void scan(const Fd& shard, const std::function<void(const Item&)>& visit);
   /// The same for every sub-directory.

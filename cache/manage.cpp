@@ -56,7 +56,7 @@ void for_each_item(Directory& directory,
                    const std::function<bool(const Fd& shard, const Item&)>& visit) {
   const std::shared_ptr<const Fd> root = directory.root(false);
   if (!root) return;
-  for (unsigned number = 0; number < kShards; ++number) {
+  for (const unsigned number : directory.shards(*root)) {
     const Fd shard = directory.shard(*root, number, false);
     if (!shard) continue;
     std::vector<Item> items;
@@ -75,7 +75,8 @@ void for_each_item(Directory& directory,
 void clean_up(Directory& directory, bool repair, std::vector<Problem>& problems) {
   const std::int64_t now = directory.now();
   const std::shared_ptr<const Fd> root = directory.root(false);
-  for (unsigned number = 0; root && number < kShards; ++number) {
+  if (!root) return;
+  for (const unsigned number : directory.shards(*root)) {
     const Fd shard = directory.shard(*root, number, false);
     if (!shard) continue;
     directory.scan(shard, [&](const Item& item) {

@@ -1,0 +1,227 @@
+// Every system call of every operation fails in every way a disk can fail, reads and writes stop
+// short, and the process dies at every step. Afterwards the answer is right, or a miss; what else
+// is in the directory is as it was; and the next process neither notices nor waits.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstring>
+#include <functional>
+
+#include "cache/manage.hpp"
+#include "fault_io.hpp"
+#include "sample.hpp"
+
+namespace kiln::cache {
+namespace {
+
+constexpr std::int64_t kYear = 365LL * 24 * 3600 * 1'000'000'000;
+
+// One operation on a directory that was prepared for it.
+struct Scenario {
+  const char* name;
+  std::function<void(const std::string& directory)> prepare;
+  std::function<void(Cache&)> run;  ///< checks what it gets
+  bool has_bystander = true;        ///< entry 2 is there before and must be there after
+};
+
+void publish_samples(const std::string& directory) {
+  Config config = config_for(directory);
+  config.io = std::make_shared<FaultIo>();  // for its sync
+  const auto cache = Cache::open(config);
+  ASSERT_TRUE(cache->publish(sample_key(1), sample_entry(1)));
+  ASSERT_TRUE(cache->publish(sample_key(2), sample_entry(2)));
+}
+
+void expect_right(const std::optional<Entry>& entry, std::uint64_t number) {
+  if (!entry) return;
+  EXPECT_EQ(entry->code, sample_entry(number).code);
+}
+
+void get_and_check(Cache& cache, std::uint64_t number) {
+  const Fetched fetched = cache.get(sample_key(number), [&] { return sample_entry(number); });
+  EXPECT_EQ(fetched.entry.code, sample_entry(number).code);
+}
+
+void damage(const std::string& directory, std::uint64_t number) {
+  const std::string path = path_of(directory, sample_key(number));
+  std::string bytes = read_text(path);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_text(path, bytes);
+}
+
+std::vector<Scenario> scenarios() {
+  const auto make_old = [](const std::string& directory) {
+    publish_samples(directory);
+    const auto old = fs::file_time_type::clock::now() - std::chrono::hours(48);
+    fs::last_write_time(path_of(directory, sample_key(1)), old);
+    write_text(directory + "/" + sample_key(2).hex().substr(0, 2) + "/.tmp-left", "torn");
+    fs::last_write_time(directory + "/" + sample_key(2).hex().substr(0, 2) + "/.tmp-left", old);
+  };
+  return {
+      {"publish into nothing", [](const std::string&) {},
+       [](Cache& cache) { cache.publish(sample_key(1), sample_entry(1)); }, false},
+      {"publish over another", publish_samples,
+       [](Cache& cache) { cache.publish(sample_key(1), sample_entry(1)); }},
+      {"publish beside what a dead process left", make_old,
+       [](Cache& cache) { cache.publish(sample_key(2), sample_entry(2)); }},
+      {"find", publish_samples, [](Cache& cache) { expect_right(cache.find(sample_key(1)), 1); }},
+      {"find what was not used for long", make_old,
+       [](Cache& cache) { expect_right(cache.find(sample_key(1)), 1); }},
+      {"find what is damaged",
+       [](const std::string& directory) {
+         publish_samples(directory);
+         damage(directory, 1);
+       },
+       [](Cache& cache) { EXPECT_FALSE(cache.find(sample_key(1))); }},
+      {"get from nothing", [](const std::string&) {}, [](Cache& cache) { get_and_check(cache, 1); },
+       false},
+      {"get what is there", publish_samples, [](Cache& cache) { get_and_check(cache, 1); }},
+      {"get what is damaged",
+       [](const std::string& directory) {
+         publish_samples(directory);
+         damage(directory, 1);
+       },
+       [](Cache& cache) { get_and_check(cache, 1); }},
+      {"reject", publish_samples,
+       [](Cache& cache) { cache.reject(sample_key(1), "the driver says no"); }},
+      {"list", publish_samples, [](Cache& cache) { EXPECT_LE(list(cache).size(), 2u); }},
+      {"verify and repair",
+       [](const std::string& directory) {
+         publish_samples(directory);
+         damage(directory, 1);
+       },
+       [](Cache& cache) { verify(cache, true); }},
+      {"trim", publish_samples,
+       [](Cache& cache) {
+         trim(cache, {std::uint64_t{1}, {}, {}, false});
+       },
+       false},
+  };
+}
+
+/// Runs the scenario with `io`; true if no descriptor is left open.
+void run(const Scenario& scenario, const std::string& directory,
+         const std::shared_ptr<FaultIo>& io) {
+  {
+    Config config = config_for(directory);
+    config.io = io;
+    const auto cache = Cache::open(config);
+    EXPECT_NO_THROW(scenario.run(*cache));
+  }
+  EXPECT_EQ(io->open_descriptors(), 0);
+}
+
+/// What must hold afterwards for a process that knows nothing of what happened.
+void expect_healthy(const std::string& directory, bool has_bystander, const std::string& what) {
+  SCOPED_TRACE(what);
+  Config config = config_for(directory);
+  const auto io = std::make_shared<FaultIo>();
+  io->on_pause = [&] { ADD_FAILURE() << "waited for somebody who is gone"; };
+  config.io = io;
+  const auto cache = Cache::open(config);
+  if (has_bystander) {
+    EXPECT_TRUE(cache->find(sample_key(2)));
+  }
+  for (const std::uint64_t number : {1, 2}) {
+    get_and_check(*cache, number);
+    EXPECT_TRUE(cache->find(sample_key(number)));
+  }
+  // Much later, nothing of it is left to see.
+  io->clock_offset = kYear;
+  verify(*cache, true);
+  const Verification verification = verify(*cache, false);
+  EXPECT_EQ(verification.entries, 2u);
+  EXPECT_TRUE(verification.problems.empty())
+      << verification.problems[0].path << " " << verification.problems[0].reason;
+  EXPECT_EQ(count_files(directory, ".tmp"), 0u);
+  EXPECT_EQ(count_files(directory, ".lock"), 0u);
+}
+
+class Fault : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  Fault() : scenario_(scenarios()[GetParam()]) {}
+
+  /// A fresh directory, the fault, and the check. The number of calls it made.
+  int attempt(const std::shared_ptr<FaultIo>& io, const std::string& what) {
+    const TemporaryDirectory temporary;
+    const std::string directory = temporary.path("kiln");
+    scenario_.prepare(directory);
+    {
+      SCOPED_TRACE(what);
+      run(scenario_, directory, io);
+    }
+    expect_healthy(directory, scenario_.has_bystander, what);
+    ++cases_;
+    return io->calls();
+  }
+  void TearDown() override { std::printf("%d cases\n", cases_); }
+
+  const Scenario scenario_;
+  int cases_ = 0;
+  LogRecord log_;
+};
+
+TEST_P(Fault, OfEachCallIsAMissAtWorst) {
+  const int calls = attempt(std::make_shared<FaultIo>(), "no fault");
+  ASSERT_GT(calls, 5);
+  for (const int error : {ENOSPC, EIO, EACCES, EROFS, EMFILE, EINTR, ESTALE, ENOENT, EDQUOT}) {
+    for (int first = 0; first < calls; ++first) {
+      for (const int count : {1, 1'000'000}) {
+        if (error == EINTR && count > 1) continue;  // a signal storm without end is not a fault
+        const auto io = std::make_shared<FaultIo>();
+        io->first = first;
+        io->count = count;
+        io->error = error;
+        attempt(io, std::string(scenario_.name) + ": " + std::strerror(error) + " at call " +
+                        std::to_string(first) + (count > 1 ? " and all later ones" : ""));
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(Fault, ShortReadsAndWritesChangeNothing) {
+  for (const std::size_t chunk : {1, 7, 64, 1000}) {
+    const auto io = std::make_shared<FaultIo>();
+    io->chunk = chunk;
+    attempt(io, std::string(scenario_.name) + ": " + std::to_string(chunk) + " bytes at a time");
+  }
+}
+
+TEST_P(Fault, AKillAtEachCallLosesNothing) {
+  const int calls = attempt(std::make_shared<FaultIo>(), "no fault");
+  for (int first = 0; first < calls; ++first) {
+    for (const auto kill : {FaultIo::Kill::before, FaultIo::Kill::after}) {
+      const TemporaryDirectory temporary;
+      const std::string directory = temporary.path("kiln");
+      scenario_.prepare(directory);
+      const pid_t child = ::fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) {
+        const auto io = std::make_shared<FaultIo>();
+        io->first = first;
+        io->kill = kill;
+        run(scenario_, directory, io);
+        ::_exit(0);  // not reached when every call was counted right
+      }
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "call " << first;
+      expect_healthy(directory, scenario_.has_bystander,
+                     std::string(scenario_.name) + ": killed at call " + std::to_string(first) +
+                         (kill == FaultIo::Kill::before ? ", before" : ", after"));
+      ++cases_;
+      if (HasFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operations, Fault, ::testing::Range(std::size_t{0}, scenarios().size()),
+                         [](const auto& instance) {
+                           std::string name = scenarios()[instance.param].name;
+                           std::replace(name.begin(), name.end(), ' ', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace kiln::cache

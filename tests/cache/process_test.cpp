@@ -1,0 +1,167 @@
+// Many processes on one directory: one compile per key, also when the one that compiles is killed.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "cache/manage.hpp"
+#include "fault_io.hpp"
+#include "sample.hpp"
+
+namespace kiln::cache {
+namespace {
+
+class Pipe {
+ public:
+  Pipe() { EXPECT_EQ(::pipe(ends_), 0); }
+  ~Pipe() { ::close(ends_[0]), ::close(ends_[1]); }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  template <class T>
+  void send(const T& value) {
+    if (::write(ends_[1], &value, sizeof value) != sizeof value) ::_exit(2);
+  }
+  template <class T>
+  T receive() {
+    T value{};
+    if (::read(ends_[0], &value, sizeof value) != sizeof value) ::_exit(3);
+    return value;
+  }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+constexpr int kProcesses = 64;
+
+class Processes : public ::testing::Test {
+ protected:
+  // Each child gets the same key. One that compiles says who it is and waits to be told to go on;
+  // one that waits for another says so once.
+  void start() {
+    for (int i = 0; i < kProcesses; ++i) {
+      const pid_t child = ::fork();
+      ASSERT_GE(child, 0);
+      if (child == 0) ::_exit(run_child());
+      children_.push_back(child);
+    }
+  }
+
+  int run_child() {
+    Config config = config_for(directory());
+    config.wait_limit = std::chrono::minutes(4);
+    const auto io = std::make_shared<FaultIo>();
+    io->on_pause = [this, said = false]() mutable {
+      if (!std::exchange(said, true)) waiting_.send('w');
+    };
+    config.io = io;
+    const Fetched fetched = Cache::open(config)->get(sample_key(), [this] {
+      started_.send(::getpid());
+      go_.receive<char>();
+      finished_.send('f');
+      return sample_entry();
+    });
+    return fetched.entry.code == sample_entry().code ? 0 : 1;
+  }
+
+  void expect_all_right(std::size_t killed) {
+    std::size_t right = 0, signalled = 0;
+    for (const pid_t child : children_) {
+      int status = 0;
+      ASSERT_EQ(::waitpid(child, &status, 0), child);
+      right += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      signalled += WIFSIGNALED(status);
+    }
+    EXPECT_EQ(signalled, killed);
+    EXPECT_EQ(right, children_.size() - killed);
+    finished_.send('e');
+    EXPECT_EQ(finished_.receive<char>(), 'f');
+    EXPECT_EQ(finished_.receive<char>(), 'e') << "more than one process finished a compile";
+    EXPECT_EQ(count_files(directory(), ".kiln"), 1u);
+    EXPECT_EQ(count_files(directory(), ".lock"), 0u);
+  }
+
+  std::string directory() const { return temporary_.path("kiln"); }
+
+  TemporaryDirectory temporary_;
+  Pipe started_, waiting_, go_, finished_;
+  std::vector<pid_t> children_;
+};
+
+TEST_F(Processes, OnOneKeyCompileOnce) {
+  start();
+  started_.receive<pid_t>();
+  for (int i = 0; i < kProcesses - 1; ++i) waiting_.receive<char>();
+  go_.send('g');
+  expect_all_right(0);
+}
+
+TEST_F(Processes, OnOneKeyFinishOneCompileAlsoWhenTheFirstIsKilled) {
+  start();
+  const pid_t owner = started_.receive<pid_t>();
+  for (int i = 0; i < kProcesses - 1; ++i) waiting_.receive<char>();
+  ASSERT_EQ(::kill(owner, SIGKILL), 0);
+  EXPECT_NE(started_.receive<pid_t>(), owner);
+  go_.send('g');
+  expect_all_right(1);
+}
+
+TEST_F(Processes, AForkedChildDoesNotKeepTheLock) {
+  // The compile forks a child that outlives it, as a daemon of the caller would.
+  Pipe end;
+  pid_t child = -1;
+  const auto cache = Cache::open(config_for(directory()));
+  cache->get(sample_key(), [&] {
+    child = ::fork();
+    if (child == 0) {
+      end.receive<char>();
+      ::_exit(0);
+    }
+    return sample_entry();
+  });
+  Config config = config_for(directory());
+  const auto io = std::make_shared<FaultIo>();
+  io->on_pause = [] { ADD_FAILURE() << "waited for a lock that should be free"; };
+  config.io = io;
+  fs::remove(path_of(directory(), sample_key()));
+  EXPECT_EQ(Cache::open(config)->get(sample_key(), [] { return sample_entry(); }).from,
+            From::compiled);
+  end.send('e');
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST(Races, EvictionTakesNothingFromAReader) {
+  const TemporaryDirectory temporary;
+  Config config = config_for(temporary.path("kiln"));
+  config.max_size = 40'000;  // a handful of the entries below
+  constexpr int kKeys = 24, kRounds = 150;
+  std::atomic<int> wrong{0}, found{0};
+  const auto work = [&](unsigned seed, bool publishes) {
+    Config own = config;
+    own.io = std::make_shared<FaultIo>();
+    const auto cache = Cache::open(own);
+    std::mt19937 random(seed);
+    for (int i = 0; i < kRounds; ++i) {
+      const std::uint64_t number = random() % kKeys;
+      if (publishes) {
+        cache->publish(sample_key(number), sample_entry(number, 4000));
+      } else if (const auto entry = cache->find(sample_key(number))) {
+        ++found;
+        wrong += entry->code != sample_entry(number, 4000).code;
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < 6; ++i) threads.emplace_back(work, i, i % 2 == 0);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(found, 0);
+  const auto cache = Cache::open(config);
+  EXPECT_LE(usage(*cache).bytes, config.max_size);
+  EXPECT_TRUE(verify(*cache, false).problems.empty());
+  EXPECT_EQ(count_quarantined(config.directory), 0u);
+}
+
+}  // namespace
+}  // namespace kiln::cache
