@@ -5,13 +5,12 @@
 
 int main() {
   // Describe once. Any C++ callable on kiln::Value.
-  kiln::Function swiglu = kiln::fuse("swiglu", [](kiln::Value gate, kiln::Value up) {
-    return kiln::silu(gate) * up;
-  });
+  kiln::Function swiglu =
+      kiln::fuse("swiglu", [](kiln::Value gate, kiln::Value up) { return kiln::silu(gate) * up; });
 
   // Call often, on memory and streams you own. The first call compiles, later ones only launch.
   std::vector<float> gate = {-1, 0, 1, 2}, up = {1, 2, 3, 4}, out(4);
-  kiln::Stream stream;  // of the CPU; kiln::Stream{{kiln::DeviceType::hip, 0}, your_hip_stream} of a GPU
+  kiln::Stream stream;  // the CPU's; on an AMD GPU {{kiln::DeviceType::hip, 0}, your_hip_stream}
   auto view = [&](std::vector<float>& array) {
     return kiln::View(array.data(), kiln::DType::f32, {4}, stream.device);
   };
