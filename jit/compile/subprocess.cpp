@@ -58,6 +58,9 @@ CommandResult run_command(const std::vector<std::string>& command, const std::st
   CommandResult result;
   while (waitpid(pid, &result.status, 0) < 0) {
     if (errno == EINTR) continue;
+    // An application that ignores SIGCHLD, or reaps everything, has taken the status; the command
+    // has ended all the same, and its callers look at what it made.
+    if (errno == ECHILD) break;
     throw Error(Code::io, fmt::format("cannot wait for {}: {}", command[0], std::strerror(errno)));
   }
   result.ending = describe_ending(result.status);

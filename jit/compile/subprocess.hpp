@@ -7,7 +7,7 @@
 namespace kiln::jit {
 
 struct CommandResult {
-  int status = 0;      ///< as waitpid gives it
+  int status = 0;      ///< as waitpid gives it; 0 if somebody else took it
   std::string output;  ///< descriptor 1
   std::string errors;  ///< descriptor 2
   std::string ending;  ///< for people: "exited with status 1", "was killed by signal 11

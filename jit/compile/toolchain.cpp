@@ -88,7 +88,7 @@ std::optional<Toolchain> host_toolchain(const std::string& path) {
   if (!version) {
     const TemporaryDirectory directory("kiln-cxx");
     const CommandResult result = run_command({path, "--version"}, directory.path());
-    if (!result.succeeded()) return std::nullopt;
+    if (!result.succeeded() || result.output.empty()) return std::nullopt;
     version = result.output;
     if (!stamp.empty()) memory.remember_compiler_version(stamp, *version);
   }

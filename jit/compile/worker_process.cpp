@@ -102,6 +102,15 @@ bool await_end(pid_t pid) {
 #endif
 }
 
+// Throws for an answer that cannot be read: its worker is not to be trusted with another request.
+void check_body(const Message& message) {
+  if (message.type == MessageType::done) {
+    decode_compile_output(message.body);
+  } else {
+    decode_failure(message.body);
+  }
+}
+
 }  // namespace
 
 WorkerProcess::WorkerProcess(const Settings& settings, ToolchainKind kind, const std::string& path)
@@ -223,6 +232,7 @@ Exchange WorkerProcess::converse(MessageType type, std::string body, Clock::time
         exchange.accepted = true;
       } else if (exchange.accepted &&
                  (message->type == MessageType::done || message->type == MessageType::failed)) {
+        check_body(*message);
         exchange.end = Exchange::End::replied;
         exchange.reply = std::move(*message);
         return exchange;

@@ -1,4 +1,27 @@
+# A worker that fails on demand, from the same sources as the real one.
+add_executable(kiln-faulty-worker
+  ${PROJECT_SOURCE_DIR}/jit/worker/main.cpp ${PROJECT_SOURCE_DIR}/jit/worker/serve.cpp
+  ${PROJECT_SOURCE_DIR}/tests/jit/compile_faults.cpp)
+target_compile_definitions(kiln-faulty-worker PRIVATE KILN_WORKER_FAULTS KILN_VERSION="${PROJECT_VERSION}")
+target_link_libraries(kiln-faulty-worker PRIVATE kiln_flags kiln_compilers kiln_vocabulary)
+
+add_executable(kiln-doomed-parent ${PROJECT_SOURCE_DIR}/tests/jit/compile_doomed_parent.cpp)
+target_link_libraries(kiln-doomed-parent PRIVATE kiln_flags kiln_jit kiln_vocabulary)
+
 kiln_test(compile_test ROOMS jit vocabulary
-  SOURCES compile_test.cpp resources_test.cpp
+  SOURCES compile_test.cpp compile_parts_test.cpp compile_service_test.cpp compile_fault_test.cpp
+    resources_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json)
-add_dependencies(compile_test kiln-compile-worker)
+target_compile_definitions(compile_test PRIVATE KILN_TEST_COMPILES=100)
+
+# The same promises about leaks, a thousand compiles long.
+kiln_test(compile_long_test ROOMS jit vocabulary LABELS long
+  SOURCES compile_service_test.cpp
+  LIBRARIES nlohmann_json::nlohmann_json)
+target_compile_definitions(compile_long_test PRIVATE KILN_TEST_COMPILES=1000)
+
+foreach(test compile_test compile_long_test)
+  add_dependencies(${test} kiln-compile-worker kiln-faulty-worker kiln-doomed-parent)
+  target_compile_definitions(${test} PRIVATE KILN_TEST_WORKER="$<TARGET_FILE:kiln-faulty-worker>"
+    KILN_TEST_PARENT="$<TARGET_FILE:kiln-doomed-parent>")
+endforeach()
