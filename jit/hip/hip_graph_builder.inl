@@ -1,7 +1,6 @@
-// From a list of operations to a driver graph, written once in HIP. Included by amd.cpp and
-// nvidia.cpp after hip_backend.inl. The rules that the releases of HIP have taught: the graph
-// outlives its executable, arguments and modules outlive both, no edge twice, no empty grid, no
-// child graph where it can be avoided.
+// From a list of operations to a driver graph, written once in HIP. The rules that the releases of HIP
+// have taught: the graph outlives its executable, arguments and modules outlive both, no edge twice,
+// no empty grid, no child graph where it can be avoided.
 #pragma once
 
 #include <deque>
