@@ -1,10 +1,12 @@
 // The hot path: a plan and the pointers and numbers of one call become a launch.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 
+#include "fusion/overlap.hpp"
 #include "kiln/error.hpp"
 #include "plan.hpp"
 
@@ -24,6 +26,16 @@ std::string label(const Definition& definition, const Call& call, std::uint32_t 
     return fmt::format("input {} '{}'", operand, definition.graph.arguments()[operand]);
   }
   return fmt::format("output {}", operand - call.inputs.size());
+}
+
+fusion::ByteView bytes_of(const View& view) {
+  fusion::ByteView bytes;
+  bytes.address = reinterpret_cast<std::uintptr_t>(view.data());
+  bytes.element_bytes = std::max(1, bits(view.dtype()) / 8);
+  bytes.shape = view.shape();
+  bytes.strides = view.strides();
+  for (std::int64_t& stride : bytes.strides) stride = stride * bits(view.dtype()) / 8;
+  return bytes;
 }
 
 bool same_elements(const View& a, const View& b) {
@@ -46,6 +58,7 @@ void check_overlap(const Definition& definition, const Plan& plan, const Call& c
       const char* const other_end = static_cast<const char*>(view.data()) + other.high;
       if (other_end <= begin || end <= other_begin) continue;
       if (!other.output && same_elements(written, view)) continue;
+      if (!fusion::overlaps(bytes_of(written), bytes_of(view))) continue;
       throw Error(Code::invalid_argument,
                   fmt::format("{}: {} overlaps {}: an output must be exactly the view of an input, or "
                               "lie apart from every other operand", definition.name,

@@ -216,8 +216,8 @@ TEST(Function, SaysWhatIsWrongWithACall) {
 }
 
 TEST(Function, SaysWhatIsWrongWithADescription) {
-  EXPECT_TRUE(contains(message_of([] { fuse("f", [](Value x) { return apply("sloo", {x}); }); }),
-                       "unknown function 'sloo'; did you mean 'silu'?"));
+  EXPECT_TRUE(contains(message_of([] { fuse("f", [](Value x) { return apply("sillu", {x}); }); }),
+                       "unknown function 'sillu'; did you mean 'silu'?"));
   EXPECT_TRUE(contains(message_of([] { fuse("f", [](Value x) { return apply("exp", {x, x}); }); }),
                        "exp: expected 1 argument, got 2"));
   EXPECT_TRUE(contains(message_of([] {
