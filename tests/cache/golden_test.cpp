@@ -1,0 +1,47 @@
+// One file per format version, written once and never again: what a kiln of that version left on
+// users' disks must stay readable, or be recognised as another version, for ever.
+#include <gtest/gtest.h>
+
+#include "cache/bundle.hpp"
+#include "cache/entry.hpp"
+#include "sample.hpp"
+
+namespace kiln::cache {
+namespace {
+
+std::string golden(const std::string& name) { return read_text(KILN_TEST_GOLDEN "/" + name); }
+
+TEST(Golden, EntryOfVersion1IsReadAsItWasWritten) {
+  const Decoded decoded = decode(sample_key(), golden("entry-v1.kiln"), Parts::all);
+  ASSERT_TRUE(decoded.entry) << decoded.reason;
+  EXPECT_EQ(*decoded.entry, sample_entry());
+}
+
+TEST(Golden, HeadOfVersion1IsWrittenAsItWas) {
+  // The packed source may differ between releases of zstd, so the comparison ends before it.
+  const std::string old = golden("entry-v1.kiln");
+  const std::string now = encode(sample_key(), sample_entry());
+  ASSERT_GT(head_size(old), kEntryFixedHead);
+  EXPECT_EQ(now.substr(kEntryFixedHead, head_size(now) - kEntryFixedHead - 8),
+            old.substr(kEntryFixedHead, head_size(old) - kEntryFixedHead - 8));
+  EXPECT_EQ(now.substr(0, 40), old.substr(0, 40));
+}
+
+TEST(Golden, BundleOfVersion1IsReadAsItWasWritten) {
+  const std::string bytes = golden("bundle-v1.kilnpack");
+  ASSERT_EQ(check_bundle(bytes), "");
+  const BundleIndex index = decode_bundle_index(bytes, bytes.size());
+  ASSERT_EQ(index.items.size(), 2u);
+  for (const std::uint64_t number : {1, 2}) {
+    const auto item = std::find_if(index.items.begin(), index.items.end(),
+                                   [&](const auto& one) { return one.key == sample_key(number); });
+    ASSERT_NE(item, index.items.end());
+    const Decoded decoded =
+        decode(item->key, std::string_view(bytes).substr(item->offset, item->size), Parts::all);
+    ASSERT_TRUE(decoded.entry) << decoded.reason;
+    EXPECT_EQ(*decoded.entry, sample_entry(number));
+  }
+}
+
+}  // namespace
+}  // namespace kiln::cache
