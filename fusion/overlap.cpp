@@ -7,7 +7,7 @@
 namespace kiln::fusion {
 namespace {
 
-using Wide = __int128;  // sums of products of 63-bit numbers
+__extension__ using Wide = __int128;  // sums of products of 63-bit numbers
 
 // A term of the sum: coefficient * n with 0 <= n <= most.
 struct Term {
