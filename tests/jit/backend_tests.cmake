@@ -6,3 +6,20 @@ kiln_test(kiln_backend_tests ROOMS jit vocabulary
 # The same promises on every device: the CPU always, AMD and NVIDIA where there is one.
 kiln_test(kiln_device_tests ROOMS jit vocabulary LABELS gpu
   SOURCES backend_device_test.cpp graph_device_test.cpp hip_device_test.cpp backend_fixtures.cpp)
+
+# The same again over a CUDA driver made for tests, so that a machine without a GPU tests what the GPU
+# backend does on the host, and what it does when a driver fails.
+add_library(kiln_host_driver SHARED hip_host_driver.cpp)
+target_include_directories(kiln_host_driver PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(kiln_host_driver PRIVATE kiln_flags)
+set_target_properties(kiln_host_driver PROPERTIES
+  OUTPUT_NAME cuda VERSION 1 SOVERSION 1
+  LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/host_driver)
+kiln_test(kiln_host_driver_tests ROOMS jit vocabulary
+  SOURCES backend_device_test.cpp graph_device_test.cpp hip_device_test.cpp hip_fault_test.cpp
+    backend_fixtures.cpp)
+add_dependencies(kiln_host_driver_tests kiln_host_driver)
+# DT_RPATH, which comes before LD_LIBRARY_PATH: the driver is found even where there is a real one.
+set_target_properties(kiln_host_driver_tests PROPERTIES
+  BUILD_RPATH ${CMAKE_CURRENT_BINARY_DIR}/host_driver)
+target_link_options(kiln_host_driver_tests PRIVATE -Wl,--disable-new-dtags)

@@ -1,0 +1,167 @@
+// The GPU backend when its driver fails: every call that a graph makes is made to fail in turn,
+// over the CUDA driver made for tests, and the results stay the same. Nothing is leaked, no context
+// is left behind.
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "jit/graph.hpp"
+#include "kiln/error.hpp"
+#include "tests/jit/backend_fixtures.hpp"
+
+namespace kiln::jit {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class DriverFault : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (library != nullptr) {
+      find(fail_, library, "kiln_host_driver_fail");
+      find(live_, library, "kiln_host_driver_live_handles");
+      find(current_, library, "cuCtxGetCurrent");
+    }
+    if (fail_ == nullptr)
+      GTEST_SKIP() << "libcuda.so.1 is a real driver here, which does not fail on demand";
+    set_log([this](LogLevel, std::string_view line) { logged_.emplace_back(line); });
+    device_ = &backend({DeviceType::cuda, 0});
+    std::string reason;
+    kernel_ = device_->load(testing::saxpy(*device_, reason).value(), "saxpy");
+  }
+  void TearDown() override {
+    if (fail_ != nullptr) fail_("", 0);
+    set_log({});
+  }
+  template <class Function>
+  static void find(Function& function, void* library, const char* name) {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+  }
+
+  GraphNode saxpy(float* x, float* y, std::vector<std::uint32_t> after) {
+    return {KernelNode{kernel_, {.work_items = 100}, arguments(x, y)}, std::move(after)};
+  }
+  static Arguments arguments(float* x, float* y) {
+    Arguments result;
+    result.add(x);
+    result.add(y);
+    result.add(2.0F);
+    result.add(std::uint64_t{100});
+    return result;
+  }
+  /// Every kind of node, each of them updated once, two launches.
+  std::vector<float> run_program(bool& replayed) {
+    std::vector<float> m(700, 1.0F);  // the device's memory is the host's
+    float* p = m.data();
+    const auto library_call = [this, p](const Stream& stream) {
+      void* x = p + 200;
+      void* y = p + 300;
+      float a = 3;
+      std::uint64_t n = 100;
+      void* values[] = {&x, &y, &a, &n};
+      device_->launch(*kernel_, {.work_items = n}, values, stream);
+      device_->fill(p + 300, 0, 40, stream);
+    };
+    std::vector<GraphNode> nodes;
+    nodes.push_back(saxpy(p, p + 100, {}));
+    nodes.push_back({CopyNode{p + 200, p + 100, 400}, {0}});
+    nodes.push_back({SequenceNode{library_call}, {1}});
+    nodes.push_back({FillNode{p + 400, 0, 200}, {}});
+    nodes.push_back(saxpy(p + 300, p + 500, {2, 3}));
+    auto graph = device_->prepare(std::move(nodes));
+    graph->launch({device_->device(), nullptr});
+    graph->update(0, arguments(p + 500, p + 100));
+    graph->update(1, CopyNode{p + 210, p + 100, 200});
+    graph->update(3, FillNode{p + 400, 0x40, 100});
+    graph->launch({device_->device(), nullptr});
+    replayed = graph->is_replayed();
+    return m;
+  }
+
+  void (*fail_)(const char*, int) = nullptr;
+  int (*live_)() = nullptr;
+  int (*current_)(void**) = nullptr;
+  Backend* device_ = nullptr;
+  std::shared_ptr<Kernel> kernel_;
+  std::vector<std::string> logged_;
+};
+
+TEST_P(DriverFault, ChangesNoResultAndLeaksNothing) {
+  bool replayed = false;
+  const std::vector<float> expected = run_program(replayed);
+  ASSERT_TRUE(replayed);
+  const int live = live_();
+  int fallbacks = 0;
+  for (int nth = 1; nth <= 8; ++nth) {
+    SCOPED_TRACE(nth);
+    fail_(GetParam(), nth);
+    std::vector<float> result;
+    try {
+      result = run_program(replayed);
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what();
+    }
+    fail_("", 0);
+    EXPECT_EQ(result, expected);
+    EXPECT_EQ(live_(), live);
+    fallbacks += replayed ? 0 : 1;
+    void* context = nullptr;
+    EXPECT_EQ(current_(&context), 0);
+    EXPECT_EQ(context, nullptr) << "kiln left a context current";
+  }
+  // An update that fails makes the graph anew; anything else makes it a list, and says so.
+  if (std::string_view(GetParam()).find("Exec") == std::string_view::npos) {
+    EXPECT_GE(fallbacks, 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every, DriverFault,
+    ::testing::Values("cuGraphCreate", "cuGraphAddKernelNode_v2", "cuGraphAddMemcpyNode",
+                      "cuGraphAddMemsetNode", "cuGraphInstantiateWithFlags", "cuStreamCreate",
+                      "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphGetNodes",
+                      "cuGraphGetEdges", "cuGraphNodeGetType", "cuGraphKernelNodeGetParams_v2",
+                      "cuGraphKernelNodeCopyAttributes", "cuGraphMemsetNodeGetParams",
+                      "cuGraphExecKernelNodeSetParams_v2", "cuGraphExecMemcpyNodeSetParams",
+                      "cuGraphExecMemsetNodeSetParams"),
+    [](const auto& info) { return std::string(info.param); });
+
+class DriverError : public DriverFault {};
+
+TEST_P(DriverError, NamesTheCallTheReasonAndTheDevice) {
+  const std::string function = GetParam();
+  fail_(GetParam(), 1);
+  try {
+    std::string reason;
+    auto kernel = device_->load(testing::saxpy(*device_, reason).value(), "saxpy");
+    void* memory = device_->allocate(400);
+    void* arguments[] = {&memory, &memory, nullptr, nullptr};
+    float a = 0;
+    std::uint64_t n = 100;
+    arguments[2] = &a;
+    arguments[3] = &n;
+    const Stream stream{device_->device(), nullptr};
+    device_->fill(memory, 0, 400, stream);
+    device_->launch(*kernel, {.work_items = n}, arguments, stream);
+    device_->synchronize(stream);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(name(error.code()), name(Code::device));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("failed on cuda:0 (host driver of the tests)"),
+                                    HasSubstr("HOST_DRIVER_ERROR (999)")));
+  }
+  void* context = nullptr;
+  EXPECT_EQ(current_(&context), 0);
+  EXPECT_EQ(context, nullptr) << "kiln left a context current";
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, DriverError,
+                         ::testing::Values("cuModuleLoadData", "cuModuleGetFunction",
+                                           "cuMemAlloc_v2", "cuMemsetD8Async", "cuLaunchKernel",
+                                           "cuStreamSynchronize"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace kiln::jit

@@ -1,0 +1,558 @@
+// A CUDA driver for tests, libcuda.so.1 to the program that loads it: memory is the host's, the one
+// kernel it knows (saxpy) runs on the host when it is launched, and a graph runs its nodes as late
+// and in as odd an order as its edges allow. It checks what a real driver checks or crashes on: a
+// current context, known handles, sizes, duplicate edges. Any call can be made to fail
+// (hip_host_driver.hpp).
+#include "tests/jit/hip_host_driver.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "jit/hip/cuda/cuda_driver.hpp"
+
+namespace {
+
+using namespace kiln::jit::nvidia;
+
+constexpr CUresult kInvalidValue = 1;
+constexpr CUresult kOutOfMemory = 2;
+constexpr CUresult kInvalidImage = 200;
+constexpr CUresult kInvalidContext = 201;
+constexpr CUresult kInvalidHandle = 400;
+constexpr CUresult kNotFound = 500;
+constexpr CUresult kCaptureUnsupported = 900;
+constexpr CUresult kUnknown = 999;
+
+struct Kernel {
+  std::size_t parameter_count = 0;
+};
+
+struct Node {
+  int type = 5;
+  std::vector<Node*> after;
+  std::function<void()> run = [] {};
+  // What was given for a kernel, with its values.
+  CudaKernelNodeParams kernel{};
+  std::vector<std::vector<char>> values;
+  std::vector<void*> pointers;
+  CudaMemsetNodeParams fill{};
+};
+
+struct Graph {
+  std::vector<std::unique_ptr<Node>> nodes;
+};
+
+/// An executable is a copy: later changes of the graph do not reach it.
+struct Executable {
+  std::vector<Node*> order;  // of the graph's nodes, dependencies first
+  std::map<Node*, std::function<void()>> work;
+};
+
+struct StreamState {
+  std::unique_ptr<Graph> captured;
+  Node* last = nullptr;
+  bool invalidated = false;
+};
+
+struct Driver {
+  std::recursive_mutex mutex;
+  std::set<void*> modules, functions, streams, events, graphs, executables;
+  std::string failing;
+  int calls_until_failure = 0;
+};
+
+Driver& driver() {
+  static auto* one = new Driver;
+  return *one;
+}
+
+char primary;
+thread_local std::vector<void*> context_stack;
+
+/// Takes the driver's lock and says whether this call shall fail.
+class Call {
+ public:
+  explicit Call(const char* name, bool needs_context = true) : lock_(driver().mutex) {
+    Driver& d = driver();
+    if (d.failing == name && --d.calls_until_failure == 0) error_ = kUnknown;
+    if (needs_context && (context_stack.empty() || context_stack.back() != &primary)) {
+      error_ = kInvalidContext;
+    }
+  }
+  CUresult error() const { return error_; }
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_;
+  CUresult error_ = 0;
+};
+
+#define CALL(...)                                 \
+  Call call(__func__ __VA_OPT__(, ) __VA_ARGS__); \
+  if (call.error() != 0) return call.error()
+
+StreamState* state_of(CUstream stream) { return reinterpret_cast<StreamState*>(stream); }
+Graph* graph_of(CUgraph graph) { return reinterpret_cast<Graph*>(graph); }
+Node* node_of(CUgraphNode node) { return reinterpret_cast<Node*>(node); }
+
+/// Saxpy as the test's PTX computes it, with the grid it was given.
+void run_saxpy(const CudaKernelNodeParams& launch, void* const* parameters) {
+  const float* x = *static_cast<const float* const*>(parameters[0]);
+  float* y = *static_cast<float* const*>(parameters[1]);
+  const float a = *static_cast<const float*>(parameters[2]);
+  const auto n = *static_cast<const std::uint64_t*>(parameters[3]);
+  if (launch.grid[0] == 0 || launch.block[0] == 0) std::abort();
+  for (std::uint64_t i = 0; i < n; ++i) y[i] = std::fma(a, x[i], y[i]);
+}
+
+constexpr std::size_t kParameterBytes[] = {8, 8, 4, 8};
+
+/// Fills in a kernel node: the values of its parameters are copied, as CUDA does.
+void set_kernel(Node& node, const CudaKernelNodeParams& given) {
+  node.type = 0;
+  node.values.clear();
+  node.pointers.clear();
+  for (std::size_t i = 0; i < std::size(kParameterBytes); ++i) {
+    const char* value = static_cast<const char*>(given.parameters[i]);
+    node.values.emplace_back(value, value + kParameterBytes[i]);
+  }
+  for (auto& value : node.values) node.pointers.push_back(value.data());
+  node.kernel = given;
+  node.kernel.parameters = node.pointers.data();
+  node.run = [kernel = given, values = node.values]() mutable {
+    void* pointers[std::size(kParameterBytes)];
+    for (std::size_t i = 0; i < values.size(); ++i) pointers[i] = values[i].data();
+    run_saxpy(kernel, pointers);
+  };
+}
+
+void set_copy(Node& node, const CudaMemcpy3D& copy) {
+  node.type = 1;
+  node.run = [copy] {
+    std::memmove(reinterpret_cast<void*>(copy.to.device),
+                 reinterpret_cast<const void*>(copy.from.device), copy.width_bytes);
+  };
+}
+
+void set_fill(Node& node, const CudaMemsetNodeParams& fill) {
+  node.type = 2;
+  node.fill = fill;
+  node.run = [fill] {
+    std::memset(reinterpret_cast<void*>(fill.to), static_cast<int>(fill.value), fill.width);
+  };
+}
+
+bool is_valid(const CudaKernelNodeParams& p) {
+  return driver().functions.count(p.function) != 0 && p.grid[0] != 0 && p.block[0] != 0 &&
+         p.block[0] <= 1024 && p.parameters != nullptr;
+}
+bool is_valid(const CudaMemcpy3D& copy) {
+  return copy.width_bytes != 0 && copy.height == 1 && copy.depth == 1 &&
+         copy.from.memory_type == kMemoryTypeUnified && copy.to.memory_type == kMemoryTypeUnified;
+}
+bool is_valid(const CudaMemsetNodeParams& fill) {
+  return fill.width != 0 && fill.height == 1 && fill.element_bytes == 1;
+}
+
+CUresult add_node(CUgraphNode* result, CUgraph graph, const CUgraphNode* after, std::size_t count,
+                  const std::function<void(Node&)>& set) {
+  auto node = std::make_unique<Node>();
+  for (std::size_t i = 0; i < count; ++i) node->after.push_back(node_of(after[i]));
+  std::set<Node*> unique(node->after.begin(), node->after.end());
+  if (unique.size() != count || unique.count(nullptr) != 0) return kInvalidValue;
+  set(*node);
+  *result = reinterpret_cast<CUgraphNode>(node.get());
+  graph_of(graph)->nodes.push_back(std::move(node));
+  return 0;
+}
+
+/// Runs `set`'s work now, or adds it to the stream's capture.
+void submit(CUstream stream, const std::function<void(Node&)>& set) {
+  StreamState* state = state_of(stream);
+  auto node = std::make_unique<Node>();
+  set(*node);
+  if (state == nullptr || state->captured == nullptr) return node->run();
+  if (state->last != nullptr) node->after.push_back(state->last);
+  state->last = node.get();
+  state->captured->nodes.push_back(std::move(node));
+}
+
+bool is_known(CUstream stream) { return stream == nullptr || driver().streams.count(stream) != 0; }
+
+/// An order that the edges allow and that is as far from the order of creation as they let it be.
+std::vector<Node*> odd_order(const Graph& graph) {
+  std::vector<Node*> order;
+  std::set<Node*> done;
+  while (order.size() < graph.nodes.size()) {
+    for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+      const bool ready = std::all_of((*node)->after.begin(), (*node)->after.end(),
+                                     [&](Node* parent) { return done.count(parent) != 0; });
+      if (done.count(node->get()) != 0 || !ready) continue;
+      order.push_back(node->get());
+      done.insert(node->get());
+      break;
+    }
+  }
+  return order;
+}
+
+template <class T>
+CUresult destroy(std::set<void*>& known, void* handle) {
+  if (known.erase(handle) == 0) return kInvalidHandle;
+  delete static_cast<T*>(handle);
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+void kiln_host_driver_fail(const char* function, int nth) {
+  std::lock_guard lock(driver().mutex);
+  driver().failing = function;
+  driver().calls_until_failure = nth;
+}
+int kiln_host_driver_live_handles() {
+  Driver& d = driver();
+  std::lock_guard lock(d.mutex);
+  return static_cast<int>(d.modules.size() + d.streams.size() + d.events.size() + d.graphs.size() +
+                          d.executables.size());
+}
+
+CUresult cuInit(unsigned) { return 0; }
+CUresult cuGetErrorName(CUresult, const char** text) {
+  *text = "HOST_DRIVER_ERROR";
+  return 0;
+}
+CUresult cuGetErrorString(CUresult, const char** text) {
+  *text = "an error of the host driver";
+  return 0;
+}
+CUresult cuDeviceGetCount(int* count) {
+  *count = 1;
+  return 0;
+}
+CUresult cuDeviceGet(CUdevice* device, int index) {
+  *device = index;
+  return index == 0 ? 0 : 101;
+}
+CUresult cuDeviceGetName(char* name, int size, CUdevice) {
+  std::snprintf(name, static_cast<std::size_t>(size), "host driver of the tests");
+  return 0;
+}
+CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
+  static const std::map<int, int> values = {
+      {kMaxThreadsPerBlock, 1024}, {kMaxGridDimX, 2147483647},   {kWarpSize, 32},
+      {kMultiprocessorCount, 4},   {kComputeCapabilityMajor, 9}, {kComputeCapabilityMinor, 0}};
+  *value = values.at(attribute);
+  return 0;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+  *context = reinterpret_cast<CUcontext>(&primary);
+  return 0;
+}
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = context_stack.empty() ? nullptr : static_cast<CUcontext>(context_stack.back());
+  return 0;
+}
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  context_stack.push_back(context);
+  return 0;
+}
+CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+  if (context_stack.empty()) return kInvalidContext;
+  *context = static_cast<CUcontext>(context_stack.back());
+  context_stack.pop_back();
+  return 0;
+}
+CUresult cuCtxCreate_v2(CUcontext* context, unsigned, CUdevice) {
+  *context = reinterpret_cast<CUcontext>(new char);
+  return cuCtxPushCurrent_v2(*context);
+}
+CUresult cuCtxDestroy_v2(CUcontext context) {
+  std::erase(context_stack, static_cast<void*>(context));
+  delete reinterpret_cast<char*>(context);
+  return 0;
+}
+CUresult cuCtxSynchronize() {
+  CALL();
+  return 0;
+}
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  CALL();
+  if (std::strstr(static_cast<const char*>(image), ".entry saxpy") == nullptr) return kInvalidImage;
+  *module = reinterpret_cast<CUmodule>(new Kernel);
+  driver().modules.insert(*module);
+  driver().functions.insert(*module);
+  return 0;
+}
+CUresult cuModuleUnload(CUmodule module) {
+  CALL();
+  driver().functions.erase(module);
+  return destroy<Kernel>(driver().modules, module);
+}
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  CALL();
+  if (std::strcmp(name, "saxpy") != 0) return kNotFound;
+  *function = reinterpret_cast<CUfunction>(module);
+  return 0;
+}
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                        void** parameters, void** extra) {
+  CALL();
+  const CudaKernelNodeParams given{function,   {gx, gy, gz}, {bx, by, bz}, shared,
+                                   parameters, extra,        nullptr,      nullptr};
+  if (!is_known(stream)) return kInvalidHandle;
+  if (!is_valid(given)) return kInvalidValue;
+  submit(stream, [&](Node& node) { set_kernel(node, given); });
+  return 0;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* pointer, std::size_t bytes) {
+  CALL();
+  *pointer = bytes > (1ULL << 32) ? 0 : reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
+  return *pointer != 0 ? 0 : kOutOfMemory;
+}
+CUresult cuMemFree_v2(CUdeviceptr pointer) {
+  CALL();
+  std::free(reinterpret_cast<void*>(pointer));
+  return 0;
+}
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
+  CALL();
+  if (!is_known(stream)) return kInvalidHandle;
+  CudaMemcpy3D copy{};
+  copy.to.device = to;
+  copy.from.device = from;
+  copy.width_bytes = bytes;
+  submit(stream, [&](Node& node) { set_copy(node, copy); });
+  return 0;
+}
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream stream) {
+  CALL();
+  if (!is_known(stream)) return kInvalidHandle;
+  submit(stream, [&](Node& node) { set_fill(node, {to, 0, value, 1, bytes, 1}); });
+  return 0;
+}
+
+CUresult cuStreamCreate(CUstream* stream, unsigned) {
+  CALL();
+  *stream = reinterpret_cast<CUstream>(new StreamState);
+  driver().streams.insert(*stream);
+  return 0;
+}
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  CALL();
+  return destroy<StreamState>(driver().streams, stream);
+}
+CUresult cuStreamSynchronize(CUstream stream) {
+  CALL();
+  if (!is_known(stream)) return kInvalidHandle;
+  if (stream == nullptr || state_of(stream)->captured == nullptr) return 0;
+  state_of(stream)->invalidated = true;
+  return kCaptureUnsupported;
+}
+CUresult cuStreamIsCapturing(CUstream stream, int* status) {
+  CALL();
+  if (stream == nullptr || !is_known(stream)) return kInvalidHandle;
+  *status = state_of(stream)->captured == nullptr ? 0 : state_of(stream)->invalidated ? 2 : 1;
+  return 0;
+}
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+  CALL();
+  return is_known(stream) && driver().events.count(event) != 0 ? 0 : kInvalidHandle;
+}
+CUresult cuStreamBeginCapture_v2(CUstream stream, int) {
+  CALL();
+  if (stream == nullptr || !is_known(stream) || state_of(stream)->captured) return kInvalidHandle;
+  *state_of(stream) = {std::make_unique<Graph>(), nullptr, false};
+  return 0;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  StreamState& state = *state_of(stream);
+  std::unique_ptr<Graph> captured = std::move(state.captured);
+  state.captured = nullptr;
+  CALL();
+  if (state.invalidated) return 901;
+  *graph = reinterpret_cast<CUgraph>(captured.release());
+  driver().graphs.insert(*graph);
+  return 0;
+}
+CUresult cuThreadExchangeStreamCaptureMode(int* mode) {
+  thread_local int current = 0;
+  std::swap(*mode, current);
+  return 0;
+}
+
+CUresult cuEventCreate(CUevent* event, unsigned) {
+  CALL();
+  *event = reinterpret_cast<CUevent>(new char);
+  driver().events.insert(*event);
+  return 0;
+}
+CUresult cuEventDestroy_v2(CUevent event) {
+  CALL();
+  return destroy<char>(driver().events, event);
+}
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  CALL();
+  return is_known(stream) && driver().events.count(event) != 0 ? 0 : kInvalidHandle;
+}
+CUresult cuEventSynchronize(CUevent event) {
+  CALL();
+  return driver().events.count(event) != 0 ? 0 : kInvalidHandle;
+}
+CUresult cuEventElapsedTime(float* milliseconds, CUevent, CUevent) {
+  CALL();
+  *milliseconds = 0.5F;
+  return 0;
+}
+
+CUresult cuGraphCreate(CUgraph* graph, unsigned) {
+  CALL();
+  *graph = reinterpret_cast<CUgraph>(new Graph);
+  driver().graphs.insert(*graph);
+  return 0;
+}
+CUresult cuGraphDestroy(CUgraph graph) {
+  CALL();
+  return destroy<Graph>(driver().graphs, graph);
+}
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                                 std::size_t count, const CudaKernelNodeParams* given) {
+  CALL();
+  if (!is_valid(*given)) return kInvalidValue;
+  return add_node(node, graph, after, count, [&](Node& n) { set_kernel(n, *given); });
+}
+CUresult cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                              std::size_t count, const CudaMemcpy3D* copy, CUcontext) {
+  CALL();
+  if (!is_valid(*copy)) return kInvalidValue;
+  return add_node(node, graph, after, count, [&](Node& n) { set_copy(n, *copy); });
+}
+CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                              std::size_t count, const CudaMemsetNodeParams* fill, CUcontext) {
+  CALL();
+  if (!is_valid(*fill)) return kInvalidValue;
+  return add_node(node, graph, after, count, [&](Node& n) { set_fill(n, *fill); });
+}
+CUresult cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                             std::size_t count) {
+  CALL();
+  return add_node(node, graph, after, count, [](Node&) {});
+}
+CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
+                                  std::size_t count, CUgraph child) {
+  CALL();
+  std::vector<std::function<void()>> work;
+  for (Node* inner : odd_order(*graph_of(child))) work.push_back(inner->run);
+  return add_node(node, graph, after, count, [&](Node& n) {
+    n.type = 4;
+    n.run = [work] {
+      for (const auto& run : work) run();
+    };
+  });
+}
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, std::size_t* count) {
+  CALL();
+  const auto& all = graph_of(graph)->nodes;
+  // Backwards: no order is promised.
+  for (std::size_t i = 0; nodes != nullptr && i < *count; ++i) {
+    nodes[i] = reinterpret_cast<CUgraphNode>(all[all.size() - 1 - i].get());
+  }
+  *count = all.size();
+  return 0;
+}
+CUresult cuGraphGetEdges(CUgraph graph, CUgraphNode* from, CUgraphNode* to, std::size_t* count) {
+  CALL();
+  std::size_t edges = 0;
+  for (const auto& node : graph_of(graph)->nodes) {
+    for (Node* parent : node->after) {
+      if (from != nullptr) {
+        from[edges] = reinterpret_cast<CUgraphNode>(parent);
+        to[edges] = reinterpret_cast<CUgraphNode>(node.get());
+      }
+      ++edges;
+    }
+  }
+  *count = edges;
+  return 0;
+}
+CUresult cuGraphNodeGetType(CUgraphNode node, int* type) {
+  CALL();
+  *type = node_of(node)->type;
+  return 0;
+}
+CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CudaKernelNodeParams* given) {
+  CALL();
+  *given = node_of(node)->kernel;
+  return 0;
+}
+CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode, CUgraphNode) {
+  CALL();
+  return 0;
+}
+CUresult cuGraphMemsetNodeGetParams(CUgraphNode node, CudaMemsetNodeParams* fill) {
+  CALL();
+  *fill = node_of(node)->fill;
+  return 0;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+  CALL();
+  auto made = std::make_unique<Executable>();
+  made->order = odd_order(*graph_of(graph));
+  for (Node* node : made->order) made->work[node] = node->run;
+  *executable = reinterpret_cast<CUgraphExec>(made.release());
+  driver().executables.insert(*executable);
+  return 0;
+}
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
+  CALL();
+  if (!is_known(stream) || driver().executables.count(executable) == 0) return kInvalidHandle;
+  const auto& made = *reinterpret_cast<Executable*>(executable);
+  for (Node* node : made.order) made.work.at(node)();
+  return 0;
+}
+CUresult cuGraphExecDestroy(CUgraphExec executable) {
+  CALL();
+  return destroy<Executable>(driver().executables, executable);
+}
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
+                                           const CudaKernelNodeParams* given) {
+  CALL();
+  if (!is_valid(*given) || node == nullptr) return kInvalidValue;
+  Node changed;
+  set_kernel(changed, *given);
+  reinterpret_cast<Executable*>(executable)->work.at(node_of(node)) = changed.run;
+  return 0;
+}
+CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                        const CudaMemcpy3D* copy, CUcontext) {
+  CALL();
+  if (!is_valid(*copy) || node == nullptr) return kInvalidValue;
+  Node changed;
+  set_copy(changed, *copy);
+  reinterpret_cast<Executable*>(executable)->work.at(node_of(node)) = changed.run;
+  return 0;
+}
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec executable, CUgraphNode node,
+                                        const CudaMemsetNodeParams* fill, CUcontext) {
+  CALL();
+  if (!is_valid(*fill) || node == nullptr) return kInvalidValue;
+  Node changed;
+  set_fill(changed, *fill);
+  reinterpret_cast<Executable*>(executable)->work.at(node_of(node)) = changed.run;
+  return 0;
+}
+
+}  // extern "C"

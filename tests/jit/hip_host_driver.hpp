@@ -1,0 +1,11 @@
+// What a test may ask of the CUDA driver made for tests (hip_host_driver.cpp) besides CUDA's
+// functions.
+#pragma once
+
+extern "C" {
+
+/// The `nth` call of that function from now on fails (1 is the next); 0 takes it back.
+void kiln_host_driver_fail(const char* function, int nth);
+/// Modules, streams, events, graphs and executables that were made and not destroyed.
+int kiln_host_driver_live_handles();
+}
