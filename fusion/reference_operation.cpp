@@ -33,10 +33,11 @@ Real erfinv(Real x) {
   if (a == 1) return std::copysign(kInfinity, x);
   const Real w = -std::log1p(-a * a);
   Real y = w < 5 ? a * std::sqrt(std::acos(-1.0L)) / 2 : std::sqrt(w);
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 60 && y != 0; ++i) {
     const Real miss = a < 0.5L ? std::erf(y) - a : (1 - a) - std::erfc(y);
     const Real step = miss * std::sqrt(std::acos(-1.0L)) / 2 * std::exp(y * y);
     y -= step / (1 + y * step);
+    if (std::fabs(step) < 1e-20L * y) break;
   }
   return std::copysign(y, x);
 }

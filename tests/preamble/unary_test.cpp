@@ -1,0 +1,125 @@
+// The error of every unary function: on all 65,536 inputs of the 16-bit types, over a stride of all f32
+// and over random f64. What is found must be within the op table's bounds, and near them.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "tests/preamble/functions.hpp"
+
+namespace kiln::test {
+namespace {
+
+using fusion::Op;
+
+template <class T>
+long double widened(T x) {
+  return fusion::reference::decode(kDTypeOf<T>, to_pattern(x)).real;
+}
+
+// The error of a 16-bit result, computed in f32 from a 16-bit input, stored once.
+template <class T>
+Errors stored_errors(Op op, f32 (*function)(f32)) {
+  Errors errors;
+  for (std::uint64_t code = 0; code < 65536; ++code) {
+    const T x = from_pattern<T>(code);
+    const long double operand[] = {widened(x)};
+    const long double exact = exact_value(op, kDTypeOf<T>, operand);
+    errors.add(ulp_error(widened(to<T>(function(to<f32>(x)))), exact, kDTypeOf<T>), operand[0]);
+  }
+  return errors;
+}
+
+template <class T>
+class SixteenBits : public ::testing::Test {};
+struct TypeName {
+  template <class T>
+  static std::string GetName(int) { return std::string(name(kDTypeOf<T>)); }
+};
+using SixteenBitTypes = ::testing::Types<f16, bf16>;
+TYPED_TEST_SUITE(SixteenBits, SixteenBitTypes, TypeName);
+
+TYPED_TEST(SixteenBits, EveryInputOfEveryFunctionIsStoredWithin51HundredthsOfAnUlp) {
+  for (const UnaryFunction<f32>& function : unary_functions<f32>()) {
+    const std::string op(info(function.op).name);
+    for (const auto f : {function.standard, function.narrow, function.strict}) {
+      const Errors errors = stored_errors<TypeParam>(function.op, f);
+      EXPECT_LE(errors.largest, 0.51) << op << " of " << static_cast<double>(errors.at);
+      if (f != function.standard) continue;
+      std::printf("%-10s %-5s %.4f ULP, %.4f %% misrounded\n", op.c_str(),
+                  std::string(name(kDTypeOf<TypeParam>)).c_str(), errors.largest, errors.share());
+    }
+  }
+}
+
+// Where a GPU's library is less exact than the host's functions, the table's bound is the library's: the
+// largest errors that the CUDA C++ Programming Guide states for the single-precision functions (13.1,
+// "Standard Functions"). The device's own tests measure them.
+const std::map<Op, double>& stated_for_gpus() {
+  static const std::map<Op, double> errors = {
+      {Op::rsqrt, 2}, {Op::cbrt, 1},  {Op::exp, 1},   {Op::exp2, 2},  {Op::expm1, 1}, {Op::log, 1},
+      {Op::log2, 1},  {Op::log10, 2}, {Op::log1p, 1}, {Op::sin, 2},   {Op::cos, 2},   {Op::tan, 4},
+      {Op::asin, 2},  {Op::acos, 2},  {Op::atan, 2},  {Op::sinh, 3},  {Op::cosh, 2},  {Op::tanh, 2},
+      {Op::asinh, 3}, {Op::acosh, 4}, {Op::atanh, 3}, {Op::erf, 2},   {Op::erfc, 4},  {Op::erfinv, 2},
+      {Op::lgamma, 6}};
+  return errors;
+}
+
+// Inputs in which a full sweep of 2^32 found the largest errors.
+constexpr f32 kWorstCases[] = {0x1.f59ba4p+3f, 0x1.49dc44p+1f, 0x1.8a93c4p-2f, 0x1.67fac2p+0f, -0x1.6fb2bep-2f, 0x1.e898f4p-5f, -0x1.0ed36p+3f, -0x1.4d19bcp+0f, 0x1.025666p-64f};
+
+template <class Function>
+Errors errors_over(Op op, Function function, std::uint64_t stride) {
+  Errors errors;
+  const auto try_one = [&](f32 x) {
+    const long double operand[] = {x};
+    errors.add(ulp_error(function(x), exact_value(op, DType::f32, operand), DType::f32), x);
+  };
+  for (std::uint64_t p = 0; p < std::uint64_t{1} << 32; p += stride) try_one(from_pattern<f32>(p));
+  for (const std::uint64_t p : patterns(32, 0)) try_one(from_pattern<f32>(p));
+  for (const f32 x : kWorstCases) try_one(x);
+  return errors;
+}
+
+TEST(Unary, F32IsWithinTheTablesBoundAndTheBoundIsNotLoose) {
+  for (const UnaryFunction<f32>& function : unary_functions<f32>()) {
+    const fusion::OpInfo& op = info(function.op);
+    const Errors errors = errors_over(function.op, function.standard, 20011);
+    std::printf("%-10s f32   %.4f ULP, %.4f %% misrounded\n", std::string(op.name).c_str(), errors.largest,
+                errors.share());
+    EXPECT_LE(errors.largest, op.ulp_f32) << op.name << " of " << static_cast<double>(errors.at);
+    const auto stated = stated_for_gpus().find(function.op);
+    const double largest = std::max(errors.largest, stated == stated_for_gpus().end() ? 0 : stated->second);
+    EXPECT_LE(op.ulp_f32, 2 * largest) << op.name;
+  }
+}
+
+TEST(Unary, StrictF32IsWithinTheTablesBound) {
+  for (const UnaryFunction<f32>& function : unary_functions<f32>()) {
+    const Errors errors = errors_over(function.op, function.strict, 80021);
+    EXPECT_LE(errors.largest, info(function.op).ulp_f32)
+        << info(function.op).name << " of " << static_cast<double>(errors.at);
+  }
+}
+
+TEST(Unary, F64IsWithinTheTablesBound) {
+  for (const UnaryFunction<f64>& function : unary_functions<f64>()) {
+    Errors errors;
+    const auto try_one = [&](f64 x) {
+      const long double operand[] = {x};
+      errors.add(ulp_error(function.standard(x), exact_value(function.op, DType::f64, operand), DType::f64), x);
+    };
+    for (const std::uint64_t p : patterns(64, 20000)) try_one(from_pattern<f64>(p));
+    for (int i = -5000; i <= 5000; ++i) {
+      try_one(std::ldexp(i * 1.0000001, -11));
+      try_one(i * 0.0400123);
+    }
+    std::printf("%-10s f64   %.4f ULP\n", std::string(info(function.op).name).c_str(), errors.largest);
+    EXPECT_LE(errors.largest, info(function.op).ulp_f64)
+        << info(function.op).name << " of " << static_cast<double>(errors.at);
+  }
+}
+
+}  // namespace
+}  // namespace kiln::test
