@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    std::string pattern = fs::temp_directory_path() / "kiln-test-XXXXXX";
+  explicit TemporaryDirectory(const fs::path& parent = fs::temp_directory_path()) {
+    std::string pattern = parent / "kiln-test-XXXXXX";
     path_ = ::mkdtemp(pattern.data());
   }
   ~TemporaryDirectory() {
