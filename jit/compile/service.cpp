@@ -42,12 +42,33 @@ Error cancelled_error(const CompileRequest& request) {
 
 }  // namespace
 
+// A result, or an error as its parts: every caller throws an exception of its own, since one that
+// is shared between threads is shared with whatever they do to it.
+struct Service::Outcome {
+  CompileResult result;
+  std::optional<std::pair<Code, std::string>> error;
+
+  static Outcome of(const std::function<CompileResult()>& action) {
+    try {
+      return {action(), std::nullopt};
+    } catch (const Error& error) {
+      return {{}, std::pair(error.code(), std::string(error.what()))};
+    } catch (const std::exception& error) {
+      return {{}, std::pair(Code::internal, fmt::format("compile: {}", error.what()))};
+    }
+  }
+  const CompileResult& get() const {
+    if (error) throw Error(error->first, error->second);
+    return result;
+  }
+};
+
 struct Service::Flight : std::enable_shared_from_this<Service::Flight> {
   CompileRequest request;
   Toolchain toolchain;
   std::size_t hash = 0;
-  std::promise<CompileResult> promise;
-  std::shared_future<CompileResult> future = promise.get_future().share();
+  std::promise<Outcome> promise;
+  std::shared_future<Outcome> future = promise.get_future().share();
   std::shared_ptr<Job> job;
   int holders = 0;  // requests that have not been cancelled; guarded by the service's mutex
 };
@@ -120,8 +141,10 @@ CompileHandle Service::compile_async(CompileRequest request) {
       flight->job = std::make_shared<Job>(
           [this, f = flight.get()](int cancel) { run_compile(*f, cancel); },
           [this, f = flight.get()] {
-            f->promise.set_exception(std::make_exception_ptr(cancelled_error(f->request)));
-            release(f->shared_from_this());
+            const auto keep = f->shared_from_this();
+            release(keep);
+            f->promise.set_value(
+                Outcome::of([&]() -> CompileResult { throw cancelled_error(f->request); }));
           },
           background);
       flights_.emplace(hash, flight);
@@ -152,7 +175,7 @@ bool CompileHandle::ready() const {
   return state_->flight->future.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
 }
 void CompileHandle::wait() const { state_->flight->future.wait(); }
-CompileResult CompileHandle::get() const { return state_->flight->future.get(); }
+CompileResult CompileHandle::get() const { return state_->flight->future.get().get(); }
 
 void CompileHandle::cancel() {
   if (ready() || state_->cancelled.exchange(true)) return;
@@ -168,19 +191,10 @@ void CompileHandle::cancel() {
 
 void Service::run_compile(Flight& flight, int cancel) {
   const std::shared_ptr<Flight> keep = flight.shared_from_this();
-  std::exception_ptr error;
-  CompileResult result;
-  try {
-    result = compile_now(flight.request, flight.toolchain, cancel);
-  } catch (...) {
-    error = std::current_exception();  // goes to whoever waits
-  }
+  Outcome outcome =
+      Outcome::of([&] { return compile_now(flight.request, flight.toolchain, cancel); });
   release(keep);  // first: whoever asks again after this compile gets a new one
-  if (error) {
-    flight.promise.set_exception(error);
-  } else {
-    flight.promise.set_value(std::move(result));
-  }
+  flight.promise.set_value(std::move(outcome));
 }
 
 CompileResult Service::compile_now(const CompileRequest& request, const Toolchain& toolchain,
@@ -329,21 +343,20 @@ std::optional<Pool::TimePoint> Service::end_idle_workers() {
 // --- what is not a compile ---
 
 // Workers are used by threads of the pool only, see WorkerProcess.
-std::future<void> Service::post(std::function<void(int cancel)> run) {
-  auto promise = std::make_shared<std::promise<void>>();
-  std::future<void> future = promise->get_future();
+std::future<Service::Outcome> Service::post(std::function<void(int cancel)> run) {
+  auto promise = std::make_shared<std::promise<Outcome>>();
+  std::future<Outcome> future = promise->get_future();
   pool_->add(std::make_shared<Job>(
       [promise, run = std::move(run)](int cancel) {
-        try {
+        promise->set_value(Outcome::of([&] {
           run(cancel);
-          promise->set_value();
-        } catch (...) {
-          promise->set_exception(std::current_exception());  // goes to whoever waits
-        }
+          return CompileResult{};
+        }));
       },
       [promise] {
-        promise->set_exception(
-            std::make_exception_ptr(Error(Code::compile_failed, "the compile service is ending")));
+        promise->set_value(Outcome::of([]() -> CompileResult {
+          throw Error(Code::compile_failed, "the compile service is ending");
+        }));
       },
       false));
   return future;
@@ -352,7 +365,7 @@ std::future<void> Service::post(std::function<void(int cancel)> run) {
 std::string Service::run_job(const Toolchain& toolchain, MessageType type,
                              const std::string& body) {
   Exchange answer;
-  post([&](int cancel) { answer = exchange(toolchain, type, body, cancel); }).get();
+  post([&](int cancel) { answer = exchange(toolchain, type, body, cancel); }).get().get();
   const char* what = type == MessageType::disassemble ? "disassemble" : "known_targets";
   if (answer.end != Exchange::End::replied) {
     throw Error(Code::compile_failed,
@@ -384,13 +397,14 @@ std::vector<std::string> Service::known_targets(const Toolchain& toolchain) {
     }
     return candidates;
   }
-  std::vector<std::future<void>> probes;
+  std::vector<std::future<Outcome>> probes;
   for (const std::string& candidate : candidates) {
     if (targets_.lookup(toolchain, candidate)) continue;
     probes.push_back(post([&](int cancel) { target_is_unknown(toolchain, candidate, cancel); }));
   }
-  for (std::future<void>& probe : probes) probe.wait();  // all, before the first may throw
-  for (std::future<void>& probe : probes) probe.get();
+  for (std::future<Outcome>& probe : probes) probe.wait();  // all, before the first may throw
+  for (std::future<Outcome>& probe : probes) probe.get().get();
+  targets_.keep(toolchain);
   std::erase_if(candidates, [&](const std::string& candidate) {
     return targets_.lookup(toolchain, candidate) != true;
   });

@@ -46,6 +46,7 @@ class Service {
   std::size_t idle_workers() const;
 
  private:
+  struct Outcome;
   struct Flight;  // one compile and everyone who waits for it
   friend class CompileHandle;
 
@@ -58,7 +59,7 @@ class Service {
   Exchange exchange_in_process(const Toolchain& toolchain, MessageType type,
                                const std::string& body);
   std::string run_job(const Toolchain& toolchain, MessageType type, const std::string& body);
-  std::future<void> post(std::function<void(int cancel)> run);
+  std::future<Outcome> post(std::function<void(int cancel)> run);
 
   std::unique_ptr<WorkerProcess> take_worker(const Toolchain& toolchain);
   void keep_worker(std::unique_ptr<WorkerProcess> worker);

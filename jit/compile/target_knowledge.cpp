@@ -49,6 +49,13 @@ void TargetKnowledge::learn(const Toolchain& toolchain, const std::string& targe
   known(toolchain)[target] = true;
 }
 
+void TargetKnowledge::keep(const Toolchain& toolchain) {
+  const std::lock_guard lock(mutex_);
+  if (!toolchain.identity.empty()) {
+    Memory(directory_).remember_targets(toolchain.identity, known(toolchain));
+  }
+}
+
 CompileRequest probe_request(const Toolchain& toolchain, const std::string& target) {
   CompileRequest request;
   request.function = "probe";

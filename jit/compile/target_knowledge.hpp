@@ -29,8 +29,11 @@ class TargetKnowledge {
   std::optional<bool> find_out(const Toolchain& toolchain, const std::string& target,
                                const std::function<std::optional<bool>()>& probe);
 
-  /// What a successful compile shows. Not written to the file, where only refusals save time.
+  /// What a successful compile shows. Not written to the file at once: only refusals save time
+  /// there.
   void learn(const Toolchain& toolchain, const std::string& target);
+  /// Writes everything known of the toolchain to the file.
+  void keep(const Toolchain& toolchain);
 
  private:
   using Known = std::map<std::string, bool>;

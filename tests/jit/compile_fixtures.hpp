@@ -50,7 +50,9 @@ class ServiceTest : public testing::Test {
   }
 
   void set_fault(const std::string& fault) {
-    settings_.worker_environment = {"KILN_WORKER_FAULT=" + fault};
+    // A sanitizer must not turn a signal into an exit of its own.
+    settings_.worker_environment = {"KILN_WORKER_FAULT=" + fault, "ASAN_OPTIONS=handle_segv=0",
+                                    "TSAN_OPTIONS=handle_segv=0"};
   }
 
   TemporaryDirectory directory_;

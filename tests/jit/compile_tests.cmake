@@ -9,7 +9,7 @@ add_executable(kiln-doomed-parent ${PROJECT_SOURCE_DIR}/tests/jit/compile_doomed
 target_link_libraries(kiln-doomed-parent PRIVATE kiln_flags kiln_jit kiln_vocabulary)
 
 kiln_test(compile_test ROOMS jit vocabulary
-  SOURCES compile_test.cpp compile_parts_test.cpp compile_service_test.cpp compile_fault_test.cpp
+  SOURCES compile_test.cpp compile_hiprtc_test.cpp compile_parts_test.cpp compile_service_test.cpp compile_fault_test.cpp
     resources_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json)
 target_compile_definitions(compile_test PRIVATE KILN_TEST_COMPILES=100)
