@@ -559,6 +559,7 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
     const std::size_t offset = (block.bytes.size() + alignment - 1) / alignment * alignment;
     block.bytes.resize(offset + bytes);
     block.offsets.push_back(static_cast<std::uint32_t>(offset));
+    block.sizes.push_back(static_cast<std::uint32_t>(bytes));
     if (value != nullptr) std::memcpy(block.bytes.data() + offset, value, bytes);
   };
   const auto put_index = [&](std::int64_t value, std::uint32_t bytes) { put(&value, bytes, bytes); };

@@ -56,6 +56,7 @@ KernelDescription emit(const TypedGraph& graph, const Variant& variant, Accuracy
 struct ParameterBlock {
   std::vector<std::byte> bytes;
   std::vector<std::uint32_t> offsets;  ///< of each parameter
+  std::vector<std::uint32_t> sizes;    ///< of each parameter, in bytes
 };
 ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& layout);
 

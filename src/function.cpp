@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "bound_launch.hpp"
 #include "fusion/text.hpp"
 #include "function_impl.hpp"
 #include "kiln/error.hpp"
@@ -46,6 +47,17 @@ KernelInfo Function::prepare(const Stream& stream, std::span<const Argument> inp
     return info;
   }
   return impl_->plans.insert(make_plan(impl_->definition, call, signature)).info;
+}
+
+Launch Function::bind(const Stream& stream, std::initializer_list<Argument> inputs,
+                      std::initializer_list<View> outputs) const {
+  return bind(stream, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()));
+}
+
+Launch Function::bind(const Stream& stream, std::span<const Argument> inputs,
+                      std::span<const View> outputs) const {
+  const Plan& plan = plan_for(*impl_, {stream, inputs, outputs});
+  return Launch(std::make_unique<Launch::Impl>(impl_, plan, stream, inputs, outputs));
 }
 
 const std::string& Function::name() const { return impl_->definition.name; }

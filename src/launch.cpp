@@ -43,31 +43,6 @@ bool same_elements(const View& a, const View& b) {
          a.strides() == b.strides();
 }
 
-// An output may be exactly one of the inputs, element for element; any other overlap would make the
-// result depend on the order in which threads run.
-void check_overlap(const Definition& definition, const Plan& plan, const Call& call) {
-  for (const Plan::Extent& output : plan.extents) {
-    if (!output.output) continue;
-    const View& written = view_of(call, output.operand);
-    const char* const begin = static_cast<const char*>(written.data()) + output.low;
-    const char* const end = static_cast<const char*>(written.data()) + output.high;
-    for (const Plan::Extent& other : plan.extents) {
-      if (other.operand == output.operand) continue;
-      const View& view = view_of(call, other.operand);
-      const char* const other_begin = static_cast<const char*>(view.data()) + other.low;
-      const char* const other_end = static_cast<const char*>(view.data()) + other.high;
-      if (other_end <= begin || end <= other_begin) continue;
-      if (!other.output && same_elements(written, view)) continue;
-      if (!fusion::overlaps(bytes_of(written), bytes_of(view))) continue;
-      throw Error(Code::invalid_argument,
-                  fmt::format("{}: {} overlaps {}: an output must be exactly the view of an input, or "
-                              "lie apart from every other operand", definition.name,
-                              label(definition, call, output.operand),
-                              label(definition, call, other.operand)));
-    }
-  }
-}
-
 template <class T>
 void put(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
@@ -105,37 +80,61 @@ void put_scalar(const Definition& definition, std::byte* to, std::uint32_t input
   std::memcpy(to, &integer, static_cast<std::size_t>(width / 8));
 }
 
-void fill_and_launch(const Definition& definition, const Plan& plan, const Call& call,
-                     std::byte* block, void** arguments) {
+}  // namespace
+
+// Any overlap but the exact one would make the result depend on the order in which threads run.
+void check_overlap(const Definition& definition, const Plan& plan, const Call& call) {
+  for (const Plan::Extent& output : plan.extents) {
+    if (!output.output) continue;
+    const View& written = view_of(call, output.operand);
+    const char* const begin = static_cast<const char*>(written.data()) + output.low;
+    const char* const end = static_cast<const char*>(written.data()) + output.high;
+    for (const Plan::Extent& other : plan.extents) {
+      if (other.operand == output.operand) continue;
+      const View& view = view_of(call, other.operand);
+      const char* const other_begin = static_cast<const char*>(view.data()) + other.low;
+      const char* const other_end = static_cast<const char*>(view.data()) + other.high;
+      if (other_end <= begin || end <= other_begin) continue;
+      if (!other.output && same_elements(written, view)) continue;
+      if (!fusion::overlaps(bytes_of(written), bytes_of(view))) continue;
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: {} overlaps {}: an output must be exactly the view of an input, or "
+                              "lie apart from every other operand", definition.name,
+                              label(definition, call, output.operand),
+                              label(definition, call, other.operand)));
+    }
+  }
+}
+
+void fill_parameters(const Definition& definition, const Plan& plan, const Call& call, std::byte* block) {
   std::memcpy(block, plan.parameters.bytes.data(), plan.parameters.bytes.size());
   for (const Plan::PointerSlot& slot : plan.pointers) {
     put(block + slot.offset, static_cast<char*>(view_of(call, slot.operand).data()) + slot.bytes);
   }
   for (const Plan::ScalarSlot& slot : plan.scalars) {
-    put_scalar(definition, block + slot.offset, slot.input, call.inputs[slot.input].scalar(),
-               slot.dtype);
+    put_scalar(definition, block + slot.offset, slot.input, call.inputs[slot.input].scalar(), slot.dtype);
   }
-  for (std::size_t i = 0; i < plan.parameters.offsets.size(); ++i) {
-    arguments[i] = block + plan.parameters.offsets[i];
-  }
-  plan.backend->launch(*plan.kernel, plan.shape, arguments, call.stream);
 }
-
-}  // namespace
 
 void launch_plan(const Definition& definition, const Plan& plan, const Call& call) {
   if (plan.kernel == nullptr) return;
   check_overlap(definition, plan, call);
-  if (plan.parameters.bytes.size() <= kInlineBytes &&
-      plan.parameters.offsets.size() <= kInlineParameters) {
+  const auto launch = [&](std::byte* block, void** arguments) {
+    fill_parameters(definition, plan, call, block);
+    for (std::size_t i = 0; i < plan.parameters.offsets.size(); ++i) {
+      arguments[i] = block + plan.parameters.offsets[i];
+    }
+    plan.backend->launch(*plan.kernel, plan.shape, arguments, call.stream);
+  };
+  if (plan.parameters.bytes.size() <= kInlineBytes && plan.parameters.offsets.size() <= kInlineParameters) {
     alignas(16) std::array<std::byte, kInlineBytes> block;
     std::array<void*, kInlineParameters> arguments;
-    fill_and_launch(definition, plan, call, block.data(), arguments.data());
+    launch(block.data(), arguments.data());
     return;
   }
   std::vector<std::uint64_t> block((plan.parameters.bytes.size() + 7) / 8);
   std::vector<void*> arguments(plan.parameters.offsets.size());
-  fill_and_launch(definition, plan, call, reinterpret_cast<std::byte*>(block.data()), arguments.data());
+  launch(reinterpret_cast<std::byte*>(block.data()), arguments.data());
 }
 
 }  // namespace kiln

@@ -88,8 +88,15 @@ struct Plan {
 std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
                                 const Signature& signature);
 
-/// Fills in pointers and scalars and launches. No lock, no allocation, unless a kernel has more than a
-/// hundred operands. Throws Error(invalid_argument) when an output overlaps another operand.
+/// Throws Error(invalid_argument) when an output overlaps another operand of the call, unless it is
+/// element for element one of the inputs.
+void check_overlap(const Definition& definition, const Plan& plan, const Call& call);
+
+/// Writes the parameters' values for this call into `block`, of plan.parameters.bytes.size() bytes.
+void fill_parameters(const Definition& definition, const Plan& plan, const Call& call, std::byte* block);
+
+/// Fills in pointers and scalars and launches. No lock, and no allocation unless the parameters take
+/// more than two kilobytes. Throws as check_overlap does.
 void launch_plan(const Definition& definition, const Plan& plan, const Call& call);
 
 }  // namespace kiln

@@ -76,6 +76,8 @@ struct KernelInfo {
   std::uint64_t bytes = 0;  ///< that one launch reads and writes, every element of every operand once
 };
 
+class Launch;
+
 class Function {
  public:
   /// Checks, finds or makes the kernel, and launches it on `stream`; on a GPU it returns before the
@@ -93,6 +95,13 @@ class Function {
   KernelInfo prepare(const Stream& stream, std::span<const Argument> inputs,
                      std::span<const View> outputs) const;
 
+  /// A call with everything decided but pointers and numbers: for callers who keep the same layouts.
+  /// Checks and compiles as a call does, launches nothing.
+  Launch bind(const Stream& stream, std::span<const Argument> inputs,
+              std::span<const View> outputs) const;
+  Launch bind(const Stream& stream, std::initializer_list<Argument> inputs,
+              std::initializer_list<View> outputs) const;
+
   const std::string& name() const;
   const Options& options() const;
   std::size_t arity() const;
@@ -106,6 +115,34 @@ class Function {
 
  private:
   std::shared_ptr<Impl> impl_;
+};
+
+/// A bound call (Function::bind). Launching it costs what the driver's own launch costs. Not safe to
+/// use from two threads at once; make one for each.
+class Launch {
+ public:
+  Launch(Launch&&) noexcept;
+  Launch& operator=(Launch&&) noexcept;
+  ~Launch();
+
+  /// Launches on a stream of the device that it was bound for.
+  void operator()(const Stream& stream) const;
+
+  /// Other memory with the same dtype, shape and strides. Throws Error(invalid_argument) for an index
+  /// that is not an array argument, and for a pointer that is aligned otherwise than the one it was
+  /// bound with (modulo 16 bytes), or that makes an output overlap another operand.
+  void set_input(std::size_t index, const void* data);
+  void set_output(std::size_t index, void* data);
+  /// Another number for a scalar argument, of the same dtype and weakness as the one it was bound with.
+  void set_scalar(std::size_t index, Scalar value);
+
+  const KernelInfo& info() const;
+
+ private:
+  friend class Function;
+  struct Impl;
+  explicit Launch(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 namespace detail {

@@ -273,6 +273,34 @@ TEST(Function, CanForbidCompilesInACall) {
   EXPECT_TRUE(contains(message, "never_compiled")) << message;
 }
 
+TEST(Launch, RunsOnOtherMemoryAndNumbersOfTheSameLayout) {
+  const Function axpy = fuse("axpy", [](Value alpha, Value x, Value y) { return alpha * x + y; });
+  alignas(16) float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  alignas(16) float y[4] = {10, 20, 30, 40};
+  alignas(16) float out[8] = {};
+  Launch launch = axpy.bind(kStream, {2.0, View(x, DType::f32, {4}), View(y, DType::f32, {4})},
+                            {View(out, DType::f32, {4})});
+  launch(kStream);
+  EXPECT_EQ(out[3], 48.0f);
+  launch.set_input(1, x + 4);
+  launch.set_scalar(0, 3.0);
+  launch.set_output(0, out + 4);
+  launch(kStream);
+  EXPECT_EQ(out[7], 64.0f);
+  EXPECT_EQ(out[3], 48.0f);
+}
+
+TEST(Launch, RefusesWhatItWasNotBoundFor) {
+  const Function axpy = fuse("axpy", [](Value alpha, Value x) { return alpha * x; });
+  alignas(16) float x[12] = {};
+  Launch launch = axpy.bind(kStream, {2.0, View(x, DType::f32, {4})}, {View(x + 4, DType::f32, {4})});
+  EXPECT_TRUE(contains(message_of([&] { launch.set_input(1, x + 1); }), "axpy: set_input: input 1: expected an address"));
+  EXPECT_TRUE(contains(message_of([&] { launch.set_input(0, x); }), "input 0 is not an array argument"));
+  EXPECT_TRUE(contains(message_of([&] { launch.set_scalar(0, 1); }), "expected a weak f64, got a weak i64"));
+  launch.set_output(0, x);  // in place
+  EXPECT_EQ(message_of([&] { launch.set_output(0, x + 8); }), "no error");
+}
+
 TEST(Function, ManyThreadsCallOneFunction) {
   const Function f = fuse("shared", [](Value x, Value y) { return x * y + 1; });
   std::vector<std::thread> threads;
