@@ -1,0 +1,253 @@
+// `kiln cache path | ls | show | stats | extract | explain`: looking at the cache.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cache/explain.hpp"
+#include "files/file_io.hpp"
+#include "jit/compile.hpp"
+#include "kiln/error.hpp"
+#include "tool/cache_text.hpp"
+#include "tool/commands.hpp"
+
+namespace kiln::tool {
+namespace {
+
+using Less = bool (*)(const cache::Listing&, const cache::Listing&);
+
+// Newest, largest and slowest first: what a person looks for is at the top.
+Less order_of(std::string_view sort) {
+  if (sort == "created") {
+    return [](const auto& a, const auto& b) { return a.metadata.created > b.metadata.created; };
+  }
+  if (sort == "size") {
+    return [](const auto& a, const auto& b) { return a.file_bytes > b.file_bytes; };
+  }
+  if (sort == "function") {
+    return [](const auto& a, const auto& b) { return a.metadata.function < b.metadata.function; };
+  }
+  if (sort == "compile") {
+    return
+        [](const auto& a, const auto& b) { return a.metadata.compile_ms > b.metadata.compile_ms; };
+  }
+  return [](const auto& a, const auto& b) { return a.last_used > b.last_used; };
+}
+
+std::string resources_of(const cache::Metadata& metadata) {
+  std::vector<std::string> parts;
+  const auto put = [&](std::string_view name, const std::optional<int>& value) {
+    if (value) parts.push_back(fmt::format("{} {}", *value, name));
+  };
+  put("registers", metadata.registers);
+  put("scalar registers", metadata.sgprs);
+  put("spills", metadata.spills);
+  put("bytes scratch", metadata.scratch);
+  put("bytes LDS", metadata.lds);
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+Json entry_json(const NamedEntry& named) {
+  Json json = {{"key", named.key.hex()}};
+  json.update(to_json(named.entry.metadata));
+  json["code_bytes"] = named.entry.code.size();
+  json["source_bytes"] = named.entry.source.size();
+  Json ingredients = Json::array();
+  for (const cache::Ingredient& ingredient : named.entry.metadata.ingredients) {
+    ingredients.push_back({{"tag", ingredient.tag}, {"value", ingredient.value}});
+  }
+  json["ingredients"] = std::move(ingredients);
+  return json;
+}
+
+}  // namespace
+
+int run_cache_path(const CacheOptions& options) {
+  cache::Cache& cache = disk_cache();
+  const std::string trouble = cache.trouble();
+  if (options.json) {
+    print_json({{"directory", cache.config().directory},
+                {"usable", trouble.empty()},
+                {"problem", trouble},
+                {"readonly", cache.config().readonly}});
+  } else {
+    fmt::print("{}\n", cache.config().directory);
+    if (!trouble.empty()) fmt::print(stderr, "kiln: {}\n", trouble);
+  }
+  return trouble.empty() ? kSuccess : kFailure;
+}
+
+int run_cache_ls(const CacheListOptions& options) {
+  cache::Cache& cache = disk_cache();
+  std::vector<cache::Listing> entries =
+      cache::list(cache, make_filter(cache, options.target, options.function));
+  std::stable_sort(entries.begin(), entries.end(), order_of(options.sort));
+  const std::size_t found = entries.size();
+  if (options.limit && entries.size() > *options.limit) entries.resize(*options.limit);
+  if (options.json) {
+    Json json = Json::array();
+    for (const cache::Listing& entry : entries) json.push_back(to_json(entry));
+    print_json(json);
+    return kSuccess;
+  }
+  if (found == 0) {
+    fmt::print("no entries in {}\n", cache.config().directory);
+    return kSuccess;
+  }
+  const std::int64_t now = seconds_since_1970();
+  Table table({"KEY", "FUNCTION", "TARGET", "SIZE", "COMPILE", "USED", "EXPRESSION"});
+  table.align_right(3);
+  table.align_right(4);
+  table.align_right(5);
+  for (const cache::Listing& entry : entries) {
+    const std::string age = human_duration(now - entry.last_used);
+    if (!entry.problem.empty()) {
+      table.row({short_key(entry.key), red("unusable"), "", human_bytes(entry.file_bytes), "", age,
+                 red(clip(entry.problem, 60))});
+      continue;
+    }
+    table.row({short_key(entry.key), clip(entry.metadata.function, 24),
+               clip(entry.metadata.target, 24), human_bytes(entry.file_bytes),
+               fmt::format("{:.0f} ms", entry.metadata.compile_ms), age,
+               clip(entry.metadata.expression, 48)});
+  }
+  table.print();
+  if (entries.size() < found) fmt::print("{} of {} entries\n", entries.size(), found);
+  return kSuccess;
+}
+
+int run_cache_show(const CacheShowOptions& options) {
+  const NamedEntry named = find_entry(disk_cache(), options.key);
+  if (options.json) {
+    print_json(entry_json(named));
+    return kSuccess;
+  }
+  const cache::Metadata& metadata = named.entry.metadata;
+  const std::int64_t now = seconds_since_1970();
+  Table table;
+  table.row({"key", named.key.hex()});
+  table.row({"function", metadata.function});
+  table.row({"expression", clip(metadata.expression, 200)});
+  table.row({"signature", metadata.signature});
+  table.row({"target", metadata.target});
+  table.row({"kernel", metadata.entry});
+  table.row({"compiler", metadata.toolchain});
+  table.row({"", clip(metadata.toolchain_identity, 100)});
+  table.row({"options", fmt::format("{}", fmt::join(metadata.options, " "))});
+  table.row({"launch", metadata.launch});
+  table.row(
+      {"compiled", fmt::format("in {:.0f} ms, {} ago by kiln {}", metadata.compile_ms,
+                               human_duration(now - metadata.created), metadata.kiln_version)});
+  table.row({"resources", resources_of(metadata)});
+  table.row({"code", human_bytes(named.entry.code.size())});
+  table.row({"source", human_bytes(named.entry.source.size())});
+  table.print();
+  return kSuccess;
+}
+
+int run_cache_stats(const CacheStatsOptions& options) {
+  cache::Cache& cache = disk_cache();
+  const cache::Usage usage = cache::usage(cache);
+  const cache::Stats stats = cache.stats();
+  if (options.zero && !cache.zero_stats()) {
+    throw Error(Code::io,
+                fmt::format("{}: the counters could not be written", cache.config().directory));
+  }
+  if (options.json) {
+    Json json = {{"directory", cache.config().directory},
+                 {"entries", usage.entries},
+                 {"bytes", usage.bytes},
+                 {"max_bytes", usage.max_size},
+                 {"in_quarantine", usage.quarantined},
+                 {"temporaries", usage.temporaries}};
+    for (std::size_t i = 0; i < cache::kCounts; ++i) {
+      const auto count = static_cast<cache::Count>(i);
+      json[std::string(cache::name(count))] = stats[count];
+    }
+    print_json(json);
+    return kSuccess;
+  }
+  Table table;
+  table.align_right(1);
+  table.row({"entries", fmt::format("{}", usage.entries)});
+  table.row({"size", human_bytes(usage.bytes),
+             usage.max_size ? fmt::format("of {}", human_bytes(usage.max_size)) : ""});
+  const std::uint64_t looked_up = stats[cache::Count::hits] + stats[cache::Count::misses];
+  for (std::size_t i = 0; i < cache::kCounts; ++i) {
+    const auto count = static_cast<cache::Count>(i);
+    const bool bytes =
+        count == cache::Count::published_bytes || count == cache::Count::evicted_bytes;
+    std::string name(cache::name(count));
+    std::replace(name.begin(), name.end(), '_', ' ');
+    table.row({name, bytes ? human_bytes(stats[count]) : fmt::format("{}", stats[count]),
+               count == cache::Count::hits && looked_up
+                   ? fmt::format("{} %", 100 * stats[count] / looked_up)
+                   : ""});
+  }
+  table.row({"in quarantine", fmt::format("{}", usage.quarantined)});
+  table.print();
+  return kSuccess;
+}
+
+int run_cache_extract(const CacheExtractOptions& options) {
+  const NamedEntry named = find_entry(disk_cache(), options.key);
+  std::string bytes;
+  if (options.what == "source") {
+    bytes = named.entry.source;
+  } else if (options.what == "code") {
+    bytes = named.entry.code;
+  } else if (options.what == "isa") {
+    bytes = jit::disassemble(named.entry.code, named.entry.metadata.target);
+  } else {
+    bytes = entry_json(named).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  }
+  if (!options.output.empty()) {
+    files::OutputFile file(options.output);
+    file.write(bytes);
+    file.commit();
+    if (options.json) {
+      print_json({{"key", named.key.hex()},
+                  {"what", options.what},
+                  {"file", options.output},
+                  {"bytes", bytes.size()}});
+    }
+    return kSuccess;
+  }
+  if (options.what == "code") {
+    if (options.json) throw UsageError("--what code --json: code is no text; give -o FILE as well");
+    if (::isatty(STDOUT_FILENO)) {
+      throw UsageError("--what code: code is no text for a terminal; give -o FILE");
+    }
+  }
+  if (options.json) {
+    print_json({{"key", named.key.hex()}, {"what", options.what}, {"text", bytes}});
+  } else {
+    std::fwrite(bytes.data(), 1, bytes.size(), stdout);
+  }
+  return kSuccess;
+}
+
+int run_cache_explain(const CacheExplainOptions& options) {
+  cache::Cache& cache = disk_cache();
+  const NamedEntry a = find_entry(cache, options.a);
+  const NamedEntry b = find_entry(cache, options.b);
+  const std::vector<cache::Difference> differences = cache::explain(a.entry, b.entry);
+  if (options.json) {
+    Json list = Json::array();
+    for (const cache::Difference& difference : differences) {
+      list.push_back({{"tag", difference.tag},
+                      {"a", difference.a},
+                      {"b", difference.b},
+                      {"words", difference.words}});
+    }
+    print_json({{"a", a.key.hex()}, {"b", b.key.hex()}, {"differences", list}});
+    return kSuccess;
+  }
+  if (differences.empty()) fmt::print("the keys are made of the same ingredients\n");
+  for (const cache::Difference& difference : differences) {
+    fmt::print("{}: {}\n", bold(difference.tag), difference.words);
+  }
+  return kSuccess;
+}
+
+}  // namespace kiln::tool

@@ -1,0 +1,260 @@
+#include "tool/cli.hpp"
+
+#include <map>
+#include <string>
+
+#include "tool/commands.hpp"
+
+namespace kiln::tool {
+namespace {
+
+const std::map<std::string, Rounding> kRounding = {{"once", Rounding::once},
+                                                   {"each", Rounding::each}};
+const std::map<std::string, Accuracy> kAccuracy = {
+    {"storage", Accuracy::storage}, {"fast", Accuracy::fast}, {"strict", Accuracy::strict}};
+
+constexpr auto kKernelFooter =
+    "Types: x=f32[64,172] is an array in C order, x=f32[64,64]@1,64 one with strides in elements,\n"
+    "s=f32 a number. An expression that begins with '-' goes in parentheses.\n"
+    "Example: kiln emit 'silu(gate) * up' --type gate=bf16[63,172] --type up=bf16[63,172] "
+    "--target gfx90a";
+constexpr auto kRunFooter =
+    "Files are .npy or .safetensors, by their extension. An expression that begins with '-' goes "
+    "in\n"
+    "parentheses.\n"
+    "Example: kiln run 'y = silu(gate) * up' --in gate=block.safetensors:gate0 "
+    "--in up=block.safetensors:up0 --out y=y.npy";
+
+class Builder {
+ public:
+  explicit Builder(CommandLine& line) : line_(line) {}
+
+  void build() {
+    line_.app->description("Fuses chains of array operations into kernels, compiled at run time");
+    line_.app->set_version_flag("--version", std::string("kiln ") + KILN_VERSION);
+    line_.app->require_subcommand(1);
+    doctor();
+    run();
+    kernels();
+    cache();
+  }
+
+ private:
+  /// A subcommand with options of its own, which live as long as the command line.
+  template <class Options>
+  std::pair<CLI::App*, std::shared_ptr<Options>> add(CLI::App& parent, const std::string& name,
+                                                     const std::string& description,
+                                                     int (*run)(const Options&)) {
+    auto options = std::make_shared<Options>();
+    CLI::App* app = parent.add_subcommand(name, description);
+    app->callback([command = line_.command, options, run] {
+      *command = [options, run] { return run(*options); };
+    });
+    return {app, options};
+  }
+
+  void add_json(CLI::App& app, bool& value) {
+    app.add_flag_callback(
+        "--json", [json = line_.json, &value] { *json = value = true; },
+        "Write one JSON value to standard output, also for an error");
+  }
+
+  static void add_expression(CLI::App& app, ExpressionOptions& options) {
+    app.add_option("EXPR", options.text, "The expression; - reads it from standard input")
+        ->required();
+    app.add_option("--name", options.name, "The function's name in kernel names and the cache")
+        ->capture_default_str();
+    app.add_option("--round", options.options.rounding,
+                   "Round f16 and bf16 once, where stored or cast, or after each operation")
+        ->transform(CLI::CheckedTransformer(kRounding, CLI::ignore_case))
+        ->type_name("once|each");
+    app.add_option("--accuracy", options.options.accuracy, "How exact functions are")
+        ->transform(CLI::CheckedTransformer(kAccuracy, CLI::ignore_case))
+        ->type_name("storage|fast|strict");
+  }
+
+  // One value for each time an option is written, so that what follows is not taken for another.
+  static CLI::Option* add_list(CLI::App& app, const std::string& name,
+                               std::vector<std::string>& values, const std::string& type,
+                               const std::string& description) {
+    return app.add_option(name, values, description)
+        ->type_name(type)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  }
+
+  void doctor() {
+    auto [app, options] =
+        add<DoctorOptions>(*line_.app, "doctor",
+                           "Show devices, compilers, the cache, and what is missing", run_doctor);
+    add_json(*app, options->json);
+  }
+
+  void run() {
+    auto [app, options] =
+        add<RunOptions>(*line_.app, "run", "Run an expression on arrays in files", run_run);
+    add_expression(*app, options->expression);
+    add_list(*app, "--in", options->inputs, "NAME=FILE[:TENSOR]", "An array that is read");
+    add_list(*app, "--scalar", options->scalars, "NAME=VALUE", "A number that is passed by value");
+    add_list(*app, "--out", options->outputs, "NAME=FILE[:TENSOR]", "Where an output is written");
+    add_list(*app, "--type-out", options->dtypes, "NAME=DTYPE",
+             "The dtype of an output, if not its natural one");
+    add_list(*app, "--expect", options->expected, "NAME=FILE[:TENSOR]",
+             "Report how far an output is from this array");
+    app->add_option("--device", options->device,
+                    "Where to run: auto takes a GPU where there is one")
+        ->type_name("auto|cpu|hip[:N]|cuda[:N]|reference")
+        ->capture_default_str();
+    app->add_option("--repeat", options->repeat, "Timed launches; the median is reported")
+        ->check(CLI::Range(1, 1'000'000))
+        ->capture_default_str();
+    add_json(*app, options->json);
+    app->footer(kRunFooter);
+  }
+
+  void add_kernel(CLI::App& app, KernelOptions& options, const std::string& default_target) {
+    add_expression(app, options.expression);
+    add_list(app, "--type", options.types, "NAME=DTYPE[SHAPE]", "What an argument is");
+    add_list(app, "--type-out", options.dtypes, "NAME=DTYPE",
+             "The dtype of an output, if not its natural one");
+    CLI::Option* target = add_list(app, "--target", options.targets, "TARGET[,TARGET...]",
+                                   "gfx90a, gfx942:xnack-, sm_90, cpu, ...");
+    if (default_target.empty()) {
+      target->required();
+    } else {
+      options.targets = {default_target};
+      target->capture_default_str();
+    }
+    add_json(app, options.json);
+    app.footer(kKernelFooter);
+  }
+
+  void kernels() {
+    auto [emit, emit_options] =
+        add<EmitOptions>(*line_.app, "emit", "Print the source of a kernel", run_emit);
+    add_kernel(*emit, emit_options->kernel, "cpu");
+    emit->add_flag("--full", emit_options->full,
+                   "With the device code that every kernel starts with");
+
+    auto [compile, compile_options] = add<CompileOptions>(
+        *line_.app, "compile", "Compile into the cache, for targets that need not be here",
+        run_compile);
+    add_kernel(*compile, compile_options->kernel, "");
+    compile
+        ->add_option("-o,--output", compile_options->directory,
+                     "Write code objects and sources into this directory as well")
+        ->type_name("DIR");
+
+    auto [isa, isa_options] =
+        add<IsaOptions>(*line_.app, "isa", "Disassemble a kernel and show what it uses", run_isa);
+    add_kernel(*isa, isa_options->kernel, "");
+
+    auto [explain, explain_options] = add<ExplainOptions>(
+        *line_.app, "explain", "Say which variant of a kernel a call gets, and what it costs",
+        run_explain);
+    add_kernel(*explain, explain_options->kernel, "cpu");
+  }
+
+  void cache() {
+    CLI::App& parent = *line_.app->add_subcommand("cache", "Look at and change the cache");
+    parent.require_subcommand(1);
+    cache_look(parent);
+    cache_change(parent);
+  }
+
+  void cache_look(CLI::App& parent) {
+    auto [path, path_options] =
+        add<CacheOptions>(parent, "path", "Print the directory", run_cache_path);
+    add_json(*path, path_options->json);
+
+    auto [ls, ls_options] = add<CacheListOptions>(parent, "ls", "List entries", run_cache_ls);
+    add_filter(*ls, ls_options->target, ls_options->function);
+    ls->add_option("--sort", ls_options->sort, "What comes first")
+        ->check(CLI::IsMember({"used", "created", "size", "function", "compile"}))
+        ->capture_default_str();
+    ls->add_option("--limit", ls_options->limit, "At most so many");
+    add_json(*ls, ls_options->json);
+
+    auto [show, show_options] =
+        add<CacheShowOptions>(parent, "show", "Show one entry", run_cache_show);
+    add_key(*show, "KEY", show_options->key);
+    add_json(*show, show_options->json);
+
+    auto [stats, stats_options] =
+        add<CacheStatsOptions>(parent, "stats", "Show size, hits and misses", run_cache_stats);
+    stats->add_flag("--zero", stats_options->zero, "Set the counters to zero after showing them");
+    add_json(*stats, stats_options->json);
+
+    auto [extract, extract_options] =
+        add<CacheExtractOptions>(parent, "extract", "Write a part of an entry", run_cache_extract);
+    add_key(*extract, "KEY", extract_options->key);
+    extract->add_option("--what", extract_options->what, "Which part")
+        ->check(CLI::IsMember({"source", "code", "isa", "meta"}))
+        ->capture_default_str();
+    extract->add_option("-o,--output", extract_options->output, "A file instead of standard output")
+        ->type_name("FILE");
+    add_json(*extract, extract_options->json);
+
+    auto [explain, explain_options] = add<CacheExplainOptions>(
+        parent, "explain", "Say why two entries are two", run_cache_explain);
+    add_key(*explain, "A", explain_options->a);
+    add_key(*explain, "B", explain_options->b);
+    add_json(*explain, explain_options->json);
+  }
+
+  void cache_change(CLI::App& parent) {
+    auto [verify, verify_options] =
+        add<CacheVerifyOptions>(parent, "verify", "Read and check every entry", run_cache_verify);
+    verify->add_flag("--repair", verify_options->repair, "Move bad entries to quarantine");
+    verify->add_flag("--recompile", verify_options->recompile,
+                     "Compile every entry again and compare byte for byte");
+    add_json(*verify, verify_options->json);
+
+    auto [trim, trim_options] = add<CacheTrimOptions>(
+        parent, "trim", "Remove entries, the least recently used first", run_cache_trim);
+    trim->add_option("--max-size", trim_options->max_size, "Down to this size, such as 512M");
+    trim->add_option("--older-than", trim_options->older_than, "Not used for so long, such as 30d");
+    add_filter(*trim, trim_options->target, trim_options->function);
+    trim->add_flag("--dry-run", trim_options->dry_run, "Only say what would go");
+    add_json(*trim, trim_options->json);
+
+    auto [clear, clear_options] =
+        add<CacheOptions>(parent, "clear", "Remove every entry", run_cache_clear);
+    add_json(*clear, clear_options->json);
+
+    auto [export_app, export_options] = add<CacheTransferOptions>(
+        parent, "export", "Write entries into one file for other machines", run_cache_export);
+    export_app->add_option("FILE", export_options->file, "The bundle")->required();
+    add_filter(*export_app, export_options->target, export_options->function);
+    add_list(*export_app, "--key", export_options->keys, "KEY", "Only these entries");
+    add_json(*export_app, export_options->json);
+
+    auto [import_app, import_options] = add<CacheTransferOptions>(
+        parent, "import", "Check a bundle and take its entries", run_cache_import);
+    import_app->add_option("FILE", import_options->file, "The bundle")->required();
+    add_json(*import_app, import_options->json);
+  }
+
+  static void add_key(CLI::App& app, const std::string& name, std::string& key) {
+    app.add_option(name, key, "The first digits of an entry's key")->required();
+  }
+
+  static void add_filter(CLI::App& app, std::string& target, std::string& function) {
+    app.add_option("--target", target, "Only entries for this target");
+    app.add_option("--function", function, "Only entries of this function");
+  }
+
+  CommandLine& line_;
+};
+
+}  // namespace
+
+CommandLine make_command_line() {
+  CommandLine line{std::make_unique<CLI::App>(), std::make_shared<std::function<int()>>(),
+                   std::make_shared<bool>(false)};
+  line.app->name("kiln");
+  Builder(line).build();
+  return line;
+}
+
+}  // namespace kiln::tool

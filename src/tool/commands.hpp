@@ -1,0 +1,150 @@
+// The commands of `kiln` as functions on plain options. cli.cpp fills the options from a command
+// line; each command is a file of its own. A command returns the exit code, or throws: UsageError
+// for what is wrong with the command line itself, kiln::Error for everything else.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kiln/options.hpp"
+
+namespace kiln::tool {
+
+inline constexpr int kSuccess = 0;
+inline constexpr int kFailure = 1;
+inline constexpr int kUsage = 2;
+
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// What is to be computed.
+struct ExpressionOptions {
+  std::string text;  ///< "-" reads standard input
+  std::string name = "fused";
+  Options options;
+};
+
+struct DoctorOptions {
+  bool json = false;
+};
+int run_doctor(const DoctorOptions& options);
+
+struct RunOptions {
+  ExpressionOptions expression;
+  std::vector<std::string> inputs;    ///< NAME=FILE[:TENSOR]
+  std::vector<std::string> scalars;   ///< NAME=VALUE
+  std::vector<std::string> outputs;   ///< NAME=FILE[:TENSOR]
+  std::vector<std::string> dtypes;    ///< NAME=DTYPE, of outputs
+  std::vector<std::string> expected;  ///< NAME=FILE[:TENSOR], of outputs
+  std::string device = "auto";
+  int repeat = 1;
+  bool json = false;
+};
+int run_run(const RunOptions& options);
+
+/// A kernel without memory.
+struct KernelOptions {
+  ExpressionOptions expression;
+  std::vector<std::string> types;    ///< NAME=DTYPE[SHAPE][@STRIDES], or NAME=DTYPE for a number
+  std::vector<std::string> dtypes;   ///< NAME=DTYPE, of outputs
+  std::vector<std::string> targets;  ///< as written, separated by commas
+  bool json = false;
+};
+
+struct EmitOptions {
+  KernelOptions kernel;
+  bool full = false;  ///< with the preamble
+};
+int run_emit(const EmitOptions& options);
+
+struct CompileOptions {
+  KernelOptions kernel;
+  std::string directory;  ///< empty: only into the cache
+};
+int run_compile(const CompileOptions& options);
+
+struct IsaOptions {
+  KernelOptions kernel;
+};
+int run_isa(const IsaOptions& options);
+
+struct ExplainOptions {
+  KernelOptions kernel;
+};
+int run_explain(const ExplainOptions& options);
+
+struct CacheOptions {
+  bool json = false;
+};
+int run_cache_path(const CacheOptions& options);
+
+struct CacheListOptions {
+  std::string target;
+  std::string function;
+  std::string sort = "used";  ///< used, created, size, function or compile
+  std::optional<std::size_t> limit;
+  bool json = false;
+};
+int run_cache_ls(const CacheListOptions& options);
+
+struct CacheShowOptions {
+  std::string key;
+  bool json = false;
+};
+int run_cache_show(const CacheShowOptions& options);
+
+struct CacheStatsOptions {
+  bool zero = false;
+  bool json = false;
+};
+int run_cache_stats(const CacheStatsOptions& options);
+
+struct CacheVerifyOptions {
+  bool repair = false;
+  bool recompile = false;
+  bool json = false;
+};
+int run_cache_verify(const CacheVerifyOptions& options);
+
+struct CacheTrimOptions {
+  std::string max_size;    ///< "512M"
+  std::string older_than;  ///< "30d"
+  std::string target;
+  std::string function;
+  bool dry_run = false;
+  bool json = false;
+};
+int run_cache_trim(const CacheTrimOptions& options);
+int run_cache_clear(const CacheOptions& options);
+
+struct CacheExtractOptions {
+  std::string key;
+  std::string what = "source";  ///< source, code, isa or meta
+  std::string output;           ///< empty: standard output
+  bool json = false;
+};
+int run_cache_extract(const CacheExtractOptions& options);
+
+struct CacheExplainOptions {
+  std::string a;
+  std::string b;
+  bool json = false;
+};
+int run_cache_explain(const CacheExplainOptions& options);
+
+struct CacheTransferOptions {
+  std::string file;
+  std::string target;
+  std::string function;
+  std::vector<std::string> keys;
+  bool json = false;
+};
+int run_cache_export(const CacheTransferOptions& options);
+int run_cache_import(const CacheTransferOptions& options);
+
+}  // namespace kiln::tool

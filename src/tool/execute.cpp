@@ -1,0 +1,210 @@
+#include "tool/execute.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "files/format.hpp"
+#include "fusion/broadcast.hpp"
+#include "fusion/infer.hpp"
+#include "fusion/reference.hpp"
+#include "fusion/text.hpp"
+#include "jit/backend.hpp"
+#include "kiln/error.hpp"
+#include "tool/commands.hpp"
+
+namespace kiln::tool {
+namespace {
+
+/// Memory of a device for as long as the object lives.
+class DeviceMemory {
+ public:
+  DeviceMemory(jit::Backend& backend, std::size_t bytes)
+      : backend_(&backend), data_(backend.allocate(std::max<std::size_t>(bytes, 1))) {}
+  DeviceMemory(DeviceMemory&& other) noexcept
+      : backend_(other.backend_), data_(std::exchange(other.data_, nullptr)) {}
+  DeviceMemory& operator=(DeviceMemory&&) = delete;
+  ~DeviceMemory() {
+    if (data_ != nullptr) backend_->free(data_);
+  }
+  void* data() const { return data_; }
+
+ private:
+  jit::Backend* backend_;
+  void* data_;
+};
+
+/// A stream of a device for as long as the object lives.
+class OwnedStream {
+ public:
+  explicit OwnedStream(jit::Backend& backend)
+      : backend_(backend), stream_(backend.create_stream()) {}
+  OwnedStream(const OwnedStream&) = delete;
+  OwnedStream& operator=(const OwnedStream&) = delete;
+  ~OwnedStream() { backend_.destroy_stream(stream_); }
+  const Stream& get() const { return stream_; }
+
+ private:
+  jit::Backend& backend_;
+  Stream stream_;
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::vector<Output> allocate_outputs(const std::vector<DType>& dtypes, const Dims& shape) {
+  std::vector<Output> outputs;
+  for (const DType dtype : dtypes) {
+    const auto bytes = files::byte_count(shape, bits(dtype));
+    if (!bytes) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("the outputs' shape {} has more bytes than 64 bits can count",
+                              fusion::to_string(shape)));
+    }
+    outputs.push_back({dtype, files::Buffer(*bytes)});
+  }
+  return outputs;
+}
+
+/// A number in the bytes of its dtype, as the reference reads it.
+std::uint64_t scalar_bytes(const Scalar& scalar) {
+  if (scalar.dtype() != DType::f32) return scalar.bits();
+  const auto narrow = static_cast<float>(std::bit_cast<double>(scalar.bits()));
+  return std::bit_cast<std::uint32_t>(narrow);
+}
+
+}  // namespace
+
+Specification specify(const std::vector<Input>& inputs) {
+  Specification result;
+  for (const Input& input : inputs) {
+    ArgumentSpec spec;
+    spec.name = input.name;
+    if (input.tensor) {
+      spec.dtype = input.tensor->dtype;
+      spec.shape = input.tensor->shape;
+      spec.strides = input.tensor->strides;
+    } else {
+      spec.dtype = input.scalar->dtype();
+      spec.scalar = true;
+      spec.weak = input.scalar->weak();
+    }
+    result.arguments.push_back(std::move(spec));
+  }
+  return result;
+}
+
+Device choose_device(const std::string& text) {
+  if (text == "auto") {
+    const std::vector<Device> all = jit::devices();
+    if (all.empty()) {
+      throw Error(Code::not_found,
+                  fmt::format("there is no device: {}", jit::why_absent(DeviceType::cpu)));
+    }
+    return all.front();
+  }
+  try {
+    return parse_device(text);
+  } catch (const Error& error) {
+    throw UsageError(
+        fmt::format("--device {}: expected auto, cpu, hip, hip:N, cuda, cuda:N or "
+                    "reference",
+                    text));
+  }
+}
+
+Execution run_on_device(const Function& function, const std::vector<Input>& inputs,
+                        const std::vector<DType>& dtypes, Device device, int repeat) {
+  jit::Backend& backend = jit::backend(device);
+  Execution result;
+  result.device = to_string(device);
+  result.hardware = backend.name();
+  result.shape = output_types(function, specify(inputs)).shape;
+  result.outputs = allocate_outputs(dtypes, result.shape);
+
+  const OwnedStream stream(backend);
+  std::vector<DeviceMemory> memory;
+  std::vector<Argument> arguments;
+  for (const Input& input : inputs) {
+    if (input.scalar) {
+      arguments.emplace_back(*input.scalar);
+      continue;
+    }
+    const files::HostTensor& tensor = *input.tensor;
+    memory.emplace_back(backend, tensor.bytes.size());
+    backend.copy_in(memory.back().data(), tensor.data(), tensor.bytes.size(), stream.get());
+    arguments.emplace_back(
+        View(memory.back().data(), tensor.dtype, tensor.shape, tensor.strides, device));
+  }
+  std::vector<View> views;
+  std::vector<void*> stored;
+  for (const Output& output : result.outputs) {
+    memory.emplace_back(backend, output.bytes.size());
+    stored.push_back(memory.back().data());
+    views.emplace_back(memory.back().data(), output.dtype, result.shape, device);
+  }
+
+  result.kernel = function.prepare(stream.get(), arguments, views);
+  const auto launch = [&] { function.call(stream.get(), arguments, views); };
+  launch();  // the first one touches memory for the first time
+  backend.synchronize(stream.get());
+  std::vector<double> times;
+  for (int i = 0; i < repeat; ++i) times.push_back(backend.time_us(stream.get(), launch));
+  result.launch_us = median(std::move(times));
+  for (std::size_t i = 0; i < stored.size(); ++i) {
+    backend.copy_out(result.outputs[i].bytes.data(), stored[i], result.outputs[i].bytes.size(),
+                     stream.get());
+  }
+  backend.synchronize(stream.get());
+  return result;
+}
+
+Execution run_on_reference(const Function& function, const std::vector<Input>& inputs,
+                           const std::vector<DType>& dtypes) {
+  Execution result;
+  result.device = "reference";
+  result.hardware = "interpreter in f64";
+  result.kernel.function = function.name();
+  result.kernel.expression = function.expression();
+  result.shape = output_types(function, specify(inputs)).shape;
+  result.outputs = allocate_outputs(dtypes, result.shape);
+
+  std::vector<fusion::ArgumentType> types;
+  std::vector<fusion::ReferenceOperand> arguments;
+  std::vector<std::uint64_t> numbers(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].scalar) {
+      const Scalar& scalar = *inputs[i].scalar;
+      types.push_back({scalar.dtype(), true, scalar.weak()});
+      numbers[i] = scalar_bytes(scalar);
+      arguments.push_back({&numbers[i], scalar.dtype(), Dims(result.shape.size(), 0), 0});
+    } else {
+      const files::HostTensor& tensor = *inputs[i].tensor;
+      types.push_back({tensor.dtype, false, false});
+      // Arguments are only read.
+      arguments.push_back({const_cast<std::byte*>(tensor.data()), tensor.dtype,
+                           fusion::broadcast_strides(tensor.shape, tensor.strides, result.shape),
+                           0});
+    }
+  }
+  std::vector<fusion::ReferenceOperand> outputs;
+  for (Output& output : result.outputs) {
+    outputs.push_back({output.bytes.data(), output.dtype, contiguous_strides(result.shape), 0});
+  }
+  const fusion::Graph graph = fusion::parse(function.expression());
+  const fusion::TypedGraph typed =
+      fusion::infer(graph, types, dtypes, function.options().rounding, function.name());
+  const auto start = std::chrono::steady_clock::now();
+  fusion::evaluate(typed, result.shape, arguments, outputs);
+  const std::chrono::duration<double, std::micro> elapsed =
+      std::chrono::steady_clock::now() - start;
+  result.launch_us = elapsed.count();
+  return result;
+}
+
+}  // namespace kiln::tool

@@ -1,0 +1,293 @@
+// `kiln emit`, `kiln compile`, `kiln isa` and `kiln explain`: kernels from types and shapes alone,
+// for any target, with or without its device.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <future>
+
+#include "compile_only.hpp"
+#include "files/file_io.hpp"
+#include "fusion/broadcast.hpp"
+#include "kiln/error.hpp"
+#include "tool/arguments.hpp"
+#include "tool/commands.hpp"
+#include "tool/instructions.hpp"
+#include "tool/print.hpp"
+
+namespace kiln::tool {
+namespace {
+
+struct Request {
+  Function function;
+  Specification specification;
+  std::vector<std::string> targets;
+};
+
+Request parse_request(const KernelOptions& options) {
+  Function function = parse_function(options.expression);
+  Specification specification = parse_specification(function, options);
+  return {std::move(function), std::move(specification), parse_targets(options.targets)};
+}
+
+/// A kernel, or why there is none.
+struct Attempt {
+  std::string target;
+  CompiledKernel kernel;
+  std::string error;
+  Code code = Code::internal;
+};
+
+Attempt attempt(const Request& request, const std::string& target) {
+  Attempt result;
+  result.target = target;
+  try {
+    result.kernel = compile_for(request.function, request.specification, target);
+  } catch (const Error& error) {
+    result.error = error.what();
+    result.code = error.code();
+  }
+  return result;
+}
+
+/// One kernel per target, side by side: the compile service decides how many run at once.
+std::vector<Attempt> compile_all(const Request& request) {
+  std::vector<std::future<Attempt>> futures;
+  for (const std::string& target : request.targets) {
+    futures.push_back(
+        std::async(std::launch::async, [&request, &target] { return attempt(request, target); }));
+  }
+  std::vector<Attempt> results;
+  for (auto& future : futures) results.push_back(future.get());
+  return results;
+}
+
+bool all_succeeded(const std::vector<Attempt>& attempts) {
+  return std::all_of(attempts.begin(), attempts.end(),
+                     [](const Attempt& attempt) { return attempt.error.empty(); });
+}
+
+bool is_gpu(std::string_view target) {
+  return target.starts_with("gfx") || target.starts_with("sm_");
+}
+
+Json to_json(const jit::Resources& resources) {
+  Json json = Json::object();
+  const auto put = [&](const char* name, const std::optional<int>& value) {
+    if (value) json[name] = *value;
+  };
+  put("registers", resources.vgprs);
+  put("sgprs", resources.sgprs);
+  put("spills", resources.spills);
+  put("scratch", resources.scratch);
+  put("lds", resources.lds);
+  json["code_bytes"] = resources.code_bytes;
+  return json;
+}
+
+std::string to_text(const jit::Resources& resources) {
+  std::vector<std::string> parts;
+  const auto put = [&](std::string_view name, const std::optional<int>& value, bool always) {
+    if (value && (always || *value)) parts.push_back(fmt::format("{} {}", *value, name));
+  };
+  put("registers", resources.vgprs, true);
+  put("scalar registers", resources.sgprs, true);
+  put("spills", resources.spills, false);
+  put("bytes scratch", resources.scratch, false);
+  put("bytes LDS", resources.lds, false);
+  parts.push_back(fmt::format("{} bytes of code", resources.code_bytes));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+Json to_json(const Attempt& attempt) {
+  Json json = {{"target", attempt.target}};
+  if (!attempt.error.empty()) {
+    json["error"] = {{"code", name(attempt.code)}, {"message", attempt.error}};
+    return json;
+  }
+  const KernelInfo& info = attempt.kernel.info;
+  json["resolved_target"] = info.target;
+  json["entry"] = info.entry;
+  json["key"] = info.key;
+  json["cache"] = info.cache == CacheState::compiled ? "compiled" : "disk";
+  json["compile_ms"] = info.compile_ms;
+  json["variant"] = info.variant;
+  json["bytes"] = info.bytes;
+  json["resources"] = to_json(attempt.kernel.resources);
+  return json;
+}
+
+std::string_view code_extension(std::string_view target) {
+  if (target.starts_with("gfx")) return "hsaco";
+  return target.starts_with("sm_") ? "cubin" : "so";
+}
+
+std::string file_part(std::string_view target) {
+  std::string result;
+  for (const char c : target.substr(0, 60)) {
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_' || c == '-' || c == '+';
+    result += plain ? c : '.';
+  }
+  return result;
+}
+
+std::string write_file(const std::string& directory, const std::string& name,
+                       std::string_view bytes) {
+  const std::string path = (std::filesystem::path(directory) / name).string();
+  files::OutputFile file(path);
+  file.write(bytes);
+  file.commit();
+  return path;
+}
+
+/// The code object and its source in `directory`.
+std::vector<std::string> write_files(const Attempt& attempt, const std::string& directory) {
+  const std::string stem =
+      fmt::format("{}.{}", attempt.kernel.info.entry, file_part(attempt.target));
+  return {write_file(directory, fmt::format("{}.{}", stem, code_extension(attempt.target)),
+                     attempt.kernel.code),
+          write_file(directory, stem + (is_gpu(attempt.target) ? ".hip" : ".cpp"),
+                     attempt.kernel.source)};
+}
+
+void make_directory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) throw Error(Code::io, fmt::format("make {}: {}", directory, error.message()));
+}
+
+}  // namespace
+
+int run_emit(const EmitOptions& options) {
+  const Request request = parse_request(options.kernel);
+  Json json = Json::array();
+  for (const std::string& target : request.targets) {
+    const std::string source =
+        emit_for(request.function, request.specification, target, options.full);
+    if (options.kernel.json) {
+      json.push_back({{"target", target}, {"source", source}});
+    } else {
+      fmt::print("{}{}", source, source.ends_with('\n') ? "" : "\n");
+    }
+  }
+  if (options.kernel.json) print_json(json);
+  return kSuccess;
+}
+
+int run_compile(const CompileOptions& options) {
+  const Request request = parse_request(options.kernel);
+  if (!options.directory.empty()) make_directory(options.directory);
+  const std::vector<Attempt> attempts = compile_all(request);
+  Json json = Json::array();
+  Table table({"TARGET", "CACHE", "KERNEL", "RESOURCES"});
+  std::vector<std::string> written;
+  for (const Attempt& attempt : attempts) {
+    Json entry = to_json(attempt);
+    if (!attempt.error.empty()) {
+      table.row({attempt.target, red("failed")});
+    } else {
+      const KernelInfo& info = attempt.kernel.info;
+      if (!options.directory.empty()) {
+        const std::vector<std::string> paths = write_files(attempt, options.directory);
+        entry["files"] = paths;
+        written.insert(written.end(), paths.begin(), paths.end());
+      }
+      table.row({attempt.target,
+                 info.cache == CacheState::compiled
+                     ? fmt::format("compiled in {:.0f} ms", info.compile_ms)
+                     : "from disk",
+                 info.entry, to_text(attempt.kernel.resources)});
+    }
+    json.push_back(std::move(entry));
+  }
+  if (options.kernel.json) {
+    print_json(json);
+  } else {
+    table.print();
+    for (const std::string& path : written) fmt::print("{}\n", path);
+    for (const Attempt& attempt : attempts) {
+      if (!attempt.error.empty()) fmt::print(stderr, "kiln: {}\n", attempt.error);
+    }
+  }
+  return all_succeeded(attempts) ? kSuccess : kFailure;
+}
+
+int run_isa(const IsaOptions& options) {
+  const Request request = parse_request(options.kernel);
+  Json json = Json::array();
+  for (const std::string& target : request.targets) {
+    const CompiledKernel kernel = compile_for(request.function, request.specification, target);
+    const std::string text = jit::disassemble(kernel.code, kernel.info.target);
+    const std::vector<InstructionCount> memory = memory_instructions(text);
+    if (options.kernel.json) {
+      Json counts = Json::object();
+      for (const InstructionCount& count : memory) counts[count.mnemonic] = count.count;
+      json.push_back({{"target", target},
+                      {"entry", kernel.info.entry},
+                      {"variant", kernel.info.variant},
+                      {"resources", to_json(kernel.resources)},
+                      {"memory_instructions", counts},
+                      {"isa", text}});
+      continue;
+    }
+    std::vector<std::string> counts;
+    for (const InstructionCount& count : memory) {
+      counts.push_back(fmt::format("{} x {}", count.count, count.mnemonic));
+    }
+    Table table;
+    table.row({"target", target});
+    table.row({"kernel", kernel.info.entry});
+    table.row({"variant", clip(kernel.info.variant, 96)});
+    table.row({"resources", to_text(kernel.resources)});
+    if (!counts.empty()) table.row({"memory", fmt::format("{}", fmt::join(counts, ", "))});
+    table.print();
+    fmt::print("\n{}{}", text, text.ends_with('\n') ? "" : "\n");
+  }
+  if (options.kernel.json) print_json(json);
+  return kSuccess;
+}
+
+int run_explain(const ExplainOptions& options) {
+  const Request request = parse_request(options.kernel);
+  const OutputTypes types = output_types(request.function, request.specification);
+  const std::vector<std::string> names = named_outputs(request.function);
+  const std::vector<Attempt> attempts = compile_all(request);
+  if (options.kernel.json) {
+    Json outputs = Json::array();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      outputs.push_back({{"name", names[i]},
+                         {"dtype", name(types.dtypes[i])},
+                         {"shape", std::vector(types.shape.begin(), types.shape.end())}});
+    }
+    Json targets = Json::array();
+    for (const Attempt& attempt : attempts) targets.push_back(to_json(attempt));
+    print_json({{"expression", request.function.expression()},
+                {"outputs", outputs},
+                {"targets", targets}});
+    return all_succeeded(attempts) ? kSuccess : kFailure;
+  }
+  fmt::print("{}\n", bold(clip(request.function.expression(), 96)));
+  Table table;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    table.row(
+        {names[i], fmt::format("{} {}", name(types.dtypes[i]), fusion::to_string(types.shape))});
+  }
+  for (const Attempt& attempt : attempts) {
+    table.row({""});
+    table.row(
+        {bold(attempt.target), attempt.error.empty() ? attempt.kernel.info.entry : red("failed")});
+    if (!attempt.error.empty()) continue;
+    table.row({"variant", attempt.kernel.info.variant});
+    table.row({"moves", fmt::format("{} per launch", human_bytes(attempt.kernel.info.bytes))});
+    table.row({"resources", to_text(attempt.kernel.resources)});
+  }
+  table.print();
+  for (const Attempt& attempt : attempts) {
+    if (!attempt.error.empty()) fmt::print(stderr, "kiln: {}\n", attempt.error);
+  }
+  return all_succeeded(attempts) ? kSuccess : kFailure;
+}
+
+}  // namespace kiln::tool

@@ -1,0 +1,48 @@
+// How the tool writes: aligned columns, sizes and ages for people, colour only on a terminal, JSON.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::tool {
+
+using Json = nlohmann::ordered_json;
+
+/// One value on standard output, indented. Text that is not UTF-8 is written with replacements.
+void print_json(const Json& value);
+
+/// The text in bold, dim or red if standard output is a terminal and NO_COLOR is not set.
+std::string bold(std::string_view text);
+std::string dim(std::string_view text);
+std::string red(std::string_view text);
+
+/// "1.5 MiB".
+std::string human_bytes(std::uint64_t bytes);
+/// "3 min", "2 days": of a time that has passed.
+std::string human_duration(std::int64_t seconds);
+/// "12.3 us", "4.56 ms".
+std::string human_time(double microseconds);
+/// "2024-05-31T12:00:00Z" of seconds since 1970.
+std::string iso_time(std::int64_t seconds);
+/// At most `columns` characters, with "..." for what is left out; control characters become spaces.
+std::string clip(std::string_view text, std::size_t columns);
+
+/// Rows whose columns are padded to the widest cell.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header = {});
+  void row(std::vector<std::string> cells);
+  /// Numbers look better flush right.
+  void align_right(std::size_t column);
+  void print() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  std::vector<bool> right_;
+  bool has_header_ = false;
+};
+
+}  // namespace kiln::tool
