@@ -155,8 +155,9 @@ std::string compress(std::string_view text) {
   return packed;
 }
 
-// The frame's own idea of its size is not trusted: the buffer is what the checked header said.
+// Two lies would have to agree before anything is allocated for them.
 bool decompress(std::string_view packed, std::uint64_t size, std::string& text) {
+  if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != size) return false;
   text.resize(size);
   const std::size_t result =
       ZSTD_decompress(text.data(), text.size(), packed.data(), packed.size());
