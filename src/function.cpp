@@ -22,13 +22,13 @@ Function make_function(std::string_view name, fusion::Graph graph, const Options
   return Function(std::move(impl));
 }
 
+}  // namespace
+
 const Plan& plan_for(Function::Impl& impl, const Call& call) {
   const Signature signature(call);
   if (const Plan* plan = impl.plans.find(signature)) return *plan;
   return impl.plans.insert(make_plan(impl.definition, call, signature));
 }
-
-}  // namespace
 
 void Function::call(const Stream& stream, std::span<const Argument> inputs,
                     std::span<const View> outputs) const {

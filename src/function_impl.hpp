@@ -12,4 +12,7 @@ struct Function::Impl {
   PlanTable plans;
 };
 
+/// The plan of a call, made if it is not there. Throws what make_plan throws.
+const Plan& plan_for(Function::Impl& impl, const Call& call);
+
 }  // namespace kiln

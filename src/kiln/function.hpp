@@ -112,6 +112,7 @@ class Function {
   struct Impl;
   explicit Function(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   const Impl& impl() const { return *impl_; }
+  const std::shared_ptr<Impl>& shared_impl() const { return impl_; }
 
  private:
   std::shared_ptr<Impl> impl_;

@@ -9,6 +9,7 @@
 #include "kiln/dtype.hpp"     // IWYU pragma: export
 #include "kiln/error.hpp"     // IWYU pragma: export
 #include "kiln/function.hpp"  // IWYU pragma: export
+#include "kiln/graph.hpp"     // IWYU pragma: export
 #include "kiln/options.hpp"   // IWYU pragma: export
 #include "kiln/value.hpp"     // IWYU pragma: export
 #include "kiln/view.hpp"      // IWYU pragma: export
