@@ -125,8 +125,9 @@ KILN_FN T encode_bits(f32 value) {
   u32 result = magnitude < kSmallestNormal ? subnormal : normal;
   result = result > Format::kOverflow ? Format::kOverflow : result;
   if constexpr (Format::kFnuz) {
-    result = result == 0 ? 0 : result | sign;
-    return T{u8(magnitude > 0x7f800000u ? Format::kNan : result)};
+    const u32 code = result | (result == 0 ? 0u : sign);
+    const u32 nan = Format::kNan;
+    return T{u8(magnitude > 0x7f800000u ? nan : code)};
   } else if constexpr (kSame<T, f4e2m1>) {
     return T{u8(magnitude > 0x7f800000u ? Format::kNan : result | sign)};
   } else {

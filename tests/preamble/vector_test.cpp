@@ -1,0 +1,95 @@
+// That host compilers turn loops over the device code's functions into vector instructions: this test
+// compiles such loops with its own compiler and reads the assembly. One call, or one scalar function, would
+// undo the speed of every chain it is in.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+namespace kiln::test {
+namespace {
+
+constexpr const char* kUnary[] = {"abs",   "neg",   "sign",  "square", "sqrt",  "rsqrt", "cbrt",  "reciprocal", "exp",
+                                  "exp2",  "expm1", "log",   "log2",   "log10", "log1p", "sin",   "cos",        "tan",
+                                  "asin",  "acos",  "atan",  "sinh",   "cosh",  "tanh",  "asinh", "acosh",      "atanh",
+                                  "sigmoid", "erf", "erfc",  "erfinv", "lgamma", "floor", "ceil", "round",      "trunc"};
+constexpr const char* kBinary[] = {"add",     "div",  "floor_divide", "power", "maximum",   "minimum",  "fmax",
+                                   "fmin",    "atan2", "hypot",       "logaddexp", "copysign", "nextafter"};
+constexpr const char* kNarrow[] = {"f16", "bf16", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"};
+
+std::string source() {
+  std::ostringstream text;
+  for (const char* part : {"types.h", "convert.h", "integer.h", "math_host.h", "math_host_wide.h", "math.h", "accuracy.h"}) {
+    text << "#include \"preamble/" << part << "\"\n";
+  }
+  text << "using namespace kiln;\n";
+  for (const char* op : kUnary) {
+    text << "extern \"C\" void loop_" << op << "(const f32* __restrict x, f32* __restrict y) "
+         << "{ for (int i = 0; i < 64; ++i) y[i] = kiln::" << op << "(x[i]); }\n";
+  }
+  for (const char* op : kBinary) {
+    text << "extern \"C\" void loop_" << op << "(const f32* __restrict x, const f32* __restrict z, f32* __restrict y) "
+         << "{ for (int i = 0; i < 64; ++i) y[i] = kiln::" << op << "(x[i], z[i]); }\n";
+  }
+  for (const char* type : kNarrow) {
+    text << "extern \"C\" void loop_from_" << type << "(const " << type << "* __restrict x, f32* __restrict y) "
+         << "{ for (int i = 0; i < 64; ++i) y[i] = to<f32>(x[i]); }\n";
+    text << "extern \"C\" void loop_to_" << type << "(const f32* __restrict x, " << type << "* __restrict y) "
+         << "{ for (int i = 0; i < 64; ++i) y[i] = to<" << type << ">(x[i]); }\n";
+  }
+  return text.str();
+}
+
+struct Function {
+  int calls = 0;
+  int vector_instructions = 0;
+};
+
+// Counts the calls and the 32-byte register operands of every loop_ function.
+std::map<std::string, Function> read_assembly(const std::filesystem::path& path) {
+  std::map<std::string, Function> functions;
+  std::ifstream file(path);
+  Function* current = nullptr;
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("loop_", 0) == 0) current = &functions[line.substr(5, line.find(':') - 5)];
+    if (line.find(".cfi_endproc") != std::string::npos) current = nullptr;
+    if (current == nullptr) continue;
+    if (line.find("\tcall") != std::string::npos) ++current->calls;
+    if (line.find("%ymm") != std::string::npos) ++current->vector_instructions;
+  }
+  return functions;
+}
+
+TEST(Vectorisation, EveryFunctionOfAChainBecomesVectorCodeWithoutACall) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "reads the assembly of x86-64";
+#else
+  std::string name = (std::filesystem::temp_directory_path() / "kiln-vector-XXXXXX").string();
+  ASSERT_NE(mkdtemp(name.data()), nullptr);
+  const std::filesystem::path directory = name;
+  const std::filesystem::path code = directory / "loops.cpp";
+  const std::filesystem::path assembly = directory / "loops.s";
+  std::ofstream(code) << source();
+  const std::string command = "'" KILN_TEST_COMPILER "' -std=c++17 -O3 -march=x86-64-v3 -ffp-contract=off "
+                              "-fno-trapping-math -fno-math-errno -S -I'" KILN_TEST_SOURCE "' -o '" +
+                              assembly.string() + "' '" + code.string() + "'";
+  const int status = std::system(command.c_str());
+  const std::map<std::string, Function> functions = status == 0 ? read_assembly(assembly) : decltype(read_assembly(assembly)){};
+  std::filesystem::remove_all(directory);
+  ASSERT_EQ(status, 0) << command;
+  ASSERT_EQ(functions.size(), std::size(kUnary) + std::size(kBinary) + 2 * std::size(kNarrow));
+  for (const auto& [loop, function] : functions) {
+    EXPECT_EQ(function.calls, 0) << loop;
+    EXPECT_GT(function.vector_instructions, 0) << loop;
+  }
+#endif
+}
+
+}  // namespace
+}  // namespace kiln::test
