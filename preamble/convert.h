@@ -9,7 +9,9 @@ struct f4e2m1 { u8 bits; };  // one value in the low half of a byte: packing is 
 struct u4 { u8 bits; };
 struct i4 { u8 bits; };
 
-enum class Category { boolean, stored_boolean, integer, stored_integer, real, stored_real };
+struct c64 { f32 re; f32 im; };
+
+enum class Category { boolean, stored_boolean, integer, stored_integer, real, stored_real, complex };
 
 // What conversions need to know about a type: what it is, the bits of an integer, and the layout of a
 // narrow float as mantissa bits, exponent bias, largest code and the code of NaN.
@@ -18,6 +20,7 @@ template <> struct Type<bool> { static constexpr Category kCategory = Category::
 template <> struct Type<b8> { static constexpr Category kCategory = Category::stored_boolean; };
 template <> struct Type<f32> { static constexpr Category kCategory = Category::real; };
 template <> struct Type<f64> { static constexpr Category kCategory = Category::real; };
+template <> struct Type<c64> { static constexpr Category kCategory = Category::complex; };
 
 template <class Self, class UnsignedSelf, class Arithmetic>
 struct IntegerType {
@@ -242,6 +245,12 @@ KILN_FN To to(From value) {
     return to<To>(i32((value.bits & 15) ^ 8) - 8);
   } else if constexpr (kFrom == Category::stored_real) {
     return to<To>(decode(value));
+  } else if constexpr (kTo == Category::complex) {
+    return c64{to<f32>(value), 0.0f};
+  } else if constexpr (kFrom == Category::complex && kTo == Category::boolean) {
+    return value.re != 0.0f || value.im != 0.0f;
+  } else if constexpr (kFrom == Category::complex && kTo != Category::stored_boolean) {
+    return to<To>(value.re);
   } else if constexpr (kTo == Category::stored_boolean) {
     return b8{u8(to<bool>(value))};
   } else if constexpr (kSame<To, u4> || kSame<To, i4>) {

@@ -12,7 +12,11 @@
 //
 #include "preamble/math.h"
 //
+#include "preamble/complex.h"
+//
 #include "preamble/accuracy.h"
+//
+#include "preamble/random.h"
 
 #include <cmath>
 #include <cstdint>

@@ -25,7 +25,8 @@ constexpr const char* kNarrow[] = {"f16", "bf16", "f8e4m3", "f8e5m2", "f8e4m3fnu
 
 std::string source() {
   std::ostringstream text;
-  for (const char* part : {"types.h", "convert.h", "integer.h", "math_host.h", "math_host_wide.h", "math.h", "accuracy.h"}) {
+  for (const char* part : {"types.h", "convert.h", "integer.h", "math_host.h", "math_host_wide.h", "math.h", "complex.h",
+                           "accuracy.h"}) {
     text << "#include \"preamble/" << part << "\"\n";
   }
   text << "using namespace kiln;\n";
