@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <optional>
+#include <string>
 #include <string_view>
 
 #include "jit/compile/compiler.hpp"
@@ -20,12 +20,14 @@ constexpr std::string_view kUsage =
     "usage: kiln-compile-worker --compile KIND COMPILER ENTRY TARGET SOURCE OUTPUT -- OPTION...\n"
     "  compiles SOURCE with hiprtc, nvrtc or the host compiler (KIND) at COMPILER, as kiln does\n";
 
-std::optional<ToolchainKind> parse_kind(std::string_view text) {
-  for (const ToolchainKind kind :
+bool parse_kind(std::string_view text, ToolchainKind& kind) {
+  for (const ToolchainKind each :
        {ToolchainKind::hiprtc, ToolchainKind::nvrtc, ToolchainKind::host}) {
-    if (name(kind) == text) return kind;
+    if (name(each) != text) continue;
+    kind = each;
+    return true;
   }
-  return std::nullopt;
+  return false;
 }
 
 int compile_by_hand(int count, char** arguments, ToolchainKind kind) {
@@ -52,14 +54,15 @@ int compile_by_hand(int count, char** arguments, ToolchainKind kind) {
 
 int main(int count, char** arguments) {
   const std::string_view mode = count > 2 ? arguments[1] : "";
-  const auto kind = count > 2 ? parse_kind(arguments[2]) : std::nullopt;
+  ToolchainKind kind = ToolchainKind::host;
+  const bool known = count > 2 && parse_kind(arguments[2], kind);
   try {
-    if (mode == "--serve" && count == 6 && kind) {
+    if (mode == "--serve" && count == 6 && known) {
       return serve(
-          {*kind, arguments[3], std::atoi(arguments[4]), std::strtoull(arguments[5], nullptr, 10)});
+          {kind, arguments[3], std::atoi(arguments[4]), std::strtoull(arguments[5], nullptr, 10)});
     }
-    if (mode == "--compile" && count >= 9 && kind && std::string_view(arguments[8]) == "--") {
-      return compile_by_hand(count, arguments, *kind);
+    if (mode == "--compile" && count >= 9 && known && std::string_view(arguments[8]) == "--") {
+      return compile_by_hand(count, arguments, kind);
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "kiln-compile-worker: {}\n", error.what());

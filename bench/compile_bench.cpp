@@ -1,0 +1,143 @@
+// What the compile service adds to a compile: against hiprtc called directly in this process, on
+// one and on two workers, and for many requests of one key. comgr's own cache is off on both sides.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include "jit/compile/compiler.hpp"
+#include "jit/compile/service.hpp"
+
+namespace {
+
+using namespace kiln::jit;
+
+// A kernel that differs from every other, so that nothing below kiln can have it ready.
+CompileRequest distinct_kernel() {
+  static int count = 0;
+  CompileRequest request;
+  request.entry = fmt::format("kernel{}", ++count);
+  request.function = request.entry;
+  request.target = "gfx906";
+  request.options = compile_options(request.target, false);
+  request.source = fmt::format(
+      "extern \"C\" __global__ void {}(const float* x, float* y) {{\n"
+      "  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+      "  float a = x[i];\n  y[i] = a / (1.0f + __builtin_expf(-a)) * {}.0f;\n}}\n",
+      request.entry, count);
+  return request;
+}
+
+Settings settings_for(int jobs) {
+  Settings settings = settings_from_environment();
+  settings.jobs = jobs;
+  settings.in_process = false;
+  return settings;
+}
+
+bool skipped(benchmark::State& state) {
+  try {
+    toolchain(ToolchainKind::hiprtc);
+    return false;
+  } catch (const kiln::Error& error) {
+    state.SkipWithError(error.what());
+    return true;
+  }
+}
+
+// The floor: no worker, no queue, a library that is loaded and warm.
+void raw_hiprtc(benchmark::State& state) {
+  if (skipped(state)) return;
+  const auto compiler = open_compiler(ToolchainKind::hiprtc, toolchain(ToolchainKind::hiprtc).path);
+  for (auto _ : state) {
+    const CompileRequest request = distinct_kernel();
+    benchmark::DoNotOptimize(
+        compiler->compile({request.entry, request.source, request.target, request.options}));
+  }
+}
+BENCHMARK(raw_hiprtc)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void service_warm_worker(benchmark::State& state) {
+  if (skipped(state)) return;
+  Service service(settings_for(1));
+  service.compile_async(distinct_kernel()).wait();
+  for (auto _ : state) benchmark::DoNotOptimize(service.compile_async(distinct_kernel()).get());
+}
+BENCHMARK(service_warm_worker)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// A service that has started nothing: the process, the loading of hiprtc and the first compile.
+void service_first_compile(benchmark::State& state) {
+  if (skipped(state)) return;
+  for (auto _ : state) {
+    Service service(settings_for(1));
+    benchmark::DoNotOptimize(service.compile_async(distinct_kernel()).get());
+  }
+}
+BENCHMARK(service_first_compile)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+void service_32_kernels(benchmark::State& state) {
+  if (skipped(state)) return;
+  Service service(settings_for(static_cast<int>(state.range(0))));
+  for (auto _ : state) {
+    std::vector<CompileHandle> handles;
+    for (int i = 0; i < 32; ++i) handles.push_back(service.compile_async(distinct_kernel()));
+    for (const CompileHandle& handle : handles) handle.wait();
+  }
+}
+BENCHMARK(service_32_kernels)
+    ->ArgName("workers")
+    ->Arg(1)
+    ->Arg(2)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+void service_10000_requests_for_one_key(benchmark::State& state) {
+  if (skipped(state)) return;
+  Service service(settings_for(2));
+  std::uint64_t compiles = 0;
+  for (auto _ : state) {
+    const std::uint64_t before = service.counters().exchanges;
+    const CompileRequest request = distinct_kernel();
+    std::vector<CompileHandle> handles;
+    for (int i = 0; i < 10'000; ++i) handles.push_back(service.compile_async(request));
+    for (const CompileHandle& handle : handles) handle.wait();
+    compiles = service.counters().exchanges - before;
+  }
+  state.counters["compiles"] = static_cast<double>(compiles);
+}
+BENCHMARK(service_10000_requests_for_one_key)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+// Eight kernels as eight programs on one worker, or as one program: what sharing a program would
+// save.
+void eight_kernels(benchmark::State& state) {
+  if (skipped(state)) return;
+  const bool shared = state.range(0) != 0;
+  Service service(settings_for(1));
+  service.compile_async(distinct_kernel()).wait();
+  for (auto _ : state) {
+    std::vector<CompileHandle> handles;
+    CompileRequest all;
+    for (int i = 0; i < 8; ++i) {
+      CompileRequest one = distinct_kernel();
+      if (!shared) handles.push_back(service.compile_async(one));
+      one.source.insert(0, all.source);
+      all = one;
+    }
+    if (shared) handles.push_back(service.compile_async(all));
+    for (const CompileHandle& handle : handles) handle.wait();
+  }
+}
+BENCHMARK(eight_kernels)
+    ->ArgName("one_program")
+    ->Arg(0)
+    ->Arg(1)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime();
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  setenv("AMD_COMGR_CACHE", "0", 1);
+  benchmark::Initialize(&count, arguments);
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+}
