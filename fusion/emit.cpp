@@ -131,7 +131,7 @@ class Emitter {
     line(0, "namespace kiln {{");
     line(0, "");
     emit_signature();
-    line(1, "KILN_FOR_EACH_WORK_ITEM({}, item, work_items) {{", index_);
+    line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_, policy(variant_.family).block);
     emit_coordinates();
     emit_loads();
     emit_lanes();

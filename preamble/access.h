@@ -75,6 +75,12 @@ struct Chunk<2> {
   u16 half;
 };
 
+template <int Bytes> struct WordOf;
+template <> struct WordOf<1> { using Type = u8; };
+template <> struct WordOf<2> { using Type = u16; };
+template <> struct WordOf<4> { using Type = u32; };
+template <> struct WordOf<8> { using Type = u64; };
+
 // Copies Bytes between registers and memory that is aligned to Align, in the widest accesses that the
 // alignment allows.
 template <int Bytes, int Align>
@@ -86,6 +92,19 @@ KILN_FN void copy_bytes(void* to, const void* from) {
   }
 }
 
+// Accesses to one element at the end of a row. Volatile, so that the compiler does not take them
+// together with what the full vectors of the other branch access, and split those.
+template <class T>
+KILN_FN T load_apart(const T* from) {
+  using Word = typename WordOf<sizeof(T)>::Type;
+  return bit_cast<T>(*reinterpret_cast<const volatile Word*>(from));
+}
+template <class T>
+KILN_FN void store_apart(T* to, T value) {
+  using Word = typename WordOf<sizeof(T)>::Type;
+  *reinterpret_cast<volatile Word*>(to) = bit_cast<Word>(value);
+}
+
 // Elements [first, first + Width) of a row of `size` elements at `row`, which is aligned to Align
 // bytes at every multiple of Width. Lanes past the end of the row are zero.
 template <int Width, int Align, class T, class Index>
@@ -95,7 +114,7 @@ KILN_FN Vec<T, Width> load(const T* row, Index first, Index size) {
     copy_bytes<Vec<T, Width>::kBytes, Align>(result.lane, row + first);
   } else {
     _Pragma("unroll") for (int lane = 0; lane < Width; ++lane) {
-      result.lane[lane] = first + lane < size ? row[first + lane] : T{};
+      result.lane[lane] = first + lane < size ? load_apart(row + first + lane) : T{};
     }
   }
   return result;
@@ -129,7 +148,7 @@ KILN_FN void store(T* row, Index first, Index size, const Vec<T, Width>& value) 
     copy_bytes<Vec<T, Width>::kBytes, Align>(row + first, value.lane);
   } else {
     _Pragma("unroll") for (int lane = 0; lane < Width; ++lane) {
-      if (first + lane < size) row[first + lane] = value.lane[lane];
+      if (first + lane < size) store_apart(row + first + lane, value.lane[lane]);
     }
   }
 }

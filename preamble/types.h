@@ -60,22 +60,28 @@ KILN_FN To bit_cast(From from) {
 }  // namespace kiln
 
 // The frame of a kernel. On a GPU it is an extern "C" __global__ function and a work item is a thread;
-// on the host it is a function over a range of work items, which KILN_HOST_ENTRY makes callable.
+// on the host it is a function over a range of work items, which the entry at the end of the text makes
+// callable. With 32-bit indices every thread has one item at most; with 64-bit ones the grid may be
+// smaller than the work.
 //
 //   KILN_KERNEL(256, name, const f32* x, f32* y, u32 work_items) {
-//     KILN_FOR_EACH_WORK_ITEM(u32, item, work_items) { ... }
+//     KILN_FOR_EACH_WORK_ITEM(u32, 256, item, work_items) { ... }
 //   }
 #if KILN_HOST
 #define KILN_KERNEL(threads, name, ...) \
   static inline void name##_range(::kiln::u64 kiln_begin, ::kiln::u64 kiln_end, __VA_ARGS__)
-#define KILN_FOR_EACH_WORK_ITEM(Index, item, count) \
+#define KILN_FOR_EACH_WORK_ITEM(Index, threads, item, count) \
   for (Index item = Index(kiln_begin); item < Index(kiln_end); ++item)
 #else
 #define KILN_KERNEL(threads, name, ...) \
   extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
-#define KILN_FOR_EACH_WORK_ITEM(Index, item, count)                               \
-  for (Index item = Index(blockIdx.x) * Index(blockDim.x) + Index(threadIdx.x); \
-       item < count; item += Index(gridDim.x) * Index(blockDim.x))
+#define KILN_FOR_EACH_WORK_ITEM(Index, threads, item, count)                                \
+  for (Index item = Index(blockIdx.x) * Index(threads) + Index(threadIdx.x); item < count; \
+       item = ::kiln::next_work_item(item, Index(threads), count))
+namespace kiln {
+KILN_FN u32 next_work_item(u32, u32, u32 count) { return count; }
+KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x * threads; }
+}  // namespace kiln
 #endif
 
 // The elements that one work item computes, side by side: `width` of them, unrolled into registers on
