@@ -16,6 +16,10 @@ struct Settings {
   std::chrono::milliseconds deadline{120'000};  ///< of one compile
   std::chrono::milliseconds idle{30'000};       ///< after which an unused worker ends
   std::uint64_t memory_bytes = std::uint64_t{4} << 30;  ///< of one worker; 0: no limit
+  /// Compile on threads of this process, where starting others is forbidden. Then a compiler that
+  /// crashes or hangs takes the process along, hiprtc compiles one kernel at a time, prints to this
+  /// process's stderr, and sees its whole environment; deadline, memory limit and cancelling have
+  /// no effect. The host compiler is a process in any case.
   bool in_process = false;
   std::string dump;              ///< directory for source, log, ISA and command; or empty
   std::string memory_directory;  ///< where probed targets are remembered; or empty
