@@ -51,40 +51,49 @@ apt_knows() {
   [[ $(LC_ALL=C apt-cache policy "$1" 2>/dev/null | awk '/Candidate:/ {print $2}') == [0-9]* ]]
 }
 
-# install_packages [EXTRA_LIBRARY...]: what the build needs, and those.
+what_is_lost_without() {
+  case $1 in
+    libamdhip64-dev) echo "AMD kernels are not compiled (with AMD's own packages in /opt/rocm they are)" ;;
+    libdlpack-dev) echo "kiln/dlpack.hpp is not tested" ;;
+  esac
+}
+
+# install_packages [LIBRARY...] [?LIBRARY...]: what the build needs, and those; with ? what a release may lack.
 install_packages() {
   local programs=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config)
-  local libraries=(libfmt-dev nlohmann-json3-dev libcli11-dev libtbb-dev libxxhash-dev libzstd-dev "$@")
-  local missing hip=() rocm
+  local libraries=(libfmt-dev nlohmann-json3-dev libcli11-dev libtbb-dev libxxhash-dev libzstd-dev)
+  local package rocm missing optional=()
+
+  if rocm=$(rocm_directory); then echo "HIP: $rocm"; else optional=(libamdhip64-dev); fi
+  for package in "$@"; do
+    if [[ $package == \?* ]]; then optional+=("${package#?}"); else libraries+=("$package"); fi
+  done
 
   if ! command -v apt-get >/dev/null; then
     missing=$(missing_programs "${programs[@]}" | xargs)
-    echo "No apt-get here. kiln needs: a C++20 compiler, cmake 3.22, ninja, pkg-config, fmt," \
-      "nlohmann-json, CLI11, TBB, xxHash, zstd (Debian's names: ${libraries[*]})."
+    echo "No apt-get here. kiln needs a C++20 compiler, cmake 3.22, ninja, pkg-config and the libraries" \
+      "that Debian calls ${libraries[*]}; of use is ${optional[*]}."
     [[ -z $missing ]] || { echo "Not found: $missing" >&2; return 1; }
     return 0
   fi
 
   missing=$({ missing_programs "${programs[@]}"; missing_libraries "${libraries[@]}"; } | xargs)
-  if rocm=$(rocm_directory); then
-    echo "HIP: $rocm"
-  else
-    mapfile -t hip < <(missing_libraries libamdhip64-dev)
-  fi
-
-  if [[ -n $missing ]]; then
-    echo "Installing with apt-get: $missing ${hip[*]:-}"
+  mapfile -t optional < <(missing_libraries "${optional[@]}")
+  if [[ -n $missing ]] || { ((${#optional[@]})) && ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; }; then
     as_root apt-get -qq update >/dev/null 2>&1 || echo "apt-get update failed; going on with the lists that are here."
+  fi
+  if [[ -n $missing ]]; then
+    echo "Installing with apt-get: $missing"
     # shellcheck disable=SC2086
     apt_install $missing || { echo "Could not install: $missing" >&2; return 1; }
   fi
-  if ((${#hip[@]})); then
-    if ! apt_knows "${hip[0]}"; then
-      echo "HIP: this release has no ${hip[0]}; AMD kernels are not compiled. With AMD's packages in /opt/rocm they are."
-    elif ! { [[ -n $missing ]] || echo "Installing with apt-get: ${hip[0]}"; apt_install "${hip[0]}"; }; then
-      echo "HIP: ${hip[0]} could not be installed; AMD kernels are not compiled."
+  for package in "${optional[@]}"; do
+    if ! apt_knows "$package"; then
+      echo "$package is not in this release: $(what_is_lost_without "$package")."
+    elif ! { echo "Installing with apt-get: $package" && apt_install "$package"; }; then
+      echo "$package could not be installed: $(what_is_lost_without "$package")."
     fi
-  fi
+  done
 }
 
 # build_tree DIRECTORY LOG [CMAKE_ARGUMENT...]: configures and builds; shows the log only on failure.
