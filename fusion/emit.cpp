@@ -34,8 +34,8 @@ const std::set<std::string, std::less<>>& reserved_words() {
         "protected", "public", "register", "return", "short", "signed", "sizeof", "static", "struct",
         "switch", "template", "this", "throw", "true", "try", "typedef", "typename", "union",
         "unsigned", "using", "virtual", "void", "volatile", "while", "xor", "compl", "bitand", "bitor",
-        "item", "lane", "first", "size", "work_items", "columns", "column", "row", "to", "load", "store",
-        "gather", "scatter", "results", "divide", "kiln_lanes", "narrow", "fast", "strict", "b8", "Vec", "linux", "unix",
+        "item", "lane", "lanes", "width", "start", "first", "size", "for_each_vector", "next_work_item", "work_items", "columns", "column", "row", "to", "load", "store",
+        "gather", "scatter", "results", "divide", "narrow", "fast", "strict", "b8", "Vec", "linux", "unix",
         "kiln_begin", "kiln_end", "blockIdx", "blockDim", "threadIdx", "gridDim", "warpSize"};
     for (const OpInfo& op : all_ops()) set->emplace(op.name);
     for (const DTypeInfo& dtype : kDTypes) set->emplace(dtype.name);
@@ -133,9 +133,12 @@ class Emitter {
     emit_signature();
     line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_, policy(variant_.family).block);
     emit_coordinates();
-    emit_loads();
+    emit_broadcast_loads();
+    line(2, "for_each_vector<{}>(start, size, [&](auto width, {} first, int lanes) {{", variant_.width, index_);
+    emit_vector_loads();
     emit_lanes();
     emit_stores();
+    line(2, "}});");
     line(1, "}}");
     line(0, "}}");
     line(0, "");
@@ -275,11 +278,11 @@ class Emitter {
   void emit_coordinates() {
     const int width = variant_.width;
     if (rank() == 1) {
-      line(2, "const {} first = {};", index_, width == 1 ? "item" : fmt::format("item * {}", width));
+      line(2, "const {} start = {};", index_, width == 1 ? "item" : fmt::format("item * {}", width));
       return;
     }
     line(2, "const {} row = divide(item, columns);", index_);
-    line(2, "const {} first = (item - row * columns.divisor){};", index_,
+    line(2, "const {} start = (item - row * columns.divisor){};", index_,
          width == 1 ? std::string() : fmt::format(" * {}", width));
     // The row's number is taken apart from the innermost of the outer axes to the outermost.
     std::string rest = "row";
@@ -308,22 +311,29 @@ class Emitter {
     return variant.access == Access::contiguous || variant.access == Access::strided;
   }
 
-  void emit_loads() {
+  // One element for the whole row: the same for every lane.
+  void emit_broadcast_loads() {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      if (operand.output || !is_read(operand.argument) || per_lane(variant_.operands[i])) continue;
+      const std::string pointer = row_pointer(i);
+      const bool plain = pointer.find(' ') == std::string::npos;
+      line(2, "const {} {} = to<{}>(*{});", compute_type(operand.dtype), operand.name,
+           compute_type(operand.dtype), plain ? pointer : "(" + pointer + ")");
+    }
+  }
+
+  void emit_vector_loads() {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
       const OperandVariant& variant = variant_.operands[i];
       if (operand.output || !is_read(operand.argument)) continue;
       if (variant.access == Access::contiguous) {
-        line(2, "const auto {}_lanes = load<{}, {}>({}, first, size);", operand.name, variant_.width,
-             variant.alignment, row_pointer(i));
+        line(3, "const auto {}_lanes = load<width.size, {}>({}, first);", operand.name, variant.alignment,
+             row_pointer(i));
       } else if (variant.access == Access::strided) {
-        line(2, "const auto {}_lanes = gather<{}>({}, first, size, {});", operand.name, variant_.width,
-             row_pointer(i), stride_name(i, rank() - 1));
-      } else {
-        const std::string pointer = row_pointer(i);
-        const bool plain = pointer.find(' ') == std::string::npos;
-        line(2, "const {} {} = to<{}>(*{});", compute_type(operand.dtype), operand.name,
-             compute_type(operand.dtype), plain ? pointer : "(" + pointer + ")");
+        line(3, "const auto {}_lanes = gather<width.size>({}, first, {});", operand.name, row_pointer(i),
+             stride_name(i, rank() - 1));
       }
     }
   }
@@ -338,19 +348,19 @@ class Emitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!operands_[i].output) continue;
       const bool contiguous = variant_.operands[i].access == Access::contiguous;
-      line(2, "auto {}_lanes = results<{}>({}, first{});", operands_[i].name, variant_.width, row_pointer(i),
+      line(3, "auto {}_lanes = results<width.size>({}, first{});", operands_[i].name, row_pointer(i),
            contiguous ? std::string() : ", " + inner_stride(i));
     }
-    line(2, "KILN_FOR_EACH_LANE(lane, {}, first, size) {{", variant_.width);
+    line(3, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
     values_.resize(graph_.nodes.size());
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) emit_node(id);
     std::size_t output = 0;
     for (const OperandText& operand : operands_) {
       if (!operand.output) continue;
-      line(3, "{}_lanes[lane] = to<{}>({});", operand.name, storage_type(operand.dtype),
+      line(4, "{}_lanes[lane] = to<{}>({});", operand.name, storage_type(operand.dtype),
            values_[graph_.outputs[output++]]);
     }
-    line(2, "}}");
+    line(3, "}}");
   }
 
   void emit_stores() {
@@ -358,11 +368,10 @@ class Emitter {
       const OperandText& operand = operands_[i];
       if (!operand.output) continue;
       if (variant_.operands[i].access == Access::contiguous) {
-        line(2, "store<{}, {}>({}, first, size, {}_lanes);", variant_.width, variant_.operands[i].alignment,
-             row_pointer(i), operand.name);
-      } else {
-        line(2, "scatter<{}>({}, first, size, {}, {}_lanes);", variant_.width, row_pointer(i), inner_stride(i),
+        line(3, "store<width.size, {}>({}, first, {}_lanes);", variant_.operands[i].alignment, row_pointer(i),
              operand.name);
+      } else {
+        line(3, "scatter<width.size>({}, first, {}, {}_lanes);", row_pointer(i), inner_stride(i), operand.name);
       }
     }
   }
@@ -384,7 +393,7 @@ class Emitter {
 
   void define(std::size_t id, const std::string& expression) {
     const std::string value = identifier(fmt::format("v{}", id), "v", taken_);
-    line(3, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), value, expression);
+    line(4, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), value, expression);
     values_[id] = value;
   }
 
@@ -394,7 +403,7 @@ class Emitter {
     });
     values_[id] = operand->name;
     if (!per_lane(variant_.operands[static_cast<std::size_t>(operand - operands_.begin())])) return;
-    line(3, "const {} {} = to<{}>({}_lanes[lane]);", compute_type(node.dtype), operand->name,
+    line(4, "const {} {} = to<{}>({}_lanes[lane]);", compute_type(node.dtype), operand->name,
          compute_type(node.dtype), operand->name);
   }
 

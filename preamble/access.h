@@ -4,10 +4,17 @@
 
 namespace kiln {
 
+// How many lanes at most, as a type: for_each_vector calls its body with this, the first element, and
+// how many there are, which on a GPU is always the most.
+template <int Lanes>
+struct Width {
+  static constexpr int size = Lanes;
+};
+
 #if KILN_HOST
 
-// On the host the lanes of a work item are a stretch of the row itself: the loop over
-// them is what the compiler vectorises, and nothing is copied.
+// On the host the lanes of a work item are a stretch of the row itself: the loop over them is what
+// the compiler vectorises, and nothing is copied.
 template <class T>
 struct Row {
   T* start;
@@ -21,35 +28,40 @@ struct StridedRow {
   inline __attribute__((always_inline)) T& operator[](int lane) const { return start[lane * stride]; }
 };
 
-template <int Width, int Align, class T, class Index>
-KILN_FN Row<const T> load(const T* row, Index first, Index) {
+template <int Lanes, int Align, class T, class Index>
+KILN_FN Row<const T> load(const T* row, Index first) {
   return {row + first};
 }
-template <int Width, class T, class Index, class Stride>
-KILN_FN StridedRow<const T, Stride> gather(const T* row, Index first, Index, Stride stride) {
+template <int Lanes, class T, class Index, class Stride>
+KILN_FN StridedRow<const T, Stride> gather(const T* row, Index first, Stride stride) {
   return {row + Stride(first) * stride, stride};
 }
-template <int Width, class T, class Index>
+template <int Lanes, class T, class Index>
 KILN_FN Row<T> results(T* row, Index first) {
   return {row + first};
 }
-template <int Width, class T, class Index, class Stride>
+template <int Lanes, class T, class Index, class Stride>
 KILN_FN StridedRow<T, Stride> results(T* row, Index first, Stride stride) {
   return {row + Stride(first) * stride, stride};
 }
 // The lanes were written where they belong.
-template <int Width, int Align, class T, class Index>
-KILN_FN void store(T*, Index, Index, const Row<T>&) {}
-template <int Width, class T, class Index, class Stride>
-KILN_FN void scatter(T*, Index, Index, Stride, const StridedRow<T, Stride>&) {}
+template <int Lanes, int Align, class T, class Index>
+KILN_FN void store(T*, Index, const Row<T>&) {}
+template <int Lanes, class T, class Index, class Stride>
+KILN_FN void scatter(T*, Index, Stride, const StridedRow<T, Stride>&) {}
+
+template <int Most, class Index, class Body>
+KILN_FN void for_each_vector(Index start, Index size, const Body& body) {
+  body(Width<Most>(), start, int(size - start < Most ? size - start : Most));
+}
 
 #else
 
-// On a GPU the lanes of a work item are `Width` elements in registers.
-template <class T, int Width>
+// On a GPU the lanes of a work item are `Lanes` elements in registers.
+template <class T, int Lanes>
 struct Vec {
-  static constexpr int kBytes = int(sizeof(T)) * Width;
-  alignas(kBytes % 16 == 0 ? 16 : kBytes & -kBytes) T lane[Width];
+  static constexpr int kBytes = int(sizeof(T)) * Lanes;
+  alignas(kBytes % 16 == 0 ? 16 : kBytes & -kBytes) T lane[Lanes];
   __device__ __forceinline__ T& operator[](int i) { return lane[i]; }
   __device__ __forceinline__ const T& operator[](int i) const { return lane[i]; }
 };
@@ -75,12 +87,6 @@ struct Chunk<2> {
   u16 half;
 };
 
-template <int Bytes> struct WordOf;
-template <> struct WordOf<1> { using Type = u8; };
-template <> struct WordOf<2> { using Type = u16; };
-template <> struct WordOf<4> { using Type = u32; };
-template <> struct WordOf<8> { using Type = u64; };
-
 // Copies Bytes between registers and memory that is aligned to Align, in the widest accesses that the
 // alignment allows.
 template <int Bytes, int Align>
@@ -92,72 +98,54 @@ KILN_FN void copy_bytes(void* to, const void* from) {
   }
 }
 
-// Accesses to one element at the end of a row. Volatile, so that the compiler does not take them
-// together with what the full vectors of the other branch access, and split those.
-template <class T>
-KILN_FN T load_apart(const T* from) {
-  using Word = typename WordOf<sizeof(T)>::Type;
-  return bit_cast<T>(*reinterpret_cast<const volatile Word*>(from));
-}
-template <class T>
-KILN_FN void store_apart(T* to, T value) {
-  using Word = typename WordOf<sizeof(T)>::Type;
-  *reinterpret_cast<volatile Word*>(to) = bit_cast<Word>(value);
-}
-
-// Elements [first, first + Width) of a row of `size` elements at `row`, which is aligned to Align
-// bytes at every multiple of Width. Lanes past the end of the row are zero.
-template <int Width, int Align, class T, class Index>
-KILN_FN Vec<T, Width> load(const T* row, Index first, Index size) {
-  Vec<T, Width> result;
-  if (Width == 1 || first + Width <= size) {
-    copy_bytes<Vec<T, Width>::kBytes, Align>(result.lane, row + first);
-  } else {
-    _Pragma("unroll") for (int lane = 0; lane < Width; ++lane) {
-      result.lane[lane] = first + lane < size ? load_apart(row + first + lane) : T{};
-    }
-  }
+// Elements [first, first + Lanes) of a row that is aligned to Align bytes at every multiple of Lanes.
+template <int Lanes, int Align, class T, class Index>
+KILN_FN Vec<T, Lanes> load(const T* row, Index first) {
+  Vec<T, Lanes> result;
+  copy_bytes<Vec<T, Lanes>::kBytes, Align>(result.lane, row + first);
   return result;
 }
 
 // The same where neighbours in the row lie `stride` elements apart.
-template <int Width, class T, class Index, class Stride>
-KILN_FN Vec<T, Width> gather(const T* row, Index first, Index size, Stride stride) {
-  Vec<T, Width> result;
-  _Pragma("unroll") for (int lane = 0; lane < Width; ++lane) {
-    const Index i = first + lane;
-    result.lane[lane] = Width == 1 || i < size ? row[Stride(i) * stride] : T{};
+template <int Lanes, class T, class Index, class Stride>
+KILN_FN Vec<T, Lanes> gather(const T* row, Index first, Stride stride) {
+  Vec<T, Lanes> result;
+  _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
+    result.lane[lane] = row[Stride(first + lane) * stride];
   }
   return result;
 }
 
 // Where the lanes of an output are put until they are stored.
-template <int Width, class T, class Index>
-KILN_FN Vec<T, Width> results(T*, Index) {
+template <int Lanes, class T, class Index>
+KILN_FN Vec<T, Lanes> results(T*, Index) {
   return {};
 }
-template <int Width, class T, class Index, class Stride>
-KILN_FN Vec<T, Width> results(T*, Index, Stride) {
+template <int Lanes, class T, class Index, class Stride>
+KILN_FN Vec<T, Lanes> results(T*, Index, Stride) {
   return {};
 }
 
-// Stores the lanes that lie inside the row.
-template <int Width, int Align, class T, class Index>
-KILN_FN void store(T* row, Index first, Index size, const Vec<T, Width>& value) {
-  if (Width == 1 || first + Width <= size) {
-    copy_bytes<Vec<T, Width>::kBytes, Align>(row + first, value.lane);
-  } else {
-    _Pragma("unroll") for (int lane = 0; lane < Width; ++lane) {
-      if (first + lane < size) store_apart(row + first + lane, value.lane[lane]);
-    }
+template <int Lanes, int Align, class T, class Index>
+KILN_FN void store(T* row, Index first, const Vec<T, Lanes>& value) {
+  copy_bytes<Vec<T, Lanes>::kBytes, Align>(row + first, value.lane);
+}
+
+template <int Lanes, class T, class Index, class Stride>
+KILN_FN void scatter(T* row, Index first, Stride stride, const Vec<T, Lanes>& value) {
+  _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
+    row[Stride(first + lane) * stride] = value.lane[lane];
   }
 }
 
-template <int Width, class T, class Index, class Stride>
-KILN_FN void scatter(T* row, Index first, Index size, Stride stride, const Vec<T, Width>& value) {
-  _Pragma("unroll") for (int lane = 0; lane < Width; ++lane) {
-    const Index i = first + lane;
-    if (Width == 1 || i < size) row[Stride(i) * stride] = value.lane[lane];
+// A full vector without a branch in it, so that all its loads are under way at once; the end of a row
+// element by element.
+template <int Most, class Index, class Body>
+KILN_FN void for_each_vector(Index start, Index size, const Body& body) {
+  if (Most == 1 || start + Most <= size) {
+    body(Width<Most>(), start, Most);
+  } else {
+    for (Index first = start; first < size; ++first) body(Width<1>(), first, 1);
   }
 }
 

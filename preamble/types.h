@@ -84,19 +84,15 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
 }  // namespace kiln
 #endif
 
-// The elements that one work item computes, side by side: `width` of them, unrolled into registers on
-// a GPU; on the host those that the row still has, in SIMD. Iterations are independent, also where an
-// output is an input.
-#if KILN_HOST
-#if defined(__clang__)
-#define KILN_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+// The elements that one work item computes, side by side: unrolled into registers on a GPU, SIMD on
+// the host. Iterations are independent, also where an output is an input.
+#if KILN_HOST && defined(__clang__)
+#define KILN_FOR_EACH_LANE(lane, width, lanes) \
+  _Pragma("clang loop vectorize(assume_safety)") for (int lane = 0; lane < lanes; ++lane)
+#elif KILN_HOST
+#define KILN_FOR_EACH_LANE(lane, width, lanes) \
+  _Pragma("GCC ivdep") for (int lane = 0; lane < lanes; ++lane)
 #else
-#define KILN_INDEPENDENT _Pragma("GCC ivdep")
-#endif
-#define KILN_FOR_EACH_LANE(lane, width, first, size)                                     \
-  const int kiln_lanes = int(size - first < width ? size - first : width);               \
-  KILN_INDEPENDENT for (int lane = 0; lane < kiln_lanes; ++lane)
-#else
-#define KILN_FOR_EACH_LANE(lane, width, first, size) \
-  _Pragma("unroll") for (int lane = 0; lane < width; ++lane)
+#define KILN_FOR_EACH_LANE(lane, width, lanes) \
+  _Pragma("unroll") for (int lane = 0; lane < width.size; ++lane)
 #endif

@@ -37,8 +37,8 @@ TEST(Emit, ReadsLikeTheExpression) {
   const Emitted emitted = emit_text("silu(gate) * up", DType::bf16);
   EXPECT_TRUE(contains(emitted, "// f: silu(gate) * up\n"));
   EXPECT_TRUE(contains(emitted, "const f32 gate = to<f32>(gate_lanes[lane]);"));
-  EXPECT_TRUE(contains(emitted, "load<8, 16>(gate_data, first, size)"));
-  EXPECT_TRUE(contains(emitted, "store<8, 16>(out_data, first, size, out_lanes);"));
+  EXPECT_TRUE(contains(emitted, "load<width.size, 16>(gate_data, first)"));
+  EXPECT_TRUE(contains(emitted, "store<width.size, 16>(out_data, first, out_lanes);"));
 }
 
 TEST(Emit, IsTheSameEveryTime) {
