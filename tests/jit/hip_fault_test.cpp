@@ -133,10 +133,11 @@ class DriverError : public DriverFault {};
 TEST_P(DriverError, NamesTheCallTheReasonAndTheDevice) {
   const std::string function = GetParam();
   fail_(GetParam(), 1);
+  void* memory = nullptr;
   try {
     std::string reason;
     auto kernel = device_->load(testing::saxpy(*device_, reason).value(), "saxpy");
-    void* memory = device_->allocate(400);
+    memory = device_->allocate(400);
     void* arguments[] = {&memory, &memory, nullptr, nullptr};
     float a = 0;
     std::uint64_t n = 100;
@@ -152,6 +153,7 @@ TEST_P(DriverError, NamesTheCallTheReasonAndTheDevice) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr("failed on cuda:0 (host driver of the tests)"),
                                     HasSubstr("HOST_DRIVER_ERROR (999)")));
   }
+  device_->free(memory);
   void* context = nullptr;
   EXPECT_EQ(current_(&context), 0);
   EXPECT_EQ(context, nullptr) << "kiln left a context current";
