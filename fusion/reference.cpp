@@ -1,5 +1,5 @@
-// The loop of the reference interpreter: for every element, every node in order. Values and operations
-// are in reference_value.cpp and reference_operation.cpp.
+// The loop of the reference interpreter: for every element, every node in order. Values and
+// operations are in reference_value.cpp and reference_operation.cpp.
 #include "fusion/reference.hpp"
 
 #include <bit>
@@ -23,17 +23,20 @@ Value constant(const TypedNode& node, Rounding rounding) {
 
 class Evaluation {
  public:
-  Evaluation(const TypedGraph& graph, const Dims& shape, std::span<const ReferenceOperand> arguments,
-             std::span<const ReferenceOperand> outputs)
-      : graph_(graph), arguments_(arguments), outputs_(outputs), coordinates_(shape.size(), 0),
+  Evaluation(const TypedGraph& graph, const Dims& shape,
+             std::span<const ReferenceOperand> arguments, std::span<const ReferenceOperand> outputs)
+      : graph_(graph),
+        arguments_(arguments),
+        outputs_(outputs),
+        coordinates_(shape.size(), 0),
         values_(graph.nodes.size()) {
     if (arguments.size() != graph.arguments.size() || outputs.size() != graph.outputs.size()) {
       throw Error(Code::internal, "reference: another number of operands than the graph has");
     }
   }
 
-  // One element of every output, at the current coordinates. All values are computed before the first
-  // is stored, because an output may lie in an input's memory.
+  // One element of every output, at the current coordinates. All values are computed before the
+  // first is stored, because an output may lie in an input's memory.
   void element() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) values_[id] = value(graph_.nodes[id]);
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
@@ -70,11 +73,11 @@ class Evaluation {
       }
       case Op::scalar: {
         const ReferenceOperand& operand = arguments_[node.payload];
-        return reference::convert(reference::read(operand.data, operand.dtype, operand.offset), node.dtype, true);
+        return reference::convert(reference::read(operand.data, operand.dtype, operand.offset),
+                                  node.dtype, true);
       }
       case Op::cast: return reference::convert(values_[node.operands[0]], node.dtype, true);
-      case Op::promote:
-        return reference::convert(values_[node.operands[0]], node.dtype, graph_.rounding == Rounding::each);
+      case Op::promote: return promoted(values_[node.operands[0]], node);
       case Op::bitcast: {
         const TypedNode& operand = graph_.nodes[node.operands[0]];
         const Value rounded = reference::convert(values_[node.operands[0]], operand.dtype, true);
@@ -87,6 +90,17 @@ class Evaluation {
     return reference::operate(node, std::span(operands).first(node.arity), graph_.rounding);
   }
 
+  // A float passes unrounded under Rounding::once. An integer becomes a number of the dtype it is
+  // computed in, which need not hold it exactly.
+  Value promoted(const Value& value, const TypedNode& node) const {
+    const bool each = graph_.rounding == Rounding::each;
+    const DType from = graph_.nodes[node.operands[0]].dtype;
+    if (each || is_floating(from) || !is_floating(node.dtype)) {
+      return reference::convert(value, node.dtype, each);
+    }
+    return reference::convert(reference::convert(value, compute_dtype(node.dtype), true), node.dtype, false);
+  }
+
   const TypedGraph& graph_;
   std::span<const ReferenceOperand> arguments_;
   std::span<const ReferenceOperand> outputs_;
@@ -96,7 +110,8 @@ class Evaluation {
 
 }  // namespace
 
-void evaluate(const TypedGraph& graph, const Dims& shape, std::span<const ReferenceOperand> arguments,
+void evaluate(const TypedGraph& graph, const Dims& shape,
+              std::span<const ReferenceOperand> arguments,
               std::span<const ReferenceOperand> outputs) {
   for (const std::int64_t extent : shape) {
     if (extent == 0) return;
