@@ -1,5 +1,5 @@
-// The op table's contents. Error bounds are measured by the tests in tests/preamble, which fail when
-// one is exceeded or looser than twice the largest error found.
+// The op table's contents. Error bounds are measured by the tests in tests/preamble, which fail
+// when one is exceeded or looser than twice the largest error found.
 #include "fusion/op.hpp"
 
 #include <algorithm>
@@ -9,11 +9,12 @@
 namespace kiln::fusion {
 namespace {
 
-// `infix` is filled where the text form and C++ spell the operation alike; `//`, `%`, `**` and the shifts
-// are the text form's alone, because C++ means something else by them. Bounds of 0 mark results that are
-// exact in every dtype, 0.5 correctly rounded ones; they hold on every device, so where a GPU's library is
-// less exact than the host's functions they are the library's. Sums that may cancel (logaddexp, lerp) are
-// measured in units of their larger term, lgamma where it is not near one of its negative zeros.
+// `infix` is filled where the text form and C++ spell the operation alike; `//`, `%`, `**` and the
+// shifts are the text form's alone, because C++ means something else by them. Bounds of 0 mark
+// results that are exact in every dtype, 0.5 correctly rounded ones; they hold on every device, so
+// where a GPU's library is less exact than the host's functions they are the library's. Sums that
+// may cancel (logaddexp, lerp) are measured in units of their larger term, lgamma where it is not
+// near one of its negative zeros.
 constexpr std::array kOps = {
     OpInfo{Op::input, "input", 0, Rule::leaf, "", 0, 0},
     OpInfo{Op::scalar, "scalar", 0, Rule::leaf, "", 0, 0},

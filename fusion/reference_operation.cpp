@@ -1,6 +1,6 @@
 // The meaning of every op, written once more and independently of the device code: floats through
-// <cmath> in long double, integers as mathematics. The definitions are those of the table "Defined where
-// others are silent" in the documentation of numerics.
+// <cmath> in long double, integers as mathematics. The definitions are those of the table "Defined
+// where others are silent" in the documentation of numerics.
 #include "fusion/reference_operation.hpp"
 
 #include <cmath>
@@ -158,8 +158,8 @@ Real ternary(Op op, Real a, Real b, Real c, DType dtype) {
   }
 }
 
-// The arithmetic of Float itself: what a device rounds correctly, the reference must round no twice.
-// True if `op` is one of those.
+// The arithmetic of Float itself: what a device rounds correctly, the reference must round no
+// twice. True if `op` is one of those.
 template <class Float>
 bool native(Op op, std::span<const Value> operands, Real& result) {
   const auto x = [&](std::size_t i) { return static_cast<Float>(operands[i].real); };
@@ -226,7 +226,8 @@ Integer power(Integer base, Integer exponent, DType dtype) {
 // A count that is negative stands for one modulo 2^width, which is never inside.
 Integer shift(Op op, Integer value, Integer count, DType dtype) {
   const bool outside = count < 0 || count >= bits(dtype);
-  if (op == Op::left_shift) return outside ? 0 : product(value, Integer{1} << static_cast<int>(count));
+  if (op == Op::left_shift)
+    return outside ? 0 : product(value, Integer{1} << static_cast<int>(count));
   if (outside) return value < 0 ? -1 : 0;
   return value >> static_cast<int>(count);
 }
@@ -352,7 +353,8 @@ Value operate_complex(const TypedNode& node, std::span<const Value> operands, Ro
   } else {
     no_meaning(node.op, node.dtype);
   }
-  return convert({node.dtype, result.real(), result.imag(), 0}, node.dtype, rounding == Rounding::each);
+  return convert({node.dtype, result.real(), result.imag(), 0}, node.dtype,
+                 rounding == Rounding::each);
 }
 
 // ---- results of another dtype ------------------------------------------------------------------

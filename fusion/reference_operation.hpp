@@ -1,5 +1,5 @@
-// What each op of the table means, for the reference interpreter: on floats in long double, on integers
-// as mathematics modulo 2^width.
+// What each op of the table means, for the reference interpreter: on floats in long double, on
+// integers as mathematics modulo 2^width.
 #pragma once
 
 #include <span>
@@ -9,8 +9,9 @@
 
 namespace kiln::fusion::reference {
 
-/// The result of `node`, which is neither a leaf nor a conversion, on `operands`. Under Rounding::each
-/// it is rounded to the node's dtype, and `+ - * / sqrt fma` are those of that dtype's arithmetic.
+/// The result of `node`, which is neither a leaf nor a conversion, on `operands`. Under
+/// Rounding::each it is rounded to the node's dtype, and `+ - * / sqrt fma` are those of that
+/// dtype's arithmetic.
 Value operate(const TypedNode& node, std::span<const Value> operands, Rounding rounding);
 
 }  // namespace kiln::fusion::reference

@@ -60,7 +60,8 @@ std::uint64_t encode_narrow(long double value, DType dtype) {
   const Format format = format_of(dtype);
   const int exponent_and_mantissa = bits(dtype) - 1;
   const std::uint64_t sign_bit = std::uint64_t{1} << exponent_and_mantissa;
-  const std::uint64_t all_exponent = (sign_bit - 1) & ~((std::uint64_t{1} << format.mantissa_bits) - 1);
+  const std::uint64_t all_exponent =
+      (sign_bit - 1) & ~((std::uint64_t{1} << format.mantissa_bits) - 1);
   if (std::isnan(value)) {
     if (!format.negative_zero) return sign_bit;
     if (!format.has_infinity) return sign_bit - 1;
@@ -87,9 +88,11 @@ long double decode_narrow(DType dtype, std::uint64_t code) {
   const std::uint64_t field = size / mantissa_count;
   const std::uint64_t mantissa = size % mantissa_count;
   const std::uint64_t last_field = (sign_bit - 1) / mantissa_count;
-  if (format.has_infinity && field == last_field) return mantissa != 0 ? kNan : negative ? -kInfinity : kInfinity;
+  if (format.has_infinity && field == last_field)
+    return mantissa != 0 ? kNan : negative ? -kInfinity : kInfinity;
   const int exponent = (field == 0 ? 1 : static_cast<int>(field)) - format.bias;
-  const auto significand = static_cast<long double>(field == 0 ? mantissa : mantissa + mantissa_count);
+  const auto significand =
+      static_cast<long double>(field == 0 ? mantissa : mantissa + mantissa_count);
   const long double value = std::ldexp(significand, exponent - format.mantissa_bits);
   if (value > format.largest) return kNan;
   return negative ? -value : value;
@@ -98,7 +101,9 @@ long double decode_narrow(DType dtype, std::uint64_t code) {
 bool is_signed(DType dtype) { return kind(dtype) == Kind::signed_integer; }
 
 Integer smallest(DType dtype) { return is_signed(dtype) ? -(Integer{1} << (bits(dtype) - 1)) : 0; }
-Integer largest(DType dtype) { return (Integer{1} << (bits(dtype) - (is_signed(dtype) ? 1 : 0))) - 1; }
+Integer largest(DType dtype) {
+  return (Integer{1} << (bits(dtype) - (is_signed(dtype) ? 1 : 0))) - 1;
+}
 
 Integer truncate(long double value, DType dtype) {
   if (std::isnan(value)) return 0;
@@ -137,7 +142,8 @@ Value convert(const Value& value, DType dtype, bool rounds) {
   if (to == Kind::signed_integer || to == Kind::unsigned_integer) {
     return from_integer(dtype, from_float ? truncate(value.real, dtype) : value.integer);
   }
-  Value result = from_real(dtype, from_float ? value.real : static_cast<long double>(value.integer));
+  Value result =
+      from_real(dtype, from_float ? value.real : static_cast<long double>(value.integer));
   if (to == Kind::complex) result.imag = value.imag;
   if (rounds) {
     result.real = round_to(result.real, dtype);
@@ -148,7 +154,8 @@ Value convert(const Value& value, DType dtype, bool rounds) {
 
 Value decode(DType dtype, std::uint64_t pattern) {
   if (dtype == DType::f64) return from_real(dtype, std::bit_cast<double>(pattern));
-  if (dtype == DType::f32) return from_real(dtype, std::bit_cast<float>(static_cast<std::uint32_t>(pattern)));
+  if (dtype == DType::f32)
+    return from_real(dtype, std::bit_cast<float>(static_cast<std::uint32_t>(pattern)));
   if (dtype == DType::c64) {
     return {dtype, std::bit_cast<float>(static_cast<std::uint32_t>(pattern)),
             std::bit_cast<float>(static_cast<std::uint32_t>(pattern >> 32)), 0};
@@ -158,11 +165,15 @@ Value decode(DType dtype, std::uint64_t pattern) {
 }
 
 std::uint64_t encode(const Value& value) {
-  const auto float_bits = [](long double x) { return std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(x))}; };
-  if (value.dtype == DType::f64) return std::bit_cast<std::uint64_t>(static_cast<double>(value.real));
+  const auto float_bits = [](long double x) {
+    return std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(x))};
+  };
+  if (value.dtype == DType::f64)
+    return std::bit_cast<std::uint64_t>(static_cast<double>(value.real));
   if (value.dtype == DType::f32) return float_bits(value.real);
   if (value.dtype == DType::c64) return float_bits(value.real) | float_bits(value.imag) << 32;
-  if (is_floating(value.dtype)) return encode_narrow(round_narrow(value.real, value.dtype), value.dtype);
+  if (is_floating(value.dtype))
+    return encode_narrow(round_narrow(value.real, value.dtype), value.dtype);
   const std::uint64_t all = static_cast<std::uint64_t>(value.integer);
   return bits(value.dtype) == 64 ? all : all & ((std::uint64_t{1} << bits(value.dtype)) - 1);
 }
@@ -184,7 +195,8 @@ void write(void* data, const Value& value, std::int64_t index) {
   const std::uint64_t pattern = encode(value);
   if (bits(value.dtype) == 4) {
     unsigned char& pair = bytes[index / 2];
-    pair = static_cast<unsigned char>(index % 2 == 0 ? (pair & 0xf0U) | pattern : (pair & 0x0fU) | pattern << 4U);
+    pair = static_cast<unsigned char>(index % 2 == 0 ? (pair & 0xf0U) | pattern
+                                                     : (pair & 0x0fU) | pattern << 4U);
     return;
   }
   const int size = bits(value.dtype) / 8;

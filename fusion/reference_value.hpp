@@ -1,5 +1,5 @@
-// Values of the reference interpreter: one element of any dtype, wide enough that nothing is lost, with
-// its own conversions and its own reading and writing of memory. Operations are in
+// Values of the reference interpreter: one element of any dtype, wide enough that nothing is lost,
+// with its own conversions and its own reading and writing of memory. Operations are in
 // reference_operation.hpp.
 #pragma once
 

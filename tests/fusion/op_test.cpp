@@ -9,7 +9,9 @@
 namespace kiln::fusion {
 namespace {
 
-bool is_written_by_users(const OpInfo& op) { return op.rule != Rule::leaf && op.rule != Rule::convert; }
+bool is_written_by_users(const OpInfo& op) {
+  return op.rule != Rule::leaf && op.rule != Rule::convert;
+}
 
 TEST(OpTable, EveryOpThatUsersWriteIsFoundByItsName) {
   for (const OpInfo& op : all_ops()) {
@@ -23,7 +25,8 @@ TEST(OpTable, EveryOpThatUsersWriteIsFoundByItsName) {
 }
 
 TEST(OpTable, UnknownAndReservedNamesAreNotFound) {
-  for (const char* name : {"", "ex", "expp", "Exp", "input", "scalar", "constant", "cast", "promote", "bitcast", "relu"}) {
+  for (const char* name : {"", "ex", "expp", "Exp", "input", "scalar", "constant", "cast",
+                           "promote", "bitcast", "relu"}) {
     EXPECT_FALSE(find_op(name).has_value()) << name;
   }
 }
@@ -33,7 +36,8 @@ TEST(OpTable, NamesAreUniqueIdentifiers) {
   for (const OpInfo& op : all_ops()) {
     EXPECT_TRUE(names.insert(op.name).second) << op.name;
     EXPECT_FALSE(op.name.empty());
-    for (const char c : op.name) EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_') << op.name;
+    for (const char c : op.name)
+      EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_') << op.name;
   }
 }
 
@@ -56,7 +60,8 @@ TEST(OpTable, ArityFollowsFromTheRule) {
 // Device code spells floats' operators and the text form's alike only where C++ means the same.
 TEST(OpTable, InfixIsNeverAnOperatorThatCppGivesAnotherMeaning) {
   for (const OpInfo& op : all_ops()) {
-    for (const char* other : {"//", "%", "**", "<<", ">>", "and", "or", "not"}) EXPECT_NE(op.infix, other) << op.name;
+    for (const char* other : {"//", "%", "**", "<<", ">>", "and", "or", "not"})
+      EXPECT_NE(op.infix, other) << op.name;
     EXPECT_TRUE(op.infix.empty() || op.arity == 1 || op.arity == 2) << op.name;
   }
 }

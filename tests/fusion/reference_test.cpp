@@ -1,5 +1,5 @@
-// The reference interpreter against values worked out by hand: it is what everything else is compared
-// with, so it is compared with nothing but arithmetic.
+// The reference interpreter against values worked out by hand: it is what everything else is
+// compared with, so it is compared with nothing but arithmetic.
 #include "fusion/reference.hpp"
 
 #include <gtest/gtest.h>
@@ -112,8 +112,10 @@ TEST(Reference, StridesAndSeveralOutputs) {
   float sum[6] = {};
   float product[6] = {};
   // x is a row, y a column; the product is stored transposed.
-  const ReferenceOperand arguments[] = {{x, DType::f32, Dims{0, 1}, 0}, {y, DType::f32, Dims{1, 0}, 0}};
-  const ReferenceOperand outputs[] = {{sum, DType::f32, Dims{3, 1}, 0}, {product, DType::f32, Dims{1, 2}, 0}};
+  const ReferenceOperand arguments[] = {{x, DType::f32, Dims{0, 1}, 0},
+                                        {y, DType::f32, Dims{1, 0}, 0}};
+  const ReferenceOperand outputs[] = {{sum, DType::f32, Dims{3, 1}, 0},
+                                      {product, DType::f32, Dims{1, 2}, 0}};
   evaluate(typed, Dims{2, 3}, arguments, outputs);
   EXPECT_EQ(std::vector<float>(sum, sum + 6), (std::vector<float>{11, 12, 13, 21, 22, 23}));
   EXPECT_EQ(std::vector<float>(product, product + 6), (std::vector<float>{10, 20, 20, 40, 30, 60}));
@@ -140,7 +142,8 @@ TEST(Reference, AnEmptyShapeTouchesNothing) {
   evaluate(typed, Dims{4, 0}, {&nowhere, 1}, {&nowhere, 1});
 }
 
-// The formats of narrow floats by their published tables: largest and smallest values and their codes.
+// The formats of narrow floats by their published tables: largest and smallest values and their
+// codes.
 TEST(ReferenceValue, NarrowFormatsHaveTheirPublishedLimits) {
   using reference::decode;
   EXPECT_EQ(decode(DType::f16, 0x7bff).real, 65504.0L);
@@ -162,8 +165,8 @@ TEST(ReferenceValue, NarrowFormatsHaveTheirPublishedLimits) {
 }
 
 TEST(ReferenceValue, EveryNarrowCodeComesBack) {
-  for (const DType dtype : {DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz,
-                            DType::f4e2m1}) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2,
+                            DType::f8e4m3fnuz, DType::f8e5m2fnuz, DType::f4e2m1}) {
     for (std::uint64_t code = 0; code < std::uint64_t{1} << bits(dtype); ++code) {
       const reference::Value value = reference::decode(dtype, code);
       if (std::isnan(value.real)) {

@@ -1,5 +1,6 @@
-// The error of functions of two and three floats: all pairs of a set that holds every special value, the
-// powers of two, the boundaries and random values, against the reference and the op table's bounds.
+// The error of functions of two and three floats: all pairs of a set that holds every special
+// value, the powers of two, the boundaries and random values, against the reference and the op
+// table's bounds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +18,9 @@ using fusion::Op;
 template <class T>
 std::vector<T> operands(std::size_t count) {
   std::vector<T> values;
-  const long double specials[] = {0.0L, -0.0L, 1, -1, 2, -2, 3, 0.5L, -0.5L, 1.5L, -2.5L, 0.1L, 10, HUGE_VALL, -HUGE_VALL,
-                                  std::nanl("")};
+  const long double specials[] = {0.0L, -0.0L,     1,          -1,           2,     -2,
+                                  3,    0.5L,      -0.5L,      1.5L,         -2.5L, 0.1L,
+                                  10,   HUGE_VALL, -HUGE_VALL, std::nanl("")};
   for (const long double x : specials) values.push_back(static_cast<T>(x));
   const std::vector<std::uint64_t> all = patterns(int(sizeof(T)) * 8, static_cast<int>(count));
   // The boundaries, thinned to a quarter of the count, and random values as far as they are needed.
@@ -34,8 +36,8 @@ std::vector<T> operands(std::size_t count) {
   return values;
 }
 
-// What has no bound over all inputs: a sum of two terms that cancel has any relative error. Its error is
-// measured in units of the larger operand's last place.
+// What has no bound over all inputs: a sum of two terms that cancel has any relative error. Its
+// error is measured in units of the larger operand's last place.
 double scale_of_cancellation(Op op, long double a, long double b, long double exact) {
   if (op != Op::logaddexp || exact == 0) return 1;
   const long double larger = std::max(std::fabs(a), std::fabs(b));
@@ -43,7 +45,8 @@ double scale_of_cancellation(Op op, long double a, long double b, long double ex
 }
 
 template <class T>
-void expect_within_bounds(T (*function)(T, T), Op op, std::size_t count, double bound, const char* title) {
+void expect_within_bounds(T (*function)(T, T), Op op, std::size_t count, double bound,
+                          const char* title) {
   const std::vector<T> values = operands<T>(count);
   Errors errors;
   for (const T a : values) {
@@ -54,10 +57,10 @@ void expect_within_bounds(T (*function)(T, T), Op op, std::size_t count, double 
       errors.add(error * scale_of_cancellation(op, a, b, exact), a, b);
     }
   }
-  std::printf("%-12s %s %.4f ULP, %.4f %% misrounded\n", std::string(info(op).name).c_str(), title, errors.largest,
-              errors.share());
-  EXPECT_LE(errors.largest, bound) << info(op).name << " of " << static_cast<double>(errors.at) << " and "
-                                   << static_cast<double>(errors.at_second);
+  std::printf("%-12s %s %.4f ULP, %.4f %% misrounded\n", std::string(info(op).name).c_str(), title,
+              errors.largest, errors.share());
+  EXPECT_LE(errors.largest, bound) << info(op).name << " of " << static_cast<double>(errors.at)
+                                   << " and " << static_cast<double>(errors.at_second);
 }
 
 TEST(Binary, F32IsWithinTheTablesBound) {
@@ -78,7 +81,8 @@ template <class T>
 void expect_sixteen_bit_pairs() {
   std::vector<T> values;
   for (const f32 x : operands<f32>(512)) values.push_back(to<T>(x));
-  for (std::uint64_t code = 0; values.size() < 600; code += 739) values.push_back(from_pattern<T>(code & 0xffff));
+  for (std::uint64_t code = 0; values.size() < 600; code += 739)
+    values.push_back(from_pattern<T>(code & 0xffff));
   for (const BinaryFunction<f32>& f : binary_functions<f32>()) {
     if (f.op == Op::nextafter) continue;  // the neighbour in f32, which no 16-bit result can tell
     Errors errors;
@@ -90,8 +94,8 @@ void expect_sixteen_bit_pairs() {
         errors.add(ulp_error(stored, exact, kDTypeOf<T>), exact_operands[0], exact_operands[1]);
       }
     }
-    EXPECT_LE(errors.largest, 0.51) << info(f.op).name << " of " << static_cast<double>(errors.at) << " and "
-                                    << static_cast<double>(errors.at_second);
+    EXPECT_LE(errors.largest, 0.51) << info(f.op).name << " of " << static_cast<double>(errors.at)
+                                    << " and " << static_cast<double>(errors.at_second);
   }
 }
 TEST(Binary, PairsOfF16AreStoredWithin51HundredthsOfAnUlp) { expect_sixteen_bit_pairs<f16>(); }

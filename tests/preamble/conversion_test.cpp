@@ -27,16 +27,18 @@ void expect_cast(From from) {
   const std::uint64_t expected = reference::encode(reference::convert(input, kDTypeOf<To>, true));
   const std::uint64_t actual = to_pattern(to<To>(from));
   if (is_nan(kDTypeOf<To>, expected) && is_nan(kDTypeOf<To>, actual)) return;
-  ASSERT_EQ(actual, expected) << name(kDTypeOf<From>) << " " << std::hex << to_pattern(from) << " to "
-                              << name(kDTypeOf<To>);
+  ASSERT_EQ(actual, expected) << name(kDTypeOf<From>) << " " << std::hex << to_pattern(from)
+                              << " to " << name(kDTypeOf<To>);
 }
 
 template <class From>
 std::vector<From> inputs() {
   std::vector<From> values;
-  for (const std::uint64_t p : patterns(bits(kDTypeOf<From>))) values.push_back(from_pattern<From>(p));
+  for (const std::uint64_t p : patterns(bits(kDTypeOf<From>)))
+    values.push_back(from_pattern<From>(p));
   for (const double x : boundary_numbers()) {
-    const auto value = reference::convert(reference::from_real(DType::f64, x), kDTypeOf<From>, true);
+    const auto value =
+        reference::convert(reference::from_real(DType::f64, x), kDTypeOf<From>, true);
     values.push_back(from_pattern<From>(reference::encode(value)));
   }
   return values;
@@ -52,17 +54,19 @@ void expect_casts_from() {
 
 template <class From>
 class CastFrom : public ::testing::Test {};
-using AllTypes = ::testing::Types<b8, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2,
-                                  f8e4m3fnuz, f8e5m2fnuz, u4, i4, f4e2m1>;
+using AllTypes = ::testing::Types<b8, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64,
+                                  f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz, u4, i4, f4e2m1>;
 struct TypeName {
   template <class T>
-  static std::string GetName(int) { return std::string(name(kDTypeOf<T>)); }
+  static std::string GetName(int) {
+    return std::string(name(kDTypeOf<T>));
+  }
 };
 TYPED_TEST_SUITE(CastFrom, AllTypes, TypeName);
 
 TYPED_TEST(CastFrom, IsTheReferencesCastToEveryType) {
-  expect_casts_from<TypeParam, b8, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64, f8e4m3, f8e5m2,
-                    f8e4m3fnuz, f8e5m2fnuz, u4, i4, f4e2m1>();
+  expect_casts_from<TypeParam, b8, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64,
+                    f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz, u4, i4, f4e2m1>();
 }
 
 template <class T>
@@ -82,7 +86,8 @@ TYPED_TEST(NarrowFloat, EveryCodeIsItsValueInF32AndComesBack) {
       ASSERT_TRUE(std::isnan(value)) << code;
       ASSERT_TRUE(std::isnan(to<f32>(to<TypeParam>(value)))) << code;
     } else {
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(expected)) << code;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(value), std::bit_cast<std::uint32_t>(expected))
+          << code;
       // The infinities of f8e5m2 saturate on their way back.
       const bool saturates = std::isinf(value) && sizeof(TypeParam) == 1;
       ASSERT_EQ(to_pattern(to<TypeParam>(value)), saturates ? code - 1 : code);
@@ -90,7 +95,8 @@ TYPED_TEST(NarrowFloat, EveryCodeIsItsValueInF32AndComesBack) {
   }
 }
 
-// Halfway between two neighbours the even one is taken; one step of f32 or f64 to either side decides.
+// Halfway between two neighbours the even one is taken; one step of f32 or f64 to either side
+// decides.
 TYPED_TEST(NarrowFloat, TiesGoToEvenFromF32AndF64) {
   for (std::uint64_t code = 0; code + 1 < kCodes<TypeParam> / 2; ++code) {
     const long double low = reference::decode(kDTypeOf<TypeParam>, code).real;
@@ -122,7 +128,8 @@ TYPED_TEST(NarrowFloat, RoundsAStrideOfAllF32) {
 TEST(Cast, RoundsLongIntegersOnce) {
   for (int high = 8; high < 63; ++high) {
     const i64 tie = (i64{1} << high) + (i64{1} << (high - 8));
-    for (const i64 x : {tie - 1, tie, tie + 1, tie + (i64{1} << (high - 7)), -tie, -tie - 1, -tie + 1}) {
+    for (const i64 x :
+         {tie - 1, tie, tie + 1, tie + (i64{1} << (high - 7)), -tie, -tie - 1, -tie + 1}) {
       expect_cast<bf16>(x);
       expect_cast<f16>(x);
       expect_cast<bf16>(static_cast<u64>(x));

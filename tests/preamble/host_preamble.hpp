@@ -1,5 +1,5 @@
-// The device code, compiled by this test's own compiler as the CPU device would compile it, and what the
-// tests of it share: its types beside kiln's dtypes, and values worth trying.
+// The device code, compiled by this test's own compiler as the CPU device would compile it, and
+// what the tests of it share: its types beside kiln's dtypes, and values worth trying.
 #pragma once
 
 #include "preamble/types.h"
@@ -16,8 +16,6 @@
 //
 #include "preamble/accuracy.h"
 //
-#include "preamble/random.h"
-
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -25,12 +23,17 @@
 
 #include "fusion/reference_value.hpp"
 #include "kiln/dtype.hpp"
+#include "preamble/random.h"
 
 namespace kiln::test {
 
-template <class T> struct DeviceType;
-#define KILN_DEVICE_TYPE(type, name) \
-  template <> struct DeviceType<type> { static constexpr DType kDType = DType::name; }
+template <class T>
+struct DeviceType;
+#define KILN_DEVICE_TYPE(type, name)             \
+  template <>                                    \
+  struct DeviceType<type> {                      \
+    static constexpr DType kDType = DType::name; \
+  }
 KILN_DEVICE_TYPE(b8, boolean);
 KILN_DEVICE_TYPE(u8, u8);
 KILN_DEVICE_TYPE(u16, u16);
@@ -53,23 +56,26 @@ KILN_DEVICE_TYPE(i4, i4);
 KILN_DEVICE_TYPE(f4e2m1, f4e2m1);
 #undef KILN_DEVICE_TYPE
 
-template <class T> inline constexpr DType kDTypeOf = DeviceType<T>::kDType;
+template <class T>
+inline constexpr DType kDTypeOf = DeviceType<T>::kDType;
 
-template <class T> T from_pattern(std::uint64_t pattern) {
+template <class T>
+T from_pattern(std::uint64_t pattern) {
   if constexpr (sizeof(T) == 1) return bit_cast<T>(static_cast<u8>(pattern));
   if constexpr (sizeof(T) == 2) return bit_cast<T>(static_cast<u16>(pattern));
   if constexpr (sizeof(T) == 4) return bit_cast<T>(static_cast<u32>(pattern));
   if constexpr (sizeof(T) == 8) return bit_cast<T>(static_cast<u64>(pattern));
 }
-template <class T> std::uint64_t to_pattern(T value) {
+template <class T>
+std::uint64_t to_pattern(T value) {
   if constexpr (sizeof(T) == 1) return bit_cast<u8>(value);
   if constexpr (sizeof(T) == 2) return bit_cast<u16>(value);
   if constexpr (sizeof(T) == 4) return bit_cast<u32>(value);
   if constexpr (sizeof(T) == 8) return bit_cast<u64>(value);
 }
 
-/// Patterns of `width` bits worth trying: every one up to 8 bits; above, the boundaries of fields and
-/// ranges with their neighbours, and `random` random ones.
+/// Patterns of `width` bits worth trying: every one up to 8 bits; above, the boundaries of fields
+/// and ranges with their neighbours, and `random` random ones.
 inline std::vector<std::uint64_t> patterns(int width, int random = 2000) {
   std::vector<std::uint64_t> all;
   const std::uint64_t mask = width == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << width) - 1;
@@ -96,7 +102,8 @@ inline std::vector<std::uint64_t> patterns(int width, int random = 2000) {
 /// Numbers at which casts between the types change their mind: powers of two and the ends of every
 /// integer type, with their nearest neighbours and halves beside them.
 inline std::vector<double> boundary_numbers() {
-  std::vector<double> numbers = {0.0, 0.25, 0.5, 1.5, 2.5, 448, 464, 480, 57344, 61440, 65504, 65519.99, 65520, 240, 248};
+  std::vector<double> numbers = {0.0,   0.25,  0.5,   1.5,      2.5,   448, 464, 480,
+                                 57344, 61440, 65504, 65519.99, 65520, 240, 248};
   for (int e = -150; e <= 130; ++e) {
     const double power = std::ldexp(1.0, e);
     for (const double x : {power, power - 1, power + 1, power - 0.5, power * 1.5}) {
@@ -107,7 +114,8 @@ inline std::vector<double> boundary_numbers() {
   }
   const std::size_t count = numbers.size();
   for (std::size_t i = 0; i < count; ++i) numbers.push_back(-numbers[i]);
-  for (const double x : {HUGE_VAL, -HUGE_VAL, std::nan(""), 1e300, -1e300, 5e-324}) numbers.push_back(x);
+  for (const double x : {HUGE_VAL, -HUGE_VAL, std::nan(""), 1e300, -1e300, 5e-324})
+    numbers.push_back(x);
   return numbers;
 }
 

@@ -1,5 +1,5 @@
-// Integer operations against the reference's: all pairs of 8-bit values, and pairs of boundaries and
-// random values for the wider types.
+// Integer operations against the reference's: all pairs of 8-bit values, and pairs of boundaries
+// and random values for the wider types.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -19,7 +19,9 @@ class Integers : public ::testing::Test {};
 using IntegerTypes = ::testing::Types<u8, u16, u32, u64, i8, i16, i32, i64>;
 struct TypeName {
   template <class T>
-  static std::string GetName(int) { return std::string(name(kDTypeOf<T>)); }
+  static std::string GetName(int) {
+    return std::string(name(kDTypeOf<T>));
+  }
 };
 TYPED_TEST_SUITE(Integers, IntegerTypes, TypeName);
 
@@ -29,7 +31,8 @@ std::vector<T> operands(int random) {
   const std::vector<std::uint64_t> all = patterns(int(sizeof(T)) * 8, random);
   const std::size_t step = sizeof(T) == 1 ? 1 : all.size() / 300 + 1;
   for (std::size_t i = 0; i < all.size(); i += step) values.push_back(from_pattern<T>(all[i]));
-  for (const int small : {0, 1, 2, 3, 7, 31, 32, 63, 64, -1, -2, -3, -64}) values.push_back(static_cast<T>(small));
+  for (const int small : {0, 1, 2, 3, 7, 31, 32, 63, 64, -1, -2, -3, -64})
+    values.push_back(static_cast<T>(small));
   values.push_back(std::numeric_limits<T>::min());
   values.push_back(std::numeric_limits<T>::max());
   return values;
@@ -46,11 +49,13 @@ T expected(Op op, DType result, std::initializer_list<T> operands) {
   return from_pattern<T>(reference::encode(reference::operate(node, values, Rounding::once)));
 }
 
-#define KILN_EXPECT_UNARY(op) ASSERT_EQ(kiln::op(a), expected(Op::op, kDTypeOf<T>, {a})) << #op << " " << +a
+#define KILN_EXPECT_UNARY(op) \
+  ASSERT_EQ(kiln::op(a), expected(Op::op, kDTypeOf<T>, {a})) << #op << " " << +a
 #define KILN_EXPECT_BINARY(op) \
   ASSERT_EQ(kiln::op(a, b), expected(Op::op, kDTypeOf<T>, {a, b})) << #op << " " << +a << " " << +b
-#define KILN_EXPECT_COMPARE(op) \
-  ASSERT_EQ(T(kiln::op(a, b)), expected(Op::op, DType::boolean, {a, b}) & T(1)) << #op << " " << +a << " " << +b
+#define KILN_EXPECT_COMPARE(op)                                                 \
+  ASSERT_EQ(T(kiln::op(a, b)), expected(Op::op, DType::boolean, {a, b}) & T(1)) \
+      << #op << " " << +a << " " << +b
 
 TYPED_TEST(Integers, UnaryOpsAreTheReferences) {
   using T = TypeParam;

@@ -1,5 +1,5 @@
-// Philox against the known answers that its authors publish (Random123, kat_vectors), and the uniform
-// numbers made of it.
+// Philox against the known answers that its authors publish (Random123, kat_vectors), and the
+// uniform numbers made of it.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -14,10 +14,13 @@ void expect_words(Philox actual, std::vector<u32> expected) {
 }
 
 TEST(Random, PhiloxGivesThePublishedAnswers) {
-  expect_words(philox(Philox{{0, 0, 0, 0}}, 0, 0), {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
-  expect_words(philox(Philox{{~0U, ~0U, ~0U, ~0U}}, ~0U, ~0U), {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-  expect_words(philox(Philox{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0),
-               {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+  expect_words(philox(Philox{{0, 0, 0, 0}}, 0, 0),
+               {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  expect_words(philox(Philox{{~0U, ~0U, ~0U, ~0U}}, ~0U, ~0U),
+               {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  expect_words(
+      philox(Philox{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0),
+      {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
 TEST(Random, FourNeighboursShareABlock) {

@@ -1,5 +1,5 @@
-// NaN, infinities, zeros, subnormals and extremes: tables of what each function must give there, written
-// down by hand rather than computed.
+// NaN, infinities, zeros, subnormals and extremes: tables of what each function must give there,
+// written down by hand rather than computed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,8 @@ void expect_same(f32 actual, f32 expected, const char* what) {
   if (std::isnan(expected)) {
     EXPECT_TRUE(std::isnan(actual)) << what << " is " << actual;
   } else {
-    EXPECT_EQ(to_pattern(actual), to_pattern(expected)) << what << " is " << actual << ", not " << expected;
+    EXPECT_EQ(to_pattern(actual), to_pattern(expected))
+        << what << " is " << actual << ", not " << expected;
   }
 }
 
@@ -27,17 +28,56 @@ void expect_same(f32 actual, f32 expected, const char* what) {
 
 TEST(Special, NanComesOutOfEveryFunction) {
   for (const f32 x : {kNan, -kNan, bit_cast<f32>(0x7fc12345U)}) {
-    const f32 results[] = {kiln::abs(x),   kiln::neg(x),   kiln::sign(x),   kiln::sqrt(x),  kiln::rsqrt(x), kiln::cbrt(x),
-                           kiln::exp(x),   kiln::exp2(x),  kiln::expm1(x),  kiln::log(x),   kiln::log2(x),  kiln::log10(x),
-                           kiln::log1p(x), kiln::sin(x),   kiln::cos(x),    kiln::tan(x),   kiln::asin(x),  kiln::acos(x),
-                           kiln::atan(x),  kiln::sinh(x),  kiln::cosh(x),   kiln::tanh(x),  kiln::asinh(x), kiln::acosh(x),
-                           kiln::atanh(x), kiln::sigmoid(x), kiln::erf(x),  kiln::erfc(x),  kiln::erfinv(x), kiln::lgamma(x),
-                           kiln::floor(x), kiln::round(x), kiln::maximum(x, 1.0f), kiln::maximum(1.0f, x),
-                           kiln::minimum(x, 1.0f), kiln::minimum(1.0f, x), kiln::fmax(x, x), kiln::clip(x, 0.0f, 1.0f),
-                           kiln::atan2(x, 1.0f), kiln::atan2(1.0f, x), kiln::hypot(x, 1.0f), kiln::logaddexp(x, 1.0f),
-                           kiln::logaddexp(1.0f, x), kiln::power(x, 2.0f), kiln::power(2.0f, x), kiln::nextafter(x, 1.0f),
-                           kiln::remainder(x, 1.0f), kiln::floor_divide(1.0f, x)};
-    for (std::size_t i = 0; i < std::size(results); ++i) EXPECT_TRUE(std::isnan(results[i])) << "function " << i;
+    const f32 results[] = {kiln::abs(x),
+                           kiln::neg(x),
+                           kiln::sign(x),
+                           kiln::sqrt(x),
+                           kiln::rsqrt(x),
+                           kiln::cbrt(x),
+                           kiln::exp(x),
+                           kiln::exp2(x),
+                           kiln::expm1(x),
+                           kiln::log(x),
+                           kiln::log2(x),
+                           kiln::log10(x),
+                           kiln::log1p(x),
+                           kiln::sin(x),
+                           kiln::cos(x),
+                           kiln::tan(x),
+                           kiln::asin(x),
+                           kiln::acos(x),
+                           kiln::atan(x),
+                           kiln::sinh(x),
+                           kiln::cosh(x),
+                           kiln::tanh(x),
+                           kiln::asinh(x),
+                           kiln::acosh(x),
+                           kiln::atanh(x),
+                           kiln::sigmoid(x),
+                           kiln::erf(x),
+                           kiln::erfc(x),
+                           kiln::erfinv(x),
+                           kiln::lgamma(x),
+                           kiln::floor(x),
+                           kiln::round(x),
+                           kiln::maximum(x, 1.0f),
+                           kiln::maximum(1.0f, x),
+                           kiln::minimum(x, 1.0f),
+                           kiln::minimum(1.0f, x),
+                           kiln::fmax(x, x),
+                           kiln::clip(x, 0.0f, 1.0f),
+                           kiln::atan2(x, 1.0f),
+                           kiln::atan2(1.0f, x),
+                           kiln::hypot(x, 1.0f),
+                           kiln::logaddexp(x, 1.0f),
+                           kiln::logaddexp(1.0f, x),
+                           kiln::power(x, 2.0f),
+                           kiln::power(2.0f, x),
+                           kiln::nextafter(x, 1.0f),
+                           kiln::remainder(x, 1.0f),
+                           kiln::floor_divide(1.0f, x)};
+    for (std::size_t i = 0; i < std::size(results); ++i)
+      EXPECT_TRUE(std::isnan(results[i])) << "function " << i;
   }
 }
 

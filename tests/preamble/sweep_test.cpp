@@ -1,5 +1,6 @@
-// All 2^32 inputs of every unary f32 function, and all pairs of 2,048 values of the 16-bit types. Hours of
-// work, which is why continuous integration takes strides instead (unary_test.cpp, binary_test.cpp).
+// All 2^32 inputs of every unary f32 function, and all pairs of 2,048 values of the 16-bit types.
+// Hours of work, which is why continuous integration takes strides instead (unary_test.cpp,
+// binary_test.cpp).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,19 +50,26 @@ TEST_P(Sweep, EveryF32IsWithinTheTablesBound) {
     for (std::uint64_t i = chunk << 20; i < (chunk + 1) << 20; ++i) {
       const f32 x = from_pattern<f32>(i);
       const long double operand[] = {x};
-      part.add(ulp_error(function.standard(x), exact_value(function.op, DType::f32, operand), DType::f32), x);
+      part.add(ulp_error(function.standard(x), exact_value(function.op, DType::f32, operand),
+                         DType::f32),
+               x);
     }
     const std::scoped_lock lock(mutex);
     merge(errors, part);
   });
   const fusion::OpInfo& op = info(function.op);
-  std::printf("%-10s f32   %.5f ULP at %a, %.5f %% misrounded of all\n", std::string(op.name).c_str(), errors.largest,
-              static_cast<double>(errors.at), errors.share());
+  std::printf("%-10s f32   %.5f ULP at %a, %.5f %% misrounded of all\n",
+              std::string(op.name).c_str(), errors.largest, static_cast<double>(errors.at),
+              errors.share());
   EXPECT_LE(errors.largest, op.ulp_f32);
 }
 
-INSTANTIATE_TEST_SUITE_P(Unary, Sweep, ::testing::Range(std::size_t{0}, unary_functions<f32>().size()),
-                         [](const auto& function) { return std::string(fusion::info(unary_functions<f32>()[function.param].op).name); });
+INSTANTIATE_TEST_SUITE_P(Unary, Sweep,
+                         ::testing::Range(std::size_t{0}, unary_functions<f32>().size()),
+                         [](const auto& function) {
+                           return std::string(
+                               fusion::info(unary_functions<f32>()[function.param].op).name);
+                         });
 
 template <class T>
 void expect_all_pairs_within_bound() {
@@ -78,13 +86,15 @@ void expect_all_pairs_within_bound() {
       for (const T stored : values) {
         const f32 b = to<f32>(stored);
         const long double operands[] = {a, b};
-        part.add(ulp_error(to<f32>(to<T>(f.standard(a, b))), exact_value(f.op, kDTypeOf<T>, operands), kDTypeOf<T>), a, b);
+        part.add(ulp_error(to<f32>(to<T>(f.standard(a, b))),
+                           exact_value(f.op, kDTypeOf<T>, operands), kDTypeOf<T>),
+                 a, b);
       }
       const std::scoped_lock lock(mutex);
       merge(errors, part);
     });
-    EXPECT_LE(errors.largest, 0.51) << info(f.op).name << " of " << static_cast<double>(errors.at) << " and "
-                                    << static_cast<double>(errors.at_second);
+    EXPECT_LE(errors.largest, 0.51) << info(f.op).name << " of " << static_cast<double>(errors.at)
+                                    << " and " << static_cast<double>(errors.at_second);
   }
 }
 TEST(Pairs, OfF16AreStoredWithin51HundredthsOfAnUlp) { expect_all_pairs_within_bound<f16>(); }

@@ -1,5 +1,5 @@
-// The error of every unary function: on all 65,536 inputs of the 16-bit types, over a stride of all f32
-// and over random f64. What is found must be within the op table's bounds, and near them.
+// The error of every unary function: on all 65,536 inputs of the 16-bit types, over a stride of all
+// f32 and over random f64. What is found must be within the op table's bounds, and near them.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -35,7 +35,9 @@ template <class T>
 class SixteenBits : public ::testing::Test {};
 struct TypeName {
   template <class T>
-  static std::string GetName(int) { return std::string(name(kDTypeOf<T>)); }
+  static std::string GetName(int) {
+    return std::string(name(kDTypeOf<T>));
+  }
 };
 using SixteenBitTypes = ::testing::Types<f16, bf16>;
 TYPED_TEST_SUITE(SixteenBits, SixteenBitTypes, TypeName);
@@ -53,31 +55,38 @@ TYPED_TEST(SixteenBits, EveryInputOfEveryFunctionIsStoredWithin51HundredthsOfAnU
   }
 }
 
-// Where a GPU's library is less exact than the host's functions, the table's bound is the library's: the
-// largest errors that the CUDA C++ Programming Guide states for its functions ("Mathematical Functions",
-// single and double precision). The device's own tests measure them.
+// Where a GPU's library is less exact than the host's functions, the table's bound is the
+// library's: the largest errors that the CUDA C++ Programming Guide states for its functions
+// ("Mathematical Functions", single and double precision). The device's own tests measure them.
 struct Stated {
   double f32;
   double f64;
 };
 const std::map<Op, Stated>& stated_for_gpus() {
   static const std::map<Op, Stated> errors = {
-      {Op::rsqrt, {2, 1}}, {Op::cbrt, {1, 1}},  {Op::exp, {1, 1}},    {Op::exp2, {2, 1}},  {Op::expm1, {1, 1}},
-      {Op::log, {1, 1}},   {Op::log2, {1, 1}},  {Op::log10, {2, 1}},  {Op::log1p, {1, 1}}, {Op::sin, {2, 2}},
-      {Op::cos, {2, 2}},   {Op::tan, {4, 2}},   {Op::asin, {2, 2}},   {Op::acos, {2, 2}},  {Op::atan, {2, 2}},
-      {Op::sinh, {3, 2}},  {Op::cosh, {2, 1}},  {Op::tanh, {2, 1}},   {Op::asinh, {3, 3}}, {Op::acosh, {4, 3}},
-      {Op::atanh, {3, 2}}, {Op::erf, {2, 2}},   {Op::erfc, {4, 5}},   {Op::erfinv, {2, 5}}, {Op::lgamma, {6, 4}}};
+      {Op::rsqrt, {2, 1}}, {Op::cbrt, {1, 1}}, {Op::exp, {1, 1}},   {Op::exp2, {2, 1}},
+      {Op::expm1, {1, 1}}, {Op::log, {1, 1}},  {Op::log2, {1, 1}},  {Op::log10, {2, 1}},
+      {Op::log1p, {1, 1}}, {Op::sin, {2, 2}},  {Op::cos, {2, 2}},   {Op::tan, {4, 2}},
+      {Op::asin, {2, 2}},  {Op::acos, {2, 2}}, {Op::atan, {2, 2}},  {Op::sinh, {3, 2}},
+      {Op::cosh, {2, 1}},  {Op::tanh, {2, 1}}, {Op::asinh, {3, 3}}, {Op::acosh, {4, 3}},
+      {Op::atanh, {3, 2}}, {Op::erf, {2, 2}},  {Op::erfc, {4, 5}},  {Op::erfinv, {2, 5}},
+      {Op::lgamma, {6, 4}}};
   return errors;
 }
 
-void expect_not_loose(const fusion::OpInfo& op, double bound, double measured, double Stated::*precision) {
+void expect_not_loose(const fusion::OpInfo& op, double bound, double measured,
+                      double Stated::*precision) {
   const auto stated = stated_for_gpus().find(op.op);
-  const double largest = stated == stated_for_gpus().end() ? measured : std::max(measured, stated->second.*precision);
-  EXPECT_LE(bound, 2 * largest) << op.name << ": the table's bound is looser than twice the error found";
+  const double largest =
+      stated == stated_for_gpus().end() ? measured : std::max(measured, stated->second.*precision);
+  EXPECT_LE(bound, 2 * largest) << op.name
+                                << ": the table's bound is looser than twice the error found";
 }
 
 // Inputs in which a full sweep of 2^32 found the largest errors.
-constexpr f32 kWorstCases[] = {0x1.f59ba4p+3f, 0x1.49dc44p+1f, 0x1.8a93c4p-2f, 0x1.67fac2p+0f, -0x1.6fb2bep-2f, 0x1.e898f4p-5f, -0x1.0ed36p+3f, -0x1.4d19bcp+0f, 0x1.025666p-64f};
+constexpr f32 kWorstCases[] = {0x1.f59ba4p+3f, 0x1.49dc44p+1f,  0x1.8a93c4p-2f,
+                               0x1.67fac2p+0f, -0x1.6fb2bep-2f, 0x1.e898f4p-5f,
+                               -0x1.0ed36p+3f, -0x1.4d19bcp+0f, 0x1.025666p-64f};
 
 template <class Function>
 Errors errors_over(Op op, Function function, std::uint64_t stride) {
@@ -96,8 +105,8 @@ TEST(Unary, F32IsWithinTheTablesBoundAndTheBoundIsNotLoose) {
   for (const UnaryFunction<f32>& function : unary_functions<f32>()) {
     const fusion::OpInfo& op = info(function.op);
     const Errors errors = errors_over(function.op, function.standard, 20011);
-    std::printf("%-10s f32   %.4f ULP, %.4f %% misrounded\n", std::string(op.name).c_str(), errors.largest,
-                errors.share());
+    std::printf("%-10s f32   %.4f ULP, %.4f %% misrounded\n", std::string(op.name).c_str(),
+                errors.largest, errors.share());
     EXPECT_LE(errors.largest, op.ulp_f32) << op.name << " of " << static_cast<double>(errors.at);
     expect_not_loose(op, op.ulp_f32, errors.largest, &Stated::f32);
   }
@@ -116,14 +125,17 @@ TEST(Unary, F64IsWithinTheTablesBoundAndTheBoundIsNotLoose) {
     Errors errors;
     const auto try_one = [&](f64 x) {
       const long double operand[] = {x};
-      errors.add(ulp_error(function.standard(x), exact_value(function.op, DType::f64, operand), DType::f64), x);
+      errors.add(ulp_error(function.standard(x), exact_value(function.op, DType::f64, operand),
+                           DType::f64),
+                 x);
     };
     for (const std::uint64_t p : patterns(64, 20000)) try_one(from_pattern<f64>(p));
     for (int i = -5000; i <= 5000; ++i) {
       try_one(std::ldexp(i * 1.0000001, -11));
       try_one(i * 0.0400123);
     }
-    std::printf("%-10s f64   %.4f ULP\n", std::string(info(function.op).name).c_str(), errors.largest);
+    std::printf("%-10s f64   %.4f ULP\n", std::string(info(function.op).name).c_str(),
+                errors.largest);
     expect_not_loose(info(function.op), info(function.op).ulp_f64, errors.largest, &Stated::f64);
     EXPECT_LE(errors.largest, info(function.op).ulp_f64)
         << info(function.op).name << " of " << static_cast<double>(errors.at);

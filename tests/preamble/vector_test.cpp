@@ -1,6 +1,6 @@
-// That host compilers turn loops over the device code's functions into vector instructions: this test
-// compiles such loops with its own compiler and reads the assembly. One call, or one scalar function, would
-// undo the speed of every chain it is in.
+// That host compilers turn loops over the device code's functions into vector instructions: this
+// test compiles such loops with its own compiler and reads the assembly. One call, or one scalar
+// function, would undo the speed of every chain it is in.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,18 +15,20 @@
 namespace kiln::test {
 namespace {
 
-constexpr const char* kUnary[] = {"abs",   "neg",   "sign",  "square", "sqrt",  "rsqrt", "cbrt",  "reciprocal", "exp",
-                                  "exp2",  "expm1", "log",   "log2",   "log10", "log1p", "sin",   "cos",        "tan",
-                                  "asin",  "acos",  "atan",  "sinh",   "cosh",  "tanh",  "asinh", "acosh",      "atanh",
-                                  "sigmoid", "erf", "erfc",  "erfinv", "lgamma", "floor", "ceil", "round",      "trunc"};
-constexpr const char* kBinary[] = {"add",     "div",  "floor_divide", "power", "maximum",   "minimum",  "fmax",
-                                   "fmin",    "atan2", "hypot",       "logaddexp", "copysign", "nextafter"};
+constexpr const char* kUnary[] = {
+    "abs",     "neg",   "sign", "square", "sqrt",   "rsqrt", "cbrt",  "reciprocal", "exp",
+    "exp2",    "expm1", "log",  "log2",   "log10",  "log1p", "sin",   "cos",        "tan",
+    "asin",    "acos",  "atan", "sinh",   "cosh",   "tanh",  "asinh", "acosh",      "atanh",
+    "sigmoid", "erf",   "erfc", "erfinv", "lgamma", "floor", "ceil",  "round",      "trunc"};
+constexpr const char* kBinary[] = {"add",       "div",      "floor_divide", "power", "maximum",
+                                   "minimum",   "fmax",     "fmin",         "atan2", "hypot",
+                                   "logaddexp", "copysign", "nextafter"};
 constexpr const char* kNarrow[] = {"f16", "bf16", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"};
 
 std::string source() {
   std::ostringstream text;
-  for (const char* part : {"types.h", "convert.h", "integer.h", "math_host.h", "math_host_wide.h", "math.h", "complex.h",
-                           "accuracy.h"}) {
+  for (const char* part : {"types.h", "convert.h", "integer.h", "math_host.h", "math_host_wide.h",
+                           "math.h", "complex.h", "accuracy.h"}) {
     text << "#include \"preamble/" << part << "\"\n";
   }
   text << "using namespace kiln;\n";
@@ -35,13 +37,16 @@ std::string source() {
          << "{ for (int i = 0; i < 64; ++i) y[i] = kiln::" << op << "(x[i]); }\n";
   }
   for (const char* op : kBinary) {
-    text << "extern \"C\" void loop_" << op << "(const f32* __restrict x, const f32* __restrict z, f32* __restrict y) "
+    text << "extern \"C\" void loop_" << op
+         << "(const f32* __restrict x, const f32* __restrict z, f32* __restrict y) "
          << "{ for (int i = 0; i < 64; ++i) y[i] = kiln::" << op << "(x[i], z[i]); }\n";
   }
   for (const char* type : kNarrow) {
-    text << "extern \"C\" void loop_from_" << type << "(const " << type << "* __restrict x, f32* __restrict y) "
+    text << "extern \"C\" void loop_from_" << type << "(const " << type
+         << "* __restrict x, f32* __restrict y) "
          << "{ for (int i = 0; i < 64; ++i) y[i] = to<f32>(x[i]); }\n";
-    text << "extern \"C\" void loop_to_" << type << "(const f32* __restrict x, " << type << "* __restrict y) "
+    text << "extern \"C\" void loop_to_" << type << "(const f32* __restrict x, " << type
+         << "* __restrict y) "
          << "{ for (int i = 0; i < 64; ++i) y[i] = to<" << type << ">(x[i]); }\n";
   }
   return text.str();
@@ -77,11 +82,14 @@ TEST(Vectorisation, EveryFunctionOfAChainBecomesVectorCodeWithoutACall) {
   const std::filesystem::path code = directory / "loops.cpp";
   const std::filesystem::path assembly = directory / "loops.s";
   std::ofstream(code) << source();
-  const std::string command = "'" KILN_TEST_COMPILER "' -std=c++17 -O3 -march=x86-64-v3 -ffp-contract=off "
-                              "-fno-trapping-math -fno-math-errno -S -I'" KILN_TEST_SOURCE "' -o '" +
+  const std::string command = "'" KILN_TEST_COMPILER
+                              "' -std=c++17 -O3 -march=x86-64-v3 -ffp-contract=off "
+                              "-fno-trapping-math -fno-math-errno -S -I'" KILN_TEST_SOURCE
+                              "' -o '" +
                               assembly.string() + "' '" + code.string() + "'";
   const int status = std::system(command.c_str());
-  const std::map<std::string, Function> functions = status == 0 ? read_assembly(assembly) : decltype(read_assembly(assembly)){};
+  const std::map<std::string, Function> functions =
+      status == 0 ? read_assembly(assembly) : decltype(read_assembly(assembly)){};
   std::filesystem::remove_all(directory);
   ASSERT_EQ(status, 0) << command;
   ASSERT_EQ(functions.size(), std::size(kUnary) + std::size(kBinary) + 2 * std::size(kNarrow));
