@@ -1,11 +1,12 @@
 // The cheaper methods: kiln::narrow for values that end in f16 or bf16, whose stored result stays
-// within 0.51 ULP of the exact one, and kiln::fast for what Accuracy::fast allows on top. What has no
-// cheaper method is the default.
+// within 0.51 ULP of the exact one, and kiln::fast for what Accuracy::fast allows on top. What has
+// no cheaper method is the default.
 #pragma once
 
 namespace kiln {
 
-// Operations that are the same at every accuracy, and functions that have one method besides strict.
+// Operations that are the same at every accuracy, and functions that have one method besides
+// strict.
 #define KILN_USE_EXACT \
   using kiln::abs; using kiln::neg; using kiln::sign; using kiln::copysign; using kiln::maximum; \
   using kiln::minimum; using kiln::fmax; using kiln::fmin; using kiln::nextafter; \
@@ -72,8 +73,8 @@ namespace narrow {
 
 #if !KILN_HOST
 // The error of x log2(e), 2^-24 of at most 128, is the result's relative error: 2^-17.5 where bf16
-// needs 2^-14.6, and for f16, whose results end at 2^16, 2^-20.5 where it needs 2^-17.6. Results below
-// f32's normal range are computed 2^64 larger, for bf16's subnormals.
+// needs 2^-14.6, and for f16, whose results end at 2^16, 2^-20.5 where it needs 2^-17.6. Results
+// below f32's normal range are computed 2^64 larger, for bf16's subnormals.
 KILN_FN f32 exp(f32 x) {
   const f32 t = x * 1.44269504f;
   const bool tiny = t < -125.0f;
@@ -83,11 +84,12 @@ KILN_FN f32 sigmoid(f32 x) {
   const f32 e = exp(-abs(x));
   return (x < 0.0f ? e : 1.0f) * native::rcp(1.0f + e);
 }
-// Above 0.55 as 1 - 2 / (e^2x + 1), whose error there is 2^-22 of the result; below, an odd polynomial
-// (2^-24.5).
+// Above 0.55 as 1 - 2 / (e^2x + 1), whose error there is 2^-22 of the result; below, an odd
+// polynomial (2^-24.5).
 KILN_FN f32 tanh(f32 x) {
   const f32 a = abs(x);
-  const f32 far = 1.0f - 2.0f * native::rcp(1.0f + native::exp2((a > 20.0f ? 20.0f : a) * 2.88539008f));
+  const f32 e = native::exp2((a > 20.0f ? 20.0f : a) * 2.88539008f);
+  const f32 far = 1.0f - 2.0f * native::rcp(1.0f + e);
   const f32 z = x * x;
   f32 p = 0.0163268168f;
   p = p * z - 0.0526146702f;

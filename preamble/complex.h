@@ -1,5 +1,5 @@
-// Operations on c64 by the names of the op table. Where f32 would cancel or overflow on the way, the way
-// is in f64. Conversions are in convert.h.
+// Operations on c64 by the names of the op table. Where f32 would cancel or overflow on the way,
+// the way is in f64. Conversions are in convert.h.
 #pragma once
 
 namespace kiln {
@@ -41,8 +41,8 @@ KILN_FN c64 sign(c64 z) {
   return {zero ? z.re : f32(z.re / size), zero ? z.im : f32(z.im / size)};
 }
 
-// The branch with a real part that is not negative, cut along the negative axis. W. Kahan, "Branch cuts
-// for complex elementary functions", 1987.
+// The branch with a real part that is not negative, cut along the negative axis. W. Kahan, "Branch
+// cuts for complex elementary functions", 1987.
 KILN_FN c64 sqrt(c64 z) {
   const f64 x = z.re;
   const f64 y = z.im;

@@ -1,6 +1,6 @@
-// Conversions between every two element types: to<To>(x), with the meaning that kiln gives to a cast
-// (float to integer truncates, saturates and takes NaN to 0; integers wrap; to bool is x != 0). Narrow
-// floats round to nearest even, once, also from f64 and i64. Arithmetic is elsewhere.
+// Conversions between every two element types: to<To>(x), with the meaning that kiln gives to a
+// cast (float to integer truncates, saturates and takes NaN to 0; integers wrap; to bool is x !=
+// 0). Narrow floats round to nearest even, once, also from f64 and i64. Arithmetic is elsewhere.
 #pragma once
 
 namespace kiln {
@@ -11,10 +11,12 @@ struct i4 { u8 bits; };
 
 struct c64 { f32 re; f32 im; };
 
-enum class Category { boolean, stored_boolean, integer, stored_integer, real, stored_real, complex };
+enum class Category {
+  boolean, stored_boolean, integer, stored_integer, real, stored_real, complex
+};
 
-// What conversions need to know about a type: what it is, the bits of an integer, and the layout of a
-// narrow float as mantissa bits, exponent bias, largest code and the code of NaN.
+// What conversions need to know about a type: what it is, the bits of an integer, and the layout of
+// a narrow float as mantissa bits, exponent bias, largest code and the code of NaN.
 template <class T> struct Type;
 template <> struct Type<bool> { static constexpr Category kCategory = Category::boolean; };
 template <> struct Type<b8> { static constexpr Category kCategory = Category::stored_boolean; };
@@ -46,7 +48,8 @@ template <> struct Type<i4> { static constexpr Category kCategory = Category::st
 // kOverflow is where a magnitude beyond the largest finite one ends: infinity for f16 and bf16, the
 // largest finite value for the 8-bit and 4-bit floats (OCP OFP8 and MX, saturating mode; infinities
 // saturate too). kSpecial is the first magnitude that is an infinity or NaN.
-template <int Mantissa, int ExponentBias, u32 Overflow, u32 Special, u32 Nan, bool Fnuz, class BitsType>
+template <int Mantissa, int ExponentBias, u32 Overflow, u32 Special, u32 Nan, bool Fnuz,
+          class BitsType>
 struct NarrowFloatType {
   static constexpr Category kCategory = Category::stored_real;
   static constexpr int kMantissa = Mantissa;
@@ -72,7 +75,7 @@ template <class T> constexpr Category kCategory = Type<T>::kCategory;
 template <class T> constexpr bool kIsInteger = kCategory<T> == Category::integer;
 template <class T> constexpr bool kIsReal = kCategory<T> == Category::real;
 
-// ---- narrow floats ----------------------------------------------------------------------------------
+// ---- narrow floats ------------------------------------------------------------------------------
 // Branch-free on integers, so that host compilers vectorise it. A subnormal is scaled by one exact
 // floating-point subtraction, or rounded by one addition: F. Giesen, "Half to float done quick".
 
@@ -109,7 +112,8 @@ KILN_FN T encode_bits(f32 value) {
   if constexpr (kSame<T, bf16>) {
     const u32 bits = bit_cast<u32>(value);
     const u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1)) >> 16;
-    return T{typename Type<T>::Bits((bits & 0x7fffffffu) > 0x7f800000u ? (bits >> 16) | 0x40u : rounded)};
+    const u32 nan = (bits >> 16) | 0x40u;
+    return T{typename Type<T>::Bits((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded)};
   }
   using Format = Type<T>;
   constexpr int kShift = 23 - Format::kMantissa;
@@ -185,7 +189,8 @@ KILN_FN f32 round_to_odd(f64 value) {
   const u32 bits = bit_cast<u32>(nearest);
   const f64 magnitude = value < 0 ? -value : value;
   const f64 back_magnitude = back < 0 ? -back : back;
-  const u32 odd = back_magnitude < magnitude ? bits + 1 : back_magnitude > magnitude ? bits - 1 : bits;
+  const u32 up = back_magnitude < magnitude ? bits + 1 : bits;
+  const u32 odd = back_magnitude > magnitude ? bits - 1 : up;
   return bit_cast<f32>((bits & 1) ? bits : odd);
 }
 
@@ -207,7 +212,7 @@ KILN_FN f32 integer_to_odd(T value) {
   }
 }
 
-// ---- numbers ----------------------------------------------------------------------------------------
+// ---- numbers ------------------------------------------------------------------------------------
 
 // Clamped before it is converted, because C++ leaves the conversion of what does not fit undefined.
 // The limits are the outermost values that the float can hold and the integer too.

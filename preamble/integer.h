@@ -1,6 +1,6 @@
-// Operations on integers and bool by the names of the op table, for all eight widths: they wrap, and
-// every case that C++ leaves undefined has a result (division by zero, INT_MIN / -1, wide shifts).
-// Floats are in math.h, whose overloads win over these templates.
+// Operations on integers and bool by the names of the op table, for all eight widths: they wrap,
+// and every case that C++ leaves undefined has a result (division by zero, INT_MIN / -1, wide
+// shifts). Floats are in math.h, whose overloads win over these templates.
 #pragma once
 
 namespace kiln {
@@ -23,9 +23,10 @@ template <class T> KILN_FN T square(T a) { return mul(a, a); }
 template <class T> KILN_FN T sign(T a) { return T(int(a != T(0)) - 2 * int(negative(a))); }
 template <class T> KILN_FN T fma(T a, T b, T c) { return add(mul(a, b), c); }
 
-// ---- division ---------------------------------------------------------------------------------------
+// ---- division -----------------------------------------------------------------------------------
 
-// What the hardware may divide by without a trap: -1 is taken out beside 0, because INT_MIN / -1 traps.
+// What the hardware may divide by without a trap: -1 is taken out beside 0, because INT_MIN / -1
+// traps.
 template <class T>
 KILN_FN bool divides(T b) { return b != T(0) && !(Type<T>::kSigned && b == T(-1)); }
 
@@ -74,7 +75,7 @@ KILN_FN T power(T base, T exponent) {
   return T(result);
 }
 
-// ---- order ------------------------------------------------------------------------------------------
+// ---- order --------------------------------------------------------------------------------------
 
 template <class T> KILN_FN T maximum(T a, T b) { return a < b ? b : a; }
 template <class T> KILN_FN T minimum(T a, T b) { return b < a ? b : a; }
@@ -91,7 +92,7 @@ template <class T> KILN_FN bool greater_equal(T a, T b) { return a >= b; }
 
 template <class T> KILN_FN T where(bool condition, T a, T b) { return condition ? a : b; }
 
-// ---- bits -------------------------------------------------------------------------------------------
+// ---- bits ---------------------------------------------------------------------------------------
 
 template <class T> KILN_FN T bitwise_not(T a) { return T(~a); }
 template <class T> KILN_FN T bitwise_and(T a, T b) { return T(a & b); }
@@ -138,7 +139,7 @@ KILN_FN T clz(T a) {
 }
 KILN_FN bool clz(bool a) { return !a; }
 
-// ---- logic, and ops that leave integers alone -------------------------------------------------------
+// ---- logic, and ops that leave integers alone ---------------------------------------------------
 
 KILN_FN bool logical_not(bool a) { return !a; }
 KILN_FN bool logical_and(bool a, bool b) { return a && b; }

@@ -11,7 +11,7 @@
 
 namespace kiln {
 
-// ---- exact operations -------------------------------------------------------------------------------
+// ---- exact operations ---------------------------------------------------------------------------
 
 namespace exact {
 
@@ -20,7 +20,8 @@ template <> struct BitsOf<f32> { using Type = u32; };
 template <> struct BitsOf<f64> { using Type = u64; };
 template <class T> using Bits = typename BitsOf<T>::Type;
 template <class T> constexpr Bits<T> kSignBit = Bits<T>(1) << (sizeof(T) * 8 - 1);
-template <class T> constexpr Bits<T> kInfinity = kSame<T, f32> ? Bits<T>(0x7f800000u) : Bits<T>(0x7ff0000000000000u);
+template <class T>
+constexpr Bits<T> kInfinity = Bits<T>(kSame<T, f32> ? 0x7f800000u : 0x7ff0000000000000u);
 
 template <class T> KILN_FN Bits<T> to_bits(T x) { return bit_cast<Bits<T>>(x); }
 template <class T> KILN_FN Bits<T> size_bits(T x) { return Bits<T>(to_bits(x) & ~kSignBit<T>); }
@@ -36,8 +37,8 @@ template <class T> KILN_FN bool isnan(T x) { return size_bits(x) > kInfinity<T>;
 template <class T> KILN_FN bool isinf(T x) { return size_bits(x) == kInfinity<T>; }
 template <class T> KILN_FN bool isfinite(T x) { return size_bits(x) < kInfinity<T>; }
 
-// Equal numbers have equal bits but for the zeros, where `and` gives +0 and `or` gives -0. A comparison
-// with NaN is false, which leaves b.
+// Equal numbers have equal bits but for the zeros, where `and` gives +0 and `or` gives -0. A
+// comparison with NaN is false, which leaves b.
 template <class T> KILN_FN T larger(T a, T b) {
   const T either = from_bits<T>(to_bits(a) & to_bits(b));
   const T different = a > b ? a : b;
@@ -158,7 +159,7 @@ KILN_FN f64 remainder(f64 a, f64 b) {
   return rest == 0.0 ? copysign(rest, b) : moved;
 }
 
-// ---- functions: the library's -----------------------------------------------------------------------
+// ---- functions: the library's -------------------------------------------------------------------
 
 namespace strict {
 
@@ -222,7 +223,7 @@ KILN_FN f64 logaddexp(f64 a, f64 b) {
 
 }  // namespace strict
 
-// ---- functions: the default -------------------------------------------------------------------------
+// ---- functions: the default ---------------------------------------------------------------------
 
 #if KILN_HOST
 #define KILN_DEFAULT_1(op)                             \

@@ -1,15 +1,15 @@
 // The f32 functions of long chains, for host compilers: branch-free polynomials that g++ and clang
-// vectorise, with NaN, infinities, zeros and subnormals right. Products and sums are rounded one by one,
-// so that every CPU gives the same bits, with and without FMA. Functions that need more than f32's
-// precision on the way are in math_host_wide.h.
+// vectorise, with NaN, infinities, zeros and subnormals right. Products and sums are rounded one by
+// one, so that every CPU gives the same bits, with and without FMA. Functions that need more than
+// f32's precision on the way are in math_host_wide.h.
 #pragma once
 
 #if KILN_HOST
 namespace kiln {
 namespace host {
 
-// Minimax coefficients were fitted with the Remez algorithm; each comment gives the relative error of
-// the exact polynomial, before rounding.
+// Minimax coefficients were fitted with the Remez algorithm; each comment gives the relative error
+// of the exact polynomial, before rounding.
 
 constexpr f32 kInf = __builtin_inff();
 constexpr f32 kNan = __builtin_nanf("");
@@ -143,7 +143,8 @@ KILN_FN f32 log(f32 x) {
   return log_domain(x, log_series(a, 0.0f));
 }
 
-// With u = 1 + x rounded, log(1 + x) = log(u) + (1 + x - u) / u. Where u's exponent is 0, x itself is f.
+// With u = 1 + x rounded, log(1 + x) = log(u) + (1 + x - u) / u. Where u's exponent is 0, x itself
+// is f.
 KILN_FN f32 log1p(f32 x) {
   const f32 u = 1.0f + x;
   LogArgument a = reduce_log(u);

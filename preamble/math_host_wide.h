@@ -1,6 +1,6 @@
-// f32 functions for host compilers that need more than f32's precision on the way: computed in f64 and
-// rounded once, which leaves them within a thousandth of correct rounding. Branch-free, so that they
-// vectorise; rounded operation by operation, so that every CPU gives the same bits.
+// f32 functions for host compilers that need more than f32's precision on the way: computed in f64
+// and rounded once, which leaves them within a thousandth of correct rounding. Branch-free, so that
+// they vectorise; rounded operation by operation, so that every CPU gives the same bits.
 #pragma once
 
 #if KILN_HOST
@@ -35,8 +35,8 @@ KILN_FN f64 wide_exp2(f64 t) {
   return bit_cast<f64>(scale) * (1.0 + r * p);
 }
 
-// The natural logarithm of a positive normal number; infinity and NaN stay. Coefficients and method of
-// fdlibm's e_log.c (Sun Microsystems, 1993), within an ULP of f64.
+// The natural logarithm of a positive normal number; infinity and NaN stay. Coefficients and method
+// of fdlibm's e_log.c (Sun Microsystems, 1993), within an ULP of f64.
 KILN_FN f64 wide_log(f64 x) {
   constexpr u64 kSqrtHalf = 0x3fe6a09e667f3bcdu;
   constexpr u64 kOne = 0x3ff0000000000000u;
@@ -66,11 +66,11 @@ KILN_FN f32 cbrt(f32 x) {
   return with_sign(x == 0.0f ? 0.0f : f32(wide_exp2(third)), x);
 }
 
-// ---- trigonometry -----------------------------------------------------------------------------------
+// ---- trigonometry -------------------------------------------------------------------------------
 
-// x = (n + s) pi/2 with |s| <= 1/2; n modulo 4. 2/pi in pieces of 29 bits, whose products with the 24
-// bits of an f32 are exact: multiples of 4 are dropped from each before they are summed. Infinity
-// becomes NaN.
+// x = (n + s) pi/2 with |s| <= 1/2; n modulo 4. 2/pi in pieces of 29 bits, whose products with the
+// 24 bits of an f32 are exact: multiples of 4 are dropped from each before they are summed.
+// Infinity becomes NaN.
 struct Turn {
   f64 s;
   u64 n;
@@ -200,7 +200,7 @@ KILN_FN f32 acos(f32 x) {
   return f32(near ? middle : outer);
 }
 
-// ---- hyperbolics ------------------------------------------------------------------------------------
+// ---- hyperbolics --------------------------------------------------------------------------------
 
 KILN_FN f32 sinh(f32 x) {
   const f64 a = wide_magnitude(x);
@@ -217,7 +217,8 @@ KILN_FN f32 cosh(f32 x) {
 KILN_FN f32 asinh(f32 x) {
   const f64 a = wide_magnitude(x);
   const f64 z = a * a;
-  const f64 p = ((z * (35.0 / 1152) - 15.0 / 336) * z + 3.0 / 40) * z - 1.0 / 6;  // 2^-43 below 1/16
+  // The Taylor series has 2^-43 below 1/16.
+  const f64 p = ((z * (35.0 / 1152) - 15.0 / 336) * z + 3.0 / 40) * z - 1.0 / 6;
   const f64 far = wide_log(a + __builtin_sqrt(z + 1.0));
   return with_sign(f32(a < 0.0625 ? a + a * z * p : far), x);
 }
@@ -233,9 +234,10 @@ KILN_FN f32 atanh(f32 x) {
   return a > 1.0 ? kNan : with_sign(f32(a < 0.0625 ? a + a * z * p : far), x);
 }
 
-// ---- error functions and lgamma ---------------------------------------------------------------------
+// ---- error functions and lgamma -----------------------------------------------------------------
 
-// e^(x^2) erfc(x) (1 + 2x) as a polynomial in (x - 4) / (x + 4): 2^-39.8 up to where erfc(x) vanishes.
+// e^(x^2) erfc(x) (1 + 2x) as a polynomial in (x - 4) / (x + 4): 2^-39.8 up to where erfc(x)
+// vanishes.
 KILN_FN f32 erfc(f32 x) {
   const f64 wide = wide_magnitude(x);
   const f64 a = wide > 11.0 ? 11.0 : wide;
@@ -298,8 +300,8 @@ KILN_FN f32 erfinv(f32 x) {
   return a < 1.0f ? inside : a == 1.0f ? with_sign(kInf, x) : kNan;
 }
 
-// log |Gamma(x)|: a polynomial about 2 up to 2.5, Stirling's series from 8 on, the recurrence between
-// and below, reflection for negative x.
+// log |Gamma(x)|: a polynomial about 2 up to 2.5, Stirling's series from 8 on, the recurrence
+// between and below, reflection for negative x.
 KILN_FN f32 lgamma(f32 x) {
   const f64 a = wide_magnitude(x);
   const f64 d = (a < 0.5 ? a + 2.0 : a < 1.5 ? a + 1.0 : a) - 2.0;
@@ -366,7 +368,7 @@ KILN_FN f64 lgamma(f64 x) {
   return kiln_lgamma_r(x, &sign);
 }
 
-// ---- two arguments ----------------------------------------------------------------------------------
+// ---- two arguments ------------------------------------------------------------------------------
 
 KILN_FN f32 hypot(f32 a, f32 b) {
   const f64 x = a;

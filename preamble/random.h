@@ -1,5 +1,6 @@
-// Random numbers that depend on a seed and a position only, with the same bits on every device: Philox
-// 4x32-10. J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+// Random numbers that depend on a seed and a position only, with the same bits on every device:
+// Philox 4x32-10. J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel random numbers: as easy as 1,
+// 2, 3", SC 2011.
 #pragma once
 
 namespace kiln {
@@ -22,7 +23,8 @@ KILN_FN Philox philox(Philox counter, u32 key0, u32 key1) {
 // The random word of element `index`, `offset` calls into the sequence of `seed`.
 KILN_FN u32 random_word(u64 seed, u64 offset, u64 index) {
   const u64 block = index >> 2;
-  const Philox words = philox(Philox{{u32(block), u32(block >> 32), u32(offset), u32(offset >> 32)}}, u32(seed), u32(seed >> 32));
+  const Philox place = {{u32(block), u32(block >> 32), u32(offset), u32(offset >> 32)}};
+  const Philox words = philox(place, u32(seed), u32(seed >> 32));
   const u32 low = (index & 1) != 0 ? words.word[1] : words.word[0];
   const u32 high = (index & 1) != 0 ? words.word[3] : words.word[2];
   return (index & 2) != 0 ? high : low;
