@@ -66,8 +66,7 @@ std::optional<Entry> Cache::find_and_count(const Key& key, bool count_miss) {
 
 std::optional<Entry> Cache::find(const Key& key) {
   auto entry = find_and_count(key, true);
-  const Stats stats = counters_.read();
-  if (stats[Count::hits] + stats[Count::misses] >= kLookUpsPerFlush) flush_stats();
+  if (++look_ups_ % kLookUpsPerFlush == 0) flush_stats();
   return entry;
 }
 

@@ -6,6 +6,7 @@
 // said once through the log.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -57,7 +58,7 @@ class Cache {
   std::optional<Entry> read(const Key& key);
 
   const Config& config() const { return config_; }
-  /// Why nothing is kept on disk, for people; empty if it is.
+  /// Why nothing is kept on disk, for people; empty if it is. Tries it, where the directory exists.
   std::string trouble();
   /// The user's directory, or null. Lives as long as the cache.
   Directory* directory() { return user_.get(); }
@@ -82,6 +83,7 @@ class Cache {
   const Config config_;
   Io& io_;
   Counters counters_;
+  std::atomic<std::uint64_t> look_ups_{0};
   std::unique_ptr<Directory> user_;
   std::vector<std::unique_ptr<Layer>> layers_;
   SingleFlight flights_;

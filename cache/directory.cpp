@@ -89,8 +89,15 @@ std::shared_ptr<const Fd> Directory::root(bool create) {
 
 std::string Directory::trouble() {
   const Opened opened = open_root(false);
-  const bool fine = opened.state == Opened::State::open || opened.state == Opened::State::missing;
-  return fine ? std::string() : opened.reason;
+  if (opened.state == Opened::State::missing) return {};
+  if (opened.state != Opened::State::open) return opened.reason;
+  if (!options_.writable) return {};
+  const std::string probe = temporary_name(io_.now());
+  const Fd fd =
+      open_at(io_, opened.directory.get(), probe.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
+  if (!fd) return fmt::format("{}: cannot be written: {}", options_.path, describe_errno(errno));
+  io_.unlink_at(opened.directory.get(), probe.c_str(), 0);
+  return {};
 }
 
 Fd Directory::shard(const Fd& root, unsigned number, bool create) {
@@ -103,6 +110,11 @@ Fd Directory::shard(const Fd& root, unsigned number, bool create) {
     }
   }
   if (!fd) {
+    if (errno == ESTALE) {  // the server has another directory of that path by now
+      const std::lock_guard lock(mutex_);
+      root_.reset();
+      errno = ESTALE;
+    }
     if (errno != ENOENT || create) report("sub-directory not used", describe_errno(errno));
     return {};
   }

@@ -50,7 +50,8 @@ class Directory final : public Layer {
   /// Whether there is something under the name of that key.
   bool exists(const Key& key);
 
-  /// Why the directory cannot be used now; empty if it can, or could be made.
+  /// Why the directory cannot be read or written now; empty if it can, or is not there yet. Tries
+  /// it.
   std::string trouble();
 
   // For locks, statistics and the tool.

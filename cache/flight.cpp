@@ -1,10 +1,13 @@
 #include "cache/flight.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 
 #include <algorithm>
 #include <cerrno>
+
+#include "kiln/error.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -101,7 +104,13 @@ KeyLock::State KeyLock::acquire(Directory& directory, const Key& key,
     io_.pause(pause);
     pause = std::min(pause * 2, kLongestPause);
   }
+  const int error = errno;
   fd_.reset();
+  log_once(
+      LogLevel::info, fmt::format("cache.lock:{}", directory.path()),
+      fmt::format("cache {}: no lock can be taken ({}); several processes may compile the same "
+                  "kernel at once",
+                  directory.path(), describe_errno(error)));
   return State::unavailable;
 }
 

@@ -22,6 +22,7 @@ struct Scenario {
   std::function<void(const std::string& directory)> prepare;
   std::function<void(Cache&)> run;  ///< checks what it gets
   bool has_bystander = true;        ///< entry 2 is there before and must be there after
+  std::size_t bad = 0;              ///< how many entries there are that belong in quarantine
 };
 
 void publish_samples(const std::string& directory) {
@@ -72,7 +73,7 @@ std::vector<Scenario> scenarios() {
          publish_samples(directory);
          damage(directory, 1);
        },
-       [](Cache& cache) { EXPECT_FALSE(cache.find(sample_key(1))); }},
+       [](Cache& cache) { EXPECT_FALSE(cache.find(sample_key(1))); }, true, 1},
       {"get from nothing", [](const std::string&) {}, [](Cache& cache) { get_and_check(cache, 1); },
        false},
       {"get what is there", publish_samples, [](Cache& cache) { get_and_check(cache, 1); }},
@@ -81,16 +82,16 @@ std::vector<Scenario> scenarios() {
          publish_samples(directory);
          damage(directory, 1);
        },
-       [](Cache& cache) { get_and_check(cache, 1); }},
+       [](Cache& cache) { get_and_check(cache, 1); }, true, 1},
       {"reject", publish_samples,
-       [](Cache& cache) { cache.reject(sample_key(1), "the driver says no"); }},
+       [](Cache& cache) { cache.reject(sample_key(1), "the driver says no"); }, true, 1},
       {"list", publish_samples, [](Cache& cache) { EXPECT_LE(list(cache).size(), 2u); }},
       {"verify and repair",
        [](const std::string& directory) {
          publish_samples(directory);
          damage(directory, 1);
        },
-       [](Cache& cache) { verify(cache, true); }},
+       [](Cache& cache) { verify(cache, true); }, true, 1},
       {"trim", publish_samples,
        [](Cache& cache) {
          trim(cache, {std::uint64_t{1}, {}, {}, false});
@@ -112,14 +113,15 @@ void run(const Scenario& scenario, const std::string& directory,
 }
 
 /// What must hold afterwards for a process that knows nothing of what happened.
-void expect_healthy(const std::string& directory, bool has_bystander, const std::string& what) {
+void expect_healthy(const std::string& directory, const Scenario& scenario,
+                    const std::string& what) {
   SCOPED_TRACE(what);
   Config config = config_for(directory);
   const auto io = std::make_shared<FaultIo>();
   io->on_pause = [&] { ADD_FAILURE() << "waited for somebody who is gone"; };
   config.io = io;
   const auto cache = Cache::open(config);
-  if (has_bystander) {
+  if (scenario.has_bystander) {
     EXPECT_TRUE(cache->find(sample_key(2)));
   }
   for (const std::uint64_t number : {1, 2}) {
@@ -135,6 +137,8 @@ void expect_healthy(const std::string& directory, bool has_bystander, const std:
       << verification.problems[0].path << " " << verification.problems[0].reason;
   EXPECT_EQ(count_files(directory, ".tmp"), 0u);
   EXPECT_EQ(count_files(directory, ".lock"), 0u);
+  // Nobody ever saw half an entry, and nothing good was taken for bad.
+  EXPECT_LE(count_quarantined(directory), scenario.bad);
 }
 
 class Fault : public ::testing::TestWithParam<std::size_t> {
@@ -143,14 +147,14 @@ class Fault : public ::testing::TestWithParam<std::size_t> {
 
   /// A fresh directory, the fault, and the check. The number of calls it made.
   int attempt(const std::shared_ptr<FaultIo>& io, const std::string& what) {
-    const TemporaryDirectory temporary;
+    const TemporaryDirectory temporary(fast_directory(16 << 20));
     const std::string directory = temporary.path("kiln");
     scenario_.prepare(directory);
     {
       SCOPED_TRACE(what);
       run(scenario_, directory, io);
     }
-    expect_healthy(directory, scenario_.has_bystander, what);
+    expect_healthy(directory, scenario_, what);
     ++cases_;
     return io->calls();
   }
@@ -192,7 +196,7 @@ TEST_P(Fault, AKillAtEachCallLosesNothing) {
   const int calls = attempt(std::make_shared<FaultIo>(), "no fault");
   for (int first = 0; first < calls; ++first) {
     for (const auto kill : {FaultIo::Kill::before, FaultIo::Kill::after}) {
-      const TemporaryDirectory temporary;
+      const TemporaryDirectory temporary(fast_directory(16 << 20));
       const std::string directory = temporary.path("kiln");
       scenario_.prepare(directory);
       const pid_t child = ::fork();
@@ -207,13 +211,33 @@ TEST_P(Fault, AKillAtEachCallLosesNothing) {
       int status = 0;
       ASSERT_EQ(::waitpid(child, &status, 0), child);
       ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "call " << first;
-      expect_healthy(directory, scenario_.has_bystander,
+      expect_healthy(directory, scenario_,
                      std::string(scenario_.name) + ": killed at call " + std::to_string(first) +
                          (kill == FaultIo::Kill::before ? ", before" : ", after"));
       ++cases_;
       if (HasFailure()) return;
     }
   }
+}
+
+TEST(StaleHandle, OfANetworkFileSystemIsAMissAndThenOpenedAgain) {
+  const TemporaryDirectory temporary(fast_directory(16 << 20));
+  const std::string directory = temporary.path("kiln");
+  publish_samples(directory);
+  LogRecord log;
+  Config config = config_for(directory);
+  const auto io = std::make_shared<FaultIo>();
+  config.io = io;
+  const auto cache = Cache::open(config);
+  EXPECT_TRUE(cache->find(sample_key(1)));
+  fs::rename(directory, temporary.path("old"));  // the handle still works, and is of the wrong one
+  publish_samples(directory);
+  fs::remove_all(temporary.path("old"));
+  EXPECT_FALSE(cache->find(sample_key(1)));
+  io->first = io->calls();
+  io->error = ESTALE;
+  EXPECT_FALSE(cache->find(sample_key(1)));
+  EXPECT_TRUE(cache->find(sample_key(1)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Operations, Fault, ::testing::Range(std::size_t{0}, scenarios().size()),

@@ -43,6 +43,14 @@ class TemporaryDirectory {
   std::string path_;
 };
 
+/// A parent for temporary directories: in memory where there is room for `bytes`, because thousands
+/// of small files take minutes on a slow or busy disk.
+inline fs::path fast_directory(std::uintmax_t bytes) {
+  std::error_code error;
+  const bool room = fs::space("/dev/shm", error).available > bytes && !error;
+  return room ? fs::path("/dev/shm") : fs::temp_directory_path();
+}
+
 /// Bytes that no compressor shrinks, the same for the same seed.
 inline std::string noise(std::size_t size, std::uint64_t seed) {
   std::mt19937_64 generator(seed);

@@ -12,15 +12,8 @@ namespace {
 
 constexpr std::uint64_t kEntries = 100'000;
 
-// In memory where there is room: a slow disk would take minutes to make the files.
-fs::path roomy_directory() {
-  std::error_code error;
-  const bool roomy = fs::space("/dev/shm", error).available > std::uintmax_t{1} << 30 && !error;
-  return roomy ? fs::path("/dev/shm") : fs::temp_directory_path();
-}
-
 TEST(Scale, AHundredThousandEntriesAreFoundListedAndTrimmed) {
-  const TemporaryDirectory temporary(roomy_directory());
+  const TemporaryDirectory temporary(fast_directory(std::uintmax_t{1} << 30));
   Config config = config_for(temporary.path("kiln"));
   const auto io = std::make_shared<FaultIo>();
   config.io = io;
