@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "fusion/emit.hpp"
 #include "kiln/error.hpp"
 #include "preamble/preamble.hpp"
@@ -123,8 +125,13 @@ KernelCode make_named(const KernelRequest& request, Named named) {
 
 cache::Cache& process_cache() {
   // Never destroyed: a thread of the caller may still launch while the process ends.
-  static auto* const cache =
-      new std::shared_ptr<cache::Cache>(cache::Cache::open(cache::Config::from_environment()));
+  static auto* const cache = [] {
+    auto* const opened =
+        new std::shared_ptr<cache::Cache>(cache::Cache::open(cache::Config::from_environment()));
+    // What it counted since it last wrote the counts is added when the process ends.
+    std::atexit([] { process_cache().flush_stats(); });
+    return opened;
+  }();
   return **cache;
 }
 

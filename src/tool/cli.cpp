@@ -1,17 +1,13 @@
 #include "tool/cli.hpp"
 
-#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tool/commands.hpp"
 
 namespace kiln::tool {
 namespace {
-
-const std::map<std::string, Rounding> kRounding = {{"once", Rounding::once},
-                                                   {"each", Rounding::each}};
-const std::map<std::string, Accuracy> kAccuracy = {
-    {"storage", Accuracy::storage}, {"fast", Accuracy::fast}, {"strict", Accuracy::strict}};
 
 constexpr auto kKernelFooter =
     "Types: x=f32[64,172] is an array in C order, x=f32[64,64]@1,64 one with strides in elements,\n"
@@ -64,13 +60,31 @@ class Builder {
         ->required();
     app.add_option("--name", options.name, "The function's name in kernel names and the cache")
         ->capture_default_str();
-    app.add_option("--round", options.options.rounding,
-                   "Round f16 and bf16 once, where stored or cast, or after each operation")
-        ->transform(CLI::CheckedTransformer(kRounding, CLI::ignore_case))
-        ->type_name("once|each");
-    app.add_option("--accuracy", options.options.accuracy, "How exact functions are")
-        ->transform(CLI::CheckedTransformer(kAccuracy, CLI::ignore_case))
-        ->type_name("storage|fast|strict");
+    add_choice<Rounding>(app, "--round", options.options.rounding,
+                         {{"once", Rounding::once}, {"each", Rounding::each}},
+                         "Round f16 and bf16 once, where stored or cast, or after each operation");
+    add_choice<Accuracy>(
+        app, "--accuracy", options.options.accuracy,
+        {{"storage", Accuracy::storage}, {"fast", Accuracy::fast}, {"strict", Accuracy::strict}},
+        "How exact functions are");
+  }
+
+  template <class Value>
+  static void add_choice(CLI::App& app, const std::string& name, Value& value,
+                         const std::vector<std::pair<std::string, Value>>& choices,
+                         const std::string& description) {
+    std::vector<std::string> words;
+    for (const auto& [word, meaning] : choices) words.push_back(word);
+    app.add_option_function<std::string>(
+           name,
+           [&value, choices](const std::string& chosen) {
+             for (const auto& [word, meaning] : choices) {
+               if (word == chosen) value = meaning;
+             }
+           },
+           description)
+        ->check(CLI::IsMember(words))
+        ->type_name("");
   }
 
   // One value for each time an option is written, so that what follows is not taken for another.

@@ -68,10 +68,6 @@ bool all_succeeded(const std::vector<Attempt>& attempts) {
                      [](const Attempt& attempt) { return attempt.error.empty(); });
 }
 
-bool is_gpu(std::string_view target) {
-  return target.starts_with("gfx") || target.starts_with("sm_");
-}
-
 Json to_json(const jit::Resources& resources) {
   Json json = Json::object();
   const auto put = [&](const char* name, const std::optional<int>& value) {
@@ -123,6 +119,11 @@ std::string_view code_extension(std::string_view target) {
   return target.starts_with("sm_") ? "cubin" : "so";
 }
 
+std::string_view source_extension(std::string_view target) {
+  if (target.starts_with("gfx")) return "hip";
+  return target.starts_with("sm_") ? "cu" : "cpp";
+}
+
 std::string file_part(std::string_view target) {
   std::string result;
   for (const char c : target.substr(0, 60)) {
@@ -148,7 +149,7 @@ std::vector<std::string> write_files(const Attempt& attempt, const std::string& 
       fmt::format("{}.{}", attempt.kernel.info.entry, file_part(attempt.target));
   return {write_file(directory, fmt::format("{}.{}", stem, code_extension(attempt.target)),
                      attempt.kernel.code),
-          write_file(directory, stem + (is_gpu(attempt.target) ? ".hip" : ".cpp"),
+          write_file(directory, fmt::format("{}.{}", stem, source_extension(attempt.target)),
                      attempt.kernel.source)};
 }
 

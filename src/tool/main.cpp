@@ -47,6 +47,10 @@ int main(int argc, char** argv) {
     line.app->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const int code = line.app->exit(error);  // prints help, version or the message
+    const std::string_view first = argc > 2 ? argv[2] : "";
+    if (code != 0 && first.starts_with('-') && !first.starts_with("--")) {
+      fmt::print(stderr, "An expression that begins with '-' goes in parentheses: '({})'\n", first);
+    }
     return code == 0 ? kSuccess : kUsage;
   }
   const int code = run_command(line);

@@ -3,56 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
+#include "fusion/number.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::tool {
 namespace {
 
-template <class T>
-T load(const void* data, std::int64_t index) {
-  T value;
-  std::memcpy(&value, static_cast<const std::byte*>(data) + index * std::int64_t{sizeof(T)},
-              sizeof(T));
-  return value;
-}
-
-double half(std::uint16_t bits) {
-  const int exponent = bits >> 10 & 0x1f;
-  const int mantissa = bits & 0x3ff;
-  double value = 0;
-  if (exponent == 0x1f) {
-    value = mantissa ? std::numeric_limits<double>::quiet_NaN()
-                     : std::numeric_limits<double>::infinity();
-  } else if (exponent == 0) {
-    value = std::ldexp(mantissa, -24);
-  } else {
-    value = std::ldexp(mantissa + 1024, exponent - 25);
-  }
-  return bits & 0x8000 ? -value : value;
-}
-
 double number(const void* data, DType dtype, std::int64_t index) {
-  switch (dtype) {
-    case DType::boolean:
-    case DType::u8: return load<std::uint8_t>(data, index);
-    case DType::u16: return load<std::uint16_t>(data, index);
-    case DType::u32: return load<std::uint32_t>(data, index);
-    case DType::u64: return static_cast<double>(load<std::uint64_t>(data, index));
-    case DType::i8: return load<std::int8_t>(data, index);
-    case DType::i16: return load<std::int16_t>(data, index);
-    case DType::i32: return load<std::int32_t>(data, index);
-    case DType::i64: return static_cast<double>(load<std::int64_t>(data, index));
-    case DType::f16: return half(load<std::uint16_t>(data, index));
-    case DType::bf16:
-      return std::bit_cast<float>(std::uint32_t{load<std::uint16_t>(data, index)} << 16);
-    case DType::f32: return load<float>(data, index);
-    default: return load<double>(data, index);
-  }
+  const auto width = static_cast<std::size_t>(bits(dtype) / 8);
+  std::uint64_t pattern = 0;
+  std::memcpy(&pattern,
+              static_cast<const std::byte*>(data) + index * static_cast<std::ptrdiff_t>(width),
+              width);
+  return fusion::decode(pattern, dtype);
 }
 
 bool is_number(DType dtype) { return !info(dtype).storage_only && dtype != DType::c64; }
@@ -76,11 +42,6 @@ void for_each_element(const Dims& shape, const Dims& strides, Visit visit) {
 }
 
 }  // namespace
-
-std::optional<double> number_at(const void* data, DType dtype, std::int64_t index) {
-  if (!is_number(dtype)) return std::nullopt;
-  return number(data, dtype, index);
-}
 
 std::optional<Range> range_of(const void* data, DType dtype, std::int64_t count) {
   if (!is_number(dtype)) return std::nullopt;

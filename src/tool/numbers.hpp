@@ -10,9 +10,6 @@
 
 namespace kiln::tool {
 
-/// The element at `index`, or nothing for dtypes that are not one real number of whole bytes.
-std::optional<double> number_at(const void* data, DType dtype, std::int64_t index);
-
 struct Range {
   double lowest = 0;  ///< of the finite elements
   double highest = 0;
@@ -20,7 +17,7 @@ struct Range {
   std::uint64_t nans = 0;
   std::uint64_t infinities = 0;
 };
-/// Of `count` elements in C order; nothing for a dtype number_at does not know.
+/// Of `count` elements in C order; nothing for c64 and the dtypes for storage only.
 std::optional<Range> range_of(const void* data, DType dtype, std::int64_t count);
 
 struct Difference {
@@ -28,8 +25,8 @@ struct Difference {
   double largest_relative = 0;   ///< the same over |expected|, where that is not 0
   std::uint64_t mismatched = 0;  ///< where one is NaN or infinite and the other is not the same
 };
-/// Compares `actual` in C order with a tensor of the same shape. Throws Error(unsupported) for a
-/// dtype that number_at does not know.
+/// Compares `actual` in C order with a tensor of the same shape. Throws Error(unsupported) for c64
+/// and the dtypes for storage only.
 Difference difference(const void* actual, DType dtype, const files::HostTensor& expected);
 
 }  // namespace kiln::tool

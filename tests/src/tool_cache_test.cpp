@@ -1,0 +1,159 @@
+// `kiln cache` from outside, on a cache that the tool itself has filled.
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "jit/compile.hpp"
+#include "tests/src/tool_process.hpp"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ToolCache : public testing::ToolTest {
+ protected:
+  void SetUp() override {
+    ToolTest::SetUp();
+    bool host = false;
+    for (const jit::Toolchain& toolchain : jit::toolchains()) {
+      host |= toolchain.kind == jit::ToolchainKind::host;
+    }
+    if (!host) GTEST_SKIP() << "no host compiler on this machine";
+    first_ = fill("first", "x * x");
+    second_ = fill("second", "x + 1");
+  }
+
+  std::string fill(const std::string& name, const std::string& expression) {
+    return run_json({"compile", expression, "--name", name, "--type", "x=f32[64]", "--target",
+                     "cpu", "--json"})[0]["key"];
+  }
+
+  json run_json(const std::vector<std::string>& arguments, int code = 0) {
+    const testing::Finished finished = run(arguments);
+    EXPECT_EQ(finished.code, code) << finished.err;
+    return json::parse(finished.out, nullptr, false);
+  }
+
+  std::string entry_file(const std::string& key) const {
+    return path("cache/" + key.substr(0, 2) + "/" + key + ".kiln");
+  }
+
+  std::string first_;
+  std::string second_;
+};
+
+TEST_F(ToolCache, ListsAndShowsEntries) {
+  EXPECT_EQ(run({"cache", "path"}).out, path("cache") + "\n");
+  const json all = run_json({"cache", "ls", "--json", "--sort", "function"});
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0]["function"], "first");
+  EXPECT_EQ(all[0]["key"], first_);
+  EXPECT_EQ(all[0]["expression"], "x * x");
+  EXPECT_EQ(run_json({"cache", "ls", "--json", "--function", "second"})[0]["key"], second_);
+  EXPECT_EQ(run_json({"cache", "ls", "--json", "--limit", "1"}).size(), 1u);
+  EXPECT_EQ(run_json({"cache", "ls", "--json", "--target", "gfx90a"}).size(), 0u);
+  const testing::Finished text = run({"cache", "ls"});
+  EXPECT_THAT(text.out, AllOf(HasSubstr("KEY"), HasSubstr("first"), HasSubstr("x + 1"),
+                              Not(HasSubstr("\x1b"))));
+  EXPECT_EQ(run_json({"cache", "show", first_.substr(0, 10), "--json"})["key"], first_);
+  EXPECT_THAT(run({"cache", "show", first_}).out, HasSubstr("x * x"));
+}
+
+TEST_F(ToolCache, SaysWhichKeyIsWrong) {
+  const testing::Finished unknown = run({"cache", "show", "ffffffffffffffffffffffffffffffff"});
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_THAT(unknown.err, HasSubstr("ffffffff"));
+  const testing::Finished text = run({"cache", "show", "xyz"});
+  EXPECT_EQ(text.code, 1);
+  EXPECT_THAT(text.err, HasSubstr("hex digits"));
+}
+
+TEST_F(ToolCache, ExtractsEveryPart) {
+  EXPECT_THAT(run({"cache", "extract", first_}).out, HasSubstr("kiln_first_"));
+  EXPECT_EQ(run({"cache", "extract", first_, "--what", "code", "-o", path("code.so")}).code, 0);
+  EXPECT_EQ(read(path("code.so")).substr(0, 4),
+            "\x7f"
+            "ELF");
+  EXPECT_EQ(run({"cache", "extract", first_, "--what", "code"}).out, read(path("code.so")));
+  const json meta = json::parse(run({"cache", "extract", first_, "--what", "meta"}).out);
+  EXPECT_EQ(meta["function"], "first");
+  EXPECT_FALSE(meta["ingredients"].empty());
+  EXPECT_EQ(run({"cache", "extract", first_, "-o", path("no/file")}).code, 1);
+}
+
+TEST_F(ToolCache, ExplainsWhyTwoEntriesAreTwo) {
+  const json report = run_json({"cache", "explain", first_, second_, "--json"});
+  ASSERT_EQ(report["differences"].size(), 1u);
+  EXPECT_EQ(report["differences"][0]["tag"], "source");
+  EXPECT_THAT(run({"cache", "explain", first_, first_}).out, HasSubstr("the same ingredients"));
+}
+
+TEST_F(ToolCache, VerifiesRepairsAndRecompiles) {
+  json report = run_json({"cache", "verify", "--recompile", "--json"});
+  EXPECT_EQ(report["entries"], 2);
+  EXPECT_EQ(report["problems"].size(), 0u);
+  EXPECT_EQ(report["recompiled"]["same"], 2);
+
+  std::string bytes = read(entry_file(first_));
+  ASSERT_FALSE(bytes.empty());
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(entry_file(first_), std::ios::binary) << bytes;
+  report = run_json({"cache", "verify", "--json"}, 1);
+  ASSERT_EQ(report["problems"].size(), 1u);
+  EXPECT_EQ(report["problems"][0]["path"], entry_file(first_));
+  run_json({"cache", "verify", "--repair", "--json"});
+  EXPECT_EQ(run_json({"cache", "ls", "--json"}).size(), 1u);
+  EXPECT_EQ(run_json({"cache", "stats", "--json"})["in_quarantine"], 1);
+}
+
+TEST_F(ToolCache, TrimsAndClears) {
+  json report = run_json({"cache", "trim", "--function", "first", "--dry-run", "--json"});
+  EXPECT_EQ(report["removed"], 1);
+  EXPECT_EQ(run_json({"cache", "ls", "--json"}).size(), 2u);
+  run_json({"cache", "trim", "--function", "first", "--json"});
+  EXPECT_EQ(run_json({"cache", "ls", "--json"})[0]["key"], second_);
+  run_json({"cache", "trim", "--older-than", "1d", "--json"});
+  EXPECT_EQ(run_json({"cache", "ls", "--json"}).size(), 1u);
+  run_json({"cache", "trim", "--max-size", "1", "--json"});
+  EXPECT_EQ(run_json({"cache", "ls", "--json"}).size(), 0u);
+  fill("third", "x - 1");
+  EXPECT_EQ(run_json({"cache", "clear", "--json"})["removed"], 1);
+  EXPECT_EQ(run_json({"cache", "ls", "--json"}).size(), 0u);
+}
+
+TEST_F(ToolCache, MovesEntriesToAnotherCache) {
+  const json exported = run_json({"cache", "export", path("bundle"), "--json"});
+  EXPECT_EQ(exported["entries"], 2);
+  environment_["KILN_CACHE_DIR"] = path("other");
+  EXPECT_EQ(run_json({"cache", "import", path("bundle"), "--json"})["entries"], 2);
+  EXPECT_EQ(run_json({"cache", "ls", "--json"}).size(), 2u);
+  EXPECT_EQ(run_json({"cache", "import", path("bundle"), "--json"})["present"], 2);
+  std::string bytes = read(path("bundle"));
+  bytes[bytes.size() / 2] ^= 1;
+  put("bad", bytes);
+  EXPECT_EQ(run({"cache", "import", path("bad")}).code, 1);
+  EXPECT_EQ(run({"cache", "import", path("absent")}).code, 1);
+}
+
+TEST_F(ToolCache, CountsAndZeroesStatistics) {
+  json stats = run_json({"cache", "stats", "--json"});
+  EXPECT_EQ(stats["entries"], 2);
+  EXPECT_EQ(stats["compiled"], 2);
+  run_json({"cache", "stats", "--zero", "--json"});
+  EXPECT_EQ(run_json({"cache", "stats", "--json"})["compiled"], 0);
+}
+
+TEST_F(ToolCache, SaysThatThereIsNone) {
+  environment_["KILN_CACHE"] = "off";
+  const testing::Finished finished = run({"cache", "ls"});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("no cache on disk"), HasSubstr("KILN_CACHE")));
+}
+
+}  // namespace
+}  // namespace kiln
