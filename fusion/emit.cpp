@@ -455,6 +455,9 @@ class Emitter {
     const OpInfo& op = info(node.op);
     const DType dtype = compute_dtype(graph_.nodes[node.operands[0]].dtype);
     const auto value = [&](std::size_t i) -> const std::string& { return values_[node.operands[i]]; };
+    const bool real_number = dtype != DType::c64;
+    if (real_number && (node.op == Op::real || node.op == Op::conj)) return value(0);
+    if (real_number && node.op == Op::imag) return fmt::format("{}(0)", compute_type(node.dtype));
     if (node.op == Op::where) return fmt::format("{} ? {} : {}", value(0), value(1), value(2));
     // Integer arithmetic wraps and has its own rules, so it is spelled as calls.
     const bool plain = op.rule == Rule::compare || is_floating(dtype);

@@ -1,0 +1,152 @@
+// Kernels for devices that need not be here: every op compiled by the real compilers for every target
+// that they know, and what the machine code of the common kernels must and must not contain.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <regex>
+
+#include "compile_only.hpp"
+#include "fusion/op.hpp"
+#include "kiln/error.hpp"
+#include "tests/support/devices.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::OpInfo;
+using fusion::Rule;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+// One function with every op that takes `dtype`, so that a target costs one compile.
+Function all_ops_on(DType dtype) {
+  std::string text;
+  for (const OpInfo& op : fusion::all_ops()) {
+    const bool leaf = op.rule == Rule::leaf || op.rule == Rule::convert || op.rule == Rule::component;
+    const bool integers_only = op.rule == Rule::bitwise || op.rule == Rule::shift;
+    if (leaf || (integers_only && !is_integer(dtype))) continue;
+    constexpr std::string_view kOperands[] = {"x", "x, y", "x, y, z"};
+    text += fmt::format("{}{}({})", text.empty() ? "" : ", ", op.name, kOperands[op.arity - 1]);
+  }
+  return parse(fmt::format("all_ops_{}", name(dtype)), text);
+}
+
+Specification on_vectors(const Function& function, DType dtype) {
+  Specification specification;
+  for (const std::string& argument : argument_names(function)) {
+    specification.arguments.push_back({argument, dtype, {4096}, {}, false});
+  }
+  return specification;
+}
+
+std::vector<std::string> targets_of(jit::ToolchainKind kind) {
+  try {
+    return jit::known_targets(kind);
+  } catch (const Error& error) {
+    return {};
+  }
+}
+
+void compile_every_op(jit::ToolchainKind kind) {
+  const std::vector<std::string> targets = targets_of(kind);
+  if (targets.empty()) GTEST_SKIP() << "there is no " << jit::name(kind) << " on this machine";
+  for (const std::string& target : targets) {
+    for (const DType dtype : {DType::bf16, DType::i64}) {
+      SCOPED_TRACE(fmt::format("{} for {}", name(dtype), target));
+      const Function function = all_ops_on(dtype);
+      const CompiledKernel kernel = compile_for(function, on_vectors(function, dtype), target);
+      EXPECT_FALSE(kernel.code.empty());
+      EXPECT_LT(kernel.info.entry.size(), 64u);
+    }
+  }
+}
+
+TEST(Targets, HiprtcCompilesEveryOpForEveryTargetItKnows) { compile_every_op(jit::ToolchainKind::hiprtc); }
+
+TEST(Targets, NvrtcCompilesEveryOp) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty()) GTEST_SKIP() << "there is no NVRTC on this machine";
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::u8}) {
+    const Function function = all_ops_on(dtype);
+    EXPECT_FALSE(compile_for(function, on_vectors(function, dtype), "sm_80").code.empty()) << name(dtype);
+  }
+}
+
+TEST(Targets, AnUnknownTargetIsAnErrorThatNamesIt) {
+  if (targets_of(jit::ToolchainKind::hiprtc).empty()) GTEST_SKIP() << "there is no hiprtc on this machine";
+  const Function function = parse("f", "x + 1");
+  for (const std::string target : {"gfx9999", "pdp11"}) {
+    try {
+      compile_for(function, on_vectors(function, DType::f32), target);
+      ADD_FAILURE() << target << ": no error";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(target), std::string::npos) << error.what();
+    }
+  }
+}
+
+struct Machine {
+  CompiledKernel kernel;
+  std::string assembly;
+  int count(const std::string& pattern) const {
+    const std::regex regex(pattern);
+    return static_cast<int>(std::distance(std::sregex_iterator(assembly.begin(), assembly.end(), regex), {}));
+  }
+};
+
+Machine machine_code(const std::string& text, DType dtype, std::vector<ArgumentSpec> arguments,
+                     const std::string& target) {
+  const Function function = parse("checked", text);
+  Specification specification;
+  specification.arguments = std::move(arguments);
+  for (ArgumentSpec& argument : specification.arguments) argument.dtype = dtype;
+  Machine machine{compile_for(function, specification, target), {}};
+  machine.assembly = jit::disassemble(machine.kernel.code, target);
+  return machine;
+}
+
+class AmdMachineCode : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const std::vector<std::string> known = targets_of(jit::ToolchainKind::hiprtc);
+    if (std::ranges::find(known, GetParam()) == known.end()) {
+      GTEST_SKIP() << "no hiprtc on this machine knows " << GetParam();
+    }
+  }
+
+  static void check(const Machine& machine, int loads, int stores) {
+    const jit::Resources& resources = machine.kernel.resources;
+    EXPECT_EQ(resources.scratch.value_or(-1), 0);
+    EXPECT_EQ(resources.spills.value_or(-1), 0);
+    EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), loads) << machine.assembly;
+    EXPECT_EQ(machine.count("global_store_(dwordx4|b128)"), stores) << machine.assembly;
+    EXPECT_EQ(machine.count("v_rcp_iflag"), 0) << "an integer division\n" << machine.assembly;
+  }
+};
+
+TEST_P(AmdMachineCode, ContiguousOperandsMoveSixteenBytesAtATime) {
+  check(machine_code("silu(a) * b", DType::bf16, {{"a", {}, {4096}, {}, false}, {"b", {}, {4096}, {}, false}},
+                     GetParam()), 2, 1);
+}
+
+TEST_P(AmdMachineCode, ABroadcastRowToo) {
+  check(machine_code("a + b", DType::bf16, {{"a", {}, {64, 4096}, {}, false}, {"b", {}, {4096}, {}, false}},
+                     GetParam()), 2, 1);
+}
+
+TEST_P(AmdMachineCode, PaddedRowsToo) {
+  check(machine_code("maximum(a, 0) + b", DType::f32,
+                     {{"a", {}, {64, 4096}, {4100, 1}, false}, {"b", {}, {64, 4096}, {}, false}}, GetParam()), 2, 1);
+}
+
+TEST_P(AmdMachineCode, SeparateOperationsAreNotFusedIntoOneRounding) {
+  const Machine machine = machine_code("a * b + a", DType::f32,
+                                       {{"a", {}, {4096}, {}, false}, {"b", {}, {4096}, {}, false}}, GetParam());
+  EXPECT_EQ(machine.count("v_(pk_)?(fma|mac|fmac|mad)_f32"), 0) << machine.assembly;
+}
+
+INSTANTIATE_TEST_SUITE_P(Gfx, AmdMachineCode,
+                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
+
+}  // namespace
+}  // namespace kiln
