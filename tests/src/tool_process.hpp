@@ -48,7 +48,9 @@ class ToolTest : public ::testing::Test {
   }
 
   /// Output goes through files, so that no amount of it can block the process.
-  Finished run(std::vector<std::string> arguments, std::string_view input = {}) const {
+  /// `sink` is a file to write to in place of what is read into Finished::out.
+  Finished run(std::vector<std::string> arguments, std::string_view input = {},
+               const std::string& sink = {}) const {
     arguments.insert(arguments.begin(), KILN_TOOL);
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -59,7 +61,7 @@ class ToolTest : public ::testing::Test {
     envp.push_back(nullptr);
 
     const std::string in = put("stdin", input);
-    const std::string out = path("stdout");
+    const std::string out = sink.empty() ? path("stdout") : sink;
     const std::string err = path("stderr");
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -75,8 +77,8 @@ class ToolTest : public ::testing::Test {
     if (error != 0) return {};
     int status = 0;
     ::waitpid(process, &status, 0);
-    return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), read(out),
-            read(err)};
+    return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status),
+            sink.empty() ? read(out) : "", read(err)};
   }
 
   std::filesystem::path directory_;
