@@ -96,8 +96,8 @@ class Printer {
       assign(names_[id], [&] { expression(id); });
     }
     save_shadowed_arguments();
-    for (const auto& [name, value] : aliases_) {
-      assign(name, [&] { reference(value); });
+    for (const auto& alias : aliases_) {
+      assign(alias.first, [&] { reference(alias.second); });
     }
     if (last_is_assignment()) {
       assign(graph_.output_names()[0], [&] { expression(graph_.outputs()[0]); });
