@@ -220,6 +220,54 @@ TEST_P(Fault, AKillAtEachCallLosesNothing) {
   }
 }
 
+/// The numbers of the calls of that name when an entry is published into nothing and found.
+std::vector<int> calls_named(const std::string& name) {
+  const TemporaryDirectory temporary(fast_directory(16 << 20));
+  Config config = config_for(temporary.path("kiln"));
+  const auto io = std::make_shared<FaultIo>();
+  config.io = io;
+  const auto cache = Cache::open(config);
+  EXPECT_TRUE(cache->publish(sample_key(), sample_entry()));
+  EXPECT_TRUE(cache->find(sample_key()));
+  std::vector<int> numbers;
+  for (std::size_t i = 0; i < io->history().size(); ++i) {
+    if (io->history()[i] == name) numbers.push_back(static_cast<int>(i));
+  }
+  return numbers;
+}
+
+TEST(Signals, InterruptNothing) {
+  for (const char* name : {"open", "read", "write", "sync"}) {
+    const std::vector<int> calls = calls_named(name);
+    EXPECT_FALSE(calls.empty()) << name;
+    for (const int call : calls) {
+      const TemporaryDirectory temporary(fast_directory(16 << 20));
+      Config config = config_for(temporary.path("kiln"));
+      const auto io = std::make_shared<FaultIo>();
+      io->first = call;
+      io->error = EINTR;
+      config.io = io;
+      const auto cache = Cache::open(config);
+      EXPECT_TRUE(cache->publish(sample_key(), sample_entry())) << name << " at call " << call;
+      EXPECT_TRUE(cache->find(sample_key())) << name << " at call " << call;
+    }
+  }
+}
+
+TEST(FailedPublish, LeavesNoTemporaryFile) {
+  for (const char* name : {"write", "sync", "rename"}) {
+    const TemporaryDirectory temporary(fast_directory(16 << 20));
+    Config config = config_for(temporary.path("kiln"));
+    const auto io = std::make_shared<FaultIo>();
+    io->first = calls_named(name).at(0);
+    io->error = ENOSPC;
+    config.io = io;
+    const LogRecord quiet;
+    EXPECT_FALSE(Cache::open(config)->publish(sample_key(), sample_entry())) << name;
+    EXPECT_EQ(count_files(temporary.path(), ".tmp"), 0u) << name;
+  }
+}
+
 TEST(StaleHandle, OfANetworkFileSystemIsAMissAndThenOpenedAgain) {
   const TemporaryDirectory temporary(fast_directory(16 << 20));
   const std::string directory = temporary.path("kiln");

@@ -131,6 +131,74 @@ TEST_F(Processes, AForkedChildDoesNotKeepTheLock) {
   ::waitpid(child, nullptr, 0);
 }
 
+// The lock itself, step by step: `on_pause` runs when a waiter has found the lock taken.
+class KeyLocks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    config_ = config_for(temporary_.path("kiln"));
+    config_.io = waiter_io_;
+    waiter_ = Cache::open(config_);
+    config_.io = nullptr;
+    owner_ = Cache::open(config_);
+  }
+  static std::chrono::steady_clock::time_point in(std::chrono::seconds time) {
+    return std::chrono::steady_clock::now() + time;
+  }
+  std::unique_ptr<KeyLock> take() {
+    auto lock = std::make_unique<KeyLock>(*owner_->directory(), sample_key(), in({}));
+    EXPECT_EQ(lock->state(), KeyLock::State::owned);
+    return lock;
+  }
+  TemporaryDirectory temporary_;
+  Config config_;
+  std::shared_ptr<FaultIo> waiter_io_ = std::make_shared<FaultIo>();
+  std::shared_ptr<Cache> owner_, waiter_;
+};
+
+TEST_F(KeyLocks, AWaiterIsNotFooledByTheFileOfAFormerOwner) {
+  // The first owner deletes its file and goes; before the waiter looks again, another takes a new
+  // one.
+  std::unique_ptr<KeyLock> owner = take();
+  int pauses = 0;
+  waiter_io_->on_pause = [&] {
+    owner.reset();
+    if (++pauses == 1) owner = take();
+  };
+  const KeyLock lock(*waiter_->directory(), sample_key(), in(std::chrono::seconds(60)));
+  EXPECT_EQ(lock.state(), KeyLock::State::owned);
+  EXPECT_EQ(pauses, 2) << "it owned the lock while somebody else did";
+}
+
+TEST_F(KeyLocks, AWaiterIsNotHeldUpByAForkedChildOfAFormerOwner) {
+  std::unique_ptr<KeyLock> owner = take();
+  Pipe end;
+  const pid_t child = ::fork();  // has the owner's descriptor, and does not know
+  if (child == 0) {
+    end.receive<char>();
+    ::_exit(0);
+  }
+  waiter_io_->on_pause = [&] { owner.reset(); };
+  const KeyLock lock(*waiter_->directory(), sample_key(), in(std::chrono::seconds(5)));
+  EXPECT_EQ(lock.state(), KeyLock::State::owned);
+  end.send('e');
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(KeyLocks, AnEntryThatAppearsEndsTheWait) {
+  const std::unique_ptr<KeyLock> owner = take();
+  waiter_io_->on_pause = [&] { owner_->publish(sample_key(), sample_entry()); };
+  const KeyLock lock(*waiter_->directory(), sample_key(), in(std::chrono::seconds(60)));
+  EXPECT_EQ(lock.state(), KeyLock::State::published);
+}
+
+TEST_F(KeyLocks, AnAbandonedLockIsTaken) {
+  take();
+  write_text(
+      temporary_.path("kiln/") + sample_key().hex().substr(0, 2) + "/" + lock_name(sample_key()),
+      "");
+  take();
+}
+
 TEST(Races, EvictionTakesNothingFromAReader) {
   const TemporaryDirectory temporary;
   Config config = config_for(temporary.path("kiln"));

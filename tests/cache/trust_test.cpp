@@ -167,6 +167,18 @@ TEST_F(Trust, WhatIsWrongIsSaidOnce) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
 
+TEST_F(Trust, WhatAnotherProcessHasHealedIsNotQuarantined) {
+  Directory& directory = *cache_->directory();
+  const auto root = directory.root(false);
+  const Fd shard = directory.shard(*root, shard_of(sample_key()), false);
+  struct stat seen = {};
+  ASSERT_EQ(::stat(path_.c_str(), &seen), 0);
+  ASSERT_TRUE(cache_->publish(sample_key(), sample_entry()));  // a new file of that name
+  directory.quarantine(shard, entry_name(sample_key()), &seen, "was bad");
+  EXPECT_TRUE(cache_->find(sample_key()));
+  EXPECT_EQ(count_quarantined(this->directory()), 0u);
+}
+
 TEST_F(Trust, ManyBadEntriesDoNotFillTheQuarantine) {
   for (std::uint64_t i = 0; i < 80; ++i) {
     ASSERT_TRUE(cache_->publish(sample_key(i), sample_entry(i)));
