@@ -20,17 +20,25 @@ using fusion::Rule;
 
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-// One function with every op that takes `dtype`, so that a target costs one compile.
-Function all_ops_on(DType dtype) {
-  std::string text;
+// Functions that together hold every op that takes `dtype`: in groups, because the time of a compile
+// grows faster than its kernel.
+std::vector<Function> all_ops_on(DType dtype) {
+  constexpr std::size_t kGroup = 10;
+  std::vector<std::string> calls;
   for (const OpInfo& op : fusion::all_ops()) {
     const bool leaf = op.rule == Rule::leaf || op.rule == Rule::convert || op.rule == Rule::component;
     const bool integers_only = op.rule == Rule::bitwise || op.rule == Rule::shift;
     if (leaf || (integers_only && !is_integer(dtype))) continue;
     constexpr std::string_view kOperands[] = {"x", "x, y", "x, y, z"};
-    text += fmt::format("{}{}({})", text.empty() ? "" : ", ", op.name, kOperands[op.arity - 1]);
+    calls.push_back(fmt::format("{}({})", op.name, kOperands[op.arity - 1]));
   }
-  return parse(fmt::format("all_ops_{}", name(dtype)), text);
+  std::vector<Function> functions;
+  for (std::size_t from = 0; from < calls.size(); from += kGroup) {
+    const auto last = calls.begin() + static_cast<std::ptrdiff_t>(std::min(from + kGroup, calls.size()));
+    functions.push_back(parse(fmt::format("ops_{}_{}", name(dtype), from / kGroup),
+                              fmt::format("{}", fmt::join(calls.begin() + static_cast<std::ptrdiff_t>(from), last, ", "))));
+  }
+  return functions;
 }
 
 // Every other element, so that a thread has one and the compiler little to unroll.
@@ -50,17 +58,14 @@ std::vector<std::string> targets_of(jit::ToolchainKind kind) {
   }
 }
 
-void compile_every_op(jit::ToolchainKind kind) {
-  const std::vector<std::string> targets = targets_of(kind);
-  if (targets.empty()) GTEST_SKIP() << "there is no " << jit::name(kind) << " on this machine";
-  // Side by side, as an engine would fill its cache.
+// Side by side, as an engine would fill its cache.
+void compile_all(const std::vector<Function>& functions, DType dtype, const std::vector<std::string>& targets) {
   std::vector<std::future<void>> compiles;
   for (const std::string& target : targets) {
-    for (const DType dtype : {DType::bf16, DType::i64}) {
-      compiles.push_back(std::async(std::launch::async, [target, dtype] {
-        const Function function = all_ops_on(dtype);
+    for (const Function& function : functions) {
+      compiles.push_back(std::async(std::launch::async, [&function, target, dtype] {
         const CompiledKernel kernel = compile_for(function, on_vectors(function, dtype), target);
-        EXPECT_FALSE(kernel.code.empty()) << name(dtype) << " for " << target;
+        EXPECT_FALSE(kernel.code.empty()) << function.name() << " for " << target;
         EXPECT_LT(kernel.info.entry.size(), 64u);
       }));
     }
@@ -68,14 +73,40 @@ void compile_every_op(jit::ToolchainKind kind) {
   for (std::future<void>& compile : compiles) compile.get();
 }
 
-TEST(Targets, HiprtcCompilesEveryOpForEveryTargetItKnows) { compile_every_op(jit::ToolchainKind::hiprtc); }
+#if KILN_TEST_LONG
 
-TEST(Targets, NvrtcCompilesEveryOp) {
-  if (targets_of(jit::ToolchainKind::nvrtc).empty()) GTEST_SKIP() << "there is no NVRTC on this machine";
-  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::u8}) {
-    const Function function = all_ops_on(dtype);
-    EXPECT_FALSE(compile_for(function, on_vectors(function, dtype), "sm_80").code.empty()) << name(dtype);
+void compile_every_op(jit::ToolchainKind kind, const std::vector<std::string>& targets) {
+  if (targets.empty()) GTEST_SKIP() << "there is no " << jit::name(kind) << " on this machine";
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::u8}) {
+    compile_all(all_ops_on(dtype), dtype, targets);
   }
+}
+
+TEST(TargetsLong, HiprtcCompilesEveryOpForEveryTargetItKnows) {
+  compile_every_op(jit::ToolchainKind::hiprtc, targets_of(jit::ToolchainKind::hiprtc));
+}
+
+TEST(TargetsLong, NvrtcCompilesEveryOp) {
+  const bool present = !targets_of(jit::ToolchainKind::nvrtc).empty();
+  compile_every_op(jit::ToolchainKind::nvrtc, present ? std::vector<std::string>{"sm_80"} : std::vector<std::string>{});
+}
+
+#else
+
+TEST(Targets, HiprtcCompilesAFusedChainForEveryTargetItKnows) {
+  const std::vector<std::string> targets = targets_of(jit::ToolchainKind::hiprtc);
+  if (targets.empty()) GTEST_SKIP() << "there is no hiprtc on this machine";
+  compile_all({parse("chain", "gelu_tanh(x) * y + where(z > 0, exp(z), tanh(y)), x < y")}, DType::bf16, targets);
+}
+
+TEST(Targets, HiprtcCompilesEveryOpForBothWaveSizes) {
+  if (targets_of(jit::ToolchainKind::hiprtc).empty()) GTEST_SKIP() << "there is no hiprtc on this machine";
+  compile_all(all_ops_on(DType::bf16), DType::bf16, {"gfx90a", "gfx1030"});
+}
+
+TEST(Targets, NvrtcCompilesAFusedChain) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty()) GTEST_SKIP() << "there is no NVRTC on this machine";
+  compile_all({parse("chain", "gelu_tanh(x) * y + where(z > 0, exp(z), tanh(y)), x < y")}, DType::bf16, {"sm_80"});
 }
 
 TEST(Targets, AnUnknownTargetIsAnErrorThatNamesIt) {
@@ -153,6 +184,8 @@ TEST_P(AmdMachineCode, SeparateOperationsAreNotFusedIntoOneRounding) {
 
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdMachineCode,
                          ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
+
+#endif
 
 }  // namespace
 }  // namespace kiln
