@@ -77,7 +77,9 @@ class Parser {
     } else {
       do {
         if (peek().is(",")) take();
-        names.push_back(lone_name());
+        const std::string_view lone = lone_name();  // names one output, the first
+        const bool taken = std::find(names.begin(), names.end(), lone) != names.end();
+        names.push_back(taken ? std::string_view{} : lone);
         values.push_back(expression());
       } while (peek().is(","));
     }

@@ -159,6 +159,7 @@ TEST(Text, NamesOutputsAndOrdersArguments) {
   EXPECT_EQ(two.outputs().size(), 3u);
   EXPECT_EQ(two.output_names(), (std::vector<std::string>{"s", "d", ""}));
   EXPECT_EQ(parse("x = x + 1; x * 2").arguments(), std::vector<std::string>{"x"});
+  EXPECT_EQ(parse("m = a; m, m").output_names(), (std::vector<std::string>{"m", ""}));
 }
 
 TEST(Text, ReadsCasts) {
