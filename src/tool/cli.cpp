@@ -32,6 +32,7 @@ class Builder {
     doctor();
     run();
     kernels();
+    bench();
     cache();
   }
 
@@ -167,6 +168,22 @@ class Builder {
         *line_.app, "explain", "Say which variant of a kernel a call gets, and what it costs",
         run_explain);
     add_kernel(*explain, explain_options->kernel, "cpu");
+  }
+
+  void bench() {
+    auto [app, options] = add<BenchOptions>(
+        *line_.app, "bench", "Measure fused kernels against a copy in the same run", run_bench);
+    app->add_option("CASE", options->cases, "Which cases; all of them if none is named");
+    app->add_option("--device", options->device, "Where to run: auto takes a GPU where there is one")
+        ->type_name("auto|cpu|hip[:N]|cuda[:N]")
+        ->capture_default_str();
+    app->add_option("--size", options->mebibytes,
+                    "MiB of a case's largest operand (512 on a GPU, 64 on the CPU)")
+        ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 20));
+    app->add_option("--samples", options->samples, "Timings of a case; the median is reported")
+        ->check(CLI::Range(1, 10'000))
+        ->capture_default_str();
+    add_json(*app, options->json);
   }
 
   void cache() {

@@ -78,6 +78,15 @@ struct ExplainOptions {
 };
 int run_explain(const ExplainOptions& options);
 
+struct BenchOptions {
+  std::vector<std::string> cases;  ///< names; empty: all
+  std::string device = "auto";
+  std::uint64_t mebibytes = 0;     ///< of the largest operand; 0: 512 on a GPU, 64 on the CPU
+  int samples = 15;
+  bool json = false;
+};
+int run_bench(const BenchOptions& options);
+
 struct CacheOptions {
   bool json = false;
 };

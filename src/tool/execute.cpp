@@ -14,48 +14,10 @@
 #include "jit/backend.hpp"
 #include "kiln/error.hpp"
 #include "tool/commands.hpp"
+#include "tool/device_memory.hpp"
 
 namespace kiln::tool {
 namespace {
-
-/// Memory of a device for as long as the object lives.
-class DeviceMemory {
- public:
-  DeviceMemory(jit::Backend& backend, std::size_t bytes)
-      : backend_(&backend), data_(backend.allocate(std::max<std::size_t>(bytes, 1))) {}
-  DeviceMemory(DeviceMemory&& other) noexcept
-      : backend_(other.backend_), data_(std::exchange(other.data_, nullptr)) {}
-  DeviceMemory& operator=(DeviceMemory&&) = delete;
-  ~DeviceMemory() {
-    if (data_ != nullptr) backend_->free(data_);
-  }
-  void* data() const { return data_; }
-
- private:
-  jit::Backend* backend_;
-  void* data_;
-};
-
-/// A stream of a device for as long as the object lives.
-class OwnedStream {
- public:
-  explicit OwnedStream(jit::Backend& backend)
-      : backend_(backend), stream_(backend.create_stream()) {}
-  OwnedStream(const OwnedStream&) = delete;
-  OwnedStream& operator=(const OwnedStream&) = delete;
-  ~OwnedStream() { backend_.destroy_stream(stream_); }
-  const Stream& get() const { return stream_; }
-
- private:
-  jit::Backend& backend_;
-  Stream stream_;
-};
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::vector<Output> allocate_outputs(const std::vector<DType>& dtypes, const Dims& shape) {
   std::vector<Output> outputs;
