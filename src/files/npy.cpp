@@ -2,6 +2,7 @@
 // the element type, the order and the shape, then the elements.
 // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <string>

@@ -1,5 +1,6 @@
 // `kiln cache path | ls | show | stats | extract | explain`: looking at the cache.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

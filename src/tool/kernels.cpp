@@ -1,6 +1,7 @@
 // `kiln emit`, `kiln compile`, `kiln isa` and `kiln explain`: kernels from types and shapes alone,
 // for any target, with or without its device.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>

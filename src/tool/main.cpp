@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <span>
 
 #include "kiln/error.hpp"
 #include "tool/cli.hpp"
@@ -22,6 +23,19 @@ int report(std::string_view code, const std::string& message, int exit_code, boo
   if (json) print_json({{"error", {{"code", code}, {"message", message}}}});
   fmt::print(stderr, "kiln: {}\n", message);
   return exit_code;
+}
+
+/// What the parser's own message leaves out.
+void explain_usage(const std::string& message, std::span<char* const> arguments) {
+  const std::string_view first = arguments.size() > 2 ? arguments[2] : "";
+  if (first.starts_with('-') && !first.starts_with("--")) {
+    fmt::print(stderr, "An expression that begins with '-' goes in parentheses: '({})'\n", first);
+  }
+  for (const std::string_view argument : arguments) {
+    if (argument != "--json") continue;
+    print_json({{"error", {{"code", "usage"}, {"message", message}}}});
+    break;
+  }
 }
 
 int run_command(const CommandLine& line) {
@@ -47,10 +61,7 @@ int main(int argc, char** argv) {
     line.app->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const int code = line.app->exit(error);  // prints help, version or the message
-    const std::string_view first = argc > 2 ? argv[2] : "";
-    if (code != 0 && first.starts_with('-') && !first.starts_with("--")) {
-      fmt::print(stderr, "An expression that begins with '-' goes in parentheses: '({})'\n", first);
-    }
+    if (code != 0) explain_usage(error.what(), {argv, static_cast<std::size_t>(argc)});
     return code == 0 ? kSuccess : kUsage;
   }
   const int code = run_command(line);

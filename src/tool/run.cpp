@@ -1,5 +1,6 @@
 // `kiln run`: reads the inputs, runs the expression, writes the outputs, says what happened.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>

@@ -241,6 +241,10 @@ TEST_F(Tool, WritesAnErrorAsJson) {
   const json report = json::parse(finished.out, nullptr, false);
   EXPECT_EQ(report["error"]["code"], "not_found");
   EXPECT_THAT(report["error"]["message"].get<std::string>(), HasSubstr("no.npy"));
+
+  const testing::Finished usage = run({"run", "--json"});
+  EXPECT_EQ(usage.code, 2);
+  EXPECT_EQ(json::parse(usage.out, nullptr, false)["error"]["code"], "usage");
 }
 
 TEST_F(Tool, FailsWhenStandardOutputIsFull) {
