@@ -1,0 +1,184 @@
+// Recorded graphs: the same bits as the calls one after the other, also after rebinding; order from what
+// operations touch; and what is refused.
+#include "kiln/graph.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <numeric>
+#include <random>
+
+#include "tests/support/devices.hpp"
+
+namespace kiln {
+namespace {
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+class GraphOnDevice : public ::testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override {
+    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+    device = {GetParam(), 0};
+    backend = &jit::backend(device);
+    stream = backend->create_stream();
+  }
+  void TearDown() override {
+    if (backend == nullptr) return;
+    backend->synchronize(stream);
+    for (void* pointer : memory) backend->free(pointer);
+    backend->destroy_stream(stream);
+  }
+
+  float* allocate(const std::vector<float>& values) {
+    memory.push_back(backend->allocate(values.size() * 4));
+    backend->copy_in(memory.back(), values.data(), values.size() * 4, stream);
+    backend->synchronize(stream);
+    return static_cast<float*>(memory.back());
+  }
+  std::vector<float> read(const float* pointer, std::size_t count) {
+    std::vector<float> values(count);
+    backend->synchronize(stream);
+    backend->copy_out(values.data(), pointer, count * 4, stream);
+    backend->synchronize(stream);
+    return values;
+  }
+  View view(float* data, std::int64_t count) const { return {data, DType::f32, {count}, device}; }
+
+  Device device;
+  jit::Backend* backend = nullptr;
+  Stream stream;
+  std::vector<void*> memory;
+};
+
+std::vector<float> counting(std::size_t count) {
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 1.0f);
+  return values;
+}
+
+TEST_P(GraphOnDevice, ReplaysAChainWithOtherNumbersAndMemory) {
+  const Function axpy = fuse("axpy", [](Value a, Value x, Value y) { return a * x + y; });
+  float* const x = allocate(counting(64));
+  float* const y = allocate(std::vector<float>(64, 10));
+  float* const t = allocate(std::vector<float>(64, 0));
+  float* const out = allocate(std::vector<float>(64, 0));
+  float* const other = allocate(std::vector<float>(64, -1));
+  Graph graph = record(device, [&](Recorder& r) {
+    r.call(axpy, {2.0, view(x, 64), view(y, 64)}, {view(t, 64)});
+    r.call(axpy, {1.0, view(t, 64), view(t, 64)}, {view(out, 64)});
+  });
+  graph.launch(stream);
+  EXPECT_EQ(read(out, 64)[63], 2 * (2 * 64 + 10));
+  graph.set_scalar(0, 0, 3.0);
+  graph.launch(stream);
+  EXPECT_EQ(read(out, 64)[63], 2 * (3 * 64 + 10));
+  EXPECT_EQ(graph.rebind(y, other), 1u);
+  graph.launch(stream);
+  EXPECT_EQ(read(out, 64)[63], 2 * (3 * 64 - 1));
+  EXPECT_EQ(graph.rebind(y, other), 0u);
+  ASSERT_EQ(graph.edges().size(), 1u);
+  EXPECT_EQ(graph.edges()[0].reason, "read after write");
+}
+
+TEST_P(GraphOnDevice, RebindingThatMakesOperationsMeetOrdersThem) {
+  const Function next = fuse("next", [](Value x) { return x + 1; });
+  float* const a = allocate(std::vector<float>(256, 0));
+  float* const b = allocate(std::vector<float>(256, 100));
+  float* const c = allocate(std::vector<float>(256, 0));
+  Graph graph = record(device, [&](Recorder& r) {
+    r.call(next, {view(a, 256)}, {view(b, 256)});
+    r.call(next, {view(c, 256)}, {view(c, 256)});
+  });
+  EXPECT_TRUE(graph.edges().empty());
+  graph.rebind(c, b);
+  EXPECT_EQ(graph.edges().size(), 1u);
+  graph.launch(stream);
+  EXPECT_EQ(read(b, 256)[255], 2.0f);
+}
+
+TEST_P(GraphOnDevice, CopiesFillsAndSequencesKeepTheirPlace) {
+  const Function next = fuse("next", [](Value x) { return x + 1; });
+  float* const a = allocate(counting(128));
+  float* const b = allocate(std::vector<float>(128, 0));
+  const View va = view(a, 128);
+  const View vb = view(b, 128);
+  Graph graph = record(device, [&](Recorder& r) {
+    r.fill(vb, 0);
+    r.call(next, {vb}, {vb});
+    r.sequence("user", std::span(&vb, 1), std::span(&va, 1), [&](const Stream& on) { next(on, {vb}, {va}); });
+    r.copy(vb, va);
+  });
+  for (int i = 0; i < 3; ++i) graph.launch(stream);
+  EXPECT_EQ(read(b, 128)[7], 2.0f);
+  EXPECT_EQ(graph.operations()[2].name, "user");
+  EXPECT_THROW(graph.rebind(a, b), Error);
+}
+
+TEST_P(GraphOnDevice, RandomProgramsOverOverlappingViewsGiveTheSameBits) {
+  const Function mix = fuse("mix", [](Value x, Value y) { return x * 0.5 + y; });
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  constexpr std::size_t kSize = 512;
+  for (int draw = 0; draw < 20; ++draw) {
+    float* const graph_memory = allocate(counting(kSize));
+    float* const eager_memory = allocate(counting(kSize));
+    struct Step {
+      std::int64_t x, y, out, count;
+    };
+    std::vector<Step> steps;
+    const int length = 2 + static_cast<int>(random() % 40);
+    while (static_cast<int>(steps.size()) < length) {
+      const auto count = static_cast<std::int64_t>(1 + random() % 64);
+      const auto place = [&] { return static_cast<std::int64_t>(random() % (kSize - 64)); };
+      const Step step{place(), place(), place(), count};
+      const auto apart = [&](std::int64_t other) {
+        return other == step.out || other + count <= step.out || step.out + count <= other;
+      };
+      if (apart(step.x) && apart(step.y)) steps.push_back(step);
+    }
+    Graph graph = record(device, [&](Recorder& r) {
+      for (const Step& s : steps) {
+        r.call(mix, {view(graph_memory + s.x, s.count), view(graph_memory + s.y, s.count)},
+               {view(graph_memory + s.out, s.count)});
+      }
+    });
+    for (int replay = 0; replay < 3; ++replay) {
+      graph.launch(stream);
+      for (const Step& s : steps) {
+        mix(stream, {view(eager_memory + s.x, s.count), view(eager_memory + s.y, s.count)},
+            {view(eager_memory + s.out, s.count)});
+      }
+    }
+    ASSERT_EQ(read(graph_memory, kSize), read(eager_memory, kSize)) << "draw " << draw;
+  }
+}
+
+TEST_P(GraphOnDevice, RefusesWhatCannotBeRight) {
+  const Function next = fuse("next", [](Value x) { return x + 1; });
+  float* const a = allocate(counting(64));
+  const auto message = [&](const std::function<void(Recorder&)>& body) {
+    try {
+      record(device, body);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(message([&](Recorder& r) { r.call(next, {view(a, 32)}, {view(a + 8, 32)}); }).find("output 0 overlaps input 0"),
+            std::string::npos);
+  EXPECT_NE(message([&](Recorder& r) { r.copy(view(a, 32), view(a + 16, 32)); }).find("the two views overlap"),
+            std::string::npos);
+  EXPECT_NE(message([&](Recorder& r) { r.fill(View(a, DType::f32, {4}, {2}, device), 0); }).find("C order"), std::string::npos);
+  Graph graph = record(device, [&](Recorder& r) { r.call(next, {view(a, 32)}, {view(a, 32)}); });
+  EXPECT_THROW(graph.set_scalar(0, 0, 1.0), Error);
+  EXPECT_THROW(graph.set_scalar(7, 0, 1.0), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, GraphOnDevice, ::testing::Values(DeviceType::cpu));
+INSTANTIATE_TEST_SUITE_P(Gpu, GraphOnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+
+}  // namespace
+}  // namespace kiln
