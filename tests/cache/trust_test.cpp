@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 constexpr uid_t kNobody = 65534;
+constexpr int kUnreachable = 77;  // the child cannot get to the directory at all
 
 class Trust : public ::testing::Test {
  protected:
@@ -201,6 +202,7 @@ TEST_F(Trust, AReadOnlyDirectoryIsReadAndNotWritten) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     if (::geteuid() == 0 && ::setuid(kNobody) != 0) ::_exit(10);
+    if (::access(directory().c_str(), R_OK | X_OK) != 0) ::_exit(kUnreachable);
     const auto cache = Cache::open(config_for(directory()));
     if (!cache->find(sample_key())) ::_exit(11);
     if (cache->publish(sample_key(1), sample_entry(1))) ::_exit(12);
@@ -211,7 +213,10 @@ TEST_F(Trust, AReadOnlyDirectoryIsReadAndNotWritten) {
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status));
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kUnreachable) {
+    GTEST_SKIP() << "a directory above " << directory() << " is closed to other users";
+  }
   EXPECT_EQ(WEXITSTATUS(status), 0);
   for (const auto& file : fs::recursive_directory_iterator(temporary_.path())) {
     ::chmod(file.path().c_str(), 0700);  // so that it can be removed
