@@ -31,7 +31,7 @@ constexpr std::array kOps = {
     OpInfo{Op::rsqrt, "rsqrt", 1, Rule::floating, "", 2, 1.5},
     OpInfo{Op::cbrt, "cbrt", 1, Rule::floating, "", 1, 3},
     OpInfo{Op::reciprocal, "reciprocal", 1, Rule::floating, "", 0.5, 0.5},
-    OpInfo{Op::exp, "exp", 1, Rule::floating, "", 1.5, 1},
+    OpInfo{Op::exp, "exp", 1, Rule::floating, "", 2, 1},
     OpInfo{Op::exp2, "exp2", 1, Rule::floating, "", 2, 1},
     OpInfo{Op::expm1, "expm1", 1, Rule::floating, "", 2, 1},
     OpInfo{Op::log, "log", 1, Rule::floating, "", 1, 1},

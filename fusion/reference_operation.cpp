@@ -180,7 +180,8 @@ bool native(Op op, std::span<const Value> operands, Real& result) {
 Value operate_float(const TypedNode& node, std::span<const Value> operands, Rounding rounding) {
   const DType dtype = node.dtype;
   Real result = 0;
-  if (rounding == Rounding::each) {
+  // An f64 chain is computed in f64 whatever the mode.
+  if (rounding == Rounding::each || dtype == DType::f64) {
     const bool done = dtype == DType::f64 ? native<double>(node.op, operands, result)
                                           : native<float>(node.op, operands, result);
     // A narrow float is computed in f32 and then rounded to its own dtype.

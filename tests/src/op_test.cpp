@@ -93,6 +93,12 @@ double bound_of(const OpInfo& op, DType dtype) {
   return 0.51;
 }
 
+// The sign of a NaN is nobody's promise.
+bool is_sign_of_nan(const OpInfo& op, const std::vector<HostArray>& inputs, std::int64_t i) {
+  return op.op == Op::copysign &&
+         std::isnan(fusion::decode(testing::get_bits(inputs[1], i), inputs[1].dtype));
+}
+
 // Where terms may cancel the table's bound counts units of the largest term (fusion/op.cpp); elsewhere
 // of the result.
 double cancelling_scale(const OpInfo& op, const std::vector<HostArray>& inputs, std::int64_t i) {
@@ -101,6 +107,8 @@ double cancelling_scale(const OpInfo& op, const std::vector<HostArray>& inputs, 
   };
   if (op.op == Op::lerp) return std::max({operand(0), operand(0) * operand(2), operand(1) * operand(2)});
   if (op.op == Op::logaddexp) return std::max(operand(0), operand(1));
+  // Between its poles lgamma has zeros that no library meets in units of the result.
+  if (op.op == Op::lgamma) return 1;
   return 0;
 }
 
@@ -122,7 +130,7 @@ void compare(const OpInfo& op, const std::vector<HostArray>& inputs, const HostA
       }
       // Where a term itself overflows there is no result to speak of.
       const bool overflows = 2 * scale > fusion::decode(fusion::encode(INFINITY, dtype) - 1, dtype);
-      right = error <= bound_of(op, dtype) || overflows;
+      right = error <= bound_of(op, dtype) || overflows || is_sign_of_nan(op, inputs, i);
     }
     if (right) continue;
     ++reported;
