@@ -1,4 +1,5 @@
-// NumPy's broadcasting of shapes and strides: which shape a call has, and how each operand walks it.
+// NumPy's broadcasting of shapes and strides: which shape a call has, and how each operand walks
+// it.
 #pragma once
 
 #include <optional>
@@ -11,8 +12,8 @@ namespace kiln::fusion {
 /// The shape of two broadcast against each other; nothing if an axis has two sizes, neither one.
 std::optional<Dims> broadcast(const Dims& a, const Dims& b);
 
-/// Strides over `shape` of an operand with `own_shape` and `own_strides`: 0 along the axes in which it
-/// repeats. `own_shape` must broadcast to `shape`.
+/// Strides over `shape` of an operand with `own_shape` and `own_strides`: 0 along the axes in which
+/// it repeats. `own_shape` must broadcast to `shape`.
 Dims broadcast_strides(const Dims& own_shape, const Dims& own_strides, const Dims& shape);
 
 /// "[63,172]".

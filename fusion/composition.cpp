@@ -19,7 +19,9 @@ struct Term {
   NodeId id;
 };
 
-Term literal(Graph& graph, double value) { return {&graph, graph.constant(Literal::floating(value))}; }
+Term literal(Graph& graph, double value) {
+  return {&graph, graph.constant(Literal::floating(value))};
+}
 
 Term apply(Op op, std::initializer_list<Term> operands) {
   std::array<NodeId, 3> ids{};
@@ -66,7 +68,8 @@ NodeId relu(Graph& g, Arguments a) {
   return apply(Op::maximum, {Term{&g, a[0]}, integer(g, 0)}).id;
 }
 NodeId relu6(Graph& g, Arguments a) {
-  return apply(Op::minimum, {apply(Op::maximum, {Term{&g, a[0]}, integer(g, 0)}), integer(g, 6)}).id;
+  return apply(Op::minimum, {apply(Op::maximum, {Term{&g, a[0]}, integer(g, 0)}), integer(g, 6)})
+      .id;
 }
 NodeId leaky_relu(Graph& g, Arguments a) {
   const Term x{&g, a[0]};
@@ -153,7 +156,8 @@ constexpr std::array kCompositions = {
     Composition{"selu", 1, 1, "lambda * (x if x > 0 else alpha * expm1(x))", selu},
     Composition{"celu", 1, 2, "x if x > 0 else alpha (1) * expm1(x / alpha)", celu},
     Composition{"gelu", 1, 1, "0.5 * x * (1 + erf(x / sqrt(2)))", gelu},
-    Composition{"gelu_tanh", 1, 1, "x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))", gelu_tanh},
+    Composition{"gelu_tanh", 1, 1, "x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))",
+                gelu_tanh},
     Composition{"quick_gelu", 1, 1, "x * sigmoid(1.702 * x)", quick_gelu},
     Composition{"silu", 1, 1, "x * sigmoid(x)", silu},
     Composition{"mish", 1, 1, "x * tanh(softplus(x))", mish},
@@ -164,8 +168,8 @@ constexpr std::array kCompositions = {
     Composition{"tanhshrink", 1, 1, "x - tanh(x)", tanhshrink},
     Composition{"squared_relu", 1, 1, "square(maximum(x, 0))", squared_relu},
     Composition{"logit", 1, 1, "log(x) - log1p(-x)", logit},
-    Composition{"nan_to_num", 1, 4, "nan to `nan` (0), inf to `high`, -inf to `low` (f32's largest)",
-                nan_to_num},
+    Composition{"nan_to_num", 1, 4,
+                "nan to `nan` (0), inf to `high`, -inf to `low` (f32's largest)", nan_to_num},
 };
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -202,9 +206,10 @@ std::string nearest_name(std::string_view wanted) {
 
 void check_arity(std::string_view function, std::size_t given, int least, int most) {
   if (given >= static_cast<std::size_t>(least) && given <= static_cast<std::size_t>(most)) return;
-  const std::string expected = least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
-  throw Error(Code::invalid_argument,
-              fmt::format("{}: expected {} argument{}, got {}", function, expected, most == 1 ? "" : "s", given));
+  const std::string expected =
+      least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
+  throw Error(Code::invalid_argument, fmt::format("{}: expected {} argument{}, got {}", function,
+                                                  expected, most == 1 ? "" : "s", given));
 }
 
 }  // namespace
@@ -226,8 +231,8 @@ NodeId call(Graph& graph, std::string_view function, std::span<const NodeId> arg
     check_arity(function, arguments.size(), composition->min_arity, composition->max_arity);
     return composition->build(graph, arguments);
   }
-  throw Error(Code::invalid_argument,
-              fmt::format("unknown function '{}'{}", function.substr(0, 64), nearest_name(function)));
+  throw Error(Code::invalid_argument, fmt::format("unknown function '{}'{}", function.substr(0, 64),
+                                                  nearest_name(function)));
 }
 
 }  // namespace kiln::fusion

@@ -12,7 +12,7 @@ namespace kiln::fusion {
 struct Composition {
   std::string_view name;
   int min_arity;
-  int max_arity;  ///< above min_arity where trailing parameters have defaults
+  int max_arity;             ///< above min_arity where trailing parameters have defaults
   std::string_view formula;  ///< for people and the documentation
   NodeId (*build)(Graph&, std::span<const NodeId>);
 };

@@ -4,114 +4,19 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
-#include <cstring>
 #include <iterator>
 #include <set>
 
+#include "fusion/device_text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
 
-// ---- Types and names ---------------------------------------------------------------------------
-
-std::string_view storage_type(DType dtype) { return dtype == DType::boolean ? "b8" : name(dtype); }
-
-std::string_view compute_type(DType dtype) { return name(compute_dtype(dtype)); }
-
-bool is_narrow_float(DType dtype) { return is_floating(dtype) && compute_dtype(dtype) != dtype; }
-
-// Words that a local variable must not be called in device code.
-const std::set<std::string, std::less<>>& reserved_words() {
-  static const auto* const words = [] {
-    auto* set = new std::set<std::string, std::less<>>{
-        "alignas", "alignof", "and", "asm", "auto", "break", "case", "catch", "char", "class", "const",
-        "constexpr", "continue", "default", "delete", "do", "double", "else", "enum", "explicit",
-        "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long",
-        "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private",
-        "protected", "public", "register", "return", "short", "signed", "sizeof", "static", "struct",
-        "switch", "template", "this", "throw", "true", "try", "typedef", "typename", "union",
-        "unsigned", "using", "virtual", "void", "volatile", "while", "xor", "compl", "bitand", "bitor",
-        "item", "lane", "lanes", "width", "start", "first", "size", "for_each_vector", "next_work_item", "work_items", "columns", "column", "row", "to", "load", "store",
-        "gather", "scatter", "results", "divide", "narrow", "fast", "strict", "b8", "Vec", "linux", "unix",
-        "kiln_begin", "kiln_end", "blockIdx", "blockDim", "threadIdx", "gridDim", "warpSize"};
-    for (const OpInfo& op : all_ops()) set->emplace(op.name);
-    for (const DTypeInfo& dtype : kDTypes) set->emplace(dtype.name);
-    return set;
-  }();
-  return *words;
-}
-
-// A C++ identifier near `wanted`, different from all in `taken`.
-std::string identifier(std::string_view wanted, std::string_view fallback, std::set<std::string>& taken) {
-  std::string base;
-  for (const char c : wanted.substr(0, 48)) {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    base += letter ? c : '_';
-  }
-  const bool starts_well = !base.empty() && base[0] != '_' && !(base[0] >= '0' && base[0] <= '9');
-  if (!starts_well) base = fallback;
-  if (reserved_words().contains(base)) base += '_';
-  std::string candidate = base;
-  for (int n = 2; !taken.insert(candidate).second; ++n) candidate = fmt::format("{}_{}", base, n);
-  return candidate;
-}
-
-// One line, clipped, safe inside a // comment.
-std::string comment_text(std::string_view text) {
-  constexpr std::size_t kMost = 400;
-  std::string line(text.substr(0, kMost));
-  std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  if (text.size() > kMost) line += " ...";
-  if (!line.empty() && line.back() == '\\') line += ' ';
-  return line;
-}
-
-// ---- Constants ---------------------------------------------------------------------------------
-
-template <class Float>
-std::string float_literal(Float value, std::string_view suffix) {
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text + std::string(suffix);
-}
-
-// The exact value: shortest decimals that read back to the same bits, bit patterns for what has none.
-std::string constant_text(const TypedNode& node, Rounding rounding) {
-  const DType dtype = node.dtype;
-  if (is_narrow_float(dtype) && rounding == Rounding::each) {
-    return fmt::format("to<f32>(bit_cast<{}>(u16({:#06x})))", name(dtype), node.payload);
-  }
-  if (compute_dtype(dtype) == DType::f32) {
-    const auto bits = static_cast<std::uint32_t>(node.payload);
-    const auto value = std::bit_cast<float>(bits);
-    if (std::isfinite(value)) return float_literal(value, "f");
-    return fmt::format("bit_cast<f32>({:#010x}u)", bits);
-  }
-  if (dtype == DType::f64) {
-    const auto value = std::bit_cast<double>(node.payload);
-    if (std::isfinite(value)) return float_literal(value, "");
-    return fmt::format("bit_cast<f64>({:#018x}ull)", node.payload);
-  }
-  if (dtype == DType::boolean) return node.payload != 0 ? "true" : "false";
-  if (dtype == DType::c64) {
-    return fmt::format("c64{{bit_cast<f32>({:#010x}u), bit_cast<f32>({:#010x}u)}}",
-                       static_cast<std::uint32_t>(node.payload),
-                       static_cast<std::uint32_t>(node.payload >> 32));
-  }
-  if (kind(dtype) == Kind::unsigned_integer) return fmt::format("{}({}ull)", compute_type(dtype), node.payload);
-  const int shift = 64 - bits(dtype);
-  const std::int64_t value = static_cast<std::int64_t>(node.payload << shift) >> shift;
-  if (value == INT64_MIN) return "i64(-9223372036854775807ll - 1)";
-  return fmt::format("{}({}ll)", compute_type(dtype), value);
-}
-
 // ---- The kernel --------------------------------------------------------------------------------
 
 struct OperandText {
-  std::string name;      ///< of the value, and the stem of its pointer's and strides' names
+  std::string name;          ///< of the value, and the stem of its pointer's and strides' names
   std::size_t argument = 0;  ///< for inputs: its position among the arguments
   DType dtype = DType::f32;
   bool output = false;
@@ -120,7 +25,10 @@ struct OperandText {
 class Emitter {
  public:
   Emitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
-      : graph_(graph), variant_(variant), accuracy_(accuracy), index_(variant.wide_index ? "u64" : "u32"),
+      : graph_(graph),
+        variant_(variant),
+        accuracy_(accuracy),
+        index_(variant.wide_index ? "u64" : "u32"),
         signed_index_(variant.wide_index ? "i64" : "i32") {}
 
   KernelDescription run(std::string_view function, std::string_view expression) {
@@ -131,10 +39,12 @@ class Emitter {
     line(0, "namespace kiln {{");
     line(0, "");
     emit_signature();
-    line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_, policy(variant_.family).block);
+    line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_,
+         policy(variant_.family).block);
     emit_coordinates();
     emit_broadcast_loads();
-    line(2, "for_each_vector<{}>(start, size, [&](auto width, {} first, int lanes) {{", variant_.width, index_);
+    line(2, "for_each_vector<{}>(start, size, [&](auto width, {} first, int lanes) {{",
+         variant_.width, index_);
     emit_vector_loads();
     emit_lanes();
     emit_stores();
@@ -174,7 +84,8 @@ class Emitter {
                            graph_.nodes[graph_.outputs[i]].dtype, true});
     }
     if (operands_.size() != variant_.operands.size()) {
-      throw Error(Code::internal, "emit: the variant has another number of operands than the graph");
+      throw Error(Code::internal,
+                  "emit: the variant has another number of operands than the graph");
     }
   }
 
@@ -202,12 +113,15 @@ class Emitter {
     }
     add_parameter({P::size, 0, 0, DType::f32, index_bytes}, fmt::format("{} size", index_));
     if (variant_.rank > 1) {
-      add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes}, fmt::format("{} columns", divisor));
+      add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes},
+                    fmt::format("{} columns", divisor));
     }
     for (std::uint32_t k = 1; k + 1 < rank(); ++k) {
-      add_parameter({P::extent, 0, k, DType::f32, divisor_bytes}, fmt::format("{} extent_{}", divisor, k));
+      add_parameter({P::extent, 0, k, DType::f32, divisor_bytes},
+                    fmt::format("{} extent_{}", divisor, k));
     }
-    add_parameter({P::work_items, 0, 0, DType::f32, index_bytes}, fmt::format("{} work_items", index_));
+    add_parameter({P::work_items, 0, 0, DType::f32, index_bytes},
+                  fmt::format("{} work_items", index_));
     for (std::uint32_t i = 0; i < operands_.size(); ++i) {
       for (std::uint32_t k = 0; k < rank(); ++k) {
         if (!has_stride(i, k)) continue;
@@ -241,7 +155,9 @@ class Emitter {
     return found != nullptr ? *found : graph_.arguments[argument].dtype;
   }
 
-  std::string scalar_parameter(std::size_t argument) const { return argument_names_[argument] + "_value"; }
+  std::string scalar_parameter(std::size_t argument) const {
+    return argument_names_[argument] + "_value";
+  }
 
   // -- Text, in the order in which the kernel reads
 
@@ -251,19 +167,24 @@ class Emitter {
     std::string types;
     for (const OperandText& operand : operands_) {
       names.push_back(operand.name);
-      types += fmt::format("{}{} {}", types.empty() ? "" : operand.output && types.find("->") == std::string::npos ? " -> " : ", ",
+      types += fmt::format("{}{} {}",
+                           types.empty()                                             ? ""
+                           : operand.output && types.find("->") == std::string::npos ? " -> "
+                                                                                     : ", ",
                            name(operand.dtype), operand.name);
     }
     line(0, "// {}", comment_text(types));
     line(0, "// {}", comment_text(describe(variant_, names)));
     static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
     line(0, "// rounded {}; accuracy {}",
-         graph_.rounding == Rounding::once ? "once, where a value is stored or cast" : "after each operation",
+         graph_.rounding == Rounding::once ? "once, where a value is stored or cast"
+                                           : "after each operation",
          kAccuracy[static_cast<std::size_t>(accuracy_)]);
   }
 
   void emit_signature() {
-    std::string current = fmt::format("KILN_KERNEL({}, {}", policy(variant_.family).block, kEntryPlaceholder);
+    std::string current =
+        fmt::format("KILN_KERNEL({}, {}", policy(variant_.family).block, kEntryMarker);
     for (const std::string& declaration : declarations_) {
       current += ',';
       if (current.size() + declaration.size() + 2 > 98) {
@@ -278,7 +199,8 @@ class Emitter {
   void emit_coordinates() {
     const int width = variant_.width;
     if (rank() == 1) {
-      line(2, "const {} start = {};", index_, width == 1 ? "item" : fmt::format("item * {}", width));
+      line(2, "const {} start = {};", index_,
+           width == 1 ? "item" : fmt::format("item * {}", width));
       return;
     }
     line(2, "const {} row = divide(item, columns);", index_);
@@ -298,13 +220,15 @@ class Emitter {
   std::string row_pointer(std::size_t i) const {
     std::string pointer = operands_[i].name + "_data";
     for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
-      if (has_stride(i, k)) pointer += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(i, k));
+      if (has_stride(i, k))
+        pointer += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(i, k));
     }
     return pointer;
   }
 
   std::string inner_stride(std::size_t i) const {
-    return has_stride(i, rank() - 1) ? stride_name(i, rank() - 1) : fmt::format("{}(0)", signed_index_);
+    return has_stride(i, rank() - 1) ? stride_name(i, rank() - 1)
+                                     : fmt::format("{}(0)", signed_index_);
   }
 
   static bool per_lane(const OperandVariant& variant) {
@@ -329,11 +253,11 @@ class Emitter {
       const OperandVariant& variant = variant_.operands[i];
       if (operand.output || !is_read(operand.argument)) continue;
       if (variant.access == Access::contiguous) {
-        line(3, "const auto {}_lanes = load<width.size, {}>({}, first);", operand.name, variant.alignment,
-             row_pointer(i));
+        line(3, "const auto {}_lanes = load<width.size, {}>({}, first);", operand.name,
+             variant.alignment, row_pointer(i));
       } else if (variant.access == Access::strided) {
-        line(3, "const auto {}_lanes = gather<width.size>({}, first, {});", operand.name, row_pointer(i),
-             stride_name(i, rank() - 1));
+        line(3, "const auto {}_lanes = gather<width.size>({}, first, {});", operand.name,
+             row_pointer(i), stride_name(i, rank() - 1));
       }
     }
   }
@@ -348,8 +272,8 @@ class Emitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!operands_[i].output) continue;
       const bool contiguous = variant_.operands[i].access == Access::contiguous;
-      line(3, "auto {}_lanes = results<width.size>({}, first{});", operands_[i].name, row_pointer(i),
-           contiguous ? std::string() : ", " + inner_stride(i));
+      line(3, "auto {}_lanes = results<width.size>({}, first{});", operands_[i].name,
+           row_pointer(i), contiguous ? std::string() : ", " + inner_stride(i));
     }
     line(3, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
     values_.resize(graph_.nodes.size());
@@ -368,10 +292,11 @@ class Emitter {
       const OperandText& operand = operands_[i];
       if (!operand.output) continue;
       if (variant_.operands[i].access == Access::contiguous) {
-        line(3, "store<width.size, {}>({}, first, {}_lanes);", variant_.operands[i].alignment, row_pointer(i),
-             operand.name);
+        line(3, "store<width.size, {}>({}, first, {}_lanes);", variant_.operands[i].alignment,
+             row_pointer(i), operand.name);
       } else {
-        line(3, "scatter<width.size>({}, first, {}, {}_lanes);", row_pointer(i), inner_stride(i), operand.name);
+        line(3, "scatter<width.size>({}, first, {}, {}_lanes);", row_pointer(i), inner_stride(i),
+             operand.name);
       }
     }
   }
@@ -398,9 +323,8 @@ class Emitter {
   }
 
   void emit_input(std::size_t id, const TypedNode& node) {
-    const auto operand = std::ranges::find_if(operands_, [&](const OperandText& o) {
-      return !o.output && o.argument == node.payload;
-    });
+    const auto operand = std::ranges::find_if(
+        operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
     values_[id] = operand->name;
     if (!per_lane(variant_.operands[static_cast<std::size_t>(operand - operands_.begin())])) return;
     line(4, "const {} {} = to<{}>({}_lanes[lane]);", compute_type(node.dtype), operand->name,
@@ -414,7 +338,8 @@ class Emitter {
     const ArgumentType& argument = graph_.arguments[node.payload];
     if (!argument.weak && compute_dtype(argument.dtype) != argument.dtype) {
       // A number of a narrow dtype is rounded to it, as an array's element was when it was stored.
-      return define(id, fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype), name(argument.dtype), parameter));
+      return define(id, fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype),
+                                    name(argument.dtype), parameter));
     }
     if (given == DType::boolean || given != compute_dtype(node.dtype)) {
       text = fmt::format("to<{}>({})", compute_type(node.dtype), parameter);
@@ -434,7 +359,8 @@ class Emitter {
     const bool rounds = info(node.dtype).storage_only || is_narrow_float(node.dtype);
     const bool honoured = rounds && (node.op == Op::cast || graph_.rounding == Rounding::each);
     if (honoured) {
-      define(id, fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype), name(node.dtype), value));
+      define(id,
+             fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype), name(node.dtype), value));
     } else if (compute_dtype(operand.dtype) == compute_dtype(node.dtype)) {
       values_[id] = value;
     } else {
@@ -447,14 +373,17 @@ class Emitter {
     std::string text = values_[node.operands[0]];
     if (compute_dtype(from) != from) text = fmt::format("to<{}>({})", name(from), text);
     text = fmt::format("bit_cast<{}>({})", name(node.dtype), text);
-    if (compute_dtype(node.dtype) != node.dtype) text = fmt::format("to<{}>({})", compute_type(node.dtype), text);
+    if (compute_dtype(node.dtype) != node.dtype)
+      text = fmt::format("to<{}>({})", compute_type(node.dtype), text);
     return text;
   }
 
   std::string operation_text(const TypedNode& node) const {
     const OpInfo& op = info(node.op);
     const DType dtype = compute_dtype(graph_.nodes[node.operands[0]].dtype);
-    const auto value = [&](std::size_t i) -> const std::string& { return values_[node.operands[i]]; };
+    const auto value = [&](std::size_t i) -> const std::string& {
+      return values_[node.operands[i]];
+    };
     const bool real_number = dtype != DType::c64;
     if (real_number && (node.op == Op::real || node.op == Op::conj)) return value(0);
     if (real_number && node.op == Op::imag) return fmt::format("{}(0)", compute_type(node.dtype));
@@ -465,7 +394,9 @@ class Emitter {
       if (op.arity == 1) return fmt::format("{}({})", op.infix, value(0));
       return fmt::format("{} {} {}", value(0), op.infix, value(1));
     }
-    std::string call = is_floating(compute_dtype(node.dtype)) && is_floating(dtype) ? std::string(qualifier(node)) : "";
+    std::string call = is_floating(compute_dtype(node.dtype)) && is_floating(dtype)
+                           ? std::string(qualifier(node))
+                           : "";
     call += op.name;
     call += '(';
     for (std::size_t i = 0; i < node.arity; ++i) call += (i == 0 ? "" : ", ") + value(i);
@@ -481,7 +412,8 @@ class Emitter {
     for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
       const TypedNode& node = graph_.nodes[id];
       const bool rounds_here = is_narrow_float(node.dtype) && node.op == Op::cast;
-      const bool passes = narrow_[id] && is_narrow_float(node.dtype) && keeps_relative_error(node.op);
+      const bool passes =
+          narrow_[id] && is_narrow_float(node.dtype) && keeps_relative_error(node.op);
       if (rounds_here || passes) continue;
       for (const NodeId operand : node.inputs()) narrow_[operand] = false;
     }
@@ -518,9 +450,10 @@ class Emitter {
   void emit_host_entry() {
     line(0, "");
     line(0, "#if KILN_HOST");
-    line(0, "extern \"C\" void {}(void* const* arguments, kiln::u64 begin, kiln::u64 end) {{", kEntryPlaceholder);
+    line(0, "extern \"C\" void {}(void* const* arguments, kiln::u64 begin, kiln::u64 end) {{",
+         kEntryMarker);
     line(1, "using namespace kiln;");
-    line(1, "{}_range(begin, end", kEntryPlaceholder);
+    line(1, "{}_range(begin, end", kEntryMarker);
     for (std::size_t i = 0; i < declarations_.size(); ++i) {
       const std::string& declaration = declarations_[i];
       const std::string type = declaration.substr(0, declaration.rfind(' '));
@@ -557,49 +490,12 @@ std::string with_entry(std::string_view source, std::string_view entry) {
   std::string result;
   result.reserve(source.size() + 4 * entry.size());
   std::size_t from = 0;
-  for (std::size_t at = source.find(kEntryPlaceholder); at != std::string_view::npos;
-       at = source.find(kEntryPlaceholder, from)) {
+  for (std::size_t at = source.find(kEntryMarker); at != std::string_view::npos;
+       at = source.find(kEntryMarker, from)) {
     result.append(source, from, at - from).append(entry);
-    from = at + kEntryPlaceholder.size();
+    from = at + kEntryMarker.size();
   }
   return result.append(source, from, std::string_view::npos);
-}
-
-ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& layout) {
-  ParameterBlock block;
-  const auto put = [&](const void* value, std::size_t bytes, std::size_t alignment) {
-    const std::size_t offset = (block.bytes.size() + alignment - 1) / alignment * alignment;
-    block.bytes.resize(offset + bytes);
-    block.offsets.push_back(static_cast<std::uint32_t>(offset));
-    block.sizes.push_back(static_cast<std::uint32_t>(bytes));
-    if (value != nullptr) std::memcpy(block.bytes.data() + offset, value, bytes);
-  };
-  const auto put_index = [&](std::int64_t value, std::uint32_t bytes) { put(&value, bytes, bytes); };
-  const auto put_divisor = [&](std::int64_t value, std::uint32_t bytes) {
-    if (bytes == 8) return put(&value, 8, 8);
-    const Divisor divisor = make_divisor(static_cast<std::uint32_t>(value));
-    put(&divisor, sizeof divisor, 4);
-  };
-  static_assert(std::endian::native == std::endian::little, "a narrow index is an index's first bytes");
-  const std::int64_t inner = layout.shape[layout.shape.size() - 1];
-  for (const Parameter& parameter : kernel.parameters) {
-    switch (parameter.kind) {
-      case Parameter::Kind::pointer:
-      case Parameter::Kind::scalar: put(nullptr, parameter.bytes, parameter.bytes); break;
-      case Parameter::Kind::size: put_index(inner, parameter.bytes); break;
-      case Parameter::Kind::work_items:
-        put_index(static_cast<std::int64_t>(layout.work_items), parameter.bytes);
-        break;
-      case Parameter::Kind::columns:
-        put_divisor((inner + layout.variant.width - 1) / layout.variant.width, parameter.bytes);
-        break;
-      case Parameter::Kind::extent: put_divisor(layout.shape[parameter.axis], parameter.bytes); break;
-      case Parameter::Kind::stride:
-        put_index(layout.strides[parameter.index][parameter.axis], parameter.bytes);
-        break;
-    }
-  }
-  return block;
 }
 
 }  // namespace kiln::fusion

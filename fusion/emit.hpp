@@ -36,13 +36,13 @@ struct Parameter {
 
 /// What fusion ends in.
 struct KernelDescription {
-  std::string source;  ///< without the preamble; the entry is called kEntryPlaceholder
+  std::string source;  ///< without the preamble; the entry is called kEntryMarker
   std::vector<Parameter> parameters;
   std::uint32_t block = 256;  ///< threads per block
 };
 
 /// Stands for the entry's name until the key, which covers the text, is known.
-inline constexpr std::string_view kEntryPlaceholder = "kiln_kernel_entry";
+inline constexpr std::string_view kEntryMarker = "kiln_kernel_entry";
 
 /// The text with the entry's name in it.
 std::string with_entry(std::string_view source, std::string_view entry);
@@ -51,8 +51,8 @@ std::string with_entry(std::string_view source, std::string_view entry);
 KernelDescription emit(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
                        std::string_view function, std::string_view expression);
 
-/// The parameters' values for one layout, one after the other, each at an offset that is a multiple of
-/// its alignment. Pointers and scalars are left zero: they are filled in for each call.
+/// The parameters' values for one layout, one after the other, each at an offset that is a multiple
+/// of its alignment. Pointers and scalars are left zero: they are filled in for each call.
 struct ParameterBlock {
   std::vector<std::byte> bytes;
   std::vector<std::uint32_t> offsets;  ///< of each parameter

@@ -1,6 +1,6 @@
-// The graph: what a user wrote, before dtypes are known. Built by tracing a callable or parsing text;
-// equal nodes are shared as they are added. Values have no dtype here: inference (infer.hpp) gives
-// each one for a signature, so one graph serves every mix of dtypes.
+// The graph: what a user wrote, before dtypes are known. Built by tracing a callable or parsing
+// text; equal nodes are shared as they are added. Values have no dtype here: inference (infer.hpp)
+// gives each one for a signature, so one graph serves every mix of dtypes.
 #pragma once
 
 #include <array>
@@ -18,11 +18,12 @@ namespace kiln::fusion {
 
 using NodeId = std::uint32_t;
 
-/// A literal as written. A weak one takes the dtype of its partner (numerics.md); a typed one has its
-/// own. `bits` holds the value of kind: bool 0/1, an i64, or the pattern of an f64, so that -0.0, NaN
-/// payloads and INT64_MIN survive.
+/// A literal as written. A weak one takes the dtype of its partner (numerics.md); a typed one has
+/// its own. `bits` holds the value of kind: bool 0/1, an i64, or the pattern of an f64, so that
+/// -0.0, NaN payloads and INT64_MIN survive.
 struct Literal {
-  Kind kind = Kind::floating;  ///< boolean, signed_integer, unsigned_integer (above INT64_MAX) or floating
+  Kind kind =
+      Kind::floating;  ///< boolean, signed_integer, unsigned_integer (above INT64_MAX) or floating
   std::uint64_t bits = 0;
 
   static Literal boolean(bool value);
@@ -38,7 +39,8 @@ struct Node {
   DType dtype = DType::f32;  ///< of cast and bitcast
   std::uint8_t arity = 0;
   std::array<NodeId, 3> operands{};
-  std::uint64_t payload = 0;  ///< of input: its position among the arguments; of constant: Literal::bits
+  std::uint64_t payload =
+      0;  ///< of input: its position among the arguments; of constant: Literal::bits
   Kind literal = Kind::floating;  ///< of constant
 
   std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
@@ -47,8 +49,8 @@ struct Node {
 
 class Graph {
  public:
-  /// The argument of that name; a new one is appended. Arguments are arrays or scalars: which one is
-  /// decided by what a call passes.
+  /// The argument of that name; a new one is appended. Arguments are arrays or scalars: which one
+  /// is decided by what a call passes.
   NodeId argument(std::string_view name);
   NodeId constant(Literal literal);
   /// Throws Error(invalid_argument) when the number of operands is not the op's arity.

@@ -32,7 +32,8 @@ std::uint64_t literal_bits(const Literal& literal, DType dtype, Rounding roundin
     case DType::f32: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
     case DType::f16:
     case DType::bf16:
-      if (rounding == Rounding::once) return std::bit_cast<std::uint32_t>(static_cast<float>(value));
+      if (rounding == Rounding::once)
+        return std::bit_cast<std::uint32_t>(static_cast<float>(value));
       return encode(value, dtype);
     case DType::c64: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
     case DType::boolean: return value != 0 ? 1 : 0;
@@ -43,16 +44,18 @@ std::uint64_t literal_bits(const Literal& literal, DType dtype, Rounding roundin
   if (literal.kind == Kind::unsigned_integer) {
     fits = dtype == DType::u64;
   } else if (kind(dtype) == Kind::unsigned_integer) {
-    fits = static_cast<std::int64_t>(literal.bits) >= 0 && (width == 64 || literal.bits >> width == 0);
+    fits =
+        static_cast<std::int64_t>(literal.bits) >= 0 && (width == 64 || literal.bits >> width == 0);
   } else {
     const auto signed_value = static_cast<std::int64_t>(literal.bits);
     fits = width == 64 || (signed_value >= -(std::int64_t{1} << (width - 1)) &&
                            signed_value < (std::int64_t{1} << (width - 1)));
   }
   if (!fits) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: the literal {} does not fit {}, the dtype of its partner; write a cast",
-                            function, literal_text(literal), name(dtype)));
+    throw Error(
+        Code::invalid_argument,
+        fmt::format("{}: the literal {} does not fit {}, the dtype of its partner; write a cast",
+                    function, literal_text(literal), name(dtype)));
   }
   return width == 64 ? literal.bits : literal.bits & ((std::uint64_t{1} << width) - 1);
 }
@@ -69,7 +72,8 @@ struct Knowledge {
 Kind wider(Kind a, Kind b) { return std::max(a, b); }
 
 std::size_t hash_of(const TypedNode& node) {
-  std::uint64_t hash = static_cast<std::uint64_t>(node.op) * 64 + static_cast<std::uint64_t>(node.dtype);
+  std::uint64_t hash =
+      static_cast<std::uint64_t>(node.op) * 64 + static_cast<std::uint64_t>(node.dtype);
   for (const NodeId operand : node.inputs()) hash = (hash ^ operand) * 0x9e3779b97f4a7c15u;
   hash = (hash ^ node.payload) * 0xff51afd7ed558ccdu;
   return static_cast<std::size_t>(hash ^ (hash >> 32));
@@ -120,9 +124,7 @@ class Inference {
         if (node.op == Op::constant) return {DType::f32, true, node.literal};
         return learn_argument(arguments_[node.payload]);
       case Rule::convert: return strong(node.dtype);
-      case Rule::compare:
-        common_of(node, 0);
-        return strong(DType::boolean);
+      case Rule::compare: common_of(node, 0); return strong(DType::boolean);
       case Rule::predicate:
       case Rule::logical: return strong(DType::boolean);
       case Rule::shift: return learn_shift(node);
@@ -133,7 +135,8 @@ class Inference {
       case Rule::integral: return common_of(node, 0);
       case Rule::component: {
         const Knowledge operand = known_[node.operands[0]];
-        if (operand.dtype == DType::c64 && node.op != Op::conj && !operand.weak) return strong(DType::f32);
+        if (operand.dtype == DType::c64 && node.op != Op::conj && !operand.weak)
+          return strong(DType::f32);
         return operand;
       }
     }
@@ -142,13 +145,15 @@ class Inference {
 
   Knowledge learn_argument(const ArgumentType& argument) const {
     if (argument.weak) return {argument.dtype, true, kind(argument.dtype)};
-    return strong(info(argument.dtype).storage_only ? compute_dtype(argument.dtype) : argument.dtype);
+    return strong(info(argument.dtype).storage_only ? compute_dtype(argument.dtype)
+                                                    : argument.dtype);
   }
 
   Knowledge learn_arithmetic(const Node& node) const {
     const Knowledge common = common_of(node, 0);
     if (common.kind == Kind::boolean) {
-      fail(fmt::format("{}: the operands are bool; cast one to the dtype you mean", info(node.op).name));
+      fail(fmt::format("{}: the operands are bool; cast one to the dtype you mean",
+                       info(node.op).name));
     }
     return common;
   }
@@ -156,7 +161,8 @@ class Inference {
   Knowledge learn_bitwise(const Node& node) const {
     const Knowledge common = common_of(node, 0);
     if (common.kind == Kind::floating || common.kind == Kind::complex) {
-      fail(fmt::format("{}: expected integers or bool, got {}", info(node.op).name, describe(common)));
+      fail(fmt::format("{}: expected integers or bool, got {}", info(node.op).name,
+                       describe(common)));
     }
     return common;
   }
@@ -165,7 +171,8 @@ class Inference {
     for (const NodeId operand : node.inputs()) {
       const Kind operand_kind = known_[operand].kind;
       if (operand_kind != Kind::signed_integer && operand_kind != Kind::unsigned_integer) {
-        fail(fmt::format("{}: expected integers, got {}", info(node.op).name, describe(known_[operand])));
+        fail(fmt::format("{}: expected integers, got {}", info(node.op).name,
+                         describe(known_[operand])));
       }
     }
     const Knowledge value = known_[node.operands[0]];
@@ -174,11 +181,12 @@ class Inference {
     return value.weak && !count.weak ? count : value;
   }
 
-  // The common dtype of the operands from `first` on; weak if all of them are. A value that was cast
-  // to a storage-only dtype goes on in the dtype it is computed in.
+  // The common dtype of the operands from `first` on; weak if all of them are. A value that was
+  // cast to a storage-only dtype goes on in the dtype it is computed in.
   Knowledge common_of(const Node& node, std::size_t first) const {
     Knowledge common = known_[node.operands[first]];
-    if (!common.weak && info(common.dtype).storage_only) common = strong(compute_dtype(common.dtype));
+    if (!common.weak && info(common.dtype).storage_only)
+      common = strong(compute_dtype(common.dtype));
     for (std::size_t i = first + 1; i < node.arity; ++i) {
       const Knowledge& other = known_[node.operands[i]];
       if (common.weak && other.weak) {
@@ -200,7 +208,8 @@ class Inference {
   }
 
   static std::string describe(const Knowledge& value) {
-    static constexpr std::string_view kNames[] = {"bool", "an integer", "an integer", "a floating-point number", "a complex number"};
+    static constexpr std::string_view kNames[] = {"bool", "an integer", "an integer",
+                                                  "a floating-point number", "a complex number"};
     if (value.weak) return fmt::format("{} literal", kNames[static_cast<int>(value.kind)]);
     return std::string(name(value.dtype));
   }
@@ -230,8 +239,10 @@ class Inference {
     };
     if (rank(from) <= rank(to)) return;
     const std::string& output = graph_.output_names()[index];
-    fail(fmt::format("output {}{}: the view's dtype is {}, which cannot hold the result's {}; write a cast to {}",
-                     index, output.empty() ? "" : " '" + output + "'", name(to), name(from), name(to)));
+    fail(fmt::format(
+        "output {}{}: the view's dtype is {}, which cannot hold the result's {}; write a cast to "
+        "{}",
+        index, output.empty() ? "" : " '" + output + "'", name(to), name(from), name(to)));
   }
 
   struct Want {
@@ -289,7 +300,8 @@ class Inference {
         // A literal under a cast is made in the cast's dtype, so that f64(0.1) is not f32's 0.1.
         const Knowledge& operand = known_[node.operands[0]];
         if (node.op == Op::cast && operand.weak && !info(node.dtype).storage_only) {
-          return weak_dtype(operand.kind, node.dtype) == node.dtype ? node.dtype : weak_dtype(operand.kind);
+          return weak_dtype(operand.kind, node.dtype) == node.dtype ? node.dtype
+                                                                    : weak_dtype(operand.kind);
         }
         return natural_dtype(node.operands[0]);
       }
@@ -459,7 +471,8 @@ DType weak_dtype(Kind literal) {
 
 DType weak_dtype(Kind literal, DType partner) {
   const auto rank = [](Kind k) {
-    return k == Kind::unsigned_integer ? static_cast<int>(Kind::signed_integer) : static_cast<int>(k);
+    return k == Kind::unsigned_integer ? static_cast<int>(Kind::signed_integer)
+                                       : static_cast<int>(k);
   };
   if (rank(literal) <= rank(kind(partner))) return partner;
   return weak_dtype(literal);

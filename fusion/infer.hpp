@@ -1,5 +1,6 @@
-// Inference: from a graph and the dtypes of one call to a typed graph in which every operand already
-// has the dtype its op wants. Promotion, weak literals and rounding are decided here and nowhere else.
+// Inference: from a graph and the dtypes of one call to a typed graph in which every operand
+// already has the dtype its op wants. Promotion, weak literals and rounding are decided here and
+// nowhere else.
 #pragma once
 
 #include <optional>
@@ -20,15 +21,16 @@ struct ArgumentType {
   friend bool operator==(const ArgumentType&, const ArgumentType&) = default;
 };
 
-/// A value with its dtype. `operands` have exactly the dtype that `op` computes in: the common dtype
-/// for compare and select, the result's for the rest.
+/// A value with its dtype. `operands` have exactly the dtype that `op` computes in: the common
+/// dtype for compare and select, the result's for the rest.
 struct TypedNode {
   Op op = Op::input;
   DType dtype = DType::f32;
   std::uint8_t arity = 0;
   std::array<NodeId, 3> operands{};
-  std::uint64_t payload = 0;  ///< of input and scalar: the argument's position; of constant: its bits in `dtype`,
-                              ///< or for f16 and bf16 under Rounding::once the bits of an f32
+  std::uint64_t payload =
+      0;  ///< of input and scalar: the argument's position; of constant: its bits in `dtype`,
+          ///< or for f16 and bf16 under Rounding::once the bits of an f32
   std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
   friend bool operator==(const TypedNode&, const TypedNode&) = default;
 };
@@ -52,10 +54,10 @@ DType compute_dtype(DType dtype);
 DType weak_dtype(Kind literal, DType partner);
 DType weak_dtype(Kind literal);
 
-/// Types `graph` for the given arguments. `outputs` holds the dtype of each output the caller stores
-/// into, or is empty for the natural ones; a store may widen or narrow within a kind and go from bool
-/// to integer to float, anything else needs a written cast and is Error(invalid_argument). `function`
-/// names the function in messages.
+/// Types `graph` for the given arguments. `outputs` holds the dtype of each output the caller
+/// stores into, or is empty for the natural ones; a store may widen or narrow within a kind and go
+/// from bool to integer to float, anything else needs a written cast and is
+/// Error(invalid_argument). `function` names the function in messages.
 TypedGraph infer(const Graph& graph, std::span<const ArgumentType> arguments,
                  std::span<const DType> outputs, Rounding rounding, std::string_view function);
 

@@ -12,9 +12,9 @@
 namespace kiln::fusion {
 namespace {
 
-// GPUs: one 16-byte access of the narrowest operand per thread keeps enough bytes in flight with 256
-// 256 threads a block, and 64 bytes of the widest still fit registers. The host: one work item is a
-// stretch of a row, long enough that finding its place costs nothing.
+// GPUs: one 16-byte access of the narrowest operand per thread keeps enough bytes in flight with
+// 256 256 threads a block, and 64 bytes of the widest still fit registers. The host: one work item
+// is a stretch of a row, long enough that finding its place costs nothing.
 constexpr Policy kPolicies[] = {
     /* amd    */ {16, 64, 16, 256},
     /* nvidia */ {16, 64, 16, 256},
@@ -87,12 +87,13 @@ std::vector<Axis> merge(std::vector<Axis> axes) {
 Access access_of(const Axis& inner, const std::vector<Axis>& axes, std::size_t operand) {
   if (inner.strides[operand] == 1) return Access::contiguous;
   if (inner.strides[operand] != 0) return Access::strided;
-  const bool moves = std::ranges::any_of(axes, [&](const Axis& a) { return a.strides[operand] != 0; });
+  const bool moves =
+      std::ranges::any_of(axes, [&](const Axis& a) { return a.strides[operand] != 0; });
   return moves ? Access::broadcast : Access::scalar;
 }
 
-// The elements per work item: a full vector of the narrowest contiguous operand, but no more than the
-// row has, and one where nothing is contiguous, since then a vector saves no access.
+// The elements per work item: a full vector of the narrowest contiguous operand, but no more than
+// the row has, and one where nothing is contiguous, since then a vector saves no access.
 int choose_width(std::int64_t inner, std::span<const Operand> operands,
                  const std::vector<OperandVariant>& variants, const Policy& policy) {
   if (policy.vector_bytes == 0) return policy.most_lanes;
@@ -105,7 +106,8 @@ int choose_width(std::int64_t inner, std::span<const Operand> operands,
     narrowest = narrowest == 0 ? bytes : std::min(narrowest, bytes);
   }
   if (narrowest == 0) return 1;
-  int width = std::min({policy.vector_bytes / narrowest, policy.most_lane_bytes / widest, policy.most_lanes});
+  int width = std::min(
+      {policy.vector_bytes / narrowest, policy.most_lane_bytes / widest, policy.most_lanes});
   while (width > 1 && width > inner) width /= 2;
   return std::max(width, 1);
 }
@@ -122,16 +124,19 @@ int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<
   return static_cast<int>(steps & (~steps + 1));
 }
 
-bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, std::uint64_t items, int width) {
+bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, std::uint64_t items,
+                      int width) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
   if (items * static_cast<std::uint64_t>(width) >= kLimit) return true;
   for (std::size_t i = 0; i < operands; ++i) {
     std::uint64_t span = 0;
     for (const Axis& axis : axes) {
-      span += static_cast<std::uint64_t>(std::abs(axis.strides[i])) * static_cast<std::uint64_t>(axis.size - 1);
+      span += static_cast<std::uint64_t>(std::abs(axis.strides[i])) *
+              static_cast<std::uint64_t>(axis.size - 1);
     }
     // Lanes past the end of a row are addressed, though not touched.
-    span += static_cast<std::uint64_t>(std::abs(axes.back().strides[i])) * static_cast<std::uint64_t>(width);
+    span += static_cast<std::uint64_t>(std::abs(axes.back().strides[i])) *
+            static_cast<std::uint64_t>(width);
     if (span >= kLimit) return true;
   }
   return false;
@@ -151,11 +156,13 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   sort_by_memory(axes, output);
   axes = merge(std::move(axes));
   if (axes.empty()) {
-    axes.push_back({1, std::vector<std::int64_t>(operands.size(), 1)});  // one element: a contiguous row
+    axes.push_back(
+        {1, std::vector<std::int64_t>(operands.size(), 1)});  // one element: a contiguous row
   }
   if (axes.size() > kMostRank) {
-    throw Error(Code::unsupported, fmt::format("layout: {} axes remain after merging, at most {} are supported",
-                                               axes.size(), kMostRank));
+    throw Error(Code::unsupported,
+                fmt::format("layout: {} axes remain after merging, at most {} are supported",
+                            axes.size(), kMostRank));
   }
   const Axis& inner = axes.back();
   std::vector<OperandVariant>& variants = layout.variant.operands;
@@ -169,7 +176,8 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   }
   const int width = choose_width(inner.size, operands, variants, policy(family));
   std::uint64_t rows = 1;
-  for (std::size_t k = 0; k + 1 < axes.size(); ++k) rows *= static_cast<std::uint64_t>(axes[k].size);
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k)
+    rows *= static_cast<std::uint64_t>(axes[k].size);
   const auto columns = static_cast<std::uint64_t>((inner.size + width - 1) / width);
   layout.work_items = rows * columns;
   layout.variant.rank = static_cast<int>(axes.size());
@@ -201,7 +209,8 @@ Divisor make_divisor(std::uint32_t divisor) {
 }
 
 std::string describe(const Variant& variant, std::span<const std::string> names) {
-  static constexpr std::string_view kAccess[] = {"scalar", "contiguous", "broadcast along rows", "strided"};
+  static constexpr std::string_view kAccess[] = {"scalar", "contiguous", "broadcast along rows",
+                                                 "strided"};
   std::string text = fmt::format("{} {}, {} element{} per work item, {}-bit indices", variant.rank,
                                  variant.rank == 1 ? "axis" : "axes", variant.width,
                                  variant.width == 1 ? "" : "s", variant.wide_index ? 64 : 32);
@@ -209,7 +218,8 @@ std::string describe(const Variant& variant, std::span<const std::string> names)
     const OperandVariant& operand = variant.operands[i];
     text += fmt::format("; {}: {}", i < names.size() ? names[i] : fmt::format("#{}", i),
                         kAccess[static_cast<std::size_t>(operand.access)]);
-    if (operand.access == Access::contiguous) text += fmt::format(", aligned to {}", operand.alignment);
+    if (operand.access == Access::contiguous)
+      text += fmt::format(", aligned to {}", operand.alignment);
   }
   return text;
 }

@@ -12,8 +12,8 @@
 
 namespace kiln::fusion {
 
-/// One array of a call. `shape` and `strides` (in elements) are already broadcast: every operand has
-/// the shape of the outputs, with stride 0 along the axes in which it repeats.
+/// One array of a call. `shape` and `strides` (in elements) are already broadcast: every operand
+/// has the shape of the outputs, with stride 0 along the axes in which it repeats.
 struct Operand {
   DType dtype = DType::f32;
   bool output = false;
@@ -23,11 +23,11 @@ struct Operand {
 
 /// What a device's kernels look like. One row per family, in layout.cpp, with the reasons.
 struct Policy {
-  int vector_bytes;     ///< the bytes of the narrowest operand that one work item handles; 0: always
-                        ///< `most_lanes` elements, whatever their size
+  int vector_bytes;  ///< the bytes of the narrowest operand that one work item handles; 0: always
+                     ///< `most_lanes` elements, whatever their size
   int most_lane_bytes;  ///< the bytes of the widest one
   int most_lanes;
-  int block;            ///< work items (threads) per block
+  int block;  ///< work items (threads) per block
 };
 enum class Family : std::uint8_t { amd, nvidia, host };
 const Policy& policy(Family family);
@@ -42,7 +42,7 @@ enum class Access : std::uint8_t {
 
 struct OperandVariant {
   Access access = Access::contiguous;
-  int alignment = 1;           ///< bytes, a power of two up to 16, of every row's start and vector
+  int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector
   std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
   friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
 };
@@ -50,8 +50,8 @@ struct OperandVariant {
 /// Everything about the layout that changes the code.
 struct Variant {
   Family family = Family::host;
-  int rank = 1;        ///< after merging; 1 for a plain vector
-  int width = 1;       ///< elements per work item along the innermost axis
+  int rank = 1;             ///< after merging; 1 for a plain vector
+  int width = 1;            ///< elements per work item along the innermost axis
   bool wide_index = false;  ///< 64-bit indices
   std::vector<OperandVariant> operands;
   friend bool operator==(const Variant&, const Variant&) = default;
@@ -64,7 +64,8 @@ struct Layout {
   Variant variant;
   Dims shape;                 ///< collapsed, outermost axis first
   std::vector<Dims> strides;  ///< of each operand along the collapsed axes, in elements
-  std::vector<std::int64_t> offsets;  ///< of each operand's first element from its address, in elements
+  std::vector<std::int64_t>
+      offsets;  ///< of each operand's first element from its address, in elements
   std::uint64_t work_items = 0;
 };
 

@@ -11,10 +11,11 @@
 namespace kiln::fusion {
 namespace {
 
-// A double as the bits of an IEEE format with `exponent` and `mantissa` bits, rounded to nearest even
-// in one step.
+// A double as the bits of an IEEE format with `exponent` and `mantissa` bits, rounded to nearest
+// even in one step.
 std::uint64_t round_to_format(double value, int exponent_bits, int mantissa_bits) {
-  const std::uint64_t sign = std::signbit(value) ? std::uint64_t{1} << (exponent_bits + mantissa_bits) : 0;
+  const std::uint64_t sign =
+      std::signbit(value) ? std::uint64_t{1} << (exponent_bits + mantissa_bits) : 0;
   const std::uint64_t infinity = ((std::uint64_t{1} << exponent_bits) - 1) << mantissa_bits;
   if (std::isnan(value)) return sign | infinity | (std::uint64_t{1} << (mantissa_bits - 1));
   if (std::isinf(value)) return sign | infinity;
@@ -60,8 +61,9 @@ std::uint64_t encode(double value, DType dtype) {
     case DType::f32: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
     case DType::f64: return std::bit_cast<std::uint64_t>(value);
     default:
-      throw Error(Code::invalid_argument,
-                  fmt::format("encode: dtype: expected f16, bf16, f32 or f64, got {}", name(dtype)));
+      throw Error(
+          Code::invalid_argument,
+          fmt::format("encode: dtype: expected f16, bf16, f32 or f64, got {}", name(dtype)));
   }
 }
 

@@ -12,54 +12,126 @@ namespace kiln::fusion {
 
 enum class Op : std::uint8_t {
   // leaves
-  input, scalar, constant,
+  input,
+  scalar,
+  constant,
   // conversions: `cast` was written by the user and always rounds; `promote` is what the lattice
   // implies and rounds only under Rounding::each
-  cast, promote, bitcast,
+  cast,
+  promote,
+  bitcast,
   // unary
-  abs, neg, sign, square, sqrt, rsqrt, cbrt, reciprocal,
-  exp, exp2, expm1, log, log2, log10, log1p,
-  sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh,
-  sigmoid, erf, erfc, erfinv, lgamma,
-  floor, ceil, round, trunc,
-  isnan, isinf, isfinite, logical_not, bitwise_not,
-  real, imag, conj, popcount, clz,
+  abs,
+  neg,
+  sign,
+  square,
+  sqrt,
+  rsqrt,
+  cbrt,
+  reciprocal,
+  exp,
+  exp2,
+  expm1,
+  log,
+  log2,
+  log10,
+  log1p,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  tanh,
+  asinh,
+  acosh,
+  atanh,
+  sigmoid,
+  erf,
+  erfc,
+  erfinv,
+  lgamma,
+  floor,
+  ceil,
+  round,
+  trunc,
+  isnan,
+  isinf,
+  isfinite,
+  logical_not,
+  bitwise_not,
+  real,
+  imag,
+  conj,
+  popcount,
+  clz,
   // binary
-  add, sub, mul, div, floor_divide, remainder, fmod, power,
-  maximum, minimum, fmax, fmin, atan2, hypot, logaddexp, copysign, nextafter,
-  equal, not_equal, less, less_equal, greater, greater_equal,
-  logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor,
-  left_shift, right_shift,
+  add,
+  sub,
+  mul,
+  div,
+  floor_divide,
+  remainder,
+  fmod,
+  power,
+  maximum,
+  minimum,
+  fmax,
+  fmin,
+  atan2,
+  hypot,
+  logaddexp,
+  copysign,
+  nextafter,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  logical_and,
+  logical_or,
+  logical_xor,
+  bitwise_and,
+  bitwise_or,
+  bitwise_xor,
+  left_shift,
+  right_shift,
   // ternary
-  where, fma, clip, lerp,
+  where,
+  fma,
+  clip,
+  lerp,
 };
 
 /// How the dtypes of an op's operands and of its result follow from what it is given.
 enum class Rule : std::uint8_t {
-  leaf,        ///< no operands
-  convert,     ///< the dtype is written in the node
-  same,        ///< computed in and returns the operands' common dtype; bool is refused as arithmetic
-  integral,    ///< as `same`; integers and bool are returned unchanged (floor, round, ...)
-  floating,    ///< common dtype, integers and bool become f32
-  compare,     ///< computed in the common dtype, returns bool
-  predicate,   ///< one operand of any dtype, returns bool
-  logical,     ///< operands are taken to bool, returns bool
-  bitwise,     ///< common dtype, which must be an integer or bool
-  shift,       ///< the first operand's dtype; both must be integers
-  select,      ///< the first operand is taken to bool, the others to their common dtype
-  component,   ///< c64 gives f32, everything else is unchanged (real, imag)
+  leaf,       ///< no operands
+  convert,    ///< the dtype is written in the node
+  same,       ///< computed in and returns the operands' common dtype; bool is refused as arithmetic
+  integral,   ///< as `same`; integers and bool are returned unchanged (floor, round, ...)
+  floating,   ///< common dtype, integers and bool become f32
+  compare,    ///< computed in the common dtype, returns bool
+  predicate,  ///< one operand of any dtype, returns bool
+  logical,    ///< operands are taken to bool, returns bool
+  bitwise,    ///< common dtype, which must be an integer or bool
+  shift,      ///< the first operand's dtype; both must be integers
+  select,     ///< the first operand is taken to bool, the others to their common dtype
+  component,  ///< c64 gives f32, everything else is unchanged (real, imag)
 };
 
 struct OpInfo {
   Op op;
-  std::string_view name;   ///< in the text form and the API
+  std::string_view name;  ///< in the text form and the API
   int arity;
   Rule rule;
   std::string_view infix;  ///< the operator of the text form and of device code on floats, or empty
   /// Largest error in units in the last place of an f32 result under accuracy strict and storage,
   /// over all finite inputs; 0.5 is correctly rounded, 0 is exact.
   double ulp_f32;
-  double ulp_f64;          ///< the same for an f64 result
+  double ulp_f64;  ///< the same for an f64 result
 };
 
 const OpInfo& info(Op op);

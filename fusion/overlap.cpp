@@ -16,8 +16,8 @@ struct Term {
 };
 
 // Is there a choice of every n such that the terms sum to `target`? Terms are in falling order of
-// their coefficients; reach[i] and divisor[i] are the largest sum and the greatest common divisor of
-// the terms from i on.
+// their coefficients; reach[i] and divisor[i] are the largest sum and the greatest common divisor
+// of the terms from i on.
 class Search {
  public:
   explicit Search(std::vector<Term> terms) : terms_(std::move(terms)) {
@@ -41,7 +41,8 @@ class Search {
     if (target % divisor_[i] != 0) return false;
     if (--steps_left_ <= 0) return true;
     const Term& term = terms_[i];
-    const Wide lowest = std::max<Wide>(0, (target - reach_[i + 1] + term.coefficient - 1) / term.coefficient);
+    const Wide lowest =
+        std::max<Wide>(0, (target - reach_[i + 1] + term.coefficient - 1) / term.coefficient);
     const Wide highest = std::min(term.most, target / term.coefficient);
     for (Wide n = highest; n >= lowest; --n) {
       if (reaches(target - n * term.coefficient, i + 1)) return true;

@@ -16,9 +16,10 @@ struct ByteView {
   Dims strides;  ///< in bytes
 };
 
-/// True if some element of `a` and some element of `b` share a byte. Deciding this is a bounded linear
-/// Diophantine equation, which is hard in general and easy for the strides of real arrays; where the
-/// search would take more than some ten thousand steps the answer is true, which is the safe one.
+/// True if some element of `a` and some element of `b` share a byte. Deciding this is a bounded
+/// linear Diophantine equation, which is hard in general and easy for the strides of real arrays;
+/// where the search would take more than some ten thousand steps the answer is true, which is the
+/// safe one.
 bool overlaps(const ByteView& a, const ByteView& b);
 
 }  // namespace kiln::fusion

@@ -1,6 +1,6 @@
-// The reference interpreter: evaluates a typed graph one element at a time, floats in f64 or better,
-// integers in their own type. It shares no code with emit and the preamble, so that they can be
-// compared with it. Slow on purpose.
+// The reference interpreter: evaluates a typed graph one element at a time, floats in f64 or
+// better, integers in their own type. It shares no code with emit and the preamble, so that they
+// can be compared with it. Slow on purpose.
 #pragma once
 
 #include <span>
@@ -21,7 +21,8 @@ struct ReferenceOperand {
 
 /// Evaluates `graph` over `shape`. `arguments` are in the graph's order; a scalar argument's data
 /// points to one value of its dtype. Under Rounding::once the chain is exact f64 up to the store.
-void evaluate(const TypedGraph& graph, const Dims& shape, std::span<const ReferenceOperand> arguments,
+void evaluate(const TypedGraph& graph, const Dims& shape,
+              std::span<const ReferenceOperand> arguments,
               std::span<const ReferenceOperand> outputs);
 
 }  // namespace kiln::fusion

@@ -1,11 +1,11 @@
-// The text form: Python's operators and precedence, calls by op name, casts by dtype name, `;` between
-// statements. The last statement is one output or several separated by commas.
+// The text form: Python's operators and precedence, calls by op name, casts by dtype name, `;`
+// between statements. The last statement is one output or several separated by commas.
 //
 //   program    := statement (';' statement)* ';'?
 //   statement  := NAME '=' expression | expression (',' expression)*     (the latter only last)
 //   expression := Python's: or and not, comparisons, | ^ & << >> + - * / // % unary - ~ **, calls,
-//                 parentheses, `a if c else b`, numbers (decimal, hex, hex float, exponent, inf, nan),
-//                 True False, and NAME, which is a statement's name or an argument
+//                 parentheses, `a if c else b`, numbers (decimal, hex, hex float, exponent, inf,
+//                 nan), True False, and NAME, which is a statement's name or an argument
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ namespace kiln::fusion {
 /// any depth of nesting up to 1,000 is accepted; the stack is never the limit.
 Graph parse(std::string_view text);
 
-/// The text form of a graph. Values that are used more than once become statements, so its length is
-/// linear in the number of nodes. parse(to_text(g)) computes the same.
+/// The text form of a graph. Values that are used more than once become statements, so its length
+/// is linear in the number of nodes. parse(to_text(g)) computes the same.
 std::string to_text(const Graph& graph);
 
 }  // namespace kiln::fusion

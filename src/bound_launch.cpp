@@ -10,9 +10,11 @@ View with_data(const View& view, void* data, std::string_view function, std::str
   const auto before = reinterpret_cast<std::uintptr_t>(view.data());
   const auto after = reinterpret_cast<std::uintptr_t>(data);
   if ((before ^ after) % 16 != 0 || (data == nullptr && view.size() != 0)) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: expected an address that is {} modulo 16, as the one that was bound, got {}",
-                            function, what, before % 16, data));
+    throw Error(
+        Code::invalid_argument,
+        fmt::format(
+            "{}: {}: expected an address that is {} modulo 16, as the one that was bound, got {}",
+            function, what, before % 16, data));
   }
   return {data, view.dtype(), view.shape(), view.strides(), view.device()};
 }
@@ -20,8 +22,11 @@ View with_data(const View& view, void* data, std::string_view function, std::str
 Launch::Impl::Impl(std::shared_ptr<Function::Impl> bound_function, const Plan& bound_plan,
                    const Stream& bound_stream, std::span<const Argument> bound_inputs,
                    std::span<const View> bound_outputs)
-    : function(std::move(bound_function)), plan(bound_plan), stream(bound_stream),
-      inputs(bound_inputs.begin(), bound_inputs.end()), outputs(bound_outputs.begin(), bound_outputs.end()),
+    : function(std::move(bound_function)),
+      plan(bound_plan),
+      stream(bound_stream),
+      inputs(bound_inputs.begin(), bound_inputs.end()),
+      outputs(bound_outputs.begin(), bound_outputs.end()),
       block((plan.parameters.bytes.size() + 7) / 8) {
   auto* const bytes = reinterpret_cast<std::byte*>(block.data());
   for (const std::uint32_t offset : plan.parameters.offsets) arguments.push_back(bytes + offset);
@@ -41,7 +46,8 @@ Launch::~Launch() = default;
 
 void Launch::operator()(const Stream& stream) const {
   if (impl_->plan.kernel == nullptr) return;
-  impl_->plan.backend->launch(*impl_->plan.kernel, impl_->plan.shape, impl_->arguments.data(), stream);
+  impl_->plan.backend->launch(*impl_->plan.kernel, impl_->plan.shape, impl_->arguments.data(),
+                              stream);
 }
 
 void Launch::set_input(std::size_t index, const void* data) {
@@ -59,9 +65,11 @@ void Launch::set_input(std::size_t index, const void* data) {
 void Launch::set_output(std::size_t index, void* data) {
   const std::string& name = impl_->function->definition.name;
   if (index >= impl_->outputs.size()) {
-    throw Error(Code::invalid_argument, fmt::format("{}: set_output: there is no output {}", name, index));
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: set_output: there is no output {}", name, index));
   }
-  View replaced = with_data(impl_->outputs[index], data, name, fmt::format("set_output: output {}", index));
+  View replaced =
+      with_data(impl_->outputs[index], data, name, fmt::format("set_output: output {}", index));
   impl_->replace(impl_->outputs[index], std::move(replaced));
 }
 

@@ -30,10 +30,12 @@ Dims broadcast_inputs(const Definition& definition, std::span<const fusion::Argu
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const std::optional<Dims> wider = fusion::broadcast(shape, arrays[i].shape);
     if (!wider) {
-      throw Error(Code::invalid_argument,
-                  fmt::format("{}: {}: shape {} does not broadcast with {}, the shape of the inputs "
-                              "before it", definition.name, argument_label(definition, positions[i]),
-                              to_string(arrays[i].shape), to_string(shape)));
+      throw Error(
+          Code::invalid_argument,
+          fmt::format("{}: {}: shape {} does not broadcast with {}, the shape of the inputs "
+                      "before it",
+                      definition.name, argument_label(definition, positions[i]),
+                      to_string(arrays[i].shape), to_string(shape)));
     }
     shape = *wider;
   }
@@ -56,8 +58,8 @@ void check_output(const Definition& definition, std::size_t index, const Operand
       if (shape[k] > 1 && output.strides[k] == 0) {
         throw Error(Code::invalid_argument,
                     fmt::format("{}: output {}: stride 0 along axis {} of shape {}: many elements "
-                                "would be written to one place", definition.name, index, k,
-                                to_string(shape)));
+                                "would be written to one place",
+                                definition.name, index, k, to_string(shape)));
       }
     }
     return;
@@ -111,16 +113,18 @@ TypedCall type_call(const Definition& definition, std::span<const fusion::Argume
   std::vector<DType> output_dtypes;
   for (const OperandShape& output : outputs) output_dtypes.push_back(output.dtype);
   TypedCall call;
-  call.graph = fusion::infer(definition.graph, arguments, output_dtypes, definition.options.rounding,
-                             definition.name);
+  call.graph = fusion::infer(definition.graph, arguments, output_dtypes,
+                             definition.options.rounding, definition.name);
   call.shape = broadcast_inputs(definition, arguments, arrays);
   // An output may be larger than the inputs, which then repeat in it, as NumPy's out= may.
   for (const OperandShape& output : outputs) {
-    if (const auto wider = fusion::broadcast(call.shape, output.shape); wider && *wider == output.shape) {
+    if (const auto wider = fusion::broadcast(call.shape, output.shape);
+        wider && *wider == output.shape) {
       call.shape = *wider;
     }
   }
-  for (const OperandShape& array : arrays) call.operands.push_back(operand_of(array, call.shape, false));
+  for (const OperandShape& array : arrays)
+    call.operands.push_back(operand_of(array, call.shape, false));
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     check_output(definition, i, outputs[i], call.shape);
     call.operands.push_back(operand_of(outputs[i], call.shape, true));
@@ -135,7 +139,8 @@ TypedCall type_call_natural(const Definition& definition,
   call.graph = fusion::infer(definition.graph, arguments, outputs, definition.options.rounding,
                              definition.name);
   call.shape = broadcast_inputs(definition, arguments, arrays);
-  for (const OperandShape& array : arrays) call.operands.push_back(operand_of(array, call.shape, false));
+  for (const OperandShape& array : arrays)
+    call.operands.push_back(operand_of(array, call.shape, false));
   for (const fusion::NodeId output : call.graph.outputs) {
     OperandShape shape;
     shape.dtype = call.graph.nodes[output].dtype;
@@ -146,7 +151,8 @@ TypedCall type_call_natural(const Definition& definition,
   return call;
 }
 
-EmittedCall emit_call(const Definition& definition, const TypedCall& call, std::string_view target) {
+EmittedCall emit_call(const Definition& definition, const TypedCall& call,
+                      std::string_view target) {
   EmittedCall emitted;
   emitted.layout = fusion::plan_layout(call.shape, call.operands, family_of(target));
   emitted.kernel = fusion::emit(call.graph, emitted.layout.variant, definition.options.accuracy,
@@ -161,8 +167,8 @@ EmittedCall emit_call(const Definition& definition, const TypedCall& call, std::
   }
   emitted.variant = fusion::describe(emitted.layout.variant, names);
   emitted.bytes = bytes_moved(call);
-  emitted.request = {definition.name, definition.expression, signature_text(call),
-                     emitted.kernel.source, std::string(target), definition.options};
+  emitted.request = {definition.name,       definition.expression, signature_text(call),
+                     emitted.kernel.source, std::string(target),   definition.options};
   return emitted;
 }
 

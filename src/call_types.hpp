@@ -23,13 +23,13 @@ struct OperandShape {
 /// A call whose dtypes and shapes fit the function.
 struct TypedCall {
   fusion::TypedGraph graph;
-  Dims shape;                               ///< of the outputs
-  std::vector<fusion::Operand> operands;    ///< array arguments, then outputs; broadcast to `shape`
+  Dims shape;                             ///< of the outputs
+  std::vector<fusion::Operand> operands;  ///< array arguments, then outputs; broadcast to `shape`
 };
 
-/// Types and broadcasts. `arrays` are the array arguments in order, `outputs` what is stored into; an
-/// output without a shape (`natural_outputs`) gets the broadcast one in C order and its natural dtype.
-/// Throws Error(invalid_argument) that names the function and the argument.
+/// Types and broadcasts. `arrays` are the array arguments in order, `outputs` what is stored into;
+/// an output without a shape (`natural_outputs`) gets the broadcast one in C order and its natural
+/// dtype. Throws Error(invalid_argument) that names the function and the argument.
 TypedCall type_call(const Definition& definition, std::span<const fusion::ArgumentType> arguments,
                     std::span<const OperandShape> arrays, std::span<const OperandShape> outputs);
 TypedCall type_call_natural(const Definition& definition,

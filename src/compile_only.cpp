@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "call_types.hpp"
-#include "fusion/emit.hpp"
 #include "function_impl.hpp"
+#include "fusion/emit.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
@@ -18,8 +18,8 @@ TypedCall type_specification(const Definition& definition, const Specification& 
   for (const std::string& name : definition.graph.arguments()) {
     const auto found = std::ranges::find(specification.arguments, name, &ArgumentSpec::name);
     if (found == specification.arguments.end()) {
-      throw Error(Code::invalid_argument,
-                  fmt::format("{}: no type was given for the argument '{}'", definition.name, name));
+      throw Error(Code::invalid_argument, fmt::format("{}: no type was given for the argument '{}'",
+                                                      definition.name, name));
     }
     types.push_back({found->dtype, found->scalar, found->weak});
     if (found->scalar) continue;
@@ -29,9 +29,10 @@ TypedCall type_specification(const Definition& definition, const Specification& 
   for (const ArgumentSpec& argument : specification.arguments) {
     if (std::ranges::find(definition.graph.arguments(), argument.name) ==
         definition.graph.arguments().end()) {
-      throw Error(Code::invalid_argument,
-                  fmt::format("{}: there is no argument '{}'; the arguments are {}", definition.name,
-                              argument.name, fmt::join(definition.graph.arguments(), ", ")));
+      throw Error(
+          Code::invalid_argument,
+          fmt::format("{}: there is no argument '{}'; the arguments are {}", definition.name,
+                      argument.name, fmt::join(definition.graph.arguments(), ", ")));
     }
   }
   return type_call_natural(definition, types, arrays, specification.outputs);

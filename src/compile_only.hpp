@@ -1,5 +1,5 @@
-// Kernels without memory and without a device: from a function and the types and shapes of a call to
-// source and code for any target. What `kiln emit`, `kiln compile` and `kiln isa` are made of.
+// Kernels without memory and without a device: from a function and the types and shapes of a call
+// to source and code for any target. What `kiln emit`, `kiln compile` and `kiln isa` are made of.
 #pragma once
 
 #include <string>
@@ -23,8 +23,9 @@ struct ArgumentSpec {
 };
 
 struct Specification {
-  std::vector<ArgumentSpec> arguments;  ///< in any order; every argument of the function by its name
-  std::vector<DType> outputs;           ///< empty: the natural ones
+  std::vector<ArgumentSpec>
+      arguments;               ///< in any order; every argument of the function by its name
+  std::vector<DType> outputs;  ///< empty: the natural ones
 };
 
 struct CompiledKernel {

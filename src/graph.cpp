@@ -54,7 +54,9 @@ jit::ByteRange range_of(const View& view) {
 
 jit::Access access_of(const Recorded& recorded) {
   jit::Access access;
-  const auto add = [](std::vector<jit::ByteRange>& to, const View& view) { to.push_back(range_of(view)); };
+  const auto add = [](std::vector<jit::ByteRange>& to, const View& view) {
+    to.push_back(range_of(view));
+  };
   if (const auto* call = std::get_if<RecordedCall>(&recorded)) {
     for (const Argument& input : call->inputs) {
       if (!input.is_scalar()) add(access.reads, input.view());
@@ -89,7 +91,8 @@ jit::Arguments arguments_of(const RecordedCall& recorded, const Stream& stream) 
   const Plan& plan = *recorded.plan;
   std::vector<std::uint64_t> block((plan.parameters.bytes.size() + 7) / 8);
   auto* const bytes = reinterpret_cast<std::byte*>(block.data());
-  fill_parameters(recorded.function->definition, plan, {stream, recorded.inputs, recorded.outputs}, bytes);
+  fill_parameters(recorded.function->definition, plan, {stream, recorded.inputs, recorded.outputs},
+                  bytes);
   jit::Arguments arguments;
   for (std::size_t i = 0; i < plan.parameters.offsets.size(); ++i) {
     arguments.add(bytes + plan.parameters.offsets[i], plan.parameters.sizes[i]);
@@ -114,13 +117,16 @@ std::variant<jit::KernelNode, jit::CopyNode, jit::FillNode, jit::SequenceNode> w
 
 // ---- Checks ------------------------------------------------------------------------------------
 
-void check_contiguous(const View& view, Device device, std::string_view function, std::string_view what) {
+void check_contiguous(const View& view, Device device, std::string_view function,
+                      std::string_view what) {
   if (view.device() != device) {
-    throw Error(Code::invalid_argument, fmt::format("{}: {}: is on {}, but the graph is for {}", function, what,
-                                                    to_string(view.device()), to_string(device)));
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: is on {}, but the graph is for {}", function, what,
+                            to_string(view.device()), to_string(device)));
   }
   if (view.size() != 0 && view.data() == nullptr) {
-    throw Error(Code::invalid_argument, fmt::format("{}: {}: the data pointer is null", function, what));
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: the data pointer is null", function, what));
   }
   if (view.size() > 1 && view.strides() != contiguous_strides(view.shape())) {
     throw Error(Code::invalid_argument,
@@ -132,7 +138,8 @@ void check_copy(const RecordedCopy& copy, Device device) {
   check_contiguous(copy.to, device, "Recorder::copy", "to");
   check_contiguous(copy.from, device, "Recorder::copy", "from");
   if (copy.to.dtype() != copy.from.dtype() || copy.to.shape() != copy.from.shape()) {
-    throw Error(Code::invalid_argument, "Recorder::copy: expected two views of one dtype and shape");
+    throw Error(Code::invalid_argument,
+                "Recorder::copy: expected two views of one dtype and shape");
   }
   const jit::ByteRange to = range_of(copy.to);
   const jit::ByteRange from = range_of(copy.from);
@@ -157,7 +164,8 @@ struct Recorder::Impl {
     std::vector<jit::GraphNode> nodes;
     for (const Recorded& recorded : operations) nodes.push_back({work_of(recorded, stream()), {}});
     order = order_of(operations);
-    for (const jit::Dependency& dependency : order) nodes[dependency.to].after.push_back(dependency.from);
+    for (const jit::Dependency& dependency : order)
+      nodes[dependency.to].after.push_back(dependency.from);
     prepared = backend.prepare(std::move(nodes));
   }
 
@@ -180,7 +188,8 @@ struct Recorder::Impl {
 
   void update(std::uint32_t i) {
     const auto work = work_of(operations[i], stream());
-    if (const auto* kernel = std::get_if<jit::KernelNode>(&work)) prepared->update(i, kernel->arguments);
+    if (const auto* kernel = std::get_if<jit::KernelNode>(&work))
+      prepared->update(i, kernel->arguments);
     if (const auto* copy = std::get_if<jit::CopyNode>(&work)) prepared->update(i, *copy);
     if (const auto* fill = std::get_if<jit::FillNode>(&work)) prepared->update(i, *fill);
   }
@@ -188,7 +197,8 @@ struct Recorder::Impl {
   static std::vector<std::pair<std::uint32_t, std::uint32_t>> edges_of(
       const std::vector<jit::Dependency>& dependencies) {
     std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
-    for (const jit::Dependency& dependency : dependencies) edges.emplace_back(dependency.from, dependency.to);
+    for (const jit::Dependency& dependency : dependencies)
+      edges.emplace_back(dependency.from, dependency.to);
     return edges;
   }
 
@@ -216,7 +226,8 @@ std::size_t Recorder::call(const Function& function, std::span<const Argument> i
 
 std::size_t Recorder::call(const Function& function, std::initializer_list<Argument> inputs,
                            std::initializer_list<View> outputs) {
-  return call(function, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()));
+  return call(function, std::span(inputs.begin(), inputs.size()),
+              std::span(outputs.begin(), outputs.size()));
 }
 
 std::size_t Recorder::copy(const View& to, const View& from) {
@@ -231,10 +242,13 @@ std::size_t Recorder::fill(const View& to, std::uint8_t byte) {
 }
 
 std::size_t Recorder::sequence(std::string_view name, std::span<const View> reads,
-                               std::span<const View> writes, std::function<void(const Stream&)> body) {
+                               std::span<const View> writes,
+                               std::function<void(const Stream&)> body) {
   if (!body) throw Error(Code::invalid_argument, "Recorder::sequence: body: the function is empty");
-  return impl_.add(RecordedSequence{std::string(name), {reads.begin(), reads.end()},
-                                    {writes.begin(), writes.end()}, std::move(body)});
+  return impl_.add(RecordedSequence{std::string(name),
+                                    {reads.begin(), reads.end()},
+                                    {writes.begin(), writes.end()},
+                                    std::move(body)});
 }
 
 Graph record(Device device, const std::function<void(Recorder&)>& body) {
@@ -289,9 +303,11 @@ std::size_t Graph::rebind(const void* old, void* now) {
       for (const std::vector<View>* views : {&sequence.reads, &sequence.writes}) {
         for (const View& view : *views) {
           if (view.data() != old) continue;
-          throw Error(Code::unsupported,
-                      fmt::format("Graph::rebind: the sequence '{}' was captured with the address {} and "
-                                  "cannot be given another", sequence.name, old));
+          throw Error(
+              Code::unsupported,
+              fmt::format("Graph::rebind: the sequence '{}' was captured with the address {} and "
+                          "cannot be given another",
+                          sequence.name, old));
         }
       }
     }
@@ -304,14 +320,15 @@ void Graph::set_scalar(std::size_t operation, std::size_t input, Scalar value) {
   const bool exists = operation < impl_->operations.size();
   const auto* call = exists ? std::get_if<RecordedCall>(&impl_->operations[operation]) : nullptr;
   if (call == nullptr || input >= call->inputs.size() || !call->inputs[input].is_scalar()) {
-    throw Error(Code::invalid_argument,
-                fmt::format("Graph::set_scalar: operation {} has no scalar argument {}", operation, input));
+    throw Error(
+        Code::invalid_argument,
+        fmt::format("Graph::set_scalar: operation {} has no scalar argument {}", operation, input));
   }
   const Scalar& bound = call->inputs[input].scalar();
   if (bound.dtype() != value.dtype() || bound.weak() != value.weak()) {
     throw Error(Code::invalid_argument,
-                fmt::format("Graph::set_scalar: operation {}, argument {}: expected {}, got {}", operation, input,
-                            name(bound.dtype()), name(value.dtype())));
+                fmt::format("Graph::set_scalar: operation {}, argument {}: expected {}, got {}",
+                            operation, input, name(bound.dtype()), name(value.dtype())));
   }
   std::vector<Recorded> changed = impl_->operations;
   std::get<RecordedCall>(changed[operation]).inputs[input] = Argument(value);
@@ -337,8 +354,8 @@ std::vector<Graph::Operation> Graph::operations() const {
 std::vector<Graph::Edge> Graph::edges() const {
   std::vector<Edge> result;
   for (const jit::Dependency& dependency : impl_->order) {
-    result.push_back({dependency.from, dependency.to, jit::name(dependency.hazard), dependency.bytes.begin,
-                      dependency.bytes.end});
+    result.push_back({dependency.from, dependency.to, jit::name(dependency.hazard),
+                      dependency.bytes.begin, dependency.bytes.end});
   }
   return result;
 }

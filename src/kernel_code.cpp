@@ -91,9 +91,11 @@ cache::Entry compile_entry(const KernelRequest& request, Named& named) {
 }
 
 [[noreturn]] void throw_would_compile(const KernelRequest& request) {
-  throw Error(Code::would_compile,
-              fmt::format("{}: no kernel for {} ({}) is in the cache, and on_miss forbids compiling "
-                          "in the call", request.function, request.target, request.signature));
+  throw Error(
+      Code::would_compile,
+      fmt::format("{}: no kernel for {} ({}) is in the cache, and on_miss forbids compiling "
+                  "in the call",
+                  request.function, request.target, request.signature));
 }
 
 KernelCode make_named(const KernelRequest& request, Named named) {
@@ -115,8 +117,7 @@ KernelCode make_named(const KernelRequest& request, Named named) {
   }
   cache::Fetched fetched =
       process_cache().get(named.code.key, [&] { return compile_entry(request, named); });
-  named.code.state =
-      fetched.from == cache::From::disk ? CacheState::disk : CacheState::compiled;
+  named.code.state = fetched.from == cache::From::disk ? CacheState::disk : CacheState::compiled;
   named.code.code = std::move(fetched.entry.code);
   return std::move(named.code);
 }
@@ -146,7 +147,8 @@ KernelCode name_kernel(const KernelRequest& request) {
 }
 
 KernelCode make_code(const KernelRequest& request) {
-  return make_named(request, name_with(request, jit::toolchain(jit::toolchain_for(request.target))));
+  return make_named(request,
+                    name_with(request, jit::toolchain(jit::toolchain_for(request.target))));
 }
 
 KernelCode remake_code(const KernelRequest& request, const KernelCode& refused,

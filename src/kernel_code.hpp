@@ -12,7 +12,7 @@
 
 namespace kiln {
 
-/// What is wanted. `text` has fusion::kEntryPlaceholder for the entry's name and no preamble.
+/// What is wanted. `text` has fusion::kEntryMarker for the entry's name and no preamble.
 struct KernelRequest {
   std::string function;
   std::string expression;
@@ -24,11 +24,11 @@ struct KernelRequest {
 
 struct KernelCode {
   cache::Key key;
-  std::string key_text;     ///< 32 hex digits; empty if the toolchain could not be identified
+  std::string key_text;  ///< 32 hex digits; empty if the toolchain could not be identified
   std::string entry_name;
-  std::string source;       ///< complete, as compiled
+  std::string source;  ///< complete, as compiled
   std::string code;
-  std::string log;          ///< of the compiler, if it ran
+  std::string log;  ///< of the compiler, if it ran
   CacheState state = CacheState::compiled;
   double compile_ms = 0;
 };

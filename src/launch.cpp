@@ -53,17 +53,17 @@ void put(std::byte* to, T value) {
   const std::string value = scalar.dtype() == DType::u64
                                 ? fmt::format("{}", scalar.bits())
                                 : fmt::format("{}", static_cast<std::int64_t>(scalar.bits()));
-  throw Error(Code::invalid_argument,
-              fmt::format("{}: input {} '{}': the number {} does not fit {}, the dtype of its partner",
-                          definition.name, input, definition.graph.arguments()[input], value,
-                          name(dtype)));
+  throw Error(
+      Code::invalid_argument,
+      fmt::format("{}: input {} '{}': the number {} does not fit {}, the dtype of its partner",
+                  definition.name, input, definition.graph.arguments()[input], value, name(dtype)));
 }
 
 void put_scalar(const Definition& definition, std::byte* to, std::uint32_t input,
                 const Scalar& scalar, DType dtype) {
   const bool floating = is_floating(scalar.dtype());
   const auto integer = static_cast<std::int64_t>(scalar.bits());
-  const double real = floating ? std::bit_cast<double>(scalar.bits())
+  const double real = floating                       ? std::bit_cast<double>(scalar.bits())
                       : scalar.dtype() == DType::u64 ? static_cast<double>(scalar.bits())
                                                      : static_cast<double>(integer);
   if (dtype == DType::f32) return put(to, static_cast<float>(real));
@@ -97,22 +97,25 @@ void check_overlap(const Definition& definition, const Plan& plan, const Call& c
       if (other_end <= begin || end <= other_begin) continue;
       if (!other.output && same_elements(written, view)) continue;
       if (!fusion::overlaps(bytes_of(written), bytes_of(view))) continue;
-      throw Error(Code::invalid_argument,
-                  fmt::format("{}: {} overlaps {}: an output must be exactly the view of an input, or "
-                              "lie apart from every other operand", definition.name,
-                              label(definition, call, output.operand),
-                              label(definition, call, other.operand)));
+      throw Error(
+          Code::invalid_argument,
+          fmt::format("{}: {} overlaps {}: an output must be exactly the view of an input, or "
+                      "lie apart from every other operand",
+                      definition.name, label(definition, call, output.operand),
+                      label(definition, call, other.operand)));
     }
   }
 }
 
-void fill_parameters(const Definition& definition, const Plan& plan, const Call& call, std::byte* block) {
+void fill_parameters(const Definition& definition, const Plan& plan, const Call& call,
+                     std::byte* block) {
   std::memcpy(block, plan.parameters.bytes.data(), plan.parameters.bytes.size());
   for (const Plan::PointerSlot& slot : plan.pointers) {
     put(block + slot.offset, static_cast<char*>(view_of(call, slot.operand).data()) + slot.bytes);
   }
   for (const Plan::ScalarSlot& slot : plan.scalars) {
-    put_scalar(definition, block + slot.offset, slot.input, call.inputs[slot.input].scalar(), slot.dtype);
+    put_scalar(definition, block + slot.offset, slot.input, call.inputs[slot.input].scalar(),
+               slot.dtype);
   }
 }
 
@@ -126,7 +129,8 @@ void launch_plan(const Definition& definition, const Plan& plan, const Call& cal
     }
     plan.backend->launch(*plan.kernel, plan.shape, arguments, call.stream);
   };
-  if (plan.parameters.bytes.size() <= kInlineBytes && plan.parameters.offsets.size() <= kInlineParameters) {
+  if (plan.parameters.bytes.size() <= kInlineBytes &&
+      plan.parameters.offsets.size() <= kInlineParameters) {
     alignas(16) std::array<std::byte, kInlineBytes> block;
     std::array<void*, kInlineParameters> arguments;
     launch(block.data(), arguments.data());

@@ -14,7 +14,8 @@ namespace {
 constexpr std::uint64_t kScalarTag = 1ull << 63;
 
 std::string label(const Definition& definition, std::size_t operand, std::size_t inputs) {
-  if (operand < inputs) return fmt::format("input {} '{}'", operand, definition.graph.arguments()[operand]);
+  if (operand < inputs)
+    return fmt::format("input {} '{}'", operand, definition.graph.arguments()[operand]);
   return fmt::format("output {}", operand - inputs);
 }
 
@@ -63,7 +64,8 @@ TypedCall check_call(const Definition& definition, const Call& call) {
       types.push_back({input.scalar().dtype(), true, input.scalar().weak()});
       continue;
     }
-    check_view(definition, input.view(), call.stream.device, label(definition, i, call.inputs.size()));
+    check_view(definition, input.view(), call.stream.device,
+               label(definition, i, call.inputs.size()));
     types.push_back({input.view().dtype(), false, false});
     arrays.push_back(shape_of(input.view()));
   }
@@ -75,8 +77,8 @@ TypedCall check_call(const Definition& definition, const Call& call) {
   return type_call(definition, types, arrays, outputs);
 }
 
-// Modules that are loaded, by device and key: calls of another shape or another function with the same
-// text share one. They stay for the life of the process, as the plans that use them do.
+// Modules that are loaded, by device and key: calls of another shape or another function with the
+// same text share one. They stay for the life of the process, as the plans that use them do.
 class LoadedKernels {
  public:
   std::shared_ptr<jit::Kernel> find(const jit::Backend* backend, const cache::Key& key) {
@@ -104,8 +106,8 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// Loads the kernel, from memory, disk or the compiler. A driver that refuses what the cache gave costs
-// one recompile; one that refuses fresh code is an error.
+// Loads the kernel, from memory, disk or the compiler. A driver that refuses what the cache gave
+// costs one recompile; one that refuses fresh code is an error.
 std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
                                          KernelInfo& info) {
   const KernelCode named = name_kernel(request);
@@ -154,7 +156,8 @@ void place_slots(Plan& plan, const Call& call, const EmittedCall& emitted) {
     const std::uint32_t offset = plan.parameters.offsets[p];
     if (parameter.kind == fusion::Parameter::Kind::pointer) {
       const std::int64_t elements = emitted.layout.offsets[parameter.index];
-      plan.pointers.push_back({offset, arrays[parameter.index], elements * bits(parameter.dtype) / 8});
+      plan.pointers.push_back(
+          {offset, arrays[parameter.index], elements * bits(parameter.dtype) / 8});
     } else if (parameter.kind == fusion::Parameter::Kind::scalar) {
       plan.scalars.push_back({offset, parameter.index, parameter.dtype});
     }
@@ -162,7 +165,8 @@ void place_slots(Plan& plan, const Call& call, const EmittedCall& emitted) {
   for (std::uint32_t i = 0; i < arrays.size(); ++i) {
     const std::uint32_t operand = arrays[i];
     const bool output = operand >= call.inputs.size();
-    const View& view = output ? call.outputs[operand - call.inputs.size()] : call.inputs[operand].view();
+    const View& view =
+        output ? call.outputs[operand - call.inputs.size()] : call.inputs[operand].view();
     plan.extents.push_back(extent_of(view, operand, output));
   }
 }

@@ -1,5 +1,5 @@
-// A plan: everything about one call of a function that does not change while dtypes, shapes, strides
-// and alignments stay the same. Made once (plan.cpp), launched often (launch.cpp).
+// A plan: everything about one call of a function that does not change while dtypes, shapes,
+// strides and alignments stay the same. Made once (plan.cpp), launched often (launch.cpp).
 #pragma once
 
 #include <array>
@@ -32,8 +32,8 @@ struct Call {
   std::span<const View> outputs;
 };
 
-/// The words that decide the plan: per operand its dtype, device, alignment, shape and strides. Lives
-/// on the stack of a call.
+/// The words that decide the plan: per operand its dtype, device, alignment, shape and strides.
+/// Lives on the stack of a call.
 class Signature {
  public:
   explicit Signature(const Call& call);
@@ -93,10 +93,11 @@ std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
 void check_overlap(const Definition& definition, const Plan& plan, const Call& call);
 
 /// Writes the parameters' values for this call into `block`, of plan.parameters.bytes.size() bytes.
-void fill_parameters(const Definition& definition, const Plan& plan, const Call& call, std::byte* block);
+void fill_parameters(const Definition& definition, const Plan& plan, const Call& call,
+                     std::byte* block);
 
-/// Fills in pointers and scalars and launches. No lock, and no allocation unless the parameters take
-/// more than two kilobytes. Throws as check_overlap does.
+/// Fills in pointers and scalars and launches. No lock, and no allocation unless the parameters
+/// take more than two kilobytes. Throws as check_overlap does.
 void launch_plan(const Definition& definition, const Plan& plan, const Call& call);
 
 }  // namespace kiln

@@ -1,5 +1,5 @@
-// The plans of one function: looked up without a lock, added under one. Plans are never removed while
-// the function lives, so a reader needs no count and no epoch.
+// The plans of one function: looked up without a lock, added under one. Plans are never removed
+// while the function lives, so a reader needs no count and no epoch.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // Views of DLPack tensors. Separate from kiln.hpp because it needs the DLPack header, which the
-// application brings (Debian: libdlpack-dev). Nothing is copied and nothing is owned: the tensor must
-// outlive the view's use.
+// application brings (Debian: libdlpack-dev). Nothing is copied and nothing is owned: the tensor
+// must outlive the view's use.
 #pragma once
 
 #include <dlpack/dlpack.h>
@@ -39,10 +39,10 @@ inline DType dtype_of(DLDataType type) {
       if (code == type.code) return entry.dtype;
     }
   }
-  throw Error(Code::unsupported,
-              "view_of: DLPack dtype: no kiln dtype has code " + std::to_string(int(type.code)) + ", " +
-                  std::to_string(int(type.bits)) + " bits and " + std::to_string(int(type.lanes)) +
-                  " lanes");
+  throw Error(Code::unsupported, "view_of: DLPack dtype: no kiln dtype has code " +
+                                     std::to_string(int(type.code)) + ", " +
+                                     std::to_string(int(type.bits)) + " bits and " +
+                                     std::to_string(int(type.lanes)) + " lanes");
 }
 
 inline Device device_of(DLDevice device) {
@@ -56,15 +56,16 @@ inline Device device_of(DLDevice device) {
     case 10:  // kDLROCM
       return {DeviceType::hip, device.device_id};
     default:
-      throw Error(Code::unsupported, "view_of: DLPack device: expected CPU, CUDA or ROCm, got type " +
-                                         std::to_string(static_cast<int>(device.device_type)));
+      throw Error(Code::unsupported,
+                  "view_of: DLPack device: expected CPU, CUDA or ROCm, got type " +
+                      std::to_string(static_cast<int>(device.device_type)));
   }
 }
 
 }  // namespace detail
 
-/// A view of a DLPack tensor's memory: data plus byte offset, C order where it has no strides. Throws
-/// Error(unsupported) for a dtype or device that kiln has not.
+/// A view of a DLPack tensor's memory: data plus byte offset, C order where it has no strides.
+/// Throws Error(unsupported) for a dtype or device that kiln has not.
 inline View view_of(const DLTensor& tensor) {
   const auto rank = static_cast<std::size_t>(tensor.ndim);
   void* const data = static_cast<char*>(tensor.data) + tensor.byte_offset;

@@ -23,8 +23,7 @@ namespace kiln {
 class Scalar {
  public:
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Scalar(T value);  // NOLINT: implicit on purpose
+  requires std::is_arithmetic_v<T> Scalar(T value);  // NOLINT: implicit on purpose
   static Scalar typed(double value, DType dtype);
   static Scalar typed(std::int64_t value, DType dtype);
 
@@ -43,11 +42,10 @@ class Scalar {
 /// An array or a number.
 class Argument {
  public:
-  Argument(View view) : view_(std::move(view)) {}  // NOLINT: implicit on purpose
+  Argument(View view) : view_(std::move(view)) {}                 // NOLINT: implicit on purpose
   Argument(Scalar scalar) : scalar_(scalar), is_scalar_(true) {}  // NOLINT
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Argument(T value) : Argument(Scalar(value)) {}  // NOLINT
+  requires std::is_arithmetic_v<T> Argument(T value) : Argument(Scalar(value)) {}  // NOLINT
 
   bool is_scalar() const { return is_scalar_; }
   const View& view() const { return view_; }
@@ -64,16 +62,17 @@ enum class CacheState : std::uint8_t { memory, disk, compiled };
 
 /// What a person or a tool wants to know about the kernel that a call would use.
 struct KernelInfo {
-  std::string function;     ///< the function's name
-  std::string expression;   ///< in the text form
-  std::string entry;        ///< the hashed module and kernel name
-  std::string key;          ///< of the cache entry, 32 hex digits; empty if nothing could be persisted
-  std::string target;       ///< "gfx90a:sramecc+:xnack-", "sm_90", "x86-64 ..."
-  std::string variant;      ///< the layout variant in words
-  std::string source;       ///< the kernel, without the preamble
+  std::string function;    ///< the function's name
+  std::string expression;  ///< in the text form
+  std::string entry;       ///< the hashed module and kernel name
+  std::string key;      ///< of the cache entry, 32 hex digits; empty if nothing could be persisted
+  std::string target;   ///< "gfx90a:sramecc+:xnack-", "sm_90", "x86-64 ..."
+  std::string variant;  ///< the layout variant in words
+  std::string source;   ///< the kernel, without the preamble
   CacheState cache = CacheState::memory;
-  double compile_ms = 0;    ///< 0 unless `cache` is compiled
-  std::uint64_t bytes = 0;  ///< that one launch reads and writes, every element of every operand once
+  double compile_ms = 0;  ///< 0 unless `cache` is compiled
+  std::uint64_t bytes =
+      0;  ///< that one launch reads and writes, every element of every operand once
 };
 
 class Launch;
@@ -82,8 +81,8 @@ class Function {
  public:
   /// Checks, finds or makes the kernel, and launches it on `stream`; on a GPU it returns before the
   /// kernel has run. `inputs` are in the order of the function's arguments, broadcast against each
-  /// other by NumPy's rules; every output has the broadcast shape. Throws Error: invalid_argument for
-  /// a number, dtype, shape or device that does not fit, compile_failed, would_compile, device.
+  /// other by NumPy's rules; every output has the broadcast shape. Throws Error: invalid_argument
+  /// for a number, dtype, shape or device that does not fit, compile_failed, would_compile, device.
   void operator()(const Stream& stream, std::initializer_list<Argument> inputs,
                   std::initializer_list<View> outputs) const {
     call(stream, {inputs.begin(), inputs.size()}, {outputs.begin(), outputs.size()});
@@ -95,8 +94,8 @@ class Function {
   KernelInfo prepare(const Stream& stream, std::span<const Argument> inputs,
                      std::span<const View> outputs) const;
 
-  /// A call with everything decided but pointers and numbers: for callers who keep the same layouts.
-  /// Checks and compiles as a call does, launches nothing.
+  /// A call with everything decided but pointers and numbers: for callers who keep the same
+  /// layouts. Checks and compiles as a call does, launches nothing.
   Launch bind(const Stream& stream, std::span<const Argument> inputs,
               std::span<const View> outputs) const;
   Launch bind(const Stream& stream, std::initializer_list<Argument> inputs,
@@ -118,8 +117,8 @@ class Function {
   std::shared_ptr<Impl> impl_;
 };
 
-/// A bound call (Function::bind). Launching it costs what the driver's own launch costs. Not safe to
-/// use from two threads at once; make one for each.
+/// A bound call (Function::bind). Launching it costs what the driver's own launch costs. Not safe
+/// to use from two threads at once; make one for each.
 class Launch {
  public:
   Launch(Launch&&) noexcept;
@@ -129,12 +128,13 @@ class Launch {
   /// Launches on a stream of the device that it was bound for.
   void operator()(const Stream& stream) const;
 
-  /// Other memory with the same dtype, shape and strides. Throws Error(invalid_argument) for an index
-  /// that is not an array argument, and for a pointer that is aligned otherwise than the one it was
-  /// bound with (modulo 16 bytes), or that makes an output overlap another operand.
+  /// Other memory with the same dtype, shape and strides. Throws Error(invalid_argument) for an
+  /// index that is not an array argument, and for a pointer that is aligned otherwise than the one
+  /// it was bound with (modulo 16 bytes), or that makes an output overlap another operand.
   void set_input(std::size_t index, const void* data);
   void set_output(std::size_t index, void* data);
-  /// Another number for a scalar argument, of the same dtype and weakness as the one it was bound with.
+  /// Another number for a scalar argument, of the same dtype and weakness as the one it was bound
+  /// with.
   void set_scalar(std::size_t index, Scalar value);
 
   const KernelInfo& info() const;
@@ -183,8 +183,9 @@ constexpr std::size_t arity_of() {
 }  // namespace detail
 
 /// Traces `body`, any callable on kiln::Value that returns a Value, or a tuple or array of them for
-/// several outputs. `body` runs once, here. `name` is for people: it appears in kernel names, errors
-/// and the cache. A generic callable (auto...) needs its number of arguments: fuse<2>(name, body).
+/// several outputs. `body` runs once, here. `name` is for people: it appears in kernel names,
+/// errors and the cache. A generic callable (auto...) needs its number of arguments: fuse<2>(name,
+/// body).
 template <class F>
 Function fuse(std::string_view name, F&& body, const Options& options = {}) {
   return detail::fuse_indexed(name, std::forward<F>(body), options,
@@ -203,8 +204,7 @@ std::vector<std::string> argument_names(const Function& function);
 std::vector<std::string> output_names(const Function& function);
 
 template <class T>
-  requires std::is_arithmetic_v<T>
-Scalar::Scalar(T value) : weak_(true) {
+requires std::is_arithmetic_v<T> Scalar::Scalar(T value) : weak_(true) {
   if constexpr (std::is_floating_point_v<T>) {
     const double wide = static_cast<double>(value);
     std::memcpy(&bits_, &wide, sizeof bits_);

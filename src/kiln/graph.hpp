@@ -1,5 +1,6 @@
-// Many calls, one submission: a list of operations recorded once and launched often, by the driver's
-// graphs where there are any. Addresses and numbers can be changed without building it again.
+// Many calls, one submission: a list of operations recorded once and launched often, by the
+// driver's graphs where there are any. Addresses and numbers can be changed without building it
+// again.
 #pragma once
 
 #include <cstddef>
@@ -52,31 +53,34 @@ class Graph {
   ~Graph();
 
   /// Submits all operations. Operations that touch a common byte, one of them writing, keep their
-  /// order; others may run side by side. Launches of one graph wait for each other, also from several
-  /// threads and streams. Throws Error(device).
+  /// order; others may run side by side. Launches of one graph wait for each other, also from
+  /// several threads and streams. Throws Error(device).
   void launch(const Stream& stream);
 
-  /// Every operand whose data is `old` gets `now`; returns how many there were. Operations that need
-  /// another kernel for the new alignment get it, and the order is decided anew. If the new addresses
-  /// are not right (an overlap, a captured sequence that uses `old`), throws Error and changes nothing.
+  /// Every operand whose data is `old` gets `now`; returns how many there were. Operations that
+  /// need another kernel for the new alignment get it, and the order is decided anew. If the new
+  /// addresses are not right (an overlap, a captured sequence that uses `old`), throws Error and
+  /// changes nothing.
   std::size_t rebind(const void* old, void* now);
-  /// Another number for scalar argument `input` of call `operation`, of the same dtype and weakness.
+  /// Another number for scalar argument `input` of call `operation`, of the same dtype and
+  /// weakness.
   void set_scalar(std::size_t operation, std::size_t input, Scalar value);
 
   struct Operation {
-    std::string name;      ///< the function's, or "copy", "fill", or the sequence's
-    std::string entry;     ///< the kernel; empty for what is not one
+    std::string name;   ///< the function's, or "copy", "fill", or the sequence's
+    std::string entry;  ///< the kernel; empty for what is not one
   };
   struct Edge {
     std::size_t from = 0;
     std::size_t to = 0;
-    std::string_view reason;  ///< "read after write", "write after read", "write after write"
+    std::string_view reason;   ///< "read after write", "write after read", "write after write"
     std::uintptr_t begin = 0;  ///< the bytes that both touch
     std::uintptr_t end = 0;
   };
   std::vector<Operation> operations() const;
   std::vector<Edge> edges() const;
-  /// Whether the driver replays it; if not, each launch submits the operations one by one, in order.
+  /// Whether the driver replays it; if not, each launch submits the operations one by one, in
+  /// order.
   bool is_replayed() const;
 
  private:

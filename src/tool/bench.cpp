@@ -50,11 +50,17 @@ const std::vector<Case>& all_cases() {
       {"gelu_tanh_f16", "gelu_tanh(x)", {{"x", f16}}, f16},
       {"chain12_f32",
        "t = tanh(x * 0.5) + exp(-abs(x)); u = log1p(t * t) * sigmoid(t); sqrt(u * u + 1) - x",
-       {{"x", f32}}, f32},
-      {"bias_gelu_residual_bf16", "gelu(x + bias) + residual",
-       {{"x", bf16}, {"bias", bf16, Form::row}, {"residual", bf16}}, bf16},
+       {{"x", f32}},
+       f32},
+      {"bias_gelu_residual_bf16",
+       "gelu(x + bias) + residual",
+       {{"x", bf16}, {"bias", bf16, Form::row}, {"residual", bf16}},
+       bf16},
       {"transpose_add_f32", "x + y", {{"x", f32}, {"y", f32, Form::transposed}}, f32},
-      {"row_strided_add_f32", "relu(x) + y", {{"x", f32, Form::padded}, {"y", f32, Form::padded}}, f32},
+      {"row_strided_add_f32",
+       "relu(x) + y",
+       {{"x", f32, Form::padded}, {"y", f32, Form::padded}},
+       f32},
       {"cast_f32_bf16", "bf16(x)", {{"x", f32}}, bf16},
   };
   return cases;
@@ -74,13 +80,15 @@ Array array_of(DType dtype, Form form, std::int64_t rows, std::int64_t columns) 
   if (form == Form::transposed) array.strides = {1, rows};
   if (form == Form::padded) array.strides = {columns + kPadding, 1};
   std::int64_t last = 0;
-  for (std::size_t k = 0; k < array.shape.size(); ++k) last += array.strides[k] * (array.shape[k] - 1);
+  for (std::size_t k = 0; k < array.shape.size(); ++k)
+    last += array.strides[k] * (array.shape[k] - 1);
   array.bytes = static_cast<std::size_t>((last + 1) * bits(dtype) / 8);
   return array;
 }
 
 std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
-  // A stretch of random numbers, repeated: making a gigabyte of them would take longer than the case.
+  // A stretch of random numbers, repeated: making a gigabyte of them would take longer than the
+  // case.
   constexpr std::size_t kStretch = 1 << 16;
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 2);
@@ -101,10 +109,10 @@ std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
 struct Result {
   std::string name;
   double microseconds = 0;
-  double spread = 0;     ///< (largest - smallest) / median
+  double spread = 0;  ///< (largest - smallest) / median
   double gb_per_s = 0;
-  double fraction = 0;   ///< of the copy's bytes per second
-  double error = 0;      ///< largest relative difference to the reference in the part that was checked
+  double fraction = 0;  ///< of the copy's bytes per second
+  double error = 0;  ///< largest relative difference to the reference in the part that was checked
   std::string variant;
 };
 
@@ -120,18 +128,19 @@ class Bench {
   double copy_speed() {
     const DeviceMemory from(backend_, bytes_);
     const DeviceMemory to(backend_, bytes_);
-    const std::vector<double> times = time([&] {
-      backend_.copy_on_device(to.data(), from.data(), bytes_, stream_.get());
-    });
+    const std::vector<double> times =
+        time([&] { backend_.copy_on_device(to.data(), from.data(), bytes_, stream_.get()); });
     copy_ = 2.0 * static_cast<double>(bytes_) / median(times) / 1e3;
     return copy_;
   }
 
   Result run(const Case& item) {
     std::int64_t widest = bits(item.output);
-    for (const Operand& operand : item.inputs) widest = std::max<std::int64_t>(widest, bits(operand.dtype));
+    for (const Operand& operand : item.inputs)
+      widest = std::max<std::int64_t>(widest, bits(operand.dtype));
     constexpr std::int64_t kColumns = 4096;
-    const std::int64_t rows = std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes_) * 8 / widest / kColumns);
+    const std::int64_t rows =
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes_) * 8 / widest / kColumns);
 
     const Function function = parse(item.name, item.expression);
     std::vector<Array> arrays;
@@ -170,8 +179,8 @@ class Bench {
     return {memory.data(), array.dtype, array.shape, array.strides, backend_.device()};
   }
 
-  // Microseconds of one call, one number per sample. A sample is several calls, since what the clock
-  // adds to one would show.
+  // Microseconds of one call, one number per sample. A sample is several calls, since what the
+  // clock adds to one would show.
   template <class Body>
   std::vector<double> time(const Body& body) {
     constexpr int kCalls = 10;
@@ -187,7 +196,8 @@ class Bench {
 
   // The largest relative difference to the reference in the first row.
   double check(const Function& function, const std::vector<Array>& arrays,
-               std::vector<std::vector<std::byte>>& host, const Array& result, const DeviceMemory& output) {
+               std::vector<std::vector<std::byte>>& host, const Array& result,
+               const DeviceMemory& output) {
     std::vector<fusion::ArgumentType> types;
     std::vector<fusion::ReferenceOperand> arguments;
     const Dims shape = {1, result.shape[1]};
@@ -199,8 +209,9 @@ class Bench {
                            fusion::broadcast_strides(own, arrays[i].strides, shape), 0});
     }
     const DType exact = DType::f64;
-    const fusion::TypedGraph graph = fusion::infer(fusion::parse(function.expression()), types, std::span(&exact, 1),
-                                                   Rounding::once, function.name());
+    const fusion::TypedGraph graph =
+        fusion::infer(fusion::parse(function.expression()), types, std::span(&exact, 1),
+                      Rounding::once, function.name());
     std::vector<double> expected(static_cast<std::size_t>(result.shape[1]));
     const std::vector<fusion::ReferenceOperand> outputs = {{expected.data(), exact, {0, 1}, 0}};
     fusion::evaluate(graph, shape, arguments, outputs);
@@ -215,7 +226,8 @@ class Bench {
       std::uint64_t number = 0;
       std::memcpy(&number, row.data() + i * width, width);
       const double got = fusion::decode(number, result.dtype);
-      const double difference = std::fabs(got - expected[i]) / std::max(std::fabs(expected[i]), 1e-3);
+      const double difference =
+          std::fabs(got - expected[i]) / std::max(std::fabs(expected[i]), 1e-3);
       worst = std::isnan(difference) ? HUGE_VAL : std::max(worst, difference);
     }
     return worst;
@@ -235,7 +247,8 @@ std::vector<Case> chosen_cases(const std::vector<std::string>& names) {
     const auto found = std::ranges::find(all_cases(), name, &Case::name);
     if (found == all_cases().end()) {
       std::string known;
-      for (const Case& item : all_cases()) known += fmt::format("{}{}", known.empty() ? "" : ", ", item.name);
+      for (const Case& item : all_cases())
+        known += fmt::format("{}{}", known.empty() ? "" : ", ", item.name);
       throw UsageError(fmt::format("bench: there is no case '{}'; the cases are {}", name, known));
     }
     chosen.push_back(*found);
@@ -267,13 +280,16 @@ int run_bench(const BenchOptions& options) {
                     {"spread", result.spread},
                     {"right", is_right(result)},
                     {"variant", result.variant}});
-    table.row({result.name, human_time(result.microseconds), fmt::format("{:.0f}", result.gb_per_s),
-               fmt::format("{:.3f}", result.fraction),
-               is_right(result) ? fmt::format("{:.1f} %", 100 * result.spread) : red("WRONG RESULT")});
+    table.row(
+        {result.name, human_time(result.microseconds), fmt::format("{:.0f}", result.gb_per_s),
+         fmt::format("{:.3f}", result.fraction),
+         is_right(result) ? fmt::format("{:.1f} %", 100 * result.spread) : red("WRONG RESULT")});
   }
   if (options.json) {
-    print_json({{"device", to_string(device)}, {"hardware", jit::backend(device).name()},
-                {"copy_gb_per_s", copy}, {"cases", list}});
+    print_json({{"device", to_string(device)},
+                {"hardware", jit::backend(device).name()},
+                {"copy_gb_per_s", copy},
+                {"cases", list}});
   } else {
     fmt::print("{} ({}), copy {:.0f} GB/s\n", to_string(device), jit::backend(device).name(), copy);
     table.print();

@@ -21,7 +21,8 @@ Emitted emit_text(std::string_view text, DType dtype, Family family = Family::am
   const TypedGraph typed = infer(graph, arguments, {}, rounding, "f");
   std::vector<Operand> operands(arguments.size() + typed.outputs.size());
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    operands[i].dtype = i < arguments.size() ? dtype : typed.nodes[typed.outputs[i - arguments.size()]].dtype;
+    operands[i].dtype =
+        i < arguments.size() ? dtype : typed.nodes[typed.outputs[i - arguments.size()]].dtype;
     operands[i].output = i >= arguments.size();
     operands[i].strides = {1};
   }
@@ -42,14 +43,17 @@ TEST(Emit, ReadsLikeTheExpression) {
 }
 
 TEST(Emit, IsTheSameEveryTime) {
-  EXPECT_EQ(emit_text("gelu(x) + y", DType::f16).kernel.source, emit_text("gelu(x) + y", DType::f16).kernel.source);
+  EXPECT_EQ(emit_text("gelu(x) + y", DType::f16).kernel.source,
+            emit_text("gelu(x) + y", DType::f16).kernel.source);
 }
 
 TEST(Emit, ChoosesTheMathsByAccuracy) {
   EXPECT_TRUE(contains(emit_text("exp(x)", DType::bf16), "narrow::exp(x)"));
   EXPECT_TRUE(contains(emit_text("exp(x)", DType::f32), " = exp(x)"));
-  EXPECT_TRUE(contains(emit_text("exp(x)", DType::bf16, Family::amd, Accuracy::strict), "strict::exp(x)"));
-  EXPECT_TRUE(contains(emit_text("exp(x)", DType::bf16, Family::amd, Accuracy::fast), "fast::exp(x)"));
+  EXPECT_TRUE(
+      contains(emit_text("exp(x)", DType::bf16, Family::amd, Accuracy::strict), "strict::exp(x)"));
+  EXPECT_TRUE(
+      contains(emit_text("exp(x)", DType::bf16, Family::amd, Accuracy::fast), "fast::exp(x)"));
 }
 
 TEST(Emit, DoesNotUseACheapMethodWhereADifferenceWouldAmplifyItsError) {
@@ -58,7 +62,8 @@ TEST(Emit, DoesNotUseACheapMethodWhereADifferenceWouldAmplifyItsError) {
 }
 
 TEST(Emit, RoundsAfterEachOperationWhenAsked) {
-  const Emitted each = emit_text("x * y + x", DType::bf16, Family::amd, Accuracy::storage, Rounding::each);
+  const Emitted each =
+      emit_text("x * y + x", DType::bf16, Family::amd, Accuracy::storage, Rounding::each);
   EXPECT_TRUE(contains(each, "= to<f32>(to<bf16>(x * y));"));
   EXPECT_FALSE(contains(emit_text("x * y + x", DType::bf16), "to<f32>(to<bf16>("));
   EXPECT_TRUE(contains(emit_text("bf16(x * y) + x", DType::f32), "to<f32>(to<bf16>("));
@@ -67,9 +72,12 @@ TEST(Emit, RoundsAfterEachOperationWhenAsked) {
 TEST(Emit, ConstantsKeepTheirBits) {
   EXPECT_TRUE(contains(emit_text("x * 0.1", DType::f32), "x * 0.1f"));
   EXPECT_TRUE(contains(emit_text("x + -0.0", DType::f32), "x + -0.0f"));
-  EXPECT_TRUE(contains(emit_text("where(x > 1, x, nan)", DType::f32), "bit_cast<f32>(0x7fc00000u)"));
-  EXPECT_TRUE(contains(emit_text("where(x > 1, x, inf)", DType::f64), "bit_cast<f64>(0x7ff0000000000000ull)"));
-  EXPECT_TRUE(contains(emit_text("x & -9223372036854775808", DType::i64), "i64(-9223372036854775807ll - 1)"));
+  EXPECT_TRUE(
+      contains(emit_text("where(x > 1, x, nan)", DType::f32), "bit_cast<f32>(0x7fc00000u)"));
+  EXPECT_TRUE(contains(emit_text("where(x > 1, x, inf)", DType::f64),
+                       "bit_cast<f64>(0x7ff0000000000000ull)"));
+  EXPECT_TRUE(contains(emit_text("x & -9223372036854775808", DType::i64),
+                       "i64(-9223372036854775807ll - 1)"));
 }
 
 TEST(Emit, NamesOfArgumentsCannotCollideWithCode) {
@@ -101,7 +109,8 @@ TEST(Emit, TenThousandOpsTakeNoNoticeableTime) {
 }
 
 TEST(WithEntry, ReplacesEveryMentionOfThePlaceholder) {
-  EXPECT_EQ(with_entry("a kiln_kernel_entry b kiln_kernel_entry_range", "k_1"), "a k_1 b k_1_range");
+  EXPECT_EQ(with_entry("a kiln_kernel_entry b kiln_kernel_entry_range", "k_1"),
+            "a k_1 b k_1_range");
 }
 
 }  // namespace

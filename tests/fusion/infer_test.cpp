@@ -24,7 +24,8 @@ DType result(std::string_view text, std::vector<DType> inputs) {
   return graph.nodes[graph.outputs[0]].dtype;
 }
 
-std::string error_of(std::string_view text, std::vector<DType> inputs, std::vector<DType> outputs = {}) {
+std::string error_of(std::string_view text, std::vector<DType> inputs,
+                     std::vector<DType> outputs = {}) {
   try {
     typed(text, std::move(inputs), std::move(outputs));
   } catch (const Error& error) {
@@ -58,7 +59,8 @@ TEST(Promotion, FollowsTheLattice) {
 
 TEST(Promotion, IsSymmetricAndHoldsBothOperands) {
   for (const DTypeInfo& a : kDTypes) {
-    EXPECT_EQ(promote(a.dtype, a.dtype), info(a.dtype).storage_only ? compute_dtype(a.dtype) : a.dtype);
+    EXPECT_EQ(promote(a.dtype, a.dtype),
+              info(a.dtype).storage_only ? compute_dtype(a.dtype) : a.dtype);
     for (const DTypeInfo& b : kDTypes) {
       EXPECT_EQ(promote(a.dtype, b.dtype), promote(b.dtype, a.dtype)) << a.name << " " << b.name;
       EXPECT_GE(kind(promote(a.dtype, b.dtype)), std::min(kind(a.dtype), kind(b.dtype)));
@@ -100,7 +102,8 @@ TEST(Literals, RoundToTheirDtypeOnlyUnderEach) {
 }
 
 TEST(Literals, ThatDoNotFitAreErrors) {
-  EXPECT_NE(error_of("x + 300", {DType::u8}).find("the literal 300 does not fit u8"), std::string::npos);
+  EXPECT_NE(error_of("x + 300", {DType::u8}).find("the literal 300 does not fit u8"),
+            std::string::npos);
   EXPECT_NE(error_of("x + -1", {DType::u16}).find("does not fit u16"), std::string::npos);
 }
 

@@ -32,7 +32,8 @@ TEST(Layout, ContiguousOperandsBecomeOneVector) {
 }
 
 TEST(Layout, PermutedOperandsThatAgreeBecomeOneVectorToo) {
-  const std::vector<Operand> operands = {operand(DType::f32, {1, 4}), operand(DType::f32, {1, 4}, true)};
+  const std::vector<Operand> operands = {operand(DType::f32, {1, 4}),
+                                         operand(DType::f32, {1, 4}, true)};
   const Layout layout = plan_layout({4, 16}, operands, Family::nvidia);
   EXPECT_EQ(layout.variant.rank, 1);
   EXPECT_EQ(layout.variant.operands[0].access, Access::contiguous);
@@ -67,14 +68,17 @@ TEST(Layout, IndicesAreWideWhenAnOperandSpansMoreThan31Bits) {
   const std::vector<Operand> near_ones = {operand(DType::u8, {1}), operand(DType::u8, {1}, true)};
   EXPECT_FALSE(plan_layout({far}, near_ones, Family::amd).variant.wide_index);
   EXPECT_TRUE(plan_layout({2 * far}, near_ones, Family::amd).variant.wide_index);
-  const std::vector<Operand> spread = {operand(DType::u8, {far, 1}), operand(DType::u8, {8, 1}, true)};
+  const std::vector<Operand> spread = {operand(DType::u8, {far, 1}),
+                                       operand(DType::u8, {8, 1}, true)};
   EXPECT_TRUE(plan_layout({4, 8}, spread, Family::amd).variant.wide_index);
-  const std::vector<Operand> backwards = {operand(DType::u8, {-far, 1}), operand(DType::u8, {8, 1}, true)};
+  const std::vector<Operand> backwards = {operand(DType::u8, {-far, 1}),
+                                          operand(DType::u8, {8, 1}, true)};
   EXPECT_TRUE(plan_layout({4, 8}, backwards, Family::amd).variant.wide_index);
 }
 
 TEST(Layout, NothingToDoIsNoWorkItems) {
-  const std::vector<Operand> operands = {operand(DType::f32, {8, 1}), operand(DType::f32, {8, 1}, true)};
+  const std::vector<Operand> operands = {operand(DType::f32, {8, 1}),
+                                         operand(DType::f32, {8, 1}, true)};
   EXPECT_EQ(plan_layout({0, 8}, operands, Family::amd).work_items, 0u);
   EXPECT_EQ(plan_layout({8, 0}, operands, Family::amd).work_items, 0u);
 }
@@ -85,7 +89,8 @@ TEST(Layout, RankZeroIsOneElement) {
 }
 
 // Walks a layout as a kernel does and records which output element meets which input element.
-std::map<std::int64_t, std::int64_t> walk(const Layout& layout, std::size_t input, std::size_t output) {
+std::map<std::int64_t, std::int64_t> walk(const Layout& layout, std::size_t input,
+                                          std::size_t output) {
   std::map<std::int64_t, std::int64_t> pairs;
   std::int64_t total = 1;
   for (const std::int64_t size : layout.shape) total *= size;
@@ -103,7 +108,8 @@ std::map<std::int64_t, std::int64_t> walk(const Layout& layout, std::size_t inpu
   return pairs;
 }
 
-std::map<std::int64_t, std::int64_t> expected_pairs(const Dims& shape, const Dims& in, const Dims& out) {
+std::map<std::int64_t, std::int64_t> expected_pairs(const Dims& shape, const Dims& in,
+                                                    const Dims& out) {
   std::map<std::int64_t, std::int64_t> pairs;
   std::int64_t total = 1;
   for (const std::int64_t size : shape) total *= size;

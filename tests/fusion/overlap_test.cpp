@@ -20,7 +20,8 @@ std::set<std::uint64_t> bytes_of(const ByteView& view) {
       at += rest % view.shape[k] * view.strides[k];
       rest /= view.shape[k];
     }
-    for (std::int64_t b = 0; b < view.element_bytes; ++b) bytes.insert(static_cast<std::uint64_t>(at + b));
+    for (std::int64_t b = 0; b < view.element_bytes; ++b)
+      bytes.insert(static_cast<std::uint64_t>(at + b));
   }
   return bytes;
 }
@@ -31,7 +32,9 @@ TEST(Overlap, InterleavedColumnsAreApart) {
   EXPECT_FALSE(overlaps({1000, 4, {1 << 20, 64}, {512, 4}}, {1256, 4, {1 << 20, 64}, {512, 4}}));
 }
 
-TEST(Overlap, NothingOverlapsAnEmptyView) { EXPECT_FALSE(overlaps({0, 4, {0}, {4}}, {0, 4, {8}, {4}})); }
+TEST(Overlap, NothingOverlapsAnEmptyView) {
+  EXPECT_FALSE(overlaps({0, 4, {0}, {4}}, {0, 4, {8}, {4}}));
+}
 
 TEST(Overlap, AgreesWithWalkingEveryByte) {
   const unsigned seed = std::random_device{}();

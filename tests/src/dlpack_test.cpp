@@ -31,7 +31,9 @@ TEST(DLPack, AViewHasTheTensorsMemoryAndLayout) {
 
 TEST(DLPack, EveryDtypeThatBothHave) {
   std::vector<std::int64_t> shape = {1};
-  const auto dtype = [&](int code, int bits) { return view_of(tensor(nullptr, code, bits, shape)).dtype(); };
+  const auto dtype = [&](int code, int bits) {
+    return view_of(tensor(nullptr, code, bits, shape)).dtype();
+  };
   EXPECT_EQ(dtype(0, 8), DType::i8);
   EXPECT_EQ(dtype(0, 64), DType::i64);
   EXPECT_EQ(dtype(1, 16), DType::u16);
@@ -60,7 +62,8 @@ TEST(DLPack, WhatKilnHasNotIsRefusedByName) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::unsupported);
-    EXPECT_NE(std::string(error.what()).find("code 5, 128 bits"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("code 5, 128 bits"), std::string::npos)
+        << error.what();
   }
 }
 

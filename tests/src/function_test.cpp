@@ -1,10 +1,9 @@
-// The library call: results on real tensors, broadcasting, strides, scalars, several outputs, and what
-// it says about a call that cannot be right.
+// The library call: results on real tensors, broadcasting, strides, scalars, several outputs, and
+// what it says about a call that cannot be right.
 #include "kiln/function.hpp"
 
-#include <gtest/gtest.h>
-
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <array>
 #include <atomic>
@@ -26,7 +25,9 @@ const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testin
 constexpr Device kCpu{DeviceType::cpu, 0};
 const Stream kStream{kCpu, nullptr};
 
-View view(std::vector<float>& values, Dims shape) { return {values.data(), DType::f32, std::move(shape)}; }
+View view(std::vector<float>& values, Dims shape) {
+  return {values.data(), DType::f32, std::move(shape)};
+}
 
 std::vector<float> counting(std::size_t count) {
   std::vector<float> values(count);
@@ -60,7 +61,8 @@ class OnDevice : public ::testing::TestWithParam<DeviceType> {
   }
   Device device() const { return {GetParam(), 0}; }
 
-  std::vector<float> run(const Function& function, const std::vector<HostArray>& inputs, Dims shape) const {
+  std::vector<float> run(const Function& function, const std::vector<HostArray>& inputs,
+                         Dims shape) const {
     std::vector<HostArray> outputs = {HostArray::contiguous(DType::f32, std::move(shape))};
     testing::run_on(device(), function, inputs, outputs);
     std::vector<float> values(static_cast<std::size_t>(outputs[0].size()));
@@ -79,7 +81,8 @@ TEST_P(OnDevice, BroadcastsByNumPysRules) {
   const Function add = fuse("add", [](Value a, Value b) { return a + b; });
   const std::vector<float> out =
       run(add, {array_of({0, 10, 20}, {3, 1}), array_of({1, 2, 3, 4}, {4})}, {3, 4});
-  for (int i = 0; i < 12; ++i) EXPECT_EQ(out[static_cast<std::size_t>(i)], float(i / 4 * 10 + i % 4 + 1));
+  for (int i = 0; i < 12; ++i)
+    EXPECT_EQ(out[static_cast<std::size_t>(i)], float(i / 4 * 10 + i % 4 + 1));
 }
 
 TEST_P(OnDevice, WalksAnyStrides) {
@@ -106,14 +109,16 @@ TEST_P(OnDevice, HandlesTailsOfEveryLength) {
   const Function function = fuse("affine", [](Value a, Value b) { return a * 2 + b; });
   for (std::int64_t size : {1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 255, 257, 1023, 1025, 4099}) {
     const std::vector<float> a = counting(std::size_t(size));
-    const std::vector<float> out = run(function, {array_of(a, {size}), array_of(a, {size})}, {size});
+    const std::vector<float> out =
+        run(function, {array_of(a, {size}), array_of(a, {size})}, {size});
     for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], 3 * a[i]) << size;
   }
 }
 
 TEST_P(OnDevice, SeveralOutputsOfDifferentDtypes) {
   const Function function = fuse("both", [](Value a) { return std::tuple(a * 2, a > 1.5); });
-  std::vector<HostArray> outputs = {HostArray::contiguous(DType::f64, {4}), HostArray::contiguous(DType::boolean, {4})};
+  std::vector<HostArray> outputs = {HostArray::contiguous(DType::f64, {4}),
+                                    HostArray::contiguous(DType::boolean, {4})};
   testing::run_on(device(), function, {array_of({0, 1, 2, 3}, {4})}, outputs);
   EXPECT_EQ(std::bit_cast<double>(testing::get_bits(outputs[0], 3)), 6.0);
   EXPECT_EQ(testing::get_bits(outputs[1], 1), 0u);
@@ -158,7 +163,10 @@ TEST(Function, AWeakNumberTakesItsPartnersDtype) {
   const View result(out.data(), DType::u8, {2});
   add(kStream, {in, 10}, {result});
   EXPECT_EQ(out[0], 4);  // wraps
-  EXPECT_TRUE(contains(message_of([&] { add(kStream, {in, 300}, {result}); }), "the number 300 does not fit u8"));
+  EXPECT_TRUE(contains(message_of([&] {
+                         add(kStream, {in, 300}, {result});
+                       }),
+                       "the number 300 does not fit u8"));
 }
 
 TEST(Function, WritesOverItsInputWhenTheViewsAreTheSame) {
@@ -203,39 +211,53 @@ TEST(Function, SaysWhatIsWrongWithACall) {
   EXPECT_EQ(call({view(a, {6})}, {view(out, {6})}), "swiglu: expected 2 inputs, got 1");
   EXPECT_EQ(call({view(a, {6}), view(a, {6})}, {}), "swiglu: expected 1 outputs, got 0");
   EXPECT_EQ(call({view(a, {6}), view(a, {5})}, {view(out, {6})}),
-            "swiglu: input 1 'in1': shape [5] does not broadcast with [6], the shape of the inputs before it");
-  EXPECT_EQ(call({view(a, {6}), view(a, {6})}, {view(out, {5})}), "swiglu: output 0: expected shape [6], got [5]");
+            "swiglu: input 1 'in1': shape [5] does not broadcast with [6], the shape of the inputs "
+            "before it");
+  EXPECT_EQ(call({view(a, {6}), view(a, {6})}, {view(out, {5})}),
+            "swiglu: output 0: expected shape [6], got [5]");
   EXPECT_TRUE(contains(call({View(nullptr, DType::f32, {6}), view(a, {6})}, {view(out, {6})}),
                        "swiglu: input 0 'in0': the data pointer is null"));
-  EXPECT_TRUE(contains(call({View(reinterpret_cast<char*>(a.data()) + 1, DType::f32, {1}), view(a, {1})}, {view(out, {1})}),
-                       "is not a multiple of 4, the size of f32"));
-  EXPECT_TRUE(contains(call({View(a.data(), DType::f32, {6}, Device{DeviceType::cuda, 0}), view(a, {6})}, {view(out, {6})}),
-                       "is on cuda:0, but the stream is on cpu"));
-  EXPECT_TRUE(contains(call({view(a, {6}), view(a, {6})}, {View(out.data(), DType::i32, {6})}), "write a cast to i32"));
-  EXPECT_TRUE(contains(call({view(a, {6}), view(a, {6})}, {View(out.data(), DType::f32, {6}, {0})}), "stride 0 along axis 0"));
+  EXPECT_TRUE(
+      contains(call({View(reinterpret_cast<char*>(a.data()) + 1, DType::f32, {1}), view(a, {1})},
+                    {view(out, {1})}),
+               "is not a multiple of 4, the size of f32"));
+  EXPECT_TRUE(
+      contains(call({View(a.data(), DType::f32, {6}, Device{DeviceType::cuda, 0}), view(a, {6})},
+                    {view(out, {6})}),
+               "is on cuda:0, but the stream is on cpu"));
+  EXPECT_TRUE(contains(call({view(a, {6}), view(a, {6})}, {View(out.data(), DType::i32, {6})}),
+                       "write a cast to i32"));
+  EXPECT_TRUE(contains(call({view(a, {6}), view(a, {6})}, {View(out.data(), DType::f32, {6}, {0})}),
+                       "stride 0 along axis 0"));
 }
 
 TEST(Function, SaysWhatIsWrongWithADescription) {
   EXPECT_TRUE(contains(message_of([] { fuse("f", [](Value x) { return apply("sillu", {x}); }); }),
                        "unknown function 'sillu'; did you mean 'silu'?"));
-  EXPECT_TRUE(contains(message_of([] { fuse("f", [](Value x) { return apply("exp", {x, x}); }); }),
+  EXPECT_TRUE(contains(message_of([] { fuse("f", [](Value x) {
+                                         return apply("exp", {x, x});
+                                       }); }),
                        "exp: expected 1 argument, got 2"));
   EXPECT_TRUE(contains(message_of([] {
-                fuse("f", [](Value x) {
-                  fuse("g", [&](Value y) { return x + y; });
-                  return x;
-                });
-              }),
+                         fuse("f", [](Value x) {
+                           fuse("g", [&](Value y) { return x + y; });
+                           return x;
+                         });
+                       }),
                        "two different functions"));
   EXPECT_TRUE(contains(message_of([] { View(nullptr, DType::f32, {-1}); }), "axis 0 is -1"));
-  EXPECT_TRUE(contains(message_of([] { View(nullptr, DType::f32, {1L << 40, 1L << 40}); }), "63 bits"));
+  EXPECT_TRUE(contains(message_of([] {
+                         View(nullptr, DType::f32, {1L << 40, 1L << 40});
+                       }),
+                       "63 bits"));
 }
 
 TEST(Function, ALongNameDoesNotReachAnyLimit) {
   const Function f = fuse(std::string(10'000, 'x') + "/../\"\n", [](Value x) { return x + 1; });
   std::vector<float> a = counting(4);
   std::vector<float> out(4);
-  const KernelInfo info = f.prepare(kStream, std::array{Argument(view(a, {4}))}, std::array{view(out, {4})});
+  const KernelInfo info =
+      f.prepare(kStream, std::array{Argument(view(a, {4}))}, std::array{view(out, {4})});
   EXPECT_LE(info.entry.size(), 63u);
   f(kStream, {view(a, {4})}, {view(out, {4})});
   EXPECT_EQ(out[3], 4.0f);
@@ -266,10 +288,12 @@ TEST(Function, KnowsWhereItsKernelCameFrom) {
 }
 
 TEST(Function, CanForbidCompilesInACall) {
-  const Function f = fuse("never_compiled", [](Value x) { return x * 7 - 0.25; }, {.on_miss = OnMiss::fail});
+  const Function f =
+      fuse("never_compiled", [](Value x) { return x * 7 - 0.25; }, {.on_miss = OnMiss::fail});
   std::vector<float> a = counting(4);
   std::vector<float> out(4);
-  const std::string message = message_of([&] { f(kStream, {view(a, {4})}, {view(out, {4})}); }, Code::would_compile);
+  const std::string message =
+      message_of([&] { f(kStream, {view(a, {4})}, {view(out, {4})}); }, Code::would_compile);
   EXPECT_TRUE(contains(message, "never_compiled")) << message;
 }
 
@@ -293,10 +317,14 @@ TEST(Launch, RunsOnOtherMemoryAndNumbersOfTheSameLayout) {
 TEST(Launch, RefusesWhatItWasNotBoundFor) {
   const Function axpy = fuse("axpy", [](Value alpha, Value x) { return alpha * x; });
   alignas(16) float x[12] = {};
-  Launch launch = axpy.bind(kStream, {2.0, View(x, DType::f32, {4})}, {View(x + 4, DType::f32, {4})});
-  EXPECT_TRUE(contains(message_of([&] { launch.set_input(1, x + 1); }), "axpy: set_input: input 1: expected an address"));
-  EXPECT_TRUE(contains(message_of([&] { launch.set_input(0, x); }), "input 0 is not an array argument"));
-  EXPECT_TRUE(contains(message_of([&] { launch.set_scalar(0, 1); }), "expected a weak f64, got a weak i64"));
+  Launch launch =
+      axpy.bind(kStream, {2.0, View(x, DType::f32, {4})}, {View(x + 4, DType::f32, {4})});
+  EXPECT_TRUE(contains(message_of([&] { launch.set_input(1, x + 1); }),
+                       "axpy: set_input: input 1: expected an address"));
+  EXPECT_TRUE(
+      contains(message_of([&] { launch.set_input(0, x); }), "input 0 is not an array argument"));
+  EXPECT_TRUE(contains(message_of([&] { launch.set_scalar(0, 1); }),
+                       "expected a weak f64, got a weak i64"));
   launch.set_output(0, x);  // in place
   EXPECT_EQ(message_of([&] { launch.set_output(0, x + 8); }), "no error");
 }

@@ -1,10 +1,9 @@
-// Recorded graphs: the same bits as the calls one after the other, also after rebinding; order from what
-// operations touch; and what is refused.
+// Recorded graphs: the same bits as the calls one after the other, also after rebinding; order from
+// what operations touch; and what is refused.
 #include "kiln/graph.hpp"
 
-#include <gtest/gtest.h>
-
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <numeric>
 #include <random>
@@ -107,7 +106,8 @@ TEST_P(GraphOnDevice, CopiesFillsAndSequencesKeepTheirPlace) {
   Graph graph = record(device, [&](Recorder& r) {
     r.fill(vb, 0);
     r.call(next, {vb}, {vb});
-    r.sequence("user", std::span(&vb, 1), std::span(&va, 1), [&](const Stream& on) { next(on, {vb}, {va}); });
+    r.sequence("user", std::span(&vb, 1), std::span(&va, 1),
+               [&](const Stream& on) { next(on, {vb}, {va}); });
     r.copy(vb, va);
   });
   for (int i = 0; i < 3; ++i) graph.launch(stream);
@@ -167,11 +167,18 @@ TEST_P(GraphOnDevice, RefusesWhatCannotBeRight) {
     }
     return std::string("no error");
   };
-  EXPECT_NE(message([&](Recorder& r) { r.call(next, {view(a, 32)}, {view(a + 8, 32)}); }).find("output 0 overlaps input 0"),
+  EXPECT_NE(message([&](Recorder& r) {
+              r.call(next, {view(a, 32)}, {view(a + 8, 32)});
+            }).find("output 0 overlaps input 0"),
             std::string::npos);
-  EXPECT_NE(message([&](Recorder& r) { r.copy(view(a, 32), view(a + 16, 32)); }).find("the two views overlap"),
+  EXPECT_NE(message([&](Recorder& r) {
+              r.copy(view(a, 32), view(a + 16, 32));
+            }).find("the two views overlap"),
             std::string::npos);
-  EXPECT_NE(message([&](Recorder& r) { r.fill(View(a, DType::f32, {4}, {2}, device), 0); }).find("C order"), std::string::npos);
+  EXPECT_NE(message([&](Recorder& r) {
+              r.fill(View(a, DType::f32, {4}, {2}, device), 0);
+            }).find("C order"),
+            std::string::npos);
   Graph graph = record(device, [&](Recorder& r) { r.call(next, {view(a, 32)}, {view(a, 32)}); });
   EXPECT_THROW(graph.set_scalar(0, 0, 1.0), Error);
   EXPECT_THROW(graph.set_scalar(7, 0, 1.0), Error);

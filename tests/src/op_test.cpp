@@ -1,9 +1,8 @@
 // Every op of the table on every dtype, compiled and run on a device, against the reference
-// interpreter in f64 and integer arithmetic. Ops share kernels, one per dtype and group, so that this
-// stays quick.
-#include <gtest/gtest.h>
-
+// interpreter in f64 and integer arithmetic. Ops share kernels, one per dtype and group, so that
+// this stays quick.
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <set>
 
@@ -25,8 +24,8 @@ const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testin
 
 constexpr std::int64_t kCount = 2048;
 
-constexpr DType kComputed[] = {DType::boolean, DType::u8,  DType::u16, DType::u32,  DType::u64,
-                               DType::i8,      DType::i16, DType::i32, DType::i64,  DType::f16,
+constexpr DType kComputed[] = {DType::boolean, DType::u8,  DType::u16, DType::u32, DType::u64,
+                               DType::i8,      DType::i16, DType::i32, DType::i64, DType::f16,
                                DType::bf16,    DType::f32, DType::f64};
 
 bool accepts(const OpInfo& op, DType dtype) {
@@ -76,12 +75,14 @@ std::vector<HostArray> expected(const Function& function, const std::vector<Host
   const fusion::TypedGraph typed = fusion::infer(graph, types, stored, rounding, function.name());
   std::vector<fusion::ReferenceOperand> arguments;
   for (const HostArray& input : inputs) {
-    arguments.push_back({const_cast<std::byte*>(input.bytes.data()), input.dtype, input.strides, 0});
+    arguments.push_back(
+        {const_cast<std::byte*>(input.bytes.data()), input.dtype, input.strides, 0});
   }
   std::vector<HostArray> outputs;
   std::vector<fusion::ReferenceOperand> results;
   for (const DType dtype : stored) outputs.push_back(HostArray::contiguous(dtype, inputs[0].shape));
-  for (HostArray& output : outputs) results.push_back({output.bytes.data(), output.dtype, output.strides, 0});
+  for (HostArray& output : outputs)
+    results.push_back({output.bytes.data(), output.dtype, output.strides, 0});
   fusion::evaluate(typed, inputs[0].shape, arguments, results);
   return outputs;
 }
@@ -99,13 +100,14 @@ bool is_sign_of_nan(const OpInfo& op, const std::vector<HostArray>& inputs, std:
          std::isnan(fusion::decode(testing::get_bits(inputs[1], i), inputs[1].dtype));
 }
 
-// Where terms may cancel the table's bound counts units of the largest term (fusion/op.cpp); elsewhere
-// of the result.
+// Where terms may cancel the table's bound counts units of the largest term (fusion/op.cpp);
+// elsewhere of the result.
 double cancelling_scale(const OpInfo& op, const std::vector<HostArray>& inputs, std::int64_t i) {
   const auto operand = [&](std::size_t k) {
     return std::fabs(fusion::decode(testing::get_bits(inputs[k], i), inputs[k].dtype));
   };
-  if (op.op == Op::lerp) return std::max({operand(0), operand(0) * operand(2), operand(1) * operand(2)});
+  if (op.op == Op::lerp)
+    return std::max({operand(0), operand(0) * operand(2), operand(1) * operand(2)});
   if (op.op == Op::logaddexp) return std::max(operand(0), operand(1));
   // Between its poles lgamma has zeros that no library meets in units of the result.
   if (op.op == Op::lgamma) return 1;
@@ -139,8 +141,10 @@ void compare(const OpInfo& op, const std::vector<HostArray>& inputs, const HostA
       operands += fmt::format(" {:#x} ({})", testing::get_bits(input, i),
                               fusion::decode(testing::get_bits(input, i), input.dtype));
     }
-    ADD_FAILURE() << op.name << " of " << name(inputs[0].dtype) << operands << " on " << to_string(device)
-                  << ": got " << fmt::format("{:#x} ({})", result, fusion::decode(result, dtype)) << ", expected "
+    ADD_FAILURE() << op.name << " of " << name(inputs[0].dtype) << operands << " on "
+                  << to_string(device) << ": got "
+                  << fmt::format("{:#x} ({})", result, fusion::decode(result, dtype))
+                  << ", expected "
                   << fusion::decode(wanted, is_floating(dtype) ? DType::f64 : dtype)
                   << fmt::format(" ({} ULP, bound {})", error, bound_of(op, dtype));
   }
@@ -164,7 +168,8 @@ TEST_P(OpOnDevice, AgreesWithTheReferenceForEveryDtype) {
       const Function function = parse(fmt::format("ops_{}_{}", arity, name(dtype)), text);
       const std::vector<HostArray> inputs = make_inputs(dtype, arity);
       std::vector<fusion::ArgumentType> types(arity, {dtype, false, false});
-      const fusion::TypedGraph typed = fusion::infer(fusion::parse(text), types, {}, Rounding::once, "ops");
+      const fusion::TypedGraph typed =
+          fusion::infer(fusion::parse(text), types, {}, Rounding::once, "ops");
       std::vector<DType> dtypes;
       std::vector<HostArray> outputs;
       for (const fusion::NodeId output : typed.outputs) {
@@ -173,7 +178,8 @@ TEST_P(OpOnDevice, AgreesWithTheReferenceForEveryDtype) {
       }
       testing::run_on(device, function, inputs, outputs);
       const std::vector<HostArray> exact = expected(function, inputs, dtypes, Rounding::once);
-      for (std::size_t i = 0; i < group.size(); ++i) compare(*group[i], inputs, outputs[i], exact[i], device);
+      for (std::size_t i = 0; i < group.size(); ++i)
+        compare(*group[i], inputs, outputs[i], exact[i], device);
       group.clear();
     };
     for (const int arity : {1, 2, 3}) {
@@ -203,7 +209,8 @@ TEST_P(OpOnDevice, CastsBetweenAllPairsOfDtypes) {
     testing::run_on(device, function, inputs, outputs);
     const std::vector<HostArray> exact = expected(function, inputs, dtypes, Rounding::once);
     constexpr OpInfo kCast{Op::cast, "cast", 1, Rule::convert, "", 0.5, 0.5};
-    for (std::size_t i = 0; i < outputs.size(); ++i) compare(kCast, inputs, outputs[i], exact[i], device);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      compare(kCast, inputs, outputs[i], exact[i], device);
   }
 }
 

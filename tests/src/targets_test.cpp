@@ -1,8 +1,7 @@
-// Kernels for devices that need not be here: every op compiled by the real compilers for every target
-// that they know, and what the machine code of the common kernels must and must not contain.
-#include <gtest/gtest.h>
-
+// Kernels for devices that need not be here: every op compiled by the real compilers for every
+// target that they know, and what the machine code of the common kernels must and must not contain.
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <future>
 #include <regex>
@@ -20,13 +19,14 @@ using fusion::Rule;
 
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-// Functions that together hold every op that takes `dtype`: in groups, because the time of a compile
-// grows faster than its kernel.
+// Functions that together hold every op that takes `dtype`: in groups, because the time of a
+// compile grows faster than its kernel.
 std::vector<Function> all_ops_on(DType dtype) {
   constexpr std::size_t kGroup = 10;
   std::vector<std::string> calls;
   for (const OpInfo& op : fusion::all_ops()) {
-    const bool leaf = op.rule == Rule::leaf || op.rule == Rule::convert || op.rule == Rule::component;
+    const bool leaf =
+        op.rule == Rule::leaf || op.rule == Rule::convert || op.rule == Rule::component;
     const bool integers_only = op.rule == Rule::bitwise || op.rule == Rule::shift;
     if (leaf || (integers_only && !is_integer(dtype))) continue;
     constexpr std::string_view kOperands[] = {"x", "x, y", "x, y, z"};
@@ -34,9 +34,12 @@ std::vector<Function> all_ops_on(DType dtype) {
   }
   std::vector<Function> functions;
   for (std::size_t from = 0; from < calls.size(); from += kGroup) {
-    const auto last = calls.begin() + static_cast<std::ptrdiff_t>(std::min(from + kGroup, calls.size()));
-    functions.push_back(parse(fmt::format("ops_{}_{}", name(dtype), from / kGroup),
-                              fmt::format("{}", fmt::join(calls.begin() + static_cast<std::ptrdiff_t>(from), last, ", "))));
+    const auto last =
+        calls.begin() + static_cast<std::ptrdiff_t>(std::min(from + kGroup, calls.size()));
+    functions.push_back(
+        parse(fmt::format("ops_{}_{}", name(dtype), from / kGroup),
+              fmt::format(
+                  "{}", fmt::join(calls.begin() + static_cast<std::ptrdiff_t>(from), last, ", "))));
   }
   return functions;
 }
@@ -59,7 +62,8 @@ std::vector<std::string> targets_of(jit::ToolchainKind kind) {
 }
 
 // Side by side, as an engine would fill its cache.
-void compile_all(const std::vector<Function>& functions, DType dtype, const std::vector<std::string>& targets) {
+void compile_all(const std::vector<Function>& functions, DType dtype,
+                 const std::vector<std::string>& targets) {
   std::vector<std::future<void>> compiles;
   for (const std::string& target : targets) {
     for (const Function& function : functions) {
@@ -77,7 +81,8 @@ void compile_all(const std::vector<Function>& functions, DType dtype, const std:
 
 void compile_every_op(jit::ToolchainKind kind, const std::vector<std::string>& targets) {
   if (targets.empty()) GTEST_SKIP() << "there is no " << jit::name(kind) << " on this machine";
-  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::u8}) {
+  for (const DType dtype :
+       {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::u8}) {
     compile_all(all_ops_on(dtype), dtype, targets);
   }
 }
@@ -88,7 +93,8 @@ TEST(TargetsLong, HiprtcCompilesEveryOpForEveryTargetItKnows) {
 
 TEST(TargetsLong, NvrtcCompilesEveryOp) {
   const bool present = !targets_of(jit::ToolchainKind::nvrtc).empty();
-  compile_every_op(jit::ToolchainKind::nvrtc, present ? std::vector<std::string>{"sm_80"} : std::vector<std::string>{});
+  compile_every_op(jit::ToolchainKind::nvrtc,
+                   present ? std::vector<std::string>{"sm_80"} : std::vector<std::string>{});
 }
 
 #else
@@ -96,21 +102,26 @@ TEST(TargetsLong, NvrtcCompilesEveryOp) {
 TEST(Targets, HiprtcCompilesAFusedChainForEveryTargetItKnows) {
   const std::vector<std::string> targets = targets_of(jit::ToolchainKind::hiprtc);
   if (targets.empty()) GTEST_SKIP() << "there is no hiprtc on this machine";
-  compile_all({parse("chain", "gelu_tanh(x) * y + where(z > 0, exp(z), tanh(y)), x < y")}, DType::bf16, targets);
+  compile_all({parse("chain", "gelu_tanh(x) * y + where(z > 0, exp(z), tanh(y)), x < y")},
+              DType::bf16, targets);
 }
 
 TEST(Targets, HiprtcCompilesEveryOpForBothWaveSizes) {
-  if (targets_of(jit::ToolchainKind::hiprtc).empty()) GTEST_SKIP() << "there is no hiprtc on this machine";
+  if (targets_of(jit::ToolchainKind::hiprtc).empty())
+    GTEST_SKIP() << "there is no hiprtc on this machine";
   compile_all(all_ops_on(DType::bf16), DType::bf16, {"gfx90a", "gfx1030"});
 }
 
 TEST(Targets, NvrtcCompilesAFusedChain) {
-  if (targets_of(jit::ToolchainKind::nvrtc).empty()) GTEST_SKIP() << "there is no NVRTC on this machine";
-  compile_all({parse("chain", "gelu_tanh(x) * y + where(z > 0, exp(z), tanh(y)), x < y")}, DType::bf16, {"sm_80"});
+  if (targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  compile_all({parse("chain", "gelu_tanh(x) * y + where(z > 0, exp(z), tanh(y)), x < y")},
+              DType::bf16, {"sm_80"});
 }
 
 TEST(Targets, AnUnknownTargetIsAnErrorThatNamesIt) {
-  if (targets_of(jit::ToolchainKind::hiprtc).empty()) GTEST_SKIP() << "there is no hiprtc on this machine";
+  if (targets_of(jit::ToolchainKind::hiprtc).empty())
+    GTEST_SKIP() << "there is no hiprtc on this machine";
   const Function function = parse("f", "x + 1");
   for (const std::string target : {"gfx9999", "pdp11"}) {
     try {
@@ -127,7 +138,8 @@ struct Machine {
   std::string assembly;
   int count(const std::string& pattern) const {
     const std::regex regex(pattern);
-    return static_cast<int>(std::distance(std::sregex_iterator(assembly.begin(), assembly.end(), regex), {}));
+    return static_cast<int>(
+        std::distance(std::sregex_iterator(assembly.begin(), assembly.end(), regex), {}));
   }
 };
 
@@ -162,23 +174,28 @@ class AmdMachineCode : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(AmdMachineCode, ContiguousOperandsMoveSixteenBytesAtATime) {
-  check(machine_code("silu(a) * b", DType::bf16, {{"a", {}, {4096}, {}, false}, {"b", {}, {4096}, {}, false}},
-                     GetParam()), 2, 1);
+  check(machine_code("silu(a) * b", DType::bf16,
+                     {{"a", {}, {4096}, {}, false}, {"b", {}, {4096}, {}, false}}, GetParam()),
+        2, 1);
 }
 
 TEST_P(AmdMachineCode, ABroadcastRowToo) {
-  check(machine_code("a + b", DType::bf16, {{"a", {}, {64, 4096}, {}, false}, {"b", {}, {4096}, {}, false}},
-                     GetParam()), 2, 1);
+  check(machine_code("a + b", DType::bf16,
+                     {{"a", {}, {64, 4096}, {}, false}, {"b", {}, {4096}, {}, false}}, GetParam()),
+        2, 1);
 }
 
 TEST_P(AmdMachineCode, PaddedRowsToo) {
   check(machine_code("maximum(a, 0) + b", DType::f32,
-                     {{"a", {}, {64, 4096}, {4100, 1}, false}, {"b", {}, {64, 4096}, {}, false}}, GetParam()), 2, 1);
+                     {{"a", {}, {64, 4096}, {4100, 1}, false}, {"b", {}, {64, 4096}, {}, false}},
+                     GetParam()),
+        2, 1);
 }
 
 TEST_P(AmdMachineCode, SeparateOperationsAreNotFusedIntoOneRounding) {
-  const Machine machine = machine_code("a * b + a", DType::f32,
-                                       {{"a", {}, {4096}, {}, false}, {"b", {}, {4096}, {}, false}}, GetParam());
+  const Machine machine =
+      machine_code("a * b + a", DType::f32,
+                   {{"a", {}, {4096}, {}, false}, {"b", {}, {4096}, {}, false}}, GetParam());
   EXPECT_EQ(machine.count("v_(pk_)?(fma|mac|fmac|mad)_f32"), 0) << machine.assembly;
 }
 

@@ -1,5 +1,5 @@
-// Running a function on a device from host memory, for the tests: buffers are moved in and out, outputs
-// are poisoned first, and every buffer has a canary on either side.
+// Running a function on a device from host memory, for the tests: buffers are moved in and out,
+// outputs are poisoned first, and every buffer has a canary on either side.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,8 +44,8 @@ inline bool has_device(DeviceType type) {
   return false;
 }
 
-/// An array on the host with its layout. `bytes` spans everything that the strides reach; `first` is
-/// the byte of element (0, 0, ...).
+/// An array on the host with its layout. `bytes` spans everything that the strides reach; `first`
+/// is the byte of element (0, 0, ...).
 struct HostArray {
   DType dtype = DType::f32;
   Dims shape;
@@ -127,7 +127,8 @@ inline void run_on(Device device, const Function& function, const std::vector<Ho
   const Stream stream{device, nullptr};
   function.call(stream, arguments, results);
   backend.synchronize(stream);
-  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].bytes = buffers[inputs.size() + i]->read();
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    outputs[i].bytes = buffers[inputs.size() + i]->read();
 }
 
 }  // namespace kiln::testing

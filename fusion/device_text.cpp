@@ -1,0 +1,194 @@
+#include "fusion/device_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace kiln::fusion {
+namespace {
+
+// Words that a local variable must not be called in device code.
+const std::set<std::string, std::less<>>& reserved_words() {
+  static const auto* const words = [] {
+    auto* set = new std::set<std::string, std::less<>>{"alignas",
+                                                       "alignof",
+                                                       "and",
+                                                       "asm",
+                                                       "auto",
+                                                       "break",
+                                                       "case",
+                                                       "catch",
+                                                       "char",
+                                                       "class",
+                                                       "const",
+                                                       "constexpr",
+                                                       "continue",
+                                                       "default",
+                                                       "delete",
+                                                       "do",
+                                                       "double",
+                                                       "else",
+                                                       "enum",
+                                                       "explicit",
+                                                       "export",
+                                                       "extern",
+                                                       "false",
+                                                       "float",
+                                                       "for",
+                                                       "friend",
+                                                       "goto",
+                                                       "if",
+                                                       "inline",
+                                                       "int",
+                                                       "long",
+                                                       "mutable",
+                                                       "namespace",
+                                                       "new",
+                                                       "noexcept",
+                                                       "not",
+                                                       "nullptr",
+                                                       "operator",
+                                                       "or",
+                                                       "private",
+                                                       "protected",
+                                                       "public",
+                                                       "register",
+                                                       "return",
+                                                       "short",
+                                                       "signed",
+                                                       "sizeof",
+                                                       "static",
+                                                       "struct",
+                                                       "switch",
+                                                       "template",
+                                                       "this",
+                                                       "throw",
+                                                       "true",
+                                                       "try",
+                                                       "typedef",
+                                                       "typename",
+                                                       "union",
+                                                       "unsigned",
+                                                       "using",
+                                                       "virtual",
+                                                       "void",
+                                                       "volatile",
+                                                       "while",
+                                                       "xor",
+                                                       "compl",
+                                                       "bitand",
+                                                       "bitor",
+                                                       "item",
+                                                       "lane",
+                                                       "lanes",
+                                                       "width",
+                                                       "start",
+                                                       "first",
+                                                       "size",
+                                                       "for_each_vector",
+                                                       "next_work_item",
+                                                       "work_items",
+                                                       "columns",
+                                                       "column",
+                                                       "row",
+                                                       "to",
+                                                       "load",
+                                                       "store",
+                                                       "gather",
+                                                       "scatter",
+                                                       "results",
+                                                       "divide",
+                                                       "narrow",
+                                                       "fast",
+                                                       "strict",
+                                                       "b8",
+                                                       "Vec",
+                                                       "linux",
+                                                       "unix",
+                                                       "kiln_begin",
+                                                       "kiln_end",
+                                                       "blockIdx",
+                                                       "blockDim",
+                                                       "threadIdx",
+                                                       "gridDim",
+                                                       "warpSize"};
+    for (const OpInfo& op : all_ops()) set->emplace(op.name);
+    for (const DTypeInfo& dtype : kDTypes) set->emplace(dtype.name);
+    return set;
+  }();
+  return *words;
+}
+
+template <class Float>
+std::string float_literal(Float value, std::string_view suffix) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text + std::string(suffix);
+}
+
+}  // namespace
+
+std::string_view storage_type(DType dtype) { return dtype == DType::boolean ? "b8" : name(dtype); }
+
+std::string_view compute_type(DType dtype) { return name(compute_dtype(dtype)); }
+
+bool is_narrow_float(DType dtype) { return is_floating(dtype) && compute_dtype(dtype) != dtype; }
+
+std::string identifier(std::string_view wanted, std::string_view fallback,
+                       std::set<std::string>& taken) {
+  std::string base;
+  for (const char c : wanted.substr(0, 48)) {
+    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    base += letter ? c : '_';
+  }
+  const bool starts_well = !base.empty() && base[0] != '_' && !(base[0] >= '0' && base[0] <= '9');
+  if (!starts_well) base = fallback;
+  if (reserved_words().contains(base)) base += '_';
+  std::string candidate = base;
+  for (int n = 2; !taken.insert(candidate).second; ++n) candidate = fmt::format("{}_{}", base, n);
+  return candidate;
+}
+
+std::string comment_text(std::string_view text) {
+  constexpr std::size_t kMost = 400;
+  std::string line(text.substr(0, kMost));
+  std::ranges::replace_if(
+      line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  if (text.size() > kMost) line += " ...";
+  if (!line.empty() && line.back() == '\\') line += ' ';
+  return line;
+}
+
+std::string constant_text(const TypedNode& node, Rounding rounding) {
+  const DType dtype = node.dtype;
+  if (is_narrow_float(dtype) && rounding == Rounding::each) {
+    return fmt::format("to<f32>(bit_cast<{}>(u16({:#06x})))", name(dtype), node.payload);
+  }
+  if (compute_dtype(dtype) == DType::f32) {
+    const auto bits = static_cast<std::uint32_t>(node.payload);
+    const auto value = std::bit_cast<float>(bits);
+    if (std::isfinite(value)) return float_literal(value, "f");
+    return fmt::format("bit_cast<f32>({:#010x}u)", bits);
+  }
+  if (dtype == DType::f64) {
+    const auto value = std::bit_cast<double>(node.payload);
+    if (std::isfinite(value)) return float_literal(value, "");
+    return fmt::format("bit_cast<f64>({:#018x}ull)", node.payload);
+  }
+  if (dtype == DType::boolean) return node.payload != 0 ? "true" : "false";
+  if (dtype == DType::c64) {
+    return fmt::format("c64{{bit_cast<f32>({:#010x}u), bit_cast<f32>({:#010x}u)}}",
+                       static_cast<std::uint32_t>(node.payload),
+                       static_cast<std::uint32_t>(node.payload >> 32));
+  }
+  if (kind(dtype) == Kind::unsigned_integer)
+    return fmt::format("{}({}ull)", compute_type(dtype), node.payload);
+  const int shift = 64 - bits(dtype);
+  const std::int64_t value = static_cast<std::int64_t>(node.payload << shift) >> shift;
+  if (value == INT64_MIN) return "i64(-9223372036854775807ll - 1)";
+  return fmt::format("{}({}ll)", compute_type(dtype), value);
+}
+
+}  // namespace kiln::fusion

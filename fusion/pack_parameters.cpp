@@ -1,0 +1,50 @@
+#include <bit>
+#include <cstring>
+
+#include "fusion/emit.hpp"
+
+namespace kiln::fusion {
+
+ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& layout) {
+  ParameterBlock block;
+  const auto put = [&](const void* value, std::size_t bytes, std::size_t alignment) {
+    const std::size_t offset = (block.bytes.size() + alignment - 1) / alignment * alignment;
+    block.bytes.resize(offset + bytes);
+    block.offsets.push_back(static_cast<std::uint32_t>(offset));
+    block.sizes.push_back(static_cast<std::uint32_t>(bytes));
+    if (value != nullptr) std::memcpy(block.bytes.data() + offset, value, bytes);
+  };
+  const auto put_index = [&](std::int64_t value, std::uint32_t bytes) {
+    put(&value, bytes, bytes);
+  };
+  const auto put_divisor = [&](std::int64_t value, std::uint32_t bytes) {
+    if (bytes == 8) return put(&value, 8, 8);
+    const Divisor divisor = make_divisor(static_cast<std::uint32_t>(value));
+    put(&divisor, sizeof divisor, 4);
+  };
+  static_assert(std::endian::native == std::endian::little,
+                "a narrow index is an index's first bytes");
+  const std::int64_t inner = layout.shape[layout.shape.size() - 1];
+  for (const Parameter& parameter : kernel.parameters) {
+    switch (parameter.kind) {
+      case Parameter::Kind::pointer:
+      case Parameter::Kind::scalar: put(nullptr, parameter.bytes, parameter.bytes); break;
+      case Parameter::Kind::size: put_index(inner, parameter.bytes); break;
+      case Parameter::Kind::work_items:
+        put_index(static_cast<std::int64_t>(layout.work_items), parameter.bytes);
+        break;
+      case Parameter::Kind::columns:
+        put_divisor((inner + layout.variant.width - 1) / layout.variant.width, parameter.bytes);
+        break;
+      case Parameter::Kind::extent:
+        put_divisor(layout.shape[parameter.axis], parameter.bytes);
+        break;
+      case Parameter::Kind::stride:
+        put_index(layout.strides[parameter.index][parameter.axis], parameter.bytes);
+        break;
+    }
+  }
+  return block;
+}
+
+}  // namespace kiln::fusion
