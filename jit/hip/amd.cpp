@@ -66,8 +66,6 @@ namespace {
   FUNCTION(hipGraphGetEdges, decltype(&::hipGraphGetEdges))                                     \
   FUNCTION(hipGraphNodeGetType, decltype(&::hipGraphNodeGetType))                               \
   FUNCTION(hipGraphKernelNodeGetParams, decltype(&::hipGraphKernelNodeGetParams))               \
-  FUNCTION(hipGraphKernelNodeGetAttribute, decltype(&::hipGraphKernelNodeGetAttribute))         \
-  FUNCTION(hipGraphKernelNodeSetAttribute, decltype(&::hipGraphKernelNodeSetAttribute))         \
   FUNCTION(hipGraphMemsetNodeGetParams, decltype(&::hipGraphMemsetNodeGetParams))               \
   FUNCTION(hipGraphInstantiateWithFlags, decltype(&::hipGraphInstantiateWithFlags))             \
   FUNCTION(hipGraphLaunch, decltype(&::hipGraphLaunch))                                         \
@@ -76,11 +74,17 @@ namespace {
   FUNCTION(hipGraphExecMemcpyNodeSetParams1D, decltype(&::hipGraphExecMemcpyNodeSetParams1D))   \
   FUNCTION(hipGraphExecMemsetNodeSetParams, decltype(&::hipGraphExecMemsetNodeSetParams))
 
+// Declared by the headers of HIP 5.2 and not in its library: null there, and what needs them is refused.
+#define KILN_HIP_OPTIONAL_FUNCTIONS(FUNCTION)                                           \
+  FUNCTION(hipGraphKernelNodeGetAttribute, decltype(&::hipGraphKernelNodeGetAttribute)) \
+  FUNCTION(hipGraphKernelNodeSetAttribute, decltype(&::hipGraphKernelNodeSetAttribute))
+
 // Inside this namespace a HIP name is a pointer to the loaded function; the declarations of the HIP
 // headers give it its type and are not called. HIP renames some functions by macro (hipGetDevice-
 // PropertiesR0600), so names are expanded before they become text.
 #define KILN_HIP_POINTER(name, ...) __VA_ARGS__ name = nullptr;
 KILN_HIP_FUNCTIONS(KILN_HIP_POINTER)
+KILN_HIP_OPTIONAL_FUNCTIONS(KILN_HIP_POINTER)
 #undef KILN_HIP_POINTER
 
 constexpr DeviceType kDeviceType = DeviceType::hip;
@@ -138,6 +142,10 @@ std::string load() {
   name = reinterpret_cast<decltype(name)>(library.symbol(KILN_TEXT(name))); \
   if (name == nullptr) missing += std::string(missing.empty() ? "" : ", ") + KILN_TEXT(name);
   KILN_HIP_FUNCTIONS(KILN_HIP_RESOLVE)
+#undef KILN_HIP_RESOLVE
+#define KILN_HIP_RESOLVE(name, ...) \
+  name = reinterpret_cast<decltype(name)>(library.symbol(KILN_TEXT(name)));
+  KILN_HIP_OPTIONAL_FUNCTIONS(KILN_HIP_RESOLVE)
 #undef KILN_HIP_RESOLVE
   if (!missing.empty()) return fmt::format("{} has no {}", kLibraryName, missing);
   library.leak();
@@ -197,6 +205,9 @@ class CurrentDevice {
 
 /// A kernel that was launched as a cooperative one must stay so; its parameters do not tell.
 hipError_t copy_kernel_attributes(hipGraphNode_t from, hipGraphNode_t to) {
+  if (hipGraphKernelNodeGetAttribute == nullptr || hipGraphKernelNodeSetAttribute == nullptr) {
+    return hipErrorNotSupported;
+  }
   hipKernelNodeAttrValue value{};
   if (hipGraphKernelNodeGetAttribute(from, hipKernelNodeAttributeCooperative, &value) !=
       hipSuccess) {

@@ -79,8 +79,9 @@ void expect_not_loose(const fusion::OpInfo& op, double bound, double measured,
   const auto stated = stated_for_gpus().find(op.op);
   const double largest =
       stated == stated_for_gpus().end() ? measured : std::max(measured, stated->second.*precision);
-  EXPECT_LE(bound, 2 * largest) << op.name
-                                << ": the table's bound is looser than twice the error found";
+  // Half a unit is what correct rounding costs, and an f64 reference has paid it too.
+  EXPECT_LE(bound, std::max(2 * largest, 0.5))
+      << op.name << ": the table's bound is looser than twice the error found";
 }
 
 // Inputs in which a sweep of every 97th f32 found the largest errors: exp, exp2, expm1, log, log1p,
