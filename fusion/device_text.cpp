@@ -92,6 +92,17 @@ const std::set<std::string, std::less<>>& reserved_words() {
                                                        "work_items",
                                                        "columns",
                                                        "column",
+                                                       "rows",
+                                                       "strip",
+                                                       "strips",
+                                                       "top",
+                                                       "left",
+                                                       "at",
+                                                       "extent",
+                                                       "fill",
+                                                       "below",
+                                                       "from_tile",
+                                                       "for_each_tile_vector",
                                                        "row",
                                                        "to",
                                                        "load",
@@ -121,6 +132,15 @@ const std::set<std::string, std::less<>>& reserved_words() {
   return *words;
 }
 
+// What emit makes of an operand's or an axis's name: x_data, x_stride_0, at_1.
+bool is_derived(std::string_view name) {
+  const std::size_t at = name.rfind('_');
+  if (at == std::string_view::npos || at + 1 == name.size()) return false;
+  const std::string_view end = name.substr(at + 1);
+  return end == "data" || end == "lanes" || end == "tile" || end == "value" ||
+         end.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 template <class Float>
 std::string float_literal(Float value, std::string_view suffix) {
   std::string text = fmt::format("{}", value);
@@ -145,7 +165,7 @@ std::string identifier(std::string_view wanted, std::string_view fallback,
   }
   const bool starts_well = !base.empty() && base[0] != '_' && !(base[0] >= '0' && base[0] <= '9');
   if (!starts_well) base = fallback;
-  if (reserved_words().contains(base)) base += '_';
+  if (reserved_words().contains(base) || is_derived(base)) base += '_';
   std::string candidate = base;
   for (int n = 2; !taken.insert(candidate).second; ++n) candidate = fmt::format("{}_{}", base, n);
   return candidate;

@@ -39,12 +39,16 @@ class Emitter {
     line(0, "namespace kiln {{");
     line(0, "");
     emit_signature();
-    line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_,
-         policy(variant_.family).block);
-    emit_coordinates();
-    emit_broadcast_loads();
-    line(2, "for_each_vector<{}>(start, size, [&](auto width, {} first, int lanes) {{",
-         variant_.width, index_);
+    if (tiled()) {
+      emit_tiles();
+    } else {
+      line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_,
+           policy(variant_.family).block);
+      emit_coordinates();
+      emit_broadcast_loads(2);
+      line(2, "for_each_vector<{}>(start, size, [&](auto width, {} first, int lanes) {{",
+           variant_.width, index_);
+    }
     emit_vector_loads();
     emit_lanes();
     emit_stores();
@@ -116,9 +120,17 @@ class Emitter {
       add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes},
                     fmt::format("{} columns", divisor));
     }
-    for (std::uint32_t k = 1; k + 1 < rank(); ++k) {
-      add_parameter({P::extent, 0, k, DType::f32, divisor_bytes},
-                    fmt::format("{} extent_{}", divisor, k));
+    const std::vector<std::uint32_t> outer = outer_axes();
+    if (tiled()) {
+      add_parameter({P::rows, 0, 0, DType::f32, index_bytes}, fmt::format("{} rows", index_));
+      if (!outer.empty()) {
+        add_parameter({P::strips, 0, 0, DType::f32, divisor_bytes},
+                      fmt::format("{} strips", divisor));
+      }
+    }
+    for (std::size_t n = 1; n < outer.size(); ++n) {
+      add_parameter({P::extent, 0, outer[n], DType::f32, divisor_bytes},
+                    fmt::format("{} extent_{}", divisor, outer[n]));
     }
     add_parameter({P::work_items, 0, 0, DType::f32, index_bytes},
                   fmt::format("{} work_items", index_));
@@ -132,10 +144,22 @@ class Emitter {
   }
 
   std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
+  bool tiled() const { return variant_.tile != 0; }
+
+  // The axes that a work item's number is taken apart into, the fastest last.
+  std::vector<std::uint32_t> outer_axes() const {
+    std::vector<std::uint32_t> axes;
+    for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
+      if (!tiled() || k != static_cast<std::uint32_t>(variant_.tile_axis)) axes.push_back(k);
+    }
+    return axes;
+  }
 
   bool has_stride(std::size_t operand, std::uint32_t axis) const {
     const OperandVariant& variant = variant_.operands[operand];
-    if (axis + 1 == rank()) return variant.access == Access::strided;
+    const bool transposed = variant.access == Access::transposed;
+    if (axis + 1 == rank()) return transposed || variant.access == Access::strided;
+    if (transposed && axis == static_cast<std::uint32_t>(variant_.tile_axis)) return false;
     return (variant.outer_axes >> axis & 1) != 0;
   }
 
@@ -206,15 +230,59 @@ class Emitter {
     line(2, "const {} row = divide(item, columns);", index_);
     line(2, "const {} start = (item - row * columns.divisor){};", index_,
          width == 1 ? std::string() : fmt::format(" * {}", width));
-    // The row's number is taken apart from the innermost of the outer axes to the outermost.
+    emit_outer_coordinates();
+  }
+
+  // The row's number is taken apart from the innermost of the outer axes to the outermost.
+  void emit_outer_coordinates() {
+    const std::vector<std::uint32_t> outer = outer_axes();
     std::string rest = "row";
-    for (std::uint32_t k = rank() - 2; k > 0; --k) {
+    for (std::size_t n = outer.size() - 1; n > 0; --n) {
+      const std::uint32_t k = outer[n];
       const std::string next = fmt::format("row_{}", k);
       line(2, "const {} {} = divide({}, extent_{});", index_, next, rest, k);
       line(2, "const {} at_{} = {} - {} * extent_{}.divisor;", index_, k, rest, next, k);
       rest = next;
     }
-    line(2, "const {} at_0 = {};", index_, rest);
+    line(2, "const {} at_{} = {};", index_, outer[0], rest);
+  }
+
+  // A block fills one tile per transposed operand, then computes the same tile of the outputs.
+  void emit_tiles() {
+    const int edge = variant_.tile;
+    const int threads = policy(variant_.family).block;
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!through_tile(i)) continue;
+      line(1, "KILN_SHARED Tile<{}, {}> {}_tile;", storage_type(operands_[i].dtype), edge,
+           operands_[i].name);
+    }
+    line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
+    line(2, "const {} strip = divide(item, columns);", index_);
+    line(2, "const {} left = (item - strip * columns.divisor) * {};", index_, edge);
+    if (outer_axes().empty()) {
+      line(2, "const {} top = strip * {};", index_, edge);
+    } else {
+      line(2, "const {} row = divide(strip, strips);", index_);
+      line(2, "const {} top = (strip - row * strips.divisor) * {};", index_, edge);
+      emit_outer_coordinates();
+    }
+    if (variant_.wide_index) line(2, "KILN_SYNCHRONIZE();");
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!through_tile(i)) continue;
+      line(2, "fill<{}, {}, {}>({}_tile, {}, top, left, rows, size, {});", threads,
+           tile_vector(operands_[i].dtype), variant_.operands[i].alignment, operands_[i].name,
+           row_pointer(i), inner_stride(i));
+    }
+    line(2, "KILN_SYNCHRONIZE();");
+    line(2,
+         "for_each_tile_vector<{}, {}, {}>(top, left, rows, size, "
+         "[&](auto width, {} at_{}, {} first, int lanes) {{",
+         threads, edge, variant_.width, index_, variant_.tile_axis, index_);
+    emit_broadcast_loads(3);
+  }
+
+  bool through_tile(std::size_t i) const {
+    return variant_.operands[i].access == Access::transposed && is_read(operands_[i].argument);
   }
 
   std::string row_pointer(std::size_t i) const {
@@ -232,17 +300,17 @@ class Emitter {
   }
 
   static bool per_lane(const OperandVariant& variant) {
-    return variant.access == Access::contiguous || variant.access == Access::strided;
+    return variant.access != Access::broadcast && variant.access != Access::scalar;
   }
 
   // One element for the whole row: the same for every lane.
-  void emit_broadcast_loads() {
+  void emit_broadcast_loads(int depth) {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
       if (operand.output || !is_read(operand.argument) || per_lane(variant_.operands[i])) continue;
       const std::string pointer = row_pointer(i);
       const bool plain = pointer.find(' ') == std::string::npos;
-      line(2, "const {} {} = to<{}>(*{});", compute_type(operand.dtype), operand.name,
+      line(depth, "const {} {} = to<{}>(*{});", compute_type(operand.dtype), operand.name,
            compute_type(operand.dtype), plain ? pointer : "(" + pointer + ")");
     }
   }
@@ -258,6 +326,9 @@ class Emitter {
       } else if (variant.access == Access::strided) {
         line(3, "const auto {}_lanes = gather<width.size>({}, first, {});", operand.name,
              row_pointer(i), stride_name(i, rank() - 1));
+      } else if (variant.access == Access::transposed) {
+        line(3, "const auto {}_lanes = from_tile<width.size>({}_tile, at_{} - top, first - left);",
+             operand.name, operand.name, variant_.tile_axis);
       }
     }
   }

@@ -23,7 +23,9 @@ struct Parameter {
     scalar,      ///< run-time scalar: argument `index`, in `dtype`
     size,        ///< the extent of the innermost axis
     work_items,  ///< how many there are
-    columns,     ///< work items per row, as a divisor
+    columns,     ///< work items per row, or tiles, as a divisor
+    rows,        ///< the extent of the tile axis
+    strips,      ///< tiles along the tile axis, as a divisor
     extent,      ///< of collapsed axis `axis`, as a divisor
     stride,      ///< of operand `index` along collapsed axis `axis`, in elements
   };

@@ -13,13 +13,18 @@ namespace kiln::fusion {
 namespace {
 
 // GPUs: one 16-byte access of the narrowest operand per thread keeps enough bytes in flight with
-// 256 256 threads a block, and 64 bytes of the widest still fit registers. The host: one work item
-// is a stretch of a row, long enough that finding its place costs nothing.
+// 256 threads a block, and 64 bytes of the widest still fit registers. Half of what a block may
+// have of the shared memory goes to tiles, so that two blocks fit a compute unit. The host: one
+// work item is a stretch of a row, long enough that finding its place costs nothing; tiles fit its
+// first cache.
 constexpr Policy kPolicies[] = {
-    /* amd    */ {16, 64, 16, 256},
-    /* nvidia */ {16, 64, 16, 256},
-    /* host   */ {0, 0, 1024, 16},
+    /* amd    */ {16, 64, 16, 256, 34 << 10},
+    /* nvidia */ {16, 64, 16, 256, 34 << 10},
+    /* host   */ {0, 0, 1024, 16, 34 << 10},
 };
+
+// Rows of 64 four-byte elements are two cache lines of a GPU; smaller tiles where there are many.
+constexpr int kTiles[] = {64, 32};
 
 constexpr int kMostRank = 64;
 
@@ -92,6 +97,45 @@ Access access_of(const Axis& inner, const std::vector<Axis>& axes, std::size_t o
   return moves ? Access::broadcast : Access::scalar;
 }
 
+bool lies_along(const Axis& axis, std::size_t operand) { return axis.strides[operand] == 1; }
+
+bool can_transpose(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
+                   const Axis& axis, std::size_t i) {
+  return !operands[i].output && variants[i].access == Access::strided && lies_along(axis, i) &&
+         bits(operands[i].dtype) >= 8;
+}
+
+// Inputs whose neighbours along the innermost axis are far apart, but lie side by side along
+// another axis, are read through tiles of the two, so that both sides move whole lines of memory.
+// The axis is the one that helps most inputs; what does not fit the tiles' memory stays strided.
+void choose_tile(const std::vector<Axis>& axes, std::span<const Operand> operands,
+                 const Policy& policy, Variant& variant) {
+  std::vector<std::size_t> best;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    std::vector<std::size_t> helped;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (can_transpose(operands, variant.operands, axes[k], i)) helped.push_back(i);
+    }
+    const int smallest = kTiles[std::size(kTiles) - 1];
+    const bool fills = std::min(axes[k].size, axes.back().size) >= smallest;
+    if (!fills || helped.size() <= best.size()) continue;
+    best = std::move(helped);
+    variant.tile_axis = static_cast<int>(k);
+  }
+  if (best.empty()) return;
+  const auto bytes = [&](int tile) {
+    int total = 0;
+    for (const std::size_t i : best) total += tile * (tile + 1) * slot_bytes(operands[i].dtype);
+    return total;
+  };
+  for (const int tile : kTiles) {
+    variant.tile = tile;
+    if (bytes(tile) <= policy.tile_bytes) break;
+  }
+  while (bytes(variant.tile) > policy.tile_bytes) best.pop_back();
+  for (const std::size_t i : best) variant.operands[i].access = Access::transposed;
+}
+
 // The elements per work item: a full vector of the narrowest contiguous operand, but no more than
 // the row has, and one where nothing is contiguous, since then a vector saves no access.
 int choose_width(std::int64_t inner, std::span<const Operand> operands,
@@ -112,22 +156,22 @@ int choose_width(std::int64_t inner, std::span<const Operand> operands,
   return std::max(width, 1);
 }
 
-// What every row's start and every vector in it is aligned to.
+// What the start of every row along axis `inner` and every vector in it is aligned to.
 int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<Axis>& axes,
-                 std::size_t index, int width) {
+                 std::size_t inner, std::size_t index, int width) {
   const int bytes = std::max(1, bits(operand.dtype) / 8);
   std::uint64_t steps = operand.address + static_cast<std::uint64_t>(offset * bytes);
-  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-    steps |= static_cast<std::uint64_t>(axes[k].strides[index] * bytes);
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    if (k != inner) steps |= static_cast<std::uint64_t>(axes[k].strides[index] * bytes);
   }
   steps |= static_cast<std::uint64_t>(width * bytes) | 16;
   return static_cast<int>(steps & (~steps + 1));
 }
 
-bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, std::uint64_t items,
+bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, std::uint64_t elements,
                       int width) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
-  if (items * static_cast<std::uint64_t>(width) >= kLimit) return true;
+  if (elements >= kLimit) return true;
   for (std::size_t i = 0; i < operands; ++i) {
     std::uint64_t span = 0;
     for (const Axis& axis : axes) {
@@ -145,6 +189,16 @@ bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, std::
 }  // namespace
 
 const Policy& policy(Family family) { return kPolicies[static_cast<std::size_t>(family)]; }
+
+int slot_bytes(DType dtype) { return std::max(4, bits(dtype) / 8); }
+
+int tile_vector(DType dtype) { return 128 / bits(dtype); }
+
+std::uint64_t Layout::threads() const {
+  const bool blocks = variant.tile != 0 && variant.family != Family::host;
+  return blocks ? work_items * static_cast<std::uint64_t>(policy(variant.family).block)
+                : work_items;
+}
 
 Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family family) {
   Layout layout;
@@ -174,20 +228,33 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
     }
     variants.push_back(variant);
   }
-  const int width = choose_width(inner.size, operands, variants, policy(family));
-  std::uint64_t rows = 1;
-  for (std::size_t k = 0; k + 1 < axes.size(); ++k)
-    rows *= static_cast<std::uint64_t>(axes[k].size);
-  const auto columns = static_cast<std::uint64_t>((inner.size + width - 1) / width);
-  layout.work_items = rows * columns;
+  choose_tile(axes, operands, policy(family), layout.variant);
+  const int tile = layout.variant.tile;
+  const auto tile_axis = static_cast<std::size_t>(layout.variant.tile_axis);
+  const int width = std::min(choose_width(inner.size, operands, variants, policy(family)),
+                             tile == 0 ? 1024 : tile);
+  const auto blocks = [](std::int64_t size, int step) {
+    return static_cast<std::uint64_t>((size + step - 1) / step);
+  };
+  layout.work_items = blocks(inner.size, tile == 0 ? width : tile);
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    layout.work_items *= blocks(axes[k].size, tile != 0 && k == tile_axis ? tile : 1);
+  }
   layout.variant.rank = static_cast<int>(axes.size());
   layout.variant.width = width;
-  layout.variant.wide_index = needs_wide_index(axes, operands.size(), layout.work_items, width);
+  const std::uint64_t elements =
+      layout.work_items * static_cast<std::uint64_t>(tile == 0 ? width : tile * tile);
+  layout.variant.wide_index = needs_wide_index(axes, operands.size(), elements, width);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     // A CPU loads from any address at the same cost, so there alignment is no reason for a variant.
-    const bool vector = variants[i].access == Access::contiguous && family != Family::host;
-    variants[i].alignment = vector ? alignment_of(operands[i], layout.offsets[i], axes, i, width)
-                                   : std::max(1, bits(operands[i].dtype) / 8);
+    variants[i].alignment = std::max(1, bits(operands[i].dtype) / 8);
+    if (family != Family::host && variants[i].access == Access::contiguous) {
+      variants[i].alignment =
+          alignment_of(operands[i], layout.offsets[i], axes, axes.size() - 1, i, width);
+    } else if (family != Family::host && variants[i].access == Access::transposed) {
+      variants[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, tile_axis, i,
+                                           tile_vector(operands[i].dtype));
+    }
     layout.strides.emplace_back(axes.size());
   }
   layout.shape = Dims(axes.size());
@@ -210,15 +277,16 @@ Divisor make_divisor(std::uint32_t divisor) {
 
 std::string describe(const Variant& variant, std::span<const std::string> names) {
   static constexpr std::string_view kAccess[] = {"scalar", "contiguous", "broadcast along rows",
-                                                 "strided"};
+                                                 "strided", "transposed"};
   std::string text = fmt::format("{} {}, {} element{} per work item, {}-bit indices", variant.rank,
                                  variant.rank == 1 ? "axis" : "axes", variant.width,
                                  variant.width == 1 ? "" : "s", variant.wide_index ? 64 : 32);
+  if (variant.tile != 0) text += fmt::format(", in tiles of {0} by {0}", variant.tile);
   for (std::size_t i = 0; i < variant.operands.size(); ++i) {
     const OperandVariant& operand = variant.operands[i];
     text += fmt::format("; {}: {}", i < names.size() ? names[i] : fmt::format("#{}", i),
                         kAccess[static_cast<std::size_t>(operand.access)]);
-    if (operand.access == Access::contiguous)
+    if (operand.access == Access::contiguous || operand.access == Access::transposed)
       text += fmt::format(", aligned to {}", operand.alignment);
   }
   return text;

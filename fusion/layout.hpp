@@ -27,7 +27,8 @@ struct Policy {
                      ///< `most_lanes` elements, whatever their size
   int most_lane_bytes;  ///< the bytes of the widest one
   int most_lanes;
-  int block;  ///< work items (threads) per block
+  int block;       ///< work items (threads) per block
+  int tile_bytes;  ///< what the tiles of one kernel may take of the memory that a block shares
 };
 enum class Family : std::uint8_t { amd, nvidia, host };
 const Policy& policy(Family family);
@@ -38,11 +39,13 @@ enum class Access : std::uint8_t {
   contiguous,  ///< neighbours along the innermost axis are neighbours in memory
   broadcast,   ///< one element for each row, the same along the innermost axis
   strided,     ///< neighbours lie a run-time stride apart
+  transposed,  ///< neighbours along the tile axis are neighbours in memory: read through a tile
 };
 
 struct OperandVariant {
   Access access = Access::contiguous;
-  int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector
+  int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector; of a
+                      ///< transposed operand, along the tile axis
   std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
   friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
 };
@@ -53,6 +56,9 @@ struct Variant {
   int rank = 1;             ///< after merging; 1 for a plain vector
   int width = 1;            ///< elements per work item along the innermost axis
   bool wide_index = false;  ///< 64-bit indices
+  int tile = 0;  ///< edge of the square tiles of (tile axis, innermost axis) that a block takes at
+                 ///< a time, which transposed operands are read through; 0: none
+  int tile_axis = 0;  ///< the collapsed axis along which transposed operands are contiguous
   std::vector<OperandVariant> operands;
   friend bool operator==(const Variant&, const Variant&) = default;
 };
@@ -60,13 +66,19 @@ struct Variant {
 /// "contiguous, 8 elements per work item, 32-bit indices; gate: contiguous 16; ..." for people.
 std::string describe(const Variant& variant, std::span<const std::string> names);
 
+/// What one element takes of a tile (preamble/tile.h, Slot).
+int slot_bytes(DType dtype);
+/// Elements of a 16-byte vector along the tile axis.
+int tile_vector(DType dtype);
+
 struct Layout {
   Variant variant;
   Dims shape;                 ///< collapsed, outermost axis first
   std::vector<Dims> strides;  ///< of each operand along the collapsed axes, in elements
   std::vector<std::int64_t>
-      offsets;  ///< of each operand's first element from its address, in elements
-  std::uint64_t work_items = 0;
+      offsets;                    ///< of each operand's first element from its address, in elements
+  std::uint64_t work_items = 0;   ///< with tiles: tiles
+  std::uint64_t threads() const;  ///< that a GPU needs for them
 };
 
 /// `shape` is the outputs' shape. Axes of size one are dropped, the others are ordered by the first

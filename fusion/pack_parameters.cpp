@@ -25,6 +25,9 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
   static_assert(std::endian::native == std::endian::little,
                 "a narrow index is an index's first bytes");
   const std::int64_t inner = layout.shape[layout.shape.size() - 1];
+  const Variant& variant = layout.variant;
+  const int step = variant.tile != 0 ? variant.tile : variant.width;
+  const std::int64_t rows = layout.shape[static_cast<std::size_t>(variant.tile_axis)];
   for (const Parameter& parameter : kernel.parameters) {
     switch (parameter.kind) {
       case Parameter::Kind::pointer:
@@ -34,8 +37,10 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
         put_index(static_cast<std::int64_t>(layout.work_items), parameter.bytes);
         break;
       case Parameter::Kind::columns:
-        put_divisor((inner + layout.variant.width - 1) / layout.variant.width, parameter.bytes);
+        put_divisor((inner + step - 1) / step, parameter.bytes);
         break;
+      case Parameter::Kind::rows: put_index(rows, parameter.bytes); break;
+      case Parameter::Kind::strips: put_divisor((rows + step - 1) / step, parameter.bytes); break;
       case Parameter::Kind::extent:
         put_divisor(layout.shape[parameter.axis], parameter.bytes);
         break;

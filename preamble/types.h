@@ -84,6 +84,20 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
 }  // namespace kiln
 #endif
 
+// The same where a block of threads takes a work item together, with memory that it shares.
+#if KILN_HOST
+#define KILN_FOR_EACH_BLOCK(Index, item, count) \
+  for (Index item = Index(kiln_begin); item < Index(kiln_end); ++item)
+#define KILN_SHARED
+#define KILN_SYNCHRONIZE()
+#else
+#define KILN_FOR_EACH_BLOCK(Index, item, count)          \
+  for (Index item = Index(blockIdx.x); item < count; \
+       item = ::kiln::next_work_item(item, Index(1), count))
+#define KILN_SHARED __shared__
+#define KILN_SYNCHRONIZE() __syncthreads()
+#endif
+
 // The elements that one work item computes, side by side: unrolled into registers on a GPU, SIMD on
 // the host. Iterations are independent, also where an output is an input.
 #if KILN_HOST && defined(__clang__)

@@ -233,7 +233,7 @@ std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
   plan->kernel = load_kernel(*plan->backend, emitted.request, plan->info);
   plan->info.source = fusion::with_entry(emitted.kernel.source, plan->info.entry);
   plan->parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
-  plan->shape.work_items = emitted.layout.work_items;
+  plan->shape.work_items = emitted.layout.threads();
   plan->shape.block = emitted.kernel.block;
   place_slots(*plan, call, emitted);
   return plan;

@@ -1,0 +1,130 @@
+// Transposed operands, which are read through tiles: the same bits as on arrays in C order, for
+// every width of element, whole and partial tiles, several transposed operands and axes around
+// them.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <tuple>
+#include <vector>
+
+#include "kiln/function.hpp"
+#include "tests/support/devices.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::HostArray;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+struct Case {
+  const char* expression;
+  DType dtype;
+  Dims shape;
+  std::vector<std::size_t>
+      order;  ///< the axes of the transposed operands, outermost in memory first
+};
+
+std::string name_of(const ::testing::TestParamInfo<std::tuple<DeviceType, Case>>& info) {
+  const Case& item = std::get<1>(info.param);
+  return fmt::format("{}_{}_{}", std::get<0>(info.param) == DeviceType::cpu ? "cpu" : "gpu",
+                     name(item.dtype), info.index);
+}
+
+std::size_t bytes_of(DType dtype) { return static_cast<std::size_t>(bits(dtype)) / 8; }
+
+/// Small whole numbers, which every dtype here holds, one for each position and operand.
+HostArray numbers(const Case& item, const Dims& strides, int operand) {
+  HostArray array = HostArray::contiguous(item.dtype, item.shape);
+  array.strides = strides;
+  const std::size_t width = bytes_of(item.dtype);
+  Dims at(item.shape.size(), 0);
+  for (std::int64_t n = 0; n < array.size(); ++n) {
+    std::int64_t rest = n;
+    std::int64_t place = 0;
+    for (std::size_t k = item.shape.size(); k-- > 0;) {
+      place += rest % item.shape[k] * strides[k];
+      rest /= item.shape[k];
+    }
+    const auto value = static_cast<unsigned char>((n * 7 + operand * 3) % 61);
+    // As an integer in the low byte, or as the top byte of a float, which is a finite number too.
+    const bool floating = is_floating(item.dtype);
+    std::byte* to = array.bytes.data() + static_cast<std::size_t>(place) * width;
+    std::memset(to, 0, width);
+    to[floating ? width - 1 : 0] = static_cast<std::byte>(value);
+  }
+  return array;
+}
+
+Dims permuted_strides(const Case& item) {
+  Dims strides(item.shape.size(), 0);
+  std::int64_t step = 1;
+  for (std::size_t k = item.order.size(); k-- > 0;) {
+    strides[item.order[k]] = step;
+    step *= item.shape[item.order[k]];
+  }
+  return strides;
+}
+
+class Transposed : public ::testing::TestWithParam<std::tuple<DeviceType, Case>> {};
+
+TEST_P(Transposed, GivesTheBitsOfArraysInCOrder) {
+  const auto& [type, item] = GetParam();
+  if (!testing::has_device(type)) GTEST_SKIP() << jit::why_absent(type);
+  const Function function = parse("transposed", item.expression);
+  std::vector<HostArray> plain;
+  std::vector<HostArray> mixed;
+  int operand = 0;
+  for (const std::string& argument : argument_names(function)) {
+    plain.push_back(numbers(item, contiguous_strides(item.shape), operand));
+    mixed.push_back(argument[0] == 't' ? numbers(item, permuted_strides(item), operand)
+                                       : plain.back());
+    ++operand;
+  }
+  std::vector<HostArray> expected(function.output_count(),
+                                  HostArray::contiguous(item.dtype, item.shape));
+  std::vector<HostArray> outputs = expected;
+  testing::run_on({type, 0}, function, plain, expected);
+  testing::run_on({type, 0}, function, mixed, outputs);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_TRUE(outputs[i].bytes == expected[i].bytes) << item.expression << ", output " << i;
+  }
+}
+
+const Case kCases[] = {
+    {"x + t", DType::f32, {128, 192}, {1, 0}},
+    {"x + t", DType::f32, {131, 95}, {1, 0}},
+    {"x + t", DType::bf16, {200, 136}, {1, 0}},
+    {"x + t", DType::f16, {65, 127}, {1, 0}},
+    {"x + t", DType::u8, {256, 160}, {1, 0}},
+    {"x + t", DType::i64, {96, 70}, {1, 0}},
+    {"x * t", DType::f64, {64, 129}, {1, 0}},
+    {"t1 + t2", DType::f32, {100, 164}, {1, 0}},
+    {"t1 + t2 * t3 - x + t4 * t5 - t6 - t7 - t8 - t9", DType::f32, {77, 99}, {1, 0}},
+    {"x + t", DType::f32, {5, 70, 64}, {0, 2, 1}},
+    {"x + t", DType::u16, {40, 3, 72}, {2, 1, 0}},
+    {"x + t", DType::i32, {3, 40, 2, 50}, {0, 3, 2, 1}},
+    {"a = x + t; b = x * t", DType::f32, {128, 100}, {1, 0}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, Transposed,
+                         ::testing::Combine(::testing::Values(DeviceType::cpu, DeviceType::hip,
+                                                              DeviceType::cuda),
+                                            ::testing::ValuesIn(kCases)),
+                         name_of);
+
+TEST(TransposedKernel, SaysThatItReadsThroughTiles) {
+  std::vector<float> x(64 * 80);
+  std::vector<float> out(64 * 80);
+  const Stream stream{{DeviceType::cpu, 0}, nullptr};
+  const View transposed(x.data(), DType::f32, {64, 80}, {1, 64}, stream.device);
+  const View result(out.data(), DType::f32, {64, 80});
+  const Function copy = parse("copy_transposed", "x");
+  const KernelInfo info =
+      copy.prepare(stream, std::vector<Argument>{transposed}, std::vector<View>{result});
+  EXPECT_NE(info.variant.find("in tiles of 64 by 64"), std::string::npos) << info.variant;
+  EXPECT_NE(info.variant.find("x: transposed"), std::string::npos) << info.variant;
+}
+
+}  // namespace
+}  // namespace kiln
