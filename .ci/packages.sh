@@ -61,7 +61,8 @@ what_is_lost_without() {
 # install_packages [LIBRARY...] [?LIBRARY...]: what the build needs, and those; with ? what a release may lack.
 install_packages() {
   local programs=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config)
-  local libraries=(libfmt-dev nlohmann-json3-dev libcli11-dev libtbb-dev libxxhash-dev libzstd-dev)
+  local libraries=(libfmt-dev nlohmann-json3-dev libcli11-dev libtbb-dev libsodium-dev libxxhash-dev
+    libzstd-dev)
   local package rocm missing optional=()
 
   if rocm=$(rocm_directory); then echo "HIP: $rocm"; else optional=(libamdhip64-dev); fi

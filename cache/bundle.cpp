@@ -18,14 +18,48 @@ namespace {
 
 constexpr std::string_view kMagic = "\x89KPKG\r\n\x1a";
 constexpr std::uint64_t kFixed = 24;
-constexpr std::uint64_t kItem = 32;
+constexpr std::uint64_t kItem = 32;  // without the code of a signed bundle
+constexpr std::uint32_t kSigned = 1;
+constexpr std::string_view kPurpose = "bundle";
 constexpr std::uint64_t kDigest = 8;
 constexpr std::uint64_t kChecksum = 16;
 constexpr std::uint64_t kMaxItems = 1 << 24;
 
+std::string_view text_of(const Mac& mac) {
+  return {reinterpret_cast<const char*>(mac.data()), mac.size()};
+}
+
+/// Zeros if there are too few bytes.
+Mac mac_of(std::string_view bytes) {
+  Mac mac{};
+  if (bytes.size() == mac.size()) std::copy(bytes.begin(), bytes.end(), mac.begin());
+  return mac;
+}
+
+/// What is before the items.
+struct Fixed {
+  bool is_signed = false;
+  std::uint64_t count = 0;
+
+  std::uint64_t item_bytes() const { return kItem + (is_signed ? kMacBytes : 0); }
+  std::uint64_t index_bytes() const {
+    return kFixed + count * item_bytes() + (is_signed ? kMacBytes : 0) + kDigest;
+  }
+};
+
+std::optional<Fixed> decode_fixed(std::string_view bytes) {
+  ByteReader reader(bytes);
+  if (reader.raw(kMagic.size()) != kMagic || reader.u32() != kBundleVersion) return std::nullopt;
+  const std::uint32_t flags = reader.u32();
+  const Fixed fixed{flags == kSigned, reader.u64()};
+  if (!reader.ok() || flags > kSigned || fixed.count > kMaxItems) return std::nullopt;
+  return fixed;
+}
+
 class Bundle final : public Layer {
  public:
-  Bundle(Io& io, std::string path) : io_(io), path_(std::move(path)) {
+  Bundle(Io& io, std::string path, const Secret& secret)
+      : io_(io), path_(std::move(path)), secret_(secret) {
     if (std::string reason = open(); !reason.empty()) {
       fd_.reset();
       index_.items.clear();
@@ -46,7 +80,7 @@ class Bundle final : public Layer {
     if (!read_bytes(io_, fd_.get(), item->offset, item->size, bytes)) {
       reason = describe_errno(errno);
     } else {
-      Decoded decoded = decode(key, bytes, parts);
+      Decoded decoded = decode_bundle_entry(*item, bytes, parts, secret_);
       if (decoded.entry) return Loaded{*std::move(decoded.entry), std::move(bytes)};
       reason = decoded.reason;
     }
@@ -71,20 +105,22 @@ class Bundle final : public Layer {
     const auto total = static_cast<std::uint64_t>(status.st_size);
     if (size > total) return "is truncated";
     if (size != 0 && !read_bytes(io_, fd_.get(), 0, size, head)) return describe_errno(errno);
-    index_ = decode_bundle_index(head, total);
+    index_ = decode_bundle_index(head, total, secret_);
     return index_.reason;
   }
 
   Io& io_;
   const std::string path_;
+  const Secret secret_;
   Fd fd_;
   BundleIndex index_;
 };
 
 }  // namespace
 
-std::string encode_bundle(const std::map<Key, std::string>& files) {
-  std::uint64_t offset = kFixed + files.size() * kItem + kDigest;
+std::string encode_bundle(const std::map<Key, std::string>& files, const Secret& secret) {
+  const std::uint64_t codes = secret ? (files.size() + 1) * kMacBytes : 0;
+  std::uint64_t offset = kFixed + files.size() * kItem + codes + kDigest;
   std::uint64_t total = offset + kChecksum;
   for (const auto& [key, file] : files) total += file.size();
   std::string bytes;
@@ -92,15 +128,17 @@ std::string encode_bundle(const std::map<Key, std::string>& files) {
   ByteWriter writer(bytes);
   writer.raw(kMagic);
   writer.u32(kBundleVersion);
-  writer.u32(0);
+  writer.u32(secret ? kSigned : 0);
   writer.u64(files.size());
   for (const auto& [key, file] : files) {
     writer.u64(key.high);
     writer.u64(key.low);
     writer.u64(offset);
     writer.u64(file.size());
+    if (secret) writer.raw(text_of(secret.sign_entry(key, file)));
     offset += file.size();
   }
+  if (secret) writer.raw(text_of(secret.sign(kPurpose, bytes)));
   writer.u64(XXH3_64bits(bytes.data(), bytes.size()));
   for (const auto& [key, file] : files) writer.raw(file);
   const XXH128_hash_t checksum = XXH3_128bits(bytes.data(), bytes.size());
@@ -110,25 +148,26 @@ std::string encode_bundle(const std::map<Key, std::string>& files) {
 }
 
 std::uint64_t bundle_index_size(std::string_view bytes) {
-  ByteReader reader(bytes);
-  if (reader.raw(kMagic.size()) != kMagic) return 0;
-  if (reader.u32() != kBundleVersion || reader.u32() != 0) return 0;
-  const std::uint64_t count = reader.u64();
-  if (!reader.ok() || count > kMaxItems) return 0;
-  return kFixed + count * kItem + kDigest;
+  const std::optional<Fixed> fixed = decode_fixed(bytes);
+  return fixed ? fixed->index_bytes() : 0;
 }
 
-BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total) {
-  BundleIndex index;
-  const auto refuse = [](std::string reason) { return BundleIndex{{}, std::move(reason)}; };
-  const std::uint64_t size = bundle_index_size(bytes);
-  if (size == 0) return refuse("is not a kiln bundle of a version this kiln reads");
+BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total, const Secret& secret) {
+  const auto refuse = [](std::string reason) {
+    BundleIndex none;
+    none.reason = std::move(reason);
+    return none;
+  };
+  const std::optional<Fixed> fixed = decode_fixed(bytes);
+  if (!fixed) return refuse("is not a kiln bundle of a version this kiln reads");
+  const std::uint64_t size = fixed->index_bytes();
   if (bytes.size() < size || total < size + kChecksum) return refuse("is truncated");
   ByteReader digest(bytes.substr(size - kDigest));
   if (digest.u64() != XXH3_64bits(bytes.data(), size - kDigest)) {
     return refuse("has an index that does not match its digest");
   }
-  ByteReader reader(bytes.substr(kFixed, size - kFixed - kDigest));
+  BundleIndex index;
+  ByteReader reader(bytes.substr(kFixed, fixed->count * fixed->item_bytes()));
   std::uint64_t next = size;
   while (!reader.at_end()) {
     BundleItem item;
@@ -136,6 +175,7 @@ BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total) {
     item.key.low = reader.u64();
     item.offset = reader.u64();
     item.size = reader.u64();
+    if (fixed->is_signed) item.mac = mac_of(reader.raw(kMacBytes));
     const bool ascending = index.items.empty() || index.items.back().key < item.key;
     if (!ascending || item.offset != next || item.size > kMaxEntryBytes ||
         item.size > total - kChecksum - next) {
@@ -145,29 +185,46 @@ BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total) {
     index.items.push_back(item);
   }
   if (next != total - kChecksum) return refuse("is longer than its index says");
+  if (fixed->is_signed) index.signature = secret ? Signature::good : Signature::unchecked;
+  if (!secret) return index;
+  if (!fixed->is_signed) return refuse("is not signed, and KILN_CACHE_SECRET is set");
+  const std::uint64_t covered = size - kDigest - kMacBytes;
+  if (!secret.accepts(mac_of(bytes.substr(covered, kMacBytes)), kPurpose,
+                      bytes.substr(0, covered))) {
+    return refuse("was not signed with this KILN_CACHE_SECRET");
+  }
   return index;
 }
 
-std::string check_bundle(std::string_view bytes) {
-  if (std::string reason = decode_bundle_index(bytes, bytes.size()).reason; !reason.empty()) {
-    return reason;
-  }
+BundleIndex check_bundle(std::string_view bytes, const Secret& secret) {
+  BundleIndex index = decode_bundle_index(bytes, bytes.size(), secret);
+  if (!index.reason.empty()) return index;
   const std::size_t body = bytes.size() - kChecksum;
   const XXH128_hash_t checksum = XXH3_128bits(bytes.data(), body);
   ByteReader tail(bytes.substr(body));
   const std::uint64_t high = tail.u64();
   if (checksum.high64 != high || checksum.low64 != tail.u64()) {
-    return "does not match its checksum";
+    index = {};
+    index.reason = "does not match its checksum";
   }
-  return {};
+  return index;
 }
 
-std::unique_ptr<Layer> open_readonly_layer(Io& io, const std::string& path, Counters& counters) {
+Decoded decode_bundle_entry(const BundleItem& item, std::string_view file, Parts parts,
+                            const Secret& secret) {
+  if (secret && !secret.accepts_entry(item.mac, item.key, file)) {
+    return {std::nullopt, "was changed after the bundle was signed", false};
+  }
+  return decode(item.key, file, parts);
+}
+
+std::unique_ptr<Layer> open_readonly_layer(Io& io, const std::string& path, const Secret& secret,
+                                           Counters& counters) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return std::make_unique<Directory>(io, DirectoryOptions{path, false, 0, 0}, counters);
   }
-  return std::make_unique<Bundle>(io, path);
+  return std::make_unique<Bundle>(io, path, secret);
 }
 
 }  // namespace kiln::cache

@@ -33,7 +33,7 @@ Cache::Cache(Config config)
              fmt::format("cache: nothing is kept on disk: {}", config_.why_uncached));
   }
   for (const std::string& path : config_.readonly) {
-    layers_.push_back(open_readonly_layer(io_, path, counters_));
+    layers_.push_back(open_readonly_layer(io_, path, config_.secret, counters_));
   }
 }
 

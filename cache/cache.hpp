@@ -1,5 +1,5 @@
 // The cache as the rest of kiln uses it: a key in, a checked code object out. The parts are in the
-// files beside this one; what the tool does with a cache is in manage.hpp.
+// files beside this one; what people and tools do with a cache is in kiln/cache.hpp.
 //
 // Everything here may be called from any thread, and nothing here throws for what is found on a
 // disk: a bad file is a miss, a full or read-only disk is a cache that keeps nothing, and each is
@@ -23,6 +23,7 @@
 #include "cache/flight.hpp"
 #include "cache/key.hpp"
 #include "cache/stats.hpp"
+#include "kiln/cache.hpp"
 
 namespace kiln::cache {
 

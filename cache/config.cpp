@@ -33,6 +33,25 @@ std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
+/// Sets `directory`, or `why_uncached`.
+void choose_directory(Config& config) {
+  if (const std::string choice = environment("KILN_CACHE"); choice == "off" || choice == "0") {
+    config.why_uncached = "KILN_CACHE=" + choice;
+    return;
+  }
+  const std::string xdg = environment("XDG_CACHE_HOME");
+  const std::string home = environment("HOME");
+  if (const std::string directory = environment("KILN_CACHE_DIR"); !directory.empty()) {
+    config.directory = absolute(directory);
+  } else if (xdg.starts_with('/')) {  // the XDG specification: a relative one is to be ignored
+    config.directory = xdg + "/kiln";
+  } else if (home.starts_with('/')) {
+    config.directory = home + "/.cache/kiln";
+  } else {
+    config.why_uncached = "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a directory";
+  }
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
@@ -53,22 +72,13 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   return static_cast<std::uint64_t>(value);
 }
 
-Config Config::from_environment() {
+Config Config::from_environment(const std::string& directory) {
   Config config;
-  if (const std::string choice = environment("KILN_CACHE"); choice == "off" || choice == "0") {
-    config.why_uncached = "KILN_CACHE=" + choice;
-    return config;
-  }
-  const std::string xdg = environment("XDG_CACHE_HOME");
-  const std::string home = environment("HOME");
-  if (const std::string directory = environment("KILN_CACHE_DIR"); !directory.empty()) {
+  if (!directory.empty()) {
     config.directory = absolute(directory);
-  } else if (xdg.starts_with('/')) {  // the XDG specification: a relative one is to be ignored
-    config.directory = xdg + "/kiln";
-  } else if (home.starts_with('/')) {
-    config.directory = home + "/.cache/kiln";
   } else {
-    config.why_uncached = "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a directory";
+    choose_directory(config);
+    if (config.why_uncached.starts_with("KILN_CACHE=")) return config;
   }
   if (const std::string size = environment("KILN_CACHE_MAX_SIZE"); !size.empty()) {
     if (const auto bytes = parse_size(size)) {
@@ -84,6 +94,7 @@ Config Config::from_environment() {
   for (const std::string& path : split(environment("KILN_CACHE_READONLY_DIRS"), ':')) {
     config.readonly.push_back(absolute(path));
   }
+  config.secret = Secret(environment("KILN_CACHE_SECRET"));
   return config;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cache/io.hpp"
+#include "cache/mac.hpp"
 
 namespace kiln::cache {
 
@@ -22,6 +23,8 @@ struct Config {
   std::uint64_t max_size = std::uint64_t{1} << 30;
   /// Directories and bundles that are read and never written, in the order they are asked.
   std::vector<std::string> readonly;
+  /// With one, a bundle that was not signed with it is refused.
+  Secret secret;
   /// How long a caller waits for another one who compiles the same key before it compiles alone.
   std::chrono::milliseconds wait_limit{60'000};
   /// An entry's time of last use is renewed at most this often.
@@ -30,8 +33,9 @@ struct Config {
 
   /// KILN_CACHE=off; KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else $HOME/.cache/kiln;
   /// KILN_CACHE_MAX_SIZE (bytes, or with K, M, G, T); KILN_CACHE_READONLY_DIRS (separated by
-  /// colons). A set-user-id program sees none of them.
-  static Config from_environment();
+  /// colons); KILN_CACHE_SECRET. A set-user-id program sees none of them. A `directory` that is not
+  /// empty comes before what KILN_CACHE and the three variables say.
+  static Config from_environment(const std::string& directory = {});
 };
 
 /// "512M", "1.5GiB", "4096": bytes, in powers of 1024; nothing for any other text.

@@ -1,17 +1,21 @@
 // The file of one cache entry, as pure functions on bytes. Who writes and reads files is elsewhere
 // (publish.cpp, directory.cpp). The format, every number little-endian:
 //
+// clang-format off
 //   entry      := head packed code checksum
 //   head       := magic version flags key sizes metadata digest
-//   magic      := 89 4B 49 4C 4E 0D 0A 1A            "\x89KILN\r\n\x1a": no text transfer survives
-//   it version    := u32                                kEntryVersion; everything after it depends
-//   on it flags      := u32                                0 key        := u64 u64 high, low: a
-//   file under another name is refused sizes      := u64 u64 u64 u64                    of
-//   metadata, packed, source (unpacked), code metadata   := field* field      := id:u16 length:u32
-//   byte{length}     ids in entry.cpp; a reader skips unknown ones digest     := u64 XXH3-64 of
-//   magic .. metadata: lists need no more packed     := byte*                              the
-//   source, one zstd frame code       := byte*                              an ELF image checksum
-//   := u64 u64                            XXH3-128 (high, low) of everything before
+//   magic      := 89 4B 49 4C 4E 0D 0A 1A            "\x89KILN\r\n\x1a": no text transfer survives it
+//   version    := u32                                kEntryVersion; everything after it depends on it
+//   flags      := u32                                0
+//   key        := u64 u64                            high, low: a file under another name is refused
+//   sizes      := u64 u64 u64 u64                    of metadata, packed, source (unpacked), code
+//   metadata   := field*
+//   field      := id:u16 length:u32 byte{length}     ids in entry.cpp; a reader skips unknown ones
+//   digest     := u64                                XXH3-64 of magic .. metadata: lists need no more
+//   packed     := byte*                              the source, one zstd frame
+//   code       := byte*                              an ELF image
+//   checksum   := u64 u64                            XXH3-128 (high, low) of everything before
+// clang-format on
 //
 // The file ends after the checksum. A change that an old reader would get wrong takes a new
 // version; files of several versions live beside each other, and each reader leaves the others'
@@ -25,6 +29,7 @@
 #include <vector>
 
 #include "cache/key.hpp"
+#include "kiln/cache.hpp"
 
 namespace kiln::cache {
 
@@ -33,36 +38,6 @@ inline constexpr std::size_t kEntryFixedHead = 64;  ///< bytes before the metada
 inline constexpr std::uint64_t kMaxEntryBytes = 256 << 20;
 inline constexpr std::uint64_t kMaxSourceBytes = 64 << 20;
 inline constexpr std::uint64_t kMaxMetadataBytes = 4 << 20;
-
-/// Where an entry came from and what it needs; for people and tools, never for the driver.
-struct Metadata {
-  std::string function;            ///< the function's name
-  std::string expression;          ///< in the text form
-  std::string signature;           ///< dtypes and layout of the operands
-  std::string target;              ///< "gfx90a:sramecc+:xnack-"
-  std::string toolchain;           ///< for people: "HIP 5.2.21153"
-  std::string toolchain_identity;  ///< cache.md; empty if it could not be established
-  std::vector<std::string> options;
-  std::vector<Ingredient> ingredients;  ///< of the key, as summarise() gives them
-  double compile_ms = 0;
-  std::int64_t created = 0;      ///< seconds since 1970; publish fills in 0
-  std::optional<int> registers;  ///< per thread
-  std::optional<int> sgprs;
-  std::optional<int> lds;      ///< bytes per block
-  std::optional<int> scratch;  ///< bytes per thread
-  std::optional<int> spills;
-  std::string entry;         ///< the kernel's name in the code object
-  std::string kiln_version;  ///< publish fills in the empty one
-  std::string launch;        ///< the caller's own; given back verbatim
-  friend bool operator==(const Metadata&, const Metadata&) = default;
-};
-
-struct Entry {
-  Metadata metadata;
-  std::string source;  ///< what was compiled; empty when only the code was asked for
-  std::string code;    ///< the code object, an ELF image
-  friend bool operator==(const Entry&, const Entry&) = default;
-};
 
 /// The bytes of the entry's file.
 std::string encode(const Key& key, const Entry& entry);

@@ -1,10 +1,11 @@
-#include "cache/explain.hpp"
-
+// Why two entries are two: which ingredients of their keys differ, in words.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <string_view>
+
+#include "kiln/cache.hpp"
 
 namespace kiln::cache {
 namespace {

@@ -1,10 +1,11 @@
-#include "cache/manage.hpp"
-
+// What people and tools do with a cache (kiln/cache.hpp), but for moving entries (transfer.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "cache/cache.hpp"
 #include "cache/flight.hpp"
+#include "kiln/cache.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
@@ -100,6 +101,18 @@ void clean_up(Directory& directory, bool repair, std::vector<Problem>& problems)
 
 }  // namespace
 
+std::shared_ptr<Cache> open(const std::string& directory) {
+  Config config = Config::from_environment(directory);
+  if (config.directory.empty()) {
+    throw Error(Code::not_found, fmt::format("there is no cache on disk: {}", config.why_uncached));
+  }
+  return Cache::open(std::move(config));
+}
+
+std::string directory(const Cache& cache) { return cache.config().directory; }
+
+std::string trouble(Cache& cache) { return cache.trouble(); }
+
 bool Filter::matches(const Listing& listing) const {
   const std::string& whole = listing.metadata.target;
   if (!target.empty() && target != whole && target != whole.substr(0, whole.find(':')))
@@ -148,6 +161,20 @@ Key resolve(Cache& cache, std::string_view prefix) {
                             prefix, found[0].hex(), found[1].hex()));
   }
   return found[0];
+}
+
+Entry read(Cache& cache, const Key& key) {
+  if (std::optional<Entry> entry = cache.read(key)) return *std::move(entry);
+  throw Error(Code::not_found,
+              fmt::format("cache {}: there is no usable entry {}", directory(cache), key.hex()));
+}
+
+Stats stats(Cache& cache) { return cache.stats(); }
+
+void zero_stats(Cache& cache) {
+  if (cache.zero_stats()) return;
+  throw Error(Code::io,
+              fmt::format("cache {}: the counters could not be written", directory(cache)));
 }
 
 Usage usage(Cache& cache) {

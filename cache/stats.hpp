@@ -5,33 +5,11 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
-#include <string>
-#include <string_view>
 
 #include "cache/io.hpp"
+#include "kiln/cache.hpp"
 
 namespace kiln::cache {
-
-enum class Count : std::uint8_t {
-  hits,       ///< entries found on disk, in any layer
-  misses,     ///< looked for and not found
-  compiled,   ///< compiled by get()
-  waited,     ///< found because another process compiled them meanwhile
-  published,  ///< entries written
-  published_bytes,
-  evicted,
-  evicted_bytes,
-  quarantined,  ///< files that were not what they should be, or that a driver refused
-};
-inline constexpr std::size_t kCounts = 9;
-std::string_view name(Count count);
-
-struct Stats {
-  std::array<std::uint64_t, kCounts> values{};
-  std::uint64_t& operator[](Count count) { return values[static_cast<std::size_t>(count)]; }
-  std::uint64_t operator[](Count count) const { return values[static_cast<std::size_t>(count)]; }
-};
 
 /// The counters of this process. Any thread may add; nobody waits.
 class Counters {

@@ -1,4 +1,4 @@
-// Moving entries between caches: export to a bundle and import from one (manage.hpp).
+// Moving entries between caches: export to a bundle and import from one (kiln/cache.hpp).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,7 +8,8 @@
 #include <map>
 
 #include "cache/bundle.hpp"
-#include "cache/manage.hpp"
+#include "cache/cache.hpp"
+#include "kiln/cache.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
@@ -76,21 +77,26 @@ Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filt
     throw Error(Code::not_found,
                 fmt::format("cache export: no entry of {} matches", directory.path()));
   }
+  const Secret& secret = cache.config().secret;
   transfer.entries = files.size();
-  write_named(directory.io(), directory.now(), path, encode_bundle(files));
+  transfer.signature = secret ? Signature::good : Signature::none;
+  write_named(directory.io(), directory.now(), path, encode_bundle(files, secret));
   return transfer;
 }
 
 Transfer import_bundle(Cache& cache, const std::string& path) {
   Directory& directory = directory_of(cache, "import");
   const std::string bytes = read_named(directory.io(), path);
-  if (const std::string reason = check_bundle(bytes); !reason.empty()) {
-    throw Error(Code::invalid_argument, fmt::format("cache import: {}: {}", path, reason));
+  const Secret& secret = cache.config().secret;
+  const BundleIndex index = check_bundle(bytes, secret);
+  if (!index.reason.empty()) {
+    throw Error(Code::invalid_argument, fmt::format("cache import: {}: {}", path, index.reason));
   }
   Transfer transfer;
-  for (const BundleItem& item : decode_bundle_index(bytes, bytes.size()).items) {
+  transfer.signature = index.signature;
+  for (const BundleItem& item : index.items) {
     const std::string_view file = std::string_view(bytes).substr(item.offset, item.size);
-    const Decoded decoded = decode(item.key, file, Parts::all);
+    const Decoded decoded = decode_bundle_entry(item, file, Parts::all, secret);
     if (!decoded.entry) {
       transfer.problems.push_back({item.key.hex(), decoded.reason, false});
     } else if (directory.load(item.key, Parts::code)) {

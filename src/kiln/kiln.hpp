@@ -1,4 +1,5 @@
-// kiln: fuse a chain of array operations into one kernel, compile it at run time, cache it, launch it.
+// kiln: fuse a chain of array operations into one kernel, compile it at run time, cache it, launch
+// it.
 //
 //   kiln::Function swiglu = kiln::fuse("swiglu", [](kiln::Value gate, kiln::Value up) {
 //     return kiln::silu(gate) * up;
@@ -6,6 +7,7 @@
 //   swiglu(stream, {gate, up}, {out});
 #pragma once
 
+#include "kiln/cache.hpp"     // IWYU pragma: export
 #include "kiln/dtype.hpp"     // IWYU pragma: export
 #include "kiln/error.hpp"     // IWYU pragma: export
 #include "kiln/function.hpp"  // IWYU pragma: export

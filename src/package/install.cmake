@@ -23,7 +23,7 @@ install(FILES ${PROJECT_BINARY_DIR}/kilnConfig.cmake ${PROJECT_BINARY_DIR}/kilnC
 set(KILN_PC_REQUIRES "")
 set(KILN_PC_LIBS "")
 if(NOT BUILD_SHARED_LIBS)
-  set(KILN_PC_REQUIRES "fmt, tbb, libxxhash, libzstd")
+  set(KILN_PC_REQUIRES "fmt, tbb, libsodium, libxxhash, libzstd")
   set(KILN_PC_LIBS "-pthread -ldl")
 endif()
 file(RELATIVE_PATH KILN_PREFIX_FROM_PC

@@ -2,7 +2,7 @@
 // programs: what is deleted under them is a miss.
 #include <fmt/format.h>
 
-#include "jit/compile.hpp"
+#include "cache/config.hpp"
 #include "kiln/error.hpp"
 #include "tool/cache_text.hpp"
 #include "tool/commands.hpp"
@@ -10,50 +10,8 @@
 namespace kiln::tool {
 namespace {
 
-/// What compiling every entry again has shown.
-struct Recompilation {
-  std::uint64_t same = 0;
-  std::uint64_t skipped = 0;  ///< made by a compiler that is not here
-  std::vector<cache::Problem> problems;
-};
-
-void recompile_entry(cache::Cache& cache, const cache::Listing& listing, Recompilation& result) {
-  const std::optional<cache::Entry> entry = cache.read(listing.key);
-  if (!entry) return;  // verify() has reported it, or it went meanwhile
-  const cache::Metadata& metadata = entry->metadata;
-  try {
-    const jit::Toolchain toolchain = jit::toolchain(jit::toolchain_for(metadata.target));
-    if (toolchain.identity != metadata.toolchain_identity) {
-      ++result.skipped;
-      return;
-    }
-    jit::CompileRequest request;
-    request.function = metadata.function;
-    request.entry = metadata.entry;
-    request.source = entry->source;
-    request.target = metadata.target;
-    request.options = metadata.options;
-    request.expression = metadata.expression;
-    if (jit::compile(request).code == entry->code) {
-      ++result.same;
-    } else {
-      result.problems.push_back({listing.path, "compiling it again gives other code", false});
-    }
-  } catch (const Error& error) {
-    if (error.code() == Code::not_found) {
-      ++result.skipped;
-    } else {
-      result.problems.push_back({listing.path, error.what(), false});
-    }
-  }
-}
-
-Recompilation recompile(cache::Cache& cache) {
-  Recompilation result;
-  for (const cache::Listing& listing : cache::list(cache)) {
-    if (listing.problem.empty() && !listing.other_version) recompile_entry(cache, listing, result);
-  }
-  return result;
+std::string counted(std::uint64_t entries) {
+  return fmt::format("{} {}", entries, entries == 1 ? "entry" : "entries");
 }
 
 void print_problems(const std::vector<cache::Problem>& problems) {
@@ -81,9 +39,27 @@ int print_removed(const cache::Removed& removed, bool dry_run, bool json) {
     }
     table.print();
   }
-  fmt::print("{} {} entries, {}\n", dry_run ? "would remove" : "removed", removed.entries.size(),
+  fmt::print("{} {}, {}\n", dry_run ? "would remove" : "removed", counted(removed.entries.size()),
              human_bytes(removed.bytes));
   return kSuccess;
+}
+
+std::string_view signature_word(cache::Signature signature) {
+  switch (signature) {
+    case cache::Signature::good: return "good";
+    case cache::Signature::unchecked: return "unchecked";
+    case cache::Signature::none: break;
+  }
+  return "none";
+}
+
+std::string_view signature_words(cache::Signature signature) {
+  switch (signature) {
+    case cache::Signature::good: return "signed";
+    case cache::Signature::unchecked: return "signed, not checked: KILN_CACHE_SECRET is not set";
+    case cache::Signature::none: break;
+  }
+  return "not signed: KILN_CACHE_SECRET is not set";
 }
 
 int print_transfer(const cache::Transfer& transfer, const std::string& file, std::string_view verb,
@@ -93,10 +69,12 @@ int print_transfer(const cache::Transfer& transfer, const std::string& file, std
                 {"entries", transfer.entries},
                 {"bytes", transfer.bytes},
                 {"present", transfer.present},
+                {"signature", signature_word(transfer.signature)},
                 {"problems", to_json(transfer.problems)}});
   } else {
-    fmt::print("{} {} entries, {}{}\n", verb, transfer.entries, human_bytes(transfer.bytes),
-               transfer.present ? fmt::format(", {} were already there", transfer.present) : "");
+    fmt::print("{} {}, {}{}; {}\n", verb, counted(transfer.entries), human_bytes(transfer.bytes),
+               transfer.present ? fmt::format(", {} were already there", transfer.present) : "",
+               signature_words(transfer.signature));
     print_problems(transfer.problems);
   }
   return transfer.problems.empty() ? kSuccess : kFailure;
@@ -107,8 +85,8 @@ int print_transfer(const cache::Transfer& transfer, const std::string& file, std
 int run_cache_verify(const CacheVerifyOptions& options) {
   cache::Cache& cache = disk_cache();
   const cache::Verification verification = cache::verify(cache, options.repair);
-  Recompilation again;
-  if (options.recompile) again = recompile(cache);
+  cache::Recompilation again;
+  if (options.recompile) again = cache::recompile(cache);
   bool good = again.problems.empty();
   for (const cache::Problem& problem : verification.problems) good &= problem.repaired;
   if (options.json) {
@@ -123,10 +101,10 @@ int run_cache_verify(const CacheVerifyOptions& options) {
     print_json(json);
     return good ? kSuccess : kFailure;
   }
-  fmt::print("{} entries, {}: {}\n", verification.entries, human_bytes(verification.bytes),
-             verification.problems.empty()
-                 ? "all intact"
-                 : red(fmt::format("{} problems", verification.problems.size())));
+  const std::size_t problems = verification.problems.size();
+  fmt::print("{}, {}: {}\n", counted(verification.entries), human_bytes(verification.bytes),
+             problems == 0 ? "all intact"
+                           : red(fmt::format("{} problem{}", problems, problems == 1 ? "" : "s")));
   print_problems(verification.problems);
   if (verification.other_versions) {
     fmt::print("{} of another entry format, left alone\n", verification.other_versions);

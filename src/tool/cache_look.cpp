@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cache/explain.hpp"
+#include "cache/cache.hpp"
 #include "files/file_io.hpp"
 #include "jit/compile.hpp"
 #include "kiln/error.hpp"
@@ -65,14 +65,14 @@ Json entry_json(const NamedEntry& named) {
 
 int run_cache_path(const CacheOptions& options) {
   cache::Cache& cache = disk_cache();
-  const std::string trouble = cache.trouble();
+  const std::string trouble = cache::trouble(cache);
   if (options.json) {
-    print_json({{"directory", cache.config().directory},
+    print_json({{"directory", cache::directory(cache)},
                 {"usable", trouble.empty()},
                 {"problem", trouble},
                 {"readonly", cache.config().readonly}});
   } else {
-    fmt::print("{}\n", cache.config().directory);
+    fmt::print("{}\n", cache::directory(cache));
     if (!trouble.empty()) fmt::print(stderr, "kiln: {}\n", trouble);
   }
   return trouble.empty() ? kSuccess : kFailure;
@@ -92,7 +92,7 @@ int run_cache_ls(const CacheListOptions& options) {
     return kSuccess;
   }
   if (found == 0) {
-    fmt::print("no entries in {}\n", cache.config().directory);
+    fmt::print("no entries in {}\n", cache::directory(cache));
     return kSuccess;
   }
   const std::int64_t now = seconds_since_1970();
@@ -149,13 +149,10 @@ int run_cache_show(const CacheShowOptions& options) {
 int run_cache_stats(const CacheStatsOptions& options) {
   cache::Cache& cache = disk_cache();
   const cache::Usage usage = cache::usage(cache);
-  const cache::Stats stats = cache.stats();
-  if (options.zero && !cache.zero_stats()) {
-    throw Error(Code::io,
-                fmt::format("{}: the counters could not be written", cache.config().directory));
-  }
+  const cache::Stats stats = cache::stats(cache);
+  if (options.zero) cache::zero_stats(cache);
   if (options.json) {
-    Json json = {{"directory", cache.config().directory},
+    Json json = {{"directory", cache::directory(cache)},
                  {"entries", usage.entries},
                  {"bytes", usage.bytes},
                  {"max_bytes", usage.max_size},

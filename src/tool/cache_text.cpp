@@ -4,7 +4,6 @@
 
 #include <charconv>
 
-#include "kernel_code.hpp"
 #include "kiln/error.hpp"
 #include "tool/commands.hpp"
 
@@ -83,22 +82,13 @@ std::int64_t seconds_since_1970() {
 }
 
 cache::Cache& disk_cache() {
-  cache::Cache& cache = process_cache();
-  if (cache.config().directory.empty()) {
-    throw Error(Code::not_found,
-                fmt::format("there is no cache on disk: {}", cache.config().why_uncached));
-  }
-  return cache;
+  static const std::shared_ptr<cache::Cache> cache = cache::open();
+  return *cache;
 }
 
 NamedEntry find_entry(cache::Cache& cache, std::string_view prefix) {
   const cache::Key key = cache::resolve(cache, prefix);
-  std::optional<cache::Entry> entry = cache.read(key);
-  if (!entry) {
-    throw Error(Code::not_found,
-                fmt::format("the entry {} is not usable: see kiln cache verify", key.hex()));
-  }
-  return {key, std::move(*entry)};
+  return {key, cache::read(cache, key)};
 }
 
 cache::Filter make_filter(cache::Cache& cache, const std::string& target,

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/manage.hpp"
+#include "kiln/cache.hpp"
 #include "tool/print.hpp"
 
 namespace kiln::tool {

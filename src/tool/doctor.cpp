@@ -3,10 +3,10 @@
 
 #include <array>
 
-#include "cache/manage.hpp"
 #include "jit/backend.hpp"
 #include "jit/compile.hpp"
 #include "kernel_code.hpp"
+#include "kiln/cache.hpp"
 #include "kiln/error.hpp"
 #include "tool/commands.hpp"
 #include "tool/print.hpp"

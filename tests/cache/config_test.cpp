@@ -27,9 +27,9 @@ class ConfigTest : public ::testing::Test {
   void set(const char* name, const char* value) { ::setenv(name, value, 1); }
   Config read() { return Config::from_environment(); }
 
-  static constexpr const char* kNames[] = {"KILN_CACHE",          "KILN_CACHE_DIR",
-                                           "XDG_CACHE_HOME",      "HOME",
-                                           "KILN_CACHE_MAX_SIZE", "KILN_CACHE_READONLY_DIRS"};
+  static constexpr const char* kNames[] = {
+      "KILN_CACHE",          "KILN_CACHE_DIR",           "XDG_CACHE_HOME",   "HOME",
+      "KILN_CACHE_MAX_SIZE", "KILN_CACHE_READONLY_DIRS", "KILN_CACHE_SECRET"};
   std::map<std::string, std::string> before_;
 };
 
@@ -72,6 +72,25 @@ TEST_F(ConfigTest, TheBoundIsReadOrTheDefaultIsUsedAndSaid) {
   set("KILN_CACHE_MAX_SIZE", "a lot");
   EXPECT_EQ(read().max_size, 1u << 30);
   EXPECT_NE(log.text().find("'a lot'"), std::string::npos);
+}
+
+TEST_F(ConfigTest, TheSecretIsReadAndTheEmptyOneIsNone) {
+  EXPECT_FALSE(read().secret);
+  set("KILN_CACHE_SECRET", "");
+  EXPECT_FALSE(read().secret);
+  set("KILN_CACHE_SECRET", "abc");
+  EXPECT_TRUE(read().secret.accepts(Secret("abc").sign("x", "y"), "x", "y"));
+}
+
+TEST_F(ConfigTest, ADirectoryOfTheCallersComesBeforeTheEnvironment) {
+  set("KILN_CACHE", "off");
+  set("KILN_CACHE_DIR", "/srv/kernels");
+  set("KILN_CACHE_MAX_SIZE", "512M");
+  const Config config = Config::from_environment("/srv/mine");
+  EXPECT_EQ(config.directory, "/srv/mine");
+  EXPECT_EQ(config.max_size, 512u << 20);
+  EXPECT_EQ(config.why_uncached, "");
+  EXPECT_EQ(Config::from_environment("mine").directory, (fs::current_path() / "mine").string());
 }
 
 TEST(ParseSize, TakesPowersOf1024AndNothingElse) {

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "cache/manage.hpp"
 #include "fault_io.hpp"
+#include "kiln/cache.hpp"
 #include "sample.hpp"
 
 namespace kiln::cache {

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <functional>
 
-#include "cache/manage.hpp"
 #include "fault_io.hpp"
+#include "kiln/cache.hpp"
 #include "sample.hpp"
 
 namespace kiln::cache {

@@ -27,20 +27,28 @@ TEST(Golden, HeadOfVersion1IsWrittenAsItWas) {
   EXPECT_EQ(now.substr(0, 40), old.substr(0, 40));
 }
 
-TEST(Golden, BundleOfVersion1IsReadAsItWasWritten) {
-  const std::string bytes = golden("bundle-v1.kilnpack");
-  ASSERT_EQ(check_bundle(bytes), "");
-  const BundleIndex index = decode_bundle_index(bytes, bytes.size());
+// The samples 1 and 2.
+void expect_samples(const std::string& name, const Secret& secret) {
+  const std::string bytes = golden(name);
+  const BundleIndex index = check_bundle(bytes, secret);
+  ASSERT_EQ(index.reason, "");
   ASSERT_EQ(index.items.size(), 2u);
   for (const std::uint64_t number : {1, 2}) {
     const auto item = std::find_if(index.items.begin(), index.items.end(),
                                    [&](const auto& one) { return one.key == sample_key(number); });
     ASSERT_NE(item, index.items.end());
-    const Decoded decoded =
-        decode(item->key, std::string_view(bytes).substr(item->offset, item->size), Parts::all);
+    const Decoded decoded = decode_bundle_entry(
+        *item, std::string_view(bytes).substr(item->offset, item->size), Parts::all, secret);
     ASSERT_TRUE(decoded.entry) << decoded.reason;
     EXPECT_EQ(*decoded.entry, sample_entry(number));
   }
+}
+
+TEST(Golden, BundleOfVersion1IsReadAsItWasWritten) { expect_samples("bundle-v1.kilnpack", {}); }
+
+TEST(Golden, SignedBundleOfVersion1IsReadAsItWasWritten) {
+  expect_samples("bundle-v1-signed.kilnpack", Secret("golden"));
+  expect_samples("bundle-v1-signed.kilnpack", {});
 }
 
 }  // namespace

@@ -1,12 +1,10 @@
 // What the tool does with a cache, and bundles.
-#include "cache/manage.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cache/bundle.hpp"
-#include "cache/explain.hpp"
 #include "fault_io.hpp"
+#include "kiln/cache.hpp"
 #include "sample.hpp"
 
 namespace kiln::cache {
@@ -161,13 +159,13 @@ TEST_F(Manage, NoDamagedBundleIsImported) {
   const std::string path = temporary_.path("bundle");
   export_bundle(*cache_, path, {"", "", {sample_key(0), sample_key(1)}});
   const std::string good = read_text(path);
-  ASSERT_EQ(check_bundle(good), "");
+  ASSERT_EQ(check_bundle(good, {}).reason, "");
   std::string bytes = good;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     bytes[i] = static_cast<char>(bytes[i] ^ (1 << (i % 8)));
-    ASSERT_NE(check_bundle(bytes), "") << i;
+    ASSERT_NE(check_bundle(bytes, {}).reason, "") << i;
     bytes[i] = good[i];
-    ASSERT_NE(check_bundle(std::string_view(good).substr(0, i)), "") << i;
+    ASSERT_NE(check_bundle(std::string_view(good).substr(0, i), {}).reason, "") << i;
   }
   write_text(path, good.substr(0, good.size() - 1));
   const auto other = Cache::open(config_for(temporary_.path("other")));
@@ -244,7 +242,7 @@ TEST_P(Layers, WithADamagedEntryIsNotWrittenTo) {
   damage(3);
   if (GetParam()) {
     std::string bytes = read_text(layer_);
-    const BundleIndex index = decode_bundle_index(bytes, bytes.size());
+    const BundleIndex index = decode_bundle_index(bytes, bytes.size(), {});
     for (const BundleItem& item : index.items) {
       char& byte = bytes[item.offset + item.size - 20];
       if (item.key == sample_key(3)) byte = static_cast<char>(byte ^ 1);

@@ -5,8 +5,8 @@
 
 #include <thread>
 
-#include "cache/manage.hpp"
 #include "fault_io.hpp"
+#include "kiln/cache.hpp"
 #include "sample.hpp"
 
 namespace kiln::cache {

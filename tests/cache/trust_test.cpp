@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cache/manage.hpp"
+#include "kiln/cache.hpp"
 #include "sample.hpp"
 
 namespace kiln::cache {

@@ -1,0 +1,140 @@
+// kiln/cache.hpp as a program uses it: through the public headers, on a cache that kiln filled.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <kiln/kiln.hpp>
+
+#include "jit/compile.hpp"
+
+namespace kiln {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class CacheApi : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    bool host = false;
+    for (const jit::Toolchain& toolchain : jit::toolchains()) {
+      host |= toolchain.kind == jit::ToolchainKind::host;
+    }
+    if (!host) GTEST_SKIP() << "no host compiler on this machine";
+    // The process has one cache for its functions, in the directory of the first test.
+    static const std::string directory = [] {
+      std::string pattern = fs::temp_directory_path() / "kiln-api-XXXXXX";
+      const std::string made = ::mkdtemp(pattern.data());
+      ::setenv("KILN_CACHE_DIR", made.c_str(), 1);
+      std::atexit([] { fs::remove_all(::getenv("KILN_CACHE_DIR")); });
+      return made;
+    }();
+    directory_ = directory;
+    cache_ = cache::open();
+    cache::clear(*cache_);
+  }
+
+  /// Compiles a kernel of its own for each name, as a call does.
+  cache::Key compile(const std::string& name, const std::string& text) {
+    const Function function = parse(name, text);
+    std::vector<float> x(64, 1), y(64);
+    const Stream stream;
+    function(stream, {View(x.data(), DType::f32, {64}, stream.device)},
+             {View(y.data(), DType::f32, {64}, stream.device)});
+    const auto listings = cache::list(*cache_, {.function = name});
+    EXPECT_EQ(listings.size(), 1u);
+    return listings.empty() ? cache::Key{} : listings[0].key;
+  }
+  std::string path(const std::string& name) const { return directory_ + "/" + name; }
+
+  std::string directory_;
+  std::shared_ptr<cache::Cache> cache_;
+};
+
+TEST_F(CacheApi, ShowsWhatTheFunctionsOfThisProcessLeft) {
+  EXPECT_EQ(cache::directory(*cache_), directory_);
+  EXPECT_EQ(cache::trouble(*cache_), "");
+  const cache::Key key = compile("api_show", "x * 3 + 7");
+  int seen = 0;
+  cache::for_each(*cache_, [&](const cache::Listing& listing) {
+    EXPECT_EQ(listing.metadata.function, "api_show");
+    EXPECT_EQ(listing.file_bytes, fs::file_size(listing.path));
+    EXPECT_EQ(listing.problem, "");
+    return ++seen < 10;
+  });
+  EXPECT_EQ(seen, 1);
+  EXPECT_EQ(cache::resolve(*cache_, key.hex().substr(0, 9)), key);
+  const cache::Entry entry = cache::read(*cache_, key);
+  EXPECT_THAT(entry.source, HasSubstr(entry.metadata.entry));
+  EXPECT_EQ(entry.code.substr(1, 3), "ELF");
+  const cache::Usage usage = cache::usage(*cache_);
+  EXPECT_EQ(usage.entries, 1u);
+  EXPECT_EQ(usage.max_size, std::uint64_t{1} << 30);
+  EXPECT_GE(cache::stats(*cache_)[cache::Count::compiled], 1u);
+  cache::zero_stats(*cache_);
+  EXPECT_EQ(cache::stats(*cache_)[cache::Count::compiled], 0u);
+}
+
+TEST_F(CacheApi, VerifiesRepairsAndCompilesAgain) {
+  const cache::Key key = compile("api_verify", "x * 5 - 2");
+  EXPECT_TRUE(cache::verify(*cache_).problems.empty());
+  const cache::Recompilation again = cache::recompile(*cache_);
+  EXPECT_EQ(again.same, 1u);
+  EXPECT_TRUE(again.problems.empty());
+  const std::string file = cache::list(*cache_)[0].path;
+  std::fstream(file, std::ios::binary | std::ios::in | std::ios::out).seekp(200).put('\0').put('x');
+  const cache::Verification bad = cache::verify(*cache_);
+  ASSERT_EQ(bad.problems.size(), 1u);
+  EXPECT_EQ(bad.problems[0].path, file);
+  EXPECT_FALSE(bad.problems[0].repaired);
+  EXPECT_TRUE(cache::verify(*cache_, true).problems.at(0).repaired);
+  EXPECT_EQ(cache::usage(*cache_).quarantined, 1u);
+  EXPECT_THROW(cache::read(*cache_, key), Error);
+}
+
+TEST_F(CacheApi, MovesEntriesToAnotherDirectory) {
+  const cache::Key key = compile("api_move", "x * 11 - 4");
+  compile("api_stay", "x * 13 - 4");
+  EXPECT_EQ(cache::export_bundle(*cache_, path("bundle"), {.function = "api_move"}).entries, 1u);
+  const auto other = cache::open(path("other"));
+  EXPECT_EQ(cache::directory(*other), path("other"));
+  const cache::Transfer imported = cache::import_bundle(*other, path("bundle"));
+  EXPECT_EQ(imported.entries, 1u);
+  EXPECT_EQ(imported.signature, cache::Signature::none);
+  EXPECT_EQ(cache::read(*other, key), cache::read(*cache_, key));
+  EXPECT_EQ(cache::list(*other).size(), 1u);
+}
+
+TEST_F(CacheApi, ExplainsAndTrims) {
+  const cache::Key a = compile("api_a", "x * 17"), b = compile("api_b", "x * 19");
+  const auto differences = cache::explain(cache::read(*cache_, a), cache::read(*cache_, b));
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0].tag, "source");
+  cache::TrimPolicy policy;
+  policy.filter.function = "api_a";
+  policy.dry_run = true;
+  EXPECT_EQ(cache::trim(*cache_, policy).entries.size(), 1u);
+  EXPECT_EQ(cache::usage(*cache_).entries, 2u);
+  policy.dry_run = false;
+  EXPECT_EQ(cache::trim(*cache_, policy).entries.at(0).key, a);
+  EXPECT_EQ(cache::usage(*cache_).entries, 1u);
+  EXPECT_EQ(cache::clear(*cache_).entries.size(), 1u);
+}
+
+TEST_F(CacheApi, SaysThatNothingIsKept) {
+  ::setenv("KILN_CACHE", "off", 1);
+  try {
+    cache::open();
+    ADD_FAILURE() << "opened what is off";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::not_found);
+    EXPECT_THAT(error.what(), HasSubstr("KILN_CACHE=off"));
+  }
+  EXPECT_EQ(cache::list(*cache::open(directory_)).size(), 0u);
+  ::unsetenv("KILN_CACHE");
+}
+
+}  // namespace
+}  // namespace kiln
