@@ -122,16 +122,24 @@ enum class Rule : std::uint8_t {
   component,  ///< c64 gives f32, everything else is unchanged (real, imag)
 };
 
+/// The largest error of an op's result over all inputs, in units in the last place as
+/// fusion/bound.hpp counts them; 0.5 is correctly rounded, 0 exact. Which of the four holds depends
+/// on whose function computes it.
+struct Bounds {
+  double own;  ///< the device code's functions for host compilers: f32 on the CPU, not under strict
+  double libm;  ///< the host's library: f64 on the CPU, and f32 under strict
+  double cuda;  ///< the library behind NVRTC
+  double hip;   ///< the library behind hiprtc
+};
+
 struct OpInfo {
   Op op;
   std::string_view name;  ///< in the text form and the API
   int arity;
   Rule rule;
   std::string_view infix;  ///< the operator of the text form and of device code on floats, or empty
-  /// Largest error in units in the last place of an f32 result under accuracy strict and storage,
-  /// over all finite inputs; 0.5 is correctly rounded, 0 is exact.
-  double ulp_f32;
-  double ulp_f64;  ///< the same for an f64 result
+  Bounds f32;              ///< of an f32 result
+  Bounds f64;              ///< of an f64 result
 };
 
 const OpInfo& info(Op op);

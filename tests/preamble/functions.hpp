@@ -1,10 +1,19 @@
 // Every floating-point function of the device code by its op, at each accuracy that the host has,
-// with the exact value from the reference interpreter and the measure of error.
+// with the exact value from the reference interpreter and a count of errors.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cmath>
 #include <span>
+#include <string_view>
 
+#if defined(__GLIBC__)
+#include <gnu/libc-version.h>
+#endif
+
+#include "fusion/bound.hpp"
 #include "fusion/op.hpp"
 #include "fusion/reference_operation.hpp"
 #include "tests/preamble/host_preamble.hpp"
@@ -76,6 +85,9 @@ std::span<const BinaryFunction<T>> binary_functions() {
 #undef KILN_UNARY_FUNCTION
 #undef KILN_BINARY_FUNCTION
 
+using fusion::counted_error;
+using fusion::info;
+
 /// What `op` gives on exact operands, with more digits than any result has.
 inline long double exact_value(fusion::Op op, DType dtype, std::span<const long double> operands) {
   fusion::TypedNode node;
@@ -87,41 +99,6 @@ inline long double exact_value(fusion::Op op, DType dtype, std::span<const long 
     values[i] = fusion::reference::from_real(dtype, operands[i]);
   return fusion::reference::operate(node, std::span(values).first(operands.size()), Rounding::once)
       .real;
-}
-
-struct FloatFormat {
-  int mantissa_bits;      ///< with the hidden one
-  int smallest_exponent;  ///< of a normal number
-  int largest_exponent;
-};
-inline FloatFormat format_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16: return {11, -14, 15};
-    case DType::bf16: return {8, -126, 127};
-    case DType::f64: return {53, -1022, 1023};
-    default: return {24, -126, 127};
-  }
-}
-
-/// The distance of `actual` from `exact` in units of the last place that `dtype` has at `exact`;
-/// where a result overflows, infinity counts as the next number after the largest. 0 for two NaNs,
-/// 1e9 where only one is a number, or where a zero has the wrong sign.
-inline double ulp_error(long double actual, long double exact, DType dtype) {
-  constexpr double kWrong = 1e9;
-  const FloatFormat format = format_of(dtype);
-  if (std::isnan(exact) || std::isnan(actual))
-    return std::isnan(exact) == std::isnan(actual) ? 0 : kWrong;
-  if (actual == 0 && exact == 0) return std::signbit(actual) == std::signbit(exact) ? 0 : kWrong;
-  const long double beyond = std::ldexp(1.0L, format.largest_exponent + 1);
-  const auto bounded = [&](long double x) {
-    return x > beyond ? beyond : x < -beyond ? -beyond : x;
-  };
-  const long double target = bounded(exact);
-  int exponent = target == 0 ? format.smallest_exponent : std::ilogb(target);
-  if (exponent < format.smallest_exponent) exponent = format.smallest_exponent;
-  if (exponent > format.largest_exponent) exponent = format.largest_exponent;
-  const long double unit = std::ldexp(1.0L, exponent - format.mantissa_bits + 1);
-  return static_cast<double>(std::fabs(bounded(actual) - target) / unit);
 }
 
 /// The largest error of a run and how many results were not the correctly rounded one.
@@ -144,5 +121,20 @@ struct Errors {
     return tried == 0 ? 0 : 100.0 * static_cast<double>(misrounded) / static_cast<double>(tried);
   }
 };
+
+/// Half a unit is what correct rounding costs, and an f64 reference has paid it too.
+inline void expect_not_loose(const fusion::OpInfo& op, double bound, double measured) {
+  EXPECT_LE(bound, std::max(2 * measured, 0.51))
+      << op.name << ": the table's bound is looser than twice the error found";
+}
+
+/// The table's bounds of the host's library are those of this release; a newer one may be better.
+inline bool is_library_of_the_table() {
+#if defined(__GLIBC__)
+  return std::string_view(gnu_get_libc_version()) == "2.36";
+#else
+  return false;
+#endif
+}
 
 }  // namespace kiln::test

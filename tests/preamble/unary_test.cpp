@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <map>
 #include <string>
 
 #include "tests/preamble/functions.hpp"
@@ -26,7 +25,8 @@ Errors stored_errors(Op op, f32 (*function)(f32)) {
     const T x = from_pattern<T>(code);
     const long double operand[] = {widened(x)};
     const long double exact = exact_value(op, kDTypeOf<T>, operand);
-    errors.add(ulp_error(widened(to<T>(function(to<f32>(x)))), exact, kDTypeOf<T>), operand[0]);
+    const long double stored = widened(to<T>(function(to<f32>(x))));
+    errors.add(counted_error(op, stored, exact, operand, kDTypeOf<T>), operand[0]);
   }
   return errors;
 }
@@ -47,41 +47,13 @@ TYPED_TEST(SixteenBits, EveryInputOfEveryFunctionIsStoredWithin51HundredthsOfAnU
     const std::string op(info(function.op).name);
     for (const auto f : {function.standard, function.narrow, function.strict}) {
       const Errors errors = stored_errors<TypeParam>(function.op, f);
-      EXPECT_LE(errors.largest, 0.51) << op << " of " << static_cast<double>(errors.at);
+      EXPECT_LE(errors.largest, fusion::kStorageBound)
+          << op << " of " << static_cast<double>(errors.at);
       if (f != function.standard) continue;
       std::printf("%-10s %-5s %.4f ULP, %.4f %% misrounded\n", op.c_str(),
                   std::string(name(kDTypeOf<TypeParam>)).c_str(), errors.largest, errors.share());
     }
   }
-}
-
-// Where a GPU's library is less exact than the host's functions, the table's bound is the
-// library's: the largest errors that the CUDA C++ Programming Guide states for its functions
-// ("Mathematical Functions", single and double precision). The device's own tests measure them.
-struct Stated {
-  double f32;
-  double f64;
-};
-const std::map<Op, Stated>& stated_for_gpus() {
-  static const std::map<Op, Stated> errors = {
-      {Op::rsqrt, {2, 1}}, {Op::cbrt, {1, 1}}, {Op::exp, {1, 1}},   {Op::exp2, {2, 1}},
-      {Op::expm1, {1, 1}}, {Op::log, {1, 1}},  {Op::log2, {1, 1}},  {Op::log10, {2, 1}},
-      {Op::log1p, {1, 1}}, {Op::sin, {2, 2}},  {Op::cos, {2, 2}},   {Op::tan, {4, 2}},
-      {Op::asin, {2, 2}},  {Op::acos, {2, 2}}, {Op::atan, {2, 2}},  {Op::sinh, {3, 2}},
-      {Op::cosh, {2, 1}},  {Op::tanh, {2, 1}}, {Op::asinh, {3, 3}}, {Op::acosh, {4, 3}},
-      {Op::atanh, {3, 2}}, {Op::erf, {2, 2}},  {Op::erfc, {4, 5}},  {Op::erfinv, {2, 5}},
-      {Op::lgamma, {6, 4}}};
-  return errors;
-}
-
-void expect_not_loose(const fusion::OpInfo& op, double bound, double measured,
-                      double Stated::*precision) {
-  const auto stated = stated_for_gpus().find(op.op);
-  const double largest =
-      stated == stated_for_gpus().end() ? measured : std::max(measured, stated->second.*precision);
-  // Half a unit is what correct rounding costs, and an f64 reference has paid it too.
-  EXPECT_LE(bound, std::max(2 * largest, 0.5))
-      << op.name << ": the table's bound is looser than twice the error found";
 }
 
 // Inputs in which a sweep of every 97th f32 found the largest errors: exp, exp2, expm1, log, log1p,
@@ -95,7 +67,8 @@ Errors errors_over(Op op, Function function, std::uint64_t stride) {
   Errors errors;
   const auto try_one = [&](f32 x) {
     const long double operand[] = {x};
-    errors.add(ulp_error(function(x), exact_value(op, DType::f32, operand), DType::f32), x);
+    const long double exact = exact_value(op, DType::f32, operand);
+    errors.add(counted_error(op, function(x), exact, operand, DType::f32), x);
   };
   for (std::uint64_t p = 0; p < std::uint64_t{1} << 32; p += stride) try_one(from_pattern<f32>(p));
   for (const std::uint64_t p : patterns(32, 0)) try_one(from_pattern<f32>(p));
@@ -103,44 +76,48 @@ Errors errors_over(Op op, Function function, std::uint64_t stride) {
   return errors;
 }
 
+void print(const fusion::OpInfo& op, const char* what, const Errors& errors) {
+  std::printf("%-10s %-10s %.4f ULP, %.4f %% misrounded\n", std::string(op.name).c_str(), what,
+              errors.largest, errors.share());
+}
+
 TEST(Unary, F32IsWithinTheTablesBoundAndTheBoundIsNotLoose) {
   for (const UnaryFunction<f32>& function : unary_functions<f32>()) {
     const fusion::OpInfo& op = info(function.op);
     const Errors errors = errors_over(function.op, function.standard, 20011);
-    std::printf("%-10s f32   %.4f ULP, %.4f %% misrounded\n", std::string(op.name).c_str(),
-                errors.largest, errors.share());
-    EXPECT_LE(errors.largest, op.ulp_f32) << op.name << " of " << static_cast<double>(errors.at);
-    expect_not_loose(op, op.ulp_f32, errors.largest, &Stated::f32);
+    print(op, "f32", errors);
+    EXPECT_LE(errors.largest, op.f32.own) << op.name << " of " << static_cast<double>(errors.at);
+    expect_not_loose(op, op.f32.own, errors.largest);
   }
 }
 
-TEST(Unary, StrictF32IsWithinTheTablesBound) {
+TEST(Unary, StrictF32IsWithinTheTablesBoundAndTheBoundIsNotLoose) {
   for (const UnaryFunction<f32>& function : unary_functions<f32>()) {
-    const Errors errors = errors_over(function.op, function.strict, 80021);
-    EXPECT_LE(errors.largest, info(function.op).ulp_f32)
-        << info(function.op).name << " of " << static_cast<double>(errors.at);
+    const fusion::OpInfo& op = info(function.op);
+    const Errors errors = errors_over(function.op, function.strict, 20011);
+    print(op, "f32 strict", errors);
+    EXPECT_LE(errors.largest, op.f32.libm) << op.name << " of " << static_cast<double>(errors.at);
+    if (is_library_of_the_table()) expect_not_loose(op, op.f32.libm, errors.largest);
   }
 }
 
 TEST(Unary, F64IsWithinTheTablesBoundAndTheBoundIsNotLoose) {
   for (const UnaryFunction<f64>& function : unary_functions<f64>()) {
+    const fusion::OpInfo& op = info(function.op);
     Errors errors;
     const auto try_one = [&](f64 x) {
       const long double operand[] = {x};
-      errors.add(ulp_error(function.standard(x), exact_value(function.op, DType::f64, operand),
-                           DType::f64),
-                 x);
+      const long double exact = exact_value(op.op, DType::f64, operand);
+      errors.add(counted_error(op.op, function.standard(x), exact, operand, DType::f64), x);
     };
-    for (const std::uint64_t p : patterns(64, 20000)) try_one(from_pattern<f64>(p));
-    for (int i = -5000; i <= 5000; ++i) {
-      try_one(std::ldexp(i * 1.0000001, -11));
-      try_one(i * 0.0400123);
+    for (const std::uint64_t p : patterns(64, 50000)) try_one(from_pattern<f64>(p));
+    for (int i = -20000; i <= 20000; ++i) {
+      try_one(std::ldexp(i * 1.0000001, -13));
+      try_one(i * 0.0100123);
     }
-    std::printf("%-10s f64   %.4f ULP\n", std::string(info(function.op).name).c_str(),
-                errors.largest);
-    expect_not_loose(info(function.op), info(function.op).ulp_f64, errors.largest, &Stated::f64);
-    EXPECT_LE(errors.largest, info(function.op).ulp_f64)
-        << info(function.op).name << " of " << static_cast<double>(errors.at);
+    print(op, "f64", errors);
+    EXPECT_LE(errors.largest, op.f64.libm) << op.name << " of " << static_cast<double>(errors.at);
+    if (is_library_of_the_table()) expect_not_loose(op, op.f64.libm, errors.largest);
   }
 }
 

@@ -1,5 +1,4 @@
-// Numbers for the tests: samples of every dtype that hold its special values, and distances in
-// units in the last place.
+// Numbers for the tests: samples of every dtype that hold its special values.
 #pragma once
 
 #include <algorithm>
@@ -89,34 +88,6 @@ inline std::vector<std::uint64_t> sample(DType dtype, std::size_t count, std::ui
   }
   values.resize(count);
   return values;
-}
-
-/// The distance of adjacent numbers of `dtype` around `exact`.
-inline double ulp_at(double exact, DType dtype) {
-  const int mantissa = dtype == DType::f16    ? 10
-                       : dtype == DType::bf16 ? 7
-                       : dtype == DType::f32  ? 23
-                                              : 52;
-  const int smallest = dtype == DType::f16 ? -14 : dtype == DType::f64 ? -1022 : -126;
-  int exponent = 0;
-  std::frexp(exact, &exponent);
-  return std::ldexp(1.0, std::max(exponent - 1, smallest) - mantissa);
-}
-
-/// The error of a result in units in the last place of its dtype; 0 for equal infinities and two
-/// NaN, infinity where only one of the two is NaN.
-inline double ulp_error(double exact, double got, DType dtype) {
-  if (std::isnan(exact) || std::isnan(got)) {
-    return std::isnan(exact) && std::isnan(got) ? 0 : std::numeric_limits<double>::infinity();
-  }
-  if (exact == got) return 0;
-  const double largest = fusion::decode(fusion::encode(INFINITY, dtype) - 1, dtype);
-  const double step = ulp_at(largest, dtype);
-  // Beyond the largest finite number the next one would be one step further.
-  if (std::isinf(got) && !std::isinf(exact)) got = std::copysign(largest + step, got);
-  if (std::isinf(exact) && !std::isinf(got)) exact = std::copysign(largest + step, exact);
-  if (std::fabs(exact) > largest + step) exact = std::copysign(largest + step, exact);
-  return std::fabs(got - exact) / ulp_at(exact, dtype);
 }
 
 }  // namespace kiln::testing
