@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "tool/cli_text.hpp"
 #include "tool/commands.hpp"
 
 namespace kiln::tool {
@@ -29,11 +30,13 @@ class Builder {
     line_.app->description("Fuses chains of array operations into kernels, compiled at run time");
     line_.app->set_version_flag("--version", std::string("kiln ") + KILN_VERSION);
     line_.app->require_subcommand(1);
+    line_.app->formatter(help_formatter());  // before the subcommands, which take it over
     doctor();
     run();
     kernels();
     bench();
     cache();
+    documents();
   }
 
  private:
@@ -75,7 +78,11 @@ class Builder {
                          const std::vector<std::pair<std::string, Value>>& choices,
                          const std::string& description) {
     std::vector<std::string> words;
-    for (const auto& [word, meaning] : choices) words.push_back(word);
+    std::string initial;
+    for (const auto& [word, meaning] : choices) {
+      words.push_back(word);
+      if (meaning == value) initial = word;
+    }
     app.add_option_function<std::string>(
            name,
            [&value, choices](const std::string& chosen) {
@@ -85,7 +92,7 @@ class Builder {
            },
            description)
         ->check(CLI::IsMember(words))
-        ->type_name("");
+        ->default_str(initial);
   }
 
   // One value for each time an option is written, so that what follows is not taken for another.
@@ -174,7 +181,8 @@ class Builder {
     auto [app, options] = add<BenchOptions>(
         *line_.app, "bench", "Measure fused kernels against a copy in the same run", run_bench);
     app->add_option("CASE", options->cases, "Which cases; all of them if none is named");
-    app->add_option("--device", options->device, "Where to run: auto takes a GPU where there is one")
+    app->add_option("--device", options->device,
+                    "Where to run: auto takes a GPU where there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]")
         ->capture_default_str();
     app->add_option("--size", options->mebibytes,
@@ -264,6 +272,23 @@ class Builder {
         parent, "import", "Check a bundle and take its entries", run_cache_import);
     import_app->add_option("FILE", import_options->file, "The bundle")->required();
     add_json(*import_app, import_options->json);
+  }
+
+  void documents() {
+    CLI::App& root = *line_.app;
+    root.add_subcommand("manual", "Print the manual page (kiln manual | man -l -)")
+        ->callback(
+            [command = line_.command, &root] { *command = [&root] { return run_manual(root); }; });
+    auto options = std::make_shared<CompletionOptions>();
+    CLI::App* completion =
+        root.add_subcommand("completion", "Print a script that completes kiln's arguments");
+    completion->add_option("SHELL", options->shell, "bash, zsh or fish")
+        ->required()
+        ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+    completion->footer("Example: source <(kiln completion bash)");
+    completion->callback([command = line_.command, &root, options] {
+      *command = [&root, options] { return run_completion(root, *options); };
+    });
   }
 
   static void add_key(CLI::App& app, const std::string& name, std::string& key) {

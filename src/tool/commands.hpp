@@ -11,6 +11,10 @@
 
 #include "kiln/options.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace kiln::tool {
 
 inline constexpr int kSuccess = 0;
@@ -81,7 +85,7 @@ int run_explain(const ExplainOptions& options);
 struct BenchOptions {
   std::vector<std::string> cases;  ///< names; empty: all
   std::string device = "auto";
-  std::uint64_t mebibytes = 0;     ///< of the largest operand; 0: 512 on a GPU, 64 on the CPU
+  std::uint64_t mebibytes = 0;  ///< of the largest operand; 0: 512 on a GPU, 64 on the CPU
   int samples = 15;
   bool json = false;
 };
@@ -155,5 +159,14 @@ struct CacheTransferOptions {
 };
 int run_cache_export(const CacheTransferOptions& options);
 int run_cache_import(const CacheTransferOptions& options);
+
+/// The manual page, in roff, of that command line.
+int run_manual(const CLI::App& app);
+
+struct CompletionOptions {
+  std::string shell;  ///< bash, zsh or fish
+};
+/// A script for the shell that completes that command line.
+int run_completion(const CLI::App& app, const CompletionOptions& options);
 
 }  // namespace kiln::tool

@@ -36,6 +36,10 @@ case $1 in
     rm -rf "$prefix"
     "$CMAKE" --install "$BUILD" --prefix "$prefix"
     test -x "$prefix/libexec/kiln/kiln-compile-worker"
+    for file in man/man1/kiln.1 bash-completion/completions/kiln zsh/site-functions/_kiln \
+      fish/vendor_completions.d/kiln.fish; do
+      test -s "$prefix/share/$file" || { echo "$file was not installed" >&2; exit 1; }
+    done
     ;;
   find_package) user_project find_package -DCMAKE_PREFIX_PATH="$prefix" ;;
   pkg_config) with_pkg_config "$prefix" "$SCRATCH/with_pkg_config" ;;

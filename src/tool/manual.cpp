@@ -1,0 +1,134 @@
+// `kiln manual`: the manual page, written from the command line's own description. What is no
+// option (environment, files, exit status) is here.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <span>
+
+#include "tool/cli_text.hpp"
+#include "tool/commands.hpp"
+
+namespace kiln::tool {
+namespace {
+
+struct Setting {
+  std::string_view name;
+  std::string_view text;
+};
+constexpr Setting kEnvironment[] = {
+    {"KILN_CACHE_DIR", "The cache; else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln."},
+    {"KILN_CACHE", "off: keep nothing on disk."},
+    {"KILN_CACHE_MAX_SIZE",
+     "Bound of the cache, such as 512M (default 1G; 0: none). The least recently used entries go."},
+    {"KILN_CACHE_READONLY_DIRS",
+     "Further caches or bundles that are only read, separated by colons."},
+    {"KILN_CACHE_SECRET",
+     "What machines that share kernels have in common, 32 or more random characters: exports are "
+     "signed with it, and only what is signed with it is imported."},
+    {"KILN_HIPRTC", "The hiprtc library to use."},
+    {"KILN_NVRTC", "The NVRTC library to use."},
+    {"KILN_CXX", "The host compiler to use."},
+    {"KILN_COMPILE", "inprocess: compile without worker processes."},
+    {"KILN_COMPILE_JOBS", "Compiles at a time (default: usable cores)."},
+    {"KILN_COMPILE_TIMEOUT", "Seconds that one compile may take (default 120)."},
+    {"KILN_COMPILE_MEMORY", "MiB that one worker may take (default 4096)."},
+    {"KILN_CPU_THREADS", "Threads of the CPU device (default: usable cores)."},
+    {"KILN_DUMP", "Directory for the source, log, ISA and command of every compile."},
+    {"KILN_WORKER", "Path of kiln-compile-worker, if it is not where it was installed."},
+    {"NO_COLOR", "If set, no colours on a terminal either."},
+};
+
+constexpr Setting kFiles[] = {
+    {"<cache>/3f/3f<30 hex digits>.kiln", "An entry: source, code object and where it came from."},
+    {"<cache>/quarantine/",
+     "What was in place of an entry and not one, or was refused by a driver; at most 64 files."},
+    {"<cache>/stats", "What kiln cache stats shows."},
+};
+
+/// Text in roff: a backslash, a hyphen and a dot at the start of a line mean themselves.
+std::string roff(std::string_view text) {
+  std::string result;
+  bool start = true;
+  for (const char c : text) {
+    if (start && (c == '.' || c == '\'')) result += "\\&";
+    if (c == '\\') {
+      result += "\\e";
+    } else if (c == '-') {
+      result += "\\-";
+    } else {
+      result += c;
+    }
+    start = c == '\n';
+  }
+  return result;
+}
+
+std::string bold_roff(std::string_view text) { return fmt::format("\\fB{}\\fR", roff(text)); }
+std::string italic_roff(std::string_view text) { return fmt::format("\\fI{}\\fR", roff(text)); }
+
+void print_option(const OptionText& option) {
+  std::vector<std::string> flags;
+  for (const std::string& flag : option.flags) flags.push_back(bold_roff(flag));
+  std::string head = fmt::format("{}", fmt::join(flags, ", "));
+  if (!option.name.empty()) head = italic_roff(option.name);
+  if (option.name.empty() && !option.value.empty()) head += " " + italic_roff(option.value);
+  std::string words = option.description;
+  if (!words.empty() && words.back() != '.') words += '.';
+  if (option.required && option.name.empty()) words += " Required.";
+  if (option.repeated) words += " May be given several times.";
+  if (!option.initial.empty()) words += fmt::format(" The default is {}.", option.initial);
+  fmt::print(".TP\n{}\n{}\n", head, roff(words));
+}
+
+std::string synopsis(const CommandText& command) {
+  std::string line = bold_roff(command.path);
+  if (!command.subcommands.empty()) line += " " + italic_roff("COMMAND");
+  for (const OptionText& positional : command.positionals) {
+    const std::string name = italic_roff(positional.name) + (positional.repeated ? "..." : "");
+    line += positional.required ? " " + name : fmt::format(" [{}]", name);
+  }
+  return line + " [" + italic_roff("OPTIONS") + "]";
+}
+
+void print_command(const CommandText& command) {
+  fmt::print(".SS {}\n{}\n.PP\n", roff(command.path), synopsis(command));
+  fmt::print("{}.\n", roff(command.description));
+  for (const OptionText& option : command.positionals) print_option(option);
+  for (const OptionText& option : command.options) print_option(option);
+  if (!command.footer.empty()) fmt::print(".PP\n.nf\n{}\n.fi\n", roff(command.footer));
+}
+
+void print_settings(std::string_view title, std::span<const Setting> settings) {
+  fmt::print(".SH {}\n", title);
+  for (const Setting& setting : settings) {
+    fmt::print(".TP\n{}\n{}\n", bold_roff(setting.name), roff(setting.text));
+  }
+}
+
+}  // namespace
+
+int run_manual(const CLI::App& app) {
+  const CommandText root = describe(app);
+  fmt::print(".\\\" Written by kiln manual.\n.TH KILN 1 \"\" \"kiln {}\" \"User Commands\"\n",
+             KILN_VERSION);
+  fmt::print(
+      ".SH NAME\nkiln \\- fuse chains of array operations into kernels, compiled at run time\n");
+  fmt::print(".SH SYNOPSIS\n");
+  for_each_command(root, [](const CommandText& command) {
+    if (command.subcommands.empty()) fmt::print("{}\n.br\n", synopsis(command));
+  });
+  fmt::print(".SH DESCRIPTION\n{}\n.SH COMMANDS\n",
+             roff("kiln runs and compiles expressions on arrays, and looks after the cache of "
+                  "compiled kernels that it shares with every program that uses libkiln. An "
+                  "expression has Python's operators and precedence, calls by name, casts by dtype "
+                  "name, and ';' between statements."));
+  for_each_command(root, print_command);
+  print_settings("ENVIRONMENT", kEnvironment);
+  print_settings("FILES", kFiles);
+  fmt::print(
+      ".SH EXIT STATUS\n0 if it did what it was asked, 1 if that failed, 2 if the command line "
+      "is wrong.\n");
+  return kSuccess;
+}
+
+}  // namespace kiln::tool
