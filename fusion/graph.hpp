@@ -57,6 +57,8 @@ class Graph {
   NodeId apply(Op op, std::span<const NodeId> operands);
   NodeId cast(NodeId value, DType dtype);
   NodeId bitcast(NodeId value, DType dtype);
+  /// `node` as it is, whose operands are nodes of this graph: for passes that take graphs apart.
+  NodeId add(const Node& node) { return intern(node); }
   void add_output(NodeId value, std::string_view name = {});
 
   /// Nodes in an order in which operands come first.

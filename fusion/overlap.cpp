@@ -93,4 +93,24 @@ bool overlaps(const ByteView& a, const ByteView& b) {
   return Search(std::move(merged)).reaches(target);
 }
 
+bool overlaps_itself(const ByteView& view) {
+  if (std::ranges::find(view.shape, 0) != view.shape.end()) return false;
+  // Two elements differ first along some axis k, by at least one step: a view of the axes after k
+  // meets one that is a step along k further. Only distances matter, so the first stays at zero,
+  // and the address is one from which no step leaves 64 bits.
+  constexpr std::uint64_t kMiddle = std::uint64_t{1} << 63;
+  for (std::size_t k = 0; k < view.shape.size(); ++k) {
+    if (view.shape[k] == 1) continue;
+    const std::span<const std::int64_t> shape(view.shape);
+    const std::span<const std::int64_t> strides(view.strides);
+    const ByteView rest{kMiddle, view.element_bytes, Dims(shape.subspan(k + 1)),
+                        Dims(strides.subspan(k + 1))};
+    ByteView further{kMiddle + static_cast<std::uint64_t>(view.strides[k]), view.element_bytes,
+                     Dims(shape.subspan(k)), Dims(strides.subspan(k))};
+    further.shape[0] -= 1;
+    if (overlaps(rest, further)) return true;
+  }
+  return false;
+}
+
 }  // namespace kiln::fusion

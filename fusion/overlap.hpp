@@ -22,4 +22,8 @@ struct ByteView {
 /// safe one.
 bool overlaps(const ByteView& a, const ByteView& b);
 
+/// True if two different elements of `view` share a byte, as those of a sliding window do. As exact
+/// as `overlaps`.
+bool overlaps_itself(const ByteView& view);
+
 }  // namespace kiln::fusion

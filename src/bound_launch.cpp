@@ -26,17 +26,25 @@ Launch::Impl::Impl(std::shared_ptr<Function::Impl> bound_function, const Plan& b
       plan(bound_plan),
       stream(bound_stream),
       inputs(bound_inputs.begin(), bound_inputs.end()),
-      outputs(bound_outputs.begin(), bound_outputs.end()),
-      block((plan.parameters.bytes.size() + 7) / 8) {
-  auto* const bytes = reinterpret_cast<std::byte*>(block.data());
-  for (const std::uint32_t offset : plan.parameters.offsets) arguments.push_back(bytes + offset);
+      outputs(bound_outputs.begin(), bound_outputs.end()) {
+  for (const PlannedKernel& kernel : plan.kernels) {
+    Filled one;
+    one.block.resize((kernel.parameters.bytes.size() + 7) / 8);
+    auto* const bytes = reinterpret_cast<std::byte*>(one.block.data());
+    for (const std::uint32_t offset : kernel.parameters.offsets)
+      one.arguments.push_back(bytes + offset);
+    filled.push_back(std::move(one));
+  }
   refill();
 }
 
 void Launch::Impl::refill() {
-  if (plan.kernel == nullptr) return;
+  if (plan.kernels.empty()) return;
   check_overlap(function->definition, plan, call());
-  fill_parameters(function->definition, plan, call(), reinterpret_cast<std::byte*>(block.data()));
+  for (std::size_t i = 0; i < filled.size(); ++i) {
+    fill_parameters(function->definition, plan.kernels[i], call(),
+                    reinterpret_cast<std::byte*>(filled[i].block.data()));
+  }
 }
 
 Launch::Launch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -45,9 +53,11 @@ Launch& Launch::operator=(Launch&&) noexcept = default;
 Launch::~Launch() = default;
 
 void Launch::operator()(const Stream& stream) const {
-  if (impl_->plan.kernel == nullptr) return;
-  impl_->plan.backend->launch(*impl_->plan.kernel, impl_->plan.shape, impl_->arguments.data(),
-                              stream);
+  const Plan& plan = impl_->plan;
+  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+    plan.backend->launch(*plan.kernels[i].kernel, plan.kernels[i].shape,
+                         impl_->filled[i].arguments.data(), stream);
+  }
 }
 
 void Launch::set_input(std::size_t index, const void* data) {

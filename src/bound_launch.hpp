@@ -36,8 +36,12 @@ struct Launch::Impl {
   Stream stream;
   std::vector<Argument> inputs;
   std::vector<View> outputs;
-  std::vector<std::uint64_t> block;  ///< in words, for their alignment
-  std::vector<void*> arguments;
+  /// The parameters of one kernel of the plan.
+  struct Filled {
+    std::vector<std::uint64_t> block;  ///< in words, for their alignment
+    std::vector<void*> arguments;
+  };
+  std::vector<Filled> filled;
 };
 
 /// `view` with other data. Throws Error(invalid_argument) unless it is aligned as the old data is,

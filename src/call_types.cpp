@@ -2,7 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <numeric>
+
 #include "fusion/broadcast.hpp"
+#include "fusion/extract.hpp"
+#include "fusion/overlap.hpp"
+#include "fusion/text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
@@ -23,6 +29,7 @@ std::vector<std::size_t> array_positions(std::span<const fusion::ArgumentType> a
   return positions;
 }
 
+// The shape of the arrays broadcast against each other, which they must be whatever reads them.
 Dims broadcast_inputs(const Definition& definition, std::span<const fusion::ArgumentType> arguments,
                       std::span<const OperandShape> arrays) {
   const std::vector<std::size_t> positions = array_positions(arguments);
@@ -42,6 +49,35 @@ Dims broadcast_inputs(const Definition& definition, std::span<const fusion::Argu
   return shape;
 }
 
+// An argument that nothing reads may have any shape, also one that no output has.
+bool reads_every_argument(const fusion::Graph& graph) {
+  std::vector<bool> read(graph.arguments().size(), false);
+  for (std::size_t i = 0; i < graph.outputs().size(); ++i) {
+    const std::vector<bool> own = fusion::arguments_of(graph, i);
+    for (std::size_t k = 0; k < read.size(); ++k) read[k] = read[k] || own[k];
+  }
+  return std::ranges::find(read, false) == read.end();
+}
+
+// The shape of the arguments that the output depends on.
+Dims natural_shape(const Definition& definition, std::span<const fusion::ArgumentType> arguments,
+                   std::span<const OperandShape> arrays, std::size_t output) {
+  const std::vector<bool> read = fusion::arguments_of(definition.graph, output);
+  const std::vector<std::size_t> positions = array_positions(arguments);
+  Dims shape;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    if (read[positions[i]]) shape = *fusion::broadcast(shape, arrays[i].shape);
+  }
+  return shape;
+}
+
+// `shape` with axes of size one in front, so that shapes of one call compare.
+Dims with_rank(const Dims& shape, std::size_t rank) {
+  Dims result(rank, 1);
+  std::ranges::copy(shape, result.begin() + (rank - shape.size()));
+  return result;
+}
+
 fusion::Operand operand_of(const OperandShape& array, const Dims& shape, bool output) {
   fusion::Operand operand;
   operand.dtype = array.dtype;
@@ -51,22 +87,61 @@ fusion::Operand operand_of(const OperandShape& array, const Dims& shape, bool ou
   return operand;
 }
 
+std::string output_label(const Definition& definition, std::size_t index) {
+  const std::string& name = definition.graph.output_names()[index];
+  return name.empty() ? fmt::format("output {}", index)
+                      : fmt::format("output {} '{}'", index, name);
+}
+
 void check_output(const Definition& definition, std::size_t index, const OperandShape& output,
-                  const Dims& shape) {
-  if (output.shape == shape) {
-    for (std::size_t k = 0; k < shape.size(); ++k) {
-      if (shape[k] > 1 && output.strides[k] == 0) {
-        throw Error(Code::invalid_argument,
-                    fmt::format("{}: output {}: stride 0 along axis {} of shape {}: many elements "
-                                "would be written to one place",
-                                definition.name, index, k, to_string(shape)));
-      }
-    }
-    return;
+                  const Dims& natural) {
+  const std::optional<Dims> wider = fusion::broadcast(natural, output.shape);
+  if (!wider || *wider != output.shape) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: expected shape {}, or one that it broadcasts to, got {}",
+                            definition.name, output_label(definition, index), to_string(natural),
+                            to_string(output.shape)));
   }
-  throw Error(Code::invalid_argument,
-              fmt::format("{}: output {}: expected shape {}, got {}", definition.name, index,
-                          to_string(shape), to_string(output.shape)));
+  fusion::ByteView view{0, std::max(1, bits(output.dtype) / 8), output.shape, output.strides};
+  for (std::size_t k = 0; k < output.shape.size(); ++k) {
+    if (output.shape[k] > 1 && output.strides[k] == 0) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: {}: stride 0 along axis {} of shape {}: many elements "
+                              "would be written to one place",
+                              definition.name, output_label(definition, index), k,
+                              to_string(output.shape)));
+    }
+    view.strides[k] *= view.element_bytes;
+  }
+  if (fusion::overlaps_itself(view)) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: strides {} of shape {} put two elements into one place",
+                            definition.name, output_label(definition, index),
+                            to_string(output.strides), to_string(output.shape)));
+  }
+}
+
+// The outputs that have one shape, by position, and that shape.
+struct Group {
+  Dims shape;
+  std::vector<std::size_t> outputs;
+};
+
+std::vector<Group> group_by_shape(std::span<const OperandShape> outputs) {
+  std::size_t rank = 0;
+  for (const OperandShape& output : outputs) rank = std::max(rank, output.shape.size());
+  std::vector<Group> groups;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Dims shape = with_rank(outputs[i].shape, rank);
+    auto group = std::ranges::find(groups, shape, &Group::shape);
+    if (group == groups.end()) group = groups.insert(group, {shape, {}});
+    group->outputs.push_back(i);
+  }
+  const auto size = [](const Group& group) {
+    return std::accumulate(group.shape.begin(), group.shape.end(), 1.0, std::multiplies<>());
+  };
+  std::ranges::stable_sort(groups, std::greater<>(), size);
+  return groups;
 }
 
 std::string signature_text(const TypedCall& call) {
@@ -97,6 +172,39 @@ std::uint64_t bytes_moved(const TypedCall& call) {
   return total_bits / 8;
 }
 
+// The function of the part's outputs alone, typed as in the whole one.
+void narrow_to(TypedCall& part, const Definition& whole,
+               std::span<const fusion::ArgumentType> arguments, std::span<const DType> dtypes) {
+  fusion::Extract extract = fusion::extract(whole.graph, part.outputs);
+  auto definition = std::make_shared<Definition>();
+  definition->name = whole.name;
+  definition->graph = std::move(extract.graph);
+  definition->options = whole.options;
+  definition->expression = fusion::to_text(definition->graph);
+  std::vector<fusion::ArgumentType> own_arguments;
+  std::vector<DType> own_dtypes;
+  for (const std::size_t i : extract.arguments) own_arguments.push_back(arguments[i]);
+  for (const std::size_t i : part.outputs) own_dtypes.push_back(dtypes[i]);
+  part.graph = fusion::infer(definition->graph, own_arguments, own_dtypes, whole.options.rounding,
+                             whole.name);
+  part.arguments = std::move(extract.arguments);
+  part.definition = std::move(definition);
+}
+
+void add_operands(TypedCall& part, std::span<const fusion::ArgumentType> arguments,
+                  std::span<const OperandShape> arrays, std::span<const OperandShape> outputs) {
+  const std::vector<std::size_t> positions = array_positions(arguments);
+  for (const std::size_t argument : part.arguments) {
+    const auto found = std::ranges::find(positions, argument);
+    if (found == positions.end()) continue;  // a scalar
+    const OperandShape& array = arrays[static_cast<std::size_t>(found - positions.begin())];
+    part.operands.push_back(operand_of(array, part.shape, false));
+  }
+  for (const std::size_t output : part.outputs) {
+    part.operands.push_back(operand_of(outputs[output], part.shape, true));
+  }
+}
+
 }  // namespace
 
 fusion::Family family_of(std::string_view target) {
@@ -108,64 +216,77 @@ fusion::Family family_of(std::string_view target) {
   return fusion::Family::host;
 }
 
-TypedCall type_call(const Definition& definition, std::span<const fusion::ArgumentType> arguments,
-                    std::span<const OperandShape> arrays, std::span<const OperandShape> outputs) {
-  std::vector<DType> output_dtypes;
-  for (const OperandShape& output : outputs) output_dtypes.push_back(output.dtype);
-  TypedCall call;
-  call.graph = fusion::infer(definition.graph, arguments, output_dtypes,
-                             definition.options.rounding, definition.name);
-  call.shape = broadcast_inputs(definition, arguments, arrays);
-  // An output may be larger than the inputs, which then repeat in it, as NumPy's out= may.
-  for (const OperandShape& output : outputs) {
-    if (const auto wider = fusion::broadcast(call.shape, output.shape);
-        wider && *wider == output.shape) {
-      call.shape = *wider;
-    }
-  }
-  for (const OperandShape& array : arrays)
-    call.operands.push_back(operand_of(array, call.shape, false));
+std::vector<TypedCall> type_call(const Definition& definition,
+                                 std::span<const fusion::ArgumentType> arguments,
+                                 std::span<const OperandShape> arrays,
+                                 std::span<const OperandShape> outputs) {
+  std::vector<DType> dtypes;
+  for (const OperandShape& output : outputs) dtypes.push_back(output.dtype);
+  fusion::TypedGraph graph = fusion::infer(definition.graph, arguments, dtypes,
+                                           definition.options.rounding, definition.name);
+  broadcast_inputs(definition, arguments, arrays);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    check_output(definition, i, outputs[i], call.shape);
-    call.operands.push_back(operand_of(outputs[i], call.shape, true));
+    check_output(definition, i, outputs[i], natural_shape(definition, arguments, arrays, i));
   }
-  return call;
+  const std::vector<Group> groups = group_by_shape(outputs);
+  const bool whole = groups.size() == 1 && reads_every_argument(definition.graph);
+  std::vector<TypedCall> parts;
+  for (const Group& group : groups) {
+    TypedCall part;
+    part.outputs = group.outputs;
+    part.shape = group.shape;
+    if (whole) {
+      part.definition = {std::shared_ptr<void>(), &definition};  // not owned
+      part.arguments.resize(arguments.size());
+      std::iota(part.arguments.begin(), part.arguments.end(), std::size_t{0});
+      part.graph = std::move(graph);
+    } else {
+      narrow_to(part, definition, arguments, dtypes);
+    }
+    add_operands(part, arguments, arrays, outputs);
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
-TypedCall type_call_natural(const Definition& definition,
-                            std::span<const fusion::ArgumentType> arguments,
-                            std::span<const OperandShape> arrays, std::span<const DType> outputs) {
-  TypedCall call;
-  call.graph = fusion::infer(definition.graph, arguments, outputs, definition.options.rounding,
-                             definition.name);
-  call.shape = broadcast_inputs(definition, arguments, arrays);
-  for (const OperandShape& array : arrays)
-    call.operands.push_back(operand_of(array, call.shape, false));
-  for (const fusion::NodeId output : call.graph.outputs) {
-    OperandShape shape;
-    shape.dtype = call.graph.nodes[output].dtype;
-    shape.shape = call.shape;
-    shape.strides = contiguous_strides(call.shape);
-    call.operands.push_back(operand_of(shape, call.shape, true));
+std::vector<OperandShape> natural_outputs(const Definition& definition,
+                                          std::span<const fusion::ArgumentType> arguments,
+                                          std::span<const OperandShape> arrays,
+                                          std::span<const DType> dtypes) {
+  const fusion::TypedGraph graph = fusion::infer(definition.graph, arguments, dtypes,
+                                                 definition.options.rounding, definition.name);
+  broadcast_inputs(definition, arguments, arrays);
+  std::vector<OperandShape> outputs;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    OperandShape output;
+    output.dtype = graph.nodes[graph.outputs[i]].dtype;
+    output.shape = natural_shape(definition, arguments, arrays, i);
+    output.strides = contiguous_strides(output.shape);
+    outputs.push_back(std::move(output));
   }
-  return call;
+  return outputs;
 }
 
-EmittedCall emit_call(const Definition& definition, const TypedCall& call,
-                      std::string_view target) {
+std::vector<std::string> operand_names(const fusion::TypedGraph& graph) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < graph.arguments.size(); ++i) {
+    if (!graph.arguments[i].scalar) names.push_back(graph.argument_names[i]);
+  }
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    const std::string& wanted = graph.output_names[i];
+    const std::string own = graph.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
+    names.push_back(wanted.empty() ? own : wanted);
+  }
+  return names;
+}
+
+EmittedCall emit_call(const TypedCall& call, std::string_view target) {
+  const Definition& definition = *call.definition;
   EmittedCall emitted;
   emitted.layout = fusion::plan_layout(call.shape, call.operands, family_of(target));
   emitted.kernel = fusion::emit(call.graph, emitted.layout.variant, definition.options.accuracy,
                                 definition.name, definition.expression);
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < call.graph.arguments.size(); ++i) {
-    if (!call.graph.arguments[i].scalar) names.push_back(call.graph.argument_names[i]);
-  }
-  for (std::size_t i = 0; i < call.graph.outputs.size(); ++i) {
-    const std::string& wanted = call.graph.output_names[i];
-    names.push_back(wanted.empty() ? fmt::format("out{}", i) : wanted);
-  }
-  emitted.variant = fusion::describe(emitted.layout.variant, names);
+  emitted.variant = fusion::describe(emitted.layout.variant, operand_names(call.graph));
   emitted.bytes = bytes_moved(call);
   emitted.request = {definition.name,       definition.expression, signature_text(call),
                      emitted.kernel.source, std::string(target),   definition.options};

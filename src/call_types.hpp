@@ -1,6 +1,8 @@
-// The types and shape of a call, checked: what plans and compile-only kernels have in common.
+// The types and shapes of a call, checked: what plans and compile-only kernels have in common. Here
+// a call whose outputs have several shapes is taken apart, into one kernel for each.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,21 +22,33 @@ struct OperandShape {
   std::uint64_t address = 0;
 };
 
-/// A call whose dtypes and shapes fit the function.
+/// The outputs of a call that have one shape, as a function of what they read: one kernel.
 struct TypedCall {
+  std::shared_ptr<const Definition> definition;  ///< the call's own if there is only one shape
+  std::vector<std::size_t> arguments;  ///< positions in the call; of the definition's arguments
+  std::vector<std::size_t> outputs;    ///< and of its outputs
   fusion::TypedGraph graph;
   Dims shape;                             ///< of the outputs
   std::vector<fusion::Operand> operands;  ///< array arguments, then outputs; broadcast to `shape`
 };
 
-/// Types and broadcasts. `arrays` are the array arguments in order, `outputs` what is stored into;
-/// an output without a shape (`natural_outputs`) gets the broadcast one in C order and its natural
-/// dtype. Throws Error(invalid_argument) that names the function and the argument.
-TypedCall type_call(const Definition& definition, std::span<const fusion::ArgumentType> arguments,
-                    std::span<const OperandShape> arrays, std::span<const OperandShape> outputs);
-TypedCall type_call_natural(const Definition& definition,
-                            std::span<const fusion::ArgumentType> arguments,
-                            std::span<const OperandShape> arrays, std::span<const DType> outputs);
+/// Types and broadcasts. `arrays` are the array arguments in order. An output may have its natural
+/// shape, which is that of the arguments it depends on broadcast against each other, or any shape
+/// that this broadcasts to. The parts are in the order in which they must run: larger shapes first,
+/// so that an output that is the view of an input is written when nothing reads it any more.
+/// `definition` must outlive the result. Throws Error(invalid_argument) that names the function and
+/// the argument.
+std::vector<TypedCall> type_call(const Definition& definition,
+                                 std::span<const fusion::ArgumentType> arguments,
+                                 std::span<const OperandShape> arrays,
+                                 std::span<const OperandShape> outputs);
+
+/// The outputs that such a call would fill: of their natural shapes in C order, and of `dtypes`, or
+/// of their natural dtypes if there are none.
+std::vector<OperandShape> natural_outputs(const Definition& definition,
+                                          std::span<const fusion::ArgumentType> arguments,
+                                          std::span<const OperandShape> arrays,
+                                          std::span<const DType> dtypes);
 
 /// The kernel of a typed call for a target, in words and as a request to kernel_code.hpp.
 struct EmittedCall {
@@ -44,7 +58,10 @@ struct EmittedCall {
   std::string variant;
   std::uint64_t bytes = 0;  ///< that a launch moves
 };
-EmittedCall emit_call(const Definition& definition, const TypedCall& call, std::string_view target);
+EmittedCall emit_call(const TypedCall& call, std::string_view target);
+
+/// The names of the operands of a layout, as its description and its kernel have them.
+std::vector<std::string> operand_names(const fusion::TypedGraph& graph);
 
 /// The family of a target: gfx*, sm_*, everything else is the host.
 fusion::Family family_of(std::string_view target);

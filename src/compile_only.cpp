@@ -12,19 +12,24 @@
 namespace kiln {
 namespace {
 
-TypedCall type_specification(const Definition& definition, const Specification& specification) {
-  std::vector<fusion::ArgumentType> types;
+/// A specification in the order of the function's arguments.
+struct Types {
+  std::vector<fusion::ArgumentType> arguments;
   std::vector<OperandShape> arrays;
+};
+
+Types types_of(const Definition& definition, const Specification& specification) {
+  Types types;
   for (const std::string& name : definition.graph.arguments()) {
     const auto found = std::ranges::find(specification.arguments, name, &ArgumentSpec::name);
     if (found == specification.arguments.end()) {
       throw Error(Code::invalid_argument, fmt::format("{}: no type was given for the argument '{}'",
                                                       definition.name, name));
     }
-    types.push_back({found->dtype, found->scalar, found->weak});
+    types.arguments.push_back({found->dtype, found->scalar, found->weak});
     if (found->scalar) continue;
     const Dims strides = found->strides.empty() ? contiguous_strides(found->shape) : found->strides;
-    arrays.push_back({found->dtype, found->shape, strides, 0});
+    types.arrays.push_back({found->dtype, found->shape, strides, 0});
   }
   for (const ArgumentSpec& argument : specification.arguments) {
     if (std::ranges::find(definition.graph.arguments(), argument.name) ==
@@ -35,27 +40,67 @@ TypedCall type_specification(const Definition& definition, const Specification& 
                       argument.name, fmt::join(definition.graph.arguments(), ", ")));
     }
   }
-  return type_call_natural(definition, types, arrays, specification.outputs);
+  return types;
+}
+
+std::vector<TypedCall> type_specification(const Definition& definition,
+                                          const Specification& specification) {
+  const Types types = types_of(definition, specification);
+  const std::vector<OperandShape> outputs =
+      natural_outputs(definition, types.arguments, types.arrays, specification.outputs);
+  return type_call(definition, types.arguments, types.arrays, outputs);
+}
+
+TypedCall only_kernel(const Definition& definition, const Specification& specification) {
+  std::vector<TypedCall> parts = type_specification(definition, specification);
+  if (parts.size() != 1) {
+    throw Error(Code::unsupported, fmt::format("{}: the outputs have {} shapes, which is as many "
+                                               "kernels; only one can be made at a time",
+                                               definition.name, parts.size()));
+  }
+  return std::move(parts[0]);
 }
 
 }  // namespace
 
 OutputTypes output_types(const Function& function, const Specification& specification) {
-  const TypedCall call = type_specification(function.impl().definition, specification);
-  OutputTypes types;
-  types.shape = call.shape;
-  for (const fusion::NodeId output : call.graph.outputs) {
-    types.dtypes.push_back(call.graph.nodes[output].dtype);
+  const Definition& definition = function.impl().definition;
+  const Types types = types_of(definition, specification);
+  OutputTypes result;
+  for (OperandShape& output :
+       natural_outputs(definition, types.arguments, types.arrays, specification.outputs)) {
+    result.dtypes.push_back(output.dtype);
+    result.shapes.push_back(std::move(output.shape));
   }
-  return types;
+  return result;
+}
+
+std::vector<KernelOfCall> kernels_of(const Function& function, const Specification& specification) {
+  const std::vector<TypedCall> parts =
+      type_specification(function.impl().definition, specification);
+  if (parts.size() == 1) return {{function, specification}};
+  std::vector<KernelOfCall> kernels;
+  for (const TypedCall& part : parts) {
+    auto impl = std::make_shared<Function::Impl>();
+    impl->definition = *part.definition;
+    Specification own;
+    for (const std::string& name : impl->definition.graph.arguments()) {
+      own.arguments.push_back(
+          *std::ranges::find(specification.arguments, name, &ArgumentSpec::name));
+    }
+    for (const std::size_t output : part.outputs) {
+      if (!specification.outputs.empty()) own.outputs.push_back(specification.outputs[output]);
+    }
+    kernels.push_back({Function(std::move(impl)), std::move(own)});
+  }
+  return kernels;
 }
 
 std::string emit_for(const Function& function, const Specification& specification,
                      std::string_view target, bool with_preamble) {
   const Definition& definition = function.impl().definition;
   const std::string resolved = target == "cpu" ? jit::host_target() : std::string(target);
-  const EmittedCall emitted =
-      emit_call(definition, type_specification(definition, specification), resolved);
+  const EmittedCall emitted = emit_call(only_kernel(definition, specification), resolved);
   KernelCode named = name_kernel(emitted.request);
   if (with_preamble) return std::move(named.source);
   return fusion::with_entry(emitted.kernel.source, named.entry_name);
@@ -65,8 +110,7 @@ CompiledKernel compile_for(const Function& function, const Specification& specif
                            std::string_view target) {
   const Definition& definition = function.impl().definition;
   const std::string resolved = target == "cpu" ? jit::host_target() : std::string(target);
-  const EmittedCall emitted =
-      emit_call(definition, type_specification(definition, specification), resolved);
+  const EmittedCall emitted = emit_call(only_kernel(definition, specification), resolved);
   KernelCode code = make_code(emitted.request);
   CompiledKernel kernel;
   kernel.info = {definition.name,

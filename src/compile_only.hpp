@@ -36,14 +36,23 @@ struct CompiledKernel {
   jit::Resources resources;
 };
 
-/// The dtypes and the shape that the outputs of such a call have.
+/// The dtypes and the shapes that the outputs of such a call have.
 struct OutputTypes {
   std::vector<DType> dtypes;
-  Dims shape;
+  std::vector<Dims> shapes;
 };
 OutputTypes output_types(const Function& function, const Specification& specification);
 
-/// The kernel's source for `target`, with its final entry name. Needs no compiler.
+/// The kernels of such a call, in the order in which they run: one for each shape among its outputs,
+/// as a function of what those outputs read. Usually the call itself.
+struct KernelOfCall {
+  Function function;
+  Specification specification;
+};
+std::vector<KernelOfCall> kernels_of(const Function& function, const Specification& specification);
+
+/// The kernel's source for `target`, with its final entry name. Needs no compiler. Throws
+/// Error(unsupported), as compile_for does, where the outputs have several shapes.
 std::string emit_for(const Function& function, const Specification& specification,
                      std::string_view target, bool with_preamble);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <variant>
 
 #include "bound_launch.hpp"
@@ -14,11 +15,18 @@
 namespace kiln {
 namespace {
 
+// One kernel of a call: a call whose outputs have several shapes is as many of these in a row.
 struct RecordedCall {
   std::shared_ptr<Function::Impl> function;
   const Plan* plan = nullptr;
+  std::size_t part = 0;  ///< which of the plan's kernels
   std::vector<Argument> inputs;
   std::vector<View> outputs;
+
+  /// Null if there is nothing to compute.
+  const PlannedKernel* kernel() const {
+    return part < plan->kernels.size() ? &plan->kernels[part] : nullptr;
+  }
 };
 struct RecordedCopy {
   View to;
@@ -58,10 +66,14 @@ jit::Access access_of(const Recorded& recorded) {
     to.push_back(range_of(view));
   };
   if (const auto* call = std::get_if<RecordedCall>(&recorded)) {
-    for (const Argument& input : call->inputs) {
-      if (!input.is_scalar()) add(access.reads, input.view());
+    if (call->kernel() == nullptr) return access;
+    for (const PlannedKernel::PointerSlot& slot : call->kernel()->pointers) {
+      if (slot.operand < call->inputs.size()) {
+        add(access.reads, call->inputs[slot.operand].view());
+      } else {
+        add(access.writes, call->outputs[slot.operand - call->inputs.size()]);
+      }
     }
-    for (const View& output : call->outputs) add(access.writes, output);
   } else if (const auto* copy = std::get_if<RecordedCopy>(&recorded)) {
     add(access.reads, copy->from);
     add(access.writes, copy->to);
@@ -88,14 +100,14 @@ std::size_t contiguous_bytes(const View& view) {
 }
 
 jit::Arguments arguments_of(const RecordedCall& recorded, const Stream& stream) {
-  const Plan& plan = *recorded.plan;
-  std::vector<std::uint64_t> block((plan.parameters.bytes.size() + 7) / 8);
+  const PlannedKernel& kernel = *recorded.kernel();
+  std::vector<std::uint64_t> block((kernel.parameters.bytes.size() + 7) / 8);
   auto* const bytes = reinterpret_cast<std::byte*>(block.data());
-  fill_parameters(recorded.function->definition, plan, {stream, recorded.inputs, recorded.outputs},
-                  bytes);
+  fill_parameters(recorded.function->definition, kernel,
+                  {stream, recorded.inputs, recorded.outputs}, bytes);
   jit::Arguments arguments;
-  for (std::size_t i = 0; i < plan.parameters.offsets.size(); ++i) {
-    arguments.add(bytes + plan.parameters.offsets[i], plan.parameters.sizes[i]);
+  for (std::size_t i = 0; i < kernel.parameters.offsets.size(); ++i) {
+    arguments.add(bytes + kernel.parameters.offsets[i], kernel.parameters.sizes[i]);
   }
   return arguments;
 }
@@ -103,8 +115,9 @@ jit::Arguments arguments_of(const RecordedCall& recorded, const Stream& stream) 
 std::variant<jit::KernelNode, jit::CopyNode, jit::FillNode, jit::SequenceNode> work_of(
     const Recorded& recorded, const Stream& stream) {
   if (const auto* call = std::get_if<RecordedCall>(&recorded)) {
-    if (call->plan->kernel == nullptr) return jit::FillNode{};  // nothing to compute
-    return jit::KernelNode{call->plan->kernel, call->plan->shape, arguments_of(*call, stream)};
+    const PlannedKernel* const kernel = call->kernel();
+    if (kernel == nullptr) return jit::FillNode{};  // nothing to compute
+    return jit::KernelNode{kernel->kernel, kernel->shape, arguments_of(*call, stream)};
   }
   if (const auto* copy = std::get_if<RecordedCopy>(&recorded)) {
     return jit::CopyNode{copy->to.data(), copy->from.data(), contiguous_bytes(copy->to)};
@@ -221,7 +234,9 @@ std::size_t Recorder::call(const Function& function, std::span<const Argument> i
   const Call call{stream, recorded.inputs, recorded.outputs};
   recorded.plan = &plan_for(*recorded.function, call);
   check_overlap(recorded.function->definition, *recorded.plan, call);
-  return impl_.add(std::move(recorded));
+  const std::size_t others = std::max<std::size_t>(recorded.plan->kernels.size(), 1) - 1;
+  for (; recorded.part < others; ++recorded.part) impl_.add(recorded);
+  return impl_.add(std::move(recorded)) - others;
 }
 
 std::size_t Recorder::call(const Function& function, std::initializer_list<Argument> inputs,
@@ -281,12 +296,14 @@ std::size_t Graph::rebind(const void* old, void* now) {
   };
   for (std::size_t i = 0; i < changed.size(); ++i) {
     if (auto* call = std::get_if<RecordedCall>(&changed[i])) {
+      const std::size_t before = count;
       for (Argument& input : call->inputs) {
         if (input.is_scalar()) continue;
         View view = input.view();
         if (move_view(view, i)) input = Argument(std::move(view));
       }
       for (View& output : call->outputs) move_view(output, i);
+      if (call->part != 0) count = before;  // counted with the first part
       if (!touched[i]) continue;
       const Stream stream = impl_->stream();
       const Call moved{stream, call->inputs, call->outputs};
@@ -331,9 +348,13 @@ void Graph::set_scalar(std::size_t operation, std::size_t input, Scalar value) {
                             operation, input, name(bound.dtype()), name(value.dtype())));
   }
   std::vector<Recorded> changed = impl_->operations;
-  std::get<RecordedCall>(changed[operation]).inputs[input] = Argument(value);
   std::vector<bool> touched(changed.size(), false);
-  touched[operation] = true;
+  const std::size_t first = operation - call->part;
+  for (std::size_t i = first; i < first + std::max<std::size_t>(call->plan->kernels.size(), 1);
+       ++i) {
+    std::get<RecordedCall>(changed[i]).inputs[input] = Argument(value);
+    touched[i] = true;
+  }
   impl_->replace(std::move(changed), touched);
 }
 
@@ -341,7 +362,8 @@ std::vector<Graph::Operation> Graph::operations() const {
   std::vector<Operation> result;
   for (const Recorded& recorded : impl_->operations) {
     if (const auto* call = std::get_if<RecordedCall>(&recorded)) {
-      result.push_back({call->function->definition.name, call->plan->info.entry});
+      const PlannedKernel* const kernel = call->kernel();
+      result.push_back({call->function->definition.name, kernel ? kernel->entry : std::string()});
     } else if (const auto* sequence = std::get_if<RecordedSequence>(&recorded)) {
       result.push_back({sequence->name, {}});
     } else {

@@ -21,13 +21,6 @@ const View& view_of(const Call& call, std::uint32_t operand) {
                                       : call.outputs[operand - call.inputs.size()];
 }
 
-std::string label(const Definition& definition, const Call& call, std::uint32_t operand) {
-  if (operand < call.inputs.size()) {
-    return fmt::format("input {} '{}'", operand, definition.graph.arguments()[operand]);
-  }
-  return fmt::format("output {}", operand - call.inputs.size());
-}
-
 fusion::ByteView bytes_of(const View& view) {
   fusion::ByteView bytes;
   bytes.address = reinterpret_cast<std::uintptr_t>(view.data());
@@ -82,6 +75,17 @@ void put_scalar(const Definition& definition, std::byte* to, std::uint32_t input
 
 }  // namespace
 
+std::string operand_label(const Definition& definition, const Call& call, std::uint32_t operand) {
+  const bool input = operand < call.inputs.size();
+  const std::size_t index = input ? operand : operand - call.inputs.size();
+  const std::vector<std::string>& names =
+      input ? definition.graph.arguments() : definition.graph.output_names();
+  std::string text = fmt::format("{} {}", input ? "input" : "output", index);
+  // A call with another number of operands than the function has is an error of its own.
+  if (index < names.size() && !names[index].empty()) text += fmt::format(" '{}'", names[index]);
+  return text;
+}
+
 // Any overlap but the exact one would make the result depend on the order in which threads run.
 void check_overlap(const Definition& definition, const Plan& plan, const Call& call) {
   for (const Plan::Extent& output : plan.extents) {
@@ -101,44 +105,55 @@ void check_overlap(const Definition& definition, const Plan& plan, const Call& c
           Code::invalid_argument,
           fmt::format("{}: {} overlaps {}: an output must be exactly the view of an input, or "
                       "lie apart from every other operand",
-                      definition.name, label(definition, call, output.operand),
-                      label(definition, call, other.operand)));
+                      definition.name, operand_label(definition, call, output.operand),
+                      operand_label(definition, call, other.operand)));
     }
   }
 }
 
-void fill_parameters(const Definition& definition, const Plan& plan, const Call& call,
+void fill_parameters(const Definition& definition, const PlannedKernel& kernel, const Call& call,
                      std::byte* block) {
-  std::memcpy(block, plan.parameters.bytes.data(), plan.parameters.bytes.size());
-  for (const Plan::PointerSlot& slot : plan.pointers) {
+  std::memcpy(block, kernel.parameters.bytes.data(), kernel.parameters.bytes.size());
+  for (const PlannedKernel::PointerSlot& slot : kernel.pointers) {
     put(block + slot.offset, static_cast<char*>(view_of(call, slot.operand).data()) + slot.bytes);
   }
-  for (const Plan::ScalarSlot& slot : plan.scalars) {
+  for (const PlannedKernel::ScalarSlot& slot : kernel.scalars) {
     put_scalar(definition, block + slot.offset, slot.input, call.inputs[slot.input].scalar(),
                slot.dtype);
   }
 }
 
-void launch_plan(const Definition& definition, const Plan& plan, const Call& call) {
-  if (plan.kernel == nullptr) return;
-  check_overlap(definition, plan, call);
+namespace {
+
+void launch_kernel(const Definition& definition, jit::Backend& backend, const PlannedKernel& kernel,
+                   const Call& call) {
   const auto launch = [&](std::byte* block, void** arguments) {
-    fill_parameters(definition, plan, call, block);
-    for (std::size_t i = 0; i < plan.parameters.offsets.size(); ++i) {
-      arguments[i] = block + plan.parameters.offsets[i];
+    fill_parameters(definition, kernel, call, block);
+    for (std::size_t i = 0; i < kernel.parameters.offsets.size(); ++i) {
+      arguments[i] = block + kernel.parameters.offsets[i];
     }
-    plan.backend->launch(*plan.kernel, plan.shape, arguments, call.stream);
+    backend.launch(*kernel.kernel, kernel.shape, arguments, call.stream);
   };
-  if (plan.parameters.bytes.size() <= kInlineBytes &&
-      plan.parameters.offsets.size() <= kInlineParameters) {
+  if (kernel.parameters.bytes.size() <= kInlineBytes &&
+      kernel.parameters.offsets.size() <= kInlineParameters) {
     alignas(16) std::array<std::byte, kInlineBytes> block;
     std::array<void*, kInlineParameters> arguments;
     launch(block.data(), arguments.data());
     return;
   }
-  std::vector<std::uint64_t> block((plan.parameters.bytes.size() + 7) / 8);
-  std::vector<void*> arguments(plan.parameters.offsets.size());
+  std::vector<std::uint64_t> block((kernel.parameters.bytes.size() + 7) / 8);
+  std::vector<void*> arguments(kernel.parameters.offsets.size());
   launch(reinterpret_cast<std::byte*>(block.data()), arguments.data());
+}
+
+}  // namespace
+
+void launch_plan(const Definition& definition, const Plan& plan, const Call& call) {
+  if (plan.kernels.empty()) return;
+  check_overlap(definition, plan, call);
+  for (const PlannedKernel& kernel : plan.kernels) {
+    launch_kernel(definition, *plan.backend, kernel, call);
+  }
 }
 
 }  // namespace kiln

@@ -13,12 +13,6 @@ namespace {
 
 constexpr std::uint64_t kScalarTag = 1ull << 63;
 
-std::string label(const Definition& definition, std::size_t operand, std::size_t inputs) {
-  if (operand < inputs)
-    return fmt::format("input {} '{}'", operand, definition.graph.arguments()[operand]);
-  return fmt::format("output {}", operand - inputs);
-}
-
 void check_view(const Definition& definition, const View& view, const Device& device,
                 const std::string& what) {
   if (view.device() != device) {
@@ -45,7 +39,7 @@ OperandShape shape_of(const View& view) {
           static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data()))};
 }
 
-TypedCall check_call(const Definition& definition, const Call& call) {
+std::vector<TypedCall> check_call(const Definition& definition, const Call& call) {
   if (call.inputs.size() != definition.graph.arguments().size()) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: expected {} inputs, got {}", definition.name,
@@ -65,13 +59,14 @@ TypedCall check_call(const Definition& definition, const Call& call) {
       continue;
     }
     check_view(definition, input.view(), call.stream.device,
-               label(definition, i, call.inputs.size()));
+               operand_label(definition, call, static_cast<std::uint32_t>(i)));
     types.push_back({input.view().dtype(), false, false});
     arrays.push_back(shape_of(input.view()));
   }
   std::vector<OperandShape> outputs;
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
-    check_view(definition, call.outputs[i], call.stream.device, fmt::format("output {}", i));
+    check_view(definition, call.outputs[i], call.stream.device,
+               operand_label(definition, call, static_cast<std::uint32_t>(call.inputs.size() + i)));
     outputs.push_back(shape_of(call.outputs[i]));
   }
   return type_call(definition, types, arrays, outputs);
@@ -143,32 +138,71 @@ Plan::Extent extent_of(const View& view, std::uint32_t operand, bool output) {
   return {operand, low * width / 8, ((high + 1) * width + 7) / 8, output};
 }
 
-void place_slots(Plan& plan, const Call& call, const EmittedCall& emitted) {
-  std::vector<std::uint32_t> arrays;  // the operand of a call for each array of the layout
-  for (std::uint32_t i = 0; i < call.inputs.size(); ++i) {
-    if (!call.inputs[i].is_scalar()) arrays.push_back(i);
+// The operand of the call for each array of a part's layout.
+std::vector<std::uint32_t> operands_of(const TypedCall& part, const Call& call) {
+  std::vector<std::uint32_t> operands;
+  for (const std::size_t argument : part.arguments) {
+    if (!call.inputs[argument].is_scalar())
+      operands.push_back(static_cast<std::uint32_t>(argument));
   }
-  for (std::uint32_t i = 0; i < call.outputs.size(); ++i) {
-    arrays.push_back(static_cast<std::uint32_t>(call.inputs.size()) + i);
+  for (const std::size_t output : part.outputs) {
+    operands.push_back(static_cast<std::uint32_t>(call.inputs.size() + output));
   }
+  return operands;
+}
+
+void place_slots(PlannedKernel& planned, const TypedCall& part, const Call& call,
+                 const EmittedCall& emitted) {
+  const std::vector<std::uint32_t> operands = operands_of(part, call);
   for (std::size_t p = 0; p < emitted.kernel.parameters.size(); ++p) {
     const fusion::Parameter& parameter = emitted.kernel.parameters[p];
-    const std::uint32_t offset = plan.parameters.offsets[p];
+    const std::uint32_t offset = planned.parameters.offsets[p];
     if (parameter.kind == fusion::Parameter::Kind::pointer) {
       const std::int64_t elements = emitted.layout.offsets[parameter.index];
-      plan.pointers.push_back(
-          {offset, arrays[parameter.index], elements * bits(parameter.dtype) / 8});
+      planned.pointers.push_back(
+          {offset, operands[parameter.index], elements * bits(parameter.dtype) / 8});
     } else if (parameter.kind == fusion::Parameter::Kind::scalar) {
-      plan.scalars.push_back({offset, parameter.index, parameter.dtype});
+      planned.scalars.push_back(
+          {offset, static_cast<std::uint32_t>(part.arguments[parameter.index]), parameter.dtype});
     }
   }
-  for (std::uint32_t i = 0; i < arrays.size(); ++i) {
-    const std::uint32_t operand = arrays[i];
-    const bool output = operand >= call.inputs.size();
-    const View& view =
-        output ? call.outputs[operand - call.inputs.size()] : call.inputs[operand].view();
-    plan.extents.push_back(extent_of(view, operand, output));
+}
+
+std::vector<Plan::Extent> extents_of(const Call& call) {
+  std::vector<Plan::Extent> extents;
+  for (std::uint32_t i = 0; i < call.inputs.size(); ++i) {
+    if (!call.inputs[i].is_scalar()) extents.push_back(extent_of(call.inputs[i].view(), i, false));
   }
+  for (std::uint32_t i = 0; i < call.outputs.size(); ++i) {
+    const auto operand = static_cast<std::uint32_t>(call.inputs.size()) + i;
+    extents.push_back(extent_of(call.outputs[i], operand, true));
+  }
+  return extents;
+}
+
+// Puts one kernel more into the plan, and what is to be said about it.
+void add_kernel(Plan& plan, const TypedCall& part, const Call& call) {
+  EmittedCall emitted = emit_call(part, plan.backend->target());
+  plan.info.bytes += emitted.bytes;
+  const bool first = plan.kernels.empty();
+  if (first) plan.info.variant = emitted.variant;
+  if (emitted.layout.work_items == 0) return;
+  PlannedKernel planned;
+  KernelInfo info;
+  planned.kernel = load_kernel(*plan.backend, emitted.request, info);
+  planned.entry = info.entry;
+  if (first) {
+    plan.info.entry = info.entry;
+    plan.info.key = info.key;
+    plan.info.source = fusion::with_entry(emitted.kernel.source, info.entry);
+  }
+  plan.info.cache = std::max(plan.info.cache, info.cache);
+  plan.info.compile_ms += info.compile_ms;
+  planned.parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
+  planned.shape.work_items = emitted.layout.threads();
+  planned.shape.block = emitted.kernel.block;
+  place_slots(planned, part, call, emitted);
+  plan.kernels.push_back(std::move(planned));
 }
 
 }  // namespace
@@ -221,21 +255,14 @@ std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
   auto plan = std::make_unique<Plan>();
   plan->signature.assign(signature.words().begin(), signature.words().end());
   plan->hash = signature.hash();
-  const TypedCall typed = check_call(definition, call);
+  const std::vector<TypedCall> parts = check_call(definition, call);
   plan->backend = &jit::backend(call.stream.device);
-  EmittedCall emitted = emit_call(definition, typed, plan->backend->target());
   plan->info.function = definition.name;
   plan->info.expression = definition.expression;
-  plan->info.target = emitted.request.target;
-  plan->info.variant = emitted.variant;
-  plan->info.bytes = emitted.bytes;
-  if (emitted.layout.work_items == 0) return plan;
-  plan->kernel = load_kernel(*plan->backend, emitted.request, plan->info);
-  plan->info.source = fusion::with_entry(emitted.kernel.source, plan->info.entry);
-  plan->parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
-  plan->shape.work_items = emitted.layout.threads();
-  plan->shape.block = emitted.kernel.block;
-  place_slots(*plan, call, emitted);
+  plan->info.target = plan->backend->target();
+  for (const TypedCall& part : parts) add_kernel(*plan, part, call);
+  plan->info.kernels = static_cast<int>(plan->kernels.size());
+  plan->extents = extents_of(call);
   return plan;
 }
 

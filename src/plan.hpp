@@ -51,14 +51,12 @@ class Signature {
   std::uint64_t hash_ = 0;
 };
 
-struct Plan {
-  std::vector<std::uint64_t> signature;
-  std::uint64_t hash = 0;
-
-  jit::Backend* backend = nullptr;
-  std::shared_ptr<jit::Kernel> kernel;  ///< empty if there is nothing to compute
+/// One kernel of a plan, ready to be filled in and launched.
+struct PlannedKernel {
+  std::shared_ptr<jit::Kernel> kernel;
   jit::LaunchShape shape;
   fusion::ParameterBlock parameters;
+  std::string entry;
 
   /// Where a pointer goes, and from which operand: inputs count from 0, outputs go on from there.
   struct PointerSlot {
@@ -71,6 +69,19 @@ struct Plan {
     std::uint32_t input;
     DType dtype;
   };
+  std::vector<PointerSlot> pointers;
+  std::vector<ScalarSlot> scalars;
+};
+
+struct Plan {
+  std::vector<std::uint64_t> signature;
+  std::uint64_t hash = 0;
+
+  jit::Backend* backend = nullptr;
+  /// In the order in which they run, one for each shape among the outputs; empty if there is nothing
+  /// to compute.
+  std::vector<PlannedKernel> kernels;
+
   /// The bytes that an operand spans around its view's data, [low, high).
   struct Extent {
     std::uint32_t operand;
@@ -78,11 +89,12 @@ struct Plan {
     std::int64_t high;
     bool output;
   };
-  std::vector<PointerSlot> pointers;
-  std::vector<ScalarSlot> scalars;
   std::vector<Extent> extents;
   KernelInfo info;
 };
+
+/// "input 1 'up'", "output 0": an operand in messages.
+std::string operand_label(const Definition& definition, const Call& call, std::uint32_t operand);
 
 /// Checks the call and makes its plan: finds or compiles the kernel and loads it. Throws Error.
 std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
@@ -92,12 +104,12 @@ std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
 /// element for element one of the inputs.
 void check_overlap(const Definition& definition, const Plan& plan, const Call& call);
 
-/// Writes the parameters' values for this call into `block`, of plan.parameters.bytes.size() bytes.
-void fill_parameters(const Definition& definition, const Plan& plan, const Call& call,
+/// Writes the parameters' values for this call into `block`, of kernel.parameters.bytes.size() bytes.
+void fill_parameters(const Definition& definition, const PlannedKernel& kernel, const Call& call,
                      std::byte* block);
 
-/// Fills in pointers and scalars and launches. No lock, and no allocation unless the parameters
-/// take more than two kilobytes. Throws as check_overlap does.
+/// Fills in pointers and scalars and launches. No lock, and no allocation unless a kernel's
+/// parameters take more than two kilobytes. Throws as check_overlap does.
 void launch_plan(const Definition& definition, const Plan& plan, const Call& call);
 
 }  // namespace kiln

@@ -71,8 +71,10 @@ struct KernelInfo {
   std::string source;   ///< the kernel, without the preamble
   CacheState cache = CacheState::memory;
   double compile_ms = 0;  ///< 0 unless `cache` is compiled
-  std::uint64_t bytes =
-      0;  ///< that one launch reads and writes, every element of every operand once
+  std::uint64_t bytes = 0;  ///< that a call reads and writes, every element of every operand once
+  int kernels = 1;  ///< launched by a call: one for each shape among the outputs, 0 if all are
+                    ///< empty. Where there are several, what stands above is the first one's, but
+                    ///< `cache`, `compile_ms` and `bytes` are those of all together.
 };
 
 class Launch;
@@ -81,8 +83,11 @@ class Function {
  public:
   /// Checks, finds or makes the kernel, and launches it on `stream`; on a GPU it returns before the
   /// kernel has run. `inputs` are in the order of the function's arguments, broadcast against each
-  /// other by NumPy's rules; every output has the broadcast shape. Throws Error: invalid_argument
-  /// for a number, dtype, shape or device that does not fit, compile_failed, would_compile, device.
+  /// other by NumPy's rules. An output has the shape of the inputs that it depends on, broadcast
+  /// against each other, or any shape that this broadcasts to; outputs of one shape are computed by
+  /// one kernel, and there is one for each shape. An output may be exactly the view of an input (in
+  /// place); it may not overlap anything else. Throws Error: invalid_argument for a number, dtype,
+  /// shape or device that does not fit or for an overlap, compile_failed, would_compile, device.
   void operator()(const Stream& stream, std::initializer_list<Argument> inputs,
                   std::initializer_list<View> outputs) const {
     call(stream, {inputs.begin(), inputs.size()}, {outputs.begin(), outputs.size()});

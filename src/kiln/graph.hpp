@@ -24,7 +24,8 @@ class Graph;
 /// number. Nothing runs; kernels that are not ready are compiled (or not: Options::on_miss).
 class Recorder {
  public:
-  /// A call of a fused function; checked as Function's own call is.
+  /// A call of a fused function; checked as Function's own call is. Where its outputs have several
+  /// shapes it is one operation for each (KernelInfo::kernels), and this is the first one's number.
   std::size_t call(const Function& function, std::span<const Argument> inputs,
                    std::span<const View> outputs);
   std::size_t call(const Function& function, std::initializer_list<Argument> inputs,
@@ -62,8 +63,8 @@ class Graph {
   /// addresses are not right (an overlap, a captured sequence that uses `old`), throws Error and
   /// changes nothing.
   std::size_t rebind(const void* old, void* now);
-  /// Another number for scalar argument `input` of call `operation`, of the same dtype and
-  /// weakness.
+  /// Another number for scalar argument `input` of call `operation`, in all of its kernels, of the
+  /// same dtype and weakness.
   void set_scalar(std::size_t operation, std::size_t input, Scalar value);
 
   struct Operation {

@@ -8,6 +8,7 @@
 
 #include "files/format.hpp"
 #include "fusion/broadcast.hpp"
+#include "fusion/extract.hpp"
 #include "fusion/infer.hpp"
 #include "fusion/reference.hpp"
 #include "fusion/text.hpp"
@@ -19,16 +20,18 @@
 namespace kiln::tool {
 namespace {
 
-std::vector<Output> allocate_outputs(const std::vector<DType>& dtypes, const Dims& shape) {
+std::vector<Output> allocate_outputs(const Function& function, const std::vector<Input>& inputs,
+                                     const std::vector<DType>& dtypes) {
   std::vector<Output> outputs;
-  for (const DType dtype : dtypes) {
+  for (Dims& shape : output_types(function, specify(inputs)).shapes) {
+    const DType dtype = dtypes[outputs.size()];
     const auto bytes = files::byte_count(shape, bits(dtype));
     if (!bytes) {
       throw Error(Code::invalid_argument,
-                  fmt::format("the outputs' shape {} has more bytes than 64 bits can count",
+                  fmt::format("the output's shape {} has more bytes than 64 bits can count",
                               fusion::to_string(shape)));
     }
-    outputs.push_back({dtype, files::Buffer(*bytes)});
+    outputs.push_back({dtype, std::move(shape), files::Buffer(*bytes)});
   }
   return outputs;
 }
@@ -38,6 +41,35 @@ std::uint64_t scalar_bytes(const Scalar& scalar) {
   if (scalar.dtype() != DType::f32) return scalar.bits();
   const auto narrow = static_cast<float>(std::bit_cast<double>(scalar.bits()));
   return std::bit_cast<std::uint32_t>(narrow);
+}
+
+/// One output, which has a shape of its own, from the arguments that it depends on.
+void evaluate_output(const Function& function, const fusion::Graph& whole,
+                     const std::vector<Input>& inputs, std::size_t index, Output& output) {
+  const fusion::Extract part = fusion::extract(whole, std::span(&index, 1));
+  std::vector<fusion::ArgumentType> types;
+  std::vector<fusion::ReferenceOperand> arguments;
+  std::vector<std::uint64_t> numbers(inputs.size());
+  for (const std::size_t i : part.arguments) {
+    if (inputs[i].scalar) {
+      const Scalar& scalar = *inputs[i].scalar;
+      types.push_back({scalar.dtype(), true, scalar.weak()});
+      numbers[i] = scalar_bytes(scalar);
+      arguments.push_back({&numbers[i], scalar.dtype(), Dims(output.shape.size(), 0), 0});
+    } else {
+      const files::HostTensor& tensor = *inputs[i].tensor;
+      types.push_back({tensor.dtype, false, false});
+      // Arguments are only read.
+      arguments.push_back({const_cast<std::byte*>(tensor.data()), tensor.dtype,
+                           fusion::broadcast_strides(tensor.shape, tensor.strides, output.shape),
+                           0});
+    }
+  }
+  const std::vector<fusion::ReferenceOperand> outputs = {
+      {output.bytes.data(), output.dtype, contiguous_strides(output.shape), 0}};
+  const fusion::TypedGraph typed = fusion::infer(part.graph, types, std::span(&output.dtype, 1),
+                                                 function.options().rounding, function.name());
+  fusion::evaluate(typed, output.shape, arguments, outputs);
 }
 
 }  // namespace
@@ -86,8 +118,7 @@ Execution run_on_device(const Function& function, const std::vector<Input>& inpu
   Execution result;
   result.device = to_string(device);
   result.hardware = backend.name();
-  result.shape = output_types(function, specify(inputs)).shape;
-  result.outputs = allocate_outputs(dtypes, result.shape);
+  result.outputs = allocate_outputs(function, inputs, dtypes);
 
   const OwnedStream stream(backend);
   std::vector<DeviceMemory> memory;
@@ -108,7 +139,7 @@ Execution run_on_device(const Function& function, const std::vector<Input>& inpu
   for (const Output& output : result.outputs) {
     memory.emplace_back(backend, output.bytes.size());
     stored.push_back(memory.back().data());
-    views.emplace_back(memory.back().data(), output.dtype, result.shape, device);
+    views.emplace_back(memory.back().data(), output.dtype, output.shape, device);
   }
 
   result.kernel = function.prepare(stream.get(), arguments, views);
@@ -133,36 +164,12 @@ Execution run_on_reference(const Function& function, const std::vector<Input>& i
   result.hardware = "interpreter in f64";
   result.kernel.function = function.name();
   result.kernel.expression = function.expression();
-  result.shape = output_types(function, specify(inputs)).shape;
-  result.outputs = allocate_outputs(dtypes, result.shape);
-
-  std::vector<fusion::ArgumentType> types;
-  std::vector<fusion::ReferenceOperand> arguments;
-  std::vector<std::uint64_t> numbers(inputs.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].scalar) {
-      const Scalar& scalar = *inputs[i].scalar;
-      types.push_back({scalar.dtype(), true, scalar.weak()});
-      numbers[i] = scalar_bytes(scalar);
-      arguments.push_back({&numbers[i], scalar.dtype(), Dims(result.shape.size(), 0), 0});
-    } else {
-      const files::HostTensor& tensor = *inputs[i].tensor;
-      types.push_back({tensor.dtype, false, false});
-      // Arguments are only read.
-      arguments.push_back({const_cast<std::byte*>(tensor.data()), tensor.dtype,
-                           fusion::broadcast_strides(tensor.shape, tensor.strides, result.shape),
-                           0});
-    }
-  }
-  std::vector<fusion::ReferenceOperand> outputs;
-  for (Output& output : result.outputs) {
-    outputs.push_back({output.bytes.data(), output.dtype, contiguous_strides(result.shape), 0});
-  }
+  result.outputs = allocate_outputs(function, inputs, dtypes);
   const fusion::Graph graph = fusion::parse(function.expression());
-  const fusion::TypedGraph typed =
-      fusion::infer(graph, types, dtypes, function.options().rounding, function.name());
   const auto start = std::chrono::steady_clock::now();
-  fusion::evaluate(typed, result.shape, arguments, outputs);
+  for (std::size_t i = 0; i < result.outputs.size(); ++i) {
+    evaluate_output(function, graph, inputs, i, result.outputs[i]);
+  }
   const std::chrono::duration<double, std::micro> elapsed =
       std::chrono::steady_clock::now() - start;
   result.launch_us = elapsed.count();

@@ -24,12 +24,12 @@ Specification specify(const std::vector<Input>& inputs);
 
 struct Output {
   DType dtype = DType::f32;
+  Dims shape;
   files::Buffer bytes;  ///< in C order
 };
 
 struct Execution {
   std::vector<Output> outputs;
-  Dims shape;            ///< of every output
   std::string device;    ///< "cuda:0"
   std::string hardware;  ///< for people, "NVIDIA H200"
   KernelInfo kernel;     ///< of the reference: only function and expression

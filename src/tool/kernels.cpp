@@ -23,13 +23,16 @@ namespace {
 struct Request {
   Function function;
   Specification specification;
+  std::vector<KernelOfCall> kernels;
   std::vector<std::string> targets;
 };
 
 Request parse_request(const KernelOptions& options) {
   Function function = parse_function(options.expression);
   Specification specification = parse_specification(function, options);
-  return {std::move(function), std::move(specification), parse_targets(options.targets)};
+  std::vector<KernelOfCall> kernels = kernels_of(function, specification);
+  return {std::move(function), std::move(specification), std::move(kernels),
+          parse_targets(options.targets)};
 }
 
 /// A kernel, or why there is none.
@@ -40,11 +43,11 @@ struct Attempt {
   Code code = Code::internal;
 };
 
-Attempt attempt(const Request& request, const std::string& target) {
+Attempt attempt(const KernelOfCall& kernel, const std::string& target) {
   Attempt result;
   result.target = target;
   try {
-    result.kernel = compile_for(request.function, request.specification, target);
+    result.kernel = compile_for(kernel.function, kernel.specification, target);
   } catch (const Error& error) {
     result.error = error.what();
     result.code = error.code();
@@ -52,12 +55,14 @@ Attempt attempt(const Request& request, const std::string& target) {
   return result;
 }
 
-/// One kernel per target, side by side: the compile service decides how many run at once.
+/// The kernels of every target, side by side: the compile service decides how many run at once.
 std::vector<Attempt> compile_all(const Request& request) {
   std::vector<std::future<Attempt>> futures;
   for (const std::string& target : request.targets) {
-    futures.push_back(
-        std::async(std::launch::async, [&request, &target] { return attempt(request, target); }));
+    for (const KernelOfCall& kernel : request.kernels) {
+      futures.push_back(
+          std::async(std::launch::async, [&kernel, &target] { return attempt(kernel, target); }));
+    }
   }
   std::vector<Attempt> results;
   for (auto& future : futures) results.push_back(future.get());
@@ -166,12 +171,14 @@ int run_emit(const EmitOptions& options) {
   const Request request = parse_request(options.kernel);
   Json json = Json::array();
   for (const std::string& target : request.targets) {
-    const std::string source =
-        emit_for(request.function, request.specification, target, options.full);
-    if (options.kernel.json) {
-      json.push_back({{"target", target}, {"source", source}});
-    } else {
-      fmt::print("{}{}", source, source.ends_with('\n') ? "" : "\n");
+    for (const KernelOfCall& kernel : request.kernels) {
+      const std::string source =
+          emit_for(kernel.function, kernel.specification, target, options.full);
+      if (options.kernel.json) {
+        json.push_back({{"target", target}, {"source", source}});
+      } else {
+        fmt::print("{}{}", source, source.ends_with('\n') ? "" : "\n");
+      }
     }
   }
   if (options.kernel.json) print_json(json);
@@ -220,32 +227,34 @@ int run_isa(const IsaOptions& options) {
   const Request request = parse_request(options.kernel);
   Json json = Json::array();
   for (const std::string& target : request.targets) {
-    const CompiledKernel kernel = compile_for(request.function, request.specification, target);
-    const std::string text = jit::disassemble(kernel.code, kernel.info.target);
-    const std::vector<InstructionCount> memory = memory_instructions(text);
-    if (options.kernel.json) {
-      Json counts = Json::object();
-      for (const InstructionCount& count : memory) counts[count.mnemonic] = count.count;
-      json.push_back({{"target", target},
-                      {"entry", kernel.info.entry},
-                      {"variant", kernel.info.variant},
-                      {"resources", to_json(kernel.resources)},
-                      {"memory_instructions", counts},
-                      {"isa", text}});
-      continue;
+    for (const KernelOfCall& one : request.kernels) {
+      const CompiledKernel kernel = compile_for(one.function, one.specification, target);
+      const std::string text = jit::disassemble(kernel.code, kernel.info.target);
+      const std::vector<InstructionCount> memory = memory_instructions(text);
+      if (options.kernel.json) {
+        Json counts = Json::object();
+        for (const InstructionCount& count : memory) counts[count.mnemonic] = count.count;
+        json.push_back({{"target", target},
+                        {"entry", kernel.info.entry},
+                        {"variant", kernel.info.variant},
+                        {"resources", to_json(kernel.resources)},
+                        {"memory_instructions", counts},
+                        {"isa", text}});
+        continue;
+      }
+      std::vector<std::string> counts;
+      for (const InstructionCount& count : memory) {
+        counts.push_back(fmt::format("{} x {}", count.count, count.mnemonic));
+      }
+      Table table;
+      table.row({"target", target});
+      table.row({"kernel", kernel.info.entry});
+      table.row({"variant", clip(kernel.info.variant, 96)});
+      table.row({"resources", to_text(kernel.resources)});
+      if (!counts.empty()) table.row({"memory", fmt::format("{}", fmt::join(counts, ", "))});
+      table.print();
+      fmt::print("\n{}{}", text, text.ends_with('\n') ? "" : "\n");
     }
-    std::vector<std::string> counts;
-    for (const InstructionCount& count : memory) {
-      counts.push_back(fmt::format("{} x {}", count.count, count.mnemonic));
-    }
-    Table table;
-    table.row({"target", target});
-    table.row({"kernel", kernel.info.entry});
-    table.row({"variant", clip(kernel.info.variant, 96)});
-    table.row({"resources", to_text(kernel.resources)});
-    if (!counts.empty()) table.row({"memory", fmt::format("{}", fmt::join(counts, ", "))});
-    table.print();
-    fmt::print("\n{}{}", text, text.ends_with('\n') ? "" : "\n");
   }
   if (options.kernel.json) print_json(json);
   return kSuccess;
@@ -261,7 +270,7 @@ int run_explain(const ExplainOptions& options) {
     for (std::size_t i = 0; i < names.size(); ++i) {
       outputs.push_back({{"name", names[i]},
                          {"dtype", name(types.dtypes[i])},
-                         {"shape", std::vector(types.shape.begin(), types.shape.end())}});
+                         {"shape", std::vector(types.shapes[i].begin(), types.shapes[i].end())}});
     }
     Json targets = Json::array();
     for (const Attempt& attempt : attempts) targets.push_back(to_json(attempt));
@@ -273,8 +282,8 @@ int run_explain(const ExplainOptions& options) {
   fmt::print("{}\n", bold(clip(request.function.expression(), 96)));
   Table table;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    table.row(
-        {names[i], fmt::format("{} {}", name(types.dtypes[i]), fusion::to_string(types.shape))});
+    table.row({names[i],
+               fmt::format("{} {}", name(types.dtypes[i]), fusion::to_string(types.shapes[i]))});
   }
   for (const Attempt& attempt : attempts) {
     table.row({""});

@@ -118,7 +118,7 @@ void write_outputs(const Execution& execution, const Destinations& destinations)
     for (const std::size_t i : outputs) {
       const Output& output = execution.outputs[i];
       tensors.push_back(
-          {destinations[i]->tensor, output.dtype, execution.shape, {}, output.bytes.data()});
+          {destinations[i]->tensor, output.dtype, output.shape, {}, output.bytes.data()});
     }
     files::write_tensors(file, tensors);
   }
@@ -127,10 +127,11 @@ void write_outputs(const Execution& execution, const Destinations& destinations)
 Difference compare(const Execution& execution, std::size_t i, const std::string& name,
                    const std::string& path) {
   const files::HostTensor expected = files::read_tensor(path);
-  if (expected.shape != execution.shape) {
+  const Dims& shape = execution.outputs[i].shape;
+  if (expected.shape != shape) {
     throw Error(Code::invalid_argument,
                 fmt::format("--expect {}={}: its shape is {}, the output's is {}", name, path,
-                            fusion::to_string(expected.shape), fusion::to_string(execution.shape)));
+                            fusion::to_string(expected.shape), fusion::to_string(shape)));
   }
   return difference(execution.outputs[i].bytes.data(), execution.outputs[i].dtype, expected);
 }
@@ -154,15 +155,16 @@ std::int64_t element_count(const Dims& shape) {
 struct Result {
   std::string name;
   DType dtype;
+  Dims shape;
   std::optional<Destination> destination;
   std::optional<Range> range;
   std::optional<Difference> difference;
 };
 
-Json to_json(const Result& result, const Dims& shape) {
+Json to_json(const Result& result) {
   Json json = {{"name", result.name},
                {"dtype", name(result.dtype)},
-               {"shape", std::vector(shape.begin(), shape.end())}};
+               {"shape", std::vector(result.shape.begin(), result.shape.end())}};
   if (result.destination) {
     json["file"] = result.destination->file;
     if (!result.destination->file.ends_with(".npy")) json["tensor"] = result.destination->tensor;
@@ -205,7 +207,7 @@ Json to_json(const Execution& execution, const std::vector<Result>& results) {
                            : 0.0;
   }
   json["outputs"] = Json::array();
-  for (const Result& result : results) json["outputs"].push_back(to_json(result, execution.shape));
+  for (const Result& result : results) json["outputs"].push_back(to_json(result));
   return json;
 }
 
@@ -229,7 +231,7 @@ void print_text(const Execution& execution, const std::vector<Result>& results) 
                                                              : 0.0)});
   }
   for (const Result& result : results) {
-    std::string text = fmt::format("{} {}", name(result.dtype), fusion::to_string(execution.shape));
+    std::string text = fmt::format("{} {}", name(result.dtype), fusion::to_string(result.shape));
     if (result.range && result.range->finite > 0) {
       text += fmt::format(", {:.6g} to {:.6g}", result.range->lowest, result.range->highest);
     }
@@ -276,9 +278,9 @@ int run_run(const RunOptions& options) {
 
   std::vector<Result> results;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    Result result{names[i], dtypes[i], destinations[i], {}, {}};
-    result.range =
-        range_of(execution.outputs[i].bytes.data(), dtypes[i], element_count(execution.shape));
+    const Output& output = execution.outputs[i];
+    Result result{names[i], dtypes[i], output.shape, destinations[i], {}, {}};
+    result.range = range_of(output.bytes.data(), dtypes[i], element_count(output.shape));
     if (expected[i]) result.difference = compare(execution, i, names[i], *expected[i]);
     results.push_back(std::move(result));
   }

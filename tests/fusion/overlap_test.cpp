@@ -66,5 +66,31 @@ TEST(Overlap, AgreesWithWalkingEveryByte) {
   EXPECT_GT(overlapping, 500);
 }
 
+TEST(OverlapsItself, AgreesWithWalkingEveryElement) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  int overlapping = 0;
+  for (int draw = 0; draw < 5000; ++draw) {
+    ByteView view;
+    view.address = 10'000;
+    view.element_bytes = 1 << random() % 3;
+    const std::size_t rank = random() % 4;
+    view.shape = Dims(rank);
+    view.strides = Dims(rank);
+    std::int64_t bytes = view.element_bytes;
+    for (std::size_t k = 0; k < rank; ++k) {
+      view.shape[k] = static_cast<std::int64_t>(random() % 5);
+      view.strides[k] = static_cast<std::int64_t>(random() % 41) - 20;
+      bytes *= view.shape[k];
+    }
+    const bool expected = static_cast<std::int64_t>(bytes_of(view).size()) < bytes;
+    overlapping += expected ? 1 : 0;
+    ASSERT_EQ(overlaps_itself(view), expected) << "draw " << draw;
+  }
+  EXPECT_GT(overlapping, 500);
+  EXPECT_LT(overlapping, 4500);
+}
+
 }  // namespace
 }  // namespace kiln::fusion

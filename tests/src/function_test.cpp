@@ -214,7 +214,7 @@ TEST(Function, SaysWhatIsWrongWithACall) {
             "swiglu: input 1 'in1': shape [5] does not broadcast with [6], the shape of the inputs "
             "before it");
   EXPECT_EQ(call({view(a, {6}), view(a, {6})}, {view(out, {5})}),
-            "swiglu: output 0: expected shape [6], got [5]");
+            "swiglu: output 0: expected shape [6], or one that it broadcasts to, got [5]");
   EXPECT_TRUE(contains(call({View(nullptr, DType::f32, {6}), view(a, {6})}, {view(out, {6})}),
                        "swiglu: input 0 'in0': the data pointer is null"));
   EXPECT_TRUE(
