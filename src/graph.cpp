@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "bound_launch.hpp"
+#include "copying.hpp"
 #include "function_impl.hpp"
 #include "jit/dependencies.hpp"
 #include "jit/graph.hpp"
@@ -120,7 +121,9 @@ std::variant<jit::KernelNode, jit::CopyNode, jit::FillNode, jit::SequenceNode> w
     return jit::KernelNode{kernel->kernel, kernel->shape, arguments_of(*call, stream)};
   }
   if (const auto* copy = std::get_if<RecordedCopy>(&recorded)) {
-    return jit::CopyNode{copy->to.data(), copy->from.data(), contiguous_bytes(copy->to)};
+    const bool nothing = copy->to.data() == copy->from.data();
+    return jit::CopyNode{copy->to.data(), copy->from.data(),
+                         nothing ? 0 : contiguous_bytes(copy->to)};
   }
   if (const auto* fill = std::get_if<RecordedFill>(&recorded)) {
     return jit::FillNode{fill->to.data(), fill->byte, contiguous_bytes(fill->to)};
@@ -147,17 +150,10 @@ void check_contiguous(const View& view, Device device, std::string_view function
   }
 }
 
+// A copy of a block of bytes, which is all that is recorded as a copy.
 void check_copy(const RecordedCopy& copy, Device device) {
-  check_contiguous(copy.to, device, "Recorder::copy", "to");
-  check_contiguous(copy.from, device, "Recorder::copy", "from");
-  if (copy.to.dtype() != copy.from.dtype() || copy.to.shape() != copy.from.shape()) {
-    throw Error(Code::invalid_argument,
-                "Recorder::copy: expected two views of one dtype and shape");
-  }
-  const jit::ByteRange to = range_of(copy.to);
-  const jit::ByteRange from = range_of(copy.from);
-  if (to.begin < from.end && from.begin < to.end) {
-    throw Error(Code::invalid_argument, "Recorder::copy: the two views overlap");
+  if (!block_bytes(copy.from, copy.to, device, "Recorder::copy")) {
+    throw Error(Code::internal, "Recorder::copy: this copy takes a kernel");
   }
 }
 
@@ -246,9 +242,11 @@ std::size_t Recorder::call(const Function& function, std::initializer_list<Argum
 }
 
 std::size_t Recorder::copy(const View& to, const View& from) {
-  RecordedCopy recorded{to, from};
-  check_copy(recorded, impl_.device);
-  return impl_.add(std::move(recorded));
+  if (block_bytes(from, to, impl_.device, "Recorder::copy")) {
+    return impl_.add(RecordedCopy{to, from});
+  }
+  const CopyCall copied = copy_call(from, to);
+  return call(copied.function, {Argument(copied.src)}, {copied.dst});
 }
 
 std::size_t Recorder::fill(const View& to, std::uint8_t byte) {

@@ -72,9 +72,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<PreparedGraph> prepare(std::vector<GraphNode> nodes) override {
     return prepare_list(*this, std::move(nodes));
   }
-  void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream&) override {
-    if (bytes != 0) std::memmove(to, from, bytes);
-  }
+  void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream&) override;
   void fill(void* to, std::uint8_t value, std::size_t bytes, const Stream&) override {
     if (bytes != 0) std::memset(to, value, bytes);
   }
@@ -123,6 +121,29 @@ void CpuBackend::launch(const Kernel& kernel, const LaunchShape& shape, void* co
         [&](std::uint64_t piece) {
           const std::uint64_t begin = piece * pieces.length;
           entry(arguments, begin, std::min(begin + pieces.length, shape.work_items));
+        },
+        oneapi::tbb::static_partitioner());
+  });
+}
+
+// With all cores, where the copy is long enough and the two do not overlap.
+void CpuBackend::copy_on_device(void* to, const void* from, std::size_t bytes, const Stream&) {
+  constexpr std::size_t kPiece = std::size_t{1} << 18;
+  auto* const target = static_cast<char*>(to);
+  const auto* const source = static_cast<const char*>(from);
+  const Cut pieces = cut(bytes, kPiece, threads_);
+  if (bytes == 0) return;
+  if (pieces.pieces == 1 || (target < source + bytes && source < target + bytes)) {
+    std::memmove(to, from, bytes);
+    return;
+  }
+  arena_.execute([&] {
+    oneapi::tbb::parallel_for(
+        std::uint64_t{0}, pieces.pieces,
+        [&](std::uint64_t piece) {
+          const std::uint64_t begin = piece * pieces.length;
+          std::memcpy(target + begin, source + begin,
+                      std::min<std::uint64_t>(pieces.length, bytes - begin));
         },
         oneapi::tbb::static_partitioner());
   });

@@ -30,7 +30,7 @@ class Recorder {
                    std::span<const View> outputs);
   std::size_t call(const Function& function, std::initializer_list<Argument> inputs,
                    std::initializer_list<View> outputs);
-  /// Bytes between two C-ordered views of one dtype and shape that do not overlap.
+  /// As kiln::copy, between any layouts and dtypes; what takes a kernel is recorded as a call.
   std::size_t copy(const View& to, const View& from);
   /// Every byte of a C-ordered view.
   std::size_t fill(const View& to, std::uint8_t byte);

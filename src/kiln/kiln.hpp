@@ -8,6 +8,7 @@
 #pragma once
 
 #include "kiln/cache.hpp"     // IWYU pragma: export
+#include "kiln/copy.hpp"      // IWYU pragma: export
 #include "kiln/dtype.hpp"     // IWYU pragma: export
 #include "kiln/error.hpp"     // IWYU pragma: export
 #include "kiln/function.hpp"  // IWYU pragma: export

@@ -1,0 +1,199 @@
+// kiln::copy: any two layouts and dtypes, on every device, alone and recorded.
+#include "kiln/copy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "fusion/number.hpp"
+#include "kiln/graph.hpp"
+#include "tests/support/devices.hpp"
+
+namespace kiln {
+namespace {
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+class Copy : public ::testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override {
+    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+    device = {GetParam(), 0};
+    backend = &jit::backend(device);
+    stream = backend->create_stream();
+  }
+  void TearDown() override {
+    if (backend == nullptr) return;
+    backend->synchronize(stream);
+    for (void* pointer : memory) backend->free(pointer);
+    backend->destroy_stream(stream);
+  }
+
+  template <class T>
+  T* allocate(const std::vector<T>& values) {
+    memory.push_back(backend->allocate(values.size() * sizeof(T)));
+    backend->copy_in(memory.back(), values.data(), values.size() * sizeof(T), stream);
+    backend->synchronize(stream);
+    return static_cast<T*>(memory.back());
+  }
+  template <class T>
+  std::vector<T> read(const T* pointer, std::size_t count) {
+    std::vector<T> values(count);
+    backend->synchronize(stream);
+    backend->copy_out(values.data(), pointer, count * sizeof(T), stream);
+    backend->synchronize(stream);
+    return values;
+  }
+  View view(void* data, DType dtype, Dims shape, Dims strides) const {
+    return {data, dtype, std::move(shape), std::move(strides), device};
+  }
+  View view(void* data, DType dtype, Dims shape) const {
+    return {data, dtype, std::move(shape), device};
+  }
+
+  Device device;
+  jit::Backend* backend = nullptr;
+  Stream stream;
+  std::vector<void*> memory;
+};
+
+std::vector<std::uint32_t> patterns(std::size_t count) {
+  std::vector<std::uint32_t> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<std::uint32_t>(i * 2654435761u);
+  values[0] = 0x7f800001;  // a signalling NaN
+  values[1] = 0xffc12345;  // a quiet one with a payload
+  values[2] = 0x80000000;  // -0
+  return values;
+}
+
+TEST_P(Copy, KeepsTheBitsOfAnyLayout) {
+  std::uint32_t* const from = allocate(patterns(6 * 35));
+  std::uint32_t* const to = allocate(std::vector<std::uint32_t>(400, 0xdeadbeef));
+  const std::vector<std::uint32_t> bits = patterns(6 * 35);
+  copy(stream, view(from, DType::f32, {6, 5, 7}),
+       view(to + 390, DType::f32, {6, 5, 7}, {-1, -70, -9}));
+  std::vector<std::uint32_t> expected(400, 0xdeadbeef);
+  for (std::size_t i = 0; i < 6; ++i) {
+    for (std::size_t j = 0; j < 5; ++j) {
+      for (std::size_t k = 0; k < 7; ++k)
+        expected[390 - i - 70 * j - 9 * k] = bits[(i * 5 + j) * 7 + k];
+    }
+  }
+  EXPECT_EQ(read(to, 400), expected);
+}
+
+TEST_P(Copy, OfABlockNeedsNoKernel) {
+  std::uint32_t* const from = allocate(patterns(64));
+  std::uint32_t* const to = allocate(std::vector<std::uint32_t>(64, 0));
+  // Both permuted alike, which is the same block of bytes.
+  const Dims permuted = {1, 16, 4};
+  copy(stream, view(from, DType::f32, {4, 4, 4}, permuted),
+       view(to, DType::f32, {4, 4, 4}, permuted));
+  EXPECT_EQ(read(to, 64), patterns(64));
+}
+
+TEST_P(Copy, CopiesManyMegabytes) {
+  constexpr std::size_t kCount = (24u << 20) / 4 + 3;
+  std::uint32_t* const from = allocate(patterns(kCount));
+  std::uint32_t* const to = allocate(std::vector<std::uint32_t>(kCount + 1, 7));
+  copy(stream, view(from, DType::u32, {kCount}), view(to, DType::u32, {kCount}));
+  std::vector<std::uint32_t> expected = patterns(kCount);
+  expected.push_back(7);
+  EXPECT_TRUE(read(to, kCount + 1) == expected);
+}
+
+TEST_P(Copy, CastsAsAWrittenCastDoes) {
+  const std::vector<float> values = {1.5f, -2.75f, 300.0f, -1.0f, NAN, 0.0f, 65519.0f, 1e10f};
+  float* const from = allocate(values);
+  std::uint8_t* const bytes = allocate(std::vector<std::uint8_t>(8, 9));
+  std::uint16_t* const halves = allocate(std::vector<std::uint16_t>(8, 9));
+  std::uint8_t* const flags = allocate(std::vector<std::uint8_t>(8, 9));
+  copy(stream, view(from, DType::f32, {8}), view(bytes, DType::u8, {8}));
+  copy(stream, view(from, DType::f32, {8}), view(halves, DType::f16, {8}));
+  copy(stream, view(from, DType::f32, {8}), view(flags, DType::boolean, {8}));
+  EXPECT_EQ(read(bytes, 8), (std::vector<std::uint8_t>{1, 0, 255, 0, 0, 0, 255, 255}));
+  const std::vector<std::uint16_t> rounded = read(halves, 8);
+  for (std::size_t i = 0; i < 8; ++i) {
+    if (std::isnan(values[i])) continue;
+    EXPECT_EQ(rounded[i], fusion::encode(values[i], DType::f16)) << values[i];
+  }
+  EXPECT_EQ(read(flags, 8), (std::vector<std::uint8_t>{1, 1, 1, 1, 1, 0, 1, 1}));
+}
+
+TEST_P(Copy, BroadcastsToTheDestination) {
+  float* const from = allocate(std::vector<float>{1, 2, 3});
+  double* const to = allocate(std::vector<double>(12, -1));
+  copy(stream, view(from, DType::f32, {3, 1}), view(to, DType::f64, {2, 3, 2}));
+  EXPECT_EQ(read(to, 12), (std::vector<double>{1, 1, 2, 2, 3, 3, 1, 1, 2, 2, 3, 3}));
+}
+
+TEST_P(Copy, OntoItselfIsNothingToDo) {
+  float* const data = allocate(std::vector<float>{1, 2, 3, 4});
+  copy(stream, view(data, DType::f32, {4}), view(data, DType::f32, {4}));
+  copy(stream, view(data, DType::f32, {2}, {2}), view(data, DType::f32, {2}, {2}));
+  copy(stream, view(nullptr, DType::f32, {0}), view(nullptr, DType::f16, {0}));
+  copy(stream, view(nullptr, DType::f32, {0}), view(nullptr, DType::f32, {0}));
+  EXPECT_EQ(read(data, 4), (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST_P(Copy, InPlaceMayChangeTheDtype) {
+  float* const data = allocate(std::vector<float>{1, -2, 3.5, 4});
+  copy(stream, view(data, DType::f32, {4}), view(data, DType::i32, {4}));
+  EXPECT_EQ(read(reinterpret_cast<std::int32_t*>(data), 4),
+            (std::vector<std::int32_t>{1, -2, 3, 4}));
+}
+
+template <class F>
+std::string message_of(const F& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_P(Copy, SaysWhatCannotBe) {
+  float* const data = allocate(std::vector<float>(32, 1));
+  const auto message = [&](const View& src, const View& dst) {
+    return message_of([&] { copy(stream, src, dst); });
+  };
+  EXPECT_EQ(message(view(data, DType::f32, {8}), view(data + 4, DType::f32, {8})),
+            "copy: the two views overlap: dst must be exactly src, or lie apart from it");
+  EXPECT_NE(message(view(data, DType::f32, {8}), view(data + 4, DType::i32, {8}))
+                .find("copy: output 0 'dst' overlaps input 0 'src'"),
+            std::string::npos);
+  EXPECT_NE(message(view(data, DType::f32, {8}), view(data + 16, DType::f32, {4}))
+                .find("copy: output 0 'dst': expected shape [8]"),
+            std::string::npos);
+  EXPECT_NE(message(view(nullptr, DType::f32, {8}), view(data, DType::f32, {8})).find("null"),
+            std::string::npos);
+  const Device elsewhere = {DeviceType::cuda, 7};
+  EXPECT_NE(message(View(data, DType::f32, {8}, elsewhere), view(data, DType::f32, {8}))
+                .find("is on cuda:7, but the stream is on"),
+            std::string::npos);
+}
+
+TEST_P(Copy, IsRecordedWhateverItTakes) {
+  float* const from = allocate(std::vector<float>{1, 2, 3, 4, 5, 6});
+  float* const block = allocate(std::vector<float>(6, 0));
+  float* const turned = allocate(std::vector<float>(6, 0));
+  double* const wide = allocate(std::vector<double>(6, 0));
+  Graph graph = record(device, [&](Recorder& r) {
+    r.copy(view(block, DType::f32, {6}), view(from, DType::f32, {6}));
+    r.copy(view(turned, DType::f32, {3, 2}), view(block, DType::f32, {3, 2}, {1, 3}));
+    r.copy(view(wide, DType::f64, {6}), view(turned, DType::f32, {6}));
+  });
+  graph.launch(stream);
+  EXPECT_EQ(read(block, 6), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(read(wide, 6), (std::vector<double>{1, 4, 2, 5, 3, 6}));
+  EXPECT_EQ(graph.edges().size(), 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, Copy, ::testing::Values(DeviceType::cpu));
+INSTANTIATE_TEST_SUITE_P(Gpu, Copy, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+
+}  // namespace
+}  // namespace kiln
