@@ -45,6 +45,13 @@ struct LaunchShape {
   std::uint32_t block = 256;       ///< threads per block
   std::uint64_t max_blocks = 0;    ///< 0: the device's limit; the kernel strides over what is left
   std::uint32_t shared_bytes = 0;  ///< LDS per block beyond what the kernel declares; GPUs only
+  /// For kernels that look at the other axes of the grid. Such a grid, or one that is `exact`, is
+  /// launched as it is asked for or not at all; the kernel does not stride.
+  std::uint32_t grid_y = 1;
+  std::uint32_t grid_z = 1;
+  std::uint32_t block_y = 1;
+  std::uint32_t block_z = 1;
+  bool exact = false;
 };
 
 /// A good `LaunchShape::block` on the CPU where an item is one element of a short chain: a few

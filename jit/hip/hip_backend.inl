@@ -176,9 +176,10 @@ void HipBackend::launch(const Kernel& kernel, const LaunchShape& shape, void* co
   const std::uint32_t blocks = grid_blocks(shape, limits_);
   CurrentDevice current(index_);
   check(current.error(), "hipSetDevice");
-  check(hipModuleLaunchKernel(static_cast<const HipKernel&>(kernel).function(), blocks, 1, 1,
-                              shape.block, 1, 1, shape.shared_bytes, native(stream),
-                              const_cast<void**>(arguments), nullptr),
+  check(hipModuleLaunchKernel(static_cast<const HipKernel&>(kernel).function(), blocks,
+                              shape.grid_y, shape.grid_z, shape.block, shape.block_y, shape.block_z,
+                              shape.shared_bytes, native(stream), const_cast<void**>(arguments),
+                              nullptr),
         "hipModuleLaunchKernel");
 }
 

@@ -132,6 +132,7 @@ hipError_t HipGraph::change_executable(std::uint32_t node) {
                                              hipMemcpyDeviceToDevice);
   }
   const auto& fill = std::get<FillNode>(work);
+  if (handle == nullptr && is_empty(fill)) return hipSuccess;
   if (handle == nullptr || is_empty(fill)) return hipErrorInvalidValue;
   const hipMemsetParams wanted = parameters(fill);
   return hipGraphExecMemsetNodeSetParams(executable, handle, &wanted);

@@ -53,8 +53,8 @@ struct DriverGraph {
 hipKernelNodeParams parameters(const KernelNode& node, const GridLimits& limits) {
   hipKernelNodeParams result{};
   result.func = reinterpret_cast<void*>(static_cast<const HipKernel&>(*node.kernel).function());
-  result.gridDim = dim3(grid_blocks(node.shape, limits), 1, 1);
-  result.blockDim = dim3(node.shape.block, 1, 1);
+  result.gridDim = dim3(grid_blocks(node.shape, limits), node.shape.grid_y, node.shape.grid_z);
+  result.blockDim = dim3(node.shape.block, node.shape.block_y, node.shape.block_z);
   result.sharedMemBytes = node.shape.shared_bytes;
   result.kernelParams = const_cast<void**>(node.arguments.pointers());
   return result;

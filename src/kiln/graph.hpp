@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kiln/function.hpp"
+#include "kiln/kernel.hpp"
 #include "kiln/view.hpp"
 
 namespace kiln {
@@ -24,12 +25,17 @@ class Graph;
 /// number. Nothing runs; kernels that are not ready are compiled (or not: Options::on_miss).
 class Recorder {
  public:
-  /// A call of a fused function; checked as Function's own call is. Where its outputs have several
-  /// shapes it is one operation for each (KernelInfo::kernels), and this is the first one's number.
+  /// A call of a fused function; checked as Function's own call is. It is one operation, also where
+  /// its outputs have several shapes and it takes several kernels (KernelInfo::kernels).
   std::size_t call(const Function& function, std::span<const Argument> inputs,
                    std::span<const View> outputs);
   std::size_t call(const Function& function, std::initializer_list<Argument> inputs,
                    std::initializer_list<View> outputs);
+  /// A kernel of the caller's own. Its parameters say what it reads and writes; it touches nothing
+  /// else.
+  std::size_t call(const Kernel& kernel, const Grid& grid, std::span<const Argument> arguments);
+  std::size_t call(const Kernel& kernel, const Grid& grid,
+                   std::initializer_list<Argument> arguments);
   /// As kiln::copy, between any layouts and dtypes; what takes a kernel is recorded as a call.
   std::size_t copy(const View& to, const View& from);
   /// Every byte of a C-ordered view.
@@ -55,7 +61,9 @@ class Graph {
 
   /// Submits all operations. Operations that touch a common byte, one of them writing, keep their
   /// order; others may run side by side. Launches of one graph wait for each other, also from
-  /// several threads and streams. Throws Error(device).
+  /// several threads and streams, and so do launches and changes. On a capturing stream the
+  /// operations become part of that capture, which needs this graph to live as long as what was
+  /// captured. Throws Error(device).
   void launch(const Stream& stream);
 
   /// Every operand whose data is `old` gets `now`; returns how many there were. Operations that
@@ -63,12 +71,12 @@ class Graph {
   /// addresses are not right (an overlap, a captured sequence that uses `old`), throws Error and
   /// changes nothing.
   std::size_t rebind(const void* old, void* now);
-  /// Another number for scalar argument `input` of call `operation`, in all of its kernels, of the
-  /// same dtype and weakness.
+  /// Another number for scalar argument `input` of the call of a function or kernel `operation`, of
+  /// the same dtype and weakness.
   void set_scalar(std::size_t operation, std::size_t input, Scalar value);
 
   struct Operation {
-    std::string name;   ///< the function's, or "copy", "fill", or the sequence's
+    std::string name;   ///< the function's, kernel's or sequence's, or "copy", "fill"
     std::string entry;  ///< the kernel; empty for what is not one
   };
   struct Edge {

@@ -13,6 +13,7 @@
 #include "kiln/error.hpp"     // IWYU pragma: export
 #include "kiln/function.hpp"  // IWYU pragma: export
 #include "kiln/graph.hpp"     // IWYU pragma: export
+#include "kiln/kernel.hpp"    // IWYU pragma: export
 #include "kiln/options.hpp"   // IWYU pragma: export
 #include "kiln/value.hpp"     // IWYU pragma: export
 #include "kiln/view.hpp"      // IWYU pragma: export

@@ -52,5 +52,17 @@ TEST(LaunchGeometry, RefusesABlockThatTheDeviceDoesNotHave) {
   EXPECT_THROW(grid_blocks({.work_items = 1, .block = 1025}, kAmd), Error);
 }
 
+TEST(LaunchGeometry, AnExactGridIsLaunchedAsItIsOrNotAtAll) {
+  EXPECT_EQ(grid_blocks({.work_items = 70 * 32, .block = 32, .grid_y = 65535, .exact = true}, kAmd),
+            70U);
+  const std::uint64_t too_many = 1ULL << 32;
+  EXPECT_THROW(grid_blocks({.work_items = too_many, .block = 32, .exact = true}, kAmd), Error);
+  EXPECT_NO_THROW(grid_blocks({.work_items = too_many, .block = 32, .exact = true}, kNvidia));
+  EXPECT_THROW(grid_blocks({.work_items = 32, .block = 32, .grid_z = 65536, .exact = true}, kAmd),
+               Error);
+  EXPECT_THROW(grid_blocks({.work_items = 32, .block = 32, .block_y = 64, .exact = true}, kAmd),
+               Error);
+}
+
 }  // namespace
 }  // namespace kiln::jit

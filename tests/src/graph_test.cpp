@@ -8,54 +8,16 @@
 #include <numeric>
 #include <random>
 
-#include "tests/support/devices.hpp"
+#include "tests/support/device_test.hpp"
 
 namespace kiln {
 namespace {
 
+using testing::counting;
+
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-class GraphOnDevice : public ::testing::TestWithParam<DeviceType> {
- protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-    device = {GetParam(), 0};
-    backend = &jit::backend(device);
-    stream = backend->create_stream();
-  }
-  void TearDown() override {
-    if (backend == nullptr) return;
-    backend->synchronize(stream);
-    for (void* pointer : memory) backend->free(pointer);
-    backend->destroy_stream(stream);
-  }
-
-  float* allocate(const std::vector<float>& values) {
-    memory.push_back(backend->allocate(values.size() * 4));
-    backend->copy_in(memory.back(), values.data(), values.size() * 4, stream);
-    backend->synchronize(stream);
-    return static_cast<float*>(memory.back());
-  }
-  std::vector<float> read(const float* pointer, std::size_t count) {
-    std::vector<float> values(count);
-    backend->synchronize(stream);
-    backend->copy_out(values.data(), pointer, count * 4, stream);
-    backend->synchronize(stream);
-    return values;
-  }
-  View view(float* data, std::int64_t count) const { return {data, DType::f32, {count}, device}; }
-
-  Device device;
-  jit::Backend* backend = nullptr;
-  Stream stream;
-  std::vector<void*> memory;
-};
-
-std::vector<float> counting(std::size_t count) {
-  std::vector<float> values(count);
-  std::iota(values.begin(), values.end(), 1.0f);
-  return values;
-}
+class GraphOnDevice : public testing::DeviceTest {};
 
 TEST_P(GraphOnDevice, ReplaysAChainWithOtherNumbersAndMemory) {
   const Function axpy = fuse("axpy", [](Value a, Value x, Value y) { return a * x + y; });
@@ -184,8 +146,7 @@ TEST_P(GraphOnDevice, RefusesWhatCannotBeRight) {
   EXPECT_THROW(graph.set_scalar(7, 0, 1.0), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, GraphOnDevice, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, GraphOnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+KILN_ON_EVERY_DEVICE(GraphOnDevice);
 
 }  // namespace
 }  // namespace kiln
