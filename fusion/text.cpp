@@ -38,7 +38,15 @@ struct Pending {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text), tokens_(tokenize(text)) {}
+  Parser(std::string_view text, std::span<const std::string> arguments)
+      : text_(text), tokens_(tokenize(text)) {
+    for (const std::string& name : arguments) {
+      if (!is_name(name)) {
+        throw Error(Code::invalid_argument, fmt::format("'{}' cannot name an argument", name));
+      }
+      graph_.argument(name);
+    }
+  }
 
   Graph run() {
     while (true) {
@@ -393,6 +401,8 @@ class Parser {
 
 }  // namespace
 
-Graph parse(std::string_view text) { return Parser(text).run(); }
+Graph parse(std::string_view text, std::span<const std::string> arguments) {
+  return Parser(text, arguments).run();
+}
 
 }  // namespace kiln::fusion

@@ -8,6 +8,7 @@
 //                 nan), True False, and NAME, which is a statement's name or an argument
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,8 +19,9 @@ namespace kiln::fusion {
 /// Parses `text`. Arguments are the free names in the order of their first use. When the last
 /// statement is an assignment, its value is the output and its name the output's name. Throws
 /// Error(invalid_argument) with the position, what was expected and what was found. Any length and
-/// any depth of nesting up to 1,000 is accepted; the stack is never the limit.
-Graph parse(std::string_view text);
+/// any depth of nesting up to 1,000 is accepted; the stack is never the limit. `arguments` come
+/// first and in that order, whether `text` uses them or not.
+Graph parse(std::string_view text, std::span<const std::string> arguments = {});
 
 /// The text form of a graph. Values that are used more than once become statements, so its length
 /// is linear in the number of nodes. parse(to_text(g)) computes the same.

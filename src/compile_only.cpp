@@ -8,6 +8,7 @@
 #include "function_impl.hpp"
 #include "fusion/emit.hpp"
 #include "kiln/error.hpp"
+#include "kiln/view.hpp"
 
 namespace kiln {
 namespace {
@@ -29,7 +30,7 @@ Types types_of(const Definition& definition, const Specification& specification)
     types.arguments.push_back({found->dtype, found->scalar, found->weak});
     if (found->scalar) continue;
     const Dims strides = found->strides.empty() ? contiguous_strides(found->shape) : found->strides;
-    types.arrays.push_back({found->dtype, found->shape, strides, 0});
+    types.arrays.push_back({found->dtype, found->shape, strides, found->misalignment});
   }
   for (const ArgumentSpec& argument : specification.arguments) {
     if (std::ranges::find(definition.graph.arguments(), argument.name) ==
@@ -43,12 +44,31 @@ Types types_of(const Definition& definition, const Specification& specification)
   return types;
 }
 
+std::vector<OperandShape> outputs_of(const Definition& definition, const Types& types,
+                                     const Specification& specification) {
+  if (specification.layouts.empty()) {
+    return natural_outputs(definition, types.arguments, types.arrays, specification.outputs);
+  }
+  if (specification.layouts.size() != specification.outputs.size()) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: outputs: {} layouts and {} dtypes were given", definition.name,
+                            specification.layouts.size(), specification.outputs.size()));
+  }
+  std::vector<OperandShape> outputs;
+  for (std::size_t i = 0; i < specification.layouts.size(); ++i) {
+    const OutputSpec& layout = specification.layouts[i];
+    outputs.push_back({specification.outputs[i], layout.shape,
+                       layout.strides.empty() ? contiguous_strides(layout.shape) : layout.strides,
+                       layout.misalignment});
+  }
+  return outputs;
+}
+
 std::vector<TypedCall> type_specification(const Definition& definition,
                                           const Specification& specification) {
   const Types types = types_of(definition, specification);
-  const std::vector<OperandShape> outputs =
-      natural_outputs(definition, types.arguments, types.arrays, specification.outputs);
-  return type_call(definition, types.arguments, types.arrays, outputs);
+  return type_call(definition, types.arguments, types.arrays,
+                   outputs_of(definition, types, specification));
 }
 
 TypedCall only_kernel(const Definition& definition, const Specification& specification) {
@@ -67,8 +87,7 @@ OutputTypes output_types(const Function& function, const Specification& specific
   const Definition& definition = function.impl().definition;
   const Types types = types_of(definition, specification);
   OutputTypes result;
-  for (OperandShape& output :
-       natural_outputs(definition, types.arguments, types.arrays, specification.outputs)) {
+  for (OperandShape& output : outputs_of(definition, types, specification)) {
     result.dtypes.push_back(output.dtype);
     result.shapes.push_back(std::move(output.shape));
   }
@@ -90,6 +109,7 @@ std::vector<KernelOfCall> kernels_of(const Function& function, const Specificati
     }
     for (const std::size_t output : part.outputs) {
       if (!specification.outputs.empty()) own.outputs.push_back(specification.outputs[output]);
+      if (!specification.layouts.empty()) own.layouts.push_back(specification.layouts[output]);
     }
     kernels.push_back({Function(std::move(impl)), std::move(own)});
   }

@@ -8,25 +8,9 @@
 
 #include "jit/compile.hpp"
 #include "kiln/function.hpp"
+#include "kiln/specification.hpp"
 
 namespace kiln {
-
-/// What a call would pass for one argument. `strides` is empty for C order; an array is taken to be
-/// aligned to 256 bytes.
-struct ArgumentSpec {
-  std::string name;
-  DType dtype = DType::f32;
-  Dims shape;
-  Dims strides;
-  bool scalar = false;
-  bool weak = false;  ///< a number that takes its partner's dtype, as an untyped Scalar does
-};
-
-struct Specification {
-  std::vector<ArgumentSpec>
-      arguments;               ///< in any order; every argument of the function by its name
-  std::vector<DType> outputs;  ///< empty: the natural ones
-};
 
 struct CompiledKernel {
   KernelInfo info;

@@ -111,8 +111,9 @@ Function trace(std::string_view name, std::size_t arity, const Options& options,
 
 }  // namespace detail
 
-Function parse(std::string_view name, std::string_view expression, const Options& options) {
-  return make_function(name, fusion::parse(expression), options);
+Function parse(std::string_view name, std::string_view expression, const Options& options,
+               std::span<const std::string> arguments) {
+  return make_function(name, fusion::parse(expression, arguments), options);
 }
 
 std::vector<std::string> argument_names(const Function& function) {

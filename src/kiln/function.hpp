@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kiln/options.hpp"
+#include "kiln/specification.hpp"
 #include "kiln/value.hpp"
 #include "kiln/view.hpp"
 
@@ -203,8 +204,9 @@ Function fuse(std::string_view name, F&& body, const Options& options = {}) {
 }
 
 /// The same from the text form; arguments are its free names in order of first use (see
-/// `argument_names`).
-Function parse(std::string_view name, std::string_view expression, const Options& options = {});
+/// `argument_names`). `arguments`, if given, come before those, in that order.
+Function parse(std::string_view name, std::string_view expression, const Options& options = {},
+               std::span<const std::string> arguments = {});
 std::vector<std::string> argument_names(const Function& function);
 std::vector<std::string> output_names(const Function& function);
 

@@ -8,28 +8,11 @@
 #include <iostream>
 #include <iterator>
 
+#include "files/manifest.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::tool {
 namespace {
-
-Dims parse_integers(std::string_view text, std::string_view whole, std::int64_t lowest) {
-  std::vector<std::int64_t> values;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  while (at != end) {
-    std::int64_t value = 0;
-    const auto [next, error] = std::from_chars(at, end, value);
-    if (error != std::errc() || value < lowest || (next != end && *next != ',') ||
-        (next != end && next + 1 == end)) {
-      throw UsageError(
-          fmt::format("'{}': expected integers separated by commas, found '{}'", whole, text));
-    }
-    values.push_back(value);
-    at = next == end ? end : next + 1;
-  }
-  return Dims(std::span<const std::int64_t>(values));
-}
 
 template <class T>
 bool parses_as(std::string_view text, T& value) {
@@ -72,28 +55,11 @@ DType parse_dtype_option(std::string_view option, std::string_view text) {
 
 ArgumentSpec parse_argument_spec(std::string_view text) {
   const Assignment parts = parse_assignment("--type", text);
-  std::string_view type = parts.value;
-  ArgumentSpec result;
-  result.name = parts.name;
-  const std::size_t open = type.find('[');
-  result.scalar = open == type.npos;
-  result.dtype = parse_dtype_option(fmt::format("--type {}", text), type.substr(0, open));
-  if (result.scalar) return result;
-  const std::size_t close = type.find(']', open);
-  if (close == type.npos) throw UsageError(fmt::format("--type {}: expected ']'", text));
-  result.shape = parse_integers(type.substr(open + 1, close - open - 1), text, 0);
-  type.remove_prefix(close + 1);
-  if (type.empty()) return result;
-  if (type.front() != '@') {
-    throw UsageError(
-        fmt::format("--type {}: expected '@' and strides after ']', found '{}'", text, type));
+  try {
+    return files::parse_type(parts.name, parts.value);
+  } catch (const Error& error) {
+    throw UsageError(fmt::format("--type {}", error.what()));
   }
-  result.strides = parse_integers(type.substr(1), text, INT64_MIN);
-  if (result.strides.size() != result.shape.size()) {
-    throw UsageError(fmt::format("--type {}: {} strides for {} axes", text, result.strides.size(),
-                                 result.shape.size()));
-  }
-  return result;
 }
 
 Scalar parse_scalar(const std::string& name, std::string_view text) {

@@ -1,0 +1,56 @@
+// Manifests: the kernels that a program needs, one JSON object a line, so that they can be compiled
+// before it runs and on another machine. Reading and writing text only; what becomes of an entry is
+// in tool/manifest.cpp, and who records one in record.cpp.
+//
+//   {"name": "swiglu", "expression": "silu(gate) * up",
+//    "types": {"gate": "bf16[64,172]", "up": "bf16[64,172]@1,64"},
+//    "options": {"round": "once", "accuracy": "storage"}, "outputs": ["bf16[64,172]"]}
+//
+// `types` gives the arguments in their order:
+//   type    := array | DTYPE | "weak " DTYPE       the last two are numbers, a weak one takes the
+//                                                  dtype of its partner
+//   array   := DTYPE "[" SIZE,... "]" ["@" STRIDE,...] ["+" BYTES]    strides in elements; the
+//                                                  address is so many bytes past a multiple of 16
+// `options` and `outputs` may be left out. `outputs` has for each output its dtype, alone or as an
+// array: where it is stored, if not in C order and aligned.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/options.hpp"
+#include "kiln/specification.hpp"
+
+namespace kiln::files {
+
+struct ManifestEntry {
+  std::string name;
+  std::string expression;
+  Specification specification;
+  Options options;
+  std::size_t line = 0;  ///< counted from 1
+};
+
+struct ManifestProblem {
+  std::size_t line = 0;
+  std::string message;
+};
+
+struct Manifest {
+  std::vector<ManifestEntry> entries;
+  std::vector<ManifestProblem> problems;  ///< of lines that are no entry; the others are not hurt
+};
+
+/// Reads lines; empty ones are skipped. Whatever the bytes are, it does not throw for them.
+Manifest parse_manifest(std::string_view text);
+
+/// The line of an entry, without a newline. parse_manifest() gives the same entry for it.
+std::string manifest_line(const ManifestEntry& entry);
+
+/// A type as above, for the argument `name`. Throws Error(invalid_argument) that says what was
+/// expected.
+ArgumentSpec parse_type(std::string_view name, std::string_view text);
+std::string type_text(const ArgumentSpec& argument);
+
+}  // namespace kiln::files
