@@ -46,6 +46,12 @@ Types types_of(const Definition& definition, const Specification& specification)
 
 std::vector<OperandShape> outputs_of(const Definition& definition, const Types& types,
                                      const Specification& specification) {
+  const std::size_t expected = definition.graph.outputs().size();
+  if (!specification.outputs.empty() && specification.outputs.size() != expected) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: expected the dtypes of {} outputs, got {}", definition.name,
+                            expected, specification.outputs.size()));
+  }
   if (specification.layouts.empty()) {
     return natural_outputs(definition, types.arguments, types.arrays, specification.outputs);
   }
