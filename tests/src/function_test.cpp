@@ -141,6 +141,23 @@ TEST_P(OnDevice, ManyAxes) {
   }
 }
 
+// Every second axis has two elements, and no two of those are one longer axis in both operands.
+TEST_P(OnDevice, SixteenAxesOfThirtyTwoThatDoNotMerge) {
+  const Function add = fuse("add", [](Value a, Value b) { return a + b; });
+  Dims shape(32, 1);
+  Dims repeated(32, 1);
+  for (std::size_t axis = 0; axis < 32; axis += 2) shape[axis] = 2;
+  for (std::size_t axis = 0; axis < 32; axis += 4) repeated[axis] = 2;
+  const std::vector<float> a = counting(65536);
+  const std::vector<float> b = counting(256);
+  const std::vector<float> out = run(add, {array_of(a, shape), array_of(b, repeated)}, shape);
+  for (std::size_t i = 0; i < 65536; ++i) {
+    std::size_t from = 0;  // every second bit of i
+    for (std::size_t bit = 0; bit < 8; ++bit) from |= (i >> (2 * bit + 1) & 1) << bit;
+    ASSERT_EQ(out[i], a[i] + b[from]) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cpu, OnDevice, ::testing::Values(DeviceType::cpu));
 INSTANTIATE_TEST_SUITE_P(Gpu, OnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda));
 
