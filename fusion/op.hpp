@@ -128,8 +128,8 @@ enum class Rule : std::uint8_t {
 struct Bounds {
   double own;  ///< the device code's functions for host compilers: f32 on the CPU, not under strict
   double libm;  ///< the host's library: f64 on the CPU, and f32 under strict
-  double cuda;  ///< the library behind NVRTC
-  double hip;   ///< the library behind hiprtc
+  double cuda;  ///< on NVIDIA GPUs: NVRTC's library, or the preamble's own functions
+  double hip;   ///< the same on AMD GPUs, with hiprtc's library
 };
 
 struct OpInfo {

@@ -14,7 +14,7 @@ namespace kiln {
   using kiln::round; using kiln::trunc; using kiln::fmod; using kiln::clip; using kiln::square; \
   using kiln::fma; using kiln::lerp; using kiln::floor_divide; using kiln::remainder;
 #define KILN_USE_COMMON \
-  using kiln::cbrt; using kiln::expm1; using kiln::log1p; using kiln::asin; using kiln::acos; \
+  using kiln::cbrt; using kiln::expm1; using kiln::asin; using kiln::acos; \
   using kiln::atan; using kiln::sinh; using kiln::cosh; using kiln::asinh; using kiln::acosh; \
   using kiln::atanh; using kiln::erf; using kiln::erfc; using kiln::erfinv; using kiln::lgamma; \
   using kiln::atan2; using kiln::hypot; using kiln::logaddexp;
@@ -25,49 +25,6 @@ using kiln::div;
 using kiln::sqrt;
 using kiln::reciprocal;
 }  // namespace strict
-
-#if !KILN_HOST
-namespace native {
-
-// The hardware's own: a few ULP of f32 where results are normal, subnormals may become 0.
-#if KILN_AMD
-#if __has_builtin(__builtin_amdgcn_exp2f) && __has_builtin(__builtin_amdgcn_logf)
-KILN_FN f32 exp2(f32 x) { return __builtin_amdgcn_exp2f(x); }
-KILN_FN f32 log2(f32 x) { return __builtin_amdgcn_logf(x); }
-#else  // clang up to 17: the device library's names of the same instructions
-extern "C" __device__ __attribute__((const)) f32 __ocml_native_exp2_f32(f32);
-extern "C" __device__ __attribute__((const)) f32 __ocml_native_log2_f32(f32);
-KILN_FN f32 exp2(f32 x) { return __ocml_native_exp2_f32(x); }
-KILN_FN f32 log2(f32 x) { return __ocml_native_log2_f32(x); }
-#endif
-KILN_FN f32 rcp(f32 x) { return __builtin_amdgcn_rcpf(x); }
-KILN_FN f32 sqrt(f32 x) { return __builtin_amdgcn_sqrtf(x); }
-KILN_FN f32 rsqrt(f32 x) { return __builtin_amdgcn_rsqf(x); }
-// These take turns of a whole circle.
-KILN_FN f32 sin(f32 x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.159154943f)); }
-KILN_FN f32 cos(f32 x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.159154943f)); }
-#else
-#define KILN_INSTRUCTION(op, instruction)                        \
-  KILN_FN f32 op(f32 x) {                                        \
-    f32 result;                                                  \
-    asm(instruction " %0, %1;" : "=f"(result) : "f"(x));         \
-    return result;                                               \
-  }
-KILN_INSTRUCTION(exp2, "ex2.approx.ftz.f32")
-KILN_INSTRUCTION(log2, "lg2.approx.ftz.f32")
-KILN_INSTRUCTION(rcp, "rcp.approx.ftz.f32")
-KILN_INSTRUCTION(sqrt, "sqrt.approx.ftz.f32")
-KILN_INSTRUCTION(rsqrt, "rsqrt.approx.ftz.f32")
-KILN_INSTRUCTION(sin, "sin.approx.ftz.f32")
-KILN_INSTRUCTION(cos, "cos.approx.ftz.f32")
-#if __CUDA_ARCH__ >= 750
-KILN_INSTRUCTION(tanh, "tanh.approx.f32")
-#endif
-#undef KILN_INSTRUCTION
-#endif
-
-}  // namespace native
-#endif
 
 namespace narrow {
 
@@ -80,9 +37,12 @@ KILN_FN f32 exp(f32 x) {
   const bool tiny = t < -125.0f;
   return native::exp2(tiny ? t + 64.0f : t) * (tiny ? 5.42101086e-20f : 1.0f);
 }
+// 1 / (1 + e^-x), all of it 2^16 smaller on the way, so that neither the exponential overflows nor
+// the reciprocal underflows where the result is one of bf16's subnormals. The exponent's error, 2^-19
+// where f16 has results, is the result's: 2^-19.5.
 KILN_FN f32 sigmoid(f32 x) {
-  const f32 e = exp(-abs(x));
-  return (x < 0.0f ? e : 1.0f) * native::rcp(1.0f + e);
+  const f32 e = native::exp2(::fmaf(x, -1.44269504f, -16.0f));
+  return native::rcp(1.52587891e-05f + e) * 1.52587891e-05f;
 }
 // Above 0.55 as 1 - 2 / (e^2x + 1), whose error there is 2^-22 of the result; below, an odd
 // polynomial (2^-24.5).
@@ -115,6 +75,7 @@ using kiln::exp2;
 using kiln::log;
 using kiln::log2;
 using kiln::log10;
+using kiln::log1p;
 using kiln::sin;
 using kiln::cos;
 using kiln::tan;
@@ -135,6 +96,12 @@ KILN_FN f32 exp2(f32 x) { return native::exp2(x); }
 KILN_FN f32 log(f32 x) { return native::log2(x) * 0.693147181f; }
 KILN_FN f32 log2(f32 x) { return native::log2(x); }
 KILN_FN f32 log10(f32 x) { return native::log2(x) * 0.301029996f; }
+// Near zero the first terms of the series, since the logarithm's error there is 2^-22 of 1.
+KILN_FN f32 log1p(f32 x) {
+  const f32 near = x * (1.0f - x * (0.5f - x * 0.333333333f));
+  return abs(x) < 0.0156f ? near : native::log2(1.0f + x) * 0.693147181f;
+}
+KILN_FN f64 log1p(f64 x) { return kiln::log1p(x); }
 KILN_FN f32 sin(f32 x) { return native::sin(x); }
 KILN_FN f32 cos(f32 x) { return native::cos(x); }
 KILN_FN f32 tan(f32 x) { return native::sin(x) * native::rcp(native::cos(x)); }
@@ -172,6 +139,7 @@ using kiln::exp2;
 using kiln::log;
 using kiln::log2;
 using kiln::log10;
+using kiln::log1p;
 using kiln::sin;
 using kiln::cos;
 using kiln::tan;

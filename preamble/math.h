@@ -114,7 +114,12 @@ KILN_OPERATOR(add, +)
 KILN_OPERATOR(sub, -)
 KILN_OPERATOR(mul, *)
 KILN_OPERATOR(div, /)
+#if KILN_HOST
 KILN_LIBRARY_1(sqrt, sqrt)
+#else
+KILN_FN f32 sqrt(f32 x) { return gpu::sqrt(x); }
+KILN_FN f64 sqrt(f64 x) { return ::sqrt(x); }
+#endif
 KILN_LIBRARY_1(floor, floor)
 KILN_LIBRARY_1(ceil, ceil)
 KILN_LIBRARY_1(round, rint)
@@ -235,6 +240,9 @@ KILN_FN f64 logaddexp(f64 a, f64 b) {
 #else
 #define KILN_DEFAULT_1(op) using strict::op;
 #define KILN_DEFAULT_2(op) using strict::op;
+#define KILN_GPU_1(op)                             \
+  KILN_FN f32 op(f32 x) { return gpu::op(x); }     \
+  KILN_FN f64 op(f64 x) { return strict::op(x); }
 #endif
 
 using strict::rsqrt;
@@ -245,7 +253,6 @@ KILN_DEFAULT_1(expm1)
 KILN_DEFAULT_1(log)
 KILN_DEFAULT_1(log2)
 KILN_DEFAULT_1(log10)
-KILN_DEFAULT_1(log1p)
 KILN_DEFAULT_1(sin)
 KILN_DEFAULT_1(cos)
 KILN_DEFAULT_1(tan)
@@ -258,11 +265,18 @@ KILN_DEFAULT_1(tanh)
 KILN_DEFAULT_1(asinh)
 KILN_DEFAULT_1(acosh)
 KILN_DEFAULT_1(atanh)
-KILN_DEFAULT_1(sigmoid)
 KILN_DEFAULT_1(erf)
 KILN_DEFAULT_1(erfc)
 KILN_DEFAULT_1(erfinv)
 KILN_DEFAULT_1(lgamma)
+#if KILN_HOST
+KILN_DEFAULT_1(log1p)
+KILN_DEFAULT_1(sigmoid)
+#else
+KILN_GPU_1(log1p)
+KILN_GPU_1(sigmoid)
+#undef KILN_GPU_1
+#endif
 KILN_DEFAULT_2(power)
 KILN_DEFAULT_2(atan2)
 KILN_DEFAULT_2(hypot)

@@ -1,0 +1,101 @@
+// f32 functions for GPUs that are cheaper than the compilers' own within the same bounds, and the
+// hardware's approximations, which they start from. Branch-free, so that the elements of a work item
+// run side by side.
+#pragma once
+
+#if !KILN_HOST
+namespace kiln {
+
+namespace native {
+
+// The hardware's own: a few ULP of f32 where results are normal, subnormals may become 0.
+#if KILN_AMD
+#if __has_builtin(__builtin_amdgcn_exp2f) && __has_builtin(__builtin_amdgcn_logf)
+KILN_FN f32 exp2(f32 x) { return __builtin_amdgcn_exp2f(x); }
+KILN_FN f32 log2(f32 x) { return __builtin_amdgcn_logf(x); }
+#else  // clang up to 17: the device library's names of the same instructions
+extern "C" __device__ __attribute__((const)) f32 __ocml_native_exp2_f32(f32);
+extern "C" __device__ __attribute__((const)) f32 __ocml_native_log2_f32(f32);
+KILN_FN f32 exp2(f32 x) { return __ocml_native_exp2_f32(x); }
+KILN_FN f32 log2(f32 x) { return __ocml_native_log2_f32(x); }
+#endif
+KILN_FN f32 rcp(f32 x) { return __builtin_amdgcn_rcpf(x); }
+KILN_FN f32 sqrt(f32 x) { return __builtin_amdgcn_sqrtf(x); }
+KILN_FN f32 rsqrt(f32 x) { return __builtin_amdgcn_rsqf(x); }
+// These take turns of a whole circle.
+KILN_FN f32 sin(f32 x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.159154943f)); }
+KILN_FN f32 cos(f32 x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.159154943f)); }
+#else
+#define KILN_INSTRUCTION(op, instruction)                        \
+  KILN_FN f32 op(f32 x) {                                        \
+    f32 result;                                                  \
+    asm(instruction " %0, %1;" : "=f"(result) : "f"(x));         \
+    return result;                                               \
+  }
+KILN_INSTRUCTION(exp2, "ex2.approx.ftz.f32")
+KILN_INSTRUCTION(log2, "lg2.approx.ftz.f32")
+KILN_INSTRUCTION(rcp, "rcp.approx.ftz.f32")
+KILN_INSTRUCTION(sqrt, "sqrt.approx.ftz.f32")
+KILN_INSTRUCTION(rsqrt, "rsqrt.approx.ftz.f32")
+KILN_INSTRUCTION(sin, "sin.approx.ftz.f32")
+KILN_INSTRUCTION(cos, "cos.approx.ftz.f32")
+#if __CUDA_ARCH__ >= 750
+KILN_INSTRUCTION(tanh, "tanh.approx.f32")
+#endif
+#undef KILN_INSTRUCTION
+#endif
+
+}  // namespace native
+
+namespace gpu {
+
+// Correctly rounded: y = x / sqrt(x) to 2^-22, then one step of Newton's method, whose residual is
+// exact in fma. Where x is so small that the residual would not be, everything is 2^64 larger.
+KILN_FN f32 sqrt(f32 x) {
+#if KILN_NVIDIA
+  const bool small = x < 1.26217745e-29f;  // 2^-96
+  const f32 scaled = small ? x * 18446744073709551616.0f : x;
+  const f32 r = native::rsqrt(scaled);
+  const f32 y = scaled * r;
+  const f32 root = ::fmaf(::fmaf(-y, y, scaled), 0.5f * r, y);
+  const f32 result = small ? root * 2.32830644e-10f : root;
+  return x == 0.0f || x == bit_cast<f32>(0x7f800000u) ? x : result;
+#else
+  return ::sqrtf(x);
+#endif
+}
+
+// No overflow on the way, and the small results of negative x in full.
+KILN_FN f32 sigmoid(f32 x) {
+  const f32 e = ::expf(-bit_cast<f32>(bit_cast<u32>(x) & 0x7fffffffu));
+  const f32 d = 1.0f + e;
+  const f32 r = native::rcp(d);
+  return (x < 0.0f ? e : 1.0f) * ::fmaf(r, ::fmaf(-d, r, 1.0f), r);
+}
+
+// 1 + x = 2^e (1 + f) with 1 + f in [2/3, 4/3): f is exact but for one rounding, since 2^-e x and
+// 2^-e - 1 are exact where they matter.
+KILN_FN f32 log1p(f32 x) {
+  const f32 u = 1.0f + x;
+  const u32 e = (bit_cast<u32>(u) - 0x3f2aaaabu) & 0xff800000u;
+  const f32 quarter = bit_cast<f32>(0x40800000u - e);  // 2^(2 - e): 2^-e alone may be subnormal
+  const f32 f = bit_cast<f32>(bit_cast<u32>(x) - e) - ::fmaf(-0.25f, quarter, 1.0f);
+  f32 p = 0.14372629f;  // (log(1 + f) - f) / f^2: 2^-25.1 of the logarithm
+  p = ::fmaf(p, f, -0.15370686f);
+  p = ::fmaf(p, f, 0.13921301f);
+  p = ::fmaf(p, f, -0.16419779f);
+  p = ::fmaf(p, f, 0.20016028f);
+  p = ::fmaf(p, f, -0.25007573f);
+  p = ::fmaf(p, f, 0.33333108f);
+  p = ::fmaf(p, f, -0.4999994f);
+  const f32 near = ::fmaf(p * f, f, f);
+  // e ln 2, of e in the exponent's place. The signs keep -0.
+  const f32 result = -::fmaf(f32(i32(e)), -8.26295818e-08f, -near);
+  // The hardware's logarithm knows what zero, infinity, NaN and negative numbers give.
+  return bit_cast<u32>(u) - 1u >= 0x7f7fffffu ? native::log2(u) : result;
+}
+
+}  // namespace gpu
+
+}  // namespace kiln
+#endif
