@@ -76,6 +76,49 @@ TEST(Layout, IndicesAreWideWhenAnOperandSpansMoreThan31Bits) {
   EXPECT_TRUE(plan_layout({4, 8}, backwards, Family::amd).variant.wide_index);
 }
 
+// An index goes up to the last element that is addressed, which may be a vector's beyond the end of
+// a row: below 2^31 by that much, 32 bits are enough, and from there on they are not.
+TEST(Layout, IndicesAreWideFromTwoToThePowerOf31On) {
+  constexpr std::int64_t k31 = std::int64_t{1} << 31;
+  constexpr std::int64_t k32 = std::int64_t{1} << 32;
+  for (const Family family : {Family::amd, Family::nvidia, Family::host}) {
+    const auto is_wide = [&](Dims shape, Dims in, Dims out) {
+      const std::vector<Operand> operands = {operand(DType::u8, std::move(in)),
+                                             operand(DType::u8, std::move(out), true)};
+      return plan_layout(shape, operands, family).variant.wide_index;
+    };
+    const std::int64_t slack = 2048;
+    EXPECT_FALSE(is_wide({k31 - slack}, {1}, {1}));
+    EXPECT_TRUE(is_wide({k31}, {1}, {1}));
+    EXPECT_TRUE(is_wide({k32}, {1}, {1}));
+    EXPECT_TRUE(is_wide({k32 + 5}, {1}, {1}));
+    // Rows whose starts are that far apart, in either direction and in either operand.
+    const std::int64_t near_row = (k31 - slack) / 3;
+    EXPECT_FALSE(is_wide({4, 8}, {near_row, 1}, {8, 1}));
+    for (const std::int64_t row : {k31 / 3 + 1, k31, k32 / 3 + 1, k32, -k31, -k32 - 7}) {
+      EXPECT_TRUE(is_wide({4, 8}, {row, 1}, {8, 1})) << row;
+      EXPECT_TRUE(is_wide({4, 8}, {8, 1}, {row, 1})) << row;
+      EXPECT_TRUE(is_wide({4, 8}, {0, 0}, {row, 1})) << row;
+    }
+    // Neighbours that are far apart, and more elements than any operand has of its own.
+    EXPECT_TRUE(is_wide({5}, {k31 / 4}, {1}));
+    EXPECT_TRUE(is_wide({k31 / 4, 4}, {0, 1}, {4, 1}));
+  }
+}
+
+// The largest numbers that a kernel meets are those that it gets as parameters.
+TEST(Layout, CountsAndStridesBeyond32BitsAreKept) {
+  constexpr std::int64_t k32 = std::int64_t{1} << 32;
+  const std::vector<Operand> operands = {operand(DType::f16, {-3 * k32, 1}),
+                                         operand(DType::f16, {2 * k32, 1}, true)};
+  const Layout layout = plan_layout({3, k32 + 9}, operands, Family::nvidia);
+  ASSERT_EQ(layout.variant.rank, 2);
+  EXPECT_EQ(layout.variant.width, 8);
+  EXPECT_EQ(layout.shape, Dims({3, k32 + 9}));
+  EXPECT_EQ(layout.strides[0], Dims({-3 * k32, 1}));
+  EXPECT_EQ(layout.work_items, 3u * static_cast<std::uint64_t>(k32 / 8 + 2));
+}
+
 TEST(Layout, NothingToDoIsNoWorkItems) {
   const std::vector<Operand> operands = {operand(DType::f32, {8, 1}),
                                          operand(DType::f32, {8, 1}, true)};
