@@ -87,6 +87,11 @@ std::shared_ptr<const Fd> Directory::root(bool create) {
   return nullptr;
 }
 
+std::string Directory::unreadable() {
+  const Opened opened = open_root(false);
+  return opened.state == Opened::State::missing ? std::string() : opened.reason;
+}
+
 std::string Directory::trouble() {
   const Opened opened = open_root(false);
   if (opened.state == Opened::State::missing) return {};
@@ -166,6 +171,20 @@ Directory::File Directory::read_file(const Fd& shard, const std::string& name, s
   }
   file.state = File::State::read;
   return file;
+}
+
+Directory::File Directory::read_head(const Fd& shard, const std::string& name) {
+  File file = read_file(shard, name, kLikelyHead, false);
+  if (file.state != File::State::read || head_size(file.bytes) <= file.bytes.size()) return file;
+  return read_file(shard, name, head_size(file.bytes), false);
+}
+
+void Directory::heads(const std::function<void(const Head&)>& visit) {
+  scan([&](const Fd& shard, const Item& item) {
+    if (item.kind != Item::Kind::entry) return;
+    const Head head = decode_head(read_head(shard, item.name).bytes);
+    if (head.reason.empty() && head.key == item.key) visit(head);
+  });
 }
 
 std::optional<Loaded> Directory::load(const Key& key, Parts parts) {

@@ -41,6 +41,7 @@ class Directory final : public Layer {
 
   const std::string& path() const override { return options_.path; }
   std::optional<Loaded> load(const Key& key, Parts parts) override;
+  void heads(const std::function<void(const Head&)>& visit) override;
 
   /// Writes an entry's file so that readers see all of it or nothing, and keeps the bound. False:
   /// it was not kept, which has been said.
@@ -50,6 +51,8 @@ class Directory final : public Layer {
   /// Whether there is something under the name of that key.
   bool exists(const Key& key);
 
+  /// Why the directory cannot be read now; empty if it can, or is not there yet. Tries it.
+  std::string unreadable();
   /// Why the directory cannot be read or written now; empty if it can, or is not there yet. Tries
   /// it.
   std::string trouble();
@@ -86,6 +89,8 @@ class Directory final : public Layer {
   };
   /// Reads at most `limit` bytes. `touch` renews the time of last use where that is due.
   File read_file(const Fd& shard, const std::string& name, std::uint64_t limit, bool touch);
+  /// The first bytes, the whole head among them if there is one.
+  File read_head(const Fd& shard, const std::string& name);
 
  private:
   Opened open_root(bool create);

@@ -71,6 +71,9 @@ struct Head {
   bool other_version = false;
 };
 
+/// Fits the head of nearly every entry, so that a list reads once per file.
+inline constexpr std::uint64_t kLikelyHead = 4096;
+
 /// How long the head is: at least kEntryFixedHead bytes are needed to know. 0 if these are not an
 /// entry of this version.
 std::uint64_t head_size(std::string_view bytes);

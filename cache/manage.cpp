@@ -12,8 +12,6 @@ namespace kiln::cache {
 namespace {
 
 constexpr std::int64_t kSecond = 1'000'000'000;
-// Fits the head of nearly every entry, so that a list reads once per file.
-constexpr std::uint64_t kLikelyHead = 4096;
 
 std::string path_in(const Directory& directory, const std::string& name) {
   return fmt::format("{}/{}/{}", directory.path(), name.substr(0, 2), name);
@@ -29,10 +27,7 @@ Listing read_listing(Directory& directory, const Fd& shard, const Item& item) {
   listing.path = path_in(directory, item.name);
   listing.file_bytes = static_cast<std::uint64_t>(item.status.st_size);
   listing.last_used = nanoseconds(item.status) / kSecond;
-  Directory::File file = directory.read_file(shard, item.name, kLikelyHead, false);
-  if (file.state == Directory::File::State::read && head_size(file.bytes) > file.bytes.size()) {
-    file = directory.read_file(shard, item.name, head_size(file.bytes), false);
-  }
+  const Directory::File file = directory.read_head(shard, item.name);
   if (file.state != Directory::File::State::read) {
     listing.problem = file.reason;
     return listing;
@@ -50,6 +45,15 @@ Listing read_listing(Directory& directory, const Fd& shard, const Item& item) {
   listing.code_bytes = head.code_bytes;
   listing.source_bytes = head.source_bytes;
   return listing;
+}
+
+/// The user's directory, or null. Throws Error(io) if it cannot be used: whoever asked wants to
+/// know.
+Directory* readable(Cache& cache) {
+  Directory* const directory = cache.directory();
+  const std::string reason = directory == nullptr ? "" : directory->unreadable();
+  if (!reason.empty()) throw Error(Code::io, fmt::format("cache: {}", reason));
+  return directory;
 }
 
 /// Calls `visit` for every entry's file, by key. Sub-directories come in order, their files do not.
@@ -122,7 +126,7 @@ bool Filter::matches(const Listing& listing) const {
 }
 
 void for_each(Cache& cache, const std::function<bool(const Listing&)>& visit) {
-  Directory* const directory = cache.directory();
+  Directory* const directory = readable(cache);
   if (directory == nullptr) return;
   for_each_item(*directory, [&](const Fd& shard, const Item& item) {
     return visit(read_listing(*directory, shard, item));
@@ -146,7 +150,7 @@ Key resolve(Cache& cache, std::string_view prefix) {
                 fmt::format("cache: key '{}': expected 1 to 32 lower-case hex digits", prefix));
   }
   std::vector<Key> found;
-  if (Directory* const directory = cache.directory()) {
+  if (Directory* const directory = readable(cache)) {
     for_each_item(*directory, [&](const Fd&, const Item& item) {
       if (item.name.starts_with(prefix)) found.push_back(item.key);
       return found.size() < 2;
@@ -169,6 +173,10 @@ Entry read(Cache& cache, const Key& key) {
               fmt::format("cache {}: there is no usable entry {}", directory(cache), key.hex()));
 }
 
+std::string path_of(const Cache& cache, const Key& key) {
+  return fmt::format("{}/{:02x}/{}", directory(cache), shard_of(key), entry_name(key));
+}
+
 Stats stats(Cache& cache) { return cache.stats(); }
 
 void zero_stats(Cache& cache) {
@@ -180,7 +188,7 @@ void zero_stats(Cache& cache) {
 Usage usage(Cache& cache) {
   Usage usage;
   usage.max_size = cache.config().max_size;
-  Directory* const directory = cache.directory();
+  Directory* const directory = readable(cache);
   if (directory == nullptr) return usage;
   directory->scan([&](const Fd&, const Item& item) {
     usage.temporaries += item.kind == Item::Kind::temporary;
@@ -194,7 +202,7 @@ Usage usage(Cache& cache) {
 
 Verification verify(Cache& cache, bool repair) {
   Verification result;
-  Directory* const directory = cache.directory();
+  Directory* const directory = readable(cache);
   if (directory == nullptr) return result;
   for_each_item(*directory, [&](const Fd& shard, const Item& item) {
     const Directory::File file = directory->read_file(shard, item.name, kMaxEntryBytes, false);
@@ -222,7 +230,7 @@ Verification verify(Cache& cache, bool repair) {
 
 Removed trim(Cache& cache, const TrimPolicy& policy) {
   Removed removed;
-  Directory* const directory = cache.directory();
+  Directory* const directory = readable(cache);
   if (directory == nullptr) return removed;
   std::vector<Listing> listings = list(cache, policy.filter);
   std::vector<Candidate> candidates;
@@ -248,7 +256,7 @@ Removed trim(Cache& cache, const TrimPolicy& policy) {
 
 Removed clear(Cache& cache) {
   Removed removed = trim(cache, {});
-  Directory* const directory = cache.directory();
+  Directory* const directory = readable(cache);
   if (directory == nullptr) return removed;
   std::vector<Problem> cleaned;
   clean_up(*directory, true, cleaned);

@@ -97,8 +97,8 @@ CompileResult compile(const CompileRequest& request);
 /// worker and remembered with the toolchain's identity.
 std::vector<std::string> known_targets(ToolchainKind kind);
 
-/// Disassembles with comgr in a worker, llvm-objdump or objdump, or nvdisasm/cuobjdump. Throws
-/// Error(not_found) that names the package that would provide it.
+/// Disassembles with comgr in a worker, llvm-objdump or objdump, or nvdisasm/cuobjdump, also where the
+/// compiler of `target` is not. Throws Error(not_found) that names the package that would provide it.
 std::string disassemble(std::string_view code, std::string_view target);
 
 }  // namespace kiln::jit

@@ -8,6 +8,7 @@
 #include "jit/compile/comgr.hpp"
 #include "jit/compile/compiler.hpp"
 #include "jit/compile/find.hpp"
+#include "jit/compile/objdump.hpp"
 #include "jit/compile/offload_bundle.hpp"
 #include "jit/compile/symbols.hpp"
 
@@ -62,12 +63,7 @@ class Hiprtc : public Compiler {
 
   std::string disassemble(const DisassembleTask& task) override {
     const auto comgr = find_comgr(path_);
-    if (!comgr) {
-      throw CompilerError(Code::not_found,
-                          "disassembly needs libamd_comgr (Debian, Ubuntu: "
-                          "libamd-comgr2; AMD's packages: comgr)",
-                          "");
-    }
+    if (!comgr) return disassemble_with_program(task);
     return disassemble_with_comgr(*comgr, task);
   }
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "jit/compile/compiler.hpp"
-#include "jit/compile/find.hpp"
+#include "jit/compile/objdump.hpp"
 #include "jit/compile/subprocess.hpp"
 #include "jit/compile/temporary.hpp"
 
@@ -42,21 +42,7 @@ class HostCompiler : public Compiler {
   }
 
   std::string disassemble(const DisassembleTask& task) override {
-    const TemporaryDirectory directory("kiln-isa");
-    const std::string file = directory.write("kernel.so", task.code);
-    for (const char* name : {"llvm-objdump", "objdump"}) {
-      const auto program = find_program(name);
-      if (!program) continue;
-      const CommandResult result =
-          run_command({*program, "-d", "--no-show-raw-insn", file}, directory.path());
-      if (result.succeeded()) return replace_all(result.output, file, "kernel.so");
-      throw CompilerError(Code::internal, fmt::format("{} {}", *program, result.ending),
-                          result.errors);
-    }
-    throw CompilerError(Code::not_found,
-                        "disassembly of host code needs objdump (package binutils) or llvm-objdump "
-                        "(package llvm)",
-                        "");
+    return disassemble_with_program(task);
   }
 
  private:

@@ -5,10 +5,8 @@
 #include <filesystem>
 
 #include "jit/compile/compiler.hpp"
-#include "jit/compile/find.hpp"
-#include "jit/compile/subprocess.hpp"
+#include "jit/compile/objdump.hpp"
 #include "jit/compile/symbols.hpp"
-#include "jit/compile/temporary.hpp"
 
 namespace kiln::jit {
 namespace {
@@ -57,26 +55,7 @@ class Nvrtc : public Compiler {
   std::string disassemble(const DisassembleTask& task) override {
     const std::string bin =
         (std::filesystem::path(path_).parent_path() / "../../../bin").lexically_normal().string();
-    const TemporaryDirectory directory("kiln-isa");
-    const std::string file = directory.write("kernel.cubin", task.code);
-    using Command = std::vector<std::string>;
-    for (const Command& tool : {Command{"nvdisasm", file}, Command{"cuobjdump", "-sass", file}}) {
-      for (const std::string& name :
-           {tool[0], bin + "/" + tool[0], "/usr/local/cuda/bin/" + tool[0]}) {
-        const auto program = find_program(name);
-        if (!program) continue;
-        Command command = tool;
-        command[0] = *program;
-        const CommandResult result = run_command(command, directory.path());
-        if (result.succeeded()) return result.output;
-        throw CompilerError(Code::internal, fmt::format("{} {}", *program, result.ending),
-                            result.errors);
-      }
-    }
-    throw CompilerError(Code::not_found,
-                        "disassembly of a cubin needs nvdisasm or cuobjdump (NVIDIA's "
-                        "packages: cuda-nvdisasm or cuda-cuobjdump; Debian: nvidia-cuda-toolkit)",
-                        "");
+    return disassemble_with_program(task, {bin});
   }
 
   std::string listed_targets() override {

@@ -8,6 +8,7 @@
 #include <future>
 
 #include "jit/compile/diagnostics.hpp"
+#include "jit/compile/objdump.hpp"
 #include "jit/compile/toolchain.hpp"
 #include "kiln/error.hpp"
 
@@ -381,8 +382,15 @@ std::string Service::run_job(const Toolchain& toolchain, MessageType type,
 }
 
 std::string Service::disassemble(std::string_view code, std::string_view target) {
-  return run_job(toolchain(toolchain_for(target)), MessageType::disassemble,
-                 encode(DisassembleTask{std::string(code), std::string(target)}));
+  const DisassembleTask task{std::string(code), std::string(target)};
+  std::optional<Toolchain> made_by;
+  try {
+    made_by = toolchain(toolchain_for(target));
+  } catch (const Error& error) {  // the compiler need not be where its code is looked at
+    if (error.code() != Code::not_found) throw;
+  }
+  if (!made_by) return disassemble_with_program(task);
+  return run_job(*made_by, MessageType::disassemble, encode(task));
 }
 
 std::vector<std::string> Service::known_targets(const Toolchain& toolchain) {

@@ -10,6 +10,7 @@ set(COMPILER_SOURCES
   compile/host_features.cpp
   compile/mapped_file.cpp
   compile/nvrtc.cpp
+  compile/objdump.cpp
   compile/offload_bundle.cpp
   compile/protocol.cpp
   compile/subprocess.cpp

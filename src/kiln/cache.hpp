@@ -130,6 +130,9 @@ Key resolve(Cache& cache, std::string_view prefix);
 /// there is none that is usable.
 Entry read(Cache& cache, const Key& key);
 
+/// Where the directory has the file of that key, whether there is one or not.
+std::string path_of(const Cache& cache, const Key& key);
+
 /// What is on disk now.
 struct Usage {
   std::uint64_t entries = 0;

@@ -10,10 +10,6 @@
 namespace kiln::tool {
 namespace {
 
-std::string counted(std::uint64_t entries) {
-  return fmt::format("{} {}", entries, entries == 1 ? "entry" : "entries");
-}
-
 void print_problems(const std::vector<cache::Problem>& problems) {
   for (const cache::Problem& problem : problems) {
     fmt::print("{}: {}{}\n", problem.path, red(problem.reason),
@@ -35,8 +31,9 @@ int print_removed(const cache::Removed& removed, bool dry_run, bool json) {
     Table table;
     for (const cache::Listing& entry : removed.entries) {
       table.row({short_key(entry.key), clip(entry.metadata.function, 24),
-                 clip(entry.metadata.target, 24), human_bytes(entry.file_bytes)});
+                 short_target(entry.metadata.target), human_bytes(entry.file_bytes)});
     }
+    table.align_right(3);
     table.print();
   }
   fmt::print("{} {}, {}\n", dry_run ? "would remove" : "removed", counted(removed.entries.size()),

@@ -15,6 +15,8 @@
 namespace kiln::tool {
 namespace {
 
+constexpr std::size_t kMostText = 200;  // characters of an expression; --json has all of them
+
 using Less = bool (*)(const cache::Listing&, const cache::Listing&);
 
 // Newest, largest and slowest first: what a person looks for is at the top.
@@ -51,6 +53,7 @@ std::string resources_of(const cache::Metadata& metadata) {
 Json entry_json(const NamedEntry& named) {
   Json json = {{"key", named.key.hex()}};
   json.update(to_json(named.entry.metadata));
+  json["path"] = named.path;
   json["code_bytes"] = named.entry.code.size();
   json["source_bytes"] = named.entry.source.size();
   Json ingredients = Json::array();
@@ -92,7 +95,10 @@ int run_cache_ls(const CacheListOptions& options) {
     return kSuccess;
   }
   if (found == 0) {
-    fmt::print("no entries in {}\n", cache::directory(cache));
+    const bool filtered = !options.target.empty() || !options.function.empty();
+    const std::uint64_t all = filtered ? cache::usage(cache).entries : 0;
+    fmt::print("{} {}{}\n", all ? "none of" : "no entries in", all ? counted(all) + " in " : "",
+               cache::directory(cache));
     return kSuccess;
   }
   const std::int64_t now = seconds_since_1970();
@@ -101,16 +107,16 @@ int run_cache_ls(const CacheListOptions& options) {
   table.align_right(4);
   table.align_right(5);
   for (const cache::Listing& entry : entries) {
-    const std::string age = human_duration(now - entry.last_used);
+    const std::string age = human_duration(now - entry.last_used) + " ago";
     if (!entry.problem.empty()) {
       table.row({short_key(entry.key), red("unusable"), "", human_bytes(entry.file_bytes), "", age,
-                 red(clip(entry.problem, 60))});
+                 red(clip(entry.problem, kMostText))});
       continue;
     }
     table.row({short_key(entry.key), clip(entry.metadata.function, 24),
-               clip(entry.metadata.target, 24), human_bytes(entry.file_bytes),
+               short_target(entry.metadata.target), human_bytes(entry.file_bytes),
                fmt::format("{:.0f} ms", entry.metadata.compile_ms), age,
-               clip(entry.metadata.expression, 48)});
+               clip(entry.metadata.expression, kMostText)});
   }
   table.print();
   if (entries.size() < found) fmt::print("{} of {} entries\n", entries.size(), found);
@@ -128,12 +134,12 @@ int run_cache_show(const CacheShowOptions& options) {
   Table table;
   table.row({"key", named.key.hex()});
   table.row({"function", metadata.function});
-  table.row({"expression", clip(metadata.expression, 200)});
+  table.row({"expression", clip(metadata.expression, SIZE_MAX)});
   table.row({"signature", metadata.signature});
   table.row({"target", metadata.target});
   table.row({"kernel", metadata.entry});
   table.row({"compiler", metadata.toolchain});
-  table.row({"", clip(metadata.toolchain_identity, 100)});
+  table.row({"", clip(metadata.toolchain_identity, SIZE_MAX)});
   table.row({"options", fmt::format("{}", fmt::join(metadata.options, " "))});
   table.row({"launch", metadata.launch});
   table.row(
@@ -142,6 +148,7 @@ int run_cache_show(const CacheShowOptions& options) {
   table.row({"resources", resources_of(metadata)});
   table.row({"code", human_bytes(named.entry.code.size())});
   table.row({"source", human_bytes(named.entry.source.size())});
+  table.row({"file", named.path});
   table.print();
   return kSuccess;
 }
@@ -170,19 +177,21 @@ int run_cache_stats(const CacheStatsOptions& options) {
   table.row({"entries", fmt::format("{}", usage.entries)});
   table.row({"size", human_bytes(usage.bytes),
              usage.max_size ? fmt::format("of {}", human_bytes(usage.max_size)) : ""});
-  const std::uint64_t looked_up = stats[cache::Count::hits] + stats[cache::Count::misses];
-  for (std::size_t i = 0; i < cache::kCounts; ++i) {
-    const auto count = static_cast<cache::Count>(i);
-    const bool bytes =
-        count == cache::Count::published_bytes || count == cache::Count::evicted_bytes;
-    std::string name(cache::name(count));
-    std::replace(name.begin(), name.end(), '_', ' ');
-    table.row({name, bytes ? human_bytes(stats[count]) : fmt::format("{}", stats[count]),
-               count == cache::Count::hits && looked_up
-                   ? fmt::format("{} %", 100 * stats[count] / looked_up)
-                   : ""});
-  }
   table.row({"in quarantine", fmt::format("{}", usage.quarantined)});
+  table.row({"", ""});
+  table.row({dim("counted so far"), ""});
+  const std::uint64_t looked_up = stats[cache::Count::hits] + stats[cache::Count::misses];
+  const auto row = [&](std::string_view name, cache::Count count, std::string note = {}) {
+    table.row({std::string(name), fmt::format("{}", stats[count]), std::move(note)});
+  };
+  row("hits", cache::Count::hits,
+      looked_up ? fmt::format("{} %", 100 * stats[cache::Count::hits] / looked_up) : "");
+  row("misses", cache::Count::misses);
+  row("compiled", cache::Count::compiled);
+  row("waited for", cache::Count::waited, "compiled by another process meanwhile");
+  row("published", cache::Count::published, human_bytes(stats[cache::Count::published_bytes]));
+  row("evicted", cache::Count::evicted, human_bytes(stats[cache::Count::evicted_bytes]));
+  row("quarantined", cache::Count::quarantined);
   table.print();
   return kSuccess;
 }

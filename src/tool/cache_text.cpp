@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "kiln/error.hpp"
@@ -57,6 +58,18 @@ Json to_json(const std::vector<cache::Problem>& problems) {
 
 std::string short_key(const cache::Key& key) { return key.hex().substr(0, 12); }
 
+std::string short_target(std::string_view target) {
+  constexpr std::size_t kWidest = 24;
+  const std::size_t colon = target.find(':');
+  if (target.size() <= kWidest || colon == target.npos) return clip(target, kWidest);
+  const auto features = std::count(target.begin(), target.end(), ',') + 1;
+  return clip(fmt::format("{} +{} features", target.substr(0, colon), features), kWidest);
+}
+
+std::string counted(std::uint64_t entries) {
+  return fmt::format("{} {}", entries, entries == 1 ? "entry" : "entries");
+}
+
 std::chrono::seconds parse_duration(std::string_view option, std::string_view text) {
   std::int64_t count = 0;
   const char* const end = text.data() + text.size();
@@ -88,7 +101,7 @@ cache::Cache& disk_cache() {
 
 NamedEntry find_entry(cache::Cache& cache, std::string_view prefix) {
   const cache::Key key = cache::resolve(cache, prefix);
-  return {key, cache::read(cache, key)};
+  return {key, cache::read(cache, key), cache::path_of(cache, key)};
 }
 
 cache::Filter make_filter(cache::Cache& cache, const std::string& target,

@@ -18,6 +18,12 @@ Json to_json(const std::vector<cache::Problem>& problems);
 /// The first digits of a key, enough to type.
 std::string short_key(const cache::Key& key);
 
+/// A target in a column: a long list of features is only counted.
+std::string short_target(std::string_view target);
+
+/// "1 entry", "13 entries".
+std::string counted(std::uint64_t entries);
+
 /// "90s", "10m", "12h", "30d". Anything else is a UsageError.
 std::chrono::seconds parse_duration(std::string_view option, std::string_view text);
 
@@ -30,6 +36,7 @@ cache::Cache& disk_cache();
 struct NamedEntry {
   cache::Key key;
   cache::Entry entry;
+  std::string path;  ///< of its file
 };
 NamedEntry find_entry(cache::Cache& cache, std::string_view prefix);
 

@@ -211,7 +211,8 @@ class Builder {
     ls->add_option("--sort", ls_options->sort, "What comes first")
         ->check(CLI::IsMember({"used", "created", "size", "function", "compile"}))
         ->capture_default_str();
-    ls->add_option("--limit", ls_options->limit, "At most so many");
+    ls->add_option("--limit", ls_options->limit, "At most so many")
+        ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
     add_json(*ls, ls_options->json);
 
     auto [show, show_options] =

@@ -2,6 +2,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,6 +34,13 @@ std::size_t width(std::string_view text) {
     }
   }
   return count;
+}
+
+// No bound where standard output is no terminal: what a program reads is whole.
+std::size_t terminal_columns() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return SIZE_MAX;
+  return size.ws_col;
 }
 
 }  // namespace
@@ -115,12 +123,19 @@ void Table::print() const {
     widths.resize(std::max(widths.size(), row.size()));
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
   }
+  constexpr std::size_t kNarrowest = 16;  // a narrower last column says nothing; then it may wrap
+  const std::size_t columns = terminal_columns();
   for (const auto& row : rows_) {
     std::string line;
+    std::size_t begin = 0;
     for (std::size_t i = 0; i < row.size(); ++i) {
       const std::string padding(widths[i] - width(row[i]), ' ');
       const bool right = i < right_.size() && right_[i];
-      line += (i ? "  " : "") + (right ? padding + row[i] : row[i] + padding);
+      const bool fits = begin + width(row[i]) <= columns || begin + kNarrowest > columns;
+      const bool clips = i > 0 && i + 1 == row.size() && !right && !fits && row[i][0] != '\x1b';
+      line += (i ? "  " : "");
+      line += clips ? clip(row[i], columns - begin) : right ? padding + row[i] : row[i] + padding;
+      begin += widths[i] + 2;
     }
     line.erase(line.find_last_not_of(' ') + 1);
     fmt::print("{}\n", line);

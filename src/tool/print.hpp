@@ -30,7 +30,8 @@ std::string iso_time(std::int64_t seconds);
 /// At most `columns` characters, with "..." for what is left out; control characters become spaces.
 std::string clip(std::string_view text, std::size_t columns);
 
-/// Rows whose columns are padded to the widest cell.
+/// Rows whose columns are padded to the widest cell. On a terminal the last column ends where the
+/// terminal does.
 class Table {
  public:
   explicit Table(std::vector<std::string> header = {});

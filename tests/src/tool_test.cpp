@@ -154,8 +154,8 @@ TEST_F(Tool, SaysWhatIsWrongWithTheCommandLine) {
     std::string_view message;
   };
   const Case cases[] = {
-      {{}, "subcommand is required"},
-      {{"frobnicate"}, "subcommand is required"},
+      {{}, "Subcommands:"},
+      {{"frobnicate"}, "'frobnicate' is no command of kiln"},
       {{"run"}, "EXPR is required"},
       {{"run", "-x", "--in", x}, "goes in parentheses: '(-x)'"},
       {{"run", "x", "--in", x, "--frob"}, "--frob"},
