@@ -89,6 +89,19 @@ class Bundle final : public Layer {
     return std::nullopt;
   }
 
+  void heads(const std::function<void(const Head&)>& visit) override {
+    std::string bytes;
+    for (const BundleItem& item : index_.items) {
+      const auto read = [&](std::uint64_t size) {
+        return read_bytes(io_, fd_.get(), item.offset, std::min(size, item.size), bytes);
+      };
+      if (!read(kLikelyHead)) return;
+      if (head_size(bytes) > bytes.size() && !read(head_size(bytes))) return;
+      const Head head = decode_head(bytes);
+      if (head.reason.empty() && head.key == item.key) visit(head);
+    }
+  }
+
  private:
   std::string open() {
     std::error_code error;

@@ -14,6 +14,11 @@ constexpr std::uint64_t kLookUpsPerFlush = 4096;
 // How often an entry that another process published may turn out unusable before we stop waiting.
 constexpr int kMaxTurns = 3;
 
+Key key_without_toolchain(std::vector<Ingredient> ingredients) {
+  std::erase_if(ingredients, [](const Ingredient& one) { return one.tag == "toolchain"; });
+  return make_key(ingredients);
+}
+
 }  // namespace
 
 std::shared_ptr<Cache> Cache::open(Config config) {
@@ -147,6 +152,22 @@ Fetched Cache::compile_and_keep(const Key& key, const std::function<Entry()>& co
   return fetched;
 }
 
+std::optional<Key> Cache::find_made_elsewhere(std::span<const Ingredient> ingredients) {
+  std::call_once(indexed_, [this] {
+    const auto add = [this](const Head& head) {
+      MadeElsewhere& newest = made_elsewhere_[key_without_toolchain(head.metadata.ingredients)];
+      if (newest.key == Key{} || newest.created < head.metadata.created) {
+        newest = {head.key, head.metadata.created};
+      }
+    };
+    if (user_) user_->heads(add);
+    for (const auto& layer : layers_) layer->heads(add);
+  });
+  const auto found = made_elsewhere_.find(key_without_toolchain(summarise(ingredients)));
+  if (found == made_elsewhere_.end()) return std::nullopt;
+  return found->second.key;
+}
+
 void Cache::reject(const Key& key, std::string_view reason) {
   {
     const std::lock_guard lock(mutex_);
@@ -173,10 +194,11 @@ bool Cache::zero_stats() {
 }
 
 void Cache::flush_stats() {
+  if (counters_.read().values == Stats{}.values) return;
   const std::shared_ptr<const Fd> root = user_ ? user_->root(false) : nullptr;
   if (!root) return;
   const Stats stats = counters_.take();
-  if (stats.values == Stats{}.values || add_stats(io_, root->get(), stats)) return;
+  if (add_stats(io_, root->get(), stats)) return;
   for (std::size_t i = 0; i < kCounts; ++i) {
     counters_.add(static_cast<Count>(i), stats.values[i]);
   }

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -51,6 +52,11 @@ class Cache {
   /// again for that key without another compile.
   Fetched get(const Key& key, const std::function<Entry()>& compile);
 
+  /// The key of an entry whose ingredients are these but for the toolchain, the newest if there are
+  /// several: for a machine that was given code and has no compiler to make the key with. Reads the
+  /// head of every entry, once; what comes later is not seen.
+  std::optional<Key> find_made_elsewhere(std::span<const Ingredient> ingredients);
+
   /// A driver refused the code of that key: moves it to quarantine, so that the next get()
   /// compiles. Layers that cannot be written are not asked for it again by this process.
   void reject(const Key& key, std::string_view reason);
@@ -88,6 +94,13 @@ class Cache {
   std::unique_ptr<Directory> user_;
   std::vector<std::unique_ptr<Layer>> layers_;
   SingleFlight flights_;
+
+  struct MadeElsewhere {
+    Key key;
+    std::int64_t created = 0;
+  };
+  std::once_flag indexed_;
+  std::unordered_map<Key, MadeElsewhere> made_elsewhere_;  ///< by key without toolchain
 
   std::mutex mutex_;                               ///< of the two below
   std::unordered_map<Key, std::string> failures_;  ///< what the compiler said

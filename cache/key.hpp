@@ -2,6 +2,8 @@
 // is decided by the caller, who passes the ingredients; how they become 128 bits is decided here.
 #pragma once
 
+#include <initializer_list>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,14 +18,31 @@ namespace kiln::cache {
 /// checks of the directory (trust.hpp) and the keyed codes (mac.hpp) are for.
 Key make_key(std::span<const Ingredient> ingredients);
 
+/// make_key() without the ingredients in memory at once: a source is long, and in two pieces.
+class KeyHasher {
+ public:
+  explicit KeyHasher(std::uint64_t ingredients);
+  ~KeyHasher();
+  KeyHasher(const KeyHasher&) = delete;
+  KeyHasher& operator=(const KeyHasher&) = delete;
+  /// One ingredient, its value in pieces.
+  void add(std::string_view tag, std::initializer_list<std::string_view> value);
+  Key finish() const;
+
+ private:
+  void text(std::initializer_list<std::string_view> pieces);
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 /// `kiln_`, the readable part of `function` clipped, `_`, the first 64 bits of the key: a valid C
 /// identifier of [a-z0-9_], never over 63 bytes, because the file systems and compilers underneath
 /// have limits that a fused expression's name would pass.
 std::string module_name(std::string_view function, const Key& key);
 inline constexpr std::size_t kMaxModuleName = 63;
 
-/// The ingredients as they are stored beside an entry, for `explain`: a value above 256 bytes
-/// becomes its hash and length.
+/// The ingredients as they are stored beside an entry, for `explain` and for code that was compiled
+/// elsewhere: a value above 256 bytes becomes its hash and length.
 std::vector<Ingredient> summarise(std::span<const Ingredient> ingredients);
 
 }  // namespace kiln::cache

@@ -2,6 +2,7 @@
 // application, and in time a server. The cache asks them in order.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -22,6 +23,8 @@ class Layer {
   /// The entry, checked; nothing when it is not there or not usable. Never throws for what it
   /// finds.
   virtual std::optional<Loaded> load(const Key& key, Parts parts) = 0;
+  /// Calls `visit` with the head of every entry that seems usable. Never throws for what it finds.
+  virtual void heads(const std::function<void(const Head&)>& visit) = 0;
 };
 
 }  // namespace kiln::cache

@@ -127,8 +127,8 @@ std::string emit_for(const Function& function, const Specification& specificatio
   const Definition& definition = function.impl().definition;
   const std::string resolved = target == "cpu" ? jit::host_target() : std::string(target);
   const EmittedCall emitted = emit_call(only_kernel(definition, specification), resolved);
-  KernelCode named = name_kernel(emitted.request);
-  if (with_preamble) return std::move(named.source);
+  const KernelCode named = name_kernel(emitted.request);
+  if (with_preamble) return complete_source(emitted.request, named.entry_name);
   return fusion::with_entry(emitted.kernel.source, named.entry_name);
 }
 
@@ -150,7 +150,7 @@ CompiledKernel compile_for(const Function& function, const Specification& specif
                  code.state == CacheState::compiled ? code.compile_ms : 0,
                  emitted.bytes};
   kernel.resources = jit::resources(code.code, code.entry_name);
-  kernel.source = std::move(code.source);
+  kernel.source = complete_source(emitted.request, code.entry_name);
   kernel.code = std::move(code.code);
   kernel.log = std::move(code.log);
   return kernel;

@@ -26,7 +26,7 @@ struct KernelCode {
   cache::Key key;
   std::string key_text;  ///< 32 hex digits; empty if the toolchain could not be identified
   std::string entry_name;
-  std::string source;  ///< complete, as compiled
+  jit::Toolchain toolchain;  ///< without a path if there is none on this machine
   std::string code;
   std::string log;  ///< of the compiler, if it ran
   CacheState state = CacheState::compiled;
@@ -36,13 +36,19 @@ struct KernelCode {
 /// The process's cache, opened on first use with the settings of the environment.
 cache::Cache& process_cache();
 
-/// The complete source for a request under its final name, and the key. Runs no compiler, but needs
-/// to know which one there is; without one the key is that of an unknown compiler.
+/// The key and the final name. Runs no compiler, but needs to know which one there is; without one
+/// the key is that of an unknown compiler.
 KernelCode name_kernel(const KernelRequest& request);
 
-/// Finds the code or compiles it. Throws Error: would_compile under OnMiss::fail, compile_failed,
-/// unsupported, not_found.
+/// The complete source for a request, as compiled under that name.
+std::string complete_source(const KernelRequest& request, std::string_view entry_name);
+
+/// Finds the code or compiles it. Without a compiler for the target, finds what another machine's
+/// compiler has made of the same source. Throws Error: would_compile under OnMiss::fail,
+/// compile_failed, unsupported, not_found.
 KernelCode make_code(const KernelRequest& request);
+/// The same for a request that name_kernel() has named.
+KernelCode make_code(const KernelRequest& request, KernelCode named);
 
 /// After a driver refused `code`: moves the entry to quarantine and compiles once more.
 KernelCode remake_code(const KernelRequest& request, const KernelCode& refused,

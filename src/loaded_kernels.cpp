@@ -42,14 +42,17 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 
 std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
                                          KernelInfo& info) {
-  const KernelCode named = name_kernel(request);
+  KernelCode named = name_kernel(request);
   info.entry = named.entry_name;
   info.key = named.key_text;
   if (auto kernel = loaded_kernels().find(&backend, named.key)) {
     info.cache = CacheState::memory;
     return kernel;
   }
-  KernelCode code = make_code(request);
+  const cache::Key wanted = named.key;
+  KernelCode code = make_code(request, std::move(named));
+  info.entry = code.entry_name;
+  info.key = code.key_text;
   std::shared_ptr<jit::Kernel> kernel;
   try {
     kernel = backend.load(bytes_of(code.code), code.entry_name);
@@ -60,7 +63,7 @@ std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequ
   }
   info.cache = code.state;
   info.compile_ms = code.state == CacheState::compiled ? code.compile_ms : 0;
-  return loaded_kernels().insert(&backend, named.key, std::move(kernel));
+  return loaded_kernels().insert(&backend, wanted, std::move(kernel));
 }
 
 }  // namespace kiln

@@ -6,6 +6,8 @@
 
 #include <thread>
 
+#include "fault_io.hpp"
+#include "kiln/cache.hpp"
 #include "sample.hpp"
 
 namespace kiln::cache {
@@ -173,6 +175,59 @@ TEST_F(CacheTest, OffMeansOffAndQuiet) {
   EXPECT_EQ(compiles, 2);
   EXPECT_EQ(log_.text(), "");
   EXPECT_EQ(cache->trouble(), "KILN_CACHE=off");
+}
+
+// What a warm first call pays: the handle of the sub-directory, which is trusted by its own status,
+// then one open, one look at the status and one read of the entry.
+TEST_F(CacheTest, AHitIsOneOpenAndOneReadOfTheEntry) {
+  open()->publish(sample_key(), sample_entry(0, 100'000));
+  Config config = config_for(directory());
+  const auto io = std::make_shared<FaultIo>();
+  config.io = io;
+  const auto cache = Cache::open(config);
+  ASSERT_TRUE(cache->find(sample_key()));  // opens the directory itself
+  const std::size_t before = io->history().size();
+  ASSERT_TRUE(cache->find(sample_key()));
+  EXPECT_EQ(std::vector<std::string>(io->history().begin() + static_cast<std::ptrdiff_t>(before),
+                                     io->history().end()),
+            (std::vector<std::string>{"open", "stat", "open", "stat", "read", "close", "close"}));
+}
+
+TEST_F(CacheTest, CountingTakesNoLockAndNoSystemCall) {
+  Config config = config_for(directory());
+  const auto io = std::make_shared<FaultIo>();
+  config.io = io;
+  const auto cache = Cache::open(config);
+  cache->publish(sample_key(), sample_entry());
+  for (int i = 0; i < 1000; ++i) cache->find(sample_key());
+  const auto& calls = io->history();
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), "flock"), 0);
+  EXPECT_EQ(cache->own_stats()[Count::hits], 1000u);
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+}
+
+TEST_F(CacheTest, WithoutACompilerTheEntryOfAnotherToolchainIsFound) {
+  std::vector<Ingredient> unknown = sample_ingredients();
+  unknown[4].value.clear();  // the toolchain
+  {
+    const auto cache = open();
+    EXPECT_FALSE(cache->find_made_elsewhere(unknown));
+    cache->publish(sample_key(1), sample_entry(1));
+    Entry older = sample_entry();
+    older.metadata.created -= 1000;
+    older.metadata.ingredients[4].value = "comgr:older";
+    cache->publish(make_key(older.metadata.ingredients), older);
+    cache->publish(sample_key(), sample_entry());
+    EXPECT_FALSE(cache->find_made_elsewhere(unknown)) << "the heads are read once";
+    export_bundle(*cache, temporary_.path("bundle"));
+  }
+  EXPECT_EQ(open()->find_made_elsewhere(unknown), sample_key());
+  Config config = config_for(temporary_.path("other"));
+  config.readonly = {temporary_.path("bundle")};
+  const auto shipped = Cache::open(config);
+  EXPECT_EQ(shipped->find_made_elsewhere(unknown), sample_key());
+  unknown[3].value = "gfx90a:sramecc+:xnack+";
+  EXPECT_FALSE(shipped->find_made_elsewhere(unknown));
 }
 
 TEST_F(CacheTest, CountsWhatHappens) {

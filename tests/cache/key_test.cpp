@@ -49,6 +49,14 @@ TEST(Key, EveryIngredientAndItsPlaceCount) {
   EXPECT_EQ(keys.size(), variants + 1);
 }
 
+TEST(Key, OfAValueInPiecesIsThatOfTheWhole) {
+  const std::vector<Ingredient> whole = {{"source", "one two"}, {"target", "gfx90a"}};
+  KeyHasher pieces(2);
+  pieces.add("source", {"one", " ", "two", ""});
+  pieces.add("target", {"gfx90a"});
+  EXPECT_EQ(pieces.finish(), make_key(whole));
+}
+
 TEST(Key, NothingIsConcatenatedWithoutALength) {
   const std::vector<Ingredient> a = {{"option", "-DA"}, {"option", "-DB"}};
   const std::vector<Ingredient> b = {{"option", "-DA-DB"}, {"option", ""}};

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "files/tensor_file.hpp"
 #include "jit/compile.hpp"
 #include "tests/src/tool_process.hpp"
 
@@ -140,12 +141,97 @@ TEST_F(ToolCache, MovesEntriesToAnotherCache) {
   EXPECT_EQ(run({"cache", "import", path("absent")}).code, 1);
 }
 
+TEST_F(ToolCache, ServesAMachineWithoutACompiler) {
+  std::vector<float> values(64, 3);
+  const files::TensorData tensor{"x", DType::f32, {64}, {}, values.data()};
+  files::write_tensors(path("x.npy"), {&tensor, 1});
+  const std::vector<std::string> call = {
+      "run", "x * x + 9", "--in", "x=" + path("x.npy"), "--out", "out=" + path("y.npy"), "--json"};
+  const std::string key = run_json(call)["key"];
+  run_json({"cache", "export", path("bundle"), "--key", key, "--json"});
+  environment_["KILN_CACHE_DIR"] = path("other");
+  environment_["KILN_CXX"] = "/nowhere";
+  testing::Finished finished = run(call);
+  EXPECT_EQ(finished.code, 1) << "nothing was given to it yet";
+  // As a layer, and imported.
+  environment_["KILN_CACHE_READONLY_DIRS"] = path("bundle");
+  EXPECT_EQ(run_json(call)["key"], key);
+  environment_.erase("KILN_CACHE_READONLY_DIRS");
+  environment_["KILN_CACHE_DIR"] = path("third");
+  EXPECT_EQ(run_json({"cache", "import", path("bundle"), "--json"})["entries"], 1);
+  const json report = run_json(call);
+  EXPECT_EQ(report["key"], key);
+  EXPECT_EQ(report["cache"], "disk");
+  const files::HostTensor result = files::read_tensor(path("y.npy"));
+  ASSERT_EQ(result.bytes.size(), 256u);
+  float first = 0;
+  std::memcpy(&first, result.data(), sizeof first);
+  EXPECT_EQ(first, 18);
+  // Another kernel is not there.
+  finished =
+      run({"run", "x * x - 9", "--in", "x=" + path("x.npy"), "--out", "out=" + path("z.npy")});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.err, HasSubstr("/nowhere"));
+}
+
 TEST_F(ToolCache, CountsAndZeroesStatistics) {
   json stats = run_json({"cache", "stats", "--json"});
   EXPECT_EQ(stats["entries"], 2);
   EXPECT_EQ(stats["compiled"], 2);
   run_json({"cache", "stats", "--zero", "--json"});
   EXPECT_EQ(run_json({"cache", "stats", "--json"})["compiled"], 0);
+}
+
+TEST_F(ToolCache, DisassemblesWithoutTheCompilerOfTheCode) {
+  bool hip = false;
+  for (const jit::Toolchain& toolchain : jit::toolchains()) {
+    hip |= toolchain.kind == jit::ToolchainKind::hiprtc;
+  }
+  if (!hip) GTEST_SKIP() << "no hiprtc on this machine";
+  const std::string key = run_json(
+      {"compile", "x * x", "--type", "x=f32[64]", "--target", "gfx906", "--json"})[0]["key"];
+  environment_["KILN_HIPRTC"] = "/nowhere";
+  const testing::Finished isa = run({"cache", "extract", key, "--what", "isa"});
+  if (isa.code != 0) {
+    EXPECT_THAT(isa.err, AllOf(HasSubstr("package"), HasSubstr("llvm-objdump")));
+  } else {
+    EXPECT_THAT(isa.out, HasSubstr("v_mul_f32"));
+  }
+}
+
+TEST_F(ToolCache, SaysWhatIsNoCommand) {
+  testing::Finished finished = run({"cache", "frob", "--json"});
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_THAT(finished.err, HasSubstr("'frob' is no command of kiln cache"));
+  EXPECT_EQ(json::parse(finished.out)["error"]["code"], "usage");
+  finished = run({"cache"});
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("Usage: kiln cache"), HasSubstr("verify")));
+  EXPECT_EQ(run({"cache", "ls", "--limit", "-1"}).code, 2);
+}
+
+TEST_F(ToolCache, SignsWhatItExportsAndRefusesWhatIsNotSigned) {
+  run_json({"cache", "export", path("plain"), "--json"});
+  environment_["KILN_CACHE_SECRET"] = "0123456789abcdef0123456789abcdef";
+  EXPECT_EQ(run_json({"cache", "export", path("signed"), "--json"})["signature"], "good");
+  environment_["KILN_CACHE_DIR"] = path("other");
+  const testing::Finished refused = run({"cache", "import", path("plain")});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.err, HasSubstr("is not signed, and KILN_CACHE_SECRET is set"));
+  EXPECT_THAT(run({"cache", "import", path("signed")}).out, HasSubstr("2 entries"));
+  environment_["KILN_CACHE_SECRET"] = "another";
+  EXPECT_EQ(run({"cache", "import", path("signed")}).code, 1);
+  environment_.erase("KILN_CACHE_SECRET");
+  EXPECT_THAT(run({"cache", "import", path("signed")}).out, HasSubstr("signed, not checked"));
+}
+
+TEST_F(ToolCache, SaysThatADirectoryCannotBeUsed) {
+  environment_["KILN_CACHE_DIR"] = put("file", "of the user");
+  for (const char* command : {"ls", "stats", "verify", "clear"}) {
+    const testing::Finished finished = run({"cache", command});
+    EXPECT_EQ(finished.code, 1) << command;
+    EXPECT_EQ(finished.err, "kiln: cache: " + path("file") + ": Not a directory\n") << command;
+  }
 }
 
 TEST_F(ToolCache, SaysThatThereIsNone) {
