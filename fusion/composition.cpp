@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "fusion/reduction.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -95,8 +96,8 @@ NodeId gelu(Graph& g, Arguments a) {
   return ((x * 0.5) * (1.0 + unary(Op::erf, x * 0.70710678118654752440))).id;
 }
 NodeId gelu_tanh(Graph& g, Arguments a) {
-  // 0.5 (1 + tanh(u)) = sigmoid(2u): one exponential and no cancellation for negative x. Factored so
-  // that it takes the fewest operations.
+  // 0.5 (1 + tanh(u)) = sigmoid(2u): one exponential and no cancellation for negative x. Factored
+  // so that it takes the fewest operations.
   constexpr double kTwoSqrtTwoOverPi = 1.5957691216057307117;
   const Term x{&g, a[0]};
   const Term u = x * ((x * x) * (0.044715 * kTwoSqrtTwoOverPi) + kTwoSqrtTwoOverPi);
@@ -201,6 +202,7 @@ std::string nearest_name(std::string_view wanted) {
     if (find_op(entry.name)) consider(entry.name);
   }
   for (const Composition& composition : kCompositions) consider(composition.name);
+  for (const std::string_view reduction : reduction_names()) consider(reduction);
   return best.empty() ? std::string() : fmt::format("; did you mean '{}'?", best);
 }
 
@@ -230,6 +232,9 @@ NodeId call(Graph& graph, std::string_view function, std::span<const NodeId> arg
   if (const Composition* composition = find_composition(function)) {
     check_arity(function, arguments.size(), composition->min_arity, composition->max_arity);
     return composition->build(graph, arguments);
+  }
+  if (const std::optional<NodeId> reduced = call_reduction(graph, function, arguments)) {
+    return *reduced;
   }
   throw Error(Code::invalid_argument, fmt::format("unknown function '{}'{}", function.substr(0, 64),
                                                   nearest_name(function)));

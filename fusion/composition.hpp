@@ -20,8 +20,9 @@ struct Composition {
 std::span<const Composition> all_compositions();
 const Composition* find_composition(std::string_view name);
 
-/// Adds the op or composition of that name. Throws Error(invalid_argument) that names the function,
-/// the number of arguments expected and given, and for an unknown name the nearest known one.
+/// Adds the op, composition or reduction of that name. Throws Error(invalid_argument) that names
+/// the function, the number of arguments expected and given, and for an unknown name the nearest
+/// known one.
 NodeId call(Graph& graph, std::string_view function, std::span<const NodeId> arguments);
 
 }  // namespace kiln::fusion

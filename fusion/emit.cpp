@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fusion/device_text.hpp"
+#include "fusion/node_text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -28,13 +29,13 @@ class Emitter {
       : graph_(graph),
         variant_(variant),
         accuracy_(accuracy),
+        node_text_(graph, accuracy),
         index_(variant.wide_index ? "u64" : "u32"),
         signed_index_(variant.wide_index ? "i64" : "i32") {}
 
   KernelDescription run(std::string_view function, std::string_view expression) {
     name_operands();
     collect_parameters();
-    find_narrow();
     emit_comment(function, expression);
     line(0, "namespace kiln {{");
     line(0, "");
@@ -111,7 +112,7 @@ class Emitter {
     }
     for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
       if (!graph_.arguments[i].scalar) continue;
-      const DType dtype = compute_dtype(scalar_dtype(i));
+      const DType dtype = compute_dtype(node_text_.scalar_dtype(i));
       add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
                     fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
     }
@@ -165,18 +166,6 @@ class Emitter {
 
   std::string stride_name(std::size_t operand, std::uint32_t axis) const {
     return fmt::format("{}_stride_{}", operands_[operand].name, axis);
-  }
-
-  // The dtype in which a run-time scalar enters: that of its node, which a weak one takes from its
-  // partner. One that is not used, or used in several dtypes, enters as it came.
-  DType scalar_dtype(std::size_t argument) const {
-    const DType* found = nullptr;
-    for (const TypedNode& node : graph_.nodes) {
-      if (node.op != Op::scalar || node.payload != argument) continue;
-      if (found != nullptr) return graph_.arguments[argument].dtype;
-      found = &node.dtype;
-    }
-    return found != nullptr ? *found : graph_.arguments[argument].dtype;
   }
 
   std::string scalar_parameter(std::size_t argument) const {
@@ -378,13 +367,12 @@ class Emitter {
     const TypedNode& node = graph_.nodes[id];
     switch (node.op) {
       case Op::input: return emit_input(id, node);
-      case Op::scalar: return emit_scalar(id, node);
-      case Op::constant: values_[id] = constant_text(node, graph_.rounding); return;
-      case Op::promote:
-      case Op::cast: return emit_conversion(id, node);
-      case Op::bitcast: return define(id, bitcast_text(node));
-      default: return define(id, rounded(node, operation_text(node)));
+      case Op::scalar: return define(id, node_text_.scalar(node, scalar_parameter(node.payload)));
+      default: break;
     }
+    const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_);
+    if (!expression.same) return define(id, expression.text);
+    values_[id] = expression.text;
   }
 
   void define(std::size_t id, const std::string& expression) {
@@ -400,120 +388,6 @@ class Emitter {
     if (!per_lane(variant_.operands[static_cast<std::size_t>(operand - operands_.begin())])) return;
     line(4, "const {} {} = to<{}>({}_lanes[lane]);", compute_type(node.dtype), operand->name,
          compute_type(node.dtype), operand->name);
-  }
-
-  void emit_scalar(std::size_t id, const TypedNode& node) {
-    const std::string parameter = scalar_parameter(node.payload);
-    const DType given = compute_dtype(scalar_dtype(node.payload));
-    std::string text = parameter;
-    const ArgumentType& argument = graph_.arguments[node.payload];
-    if (!argument.weak && compute_dtype(argument.dtype) != argument.dtype) {
-      // A number of a narrow dtype is rounded to it, as an array's element was when it was stored.
-      return define(id, fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype),
-                                    name(argument.dtype), parameter));
-    }
-    if (given == DType::boolean || given != compute_dtype(node.dtype)) {
-      text = fmt::format("to<{}>({})", compute_type(node.dtype), parameter);
-    }
-    define(id, rounded(node, text));
-  }
-
-  // Rounding::each rounds every result to its own dtype.
-  std::string rounded(const TypedNode& node, std::string text) const {
-    if (graph_.rounding == Rounding::once || !is_narrow_float(node.dtype)) return text;
-    return fmt::format("to<f32>(to<{}>({}))", name(node.dtype), text);
-  }
-
-  void emit_conversion(std::size_t id, const TypedNode& node) {
-    const TypedNode& operand = graph_.nodes[node.operands[0]];
-    const std::string& value = values_[node.operands[0]];
-    const bool rounds = info(node.dtype).storage_only || is_narrow_float(node.dtype);
-    const bool honoured = rounds && (node.op == Op::cast || graph_.rounding == Rounding::each);
-    if (honoured) {
-      define(id,
-             fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype), name(node.dtype), value));
-    } else if (compute_dtype(operand.dtype) == compute_dtype(node.dtype)) {
-      values_[id] = value;
-    } else {
-      define(id, fmt::format("to<{}>({})", compute_type(node.dtype), value));
-    }
-  }
-
-  std::string bitcast_text(const TypedNode& node) const {
-    const DType from = graph_.nodes[node.operands[0]].dtype;
-    std::string text = values_[node.operands[0]];
-    if (compute_dtype(from) != from) text = fmt::format("to<{}>({})", name(from), text);
-    text = fmt::format("bit_cast<{}>({})", name(node.dtype), text);
-    if (compute_dtype(node.dtype) != node.dtype)
-      text = fmt::format("to<{}>({})", compute_type(node.dtype), text);
-    return text;
-  }
-
-  std::string operation_text(const TypedNode& node) const {
-    const OpInfo& op = info(node.op);
-    const DType dtype = compute_dtype(graph_.nodes[node.operands[0]].dtype);
-    const auto value = [&](std::size_t i) -> const std::string& {
-      return values_[node.operands[i]];
-    };
-    const bool real_number = dtype != DType::c64;
-    if (real_number && (node.op == Op::real || node.op == Op::conj)) return value(0);
-    if (real_number && node.op == Op::imag) return fmt::format("{}(0)", compute_type(node.dtype));
-    if (node.op == Op::where) return fmt::format("{} ? {} : {}", value(0), value(1), value(2));
-    // Integer arithmetic wraps and has its own rules, so it is spelled as calls.
-    const bool plain = op.rule == Rule::compare || is_floating(dtype);
-    if (!op.infix.empty() && plain) {
-      if (op.arity == 1) return fmt::format("{}({})", op.infix, value(0));
-      return fmt::format("{} {} {}", value(0), op.infix, value(1));
-    }
-    std::string call = is_floating(compute_dtype(node.dtype)) && is_floating(dtype)
-                           ? std::string(qualifier(node))
-                           : "";
-    call += op.name;
-    call += '(';
-    for (std::size_t i = 0; i < node.arity; ++i) call += (i == 0 ? "" : ", ") + value(i);
-    return call + ')';
-  }
-
-  // -- Accuracy
-
-  // Which values end in 16-bit stores or casts only, by way of operations that do not amplify a
-  // relative error: for those a cheaper method is allowed under Accuracy::storage (numerics.md).
-  void find_narrow() {
-    narrow_.assign(graph_.nodes.size(), true);
-    for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
-      const TypedNode& node = graph_.nodes[id];
-      const bool rounds_here = is_narrow_float(node.dtype) && node.op == Op::cast;
-      const bool passes =
-          narrow_[id] && is_narrow_float(node.dtype) && keeps_relative_error(node.op);
-      if (rounds_here || passes) continue;
-      for (const NodeId operand : node.inputs()) narrow_[operand] = false;
-    }
-  }
-
-  static bool keeps_relative_error(Op op) {
-    switch (op) {
-      case Op::promote:
-      case Op::abs:
-      case Op::neg:
-      case Op::sqrt:
-      case Op::mul:
-      case Op::div:
-      case Op::maximum:
-      case Op::minimum:
-      case Op::where: return true;
-      default: return false;
-    }
-  }
-
-  std::string_view qualifier(const TypedNode& node) const {
-    switch (accuracy_) {
-      case Accuracy::strict: return "strict::";
-      case Accuracy::fast: return "fast::";
-      case Accuracy::storage: break;
-    }
-    const auto id = static_cast<std::size_t>(&node - graph_.nodes.data());
-    const DType dtype = node.dtype;
-    return narrow_[id] && (dtype == DType::f16 || dtype == DType::bf16) ? "narrow::" : "";
   }
 
   // -- The host's way in
@@ -538,6 +412,7 @@ class Emitter {
   const TypedGraph& graph_;
   const Variant& variant_;
   Accuracy accuracy_;
+  NodeText node_text_;
   std::string_view index_;
   std::string_view signed_index_;
   std::set<std::string> taken_;
@@ -545,7 +420,6 @@ class Emitter {
   std::vector<OperandText> operands_;
   std::vector<std::string> declarations_;
   std::vector<std::string> values_;
-  std::vector<bool> narrow_;
   std::string text_;
   KernelDescription kernel_;
 };

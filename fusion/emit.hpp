@@ -28,6 +28,9 @@ struct Parameter {
     strips,      ///< tiles along the tile axis, as a divisor
     extent,      ///< of collapsed axis `axis`, as a divisor
     stride,      ///< of operand `index` along collapsed axis `axis`, in elements
+    row_count,   ///< of a reduction
+    vectors,     ///< in each row of a reduction
+    length,      ///< elements in each row of a reduction
   };
   Kind kind = Kind::pointer;
   std::uint32_t index = 0;

@@ -16,7 +16,8 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 }
 
 std::uint64_t hash_of(const Node& node) {
-  std::uint64_t hash = mix(static_cast<std::uint64_t>(node.op), static_cast<std::uint64_t>(node.dtype));
+  std::uint64_t hash =
+      mix(static_cast<std::uint64_t>(node.op), static_cast<std::uint64_t>(node.dtype));
   for (const NodeId operand : node.inputs()) hash = mix(hash, operand);
   hash = mix(hash, node.payload);
   return mix(hash, static_cast<std::uint64_t>(node.literal));
@@ -105,6 +106,18 @@ NodeId Graph::bitcast(NodeId value, DType dtype) {
   node.dtype = dtype;
   node.arity = 1;
   node.operands[0] = value;
+  return intern(node);
+}
+
+NodeId Graph::reduce(Op op, NodeId value, AxisSet axes) {
+  if (!is_reduction(op)) {
+    throw Error(Code::invalid_argument, fmt::format("{} is not a reduction", info(op).name));
+  }
+  Node node;
+  node.op = op;
+  node.arity = 1;
+  node.operands[0] = value;
+  node.payload = axes;
   return intern(node);
 }
 

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "fusion/axes.hpp"
 #include "fusion/op.hpp"
 #include "kiln/dtype.hpp"
 
@@ -39,8 +40,8 @@ struct Node {
   DType dtype = DType::f32;  ///< of cast and bitcast
   std::uint8_t arity = 0;
   std::array<NodeId, 3> operands{};
-  std::uint64_t payload =
-      0;  ///< of input: its position among the arguments; of constant: Literal::bits
+  std::uint64_t payload = 0;  ///< of input: its position among the arguments; of constant:
+                              ///< Literal::bits; of a reduction: its AxisSet
   Kind literal = Kind::floating;  ///< of constant
 
   std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
@@ -59,6 +60,8 @@ class Graph {
   NodeId bitcast(NodeId value, DType dtype);
   /// `node` as it is, whose operands are nodes of this graph: for passes that take graphs apart.
   NodeId add(const Node& node) { return intern(node); }
+  /// A reduction over `axes`. Throws Error(invalid_argument) for an op that is none.
+  NodeId reduce(Op op, NodeId value, AxisSet axes);
   void add_output(NodeId value, std::string_view name = {});
 
   /// Nodes in an order in which operands come first.

@@ -133,6 +133,8 @@ class Inference {
       case Rule::floating: return to_floating(common_of(node, 0));
       case Rule::same: return learn_arithmetic(node);
       case Rule::integral: return common_of(node, 0);
+      case Rule::accumulate: return strong(accumulated_dtype(natural_dtype_of(common_of(node, 0))));
+      case Rule::position: return learn_position(node);
       case Rule::component: {
         const Knowledge operand = known_[node.operands[0]];
         if (operand.dtype == DType::c64 && node.op != Op::conj && !operand.weak)
@@ -147,6 +149,23 @@ class Inference {
     if (argument.weak) return {argument.dtype, true, kind(argument.dtype)};
     return strong(info(argument.dtype).storage_only ? compute_dtype(argument.dtype)
                                                     : argument.dtype);
+  }
+
+  Knowledge learn_position(const Node& node) const {
+    if (known_[node.operands[0]].kind == Kind::complex) {
+      fail(fmt::format("{}: complex numbers have no order", info(node.op).name));
+    }
+    return strong(DType::i64);
+  }
+
+  // Sums of small integers do not wrap.
+  static DType accumulated_dtype(DType dtype) {
+    if (kind(dtype) == Kind::unsigned_integer) return DType::u64;
+    return kind(dtype) == Kind::signed_integer || kind(dtype) == Kind::boolean ? DType::i64 : dtype;
+  }
+
+  static DType natural_dtype_of(const Knowledge& known) {
+    return known.weak ? weak_dtype(known.kind) : known.dtype;
   }
 
   Knowledge learn_arithmetic(const Node& node) const {
@@ -216,9 +235,7 @@ class Inference {
 
   // -- Backward: typed nodes, made on demand in the dtype in which they are wanted.
 
-  DType natural_dtype(NodeId id) const {
-    return known_[id].weak ? weak_dtype(known_[id].kind) : known_[id].dtype;
-  }
+  DType natural_dtype(NodeId id) const { return natural_dtype_of(known_[id]); }
 
   // A weak value that is stored directly is computed in the output's dtype if that holds its kind.
   DType weak_store(NodeId id, DType stored) const {
@@ -311,6 +328,7 @@ class Inference {
       }
       case Rule::logical: return DType::boolean;
       case Rule::predicate: return natural_dtype(node.operands[i]);
+      case Rule::position: return natural_dtype_of(common_of(node, 0));
       case Rule::select: return i == 0 ? DType::boolean : dtype;
       case Rule::shift: {
         // The count keeps its dtype: a negative one means 2^width of its own type.
@@ -322,6 +340,7 @@ class Inference {
       case Rule::same:
       case Rule::integral:
       case Rule::floating:
+      case Rule::accumulate:
       case Rule::bitwise: return dtype;
     }
     fail("internal: a leaf has no operands");
@@ -338,6 +357,7 @@ class Inference {
     }
     if (info(node.op).rule == Rule::leaf) return make_argument(node, dtype);
     typed.arity = node.arity;
+    if (is_reduction(node.op)) typed.payload = node.payload;
     for (std::size_t i = 0; i < node.arity; ++i) {
       typed.operands[i] = made_.at(memo_key(node.operands[i], operand_dtype(node, i, dtype)));
     }

@@ -195,9 +195,19 @@ int slot_bytes(DType dtype) { return std::max(4, bits(dtype) / 8); }
 int tile_vector(DType dtype) { return 128 / bits(dtype); }
 
 std::uint64_t Layout::threads() const {
-  const bool blocks = variant.tile != 0 && variant.family != Family::host;
-  return blocks ? work_items * static_cast<std::uint64_t>(policy(variant.family).block)
-                : work_items;
+  const bool blocks = variant.tile != 0 || variant.reduction.axes != 0;
+  return blocks && variant.family != Family::host ? work_items * block() : work_items;
+}
+
+std::uint32_t Layout::block() const {
+  if (variant.reduction.axes == 0) return static_cast<std::uint32_t>(policy(variant.family).block);
+  if (variant.family != Family::host) {
+    return static_cast<std::uint32_t>(variant.reduction.threads * variant.reduction.rows);
+  }
+  // As many rows as keep a core busy for longer than it takes to wake it.
+  constexpr std::int64_t kWorthwhile = 16 * 1024;
+  return static_cast<std::uint32_t>(
+      std::max<std::int64_t>(1, kWorthwhile / std::max<std::int64_t>(1, reduced)));
 }
 
 Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family family) {
@@ -281,6 +291,14 @@ std::string describe(const Variant& variant, std::span<const std::string> names)
   std::string text = fmt::format("{} {}, {} element{} per work item, {}-bit indices", variant.rank,
                                  variant.rank == 1 ? "axis" : "axes", variant.width,
                                  variant.width == 1 ? "" : "s", variant.wide_index ? 64 : 32);
+  const RowVariant& rows = variant.reduction;
+  if (rows.axes != 0 && variant.family != Family::host) {
+    text += fmt::format(", {} thread{} and {} per row", rows.threads, rows.threads == 1 ? "" : "s",
+                        rows.vectors == 0   ? "a loop"
+                        : rows.vectors == 1 ? "1 vector each"
+                                            : fmt::format("{} vectors each", rows.vectors));
+    if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
+  }
   if (variant.tile != 0) text += fmt::format(", in tiles of {0} by {0}", variant.tile);
   for (std::size_t i = 0; i < variant.operands.size(); ++i) {
     const OperandVariant& operand = variant.operands[i];

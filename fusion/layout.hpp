@@ -50,6 +50,16 @@ struct OperandVariant {
   friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
 };
 
+/// How a kernel that reduces shares out its rows (reduce_layout.hpp).
+struct RowVariant {
+  int axes = 0;       ///< how many of the innermost collapsed axes are reduced; 0: no reduction
+  int threads = 1;    ///< that a row is shared out to, a power of two
+  int vectors = 0;    ///< of a row that each thread keeps in registers; 0: each pass loads them
+  bool full = false;  ///< every thread has that many, none has fewer
+  int rows = 1;       ///< per block of threads
+  friend bool operator==(const RowVariant&, const RowVariant&) = default;
+};
+
 /// Everything about the layout that changes the code.
 struct Variant {
   Family family = Family::host;
@@ -59,6 +69,7 @@ struct Variant {
   int tile = 0;  ///< edge of the square tiles of (tile axis, innermost axis) that a block takes at
                  ///< a time, which transposed operands are read through; 0: none
   int tile_axis = 0;  ///< the collapsed axis along which transposed operands are contiguous
+  RowVariant reduction;
   std::vector<OperandVariant> operands;
   friend bool operator==(const Variant&, const Variant&) = default;
 };
@@ -77,7 +88,11 @@ struct Layout {
   std::vector<Dims> strides;  ///< of each operand along the collapsed axes, in elements
   std::vector<std::int64_t>
       offsets;                    ///< of each operand's first element from its address, in elements
-  std::uint64_t work_items = 0;   ///< with tiles: tiles
+  std::uint64_t work_items = 0;   ///< with tiles: tiles; of a reduction: blocks of rows
+  std::int64_t rows = 0;          ///< of a reduction
+  std::int64_t vectors = 0;       ///< of a reduction: in each row
+  std::int64_t reduced = 0;       ///< of a reduction: elements in each row
+  std::uint32_t block() const;    ///< LaunchShape::block
   std::uint64_t threads() const;  ///< that a GPU needs for them
 };
 

@@ -60,8 +60,7 @@ constexpr std::array kOps = {
     OpInfo{Op::acosh, "acosh", 1, Rule::floating, "", {0.51, 2.1, 2.5, 1.5}, library(2.3, 3, 1.5)},
     OpInfo{
         Op::atanh, "atanh", 1, Rule::floating, "", {0.51, 1.8, 3.5, 1.5}, library(1.9, 2.5, 1.5)},
-    OpInfo{
-        Op::sigmoid, "sigmoid", 1, Rule::floating, "", {2.4, 2.4, 4, 4}, library(2.3, 2.5, 2.5)},
+    OpInfo{Op::sigmoid, "sigmoid", 1, Rule::floating, "", {2.4, 2.4, 4, 4}, library(2.3, 2.5, 2.5)},
     OpInfo{Op::erf, "erf", 1, Rule::floating, "", {1.75, 0.95, 1.5, 2.5}, library(1.5, 2, 4.5)},
     OpInfo{Op::erfc, "erfc", 1, Rule::floating, "", {0.51, 3.2, 4.5, 4.5}, library(5.2, 5, 5)},
     OpInfo{Op::erfinv, "erfinv", 1, Rule::floating, "", {0.51, 0.51, 2.5, 4}, library(2.5, 5, 8)},
@@ -121,15 +120,28 @@ constexpr std::array kOps = {
     OpInfo{Op::fma, "fma", 3, Rule::same, "", kRounded, kRounded},
     OpInfo{Op::clip, "clip", 3, Rule::same, "", kExact, kExact},
     OpInfo{Op::lerp, "lerp", 3, Rule::floating, "", {1.5, 1.5, 1.5, 1.5}, library(1.5, 1.5, 1.5)},
+
+    // The error of a sum grows with its length: these bounds are those of the last rounding.
+    OpInfo{Op::sum, "sum", 1, Rule::accumulate, "", kExact, kExact},
+    OpInfo{Op::mean, "mean", 1, Rule::floating, "", kExact, kExact},
+    OpInfo{Op::prod, "prod", 1, Rule::accumulate, "", kExact, kExact},
+    OpInfo{Op::reduce_max, "max", 1, Rule::same, "", kExact, kExact},
+    OpInfo{Op::reduce_min, "min", 1, Rule::same, "", kExact, kExact},
+    OpInfo{Op::reduce_any, "any", 1, Rule::logical, "", kExact, kExact},
+    OpInfo{Op::reduce_all, "all", 1, Rule::logical, "", kExact, kExact},
+    OpInfo{Op::argmax, "argmax", 1, Rule::position, "", kExact, kExact},
+    OpInfo{Op::argmin, "argmin", 1, Rule::position, "", kExact, kExact},
 };
 
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kOps.size(); ++i) {
     if (static_cast<std::size_t>(kOps[i].op) != i) return false;
   }
-  return kOps.size() == static_cast<std::size_t>(Op::lerp) + 1;
+  return kOps.size() == static_cast<std::size_t>(Op::argmin) + 1;
 }
 static_assert(in_enum_order(), "info() indexes the table by the enumerator");
+
+constexpr auto kFirstReduction = static_cast<std::size_t>(Op::sum);
 
 constexpr bool is_writable(const OpInfo& entry) {
   return entry.rule != Rule::leaf && entry.rule != Rule::convert;
@@ -139,12 +151,20 @@ constexpr bool is_writable(const OpInfo& entry) {
 
 const OpInfo& info(Op op) { return kOps[static_cast<std::size_t>(op)]; }
 
-std::span<const OpInfo> all_ops() { return kOps; }
+std::span<const OpInfo> all_ops() { return {kOps.data(), kFirstReduction}; }
+
+std::span<const OpInfo> all_reductions() { return std::span(kOps).subspan(kFirstReduction); }
+
+std::optional<Op> find_reduction(std::string_view name) {
+  const auto found = std::ranges::find(all_reductions(), name, &OpInfo::name);
+  if (found == all_reductions().end()) return std::nullopt;
+  return found->op;
+}
 
 std::optional<Op> find_op(std::string_view name) {
   const auto found = std::ranges::find_if(
-      kOps, [&](const OpInfo& entry) { return entry.name == name && is_writable(entry); });
-  if (found == kOps.end()) return std::nullopt;
+      all_ops(), [&](const OpInfo& entry) { return entry.name == name && is_writable(entry); });
+  if (found == all_ops().end()) return std::nullopt;
   return found->op;
 }
 

@@ -104,6 +104,16 @@ enum class Op : std::uint8_t {
   fma,
   clip,
   lerp,
+  // reductions, which keep their axes with size one
+  sum,
+  mean,
+  prod,
+  reduce_max,
+  reduce_min,
+  reduce_any,
+  reduce_all,
+  argmax,
+  argmin,
 };
 
 /// How the dtypes of an op's operands and of its result follow from what it is given.
@@ -119,7 +129,9 @@ enum class Rule : std::uint8_t {
   bitwise,    ///< common dtype, which must be an integer or bool
   shift,      ///< the first operand's dtype; both must be integers
   select,     ///< the first operand is taken to bool, the others to their common dtype
-  component,  ///< c64 gives f32, everything else is unchanged (real, imag)
+  accumulate,  ///< floats and c64 stay, signed integers and bool become i64, unsigned ones u64
+  position,    ///< one operand of any dtype but c64, returns i64
+  component,   ///< c64 gives f32, everything else is unchanged (real, imag)
 };
 
 /// The largest error of an op's result over all inputs, in units in the last place as
@@ -143,7 +155,13 @@ struct OpInfo {
 };
 
 const OpInfo& info(Op op);
+/// The ops that work element by element.
 std::span<const OpInfo> all_ops();
+/// The ones that work along axes (axes.hpp). They are written by calls too, but are not reserved
+/// names.
+std::span<const OpInfo> all_reductions();
+inline bool is_reduction(Op op) { return op >= Op::sum && op <= Op::argmin; }
+std::optional<Op> find_reduction(std::string_view name);
 
 /// The op of that name that a user may write (not a leaf, cast or promote), or nothing.
 std::optional<Op> find_op(std::string_view name);

@@ -36,9 +36,7 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
       case Parameter::Kind::work_items:
         put_index(static_cast<std::int64_t>(layout.work_items), parameter.bytes);
         break;
-      case Parameter::Kind::columns:
-        put_divisor((inner + step - 1) / step, parameter.bytes);
-        break;
+      case Parameter::Kind::columns: put_divisor((inner + step - 1) / step, parameter.bytes); break;
       case Parameter::Kind::rows: put_index(rows, parameter.bytes); break;
       case Parameter::Kind::strips: put_divisor((rows + step - 1) / step, parameter.bytes); break;
       case Parameter::Kind::extent:
@@ -47,6 +45,9 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
       case Parameter::Kind::stride:
         put_index(layout.strides[parameter.index][parameter.axis], parameter.bytes);
         break;
+      case Parameter::Kind::row_count: put_index(layout.rows, parameter.bytes); break;
+      case Parameter::Kind::vectors: put_index(layout.vectors, parameter.bytes); break;
+      case Parameter::Kind::length: put_index(layout.reduced, parameter.bytes); break;
     }
   }
   return block;

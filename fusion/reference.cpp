@@ -2,10 +2,9 @@
 // operations are in reference_value.cpp and reference_operation.cpp.
 #include "fusion/reference.hpp"
 
-#include <bit>
 #include <vector>
 
-#include "fusion/reference_operation.hpp"
+#include "fusion/reference_node.hpp"
 #include "fusion/reference_value.hpp"
 #include "kiln/error.hpp"
 
@@ -13,13 +12,6 @@ namespace kiln::fusion {
 namespace {
 
 using reference::Value;
-
-Value constant(const TypedNode& node, Rounding rounding) {
-  const bool narrow = node.dtype == DType::f16 || node.dtype == DType::bf16;
-  if (!narrow || rounding == Rounding::each) return reference::decode(node.dtype, node.payload);
-  const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(node.payload));
-  return reference::from_real(node.dtype, value);
-}
 
 class Evaluation {
  public:
@@ -66,7 +58,6 @@ class Evaluation {
 
   Value value(const TypedNode& node) const {
     switch (node.op) {
-      case Op::constant: return constant(node, graph_.rounding);
       case Op::input: {
         const ReferenceOperand& operand = arguments_[node.payload];
         return reference::read(operand.data, operand.dtype, element_index(operand));
@@ -76,29 +67,11 @@ class Evaluation {
         return reference::convert(reference::read(operand.data, operand.dtype, operand.offset),
                                   node.dtype, true);
       }
-      case Op::cast: return reference::convert(values_[node.operands[0]], node.dtype, true);
-      case Op::promote: return promoted(values_[node.operands[0]], node);
-      case Op::bitcast: {
-        const TypedNode& operand = graph_.nodes[node.operands[0]];
-        const Value rounded = reference::convert(values_[node.operands[0]], operand.dtype, true);
-        return reference::decode(node.dtype, reference::encode(rounded));
-      }
       default: break;
     }
     std::array<Value, 3> operands;
     for (std::size_t i = 0; i < node.arity; ++i) operands[i] = values_[node.operands[i]];
-    return reference::operate(node, std::span(operands).first(node.arity), graph_.rounding);
-  }
-
-  // A float passes unrounded under Rounding::once. An integer becomes a number of the dtype it is
-  // computed in, which need not hold it exactly.
-  Value promoted(const Value& value, const TypedNode& node) const {
-    const bool each = graph_.rounding == Rounding::each;
-    const DType from = graph_.nodes[node.operands[0]].dtype;
-    if (each || is_floating(from) || !is_floating(node.dtype)) {
-      return reference::convert(value, node.dtype, each);
-    }
-    return reference::convert(reference::convert(value, compute_dtype(node.dtype), true), node.dtype, false);
+    return reference::evaluate_node(graph_, node, std::span(operands).first(node.arity));
   }
 
   const TypedGraph& graph_;

@@ -305,6 +305,13 @@ class Printer {
       steps.emplace_back(name(node.dtype));
       steps.emplace_back(", ");
     }
+    if (is_reduction(node.op)) {
+      const std::vector<int> axes = axes_of(node.payload);
+      for (std::size_t i = axes.size(); i-- > 0;) {
+        steps.emplace_back(axis_text(axes[i]));
+        steps.emplace_back(", ");
+      }
+    }
     for (std::size_t i = node.arity; i-- > 0;) {
       steps.emplace_back(node.operands[i]);
       if (i > 0) steps.emplace_back(", ");

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "call_reduction.hpp"
 #include "fusion/broadcast.hpp"
 #include "fusion/extract.hpp"
 #include "fusion/overlap.hpp"
+#include "fusion/shapes.hpp"
 #include "fusion/text.hpp"
 #include "kiln/error.hpp"
 
@@ -78,47 +80,10 @@ Dims with_rank(const Dims& shape, std::size_t rank) {
   return result;
 }
 
-fusion::Operand operand_of(const OperandShape& array, const Dims& shape, bool output) {
-  fusion::Operand operand;
-  operand.dtype = array.dtype;
-  operand.output = output;
-  operand.strides = fusion::broadcast_strides(array.shape, array.strides, shape);
-  operand.address = array.address;
-  return operand;
-}
-
 std::string output_label(const Definition& definition, std::size_t index) {
   const std::string& name = definition.graph.output_names()[index];
   return name.empty() ? fmt::format("output {}", index)
                       : fmt::format("output {} '{}'", index, name);
-}
-
-void check_output(const Definition& definition, std::size_t index, const OperandShape& output,
-                  const Dims& natural) {
-  const std::optional<Dims> wider = fusion::broadcast(natural, output.shape);
-  if (!wider || *wider != output.shape) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: expected shape {}, or one that it broadcasts to, got {}",
-                            definition.name, output_label(definition, index), to_string(natural),
-                            to_string(output.shape)));
-  }
-  fusion::ByteView view{0, std::max(1, bits(output.dtype) / 8), output.shape, output.strides};
-  for (std::size_t k = 0; k < output.shape.size(); ++k) {
-    if (output.shape[k] > 1 && output.strides[k] == 0) {
-      throw Error(Code::invalid_argument,
-                  fmt::format("{}: {}: stride 0 along axis {} of shape {}: many elements "
-                              "would be written to one place",
-                              definition.name, output_label(definition, index), k,
-                              to_string(output.shape)));
-    }
-    view.strides[k] *= view.element_bytes;
-  }
-  if (fusion::overlaps_itself(view)) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: strides {} of shape {} put two elements into one place",
-                            definition.name, output_label(definition, index),
-                            to_string(output.strides), to_string(output.shape)));
-  }
 }
 
 // The outputs that have one shape, by position, and that shape.
@@ -207,6 +172,43 @@ void add_operands(TypedCall& part, std::span<const fusion::ArgumentType> argumen
 
 }  // namespace
 
+fusion::Operand operand_of(const OperandShape& array, const Dims& shape, bool output) {
+  fusion::Operand operand;
+  operand.dtype = array.dtype;
+  operand.output = output;
+  operand.strides = fusion::broadcast_strides(array.shape, array.strides, shape);
+  operand.address = array.address;
+  return operand;
+}
+
+void check_output(const Definition& definition, std::size_t index, const OperandShape& output,
+                  const Dims& natural) {
+  const std::optional<Dims> wider = fusion::broadcast(natural, output.shape);
+  if (!wider || *wider != output.shape) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: expected shape {}, or one that it broadcasts to, got {}",
+                            definition.name, output_label(definition, index), to_string(natural),
+                            to_string(output.shape)));
+  }
+  fusion::ByteView view{0, std::max(1, bits(output.dtype) / 8), output.shape, output.strides};
+  for (std::size_t k = 0; k < output.shape.size(); ++k) {
+    if (output.shape[k] > 1 && output.strides[k] == 0) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: {}: stride 0 along axis {} of shape {}: many elements "
+                              "would be written to one place",
+                              definition.name, output_label(definition, index), k,
+                              to_string(output.shape)));
+    }
+    view.strides[k] *= view.element_bytes;
+  }
+  if (fusion::overlaps_itself(view)) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: strides {} of shape {} put two elements into one place",
+                            definition.name, output_label(definition, index),
+                            to_string(output.strides), to_string(output.shape)));
+  }
+}
+
 fusion::Family family_of(std::string_view target) {
   switch (jit::toolchain_for(target)) {
     case jit::ToolchainKind::hiprtc: return fusion::Family::amd;
@@ -224,13 +226,17 @@ std::vector<TypedCall> type_call(const Definition& definition,
   for (const OperandShape& output : outputs) dtypes.push_back(output.dtype);
   fusion::TypedGraph graph = fusion::infer(definition.graph, arguments, dtypes,
                                            definition.options.rounding, definition.name);
+  std::vector<TypedCall> parts;
+  if (fusion::has_reductions(graph)) {
+    parts.push_back(type_reduction(definition, arguments, arrays, outputs, std::move(graph)));
+    return parts;
+  }
   broadcast_inputs(definition, arguments, arrays);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     check_output(definition, i, outputs[i], natural_shape(definition, arguments, arrays, i));
   }
   const std::vector<Group> groups = group_by_shape(outputs);
   const bool whole = groups.size() == 1 && reads_every_argument(definition.graph);
-  std::vector<TypedCall> parts;
   for (const Group& group : groups) {
     TypedCall part;
     part.outputs = group.outputs;
@@ -255,12 +261,17 @@ std::vector<OperandShape> natural_outputs(const Definition& definition,
                                           std::span<const DType> dtypes) {
   const fusion::TypedGraph graph = fusion::infer(definition.graph, arguments, dtypes,
                                                  definition.options.rounding, definition.name);
-  broadcast_inputs(definition, arguments, arrays);
+  std::vector<Dims> reduced;
+  if (fusion::has_reductions(graph)) {
+    reduced = reduction_shapes(definition, graph, arrays);
+  } else {
+    broadcast_inputs(definition, arguments, arrays);
+  }
   std::vector<OperandShape> outputs;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     OperandShape output;
     output.dtype = graph.nodes[graph.outputs[i]].dtype;
-    output.shape = natural_shape(definition, arguments, arrays, i);
+    output.shape = reduced.empty() ? natural_shape(definition, arguments, arrays, i) : reduced[i];
     output.strides = contiguous_strides(output.shape);
     outputs.push_back(std::move(output));
   }
@@ -283,9 +294,13 @@ std::vector<std::string> operand_names(const fusion::TypedGraph& graph) {
 EmittedCall emit_call(const TypedCall& call, std::string_view target) {
   const Definition& definition = *call.definition;
   EmittedCall emitted;
-  emitted.layout = fusion::plan_layout(call.shape, call.operands, family_of(target));
-  emitted.kernel = fusion::emit(call.graph, emitted.layout.variant, definition.options.accuracy,
-                                definition.name, definition.expression);
+  if (call.rows) {
+    emit_reduction(call, family_of(target), emitted);
+  } else {
+    emitted.layout = fusion::plan_layout(call.shape, call.operands, family_of(target));
+    emitted.kernel = fusion::emit(call.graph, emitted.layout.variant, definition.options.accuracy,
+                                  definition.name, definition.expression);
+  }
   emitted.variant = fusion::describe(emitted.layout.variant, operand_names(call.graph));
   emitted.bytes = bytes_moved(call);
   emitted.request = {definition.name,       definition.expression, signature_text(call),

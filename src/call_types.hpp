@@ -3,12 +3,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "fusion/emit.hpp"
 #include "fusion/infer.hpp"
+#include "fusion/reduce_layout.hpp"
 #include "kernel_code.hpp"
 #include "plan.hpp"
 
@@ -28,8 +30,10 @@ struct TypedCall {
   std::vector<std::size_t> arguments;  ///< positions in the call; of the definition's arguments
   std::vector<std::size_t> outputs;    ///< and of its outputs
   fusion::TypedGraph graph;
-  Dims shape;                             ///< of the outputs
-  std::vector<fusion::Operand> operands;  ///< array arguments, then outputs; broadcast to `shape`
+  Dims shape;                               ///< of the outputs
+  std::vector<fusion::Operand> operands;    ///< array arguments, then outputs; broadcast to `shape`
+  std::optional<fusion::ReduceSpace> rows;  ///< if the graph contains reductions
+  std::vector<bool> uniform;                ///< then: which operands have one element for each row
 };
 
 /// Types and broadcasts. `arrays` are the array arguments in order. An output may have its natural
@@ -59,6 +63,13 @@ struct EmittedCall {
   std::uint64_t bytes = 0;  ///< that a launch moves
 };
 EmittedCall emit_call(const TypedCall& call, std::string_view target);
+
+/// Throws Error(invalid_argument) unless `natural` broadcasts to the output's shape and no two
+/// elements of it share memory.
+void check_output(const Definition& definition, std::size_t index, const OperandShape& output,
+                  const Dims& natural);
+/// An operand of a layout over `shape`, to which it broadcasts.
+fusion::Operand operand_of(const OperandShape& array, const Dims& shape, bool output);
 
 /// The names of the operands of a layout, as its description and its kernel have them.
 std::vector<std::string> operand_names(const fusion::TypedGraph& graph);

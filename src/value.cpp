@@ -6,7 +6,9 @@
 
 #include "fusion/composition.hpp"
 #include "fusion/graph.hpp"
+#include "fusion/reduction.hpp"
 #include "kiln/error.hpp"
+#include "kiln/reduction.hpp"
 
 namespace kiln {
 namespace {
@@ -17,16 +19,19 @@ fusion::Graph& common_graph(std::string_view function, std::initializer_list<Val
   for (const Value& operand : operands) {
     if (operand.graph() == nullptr) continue;
     if (graph != nullptr && graph != operand.graph()) {
-      throw Error(Code::invalid_argument,
-                  fmt::format("{}: the operands belong to two different functions; a Value must not "
-                              "leave the callable it was given to", function));
+      throw Error(
+          Code::invalid_argument,
+          fmt::format("{}: the operands belong to two different functions; a Value must not "
+                      "leave the callable it was given to",
+                      function));
     }
     graph = operand.graph();
   }
   if (graph == nullptr) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: expected at least one operand that depends on an argument of the "
-                            "function, got literals only", function));
+                            "function, got literals only",
+                            function));
   }
   return *graph;
 }
@@ -49,6 +54,12 @@ Value apply(std::string_view function, std::initializer_list<Value> operands) {
   std::vector<fusion::NodeId> ids;
   for (const Value& operand : operands) ids.push_back(operand.node_in(graph));
   return {&graph, fusion::call(graph, function, ids)};
+}
+
+Value reduce(std::string_view function, const Value& x, const Axes& axes) {
+  fusion::Graph& graph = common_graph(function, {x});
+  const fusion::AxisSet set = fusion::axis_set(axes.values(), function);
+  return {&graph, fusion::reduce_by_name(graph, function, x.node_in(graph), set)};
 }
 
 Value cast(const Value& x, DType dtype) {

@@ -11,6 +11,8 @@
 #include "fusion/extract.hpp"
 #include "fusion/infer.hpp"
 #include "fusion/reference.hpp"
+#include "fusion/reference_arrays.hpp"
+#include "fusion/shapes.hpp"
 #include "fusion/text.hpp"
 #include "jit/backend.hpp"
 #include "kiln/error.hpp"
@@ -43,6 +45,23 @@ std::uint64_t scalar_bytes(const Scalar& scalar) {
   return std::bit_cast<std::uint32_t>(narrow);
 }
 
+/// The same where arrays of several shapes meet: arguments have the strides of their own shapes.
+void evaluate_reduction(const Function& function, const fusion::Extract& part,
+                        const std::vector<fusion::ArgumentType>& types,
+                        const std::vector<fusion::ReferenceOperand>& arguments,
+                        const std::vector<Input>& inputs, Output& output) {
+  const fusion::TypedGraph typed = fusion::infer(part.graph, types, std::span(&output.dtype, 1),
+                                                 function.options().rounding, function.name());
+  std::vector<Dims> shapes;
+  for (const std::size_t i : part.arguments) {
+    shapes.push_back(inputs[i].tensor ? inputs[i].tensor->shape : Dims());
+  }
+  const fusion::ReferenceOperand stored{output.bytes.data(), output.dtype,
+                                        contiguous_strides(output.shape), 0};
+  fusion::evaluate_arrays(typed, fusion::infer_shapes(typed, shapes, function.name()), arguments,
+                          std::span(&stored, 1));
+}
+
 /// One output, which has a shape of its own, from the arguments that it depends on.
 void evaluate_output(const Function& function, const fusion::Graph& whole,
                      const std::vector<Input>& inputs, std::size_t index, Output& output) {
@@ -60,10 +79,15 @@ void evaluate_output(const Function& function, const fusion::Graph& whole,
       const files::HostTensor& tensor = *inputs[i].tensor;
       types.push_back({tensor.dtype, false, false});
       // Arguments are only read.
-      arguments.push_back({const_cast<std::byte*>(tensor.data()), tensor.dtype,
-                           fusion::broadcast_strides(tensor.shape, tensor.strides, output.shape),
-                           0});
+      const Dims strides =
+          fusion::has_reductions(part.graph)
+              ? tensor.strides
+              : fusion::broadcast_strides(tensor.shape, tensor.strides, output.shape);
+      arguments.push_back({const_cast<std::byte*>(tensor.data()), tensor.dtype, strides, 0});
     }
+  }
+  if (fusion::has_reductions(part.graph)) {
+    return evaluate_reduction(function, part, types, arguments, inputs, output);
   }
   const std::vector<fusion::ReferenceOperand> outputs = {
       {output.bytes.data(), output.dtype, contiguous_strides(output.shape), 0}};

@@ -1,0 +1,142 @@
+#include "fusion/node_text.hpp"
+
+#include <fmt/format.h>
+
+#include "fusion/device_text.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+bool keeps_relative_error(Op op) {
+  switch (op) {
+    case Op::promote:
+    case Op::abs:
+    case Op::neg:
+    case Op::sqrt:
+    case Op::mul:
+    case Op::div:
+    case Op::maximum:
+    case Op::minimum:
+    case Op::where: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+NodeText::NodeText(const TypedGraph& graph, Accuracy accuracy)
+    : graph_(graph), accuracy_(accuracy) {
+  find_narrow();
+}
+
+NodeText::Expression NodeText::of(NodeId id, std::span<const std::string> values) const {
+  const TypedNode& node = graph_.nodes[id];
+  switch (node.op) {
+    case Op::constant: return {constant_text(node, graph_.rounding), true};
+    case Op::promote:
+    case Op::cast: return conversion(node, values);
+    case Op::bitcast: return {bitcast(node, values)};
+    default: return {rounded(node, operation(node, values))};
+  }
+}
+
+DType NodeText::scalar_dtype(std::size_t argument) const {
+  const DType* found = nullptr;
+  for (const TypedNode& node : graph_.nodes) {
+    if (node.op != Op::scalar || node.payload != argument) continue;
+    if (found != nullptr) return graph_.arguments[argument].dtype;
+    found = &node.dtype;
+  }
+  return found != nullptr ? *found : graph_.arguments[argument].dtype;
+}
+
+std::string NodeText::scalar(const TypedNode& node, const std::string& parameter) const {
+  const DType given = compute_dtype(scalar_dtype(node.payload));
+  const ArgumentType& argument = graph_.arguments[node.payload];
+  if (!argument.weak && compute_dtype(argument.dtype) != argument.dtype) {
+    // A number of a narrow dtype is rounded to it, as an array's element was when it was stored.
+    return fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype), name(argument.dtype),
+                       parameter);
+  }
+  if (given == DType::boolean || given != compute_dtype(node.dtype)) {
+    return rounded(node, fmt::format("to<{}>({})", compute_type(node.dtype), parameter));
+  }
+  return rounded(node, parameter);
+}
+
+std::string NodeText::rounded(const TypedNode& node, std::string text) const {
+  if (graph_.rounding == Rounding::once || !is_narrow_float(node.dtype)) return text;
+  return fmt::format("to<f32>(to<{}>({}))", name(node.dtype), text);
+}
+
+NodeText::Expression NodeText::conversion(const TypedNode& node,
+                                          std::span<const std::string> values) const {
+  const TypedNode& operand = graph_.nodes[node.operands[0]];
+  const std::string& value = values[node.operands[0]];
+  const bool rounds = info(node.dtype).storage_only || is_narrow_float(node.dtype);
+  const bool honoured = rounds && (node.op == Op::cast || graph_.rounding == Rounding::each);
+  if (honoured) {
+    return {fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype), name(node.dtype), value)};
+  }
+  if (compute_dtype(operand.dtype) == compute_dtype(node.dtype)) return {value, true};
+  return {fmt::format("to<{}>({})", compute_type(node.dtype), value)};
+}
+
+std::string NodeText::bitcast(const TypedNode& node, std::span<const std::string> values) const {
+  const DType from = graph_.nodes[node.operands[0]].dtype;
+  std::string text = values[node.operands[0]];
+  if (compute_dtype(from) != from) text = fmt::format("to<{}>({})", name(from), text);
+  text = fmt::format("bit_cast<{}>({})", name(node.dtype), text);
+  if (compute_dtype(node.dtype) != node.dtype)
+    text = fmt::format("to<{}>({})", compute_type(node.dtype), text);
+  return text;
+}
+
+std::string NodeText::operation(const TypedNode& node, std::span<const std::string> values) const {
+  const OpInfo& op = info(node.op);
+  const DType dtype = compute_dtype(graph_.nodes[node.operands[0]].dtype);
+  const auto value = [&](std::size_t i) -> const std::string& { return values[node.operands[i]]; };
+  const bool real_number = dtype != DType::c64;
+  if (real_number && (node.op == Op::real || node.op == Op::conj)) return value(0);
+  if (real_number && node.op == Op::imag) return fmt::format("{}(0)", compute_type(node.dtype));
+  if (node.op == Op::where) return fmt::format("{} ? {} : {}", value(0), value(1), value(2));
+  // Integer arithmetic wraps and has its own rules, so it is spelled as calls.
+  const bool plain = op.rule == Rule::compare || is_floating(dtype);
+  if (!op.infix.empty() && plain) {
+    if (op.arity == 1) return fmt::format("{}({})", op.infix, value(0));
+    return fmt::format("{} {} {}", value(0), op.infix, value(1));
+  }
+  std::string call = is_floating(compute_dtype(node.dtype)) && is_floating(dtype)
+                         ? std::string(qualifier(node))
+                         : "";
+  call += op.name;
+  call += '(';
+  for (std::size_t i = 0; i < node.arity; ++i) call += (i == 0 ? "" : ", ") + value(i);
+  return call + ')';
+}
+
+// Which values end in 16-bit stores or casts only, by way of operations that do not amplify a
+// relative error: for those a cheaper method is allowed under Accuracy::storage (numerics.md).
+void NodeText::find_narrow() {
+  narrow_.assign(graph_.nodes.size(), true);
+  for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+    const TypedNode& node = graph_.nodes[id];
+    const bool rounds_here = is_narrow_float(node.dtype) && node.op == Op::cast;
+    const bool passes = narrow_[id] && is_narrow_float(node.dtype) && keeps_relative_error(node.op);
+    if (rounds_here || passes) continue;
+    for (const NodeId operand : node.inputs()) narrow_[operand] = false;
+  }
+}
+
+std::string_view NodeText::qualifier(const TypedNode& node) const {
+  switch (accuracy_) {
+    case Accuracy::strict: return "strict::";
+    case Accuracy::fast: return "fast::";
+    case Accuracy::storage: break;
+  }
+  const auto id = static_cast<std::size_t>(&node - graph_.nodes.data());
+  const DType dtype = node.dtype;
+  return narrow_[id] && (dtype == DType::f16 || dtype == DType::bf16) ? "narrow::" : "";
+}
+
+}  // namespace kiln::fusion

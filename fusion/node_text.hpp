@@ -1,0 +1,49 @@
+// The C++ expression of one node, given those of its operands: the operations, conversions and
+// run-time numbers that every kind of kernel writes alike. Which statements there are, and where an
+// element is loaded from, is for the kernel's own emitter.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion/infer.hpp"
+#include "kiln/options.hpp"
+
+namespace kiln::fusion {
+
+class NodeText {
+ public:
+  NodeText(const TypedGraph& graph, Accuracy accuracy);
+
+  struct Expression {
+    std::string text;
+    bool same = false;  ///< it is another value's name or a literal: there is nothing to compute
+  };
+  /// Of a node that is neither an argument nor a reduction; `values` has the text of every node
+  /// before it.
+  Expression of(NodeId id, std::span<const std::string> values) const;
+
+  /// The value of a run-time number that the kernel takes as `parameter`, and the dtype in which it
+  /// takes it: that of its node, which a weak one takes from its partner. One that is not used, or
+  /// used in several dtypes, enters as it came.
+  std::string scalar(const TypedNode& node, const std::string& parameter) const;
+  DType scalar_dtype(std::size_t argument) const;
+
+  /// Rounding::each rounds every result to its own dtype.
+  std::string rounded(const TypedNode& node, std::string text) const;
+
+ private:
+  void find_narrow();
+  Expression conversion(const TypedNode& node, std::span<const std::string> values) const;
+  std::string bitcast(const TypedNode& node, std::span<const std::string> values) const;
+  std::string operation(const TypedNode& node, std::span<const std::string> values) const;
+  std::string_view qualifier(const TypedNode& node) const;
+
+  const TypedGraph& graph_;
+  Accuracy accuracy_;
+  std::vector<bool> narrow_;
+};
+
+}  // namespace kiln::fusion

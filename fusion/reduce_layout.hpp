@@ -1,0 +1,45 @@
+// The layout of kernels that reduce: which values of a graph are rows and which are one number per
+// row, whether one kernel can compute them all, and how its rows are shared out to threads.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fusion/infer.hpp"
+#include "fusion/layout.hpp"
+#include "kiln/dims.hpp"
+
+namespace kiln::fusion {
+
+/// What a kernel runs over: the shape of whole values, and which of its axes are reduced. Values of
+/// the graph have that shape, or that shape with size one along the reduced axes, or broadcast to
+/// it.
+struct ReduceSpace {
+  Dims shape;
+  std::vector<bool> reduced;
+  std::string conflict;    ///< why one kernel cannot compute the graph; else empty
+  Dims row_shape() const;  ///< `shape` with size one along the reduced axes
+};
+
+/// Reductions over axes that already have size one become conversions. `shapes` is brought into
+/// step.
+TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& shapes);
+
+/// The space of a graph without trivial reductions.
+ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes);
+
+/// Whether a value of that shape has one element for each row.
+bool is_uniform(const Dims& shape, const ReduceSpace& space);
+
+/// True for nodes that have one element for each row.
+std::vector<bool> uniform_nodes(const TypedGraph& graph,
+                                const std::vector<bool>& uniform_arguments);
+
+/// Operands as in plan_layout(), with strides over the space's shape; `uniform` says which have one
+/// element for each row. `keep_order` keeps the order of the reduced axes, for results that are
+/// places in a row.
+Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
+                 const std::vector<bool>& uniform, bool keep_order, Family family);
+
+}  // namespace kiln::fusion

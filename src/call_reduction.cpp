@@ -1,0 +1,109 @@
+#include "call_reduction.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "fusion/broadcast.hpp"
+#include "fusion/emit_rows.hpp"
+#include "fusion/shapes.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::to_string;
+
+std::vector<Dims> argument_shapes(const fusion::TypedGraph& graph,
+                                  std::span<const OperandShape> arrays) {
+  std::vector<Dims> shapes;
+  std::size_t next = 0;
+  for (const fusion::ArgumentType& argument : graph.arguments) {
+    shapes.push_back(argument.scalar ? Dims() : arrays[next++].shape);
+  }
+  return shapes;
+}
+
+// A view over the shape of its value: axes of size one that the view leaves out are put back.
+OperandShape with_kept_axes(const Definition& definition, std::size_t index,
+                            const OperandShape& output, const Dims& kept) {
+  if (output.shape == kept) return output;
+  OperandShape whole = output;
+  whole.shape = kept;
+  whole.strides = Dims(kept.size(), 0);
+  std::size_t next = 0;
+  for (std::size_t k = 0; k < kept.size(); ++k) {
+    const bool here = next < output.shape.size() && output.shape[next] == kept[k];
+    if (here) whole.strides[k] = output.strides[next++];
+    if (!here && kept[k] != 1) next = output.shape.size() + 1;
+  }
+  if (next == output.shape.size()) return whole;
+  throw Error(Code::invalid_argument,
+              fmt::format("{}: output {}: expected shape {}, of which axes of size one may be left "
+                          "out, got {}",
+                          definition.name, index, to_string(kept), to_string(output.shape)));
+}
+
+}  // namespace
+
+std::vector<Dims> reduction_shapes(const Definition& definition, const fusion::TypedGraph& graph,
+                                   std::span<const OperandShape> arrays) {
+  const std::vector<Dims> shapes =
+      fusion::infer_shapes(graph, argument_shapes(graph, arrays), definition.name);
+  std::vector<Dims> outputs;
+  for (const fusion::NodeId output : graph.outputs) outputs.push_back(shapes[output]);
+  return outputs;
+}
+
+TypedCall type_reduction(const Definition& definition,
+                         std::span<const fusion::ArgumentType> arguments,
+                         std::span<const OperandShape> arrays,
+                         std::span<const OperandShape> outputs, fusion::TypedGraph graph) {
+  std::vector<Dims> shapes =
+      fusion::infer_shapes(graph, argument_shapes(graph, arrays), definition.name);
+  TypedCall call;
+  call.definition = {std::shared_ptr<void>(), &definition};  // not owned
+  call.arguments.resize(arguments.size());
+  std::iota(call.arguments.begin(), call.arguments.end(), std::size_t{0});
+  call.outputs.resize(outputs.size());
+  std::iota(call.outputs.begin(), call.outputs.end(), std::size_t{0});
+  call.graph = fusion::drop_trivial_reductions(graph, shapes);
+  call.rows = fusion::reduce_space(call.graph, shapes);
+  if (!call.rows->conflict.empty()) {
+    throw Error(
+        Code::unsupported,
+        fmt::format("{}: one kernel cannot compute this: {}; a kiln::Program can, in several",
+                    definition.name, call.rows->conflict));
+  }
+  call.shape = call.rows->shape;
+  for (const OperandShape& array : arrays) {
+    // An argument that nothing reads may have any shape.
+    const bool fits = fusion::broadcast(array.shape, call.shape) == call.shape;
+    const OperandShape one{array.dtype, Dims(), Dims(), array.address};
+    call.operands.push_back(operand_of(fits ? array : one, call.shape, false));
+    call.uniform.push_back(!fits || fusion::is_uniform(array.shape, *call.rows));
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Dims& kept = shapes[graph.outputs[i]];
+    const OperandShape output = with_kept_axes(definition, i, outputs[i], kept);
+    check_output(definition, i, output, kept);
+    call.operands.push_back(operand_of(output, call.shape, true));
+    call.uniform.push_back(fusion::is_uniform(kept, *call.rows));
+  }
+  return call;
+}
+
+void emit_reduction(const TypedCall& call, fusion::Family family, EmittedCall& emitted) {
+  const Definition& definition = *call.definition;
+  const bool places = std::ranges::any_of(call.graph.nodes, [](const fusion::TypedNode& node) {
+    return node.op == fusion::Op::argmax || node.op == fusion::Op::argmin;
+  });
+  emitted.layout = fusion::plan_rows(*call.rows, call.operands, call.uniform, places, family);
+  emitted.kernel =
+      fusion::emit_rows(call.graph, emitted.layout.variant, definition.options.accuracy,
+                        definition.name, definition.expression);
+  emitted.kernel.block = emitted.layout.block();
+}
+
+}  // namespace kiln

@@ -1,0 +1,27 @@
+// Calls of functions that contain reductions: the shapes of their outputs, and the one kernel that
+// computes them.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "call_types.hpp"
+
+namespace kiln {
+
+/// Types a call as type_call() does, into one kernel. A reduction keeps its axes with size one; an
+/// output's view may leave those axes out. Throws Error(unsupported) where one kernel is not
+/// enough.
+TypedCall type_reduction(const Definition& definition,
+                         std::span<const fusion::ArgumentType> arguments,
+                         std::span<const OperandShape> arrays,
+                         std::span<const OperandShape> outputs, fusion::TypedGraph graph);
+
+/// The shape of every output.
+std::vector<Dims> reduction_shapes(const Definition& definition, const fusion::TypedGraph& graph,
+                                   std::span<const OperandShape> arrays);
+
+/// The layout and text of such a call's kernel.
+void emit_reduction(const TypedCall& call, fusion::Family family, EmittedCall& emitted);
+
+}  // namespace kiln

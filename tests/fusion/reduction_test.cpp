@@ -1,0 +1,154 @@
+// Reductions before there is a kernel: their text, their shapes, what the reference makes of them,
+// and how rows are shared out.
+#include "fusion/reduction.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "fusion/emit_rows.hpp"
+#include "fusion/reduce_layout.hpp"
+#include "fusion/reference_arrays.hpp"
+#include "fusion/shapes.hpp"
+#include "fusion/text.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+TypedGraph typed(const std::string& text, DType dtype = DType::f32, std::size_t arguments = 1) {
+  const std::vector<ArgumentType> types(arguments, {dtype, false, false});
+  return infer(parse(text), types, {}, Rounding::once, "f");
+}
+
+TEST(Axes, AreReadFromTheFrontAndTheEnd) {
+  EXPECT_EQ(axes_of(axis_set({-1, 2, 0, -32}, "f")), (std::vector<int>{0, 2, -1, -32}));
+  EXPECT_EQ(resolve_axes(axis_set({-1}, "f"), 3, "f"), (std::vector<bool>{false, false, true}));
+  EXPECT_EQ(resolve_axes(0, 2, "f"), (std::vector<bool>{true, true}));
+  EXPECT_THROW(resolve_axes(axis_set({2}, "f"), 2, "f"), Error);
+  EXPECT_THROW(axis_set({32}, "f"), Error);
+  EXPECT_EQ(axis_text(-7), "-7");
+}
+
+TEST(ReductionText, IsReadBack) {
+  for (const char* text : {"sum(x, -1)", "max(x)", "argmin(x, 0, 2)", "x / sum(abs(x), -1)",
+                           "prod(x, 1), any(x, 0), all(x, 0), mean(x), min(x, -2), argmax(x)"}) {
+    EXPECT_EQ(to_text(parse(text)), text);
+  }
+  for (const std::string_view name : reduction_names()) {
+    if (name == "layer_norm" || name == "rms_norm") continue;
+    const std::string once = to_text(parse(std::string(name) + "(x, -1)"));
+    EXPECT_EQ(to_text(parse(once)), once) << name;
+  }
+  EXPECT_EQ(to_text(parse("max * max(max, -1)")), "max * max(max, -1)") << "a name is no call";
+}
+
+TEST(ReductionText, SaysWhatIsWrong) {
+  EXPECT_THROW(parse("sum(x, y)"), Error);
+  EXPECT_THROW(parse("sum(x, 1.5)"), Error);
+  EXPECT_THROW(parse("sum()"), Error);
+  EXPECT_THROW(parse("rms_norm(x)"), Error);
+  EXPECT_THROW(parse("rms_norm(x, w, y)"), Error) << "eps is a number";
+  try {
+    parse("softmaks(x, -1)");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("softmax"), std::string::npos);
+  }
+}
+
+TEST(ReductionTypes, WidenSmallIntegers) {
+  const auto dtype_of = [](const char* text, DType dtype) {
+    const TypedGraph graph = typed(text, dtype);
+    return graph.nodes[graph.outputs[0]].dtype;
+  };
+  EXPECT_EQ(dtype_of("sum(x)", DType::i8), DType::i64);
+  EXPECT_EQ(dtype_of("sum(x)", DType::boolean), DType::i64);
+  EXPECT_EQ(dtype_of("prod(x)", DType::u16), DType::u64);
+  EXPECT_EQ(dtype_of("sum(x)", DType::bf16), DType::bf16);
+  EXPECT_EQ(dtype_of("mean(x)", DType::i32), DType::f32);
+  EXPECT_EQ(dtype_of("max(x)", DType::u8), DType::u8);
+  EXPECT_EQ(dtype_of("argmax(x)", DType::f16), DType::i64);
+  EXPECT_EQ(dtype_of("any(x)", DType::f32), DType::boolean);
+  EXPECT_EQ(dtype_of("sum(x)", DType::c64), DType::c64);
+  EXPECT_THROW(typed("argmax(x)", DType::c64), Error);
+}
+
+TEST(Shapes, KeepReducedAxes) {
+  const auto shape_of = [](const char* text, std::vector<Dims> arguments) {
+    const TypedGraph graph = typed(text, DType::f32, arguments.size());
+    return infer_shapes(graph, arguments, "f")[graph.outputs[0]];
+  };
+  EXPECT_EQ(shape_of("sum(x, -1)", {{2, 3, 4}}), (Dims{2, 3, 1}));
+  EXPECT_EQ(shape_of("sum(x)", {{2, 3}}), (Dims{1, 1}));
+  EXPECT_EQ(shape_of("x - mean(x, 0)", {{2, 3}}), (Dims{2, 3}));
+  EXPECT_EQ(shape_of("sum(x * y, -1)", {{5, 1}, {7}}), (Dims{5, 1}));
+  EXPECT_THROW(shape_of("sum(x, -1) + y", {{5, 2}, {3, 3}}), Error);
+}
+
+TEST(ReduceSpace, TellsWhatOneKernelCanDo) {
+  const auto conflict = [](const char* text, std::vector<Dims> arguments) {
+    TypedGraph graph = typed(text, DType::f32, arguments.size());
+    std::vector<Dims> shapes = infer_shapes(graph, arguments, "f");
+    graph = drop_trivial_reductions(graph, shapes);
+    return reduce_space(graph, shapes).conflict;
+  };
+  EXPECT_EQ(conflict("softmax(x, -1) * w", {{8, 4}, {4}}), "");
+  EXPECT_EQ(conflict("sum(sum(x, -1), -1)", {{8, 4}}), "") << "the outer one is trivial";
+  EXPECT_NE(conflict("sum(sum(x, -1), 0)", {{8, 4}}), "");
+  EXPECT_NE(conflict("sum(x, -1) + sum(w, -1)", {{8, 4}, {8, 5}}), "");
+  EXPECT_NE(conflict("sum(x, -1), w * 2", {{8, 4}, {4}}), "") << "would be stored by every row";
+  EXPECT_NE(conflict("sum(x, 1, 2) + sum(w, 1, 2)", {{8, 4, 3}, {8, 1, 3}}), "")
+      << "a shorter operand would be counted four times";
+}
+
+Layout rows_of(std::int64_t length, DType dtype, Family family) {
+  const ReduceSpace space{{1000, length}, {false, true}, {}};
+  std::vector<Operand> operands(2);
+  operands[0] = {dtype, false, {length, 1}, 0};
+  operands[1] = {dtype, true, {1, 0}, 0};
+  return plan_rows(space, operands, {false, true}, false, family);
+}
+
+TEST(RowLayout, SharesRowsOut) {
+  const Layout middle = rows_of(4096, DType::bf16, Family::nvidia);
+  EXPECT_EQ(middle.variant.width, 8);
+  EXPECT_EQ(middle.variant.reduction.threads, 128);
+  EXPECT_EQ(middle.variant.reduction.vectors, 4);
+  EXPECT_TRUE(middle.variant.reduction.full);
+  EXPECT_EQ(middle.variant.operands[0].alignment, 16);
+  const Layout brief = rows_of(64, DType::bf16, Family::amd);
+  EXPECT_EQ(brief.variant.reduction.threads, 8);
+  EXPECT_EQ(brief.variant.reduction.rows, 32) << "many short rows share a wave";
+  EXPECT_EQ(brief.work_items, 32u);
+  const Layout longer = rows_of(1 << 20, DType::f32, Family::nvidia);
+  EXPECT_EQ(longer.variant.reduction.vectors, 0) << "read again by each pass";
+  const Layout odd = rows_of(4097, DType::bf16, Family::nvidia);
+  EXPECT_EQ(odd.variant.width, 1);
+  EXPECT_FALSE(odd.variant.reduction.full);
+  EXPECT_EQ(rows_of(4096, DType::f32, Family::host).work_items, 1000u);
+}
+
+TEST(ReferenceOfReductions, KnowsTheDefinitions) {
+  float x[] = {1, 2, 3, 4, 5, 6};
+  const TypedGraph graph = typed("sum(x, -1), mean(x, 0), argmax(x), var(x, -1), logsumexp(x, -1)");
+  const std::vector<Dims> own = {{2, 3}};
+  const std::vector<Dims> shapes = infer_shapes(graph, own, "f");
+  float sums[2], means[3], variances[2], logs[2];
+  std::int64_t place = 0;
+  const ReferenceOperand argument{x, DType::f32, {3, 1}, 0};
+  const ReferenceOperand outputs[] = {{sums, DType::f32, {1, 0}, 0},
+                                      {means, DType::f32, {0, 1}, 0},
+                                      {&place, DType::i64, {0, 0}, 0},
+                                      {variances, DType::f32, {1, 0}, 0},
+                                      {logs, DType::f32, {1, 0}, 0}};
+  evaluate_arrays(graph, shapes, std::span(&argument, 1), outputs);
+  EXPECT_EQ(sums[1], 15);
+  EXPECT_EQ(means[2], 4.5f);
+  EXPECT_EQ(place, 5);
+  EXPECT_FLOAT_EQ(variances[0], 2.0f / 3);
+  EXPECT_FLOAT_EQ(logs[0], std::log(std::exp(1.0f) + std::exp(2.0f) + std::exp(3.0f)));
+}
+
+}  // namespace
+}  // namespace kiln::fusion

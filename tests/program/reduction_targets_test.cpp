@@ -1,0 +1,101 @@
+// The machine code of reductions for GPUs that need not be here: cross-lane instructions instead of
+// shared memory within a wave, 16-byte accesses, no scratch, for waves of 32 and of 64 lanes.
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "compile_only.hpp"
+#include "kiln/error.hpp"
+#include "tests/support/devices.hpp"
+
+namespace kiln {
+namespace {
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+std::vector<std::string> targets_of(jit::ToolchainKind kind) {
+  try {
+    return jit::known_targets(kind);
+  } catch (const Error& error) {
+    if (error.code() != Code::not_found) throw;
+    return {};
+  }
+}
+
+struct Machine {
+  jit::Resources resources;
+  std::string assembly;
+  int count(const std::string& pattern) const {
+    const std::regex regex(pattern);
+    return static_cast<int>(
+        std::distance(std::sregex_iterator(assembly.begin(), assembly.end(), regex), {}));
+  }
+};
+
+Machine machine_code(const std::string& text, DType dtype, const Dims& shape,
+                     const std::string& target) {
+  Specification specification;
+  specification.arguments = {{"x", dtype, shape, {}, false}};
+  const CompiledKernel kernel = compile_for(parse("checked", text), specification, target);
+  return {kernel.resources, jit::disassemble(kernel.code, target)};
+}
+
+class AmdReductions : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const std::vector<std::string> known = targets_of(jit::ToolchainKind::hiprtc);
+    if (std::ranges::find(known, GetParam()) == known.end()) {
+      GTEST_SKIP() << "no hiprtc on this machine knows " << GetParam();
+    }
+  }
+  static void expect_no_scratch(const Machine& machine) {
+    EXPECT_EQ(machine.resources.scratch.value_or(-1), 0);
+    EXPECT_EQ(machine.resources.spills.value_or(-1), 0);
+  }
+  static bool wave64() { return GetParam().starts_with("gfx9"); }
+};
+
+TEST_P(AmdReductions, ShortRowsNeedNoSharedMemory) {
+  const Machine machine = machine_code("sum(x, -1)", DType::f32, {64, 64}, GetParam());
+  expect_no_scratch(machine);
+  EXPECT_EQ(machine.count("_dpp"), 4) << machine.assembly;
+  EXPECT_EQ(machine.count("ds_(read|write|load|store)"), 0) << machine.assembly;
+  EXPECT_EQ(machine.resources.lds.value_or(-1), 0);
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 1) << machine.assembly;
+}
+
+TEST_P(AmdReductions, AWaveReducesWithoutSharedMemoryAndABlockWithOneWordPerWave) {
+  const Machine machine = machine_code("sum(x, -1)", DType::f32, {64, 4096}, GetParam());
+  expect_no_scratch(machine);
+  EXPECT_EQ(machine.count("ds_swizzle"), 1) << machine.assembly;
+  EXPECT_EQ(machine.count("ds_bpermute"), wave64() ? 1 : 0) << machine.assembly;
+  EXPECT_EQ(machine.count("ds_(write|store)"), 1) << machine.assembly;
+  EXPECT_EQ(machine.count("ds_(read|load)"), 1) << machine.assembly;
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 4) << machine.assembly;
+}
+
+TEST_P(AmdReductions, SoftmaxReadsItsRowOnce) {
+  const Machine machine = machine_code("softmax(x, -1)", DType::bf16, {64, 4096}, GetParam());
+  expect_no_scratch(machine);
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 4) << machine.assembly;
+  EXPECT_EQ(machine.count("global_store_(dwordx4|b128)"), 4) << machine.assembly;
+}
+
+INSTANTIATE_TEST_SUITE_P(Gfx, AmdReductions,
+                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
+
+TEST(NvidiaReductions, Compile) {
+  if (targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  for (const char* text : {"softmax(x, -1)", "argmax(x, -1), any(x > 0, -1), prod(x, -1)",
+                           "layer_norm(x, 1e-5)", "sum(x, 0)"}) {
+    Specification specification;
+    specification.arguments = {{"x", DType::bf16, {64, 4096}, {}, false}};
+    const CompiledKernel kernel = compile_for(parse("checked", text), specification, "sm_80");
+    EXPECT_FALSE(kernel.code.empty()) << text;
+    EXPECT_EQ(kernel.resources.scratch.value_or(0), 0) << text;
+  }
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,233 @@
+// Reductions in one kernel, on every device that is there, against the reference interpreter: every
+// reduction, dtype and kind of axis, rows of all lengths, and what is composed of them.
+#include "kiln/reduction.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/arrays.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::HostArray;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+class Reduction : public ::testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override {
+    if (!testing::has_device(GetParam())) {
+      GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
+    }
+  }
+  Device device() const { return {GetParam(), 0}; }
+
+  /// Runs `text` and compares: floats within their dtype's rounding and `slack` f32 roundings of
+  /// the largest number of the output.
+  void check(const std::string& text, const std::vector<HostArray>& inputs, double slack,
+             const Options& options = {}) {
+    const std::vector<HostArray> want = testing::reference_of(text, inputs, options.rounding);
+    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
+    std::vector<HostArray> got;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      got.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
+    }
+    testing::run_on(device(), parse("reduction", text, options), inputs, got);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      double largest = 0;
+      for (std::int64_t k = 0; k < want[i].size(); ++k) {
+        const double value = std::fabs(testing::number_at(want[i], k));
+        if (std::isfinite(value)) largest = std::max(largest, value);
+      }
+      const bool exact = !is_floating(dtypes[i]);
+      const double unit = dtypes[i] == DType::f64 ? std::ldexp(1.0, -53) : std::ldexp(1.0, -24);
+      const double relative = exact ? 0 : testing::rounding_of(dtypes[i]) * 1.01 + slack * unit;
+      testing::expect_close(got[i], want[i], relative, exact ? 0 : slack * unit * largest,
+                            fmt::format("{}, output {} of dtype {}", text, i, name(dtypes[i])));
+    }
+  }
+};
+
+std::string device_type_name(const ::testing::TestParamInfo<DeviceType>& info) {
+  constexpr const char* kNames[] = {"cpu", "hip", "cuda"};
+  return kNames[static_cast<std::size_t>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Reduction,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         device_type_name);
+
+constexpr const char* kOfNumbers =
+    "sum(x, -1), mean(x, -1), max(x, -1), min(x, -1), argmax(x, -1), argmin(x, -1), any(x > 1, "
+    "-1), "
+    "all(x < 6, -1), count_nonzero(x, -1), norm2(x, -1), var(x, -1), std(x, -1)";
+
+TEST_P(Reduction, OfEveryDtype) {
+  for (const DType dtype : {DType::u8, DType::i8, DType::u32, DType::i32, DType::i64, DType::f16,
+                            DType::bf16, DType::f32, DType::f64}) {
+    check(kOfNumbers, {testing::random_array(dtype, {5, 200}, 1)}, 64);
+  }
+  check("sum(x, -1), any(x, -1), all(x, -1), count_nonzero(x, -1), mean(x, -1), argmax(x, -1)",
+        {testing::random_array(DType::boolean, {5, 200}, 2)}, 4);
+}
+
+TEST_P(Reduction, OfRowsOfEveryLength) {
+  for (const std::int64_t length : {1, 2, 3, 31, 64, 127, 256, 1000, 1024, 4096, 12289, 40000}) {
+    const std::int64_t rows = length < 100 ? 77 : 3;
+    check("sum(x, -1), max(x, -1), argmin(x, -1)",
+          {testing::random_array(DType::f32, {rows, length}, 3)}, 64);
+    check("x - mean(x, -1)", {testing::random_array(DType::bf16, {rows, length}, 4)}, 64);
+  }
+}
+
+TEST_P(Reduction, OfAnyAxes) {
+  const HostArray x = testing::random_array(DType::f32, {4, 6, 5, 8}, 5);
+  for (const char* axes :
+       {"0", "1", "2", "-1", "0, 1", "1, 3", "0, 2, 3", "-1, -3", "0, 1, 2, 3"}) {
+    check(fmt::format("sum(x, {0}), argmax(x, {0}), x * max(x, {0})", axes), {x}, 64);
+  }
+  check("sum(x)", {x}, 64);
+}
+
+TEST_P(Reduction, OfStridedAndBroadcastOperands) {
+  HostArray transposed = testing::random_array(DType::f32, {40, 30}, 6);
+  transposed.shape = {30, 40};
+  transposed.strides = {1, 30};
+  check("x - max(x, -1)", {transposed}, 8);
+  HostArray repeated = testing::random_array(DType::f32, {1, 40}, 7);
+  repeated.shape = {9, 40};
+  repeated.strides = {0, 1};
+  check("sum(x, -1), sum(x * 2.0, -1)", {repeated}, 64);
+  HostArray backwards = testing::random_array(DType::f32, {6, 64}, 8);
+  backwards.first = (6 * 64 - 1) * 4;
+  backwards.strides = {-64, -1};
+  const HostArray weight = testing::random_array(DType::f32, {64}, 9);
+  const HostArray bias = testing::random_array(DType::f32, {6, 1}, 10);
+  check("w * x / sum(abs(x) + 0.5, -1) + b", {weight, backwards, bias}, 64);
+}
+
+TEST_P(Reduction, NormsAndSoftmax) {
+  for (const std::int64_t length : {64, 172, 4096}) {
+    const HostArray x = testing::random_array(DType::bf16, {6, length}, 11);
+    const HostArray w = testing::random_array(DType::bf16, {length}, 12);
+    const HostArray b = testing::random_array(DType::f32, {length}, 13);
+    check("x * rsqrt(mean(x * x, -1) + 1e-5) * w", {x, w}, 16);
+    check("rms_norm(x, w, 1e-5)", {x, w}, 16);
+    check("layer_norm(x, w, b, 1e-5)", {x, w, b}, 64);
+    check("softmax(x, -1), logsumexp(x, -1)", {x}, 32);
+    check("log_softmax(x, -1)", {testing::random_array(DType::f32, {6, length}, 14)}, 64);
+  }
+}
+
+// Three passes: the mean, the variance, the sum of what is normalised.
+TEST_P(Reduction, SeveralPassesOverOneRow) {
+  check("y = layer_norm(x, 1e-5); y / (1.0 + sum(abs(y), -1)), max(y, -1)",
+        {testing::random_array(DType::f32, {5, 999}, 15)}, 64);
+}
+
+TEST_P(Reduction, RoundsAfterEachOperationWhereAsked) {
+  Options each;
+  each.rounding = Rounding::each;
+  check("max(x * 1.1, -1), x - max(x * 1.1, -1)", {testing::random_array(DType::bf16, {5, 77}, 16)},
+        0, each);
+}
+
+TEST_P(Reduction, SpecialValues) {
+  HostArray x = HostArray::contiguous(DType::f32, {6, 4});
+  const double nan = std::nan("");
+  const double inf = INFINITY;
+  const double rows[6][4] = {{1, nan, 3, nan},  {-0.0, 0.0, -0.0, 0.0}, {-inf, -inf, -inf, -inf},
+                             {inf, 1, -inf, 2}, {5, 7, 7, 5},           {inf, inf, 1, 1}};
+  for (std::int64_t i = 0; i < 24; ++i) {
+    testing::set_bits(x, i, fusion::encode(rows[i / 4][i % 4], DType::f32));
+  }
+  check("max(x, -1), min(x, -1), argmax(x, -1), argmin(x, -1), sum(x, -1), logsumexp(x, -1)", {x},
+        8);
+  // The sign of zero, which comparing numbers does not see.
+  std::vector<HostArray> got = {HostArray::contiguous(DType::f32, {6, 1}),
+                                HostArray::contiguous(DType::f32, {6, 1})};
+  testing::run_on(device(), parse("zeros", "max(x, -1), min(x, -1)"), {x}, got);
+  EXPECT_EQ(testing::get_bits(got[0], 1), 0u);
+  EXPECT_EQ(testing::get_bits(got[1], 1), 0x80000000u);
+}
+
+TEST_P(Reduction, OfNothing) {
+  std::vector<HostArray> got;
+  for (int i = 0; i < 4; ++i) got.push_back(HostArray::contiguous(DType::f32, {3, 1}));
+  testing::run_on(device(), parse("nothing", "sum(x, -1), prod(x, -1), max(x, -1), mean(x, -1)"),
+                  {HostArray::contiguous(DType::f32, {3, 0})}, got);
+  EXPECT_EQ(testing::number_at(got[0], 2), 0);
+  EXPECT_EQ(testing::number_at(got[1], 2), 1);
+  EXPECT_EQ(testing::number_at(got[2], 2), -INFINITY);
+  EXPECT_TRUE(std::isnan(testing::number_at(got[3], 2)));
+  std::vector<HostArray> none = {HostArray::contiguous(DType::f32, {0, 1})};
+  testing::run_on(device(), parse("nothing", "sum(x, -1)"),
+                  {HostArray::contiguous(DType::f32, {0, 5})}, none);
+}
+
+// The bound of preamble/reduce.h, on numbers that all round the same way: 256 lanes or more.
+TEST_P(Reduction, ErrorsOfLongSumsStayBounded) {
+  constexpr std::int64_t kLength = 1 << 20;
+  HostArray x = HostArray::contiguous(DType::f32, {1, kLength});
+  for (std::int64_t i = 0; i < kLength; ++i)
+    testing::set_bits(x, i, fusion::encode(0.1, DType::f32));
+  std::vector<HostArray> got = {HostArray::contiguous(DType::f32, {1, 1})};
+  testing::run_on(device(), parse("long", "sum(x, -1)"), {x}, got);
+  const double exact = kLength * static_cast<double>(0.1f);
+  EXPECT_NEAR(testing::number_at(got[0], 0), exact, exact * 160 * std::ldexp(1.0, -24));
+}
+
+TEST_P(Reduction, InPlaceAndWithoutTheReducedAxis) {
+  const HostArray x = testing::random_array(DType::f32, {7, 300}, 17);
+  const std::vector<HostArray> want = testing::reference_of("softmax(x, -1)", {x});
+  jit::Backend& backend = jit::backend(device());
+  const Stream stream{device(), nullptr};
+  const testing::DeviceBuffer memory(backend, x.bytes);
+  const View view(memory.data(), DType::f32, x.shape, device());
+  parse("softmax", "softmax(x, -1)")(stream, {view}, {view});
+  HostArray got = x;
+  got.bytes = memory.read();
+  testing::expect_close(got, want[0], 1e-6, 0, "softmax in place");
+
+  const testing::DeviceBuffer sums(backend, std::vector<std::byte>(7 * 4));
+  parse("sum", "sum(x, 1)")(stream, {view}, {View(sums.data(), DType::f32, {7}, device())});
+  HostArray ones = HostArray::contiguous(DType::f32, {7});
+  ones.bytes = sums.read();
+  for (std::int64_t i = 0; i < 7; ++i) EXPECT_NEAR(testing::number_at(ones, i), 1, 1e-5);
+  EXPECT_THROW(
+      parse("sum", "sum(x, 1)")(stream, {view}, {View(sums.data(), DType::f32, {3}, device())}),
+      Error);
+}
+
+TEST_P(Reduction, IsTheSameInCppAndInText) {
+  const Function traced =
+      fuse("rmsnorm", [](Value x, Value w) { return x * rsqrt(mean(x * x, -1) + 1e-5) * w; });
+  EXPECT_EQ(traced.expression(),
+            parse("rmsnorm", "in0 * rsqrt(mean(in0 * in0, -1) + 1e-5) * in1").expression());
+  EXPECT_EQ(fuse("f", [](Value x) { return sum(x, {0, -1}); }).expression(), "sum(in0, 0, -1)");
+  EXPECT_EQ(fuse("f", [](Value x) { return max(x); }).expression(), "max(in0)");
+}
+
+TEST(ReductionErrors, NameWhatDoesNotFit) {
+  const auto message = [](const std::string& text, const std::vector<HostArray>& inputs) {
+    std::vector<HostArray> outputs = {HostArray::contiguous(DType::f32, {4, 1})};
+    try {
+      testing::run_on({}, parse("f", text), inputs, outputs);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const HostArray x = HostArray::contiguous(DType::f32, {4, 4});
+  EXPECT_NE(message("sum(x, 2)", {x}).find("expected one of an array with 2 axes, got 2"),
+            std::string::npos);
+  EXPECT_NE(message("sum(x, 0) + sum(x, 1)", {x}).find("reduce different axes"), std::string::npos);
+  EXPECT_NE(message("argmax(x, 1)", {HostArray::contiguous(DType::f32, {4, 0})})
+                .find("nothing to choose"),
+            std::string::npos);
+  EXPECT_NE(message("max(x > 0, 1)", {x}).find("max: the operands are bool"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,119 @@
+// Functions with reductions against the reference interpreter: numbers in, numbers out, with the
+// shapes that the function gives them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "fusion/infer.hpp"
+#include "fusion/number.hpp"
+#include "fusion/reference_arrays.hpp"
+#include "fusion/shapes.hpp"
+#include "fusion/text.hpp"
+#include "tests/support/devices.hpp"
+#include "tests/support/numbers.hpp"
+
+namespace kiln::testing {
+
+inline double number_at(const HostArray& array, std::int64_t index) {
+  const std::uint64_t pattern = get_bits(array, index);
+  if (is_floating(array.dtype)) return fusion::decode(pattern, array.dtype);
+  if (kind(array.dtype) != Kind::signed_integer) return static_cast<double>(pattern);
+  const int unused = 64 - bits(array.dtype);
+  return static_cast<double>(static_cast<std::int64_t>(pattern << unused) >> unused);
+}
+
+/// Normally distributed numbers; integers and bools from them.
+inline HostArray random_array(DType dtype, const Dims& shape, std::uint64_t seed,
+                              double scale = 2) {
+  HostArray array = HostArray::contiguous(dtype, shape);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal(0, scale);
+  for (std::int64_t i = 0; i < array.size(); ++i) {
+    const double value = normal(random);
+    if (is_floating(dtype)) {
+      set_bits(array, i, fusion::encode(value, dtype));
+    } else if (dtype == DType::boolean) {
+      set_bits(array, i, value > 0.5 ? 1 : 0);
+    } else {
+      const double whole = kind(dtype) == Kind::unsigned_integer ? std::fabs(value) : value;
+      set_bits(array, i, static_cast<std::uint64_t>(static_cast<std::int64_t>(whole * 8)));
+    }
+  }
+  return array;
+}
+
+/// What the reference gives, floats in f64 and everything else in its own dtype, each output with
+/// its own shape.
+inline std::vector<HostArray> reference_of(const std::string& text,
+                                           const std::vector<HostArray>& inputs,
+                                           Rounding rounding = Rounding::once,
+                                           const std::vector<DType>& stored = {}) {
+  const fusion::Graph graph = fusion::parse(text);
+  std::vector<fusion::ArgumentType> types;
+  std::vector<Dims> own;
+  std::vector<fusion::ReferenceOperand> arguments;
+  for (const HostArray& input : inputs) {
+    types.push_back({input.dtype, false, false});
+    own.push_back(input.shape);
+    arguments.push_back(
+        {const_cast<std::byte*>(input.bytes.data()) + input.first, input.dtype, input.strides, 0});
+  }
+  const fusion::TypedGraph typed = fusion::infer(graph, types, stored, rounding, "reference");
+  const std::vector<Dims> shapes = fusion::infer_shapes(typed, own, "reference");
+  std::vector<HostArray> outputs;
+  std::vector<fusion::ReferenceOperand> results;
+  for (const fusion::NodeId output : typed.outputs) {
+    const DType dtype = typed.nodes[output].dtype;
+    outputs.push_back(
+        HostArray::contiguous(is_floating(dtype) ? DType::f64 : dtype, shapes[output]));
+  }
+  for (HostArray& output : outputs)
+    results.push_back({output.bytes.data(), output.dtype, output.strides, 0});
+  fusion::evaluate_arrays(typed, shapes, arguments, results);
+  return outputs;
+}
+
+/// The dtypes that the outputs have by themselves.
+inline std::vector<DType> natural_dtypes(const std::string& text,
+                                         const std::vector<HostArray>& inputs) {
+  std::vector<fusion::ArgumentType> types;
+  for (const HostArray& input : inputs) types.push_back({input.dtype, false, false});
+  const fusion::TypedGraph typed =
+      fusion::infer(fusion::parse(text), types, {}, Rounding::once, "reference");
+  std::vector<DType> dtypes;
+  for (const fusion::NodeId output : typed.outputs) dtypes.push_back(typed.nodes[output].dtype);
+  return dtypes;
+}
+
+/// `relative` of the larger number and `absolute`; NaN equals NaN.
+inline void expect_close(const HostArray& got, const HostArray& want, double relative,
+                         double absolute, const std::string& what) {
+  ASSERT_EQ(got.size(), want.size()) << what;
+  int reported = 0;
+  for (std::int64_t i = 0; i < want.size() && reported < 3; ++i) {
+    const double a = number_at(got, i);
+    const double b = number_at(want, i);
+    const bool same = a == b || (std::isnan(a) && std::isnan(b)) ||
+                      std::fabs(a - b) <= absolute + relative * std::fabs(b);
+    if (same) continue;
+    ADD_FAILURE() << what << ": element " << i << " is " << a << ", expected " << b;
+    ++reported;
+  }
+}
+
+/// Half a unit in the last place of a dtype, relative.
+inline double rounding_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return std::ldexp(1.0, -11);
+    case DType::bf16: return std::ldexp(1.0, -8);
+    case DType::f32: return std::ldexp(1.0, -24);
+    default: return 0;
+  }
+}
+
+}  // namespace kiln::testing
