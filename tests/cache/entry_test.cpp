@@ -79,6 +79,7 @@ TEST(Entry, NoFlippedBitIsAccepted) {
     }
   }
   EXPECT_TRUE(decode(sample_key(), bytes, Parts::code).entry);
+  std::printf("%zu cases\n", bytes.size() * 8);
 }
 
 TEST(Entry, NoTruncationOrExtensionIsAccepted) {
@@ -88,6 +89,7 @@ TEST(Entry, NoTruncationOrExtensionIsAccepted) {
     ASSERT_FALSE(decode(sample_key(), cut, Parts::all).entry) << size;
   }
   EXPECT_FALSE(decode(sample_key(), bytes + '\0', Parts::all).entry);
+  std::printf("%zu cases\n", bytes.size() + 1);
 }
 
 TEST(Entry, UnderAnotherKeyIsRefused) {
