@@ -93,6 +93,9 @@ CompileHandle compile_async(CompileRequest request);
 /// toolchain does not know, which is found out once.
 CompileResult compile(const CompileRequest& request);
 
+/// How many compiles run at a time (KILN_COMPILE_JOBS).
+int compile_jobs();
+
 /// The targets of a list of well-known ones that the toolchain can compile, found by trying in a
 /// worker and remembered with the toolchain's identity.
 std::vector<std::string> known_targets(ToolchainKind kind);

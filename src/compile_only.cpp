@@ -132,6 +132,16 @@ std::string emit_for(const Function& function, const Specification& specificatio
   return fusion::with_entry(emitted.kernel.source, named.entry_name);
 }
 
+std::vector<EmittedCall> emit_all(const Function& function, const Specification& specification,
+                                  std::string_view target) {
+  const std::string resolved = target == "cpu" ? jit::host_target() : std::string(target);
+  std::vector<EmittedCall> kernels;
+  for (const TypedCall& part : type_specification(function.impl().definition, specification)) {
+    kernels.push_back(emit_call(part, resolved));
+  }
+  return kernels;
+}
+
 CompiledKernel compile_for(const Function& function, const Specification& specification,
                            std::string_view target) {
   const Definition& definition = function.impl().definition;

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "call_types.hpp"
 #include "jit/compile.hpp"
 #include "kiln/function.hpp"
 #include "kiln/specification.hpp"
@@ -27,8 +28,8 @@ struct OutputTypes {
 };
 OutputTypes output_types(const Function& function, const Specification& specification);
 
-/// The kernels of such a call, in the order in which they run: one for each shape among its outputs,
-/// as a function of what those outputs read. Usually the call itself.
+/// The kernels of such a call, in the order in which they run: one for each shape among its
+/// outputs, as a function of what those outputs read. Usually the call itself.
 struct KernelOfCall {
   Function function;
   Specification specification;
@@ -39,6 +40,10 @@ std::vector<KernelOfCall> kernels_of(const Function& function, const Specificati
 /// Error(unsupported), as compile_for does, where the outputs have several shapes.
 std::string emit_for(const Function& function, const Specification& specification,
                      std::string_view target, bool with_preamble);
+
+/// The kernels of such a call for a target, as kernels_of() has them.
+std::vector<EmittedCall> emit_all(const Function& function, const Specification& specification,
+                                  std::string_view target);
 
 /// Finds the kernel in the cache or compiles it and publishes it. `info.cache` says which.
 CompiledKernel compile_for(const Function& function, const Specification& specification,

@@ -176,8 +176,8 @@ const LoadedKernel& Kernel::Impl::on(Device device) {
   if (const LoadedKernel* loaded = find(device)) return *loaded;
   auto made = std::make_unique<LoadedKernel>();
   made->backend = &jit::backend(device);
-  const KernelRequest request{name,   {}, signature_text(parameters), text, made->backend->target(),
-                              options};
+  const KernelRequest request{
+      name, {}, signature_text(parameters), text, made->backend->target(), options, true};
   made->info.function = name;
   made->info.target = request.target;
   made->info.variant = by_thread ? "the caller's, __global__" : "the caller's, KILN_KERNEL";

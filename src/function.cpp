@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "bound_launch.hpp"
-#include "fusion/text.hpp"
 #include "function_impl.hpp"
+#include "fusion/text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
@@ -27,7 +27,8 @@ Function make_function(std::string_view name, fusion::Graph graph, const Options
 const Plan& plan_for(Function::Impl& impl, const Call& call) {
   const Signature signature(call);
   if (const Plan* plan = impl.plans.find(signature)) return *plan;
-  return impl.plans.insert(make_plan(impl.definition, call, signature));
+  const OnMiss on_miss = impl.definition.options.on_miss;
+  return impl.plans.insert(make_plan(impl.definition, call, signature, on_miss));
 }
 
 void Function::call(const Stream& stream, std::span<const Argument> inputs,
@@ -46,12 +47,13 @@ KernelInfo Function::prepare(const Stream& stream, std::span<const Argument> inp
     info.compile_ms = 0;
     return info;
   }
-  return impl_->plans.insert(make_plan(impl_->definition, call, signature)).info;
+  return impl_->plans.insert(make_plan(impl_->definition, call, signature, OnMiss::compile)).info;
 }
 
 Launch Function::bind(const Stream& stream, std::initializer_list<Argument> inputs,
                       std::initializer_list<View> outputs) const {
-  return bind(stream, std::span(inputs.begin(), inputs.size()), std::span(outputs.begin(), outputs.size()));
+  return bind(stream, std::span(inputs.begin(), inputs.size()),
+              std::span(outputs.begin(), outputs.size()));
 }
 
 Launch Function::bind(const Stream& stream, std::span<const Argument> inputs,
@@ -68,9 +70,10 @@ std::string Function::expression() const { return impl_->definition.expression; 
 
 Scalar Scalar::typed(double value, DType dtype) {
   if (!is_floating(dtype)) {
-    throw Error(Code::invalid_argument,
-                fmt::format("Scalar::typed: dtype: expected a floating-point one for a double, got {}",
-                            kiln::name(dtype)));
+    throw Error(
+        Code::invalid_argument,
+        fmt::format("Scalar::typed: dtype: expected a floating-point one for a double, got {}",
+                    kiln::name(dtype)));
   }
   Scalar scalar(value);
   scalar.dtype_ = dtype;
@@ -80,9 +83,10 @@ Scalar Scalar::typed(double value, DType dtype) {
 
 Scalar Scalar::typed(std::int64_t value, DType dtype) {
   if (!is_integer(dtype) && dtype != DType::boolean) {
-    throw Error(Code::invalid_argument,
-                fmt::format("Scalar::typed: dtype: expected an integer one or bool for an integer, got {}",
-                            kiln::name(dtype)));
+    throw Error(
+        Code::invalid_argument,
+        fmt::format("Scalar::typed: dtype: expected an integer one or bool for an integer, got {}",
+                    kiln::name(dtype)));
   }
   Scalar scalar(value);
   scalar.dtype_ = dtype;

@@ -2,6 +2,7 @@
 // meet here and nowhere else.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +21,7 @@ struct KernelRequest {
   std::string text;
   std::string target;
   Options options;
+  bool alone = false;  ///< shares no program: `text` may define names of its own
 };
 
 struct KernelCode {
@@ -36,6 +38,9 @@ struct KernelCode {
 /// The process's cache, opened on first use with the settings of the environment.
 cache::Cache& process_cache();
 
+/// Says once that what this compiler makes is not kept.
+void warn_unidentified(const jit::Toolchain& toolchain);
+
 /// The key and the final name. Runs no compiler, but needs to know which one there is; without one
 /// the key is that of an unknown compiler.
 KernelCode name_kernel(const KernelRequest& request);
@@ -43,8 +48,11 @@ KernelCode name_kernel(const KernelRequest& request);
 /// The complete source for a request, as compiled under that name.
 std::string complete_source(const KernelRequest& request, std::string_view entry_name);
 
-/// Finds the code or compiles it. Without a compiler for the target, finds what another machine's
-/// compiler has made of the same source. Throws Error: would_compile under OnMiss::fail,
+/// The code of a request that name_kernel() has named, if it is on disk. Without a compiler for the
+/// target, what another machine's compiler has made of the same source.
+std::optional<KernelCode> find_code(const KernelRequest& request, KernelCode named);
+
+/// The same, or compiles it; a background compile of the same key is hurried along. Throws Error:
 /// compile_failed, unsupported, not_found.
 KernelCode make_code(const KernelRequest& request);
 /// The same for a request that name_kernel() has named.

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "call_types.hpp"
 #include "kiln/error.hpp"
 #include "loaded_kernels.hpp"
+#include "record.hpp"
 
 namespace kiln {
 namespace {
@@ -125,8 +128,9 @@ std::vector<Plan::Extent> extents_of(const Call& call) {
 }
 
 // Puts one kernel more into the plan, and what is to be said about it.
-void add_kernel(Plan& plan, const TypedCall& part, const Call& call) {
+void add_kernel(Plan& plan, const TypedCall& part, const Call& call, OnMiss on_miss) {
   EmittedCall emitted = emit_call(part, plan.backend->target());
+  emitted.request.options.on_miss = on_miss;
   plan.info.bytes += emitted.bytes;
   const bool first = plan.kernels.empty();
   if (first) plan.info.variant = emitted.variant;
@@ -195,7 +199,7 @@ std::span<const std::uint64_t> Signature::words() const {
 }
 
 std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
-                                const Signature& signature) {
+                                const Signature& signature, OnMiss on_miss) {
   auto plan = std::make_unique<Plan>();
   plan->signature.assign(signature.words().begin(), signature.words().end());
   plan->hash = signature.hash();
@@ -204,7 +208,17 @@ std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
   plan->info.function = definition.name;
   plan->info.expression = definition.expression;
   plan->info.target = plan->backend->target();
-  for (const TypedCall& part : parts) add_kernel(*plan, part, call);
+  if (recording()) record(definition, specification_of(definition, call));
+  std::optional<Error> missing;  // thrown when all have been looked for, and compiles have begun
+  for (const TypedCall& part : parts) {
+    try {
+      add_kernel(*plan, part, call, on_miss);
+    } catch (const Error& error) {
+      if (error.code() != Code::would_compile || on_miss != OnMiss::background) throw;
+      if (!missing) missing = error;
+    }
+  }
+  if (missing) throw Error(*missing);
   plan->info.kernels = static_cast<int>(plan->kernels.size());
   plan->extents = extents_of(call);
   return plan;

@@ -78,8 +78,8 @@ struct Plan {
   std::uint64_t hash = 0;
 
   jit::Backend* backend = nullptr;
-  /// In the order in which they run, one for each shape among the outputs; empty if there is nothing
-  /// to compute.
+  /// In the order in which they run, one for each shape among the outputs; empty if there is
+  /// nothing to compute.
   std::vector<PlannedKernel> kernels;
 
   /// The bytes that an operand spans around its view's data, [low, high).
@@ -96,15 +96,17 @@ struct Plan {
 /// "input 1 'up'", "output 0": an operand in messages.
 std::string operand_label(const Definition& definition, const Call& call, std::uint32_t operand);
 
-/// Checks the call and makes its plan: finds or compiles the kernel and loads it. Throws Error.
+/// Checks the call and makes its plan: finds or, as `on_miss` says, compiles its kernels and loads
+/// them. Throws Error.
 std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
-                                const Signature& signature);
+                                const Signature& signature, OnMiss on_miss);
 
 /// Throws Error(invalid_argument) when an output overlaps another operand of the call, unless it is
 /// element for element one of the inputs.
 void check_overlap(const Definition& definition, const Plan& plan, const Call& call);
 
-/// Writes the parameters' values for this call into `block`, of kernel.parameters.bytes.size() bytes.
+/// Writes the parameters' values for this call into `block`, of kernel.parameters.bytes.size()
+/// bytes.
 void fill_parameters(const Definition& definition, const PlannedKernel& kernel, const Call& call,
                      std::byte* block);
 

@@ -444,6 +444,8 @@ CompileHandle compile_async(CompileRequest request) {
 
 CompileResult compile(const CompileRequest& request) { return compile_async(request).get(); }
 
+int compile_jobs() { return Service::instance().jobs(); }
+
 std::vector<std::string> known_targets(ToolchainKind kind) {
   return Service::instance().known_targets(toolchain(kind));
 }

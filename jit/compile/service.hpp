@@ -44,6 +44,7 @@ class Service {
   };
   Counters counters() const { return {workers_started_, exchanges_}; }
   std::size_t idle_workers() const;
+  int jobs() const { return settings_.jobs; }
 
  private:
   struct Outcome;

@@ -15,7 +15,7 @@ enum class Code {
   unsupported,       ///< right, but not on this device, toolchain or release
   not_found,         ///< a file, tensor, entry, device or library that is not there
   compile_failed,    ///< the device compiler refused the source, crashed or ran out of time
-  would_compile,     ///< `Options::on_miss = fail` and the kernel is not ready
+  would_compile,     ///< the kernel is not ready: Options::on_miss, or a preparation was cancelled
   device,            ///< a driver call failed
   io,                ///< a file, directory or socket failed
   internal,          ///< a bug in kiln

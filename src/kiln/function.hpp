@@ -5,6 +5,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "kiln/error.hpp"
 #include "kiln/options.hpp"
 #include "kiln/specification.hpp"
 #include "kiln/value.hpp"
@@ -80,6 +82,30 @@ struct KernelInfo {
 
 class Launch;
 
+/// A call that is being prepared. Copies are the same one; dropping them does not stop it.
+class Preparation {
+ public:
+  Preparation() = default;
+  bool valid() const { return state_ != nullptr; }
+  /// True when nothing below waits any more.
+  bool ready() const;
+  /// Waits, and makes it overtake what nobody waits for.
+  void wait() const;
+  /// Waits; gives what is known of the kernel (of the first, where the call takes several), or
+  /// throws compile_failed, unsupported, not_found, device, or would_compile if it was cancelled.
+  KernelInfo get() const;
+  /// Waits; gives what get() would throw.
+  std::optional<Error> error() const;
+  /// Nobody waits for it any more. What no other preparation wants is not compiled.
+  void cancel();
+
+  struct State;
+  explicit Preparation(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
 class Function {
  public:
   /// Checks, finds or makes the kernel, and launches it on `stream`; on a GPU it returns before the
@@ -96,9 +122,16 @@ class Function {
   void call(const Stream& stream, std::span<const Argument> inputs,
             std::span<const View> outputs) const;
 
-  /// The kernel that such a call uses; finds or compiles it, launches nothing.
+  /// The kernel that such a call uses; finds or compiles it, whatever Options::on_miss says, and
+  /// launches nothing.
   KernelInfo prepare(const Stream& stream, std::span<const Argument> inputs,
                      std::span<const View> outputs) const;
+
+  /// The same without memory and without waiting: the kernels of such a call are found, or compiled
+  /// in the background, and loaded on the device. prepare_all (kiln/prepare.hpp) does it for many.
+  /// Throws Error(invalid_argument) for types that do not fit, not_found for a device that is not
+  /// there; everything else is the preparation's.
+  Preparation prepare(Device device, const Specification& specification) const;
 
   /// A call with everything decided but pointers and numbers: for callers who keep the same
   /// layouts. Checks and compiles as a call does, launches nothing.

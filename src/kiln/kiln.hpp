@@ -15,6 +15,8 @@
 #include "kiln/graph.hpp"      // IWYU pragma: export
 #include "kiln/kernel.hpp"     // IWYU pragma: export
 #include "kiln/options.hpp"    // IWYU pragma: export
+#include "kiln/prepare.hpp"  // IWYU pragma: export
 #include "kiln/reduction.hpp"  // IWYU pragma: export
+#include "kiln/specification.hpp"  // IWYU pragma: export
 #include "kiln/value.hpp"      // IWYU pragma: export
 #include "kiln/view.hpp"       // IWYU pragma: export

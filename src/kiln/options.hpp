@@ -16,7 +16,9 @@ enum class Rounding : std::uint8_t { once, each };
 enum class Accuracy : std::uint8_t { storage, fast, strict };
 
 /// What a call does when its kernel is neither in memory nor on disk. `compile`: compiles and waits.
-/// `fail`: throws Error(would_compile). `background`: starts the compile and throws would_compile.
+/// `fail`: throws Error(would_compile). `background`: throws it too, and has the kernel compiled and
+/// loaded meanwhile, so that a later call finds it; if that fails, a later call throws why.
+/// Function::prepare compiles in any case.
 enum class OnMiss : std::uint8_t { compile, fail, background };
 
 struct Options {

@@ -22,6 +22,13 @@ constexpr auto kRunFooter =
     "Example: kiln run 'y = silu(gate) * up' --in gate=block.safetensors:gate0 "
     "--in up=block.safetensors:up0 --out y=y.npy";
 
+constexpr auto kManifestFooter =
+    "A manifest has one JSON object a line: name, expression, types (an object of argument to\n"
+    "dtype[shape], in the order of the arguments), and, if need be, options (round, accuracy) and\n"
+    "outputs. A program writes one by itself where KILN_RECORD=FILE is set.\n"
+    "Example: kiln manifest record -o engine.jsonl -- ./engine --warm-up\n"
+    "         kiln compile --manifest engine.jsonl --target gfx90a,gfx942";
+
 class Builder {
  public:
   explicit Builder(CommandLine& line) : line_(line) {}
@@ -34,6 +41,7 @@ class Builder {
     doctor();
     run();
     kernels();
+    manifest();
     bench();
     cache();
     documents();
@@ -59,9 +67,10 @@ class Builder {
         "Write one JSON value to standard output, also for an error");
   }
 
-  static void add_expression(CLI::App& app, ExpressionOptions& options) {
-    app.add_option("EXPR", options.text, "The expression; - reads it from standard input")
-        ->required();
+  static CLI::Option* add_expression(CLI::App& app, ExpressionOptions& options) {
+    CLI::Option* expression =
+        app.add_option("EXPR", options.text, "The expression; - reads it from standard input")
+            ->required();
     app.add_option("--name", options.name, "The function's name in kernel names and the cache")
         ->capture_default_str();
     add_choice<Rounding>(app, "--round", options.options.rounding,
@@ -71,6 +80,7 @@ class Builder {
         app, "--accuracy", options.options.accuracy,
         {{"storage", Accuracy::storage}, {"fast", Accuracy::fast}, {"strict", Accuracy::strict}},
         "How exact functions are");
+    return expression;
   }
 
   template <class Value>
@@ -134,8 +144,9 @@ class Builder {
     app->footer(kRunFooter);
   }
 
-  void add_kernel(CLI::App& app, KernelOptions& options, const std::string& default_target) {
-    add_expression(app, options.expression);
+  CLI::Option* add_kernel(CLI::App& app, KernelOptions& options,
+                          const std::string& default_target) {
+    CLI::Option* expression = add_expression(app, options.expression);
     add_list(app, "--type", options.types, "NAME=DTYPE[SHAPE]", "What an argument is");
     add_list(app, "--type-out", options.dtypes, "NAME=DTYPE",
              "The dtype of an output, if not its natural one");
@@ -149,6 +160,7 @@ class Builder {
     }
     add_json(app, options.json);
     app.footer(kKernelFooter);
+    return expression;
   }
 
   void kernels() {
@@ -161,7 +173,12 @@ class Builder {
     auto [compile, compile_options] = add<CompileOptions>(
         *line_.app, "compile", "Compile into the cache, for targets that need not be here",
         run_compile);
-    add_kernel(*compile, compile_options->kernel, "");
+    add_kernel(*compile, compile_options->kernel, "")->required(false);
+    compile
+        ->add_option("--manifest", compile_options->manifest,
+                     "In place of EXPR: every entry of a manifest (kiln manifest --help), side by "
+                     "side; what is in the cache already is skipped")
+        ->type_name("FILE");
     compile
         ->add_option("-o,--output", compile_options->directory,
                      "Write code objects and sources into this directory as well")
@@ -175,6 +192,23 @@ class Builder {
         *line_.app, "explain", "Say which variant of a kernel a call gets, and what it costs",
         run_explain);
     add_kernel(*explain, explain_options->kernel, "cpu");
+  }
+
+  void manifest() {
+    CLI::App& parent =
+        *line_.app->add_subcommand("manifest", "Lists of the kernels that a program needs");
+    parent.require_subcommand(1);
+    parent.footer(kManifestFooter);
+    auto [app, options] = add<ManifestRecordOptions>(
+        parent, "record", "Run a program and write down every function and signature it asks for",
+        run_manifest_record);
+    app->add_option("-o,--output", options->file,
+                    "The manifest; what it does not have yet is added")
+        ->type_name("FILE")
+        ->capture_default_str();
+    app->add_option("PROGRAM", options->program, "The program and its arguments, after --")
+        ->required();
+    app->footer(kManifestFooter);
   }
 
   void bench() {

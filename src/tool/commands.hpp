@@ -69,8 +69,17 @@ int run_emit(const EmitOptions& options);
 struct CompileOptions {
   KernelOptions kernel;
   std::string directory;  ///< empty: only into the cache
+  std::string manifest;   ///< in place of an expression
 };
 int run_compile(const CompileOptions& options);
+int run_compile_manifest(const std::string& path, const std::vector<std::string>& targets,
+                         bool json);
+
+struct ManifestRecordOptions {
+  std::string file = "kiln-manifest.jsonl";
+  std::vector<std::string> program;  ///< and its arguments
+};
+int run_manifest_record(const ManifestRecordOptions& options);
 
 struct IsaOptions {
   KernelOptions kernel;

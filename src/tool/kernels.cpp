@@ -186,6 +186,20 @@ int run_emit(const EmitOptions& options) {
 }
 
 int run_compile(const CompileOptions& options) {
+  const std::string& expression = options.kernel.expression.text;
+  if (options.manifest.empty() && expression.empty()) {
+    throw UsageError("compile: give an expression, or --manifest FILE");
+  }
+  if (!options.manifest.empty()) {
+    if (!expression.empty() || !options.kernel.types.empty() || !options.kernel.dtypes.empty()) {
+      throw UsageError("compile --manifest: expressions and types are in the manifest");
+    }
+    if (!options.directory.empty()) {
+      throw UsageError("compile --manifest: fills the cache; --output is for one expression");
+    }
+    return run_compile_manifest(options.manifest, parse_targets(options.kernel.targets),
+                                options.kernel.json);
+  }
   const Request request = parse_request(options.kernel);
   if (!options.directory.empty()) make_directory(options.directory);
   const std::vector<Attempt> attempts = compile_all(request);

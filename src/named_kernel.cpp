@@ -1,0 +1,108 @@
+// See named_kernel.hpp.
+#include "named_kernel.hpp"
+
+#include <fmt/format.h>
+
+#include "fusion/emit.hpp"
+#include "preamble/preamble.hpp"
+
+namespace kiln {
+namespace {
+
+std::string options_text(const Options& options) {
+  static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
+  return fmt::format("round {}, accuracy {}", options.rounding == Rounding::once ? "once" : "each",
+                     kAccuracy[static_cast<std::size_t>(options.accuracy)]);
+}
+
+// What precedes the request's own text in what is compiled.
+std::string_view text_before() {
+  static const std::string before = std::string(preamble::text()) + '\n';
+  return before;
+}
+
+// The key's ingredients but for the source, in their order.
+std::vector<cache::Ingredient> settings_of(const KernelRequest& request,
+                                           const std::string& identity) {
+  std::vector<cache::Ingredient> ingredients;
+  for (std::string& option : kernel_options(request)) {
+    ingredients.push_back({"option", std::move(option)});
+  }
+  ingredients.push_back({"target", request.target});
+  ingredients.push_back({"toolchain", identity});
+  for (const auto& [variable, value] : jit::compiler_environment()) {
+    ingredients.push_back({"env." + variable, value});
+  }
+  return ingredients;
+}
+
+}  // namespace
+
+std::vector<std::string> kernel_options(const KernelRequest& request) {
+  return jit::compile_options(request.target, request.options.accuracy == Accuracy::fast);
+}
+
+std::vector<cache::Ingredient> ingredients_of(const KernelRequest& request,
+                                              const std::string& identity) {
+  std::vector<cache::Ingredient> ingredients = settings_of(request, identity);
+  ingredients.insert(ingredients.begin(), {"source", std::string(text_before()) + request.text});
+  return ingredients;
+}
+
+KernelCode name_with(const KernelRequest& request, jit::Toolchain toolchain) {
+  const std::vector<cache::Ingredient> settings = settings_of(request, toolchain.identity);
+  cache::KeyHasher hasher(1 + settings.size());
+  hasher.add("source", {text_before(), request.text});
+  for (const cache::Ingredient& one : settings) hasher.add(one.tag, {one.value});
+  KernelCode code;
+  code.key = hasher.finish();
+  code.entry_name = cache::module_name(request.function, code.key);
+  if (!toolchain.identity.empty()) code.key_text = code.key.hex();
+  code.toolchain = std::move(toolchain);
+  return code;
+}
+
+std::string complete_source(const KernelRequest& request, std::string_view entry_name) {
+  return std::string(text_before()) + fusion::with_entry(request.text, entry_name);
+}
+
+jit::CompileRequest compile_request(const KernelRequest& request, const KernelCode& named) {
+  jit::CompileRequest job;
+  job.function = request.function;
+  job.expression = request.expression;
+  job.entry = named.entry_name;
+  job.source = complete_source(request, named.entry_name);
+  job.target = request.target;
+  job.options = kernel_options(request);
+  return job;
+}
+
+cache::Entry make_entry(const KernelRequest& request, KernelCode& named,
+                        const jit::CompileResult& result, std::string source) {
+  named.log = result.log;
+  named.compile_ms = result.milliseconds;
+  cache::Entry entry;
+  entry.code = result.code;
+  entry.source = std::move(source);
+  cache::Metadata& metadata = entry.metadata;
+  metadata.function = request.function;
+  metadata.expression = request.expression;
+  metadata.signature = request.signature;
+  metadata.target = request.target;
+  metadata.toolchain = named.toolchain.version;
+  metadata.toolchain_identity = named.toolchain.identity;
+  metadata.options = kernel_options(request);
+  metadata.ingredients = cache::summarise(ingredients_of(request, named.toolchain.identity));
+  metadata.compile_ms = result.milliseconds;
+  metadata.entry = named.entry_name;
+  metadata.launch = options_text(request.options);
+  const jit::Resources resources = jit::resources(entry.code, metadata.entry);
+  metadata.registers = resources.vgprs;
+  metadata.sgprs = resources.sgprs;
+  metadata.lds = resources.lds;
+  metadata.scratch = resources.scratch;
+  metadata.spills = resources.spills;
+  return entry;
+}
+
+}  // namespace kiln

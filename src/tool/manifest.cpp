@@ -1,0 +1,207 @@
+// `kiln compile --manifest` and `kiln manifest record`: the kernels of a program, compiled before
+// it runs and on another machine, and where the list of them comes from.
+#include "files/manifest.hpp"
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+
+#include "files/file_io.hpp"
+#include "kiln/error.hpp"
+#include "prepare.hpp"
+#include "tool/arguments.hpp"
+#include "tool/commands.hpp"
+#include "tool/print.hpp"
+#include "tool/progress.hpp"
+
+extern char** environ;
+
+namespace kiln::tool {
+namespace {
+
+std::string read_text(const std::string& path) {
+  const files::InputFile file(path);
+  return file.head(file.size());
+}
+
+/// An entry that makes sense, as a function.
+struct Wanted {
+  std::size_t line = 0;
+  Function function;
+  Specification specification;
+};
+
+std::vector<Wanted> functions_of(files::Manifest& manifest) {
+  std::vector<Wanted> wanted;
+  for (files::ManifestEntry& entry : manifest.entries) {
+    std::vector<std::string> order;
+    for (const ArgumentSpec& argument : entry.specification.arguments) {
+      order.push_back(argument.name);
+    }
+    try {
+      wanted.push_back({entry.line, parse(entry.name, entry.expression, entry.options, order),
+                        std::move(entry.specification)});
+    } catch (const Error& error) {
+      manifest.problems.push_back({entry.line, error.what()});
+    }
+  }
+  std::ranges::sort(manifest.problems, {}, &files::ManifestProblem::line);
+  return wanted;
+}
+
+/// One entry for one target.
+struct Item {
+  const Wanted* wanted = nullptr;
+  std::string target;
+};
+
+std::string outcome_text(const Preparation& preparation) {
+  if (preparation.error()) return "failed";
+  const KernelInfo info = preparation.get();
+  if (info.cache != CacheState::compiled) return "already there";
+  return fmt::format("compiled in {:.0f} ms", info.compile_ms);
+}
+
+/// Compiles everything side by side and shows how far it is.
+std::vector<Preparation> prepare(const std::vector<Item>& items, bool json) {
+  std::vector<PrepareRequest> requests;
+  for (const Item& item : items) {
+    requests.push_back({&item.wanted->function, &item.wanted->specification, {}, item.target});
+  }
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::size_t> finished;
+  std::vector<Preparation> preparations = start_preparations(requests, [&](std::size_t index) {
+    const std::lock_guard lock(mutex);
+    finished.push_back(index);
+    changed.notify_one();
+  });
+  Progress progress(Progress::style(json), items.size());
+  for (std::size_t done = 0; done < items.size(); ++done) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return finished.size() > done; });
+    const std::size_t index = finished[done];
+    lock.unlock();
+    progress.step(fmt::format("{} for {}: {}", items[index].wanted->function.name(),
+                              clip(items[index].target, 40), outcome_text(preparations[index])));
+  }
+  return preparations;
+}
+
+Json to_json(const Item& item, const Preparation& preparation) {
+  Json json = {
+      {"line", item.wanted->line}, {"name", item.wanted->function.name()}, {"target", item.target}};
+  if (const auto error = preparation.error()) {
+    json["error"] = {{"code", name(error->code())}, {"message", error->what()}};
+    return json;
+  }
+  const KernelInfo info = preparation.get();
+  json["entry"] = info.entry;
+  json["key"] = info.key;
+  json["cache"] = info.cache == CacheState::compiled ? "compiled" : "disk";
+  json["compile_ms"] = info.compile_ms;
+  return json;
+}
+
+}  // namespace
+
+int run_compile_manifest(const std::string& path, const std::vector<std::string>& targets,
+                         bool json) {
+  const auto start = std::chrono::steady_clock::now();
+  files::Manifest manifest = files::parse_manifest(read_text(path));
+  const std::vector<Wanted> wanted = functions_of(manifest);
+  std::vector<Item> items;
+  for (const std::string& target : targets) {
+    for (const Wanted& entry : wanted) items.push_back({&entry, target});
+  }
+  const std::vector<Preparation> preparations = prepare(items, json);
+
+  std::size_t compiled = 0;
+  std::size_t failed = 0;
+  Json results = Json::array();
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const auto error = preparations[i].error();
+    failed += error ? 1 : 0;
+    compiled += !error && preparations[i].get().cache == CacheState::compiled ? 1 : 0;
+    results.push_back(to_json(items[i], preparations[i]));
+    if (error) {
+      fmt::print(stderr, "{}:{}: for {}: {}\n", path, items[i].wanted->line, items[i].target,
+                 error->what());
+    }
+  }
+  for (const files::ManifestProblem& problem : manifest.problems) {
+    fmt::print(stderr, "{}:{}: {}\n", path, problem.line, problem.message);
+  }
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const std::size_t there = items.size() - compiled - failed;
+  if (json) {
+    Json problems = Json::array();
+    for (const files::ManifestProblem& problem : manifest.problems) {
+      problems.push_back({{"line", problem.line}, {"message", problem.message}});
+    }
+    print_json({{"entries", wanted.size()},
+                {"targets", targets},
+                {"compiled", compiled},
+                {"already_there", there},
+                {"failed", failed},
+                {"seconds", elapsed.count()},
+                {"results", results},
+                {"bad_lines", problems}});
+  } else {
+    fmt::print(
+        "{} entries for {} {}: {} compiled, {} already there, {} failed, {} bad lines; "
+        "{:.1f} s\n",
+        wanted.size(), targets.size(), targets.size() == 1 ? "target" : "targets", compiled, there,
+        failed, manifest.problems.size(), elapsed.count());
+  }
+  return failed == 0 && manifest.problems.empty() ? kSuccess : kFailure;
+}
+
+int run_manifest_record(const ManifestRecordOptions& options) {
+  if (options.program.empty()) throw UsageError("manifest record: give a program after --");
+  // The program may change its directory.
+  const std::string path = std::filesystem::absolute(options.file).string();
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!std::string_view(*variable).starts_with("KILN_RECORD=")) variables.emplace_back(*variable);
+  }
+  variables.push_back("KILN_RECORD=" + path);
+  const auto pointers = [](std::vector<std::string>& texts) {
+    std::vector<char*> result;
+    for (std::string& text : texts) result.push_back(text.data());
+    result.push_back(nullptr);
+    return result;
+  };
+  std::vector<std::string> program = options.program;
+  pid_t child = 0;
+  const int error = ::posix_spawnp(&child, program[0].c_str(), nullptr, nullptr,
+                                   pointers(program).data(), pointers(variables).data());
+  if (error != 0) {
+    throw Error(Code::not_found, fmt::format("manifest record: cannot run {}: {}", program[0],
+                                             std::strerror(error)));
+  }
+  // What a terminal sends is for the program; it ends or not, and is waited for.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGQUIT, SIG_IGN);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::size_t entries = 0;
+  if (std::filesystem::exists(path)) {
+    entries = files::parse_manifest(read_text(path)).entries.size();
+  }
+  fmt::print(stderr, "kiln: {} has {} {}{}\n", options.file, entries,
+             entries == 1 ? "entry" : "entries",
+             entries == 0 ? "; the program called no function of kiln" : "");
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace kiln::tool

@@ -1,0 +1,53 @@
+#include "tool/progress.hpp"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tool/print.hpp"
+
+namespace kiln::tool {
+namespace {
+
+std::size_t terminal_columns() {
+  winsize size{};
+  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+Progress::Style Progress::style(bool json) {
+  if (json) return Style::none;
+  return ::isatty(STDERR_FILENO) == 1 ? Style::bar : Style::lines;
+}
+
+void Progress::step(std::string_view what) {
+  ++done_;
+  if (style_ == Style::lines) fmt::print(stderr, "{}/{} {}\n", done_, total_, what);
+  if (style_ != Style::bar) return;
+  // One column less, so that no terminal starts a line of its own.
+  fmt::print(stderr, "\r\033[K{}", progress_bar(done_, total_, what, terminal_columns() - 1));
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void Progress::clear() {
+  if (!shown_) return;
+  fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
+  shown_ = false;
+}
+
+std::string progress_bar(std::size_t done, std::size_t total, std::string_view what,
+                         std::size_t columns) {
+  constexpr std::size_t kWidth = 20;
+  const std::size_t full = total == 0 ? kWidth : kWidth * std::min(done, total) / total;
+  return clip(
+      fmt::format("[{:#<{}}{:.<{}}] {}/{} {}", "", full, "", kWidth - full, done, total, what),
+      columns);
+}
+
+}  // namespace kiln::tool

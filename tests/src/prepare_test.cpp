@@ -1,0 +1,239 @@
+// Kernels before their calls: prepare and its handle, prepare_all, on_miss, and what is shared.
+#include "kiln/prepare.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "compile_only.hpp"
+#include "kernel_batch.hpp"
+#include "tests/support/devices.hpp"
+
+namespace kiln {
+namespace {
+
+using ::testing::HasSubstr;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+const Stream kStream{{DeviceType::cpu, 0}, nullptr};
+const Device kCpu{DeviceType::cpu, 0};
+
+class Prepare : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      jit::toolchain(jit::ToolchainKind::host);
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+};
+
+Specification vectors(const Function& function, std::int64_t size = 8) {
+  Specification specification;
+  for (const std::string& name : argument_names(function)) {
+    specification.arguments.push_back({name, DType::f32, {size}, {}, false, false, 0});
+  }
+  return specification;
+}
+
+// A function that no other test has.
+Function distinct(const std::string& name, Options options = {}) {
+  static std::atomic<int> count{0};
+  const int own = ++count;
+  return fuse(
+      name, [own](Value x) { return x * 3 + (own + 0.5); }, options);
+}
+
+struct Arrays {
+  alignas(16) float in[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  alignas(16) float out[8] = {};
+  std::vector<Argument> inputs() { return {View(in, DType::f32, {8}, kCpu)}; }
+  std::vector<View> outputs() { return {View(out, DType::f32, {8}, kCpu)}; }
+};
+
+Code code_of(const std::function<void()>& action, std::string* message = nullptr) {
+  try {
+    action();
+  } catch (const Error& error) {
+    if (message != nullptr) *message = error.what();
+    return error.code();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return Code::internal;
+}
+
+TEST_F(Prepare, MakesACallThatMayNotCompilePossible) {
+  const Function f = distinct("prepared", {.on_miss = OnMiss::fail});
+  Arrays arrays;
+  EXPECT_EQ(code_of([&] { f.call(kStream, arrays.inputs(), arrays.outputs()); }),
+            Code::would_compile);
+  const Preparation preparation = f.prepare(kCpu, vectors(f));
+  preparation.wait();
+  EXPECT_TRUE(preparation.ready());
+  EXPECT_FALSE(preparation.error());
+  EXPECT_EQ(preparation.get().cache, CacheState::compiled);
+  EXPECT_GT(preparation.get().compile_ms, 0);
+  f.call(kStream, arrays.inputs(), arrays.outputs());
+  EXPECT_EQ(arrays.out[1] - arrays.out[0], 3.0f);
+  EXPECT_EQ(f.prepare(kStream, arrays.inputs(), arrays.outputs()).key, preparation.get().key);
+  EXPECT_EQ(f.prepare(kCpu, vectors(f)).get().cache, CacheState::memory);
+}
+
+TEST_F(Prepare, TheFormWithMemoryCompilesWhateverOnMissSays) {
+  const Function f = distinct("explicit", {.on_miss = OnMiss::fail});
+  Arrays arrays;
+  EXPECT_EQ(f.prepare(kStream, arrays.inputs(), arrays.outputs()).cache, CacheState::compiled);
+  EXPECT_NO_THROW(f.call(kStream, arrays.inputs(), arrays.outputs()));
+}
+
+TEST_F(Prepare, AMissInTheBackgroundIsThereForALaterCall) {
+  const Function f = distinct("background", {.on_miss = OnMiss::background});
+  Arrays arrays;
+  std::string message;
+  EXPECT_EQ(code_of([&] { f.call(kStream, arrays.inputs(), arrays.outputs()); }, &message),
+            Code::would_compile);
+  EXPECT_THAT(message, HasSubstr("background: no kernel for"));
+  EXPECT_THAT(message, HasSubstr("is being compiled in the background"));
+  f.prepare(kCpu, vectors(f)).wait();  // the same kernel
+  f.call(kStream, arrays.inputs(), arrays.outputs());
+  EXPECT_EQ(arrays.out[1] - arrays.out[0], 3.0f);
+}
+
+TEST_F(Prepare, RefusesTypesThatDoNotFit) {
+  const Function f = distinct("misfit");
+  std::string message;
+  EXPECT_EQ(code_of([&] { f.prepare(kCpu, {}); }, &message), Code::invalid_argument);
+  EXPECT_THAT(message, HasSubstr("misfit: no type was given for the argument 'in0'"));
+}
+
+TEST_F(Prepare, NothingToComputeIsReadyAtOnce) {
+  const Function f = distinct("empty");
+  const Preparation preparation = f.prepare(kCpu, vectors(f, 0));
+  EXPECT_TRUE(preparation.ready());
+  EXPECT_EQ(preparation.get().kernels, 0);
+}
+
+TEST_F(Prepare, AllAreDoneAndToldOnceEach) {
+  std::vector<PrepareItem> items;
+  for (int i = 0; i < 12; ++i) {
+    const Function f = distinct(fmt::format("many{}", i));
+    items.push_back({f, kCpu, vectors(f)});
+  }
+  items.push_back(items.front());                  // twice the same
+  items.push_back({items[1].function, kCpu, {}});  // and one that is wrong
+  std::vector<int> told(items.size());
+  std::size_t last = 0;
+  const std::vector<Preparation> all = prepare_all(items, [&](const PrepareProgress& progress) {
+    ++told[progress.index];
+    EXPECT_EQ(progress.done, ++last);
+    EXPECT_EQ(progress.total, items.size());
+    EXPECT_TRUE(progress.preparation.ready());
+  });
+  EXPECT_EQ(told, std::vector<int>(items.size(), 1));
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) {
+    EXPECT_TRUE(all[i].ready());
+    EXPECT_FALSE(all[i].error()) << all[i].error()->what();
+  }
+  EXPECT_EQ(all[12].get().key, all[0].get().key);
+  ASSERT_TRUE(all[13].error());
+  EXPECT_EQ(all[13].error()->code(), Code::invalid_argument);
+  for (std::size_t i = 0; i < 12; ++i) {
+    Arrays arrays;
+    items[i].function.call(kStream, arrays.inputs(), arrays.outputs());
+    EXPECT_EQ(arrays.out[1] - arrays.out[0], 3.0f);
+    EXPECT_EQ(items[i].function.prepare(kStream, arrays.inputs(), arrays.outputs()).cache,
+              CacheState::memory);
+  }
+}
+
+TEST_F(Prepare, KernelsThatShareAProgramAreEntriesOfTheirOwn) {
+  std::vector<KernelRequest> requests;
+  for (int i = 0; i < 3; ++i) {
+    const Function f = distinct(fmt::format("shared{}", i));
+    requests.push_back(emit_all(f, vectors(f), "cpu").at(0).request);
+  }
+  BackgroundCompile compile;
+  const std::vector<CodeOutcome> outcomes = make_codes(requests, compile);
+  cache::Filter filter;
+  for (const CodeOutcome& outcome : outcomes) filter.keys.push_back(outcome.code.key);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    ASSERT_FALSE(outcomes[i].error) << outcomes[i].error->second;
+    EXPECT_EQ(outcomes[i].code.state, CacheState::compiled);
+    EXPECT_EQ(outcomes[i].code.code, outcomes[0].code.code);
+    const std::optional<KernelCode> found = find_code(requests[i]);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->key, outcomes[i].code.key);
+    // `kiln cache verify --recompile` gets the same bytes from the source that is kept.
+    const std::optional<cache::Entry> entry = process_cache().read(found->key);
+    ASSERT_TRUE(entry);
+    EXPECT_THAT(entry->source, HasSubstr(outcomes[2].code.entry_name));
+  }
+  const cache::Recompilation result = cache::recompile(process_cache(), filter);
+  EXPECT_EQ(result.same, requests.size());
+  EXPECT_TRUE(result.problems.empty());
+}
+
+TEST_F(Prepare, OneBadKernelOfAProgramFailsAlone) {
+  std::vector<KernelRequest> requests;
+  for (int i = 0; i < 3; ++i) {
+    const Function f = distinct(fmt::format("neighbour{}", i));
+    requests.push_back(emit_all(f, vectors(f), "cpu").at(0).request);
+  }
+  requests[1].text += "\nno_such_type broken;\n";
+  BackgroundCompile compile;
+  const std::vector<CodeOutcome> outcomes = make_codes(requests, compile);
+  EXPECT_FALSE(outcomes[0].error);
+  EXPECT_FALSE(outcomes[2].error);
+  ASSERT_TRUE(outcomes[1].error);
+  EXPECT_EQ(outcomes[1].error->first, Code::compile_failed);
+  EXPECT_THAT(outcomes[1].error->second, HasSubstr("function 'neighbour1'"));
+  EXPECT_THAT(outcomes[1].error->second, HasSubstr("expression: "));
+  EXPECT_THAT(outcomes[1].error->second, HasSubstr("no_such_type broken;"));
+}
+
+TEST_F(Prepare, ACancelledOneIsNotRememberedAsAFailure) {
+  const Function f = distinct("cancelled");
+  Preparation preparation = f.prepare(kCpu, vectors(f));
+  preparation.cancel();
+  EXPECT_TRUE(preparation.ready());
+  if (const auto error = preparation.error()) {  // unless it was done before
+    EXPECT_EQ(error->code(), Code::would_compile);
+    EXPECT_THAT(error->what(), HasSubstr("cancelled"));
+  }
+  EXPECT_FALSE(f.prepare(kCpu, vectors(f)).error());
+  Arrays arrays;
+  EXPECT_NO_THROW(f.call(kStream, arrays.inputs(), arrays.outputs()));
+}
+
+TEST_F(Prepare, CallsAndPreparationsOfTheSameFunctionsMeet) {
+  std::vector<PrepareItem> items;
+  for (int i = 0; i < 6; ++i) {
+    const Function f = distinct(fmt::format("meeting{}", i));
+    items.push_back({f, kCpu, vectors(f)});
+  }
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      if (t == 0) {
+        for (const Preparation& one : prepare_all(items)) wrong += one.error() ? 1 : 0;
+        return;
+      }
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        Arrays arrays;
+        const Function& f = items[(i * static_cast<std::size_t>(t)) % items.size()].function;
+        f.call(kStream, arrays.inputs(), arrays.outputs());
+        wrong += arrays.out[1] - arrays.out[0] == 3.0f ? 0 : 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
+}  // namespace kiln
