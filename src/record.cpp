@@ -40,13 +40,23 @@ class Recorder {
   }
 
  private:
-  // A forked child opens the file again: a lock on the parent's descriptor would be the parent's.
+  // A forked child opens the file again, since a lock on the parent's descriptor would be the
+  // parent's, and everybody does when it was deleted.
   bool open_file() {
-    if (file_ >= 0 && owner_ == getpid()) return true;
+    struct stat status {};
+    const bool there = file_ >= 0 && fstat(file_, &status) == 0 && status.st_nlink > 0;
+    if (there && owner_ == getpid()) return true;
     if (file_ >= 0) close(file_);
+    if (!there) forget();
     owner_ = getpid();
     file_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
     return file_ >= 0;
+  }
+
+  void forget() {
+    read_to_ = 0;
+    ends_line_ = true;
+    known_.clear();
   }
 
   bool add_locked(const std::string& line) {
@@ -65,8 +75,7 @@ class Recorder {
     struct stat status {};
     if (fstat(file_, &status) != 0) return false;
     if (status.st_size < read_to_) {  // somebody has emptied it
-      read_to_ = 0;
-      known_.clear();
+      forget();
     }
     std::string text(static_cast<std::size_t>(status.st_size - read_to_), '\0');
     for (std::size_t got = 0; got < text.size();) {

@@ -34,6 +34,7 @@ constexpr Setting kEnvironment[] = {
     {"KILN_COMPILE_MEMORY", "MiB that one worker may take (default 4096)."},
     {"KILN_CPU_THREADS", "Threads of the CPU device (default: usable cores)."},
     {"KILN_DUMP", "Directory for the source, log, ISA and command of every compile."},
+    {"KILN_RECORD", "File to which every function and signature that is asked for is added."},
     {"KILN_WORKER", "Path of kiln-compile-worker, if it is not where it was installed."},
     {"NO_COLOR", "If set, no colours on a terminal either."},
 };
