@@ -164,7 +164,7 @@ TEST_F(Prepare, KernelsThatShareAProgramAreEntriesOfTheirOwn) {
     ASSERT_FALSE(outcomes[i].error) << outcomes[i].error->second;
     EXPECT_EQ(outcomes[i].code.state, CacheState::compiled);
     EXPECT_EQ(outcomes[i].code.code, outcomes[0].code.code);
-    const std::optional<KernelCode> found = find_code(requests[i]);
+    const std::optional<KernelCode> found = find_code(requests[i], name_kernel(requests[i]));
     ASSERT_TRUE(found);
     EXPECT_EQ(found->key, outcomes[i].code.key);
     // `kiln cache verify --recompile` gets the same bytes from the source that is kept.
