@@ -332,6 +332,11 @@ class Emitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!operands_[i].output) continue;
       const bool contiguous = variant_.operands[i].access == Access::contiguous;
+      if (variant_.streamed) {
+        line(3, "auto {}_lanes = collect<width.size>({}_data);", operands_[i].name,
+             operands_[i].name);
+        continue;
+      }
       line(3, "auto {}_lanes = results<width.size>({}, first{});", operands_[i].name,
            row_pointer(i), contiguous ? std::string() : ", " + inner_stride(i));
     }
@@ -351,7 +356,9 @@ class Emitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
       if (!operand.output) continue;
-      if (variant_.operands[i].access == Access::contiguous) {
+      if (variant_.streamed) {
+        line(3, "stream({}, first, lanes, {}_lanes);", row_pointer(i), operand.name);
+      } else if (variant_.operands[i].access == Access::contiguous) {
         line(3, "store<width.size, {}>({}, first, {}_lanes);", variant_.operands[i].alignment,
              row_pointer(i), operand.name);
       } else {
@@ -405,6 +412,7 @@ class Emitter {
       line(1, "    , *({}*)arguments[{}]", type, i);
     }
     line(1, ");");
+    if (variant_.streamed) line(1, "finish_streams();");
     line(0, "}}");
     line(0, "#endif");
   }

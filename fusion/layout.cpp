@@ -18,9 +18,9 @@ namespace {
 // work item is a stretch of a row, long enough that finding its place costs nothing; tiles fit its
 // first cache.
 constexpr Policy kPolicies[] = {
-    /* amd    */ {16, 64, 16, 256, 34 << 10},
-    /* nvidia */ {16, 64, 16, 256, 34 << 10},
-    /* host   */ {0, 0, 1024, 16, 34 << 10},
+    /* amd    */ {16, 64, 16, 256, 0, 34 << 10},
+    /* nvidia */ {16, 64, 16, 256, 0, 34 << 10},
+    /* host   */ {0, 0, 1024, 16, 8 << 20, 34 << 10},
 };
 
 // Rows of 64 four-byte elements are two cache lines of a GPU; smaller tiles where there are many.
@@ -168,6 +168,18 @@ int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<
   return static_cast<int>(steps & (~steps + 1));
 }
 
+// One large output in rows that no input shares.
+bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
+                 std::uint64_t elements, const Policy& policy) {
+  const std::size_t output = first_output(operands);
+  const Operand& written = operands[output];
+  const auto bytes = elements * static_cast<std::uint64_t>(bits(written.dtype)) / 8;
+  return policy.stream_bytes != 0 && bytes >= policy.stream_bytes && bits(written.dtype) >= 8 &&
+         variants[output].access == Access::contiguous &&
+         std::ranges::count_if(operands, &Operand::output) == 1 &&
+         std::ranges::count(operands, written.address, &Operand::address) == 1;
+}
+
 bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, std::uint64_t elements,
                       int width) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
@@ -255,6 +267,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   const std::uint64_t elements =
       layout.work_items * static_cast<std::uint64_t>(tile == 0 ? width : tile * tile);
   layout.variant.wide_index = needs_wide_index(axes, operands.size(), elements, width);
+  layout.variant.streamed = tile == 0 && is_streamed(operands, variants, elements, policy(family));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     // A CPU loads from any address at the same cost, so there alignment is no reason for a variant.
     variants[i].alignment = std::max(1, bits(operands[i].dtype) / 8);
@@ -299,6 +312,7 @@ std::string describe(const Variant& variant, std::span<const std::string> names)
                                             : fmt::format("{} vectors each", rows.vectors));
     if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
   }
+  if (variant.streamed) text += ", streamed";
   if (variant.tile != 0) text += fmt::format(", in tiles of {0} by {0}", variant.tile);
   for (std::size_t i = 0; i < variant.operands.size(); ++i) {
     const OperandVariant& operand = variant.operands[i];

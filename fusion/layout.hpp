@@ -28,6 +28,7 @@ struct Policy {
   int most_lane_bytes;  ///< the bytes of the widest one
   int most_lanes;
   int block;       ///< work items (threads) per block
+  std::uint64_t stream_bytes;  ///< a result from this size on is streamed past the caches; 0: none
   int tile_bytes;  ///< what the tiles of one kernel may take of the memory that a block shares
 };
 enum class Family : std::uint8_t { amd, nvidia, host };
@@ -69,6 +70,7 @@ struct Variant {
   int tile = 0;  ///< edge of the square tiles of (tile axis, innermost axis) that a block takes at
                  ///< a time, which transposed operands are read through; 0: none
   int tile_axis = 0;  ///< the collapsed axis along which transposed operands are contiguous
+  bool streamed = false;  ///< the output is stored past the caches
   RowVariant reduction;
   std::vector<OperandVariant> operands;
   friend bool operator==(const Variant&, const Variant&) = default;

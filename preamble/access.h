@@ -55,6 +55,63 @@ KILN_FN void for_each_vector(Index start, Index size, const Body& body) {
   body(Width<Most>(), start, int(size - start < Most ? size - start : Most));
 }
 
+// Results that leave no room in the caches for anything else go past them, which would fetch every
+// line before it is overwritten: they are collected here and then stored in whole vectors.
+template <class T, int Lanes>
+struct Collected {
+  alignas(64) T lane[Lanes];
+  inline __attribute__((always_inline)) T& operator[](int i) { return lane[i]; }
+};
+template <int Lanes, class T>
+KILN_FN Collected<T, Lanes> collect(const T*) {
+  Collected<T, Lanes> lanes;
+  return lanes;
+}
+
+#ifdef __AVX__
+typedef long long StreamVector __attribute__((vector_size(32)));
+#else
+typedef long long StreamVector __attribute__((vector_size(16)));
+#endif
+KILN_FN void stream_vector(StreamVector* to, StreamVector value) {
+#if defined(__clang__)
+  __builtin_nontemporal_store(value, to);
+#elif defined(__AVX__)
+  __builtin_ia32_movntdq256(to, value);
+#elif defined(__SSE2__)
+  __builtin_ia32_movntdq(to, value);
+#else
+  *to = value;
+#endif
+}
+
+template <class T, int Lanes, class Index>
+KILN_FN void stream(T* row, Index first, int lanes, const Collected<T, Lanes>& values) {
+  constexpr u64 kBytes = sizeof(StreamVector);
+  u8* to = reinterpret_cast<u8*>(row + first);
+  const u8* from = reinterpret_cast<const u8*>(values.lane);
+  u64 bytes = u64(lanes) * sizeof(T);
+  const u64 past = reinterpret_cast<u64>(to) % kBytes;
+  const u64 head = past == 0 ? 0 : kBytes - past < bytes ? kBytes - past : bytes;
+  __builtin_memcpy(to, from, head);
+  for (to += head, from += head, bytes -= head; bytes >= kBytes;
+       to += kBytes, from += kBytes, bytes -= kBytes) {
+    StreamVector value;
+    __builtin_memcpy(&value, from, kBytes);
+    stream_vector(reinterpret_cast<StreamVector*>(to), value);
+  }
+  __builtin_memcpy(to, from, bytes);
+}
+
+// Such stores are not ordered with others: this makes them visible before the kernel returns.
+KILN_FN void finish_streams() {
+#ifdef __SSE2__
+  __builtin_ia32_sfence();
+#else
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+}
+
 #else
 
 // On a GPU the lanes of a work item are `Lanes` elements in registers.
