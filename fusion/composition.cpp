@@ -226,6 +226,12 @@ const Composition* find_composition(std::string_view name) {
 
 NodeId call(Graph& graph, std::string_view function, std::span<const NodeId> arguments) {
   if (const std::optional<Op> op = find_op(function)) {
+    if (info(*op).rule == Rule::random) {
+      check_arity(function, arguments.size(), 2, 3);
+      if (arguments.size() == 3) return graph.apply(*op, arguments);
+      const NodeId operands[] = {arguments[0], arguments[1], graph.iota(kAllAxes, DType::u64)};
+      return graph.apply(*op, operands);
+    }
     check_arity(function, arguments.size(), info(*op).arity, info(*op).arity);
     return graph.apply(*op, arguments);
   }

@@ -108,6 +108,8 @@ const std::set<std::string, std::less<>>& reserved_words() {
                                                        "load",
                                                        "store",
                                                        "gather",
+                                                       "packed",
+                                                       "element",
                                                        "scatter",
                                                        "results",
                                                        "divide",

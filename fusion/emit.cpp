@@ -7,6 +7,7 @@
 #include <iterator>
 #include <set>
 
+#include "fusion/count.hpp"
 #include "fusion/device_text.hpp"
 #include "fusion/node_text.hpp"
 #include "kiln/error.hpp"
@@ -21,6 +22,8 @@ struct OperandText {
   std::size_t argument = 0;  ///< for inputs: its position among the arguments
   DType dtype = DType::f32;
   bool output = false;
+  bool count = false;     ///< no array
+  std::int64_t axis = 0;  ///< of a count, as in its node
 };
 
 class Emitter {
@@ -88,6 +91,10 @@ class Emitter {
       operands_.push_back({identifier(wanted.empty() ? fallback : wanted, fallback, taken_), 0,
                            graph_.nodes[graph_.outputs[i]].dtype, true});
     }
+    for (const std::int64_t axis : counted_axes(graph_)) {
+      operands_.push_back(
+          {identifier(count_name(axis), "index", taken_), 0, DType::i64, false, true, axis});
+    }
     if (operands_.size() != variant_.operands.size()) {
       throw Error(Code::internal,
                   "emit: the variant has another number of operands than the graph");
@@ -106,6 +113,7 @@ class Emitter {
     const std::string_view divisor = variant_.wide_index ? "Divisor64" : "Divisor32";
     for (std::uint32_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
+      if (operand.count) continue;
       add_parameter({P::pointer, i, 0, operand.dtype, 8},
                     fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
                                 storage_type(operand.dtype), operand.name));
@@ -136,6 +144,10 @@ class Emitter {
     add_parameter({P::work_items, 0, 0, DType::f32, index_bytes},
                   fmt::format("{} work_items", index_));
     for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+      if (variant_.operands[i].start) {
+        add_parameter({P::start, i, 0, DType::f32, index_bytes},
+                      fmt::format("{} {}_start", signed_index_, operands_[i].name));
+      }
       for (std::uint32_t k = 0; k < rank(); ++k) {
         if (!has_stride(i, k)) continue;
         add_parameter({P::stride, i, k, DType::f32, index_bytes},
@@ -180,6 +192,7 @@ class Emitter {
     std::string types;
     for (const OperandText& operand : operands_) {
       names.push_back(operand.name);
+      if (operand.count) continue;
       types += fmt::format("{}{} {}",
                            types.empty()                                             ? ""
                            : operand.output && types.find("->") == std::string::npos ? " -> "
@@ -271,11 +284,16 @@ class Emitter {
   }
 
   bool through_tile(std::size_t i) const {
-    return variant_.operands[i].access == Access::transposed && is_read(operands_[i].argument);
+    return variant_.operands[i].access == Access::transposed && is_read(operands_[i]);
   }
 
   std::string row_pointer(std::size_t i) const {
     std::string pointer = operands_[i].name + "_data";
+    if (is_packed(operands_[i].dtype)) {
+      const std::string place = row_place(i);
+      return fmt::format("packed({}, {})", pointer,
+                         place.empty() ? fmt::format("{}(0)", signed_index_) : place);
+    }
     for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
       if (has_stride(i, k))
         pointer += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(i, k));
@@ -296,11 +314,14 @@ class Emitter {
   void emit_broadcast_loads(int depth) {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
-      if (operand.output || !is_read(operand.argument) || per_lane(variant_.operands[i])) continue;
+      if (!is_read(operand) || per_lane(variant_.operands[i])) continue;
       const std::string pointer = row_pointer(i);
       const bool plain = pointer.find(' ') == std::string::npos;
-      line(depth, "const {} {} = to<{}>(*{});", compute_type(operand.dtype), operand.name,
-           compute_type(operand.dtype), plain ? pointer : "(" + pointer + ")");
+      line(depth, "const {} {} = to<{}>({});", compute_type(operand.dtype), operand.name,
+           compute_type(operand.dtype),
+           is_packed(operand.dtype) ? fmt::format("element({})", pointer)
+           : plain                  ? "*" + pointer
+                                    : "*(" + pointer + ")");
     }
   }
 
@@ -308,13 +329,14 @@ class Emitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
       const OperandVariant& variant = variant_.operands[i];
-      if (operand.output || !is_read(operand.argument)) continue;
+      const std::string_view lanes = is_packed(operand.dtype) ? ", lanes" : "";
+      if (!is_read(operand)) continue;
       if (variant.access == Access::contiguous) {
-        line(3, "const auto {}_lanes = load<width.size, {}>({}, first);", operand.name,
-             variant.alignment, row_pointer(i));
+        line(3, "const auto {}_lanes = load<width.size, {}>({}, first{});", operand.name,
+             variant.alignment, row_pointer(i), lanes);
       } else if (variant.access == Access::strided) {
-        line(3, "const auto {}_lanes = gather<width.size>({}, first, {});", operand.name,
-             row_pointer(i), stride_name(i, rank() - 1));
+        line(3, "const auto {}_lanes = gather<width.size>({}, first, {}{});", operand.name,
+             row_pointer(i), stride_name(i, rank() - 1), lanes);
       } else if (variant.access == Access::transposed) {
         line(3, "const auto {}_lanes = from_tile<width.size>({}_tile, at_{} - top, first - left);",
              operand.name, operand.name, variant_.tile_axis);
@@ -322,10 +344,30 @@ class Emitter {
     }
   }
 
-  bool is_read(std::size_t argument) const {
-    return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
-      return node.op == Op::input && node.payload == argument;
-    });
+  // An array that is loaded.
+  bool is_read(const OperandText& operand) const {
+    return !operand.output && !operand.count &&
+           std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
+             return node.op == Op::input && node.payload == operand.argument;
+           });
+  }
+
+  // Where a row begins among elements, or what a count is there; empty for 0.
+  std::string row_place(std::size_t i) const {
+    std::string row = variant_.operands[i].start ? operands_[i].name + "_start" : "";
+    for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
+      if (!has_stride(i, k)) continue;
+      row += fmt::format("{}{}(at_{}) * {}", row.empty() ? "" : " + ", signed_index_, k,
+                         stride_name(i, k));
+    }
+    return row;
+  }
+
+  void emit_counts() {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const std::string row = operands_[i].count ? row_place(i) : "";
+      if (!row.empty()) line(3, "const {} {}_row = {};", signed_index_, operands_[i].name, row);
+    }
   }
 
   void emit_lanes() {
@@ -340,6 +382,7 @@ class Emitter {
       line(3, "auto {}_lanes = results<width.size>({}, first{});", operands_[i].name,
            row_pointer(i), contiguous ? std::string() : ", " + inner_stride(i));
     }
+    emit_counts();
     line(3, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
     values_.resize(graph_.nodes.size());
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) emit_node(id);
@@ -356,14 +399,15 @@ class Emitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
       if (!operand.output) continue;
+      const std::string_view lanes = is_packed(operand.dtype) ? ", lanes" : "";
       if (variant_.streamed) {
         line(3, "stream({}, first, lanes, {}_lanes);", row_pointer(i), operand.name);
       } else if (variant_.operands[i].access == Access::contiguous) {
-        line(3, "store<width.size, {}>({}, first, {}_lanes);", variant_.operands[i].alignment,
-             row_pointer(i), operand.name);
+        line(3, "store<width.size, {}>({}, first, {}_lanes{});", variant_.operands[i].alignment,
+             row_pointer(i), operand.name, lanes);
       } else {
-        line(3, "scatter<width.size>({}, first, {}, {}_lanes);", row_pointer(i), inner_stride(i),
-             operand.name);
+        line(3, "scatter<width.size>({}, first, {}, {}_lanes{});", row_pointer(i), inner_stride(i),
+             operand.name, lanes);
       }
     }
   }
@@ -375,6 +419,7 @@ class Emitter {
     switch (node.op) {
       case Op::input: return emit_input(id, node);
       case Op::scalar: return define(id, node_text_.scalar(node, scalar_parameter(node.payload)));
+      case Op::iota: return define(id, node_text_.rounded(node, count_text(node)));
       default: break;
     }
     const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_);
@@ -395,6 +440,22 @@ class Emitter {
     if (!per_lane(variant_.operands[static_cast<std::size_t>(operand - operands_.begin())])) return;
     line(4, "const {} {} = to<{}>({}_lanes[lane]);", compute_type(node.dtype), operand->name,
          compute_type(node.dtype), operand->name);
+  }
+
+  std::string count_text(const TypedNode& node) const {
+    const auto operand = std::ranges::find_if(operands_, [&](const OperandText& o) {
+      return o.count && o.axis == static_cast<std::int64_t>(node.payload);
+    });
+    const auto i = static_cast<std::size_t>(operand - operands_.begin());
+    std::string value = row_place(i).empty() ? "" : operand->name + "_row";
+    if (per_lane(variant_.operands[i])) {
+      const bool steps = variant_.operands[i].access == Access::strided;
+      if (!value.empty()) value += " + ";
+      value += fmt::format("{}(first + lane)", signed_index_);
+      if (steps) value += " * " + inner_stride(i);
+    }
+    if (value.empty()) value = fmt::format("{}(0)", signed_index_);
+    return fmt::format("to<{}>({})", compute_type(node.dtype), value);
   }
 
   // -- The host's way in

@@ -27,6 +27,8 @@ struct Parameter {
     rows,        ///< the extent of the tile axis
     strips,      ///< tiles along the tile axis, as a divisor
     extent,      ///< of collapsed axis `axis`, as a divisor
+    start,       ///< of operand `index`: a count's value at the first element, or the half byte at
+                 ///< which packed elements begin
     stride,      ///< of operand `index` along collapsed axis `axis`, in elements
     row_count,   ///< of a reduction
     vectors,     ///< in each row of a reduction
@@ -52,7 +54,8 @@ inline constexpr std::string_view kEntryMarker = "kiln_kernel_entry";
 /// The text with the entry's name in it.
 std::string with_entry(std::string_view source, std::string_view entry);
 
-/// `operands` of the variant are the array arguments in the graph's order, then the outputs.
+/// `operands` of the variant are the array arguments in the graph's order, then the outputs, then
+/// the counts (count.hpp).
 KernelDescription emit(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
                        std::string_view function, std::string_view expression);
 

@@ -80,7 +80,7 @@ NodeId Graph::constant(Literal literal) {
 NodeId Graph::apply(Op op, std::span<const NodeId> operands) {
   const OpInfo& entry = info(op);
   if (operands.size() != static_cast<std::size_t>(entry.arity) || entry.rule == Rule::leaf ||
-      entry.rule == Rule::convert) {
+      entry.rule == Rule::index || entry.rule == Rule::convert) {
     throw Error(Code::invalid_argument, fmt::format("{}: expected {} operands, got {}", entry.name,
                                                     entry.arity, operands.size()));
   }
@@ -118,6 +118,19 @@ NodeId Graph::reduce(Op op, NodeId value, AxisSet axes) {
   node.arity = 1;
   node.operands[0] = value;
   node.payload = axes;
+  return intern(node);
+}
+
+NodeId Graph::iota(std::int64_t axis, DType dtype) {
+  if (info(dtype).storage_only || (!is_integer(dtype) && !is_floating(dtype))) {
+    throw Error(Code::invalid_argument,
+                fmt::format("iota: expected an integer or floating-point dtype to count in, got {}",
+                            name(dtype)));
+  }
+  Node node;
+  node.op = Op::iota;
+  node.dtype = dtype;
+  node.payload = static_cast<std::uint64_t>(axis);
   return intern(node);
 }
 

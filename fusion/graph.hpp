@@ -35,13 +35,17 @@ struct Literal {
   friend bool operator==(const Literal&, const Literal&) = default;
 };
 
+/// The axis of an iota that counts all elements of the outputs, in C order.
+inline constexpr std::int64_t kAllAxes = INT64_MIN;
+
 struct Node {
   Op op = Op::input;
-  DType dtype = DType::f32;  ///< of cast and bitcast
+  DType dtype = DType::f32;  ///< of cast, bitcast and iota
   std::uint8_t arity = 0;
   std::array<NodeId, 3> operands{};
   std::uint64_t payload = 0;  ///< of input: its position among the arguments; of constant:
-                              ///< Literal::bits; of a reduction: its AxisSet
+                              ///< Literal::bits; of a reduction: its AxisSet; of iota: its axis,
+                              ///< an i64
   Kind literal = Kind::floating;  ///< of constant
 
   std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
@@ -58,6 +62,9 @@ class Graph {
   NodeId apply(Op op, std::span<const NodeId> operands);
   NodeId cast(NodeId value, DType dtype);
   NodeId bitcast(NodeId value, DType dtype);
+  /// The place of an element along `axis` of the outputs' shape, negative from its end, or
+  /// kAllAxes. Throws Error(invalid_argument) for a dtype that does not count.
+  NodeId iota(std::int64_t axis, DType dtype);
   /// `node` as it is, whose operands are nodes of this graph: for passes that take graphs apart.
   NodeId add(const Node& node) { return intern(node); }
   /// A reduction over `axes`. Throws Error(invalid_argument) for an op that is none.

@@ -123,7 +123,9 @@ class Inference {
       case Rule::leaf:
         if (node.op == Op::constant) return {DType::f32, true, node.literal};
         return learn_argument(arguments_[node.payload]);
+      case Rule::index:
       case Rule::convert: return strong(node.dtype);
+      case Rule::random: return learn_random(node);
       case Rule::compare: common_of(node, 0); return strong(DType::boolean);
       case Rule::predicate:
       case Rule::logical: return strong(DType::boolean);
@@ -186,7 +188,7 @@ class Inference {
     return common;
   }
 
-  Knowledge learn_shift(const Node& node) const {
+  void expect_integers(const Node& node) const {
     for (const NodeId operand : node.inputs()) {
       const Kind operand_kind = known_[operand].kind;
       if (operand_kind != Kind::signed_integer && operand_kind != Kind::unsigned_integer) {
@@ -194,6 +196,15 @@ class Inference {
                          describe(known_[operand])));
       }
     }
+  }
+
+  Knowledge learn_random(const Node& node) const {
+    expect_integers(node);
+    return strong(DType::f32);
+  }
+
+  Knowledge learn_shift(const Node& node) const {
+    expect_integers(node);
     const Knowledge value = known_[node.operands[0]];
     const Knowledge count = known_[node.operands[1]];
     // A literal shifted by an array takes the array's dtype, as with every other op.
@@ -312,7 +323,9 @@ class Inference {
   // The dtype in which `node`, whose result is wanted in `dtype`, takes its operand `i`.
   DType operand_dtype(const Node& node, std::size_t i, DType dtype) const {
     switch (info(node.op).rule) {
-      case Rule::leaf: break;
+      case Rule::leaf:
+      case Rule::index: break;
+      case Rule::random: return DType::u64;
       case Rule::convert: {
         // A literal under a cast is made in the cast's dtype, so that f64(0.1) is not f32's 0.1.
         const Knowledge& operand = known_[node.operands[0]];
@@ -356,6 +369,7 @@ class Inference {
       return intern(typed);
     }
     if (info(node.op).rule == Rule::leaf) return make_argument(node, dtype);
+    if (node.op == Op::iota) typed.payload = node.payload;
     typed.arity = node.arity;
     if (is_reduction(node.op)) typed.payload = node.payload;
     for (std::size_t i = 0; i < node.arity; ++i) {

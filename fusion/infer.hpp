@@ -30,7 +30,7 @@ struct TypedNode {
   std::array<NodeId, 3> operands{};
   std::uint64_t payload = 0;  ///< of input and scalar: the argument's position; of constant: its
                               ///< bits in `dtype`, or for f16 and bf16 under Rounding::once the
-                              ///< bits of an f32; of a reduction: its AxisSet
+                              ///< bits of an f32; of a reduction: its AxisSet; of iota: its axis
   std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
   friend bool operator==(const TypedNode&, const TypedNode&) = default;
 };

@@ -101,8 +101,8 @@ bool lies_along(const Axis& axis, std::size_t operand) { return axis.strides[ope
 
 bool can_transpose(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
                    const Axis& axis, std::size_t i) {
-  return !operands[i].output && variants[i].access == Access::strided && lies_along(axis, i) &&
-         bits(operands[i].dtype) >= 8;
+  return !operands[i].output && !operands[i].count && variants[i].access == Access::strided &&
+         lies_along(axis, i) && bits(operands[i].dtype) >= 8;
 }
 
 // Inputs whose neighbours along the innermost axis are far apart, but lie side by side along
@@ -123,6 +123,10 @@ void choose_tile(const std::vector<Axis>& axes, std::span<const Operand> operand
     variant.tile_axis = static_cast<int>(k);
   }
   if (best.empty()) return;
+  // At the edges of a tile every element is a thread's own: two would share a byte of the output.
+  if (std::ranges::any_of(operands,
+                          [](const Operand& o) { return o.output && is_packed(o.dtype); }))
+    return;
   const auto bytes = [&](int tile) {
     int total = 0;
     for (const std::size_t i : best) total += tile * (tile + 1) * slot_bytes(operands[i].dtype);
@@ -141,31 +145,47 @@ void choose_tile(const std::vector<Axis>& axes, std::span<const Operand> operand
 int choose_width(std::int64_t inner, std::span<const Operand> operands,
                  const std::vector<OperandVariant>& variants, const Policy& policy) {
   if (policy.vector_bytes == 0) return policy.most_lanes;
-  int narrowest = 0;
-  int widest = 1;
+  int narrowest = 0;  // in bits, as all widths here
+  int widest = 8;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    const int bytes = std::max(1, bits(operands[i].dtype) / 8);
-    widest = std::max(widest, bytes);
+    if (operands[i].count) continue;
+    const int element = bits(operands[i].dtype);
+    widest = std::max(widest, element);
     if (variants[i].access != Access::contiguous) continue;
-    narrowest = narrowest == 0 ? bytes : std::min(narrowest, bytes);
+    narrowest = narrowest == 0 ? element : std::min(narrowest, element);
   }
   if (narrowest == 0) return 1;
-  int width = std::min(
-      {policy.vector_bytes / narrowest, policy.most_lane_bytes / widest, policy.most_lanes});
+  int width = std::min({policy.vector_bytes * 8 / narrowest, policy.most_lane_bytes * 8 / widest,
+                        policy.most_lanes});
   while (width > 1 && width > inner) width /= 2;
   return std::max(width, 1);
+}
+
+// What the kernel adds to an operand's place, because its pointer cannot.
+std::int64_t start_of(const Operand& operand, std::int64_t offset) {
+  if (operand.count) return offset;
+  return is_packed(operand.dtype) ? offset & 1 : 0;
+}
+
+// Does every row of a packed operand begin with a byte?
+bool rows_are_bytes(const std::vector<Axis>& axes, std::size_t operand, std::int64_t offset) {
+  bool whole = offset % 2 == 0;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    whole = whole && axes[k].strides[operand] % 2 == 0;
+  }
+  return whole;
 }
 
 // What the start of every row along axis `inner` and every vector in it is aligned to.
 int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<Axis>& axes,
                  std::size_t inner, std::size_t index, int width) {
-  const int bytes = std::max(1, bits(operand.dtype) / 8);
-  std::uint64_t steps = operand.address + static_cast<std::uint64_t>(offset * bytes);
+  const int halves = bits(operand.dtype) / 4;  // bytes, for packed elements
+  std::uint64_t steps = operand.address * 2 + static_cast<std::uint64_t>(offset * halves);
   for (std::size_t k = 0; k < axes.size(); ++k) {
-    if (k != inner) steps |= static_cast<std::uint64_t>(axes[k].strides[index] * bytes);
+    if (k != inner) steps |= static_cast<std::uint64_t>(axes[k].strides[index] * halves);
   }
-  steps |= static_cast<std::uint64_t>(width * bytes) | 16;
-  return static_cast<int>(steps & (~steps + 1));
+  steps |= static_cast<std::uint64_t>(width * halves) | 32;
+  return std::max(1, static_cast<int>(steps & (~steps + 1)) / 2);
 }
 
 // One large output in rows that no input shares.
@@ -177,7 +197,9 @@ bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVar
   return policy.stream_bytes != 0 && bytes >= policy.stream_bytes && bits(written.dtype) >= 8 &&
          variants[output].access == Access::contiguous &&
          std::ranges::count_if(operands, &Operand::output) == 1 &&
-         std::ranges::count(operands, written.address, &Operand::address) == 1;
+         std::ranges::count_if(operands, [&](const Operand& operand) {
+           return !operand.count && operand.address == written.address;
+         }) == 1;
 }
 
 bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, std::uint64_t elements,
@@ -225,7 +247,7 @@ std::uint32_t Layout::block() const {
 Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family family) {
   Layout layout;
   layout.variant.family = family;
-  layout.offsets.assign(operands.size(), 0);
+  for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
   std::vector<Axis> axes = axes_of(shape, operands);
   const std::size_t output = first_output(operands);
   turn_round(axes, output, layout.offsets);
@@ -247,6 +269,11 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
     variant.access = access_of(inner, axes, i);
     for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
       if (axes[k].strides[i] != 0) variant.outer_axes |= std::uint64_t{1} << k;
+    }
+    variant.start = start_of(operands[i], layout.offsets[i]) != 0;
+    if (is_packed(operands[i].dtype) && variant.access == Access::contiguous &&
+        !rows_are_bytes(axes, i, layout.offsets[i])) {
+      variant.access = Access::strided;
     }
     variants.push_back(variant);
   }
@@ -270,15 +297,17 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   layout.variant.streamed = tile == 0 && is_streamed(operands, variants, elements, policy(family));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     // A CPU loads from any address at the same cost, so there alignment is no reason for a variant.
-    variants[i].alignment = std::max(1, bits(operands[i].dtype) / 8);
-    if (family != Family::host && variants[i].access == Access::contiguous) {
+    const bool vectors = family != Family::host && !operands[i].count;
+    variants[i].alignment = operands[i].count ? 0 : std::max(1, bits(operands[i].dtype) / 8);
+    if (vectors && variants[i].access == Access::contiguous) {
       variants[i].alignment =
           alignment_of(operands[i], layout.offsets[i], axes, axes.size() - 1, i, width);
-    } else if (family != Family::host && variants[i].access == Access::transposed) {
+    } else if (vectors && variants[i].access == Access::transposed) {
       variants[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, tile_axis, i,
                                            tile_vector(operands[i].dtype));
     }
     layout.strides.emplace_back(axes.size());
+    layout.starts.push_back(start_of(operands[i], layout.offsets[i]));
   }
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) {
@@ -318,7 +347,9 @@ std::string describe(const Variant& variant, std::span<const std::string> names)
     const OperandVariant& operand = variant.operands[i];
     text += fmt::format("; {}: {}", i < names.size() ? names[i] : fmt::format("#{}", i),
                         kAccess[static_cast<std::size_t>(operand.access)]);
-    if (operand.access == Access::contiguous || operand.access == Access::transposed)
+    const bool vectors =
+        operand.access == Access::contiguous || operand.access == Access::transposed;
+    if (vectors && operand.alignment != 0)
       text += fmt::format(", aligned to {}", operand.alignment);
   }
   return text;

@@ -19,6 +19,8 @@ struct Operand {
   bool output = false;
   Dims strides;
   std::uint64_t address = 0;
+  std::int64_t offset = 0;  ///< of the first element from the address
+  bool count = false;       ///< not an array: a number that goes up by the strides (index.hpp)
 };
 
 /// What a device's kernels look like. One row per family, in layout.cpp, with the reasons.
@@ -37,7 +39,8 @@ const Policy& policy(Family family);
 /// How the elements of an operand that one work item handles lie in memory.
 enum class Access : std::uint8_t {
   scalar,      ///< one element for the whole array
-  contiguous,  ///< neighbours along the innermost axis are neighbours in memory
+  contiguous,  ///< neighbours along the innermost axis are neighbours in memory; every row of
+               ///< packed elements begins with a byte
   broadcast,   ///< one element for each row, the same along the innermost axis
   strided,     ///< neighbours lie a run-time stride apart
   transposed,  ///< neighbours along the tile axis are neighbours in memory: read through a tile
@@ -46,8 +49,10 @@ enum class Access : std::uint8_t {
 struct OperandVariant {
   Access access = Access::contiguous;
   int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector; of a
-                      ///< transposed operand, along the tile axis
+                      ///< transposed operand, along the tile axis; of a count, 0
   std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
+  bool start = false;  ///< a count that does not begin at 0, or packed elements that begin in the
+                       ///< middle of a byte
   friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
 };
 
@@ -89,13 +94,14 @@ struct Layout {
   Dims shape;                 ///< collapsed, outermost axis first
   std::vector<Dims> strides;  ///< of each operand along the collapsed axes, in elements
   std::vector<std::int64_t>
-      offsets;                    ///< of each operand's first element from its address, in elements
-  std::uint64_t work_items = 0;   ///< with tiles: tiles; of a reduction: blocks of rows
-  std::int64_t rows = 0;          ///< of a reduction
-  std::int64_t vectors = 0;       ///< of a reduction: in each row
-  std::int64_t reduced = 0;       ///< of a reduction: elements in each row
-  std::uint32_t block() const;    ///< LaunchShape::block
-  std::uint64_t threads() const;  ///< that a GPU needs for them
+      offsets;  ///< of each operand's first element from its address, in elements
+  std::vector<std::int64_t> starts;  ///< of each operand, where its variant says `start`
+  std::uint64_t work_items = 0;      ///< with tiles: tiles; of a reduction: blocks of rows
+  std::int64_t rows = 0;             ///< of a reduction
+  std::int64_t vectors = 0;          ///< of a reduction: in each row
+  std::int64_t reduced = 0;          ///< of a reduction: elements in each row
+  std::uint32_t block() const;       ///< LaunchShape::block
+  std::uint64_t threads() const;     ///< that a GPU needs for them
 };
 
 /// `shape` is the outputs' shape. Axes of size one are dropped, the others are ordered by the first

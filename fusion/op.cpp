@@ -26,6 +26,7 @@ constexpr std::array kOps = {
     OpInfo{Op::input, "input", 0, Rule::leaf, "", kExact, kExact},
     OpInfo{Op::scalar, "scalar", 0, Rule::leaf, "", kExact, kExact},
     OpInfo{Op::constant, "constant", 0, Rule::leaf, "", kExact, kExact},
+    OpInfo{Op::iota, "iota", 0, Rule::index, "", kExact, kExact},
     OpInfo{Op::cast, "cast", 1, Rule::convert, "", kRounded, kRounded},
     OpInfo{Op::promote, "promote", 1, Rule::convert, "", kRounded, kRounded},
     OpInfo{Op::bitcast, "bitcast", 1, Rule::convert, "", kExact, kExact},
@@ -131,20 +132,23 @@ constexpr std::array kOps = {
     OpInfo{Op::reduce_all, "all", 1, Rule::logical, "", kExact, kExact},
     OpInfo{Op::argmax, "argmax", 1, Rule::position, "", kExact, kExact},
     OpInfo{Op::argmin, "argmin", 1, Rule::position, "", kExact, kExact},
+
+    OpInfo{Op::uniform, "uniform", 3, Rule::random, "", kExact, kExact},
+    OpInfo{Op::normal, "normal", 3, Rule::random, "", {4, 4, 4, 4}, library(4, 4, 4)},
 };
 
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kOps.size(); ++i) {
     if (static_cast<std::size_t>(kOps[i].op) != i) return false;
   }
-  return kOps.size() == static_cast<std::size_t>(Op::argmin) + 1;
+  return kOps.size() == static_cast<std::size_t>(Op::normal) + 1;
 }
 static_assert(in_enum_order(), "info() indexes the table by the enumerator");
 
 constexpr auto kFirstReduction = static_cast<std::size_t>(Op::sum);
 
 constexpr bool is_writable(const OpInfo& entry) {
-  return entry.rule != Rule::leaf && entry.rule != Rule::convert;
+  return entry.rule != Rule::leaf && entry.rule != Rule::index && entry.rule != Rule::convert;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ enum class Op : std::uint8_t {
   input,
   scalar,
   constant,
+  iota,
   // conversions: `cast` was written by the user and always rounds; `promote` is what the lattice
   // implies and rounds only under Rounding::each
   cast,
@@ -114,11 +115,15 @@ enum class Op : std::uint8_t {
   reduce_all,
   argmax,
   argmin,
+  // random: seed, offset and the number of the element
+  uniform,
+  normal,
 };
 
 /// How the dtypes of an op's operands and of its result follow from what it is given.
 enum class Rule : std::uint8_t {
   leaf,       ///< no operands
+  index,      ///< no operands; an integer or float dtype is written in the node
   convert,    ///< the dtype is written in the node
   same,       ///< computed in and returns the operands' common dtype; bool is refused as arithmetic
   integral,   ///< as `same`; integers and bool are returned unchanged (floor, round, ...)
@@ -132,6 +137,7 @@ enum class Rule : std::uint8_t {
   accumulate,  ///< floats and c64 stay, signed integers and bool become i64, unsigned ones u64
   position,    ///< one operand of any dtype but c64, returns i64
   component,   ///< c64 gives f32, everything else is unchanged (real, imag)
+  random,      ///< integers, taken to u64; returns f32
 };
 
 /// The largest error of an op's result over all inputs, in units in the last place as
@@ -163,7 +169,7 @@ std::span<const OpInfo> all_reductions();
 inline bool is_reduction(Op op) { return op >= Op::sum && op <= Op::argmin; }
 std::optional<Op> find_reduction(std::string_view name);
 
-/// The op of that name that a user may write (not a leaf, cast or promote), or nothing.
+/// The op of that name that a user may write by a call of its name on values, or nothing.
 std::optional<Op> find_op(std::string_view name);
 
 }  // namespace kiln::fusion

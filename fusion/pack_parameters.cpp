@@ -42,6 +42,9 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
       case Parameter::Kind::extent:
         put_divisor(layout.shape[parameter.axis], parameter.bytes);
         break;
+      case Parameter::Kind::start:
+        put_index(layout.starts[parameter.index], parameter.bytes);
+        break;
       case Parameter::Kind::stride:
         put_index(layout.strides[parameter.index][parameter.axis], parameter.bytes);
         break;

@@ -20,6 +20,7 @@ class Evaluation {
       : graph_(graph),
         arguments_(arguments),
         outputs_(outputs),
+        shape_(shape),
         coordinates_(shape.size(), 0),
         values_(graph.nodes.size()) {
     if (arguments.size() != graph.arguments.size() || outputs.size() != graph.outputs.size()) {
@@ -56,6 +57,16 @@ class Evaluation {
     return index;
   }
 
+  std::int64_t count(std::int64_t axis) const {
+    if (axis != kAllAxes) {
+      const auto rank = static_cast<std::int64_t>(shape_.size());
+      return coordinates_[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
+    }
+    std::int64_t place = 0;
+    for (std::size_t k = 0; k < shape_.size(); ++k) place = place * shape_[k] + coordinates_[k];
+    return place;
+  }
+
   Value value(const TypedNode& node) const {
     switch (node.op) {
       case Op::input: {
@@ -67,6 +78,11 @@ class Evaluation {
         return reference::convert(reference::read(operand.data, operand.dtype, operand.offset),
                                   node.dtype, true);
       }
+      case Op::iota: {
+        const auto place =
+            reference::from_integer(DType::i64, count(static_cast<std::int64_t>(node.payload)));
+        return reference::convert(place, node.dtype, true);
+      }
       default: break;
     }
     std::array<Value, 3> operands;
@@ -77,6 +93,7 @@ class Evaluation {
   const TypedGraph& graph_;
   std::span<const ReferenceOperand> arguments_;
   std::span<const ReferenceOperand> outputs_;
+  const Dims& shape_;
   Dims coordinates_;
   std::vector<Value> values_;
 };

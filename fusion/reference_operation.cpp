@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "fusion/reference_random.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion::reference {
@@ -403,6 +404,18 @@ Value operate(const TypedNode& node, std::span<const Value> operands, Rounding r
     case Rule::predicate: return from_integer(node.dtype, predicate(node.op, operands[0]));
     case Rule::logical: return from_integer(node.dtype, logical(node.op, operands));
     case Rule::select: return operands[0].integer != 0 ? operands[1] : operands[2];
+    case Rule::random: {
+      std::uint64_t place[3];
+      for (std::size_t i = 0; i < 3; ++i)
+        place[i] = static_cast<std::uint64_t>(operands[i].integer);
+      if (node.op == Op::uniform)
+        return from_real(node.dtype, uniform(place[0], place[1], place[2]));
+      const Real p = normal_probability(place[0], place[1], place[2]);
+      const Real x = std::sqrt(2.0L) * erfinv(2 * std::fabs(p) - 1);
+      const Real number = std::signbit(p) ? x : -x;
+      return from_real(node.dtype,
+                       rounding == Rounding::each ? round_to(number, node.dtype) : number);
+    }
     case Rule::component:
       if (operands[0].dtype != DType::c64) break;
       return from_real(DType::f32, node.op == Op::real ? operands[0].real : operands[0].imag);

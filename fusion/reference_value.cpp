@@ -181,8 +181,8 @@ std::uint64_t encode(const Value& value) {
 Value read(const void* data, DType dtype, std::int64_t index) {
   const auto* bytes = static_cast<const unsigned char*>(data);
   if (bits(dtype) == 4) {
-    const unsigned char pair = bytes[index / 2];
-    return decode(dtype, index % 2 == 0 ? pair & 15U : pair >> 4U);
+    const unsigned char pair = bytes[index >> 1];  // below 0 too
+    return decode(dtype, (index & 1) == 0 ? pair & 15U : pair >> 4U);
   }
   const int size = bits(dtype) / 8;
   std::uint64_t pattern = 0;
@@ -194,9 +194,9 @@ void write(void* data, const Value& value, std::int64_t index) {
   auto* bytes = static_cast<unsigned char*>(data);
   const std::uint64_t pattern = encode(value);
   if (bits(value.dtype) == 4) {
-    unsigned char& pair = bytes[index / 2];
-    pair = static_cast<unsigned char>(index % 2 == 0 ? (pair & 0xf0U) | pattern
-                                                     : (pair & 0x0fU) | pattern << 4U);
+    unsigned char& pair = bytes[index >> 1];
+    pair = static_cast<unsigned char>((index & 1) == 0 ? (pair & 0xf0U) | pattern
+                                                       : (pair & 0x0fU) | pattern << 4U);
     return;
   }
   const int size = bits(value.dtype) / 8;

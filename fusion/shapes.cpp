@@ -62,6 +62,11 @@ std::vector<Dims> infer_shapes(const TypedGraph& graph, std::span<const Dims> ar
   for (const TypedNode& node : graph.nodes) {
     if (node.op == Op::input) {
       shapes.push_back(arguments[node.payload]);
+    } else if (node.op == Op::iota) {
+      throw Error(Code::unsupported,
+                  fmt::format("{}: iota, uniform and normal are not supported in one function with "
+                              "a reduction; make it two functions",
+                              function));
     } else if (is_reduction(node.op)) {
       const Dims& operand = shapes[node.operands[0]];
       shapes.push_back(reduced(operand, node, function));

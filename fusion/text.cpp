@@ -229,10 +229,14 @@ class Parser {
     take();
   }
 
+  // The last argument of bitcast and iota.
   bool is_dtype_argument() const {
-    return !pending_.empty() && pending_.back().kind == Pending::Kind::call &&
-           pending_.back().function == "bitcast" && !pending_.back().dtype &&
-           operands_.size() == pending_.back().first_operand + 1 && peek(1).is(")");
+    if (pending_.empty() || pending_.back().kind != Pending::Kind::call) return false;
+    const Pending& call = pending_.back();
+    const std::size_t before = operands_.size() - call.first_operand;
+    const bool takes_dtype =
+        (call.function == "bitcast" && before == 1) || (call.function == "iota" && before <= 1);
+    return takes_dtype && !call.dtype && peek(1).is(")");
   }
 
   // Reads closing brackets, then one operator or separator that an operand must follow. False when
@@ -380,6 +384,7 @@ class Parser {
       }
       return graph_.bitcast(arguments[0], *bracket.dtype);
     }
+    if (bracket.function == "iota") return iota(bracket, arguments);
     const auto dtype = parse_dtype(bracket.function);
     if (!dtype) return fusion::call(graph_, bracket.function, arguments);
     if (arguments.size() != 1) {
@@ -387,6 +392,19 @@ class Parser {
                                                       bracket.function, arguments.size()));
     }
     return graph_.cast(arguments[0], *dtype);
+  }
+
+  NodeId iota(const Pending& bracket, const std::vector<NodeId>& arguments) {
+    std::int64_t axis = kAllAxes;
+    if (!arguments.empty()) {
+      const Node& node = graph_[arguments[0]];
+      if (arguments.size() > 1 || node.op != Op::constant || node.literal != Kind::signed_integer) {
+        throw Error(Code::invalid_argument,
+                    "iota takes the number of an axis and a dtype, or neither: iota(-1, i64)");
+      }
+      axis = static_cast<std::int64_t>(node.payload);
+    }
+    return graph_.iota(axis, bracket.dtype.value_or(DType::i32));
   }
 
   std::string_view text_;

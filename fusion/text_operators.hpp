@@ -72,7 +72,7 @@ inline const Operator* find_prefix(const Token& token) {
 /// What `name` already means ("a dtype", "a function"), or empty if an argument may have it.
 inline std::string_view reserved_as(std::string_view name) {
   if (parse_dtype(name)) return "a dtype";
-  if (find_op(name) || find_composition(name)) return "a function";
+  if (find_op(name) || find_composition(name) || name == "iota") return "a function";
   return {};
 }
 

@@ -47,6 +47,20 @@ std::string constant_text(const Literal& literal) {
   return text;
 }
 
+std::string iota_text(const Node& node) {
+  const auto axis = static_cast<std::int64_t>(node.payload);
+  const bool all = axis == kAllAxes;
+  std::string text = all ? "iota(" : fmt::format("iota({}", axis);
+  if (node.dtype != DType::i32) text += fmt::format("{}{}", all ? "" : ", ", name(node.dtype));
+  return text + ')';
+}
+
+// The third operand of uniform and normal where it is the one that may be left out.
+bool is_default_place(const Node& node) {
+  return node.op == Op::iota && static_cast<std::int64_t>(node.payload) == kAllAxes &&
+         node.dtype == DType::u64;
+}
+
 bool is_ternary(const Node& node, bool ternaries) { return ternaries && node.op == Op::where; }
 
 int precedence_of(const Node& node, std::string_view constant, bool ternaries) {
@@ -252,6 +266,8 @@ class Printer {
         if (first_use_[node.payload] == 0) first_use_[node.payload] = ++used_;
       } else if (node.op == Op::constant) {
         text_ += constant_text({node.literal, node.payload});
+      } else if (node.op == Op::iota) {
+        text_ += iota_text(node);
       } else if (!names_[id].empty()) {
         text_ += names_[id];
       } else {
@@ -312,7 +328,9 @@ class Printer {
         steps.emplace_back(", ");
       }
     }
-    for (std::size_t i = node.arity; i-- > 0;) {
+    std::size_t count = node.arity;
+    if (info(node.op).rule == Rule::random && is_default_place(graph_[node.operands[2]])) --count;
+    for (std::size_t i = count; i-- > 0;) {
       steps.emplace_back(node.operands[i]);
       if (i > 0) steps.emplace_back(", ");
     }

@@ -16,7 +16,7 @@ View with_data(const View& view, void* data, std::string_view function, std::str
             "{}: {}: expected an address that is {} modulo 16, as the one that was bound, got {}",
             function, what, before % 16, data));
   }
-  return {data, view.dtype(), view.shape(), view.strides(), view.device()};
+  return view.with_data(data);
 }
 
 Launch::Impl::Impl(std::shared_ptr<Function::Impl> bound_function, const Plan& bound_plan,

@@ -25,6 +25,16 @@ std::vector<Dims> argument_shapes(const fusion::TypedGraph& graph,
   return shapes;
 }
 
+void check_not_packed(const Definition& definition, std::span<const OperandShape> arrays,
+                      std::span<const OperandShape> outputs) {
+  const auto packed = [](const OperandShape& array) { return is_packed(array.dtype); };
+  if (std::ranges::none_of(arrays, packed) && std::ranges::none_of(outputs, packed)) return;
+  throw Error(Code::unsupported,
+              fmt::format("{}: packed arrays (u4, i4, f4e2m1) are not supported in one function "
+                          "with a reduction; make it two functions",
+                          definition.name));
+}
+
 // A view over the shape of its value: axes of size one that the view leaves out are put back.
 OperandShape with_kept_axes(const Definition& definition, std::size_t index,
                             const OperandShape& output, const Dims& kept) {
@@ -60,6 +70,7 @@ TypedCall type_reduction(const Definition& definition,
                          std::span<const fusion::ArgumentType> arguments,
                          std::span<const OperandShape> arrays,
                          std::span<const OperandShape> outputs, fusion::TypedGraph graph) {
+  check_not_packed(definition, arrays, outputs);
   std::vector<Dims> shapes =
       fusion::infer_shapes(graph, argument_shapes(graph, arrays), definition.name);
   TypedCall call;

@@ -7,6 +7,7 @@
 
 #include "call_reduction.hpp"
 #include "fusion/broadcast.hpp"
+#include "fusion/count.hpp"
 #include "fusion/extract.hpp"
 #include "fusion/overlap.hpp"
 #include "fusion/shapes.hpp"
@@ -92,12 +93,18 @@ struct Group {
   std::vector<std::size_t> outputs;
 };
 
-std::vector<Group> group_by_shape(std::span<const OperandShape> outputs) {
+// An iota counts along the axes of its own output, so there ranks are told apart.
+bool counts_axes(const fusion::Graph& graph) {
+  return std::ranges::find(graph.nodes(), fusion::Op::iota, &fusion::Node::op) !=
+         graph.nodes().end();
+}
+
+std::vector<Group> group_by_shape(std::span<const OperandShape> outputs, bool by_rank) {
   std::size_t rank = 0;
   for (const OperandShape& output : outputs) rank = std::max(rank, output.shape.size());
   std::vector<Group> groups;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Dims shape = with_rank(outputs[i].shape, rank);
+    const Dims shape = by_rank ? outputs[i].shape : with_rank(outputs[i].shape, rank);
     auto group = std::ranges::find(groups, shape, &Group::shape);
     if (group == groups.end()) group = groups.insert(group, {shape, {}});
     group->outputs.push_back(i);
@@ -111,15 +118,13 @@ std::vector<Group> group_by_shape(std::span<const OperandShape> outputs) {
 
 std::string signature_text(const TypedCall& call) {
   std::string text;
-  std::size_t outputs = 0;
-  for (const fusion::Operand& operand : call.operands) outputs += operand.output ? 1 : 0;
   for (const fusion::ArgumentType& argument : call.graph.arguments) {
     text += fmt::format("{}{}{}", text.empty() ? "" : ", ", argument.scalar ? "scalar " : "",
                         name(argument.dtype));
   }
   text += " ->";
-  for (std::size_t i = call.operands.size() - outputs; i < call.operands.size(); ++i) {
-    text += fmt::format(" {}", name(call.operands[i].dtype));
+  for (const fusion::Operand& operand : call.operands) {
+    if (operand.output) text += fmt::format(" {}", name(operand.dtype));
   }
   return text;
 }
@@ -127,6 +132,7 @@ std::string signature_text(const TypedCall& call) {
 std::uint64_t bytes_moved(const TypedCall& call) {
   std::uint64_t total_bits = 0;
   for (const fusion::Operand& operand : call.operands) {
+    if (operand.count) continue;
     std::uint64_t elements = 1;
     for (std::size_t k = 0; k < call.shape.size(); ++k) {
       if (operand.strides[k] != 0) elements *= static_cast<std::uint64_t>(call.shape[k]);
@@ -168,6 +174,10 @@ void add_operands(TypedCall& part, std::span<const fusion::ArgumentType> argumen
   for (const std::size_t output : part.outputs) {
     part.operands.push_back(operand_of(outputs[output], part.shape, true));
   }
+  for (fusion::Operand& count :
+       fusion::count_operands(part.graph, part.shape, part.definition->name)) {
+    part.operands.push_back(std::move(count));
+  }
 }
 
 }  // namespace
@@ -178,6 +188,7 @@ fusion::Operand operand_of(const OperandShape& array, const Dims& shape, bool ou
   operand.output = output;
   operand.strides = fusion::broadcast_strides(array.shape, array.strides, shape);
   operand.address = array.address;
+  operand.offset = array.offset;
   return operand;
 }
 
@@ -235,7 +246,7 @@ std::vector<TypedCall> type_call(const Definition& definition,
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     check_output(definition, i, outputs[i], natural_shape(definition, arguments, arrays, i));
   }
-  const std::vector<Group> groups = group_by_shape(outputs);
+  const std::vector<Group> groups = group_by_shape(outputs, counts_axes(definition.graph));
   const bool whole = groups.size() == 1 && reads_every_argument(definition.graph);
   for (const Group& group : groups) {
     TypedCall part;
@@ -258,7 +269,7 @@ std::vector<TypedCall> type_call(const Definition& definition,
 std::vector<OperandShape> natural_outputs(const Definition& definition,
                                           std::span<const fusion::ArgumentType> arguments,
                                           std::span<const OperandShape> arrays,
-                                          std::span<const DType> dtypes) {
+                                          std::span<const DType> dtypes, const Dims& at_least) {
   const fusion::TypedGraph graph = fusion::infer(definition.graph, arguments, dtypes,
                                                  definition.options.rounding, definition.name);
   std::vector<Dims> reduced;
@@ -271,7 +282,16 @@ std::vector<OperandShape> natural_outputs(const Definition& definition,
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     OperandShape output;
     output.dtype = graph.nodes[graph.outputs[i]].dtype;
-    output.shape = reduced.empty() ? natural_shape(definition, arguments, arrays, i) : reduced[i];
+    const Dims natural =
+        reduced.empty() ? natural_shape(definition, arguments, arrays, i) : reduced[i];
+    const std::optional<Dims> wider = fusion::broadcast(natural, at_least);
+    if (!wider) {
+      throw Error(
+          Code::invalid_argument,
+          fmt::format("{}: {}: its shape {} does not broadcast with {}", definition.name,
+                      output_label(definition, i), to_string(natural), to_string(at_least)));
+    }
+    output.shape = *wider;
     output.strides = contiguous_strides(output.shape);
     outputs.push_back(std::move(output));
   }
@@ -288,6 +308,8 @@ std::vector<std::string> operand_names(const fusion::TypedGraph& graph) {
     const std::string own = graph.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
     names.push_back(wanted.empty() ? own : wanted);
   }
+  for (const std::int64_t axis : fusion::counted_axes(graph))
+    names.push_back(fusion::count_name(axis));
   return names;
 }
 

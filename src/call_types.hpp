@@ -22,6 +22,7 @@ struct OperandShape {
   Dims shape;
   Dims strides;
   std::uint64_t address = 0;
+  std::int64_t offset = 0;  ///< of the first element from the address
 };
 
 /// The outputs of a call that have one shape, as a function of what they read: one kernel.
@@ -30,8 +31,9 @@ struct TypedCall {
   std::vector<std::size_t> arguments;  ///< positions in the call; of the definition's arguments
   std::vector<std::size_t> outputs;    ///< and of its outputs
   fusion::TypedGraph graph;
-  Dims shape;                               ///< of the outputs
-  std::vector<fusion::Operand> operands;    ///< array arguments, then outputs; broadcast to `shape`
+  Dims shape;  ///< of the outputs
+  std::vector<fusion::Operand>
+      operands;  ///< array arguments, outputs, counts; broadcast to `shape`
   std::optional<fusion::ReduceSpace> rows;  ///< if the graph contains reductions
   std::vector<bool> uniform;                ///< then: which operands have one element for each row
 };
@@ -47,12 +49,12 @@ std::vector<TypedCall> type_call(const Definition& definition,
                                  std::span<const OperandShape> arrays,
                                  std::span<const OperandShape> outputs);
 
-/// The outputs that such a call would fill: of their natural shapes in C order, and of `dtypes`, or
-/// of their natural dtypes if there are none.
+/// The outputs that such a call would fill, in C order: of their natural shapes broadcast with
+/// `at_least`, and of `dtypes`, or of their natural dtypes if there are none.
 std::vector<OperandShape> natural_outputs(const Definition& definition,
                                           std::span<const fusion::ArgumentType> arguments,
                                           std::span<const OperandShape> arrays,
-                                          std::span<const DType> dtypes);
+                                          std::span<const DType> dtypes, const Dims& at_least);
 
 /// The kernel of a typed call for a target, in words and as a request to kernel_code.hpp.
 struct EmittedCall {

@@ -53,7 +53,8 @@ std::vector<OperandShape> outputs_of(const Definition& definition, const Types& 
                             expected, specification.outputs.size()));
   }
   if (specification.layouts.empty()) {
-    return natural_outputs(definition, types.arguments, types.arrays, specification.outputs);
+    return natural_outputs(definition, types.arguments, types.arrays, specification.outputs,
+                           specification.shape);
   }
   if (specification.layouts.size() != specification.outputs.size()) {
     throw Error(Code::invalid_argument,
@@ -109,6 +110,7 @@ std::vector<KernelOfCall> kernels_of(const Function& function, const Specificati
     auto impl = std::make_shared<Function::Impl>();
     impl->definition = *part.definition;
     Specification own;
+    if (!specification.shape.empty()) own.shape = part.shape;
     for (const std::string& name : impl->definition.graph.arguments()) {
       own.arguments.push_back(
           *std::ranges::find(specification.arguments, name, &ArgumentSpec::name));

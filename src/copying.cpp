@@ -65,7 +65,7 @@ DType moved_as(DType dtype) {
 }
 
 View with_dtype(const View& view, DType dtype) {
-  return {view.data(), dtype, view.shape(), view.strides(), view.device()};
+  return View(view.data(), dtype, view.shape(), view.strides(), view.device()).from(view.offset());
 }
 
 // By the dtype that is cast to, and one more that stores what it reads. Made once, never freed: a
@@ -90,7 +90,7 @@ std::optional<std::size_t> block_bytes(const View& src, const View& dst, Device 
   if (src.dtype() != dst.dtype() || src.shape() != dst.shape()) return std::nullopt;
   const bool empty = dst.size() == 0;
   // Half a byte cannot be moved alone.
-  const bool whole = dst.size() * width % 8 == 0;
+  const bool whole = dst.size() * width % 8 == 0 && src.offset() == 0 && dst.offset() == 0;
   if (!empty && !(whole && same_strides(src, dst) && is_dense(dst))) return std::nullopt;
   check_block(src, device, function, "src");
   check_block(dst, device, function, "dst");

@@ -6,6 +6,7 @@
 #include "function_impl.hpp"
 #include "fusion/text.hpp"
 #include "kiln/error.hpp"
+#include "tracing.hpp"
 
 namespace kiln {
 namespace {
@@ -103,6 +104,7 @@ Function trace(std::string_view name, std::size_t arity, const Options& options,
   for (std::size_t i = 0; i < arity; ++i) {
     arguments.emplace_back(&graph, graph.argument(fmt::format("in{}", i)));
   }
+  const Tracing tracing(graph);
   for (const Value& output : body(arguments)) {
     if (output.graph() != nullptr && output.graph() != &graph) {
       throw Error(Code::invalid_argument,

@@ -9,6 +9,7 @@
 #include "fusion/overlap.hpp"
 #include "kiln/error.hpp"
 #include "plan.hpp"
+#include "view_bytes.hpp"
 
 namespace kiln {
 namespace {
@@ -21,19 +22,9 @@ const View& view_of(const Call& call, std::uint32_t operand) {
                                       : call.outputs[operand - call.inputs.size()];
 }
 
-fusion::ByteView bytes_of(const View& view) {
-  fusion::ByteView bytes;
-  bytes.address = reinterpret_cast<std::uintptr_t>(view.data());
-  bytes.element_bytes = std::max(1, bits(view.dtype()) / 8);
-  bytes.shape = view.shape();
-  bytes.strides = view.strides();
-  for (std::int64_t& stride : bytes.strides) stride = stride * bits(view.dtype()) / 8;
-  return bytes;
-}
-
 bool same_elements(const View& a, const View& b) {
   return a.data() == b.data() && bits(a.dtype()) == bits(b.dtype()) && a.shape() == b.shape() &&
-         a.strides() == b.strides();
+         a.strides() == b.strides() && a.offset() == b.offset();
 }
 
 template <class T>

@@ -8,6 +8,7 @@
 #include "kiln/error.hpp"
 #include "loaded_kernels.hpp"
 #include "record.hpp"
+#include "view_bytes.hpp"
 
 namespace kiln {
 namespace {
@@ -37,7 +38,7 @@ void check_view(const Definition& definition, const View& view, const Device& de
 
 OperandShape shape_of(const View& view) {
   return {view.dtype(), view.shape(), view.strides(),
-          static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data()))};
+          static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data())), view.offset()};
 }
 
 std::vector<TypedCall> check_call(const Definition& definition, const Call& call) {
@@ -73,18 +74,6 @@ std::vector<TypedCall> check_call(const Definition& definition, const Call& call
   return type_call(definition, types, arrays, outputs);
 }
 
-// The bytes that a view spans around its data.
-Plan::Extent extent_of(const View& view, std::uint32_t operand, bool output) {
-  const std::int64_t width = bits(view.dtype());
-  std::int64_t low = 0;
-  std::int64_t high = 0;
-  for (std::size_t k = 0; k < view.shape().size(); ++k) {
-    const std::int64_t reach = view.strides()[k] * (view.shape()[k] - 1);
-    (reach < 0 ? low : high) += reach;
-  }
-  return {operand, low * width / 8, ((high + 1) * width + 7) / 8, output};
-}
-
 // The operand of the call for each array of a part's layout.
 std::vector<std::uint32_t> operands_of(const TypedCall& part, const Call& call) {
   std::vector<std::uint32_t> operands;
@@ -107,7 +96,8 @@ void place_slots(PlannedKernel& planned, const TypedCall& part, const Call& call
     if (parameter.kind == fusion::Parameter::Kind::pointer) {
       const std::int64_t elements = emitted.layout.offsets[parameter.index];
       planned.pointers.push_back(
-          {offset, operands[parameter.index], elements * bits(parameter.dtype) / 8});
+          {offset, operands[parameter.index],
+           is_packed(parameter.dtype) ? elements >> 1 : elements * (bits(parameter.dtype) / 8)});
     } else if (parameter.kind == fusion::Parameter::Kind::scalar) {
       planned.scalars.push_back(
           {offset, static_cast<std::uint32_t>(part.arguments[parameter.index]), parameter.dtype});
@@ -117,12 +107,16 @@ void place_slots(PlannedKernel& planned, const TypedCall& part, const Call& call
 
 std::vector<Plan::Extent> extents_of(const Call& call) {
   std::vector<Plan::Extent> extents;
+  const auto add = [&](const View& view, std::uint32_t operand, bool output) {
+    const ByteExtent extent = extent_of(view);
+    extents.push_back({operand, extent.low, extent.high, output});
+  };
   for (std::uint32_t i = 0; i < call.inputs.size(); ++i) {
-    if (!call.inputs[i].is_scalar()) extents.push_back(extent_of(call.inputs[i].view(), i, false));
+    if (!call.inputs[i].is_scalar()) add(call.inputs[i].view(), i, false);
   }
   for (std::uint32_t i = 0; i < call.outputs.size(); ++i) {
     const auto operand = static_cast<std::uint32_t>(call.inputs.size()) + i;
-    extents.push_back(extent_of(call.outputs[i], operand, true));
+    add(call.outputs[i], operand, true);
   }
   return extents;
 }
@@ -175,6 +169,7 @@ void Signature::push_view(const View& view) {
   const auto address = reinterpret_cast<std::uintptr_t>(view.data());
   push(static_cast<std::uint64_t>(view.dtype()) | view.shape().size() << 8 | (address & 15) << 24 |
        static_cast<std::uint64_t>(view.data() == nullptr) << 28 |
+       static_cast<std::uint64_t>(view.offset()) << 29 |
        static_cast<std::uint64_t>(view.device().type) << 32 |
        static_cast<std::uint64_t>(view.device().index & 0xffff) << 40);
   for (const std::int64_t size : view.shape()) push(static_cast<std::uint64_t>(size));

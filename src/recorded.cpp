@@ -7,6 +7,7 @@
 
 #include "copying.hpp"
 #include "kiln/error.hpp"
+#include "view_bytes.hpp"
 
 namespace kiln {
 namespace {
@@ -15,18 +16,10 @@ namespace {
 
 jit::ByteRange range_of(const View& view) {
   if (view.size() == 0) return {};
-  std::int64_t low = 0;
-  std::int64_t high = 0;
-  for (std::size_t k = 0; k < view.shape().size(); ++k) {
-    const std::int64_t reach = view.strides()[k] * (view.shape()[k] - 1);
-    (reach < 0 ? low : high) += reach;
-  }
-  const std::int64_t width = bits(view.dtype());
+  const ByteExtent extent = extent_of(view);
   const auto data = reinterpret_cast<std::uintptr_t>(view.data());
-  // Half bytes: down to the byte that holds the lowest, up to the end of that of the highest.
-  const std::int64_t first = low * width - ((low * width) % 8 + 8) % 8;
-  return {data + static_cast<std::uintptr_t>(first / 8),
-          data + static_cast<std::uintptr_t>(((high + 1) * width + 7) / 8)};
+  return {data + static_cast<std::uintptr_t>(extent.low),
+          data + static_cast<std::uintptr_t>(extent.high)};
 }
 
 std::size_t contiguous_bytes(const View& view) {
@@ -81,6 +74,11 @@ void check_contiguous(const View& view, Device device, std::string_view function
     throw Error(Code::invalid_argument,
                 fmt::format("{}: {}: expected a view in C order", function, what));
   }
+  if (is_packed(view.dtype()) && (view.offset() != 0 || view.size() % 2 != 0)) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: expected {} elements that fill whole bytes", function, what,
+                            name(view.dtype())));
+  }
 }
 
 // A copy of a block of bytes, which is all that is recorded as a copy.
@@ -122,10 +120,6 @@ Work work_of(const RecordedKernel& recorded, Device device) {
   }
   return jit::KernelNode{recorded.loaded->kernel, launch_shape(kernel, device, recorded.grid),
                          std::move(arguments)};
-}
-
-View with_data(const View& view, void* data) {
-  return {data, view.dtype(), view.shape(), view.strides(), view.device()};
 }
 
 }  // namespace
@@ -243,12 +237,12 @@ Moved move_operands(const Recorded& recorded, const void* old, void* now, const 
   Moved moved{recorded, 0};
   const auto move_view = [&](View& view) {
     if (view.data() != old) return;
-    view = with_data(view, now);
+    view = view.with_data(now);
     ++moved.operands;
   };
   const auto move_argument = [&](Argument& argument) {
     if (argument.is_scalar() || argument.view().data() != old) return;
-    argument = Argument(with_data(argument.view(), now));
+    argument = Argument(argument.view().with_data(now));
     ++moved.operands;
   };
   if (auto* call = std::get_if<RecordedCall>(&moved.recorded)) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <utility>
 #include <vector>
 
 #include "fusion/composition.hpp"
@@ -9,13 +10,17 @@
 #include "fusion/reduction.hpp"
 #include "kiln/error.hpp"
 #include "kiln/reduction.hpp"
+#include "tracing.hpp"
 
 namespace kiln {
 namespace {
 
+thread_local fusion::Graph* traced = nullptr;
+
 // The graph that the operands belong to: literals have none, all others must agree.
 fusion::Graph& common_graph(std::string_view function, std::initializer_list<Value> operands) {
   fusion::Graph* graph = nullptr;
+  bool literals_only = true;
   for (const Value& operand : operands) {
     if (operand.graph() == nullptr) continue;
     if (graph != nullptr && graph != operand.graph()) {
@@ -26,17 +31,23 @@ fusion::Graph& common_graph(std::string_view function, std::initializer_list<Val
                       function));
     }
     graph = operand.graph();
+    literals_only = false;
   }
+  if (literals_only) graph = traced;
   if (graph == nullptr) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: expected at least one operand that depends on an argument of the "
-                            "function, got literals only",
+                            "function, got literals only, outside of a callable that is being "
+                            "traced",
                             function));
   }
   return *graph;
 }
 
 }  // namespace
+
+Tracing::Tracing(fusion::Graph& graph) : outer_(std::exchange(traced, &graph)) {}
+Tracing::~Tracing() { traced = outer_; }
 
 std::uint32_t Value::node_in(fusion::Graph& graph) const {
   if (!literal_) return node_;
@@ -60,6 +71,16 @@ Value reduce(std::string_view function, const Value& x, const Axes& axes) {
   fusion::Graph& graph = common_graph(function, {x});
   const fusion::AxisSet set = fusion::axis_set(axes.values(), function);
   return {&graph, fusion::reduce_by_name(graph, function, x.node_in(graph), set)};
+}
+
+Value iota(int axis, DType dtype) {
+  fusion::Graph& graph = common_graph("iota", {});
+  return {&graph, graph.iota(axis, dtype)};
+}
+
+Value iota(DType dtype) {
+  fusion::Graph& graph = common_graph("iota", {});
+  return {&graph, graph.iota(fusion::kAllAxes, dtype)};
 }
 
 Value cast(const Value& x, DType dtype) {

@@ -72,13 +72,36 @@ View::View(void* data, DType dtype, Dims shape, Device device)
 }
 
 View::View(void* data, DType dtype, Dims shape, Dims strides, Device device)
-    : data_(data), dtype_(dtype), device_(device), shape_(std::move(shape)),
+    : data_(data),
+      dtype_(dtype),
+      device_(device),
+      shape_(std::move(shape)),
       strides_(std::move(strides)) {
   check_shape(shape_);
   if (strides_.size() != shape_.size()) {
-    throw Error(Code::invalid_argument, fmt::format("View: strides: expected {} (one per axis), got {}",
-                                                    shape_.size(), strides_.size()));
+    throw Error(Code::invalid_argument,
+                fmt::format("View: strides: expected {} (one per axis), got {}", shape_.size(),
+                            strides_.size()));
   }
+}
+
+View View::from(std::int64_t elements) const {
+  View result = *this;
+  auto* const bytes = static_cast<char*>(data_);
+  if (is_packed(dtype_)) {
+    const std::int64_t halves = offset_ + elements;
+    result.data_ = bytes + (halves >> 1);
+    result.offset_ = static_cast<std::uint8_t>(halves & 1);
+  } else {
+    result.data_ = bytes + elements * (bits(dtype_) / 8);
+  }
+  return result;
+}
+
+View View::with_data(void* data) const {
+  View result = *this;
+  result.data_ = data;
+  return result;
 }
 
 std::int64_t View::size() const {

@@ -57,6 +57,8 @@ constexpr Kind kind(DType dtype) { return info(dtype).kind; }
 constexpr bool is_integer(DType dtype) {
   return kind(dtype) == Kind::unsigned_integer || kind(dtype) == Kind::signed_integer;
 }
+/// Two elements to a byte, the first in its low half.
+constexpr bool is_packed(DType dtype) { return bits(dtype) == 4; }
 constexpr bool is_floating(DType dtype) { return kind(dtype) == Kind::floating; }
 
 /// The dtype of that name, or nothing.

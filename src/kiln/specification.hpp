@@ -34,6 +34,7 @@ struct Specification {
       arguments;                    ///< in any order; every argument of the function by its name
   std::vector<DType> outputs;       ///< empty: the natural ones
   std::vector<OutputSpec> layouts;  ///< of the outputs; empty: broadcast, C order and aligned
+  Dims shape;  ///< without layouts: what the outputs are broadcast with besides the arguments
 };
 
 }  // namespace kiln

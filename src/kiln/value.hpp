@@ -57,6 +57,29 @@ Value cast(const Value& x, DType dtype);
 /// Reinterprets the bits as a dtype of the same width.
 Value bitcast(const Value& x, DType dtype);
 
+/// The place of each element of the outputs along `axis` of their shape, negative from its end; or
+/// with no axis among all elements, in C order. A dtype that cannot count so far is an error of the
+/// call. Only inside a callable that is being traced.
+Value iota(int axis, DType dtype = DType::i32);
+Value iota(DType dtype = DType::i32);
+
+/// Random numbers in f32 that depend on integers only, with the same bits on every device and for
+/// every layout (Philox 4x32-10, one 32-bit word for each element): `uniform` in [0, 1) with 24
+/// bits, `normal` with mean 0 and deviation 1, up to 6.3. `offset` is the number of the draw in the
+/// sequence of `seed`; `index`, by default iota(u64), the number of the element in the draw.
+inline Value uniform(const Value& seed, const Value& offset) {
+  return apply("uniform", {seed, offset});
+}
+inline Value uniform(const Value& seed, const Value& offset, const Value& index) {
+  return apply("uniform", {seed, offset, index});
+}
+inline Value normal(const Value& seed, const Value& offset) {
+  return apply("normal", {seed, offset});
+}
+inline Value normal(const Value& seed, const Value& offset, const Value& index) {
+  return apply("normal", {seed, offset, index});
+}
+
 inline Value operator+(const Value& a, const Value& b) { return apply("add", {a, b}); }
 inline Value operator-(const Value& a, const Value& b) { return apply("sub", {a, b}); }
 inline Value operator*(const Value& a, const Value& b) { return apply("mul", {a, b}); }

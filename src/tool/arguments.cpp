@@ -62,6 +62,14 @@ ArgumentSpec parse_argument_spec(std::string_view text) {
   }
 }
 
+Dims parse_shape(std::string_view text) {
+  try {
+    return files::parse_type("--shape", fmt::format("f32[{}]", text)).shape;
+  } catch (const Error& error) {
+    throw UsageError(error.what());
+  }
+}
+
 Scalar parse_scalar(const std::string& name, std::string_view text) {
   if (text == "True" || text == "true") return Scalar(true);
   if (text == "False" || text == "false") return Scalar(false);
@@ -133,6 +141,7 @@ std::vector<DType> output_dtypes(const Function& function, Specification specifi
 
 Specification parse_specification(const Function& function, const KernelOptions& options) {
   Specification result;
+  result.shape = parse_shape(options.shape);
   for (const std::string& text : options.types) {
     result.arguments.push_back(parse_argument_spec(text));
   }

@@ -26,6 +26,9 @@ std::vector<Assignment> parse_assignments(std::string_view option,
 /// "x=f32[4096,172]", "x=bf16[64,64]@1,64" (strides in elements), "s=f32" (a number).
 ArgumentSpec parse_argument_spec(std::string_view text);
 
+/// "4096,172"; empty for the empty shape.
+Dims parse_shape(std::string_view text);
+
 /// A weak number, as in C++: True and False, an integer, or a floating-point number.
 Scalar parse_scalar(const std::string& name, std::string_view text);
 

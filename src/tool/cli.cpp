@@ -115,6 +115,11 @@ class Builder {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   }
 
+  static void add_shape(CLI::App& app, std::string& shape) {
+    app.add_option("--shape", shape, "The outputs' shape where it is larger than the inputs'")
+        ->type_name("N,N,...");
+  }
+
   void doctor() {
     auto [app, options] =
         add<DoctorOptions>(*line_.app, "doctor",
@@ -133,6 +138,7 @@ class Builder {
              "The dtype of an output, if not its natural one");
     add_list(*app, "--expect", options->expected, "NAME=FILE[:TENSOR]",
              "Report how far an output is from this array");
+    add_shape(*app, options->shape);
     app->add_option("--device", options->device,
                     "Where to run: auto takes a GPU where there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]|reference")
@@ -150,6 +156,7 @@ class Builder {
     add_list(app, "--type", options.types, "NAME=DTYPE[SHAPE]", "What an argument is");
     add_list(app, "--type-out", options.dtypes, "NAME=DTYPE",
              "The dtype of an output, if not its natural one");
+    add_shape(app, options.shape);
     CLI::Option* target = add_list(app, "--target", options.targets, "TARGET[,TARGET...]",
                                    "gfx90a, gfx942:xnack-, sm_90, cpu, ...");
     if (default_target.empty()) {

@@ -45,6 +45,7 @@ struct RunOptions {
   std::vector<std::string> outputs;   ///< NAME=FILE[:TENSOR]
   std::vector<std::string> dtypes;    ///< NAME=DTYPE, of outputs
   std::vector<std::string> expected;  ///< NAME=FILE[:TENSOR], of outputs
+  std::string shape;                  ///< N,N,...: that the outputs have at least
   std::string device = "auto";
   int repeat = 1;
   bool json = false;
@@ -56,6 +57,7 @@ struct KernelOptions {
   ExpressionOptions expression;
   std::vector<std::string> types;    ///< NAME=DTYPE[SHAPE][@STRIDES], or NAME=DTYPE for a number
   std::vector<std::string> dtypes;   ///< NAME=DTYPE, of outputs
+  std::string shape;                 ///< N,N,...: that the outputs have at least
   std::vector<std::string> targets;  ///< as written, separated by commas
   bool json = false;
 };

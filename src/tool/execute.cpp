@@ -23,9 +23,9 @@ namespace kiln::tool {
 namespace {
 
 std::vector<Output> allocate_outputs(const Function& function, const std::vector<Input>& inputs,
-                                     const std::vector<DType>& dtypes) {
+                                     const std::vector<DType>& dtypes, const Dims& at_least) {
   std::vector<Output> outputs;
-  for (Dims& shape : output_types(function, specify(inputs)).shapes) {
+  for (Dims& shape : output_types(function, specify(inputs, at_least)).shapes) {
     const DType dtype = dtypes[outputs.size()];
     const auto bytes = files::byte_count(shape, bits(dtype));
     if (!bytes) {
@@ -98,8 +98,9 @@ void evaluate_output(const Function& function, const fusion::Graph& whole,
 
 }  // namespace
 
-Specification specify(const std::vector<Input>& inputs) {
+Specification specify(const std::vector<Input>& inputs, const Dims& at_least) {
   Specification result;
+  result.shape = at_least;
   for (const Input& input : inputs) {
     ArgumentSpec spec;
     spec.name = input.name;
@@ -137,12 +138,13 @@ Device choose_device(const std::string& text) {
 }
 
 Execution run_on_device(const Function& function, const std::vector<Input>& inputs,
-                        const std::vector<DType>& dtypes, Device device, int repeat) {
+                        const std::vector<DType>& dtypes, const Dims& at_least, Device device,
+                        int repeat) {
   jit::Backend& backend = jit::backend(device);
   Execution result;
   result.device = to_string(device);
   result.hardware = backend.name();
-  result.outputs = allocate_outputs(function, inputs, dtypes);
+  result.outputs = allocate_outputs(function, inputs, dtypes, at_least);
 
   const OwnedStream stream(backend);
   std::vector<DeviceMemory> memory;
@@ -182,13 +184,13 @@ Execution run_on_device(const Function& function, const std::vector<Input>& inpu
 }
 
 Execution run_on_reference(const Function& function, const std::vector<Input>& inputs,
-                           const std::vector<DType>& dtypes) {
+                           const std::vector<DType>& dtypes, const Dims& at_least) {
   Execution result;
   result.device = "reference";
   result.hardware = "interpreter in f64";
   result.kernel.function = function.name();
   result.kernel.expression = function.expression();
-  result.outputs = allocate_outputs(function, inputs, dtypes);
+  result.outputs = allocate_outputs(function, inputs, dtypes, at_least);
   const fusion::Graph graph = fusion::parse(function.expression());
   const auto start = std::chrono::steady_clock::now();
   for (std::size_t i = 0; i < result.outputs.size(); ++i) {

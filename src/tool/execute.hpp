@@ -19,8 +19,8 @@ struct Input {
   std::optional<Scalar> scalar;
 };
 
-/// The types of such a call.
-Specification specify(const std::vector<Input>& inputs);
+/// The types of such a call, whose outputs have at least the shape `at_least`.
+Specification specify(const std::vector<Input>& inputs, const Dims& at_least);
 
 struct Output {
   DType dtype = DType::f32;
@@ -40,9 +40,10 @@ struct Execution {
 Device choose_device(const std::string& text);
 
 Execution run_on_device(const Function& function, const std::vector<Input>& inputs,
-                        const std::vector<DType>& outputs, Device device, int repeat);
+                        const std::vector<DType>& outputs, const Dims& at_least, Device device,
+                        int repeat);
 
 Execution run_on_reference(const Function& function, const std::vector<Input>& inputs,
-                           const std::vector<DType>& outputs);
+                           const std::vector<DType>& outputs, const Dims& at_least);
 
 }  // namespace kiln::tool

@@ -263,17 +263,19 @@ int run_run(const RunOptions& options) {
   const bool reference = options.device == "reference";
   const Device device = reference ? Device{} : choose_device(options.device);
 
+  const Dims at_least = parse_shape(options.shape);
   const std::vector<Input> inputs = read_inputs(function, options);
-  const std::vector<DType> dtypes = output_dtypes(function, specify(inputs), names, options.dtypes);
+  const std::vector<DType> dtypes =
+      output_dtypes(function, specify(inputs, at_least), names, options.dtypes);
   for (const auto& [file, outputs] : by_file(destinations)) {
     std::vector<DType> stored;
     for (const std::size_t i : outputs) stored.push_back(dtypes[i]);
     files::check_writable(file, stored);
   }
 
-  const Execution execution = reference
-                                  ? run_on_reference(function, inputs, dtypes)
-                                  : run_on_device(function, inputs, dtypes, device, options.repeat);
+  const Execution execution =
+      reference ? run_on_reference(function, inputs, dtypes, at_least)
+                : run_on_device(function, inputs, dtypes, at_least, device, options.repeat);
   write_outputs(execution, destinations);
 
   std::vector<Result> results;

@@ -15,7 +15,7 @@ namespace kiln::fusion {
 namespace {
 
 bool is_written_by_users(const OpInfo& op) {
-  return op.rule != Rule::leaf && op.rule != Rule::convert;
+  return op.rule != Rule::leaf && op.rule != Rule::index && op.rule != Rule::convert;
 }
 
 TEST(OpTable, EveryOpThatUsersWriteIsFoundByItsName) {
@@ -49,6 +49,7 @@ TEST(OpTable, NamesAreUniqueIdentifiers) {
 TEST(OpTable, ArityFollowsFromTheRule) {
   for (const OpInfo& op : all_ops()) {
     switch (op.rule) {
+      case Rule::index:
       case Rule::leaf: EXPECT_EQ(op.arity, 0) << op.name; break;
       case Rule::convert:
       case Rule::predicate:
@@ -56,6 +57,7 @@ TEST(OpTable, ArityFollowsFromTheRule) {
       case Rule::component: EXPECT_EQ(op.arity, 1) << op.name; break;
       case Rule::compare:
       case Rule::shift: EXPECT_EQ(op.arity, 2) << op.name; break;
+      case Rule::random:
       case Rule::select: EXPECT_EQ(op.arity, 3) << op.name; break;
       default: EXPECT_GE(op.arity, 1) << op.name; EXPECT_LE(op.arity, 3) << op.name;
     }

@@ -285,6 +285,8 @@ TEST(Text, PrintsFewParentheses) {
                                       "-2 ** x",
                                       "f32(x) + 0.1",
                                       "bitcast(x, u16)",
+                                      "iota() + iota(u64) * iota(-1) + iota(0, f32)",
+                                      "uniform(seed, 3) + normal(seed, 4, iota(0))",
                                       "clip(x, 0, 1)",
                                       "t0 = x + 1; t0 * t0",
                                       "m = a + b; d = a - b; m, d",
@@ -361,6 +363,11 @@ NodeId random_node(Graph& graph, std::mt19937_64& random, std::vector<NodeId>& p
     case 0: return graph.constant(random_literal(random));
     case 1: return graph.cast(pick(), dtype());
     case 2: return graph.bitcast(pick(), dtype());
+    case 3: {
+      constexpr DType kCounting[] = {DType::i32, DType::u64, DType::i64, DType::f32};
+      constexpr std::int64_t kAxes[] = {kAllAxes, 0, 1, -1};
+      return graph.iota(kAxes[random() % 4], kCounting[random() % 4]);
+    }
     default: break;
   }
   const Op op = ops[random() % ops.size()];

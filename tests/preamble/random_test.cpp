@@ -44,5 +44,35 @@ TEST(Random, UniformIsInTheHalfOpenIntervalAndEven) {
   EXPECT_NEAR(double(low) / kCount, 0.25, 5 * 0.4330 / 256);
 }
 
+TEST(Random, NormalHasItsMoments) {
+  constexpr int kCount = 1 << 18;
+  double sum = 0;
+  double squares = 0;
+  double fourth = 0;
+  int beyond = 0;
+  for (u64 i = 0; i < kCount; ++i) {
+    const double x = normal(5, 9, i);
+    sum += x;
+    squares += x * x;
+    fourth += x * x * x * x;
+    beyond += x > 1.959964 || x < -1.959964 ? 1 : 0;
+  }
+  // Five standard deviations of each: variances 1, 2, 96 and 0.05 * 0.95.
+  EXPECT_NEAR(sum / kCount, 0, 5.0 / 512);
+  EXPECT_NEAR(squares / kCount, 1, 5 * 1.4142 / 512);
+  EXPECT_NEAR(fourth / kCount, 3, 5 * 9.798 / 512);
+  EXPECT_NEAR(beyond / double(kCount), 0.05, 5 * 0.2179 / 512);
+}
+
+TEST(Random, LogarithmIsCloseEnoughOverItsWholeRange) {
+  double largest = 0;
+  for (u32 bits = 0x30000000u; bits <= 0x3f800000u; bits += 997) {
+    const f32 x = bit_cast<f32>(bits);
+    const double exact = std::log(static_cast<double>(x));
+    largest = std::max(largest, std::fabs(exact_log(x) - exact) / std::max(1.0, -exact));
+  }
+  EXPECT_LT(largest, 1.2e-7);
+}
+
 }  // namespace
 }  // namespace kiln::test

@@ -33,11 +33,13 @@ constexpr DType kComputed[] = {DType::boolean, DType::u8,  DType::u16, DType::u3
 bool accepts(const OpInfo& op, DType dtype) {
   switch (op.rule) {
     case Rule::leaf:
+    case Rule::index:
     case Rule::convert:
     case Rule::component: return false;
     case Rule::same:
     case Rule::integral: return dtype != DType::boolean;
     case Rule::bitwise: return is_integer(dtype) || dtype == DType::boolean;
+    case Rule::random:
     case Rule::shift: return is_integer(dtype);
     default: return true;
   }

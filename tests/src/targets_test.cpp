@@ -25,10 +25,11 @@ std::vector<Function> all_ops_on(DType dtype) {
   constexpr std::size_t kGroup = 10;
   std::vector<std::string> calls;
   for (const OpInfo& op : fusion::all_ops()) {
-    const bool leaf =
-        op.rule == Rule::leaf || op.rule == Rule::convert || op.rule == Rule::component;
-    const bool integers_only = op.rule == Rule::bitwise || op.rule == Rule::shift;
-    if (leaf || (integers_only && !is_integer(dtype))) continue;
+    const bool other = op.rule == Rule::leaf || op.rule == Rule::index ||
+                       op.rule == Rule::convert || op.rule == Rule::component;
+    const bool integers_only =
+        op.rule == Rule::bitwise || op.rule == Rule::shift || op.rule == Rule::random;
+    if (other || (integers_only && !is_integer(dtype))) continue;
     constexpr std::string_view kOperands[] = {"x", "x, y", "x, y, z"};
     calls.push_back(fmt::format("{}({})", op.name, kOperands[op.arity - 1]));
   }
@@ -190,6 +191,35 @@ TEST_P(AmdMachineCode, PaddedRowsToo) {
                      {{"a", {}, {64, 4096}, {4100, 1}, false}, {"b", {}, {64, 4096}, {}, false}},
                      GetParam()),
         2, 1);
+}
+
+// Sixteen elements of four bits are eight bytes; the other accesses are for the end of the row.
+TEST_P(AmdMachineCode, PackedOperandsMoveWholeWordsAndUnpackInRegisters) {
+  for (const DType dtype : {DType::u4, DType::i4, DType::f4e2m1}) {
+    const Machine machine = machine_code(fmt::format("{}(x)", name(dtype)), dtype,
+                                         {{"x", {}, {4096}, {}, false}}, GetParam());
+    EXPECT_EQ(machine.kernel.resources.scratch.value_or(-1), 0) << name(dtype);
+    EXPECT_EQ(machine.count("global_load_(dwordx2|b64)"), 1) << machine.assembly;
+    EXPECT_EQ(machine.count("global_store_(dwordx2|b64)"), 1) << machine.assembly;
+    EXPECT_LE(machine.count("global_store_"), 2) << machine.assembly;
+  }
+}
+
+TEST_P(AmdMachineCode, EightBitFloatsMoveSixteenBytesAtATime) {
+  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz}) {
+    check(machine_code(fmt::format("{}(x + 1)", name(dtype)), dtype, {{"x", {}, {4096}, {}, false}},
+                       GetParam()),
+          1, 1);
+  }
+}
+
+// Two rows may share a byte, so its halves are changed by compare and exchange.
+TEST_P(AmdMachineCode, RowsThatBeginInTheMiddleOfAByteAreStoredAtomically) {
+  const Function function = parse("odd_rows", "u4(x)");
+  Specification specification;
+  specification.arguments = {{"x", DType::u4, {8, 31}, {62, 1}, false}};
+  const CompiledKernel kernel = compile_for(function, specification, GetParam());
+  EXPECT_EQ(kernel.resources.scratch.value_or(-1), 0);
 }
 
 TEST_P(AmdMachineCode, SeparateOperationsAreNotFusedIntoOneRounding) {

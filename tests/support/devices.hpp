@@ -4,12 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "jit/backend.hpp"
@@ -45,14 +47,34 @@ inline bool has_device(DeviceType type) {
 }
 
 /// An array on the host with its layout. `bytes` spans everything that the strides reach; `first`
-/// is the byte of element (0, 0, ...).
+/// is the byte of element (0, 0, ...), and `offset` 1 where that is the upper half of the byte.
 struct HostArray {
   DType dtype = DType::f32;
   Dims shape;
   Dims strides;
   std::vector<std::byte> bytes;
   std::size_t first = 0;
+  std::int64_t offset = 0;
 
+  /// Any strides, in elements, with `lead` elements in front of the first one reached.
+  static HostArray strided(DType dtype, Dims shape, Dims strides, std::int64_t lead = 0) {
+    HostArray array;
+    array.dtype = dtype;
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      if (shape[k] == 0) low = high = 0;
+      if (shape[k] < 2) continue;
+      (strides[k] < 0 ? low : high) += strides[k] * (shape[k] - 1);
+    }
+    const std::int64_t origin = lead - low;
+    array.first = static_cast<std::size_t>(origin * bits(dtype) / 8);
+    array.offset = is_packed(dtype) ? origin % 2 : 0;
+    array.bytes.resize(static_cast<std::size_t>(((origin + high + 1) * bits(dtype) + 7) / 8));
+    array.shape = std::move(shape);
+    array.strides = std::move(strides);
+    return array;
+  }
   static HostArray contiguous(DType dtype, Dims shape) {
     HostArray array;
     array.dtype = dtype;
@@ -109,26 +131,41 @@ class DeviceBuffer {
   char* memory_ = nullptr;
 };
 
+/// What a call passes for one argument.
+using TestInput = std::variant<HostArray, Scalar>;
+
 /// Runs `function` and fills the outputs' bytes; elements that a strided output does not cover keep
 /// the bytes they had.
-inline void run_on(Device device, const Function& function, const std::vector<HostArray>& inputs,
+inline void run_on(Device device, const Function& function, const std::vector<TestInput>& inputs,
                    std::vector<HostArray>& outputs) {
   jit::Backend& backend = jit::backend(device);
   std::vector<std::unique_ptr<DeviceBuffer>> buffers;
   const auto view = [&](const HostArray& array) {
     buffers.push_back(std::make_unique<DeviceBuffer>(backend, array.bytes));
     return View(static_cast<char*>(buffers.back()->data()) + array.first, array.dtype, array.shape,
-                array.strides, device);
+                array.strides, device)
+        .from(array.offset);
   };
-  std::vector<Argument> arguments;
-  for (const HostArray& input : inputs) arguments.emplace_back(view(input));
   std::vector<View> results;
   for (const HostArray& output : outputs) results.push_back(view(output));
+  std::vector<Argument> arguments;
+  for (const TestInput& input : inputs) {
+    if (const auto* scalar = std::get_if<Scalar>(&input)) {
+      arguments.emplace_back(*scalar);
+    } else {
+      arguments.emplace_back(view(std::get<HostArray>(input)));
+    }
+  }
   const Stream stream{device, nullptr};
   function.call(stream, arguments, results);
   backend.synchronize(stream);
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    outputs[i].bytes = buffers[inputs.size() + i]->read();
+  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].bytes = buffers[i]->read();
+}
+
+template <std::same_as<HostArray> Array>  // braces mean the other one
+void run_on(Device device, const Function& function, const std::vector<Array>& inputs,
+            std::vector<HostArray>& outputs) {
+  run_on(device, function, std::vector<TestInput>(inputs.begin(), inputs.end()), outputs);
 }
 
 }  // namespace kiln::testing

@@ -16,18 +16,42 @@
 
 namespace kiln::testing {
 
+/// Element `index` from the first one, in elements.
 inline void set_bits(HostArray& array, std::int64_t index, std::uint64_t value) {
-  const auto bytes = static_cast<std::size_t>(bits(array.dtype) / 8);
-  std::memcpy(array.bytes.data() + array.first + static_cast<std::size_t>(index) * bytes, &value,
-              bytes);
+  std::byte* const first = array.bytes.data() + array.first;
+  if (is_packed(array.dtype)) {
+    const std::int64_t half = array.offset + index;
+    const int shift = static_cast<int>(half & 1) * 4;
+    std::byte& byte = first[half >> 1];
+    byte = (byte & static_cast<std::byte>(0xf0 >> shift)) |
+           static_cast<std::byte>((value & 15) << shift);
+    return;
+  }
+  const int bytes = bits(array.dtype) / 8;
+  std::memcpy(first + index * bytes, &value, static_cast<std::size_t>(bytes));
 }
 
 inline std::uint64_t get_bits(const HostArray& array, std::int64_t index) {
-  const auto bytes = static_cast<std::size_t>(bits(array.dtype) / 8);
+  const std::byte* const first = array.bytes.data() + array.first;
+  if (is_packed(array.dtype)) {
+    const std::int64_t half = array.offset + index;
+    return std::to_integer<std::uint64_t>(first[half >> 1] >> (static_cast<int>(half & 1) * 4)) &
+           15;
+  }
+  const int bytes = bits(array.dtype) / 8;
   std::uint64_t value = 0;
-  std::memcpy(&value, array.bytes.data() + array.first + static_cast<std::size_t>(index) * bytes,
-              bytes);
+  std::memcpy(&value, first + index * bytes, static_cast<std::size_t>(bytes));
   return value;
+}
+
+/// Where element number `n` of the array in C order is, from the first one, in elements.
+inline std::int64_t place_of(const HostArray& array, std::int64_t n) {
+  std::int64_t place = 0;
+  for (std::size_t k = array.shape.size(); k-- > 0;) {
+    place += n % array.shape[k] * array.strides[k];
+    n /= array.shape[k];
+  }
+  return place;
 }
 
 /// Special values first, then random ones: for floats of all magnitudes and around 1, for integers
@@ -37,7 +61,19 @@ inline std::vector<std::uint64_t> sample(DType dtype, std::size_t count, std::ui
   std::vector<std::uint64_t> values;
   const int width = bits(dtype);
   const std::uint64_t mask = width == 64 ? ~0ull : (1ull << width) - 1;
-  if (is_floating(dtype)) {
+  if (dtype == DType::c64) {
+    const std::vector<std::uint64_t> re = sample(DType::f32, count, seed + 1);
+    const std::vector<std::uint64_t> im = sample(DType::f32, count, seed + 2);
+    const std::size_t special = std::min<std::size_t>(count, 31);
+    for (std::size_t i = 0; i < count; ++i) {
+      values.push_back(re[i] | im[i < special ? i * 7 % special : i] << 32);
+    }
+    return values;
+  }
+  if (is_floating(dtype) && width <= 8) {  // all codes, then any
+    for (std::uint64_t code = 0; code <= mask; ++code) values.push_back(code);
+    while (values.size() < count) values.push_back(random() & mask);
+  } else if (is_floating(dtype)) {
     for (const double value : {0.0,
                                -0.0,
                                1.0,
