@@ -28,17 +28,18 @@ constexpr int kTiles[] = {64, 32};
 
 constexpr int kMostRank = 64;
 
-// One axis of the iteration space with its stride in every operand.
+// One axis of the iteration space with its stride in every operand, and the call's axes that it is.
 struct Axis {
   std::int64_t size;
   std::vector<std::int64_t> strides;
+  std::vector<std::size_t> from;
 };
 
 std::vector<Axis> axes_of(const Dims& shape, std::span<const Operand> operands) {
   std::vector<Axis> axes;
   for (std::size_t k = 0; k < shape.size(); ++k) {
     if (shape[k] == 1) continue;
-    Axis axis{shape[k], {}};
+    Axis axis{shape[k], {}, {k}};
     for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
     axes.push_back(std::move(axis));
   }
@@ -81,6 +82,7 @@ std::vector<Axis> merge(std::vector<Axis> axes) {
       if (one_axis) {
         outer.size *= axis.size;
         outer.strides = std::move(axis.strides);
+        outer.from.insert(outer.from.end(), axis.from.begin(), axis.from.end());
         continue;
       }
     }
@@ -255,7 +257,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   axes = merge(std::move(axes));
   if (axes.empty()) {
     axes.push_back(
-        {1, std::vector<std::int64_t>(operands.size(), 1)});  // one element: a contiguous row
+        {1, std::vector<std::int64_t>(operands.size(), 1), {}});  // one element: a contiguous row
   }
   if (axes.size() > kMostRank) {
     throw Error(Code::unsupported,
@@ -312,6 +314,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) {
     layout.shape[k] = axes[k].size;
+    layout.axes.push_back(std::move(axes[k].from));
     for (std::size_t i = 0; i < operands.size(); ++i) layout.strides[i][k] = axes[k].strides[i];
   }
   return layout;

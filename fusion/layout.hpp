@@ -93,6 +93,7 @@ struct Layout {
   Variant variant;
   Dims shape;                 ///< collapsed, outermost axis first
   std::vector<Dims> strides;  ///< of each operand along the collapsed axes, in elements
+  std::vector<std::vector<std::size_t>> axes;  ///< the call's axes that each collapsed one is
   std::vector<std::int64_t>
       offsets;  ///< of each operand's first element from its address, in elements
   std::vector<std::int64_t> starts;  ///< of each operand, where its variant says `start`

@@ -168,4 +168,13 @@ CompiledKernel compile_for(const Function& function, const Specification& specif
   return kernel;
 }
 
+Explanation explain_for(const Function& function, const Specification& specification,
+                        std::string_view target) {
+  const TypedCall call = only_kernel(function.impl().definition, specification);
+  const std::string resolved = target == "cpu" ? jit::host_target() : std::string(target);
+  const fusion::Layout layout = emit_call(call, resolved).layout;
+  return {fusion::explain(call.shape, call.operands, operand_names(call.graph), layout),
+          fusion::estimate(call.graph, call.shape, call.operands, layout, resolved)};
+}
+
 }  // namespace kiln

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "call_types.hpp"
+#include "fusion/explain.hpp"
 #include "jit/compile.hpp"
 #include "kiln/function.hpp"
 #include "kiln/specification.hpp"
@@ -48,5 +49,13 @@ std::vector<EmittedCall> emit_all(const Function& function, const Specification&
 /// Finds the kernel in the cache or compiles it and publishes it. `info.cache` says which.
 CompiledKernel compile_for(const Function& function, const Specification& specification,
                            std::string_view target);
+
+/// Why such a call gets the variant that it gets, and what it should cost. Needs no compiler.
+struct Explanation {
+  fusion::LayoutReport layout;
+  fusion::Estimate estimate;
+};
+Explanation explain_for(const Function& function, const Specification& specification,
+                        std::string_view target);
 
 }  // namespace kiln

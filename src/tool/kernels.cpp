@@ -38,6 +38,7 @@ Request parse_request(const KernelOptions& options) {
 /// A kernel, or why there is none.
 struct Attempt {
   std::string target;
+  const KernelOfCall* of = nullptr;
   CompiledKernel kernel;
   std::string error;
   Code code = Code::internal;
@@ -46,6 +47,7 @@ struct Attempt {
 Attempt attempt(const KernelOfCall& kernel, const std::string& target) {
   Attempt result;
   result.target = target;
+  result.of = &kernel;
   try {
     result.kernel = compile_for(kernel.function, kernel.specification, target);
   } catch (const Error& error) {
@@ -274,25 +276,80 @@ int run_isa(const IsaOptions& options) {
   return kSuccess;
 }
 
-int run_explain(const ExplainOptions& options) {
-  const Request request = parse_request(options.kernel);
+namespace {
+
+Json to_json(const Explanation& explanation) {
+  Json operands = Json::array();
+  for (const fusion::OperandReport& operand : explanation.layout.operands) {
+    operands.push_back({{"name", operand.name},
+                        {"access", operand.access},
+                        {"reason", operand.reason},
+                        {"bytes", operand.bytes}});
+  }
+  return {{"axes", explanation.layout.axes},
+          {"width", explanation.layout.width},
+          {"index", explanation.layout.index},
+          {"operands", operands},
+          {"expected_fraction_of_copy", explanation.estimate.fraction_of_copy},
+          {"memory", explanation.estimate.memory},
+          {"arithmetic", explanation.estimate.arithmetic},
+          {"operations_per_element", explanation.estimate.operations}};
+}
+
+void print_explanation(Table& table, const Explanation& explanation) {
+  std::string_view label = "axes";
+  for (const std::string& line : explanation.layout.axes) {
+    table.row({std::string(label), line});
+    label = "";
+  }
+  table.row({"width", explanation.layout.width});
+  table.row({"index", explanation.layout.index});
+  for (const fusion::OperandReport& operand : explanation.layout.operands) {
+    table.row({operand.name, fmt::format("{}: {}; {}", operand.access, operand.reason,
+                                         human_bytes(operand.bytes))});
+  }
+  const fusion::Estimate& estimate = explanation.estimate;
+  table.row(
+      {"speed", fmt::format("{:.2f} of a copy expected: memory takes {:.2f} and arithmetic "
+                            "{:.2f} of a copy's time",
+                            estimate.fraction_of_copy, estimate.memory, estimate.arithmetic)});
+}
+
+Explanation explain(const Attempt& attempt) {
+  return explain_for(attempt.of->function, attempt.of->specification, attempt.target);
+}
+
+int explain_as_json(const Request& request, const std::vector<Attempt>& attempts) {
   const OutputTypes types = output_types(request.function, request.specification);
   const std::vector<std::string> names = named_outputs(request.function);
-  const std::vector<Attempt> attempts = compile_all(request);
-  if (options.kernel.json) {
-    Json outputs = Json::array();
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      outputs.push_back({{"name", names[i]},
-                         {"dtype", name(types.dtypes[i])},
-                         {"shape", std::vector(types.shapes[i].begin(), types.shapes[i].end())}});
-    }
-    Json targets = Json::array();
-    for (const Attempt& attempt : attempts) targets.push_back(to_json(attempt));
-    print_json({{"expression", request.function.expression()},
-                {"outputs", outputs},
-                {"targets", targets}});
-    return all_succeeded(attempts) ? kSuccess : kFailure;
+  Json outputs = Json::array();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    outputs.push_back({{"name", names[i]},
+                       {"dtype", name(types.dtypes[i])},
+                       {"shape", std::vector(types.shapes[i].begin(), types.shapes[i].end())}});
   }
+  Json targets = Json::array();
+  for (const Attempt& attempt : attempts) {
+    Json json = to_json(attempt);
+    if (attempt.error.empty()) {
+      json["expression"] = attempt.kernel.info.expression;
+      json["layout"] = to_json(explain(attempt));
+    }
+    targets.push_back(std::move(json));
+  }
+  print_json(
+      {{"expression", request.function.expression()}, {"outputs", outputs}, {"targets", targets}});
+  return all_succeeded(attempts) ? kSuccess : kFailure;
+}
+
+}  // namespace
+
+int run_explain(const ExplainOptions& options) {
+  const Request request = parse_request(options.kernel);
+  const std::vector<Attempt> attempts = compile_all(request);
+  if (options.kernel.json) return explain_as_json(request, attempts);
+  const OutputTypes types = output_types(request.function, request.specification);
+  const std::vector<std::string> names = named_outputs(request.function);
   fmt::print("{}\n", bold(clip(request.function.expression(), 96)));
   Table table;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -304,7 +361,11 @@ int run_explain(const ExplainOptions& options) {
     table.row(
         {bold(attempt.target), attempt.error.empty() ? attempt.kernel.info.entry : red("failed")});
     if (!attempt.error.empty()) continue;
+    if (request.kernels.size() > 1) {
+      table.row({"computes", clip(attempt.kernel.info.expression, 96)});
+    }
     table.row({"variant", attempt.kernel.info.variant});
+    print_explanation(table, explain(attempt));
     table.row({"moves", fmt::format("{} per launch", human_bytes(attempt.kernel.info.bytes))});
     table.row({"resources", to_text(attempt.kernel.resources)});
   }

@@ -347,7 +347,46 @@ TEST_F(Tool, ExplainsAVariant) {
       run_json({"explain", "a + b", "--type", "a=f32[64,32]", "--type", "b=f32[32]", "--json"});
   EXPECT_EQ(report["outputs"][0]["shape"], (std::vector{64, 32}));
   EXPECT_FALSE(report["targets"][0]["variant"].get<std::string>().empty());
-  EXPECT_EQ(report["targets"][0]["bytes"], 4 * (64 * 32 * 2 + 32));
+  const json& target = report["targets"][0];
+  EXPECT_EQ(target["bytes"], 4 * (64 * 32 * 2 + 32));
+  EXPECT_EQ(target["layout"]["axes"].size(), 2u);
+  EXPECT_THAT(target["layout"]["axes"][0].get<std::string>(), HasSubstr("b repeats along it"));
+  EXPECT_EQ(target["layout"]["operands"][1]["bytes"], 4 * 32);
+  EXPECT_EQ(target["layout"]["operands"][2]["name"], "out");
+  EXPECT_GT(target["layout"]["expected_fraction_of_copy"], 0.5);
+  EXPECT_TRUE(target["resources"].contains("code_bytes"));
+}
+
+TEST_F(Tool, ExplainsWhyAnAccessIsNoWider) {
+  KILN_NEED(hiprtc);
+  const json report = run_json({"explain", "x + y", "--type", "x=bf16[64,4096]@4100,1", "--type",
+                                "y=bf16[64,4096]", "--target", "gfx90a", "--json"});
+  const json& target = report["targets"][0];
+  EXPECT_EQ(target["layout"]["operands"][0]["reason"],
+            "its rows start 8200 bytes apart, no multiple of 16");
+  EXPECT_GT(target["resources"]["registers"], 0);
+  const testing::Finished text = run({"explain", "x + y", "--type", "x=bf16[64,4096]", "--type",
+                                      "y=bf16[4096]", "--target", "gfx90a"});
+  EXPECT_THAT(text.out, HasSubstr("of a copy expected"));
+}
+
+TEST_F(Tool, GivesEveryOutputTheShapeOfWhatItDependsOn) {
+  KILN_NEED(host);
+  const std::string x = write("x.npy", {2, 3}, {1, 2, 3, 4, 5, 6});
+  const std::string row = write("row.npy", {3}, {10, 20, 30});
+  for (const std::string device : {"cpu", "reference"}) {
+    const json report =
+        run_json({"run", "sum = x + row; twice = row * 2; sum, twice", "--in", "x=" + x, "--in",
+                  "row=" + row, "--out", "sum=" + path("sum.npy"), "--out",
+                  "twice=" + path("twice.npy"), "--device", device, "--json"});
+    EXPECT_EQ(report["outputs"][0]["shape"], (std::vector{2, 3}));
+    EXPECT_EQ(report["outputs"][1]["shape"], (std::vector{3}));
+    EXPECT_EQ(floats(path("sum.npy")), (std::vector<float>{11, 22, 33, 14, 25, 36}));
+    EXPECT_EQ(floats(path("twice.npy")), (std::vector<float>{20, 40, 60}));
+  }
+  const json kernels = run_json({"emit", "x + row, row * 2", "--type", "x=f32[2,3]", "--type",
+                                 "row=f32[3]", "--target", "gfx90a", "--json"});
+  EXPECT_EQ(kernels.size(), 2u);
 }
 
 TEST_F(Tool, DoctorReportsDevicesCompilersAndTheCache) {

@@ -1,0 +1,130 @@
+// What is said about a layout: which axes merged, why an access is no wider, what it should cost.
+#include "fusion/explain.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fusion/text.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Operand operand(DType dtype, Dims strides, bool output = false, std::uint64_t address = 4096) {
+  return {dtype, output, std::move(strides), address};
+}
+
+struct Explained {
+  Layout layout;
+  LayoutReport report;
+};
+
+Explained explained(const Dims& shape, const std::vector<Operand>& operands,
+                    Family family = Family::amd) {
+  static const std::vector<std::string> kNames = {"a", "b", "c", "d"};
+  const auto names =
+      std::span(kNames).subspan(kNames.size() - operands.size());  // the last is "d", the output
+  Explained result{plan_layout(shape, operands, family), {}};
+  result.report = explain(shape, operands, names, result.layout);
+  return result;
+}
+
+TEST(Explain, NamesTheAxesThatMerged) {
+  const Explained all = explained({4, 1, 8, 16}, {operand(DType::f32, {128, 7, 16, 1}),
+                                                  operand(DType::f32, {128, 7, 16, 1}, true)});
+  EXPECT_THAT(all.report.axes,
+              ElementsAre("axis 1 of [4,1,8,16]: dropped, one element",
+                          "axes 0, 2, 3: merged into one of 512 elements, innermost"));
+}
+
+TEST(Explain, SaysWhichOperandKeepsTwoAxesApart) {
+  const Explained gap =
+      explained({4, 16}, {operand(DType::f32, {20, 1}), operand(DType::f32, {16, 1}, true)});
+  EXPECT_THAT(gap.report.axes[0],
+              HasSubstr("since c's stride along it is 20, not the 16 of one longer axis"));
+  const Explained row =
+      explained({4, 16}, {operand(DType::f32, {0, 1}), operand(DType::f32, {16, 1}, true)});
+  EXPECT_THAT(row.report.axes[0], HasSubstr("since c repeats along it"));
+  const Explained column =
+      explained({4, 16}, {operand(DType::f32, {1, 0}), operand(DType::f32, {16, 1}, true)});
+  EXPECT_THAT(column.report.axes[0], HasSubstr("c repeats along the next axis but not along it"));
+}
+
+TEST(Explain, SaysWhyAnAccessIsNoWider) {
+  const auto reason = [](std::int64_t row, std::uint64_t address) {
+    return explained({8, 64}, {operand(DType::bf16, {row, 1}, false, address),
+                               operand(DType::bf16, {64, 1}, true)})
+        .report.operands[0];
+  };
+  EXPECT_EQ(reason(72, 4096).access, "contiguous, 16 bytes at a time");
+  EXPECT_EQ(reason(72, 4096).reason, "the widest there is");
+  EXPECT_EQ(reason(68, 4096).access, "contiguous, 8 bytes at a time");
+  EXPECT_EQ(reason(68, 4096).reason, "its rows start 136 bytes apart, no multiple of 16");
+  EXPECT_EQ(reason(72, 4096 + 6).access, "contiguous, 2 bytes at a time");
+  EXPECT_EQ(reason(72, 4096 + 6).reason, "its first element lies at 6 modulo 16");
+  const Explained strided =
+      explained({64}, {operand(DType::f32, {3}), operand(DType::f32, {1}, true)});
+  EXPECT_EQ(strided.report.operands[0].reason,
+            "its neighbours lie 3 elements apart along the innermost axis");
+}
+
+TEST(Explain, SaysWhatDecidedTheWidth) {
+  const auto width = [](const Dims& shape, const std::vector<Operand>& operands) {
+    return explained(shape, operands).report.width;
+  };
+  EXPECT_EQ(width({4096}, {operand(DType::bf16, {1}), operand(DType::f32, {1}, true)}),
+            "8 elements per work item: 16 bytes of c, the narrowest contiguous operand");
+  EXPECT_EQ(width({3, 5}, {operand(DType::f32, {8, 1}), operand(DType::u8, {5, 1}, true)}),
+            "4 elements per work item: a row has only 5");
+  EXPECT_EQ(width({4096}, {operand(DType::f64, {1}), operand(DType::u8, {1}, true)}),
+            "8 elements per work item: more would take too many registers for c, which is 64 bits "
+            "wide");
+  EXPECT_EQ(width({64}, {operand(DType::f32, {2}), operand(DType::f32, {2}, true)}),
+            "1 element per work item: no operand is contiguous, so a vector would save no access");
+}
+
+TEST(Explain, SaysWhichOperandTakesWideIndices) {
+  const std::int64_t far = std::int64_t{1} << 31;
+  const Explained wide =
+      explained({2, 8}, {operand(DType::u8, {far, 1}), operand(DType::u8, {8, 1}, true)});
+  EXPECT_EQ(wide.report.index, "64 bits: c spans 2147483656 elements");
+  const Explained narrow =
+      explained({2, 8}, {operand(DType::u8, {9, 1}), operand(DType::u8, {8, 1}, true)});
+  EXPECT_EQ(narrow.report.index, "32 bits: no operand spans 2^31 elements");
+}
+
+Estimate estimated(std::string_view text, std::int64_t step, std::string_view target) {
+  const Graph graph = parse(text);
+  const std::vector<ArgumentType> arguments(graph.arguments().size(), {DType::f32, false, false});
+  const TypedGraph typed = infer(graph, arguments, {}, Rounding::once, "f");
+  std::vector<Operand> operands(arguments.size(), operand(DType::f32, {step}));
+  operands.push_back(operand(DType::f32, {1}, true));
+  const Dims shape = {1 << 20};
+  return estimate(typed, shape, operands, plan_layout(shape, operands, Family::nvidia), target);
+}
+
+TEST(Estimate, IsACopyForFewOperationsOnContiguousOperands) {
+  const Estimate few = estimated("x + y", 1, "sm_90");
+  EXPECT_EQ(few.fraction_of_copy, 1);
+  EXPECT_EQ(few.memory, 1);
+  EXPECT_EQ(few.operations, 1);
+}
+
+TEST(Estimate, CountsWhatIsFetchedForNothing) {
+  // Of a sector of 32 bytes one element of four is used, the output is whole.
+  EXPECT_DOUBLE_EQ(estimated("x + 1", 2, "sm_90").memory, 1.5);
+  EXPECT_DOUBLE_EQ(estimated("x + 1", 100, "sm_90").memory, 4.5);
+  EXPECT_LT(estimated("x + 1", 100, "sm_90").fraction_of_copy, 0.25);
+}
+
+TEST(Estimate, FallsWithArithmeticAndByTarget) {
+  const std::string_view heavy = "power(power(power(x, y), y), y)";
+  EXPECT_LT(estimated(heavy, 1, "sm_90").fraction_of_copy, 1);
+  EXPECT_GT(estimated(heavy, 1, "gfx1030").fraction_of_copy,
+            estimated(heavy, 1, "sm_90").fraction_of_copy);
+}
+
+}  // namespace
+}  // namespace kiln::fusion
