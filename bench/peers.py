@@ -1,0 +1,512 @@
+#!/usr/bin/env python3
+"""What others take for the cases of `kiln bench`: PyTorch eager, torch.compile, Triton and CuPy on a
+GPU, PyTorch, torch.compile and numexpr on the CPU, each where it is installed.
+
+Shapes, dtypes and layouts are those of src/tool/bench.cpp. Every time is reported as a fraction of a
+copy that is measured in the same run, and every result is compared with one computed in float64.
+
+    bench/peers.py [--device cuda|cpu] [--mebibytes N] [--samples N] [--budget SECONDS]
+                   [--kiln PATH] [--json FILE] [CASE ...]
+
+With --kiln the tool's own numbers, from a run of it on the same machine, stand in the same table.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+try:
+    import torch
+except ImportError:
+    torch = None
+try:
+    import numpy
+except ImportError:
+    numpy = None
+try:
+    import numexpr
+except ImportError:
+    numexpr = None
+try:
+    import cupy
+except ImportError:
+    cupy = None
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = None
+
+COLUMNS = 4096
+PADDING = 64
+GROUP = 64
+
+# name: [(operand, dtype, form), ...], dtype of the output
+CASES = {
+    "copy": ([("x", "f32", "matrix")], "f32"),
+    "silu_mul_bf16": ([("x", "bf16", "matrix"), ("y", "bf16", "matrix")], "bf16"),
+    "silu_mul_f32": ([("x", "f32", "matrix"), ("y", "f32", "matrix")], "f32"),
+    "gelu_tanh_f16": ([("x", "f16", "matrix")], "f16"),
+    "chain12_f32": ([("x", "f32", "matrix")], "f32"),
+    "bias_gelu_residual_bf16": (
+        [("x", "bf16", "matrix"), ("bias", "bf16", "row"), ("residual", "bf16", "matrix")],
+        "bf16",
+    ),
+    "transpose_add_f32": ([("x", "f32", "matrix"), ("y", "f32", "transposed")], "f32"),
+    "row_strided_add_f32": ([("x", "f32", "padded"), ("y", "f32", "padded")], "f32"),
+    "dequant_u4_bf16": (
+        [("q", "u4", "matrix"), ("scale", "bf16", "column"), ("bias", "bf16", "column")],
+        "bf16",
+    ),
+    "cast_f32_bf16": ([("x", "f32", "matrix")], "bf16"),
+}
+BITS = {"u4": 4, "f16": 16, "bf16": 16, "f32": 32}
+
+
+def shape_of(case, mebibytes):
+    operands, output = CASES[case]
+    widest = max([BITS[output]] + [BITS[dtype] for _, dtype, _ in operands])
+    rows = (mebibytes << 20) * 8 // widest // COLUMNS
+    return (rows * COLUMNS // GROUP, GROUP) if case.startswith("dequant") else (rows, COLUMNS)
+
+
+def bytes_of(case, mebibytes):
+    """That a call reads and writes, every element of every operand once."""
+    rows, columns = shape_of(case, mebibytes)
+    count = {"row": columns, "column": rows}
+    operands, output = CASES[case]
+    bits = sum(BITS[dtype] * count.get(form, rows * columns) for _, dtype, form in operands)
+    return (bits + BITS[output] * rows * columns) // 8
+
+
+# ---- PyTorch ------------------------------------------------------------------------------------
+
+
+def torch_inputs(case, mebibytes, device):
+    types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+    rows, columns = shape_of(case, mebibytes)
+    generator = torch.Generator(device=device).manual_seed(1)
+
+    def random(*shape, dtype):
+        values = torch.empty(shape, dtype=dtype, device=device)
+        return values.normal_(0, 2, generator=generator)
+
+    def operand(dtype, form):
+        if dtype == "u4":
+            shape = (rows, columns // 2)
+            return torch.randint(0, 256, shape, dtype=torch.uint8, device=device, generator=generator)
+        if form == "row":
+            return random(columns, dtype=types[dtype])
+        if form == "column":
+            return random(rows, 1, dtype=types[dtype])
+        if form == "transposed":
+            return random(columns, rows, dtype=types[dtype]).t()
+        if form == "padded":
+            return random(rows, columns + PADDING, dtype=types[dtype])[:, :columns]
+        return random(rows, columns, dtype=types[dtype])
+
+    return [operand(dtype, form) for _, dtype, form in CASES[case][0]]
+
+
+def chain12(x):
+    t = torch.tanh(x * 0.5) + torch.exp(-torch.abs(x))
+    u = torch.log1p(t * t) * torch.sigmoid(t)
+    return torch.sqrt(u * u + 1) - x
+
+
+def dequantize(q, scale, bias):
+    nibbles = torch.stack((q & 15, q >> 4), dim=-1).flatten(-2)
+    return nibbles.to(scale.dtype) * scale + bias
+
+
+def torch_function(case):
+    functional = torch.nn.functional
+    return {
+        "copy": lambda x: x.clone(),
+        "silu_mul_bf16": lambda x, y: functional.silu(x) * y,
+        "silu_mul_f32": lambda x, y: functional.silu(x) * y,
+        "gelu_tanh_f16": lambda x: functional.gelu(x, approximate="tanh"),
+        "chain12_f32": chain12,
+        "bias_gelu_residual_bf16": lambda x, bias, r: functional.gelu(x + bias) + r,
+        "transpose_add_f32": lambda x, y: x + y,
+        "row_strided_add_f32": lambda x, y: functional.relu(x) + y,
+        "dequant_u4_bf16": dequantize,
+        "cast_f32_bf16": lambda x: x.to(torch.bfloat16),
+    }[case]
+
+
+def is_right(case, inputs, result):
+    """The first and last rows against the same expression in float64."""
+    for row in (slice(0, 1), slice(-1, None)):
+        part = [x if x.dim() == 1 else x[row] for x in inputs]
+        if case.startswith("dequant"):
+            wanted = dequantize(part[0], part[1].double(), part[2].double())
+        elif case == "cast_f32_bf16":
+            wanted = part[0].double()
+        else:
+            wanted = torch_function(case)(*[x.double() for x in part])
+        # Rounding after each operation, as eager does in 16 bits, loses two or three digits.
+        if not torch.allclose(result[row].double(), wanted, rtol=0.03, atol=0.06):
+            return False
+    return True
+
+
+def torch_eager(case, inputs):
+    function = torch_function(case)
+    return lambda: function(*inputs)
+
+
+def torch_compile(case, inputs):
+    torch._dynamo.reset()
+    function = torch.compile(torch_function(case), dynamic=False)
+    return lambda: function(*inputs)
+
+
+# ---- Triton -------------------------------------------------------------------------------------
+
+if triton is not None:
+
+    @triton.jit
+    def tanh_of(x):
+        return 1 - 2 / (tl.exp(2 * x) + 1)
+
+    @triton.jit
+    def silu_mul_kernel(x, y, out, n, B: tl.constexpr):
+        i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+        a = tl.load(x + i, i < n).to(tl.float32)
+        b = tl.load(y + i, i < n).to(tl.float32)
+        tl.store(out + i, a / (1 + tl.exp(-a)) * b, i < n)
+
+    @triton.jit
+    def gelu_tanh_kernel(x, out, n, B: tl.constexpr):
+        i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+        a = tl.load(x + i, i < n).to(tl.float32)
+        inner = 0.7978845608028654 * (a + 0.044715 * a * a * a)
+        tl.store(out + i, 0.5 * a * (1 + tanh_of(inner)), i < n)
+
+    @triton.jit
+    def chain12_kernel(x, out, n, B: tl.constexpr):
+        i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+        a = tl.load(x + i, i < n)
+        t = tanh_of(a * 0.5) + tl.exp(-tl.abs(a))
+        u = tl.log(1 + t * t) / (1 + tl.exp(-t))
+        tl.store(out + i, tl.sqrt(u * u + 1) - a, i < n)
+
+    @triton.jit
+    def cast_kernel(x, out, n, B: tl.constexpr):
+        i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+        tl.store(out + i, tl.load(x + i, i < n), i < n)
+
+    @triton.jit
+    def bias_gelu_kernel(x, bias, r, out, columns, B: tl.constexpr):
+        j = tl.program_id(1) * B + tl.arange(0, B)
+        i = tl.program_id(0).to(tl.int64) * columns + j
+        inside = j < columns
+        a = tl.load(x + i, inside).to(tl.float32) + tl.load(bias + j, inside).to(tl.float32)
+        gelu = 0.5 * a * (1 + tl.erf(a * 0.7071067811865476))
+        tl.store(out + i, gelu + tl.load(r + i, inside).to(tl.float32), inside)
+
+    @triton.jit
+    def relu_add_kernel(x, y, out, columns, stride, B: tl.constexpr):
+        j = tl.program_id(1) * B + tl.arange(0, B)
+        row = tl.program_id(0).to(tl.int64)
+        inside = j < columns
+        a = tl.load(x + row * stride + j, inside)
+        b = tl.load(y + row * stride + j, inside)
+        tl.store(out + row * columns + j, tl.maximum(a, 0) + b, inside)
+
+    @triton.jit
+    def transpose_add_kernel(x, y, out, rows, columns, B: tl.constexpr):
+        i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+        j = tl.program_id(1).to(tl.int64) * B + tl.arange(0, B)
+        inside = (i[:, None] < rows) & (j[None, :] < columns)
+        a = tl.load(x + i[:, None] * columns + j[None, :], inside)
+        # Read along the rows of memory, turned round in registers.
+        b = tl.load(y + j[:, None] * rows + i[None, :], (j[:, None] < columns) & (i[None, :] < rows))
+        tl.store(out + i[:, None] * columns + j[None, :], a + tl.trans(b), inside)
+
+
+def triton_run(case, inputs):
+    if triton is None:
+        raise NotImplementedError("Triton is not installed")
+    rows, columns = inputs[0].shape
+    n = rows * columns
+    kinds = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
+    out = torch.empty((rows, columns), dtype=kinds[CASES[case][1]], device=inputs[0].device)
+    block = 1024
+    flat = (triton.cdiv(n, block),)
+    by_row = (rows, triton.cdiv(columns, block))
+    launches = {
+        "copy": lambda: cast_kernel[flat](*inputs, out, n, B=block),
+        "silu_mul_bf16": lambda: silu_mul_kernel[flat](*inputs, out, n, B=block),
+        "silu_mul_f32": lambda: silu_mul_kernel[flat](*inputs, out, n, B=block),
+        "gelu_tanh_f16": lambda: gelu_tanh_kernel[flat](*inputs, out, n, B=block),
+        "chain12_f32": lambda: chain12_kernel[flat](*inputs, out, n, B=block),
+        "cast_f32_bf16": lambda: cast_kernel[flat](*inputs, out, n, B=block),
+        "bias_gelu_residual_bf16": lambda: bias_gelu_kernel[by_row](*inputs, out, columns, B=block),
+        "row_strided_add_f32": lambda: relu_add_kernel[by_row](
+            *inputs, out, columns, inputs[0].stride(0), B=block
+        ),
+        "transpose_add_f32": lambda: transpose_add_kernel[
+            (triton.cdiv(rows, 64), triton.cdiv(columns, 64))
+        ](*inputs, out, rows, columns, B=64),
+    }
+    if case not in launches:
+        raise NotImplementedError("no kernel was written for it")
+    launch = launches[case]
+
+    def run():
+        launch()
+        return out
+
+    return run
+
+
+# ---- CuPy ---------------------------------------------------------------------------------------
+
+CUPY_KERNELS = {
+    "silu_mul_f32": ("float32 x, float32 y", "float32 z", "z = x / (1 + expf(-x)) * y"),
+    "gelu_tanh_f16": (
+        "float16 x",
+        "float16 z",
+        "float a = x; z = 0.5f * a * (1 + tanhf(0.7978845608f * (a + 0.044715f * a * a * a)))",
+    ),
+    "chain12_f32": (
+        "float32 x",
+        "float32 z",
+        "float t = tanhf(x * 0.5f) + expf(-fabsf(x));"
+        "float u = log1pf(t * t) / (1 + expf(-t)); z = sqrtf(u * u + 1) - x",
+    ),
+    "transpose_add_f32": ("float32 x, float32 y", "float32 z", "z = x + y"),
+    "row_strided_add_f32": ("float32 x, float32 y", "float32 z", "z = fmaxf(x, 0) + y"),
+    "copy": ("float32 x", "float32 z", "z = x"),
+}
+
+
+def cupy_run(case, inputs):
+    if cupy is None:
+        raise NotImplementedError("CuPy is not installed")
+    if case not in CUPY_KERNELS:
+        raise NotImplementedError("CuPy has no bfloat16 and no 4-bit integers")
+    kernel = cupy.ElementwiseKernel(*CUPY_KERNELS[case], case)
+    arrays = [cupy.from_dlpack(x) for x in inputs]
+    out = torch.empty(tuple(inputs[0].shape), dtype=inputs[0].dtype, device=inputs[0].device)
+    target = cupy.from_dlpack(out)
+    stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
+
+    def run():
+        with stream:
+            kernel(*arrays, target)
+        return out
+
+    return run
+
+
+# ---- numexpr ------------------------------------------------------------------------------------
+
+NUMEXPR = {
+    "copy": "x",
+    "silu_mul_f32": "x / (1 + exp(-x)) * y",
+    "chain12_f32": "sqrt(u * u + 1) - x",
+    "transpose_add_f32": "x + y",
+    "row_strided_add_f32": "where(x > 0, x, 0) + y",
+}
+
+
+def numexpr_run(case, inputs):
+    if numexpr is None:
+        raise NotImplementedError("numexpr is not installed")
+    if case not in NUMEXPR:
+        raise NotImplementedError("numexpr has no 16-bit floats and no 4-bit integers")
+    arrays = {name: x.numpy() for (name, _, _), x in zip(CASES[case][0], inputs)}
+    out = torch.empty(tuple(inputs[0].shape), dtype=torch.float32)
+    target = out.numpy()
+    text = NUMEXPR[case]
+    if case == "chain12_f32":
+        # One expression, as the library has no statements: t and u are written out.
+        t = "(tanh(x * 0.5) + exp(-abs(x)))"
+        text = text.replace("u", f"(log1p({t} * {t}) / (1 + exp(-{t})))")
+    # Literals would make it compute in float64.
+    for number in ("0.5", "1", "0"):
+        text = text.replace(f" {number})", f" c{number.replace('.', '')})")
+        text = text.replace(f"({number} ", f"(c{number.replace('.', '')} ")
+    arrays.update({"c05": numpy.float32(0.5), "c1": numpy.float32(1), "c0": numpy.float32(0)})
+
+    def run():
+        numexpr.evaluate(text, local_dict=arrays, out=target, casting="same_kind")
+        return out
+
+    return run
+
+
+# ---- Measuring ----------------------------------------------------------------------------------
+
+
+def time_us(run, device, samples):
+    calls = 10 if device == "cuda" else 3
+    for _ in range(3):
+        run()
+    times = []
+    for _ in range(samples):
+        if device == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(calls):
+                run()
+            end.record()
+            end.synchronize()
+            times.append(start.elapsed_time(end) * 1e3 / calls)
+        else:
+            start = time.perf_counter()
+            for _ in range(calls):
+                run()
+            times.append((time.perf_counter() - start) * 1e6 / calls)
+    return statistics.median(times)
+
+
+def copy_speed(device, mebibytes, samples):
+    """Bytes read and written per microsecond."""
+    source = torch.ones(mebibytes << 18, dtype=torch.float32, device=device)
+    target = torch.empty_like(source)
+    return 2 * (mebibytes << 20) / time_us(lambda: target.copy_(source), device, samples)
+
+
+def measure_peer(peer, case, inputs, options):
+    start = time.perf_counter()
+    row = {"case": case, "peer": peer}
+    try:
+        run = PEERS[options.device][peer](case, inputs)
+        result = run()
+        if options.device == "cuda":
+            torch.cuda.synchronize()
+        row["first_call_s"] = round(time.perf_counter() - start, 3)
+        row["right"] = is_right(case, inputs, result)
+        del result
+        row["microseconds"] = time_us(run, options.device, options.samples)
+    except Exception as error:  # whatever a peer cannot do must not end the others' run
+        row["skipped"] = f"{type(error).__name__}: {error}".splitlines()[0][:160]
+    return row
+
+
+PEERS = {
+    "cuda": {
+        "eager": torch_eager,
+        "triton": triton_run,
+        "cupy": cupy_run,
+        "compile": torch_compile,
+    },
+    "cpu": {"eager": torch_eager, "numexpr": numexpr_run, "compile": torch_compile},
+}
+
+
+def measure_kiln(options, cases):
+    known = [case for case in cases if case in CASES]
+    command = [options.kiln, "bench", *known, "--json", "--device", options.device]
+    command += ["--size", str(options.mebibytes)]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    try:
+        report = json.loads(finished.stdout)
+    except json.JSONDecodeError:
+        return [{"case": "all", "peer": "kiln", "skipped": finished.stderr.strip()[:160]}]
+    return [
+        {
+            "case": item["case"],
+            "peer": "kiln",
+            "microseconds": item["microseconds"],
+            "gb_per_s": item["gb_per_s"],
+            "fraction_of_copy": item["fraction_of_copy"],
+            "right": item["right"],
+        }
+        for item in report["cases"]
+    ]
+
+
+def print_table(device, hardware, copy, rows):
+    print(f"{device} ({hardware}), copy {copy / 1e3:.0f} GB/s")
+    print(f"{'case':26}{'peer':10}{'time':>12}{'GB/s':>8}{'of copy':>9}")
+    for row in rows:
+        if "skipped" in row:
+            print(f"{row['case']:26}{row['peer']:10}{'skipped: ' + row['skipped']}")
+            continue
+        wrong = "" if row["right"] else "  WRONG RESULT"
+        print(
+            f"{row['case']:26}{row['peer']:10}{row['microseconds']:9.1f} us"
+            f"{row['gb_per_s']:8.0f}{row['fraction_of_copy']:9.3f}{wrong}"
+        )
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda if there is one")
+    parser.add_argument("--mebibytes", type=int, help="of the widest operand; 512, on the CPU 64")
+    parser.add_argument("--samples", type=int, default=15)
+    parser.add_argument("--budget", type=float, default=85, help="seconds, after which cases are skipped")
+    parser.add_argument("--kiln", metavar="PATH", help="the kiln tool, to be measured too")
+    parser.add_argument("--json", metavar="FILE", help="write the numbers there; - is standard output")
+    options = parser.parse_args()
+    unknown = [case for case in options.cases if case not in CASES]
+    if unknown:
+        parser.error(f"there is no case '{unknown[0]}'; the cases are {', '.join(CASES)}")
+    return options
+
+
+def main():
+    options = parse_options()
+    if torch is None:
+        print("peers.py: PyTorch is not installed; it makes the data and measures the copy", file=sys.stderr)
+        return 1
+    started = time.perf_counter()
+    if options.device is None:
+        options.device = "cuda" if torch.cuda.is_available() else "cpu"
+    if options.mebibytes is None:
+        options.mebibytes = 512 if options.device == "cuda" else 64
+    cases = options.cases or list(CASES)
+    hardware = torch.cuda.get_device_name() if options.device == "cuda" else f"{torch.get_num_threads()} threads"
+    copy = copy_speed(options.device, options.mebibytes, options.samples)
+    rows = []
+    # Compilers last, so that a small budget still gives every other number.
+    for peers in ([p for p in PEERS[options.device] if p != "compile"], ["compile"]):
+        for case in cases:
+            if time.perf_counter() - started > options.budget:
+                rows += [{"case": case, "peer": peer, "skipped": "out of time"} for peer in peers]
+                continue
+            inputs = torch_inputs(case, options.mebibytes, options.device)
+            for peer in peers:
+                row = measure_peer(peer, case, inputs, options)
+                if "skipped" not in row:
+                    row["gb_per_s"] = bytes_of(case, options.mebibytes) / row["microseconds"] / 1e3
+                    row["fraction_of_copy"] = row["gb_per_s"] * 1e3 / copy
+                rows.append(row)
+            del inputs
+    if options.device == "cuda":
+        torch.cuda.empty_cache()
+    if options.kiln:
+        rows += measure_kiln(options, cases)
+    order = {case: index for index, case in enumerate(CASES)}
+    rows.sort(key=lambda row: order.get(row["case"], len(order)))
+    report = {
+        "device": options.device,
+        "hardware": hardware,
+        "copy_gb_per_s": copy / 1e3,
+        "torch": torch.__version__,
+        "cases": rows,
+    }
+    if options.json == "-":
+        print(json.dumps(report, indent=2))
+        return 0
+    print_table(options.device, hardware, copy, rows)
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(report, file, indent=2)
+            file.write("\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
