@@ -21,7 +21,11 @@ set(COMPILE_SOURCES
   compile/diagnostics.cpp
   compile/memory.cpp
   compile/pool.cpp
+  compile/process_service.cpp
   compile/service.cpp
+  compile/service_compile.cpp
+  compile/service_queries.cpp
+  compile/service_workers.cpp
   compile/settings.cpp
   compile/target_knowledge.cpp
   compile/toolchain.cpp
