@@ -121,6 +121,8 @@ constexpr std::array kOps = {
     OpInfo{Op::fma, "fma", 3, Rule::same, "", kRounded, kRounded},
     OpInfo{Op::clip, "clip", 3, Rule::same, "", kExact, kExact},
     OpInfo{Op::lerp, "lerp", 3, Rule::floating, "", {1.5, 1.5, 1.5, 1.5}, library(1.5, 1.5, 1.5)},
+    OpInfo{Op::uniform, "uniform", 3, Rule::random, "", kExact, kExact},
+    OpInfo{Op::normal, "normal", 3, Rule::random, "", {4, 4, 4, 4}, library(4, 4, 4)},
 
     // The error of a sum grows with its length: these bounds are those of the last rounding.
     OpInfo{Op::sum, "sum", 1, Rule::accumulate, "", kExact, kExact},
@@ -132,16 +134,13 @@ constexpr std::array kOps = {
     OpInfo{Op::reduce_all, "all", 1, Rule::logical, "", kExact, kExact},
     OpInfo{Op::argmax, "argmax", 1, Rule::position, "", kExact, kExact},
     OpInfo{Op::argmin, "argmin", 1, Rule::position, "", kExact, kExact},
-
-    OpInfo{Op::uniform, "uniform", 3, Rule::random, "", kExact, kExact},
-    OpInfo{Op::normal, "normal", 3, Rule::random, "", {4, 4, 4, 4}, library(4, 4, 4)},
 };
 
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kOps.size(); ++i) {
     if (static_cast<std::size_t>(kOps[i].op) != i) return false;
   }
-  return kOps.size() == static_cast<std::size_t>(Op::normal) + 1;
+  return kOps.size() == static_cast<std::size_t>(Op::argmin) + 1;
 }
 static_assert(in_enum_order(), "info() indexes the table by the enumerator");
 

@@ -105,6 +105,9 @@ enum class Op : std::uint8_t {
   fma,
   clip,
   lerp,
+  // random: seed, offset and the number of the element
+  uniform,
+  normal,
   // reductions, which keep their axes with size one
   sum,
   mean,
@@ -115,9 +118,6 @@ enum class Op : std::uint8_t {
   reduce_all,
   argmax,
   argmin,
-  // random: seed, offset and the number of the element
-  uniform,
-  normal,
 };
 
 /// How the dtypes of an op's operands and of its result follow from what it is given.
