@@ -1,14 +1,19 @@
-// A CUDA driver for tests, libcuda.so.1 to the program that loads it: memory is the host's, the one
-// kernel it knows (saxpy) runs on the host when it is launched, and a graph runs its nodes as late
-// and in as odd an order as its edges allow. It checks what a real driver checks or crashes on: a
-// current context, known handles, sizes, duplicate edges. Any call can be made to fail
-// (hip_host_driver.hpp).
+// A CUDA driver for tests, libcuda.so.1 to the program that loads it: memory is the host's, kernels
+// run on the host when they are launched (the saxpy of the tests, and what host_nvrtc.cpp makes),
+// and a graph runs its nodes as late and in as odd an order as its edges allow. It checks what a
+// real driver checks or crashes on: a current context, known handles, sizes, duplicate edges. Any
+// call can be made to fail (hip_host_driver.hpp).
 #include "tests/jit/hip_host_driver.hpp"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,8 +37,17 @@ constexpr CUresult kNotFound = 500;
 constexpr CUresult kCaptureUnsupported = 900;
 constexpr CUresult kUnknown = 999;
 
+struct Kernel;
+
+/// Runs the grid with the parameters' values.
+using Run = void (*)(const Kernel&, const CudaKernelNodeParams&, void* const*);
+
 struct Kernel {
-  std::size_t parameter_count = 0;
+  Run run = nullptr;
+  std::vector<std::size_t> sizes;  ///< of the parameters, in bytes
+  void* library = nullptr;         ///< of a kernel that was compiled
+  void* entry = nullptr;
+  bool by_block = false;  ///< it is called for blocks, not for work items
 };
 
 struct Node {
@@ -103,8 +117,10 @@ StreamState* state_of(CUstream stream) { return reinterpret_cast<StreamState*>(s
 Graph* graph_of(CUgraph graph) { return reinterpret_cast<Graph*>(graph); }
 Node* node_of(CUgraphNode node) { return reinterpret_cast<Node*>(node); }
 
+Kernel& kernel_of(CUfunction function) { return *reinterpret_cast<Kernel*>(function); }
+
 /// Saxpy as the test's PTX computes it, with the grid it was given.
-void run_saxpy(const CudaKernelNodeParams& launch, void* const* parameters) {
+void run_saxpy(const Kernel&, const CudaKernelNodeParams& launch, void* const* parameters) {
   const float* x = *static_cast<const float* const*>(parameters[0]);
   float* y = *static_cast<float* const*>(parameters[1]);
   const float a = *static_cast<const float*>(parameters[2]);
@@ -113,24 +129,62 @@ void run_saxpy(const CudaKernelNodeParams& launch, void* const* parameters) {
   for (std::uint64_t i = 0; i < n; ++i) y[i] = std::fma(a, x[i], y[i]);
 }
 
-constexpr std::size_t kParameterBytes[] = {8, 8, 4, 8};
+/// A kernel of host_nvrtc.cpp: it bounds the work items itself, and sees the grid if it asks.
+void run_compiled(const Kernel& kernel, const CudaKernelNodeParams& launch,
+                  void* const* parameters) {
+  unsigned grid[] = {launch.grid[0],  launch.grid[1],  launch.grid[2],
+                     launch.block[0], launch.block[1], launch.block[2]};
+  std::vector<void*> arguments(parameters, parameters + kernel.sizes.size());
+  arguments.push_back(grid);
+  const auto entry =
+      reinterpret_cast<void (*)(void* const*, unsigned long long, unsigned long long)>(
+          kernel.entry);
+  const auto blocks = static_cast<unsigned long long>(grid[0]) * grid[1] * grid[2];
+  entry(arguments.data(), 0, kernel.by_block ? blocks : ~0ULL);
+}
+
+/// Loads the shared object that an image is. Null if it is none.
+std::unique_ptr<Kernel> load_compiled(const char* image) {
+  if (std::memcmp(image, ELFMAG, SELFMAG) != 0) return nullptr;
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof header);
+  if (header.e_machine == 190) return nullptr;  // a cubin
+  const std::size_t size = header.e_shoff + std::size_t{header.e_shnum} * header.e_shentsize;
+  std::string path = (std::filesystem::temp_directory_path() / "kiln-cubin-XXXXXX").string();
+  const int file = ::mkstemp(path.data());
+  const bool written = file >= 0 && ::write(file, image, size) == static_cast<ssize_t>(size);
+  auto kernel = std::make_unique<Kernel>();
+  if (written) kernel->library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (file >= 0) ::close(file), ::unlink(path.c_str());
+  if (kernel->library == nullptr) return nullptr;
+  const auto* sizes = static_cast<unsigned long*>(dlsym(kernel->library, "kiln_host_sizes"));
+  const auto* by_block = static_cast<int*>(dlsym(kernel->library, "kiln_host_by_block"));
+  if (sizes == nullptr || by_block == nullptr) return nullptr;
+  for (; *sizes != 0; ++sizes) kernel->sizes.push_back(*sizes);
+  kernel->by_block = *by_block != 0;
+  kernel->run = run_compiled;
+  return kernel;
+}
 
 /// Fills in a kernel node: the values of its parameters are copied, as CUDA does.
 void set_kernel(Node& node, const CudaKernelNodeParams& given) {
+  const Kernel& loaded = kernel_of(given.function);
   node.type = 0;
   node.values.clear();
   node.pointers.clear();
-  for (std::size_t i = 0; i < std::size(kParameterBytes); ++i) {
+  for (std::size_t i = 0; i < loaded.sizes.size(); ++i) {
     const char* value = static_cast<const char*>(given.parameters[i]);
-    node.values.emplace_back(value, value + kParameterBytes[i]);
+    node.values.emplace_back(value, value + loaded.sizes[i]);
   }
   for (auto& value : node.values) node.pointers.push_back(value.data());
   node.kernel = given;
   node.kernel.parameters = node.pointers.data();
   node.run = [kernel = given, values = node.values]() mutable {
-    void* pointers[std::size(kParameterBytes)];
-    for (std::size_t i = 0; i < values.size(); ++i) pointers[i] = values[i].data();
-    run_saxpy(kernel, pointers);
+    // A driver would run into freed code here.
+    if (driver().functions.count(kernel.function) == 0) std::abort();
+    std::vector<void*> pointers;
+    for (auto& value : values) pointers.push_back(value.data());
+    kernel_of(kernel.function).run(kernel_of(kernel.function), kernel, pointers.data());
   };
 }
 
@@ -152,7 +206,8 @@ void set_fill(Node& node, const CudaMemsetNodeParams& fill) {
 
 bool is_valid(const CudaKernelNodeParams& p) {
   return driver().functions.count(p.function) != 0 && p.grid[0] != 0 && p.block[0] != 0 &&
-         p.block[0] <= 1024 && p.parameters != nullptr;
+         p.block[0] * p.block[1] * p.block[2] <= 1024 && p.block[1] * p.block[2] != 0 &&
+         p.grid[1] * p.grid[2] != 0 && p.parameters != nullptr;
 }
 bool is_valid(const CudaMemcpy3D& copy) {
   return copy.width_bytes != 0 && copy.height == 1 && copy.depth == 1 &&
@@ -289,8 +344,15 @@ CUresult cuCtxSynchronize() {
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   CALL();
-  if (std::strstr(static_cast<const char*>(image), ".entry saxpy") == nullptr) return kInvalidImage;
-  *module = reinterpret_cast<CUmodule>(new Kernel);
+  auto kernel = load_compiled(static_cast<const char*>(image));
+  if (kernel == nullptr &&
+      std::strstr(static_cast<const char*>(image), ".entry saxpy") != nullptr) {
+    kernel = std::make_unique<Kernel>();
+    kernel->run = run_saxpy;
+    kernel->sizes = {8, 8, 4, 8};
+  }
+  if (kernel == nullptr) return kInvalidImage;
+  *module = reinterpret_cast<CUmodule>(kernel.release());
   driver().modules.insert(*module);
   driver().functions.insert(*module);
   return 0;
@@ -298,11 +360,19 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
 CUresult cuModuleUnload(CUmodule module) {
   CALL();
   driver().functions.erase(module);
+  if (driver().modules.count(module) != 0 &&
+      kernel_of(reinterpret_cast<CUfunction>(module)).library) {
+    dlclose(kernel_of(reinterpret_cast<CUfunction>(module)).library);
+  }
   return destroy<Kernel>(driver().modules, module);
 }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   CALL();
-  if (std::strcmp(name, "saxpy") != 0) return kNotFound;
+  Kernel& kernel = kernel_of(reinterpret_cast<CUfunction>(module));
+  if (kernel.library != nullptr) kernel.entry = dlsym(kernel.library, name);
+  if (kernel.library != nullptr ? kernel.entry == nullptr : std::strcmp(name, "saxpy") != 0) {
+    return kNotFound;
+  }
   *function = reinterpret_cast<CUfunction>(module);
   return 0;
 }

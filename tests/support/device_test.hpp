@@ -73,6 +73,11 @@ std::string error_of(const F& call) {
   return "no error";
 }
 
+/// The CUDA driver made for tests, which runs kernels on the host.
+inline bool is_host_driver(const jit::Backend& backend) {
+  return backend.name() == "host driver of the tests";
+}
+
 inline std::string device_name(const ::testing::TestParamInfo<DeviceType>& info) {
   const std::string text = to_string(Device{info.param, 0});
   return text.substr(0, text.find(':'));

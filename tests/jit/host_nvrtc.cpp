@@ -1,0 +1,112 @@
+// An NVRTC for tests: compiles kernels with the host compiler into shared objects that the CUDA
+// driver made for tests (hip_host_driver.cpp) loads and runs. What is not a kernel of kiln's frame,
+// or shares memory between threads, is refused.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <string>
+
+namespace {
+
+struct Program {
+  std::string source;
+  std::string code;
+  std::string log;
+};
+
+Program& of(void* program) { return *static_cast<Program*>(program); }
+
+void replace_all(std::string& text, std::string_view what, std::string_view by) {
+  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + by.size())) {
+    text.replace(at, what.size(), by);
+  }
+}
+
+// The host's frame of a kernel takes a range of work items that is exact; a driver only knows the
+// grid, so the loop gets the bound that it has on a GPU. What a driver must know of the parameters
+// is put beside the entry.
+std::string for_the_driver(std::string source) {
+  replace_all(source, "item < Index(kiln_end)", "item < Index(count)");
+  std::map<int, std::string> types;
+  const std::regex parameter(R"(\*\(([^()]*)\*\)arguments\[(\d+)\])");
+  for (std::sregex_iterator match(source.begin(), source.end(), parameter), end; match != end;
+       ++match) {
+    types[std::stoi((*match)[2])] = (*match)[1];
+  }
+  source += "namespace kiln {\nextern \"C\" {\nunsigned long kiln_host_sizes[] = {";
+  for (const auto& [index, type] : types) source += "sizeof(" + type + "), ";
+  source += "0};\nint kiln_host_by_block = ";
+  source += source.find("blockIdx = {") == source.npos ? "0;\n}\n}\n" : "1;\n}\n}\n";
+  return source;
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+extern "C" {
+
+int nvrtcCreateProgram(void** program, const char* source, const char*, int, const char* const*,
+                       const char* const*) {
+  *program = new Program{source, {}, {}};
+  return 0;
+}
+int nvrtcDestroyProgram(void** program) {
+  delete static_cast<Program*>(*program);
+  return 0;
+}
+int nvrtcCompileProgram(void* handle, int, const char* const*) {
+  Program& program = of(handle);
+  std::string directory = (std::filesystem::temp_directory_path() / "kiln-nvrtc-XXXXXX").string();
+  if (::mkdtemp(directory.data()) == nullptr) return 1;
+  std::ofstream(directory + "/kernel.cpp") << for_the_driver(program.source);
+  const std::string command = "c++ -std=c++17 -O1 -shared -fPIC -ffp-contract=off -o " + directory +
+                              "/kernel.so " + directory + "/kernel.cpp 2>" + directory + "/log";
+  const bool compiled = std::system(command.c_str()) == 0;
+  program.log = read(directory + "/log");
+  if (compiled) program.code = read(directory + "/kernel.so");
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
+  return compiled ? 0 : 6;  // NVRTC_ERROR_COMPILATION
+}
+int nvrtcGetCUBINSize(void* program, std::size_t* size) {
+  *size = of(program).code.size();
+  return 0;
+}
+int nvrtcGetCUBIN(void* program, char* code) {
+  std::memcpy(code, of(program).code.data(), of(program).code.size());
+  return 0;
+}
+int nvrtcGetProgramLogSize(void* program, std::size_t* size) {
+  *size = of(program).log.size() + 1;
+  return 0;
+}
+int nvrtcGetProgramLog(void* program, char* log) {
+  std::strcpy(log, of(program).log.c_str());
+  return 0;
+}
+const char* nvrtcGetErrorString(int error) { return error == 0 ? "no error" : "it failed"; }
+int nvrtcVersion(int* major, int* minor) {
+  *major = 13;
+  *minor = 0;
+  return 0;
+}
+int nvrtcGetNumSupportedArchs(int* count) {
+  *count = 1;
+  return 0;
+}
+int nvrtcGetSupportedArchs(int* targets) {
+  *targets = 90;
+  return 0;
+}
+
+}  // extern "C"
