@@ -166,13 +166,16 @@ void Graph::launch(const Stream& stream) {
   impl_->prepared->launch(stream);
 }
 
-std::size_t Graph::rebind(const void* old, void* now) {
+std::size_t Graph::rebind(const void* old, void* now) { return rebind(old, now, 1); }
+
+std::size_t Graph::rebind(const void* old, void* now, std::size_t bytes) {
+  const Move move{old, now, bytes};
   const std::lock_guard lock(impl_->mutex);
   Changes changes;
   std::size_t count = 0;
   for (std::uint32_t i = 0; i < impl_->operations.size(); ++i) {
-    if (!uses(impl_->operations[i], old)) continue;
-    Moved moved = move_operands(impl_->operations[i], old, now, impl_->stream());
+    if (!uses(impl_->operations[i], move)) continue;
+    Moved moved = move_operands(impl_->operations[i], move, impl_->stream());
     count += moved.operands;
     changes.emplace(i, std::move(moved.recorded));
   }

@@ -226,24 +226,32 @@ std::string entry_of(const Recorded& recorded) {
 
 // ---- Changes -----------------------------------------------------------------------------------
 
-bool uses(const Recorded& recorded, const void* data) {
+bool Move::applies_to(const View& view) const {
+  const auto data = reinterpret_cast<std::uintptr_t>(view.data());
+  const auto begin = reinterpret_cast<std::uintptr_t>(old);
+  return data >= begin && data - begin < bytes;
+}
+
+bool uses(const Recorded& recorded, const Move& move) {
   bool found = false;
-  const auto look = [&](const View& view, bool, bool) { found = found || view.data() == data; };
+  const auto look = [&](const View& view, bool, bool) { found = found || move.applies_to(view); };
   std::visit([&](const auto& operation) { visit_views(operation, look); }, recorded);
   return found;
 }
 
-Moved move_operands(const Recorded& recorded, const void* old, void* now, const Stream& stream) {
+Moved move_operands(const Recorded& recorded, const Move& move, const Stream& stream) {
   Moved moved{recorded, 0};
   const auto move_view = [&](View& view) {
-    if (view.data() != old) return;
-    view = view.with_data(now);
+    if (!move.applies_to(view)) return;
+    const auto offset = static_cast<const char*>(view.data()) - static_cast<const char*>(move.old);
+    view = view.with_data(static_cast<char*>(move.now) + offset);
     ++moved.operands;
   };
   const auto move_argument = [&](Argument& argument) {
-    if (argument.is_scalar() || argument.view().data() != old) return;
-    argument = Argument(argument.view().with_data(now));
-    ++moved.operands;
+    if (argument.is_scalar() || !move.applies_to(argument.view())) return;
+    View view = argument.view();
+    move_view(view);
+    argument = Argument(std::move(view));
   };
   if (auto* call = std::get_if<RecordedCall>(&moved.recorded)) {
     std::ranges::for_each(call->inputs, move_argument);
@@ -263,7 +271,7 @@ Moved move_operands(const Recorded& recorded, const void* old, void* now, const 
     throw Error(Code::unsupported,
                 fmt::format("Graph::rebind: the sequence '{}' was captured with the address {} and "
                             "cannot be given another",
-                            name_of(recorded), old));
+                            name_of(recorded), move.old));
   }
   return moved;
 }

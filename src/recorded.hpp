@@ -69,14 +69,22 @@ std::vector<Work> works_of(const Recorded& recorded, const Stream& stream);
 /// Whether two states of one operation differ in no more than the values of parameters.
 bool same_kernels(const Recorded& a, const Recorded& b);
 
-/// The operation with `now` in place of `old`, and how many of its operands that were. Throws what
-/// recording it so would throw, and Error(unsupported) for a sequence that uses `old`.
+/// Memory that is somewhere else now: operands whose data is one of `bytes` bytes from `old` on.
+struct Move {
+  const void* old = nullptr;
+  void* now = nullptr;
+  std::size_t bytes = 1;
+
+  bool applies_to(const View& view) const;
+};
+bool uses(const Recorded& recorded, const Move& move);
+/// The operation with those operands moved, and how many they were. Throws what recording it so
+/// would throw, and Error(unsupported) for a sequence that uses them.
 struct Moved {
   Recorded recorded;
   std::size_t operands = 0;
 };
-bool uses(const Recorded& recorded, const void* data);
-Moved move_operands(const Recorded& recorded, const void* old, void* now, const Stream& stream);
+Moved move_operands(const Recorded& recorded, const Move& move, const Stream& stream);
 
 /// The operation with another number for its scalar argument `input`. Throws
 /// Error(invalid_argument).

@@ -20,6 +20,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "jit/hip/cuda/cuda_driver.hpp"
@@ -48,6 +49,7 @@ struct Kernel {
   void* library = nullptr;         ///< of a kernel that was compiled
   void* entry = nullptr;
   bool by_block = false;  ///< it is called for blocks, not for work items
+  void* context = nullptr;
 };
 
 struct Node {
@@ -75,10 +77,12 @@ struct StreamState {
   std::unique_ptr<Graph> captured;
   Node* last = nullptr;
   bool invalidated = false;
+  void* context = nullptr;
 };
 
 struct Driver {
   std::recursive_mutex mutex;
+  std::set<void*> globally_captured;  // streams, in the mode that forbids the most
   std::set<void*> modules, functions, streams, events, graphs, executables;
   std::string failing;
   int calls_until_failure = 0;
@@ -89,8 +93,24 @@ Driver& driver() {
   return *one;
 }
 
-char primary;
+char primaries[2];  // the contexts of two devices
 thread_local std::vector<void*> context_stack;
+thread_local int capture_mode = 0;  // of this thread: global
+
+/// What a capture elsewhere forbids to a thread that has not relaxed its mode.
+bool is_forbidden(std::string_view call) {
+  static const std::set<std::string_view> unsafe = {"cuMemAlloc_v2",    "cuMemFree_v2",
+                                                    "cuModuleLoadData", "cuModuleUnload",
+                                                    "cuCtxSynchronize", "cuEventSynchronize"};
+  constexpr int kRelaxed = 2;
+  return capture_mode != kRelaxed && !driver().globally_captured.empty() && unsafe.count(call) != 0;
+}
+void spoil_captures();
+
+bool is_primary(const void* context) {
+  return context == &primaries[0] || context == &primaries[1];
+}
+void* current_context() { return context_stack.empty() ? nullptr : context_stack.back(); }
 
 /// Takes the driver's lock and says whether this call shall fail.
 class Call {
@@ -98,7 +118,11 @@ class Call {
   explicit Call(const char* name, bool needs_context = true) : lock_(driver().mutex) {
     Driver& d = driver();
     if (d.failing == name && --d.calls_until_failure == 0) error_ = kUnknown;
-    if (needs_context && (context_stack.empty() || context_stack.back() != &primary)) {
+    if (is_forbidden(name)) {
+      spoil_captures();
+      error_ = kCaptureUnsupported;
+    }
+    if (needs_context && (context_stack.empty() || !is_primary(context_stack.back()))) {
       error_ = kInvalidContext;
     }
   }
@@ -116,6 +140,11 @@ class Call {
 StreamState* state_of(CUstream stream) { return reinterpret_cast<StreamState*>(stream); }
 Graph* graph_of(CUgraph graph) { return reinterpret_cast<Graph*>(graph); }
 Node* node_of(CUgraphNode node) { return reinterpret_cast<Node*>(node); }
+
+void spoil_captures() {
+  for (void* stream : driver().globally_captured)
+    static_cast<StreamState*>(stream)->invalidated = true;
+}
 
 Kernel& kernel_of(CUfunction function) { return *reinterpret_cast<Kernel*>(function); }
 
@@ -205,7 +234,8 @@ void set_fill(Node& node, const CudaMemsetNodeParams& fill) {
 }
 
 bool is_valid(const CudaKernelNodeParams& p) {
-  return driver().functions.count(p.function) != 0 && p.grid[0] != 0 && p.block[0] != 0 &&
+  return driver().functions.count(p.function) != 0 &&
+         kernel_of(p.function).context == current_context() && p.grid[0] != 0 && p.block[0] != 0 &&
          p.block[0] * p.block[1] * p.block[2] <= 1024 && p.block[1] * p.block[2] != 0 &&
          p.grid[1] * p.grid[2] != 0 && p.parameters != nullptr;
 }
@@ -240,7 +270,11 @@ void submit(CUstream stream, const std::function<void(Node&)>& set) {
   state->captured->nodes.push_back(std::move(node));
 }
 
-bool is_known(CUstream stream) { return stream == nullptr || driver().streams.count(stream) != 0; }
+/// Known, and of the device whose context is current.
+bool is_known(CUstream stream) {
+  if (stream == nullptr) return true;
+  return driver().streams.count(stream) != 0 && state_of(stream)->context == current_context();
+}
 
 /// An order that the edges allow and that is as far from the order of creation as they let it be.
 std::vector<Node*> odd_order(const Graph& graph) {
@@ -292,12 +326,12 @@ CUresult cuGetErrorString(CUresult, const char** text) {
   return 0;
 }
 CUresult cuDeviceGetCount(int* count) {
-  *count = 1;
+  *count = 2;
   return 0;
 }
 CUresult cuDeviceGet(CUdevice* device, int index) {
   *device = index;
-  return index == 0 ? 0 : 101;
+  return index == 0 || index == 1 ? 0 : 101;
 }
 CUresult cuDeviceGetName(char* name, int size, CUdevice) {
   std::snprintf(name, static_cast<std::size_t>(size), "host driver of the tests");
@@ -310,8 +344,8 @@ CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
   *value = values.at(attribute);
   return 0;
 }
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
-  *context = reinterpret_cast<CUcontext>(&primary);
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  *context = reinterpret_cast<CUcontext>(&primaries[device]);
   return 0;
 }
 CUresult cuCtxGetCurrent(CUcontext* context) {
@@ -352,6 +386,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
     kernel->sizes = {8, 8, 4, 8};
   }
   if (kernel == nullptr) return kInvalidImage;
+  kernel->context = current_context();
   *module = reinterpret_cast<CUmodule>(kernel.release());
   driver().modules.insert(*module);
   driver().functions.insert(*module);
@@ -417,7 +452,7 @@ CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes,
 
 CUresult cuStreamCreate(CUstream* stream, unsigned) {
   CALL();
-  *stream = reinterpret_cast<CUstream>(new StreamState);
+  *stream = reinterpret_cast<CUstream>(new StreamState{nullptr, nullptr, false, current_context()});
   driver().streams.insert(*stream);
   return 0;
 }
@@ -442,14 +477,16 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   CALL();
   return is_known(stream) && driver().events.count(event) != 0 ? 0 : kInvalidHandle;
 }
-CUresult cuStreamBeginCapture_v2(CUstream stream, int) {
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
   CALL();
   if (stream == nullptr || !is_known(stream) || state_of(stream)->captured) return kInvalidHandle;
-  *state_of(stream) = {std::make_unique<Graph>(), nullptr, false};
+  *state_of(stream) = {std::make_unique<Graph>(), nullptr, false, current_context()};
+  if (mode == 0) driver().globally_captured.insert(stream);
   return 0;
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   StreamState& state = *state_of(stream);
+  driver().globally_captured.erase(stream);
   std::unique_ptr<Graph> captured = std::move(state.captured);
   state.captured = nullptr;
   CALL();
@@ -459,8 +496,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   return 0;
 }
 CUresult cuThreadExchangeStreamCaptureMode(int* mode) {
-  thread_local int current = 0;
-  std::swap(*mode, current);
+  std::swap(*mode, capture_mode);
   return 0;
 }
 

@@ -21,9 +21,14 @@
 namespace kiln::testing {
 
 /// A cache directory of this test process' own, so that no test sees what another run compiled.
+/// KILN_TEST_CACHE_DIR names one that is kept, for a second run that must not start a compiler.
 class PrivateCache : public ::testing::Environment {
  public:
   PrivateCache() {
+    if (const char* kept = std::getenv("KILN_TEST_CACHE_DIR")) {
+      setenv("KILN_CACHE_DIR", kept, 1);
+      return;
+    }
     std::string name = (std::filesystem::temp_directory_path() / "kiln-test-XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr) std::abort();
     directory_ = name;
@@ -31,7 +36,7 @@ class PrivateCache : public ::testing::Environment {
   }
   ~PrivateCache() override {
     std::error_code ignored;
-    std::filesystem::remove_all(directory_, ignored);
+    if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
   }
 
  private:
