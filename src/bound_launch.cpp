@@ -6,15 +6,14 @@
 
 namespace kiln {
 
-View with_data(const View& view, void* data, std::string_view function, std::string_view what) {
+View with_data(const View& view, void* data, std::string_view function, std::string_view setter,
+               std::size_t index) {
   const auto before = reinterpret_cast<std::uintptr_t>(view.data());
   const auto after = reinterpret_cast<std::uintptr_t>(data);
   if ((before ^ after) % 16 != 0 || (data == nullptr && view.size() != 0)) {
-    throw Error(
-        Code::invalid_argument,
-        fmt::format(
-            "{}: {}: expected an address that is {} modulo 16, as the one that was bound, got {}",
-            function, what, before % 16, data));
+    throw Error(Code::invalid_argument, fmt::format("{}: {} {}: expected an address that is {} "
+                                                    "modulo 16, as the one that was bound, got {}",
+                                                    function, setter, index, before % 16, data));
   }
   return view.with_data(data);
 }
@@ -68,7 +67,7 @@ void Launch::set_input(std::size_t index, const void* data) {
   }
   // Inputs are only read; View has one pointer type for both.
   Argument replaced = with_data(impl_->inputs[index].view(), const_cast<void*>(data), name,
-                                fmt::format("set_input: input {}", index));
+                                "set_input: input", index);
   impl_->replace(impl_->inputs[index], std::move(replaced));
 }
 
@@ -78,8 +77,7 @@ void Launch::set_output(std::size_t index, void* data) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: set_output: there is no output {}", name, index));
   }
-  View replaced =
-      with_data(impl_->outputs[index], data, name, fmt::format("set_output: output {}", index));
+  View replaced = with_data(impl_->outputs[index], data, name, "set_output: output", index);
   impl_->replace(impl_->outputs[index], std::move(replaced));
 }
 

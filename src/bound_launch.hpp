@@ -46,6 +46,7 @@ struct Launch::Impl {
 
 /// `view` with other data. Throws Error(invalid_argument) unless it is aligned as the old data is,
 /// since the kernel was chosen by that.
-View with_data(const View& view, void* data, std::string_view function, std::string_view what);
+View with_data(const View& view, void* data, std::string_view function, std::string_view setter,
+               std::size_t index);
 
 }  // namespace kiln

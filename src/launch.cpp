@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "fusion/overlap.hpp"
 #include "kiln/error.hpp"
 #include "plan.hpp"
+#include "scalar_bytes.hpp"
 #include "view_bytes.hpp"
 
 namespace kiln {
@@ -34,34 +34,16 @@ void put(std::byte* to, T value) {
 
 [[noreturn]] void throw_does_not_fit(const Definition& definition, std::uint32_t input,
                                      const Scalar& scalar, DType dtype) {
-  const std::string value = scalar.dtype() == DType::u64
-                                ? fmt::format("{}", scalar.bits())
-                                : fmt::format("{}", static_cast<std::int64_t>(scalar.bits()));
   throw Error(
       Code::invalid_argument,
       fmt::format("{}: input {} '{}': the number {} does not fit {}, the dtype of its partner",
-                  definition.name, input, definition.graph.arguments()[input], value, name(dtype)));
+                  definition.name, input, definition.graph.arguments()[input], scalar_text(scalar),
+                  name(dtype)));
 }
 
 void put_scalar(const Definition& definition, std::byte* to, std::uint32_t input,
                 const Scalar& scalar, DType dtype) {
-  const bool floating = is_floating(scalar.dtype());
-  const auto integer = static_cast<std::int64_t>(scalar.bits());
-  const double real = floating                       ? std::bit_cast<double>(scalar.bits())
-                      : scalar.dtype() == DType::u64 ? static_cast<double>(scalar.bits())
-                                                     : static_cast<double>(integer);
-  if (dtype == DType::f32) return put(to, static_cast<float>(real));
-  if (dtype == DType::f64) return put(to, real);
-  if (dtype == DType::boolean) return put(to, static_cast<std::uint8_t>(real != 0));
-  const int width = bits(dtype);
-  const bool large = scalar.dtype() == DType::u64 && integer < 0;
-  const bool fits = kind(dtype) == Kind::unsigned_integer
-                        ? (integer >= 0 || large) && (width == 64 || scalar.bits() >> width == 0)
-                        : !large && (width == 64 || (integer >= -(std::int64_t{1} << (width - 1)) &&
-                                                     integer < (std::int64_t{1} << (width - 1))));
-  if (!fits) throw_does_not_fit(definition, input, scalar, dtype);
-  static_assert(std::endian::native == std::endian::little, "the low bytes come first");
-  std::memcpy(to, &integer, static_cast<std::size_t>(width / 8));
+  if (!put_scalar_bytes(to, scalar, dtype)) throw_does_not_fit(definition, input, scalar, dtype);
 }
 
 }  // namespace

@@ -1,0 +1,166 @@
+// What a repeated call does not do: allocate, lock, or call the kernel. Counted by standing in for
+// operator new and pthread_mutex_lock, and proved for system calls by a filter that kills.
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <iterator>
+#include <mutex>
+#include <vector>
+
+#include "kiln/kiln.hpp"
+#include "tests/support/counted.hpp"
+#include "tests/support/devices.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::allocations;
+using testing::locks;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+class HotPath : public ::testing::TestWithParam<DeviceType> {
+ protected:
+  static constexpr std::int64_t kSize = 4096;
+
+  void SetUp() override {
+#ifdef KILN_SANITIZED
+    GTEST_SKIP() << "a sanitizer has its own allocator and locks";
+#endif
+    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+    device = {GetParam(), 0};
+    backend = &jit::backend(device);
+    stream = backend->create_stream();
+    for (void*& pointer : memory) pointer = backend->allocate(kSize * sizeof(float));
+  }
+  void TearDown() override {
+    if (backend == nullptr) return;
+    backend->synchronize(stream);
+    for (void* pointer : memory) backend->free(pointer);
+    backend->destroy_stream(stream);
+  }
+  View view(int which, Dims shape = {kSize}) const {
+    return {memory[which], DType::f32, std::move(shape), device};
+  }
+
+  /// Repeats `call` after a first one and says what it cost beyond computing. What the driver does
+  /// in a raw launch is its own.
+  template <class Call>
+  void expect_nothing(const Call& call) {
+    call();
+    const std::size_t allocated = allocations;
+    const std::size_t locked = locks;
+    for (int i = 0; i < 100; ++i) call();
+    EXPECT_EQ(allocations - allocated, 0u) << "allocations in 100 calls";
+    // A driver may lock in its launch; kiln's own part is what the CPU device shows.
+    if (GetParam() == DeviceType::cpu) {
+      EXPECT_EQ(locks - locked, 0u) << "locks in 100 calls";
+    }
+    backend->synchronize(stream);
+  }
+
+  Device device;
+  jit::Backend* backend = nullptr;
+  Stream stream;
+  void* memory[4] = {};
+};
+
+TEST_P(HotPath, CountersCount) {
+  const std::size_t allocated = allocations;
+  const std::size_t locked = locks;
+  ::operator delete(::operator new(16));
+  std::mutex mutex;
+  { const std::lock_guard lock(mutex); }
+  EXPECT_EQ(allocations - allocated, 1u);
+  EXPECT_EQ(locks - locked, 1u);
+}
+
+TEST_P(HotPath, ACallAllocatesAndLocksNothing) {
+  const Function f = fuse("f", [](Value a, Value x, Value y) { return a * x + y; });
+  expect_nothing([&] { f(stream, {2.0, view(0), view(1)}, {view(2)}); });
+  const Function g = fuse("g", [](Value x, Value y) { return x + y; });
+  // Broadcast and strided operands of several axes.
+  expect_nothing([&] {
+    g(stream, {View(memory[0], DType::f32, {8, 16, 4}, {4, 32, 1}, device), view(1, {16, 1})},
+      {view(2, {8, 16, 4})});
+  });
+  const Function h = fuse("h", [](Value x) { return std::tuple(x + 1, x * 2); });
+  expect_nothing([&] { h(stream, {view(0)}, {view(2), view(3)}); });
+}
+
+TEST_P(HotPath, ALaunchAllocatesAndLocksNothing) {
+  const Function f = fuse("f", [](Value a, Value x, Value y) { return a * x + y; });
+  Launch launch = f.bind(stream, {2.0, view(0), view(1)}, {view(2)});
+  expect_nothing([&] { launch(stream); });
+  int turn = 0;
+  expect_nothing([&] {
+    launch.set_input(1, memory[++turn % 2]);
+    launch.set_scalar(0, double(turn));
+    launch.set_output(0, memory[2 + turn % 2]);
+    launch(stream);
+  });
+}
+
+TEST_P(HotPath, ACallOfAnOwnKernelAllocatesAndLocksNothing) {
+  const Kernel k = kernel("k", "extern \"C\" __global__ void k(float* x, float a) { x[0] = a; }",
+                          {writes(DType::f32), scalar(DType::f32)});
+  expect_nothing([&] { k(stream, {}, {view(0), 1.5}); });
+}
+
+TEST_P(HotPath, ReplayingAGraphAllocatesNothing) {
+  if (GetParam() != DeviceType::cpu) GTEST_SKIP() << "a driver's replay is its own";
+  const Function f = fuse("f", [](Value x) { return x + 1; });
+  Graph graph = record(device, [&](Recorder& r) {
+    for (int i = 0; i < 10; ++i) r.call(f, {view(0)}, {view(0)});
+  });
+  graph.launch(stream);
+  const std::size_t allocated = allocations;
+  for (int i = 0; i < 100; ++i) graph.launch(stream);
+  EXPECT_EQ(allocations, allocated);
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, HotPath,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda));
+
+// From here on this thread may end the process, and nothing else.
+bool forbid_system_calls() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+  };
+  const sock_fprog program = {static_cast<unsigned short>(std::size(filter)), filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(HotPathDeathTest, ACallMakesNoSystemCall) {
+#ifdef KILN_SANITIZED
+  GTEST_SKIP() << "a sanitizer makes system calls of its own";
+#endif
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto calls = [] {
+    const Function f = fuse("f", [](Value a, Value x, Value y) { return a * x + y; });
+    alignas(64) static float x[4096], y[4096], out[4096];
+    const auto view = [](float* data) { return View(data, DType::f32, {4096}); };
+    const auto call = [&] { f({}, {2.0, view(x), view(y)}, {view(out)}); };
+    call();
+    const Launch launch = f.bind({}, {2.0, view(x), view(y)}, {view(out)});
+    if (!forbid_system_calls()) _exit(77);
+    for (int i = 0; i < 100; ++i) {
+      call();
+      launch({});
+    }
+    _exit(42);
+  };
+  EXPECT_EXIT(calls(), ::testing::ExitedWithCode(42), "") << "killed by signal 31: a system call";
+}
+
+}  // namespace
+}  // namespace kiln
