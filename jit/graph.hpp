@@ -104,7 +104,8 @@ class PreparedGraph {
   virtual void update(std::uint32_t node, const FillNode& fill) = 0;
 
   /// Whether the driver replays it. If not, each launch submits the operations one by one: on the
-  /// CPU always, on a GPU when the driver could not make or update the graph, which is logged once.
+  /// CPU always, on a GPU when the driver could not make, update or launch the graph, which is
+  /// logged once.
   virtual bool is_replayed() const = 0;
 };
 

@@ -27,6 +27,7 @@ class HipGraph final : public PreparedGraph {
 
  private:
   void build();
+  void give_up(hipError_t error);
   template <class Change>
   void change(std::uint32_t node, const Change& change);
   hipError_t change_executable(std::uint32_t node);
@@ -91,14 +92,31 @@ void HipGraph::launch(const Stream& stream) {
   }
   launched_ = true;
   if (driver_) {
-    backend_.check(hipGraphLaunch(driver_->executable.get(), native(stream)), "hipGraphLaunch");
-    if (kGraphLaunchesAreOrdered) return;
-  } else {
-    list_.run(stream);
+    if (hipError_t error = hipGraphLaunch(driver_->executable.get(), native(stream));
+        error != hipSuccess) {
+      give_up(error);
+    } else if (kGraphLaunchesAreOrdered) {
+      return;
+    }
   }
+  if (!driver_) list_.run(stream);
   backend_.check(hipEventRecord(done_.get(), native(stream)), "hipEventRecord");
   recorded_ = true;
   last_stream_ = native(stream);
+}
+
+/// A replay that the driver refuses, for lack of memory perhaps, is run as a list from then on. If
+/// the device itself is broken, the list says so.
+void HipGraph::give_up(hipError_t error) {
+  (void)hipGetLastError();
+  const std::string message = fmt::format(
+      "a graph of {} operations runs as separate launches: hipGraphLaunch failed on {}: "
+      "{} ({}): {}",
+      list_.nodes().size(), backend_.where(), hipGetErrorName(error), static_cast<int>(error),
+      hipGetErrorString(error));
+  log_once(LogLevel::warning, message, message);
+  wait_for_launches();
+  driver_.reset();
 }
 
 template <class Change>

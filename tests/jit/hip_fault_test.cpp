@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "cuGraphAddMemsetNode", "cuGraphInstantiateWithFlags", "cuStreamCreate",
                       "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphGetNodes",
                       "cuGraphGetEdges", "cuGraphNodeGetType", "cuGraphKernelNodeGetParams_v2",
-                      "cuGraphKernelNodeCopyAttributes", "cuGraphMemsetNodeGetParams",
+                      "cuGraphKernelNodeCopyAttributes", "cuGraphMemsetNodeGetParams", "cuGraphLaunch",
                       "cuGraphExecKernelNodeSetParams_v2", "cuGraphExecMemcpyNodeSetParams",
                       "cuGraphExecMemsetNodeSetParams"),
     [](const auto& info) { return std::string(info.param); });
