@@ -34,7 +34,7 @@ set_target_properties(kiln_host_nvrtc PROPERTIES
 # kiln_host_driver_test(name SOURCES ...): tests of the library over that driver.
 function(kiln_host_driver_test name)
   cmake_parse_arguments(TEST "" "" "SOURCES" ${ARGN})
-  kiln_test(${name} ROOMS files join jit fusion cache preamble vocabulary
+  kiln_test(${name} ROOMS files manifest join jit fusion cache preamble vocabulary
     LIBRARIES fmt::fmt TBB::tbb PkgConfig::XXHASH PkgConfig::ZSTD
     SOURCES ${TEST_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/host_driver.cpp)
   add_dependencies(${name} kiln_host_driver kiln_host_nvrtc kiln-compile-worker)
