@@ -113,7 +113,7 @@ RowVariant share_out(std::int64_t vectors, int bytes, Family family) {
   const std::int64_t each = (vectors + rows.threads - 1) / rows.threads;
   const bool held = each <= kMostVectors && each * bytes <= kHeldBytes;
   rows.vectors = held ? static_cast<int>(std::max<std::int64_t>(each, 1)) : 0;
-  rows.full = held && each * rows.threads == vectors;
+  rows.full = held && vectors > 0 && each * rows.threads == vectors;
   return rows;
 }
 

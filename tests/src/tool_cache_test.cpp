@@ -146,7 +146,8 @@ TEST_F(ToolCache, ServesAMachineWithoutACompiler) {
   const files::TensorData tensor{"x", DType::f32, {64}, {}, values.data()};
   files::write_tensors(path("x.npy"), {&tensor, 1});
   const std::vector<std::string> call = {
-      "run", "x * x + 9", "--in", "x=" + path("x.npy"), "--out", "out=" + path("y.npy"), "--json"};
+      "run",      "x * x + 9", "--in",  "x=" + path("x.npy"), "--out", "out=" + path("y.npy"),
+      "--device", "cpu",       "--json"};
   const std::string key = run_json(call)["key"];
   run_json({"cache", "export", path("bundle"), "--key", key, "--json"});
   environment_["KILN_CACHE_DIR"] = path("other");
@@ -168,8 +169,8 @@ TEST_F(ToolCache, ServesAMachineWithoutACompiler) {
   std::memcpy(&first, result.data(), sizeof first);
   EXPECT_EQ(first, 18);
   // Another kernel is not there.
-  finished =
-      run({"run", "x * x - 9", "--in", "x=" + path("x.npy"), "--out", "out=" + path("z.npy")});
+  finished = run({"run", "x * x - 9", "--in", "x=" + path("x.npy"), "--out", "out=" + path("z.npy"),
+                  "--device", "cpu"});
   EXPECT_EQ(finished.code, 1);
   EXPECT_THAT(finished.err, HasSubstr("/nowhere"));
 }
