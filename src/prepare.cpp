@@ -113,6 +113,16 @@ void Preparation::cancel() {
 
 namespace {
 
+// A manifest has no shape for outputs but their own.
+Specification with_layouts(const PrepareRequest& request) {
+  Specification specification = *request.specification;
+  if (specification.shape.empty() || !specification.layouts.empty()) return specification;
+  const OutputTypes types = output_types(*request.function, specification);
+  specification.outputs = types.dtypes;
+  for (const Dims& shape : types.shapes) specification.layouts.push_back({shape, {}, 0});
+  return specification;
+}
+
 // Fills in what is known before anything is compiled; gives the kernels to make.
 std::vector<WantedKernel> kernels_wanted(const PrepareRequest& request, KernelInfo& info) {
   const Definition& definition = request.function->impl().definition;
@@ -121,7 +131,7 @@ std::vector<WantedKernel> kernels_wanted(const PrepareRequest& request, KernelIn
   jit::Backend* const backend = request.target.empty() ? &jit::backend(request.device) : nullptr;
   const std::string target = backend != nullptr ? backend->target() : request.target;
   std::vector<EmittedCall> calls = emit_all(*request.function, *request.specification, target);
-  if (recording()) record(definition, *request.specification);
+  if (recording()) record(definition, with_layouts(request));
   std::vector<WantedKernel> wanted;
   for (EmittedCall& call : calls) {
     if (wanted.empty()) {
