@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "jit/compile/service.hpp"
 #include "tests/jit/compile_fixtures.hpp"
 #include "tests/jit/compile_kernels.hpp"
@@ -80,6 +83,19 @@ TEST_F(CompileHiprtc, a_source_that_is_wrong_is_not_blamed_on_the_target) {
   const CompileRequest wrong = scale_request("gfx906", "kiln_wrong", "no_such_name");
   EXPECT_EQ(error_of([&] { service.compile_async(wrong).get(); }).code(), Code::compile_failed);
   EXPECT_NO_THROW(service.compile_async(scale_request("gfx906", "kiln_right")).get());
+}
+
+TEST_F(CompileHiprtc, a_dump_holds_the_isa_and_a_command_that_gives_the_same_code) {
+  settings_.dump = directory_.path() + "/dump";
+  Service service(settings_);
+  const std::string code = service.compile_async(scale_request("gfx906", "kiln_dumped")).get().code;
+  const std::string stem = settings_.dump + "/kiln_dumped.gfx906";
+  EXPECT_THAT(read_whole_file(stem + ".isa"), HasSubstr("v_add_f32"));
+  EXPECT_THAT(read_whole_file(stem + ".hip"), HasSubstr("kiln_dumped"));
+  EXPECT_EQ(read_whole_file(stem + ".hsaco"), code);
+  std::filesystem::remove(stem + ".hsaco");
+  EXPECT_EQ(std::system(("sh '" + stem + ".command' 2>/dev/null").c_str()), 0);
+  EXPECT_EQ(read_whole_file(stem + ".hsaco"), code);
 }
 
 TEST_F(CompileHiprtc, a_whole_vector_is_one_load_in_the_disassembly) {
