@@ -1,7 +1,6 @@
 #include "cache/key.hpp"
 
 #include <fmt/format.h>
-#define XXH_STATIC_LINKING_ONLY  // the size of a state
 #include <xxhash.h>
 
 #include <charconv>
@@ -40,46 +39,21 @@ std::optional<Key> Key::parse(std::string_view text) {
   return Key{*high, *low};
 }
 
-struct KeyHasher::State {
-  State() { XXH3_128bits_reset(&hash); }
-  void add(std::string_view bytes) { XXH3_128bits_update(&hash, bytes.data(), bytes.size()); }
-  XXH3_state_t hash;
-};
+Key make_key(std::span<const Ingredient> ingredients) { return make_key(ingredients, {}); }
 
-KeyHasher::KeyHasher(std::uint64_t ingredients) : state_(std::make_unique<State>()) {
-  text({"kiln-key"});
-  std::string numbers;
-  ByteWriter writer(numbers);
+Key make_key(std::span<const Ingredient> first, std::span<const Ingredient> rest) {
+  std::string bytes;
+  ByteWriter writer(bytes);
+  writer.text("kiln-key");
   writer.u32(kEntryVersion);
-  writer.u64(ingredients);
-  state_->add(numbers);
-}
-
-KeyHasher::~KeyHasher() = default;
-
-void KeyHasher::text(std::initializer_list<std::string_view> pieces) {
-  std::uint64_t size = 0;
-  for (const std::string_view piece : pieces) size += piece.size();
-  std::string length;
-  ByteWriter(length).u64(size);
-  state_->add(length);
-  for (const std::string_view piece : pieces) state_->add(piece);
-}
-
-void KeyHasher::add(std::string_view tag, std::initializer_list<std::string_view> value) {
-  text({tag});
-  text(value);
-}
-
-Key KeyHasher::finish() const {
-  const XXH128_hash_t value = XXH3_128bits_digest(&state_->hash);
-  return {value.high64, value.low64};
-}
-
-Key make_key(std::span<const Ingredient> ingredients) {
-  KeyHasher hasher(ingredients.size());
-  for (const Ingredient& ingredient : ingredients) hasher.add(ingredient.tag, {ingredient.value});
-  return hasher.finish();
+  writer.u64(first.size() + rest.size());
+  for (const std::span<const Ingredient> ingredients : {first, rest}) {
+    for (const Ingredient& ingredient : ingredients) {
+      writer.text(ingredient.tag);
+      writer.text(ingredient.value);
+    }
+  }
+  return hash(bytes);
 }
 
 std::string module_name(std::string_view function, const Key& key) {

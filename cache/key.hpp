@@ -2,8 +2,6 @@
 // is decided by the caller, who passes the ingredients; how they become 128 bits is decided here.
 #pragma once
 
-#include <initializer_list>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,23 +15,8 @@ namespace kiln::cache {
 /// lists of ingredients are the same bytes. Not a defence against a forger: that is what the trust
 /// checks of the directory (trust.hpp) and the keyed codes (mac.hpp) are for.
 Key make_key(std::span<const Ingredient> ingredients);
-
-/// make_key() without the ingredients in memory at once: a source is long, and in two pieces.
-class KeyHasher {
- public:
-  explicit KeyHasher(std::uint64_t ingredients);
-  ~KeyHasher();
-  KeyHasher(const KeyHasher&) = delete;
-  KeyHasher& operator=(const KeyHasher&) = delete;
-  /// One ingredient, its value in pieces.
-  void add(std::string_view tag, std::initializer_list<std::string_view> value);
-  Key finish() const;
-
- private:
-  void text(std::initializer_list<std::string_view> pieces);
-  struct State;
-  std::unique_ptr<State> state_;
-};
+/// The same of one list after the other.
+Key make_key(std::span<const Ingredient> first, std::span<const Ingredient> rest);
 
 /// `kiln_`, the readable part of `function` clipped, `_`, the first 64 bits of the key: a valid C
 /// identifier of [a-z0-9_], never over 63 bytes, because the file systems and compilers underneath

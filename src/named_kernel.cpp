@@ -3,6 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <mutex>
+#include <tuple>
+
 #include "fusion/emit.hpp"
 #include "preamble/preamble.hpp"
 
@@ -15,16 +19,23 @@ std::string options_text(const Options& options) {
                      kAccuracy[static_cast<std::size_t>(options.accuracy)]);
 }
 
-// What precedes the request's own text in what is compiled.
-std::string_view text_before() {
-  static const std::string before = std::string(preamble::text()) + '\n';
-  return before;
+using Ingredients = std::vector<cache::Ingredient>;
+
+// The preamble as an ingredient: its hash, which is made once. Every kernel has the same one, and
+// it is by far the longest thing in a key.
+const cache::Ingredient& preamble_ingredient() {
+  static const cache::Ingredient one =
+      cache::summarise(Ingredients{{"preamble", std::string(preamble::text())}}).front();
+  return one;
 }
 
-// The key's ingredients but for the source, in their order.
-std::vector<cache::Ingredient> settings_of(const KernelRequest& request,
-                                           const std::string& identity) {
-  std::vector<cache::Ingredient> ingredients;
+Ingredients text_of(const KernelRequest& request) {
+  return {preamble_ingredient(), {"source", request.text}};
+}
+
+// Those that kernels of one target and accuracy share.
+Ingredients make_settings(const KernelRequest& request, const std::string& identity) {
+  Ingredients ingredients;
   for (std::string& option : kernel_options(request)) {
     ingredients.push_back({"option", std::move(option)});
   }
@@ -36,6 +47,17 @@ std::vector<cache::Ingredient> settings_of(const KernelRequest& request,
   return ingredients;
 }
 
+// Made once: a process has few targets, and its environment is read once.
+const Ingredients& settings_of(const KernelRequest& request, const std::string& identity) {
+  static auto* const mutex = new std::mutex;
+  static auto* const all = new std::map<std::tuple<std::string, bool, std::string>, Ingredients>;
+  const std::lock_guard lock(*mutex);
+  const bool fast = request.options.accuracy == Accuracy::fast;
+  const auto [found, made] = all->try_emplace({request.target, fast, identity});
+  if (made) found->second = make_settings(request, identity);
+  return found->second;
+}
+
 }  // namespace
 
 std::vector<std::string> kernel_options(const KernelRequest& request) {
@@ -44,18 +66,15 @@ std::vector<std::string> kernel_options(const KernelRequest& request) {
 
 std::vector<cache::Ingredient> ingredients_of(const KernelRequest& request,
                                               const std::string& identity) {
-  std::vector<cache::Ingredient> ingredients = settings_of(request, identity);
-  ingredients.insert(ingredients.begin(), {"source", std::string(text_before()) + request.text});
+  Ingredients ingredients = text_of(request);
+  const Ingredients& settings = settings_of(request, identity);
+  ingredients.insert(ingredients.end(), settings.begin(), settings.end());
   return ingredients;
 }
 
 KernelCode name_with(const KernelRequest& request, jit::Toolchain toolchain) {
-  const std::vector<cache::Ingredient> settings = settings_of(request, toolchain.identity);
-  cache::KeyHasher hasher(1 + settings.size());
-  hasher.add("source", {text_before(), request.text});
-  for (const cache::Ingredient& one : settings) hasher.add(one.tag, {one.value});
   KernelCode code;
-  code.key = hasher.finish();
+  code.key = cache::make_key(text_of(request), settings_of(request, toolchain.identity));
   code.entry_name = cache::module_name(request.function, code.key);
   if (!toolchain.identity.empty()) code.key_text = code.key.hex();
   code.toolchain = std::move(toolchain);
@@ -63,7 +82,9 @@ KernelCode name_with(const KernelRequest& request, jit::Toolchain toolchain) {
 }
 
 std::string complete_source(const KernelRequest& request, std::string_view entry_name) {
-  return std::string(text_before()) + fusion::with_entry(request.text, entry_name);
+  std::string source(preamble::text());
+  source += '\n';
+  return source += fusion::with_entry(request.text, entry_name);
 }
 
 jit::CompileRequest compile_request(const KernelRequest& request, const KernelCode& named) {

@@ -38,7 +38,8 @@ struct Key {
 
 /// One thing that is hashed into a key, with a tag that says what it is. A tag may come several
 /// times and the order counts (compile options). The tags kiln uses, and why each is in the key:
-///   source      the complete text, preamble included: it is what is compiled
+///   preamble    the device code that every kernel starts with, as its hash: it is compiled too
+///   source      the complete text of the kernel after it
 ///   option      one per compile option, in order: -O2 -O0 is not -O0 -O2
 ///   target      gfx90a:sramecc+:xnack-, with its features: code for one does not run on another
 ///   toolchain   its identity: the same source gives other code with another compiler

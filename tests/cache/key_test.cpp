@@ -49,12 +49,12 @@ TEST(Key, EveryIngredientAndItsPlaceCount) {
   EXPECT_EQ(keys.size(), variants + 1);
 }
 
-TEST(Key, OfAValueInPiecesIsThatOfTheWhole) {
-  const std::vector<Ingredient> whole = {{"source", "one two"}, {"target", "gfx90a"}};
-  KeyHasher pieces(2);
-  pieces.add("source", {"one", " ", "two", ""});
-  pieces.add("target", {"gfx90a"});
-  EXPECT_EQ(pieces.finish(), make_key(whole));
+TEST(Key, OfAListInTwoPartsIsThatOfTheWhole) {
+  const std::vector<Ingredient> all = sample_ingredients();
+  for (std::size_t at = 0; at <= all.size(); ++at) {
+    const std::span<const Ingredient> whole(all);
+    EXPECT_EQ(make_key(whole.first(at), whole.subspan(at)), make_key(all));
+  }
 }
 
 TEST(Key, NothingIsConcatenatedWithoutALength) {
