@@ -29,6 +29,14 @@ constexpr auto kManifestFooter =
     "Example: kiln manifest record -o engine.jsonl -- ./engine --warm-up\n"
     "         kiln compile --manifest engine.jsonl --target gfx90a,gfx942";
 
+constexpr auto kGraphFooter =
+    "Lines are as those of kiln compile --manifest. An argument or output is the buffer of its "
+    "own\n"
+    "name, or of the one that \"buffers\" gives it; numbers are 1.\n"
+    "Example: {\"name\": \"gate\", \"expression\": \"h = silu(g) * u\",\n"
+    "          \"types\": {\"g\": \"bf16[172]\", \"u\": \"bf16[172]\"}, \"buffers\": {\"h\": "
+    "\"hidden\"}}";
+
 class Builder {
  public:
   explicit Builder(CommandLine& line) : line_(line) {}
@@ -43,6 +51,7 @@ class Builder {
     kernels();
     manifest();
     bench();
+    graph();
     cache();
     documents();
   }
@@ -216,6 +225,26 @@ class Builder {
     app->add_option("PROGRAM", options->program, "The program and its arguments, after --")
         ->required();
     app->footer(kManifestFooter);
+  }
+
+  void graph() {
+    auto [app, options] = add<GraphOptions>(
+        *line_.app, "graph", "Record calls as one graph, show what waits for what, and time it",
+        run_graph);
+    app->add_option("FILE", options->file, "A manifest: one call a line, in their order")
+        ->required();
+    app->add_option("--device", options->device,
+                    "Where to run: auto takes a GPU where there is one")
+        ->type_name("auto|cpu|hip[:N]|cuda[:N]")
+        ->capture_default_str();
+    app->add_option("--dot", options->dot, "Write the graph for Graphviz; - is standard output")
+        ->type_name("FILE");
+    app->add_option("--svg", options->svg, "Write a picture, drawn by Graphviz")->type_name("FILE");
+    app->add_option("--samples", options->samples, "Timings; the median is reported")
+        ->check(CLI::Range(1, 10'000))
+        ->capture_default_str();
+    add_json(*app, options->json);
+    app->footer(kGraphFooter);
   }
 
   void bench() {

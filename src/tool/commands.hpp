@@ -102,6 +102,16 @@ struct BenchOptions {
 };
 int run_bench(const BenchOptions& options);
 
+struct GraphOptions {
+  std::string file;  ///< a manifest, one call a line
+  std::string device = "auto";
+  std::string dot;  ///< where to write the graph for Graphviz; "-": standard output
+  std::string svg;
+  int samples = 30;
+  bool json = false;
+};
+int run_graph(const GraphOptions& options);
+
 struct CacheOptions {
   bool json = false;
 };

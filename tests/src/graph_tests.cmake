@@ -8,3 +8,7 @@ kiln_host_driver_test(src_graph_host_driver SOURCES ${GRAPH_TESTS})
 kiln_test(src_hot_path LIBRARIES kiln fmt::fmt LABELS gpu
   SOURCES hot_path_test.cpp ${PROJECT_SOURCE_DIR}/tests/support/counted.cpp)
 add_dependencies(src_hot_path kiln-compile-worker)
+kiln_test(src_tool_graph LIBRARIES kiln fmt::fmt nlohmann_json::nlohmann_json
+  SOURCES tool_graph_test.cpp)
+target_compile_definitions(src_tool_graph PRIVATE KILN_TOOL="$<TARGET_FILE:kiln_tool>")
+add_dependencies(src_tool_graph kiln_tool kiln-compile-worker)
