@@ -35,7 +35,8 @@ void check_not_packed(const Definition& definition, std::span<const OperandShape
                           definition.name));
 }
 
-// A view over the shape of its value: axes of size one that the view leaves out are put back.
+}  // namespace
+
 OperandShape with_kept_axes(const Definition& definition, std::size_t index,
                             const OperandShape& output, const Dims& kept) {
   if (output.shape == kept) return output;
@@ -54,8 +55,6 @@ OperandShape with_kept_axes(const Definition& definition, std::size_t index,
                           "out, got {}",
                           definition.name, index, to_string(kept), to_string(output.shape)));
 }
-
-}  // namespace
 
 std::vector<Dims> reduction_shapes(const Definition& definition, const fusion::TypedGraph& graph,
                                    std::span<const OperandShape> arrays) {

@@ -21,6 +21,11 @@ TypedCall type_reduction(const Definition& definition,
 std::vector<Dims> reduction_shapes(const Definition& definition, const fusion::TypedGraph& graph,
                                    std::span<const OperandShape> arrays);
 
+/// A view over the shape of its value: axes of size one that the view leaves out are put back.
+/// Throws Error(invalid_argument) for any other shape.
+OperandShape with_kept_axes(const Definition& definition, std::size_t index,
+                            const OperandShape& output, const Dims& kept);
+
 /// The layout and text of such a call's kernel.
 void emit_reduction(const TypedCall& call, fusion::Family family, EmittedCall& emitted);
 

@@ -87,6 +87,14 @@ std::string output_label(const Definition& definition, std::size_t index) {
                       : fmt::format("output {} '{}'", index, name);
 }
 
+fusion::TypedGraph typed_graph(const Definition& definition,
+                               std::span<const fusion::ArgumentType> arguments,
+                               std::span<const DType> dtypes) {
+  if (definition.typed) return *definition.typed;
+  return fusion::infer(definition.graph, arguments, dtypes, definition.options.rounding,
+                       definition.name);
+}
+
 // The outputs that have one shape, by position, and that shape.
 struct Group {
   Dims shape;
@@ -235,8 +243,7 @@ std::vector<TypedCall> type_call(const Definition& definition,
                                  std::span<const OperandShape> outputs) {
   std::vector<DType> dtypes;
   for (const OperandShape& output : outputs) dtypes.push_back(output.dtype);
-  fusion::TypedGraph graph = fusion::infer(definition.graph, arguments, dtypes,
-                                           definition.options.rounding, definition.name);
+  fusion::TypedGraph graph = typed_graph(definition, arguments, dtypes);
   std::vector<TypedCall> parts;
   if (fusion::has_reductions(graph)) {
     parts.push_back(type_reduction(definition, arguments, arrays, outputs, std::move(graph)));
@@ -270,8 +277,7 @@ std::vector<OperandShape> natural_outputs(const Definition& definition,
                                           std::span<const fusion::ArgumentType> arguments,
                                           std::span<const OperandShape> arrays,
                                           std::span<const DType> dtypes, const Dims& at_least) {
-  const fusion::TypedGraph graph = fusion::infer(definition.graph, arguments, dtypes,
-                                                 definition.options.rounding, definition.name);
+  const fusion::TypedGraph graph = typed_graph(definition, arguments, dtypes);
   std::vector<Dims> reduced;
   if (fusion::has_reductions(graph)) {
     reduced = reduction_shapes(definition, graph, arrays);

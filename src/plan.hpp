@@ -23,6 +23,8 @@ struct Definition {
   fusion::Graph graph;
   Options options;
   std::string expression;  ///< in the text form
+  /// A kernel of a Program: its graph as it was typed there. `graph` then is for names and text.
+  std::shared_ptr<const fusion::TypedGraph> typed{};
 };
 
 /// One call's arguments, as the caller gave them.

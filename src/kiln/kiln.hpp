@@ -16,6 +16,7 @@
 #include "kiln/kernel.hpp"         // IWYU pragma: export
 #include "kiln/options.hpp"        // IWYU pragma: export
 #include "kiln/prepare.hpp"        // IWYU pragma: export
+#include "kiln/program.hpp"        // IWYU pragma: export
 #include "kiln/reduction.hpp"      // IWYU pragma: export
 #include "kiln/specification.hpp"  // IWYU pragma: export
 #include "kiln/value.hpp"          // IWYU pragma: export

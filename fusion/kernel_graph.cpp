@@ -1,0 +1,160 @@
+#include "fusion/kernel_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "fusion/reference_node.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+Literal literal_of(const TypedGraph& graph, const TypedNode& node) {
+  const reference::Value value = reference::evaluate_node(graph, node, {});
+  if (node.dtype == DType::boolean) return Literal::boolean(value.integer != 0);
+  if (kind(node.dtype) == Kind::floating || kind(node.dtype) == Kind::complex) {
+    return Literal::floating(static_cast<double>(value.real));
+  }
+  if (kind(node.dtype) == Kind::unsigned_integer) {
+    return Literal::unsigned_integer(static_cast<std::uint64_t>(value.integer));
+  }
+  return Literal::integer(static_cast<std::int64_t>(value.integer));
+}
+
+class Extraction {
+ public:
+  Extraction(const ShapedGraph& whole, const KernelPart& part) : whole_(whole), part_(part) {
+    for (const std::string& name : whole.graph.argument_names) taken_.insert(name);
+  }
+
+  KernelGraph run(std::span<const Store> stores) {
+    result_.graph.rounding = whole_.graph.rounding;
+    // Operands first: what is read from other kernels, then what is computed, in the graph's order.
+    for (const NodeId id : part_.reads) read(id);
+    for (const NodeId id : part_.values) {
+      const TypedNode& node = whole_.graph.nodes[id];
+      if (node.op == Op::input || node.op == Op::scalar) {
+        argument(id, node);
+      } else {
+        compute(id, node);
+      }
+    }
+    for (const Store& store : stores) {
+      NodeId value = moved_.at(store.value);
+      NodeId shown = shown_.at(store.value);
+      if (result_.graph.nodes[value].dtype != store.dtype) {
+        value = append({Op::promote, store.dtype, 1, {value}, 0});
+      }
+      result_.graph.outputs.push_back(value);
+      result_.graph.output_names.emplace_back();
+      result_.untyped.add_output(shown);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  NodeId append(const TypedNode& node) {
+    result_.graph.nodes.push_back(node);
+    return static_cast<NodeId>(result_.graph.nodes.size() - 1);
+  }
+
+  // A value of another kernel, in the dtype in which it was stored.
+  void read(NodeId id) {
+    std::string name = fmt::format("t{}", id);
+    while (!taken_.insert(name).second) name += '_';
+    const DType stored = stored_dtype(whole_.graph, id);
+    const std::uint64_t position = add_argument(id, {stored, false, false}, name);
+    NodeId value = append({Op::input, stored, 0, {}, position});
+    const DType dtype = whole_.graph.nodes[id].dtype;
+    if (dtype != stored) value = append({Op::promote, dtype, 1, {value}, 0});
+    moved_[id] = value;
+    shown_[id] = result_.untyped.argument(name);
+  }
+
+  std::uint64_t add_argument(NodeId id, ArgumentType type, const std::string& name) {
+    result_.arguments.push_back(id);
+    result_.graph.arguments.push_back(type);
+    result_.graph.argument_names.push_back(name);
+    return result_.graph.arguments.size() - 1;
+  }
+
+  void argument(NodeId id, const TypedNode& node) {
+    const std::string& name = whole_.graph.argument_names[node.payload];
+    const auto [known, fresh] = positions_.emplace(node.payload, 0);
+    if (fresh) known->second = add_argument(id, whole_.graph.arguments[node.payload], name);
+    TypedNode own = node;
+    own.payload = known->second;
+    moved_[id] = append(own);
+    shown_[id] = result_.untyped.argument(name);
+  }
+
+  void compute(NodeId id, const TypedNode& node) {
+    TypedNode own = node;
+    std::array<NodeId, 3> shown{};
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      own.operands[i] = moved_.at(node.operands[i]);
+      shown[i] = shown_.at(node.operands[i]);
+    }
+    moved_[id] = append(own);
+    shown_[id] = show(node, std::span(shown).first(node.arity));
+  }
+
+  NodeId show(const TypedNode& node, std::span<const NodeId> operands) {
+    Graph& graph = result_.untyped;
+    if (node.op == Op::constant) return graph.constant(literal_of(whole_.graph, node));
+    if (node.op == Op::promote) return operands[0];
+    if (node.op == Op::cast) return graph.cast(operands[0], node.dtype);
+    if (node.op == Op::bitcast) return graph.bitcast(operands[0], node.dtype);
+    if (is_reduction(node.op)) return graph.reduce(node.op, operands[0], node.payload);
+    return graph.apply(node.op, operands);
+  }
+
+  const ShapedGraph& whole_;
+  const KernelPart& part_;
+  KernelGraph result_;
+  std::set<std::string> taken_;
+  std::unordered_map<NodeId, NodeId> moved_;
+  std::unordered_map<NodeId, NodeId> shown_;
+  std::unordered_map<std::uint64_t, std::uint64_t> positions_;
+};
+
+}  // namespace
+
+KernelGraph kernel_graph(const ShapedGraph& whole, const KernelPart& part,
+                         std::span<const Store> stores) {
+  return Extraction(whole, part).run(stores);
+}
+
+Workspace plan_workspace(std::span<const Lifetime> lifetimes) {
+  constexpr std::uint64_t kAlign = 256;
+  std::vector<std::size_t> order(lifetimes.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return lifetimes[i].first; });
+  Workspace result;
+  result.offsets.resize(lifetimes.size());
+  std::map<std::uint64_t, std::uint64_t> used;     // begin to end
+  std::multimap<std::size_t, std::uint64_t> ends;  // last kernel to begin
+  for (const std::size_t i : order) {
+    while (!ends.empty() && ends.begin()->first < lifetimes[i].first) {
+      used.erase(ends.begin()->second);
+      ends.erase(ends.begin());
+    }
+    const std::uint64_t bytes =
+        std::max<std::uint64_t>(1, (lifetimes[i].bytes + kAlign - 1) / kAlign) * kAlign;
+    std::uint64_t at = 0;
+    for (const auto& [begin, end] : used) {
+      if (begin >= at + bytes) break;
+      at = std::max(at, end);
+    }
+    used.emplace(at, at + bytes);
+    ends.emplace(lifetimes[i].last, at);
+    result.offsets[i] = at;
+    result.bytes = std::max(result.bytes, at + bytes);
+  }
+  return result;
+}
+
+}  // namespace kiln::fusion

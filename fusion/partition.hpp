@@ -1,0 +1,58 @@
+// Partition: which values of a graph share a kernel. Greedy, in one walk over the graph, by the
+// rules and the small cost model below; it says why each kernel begins.
+//
+// A kernel runs over one shape and reduces one set of its axes or none; its values have that shape,
+// or size one along the reduced axes. Kernels are numbered in the order in which they run. A value
+// joins the last kernel among those of its operands, or a later one that reads what it reads, so
+// that no cycle can arise. Where it cannot, a kernel begins with it:
+//   * another shape, or other reduced axes;
+//   * the rows are few and long: they are split over blocks, and what comes after waits for all;
+//   * the kernel has as many values or arrays as it may (registers, arguments).
+// A value that another kernel needs is stored, and read again, unless it is cheap: a few exact
+// operations on arrays that take no more bytes than it would. Then it is computed again.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fusion/passes.hpp"
+
+namespace kiln::fusion {
+
+struct CostModel {
+  std::size_t most_values = 256;    ///< of one kernel
+  std::size_t most_arrays = 24;     ///< that one kernel reads, arguments and stored values
+  std::size_t most_recomputed = 6;  ///< operations of a value that is computed again
+  std::int64_t few_rows = 64;       ///< rows fewer than this are split if they are
+  std::int64_t long_row = 1 << 16;  ///< longer than this
+};
+
+/// One kernel. `values` and `results` are nodes of the graph, operands first.
+struct KernelPart {
+  std::vector<NodeId> values;   ///< that it computes
+  std::vector<NodeId> results;  ///< of those, that it stores: for other kernels or as outputs
+  std::vector<NodeId> reads;    ///< results of kernels before it
+  Dims shape;                   ///< that it runs over
+  std::vector<bool> reduced;    ///< axes of it; empty if none
+  std::string reason;           ///< why it begins
+  std::uint64_t bytes = 0;      ///< that it moves: each array once
+};
+
+struct Partition {
+  std::vector<KernelPart> kernels;
+  std::uint64_t bytes = 0;        ///< of all kernels
+  std::uint64_t op_by_op = 0;     ///< had every operation a kernel of its own
+  std::uint64_t lower_bound = 0;  ///< every argument read and every output written once
+};
+
+/// The dtype in which a value is stored between kernels: one that loses nothing.
+DType stored_dtype(const TypedGraph& graph, NodeId id);
+
+/// The bytes of a value as it is stored.
+std::uint64_t bytes_of(const ShapedGraph& graph, NodeId id);
+
+/// `graph` has no trivial reductions (reduce_layout.hpp).
+Partition partition(const ShapedGraph& graph, const CostModel& model = {});
+
+}  // namespace kiln::fusion

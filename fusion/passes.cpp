@@ -1,0 +1,249 @@
+#include "fusion/passes.hpp"
+
+#include <bit>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+
+#include "fusion/reference_node.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// Copies a graph node by node; `rewrite` may give an earlier node of the copy to stand for one.
+class Copy {
+ public:
+  explicit Copy(const ShapedGraph& from) : from_(from) {
+    to_.graph.arguments = from.graph.arguments;
+    to_.graph.argument_names = from.graph.argument_names;
+    to_.graph.output_names = from.graph.output_names;
+    to_.graph.rounding = from.graph.rounding;
+  }
+
+  template <class Rewrite>
+  ShapedGraph run(const Rewrite& rewrite) {
+    moved_.reserve(from_.graph.nodes.size());
+    for (std::size_t id = 0; id < from_.graph.nodes.size(); ++id) {
+      TypedNode node = from_.graph.nodes[id];
+      for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved_[node.operands[i]];
+      const std::optional<NodeId> instead = rewrite(to_, node, from_.shapes[id]);
+      moved_.push_back(instead ? *instead : append(node, from_.shapes[id]));
+    }
+    for (const NodeId output : from_.graph.outputs) to_.graph.outputs.push_back(moved_[output]);
+    return std::move(to_);
+  }
+
+ private:
+  NodeId append(const TypedNode& node, const Dims& shape) {
+    to_.graph.nodes.push_back(node);
+    to_.shapes.push_back(shape);
+    return static_cast<NodeId>(to_.graph.nodes.size() - 1);
+  }
+
+  const ShapedGraph& from_;
+  ShapedGraph to_;
+  std::vector<NodeId> moved_;
+};
+
+// ---- Simplification ----------------------------------------------------------------------------
+
+bool is_exact_widening(DType from, DType to) {
+  if (kind(from) == Kind::boolean) return is_integer(to);
+  if (!is_integer(from) || !is_integer(to) || bits(to) < bits(from)) return false;
+  return kind(from) == kind(to) || (kind(from) == Kind::unsigned_integer && bits(to) > bits(from));
+}
+
+// The value of a constant node, as a device has it.
+reference::Value value_of(const TypedGraph& graph, const TypedNode& node) {
+  return reference::evaluate_node(graph, node, {});
+}
+
+bool is_number(const TypedGraph& graph, NodeId id, double number) {
+  const TypedNode& node = graph.nodes[id];
+  if (node.op != Op::constant || kind(node.dtype) == Kind::complex) return false;
+  const reference::Value value = value_of(graph, node);
+  if (!is_floating(node.dtype)) return value.integer == static_cast<reference::Integer>(number);
+  return value.real == static_cast<long double>(number) &&
+         std::signbit(value.real) == std::signbit(number);
+}
+
+std::optional<std::size_t> same_as_operand(const TypedGraph& graph, const TypedNode& node) {
+  const auto& x = node.operands;
+  const auto is = [&](std::size_t i, double number) { return is_number(graph, x[i], number); };
+  const bool floating = is_floating(node.dtype);
+  const bool integral = is_integer(node.dtype);
+  switch (node.op) {
+    case Op::promote:
+    case Op::cast: {
+      const bool same = graph.nodes[x[0]].dtype == node.dtype;
+      const bool rounds = node.op == Op::cast && compute_dtype(node.dtype) != node.dtype &&
+                          graph.nodes[x[0]].op != Op::cast && graph.nodes[x[0]].op != Op::input;
+      if (same && !rounds) return 0;
+      return std::nullopt;
+    }
+    case Op::mul:
+      if (!floating && !integral) return std::nullopt;
+      if (is(1, 1)) return 0;
+      if (is(0, 1)) return 1;
+      return std::nullopt;
+    case Op::div:
+      if (floating && is(1, 1)) return 0;
+      return std::nullopt;
+    case Op::sub:
+      if ((floating || integral) && is(1, 0.0)) return 0;
+      return std::nullopt;
+    case Op::add:
+      if (!floating && !integral) return std::nullopt;
+      if (is(1, floating ? -0.0 : 0)) return 0;
+      if (is(0, floating ? -0.0 : 0)) return 1;
+      return std::nullopt;
+    case Op::maximum:
+    case Op::minimum:
+    case Op::fmax:
+    case Op::fmin:
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::bitwise_and:
+    case Op::bitwise_or:
+      if (x[0] == x[1]) return 0;
+      return std::nullopt;
+    case Op::where:
+      if (x[1] == x[2]) return 1;
+      if (is(0, 1)) return 1;
+      if (is(0, 0)) return 2;
+      return std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+// What an operation that undoes another gives back.
+std::optional<NodeId> undone(const TypedGraph& graph, const TypedNode& node) {
+  if (node.arity != 1) return std::nullopt;
+  const TypedNode& inner = graph.nodes[node.operands[0]];
+  switch (node.op) {
+    case Op::neg:
+    case Op::bitwise_not:
+    case Op::logical_not:
+    case Op::conj:
+      if (inner.op == node.op && graph.nodes[inner.operands[0]].dtype == node.dtype) {
+        return inner.operands[0];
+      }
+      return std::nullopt;
+    case Op::abs:
+      if (inner.op == Op::abs) return node.operands[0];
+      return std::nullopt;
+    case Op::cast: {
+      if (inner.op != Op::cast && inner.op != Op::promote) return std::nullopt;
+      const DType first = graph.nodes[inner.operands[0]].dtype;
+      if (first == node.dtype && is_exact_widening(first, inner.dtype)) return inner.operands[0];
+      return std::nullopt;
+    }
+    default: return std::nullopt;
+  }
+}
+
+// ---- Constants ---------------------------------------------------------------------------------
+
+bool is_constant(const TypedGraph& graph, const TypedNode& node) {
+  if (node.arity == 0 || is_reduction(node.op)) return false;
+  for (const NodeId operand : node.inputs()) {
+    if (graph.nodes[operand].op != Op::constant) return false;
+  }
+  return info(node.dtype).storage_only == false && kind(node.dtype) != Kind::complex;
+}
+
+std::optional<TypedNode> folded(const TypedGraph& graph, const TypedNode& node) {
+  std::array<reference::Value, 3> operands;
+  for (std::size_t i = 0; i < node.arity; ++i) {
+    const TypedNode& operand = graph.nodes[node.operands[i]];
+    if (kind(operand.dtype) == Kind::complex) return std::nullopt;
+    operands[i] = value_of(graph, operand);
+  }
+  reference::Value value =
+      reference::evaluate_node(graph, node, std::span(operands).first(node.arity));
+  // A value that is rounded once is held in what it is computed in.
+  const bool narrow = compute_dtype(node.dtype) != node.dtype;
+  const bool held_wide = narrow && graph.rounding == Rounding::once;
+  const DType held = held_wide ? DType::f32 : node.dtype;
+  value.dtype = node.dtype;
+  value = reference::convert(value, held, true);
+  if (std::isnan(value.real)) return std::nullopt;
+  TypedNode constant;
+  constant.op = Op::constant;
+  constant.dtype = node.dtype;
+  constant.payload = reference::encode(value);
+  return constant;
+}
+
+std::uint64_t hash_of(const TypedNode& node) {
+  std::uint64_t hash =
+      static_cast<std::uint64_t>(node.op) * 64 + static_cast<std::uint64_t>(node.dtype);
+  for (const NodeId operand : node.inputs()) hash = (hash ^ operand) * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ node.payload) * 0xff51afd7ed558ccdu;
+  return hash ^ hash >> 32;
+}
+
+}  // namespace
+
+ShapedGraph simplify(const ShapedGraph& graph) {
+  return Copy(graph).run(
+      [](const ShapedGraph& to, const TypedNode& node, const Dims& shape) -> std::optional<NodeId> {
+        std::optional<NodeId> instead;
+        if (const auto operand = same_as_operand(to.graph, node)) {
+          instead = node.operands[*operand];
+        } else {
+          instead = undone(to.graph, node);
+        }
+        // What stands for a value must have its shape, also where the other operand was the larger
+        // one.
+        const bool fits =
+            instead && to.graph.nodes[*instead].dtype == node.dtype && to.shapes[*instead] == shape;
+        return fits ? instead : std::nullopt;
+      });
+}
+
+ShapedGraph fold_constants(const ShapedGraph& graph) {
+  ShapedGraph result = graph;
+  for (TypedNode& node : result.graph.nodes) {
+    if (!is_constant(result.graph, node)) continue;
+    if (const auto constant = folded(result.graph, node)) node = *constant;
+  }
+  return result;
+}
+
+ShapedGraph share_common(const ShapedGraph& graph) {
+  std::unordered_multimap<std::uint64_t, NodeId> seen;
+  return Copy(graph).run(
+      [&](const ShapedGraph& to, const TypedNode& node, const Dims&) -> std::optional<NodeId> {
+        const std::uint64_t hash = hash_of(node);
+        const auto [first, last] = seen.equal_range(hash);
+        for (auto it = first; it != last; ++it) {
+          if (to.graph.nodes[it->second] == node) return it->second;
+        }
+        seen.emplace(hash, static_cast<NodeId>(to.graph.nodes.size()));
+        return std::nullopt;
+      });
+}
+
+ShapedGraph drop_dead(const ShapedGraph& graph) {
+  const std::vector<TypedNode>& nodes = graph.graph.nodes;
+  std::vector<bool> live(nodes.size(), false);
+  for (const NodeId output : graph.graph.outputs) live[output] = true;
+  for (std::size_t id = nodes.size(); id-- > 0;) {
+    if (!live[id]) continue;
+    for (const NodeId operand : nodes[id].inputs()) live[operand] = true;
+  }
+  std::size_t next = 0;
+  return Copy(graph).run(
+      [&](const ShapedGraph&, const TypedNode&, const Dims&) -> std::optional<NodeId> {
+        return live[next++] ? std::nullopt : std::optional<NodeId>(0);
+      });
+}
+
+ShapedGraph optimise(const ShapedGraph& graph) {
+  ShapedGraph result = share_common(simplify(fold_constants(graph)));
+  // Sharing makes operands equal, which simplifies further.
+  return drop_dead(share_common(simplify(result)));
+}
+
+}  // namespace kiln::fusion

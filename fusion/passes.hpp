@@ -1,0 +1,36 @@
+// Passes: functions from graph to graph that keep every bit of the result (numerics.md). They work
+// on typed graphs whose shapes are known; each stands alone, and optimise() runs them in order.
+#pragma once
+
+#include <vector>
+
+#include "fusion/infer.hpp"
+#include "kiln/dims.hpp"
+
+namespace kiln::fusion {
+
+/// A typed graph with the shape of every node.
+struct ShapedGraph {
+  TypedGraph graph;
+  std::vector<Dims> shapes;
+};
+
+/// Replaces what is the same as one of its operands, bit for bit: conversions that change nothing,
+/// x * 1, x / 1, x - 0 and x + -0 (but not x + 0, which is 0 for -0), a sign changed twice, the
+/// larger of x and x, a choice between x and x, a choice whose condition is a constant.
+ShapedGraph simplify(const ShapedGraph& graph);
+
+/// Computes what depends on constants alone, by the reference interpreter; each result is rounded
+/// as a device's is. What gives NaN, whose bits are nobody's promise, stays.
+ShapedGraph fold_constants(const ShapedGraph& graph);
+
+/// Equal nodes become one.
+ShapedGraph share_common(const ShapedGraph& graph);
+
+/// Without the nodes that no output depends on. Arguments stay.
+ShapedGraph drop_dead(const ShapedGraph& graph);
+
+/// All of them, each as often as it helps another.
+ShapedGraph optimise(const ShapedGraph& graph);
+
+}  // namespace kiln::fusion

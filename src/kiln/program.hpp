@@ -1,0 +1,85 @@
+// A graph of array operations that takes several kernels: kiln decides which operations share one,
+// keeps what lies between in a workspace of the caller, and can say why.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/function.hpp"
+#include "kiln/graph.hpp"
+
+namespace kiln {
+
+/// One kernel of a program, for people and tools.
+struct ProgramKernel {
+  std::string expression;           ///< in the text form; t12 is a value of another kernel
+  std::string reason;               ///< why it does not share the kernel before it
+  std::vector<std::size_t> after;   ///< kernels that must have run
+  std::vector<std::string> reads;   ///< arguments, and values of other kernels
+  std::vector<std::string> writes;  ///< outputs, and values for other kernels
+  std::size_t operations = 0;
+  std::uint64_t bytes = 0;  ///< that it moves
+};
+
+struct ProgramInfo {
+  std::string program;
+  std::vector<ProgramKernel> kernels;
+  std::uint64_t bytes = 0;           ///< that all kernels move
+  std::uint64_t op_by_op_bytes = 0;  ///< had every operation a kernel of its own
+  std::uint64_t lower_bound = 0;     ///< every input read and every output written once
+  std::uint64_t workspace_bytes = 0;
+};
+
+class Program {
+ public:
+  /// The bytes that such a call needs as workspace; nothing is compiled.
+  std::size_t workspace_bytes(const Stream& stream, std::span<const Argument> inputs,
+                              std::span<const View> outputs) const;
+
+  /// Runs all kernels in order on `stream`. Inputs and outputs are as those of a Function; where an
+  /// output has been reduced, its view may leave the reduced axes out. `workspace` is a view of at
+  /// least workspace_bytes() bytes on the device, aligned to 16; it may be empty if none are
+  /// needed, and holds nothing between calls. An output may be exactly the view of an input that no
+  /// later kernel reads. Throws Error as Function::call does.
+  void run(const Stream& stream, std::span<const Argument> inputs, std::span<const View> outputs,
+           const View& workspace) const;
+  void run(const Stream& stream, std::initializer_list<Argument> inputs,
+           std::initializer_list<View> outputs, const View& workspace) const {
+    run(stream, std::span(inputs.begin(), inputs.size()),
+        std::span(outputs.begin(), outputs.size()), workspace);
+  }
+
+  /// The same as operations of a graph.
+  void record(Recorder& recorder, Device device, std::span<const Argument> inputs,
+              std::span<const View> outputs, const View& workspace) const;
+
+  /// Which operations went where, and why.
+  ProgramInfo explain(const Stream& stream, std::span<const Argument> inputs,
+                      std::span<const View> outputs) const;
+
+  const std::string& name() const;
+  std::string expression() const;
+
+  struct Impl;
+  explicit Program(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+/// A program of what a function computes, which need not fit one kernel.
+Program program(const Function& function);
+
+/// Traces `body` as fuse() does.
+template <class F>
+Program trace_program(std::string_view name, F&& body, const Options& options = {}) {
+  return program(fuse(name, std::forward<F>(body), options));
+}
+/// From the text form: statements separated by `;`, the outputs last.
+Program parse_program(std::string_view name, std::string_view text, const Options& options = {});
+
+}  // namespace kiln

@@ -1,0 +1,223 @@
+#include "kiln/program.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+#include "call_reduction.hpp"
+#include "fusion/overlap.hpp"
+#include "kiln/error.hpp"
+#include "program_plan.hpp"
+
+namespace kiln {
+
+struct Program::Impl {
+  std::shared_ptr<Function::Impl> function;
+  std::mutex mutex;
+  std::map<std::vector<std::uint64_t>, std::shared_ptr<const ProgramPlan>> plans;
+
+  const Definition& definition() const { return function->definition; }
+  std::shared_ptr<const ProgramPlan> plan_for(const Call& call);
+};
+
+namespace {
+
+void check_counts(const Definition& definition, const Call& call) {
+  const auto check = [&](std::string_view what, std::size_t expected, std::size_t given) {
+    if (expected == given) return;
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: expected {} {}, got {}", definition.name, expected, what, given));
+  };
+  check("inputs", definition.graph.arguments().size(), call.inputs.size());
+  check("outputs", definition.graph.outputs().size(), call.outputs.size());
+}
+
+std::shared_ptr<const ProgramPlan> make_program_plan(const Definition& definition,
+                                                     const Call& call) {
+  std::vector<fusion::ArgumentType> types;
+  std::vector<Dims> shapes;
+  for (const Argument& input : call.inputs) {
+    if (input.is_scalar()) {
+      types.push_back({input.scalar().dtype(), true, input.scalar().weak()});
+      shapes.emplace_back();
+    } else {
+      types.push_back({input.view().dtype(), false, false});
+      shapes.push_back(input.view().shape());
+    }
+  }
+  std::vector<DType> dtypes;
+  for (const View& output : call.outputs) dtypes.push_back(output.dtype());
+  return std::make_shared<ProgramPlan>(plan_program(definition, types, shapes, dtypes));
+}
+
+fusion::ByteView bytes_of(const View& view) {
+  fusion::ByteView bytes;
+  bytes.address = reinterpret_cast<std::uintptr_t>(view.data());
+  bytes.element_bytes = std::max(1, bits(view.dtype()) / 8);
+  bytes.shape = view.shape();
+  bytes.strides = view.strides();
+  for (std::int64_t& stride : bytes.strides) stride = stride * bits(view.dtype()) / 8;
+  return bytes;
+}
+
+bool is_same_view(const View& a, const View& b) {
+  return a.data() == b.data() && bits(a.dtype()) == bits(b.dtype()) && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+
+// The operands of every step of one call.
+class Operands {
+ public:
+  Operands(const Definition& definition, const ProgramPlan& plan, const Call& call,
+           const View& workspace)
+      : definition_(definition), plan_(plan), call_(call) {
+    check_workspace(workspace);
+    base_ = static_cast<char*>(workspace.data());
+    for (std::size_t i = 0; i < call.outputs.size(); ++i) outputs_.push_back(whole_output(i));
+    check_overlaps(workspace);
+  }
+
+  Argument input(const ProgramOperand& operand) const {
+    if (operand.kind == ProgramOperand::Kind::argument) return call_.inputs[operand.index];
+    return view(operand);
+  }
+
+  View view(const ProgramOperand& operand) const {
+    if (operand.kind == ProgramOperand::Kind::output) return outputs_[operand.index];
+    const ProgramPlan::Temporary& temporary = plan_.temporaries[operand.index];
+    return {base_ + temporary.offset, temporary.dtype, temporary.shape, call_.stream.device};
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& message) const {
+    throw Error(Code::invalid_argument, fmt::format("{}: {}", definition_.name, message));
+  }
+
+  void check_workspace(const View& workspace) const {
+    const std::uint64_t needed = plan_.info.workspace_bytes;
+    const auto given = static_cast<std::uint64_t>(workspace.size() * bits(workspace.dtype()) / 8);
+    if (needed == 0) return;
+    if (given < needed || workspace.data() == nullptr) {
+      fail(fmt::format("workspace: expected at least {} bytes, got {}", needed,
+                       workspace.data() == nullptr ? 0 : given));
+    }
+    if (workspace.device() != call_.stream.device) {
+      fail(fmt::format("workspace: is on {}, but the stream is on {}",
+                       to_string(workspace.device()), to_string(call_.stream.device)));
+    }
+    if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 != 0) {
+      fail("workspace: expected an address that is a multiple of 16");
+    }
+  }
+
+  View whole_output(std::size_t i) const {
+    const View& output = call_.outputs[i];
+    const OperandShape whole =
+        with_kept_axes(definition_, i, {output.dtype(), output.shape(), output.strides(), 0},
+                       plan_.output_shapes[i]);
+    return {output.data(), output.dtype(), whole.shape, whole.strides, output.device()};
+  }
+
+  // Kernels check their own operands; here is what one kernel writes and another reads.
+  void check_overlaps(const View& workspace) const {
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      const fusion::ByteView written = bytes_of(call_.outputs[i]);
+      for (std::size_t k = 0; k < call_.inputs.size(); ++k) {
+        if (call_.inputs[k].is_scalar() || plan_.last_read[k] == 0) continue;
+        const View& read = call_.inputs[k].view();
+        if (!fusion::overlaps(written, bytes_of(read))) continue;
+        const bool last = plan_.last_read[k] <= plan_.written[i] + 1;
+        if (is_same_view(call_.outputs[i], read) && last) continue;
+        fail(fmt::format("output {} overlaps input {} '{}', which {}", i, k,
+                         definition_.graph.arguments()[k],
+                         last ? "is not exactly its view" : "a later kernel reads"));
+      }
+      for (std::size_t k = 0; k < i; ++k) {
+        if (fusion::overlaps(written, bytes_of(call_.outputs[k]))) {
+          fail(fmt::format("output {} overlaps output {}", i, k));
+        }
+      }
+      if (plan_.info.workspace_bytes != 0 && fusion::overlaps(written, bytes_of(workspace))) {
+        fail(fmt::format("output {} overlaps the workspace", i));
+      }
+    }
+  }
+
+  const Definition& definition_;
+  const ProgramPlan& plan_;
+  const Call& call_;
+  char* base_ = nullptr;
+  std::vector<View> outputs_;
+};
+
+template <class Run>
+void for_each_step(const Definition& definition, const ProgramPlan& plan, const Call& call,
+                   const View& workspace, const Run& run) {
+  const Operands operands(definition, plan, call, workspace);
+  for (const ProgramStep& step : plan.steps) {
+    std::vector<Argument> inputs;
+    std::vector<View> outputs;
+    for (const ProgramOperand& operand : step.inputs) inputs.push_back(operands.input(operand));
+    for (const ProgramOperand& operand : step.outputs) outputs.push_back(operands.view(operand));
+    run(step.function, inputs, outputs);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const ProgramPlan> Program::Impl::plan_for(const Call& call) {
+  check_counts(definition(), call);
+  const Signature signature(call);
+  const std::vector<std::uint64_t> words(signature.words().begin(), signature.words().end());
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<const ProgramPlan>& plan = plans[words];
+  if (plan == nullptr) plan = make_program_plan(definition(), call);
+  return plan;
+}
+
+std::size_t Program::workspace_bytes(const Stream& stream, std::span<const Argument> inputs,
+                                     std::span<const View> outputs) const {
+  return impl_->plan_for({stream, inputs, outputs})->info.workspace_bytes;
+}
+
+void Program::run(const Stream& stream, std::span<const Argument> inputs,
+                  std::span<const View> outputs, const View& workspace) const {
+  const Call call{stream, inputs, outputs};
+  const auto plan = impl_->plan_for(call);
+  for_each_step(
+      impl_->definition(), *plan, call, workspace,
+      [&](const Function& function, const std::vector<Argument>& arguments,
+          const std::vector<View>& results) { function.call(stream, arguments, results); });
+}
+
+void Program::record(Recorder& recorder, Device device, std::span<const Argument> inputs,
+                     std::span<const View> outputs, const View& workspace) const {
+  const Stream stream{device, nullptr};
+  const Call call{stream, inputs, outputs};
+  const auto plan = impl_->plan_for(call);
+  for_each_step(
+      impl_->definition(), *plan, call, workspace,
+      [&](const Function& function, const std::vector<Argument>& arguments,
+          const std::vector<View>& results) { recorder.call(function, arguments, results); });
+}
+
+ProgramInfo Program::explain(const Stream& stream, std::span<const Argument> inputs,
+                             std::span<const View> outputs) const {
+  return impl_->plan_for({stream, inputs, outputs})->info;
+}
+
+const std::string& Program::name() const { return impl_->definition().name; }
+std::string Program::expression() const { return impl_->definition().expression; }
+
+Program program(const Function& function) {
+  auto impl = std::make_shared<Program::Impl>();
+  impl->function = function.shared_impl();
+  return Program(std::move(impl));
+}
+
+Program parse_program(std::string_view name, std::string_view text, const Options& options) {
+  return program(parse(name, text, options));
+}
+
+}  // namespace kiln

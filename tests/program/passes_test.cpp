@@ -1,0 +1,112 @@
+// Each pass by itself: what it removes, and what it must leave because a bit would change.
+#include "fusion/passes.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "fusion/shapes.hpp"
+#include "fusion/text.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+ShapedGraph shaped(const std::string& text, DType dtype = DType::f32, Dims shape = {4, 3},
+                   Rounding rounding = Rounding::once) {
+  const Graph graph = parse(text);
+  const std::vector<ArgumentType> types(graph.arguments().size(), {dtype, false, false});
+  const std::vector<Dims> own(graph.arguments().size(), shape);
+  ShapedGraph result;
+  result.graph = infer(graph, types, {}, rounding, "f");
+  result.shapes = infer_shapes(result.graph, own, "f");
+  return result;
+}
+
+std::size_t operations(const ShapedGraph& graph) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      drop_dead(graph).graph.nodes, [](const TypedNode& node) { return node.arity > 0; }));
+}
+
+std::size_t simplified(const std::string& text, DType dtype = DType::f32) {
+  return operations(simplify(shaped(text, dtype)));
+}
+
+TEST(Simplify, RemovesWhatChangesNoBit) {
+  for (const char* text :
+       {"x * 1", "1 * x", "x / 1", "x - 0", "x + -0.0", "-0.0 + x", "-(-x)", "maximum(x, x)",
+        "where(True, x, y)", "where(False, y, x)", "where(y > 0, x, x)"}) {
+    EXPECT_EQ(simplified(text), 0u) << text;
+  }
+  EXPECT_EQ(simplified("abs(abs(x))"), 1u);
+  EXPECT_EQ(simplified("x + 0", DType::i32), 0u);
+  EXPECT_EQ(simplified("~~x", DType::u8), 0u);
+  EXPECT_EQ(simplified("i8(i32(x))", DType::i8), 0u);
+  EXPECT_EQ(simplified("u8(i16(x))", DType::u8), 0u);
+}
+
+TEST(Simplify, LeavesWhatMightChangeOne) {
+  EXPECT_EQ(simplified("x + 0"), 1u) << "-0 + 0 is 0";
+  EXPECT_EQ(simplified("x - -0.0"), 1u) << "-0 - -0 is 0";
+  EXPECT_EQ(simplified("0 - x"), 1u);
+  EXPECT_EQ(simplified("x * 0"), 1u) << "NaN * 0 is NaN";
+  EXPECT_EQ(simplified("x - x"), 1u) << "inf - inf is NaN";
+  EXPECT_EQ(simplified("x / x"), 1u);
+  EXPECT_EQ(simplified("f32(f16(x))"), 2u) << "rounds";
+  EXPECT_EQ(simplified("f32(i32(x))"), 2u) << "truncates";
+  EXPECT_EQ(simplified("i32(f32(x))", DType::i32), 2u) << "f32 holds 24 bits";
+  EXPECT_EQ(simplified("i32(i8(x))", DType::i32), 2u) << "wraps";
+  EXPECT_EQ(simplified("i8(u8(x))", DType::i8), 2u);
+  EXPECT_EQ(simplified("bf16(x * 1.5)", DType::bf16), 2u) << "a written cast rounds";
+  EXPECT_EQ(simplified("x / 1", DType::i32), 1u) << "a quotient of integers is f32";
+}
+
+TEST(Simplify, KeepsTheShapeOfABroadcast) {
+  const Graph graph = parse("where(y > 0, x, x)");
+  const std::vector<ArgumentType> types(2, {DType::f32, false, false});
+  ShapedGraph wide;
+  wide.graph = infer(graph, types, {}, Rounding::once, "f");
+  wide.shapes = infer_shapes(wide.graph, std::vector<Dims>{{5, 3}, {3}}, "f");
+  EXPECT_GT(operations(simplify(wide)), 0u);
+}
+
+TEST(FoldConstants, ComputesWhatDependsOnConstantsAlone) {
+  const ShapedGraph folded = drop_dead(fold_constants(shaped("x * (2.0 * 3.0 + 1.0)")));
+  EXPECT_EQ(operations(folded), 1u);
+  EXPECT_EQ(operations(fold_constants(shaped("x * sqrt(2.0)"))), 1u);
+  EXPECT_EQ(operations(fold_constants(shaped("x + i32(2.7)", DType::i32))), 1u);
+  EXPECT_EQ(operations(fold_constants(shaped("x * sqrt(-1.0)"))), 2u) << "a NaN stays";
+}
+
+TEST(FoldConstants, RoundsEachStepAsADeviceDoes) {
+  const ShapedGraph folded = drop_dead(fold_constants(shaped("x + (16777216.0 + 1.0) + 1.0")));
+  for (const TypedNode& node : folded.graph.nodes) {
+    if (node.op == Op::constant && node.payload != 0x3f800000u) {
+      EXPECT_EQ(node.payload, 0x4b800000u) << "2^24 + 1 is 2^24 in f32";
+    }
+  }
+}
+
+TEST(ShareCommon, MakesEqualNodesOne) {
+  ShapedGraph graph = shaped("x + y");
+  const TypedNode again = graph.graph.nodes.back();
+  graph.graph.nodes.push_back(again);
+  graph.shapes.push_back(graph.shapes.back());
+  graph.graph.outputs.push_back(static_cast<NodeId>(graph.graph.nodes.size() - 1));
+  graph.graph.output_names.emplace_back();
+  const ShapedGraph shared = share_common(graph);
+  EXPECT_EQ(shared.graph.outputs[0], shared.graph.outputs[1]);
+  EXPECT_EQ(operations(shared), 1u);
+}
+
+TEST(DropDead, KeepsArgumentsAndOutputs) {
+  ShapedGraph graph = shaped("x + y");
+  graph.graph.nodes.push_back({Op::exp, DType::f32, 1, {0}, 0});
+  graph.shapes.push_back(graph.shapes[0]);
+  const ShapedGraph live = drop_dead(graph);
+  EXPECT_EQ(live.graph.nodes.size(), 3u);
+  EXPECT_EQ(live.graph.arguments.size(), 2u);
+  EXPECT_EQ(live.shapes.size(), 3u);
+}
+
+}  // namespace
+}  // namespace kiln::fusion
