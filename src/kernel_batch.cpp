@@ -82,7 +82,7 @@ class Batch {
     }
     const std::size_t i = order_[position];
     bool leads = false;
-    attempt(outcomes_[i], [&] {
+    const auto fetch = [&] {
       cache::Fetched fetched = process_cache().get(named_[i].key, [&] {
         leads = true;
         missing_.push_back(i);
@@ -94,7 +94,15 @@ class Batch {
       outcomes_[i].code.state =
           fetched.from == cache::From::disk ? CacheState::disk : CacheState::compiled;
       outcomes_[i].code.code = std::move(fetched.entry.code);
-    });
+    };
+    for (int turn = 0; turn < 3; ++turn) {
+      outcomes_[i].error.reset();
+      attempt(outcomes_[i], fetch);
+      // Another batch led this key and was cancelled; this one was not.
+      const bool again =
+          !leads && outcomes_[i].error && outcomes_[i].error->first == Code::would_compile;
+      if (!again) break;
+    }
     if (!leads) fetch_from(position + 1);
   }
 

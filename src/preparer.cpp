@@ -149,15 +149,24 @@ bool Preparer::drop(const Wish& wish) {
   if (task.wanted_by_somebody()) return true;
   if (!task.running) {
     std::erase(queue_, wish.task);
-    tasks_.erase(task.id);
+    forget(wish.task);
   } else if (task.compile != nullptr &&
              std::ranges::none_of(task.companions, [](const std::weak_ptr<Task>& weak) {
                const auto companion = weak.lock();
                return companion && companion->wanted_by_somebody();
              })) {
     task.compile->cancel();
+    // Whoever wants one of them from now on gets another task, not this one's end.
+    for (const std::weak_ptr<Task>& weak : task.companions) {
+      if (const auto companion = weak.lock()) forget(companion);
+    }
   }
   return true;
+}
+
+void Preparer::forget(const std::shared_ptr<Task>& task) {
+  const auto known = tasks_.find(task->id);
+  if (known != tasks_.end() && known->second == task) tasks_.erase(known);
 }
 
 void Preparer::work() {
@@ -232,7 +241,7 @@ void Preparer::finish(const std::shared_ptr<Task>& task, const PreparedKernel& r
   std::vector<std::pair<std::uint64_t, Done>> wishes;
   {
     const std::lock_guard lock(mutex_);
-    tasks_.erase(task->id);
+    forget(task);
     wishes.swap(task->wishes);
     if (task->missed && result.error) {
       if (failures_.size() >= kMaxFailures) failures_.clear();

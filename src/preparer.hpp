@@ -65,6 +65,7 @@ class Preparer {
  private:
   Preparer();
   std::shared_ptr<Task> enqueue(const WantedKernel& wanted, const cache::Key& key);
+  void forget(const std::shared_ptr<Task>& task);
   void start_threads();
   void work();
   std::vector<std::shared_ptr<Task>> take();
