@@ -307,12 +307,15 @@ def cupy_run(case, inputs):
 
 # ---- numexpr ------------------------------------------------------------------------------------
 
+# Constants are variables, since a literal would make numexpr compute in float64; it has no statements.
+_T = "(tanh(x * half) + exp(-abs(x)))"
+_U = f"(log1p({_T} * {_T}) / (one + exp(-{_T})))"
 NUMEXPR = {
     "copy": "x",
-    "silu_mul_f32": "x / (1 + exp(-x)) * y",
-    "chain12_f32": "sqrt(u * u + 1) - x",
+    "silu_mul_f32": "x / (one + exp(-x)) * y",
+    "chain12_f32": f"sqrt({_U} * {_U} + one) - x",
     "transpose_add_f32": "x + y",
-    "row_strided_add_f32": "where(x > 0, x, 0) + y",
+    "row_strided_add_f32": "where(x > zero, x, zero) + y",
 }
 
 
@@ -325,15 +328,8 @@ def numexpr_run(case, inputs):
     out = torch.empty(tuple(inputs[0].shape), dtype=torch.float32)
     target = out.numpy()
     text = NUMEXPR[case]
-    if case == "chain12_f32":
-        # One expression, as the library has no statements: t and u are written out.
-        t = "(tanh(x * 0.5) + exp(-abs(x)))"
-        text = text.replace("u", f"(log1p({t} * {t}) / (1 + exp(-{t})))")
-    # Literals would make it compute in float64.
-    for number in ("0.5", "1", "0"):
-        text = text.replace(f" {number})", f" c{number.replace('.', '')})")
-        text = text.replace(f"({number} ", f"(c{number.replace('.', '')} ")
-    arrays.update({"c05": numpy.float32(0.5), "c1": numpy.float32(1), "c0": numpy.float32(0)})
+    constants = {"zero": 0, "half": 0.5, "one": 1}
+    arrays.update({name: numpy.float32(value) for name, value in constants.items() if name in text})
 
     def run():
         numexpr.evaluate(text, local_dict=arrays, out=target, casting="same_kind")

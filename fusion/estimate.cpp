@@ -99,6 +99,7 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
   double useful = 0;
   double moved = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].count) continue;
     double own = bits(operands[i].dtype) / 8.0;
     for (std::size_t k = 0; k <= inner; ++k) {
       if (layout.strides[i][k] != 0) own *= static_cast<double>(layout.shape[k]);

@@ -133,6 +133,11 @@ OperandReport explain_operand(const Operand& operand, const std::string& name, c
   const std::size_t inner = layout.shape.size() - 1;
   OperandReport report;
   report.name = name;
+  if (operand.count) {
+    report.access = "counted";
+    report.reason = "it is no array and takes no memory";
+    return report;
+  }
   std::uint64_t elements = 1;
   for (std::size_t k = 0; k <= inner; ++k) {
     if (layout.strides[index][k] != 0) elements *= static_cast<std::uint64_t>(layout.shape[k]);
@@ -190,10 +195,10 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
   if (rows.axes == 0) {
     report.axes = explain_axes(shape, names, layout);
   } else {
-    report.axes.push_back(fmt::format(
-        "{} of {}, each reduced by {}, which {}", plural(layout.rows, "row"),
-        plural(layout.reduced, "element"), plural(rows.threads, "thread"),
-        rows.vectors == 0 ? "reads it once for each pass" : "keeps it in registers"));
+    report.axes.push_back(
+        fmt::format("{} of {}, each reduced by {}, which {}", plural(layout.rows, "row"),
+                    plural(layout.reduced, "element"), plural(rows.threads, "thread"),
+                    rows.vectors == 0 ? "reads it once for each pass" : "keeps it in registers"));
   }
   report.width = explain_width(operands, names, layout);
   report.index = explain_index(names, layout);

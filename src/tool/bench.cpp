@@ -8,6 +8,7 @@
 #include <cstring>
 #include <random>
 
+#include "files/file_io.hpp"
 #include "fusion/broadcast.hpp"
 #include "fusion/infer.hpp"
 #include "fusion/number.hpp"
@@ -18,13 +19,17 @@
 #include "tool/commands.hpp"
 #include "tool/device_memory.hpp"
 #include "tool/execute.hpp"
+#include "tool/plot.hpp"
 #include "tool/print.hpp"
 
 namespace kiln::tool {
 namespace {
 
 /// How an operand lies in the rows x columns of a case.
-enum class Form : std::uint8_t { matrix, row, transposed, padded };
+enum class Form : std::uint8_t { matrix, row, column, transposed, padded };
+
+constexpr std::int64_t kColumns = 4096;
+constexpr std::int64_t kGroup = 64;  // weights that share a scale and a bias
 
 struct Operand {
   std::string_view name;
@@ -37,10 +42,12 @@ struct Case {
   std::string_view expression;
   std::vector<Operand> inputs;
   DType output;
+  std::int64_t columns = kColumns;
 };
 
 // What tells whether layouts and maths are fast: plain vectors, a heavy chain, a broadcast row, a
-// transposed operand, padded rows, and results of another width than the operands.
+// transposed operand, padded rows, packed weights with a scale and a bias for each group, and
+// results of another width than the operands.
 const std::vector<Case>& all_cases() {
   using enum DType;
   static const std::vector<Case> cases = {
@@ -61,6 +68,11 @@ const std::vector<Case>& all_cases() {
        "relu(x) + y",
        {{"x", f32, Form::padded}, {"y", f32, Form::padded}},
        f32},
+      {"dequant_u4_bf16",
+       "q * scale + bias",
+       {{"q", u4}, {"scale", bf16, Form::column}, {"bias", bf16, Form::column}},
+       bf16,
+       kGroup},
       {"cast_f32_bf16", "bf16(x)", {{"x", f32}}, bf16},
   };
   return cases;
@@ -77,12 +89,13 @@ Array array_of(DType dtype, Form form, std::int64_t rows, std::int64_t columns) 
   constexpr std::int64_t kPadding = 64;
   Array array{dtype, {rows, columns}, {columns, 1}, 0};
   if (form == Form::row) array = {dtype, {columns}, {1}, 0};
+  if (form == Form::column) array = {dtype, {rows, 1}, {1, 1}, 0};
   if (form == Form::transposed) array.strides = {1, rows};
   if (form == Form::padded) array.strides = {columns + kPadding, 1};
   std::int64_t last = 0;
   for (std::size_t k = 0; k < array.shape.size(); ++k)
     last += array.strides[k] * (array.shape[k] - 1);
-  array.bytes = static_cast<std::size_t>((last + 1) * bits(dtype) / 8);
+  array.bytes = static_cast<std::size_t>(((last + 1) * bits(dtype) + 7) / 8);
   return array;
 }
 
@@ -92,7 +105,8 @@ std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
   constexpr std::size_t kStretch = 1 << 16;
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 2);
-  const auto width = static_cast<std::size_t>(bits(array.dtype) / 8);
+  const bool packed = bits(array.dtype) < 8;  // then any byte is two numbers
+  const auto width = packed ? 1 : static_cast<std::size_t>(bits(array.dtype) / 8);
   std::vector<std::byte> values(array.bytes);
   const std::size_t count = array.bytes / width;
   for (std::size_t i = 0; i < count; ++i) {
@@ -100,7 +114,7 @@ std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
       std::memcpy(values.data() + i * width, values.data() + (i - kStretch) * width, width);
       continue;
     }
-    const std::uint64_t number = fusion::encode(normal(random), array.dtype);
+    const std::uint64_t number = packed ? random() : fusion::encode(normal(random), array.dtype);
     std::memcpy(values.data() + i * width, &number, width);
   }
   return values;
@@ -138,9 +152,8 @@ class Bench {
     std::int64_t widest = bits(item.output);
     for (const Operand& operand : item.inputs)
       widest = std::max<std::int64_t>(widest, bits(operand.dtype));
-    constexpr std::int64_t kColumns = 4096;
     const std::int64_t rows =
-        std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes_) * 8 / widest / kColumns);
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes_) * 8 / widest / item.columns);
 
     const Function function = parse(item.name, item.expression);
     std::vector<Array> arrays;
@@ -149,13 +162,13 @@ class Bench {
     std::vector<Argument> inputs;
     for (const std::string& name : argument_names(function)) {
       const auto operand = std::ranges::find(item.inputs, name, &Operand::name);
-      arrays.push_back(array_of(operand->dtype, operand->form, rows, kColumns));
+      arrays.push_back(array_of(operand->dtype, operand->form, rows, item.columns));
       host.push_back(random_values(arrays.back(), arrays.size()));
       memory.emplace_back(backend_, arrays.back().bytes);
       backend_.copy_in(memory.back().data(), host.back().data(), host.back().size(), stream_.get());
       inputs.emplace_back(view(arrays.back(), memory.back()));
     }
-    const Array result = array_of(item.output, Form::matrix, rows, kColumns);
+    const Array result = array_of(item.output, Form::matrix, rows, item.columns);
     const DeviceMemory output(backend_, result.bytes);
     backend_.fill(output.data(), 0xff, result.bytes, stream_.get());
     const std::vector<View> outputs = {view(result, output)};
@@ -194,17 +207,19 @@ class Bench {
     return times;
   }
 
-  // The largest relative difference to the reference in the first row.
+  // The largest relative difference to the reference in the first rows.
   double check(const Function& function, const std::vector<Array>& arrays,
                std::vector<std::vector<std::byte>>& host, const Array& result,
                const DeviceMemory& output) {
     std::vector<fusion::ArgumentType> types;
     std::vector<fusion::ReferenceOperand> arguments;
-    const Dims shape = {1, result.shape[1]};
+    const std::int64_t rows =
+        std::min(result.shape[0], std::max<std::int64_t>(1, kColumns / result.shape[1]));
+    const Dims shape = {rows, result.shape[1]};
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       types.push_back({arrays[i].dtype, false, false});
       Dims own = arrays[i].shape;
-      if (own.size() == 2) own[0] = 1;
+      if (own.size() == 2) own[0] = rows;
       arguments.push_back({host[i].data(), arrays[i].dtype,
                            fusion::broadcast_strides(own, arrays[i].strides, shape), 0});
     }
@@ -212,19 +227,20 @@ class Bench {
     const fusion::TypedGraph graph =
         fusion::infer(fusion::parse(function.expression()), types, std::span(&exact, 1),
                       Rounding::once, function.name());
-    std::vector<double> expected(static_cast<std::size_t>(result.shape[1]));
-    const std::vector<fusion::ReferenceOperand> outputs = {{expected.data(), exact, {0, 1}, 0}};
+    std::vector<double> expected(static_cast<std::size_t>(rows * result.shape[1]));
+    const std::vector<fusion::ReferenceOperand> outputs = {
+        {expected.data(), exact, {result.shape[1], 1}, 0}};
     fusion::evaluate(graph, shape, arguments, outputs);
 
     const auto width = static_cast<std::size_t>(bits(result.dtype) / 8);
-    std::vector<std::byte> row(expected.size() * width);
+    std::vector<std::byte> got_bytes(expected.size() * width);
     backend_.synchronize(stream_.get());
-    backend_.copy_out(row.data(), output.data(), row.size(), stream_.get());
+    backend_.copy_out(got_bytes.data(), output.data(), got_bytes.size(), stream_.get());
     backend_.synchronize(stream_.get());
     double worst = 0;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       std::uint64_t number = 0;
-      std::memcpy(&number, row.data() + i * width, width);
+      std::memcpy(&number, got_bytes.data() + i * width, width);
       const double got = fusion::decode(number, result.dtype);
       const double difference =
           std::fabs(got - expected[i]) / std::max(std::fabs(expected[i]), 1e-3);
@@ -259,6 +275,18 @@ std::vector<Case> chosen_cases(const std::vector<std::string>& names) {
 // A rounded 16-bit result differs from the exact one by 2^-9 at most; an f32 chain by far less.
 bool is_right(const Result& result) { return result.error < 0.005; }
 
+void draw(const std::string& path, const std::string& title, const std::vector<Result>& results) {
+  std::vector<Bar> bars;
+  for (const Result& result : results) {
+    bars.push_back({result.name, result.fraction,
+                    fmt::format("{:.3f}, {:.0f} GB/s{}", result.fraction, result.gb_per_s,
+                                is_right(result) ? "" : ", WRONG RESULT")});
+  }
+  files::OutputFile file(path);
+  file.write(bar_chart(title, bars, 1, "copy"));
+  file.commit();
+}
+
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
@@ -270,8 +298,9 @@ int run_bench(const BenchOptions& options) {
   Table table({"case", "time", "GB/s", "of copy", "spread"});
   for (std::size_t column = 1; column < 5; ++column) table.align_right(column);
   bool right = true;
+  std::vector<Result> results;
   for (const Case& item : cases) {
-    const Result result = bench.run(item);
+    const Result& result = results.emplace_back(bench.run(item));
     right = right && is_right(result);
     list.push_back({{"case", result.name},
                     {"microseconds", result.microseconds},
@@ -285,13 +314,19 @@ int run_bench(const BenchOptions& options) {
          fmt::format("{:.3f}", result.fraction),
          is_right(result) ? fmt::format("{:.1f} %", 100 * result.spread) : red("WRONG RESULT")});
   }
+  const std::string hardware = jit::backend(device).name();
+  if (!options.plot.empty()) {
+    draw(options.plot,
+         fmt::format("{}: bandwidth as a fraction of a copy ({:.0f} GB/s)", hardware, copy),
+         results);
+  }
   if (options.json) {
     print_json({{"device", to_string(device)},
-                {"hardware", jit::backend(device).name()},
+                {"hardware", hardware},
                 {"copy_gb_per_s", copy},
                 {"cases", list}});
   } else {
-    fmt::print("{} ({}), copy {:.0f} GB/s\n", to_string(device), jit::backend(device).name(), copy);
+    fmt::print("{} ({}), copy {:.0f} GB/s\n", to_string(device), hardware, copy);
     table.print();
   }
   return right ? kSuccess : kFailure;

@@ -98,6 +98,7 @@ struct BenchOptions {
   std::string device = "auto";
   std::uint64_t mebibytes = 0;  ///< of the largest operand; 0: 512 on a GPU, 64 on the CPU
   int samples = 15;
+  std::string plot;  ///< an SVG file; empty: none
   bool json = false;
 };
 int run_bench(const BenchOptions& options);

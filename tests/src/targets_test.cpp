@@ -222,6 +222,22 @@ TEST_P(AmdMachineCode, RowsThatBeginInTheMiddleOfAByteAreStoredAtomically) {
   EXPECT_EQ(kernel.resources.scratch.value_or(-1), 0);
 }
 
+TEST_P(AmdMachineCode, AColumnIsLoadedOnceForEachRow) {
+  check(machine_code("a + b", DType::f32,
+                     {{"a", {}, {64, 4096}, {}, false}, {"b", {}, {64, 1}, {}, false}}, GetParam()),
+        1, 1);
+}
+
+// A block of 256 threads computes a tile of 64 by 64, in which each thread has four vectors of the
+// plain operand, four of the transposed one on its way through LDS, and four of the result.
+TEST_P(AmdMachineCode, ATransposedOperandToo) {
+  const Machine machine = machine_code(
+      "a + b", DType::f32,
+      {{"a", {}, {4096, 4096}, {}, false}, {"b", {}, {4096, 4096}, {1, 4096}, false}}, GetParam());
+  check(machine, 8, 4);
+  EXPECT_EQ(machine.kernel.resources.lds.value_or(0), 64 * 65 * 4);
+}
+
 TEST_P(AmdMachineCode, SeparateOperationsAreNotFusedIntoOneRounding) {
   const Machine machine =
       machine_code("a * b + a", DType::f32,

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "files/tensor_file.hpp"
@@ -368,6 +369,19 @@ TEST_F(Tool, ExplainsWhyAnAccessIsNoWider) {
   const testing::Finished text = run({"explain", "x + y", "--type", "x=bf16[64,4096]", "--type",
                                       "y=bf16[4096]", "--target", "gfx90a"});
   EXPECT_THAT(text.out, HasSubstr("of a copy expected"));
+}
+
+TEST_F(Tool, DrawsABenchmark) {
+  KILN_NEED(host);
+  const std::string file = path("bench.svg");
+  const json report = run_json({"bench", "cast_f32_bf16", "dequant_u4_bf16", "--size", "1",
+                                "--samples", "3", "--device", "cpu", "--plot", file, "--json"});
+  ASSERT_EQ(report["cases"].size(), 2u);
+  for (const json& item : report["cases"]) EXPECT_TRUE(item["right"]) << item;
+  std::ifstream stream(file);
+  const std::string svg((std::istreambuf_iterator<char>(stream)), {});
+  EXPECT_THAT(svg, AllOf(HasSubstr("<svg xmlns="), HasSubstr(">cast_f32_bf16</text>"),
+                         HasSubstr(">dequant_u4_bf16</text>"), HasSubstr("</svg>")));
 }
 
 TEST_F(Tool, GivesEveryOutputTheShapeOfWhatItDependsOn) {
