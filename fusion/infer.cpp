@@ -69,6 +69,51 @@ struct Knowledge {
   Kind kind = Kind::floating;
 };
 
+// The ops that mean something on complex numbers.
+bool takes_complex(Op op) {
+  switch (info(op).rule) {
+    case Rule::leaf:
+    case Rule::convert:
+    case Rule::accumulate:
+    case Rule::predicate:
+    case Rule::logical:
+    case Rule::select:
+    case Rule::component: return true;
+    default: break;
+  }
+  switch (op) {
+    case Op::abs:
+    case Op::neg:
+    case Op::sign:
+    case Op::square:
+    case Op::sqrt:
+    case Op::rsqrt:
+    case Op::reciprocal:
+    case Op::exp:
+    case Op::log:
+    case Op::log2:
+    case Op::log10:
+    case Op::sin:
+    case Op::cos:
+    case Op::tan:
+    case Op::sinh:
+    case Op::cosh:
+    case Op::tanh:
+    case Op::sigmoid:
+    case Op::conj:
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::div:
+    case Op::power:
+    case Op::equal:
+    case Op::not_equal:
+    case Op::fma:
+    case Op::mean: return true;
+    default: return false;
+  }
+}
+
 Kind wider(Kind a, Kind b) { return std::max(a, b); }
 
 std::size_t hash_of(const TypedNode& node) {
@@ -119,6 +164,13 @@ class Inference {
   Knowledge strong(DType dtype) const { return {dtype, false, kind(dtype)}; }
 
   Knowledge learn_node(const Node& node) const {
+    for (const NodeId operand : node.inputs()) {
+      if (known_[operand].kind == Kind::complex && !takes_complex(node.op)) {
+        fail(
+            fmt::format("{}: expected real numbers, got c64; take real(...), imag(...) or abs(...)",
+                        info(node.op).name));
+      }
+    }
     switch (info(node.op).rule) {
       case Rule::leaf:
         if (node.op == Op::constant) return {DType::f32, true, node.literal};
@@ -176,6 +228,7 @@ class Inference {
       fail(fmt::format("{}: the operands are bool; cast one to the dtype you mean",
                        info(node.op).name));
     }
+    if (node.op == Op::abs && common.kind == Kind::complex) return strong(DType::f32);
     return common;
   }
 
@@ -295,7 +348,7 @@ class Inference {
         continue;
       }
       const Knowledge& known = known_[want.id];
-      if (!known.weak && known.dtype != want.dtype) {
+      if (!known.weak && known.dtype != want.dtype && !is_stored_as(want.id, want.dtype)) {
         const auto own = made_.find(memo_key(want.id, known.dtype));
         if (own == made_.end()) {
           stack.push_back({want.id, known.dtype});
@@ -320,6 +373,13 @@ class Inference {
     return made_.at(memo_key(root, root_dtype));
   }
 
+  // An array argument whose elements in memory are of `dtype`, whatever they are computed in.
+  bool is_stored_as(NodeId id, DType dtype) const {
+    const Node& node = graph_[id];
+    return node.op == Op::input && !arguments_[node.payload].scalar &&
+           arguments_[node.payload].dtype == dtype;
+  }
+
   // The dtype in which `node`, whose result is wanted in `dtype`, takes its operand `i`.
   DType operand_dtype(const Node& node, std::size_t i, DType dtype) const {
     switch (info(node.op).rule) {
@@ -329,6 +389,12 @@ class Inference {
       case Rule::convert: {
         // A literal under a cast is made in the cast's dtype, so that f64(0.1) is not f32's 0.1.
         const Knowledge& operand = known_[node.operands[0]];
+        // The bits of an array are those in memory.
+        const Node& source = graph_[node.operands[0]];
+        if (node.op == Op::bitcast && source.op == Op::input &&
+            !arguments_[source.payload].scalar) {
+          return arguments_[source.payload].dtype;
+        }
         if (node.op == Op::cast && operand.weak && !info(node.dtype).storage_only) {
           return weak_dtype(operand.kind, node.dtype) == node.dtype ? node.dtype
                                                                     : weak_dtype(operand.kind);
@@ -351,6 +417,8 @@ class Inference {
       case Rule::component:
         return known_[node.operands[0]].weak ? dtype : known_[node.operands[0]].dtype;
       case Rule::same:
+        if (node.op == Op::abs && known_[node.operands[0]].kind == Kind::complex) return DType::c64;
+        return dtype;
       case Rule::integral:
       case Rule::floating:
       case Rule::accumulate:

@@ -404,6 +404,12 @@ Value operate(const TypedNode& node, std::span<const Value> operands, Rounding r
     case Rule::predicate: return from_integer(node.dtype, predicate(node.op, operands[0]));
     case Rule::logical: return from_integer(node.dtype, logical(node.op, operands));
     case Rule::select: return operands[0].integer != 0 ? operands[1] : operands[2];
+    case Rule::same:
+      if (node.op != Op::abs || operands[0].dtype != DType::c64) break;
+      return from_real(node.dtype,
+                       rounding == Rounding::each
+                           ? round_to(std::hypot(operands[0].real, operands[0].imag), node.dtype)
+                           : std::hypot(operands[0].real, operands[0].imag));
     case Rule::random: {
       std::uint64_t place[3];
       for (std::size_t i = 0; i < 3; ++i)

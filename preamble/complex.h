@@ -33,8 +33,7 @@ KILN_FN c64 fma(c64 a, c64 b, c64 c) { return add(mul(a, b), c); }
 KILN_FN c64 square(c64 z) { return mul(z, z); }
 KILN_FN c64 reciprocal(c64 z) { return div(c64{1.0f, 0.0f}, z); }
 
-// The size is a c64 too, as every result of an op whose rule is `same`.
-KILN_FN c64 abs(c64 z) { return {hypot(z.re, z.im), 0.0f}; }
+KILN_FN f32 abs(c64 z) { return hypot(z.re, z.im); }
 KILN_FN c64 sign(c64 z) {
   const f64 size = sqrt(f64(z.re) * f64(z.re) + f64(z.im) * f64(z.im));
   const bool zero = size == 0.0;

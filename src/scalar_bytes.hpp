@@ -29,6 +29,11 @@ inline bool put_scalar_bytes(std::byte* to, const Scalar& scalar, DType dtype) {
     std::memcpy(to, &real, sizeof real);
     return true;
   }
+  if (dtype == DType::c64) {
+    const float parts[2] = {static_cast<float>(real), 0.0f};
+    std::memcpy(to, parts, sizeof parts);
+    return true;
+  }
   if (dtype == DType::boolean) {
     *to = std::byte{real != 0};
     return true;

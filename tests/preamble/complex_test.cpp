@@ -47,6 +47,8 @@ double distance(c64 actual, Exact expected) {
   return static_cast<double>(std::abs(Exact(actual.re, actual.im) - expected) / unit);
 }
 
+double distance(f32 actual, Exact expected) { return distance(c64{actual, 0.0f}, expected); }
+
 #define KILN_EXPECT_NEAR(name, bound)                                                 \
   for (const c64 z : grid()) {                                                        \
     const Exact expected = exact(Op::name, {z});                                      \
