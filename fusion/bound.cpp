@@ -95,16 +95,35 @@ long double largest_term(Op op, std::span<const long double> operands) {
   }
 }
 
+long double largest_term(std::string_view composition, long double operand) {
+  if (composition == "tanhshrink") return std::fabs(operand);
+  if (composition == "gelu") return std::fabs(operand) / 2;
+  if (composition == "logit") return std::fabs(std::log(operand));
+  return 0;
+}
+
+std::optional<double> composition_bound(DType result, Accuracy accuracy, DeviceType device) {
+  const bool promised = accuracy != Accuracy::fast || device == DeviceType::cpu;
+  if (bits(result) != 16 || !promised) return std::nullopt;
+  return kStorageBound;
+}
+
+double counted_error(long double largest_term, long double actual, long double exact, DType dtype) {
+  const double error = ulp_error(actual, exact, dtype);
+  const bool of_result = !std::isfinite(largest_term) || largest_term <= std::fabs(exact);
+  if (error <= 0.5 || error == kWrongResult || of_result) return error;
+  const Format format = format_of(dtype);
+  return std::ldexp(error, exponent_of(exact, format) - exponent_of(largest_term, format));
+}
+
 double counted_error(Op op, long double actual, long double exact,
                      std::span<const long double> operands, DType dtype) {
   const double error = ulp_error(actual, exact, dtype);
   if (error <= 0.5) return error;
   const long double term = largest_term(op, operands);
-  const Format format = format_of(dtype);
-  const bool overflows = term > 0 && std::ilogb(term) >= format.largest_exponent;
+  const bool overflows = term > 0 && std::ilogb(term) >= format_of(dtype).largest_exponent;
   if (op == Op::lerp && overflows) return 0;
-  if (error == kWrongResult || !std::isfinite(term) || term <= std::fabs(exact)) return error;
-  return std::ldexp(error, exponent_of(exact, format) - exponent_of(term, format));
+  return counted_error(term, actual, exact, dtype);
 }
 
 }  // namespace kiln::fusion

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "fusion/op.hpp"
 #include "kiln/options.hpp"
@@ -34,8 +35,17 @@ inline constexpr double kWrongResult = 1e9;
 /// units of the largest term. This gives its magnitude, and 0 for all other ops.
 long double largest_term(Op op, std::span<const long double> operands);
 
-/// ulp_error in the units that the op's bound counts: of the exact result or of the largest term,
-/// whichever is larger. Where a term of lerp overflows no error is counted.
+/// The same for the library functions whose formulas add such terms: gelu, logit and tanhshrink.
+long double largest_term(std::string_view composition, long double operand);
+
+/// The largest error of a composition's result. In f32 and f64 it follows from those of its ops,
+/// and is measured but not promised.
+std::optional<double> composition_bound(DType result, Accuracy accuracy, DeviceType device);
+
+/// ulp_error in units of the exact result or of `largest_term`, whichever is larger.
+double counted_error(long double largest_term, long double actual, long double exact, DType dtype);
+
+/// The same with the op's own largest term. Where one of lerp's overflows no error is counted.
 double counted_error(Op op, long double actual, long double exact,
                      std::span<const long double> operands, DType dtype);
 

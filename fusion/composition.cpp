@@ -125,7 +125,7 @@ NodeId hardsigmoid(Graph& g, Arguments a) {
 }
 NodeId hardswish(Graph& g, Arguments a) {
   const Term x{&g, a[0]};
-  return (x * minimum(maximum(x + 3.0, 0), 6) / 6.0).id;
+  return (x * (minimum(maximum(x + 3.0, 0), 6) / 6.0)).id;  // x * 6 might overflow
 }
 NodeId tanhshrink(Graph& g, Arguments a) {
   const Term x{&g, a[0]};
@@ -164,7 +164,7 @@ constexpr std::array kCompositions = {
     Composition{"mish", 1, 1, "x * tanh(softplus(x))", mish},
     Composition{"softplus", 1, 1, "maximum(x, 0) + log1p(exp(-abs(x)))", softplus},
     Composition{"softsign", 1, 1, "x / (1 + abs(x))", softsign},
-    Composition{"hardswish", 1, 1, "x * minimum(maximum(x + 3, 0), 6) / 6", hardswish},
+    Composition{"hardswish", 1, 1, "x * (minimum(maximum(x + 3, 0), 6) / 6)", hardswish},
     Composition{"hardsigmoid", 1, 1, "minimum(maximum(x + 3, 0), 6) / 6", hardsigmoid},
     Composition{"tanhshrink", 1, 1, "x - tanh(x)", tanhshrink},
     Composition{"squared_relu", 1, 1, "square(maximum(x, 0))", squared_relu},

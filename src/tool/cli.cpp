@@ -52,6 +52,7 @@ class Builder {
     manifest();
     bench();
     graph();
+    numerics();
     cache();
     documents();
   }
@@ -263,6 +264,30 @@ class Builder {
         ->capture_default_str();
     app->add_option("--plot", options->plot, "Draw the cases as bars into an SVG file")
         ->type_name("FILE.svg");
+    add_json(*app, options->json);
+  }
+
+  void numerics() {
+    auto [app, options] = add<NumericsOptions>(
+        *line_.app, "numerics",
+        "Measure how far results are from exact ones, and compare with the bounds", run_numerics);
+    add_list(*app, "--op", options->functions, "NAME", "Only this op or library function");
+    add_list(*app, "--dtype", options->dtypes, "f16|bf16|f32|f64", "Only this dtype");
+    app->add_option("--device", options->device,
+                    "Where to run: auto takes a GPU where there is one")
+        ->type_name("auto|cpu|hip[:N]|cuda[:N]")
+        ->capture_default_str();
+    add_choice<Accuracy>(
+        *app, "--accuracy", options->accuracy,
+        {{"storage", Accuracy::storage}, {"fast", Accuracy::fast}, {"strict", Accuracy::strict}},
+        "How exact functions are");
+    app->add_flag("--long", options->complete,
+                  "Every f32 for functions of one argument, instead of a stride through them");
+    CLI::Option* merge =
+        add_list(*app, "--merge", options->merge, "FILE",
+                 "Measure nothing; put the results that --json wrote side by side");
+    app->add_flag("--markdown", options->markdown, "Write the table as Markdown");
+    for (const char* other : {"--op", "--dtype", "--long"}) merge->excludes(app->get_option(other));
     add_json(*app, options->json);
   }
 

@@ -112,6 +112,17 @@ struct GraphOptions {
   bool json = false;
 };
 int run_graph(const GraphOptions& options);
+struct NumericsOptions {
+  std::vector<std::string> functions;  ///< ops and compositions; empty: all
+  std::vector<std::string> dtypes;     ///< empty: f16, bf16, f32, f64
+  std::string device = "auto";
+  Accuracy accuracy = Accuracy::storage;
+  bool complete = false;           ///< every f32
+  std::vector<std::string> merge;  ///< files that --json wrote: shown instead of measuring
+  bool markdown = false;
+  bool json = false;
+};
+int run_numerics(const NumericsOptions& options);
 
 struct CacheOptions {
   bool json = false;

@@ -1,0 +1,155 @@
+// What the machine code of AMD kernels must hold for the contract about numbers to be true: no
+// contraction, subnormals kept, correctly rounded division and square root. Each check is shown to
+// tell the difference by what `fast` does instead.
+#include <elf.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <regex>
+#include <string>
+
+#include "compile_only.hpp"
+#include "jit/compile/elf.hpp"
+#include "kiln/error.hpp"
+#include "tests/support/devices.hpp"
+
+namespace kiln {
+namespace {
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+struct Machine {
+  CompiledKernel kernel;
+  std::string assembly;
+
+  int count(const std::string& pattern) const {
+    const std::regex regex(pattern);
+    return static_cast<int>(
+        std::distance(std::sregex_iterator(assembly.begin(), assembly.end(), regex), {}));
+  }
+};
+
+Machine machine_code(const std::string& text, DType dtype, Accuracy accuracy,
+                     const std::string& target) {
+  Options options;
+  options.accuracy = accuracy;
+  const Function function = parse("contract", text, options);
+  Specification specification;
+  for (const std::string& argument : argument_names(function))
+    specification.arguments.push_back({argument, dtype, {4096}, {2}, false});
+  Machine machine{compile_for(function, specification, target), {}};
+  machine.assembly = jit::disassemble(machine.kernel.code, target);
+  return machine;
+}
+
+// The float mode that a kernel starts in, from its descriptor: LLVM's "User Guide for AMDGPU
+// Backend", Kernel Descriptor and COMPUTE_PGM_RSRC1.
+struct FloatMode {
+  unsigned round_32;
+  unsigned round_16_64;
+  unsigned denormals_32;     ///< 3 keeps all of them
+  unsigned denormals_16_64;  ///< 3 keeps all of them
+};
+
+FloatMode mode_of_word(std::uint32_t resources) {
+  return {resources >> 12 & 3, resources >> 14 & 3, resources >> 16 & 3, resources >> 18 & 3};
+}
+
+std::optional<FloatMode> float_mode(std::string_view code, std::string_view entry) {
+  constexpr std::size_t kResources1 = 48;  // the offset of COMPUTE_PGM_RSRC1
+  const std::optional<jit::Elf> elf = jit::Elf::parse(code);
+  if (!elf) return std::nullopt;
+  const std::string descriptor = std::string(entry) + ".kd";
+  for (const jit::ElfSymbol& symbol : elf->symbols()) {
+    if (symbol.name != descriptor || symbol.section >= elf->sections().size()) continue;
+    const jit::ElfSection& section = elf->sections()[symbol.section];
+    const std::size_t at = symbol.value - section.address + kResources1;
+    if (at + sizeof(std::uint32_t) > section.bytes.size()) return std::nullopt;
+    std::uint32_t resources = 0;
+    std::memcpy(&resources, section.bytes.data() + at, sizeof resources);
+    return mode_of_word(resources);
+  }
+  return std::nullopt;
+}
+
+constexpr Accuracy kExact[] = {Accuracy::storage, Accuracy::strict};
+
+class IsaContract : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    std::vector<std::string> known;
+    try {
+      known = jit::known_targets(jit::ToolchainKind::hiprtc);
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    if (std::ranges::find(known, GetParam()) == known.end())
+      GTEST_SKIP() << "no hiprtc on this machine knows " << GetParam();
+  }
+};
+
+TEST_P(IsaContract, SeparateOperationsAreRoundedSeparately) {
+  constexpr auto kFused32 = "v_(pk_)?(dual_)?(fma|fmac|mac|mad)[a-z_]*_f32";
+  constexpr auto kFused64 = "v_(fma|fmac)_f64";
+  for (const Accuracy accuracy : kExact) {
+    const Machine f32 = machine_code("a * b + c", DType::f32, accuracy, GetParam());
+    EXPECT_EQ(f32.count(kFused32), 0) << f32.assembly;
+    const Machine f64 = machine_code("a * b - c", DType::f64, accuracy, GetParam());
+    EXPECT_EQ(f64.count(kFused64), 0) << f64.assembly;
+  }
+  EXPECT_GT(machine_code("a * b + c", DType::f32, Accuracy::fast, GetParam()).count(kFused32), 0);
+  EXPECT_GT(machine_code("a * b - c", DType::f64, Accuracy::fast, GetParam()).count(kFused64), 0);
+}
+
+TEST_P(IsaContract, AWrittenFmaIsOne) {
+  const Machine machine = machine_code("fma(a, b, c)", DType::f32, Accuracy::strict, GetParam());
+  EXPECT_GT(machine.count("v_(pk_)?(fma|fmac)_f32"), 0) << machine.assembly;
+}
+
+TEST_P(IsaContract, NothingIsFlushedToZeroAndRoundingIsToNearest) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    for (const Accuracy accuracy : {Accuracy::storage, Accuracy::strict}) {
+      const Machine machine = machine_code("a * b + exp(a)", dtype, accuracy, GetParam());
+      const auto mode = float_mode(machine.kernel.code, machine.kernel.info.entry);
+      ASSERT_TRUE(mode.has_value()) << machine.kernel.info.entry;
+      EXPECT_EQ(mode->denormals_32, 3U) << name(dtype);
+      EXPECT_EQ(mode->denormals_16_64, 3U) << name(dtype);
+      EXPECT_EQ(mode->round_32, 0U);
+      EXPECT_EQ(mode->round_16_64, 0U);
+    }
+  }
+  // A kernel whose f32 is flushed has these bits instead: 0xc0000 of 0xf0000.
+  EXPECT_EQ(mode_of_word(0x000c0000).denormals_32, 0U);
+  EXPECT_EQ(mode_of_word(0x000c0000).denormals_16_64, 3U);
+}
+
+TEST_P(IsaContract, DivisionIsTheCorrectlyRoundedSequence) {
+  const auto holds = [&](const Machine& machine, const std::string& type) {
+    return machine.count("v_div_scale_" + type) >= 2 && machine.count("v_div_fmas_" + type) >= 1 &&
+           machine.count("v_div_fixup_" + type) >= 1;
+  };
+  for (const Accuracy accuracy : kExact) {
+    const Machine f32 = machine_code("a / b", DType::f32, accuracy, GetParam());
+    EXPECT_TRUE(holds(f32, "f32")) << f32.assembly;
+    const Machine f64 = machine_code("a / b", DType::f64, accuracy, GetParam());
+    EXPECT_TRUE(holds(f64, "f64")) << f64.assembly;
+  }
+  EXPECT_FALSE(holds(machine_code("a / b", DType::f32, Accuracy::fast, GetParam()), "f32"));
+}
+
+// The instruction's result is 1 ULP off at most; two multiply-adds of the residual correct it.
+TEST_P(IsaContract, SquareRootIsRefined) {
+  const auto refinements = [&](Accuracy accuracy) {
+    return machine_code("sqrt(a)", DType::f32, accuracy, GetParam())
+        .count("v_(fma|fmac)[a-z_0-9]*_f32");
+  };
+  for (const Accuracy accuracy : kExact) EXPECT_GE(refinements(accuracy), 2);
+  EXPECT_EQ(refinements(Accuracy::fast), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Gfx, IsaContract, ::testing::Values("gfx90a", "gfx1030"));
+
+}  // namespace
+}  // namespace kiln
