@@ -121,6 +121,7 @@ double counted_error(Op op, long double actual, long double exact,
   const double error = ulp_error(actual, exact, dtype);
   if (error <= 0.5) return error;
   const long double term = largest_term(op, operands);
+  if (term > 0 && actual == 0 && exact == 0) return 0;  // the sign of terms that cancelled
   const bool overflows = term > 0 && std::ilogb(term) >= format_of(dtype).largest_exponent;
   if (op == Op::lerp && overflows) return 0;
   return counted_error(term, actual, exact, dtype);

@@ -136,7 +136,9 @@ Real binary(Op op, Real a, Real b, DType dtype) {
     case Op::floor_divide: return floor_divide(a, b);
     case Op::remainder: return remainder(a, b);
     case Op::fmod: return std::fmod(a, b);
-    case Op::power: return std::pow(a, b);
+    case Op::power:
+      // From 2^63 on every number is even; there glibc's powl takes -infinity for an odd power's.
+      return std::pow(std::fabs(b) >= 0x1p63L ? std::fabs(a) : a, b);
     case Op::maximum: return std::isnan(a) ? a : std::isnan(b) ? b : larger(a, b);
     case Op::minimum: return std::isnan(a) ? a : std::isnan(b) ? b : smaller(a, b);
     case Op::fmax: return std::isnan(b) ? a : std::isnan(a) ? b : larger(a, b);

@@ -49,8 +49,8 @@ KILN_INSTRUCTION(tanh, "tanh.approx.f32")
 
 namespace gpu {
 
-// Correctly rounded: y = x / sqrt(x) to 2^-22, then one step of Newton's method, whose residual is
-// exact in fma. Where x is so small that the residual would not be, everything is 2^64 larger.
+// Correctly rounded. On NVIDIA, y = x / sqrt(x) to 2^-22, then one step of Newton's method, whose
+// residual is exact in fma. Where x is so small that the residual would not be, x is made larger.
 KILN_FN f32 sqrt(f32 x) {
 #if KILN_NVIDIA
   const bool small = x < 1.26217745e-29f;  // 2^-96
@@ -61,7 +61,18 @@ KILN_FN f32 sqrt(f32 x) {
   const f32 result = small ? root * 2.32830644e-10f : root;
   return x == 0.0f || x == bit_cast<f32>(0x7f800000u) ? x : result;
 #else
-  return ::sqrtf(x);
+  // hiprtc's own is the instruction, which is 1 ULP off at most: of it and its two neighbours, the
+  // one whose square with its neighbour's is on the right side of x, as LLVM's code generator
+  // decides (AMDGPU, lowerFSQRTF32).
+  const bool small = x < 1.26217745e-29f;  // 2^-96
+  const f32 scaled = small ? x * 4294967296.0f : x;
+  const f32 root = native::sqrt(scaled);
+  const f32 below = bit_cast<f32>(bit_cast<u32>(root) - 1);
+  const f32 above = bit_cast<f32>(bit_cast<u32>(root) + 1);
+  const f32 not_above = ::fmaf(-below, root, scaled) <= 0.0f ? below : root;
+  const f32 nearest = ::fmaf(-above, root, scaled) > 0.0f ? above : not_above;
+  const f32 result = small ? nearest * 1.52587891e-05f : nearest;  // 2^-16
+  return x == 0.0f || x == bit_cast<f32>(0x7f800000u) ? x : result;
 #endif
 }
 

@@ -36,7 +36,7 @@ struct Measurement {
   double rounded_share() const;
   bool exceeded() const { return bound && largest > *bound; }
   /// The bound is looser than twice the largest error; a correctly rounded one never is.
-  bool loose() const { return bound && *bound > 0.51 && *bound > 2 * largest; }
+  bool loose() const { return bound && *bound > 0.51 && largest > 0 && *bound > 2 * largest; }
 };
 
 /// Throws Error(invalid_argument) for a name that no function has and for a dtype that is not f16,
