@@ -154,7 +154,7 @@ class Runner {
     try {
       // A function of its own for each case: its plan is not needed again.
       const Function function = parse("property", item.text().expression, {.on_miss = on_miss});
-      function.prepare(stream_, arguments, outputs);
+      function.bind(stream_, arguments, outputs);  // compiles as a call does, or says that it would
       return run_prepared(item, seed, function, arguments, outputs, places, reason);
     } catch (const Error& error) {
       if (error.code() == Code::would_compile) return Outcome::needs_compile;

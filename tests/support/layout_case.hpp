@@ -59,6 +59,8 @@ inline const std::vector<Recipe>& recipes() {
       {"round(a * 0.5)", {f32}, {f32}},
       {"a * 2", {u8}, {u16}},
       {"a, a", {f64}, {f64, f32}},
+      {"q * s + z", {u4, bf16, bf16}, {bf16}},
+      {"a", {i4}, {i8}},
   };
   return all;
 }
