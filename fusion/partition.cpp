@@ -197,6 +197,10 @@ class Partitioner {
   // A value that another kernel needs is a result of its own, or computed again there.
   void find_results() {
     results_.resize(groups_.size());
+    users_.resize(nodes_.size());
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      for (const NodeId operand : nodes_[id].inputs()) users_[operand].push_back(id);
+    }
     std::vector<bool> stored(nodes_.size(), false);
     for (const NodeId output : graph_.graph.outputs) stored[output] = true;
     // From the last kernel to the first: what a kernel computes again, it needs the operands of.
@@ -220,6 +224,7 @@ class Partitioner {
   // Everything that kernel `g` computes for what is wanted; marks as stored what it reads.
   void collect(std::size_t g, std::vector<NodeId> wanted, std::unordered_set<NodeId>& needed,
                std::vector<bool>& stored) {
+    std::unordered_set<NodeId> moved;  // of other kernels, and used by this one alone
     while (!wanted.empty()) {
       const NodeId id = wanted.back();
       wanted.pop_back();
@@ -227,11 +232,12 @@ class Partitioner {
         if (needed.contains(operand)) continue;
         const bool foreign =
             home_[operand] != kNone && home_[operand] != static_cast<std::int64_t>(g);
-        if (foreign && (stored[operand] || !computes_again(operand, g))) {
+        if (foreign && (stored[operand] || !computes_again(operand, g, moved, stored))) {
           stored[operand] = true;
           reads_of_[g].insert(operand);
           continue;
         }
+        if (foreign && is_used_only(operand, {}, moved, g, stored)) moved.insert(operand);
         needed.insert(operand);
         wanted.push_back(operand);
       }
@@ -241,24 +247,41 @@ class Partitioner {
   }
 
   // Whether a value of another kernel costs less to compute again than to store and read: a few
-  // cheap operations on arguments that take no more bytes than it.
-  bool computes_again(NodeId id, std::size_t g) const {
+  // operations on arguments that take no more bytes than it, each of them cheap or needed nowhere
+  // else, so that it moves.
+  bool computes_again(NodeId id, std::size_t g, const std::unordered_set<NodeId>& moved,
+                      const std::vector<bool>& stored) const {
     std::vector<NodeId> wanted{id};
     std::unordered_set<NodeId> seen{id};
     std::size_t operations = 0;
     std::uint64_t bytes = 0;
+    bool cheap = true;
     while (!wanted.empty()) {
       const NodeId at = wanted.back();
       wanted.pop_back();
       const TypedNode& node = nodes_[at];
       if (node.op == Op::input && !groups_[g].arrays.contains(at)) bytes += bytes_of(graph_, at);
       if (is_leaf(node)) continue;
-      if (!is_cheap(node) || ++operations > model_.most_recomputed) return false;
+      if (is_reduction(node.op) || ++operations > model_.most_recomputed) return false;
+      cheap = cheap && is_cheap(node);
       for (const NodeId operand : node.inputs()) {
         if (seen.insert(operand).second) wanted.push_back(operand);
       }
     }
-    return bytes <= bytes_of(graph_, id);
+    if (bytes > bytes_of(graph_, id)) return false;
+    return cheap || std::ranges::all_of(seen, [&](NodeId at) {
+             return is_leaf(nodes_[at]) || is_used_only(at, seen, moved, g, stored);
+           });
+  }
+
+  // Whether everything that uses a value is among those two sets or of kernel `g`.
+  bool is_used_only(NodeId id, const std::unordered_set<NodeId>& by,
+                    const std::unordered_set<NodeId>& moved, std::size_t g,
+                    const std::vector<bool>& stored) const {
+    return !stored[id] && std::ranges::all_of(users_[id], [&](NodeId user) {
+      return by.contains(user) || moved.contains(user) ||
+             home_[user] == static_cast<std::int64_t>(g);
+    });
   }
 
   KernelPart part(std::size_t g) const {
@@ -323,6 +346,7 @@ class Partitioner {
   std::vector<std::int64_t> home_;
   std::vector<Group> groups_;
   std::unordered_map<NodeId, std::int64_t> last_reader_;
+  std::vector<std::vector<NodeId>> users_;
   std::vector<std::vector<NodeId>> results_;
   std::vector<std::vector<NodeId>> needs_;
   std::unordered_map<std::size_t, std::unordered_set<NodeId>> reads_of_;

@@ -8,8 +8,9 @@
 //   * another shape, or other reduced axes;
 //   * the rows are few and long: they are split over blocks, and what comes after waits for all;
 //   * the kernel has as many values or arrays as it may (registers, arguments).
-// A value that another kernel needs is stored, and read again, unless it is cheap: a few exact
-// operations on arrays that take no more bytes than it would. Then it is computed again.
+// A value that another kernel needs is stored, and read again, unless it takes a few operations on
+// arguments of no more bytes than it has, and they are exact ones or needed by that kernel alone.
+// Then it is computed there.
 #pragma once
 
 #include <cstdint>

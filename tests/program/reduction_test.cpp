@@ -64,8 +64,8 @@ constexpr const char* kOfNumbers =
     "all(x < 6, -1), count_nonzero(x, -1), norm2(x, -1), var(x, -1), std(x, -1)";
 
 TEST_P(Reduction, OfEveryDtype) {
-  for (const DType dtype : {DType::u8, DType::i8, DType::u32, DType::i32, DType::i64, DType::f16,
-                            DType::bf16, DType::f32, DType::f64}) {
+  for (const DType dtype :
+       {DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64}) {
     check(kOfNumbers, {testing::random_array(dtype, {5, 200}, 1)}, 64);
   }
   check("sum(x, -1), any(x, -1), all(x, -1), count_nonzero(x, -1), mean(x, -1), argmax(x, -1)",

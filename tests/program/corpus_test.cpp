@@ -1,0 +1,137 @@
+// The corpus of real fused functions (bench/corpus/functions.txt), each on every device that is there
+// against the reference interpreter.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "kiln/program.hpp"
+#include "tests/support/arrays.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::HostArray;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+struct CorpusFunction {
+  std::string name;
+  std::string text;
+  std::vector<std::pair<std::string, HostArray>> arguments;
+};
+
+std::string trimmed(const std::string& text) {
+  const std::size_t from = text.find_first_not_of(' ');
+  return from == std::string::npos ? "" : text.substr(from, text.find_last_not_of(' ') + 1 - from);
+}
+
+// "x=bf16[8,256]", with positive numbers around one, as scales and variances need.
+std::pair<std::string, HostArray> argument_of(const std::string& spec, std::uint64_t seed) {
+  const std::size_t equals = spec.find('=');
+  const std::size_t bracket = spec.find('[');
+  std::vector<std::int64_t> extents;
+  std::stringstream list(spec.substr(bracket + 1, spec.size() - bracket - 2));
+  for (std::string extent; std::getline(list, extent, ',');) extents.push_back(std::stoll(extent));
+  const DType dtype = parse_dtype(spec.substr(equals + 1, bracket - equals - 1)).value();
+  HostArray array = testing::random_array(dtype, Dims(std::span<const std::int64_t>(extents)), seed, 1);
+  if (is_floating(dtype)) {
+    for (std::int64_t i = 0; i < array.size(); ++i) {
+      const double value = 0.25 + std::fabs(testing::number_at(array, i));
+      testing::set_bits(array, i, fusion::encode(value, dtype));
+    }
+  }
+  return {spec.substr(0, equals), std::move(array)};
+}
+
+std::vector<CorpusFunction> corpus() {
+  std::ifstream file(KILN_TEST_CORPUS);
+  std::vector<CorpusFunction> functions;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::stringstream parts(line);
+    CorpusFunction function;
+    std::string arguments;
+    std::getline(parts, function.name, '|');
+    std::getline(parts, function.text, '|');
+    std::getline(parts, arguments);
+    function.name = trimmed(function.name);
+    function.text = trimmed(function.text);
+    std::stringstream specs(arguments);
+    for (std::string spec; specs >> spec;) {
+      function.arguments.push_back(argument_of(spec, function.arguments.size() + 1));
+    }
+    functions.push_back(std::move(function));
+  }
+  return functions;
+}
+
+void run(const CorpusFunction& corpus_function, Device device) {
+  SCOPED_TRACE(corpus_function.name);
+  const Function function = parse(corpus_function.name, corpus_function.text);
+  std::vector<HostArray> inputs;
+  for (const std::string& name : argument_names(function)) {
+    for (const auto& [own, array] : corpus_function.arguments) {
+      if (own == name) inputs.push_back(array);
+    }
+  }
+  ASSERT_EQ(inputs.size(), corpus_function.arguments.size());
+  const std::vector<HostArray> want = testing::reference_of(corpus_function.text, inputs);
+  const std::vector<DType> dtypes = testing::natural_dtypes(corpus_function.text, inputs);
+  jit::Backend& backend = jit::backend(device);
+  const Stream stream{device, nullptr};
+  std::vector<std::unique_ptr<testing::DeviceBuffer>> buffers;
+  const auto view = [&](const HostArray& array) {
+    buffers.push_back(std::make_unique<testing::DeviceBuffer>(backend, array.bytes));
+    return View(buffers.back()->data(), array.dtype, array.shape, array.strides, device);
+  };
+  std::vector<Argument> arguments;
+  for (const HostArray& input : inputs) arguments.emplace_back(view(input));
+  std::vector<HostArray> got;
+  std::vector<View> results;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    got.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
+    results.push_back(view(got.back()));
+  }
+  const Program fused = program(function);
+  const std::size_t bytes = fused.workspace_bytes(stream, arguments, results);
+  const testing::DeviceBuffer memory(backend, std::vector<std::byte>(bytes));
+  fused.run(stream, arguments, results,
+            View(memory.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, device));
+  std::string kernels;
+  const ProgramInfo info = fused.explain(stream, arguments, results);
+  for (const ProgramKernel& kernel : info.kernels) {
+    kernels += kernel.expression + " because " + kernel.reason + "\n";
+  }
+  EXPECT_LE(info.kernels.size(), 3u) << kernels;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    got[i].bytes = buffers[inputs.size() + i]->read();
+    const bool whole = !is_floating(dtypes[i]);  // a quotient may round to either side
+    const double rounding = dtypes[i] == DType::f8e4m3 ? 1.0 / 16 : testing::rounding_of(dtypes[i]);
+    testing::expect_close(got[i], want[i], whole ? 0 : rounding * 1.02 + 2e-6, whole ? 1 : 2e-6,
+                          corpus_function.name);
+  }
+}
+
+class Corpus : public ::testing::TestWithParam<DeviceType> {};
+
+std::string device_type_name(const ::testing::TestParamInfo<DeviceType>& info) {
+  constexpr const char* kNames[] = {"cpu", "hip", "cuda"};
+  return kNames[static_cast<std::size_t>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Corpus,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         device_type_name);
+
+TEST_P(Corpus, GivesTheReferencesNumbers) {
+  if (!testing::has_device(GetParam())) {
+    GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
+  }
+  const std::vector<CorpusFunction> functions = corpus();
+  ASSERT_GE(functions.size(), 20u);
+  for (const CorpusFunction& function : functions) run(function, {GetParam(), 0});
+}
+
+}  // namespace
+}  // namespace kiln
