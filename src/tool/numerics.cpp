@@ -149,6 +149,11 @@ const Json& first_row(const std::vector<Json>& rows) {
 }
 
 void print_markdown(const std::vector<Json>& results) {
+  fmt::print(
+      "# Errors of every operation, measured\n\nIn units in the last place of the result, largest "
+      "over the inputs tried, beside the bound that is\npromised, and the share of correctly "
+      "rounded "
+      "results. Written by `kiln numerics --merge ... --markdown`.\n\n");
   for (const Json& result : results) fmt::print("* {}\n", title(result));
   for (const auto& [dtype, section] : sections_of(results)) {
     fmt::print("\n## {}\n\n| op | inputs |", dtype);
