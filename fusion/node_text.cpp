@@ -101,7 +101,8 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
   if (real_number && node.op == Op::imag) return fmt::format("{}(0)", compute_type(node.dtype));
   if (node.op == Op::where) return fmt::format("{} ? {} : {}", value(0), value(1), value(2));
   // Integer arithmetic wraps and has its own rules, so it is spelled as calls.
-  const bool plain = op.rule == Rule::compare || is_floating(dtype);
+  const bool approximate = node.op == Op::div && accuracy_ == Accuracy::fast && dtype == DType::f32;
+  const bool plain = (op.rule == Rule::compare || is_floating(dtype)) && !approximate;
   if (!op.infix.empty() && plain) {
     if (op.arity == 1) return fmt::format("{}({})", op.infix, value(0));
     return fmt::format("{} {} {}", value(0), op.infix, value(1));
@@ -110,6 +111,9 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
                          ? std::string(qualifier(node))
                          : "";
   call += op.name;
+  // The neighbour is one of the result's own dtype, not of the f32 that it is computed in.
+  if (node.op == Op::nextafter && is_narrow_float(node.dtype))
+    call += fmt::format("<{}>", name(node.dtype));
   call += '(';
   for (std::size_t i = 0; i < node.arity; ++i) call += (i == 0 ? "" : ", ") + value(i);
   return call + ')';

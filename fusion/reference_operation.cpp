@@ -122,7 +122,29 @@ Real logaddexp(Real a, Real b) {
   return std::fmax(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
+// The neighbour in `dtype`, which both operands are rounded to first. The spacing of a narrow float
+// is that of the binade that the step stays in.
+Real nextafter_narrow(Real from, Real towards, DType dtype) {
+  const Real a = round_to(from, dtype);
+  const Real b = round_to(towards, dtype);
+  if (std::isnan(a)) return a;
+  if (std::isnan(b) || a == b) return b;
+  const Real least = dtype == DType::f16 ? 0x1p-24L : 0x1p-133L;
+  if (a == 0) return std::copysign(least, b);
+  const Real largest = dtype == DType::f16 ? 65504.0L : 0x1.fep127L;
+  if (std::isinf(a)) return std::copysign(largest, a);
+  const bool outwards = (a < b) == (a > 0);
+  int exponent = 0;
+  const bool power = std::frexp(std::fabs(a), &exponent) == 0.5L;
+  if (power && !outwards) --exponent;
+  const Real spacing = std::ldexp(1.0L, exponent - (dtype == DType::f16 ? 11 : 8));
+  const Real step = std::fmax(spacing, least);
+  // Beyond the largest number this rounds to infinity; of the smallest it leaves a zero's sign.
+  return std::copysign(round_to(std::fabs(a) + (outwards ? step : -step), dtype), a);
+}
+
 Real nextafter(Real a, Real b, DType dtype) {
+  if (dtype == DType::f16 || dtype == DType::bf16) return nextafter_narrow(a, b, dtype);
   if (dtype == DType::f64) return std::nextafter(static_cast<double>(a), static_cast<double>(b));
   return std::nextafter(static_cast<float>(a), static_cast<float>(b));
 }

@@ -110,6 +110,19 @@ KILN_EXACT_2(minimum)
 KILN_EXACT_2(fmax)
 KILN_EXACT_2(fmin)
 KILN_EXACT_2(nextafter)
+// The neighbour in a narrower float, which both operands are rounded to first.
+template <class T> KILN_FN f32 nextafter(f32 from, f32 towards) {
+  constexpr u32 kSign = 0x8000u;
+  const T stored = to<T>(from);
+  const f32 a = to<f32>(stored);
+  const T target = to<T>(towards);
+  const f32 b = to<f32>(target);
+  const u32 bits = stored.bits;
+  const u32 stepped = (a < b) == (a > 0.0f) ? bits + 1 : bits - 1;
+  const u32 moved = a == 0.0f ? (target.bits & kSign) | 1u : stepped;
+  const f32 result = to<f32>(T{u16(moved)});
+  return isnan(a) ? a : isnan(b) || a == b ? b : result;
+}
 KILN_OPERATOR(add, +)
 KILN_OPERATOR(sub, -)
 KILN_OPERATOR(mul, *)

@@ -56,6 +56,23 @@ TEST(Emit, ChoosesTheMathsByAccuracy) {
       contains(emit_text("exp(x)", DType::bf16, Family::amd, Accuracy::fast), "fast::exp(x)"));
 }
 
+TEST(Emit, DividesByTheReciprocalInFastF32Only) {
+  const auto divides = [](DType dtype, Accuracy accuracy) {
+    return contains(emit_text("x / y", dtype, Family::amd, accuracy), "fast::div(x, y)");
+  };
+  EXPECT_TRUE(divides(DType::f32, Accuracy::fast));
+  EXPECT_TRUE(divides(DType::bf16, Accuracy::fast));
+  EXPECT_FALSE(divides(DType::f64, Accuracy::fast));
+  EXPECT_FALSE(divides(DType::f32, Accuracy::storage));
+  EXPECT_FALSE(divides(DType::f32, Accuracy::strict));
+}
+
+TEST(Emit, TheNeighbourIsOneOfTheResultsDtype) {
+  EXPECT_TRUE(contains(emit_text("nextafter(x, y)", DType::f16), "nextafter<f16>(x, y)"));
+  EXPECT_TRUE(contains(emit_text("nextafter(x, y)", DType::bf16), "nextafter<bf16>(x, y)"));
+  EXPECT_TRUE(contains(emit_text("nextafter(x, y)", DType::f32), " nextafter(x, y)"));
+}
+
 TEST(Emit, DoesNotUseACheapMethodWhereADifferenceWouldAmplifyItsError) {
   EXPECT_FALSE(contains(emit_text("exp(x) - 1", DType::bf16), "narrow::exp"));
   EXPECT_TRUE(contains(emit_text("exp(x) * y", DType::bf16), "narrow::exp"));

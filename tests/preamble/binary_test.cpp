@@ -77,7 +77,7 @@ void expect_sixteen_bit_pairs() {
   for (std::uint64_t code = 0; values.size() < 600; code += 739)
     values.push_back(from_pattern<T>(code & 0xffff));
   for (const BinaryFunction<f32>& f : binary_functions<f32>()) {
-    if (f.op == Op::nextafter) continue;  // the neighbour in f32, which no 16-bit result can tell
+    if (f.op == Op::nextafter) continue;  // steps in the dtype itself: special_test.cpp
     Errors errors;
     for (const T a : values) {
       for (const T b : values) {

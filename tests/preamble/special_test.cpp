@@ -242,5 +242,33 @@ TEST(Special, RoundingSignAndNeighbours) {
   EXPECT_TRUE(kiln::isfinite(kTiny));
 }
 
+// Codes in the order of the values are neighbours, counted from the smallest one; the zeros are one
+// value.
+template <class T>
+void expect_neighbours(u32 infinity) {
+  const auto at = [](u32 code) { return to<f32>(from_pattern<T>(code)); };
+  for (u32 code = 0; code < 0x10000; ++code) {
+    const f32 x = at(code);
+    for (const bool up : {true, false}) {
+      const f32 result = kiln::nextafter<T>(x, up ? kInf : -kInf);
+      const u32 size = code & 0x7fff;
+      const bool negative = code > 0x7fff;
+      if (size > infinity) {
+        EXPECT_TRUE(std::isnan(result)) << code;
+        continue;
+      }
+      u32 wanted = size == 0 ? (up ? 1u : 0x8001u) : up != negative ? code + 1 : code - 1;
+      if (size == infinity && up != negative) wanted = code;
+      ASSERT_EQ(u32(to<T>(result).bits), wanted) << code << (up ? " up" : " down");
+      ASSERT_EQ(to_pattern(result), to_pattern(at(wanted)));
+    }
+  }
+  EXPECT_TRUE(std::isnan(kiln::nextafter<T>(1.0f, kNan)));
+  EXPECT_EQ(to_pattern(kiln::nextafter<T>(0.0f, -0.0f)), to_pattern(-0.0f));
+  EXPECT_EQ(kiln::nextafter<T>(1.0f, 1.0f), 1.0f);
+}
+TEST(Special, EveryF16HasItsNeighbours) { expect_neighbours<f16>(0x7c00); }
+TEST(Special, EveryBf16HasItsNeighbours) { expect_neighbours<bf16>(0x7f80); }
+
 }  // namespace
 }  // namespace kiln::test

@@ -137,6 +137,9 @@ TEST_P(IsaContract, DivisionIsTheCorrectlyRoundedSequence) {
     EXPECT_TRUE(holds(f64, "f64")) << f64.assembly;
   }
   EXPECT_FALSE(holds(machine_code("reciprocal(a)", DType::f32, Accuracy::fast, GetParam()), "f32"));
+  const Machine fast = machine_code("a / b", DType::f32, Accuracy::fast, GetParam());
+  EXPECT_EQ(fast.count("v_div_"), 0) << fast.assembly;
+  EXPECT_GT(fast.count("v_rcp_f32"), 0) << fast.assembly;
 }
 
 // The instruction's result is 1 ULP off at most; two exact residuals decide which number is
