@@ -105,7 +105,7 @@ constexpr std::array kOps = {
            Rule::floating,
            "",
            {0.51, 1.5, 2, 2},
-           library(2.5, 2.5, 2.5)},
+           library(2.4, 2.5, 2.5)},
     OpInfo{Op::copysign, "copysign", 2, Rule::floating, "", kExact, kExact},
     OpInfo{Op::nextafter, "nextafter", 2, Rule::floating, "", kExact, kExact},
     OpInfo{Op::equal, "equal", 2, Rule::compare, "==", kExact, kExact},
