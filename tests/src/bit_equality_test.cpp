@@ -1,0 +1,281 @@
+// Equal bits between devices: a fixed corpus through every op whose result is defined to the last
+// bit, its outputs hashed and compared with the hashes that are kept in tests/data. Whether the
+// results are right is for op_test.cpp. KILN_UPDATE_GOLDEN=1 writes the hashes anew, from the CPU.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "fusion/infer.hpp"
+#include "fusion/reference_value.hpp"
+#include "fusion/text.hpp"
+#include "tests/support/devices.hpp"
+#include "tests/support/numbers.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::Op;
+using fusion::OpInfo;
+using fusion::Rule;
+using testing::HostArray;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+constexpr std::int64_t kCount = 4096;
+constexpr std::size_t kOutputs = 10;  // of one kernel
+constexpr auto kGoldenFile = KILN_TEST_DATA "/bit_equality.txt";
+
+using Hashes = std::map<std::string, std::string>;
+
+Hashes read_golden() {
+  Hashes hashes;
+  std::ifstream file(kGoldenFile);
+  std::string name;
+  std::string hash;
+  while (file >> name >> hash) hashes[name] = hash;
+  return hashes;
+}
+
+bool updates_golden() { return std::getenv("KILN_UPDATE_GOLDEN") != nullptr; }
+
+// Adds what a test has found to the file, whose lines are in order.
+void update_golden(const Hashes& found) {
+  Hashes hashes = read_golden();
+  for (const auto& [name, hash] : found) hashes[name] = hash;
+  std::ofstream file(kGoldenFile);
+  for (const auto& [name, hash] : hashes) file << name << ' ' << hash << '\n';
+}
+
+std::uint64_t encode(long double value, DType dtype) {
+  return fusion::reference::encode(fusion::reference::from_real(dtype, value));
+}
+long double decode(std::uint64_t pattern, DType dtype) {
+  return fusion::reference::decode(dtype, pattern).real;
+}
+
+// The same on every platform: of the standard library's distributions nobody promises that.
+std::vector<std::uint64_t> corpus(DType dtype, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const std::uint64_t mask = bits(dtype) == 64 ? ~0ull : (1ull << bits(dtype)) - 1;
+  std::vector<std::uint64_t> values;
+  if (is_floating(dtype)) {
+    const std::uint64_t infinity = encode(INFINITY, dtype);
+    for (const long double value : {0.0, 1.0, 0.5, 1.5, 2.5, 3.0, 0.1, 10.0, 1e-3, 1e-40, 65504.0,
+                                    1e30, 256.0, double(INFINITY)}) {
+      values.push_back(encode(value, dtype));
+      values.push_back(encode(-value, dtype));
+    }
+    values.push_back(encode(std::nanl(""), dtype));
+    values.push_back(1);             // the smallest subnormal
+    values.push_back(infinity - 1);  // the largest finite number, but of types that saturate
+  } else {
+    for (const std::uint64_t value : std::initializer_list<std::uint64_t>{
+             0ull, 1ull, 2ull, 3ull, 5ull, 7ull, 8ull, 31ull, 64ull, ~0ull, ~1ull, ~2ull, ~6ull,
+             mask >> 1, (mask >> 1) + 1}) {
+      values.push_back(value & mask);
+    }
+  }
+  while (values.size() < static_cast<std::size_t>(kCount)) {
+    const std::uint64_t drawn = random();
+    const auto near = static_cast<double>(static_cast<std::int64_t>(drawn % 200001) - 100000);
+    const bool any = random() % 2 == 0;
+    values.push_back(is_floating(dtype) ? any ? drawn & mask : encode(near / 1024, dtype)
+                                        : (drawn >> random() % 64) & mask);
+  }
+  if (dtype == DType::boolean) {
+    for (std::uint64_t& value : values) value &= 1;
+  }
+  return values;
+}
+
+// The first elements pair the special values of the operands, the others meet by chance.
+HostArray make_input(DType dtype, std::size_t argument) {
+  constexpr std::int64_t kSpecial = 31;
+  HostArray array = HostArray::contiguous(dtype, {kCount});
+  const bool complex = dtype == DType::c64;
+  const auto re = corpus(complex ? DType::f32 : dtype, 7 + argument);
+  const auto im = corpus(DType::f32, 77 + argument);
+  for (std::int64_t k = 0; k < kCount; ++k) {
+    const std::int64_t choices[] = {k / kSpecial, k % kSpecial, k * 7 % kSpecial};
+    const auto at = static_cast<std::size_t>(k < kSpecial * kSpecial ? choices[argument] : k);
+    const auto other = static_cast<std::size_t>((k * 5 + 3) % kCount);
+    testing::set_bits(array, k, complex ? re[at] | im[other] << 32 : re[at]);
+  }
+  return array;
+}
+
+std::uint64_t without_payload(std::uint64_t pattern, DType dtype) {
+  if (dtype == DType::c64) {
+    return without_payload(pattern & 0xffffffffu, DType::f32) |
+           without_payload(pattern >> 32, DType::f32) << 32;
+  }
+  if (!is_floating(dtype) || !std::isnan(decode(pattern, dtype))) return pattern;
+  return encode(std::nanl(""), dtype);
+}
+
+struct Call {
+  std::string name;  ///< in the file
+  std::string text;
+  std::size_t arity;
+};
+
+class BitEquality : public ::testing::TestWithParam<std::tuple<DeviceType, DType>> {
+ protected:
+  void SetUp() override {
+    const DeviceType type = std::get<0>(GetParam());
+    if (!testing::has_device(type)) GTEST_SKIP() << jit::why_absent(type);
+  }
+
+  // Which NaN comes out is open, and with it the sign that copysign takes from one.
+  std::string hash(const Call& call, const std::vector<HostArray>& inputs, HostArray output) const {
+    for (std::int64_t i = 0; i < output.size(); ++i) {
+      std::uint64_t result = without_payload(testing::get_bits(output, i), output.dtype);
+      const bool from_nan = call.text.starts_with("copysign") && is_floating(inputs[1].dtype) &&
+                            std::isnan(decode(testing::get_bits(inputs[1], i), dtype()));
+      testing::set_bits(output, i, from_nan ? 0 : result);
+    }
+    return fmt::format("{:016x}", XXH3_64bits(output.bytes.data(), output.bytes.size()));
+  }
+
+  DType dtype() const { return std::get<1>(GetParam()); }
+
+  Hashes run(const std::vector<Call>& calls, Accuracy accuracy) const {
+    Hashes hashes;
+    Options options;
+    options.accuracy = accuracy;
+    for (std::size_t begin = 0; begin < calls.size();) {
+      std::size_t end = begin;
+      std::string text;
+      for (; end < calls.size() && end - begin < kOutputs; ++end) {
+        if (calls[end].arity != calls[begin].arity) break;
+        text += (end == begin ? "" : ", ") + calls[end].text;
+      }
+      const Function function = parse("bits", text, options);
+      std::vector<HostArray> inputs;
+      for (std::size_t i = 0; i < calls[begin].arity; ++i) inputs.push_back(make_input(dtype(), i));
+      const std::vector<fusion::ArgumentType> types(inputs.size(), {dtype(), false, false});
+      const fusion::TypedGraph typed =
+          fusion::infer(fusion::parse(text), types, {}, Rounding::once, "bits");
+      std::vector<HostArray> outputs;
+      for (const fusion::NodeId output : typed.outputs)
+        outputs.push_back(HostArray::contiguous(typed.nodes[output].dtype, {kCount}));
+      testing::run_on({std::get<0>(GetParam()), 0}, function, inputs, outputs);
+      for (std::size_t i = begin; i < end; ++i)
+        hashes[calls[i].name] = hash(calls[i], inputs, outputs[i - begin]);
+      begin = end;
+    }
+    return hashes;
+  }
+
+  void compare(const std::vector<Call>& calls, const std::vector<Accuracy>& accuracies) const {
+    if (updates_golden() && std::get<0>(GetParam()) == DeviceType::cpu)
+      update_golden(run(calls, Accuracy::storage));
+    const Hashes golden = read_golden();
+    for (const Accuracy accuracy : accuracies) {
+      std::string different;
+      for (const auto& [name, hash] : run(calls, accuracy)) {
+        const auto wanted = golden.find(name);
+        if (wanted == golden.end() || wanted->second != hash) different += " " + name;
+      }
+      EXPECT_EQ(different, "") << (accuracy == Accuracy::strict ? "strict" : "storage");
+    }
+  }
+};
+
+// What the contract defines to the bit: what the op table bounds by the one rounding of the result,
+// all operations on integers, and random numbers.
+bool is_defined(const OpInfo& op, DType dtype) {
+  const bool exact = op.f32.own <= 0.5;
+  switch (op.rule) {
+    case Rule::leaf:
+    case Rule::index:
+    case Rule::convert: return false;
+    case Rule::random: return dtype == DType::u64 || dtype == DType::i32;
+    case Rule::shift: return is_integer(dtype);
+    case Rule::bitwise: return is_integer(dtype) || dtype == DType::boolean;
+    case Rule::component: return exact && dtype == DType::c64;
+    case Rule::same:
+    case Rule::integral: return dtype != DType::boolean && (exact || is_integer(dtype));
+    default: return exact;
+  }
+}
+
+bool is_defined_for_complex(Op op) {
+  static const std::set<Op> kDefined = {
+      Op::neg,       Op::conj, Op::real,  Op::imag,  Op::add,      Op::sub,   Op::equal,
+      Op::not_equal, Op::mul,  Op::isnan, Op::isinf, Op::isfinite, Op::where, Op::logical_not};
+  return kDefined.count(op) != 0;
+}
+
+TEST_P(BitEquality, OfEveryOpThatIsDefinedToTheBit) {
+  constexpr std::string_view kOperands[] = {"x", "x, y", "x, y, z"};
+  std::vector<Call> calls;
+  for (const std::size_t arity : {1, 2, 3}) {
+    for (const OpInfo& op : fusion::all_ops()) {
+      if (op.arity != static_cast<int>(arity) || info(dtype()).storage_only) continue;
+      if (!is_defined(op, dtype())) continue;
+      if (dtype() == DType::c64 && !is_defined_for_complex(op.op)) continue;
+      calls.push_back({fmt::format("{}.{}", op.name, name(dtype())),
+                       fmt::format("{}({})", op.name, kOperands[arity - 1]), arity});
+    }
+  }
+  if (info(dtype()).storage_only) {  // computed as f32 or i32, which the others show
+    for (const std::string_view op : {"add", "mul", "maximum", "less"}) {
+      calls.push_back({fmt::format("{}.{}", op, name(dtype())), fmt::format("{}(x, y)", op), 2});
+    }
+  }
+  if (dtype() == DType::i32) {
+    for (const std::string_view text : {"iota(i32)", "iota(i64)", "iota(0,f32)"})
+      calls.push_back({fmt::format("{}", text), fmt::format("{}", text), 0});
+  }
+  // What an integer becomes a float for is shown by f32's.
+  std::vector<Accuracy> accuracies = {Accuracy::storage};
+  if (is_floating(dtype()) || dtype() == DType::c64) accuracies.push_back(Accuracy::strict);
+  compare(calls, accuracies);
+}
+
+TEST_P(BitEquality, OfCastsToEveryDtype) {
+  std::vector<Call> calls;
+  for (const DTypeInfo& to : kDTypes) {
+    const bool parts = dtype() == DType::c64 && to.dtype != DType::f32 && to.dtype != DType::f64;
+    if (parts && to.dtype != DType::boolean) continue;
+    calls.push_back(
+        {fmt::format("cast.{}.{}", name(dtype()), to.name), fmt::format("{}(x)", to.name), 1});
+  }
+  compare(calls, {Accuracy::storage});  // no accuracy has conversions of its own
+}
+
+std::vector<DType> every_dtype() {
+  std::vector<DType> dtypes;
+  for (const DTypeInfo& entry : kDTypes) dtypes.push_back(entry.dtype);
+  return dtypes;
+}
+
+std::string test_name(const ::testing::TestParamInfo<std::tuple<DeviceType, DType>>& test) {
+  const DeviceType device = std::get<0>(test.param);
+  return fmt::format("{}_{}",
+                     device == DeviceType::cpu   ? "cpu"
+                     : device == DeviceType::hip ? "hip"
+                                                 : "cuda",
+                     name(std::get<1>(test.param)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, BitEquality,
+                         ::testing::Combine(::testing::Values(DeviceType::cpu),
+                                            ::testing::ValuesIn(every_dtype())),
+                         test_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, BitEquality,
+                         ::testing::Combine(::testing::Values(DeviceType::hip, DeviceType::cuda),
+                                            ::testing::ValuesIn(every_dtype())),
+                         test_name);
+
+}  // namespace
+}  // namespace kiln
