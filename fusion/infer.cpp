@@ -347,11 +347,11 @@ class Inference {
         stack.pop_back();
         continue;
       }
-      const Knowledge& known = known_[want.id];
-      if (!known.weak && known.dtype != want.dtype && !is_stored_as(want.id, want.dtype)) {
-        const auto own = made_.find(memo_key(want.id, known.dtype));
+      const DType own_dtype = made_as(want.id, want.dtype);
+      if (own_dtype != want.dtype && !is_stored_as(want.id, want.dtype)) {
+        const auto own = made_.find(memo_key(want.id, own_dtype));
         if (own == made_.end()) {
-          stack.push_back({want.id, known.dtype});
+          stack.push_back({want.id, own_dtype});
           continue;
         }
         made_[memo_key(want.id, want.dtype)] = convert(Op::promote, own->second, want.dtype);
@@ -371,6 +371,19 @@ class Inference {
       stack.pop_back();
     }
     return made_.at(memo_key(root, root_dtype));
+  }
+
+  // The dtype in which a node is computed for `wanted`. A weak operation takes that, unless it has
+  // no meaning there: sqrt(2) is no bool, and bits are counted in no float.
+  DType made_as(NodeId id, DType wanted) const {
+    const Knowledge& known = known_[id];
+    if (!known.weak) return known.dtype;
+    const Rule rule = info(graph_[id].op).rule;
+    if (rule == Rule::leaf) return wanted;
+    const bool of_bits = rule == Rule::bitwise || rule == Rule::shift;
+    const bool loses = weak_dtype(known.kind, wanted) != wanted;
+    if (loses || (of_bits && is_floating(wanted))) return weak_dtype(known.kind);
+    return wanted;
   }
 
   // An array argument whose elements in memory are of `dtype`, whatever they are computed in.

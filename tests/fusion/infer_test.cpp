@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "fusion/text.hpp"
@@ -99,6 +100,19 @@ TEST(Literals, RoundToTheirDtypeOnlyUnderEach) {
   };
   EXPECT_EQ(payload(Rounding::once), std::bit_cast<std::uint32_t>(0.1f));
   EXPECT_EQ(payload(Rounding::each), 0x3dcdu);  // bf16 nearest to 0.1
+}
+
+TEST(Literals, AreNotComputedWhereTheOpHasNoMeaning) {
+  const auto computed_in = [](std::string_view text, DType argument, Op op) {
+    const TypedGraph graph = typed(text, {argument});
+    const auto node = std::ranges::find(graph.nodes, op, &TypedNode::op);
+    return node == graph.nodes.end() ? DType::c64 : node->dtype;
+  };
+  EXPECT_EQ(computed_in("a + popcount(3)", DType::f32, Op::popcount), DType::i32);
+  EXPECT_EQ(computed_in("a + (3 << 1)", DType::f16, Op::left_shift), DType::i32);
+  EXPECT_EQ(computed_in("a + popcount(3)", DType::u8, Op::popcount), DType::u8);
+  EXPECT_EQ(computed_in("a or rsqrt(False)", DType::f32, Op::rsqrt), DType::f32);
+  EXPECT_EQ(computed_in("a and sqrt(2)", DType::boolean, Op::sqrt), DType::f32);
 }
 
 TEST(Literals, ThatDoNotFitAreErrors) {

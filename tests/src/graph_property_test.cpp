@@ -1,0 +1,365 @@
+// Random graphs against the reference interpreter, op by op: kernels store intermediate values too,
+// and each is judged from the operands that the device itself had, so that no error hides in one
+// that came before. KILN_TEST_DRAWS and KILN_TEST_SEED change how many graphs, and which.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <future>
+#include <thread>
+
+#include "fusion/bound.hpp"
+#include "fusion/broadcast.hpp"
+#include "fusion/reference.hpp"
+#include "fusion/reference_node.hpp"
+#include "fusion/reference_operation.hpp"
+#include "fusion/text.hpp"
+#include "tests/support/graph_case.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::NodeId;
+using fusion::Op;
+using fusion::TypedGraph;
+using fusion::TypedNode;
+using fusion::reference::Value;
+using testing::ArgumentPool;
+using testing::GraphCase;
+using testing::GraphDraw;
+using testing::HostArray;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+std::uint64_t setting(const char* name, std::uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+// Ops whose result the contract defines to the bit. f64's floor_divide and remainder are rounded
+// twice by the reference.
+bool is_defined(Op op) {
+  const auto exact = [](const fusion::Bounds& bounds) {
+    return std::max({bounds.own, bounds.libm, bounds.cuda, bounds.hip}) <= 0.5;
+  };
+  return op != Op::floor_divide && op != Op::remainder && exact(fusion::info(op).f32) &&
+         exact(fusion::info(op).f64);
+}
+
+// Whether a kernel must store the value for the next ones to be judged. The bits of a NaN are
+// nobody's promise, but these show them.
+bool must_be_stored(const fusion::Node& node) {
+  return node.op == Op::bitcast || node.op == Op::copysign || !is_defined(node.op);
+}
+
+// ---- Judging -----------------------------------------------------------------------------------
+
+class Judge {
+ public:
+  Judge(const GraphCase& item, const Options& options, Device device)
+      : item_(item), options_(options), device_(device) {
+    const std::vector<fusion::ArgumentType> types = item.pool.types(item.graph);
+    const TypedGraph natural = fusion::infer(item.graph, types, {}, options.rounding, "property");
+    std::vector<bool> read(item.graph.nodes().size(), false);
+    for (const fusion::Node& node : item.graph.nodes())
+      for (const NodeId operand : node.inputs()) read[operand] = true;
+    std::vector<DType> stored;
+    for (std::size_t i = 0; i < natural.outputs.size(); ++i) {
+      DType dtype = natural.nodes[natural.outputs[i]].dtype;
+      // What the device goes on with has the digits of an f32.
+      const bool widened =
+          options.rounding == Rounding::once && is_narrow(dtype) && read[item.graph.outputs()[i]];
+      widened_.push_back(widened);
+      stored.push_back(widened ? DType::f32 : dtype);
+    }
+    typed_ = fusion::infer(item.graph, types, stored, options.rounding, "property");
+    stores_.resize(typed_.nodes.size());
+    GraphDraw layouts(stored.size());
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      const NodeId id = typed_.outputs[i];
+      stores_[widened_[i] ? typed_.nodes[id].operands[0] : id].push_back(i);
+      outputs_.push_back(layouts.layout(stored[i], item.pool.shape));
+    }
+    for (const std::string& name : item.graph.arguments()) {
+      inputs_.push_back(item.pool.arguments.at(name));
+      const auto* const array = std::get_if<HostArray>(&inputs_.back());
+      strides_.push_back(array == nullptr ? Dims()
+                                          : fusion::broadcast_strides(array->shape, array->strides,
+                                                                      item.pool.shape));
+    }
+  }
+
+  // Runs the graph; what the first wrong value is, or nothing.
+  std::string run() {
+    try {
+      const Function function =
+          parse("property", fusion::to_text(item_.graph), options_, item_.graph.arguments());
+      testing::run_on(device_, function, inputs_, outputs_);
+    } catch (const Error& error) {
+      return fmt::format("it threw: {}", error.what());
+    }
+    std::int64_t count = 1;
+    for (const std::int64_t extent : item_.pool.shape) count *= extent;
+    for (std::int64_t n = 0; n < count; ++n) {
+      std::string wrong = element(n);
+      if (!wrong.empty()) return wrong;
+    }
+    return {};
+  }
+
+ private:
+  struct Known {
+    Value value;
+    bool sure = true;  ///< false after an error that is allowed and was not stored
+  };
+
+  std::string element(std::int64_t n) const {
+    std::vector<Known> known(typed_.nodes.size());
+    for (NodeId id = 0; id < known.size(); ++id) {
+      const TypedNode& node = typed_.nodes[id];
+      std::array<Value, 3> operands;
+      bool sure = true;
+      for (std::size_t i = 0; i < node.arity; ++i) {
+        operands[i] = known[node.operands[i]].value;
+        sure = sure && known[node.operands[i]].sure;
+      }
+      const std::span given = std::span(operands).first(node.arity);
+      const bool defined = is_defined(node.op) && !shows_nan(node, given);
+      known[id] = {value(node, given, n, Rounding::each), sure && defined};
+      for (const std::size_t i : stores_[id]) {
+        const HostArray& output = outputs_[i];
+        const std::uint64_t got = testing::get_bits(output, testing::place_of(output, n));
+        if (sure && !shows_nan(node, given) && !agrees(node, given, n, output.dtype, got))
+          return describe(node, given, n, i, got);
+        // A rounded copy says nothing of the value behind it.
+        const bool whole = options_.rounding == Rounding::each || !is_narrow(output.dtype);
+        if (whole) {
+          known[id] = {fusion::reference::decode(output.dtype, got), true};
+          known[id].value.dtype = node.dtype;
+        }
+      }
+    }
+    return {};
+  }
+
+  static bool shows_nan(const TypedNode& node, std::span<const Value> operands) {
+    if (node.op == Op::bitcast) return std::isnan(operands[0].real);
+    return node.op == Op::copysign && std::isnan(operands[1].real);
+  }
+
+  // Under Rounding::each as the dtype's arithmetic has it, narrow floats under the function's
+  // Rounding::once as f32; under Rounding::once with all digits.
+  Value value(const TypedNode& node, std::span<const Value> operands, std::int64_t n,
+              Rounding rounding) const {
+    switch (node.op) {
+      case Op::input: {
+        const auto& array = std::get<HostArray>(inputs_[node.payload]);
+        return fusion::reference::read(array.bytes.data() + array.first, array.dtype,
+                                       index(strides_[node.payload], n));
+      }
+      case Op::scalar: {
+        const Scalar& scalar = std::get<Scalar>(inputs_[node.payload]);
+        const DType given = is_floating(scalar.dtype()) ? DType::f64 : scalar.dtype();
+        const Value number = fusion::reference::decode(
+            given, bits(given) == 64 ? scalar.bits()
+                                     : scalar.bits() & ((std::uint64_t{1} << bits(given)) - 1));
+        // A weak number is a literal: an f32 beside narrow floats.
+        const bool wide = scalar.weak() && options_.rounding == Rounding::once;
+        Value result = fusion::reference::convert(
+            number, wide ? fusion::compute_dtype(node.dtype) : node.dtype, true);
+        result.dtype = node.dtype;
+        return result;
+      }
+      case Op::iota:
+        return fusion::reference::convert(fusion::reference::from_integer(DType::i64, n),
+                                          node.dtype, true);
+      case Op::constant:
+      case Op::cast:
+      case Op::promote:
+      case Op::bitcast: return fusion::reference::evaluate_node(typed_, node, operands);
+      default: break;
+    }
+    TypedNode computed = node;
+    if (options_.rounding == Rounding::once && node.op != Op::nextafter)
+      computed.dtype = fusion::compute_dtype(node.dtype);
+    Value result = fusion::reference::operate(computed, operands, rounding);
+    result.dtype = node.dtype;
+    return result;
+  }
+
+  std::int64_t index(const Dims& strides, std::int64_t n) const {
+    std::int64_t place = 0;
+    for (std::size_t k = strides.size(); k-- > 0;) {
+      place += n % item_.pool.shape[k] * strides[k];
+      n /= item_.pool.shape[k];
+    }
+    return place;
+  }
+
+  bool agrees(const TypedNode& node, std::span<const Value> operands, std::int64_t n, DType stored,
+              std::uint64_t got) const {
+    const Value expected = value(node, operands, n, Rounding::each);
+    if (!is_floating(stored)) return fusion::reference::encode(expected) == got;
+    const Value actual = fusion::reference::decode(stored, got);
+    if (is_defined(node.op)) {
+      const long double rounded = fusion::reference::round_to(expected.real, stored);
+      if (std::isnan(rounded) || std::isnan(actual.real))
+        return std::isnan(rounded) == std::isnan(actual.real);
+      return rounded == actual.real && std::signbit(rounded) == std::signbit(actual.real);
+    }
+    // The bounds themselves are proven by other tests, over far more inputs: this one is about
+    // which op is computed from what.
+    const auto bound =
+        fusion::error_bound(fusion::info(node.op), stored, options_.accuracy, device_.type);
+    std::array<long double, 3> reals{};
+    for (std::size_t i = 0; i < operands.size(); ++i) reals[i] = operands[i].real;
+    const Value exact = value(node, operands, n, Rounding::once);
+    return fusion::counted_error(node.op, actual.real, exact.real, reals, stored) <=
+           2 * *bound + 0.5;
+  }
+
+  std::string describe(const TypedNode& node, std::span<const Value> operands, std::int64_t n,
+                       std::size_t output, std::uint64_t got) const {
+    const auto text = [](const Value& value) {
+      const std::string number = is_floating(value.dtype)
+                                     ? fmt::format("{} ({:a})", static_cast<double>(value.real),
+                                                   static_cast<double>(value.real))
+                                     : fmt::format("{}", static_cast<std::int64_t>(value.integer));
+      return fmt::format("{} {}", name(value.dtype), number);
+    };
+    std::string given;
+    for (const Value& operand : operands) given += (given.empty() ? "" : ", ") + text(operand);
+    const DType dtype = outputs_[output].dtype;
+    Value expected = value(node, operands, n, Rounding::each);
+    return fmt::format("output {}, element {}: {} -> {} of [{}] is {} ({:#x}), expected {}", output,
+                       n, fusion::info(node.op).name, name(node.dtype), given,
+                       text(fusion::reference::decode(dtype, got)), got, text(expected));
+  }
+
+  const GraphCase& item_;
+  Options options_;
+  Device device_;
+  TypedGraph typed_;
+  std::vector<bool> widened_;
+  std::vector<std::vector<std::size_t>> stores_;  ///< of each typed node, the outputs that hold it
+  std::vector<testing::TestInput> inputs_;
+  std::vector<Dims> strides_;
+  std::vector<HostArray> outputs_;
+};
+
+// What is wrong with a case; nothing for one that inference refuses.
+std::string wrong(const GraphCase& item, const Options& options, Device device) {
+  std::optional<Judge> judge;
+  try {
+    judge.emplace(item, options, device);
+  } catch (const Error& error) {
+    if (error.code() != Code::invalid_argument) throw;
+    return {};
+  }
+  return judge->run();
+}
+
+std::string describe(const GraphCase& item) {
+  std::string text = fusion::to_text(item.graph) + "\nwith";
+  for (const std::string& name : item.graph.arguments()) {
+    const fusion::ArgumentType type = item.pool.type(name);
+    text += fmt::format(" {}: {}{}", name, type.weak ? "weak " : "", kiln::name(type.dtype));
+    if (type.scalar) continue;
+    const auto& array = std::get<HostArray>(item.pool.arguments.at(name));
+    text +=
+        fmt::format("[{}] strides [{}]", fmt::join(array.shape.begin(), array.shape.end(), ", "),
+                    fmt::join(array.strides.begin(), array.strides.end(), ", "));
+  }
+  return text;
+}
+
+// ---- The tests ---------------------------------------------------------------------------------
+
+// Graphs on the same arguments share a kernel: compiling takes most of the time.
+constexpr std::uint64_t kGraphsInKernel = 24;
+
+struct Batch {
+  GraphCase item;
+  Options options;
+};
+
+Batch draw_batch(std::uint64_t seed, std::uint64_t number) {
+  GraphDraw draw(seed + number * 0x9e3779b97f4a7c15);
+  Batch batch{{{}, draw.pool()}, {}};
+  batch.options.rounding = number % 2 == 0 ? Rounding::each : Rounding::once;
+  batch.options.accuracy = number / 2 % 2 == 0 ? Accuracy::storage : Accuracy::strict;
+  fusion::Graph& all = batch.item.graph;
+  for (std::uint64_t i = 0; i < kGraphsInKernel; ++i) {
+    const fusion::Graph graph = draw.graph(batch.item.pool, batch.options.rounding, must_be_stored);
+    std::map<NodeId, NodeId> made;
+    for (const NodeId output : graph.outputs()) {
+      const NodeId id = testing::copy_node(graph, output, all, made);
+      if (std::ranges::find(all.outputs(), id) == all.outputs().end()) all.add_output(id);
+    }
+  }
+  return batch;
+}
+
+class GraphProperty : public ::testing::TestWithParam<DeviceType> {};
+
+TEST_P(GraphProperty, EveryOpOfRandomGraphsAgreesWithTheReference) {
+  if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+  const Device device{GetParam(), 0};
+  const std::uint64_t wanted = setting("KILN_TEST_DRAWS", 2'000);
+  const std::uint64_t seed = setting("KILN_TEST_SEED", std::random_device{}());
+  const std::uint64_t batches = (wanted + kGraphsInKernel - 1) / kGraphsInKernel;
+  std::atomic<std::uint64_t> next{0};
+  std::atomic<std::uint64_t> failed{UINT64_MAX};
+  const auto work = [&] {
+    for (std::uint64_t number = next++; number < batches && failed == UINT64_MAX; number = next++) {
+      const Batch batch = draw_batch(seed, number);
+      if (!wrong(batch.item, batch.options, device).empty()) failed = number;
+    }
+  };
+  std::vector<std::future<void>> workers;
+  for (unsigned i = std::max(1u, std::min(8u, std::thread::hardware_concurrency())); i-- > 0;)
+    workers.push_back(std::async(std::launch::async, work));
+  for (std::future<void>& worker : workers) worker.get();
+  fmt::print("{} graphs, KILN_TEST_SEED={}\n", std::min(next.load(), batches) * kGraphsInKernel,
+             seed);
+  if (failed == UINT64_MAX) return;
+  const auto [item, options] = draw_batch(seed, failed);
+  const Options& chosen = options;
+  const GraphCase small = testing::shrink(
+      item, [&](const GraphCase& candidate) { return !wrong(candidate, chosen, device).empty(); });
+  FAIL() << "KILN_TEST_SEED=" << seed << ", batch " << failed << ", rounding "
+         << (options.rounding == Rounding::each ? "each" : "once") << ", accuracy "
+         << (options.accuracy == Accuracy::strict ? "strict" : "storage") << ": "
+         << wrong(item, options, device) << "\nat its smallest: " << describe(small) << "\n"
+         << wrong(small, options, device);
+}
+
+TEST(GraphShrink, KeepsTheNodeThatFailsAndOneElement) {
+  GraphDraw draw(1);
+  GraphCase item{{}, draw.pool()};
+  item.pool.shape = {3, 5, 4};
+  for (auto& [name, input] : item.pool.arguments)
+    if (name[0] == 'a') input = draw.array(item.pool.shape, DType::f32);
+  item.graph = fusion::parse("t = exp(a0 + s0) * 2; sin(t), floor(tanh(a1 - t) / a2), -a3");
+  int calls = 0;
+  const GraphCase small = testing::shrink(item, [&](const GraphCase& candidate) {
+    ++calls;
+    return std::ranges::any_of(candidate.graph.nodes(),
+                               [](const fusion::Node& node) { return node.op == Op::tanh; });
+  });
+  EXPECT_TRUE(fusion::to_text(small.graph) == "tanh(a1)" ||
+              fusion::to_text(small.graph) == "tanh(a0)")
+      << fusion::to_text(small.graph);
+  EXPECT_EQ(small.pool.shape, Dims({1, 1, 1}));
+  EXPECT_LT(calls, 60);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, GraphProperty, ::testing::Values(DeviceType::cpu));
+INSTANTIATE_TEST_SUITE_P(Gpu, GraphProperty, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+
+}  // namespace
+}  // namespace kiln
