@@ -8,10 +8,19 @@ namespace kiln {
 template <class T> using Unsigned = typename Type<T>::Unsigned;
 template <class T> using Wide = typename Type<T>::Wide;
 
+// The low bits. NVIDIA's assembler (CUDA 13) widens a negated i16 of -32768 to +32768, so there a
+// narrow difference or product, which the compiler may know as a negation, is kept at 32 bits.
+template <class T> KILN_FN T wrap(Wide<T> value) {
+#if KILN_NVIDIA
+  if constexpr (sizeof(T) < 4) asm("" : "+r"(value));
+#endif
+  return T(value);
+}
+
 template <class T> KILN_FN T add(T a, T b) { return T(Wide<T>(a) + Wide<T>(b)); }
-template <class T> KILN_FN T sub(T a, T b) { return T(Wide<T>(a) - Wide<T>(b)); }
-template <class T> KILN_FN T mul(T a, T b) { return T(Wide<T>(a) * Wide<T>(b)); }
-template <class T> KILN_FN T neg(T a) { return T(Wide<T>(0) - Wide<T>(a)); }
+template <class T> KILN_FN T sub(T a, T b) { return wrap<T>(Wide<T>(a) - Wide<T>(b)); }
+template <class T> KILN_FN T mul(T a, T b) { return wrap<T>(Wide<T>(a) * Wide<T>(b)); }
+template <class T> KILN_FN T neg(T a) { return wrap<T>(Wide<T>(0) - Wide<T>(a)); }
 // Not `a < 0`, of which compilers warn where T is unsigned.
 template <class T>
 KILN_FN bool negative(T a) {

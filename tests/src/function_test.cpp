@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <thread>
 #include <tuple>
@@ -75,6 +76,21 @@ HostArray array_of(const std::vector<float>& values, Dims shape) {
   HostArray array = HostArray::contiguous(DType::f32, std::move(shape));
   std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
   return array;
+}
+
+TEST_P(OnDevice, NarrowIntegersWrapBeforeTheyAreWidened) {
+  HostArray lowest = HostArray::contiguous(DType::i16, {24});
+  const std::vector<std::int16_t> numbers(24, std::numeric_limits<std::int16_t>::min());
+  std::memcpy(lowest.bytes.data(), numbers.data(), lowest.bytes.size());
+  const Function function =
+      parse("widened", "f32(i32(-x)), f32(i32(x - x - x)), f32(i32(x * -1)), f32(i32(abs(x)))");
+  std::vector<HostArray> outputs(4, HostArray::contiguous(DType::f32, {24}));
+  testing::run_on(device(), function, {lowest}, outputs);
+  for (const HostArray& output : outputs) {
+    float first = 0;
+    std::memcpy(&first, output.bytes.data(), sizeof first);
+    EXPECT_EQ(first, -32768.0f);
+  }
 }
 
 TEST_P(OnDevice, BroadcastsByNumPysRules) {
