@@ -1,6 +1,6 @@
 // `kiln bench`: the time of fused kernels as a fraction of a copy that moves as many bytes, both
 // measured in this run. Random data, several launches a sample, medians; a part of each result is
-// compared with the reference interpreter afterwards.
+// compared with the reference interpreter afterwards. What is measured is in bench_cases.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,9 +13,12 @@
 #include "fusion/infer.hpp"
 #include "fusion/number.hpp"
 #include "fusion/reference.hpp"
+#include "fusion/reference_arrays.hpp"
+#include "fusion/shapes.hpp"
 #include "fusion/text.hpp"
 #include "kiln/error.hpp"
-#include "kiln/function.hpp"
+#include "kiln/program.hpp"
+#include "tool/bench_cases.hpp"
 #include "tool/commands.hpp"
 #include "tool/device_memory.hpp"
 #include "tool/execute.hpp"
@@ -25,58 +28,7 @@
 namespace kiln::tool {
 namespace {
 
-/// How an operand lies in the rows x columns of a case.
-enum class Form : std::uint8_t { matrix, row, column, transposed, padded };
-
-constexpr std::int64_t kColumns = 4096;
-constexpr std::int64_t kGroup = 64;  // weights that share a scale and a bias
-
-struct Operand {
-  std::string_view name;
-  DType dtype;
-  Form form = Form::matrix;
-};
-
-struct Case {
-  std::string_view name;
-  std::string_view expression;
-  std::vector<Operand> inputs;
-  DType output;
-  std::int64_t columns = kColumns;
-};
-
-// What tells whether layouts and maths are fast: plain vectors, a heavy chain, a broadcast row, a
-// transposed operand, padded rows, packed weights with a scale and a bias for each group, and
-// results of another width than the operands.
-const std::vector<Case>& all_cases() {
-  using enum DType;
-  static const std::vector<Case> cases = {
-      {"copy", "x", {{"x", f32}}, f32},
-      {"silu_mul_bf16", "silu(x) * y", {{"x", bf16}, {"y", bf16}}, bf16},
-      {"silu_mul_f32", "silu(x) * y", {{"x", f32}, {"y", f32}}, f32},
-      {"gelu_tanh_f16", "gelu_tanh(x)", {{"x", f16}}, f16},
-      {"chain12_f32",
-       "t = tanh(x * 0.5) + exp(-abs(x)); u = log1p(t * t) * sigmoid(t); sqrt(u * u + 1) - x",
-       {{"x", f32}},
-       f32},
-      {"bias_gelu_residual_bf16",
-       "gelu(x + bias) + residual",
-       {{"x", bf16}, {"bias", bf16, Form::row}, {"residual", bf16}},
-       bf16},
-      {"transpose_add_f32", "x + y", {{"x", f32}, {"y", f32, Form::transposed}}, f32},
-      {"row_strided_add_f32",
-       "relu(x) + y",
-       {{"x", f32, Form::padded}, {"y", f32, Form::padded}},
-       f32},
-      {"dequant_u4_bf16",
-       "q * scale + bias",
-       {{"q", u4}, {"scale", bf16, Form::column}, {"bias", bf16, Form::column}},
-       bf16,
-       kGroup},
-      {"cast_f32_bf16", "bf16(x)", {{"x", f32}}, bf16},
-  };
-  return cases;
-}
+constexpr std::int64_t kCheckedElements = 4096;
 
 struct Array {
   DType dtype = DType::f32;
@@ -90,6 +42,7 @@ Array array_of(DType dtype, Form form, std::int64_t rows, std::int64_t columns) 
   Array array{dtype, {rows, columns}, {columns, 1}, 0};
   if (form == Form::row) array = {dtype, {columns}, {1}, 0};
   if (form == Form::column) array = {dtype, {rows, 1}, {1, 1}, 0};
+  if (form == Form::one_row) array = {dtype, {1, columns}, {columns, 1}, 0};
   if (form == Form::transposed) array.strides = {1, rows};
   if (form == Form::padded) array.strides = {columns + kPadding, 1};
   std::int64_t last = 0;
@@ -127,6 +80,7 @@ struct Result {
   double gb_per_s = 0;
   double fraction = 0;  ///< of the copy's bytes per second
   double error = 0;  ///< largest relative difference to the reference in the part that was checked
+  std::uint64_t bytes = 0;  ///< each input read and each output written once
   std::string variant;
 };
 
@@ -148,12 +102,13 @@ class Bench {
     return copy_;
   }
 
-  Result run(const Case& item) {
+  Result run(const BenchCase& item) {
     std::int64_t widest = bits(item.output);
-    for (const Operand& operand : item.inputs)
+    for (const BenchOperand& operand : item.inputs)
       widest = std::max<std::int64_t>(widest, bits(operand.dtype));
-    const std::int64_t rows =
-        std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes_) * 8 / widest / item.columns);
+    const std::int64_t elements = static_cast<std::int64_t>(bytes_) * 8 / widest;
+    const std::int64_t columns = item.columns == 0 ? elements : item.columns;
+    const std::int64_t rows = std::max<std::int64_t>(1, elements / columns);
 
     const Function function = parse(item.name, item.expression);
     std::vector<Array> arrays;
@@ -161,35 +116,63 @@ class Bench {
     std::vector<std::vector<std::byte>> host;
     std::vector<Argument> inputs;
     for (const std::string& name : argument_names(function)) {
-      const auto operand = std::ranges::find(item.inputs, name, &Operand::name);
-      arrays.push_back(array_of(operand->dtype, operand->form, rows, item.columns));
+      const auto operand = std::ranges::find(item.inputs, name, &BenchOperand::name);
+      arrays.push_back(array_of(operand->dtype, operand->form, rows, columns));
       host.push_back(random_values(arrays.back(), arrays.size()));
       memory.emplace_back(backend_, arrays.back().bytes);
       backend_.copy_in(memory.back().data(), host.back().data(), host.back().size(), stream_.get());
       inputs.emplace_back(view(arrays.back(), memory.back()));
     }
-    const Array result = array_of(item.output, Form::matrix, rows, item.columns);
+    const Array result = array_of(item.output, item.result, rows, columns);
     const DeviceMemory output(backend_, result.bytes);
     backend_.fill(output.data(), 0xff, result.bytes, stream_.get());
     const std::vector<View> outputs = {view(result, output)};
 
-    const KernelInfo info = function.prepare(stream_.get(), inputs, outputs);
-    std::vector<double> times = time([&] { function.call(stream_.get(), inputs, outputs); });
-    std::ranges::sort(times);
     Result measured;
     measured.name = item.name;
+    std::vector<double> times = fusion::has_reductions(fusion::parse(item.expression))
+                                    ? time_program(program(function), inputs, outputs, measured)
+                                    : time_function(function, inputs, outputs, measured);
+    std::ranges::sort(times);
     measured.microseconds = median(times);
     measured.spread = (times.back() - times.front()) / measured.microseconds;
-    measured.gb_per_s = static_cast<double>(info.bytes) / measured.microseconds / 1e3;
+    measured.gb_per_s = static_cast<double>(measured.bytes) / measured.microseconds / 1e3;
     measured.fraction = measured.gb_per_s / copy_;
-    measured.variant = info.variant;
-    measured.error = check(function, arrays, host, result, output);
+    if (item.sums) {
+      const std::vector<double> sums = sums_of(arrays[0], host[0], result);
+      double scale = 0;
+      for (const double sum : sums) scale += sum * sum / static_cast<double>(sums.size());
+      measured.error = compare(sums, result, output, std::sqrt(scale));
+    } else {
+      measured.error = compare(reference_of(function, arrays, host, result), result, output, 1e-3);
+    }
     return measured;
   }
 
  private:
   View view(const Array& array, const DeviceMemory& memory) const {
     return {memory.data(), array.dtype, array.shape, array.strides, backend_.device()};
+  }
+
+  std::vector<double> time_function(const Function& function, const std::vector<Argument>& inputs,
+                                    const std::vector<View>& outputs, Result& result) {
+    const KernelInfo info = function.prepare(stream_.get(), inputs, outputs);
+    result.bytes = info.bytes;
+    result.variant = info.variant;
+    return time([&] { function.call(stream_.get(), inputs, outputs); });
+  }
+
+  std::vector<double> time_program(const Program& program, const std::vector<Argument>& inputs,
+                                   const std::vector<View>& outputs, Result& result) {
+    const ProgramInfo info = program.explain(stream_.get(), inputs, outputs);
+    result.bytes = info.lower_bound;
+    for (const ProgramKernel& kernel : info.kernels) {
+      result.variant += (result.variant.empty() ? "" : " | ") + kernel.expression;
+    }
+    const DeviceMemory memory(backend_, info.workspace_bytes);
+    const View workspace(memory.data(), DType::u8,
+                         {static_cast<std::int64_t>(info.workspace_bytes)}, backend_.device());
+    return time([&] { program.run(stream_.get(), inputs, outputs, workspace); });
   }
 
   // Microseconds of one call, one number per sample. A sample is several calls, since what the
@@ -207,31 +190,65 @@ class Bench {
     return times;
   }
 
-  // The largest relative difference to the reference in the first rows.
-  double check(const Function& function, const std::vector<Array>& arrays,
-               std::vector<std::vector<std::byte>>& host, const Array& result,
-               const DeviceMemory& output) {
+  // What the reference gives for the first rows.
+  std::vector<double> reference_of(const Function& function, const std::vector<Array>& arrays,
+                                   std::vector<std::vector<std::byte>>& host, const Array& result) {
     std::vector<fusion::ArgumentType> types;
-    std::vector<fusion::ReferenceOperand> arguments;
+    const Dims& largest = std::ranges::max(arrays, {}, &Array::bytes).shape;
+    const std::int64_t columns = largest[largest.size() - 1];
     const std::int64_t rows =
-        std::min(result.shape[0], std::max<std::int64_t>(1, kColumns / result.shape[1]));
-    const Dims shape = {rows, result.shape[1]};
-    for (std::size_t i = 0; i < arrays.size(); ++i) {
-      types.push_back({arrays[i].dtype, false, false});
-      Dims own = arrays[i].shape;
-      if (own.size() == 2) own[0] = rows;
-      arguments.push_back({host[i].data(), arrays[i].dtype,
-                           fusion::broadcast_strides(own, arrays[i].strides, shape), 0});
+        std::min(result.shape[0], std::max<std::int64_t>(1, kCheckedElements / columns));
+    std::vector<Dims> shapes;
+    for (const Array& array : arrays) {
+      types.push_back({array.dtype, false, false});
+      shapes.push_back(array.shape);
+      if (array.shape.size() == 2) shapes.back()[0] = rows;
     }
     const DType exact = DType::f64;
     const fusion::TypedGraph graph =
         fusion::infer(fusion::parse(function.expression()), types, std::span(&exact, 1),
                       Rounding::once, function.name());
+    const Dims shape = {rows, result.shape[1]};
     std::vector<double> expected(static_cast<std::size_t>(rows * result.shape[1]));
     const std::vector<fusion::ReferenceOperand> outputs = {
         {expected.data(), exact, {result.shape[1], 1}, 0}};
-    fusion::evaluate(graph, shape, arguments, outputs);
+    const bool reduces = fusion::has_reductions(graph);
+    std::vector<fusion::ReferenceOperand> arguments;
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      const Dims strides = reduces ? arrays[i].strides
+                                   : fusion::broadcast_strides(shapes[i], arrays[i].strides, shape);
+      arguments.push_back({host[i].data(), arrays[i].dtype, strides, 0});
+    }
+    if (reduces) {
+      fusion::evaluate_arrays(graph, fusion::infer_shapes(graph, shapes, function.name()),
+                              arguments, outputs);
+    } else {
+      fusion::evaluate(graph, shape, arguments, outputs);
+    }
+    return expected;
+  }
 
+  // Sums of a whole matrix, for which the interpreter would take minutes.
+  static std::vector<double> sums_of(const Array& array, const std::vector<std::byte>& values,
+                                     const Array& result) {
+    std::vector<double> sums(static_cast<std::size_t>(result.shape[0] * result.shape[1]));
+    const auto width = static_cast<std::size_t>(bits(array.dtype) / 8);
+    std::size_t at = 0;
+    for (std::int64_t row = 0; row < array.shape[0]; ++row) {
+      for (std::int64_t column = 0; column < array.shape[1]; ++column, at += width) {
+        std::uint64_t number = 0;
+        std::memcpy(&number, values.data() + at, width);
+        sums[static_cast<std::size_t>(result.shape[1] == 1 ? row : column)] +=
+            fusion::decode(number, array.dtype);
+      }
+    }
+    return sums;
+  }
+
+  // The largest difference to what is expected of the first elements, relative to that or to
+  // `least`, whichever is larger.
+  double compare(const std::vector<double>& expected, const Array& result,
+                 const DeviceMemory& output, double least) {
     const auto width = static_cast<std::size_t>(bits(result.dtype) / 8);
     std::vector<std::byte> got_bytes(expected.size() * width);
     backend_.synchronize(stream_.get());
@@ -243,7 +260,7 @@ class Bench {
       std::memcpy(&number, got_bytes.data() + i * width, width);
       const double got = fusion::decode(number, result.dtype);
       const double difference =
-          std::fabs(got - expected[i]) / std::max(std::fabs(expected[i]), 1e-3);
+          std::fabs(got - expected[i]) / std::max(std::fabs(expected[i]), least);
       worst = std::isnan(difference) ? HUGE_VAL : std::max(worst, difference);
     }
     return worst;
@@ -255,22 +272,6 @@ class Bench {
   std::size_t bytes_ = 0;
   double copy_ = 1;
 };
-
-std::vector<Case> chosen_cases(const std::vector<std::string>& names) {
-  if (names.empty()) return all_cases();
-  std::vector<Case> chosen;
-  for (const std::string& name : names) {
-    const auto found = std::ranges::find(all_cases(), name, &Case::name);
-    if (found == all_cases().end()) {
-      std::string known;
-      for (const Case& item : all_cases())
-        known += fmt::format("{}{}", known.empty() ? "" : ", ", item.name);
-      throw UsageError(fmt::format("bench: there is no case '{}'; the cases are {}", name, known));
-    }
-    chosen.push_back(*found);
-  }
-  return chosen;
-}
 
 // A rounded 16-bit result differs from the exact one by 2^-9 at most; an f32 chain by far less.
 bool is_right(const Result& result) { return result.error < 0.005; }
@@ -290,7 +291,7 @@ void draw(const std::string& path, const std::string& title, const std::vector<R
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
-  const std::vector<Case> cases = chosen_cases(options.cases);
+  const std::vector<BenchCase> cases = bench_cases(options.cases);
   const Device device = choose_device(options.device);
   Bench bench(options, device);
   const double copy = bench.copy_speed();
@@ -299,7 +300,7 @@ int run_bench(const BenchOptions& options) {
   for (std::size_t column = 1; column < 5; ++column) table.align_right(column);
   bool right = true;
   std::vector<Result> results;
-  for (const Case& item : cases) {
+  for (const BenchCase& item : cases) {
     const Result& result = results.emplace_back(bench.run(item));
     right = right && is_right(result);
     list.push_back({{"case", result.name},

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "tool/bench_cases.hpp"
 #include "tool/cli_text.hpp"
 #include "tool/commands.hpp"
 
@@ -252,6 +253,7 @@ class Builder {
     auto [app, options] = add<BenchOptions>(
         *line_.app, "bench", "Measure fused kernels against a copy in the same run", run_bench);
     app->add_option("CASE", options->cases, "Which cases; all of them if none is named");
+    app->footer("Cases: " + bench_case_names() + ".");
     app->add_option("--device", options->device,
                     "Where to run: auto takes a GPU where there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]")

@@ -374,9 +374,10 @@ TEST_F(Tool, ExplainsWhyAnAccessIsNoWider) {
 TEST_F(Tool, DrawsABenchmark) {
   KILN_NEED(host);
   const std::string file = path("bench.svg");
-  const json report = run_json({"bench", "cast_f32_bf16", "dequant_u4_bf16", "--size", "1",
-                                "--samples", "3", "--device", "cpu", "--plot", file, "--json"});
-  ASSERT_EQ(report["cases"].size(), 2u);
+  const json report = run_json({"bench", "cast_f32_bf16", "dequant_u4_bf16", "softmax_172_f16",
+                                "row_sum", "column_sum_64_bf16", "--size", "1", "--samples", "3",
+                                "--device", "cpu", "--plot", file, "--json"});
+  ASSERT_EQ(report["cases"].size(), 5u);
   for (const json& item : report["cases"]) EXPECT_TRUE(item["right"]) << item;
   std::ifstream stream(file);
   const std::string svg((std::istreambuf_iterator<char>(stream)), {});
