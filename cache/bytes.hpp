@@ -25,7 +25,9 @@ class ByteWriter {
 
  private:
   void number(std::uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; ++i) out_.push_back(static_cast<char>(value >> (8 * i) & 0xff));
+    char text[8];
+    for (int i = 0; i < bytes; ++i) text[i] = static_cast<char>(value >> (8 * i) & 0xff);
+    out_.append(text, static_cast<std::size_t>(bytes));
   }
   std::string& out_;
 };

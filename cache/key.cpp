@@ -42,7 +42,12 @@ std::optional<Key> Key::parse(std::string_view text) {
 Key make_key(std::span<const Ingredient> ingredients) { return make_key(ingredients, {}); }
 
 Key make_key(std::span<const Ingredient> first, std::span<const Ingredient> rest) {
+  std::size_t size = 64;
+  for (const std::span<const Ingredient> ingredients : {first, rest}) {
+    for (const Ingredient& one : ingredients) size += one.tag.size() + one.value.size() + 16;
+  }
   std::string bytes;
+  bytes.reserve(size);
   ByteWriter writer(bytes);
   writer.text("kiln-key");
   writer.u32(kEntryVersion);

@@ -9,6 +9,7 @@
 
 #include "fusion/count.hpp"
 #include "fusion/device_text.hpp"
+#include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"
 #include "kiln/error.hpp"
 
@@ -42,7 +43,7 @@ class Emitter {
     emit_comment(function, expression);
     line(0, "namespace kiln {{");
     line(0, "");
-    emit_signature();
+    writer_.signature(policy(variant_.family).block);
     if (tiled()) {
       emit_tiles();
     } else {
@@ -61,18 +62,14 @@ class Emitter {
     line(0, "}}");
     line(0, "");
     line(0, "}}  // namespace kiln");
-    emit_host_entry();
-    kernel_.source = std::move(text_);
-    kernel_.block = static_cast<std::uint32_t>(policy(variant_.family).block);
-    return std::move(kernel_);
+    writer_.host_entry(variant_.streamed ? "finish_streams();" : "");
+    return writer_.finish(static_cast<std::uint32_t>(policy(variant_.family).block));
   }
 
  private:
   template <class... Args>
   void line(int depth, fmt::format_string<Args...> format, Args&&... args) {
-    text_.append(static_cast<std::size_t>(depth) * 2, ' ');
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
-    text_ += '\n';
+    writer_.line(depth, format, std::forward<Args>(args)...);
   }
 
   // -- Operands and parameters
@@ -101,11 +98,6 @@ class Emitter {
     }
   }
 
-  void add_parameter(Parameter parameter, std::string declaration) {
-    kernel_.parameters.push_back(parameter);
-    declarations_.push_back(std::move(declaration));
-  }
-
   void collect_parameters() {
     using P = Parameter::Kind;
     const std::uint32_t index_bytes = variant_.wide_index ? 8 : 4;
@@ -114,44 +106,45 @@ class Emitter {
     for (std::uint32_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
       if (operand.count) continue;
-      add_parameter({P::pointer, i, 0, operand.dtype, 8},
-                    fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
-                                storage_type(operand.dtype), operand.name));
+      writer_.add_parameter({P::pointer, i, 0, operand.dtype, 8},
+                            fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
+                                        storage_type(operand.dtype), operand.name));
     }
     for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
       if (!graph_.arguments[i].scalar) continue;
       const DType dtype = compute_dtype(node_text_.scalar_dtype(i));
-      add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
-                    fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
+      writer_.add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
+                            fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
     }
-    add_parameter({P::size, 0, 0, DType::f32, index_bytes}, fmt::format("{} size", index_));
+    writer_.add_parameter({P::size, 0, 0, DType::f32, index_bytes}, fmt::format("{} size", index_));
     if (variant_.rank > 1) {
-      add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes},
-                    fmt::format("{} columns", divisor));
+      writer_.add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes},
+                            fmt::format("{} columns", divisor));
     }
     const std::vector<std::uint32_t> outer = outer_axes();
     if (tiled()) {
-      add_parameter({P::rows, 0, 0, DType::f32, index_bytes}, fmt::format("{} rows", index_));
+      writer_.add_parameter({P::rows, 0, 0, DType::f32, index_bytes},
+                            fmt::format("{} rows", index_));
       if (!outer.empty()) {
-        add_parameter({P::strips, 0, 0, DType::f32, divisor_bytes},
-                      fmt::format("{} strips", divisor));
+        writer_.add_parameter({P::strips, 0, 0, DType::f32, divisor_bytes},
+                              fmt::format("{} strips", divisor));
       }
     }
     for (std::size_t n = 1; n < outer.size(); ++n) {
-      add_parameter({P::extent, 0, outer[n], DType::f32, divisor_bytes},
-                    fmt::format("{} extent_{}", divisor, outer[n]));
+      writer_.add_parameter({P::extent, 0, outer[n], DType::f32, divisor_bytes},
+                            fmt::format("{} extent_{}", divisor, outer[n]));
     }
-    add_parameter({P::work_items, 0, 0, DType::f32, index_bytes},
-                  fmt::format("{} work_items", index_));
+    writer_.add_parameter({P::work_items, 0, 0, DType::f32, index_bytes},
+                          fmt::format("{} work_items", index_));
     for (std::uint32_t i = 0; i < operands_.size(); ++i) {
       if (variant_.operands[i].start) {
-        add_parameter({P::start, i, 0, DType::f32, index_bytes},
-                      fmt::format("{} {}_start", signed_index_, operands_[i].name));
+        writer_.add_parameter({P::start, i, 0, DType::f32, index_bytes},
+                              fmt::format("{} {}_start", signed_index_, operands_[i].name));
       }
       for (std::uint32_t k = 0; k < rank(); ++k) {
         if (!has_stride(i, k)) continue;
-        add_parameter({P::stride, i, k, DType::f32, index_bytes},
-                      fmt::format("{} {}", signed_index_, stride_name(i, k)));
+        writer_.add_parameter({P::stride, i, k, DType::f32, index_bytes},
+                              fmt::format("{} {}", signed_index_, stride_name(i, k)));
       }
     }
   }
@@ -206,20 +199,6 @@ class Emitter {
          graph_.rounding == Rounding::once ? "once, where a value is stored or cast"
                                            : "after each operation",
          kAccuracy[static_cast<std::size_t>(accuracy_)]);
-  }
-
-  void emit_signature() {
-    std::string current =
-        fmt::format("KILN_KERNEL({}, {}", policy(variant_.family).block, kEntryMarker);
-    for (const std::string& declaration : declarations_) {
-      current += ',';
-      if (current.size() + declaration.size() + 2 > 98) {
-        line(0, "{}", current);
-        current = "           ";
-      }
-      current += ' ' + declaration;
-    }
-    line(0, "{}) {{", current);
   }
 
   void emit_coordinates() {
@@ -458,26 +437,6 @@ class Emitter {
     return fmt::format("to<{}>({})", compute_type(node.dtype), value);
   }
 
-  // -- The host's way in
-
-  void emit_host_entry() {
-    line(0, "");
-    line(0, "#if KILN_HOST");
-    line(0, "extern \"C\" void {}(void* const* arguments, kiln::u64 begin, kiln::u64 end) {{",
-         kEntryMarker);
-    line(1, "using namespace kiln;");
-    line(1, "{}_range(begin, end", kEntryMarker);
-    for (std::size_t i = 0; i < declarations_.size(); ++i) {
-      const std::string& declaration = declarations_[i];
-      const std::string type = declaration.substr(0, declaration.rfind(' '));
-      line(1, "    , *({}*)arguments[{}]", type, i);
-    }
-    line(1, ");");
-    if (variant_.streamed) line(1, "finish_streams();");
-    line(0, "}}");
-    line(0, "#endif");
-  }
-
   const TypedGraph& graph_;
   const Variant& variant_;
   Accuracy accuracy_;
@@ -487,10 +446,8 @@ class Emitter {
   std::set<std::string> taken_;
   std::vector<std::string> argument_names_;
   std::vector<OperandText> operands_;
-  std::vector<std::string> declarations_;
   std::vector<std::string> values_;
-  std::string text_;
-  KernelDescription kernel_;
+  KernelWriter writer_;
 };
 
 }  // namespace

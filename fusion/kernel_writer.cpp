@@ -21,7 +21,7 @@ void KernelWriter::signature(int threads) {
   line(0, "{}) {{", current);
 }
 
-void KernelWriter::host_entry() {
+void KernelWriter::host_entry(std::string_view last) {
   line(0, "");
   line(0, "#if KILN_HOST");
   line(0, "extern \"C\" void {}(void* const* arguments, kiln::u64 begin, kiln::u64 end) {{",
@@ -33,12 +33,13 @@ void KernelWriter::host_entry() {
     line(1, "    , *({}*)arguments[{}]", declaration.substr(0, declaration.rfind(' ')), i);
   }
   line(1, ");");
+  if (!last.empty()) line(1, "{}", last);
   line(0, "}}");
   line(0, "#endif");
 }
 
 KernelDescription KernelWriter::finish(std::uint32_t block) {
-  return {std::move(text_), std::move(parameters_), block};
+  return {fmt::to_string(text_), std::move(parameters_), block};
 }
 
 }  // namespace kiln::fusion

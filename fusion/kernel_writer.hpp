@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,20 +17,20 @@ class KernelWriter {
  public:
   template <class... Args>
   void line(int depth, fmt::format_string<Args...> format, Args&&... args) {
-    text_.append(static_cast<std::size_t>(depth) * 2, ' ');
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
-    text_ += '\n';
+    for (int i = 0; i < depth; ++i) text_.append(std::string_view("  "));
+    fmt::format_to(fmt::appender(text_), format, std::forward<Args>(args)...);
+    text_.push_back('\n');
   }
 
   void add_parameter(const Parameter& parameter, std::string declaration);
   /// `KILN_KERNEL(threads, entry, parameters...) {`
   void signature(int threads);
-  /// The host's way in, for use after the kernel.
-  void host_entry();
+  /// The host's way in, for use after the kernel. `last` is a statement that ends it, if not empty.
+  void host_entry(std::string_view last = {});
   KernelDescription finish(std::uint32_t block);
 
  private:
-  std::string text_;
+  fmt::basic_memory_buffer<char, 4096> text_;
   std::vector<std::string> declarations_;
   std::vector<Parameter> parameters_;
 };
