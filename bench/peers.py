@@ -50,7 +50,7 @@ CASES = {
     "silu_mul_bf16": ([("x", "bf16", "matrix"), ("y", "bf16", "matrix")], "bf16"),
     "silu_mul_f32": ([("x", "f32", "matrix"), ("y", "f32", "matrix")], "f32"),
     "gelu_tanh_f16": ([("x", "f16", "matrix")], "f16"),
-    "chain12_f32": ([("x", "f32", "matrix")], "f32"),
+    "chain12_f32": ([("x", "f32", "matrix"), ("y", "f32", "matrix")], "f32"),
     "bias_gelu_residual_bf16": (
         [("x", "bf16", "matrix"), ("bias", "bf16", "row"), ("residual", "bf16", "matrix")],
         "bf16",
@@ -111,10 +111,9 @@ def torch_inputs(case, mebibytes, device):
     return [operand(dtype, form) for _, dtype, form in CASES[case][0]]
 
 
-def chain12(x):
-    t = torch.tanh(x * 0.5) + torch.exp(-torch.abs(x))
-    u = torch.log1p(t * t) * torch.sigmoid(t)
-    return torch.sqrt(u * u + 1) - x
+def chain12(x, y):
+    t = torch.tanh(x * y + 0.5) * torch.log1p(torch.exp(-torch.abs(x - y)))
+    return 0.5 * torch.maximum(t, x) + y
 
 
 def dequantize(q, scale, bias):
@@ -188,12 +187,12 @@ if triton is not None:
         tl.store(out + i, 0.5 * a * (1 + tanh_of(inner)), i < n)
 
     @triton.jit
-    def chain12_kernel(x, out, n, B: tl.constexpr):
+    def chain12_kernel(x, y, out, n, B: tl.constexpr):
         i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
         a = tl.load(x + i, i < n)
-        t = tanh_of(a * 0.5) + tl.exp(-tl.abs(a))
-        u = tl.log(1 + t * t) / (1 + tl.exp(-t))
-        tl.store(out + i, tl.sqrt(u * u + 1) - a, i < n)
+        b = tl.load(y + i, i < n)
+        t = tanh_of(a * b + 0.5) * tl.log(1 + tl.exp(-tl.abs(a - b)))
+        tl.store(out + i, 0.5 * tl.maximum(t, a) + b, i < n)
 
     @triton.jit
     def cast_kernel(x, out, n, B: tl.constexpr):
@@ -275,10 +274,9 @@ CUPY_KERNELS = {
         "float a = x; z = 0.5f * a * (1 + tanhf(0.7978845608f * (a + 0.044715f * a * a * a)))",
     ),
     "chain12_f32": (
-        "float32 x",
+        "float32 x, float32 y",
         "float32 z",
-        "float t = tanhf(x * 0.5f) + expf(-fabsf(x));"
-        "float u = log1pf(t * t) / (1 + expf(-t)); z = sqrtf(u * u + 1) - x",
+        "float t = tanhf(x * y + 0.5f) * log1pf(expf(-fabsf(x - y))); z = 0.5f * fmaxf(t, x) + y",
     ),
     "transpose_add_f32": ("float32 x, float32 y", "float32 z", "z = x + y"),
     "row_strided_add_f32": ("float32 x, float32 y", "float32 z", "z = fmaxf(x, 0) + y"),
@@ -307,13 +305,13 @@ def cupy_run(case, inputs):
 
 # ---- numexpr ------------------------------------------------------------------------------------
 
-# Constants are variables, since a literal would make numexpr compute in float64; it has no statements.
-_T = "(tanh(x * half) + exp(-abs(x)))"
-_U = f"(log1p({_T} * {_T}) / (one + exp(-{_T})))"
+# Constants are variables, since a literal would make numexpr compute in float64; it has no statements
+# and no maximum.
+_T = "(tanh(x * y + half) * log1p(exp(-abs(x - y))))"
 NUMEXPR = {
     "copy": "x",
     "silu_mul_f32": "x / (one + exp(-x)) * y",
-    "chain12_f32": f"sqrt({_U} * {_U} + one) - x",
+    "chain12_f32": f"half * where({_T} > x, {_T}, x) + y",
     "transpose_add_f32": "x + y",
     "row_strided_add_f32": "where(x > zero, x, zero) + y",
 }
