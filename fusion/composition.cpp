@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fusion/reduction.hpp"
+#include "fusion/shape_ops.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -203,6 +204,7 @@ std::string nearest_name(std::string_view wanted) {
   }
   for (const Composition& composition : kCompositions) consider(composition.name);
   for (const std::string_view reduction : reduction_names()) consider(reduction);
+  for (const std::string_view shape_op : shape_op_names()) consider(shape_op);
   return best.empty() ? std::string() : fmt::format("; did you mean '{}'?", best);
 }
 
@@ -242,6 +244,7 @@ NodeId call(Graph& graph, std::string_view function, std::span<const NodeId> arg
   if (const std::optional<NodeId> reduced = call_reduction(graph, function, arguments)) {
     return *reduced;
   }
+  if (const std::optional<NodeId> moved = call_shape_op(graph, function, arguments)) return *moved;
   throw Error(Code::invalid_argument, fmt::format("unknown function '{}'{}", function.substr(0, 64),
                                                   nearest_name(function)));
 }

@@ -28,7 +28,9 @@ std::int64_t extent(std::int64_t axis, const Dims& shape, std::string_view funct
   return shape[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)];
 }
 
-void check_counts(const TypedNode& node, const Dims& shape, std::string_view function) {
+}  // namespace
+
+void check_count(const TypedNode& node, const Dims& shape, std::string_view function) {
   const std::int64_t length = extent(axis_of(node), shape, function);
   const int digits = bits(node.dtype) - (kind(node.dtype) == Kind::signed_integer ? 1 : 0);
   if (!is_integer(node.dtype) || digits >= 63 || length <= std::int64_t{1} << digits) return;
@@ -40,6 +42,8 @@ void check_counts(const TypedNode& node, const Dims& shape, std::string_view fun
                   axis_of(node) == kAllAxes ? "iota()" : fmt::format("iota({})", axis_of(node)),
                   length - 1, name(node.dtype)));
 }
+
+namespace {
 
 Dims count_strides(std::int64_t axis, const Dims& shape) {
   Dims strides(shape.size(), 0);
@@ -75,7 +79,7 @@ std::string count_name(std::int64_t axis) {
 std::vector<Operand> count_operands(const TypedGraph& graph, const Dims& shape,
                                     std::string_view function) {
   for (const TypedNode& node : graph.nodes) {
-    if (node.op == Op::iota) check_counts(node, shape, function);
+    if (node.op == Op::iota) check_count(node, shape, function);
   }
   std::vector<Operand> operands;
   for (const std::int64_t axis : counted_axes(graph)) {

@@ -19,9 +19,12 @@ std::vector<std::int64_t> counted_axes(const TypedGraph& graph);
 /// "index", "index0" or "index_end1", for people.
 std::string count_name(std::int64_t axis);
 
-/// One operand for each of `counted_axes`, over the outputs' shape. Throws Error(invalid_argument)
-/// for an axis that the shape has not, and where the integer dtype of an iota is too small to
-/// count. `function` names the function in messages.
+/// Throws Error(invalid_argument) for an iota along an axis that the shape has not, or whose
+/// integer dtype is too small to count.
+void check_count(const TypedNode& node, const Dims& shape, std::string_view function);
+
+/// One operand for each of `counted_axes`, over the outputs' shape, after check_count().
+/// `function` names the function in messages.
 std::vector<Operand> count_operands(const TypedGraph& graph, const Dims& shape,
                                     std::string_view function);
 

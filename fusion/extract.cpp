@@ -41,6 +41,7 @@ Extract extract(const Graph& graph, std::span<const std::size_t> outputs) {
   const std::vector<bool> live = live_nodes(graph, outputs);
   const std::vector<bool> read = read_arguments(graph, live);
   Extract result;
+  result.graph.share_tables(graph);
   for (std::size_t i = 0; i < read.size(); ++i) {
     if (!read[i]) continue;
     result.graph.argument(graph.arguments()[i]);

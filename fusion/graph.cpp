@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -119,6 +120,59 @@ NodeId Graph::reduce(Op op, NodeId value, AxisSet axes) {
   node.operands[0] = value;
   node.payload = axes;
   return intern(node);
+}
+
+Tables& Graph::own_tables() {
+  if (tables_ == nullptr) tables_ = std::make_shared<Tables>();
+  return *tables_;
+}
+
+NodeId Graph::shape_op(Op op, std::span<const NodeId> operands,
+                       std::vector<std::int64_t> parameters) {
+  if (!is_shape_op(op) || operands.size() != static_cast<std::size_t>(info(op).arity)) {
+    throw Error(Code::invalid_argument, fmt::format("{} does not change the shape of {} values",
+                                                    info(op).name, operands.size()));
+  }
+  std::vector<std::vector<std::int64_t>>& lists = own_tables().lists;
+  const auto known = std::find(lists.begin(), lists.end(), parameters);
+  Node node;
+  node.op = op;
+  node.arity = static_cast<std::uint8_t>(operands.size());
+  node.payload = static_cast<std::uint64_t>(known - lists.begin());
+  std::copy(operands.begin(), operands.end(), node.operands.begin());
+  if (known == lists.end()) lists.push_back(std::move(parameters));
+  return intern(node);
+}
+
+std::vector<NodeId> Graph::opaque(OpaqueCall call, std::span<const NodeId> inputs,
+                                  std::size_t results) {
+  if (inputs.empty() || results == 0 || results > kMostResults) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: a call takes at least one input and gives 1 to {} results, got {} "
+                            "and {}",
+                            call.name, kMostResults, inputs.size(), results));
+  }
+  std::vector<OpaqueCall>& calls = own_tables().calls;
+  calls.push_back(std::move(call));
+  Node node;
+  node.op = Op::link;
+  node.arity = 2;
+  node.operands = {inputs[0], inputs[0], 0};  // the first link's own list is its value
+  NodeId list = intern(node);
+  for (const NodeId input : inputs.subspan(1)) {
+    node.operands = {list, input, 0};
+    list = intern(node);
+  }
+  std::vector<NodeId> values;
+  for (std::size_t i = 0; i < results; ++i) {
+    Node result;
+    result.op = Op::opaque;
+    result.arity = 1;
+    result.operands[0] = list;
+    result.payload = (calls.size() - 1) * kMostResults + i;
+    values.push_back(intern(result));
+  }
+  return values;
 }
 
 NodeId Graph::iota(std::int64_t axis, DType dtype) {

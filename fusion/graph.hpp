@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +15,7 @@
 
 #include "fusion/axes.hpp"
 #include "fusion/op.hpp"
+#include "kiln/dims.hpp"
 #include "kiln/dtype.hpp"
 
 namespace kiln::fusion {
@@ -38,6 +41,27 @@ struct Literal {
 /// The axis of an iota that counts all elements of the outputs, in C order.
 inline constexpr std::int64_t kAllAxes = INT64_MIN;
 
+/// A call of the caller as the graph sees it: what comes out of it. `body` is what it does, which
+/// only those who put it there know.
+struct OpaqueCall {
+  std::string name;
+  std::function<std::vector<DType>(std::span<const DType>)> dtypes;
+  std::function<std::vector<Dims>(std::span<const Dims>)> shapes;
+  std::shared_ptr<const void> body;
+};
+
+/// What does not fit a node; nodes hold positions. Entries are only ever added, so that graphs made
+/// of one another share them.
+struct Tables {
+  std::vector<std::vector<std::int64_t>> lists;  ///< of shape ops (shape_ops.hpp)
+  std::vector<OpaqueCall> calls;
+};
+
+/// The payload of Op::opaque: which call, and which of its results.
+inline constexpr std::uint64_t kMostResults = 64;
+inline std::size_t opaque_call(std::uint64_t payload) { return payload / kMostResults; }
+inline std::size_t opaque_result(std::uint64_t payload) { return payload % kMostResults; }
+
 struct Node {
   Op op = Op::input;
   DType dtype = DType::f32;  ///< of cast, bitcast and iota
@@ -45,7 +69,7 @@ struct Node {
   std::array<NodeId, 3> operands{};
   std::uint64_t payload = 0;  ///< of input: its position among the arguments; of constant:
                               ///< Literal::bits; of a reduction: its AxisSet; of iota: its axis,
-                              ///< an i64
+                              ///< an i64; of a shape op: its list
   Kind literal = Kind::floating;  ///< of constant
 
   std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
@@ -69,6 +93,10 @@ class Graph {
   NodeId add(const Node& node) { return intern(node); }
   /// A reduction over `axes`. Throws Error(invalid_argument) for an op that is none.
   NodeId reduce(Op op, NodeId value, AxisSet axes);
+  /// A shape op with its parameters. Throws Error(invalid_argument) for an op that is none.
+  NodeId shape_op(Op op, std::span<const NodeId> operands, std::vector<std::int64_t> parameters);
+  /// The results of a call. Throws Error(invalid_argument) without inputs or for too many results.
+  std::vector<NodeId> opaque(OpaqueCall call, std::span<const NodeId> inputs, std::size_t results);
   void add_output(NodeId value, std::string_view name = {});
 
   /// Nodes in an order in which operands come first.
@@ -77,14 +105,21 @@ class Graph {
   const std::vector<std::string>& arguments() const { return arguments_; }
   const std::vector<NodeId>& outputs() const { return outputs_; }
   const std::vector<std::string>& output_names() const { return output_names_; }
+  /// Null if there are none.
+  const std::shared_ptr<Tables>& tables() const { return tables_; }
+  /// Before nodes of another graph are added.
+  void share_tables(const Graph& other) { tables_ = other.tables_; }
 
  private:
+  Tables& own_tables();
+
   NodeId intern(const Node& node);
 
   std::vector<Node> nodes_;
   std::vector<std::string> arguments_;
   std::vector<NodeId> outputs_;
   std::vector<std::string> output_names_;
+  std::shared_ptr<Tables> tables_;
   std::unordered_multimap<std::uint64_t, NodeId> interned_;
 };
 

@@ -71,6 +71,7 @@ struct Knowledge {
 
 // The ops that mean something on complex numbers.
 bool takes_complex(Op op) {
+  if (!is_elementwise(op) && !is_reduction(op)) return true;
   switch (info(op).rule) {
     case Rule::leaf:
     case Rule::convert:
@@ -133,6 +134,7 @@ class Inference {
     typed_.argument_names = graph.arguments();
     typed_.output_names = graph.output_names();
     typed_.rounding = rounding;
+    typed_.tables = graph.tables();
   }
 
   TypedGraph run(std::span<const DType> outputs) {
@@ -164,6 +166,8 @@ class Inference {
   Knowledge strong(DType dtype) const { return {dtype, false, kind(dtype)}; }
 
   Knowledge learn_node(const Node& node) const {
+    if (node.op == Op::link) return strong(kListDType);
+    if (node.op == Op::opaque) return strong(result_dtype(node));
     for (const NodeId operand : node.inputs()) {
       if (known_[operand].kind == Kind::complex && !takes_complex(node.op)) {
         fail(
@@ -197,6 +201,40 @@ class Inference {
       }
     }
     fail("internal: an op without a dtype rule");
+  }
+
+  // A list of values has no dtype of its own.
+  static constexpr DType kListDType = DType::boolean;
+
+  DType result_dtype(const Node& node) const {
+    const OpaqueCall& call = graph_.tables()->calls[opaque_call(node.payload)];
+    std::vector<DType> inputs;
+    NodeId link = node.operands[0];
+    for (; graph_[link].op == Op::link; link = graph_[link].operands[0]) {
+      inputs.push_back(natural_dtype_of(known_[graph_[link].operands[1]]));
+    }
+    std::ranges::reverse(inputs);
+    const std::vector<DType> results = call.dtypes(inputs);
+    if (results.size() <= opaque_result(node.payload)) {
+      fail(
+          fmt::format("{}: its dtypes are {}, but it has more results", call.name, results.size()));
+    }
+    return results[opaque_result(node.payload)];
+  }
+
+  // Each value of a list is rounded to its dtype: whoever is called sees what is stored.
+  NodeId make_link(const Node& node) {
+    const NodeId value = node.operands[1];
+    const DType dtype = natural_dtype(value);
+    TypedNode typed;
+    typed.op = Op::link;
+    typed.dtype = kListDType;
+    typed.arity = 2;
+    typed.operands[1] = convert(Op::cast, made_.at(memo_key(value, dtype)), dtype);
+    const bool first = graph_[node.operands[0]].op != Op::link;
+    typed.operands[0] =
+        first ? typed.operands[1] : made_.at(memo_key(node.operands[0], kListDType));
+    return intern(typed);
   }
 
   Knowledge learn_argument(const ArgumentType& argument) const {
@@ -395,6 +433,7 @@ class Inference {
 
   // The dtype in which `node`, whose result is wanted in `dtype`, takes its operand `i`.
   DType operand_dtype(const Node& node, std::size_t i, DType dtype) const {
+    if (node.op == Op::link || node.op == Op::opaque) return natural_dtype(node.operands[i]);
     switch (info(node.op).rule) {
       case Rule::leaf:
       case Rule::index: break;
@@ -450,9 +489,9 @@ class Inference {
       return intern(typed);
     }
     if (info(node.op).rule == Rule::leaf) return make_argument(node, dtype);
-    if (node.op == Op::iota) typed.payload = node.payload;
+    if (node.op == Op::link) return make_link(node);
+    if (node.op == Op::iota || !is_elementwise(node.op)) typed.payload = node.payload;
     typed.arity = node.arity;
-    if (is_reduction(node.op)) typed.payload = node.payload;
     for (std::size_t i = 0; i < node.arity; ++i) {
       typed.operands[i] = made_.at(memo_key(node.operands[i], operand_dtype(node, i, dtype)));
     }

@@ -30,7 +30,8 @@ struct TypedNode {
   std::array<NodeId, 3> operands{};
   std::uint64_t payload = 0;  ///< of input and scalar: the argument's position; of constant: its
                               ///< bits in `dtype`, or for f16 and bf16 under Rounding::once the
-                              ///< bits of an f32; of a reduction: its AxisSet; of iota: its axis
+                              ///< bits of an f32; of a reduction: its AxisSet; of iota: its axis;
+                              ///< of what graph.hpp keeps in tables: its place there
   std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
   friend bool operator==(const TypedNode&, const TypedNode&) = default;
 };
@@ -42,6 +43,7 @@ struct TypedGraph {
   std::vector<std::string> argument_names;
   std::vector<std::string> output_names;
   Rounding rounding = Rounding::once;
+  std::shared_ptr<const Tables> tables{};
 };
 
 /// The dtype of two operands, by the JAX lattice (numerics.md). Symmetric.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 
@@ -26,7 +27,7 @@ Literal literal_of(const TypedGraph& graph, const TypedNode& node) {
 
 class Extraction {
  public:
-  Extraction(const ShapedGraph& whole, const KernelPart& part) : whole_(whole), part_(part) {
+  Extraction(const PlacedGraph& whole, const KernelPart& part) : whole_(whole), part_(part) {
     for (const std::string& name : whole.graph.argument_names) taken_.insert(name);
   }
 
@@ -38,6 +39,9 @@ class Extraction {
       const TypedNode& node = whole_.graph.nodes[id];
       if (node.op == Op::input || node.op == Op::scalar) {
         argument(id, node);
+      } else if (node.op == Op::view) {
+        const TypedNode& root = whole_.graph.nodes[node.operands[0]];
+        array(id, root.dtype, fmt::format("{}_view", whole_.graph.argument_names[root.payload]));
       } else {
         compute(id, node);
       }
@@ -62,10 +66,11 @@ class Extraction {
   }
 
   // A value of another kernel, in the dtype in which it was stored.
-  void read(NodeId id) {
-    std::string name = fmt::format("t{}", id);
-    while (!taken_.insert(name).second) name += '_';
-    const DType stored = stored_dtype(whole_.graph, id);
+  void read(NodeId id) { array(id, stored_dtype(whole_, id), fmt::format("t{}", id)); }
+
+  void array(NodeId id, DType stored, std::string name) {
+    const std::string wanted = name;
+    for (int i = 2; !taken_.insert(name).second; ++i) name = fmt::format("{}{}", wanted, i);
     const std::uint64_t position = add_argument(id, {stored, false, false}, name);
     NodeId value = append({Op::input, stored, 0, {}, position});
     const DType dtype = whole_.graph.nodes[id].dtype;
@@ -104,6 +109,9 @@ class Extraction {
 
   NodeId show(const TypedNode& node, std::span<const NodeId> operands) {
     Graph& graph = result_.untyped;
+    if (node.op == Op::iota) {
+      return graph.iota(static_cast<std::int64_t>(node.payload), node.dtype);
+    }
     if (node.op == Op::constant) return graph.constant(literal_of(whole_.graph, node));
     if (node.op == Op::promote) return operands[0];
     if (node.op == Op::cast) return graph.cast(operands[0], node.dtype);
@@ -112,7 +120,7 @@ class Extraction {
     return graph.apply(node.op, operands);
   }
 
-  const ShapedGraph& whole_;
+  const PlacedGraph& whole_;
   const KernelPart& part_;
   KernelGraph result_;
   std::set<std::string> taken_;
@@ -123,36 +131,97 @@ class Extraction {
 
 }  // namespace
 
-KernelGraph kernel_graph(const ShapedGraph& whole, const KernelPart& part,
+KernelGraph kernel_graph(const PlacedGraph& whole, const KernelPart& part,
                          std::span<const Store> stores) {
   return Extraction(whole, part).run(stores);
 }
 
-Workspace plan_workspace(std::span<const Lifetime> lifetimes) {
-  constexpr std::uint64_t kAlign = 256;
-  std::vector<std::size_t> order(lifetimes.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return lifetimes[i].first; });
-  Workspace result;
-  result.offsets.resize(lifetimes.size());
-  std::map<std::uint64_t, std::uint64_t> used;     // begin to end
-  std::multimap<std::size_t, std::uint64_t> ends;  // last kernel to begin
-  for (const std::size_t i : order) {
-    while (!ends.empty() && ends.begin()->first < lifetimes[i].first) {
-      used.erase(ends.begin()->second);
-      ends.erase(ends.begin());
-    }
-    const std::uint64_t bytes =
-        std::max<std::uint64_t>(1, (lifetimes[i].bytes + kAlign - 1) / kAlign) * kAlign;
+namespace {
+
+constexpr std::uint64_t kAlign = 256;
+
+std::uint64_t aligned(std::uint64_t bytes) {
+  return std::max<std::uint64_t>(1, (bytes + kAlign - 1) / kAlign) * kAlign;
+}
+
+// Places that are in use, from begin to end.
+class Room {
+ public:
+  // The lowest place with that much room.
+  std::uint64_t find(std::uint64_t bytes) const {
     std::uint64_t at = 0;
-    for (const auto& [begin, end] : used) {
+    for (const auto& [begin, end] : used_) {
       if (begin >= at + bytes) break;
       at = std::max(at, end);
     }
-    used.emplace(at, at + bytes);
+    return at;
+  }
+  void take(std::uint64_t at, std::uint64_t bytes) { used_.emplace(at, at + bytes); }
+  void give_back(std::uint64_t at) { used_.erase(at); }
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> used_;
+};
+
+// In the order in which they are written.
+Workspace place_in_order(std::span<const Lifetime> lifetimes) {
+  std::vector<std::size_t> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return lifetimes[i].first; });
+  Workspace result;
+  result.offsets.resize(lifetimes.size());
+  Room room;
+  std::multimap<std::size_t, std::uint64_t> ends;  // last kernel to begin
+  for (const std::size_t i : order) {
+    while (!ends.empty() && ends.begin()->first < lifetimes[i].first) {
+      room.give_back(ends.begin()->second);
+      ends.erase(ends.begin());
+    }
+    const std::uint64_t bytes = aligned(lifetimes[i].bytes);
+    const std::uint64_t at = room.find(bytes);
+    room.take(at, bytes);
     ends.emplace(lifetimes[i].last, at);
     result.offsets[i] = at;
     result.bytes = std::max(result.bytes, at + bytes);
+  }
+  return result;
+}
+
+// The largest first, each below everything that it lives together with.
+Workspace place_by_size(std::span<const Lifetime> lifetimes) {
+  std::vector<std::size_t> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater<>(),
+                           [&](std::size_t i) { return lifetimes[i].bytes; });
+  Workspace result;
+  result.offsets.resize(lifetimes.size());
+  std::vector<std::size_t> placed;  // by their offsets
+  for (const std::size_t i : order) {
+    const std::uint64_t bytes = aligned(lifetimes[i].bytes);
+    std::uint64_t at = 0;
+    for (const std::size_t k : placed) {
+      if (lifetimes[k].last < lifetimes[i].first || lifetimes[i].last < lifetimes[k].first)
+        continue;
+      if (result.offsets[k] >= at + bytes) break;
+      at = std::max(at, result.offsets[k] + aligned(lifetimes[k].bytes));
+    }
+    result.offsets[i] = at;
+    result.bytes = std::max(result.bytes, at + bytes);
+    placed.insert(
+        std::ranges::upper_bound(placed, at, {}, [&](std::size_t k) { return result.offsets[k]; }),
+        i);
+  }
+  return result;
+}
+
+}  // namespace
+
+Workspace plan_workspace(std::span<const Lifetime> lifetimes) {
+  constexpr std::size_t kFew = 256;  // the second way takes time with the square of their number
+  Workspace result = place_in_order(lifetimes);
+  if (lifetimes.size() <= kFew) {
+    Workspace other = place_by_size(lifetimes);
+    if (other.bytes < result.bytes) return other;
   }
   return result;
 }

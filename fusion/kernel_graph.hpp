@@ -12,8 +12,9 @@ namespace kiln::fusion {
 
 struct KernelGraph {
   TypedGraph graph;
-  Graph untyped;                  ///< the same for people: names and text
-  std::vector<NodeId> arguments;  ///< of `graph`: nodes of the whole graph, leaves or stored values
+  Graph untyped;  ///< the same for people: names and text
+  std::vector<NodeId>
+      arguments;  ///< of `graph`: nodes of the whole graph: leaves, stored values, views
 };
 
 /// Something that a kernel stores: a value, in a dtype.
@@ -22,7 +23,7 @@ struct Store {
   DType dtype = DType::f32;
 };
 
-KernelGraph kernel_graph(const ShapedGraph& whole, const KernelPart& part,
+KernelGraph kernel_graph(const PlacedGraph& whole, const KernelPart& part,
                          std::span<const Store> stores);
 
 /// A temporary is written by kernel `first` and read for the last time by kernel `last`.
@@ -37,7 +38,8 @@ struct Workspace {
   std::uint64_t bytes = 0;
 };
 
-/// Temporaries that live at the same time lie apart; the lowest free place is taken.
+/// Temporaries that live at the same time lie apart. The lowest free place is taken, in the order
+/// in which they are written or by their size, whichever takes less.
 Workspace plan_workspace(std::span<const Lifetime> lifetimes);
 
 }  // namespace kiln::fusion

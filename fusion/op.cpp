@@ -140,17 +140,30 @@ constexpr std::array kOps = {
     OpInfo{Op::reduce_all, "all", 1, Rule::logical, "", kExact, kExact},
     OpInfo{Op::argmax, "argmax", 1, Rule::position, "", kExact, kExact},
     OpInfo{Op::argmin, "argmin", 1, Rule::position, "", kExact, kExact},
+
+    OpInfo{Op::reshape, "reshape", 1, Rule::integral, "", kExact, kExact},
+    OpInfo{Op::transpose, "transpose", 1, Rule::integral, "", kExact, kExact},
+    OpInfo{Op::swapaxes, "swapaxes", 1, Rule::integral, "", kExact, kExact},
+    OpInfo{Op::slice, "slice", 1, Rule::integral, "", kExact, kExact},
+    OpInfo{Op::expand_dims, "expand_dims", 1, Rule::integral, "", kExact, kExact},
+    OpInfo{Op::squeeze, "squeeze", 1, Rule::integral, "", kExact, kExact},
+    OpInfo{Op::concat, "concat", 2, Rule::integral, "", kExact, kExact},
+    OpInfo{Op::link, "link", 2, Rule::convert, "", kExact, kExact},
+    OpInfo{Op::opaque, "opaque", 1, Rule::convert, "", kExact, kExact},
+    OpInfo{Op::view, "view", 1, Rule::convert, "", kExact, kExact},
+    OpInfo{Op::join, "join", 0, Rule::convert, "", kExact, kExact},
 };
 
 constexpr bool in_enum_order() {
   for (std::size_t i = 0; i < kOps.size(); ++i) {
     if (static_cast<std::size_t>(kOps[i].op) != i) return false;
   }
-  return kOps.size() == static_cast<std::size_t>(Op::argmin) + 1;
+  return kOps.size() == static_cast<std::size_t>(Op::join) + 1;
 }
 static_assert(in_enum_order(), "info() indexes the table by the enumerator");
 
 constexpr auto kFirstReduction = static_cast<std::size_t>(Op::sum);
+constexpr auto kFirstShapeOp = static_cast<std::size_t>(Op::reshape);
 
 constexpr bool is_writable(const OpInfo& entry) {
   return entry.rule != Rule::leaf && entry.rule != Rule::index && entry.rule != Rule::convert;
@@ -162,7 +175,9 @@ const OpInfo& info(Op op) { return kOps[static_cast<std::size_t>(op)]; }
 
 std::span<const OpInfo> all_ops() { return {kOps.data(), kFirstReduction}; }
 
-std::span<const OpInfo> all_reductions() { return std::span(kOps).subspan(kFirstReduction); }
+std::span<const OpInfo> all_reductions() {
+  return std::span(kOps).subspan(kFirstReduction, kFirstShapeOp - kFirstReduction);
+}
 
 std::optional<Op> find_reduction(std::string_view name) {
   const auto found = std::ranges::find(all_reductions(), name, &OpInfo::name);

@@ -118,6 +118,21 @@ enum class Op : std::uint8_t {
   reduce_all,
   argmax,
   argmin,
+  // shape: each element of the result is one of an operand (shape_ops.hpp)
+  reshape,
+  transpose,
+  swapaxes,
+  slice,
+  expand_dims,
+  squeeze,
+  concat,
+  // programs: one more value of a list, and a call of the caller on such a list
+  link,
+  opaque,
+  // programs whose views are placed (place_views.hpp): other strides over a stored value, and an
+  // array that several kernels write
+  view,
+  join,
 };
 
 /// How the dtypes of an op's operands and of its result follow from what it is given.
@@ -167,6 +182,10 @@ std::span<const OpInfo> all_ops();
 /// names.
 std::span<const OpInfo> all_reductions();
 inline bool is_reduction(Op op) { return op >= Op::sum && op <= Op::argmin; }
+/// What moves elements and computes nothing: only a Program can.
+inline bool is_shape_op(Op op) { return op >= Op::reshape && op <= Op::concat; }
+/// What is computed element by element, or a leaf.
+inline bool is_elementwise(Op op) { return op < Op::sum; }
 std::optional<Op> find_reduction(std::string_view name);
 
 /// The op of that name that a user may write by a call of its name on values, or nothing.

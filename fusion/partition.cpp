@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "fusion/broadcast.hpp"
+#include "fusion/partition_bytes.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -14,13 +15,15 @@ namespace {
 constexpr std::int64_t kNone = -1;
 
 bool is_leaf(const TypedNode& node) {
-  return node.op == Op::input || node.op == Op::scalar || node.op == Op::constant;
+  return node.op == Op::input || node.op == Op::scalar || node.op == Op::constant ||
+         node.op == Op::iota;
 }
 
 // Exact operations and conversions: a few instructions each.
 bool is_cheap(const TypedNode& node) {
   if (is_reduction(node.op)) return false;
   switch (info(node.op).rule) {
+    case Rule::random: return false;
     case Rule::floating: return node.op == Op::copysign;
     case Rule::same:
       return node.op != Op::power && node.op != Op::floor_divide && node.op != Op::remainder &&
@@ -36,6 +39,8 @@ struct Group {
   std::size_t values = 0;
   std::unordered_set<NodeId> arrays;
   std::string reason;
+  bool counts = false;
+  std::optional<std::size_t> call;
 
   Dims row_shape() const {
     Dims result = shape;
@@ -48,21 +53,28 @@ struct Group {
 
 class Partitioner {
  public:
-  Partitioner(const ShapedGraph& graph, const CostModel& model)
-      : graph_(graph), nodes_(graph.graph.nodes), model_(model), home_(nodes_.size(), kNone) {}
+  Partitioner(const PlacedGraph& graph, const CostModel& model)
+      : graph_(graph),
+        nodes_(graph.graph.nodes),
+        model_(model),
+        home_(nodes_.size(), kNone),
+        ready_(nodes_.size(), kNone) {}
 
   Partition run() {
     pad_shapes();
     for (NodeId id = 0; id < nodes_.size(); ++id) {
-      if (!is_leaf(nodes_[id])) place(id);
+      if (is_computed(nodes_[id])) {
+        place(id);
+      } else {
+        ready_[id] = ready_after(id);
+      }
     }
     find_results();
     Partition result;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       if (!results_[g].empty()) result.kernels.push_back(part(g));
     }
-    copy_leaves(result);
-    count_bytes(result);
+    count_bytes(graph_, result);
     return result;
   }
 
@@ -87,40 +99,105 @@ class Partitioner {
   // -- Where a value goes
 
   void place(NodeId id) {
-    const std::int64_t latest = latest_operand(id);
+    std::int64_t latest = kNone;
+    std::int64_t after = kNone;  // a kernel that must have ended
+    for (const NodeId operand : nodes_[id].inputs()) {
+      latest = std::max(latest, home_[operand]);
+      after = std::max(after, ready_[operand]);
+    }
     std::string reason = "nothing before it";
-    if (latest != kNone) {
-      reason = obstacle(id, groups_[static_cast<std::size_t>(latest)]);
+    if (after >= latest && after != kNone) {
+      reason = waiting_reason(id);
+    } else if (latest != kNone) {
+      reason = obstacle(id, group(latest));
       if (reason.empty()) return join(id, latest);
     }
     // A later kernel that reads the same array can compute this beside what it computes.
+    const bool free = latest == kNone && after == kNone;
     for (const NodeId operand : nodes_[id].inputs()) {
-      const auto reader = last_reader_.find(operand);
-      if (reader == last_reader_.end() || reader->second < latest) continue;
-      if (reader->second == latest) continue;
-      std::string other = obstacle(id, groups_[static_cast<std::size_t>(reader->second)]);
+      const auto reader = last_reader_.find(array_of(operand));
+      if (!model_.share_reads || reader == last_reader_.end()) continue;
+      if (reader->second <= std::max(latest, after)) continue;
+      std::string other = obstacle(id, group(reader->second));
       if (other.empty()) return join(id, reader->second);
-      if (latest == kNone) reason = std::move(other);
+      if (free) reason = std::move(other);
     }
     begin_group(id, std::move(reason));
   }
 
-  // The last kernel that something must come out of before this can be computed. What is cheap
-  // enough to be computed again is no reason to wait.
-  std::int64_t latest_operand(NodeId id) const {
-    std::int64_t latest = kNone;
-    for (const NodeId operand : nodes_[id].inputs()) latest = std::max(latest, home_[operand]);
-    return latest;
+  // The kernel that must have ended before what is no computed value can be read.
+  std::int64_t ready_after(NodeId id) {
+    const TypedNode& node = nodes_[id];
+    switch (node.op) {
+      case Op::view: {
+        const NodeId root = node.operands[0];
+        return std::max(home_[root], ready_[root]);
+      }
+      case Op::join: {
+        std::int64_t last = kNone;
+        for (const PlacedPart& part : graph_.joins[node.payload]) {
+          last = std::max(last, home_[part.value]);
+        }
+        return last;
+      }
+      case Op::opaque: return call(opaque_call(node.payload));
+      default: return kNone;
+    }
+  }
+
+  std::int64_t call(std::size_t index) {
+    for (std::size_t g = groups_.size(); g-- > 0;) {
+      if (groups_[g].call == index) return static_cast<std::int64_t>(g);
+    }
+    Group group;
+    group.call = index;
+    group.reason = "a call of the caller";
+    groups_.push_back(std::move(group));
+    return static_cast<std::int64_t>(groups_.size()) - 1;
+  }
+
+  Group& group(std::int64_t place) { return groups_[static_cast<std::size_t>(place)]; }
+
+  // The array that a value is read from, in which several views lie.
+  NodeId array_of(NodeId id) const { return viewed(graph_.graph, id); }
+
+  // Stored by another kernel before this one begins, whatever kernel that is.
+  bool is_deferred(NodeId id) const {
+    const NodeId root = array_of(id);
+    const Op op = nodes_[root].op;
+    return op == Op::join || op == Op::opaque || (root != id && op != Op::input);
+  }
+
+  bool is_argument_view(NodeId id) const {
+    return nodes_[id].op == Op::view && nodes_[nodes_[id].operands[0]].op == Op::input;
+  }
+
+  std::string waiting_reason(NodeId id) const {
+    for (const NodeId operand : nodes_[id].inputs()) {
+      if (!is_deferred(operand)) continue;
+      const Op op = nodes_[array_of(operand)].op;
+      if (op == Op::opaque) return "it reads what a call of the caller gives";
+      if (op == Op::join) return "it reads an array that is concatenated of several parts";
+      return "it reads a view of a stored value";
+    }
+    return "nothing before it";
   }
 
   // Why the value cannot join the kernel; empty if it can.
   std::string obstacle(NodeId id, const Group& group) const {
     const TypedNode& node = nodes_[id];
+    if (group.call) return "the kernel before is a call of the caller";
     if (group.values >= model_.most_values) {
       return fmt::format("the kernel before has {} values", group.values);
     }
     if (group.arrays.size() + node.arity > model_.most_arrays) {
       return fmt::format("the kernel before reads {} arrays", group.arrays.size());
+    }
+    if (group.counts && is_reduction(node.op)) {
+      return fmt::format("{} reduces, the kernel before counts elements", info(node.op).name);
+    }
+    if (counts(id) && !group.reduced.empty()) {
+      return fmt::format("{} counts elements, the kernel before reduces", info(node.op).name);
     }
     if (is_reduction(node.op)) {
       const Dims& from = shapes_[node.operands[0]];
@@ -141,6 +218,11 @@ class Partitioner {
     if (!group.reduced.empty() && shape == group.row_shape()) return {};
     return fmt::format("{} has shape {}, the kernel before runs over {}", info(node.op).name,
                        to_string(shape), to_string(group.shape));
+  }
+
+  bool counts(NodeId id) const {
+    return std::ranges::any_of(nodes_[id].inputs(),
+                               [&](NodeId operand) { return nodes_[operand].op == Op::iota; });
   }
 
   // Few long rows are shared out to many blocks, so their sums are known only when all have ended.
@@ -183,12 +265,13 @@ class Partitioner {
     ++group.values;
     const TypedNode& node = nodes_[id];
     if (is_reduction(node.op)) group.reduced = reduced_by(id);
+    group.counts = group.counts || counts(id);
     for (const NodeId operand : node.inputs()) {
-      const bool array =
-          nodes_[operand].op == Op::input || (home_[operand] != kNone && home_[operand] != place);
+      const bool array = nodes_[array_of(operand)].op == Op::input || is_deferred(operand) ||
+                         (home_[operand] != kNone && home_[operand] != place);
       if (!array) continue;
       group.arrays.insert(operand);
-      last_reader_[operand] = place;
+      last_reader_[array_of(operand)] = place;
     }
   }
 
@@ -202,7 +285,15 @@ class Partitioner {
       for (const NodeId operand : nodes_[id].inputs()) users_[operand].push_back(id);
     }
     std::vector<bool> stored(nodes_.size(), false);
-    for (const NodeId output : graph_.graph.outputs) stored[output] = true;
+    for (const auto& parts : graph_.stores) {
+      for (const PlacedPart& part : parts) stored[part.value] = true;
+    }
+    for (const auto& parts : graph_.joins) {
+      for (const PlacedPart& part : parts) stored[part.value] = true;
+    }
+    for (const PlacedCall& call : graph_.calls) {
+      for (const NodeId input : call.inputs) stored[array_of(input)] = true;
+    }
     // From the last kernel to the first: what a kernel computes again, it needs the operands of.
     needs_.resize(groups_.size());
     std::vector<std::vector<NodeId>> members(groups_.size());
@@ -210,6 +301,10 @@ class Partitioner {
       if (home_[id] != kNone) members[static_cast<std::size_t>(home_[id])].push_back(id);
     }
     for (std::size_t g = groups_.size(); g-- > 0;) {
+      if (groups_[g].call) {
+        read_by_call(g);
+        continue;
+      }
       std::unordered_set<NodeId> needed;
       for (const NodeId id : members[g]) {
         if (stored[id]) needed.insert(id);
@@ -218,6 +313,18 @@ class Partitioner {
       std::ranges::sort(wanted);
       results_[g] = wanted;
       collect(g, wanted, needed, stored);
+    }
+  }
+
+  void read_by_call(std::size_t g) {
+    const PlacedCall& call = graph_.calls[*groups_[g].call];
+    results_[g] = call.results;
+    for (const NodeId input : call.inputs) {
+      if (nodes_[array_of(input)].op == Op::input) {
+        needs_[g].push_back(input);
+      } else {
+        reads_of_[g].insert(input);
+      }
     }
   }
 
@@ -230,6 +337,15 @@ class Partitioner {
       wanted.pop_back();
       for (const NodeId operand : nodes_[id].inputs()) {
         if (needed.contains(operand)) continue;
+        if (is_argument_view(operand)) {
+          needed.insert(operand);
+          continue;
+        }
+        if (is_deferred(operand)) {
+          stored[array_of(operand)] = true;
+          reads_of_[g].insert(operand);
+          continue;
+        }
         const bool foreign =
             home_[operand] != kNone && home_[operand] != static_cast<std::int64_t>(g);
         if (foreign && (stored[operand] || !computes_again(operand, g, moved, stored))) {
@@ -260,9 +376,12 @@ class Partitioner {
       const NodeId at = wanted.back();
       wanted.pop_back();
       const TypedNode& node = nodes_[at];
-      if (node.op == Op::input && !groups_[g].arrays.contains(at)) bytes += bytes_of(graph_, at);
-      if (is_leaf(node)) continue;
-      if (is_reduction(node.op) || ++operations > model_.most_recomputed) return false;
+      const bool array = node.op == Op::input || is_argument_view(at);
+      if (array && !groups_[g].arrays.contains(at)) bytes += bytes_of(graph_, at);
+      if (is_leaf(node) || array) continue;
+      if (is_deferred(at) || is_reduction(node.op)) return false;
+      if (counts(at) && !groups_[g].reduced.empty()) return false;
+      if (node.op != Op::promote && ++operations > model_.most_recomputed) return false;
       cheap = cheap && is_cheap(node);
       for (const NodeId operand : node.inputs()) {
         if (seen.insert(operand).second) wanted.push_back(operand);
@@ -270,7 +389,7 @@ class Partitioner {
     }
     if (bytes > bytes_of(graph_, id)) return false;
     return cheap || std::ranges::all_of(seen, [&](NodeId at) {
-             return is_leaf(nodes_[at]) || is_used_only(at, seen, moved, g, stored);
+             return !is_computed(nodes_[at]) || is_used_only(at, seen, moved, g, stored);
            });
   }
 
@@ -288,6 +407,7 @@ class Partitioner {
     KernelPart kernel;
     kernel.shape = groups_[g].shape;
     kernel.reason = groups_[g].reason;
+    kernel.call = groups_[g].call;
     kernel.results = results_[g];
     bool reduces = false;
     for (const NodeId id : needs_[g]) {
@@ -302,48 +422,12 @@ class Partitioner {
     return kernel;
   }
 
-  // An output that is an argument or a constant is copied, by a kernel of its own.
-  void copy_leaves(Partition& result) const {
-    std::unordered_set<NodeId> copied;
-    for (const NodeId output : graph_.graph.outputs) {
-      if (home_[output] != kNone || !copied.insert(output).second) continue;
-      KernelPart kernel;
-      kernel.values = {output};
-      kernel.results = {output};
-      kernel.shape = shapes_[output];
-      kernel.reason = "an output that nothing is computed for";
-      result.kernels.push_back(std::move(kernel));
-    }
-  }
-
-  // -- Bytes
-
-  void count_bytes(Partition& result) const {
-    for (KernelPart& kernel : result.kernels) {
-      for (const NodeId id : kernel.values) {
-        if (nodes_[id].op == Op::input) kernel.bytes += bytes_of(graph_, id);
-      }
-      for (const NodeId id : kernel.reads) kernel.bytes += bytes_of(graph_, id);
-      for (const NodeId id : kernel.results) kernel.bytes += bytes_of(graph_, id);
-      result.bytes += kernel.bytes;
-    }
-    for (NodeId id = 0; id < nodes_.size(); ++id) {
-      const TypedNode& node = nodes_[id];
-      if (node.op == Op::input) result.lower_bound += bytes_of(graph_, id);
-      if (is_leaf(node) || node.op == Op::promote) continue;
-      result.op_by_op += bytes_of(graph_, id);
-      for (const NodeId operand : node.inputs()) {
-        if (nodes_[operand].op != Op::constant) result.op_by_op += bytes_of(graph_, operand);
-      }
-    }
-    for (const NodeId output : graph_.graph.outputs) result.lower_bound += bytes_of(graph_, output);
-  }
-
-  const ShapedGraph& graph_;
+  const PlacedGraph& graph_;
   const std::vector<TypedNode>& nodes_;
   const CostModel& model_;
-  std::vector<Dims> shapes_;  ///< of one rank
-  std::vector<std::int64_t> home_;
+  std::vector<Dims> shapes_;         ///< of one rank
+  std::vector<std::int64_t> home_;   ///< of computed values: their kernel
+  std::vector<std::int64_t> ready_;  ///< of others: the kernel that must have ended
   std::vector<Group> groups_;
   std::unordered_map<NodeId, std::int64_t> last_reader_;
   std::vector<std::vector<NodeId>> users_;
@@ -354,20 +438,7 @@ class Partitioner {
 
 }  // namespace
 
-DType stored_dtype(const TypedGraph& graph, NodeId id) {
-  const TypedNode& node = graph.nodes[id];
-  const bool rounded =
-      graph.rounding == Rounding::each || node.op == Op::cast || node.op == Op::input;
-  return rounded ? node.dtype : compute_dtype(node.dtype);
-}
-
-std::uint64_t bytes_of(const ShapedGraph& graph, NodeId id) {
-  std::uint64_t size = 1;
-  for (const std::int64_t extent : graph.shapes[id]) size *= static_cast<std::uint64_t>(extent);
-  return (size * static_cast<std::uint64_t>(bits(graph.graph.nodes[id].dtype)) + 7) / 8;
-}
-
-Partition partition(const ShapedGraph& graph, const CostModel& model) {
+Partition partition(const PlacedGraph& graph, const CostModel& model) {
   return Partitioner(graph, model).run();
 }
 

@@ -6,6 +6,9 @@
 // joins the last kernel among those of its operands, or a later one that reads what it reads, so
 // that no cycle can arise. Where it cannot, a kernel begins with it:
 //   * another shape, or other reduced axes;
+//   * it reads another view of what the kernel stores, or an array that several kernels write;
+//   * it counts elements (iota, uniform, normal) and the kernel reduces, or the other way round;
+//   * the kernel is a call of the caller;
 //   * the rows are few and long: they are split over blocks, and what comes after waits for all;
 //   * the kernel has as many values or arrays as it may (registers, arguments).
 // A value that another kernel needs is stored, and read again, unless it takes a few operations on
@@ -14,10 +17,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "fusion/passes.hpp"
+#include "fusion/place_views.hpp"
 
 namespace kiln::fusion {
 
@@ -27,17 +31,21 @@ struct CostModel {
   std::size_t most_recomputed = 6;  ///< operations of a value that is computed again
   std::int64_t few_rows = 64;       ///< rows fewer than this are split if they are
   std::int64_t long_row = 1 << 16;  ///< longer than this
+  bool share_reads = true;          ///< values that read the same array share a kernel
 };
 
-/// One kernel. `values` and `results` are nodes of the graph, operands first.
+/// One kernel, or a call of the caller. `values` and `results` are nodes of the graph, operands
+/// first.
 struct KernelPart {
-  std::vector<NodeId> values;   ///< that it computes
-  std::vector<NodeId> results;  ///< of those, that it stores: for other kernels or as outputs
-  std::vector<NodeId> reads;    ///< results of kernels before it
-  Dims shape;                   ///< that it runs over
-  std::vector<bool> reduced;    ///< axes of it; empty if none
-  std::string reason;           ///< why it begins
-  std::uint64_t bytes = 0;      ///< that it moves: each array once
+  std::vector<NodeId> values;       ///< that it computes, and what it reads of arguments
+  std::vector<NodeId> results;      ///< of those, that it stores: for other kernels or as outputs
+  std::vector<NodeId> reads;        ///< results of kernels before it, joins, views of either
+  std::optional<std::size_t> call;  ///< a position in PlacedGraph::calls
+  Dims shape;                       ///< that it runs over
+  std::vector<bool> reduced;        ///< axes of it; empty if none
+  std::string reason;               ///< why it begins
+  std::uint64_t bytes = 0;          ///< that it moves: each array once
+  std::uint64_t op_by_op = 0;       ///< had each of its operations a kernel of its own
 };
 
 struct Partition {
@@ -47,13 +55,10 @@ struct Partition {
   std::uint64_t lower_bound = 0;  ///< every argument read and every output written once
 };
 
-/// The dtype in which a value is stored between kernels: one that loses nothing.
-DType stored_dtype(const TypedGraph& graph, NodeId id);
-
 /// The bytes of a value as it is stored.
 std::uint64_t bytes_of(const ShapedGraph& graph, NodeId id);
 
 /// `graph` has no trivial reductions (reduce_layout.hpp).
-Partition partition(const ShapedGraph& graph, const CostModel& model = {});
+Partition partition(const PlacedGraph& graph, const CostModel& model = {});
 
 }  // namespace kiln::fusion

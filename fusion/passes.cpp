@@ -18,6 +18,7 @@ class Copy {
     to_.graph.argument_names = from.graph.argument_names;
     to_.graph.output_names = from.graph.output_names;
     to_.graph.rounding = from.graph.rounding;
+    to_.graph.tables = from.graph.tables;
   }
 
   template <class Rewrite>
@@ -67,6 +68,15 @@ bool is_number(const TypedGraph& graph, NodeId id, double number) {
          std::signbit(value.real) == std::signbit(number);
 }
 
+// Whether a value has been rounded to its dtype, as an array's elements are.
+bool is_rounded(const TypedGraph& graph, NodeId id) {
+  while (is_shape_op(graph.nodes[id].op) && graph.nodes[id].op != Op::concat) {
+    id = graph.nodes[id].operands[0];
+  }
+  const Op op = graph.nodes[id].op;
+  return op == Op::cast || op == Op::input || op == Op::opaque;
+}
+
 std::optional<std::size_t> same_as_operand(const TypedGraph& graph, const TypedNode& node) {
   const auto& x = node.operands;
   const auto is = [&](std::size_t i, double number) { return is_number(graph, x[i], number); };
@@ -77,7 +87,7 @@ std::optional<std::size_t> same_as_operand(const TypedGraph& graph, const TypedN
     case Op::cast: {
       const bool same = graph.nodes[x[0]].dtype == node.dtype;
       const bool rounds = node.op == Op::cast && compute_dtype(node.dtype) != node.dtype &&
-                          graph.nodes[x[0]].op != Op::cast && graph.nodes[x[0]].op != Op::input;
+                          !is_rounded(graph, x[0]);
       if (same && !rounds) return 0;
       return std::nullopt;
     }
@@ -145,7 +155,7 @@ std::optional<NodeId> undone(const TypedGraph& graph, const TypedNode& node) {
 // ---- Constants ---------------------------------------------------------------------------------
 
 bool is_constant(const TypedGraph& graph, const TypedNode& node) {
-  if (node.arity == 0 || is_reduction(node.op)) return false;
+  if (node.arity == 0 || !is_elementwise(node.op)) return false;
   for (const NodeId operand : node.inputs()) {
     if (graph.nodes[operand].op != Op::constant) return false;
   }
@@ -213,16 +223,18 @@ ShapedGraph fold_constants(const ShapedGraph& graph) {
 
 ShapedGraph share_common(const ShapedGraph& graph) {
   std::unordered_multimap<std::uint64_t, NodeId> seen;
-  return Copy(graph).run(
-      [&](const ShapedGraph& to, const TypedNode& node, const Dims&) -> std::optional<NodeId> {
-        const std::uint64_t hash = hash_of(node);
-        const auto [first, last] = seen.equal_range(hash);
-        for (auto it = first; it != last; ++it) {
-          if (to.graph.nodes[it->second] == node) return it->second;
-        }
-        seen.emplace(hash, static_cast<NodeId>(to.graph.nodes.size()));
-        return std::nullopt;
-      });
+  return Copy(graph).run([&](const ShapedGraph& to, const TypedNode& node,
+                             const Dims& shape) -> std::optional<NodeId> {
+    const std::uint64_t hash = hash_of(node);
+    const auto [first, last] = seen.equal_range(hash);
+    for (auto it = first; it != last; ++it) {
+      // The shape of an iota is not in the node.
+      const NodeId other = it->second;
+      if (to.graph.nodes[other] == node && to.shapes[other] == shape) return other;
+    }
+    seen.emplace(hash, static_cast<NodeId>(to.graph.nodes.size()));
+    return std::nullopt;
+  });
 }
 
 ShapedGraph drop_dead(const ShapedGraph& graph) {

@@ -2,18 +2,9 @@
 // on typed graphs whose shapes are known; each stands alone, and optimise() runs them in order.
 #pragma once
 
-#include <vector>
-
-#include "fusion/infer.hpp"
-#include "kiln/dims.hpp"
+#include "fusion/shapes.hpp"
 
 namespace kiln::fusion {
-
-/// A typed graph with the shape of every node.
-struct ShapedGraph {
-  TypedGraph graph;
-  std::vector<Dims> shapes;
-};
 
 /// Replaces what is the same as one of its operands, bit for bit: conversions that change nothing,
 /// x * 1, x / 1, x - 0 and x + -0 (but not x + 0, which is 0 for -0), a sign changed twice, the

@@ -6,6 +6,7 @@
 
 #include "fusion/broadcast.hpp"
 #include "fusion/reference_node.hpp"
+#include "fusion/shape_ops.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -196,6 +197,19 @@ class ArrayEvaluation {
       });
       return result;
     }
+    if (is_shape_op(node.op)) return moved(id);
+    if (node.op == Op::link) return {};
+    if (node.op == Op::opaque) {
+      throw Error(Code::unsupported,
+                  "reference: what a call of the caller computes is known to the caller only");
+    }
+    if (node.op == Op::iota) {
+      for_each_element(shapes_[id], [&](const Dims& at) {
+        result.push_back(reference::convert(
+            reference::from_integer(DType::i64, place(at, shapes_[id], node)), node.dtype, true));
+      });
+      return result;
+    }
     if (node.op == Op::scalar) {
       const ReferenceOperand& argument = arguments_[node.payload];
       return {reference::convert(reference::read(argument.data, argument.dtype, argument.offset),
@@ -210,6 +224,29 @@ class ArrayEvaluation {
           reference::evaluate_node(graph_, node, std::span(operands).first(node.arity)));
     });
     return result;
+  }
+
+  // Each element is looked up where the shape op takes it from.
+  Array moved(std::size_t id) const {
+    const TypedNode& node = graph_.nodes[id];
+    std::vector<Dims> operands;
+    for (const NodeId operand : node.inputs()) operands.push_back(shapes_[operand]);
+    Array result;
+    for_each_element(shapes_[id], [&](const Dims& at) {
+      Dims from;
+      const std::size_t i =
+          element_source(node.op, shape_list(graph_, node), operands, at, shapes_[id], from);
+      result.push_back(arrays_[node.operands[i]][element_at(from, operands[i])]);
+    });
+    return result;
+  }
+
+  static std::int64_t place(const Dims& at, const Dims& shape, const TypedNode& iota) {
+    const auto axis = static_cast<std::int64_t>(iota.payload);
+    if (axis != kAllAxes) return at[static_cast<std::size_t>(axis) + (axis < 0 ? at.size() : 0)];
+    std::int64_t place = 0;
+    for (std::size_t k = 0; k < at.size(); ++k) place = place * shape[k] + at[k];
+    return place;
   }
 
   const TypedGraph& graph_;

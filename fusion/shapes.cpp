@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "fusion/broadcast.hpp"
+#include "fusion/count.hpp"
+#include "fusion/shape_ops.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -45,6 +48,126 @@ void check_not_empty(const TypedNode& node, const Dims& operand, const Dims& res
                           info(node.op).name, to_string(operand)));
 }
 
+Dims result_of_call(const TypedGraph& graph, const TypedNode& node, const std::vector<Dims>& shapes,
+                    std::string_view function) {
+  const OpaqueCall& call = graph.tables->calls[opaque_call(node.payload)];
+  std::vector<Dims> inputs;
+  for (const NodeId id : linked_values(graph, node.operands[0])) inputs.push_back(shapes[id]);
+  std::vector<Dims> results = call.shapes(inputs);
+  if (results.size() <= opaque_result(node.payload)) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: it has shapes for {} results, but more results", function,
+                            call.name, results.size()));
+  }
+  return std::move(results[opaque_result(node.payload)]);
+}
+
+// The shape of one node, where an iota has that of a number.
+Dims shape_of(const TypedGraph& graph, const TypedNode& node, const std::vector<Dims>& shapes,
+              std::span<const Dims> arguments, std::string_view function) {
+  if (node.op == Op::input) return arguments[node.payload];
+  if (node.op == Op::link) return {};
+  if (node.op == Op::opaque) return result_of_call(graph, node, shapes, function);
+  if (is_shape_op(node.op)) {
+    std::array<Dims, 2> operands;
+    for (std::size_t i = 0; i < node.arity; ++i) operands[i] = shapes[node.operands[i]];
+    return result_shape(node.op, shape_list(graph, node), std::span(operands).first(node.arity),
+                        function);
+  }
+  if (!is_reduction(node.op)) return broadcast_operands(node, shapes, function);
+  const Dims& operand = shapes[node.operands[0]];
+  Dims result = reduced(operand, node, function);
+  check_not_empty(node, operand, result, function);
+  return result;
+}
+
+// ---- Iota --------------------------------------------------------------------------------------
+
+// Gives every iota the shape of what it is a part of.
+class Counting {
+ public:
+  Counting(const TypedGraph& graph, std::span<const Dims> arguments, std::string_view function)
+      : graph_(graph), arguments_(arguments), function_(function) {}
+
+  ShapedGraph run() {
+    learn();
+    demand();
+    ShapedGraph result;
+    result.graph = graph_;
+    result.graph.nodes.clear();
+    moved_.resize(graph_.nodes.size());
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+      if (!counts_[id]) moved_[id] = {add(result, id, nullptr)};
+      for (const Dims& shape : wanted_[id]) moved_[id].push_back(add(result, id, &shape));
+    }
+    for (NodeId& output : result.graph.outputs) output = moved(output, &natural_[output]);
+    return result;
+  }
+
+ private:
+  // Which values depend on an iota element by element, and the shapes that all have without.
+  void learn() {
+    for (const TypedNode& node : graph_.nodes) {
+      const auto counts = [&](NodeId operand) { return static_cast<bool>(counts_[operand]); };
+      counts_.push_back(node.op == Op::iota ||
+                        (is_elementwise(node.op) && std::ranges::any_of(node.inputs(), counts)));
+      natural_.push_back(shape_of(graph_, node, natural_, arguments_, function_));
+    }
+  }
+
+  // From the last node to the first: the shapes in which such values are wanted.
+  void demand() {
+    wanted_.resize(graph_.nodes.size());
+    for (const NodeId output : graph_.outputs) want(output, natural_[output]);
+    for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+      for (const NodeId operand : graph_.nodes[id].inputs()) {
+        if (!counts_[operand]) continue;
+        if (!counts_[id]) want(operand, natural_[operand]);
+        for (std::size_t k = 0; k < wanted_[id].size(); ++k) want(operand, Dims(wanted_[id][k]));
+      }
+    }
+  }
+
+  void want(NodeId id, const Dims& shape) {
+    if (!counts_[id] || std::ranges::find(wanted_[id], shape) != wanted_[id].end()) return;
+    wanted_[id].push_back(shape);
+  }
+
+  NodeId moved(NodeId id, const Dims* shape) const {
+    if (!counts_[id]) return moved_[id][0];
+    const auto found = std::ranges::find(wanted_[id], *shape);
+    return moved_[id][static_cast<std::size_t>(found - wanted_[id].begin())];
+  }
+
+  NodeId add(ShapedGraph& to, NodeId id, const Dims* wanted) const {
+    TypedNode node = graph_.nodes[id];
+    Dims shape = natural_[id];
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const NodeId operand = node.operands[i];
+      node.operands[i] = moved(operand, wanted != nullptr ? wanted : &natural_[operand]);
+    }
+    if (node.op == Op::iota) {
+      check_count(node, *wanted, function_);
+      const auto axis = static_cast<std::int64_t>(node.payload);
+      if (axis >= 0) {
+        node.payload = static_cast<std::uint64_t>(axis - static_cast<std::int64_t>(wanted->size()));
+      }
+    }
+    if (wanted != nullptr) shape = *wanted;
+    to.graph.nodes.push_back(node);
+    to.shapes.push_back(std::move(shape));
+    return static_cast<NodeId>(to.graph.nodes.size() - 1);
+  }
+
+  const TypedGraph& graph_;
+  std::span<const Dims> arguments_;
+  std::string_view function_;
+  std::vector<char> counts_;
+  std::vector<Dims> natural_;
+  std::vector<std::vector<Dims>> wanted_;
+  std::vector<std::vector<NodeId>> moved_;
+};
+
 }  // namespace
 
 bool has_reductions(const Graph& graph) {
@@ -55,27 +178,43 @@ bool has_reductions(const TypedGraph& graph) {
   return std::ranges::any_of(graph.nodes, [](const TypedNode& n) { return is_reduction(n.op); });
 }
 
+const OpInfo* program_op(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    if (!is_elementwise(node.op) && !is_reduction(node.op)) return &info(node.op);
+  }
+  return nullptr;
+}
+
+std::vector<NodeId> linked_values(const TypedGraph& graph, NodeId list) {
+  std::vector<NodeId> values;
+  for (; graph.nodes[list].op == Op::link; list = graph.nodes[list].operands[0]) {
+    values.push_back(graph.nodes[list].operands[1]);
+  }
+  std::ranges::reverse(values);
+  return values;
+}
+
 std::vector<Dims> infer_shapes(const TypedGraph& graph, std::span<const Dims> arguments,
                                std::string_view function) {
   std::vector<Dims> shapes;
   shapes.reserve(graph.nodes.size());
   for (const TypedNode& node : graph.nodes) {
-    if (node.op == Op::input) {
-      shapes.push_back(arguments[node.payload]);
-    } else if (node.op == Op::iota) {
+    if (node.op == Op::iota) {
       throw Error(Code::unsupported,
-                  fmt::format("{}: iota, uniform and normal are not supported in one function with "
-                              "a reduction; make it two functions",
+                  fmt::format("{}: iota, uniform and normal beside a reduction take a second "
+                              "kernel; a kiln::Program has several",
                               function));
-    } else if (is_reduction(node.op)) {
-      const Dims& operand = shapes[node.operands[0]];
-      shapes.push_back(reduced(operand, node, function));
-      check_not_empty(node, operand, shapes.back(), function);
-    } else {
-      shapes.push_back(broadcast_operands(node, shapes, function));
     }
+    shapes.push_back(shape_of(graph, node, shapes, arguments, function));
   }
   return shapes;
+}
+
+ShapedGraph shape_graph(const TypedGraph& graph, std::span<const Dims> arguments,
+                        std::string_view function) {
+  const bool counts = std::ranges::find(graph.nodes, Op::iota, &TypedNode::op) != graph.nodes.end();
+  if (counts) return Counting(graph, arguments, function).run();
+  return {graph, infer_shapes(graph, arguments, function)};
 }
 
 Dims without_axes(const Dims& shape, const std::vector<bool>& axes) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fusion/composition.hpp"
+#include "fusion/shape_ops.hpp"
 #include "fusion/text_operators.hpp"
 #include "fusion/text_tokens.hpp"
 
@@ -242,7 +243,13 @@ class Parser {
   // Reads closing brackets, then one operator or separator that an operand must follow. False when
   // the expression has ended.
   bool infix() {
-    while (peek().is(")")) close();
+    while (peek().is(")") || peek().is("[")) {
+      if (peek().is("[")) {
+        subscripts();
+      } else {
+        close();
+      }
+    }
     const Token& token = peek();
     if (const Operator* op = find_infix(token)) {
       push_infix(token, *op);
@@ -266,6 +273,63 @@ class Parser {
     }
     take();
     return true;
+  }
+
+  // x[...]: it binds tighter than everything, so it takes the last operand as it is.
+  void subscripts() {
+    const std::size_t offset = take().offset;
+    std::vector<Subscript> items;
+    do {
+      if (!items.empty()) take();
+      items.push_back(subscript_item());
+    } while (peek().is(","));
+    if (!peek().is("]")) expected("',', ':' or ']'");
+    take();
+    try {
+      operands_.back() = subscript(graph_, operands_.back(), items);
+    } catch (const Error& error) {
+      throw syntax_error(text_, offset, error.what(), error.code());
+    }
+  }
+
+  Subscript subscript_item() {
+    Subscript item;
+    if (peek().is("...")) {
+      take();
+      item.kind = Subscript::Kind::rest;
+      return item;
+    }
+    if (peek().kind == TokenKind::name && peek().text == "None") {
+      take();
+      item.kind = Subscript::Kind::new_axis;
+      return item;
+    }
+    if (!peek().is(":")) {
+      item.start = subscript_number();
+      if (!peek().is(":")) {
+        item.kind = Subscript::Kind::element;
+        return item;
+      }
+    }
+    take();
+    const auto given = [&] { return !peek().is(":") && !peek().is(",") && !peek().is("]"); };
+    if (given()) item.stop = subscript_number();
+    if (peek().is(":")) {
+      take();
+      if (given()) item.step = subscript_number();
+    }
+    return item;
+  }
+
+  std::int64_t subscript_number() {
+    const bool negative = peek().is("-");
+    const Token& number = peek(negative ? 1 : 0);
+    if (number.kind != TokenKind::number || number.literal.kind != Kind::signed_integer) {
+      expected("an integer, ':', '...' or None");
+    }
+    const auto value = static_cast<std::int64_t>(number.literal.bits);
+    at_ += negative ? 2 : 1;
+    return negative ? -value : value;
   }
 
   bool end_of_expression() {

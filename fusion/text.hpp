@@ -5,7 +5,9 @@
 //   statement  := NAME '=' expression | expression (',' expression)*     (the latter only last)
 //   expression := Python's: or and not, comparisons, | ^ & << >> + - * / // % unary - ~ **, calls,
 //                 parentheses, `a if c else b`, numbers (decimal, hex, hex float, exponent, inf,
-//                 nan), True False, and NAME, which is a statement's name or an argument
+//                 nan), True False, and NAME, which is a statement's name or an argument;
+//                 x[...] after any of them, with NumPy's basic indexing: slices, integers, `...`
+//                 and None, all of them literals
 #pragma once
 
 #include <span>

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <string>
 #include <unordered_set>
 #include <variant>
 #include <vector>
 
+#include "fusion/shape_ops.hpp"
 #include "fusion/text.hpp"
 #include "fusion/text_operators.hpp"
 
@@ -83,11 +85,31 @@ bool needs_parentheses(const Node& parent, std::size_t index, const Node& operan
     const bool strict = index == 1 || op->precedence == kComparePrecedence;
     return strict ? precedence <= op->precedence : precedence < op->precedence;
   }
+  if (parent.op == Op::slice) return precedence < kLeafPrecedence;
   if (const Operator* op = prefix_of(parent.op)) {
     // -1 would be read as a literal.
     return operand.op == Op::constant || precedence < op->precedence;
   }
   return false;
+}
+
+// The integers that a shape op is called with, as text, or its subscript.
+std::string parameter_text(Op op, const ShapeList& list) {
+  std::string text;
+  if (op != Op::slice) {
+    for (const std::int64_t number : list) text += fmt::format(", {}", number);
+    return text;
+  }
+  const auto place = [](std::int64_t at) {
+    return at == kOmitted ? std::string() : fmt::format("{}", at);
+  };
+  std::string range = fmt::format("{}:{}", place(list[1]), place(list[2]));
+  if (list[3] != 1) range += fmt::format(":{}", list[3]);
+  for (std::int64_t k = 0; k < list[0]; ++k) text += ":, ";
+  if (list[0] < 0) text += "..., ";
+  text += range;
+  for (std::int64_t k = list[0] + 1; k < 0; ++k) text += ", :";
+  return text;
 }
 
 class Printer {
@@ -182,7 +204,8 @@ class Printer {
     for (NodeId id = 0; id < names_.size(); ++id) {
       const Node& node = graph_[id];
       if (uses_[id] == 0 || is_leaf(node)) continue;
-      const bool call = !infix_of(node.op) && !prefix_of(node.op) && !is_ternary(node, ternaries_);
+      const bool call = !infix_of(node.op) && !prefix_of(node.op) &&
+                        !is_ternary(node, ternaries_) && node.op != Op::slice;
       for (std::size_t i = 0; i < node.arity; ++i) {
         const NodeId operand = node.operands[i];
         const Node& value = graph_[operand];
@@ -197,7 +220,8 @@ class Printer {
         }
       }
       const bool last = last_is_assignment() && id == graph_.outputs()[0];
-      if (names_[id].empty() && uses_[id] > 1 && !last) names_[id] = fresh_name();
+      const bool alone = uses_[id] > 1 && node.op != Op::link;
+      if (names_[id].empty() && alone && !last) names_[id] = fresh_name();
     }
   }
 
@@ -295,9 +319,37 @@ class Printer {
       push_operand(steps, node, 0);
       steps.emplace_back(" if ");
       push_operand(steps, node, 1);
+    } else if (node.op == Op::slice) {
+      steps.emplace_back("]");
+      steps.emplace_back(kept(parameter_text(node.op, list_of(node))));
+      steps.emplace_back("[");
+      push_operand(steps, node, 0);
+    } else if (node.op == Op::link) {
+      push_link(steps, node);
     } else {
       push_call(steps, node);
     }
+  }
+
+  const ShapeList& list_of(const Node& node) const { return graph_.tables()->lists[node.payload]; }
+
+  // Text that lives as long as the printer, for a step.
+  std::string_view kept(std::string text) const { return kept_.emplace_back(std::move(text)); }
+
+  // The values of a call of the caller. The first link's list is its value.
+  void push_link(std::vector<Step>& steps, const Node& node) const {
+    steps.emplace_back(node.operands[1]);
+    if (graph_[node.operands[0]].op != Op::link) return;
+    steps.emplace_back(", ");
+    steps.emplace_back(node.operands[0]);
+  }
+
+  std::string_view name_of_call(const Node& node) const {
+    if (node.op == Op::cast) return name(node.dtype);
+    if (node.op != Op::opaque) return info(node.op).name;
+    const std::size_t result = opaque_result(node.payload);
+    const std::string& name = graph_.tables()->calls[opaque_call(node.payload)].name;
+    return result == 0 ? std::string_view(name) : kept(fmt::format("{}.{}", name, result));
   }
 
   void push_operand(std::vector<Step>& steps, const Node& parent, std::size_t index) const {
@@ -328,14 +380,18 @@ class Printer {
         steps.emplace_back(", ");
       }
     }
+    if (is_shape_op(node.op) && node.op != Op::concat) {
+      steps.emplace_back(kept(parameter_text(node.op, list_of(node))));
+    }
     std::size_t count = node.arity;
     if (info(node.op).rule == Rule::random && is_default_place(graph_[node.operands[2]])) --count;
     for (std::size_t i = count; i-- > 0;) {
       steps.emplace_back(node.operands[i]);
       if (i > 0) steps.emplace_back(", ");
     }
+    if (node.op == Op::concat) steps.emplace_back(kept(fmt::format("{}, ", list_of(node)[0])));
     steps.emplace_back("(");
-    steps.emplace_back(node.op == Op::cast ? name(node.dtype) : info(node.op).name);
+    steps.emplace_back(name_of_call(node));
   }
 
   /// How many arguments, from the first, the text brings out of order or not at all.
@@ -370,6 +426,7 @@ class Printer {
   int next_name_ = 0;
   std::vector<std::size_t> first_use_;  ///< of arguments: 1 for the first one read, 0 for never
   std::size_t used_ = 0;
+  mutable std::deque<std::string> kept_;
   std::string text_;
 };
 

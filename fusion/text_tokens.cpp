@@ -12,9 +12,9 @@ namespace kiln::fusion {
 namespace {
 
 // Longest first, so that the first match is the right one.
-constexpr std::string_view kSymbols[] = {
-    "**", "//", "<<", ">>", "<=", ">=", "==", "!=", "+", "-", "*", "/",
-    "%",  "&",  "|",  "^",  "~",  "<",  ">",  "(",  ")", ",", ";", "="};
+constexpr std::string_view kSymbols[] = {"...", "**", "//", "<<", ">>", "<=", ">=", "==", "!=", "+",
+                                         "-",   "*",  "/",  "%",  "&",  "|",  "^",  "~",  "<",  ">",
+                                         "(",   ")",  ",",  ";",  "=",  "[",  "]",  ":"};
 constexpr std::string_view kWords[] = {"and", "or", "not", "if", "else"};
 
 // What people write who come from another language, and what it is called here.
@@ -23,7 +23,6 @@ constexpr std::pair<std::string_view, std::string_view> kForeign[] = {
     {"||", "write 'or'"},
     {"?", "write 'a if condition else b' or where(condition, a, b)"},
     {"!", "write 'not' or '!='"},
-    {"[", "indexing is not part of the language; pass a view of the array"},
     {".", "names hold letters, digits and '_'"},
 };
 
@@ -60,7 +59,8 @@ class Tokenizer {
     if (starts_name(c)) return word();
     if (is_digit(c) || (c == '.' && is_digit(peek(1)))) return number();
     for (const auto& [foreign, advice] : kForeign) {
-      if (!text_.substr(at_).starts_with(foreign) || text_.substr(at_).starts_with("!=")) continue;
+      const std::string_view rest = text_.substr(at_);
+      if (!rest.starts_with(foreign) || rest.starts_with("!=") || rest.starts_with("...")) continue;
       throw syntax_error(text_, at_, fmt::format("'{}' is not an operator; {}", foreign, advice));
     }
     for (const std::string_view symbol : kSymbols) {

@@ -87,10 +87,21 @@ std::string output_label(const Definition& definition, std::size_t index) {
                       : fmt::format("output {} '{}'", index, name);
 }
 
+// What moves elements, or is the caller's, takes a Program.
+void check_one_kernel(const Definition& definition) {
+  const fusion::OpInfo* op = fusion::program_op(definition.graph);
+  if (op == nullptr) return;
+  throw Error(Code::unsupported,
+              fmt::format("{}: {} is not for a Function, which is one kernel: make it a "
+                          "kiln::Program (kiln::program, trace_program, parse_program)",
+                          definition.name, op->op == fusion::Op::link ? "a call" : op->name));
+}
+
 fusion::TypedGraph typed_graph(const Definition& definition,
                                std::span<const fusion::ArgumentType> arguments,
                                std::span<const DType> dtypes) {
   if (definition.typed) return *definition.typed;
+  check_one_kernel(definition);
   return fusion::infer(definition.graph, arguments, dtypes, definition.options.rounding,
                        definition.name);
 }

@@ -5,7 +5,6 @@
 #include <map>
 #include <mutex>
 
-#include "call_reduction.hpp"
 #include "fusion/overlap.hpp"
 #include "kiln/error.hpp"
 #include "program_plan.hpp"
@@ -35,20 +34,20 @@ void check_counts(const Definition& definition, const Call& call) {
 
 std::shared_ptr<const ProgramPlan> make_program_plan(const Definition& definition,
                                                      const Call& call) {
-  std::vector<fusion::ArgumentType> types;
-  std::vector<Dims> shapes;
+  ProgramCall types;
+  const auto shape_of = [](const View& view) {
+    return OperandShape{view.dtype(), view.shape(), view.strides(), 0, view.offset()};
+  };
   for (const Argument& input : call.inputs) {
     if (input.is_scalar()) {
-      types.push_back({input.scalar().dtype(), true, input.scalar().weak()});
-      shapes.emplace_back();
+      types.arguments.push_back({input.scalar().dtype(), true, input.scalar().weak()});
     } else {
-      types.push_back({input.view().dtype(), false, false});
-      shapes.push_back(input.view().shape());
+      types.arguments.push_back({input.view().dtype(), false, false});
+      types.arrays.push_back(shape_of(input.view()));
     }
   }
-  std::vector<DType> dtypes;
-  for (const View& output : call.outputs) dtypes.push_back(output.dtype());
-  return std::make_shared<ProgramPlan>(plan_program(definition, types, shapes, dtypes));
+  for (const View& output : call.outputs) types.outputs.push_back(shape_of(output));
+  return std::make_shared<ProgramPlan>(plan_program(definition, types));
 }
 
 fusion::ByteView bytes_of(const View& view) {
@@ -74,22 +73,31 @@ class Operands {
       : definition_(definition), plan_(plan), call_(call) {
     check_workspace(workspace);
     base_ = static_cast<char*>(workspace.data());
-    for (std::size_t i = 0; i < call.outputs.size(); ++i) outputs_.push_back(whole_output(i));
     check_overlaps(workspace);
   }
 
   Argument input(const ProgramOperand& operand) const {
-    if (operand.kind == ProgramOperand::Kind::argument) return call_.inputs[operand.index];
+    if (operand.scalar) return call_.inputs[operand.index];
     return view(operand);
   }
 
   View view(const ProgramOperand& operand) const {
-    if (operand.kind == ProgramOperand::Kind::output) return outputs_[operand.index];
-    const ProgramPlan::Temporary& temporary = plan_.temporaries[operand.index];
-    return {base_ + temporary.offset, temporary.dtype, temporary.shape, call_.stream.device};
+    const View whole = memory(operand);
+    return View(whole.data(), whole.dtype(), operand.shape, operand.layout.strides, whole.device())
+        .from(whole.offset() + operand.layout.offset);
   }
 
  private:
+  View memory(const ProgramOperand& operand) const {
+    switch (operand.kind) {
+      case ProgramOperand::Kind::argument: return call_.inputs[operand.index].view();
+      case ProgramOperand::Kind::output: return call_.outputs[operand.index];
+      case ProgramOperand::Kind::temporary: break;
+    }
+    const ProgramPlan::Temporary& temporary = plan_.temporaries[operand.index];
+    return {base_ + temporary.offset, temporary.dtype, Dims(), call_.stream.device};
+  }
+
   [[noreturn]] void fail(const std::string& message) const {
     throw Error(Code::invalid_argument, fmt::format("{}: {}", definition_.name, message));
   }
@@ -111,17 +119,9 @@ class Operands {
     }
   }
 
-  View whole_output(std::size_t i) const {
-    const View& output = call_.outputs[i];
-    const OperandShape whole =
-        with_kept_axes(definition_, i, {output.dtype(), output.shape(), output.strides(), 0},
-                       plan_.output_shapes[i]);
-    return {output.data(), output.dtype(), whole.shape, whole.strides, output.device()};
-  }
-
   // Kernels check their own operands; here is what one kernel writes and another reads.
   void check_overlaps(const View& workspace) const {
-    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
       const fusion::ByteView written = bytes_of(call_.outputs[i]);
       for (std::size_t k = 0; k < call_.inputs.size(); ++k) {
         if (call_.inputs[k].is_scalar() || plan_.last_read[k] == 0) continue;
@@ -148,8 +148,14 @@ class Operands {
   const ProgramPlan& plan_;
   const Call& call_;
   char* base_ = nullptr;
-  std::vector<View> outputs_;
 };
+
+// The operands of a call of the caller: always arrays.
+std::vector<View> views_of(const std::vector<Argument>& arguments) {
+  std::vector<View> views;
+  for (const Argument& argument : arguments) views.push_back(argument.view());
+  return views;
+}
 
 template <class Run>
 void for_each_step(const Definition& definition, const ProgramPlan& plan, const Call& call,
@@ -160,7 +166,7 @@ void for_each_step(const Definition& definition, const ProgramPlan& plan, const 
     std::vector<View> outputs;
     for (const ProgramOperand& operand : step.inputs) inputs.push_back(operands.input(operand));
     for (const ProgramOperand& operand : step.outputs) outputs.push_back(operands.view(operand));
-    run(step.function, inputs, outputs);
+    run(step, inputs, outputs);
   }
 }
 
@@ -185,10 +191,12 @@ void Program::run(const Stream& stream, std::span<const Argument> inputs,
                   std::span<const View> outputs, const View& workspace) const {
   const Call call{stream, inputs, outputs};
   const auto plan = impl_->plan_for(call);
-  for_each_step(
-      impl_->definition(), *plan, call, workspace,
-      [&](const Function& function, const std::vector<Argument>& arguments,
-          const std::vector<View>& results) { function.call(stream, arguments, results); });
+  for_each_step(impl_->definition(), *plan, call, workspace,
+                [&](const ProgramStep& step, const std::vector<Argument>& arguments,
+                    const std::vector<View>& results) {
+                  if (step.function) return step.function->call(stream, arguments, results);
+                  step.call->run(stream, views_of(arguments), results);
+                });
 }
 
 void Program::record(Recorder& recorder, Device device, std::span<const Argument> inputs,
@@ -196,10 +204,19 @@ void Program::record(Recorder& recorder, Device device, std::span<const Argument
   const Stream stream{device, nullptr};
   const Call call{stream, inputs, outputs};
   const auto plan = impl_->plan_for(call);
-  for_each_step(
-      impl_->definition(), *plan, call, workspace,
-      [&](const Function& function, const std::vector<Argument>& arguments,
-          const std::vector<View>& results) { recorder.call(function, arguments, results); });
+  for_each_step(impl_->definition(), *plan, call, workspace,
+                [&](const ProgramStep& step, const std::vector<Argument>& arguments,
+                    const std::vector<View>& results) {
+                  if (step.function) {
+                    recorder.call(*step.function, arguments, results);
+                    return;
+                  }
+                  const std::vector<View> reads = views_of(arguments);
+                  recorder.sequence(step.call->name, reads, results,
+                                    [body = step.call, reads, results](const Stream& on) {
+                                      body->run(on, reads, results);
+                                    });
+                });
 }
 
 ProgramInfo Program::explain(const Stream& stream, std::span<const Argument> inputs,

@@ -1,36 +1,51 @@
 #include "program_plan.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "call_reduction.hpp"
+#include "fusion/broadcast.hpp"
+#include "fusion/passes.hpp"
 #include "fusion/reduce_layout.hpp"
-#include "fusion/shapes.hpp"
 #include "fusion/text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
 namespace {
 
+using fusion::ArrayLayout;
 using fusion::NodeId;
+using fusion::Op;
+using fusion::PlacedPart;
+
+std::uint64_t byte_count(DType dtype, const Dims& shape) {
+  std::uint64_t size = 1;
+  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
+  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
+}
+
+// Where a stored value is: it may begin somewhere in an output.
+struct Place {
+  ProgramOperand::Kind kind = ProgramOperand::Kind::temporary;
+  std::size_t index = 0;
+  ArrayLayout layout;
+};
 
 class Planner {
  public:
-  Planner(const Definition& definition, fusion::ShapedGraph graph, fusion::Partition partition)
-      : definition_(definition), graph_(std::move(graph)), partition_(std::move(partition)) {}
+  Planner(const Definition& definition, const fusion::PlacedGraph& graph,
+          const std::vector<ArrayLayout>& arguments, const fusion::Partition& partition)
+      : definition_(definition), graph_(graph), arguments_(arguments), partition_(partition) {}
 
   ProgramPlan run() {
-    plan_.output_shapes.resize(graph_.graph.outputs.size());
-    plan_.written.resize(graph_.graph.outputs.size());
+    plan_.written.assign(graph_.graph.outputs.size(), partition_.kernels.size());
     plan_.last_read.resize(graph_.graph.arguments.size());
-    for (std::size_t i = 0; i < graph_.graph.outputs.size(); ++i) {
-      plan_.output_shapes[i] = graph_.shapes[graph_.graph.outputs[i]];
-    }
-    for (const fusion::KernelPart& kernel : partition_.kernels) {
-      for (const NodeId id : kernel.reads) shared_.insert(id);
-    }
+    find_shared();
+    place_whole();
     for (std::size_t k = 0; k < partition_.kernels.size(); ++k) add_step(k);
     place_temporaries();
     plan_.info.program = definition_.name;
@@ -43,88 +58,237 @@ class Planner {
  private:
   using Kind = ProgramOperand::Kind;
 
+  const fusion::TypedNode& node(NodeId id) const { return graph_.graph.nodes[id]; }
+
+  // -- Places
+
+  void find_shared() {
+    for (const fusion::KernelPart& kernel : partition_.kernels) {
+      for (const NodeId id : kernel.reads) {
+        const NodeId root = fusion::viewed(graph_.graph, id);
+        shared_.insert(root);
+        if (root != id) seen_.insert(root);
+      }
+    }
+  }
+
+  // Joins and results of calls have one place each: the output that they are, or a temporary.
+  void place_whole() {
+    for (std::size_t i = 0; i < graph_.stores.size(); ++i) {
+      for (const PlacedPart& part : graph_.stores[i]) {
+        const Op op = node(part.value).op;
+        if (op == Op::join || op == Op::opaque)
+          places_[part.value] = {Kind::output, i, part.layout};
+      }
+    }
+    for (NodeId id = 0; id < graph_.graph.nodes.size(); ++id) {
+      const Op op = node(id).op;
+      if (op != Op::join && op != Op::opaque) continue;
+      if (!places_.contains(id)) places_[id] = add_temporary(id);
+      if (op != Op::join) continue;
+      for (const PlacedPart& part : graph_.joins[node(id).payload]) {
+        joined_[part.value].push_back({id, part.layout});
+      }
+    }
+  }
+
+  Place add_temporary(NodeId id) {
+    const DType dtype = fusion::stored_dtype(graph_, id);
+    const std::uint64_t bytes = byte_count(dtype, graph_.shapes[id]);
+    plan_.temporaries.push_back({dtype, bytes, 0});
+    lifetimes_.push_back({bytes, partition_.kernels.size(), 0});
+    return {Kind::temporary, plan_.temporaries.size() - 1,
+            fusion::contiguous_layout(graph_.shapes[id])};
+  }
+
+  void touch(const ProgramOperand& operand, std::size_t k) {
+    if (operand.kind != Kind::temporary) return;
+    fusion::Lifetime& lifetime = lifetimes_[operand.index];
+    lifetime.first = std::min(lifetime.first, k);
+    lifetime.last = std::max(lifetime.last, k);
+  }
+
+  ProgramOperand written(NodeId id, const Place& place, std::size_t k) {
+    ProgramOperand operand{place.kind, place.index, false, graph_.shapes[id], place.layout};
+    touch(operand, k);
+    if (place.kind == Kind::output) {
+      plan_.written[place.index] = std::min(plan_.written[place.index], k);
+    }
+    return operand;
+  }
+
+  std::string output_name(std::size_t i) const {
+    const std::string& name = graph_.graph.output_names[i];
+    return name.empty() ? fmt::format("out{}", i) : name;
+  }
+
+  std::string part_name(const Place& place, NodeId id) const {
+    const std::string whole =
+        place.kind == Kind::output ? output_name(place.index) : fmt::format("t{}", id);
+    return fmt::format("a part of {}", whole);
+  }
+
+  // -- Steps
+
   void add_step(std::size_t k) {
     const fusion::KernelPart& part = partition_.kernels[k];
     ProgramKernel told;
     told.reason = part.reason;
     told.bytes = part.bytes;
-    std::vector<fusion::Store> stores;
-    std::vector<ProgramOperand> outputs;
-    for (const NodeId id : part.results) store(id, k, stores, outputs, told);
-    fusion::KernelGraph kernel = fusion::kernel_graph(graph_, part, stores);
+    told.op_by_op_bytes = part.op_by_op;
+    std::set<std::size_t> after;
+    ProgramStep step =
+        part.call ? call_step(part, k, told, after) : kernel_step(part, k, told, after);
+    told.after.assign(after.begin(), after.end());
+    plan_.steps.push_back(std::move(step));
+    plan_.info.kernels.push_back(std::move(told));
+  }
 
+  ProgramStep call_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& told,
+                        std::set<std::size_t>& after) {
+    const fusion::PlacedCall& placed = graph_.calls[*part.call];
+    const fusion::OpaqueCall& call = graph_.graph.tables->calls[placed.call];
+    ProgramStep step;
+    step.call = std::static_pointer_cast<const LibraryCall>(call.body);
+    told.name = call.name;
+    told.call = true;
+    for (const NodeId id : placed.inputs) step.inputs.push_back(input(id, k, told, after));
+    std::vector<NodeId> results = placed.results;
+    std::ranges::sort(results, {}, [&](NodeId id) { return node(id).payload; });
+    for (const NodeId id : results) {
+      step.outputs.push_back(written(id, places_.at(id), k));
+      stored_by_[id] = k;
+      told.writes.push_back(places_.at(id).kind == Kind::output ? output_name(places_.at(id).index)
+                                                                : fmt::format("t{}", id));
+    }
+    told.expression = fmt::format("{}({})", call.name, fmt::join(told.reads, ", "));
+    return step;
+  }
+
+  ProgramStep kernel_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& told,
+                          std::set<std::size_t>& after) {
+    std::vector<fusion::Store> stores;
+    ProgramStep step;
+    for (const NodeId id : part.results) store(id, k, stores, step.outputs, told);
+    fusion::KernelGraph kernel = fusion::kernel_graph(graph_, part, stores);
+    told.name = partition_.kernels.size() == 1 ? definition_.name
+                                               : fmt::format("{}_{}", definition_.name, k);
     auto impl = std::make_shared<Function::Impl>();
-    impl->definition.name = partition_.kernels.size() == 1
-                                ? definition_.name
-                                : fmt::format("{}_{}", definition_.name, k);
+    impl->definition.name = told.name;
     impl->definition.expression = fusion::to_text(kernel.untyped);
     impl->definition.graph = std::move(kernel.untyped);
     impl->definition.options = definition_.options;
     impl->definition.typed = std::make_shared<fusion::TypedGraph>(std::move(kernel.graph));
     told.expression = impl->definition.expression;
     for (const NodeId id : part.values) {
-      const fusion::TypedNode& node = graph_.graph.nodes[id];
-      told.operations += node.arity > 0 && node.op != fusion::Op::promote ? 1 : 0;
+      const bool counts =
+          node(id).arity > 0 && node(id).op != Op::promote && node(id).op != Op::view;
+      told.operations += counts ? 1 : 0;
     }
-    ProgramStep step{Function(std::move(impl)), {}, std::move(outputs)};
-    std::set<std::size_t> after;
+    step.function = Function(std::move(impl));
     for (const NodeId id : kernel.arguments) step.inputs.push_back(input(id, k, told, after));
-    told.after.assign(after.begin(), after.end());
-    plan_.steps.push_back(std::move(step));
-    plan_.info.kernels.push_back(std::move(told));
+    if (part.reduced.empty()) give_one_rank(step.outputs);
+    return step;
   }
 
-  // A result goes to every output that it is, and where another kernel needs it, to a temporary,
-  // unless an output holds it without loss.
+  // Outputs of one kernel have one shape, but for axes of size one in front.
+  static void give_one_rank(std::vector<ProgramOperand>& outputs) {
+    std::size_t rank = 0;
+    for (const ProgramOperand& output : outputs) rank = std::max(rank, output.shape.size());
+    for (ProgramOperand& output : outputs) {
+      const std::size_t more = rank - output.shape.size();
+      Dims shape(rank, 1);
+      Dims strides(rank, 0);
+      std::ranges::copy(output.shape, shape.begin() + more);
+      std::ranges::copy(output.layout.strides, strides.begin() + more);
+      output.shape = std::move(shape);
+      output.layout.strides = std::move(strides);
+    }
+  }
+
+  // A result goes to every output and into every join that it is a part of, and where another
+  // kernel needs it, to a temporary, unless an output holds it without loss.
   void store(NodeId id, std::size_t k, std::vector<fusion::Store>& stores,
              std::vector<ProgramOperand>& outputs, ProgramKernel& told) {
-    const DType stored = fusion::stored_dtype(graph_.graph, id);
-    const DType own = graph_.graph.nodes[id].dtype;
-    bool held = false;
-    for (std::size_t i = 0; i < graph_.graph.outputs.size(); ++i) {
-      if (graph_.graph.outputs[i] != id) continue;
-      stores.push_back({id, own});
-      outputs.push_back({Kind::output, i});
-      plan_.written[i] = k;
-      const std::string& name = graph_.graph.output_names[i];
-      told.writes.push_back(name.empty() ? fmt::format("out{}", i) : name);
-      if (!held && stored == own) {
-        places_[id] = {{Kind::output, i}, k};
-        held = true;
+    const DType stored = fusion::stored_dtype(graph_, id);
+    const DType own = node(id).dtype;
+    const ArrayLayout in_order = fusion::contiguous_layout(graph_.shapes[id]);
+    stored_by_[id] = k;
+    for (std::size_t i = 0; i < graph_.stores.size(); ++i) {
+      for (const PlacedPart& part : graph_.stores[i]) {
+        if (part.value != id) continue;
+        const Place place{Kind::output, i, part.layout};
+        stores.push_back({id, own});
+        outputs.push_back(written(id, place, k));
+        const bool whole = graph_.stores[i].size() == 1;
+        told.writes.push_back(whole ? output_name(i) : part_name(place, id));
+        const bool readable = !seen_.contains(id) || part.layout.strides == in_order.strides;
+        if (stored == own && readable) places_.emplace(id, place);
       }
     }
-    if (held || !shared_.contains(id)) return;
+    if (const auto joined = joined_.find(id); joined != joined_.end()) {
+      for (const auto& [join, layout] : joined->second) {
+        Place place = places_.at(join);
+        place.layout.strides = layout.strides;
+        place.layout.offset += layout.offset;
+        stores.push_back(
+            {id, place.kind == Kind::output ? own : fusion::stored_dtype(graph_, join)});
+        outputs.push_back(written(id, place, k));
+        stored_by_[join] = std::max(stored_by_[join], k);
+        told.writes.push_back(part_name(place, join));
+      }
+    }
+    if (places_.contains(id) || !shared_.contains(id)) return;
+    places_[id] = add_temporary(id);
     stores.push_back({id, stored});
-    outputs.push_back({Kind::temporary, plan_.temporaries.size()});
-    places_[id] = {outputs.back(), k};
-    plan_.temporaries.push_back({stored, graph_.shapes[id], 0});
-    lifetimes_.push_back({bytes_of(stored, graph_.shapes[id]), k, k});
+    outputs.push_back(written(id, places_[id], k));
     told.writes.push_back(fmt::format("t{}", id));
-  }
-
-  static std::uint64_t bytes_of(DType dtype, const Dims& shape) {
-    std::uint64_t size = 1;
-    for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
-    return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
   }
 
   ProgramOperand input(NodeId id, std::size_t k, ProgramKernel& told,
                        std::set<std::size_t>& after) {
-    const fusion::TypedNode& node = graph_.graph.nodes[id];
-    if (const auto place = places_.find(id); place != places_.end() && place->second.second < k) {
-      after.insert(place->second.second);
-      told.reads.push_back(fmt::format("t{}", id));
-      const ProgramOperand operand = place->second.first;
-      if (operand.kind == Kind::temporary) lifetimes_[operand.index].last = k;
+    const NodeId root = fusion::viewed(graph_.graph, id);
+    const fusion::TypedNode& source = node(root);
+    const std::string suffix =
+        root == id ? "" : fmt::format(" seen as {}", fusion::to_string(graph_.shapes[id]));
+    if (source.op == Op::scalar) {
+      told.reads.push_back(graph_.graph.argument_names[source.payload]);
+      return {Kind::argument, source.payload, true, {}, {}};
+    }
+    if (source.op == Op::input) {
+      told.reads.push_back(graph_.graph.argument_names[source.payload] + suffix);
+      plan_.last_read[source.payload] = k + 1;
+      ProgramOperand operand{Kind::argument, source.payload, false, graph_.shapes[id], {}};
+      operand.layout = root == id ? arguments_[source.payload] : view_layout(id);
       return operand;
     }
-    if (node.op != fusion::Op::input && node.op != fusion::Op::scalar) {
+    const auto place = places_.find(root);
+    if (place == places_.end() || !stored_by_.contains(root) || stored_by_[root] >= k) {
       throw Error(Code::internal, fmt::format("{}: kernel {} reads a value that none has stored",
                                               definition_.name, k));
     }
-    told.reads.push_back(graph_.graph.argument_names[node.payload]);
-    plan_.last_read[node.payload] = k + 1;
-    return {Kind::argument, node.payload};
+    add_writers(root, after);
+    told.reads.push_back(fmt::format("t{}{}", root, suffix));
+    ProgramOperand operand{place->second.kind, place->second.index, false, graph_.shapes[id],
+                           place->second.layout};
+    if (root != id) {
+      operand.layout.strides = view_layout(id).strides;
+      operand.layout.offset += view_layout(id).offset;
+    }
+    touch(operand, k);
+    return operand;
+  }
+
+  const ArrayLayout& view_layout(NodeId id) const { return graph_.views[node(id).payload]; }
+
+  void add_writers(NodeId root, std::set<std::size_t>& after) {
+    if (node(root).op != Op::join) {
+      after.insert(stored_by_[root]);
+      return;
+    }
+    for (const PlacedPart& part : graph_.joins[node(root).payload]) {
+      after.insert(stored_by_[part.value]);
+    }
   }
 
   void place_temporaries() {
@@ -136,28 +300,129 @@ class Planner {
   }
 
   const Definition& definition_;
-  const fusion::ShapedGraph graph_;
-  const fusion::Partition partition_;
+  const fusion::PlacedGraph& graph_;
+  const std::vector<ArrayLayout>& arguments_;
+  const fusion::Partition& partition_;
   ProgramPlan plan_;
   std::set<NodeId> shared_;  ///< values that cross from one kernel to another
-  std::map<NodeId, std::pair<ProgramOperand, std::size_t>> places_;
+  std::set<NodeId> seen_;    ///< of those, the ones that are read through views
+  std::map<NodeId, Place> places_;
+  std::map<NodeId, std::size_t> stored_by_;           ///< the last step that writes to it
+  std::map<NodeId, std::vector<PlacedPart>> joined_;  ///< the joins that a value is a part of
   std::vector<fusion::Lifetime> lifetimes_;
 };
 
-}  // namespace
+// A call with its graph, up to where the cost model decides.
+struct Prepared {
+  fusion::PlacedGraph graph;
+  std::vector<ArrayLayout> arguments;
+  std::vector<Dims> output_shapes;
+  std::vector<DType> output_dtypes;
+};
 
-ProgramPlan plan_program(const Definition& definition,
-                         std::span<const fusion::ArgumentType> arguments,
-                         std::span<const Dims> argument_shapes, std::span<const DType> outputs,
-                         const fusion::CostModel& model) {
-  fusion::ShapedGraph graph;
-  graph.graph = fusion::infer(definition.graph, arguments, outputs, definition.options.rounding,
-                              definition.name);
-  graph.shapes = fusion::infer_shapes(graph.graph, argument_shapes, definition.name);
+Prepared prepare(const Definition& definition, const ProgramCall& call) {
+  std::vector<DType> dtypes;
+  for (const OperandShape& output : call.outputs) dtypes.push_back(output.dtype);
+  const fusion::TypedGraph typed = fusion::infer(definition.graph, call.arguments, dtypes,
+                                                 definition.options.rounding, definition.name);
+  Prepared prepared;
+  std::vector<Dims> shapes;
+  std::size_t next = 0;
+  for (const fusion::ArgumentType& argument : call.arguments) {
+    const OperandShape array = argument.scalar ? OperandShape() : call.arrays[next++];
+    shapes.push_back(array.shape);
+    prepared.arguments.push_back({array.strides, 0});
+  }
+  fusion::ShapedGraph graph = fusion::shape_graph(typed, shapes, definition.name);
+  std::vector<ArrayLayout> outputs;
+  for (std::size_t i = 0; i < graph.graph.outputs.size(); ++i) {
+    const NodeId output = graph.graph.outputs[i];
+    const Dims& kept = graph.shapes[output];
+    prepared.output_shapes.push_back(kept);
+    prepared.output_dtypes.push_back(graph.graph.nodes[output].dtype);
+    if (call.outputs.empty()) {
+      outputs.push_back(fusion::contiguous_layout(kept));
+    } else {
+      const OperandShape whole = with_kept_axes(definition, i, call.outputs[i], kept);
+      check_output(definition, i, whole, kept);
+      outputs.push_back({whole.strides, 0});
+    }
+  }
   graph.graph = fusion::drop_trivial_reductions(graph.graph, graph.shapes);
   graph = fusion::optimise(graph);
-  fusion::Partition partition = fusion::partition(graph, model);
-  return Planner(definition, std::move(graph), std::move(partition)).run();
+  prepared.graph = fusion::place_views(graph, prepared.arguments, outputs);
+  return prepared;
+}
+
+ProgramPlan plan_prepared(const Definition& definition, const Prepared& prepared,
+                          const fusion::CostModel& model) {
+  const fusion::Partition partition = fusion::partition(prepared.graph, model);
+  ProgramPlan plan = Planner(definition, prepared.graph, prepared.arguments, partition).run();
+  plan.output_shapes = prepared.output_shapes;
+  plan.output_dtypes = prepared.output_dtypes;
+  return plan;
+}
+
+fusion::CostModel op_by_op_model(fusion::CostModel model) {
+  model.most_values = 1;
+  model.most_recomputed = 0;
+  model.share_reads = false;
+  return model;
+}
+
+}  // namespace
+
+std::uint64_t op_by_op_workspace(const Definition& definition, const ProgramCall& call) {
+  return plan_prepared(definition, prepare(definition, call), op_by_op_model({}))
+      .info.workspace_bytes;
+}
+
+ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
+                         const fusion::CostModel& model) {
+  const Prepared prepared = prepare(definition, call);
+  ProgramPlan plan = plan_prepared(definition, prepared, model);
+  if (plan.info.workspace_bytes == 0) return plan;
+  // Fusing can make values live longer. Where that would take more room than one kernel for each
+  // operation does, less is fused.
+  const ProgramPlan alone = plan_prepared(definition, prepared, op_by_op_model(model));
+  const std::uint64_t most = alone.info.workspace_bytes;
+  fusion::CostModel smaller = model;
+  for (const std::size_t values : {model.most_values, model.most_values / 16, std::size_t{4}}) {
+    if (plan.info.workspace_bytes <= most) break;
+    smaller.share_reads = false;
+    smaller.most_values = std::max<std::size_t>(1, values);
+    plan = plan_prepared(definition, prepared, smaller);
+  }
+  if (plan.info.workspace_bytes > most) plan = alone;
+  plan.info.op_by_op_workspace = most;
+  return plan;
+}
+
+ProgramCall program_call(const Definition& definition, const Specification& specification) {
+  ProgramCall call;
+  for (const std::string& name : definition.graph.arguments()) {
+    const auto found = std::ranges::find(specification.arguments, name, &ArgumentSpec::name);
+    if (found == specification.arguments.end()) {
+      throw Error(Code::invalid_argument, fmt::format("{}: no type was given for the argument '{}'",
+                                                      definition.name, name));
+    }
+    call.arguments.push_back({found->dtype, found->scalar, found->weak});
+    if (found->scalar) continue;
+    const Dims strides = found->strides.empty() ? contiguous_strides(found->shape) : found->strides;
+    call.arrays.push_back({found->dtype, found->shape, strides, found->misalignment});
+  }
+  if (specification.outputs.empty()) return call;
+  const ProgramPlan natural = plan_program(definition, call);
+  if (specification.outputs.size() != natural.output_shapes.size()) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: expected the dtypes of {} outputs, got {}", definition.name,
+                            natural.output_shapes.size(), specification.outputs.size()));
+  }
+  for (std::size_t i = 0; i < natural.output_shapes.size(); ++i) {
+    const Dims& shape = natural.output_shapes[i];
+    call.outputs.push_back({specification.outputs[i], shape, contiguous_strides(shape)});
+  }
+  return call;
 }
 
 }  // namespace kiln

@@ -14,10 +14,12 @@
 #include "kiln/function.hpp"       // IWYU pragma: export
 #include "kiln/graph.hpp"          // IWYU pragma: export
 #include "kiln/kernel.hpp"         // IWYU pragma: export
+#include "kiln/library_call.hpp"   // IWYU pragma: export
 #include "kiln/options.hpp"        // IWYU pragma: export
 #include "kiln/prepare.hpp"        // IWYU pragma: export
 #include "kiln/program.hpp"        // IWYU pragma: export
 #include "kiln/reduction.hpp"      // IWYU pragma: export
+#include "kiln/shape.hpp"          // IWYU pragma: export
 #include "kiln/specification.hpp"  // IWYU pragma: export
 #include "kiln/value.hpp"          // IWYU pragma: export
 #include "kiln/view.hpp"           // IWYU pragma: export

@@ -1,5 +1,7 @@
 // A graph of array operations that takes several kernels: kiln decides which operations share one,
-// keeps what lies between in a workspace of the caller, and can say why.
+// keeps what lies between in a workspace of the caller, and can say why. Besides what a Function
+// can, a program has shape ops (kiln/shape.hpp), reductions over any mix of axes, and calls of the
+// caller between its kernels (kiln/library_call.hpp).
 #pragma once
 
 #include <cstdint>
@@ -11,18 +13,23 @@
 
 #include "kiln/function.hpp"
 #include "kiln/graph.hpp"
+#include "kiln/library_call.hpp"
+#include "kiln/shape.hpp"
 
 namespace kiln {
 
-/// One kernel of a program, for people and tools.
+/// One kernel of a program or a call of the caller, for people and tools.
 struct ProgramKernel {
+  std::string name;                 ///< the kernel's, or the call's
+  bool call = false;                ///< of the caller
   std::string expression;           ///< in the text form; t12 is a value of another kernel
   std::string reason;               ///< why it does not share the kernel before it
   std::vector<std::size_t> after;   ///< kernels that must have run
   std::vector<std::string> reads;   ///< arguments, and values of other kernels
   std::vector<std::string> writes;  ///< outputs, and values for other kernels
   std::size_t operations = 0;
-  std::uint64_t bytes = 0;  ///< that it moves
+  std::uint64_t bytes = 0;           ///< that it moves
+  std::uint64_t op_by_op_bytes = 0;  ///< had every operation of it a kernel of its own
 };
 
 struct ProgramInfo {
@@ -32,6 +39,7 @@ struct ProgramInfo {
   std::uint64_t op_by_op_bytes = 0;  ///< had every operation a kernel of its own
   std::uint64_t lower_bound = 0;     ///< every input read and every output written once
   std::uint64_t workspace_bytes = 0;
+  std::uint64_t op_by_op_workspace = 0;  ///< the most at a time, had every operation a kernel
 };
 
 class Program {
@@ -53,7 +61,8 @@ class Program {
         std::span(outputs.begin(), outputs.size()), workspace);
   }
 
-  /// The same as operations of a graph.
+  /// The same as operations of a graph. Calls of the caller are captured (Recorder::sequence), with
+  /// the addresses of `workspace` that they are given.
   void record(Recorder& recorder, Device device, std::span<const Argument> inputs,
               std::span<const View> outputs, const View& workspace) const;
 

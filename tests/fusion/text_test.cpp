@@ -199,7 +199,7 @@ TEST(Text, SaysWhereAndWhatIsWrong) {
       {"x * silu", "line 1, column 5", "'silu' is a function; write silu(...)"},
       {"x * f16", "line 1, column 5", "'f16' is a dtype; write f16(...)"},
       {"x && y", "line 1, column 3", "'&&' is not an operator; write 'and'"},
-      {"x[0]", "line 1, column 2", "indexing is not part of the language"},
+      {"x[y]", "line 1, column 3", "expected an integer, ':', '...' or None"},
       {"x\n+ $", "line 2, column 3", "found '$'"},
       {"x + \x01", "line 1, column 5", "found the byte 0x01"},
       {"1_000 * x", "line 1, column 2", "unexpected '_' after the number '1'"},

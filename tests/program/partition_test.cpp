@@ -11,6 +11,7 @@
 #include <set>
 
 #include "fusion/kernel_graph.hpp"
+#include "fusion/passes.hpp"
 #include "fusion/reduce_layout.hpp"
 #include "fusion/reference_arrays.hpp"
 #include "fusion/shapes.hpp"
@@ -27,14 +28,13 @@ using fusion::NodeId;
 using fusion::Op;
 using testing::HostArray;
 
-fusion::ShapedGraph shaped(const fusion::Graph& graph, const std::vector<Dims>& arguments,
+fusion::PlacedGraph shaped(const fusion::Graph& graph, const std::vector<Dims>& arguments,
                            DType dtype) {
   const std::vector<fusion::ArgumentType> types(arguments.size(), {dtype, false, false});
-  fusion::ShapedGraph result;
-  result.graph = fusion::infer(graph, types, {}, Rounding::once, "f");
-  result.shapes = fusion::infer_shapes(result.graph, arguments, "f");
+  fusion::ShapedGraph result =
+      fusion::shape_graph(fusion::infer(graph, types, {}, Rounding::once, "f"), arguments, "f");
   result.graph = fusion::drop_trivial_reductions(result.graph, result.shapes);
-  return fusion::optimise(result);
+  return fusion::place_views(fusion::optimise(result));
 }
 
 fusion::Partition partition_of(const std::string& text, const std::vector<Dims>& arguments,
@@ -44,16 +44,27 @@ fusion::Partition partition_of(const std::string& text, const std::vector<Dims>&
 
 bool is_leaf(const fusion::TypedNode& node) { return node.arity == 0; }
 
-void check_invariants(const fusion::ShapedGraph& graph, const fusion::Partition& partition) {
+// A join is stored when all of its parts are.
+bool is_stored(const fusion::PlacedGraph& graph, const std::set<NodeId>& stored, NodeId id) {
+  const fusion::TypedNode& node = graph.graph.nodes[id];
+  if (node.op != Op::join) return stored.contains(id);
+  return std::ranges::all_of(graph.joins[node.payload], [&](const fusion::PlacedPart& part) {
+    return stored.contains(part.value);
+  });
+}
+
+void check_invariants(const fusion::PlacedGraph& graph, const fusion::Partition& partition) {
   std::set<NodeId> stored;
   std::map<NodeId, int> computed;
   for (const fusion::KernelPart& kernel : partition.kernels) {
     for (const NodeId id : kernel.reads) {
-      EXPECT_TRUE(stored.contains(id)) << "value " << id << " is read before it is stored";
+      EXPECT_TRUE(is_stored(graph, stored, fusion::viewed(graph.graph, id)))
+          << "value " << id << " is read before it is stored";
     }
     const std::set<NodeId> own(kernel.values.begin(), kernel.values.end());
     const std::set<NodeId> reads(kernel.reads.begin(), kernel.reads.end());
     for (const NodeId id : kernel.values) {
+      if (graph.graph.nodes[id].op == Op::view) continue;  // of an argument, which is no value
       for (const NodeId operand : graph.graph.nodes[id].inputs()) {
         EXPECT_TRUE(own.contains(operand) || reads.contains(operand))
             << "value " << id << " lacks its operand " << operand;
@@ -61,11 +72,15 @@ void check_invariants(const fusion::ShapedGraph& graph, const fusion::Partition&
       ++computed[id];
     }
     for (const NodeId id : kernel.results) {
-      EXPECT_TRUE(own.contains(id));
+      EXPECT_TRUE(own.contains(id) || kernel.call);
       EXPECT_TRUE(stored.insert(id).second) << "value " << id << " is stored twice";
     }
   }
-  for (const NodeId output : graph.graph.outputs) EXPECT_TRUE(stored.contains(output));
+  for (const auto& parts : graph.stores) {
+    for (const fusion::PlacedPart& part : parts) {
+      EXPECT_TRUE(is_stored(graph, stored, part.value));
+    }
+  }
   for (const auto& [id, times] : computed) {
     const fusion::TypedNode& node = graph.graph.nodes[id];
     if (times == 1 || is_leaf(node)) continue;
@@ -120,7 +135,7 @@ TEST(Partition, HoldsItsInvariantsOnRandomGraphs) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
     const auto random =
         testing::random_graph(seed, seed % 4 == 0 ? 1000 : 10 + seed * 3, seed % 2 == 0);
-    const fusion::ShapedGraph graph =
+    const fusion::PlacedGraph graph =
         shaped(random.graph, random.arguments, seed % 2 == 0 ? DType::i64 : DType::f32);
     check_invariants(graph, fusion::partition(graph));
   }
@@ -132,25 +147,24 @@ std::vector<HostArray> run_by_reference(const ProgramPlan& plan,
                                         std::vector<HostArray> outputs) {
   std::vector<std::byte> workspace(plan.info.workspace_bytes, std::byte{0xcd});
   for (const ProgramStep& step : plan.steps) {
-    const fusion::TypedGraph& graph = *step.function.impl().definition.typed;
+    const fusion::TypedGraph& graph = *step.function->impl().definition.typed;
     std::vector<Dims> own;
     std::vector<fusion::ReferenceOperand> arguments;
     const auto place = [&](const ProgramOperand& operand) {
-      fusion::ReferenceOperand result;
-      Dims shape;
+      fusion::ReferenceOperand result{nullptr, DType::f32, operand.layout.strides,
+                                      operand.layout.offset};
       if (operand.kind == ProgramOperand::Kind::temporary) {
         const ProgramPlan::Temporary& temporary = plan.temporaries[operand.index];
-        result = {workspace.data() + temporary.offset, temporary.dtype,
-                  contiguous_strides(temporary.shape), 0};
-        shape = temporary.shape;
+        result.data = workspace.data() + temporary.offset;
+        result.dtype = temporary.dtype;
       } else {
         const HostArray& array = operand.kind == ProgramOperand::Kind::output
                                      ? outputs[operand.index]
                                      : inputs[operand.index];
-        result = {const_cast<std::byte*>(array.bytes.data()), array.dtype, array.strides, 0};
-        shape = array.shape;
+        result.data = const_cast<std::byte*>(array.bytes.data());
+        result.dtype = array.dtype;
       }
-      return std::pair(result, shape);
+      return std::pair(result, operand.shape);
     };
     for (const ProgramOperand& operand : step.inputs) {
       const auto [argument, shape] = place(operand);
@@ -159,7 +173,8 @@ std::vector<HostArray> run_by_reference(const ProgramPlan& plan,
     }
     std::vector<fusion::ReferenceOperand> results;
     for (const ProgramOperand& operand : step.outputs) results.push_back(place(operand).first);
-    fusion::evaluate_arrays(graph, fusion::infer_shapes(graph, own, "step"), arguments, results);
+    const fusion::ShapedGraph typed = fusion::shape_graph(graph, own, "step");
+    fusion::evaluate_arrays(typed.graph, typed.shapes, arguments, results);
   }
   return outputs;
 }
@@ -172,12 +187,13 @@ TEST(ProgramPlan, GivesTheSameNumbersInItsWorkspace) {
     definition.name = "random";
     definition.graph = random.graph;
     std::vector<HostArray> inputs;
-    std::vector<fusion::ArgumentType> types;
+    ProgramCall call;
     for (std::size_t i = 0; i < random.arguments.size(); ++i) {
       inputs.push_back(testing::random_array(DType::i64, random.arguments[i], seed + i, 0.3));
-      types.push_back({DType::i64, false, false});
+      call.arguments.push_back({DType::i64, false, false});
+      call.arrays.push_back({DType::i64, random.arguments[i], inputs.back().strides});
     }
-    const ProgramPlan plan = plan_program(definition, types, random.arguments, {});
+    const ProgramPlan plan = plan_program(definition, call);
     std::vector<HostArray> outputs;
     for (const Dims& shape : plan.output_shapes)
       outputs.push_back(HostArray::contiguous(DType::i64, shape));
@@ -217,7 +233,7 @@ TEST(Workspace, PutsWhatLivesTogetherApart) {
 TEST(Partition, TakesTenThousandNodesInLessThanASecond) {
   const auto random = testing::random_graph(7, 10000, true);
   const auto start = std::chrono::steady_clock::now();
-  const fusion::ShapedGraph graph = shaped(random.graph, random.arguments, DType::i64);
+  const fusion::PlacedGraph graph = shaped(random.graph, random.arguments, DType::i64);
   const fusion::Partition partition = fusion::partition(graph);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   RecordProperty("seconds", std::to_string(took.count()));

@@ -6,81 +6,18 @@
 
 #include "fusion/text.hpp"
 #include "tests/program/random_graph.hpp"
-#include "tests/support/arrays.hpp"
+#include "tests/program/run_program.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::HostArray;
 
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
-
-class Programs : public ::testing::TestWithParam<DeviceType> {
- protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) {
-      GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
-    }
-  }
-  Device device() const { return {GetParam(), 0}; }
-
-  std::vector<HostArray> run(const std::string& text, const std::vector<HostArray>& inputs,
-                             bool recorded = false) {
-    jit::Backend& backend = jit::backend(device());
-    const Stream stream{device(), nullptr};
-    std::vector<std::unique_ptr<testing::DeviceBuffer>> buffers;
-    const auto view = [&](const HostArray& array) {
-      buffers.push_back(std::make_unique<testing::DeviceBuffer>(backend, array.bytes));
-      return View(buffers.back()->data(), array.dtype, array.shape, array.strides, device());
-    };
-    std::vector<Argument> arguments;
-    for (const HostArray& input : inputs) arguments.emplace_back(view(input));
-    std::vector<HostArray> got;
-    const std::vector<HostArray> want = testing::reference_of(text, inputs);
-    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
-    std::vector<View> results;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      got.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
-      results.push_back(view(got.back()));
-    }
-    const Program program = parse_program("program", text);
-    const std::size_t bytes = program.workspace_bytes(stream, arguments, results);
-    const testing::DeviceBuffer memory(backend, std::vector<std::byte>(bytes, std::byte{0xff}));
-    const View workspace(memory.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, device());
-    if (recorded) {
-      Graph graph = kiln::record(device(), [&](Recorder& recorder) {
-        program.record(recorder, device(), arguments, results, workspace);
-      });
-      graph.launch(stream);
-    } else {
-      program.run(stream, arguments, results, workspace);
-    }
-    backend.synchronize(stream);
-    memory.read();
-    for (std::size_t i = 0; i < got.size(); ++i) got[i].bytes = buffers[inputs.size() + i]->read();
-    return got;
-  }
-
-  void check(const std::string& text, const std::vector<HostArray>& inputs, double relative,
-             bool recorded = false) {
-    const std::vector<HostArray> got = run(text, inputs, recorded);
-    const std::vector<HostArray> want = testing::reference_of(text, inputs);
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      const double rounding = testing::rounding_of(got[i].dtype) * 1.01;
-      testing::expect_close(got[i], want[i], relative + rounding, relative * 10,
-                            fmt::format("{}, output {}", text, i));
-    }
-  }
-};
-
-std::string device_type_name(const ::testing::TestParamInfo<DeviceType>& info) {
-  constexpr const char* kNames[] = {"cpu", "hip", "cuda"};
-  return kNames[static_cast<std::size_t>(info.param)];
-}
+class Programs : public testing::ProgramsOnDevices {};
 
 INSTANTIATE_TEST_SUITE_P(Devices, Programs,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
-                         device_type_name);
+                         testing::device_type_name);
 
 TEST_P(Programs, OfReductionsOverDifferentAxes) {
   const HostArray x = testing::random_array(DType::f32, {40, 60}, 1);

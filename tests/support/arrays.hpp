@@ -66,8 +66,10 @@ inline std::vector<HostArray> reference_of(const std::string& text,
     arguments.push_back(
         {const_cast<std::byte*>(input.bytes.data()) + input.first, input.dtype, input.strides, 0});
   }
-  const fusion::TypedGraph typed = fusion::infer(graph, types, stored, rounding, "reference");
-  const std::vector<Dims> shapes = fusion::infer_shapes(typed, own, "reference");
+  const fusion::ShapedGraph shaped = fusion::shape_graph(
+      fusion::infer(graph, types, stored, rounding, "reference"), own, "reference");
+  const fusion::TypedGraph& typed = shaped.graph;
+  const std::vector<Dims>& shapes = shaped.shapes;
   std::vector<HostArray> outputs;
   std::vector<fusion::ReferenceOperand> results;
   for (const fusion::NodeId output : typed.outputs) {

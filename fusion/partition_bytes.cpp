@@ -1,0 +1,90 @@
+#include "fusion/partition_bytes.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace kiln::fusion {
+namespace {
+
+class Bytes {
+ public:
+  explicit Bytes(const PlacedGraph& graph) : graph_(graph), nodes_(graph.graph.nodes) {}
+
+  void count(Partition& result) const {
+    for (KernelPart& kernel : result.kernels) {
+      for (const NodeId id : kernel.values) {
+        const bool array = nodes_[id].op == Op::input || is_view_of_argument(id);
+        kernel.op_by_op += bytes_alone(id);
+        if (array) kernel.bytes += bytes_of(graph_, id);
+      }
+      for (const NodeId id : kernel.reads) kernel.bytes += bytes_of(graph_, id);
+      for (const NodeId id : kernel.results) kernel.bytes += bytes_of(graph_, id);
+      if (kernel.call) kernel.op_by_op = kernel.bytes;
+      result.bytes += kernel.bytes;
+    }
+    std::unordered_set<NodeId> read;  // arguments and views of them
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      const TypedNode& node = nodes_[id];
+      result.op_by_op += bytes_alone(id);
+      if (node.op != Op::view) read.insert(node.inputs().begin(), node.inputs().end());
+    }
+    for (const PlacedCall& call : graph_.calls) {
+      read.insert(call.inputs.begin(), call.inputs.end());
+    }
+    result.lower_bound = bytes_read(read);
+    for (const auto& parts : graph_.stores) {
+      for (const PlacedPart& part : parts) result.lower_bound += bytes_of(graph_, part.value);
+    }
+  }
+
+ private:
+  bool is_view_of_argument(NodeId id) const {
+    return nodes_[id].op == Op::view && nodes_[nodes_[id].operands[0]].op == Op::input;
+  }
+
+  // An argument is read no more than once, and no more of it than its views show.
+  std::uint64_t bytes_read(const std::unordered_set<NodeId>& read) const {
+    std::unordered_map<NodeId, std::uint64_t> arguments;
+    for (const NodeId id : read) {
+      const NodeId root = viewed(graph_.graph, id);
+      if (nodes_[root].op == Op::input) arguments[root] += bytes_of(graph_, id);
+    }
+    std::uint64_t sum = 0;
+    for (const auto& [id, bytes] : arguments) sum += std::min(bytes, bytes_of(graph_, id));
+    return sum;
+  }
+
+  // Had the operation a kernel of its own.
+  std::uint64_t bytes_alone(NodeId id) const {
+    const TypedNode& node = nodes_[id];
+    std::uint64_t bytes = 0;
+    if (node.op == Op::join) return 2 * bytes_of(graph_, id);
+    if (node.op == Op::opaque && opaque_result(node.payload) == 0) {
+      const PlacedCall& call = graph_.calls[opaque_call(node.payload)];
+      for (const NodeId input : call.inputs) bytes += bytes_of(graph_, input);
+    }
+    const bool free = node.op == Op::promote && nodes_[node.operands[0]].dtype != node.dtype;
+    if ((!is_computed(node) && node.op != Op::opaque) || free) return bytes;
+    bytes += bytes_of(graph_, id);
+    for (const NodeId operand : node.inputs()) {
+      if (nodes_[operand].op != Op::constant) bytes += bytes_of(graph_, operand);
+    }
+    return bytes;
+  }
+
+  const PlacedGraph& graph_;
+  const std::vector<TypedNode>& nodes_;
+};
+
+}  // namespace
+
+std::uint64_t bytes_of(const ShapedGraph& graph, NodeId id) {
+  std::uint64_t size = 1;
+  for (const std::int64_t extent : graph.shapes[id]) size *= static_cast<std::uint64_t>(extent);
+  return (size * static_cast<std::uint64_t>(bits(graph.graph.nodes[id].dtype)) + 7) / 8;
+}
+
+void count_bytes(const PlacedGraph& graph, Partition& partition) { Bytes(graph).count(partition); }
+
+}  // namespace kiln::fusion
