@@ -140,6 +140,50 @@ bool forbid_system_calls() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
+// From here on this thread may not name, look at, read or lock a file.
+bool forbid_files() {
+  constexpr long kForbidden[] = {SYS_openat,    SYS_openat2,    SYS_newfstatat, SYS_statx,
+                                 SYS_faccessat, SYS_fstat,      SYS_read,       SYS_pread64,
+                                 SYS_readv,     SYS_readlinkat, SYS_flock,      SYS_write,
+                                 SYS_utimensat, SYS_mkdirat};
+  std::vector<sock_filter> filter = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (const long call : kForbidden) {
+    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<std::uint32_t>(call), 0, 1));
+    filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+  }
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Another function of the same text, and the same function on another shape, find the kernel among
+// those that the process has loaded.
+TEST(HotPathDeathTest, AHitInMemoryTouchesNoFile) {
+#ifdef KILN_SANITIZED
+  GTEST_SKIP() << "a sanitizer makes system calls of its own";
+#endif
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto calls = [] {
+    const auto make = [] { return fuse("f", [](Value x, Value y) { return x * 2.0 + y; }); };
+    alignas(64) static float x[4096], y[4096], out[4096];
+    const auto prepare = [&](const Function& f, std::int64_t size) {
+      const auto view = [&](float* data) { return View(data, DType::f32, {size}); };
+      const std::vector<Argument> inputs = {view(x), view(y)};
+      const std::vector<View> outputs = {view(out)};
+      return f.prepare(Stream{}, inputs, outputs).cache;
+    };
+    const Function first = make();
+    prepare(first, 4096);
+    if (!forbid_files()) _exit(77);
+    const bool memory =
+        prepare(first, 1024) == CacheState::memory && prepare(make(), 4096) == CacheState::memory;
+    _exit(memory ? 42 : 43);
+  };
+  EXPECT_EXIT(calls(), ::testing::ExitedWithCode(42), "") << "killed by signal 31: a file";
+}
+
 TEST(HotPathDeathTest, ACallMakesNoSystemCall) {
 #ifdef KILN_SANITIZED
   GTEST_SKIP() << "a sanitizer makes system calls of its own";
