@@ -31,6 +31,7 @@ struct Parameter {
                  ///< which packed elements begin
     stride,      ///< of operand `index` along collapsed axis `axis`, in elements
     row_count,   ///< of a reduction
+    row_blocks,  ///< of products, as a divisor
     vectors,     ///< in each row of a reduction
     length,      ///< elements in each row of a reduction
   };

@@ -17,10 +17,13 @@ class KernelWriter {
  public:
   template <class... Args>
   void line(int depth, fmt::format_string<Args...> format, Args&&... args) {
-    for (int i = 0; i < depth; ++i) text_.append(std::string_view("  "));
+    for (int i = 0; i < depth + indent_; ++i) text_.append(std::string_view("  "));
     fmt::format_to(fmt::appender(text_), format, std::forward<Args>(args)...);
     text_.push_back('\n');
   }
+
+  /// Lines from here on stand deeper, or less deep.
+  void indent(int by) { indent_ += by; }
 
   void add_parameter(const Parameter& parameter, std::string declaration);
   /// `KILN_KERNEL(threads, entry, parameters...) {`
@@ -31,6 +34,7 @@ class KernelWriter {
 
  private:
   fmt::basic_memory_buffer<char, 4096> text_;
+  int indent_ = 0;
   std::vector<std::string> declarations_;
   std::vector<Parameter> parameters_;
 };

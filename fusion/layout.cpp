@@ -342,7 +342,13 @@ std::string describe(const Variant& variant, std::span<const std::string> names)
                         rows.vectors == 0   ? "a loop"
                         : rows.vectors == 1 ? "1 vector each"
                                             : fmt::format("{} vectors each", rows.vectors));
-    if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
+    if (rows.rows > 1 && variant.products.rows == 0)
+      text += fmt::format(", {} rows per block", rows.rows);
+  }
+  if (variant.products.rows != 0) {
+    text += fmt::format(", {} row{} and {} column{} at a time", variant.products.rows,
+                        variant.products.rows == 1 ? "" : "s", variant.products.columns,
+                        variant.products.columns == 1 ? "" : "s");
   }
   if (variant.streamed) text += ", streamed";
   if (variant.tile != 0) text += fmt::format(", in tiles of {0} by {0}", variant.tile);

@@ -66,6 +66,14 @@ struct RowVariant {
   friend bool operator==(const RowVariant&, const RowVariant&) = default;
 };
 
+/// How a kernel whose rows share operands shares them out (product_layout.hpp).
+struct ProductVariant {
+  int rows = 0;     ///< that a thread takes at once; 0: no such kernel
+  int columns = 1;  ///< results of each row
+  int lanes = 1;    ///< of a vector that are computed with at a time
+  friend bool operator==(const ProductVariant&, const ProductVariant&) = default;
+};
+
 /// Everything about the layout that changes the code.
 struct Variant {
   Family family = Family::host;
@@ -77,6 +85,7 @@ struct Variant {
   int tile_axis = 0;  ///< the collapsed axis along which transposed operands are contiguous
   bool streamed = false;  ///< the output is stored past the caches
   RowVariant reduction;
+  ProductVariant products;
   std::vector<OperandVariant> operands;
   friend bool operator==(const Variant&, const Variant&) = default;
 };
@@ -101,6 +110,7 @@ struct Layout {
   std::int64_t rows = 0;             ///< of a reduction
   std::int64_t vectors = 0;          ///< of a reduction: in each row
   std::int64_t reduced = 0;          ///< of a reduction: elements in each row
+  std::int64_t row_blocks = 0;       ///< of products: blocks of rows in each batch
   std::uint32_t block() const;       ///< LaunchShape::block
   std::uint64_t threads() const;     ///< that a GPU needs for them
 };

@@ -49,6 +49,7 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
         put_index(layout.strides[parameter.index][parameter.axis], parameter.bytes);
         break;
       case Parameter::Kind::row_count: put_index(layout.rows, parameter.bytes); break;
+      case Parameter::Kind::row_blocks: put_divisor(layout.row_blocks, parameter.bytes); break;
       case Parameter::Kind::vectors: put_index(layout.vectors, parameter.bytes); break;
       case Parameter::Kind::length: put_index(layout.reduced, parameter.bytes); break;
     }

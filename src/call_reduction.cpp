@@ -6,7 +6,9 @@
 #include <numeric>
 
 #include "fusion/broadcast.hpp"
+#include "fusion/emit_products.hpp"
 #include "fusion/emit_rows.hpp"
+#include "fusion/product_layout.hpp"
 #include "fusion/shapes.hpp"
 #include "kiln/error.hpp"
 
@@ -25,14 +27,16 @@ std::vector<Dims> argument_shapes(const fusion::TypedGraph& graph,
   return shapes;
 }
 
-void check_not_packed(const Definition& definition, std::span<const OperandShape> arrays,
-                      std::span<const OperandShape> outputs) {
-  const auto packed = [](const OperandShape& array) { return is_packed(array.dtype); };
-  if (std::ranges::none_of(arrays, packed) && std::ranges::none_of(outputs, packed)) return;
+// Kernels in several passes keep a row in registers, element by element.
+void check_not_packed(const TypedCall& call) {
+  if (std::ranges::none_of(call.operands,
+                           [](const fusion::Operand& o) { return is_packed(o.dtype); }))
+    return;
   throw Error(Code::unsupported,
-              fmt::format("{}: packed arrays (u4, i4, f4e2m1) are not supported in one function "
-                          "with a reduction; make it two functions",
-                          definition.name));
+              fmt::format("{}: packed arrays (u4, i4, f4e2m1) can be reduced where a kernel only "
+                          "stores what there is one of for each row, and they are contiguous along "
+                          "what is reduced; make it two functions",
+                          call.definition->name));
 }
 
 }  // namespace
@@ -69,7 +73,6 @@ TypedCall type_reduction(const Definition& definition,
                          std::span<const fusion::ArgumentType> arguments,
                          std::span<const OperandShape> arrays,
                          std::span<const OperandShape> outputs, fusion::TypedGraph graph) {
-  check_not_packed(definition, arrays, outputs);
   std::vector<Dims> shapes =
       fusion::infer_shapes(graph, argument_shapes(graph, arrays), definition.name);
   TypedCall call;
@@ -106,6 +109,17 @@ TypedCall type_reduction(const Definition& definition,
 
 void emit_reduction(const TypedCall& call, fusion::Family family, EmittedCall& emitted) {
   const Definition& definition = *call.definition;
+  const auto products =
+      fusion::plan_products(call.graph, *call.rows, call.operands, call.uniform, family);
+  if (products) {
+    emitted.layout = *products;
+    emitted.kernel =
+        fusion::emit_products(call.graph, products->variant, definition.options.accuracy,
+                              definition.name, definition.expression);
+    emitted.kernel.block = emitted.layout.block();
+    return;
+  }
+  check_not_packed(call);
   const bool places = std::ranges::any_of(call.graph.nodes, [](const fusion::TypedNode& node) {
     return node.op == fusion::Op::argmax || node.op == fusion::Op::argmin;
   });

@@ -17,6 +17,7 @@
 #include "fusion/shapes.hpp"
 #include "fusion/text.hpp"
 #include "kiln/error.hpp"
+#include "kiln/graph.hpp"
 #include "kiln/program.hpp"
 #include "tool/bench_cases.hpp"
 #include "tool/commands.hpp"
@@ -37,9 +38,16 @@ struct Array {
   std::size_t bytes = 0;  ///< that it spans
 };
 
-Array array_of(DType dtype, Form form, std::int64_t rows, std::int64_t columns) {
+Array array_of(DType dtype, Form form, std::int64_t rows, std::int64_t columns,
+               std::int64_t vectors) {
   constexpr std::int64_t kPadding = 64;
   Array array{dtype, {rows, columns}, {columns, 1}, 0};
+  const std::int64_t groups = columns / kBenchGroup;
+  if (form == Form::weights) array.shape = {rows, 1, groups, kBenchGroup};
+  if (form == Form::of_groups) array.shape = {rows, 1, groups, 1};
+  if (form == Form::vectors) array.shape = {vectors, groups, kBenchGroup};
+  if (form == Form::products) array.shape = {rows, vectors};
+  if (form >= Form::weights) array.strides = contiguous_strides(array.shape);
   if (form == Form::row) array = {dtype, {columns}, {1}, 0};
   if (form == Form::column) array = {dtype, {rows, 1}, {1, 1}, 0};
   if (form == Form::one_row) array = {dtype, {1, columns}, {columns, 1}, 0};
@@ -58,7 +66,8 @@ std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
   constexpr std::size_t kStretch = 1 << 16;
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 2);
-  const bool packed = bits(array.dtype) < 8;  // then any byte is two numbers
+  // Any byte is two packed numbers or an integer.
+  const bool packed = bits(array.dtype) <= 8;
   const auto width = packed ? 1 : static_cast<std::size_t>(bits(array.dtype) / 8);
   std::vector<std::byte> values(array.bytes);
   const std::size_t count = array.bytes / width;
@@ -67,7 +76,10 @@ std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
       std::memcpy(values.data() + i * width, values.data() + (i - kStretch) * width, width);
       continue;
     }
-    const std::uint64_t number = packed ? random() : fusion::encode(normal(random), array.dtype);
+    // An f8 with all exponent bits would be NaN or infinite.
+    const std::uint64_t number = !packed ? fusion::encode(normal(random), array.dtype)
+                                 : is_floating(array.dtype) ? random() & 0xbf
+                                                            : random();
     std::memcpy(values.data() + i * width, &number, width);
   }
   return values;
@@ -82,7 +94,30 @@ struct Result {
   double error = 0;  ///< largest relative difference to the reference in the part that was checked
   std::uint64_t bytes = 0;  ///< each input read and each output written once
   std::string variant;
+  double of_read = 0;  ///< of the speed of a kernel that only reads the same bytes; 0: not measured
 };
+
+// The floor of what reads much and writes little: every thread reads four vectors, and never finds
+// the sum that it would have to write.
+constexpr std::string_view kReadingKernel = R"(
+extern "C" __global__ void __launch_bounds__(256) read_only(const kiln::u32* data, kiln::u32* out,
+                                                            kiln::u32 count) {
+  const kiln::Chunk<16>* const vectors = (const kiln::Chunk<16>*)data;
+  const kiln::u32 first = blockIdx.x * 1024 + threadIdx.x;
+  kiln::Chunk<16> loaded[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const kiln::u32 at = first + i * 256;
+    loaded[i] = vectors[at < count ? at : count - 1];
+  }
+  kiln::u32 sum = 0;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    sum += loaded[i].word[0] ^ loaded[i].word[1] ^ loaded[i].word[2] ^ loaded[i].word[3];
+  }
+  if (sum == 0x5eed5eedu) out[0] = sum;
+}
+)";
 
 class Bench {
  public:
@@ -108,7 +143,8 @@ class Bench {
       widest = std::max<std::int64_t>(widest, bits(operand.dtype));
     const std::int64_t elements = static_cast<std::int64_t>(bytes_) * 8 / widest;
     const std::int64_t columns = item.columns == 0 ? elements : item.columns;
-    const std::int64_t rows = std::max<std::int64_t>(1, elements / columns);
+    const std::int64_t rows =
+        item.rows != 0 ? item.rows : std::max<std::int64_t>(1, elements / columns);
 
     const Function function = parse(item.name, item.expression);
     std::vector<Array> arrays;
@@ -117,20 +153,22 @@ class Bench {
     std::vector<Argument> inputs;
     for (const std::string& name : argument_names(function)) {
       const auto operand = std::ranges::find(item.inputs, name, &BenchOperand::name);
-      arrays.push_back(array_of(operand->dtype, operand->form, rows, columns));
+      arrays.push_back(array_of(operand->dtype, operand->form, rows, columns, item.vectors));
       host.push_back(random_values(arrays.back(), arrays.size()));
       memory.emplace_back(backend_, arrays.back().bytes);
       backend_.copy_in(memory.back().data(), host.back().data(), host.back().size(), stream_.get());
       inputs.emplace_back(view(arrays.back(), memory.back()));
     }
-    const Array result = array_of(item.output, item.result, rows, columns);
+    const Array result = array_of(item.output, item.result, rows, columns, item.vectors);
     const DeviceMemory output(backend_, result.bytes);
     backend_.fill(output.data(), 0xff, result.bytes, stream_.get());
     const std::vector<View> outputs = {view(result, output)};
 
     Result measured;
     measured.name = item.name;
-    std::vector<double> times = fusion::has_reductions(fusion::parse(item.expression))
+    std::vector<double> times = item.rows != 0
+                                    ? time_graph(function, arrays, host, outputs, measured)
+                                : fusion::has_reductions(fusion::parse(item.expression))
                                     ? time_program(program(function), inputs, outputs, measured)
                                     : time_function(function, inputs, outputs, measured);
     std::ranges::sort(times);
@@ -175,6 +213,64 @@ class Bench {
     return time([&] { program.run(stream_.get(), inputs, outputs, workspace); });
   }
 
+  // Calls in one graph, each on a copy of the inputs of its own, so that no cache has them from the
+  // call before; and the same bytes only read.
+  std::vector<double> time_graph(const Function& function, const std::vector<Array>& arrays,
+                                 const std::vector<std::vector<std::byte>>& host,
+                                 const std::vector<View>& outputs, Result& result) {
+    constexpr std::size_t kMostCopies = 64;
+    constexpr std::size_t kPlace = 256;  // what every array's address is a multiple of
+    const auto place = [](std::size_t bytes) { return (bytes + kPlace - 1) / kPlace * kPlace; };
+    std::size_t bytes = 0;
+    for (const Array& array : arrays) bytes += place(array.bytes);
+    const std::size_t copies = std::clamp<std::size_t>(bytes_ / bytes, 1, kMostCopies);
+    const DeviceMemory memory(backend_, bytes * copies);
+    std::vector<std::vector<Argument>> inputs(copies);
+    std::byte* at = static_cast<std::byte*>(memory.data());
+    for (std::size_t copy = 0; copy < copies; ++copy) {
+      for (std::size_t i = 0; i < arrays.size(); ++i) {
+        backend_.copy_in(at, host[i].data(), host[i].size(), stream_.get());
+        inputs[copy].emplace_back(
+            View(at, arrays[i].dtype, arrays[i].shape, arrays[i].strides, backend_.device()));
+        at += place(arrays[i].bytes);
+      }
+    }
+    const KernelInfo info = function.prepare(stream_.get(), inputs[0], outputs);
+    result.bytes = info.bytes;
+    result.variant = info.variant;
+    Graph calls = record(backend_.device(), [&](Recorder& recorder) {
+      for (const auto& own : inputs) recorder.call(function, own, outputs);
+    });
+    std::vector<double> times = time_launches(calls, copies);
+    if (backend_.device().type != DeviceType::cpu) {
+      result.of_read = median(time_reads(memory.data(), bytes, copies)) / median(times);
+    }
+    return times;
+  }
+
+  std::vector<double> time_reads(void* data, std::size_t bytes, std::size_t copies) {
+    const Kernel reads_only = kernel("read_only", kReadingKernel,
+                                     {reads(DType::u32), writes(DType::u32), scalar(DType::u32)});
+    const DeviceMemory sum(backend_, 4);
+    const auto words = static_cast<std::int64_t>(bytes / 4);
+    Graph calls = record(backend_.device(), [&](Recorder& recorder) {
+      for (std::size_t copy = 0; copy < copies; ++copy) {
+        const View view(static_cast<std::byte*>(data) + copy * bytes, DType::u32, {words},
+                        backend_.device());
+        const View out(sum.data(), DType::u32, {1}, backend_.device());
+        recorder.call(reads_only, Grid::covering(bytes / 16 / 4),
+                      {view, out, static_cast<std::uint32_t>(bytes / 16)});
+      }
+    });
+    return time_launches(calls, copies);
+  }
+
+  std::vector<double> time_launches(Graph& graph, std::size_t calls) {
+    std::vector<double> times = time([&] { graph.launch(stream_.get()); });
+    for (double& sample : times) sample /= static_cast<double>(calls);
+    return times;
+  }
+
   // Microseconds of one call, one number per sample. A sample is several calls, since what the
   // clock adds to one would show.
   template <class Body>
@@ -195,14 +291,15 @@ class Bench {
                                    std::vector<std::vector<std::byte>>& host, const Array& result) {
     std::vector<fusion::ArgumentType> types;
     const Dims& largest = std::ranges::max(arrays, {}, &Array::bytes).shape;
-    const std::int64_t columns = largest[largest.size() - 1];
+    std::int64_t columns = largest[largest.size() - 1];
+    for (std::size_t k = 1; k + 1 < largest.size(); ++k) columns *= largest[k];
     const std::int64_t rows =
         std::min(result.shape[0], std::max<std::int64_t>(1, kCheckedElements / columns));
     std::vector<Dims> shapes;
     for (const Array& array : arrays) {
       types.push_back({array.dtype, false, false});
       shapes.push_back(array.shape);
-      if (array.shape.size() == 2) shapes.back()[0] = rows;
+      if (array.shape.size() != 1 && array.shape[0] == result.shape[0]) shapes.back()[0] = rows;
     }
     const DType exact = DType::f64;
     const fusion::TypedGraph graph =
@@ -210,8 +307,6 @@ class Bench {
                       Rounding::once, function.name());
     const Dims shape = {rows, result.shape[1]};
     std::vector<double> expected(static_cast<std::size_t>(rows * result.shape[1]));
-    const std::vector<fusion::ReferenceOperand> outputs = {
-        {expected.data(), exact, {result.shape[1], 1}, 0}};
     const bool reduces = fusion::has_reductions(graph);
     std::vector<fusion::ReferenceOperand> arguments;
     for (std::size_t i = 0; i < arrays.size(); ++i) {
@@ -219,11 +314,13 @@ class Bench {
                                    : fusion::broadcast_strides(shapes[i], arrays[i].strides, shape);
       arguments.push_back({host[i].data(), arrays[i].dtype, strides, 0});
     }
+    fusion::ReferenceOperand output{expected.data(), exact, {result.shape[1], 1}, 0};
     if (reduces) {
-      fusion::evaluate_arrays(graph, fusion::infer_shapes(graph, shapes, function.name()),
-                              arguments, outputs);
+      const std::vector<Dims> values = fusion::infer_shapes(graph, shapes, function.name());
+      output.strides = contiguous_strides(values[graph.outputs[0]]);
+      fusion::evaluate_arrays(graph, values, arguments, std::span(&output, 1));
     } else {
-      fusion::evaluate(graph, shape, arguments, outputs);
+      fusion::evaluate(graph, shape, arguments, std::span(&output, 1));
     }
     return expected;
   }
@@ -296,8 +393,8 @@ int run_bench(const BenchOptions& options) {
   Bench bench(options, device);
   const double copy = bench.copy_speed();
   Json list = Json::array();
-  Table table({"case", "time", "GB/s", "of copy", "spread"});
-  for (std::size_t column = 1; column < 5; ++column) table.align_right(column);
+  Table table({"case", "time", "GB/s", "of copy", "of read", "spread"});
+  for (std::size_t column = 1; column < 6; ++column) table.align_right(column);
   bool right = true;
   std::vector<Result> results;
   for (const BenchCase& item : cases) {
@@ -307,12 +404,14 @@ int run_bench(const BenchOptions& options) {
                     {"microseconds", result.microseconds},
                     {"gb_per_s", result.gb_per_s},
                     {"fraction_of_copy", result.fraction},
+                    {"fraction_of_read", result.of_read > 0 ? Json(result.of_read) : Json()},
                     {"spread", result.spread},
                     {"right", is_right(result)},
                     {"variant", result.variant}});
     table.row(
         {result.name, human_time(result.microseconds), fmt::format("{:.0f}", result.gb_per_s),
          fmt::format("{:.3f}", result.fraction),
+         result.of_read > 0 ? fmt::format("{:.3f}", result.of_read) : "",
          is_right(result) ? fmt::format("{:.1f} %", 100 * result.spread) : red("WRONG RESULT")});
   }
   const std::string hardware = jit::backend(device).name();

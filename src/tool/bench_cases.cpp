@@ -13,8 +13,6 @@
 namespace kiln::tool {
 namespace {
 
-constexpr std::int64_t kGroup = 64;  // weights that share a scale and a bias
-
 // What tells whether layouts and maths are fast: plain vectors, a heavy chain, a broadcast row, a
 // transposed operand, padded rows, packed weights with a scale and a bias for each group, and
 // results of another width than the operands.
@@ -42,7 +40,7 @@ const std::vector<BenchCase>& elementwise_cases() {
        "q * scale + bias",
        {{"q", u4}, {"scale", bf16, Form::column}, {"bias", bf16, Form::column}},
        bf16,
-       kGroup},
+       kBenchGroup},
       {"cast_f32_bf16", "bf16(x)", {{"x", f32}}, bf16},
   };
   return cases;
@@ -73,9 +71,10 @@ const std::vector<Family>& families() {
 }
 
 // What is measured of them where no case is named.
-constexpr std::string_view kUsual[] = {"rmsnorm_4096_bf16", "layer_norm_4096_bf16",
-                                       "softmax_4096_bf16", "logsumexp_4096_bf16",
-                                       "row_sum_f32",       "column_sum_f32"};
+constexpr std::string_view kUsual[] = {
+    "rmsnorm_4096_bf16",   "layer_norm_4096_bf16", "softmax_4096_bf16",
+    "logsumexp_4096_bf16", "row_sum_f32",          "column_sum_f32",
+    "matvec_u4_4096",      "matvec_u4_14336",      "matvec_u4_131072"};
 
 BenchCase case_of(const Family& family, std::string name, std::int64_t columns, DType dtype) {
   BenchCase item;
@@ -113,12 +112,45 @@ std::optional<BenchCase> of_family(const Family& family, const std::string& want
   return case_of(family, wanted, columns, dtype);
 }
 
+// matvec_DTYPE_ROWS or matvec_DTYPE_ROWS_VECTORS: rows of 4096 weights with a scale and a bias for
+// each group of them.
+std::optional<BenchCase> matrix_vector(const std::string& wanted) {
+  using enum DType;
+  constexpr std::string_view kPrefix = "matvec_";
+  if (!wanted.starts_with(kPrefix)) return std::nullopt;
+  std::string_view rest = std::string_view(wanted).substr(kPrefix.size());
+  const std::size_t end = rest.find('_');
+  const std::optional<DType> weights = parse_dtype(rest.substr(0, end));
+  if (!weights || bits(*weights) > 16 || end == std::string_view::npos) return std::nullopt;
+  rest.remove_prefix(end + 1);
+  const auto number = [&](std::int64_t& value) {
+    const auto parsed = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    rest.remove_prefix(static_cast<std::size_t>(parsed.ptr - rest.data()));
+    return parsed.ec == std::errc() && value > 0;
+  };
+  BenchCase item{wanted,
+                 is_floating(*weights) ? "sum(bf16(q) * scale * x, -1, -2)"
+                                       : "sum((q * scale + bias) * x, -1, -2)",
+                 {{"q", *weights, Form::weights}, {"scale", bf16, Form::of_groups}},
+                 bf16};
+  if (!is_floating(*weights)) item.inputs.push_back({"bias", bf16, Form::of_groups});
+  item.inputs.push_back({"x", bf16, Form::vectors});
+  item.result = Form::products;
+  if (!number(item.rows)) return std::nullopt;
+  if (rest.starts_with('_')) {
+    rest.remove_prefix(1);
+    if (!number(item.vectors)) return std::nullopt;
+  }
+  return rest.empty() ? std::optional(item) : std::nullopt;
+}
+
 BenchCase find_case(const std::string& wanted) {
   const auto found = std::ranges::find(elementwise_cases(), wanted, &BenchCase::name);
   if (found != elementwise_cases().end()) return *found;
   for (const Family& family : families()) {
     if (auto item = of_family(family, wanted)) return *std::move(item);
   }
+  if (auto item = matrix_vector(wanted)) return *std::move(item);
   throw UsageError(
       fmt::format("bench: there is no case '{}'; the cases are {}", wanted, bench_case_names()));
 }
@@ -138,8 +170,10 @@ std::string bench_case_names() {
   std::vector<std::string> names;
   for (const BenchCase& item : elementwise_cases()) names.push_back(item.name);
   for (const std::string_view usual : kUsual) names.emplace_back(usual);
-  return fmt::format("{}; the last {} also with other row lengths, in f16, bf16 or f32",
-                     fmt::join(names, ", "), std::size(kUsual));
+  return fmt::format(
+      "{}; the reductions also with other row lengths, in f16, bf16 or f32, and "
+      "matvec_DTYPE_ROWS_VECTORS with other weights, rows and numbers of vectors",
+      fmt::join(names, ", "));
 }
 
 }  // namespace kiln::tool

@@ -38,7 +38,7 @@ std::pair<std::string, HostArray> argument_of(const std::string& spec, std::uint
   if (is_floating(dtype)) {
     for (std::int64_t i = 0; i < array.size(); ++i) {
       const double value = 0.25 + std::fabs(testing::number_at(array, i));
-      testing::set_bits(array, i, fusion::encode(value, dtype));
+      testing::set_bits(array, i, testing::bits_of(value, dtype));
     }
   }
   return {spec.substr(0, equals), std::move(array)};

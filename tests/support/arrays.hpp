@@ -30,6 +30,12 @@ inline double number_at(const HostArray& array, std::int64_t index) {
   return static_cast<double>(static_cast<std::int64_t>(pattern << unused) >> unused);
 }
 
+/// A number as the nearest of any float dtype.
+inline std::uint64_t bits_of(double value, DType dtype) {
+  if (bits(dtype) > 8) return fusion::encode(value, dtype);
+  return fusion::reference::encode({dtype, fusion::reference::round_to(value, dtype), 0, 0});
+}
+
 /// Normally distributed numbers; integers and bools from them.
 inline HostArray random_array(DType dtype, const Dims& shape, std::uint64_t seed,
                               double scale = 2) {
@@ -39,7 +45,7 @@ inline HostArray random_array(DType dtype, const Dims& shape, std::uint64_t seed
   for (std::int64_t i = 0; i < array.size(); ++i) {
     const double value = normal(random);
     if (is_floating(dtype)) {
-      set_bits(array, i, fusion::encode(value, dtype));
+      set_bits(array, i, bits_of(value, dtype));
     } else if (dtype == DType::boolean) {
       set_bits(array, i, value > 0.5 ? 1 : 0);
     } else {

@@ -1,0 +1,294 @@
+#include "fusion/product_layout.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+namespace kiln::fusion {
+namespace {
+
+// A thread takes four rows or so at once: what they share is loaded and converted once for them,
+// and four loads of 16 bytes are under way. With more columns it is fewer rows, as registers allow.
+// A row is shared out to a wave, and to more threads while there are too few for every GPU that is
+// known. The host adds 16 elements side by side.
+constexpr int kMostColumns = 8;
+constexpr int kLanesAtATime = 8;
+constexpr int kHostLanes = 16;
+constexpr int kVectorBits = 128;
+constexpr int kMostLanes = 32;
+constexpr int kWaveThreads = 32;
+constexpr int kBlock = 128;
+constexpr int kMostThreads = 512;
+constexpr std::int64_t kFilled = 1 << 17;  // threads
+
+struct Axis {
+  std::int64_t size = 1;
+  std::vector<std::int64_t> strides;
+};
+
+std::vector<Axis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
+                             bool reduced) {
+  std::vector<Axis> axes;
+  for (std::size_t k = 0; k < space.shape.size(); ++k) {
+    if (space.reduced[k] != reduced || space.shape[k] == 1) continue;
+    Axis axis{space.shape[k], {}};
+    for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
+
+void sort_and_merge(std::vector<Axis>& axes, std::size_t operand) {
+  std::ranges::stable_sort(axes, [&](const Axis& a, const Axis& b) {
+    return std::abs(a.strides[operand]) > std::abs(b.strides[operand]);
+  });
+  std::vector<Axis> merged;
+  for (Axis& axis : axes) {
+    bool one_axis = !merged.empty();
+    for (std::size_t i = 0; one_axis && i < axis.strides.size(); ++i) {
+      one_axis = merged.back().strides[i] == axis.strides[i] * axis.size;
+    }
+    if (one_axis) {
+      merged.back().size *= axis.size;
+      merged.back().strides = std::move(axis.strides);
+    } else {
+      merged.push_back(std::move(axis));
+    }
+  }
+  axes = std::move(merged);
+}
+
+// One pass, whose results are all that is stored.
+bool has_the_structure(const TypedGraph& graph, const ReduceSpace& space,
+                       std::span<const Operand> operands, const std::vector<bool>& uniform) {
+  std::vector<bool> after(graph.nodes.size(), false);
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    for (const NodeId operand : node.inputs()) after[id] = after[id] || after[operand];
+    if (!is_reduction(node.op)) continue;
+    if (after[id] || node.op == Op::argmax || node.op == Op::argmin) return false;
+    after[id] = true;
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].output && (!uniform[i] || is_packed(operands[i].dtype))) return false;
+  }
+  return std::ranges::none_of(space.shape, [](std::int64_t size) { return size == 0; });
+}
+
+std::uint64_t bits_of(const Operand& operand, const ReduceSpace& space) {
+  auto total = static_cast<std::uint64_t>(bits(operand.dtype));
+  for (std::size_t k = 0; k < space.shape.size(); ++k) {
+    if (operand.strides[k] != 0) total *= static_cast<std::uint64_t>(space.shape[k]);
+  }
+  return total;
+}
+
+// The operand with the most bytes: the one to be read once and in order.
+std::size_t largest(std::span<const Operand> operands, const ReduceSpace& space) {
+  std::size_t found = 0;
+  for (std::size_t i = 1; i < operands.size(); ++i) {
+    if (!operands[i].output && bits_of(operands[i], space) > bits_of(operands[found], space))
+      found = i;
+  }
+  return found;
+}
+
+bool moves_along(const std::vector<Axis>& axes, std::size_t operand) {
+  return std::ranges::any_of(axes, [&](const Axis& axis) { return axis.strides[operand] != 0; });
+}
+
+// The axes of one kernel before they are put in a row.
+struct Axes {
+  std::vector<Axis> batches;
+  Axis columns;
+  Axis rows;
+  std::vector<Axis> reduced;
+};
+
+int most_columns(std::int64_t size) {
+  if (size <= kMostColumns) return static_cast<int>(size);
+  for (int columns = kMostColumns; columns > 1; columns /= 2) {
+    if (size % columns == 0) return columns;
+  }
+  return 1;
+}
+
+// The columns are the axis along which the largest operand does not move, the rows the one along
+// which its rows follow each other.
+Axes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::size_t operand,
+             std::size_t operands) {
+  Axes axes;
+  const Axis one{1, std::vector<std::int64_t>(operands, 0)};
+  axes.columns = axes.rows = one;
+  axes.reduced = std::move(reduced);
+  bool has_columns = false;
+  for (Axis& axis : outer) {
+    const int columns = most_columns(axis.size);
+    if (axis.strides[operand] != 0 || has_columns || columns == 1) {
+      axes.batches.push_back(std::move(axis));
+      continue;
+    }
+    has_columns = true;
+    axes.columns = {columns, axis.strides};
+    if (axis.size == columns) continue;
+    axis.size /= columns;
+    for (std::int64_t& stride : axis.strides) stride *= columns;
+    axes.batches.push_back(std::move(axis));
+  }
+  // What does not move in the largest operand is a batch, before those that do.
+  std::ranges::stable_sort(axes.batches, [&](const Axis& a, const Axis& b) {
+    return a.strides[operand] == 0 && b.strides[operand] != 0;
+  });
+  if (!axes.batches.empty() && axes.batches.back().strides[operand] != 0) {
+    axes.rows = axes.batches.back();
+    axes.batches.pop_back();
+  }
+  return axes;
+}
+
+bool rows_begin_with_bytes(const Operand& operand, std::size_t index,
+                           const std::vector<Axis>& axes) {
+  bool whole = operand.offset % 2 == 0;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    whole = whole && axes[k].strides[index] % 2 == 0;
+  }
+  return whole;
+}
+
+// 16 bytes of the narrowest operand that moves along the innermost axis, as long as vectors fit it.
+int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operands, Family family) {
+  const Axis& inner = axes.back();
+  int narrowest = kVectorBits;
+  bool halves = true;  // of bytes may be loaded together
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (inner.strides[i] == 0) continue;
+    narrowest = std::min(narrowest, bits(operands[i].dtype));
+    if (is_packed(operands[i].dtype))
+      halves = halves && rows_begin_with_bytes(operands[i], i, axes);
+  }
+  if (!halves) return 1;
+  int width = family == Family::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
+  while (width > 1 && inner.size % width != 0) width /= 2;
+  return width;
+}
+
+int alignment_of(const Operand& operand, std::size_t index, const std::vector<Axis>& axes,
+                 int width) {
+  const int halves = bits(operand.dtype) / 4;  // bytes, for packed elements
+  std::uint64_t steps = operand.address * 2 + static_cast<std::uint64_t>(operand.offset * halves);
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    steps |= static_cast<std::uint64_t>(axes[k].strides[index] * halves);
+  }
+  steps |= static_cast<std::uint64_t>(width * halves) | 32;
+  return std::max(1, static_cast<int>(steps & (~steps + 1)) / 2);
+}
+
+bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, int width) {
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
+  std::uint64_t elements = 1;
+  for (const Axis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
+  if (elements >= kLimit) return true;
+  for (std::size_t i = 0; i < operands; ++i) {
+    auto span = static_cast<std::uint64_t>(width);
+    for (const Axis& axis : axes) {
+      span += static_cast<std::uint64_t>(std::abs(axis.strides[i])) *
+              static_cast<std::uint64_t>(axis.size);
+    }
+    if (span >= kLimit) return true;
+  }
+  return false;
+}
+
+void share_out(Layout& layout, std::int64_t batches, Family family) {
+  Variant& variant = layout.variant;
+  ProductVariant& products = variant.products;
+  products.rows = products.columns <= 2 ? 4 : 2;
+  while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
+  RowVariant& shares = variant.reduction;
+  if (family != Family::host) {
+    const auto most = static_cast<int>(std::bit_ceil(
+        static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostThreads))));
+    shares.threads = std::min(most, kWaveThreads);
+    const std::int64_t groups = (layout.rows + products.rows - 1) / products.rows * batches;
+    while (shares.threads < most && groups * shares.threads < kFilled) shares.threads *= 2;
+    if (shares.threads <= kWaveThreads) shares.rows = kBlock / shares.threads;
+  }
+  const std::int64_t per_block = std::int64_t{products.rows} * shares.rows;
+  layout.row_blocks = (layout.rows + per_block - 1) / per_block;
+  layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
+}
+
+}  // namespace
+
+std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
+                                    std::span<const Operand> operands,
+                                    const std::vector<bool>& uniform, Family family) {
+  if (!has_the_structure(graph, space, operands, uniform)) return std::nullopt;
+  const std::size_t weights = largest(operands, space);
+  std::vector<Axis> outer = axes_where(space, operands, false);
+  std::vector<Axis> reduced = axes_where(space, operands, true);
+  if (reduced.empty()) reduced.push_back({1, std::vector<std::int64_t>(operands.size(), 0)});
+  sort_and_merge(outer, weights);
+  sort_and_merge(reduced, weights);
+  for (const std::int64_t stride : reduced.back().strides) {
+    if (stride != 0 && stride != 1) return std::nullopt;
+  }
+  const Axes arranged = arrange(std::move(outer), std::move(reduced), weights, operands.size());
+  bool packed = false;
+  bool shared = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    packed = packed || is_packed(operands[i].dtype);
+    shared = shared || (arranged.rows.size > 1 && arranged.rows.strides[i] == 0 &&
+                        arranged.reduced.back().strides[i] != 0);
+  }
+  if (!packed && !shared) return std::nullopt;
+
+  std::vector<Axis> axes = arranged.batches;
+  Layout layout;
+  Variant& variant = layout.variant;
+  variant.family = family;
+  variant.products.columns = static_cast<int>(arranged.columns.size);
+  if (arranged.columns.size > 1) axes.push_back(arranged.columns);
+  axes.push_back(arranged.rows);
+  axes.insert(axes.end(), arranged.reduced.begin(), arranged.reduced.end());
+  variant.rank = static_cast<int>(axes.size());
+  variant.reduction.axes = static_cast<int>(arranged.reduced.size());
+  variant.width = choose_width(axes, operands, family);
+  variant.products.lanes =
+      family == Family::host ? variant.width : std::min(variant.width, kLanesAtATime);
+  variant.wide_index = needs_wide_index(axes, operands.size(), variant.width);
+  layout.rows = arranged.rows.size;
+  layout.reduced = 1;
+  for (const Axis& axis : arranged.reduced) layout.reduced *= axis.size;
+  layout.vectors = layout.reduced / variant.width;
+  std::int64_t batches = 1;
+  for (const Axis& axis : arranged.batches) batches *= axis.size;
+  share_out(layout, batches, family);
+
+  layout.shape = Dims(axes.size());
+  for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    OperandVariant operand;
+    operand.access = axes.back().strides[i] == 1 ? Access::contiguous
+                     : moves_along(axes, i)      ? Access::broadcast
+                                                 : Access::scalar;
+    operand.start = is_packed(operands[i].dtype) && operands[i].offset % 2 != 0;
+    operand.alignment = std::max(1, bits(operands[i].dtype) / 8);
+    if (family != Family::host && operand.access == Access::contiguous) {
+      operand.alignment = alignment_of(operands[i], i, axes, variant.width);
+    }
+    layout.strides.emplace_back(axes.size());
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+      layout.strides[i][k] = axes[k].strides[i];
+      if (k + 1 < axes.size() && axes[k].strides[i] != 0) {
+        operand.outer_axes |= std::uint64_t{1} << k;
+      }
+    }
+    layout.offsets.push_back(operands[i].offset);
+    layout.starts.push_back(is_packed(operands[i].dtype) ? operands[i].offset & 1 : 0);
+    variant.operands.push_back(operand);
+  }
+  return layout;
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,247 @@
+// Rows that share operands, such as a matrix times a few vectors: small integers taken out of the
+// words that they were loaded in, products added to sums, and the partial results of several rows
+// made one at a time. What is to be computed from the numbers is in the kernel.
+#pragma once
+
+#define KILN_EACH(i, count) KILN_UNROLL for (int i = 0; i < count; ++i)
+
+namespace kiln {
+
+// a * b is added without being rounded first where the machine can do that: a sum's terms are then
+// closer to exact, and its bound holds.
+KILN_FN f32 add_product(f32 sum, f32 a, f32 b) {
+#if KILN_HOST && !defined(__FMA__)
+  return sum + a * b;
+#else
+  return fma(a, b, sum);
+#endif
+}
+KILN_FN f64 add_product(f64 sum, f64 a, f64 b) {
+#if KILN_HOST && !defined(__FMA__)
+  return sum + a * b;
+#else
+  return fma(a, b, sum);
+#endif
+}
+
+template <class T> constexpr bool kIsPacked = kSame<T, u4> || kSame<T, i4> || kSame<T, f4e2m1>;
+
+#if KILN_HOST
+
+template <class T, int Lanes>
+struct LanesAs {
+  using Type = Row<const T>;
+};
+template <int Lanes> struct LanesAs<u4, Lanes> { using Type = Unpacked<u4, Lanes>; };
+template <int Lanes> struct LanesAs<i4, Lanes> { using Type = Unpacked<i4, Lanes>; };
+template <int Lanes> struct LanesAs<f4e2m1, Lanes> { using Type = Unpacked<f4e2m1, Lanes>; };
+template <class T, int Lanes> using LanesOf = typename LanesAs<T, Lanes>::Type;
+
+#else
+
+// A lane of a word that holds several, the first in its lowest bits. `place` is known when the loop
+// over the lanes is unrolled, and so is everything that is made of it.
+template <class T>
+struct InWord {
+  u32 word;
+  int place;
+};
+
+template <class T> constexpr int kLaneBits = kIsPacked<T> ? 4 : int(sizeof(T)) * 8;
+
+template <class T>
+KILN_FN T plain(InWord<T> lane) {
+  const u32 bits = lane.word >> lane.place * kLaneBits<T>;
+  if constexpr (kIsPacked<T>) return T{u8(bits & 15)};
+  else if constexpr (sizeof(T) == 1) return bit_cast<T>(u8(bits));
+  else return bit_cast<T>(u16(bits));
+}
+
+KILN_FN f32 number(InWord<bf16> lane) {
+  return bit_cast<f32>(lane.place == 0 ? lane.word << 16 : lane.word & 0xffff0000u);
+}
+
+// As an f32. A conversion instruction has a quarter of the speed of arithmetic on NVIDIA: there the
+// bits go below the exponent of a power of two, from which that is subtracted again. AMD converts any
+// byte of a word at full speed.
+#if KILN_NVIDIA
+
+struct Lifted {
+  f32 value;  // the number and
+  f32 power;  // what it was added to
+};
+
+// (word & mask) ^ bits, which the compiler would make two instructions of, having two constants.
+KILN_FN u32 select_bits(u32 word, u32 mask, u32 bits) {
+  u32 result;
+  asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+  return result;
+}
+
+template <class T>
+KILN_FN Lifted lifted(InWord<T> lane) {
+  if constexpr (kIsPacked<T>) {
+    const int place = lane.place & 3;
+    const u32 word = lane.place < 4 ? lane.word : lane.word >> 16;
+    const u32 power = u32(127 + 23 - 4 * place) << 23;
+    const u32 above = kSame<T, i4> ? 8u : 0u;  // with its highest bit turned round, an i4 is 8 more
+    const u32 bits = power | above << 4 * place;
+    return {bit_cast<f32>(select_bits(word, 15u << 4 * place, bits)), bit_cast<f32>(bits)};
+  } else {
+    const u32 above = kSame<T, i8> ? 0x80u : 0u;
+    const u32 word = lane.word ^ above * 0x01010101u;
+    const u32 bits = __byte_perm(word, 0x4b000000u, 0x7550u | u32(lane.place));
+    return {bit_cast<f32>(bits), bit_cast<f32>(0x4b000000u | above)};
+  }
+}
+
+template <class T>
+KILN_FN f32 number(InWord<T> lane) {
+  if constexpr (kSame<T, u4> || kSame<T, i4> || kSame<T, u8> || kSame<T, i8>) {
+    const Lifted number = lifted(lane);
+    return number.value - number.power;
+  } else {
+    return to<f32>(plain(lane));
+  }
+}
+
+// number(lane) * scale, rounded once as that is, in one instruction less: power * scale is exact, and
+// needed once for all lanes. Not finite where it is not, for scales from 2^104 on: the caller looks
+// at what comes of it.
+template <class T>
+KILN_FN f32 scaled(InWord<T> lane, f32 scale) {
+  static_assert(kSame<T, u4> || kSame<T, u8>, "scaled: the power of two has a single bit");
+  const Lifted number = lifted(lane);
+  return ::fmaf(number.value, scale, -number.power * scale);
+}
+
+#else
+
+template <class T>
+KILN_FN f32 number(InWord<T> lane) {
+  if constexpr (kSame<T, u4> || kSame<T, i4>) {
+    const u32 halves = (lane.place % 2 == 0 ? lane.word : lane.word >> 4) & 0x0f0f0f0fu;
+    const u32 above = kSame<T, i4> ? 8u : 0u;
+    return f32(((halves ^ above * 0x01010101u) >> lane.place / 2 * 8) & 255u) - f32(above);
+  } else if constexpr (kSame<T, u8>) {
+    return f32((lane.word >> lane.place * 8) & 255u);
+  } else {
+    return to<f32>(plain(lane));
+  }
+}
+
+#endif
+
+template <class To, class T>
+KILN_FN To to(InWord<T> lane) {
+  if constexpr (kSame<To, f32>) return number(lane);
+  else return to<To>(plain(lane));
+}
+
+template <class T, int Lanes>
+struct LaneWords {
+  static constexpr int kIn = 32 / kLaneBits<T>;
+  static constexpr int kBytes = Lanes / kIn * 4;
+  alignas(kBytes % 16 == 0 ? 16 : kBytes) u32 word[Lanes / kIn];
+  __device__ __forceinline__ InWord<T> operator[](int lane) const {
+    return {word[lane / kIn], lane % kIn};
+  }
+};
+
+// Whole words of small integers and small floats; fewer of them, and wider ones, as they are.
+template <class T, int Lanes, bool InWords = sizeof(T) <= 2 && !kSame<T, b8> &&
+                                             Lanes * kLaneBits<T> % 32 == 0>
+struct LanesAs {
+  using Type = LaneWords<T, Lanes>;
+};
+template <class T, int Lanes>
+struct LanesAs<T, Lanes, false> {
+  using Type = Vec<T, Lanes>;
+};
+template <int Lanes> struct LanesAs<u4, Lanes, false> { using Type = Unpacked<u4, Lanes>; };
+template <int Lanes> struct LanesAs<i4, Lanes, false> { using Type = Unpacked<i4, Lanes>; };
+template <int Lanes> struct LanesAs<f4e2m1, Lanes, false> { using Type = Unpacked<f4e2m1, Lanes>; };
+template <class T, int Lanes> using LanesOf = typename LanesAs<T, Lanes>::Type;
+
+template <class T, int Lanes> constexpr bool kInWords = kSame<LanesOf<T, Lanes>, LaneWords<T, Lanes>>;
+
+#endif
+
+// Elements [first, first + Lanes) of a row, as load() has them.
+template <int Lanes, int Align, class T, class Index>
+KILN_FN LanesOf<T, Lanes> lanes_of(const T* row, Index first) {
+#if !KILN_HOST
+  if constexpr (kInWords<T, Lanes>) {
+    LanesOf<T, Lanes> result;
+    copy_bytes<int(sizeof result.word), Align>(result.word, row + first);
+    return result;
+  } else
+#endif
+    return load<Lanes, Align>(row, first);
+}
+template <int Lanes, int Align, class T, class Place, class Index>
+KILN_FN LanesOf<T, Lanes> lanes_of(Packed<const T, Place> row, Index first) {
+  if constexpr (Lanes == 1) return {element(packed(row.data, row.element + Place(first)))};
+#if !KILN_HOST
+  if constexpr (kInWords<T, Lanes>) {
+    // Rows begin with bytes: halved apart, what rows have in common is computed once.
+    LanesOf<T, Lanes> result;
+    copy_bytes<Lanes / 2, Align>(result.word, row.data + ((row.element >> 1) + (Place(first) >> 1)));
+    return result;
+  } else
+#endif
+    return load<Lanes, Align>(row, first, Lanes);
+}
+
+#if KILN_NVIDIA
+template <int Count>
+KILN_FN bool all_finite(const f32 (&value)[Count]) {
+  bool finite = true;
+  KILN_EACH(i, Count) finite = finite && isfinite(value[i]);
+  return finite;
+}
+#endif
+
+// The rows past the last one are the last one again; they are not stored.
+template <class Index>
+KILN_FN Index row_or_last(Index row, Index count) { return row < count ? row : count - 1; }
+
+// ---- several results at a time ------------------------------------------------------------------
+// A thread adds the products of a vector of W elements to a sum per lane A of its own and that to
+// the sum of all, so of n elements shared out to t threads a sum is off by at most
+//   (W / A + n / (W t) + log2(A t) + 1) u
+// of the sum of the sizes of its terms, u being half a unit in the last place of 1.
+
+#if KILN_HOST
+
+template <class T, int Threads, int Count>
+struct ManySlots {};
+template <class Reduction, int Threads, class T, int Count>
+KILN_FN void reduce_all(T (&)[Count], ManySlots<T, Threads, Count>&) {}
+
+#else
+
+template <class T, int Threads, int Count>
+struct ManySlots {
+  T wave[(Threads + kWave - 1) / kWave][Count];
+};
+
+// Every thread of the rows gets the results, after one barrier for all.
+template <class Reduction, int Threads, class T, int Count>
+KILN_FN void reduce_all(T (&value)[Count], ManySlots<T, Threads, Count>& slots) {
+  constexpr int kTogether = Threads < kWave ? Threads : kWave;
+  KILN_EACH(i, Count) value[i] = reduce_wave<Reduction, kTogether>(value[i]);
+  if constexpr (Threads > kWave) {
+    const int thread = int(threadIdx.x) % Threads;
+    if (thread % kWave == 0) {
+      KILN_EACH(i, Count) slots.wave[thread / kWave][i] = value[i];
+    }
+    KILN_SYNCHRONIZE();
+    constexpr int kWaves = Threads / kWave;
+    KILN_EACH(i, Count) value[i] = reduce_wave<Reduction, kWaves>(slots.wave[thread % kWaves][i]);
+  }
+}
+
+#endif
+
+}  // namespace kiln

@@ -1,0 +1,169 @@
+// Matrices of quantised weights times a few vectors, in one kernel on every device that is there,
+// against the reference interpreter: every dtype, size of group and number of columns, and shapes
+// that do not fit the vectors of a GPU.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/arrays.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::HostArray;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+class Products : public ::testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override {
+    if (!testing::has_device(GetParam())) {
+      GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
+    }
+  }
+
+  // Runs `text` and compares: within the rounding of the result and 64 roundings of f32 of the
+  // largest number of the output, which many terms of both signs have added up to.
+  void check(const std::string& text, const std::vector<HostArray>& inputs,
+             const Options& options = {}) {
+    const std::vector<HostArray> want = testing::reference_of(text, inputs, options.rounding);
+    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
+    std::vector<HostArray> got;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      got.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
+    }
+    testing::run_on({GetParam(), 0}, parse("product", text, options), inputs, got);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      double largest = 0;
+      for (std::int64_t k = 0; k < want[i].size(); ++k) {
+        const double value = std::fabs(testing::number_at(want[i], k));
+        if (std::isfinite(value)) largest = std::max(largest, value);
+      }
+      const bool exact = !is_floating(dtypes[i]);
+      const double slack = exact ? 0 : 64 * std::ldexp(1.0, -24);
+      testing::expect_close(got[i], want[i],
+                            exact ? 0 : testing::rounding_of(dtypes[i]) * 1.01 + slack,
+                            slack * largest, fmt::format("{}, output {}", text, i));
+    }
+  }
+};
+
+std::string device_type_name(const ::testing::TestParamInfo<DeviceType>& info) {
+  constexpr const char* kNames[] = {"cpu", "hip", "cuda"};
+  return kNames[static_cast<std::size_t>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Products,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         device_type_name);
+
+constexpr DType kWeights[] = {DType::u4,     DType::i4,     DType::u8,     DType::i8,
+                              DType::f8e4m3, DType::f8e5m2, DType::f4e2m1, DType::bf16};
+
+// An 8-bit float that is no number would make every result one.
+HostArray weights(DType dtype, const Dims& shape, std::uint64_t seed) {
+  return testing::random_array(dtype, shape, seed, is_floating(dtype) ? 1 : 2);
+}
+
+TEST_P(Products, OfEveryWeightAndGroup) {
+  constexpr std::int64_t kGroups[] = {32, 64, 128};
+  std::uint64_t seed = 1;
+  for (const DType dtype : kWeights) {
+    const std::int64_t group = kGroups[seed % 3];
+    const DType activation = seed % 2 == 0 ? DType::f16 : DType::bf16;
+    const HostArray q = weights(dtype, {37, 6, group}, ++seed);
+    const HostArray scale = testing::random_array(activation, {37, 6, 1}, ++seed);
+    const HostArray bias = testing::random_array(activation, {37, 6, 1}, ++seed);
+    const HostArray x = testing::random_array(activation, {6, group}, ++seed);
+    check("sum((q * scale + bias) * x, -1, -2)", {q, scale, bias, x});
+    check("sum((f32(q) - zero) * scale * x, -1, -2)", {q, bias, scale, x});
+  }
+}
+
+TEST_P(Products, OfSeveralColumns) {
+  for (const std::int64_t columns : {1, 2, 3, 5, 8, 11, 16}) {
+    const HostArray q = weights(DType::u4, {18, 1, 4, 64}, 10);
+    const HostArray scale = testing::random_array(DType::bf16, {18, 1, 4, 1}, 11);
+    const HostArray x = testing::random_array(DType::bf16, {columns, 4, 64}, 12);
+    check("sum(q * scale * x, -1, -2)", {q, scale, x});  // [rows, columns]
+    HostArray turned = x;
+    turned.shape = {columns, 1, 4, 64};
+    turned.strides = contiguous_strides(turned.shape);
+    HostArray rows = q;
+    rows.shape = {18, 4, 64};
+    rows.strides = contiguous_strides(rows.shape);
+    HostArray row_scale = scale;
+    row_scale.shape = {18, 4, 1};
+    row_scale.strides = contiguous_strides(row_scale.shape);
+    check("sum(q * scale * x, -1, -2)", {rows, row_scale, turned});  // [columns, rows]
+  }
+}
+
+TEST_P(Products, OfManyAndFewRowsAndLongAndShortOnes) {
+  for (const std::int64_t rows : {1, 3, 4, 130}) {
+    for (const std::int64_t length : {1, 7, 36, 96, 2048, 40960}) {
+      check("sum(q * x, -1)", {weights(DType::i4, {rows, length}, 13),
+                               testing::random_array(DType::f32, {length}, 14)});
+    }
+  }
+}
+
+TEST_P(Products, OfBatches) {
+  const HostArray q = weights(DType::u4, {3, 10, 4, 32}, 15);
+  const HostArray scale = testing::random_array(DType::f32, {3, 10, 4, 1}, 16);
+  const HostArray x = testing::random_array(DType::bf16, {3, 1, 4, 32}, 17);
+  check("sum(q * scale * x, -1, -2)", {q, scale, x});  // each matrix its vector
+  const HostArray several = testing::random_array(DType::bf16, {4, 3, 1, 4, 32}, 18);
+  check("sum(q * scale * x, -1, -2)", {q, scale, several});
+}
+
+TEST_P(Products, OfPackedPointsAndOfRowsThatBeginWithinAByte) {
+  const HostArray q = weights(DType::u4, {9, 5, 32}, 19);
+  const HostArray zero = weights(DType::u4, {9, 5, 1}, 20);
+  const HostArray scale = testing::random_array(DType::f16, {9, 5, 1}, 21);
+  check("sum((i32(q) - i32(zero)) * scale * x, -1, -2)",
+        {q, zero, scale, testing::random_array(DType::f16, {5, 32}, 22)});
+  check("max(q, -1), min(f32(q) * 2.0, -1), any(q > 14, -1), sum(q, -1), mean(f32(q) * x, -1)",
+        {weights(DType::u4, {9, 33}, 23), testing::random_array(DType::f32, {33}, 24)});
+}
+
+TEST_P(Products, WithWorkBeforeAndAfter) {
+  const HostArray w = testing::random_array(DType::bf16, {40, 256}, 25);
+  const HostArray x = testing::random_array(DType::bf16, {256}, 26);
+  const HostArray bias = testing::random_array(DType::f32, {40, 1}, 27);
+  check("silu(sum(w * silu(x), -1) + b), max(w * x * b, -1)", {w, x, bias});
+  Options each;
+  each.rounding = Rounding::each;
+  check("max((q * scale + b) * x, -1)",
+        {weights(DType::u4, {40, 64}, 28), testing::random_array(DType::bf16, {40, 1}, 29),
+         testing::random_array(DType::bf16, {40, 1}, 30),
+         testing::random_array(DType::bf16, {64}, 31)},
+        each);
+}
+
+// Scales so large that a GPU's way of making floats of small integers would overflow.
+TEST_P(Products, WithScalesOfEverySize) {
+  const HostArray q = weights(DType::u4, {6, 1, 64}, 32);
+  HostArray scale = HostArray::contiguous(DType::f32, {6, 1, 1});
+  const double scales[] = {1e36, -3e32, 1e-40, INFINITY, 0, 1};
+  for (std::int64_t i = 0; i < 6; ++i)
+    testing::set_bits(scale, i, fusion::encode(scales[i], DType::f32));
+  HostArray x = HostArray::contiguous(DType::f32, {64});
+  for (std::int64_t i = 0; i < 64; ++i)
+    testing::set_bits(x, i, fusion::encode(i % 2 == 0 ? 0.125 : 0.0625, DType::f32));
+  std::vector<HostArray> got = {HostArray::contiguous(DType::f32, {6, 1, 1})};
+  const std::string text = "sum(q * scale * x, -1, -2)";
+  const std::vector<HostArray> want = testing::reference_of(text, {q, scale, x});
+  testing::run_on({GetParam(), 0}, parse("product", text), {q, scale, x}, got);
+  for (std::int64_t i = 0; i < 6; ++i) {
+    const double expected = testing::number_at(want[0], i);
+    const double result = testing::number_at(got[0], i);
+    if (std::isfinite(expected)) {
+      EXPECT_NEAR(result, expected, std::fabs(expected) * 1e-5 + 64 * std::ldexp(1.0, -149)) << i;
+    } else {
+      EXPECT_EQ(std::isnan(result), std::isnan(expected)) << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kiln
