@@ -85,11 +85,21 @@ double ulp_error(long double actual, long double exact, DType dtype) {
   return static_cast<double>(std::ldexp(distance, -unit));
 }
 
+namespace {
+
+long double normal_tail_term(long double x) {
+  return x < 0 ? std::erfc(-x * std::sqrt(0.5L)) / 2 * x * x / 2 : 0;
+}
+
+}  // namespace
+
 long double largest_term(Op op, std::span<const long double> operands) {
   const auto size = [&](std::size_t i) { return std::fabs(operands[i]); };
   switch (op) {
     case Op::logaddexp: return std::max(size(0), size(1));
     case Op::lerp: return std::max({size(0), size(0) * size(2), size(1) * size(2)});
+    // The rounding of x alone moves the logarithm of the tail by x^2 half units.
+    case Op::ndtr: return normal_tail_term(operands[0]);
     case Op::lgamma: return operands[0] < 0 ? std::fabs(std::lgamma(1 - operands[0])) : 0;
     default: return 0;
   }
@@ -97,7 +107,7 @@ long double largest_term(Op op, std::span<const long double> operands) {
 
 long double largest_term(std::string_view composition, long double operand) {
   if (composition == "tanhshrink") return std::fabs(operand);
-  if (composition == "gelu") return std::fabs(operand) / 2;
+  if (composition == "gelu") return std::fabs(operand) * normal_tail_term(operand);
   if (composition == "logit") return std::fabs(std::log(operand));
   return 0;
 }

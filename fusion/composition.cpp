@@ -94,7 +94,7 @@ NodeId celu(Graph& g, Arguments a) {
 }
 NodeId gelu(Graph& g, Arguments a) {
   const Term x{&g, a[0]};
-  return ((x * 0.5) * (1.0 + unary(Op::erf, x * 0.70710678118654752440))).id;
+  return (x * unary(Op::ndtr, x)).id;
 }
 NodeId gelu_tanh(Graph& g, Arguments a) {
   // 0.5 (1 + tanh(u)) = sigmoid(2u): one exponential and no cancellation for negative x. Factored
@@ -157,7 +157,7 @@ constexpr std::array kCompositions = {
     Composition{"elu", 1, 2, "x if x > 0 else expm1(x) * alpha (1)", elu},
     Composition{"selu", 1, 1, "lambda * (x if x > 0 else alpha * expm1(x))", selu},
     Composition{"celu", 1, 2, "x if x > 0 else alpha (1) * expm1(x / alpha)", celu},
-    Composition{"gelu", 1, 1, "0.5 * x * (1 + erf(x / sqrt(2)))", gelu},
+    Composition{"gelu", 1, 1, "x * ndtr(x)", gelu},
     Composition{"gelu_tanh", 1, 1, "x * sigmoid(2 * sqrt(2 / pi) * (x + 0.044715 * x**3))",
                 gelu_tanh},
     Composition{"quick_gelu", 1, 1, "x * sigmoid(1.702 * x)", quick_gelu},

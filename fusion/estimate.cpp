@@ -69,6 +69,7 @@ double cost_of(Op op) {
     case Op::atanh:
     case Op::erf:
     case Op::erfc:
+    case Op::ndtr:
     case Op::erfinv:
     case Op::logaddexp:
     case Op::atan2: return 24;

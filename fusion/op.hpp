@@ -52,6 +52,7 @@ enum class Op : std::uint8_t {
   sigmoid,
   erf,
   erfc,
+  ndtr,  ///< the normal distribution function, Phi(x) = erfc(-x / sqrt(2)) / 2
   erfinv,
   lgamma,
   floor,

@@ -43,6 +43,8 @@ Real erfinv(Real x) {
   return std::copysign(y, x);
 }
 
+Real ndtr(Real x) { return std::erfc(-x * std::sqrt(0.5L)) / 2; }
+
 Real sigmoid(Real x) {
   const Real e = std::exp(-std::fabs(x));
   return (x < 0 ? e : 1) / (1 + e);
@@ -80,6 +82,7 @@ Real unary(Op op, Real x, DType dtype) {
     case Op::sigmoid: return sigmoid(x);
     case Op::erf: return std::erf(x);
     case Op::erfc: return std::erfc(x);
+    case Op::ndtr: return ndtr(x);
     case Op::erfinv: return erfinv(x);
     case Op::lgamma: return std::lgamma(x);
     case Op::floor: return std::floor(x);

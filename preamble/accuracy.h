@@ -16,7 +16,7 @@ namespace kiln {
 #define KILN_USE_COMMON \
   using kiln::cbrt; using kiln::expm1; using kiln::asin; using kiln::acos; \
   using kiln::atan; using kiln::sinh; using kiln::cosh; using kiln::asinh; using kiln::acosh; \
-  using kiln::atanh; using kiln::erf; using kiln::erfc; using kiln::erfinv; using kiln::lgamma; \
+  using kiln::atanh; using kiln::erf; using kiln::erfc; using kiln::ndtr; using kiln::erfinv; using kiln::lgamma; \
   using kiln::atan2; using kiln::hypot; using kiln::logaddexp;
 
 namespace strict {

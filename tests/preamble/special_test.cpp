@@ -56,6 +56,7 @@ TEST(Special, NanComesOutOfEveryFunction) {
                            kiln::sigmoid(x),
                            kiln::erf(x),
                            kiln::erfc(x),
+                           kiln::ndtr(x),
                            kiln::erfinv(x),
                            kiln::lgamma(x),
                            kiln::floor(x),
@@ -147,6 +148,9 @@ TEST(Special, SigmoidAndTanhSaturate) {
   KILN_GIVES(erf(-0.0f), -0.0f);
   KILN_GIVES(erfc(kInf), 0.0f);
   KILN_GIVES(erfc(-kInf), 2.0f);
+  KILN_GIVES(ndtr(kInf), 1.0f);
+  KILN_GIVES(ndtr(-kInf), 0.0f);
+  KILN_GIVES(ndtr(0.0f), 0.5f);
   KILN_GIVES(erfinv(1.0f), kInf);
   KILN_GIVES(erfinv(-1.0f), -kInf);
   KILN_GIVES(erfinv(1.5f), kNan);

@@ -19,7 +19,7 @@ constexpr const char* kUnary[] = {
     "abs",     "neg",   "sign", "square", "sqrt",   "rsqrt", "cbrt",  "reciprocal", "exp",
     "exp2",    "expm1", "log",  "log2",   "log10",  "log1p", "sin",   "cos",        "tan",
     "asin",    "acos",  "atan", "sinh",   "cosh",   "tanh",  "asinh", "acosh",      "atanh",
-    "sigmoid", "erf",   "erfc", "erfinv", "lgamma", "floor", "ceil",  "round",      "trunc"};
+    "sigmoid", "erf",   "erfc", "ndtr", "erfinv", "lgamma", "floor", "ceil",  "round",      "trunc"};
 constexpr const char* kBinary[] = {"add",       "div",      "floor_divide", "power", "maximum",
                                    "minimum",   "fmax",     "fmin",         "atan2", "hypot",
                                    "logaddexp", "copysign", "nextafter"};
