@@ -379,6 +379,12 @@ class Partitioner {
       const bool array = node.op == Op::input || is_argument_view(at);
       if (array && !groups_[g].arrays.contains(at)) bytes += bytes_of(graph_, at);
       if (is_leaf(node) || array) continue;
+      if (at != id && stored[at] && home_[at] != static_cast<std::int64_t>(g)) {
+        const auto reads = reads_of_.find(g);
+        const bool read = reads != reads_of_.end() && reads->second.contains(at);
+        bytes += read ? 0 : stored_bytes(graph_, at);
+        continue;
+      }
       if (is_deferred(at) || is_reduction(node.op)) return false;
       if (counts(at) && !groups_[g].reduced.empty()) return false;
       if (node.op != Op::promote && ++operations > model_.most_recomputed) return false;
@@ -387,9 +393,10 @@ class Partitioner {
         if (seen.insert(operand).second) wanted.push_back(operand);
       }
     }
-    if (bytes > bytes_of(graph_, id)) return false;
+    if (bytes > stored_bytes(graph_, id)) return false;
     return cheap || std::ranges::all_of(seen, [&](NodeId at) {
-             return !is_computed(nodes_[at]) || is_used_only(at, seen, moved, g, stored);
+             return !is_computed(nodes_[at]) || (at != id && stored[at]) ||
+                    is_used_only(at, seen, moved, g, stored);
            });
   }
 

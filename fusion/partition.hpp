@@ -55,8 +55,9 @@ struct Partition {
   std::uint64_t lower_bound = 0;  ///< every argument read and every output written once
 };
 
-/// The bytes of a value as it is stored.
+/// The bytes of a value in its own dtype, and as it is stored between kernels.
 std::uint64_t bytes_of(const ShapedGraph& graph, NodeId id);
+std::uint64_t stored_bytes(const PlacedGraph& graph, NodeId id);
 
 /// `graph` has no trivial reductions (reduce_layout.hpp).
 Partition partition(const PlacedGraph& graph, const CostModel& model = {});

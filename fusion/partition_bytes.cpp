@@ -9,7 +9,12 @@ namespace {
 
 class Bytes {
  public:
-  explicit Bytes(const PlacedGraph& graph) : graph_(graph), nodes_(graph.graph.nodes) {}
+  explicit Bytes(const PlacedGraph& graph)
+      : graph_(graph), nodes_(graph.graph.nodes), output_(nodes_.size(), false) {
+    for (const auto& parts : graph.stores) {
+      for (const PlacedPart& part : parts) output_[part.value] = true;
+    }
+  }
 
   void count(Partition& result) const {
     for (KernelPart& kernel : result.kernels) {
@@ -18,8 +23,8 @@ class Bytes {
         kernel.op_by_op += bytes_alone(id);
         if (array) kernel.bytes += bytes_of(graph_, id);
       }
-      for (const NodeId id : kernel.reads) kernel.bytes += bytes_of(graph_, id);
-      for (const NodeId id : kernel.results) kernel.bytes += bytes_of(graph_, id);
+      for (const NodeId id : kernel.reads) kernel.bytes += stored(id);
+      for (const NodeId id : kernel.results) kernel.bytes += stored(id);
       if (kernel.call) kernel.op_by_op = kernel.bytes;
       result.bytes += kernel.bytes;
     }
@@ -43,6 +48,16 @@ class Bytes {
     return nodes_[id].op == Op::view && nodes_[nodes_[id].operands[0]].op == Op::input;
   }
 
+  // As it is stored, in an output or between kernels.
+  std::uint64_t stored(NodeId id) const {
+    return output_[viewed(graph_.graph, id)] ? bytes_of(graph_, id) : stored_bytes(graph_, id);
+  }
+
+  // Conversions of what is read take no memory.
+  bool is_free(const TypedNode& node) const {
+    return node.op == Op::promote && nodes_[node.operands[0]].dtype != node.dtype;
+  }
+
   // An argument is read no more than once, and no more of it than its views show.
   std::uint64_t bytes_read(const std::unordered_set<NodeId>& read) const {
     std::unordered_map<NodeId, std::uint64_t> arguments;
@@ -59,30 +74,44 @@ class Bytes {
   std::uint64_t bytes_alone(NodeId id) const {
     const TypedNode& node = nodes_[id];
     std::uint64_t bytes = 0;
-    if (node.op == Op::join) return 2 * bytes_of(graph_, id);
+    if (node.op == Op::join) return 2 * stored(id);
     if (node.op == Op::opaque && opaque_result(node.payload) == 0) {
       const PlacedCall& call = graph_.calls[opaque_call(node.payload)];
-      for (const NodeId input : call.inputs) bytes += bytes_of(graph_, input);
+      for (const NodeId input : call.inputs) bytes += stored(input);
     }
-    const bool free = node.op == Op::promote && nodes_[node.operands[0]].dtype != node.dtype;
-    if ((!is_computed(node) && node.op != Op::opaque) || free) return bytes;
-    bytes += bytes_of(graph_, id);
-    for (const NodeId operand : node.inputs()) {
-      if (nodes_[operand].op != Op::constant) bytes += bytes_of(graph_, operand);
+    if ((!is_computed(node) && node.op != Op::opaque) || is_free(node)) return bytes;
+    bytes += stored(id);
+    for (NodeId operand : node.inputs()) {
+      while (is_free(nodes_[operand])) operand = nodes_[operand].operands[0];
+      const Op op = nodes_[operand].op;
+      if (op != Op::constant && op != Op::iota) bytes += stored(operand);
     }
     return bytes;
   }
 
   const PlacedGraph& graph_;
   const std::vector<TypedNode>& nodes_;
+  std::vector<bool> output_;
 };
 
 }  // namespace
 
-std::uint64_t bytes_of(const ShapedGraph& graph, NodeId id) {
+namespace {
+
+std::uint64_t byte_count(const Dims& shape, DType dtype) {
   std::uint64_t size = 1;
-  for (const std::int64_t extent : graph.shapes[id]) size *= static_cast<std::uint64_t>(extent);
-  return (size * static_cast<std::uint64_t>(bits(graph.graph.nodes[id].dtype)) + 7) / 8;
+  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
+  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
+}
+
+}  // namespace
+
+std::uint64_t bytes_of(const ShapedGraph& graph, NodeId id) {
+  return byte_count(graph.shapes[id], graph.graph.nodes[id].dtype);
+}
+
+std::uint64_t stored_bytes(const PlacedGraph& graph, NodeId id) {
+  return byte_count(graph.shapes[id], stored_dtype(graph, id));
 }
 
 void count_bytes(const PlacedGraph& graph, Partition& partition) { Bytes(graph).count(partition); }

@@ -60,6 +60,20 @@ OperandShape with_kept_axes(const Definition& definition, std::size_t index,
                           definition.name, index, to_string(kept), to_string(output.shape)));
 }
 
+bool is_one_kernel(const Definition& definition, std::span<const fusion::ArgumentType> arguments,
+                   std::span<const OperandShape> arrays) {
+  const fusion::TypedGraph graph =
+      fusion::infer(definition.graph, arguments, {}, definition.options.rounding, definition.name);
+  if (std::ranges::find(graph.nodes, fusion::Op::iota, &fusion::TypedNode::op) !=
+      graph.nodes.end()) {
+    return false;
+  }
+  std::vector<Dims> shapes =
+      fusion::infer_shapes(graph, argument_shapes(graph, arrays), definition.name);
+  const fusion::TypedGraph rest = fusion::drop_trivial_reductions(graph, shapes);
+  return fusion::reduce_space(rest, shapes).conflict.empty();
+}
+
 std::vector<Dims> reduction_shapes(const Definition& definition, const fusion::TypedGraph& graph,
                                    std::span<const OperandShape> arrays) {
   const std::vector<Dims> shapes =

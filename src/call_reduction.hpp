@@ -17,6 +17,10 @@ TypedCall type_reduction(const Definition& definition,
                          std::span<const OperandShape> arrays,
                          std::span<const OperandShape> outputs, fusion::TypedGraph graph);
 
+/// Whether one kernel can compute a function that reduces.
+bool is_one_kernel(const Definition& definition, std::span<const fusion::ArgumentType> arguments,
+                   std::span<const OperandShape> arrays);
+
 /// The shape of every output.
 std::vector<Dims> reduction_shapes(const Definition& definition, const fusion::TypedGraph& graph,
                                    std::span<const OperandShape> arrays);

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 
+#include "call_reduction.hpp"
 #include "call_types.hpp"
 #include "function_impl.hpp"
 #include "fusion/emit.hpp"
+#include "fusion/shapes.hpp"
 #include "kiln/error.hpp"
 #include "kiln/view.hpp"
+#include "program_plan.hpp"
 
 namespace kiln {
 namespace {
@@ -18,6 +21,19 @@ struct Types {
   std::vector<fusion::ArgumentType> arguments;
   std::vector<OperandShape> arrays;
 };
+
+// Every argument that is given is one of the function.
+void check_names(const Definition& definition, const Specification& specification) {
+  for (const ArgumentSpec& argument : specification.arguments) {
+    if (std::ranges::find(definition.graph.arguments(), argument.name) ==
+        definition.graph.arguments().end()) {
+      throw Error(
+          Code::invalid_argument,
+          fmt::format("{}: there is no argument '{}'; the arguments are {}", definition.name,
+                      argument.name, fmt::join(definition.graph.arguments(), ", ")));
+    }
+  }
+}
 
 Types types_of(const Definition& definition, const Specification& specification) {
   Types types;
@@ -32,15 +48,7 @@ Types types_of(const Definition& definition, const Specification& specification)
     const Dims strides = found->strides.empty() ? contiguous_strides(found->shape) : found->strides;
     types.arrays.push_back({found->dtype, found->shape, strides, found->misalignment});
   }
-  for (const ArgumentSpec& argument : specification.arguments) {
-    if (std::ranges::find(definition.graph.arguments(), argument.name) ==
-        definition.graph.arguments().end()) {
-      throw Error(
-          Code::invalid_argument,
-          fmt::format("{}: there is no argument '{}'; the arguments are {}", definition.name,
-                      argument.name, fmt::join(definition.graph.arguments(), ", ")));
-    }
-  }
+  check_names(definition, specification);
   return types;
 }
 
@@ -88,10 +96,100 @@ TypedCall only_kernel(const Definition& definition, const Specification& specifi
   return std::move(parts[0]);
 }
 
+// A program's outputs have the shapes that they have.
+void check_no_shape(const Definition& definition, const Specification& specification) {
+  if (specification.shape.empty()) return;
+  throw Error(
+      Code::unsupported,
+      fmt::format("{}: the outputs of a program have their own shapes; none can be asked for",
+                  definition.name));
+}
+
+std::uint32_t misalignment_of(std::uint64_t base, const ProgramOperand& operand, DType dtype) {
+  const std::int64_t bytes = operand.layout.offset * bits(dtype) / 8;
+  return static_cast<std::uint32_t>((base + static_cast<std::uint64_t>(bytes)) % 16);
+}
+
+// A kernel of a program with the types of what it reads and writes.
+KernelOfCall kernel_of(const ProgramPlan& plan, const ProgramStep& step, const ProgramCall& call) {
+  KernelOfCall kernel{*step.function, {}};
+  const auto dtype_of = [&](const ProgramOperand& operand) {
+    switch (operand.kind) {
+      case ProgramOperand::Kind::argument: return call.arguments[operand.index].dtype;
+      case ProgramOperand::Kind::output: return plan.output_dtypes[operand.index];
+      case ProgramOperand::Kind::temporary: break;
+    }
+    return plan.temporaries[operand.index].dtype;
+  };
+  const std::vector<std::string>& names = step.function->impl().definition.graph.arguments();
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    const ProgramOperand& operand = step.inputs[i];
+    ArgumentSpec spec;
+    spec.name = names[i];
+    spec.dtype = dtype_of(operand);
+    spec.scalar = operand.scalar;
+    if (operand.scalar) {
+      spec.weak = call.arguments[operand.index].weak;
+    } else {
+      spec.shape = operand.shape;
+      spec.strides = operand.layout.strides;
+      std::uint64_t address = 0;
+      if (operand.kind == ProgramOperand::Kind::argument) {
+        std::size_t array = 0;
+        for (std::size_t k = 0; k < operand.index; ++k) array += call.arguments[k].scalar ? 0 : 1;
+        address = call.arrays[array].address;
+      }
+      spec.misalignment = misalignment_of(address, operand, spec.dtype);
+    }
+    kernel.specification.arguments.push_back(std::move(spec));
+  }
+  for (const ProgramOperand& operand : step.outputs) {
+    const DType dtype = dtype_of(operand);
+    kernel.specification.outputs.push_back(dtype);
+    kernel.specification.layouts.push_back(
+        {operand.shape, operand.layout.strides, misalignment_of(0, operand, dtype)});
+  }
+  return kernel;
+}
+
+std::vector<KernelOfCall> kernels_of_program(const Function& function,
+                                             const Specification& specification) {
+  const Definition& definition = function.impl().definition;
+  check_names(definition, specification);
+  const ProgramCall call = program_call(definition, specification);
+  const ProgramPlan plan = plan_program(definition, call);
+  std::vector<KernelOfCall> kernels;
+  for (const ProgramStep& step : plan.steps) {
+    if (step.function) kernels.push_back(kernel_of(plan, step, call));
+  }
+  return kernels;
+}
+
 }  // namespace
+
+bool takes_program(const Function& function, const Specification& specification) {
+  const Definition& definition = function.impl().definition;
+  if (definition.typed) return false;
+  if (fusion::program_op(definition.graph) != nullptr) return true;
+  if (!fusion::has_reductions(definition.graph)) return false;
+  const Types types = types_of(definition, specification);
+  return !is_one_kernel(definition, types.arguments, types.arrays);
+}
+
+ProgramInfo explain_program(const Function& function, const Specification& specification) {
+  const Definition& definition = function.impl().definition;
+  check_names(definition, specification);
+  return plan_program(definition, program_call(definition, specification)).info;
+}
 
 OutputTypes output_types(const Function& function, const Specification& specification) {
   const Definition& definition = function.impl().definition;
+  if (takes_program(function, specification)) {
+    check_names(definition, specification);
+    check_no_shape(definition, specification);
+    ProgramPlan plan = plan_program(definition, program_call(definition, specification));
+    return {std::move(plan.output_dtypes), std::move(plan.output_shapes)};
+  }
   const Types types = types_of(definition, specification);
   OutputTypes result;
   for (OperandShape& output : outputs_of(definition, types, specification)) {
@@ -102,6 +200,7 @@ OutputTypes output_types(const Function& function, const Specification& specific
 }
 
 std::vector<KernelOfCall> kernels_of(const Function& function, const Specification& specification) {
+  if (takes_program(function, specification)) return kernels_of_program(function, specification);
   const std::vector<TypedCall> parts =
       type_specification(function.impl().definition, specification);
   if (parts.size() == 1) return {{function, specification}};

@@ -10,6 +10,7 @@
 #include "fusion/explain.hpp"
 #include "jit/compile.hpp"
 #include "kiln/function.hpp"
+#include "kiln/program.hpp"
 #include "kiln/specification.hpp"
 
 namespace kiln {
@@ -29,8 +30,16 @@ struct OutputTypes {
 };
 OutputTypes output_types(const Function& function, const Specification& specification);
 
+/// Whether such a call is more than a Function can do, so that it takes a Program: shape ops,
+/// reductions over several sets of axes, counting beside reductions.
+bool takes_program(const Function& function, const Specification& specification);
+
+/// What such a program does. Needs no compiler.
+ProgramInfo explain_program(const Function& function, const Specification& specification);
+
 /// The kernels of such a call, in the order in which they run: one for each shape among its
-/// outputs, as a function of what those outputs read. Usually the call itself.
+/// outputs, as a function of what those outputs read; or those of a program. Usually the call
+/// itself.
 struct KernelOfCall {
   Function function;
   Specification specification;

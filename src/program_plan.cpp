@@ -387,11 +387,14 @@ ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
   const ProgramPlan alone = plan_prepared(definition, prepared, op_by_op_model(model));
   const std::uint64_t most = alone.info.workspace_bytes;
   fusion::CostModel smaller = model;
+  smaller.share_reads = false;
   for (const std::size_t values : {model.most_values, model.most_values / 16, std::size_t{4}}) {
-    if (plan.info.workspace_bytes <= most) break;
-    smaller.share_reads = false;
-    smaller.most_values = std::max<std::size_t>(1, values);
-    plan = plan_prepared(definition, prepared, smaller);
+    for (const std::size_t again : {model.most_recomputed, 4 * model.most_recomputed}) {
+      if (plan.info.workspace_bytes <= most) break;
+      smaller.most_values = std::max<std::size_t>(1, values);
+      smaller.most_recomputed = again;
+      plan = plan_prepared(definition, prepared, smaller);
+    }
   }
   if (plan.info.workspace_bytes > most) plan = alone;
   plan.info.op_by_op_workspace = most;

@@ -207,9 +207,17 @@ class Builder {
     add_kernel(*isa, isa_options->kernel, "");
 
     auto [explain, explain_options] = add<ExplainOptions>(
-        *line_.app, "explain", "Say which variant of a kernel a call gets, and what it costs",
+        *line_.app, "explain",
+        "Say which kernels an expression takes and why, which variants they get, and what it costs",
         run_explain);
     add_kernel(*explain, explain_options->kernel, "cpu");
+    explain
+        ->add_option("--dot", explain_options->dot,
+                     "Write the kernels and what passes between them for Graphviz; - is standard "
+                     "output")
+        ->type_name("FILE");
+    explain->add_option("--svg", explain_options->svg, "Write a picture, drawn by Graphviz")
+        ->type_name("FILE");
   }
 
   void manifest() {

@@ -90,6 +90,8 @@ int run_isa(const IsaOptions& options);
 
 struct ExplainOptions {
   KernelOptions kernel;
+  std::string dot;  ///< where to write a program's kernels for Graphviz; "-": standard output
+  std::string svg;
 };
 int run_explain(const ExplainOptions& options);
 

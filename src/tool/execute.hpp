@@ -9,6 +9,7 @@
 #include "compile_only.hpp"
 #include "files/tensor_file.hpp"
 #include "kiln/function.hpp"
+#include "kiln/program.hpp"
 
 namespace kiln::tool {
 
@@ -32,7 +33,9 @@ struct Execution {
   std::vector<Output> outputs;
   std::string device;    ///< "cuda:0"
   std::string hardware;  ///< for people, "NVIDIA H200"
-  KernelInfo kernel;     ///< of the reference: only function and expression
+  KernelInfo kernel;     ///< of the reference: only function and expression; of a program besides
+                         ///< the bytes and the number of kernels
+  std::optional<ProgramInfo> program;  ///< if it took several kernels
   double launch_us = 0;  ///< the median of the launches; of the reference: its run time
 };
 

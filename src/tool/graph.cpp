@@ -5,23 +5,20 @@
 #include "kiln/graph.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 
 #include "compile_only.hpp"
 #include "files/manifest.hpp"
-#include "jit/compile/find.hpp"
-#include "jit/compile/subprocess.hpp"
 #include "kiln/error.hpp"
 #include "tool/arguments.hpp"
 #include "tool/commands.hpp"
 #include "tool/device_memory.hpp"
+#include "tool/drawing.hpp"
 #include "tool/execute.hpp"
 #include "tool/print.hpp"
 
@@ -249,15 +246,6 @@ Times time(jit::Backend& backend, const Stream& stream, int samples, const Run& 
 
 // ---- What is written ---------------------------------------------------------------------------
 
-std::string dot_string(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + '"';
-}
-
 std::string dot_text(const Graph& graph, const Buffers& buffers) {
   std::string text =
       "digraph kiln {\n  node [shape=box, fontname=monospace];\n"
@@ -273,38 +261,6 @@ std::string dot_text(const Graph& graph, const Buffers& buffers) {
         dot_string(fmt::format("{} {}", edge.reason, buffers.text(edge.begin, edge.end))));
   }
   return text + "}\n";
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    fmt::print("{}", text);
-    return;
-  }
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) throw Error(Code::io, fmt::format("{}: cannot be written", path));
-}
-
-// Graphviz draws it.
-std::string svg_text(const std::string& dot) {
-  const auto program = jit::find_program("dot");
-  if (!program) {
-    throw Error(Code::not_found,
-                "--svg needs the program dot (Debian, Ubuntu: graphviz); --dot needs nothing");
-  }
-  std::string directory = (std::filesystem::temp_directory_path() / "kiln-graph-XXXXXX").string();
-  if (::mkdtemp(directory.data()) == nullptr) {
-    throw Error(Code::io, fmt::format("{}: cannot be made", directory));
-  }
-  const std::string file = directory + "/graph.dot";
-  std::ofstream(file) << dot;
-  const jit::CommandResult result = jit::run_command({*program, "-Tsvg", file}, directory);
-  std::error_code ignored;
-  std::filesystem::remove_all(directory, ignored);
-  if (!result.succeeded()) {
-    throw Error(Code::io, fmt::format("{} {}: {}", *program, result.ending, result.errors));
-  }
-  return result.output;
 }
 
 Json json_of(const Times& times) {
@@ -370,10 +326,7 @@ int run_graph(const GraphOptions& options) {
   Graph graph = record(device, [&](Recorder& recorder) {
     for (const BoundCall& call : bound) recorder.call(*call.function, call.inputs, call.outputs);
   });
-  const bool drawn = !options.dot.empty() || !options.svg.empty();
-  if (!options.dot.empty()) write_file(options.dot, dot_text(graph, buffers));
-  if (!options.svg.empty()) write_file(options.svg, svg_text(dot_text(graph, buffers)));
-  if (drawn && (options.dot == "-" || options.svg == "-")) return kSuccess;
+  if (draw_graph(dot_text(graph, buffers), options.dot, options.svg)) return kSuccess;
 
   const Times eager = time(backend, stream.get(), options.samples, [&] {
     for (const BoundCall& call : bound)

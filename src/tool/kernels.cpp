@@ -14,8 +14,10 @@
 #include "kiln/error.hpp"
 #include "tool/arguments.hpp"
 #include "tool/commands.hpp"
+#include "tool/drawing.hpp"
 #include "tool/instructions.hpp"
 #include "tool/print.hpp"
+#include "tool/program_text.hpp"
 
 namespace kiln::tool {
 namespace {
@@ -25,14 +27,17 @@ struct Request {
   Specification specification;
   std::vector<KernelOfCall> kernels;
   std::vector<std::string> targets;
+  std::optional<ProgramInfo> program;  ///< if that is what the kernels are of
 };
 
 Request parse_request(const KernelOptions& options) {
   Function function = parse_function(options.expression);
   Specification specification = parse_specification(function, options);
   std::vector<KernelOfCall> kernels = kernels_of(function, specification);
+  std::optional<ProgramInfo> program;
+  if (takes_program(function, specification)) program = explain_program(function, specification);
   return {std::move(function), std::move(specification), std::move(kernels),
-          parse_targets(options.targets)};
+          parse_targets(options.targets), std::move(program)};
 }
 
 /// A kernel, or why there is none.
@@ -337,8 +342,10 @@ int explain_as_json(const Request& request, const std::vector<Attempt>& attempts
     }
     targets.push_back(std::move(json));
   }
-  print_json(
-      {{"expression", request.function.expression()}, {"outputs", outputs}, {"targets", targets}});
+  Json json = {{"expression", request.function.expression()}, {"outputs", outputs}};
+  if (request.program) json["program"] = program_json(*request.program);
+  json["targets"] = targets;
+  print_json(json);
   return all_succeeded(attempts) ? kSuccess : kFailure;
 }
 
@@ -346,6 +353,12 @@ int explain_as_json(const Request& request, const std::vector<Attempt>& attempts
 
 int run_explain(const ExplainOptions& options) {
   const Request request = parse_request(options.kernel);
+  if (!options.dot.empty() || !options.svg.empty()) {
+    const std::string dot =
+        program_dot(request.program ? *request.program
+                                    : explain_program(request.function, request.specification));
+    if (draw_graph(dot, options.dot, options.svg)) return kSuccess;
+  }
   const std::vector<Attempt> attempts = compile_all(request);
   if (options.kernel.json) return explain_as_json(request, attempts);
   const OutputTypes types = output_types(request.function, request.specification);
@@ -355,6 +368,11 @@ int run_explain(const ExplainOptions& options) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     table.row({names[i],
                fmt::format("{} {}", name(types.dtypes[i]), fusion::to_string(types.shapes[i]))});
+  }
+  if (request.program) {
+    table.print();
+    print_program(*request.program);
+    table = Table();
   }
   for (const Attempt& attempt : attempts) {
     table.row({""});

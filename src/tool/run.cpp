@@ -13,6 +13,7 @@
 #include "tool/execute.hpp"
 #include "tool/numbers.hpp"
 #include "tool/print.hpp"
+#include "tool/program_text.hpp"
 
 namespace kiln::tool {
 namespace {
@@ -191,7 +192,9 @@ Json to_json(const Execution& execution, const std::vector<Result>& results) {
                {"device", execution.device},
                {"hardware", execution.hardware}};
   const bool compiled = execution.device != "reference";
-  if (compiled) {
+  if (execution.program) {
+    json["program"] = program_json(*execution.program);
+  } else if (compiled) {
     json["target"] = execution.kernel.target;
     json["variant"] = execution.kernel.variant;
     json["entry"] = execution.kernel.entry;
@@ -219,12 +222,17 @@ void print_text(const Execution& execution, const std::vector<Result>& results) 
   if (execution.device == "reference") {
     table.row({"time", human_time(execution.launch_us)});
   } else {
-    table.row({"target", clip(kernel.target, 80)});
-    table.row({"kernel", kernel.entry});
-    table.row({"variant", clip(kernel.variant, 96)});
-    table.row({"cache", kernel.cache == CacheState::compiled
-                            ? fmt::format("compiled in {:.0f} ms", kernel.compile_ms)
-                            : fmt::format("from {}", cache_word(kernel.cache))});
+    if (execution.program) {
+      table.row({"kernels", fmt::format("{}; kiln explain says why", kernel.kernels)});
+      table.row({"workspace", human_bytes(execution.program->workspace_bytes)});
+    } else {
+      table.row({"target", clip(kernel.target, 80)});
+      table.row({"kernel", kernel.entry});
+      table.row({"variant", clip(kernel.variant, 96)});
+      table.row({"cache", kernel.cache == CacheState::compiled
+                              ? fmt::format("compiled in {:.0f} ms", kernel.compile_ms)
+                              : fmt::format("from {}", cache_word(kernel.cache))});
+    }
     table.row({"launch", fmt::format("{}, {:.3g} GB/s", human_time(execution.launch_us),
                                      execution.launch_us > 0 ? static_cast<double>(kernel.bytes) /
                                                                    execution.launch_us / 1e3

@@ -1,0 +1,85 @@
+// Expressions that take several kernels, from outside: explained, emitted, run, and drawn.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "jit/compile.hpp"
+#include "tests/src/tool_process.hpp"
+
+namespace kiln {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+bool has_host_compiler() {
+  for (const jit::Toolchain& toolchain : jit::toolchains()) {
+    if (toolchain.kind == jit::ToolchainKind::host) return true;
+  }
+  return false;
+}
+
+class ToolProgram : public testing::ToolTest {
+ protected:
+  json run_json(const std::vector<std::string>& arguments) {
+    const testing::Finished finished = run(arguments);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    return json::parse(finished.out, nullptr, false);
+  }
+};
+
+TEST_F(ToolProgram, ExplainsWhyThereAreSeveralKernels) {
+  if (!has_host_compiler()) GTEST_SKIP() << "no host compiler on this machine";
+  const json report =
+      run_json({"explain", "x / sum(x, 0) / sum(x, 1)", "--type", "x=f32[64,100]", "--json"});
+  const json& program = report["program"];
+  ASSERT_EQ(program["kernels"].size(), 2u);
+  EXPECT_THAT(program["kernels"][1]["reason"].get<std::string>(), HasSubstr("other axes"));
+  EXPECT_EQ(program["kernels"][1]["after"], std::vector{0});
+  EXPECT_EQ(program["lower_bound"], 2 * 4 * 6400);
+  EXPECT_LT(program["bytes"], program["op_by_op_bytes"]);
+  EXPECT_LE(program["workspace_bytes"], program["op_by_op_workspace"]);
+  EXPECT_EQ(report["targets"].size(), 2u);
+}
+
+TEST_F(ToolProgram, EmitsEachKernel) {
+  const json kernels = run_json({"emit", "concat(-1, x * 2.0, exp(x)), sum(x, 0) * sum(x, 1)", "--type",
+                                 "x=f16[64,96]", "--target", "gfx90a", "--json"});
+  ASSERT_EQ(kernels.size(), 2u);
+  EXPECT_THAT(kernels[0]["source"].get<std::string>(), HasSubstr("out0_stride_0"));
+}
+
+TEST_F(ToolProgram, DrawsTheKernels) {
+  const testing::Finished drawn =
+      run({"explain", "y = x / sum(x, 0); y / sum(y, 1)", "--type", "x=f32[64,100]", "--dot", "-"});
+  EXPECT_THAT(drawn.out, AllOf(HasSubstr("digraph"), HasSubstr("n0 -> n1"), HasSubstr("op by op")));
+}
+
+TEST_F(ToolProgram, RotatesRealActivationsInPairs) {
+  const std::string data = KILN_TEST_DATA "/tinystories-f32.safetensors:";
+  if (!has_host_compiler()) GTEST_SKIP() << "no host compiler on this machine";
+  for (const std::string device : {"cpu", "reference"}) {
+    const json report = run_json(
+        {"run",
+         "q = reshape(x, 0, 8, 4, 2); c = cos0[:, None, :]; s = sin0[:, None, :]; a = q[..., 0]; "
+         "b = q[..., 1]; reshape(stack(-1, a * c - b * s, a * s + b * c), 0, 64)",
+         "--in", "x=" + data + "q0", "--in", "cos0=" + data + "rope_cos", "--in",
+         "sin0=" + data + "rope_sin", "--expect", "out=" + data + "q0_rope", "--device", device,
+         "--json"});
+    EXPECT_LT(report["outputs"][0]["max_error"], 1e-6) << device;
+    EXPECT_EQ(report["outputs"][0]["shape"], (std::vector{63, 64}));
+  }
+}
+
+TEST_F(ToolProgram, SaysWhatDoesNotFit) {
+  const testing::Finished wrong = run({"explain", "reshape(x, 7, -1)", "--type", "x=f32[64,100]"});
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_THAT(wrong.err, HasSubstr("do not divide by 7"));
+  const testing::Finished shaped =
+      run({"explain", "transpose(x)", "--type", "x=f32[64,100]", "--shape", "2,100,64"});
+  EXPECT_THAT(shaped.err, HasSubstr("their own shapes"));
+}
+
+}  // namespace
+}  // namespace kiln
