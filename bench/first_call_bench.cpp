@@ -143,14 +143,15 @@ void warm_first_call(benchmark::State& state) {
     return;
   }
   std::vector<double> loads, calls;
+  std::vector<std::shared_ptr<kiln::jit::Kernel>> loaded;  // and kept, as a call keeps its own
+  loaded.reserve(kWarmCalls);
   for (auto _ : state) {
     const std::size_t i = calls.size();
     const std::string& code = kernels[i].code;
     const auto load = [&] {
       const auto bytes = std::as_bytes(std::span(code.data(), code.size()));
-      std::shared_ptr<kiln::jit::Kernel> kernel;
-      loads.push_back(
-          microseconds_of([&] { kernel = fixture.backend().load(bytes, kernels[i].info.entry); }));
+      loads.push_back(microseconds_of(
+          [&] { loaded.push_back(fixture.backend().load(bytes, kernels[i].info.entry)); }));
     };
     if (i % 2 == 0) load();
     calls.push_back(microseconds_of([&] { fixture.prepare(functions[i]); }));

@@ -65,6 +65,27 @@ template <class T> KILN_FN T fmin(T a, T b) {
   const T result = smaller(a, b);
   return isnan(b) ? a : result;
 }
+#if KILN_NVIDIA
+// NVIDIA's instruction takes -0 for less than +0, and of a NaN and a number the number.
+KILN_FN f32 maximum(f32 a, f32 b) {
+  const f32 number = ::fmaxf(a, b);
+  const f32 result = b != b ? b : number;
+  return a != a ? a : result;
+}
+KILN_FN f32 minimum(f32 a, f32 b) {
+  const f32 number = ::fminf(a, b);
+  const f32 result = b != b ? b : number;
+  return a != a ? a : result;
+}
+KILN_FN f32 fmax(f32 a, f32 b) {
+  const f32 number = ::fmaxf(a, b);
+  return b != b ? a : number;
+}
+KILN_FN f32 fmin(f32 a, f32 b) {
+  const f32 number = ::fminf(a, b);
+  return b != b ? a : number;
+}
+#endif
 template <class T> KILN_FN T clip(T a, T low, T high) { return minimum(maximum(a, low), high); }
 
 // Neighbouring floats have neighbouring bits, counted away from zero.
