@@ -30,10 +30,14 @@ struct Parameter {
     start,       ///< of operand `index`: a count's value at the first element, or the half byte at
                  ///< which packed elements begin
     stride,      ///< of operand `index` along collapsed axis `axis`, in elements
-    row_count,   ///< of a reduction
+    row_count,   ///< of a reduction: units (layout.hpp)
     row_blocks,  ///< of products, as a divisor
     vectors,     ///< in each row of a reduction
     length,      ///< elements in each row of a reduction
+    column_strips,  ///< of a reduction, along the innermost axis, as a divisor
+    pieces,         ///< of each row of a reduction, as a divisor
+    piece_vectors,  ///< of a reduction, in each piece but the last
+    piece_stride,   ///< of operand `index`, from one piece to the next
   };
   Kind kind = Kind::pointer;
   std::uint32_t index = 0;

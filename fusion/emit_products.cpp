@@ -603,7 +603,7 @@ class ProductEmitter {
     shared_elements();
     rows_elements();
     out_.line(3, "}}");
-    carry_over(3, host() ? fmt::format("if (ends_stretch<{}>(vector)) ", shares_.threads) : "");
+    carry_over(3, host() ? fmt::format("if (ends_stretch<{}, 1>(vector)) ", shares_.threads) : "");
     out_.line(2, "}}");
     if (host()) carry_over(2, "");
   }

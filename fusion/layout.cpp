@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "fusion/merged_axes.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -28,18 +29,11 @@ constexpr int kTiles[] = {64, 32};
 
 constexpr int kMostRank = 64;
 
-// One axis of the iteration space with its stride in every operand, and the call's axes that it is.
-struct Axis {
-  std::int64_t size;
-  std::vector<std::int64_t> strides;
-  std::vector<std::size_t> from;
-};
-
-std::vector<Axis> axes_of(const Dims& shape, std::span<const Operand> operands) {
-  std::vector<Axis> axes;
+std::vector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands) {
+  std::vector<MergedAxis> axes;
   for (std::size_t k = 0; k < shape.size(); ++k) {
     if (shape[k] == 1) continue;
-    Axis axis{shape[k], {}, {k}};
+    MergedAxis axis{shape[k], {}, {k}};
     for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
     axes.push_back(std::move(axis));
   }
@@ -52,8 +46,9 @@ std::size_t first_output(std::span<const Operand> operands) {
 }
 
 // Axes along which the first output runs backwards start from their other end, in every operand.
-void turn_round(std::vector<Axis>& axes, std::size_t output, std::vector<std::int64_t>& offsets) {
-  for (Axis& axis : axes) {
+void turn_round(std::vector<MergedAxis>& axes, std::size_t output,
+                std::vector<std::int64_t>& offsets) {
+  for (MergedAxis& axis : axes) {
     if (axis.strides[output] >= 0) continue;
     for (std::size_t i = 0; i < axis.strides.size(); ++i) {
       offsets[i] += axis.strides[i] * (axis.size - 1);
@@ -62,47 +57,10 @@ void turn_round(std::vector<Axis>& axes, std::size_t output, std::vector<std::in
   }
 }
 
-// Largest stride first, so that neighbours in the first output's memory are handled by neighbouring
-// threads; the operands after it decide between equals.
-void sort_by_memory(std::vector<Axis>& axes, std::size_t output) {
-  std::ranges::stable_sort(axes, [&](const Axis& a, const Axis& b) {
-    return std::abs(a.strides[output]) > std::abs(b.strides[output]);
-  });
-}
-
-std::vector<Axis> merge(std::vector<Axis> axes) {
-  std::vector<Axis> merged;
-  for (Axis& axis : axes) {
-    if (!merged.empty()) {
-      Axis& outer = merged.back();
-      bool one_axis = true;
-      for (std::size_t i = 0; i < axis.strides.size(); ++i) {
-        one_axis = one_axis && outer.strides[i] == axis.strides[i] * axis.size;
-      }
-      if (one_axis) {
-        outer.size *= axis.size;
-        outer.strides = std::move(axis.strides);
-        outer.from.insert(outer.from.end(), axis.from.begin(), axis.from.end());
-        continue;
-      }
-    }
-    merged.push_back(std::move(axis));
-  }
-  return merged;
-}
-
-Access access_of(const Axis& inner, const std::vector<Axis>& axes, std::size_t operand) {
-  if (inner.strides[operand] == 1) return Access::contiguous;
-  if (inner.strides[operand] != 0) return Access::strided;
-  const bool moves =
-      std::ranges::any_of(axes, [&](const Axis& a) { return a.strides[operand] != 0; });
-  return moves ? Access::broadcast : Access::scalar;
-}
-
-bool lies_along(const Axis& axis, std::size_t operand) { return axis.strides[operand] == 1; }
+bool lies_along(const MergedAxis& axis, std::size_t operand) { return axis.strides[operand] == 1; }
 
 bool can_transpose(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
-                   const Axis& axis, std::size_t i) {
+                   const MergedAxis& axis, std::size_t i) {
   return !operands[i].output && !operands[i].count && variants[i].access == Access::strided &&
          lies_along(axis, i) && bits(operands[i].dtype) >= 8;
 }
@@ -110,7 +68,7 @@ bool can_transpose(std::span<const Operand> operands, const std::vector<OperandV
 // Inputs whose neighbours along the innermost axis are far apart, but lie side by side along
 // another axis, are read through tiles of the two, so that both sides move whole lines of memory.
 // The axis is the one that helps most inputs; what does not fit the tiles' memory stays strided.
-void choose_tile(const std::vector<Axis>& axes, std::span<const Operand> operands,
+void choose_tile(const std::vector<MergedAxis>& axes, std::span<const Operand> operands,
                  const Policy& policy, Variant& variant) {
   std::vector<std::size_t> best;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
@@ -170,24 +128,12 @@ std::int64_t start_of(const Operand& operand, std::int64_t offset) {
 }
 
 // Does every row of a packed operand begin with a byte?
-bool rows_are_bytes(const std::vector<Axis>& axes, std::size_t operand, std::int64_t offset) {
+bool rows_are_bytes(const std::vector<MergedAxis>& axes, std::size_t operand, std::int64_t offset) {
   bool whole = offset % 2 == 0;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     whole = whole && axes[k].strides[operand] % 2 == 0;
   }
   return whole;
-}
-
-// What the start of every row along axis `inner` and every vector in it is aligned to.
-int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<Axis>& axes,
-                 std::size_t inner, std::size_t index, int width) {
-  const int halves = bits(operand.dtype) / 4;  // bytes, for packed elements
-  std::uint64_t steps = operand.address * 2 + static_cast<std::uint64_t>(offset * halves);
-  for (std::size_t k = 0; k < axes.size(); ++k) {
-    if (k != inner) steps |= static_cast<std::uint64_t>(axes[k].strides[index] * halves);
-  }
-  steps |= static_cast<std::uint64_t>(width * halves) | 32;
-  return std::max(1, static_cast<int>(steps & (~steps + 1)) / 2);
 }
 
 // One large output in rows that no input shares.
@@ -202,24 +148,6 @@ bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVar
          std::ranges::count_if(operands, [&](const Operand& operand) {
            return !operand.count && operand.address == written.address;
          }) == 1;
-}
-
-bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, std::uint64_t elements,
-                      int width) {
-  constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
-  if (elements >= kLimit) return true;
-  for (std::size_t i = 0; i < operands; ++i) {
-    std::uint64_t span = 0;
-    for (const Axis& axis : axes) {
-      span += static_cast<std::uint64_t>(std::abs(axis.strides[i])) *
-              static_cast<std::uint64_t>(axis.size - 1);
-    }
-    // Lanes past the end of a row are addressed, though not touched.
-    span += static_cast<std::uint64_t>(std::abs(axes.back().strides[i])) *
-            static_cast<std::uint64_t>(width);
-    if (span >= kLimit) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -237,20 +165,19 @@ std::uint64_t Layout::threads() const {
 
 std::uint32_t Layout::block() const {
   if (variant.reduction.axes == 0) return static_cast<std::uint32_t>(policy(variant.family).block);
-  if (variant.family != Family::host) {
-    return static_cast<std::uint32_t>(variant.reduction.threads * variant.reduction.rows);
-  }
-  // As many rows as keep a core busy for longer than it takes to wake it.
+  if (variant.family != Family::host) return static_cast<std::uint32_t>(variant.reduction.block());
+  // As many items as keep a core busy for longer than it takes to wake it.
   constexpr std::int64_t kWorthwhile = 16 * 1024;
-  return static_cast<std::uint32_t>(
-      std::max<std::int64_t>(1, kWorthwhile / std::max<std::int64_t>(1, reduced)));
+  const std::int64_t side_by_side = variant.reduction.columns != 0 ? variant.width : 1;
+  const std::int64_t elements = std::max<std::int64_t>(1, reduced / pieces) * side_by_side;
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, kWorthwhile / elements));
 }
 
 Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family family) {
   Layout layout;
   layout.variant.family = family;
   for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
-  std::vector<Axis> axes = axes_of(shape, operands);
+  std::vector<MergedAxis> axes = axes_of(shape, operands);
   const std::size_t output = first_output(operands);
   turn_round(axes, output, layout.offsets);
   sort_by_memory(axes, output);
@@ -264,11 +191,11 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
                 fmt::format("layout: {} axes remain after merging, at most {} are supported",
                             axes.size(), kMostRank));
   }
-  const Axis& inner = axes.back();
+  const MergedAxis& inner = axes.back();
   std::vector<OperandVariant>& variants = layout.variant.operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandVariant variant;
-    variant.access = access_of(inner, axes, i);
+    variant.access = access_of(axes, i);
     for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
       if (axes[k].strides[i] != 0) variant.outer_axes |= std::uint64_t{1} << k;
     }
@@ -330,23 +257,38 @@ Divisor make_divisor(std::uint32_t divisor) {
   return result;
 }
 
+namespace {
+
+std::string describe(const RowVariant& rows, Family family) {
+  if (rows.axes == 0) return "";
+  std::string text;
+  if (family != Family::host) {
+    text += fmt::format(", {} thread{} and {} per {}", rows.threads, rows.threads == 1 ? "" : "s",
+                        rows.vectors == 0   ? "a loop"
+                        : rows.vectors == 1 ? "1 vector each"
+                                            : fmt::format("{} vectors each", rows.vectors),
+                        rows.columns == 0 ? "row" : "column");
+    if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
+    if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
+  } else if (rows.columns > 0) {
+    text += ", columns";
+  }
+  if (rows.pieces) text += ", in pieces";
+  return text;
+}
+
+}  // namespace
+
 std::string describe(const Variant& variant, std::span<const std::string> names) {
   static constexpr std::string_view kAccess[] = {"scalar", "contiguous", "broadcast along rows",
                                                  "strided", "transposed"};
   std::string text = fmt::format("{} {}, {} element{} per work item, {}-bit indices", variant.rank,
                                  variant.rank == 1 ? "axis" : "axes", variant.width,
                                  variant.width == 1 ? "" : "s", variant.wide_index ? 64 : 32);
-  const RowVariant& rows = variant.reduction;
-  if (rows.axes != 0 && variant.family != Family::host) {
-    text += fmt::format(", {} thread{} and {} per row", rows.threads, rows.threads == 1 ? "" : "s",
-                        rows.vectors == 0   ? "a loop"
-                        : rows.vectors == 1 ? "1 vector each"
-                                            : fmt::format("{} vectors each", rows.vectors));
-    if (rows.rows > 1 && variant.products.rows == 0)
-      text += fmt::format(", {} rows per block", rows.rows);
-  }
+  if (variant.products.rows == 0) text += describe(variant.reduction, variant.family);
   if (variant.products.rows != 0) {
-    text += fmt::format(", {} row{} and {} column{} at a time", variant.products.rows,
+    text += fmt::format(", {} threads per row, {} row{} and {} column{} at a time",
+                        variant.reduction.threads, variant.products.rows,
                         variant.products.rows == 1 ? "" : "s", variant.products.columns,
                         variant.products.columns == 1 ? "" : "s");
   }

@@ -21,6 +21,7 @@ struct Operand {
   std::uint64_t address = 0;
   std::int64_t offset = 0;  ///< of the first element from the address
   bool count = false;       ///< not an array: a number that goes up by the strides (index.hpp)
+  std::int64_t piece = 0;  ///< of a result for each piece of a row: its stride from one to the next
 };
 
 /// What a device's kernels look like. One row per family, in layout.cpp, with the reasons.
@@ -29,7 +30,7 @@ struct Policy {
                      ///< `most_lanes` elements, whatever their size
   int most_lane_bytes;  ///< the bytes of the widest one
   int most_lanes;
-  int block;       ///< work items (threads) per block
+  int block;                   ///< work items (threads) per block
   std::uint64_t stream_bytes;  ///< a result from this size on is streamed past the caches; 0: none
   int tile_bytes;  ///< what the tiles of one kernel may take of the memory that a block shares
 };
@@ -51,18 +52,26 @@ struct OperandVariant {
   int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector; of a
                       ///< transposed operand, along the tile axis; of a count, 0
   std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
-  bool start = false;  ///< a count that does not begin at 0, or packed elements that begin in the
-                       ///< middle of a byte
+  bool start = false;    ///< a count that does not begin at 0, or packed elements that begin in the
+                         ///< middle of a byte
+  bool uniform = false;  ///< of a reduction: one element for each row
+  bool held = false;     ///< of a reduction: in registers from before the first pass
   friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
 };
 
-/// How a kernel that reduces shares out its rows (reduce_layout.hpp).
+/// How a kernel that reduces shares out its rows (reduce_layout.hpp). Where the innermost axis is
+/// kept, a "row" is a column: then `columns` threads stand side by side along that axis, each with
+/// a vector of neighbouring columns, and `threads` of them share each column.
 struct RowVariant {
-  int axes = 0;       ///< how many of the innermost collapsed axes are reduced; 0: no reduction
-  int threads = 1;    ///< that a row is shared out to, a power of two
-  int vectors = 0;    ///< of a row that each thread keeps in registers; 0: each pass loads them
-  bool full = false;  ///< every thread has that many, none has fewer
-  int rows = 1;       ///< per block of threads
+  int axes = 0;         ///< how many of the collapsed axes are reduced; 0: no reduction
+  int threads = 1;      ///< that a row is shared out to, a power of two
+  int vectors = 0;      ///< of a row that each thread keeps in registers; 0: each pass loads them
+  int batch = 1;        ///< vectors that a thread has under way where it does not keep them
+  bool full = false;    ///< every thread has that many, none has fewer
+  int rows = 1;         ///< per block of threads
+  int columns = 0;      ///< 0: the innermost axis is reduced
+  bool pieces = false;  ///< a block takes a piece of a row, and there is a result for each piece
+  int block() const { return threads * rows * (columns == 0 ? 1 : columns); }
   friend bool operator==(const RowVariant&, const RowVariant&) = default;
 };
 
@@ -82,7 +91,7 @@ struct Variant {
   bool wide_index = false;  ///< 64-bit indices
   int tile = 0;  ///< edge of the square tiles of (tile axis, innermost axis) that a block takes at
                  ///< a time, which transposed operands are read through; 0: none
-  int tile_axis = 0;  ///< the collapsed axis along which transposed operands are contiguous
+  int tile_axis = 0;      ///< the collapsed axis along which transposed operands are contiguous
   bool streamed = false;  ///< the output is stored past the caches
   RowVariant reduction;
   ProductVariant products;
@@ -108,11 +117,15 @@ struct Layout {
   std::vector<std::int64_t> starts;  ///< of each operand, where its variant says `start`
   std::uint64_t work_items = 0;      ///< with tiles: tiles; of a reduction: blocks of rows
   std::int64_t rows = 0;             ///< of a reduction
-  std::int64_t vectors = 0;          ///< of a reduction: in each row
+  std::int64_t units = 0;            ///< of a reduction: what a row's threads take at a time
+  std::int64_t column_strips = 0;    ///< of a reduction by columns: units along the innermost axis
+  std::int64_t vectors = 0;          ///< of a reduction: in each row, of columns elements
   std::int64_t reduced = 0;          ///< of a reduction: elements in each row
   std::int64_t row_blocks = 0;       ///< of products: blocks of rows in each batch
-  std::uint32_t block() const;       ///< LaunchShape::block
-  std::uint64_t threads() const;     ///< that a GPU needs for them
+  std::int64_t pieces = 1;           ///< of a reduction: that each row is cut into
+  std::vector<std::int64_t> piece_strides;  ///< of each operand (Operand::piece)
+  std::uint32_t block() const;              ///< LaunchShape::block
+  std::uint64_t threads() const;            ///< that a GPU needs for them
 };
 
 /// `shape` is the outputs' shape. Axes of size one are dropped, the others are ordered by the first

@@ -48,10 +48,20 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
       case Parameter::Kind::stride:
         put_index(layout.strides[parameter.index][parameter.axis], parameter.bytes);
         break;
-      case Parameter::Kind::row_count: put_index(layout.rows, parameter.bytes); break;
+      case Parameter::Kind::row_count: put_index(layout.units, parameter.bytes); break;
       case Parameter::Kind::row_blocks: put_divisor(layout.row_blocks, parameter.bytes); break;
       case Parameter::Kind::vectors: put_index(layout.vectors, parameter.bytes); break;
       case Parameter::Kind::length: put_index(layout.reduced, parameter.bytes); break;
+      case Parameter::Kind::column_strips:
+        put_divisor(layout.column_strips, parameter.bytes);
+        break;
+      case Parameter::Kind::pieces: put_divisor(layout.pieces, parameter.bytes); break;
+      case Parameter::Kind::piece_vectors:
+        put_index((layout.vectors + layout.pieces - 1) / layout.pieces, parameter.bytes);
+        break;
+      case Parameter::Kind::piece_stride:
+        put_index(layout.piece_strides[parameter.index], parameter.bytes);
+        break;
     }
   }
   return block;

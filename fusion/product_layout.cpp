@@ -258,6 +258,7 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
       family == Family::host ? variant.width : std::min(variant.width, kLanesAtATime);
   variant.wide_index = needs_wide_index(axes, operands.size(), variant.width);
   layout.rows = arranged.rows.size;
+  layout.units = layout.rows;
   layout.reduced = 1;
   for (const Axis& axis : arranged.reduced) layout.reduced *= axis.size;
   layout.vectors = layout.reduced / variant.width;

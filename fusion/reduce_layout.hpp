@@ -18,8 +18,10 @@ namespace kiln::fusion {
 struct ReduceSpace {
   Dims shape;
   std::vector<bool> reduced;
-  std::string conflict;    ///< why one kernel cannot compute the graph; else empty
-  Dims row_shape() const;  ///< `shape` with size one along the reduced axes
+  std::string conflict;      ///< why one kernel cannot compute the graph; else empty
+  std::int64_t pieces = 1;   ///< that each row is cut into, with a result for each
+  Dims row_shape() const;    ///< `shape` with size one along the reduced axes
+  Dims piece_shape() const;  ///< the same with `pieces` along the first of them: the results'
 };
 
 /// Reductions over axes that already have size one become conversions. `shapes` is brought into
@@ -37,8 +39,9 @@ std::vector<bool> uniform_nodes(const TypedGraph& graph,
                                 const std::vector<bool>& uniform_arguments);
 
 /// Operands as in plan_layout(), with strides over the space's shape; `uniform` says which have one
-/// element for each row. `keep_order` keeps the order of the reduced axes, for results that are
-/// places in a row.
+/// element for each row. Where the axis that is innermost in memory is kept, neighbouring threads
+/// take neighbouring columns; else they share a row. `keep_order` keeps the order of the reduced
+/// axes, for results that are places in a row.
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
                  const std::vector<bool>& uniform, bool keep_order, Family family);
 

@@ -78,11 +78,11 @@ KILN_FN Found<T, Index> earlier(Found<T, Index> a, Found<T, Index> b, bool b_win
   return {second ? b.value : a.value, second ? b.index : a.index};
 }
 struct ArgMax {
-  template <class P> KILN_MEMBER static P start() { return {lowest<decltype(P::value)>(), ~decltype(P::index)(0)}; }
+  template <class P> KILN_MEMBER static P start() { return {lowest<decltype(P::value)>(), decltype(P::index)(~decltype(P::index)(0)) >> 1}; }
   template <class P> KILN_MEMBER static P join(P a, P b) { return earlier(a, b, b.value > a.value); }
 };
 struct ArgMin {
-  template <class P> KILN_MEMBER static P start() { return {highest<decltype(P::value)>(), ~decltype(P::index)(0)}; }
+  template <class P> KILN_MEMBER static P start() { return {highest<decltype(P::value)>(), decltype(P::index)(~decltype(P::index)(0)) >> 1}; }
   template <class P> KILN_MEMBER static P join(P a, P b) { return earlier(a, b, b.value < a.value); }
 };
 
@@ -93,6 +93,7 @@ template <class T, int Width>
 struct Lanes {
   T lane[Width];
   KILN_MEMBER T& operator[](int i) { return lane[i]; }
+  KILN_MEMBER const T& operator[](int i) const { return lane[i]; }
 };
 
 template <class Reduction, class T, int Width>
@@ -117,12 +118,15 @@ KILN_FN T fold(Lanes<T, Most>& lanes) {
 // A long row is summed in stretches: the lanes of one are added to those of all, and start again. Of n
 // elements shared out to a threads of b lanes, a sum is then off by at most
 //   (kStretch + n / (a b kStretch) + log2(a b) + 1) u
-// of the sum of their sizes, u being half a unit in the last place of 1.
+// of the sum of their sizes, u being half a unit in the last place of 1. Of columns b is 1, and a row
+// in p pieces has the errors of n / p elements and then of p.
 constexpr int kStretch = 64;
 
-template <int Threads, class Index>
-KILN_FN bool ends_stretch(Index vector) {
-  return vector / Threads % kStretch == kStretch - 1;
+// A thread takes `Batch` vectors at a time, of which this one is `done` vectors into the row.
+template <int Threads, int Batch, class Index>
+KILN_FN bool ends_stretch(Index done) {
+  constexpr int kBatches = kStretch / Batch;
+  return done / (Threads * Batch) % kBatches == kBatches - 1;
 }
 
 template <class Reduction, class T, int Width>
@@ -131,6 +135,11 @@ KILN_FN void carry(Lanes<T, Width>& all, Lanes<T, Width>& stretch) {
     all.lane[i] = Reduction::join(all.lane[i], stretch.lane[i]);
     stretch.lane[i] = Reduction::template start<T>();
   }
+}
+
+template <class Index>
+KILN_FN Index least(Index a, Index b) {
+  return a < b ? a : b;
 }
 
 // ---- the threads of a row -----------------------------------------------------------------------
@@ -147,10 +156,22 @@ template <int Threads> KILN_FN bool is_first() { return true; }
 template <int Threads, int Rows, class Index>
 KILN_FN Index row_of(Index item) { return item; }
 
-// Vectors of a row one after the other. The last one may have fewer lanes.
+// Vectors of a row one after the other.
 #define KILN_FOR_EACH_VECTOR(Index, threads, vectors, slot, vector, count) \
   for (Index vector = 0; vector < count; ++vector)
 
+// One element for all lanes.
+template <class T>
+struct Repeated {
+  T value;
+  inline __attribute__((always_inline)) T operator[](int) const { return value; }
+};
+template <int Lanes, class T>
+KILN_FN Repeated<T> repeat(const T* from) {
+  return {*from};
+}
+
+// The last vector of a row may have fewer lanes.
 template <int Most, class Index>
 KILN_FN int lanes_from(Index first, Index size) {
   return int(size - first < Most ? size - first : Most);
@@ -173,16 +194,16 @@ constexpr int kWave = 32;
 #endif
 
 // What the lane has whose number differs from this one's in the bit `Mask`. On AMD the masks below 16
-// are moves within the vector unit; 4 and 8 are its mirrors, which meet the same partial result as
-// long as all masks below have been joined.
-template <int Mask>
+// are moves within the vector unit; 4 and 8 are its mirrors, which meet the same partial result if
+// all masks below have been `Joined`.
+template <int Mask, bool Joined>
 KILN_FN u32 exchange_word(u32 value) {
 #if KILN_AMD
   if constexpr (Mask == 1) return u32(__builtin_amdgcn_mov_dpp(int(value), 0xb1, 0xf, 0xf, true));
   if constexpr (Mask == 2) return u32(__builtin_amdgcn_mov_dpp(int(value), 0x4e, 0xf, 0xf, true));
-  if constexpr (Mask == 4) return u32(__builtin_amdgcn_mov_dpp(int(value), 0x141, 0xf, 0xf, true));
-  if constexpr (Mask == 8) return u32(__builtin_amdgcn_mov_dpp(int(value), 0x140, 0xf, 0xf, true));
-  if constexpr (Mask == 16) return u32(__builtin_amdgcn_ds_swizzle(int(value), 0x401f));
+  if constexpr (Mask == 4 && Joined) return u32(__builtin_amdgcn_mov_dpp(int(value), 0x141, 0xf, 0xf, true));
+  if constexpr (Mask == 8 && Joined) return u32(__builtin_amdgcn_mov_dpp(int(value), 0x140, 0xf, 0xf, true));
+  if constexpr (Mask < 32) return u32(__builtin_amdgcn_ds_swizzle(int(value), Mask << 10 | 0x1f));
   return u32(__builtin_amdgcn_ds_bpermute(int((threadIdx.x ^ u32(Mask)) << 2), int(value)));
 #else
   return __shfl_xor_sync(0xffffffffu, value, Mask);
@@ -194,21 +215,21 @@ struct Words {
   u32 word[Count];
 };
 
-template <int Mask, class T>
+template <int Mask, bool Joined, class T>
 KILN_FN T exchange(T value) {
   if constexpr (sizeof(T) % 4 == 0) {
     auto words = bit_cast<Words<int(sizeof(T) / 4)>>(value);
     _Pragma("unroll") for (int i = 0; i < int(sizeof(T) / 4); ++i) {
-      words.word[i] = exchange_word<Mask>(words.word[i]);
+      words.word[i] = exchange_word<Mask, Joined>(words.word[i]);
     }
     return bit_cast<T>(words);
   } else {
-    return T(exchange_word<Mask>(u32(value)));
+    return T(exchange_word<Mask, Joined>(u32(value)));
   }
 }
-template <int Mask, class T, class Index>
+template <int Mask, bool Joined, class T, class Index>
 KILN_FN Found<T, Index> exchange(Found<T, Index> place) {
-  return {exchange<Mask>(place.value), exchange<Mask>(place.index)};
+  return {exchange<Mask, Joined>(place.value), exchange<Mask, Joined>(place.index)};
 }
 
 template <class Reduction, int Threads, int Mask = 1, class T>
@@ -217,7 +238,7 @@ KILN_FN T reduce_wave(T value) {
     return value;
   } else {
     return reduce_wave<Reduction, Threads, Mask * 2>(
-        Reduction::join(value, exchange<Mask>(value)));
+        Reduction::join(value, exchange<Mask, true>(value)));
   }
 }
 
@@ -243,6 +264,10 @@ KILN_FN T reduce(Lanes<T, Width>& lanes, Slots<T, Threads>& slots) {
   return value;
 }
 
+// Which of the `Threads` threads of a row this is, where the neighbours along the row stand `Apart`
+// threads apart, and which row or columns a block's item gives it.
+template <int Apart, int Threads>
+KILN_FN u32 thread_of() { return threadIdx.x / Apart % Threads; }
 template <int Threads> KILN_FN bool is_first() { return threadIdx.x % Threads == 0; }
 template <int Threads, int Rows, class Index>
 KILN_FN Index row_of(Index item) { return item * Rows + Index(threadIdx.x / Threads); }
@@ -257,6 +282,75 @@ KILN_FN Index row_of(Index item) { return item * Rows + Index(threadIdx.x / Thre
 template <int Vectors, class Index>
 KILN_FN Index next_vector(Index vector, Index threads, Index count) {
   return Vectors > 0 ? count : vector + threads;
+}
+
+template <int Lanes, class T>
+KILN_FN Vec<T, Lanes> repeat(const T* from) {
+  Vec<T, Lanes> result;
+  const T value = *from;
+  _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) result.lane[lane] = value;
+  return result;
+}
+
+// ---- the threads of a column --------------------------------------------------------------------
+
+// They stand `Columns` apart. Those of a wave exchange what they have, and the waves, or the threads
+// where a wave is all columns, meet in shared memory: one place for each lane of each.
+template <int Columns, int Threads>
+struct Meeting {
+  static constexpr int kWithin = Columns >= kWave ? 1 : kWave / Columns;
+  static constexpr int kTogether = Threads < kWithin ? Threads : kWithin;
+  static constexpr int kGroups = Threads / kTogether;
+};
+template <int Bytes, int Columns, int Threads, int Rows, int Width>
+struct ColumnSlots {
+  static constexpr int kGroups = Meeting<Columns, Threads>::kGroups;
+  alignas(16) u8 byte[kGroups == 1 ? 16 : kGroups * Columns * Rows * Width * Bytes];
+};
+
+template <class Reduction, int Mask, int End, class T>
+KILN_FN T reduce_across(T value) {
+  if constexpr (Mask >= End) {
+    return value;
+  } else {
+    return reduce_across<Reduction, Mask * 2, End>(
+        Reduction::join(value, exchange<Mask, false>(value)));
+  }
+}
+
+template <class Reduction, int Apart, int Count, class T>
+KILN_FN T join_slots(const T* slots) {
+  if constexpr (Count == 1) {
+    return *slots;
+  } else {
+    return Reduction::join(join_slots<Reduction, Apart, Count / 2>(slots),
+                           join_slots<Reduction, Apart, Count / 2>(slots + Count / 2 * Apart));
+  }
+}
+
+// Every thread of a column gets its result, joined in the order in which the threads of a row are.
+template <class Reduction, int Columns, int Threads, class T, int Width, class Slots>
+KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
+  using Meet = Meeting<Columns, Threads>;
+  KILN_UNROLL for (int i = 0; i < Width; ++i) {
+    lanes.lane[i] = reduce_across<Reduction, Columns, Columns * Meet::kTogether>(lanes.lane[i]);
+  }
+  if constexpr (Meet::kGroups > 1) {
+    constexpr int kApart = Columns * Width;
+    T* const own = reinterpret_cast<T*>(slots.byte) +
+                   threadIdx.x / (Columns * Threads) * (Meet::kGroups * kApart) + threadIdx.x % Columns;
+    const int thread = int(thread_of<Columns, Threads>());
+    KILN_SYNCHRONIZE();  // what was joined here before has been read
+    if (thread % Meet::kTogether == 0) {
+      KILN_UNROLL for (int i = 0; i < Width; ++i) {
+        own[thread / Meet::kTogether * kApart + i * Columns] = lanes.lane[i];
+      }
+    }
+    KILN_SYNCHRONIZE();
+    KILN_UNROLL for (int i = 0; i < Width; ++i) {
+      lanes.lane[i] = join_slots<Reduction, kApart, Meet::kGroups>(own + i * Columns);
+    }
+  }
 }
 
 template <int Most, class Index>

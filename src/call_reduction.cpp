@@ -39,6 +39,25 @@ void check_not_packed(const TypedCall& call) {
                           call.definition->name));
 }
 
+// A result for each piece of each row: it has the shape of the rows, and a stride from one piece to
+// the next.
+fusion::Operand partial_result(const Definition& definition, std::size_t index,
+                               const OperandShape& output, const fusion::ReduceSpace& rows) {
+  const Dims expected = rows.piece_shape();
+  if (output.shape != expected) {
+    throw Error(Code::internal,
+                fmt::format("{}: output {}: expected shape {}, got {}", definition.name, index,
+                            to_string(expected), to_string(output.shape)));
+  }
+  OperandShape whole = output;
+  whole.shape = rows.row_shape();
+  fusion::Operand operand = operand_of(whole, rows.shape, true);
+  for (std::size_t k = 0; k < expected.size(); ++k) {
+    if (expected[k] != whole.shape[k]) operand.piece = output.strides[k];
+  }
+  return operand;
+}
+
 }  // namespace
 
 OperandShape with_kept_axes(const Definition& definition, std::size_t index,
@@ -104,6 +123,7 @@ TypedCall type_reduction(const Definition& definition,
                     definition.name, call.rows->conflict));
   }
   call.shape = call.rows->shape;
+  call.rows->pieces = definition.pieces;
   for (const OperandShape& array : arrays) {
     // An argument that nothing reads may have any shape.
     const bool fits = fusion::broadcast(array.shape, call.shape) == call.shape;
@@ -113,10 +133,15 @@ TypedCall type_reduction(const Definition& definition,
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Dims& kept = shapes[graph.outputs[i]];
+    const bool uniform = fusion::is_uniform(kept, *call.rows);
+    call.uniform.push_back(uniform);
+    if (uniform && definition.pieces > 1) {
+      call.operands.push_back(partial_result(definition, i, outputs[i], *call.rows));
+      continue;
+    }
     const OperandShape output = with_kept_axes(definition, i, outputs[i], kept);
     check_output(definition, i, output, kept);
     call.operands.push_back(operand_of(output, call.shape, true));
-    call.uniform.push_back(fusion::is_uniform(kept, *call.rows));
   }
   return call;
 }
@@ -124,7 +149,9 @@ TypedCall type_reduction(const Definition& definition,
 void emit_reduction(const TypedCall& call, fusion::Family family, EmittedCall& emitted) {
   const Definition& definition = *call.definition;
   const auto products =
-      fusion::plan_products(call.graph, *call.rows, call.operands, call.uniform, family);
+      call.rows->pieces > 1
+          ? std::nullopt
+          : fusion::plan_products(call.graph, *call.rows, call.operands, call.uniform, family);
   if (products) {
     emitted.layout = *products;
     emitted.kernel =

@@ -25,6 +25,8 @@ struct Definition {
   std::string expression;  ///< in the text form
   /// A kernel of a Program: its graph as it was typed there. `graph` then is for names and text.
   std::shared_ptr<const fusion::TypedGraph> typed{};
+  /// Of such a kernel: that each row is cut into. Its reductions have that many results for each.
+  std::int64_t pieces = 1;
 };
 
 /// One call's arguments, as the caller gave them.

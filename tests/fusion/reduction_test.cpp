@@ -123,10 +123,39 @@ TEST(RowLayout, SharesRowsOut) {
   EXPECT_EQ(brief.work_items, 32u);
   const Layout longer = rows_of(1 << 20, DType::f32, Family::nvidia);
   EXPECT_EQ(longer.variant.reduction.vectors, 0) << "read again by each pass";
+  EXPECT_EQ(longer.variant.reduction.batch, 4);
   const Layout odd = rows_of(4097, DType::bf16, Family::nvidia);
   EXPECT_EQ(odd.variant.width, 1);
   EXPECT_FALSE(odd.variant.reduction.full);
   EXPECT_EQ(rows_of(4096, DType::f32, Family::host).work_items, 1000u);
+}
+
+Layout columns_of(const Dims& shape, DType dtype, Family family) {
+  const ReduceSpace space{shape, {true, false}, {}};
+  std::vector<Operand> operands(2);
+  operands[0] = {dtype, false, {shape[1], 1}, 0};
+  operands[1] = {dtype, true, {0, 1}, 0};
+  return plan_rows(space, operands, {false, true}, false, family);
+}
+
+TEST(ColumnLayout, ReadsNeighbouringColumnsTogether) {
+  const Layout few = columns_of({65536, 4096}, DType::f32, Family::nvidia);
+  EXPECT_EQ(few.variant.width, 4);
+  EXPECT_EQ(few.variant.reduction.columns, 8) << "a cache line";
+  EXPECT_EQ(few.variant.reduction.threads, 64);
+  EXPECT_EQ(few.variant.reduction.batch, 4);
+  EXPECT_EQ(few.variant.operands[0].alignment, 16);
+  EXPECT_EQ(few.work_items, 128u);
+  const Layout many = columns_of({64, 1 << 20}, DType::bf16, Family::amd);
+  EXPECT_EQ(many.variant.reduction.threads, 2);
+  EXPECT_EQ(many.variant.reduction.columns, 128);
+  const Layout narrow = columns_of({1 << 20, 3}, DType::f32, Family::amd);
+  EXPECT_EQ(narrow.variant.reduction.columns, 4);
+  EXPECT_EQ(narrow.variant.reduction.threads, 64);
+  const Layout brief = columns_of({4, 256}, DType::f32, Family::nvidia);
+  EXPECT_EQ(brief.variant.reduction.vectors, 4) << "kept in registers";
+  EXPECT_EQ(brief.variant.reduction.threads, 1);
+  EXPECT_EQ(columns_of({1000, 4096}, DType::f32, Family::host).work_items, 16u);
 }
 
 TEST(ReferenceOfReductions, KnowsTheDefinitions) {

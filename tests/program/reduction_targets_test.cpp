@@ -81,6 +81,26 @@ TEST_P(AmdReductions, SoftmaxReadsItsRowOnce) {
   EXPECT_EQ(machine.count("global_store_(dwordx4|b128)"), 4) << machine.assembly;
 }
 
+TEST_P(AmdReductions, LongRowsHaveFourVectorsUnderWay) {
+  const Machine machine = machine_code("sum(x, -1)", DType::f32, {64, 1 << 20}, GetParam());
+  expect_no_scratch(machine);
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 4) << machine.assembly;
+}
+
+// Neighbouring threads read neighbouring columns, and within a wave no shared memory is used.
+TEST_P(AmdReductions, ColumnsAreReadInWholeVectors) {
+  const Machine few = machine_code("sum(x, 0)", DType::f32, {65536, 4096}, GetParam());
+  expect_no_scratch(few);
+  EXPECT_EQ(few.count("global_load_(dwordx4|b128)"), 4) << few.assembly;
+  EXPECT_EQ(few.count("global_store_(dwordx4|b128)"), 1) << few.assembly;
+  EXPECT_EQ(few.count("ds_swizzle"), 8) << few.assembly;
+  const Machine many = machine_code("sum(x, 0)", DType::bf16, {64, 1 << 21}, GetParam());
+  expect_no_scratch(many);
+  EXPECT_EQ(many.count("global_load_(dwordx4|b128)"), 4) << many.assembly;
+  EXPECT_EQ(many.count("ds_"), 0) << many.assembly;
+  EXPECT_EQ(many.resources.lds.value_or(-1), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdReductions,
                          ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
 

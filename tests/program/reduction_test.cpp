@@ -90,6 +90,26 @@ TEST_P(Reduction, OfAnyAxes) {
   check("sum(x)", {x}, 64);
 }
 
+TEST_P(Reduction, OfColumns) {
+  for (const Dims& shape : {Dims{2, 2}, {3, 1000}, {1000, 3}, {777, 130}, {5000, 64}}) {
+    check("sum(x, 0), max(x, 0), argmin(x, 0), mean(x * x, 0)",
+          {testing::random_array(DType::f32, shape, 20)}, 64);
+    check("y = x - mean(x, 0); y * rsqrt(mean(y * y, 0) + 1.0) * w + b",
+          {testing::random_array(DType::bf16, shape, 21),
+           testing::random_array(DType::bf16, {1, shape[1]}, 22),
+           testing::random_array(DType::f32, {shape[0], 1}, 23)},
+          64);
+  }
+  const HostArray x = testing::random_array(DType::f16, {6, 40, 5, 8}, 24);
+  check("softmax(x, 1)", {x}, 32);
+  check("sum(x * g, -2), argmax(x, -2)", {x, testing::random_array(DType::f32, {6, 40, 5, 1}, 25)},
+        64);
+  check("sum(x, 0, 2), argmax(x, 0, 2), x - max(x, 0, 2)", {x}, 64);
+  check("count_nonzero(x, 1), any(x > 5, 1), prod(x, 1)",
+        {testing::random_array(DType::i8, {3, 70, 40}, 26)}, 0);
+  check("sum(x, 0), argmax(x, 0)", {testing::random_array(DType::f64, {90, 33}, 27)}, 64);
+}
+
 TEST_P(Reduction, OfStridedAndBroadcastOperands) {
   HostArray transposed = testing::random_array(DType::f32, {40, 30}, 6);
   transposed.shape = {30, 40};

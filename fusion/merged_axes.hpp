@@ -1,0 +1,40 @@
+// The axes of an iteration space with the strides of every operand along them: put in order, merged
+// where several are one, and what follows from them for alignment and indices. What kernels make of
+// the axes is in layout.cpp and reduce_layout.cpp.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fusion/layout.hpp"
+
+namespace kiln::fusion {
+
+/// One axis with its stride in every operand, and the call's axes that it is.
+struct MergedAxis {
+  std::int64_t size;
+  std::vector<std::int64_t> strides;
+  std::vector<std::size_t> from;
+};
+
+/// Largest stride first, so that neighbours in the operand's memory are handled by neighbouring
+/// threads; equal ones keep their order.
+void sort_by_memory(std::vector<MergedAxis>& axes, std::size_t operand);
+
+/// Neighbours that are one longer axis in every operand become that.
+std::vector<MergedAxis> merge(std::vector<MergedAxis> axes);
+
+/// How the operand lies along the innermost axis.
+Access access_of(const std::vector<MergedAxis>& axes, std::size_t operand);
+
+/// What the start of every row along axis `inner` and every vector of `width` in it is aligned to.
+int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<MergedAxis>& axes,
+                 std::size_t inner, std::size_t index, int width);
+
+/// Whether an operand spans, or the elements are, more than 32-bit indices reach. Lanes past the
+/// end of a row are addressed, though not touched.
+bool needs_wide_index(const std::vector<MergedAxis>& axes, std::size_t operands,
+                      std::uint64_t elements, int width);
+
+}  // namespace kiln::fusion

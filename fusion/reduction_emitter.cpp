@@ -1,0 +1,545 @@
+#include "fusion/reduction_emitter.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fusion/device_text.hpp"
+#include "fusion/reduce_layout.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+
+std::string_view device_name(Op op) {
+  switch (op) {
+    case Op::prod: return "Prod";
+    case Op::reduce_max: return "Max";
+    case Op::reduce_min: return "Min";
+    case Op::reduce_any: return "Any";
+    case Op::reduce_all: return "All";
+    case Op::argmax: return "ArgMax";
+    case Op::argmin: return "ArgMin";
+    default: return "Sum";
+  }
+}
+
+ReductionEmitter::ReductionEmitter(const TypedGraph& graph, const Variant& variant,
+                                   Accuracy accuracy)
+    : graph_(graph),
+      variant_(variant),
+      rows_(variant.reduction),
+      node_text_(graph, accuracy),
+      index_(variant.wide_index ? "u64" : "u32"),
+      signed_index_(variant.wide_index ? "i64" : "i32"),
+      accuracy_(accuracy) {}
+
+KernelDescription ReductionEmitter::run(std::string_view function, std::string_view expression) {
+  name_operands();
+  order_passes();
+  collect_parameters();
+  comment(function, expression);
+  out_.line(0, "namespace kiln {{");
+  out_.line(0, "");
+  out_.signature(rows_.block());
+  out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
+  shared_memory();
+  out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
+  place();
+  hold_inputs();
+  for (int pass = 0; pass <= last_pass_; ++pass) {
+    row_values(pass);
+    emit_pass(pass);
+  }
+  row_values(last_pass_ + 1);
+  store_row_values();
+  out_.line(1, "}}");
+  out_.line(0, "}}");
+  out_.line(0, "");
+  out_.line(0, "}}  // namespace kiln");
+  out_.host_entry();
+  return out_.finish(static_cast<std::uint32_t>(rows_.block()));
+}
+
+// ---- Operands and passes ------------------------------------------------------------------------
+
+void ReductionEmitter::name_operands() {
+  argument_names_.resize(graph_.arguments.size());
+  for (std::size_t i = 0; i < graph_.arguments.size(); ++i) {
+    argument_names_[i] = identifier(graph_.argument_names[i], fmt::format("in{}", i), taken_);
+    if (graph_.arguments[i].scalar) continue;
+    operands_.push_back({argument_names_[i], i, 0, graph_.arguments[i].dtype});
+  }
+  for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const std::string& wanted = graph_.output_names[i];
+    const std::string fallback = graph_.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
+    const NodeId value = graph_.outputs[i];
+    operands_.push_back({identifier(wanted.empty() ? fallback : wanted, fallback, taken_), 0, value,
+                         graph_.nodes[value].dtype, true});
+  }
+  if (operands_.size() != variant_.operands.size()) {
+    throw Error(Code::internal,
+                "emit_rows: the variant has another number of operands than the graph");
+  }
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    operands_[i].uniform = variant_.operands[i].uniform;
+  }
+}
+
+void ReductionEmitter::order_passes() {
+  std::vector<bool> uniform(graph_.arguments.size(), true);
+  for (const OperandText& operand : operands_) {
+    if (!operand.output) uniform[operand.argument] = operand.uniform;
+  }
+  uniform_ = uniform_nodes(graph_, uniform);
+  pass_.assign(graph_.nodes.size(), 0);
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    for (const NodeId operand : node.inputs()) pass_[id] = std::max(pass_[id], pass_[operand]);
+    if (!is_reduction(node.op)) continue;
+    last_pass_ = std::max(last_pass_, pass_[id]);
+    ++pass_[id];
+  }
+  for (const OperandText& operand : operands_) {
+    if (operand.output && !operand.uniform) last_pass_ = std::max(last_pass_, pass_[operand.value]);
+  }
+  for (int pass = 0; pass <= last_pass_; ++pass) needed_.push_back(needed_in(pass));
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (operands_[i].output || !variant_.operands[i].held) continue;
+    for (int pass = 0; pass <= last_pass_; ++pass) {
+      operands_[i].held = operands_[i].held || is_read(operands_[i], pass);
+    }
+  }
+  values_.resize(graph_.nodes.size());
+  names_.resize(graph_.nodes.size());
+}
+
+// The values with an element for each of the row's that a pass computes.
+std::vector<bool> ReductionEmitter::needed_in(int pass) const {
+  std::vector<bool> needed(graph_.nodes.size(), false);
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (reduces_in(id, pass)) needed[graph_.nodes[id].operands[0]] = true;
+  }
+  for (const OperandText& operand : operands_) {
+    if (operand.output && !operand.uniform && pass == last_pass_) needed[operand.value] = true;
+  }
+  for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+    if (!needed[id] || uniform_[id]) continue;
+    for (const NodeId operand : graph_.nodes[id].inputs()) needed[operand] = true;
+  }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (uniform_[id]) needed[id] = false;
+  }
+  return needed;
+}
+
+bool ReductionEmitter::reduces_in(std::size_t id, int pass) const {
+  return is_reduction(graph_.nodes[id].op) && pass_[id] == pass + 1;
+}
+
+bool ReductionEmitter::is_read(const OperandText& operand, int pass) const {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::input && node.payload == operand.argument &&
+        needed_[static_cast<std::size_t>(pass)][id]) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ReductionEmitter::is_used(const OperandText& operand) const {
+  return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
+    return node.op == Op::input && node.payload == operand.argument;
+  });
+}
+
+// What a reduction's partial results are.
+std::string ReductionEmitter::partial_type(const TypedNode& node) const {
+  if (!is_place(node.op)) return std::string(compute_type(node.dtype));
+  return fmt::format("Found<{}, {}>", compute_type(graph_.nodes[node.operands[0]].dtype), index_);
+}
+
+// Where rounding errors would add up over a long row.
+bool ReductionEmitter::in_stretches(const TypedNode& node) const {
+  const bool adds = node.op == Op::sum || node.op == Op::mean || node.op == Op::prod;
+  return rows_.vectors == 0 && adds && !is_integer(node.dtype);
+}
+
+// ---- Parameters ---------------------------------------------------------------------------------
+
+bool ReductionEmitter::has_stride(std::size_t operand, std::uint32_t axis) const {
+  const OperandVariant& variant = variant_.operands[operand];
+  if (axis == inner()) return variant.access == Access::strided;
+  return (variant.outer_axes >> axis & 1) != 0;
+}
+
+std::string ReductionEmitter::stride_name(std::size_t operand, std::uint32_t axis) const {
+  return fmt::format("{}_stride_{}", operands_[operand].name, axis);
+}
+
+std::string ReductionEmitter::scalar_parameter(std::size_t argument) const {
+  return argument_names_[argument] + "_value";
+}
+
+void ReductionEmitter::number(Parameter::Kind kind, std::string_view name) {
+  const std::uint32_t bytes = variant_.wide_index ? 8 : 4;
+  out_.add_parameter({kind, 0, 0, DType::f32, bytes}, fmt::format("{} {}", index_, name));
+}
+
+void ReductionEmitter::divisor(Parameter::Kind kind, const std::string& name, std::uint32_t axis) {
+  const std::uint32_t bytes = variant_.wide_index ? 8 : 12;
+  out_.add_parameter({kind, 0, axis, DType::f32, bytes},
+                     fmt::format("Divisor{} {}", variant_.wide_index ? 64 : 32, name));
+}
+
+void ReductionEmitter::collect_parameters() {
+  using P = Parameter::Kind;
+  const std::uint32_t bytes = variant_.wide_index ? 8 : 4;
+  for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    out_.add_parameter({P::pointer, i, 0, operand.dtype, 8},
+                       fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
+                                   storage_type(operand.dtype), operand.name));
+  }
+  for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
+    if (!graph_.arguments[i].scalar) continue;
+    const DType dtype = compute_dtype(node_text_.scalar_dtype(i));
+    out_.add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
+                       fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
+  }
+  number(P::size, "size");
+  number(P::vectors, "vectors");
+  number(P::length, "length");
+  numbers();
+  for (std::uint32_t k = 1; k < inner(); ++k) {
+    if (k != first_reduced()) divisor(P::extent, fmt::format("extent_{}", k), k);
+  }
+  if (rows_.pieces) {
+    divisor(P::pieces, "pieces");
+    number(P::piece_vectors, "piece_vectors");
+  }
+  if (rows_.rows > 1) number(P::row_count, "row_count");
+  number(P::work_items, "work_items");
+  const auto stride = [&](P kind, std::uint32_t i, std::uint32_t k, const std::string& name) {
+    out_.add_parameter({kind, i, k, DType::f32, bytes}, fmt::format("{} {}", signed_index_, name));
+  };
+  for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+    for (std::uint32_t k = 0; k < rank(); ++k) {
+      if (has_stride(i, k)) stride(P::stride, i, k, stride_name(i, k));
+    }
+    if (rows_.pieces && operands_[i].output && operands_[i].uniform) {
+      stride(P::piece_stride, i, 0, operands_[i].name + "_stride_piece");
+    }
+  }
+}
+
+// ---- Text, in the order in which the kernel reads -----------------------------------------------
+
+void ReductionEmitter::comment(std::string_view function, std::string_view expression) {
+  out_.line(0, "// {}: {}", comment_text(function), comment_text(expression));
+  std::vector<std::string> names;
+  std::string types;
+  bool arrow = false;
+  for (const OperandText& operand : operands_) {
+    names.push_back(operand.name);
+    const bool first_output = operand.output && !arrow;
+    types += fmt::format("{}{} {}",
+                         types.empty()  ? ""
+                         : first_output ? " -> "
+                                        : ", ",
+                         name(operand.dtype), operand.name);
+    arrow = arrow || operand.output;
+  }
+  out_.line(0, "// {}", comment_text(types));
+  out_.line(0, "// {}", comment_text(describe(variant_, names)));
+  static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
+  out_.line(0, "// rounded {}; accuracy {}",
+            graph_.rounding == Rounding::once ? "once, where a value is stored or cast"
+                                              : "after each operation",
+            kAccuracy[static_cast<std::size_t>(accuracy_)]);
+}
+
+const std::string& ReductionEmitter::name_of(std::size_t id) {
+  if (names_[id].empty()) names_[id] = identifier(fmt::format("v{}", id), "v", taken_);
+  return names_[id];
+}
+
+// The number `unit` is that of a piece of a row; without pieces, that of the row.
+void ReductionEmitter::piece_of(std::string_view unit, std::string_view row) {
+  if (!rows_.pieces) {
+    out_.line(2, "const {} {} = {};", index_, row, unit);
+    return;
+  }
+  out_.line(2, "const {} {} = divide({}, pieces);", index_, row, unit);
+  out_.line(2, "const {} piece = {} - {} * pieces.divisor;", index_, unit, row);
+  out_.line(2, "const {} begin = piece * piece_vectors;", index_);
+  out_.line(2, "const {} end = least(begin + piece_vectors, vectors);", index_);
+}
+
+void ReductionEmitter::row_pointers() {
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    std::string at = offset(i, 0, first_reduced());
+    if (rows_.pieces && operand.output && operand.uniform) {
+      at += fmt::format(" + {}(piece) * {}_stride_piece", signed_index_, operand.name);
+    }
+    out_.line(2, "{}{}* const {}_row = {}_data{};", operand.output ? "" : "const ",
+              storage_type(operand.dtype), operand.name, operand.name, at);
+  }
+}
+
+// Takes the number `of` apart into the coordinates along the axes [from, to), the last the
+// fastest.
+void ReductionEmitter::coordinates(int depth, std::string of, std::uint32_t from,
+                                   std::uint32_t to) {
+  if (from == to) return;
+  for (std::uint32_t k = to - 1; k > from; --k) {
+    const std::string rest = fmt::format("rest_{}", k);
+    out_.line(depth, "const {} {} = divide({}, extent_{});", index_, rest, of, k);
+    out_.line(depth, "const {} at_{} = {} - {} * extent_{}.divisor;", index_, k, of, rest, k);
+    of = rest;
+  }
+  out_.line(depth, "const {} at_{} = {};", index_, from, of);
+}
+
+std::string ReductionEmitter::offset(std::size_t operand, std::uint32_t from,
+                                     std::uint32_t to) const {
+  std::string text;
+  for (std::uint32_t k = from; k < to; ++k) {
+    if (has_stride(operand, k)) {
+      text += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(operand, k));
+    }
+  }
+  return text;
+}
+
+std::string ReductionEmitter::line_text(std::size_t operand) const {
+  return operands_[operand].name + "_row" + offset(operand, first_reduced(), inner());
+}
+
+std::string ReductionEmitter::last_vector() const {
+  if (rows_.pieces) return "end";
+  return rows_.full ? fmt::format("{}", rows_.threads * rows_.vectors) : "vectors";
+}
+
+// ---- Passes -------------------------------------------------------------------------------------
+
+void ReductionEmitter::hold_inputs() {
+  std::vector<std::size_t> held;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!operands_[i].held) continue;
+    out_.line(2, "Vec<{}, {}> {}_held[{}];", storage_type(operands_[i].dtype), variant_.width,
+              operands_[i].name, rows_.vectors);
+    held.push_back(i);
+  }
+  if (held.empty()) return;
+  out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
+  out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
+  if (!rows_.full) out_.line(3, "if (vector >= vectors) continue;");
+  place_vector(3);
+  for (const std::size_t i : held) {
+    out_.line(3, "{}_held[slot] = {};", operands_[i].name, load_text(i));
+  }
+  out_.line(2, "}}");
+}
+
+void ReductionEmitter::emit_pass(int pass) {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (!reduces_in(id, pass)) continue;
+    out_.line(2, "auto {}_lanes = start<{}, {}, {}>();", name_of(id), device_name(node.op),
+              partial_type(node), variant_.width);
+    if (in_stretches(node)) out_.line(2, "auto {0}_all = {0}_lanes;", name_of(id));
+  }
+  if (is_host()) {
+    const std::string_view begin = rows_.pieces ? "begin" : "0";
+    out_.line(2, "for ({} vector = {}; vector < {}; ++vector) {{", index_, begin, last_vector());
+    place_vector(3);
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      if (operand.output || operand.uniform || !is_read(operand, pass)) continue;
+      out_.line(3, "const auto {}_lanes = {};", operand.name, load_text(i));
+    }
+    emit_vector(pass, 3, "");
+    carry_stretches(pass, 3, rows_.pieces ? "vector - begin" : "vector");
+    out_.line(2, "}}");
+  } else {
+    emit_batches(pass);
+  }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (reduces_in(id, pass)) emit_result(id);
+  }
+}
+
+// A thread's vectors on a GPU. What is not in registers is loaded in batches, whose loads are all
+// under way before the first is used; a store among them would hold up those after it.
+void ReductionEmitter::emit_batches(int pass) {
+  std::vector<std::size_t> fetched;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    if (operand.output || operand.uniform || operand.held || !is_read(operand, pass)) continue;
+    fetched.push_back(i);
+  }
+  if (rows_.vectors != 0 && fetched.empty()) {
+    out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
+    out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
+    if (!rows_.full) out_.line(3, "if (vector >= vectors) continue;");
+    place_vector(3);
+    emit_vector(pass, 3, "slot");
+    out_.line(2, "}}");
+    return;
+  }
+  const int step = rows_.threads * rows_.batch;
+  if (rows_.vectors != 0) {
+    out_.line(2, "KILN_UNROLL for (int held = 0; held < {}; held += {}) {{", rows_.vectors,
+              rows_.batch);
+    out_.line(3, "const {0} batch = {0}(held) * {1} + thread;", index_, rows_.threads);
+  } else {
+    out_.line(2, "for ({} batch = {}thread; batch < {}; batch += {}) {{", index_,
+              rows_.pieces ? "begin + " : "", last_vector(), step);
+  }
+  fetch(fetched, 3);
+  out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
+  out_.line(4, "const {0} vector = batch + {0}(step) * {1};", index_, rows_.threads);
+  const bool whole = rows_.vectors % rows_.batch == 0;
+  if (rows_.vectors != 0 && !whole) {
+    out_.line(4, "if (held + step >= {} || vector >= {}) continue;", rows_.vectors, last_vector());
+  } else if (!rows_.full) {
+    out_.line(4, "if (vector >= {}) continue;", last_vector());
+  }
+  place_vector(4);
+  emit_vector(pass, 4, "held + step");
+  out_.line(3, "}}");
+  if (rows_.vectors == 0) {
+    carry_stretches(pass, 3, rows_.pieces ? "batch - begin" : "batch");
+  }
+  out_.line(2, "}}");
+}
+
+// Loads a batch. Lanes past the end read the last vector again, so that no load waits for a branch.
+void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth) {
+  if (operands.empty()) return;
+  for (const std::size_t i : operands) {
+    out_.line(depth, "Vec<{}, {}> {}_batch[{}];", storage_type(operands_[i].dtype), variant_.width,
+              operands_[i].name, rows_.batch);
+  }
+  out_.line(depth, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
+  const std::string vector = fmt::format("batch + {}(step) * {}", index_, rows_.threads);
+  if (rows_.full && rows_.vectors % rows_.batch == 0) {
+    out_.line(depth + 1, "const {} vector = {};", index_, vector);
+  } else if (rows_.vectors != 0) {
+    out_.line(depth + 1, "const {} vector = {};", index_, vector);
+    out_.line(depth + 1, "if (vector >= {}) continue;", last_vector());
+  } else {
+    out_.line(depth + 1, "const {} vector = least({}, {} - 1);", index_, vector, last_vector());
+  }
+  place_vector(depth + 1);
+  for (const std::size_t i : operands) {
+    out_.line(depth + 1, "{}_batch[step] = {};", operands_[i].name, load_text(i));
+  }
+  out_.line(depth, "}}");
+}
+
+// One vector's part of a pass.
+void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_slot) {
+  for (const OperandText& operand : operands_) {
+    if (is_host() || operand.output || operand.uniform || !is_read(operand, pass)) continue;
+    out_.line(depth, "const auto& {0}_lanes = {0}_{1}[{2}];", operand.name,
+              operand.held ? "held" : "batch", operand.held ? held_slot : "step");
+  }
+  if (pass == last_pass_) {
+    for_each_result(
+        false, [&](std::size_t i, const OperandText&) { open_result(depth, i, line_text(i)); });
+  }
+  if (rows_.columns == 0) {
+    out_.line(depth, "const int lanes = lanes_from<{}>(first, size);", variant_.width);
+  }
+  out_.line(depth, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (needed_[static_cast<std::size_t>(pass)][id]) emit_value(id, depth + 1);
+    if (reduces_in(id, pass)) emit_join(id, depth + 1);
+  }
+  if (pass == last_pass_) {
+    for_each_result(false, [&](std::size_t, const OperandText& operand) {
+      out_.line(depth + 1, "{}_lanes[lane] = to<{}>({});", operand.name,
+                storage_type(operand.dtype), values_[operand.value]);
+    });
+  }
+  out_.line(depth, "}}");
+  if (pass == last_pass_) {
+    for_each_result(
+        false, [&](std::size_t i, const OperandText&) { store_result(depth, i, line_text(i)); });
+  }
+}
+
+void ReductionEmitter::carry_stretches(int pass, int depth, std::string_view done) {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!reduces_in(id, pass) || !in_stretches(graph_.nodes[id])) continue;
+    out_.line(depth, "if (ends_stretch<{0}, {1}>({2})) carry<{3}>({4}_all, {4}_lanes);",
+              rows_.threads, rows_.batch, done, device_name(graph_.nodes[id].op), name_of(id));
+  }
+}
+
+void ReductionEmitter::emit_join(std::size_t id, int depth) {
+  const TypedNode& node = graph_.nodes[id];
+  std::string value = values_[node.operands[0]];
+  if (is_place(node.op)) {
+    value = fmt::format("{}{{{}, {}}}", partial_type(node), value, position_text());
+  }
+  out_.line(depth, "{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
+            device_name(node.op), value);
+}
+
+// The result of a reduction, from the partial result that everything has been joined to.
+std::string ReductionEmitter::result_text(const TypedNode& node, std::string lane) {
+  const std::string_view type = compute_type(node.dtype);
+  if (is_place(node.op)) lane = fmt::format("to<{}>({}.index)", type, lane);
+  if (node.op == Op::mean) lane = fmt::format("div({}, to<{}>(length))", lane, type);
+  return node_text_.rounded(node, lane);
+}
+
+void ReductionEmitter::emit_value(std::size_t id, int depth) {
+  const TypedNode& node = graph_.nodes[id];
+  if (node.op == Op::input) {
+    const auto operand = std::ranges::find_if(
+        operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
+    values_[id] = operand->name;
+    if (operand->uniform) return;
+    out_.line(depth, "const {} {} = to<{}>({}_lanes[lane]);", compute_type(node.dtype),
+              operand->name, compute_type(node.dtype), operand->name);
+    return;
+  }
+  NodeText::Expression expression;
+  if (node.op == Op::scalar) {
+    expression.text = node_text_.scalar(node, scalar_parameter(node.payload));
+  } else {
+    expression = node_text_.of(static_cast<NodeId>(id), values_);
+  }
+  if (expression.same) {
+    values_[id] = expression.text;
+    return;
+  }
+  out_.line(depth, "const {} {} = {};", compute_type(node.dtype), name_of(id), expression.text);
+  values_[id] = name_of(id);
+}
+
+// ---- Results ------------------------------------------------------------------------------------
+
+void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& row) {
+  const bool contiguous = variant_.operands[i].access == Access::contiguous;
+  out_.line(depth, "auto {}_lanes = results<{}>({}, first{});", operands_[i].name, variant_.width,
+            row, contiguous ? "" : ", " + stride_name(i, inner()));
+}
+
+void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
+  const std::string_view guard = is_guarded() ? "if (active) " : "";
+  if (variant_.operands[i].access == Access::contiguous) {
+    out_.line(depth, "{}store<{}, {}>({}, first, {}_lanes);", guard, variant_.width,
+              variant_.operands[i].alignment, row, operands_[i].name);
+  } else {
+    out_.line(depth, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, variant_.width, row,
+              stride_name(i, inner()), operands_[i].name);
+  }
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,132 @@
+// What the kernels that reduce have in common: a sequence of passes over each row, in which a pass
+// computes the reductions whose operands are known by then and the last one stores what has an
+// element for each of the row's. In between stand the values that there is one of for each row. How
+// rows lie in the threads is for emit_rows.cpp and emit_columns.cpp.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion/emit.hpp"
+#include "fusion/kernel_writer.hpp"
+#include "fusion/node_text.hpp"
+
+namespace kiln::fusion {
+
+class ReductionEmitter {
+ public:
+  ReductionEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy);
+  ReductionEmitter(const ReductionEmitter&) = delete;
+  ReductionEmitter& operator=(const ReductionEmitter&) = delete;
+  virtual ~ReductionEmitter() = default;
+
+  KernelDescription run(std::string_view function, std::string_view expression);
+
+ protected:
+  struct OperandText {
+    std::string name;
+    std::size_t argument = 0;  ///< of inputs
+    NodeId value = 0;          ///< of outputs
+    DType dtype = DType::f32;
+    bool output = false;
+    bool uniform = false;  ///< one element for each row
+    bool held = false;     ///< in registers from before the first pass
+  };
+
+  // What depends on how rows lie in the threads.
+  virtual void numbers() = 0;        ///< the parameters that say how many there are of everything
+  virtual void shared_memory() = 0;  ///< where the threads of a row meet
+  virtual void place() = 0;          ///< from the number of a block to rows, coordinates, pointers
+  virtual void place_vector(int depth) = 0;  ///< from the number of a vector to its place
+  virtual std::string load_text(std::size_t operand) const = 0;
+  virtual std::string position_text() const = 0;  ///< of a lane in the row
+  virtual void row_values(int pass) = 0;          ///< that are known before `pass`
+  virtual void emit_result(std::size_t id) = 0;   ///< of a reduction, from its lanes
+  virtual void store_row_values() = 0;
+  virtual bool is_guarded() const = 0;  ///< some threads have no row
+
+  // The graph.
+  bool is_used(const OperandText& operand) const;
+  bool is_read(const OperandText& operand, int pass) const;
+  std::string partial_type(const TypedNode& node) const;
+  bool in_stretches(const TypedNode& node) const;
+
+  // Axes: the rows' come first, then those reduced, of which the innermost may be the last of all.
+  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
+  std::uint32_t inner() const { return rank() - 1; }
+  std::uint32_t first_reduced() const {
+    return rank() - static_cast<std::uint32_t>(rows_.axes) - (rows_.columns == 0 ? 0 : 1);
+  }
+  bool is_host() const { return variant_.family == Family::host; }
+  bool has_stride(std::size_t operand, std::uint32_t axis) const;
+  std::string stride_name(std::size_t operand, std::uint32_t axis) const;
+  std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
+  /// The start of a row, and of the line of it that a vector is in.
+  std::string line_text(std::size_t operand) const;
+
+  // Text.
+  void number(Parameter::Kind kind, std::string_view name);
+  void divisor(Parameter::Kind kind, const std::string& name, std::uint32_t axis = 0);
+  void piece_of(std::string_view unit, std::string_view row);
+  void row_pointers();
+  void coordinates(int depth, std::string of, std::uint32_t from, std::uint32_t to);
+  const std::string& name_of(std::size_t id);
+  std::string scalar_parameter(std::size_t argument) const;
+  void emit_value(std::size_t id, int depth);
+  std::string result_text(const TypedNode& node, std::string lane);
+
+  template <class Body>
+  void for_each_result(bool uniform, const Body& body) {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (operands_[i].output && operands_[i].uniform == uniform) body(i, operands_[i]);
+    }
+  }
+  void open_result(int depth, std::size_t operand, const std::string& row);
+  void store_result(int depth, std::size_t operand, const std::string& row);
+
+  const TypedGraph& graph_;
+  const Variant& variant_;
+  const RowVariant& rows_;
+  NodeText node_text_;
+  std::string_view index_;
+  std::string_view signed_index_;
+  std::vector<OperandText> operands_;
+  std::vector<bool> uniform_;  ///< nodes that have one element for each row
+  std::vector<int> pass_;      ///< how many passes stand before a node can be computed
+  std::vector<std::string> values_;
+  KernelWriter out_;
+
+ private:
+  void name_operands();
+  void order_passes();
+  std::vector<bool> needed_in(int pass) const;
+  bool reduces_in(std::size_t id, int pass) const;
+  void collect_parameters();
+  void comment(std::string_view function, std::string_view expression);
+  void hold_inputs();
+  void emit_pass(int pass);
+  void emit_batches(int pass);
+  void fetch(const std::vector<std::size_t>& operands, int depth);
+  void emit_vector(int pass, int depth, std::string_view held_slot);
+  void emit_join(std::size_t id, int depth);
+  void carry_stretches(int pass, int depth, std::string_view done);
+  std::string last_vector() const;
+
+  Accuracy accuracy_;
+  std::set<std::string> taken_;
+  std::vector<std::string> argument_names_;
+  int last_pass_ = 0;
+  std::vector<std::vector<bool>> needed_;  ///< by pass and node
+  std::vector<std::string> names_;
+};
+
+/// The name of a reduction's way of joining partial results, in preamble/reduce.h.
+std::string_view device_name(Op op);
+inline bool is_place(Op op) { return op == Op::argmax || op == Op::argmin; }
+
+KernelDescription emit_columns(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                               std::string_view function, std::string_view expression);
+
+}  // namespace kiln::fusion
