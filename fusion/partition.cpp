@@ -75,6 +75,7 @@ class Partitioner {
       if (!results_[g].empty()) result.kernels.push_back(part(g));
     }
     count_bytes(graph_, result);
+    result.steps = steps_;
     return result;
   }
 
@@ -102,6 +103,7 @@ class Partitioner {
     std::int64_t latest = kNone;
     std::int64_t after = kNone;  // a kernel that must have ended
     for (const NodeId operand : nodes_[id].inputs()) {
+      ++steps_;
       latest = std::max(latest, home_[operand]);
       after = std::max(after, ready_[operand]);
     }
@@ -335,6 +337,7 @@ class Partitioner {
     while (!wanted.empty()) {
       const NodeId id = wanted.back();
       wanted.pop_back();
+      ++steps_;
       for (const NodeId operand : nodes_[id].inputs()) {
         if (needed.contains(operand)) continue;
         if (is_argument_view(operand)) {
@@ -375,6 +378,7 @@ class Partitioner {
     while (!wanted.empty()) {
       const NodeId at = wanted.back();
       wanted.pop_back();
+      ++steps_;
       const TypedNode& node = nodes_[at];
       const bool array = node.op == Op::input || is_argument_view(at);
       if (array && !groups_[g].arrays.contains(at)) bytes += bytes_of(graph_, at);
@@ -405,6 +409,7 @@ class Partitioner {
                     const std::unordered_set<NodeId>& moved, std::size_t g,
                     const std::vector<bool>& stored) const {
     return !stored[id] && std::ranges::all_of(users_[id], [&](NodeId user) {
+      ++steps_;
       return by.contains(user) || moved.contains(user) ||
              home_[user] == static_cast<std::int64_t>(g);
     });
@@ -441,6 +446,7 @@ class Partitioner {
   std::vector<std::vector<NodeId>> results_;
   std::vector<std::vector<NodeId>> needs_;
   std::unordered_map<std::size_t, std::unordered_set<NodeId>> reads_of_;
+  mutable std::uint64_t steps_ = 0;
 };
 
 }  // namespace

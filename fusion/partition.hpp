@@ -53,6 +53,7 @@ struct Partition {
   std::uint64_t bytes = 0;        ///< of all kernels
   std::uint64_t op_by_op = 0;     ///< had every operation a kernel of its own
   std::uint64_t lower_bound = 0;  ///< every argument read and every output written once
+  std::uint64_t steps = 0;        ///< that deciding took: values looked at
 };
 
 /// The bytes of a value in its own dtype, and as it is stored between kernels.

@@ -10,9 +10,18 @@ namespace {
 class Bytes {
  public:
   explicit Bytes(const PlacedGraph& graph)
-      : graph_(graph), nodes_(graph.graph.nodes), output_(nodes_.size(), false) {
+      : graph_(graph),
+        nodes_(graph.graph.nodes),
+        output_(nodes_.size(), false),
+        places_(nodes_.size(), 0) {
     for (const auto& parts : graph.stores) {
-      for (const PlacedPart& part : parts) output_[part.value] = true;
+      for (const PlacedPart& part : parts) {
+        output_[part.value] = true;
+        ++places_[part.value];
+      }
+    }
+    for (const auto& parts : graph.joins) {
+      for (const PlacedPart& part : parts) ++places_[part.value];
     }
   }
 
@@ -24,7 +33,9 @@ class Bytes {
         if (array) kernel.bytes += bytes_of(graph_, id);
       }
       for (const NodeId id : kernel.reads) kernel.bytes += stored(id);
-      for (const NodeId id : kernel.results) kernel.bytes += stored(id);
+      for (const NodeId id : kernel.results) {
+        kernel.bytes += stored(id) * std::max<std::uint64_t>(1, places_[id]);
+      }
       if (kernel.call) kernel.op_by_op = kernel.bytes;
       result.bytes += kernel.bytes;
     }
@@ -92,6 +103,7 @@ class Bytes {
   const PlacedGraph& graph_;
   const std::vector<TypedNode>& nodes_;
   std::vector<bool> output_;
+  std::vector<std::uint64_t> places_;  ///< in outputs and joins, of each value
 };
 
 }  // namespace

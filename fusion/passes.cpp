@@ -255,7 +255,7 @@ ShapedGraph drop_dead(const ShapedGraph& graph) {
 ShapedGraph optimise(const ShapedGraph& graph) {
   ShapedGraph result = share_common(simplify(fold_constants(graph)));
   // Sharing makes operands equal, which simplifies further.
-  return drop_dead(share_common(simplify(result)));
+  return sink_views(drop_dead(share_common(simplify(result))));
 }
 
 }  // namespace kiln::fusion

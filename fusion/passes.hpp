@@ -21,6 +21,12 @@ ShapedGraph share_common(const ShapedGraph& graph);
 /// Without the nodes that no output depends on. Arguments stay.
 ShapedGraph drop_dead(const ShapedGraph& graph);
 
+/// Moves shape ops towards the arguments: a view of x * w + b becomes x, w and b seen through it,
+/// so that the value between needs no memory. Only where all that is computed there is seen through
+/// views alone, each element once, and what it depends on takes no more bytes than a write and a
+/// read of it: arguments, and results of reductions.
+ShapedGraph sink_views(const ShapedGraph& graph);
+
 /// All of them, each as often as it helps another.
 ShapedGraph optimise(const ShapedGraph& graph);
 

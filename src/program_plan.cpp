@@ -77,8 +77,9 @@ class Planner {
     for (std::size_t i = 0; i < graph_.stores.size(); ++i) {
       for (const PlacedPart& part : graph_.stores[i]) {
         const Op op = node(part.value).op;
-        if (op == Op::join || op == Op::opaque)
-          places_[part.value] = {Kind::output, i, part.layout};
+        const Place place{Kind::output, i, part.layout};
+        outputs_[part.value].push_back(place);
+        if (op == Op::join || op == Op::opaque) places_[part.value] = place;
       }
     }
     for (NodeId id = 0; id < graph_.graph.nodes.size(); ++id) {
@@ -214,17 +215,13 @@ class Planner {
     const DType own = node(id).dtype;
     const ArrayLayout in_order = fusion::contiguous_layout(graph_.shapes[id]);
     stored_by_[id] = k;
-    for (std::size_t i = 0; i < graph_.stores.size(); ++i) {
-      for (const PlacedPart& part : graph_.stores[i]) {
-        if (part.value != id) continue;
-        const Place place{Kind::output, i, part.layout};
-        stores.push_back({id, own});
-        outputs.push_back(written(id, place, k));
-        const bool whole = graph_.stores[i].size() == 1;
-        told.writes.push_back(whole ? output_name(i) : part_name(place, id));
-        const bool readable = !seen_.contains(id) || part.layout.strides == in_order.strides;
-        if (stored == own && readable) places_.emplace(id, place);
-      }
+    for (const Place& place : outputs_[id]) {
+      stores.push_back({id, own});
+      outputs.push_back(written(id, place, k));
+      const bool whole = graph_.stores[place.index].size() == 1;
+      told.writes.push_back(whole ? output_name(place.index) : part_name(place, id));
+      const bool readable = !seen_.contains(id) || place.layout.strides == in_order.strides;
+      if (stored == own && readable) places_.emplace(id, place);
     }
     if (const auto joined = joined_.find(id); joined != joined_.end()) {
       for (const auto& [join, layout] : joined->second) {
@@ -307,6 +304,7 @@ class Planner {
   std::set<NodeId> shared_;  ///< values that cross from one kernel to another
   std::set<NodeId> seen_;    ///< of those, the ones that are read through views
   std::map<NodeId, Place> places_;
+  std::map<NodeId, std::vector<Place>> outputs_;      ///< that a value is, or a part of
   std::map<NodeId, std::size_t> stored_by_;           ///< the last step that writes to it
   std::map<NodeId, std::vector<PlacedPart>> joined_;  ///< the joins that a value is a part of
   std::vector<fusion::Lifetime> lifetimes_;

@@ -1,5 +1,5 @@
-// The corpus of real fused functions (bench/corpus/functions.txt), each on every device that is there
-// against the reference interpreter.
+// The corpus of real fused functions (bench/corpus/functions.txt), each on every device that is
+// there against the reference interpreter.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -34,7 +34,8 @@ std::pair<std::string, HostArray> argument_of(const std::string& spec, std::uint
   std::stringstream list(spec.substr(bracket + 1, spec.size() - bracket - 2));
   for (std::string extent; std::getline(list, extent, ',');) extents.push_back(std::stoll(extent));
   const DType dtype = parse_dtype(spec.substr(equals + 1, bracket - equals - 1)).value();
-  HostArray array = testing::random_array(dtype, Dims(std::span<const std::int64_t>(extents)), seed, 1);
+  HostArray array =
+      testing::random_array(dtype, Dims(std::span<const std::int64_t>(extents)), seed, 1);
   if (is_floating(dtype)) {
     for (std::int64_t i = 0; i < array.size(); ++i) {
       const double value = 0.25 + std::fabs(testing::number_at(array, i));
