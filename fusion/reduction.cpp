@@ -32,7 +32,6 @@ Term apply(Op op, std::initializer_list<Term> operands) {
 Term operator+(Term a, Term b) { return apply(Op::add, {a, b}); }
 Term operator-(Term a, Term b) { return apply(Op::sub, {a, b}); }
 Term operator*(Term a, Term b) { return apply(Op::mul, {a, b}); }
-Term operator/(Term a, Term b) { return apply(Op::div, {a, b}); }
 Term reduce(Op op, Term x, AxisSet axes) { return {x.graph, x.graph->reduce(op, x.id, axes)}; }
 
 Term variance(Term x, AxisSet axes) {
@@ -55,7 +54,7 @@ Term logsumexp(Term x, AxisSet axes) {
 // A row of nothing but -inf gives NaN, as 0 / 0 does.
 Term softmax(Term x, AxisSet axes) {
   const Term e = apply(Op::exp, {x - reduce(Op::reduce_max, x, axes)});
-  return e / reduce(Op::sum, e, axes);
+  return e * apply(Op::reciprocal, {reduce(Op::sum, e, axes)});  // one division for each row
 }
 
 Term log_softmax(Term x, AxisSet axes) {

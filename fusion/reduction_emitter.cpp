@@ -102,7 +102,7 @@ void ReductionEmitter::order_passes() {
   for (const OperandText& operand : operands_) {
     if (operand.output && !operand.uniform) last_pass_ = std::max(last_pass_, pass_[operand.value]);
   }
-  for (int pass = 0; pass <= last_pass_; ++pass) needed_.push_back(needed_in(pass));
+  keep_functions();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (operands_[i].output || !variant_.operands[i].held) continue;
     for (int pass = 0; pass <= last_pass_; ++pass) {
@@ -113,7 +113,40 @@ void ReductionEmitter::order_passes() {
   names_.resize(graph_.nodes.size());
 }
 
-// The values with an element for each of the row's that a pass computes.
+void ReductionEmitter::find_needed() {
+  needed_.clear();
+  for (int pass = 0; pass <= last_pass_; ++pass) needed_.push_back(needed_in(pass));
+}
+
+// Where a thread's part of a row is in registers, what a function has given stays there too, if a
+// later pass needs it again: the exponentials of a softmax. Outermost first, since what leads to a
+// value that is kept is not needed again.
+void ReductionEmitter::keep_functions() {
+  constexpr int kMostRegisters = 64;
+  kept_.assign(graph_.nodes.size(), -1);
+  find_needed();
+  if (is_host() || rows_.vectors == 0 || rows_.columns != 0) return;
+  const int registers = rows_.vectors * variant_.width;
+  int left = kMostRegisters / registers;
+  for (std::size_t id = graph_.nodes.size(); id-- > 0 && left > 0;) {
+    const TypedNode& node = graph_.nodes[id];
+    const bool function = info(node.op).rule == Rule::floating;
+    if (!function || compute_dtype(node.dtype) != DType::f32) continue;
+    int first = -1;
+    int uses = 0;
+    for (int pass = last_pass_; pass >= 0; --pass) {
+      if (!needed_[static_cast<std::size_t>(pass)][id]) continue;
+      first = pass;
+      ++uses;
+    }
+    if (uses < 2) continue;
+    kept_[id] = first;
+    --left;
+    find_needed();
+  }
+}
+
+// The values with an element for each of the row's that a pass computes or has kept.
 std::vector<bool> ReductionEmitter::needed_in(int pass) const {
   std::vector<bool> needed(graph_.nodes.size(), false);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -123,7 +156,7 @@ std::vector<bool> ReductionEmitter::needed_in(int pass) const {
     if (operand.output && !operand.uniform && pass == last_pass_) needed[operand.value] = true;
   }
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
-    if (!needed[id] || uniform_[id]) continue;
+    if (!needed[id] || uniform_[id] || is_kept_for(id, pass)) continue;
     for (const NodeId operand : graph_.nodes[id].inputs()) needed[operand] = true;
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -332,6 +365,10 @@ void ReductionEmitter::hold_inputs() {
               operands_[i].name, rows_.vectors);
     held.push_back(i);
   }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (kept_[id] < 0) continue;
+    out_.line(2, "Vec<f32, {}> {}_kept[{}];", variant_.width, name_of(id), rows_.vectors);
+  }
   if (held.empty()) return;
   out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
   out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
@@ -456,7 +493,7 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
   }
   out_.line(depth, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (needed_[static_cast<std::size_t>(pass)][id]) emit_value(id, depth + 1);
+    if (needed_[static_cast<std::size_t>(pass)][id]) emit_element(id, pass, depth + 1, held_slot);
     if (reduces_in(id, pass)) emit_join(id, depth + 1);
   }
   if (pass == last_pass_) {
@@ -469,6 +506,19 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
   if (pass == last_pass_) {
     for_each_result(
         false, [&](std::size_t i, const OperandText&) { store_result(depth, i, line_text(i)); });
+  }
+}
+
+// A value of a lane: computed, or kept by the pass that did.
+void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::string_view slot) {
+  if (is_kept_for(id, pass)) {
+    out_.line(depth, "const f32 {0} = {0}_kept[{1}].lane[lane];", name_of(id), slot);
+    values_[id] = name_of(id);
+    return;
+  }
+  emit_value(id, depth);
+  if (kept_[id] == pass) {
+    out_.line(depth, "{}_kept[{}].lane[lane] = {};", name_of(id), slot, values_[id]);
   }
 }
 

@@ -102,6 +102,9 @@ class ReductionEmitter {
   void name_operands();
   void order_passes();
   std::vector<bool> needed_in(int pass) const;
+  void find_needed();
+  void keep_functions();
+  bool is_kept_for(std::size_t id, int pass) const { return kept_[id] >= 0 && kept_[id] < pass; }
   bool reduces_in(std::size_t id, int pass) const;
   void collect_parameters();
   void comment(std::string_view function, std::string_view expression);
@@ -110,6 +113,7 @@ class ReductionEmitter {
   void emit_batches(int pass);
   void fetch(const std::vector<std::size_t>& operands, int depth);
   void emit_vector(int pass, int depth, std::string_view held_slot);
+  void emit_element(std::size_t id, int pass, int depth, std::string_view slot);
   void emit_join(std::size_t id, int depth);
   void carry_stretches(int pass, int depth, std::string_view done);
   std::string last_vector() const;
@@ -119,6 +123,8 @@ class ReductionEmitter {
   std::vector<std::string> argument_names_;
   int last_pass_ = 0;
   std::vector<std::vector<bool>> needed_;  ///< by pass and node
+  std::vector<int>
+      kept_;  ///< the pass that leaves a node's values in registers for later ones, or -1
   std::vector<std::string> names_;
 };
 
