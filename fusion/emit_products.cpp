@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "fusion/device_text.hpp"
 #include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"
+#include "fusion/product_form.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -54,6 +56,9 @@ std::string_view device_name(Op op) {
   }
 }
 
+// From three columns on, the sum of the shared factor costs more than the weights.
+constexpr int kMostFactoredColumns = 2;
+
 bool adds(const TypedNode& node) { return node.op == Op::sum || node.op == Op::mean; }
 
 class ProductEmitter {
@@ -88,7 +93,7 @@ class ProductEmitter {
     emit_values(Level::row, 2);
     declare_results();
     sum_up();
-    if (quick_) sum_up_carefully();
+    if (quick_ || factors()) sum_up_carefully();
     store_results();
     out_.line(1, "}}");
     out_.line(0, "}}");
@@ -175,6 +180,8 @@ class ProductEmitter {
       if (is_reduction(node.op)) place = {Level::result, true, has_columns()};
     }
     find_products();
+    find_forms();
+    find_wanted();
     find_quick_way();
   }
 
@@ -223,6 +230,47 @@ class ProductEmitter {
     for (const TypedNode& node : graph_.nodes) {
       if (adds(node)) continue;
       for (const NodeId operand : node.inputs()) in_sum_[operand] = false;
+    }
+  }
+
+  // Terms of small integers are added up group by group on GPUs. With many columns it takes less to
+  // compute the weights and then their products.
+  void find_forms() {
+    forms_.assign(graph_.nodes.size(), std::nullopt);
+    if (host()) return;
+    std::vector<ValuePlace> places;
+    for (const Place& place : places_) {
+      places.push_back({place.level == Level::element, place.rows, place.columns});
+    }
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      auto form = product_form(graph_, static_cast<NodeId>(id), places);
+      if (!form || (form->has_rest() && products_.columns > kMostFactoredColumns)) continue;
+      const int bits_at_once = variant_.width * bits(graph_.nodes[form->lane].dtype);
+      if (bits_at_once % 32 == 0) forms_[id] = form;
+    }
+  }
+
+  bool factors() const {
+    return std::ranges::any_of(forms_, [](const auto& form) { return form.has_value(); });
+  }
+
+  // Which values with one for each element are computed.
+  void find_wanted() {
+    wanted_.assign(graph_.nodes.size(), false);
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (!is_reduction(node.op)) continue;
+      if (forms_[id]) {
+        wanted_[forms_[id]->shared] = true;
+      } else if (in_sum_[node.operands[0]]) {
+        for (const NodeId factor : graph_.nodes[node.operands[0]].inputs()) wanted_[factor] = true;
+      } else {
+        wanted_[node.operands[0]] = true;
+      }
+    }
+    for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+      if (!wanted_[id]) continue;
+      for (const NodeId operand : graph_.nodes[id].inputs()) wanted_[operand] = true;
     }
   }
 
@@ -543,10 +591,12 @@ class ProductEmitter {
   void sum_up_carefully() {
     std::string finite;
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      if (!is_reduction(graph_.nodes[id].op)) continue;
+      if (!is_reduction(graph_.nodes[id].op) || !(quick_ || forms_[id])) continue;
       finite += fmt::format("{}all_finite({}_of)", finite.empty() ? "" : " && ", name_of(id));
     }
     quick_ = false;
+    forms_.assign(graph_.nodes.size(), std::nullopt);
+    find_wanted();
     out_.line(2, "if (!({})) {{", finite);
     out_.indent(1);
     if (shares_.rows == 1) out_.line(2, "KILN_SYNCHRONIZE();");
@@ -575,7 +625,7 @@ class ProductEmitter {
   bool in_parts(std::size_t i) const {
     const OperandText& operand = operands_[i];
     return host() || !operand.place.rows || operand.place.columns ||
-           variant_.width * bits(operand.dtype) > 128;
+           variant_.width * bits(operand.dtype) > 256;
   }
 
   void for_each_vector() {
@@ -593,6 +643,7 @@ class ProductEmitter {
       if (is_loaded(i) && !in_parts(i)) load(i, 3, variant_.width, "first");
     }
     emit_values(Level::line, 3);
+    begin_groups();
     const bool parts = products_.lanes < variant_.width;
     if (parts) {
       out_.line(3, "KILN_EACH(part, {}) {{", variant_.width / products_.lanes);
@@ -601,8 +652,10 @@ class ProductEmitter {
     }
     first_ = parts ? fmt::format("first + {}(part * {})", index_, products_.lanes) : "first";
     shared_elements();
+    add_shared();
     rows_elements();
     out_.line(3, "}}");
+    end_groups();
     carry_over(3, host() ? fmt::format("if (ends_stretch<{}, 1>(vector)) ", shares_.threads) : "");
     out_.line(2, "}}");
     if (host()) carry_over(2, "");
@@ -646,7 +699,7 @@ class ProductEmitter {
     }
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const Place& place = places_[id];
-      if (place.level != Level::element || place.rows || in_sum_[id]) continue;
+      if (place.level != Level::element || place.rows || !wanted_[id]) continue;
       std::string text = value_text(id);
       if (text.empty()) {
         if (graph_.nodes[id].op != Op::input) continue;
@@ -655,7 +708,7 @@ class ProductEmitter {
       // A name of its own, beside that of the lanes.
       out_.line(4, "{} {}{}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id),
                 extents(place), products_.lanes);
-      out_.line(4, "{}KILN_EACH(lane, {}) {}{}[lane] = {};", loops(place), products_.lanes,
+      out_.line(4, "{}KILN_EACH_LANE(lane, {}) {}{}[lane] = {};", loops(place), products_.lanes,
                 name_of(id), indices(place), text);
       values_[id] = fmt::format("{}{}[lane]", name_of(id), indices(place));
     }
@@ -671,30 +724,104 @@ class ProductEmitter {
       if (is_loaded(i) && in_parts(i) && operands_[i].place.rows)
         load(i, 5, products_.lanes, first_);
     }
-    out_.line(5, "KILN_EACH(lane, {}) {{", products_.lanes);
-    lane_values(false, 6);
     if (has_columns()) {
-      out_.line(6, "KILN_EACH(c, {}) {{", products_.columns);
-      lane_values(true, 7);
-      joins(7);
-      out_.line(6, "}}");
+      rows_values();
+      out_.line(5, "KILN_EACH(c, {}) KILN_EACH_LANE(lane, {}) {{", products_.columns,
+                products_.lanes);
     } else {
-      joins(6);
+      out_.line(5, "KILN_EACH_LANE(lane, {}) {{", products_.lanes);
     }
+    lane_values();
+    joins(6);
     out_.line(5, "}}");
     out_.line(4, "}}");
   }
 
-  void lane_values(bool columns, int depth) {
+  // What the columns share of a row's part: kept for all of them.
+  void rows_values() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const Place& place = places_[id];
-      if (place.level != Level::element || !place.rows || place.columns != columns || in_sum_[id])
+      if (place.level != Level::element || !place.rows || place.columns || !wanted_[id]) continue;
+      const std::string text = value_text(id);
+      if (text.empty()) continue;
+      out_.line(5, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id),
+                products_.lanes);
+      out_.line(5, "KILN_EACH_LANE(lane, {}) {}[lane] = {};", products_.lanes, name_of(id), text);
+      values_[id] = name_of(id) + "[lane]";
+    }
+  }
+
+  void lane_values() {
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const Place& place = places_[id];
+      if (place.level != Level::element || !place.rows || place.columns != has_columns() ||
+          !wanted_[id])
         continue;
       const std::string text = value_text(id);
       if (text.empty()) continue;
-      out_.line(depth, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), name_of(id),
-                text);
+      out_.line(6, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), name_of(id), text);
       values_[id] = name_of(id);
+    }
+  }
+
+  // -- Groups of small integers (ProductForm)
+
+  Place by_row() const { return {Level::line, true, false}; }
+  Place of_shared(const ProductForm& form) const {
+    return {Level::line, false, places_[form.shared].columns};
+  }
+
+  void begin_groups() {
+    for (std::size_t id = 0; id < forms_.size(); ++id) {
+      if (!forms_[id]) continue;
+      const ProductForm& form = *forms_[id];
+      value_text(form.lane);  // what the lanes are called
+      if (!form.has_rest()) continue;
+      const std::string scale = form.scale ? values_[*form.scale] : "1.0f";
+      const std::string& own = name_of(id);
+      out_.line(3, "f32 {0}_point{1}, {0}_rest{1};", own, extents(by_row()));
+      out_.line(3, "{}{{", loops(by_row()));
+      const std::string at = indices(by_row());
+      if (form.point) {
+        const std::string& point = values_[*form.point];
+        out_.line(4, "{}_point{} = nearest_point({}, 1.0f);", own, at, point);
+        out_.line(4, "{0}_rest{1} = ({0}_point{1} - {2}) * {3};", own, at, point, scale);
+      } else {
+        const std::string& bias = values_[*form.bias];
+        const bool minus = form.bias_is_subtracted;
+        out_.line(4, "{}_point{} = nearest_point({}{}, {});", own, at, minus ? "" : "-", bias,
+                  scale);
+        out_.line(4, "{0}_rest{1} = fma({0}_point{1}, {2}, {3}{4});", own, at, scale,
+                  minus ? "-" : "", bias);
+      }
+      out_.line(3, "}}");
+      out_.line(3, "f32 {}_shared{} = {{}};", own, extents(of_shared(form)));
+    }
+  }
+
+  void add_shared() {
+    for (std::size_t id = 0; id < forms_.size(); ++id) {
+      if (!forms_[id] || !forms_[id]->has_rest()) continue;
+      const Place place = of_shared(*forms_[id]);
+      out_.line(4, "{}KILN_EACH(lane, {}) {}_shared{} += {};", loops(place), products_.lanes,
+                name_of(id), indices(place), values_[forms_[id]->shared]);
+    }
+  }
+
+  void end_groups() {
+    for (std::size_t id = 0; id < forms_.size(); ++id) {
+      if (!forms_[id]) continue;
+      const ProductForm& form = *forms_[id];
+      const std::string at = indices(every_result());
+      const std::string& own = name_of(id);
+      out_.line(3, "{}{{", loops(every_result()));
+      out_.line(4, "carry_scaled({0}_all{1}, {0}_lanes{1}, {2});", own, at,
+                form.scale ? values_[*form.scale] : "1.0f");
+      if (form.has_rest()) {
+        out_.line(4, "{0}_all{1}[0] = add_product({0}_all{1}[0], {0}_rest{2}, {0}_shared{3});", own,
+                  at, indices(by_row()), indices(of_shared(form)));
+      }
+      out_.line(3, "}}");
     }
   }
 
@@ -708,7 +835,15 @@ class ProductEmitter {
       const std::string sum =
           fmt::format("{}_lanes{}[{}]", name_of(id), indices(every_result()), lane);
       const NodeId operand = node.operands[0];
-      if (in_sum_[operand]) {
+      if (forms_[id]) {
+        const std::string& text = lanes_[forms_[id]->lane].text;
+        const std::string number =
+            forms_[id]->has_rest()
+                ? fmt::format("from_point({}, {}_point{})", text, name_of(id), indices(by_row()))
+                : fmt::format("to<f32>({})", text);
+        out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, number,
+                  values_[forms_[id]->shared]);
+      } else if (in_sum_[operand]) {
         const TypedNode& product = graph_.nodes[operand];
         out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, values_[product.operands[0]],
                   values_[product.operands[1]]);
@@ -721,7 +856,7 @@ class ProductEmitter {
   void carry_over(int depth, const std::string& guard) {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
-      if (!is_reduction(node.op) || !in_stretches(node)) continue;
+      if (!is_reduction(node.op) || !in_stretches(node) || forms_[id]) continue;
       out_.line(depth, "{0}{1}carry<{2}>({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
                 device_name(node.op), name_of(id), indices(every_result()));
     }
@@ -792,8 +927,10 @@ class ProductEmitter {
   std::set<std::string> taken_;
   std::vector<std::string> argument_names_;
   std::vector<OperandText> operands_;
-  std::vector<Place> places_;  ///< of each node
-  std::vector<bool> in_sum_;   ///< a product that is added without being rounded
+  std::vector<Place> places_;                      ///< of each node
+  std::vector<bool> wanted_;                       ///< elements that are computed
+  std::vector<std::optional<ProductForm>> forms_;  ///< of sums
+  std::vector<bool> in_sum_;  ///< a product that is added without being rounded
   std::vector<std::string> values_;
   std::vector<std::string> names_;
   std::vector<Lane> lanes_;

@@ -191,9 +191,23 @@ OperandReport explain_operand(const Operand& operand, const std::string& name, c
 LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
                      std::span<const std::string> names, const Layout& layout) {
   LayoutReport report;
-  const RowVariant& rows = layout.variant.reduction;
-  if (rows.axes == 0) {
+  const Variant& variant = layout.variant;
+  const RowVariant& rows = variant.reduction;
+  if (variant.scan == ScanVariant::along) {
+    report.axes.push_back(fmt::format("{} of {}, each gone through by {}, a block at a time",
+                                      plural(layout.rows, "row"), plural(layout.reduced, "element"),
+                                      plural(rows.threads, "thread")));
+  } else if (variant.scan == ScanVariant::across) {
+    report.axes.push_back(fmt::format("{} of {}, each gone through by a thread",
+                                      plural(variant.width, "column"),
+                                      plural(layout.reduced / variant.width, "element")));
+  } else if (rows.axes == 0) {
     report.axes = explain_axes(shape, names, layout);
+  } else if (variant.products.rows != 0) {
+    report.axes.push_back(fmt::format(
+        "{} of {}, each reduced by {}, which take {} and {} at a time", plural(layout.rows, "row"),
+        plural(layout.reduced, "element"), plural(rows.threads, "thread"),
+        plural(variant.products.rows, "row"), plural(variant.products.columns, "column")));
   } else {
     report.axes.push_back(
         fmt::format("{} of {}, each reduced by {}, which {}", plural(layout.rows, "row"),

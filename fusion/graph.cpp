@@ -111,8 +111,8 @@ NodeId Graph::bitcast(NodeId value, DType dtype) {
 }
 
 NodeId Graph::reduce(Op op, NodeId value, AxisSet axes) {
-  if (!is_reduction(op)) {
-    throw Error(Code::invalid_argument, fmt::format("{} is not a reduction", info(op).name));
+  if (!has_axes(op)) {
+    throw Error(Code::invalid_argument, fmt::format("{} does not work along axes", info(op).name));
   }
   Node node;
   node.op = op;

@@ -91,7 +91,8 @@ class Graph {
   NodeId iota(std::int64_t axis, DType dtype);
   /// `node` as it is, whose operands are nodes of this graph: for passes that take graphs apart.
   NodeId add(const Node& node) { return intern(node); }
-  /// A reduction over `axes`. Throws Error(invalid_argument) for an op that is none.
+  /// A reduction over `axes`, or a running result along one. Throws Error(invalid_argument) for
+  /// another op.
   NodeId reduce(Op op, NodeId value, AxisSet axes);
   /// A shape op with its parameters. Throws Error(invalid_argument) for an op that is none.
   NodeId shape_op(Op op, std::span<const NodeId> operands, std::vector<std::int64_t> parameters);

@@ -71,7 +71,7 @@ struct Knowledge {
 
 // The ops that mean something on complex numbers.
 bool takes_complex(Op op) {
-  if (!is_elementwise(op) && !is_reduction(op)) return true;
+  if (!is_elementwise(op) && !has_axes(op)) return true;
   switch (info(op).rule) {
     case Rule::leaf:
     case Rule::convert:

@@ -116,7 +116,7 @@ class Extraction {
     if (node.op == Op::promote) return operands[0];
     if (node.op == Op::cast) return graph.cast(operands[0], node.dtype);
     if (node.op == Op::bitcast) return graph.bitcast(operands[0], node.dtype);
-    if (is_reduction(node.op)) return graph.reduce(node.op, operands[0], node.payload);
+    if (has_axes(node.op)) return graph.reduce(node.op, operands[0], node.payload);
     return graph.apply(node.op, operands);
   }
 

@@ -159,13 +159,18 @@ int slot_bytes(DType dtype) { return std::max(4, bits(dtype) / 8); }
 int tile_vector(DType dtype) { return 128 / bits(dtype); }
 
 std::uint64_t Layout::threads() const {
-  const bool blocks = variant.tile != 0 || variant.reduction.axes != 0;
+  const bool blocks =
+      variant.tile != 0 || variant.reduction.axes != 0 || variant.scan == ScanVariant::along;
   return blocks && variant.family != Family::host ? work_items * block() : work_items;
 }
 
 std::uint32_t Layout::block() const {
-  if (variant.reduction.axes == 0) return static_cast<std::uint32_t>(policy(variant.family).block);
-  if (variant.family != Family::host) return static_cast<std::uint32_t>(variant.reduction.block());
+  const bool rows = variant.reduction.axes != 0 || variant.scan == ScanVariant::along;
+  const bool gpu = variant.family != Family::host;
+  if (!rows && (gpu || variant.scan == ScanVariant::none)) {
+    return static_cast<std::uint32_t>(policy(variant.family).block);
+  }
+  if (gpu) return static_cast<std::uint32_t>(variant.reduction.block());
   // As many items as keep a core busy for longer than it takes to wake it.
   constexpr std::int64_t kWorthwhile = 16 * 1024;
   const std::int64_t side_by_side = variant.reduction.columns != 0 ? variant.width : 1;
@@ -292,6 +297,11 @@ std::string describe(const Variant& variant, std::span<const std::string> names)
                         variant.products.rows == 1 ? "" : "s", variant.products.columns,
                         variant.products.columns == 1 ? "" : "s");
   }
+  if (variant.scan == ScanVariant::along) {
+    text += fmt::format(", running along rows, {} thread{} to each", variant.reduction.threads,
+                        variant.reduction.threads == 1 ? "" : "s");
+  }
+  if (variant.scan == ScanVariant::across) text += ", running across rows";
   if (variant.streamed) text += ", streamed";
   if (variant.tile != 0) text += fmt::format(", in tiles of {0} by {0}", variant.tile);
   for (std::size_t i = 0; i < variant.operands.size(); ++i) {

@@ -83,6 +83,10 @@ struct ProductVariant {
   friend bool operator==(const ProductVariant&, const ProductVariant&) = default;
 };
 
+/// Where running results go (scan_layout.hpp): nowhere, along the innermost axis, or along the one
+/// before it.
+enum class ScanVariant : std::uint8_t { none, along, across };
+
 /// Everything about the layout that changes the code.
 struct Variant {
   Family family = Family::host;
@@ -95,6 +99,7 @@ struct Variant {
   bool streamed = false;  ///< the output is stored past the caches
   RowVariant reduction;
   ProductVariant products;
+  ScanVariant scan = ScanVariant::none;
   std::vector<OperandVariant> operands;
   friend bool operator==(const Variant&, const Variant&) = default;
 };
@@ -120,7 +125,7 @@ struct Layout {
   std::int64_t units = 0;            ///< of a reduction: what a row's threads take at a time
   std::int64_t column_strips = 0;    ///< of a reduction by columns: units along the innermost axis
   std::int64_t vectors = 0;          ///< of a reduction: in each row, of columns elements
-  std::int64_t reduced = 0;          ///< of a reduction: elements in each row
+  std::int64_t reduced = 0;          ///< of a reduction or running result: elements in each row
   std::int64_t row_blocks = 0;       ///< of products: blocks of rows in each batch
   std::int64_t pieces = 1;           ///< of a reduction: that each row is cut into
   std::vector<std::int64_t> piece_strides;  ///< of each operand (Operand::piece)

@@ -141,6 +141,9 @@ constexpr std::array kOps = {
     OpInfo{Op::reduce_all, "all", 1, Rule::logical, "", kExact, kExact},
     OpInfo{Op::argmax, "argmax", 1, Rule::position, "", kExact, kExact},
     OpInfo{Op::argmin, "argmin", 1, Rule::position, "", kExact, kExact},
+    OpInfo{Op::cumsum, "cumsum", 1, Rule::accumulate, "", kExact, kExact},
+    OpInfo{Op::cumprod, "cumprod", 1, Rule::accumulate, "", kExact, kExact},
+    OpInfo{Op::cummax, "cummax", 1, Rule::same, "", kExact, kExact},
 
     OpInfo{Op::reshape, "reshape", 1, Rule::integral, "", kExact, kExact},
     OpInfo{Op::transpose, "transpose", 1, Rule::integral, "", kExact, kExact},

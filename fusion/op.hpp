@@ -119,6 +119,10 @@ enum class Op : std::uint8_t {
   reduce_all,
   argmax,
   argmin,
+  // running results along one axis, which have the shape of their operand
+  cumsum,
+  cumprod,
+  cummax,
   // shape: each element of the result is one of an operand (shape_ops.hpp)
   reshape,
   transpose,
@@ -183,6 +187,10 @@ std::span<const OpInfo> all_ops();
 /// names.
 std::span<const OpInfo> all_reductions();
 inline bool is_reduction(Op op) { return op >= Op::sum && op <= Op::argmin; }
+/// A running result.
+inline bool is_scan(Op op) { return op >= Op::cumsum && op <= Op::cummax; }
+/// Written with axes.
+inline bool has_axes(Op op) { return is_reduction(op) || is_scan(op); }
 /// What moves elements and computes nothing: only a Program can.
 inline bool is_shape_op(Op op) { return op >= Op::reshape && op <= Op::concat; }
 /// What is computed element by element, or a leaf.

@@ -8,6 +8,7 @@
 
 #include "fusion/broadcast.hpp"
 #include "fusion/partition_bytes.hpp"
+#include "fusion/scan_layout.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -21,7 +22,7 @@ bool is_leaf(const TypedNode& node) {
 
 // Exact operations and conversions: a few instructions each.
 bool is_cheap(const TypedNode& node) {
-  if (is_reduction(node.op)) return false;
+  if (has_axes(node.op)) return false;
   switch (info(node.op).rule) {
     case Rule::random: return false;
     case Rule::floating: return node.op == Op::copysign;
@@ -40,6 +41,7 @@ struct Group {
   std::unordered_set<NodeId> arrays;
   std::string reason;
   bool counts = false;
+  std::size_t running = 0;  ///< the axis of running results, from 1; 0: there are none
   std::optional<std::size_t> call;
 
   Dims row_shape() const {
@@ -201,6 +203,7 @@ class Partitioner {
     if (counts(id) && !group.reduced.empty()) {
       return fmt::format("{} counts elements, the kernel before reduces", info(node.op).name);
     }
+    if (std::string reason = running_obstacle(id, group); !reason.empty()) return reason;
     if (is_reduction(node.op)) {
       const Dims& from = shapes_[node.operands[0]];
       if (from != group.shape) {
@@ -221,6 +224,26 @@ class Partitioner {
     return fmt::format("{} has shape {}, the kernel before runs over {}", info(node.op).name,
                        to_string(shape), to_string(group.shape));
   }
+
+  // Running results go along one axis of a kernel, beside no reductions.
+  std::string running_obstacle(NodeId id, const Group& group) const {
+    const TypedNode& node = nodes_[id];
+    if (group.running != 0 && (is_reduction(node.op) || counts(id))) {
+      return fmt::format("{} {}, the kernel before has running results", info(node.op).name,
+                         is_reduction(node.op) ? "reduces" : "counts elements");
+    }
+    if (!is_scan(node.op)) return {};
+    if (!group.reduced.empty() || group.counts) {
+      return fmt::format("{} runs along an axis, the kernel before {}", info(node.op).name,
+                         group.counts ? "counts elements" : "reduces");
+    }
+    if (group.running != 0 && group.running != running_axis(id)) {
+      return fmt::format("{} runs along another axis than the kernel before", info(node.op).name);
+    }
+    return {};
+  }
+
+  std::size_t running_axis(NodeId id) const { return scan_axis(nodes_[id], graph_.shapes[id]); }
 
   bool counts(NodeId id) const {
     return std::ranges::any_of(nodes_[id].inputs(),
@@ -267,6 +290,7 @@ class Partitioner {
     ++group.values;
     const TypedNode& node = nodes_[id];
     if (is_reduction(node.op)) group.reduced = reduced_by(id);
+    if (is_scan(node.op)) group.running = running_axis(id);
     group.counts = group.counts || counts(id);
     for (const NodeId operand : node.inputs()) {
       const bool array = nodes_[array_of(operand)].op == Op::input || is_deferred(operand) ||
@@ -389,8 +413,8 @@ class Partitioner {
         bytes += read ? 0 : stored_bytes(graph_, at);
         continue;
       }
-      if (is_deferred(at) || is_reduction(node.op)) return false;
-      if (counts(at) && !groups_[g].reduced.empty()) return false;
+      if (is_deferred(at) || has_axes(node.op)) return false;
+      if (counts(at) && (!groups_[g].reduced.empty() || groups_[g].running != 0)) return false;
       if (node.op != Op::promote && ++operations > model_.most_recomputed) return false;
       cheap = cheap && is_cheap(node);
       for (const NodeId operand : node.inputs()) {

@@ -6,6 +6,7 @@
 // joins the last kernel among those of its operands, or a later one that reads what it reads, so
 // that no cycle can arise. Where it cannot, a kernel begins with it:
 //   * another shape, or other reduced axes;
+//   * running results along another axis, or beside reductions;
 //   * it reads another view of what the kernel stores, or an array that several kernels write;
 //   * it counts elements (iota, uniform, normal) and the kernel reduces, or the other way round;
 //   * the kernel is a call of the caller;

@@ -276,7 +276,7 @@ NodeId viewed(const TypedGraph& graph, NodeId id) {
 }
 
 bool is_computed(const TypedNode& node) {
-  return node.arity > 0 && (is_elementwise(node.op) || is_reduction(node.op));
+  return node.arity > 0 && (is_elementwise(node.op) || has_axes(node.op));
 }
 
 DType stored_dtype(const PlacedGraph& placed, NodeId id) {

@@ -11,10 +11,10 @@
 namespace kiln::fusion {
 namespace {
 
-constexpr std::array<std::string_view, 18> kNames = {
-    "sum",   "mean",          "prod",    "max",         "min",        "any",
-    "all",   "argmax",        "argmin",  "var",         "std",        "logsumexp",
-    "norm2", "count_nonzero", "softmax", "log_softmax", "layer_norm", "rms_norm"};
+constexpr std::array<std::string_view, 21> kNames = {
+    "sum",     "mean",        "prod",       "max",      "min",       "any",     "all",
+    "argmax",  "argmin",      "var",        "std",      "logsumexp", "norm2",   "count_nonzero",
+    "softmax", "log_softmax", "layer_norm", "rms_norm", "cumsum",    "cumprod", "cummax"};
 
 // A value of the graph with the operators that the formulas below are written in.
 struct Term {
@@ -105,7 +105,13 @@ std::span<const std::string_view> reduction_names() { return kNames; }
 
 NodeId reduce_by_name(Graph& graph, std::string_view function, NodeId value, AxisSet axes) {
   const Term x{&graph, value};
-  if (const auto op = find_reduction(function)) return reduce(*op, x, axes).id;
+  if (const auto op = find_reduction(function)) {
+    const std::size_t count = axes_of(axes).size();
+    if (is_scan(*op) && count != 1) {
+      fail(function, fmt::format("axis: expected one, got {}", count));
+    }
+    return reduce(*op, x, axes).id;
+  }
   if (function == "var") return variance(x, axes).id;
   if (function == "std") return apply(Op::sqrt, {variance(x, axes)}).id;
   if (function == "logsumexp") return logsumexp(x, axes).id;

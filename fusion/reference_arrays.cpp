@@ -116,6 +116,10 @@ void take(const TypedNode& node, Running& running, const Value& next) {
         value = reference::from_integer(node.dtype, value.integer * next.integer);
         return;
       }
+      if (kind(node.dtype) != Kind::complex) {
+        value.real *= next.real;  // an infinity times no imaginary part would be NaN
+        return;
+      }
       const long double real = value.real * next.real - value.imag * next.imag;
       value.imag = value.real * next.imag + value.imag * next.real;
       value.real = real;
@@ -168,6 +172,42 @@ Array reduce(const TypedGraph& graph, const TypedNode& node, const Dims& result_
   return result;
 }
 
+// ---- Running results ---------------------------------------------------------------------------
+
+Value finish_one(const TypedNode& node, Value value, Rounding rounding) {
+  value.dtype = node.dtype;
+  if (is_integral(node.dtype)) return value;
+  return reference::convert(value, node.dtype, rounding == Rounding::each);
+}
+
+TypedNode step_of(const TypedNode& node) {
+  TypedNode step = node;
+  step.op = node.op == Op::cumsum ? Op::sum : node.op == Op::cumprod ? Op::prod : Op::reduce_max;
+  return step;
+}
+
+// Every element is what is before it along the axis and itself.
+Array accumulate(const TypedGraph& graph, const TypedNode& node, const Array& operand,
+                 const Dims& shape) {
+  const std::vector<bool> axes = resolve_axes(node.payload, shape.size(), "reference");
+  Dims rows = shape;
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    if (axes[k]) rows[k] = 1;
+  }
+  const TypedNode step = step_of(node);
+  std::vector<Running> running(static_cast<std::size_t>(size_of(rows)));
+  for (Running& each : running) {
+    each.value = empty_result(step, graph.nodes[node.operands[0]].dtype);
+  }
+  Array result;
+  for_each_element(shape, [&](const Dims& at) {
+    Running& row = running[element_at(at, rows)];
+    take(step, row, operand[result.size()]);
+    result.push_back(finish_one(node, row.value, graph.rounding));
+  });
+  return result;
+}
+
 // ---- The graph ---------------------------------------------------------------------------------
 
 class ArrayEvaluation {
@@ -188,6 +228,10 @@ class ArrayEvaluation {
     if (is_reduction(node.op)) {
       const NodeId operand = node.operands[0];
       return reduce(graph_, node, shapes_[id], arrays_[operand], shapes_[operand]);
+    }
+    if (is_scan(node.op)) {
+      const NodeId operand = node.operands[0];
+      return accumulate(graph_, node, arrays_[operand], shapes_[operand]);
     }
     if (node.op == Op::input) {
       const ReferenceOperand& argument = arguments_[node.payload];

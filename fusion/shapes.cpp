@@ -74,8 +74,12 @@ Dims shape_of(const TypedGraph& graph, const TypedNode& node, const std::vector<
     return result_shape(node.op, shape_list(graph, node), std::span(operands).first(node.arity),
                         function);
   }
-  if (!is_reduction(node.op)) return broadcast_operands(node, shapes, function);
+  if (!has_axes(node.op)) return broadcast_operands(node, shapes, function);
   const Dims& operand = shapes[node.operands[0]];
+  if (is_scan(node.op)) {
+    resolve_axes(node.payload, operand.size(), fmt::format("{}: {}", function, info(node.op).name));
+    return operand;
+  }
   Dims result = reduced(operand, node, function);
   check_not_empty(node, operand, result, function);
   return result;
@@ -170,17 +174,17 @@ class Counting {
 
 }  // namespace
 
-bool has_reductions(const Graph& graph) {
-  return std::ranges::any_of(graph.nodes(), [](const Node& n) { return is_reduction(n.op); });
+bool works_along_axes(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& n) { return has_axes(n.op); });
 }
 
-bool has_reductions(const TypedGraph& graph) {
-  return std::ranges::any_of(graph.nodes, [](const TypedNode& n) { return is_reduction(n.op); });
+bool works_along_axes(const TypedGraph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const TypedNode& n) { return has_axes(n.op); });
 }
 
 const OpInfo* program_op(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
-    if (!is_elementwise(node.op) && !is_reduction(node.op)) return &info(node.op);
+    if (!is_elementwise(node.op) && !has_axes(node.op)) return &info(node.op);
   }
   return nullptr;
 }

@@ -18,8 +18,9 @@ struct ShapedGraph {
   std::vector<Dims> shapes;
 };
 
-bool has_reductions(const Graph& graph);
-bool has_reductions(const TypedGraph& graph);
+/// Whether there are reductions or running results.
+bool works_along_axes(const Graph& graph);
+bool works_along_axes(const TypedGraph& graph);
 
 /// The first op that only a Program can do, a shape op or a call of the caller; null if none.
 const OpInfo* program_op(const Graph& graph);

@@ -373,7 +373,7 @@ class Printer {
       steps.emplace_back(name(node.dtype));
       steps.emplace_back(", ");
     }
-    if (is_reduction(node.op)) {
+    if (has_axes(node.op)) {
       const std::vector<int> axes = axes_of(node.payload);
       for (std::size_t i = axes.size(); i-- > 0;) {
         steps.emplace_back(axis_text(axes[i]));

@@ -4,6 +4,15 @@
 #pragma once
 
 #define KILN_EACH(i, count) KILN_UNROLL for (int i = 0; i < count; ++i)
+// Lanes do not depend on each other; the host makes vectors of them.
+#if KILN_HOST && defined(__clang__)
+#define KILN_EACH_LANE(lane, count) \
+  _Pragma("clang loop vectorize(assume_safety)") for (int lane = 0; lane < count; ++lane)
+#elif KILN_HOST
+#define KILN_EACH_LANE(lane, count) _Pragma("GCC ivdep") for (int lane = 0; lane < count; ++lane)
+#else
+#define KILN_EACH_LANE(lane, count) KILN_EACH(lane, count)
+#endif
 
 namespace kiln {
 
@@ -95,11 +104,29 @@ KILN_FN Lifted lifted(InWord<T> lane) {
   }
 }
 
+// Two 8-bit floats as two f16, which hold them all, by an instruction.
+constexpr bool kHasPairs = __CUDA_ARCH__ >= 890;
+template <class T>
+KILN_FN u32 pair_of_halves(u16 pair) {
+  u32 halves = 0;
+#if __CUDA_ARCH__ >= 890
+  if constexpr (kSame<T, f8e4m3>) {
+    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
+  } else {
+    asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(pair));
+  }
+#endif
+  return halves;
+}
+
 template <class T>
 KILN_FN f32 number(InWord<T> lane) {
   if constexpr (kSame<T, u4> || kSame<T, i4> || kSame<T, u8> || kSame<T, i8>) {
     const Lifted number = lifted(lane);
     return number.value - number.power;
+  } else if constexpr (kHasPairs && (kSame<T, f8e4m3> || kSame<T, f8e5m2>)) {
+    const u32 halves = pair_of_halves<T>(u16(lane.word >> (lane.place & 2) * 8));
+    return to<f32>(f16{u16(halves >> (lane.place & 1) * 16)});
   } else {
     return to<f32>(plain(lane));
   }
@@ -131,6 +158,39 @@ KILN_FN f32 number(InWord<T> lane) {
 }
 
 #endif
+
+// number(lane) - point, for a whole number of at most 2048.
+template <class T>
+KILN_FN f32 from_point(InWord<T> lane, f32 point) {
+#if KILN_NVIDIA
+  const Lifted number = lifted(lane);
+  return number.value - (number.power + point);
+#else
+  return number(lane) - point;
+#endif
+}
+
+// The whole number that is nearest to a quotient, or 0 for one so large that what it stands for
+// cannot be cancelled by a small integer.
+KILN_FN f32 nearest_point(f32 dividend, f32 divisor) {
+#if KILN_NVIDIA
+  f32 reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(divisor));
+#else
+  const f32 reciprocal = __builtin_amdgcn_rcpf(divisor);
+#endif
+  const f32 quotient = dividend * reciprocal;
+  const f32 whole = (quotient + 12582912.0f) - 12582912.0f;
+  return quotient <= 1024.0f && quotient >= -1024.0f ? whole : 0.0f;
+}
+
+template <int Count>
+KILN_FN void carry_scaled(Lanes<f32, Count>& all, Lanes<f32, Count>& group, f32 scale) {
+  KILN_EACH(i, Count) {
+    all.lane[i] = add_product(all.lane[i], group.lane[i], scale);
+    group.lane[i] = 0.0f;
+  }
+}
 
 template <class To, class T>
 KILN_FN To to(InWord<T> lane) {
@@ -193,7 +253,7 @@ KILN_FN LanesOf<T, Lanes> lanes_of(Packed<const T, Place> row, Index first) {
     return load<Lanes, Align>(row, first, Lanes);
 }
 
-#if KILN_NVIDIA
+#if !KILN_HOST
 template <int Count>
 KILN_FN bool all_finite(const f32 (&value)[Count]) {
   bool finite = true;
@@ -211,6 +271,12 @@ KILN_FN Index row_or_last(Index row, Index count) { return row < count ? row : c
 // the sum of all, so of n elements shared out to t threads a sum is off by at most
 //   (W / A + n / (W t) + log2(A t) + 1) u
 // of the sum of the sizes of its terms, u being half a unit in the last place of 1.
+//
+// Where the terms are small integers n with a scale s and a bias b for each group, times x, GPUs add
+// (n - p) x and x, and scale the two sums once for each group, by s and by b + p s. The whole number p
+// next to -b / s sees to it that the two cannot cancel: |s (n - p)| + |b + p s| is at most three times
+// |s n + b|, and so the error at most three times the bound above. A sum that is not finite is added
+// up again, term by term.
 
 #if KILN_HOST
 

@@ -17,16 +17,6 @@ namespace {
 
 using fusion::to_string;
 
-std::vector<Dims> argument_shapes(const fusion::TypedGraph& graph,
-                                  std::span<const OperandShape> arrays) {
-  std::vector<Dims> shapes;
-  std::size_t next = 0;
-  for (const fusion::ArgumentType& argument : graph.arguments) {
-    shapes.push_back(argument.scalar ? Dims() : arrays[next++].shape);
-  }
-  return shapes;
-}
-
 // Kernels in several passes keep a row in registers, element by element.
 void check_not_packed(const TypedCall& call) {
   if (std::ranges::none_of(call.operands,
@@ -60,6 +50,16 @@ fusion::Operand partial_result(const Definition& definition, std::size_t index,
 
 }  // namespace
 
+std::vector<Dims> argument_shapes(const fusion::TypedGraph& graph,
+                                  std::span<const OperandShape> arrays) {
+  std::vector<Dims> shapes;
+  std::size_t next = 0;
+  for (const fusion::ArgumentType& argument : graph.arguments) {
+    shapes.push_back(argument.scalar ? Dims() : arrays[next++].shape);
+  }
+  return shapes;
+}
+
 OperandShape with_kept_axes(const Definition& definition, std::size_t index,
                             const OperandShape& output, const Dims& kept) {
   if (output.shape == kept) return output;
@@ -89,6 +89,7 @@ bool is_one_kernel(const Definition& definition, std::span<const fusion::Argumen
   }
   std::vector<Dims> shapes =
       fusion::infer_shapes(graph, argument_shapes(graph, arrays), definition.name);
+  if (fusion::has_scans(graph)) return fusion::scan_space(graph, shapes).conflict.empty();
   const fusion::TypedGraph rest = fusion::drop_trivial_reductions(graph, shapes);
   return fusion::reduce_space(rest, shapes).conflict.empty();
 }

@@ -17,9 +17,13 @@ TypedCall type_reduction(const Definition& definition,
                          std::span<const OperandShape> arrays,
                          std::span<const OperandShape> outputs, fusion::TypedGraph graph);
 
-/// Whether one kernel can compute a function that reduces.
+/// Whether one kernel can compute a function that reduces or has running results.
 bool is_one_kernel(const Definition& definition, std::span<const fusion::ArgumentType> arguments,
                    std::span<const OperandShape> arrays);
+
+/// The shape of every argument, an empty one for a scalar.
+std::vector<Dims> argument_shapes(const fusion::TypedGraph& graph,
+                                  std::span<const OperandShape> arrays);
 
 /// The shape of every output.
 std::vector<Dims> reduction_shapes(const Definition& definition, const fusion::TypedGraph& graph,

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "call_reduction.hpp"
+#include "call_scan.hpp"
 #include "fusion/broadcast.hpp"
 #include "fusion/count.hpp"
 #include "fusion/extract.hpp"
@@ -256,8 +257,10 @@ std::vector<TypedCall> type_call(const Definition& definition,
   for (const OperandShape& output : outputs) dtypes.push_back(output.dtype);
   fusion::TypedGraph graph = typed_graph(definition, arguments, dtypes);
   std::vector<TypedCall> parts;
-  if (fusion::has_reductions(graph)) {
-    parts.push_back(type_reduction(definition, arguments, arrays, outputs, std::move(graph)));
+  if (fusion::works_along_axes(graph)) {
+    parts.push_back(fusion::has_scans(graph)
+                        ? type_scan(definition, arguments, arrays, outputs, std::move(graph))
+                        : type_reduction(definition, arguments, arrays, outputs, std::move(graph)));
     return parts;
   }
   broadcast_inputs(definition, arguments, arrays);
@@ -290,7 +293,7 @@ std::vector<OperandShape> natural_outputs(const Definition& definition,
                                           std::span<const DType> dtypes, const Dims& at_least) {
   const fusion::TypedGraph graph = typed_graph(definition, arguments, dtypes);
   std::vector<Dims> reduced;
-  if (fusion::has_reductions(graph)) {
+  if (fusion::works_along_axes(graph)) {
     reduced = reduction_shapes(definition, graph, arrays);
   } else {
     broadcast_inputs(definition, arguments, arrays);
@@ -335,6 +338,8 @@ EmittedCall emit_call(const TypedCall& call, std::string_view target) {
   EmittedCall emitted;
   if (call.rows) {
     emit_reduction(call, family_of(target), emitted);
+  } else if (call.scan) {
+    emit_scan_call(call, family_of(target), emitted);
   } else {
     emitted.layout = fusion::plan_layout(call.shape, call.operands, family_of(target));
     emitted.kernel = fusion::emit(call.graph, emitted.layout.variant, definition.options.accuracy,

@@ -11,6 +11,7 @@
 #include "fusion/emit.hpp"
 #include "fusion/infer.hpp"
 #include "fusion/reduce_layout.hpp"
+#include "fusion/scan_layout.hpp"
 #include "kernel_code.hpp"
 #include "plan.hpp"
 
@@ -36,6 +37,7 @@ struct TypedCall {
       operands;  ///< array arguments, outputs, counts; broadcast to `shape`
   std::optional<fusion::ReduceSpace> rows;  ///< if the graph contains reductions
   std::vector<bool> uniform;                ///< then: which operands have one element for each row
+  std::optional<fusion::ScanSpace> scan;    ///< if the graph contains running results
 };
 
 /// Types and broadcasts. `arrays` are the array arguments in order. An output may have its natural

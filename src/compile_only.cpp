@@ -171,7 +171,7 @@ bool takes_program(const Function& function, const Specification& specification)
   const Definition& definition = function.impl().definition;
   if (definition.typed) return false;
   if (fusion::program_op(definition.graph) != nullptr) return true;
-  if (!fusion::has_reductions(definition.graph)) return false;
+  if (!fusion::works_along_axes(definition.graph)) return false;
   const Types types = types_of(definition, specification);
   return !is_one_kernel(definition, types.arguments, types.arrays);
 }

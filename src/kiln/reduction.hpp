@@ -42,6 +42,11 @@ KILN_REDUCTION(mean) KILN_REDUCTION(prod) KILN_REDUCTION(max) KILN_REDUCTION(min
 inline Value log_softmax(const Value& x, const Axes& axes = -1) {
   return reduce("log_softmax", x, axes);
 }
+/// Running results along one axis: each element is the sum, product or maximum of those up to it.
+/// Dtypes as of sum, prod and max.
+inline Value cumsum(const Value& x, int axis) { return reduce("cumsum", x, axis); }
+inline Value cumprod(const Value& x, int axis) { return reduce("cumprod", x, axis); }
+inline Value cummax(const Value& x, int axis) { return reduce("cummax", x, axis); }
 /// Over the last axis; `eps` is a number.
 inline Value rms_norm(const Value& x, double eps) { return apply("rms_norm", {x, eps}); }
 inline Value rms_norm(const Value& x, const Value& weight, double eps) {

@@ -168,7 +168,7 @@ class Bench {
     measured.name = item.name;
     std::vector<double> times = item.rows != 0
                                     ? time_graph(function, arrays, host, outputs, measured)
-                                : fusion::has_reductions(fusion::parse(item.expression))
+                                : fusion::works_along_axes(fusion::parse(item.expression))
                                     ? time_program(program(function), inputs, outputs, measured)
                                     : time_function(function, inputs, outputs, measured);
     std::ranges::sort(times);
@@ -307,7 +307,7 @@ class Bench {
                       Rounding::once, function.name());
     const Dims shape = {rows, result.shape[1]};
     std::vector<double> expected(static_cast<std::size_t>(rows * result.shape[1]));
-    const bool reduces = fusion::has_reductions(graph);
+    const bool reduces = fusion::works_along_axes(graph);
     std::vector<fusion::ReferenceOperand> arguments;
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const Dims strides = reduces ? arrays[i].strides

@@ -66,7 +66,7 @@ void evaluate_reduction(const Function& function, const fusion::Extract& part,
 void evaluate_output(const Function& function, const fusion::Graph& whole,
                      const std::vector<Input>& inputs, std::size_t index, Output& output) {
   const fusion::Extract part = fusion::extract(whole, std::span(&index, 1));
-  const bool by_arrays = fusion::has_reductions(part.graph) || fusion::program_op(part.graph);
+  const bool by_arrays = fusion::works_along_axes(part.graph) || fusion::program_op(part.graph);
   std::vector<fusion::ArgumentType> types;
   std::vector<fusion::ReferenceOperand> arguments;
   std::vector<std::uint64_t> numbers(inputs.size());

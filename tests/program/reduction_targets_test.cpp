@@ -2,42 +2,19 @@
 // shared memory within a wave, 16-byte accesses, no scratch, for waves of 32 and of 64 lanes.
 #include <gtest/gtest.h>
 
-#include <regex>
-
-#include "compile_only.hpp"
-#include "kiln/error.hpp"
-#include "tests/support/devices.hpp"
+#include "tests/support/machine_code.hpp"
 
 namespace kiln {
 namespace {
 
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-std::vector<std::string> targets_of(jit::ToolchainKind kind) {
-  try {
-    return jit::known_targets(kind);
-  } catch (const Error& error) {
-    if (error.code() != Code::not_found) throw;
-    return {};
-  }
-}
-
-struct Machine {
-  jit::Resources resources;
-  std::string assembly;
-  int count(const std::string& pattern) const {
-    const std::regex regex(pattern);
-    return static_cast<int>(
-        std::distance(std::sregex_iterator(assembly.begin(), assembly.end(), regex), {}));
-  }
-};
+using testing::Machine;
+using testing::targets_of;
 
 Machine machine_code(const std::string& text, DType dtype, const Dims& shape,
                      const std::string& target) {
-  Specification specification;
-  specification.arguments = {{"x", dtype, shape, {}, false}};
-  const CompiledKernel kernel = compile_for(parse("checked", text), specification, target);
-  return {kernel.resources, jit::disassemble(kernel.code, target)};
+  return testing::machine_code(text, {{"x", dtype, shape, {}, false}}, target);
 }
 
 class AmdReductions : public ::testing::TestWithParam<std::string> {

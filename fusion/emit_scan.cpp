@@ -1,0 +1,406 @@
+// Every value is an array of the lanes that a thread has at a time; a running result goes over the
+// lanes of all threads of a row, or over those of the thread's columns. An element depends on those
+// before it alone, so running results of running results take no second pass.
+#include "fusion/emit_scan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "fusion/device_text.hpp"
+#include "fusion/kernel_writer.hpp"
+#include "fusion/node_text.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+struct OperandText {
+  std::string name;
+  std::size_t argument = 0;  ///< of inputs
+  NodeId value = 0;          ///< of outputs
+  DType dtype = DType::f32;
+  bool output = false;
+};
+
+std::string_view device_name(Op op) {
+  return op == Op::cumprod ? "Prod" : op == Op::cummax ? "Max" : "Sum";
+}
+
+class ScanEmitter {
+ public:
+  ScanEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
+      : graph_(graph),
+        variant_(variant),
+        shares_(variant.reduction),
+        accuracy_(accuracy),
+        node_text_(graph, accuracy),
+        index_(variant.wide_index ? "u64" : "u32"),
+        signed_index_(variant.wide_index ? "i64" : "i32") {
+    for (const char* word : {"vector", "block", "safe", "length", "carried"}) taken_.insert(word);
+  }
+
+  KernelDescription run(std::string_view function, std::string_view expression) {
+    name_operands();
+    collect_parameters();
+    comment(function, expression);
+    out_.line(0, "namespace kiln {{");
+    out_.line(0, "");
+    out_.signature(threads());
+    if (along()) {
+      open_rows();
+    } else {
+      open_columns();
+    }
+    load_operands();
+    compute();
+    store_results();
+    out_.line(2, "}}");
+    out_.line(1, "}}");
+    out_.line(0, "}}");
+    out_.line(0, "");
+    out_.line(0, "}}  // namespace kiln");
+    out_.host_entry();
+    return out_.finish(static_cast<std::uint32_t>(threads()));
+  }
+
+ private:
+  bool along() const { return variant_.scan == ScanVariant::along; }
+  int threads() const {
+    return along() ? shares_.threads * shares_.rows : policy(variant_.family).block;
+  }
+  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
+  std::uint32_t inner() const { return rank() - 1; }
+  std::uint32_t scanned() const { return along() ? inner() : inner() - 1; }
+
+  bool has_stride(std::size_t operand, std::uint32_t axis) const {
+    const OperandVariant& variant = variant_.operands[operand];
+    if (axis == inner()) return variant.access == Access::strided;
+    return (variant.outer_axes >> axis & 1) != 0;
+  }
+  std::string stride_name(std::size_t operand, std::uint32_t axis) const {
+    return fmt::format("{}_stride_{}", operands_[operand].name, axis);
+  }
+  std::string scalar_parameter(std::size_t argument) const {
+    return argument_names_[argument] + "_value";
+  }
+
+  void name_operands() {
+    argument_names_.resize(graph_.arguments.size());
+    names_.resize(graph_.nodes.size());
+    values_.resize(graph_.nodes.size());
+    for (std::size_t i = 0; i < graph_.arguments.size(); ++i) {
+      argument_names_[i] = identifier(graph_.argument_names[i], fmt::format("in{}", i), taken_);
+      if (graph_.arguments[i].scalar) continue;
+      operands_.push_back({argument_names_[i], i, 0, graph_.arguments[i].dtype});
+    }
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const std::string& wanted = graph_.output_names[i];
+      const std::string fallback = graph_.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
+      const NodeId value = graph_.outputs[i];
+      operands_.push_back({identifier(wanted.empty() ? fallback : wanted, fallback, taken_), 0,
+                           value, graph_.nodes[value].dtype, true});
+    }
+    if (operands_.size() != variant_.operands.size()) {
+      throw Error(Code::internal,
+                  "emit_scan: the variant has another number of operands than the graph");
+    }
+  }
+
+  void collect_parameters() {
+    using P = Parameter::Kind;
+    const std::uint32_t bytes = variant_.wide_index ? 8 : 4;
+    const std::uint32_t divisor_bytes = variant_.wide_index ? 8 : 12;
+    const std::string_view divisor = variant_.wide_index ? "Divisor64" : "Divisor32";
+    for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      out_.add_parameter({P::pointer, i, 0, operand.dtype, 8},
+                         fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
+                                     storage_type(operand.dtype), operand.name));
+    }
+    for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
+      if (!graph_.arguments[i].scalar) continue;
+      const DType dtype = compute_dtype(node_text_.scalar_dtype(i));
+      out_.add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
+                         fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
+    }
+    const auto number = [&](P kind, std::string_view name) {
+      out_.add_parameter({kind, 0, 0, DType::f32, bytes}, fmt::format("{} {}", index_, name));
+    };
+    if (along()) {
+      number(P::vectors, "vectors");
+      if (shares_.rows > 1) number(P::row_count, "row_count");
+    } else {
+      out_.add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes},
+                         fmt::format("{} columns", divisor));
+      out_.add_parameter({P::extent, 0, scanned(), DType::f32, divisor_bytes},
+                         fmt::format("{} length", divisor));
+    }
+    for (std::uint32_t k = 1; k < scanned(); ++k) {
+      out_.add_parameter({P::extent, 0, k, DType::f32, divisor_bytes},
+                         fmt::format("{} extent_{}", divisor, k));
+    }
+    number(P::work_items, "work_items");
+    for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+      for (std::uint32_t k = 0; k < rank(); ++k) {
+        if (!has_stride(i, k)) continue;
+        out_.add_parameter({P::stride, i, k, DType::f32, bytes},
+                           fmt::format("{} {}", signed_index_, stride_name(i, k)));
+      }
+    }
+  }
+
+  void comment(std::string_view function, std::string_view expression) {
+    out_.line(0, "// {}: {}", comment_text(function), comment_text(expression));
+    std::vector<std::string> names;
+    std::string types;
+    bool arrow = false;
+    for (const OperandText& operand : operands_) {
+      names.push_back(operand.name);
+      const bool first_output = operand.output && !arrow;
+      types += fmt::format("{}{} {}",
+                           types.empty()  ? ""
+                           : first_output ? " -> "
+                                          : ", ",
+                           name(operand.dtype), operand.name);
+      arrow = arrow || operand.output;
+    }
+    out_.line(0, "// {}", comment_text(types));
+    out_.line(0, "// {}", comment_text(describe(variant_, names)));
+    static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
+    out_.line(0, "// rounded {}; accuracy {}",
+              graph_.rounding == Rounding::once ? "once, where a value is stored or cast"
+                                                : "after each operation",
+              kAccuracy[static_cast<std::size_t>(accuracy_)]);
+  }
+
+  // -- Who takes what
+
+  void open_rows() {
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (!is_scan(graph_.nodes[id].op)) continue;
+      out_.line(1, "KILN_SHARED ScanSlots<{}, {}> {}_slots;", compute_type(graph_.nodes[id].dtype),
+                shares_.threads, name_of(id));
+    }
+    out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
+    if (shares_.rows == 1) {
+      out_.line(2, "const {} row = item;", index_);
+    } else {
+      out_.line(2, "const {} wanted = row_of<{}, {}>(item);", index_, shares_.threads,
+                shares_.rows);
+      out_.line(2, "const bool active = wanted < row_count;");
+      out_.line(2, "const {} row = active ? wanted : row_count - 1;", index_);
+    }
+    coordinates("row", scanned());
+    row_pointers(scanned());
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (!is_scan(node.op)) continue;
+      out_.line(2, "{0} {1}_carried = {2}::start<{0}>();", compute_type(node.dtype), name_of(id),
+                device_name(node.op));
+    }
+    // All threads of a block go on to the end together. Those past the end of the row repeat its
+    // last vector, which nothing before it depends on.
+    const std::string thread = variant_.family == Family::host
+                                   ? "0"
+                                   : fmt::format("{}(threadIdx.x) % {}", index_, shares_.threads);
+    out_.line(2, "for ({} block = 0; block < vectors; block += {}) {{", index_, shares_.threads);
+    out_.line(3, "const {} vector = block + {};", index_, thread);
+    out_.line(3, "const {} first = row_or_last(vector, vectors) * {};", index_, variant_.width);
+  }
+
+  void open_columns() {
+    out_.line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_,
+              policy(variant_.family).block);
+    if (scanned() > 0) {
+      out_.line(2, "const {} row = divide(item, columns);", index_);
+      out_.line(2, "const {} first = (item - row * columns.divisor) * {};", index_, variant_.width);
+    } else {
+      out_.line(2, "const {} first = item * {};", index_, variant_.width);
+    }
+    if (scanned() > 0) coordinates("row", scanned());
+    row_pointers(scanned());
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (!is_scan(node.op)) continue;
+      out_.line(2, "auto {}_carried = start_columns<{}, {}, {}>();", name_of(id),
+                device_name(node.op), compute_type(node.dtype), variant_.width);
+    }
+    out_.line(2, "for ({0} at_{1} = 0; at_{1} < length.divisor; ++at_{1}) {{", index_, scanned());
+  }
+
+  // Takes the number `of` apart into the coordinates along the axes [0, to), the last the fastest.
+  void coordinates(std::string of, std::uint32_t to) {
+    for (std::uint32_t k = to - 1; k > 0; --k) {
+      const std::string rest = fmt::format("rest_{}", k);
+      out_.line(2, "const {} {} = divide({}, extent_{});", index_, rest, of, k);
+      out_.line(2, "const {} at_{} = {} - {} * extent_{}.divisor;", index_, k, of, rest, k);
+      of = rest;
+    }
+    out_.line(2, "const {} at_0 = {};", index_, of);
+  }
+
+  void row_pointers(std::uint32_t to) {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      std::string pointer = operand.name + "_data";
+      for (std::uint32_t k = 0; k < to; ++k) {
+        if (has_stride(i, k))
+          pointer += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(i, k));
+      }
+      out_.line(2, "{}{}* const {}_row = {};", operand.output ? "" : "const ",
+                storage_type(operand.dtype), operand.name, pointer);
+    }
+  }
+
+  std::string pointer(std::size_t i) const {
+    std::string text = operands_[i].name + "_row";
+    if (!along() && has_stride(i, scanned())) {
+      text += fmt::format(" + {}(at_{}) * {}", signed_index_, scanned(), stride_name(i, scanned()));
+    }
+    return text;
+  }
+
+  // -- Values, lane by lane
+
+  const std::string& name_of(std::size_t id) {
+    if (names_[id].empty()) names_[id] = identifier(fmt::format("v{}", id), "v", taken_);
+    return names_[id];
+  }
+
+  bool is_used(const OperandText& operand) const {
+    return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
+      return node.op == Op::input && node.payload == operand.argument;
+    });
+  }
+
+  void load_operands() {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      if (operand.output || !is_used(operand)) continue;
+      switch (variant_.operands[i].access) {
+        case Access::contiguous:
+          out_.line(3, "const auto {}_lanes = load<{}, {}>({}, first);", operand.name,
+                    variant_.width, variant_.operands[i].alignment, pointer(i));
+          break;
+        case Access::strided:
+          out_.line(3, "const auto {}_lanes = gather<{}>({}, first, {});", operand.name,
+                    variant_.width, pointer(i), stride_name(i, inner()));
+          break;
+        default:
+          out_.line(3, "const {0} {1} = to<{0}>(*({2}));", compute_type(operand.dtype),
+                    operand.name, pointer(i));
+      }
+    }
+  }
+
+  void compute() {
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (is_scan(node.op)) {
+        running(id, node);
+      } else {
+        value(id, node);
+      }
+    }
+  }
+
+  void running(std::size_t id, const TypedNode& node) {
+    const std::string& own = name_of(id);
+    define(id, values_[node.operands[0]]);
+    if (along()) {
+      out_.line(3, "scan<{0}, {1}>({2}, {2}_carried, {2}_slots);", device_name(node.op),
+                shares_.threads, own);
+    } else {
+      out_.line(3, "scan_row<{0}>({1}, {1}_carried, at_{2});", device_name(node.op), own,
+                scanned());
+    }
+    values_[id] = node_text_.rounded(node, values_[id]);
+  }
+
+  void value(std::size_t id, const TypedNode& node) {
+    if (node.op == Op::input) {
+      const auto operand = std::ranges::find_if(
+          operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
+      const auto i = static_cast<std::size_t>(operand - operands_.begin());
+      const Access access = variant_.operands[i].access;
+      const bool lanes = access == Access::contiguous || access == Access::strided;
+      values_[id] = operand->name;
+      if (!lanes) return;
+      // Of its own: an output may lie in its memory.
+      names_[id] = operand->name;
+      define(id, fmt::format("to<{}>({}_lanes[lane])", compute_type(node.dtype), operand->name));
+      return;
+    }
+    if (node.op == Op::scalar) {
+      out_.line(3, "const {} {} = {};", compute_type(node.dtype), name_of(id),
+                node_text_.scalar(node, scalar_parameter(node.payload)));
+      values_[id] = name_of(id);
+      return;
+    }
+    const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_);
+    if (expression.same) {
+      values_[id] = expression.text;
+    } else {
+      define(id, expression.text);
+    }
+  }
+
+  void define(std::size_t id, const std::string& text) {
+    out_.line(3, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id), variant_.width);
+    out_.line(3, "KILN_EACH_LANE(lane, {}) {}[lane] = {};", variant_.width, name_of(id), text);
+    values_[id] = name_of(id) + "[lane]";
+  }
+
+  void store_results() {
+    const std::string guard = !along()            ? ""
+                              : shares_.rows == 1 ? "if (vector < vectors) "
+                                                  : "if (active && vector < vectors) ";
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      if (!operand.output) continue;
+      const bool contiguous = variant_.operands[i].access == Access::contiguous;
+      out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, variant_.width,
+                pointer(i), contiguous ? "" : ", " + inner_stride(i));
+      out_.line(3, "KILN_EACH_LANE(lane, {}) {}_lanes[lane] = to<{}>({});", variant_.width,
+                operand.name, storage_type(operand.dtype), values_[operand.value]);
+      if (contiguous) {
+        out_.line(3, "{}store<{}, {}>({}, first, {}_lanes);", guard, variant_.width,
+                  variant_.operands[i].alignment, pointer(i), operand.name);
+      } else {
+        out_.line(3, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, variant_.width, pointer(i),
+                  inner_stride(i), operand.name);
+      }
+    }
+  }
+
+  std::string inner_stride(std::size_t i) const {
+    return has_stride(i, inner()) ? stride_name(i, inner()) : fmt::format("{}(0)", signed_index_);
+  }
+
+  const TypedGraph& graph_;
+  const Variant& variant_;
+  const RowVariant& shares_;
+  Accuracy accuracy_;
+  NodeText node_text_;
+  std::string_view index_;
+  std::string_view signed_index_;
+  std::set<std::string> taken_;
+  std::vector<std::string> argument_names_;
+  std::vector<OperandText> operands_;
+  std::vector<std::string> values_;
+  std::vector<std::string> names_;
+  KernelWriter out_;
+};
+
+}  // namespace
+
+KernelDescription emit_scan(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                            std::string_view function, std::string_view expression) {
+  return ScanEmitter(graph, variant, accuracy).run(function, expression);
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,227 @@
+#include "fusion/scan_layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "fusion/broadcast.hpp"
+#include "fusion/shapes.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// A row is shared out to as many threads as it has vectors, and to a block of them where it has
+// more; a vector is 16 bytes of the narrowest operand, and no more lanes than registers allow with
+// several values of each. The host takes 256 elements of a row, or columns, at a time.
+constexpr int kMostThreads = 256;
+constexpr int kShortRow = 32;
+constexpr int kBlock = 128;
+constexpr int kVectorBits = 128;
+constexpr int kMostLanes = 8;
+constexpr int kHostLanes = 256;
+
+struct Axis {
+  std::int64_t size = 1;
+  std::vector<std::int64_t> strides;
+};
+
+std::size_t first_output(std::span<const Operand> operands) {
+  const auto found = std::ranges::find_if(operands, &Operand::output);
+  return static_cast<std::size_t>(found - operands.begin());
+}
+
+Axis axis_of(const ScanSpace& space, std::span<const Operand> operands, std::size_t k) {
+  Axis axis{space.shape[k], {}};
+  for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
+  return axis;
+}
+
+// The axes beside the scanned one, the last the fastest in the first output.
+std::vector<Axis> other_axes(const ScanSpace& space, std::span<const Operand> operands) {
+  std::vector<Axis> axes;
+  for (std::size_t k = 0; k < space.shape.size(); ++k) {
+    if (k != space.axis && space.shape[k] != 1) axes.push_back(axis_of(space, operands, k));
+  }
+  const std::size_t output = first_output(operands);
+  std::ranges::stable_sort(axes, [&](const Axis& a, const Axis& b) {
+    return std::abs(a.strides[output]) > std::abs(b.strides[output]);
+  });
+  std::vector<Axis> merged;
+  for (Axis& axis : axes) {
+    bool one_axis = !merged.empty();
+    for (std::size_t i = 0; one_axis && i < axis.strides.size(); ++i) {
+      one_axis = merged.back().strides[i] == axis.strides[i] * axis.size;
+    }
+    if (one_axis) {
+      merged.back().size *= axis.size;
+      merged.back().strides = std::move(axis.strides);
+    } else {
+      merged.push_back(std::move(axis));
+    }
+  }
+  return merged;
+}
+
+int choose_width(const Axis& inner, std::span<const Operand> operands, Family family) {
+  int narrowest = kVectorBits;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (inner.strides[i] == 1) narrowest = std::min(narrowest, bits(operands[i].dtype));
+  }
+  int width = family == Family::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
+  while (width > 1 && inner.size % width != 0) width /= 2;
+  return width;
+}
+
+int alignment_of(const Operand& operand, std::size_t index, const std::vector<Axis>& axes,
+                 int width) {
+  const int bytes = std::max(1, bits(operand.dtype) / 8);
+  std::uint64_t steps = operand.address | static_cast<std::uint64_t>(width * bytes) | 16;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    steps |= static_cast<std::uint64_t>(axes[k].strides[index] * bytes);
+  }
+  return static_cast<int>(steps & (~steps + 1));
+}
+
+bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, int width) {
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
+  std::uint64_t elements = 1;
+  for (const Axis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
+  if (elements >= kLimit) return true;
+  for (std::size_t i = 0; i < operands; ++i) {
+    auto span = static_cast<std::uint64_t>(width);
+    for (const Axis& axis : axes) {
+      span += static_cast<std::uint64_t>(std::abs(axis.strides[i])) *
+              static_cast<std::uint64_t>(axis.size);
+    }
+    if (span >= kLimit) return true;
+  }
+  return false;
+}
+
+// How rows along the axis are shared out, `rows` of them.
+void share_out(Layout& layout, std::int64_t rows, Family family) {
+  RowVariant& shares = layout.variant.reduction;
+  if (family != Family::host) {
+    shares.threads = static_cast<int>(std::bit_ceil(
+        static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostThreads))));
+    if (shares.threads <= kShortRow) shares.rows = kBlock / shares.threads;
+  }
+  layout.rows = rows;
+  layout.work_items = static_cast<std::uint64_t>((rows + shares.rows - 1) / shares.rows);
+}
+
+}  // namespace
+
+bool has_scans(const TypedGraph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const TypedNode& node) { return is_scan(node.op); });
+}
+
+std::size_t scan_axis(const TypedNode& node, const Dims& shape) {
+  const int axis = axes_of(node.payload).front();
+  return axis < 0 ? static_cast<std::size_t>(-axis) : shape.size() - static_cast<std::size_t>(axis);
+}
+
+TypedGraph drop_trivial_scans(const TypedGraph& graph, std::span<const Dims> shapes) {
+  TypedGraph result = graph;
+  for (std::size_t id = 0; id < result.nodes.size(); ++id) {
+    TypedNode& node = result.nodes[id];
+    if (!is_scan(node.op)) continue;
+    const Dims& shape = shapes[id];
+    if (shape[shape.size() - scan_axis(node, shape)] > 1) continue;
+    node.op = Op::promote;
+    node.payload = 0;
+  }
+  return result;
+}
+
+ScanSpace scan_space(const TypedGraph& graph, std::span<const Dims> shapes) {
+  ScanSpace space;
+  std::size_t from_end = 0;
+  for (const Dims& shape : shapes) {
+    const auto wider = broadcast(space.shape, shape);
+    if (!wider) {
+      space.conflict = "its values have different shapes";
+      return space;
+    }
+    space.shape = *wider;
+  }
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    if (is_reduction(node.op)) {
+      space.conflict = fmt::format("{} reduces beside a running result", info(node.op).name);
+      return space;
+    }
+    if (!is_scan(node.op)) continue;
+    const std::size_t own = scan_axis(node, shapes[id]);
+    if (from_end != 0 && own != from_end) {
+      space.conflict = "there are running results along different axes";
+      return space;
+    }
+    from_end = own;
+  }
+  space.axis = space.shape.size() - from_end;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (shapes[graph.outputs[i]] == space.shape) continue;
+    space.conflict = fmt::format("output {} has shape {}, others have {}", i,
+                                 to_string(shapes[graph.outputs[i]]), to_string(space.shape));
+  }
+  return space;
+}
+
+Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Family family) {
+  Layout layout;
+  Variant& variant = layout.variant;
+  variant.family = family;
+  const std::size_t output = first_output(operands);
+  std::vector<Axis> axes = other_axes(space, operands);
+  const Axis scanned = axis_of(space, operands, space.axis);
+  const bool across =
+      !axes.empty() && std::abs(axes.back().strides[output]) < std::abs(scanned.strides[output]);
+  variant.scan = across ? ScanVariant::across : ScanVariant::along;
+  if (axes.empty()) axes.push_back({1, std::vector<std::int64_t>(operands.size(), 0)});
+  axes.insert(across ? axes.end() - 1 : axes.end(), scanned);
+  variant.rank = static_cast<int>(axes.size());
+  variant.width = choose_width(axes.back(), operands, family);
+  variant.wide_index = needs_wide_index(axes, operands.size(), variant.width);
+  layout.reduced = scanned.size;
+  std::int64_t others = 1;
+  for (const Axis& axis : axes) others *= axis.size;
+  if (scanned.size != 0) others /= scanned.size;
+  layout.vectors = axes.back().size / variant.width;
+  if (across) {
+    layout.work_items = static_cast<std::uint64_t>(others / variant.width);
+    layout.reduced *= variant.width;
+  } else {
+    share_out(layout, others, family);
+  }
+  layout.shape = Dims(axes.size());
+  for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    OperandVariant operand;
+    const std::int64_t inner = axes.back().strides[i];
+    const bool moves =
+        std::ranges::any_of(axes, [&](const Axis& axis) { return axis.strides[i] != 0; });
+    operand.access = inner == 1   ? Access::contiguous
+                     : inner != 0 ? Access::strided
+                     : moves      ? Access::broadcast
+                                  : Access::scalar;
+    operand.alignment = std::max(1, bits(operands[i].dtype) / 8);
+    if (family != Family::host && operand.access == Access::contiguous) {
+      operand.alignment = alignment_of(operands[i], i, axes, variant.width);
+    }
+    layout.strides.emplace_back(axes.size());
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+      layout.strides[i][k] = axes[k].strides[i];
+      if (k + 1 < axes.size() && axes[k].strides[i] != 0) {
+        operand.outer_axes |= std::uint64_t{1} << k;
+      }
+    }
+    layout.offsets.push_back(0);
+    variant.operands.push_back(operand);
+  }
+  return layout;
+}
+
+}  // namespace kiln::fusion

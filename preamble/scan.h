@@ -1,0 +1,151 @@
+// Running results along an axis (cumsum, cumprod, cummax): across the lanes of a thread, the threads
+// of a wave and the waves of a block, and what is carried from one block of elements to the next.
+// What a running result joins is in reduce.h.
+//
+// A row of n elements goes block by block through t threads of w lanes: element i is then off by at
+// most (w + log2(t) + t / wave + n / (t w)) u of the sum of the sizes of the terms up to it, u being
+// half a unit in the last place of 1. Along an axis that is not the innermost one, stretches of
+// kStretch elements are added up: (kStretch + n / kStretch) u.
+#pragma once
+
+namespace kiln {
+
+// ---- along rows ---------------------------------------------------------------------------------
+
+#if KILN_HOST
+
+template <class T, int Threads>
+struct ScanSlots {};
+
+template <class Reduction, int Threads, int Width, class T>
+KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&) {
+  for (int i = 1; i < Width; ++i) lane[i] = Reduction::join(lane[i - 1], lane[i]);
+  for (int i = 0; i < Width; ++i) lane[i] = Reduction::join(carried, lane[i]);
+  carried = lane[Width - 1];
+}
+
+#else
+
+// What the lane has whose number is `Distance` lower; anything where there is none.
+template <int Distance>
+KILN_FN u32 lower_word(u32 value) {
+#if KILN_AMD
+  return u32(__builtin_amdgcn_ds_bpermute(int((threadIdx.x - u32(Distance)) << 2), int(value)));
+#else
+  return __shfl_up_sync(0xffffffffu, value, Distance);
+#endif
+}
+// What the last lane of `Threads` has.
+template <int Threads>
+KILN_FN u32 last_word(u32 value) {
+#if KILN_AMD
+  return u32(__builtin_amdgcn_ds_bpermute(int((threadIdx.x | u32(Threads - 1)) << 2), int(value)));
+#else
+  return __shfl_sync(0xffffffffu, value, int((threadIdx.x | u32(Threads - 1)) & 31u));
+#endif
+}
+
+struct FromLower {
+  template <int Distance> KILN_MEMBER static u32 word(u32 value) { return lower_word<Distance>(value); }
+};
+struct FromLast {
+  template <int Threads> KILN_MEMBER static u32 word(u32 value) { return last_word<Threads>(value); }
+};
+
+template <class From, int Parameter, class T>
+KILN_FN T fetch(T value) {
+  if constexpr (sizeof(T) % 4 == 0) {
+    auto words = bit_cast<Words<int(sizeof(T) / 4)>>(value);
+    _Pragma("unroll") for (int i = 0; i < int(sizeof(T) / 4); ++i) {
+      words.word[i] = From::template word<Parameter>(words.word[i]);
+    }
+    return bit_cast<T>(words);
+  } else {
+    return T(From::template word<Parameter>(u32(value)));
+  }
+}
+
+template <class T, int Threads>
+struct ScanSlots {
+  T wave[(Threads + kWave - 1) / kWave];
+};
+
+// The running result of the lanes below this one, of `Threads` together.
+template <class Reduction, int Threads, int Distance = 1, class T>
+KILN_FN T scan_wave(T value) {
+  if constexpr (Distance >= Threads) {
+    return value;
+  } else {
+    const T lower = fetch<FromLower, Distance>(value);
+    const bool has_lower = int(threadIdx.x) % Threads >= Distance;
+    const T joined = Reduction::join(lower, value);
+    return scan_wave<Reduction, Threads, Distance * 2>(has_lower ? joined : value);
+  }
+}
+
+// Makes lanes of a block of elements, one thread's after the other's, running results that begin
+// with what is carried, and carries on.
+template <class Reduction, int Threads, int Width, class T>
+KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>& slots) {
+  constexpr int kTogether = Threads < kWave ? Threads : kWave;
+  _Pragma("unroll") for (int i = 1; i < Width; ++i) {
+    lane[i] = Reduction::join(lane[i - 1], lane[i]);
+  }
+  const T through = scan_wave<Reduction, kTogether>(lane[Width - 1]);
+  const bool is_first = int(threadIdx.x) % kTogether == 0;
+  const T lower = fetch<FromLower, 1>(through);
+  T before = carried;
+  T all = fetch<FromLast, kTogether>(through);
+  if constexpr (Threads > kWave) {
+    constexpr int kWaves = Threads / kWave;
+    const int wave = int(threadIdx.x) % Threads / kWave;
+    KILN_SYNCHRONIZE();  // the block before has been read
+    if (is_first) slots.wave[wave] = all;
+    KILN_SYNCHRONIZE();
+    T waves = slots.wave[0];
+    T below = slots.wave[0];
+    _Pragma("unroll") for (int i = 1; i < kWaves; ++i) {
+      if (i == wave) below = waves;
+      waves = Reduction::join(waves, slots.wave[i]);
+    }
+    if (wave > 0) before = Reduction::join(before, below);
+    all = waves;
+  }
+  if (!is_first) before = Reduction::join(before, lower);
+  _Pragma("unroll") for (int i = 0; i < Width; ++i) lane[i] = Reduction::join(before, lane[i]);
+  carried = Reduction::join(carried, all);
+}
+
+#endif
+
+// ---- across rows --------------------------------------------------------------------------------
+
+// The running results of neighbouring columns: of the stretches that are over, and of this one.
+template <class T, int Width>
+struct Columns {
+  T all[Width];
+  T stretch[Width];
+};
+
+template <class Reduction, class T, int Width>
+KILN_FN Columns<T, Width> start_columns() {
+  Columns<T, Width> columns;
+  KILN_UNROLL for (int i = 0; i < Width; ++i) {
+    columns.all[i] = Reduction::template start<T>();
+    columns.stretch[i] = Reduction::template start<T>();
+  }
+  return columns;
+}
+
+template <class Reduction, class T, int Width, class Index>
+KILN_FN void scan_row(T (&lane)[Width], Columns<T, Width>& columns, Index row) {
+  const bool ends = row % kStretch == kStretch - 1;
+  KILN_UNROLL for (int i = 0; i < Width; ++i) {
+    const T stretch = Reduction::join(columns.stretch[i], lane[i]);
+    lane[i] = Reduction::join(columns.all[i], stretch);
+    columns.all[i] = ends ? lane[i] : columns.all[i];
+    columns.stretch[i] = ends ? Reduction::template start<T>() : stretch;
+  }
+}
+
+}  // namespace kiln

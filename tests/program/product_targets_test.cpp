@@ -1,0 +1,108 @@
+// The machine code of products of quantised matrices and of running results for GPUs that need not
+// be here: 16 bytes of weights in a load, every load once, no scratch, waves of 32 and of 64 lanes.
+#include <gtest/gtest.h>
+
+#include "tests/support/machine_code.hpp"
+
+namespace kiln {
+namespace {
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+std::vector<ArgumentSpec> matrix_vector(DType weights, std::int64_t columns) {
+  return {{"q", weights, {4096, 1, 64, 64}, {}, false},
+          {"scale", DType::bf16, {4096, 1, 64, 1}, {}, false},
+          {"bias", DType::bf16, {4096, 1, 64, 1}, {}, false},
+          {"x", DType::bf16, {columns, 64, 64}, {}, false}};
+}
+constexpr const char* kMatrixVector = "sum((q * scale + bias) * x, -1, -2)";
+
+class AmdProducts : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const std::vector<std::string> known = testing::targets_of(jit::ToolchainKind::hiprtc);
+    if (std::ranges::find(known, GetParam()) == known.end()) {
+      GTEST_SKIP() << "no hiprtc on this machine knows " << GetParam();
+    }
+  }
+  static void expect_no_scratch(const testing::Machine& machine) {
+    EXPECT_EQ(machine.resources.scratch.value_or(-1), 0);
+    EXPECT_EQ(machine.resources.spills.value_or(-1), 0);
+  }
+};
+
+TEST_P(AmdProducts, LoadSixteenBytesOfWeightsForEachOfFourRows) {
+  const testing::Machine machine =
+      testing::machine_code(kMatrixVector, matrix_vector(DType::u4, 1), GetParam());
+  expect_no_scratch(machine);
+  // Two of weights for each row and eight of the vector that the rows share; and all again where a
+  // sum was not finite.
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 2 * (4 * 2 + 8)) << machine.assembly;
+  EXPECT_EQ(machine.count("global_load_(ushort|u16|d16_b16|short_d16)"), 2 * 4 * 2)
+      << machine.assembly;
+  // One instruction makes a float of a weight.
+  EXPECT_EQ(machine.count("v_cvt_f32_ubyte"), 2 * 4 * 64) << machine.assembly;
+}
+
+TEST_P(AmdProducts, ReadWeightsOnceForAllColumns) {
+  const testing::Machine machine =
+      testing::machine_code(kMatrixVector, matrix_vector(DType::u4, 8), GetParam());
+  expect_no_scratch(machine);
+  // Two rows of weights; eight vectors in eight parts.
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 2 * 2 + 8 * 8) << machine.assembly;
+}
+
+TEST_P(AmdProducts, TakeEveryWeight) {
+  for (const DType dtype : {DType::i4, DType::u8, DType::i8, DType::f8e4m3, DType::f4e2m1}) {
+    const testing::Machine machine =
+        testing::machine_code(kMatrixVector, matrix_vector(dtype, 2), GetParam());
+    expect_no_scratch(machine);
+    EXPECT_GE(machine.count("global_load_(dwordx4|b128)"), 4) << machine.assembly;
+  }
+}
+
+TEST_P(AmdProducts, RunAlongRowsWithinWaves) {
+  const testing::Machine machine = testing::machine_code(
+      "cumsum(x, -1)", {{"x", DType::f32, {64, 4096}, {}, false}}, GetParam());
+  expect_no_scratch(machine);
+  EXPECT_GE(machine.count("ds_bpermute"), 6) << machine.assembly;
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 1) << machine.assembly;
+  EXPECT_EQ(machine.count("global_store_(dwordx4|b128)"), 1) << machine.assembly;
+}
+
+TEST_P(AmdProducts, RunAcrossRowsInVectors) {
+  const testing::Machine machine =
+      testing::machine_code("cumsum(x, 0)", {{"x", DType::f32, {64, 4096}, {}, false}}, GetParam());
+  expect_no_scratch(machine);
+  EXPECT_GE(machine.count("global_load_(dwordx4|b128)"), 1) << machine.assembly;
+  EXPECT_GE(machine.count("global_store_(dwordx4|b128)"), 1) << machine.assembly;
+  EXPECT_EQ(machine.count("ds_"), 0) << machine.assembly;
+}
+
+INSTANTIATE_TEST_SUITE_P(Gfx, AmdProducts,
+                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
+
+TEST(NvidiaProducts, Compile) {
+  if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  for (const char* target : {"sm_80", "sm_90"}) {
+    for (const DType dtype :
+         {DType::u4, DType::i4, DType::u8, DType::i8, DType::f8e4m3, DType::f8e5m2}) {
+      Specification specification;
+      specification.arguments = matrix_vector(dtype, 3);
+      const CompiledKernel kernel =
+          compile_for(parse("checked", kMatrixVector), specification, target);
+      EXPECT_FALSE(kernel.code.empty());
+      EXPECT_EQ(kernel.resources.scratch.value_or(0), 0);
+    }
+    for (const char* text : {"cumsum(x, -1), cummax(x, -1)", "cumprod(x, 0)"}) {
+      Specification specification;
+      specification.arguments = {{"x", DType::bf16, {64, 4096}, {}, false}};
+      const CompiledKernel kernel = compile_for(parse("checked", text), specification, target);
+      EXPECT_EQ(kernel.resources.scratch.value_or(0), 0) << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kiln
