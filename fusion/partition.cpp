@@ -9,6 +9,7 @@
 #include "fusion/broadcast.hpp"
 #include "fusion/partition_bytes.hpp"
 #include "fusion/scan_layout.hpp"
+#include "fusion/split_rows.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -37,6 +38,7 @@ bool is_cheap(const TypedNode& node) {
 struct Group {
   Dims shape;
   std::vector<bool> reduced;
+  std::int64_t pieces = 1;  // of a row
   std::size_t values = 0;
   std::unordered_set<NodeId> arrays;
   std::string reason;
@@ -126,6 +128,16 @@ class Partitioner {
       if (other.empty()) return join(id, reader->second);
       if (free) reason = std::move(other);
     }
+    // What pieces of rows gave is joined by one kernel.
+    const bool in_pieces = latest != kNone && group(latest).pieces > 1;
+    if (in_pieces) {
+      const auto joiner = joiners_.find(latest);
+      if (joiner != joiners_.end() && joiner->second > after &&
+          obstacle(id, group(joiner->second)).empty()) {
+        return join(id, joiner->second);
+      }
+      joiners_[latest] = static_cast<std::int64_t>(groups_.size());
+    }
     begin_group(id, std::move(reason));
   }
 
@@ -197,6 +209,7 @@ class Partitioner {
     if (group.arrays.size() + node.arity > model_.most_arrays) {
       return fmt::format("the kernel before reads {} arrays", group.arrays.size());
     }
+    if (group.pieces > 1 && reads_pieces(id, group)) return split_reason(group);
     if (group.counts && is_reduction(node.op)) {
       return fmt::format("{} reduces, the kernel before counts elements", info(node.op).name);
     }
@@ -213,14 +226,16 @@ class Partitioner {
       if (!group.reduced.empty() && group.reduced != reduced_by(id)) {
         return fmt::format("{} reduces other axes than the kernel before", info(node.op).name);
       }
-      if (is_split(group) && depends_on_rows(id, group)) return split_reason(group);
+      if (!group.reduced.empty() && pieces_of(graph_.graph, shapes_, id) != group.pieces) {
+        return split_reason(group);
+      }
       return {};
     }
     const Dims& shape = shapes_[id];
     if (shape == group.shape) {
-      return is_split(group) && depends_on_rows(id, group) ? split_reason(group) : std::string();
+      return {};
     }
-    if (!group.reduced.empty() && shape == group.row_shape()) return {};
+    if (!group.reduced.empty() && group.pieces == 1 && shape == group.row_shape()) return {};
     return fmt::format("{} has shape {}, the kernel before runs over {}", info(node.op).name,
                        to_string(shape), to_string(group.shape));
   }
@@ -250,23 +265,12 @@ class Partitioner {
                                [&](NodeId operand) { return nodes_[operand].op == Op::iota; });
   }
 
-  // Few long rows are shared out to many blocks, so their sums are known only when all have ended.
-  bool is_split(const Group& group) const {
-    if (group.reduced.empty()) return false;
-    std::int64_t rows = 1;
-    std::int64_t length = 1;
-    for (std::size_t k = 0; k < group.reduced.size(); ++k) {
-      (group.reduced[k] ? length : rows) *= group.shape[k];
-    }
-    return rows < model_.few_rows && length > model_.long_row;
-  }
-
-  bool depends_on_rows(NodeId id, const Group& group) const {
-    const Dims rows = group.row_shape();
+  // The values of the kernel that a piece of a row gives are only joined by another one.
+  bool reads_pieces(NodeId id, const Group& group) const {
     return std::ranges::any_of(nodes_[id].inputs(), [&](NodeId operand) {
       return home_[operand] != kNone &&
              &groups_[static_cast<std::size_t>(home_[operand])] == &group &&
-             shapes_[operand] == rows;
+             pieces_of(graph_.graph, shapes_, operand) > 1;
     });
   }
 
@@ -289,7 +293,10 @@ class Partitioner {
     home_[id] = place;
     ++group.values;
     const TypedNode& node = nodes_[id];
-    if (is_reduction(node.op)) group.reduced = reduced_by(id);
+    if (is_reduction(node.op)) {
+      group.reduced = reduced_by(id);
+      group.pieces = pieces_of(graph_.graph, shapes_, id);
+    }
     if (is_scan(node.op)) group.running = running_axis(id);
     group.counts = group.counts || counts(id);
     for (const NodeId operand : node.inputs()) {
@@ -450,7 +457,10 @@ class Partitioner {
       reduces = reduces || is_reduction(nodes_[id].op);
       kernel.values.push_back(id);
     }
-    if (reduces) kernel.reduced = groups_[g].reduced;
+    if (reduces) {
+      kernel.reduced = groups_[g].reduced;
+      kernel.pieces = groups_[g].pieces;
+    }
     if (const auto reads = reads_of_.find(g); reads != reads_of_.end()) {
       kernel.reads.assign(reads->second.begin(), reads->second.end());
       std::ranges::sort(kernel.reads);
@@ -466,6 +476,7 @@ class Partitioner {
   std::vector<std::int64_t> ready_;  ///< of others: the kernel that must have ended
   std::vector<Group> groups_;
   std::unordered_map<NodeId, std::int64_t> last_reader_;
+  std::unordered_map<std::int64_t, std::int64_t> joiners_;  ///< of kernels over pieces
   std::vector<std::vector<NodeId>> users_;
   std::vector<std::vector<NodeId>> results_;
   std::vector<std::vector<NodeId>> needs_;

@@ -10,7 +10,7 @@
 //   * it reads another view of what the kernel stores, or an array that several kernels write;
 //   * it counts elements (iota, uniform, normal) and the kernel reduces, or the other way round;
 //   * the kernel is a call of the caller;
-//   * the rows are few and long: they are split over blocks, and what comes after waits for all;
+//   * the kernel reduces pieces of few long rows (split_rows.hpp): what comes after waits for all;
 //   * the kernel has as many values or arrays as it may (registers, arguments).
 // A value that another kernel needs is stored, and read again, unless it takes a few operations on
 // arguments of no more bytes than it has, and they are exact ones or needed by that kernel alone.
@@ -30,8 +30,6 @@ struct CostModel {
   std::size_t most_values = 256;    ///< of one kernel
   std::size_t most_arrays = 24;     ///< that one kernel reads, arguments and stored values
   std::size_t most_recomputed = 6;  ///< operations of a value that is computed again
-  std::int64_t few_rows = 64;       ///< rows fewer than this are split if they are
-  std::int64_t long_row = 1 << 16;  ///< longer than this
   bool share_reads = true;          ///< values that read the same array share a kernel
 };
 
@@ -44,6 +42,7 @@ struct KernelPart {
   std::optional<std::size_t> call;  ///< a position in PlacedGraph::calls
   Dims shape;                       ///< that it runs over
   std::vector<bool> reduced;        ///< axes of it; empty if none
+  std::int64_t pieces = 1;          ///< of each row, with a result for each (split_rows.hpp)
   std::string reason;               ///< why it begins
   std::uint64_t bytes = 0;          ///< that it moves: each array once
   std::uint64_t op_by_op = 0;       ///< had each of its operations a kernel of its own

@@ -34,16 +34,22 @@ void check_not_packed(const TypedCall& call) {
 fusion::Operand partial_result(const Definition& definition, std::size_t index,
                                const OperandShape& output, const fusion::ReduceSpace& rows) {
   const Dims expected = rows.piece_shape();
-  if (output.shape != expected) {
+  OperandShape whole = output;
+  whole.shape = Dims(expected.size(), 1);
+  whole.strides = Dims(expected.size(), 0);
+  const std::size_t more = expected.size() - std::min(expected.size(), output.shape.size());
+  std::copy(output.shape.begin(), output.shape.end(), whole.shape.begin() + more);
+  std::copy(output.strides.begin(), output.strides.end(), whole.strides.begin() + more);
+  if (whole.shape != expected) {
     throw Error(Code::internal,
                 fmt::format("{}: output {}: expected shape {}, got {}", definition.name, index,
                             to_string(expected), to_string(output.shape)));
   }
-  OperandShape whole = output;
+  const Dims strides = whole.strides;
   whole.shape = rows.row_shape();
   fusion::Operand operand = operand_of(whole, rows.shape, true);
   for (std::size_t k = 0; k < expected.size(); ++k) {
-    if (expected[k] != whole.shape[k]) operand.piece = output.strides[k];
+    if (expected[k] != whole.shape[k]) operand.piece = strides[k];
   }
   return operand;
 }

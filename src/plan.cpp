@@ -203,7 +203,8 @@ std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
   plan->info.function = definition.name;
   plan->info.expression = definition.expression;
   plan->info.target = plan->backend->target();
-  if (recording()) record(definition, specification_of(definition, call));
+  // The text of a kernel over pieces does not say what it computes.
+  if (recording() && definition.pieces == 1) record(definition, specification_of(definition, call));
   std::optional<Error> missing;  // thrown when all have been looked for, and compiles have begun
   for (const TypedCall& part : parts) {
     try {

@@ -11,6 +11,7 @@
 #include "fusion/broadcast.hpp"
 #include "fusion/passes.hpp"
 #include "fusion/reduce_layout.hpp"
+#include "fusion/split_rows.hpp"
 #include "fusion/text.hpp"
 #include "kiln/error.hpp"
 
@@ -179,6 +180,7 @@ class Planner {
     impl->definition.expression = fusion::to_text(kernel.untyped);
     impl->definition.graph = std::move(kernel.untyped);
     impl->definition.options = definition_.options;
+    impl->definition.pieces = part.pieces;
     impl->definition.typed = std::make_shared<fusion::TypedGraph>(std::move(kernel.graph));
     told.expression = impl->definition.expression;
     for (const NodeId id : part.values) {
@@ -347,7 +349,7 @@ Prepared prepare(const Definition& definition, const ProgramCall& call) {
     }
   }
   graph.graph = fusion::drop_trivial_reductions(graph.graph, graph.shapes);
-  graph = fusion::optimise(graph);
+  graph = fusion::share_common(fusion::split_rows(fusion::optimise(graph)));
   prepared.graph = fusion::place_views(graph, prepared.arguments, outputs);
   return prepared;
 }

@@ -15,6 +15,7 @@
 #include "fusion/reduce_layout.hpp"
 #include "fusion/reference_arrays.hpp"
 #include "fusion/shapes.hpp"
+#include "fusion/split_rows.hpp"
 #include "fusion/text.hpp"
 #include "kiln/error.hpp"
 #include "program_plan.hpp"
@@ -34,7 +35,7 @@ fusion::PlacedGraph shaped(const fusion::Graph& graph, const std::vector<Dims>& 
   fusion::ShapedGraph result =
       fusion::shape_graph(fusion::infer(graph, types, {}, Rounding::once, "f"), arguments, "f");
   result.graph = fusion::drop_trivial_reductions(result.graph, result.shapes);
-  return fusion::place_views(fusion::optimise(result));
+  return fusion::place_views(fusion::share_common(fusion::split_rows(fusion::optimise(result))));
 }
 
 fusion::Partition partition_of(const std::string& text, const std::vector<Dims>& arguments,
@@ -124,10 +125,22 @@ TEST(Partition, ComputesCheapValuesAgain) {
   EXPECT_EQ(kept.kernels.size(), 3u) << "an exponential is stored";
 }
 
-TEST(Partition, FewLongRowsAreCutFromWhatFollows) {
+TEST(Partition, FewLongRowsAreReducedInPieces) {
   const auto partition = partition_of("x / sum(x, -1)", {{2, 1 << 20}});
-  ASSERT_EQ(partition.kernels.size(), 2u);
+  ASSERT_EQ(partition.kernels.size(), 3u);
+  EXPECT_EQ(partition.kernels[0].pieces, 64);
   EXPECT_NE(partition.kernels[1].reason.find("split"), std::string::npos);
+  EXPECT_EQ(partition.kernels[1].pieces, 1);
+  EXPECT_EQ(partition_of("sum(x, -1), max(x, -1), argmax(x, -1)", {{1, 1 << 20}}).kernels.size(), 2u);
+  EXPECT_EQ(partition_of("sum(x, 0)", {{65536, 4096}}).kernels[0].pieces, 64) << "few columns";
+}
+
+TEST(Partition, RowsThatKeepADeviceBusyStayWhole) {
+  for (const Dims& shape : {Dims{64, 1 << 20}, {1, 30000}, {1024, 65536}}) {
+    EXPECT_EQ(partition_of("softmax(x, -1)", {shape}).kernels.size(), 1u);
+  }
+  EXPECT_EQ(partition_of("sum(x, -1)", {{512, 65536}}).kernels.size(), 1u);
+  EXPECT_EQ(partition_of("sum(x, 0)", {{65536, 16384}}).kernels.size(), 1u);
 }
 
 TEST(Partition, HoldsItsInvariantsOnRandomGraphs) {
