@@ -152,8 +152,8 @@ bool is_derived(std::string_view name) {
   const std::size_t at = name.rfind('_');
   if (at == std::string_view::npos || at + 1 == name.size()) return false;
   const std::string_view end = name.substr(at + 1);
-  return end == "data" || end == "lanes" || end == "tile" || end == "row" || end == "held" ||
-         end == "all" || end == "slots" || end == "value" ||
+  return end == "data" || end == "lanes" || end == "bits" || end == "tile" || end == "row" ||
+         end == "held" || end == "all" || end == "slots" || end == "value" ||
          end.find_first_not_of("0123456789") == std::string_view::npos;
 }
 

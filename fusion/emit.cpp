@@ -35,7 +35,9 @@ class Emitter {
         accuracy_(accuracy),
         node_text_(graph, accuracy),
         index_(variant.wide_index ? "u64" : "u32"),
-        signed_index_(variant.wide_index ? "i64" : "i32") {}
+        signed_index_(variant.wide_index ? "i64" : "i32"),
+        values_(graph.nodes.size()),
+        stored_(graph.nodes.size()) {}
 
   KernelDescription run(std::string_view function, std::string_view expression) {
     name_operands();
@@ -296,12 +298,28 @@ class Emitter {
       if (!is_read(operand) || per_lane(variant_.operands[i])) continue;
       const std::string pointer = row_pointer(i);
       const bool plain = pointer.find(' ') == std::string::npos;
-      line(depth, "const {} {} = to<{}>({});", compute_type(operand.dtype), operand.name,
-           compute_type(operand.dtype),
-           is_packed(operand.dtype) ? fmt::format("element({})", pointer)
-           : plain                  ? "*" + pointer
-                                    : "*(" + pointer + ")");
+      define_input(depth, operand,
+                   is_packed(operand.dtype) ? fmt::format("element({})", pointer)
+                   : plain                  ? "*" + pointer
+                                            : "*(" + pointer + ")");
     }
+  }
+
+  // An element that was loaded: the number that is computed with, and where that is wanted the
+  // element as it lies in memory.
+  void define_input(int depth, const OperandText& operand, std::string element) {
+    const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
+      return n.op == Op::input && n.payload == operand.argument;
+    });
+    const auto id = static_cast<NodeId>(node - graph_.nodes.begin());
+    if (node_text_.needs_stored(id)) {
+      stored_[id] = operand.name + "_bits";
+      line(depth, "const {} {} = {};", storage_type(operand.dtype), stored_[id], element);
+      element = stored_[id];
+    }
+    if (!node_text_.needs_value(id)) return;
+    line(depth, "const {} {} = to<{}>({});", compute_type(operand.dtype), operand.name,
+         compute_type(operand.dtype), element);
   }
 
   void emit_vector_loads() {
@@ -363,13 +381,12 @@ class Emitter {
     }
     emit_counts();
     line(3, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
-    values_.resize(graph_.nodes.size());
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) emit_node(id);
     std::size_t output = 0;
     for (const OperandText& operand : operands_) {
       if (!operand.output) continue;
-      line(4, "{}_lanes[lane] = to<{}>({});", operand.name, storage_type(operand.dtype),
-           values_[graph_.outputs[output++]]);
+      line(4, "{}_lanes[lane] = {};", operand.name,
+           node_text_.store(graph_.outputs[output++], values_, stored_));
     }
     line(3, "}}");
   }
@@ -401,7 +418,11 @@ class Emitter {
       case Op::iota: return define(id, node_text_.rounded(node, count_text(node)));
       default: break;
     }
-    const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_);
+    if (node_text_.needs_stored(static_cast<NodeId>(id)))
+      stored_[id] = node_text_.bits(node, values_, stored_);
+    if (!node_text_.needs_value(static_cast<NodeId>(id))) return;
+    const NodeText::Expression expression =
+        node_text_.of(static_cast<NodeId>(id), values_, stored_);
     if (!expression.same) return define(id, expression.text);
     values_[id] = expression.text;
   }
@@ -417,8 +438,7 @@ class Emitter {
         operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
     values_[id] = operand->name;
     if (!per_lane(variant_.operands[static_cast<std::size_t>(operand - operands_.begin())])) return;
-    line(4, "const {} {} = to<{}>({}_lanes[lane]);", compute_type(node.dtype), operand->name,
-         compute_type(node.dtype), operand->name);
+    define_input(4, *operand, operand->name + "_lanes[lane]");
   }
 
   std::string count_text(const TypedNode& node) const {
@@ -447,6 +467,7 @@ class Emitter {
   std::vector<std::string> argument_names_;
   std::vector<OperandText> operands_;
   std::vector<std::string> values_;
+  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   KernelWriter writer_;
 };
 

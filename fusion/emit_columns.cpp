@@ -96,10 +96,12 @@ class ColumnEmitter : public ReductionEmitter {
       if (!uniform_[id] || pass_[id] != pass || is_reduction(node.op)) continue;
       if (node.op == Op::input) {
         emit_value(id, 2);
-        values_[id] = fmt::format("to<{}>({}_lanes[lane])", compute_type(node.dtype), values_[id]);
+        const std::string lane = values_[id] + "_lanes[lane]";
+        if (node_text_.needs_stored(static_cast<NodeId>(id))) stored_[id] = lane;
+        values_[id] = fmt::format("to<{}>({})", compute_type(node.dtype), lane);
       } else if (node.arity == 0) {
         emit_value(id, 2);
-      } else if (node_text_.of(static_cast<NodeId>(id), values_).same) {
+      } else if (node_text_.of(static_cast<NodeId>(id), values_, stored_).same) {
         passed_on.push_back(id);
       } else {
         out_.line(2, "Lanes<{}, {}> {}_lanes;", compute_type(node.dtype), variant_.width,
@@ -122,7 +124,7 @@ class ColumnEmitter : public ReductionEmitter {
     for (const std::size_t id : both) {
       values_[id] = std::ranges::binary_search(computed, id)
                         ? name_of(id) + "_lanes[lane]"
-                        : node_text_.of(static_cast<NodeId>(id), values_).text;
+                        : node_text_.of(static_cast<NodeId>(id), values_, stored_).text;
     }
   }
 
@@ -158,8 +160,8 @@ class ColumnEmitter : public ReductionEmitter {
                     [&](std::size_t i, const OperandText&) { open_result(depth, i, row(i)); });
     out_.line(depth, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
     for_each_result(true, [&](std::size_t, const OperandText& operand) {
-      out_.line(depth + 1, "{}_lanes[lane] = to<{}>({});", operand.name,
-                storage_type(operand.dtype), values_[operand.value]);
+      out_.line(depth + 1, "{}_lanes[lane] = {};", operand.name,
+                node_text_.store(operand.value, values_, stored_));
     });
     out_.line(depth, "}}");
     for_each_result(true,

@@ -54,8 +54,11 @@ class RowEmitter : public ReductionEmitter {
     row_pointers();
     for (const OperandText& operand : operands_) {
       if (operand.output || !operand.uniform || !is_used(operand)) continue;
-      out_.line(2, "const {} {} = to<{}>(*{}_row);", compute_type(operand.dtype), operand.name,
-                compute_type(operand.dtype), operand.name);
+      const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
+        return n.op == Op::input && n.payload == operand.argument;
+      });
+      define_input(static_cast<std::size_t>(node - graph_.nodes.begin()), 2, operand.name,
+                   fmt::format("*{}_row", operand.name));
     }
   }
 
@@ -107,8 +110,8 @@ class RowEmitter : public ReductionEmitter {
     std::string guard = is_host() ? "" : "if (thread == 0) ";
     if (is_guarded()) guard = "if (active && thread == 0) ";
     for_each_result(true, [&](std::size_t, const OperandText& operand) {
-      out_.line(2, "{}*{}_row = to<{}>({});", guard, operand.name, storage_type(operand.dtype),
-                values_[operand.value]);
+      out_.line(2, "{}*{}_row = {};", guard, operand.name,
+                node_text_.store(operand.value, values_, stored_));
     });
   }
 };

@@ -144,6 +144,10 @@ class Inference {
       const DType natural = natural_dtype(id);
       const DType stored = outputs.empty() ? natural : outputs[i];
       check_store(i, natural, stored);
+      if (is_stored_as(id, stored)) {  // a copy keeps every bit
+        typed_.outputs.push_back(materialise(id, stored));
+        continue;
+      }
       NodeId value = materialise(id, known_[id].weak ? weak_store(id, stored) : natural);
       if (typed_.nodes[value].dtype != stored) value = convert(Op::cast, value, stored);
       typed_.outputs.push_back(value);
@@ -296,20 +300,23 @@ class Inference {
 
   Knowledge learn_shift(const Node& node) const {
     expect_integers(node);
-    const Knowledge value = known_[node.operands[0]];
-    const Knowledge count = known_[node.operands[1]];
+    const Knowledge value = computed(known_[node.operands[0]]);
+    const Knowledge count = computed(known_[node.operands[1]]);
     // A literal shifted by an array takes the array's dtype, as with every other op.
     return value.weak && !count.weak ? count : value;
   }
 
-  // The common dtype of the operands from `first` on; weak if all of them are. A value that was
-  // cast to a storage-only dtype goes on in the dtype it is computed in.
+  // A value that was cast to a storage-only dtype goes on in the dtype it is computed in.
+  Knowledge computed(const Knowledge& value) const {
+    if (value.weak || !info(value.dtype).storage_only) return value;
+    return strong(compute_dtype(value.dtype));
+  }
+
+  // The common dtype of the operands from `first` on; weak if all of them are.
   Knowledge common_of(const Node& node, std::size_t first) const {
-    Knowledge common = known_[node.operands[first]];
-    if (!common.weak && info(common.dtype).storage_only)
-      common = strong(compute_dtype(common.dtype));
+    Knowledge common = computed(known_[node.operands[first]]);
     for (std::size_t i = first + 1; i < node.arity; ++i) {
-      const Knowledge& other = known_[node.operands[i]];
+      const Knowledge other = computed(known_[node.operands[i]]);
       if (common.weak && other.weak) {
         common.kind = wider(common.kind, other.kind);
       } else if (common.weak || other.weak) {
@@ -412,7 +419,8 @@ class Inference {
   }
 
   // The dtype in which a node is computed for `wanted`. A weak operation takes that, unless it has
-  // no meaning there: sqrt(2) is no bool, and bits are counted in no float.
+  // no meaning there, or none that gives it: sqrt(2) is no bool, bits are counted in no float, and
+  // abs(-2) is no complex number.
   DType made_as(NodeId id, DType wanted) const {
     const Knowledge& known = known_[id];
     if (!known.weak) return known.dtype;
@@ -420,6 +428,9 @@ class Inference {
     if (rule == Rule::leaf) return wanted;
     const bool of_bits = rule == Rule::bitwise || rule == Rule::shift;
     const bool loses = weak_dtype(known.kind, wanted) != wanted;
+    const Op op = graph_[id].op;
+    const bool real_only = !takes_complex(op) || rule == Rule::component || op == Op::abs;
+    if (kind(wanted) == Kind::complex && real_only) return weak_dtype(known.kind);
     if (loses || (of_bits && is_floating(wanted))) return weak_dtype(known.kind);
     return wanted;
   }

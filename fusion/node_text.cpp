@@ -22,20 +22,33 @@ bool keeps_relative_error(Op op) {
   }
 }
 
+bool is_negative_zero(const TypedGraph& graph, const TypedNode& node) {
+  if (node.op != Op::constant) return false;
+  const bool own = graph.rounding == Rounding::each && is_narrow_float(node.dtype);
+  const DType held = own ? node.dtype : compute_dtype(node.dtype);
+  return is_floating(held) && node.payload == std::uint64_t{1} << (bits(held) - 1);
+}
+
 }  // namespace
 
 NodeText::NodeText(const TypedGraph& graph, Accuracy accuracy)
     : graph_(graph), accuracy_(accuracy) {
   find_narrow();
+  find_stored();
 }
 
-NodeText::Expression NodeText::of(NodeId id, std::span<const std::string> values) const {
+NodeText::Expression NodeText::of(NodeId id, std::span<const std::string> values,
+                                  std::span<const std::string> stored) const {
   const TypedNode& node = graph_.nodes[id];
   switch (node.op) {
     case Op::constant: return {constant_text(node, graph_.rounding), true};
     case Op::promote:
     case Op::cast: return conversion(node, values);
-    case Op::bitcast: return {bitcast(node, values)};
+    case Op::bitcast: {
+      const std::string text = stored[id].empty() ? bits(node, values, stored) : stored[id];
+      if (compute_dtype(node.dtype) == node.dtype) return {text};
+      return {fmt::format("to<{}>({})", compute_type(node.dtype), text)};
+    }
     default: return {rounded(node, operation(node, values))};
   }
 }
@@ -82,14 +95,19 @@ NodeText::Expression NodeText::conversion(const TypedNode& node,
   return {fmt::format("to<{}>({})", compute_type(node.dtype), value)};
 }
 
-std::string NodeText::bitcast(const TypedNode& node, std::span<const std::string> values) const {
-  const DType from = graph_.nodes[node.operands[0]].dtype;
-  std::string text = values[node.operands[0]];
-  if (compute_dtype(from) != from) text = fmt::format("to<{}>({})", name(from), text);
-  text = fmt::format("bit_cast<{}>({})", name(node.dtype), text);
-  if (compute_dtype(node.dtype) != node.dtype)
-    text = fmt::format("to<{}>({})", compute_type(node.dtype), text);
-  return text;
+std::string NodeText::bits(const TypedNode& node, std::span<const std::string> values,
+                           std::span<const std::string> stored) const {
+  const NodeId operand = node.operands[0];
+  const DType from = graph_.nodes[operand].dtype;
+  const std::string text =
+      compute_dtype(from) == from ? values[operand] : store(operand, values, stored);
+  return fmt::format("bit_cast<{}>({})", name(node.dtype), text);
+}
+
+std::string NodeText::store(NodeId id, std::span<const std::string> values,
+                            std::span<const std::string> stored) const {
+  if (!stored[id].empty()) return stored[id];
+  return fmt::format("to<{}>({})", storage_type(graph_.nodes[id].dtype), values[id]);
 }
 
 std::string NodeText::operation(const TypedNode& node, std::span<const std::string> values) const {
@@ -104,6 +122,9 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
   const bool approximate = node.op == Op::div && accuracy_ == Accuracy::fast && dtype == DType::f32;
   const bool plain = (op.rule == Rule::compare || is_floating(dtype)) && !approximate;
   if (!op.infix.empty() && plain) {
+    // LLVM 14 takes a quotient for positive if no operand is below zero, which -0.0 is not.
+    if (node.op == Op::div && is_negative_zero(graph_, graph_.nodes[node.operands[1]]))
+      return fmt::format("-({}) / {}", value(0), dtype == DType::f64 ? "0.0" : "0.0f");
     if (op.arity == 1) return fmt::format("{}({})", op.infix, value(0));
     return fmt::format("{} {} {}", value(0), op.infix, value(1));
   }
@@ -130,6 +151,25 @@ void NodeText::find_narrow() {
     if (rounds_here || passes) continue;
     for (const NodeId operand : node.inputs()) narrow_[operand] = false;
   }
+}
+
+// What comes from memory or from a bitcast, in a dtype that is not computed in, and goes to memory
+// or to a bitcast.
+void NodeText::find_stored() {
+  needs_stored_.assign(graph_.nodes.size(), false);
+  needs_value_.assign(graph_.nodes.size(), false);
+  const auto is_kept = [&](NodeId id) {
+    const TypedNode& node = graph_.nodes[id];
+    return (node.op == Op::input || node.op == Op::bitcast) &&
+           compute_dtype(node.dtype) != node.dtype;
+  };
+  const auto use = [&](NodeId id, bool as_stored) {
+    (as_stored && is_kept(id) ? needs_stored_ : needs_value_)[id] = true;
+  };
+  for (const TypedNode& node : graph_.nodes) {
+    for (const NodeId operand : node.inputs()) use(operand, node.op == Op::bitcast);
+  }
+  for (const NodeId output : graph_.outputs) use(output, true);
 }
 
 std::string_view NodeText::qualifier(const TypedNode& node) const {

@@ -22,8 +22,21 @@ class NodeText {
     bool same = false;  ///< it is another value's name or a literal: there is nothing to compute
   };
   /// Of a node that is neither an argument nor a reduction; `values` has the text of every node
-  /// before it.
-  Expression of(NodeId id, std::span<const std::string> values) const;
+  /// before it, `stored` that of those that are there as they lie in memory too.
+  Expression of(NodeId id, std::span<const std::string> values,
+                std::span<const std::string> stored) const;
+
+  /// A narrow number passes from memory to memory, and is reinterpreted, without a conversion,
+  /// which would not give every infinity and NaN back: whether `id` must be there as it lies in
+  /// memory, and whether as a value.
+  bool needs_stored(NodeId id) const { return needs_stored_[id]; }
+  bool needs_value(NodeId id) const { return needs_value_[id]; }
+  /// What is assigned to an element of the output that holds `id`.
+  std::string store(NodeId id, std::span<const std::string> values,
+                    std::span<const std::string> stored) const;
+  /// The result of a bitcast as it lies in memory.
+  std::string bits(const TypedNode& node, std::span<const std::string> values,
+                   std::span<const std::string> stored) const;
 
   /// The value of a run-time number that the kernel takes as `parameter`, and the dtype in which it
   /// takes it: that of its node, which a weak one takes from its partner. One that is not used, or
@@ -36,14 +49,16 @@ class NodeText {
 
  private:
   void find_narrow();
+  void find_stored();
   Expression conversion(const TypedNode& node, std::span<const std::string> values) const;
-  std::string bitcast(const TypedNode& node, std::span<const std::string> values) const;
   std::string operation(const TypedNode& node, std::span<const std::string> values) const;
   std::string_view qualifier(const TypedNode& node) const;
 
   const TypedGraph& graph_;
   Accuracy accuracy_;
   std::vector<bool> narrow_;
+  std::vector<bool> needs_stored_;
+  std::vector<bool> needs_value_;
 };
 
 }  // namespace kiln::fusion

@@ -110,6 +110,7 @@ void ReductionEmitter::order_passes() {
     }
   }
   values_.resize(graph_.nodes.size());
+  stored_.resize(graph_.nodes.size());
   names_.resize(graph_.nodes.size());
 }
 
@@ -498,8 +499,8 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
   }
   if (pass == last_pass_) {
     for_each_result(false, [&](std::size_t, const OperandText& operand) {
-      out_.line(depth + 1, "{}_lanes[lane] = to<{}>({});", operand.name,
-                storage_type(operand.dtype), values_[operand.value]);
+      out_.line(depth + 1, "{}_lanes[lane] = {};", operand.name,
+                node_text_.store(operand.value, values_, stored_));
     });
   }
   out_.line(depth, "}}");
@@ -544,8 +545,23 @@ void ReductionEmitter::emit_join(std::size_t id, int depth) {
 std::string ReductionEmitter::result_text(const TypedNode& node, std::string lane) {
   const std::string_view type = compute_type(node.dtype);
   if (is_place(node.op)) lane = fmt::format("to<{}>({}.index)", type, lane);
+  // One division for each row: an approximation, where the accuracy allows one, would save nothing.
   if (node.op == Op::mean) lane = fmt::format("div({}, to<{}>(length))", lane, type);
   return node_text_.rounded(node, lane);
+}
+
+// An element that was loaded: the number that is computed with, and where that is wanted the
+// element as it lies in memory.
+void ReductionEmitter::define_input(std::size_t id, int depth, const std::string& name,
+                                    std::string element) {
+  const DType dtype = graph_.nodes[id].dtype;
+  if (node_text_.needs_stored(static_cast<NodeId>(id))) {
+    stored_[id] = name + "_bits";
+    out_.line(depth, "const {} {} = {};", storage_type(dtype), stored_[id], element);
+    element = stored_[id];
+  }
+  out_.line(depth, "const {} {} = to<{}>({});", compute_type(dtype), name, compute_type(dtype),
+            element);
 }
 
 void ReductionEmitter::emit_value(std::size_t id, int depth) {
@@ -555,15 +571,16 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
         operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
     values_[id] = operand->name;
     if (operand->uniform) return;
-    out_.line(depth, "const {} {} = to<{}>({}_lanes[lane]);", compute_type(node.dtype),
-              operand->name, compute_type(node.dtype), operand->name);
+    define_input(id, depth, operand->name, operand->name + "_lanes[lane]");
     return;
   }
+  if (node_text_.needs_stored(static_cast<NodeId>(id)))
+    stored_[id] = node_text_.bits(node, values_, stored_);
   NodeText::Expression expression;
   if (node.op == Op::scalar) {
     expression.text = node_text_.scalar(node, scalar_parameter(node.payload));
   } else {
-    expression = node_text_.of(static_cast<NodeId>(id), values_);
+    expression = node_text_.of(static_cast<NodeId>(id), values_, stored_);
   }
   if (expression.same) {
     values_[id] = expression.text;

@@ -75,6 +75,7 @@ class ReductionEmitter {
   const std::string& name_of(std::size_t id);
   std::string scalar_parameter(std::size_t argument) const;
   void emit_value(std::size_t id, int depth);
+  void define_input(std::size_t id, int depth, const std::string& name, std::string element);
   std::string result_text(const TypedNode& node, std::string lane);
 
   template <class Body>
@@ -96,6 +97,7 @@ class ReductionEmitter {
   std::vector<bool> uniform_;  ///< nodes that have one element for each row
   std::vector<int> pass_;      ///< how many passes stand before a node can be computed
   std::vector<std::string> values_;
+  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   KernelWriter out_;
 
  private:

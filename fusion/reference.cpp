@@ -75,8 +75,8 @@ class Evaluation {
       }
       case Op::scalar: {
         const ReferenceOperand& operand = arguments_[node.payload];
-        return reference::convert(reference::read(operand.data, operand.dtype, operand.offset),
-                                  node.dtype, true);
+        return reference::scalar_value(
+            graph_, node, reference::read(operand.data, operand.dtype, operand.offset));
       }
       case Op::iota: {
         const auto place =

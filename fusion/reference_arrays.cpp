@@ -149,6 +149,7 @@ Value finish(const TypedNode& node, Running running, Rounding rounding) {
     return reference::from_integer(node.dtype, running.position);
   }
   Value result = running.value;
+  result.pattern.reset();
   result.dtype = node.dtype;
   if (node.op == Op::mean) {
     result.real /= static_cast<long double>(running.count);
@@ -256,8 +257,8 @@ class ArrayEvaluation {
     }
     if (node.op == Op::scalar) {
       const ReferenceOperand& argument = arguments_[node.payload];
-      return {reference::convert(reference::read(argument.data, argument.dtype, argument.offset),
-                                 node.dtype, true)};
+      return {reference::scalar_value(
+          graph_, node, reference::read(argument.data, argument.dtype, argument.offset))};
     }
     for_each_element(shapes_[id], [&](const Dims& at) {
       std::array<Value, 3> operands;

@@ -10,6 +10,10 @@
 
 namespace kiln::fusion::reference {
 
+/// The value of the run-time number `node` that was given as `number`. A weak one is a literal:
+/// like a constant it keeps the digits of an f32 beside narrow floats under Rounding::once.
+Value scalar_value(const TypedGraph& graph, const TypedNode& node, const Value& number);
+
 /// The value of `node` of `graph`, which is neither an argument nor a reduction.
 Value evaluate_node(const TypedGraph& graph, const TypedNode& node,
                     std::span<const Value> operands);

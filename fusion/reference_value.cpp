@@ -132,6 +132,7 @@ long double round_to(long double value, DType dtype) {
 }
 
 Value convert(const Value& value, DType dtype, bool rounds) {
+  if (value.pattern && value.dtype == dtype) return value;
   const Kind from = kind(value.dtype);
   const Kind to = kind(dtype);
   const bool from_float = from == Kind::floating || from == Kind::complex;
@@ -153,18 +154,24 @@ Value convert(const Value& value, DType dtype, bool rounds) {
 }
 
 Value decode(DType dtype, std::uint64_t pattern) {
-  if (dtype == DType::f64) return from_real(dtype, std::bit_cast<double>(pattern));
-  if (dtype == DType::f32)
-    return from_real(dtype, std::bit_cast<float>(static_cast<std::uint32_t>(pattern)));
-  if (dtype == DType::c64) {
-    return {dtype, std::bit_cast<float>(static_cast<std::uint32_t>(pattern)),
-            std::bit_cast<float>(static_cast<std::uint32_t>(pattern >> 32)), 0};
+  Value value = from_real(dtype, 0);
+  if (dtype == DType::f64) {
+    value.real = std::bit_cast<double>(pattern);
+  } else if (dtype == DType::f32 || dtype == DType::c64) {
+    value.real = std::bit_cast<float>(static_cast<std::uint32_t>(pattern));
+    if (dtype == DType::c64)
+      value.imag = std::bit_cast<float>(static_cast<std::uint32_t>(pattern >> 32));
+  } else if (is_floating(dtype)) {
+    value.real = decode_narrow(dtype, pattern);
+  } else {
+    return from_integer(dtype, static_cast<Integer>(pattern));
   }
-  if (is_floating(dtype)) return from_real(dtype, decode_narrow(dtype, pattern));
-  return from_integer(dtype, static_cast<Integer>(pattern));
+  value.pattern = pattern;
+  return value;
 }
 
 std::uint64_t encode(const Value& value) {
+  if (value.pattern) return *value.pattern;
   const auto float_bits = [](long double x) {
     return std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(x))};
   };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "kiln/dtype.hpp"
 
@@ -11,12 +12,14 @@ namespace kiln::fusion::reference {
 
 __extension__ typedef __int128 Integer;
 
-/// A float is in `real`, a complex number in `real` and `imag`, an integer or bool in `integer`.
+/// A float is in `real`, a complex number in `real` and `imag`, an integer or bool in `integer`. A
+/// number of one of the formats keeps its `pattern` there, with which NaN its NaN is.
 struct Value {
   DType dtype = DType::f32;
   long double real = 0;
   long double imag = 0;
   Integer integer = 0;
+  std::optional<std::uint64_t> pattern = {};
 };
 
 Value from_real(DType dtype, long double real);
@@ -26,7 +29,8 @@ Value from_integer(DType dtype, Integer integer);  ///< wraps to the dtype's wid
 /// infinite above its range as the format says.
 long double round_to(long double value, DType dtype);
 
-/// A cast as numerics.md defines it. Without `rounds`, a float result keeps all its digits.
+/// A cast as numerics.md defines it. Without `rounds`, a float result keeps all its digits. To the
+/// dtype whose pattern the value has it is the value itself.
 Value convert(const Value& value, DType dtype, bool rounds);
 
 /// The value whose bits, in the low end of `bits`, are those of `dtype`; and the reverse.

@@ -89,12 +89,23 @@ TEST(Emit, RoundsAfterEachOperationWhenAsked) {
 TEST(Emit, ConstantsKeepTheirBits) {
   EXPECT_TRUE(contains(emit_text("x * 0.1", DType::f32), "x * 0.1f"));
   EXPECT_TRUE(contains(emit_text("x + -0.0", DType::f32), "x + -0.0f"));
+  EXPECT_TRUE(contains(emit_text("x / -0.0", DType::f32), "-(x) / 0.0f"));
   EXPECT_TRUE(
       contains(emit_text("where(x > 1, x, nan)", DType::f32), "bit_cast<f32>(0x7fc00000u)"));
   EXPECT_TRUE(contains(emit_text("where(x > 1, x, inf)", DType::f64),
                        "bit_cast<f64>(0x7ff0000000000000ull)"));
   EXPECT_TRUE(contains(emit_text("x & -9223372036854775808", DType::i64),
                        "i64(-9223372036854775807ll - 1)"));
+}
+
+TEST(Emit, CopiesAndBitcastsOfNarrowNumbersAreNotConverted) {
+  const Emitted copy = emit_text("x, x + y", DType::f16);
+  EXPECT_TRUE(contains(copy, "const f16 x_bits = x_lanes[lane];"));
+  EXPECT_TRUE(contains(copy, "const f32 x = to<f32>(x_bits);"));
+  EXPECT_TRUE(contains(copy, "out0_lanes[lane] = x_bits;"));
+  const Emitted bits = emit_text("bitcast(x, u16), bitcast(bitcast(x, u16), bf16)", DType::f16);
+  EXPECT_FALSE(contains(bits, "to<f32>"));
+  EXPECT_TRUE(contains(bits, "bit_cast<u16>(x_bits)"));
 }
 
 TEST(Emit, NamesOfArgumentsCannotCollideWithCode) {

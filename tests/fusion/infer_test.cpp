@@ -69,6 +69,24 @@ TEST(Promotion, IsSymmetricAndHoldsBothOperands) {
   }
 }
 
+TEST(Literals, TakeTheDtypeThatTheirPartnerIsComputedIn) {
+  EXPECT_EQ(result("2.7 + f4e2m1(x)", {DType::f16}), DType::f32);
+  EXPECT_EQ(result("f4e2m1(x) + 2.7", {DType::f16}), DType::f32);
+  EXPECT_EQ(result("u4(x) << 1", {DType::i64}), DType::i32);
+  EXPECT_EQ(result("300 - u4(x)", {DType::i64}), DType::i32);
+}
+
+TEST(Literals, AreRealWhereTheirOpIs) {
+  for (const std::string_view text : {"x + real(-1)", "x + abs(-2.0)", "x * floor(1.5)"}) {
+    const TypedGraph graph = typed(text, {DType::c64});
+    for (const TypedNode& node : graph.nodes) {
+      const bool real_op = node.op == Op::real || node.op == Op::abs || node.op == Op::floor;
+      EXPECT_FALSE(real_op && node.dtype == DType::c64) << text;
+    }
+    EXPECT_EQ(graph.nodes[graph.outputs[0]].dtype, DType::c64) << text;
+  }
+}
+
 TEST(Literals, TakeTheDtypeOfTheirPartner) {
   EXPECT_EQ(result("x * 0.5", {DType::bf16}), DType::bf16);
   EXPECT_EQ(result("x * 2", {DType::bf16}), DType::bf16);

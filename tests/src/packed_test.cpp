@@ -101,6 +101,58 @@ TEST_P(PackedOnDevice, EveryCodeThroughEveryPlace) {
   }
 }
 
+// What is copied or reinterpreted keeps every bit: infinities, which a conversion would saturate,
+// and each of the NaNs.
+TEST_P(PackedOnDevice, CopiesAndBitcastsKeepEveryCode) {
+  struct Pair {
+    DType dtype;
+    std::vector<DType> others;  // of the same width
+  };
+  const Pair pairs[] = {
+      {DType::f8e4m3, {DType::u8, DType::f8e5m2, DType::i8}},
+      {DType::f8e5m2, {DType::u8, DType::f8e5m2fnuz, DType::f8e4m3}},
+      {DType::f8e4m3fnuz, {DType::i8, DType::f8e5m2}},
+      {DType::f8e5m2fnuz, {DType::u8, DType::f8e4m3fnuz}},
+      {DType::u4, {DType::i4, DType::f4e2m1}},
+      {DType::i4, {DType::u4, DType::f4e2m1}},
+      {DType::f4e2m1, {DType::u4, DType::i4}},
+      {DType::u8, {DType::f8e5m2, DType::f8e4m3fnuz}},
+      {DType::f16, {DType::u16, DType::bf16}},
+      {DType::bf16, {DType::i16, DType::f16}},
+      {DType::u16, {DType::f16, DType::bf16}},
+      {DType::f32, {DType::u32, DType::i32}},
+      {DType::f64, {DType::u64}},
+  };
+  for (const Rounding rounding : {Rounding::once, Rounding::each}) {
+    Options options;
+    options.rounding = rounding;
+    for (const Pair& pair : pairs) {
+      HostArray x = filled(HostArray::contiguous(pair.dtype, {1 << 16}), 7);
+      if (bits(pair.dtype) <= 16) {
+        for (std::int64_t n = 0; n < x.size(); ++n)
+          testing::set_bits(x, n, static_cast<std::uint64_t>(n));
+      }
+      std::string text = "x";
+      std::vector<HostArray> outputs = {HostArray::contiguous(pair.dtype, x.shape)};
+      for (const DType other : pair.others) {
+        text += fmt::format(", bitcast(x, {0}), bitcast(bitcast(x, {0}), {1})", name(other),
+                            name(pair.dtype));
+        outputs.push_back(HostArray::contiguous(other, x.shape));
+        outputs.push_back(HostArray::contiguous(pair.dtype, x.shape));
+      }
+      const Function function = parse("bits", text, options);
+      std::vector<HostArray> reference = outputs;
+      testing::run_on({GetParam(), 0}, function, std::vector<HostArray>{x}, outputs);
+      testing::run_on_reference(function, {x}, reference);
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const auto what = fmt::format("{}, output {} of {}", name(pair.dtype), i, text);
+        EXPECT_TRUE(outputs[i].bytes == x.bytes) << what;
+        EXPECT_TRUE(reference[i].bytes == x.bytes) << what << ", reference";
+      }
+    }
+  }
+}
+
 TEST_P(PackedOnDevice, InputsAndOutputsOfDifferentPlaces) {
   std::mt19937_64 random(11);
   const Function function = parse("mixed", "x * 0.5 + y, x - y + 0.5");
