@@ -140,14 +140,14 @@ NodeId logit(Graph& g, Arguments a) {
   return (unary(Op::log, x) - unary(Op::log1p, -x)).id;
 }
 NodeId nan_to_num(Graph& g, Arguments a) {
-  // NumPy's: NaN to `nan`; the infinities to the largest finite number of the dtype need the dtype,
-  // so here they are given, with f32's as defaults.
+  // NumPy's: the infinities become the outermost finite numbers of the dtype, their neighbours.
   const Term x{&g, a[0]};
+  const Term finite = apply(Op::nextafter, {x, literal(g, 0)});
+  const Term high = a.size() > 2 ? Term{&g, a[2]} : finite;
+  const Term low = a.size() > 3 ? Term{&g, a[3]} : finite;
+  const Term outermost = a.size() > 2 ? where(greater(x, 0), high, low) : finite;
   const Term replaced = where(unary(Op::isnan, x), parameter(g, a, 1, 0.0), x);
-  const Term infinite = unary(Op::isinf, x);
-  const Term high = parameter(g, a, 2, 3.4028234663852886e38);
-  const Term low = parameter(g, a, 3, -3.4028234663852886e38);
-  return where(infinite, where(greater(x, 0), high, low), replaced).id;
+  return where(unary(Op::isinf, x), outermost, replaced).id;
 }
 
 constexpr std::array kCompositions = {
@@ -171,7 +171,8 @@ constexpr std::array kCompositions = {
     Composition{"squared_relu", 1, 1, "square(maximum(x, 0))", squared_relu},
     Composition{"logit", 1, 1, "log(x) - log1p(-x)", logit},
     Composition{"nan_to_num", 1, 4,
-                "nan to `nan` (0), inf to `high`, -inf to `low` (f32's largest)", nan_to_num},
+                "nan to `nan` (0), inf to `high`, -inf to `low` (the largest of the dtype)",
+                nan_to_num},
 };
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {

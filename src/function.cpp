@@ -4,6 +4,7 @@
 
 #include "bound_launch.hpp"
 #include "function_impl.hpp"
+#include "fusion/number.hpp"
 #include "fusion/text.hpp"
 #include "kiln/error.hpp"
 #include "tracing.hpp"
@@ -76,7 +77,8 @@ Scalar Scalar::typed(double value, DType dtype) {
         fmt::format("Scalar::typed: dtype: expected a floating-point one for a double, got {}",
                     kiln::name(dtype)));
   }
-  Scalar scalar(value);
+  // Rounded here, once: kernels take a narrow number as an f32.
+  Scalar scalar(kiln::bits(dtype) == 16 ? fusion::decode(fusion::encode(value, dtype), dtype) : value);
   scalar.dtype_ = dtype;
   scalar.weak_ = false;
   return scalar;

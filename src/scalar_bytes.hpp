@@ -21,7 +21,10 @@ inline bool put_scalar_bytes(std::byte* to, const Scalar& scalar, DType dtype) {
                       : scalar.dtype() == DType::u64 ? static_cast<double>(scalar.bits())
                                                      : static_cast<double>(integer);
   if (dtype == DType::f32) {
-    const auto value = static_cast<float>(real);
+    // Rounded once: an integer does not pass through the double.
+    const auto value = floating                       ? static_cast<float>(real)
+                       : scalar.dtype() == DType::u64 ? static_cast<float>(scalar.bits())
+                                                      : static_cast<float>(integer);
     std::memcpy(to, &value, sizeof value);
     return true;
   }

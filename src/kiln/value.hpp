@@ -126,7 +126,13 @@ KILN_BINARY(maximum) KILN_BINARY(minimum) KILN_BINARY(fmax) KILN_BINARY(fmin)
 KILN_BINARY(atan2) KILN_BINARY(hypot) KILN_BINARY(logaddexp) KILN_BINARY(copysign)
 KILN_BINARY(nextafter) KILN_BINARY(logical_and) KILN_BINARY(logical_or) KILN_BINARY(logical_xor)
 KILN_TERNARY(where) KILN_TERNARY(fma) KILN_TERNARY(clip) KILN_TERNARY(lerp)
-KILN_UNARY(relu) KILN_UNARY(silu) KILN_UNARY(gelu) KILN_UNARY(gelu_tanh)
+KILN_UNARY(real) KILN_UNARY(imag) KILN_UNARY(conj)
+KILN_UNARY(relu) KILN_UNARY(relu6) KILN_UNARY(leaky_relu) KILN_UNARY(elu) KILN_UNARY(selu)
+KILN_UNARY(celu) KILN_UNARY(gelu) KILN_UNARY(gelu_tanh) KILN_UNARY(quick_gelu) KILN_UNARY(silu)
+KILN_UNARY(mish) KILN_UNARY(softplus) KILN_UNARY(softsign) KILN_UNARY(hardswish)
+KILN_UNARY(hardsigmoid) KILN_UNARY(tanhshrink) KILN_UNARY(squared_relu) KILN_UNARY(logit)
+KILN_UNARY(nan_to_num)
+KILN_BINARY(leaky_relu) KILN_BINARY(elu) KILN_BINARY(celu)  // with a slope or alpha of its own
 
 #undef KILN_UNARY
 #undef KILN_BINARY
