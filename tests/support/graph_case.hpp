@@ -22,6 +22,7 @@ namespace kiln::testing {
 /// Arguments by their names in graphs, and the shape that all arrays broadcast to.
 struct ArgumentPool {
   Dims shape;
+  bool complex = false;  ///< there may be c64
   std::map<std::string, TestInput> arguments;
 
   fusion::ArgumentType type(const std::string& name) const {
@@ -41,7 +42,10 @@ struct ArgumentPool {
       auto* const array = std::get_if<HostArray>(&input);
       const std::size_t missing = array == nullptr ? 0 : shape.size() - array->shape.size();
       if (array == nullptr || axis < missing || array->shape[axis - missing] == 1) continue;
-      const std::int64_t bytes = begin * array->strides[axis - missing] * bits(array->dtype) / 8;
+      const std::int64_t moved = array->offset + begin * array->strides[axis - missing];
+      const std::int64_t bytes =
+          is_packed(array->dtype) ? moved >> 1 : moved * bits(array->dtype) / 8;
+      array->offset = is_packed(array->dtype) ? moved & 1 : 0;
       array->first = static_cast<std::size_t>(static_cast<std::int64_t>(array->first) + bytes);
       array->shape[axis - missing] = size;
     }
@@ -144,6 +148,7 @@ class GraphDraw {
 
   ArgumentPool pool() {
     ArgumentPool pool;
+    complex_ = pool.complex = below(6) == 0;
     const DType favourite = any_dtype();  // so that chains of one dtype are not rare
     pool.shape = Dims(1 + below(3));
     std::int64_t room = 1 + static_cast<std::int64_t>(below(200));
@@ -202,7 +207,7 @@ class GraphDraw {
       if (below(5) == 0) extent = 1;
     HostArray array = layout(dtype, std::move(shape));
     std::vector<std::uint64_t> values =
-        sample(dtype, static_cast<std::size_t>(array.size()) + 40, random_());
+        sample(dtype, static_cast<std::size_t>(array.size()) + 256, random_());
     std::shuffle(values.begin(), values.end(), random_);
     for (std::int64_t n = 0; n < array.size(); ++n)
       set_bits(array, place_of(array, n), values[static_cast<std::size_t>(n)]);
@@ -221,7 +226,8 @@ class GraphDraw {
       strides[axis] = plain || below(3) != 0 ? step : -step;
       step *= shape[axis] + static_cast<std::int64_t>(plain ? 0 : below(3) / 2);
     }
-    return HostArray::strided(dtype, std::move(shape), std::move(strides));
+    const std::int64_t lead = is_packed(dtype) ? static_cast<std::int64_t>(below(3)) : 0;
+    return HostArray::strided(dtype, std::move(shape), std::move(strides), lead);
   }
 
   std::size_t below(std::size_t end) { return random_() % end; }
@@ -229,13 +235,20 @@ class GraphDraw {
  private:
   DType any_dtype() {
     using enum DType;
+    static constexpr DType kStored[] = {f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz, f4e2m1, u4, i4};
+    if (complex_ && below(3) == 0) return c64;
+    return below(7) == 0 ? kStored[below(std::size(kStored))] : computed_dtype();
+  }
+
+  DType computed_dtype() {
+    using enum DType;
     static constexpr DType kAll[] = {boolean, u8,  u16, u32,  u64,  i8,  i16, i32,
                                      i64,     f16, f16, bf16, bf16, f32, f32, f64};
     return kAll[below(std::size(kAll))];
   }
 
   Scalar scalar() {
-    const DType dtype = any_dtype();
+    const DType dtype = computed_dtype();
     const std::uint64_t pattern = sample(dtype, 64, random_())[below(64)];
     const double value = fusion::decode(pattern, dtype);
     const auto whole = static_cast<std::int64_t>(pattern << (64 - bits(dtype))) >>
@@ -304,6 +317,7 @@ class GraphDraw {
   }
 
   std::mt19937_64 random_;
+  bool complex_ = false;
 };
 
 }  // namespace kiln::testing
