@@ -28,29 +28,35 @@ constexpr Real kNan = std::numeric_limits<Real>::quiet_NaN();
 // ---- floats ------------------------------------------------------------------------------------
 
 // Newton's method on erf, or on erfc where 1 - |x| has the digits.
-Real erfinv(Real x) {
-  const Real a = std::fabs(x);
-  if (a > 1) return kNan;
-  if (a == 1) return std::copysign(kInfinity, x);
-  const Real w = -std::log1p(-a * a);
-  Real y = w < 5 ? a * std::sqrt(std::acos(-1.0L)) / 2 : std::sqrt(w);
+template <class T>
+T erfinv(T x) {
+  const T a = std::fabs(x);
+  if (a > 1) return std::numeric_limits<T>::quiet_NaN();
+  if (a == 1) return std::copysign(std::numeric_limits<T>::infinity(), x);
+  const T w = -std::log1p(-a * a);
+  T y = w < 5 ? a * std::sqrt(std::acos(T(-1))) / 2 : std::sqrt(w);
   for (int i = 0; i < 60 && y != 0; ++i) {
-    const Real miss = a < 0.5L ? std::erf(y) - a : (1 - a) - std::erfc(y);
-    const Real step = miss * std::sqrt(std::acos(-1.0L)) / 2 * std::exp(y * y);
+    const T miss = a < T(0.5) ? std::erf(y) - a : (1 - a) - std::erfc(y);
+    const T step = miss * std::sqrt(std::acos(T(-1))) / 2 * std::exp(y * y);
     y -= step / (1 + y * step);
-    if (std::fabs(step) < 1e-20L * y) break;
+    if (std::fabs(step) < T(0x1p-33) * y) break;  // the next one would be its square
   }
   return std::copysign(y, x);
 }
 
-Real ndtr(Real x) { return std::erfc(-x * std::sqrt(0.5L)) / 2; }
+template <class T>
+T ndtr(T x) {
+  return std::erfc(-x * std::sqrt(T(0.5))) / 2;
+}
 
-Real sigmoid(Real x) {
-  const Real e = std::exp(-std::fabs(x));
+template <class T>
+T sigmoid(T x) {
+  const T e = std::exp(-std::fabs(x));
   return (x < 0 ? e : 1) / (1 + e);
 }
 
-Real unary(Op op, Real x, DType dtype) {
+template <class T>
+T unary(Op op, T x, DType dtype) {
   switch (op) {
     case Op::abs: return std::fabs(x);
     case Op::neg: return -x;
@@ -424,6 +430,8 @@ bool logical(Op op, std::span<const Value> operands) {
 }
 
 }  // namespace
+
+double operate_quickly(Op op, double x) { return unary(op, x, DType::f64); }
 
 Value operate(const TypedNode& node, std::span<const Value> operands, Rounding rounding) {
   switch (info(node.op).rule) {

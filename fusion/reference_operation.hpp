@@ -14,4 +14,8 @@ namespace kiln::fusion::reference {
 /// dtype's arithmetic.
 Value operate(const TypedNode& node, std::span<const Value> operands, Rounding rounding);
 
+/// The same for an op of one real argument in f64 throughout: to a few units in its last place,
+/// which is enough to judge almost every f32 by, in a tenth of the time.
+double operate_quickly(Op op, double x);
+
 }  // namespace kiln::fusion::reference

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "fusion/number.hpp"
+#include "fusion/op.hpp"
 #include "jit/backend.hpp"
 #include "kiln/error.hpp"
 #include "numerics/measure.hpp"
@@ -171,6 +172,12 @@ void print_markdown(const std::vector<Json>& results) {
       fmt::print("\n");
     }
   }
+  fmt::print(
+      "\n## Random numbers\n\nThey have the same bits on every device. `uniform` is a word's upper "
+      "24 "
+      "bits, exactly. `normal` is within\n{} ULP of the normal distribution's quantile of a word's "
+      "31 bits, by operations that every device rounds alike.\n",
+      fusion::info(fusion::Op::normal).f32.own);
 }
 
 void print_table(const std::vector<Json>& results) {
