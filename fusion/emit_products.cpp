@@ -166,6 +166,7 @@ class ProductEmitter {
   void place_values() {
     places_.resize(graph_.nodes.size());
     values_.resize(graph_.nodes.size());
+    stored_.resize(graph_.nodes.size());
     names_.resize(graph_.nodes.size());
     lanes_.resize(graph_.nodes.size());
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -511,6 +512,7 @@ class ProductEmitter {
       const auto i = static_cast<std::size_t>(&operand - operands_.data());
       names_[id] = operand.name;
       if (operand.place.level != Level::element) {
+        if (node_text_.needs_stored(static_cast<NodeId>(id))) stored_[id] = one_element(i);
         return fmt::format("to<{}>({})", compute_type(node.dtype), one_element(i));
       }
       lane_of(id, i);
@@ -522,7 +524,8 @@ class ProductEmitter {
       return text;
     }
     if (std::string text = scaled_lane(node); !text.empty()) return text;
-    const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_);
+    const NodeText::Expression expression =
+        node_text_.of(static_cast<NodeId>(id), values_, stored_);
     if (!expression.same) return expression.text;
     values_[id] = expression.text;
     if (node.op == Op::promote) lanes_[id] = lanes_[node.operands[0]];
@@ -536,6 +539,7 @@ class ProductEmitter {
     const std::string lane =
         fmt::format("{}_lanes{}[{}]", operand.name, indices(operand.place),
                     whole ? fmt::format("part * {} + lane", products_.lanes) : "lane");
+    if (node_text_.needs_stored(static_cast<NodeId>(id))) stored_[id] = lane;
     values_[id] = fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
     if (is_integer(operand.dtype) && bits(operand.dtype) <= 8) {
       const int width = whole ? variant_.width : products_.lanes;
@@ -932,6 +936,7 @@ class ProductEmitter {
   std::vector<std::optional<ProductForm>> forms_;  ///< of sums
   std::vector<bool> in_sum_;  ///< a product that is added without being rounded
   std::vector<std::string> values_;
+  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> names_;
   std::vector<Lane> lanes_;
   bool quick_ = false;  ///< see find_quick_way()
