@@ -22,6 +22,10 @@ bool keeps_relative_error(Op op) {
   }
 }
 
+bool is_held(NodeId id, std::span<const std::string> stored) {
+  return id < stored.size() && !stored[id].empty();
+}
+
 bool is_negative_zero(const TypedGraph& graph, const TypedNode& node) {
   if (node.op != Op::constant) return false;
   const bool own = graph.rounding == Rounding::each && is_narrow_float(node.dtype);
@@ -45,7 +49,7 @@ NodeText::Expression NodeText::of(NodeId id, std::span<const std::string> values
     case Op::promote:
     case Op::cast: return conversion(node, values);
     case Op::bitcast: {
-      const std::string text = stored[id].empty() ? bits(node, values, stored) : stored[id];
+      const std::string text = is_held(id, stored) ? stored[id] : bits(node, values, stored);
       if (compute_dtype(node.dtype) == node.dtype) return {text};
       return {fmt::format("to<{}>({})", compute_type(node.dtype), text)};
     }
@@ -106,7 +110,7 @@ std::string NodeText::bits(const TypedNode& node, std::span<const std::string> v
 
 std::string NodeText::store(NodeId id, std::span<const std::string> values,
                             std::span<const std::string> stored) const {
-  if (!stored[id].empty()) return stored[id];
+  if (is_held(id, stored)) return stored[id];
   return fmt::format("to<{}>({})", storage_type(graph_.nodes[id].dtype), values[id]);
 }
 

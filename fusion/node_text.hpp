@@ -22,9 +22,9 @@ class NodeText {
     bool same = false;  ///< it is another value's name or a literal: there is nothing to compute
   };
   /// Of a node that is neither an argument nor a reduction; `values` has the text of every node
-  /// before it, `stored` that of those that are there as they lie in memory too.
+  /// before it, `stored` that of those that are there as they lie in memory too, if any are.
   Expression of(NodeId id, std::span<const std::string> values,
-                std::span<const std::string> stored) const;
+                std::span<const std::string> stored = {}) const;
 
   /// A narrow number passes from memory to memory, and is reinterpreted, without a conversion,
   /// which would not give every infinity and NaN back: whether `id` must be there as it lies in
