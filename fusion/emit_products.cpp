@@ -537,7 +537,7 @@ class ProductEmitter {
     const OperandText& operand = operands_[i];
     const bool whole = !in_parts(i) && products_.lanes < variant_.width;
     const std::string lane =
-        fmt::format("{}_lanes{}[{}]", operand.name, indices(operand.place),
+        fmt::format("{}_lanes{}[{}]", operand.name, indices(held(i)),
                     whole ? fmt::format("part * {} + lane", products_.lanes) : "lane");
     if (node_text_.needs_stored(static_cast<NodeId>(id))) stored_[id] = lane;
     values_[id] = fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
@@ -670,11 +670,17 @@ class ProductEmitter {
     return !operand.output && operand.place.level == Level::element && is_used(operand);
   }
 
+  // What the loaded lanes are kept for: parts of a row's are loaded within the loop over the rows.
+  Place held(std::size_t i) const {
+    Place place = operands_[i].place;
+    place.rows = place.rows && !in_parts(i);
+    return place;
+  }
+
   void load(std::size_t i, int depth, int width, const std::string& first) {
     const OperandText& operand = operands_[i];
     const std::string type = fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
-    Place place = operand.place;
-    if (depth > 4) place.rows = false;  // within the loop over the rows
+    const Place place = held(i);
     std::string from;
     if (is_packed(operand.dtype)) {
       const std::string row = row_text(i);
@@ -686,13 +692,12 @@ class ProductEmitter {
     }
     const std::string text =
         fmt::format("lanes_of<{}, {}>({})", width, variant_.operands[i].alignment, from);
-    if (extents(operand.place).empty()) {
+    if (extents(place).empty()) {
       out_.line(depth, "const {} {}_lanes = {};", type, operand.name, text);
       return;
     }
-    out_.line(depth, "{} {}_lanes{};", type, operand.name, extents(operand.place));
-    out_.line(depth, "{}{}_lanes{} = {};", loops(place), operand.name, indices(operand.place),
-              text);
+    out_.line(depth, "{} {}_lanes{};", type, operand.name, extents(place));
+    out_.line(depth, "{}{}_lanes{} = {};", loops(place), operand.name, indices(place), text);
   }
 
   // What all rows share of a part of a vector: computed and kept.

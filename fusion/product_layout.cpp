@@ -10,10 +10,11 @@ namespace {
 // A thread takes four rows or so at once: what they share is loaded and converted once for them,
 // and four loads of 16 bytes are under way. With more columns it is fewer rows, as registers allow.
 // A row is shared out to a wave, and to more threads while there are too few for every GPU that is
-// known. The host adds 16 elements side by side.
+// known. The host takes a row at a time and adds 64 elements side by side, in a loop that compilers
+// make vectors of.
 constexpr int kMostColumns = 8;
 constexpr int kLanesAtATime = 8;
-constexpr int kHostLanes = 16;
+constexpr int kHostLanes = 64;
 constexpr int kVectorBits = 128;
 constexpr int kSmallVectorBits = 256;  // of elements of a byte or less
 constexpr int kMostLanes = 64;
@@ -205,7 +206,7 @@ bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, int w
 void share_out(Layout& layout, std::int64_t batches, Family family) {
   Variant& variant = layout.variant;
   ProductVariant& products = variant.products;
-  products.rows = products.columns <= 2 ? 4 : 2;
+  products.rows = family == Family::host ? 1 : products.columns <= 2 ? 4 : 2;
   while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
   RowVariant& shares = variant.reduction;
   if (family != Family::host) {
