@@ -539,7 +539,8 @@ class ProductEmitter {
     const std::string lane =
         fmt::format("{}_lanes{}[{}]", operand.name, indices(held(i)),
                     whole ? fmt::format("part * {} + lane", products_.lanes) : "lane");
-    if (node_text_.needs_stored(static_cast<NodeId>(id))) stored_[id] = lane;
+    if (node_text_.needs_stored(static_cast<NodeId>(id)))
+      stored_[id] = fmt::format("plain({})", lane);
     values_[id] = fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
     if (is_integer(operand.dtype) && bits(operand.dtype) <= 8) {
       const int width = whole ? variant_.width : products_.lanes;

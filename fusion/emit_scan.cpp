@@ -92,6 +92,7 @@ class ScanEmitter {
     argument_names_.resize(graph_.arguments.size());
     names_.resize(graph_.nodes.size());
     values_.resize(graph_.nodes.size());
+    stored_.resize(graph_.nodes.size());
     for (std::size_t i = 0; i < graph_.arguments.size(); ++i) {
       argument_names_[i] = identifier(graph_.argument_names[i], fmt::format("in{}", i), taken_);
       if (graph_.arguments[i].scalar) continue;
@@ -291,8 +292,8 @@ class ScanEmitter {
                     variant_.width, pointer(i), stride_name(i, inner()));
           break;
         default:
-          out_.line(3, "const {0} {1} = to<{0}>(*({2}));", compute_type(operand.dtype),
-                    operand.name, pointer(i));
+          out_.line(3, "const {} {}_bits = *({});", storage_type(operand.dtype), operand.name,
+                    pointer(i));
       }
     }
   }
@@ -328,11 +329,21 @@ class ScanEmitter {
       const auto i = static_cast<std::size_t>(operand - operands_.begin());
       const Access access = variant_.operands[i].access;
       const bool lanes = access == Access::contiguous || access == Access::strided;
-      values_[id] = operand->name;
-      if (!lanes) return;
-      // Of its own: an output may lie in its memory.
       names_[id] = operand->name;
-      define(id, fmt::format("to<{}>({}_lanes[lane])", compute_type(node.dtype), operand->name));
+      std::string element = operand->name + "_bits";
+      // Kept, as an output may lie in its memory.
+      if (lanes && node_text_.needs_stored(static_cast<NodeId>(id))) {
+        out_.line(3, "{} {}[{}];", storage_type(node.dtype), element, variant_.width);
+        out_.line(3, "KILN_EACH_LANE(lane, {}) {}[lane] = {}_lanes[lane];", variant_.width, element,
+                  operand->name);
+        element += "[lane]";
+        stored_[id] = element;
+      } else if (lanes) {
+        element = operand->name + "_lanes[lane]";
+      } else {
+        stored_[id] = element;
+      }
+      define(id, fmt::format("to<{}>({})", compute_type(node.dtype), element));
       return;
     }
     if (node.op == Op::scalar) {
@@ -341,7 +352,10 @@ class ScanEmitter {
       values_[id] = name_of(id);
       return;
     }
-    const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_);
+    if (node_text_.needs_stored(static_cast<NodeId>(id)))
+      stored_[id] = node_text_.bits(node, values_, stored_);
+    const NodeText::Expression expression =
+        node_text_.of(static_cast<NodeId>(id), values_, stored_);
     if (expression.same) {
       values_[id] = expression.text;
     } else {
@@ -365,8 +379,8 @@ class ScanEmitter {
       const bool contiguous = variant_.operands[i].access == Access::contiguous;
       out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, variant_.width,
                 pointer(i), contiguous ? "" : ", " + inner_stride(i));
-      out_.line(3, "KILN_EACH_LANE(lane, {}) {}_lanes[lane] = to<{}>({});", variant_.width,
-                operand.name, storage_type(operand.dtype), values_[operand.value]);
+      out_.line(3, "KILN_EACH_LANE(lane, {}) {}_lanes[lane] = {};", variant_.width, operand.name,
+                node_text_.store(operand.value, values_, stored_));
       if (contiguous) {
         out_.line(3, "{}store<{}, {}>({}, first, {}_lanes);", guard, variant_.width,
                   variant_.operands[i].alignment, pointer(i), operand.name);
@@ -392,6 +406,7 @@ class ScanEmitter {
   std::vector<std::string> argument_names_;
   std::vector<OperandText> operands_;
   std::vector<std::string> values_;
+  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> names_;
   KernelWriter out_;
 };

@@ -35,6 +35,9 @@ KILN_FN f64 add_product(f64 sum, f64 a, f64 b) {
 
 template <class T> constexpr bool kIsPacked = kSame<T, u4> || kSame<T, i4> || kSame<T, f4e2m1>;
 
+// A lane as it lies in memory.
+template <class T> KILN_FN T plain(T lane) { return lane; }
+
 #if KILN_HOST
 
 template <class T, int Lanes>

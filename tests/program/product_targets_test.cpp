@@ -95,12 +95,18 @@ TEST(NvidiaProducts, Compile) {
       EXPECT_FALSE(kernel.code.empty());
       EXPECT_EQ(kernel.resources.scratch.value_or(0), 0);
     }
-    for (const char* text : {"cumsum(x, -1), cummax(x, -1)", "cumprod(x, 0)"}) {
+    for (const char* text : {"cumsum(x, -1), cummax(x, -1)", "cumprod(x, 0), x"}) {
       Specification specification;
       specification.arguments = {{"x", DType::bf16, {64, 4096}, {}, false}};
       const CompiledKernel kernel = compile_for(parse("checked", text), specification, target);
       EXPECT_EQ(kernel.resources.scratch.value_or(0), 0) << text;
     }
+    Specification specification;
+    specification.arguments = {{"w", DType::bf16, {64, 4096}, {}, false},
+                               {"x", DType::bf16, {4096}, {}, false}};
+    EXPECT_FALSE(
+        compile_for(parse("checked", "sum(f32(bitcast(w, u16)) * x, -1)"), specification, target)
+            .code.empty());
   }
 }
 

@@ -140,6 +140,14 @@ TEST_P(Products, WithWorkBeforeAndAfter) {
         each);
 }
 
+TEST_P(Products, OfWeightsReadAsTheyLieInMemory) {
+  const HostArray w = testing::random_array(DType::bf16, {9, 64}, 33);
+  const HostArray x = testing::random_array(DType::f32, {64}, 34);
+  check("sum(f32(bitcast(w, u16) >> 8) * x, -1)", {w, x});
+  check("sum(f32(bitcast(bitcast(w, u8), f8e5m2)) * x, -1)",
+        {testing::random_array(DType::i8, {9, 64}, 35), x});
+}
+
 // Scales so large that a GPU's way of making floats of small integers would overflow.
 TEST_P(Products, WithScalesOfEverySize) {
   const HostArray q = weights(DType::u4, {6, 1, 64}, 32);

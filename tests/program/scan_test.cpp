@@ -121,6 +121,18 @@ TEST_P(Scan, WithWorkBeforeBetweenAndAfter) {
   check("cummax(x * 1.1, -1) * 1.1", {x}, 0, each);
 }
 
+// What passes through keeps every bit, also of a NaN.
+TEST_P(Scan, BesideWhatPassesThrough) {
+  HostArray x = testing::random_array(DType::bf16, {3, 64}, 16);
+  for (std::int64_t i = 0; i < 8; ++i) testing::set_bits(x, i * 5, 0x7f81 + i);
+  std::vector<HostArray> got = {HostArray::contiguous(DType::bf16, {3, 64}),
+                                HostArray::contiguous(DType::u64, {3, 64})};
+  const std::string text = "x, cumsum(bitcast(x, u16), -1)";
+  testing::run_on(device(), parse("scan", text), {x}, got);
+  EXPECT_EQ(got[0].bytes, x.bytes);
+  testing::expect_close(got[1], testing::reference_of(text, {x})[1], 0, 0, text);
+}
+
 TEST_P(Scan, SpecialValues) {
   HostArray x = HostArray::contiguous(DType::f32, {3, 4});
   const double nan = std::nan("");
