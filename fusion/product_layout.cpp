@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
+
+#include "fusion/merged_axes.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -23,41 +24,18 @@ constexpr int kBlock = 128;
 constexpr int kMostThreads = 512;
 constexpr std::int64_t kFilled = 1 << 17;  // threads
 
-struct Axis {
-  std::int64_t size = 1;
-  std::vector<std::int64_t> strides;
-};
+using Axis = MergedAxis;
 
 std::vector<Axis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
                              bool reduced) {
   std::vector<Axis> axes;
   for (std::size_t k = 0; k < space.shape.size(); ++k) {
     if (space.reduced[k] != reduced || space.shape[k] == 1) continue;
-    Axis axis{space.shape[k], {}};
+    Axis axis{space.shape[k], {}, {k}};
     for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
     axes.push_back(std::move(axis));
   }
   return axes;
-}
-
-void sort_and_merge(std::vector<Axis>& axes, std::size_t operand) {
-  std::ranges::stable_sort(axes, [&](const Axis& a, const Axis& b) {
-    return std::abs(a.strides[operand]) > std::abs(b.strides[operand]);
-  });
-  std::vector<Axis> merged;
-  for (Axis& axis : axes) {
-    bool one_axis = !merged.empty();
-    for (std::size_t i = 0; one_axis && i < axis.strides.size(); ++i) {
-      one_axis = merged.back().strides[i] == axis.strides[i] * axis.size;
-    }
-    if (one_axis) {
-      merged.back().size *= axis.size;
-      merged.back().strides = std::move(axis.strides);
-    } else {
-      merged.push_back(std::move(axis));
-    }
-  }
-  axes = std::move(merged);
 }
 
 // One pass, whose results are all that is stored.
@@ -95,10 +73,6 @@ std::size_t largest(std::span<const Operand> operands, const ReduceSpace& space)
   return found;
 }
 
-bool moves_along(const std::vector<Axis>& axes, std::size_t operand) {
-  return std::ranges::any_of(axes, [&](const Axis& axis) { return axis.strides[operand] != 0; });
-}
-
 // The axes of one kernel before they are put in a row.
 struct Axes {
   std::vector<Axis> batches;
@@ -120,7 +94,7 @@ int most_columns(std::int64_t size) {
 Axes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::size_t operand,
              std::size_t operands) {
   Axes axes;
-  const Axis one{1, std::vector<std::int64_t>(operands, 0)};
+  const Axis one{1, std::vector<std::int64_t>(operands, 0), {}};
   axes.columns = axes.rows = one;
   axes.reduced = std::move(reduced);
   bool has_columns = false;
@@ -131,7 +105,7 @@ Axes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::size_t ope
       continue;
     }
     has_columns = true;
-    axes.columns = {columns, axis.strides};
+    axes.columns = {columns, axis.strides, axis.from};
     if (axis.size == columns) continue;
     axis.size /= columns;
     for (std::int64_t& stride : axis.strides) stride *= columns;
@@ -176,33 +150,6 @@ int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operand
   return width;
 }
 
-int alignment_of(const Operand& operand, std::size_t index, const std::vector<Axis>& axes,
-                 int width) {
-  const int halves = bits(operand.dtype) / 4;  // bytes, for packed elements
-  std::uint64_t steps = operand.address * 2 + static_cast<std::uint64_t>(operand.offset * halves);
-  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-    steps |= static_cast<std::uint64_t>(axes[k].strides[index] * halves);
-  }
-  steps |= static_cast<std::uint64_t>(width * halves) | 32;
-  return std::max(1, static_cast<int>(steps & (~steps + 1)) / 2);
-}
-
-bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, int width) {
-  constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
-  std::uint64_t elements = 1;
-  for (const Axis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
-  if (elements >= kLimit) return true;
-  for (std::size_t i = 0; i < operands; ++i) {
-    auto span = static_cast<std::uint64_t>(width);
-    for (const Axis& axis : axes) {
-      span += static_cast<std::uint64_t>(std::abs(axis.strides[i])) *
-              static_cast<std::uint64_t>(axis.size);
-    }
-    if (span >= kLimit) return true;
-  }
-  return false;
-}
-
 void share_out(Layout& layout, std::int64_t batches, Family family) {
   Variant& variant = layout.variant;
   ProductVariant& products = variant.products;
@@ -231,9 +178,11 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   const std::size_t weights = largest(operands, space);
   std::vector<Axis> outer = axes_where(space, operands, false);
   std::vector<Axis> reduced = axes_where(space, operands, true);
-  if (reduced.empty()) reduced.push_back({1, std::vector<std::int64_t>(operands.size(), 0)});
-  sort_and_merge(outer, weights);
-  sort_and_merge(reduced, weights);
+  if (reduced.empty()) reduced.push_back({1, std::vector<std::int64_t>(operands.size(), 0), {}});
+  sort_by_memory(outer, weights);
+  sort_by_memory(reduced, weights);
+  outer = merge(std::move(outer));
+  reduced = merge(std::move(reduced));
   for (const std::int64_t stride : reduced.back().strides) {
     if (stride != 0 && stride != 1) return std::nullopt;
   }
@@ -260,12 +209,14 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   variant.width = choose_width(axes, operands, family);
   variant.products.lanes =
       family == Family::host ? variant.width : std::min(variant.width, kLanesAtATime);
-  variant.wide_index = needs_wide_index(axes, operands.size(), variant.width);
   layout.rows = arranged.rows.size;
   layout.units = layout.rows;
   layout.reduced = 1;
   for (const Axis& axis : arranged.reduced) layout.reduced *= axis.size;
   layout.vectors = layout.reduced / variant.width;
+  std::uint64_t elements = 1;
+  for (const Axis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
+  variant.wide_index = needs_wide_index(axes, operands.size(), elements, variant.width);
   std::int64_t batches = 1;
   for (const Axis& axis : arranged.batches) batches *= axis.size;
   share_out(layout, batches, family);
@@ -274,13 +225,12 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandVariant operand;
-    operand.access = axes.back().strides[i] == 1 ? Access::contiguous
-                     : moves_along(axes, i)      ? Access::broadcast
-                                                 : Access::scalar;
+    operand.access = access_of(axes, i);
     operand.start = is_packed(operands[i].dtype) && operands[i].offset % 2 != 0;
     operand.alignment = std::max(1, bits(operands[i].dtype) / 8);
     if (family != Family::host && operand.access == Access::contiguous) {
-      operand.alignment = alignment_of(operands[i], i, axes, variant.width);
+      operand.alignment =
+          alignment_of(operands[i], operands[i].offset, axes, axes.size() - 1, i, variant.width);
     }
     layout.strides.emplace_back(axes.size());
     for (std::size_t k = 0; k < axes.size(); ++k) {

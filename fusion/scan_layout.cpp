@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "fusion/broadcast.hpp"
+#include "fusion/merged_axes.hpp"
 #include "fusion/shapes.hpp"
 
 namespace kiln::fusion {
@@ -22,10 +23,7 @@ constexpr int kVectorBits = 128;
 constexpr int kMostLanes = 8;
 constexpr int kHostLanes = 256;
 
-struct Axis {
-  std::int64_t size = 1;
-  std::vector<std::int64_t> strides;
-};
+using Axis = MergedAxis;
 
 std::size_t first_output(std::span<const Operand> operands) {
   const auto found = std::ranges::find_if(operands, &Operand::output);
@@ -33,7 +31,7 @@ std::size_t first_output(std::span<const Operand> operands) {
 }
 
 Axis axis_of(const ScanSpace& space, std::span<const Operand> operands, std::size_t k) {
-  Axis axis{space.shape[k], {}};
+  Axis axis{space.shape[k], {}, {k}};
   for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
   return axis;
 }
@@ -44,24 +42,8 @@ std::vector<Axis> other_axes(const ScanSpace& space, std::span<const Operand> op
   for (std::size_t k = 0; k < space.shape.size(); ++k) {
     if (k != space.axis && space.shape[k] != 1) axes.push_back(axis_of(space, operands, k));
   }
-  const std::size_t output = first_output(operands);
-  std::ranges::stable_sort(axes, [&](const Axis& a, const Axis& b) {
-    return std::abs(a.strides[output]) > std::abs(b.strides[output]);
-  });
-  std::vector<Axis> merged;
-  for (Axis& axis : axes) {
-    bool one_axis = !merged.empty();
-    for (std::size_t i = 0; one_axis && i < axis.strides.size(); ++i) {
-      one_axis = merged.back().strides[i] == axis.strides[i] * axis.size;
-    }
-    if (one_axis) {
-      merged.back().size *= axis.size;
-      merged.back().strides = std::move(axis.strides);
-    } else {
-      merged.push_back(std::move(axis));
-    }
-  }
-  return merged;
+  sort_by_memory(axes, first_output(operands));
+  return merge(std::move(axes));
 }
 
 int choose_width(const Axis& inner, std::span<const Operand> operands, Family family) {
@@ -72,32 +54,6 @@ int choose_width(const Axis& inner, std::span<const Operand> operands, Family fa
   int width = family == Family::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
-}
-
-int alignment_of(const Operand& operand, std::size_t index, const std::vector<Axis>& axes,
-                 int width) {
-  const int bytes = std::max(1, bits(operand.dtype) / 8);
-  std::uint64_t steps = operand.address | static_cast<std::uint64_t>(width * bytes) | 16;
-  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-    steps |= static_cast<std::uint64_t>(axes[k].strides[index] * bytes);
-  }
-  return static_cast<int>(steps & (~steps + 1));
-}
-
-bool needs_wide_index(const std::vector<Axis>& axes, std::size_t operands, int width) {
-  constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
-  std::uint64_t elements = 1;
-  for (const Axis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
-  if (elements >= kLimit) return true;
-  for (std::size_t i = 0; i < operands; ++i) {
-    auto span = static_cast<std::uint64_t>(width);
-    for (const Axis& axis : axes) {
-      span += static_cast<std::uint64_t>(std::abs(axis.strides[i])) *
-              static_cast<std::uint64_t>(axis.size);
-    }
-    if (span >= kLimit) return true;
-  }
-  return false;
 }
 
 // How rows along the axis are shared out, `rows` of them.
@@ -180,14 +136,15 @@ Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Fami
   const bool across =
       !axes.empty() && std::abs(axes.back().strides[output]) < std::abs(scanned.strides[output]);
   variant.scan = across ? ScanVariant::across : ScanVariant::along;
-  if (axes.empty()) axes.push_back({1, std::vector<std::int64_t>(operands.size(), 0)});
+  if (axes.empty()) axes.push_back({1, std::vector<std::int64_t>(operands.size(), 0), {}});
   axes.insert(across ? axes.end() - 1 : axes.end(), scanned);
   variant.rank = static_cast<int>(axes.size());
   variant.width = choose_width(axes.back(), operands, family);
-  variant.wide_index = needs_wide_index(axes, operands.size(), variant.width);
   layout.reduced = scanned.size;
   std::int64_t others = 1;
   for (const Axis& axis : axes) others *= axis.size;
+  variant.wide_index =
+      needs_wide_index(axes, operands.size(), static_cast<std::uint64_t>(others), variant.width);
   if (scanned.size != 0) others /= scanned.size;
   layout.vectors = axes.back().size / variant.width;
   if (across) {
@@ -200,16 +157,10 @@ Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Fami
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandVariant operand;
-    const std::int64_t inner = axes.back().strides[i];
-    const bool moves =
-        std::ranges::any_of(axes, [&](const Axis& axis) { return axis.strides[i] != 0; });
-    operand.access = inner == 1   ? Access::contiguous
-                     : inner != 0 ? Access::strided
-                     : moves      ? Access::broadcast
-                                  : Access::scalar;
+    operand.access = access_of(axes, i);
     operand.alignment = std::max(1, bits(operands[i].dtype) / 8);
     if (family != Family::host && operand.access == Access::contiguous) {
-      operand.alignment = alignment_of(operands[i], i, axes, variant.width);
+      operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, variant.width);
     }
     layout.strides.emplace_back(axes.size());
     for (std::size_t k = 0; k < axes.size(); ++k) {

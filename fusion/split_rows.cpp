@@ -34,6 +34,18 @@ std::vector<Dims> shapes_read_again(const ShapedGraph& graph) {
   return again;
 }
 
+// Which values depend on packed elements one by one: no kernel over pieces takes those.
+std::vector<bool> of_packed(const TypedGraph& graph) {
+  std::vector<bool> packed;
+  for (const TypedNode& node : graph.nodes) {
+    const bool own = node.op == Op::input && is_packed(node.dtype);
+    const bool operands = is_elementwise(node.op) &&
+                          std::ranges::any_of(node.inputs(), [&](NodeId i) { return packed[i]; });
+    packed.push_back(own || operands);
+  }
+  return packed;
+}
+
 class Splitter {
  public:
   Splitter(const ShapedGraph& from, const SplitModel& model) : from_(from), model_(model) {
@@ -44,11 +56,12 @@ class Splitter {
 
   ShapedGraph run() {
     const std::vector<Dims> again = shapes_read_again(from_);
+    const std::vector<bool> packed = of_packed(from_.graph);
     for (std::size_t id = 0; id < from_.graph.nodes.size(); ++id) {
       TypedNode node = from_.graph.nodes[id];
       for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved_[node.operands[i]];
       std::int64_t pieces = 1;
-      if (is_reduction(node.op)) {
+      if (is_reduction(node.op) && !packed[from_.graph.nodes[id].operands[0]]) {
         const Dims& rows = to_.shapes[node.operands[0]];
         const bool read_again = std::ranges::find(again, rows) != again.end();
         pieces = pieces_of(rows, from_.shapes[id], read_again, model_);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "kiln/program.hpp"
 #include "tests/support/arrays.hpp"
 
 namespace kiln {
@@ -146,6 +147,28 @@ TEST_P(Products, OfWeightsReadAsTheyLieInMemory) {
   check("sum(f32(bitcast(w, u16) >> 8) * x, -1)", {w, x});
   check("sum(f32(bitcast(bitcast(w, u8), f8e5m2)) * x, -1)",
         {testing::random_array(DType::i8, {9, 64}, 35), x});
+}
+
+// Rows that would be cut into pieces if they were not packed.
+TEST_P(Products, InProgramsOfFewLongRows) {
+  constexpr std::int64_t kLength = 1 << 18;
+  const HostArray q = weights(DType::u4, {1, kLength}, 36);
+  const HostArray x = testing::random_array(DType::f32, {kLength}, 37);
+  const HostArray want = testing::reference_of("sum(f32(q) * x, -1)", {q, x})[0];
+  const Device device{GetParam(), 0};
+  jit::Backend& backend = jit::backend(device);
+  const testing::DeviceBuffer q_memory(backend, q.bytes);
+  const testing::DeviceBuffer x_memory(backend, x.bytes);
+  const testing::DeviceBuffer sum(backend, std::vector<std::byte>(4));
+  const Program fused = program(parse("product", "sum(f32(q) * x, -1)"));
+  fused.run({device, nullptr},
+            {View(q_memory.data(), DType::u4, {1, kLength}, device),
+             View(x_memory.data(), DType::f32, {kLength}, device)},
+            {View(sum.data(), DType::f32, {1, 1}, device)}, View());
+  HostArray got = HostArray::contiguous(DType::f32, {1, 1});
+  got.bytes = sum.read();
+  // Of a quarter of a million terms of some ten, of both signs.
+  EXPECT_NEAR(testing::number_at(got, 0), testing::number_at(want, 0), 0.5);
 }
 
 // Scales so large that a GPU's way of making floats of small integers would overflow.
