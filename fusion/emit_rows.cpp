@@ -52,6 +52,10 @@ class RowEmitter : public ReductionEmitter {
     }
     coordinates(2, "row", 0, first_reduced());
     row_pointers();
+    if (is_shifted()) {
+      out_.line(2, "const {} head = head_of<{}>({}_row);", index_, variant_.width,
+                operands_[static_cast<std::size_t>(rows_.phase)].name);
+    }
     for (const OperandText& operand : operands_) {
       if (operand.output || !operand.uniform || !is_used(operand)) continue;
       const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
@@ -65,7 +69,8 @@ class RowEmitter : public ReductionEmitter {
   void place_vector(int depth) override {
     const std::string scale = variant_.width == 1 ? "" : fmt::format(" * {}", variant_.width);
     if (!has_lines()) {
-      out_.line(depth, "const {} first = vector{};", index_, scale);
+      out_.line(depth, "const {} first = vector{}{};", index_, scale,
+                is_shifted() ? " - head" : "");
       return;
     }
     out_.line(depth, "const {} line = divide(vector, columns);", index_);
@@ -74,6 +79,12 @@ class RowEmitter : public ReductionEmitter {
   }
 
   std::string load_text(std::size_t i) const override {
+    if (is_shifted()) {
+      const bool contiguous = variant_.operands[i].access == Access::contiguous;
+      return fmt::format("load_part<{}, {}>({}, first, size, {})", variant_.width,
+                         variant_.operands[i].alignment, line_text(i),
+                         contiguous ? "1" : stride_name(i, inner()));
+    }
     if (variant_.operands[i].access == Access::contiguous) {
       return fmt::format("load<{}, {}>({}, first)", variant_.width, variant_.operands[i].alignment,
                          line_text(i));

@@ -279,6 +279,7 @@ std::string describe(const RowVariant& rows, Family family) {
     text += ", columns";
   }
   if (rows.pieces) text += ", in pieces";
+  if (rows.phase >= 0) text += ", rows begin within vectors";
   return text;
 }
 

@@ -71,6 +71,8 @@ struct RowVariant {
   int rows = 1;         ///< per block of threads
   int columns = 0;      ///< 0: the innermost axis is reduced
   bool pieces = false;  ///< a block takes a piece of a row, and there is a result for each piece
+  int phase = -1;  ///< the operand at whose multiples of the width vectors begin, since rows do
+                   ///< not: the first and the last of a row are parts; -1: at the rows' starts
   int block() const { return threads * rows * (columns == 0 ? 1 : columns); }
   friend bool operator==(const RowVariant&, const RowVariant&) = default;
 };

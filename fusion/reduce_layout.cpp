@@ -68,9 +68,10 @@ std::int64_t product(std::span<const Axis> axes) {
 
 int element_bytes(const Operand& operand) { return std::max(1, bits(operand.dtype) / 8); }
 
-// `uniform` says which operands have a register of their own for each row, not for each element.
-int choose_width(const Axis& inner, std::span<const Operand> operands,
-                 const std::vector<bool>& uniform, Family family) {
+// A vector of the narrowest operand. `uniform` says which operands have a register of their own for
+// each row, not for each element.
+int full_width(const Axis& inner, std::span<const Operand> operands,
+               const std::vector<bool>& uniform, Family family) {
   if (row_policy(family).lanes != 0) return row_policy(family).lanes;
   int narrowest = 0;
   int widest = 1;
@@ -83,10 +84,41 @@ int choose_width(const Axis& inner, std::span<const Operand> operands,
   }
   if (narrowest == 0) return 1;
   const Policy& gpu = policy(family);
-  int width =
-      std::min({gpu.vector_bytes / narrowest, gpu.most_lane_bytes / widest, gpu.most_lanes});
-  while (width > 1 && inner.size % width != 0) width /= 2;
-  return std::max(width, 1);
+  return std::max(
+      1, std::min({gpu.vector_bytes / narrowest, gpu.most_lane_bytes / widest, gpu.most_lanes}));
+}
+
+int vector_alignment(const Operand& operand, int width) {
+  return std::min(16, width * element_bytes(operand));
+}
+
+// Whether the rows of two operands begin at the same place of a vector.
+bool in_phase(const Operand& a, const Operand& b, const std::vector<Axis>& axes, std::size_t i,
+              std::size_t k, int width) {
+  const auto place = [](const Operand& operand) {
+    return operand.address / static_cast<std::uint64_t>(element_bytes(operand));
+  };
+  const auto whole = [](const Operand& operand) {
+    return operand.address % static_cast<std::uint64_t>(element_bytes(operand)) == 0;
+  };
+  bool same = whole(a) && whole(b) &&
+              (place(a) - place(b)) % static_cast<std::uint64_t>(width) == 0 &&
+              axes.back().strides[i] == 1 && axes.back().strides[k] == 1;
+  for (std::size_t axis = 0; axis + 1 < axes.size(); ++axis) {
+    same = same && (axes[axis].strides[i] - axes[axis].strides[k]) % width == 0;
+  }
+  return same;
+}
+
+// Rows that are no whole number of vectors, or do not begin at one, are read in vectors all the
+// same where they are long enough for the parts at their ends not to matter.
+bool begins_within_vectors(const std::vector<Axis>& axes, const Operand& operand, std::size_t index,
+                           int width) {
+  const bool whole = axes.back().size % width == 0 &&
+                     alignment_of(operand, 0, axes, axes.size() - 1, index, width) >=
+                         vector_alignment(operand, width);
+  return width > 1 && !whole && axes.back().size >= 8 * width &&
+         in_phase(operand, operand, axes, index, index, width);
 }
 
 int power_of_two_from(std::int64_t count) {
@@ -337,11 +369,20 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   axes.insert(by_columns ? axes.end() - 1 : axes.end(), inner.begin(), inner.end());
   const Axis& innermost = axes.back();
   variant.rank = static_cast<int>(axes.size());
-  variant.width = choose_width(innermost, operands,
-                               by_columns ? std::vector<bool>(operands.size()) : uniform, family);
+  const bool gpu = family != Family::host;
+  int& width = variant.width;
+  width = full_width(innermost, operands, by_columns ? std::vector<bool>(operands.size()) : uniform,
+                     family);
   // Of columns every lane has a place in shared memory.
-  if (by_columns && family != Family::host) variant.width = std::min(variant.width, kMostColumns);
-  const std::int64_t across = (innermost.size + variant.width - 1) / variant.width;
+  if (by_columns && gpu) width = std::min(width, kMostColumns);
+  if (gpu && !by_columns && rows.axes == 1 && varying != uniform.end() &&
+      begins_within_vectors(axes, operands[leading], leading, width)) {
+    rows.phase = static_cast<int>(leading);
+  }
+  while (gpu && rows.phase < 0 && width > 1 && innermost.size % width != 0) width /= 2;
+  // A row that begins at the last lane of a vector touches one more.
+  const std::int64_t lanes = innermost.size + (rows.phase < 0 ? 0 : width - 1);
+  const std::int64_t across = (lanes + width - 1) / width;
   std::int64_t units = layout.rows * layout.pieces;
   if (by_columns) {
     layout.vectors = layout.reduced;
@@ -383,7 +424,12 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     operand.access = by_columns ? access_of(axes, i) : row_access(axes, i, uniform[i]);
     operand.alignment = element_bytes(operands[i]);
     if (family != Family::host && operand.access == Access::contiguous) {
-      operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, variant.width);
+      operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, width);
+      if (rows.phase >= 0) {
+        operand.alignment = in_phase(operands[i], operands[leading], axes, i, leading, width)
+                                ? vector_alignment(operands[i], width)
+                                : element_bytes(operands[i]);
+      }
       if (rows.pieces && operands[i].output && uniform[i]) {
         const auto step =
             static_cast<std::uint64_t>(operands[i].piece * element_bytes(operands[i]));

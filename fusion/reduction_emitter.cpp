@@ -537,8 +537,8 @@ void ReductionEmitter::emit_join(std::size_t id, int depth) {
   if (is_place(node.op)) {
     value = fmt::format("{}{{{}, {}}}", partial_type(node), value, position_text());
   }
-  out_.line(depth, "{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
-            device_name(node.op), value);
+  out_.line(depth, "{3}{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
+            device_name(node.op), value, is_shifted() ? "if (first + lane < size) " : "");
 }
 
 // The result of a reduction, from the partial result that everything has been joined to.
@@ -600,7 +600,12 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
 
 void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
   const std::string_view guard = is_guarded() ? "if (active) " : "";
-  if (variant_.operands[i].access == Access::contiguous) {
+  const bool contiguous = variant_.operands[i].access == Access::contiguous;
+  if (is_shifted()) {
+    out_.line(depth, "{}store_part<{}, {}>({}, first, size, {}, {}_lanes);", guard, variant_.width,
+              variant_.operands[i].alignment, row, contiguous ? "1" : stride_name(i, inner()),
+              operands_[i].name);
+  } else if (contiguous) {
     out_.line(depth, "{}store<{}, {}>({}, first, {}_lanes);", guard, variant_.width,
               variant_.operands[i].alignment, row, operands_[i].name);
   } else {

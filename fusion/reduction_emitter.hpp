@@ -59,6 +59,7 @@ class ReductionEmitter {
   std::uint32_t first_reduced() const {
     return rank() - static_cast<std::uint32_t>(rows_.axes) - (rows_.columns == 0 ? 0 : 1);
   }
+  bool is_shifted() const { return rows_.phase >= 0; }
   bool is_host() const { return variant_.family == Family::host; }
   bool has_stride(std::size_t operand, std::uint32_t axis) const;
   std::string stride_name(std::size_t operand, std::uint32_t axis) const;

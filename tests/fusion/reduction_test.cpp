@@ -125,8 +125,12 @@ TEST(RowLayout, SharesRowsOut) {
   EXPECT_EQ(longer.variant.reduction.vectors, 0) << "read again by each pass";
   EXPECT_EQ(longer.variant.reduction.batch, 4);
   const Layout odd = rows_of(4097, DType::bf16, Family::nvidia);
-  EXPECT_EQ(odd.variant.width, 1);
+  EXPECT_EQ(odd.variant.width, 8) << "rows begin within vectors";
+  EXPECT_EQ(odd.variant.reduction.phase, 0);
+  EXPECT_EQ(odd.variant.operands[0].alignment, 16);
+  EXPECT_EQ(odd.vectors, 513);
   EXPECT_FALSE(odd.variant.reduction.full);
+  EXPECT_EQ(rows_of(33, DType::bf16, Family::nvidia).variant.width, 1) << "too short";
   EXPECT_EQ(rows_of(4096, DType::f32, Family::host).work_items, 1000u);
 }
 

@@ -64,6 +64,12 @@ TEST_P(AmdReductions, LongRowsHaveFourVectorsUnderWay) {
   EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 4) << machine.assembly;
 }
 
+TEST_P(AmdReductions, RowsOfOddLengthAreReadInVectors) {
+  const Machine machine = machine_code("max(x, -1)", DType::bf16, {64, 4095}, GetParam());
+  expect_no_scratch(machine);
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 3) << machine.assembly;
+}
+
 // Neighbouring threads read neighbouring columns, and within a wave no shared memory is used.
 TEST_P(AmdReductions, ColumnsAreReadInWholeVectors) {
   const Machine few = machine_code("sum(x, 0)", DType::f32, {65536, 4096}, GetParam());

@@ -81,6 +81,19 @@ TEST_P(Reduction, OfRowsOfEveryLength) {
   }
 }
 
+TEST_P(Reduction, OfRowsThatBeginAnywhere) {
+  for (const std::int64_t length : {130, 1001, 5003, 70001}) {
+    for (const std::int64_t start : {0, 1, 5}) {
+      HostArray x = testing::random_array(DType::bf16, {5, length + start}, 28);
+      x.shape = {5, length};
+      x.strides = {length + start, 1};
+      x.first = start * 2;
+      const HostArray w = testing::random_array(DType::f32, {length}, 29);
+      check("argmax(x, -1), argmin(x, -1), sum(x, -1), x * max(x, -1) * w", {x, w}, 64);
+    }
+  }
+}
+
 TEST_P(Reduction, OfAnyAxes) {
   const HostArray x = testing::random_array(DType::f32, {4, 6, 5, 8}, 5);
   for (const char* axes :
