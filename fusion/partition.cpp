@@ -66,7 +66,13 @@ class Partitioner {
 
   Partition run() {
     pad_shapes();
+    find_kept();
+    find_early();
     for (NodeId id = 0; id < nodes_.size(); ++id) {
+      if (early_[id] && !is_conversion(id)) place(id);
+    }
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      if (early_[id] || is_conversion(id)) continue;
       if (is_computed(nodes_[id])) {
         place(id);
       } else {
@@ -91,6 +97,64 @@ class Partitioner {
       Dims padded(rank, 1);
       std::copy(shape.begin(), shape.end(), padded.begin() + (rank - shape.size()));
       shapes_.push_back(std::move(padded));
+    }
+  }
+
+  // What is stored whatever kernel computes it.
+  void find_kept() {
+    kept_.assign(nodes_.size(), false);
+    seen_.assign(nodes_.size(), false);
+    for (const TypedNode& node : nodes_) {
+      if (node.op == Op::view) seen_[node.operands[0]] = true;
+    }
+    for (const auto* lists : {&graph_.stores, &graph_.joins}) {
+      for (const auto& parts : *lists) {
+        for (const PlacedPart& part : parts) kept_[part.value] = true;
+      }
+    }
+    for (const PlacedCall& call : graph_.calls) {
+      for (const NodeId input : call.inputs) kept_[viewed(graph_.graph, input)] = true;
+    }
+  }
+
+  // What is read in one dtype and computed with in another has no kernel of its own: each reader
+  // converts it.
+  bool is_conversion(NodeId id) const {
+    const TypedNode& node = nodes_[id];
+    if (node.op != Op::promote || kept_[id] || seen_[id]) return false;
+    const NodeId read = node.operands[0];
+    const Op op = nodes_[read].op;
+    return op == Op::input || op == Op::scalar || op == Op::constant || is_view_of_argument(read);
+  }
+
+  // What depends on arguments alone and is broadcast to something larger wherever it is needed: the
+  // kernels for it come first, so that they are between no others.
+  void find_early() {
+    early_.assign(nodes_.size(), false);
+    std::vector<bool> used(nodes_.size(), false);
+    std::vector<bool> broadcast(nodes_.size(), true);
+    std::vector<bool> ready(nodes_.size(), false);  // depends on arguments alone
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      const TypedNode& node = nodes_[id];
+      ready[id] = is_leaf(node) || is_view_of_argument(id) ||
+                  (is_computed(node) && !is_reduction(node.op) &&
+                   std::ranges::all_of(node.inputs(), [&](NodeId x) { return ready[x]; }));
+    }
+    for (NodeId id = static_cast<NodeId>(nodes_.size()); id-- > 0;) {
+      const TypedNode& node = nodes_[id];
+      early_[id] = used[id] && broadcast[id] && ready[id] && !kept_[id] && is_computed(node);
+      const bool computes = is_computed(node) && !is_reduction(node.op);
+      for (const NodeId operand : node.inputs()) {
+        used[operand] = true;
+        const bool larger = computes && shapes_[operand] != shapes_[id];
+        if (!larger && !early_[id]) broadcast[operand] = false;
+      }
+    }
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      early_[id] =
+          early_[id] && std::ranges::all_of(nodes_[id].inputs(), [&](NodeId operand) {
+            return !is_computed(nodes_[operand]) || early_[operand] || is_conversion(operand);
+          });
     }
   }
 
@@ -138,6 +202,10 @@ class Partitioner {
       }
       joiners_[latest] = static_cast<std::int64_t>(groups_.size());
     }
+    if (free && early_[id] && !groups_.empty()) {
+      const auto last = static_cast<std::int64_t>(groups_.size()) - 1;
+      if (obstacle(id, group(last)).empty()) return join(id, last);
+    }
     begin_group(id, std::move(reason));
   }
 
@@ -175,16 +243,19 @@ class Partitioner {
   Group& group(std::int64_t place) { return groups_[static_cast<std::size_t>(place)]; }
 
   // The array that a value is read from, in which several views lie.
-  NodeId array_of(NodeId id) const { return viewed(graph_.graph, id); }
+  NodeId array_of(NodeId id) const { return viewed(graph_.graph, read_of(id)); }
+
+  // What is read for a value.
+  NodeId read_of(NodeId id) const { return is_conversion(id) ? nodes_[id].operands[0] : id; }
 
   // Stored by another kernel before this one begins, whatever kernel that is.
   bool is_deferred(NodeId id) const {
-    const NodeId root = array_of(id);
+    const NodeId root = viewed(graph_.graph, id);
     const Op op = nodes_[root].op;
     return op == Op::join || op == Op::opaque || (root != id && op != Op::input);
   }
 
-  bool is_argument_view(NodeId id) const {
+  bool is_view_of_argument(NodeId id) const {
     return nodes_[id].op == Op::view && nodes_[nodes_[id].operands[0]].op == Op::input;
   }
 
@@ -303,7 +374,7 @@ class Partitioner {
       const bool array = nodes_[array_of(operand)].op == Op::input || is_deferred(operand) ||
                          (home_[operand] != kNone && home_[operand] != place);
       if (!array) continue;
-      group.arrays.insert(operand);
+      group.arrays.insert(read_of(operand));
       last_reader_[array_of(operand)] = place;
     }
   }
@@ -317,16 +388,7 @@ class Partitioner {
     for (NodeId id = 0; id < nodes_.size(); ++id) {
       for (const NodeId operand : nodes_[id].inputs()) users_[operand].push_back(id);
     }
-    std::vector<bool> stored(nodes_.size(), false);
-    for (const auto& parts : graph_.stores) {
-      for (const PlacedPart& part : parts) stored[part.value] = true;
-    }
-    for (const auto& parts : graph_.joins) {
-      for (const PlacedPart& part : parts) stored[part.value] = true;
-    }
-    for (const PlacedCall& call : graph_.calls) {
-      for (const NodeId input : call.inputs) stored[array_of(input)] = true;
-    }
+    std::vector<bool> stored = kept_;
     // From the last kernel to the first: what a kernel computes again, it needs the operands of.
     needs_.resize(groups_.size());
     std::vector<std::vector<NodeId>> members(groups_.size());
@@ -371,7 +433,7 @@ class Partitioner {
       ++steps_;
       for (const NodeId operand : nodes_[id].inputs()) {
         if (needed.contains(operand)) continue;
-        if (is_argument_view(operand)) {
+        if (is_view_of_argument(operand)) {
           needed.insert(operand);
           continue;
         }
@@ -411,7 +473,7 @@ class Partitioner {
       wanted.pop_back();
       ++steps_;
       const TypedNode& node = nodes_[at];
-      const bool array = node.op == Op::input || is_argument_view(at);
+      const bool array = node.op == Op::input || is_view_of_argument(at);
       if (array && !groups_[g].arrays.contains(at)) bytes += bytes_of(graph_, at);
       if (is_leaf(node) || array) continue;
       if (at != id && stored[at] && home_[at] != static_cast<std::int64_t>(g)) {
@@ -430,7 +492,7 @@ class Partitioner {
     }
     if (bytes > stored_bytes(graph_, id)) return false;
     return cheap || std::ranges::all_of(seen, [&](NodeId at) {
-             return !is_computed(nodes_[at]) || (at != id && stored[at]) ||
+             return !is_computed(nodes_[at]) || is_conversion(at) || (at != id && stored[at]) ||
                     is_used_only(at, seen, moved, g, stored);
            });
   }
@@ -471,7 +533,10 @@ class Partitioner {
   const PlacedGraph& graph_;
   const std::vector<TypedNode>& nodes_;
   const CostModel& model_;
-  std::vector<Dims> shapes_;         ///< of one rank
+  std::vector<Dims> shapes_;  ///< of one rank
+  std::vector<bool> kept_;
+  std::vector<bool> seen_;  ///< through a view
+  std::vector<bool> early_;
   std::vector<std::int64_t> home_;   ///< of computed values: their kernel
   std::vector<std::int64_t> ready_;  ///< of others: the kernel that must have ended
   std::vector<Group> groups_;

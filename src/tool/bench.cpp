@@ -20,6 +20,8 @@
 #include "kiln/graph.hpp"
 #include "kiln/program.hpp"
 #include "tool/bench_cases.hpp"
+#include "tool/bench_clock.hpp"
+#include "tool/bench_corpus.hpp"
 #include "tool/commands.hpp"
 #include "tool/device_memory.hpp"
 #include "tool/execute.hpp"
@@ -129,11 +131,7 @@ class Bench {
 
   /// Bytes per second, in GB, of the device's own copy.
   double copy_speed() {
-    const DeviceMemory from(backend_, bytes_);
-    const DeviceMemory to(backend_, bytes_);
-    const std::vector<double> times =
-        time([&] { backend_.copy_on_device(to.data(), from.data(), bytes_, stream_.get()); });
-    copy_ = 2.0 * static_cast<double>(bytes_) / median(times) / 1e3;
+    copy_ = kiln::tool::copy_speed(backend_, stream_.get(), bytes_, options_.samples);
     return copy_;
   }
 
@@ -271,19 +269,9 @@ class Bench {
     return times;
   }
 
-  // Microseconds of one call, one number per sample. A sample is several calls, since what the
-  // clock adds to one would show.
   template <class Body>
   std::vector<double> time(const Body& body) {
-    constexpr int kCalls = 10;
-    for (int i = 0; i < 3; ++i) body();
-    std::vector<double> times;
-    for (int sample = 0; sample < options_.samples; ++sample) {
-      times.push_back(backend_.time_us(stream_.get(), [&] {
-        for (int i = 0; i < kCalls; ++i) body();
-      }) / kCalls);
-    }
-    return times;
+    return sample_times(backend_, stream_.get(), options_.samples, body);
   }
 
   // What the reference gives for the first rows.
@@ -388,6 +376,7 @@ void draw(const std::string& path, const std::string& title, const std::vector<R
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
+  if (!options.corpus.empty()) return run_bench_corpus(options);
   const std::vector<BenchCase> cases = bench_cases(options.cases);
   const Device device = choose_device(options.device);
   Bench bench(options, device);

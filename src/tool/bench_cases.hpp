@@ -41,8 +41,8 @@ struct BenchCase {
   std::int64_t columns = 4096;  ///< 0: all elements are one row
   Form result = Form::matrix;   ///< or one row or column, where the other axis is reduced
   bool sums = false;            ///< of the first input, so that they can be checked as a whole
-  std::int64_t rows = 0;     ///< if fixed; then timed in a graph beside a kernel that only reads
-  std::int64_t vectors = 1;  ///< of a matrix-vector product
+  std::int64_t rows = 0;        ///< if fixed; then timed in a graph beside a kernel that only reads
+  std::int64_t vectors = 1;     ///< of a matrix-vector product
 };
 
 /// The cases of those names, or all. Reductions are families, whose names may go on with a number

@@ -272,6 +272,10 @@ class Builder {
     app->add_option("--samples", options->samples, "Timings of a case; the median is reported")
         ->check(CLI::Range(1, 10'000))
         ->capture_default_str();
+    app->add_option(
+           "--corpus", options->corpus,
+           "Functions of a file in place of these cases, such as bench/corpus/functions.txt")
+        ->type_name("FILE");
     app->add_option("--plot", options->plot, "Draw the cases as bars into an SVG file")
         ->type_name("FILE.svg");
     add_json(*app, options->json);

@@ -100,7 +100,8 @@ struct BenchOptions {
   std::string device = "auto";
   std::uint64_t mebibytes = 0;  ///< of the largest operand; 0: 512 on a GPU, 64 on the CPU
   int samples = 15;
-  std::string plot;  ///< an SVG file; empty: none
+  std::string plot;    ///< an SVG file; empty: none
+  std::string corpus;  ///< a file of functions, in place of the built-in cases
   bool json = false;
 };
 int run_bench(const BenchOptions& options);

@@ -2,9 +2,12 @@
 // there against the reference interpreter.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
+#include "files/tensor_file.hpp"
 #include "kiln/program.hpp"
 #include "tests/support/arrays.hpp"
 
@@ -19,6 +22,7 @@ struct CorpusFunction {
   std::string name;
   std::string text;
   std::vector<std::pair<std::string, HostArray>> arguments;
+  std::optional<HostArray> answer;  ///< of somebody else, for real tensors
 };
 
 std::string trimmed(const std::string& text) {
@@ -26,9 +30,21 @@ std::string trimmed(const std::string& text) {
   return from == std::string::npos ? "" : text.substr(from, text.find_last_not_of(' ') + 1 - from);
 }
 
-// "x=bf16[8,256]", with positive numbers around one, as scales and variances need.
+// A tensor of a trained model.
+HostArray real_tensor(const std::string& name) {
+  const files::HostTensor tensor =
+      files::read_tensor(KILN_TEST_DATA "/tinystories-f32.safetensors:" + name);
+  HostArray array = HostArray::contiguous(tensor.dtype, tensor.shape);
+  std::memcpy(array.bytes.data(), tensor.data(), array.bytes.size());
+  return array;
+}
+
+// "x=@gate0", or "x=bf16[8,256]", with positive numbers around one, as scales and variances need.
 std::pair<std::string, HostArray> argument_of(const std::string& spec, std::uint64_t seed) {
   const std::size_t equals = spec.find('=');
+  if (spec[equals + 1] == '@') {
+    return {spec.substr(0, equals), real_tensor(spec.substr(equals + 2))};
+  }
   const std::size_t bracket = spec.find('[');
   std::vector<std::int64_t> extents;
   std::stringstream list(spec.substr(bracket + 1, spec.size() - bracket - 2));
@@ -55,11 +71,16 @@ std::vector<CorpusFunction> corpus() {
     std::string arguments;
     std::getline(parts, function.name, '|');
     std::getline(parts, function.text, '|');
-    std::getline(parts, arguments);
+    std::getline(parts, arguments, '|');
     function.name = trimmed(function.name);
     function.text = trimmed(function.text);
     std::stringstream specs(arguments);
     for (std::string spec; specs >> spec;) {
+      if (spec == "->") {
+        specs >> spec;
+        function.answer = real_tensor(spec.substr(1));
+        break;
+      }
       function.arguments.push_back(argument_of(spec, function.arguments.size() + 1));
     }
     functions.push_back(std::move(function));
@@ -109,9 +130,13 @@ void run(const CorpusFunction& corpus_function, Device device) {
     got[i].bytes = buffers[inputs.size() + i]->read();
     const bool whole = !is_floating(dtypes[i]);  // a quotient may round to either side
     const double rounding = dtypes[i] == DType::f8e4m3 ? 1.0 / 16 : testing::rounding_of(dtypes[i]);
-    testing::expect_close(got[i], want[i], whole ? 0 : rounding * 1.02 + 2e-6, whole ? 1 : 2e-6,
+    testing::expect_close(got[i], want[i], whole ? 0 : rounding * 1.02 + 2e-6, whole ? 1 : 1e-5,
                           corpus_function.name);
   }
+  if (!corpus_function.answer) return;
+  ASSERT_EQ(got[0].shape, corpus_function.answer->shape);
+  testing::expect_close(got[0], *corpus_function.answer, 1e-5, 2e-5,
+                        corpus_function.name + ", known answer");
 }
 
 class Corpus : public ::testing::TestWithParam<DeviceType> {};
@@ -130,7 +155,7 @@ TEST_P(Corpus, GivesTheReferencesNumbers) {
     GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
   }
   const std::vector<CorpusFunction> functions = corpus();
-  ASSERT_GE(functions.size(), 20u);
+  ASSERT_GE(functions.size(), 35u);
   for (const CorpusFunction& function : functions) run(function, {GetParam(), 0});
 }
 

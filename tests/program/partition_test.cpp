@@ -125,6 +125,15 @@ TEST(Partition, ComputesCheapValuesAgain) {
   EXPECT_EQ(kept.kernels.size(), 3u) << "an exponential is stored";
 }
 
+TEST(Partition, ComputesWhatIsBroadcastFirst) {
+  // A gated delta rule: gates of each head, then one kernel over the state.
+  const auto partition = partition_of(
+      "decay = exp(-exp(a_log) * softplus(a)); old = s * decay; d = (v - sum(old * k, -2)) * "
+      "sigmoid(b); new = old + k * d; sum(new * q, -2), new",
+      {{8, 1, 1}, {8, 1, 1}, {8, 32, 64}, {8, 1, 64}, {8, 32, 1}, {8, 1, 1}, {8, 32, 1}});
+  EXPECT_EQ(partition.kernels.size(), 2u);
+}
+
 TEST(Partition, FewLongRowsAreReducedInPieces) {
   const auto partition = partition_of("x / sum(x, -1)", {{2, 1 << 20}});
   ASSERT_EQ(partition.kernels.size(), 3u);

@@ -1,6 +1,7 @@
 // Expressions that take several kernels, from outside: explained, emitted, run, and drawn.
 #include <gmock/gmock.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "jit/compile.hpp"
@@ -44,8 +45,8 @@ TEST_F(ToolProgram, ExplainsWhyThereAreSeveralKernels) {
 }
 
 TEST_F(ToolProgram, EmitsEachKernel) {
-  const json kernels = run_json({"emit", "concat(-1, x * 2.0, exp(x)), sum(x, 0) * sum(x, 1)", "--type",
-                                 "x=f16[64,96]", "--target", "gfx90a", "--json"});
+  const json kernels = run_json({"emit", "concat(-1, x * 2.0, exp(x)), sum(x, 0) * sum(x, 1)",
+                                 "--type", "x=f16[64,96]", "--target", "gfx90a", "--json"});
   ASSERT_EQ(kernels.size(), 2u);
   EXPECT_THAT(kernels[0]["source"].get<std::string>(), HasSubstr("out0_stride_0"));
 }
@@ -70,6 +71,23 @@ TEST_F(ToolProgram, RotatesRealActivationsInPairs) {
     EXPECT_LT(report["outputs"][0]["max_error"], 1e-6) << device;
     EXPECT_EQ(report["outputs"][0]["shape"], (std::vector{63, 64}));
   }
+}
+
+TEST_F(ToolProgram, MeasuresACorpus) {
+  if (!has_host_compiler()) GTEST_SKIP() << "no host compiler on this machine";
+  const std::string corpus = path("corpus.txt");
+  std::ofstream(corpus) << "# a comment\n"
+                           "pairs | x[..., 0::2] * x[..., 1::2] | x=f32[4,8] | x=f32[N,64]\n"
+                           "columns | sum(x, 0) / sum(x) | x=f32[4,8] | x=bf16[N,256]\n";
+  const json report = run_json(
+      {"bench", "--corpus", corpus, "--device", "cpu", "--size", "1", "--samples", "2", "--json"});
+  ASSERT_EQ(report["cases"].size(), 2u);
+  for (const json& item : report["cases"]) EXPECT_TRUE(item["right"]) << item;
+  EXPECT_EQ(report["cases"][0]["kernels"], 1);
+  EXPECT_EQ(report["cases"][0]["bytes"], (1 << 20) + (1 << 19));
+  EXPECT_EQ(run({"bench", "--corpus", corpus, "rows"}).code, 2);
+  std::ofstream(corpus) << "pairs | x\n";
+  EXPECT_THAT(run({"bench", "--corpus", corpus}).err, HasSubstr("corpus.txt:1: expected name"));
 }
 
 TEST_F(ToolProgram, SaysWhatDoesNotFit) {

@@ -1,0 +1,343 @@
+#include "tool/bench_corpus.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include "compile_only.hpp"
+#include "files/file_io.hpp"
+#include "fusion/reference_arrays.hpp"
+#include "fusion/reference_value.hpp"
+#include "fusion/shapes.hpp"
+#include "fusion/text.hpp"
+#include "kiln/error.hpp"
+#include "kiln/program.hpp"
+#include "tool/arguments.hpp"
+#include "tool/bench_clock.hpp"
+#include "tool/execute.hpp"
+#include "tool/plot.hpp"
+#include "tool/print.hpp"
+
+namespace kiln::tool {
+namespace {
+
+constexpr std::size_t kCheckedElements = 1 << 14;
+
+struct CorpusCase {
+  std::string name;
+  std::string text;
+  std::vector<std::string> arguments;  ///< x=bf16[N,4096]
+};
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, at), text.size());
+    const std::size_t first = text.find_first_not_of(' ', at);
+    const std::size_t last = text.find_last_not_of(' ', end - 1);
+    if (first < end) parts.push_back(text.substr(first, last + 1 - first));
+    at = end + 1;
+  }
+  return parts;
+}
+
+std::vector<CorpusCase> read_corpus(const BenchOptions& options) {
+  std::ifstream file(options.corpus);
+  if (!file) throw Error(Code::io, fmt::format("{}: cannot be read", options.corpus));
+  std::vector<CorpusCase> cases;
+  std::vector<std::string> names;
+  int number = 0;
+  for (std::string line; std::getline(file, line);) {
+    ++number;
+    if (line.empty() || line[0] == '#') continue;
+    const std::vector<std::string> parts = split(line, '|');
+    if (parts.size() != 4) {
+      throw UsageError(
+          fmt::format("{}:{}: expected name | text | arguments | arguments of the "
+                      "benchmark",
+                      options.corpus, number));
+    }
+    names.push_back(parts[0]);
+    const bool chosen =
+        options.cases.empty() || std::ranges::find(options.cases, parts[0]) != options.cases.end();
+    if (chosen) cases.push_back({parts[0], parts[1], split(parts[3], ' ')});
+  }
+  for (const std::string& name : options.cases) {
+    if (std::ranges::find(names, name) != names.end()) continue;
+    throw UsageError(fmt::format("bench: {} has no function '{}'; it has {}", options.corpus, name,
+                                 fmt::join(names, ", ")));
+  }
+  return cases;
+}
+
+std::uint64_t bytes_of(DType dtype, const Dims& shape) {
+  std::uint64_t size = 1;
+  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
+  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
+}
+
+// The arguments with N elements where the line says N.
+std::vector<ArgumentSpec> arguments_for(const CorpusCase& item, std::int64_t n) {
+  std::vector<ArgumentSpec> result;
+  for (std::string text : item.arguments) {
+    const std::size_t bracket = text.find('[');
+    for (std::size_t at = text.find('N', bracket); at != text.npos; at = text.find('N', at)) {
+      text.replace(at, 1, fmt::format("{}", n));
+    }
+    result.push_back(parse_argument_spec(text));
+  }
+  return result;
+}
+
+// How many bytes one more of N adds to the argument that grows fastest; 0 if none grows.
+std::uint64_t bytes_of_one(const CorpusCase& item) {
+  const std::vector<ArgumentSpec> few = arguments_for(item, 2);
+  const std::vector<ArgumentSpec> more = arguments_for(item, 4);
+  std::uint64_t most = 0;
+  for (std::size_t i = 0; i < few.size(); ++i) {
+    most = std::max(most,
+                    bytes_of(more[i].dtype, more[i].shape) - bytes_of(few[i].dtype, few[i].shape));
+  }
+  return (most + 1) / 2;
+}
+
+// Positive numbers around one, as scales and variances need; a stretch of them, repeated.
+std::vector<std::byte> random_values(const ArgumentSpec& argument, std::uint64_t seed) {
+  constexpr std::size_t kStretch = 1 << 16;
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal(0, 1);
+  const std::size_t width =
+      std::max<std::size_t>(1, static_cast<std::size_t>(bits(argument.dtype)) / 8);
+  std::vector<std::byte> values(bytes_of(argument.dtype, argument.shape));
+  for (std::size_t i = 0; i + width <= values.size(); i += width) {
+    if (i >= kStretch * width) {
+      const std::size_t rest = std::min(kStretch * width, values.size() - i);
+      std::memcpy(values.data() + i, values.data() + i - kStretch * width, rest);
+      i += rest - width;
+      continue;
+    }
+    std::uint64_t number = random();
+    if (is_floating(argument.dtype)) {
+      const auto value = fusion::reference::from_real(DType::f64, 0.25 + std::fabs(normal(random)));
+      number = fusion::reference::encode(fusion::reference::convert(value, argument.dtype, true));
+    } else if (argument.dtype == DType::boolean) {
+      number &= 1;
+    }
+    std::memcpy(values.data() + i, &number, width);
+  }
+  return values;
+}
+
+struct Result {
+  std::string name;
+  std::size_t kernels = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t workspace = 0;
+  double microseconds = 0;
+  double spread = 0;
+  double gb_per_s = 0;
+  double fraction = 0;
+  bool right = false;
+};
+
+// One function on memory of its own.
+class Case {
+ public:
+  Case(const CorpusCase& item, jit::Backend& backend, const Stream& stream, std::int64_t n)
+      : function_(parse(item.name, item.text)),
+        program_(kiln::program(function_)),
+        backend_(backend),
+        stream_(stream) {
+    const std::vector<ArgumentSpec> given = arguments_for(item, n);
+    for (const std::string& name : argument_names(function_)) {
+      const auto found = std::ranges::find(given, name, &ArgumentSpec::name);
+      if (found == given.end()) {
+        throw UsageError(
+            fmt::format("{}: the benchmark's arguments have no '{}'", item.name, name));
+      }
+      specs_.push_back(*found);
+      host_.push_back(random_values(*found, specs_.size()));
+      memory_.emplace_back(backend, host_.back().size());
+      backend.copy_in(memory_.back().data(), host_.back().data(), host_.back().size(), stream);
+      inputs_.emplace_back(
+          View(memory_.back().data(), found->dtype, found->shape, backend.device()));
+    }
+    Specification specification;
+    specification.arguments = specs_;
+    const OutputTypes types = output_types(function_, specification);
+    for (std::size_t i = 0; i < types.dtypes.size(); ++i) {
+      memory_.emplace_back(backend, bytes_of(types.dtypes[i], types.shapes[i]));
+      outputs_.emplace_back(memory_.back().data(), types.dtypes[i], types.shapes[i],
+                            backend.device());
+    }
+    info_ = program_.explain(stream, inputs_, outputs_);
+    memory_.emplace_back(backend, info_.workspace_bytes);
+    workspace_ = View(memory_.back().data(), DType::u8,
+                      {static_cast<std::int64_t>(info_.workspace_bytes)}, backend.device());
+  }
+
+  const ProgramInfo& info() const { return info_; }
+  void run() const { program_.run(stream_, inputs_, outputs_, workspace_); }
+
+  // Against the reference interpreter, every element.
+  bool is_right() {
+    run();
+    std::vector<fusion::ArgumentType> types;
+    std::vector<Dims> shapes;
+    std::vector<fusion::ReferenceOperand> arguments;
+    for (std::size_t i = 0; i < specs_.size(); ++i) {
+      types.push_back({specs_[i].dtype, false, false});
+      shapes.push_back(specs_[i].shape);
+      arguments.push_back(
+          {host_[i].data(), specs_[i].dtype, contiguous_strides(specs_[i].shape), 0});
+    }
+    const fusion::ShapedGraph graph =
+        fusion::shape_graph(fusion::infer(fusion::parse(function_.expression()), types, {},
+                                          Rounding::once, "reference"),
+                            shapes, "reference");
+    std::vector<std::vector<double>> wanted;
+    std::vector<fusion::ReferenceOperand> results;
+    for (const View& output : outputs_) {
+      wanted.emplace_back(static_cast<std::size_t>(output.size()));
+      const DType dtype = is_floating(output.dtype()) ? DType::f64 : output.dtype();
+      results.push_back({wanted.back().data(), dtype, contiguous_strides(output.shape()), 0});
+    }
+    fusion::evaluate_arrays(graph.graph, graph.shapes, arguments, results);
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      if (!agrees(outputs_[i], wanted[i])) return false;
+    }
+    return true;
+  }
+
+ private:
+  bool agrees(const View& output, const std::vector<double>& wanted) {
+    std::vector<std::byte> got(bytes_of(output.dtype(), output.shape()));
+    backend_.synchronize(stream_);
+    backend_.copy_out(got.data(), output.data(), got.size(), stream_);
+    backend_.synchronize(stream_);
+    const std::size_t width =
+        std::max<std::size_t>(1, static_cast<std::size_t>(bits(output.dtype())) / 8);
+    const bool floats = is_floating(output.dtype());
+    // An eighth has three bits behind the point; a quotient may round to either whole number.
+    const double relative = bits(output.dtype()) == 8 && floats ? 0.07 : 0.01;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      std::uint64_t number = 0;
+      std::memcpy(&number, got.data() + i * width, width);
+      if (floats) {
+        const auto value =
+            static_cast<double>(fusion::reference::decode(output.dtype(), number).real);
+        const double limit = 1e-3 + relative * std::fabs(wanted[i]);
+        const bool same = value == wanted[i] || std::fabs(value - wanted[i]) <= limit ||
+                          (std::isnan(value) && std::isnan(wanted[i]));
+        if (!same) return false;
+      } else {
+        std::uint64_t expected = 0;
+        std::memcpy(&expected, reinterpret_cast<const std::byte*>(wanted.data()) + i * width,
+                    width);
+        const std::uint64_t mask =
+            width == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << 8 * width) - 1;
+        const std::uint64_t difference = (number - expected) & mask;
+        if (difference > 1 && difference != mask) return false;
+      }
+    }
+    return true;
+  }
+
+  Function function_;
+  Program program_;
+  jit::Backend& backend_;
+  const Stream& stream_;
+  std::vector<ArgumentSpec> specs_;
+  std::vector<std::vector<std::byte>> host_;
+  std::vector<DeviceMemory> memory_;
+  std::vector<Argument> inputs_;
+  std::vector<View> outputs_;
+  View workspace_;
+  ProgramInfo info_;
+};
+
+Result measure(const CorpusCase& item, jit::Backend& backend, const Stream& stream,
+               std::uint64_t bytes, int samples, double copy) {
+  const std::uint64_t step = bytes_of_one(item);
+  Result result;
+  result.name = item.name;
+  const std::uint64_t few =
+      std::clamp<std::uint64_t>(kCheckedElements / std::max<std::uint64_t>(step, 1), 1, 4);
+  result.right = Case(item, backend, stream, static_cast<std::int64_t>(few)).is_right();
+  const std::uint64_t n = step == 0 ? 1 : std::max<std::uint64_t>(1, bytes / step);
+  const Case whole(item, backend, stream, static_cast<std::int64_t>(n));
+  std::vector<double> times = sample_times(backend, stream, samples, [&] { whole.run(); });
+  std::ranges::sort(times);
+  result.kernels = whole.info().kernels.size();
+  result.bytes = whole.info().lower_bound;
+  result.workspace = whole.info().workspace_bytes;
+  result.microseconds = median(times);
+  result.spread = (times.back() - times.front()) / result.microseconds;
+  result.gb_per_s = static_cast<double>(result.bytes) / result.microseconds / 1e3;
+  result.fraction = result.gb_per_s / copy;
+  return result;
+}
+
+}  // namespace
+
+int run_bench_corpus(const BenchOptions& options) {
+  const std::vector<CorpusCase> cases = read_corpus(options);
+  const Device device = choose_device(options.device);
+  jit::Backend& backend = jit::backend(device);
+  const OwnedStream stream(backend);
+  const std::uint64_t size = (options.mebibytes != 0           ? options.mebibytes
+                              : device.type == DeviceType::cpu ? 64
+                                                               : 512)
+                             << 20;
+  const double copy = copy_speed(backend, stream.get(), size, options.samples);
+  Json list = Json::array();
+  Table table({"function", "kernels", "time", "GB/s", "of copy", "workspace", "spread"});
+  for (std::size_t column = 1; column < 7; ++column) table.align_right(column);
+  std::vector<Bar> bars;
+  bool right = true;
+  for (const CorpusCase& item : cases) {
+    const Result result = measure(item, backend, stream.get(), size, options.samples, copy);
+    right = right && result.right;
+    list.push_back({{"case", result.name},
+                    {"kernels", result.kernels},
+                    {"bytes", result.bytes},
+                    {"workspace_bytes", result.workspace},
+                    {"microseconds", result.microseconds},
+                    {"gb_per_s", result.gb_per_s},
+                    {"fraction_of_copy", result.fraction},
+                    {"spread", result.spread},
+                    {"right", result.right}});
+    table.row({result.name, fmt::format("{}", result.kernels), human_time(result.microseconds),
+               fmt::format("{:.0f}", result.gb_per_s), fmt::format("{:.3f}", result.fraction),
+               result.workspace == 0 ? "" : human_bytes(result.workspace),
+               result.right ? fmt::format("{:.1f} %", 100 * result.spread) : red("WRONG RESULT")});
+    bars.push_back({result.name, result.fraction,
+                    fmt::format("{:.3f}, {:.0f} GB/s{}", result.fraction, result.gb_per_s,
+                                result.right ? "" : ", WRONG RESULT")});
+  }
+  if (!options.plot.empty()) {
+    files::OutputFile file(options.plot);
+    file.write(bar_chart(fmt::format("{}: what each function has to move, as a fraction of a copy "
+                                     "({:.0f} GB/s)",
+                                     backend.name(), copy),
+                         bars, 1, "copy"));
+    file.commit();
+  }
+  if (options.json) {
+    print_json({{"device", to_string(device)},
+                {"hardware", backend.name()},
+                {"copy_gb_per_s", copy},
+                {"cases", list}});
+  } else {
+    fmt::print("{} ({}), copy {:.0f} GB/s\n", to_string(device), backend.name(), copy);
+    table.print();
+  }
+  return right ? kSuccess : kFailure;
+}
+
+}  // namespace kiln::tool
