@@ -137,13 +137,13 @@ class Partitioner {
     for (NodeId id = 0; id < nodes_.size(); ++id) {
       const TypedNode& node = nodes_[id];
       ready[id] = is_leaf(node) || is_view_of_argument(id) ||
-                  (is_computed(node) && !is_reduction(node.op) &&
+                  (is_computed(node) && !has_axes(node.op) &&
                    std::ranges::all_of(node.inputs(), [&](NodeId x) { return ready[x]; }));
     }
     for (NodeId id = static_cast<NodeId>(nodes_.size()); id-- > 0;) {
       const TypedNode& node = nodes_[id];
       early_[id] = used[id] && broadcast[id] && ready[id] && !kept_[id] && is_computed(node);
-      const bool computes = is_computed(node) && !is_reduction(node.op);
+      const bool computes = is_computed(node) && !has_axes(node.op);
       for (const NodeId operand : node.inputs()) {
         used[operand] = true;
         const bool larger = computes && shapes_[operand] != shapes_[id];
