@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,20 +14,11 @@
 #include "fusion/device_text.hpp"
 #include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"
-#include "fusion/product_form.hpp"
+#include "fusion/product_values.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
-
-/// How often a value is computed within a row, and whether after the reductions.
-enum class Level : std::uint8_t { row, line, element, result };
-
-struct Place {
-  Level level = Level::row;
-  bool rows = false;     ///< one for each of the thread's rows
-  bool columns = false;  ///< and of its columns
-};
 
 /// A small integer as it was loaded; empty for other values.
 struct Lane {
@@ -56,16 +46,12 @@ std::string_view device_name(Op op) {
   }
 }
 
-// From three columns on, the sum of the shared factor costs more than the weights.
-constexpr int kMostFactoredColumns = 2;
-
-bool adds(const TypedNode& node) { return node.op == Op::sum || node.op == Op::mean; }
-
-class ProductEmitter {
+class ProductEmitter : private ProductAxes {
  public:
   ProductEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
-      : graph_(graph),
-        variant_(variant),
+      : ProductAxes(variant),
+        graph_(graph),
+        nodes_(graph, variant),
         shares_(variant.reduction),
         products_(variant.products),
         accuracy_(accuracy),
@@ -81,7 +67,6 @@ class ProductEmitter {
 
   KernelDescription run(std::string_view function, std::string_view expression) {
     name_operands();
-    place_values();
     collect_parameters();
     comment(function, expression);
     out_.line(0, "namespace kiln {{");
@@ -93,7 +78,7 @@ class ProductEmitter {
     emit_values(Level::row, 2);
     declare_results();
     sum_up();
-    if (quick_ || factors()) sum_up_carefully();
+    if (nodes_.is_quick() || nodes_.has_forms()) sum_up_carefully();
     store_results();
     out_.line(1, "}}");
     out_.line(0, "}}");
@@ -104,20 +89,7 @@ class ProductEmitter {
   }
 
  private:
-  // -- Axes, in the order of the layout: batches, columns, rows, reduced
-
   bool host() const { return variant_.family == Family::host; }
-  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
-  std::uint32_t inner() const { return rank() - 1; }
-  std::uint32_t first_reduced() const { return rank() - static_cast<std::uint32_t>(shares_.axes); }
-  std::uint32_t row_axis() const { return first_reduced() - 1; }
-  bool has_columns() const { return products_.columns > 1; }
-  std::uint32_t batch_axes() const { return row_axis() - (has_columns() ? 1 : 0); }
-  bool has_lines() const { return shares_.axes > 1; }
-
-  bool has_stride(std::size_t operand, std::uint32_t axis) const {
-    return axis != inner() && (variant_.operands[operand].outer_axes >> axis & 1) != 0;
-  }
   std::string stride_name(std::size_t operand, std::uint32_t axis) const {
     return fmt::format("{}_stride_{}", operands_[operand].name, axis);
   }
@@ -147,132 +119,12 @@ class ProductEmitter {
                   "emit_products: the variant has another number of operands than the graph");
     }
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      Place& place = operands_[i].place;
-      place.rows = has_stride(i, row_axis());
-      place.columns = has_columns() && has_stride(i, row_axis() - 1);
-      if (variant_.operands[i].access == Access::contiguous) {
-        place.level = Level::element;
-      } else if (variant_.operands[i].outer_axes >> first_reduced() != 0) {
-        place.level = Level::line;
-      }
+      operands_[i].place = nodes_.operand_place(i);
     }
-  }
-
-  const OperandText& operand_of(const TypedNode& node) const {
-    return *std::ranges::find_if(
-        operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
-  }
-
-  void place_values() {
-    places_.resize(graph_.nodes.size());
     values_.resize(graph_.nodes.size());
     stored_.resize(graph_.nodes.size());
     names_.resize(graph_.nodes.size());
     lanes_.resize(graph_.nodes.size());
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const TypedNode& node = graph_.nodes[id];
-      Place& place = places_[id];
-      if (node.op == Op::input) place = operand_of(node).place;
-      for (const NodeId operand : node.inputs()) {
-        place.level = std::max(place.level, places_[operand].level);
-        place.rows = place.rows || places_[operand].rows;
-        place.columns = place.columns || places_[operand].columns;
-      }
-      if (is_reduction(node.op)) place = {Level::result, true, has_columns()};
-    }
-    find_products();
-    find_forms();
-    find_wanted();
-    find_quick_way();
-  }
-
-  // Whether numbers that are not finite would show in every result: then scaled() may be used.
-  void find_quick_way() {
-    quick_ = variant_.family == Family::nvidia;
-    bool scales = false;
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const TypedNode& node = graph_.nodes[id];
-      if (is_reduction(node.op)) {
-        quick_ = quick_ && adds(node) && compute_dtype(node.dtype) == DType::f32;
-      } else if (places_[id].level == Level::element && node.op != Op::input) {
-        const bool shows = node.op == Op::promote || node.op == Op::mul || node.op == Op::add ||
-                           node.op == Op::sub || node.op == Op::neg;
-        const bool rounds = is_narrow_float(node.dtype) && graph_.rounding == Rounding::each;
-        quick_ = quick_ && shows && !rounds;
-        scales = scales || (node.op == Op::mul && compute_dtype(node.dtype) == DType::f32 &&
-                            scales_lane(node));
-      }
-    }
-    quick_ = quick_ && scales;
-  }
-
-  bool scales_lane(const TypedNode& node) const {
-    for (const std::size_t i : {0u, 1u}) {
-      NodeId lane = node.operands[i];
-      while (graph_.nodes[lane].op == Op::promote) lane = graph_.nodes[lane].operands[0];
-      const DType dtype = graph_.nodes[lane].dtype;
-      const bool liftable = dtype == DType::u4 || dtype == DType::u8;
-      if (liftable && graph_.nodes[lane].op == Op::input && places_[lane].level == Level::element &&
-          places_[node.operands[1 - i]].level != Level::element)
-        return true;
-    }
-    return false;
-  }
-
-  // A product that is only added up is not computed by itself.
-  void find_products() {
-    in_sum_.assign(graph_.nodes.size(), false);
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const TypedNode& node = graph_.nodes[id];
-      const bool exact = graph_.rounding == Rounding::once || !is_narrow_float(node.dtype);
-      in_sum_[id] = node.op == Op::mul && places_[id].level == Level::element && exact &&
-                    is_floating(node.dtype);
-    }
-    for (const TypedNode& node : graph_.nodes) {
-      if (adds(node)) continue;
-      for (const NodeId operand : node.inputs()) in_sum_[operand] = false;
-    }
-  }
-
-  // Terms of small integers are added up group by group on GPUs. With many columns it takes less to
-  // compute the weights and then their products.
-  void find_forms() {
-    forms_.assign(graph_.nodes.size(), std::nullopt);
-    if (host()) return;
-    std::vector<ValuePlace> places;
-    for (const Place& place : places_) {
-      places.push_back({place.level == Level::element, place.rows, place.columns});
-    }
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      auto form = product_form(graph_, static_cast<NodeId>(id), places);
-      if (!form || (form->has_rest() && products_.columns > kMostFactoredColumns)) continue;
-      const int bits_at_once = variant_.width * bits(graph_.nodes[form->lane].dtype);
-      if (bits_at_once % 32 == 0) forms_[id] = form;
-    }
-  }
-
-  bool factors() const {
-    return std::ranges::any_of(forms_, [](const auto& form) { return form.has_value(); });
-  }
-
-  // Which values with one for each element are computed.
-  void find_wanted() {
-    wanted_.assign(graph_.nodes.size(), false);
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const TypedNode& node = graph_.nodes[id];
-      if (!is_reduction(node.op)) continue;
-      if (forms_[id]) {
-        wanted_[forms_[id]->shared] = true;
-      } else if (in_sum_[node.operands[0]]) {
-        for (const NodeId factor : graph_.nodes[node.operands[0]].inputs()) wanted_[factor] = true;
-      } else {
-        wanted_[node.operands[0]] = true;
-      }
-    }
-    for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
-      if (!wanted_[id]) continue;
-      for (const NodeId operand : graph_.nodes[id].inputs()) wanted_[operand] = true;
-    }
   }
 
   // -- Parameters
@@ -488,7 +340,7 @@ class ProductEmitter {
   // What is there once for each row or line, of rows and columns as it depends on them.
   void emit_values(Level level, int depth) {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const Place& place = places_[id];
+      const Place& place = nodes_.place(id);
       if (place.level != level || is_reduction(graph_.nodes[id].op)) continue;
       const std::string text = value_text(id);
       if (text.empty()) continue;
@@ -508,8 +360,8 @@ class ProductEmitter {
   std::string value_text(std::size_t id) {
     const TypedNode& node = graph_.nodes[id];
     if (node.op == Op::input) {
-      const OperandText& operand = operand_of(node);
-      const auto i = static_cast<std::size_t>(&operand - operands_.data());
+      const std::size_t i = nodes_.operand_of(node);
+      const OperandText& operand = operands_[i];
       names_[id] = operand.name;
       if (operand.place.level != Level::element) {
         if (node_text_.needs_stored(static_cast<NodeId>(id))) stored_[id] = one_element(i);
@@ -562,11 +414,11 @@ class ProductEmitter {
 
   // A small integer times what does not change from lane to lane.
   std::string scaled_lane(const TypedNode& node) const {
-    if (!quick_ || node.op != Op::mul) return {};
+    if (!nodes_.is_quick() || node.op != Op::mul) return {};
     for (const std::size_t i : {0u, 1u}) {
       const Lane& lane = lanes_[node.operands[i]];
       const NodeId scale = node.operands[1 - i];
-      if (!lane.liftable || places_[scale].level == Level::element) continue;
+      if (!lane.liftable || nodes_.place(scale).level == Level::element) continue;
       return node_text_.rounded(node, fmt::format("scaled({}, {})", lane.text, values_[scale]));
     }
     return {};
@@ -596,12 +448,10 @@ class ProductEmitter {
   void sum_up_carefully() {
     std::string finite;
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      if (!is_reduction(graph_.nodes[id].op) || !(quick_ || forms_[id])) continue;
+      if (!is_reduction(graph_.nodes[id].op) || !(nodes_.is_quick() || nodes_.form(id))) continue;
       finite += fmt::format("{}all_finite({}_of)", finite.empty() ? "" : " && ", name_of(id));
     }
-    quick_ = false;
-    forms_.assign(graph_.nodes.size(), std::nullopt);
-    find_wanted();
+    nodes_.go_carefully();
     out_.line(2, "if (!({})) {{", finite);
     out_.indent(1);
     if (shares_.rows == 1) out_.line(2, "KILN_SYNCHRONIZE();");
@@ -708,8 +558,8 @@ class ProductEmitter {
         load(i, 4, products_.lanes, first_);
     }
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const Place& place = places_[id];
-      if (place.level != Level::element || place.rows || !wanted_[id]) continue;
+      const Place& place = nodes_.place(id);
+      if (place.level != Level::element || place.rows || !nodes_.is_wanted(id)) continue;
       std::string text = value_text(id);
       if (text.empty()) {
         if (graph_.nodes[id].op != Op::input) continue;
@@ -750,8 +600,9 @@ class ProductEmitter {
   // What the columns share of a row's part: kept for all of them.
   void rows_values() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const Place& place = places_[id];
-      if (place.level != Level::element || !place.rows || place.columns || !wanted_[id]) continue;
+      const Place& place = nodes_.place(id);
+      if (place.level != Level::element || !place.rows || place.columns || !nodes_.is_wanted(id))
+        continue;
       const std::string text = value_text(id);
       if (text.empty()) continue;
       out_.line(5, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id),
@@ -763,9 +614,9 @@ class ProductEmitter {
 
   void lane_values() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      const Place& place = places_[id];
+      const Place& place = nodes_.place(id);
       if (place.level != Level::element || !place.rows || place.columns != has_columns() ||
-          !wanted_[id])
+          !nodes_.is_wanted(id))
         continue;
       const std::string text = value_text(id);
       if (text.empty()) continue;
@@ -778,13 +629,13 @@ class ProductEmitter {
 
   Place by_row() const { return {Level::line, true, false}; }
   Place of_shared(const ProductForm& form) const {
-    return {Level::line, false, places_[form.shared].columns};
+    return {Level::line, false, nodes_.place(form.shared).columns};
   }
 
   void begin_groups() {
-    for (std::size_t id = 0; id < forms_.size(); ++id) {
-      if (!forms_[id]) continue;
-      const ProductForm& form = *forms_[id];
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (!nodes_.form(id)) continue;
+      const ProductForm& form = *nodes_.form(id);
       value_text(form.lane);  // what the lanes are called
       if (!form.has_rest()) continue;
       const std::string scale = form.scale ? values_[*form.scale] : "1.0f";
@@ -810,18 +661,18 @@ class ProductEmitter {
   }
 
   void add_shared() {
-    for (std::size_t id = 0; id < forms_.size(); ++id) {
-      if (!forms_[id] || !forms_[id]->has_rest()) continue;
-      const Place place = of_shared(*forms_[id]);
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (!nodes_.form(id) || !nodes_.form(id)->has_rest()) continue;
+      const Place place = of_shared(*nodes_.form(id));
       out_.line(4, "{}KILN_EACH(lane, {}) {}_shared{} += {};", loops(place), products_.lanes,
-                name_of(id), indices(place), values_[forms_[id]->shared]);
+                name_of(id), indices(place), values_[nodes_.form(id)->shared]);
     }
   }
 
   void end_groups() {
-    for (std::size_t id = 0; id < forms_.size(); ++id) {
-      if (!forms_[id]) continue;
-      const ProductForm& form = *forms_[id];
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (!nodes_.form(id)) continue;
+      const ProductForm& form = *nodes_.form(id);
       const std::string at = indices(every_result());
       const std::string& own = name_of(id);
       out_.line(3, "{}{{", loops(every_result()));
@@ -845,15 +696,15 @@ class ProductEmitter {
       const std::string sum =
           fmt::format("{}_lanes{}[{}]", name_of(id), indices(every_result()), lane);
       const NodeId operand = node.operands[0];
-      if (forms_[id]) {
-        const std::string& text = lanes_[forms_[id]->lane].text;
+      if (nodes_.form(id)) {
+        const std::string& text = lanes_[nodes_.form(id)->lane].text;
         const std::string number =
-            forms_[id]->has_rest()
+            nodes_.form(id)->has_rest()
                 ? fmt::format("from_point({}, {}_point{})", text, name_of(id), indices(by_row()))
                 : fmt::format("to<f32>({})", text);
         out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, number,
-                  values_[forms_[id]->shared]);
-      } else if (in_sum_[operand]) {
+                  values_[nodes_.form(id)->shared]);
+      } else if (nodes_.is_in_sum(operand)) {
         const TypedNode& product = graph_.nodes[operand];
         out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, values_[product.operands[0]],
                   values_[product.operands[1]]);
@@ -866,7 +717,7 @@ class ProductEmitter {
   void carry_over(int depth, const std::string& guard) {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
-      if (!is_reduction(node.op) || !in_stretches(node) || forms_[id]) continue;
+      if (!is_reduction(node.op) || !in_stretches(node) || nodes_.form(id)) continue;
       out_.line(depth, "{0}{1}carry<{2}>({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
                 device_name(node.op), name_of(id), indices(every_result()));
     }
@@ -889,7 +740,7 @@ class ProductEmitter {
     const std::string row = products_.rows == 1 ? "row" : fmt::format("row + {}(r)", index_);
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
-      if (places_[id].level != Level::result) continue;
+      if (nodes_.place(id).level != Level::result) continue;
       const std::string_view type = compute_type(node.dtype);
       std::string text;
       if (is_reduction(node.op)) {
@@ -926,7 +777,7 @@ class ProductEmitter {
   }
 
   const TypedGraph& graph_;
-  const Variant& variant_;
+  ProductValues nodes_;
   const RowVariant& shares_;
   const ProductVariant& products_;
   Accuracy accuracy_;
@@ -937,16 +788,11 @@ class ProductEmitter {
   std::set<std::string> taken_;
   std::vector<std::string> argument_names_;
   std::vector<OperandText> operands_;
-  std::vector<Place> places_;                      ///< of each node
-  std::vector<bool> wanted_;                       ///< elements that are computed
-  std::vector<std::optional<ProductForm>> forms_;  ///< of sums
-  std::vector<bool> in_sum_;  ///< a product that is added without being rounded
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> names_;
   std::vector<Lane> lanes_;
-  bool quick_ = false;  ///< see find_quick_way()
-  std::string first_;   ///< element of the part
+  std::string first_;  ///< element of the part
   KernelWriter out_;
 };
 
