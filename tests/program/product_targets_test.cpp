@@ -82,6 +82,34 @@ TEST_P(AmdProducts, RunAcrossRowsInVectors) {
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdProducts,
                          ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
 
+// Which sums are scaled once for each group: the text says it, without a compiler.
+TEST(ScaledSums, AreThoseOfSmallIntegersOnGpus) {
+  const auto is_scaled = [](const char* text, DType weights, std::int64_t columns,
+                            const char* target, const Options& options = {}) {
+    Specification specification;
+    specification.arguments = matrix_vector(weights, columns);
+    const std::string source = emit_for(parse("f", text, options), specification, target, false);
+    return source.find("carry_scaled") != std::string::npos;
+  };
+  for (const char* text :
+       {kMatrixVector, "sum(x * (bias + scale * q), -1, -2)", "sum((q * scale - bias) * x, -1, -2)",
+        "sum((f32(q) - bias) * scale * x, -1, -2)",
+        "mean(silu(x) * ((q - bias) * scale), -1, -2)"}) {
+    for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8}) {
+      EXPECT_TRUE(is_scaled(text, dtype, 1, "sm_90")) << text;
+      EXPECT_TRUE(is_scaled(text, dtype, 2, "gfx90a")) << text;
+    }
+    EXPECT_FALSE(is_scaled(text, DType::f8e4m3, 1, "sm_90")) << text;
+    EXPECT_FALSE(is_scaled(text, DType::u4, 5, "sm_90")) << text;
+  }
+  Options each;
+  each.rounding = Rounding::each;
+  EXPECT_FALSE(is_scaled(kMatrixVector, DType::u4, 1, "sm_90", each));
+  EXPECT_FALSE(is_scaled("max((q * scale + bias) * x, -1, -2)", DType::u4, 1, "sm_90"));
+  EXPECT_FALSE(is_scaled("sum(abs(q * scale + bias) * x, -1, -2)", DType::u4, 1, "sm_90"));
+  EXPECT_FALSE(is_scaled("sum((bf16(f32(q) * scale) + bias) * x, -1, -2)", DType::u4, 1, "sm_90"));
+}
+
 TEST(NvidiaProducts, Compile) {
   if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
