@@ -85,7 +85,7 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
   const int full = rule.vector_bytes * 8 / bits(operands[narrowest].dtype);
   if (variant.width >= full) {
     return fmt::format("{}: {} bytes of {}, the narrowest contiguous operand", start,
-                       rule.vector_bytes, names[narrowest]);
+                       rule.vector_bytes * variant.width / full, names[narrowest]);
   }
   if (inner < full) return fmt::format("{}: a row has only {}", start, inner);
   if (variant.tile != 0 && variant.width >= variant.tile) {
