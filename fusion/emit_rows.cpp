@@ -81,7 +81,7 @@ class RowEmitter : public ReductionEmitter {
   std::string load_text(std::size_t i) const override {
     if (is_shifted()) {
       const bool contiguous = variant_.operands[i].access == Access::contiguous;
-      return fmt::format("load_part<{}, {}>({}, first, size, {})", variant_.width,
+      return fmt::format("load_part<{}, {}>({}, first, size, {}, edge)", variant_.width,
                          variant_.operands[i].alignment, line_text(i),
                          contiguous ? "1" : stride_name(i, inner()));
     }

@@ -41,7 +41,10 @@ constexpr RowPolicy kPolicies[] = {
     /* host   */ {0, 1, 1, 1, 0, 0, 0, 1, 0, 256, 0},
 };
 
-constexpr int kMostColumns = 8;  // for each thread
+// Of columns every lane of a GPU's thread has a place in shared memory. The host reads runs of
+// pages, which its prefetchers follow, and adds them to sums that its first cache holds.
+constexpr int kMostColumns = 8;
+constexpr int kHostColumns = 1024;
 
 const RowPolicy& row_policy(Family family) { return kPolicies[static_cast<std::size_t>(family)]; }
 
@@ -373,8 +376,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   int& width = variant.width;
   width = full_width(innermost, operands, by_columns ? std::vector<bool>(operands.size()) : uniform,
                      family);
-  // Of columns every lane has a place in shared memory.
-  if (by_columns && gpu) width = std::min(width, kMostColumns);
+  if (by_columns) width = gpu ? std::min(width, kMostColumns) : kHostColumns;
   if (gpu && !by_columns && rows.axes == 1 && varying != uniform.end() &&
       begins_within_vectors(axes, operands[leading], leading, width)) {
     rows.phase = static_cast<int>(leading);

@@ -356,6 +356,16 @@ std::string ReductionEmitter::last_vector() const {
   return rows_.full ? fmt::format("{}", rows_.threads * rows_.vectors) : "vectors";
 }
 
+// Where rows begin within vectors, only a thread's first vector and its last two can be parts.
+void ReductionEmitter::find_edges(int depth, std::string_view slot) {
+  if (!is_shifted()) return;
+  if (rows_.vectors <= 3) {
+    out_.line(depth, "constexpr bool edge = true;");
+  } else {
+    out_.line(depth, "const bool edge = {0} == 0 || {0} >= {1};", slot, rows_.vectors - 2);
+  }
+}
+
 // ---- Passes -------------------------------------------------------------------------------------
 
 void ReductionEmitter::hold_inputs() {
@@ -374,6 +384,7 @@ void ReductionEmitter::hold_inputs() {
   out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
   out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
   if (!rows_.full) out_.line(3, "if (vector >= vectors) continue;");
+  find_edges(3, "slot");
   place_vector(3);
   for (const std::size_t i : held) {
     out_.line(3, "{}_held[slot] = {};", operands_[i].name, load_text(i));
@@ -422,6 +433,7 @@ void ReductionEmitter::emit_batches(int pass) {
     out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
     out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
     if (!rows_.full) out_.line(3, "if (vector >= vectors) continue;");
+    find_edges(3, "slot");
     place_vector(3);
     emit_vector(pass, 3, "slot");
     out_.line(2, "}}");
@@ -445,6 +457,7 @@ void ReductionEmitter::emit_batches(int pass) {
   } else if (!rows_.full) {
     out_.line(4, "if (vector >= {}) continue;", last_vector());
   }
+  find_edges(4, "held + step");
   place_vector(4);
   emit_vector(pass, 4, "held + step");
   out_.line(3, "}}");
@@ -471,6 +484,7 @@ void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth
   } else {
     out_.line(depth + 1, "const {} vector = least({}, {} - 1);", index_, vector, last_vector());
   }
+  find_edges(depth + 1, "held + step");
   place_vector(depth + 1);
   for (const std::size_t i : operands) {
     out_.line(depth + 1, "{}_batch[step] = {};", operands_[i].name, load_text(i));
@@ -538,7 +552,7 @@ void ReductionEmitter::emit_join(std::size_t id, int depth) {
     value = fmt::format("{}{{{}, {}}}", partial_type(node), value, position_text());
   }
   out_.line(depth, "{3}{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
-            device_name(node.op), value, is_shifted() ? "if (first + lane < size) " : "");
+            device_name(node.op), value, is_shifted() ? "if (!edge || first + lane < size) " : "");
 }
 
 // The result of a reduction, from the partial result that everything has been joined to.
@@ -602,9 +616,9 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
   const std::string_view guard = is_guarded() ? "if (active) " : "";
   const bool contiguous = variant_.operands[i].access == Access::contiguous;
   if (is_shifted()) {
-    out_.line(depth, "{}store_part<{}, {}>({}, first, size, {}, {}_lanes);", guard, variant_.width,
-              variant_.operands[i].alignment, row, contiguous ? "1" : stride_name(i, inner()),
-              operands_[i].name);
+    out_.line(depth, "{}store_part<{}, {}>({}, first, size, {}, edge, {}_lanes);", guard,
+              variant_.width, variant_.operands[i].alignment, row,
+              contiguous ? "1" : stride_name(i, inner()), operands_[i].name);
   } else if (contiguous) {
     out_.line(depth, "{}store<{}, {}>({}, first, {}_lanes);", guard, variant_.width,
               variant_.operands[i].alignment, row, operands_[i].name);

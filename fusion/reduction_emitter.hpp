@@ -111,6 +111,7 @@ class ReductionEmitter {
   bool reduces_in(std::size_t id, int pass) const;
   void collect_parameters();
   void comment(std::string_view function, std::string_view expression);
+  void find_edges(int depth, std::string_view slot);
   void hold_inputs();
   void emit_pass(int pass);
   void emit_batches(int pass);
