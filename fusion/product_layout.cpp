@@ -17,8 +17,7 @@ constexpr int kMostColumns = 8;
 constexpr int kLanesAtATime = 8;
 constexpr int kHostLanes = 64;
 constexpr int kVectorBits = 128;
-constexpr int kSmallVectorBits = 256;  // of elements of a byte or less
-constexpr int kMostLanes = 64;
+constexpr int kMostLanes = 32;
 constexpr int kWaveThreads = 32;
 constexpr int kBlock = 128;
 constexpr int kMostThreads = 512;
@@ -131,8 +130,9 @@ bool rows_begin_with_bytes(const Operand& operand, std::size_t index,
   return whole;
 }
 
-// 16 bytes of the narrowest operand that moves along the innermost axis, as long as vectors fit it;
-// twice as many of small weights, whose scales and biases take more time than they do.
+// 16 bytes of the narrowest operand that moves along the innermost axis, as long as vectors fit it.
+// With more, neighbouring threads would read what the rows share from places so far apart that
+// they wait for each other.
 int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operands, Family family) {
   const Axis& inner = axes.back();
   int narrowest = kVectorBits;
@@ -144,8 +144,7 @@ int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operand
       halves = halves && rows_begin_with_bytes(operands[i], i, axes);
   }
   if (!halves) return 1;
-  const int vector = narrowest <= 8 ? kSmallVectorBits : kVectorBits;
-  int width = family == Family::host ? kHostLanes : std::min(vector / narrowest, kMostLanes);
+  int width = family == Family::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
 }
