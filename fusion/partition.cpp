@@ -72,7 +72,7 @@ class Partitioner {
       if (early_[id] && !is_conversion(id)) place(id);
     }
     for (NodeId id = 0; id < nodes_.size(); ++id) {
-      if (early_[id] || is_conversion(id)) continue;
+      if (early_[id] || is_conversion(id) || floats(id)) continue;
       if (is_computed(nodes_[id])) {
         place(id);
       } else {
@@ -133,7 +133,8 @@ class Partitioner {
     early_.assign(nodes_.size(), false);
     std::vector<bool> used(nodes_.size(), false);
     std::vector<bool> broadcast(nodes_.size(), true);
-    std::vector<bool> ready(nodes_.size(), false);  // depends on arguments alone
+    ready_alone_.assign(nodes_.size(), false);
+    std::vector<bool>& ready = ready_alone_;
     for (NodeId id = 0; id < nodes_.size(); ++id) {
       const TypedNode& node = nodes_[id];
       ready[id] = is_leaf(node) || is_view_of_argument(id) ||
@@ -168,45 +169,116 @@ class Partitioner {
   // -- Where a value goes
 
   void place(NodeId id) {
+    std::vector<NodeId> along = floating_operands(id);
+    if (!along.empty() && !come_along(id, along)) {
+      for (const NodeId operand : along) place(operand);
+      along.clear();
+    }
     std::int64_t latest = kNone;
     std::int64_t after = kNone;  // a kernel that must have ended
-    for (const NodeId operand : nodes_[id].inputs()) {
+    std::vector<NodeId> operands;
+    for (const NodeId each : along) add_inputs(each, operands);
+    add_inputs(id, operands);
+    for (const NodeId operand : operands) {
       ++steps_;
       latest = std::max(latest, home_[operand]);
       after = std::max(after, ready_[operand]);
     }
+    const auto settle = [&](std::int64_t place) {
+      for (const NodeId each : along) join(each, place);
+      join(id, place);
+    };
+    const auto has_room = [&](std::int64_t place) {
+      const Group& at = group(place);
+      return along.empty() || (at.values + along.size() < model_.most_values &&
+                               at.arrays.size() + arrays_among(operands) <= model_.most_arrays);
+    };
+    const auto why_not = [&](std::int64_t place) {
+      std::string reason = obstacle(id, group(place));
+      if (reason.empty() && !has_room(place)) {
+        reason = fmt::format("the kernel before has {} values", group(place).values);
+      }
+      return reason;
+    };
     std::string reason = "nothing before it";
     if (after >= latest && after != kNone) {
       reason = waiting_reason(id);
     } else if (latest != kNone) {
-      reason = obstacle(id, group(latest));
-      if (reason.empty()) return join(id, latest);
+      reason = why_not(latest);
+      if (reason.empty()) return settle(latest);
     }
     // A later kernel that reads the same array can compute this beside what it computes.
     const bool free = latest == kNone && after == kNone;
-    for (const NodeId operand : nodes_[id].inputs()) {
+    for (const NodeId operand : operands) {
       const auto reader = last_reader_.find(array_of(operand));
       if (!model_.share_reads || reader == last_reader_.end()) continue;
       if (reader->second <= std::max(latest, after)) continue;
-      std::string other = obstacle(id, group(reader->second));
-      if (other.empty()) return join(id, reader->second);
+      std::string other = why_not(reader->second);
+      if (other.empty()) return settle(reader->second);
       if (free) reason = std::move(other);
     }
     // What pieces of rows gave is joined by one kernel.
     const bool in_pieces = latest != kNone && group(latest).pieces > 1;
     if (in_pieces) {
       const auto joiner = joiners_.find(latest);
-      if (joiner != joiners_.end() && joiner->second > after &&
-          obstacle(id, group(joiner->second)).empty()) {
-        return join(id, joiner->second);
+      if (joiner != joiners_.end() && joiner->second > after && why_not(joiner->second).empty()) {
+        return settle(joiner->second);
       }
       joiners_[latest] = static_cast<std::int64_t>(groups_.size());
     }
     if (free && early_[id] && !groups_.empty()) {
       const auto last = static_cast<std::int64_t>(groups_.size()) - 1;
-      if (obstacle(id, group(last)).empty()) return join(id, last);
+      if (why_not(last).empty()) return settle(last);
     }
-    begin_group(id, std::move(reason));
+    settle(begin_group(id, std::move(reason)));
+  }
+
+  // A value of arguments alone that only kernels read waits for the first of them, and is computed
+  // there.
+  bool floats(NodeId id) const {
+    return ready_alone_[id] && is_computed(nodes_[id]) && !early_[id] && !kept_[id] && !seen_[id] &&
+           !is_conversion(id) && !counts(id);
+  }
+
+  // The operands that still wait, and theirs; operands first.
+  std::vector<NodeId> floating_operands(NodeId id) const {
+    std::vector<NodeId> found;
+    std::vector<NodeId> open{id};
+    std::unordered_set<NodeId> known;
+    while (!open.empty()) {
+      const NodeId at = open.back();
+      open.pop_back();
+      for (const NodeId operand : nodes_[at].inputs()) {
+        if (home_[operand] != kNone || !floats(operand) || !known.insert(operand).second) continue;
+        found.push_back(operand);
+        open.push_back(operand);
+      }
+    }
+    std::ranges::sort(found);
+    return found;
+  }
+
+  bool come_along(NodeId id, const std::vector<NodeId>& along) const {
+    std::vector<NodeId> operands;
+    for (const NodeId each : along) add_inputs(each, operands);
+    add_inputs(id, operands);
+    return !has_axes(nodes_[id].op) && along.size() < model_.most_values &&
+           arrays_among(operands) <= model_.most_arrays &&
+           std::ranges::all_of(along, [&](NodeId x) { return shapes_[x] == shapes_[id]; });
+  }
+
+  std::size_t arrays_among(const std::vector<NodeId>& operands) const {
+    std::unordered_set<NodeId> arrays;
+    for (const NodeId operand : operands) {
+      const bool array = nodes_[array_of(operand)].op == Op::input || is_deferred(operand) ||
+                         home_[operand] != kNone;
+      if (array) arrays.insert(read_of(operand));
+    }
+    return arrays.size();
+  }
+
+  void add_inputs(NodeId id, std::vector<NodeId>& operands) const {
+    for (const NodeId operand : nodes_[id].inputs()) operands.push_back(operand);
   }
 
   // The kernel that must have ended before what is no computed value can be read.
@@ -349,14 +421,14 @@ class Partitioner {
     return fmt::format("the few long rows of {} are split over blocks", to_string(group.shape));
   }
 
-  void begin_group(NodeId id, std::string reason) {
+  std::int64_t begin_group(NodeId id, std::string reason) {
     Group group;
     const TypedNode& node = nodes_[id];
     const bool reduces = is_reduction(node.op);
     group.shape = reduces ? shapes_[node.operands[0]] : shapes_[id];
     group.reason = std::move(reason);
     groups_.push_back(std::move(group));
-    join(id, static_cast<std::int64_t>(groups_.size()) - 1);
+    return static_cast<std::int64_t>(groups_.size()) - 1;
   }
 
   void join(NodeId id, std::int64_t place) {
@@ -535,7 +607,8 @@ class Partitioner {
   const CostModel& model_;
   std::vector<Dims> shapes_;  ///< of one rank
   std::vector<bool> kept_;
-  std::vector<bool> seen_;  ///< through a view
+  std::vector<bool> seen_;         ///< through a view
+  std::vector<bool> ready_alone_;  ///< depends on arguments alone
   std::vector<bool> early_;
   std::vector<std::int64_t> home_;   ///< of computed values: their kernel
   std::vector<std::int64_t> ready_;  ///< of others: the kernel that must have ended

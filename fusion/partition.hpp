@@ -12,7 +12,8 @@
 //   * the kernel is a call of the caller;
 //   * the kernel reduces pieces of few long rows (split_rows.hpp): what comes after waits for all;
 //   * the kernel has as many values or arrays as it may (registers, arguments).
-// What depends on arguments alone and is broadcast to larger values only is computed first.
+// What depends on arguments alone is computed by the first kernel that needs it; before all others
+// if it is broadcast to larger values only.
 // A value that another kernel needs is stored, and read again, unless it takes a few operations on
 // arguments of no more bytes than it has, and they are exact ones or needed by that kernel alone.
 // Then it is computed there.

@@ -125,6 +125,15 @@ TEST(Partition, ComputesCheapValuesAgain) {
   EXPECT_EQ(kept.kernels.size(), 3u) << "an exponential is stored";
 }
 
+TEST(Partition, WaitsToSeeWhereAValueIsNeeded) {
+  const Dims n{4096};
+  const auto partition = partition_of(
+      "m1 = 0.9 * m + 0.1 * g; v1 = 0.999 * v + 0.001 * g * g; p - m1 / (sqrt(v1) + 1e-8), m1, v1",
+      {n, n, n, n});
+  EXPECT_EQ(partition.kernels.size(), 1u);
+  EXPECT_EQ(partition.bytes, partition.lower_bound);
+}
+
 TEST(Partition, ComputesWhatIsBroadcastFirst) {
   // A gated delta rule: gates of each head, then one kernel over the state.
   const auto partition = partition_of(
