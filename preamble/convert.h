@@ -281,6 +281,11 @@ KILN_FN To to(From value) {
     return value != From(0);
   } else if constexpr (kFrom == Category::real && kTo == Category::integer) {
     return truncate_saturating<To>(value);
+#if KILN_HOST && !defined(__clang__) && __GNUC__ < 13
+  } else if constexpr (kFrom == Category::integer && kTo == Category::real) {
+    // These take f32(i32(x)) for trunc(x), which of x in (-1, 0) is -0.
+    return value == From(0) ? To(0) : To(value);
+#endif
   } else {
     return To(value);
   }

@@ -166,8 +166,31 @@ KILN_FN f32 square(f32 x) { return x * x; }
 KILN_FN f64 square(f64 x) { return x * x; }
 KILN_FN f32 reciprocal(f32 x) { return 1.0f / x; }
 KILN_FN f64 reciprocal(f64 x) { return 1.0 / x; }
+#if KILN_HOST && !defined(__clang__)
+// g++ makes -a * b - c of -(a * b + c), also for a division by -d, and with it another sign of zero.
+// It cannot where it does not see which instruction a number is from.
+#if defined(__x86_64__)
+#define KILN_HIDDEN "+x"
+#elif defined(__aarch64__)
+#define KILN_HIDDEN "+w"
+#else
+#define KILN_HIDDEN "+m"
+#endif
+KILN_FN f32 fma(f32 a, f32 b, f32 c) {
+  f32 result = __builtin_fmaf(a, b, c);
+  asm("" : KILN_HIDDEN(result));
+  return result;
+}
+KILN_FN f64 fma(f64 a, f64 b, f64 c) {
+  f64 result = __builtin_fma(a, b, c);
+  asm("" : KILN_HIDDEN(result));
+  return result;
+}
+#undef KILN_HIDDEN
+#else
 KILN_FN f32 fma(f32 a, f32 b, f32 c) { return KILN_LIBRARY(fmaf)(a, b, c); }
 KILN_FN f64 fma(f64 a, f64 b, f64 c) { return KILN_LIBRARY(fma)(a, b, c); }
+#endif
 // Exactly a at t = 0 and b at t = 1.
 KILN_FN f32 lerp(f32 a, f32 b, f32 t) { return fma(t, b, fma(-t, a, a)); }
 KILN_FN f64 lerp(f64 a, f64 b, f64 t) { return fma(t, b, fma(-t, a, a)); }

@@ -231,6 +231,11 @@ const Row kRows[] = {
     {floats, "x * y", kLeast, 1, kLeast},
     {floats, "x + y", kLeast, 0, kLeast},
     {floats, "abs(x)", kLeast, 0, kLeast},
+    // The sign of a zero, which g++ would lose.
+    {floats, "-fma(x, y, x)", 0, -1, -0.0},
+    {floats, "fma(x, y, x) / -1", 0, -1, -0.0},
+    {floats, "fma(x, y, x) / -square(y)", 0, -1, -0.0},
+    {floats, "f32(i32(x)) * y", -0.25, 1, 0},
     // Integers wrap in their own type.
     {all, "x + y", 2, 3, 5},
     {integers, "x + y", kLargest, 1, kLowest},
