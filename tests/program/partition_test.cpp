@@ -149,7 +149,8 @@ TEST(Partition, FewLongRowsAreReducedInPieces) {
   EXPECT_EQ(partition.kernels[0].pieces, 64);
   EXPECT_NE(partition.kernels[1].reason.find("split"), std::string::npos);
   EXPECT_EQ(partition.kernels[1].pieces, 1);
-  EXPECT_EQ(partition_of("sum(x, -1), max(x, -1), argmax(x, -1)", {{1, 1 << 20}}).kernels.size(), 2u);
+  EXPECT_EQ(partition_of("sum(x, -1), max(x, -1), argmax(x, -1)", {{1, 1 << 20}}).kernels.size(),
+            2u);
   EXPECT_EQ(partition_of("sum(x, 0)", {{65536, 4096}}).kernels[0].pieces, 64) << "few columns";
 }
 
