@@ -64,7 +64,8 @@ class Directory final : public Layer {
   /// The root; null if it is not there or not usable.
   std::shared_ptr<const Fd> root(bool create);
   /// A sub-directory of the root, by its number.
-  Fd shard(const Fd& root, unsigned number, bool create);
+  /// `to_name_files`: only to open, look at, move or delete the files in it.
+  Fd shard(const Fd& root, unsigned number, bool create, bool to_name_files = false);
   /// The numbers of the sub-directories that there are, ascending.
   std::vector<unsigned> shards(const Fd& root);
   /// Calls `visit` for every file of a sub-directory; one that goes meanwhile is left out.

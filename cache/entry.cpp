@@ -99,7 +99,7 @@ std::optional<int> resource(std::string_view value) {
   return static_cast<int>(static_cast<std::int64_t>(ByteReader(value).u64()));
 }
 
-bool decode_field(std::uint16_t id, std::string_view value, Metadata& metadata) {
+bool decode_field(std::uint16_t id, std::string_view value, Parts parts, Metadata& metadata) {
   switch (id) {
     case kFunction: metadata.function = value; break;
     case kExpression: metadata.expression = value; break;
@@ -109,6 +109,7 @@ bool decode_field(std::uint16_t id, std::string_view value, Metadata& metadata) 
     case kIdentity: metadata.toolchain_identity = value; break;
     case kOption: metadata.options.emplace_back(value); break;
     case kIngredient: {
+      if (parts == Parts::code) break;
       ByteReader pair(value);
       const std::string_view tag = pair.text();
       if (!pair.ok()) return false;
@@ -134,12 +135,12 @@ bool decode_field(std::uint16_t id, std::string_view value, Metadata& metadata) 
   return true;
 }
 
-bool decode_metadata(std::string_view bytes, Metadata& metadata) {
+bool decode_metadata(std::string_view bytes, Parts parts, Metadata& metadata) {
   ByteReader reader(bytes);
   while (reader.ok() && !reader.at_end()) {
     const std::uint16_t id = reader.u16();
     const std::string_view value = reader.raw(reader.u32());
-    if (!reader.ok() || !decode_field(id, value, metadata)) return false;
+    if (!reader.ok() || !decode_field(id, value, parts, metadata)) return false;
   }
   return reader.ok();
 }
@@ -283,7 +284,7 @@ std::uint64_t head_size(std::string_view bytes) {
   return fixed.reason.empty() ? fixed.head.head_bytes() : 0;
 }
 
-Head decode_head(std::string_view bytes) {
+Head decode_head(std::string_view bytes, Parts parts) {
   const FixedResult fixed = decode_fixed(bytes);
   Head head;
   head.key = fixed.head.key;
@@ -302,7 +303,7 @@ Head decode_head(std::string_view bytes) {
     head.reason = "is truncated within its metadata";
   } else if (digest != XXH3_64bits(bytes.data(), kEntryFixedHead + metadata.size())) {
     head.reason = "has a head that does not match its digest";
-  } else if (!decode_metadata(metadata, head.metadata)) {
+  } else if (!decode_metadata(metadata, parts, head.metadata)) {
     head.reason = "has metadata that cannot be read";
   }
   return head;
@@ -325,7 +326,7 @@ Decoded decode(const Key& key, std::string_view bytes, Parts parts) {
   if (checksum.high64 != high || checksum.low64 != tail.u64()) {
     return refuse("does not match its checksum");
   }
-  Head head = decode_head(bytes);
+  Head head = decode_head(bytes, parts);
   if (!head.reason.empty()) return refuse(std::move(head.reason));
   if (head.key != key) return refuse(wrong_key(key, head.key));
 

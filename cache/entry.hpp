@@ -43,8 +43,8 @@ inline constexpr std::uint64_t kMaxMetadataBytes = 4 << 20;
 std::string encode(const Key& key, const Entry& entry);
 
 enum class Parts : std::uint8_t {
-  code,  ///< metadata and code: what a launch needs
-  all,   ///< the source too, which is unpacked
+  code,  ///< code and metadata without the key's ingredients: what a launch needs
+  all,   ///< everything; the source is unpacked
 };
 
 /// An entry, or why the bytes are not one that may be used.
@@ -78,7 +78,7 @@ inline constexpr std::uint64_t kLikelyHead = 4096;
 /// entry of this version.
 std::uint64_t head_size(std::string_view bytes);
 /// Decodes a head of head_size() bytes or more.
-Head decode_head(std::string_view bytes);
+Head decode_head(std::string_view bytes, Parts parts = Parts::all);
 
 /// Why `code` is not an ELF image that a driver could be given; empty if it is one.
 std::string check_elf(std::string_view code);
