@@ -65,6 +65,7 @@ void share_out(Layout& layout, std::int64_t rows, Family family) {
     if (shares.threads <= kShortRow) shares.rows = kBlock / shares.threads;
   }
   layout.rows = rows;
+  layout.units = rows;
   layout.work_items = static_cast<std::uint64_t>((rows + shares.rows - 1) / shares.rows);
 }
 
