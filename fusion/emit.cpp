@@ -182,25 +182,11 @@ class Emitter {
   // -- Text, in the order in which the kernel reads
 
   void emit_comment(std::string_view function, std::string_view expression) {
-    line(0, "// {}: {}", comment_text(function), comment_text(expression));
-    std::vector<std::string> names;
-    std::string types;
+    std::vector<CommentedOperand> operands;
     for (const OperandText& operand : operands_) {
-      names.push_back(operand.name);
-      if (operand.count) continue;
-      types += fmt::format("{}{} {}",
-                           types.empty()                                             ? ""
-                           : operand.output && types.find("->") == std::string::npos ? " -> "
-                                                                                     : ", ",
-                           name(operand.dtype), operand.name);
+      operands.push_back({operand.name, operand.dtype, operand.output, !operand.count});
     }
-    line(0, "// {}", comment_text(types));
-    line(0, "// {}", comment_text(describe(variant_, names)));
-    static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
-    line(0, "// rounded {}; accuracy {}",
-         graph_.rounding == Rounding::once ? "once, where a value is stored or cast"
-                                           : "after each operation",
-         kAccuracy[static_cast<std::size_t>(accuracy_)]);
+    writer_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
   }
 
   void emit_coordinates() {

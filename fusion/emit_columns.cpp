@@ -60,7 +60,7 @@ class ColumnEmitter : public ReductionEmitter {
       out_.line(2, "const {} first = active ? column : 0;", index_);
     }
     out_.line(2, "const int lanes = lanes_from<{}>(first, size);", variant_.width);
-    coordinates(2, "row", 0, first_reduced());
+    out_.coordinates(2, index_, "row", 0, first_reduced());
     row_pointers();
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
@@ -69,7 +69,9 @@ class ColumnEmitter : public ReductionEmitter {
     }
   }
 
-  void place_vector(int depth) override { coordinates(depth, "vector", first_reduced(), inner()); }
+  void place_vector(int depth) override {
+    out_.coordinates(depth, index_, "vector", first_reduced(), inner());
+  }
 
   std::string load_text(std::size_t i) const override {
     // A row's own value lies where no reduced axis leads.

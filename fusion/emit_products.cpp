@@ -35,17 +35,6 @@ struct OperandText {
   Place place;
 };
 
-std::string_view device_name(Op op) {
-  switch (op) {
-    case Op::prod: return "Prod";
-    case Op::reduce_max: return "Max";
-    case Op::reduce_min: return "Min";
-    case Op::reduce_any: return "Any";
-    case Op::reduce_all: return "All";
-    default: return "Sum";
-  }
-}
-
 class ProductEmitter : private ProductAxes {
  public:
   ProductEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
@@ -216,27 +205,11 @@ class ProductEmitter : private ProductAxes {
   // -- Text, in the order in which the kernel reads
 
   void comment(std::string_view function, std::string_view expression) {
-    out_.line(0, "// {}: {}", comment_text(function), comment_text(expression));
-    std::vector<std::string> names;
-    std::string types;
-    bool arrow = false;
+    std::vector<CommentedOperand> operands;
     for (const OperandText& operand : operands_) {
-      names.push_back(operand.name);
-      const bool first_output = operand.output && !arrow;
-      types += fmt::format("{}{} {}",
-                           types.empty()  ? ""
-                           : first_output ? " -> "
-                                          : ", ",
-                           name(operand.dtype), operand.name);
-      arrow = arrow || operand.output;
+      operands.push_back({operand.name, operand.dtype, operand.output});
     }
-    out_.line(0, "// {}", comment_text(types));
-    out_.line(0, "// {}", comment_text(describe(variant_, names)));
-    static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
-    out_.line(0, "// rounded {}; accuracy {}",
-              graph_.rounding == Rounding::once ? "once, where a value is stored or cast"
-                                                : "after each operation",
-              kAccuracy[static_cast<std::size_t>(accuracy_)]);
+    out_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
   }
 
   void shared_memory() {
@@ -247,24 +220,12 @@ class ProductEmitter : private ProductAxes {
     }
   }
 
-  // Takes the number `of` apart into the coordinates along the axes [from, to), the last the
-  // fastest.
-  void coordinates(int depth, std::string of, std::uint32_t from, std::uint32_t to) {
-    for (std::uint32_t k = to - 1; k > from; --k) {
-      const std::string rest = fmt::format("rest_{}", k);
-      out_.line(depth, "const {} {} = divide({}, extent_{});", index_, rest, of, k);
-      out_.line(depth, "const {} at_{} = {} - {} * extent_{}.divisor;", index_, k, of, rest, k);
-      of = rest;
-    }
-    out_.line(depth, "const {} at_{} = {};", index_, from, of);
-  }
-
   void find_rows() {
     if (variant_.wide_index) out_.line(2, "KILN_SYNCHRONIZE();");  // slots may still be read
     if (batch_axes() > 0) {
       out_.line(2, "const {} batch = divide(item, row_blocks);", index_);
       out_.line(2, "const {} block = item - batch * row_blocks.divisor;", index_);
-      coordinates(2, "batch", 0, batch_axes());
+      out_.coordinates(2, index_, "batch", 0, batch_axes());
     }
     out_.line(2, "const {} row = row_of<{}, {}>({}){};", index_, shares_.threads, shares_.rows,
               batch_axes() > 0 ? "block" : "item",
@@ -490,7 +451,7 @@ class ProductEmitter : private ProductAxes {
     if (has_lines()) {
       out_.line(3, "const {} line = divide(vector, columns);", index_);
       out_.line(3, "const {} first = (vector - line * columns.divisor){};", index_, scale);
-      coordinates(3, "line", first_reduced(), inner());
+      out_.coordinates(3, index_, "line", first_reduced(), inner());
     } else {
       out_.line(3, "const {} first = vector{};", index_, scale);
     }

@@ -50,7 +50,7 @@ class RowEmitter : public ReductionEmitter {
     if (!is_host()) {
       out_.line(2, "const {} thread = thread_of<1, {}>();", index_, rows_.threads);
     }
-    coordinates(2, "row", 0, first_reduced());
+    out_.coordinates(2, index_, "row", 0, first_reduced());
     row_pointers();
     if (is_shifted()) {
       out_.line(2, "const {} head = head_of<{}>({}_row);", index_, variant_.width,
@@ -75,7 +75,7 @@ class RowEmitter : public ReductionEmitter {
     }
     out_.line(depth, "const {} line = divide(vector, columns);", index_);
     out_.line(depth, "const {} first = (vector - line * columns.divisor){};", index_, scale);
-    coordinates(depth, "line", first_reduced(), inner());
+    out_.coordinates(depth, index_, "line", first_reduced(), inner());
   }
 
   std::string load_text(std::size_t i) const override {

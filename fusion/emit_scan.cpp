@@ -26,10 +26,6 @@ struct OperandText {
   bool output = false;
 };
 
-std::string_view device_name(Op op) {
-  return op == Op::cumprod ? "Prod" : op == Op::cummax ? "Max" : "Sum";
-}
-
 class ScanEmitter {
  public:
   ScanEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
@@ -155,27 +151,11 @@ class ScanEmitter {
   }
 
   void comment(std::string_view function, std::string_view expression) {
-    out_.line(0, "// {}: {}", comment_text(function), comment_text(expression));
-    std::vector<std::string> names;
-    std::string types;
-    bool arrow = false;
+    std::vector<CommentedOperand> operands;
     for (const OperandText& operand : operands_) {
-      names.push_back(operand.name);
-      const bool first_output = operand.output && !arrow;
-      types += fmt::format("{}{} {}",
-                           types.empty()  ? ""
-                           : first_output ? " -> "
-                                          : ", ",
-                           name(operand.dtype), operand.name);
-      arrow = arrow || operand.output;
+      operands.push_back({operand.name, operand.dtype, operand.output});
     }
-    out_.line(0, "// {}", comment_text(types));
-    out_.line(0, "// {}", comment_text(describe(variant_, names)));
-    static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
-    out_.line(0, "// rounded {}; accuracy {}",
-              graph_.rounding == Rounding::once ? "once, where a value is stored or cast"
-                                                : "after each operation",
-              kAccuracy[static_cast<std::size_t>(accuracy_)]);
+    out_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
   }
 
   // -- Who takes what
@@ -195,7 +175,7 @@ class ScanEmitter {
       out_.line(2, "const bool active = wanted < row_count;");
       out_.line(2, "const {} row = active ? wanted : row_count - 1;", index_);
     }
-    coordinates("row", scanned());
+    out_.coordinates(2, index_, "row", 0, scanned());
     row_pointers(scanned());
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
@@ -222,7 +202,7 @@ class ScanEmitter {
     } else {
       out_.line(2, "const {} first = item * {};", index_, variant_.width);
     }
-    if (scanned() > 0) coordinates("row", scanned());
+    if (scanned() > 0) out_.coordinates(2, index_, "row", 0, scanned());
     row_pointers(scanned());
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
@@ -231,17 +211,6 @@ class ScanEmitter {
                 device_name(node.op), compute_type(node.dtype), variant_.width);
     }
     out_.line(2, "for ({0} at_{1} = 0; at_{1} < length.divisor; ++at_{1}) {{", index_, scanned());
-  }
-
-  // Takes the number `of` apart into the coordinates along the axes [0, to), the last the fastest.
-  void coordinates(std::string of, std::uint32_t to) {
-    for (std::uint32_t k = to - 1; k > 0; --k) {
-      const std::string rest = fmt::format("rest_{}", k);
-      out_.line(2, "const {} {} = divide({}, extent_{});", index_, rest, of, k);
-      out_.line(2, "const {} at_{} = {} - {} * extent_{}.divisor;", index_, k, of, rest, k);
-      of = rest;
-    }
-    out_.line(2, "const {} at_0 = {};", index_, of);
   }
 
   void row_pointers(std::uint32_t to) {

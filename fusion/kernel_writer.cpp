@@ -1,6 +1,47 @@
 #include "fusion/kernel_writer.hpp"
 
+#include "fusion/device_text.hpp"
+
 namespace kiln::fusion {
+
+void KernelWriter::comment(std::string_view function, std::string_view expression,
+                           std::span<const CommentedOperand> operands, const Variant& variant,
+                           Rounding rounding, Accuracy accuracy) {
+  line(0, "// {}: {}", comment_text(function), comment_text(expression));
+  std::vector<std::string> names;
+  std::string types;
+  bool arrow = false;
+  for (const CommentedOperand& operand : operands) {
+    names.emplace_back(operand.name);
+    if (!operand.array) continue;
+    const bool first_output = operand.output && !arrow;
+    types += fmt::format("{}{} {}",
+                         types.empty()  ? ""
+                         : first_output ? " -> "
+                                        : ", ",
+                         name(operand.dtype), operand.name);
+    arrow = arrow || operand.output;
+  }
+  line(0, "// {}", comment_text(types));
+  line(0, "// {}", comment_text(describe(variant, names)));
+  static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
+  line(
+      0, "// rounded {}; accuracy {}",
+      rounding == Rounding::once ? "once, where a value is stored or cast" : "after each operation",
+      kAccuracy[static_cast<std::size_t>(accuracy)]);
+}
+
+void KernelWriter::coordinates(int depth, std::string_view index, std::string of,
+                               std::uint32_t from, std::uint32_t to) {
+  if (from == to) return;
+  for (std::uint32_t k = to - 1; k > from; --k) {
+    const std::string rest = fmt::format("rest_{}", k);
+    line(depth, "const {} {} = divide({}, extent_{});", index, rest, of, k);
+    line(depth, "const {} at_{} = {} - {} * extent_{}.divisor;", index, k, of, rest, k);
+    of = rest;
+  }
+  line(depth, "const {} at_{} = {};", index, from, of);
+}
 
 void KernelWriter::add_parameter(const Parameter& parameter, std::string declaration) {
   parameters_.push_back(parameter);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,14 @@
 #include "fusion/emit.hpp"
 
 namespace kiln::fusion {
+
+/// An operand as the comment before a kernel names it.
+struct CommentedOperand {
+  std::string_view name;
+  DType dtype = DType::f32;
+  bool output = false;
+  bool array = true;  ///< has memory, and so a type to be told
+};
 
 class KernelWriter {
  public:
@@ -25,9 +34,17 @@ class KernelWriter {
   /// Lines from here on stand deeper, or less deep.
   void indent(int by) { indent_ += by; }
 
+  /// What a reader wants to know first: the expression, dtypes, layout, rounding and accuracy.
+  void comment(std::string_view function, std::string_view expression,
+               std::span<const CommentedOperand> operands, const Variant& variant,
+               Rounding rounding, Accuracy accuracy);
   void add_parameter(const Parameter& parameter, std::string declaration);
   /// `KILN_KERNEL(threads, entry, parameters...) {`
   void signature(int threads);
+  /// Takes the number `of` apart into the coordinates at_K along the axes K in [from, to), the last
+  /// the fastest.
+  void coordinates(int depth, std::string_view index, std::string of, std::uint32_t from,
+                   std::uint32_t to);
   /// The host's way in, for use after the kernel. `last` is a statement that ends it, if not empty.
   void host_entry(std::string_view last = {});
   KernelDescription finish(std::uint32_t block);

@@ -10,19 +10,6 @@
 
 namespace kiln::fusion {
 
-std::string_view device_name(Op op) {
-  switch (op) {
-    case Op::prod: return "Prod";
-    case Op::reduce_max: return "Max";
-    case Op::reduce_min: return "Min";
-    case Op::reduce_any: return "Any";
-    case Op::reduce_all: return "All";
-    case Op::argmax: return "ArgMax";
-    case Op::argmin: return "ArgMin";
-    default: return "Sum";
-  }
-}
-
 ReductionEmitter::ReductionEmitter(const TypedGraph& graph, const Variant& variant,
                                    Accuracy accuracy)
     : graph_(graph),
@@ -270,27 +257,11 @@ void ReductionEmitter::collect_parameters() {
 // ---- Text, in the order in which the kernel reads -----------------------------------------------
 
 void ReductionEmitter::comment(std::string_view function, std::string_view expression) {
-  out_.line(0, "// {}: {}", comment_text(function), comment_text(expression));
-  std::vector<std::string> names;
-  std::string types;
-  bool arrow = false;
+  std::vector<CommentedOperand> operands;
   for (const OperandText& operand : operands_) {
-    names.push_back(operand.name);
-    const bool first_output = operand.output && !arrow;
-    types += fmt::format("{}{} {}",
-                         types.empty()  ? ""
-                         : first_output ? " -> "
-                                        : ", ",
-                         name(operand.dtype), operand.name);
-    arrow = arrow || operand.output;
+    operands.push_back({operand.name, operand.dtype, operand.output});
   }
-  out_.line(0, "// {}", comment_text(types));
-  out_.line(0, "// {}", comment_text(describe(variant_, names)));
-  static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
-  out_.line(0, "// rounded {}; accuracy {}",
-            graph_.rounding == Rounding::once ? "once, where a value is stored or cast"
-                                              : "after each operation",
-            kAccuracy[static_cast<std::size_t>(accuracy_)]);
+  out_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
 }
 
 const std::string& ReductionEmitter::name_of(std::size_t id) {
@@ -320,20 +291,6 @@ void ReductionEmitter::row_pointers() {
     out_.line(2, "{}{}* const {}_row = {}_data{};", operand.output ? "" : "const ",
               storage_type(operand.dtype), operand.name, operand.name, at);
   }
-}
-
-// Takes the number `of` apart into the coordinates along the axes [from, to), the last the
-// fastest.
-void ReductionEmitter::coordinates(int depth, std::string of, std::uint32_t from,
-                                   std::uint32_t to) {
-  if (from == to) return;
-  for (std::uint32_t k = to - 1; k > from; --k) {
-    const std::string rest = fmt::format("rest_{}", k);
-    out_.line(depth, "const {} {} = divide({}, extent_{});", index_, rest, of, k);
-    out_.line(depth, "const {} at_{} = {} - {} * extent_{}.divisor;", index_, k, of, rest, k);
-    of = rest;
-  }
-  out_.line(depth, "const {} at_{} = {};", index_, from, of);
 }
 
 std::string ReductionEmitter::offset(std::size_t operand, std::uint32_t from,

@@ -72,7 +72,6 @@ class ReductionEmitter {
   void divisor(Parameter::Kind kind, const std::string& name, std::uint32_t axis = 0);
   void piece_of(std::string_view unit, std::string_view row);
   void row_pointers();
-  void coordinates(int depth, std::string of, std::uint32_t from, std::uint32_t to);
   const std::string& name_of(std::size_t id);
   std::string scalar_parameter(std::size_t argument) const;
   void emit_value(std::size_t id, int depth);
@@ -132,8 +131,6 @@ class ReductionEmitter {
   std::vector<std::string> names_;
 };
 
-/// The name of a reduction's way of joining partial results, in preamble/reduce.h.
-std::string_view device_name(Op op);
 inline bool is_place(Op op) { return op == Op::argmax || op == Op::argmin; }
 
 KernelDescription emit_columns(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
