@@ -62,11 +62,11 @@ constexpr std::array kOps = {
     OpInfo{Op::acosh, "acosh", 1, Rule::floating, "", {0.51, 2.1, 2.5, 1.5}, library(2.3, 3, 1.5)},
     OpInfo{
         Op::atanh, "atanh", 1, Rule::floating, "", {0.51, 1.8, 3.5, 1.5}, library(1.9, 2.5, 1.5)},
-    OpInfo{Op::sigmoid, "sigmoid", 1, Rule::floating, "", {2.4, 2.4, 4, 4}, library(2.3, 2.5, 2.5)},
+    OpInfo{Op::sigmoid, "sigmoid", 1, Rule::floating, "", {2.5, 2.4, 4, 4}, library(2.3, 2.5, 2.5)},
     OpInfo{Op::erf, "erf", 1, Rule::floating, "", {1.75, 0.95, 1.5, 2.5}, library(1.5, 2, 4.5)},
     OpInfo{Op::erfc, "erfc", 1, Rule::floating, "", {0.51, 3.2, 4.5, 4.5}, library(5.2, 5, 5)},
-    OpInfo{Op::ndtr, "ndtr", 1, Rule::floating, "", {7, 0.51, 10, 10}, library(5, 5, 5)},
-    OpInfo{Op::erfinv, "erfinv", 1, Rule::floating, "", {0.51, 0.51, 2.5, 4}, library(2.5, 5, 8)},
+    OpInfo{Op::ndtr, "ndtr", 1, Rule::floating, "", {7.5, 0.51, 10, 10}, library(5, 5, 5)},
+    OpInfo{Op::erfinv, "erfinv", 1, Rule::floating, "", {0.53, 0.51, 2.5, 4}, library(2.5, 5, 8)},
     OpInfo{
         Op::lgamma, "lgamma", 1, Rule::floating, "", {0.51, 0.51, 6.5, 4.5}, library(4, 4.5, 4.5)},
     OpInfo{Op::floor, "floor", 1, Rule::integral, "", kExact, kExact},
