@@ -1,0 +1,133 @@
+// The text of a kernel whose rows share operands (product_layout.hpp), as its parts build it: the
+// frame and what is stored (emit_products.cpp), names, places and values (emit_product_values.cpp),
+// and the loops in which the sums are added up (emit_product_sums.cpp). Where values belong is
+// decided before, in product_values.hpp.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion/emit.hpp"
+#include "fusion/kernel_writer.hpp"
+#include "fusion/node_text.hpp"
+#include "fusion/product_values.hpp"
+
+namespace kiln::fusion {
+
+class ProductEmitter : private ProductAxes {
+ public:
+  ProductEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy);
+  KernelDescription run(std::string_view function, std::string_view expression);
+
+ private:
+  /// A small integer as it was loaded; empty for other values.
+  struct Lane {
+    std::string text;
+    bool liftable = false;  ///< scaled() takes it (preamble/products.h)
+  };
+  struct OperandText {
+    std::string name;
+    std::size_t argument = 0;  ///< of inputs
+    NodeId value = 0;          ///< of outputs
+    DType dtype = DType::f32;
+    bool output = false;
+    Place place;
+  };
+
+  // The frame.
+  void name_operands();
+  void collect_parameters();
+  void comment(std::string_view function, std::string_view expression);
+  void shared_memory();
+  void find_rows();
+  void store_results();
+  void store(std::size_t i, const std::string& row);
+
+  // Loops over rows and columns, and the names within them.
+  bool by_rows(const Place& place) const { return place.rows && products_.rows > 1; }
+  std::string loops(const Place& place) const;
+  std::string extents(const Place& place) const;
+  std::string indices(const Place& place) const;
+  Place every_result() const { return {Level::result, true, has_columns()}; }
+
+  // The results of a thread, one after the other.
+  int results() const { return products_.rows * products_.columns; }
+  std::string result_index() const;
+
+  // Names and places.
+  bool host() const { return variant_.family == Family::host; }
+  const std::string& name_of(std::size_t id);
+  std::string stride_name(std::size_t operand, std::uint32_t axis) const;
+  std::string scalar_parameter(std::size_t argument) const;
+  std::string at(std::uint32_t axis) const;
+  bool is_used(const OperandText& operand) const;
+
+  /// Where the row of an operand begins, in elements; empty for 0.
+  std::string row_text(std::size_t i) const;
+  /// Where from the beginning of an operand's row the line lies that the loop is at, and `element`
+  /// of it; empty for 0.
+  std::string in_line(std::size_t i, const std::string& element) const;
+  std::string place_text(std::size_t i, const std::string& element) const;
+  std::string one_element(std::size_t i) const;
+
+  // Values.
+  /// What is there once for each row or line, of rows and columns as it depends on them.
+  void emit_values(Level level, int depth);
+  /// The expression of a node that has to be computed; otherwise sets its value and returns
+  /// nothing.
+  std::string value_text(std::size_t id);
+  void lane_of(std::size_t id, std::size_t i);
+  std::string from_lane(const TypedNode& node) const;
+  std::string scaled_lane(const TypedNode& node) const;
+
+  // The loop over the elements of the rows.
+  bool in_stretches(const TypedNode& node) const;
+  void declare_results();
+  void sum_up();
+  void sum_up_carefully();
+  void begin_sums();
+  bool in_parts(std::size_t i) const;
+  void for_each_vector();
+  bool is_loaded(std::size_t i) const;
+  Place held(std::size_t i) const;
+  void load(std::size_t i, int depth, int width, const std::string& first);
+  void shared_elements();
+  void rows_elements();
+  void rows_values();
+  void lane_values();
+
+  // Groups of small integers (ProductForm).
+  Place by_row() const { return {Level::line, true, false}; }
+  Place of_shared(const ProductForm& form) const;
+  void begin_groups();
+  void add_shared();
+  void end_groups();
+
+  // From terms to sums.
+  void joins(int depth);
+  void carry_over(int depth, const std::string& guard);
+  void end_sums();
+
+  const TypedGraph& graph_;
+  ProductValues nodes_;
+  const RowVariant& shares_;
+  const ProductVariant& products_;
+  Accuracy accuracy_;
+  NodeText node_text_;
+  std::string_view index_;
+  std::string_view signed_index_;
+  int lanes_per_sum_ = 1;
+  std::set<std::string> taken_;
+  std::vector<std::string> argument_names_;
+  std::vector<OperandText> operands_;
+  std::vector<std::string> values_;
+  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
+  std::vector<std::string> names_;
+  std::vector<Lane> lanes_;
+  std::string first_;  ///< element of the part
+  KernelWriter out_;
+};
+
+}  // namespace kiln::fusion
