@@ -139,7 +139,20 @@ const std::set<std::string, std::less<>>& reserved_words() {
                                                        "Found",
                                                        "threadIdx",
                                                        "gridDim",
-                                                       "warpSize"};
+                                                       "warpSize",
+                                                       "thread",
+                                                       "head",
+                                                       "ends",
+                                                       "one",
+                                                       "batch",
+                                                       "step",
+                                                       "held",
+                                                       "piece",
+                                                       "pieces",
+                                                       "begin",
+                                                       "end",
+                                                       "rest",
+                                                       "unit"};
     for (const OpInfo& op : all_ops()) set->emplace(op.name);
     for (const DTypeInfo& dtype : kDTypes) set->emplace(dtype.name);
     return set;
@@ -153,7 +166,8 @@ bool is_derived(std::string_view name) {
   if (at == std::string_view::npos || at + 1 == name.size()) return false;
   const std::string_view end = name.substr(at + 1);
   return end == "data" || end == "lanes" || end == "bits" || end == "tile" || end == "row" ||
-         end == "held" || end == "all" || end == "slots" || end == "value" ||
+         end == "held" || end == "kept" || end == "batch" || end == "end" || end == "all" ||
+         end == "slots" || end == "value" ||
          end.find_first_not_of("0123456789") == std::string_view::npos;
 }
 

@@ -49,6 +49,7 @@ class ColumnEmitter : public ReductionEmitter {
     out_.line(2, "const {} rest = divide({}, strips);", index_, unit);
     out_.line(2, "const {} strip = {} - rest * strips.divisor;", index_, unit);
     piece_of("rest", "row");
+    piece_bounds();
     if (is_host()) {
       out_.line(2, "const {} first = strip * {};", index_, variant_.width);
     } else {

@@ -55,7 +55,10 @@ class RowEmitter : public ReductionEmitter {
     if (is_shifted()) {
       out_.line(2, "const {} head = head_of<{}>({}_row);", index_, variant_.width,
                 operands_[static_cast<std::size_t>(rows_.phase)].name);
+      out_.line(2, "const {} vectors = (size - head) / {};", index_, variant_.width);
+      out_.line(2, "const {} ends = size - vectors * {};", index_, variant_.width);
     }
+    piece_bounds();
     for (const OperandText& operand : operands_) {
       if (operand.output || !operand.uniform || !is_used(operand)) continue;
       const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
@@ -70,7 +73,7 @@ class RowEmitter : public ReductionEmitter {
     const std::string scale = variant_.width == 1 ? "" : fmt::format(" * {}", variant_.width);
     if (!has_lines()) {
       out_.line(depth, "const {} first = vector{}{};", index_, scale,
-                is_shifted() ? " - head" : "");
+                is_shifted() ? " + head" : "");
       return;
     }
     out_.line(depth, "const {} line = divide(vector, columns);", index_);
@@ -79,18 +82,10 @@ class RowEmitter : public ReductionEmitter {
   }
 
   std::string load_text(std::size_t i) const override {
-    if (is_shifted()) {
-      const bool contiguous = variant_.operands[i].access == Access::contiguous;
-      return fmt::format("load_part<{}, {}>({}, first, size, {}, edge)", variant_.width,
-                         variant_.operands[i].alignment, line_text(i),
-                         contiguous ? "1" : stride_name(i, inner()));
-    }
     if (variant_.operands[i].access == Access::contiguous) {
-      return fmt::format("load<{}, {}>({}, first)", variant_.width, variant_.operands[i].alignment,
-                         line_text(i));
+      return fmt::format("load<{}, {}>({}, first)", width(), alignment(i), line_text(i));
     }
-    return fmt::format("gather<{}>({}, first, {})", variant_.width, line_text(i),
-                       stride_name(i, inner()));
+    return fmt::format("gather<{}>({}, first, {})", width(), line_text(i), stride_name(i, inner()));
   }
 
   std::string position_text() const override {

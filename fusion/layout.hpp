@@ -67,12 +67,13 @@ struct RowVariant {
   int threads = 1;      ///< that a row is shared out to, a power of two
   int vectors = 0;      ///< of a row that each thread keeps in registers; 0: each pass loads them
   int batch = 1;        ///< vectors that a thread has under way where it does not keep them
-  bool full = false;    ///< every thread has that many, none has fewer
+  int whole = 0;        ///< of those `vectors`, how many every thread has
   int rows = 1;         ///< per block of threads
   int columns = 0;      ///< 0: the innermost axis is reduced
   bool pieces = false;  ///< a block takes a piece of a row, and there is a result for each piece
   int phase = -1;  ///< the operand at whose multiples of the width vectors begin, since rows do
-                   ///< not: the first and the last of a row are parts; -1: at the rows' starts
+                   ///< not: elements before the first and after the last one are read one by one;
+                   ///< -1: vectors begin where rows do
   int block() const { return threads * rows * (columns == 0 ? 1 : columns); }
   friend bool operator==(const RowVariant&, const RowVariant&) = default;
 };

@@ -114,13 +114,13 @@ bool in_phase(const Operand& a, const Operand& b, const std::vector<Axis>& axes,
 }
 
 // Rows that are no whole number of vectors, or do not begin at one, are read in vectors all the
-// same where they are long enough for the parts at their ends not to matter.
+// same where they have so many that there is a thread for each element at their ends.
 bool begins_within_vectors(const std::vector<Axis>& axes, const Operand& operand, std::size_t index,
                            int width) {
   const bool whole = axes.back().size % width == 0 &&
                      alignment_of(operand, 0, axes, axes.size() - 1, index, width) >=
                          vector_alignment(operand, width);
-  return width > 1 && !whole && axes.back().size >= 8 * width &&
+  return width > 1 && !whole && axes.back().size >= 2 * width * width &&
          in_phase(operand, operand, axes, index, index, width);
 }
 
@@ -142,20 +142,21 @@ struct VectorBytes {
 };
 
 // Which of its inputs a thread keeps, and how many vectors it has under way of the others.
-void choose_held(RowVariant& rows, std::int64_t vectors, const VectorBytes& bytes, Family family) {
+void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vectors,
+                 const VectorBytes& bytes, Family family) {
   const RowPolicy& rule = row_policy(family);
   const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
   const int kept = bytes.rows != 0 ? bytes.rows : bytes.weights;
   const bool held = !rows.pieces && each <= rule.most_vectors && each * kept <= rule.held_bytes;
   const int all = std::max(1, bytes.rows + bytes.weights);
   rows.vectors = held ? static_cast<int>(each) : 0;
-  rows.full = held && vectors > 0 && each * rows.threads == vectors;
+  rows.whole = held ? static_cast<int>(least_vectors / rows.threads) : 0;
   rows.batch = power_of_two_to(std::min(rule.batch, rule.batch_bytes / all));
   if (held) rows.batch = std::min(rows.batch, rows.vectors);
 }
 
-// How a row of that many vectors is shared out.
-void share_row(RowVariant& rows, std::int64_t vectors, Family family) {
+// How a row of that many vectors is shared out, to no fewer than `least` threads.
+void share_row(RowVariant& rows, std::int64_t vectors, int least, Family family) {
   const RowPolicy& rule = row_policy(family);
   if (vectors <= rule.short_row) {
     rows.threads = power_of_two_from(vectors);
@@ -164,6 +165,7 @@ void share_row(RowVariant& rows, std::int64_t vectors, Family family) {
     rows.threads =
         power_of_two_from(std::clamp<std::int64_t>(wanted, rule.short_row, rule.most_threads));
   }
+  rows.threads = std::max(rows.threads, least);
   if (rows.threads <= rule.short_row) rows.rows = rule.block / rows.threads;
 }
 
@@ -377,14 +379,18 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   width = full_width(innermost, operands, by_columns ? std::vector<bool>(operands.size()) : uniform,
                      family);
   if (by_columns) width = gpu ? std::min(width, kMostColumns) : kHostColumns;
-  if (gpu && !by_columns && rows.axes == 1 && varying != uniform.end() &&
-      begins_within_vectors(axes, operands[leading], leading, width)) {
-    rows.phase = static_cast<int>(leading);
+  const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && varying != uniform.end();
+  while (gpu && width > 1) {
+    if (may_begin_within && begins_within_vectors(axes, operands[leading], leading, width)) {
+      rows.phase = static_cast<int>(leading);
+      break;
+    }
+    if (innermost.size % width == 0) break;
+    width /= 2;
   }
-  while (gpu && rows.phase < 0 && width > 1 && innermost.size % width != 0) width /= 2;
-  // A row that begins at the last lane of a vector touches one more.
-  const std::int64_t lanes = innermost.size + (rows.phase < 0 ? 0 : width - 1);
-  const std::int64_t across = (lanes + width - 1) / width;
+  // Of rows that begin within vectors those that begin with one have the most.
+  const std::int64_t across = (innermost.size + (rows.phase < 0 ? width - 1 : 0)) / width;
+  const std::int64_t fewest = rows.phase < 0 ? across : (innermost.size - (width - 1)) / width;
   std::int64_t units = layout.rows * layout.pieces;
   if (by_columns) {
     layout.vectors = layout.reduced;
@@ -395,7 +401,8 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.pieces;
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
-    share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces, family);
+    share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces,
+              rows.phase < 0 ? 1 : 2 * width, family);
   }
   layout.units = units;
   layout.work_items = static_cast<std::uint64_t>((units + rows.rows - 1) / rows.rows);
@@ -410,7 +417,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     if (uniform[i] || operands[i].output) continue;
     (is_weight(i) ? bytes.weights : bytes.rows) += variant.width * element_bytes(operands[i]);
   }
-  choose_held(rows, layout.vectors, bytes, family);
+  choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, family);
   const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_policy(family).spare_bytes;
 
   variant.wide_index = needs_wide_index(

@@ -29,6 +29,7 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   out_.line(0, "");
   out_.signature(rows_.block());
   out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
+  if (is_shifted()) out_.line(1, "constexpr Width<1> one{{}};");
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   place();
@@ -229,7 +230,7 @@ void ReductionEmitter::collect_parameters() {
                        fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
   }
   number(P::size, "size");
-  number(P::vectors, "vectors");
+  if (!is_shifted()) number(P::vectors, "vectors");
   number(P::length, "length");
   numbers();
   for (std::uint32_t k = 1; k < inner(); ++k) {
@@ -277,6 +278,10 @@ void ReductionEmitter::piece_of(std::string_view unit, std::string_view row) {
   }
   out_.line(2, "const {} {} = divide({}, pieces);", index_, row, unit);
   out_.line(2, "const {} piece = {} - {} * pieces.divisor;", index_, unit, row);
+}
+
+void ReductionEmitter::piece_bounds() {
+  if (!rows_.pieces) return;
   out_.line(2, "const {} begin = piece * piece_vectors;", index_);
   out_.line(2, "const {} end = least(begin + piece_vectors, vectors);", index_);
 }
@@ -310,279 +315,7 @@ std::string ReductionEmitter::line_text(std::size_t operand) const {
 
 std::string ReductionEmitter::last_vector() const {
   if (rows_.pieces) return "end";
-  return rows_.full ? fmt::format("{}", rows_.threads * rows_.vectors) : "vectors";
-}
-
-// Where rows begin within vectors, only a thread's first vector and its last two can be parts.
-void ReductionEmitter::find_edges(int depth, std::string_view slot) {
-  if (!is_shifted()) return;
-  if (rows_.vectors <= 3) {
-    out_.line(depth, "constexpr bool edge = true;");
-  } else {
-    out_.line(depth, "const bool edge = {0} == 0 || {0} >= {1};", slot, rows_.vectors - 2);
-  }
-}
-
-// ---- Passes -------------------------------------------------------------------------------------
-
-void ReductionEmitter::hold_inputs() {
-  std::vector<std::size_t> held;
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (!operands_[i].held) continue;
-    out_.line(2, "Vec<{}, {}> {}_held[{}];", storage_type(operands_[i].dtype), variant_.width,
-              operands_[i].name, rows_.vectors);
-    held.push_back(i);
-  }
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (kept_[id] < 0) continue;
-    out_.line(2, "Vec<f32, {}> {}_kept[{}];", variant_.width, name_of(id), rows_.vectors);
-  }
-  if (held.empty()) return;
-  out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
-  out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
-  if (!rows_.full) out_.line(3, "if (vector >= vectors) continue;");
-  find_edges(3, "slot");
-  place_vector(3);
-  for (const std::size_t i : held) {
-    out_.line(3, "{}_held[slot] = {};", operands_[i].name, load_text(i));
-  }
-  out_.line(2, "}}");
-}
-
-void ReductionEmitter::emit_pass(int pass) {
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    const TypedNode& node = graph_.nodes[id];
-    if (!reduces_in(id, pass)) continue;
-    out_.line(2, "auto {}_lanes = start<{}, {}, {}>();", name_of(id), device_name(node.op),
-              partial_type(node), variant_.width);
-    if (in_stretches(node)) out_.line(2, "auto {0}_all = {0}_lanes;", name_of(id));
-  }
-  if (is_host()) {
-    const std::string_view begin = rows_.pieces ? "begin" : "0";
-    out_.line(2, "for ({} vector = {}; vector < {}; ++vector) {{", index_, begin, last_vector());
-    place_vector(3);
-    for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const OperandText& operand = operands_[i];
-      if (operand.output || operand.uniform || !is_read(operand, pass)) continue;
-      out_.line(3, "const auto {}_lanes = {};", operand.name, load_text(i));
-    }
-    emit_vector(pass, 3, "");
-    carry_stretches(pass, 3, rows_.pieces ? "vector - begin" : "vector");
-    out_.line(2, "}}");
-  } else {
-    emit_batches(pass);
-  }
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (reduces_in(id, pass)) emit_result(id);
-  }
-}
-
-// A thread's vectors on a GPU. What is not in registers is loaded in batches, whose loads are all
-// under way before the first is used; a store among them would hold up those after it.
-void ReductionEmitter::emit_batches(int pass) {
-  std::vector<std::size_t> fetched;
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    const OperandText& operand = operands_[i];
-    if (operand.output || operand.uniform || operand.held || !is_read(operand, pass)) continue;
-    fetched.push_back(i);
-  }
-  if (rows_.vectors != 0 && fetched.empty()) {
-    out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
-    out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
-    if (!rows_.full) out_.line(3, "if (vector >= vectors) continue;");
-    find_edges(3, "slot");
-    place_vector(3);
-    emit_vector(pass, 3, "slot");
-    out_.line(2, "}}");
-    return;
-  }
-  const int step = rows_.threads * rows_.batch;
-  if (rows_.vectors != 0) {
-    out_.line(2, "KILN_UNROLL for (int held = 0; held < {}; held += {}) {{", rows_.vectors,
-              rows_.batch);
-    out_.line(3, "const {0} batch = {0}(held) * {1} + thread;", index_, rows_.threads);
-  } else {
-    out_.line(2, "for ({} batch = {}thread; batch < {}; batch += {}) {{", index_,
-              rows_.pieces ? "begin + " : "", last_vector(), step);
-  }
-  fetch(fetched, 3);
-  out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
-  out_.line(4, "const {0} vector = batch + {0}(step) * {1};", index_, rows_.threads);
-  const bool whole = rows_.vectors % rows_.batch == 0;
-  if (rows_.vectors != 0 && !whole) {
-    out_.line(4, "if (held + step >= {} || vector >= {}) continue;", rows_.vectors, last_vector());
-  } else if (!rows_.full) {
-    out_.line(4, "if (vector >= {}) continue;", last_vector());
-  }
-  find_edges(4, "held + step");
-  place_vector(4);
-  emit_vector(pass, 4, "held + step");
-  out_.line(3, "}}");
-  if (rows_.vectors == 0) {
-    carry_stretches(pass, 3, rows_.pieces ? "batch - begin" : "batch");
-  }
-  out_.line(2, "}}");
-}
-
-// Loads a batch. Lanes past the end read the last vector again, so that no load waits for a branch.
-void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth) {
-  if (operands.empty()) return;
-  for (const std::size_t i : operands) {
-    out_.line(depth, "Vec<{}, {}> {}_batch[{}];", storage_type(operands_[i].dtype), variant_.width,
-              operands_[i].name, rows_.batch);
-  }
-  out_.line(depth, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
-  const std::string vector = fmt::format("batch + {}(step) * {}", index_, rows_.threads);
-  if (rows_.full && rows_.vectors % rows_.batch == 0) {
-    out_.line(depth + 1, "const {} vector = {};", index_, vector);
-  } else if (rows_.vectors != 0) {
-    out_.line(depth + 1, "const {} vector = {};", index_, vector);
-    out_.line(depth + 1, "if (vector >= {}) continue;", last_vector());
-  } else {
-    out_.line(depth + 1, "const {} vector = least({}, {} - 1);", index_, vector, last_vector());
-  }
-  find_edges(depth + 1, "held + step");
-  place_vector(depth + 1);
-  for (const std::size_t i : operands) {
-    out_.line(depth + 1, "{}_batch[step] = {};", operands_[i].name, load_text(i));
-  }
-  out_.line(depth, "}}");
-}
-
-// One vector's part of a pass.
-void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_slot) {
-  for (const OperandText& operand : operands_) {
-    if (is_host() || operand.output || operand.uniform || !is_read(operand, pass)) continue;
-    out_.line(depth, "const auto& {0}_lanes = {0}_{1}[{2}];", operand.name,
-              operand.held ? "held" : "batch", operand.held ? held_slot : "step");
-  }
-  if (pass == last_pass_) {
-    for_each_result(
-        false, [&](std::size_t i, const OperandText&) { open_result(depth, i, line_text(i)); });
-  }
-  if (rows_.columns == 0) {
-    out_.line(depth, "const int lanes = lanes_from<{}>(first, size);", variant_.width);
-  }
-  out_.line(depth, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (needed_[static_cast<std::size_t>(pass)][id]) emit_element(id, pass, depth + 1, held_slot);
-    if (reduces_in(id, pass)) emit_join(id, depth + 1);
-  }
-  if (pass == last_pass_) {
-    for_each_result(false, [&](std::size_t, const OperandText& operand) {
-      out_.line(depth + 1, "{}_lanes[lane] = {};", operand.name,
-                node_text_.store(operand.value, values_, stored_));
-    });
-  }
-  out_.line(depth, "}}");
-  if (pass == last_pass_) {
-    for_each_result(
-        false, [&](std::size_t i, const OperandText&) { store_result(depth, i, line_text(i)); });
-  }
-}
-
-// A value of a lane: computed, or kept by the pass that did.
-void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::string_view slot) {
-  if (is_kept_for(id, pass)) {
-    out_.line(depth, "const f32 {0} = {0}_kept[{1}].lane[lane];", name_of(id), slot);
-    values_[id] = name_of(id);
-    return;
-  }
-  emit_value(id, depth);
-  if (kept_[id] == pass) {
-    out_.line(depth, "{}_kept[{}].lane[lane] = {};", name_of(id), slot, values_[id]);
-  }
-}
-
-void ReductionEmitter::carry_stretches(int pass, int depth, std::string_view done) {
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!reduces_in(id, pass) || !in_stretches(graph_.nodes[id])) continue;
-    out_.line(depth, "if (ends_stretch<{0}, {1}>({2})) carry<{3}>({4}_all, {4}_lanes);",
-              rows_.threads, rows_.batch, done, device_name(graph_.nodes[id].op), name_of(id));
-  }
-}
-
-void ReductionEmitter::emit_join(std::size_t id, int depth) {
-  const TypedNode& node = graph_.nodes[id];
-  std::string value = values_[node.operands[0]];
-  if (is_place(node.op)) {
-    value = fmt::format("{}{{{}, {}}}", partial_type(node), value, position_text());
-  }
-  out_.line(depth, "{3}{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
-            device_name(node.op), value, is_shifted() ? "if (!edge || first + lane < size) " : "");
-}
-
-// The result of a reduction, from the partial result that everything has been joined to.
-std::string ReductionEmitter::result_text(const TypedNode& node, std::string lane) {
-  const std::string_view type = compute_type(node.dtype);
-  if (is_place(node.op)) lane = fmt::format("to<{}>({}.index)", type, lane);
-  // One division for each row: an approximation, where the accuracy allows one, would save nothing.
-  if (node.op == Op::mean) lane = fmt::format("div({}, to<{}>(length))", lane, type);
-  return node_text_.rounded(node, lane);
-}
-
-// An element that was loaded: the number that is computed with, and where that is wanted the
-// element as it lies in memory.
-void ReductionEmitter::define_input(std::size_t id, int depth, const std::string& name,
-                                    std::string element) {
-  const DType dtype = graph_.nodes[id].dtype;
-  if (node_text_.needs_stored(static_cast<NodeId>(id))) {
-    stored_[id] = name + "_bits";
-    out_.line(depth, "const {} {} = {};", storage_type(dtype), stored_[id], element);
-    element = stored_[id];
-  }
-  out_.line(depth, "const {} {} = to<{}>({});", compute_type(dtype), name, compute_type(dtype),
-            element);
-}
-
-void ReductionEmitter::emit_value(std::size_t id, int depth) {
-  const TypedNode& node = graph_.nodes[id];
-  if (node.op == Op::input) {
-    const auto operand = std::ranges::find_if(
-        operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
-    values_[id] = operand->name;
-    if (operand->uniform) return;
-    define_input(id, depth, operand->name, operand->name + "_lanes[lane]");
-    return;
-  }
-  if (node_text_.needs_stored(static_cast<NodeId>(id)))
-    stored_[id] = node_text_.bits(node, values_, stored_);
-  NodeText::Expression expression;
-  if (node.op == Op::scalar) {
-    expression.text = node_text_.scalar(node, scalar_parameter(node.payload));
-  } else {
-    expression = node_text_.of(static_cast<NodeId>(id), values_, stored_);
-  }
-  if (expression.same) {
-    values_[id] = expression.text;
-    return;
-  }
-  out_.line(depth, "const {} {} = {};", compute_type(node.dtype), name_of(id), expression.text);
-  values_[id] = name_of(id);
-}
-
-// ---- Results ------------------------------------------------------------------------------------
-
-void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& row) {
-  const bool contiguous = variant_.operands[i].access == Access::contiguous;
-  out_.line(depth, "auto {}_lanes = results<{}>({}, first{});", operands_[i].name, variant_.width,
-            row, contiguous ? "" : ", " + stride_name(i, inner()));
-}
-
-void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
-  const std::string_view guard = is_guarded() ? "if (active) " : "";
-  const bool contiguous = variant_.operands[i].access == Access::contiguous;
-  if (is_shifted()) {
-    out_.line(depth, "{}store_part<{}, {}>({}, first, size, {}, edge, {}_lanes);", guard,
-              variant_.width, variant_.operands[i].alignment, row,
-              contiguous ? "1" : stride_name(i, inner()), operands_[i].name);
-  } else if (contiguous) {
-    out_.line(depth, "{}store<{}, {}>({}, first, {}_lanes);", guard, variant_.width,
-              variant_.operands[i].alignment, row, operands_[i].name);
-  } else {
-    out_.line(depth, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, variant_.width, row,
-              stride_name(i, inner()), operands_[i].name);
-  }
+  return is_full() ? fmt::format("{}", rows_.threads * rows_.vectors) : "vectors";
 }
 
 }  // namespace kiln::fusion

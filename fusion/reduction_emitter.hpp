@@ -4,6 +4,7 @@
 // rows lie in the threads is for emit_rows.cpp and emit_columns.cpp.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -60,17 +61,22 @@ class ReductionEmitter {
     return rank() - static_cast<std::uint32_t>(rows_.axes) - (rows_.columns == 0 ? 0 : 1);
   }
   bool is_shifted() const { return rows_.phase >= 0; }
+  bool is_full() const { return rows_.vectors != 0 && rows_.whole == rows_.vectors; }
   bool is_host() const { return variant_.family == Family::host; }
   bool has_stride(std::size_t operand, std::uint32_t axis) const;
   std::string stride_name(std::size_t operand, std::uint32_t axis) const;
   std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
   /// The start of a row, and of the line of it that a vector is in.
   std::string line_text(std::size_t operand) const;
+  /// Elements that are loaded and stored together, and what their place is a multiple of.
+  int width() const { return at_ends_ ? 1 : variant_.width; }
+  int alignment(std::size_t operand) const;
 
   // Text.
   void number(Parameter::Kind kind, std::string_view name);
   void divisor(Parameter::Kind kind, const std::string& name, std::uint32_t axis = 0);
   void piece_of(std::string_view unit, std::string_view row);
+  void piece_bounds();
   void row_pointers();
   const std::string& name_of(std::size_t id);
   std::string scalar_parameter(std::size_t argument) const;
@@ -110,7 +116,9 @@ class ReductionEmitter {
   bool reduces_in(std::size_t id, int pass) const;
   void collect_parameters();
   void comment(std::string_view function, std::string_view expression);
-  void find_edges(int depth, std::string_view slot);
+  void skip_missing(int depth, std::string_view slot);
+  void for_ends(const std::function<void()>& body);
+  std::string kept_text(std::size_t id, std::string_view slot);
   void hold_inputs();
   void emit_pass(int pass);
   void emit_batches(int pass);
@@ -122,6 +130,7 @@ class ReductionEmitter {
   std::string last_vector() const;
 
   Accuracy accuracy_;
+  bool at_ends_ = false;  ///< what is written is for single elements at the ends of a row
   std::set<std::string> taken_;
   std::vector<std::string> argument_names_;
   int last_pass_ = 0;

@@ -309,43 +309,9 @@ KILN_FN Vec<T, Lanes> repeat(const T* from) {
 
 // ---- rows that begin within a vector ------------------------------------------------------------
 
-// How many lanes of the vector that a row begins in are before it. Elements of the first vector are
-// counted from 0 less that many, so that those that are not the row's are beyond its size.
+// How many elements of a row come before the first vector that is aligned.
 template <int Lanes, class T>
-KILN_FN u32 head_of(const T* row) { return u32(u64(row) / sizeof(T)) % Lanes; }
-
-// Those of the elements [first, first + Lanes) that the row has, which has more than Lanes: a whole
-// vector at once where it is aligned. That load waits for no branch: where the vector is a part of
-// one, it is of another vector of the row, and the part follows element by element. Only a vector at
-// an `edge` of the row can be a part.
-template <int Lanes, int Align, class T, class Index, class Stride>
-KILN_FN Vec<T, Lanes> load_part(const T* row, Index first, Index size, Stride stride, bool edge) {
-  Vec<T, Lanes> result = {};
-  bool whole = false;
-  if constexpr (Align > int(sizeof(T))) {
-    whole = !edge || first <= size - Lanes;
-    result = load<Lanes, Align>(row, whole ? first : first % Lanes);
-  }
-  if (!whole) {
-    _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
-      const Index at = first + Index(lane);
-      if (!edge || at < size) result.lane[lane] = row[Stride(at) * stride];
-    }
-  }
-  return result;
-}
-
-template <int Lanes, int Align, class T, class Index, class Stride>
-KILN_FN void store_part(T* row, Index first, Index size, Stride stride, bool edge,
-                        const Vec<T, Lanes>& value) {
-  if (Align > int(sizeof(T)) && (!edge || first <= size - Lanes)) {
-    return store<Lanes, Align>(row, first, value);
-  }
-  _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
-    const Index at = first + Index(lane);
-    if (!edge || at < size) row[Stride(at) * stride] = value.lane[lane];
-  }
-}
+KILN_FN u32 head_of(const T* row) { return (0 - u32(u64(row) / sizeof(T))) % Lanes; }
 
 // ---- the threads of a column --------------------------------------------------------------------
 

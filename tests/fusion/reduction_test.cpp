@@ -115,7 +115,7 @@ TEST(RowLayout, SharesRowsOut) {
   EXPECT_EQ(middle.variant.width, 8);
   EXPECT_EQ(middle.variant.reduction.threads, 128);
   EXPECT_EQ(middle.variant.reduction.vectors, 4);
-  EXPECT_TRUE(middle.variant.reduction.full);
+  EXPECT_EQ(middle.variant.reduction.whole, 4);
   EXPECT_EQ(middle.variant.operands[0].alignment, 16);
   const Layout brief = rows_of(64, DType::bf16, Family::amd);
   EXPECT_EQ(brief.variant.reduction.threads, 8);
@@ -128,9 +128,10 @@ TEST(RowLayout, SharesRowsOut) {
   EXPECT_EQ(odd.variant.width, 8) << "rows begin within vectors";
   EXPECT_EQ(odd.variant.reduction.phase, 0);
   EXPECT_EQ(odd.variant.operands[0].alignment, 16);
-  EXPECT_EQ(odd.vectors, 513);
-  EXPECT_FALSE(odd.variant.reduction.full);
-  EXPECT_EQ(rows_of(33, DType::bf16, Family::nvidia).variant.width, 1) << "too short";
+  EXPECT_EQ(odd.vectors, 512);
+  EXPECT_EQ(odd.variant.reduction.whole, 3) << "rows that begin within a vector have one fewer";
+  EXPECT_EQ(rows_of(33, DType::bf16, Family::nvidia).variant.width, 4) << "short";
+  EXPECT_EQ(rows_of(7, DType::bf16, Family::nvidia).variant.width, 1) << "too short";
   EXPECT_EQ(rows_of(4096, DType::f32, Family::host).work_items, 1000u);
 }
 

@@ -1,0 +1,104 @@
+// The kernels that reduce on GPUs, run without one: right for rows of every length and start, and
+// the same bits for waves of 32 and of 64 lanes and for blocks in any order.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/support/emulated_gpu.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::EmulatedCall;
+using testing::EmulatedGpu;
+using testing::HostArray;
+using testing::random_array;
+
+// Rows that begin `start` elements into memory and as many apart as they and that are long.
+HostArray rows_from(std::int64_t start, std::int64_t length, DType dtype) {
+  HostArray x = random_array(dtype, {3, length + start}, 41);
+  x.shape = {3, length};
+  x.strides = {length + start, 1};
+  x.first = static_cast<std::size_t>(start * bits(dtype) / 8);
+  return x;
+}
+
+std::vector<EmulatedCall> calls() {
+  constexpr const char* kPasses =
+      "argmax(x, -1), argmin(x, -1), sum(x, -1), max(x, -1), x * max(x, -1) - mean(x, -1)";
+  constexpr const char* kNorm = "layer_norm(x, w, b, 1e-5)";
+  std::vector<EmulatedCall> calls;
+  // NVIDIA's kernels have the layouts of their own policy; here they run as AMD's do.
+  for (const std::string target : {"gfx90a", "sm_90"}) {
+    const auto add = [&](const char* text, std::vector<HostArray> inputs) {
+      calls.push_back({text, std::move(inputs), target});
+    };
+    for (const std::int64_t length : {5, 64, 1000, 4096, 12289}) {
+      add(kPasses, {random_array(DType::f32, {9, length}, 40)});
+    }
+    for (const std::int64_t start : {1, 3}) {
+      for (const std::int64_t length : {101, 2051, 70001}) {
+        add(kPasses, {rows_from(start, length, DType::f32)});
+      }
+      add("softmax(x, -1) * w",
+          {rows_from(start, 4095, DType::bf16), random_array(DType::f32, {4095}, 42)});
+    }
+    for (const std::int64_t length : {1000, 16384, 33000}) {
+      add("softmax(x, -1)", {random_array(DType::f16, {3, length}, 43)});
+      add(kNorm,
+          {random_array(DType::bf16, {3, length}, 44), random_array(DType::bf16, {length}, 45),
+           random_array(DType::bf16, {length}, 46)});
+    }
+    add("logsumexp(x, -1)", {random_array(DType::f32, {3, 140000}, 47)});
+    add("sum(x, 0), argmin(x, 0), x - mean(x, 0)", {random_array(DType::f32, {777, 130}, 48)});
+    add("sum(x, 0, 2), x * max(x, 0, 2)", {random_array(DType::f32, {6, 5, 72}, 49)});
+  }
+  return calls;
+}
+
+class EmulatedRows : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system(KILN_TEST_CXX " --version > /dev/null 2>&1") != 0) {
+      GTEST_SKIP() << "the compiler that built this test, " KILN_TEST_CXX ", is not here";
+    }
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "kiln-emulated-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+  }
+  void TearDown() override {
+    if (!directory_.empty()) std::filesystem::remove_all(directory_);
+  }
+  std::string directory_;
+};
+
+TEST_F(EmulatedRows, AreRightAndHaveTheSameBitsForEveryWaveAndOrderOfBlocks) {
+  const std::vector<EmulatedCall> all = calls();
+  EmulatedGpu of_32(all, 32, directory_);
+  EmulatedGpu of_64(all, 64, directory_);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::string what =
+        fmt::format("{} on {}: {}", all[i].text, all[i].target, of_32.variant(i));
+    const std::vector<HostArray> got = of_32.run(i, all[i]);
+    const std::vector<HostArray> wide = of_64.run(i, all[i]);
+    const std::vector<HostArray> again = of_32.run(i, all[i], true);
+    const std::vector<HostArray> want = testing::reference_of(all[i].text, all[i].inputs);
+    ASSERT_EQ(got.size(), want.size()) << what;
+    for (std::size_t k = 0; k < got.size(); ++k) {
+      EXPECT_TRUE(got[k].bytes == wide[k].bytes)
+          << "waves of 64 lanes: output " << k << " of " << what;
+      EXPECT_TRUE(got[k].bytes == again[k].bytes)
+          << "another order: output " << k << " of " << what;
+      double largest = 0;
+      for (std::int64_t e = 0; e < want[k].size(); ++e) {
+        largest = std::max(largest, std::fabs(testing::number_at(want[k], e)));
+      }
+      const double unit = testing::rounding_of(got[k].dtype);
+      testing::expect_close(got[k], want[k], 2 * unit, (8 * unit + 1e-6) * largest, what);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,136 @@
+// Kernels for GPUs on a machine without one: what is emitted for a target is compiled by the host's
+// compiler and run thread by thread (emulated_gpu_device.h), with waves of any size.
+#pragma once
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "call_types.hpp"
+#include "compile_only.hpp"
+#include "fusion/emit.hpp"
+#include "kiln/function.hpp"
+#include "preamble/preamble.hpp"
+#include "tests/support/arrays.hpp"
+
+namespace kiln::testing {
+
+/// One call of a function whose kernel is for `target`.
+struct EmulatedCall {
+  std::string text;
+  std::vector<HostArray> inputs;
+  std::string target;
+};
+
+class EmulatedGpu {
+ public:
+  /// Compiles the kernels of all calls at once. Each must be one kernel.
+  EmulatedGpu(const std::vector<EmulatedCall>& calls, int wave, const std::string& directory) {
+    const std::string base = fmt::format("{}/wave{}", directory, wave);
+    std::ofstream out(base + ".cpp");
+    out << "#define EMULATED_WAVE " << wave << "\n#include \"" << KILN_TEST_SUPPORT
+        << "/emulated_gpu_device.h\"\n"
+        << preamble::text();
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      kernels_.push_back(emit(calls[i]));
+      out << with_own_entry(kernels_.back().call.kernel.source, fmt::format("kernel_{}", i));
+    }
+    out.close();
+    const std::string command =
+        fmt::format("{0} -std=c++17 -w -O1 -ffp-contract=off -shared -fPIC -o {1}.so {1}.cpp",
+                    KILN_TEST_CXX, base);
+    if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
+    library_ = dlopen((base + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library_ == nullptr) throw std::runtime_error(dlerror());
+  }
+  EmulatedGpu(const EmulatedGpu&) = delete;
+  EmulatedGpu& operator=(const EmulatedGpu&) = delete;
+  ~EmulatedGpu() {
+    if (library_ != nullptr) dlclose(library_);
+  }
+
+  const std::string& variant(std::size_t i) const { return kernels_[i].call.variant; }
+
+  /// The outputs, of memory that was all ones before.
+  std::vector<HostArray> run(std::size_t i, const EmulatedCall& what, bool backwards = false) {
+    const Kernel& kernel = kernels_[i];
+    std::vector<HostArray> results;
+    for (std::size_t k = 0; k < kernel.types.dtypes.size(); ++k) {
+      results.push_back(HostArray::contiguous(kernel.types.dtypes[k], kernel.types.shapes[k]));
+      std::memset(results.back().bytes.data(), 0xff, results.back().bytes.size());
+    }
+    const fusion::KernelDescription& description = kernel.call.kernel;
+    fusion::ParameterBlock block = fusion::pack_parameters(description, kernel.call.layout);
+    std::vector<void*> arguments;
+    for (std::size_t p = 0; p < description.parameters.size(); ++p) {
+      std::byte* const at = block.bytes.data() + block.offsets[p];
+      const fusion::Parameter& parameter = description.parameters[p];
+      if (parameter.kind == fusion::Parameter::Kind::pointer) {
+        const std::size_t index = parameter.index;
+        const void* data = index < what.inputs.size()
+                               ? what.inputs[index].bytes.data() + what.inputs[index].first
+                               : results[index - what.inputs.size()].bytes.data();
+        std::memcpy(at, &data, sizeof data);
+      }
+      arguments.push_back(at);
+    }
+    using Run = void (*)(void* const*, unsigned, unsigned, bool);
+    const auto run =
+        reinterpret_cast<Run>(dlsym(library_, fmt::format("run_kernel_{}", i).c_str()));
+    run(arguments.data(), static_cast<unsigned>(kernel.call.layout.work_items), description.block,
+        backwards);
+    return results;
+  }
+
+ private:
+  struct Kernel {
+    EmittedCall call;
+    OutputTypes types;
+  };
+
+  static Kernel emit(const EmulatedCall& what) {
+    const Function function = parse("emulated", what.text);
+    Specification specification;
+    const std::vector<std::string> names = argument_names(function);
+    for (std::size_t i = 0; i < what.inputs.size(); ++i) {
+      const HostArray& input = what.inputs[i];
+      ArgumentSpec argument{names[i], input.dtype, input.shape, input.strides};
+      argument.misalignment = static_cast<std::uint32_t>(
+          reinterpret_cast<std::uintptr_t>(input.bytes.data() + input.first) % 16);
+      specification.arguments.push_back(argument);
+    }
+    std::vector<EmittedCall> calls = emit_all(function, specification, what.target);
+    if (calls.size() != 1) throw std::runtime_error(what.text + " is not one kernel");
+    return {std::move(calls[0]), output_types(function, specification)};
+  }
+
+  // The entry through which the CPU's backend calls a kernel, for a whole grid.
+  static std::string with_own_entry(const std::string& source, const std::string& name) {
+    std::string text = fusion::with_entry(source, name);
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      const std::size_t at = text.find(from);
+      if (at == std::string::npos) throw std::runtime_error("no '" + from + "' in\n" + text);
+      text.replace(at, from.size(), to);
+    };
+    replace("#if KILN_HOST\nextern \"C\" void " + name +
+                "(void* const* arguments, kiln::u64 begin, "
+                "kiln::u64 end)",
+            "#if 1\nstatic void " + name + "_entry(void* const* arguments)");
+    replace(name + "_range(begin, end\n      , ", name + "(");
+    return text + fmt::format(
+                      "\nextern \"C\" void run_{0}(void* const* arguments, unsigned blocks,\n"
+                      "    unsigned block, bool backwards) {{\n"
+                      "  emulate({0}_entry, arguments, blocks, block, backwards);\n}}\n",
+                      name);
+  }
+
+  std::vector<Kernel> kernels_;
+  void* library_ = nullptr;
+};
+
+}  // namespace kiln::testing

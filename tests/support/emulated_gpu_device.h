@@ -1,0 +1,166 @@
+// A GPU's built-in names for a host compiler, so that the text of a kernel for GPUs runs on a CPU:
+// the threads of a block are contexts that take turns from one synchronisation to the next.
+// Included before the preamble; EMULATED_WAVE is how many lanes a wave has. What one thread leaves
+// to others lies in two buffers, used in turn, since some threads run ahead of others by one
+// exchange.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#define __HIP__ 1
+#define __device__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __global__
+#define __shared__ static
+#define __constant__
+#define __launch_bounds__(...)
+#define __AMDGCN_WAVEFRONT_SIZE__ EMULATED_WAVE
+
+namespace emulated {
+
+struct Dim3 {
+  unsigned x, y, z;
+};
+
+constexpr int kMostThreads = 1024;
+constexpr std::size_t kStack = 64 << 10;
+
+struct Thread {
+  ucontext_t context;
+  std::vector<char> stack;
+  bool done = false;
+  int turn = 0;
+};
+
+inline std::vector<Thread> threads(kMostThreads);
+inline ucontext_t scheduler;
+inline unsigned words[2][kMostThreads];
+inline unsigned now = 0;
+inline void (*entry)(void* const*) = nullptr;
+inline void* const* arguments = nullptr;
+
+inline void wait_for_others() { swapcontext(&threads[now].context, &scheduler); }
+
+/// What lane `lane` of this thread's wave gives in the same call.
+inline unsigned exchange(unsigned value, unsigned lane) {
+  Thread& thread = threads[now];
+  const int turn = thread.turn ^= 1;
+  words[turn][now] = value;
+  wait_for_others();
+  return words[turn][now / EMULATED_WAVE * EMULATED_WAVE + lane];
+}
+inline unsigned lane() { return now % EMULATED_WAVE; }
+
+inline void body() {
+  entry(arguments);
+  threads[now].done = true;
+  wait_for_others();
+}
+
+/// The moves within 16 lanes that are in use: permutations of four, and mirrors of 8 and 16.
+inline unsigned data_parallel_move(unsigned value, int control) {
+  const unsigned at = lane();
+  if (control < 0x100) return exchange(value, (at & ~3u) | (control >> (at % 4 * 2) & 3));
+  return exchange(value, control == 0x141 ? at ^ 7 : at ^ 15);
+}
+
+/// A float that is stored in 16 bits.
+class Half {
+ public:
+  Half(float value) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    const std::uint32_t sign = bits >> 16 & 0x8000;
+    const float size = std::fabs(value);
+    if (std::isnan(value)) {
+      bits_ = static_cast<std::uint16_t>(sign | 0x7e00);
+    } else if (size >= 65520.0f) {
+      bits_ = static_cast<std::uint16_t>(sign | 0x7c00);
+    } else {
+      // The unit in the last place, of which there are whole numbers; a carry goes to the exponent.
+      const int exponent = size < 6.103515625e-05f ? -14 : std::ilogb(size);
+      const float units = std::nearbyint(std::ldexp(size, 10 - exponent));
+      const int stored = size < 6.103515625e-05f ? 0 : exponent + 14;
+      bits_ = static_cast<std::uint16_t>(sign + static_cast<std::uint32_t>(stored * 1024) +
+                                         static_cast<std::uint32_t>(units));
+    }
+  }
+  operator float() const {
+    const int exponent = bits_ >> 10 & 31;
+    const int fraction = bits_ & 1023;
+    float size = exponent == 31  ? (fraction == 0 ? INFINITY : NAN)
+                 : exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                                 : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+    return bits_ & 0x8000 ? -size : size;
+  }
+
+ private:
+  std::uint16_t bits_;
+};
+
+}  // namespace emulated
+
+static emulated::Dim3 threadIdx, blockIdx, gridDim;
+
+#define _Float16 emulated::Half
+#define __syncthreads() emulated::wait_for_others()
+#define __builtin_amdgcn_mov_dpp(value, control, ...) \
+  int(emulated::data_parallel_move(unsigned(value), control))
+#define __builtin_amdgcn_ds_swizzle(value, pattern) \
+  int(emulated::exchange(unsigned(value), emulated::lane() ^ unsigned((pattern) >> 10)))
+#define __builtin_amdgcn_ds_bpermute(address, value) \
+  int(emulated::exchange(unsigned(value), unsigned(address) / 4 % EMULATED_WAVE))
+#define __builtin_amdgcn_rcpf(x) (1.0f / (x))
+#define __builtin_amdgcn_sqrtf(x) std::sqrt(float(x))
+#define __builtin_amdgcn_rsqf(x) (1.0f / std::sqrt(float(x)))
+#define __builtin_amdgcn_sinf(x) std::sin(float(x) * 6.2831853f)
+#define __builtin_amdgcn_cosf(x) std::cos(float(x) * 6.2831853f)
+#define __builtin_amdgcn_fractf(x) ((x)-std::floor(x))
+#define __builtin_amdgcn_exp2f(x) std::exp2(float(x))
+#define __builtin_amdgcn_logf(x) std::log2(float(x))
+extern "C" inline float __ocml_native_exp2_f32(float x) { return std::exp2(x); }
+extern "C" inline float __ocml_native_log2_f32(float x) { return std::log2(x); }
+// Of the device library, which the kernels that run here do not call.
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+float normcdff(float);
+double normcdf(double);
+float erfinvf(float);
+double erfinv(double);
+
+/// Runs the blocks of a grid one after the other, the last one first where `backwards`.
+inline void emulate(void (*entry)(void* const*), void* const* arguments, unsigned blocks,
+                    unsigned block, bool backwards) {
+  using namespace emulated;
+  emulated::entry = entry;
+  emulated::arguments = arguments;
+  gridDim = {blocks, 1, 1};
+  for (unsigned b = 0; b < blocks; ++b) {
+    blockIdx = {backwards ? blocks - 1 - b : b, 0, 0};
+    for (unsigned t = 0; t < block; ++t) {
+      Thread& thread = threads[t];
+      thread.stack.resize(kStack);
+      thread.done = false;
+      thread.turn = 0;
+      getcontext(&thread.context);
+      thread.context.uc_stack.ss_sp = thread.stack.data();
+      thread.context.uc_stack.ss_size = kStack;
+      thread.context.uc_link = nullptr;
+      makecontext(&thread.context, body, 0);
+    }
+    for (bool left = true; left;) {
+      left = false;
+      for (now = 0; now < block; ++now) {
+        if (threads[now].done) continue;
+        threadIdx = {now, 0, 0};
+        swapcontext(&scheduler, &threads[now].context);
+        left = left || !threads[now].done;
+      }
+    }
+  }
+}
