@@ -41,6 +41,10 @@ class Cache {
   /// is copied into the user's directory. `source` stays empty: whoever made the key has it.
   std::optional<Entry> find(const Key& key);
 
+  /// For the code of a find() that is done with: memory for this thread's next one, which is thus
+  /// spared fresh pages.
+  static void reuse(std::string code) { Directory::reuse(std::move(code)); }
+
   /// Keeps an entry; false if it was not kept. An entry whose toolchain_identity is empty is never
   /// kept: nobody could tell which compiler its code is from. Nor is one whose code is not ELF.
   bool publish(const Key& key, const Entry& entry);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <utility>
 
 #include "kiln/error.hpp"
 
@@ -18,6 +19,16 @@ constexpr std::string_view kLockSuffix = ".lock";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr const char* kQuarantine = "quarantine";
 constexpr std::size_t kMaxQuarantined = 64;
+
+// A thread reads every entry into the same memory: pages that are new to a process take several
+// times as long as what is read into them.
+constexpr std::size_t kMostKept = 1 << 20;
+thread_local std::string kept_file;
+thread_local std::string kept_code;
+
+void keep(std::string& kept, std::string memory) {
+  if (memory.capacity() <= kMostKept) kept = std::move(memory);
+}
 
 Item classify(std::string name) {
   Item item;
@@ -138,8 +149,9 @@ Fd Directory::shard(const Fd& root, unsigned number, bool create, bool to_name_f
 }
 
 Directory::File Directory::read_file(const Fd& shard, const std::string& name, std::uint64_t limit,
-                                     bool touch) {
+                                     bool touch, std::string storage) {
   File file;
+  file.bytes = std::move(storage);
   const auto refuse = [&](File::State state, std::string reason) {
     file.state = state;
     file.reason = std::move(reason);
@@ -195,7 +207,8 @@ std::optional<Loaded> Directory::load(const Key& key, Parts parts) {
   const Fd shard = this->shard(*root, shard_of(key), false, true);
   if (!shard) return std::nullopt;
   const std::string name = entry_name(key);
-  File file = read_file(shard, name, kMaxEntryBytes, options_.writable);
+  File file =
+      read_file(shard, name, kMaxEntryBytes, options_.writable, std::exchange(kept_file, {}));
   const bool opened = file.status.st_ino != 0;
   if (file.state == File::State::unavailable) report("entry not read", file.reason);
   if (file.state == File::State::bad) {
@@ -203,13 +216,21 @@ std::optional<Loaded> Directory::load(const Key& key, Parts parts) {
   }
   if (file.state != File::State::read) return std::nullopt;
 
-  Decoded decoded = decode(key, file.bytes, parts);
+  Decoded decoded = decode(key, file.bytes, parts, std::exchange(kept_code, {}));
   if (!decoded.entry) {
     if (!decoded.other_version) quarantine(shard, name, &file.status, decoded.reason);
     return std::nullopt;
   }
-  return Loaded{*std::move(decoded.entry), std::move(file.bytes)};
+  Loaded loaded{*std::move(decoded.entry), {}};
+  if (parts == Parts::all || !options_.writable) {
+    loaded.bytes = std::move(file.bytes);
+  } else {
+    keep(kept_file, std::move(file.bytes));
+  }
+  return loaded;
 }
+
+void Directory::reuse(std::string code) { keep(kept_code, std::move(code)); }
 
 bool Directory::exists(const Key& key) {
   const std::shared_ptr<const Fd> root = this->root(false);

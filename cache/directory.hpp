@@ -41,6 +41,8 @@ class Directory final : public Layer {
 
   const std::string& path() const override { return options_.path; }
   std::optional<Loaded> load(const Key& key, Parts parts) override;
+  /// Memory that the code of this thread's next load() is put into.
+  static void reuse(std::string code);
   void heads(const std::function<void(const Head&)>& visit) override;
 
   /// Writes an entry's file so that readers see all of it or nothing, and keeps the bound. False:
@@ -88,8 +90,10 @@ class Directory final : public Layer {
     std::string reason;
     struct stat status = {};
   };
-  /// Reads at most `limit` bytes. `touch` renews the time of last use where that is due.
-  File read_file(const Fd& shard, const std::string& name, std::uint64_t limit, bool touch);
+  /// Reads at most `limit` bytes, into the memory of `storage`. `touch` renews the time of last use
+  /// where that is due.
+  File read_file(const Fd& shard, const std::string& name, std::uint64_t limit, bool touch,
+                 std::string storage = {});
   /// The first bytes, the whole head among them if there is one.
   File read_head(const Fd& shard, const std::string& name);
 

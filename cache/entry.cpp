@@ -309,7 +309,7 @@ Head decode_head(std::string_view bytes, Parts parts) {
   return head;
 }
 
-Decoded decode(const Key& key, std::string_view bytes, Parts parts) {
+Decoded decode(const Key& key, std::string_view bytes, Parts parts, std::string code) {
   const auto refuse = [](std::string reason) {
     return Decoded{std::nullopt, std::move(reason), false};
   };
@@ -332,6 +332,7 @@ Decoded decode(const Key& key, std::string_view bytes, Parts parts) {
 
   Entry entry;
   entry.metadata = std::move(head.metadata);
+  entry.code = std::move(code);
   entry.code = bytes.substr(sizes.head_bytes() + sizes.packed, sizes.code);
   if (std::string reason = check_elf(entry.code); !reason.empty()) return refuse(std::move(reason));
   if (parts == Parts::all &&

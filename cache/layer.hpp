@@ -12,7 +12,9 @@ namespace kiln::cache {
 
 struct Loaded {
   Entry entry;
-  std::string bytes;  ///< the entry's file as it was read, for copying it into another layer
+  /// The entry's file as it was read, for copying it elsewhere; not with the code alone out of the
+  /// directory that is written to.
+  std::string bytes;
 };
 
 class Layer {

@@ -89,6 +89,7 @@ std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequ
   info.key = code.key_text;
   info.cache = code.state;
   info.compile_ms = code.state == CacheState::compiled ? code.compile_ms : 0;
+  cache::Cache::reuse(std::move(code.code));
   return kernel;
 }
 
