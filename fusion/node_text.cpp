@@ -90,13 +90,21 @@ NodeText::Expression NodeText::conversion(const TypedNode& node,
                                           std::span<const std::string> values) const {
   const TypedNode& operand = graph_.nodes[node.operands[0]];
   const std::string& value = values[node.operands[0]];
-  const bool rounds = info(node.dtype).storage_only || is_narrow_float(node.dtype);
-  const bool honoured = rounds && (node.op == Op::cast || graph_.rounding == Rounding::each);
-  if (honoured) {
-    return {fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype), name(node.dtype), value)};
+  if (rounds(node)) {
+    return {fmt::format("to<{}>({})", compute_type(node.dtype), narrowed(node, values))};
   }
   if (compute_dtype(operand.dtype) == compute_dtype(node.dtype)) return {value, true};
   return {fmt::format("to<{}>({})", compute_type(node.dtype), value)};
+}
+
+bool NodeText::rounds(const TypedNode& node) const {
+  const bool narrows = info(node.dtype).storage_only || is_narrow_float(node.dtype);
+  return narrows &&
+         (node.op == Op::cast || (node.op == Op::promote && graph_.rounding == Rounding::each));
+}
+
+std::string NodeText::narrowed(const TypedNode& node, std::span<const std::string> values) const {
+  return fmt::format("to<{}>({})", name(node.dtype), values[node.operands[0]]);
 }
 
 std::string NodeText::bits(const TypedNode& node, std::span<const std::string> values,

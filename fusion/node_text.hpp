@@ -34,6 +34,10 @@ class NodeText {
   /// What is assigned to an element of the output that holds `id`.
   std::string store(NodeId id, std::span<const std::string> values,
                     std::span<const std::string> stored) const;
+  /// A conversion that rounds to a dtype that is not computed in, and its result as it lies in
+  /// memory.
+  bool rounds(const TypedNode& node) const;
+  std::string narrowed(const TypedNode& node, std::span<const std::string> values) const;
   /// The result of a bitcast as it lies in memory.
   std::string bits(const TypedNode& node, std::span<const std::string> values,
                    std::span<const std::string> stored) const;

@@ -352,7 +352,7 @@ KILN_FN f32 ndtr(f32 x) {
 #if KILN_HOST
   const auto madd = [](f32 a, f32 b, f32 c) { return host::madd(a, b, c); };
   const f32 v = 1.0f / madd(abs(x), 0.26f, 1.0f);
-  const f32 e = host::exp(x * x * -0.5f);
+  const f32 e = host::exp_of_negative(x * x * -0.5f);
   const f32 rest = 1.0f;
 #else
   const auto madd = [](f32 a, f32 b, f32 c) { return ::fmaf(a, b, c); };

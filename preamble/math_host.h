@@ -39,25 +39,29 @@ KILN_FN f32 clamp(f32 x, f32 low, f32 high) {
   return above > high ? high : above;
 }
 
-// 2^n for n in [-126, 127].
-KILN_FN f32 power_of_two(i32 n) { return bit_cast<f32>(u32(n + 127) << 23); }
+// The bits of n + kToInteger, for an n in [-252, 254]. Those of kToInteger itself are beyond what a
+// shift into an exponent's place, also of a half of them, leaves.
+KILN_FN u32 integer_bits(f32 shifted) { return bit_cast<u32>(shifted); }
 
-// x * 2^n for n in [-252, 254], in two steps, of which only the second can round.
-KILN_FN f32 scale(f32 x, i32 n) {
-  const i32 half = n >> 1;
+// 2^n for n in [-126, 127].
+KILN_FN f32 power_of_two(u32 n) { return bit_cast<f32>((n << 23) + 0x3f800000u); }
+
+// x * 2^n, in two steps, of which only the second can round.
+KILN_FN f32 scale(f32 x, u32 n) {
+  const u32 half = n >> 1;
   return x * power_of_two(half) * power_of_two(n - half);
 }
 
 // x = n ln 2 + r with |r| <= ln 2 / 2.
 struct ExpArgument {
   f32 r;
-  i32 n;
+  u32 n;
 };
 KILN_FN ExpArgument reduce_exp(f32 x) {
   const f32 shifted = madd(x, kLog2E, kToInteger);
   const f32 n = shifted - kToInteger;
   const f32 r = madd(n, -kLn2Low, madd(n, -kLn2High, x));
-  return {r, bit_cast<i32>(shifted) - bit_cast<i32>(kToInteger)};
+  return {r, integer_bits(shifted)};
 }
 
 // e^r - 1 for |r| <= ln 2 / 2: 2^-26 of itself.
@@ -75,6 +79,12 @@ KILN_FN f32 exp(f32 x) {
   return scale(1.0f + expm1_series(a.r), a.n);
 }
 
+// The same for an x that is not above zero: no result is scaled by less than 2^-150.
+KILN_FN f32 exp_of_negative(f32 x) {
+  const ExpArgument a = reduce_exp(x < -104.0f ? -104.0f : x);
+  return (1.0f + expm1_series(a.r)) * power_of_two(a.n + 64) * 5.42101086e-20f;
+}
+
 KILN_FN f32 exp2(f32 x) {
   const f32 inside = clamp(x, -151.0f, 129.0f);
   const f32 shifted = inside + kToInteger;
@@ -85,7 +95,7 @@ KILN_FN f32 exp2(f32 x) {
   p = madd(p, r, 0.0555032641f);
   p = madd(p, r, 0.240226507f);
   p = madd(p, r, 0.693147182f);
-  return scale(madd(r, p, 1.0f), bit_cast<i32>(shifted) - bit_cast<i32>(kToInteger));
+  return scale(madd(r, p, 1.0f), integer_bits(shifted));
 }
 
 // For x in [-18, 89]: 2^n (e^r - 1) + (2^n - 1), at half its size so that 2^128 is not met.
@@ -93,7 +103,7 @@ KILN_FN f32 expm1_inside(f32 x) {
   const ExpArgument a = reduce_exp(x);
   const f32 p = expm1_series(a.r);
   const f32 half = power_of_two(a.n - 1);
-  return a.n == 0 ? p : madd(half, p, half - 0.5f) * 2.0f;
+  return a.n == integer_bits(kToInteger) ? p : madd(half, p, half - 0.5f) * 2.0f;
 }
 
 KILN_FN f32 expm1(f32 x) { return with_sign(expm1_inside(clamp(x, -18.0f, 89.0f)), x); }
@@ -106,7 +116,7 @@ KILN_FN f32 tanh(f32 x) {
 }
 
 KILN_FN f32 sigmoid(f32 x) {
-  const f32 e = exp(-magnitude(x));
+  const f32 e = exp_of_negative(-magnitude(x));
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 

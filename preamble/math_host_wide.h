@@ -373,7 +373,7 @@ KILN_FN f64 lgamma(f64 x) {
 KILN_FN f32 hypot(f32 a, f32 b) {
   const f64 x = a;
   const f64 y = b;
-  const bool infinite = magnitude(a) == kInf || magnitude(b) == kInf;
+  const bool infinite = (magnitude(a) == kInf) | (magnitude(b) == kInf);
   return infinite ? kInf : f32(__builtin_sqrt(x * x + y * y));
 }
 

@@ -17,6 +17,12 @@
 #define KILN_HOST 1
 #endif
 
+#if KILN_HOST && !defined(__clang__)
+// A choice between two numbers becomes one instruction of a vectorised loop as long as g++ does not
+// follow what is computed from each of them on a path of its own.
+#pragma GCC optimize("no-thread-jumps", "no-tree-pre")
+#endif
+
 #if KILN_HOST
 #define KILN_FN static inline __attribute__((always_inline, unused))
 #else
@@ -69,7 +75,8 @@ KILN_FN To bit_cast(From from) {
 //   }
 #if KILN_HOST
 #define KILN_KERNEL(threads, name, ...) \
-  static inline void name##_range(::kiln::u64 kiln_begin, ::kiln::u64 kiln_end, __VA_ARGS__)
+  static inline __attribute__((flatten)) void name##_range(::kiln::u64 kiln_begin,          \
+                                                           ::kiln::u64 kiln_end, __VA_ARGS__)
 #define KILN_FOR_EACH_WORK_ITEM(Index, threads, item, count) \
   for (Index item = Index(kiln_begin); item < Index(kiln_end); ++item)
 #else
