@@ -254,7 +254,8 @@ class Emitter {
     return variant_.operands[i].access == Access::transposed && is_read(operands_[i]);
   }
 
-  std::string row_pointer(std::size_t i) const {
+  // Without what the axis `but` adds.
+  std::string row_pointer(std::size_t i, int but = -1) const {
     std::string pointer = operands_[i].name + "_data";
     if (is_packed(operands_[i].dtype)) {
       const std::string place = row_place(i);
@@ -262,7 +263,7 @@ class Emitter {
                          place.empty() ? fmt::format("{}(0)", signed_index_) : place);
     }
     for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
-      if (has_stride(i, k))
+      if (has_stride(i, k) && static_cast<int>(k) != but)
         pointer += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(i, k));
     }
     return pointer;
@@ -314,6 +315,10 @@ class Emitter {
       const OperandVariant& variant = variant_.operands[i];
       const std::string_view lanes = is_packed(operand.dtype) ? ", lanes" : "";
       if (!is_read(operand)) continue;
+      if (asks_ahead(i)) {
+        line(3, "ask_for_row<{}>({}, {}, at_{}, top, first);", variant_.tile,
+             row_pointer(i, variant_.tile_axis), stride_name(i, tile_axis()), variant_.tile_axis);
+      }
       if (variant.access == Access::contiguous) {
         line(3, "const auto {}_lanes = load<width.size, {}>({}, first{});", operand.name,
              variant.alignment, row_pointer(i), lanes);
@@ -326,6 +331,14 @@ class Emitter {
       }
     }
   }
+
+  // Rows of a tile that lie far apart.
+  bool asks_ahead(std::size_t i) const {
+    return tiled() && variant_.family == Family::host && !is_packed(operands_[i].dtype) &&
+           variant_.operands[i].access == Access::contiguous && has_stride(i, tile_axis());
+  }
+
+  std::uint32_t tile_axis() const { return static_cast<std::uint32_t>(variant_.tile_axis); }
 
   // An array that is loaded.
   bool is_read(const OperandText& operand) const {
@@ -406,11 +419,21 @@ class Emitter {
     }
     if (node_text_.needs_stored(static_cast<NodeId>(id)))
       stored_[id] = node_text_.bits(node, values_, stored_);
+    if (node_text_.rounds(node) && std::ranges::count(graph_.outputs, static_cast<NodeId>(id))) {
+      stored_[id] = node_text_.narrowed(node, values_);
+      if (!is_operand(static_cast<NodeId>(id))) return;
+    }
     if (!node_text_.needs_value(static_cast<NodeId>(id))) return;
     const NodeText::Expression expression =
         node_text_.of(static_cast<NodeId>(id), values_, stored_);
     if (!expression.same) return define(id, expression.text);
     values_[id] = expression.text;
+  }
+
+  bool is_operand(NodeId id) const {
+    return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
+      return std::ranges::count(node.inputs(), id) != 0;
+    });
   }
 
   void define(std::size_t id, const std::string& expression) {

@@ -11,10 +11,15 @@ struct alignas(sizeof(T) < 4 ? 4 : sizeof(T)) Slot {
   T value;
 };
 
-// One more column than a power of two: threads that walk down a column then meet different banks.
+// One more column than a power of two: threads that walk down a column then meet different banks. The
+// host moves vectors, which are best aligned.
 template <class T, int Edge>
 struct Tile {
+#if KILN_HOST
+  alignas(64) Slot<T> at[Edge][Edge];
+#else
   Slot<T> at[Edge][Edge + 1];
+#endif
 };
 
 // Where memory has element (row, column) of a tile whose operand is contiguous along the rows.
@@ -25,14 +30,77 @@ KILN_FN const T* below(const T* data, Index row, Index column, Stride column_str
 
 #if KILN_HOST
 
+// Eight by eight words, of which neighbours lie side by side in `from` and below each other in `to`.
+typedef i32 EightWords __attribute__((vector_size(32)));
+#if defined(__clang__)
+#define KILN_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define KILN_PICK(a, b, ...) __builtin_shuffle(a, b, EightWords{__VA_ARGS__})
+#endif
+KILN_FN void turn_words(const u8* from, i64 from_step, u8* to, i64 to_step) {
+  EightWords a[8];
+  EightWords b[8];
+  _Pragma("GCC unroll 8") for (int i = 0; i < 8; ++i) {
+    __builtin_memcpy(&a[i], from + i * from_step, sizeof(EightWords));
+  }
+  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i += 2) {
+    b[i] = KILN_PICK(a[i], a[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    b[i + 1] = KILN_PICK(a[i], a[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+  _Pragma("GCC unroll 8") for (int i = 0; i < 8; i += 4) {
+    a[i] = KILN_PICK(b[i], b[i + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+    a[i + 1] = KILN_PICK(b[i], b[i + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+    a[i + 2] = KILN_PICK(b[i + 1], b[i + 3], 0, 1, 8, 9, 4, 5, 12, 13);
+    a[i + 3] = KILN_PICK(b[i + 1], b[i + 3], 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+  _Pragma("GCC unroll 8") for (int i = 0; i < 4; ++i) {
+    const EightWords upper = KILN_PICK(a[i], a[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    const EightWords lower = KILN_PICK(a[i], a[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    __builtin_memcpy(to + i * to_step, &upper, sizeof(EightWords));
+    __builtin_memcpy(to + (i + 4) * to_step, &lower, sizeof(EightWords));
+  }
+}
+#undef KILN_PICK
+
+// Lines of memory that are far apart are what no prefetcher of a CPU expects: those of the columns,
+// and rows, that come so many later are asked for here. Asking for what is no memory does nothing.
+constexpr int kAhead = 8;
+template <int Elements, class T>
+KILN_FN void ask_for(const T* data, i64 element) {
+  const u64 from = reinterpret_cast<u64>(data) + u64(element) * sizeof(T);
+  for (u64 byte = 0; byte < Elements * sizeof(T); byte += 64) {
+    __builtin_prefetch(reinterpret_cast<const void*>(from + byte));
+  }
+}
+// Of an operand that is contiguous along the columns; after the last row of a tile comes the first
+// one of the tile beside it.
+template <int Edge, class T, class Index, class Stride>
+KILN_FN void ask_for_row(const T* data, Stride stride, Index at, Index top, Index first) {
+  const Index row = at - top + kAhead;
+  ask_for<Edge>(data, i64(top + row % Edge) * stride + i64(first) + (row < Edge ? 0 : Edge));
+}
+
 // `top` and `left` are the tile's place, `rows` and `size` how far the array goes.
 template <int Threads, int Vector, int Align, class T, int Edge, class Index, class Stride>
 KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Index rows, Index size,
                   Stride stride) {
   const int height = int(rows - top < Edge ? rows - top : Edge);
   const int width = int(size - left < Edge ? size - left : Edge);
-  for (int column = 0; column < width; ++column) {
+  int column = 0;
+  if (sizeof(T) == 4 && height == Edge) {
+    constexpr int kTogether = 8;
+    for (; column + kTogether <= width; column += kTogether) {
+      const T* from = below(data, top, left + column, stride);
+      for (int i = 0; i < kTogether; ++i) ask_for<Edge>(from, i64(kAhead + i) * stride);
+      for (int row = 0; row < Edge; row += kTogether) {
+        turn_words(reinterpret_cast<const u8*>(from + row), i64(stride) * 4,
+                   reinterpret_cast<u8*>(&tile.at[row][column]), sizeof tile.at[0]);
+      }
+    }
+  }
+  for (; column < width; ++column) {
     const T* from = below(data, top, left + column, stride);
+    ask_for<Edge>(from, i64(kAhead) * stride);
     for (int row = 0; row < height; ++row) tile.at[row][column].value = from[row];
   }
 }
