@@ -142,7 +142,9 @@ class ColumnEmitter : public ReductionEmitter {
                 rows_.threads, lanes);
     }
     values_[id] = lanes + "[lane]";
-    const std::string result = result_text(node, values_[id]);
+    std::string joined = values_[id];
+    if (is_host()) joined = fmt::format("joined<{}>({})", device_name(node.op), joined);
+    const std::string result = result_text(node, joined);
     if (result == values_[id]) return;
     const std::string& own = name_of(id);
     out_.line(2, "Lanes<{}, {}> {};", compute_type(node.dtype), variant_.width, own);

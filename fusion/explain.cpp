@@ -209,10 +209,11 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
         plural(layout.reduced, "element"), plural(rows.threads, "thread"),
         plural(variant.products.rows, "row"), plural(variant.products.columns, "column")));
   } else {
-    report.axes.push_back(
-        fmt::format("{} of {}, each reduced by {}, which {}", plural(layout.rows, "row"),
-                    plural(layout.reduced, "element"), plural(rows.threads, "thread"),
-                    rows.vectors == 0 ? "reads it once for each pass" : "keeps it in registers"));
+    report.axes.push_back(fmt::format(
+        "{} of {}, each reduced by {}, which {}", plural(layout.rows, "row"),
+        plural(layout.reduced, "element"), plural(rows.threads, "thread"),
+        rows.vectors == 0 || variant.family == Family::host ? "reads it once for each pass"
+                                                            : "keeps it in registers"));
   }
   report.width = explain_width(operands, names, layout);
   report.index = explain_index(names, layout);

@@ -136,21 +136,28 @@ bool rows_are_bytes(const std::vector<MergedAxis>& axes, std::size_t operand, st
   return whole;
 }
 
-// One large output in rows that no input shares.
-bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
-                 std::uint64_t elements, const Policy& policy) {
-  const std::size_t output = first_output(operands);
-  const Operand& written = operands[output];
-  const auto bytes = elements * static_cast<std::uint64_t>(bits(written.dtype)) / 8;
-  return policy.stream_bytes != 0 && bytes >= policy.stream_bytes && bits(written.dtype) >= 8 &&
-         variants[output].access == Access::contiguous &&
-         std::ranges::count_if(operands, &Operand::output) == 1 &&
-         std::ranges::count_if(operands, [&](const Operand& operand) {
-           return !operand.count && operand.address == written.address;
-         }) == 1;
-}
-
 }  // namespace
+
+bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
+                 std::size_t rank, std::uint64_t elements, Family family) {
+  const std::uint64_t least = policy(family).stream_bytes;
+  bool any = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Operand& written = operands[i];
+    if (!written.output || variants[i].uniform) continue;
+    const auto width = static_cast<std::uint64_t>(bits(written.dtype));
+    const bool everywhere = std::popcount(variants[i].outer_axes) == static_cast<int>(rank) - 1;
+    const bool alone = std::ranges::count_if(operands, [&](const Operand& operand) {
+                         return !operand.count && operand.address == written.address;
+                       }) == 1;
+    if (least == 0 || width < 8 || elements * width / 8 < least || !everywhere || !alone ||
+        variants[i].access != Access::contiguous) {
+      return false;
+    }
+    any = true;
+  }
+  return any;
+}
 
 const Policy& policy(Family family) { return kPolicies[static_cast<std::size_t>(family)]; }
 
@@ -228,7 +235,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   const std::uint64_t elements =
       layout.work_items * static_cast<std::uint64_t>(tile == 0 ? width : tile * tile);
   layout.variant.wide_index = needs_wide_index(axes, operands.size(), elements, width);
-  layout.variant.streamed = tile == 0 && is_streamed(operands, variants, elements, policy(family));
+  layout.variant.streamed = is_streamed(operands, variants, axes.size(), elements, family);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     // A CPU loads from any address at the same cost, so there alignment is no reason for a variant.
     const bool vectors = family != Family::host && !operands[i].count;

@@ -99,7 +99,7 @@ struct Variant {
   int tile = 0;  ///< edge of the square tiles of (tile axis, innermost axis) that a block takes at
                  ///< a time, which transposed operands are read through; 0: none
   int tile_axis = 0;      ///< the collapsed axis along which transposed operands are contiguous
-  bool streamed = false;  ///< the output is stored past the caches
+  bool streamed = false;  ///< the outputs are stored past the caches
   RowVariant reduction;
   ProductVariant products;
   ScanVariant scan = ScanVariant::none;

@@ -32,6 +32,11 @@ Access access_of(const std::vector<MergedAxis>& axes, std::size_t operand);
 int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<MergedAxis>& axes,
                  std::size_t inner, std::size_t index, int width);
 
+/// Whether every output of `elements` is so large that it had better not be stored by way of the
+/// caches, in whole rows of its own memory. `rank` is that of the axes.
+bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
+                 std::size_t rank, std::uint64_t elements, Family family);
+
 /// Whether an operand spans, or the elements are, more than 32-bit indices reach. Lanes past the
 /// end of a row are addressed, though not touched.
 bool needs_wide_index(const std::vector<MergedAxis>& axes, std::size_t operands,

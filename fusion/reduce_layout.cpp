@@ -34,11 +34,13 @@ struct RowPolicy {
 // since all threads of a block wait for its slowest, once for each reduction. 256 bytes are 64
 // registers, half of what 512 threads may have each. 2^18 threads fill the largest GPUs of today,
 // with four vectors each under way. The host sums 256 elements side by side, enough to hide the
-// latency of an addition whatever the width of its vectors.
+// latency of an addition whatever the width of its vectors, and keeps what it has computed of up to
+// 64 times as many, which its second cache holds: room for that many, so that one kernel does for
+// all of them.
 constexpr RowPolicy kPolicies[] = {
     /* amd    */ {32, 256, 4, 512, 16, 256, 128, 4, 128, 0, 1 << 18},
     /* nvidia */ {32, 256, 4, 512, 16, 256, 128, 4, 128, 0, 1 << 18},
-    /* host   */ {0, 1, 1, 1, 0, 0, 0, 1, 0, 256, 0},
+    /* host   */ {0, 1, 1, 1, 64, 0, 0, 1, 0, 256, 0},
 };
 
 // Of columns every lane of a GPU's thread has a place in shared memory. The host reads runs of
@@ -146,6 +148,11 @@ void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vect
                  const VectorBytes& bytes, Family family) {
   const RowPolicy& rule = row_policy(family);
   const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
+  if (family == Family::host) {
+    rows.vectors =
+        !rows.pieces && rows.columns == 0 && each <= rule.most_vectors ? rule.most_vectors : 0;
+    return;
+  }
   const int kept = bytes.rows != 0 ? bytes.rows : bytes.weights;
   const bool held = !rows.pieces && each <= rule.most_vectors && each * kept <= rule.held_bytes;
   const int all = std::max(1, bytes.rows + bytes.weights);
@@ -429,7 +436,8 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandVariant operand;
     operand.uniform = uniform[i];
-    operand.held = !uniform[i] && rows.vectors != 0 && (room || bytes.rows == 0 || !is_weight(i));
+    operand.held =
+        gpu && !uniform[i] && rows.vectors != 0 && (room || bytes.rows == 0 || !is_weight(i));
     operand.access = by_columns ? access_of(axes, i) : row_access(axes, i, uniform[i]);
     operand.alignment = element_bytes(operands[i]);
     if (family != Family::host && operand.access == Access::contiguous) {
@@ -456,6 +464,8 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     }
     variant.operands.push_back(operand);
   }
+  variant.streamed = is_streamed(operands, variant.operands, axes.size(),
+                                 static_cast<std::uint64_t>(product(axes)), family);
   return layout;
 }
 

@@ -44,7 +44,7 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   out_.line(0, "}}");
   out_.line(0, "");
   out_.line(0, "}}  // namespace kiln");
-  out_.host_entry();
+  out_.host_entry(variant_.streamed ? "finish_streams();" : "");
   return out_.finish(static_cast<std::uint32_t>(rows_.block()));
 }
 
@@ -109,14 +109,14 @@ void ReductionEmitter::find_needed() {
 
 // Where a thread's part of a row is in registers, what a function has given stays there too, if a
 // later pass needs it again: the exponentials of a softmax. Outermost first, since what leads to a
-// value that is kept is not needed again.
+// value that is kept is not needed again. On the host it is in the caches.
 void ReductionEmitter::keep_functions() {
   constexpr int kMostRegisters = 64;
+  constexpr int kMostOnHost = 1 << 15;
   kept_.assign(graph_.nodes.size(), -1);
   find_needed();
-  if (is_host() || rows_.vectors == 0 || rows_.columns != 0) return;
-  const int registers = rows_.vectors * variant_.width;
-  int left = kMostRegisters / registers;
+  if (rows_.vectors == 0 || rows_.columns != 0) return;
+  int left = (is_host() ? kMostOnHost : kMostRegisters) / (rows_.vectors * variant_.width);
   for (std::size_t id = graph_.nodes.size(); id-- > 0 && left > 0;) {
     const TypedNode& node = graph_.nodes[id];
     const bool function = info(node.op).rule == Rule::floating;

@@ -63,6 +63,9 @@ class ReductionEmitter {
   bool is_shifted() const { return rows_.phase >= 0; }
   bool is_full() const { return rows_.vectors != 0 && rows_.whole == rows_.vectors; }
   bool is_host() const { return variant_.family == Family::host; }
+  bool is_streamed(std::size_t operand) const {
+    return variant_.streamed && !operands_[operand].uniform;
+  }
   bool has_stride(std::size_t operand, std::uint32_t axis) const;
   std::string stride_name(std::size_t operand, std::uint32_t axis) const;
   std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;

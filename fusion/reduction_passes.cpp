@@ -23,7 +23,8 @@ void ReductionEmitter::hold_inputs() {
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (kept_[id] < 0) continue;
-    out_.line(2, "Vec<f32, {}> {}_kept[{}];", variant_.width, name_of(id), rows_.vectors);
+    out_.line(2, "{}<f32, {}> {}_kept[{}];", is_host() ? "Lanes" : "Vec", variant_.width,
+              name_of(id), rows_.vectors);
     if (is_shifted()) out_.line(2, "Vec<f32, 1> {}_end;", name_of(id));
   }
   if (held.empty()) return;
@@ -67,8 +68,9 @@ void ReductionEmitter::emit_pass(int pass) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!reduces_in(id, pass)) continue;
-    out_.line(2, "auto {}_lanes = start<{}, {}, {}>();", name_of(id), device_name(node.op),
-              partial_type(node), variant_.width);
+    out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", name_of(id),
+              is_host() ? "start_held" : "start", device_name(node.op), partial_type(node),
+              variant_.width);
     if (in_stretches(node)) out_.line(2, "auto {0}_all = {0}_lanes;", name_of(id));
   }
   if (is_host()) {
@@ -80,7 +82,7 @@ void ReductionEmitter::emit_pass(int pass) {
       if (operand.output || operand.uniform || !is_read(operand, pass)) continue;
       out_.line(3, "const auto {}_lanes = {};", operand.name, load_text(i));
     }
-    emit_vector(pass, 3, "");
+    emit_vector(pass, 3, "vector");
     carry_stretches(pass, 3, rows_.pieces ? "vector - begin" : "vector");
     out_.line(2, "}}");
   } else {
@@ -291,6 +293,10 @@ int ReductionEmitter::alignment(std::size_t operand) const {
 
 void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& row) {
   const bool contiguous = variant_.operands[i].access == Access::contiguous;
+  if (is_streamed(i)) {
+    out_.line(depth, "auto {}_lanes = collect<{}>({});", operands_[i].name, width(), row);
+    return;
+  }
   out_.line(depth, "auto {}_lanes = results<{}>({}, first{});", operands_[i].name, width(), row,
             contiguous ? "" : ", " + stride_name(i, inner()));
 }
@@ -298,7 +304,9 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
 void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
   const std::string_view guard = is_guarded() ? "if (active) " : "";
   const bool contiguous = variant_.operands[i].access == Access::contiguous;
-  if (contiguous) {
+  if (is_streamed(i)) {
+    out_.line(depth, "stream({}, first, lanes, {}_lanes);", row, operands_[i].name);
+  } else if (contiguous) {
     out_.line(depth, "{}store<{}, {}>({}, first, {}_lanes);", guard, width(), alignment(i), row,
               operands_[i].name);
   } else {

@@ -31,6 +31,22 @@ KILN_FN T highest() {
   else return T(~T(0));
 }
 
+#if KILN_HOST
+// A float as an integer whose order is that of floats, -0 before +0 and NaN at one end: host compilers
+// make one instruction of the larger of two. `Least` is the code that becomes 0.
+template <u32 Least>
+struct Ordered {
+  u32 place;
+  static KILN_MEMBER Ordered of(f32 x) { return {turned(bit_cast<u32>(x)) - Least}; }
+  KILN_MEMBER f32 value() const { return bit_cast<f32>(turned(place + Least)); }
+
+ private:
+  static KILN_MEMBER u32 turned(u32 bits) { return bits ^ (u32(i32(bits) >> 31) >> 1); }
+};
+using Rising = Ordered<0x807fffffu>;   // from -infinity to +infinity and then every NaN
+using Falling = Ordered<0x7f800001u>;  // from every NaN and then -infinity to +infinity
+#endif
+
 struct Sum {
   template <class T> KILN_MEMBER static T start() { return T{}; }
   template <class T> KILN_MEMBER static T join(T a, T b) { return add(a, b); }
@@ -45,6 +61,12 @@ struct Prod {
 struct Max {
   template <class T> KILN_MEMBER static T start() { return lowest<T>(); }
   template <class T> KILN_MEMBER static T join(T a, T b) { return maximum(a, b); }
+#if KILN_HOST
+  KILN_MEMBER static Rising join(Rising a, Rising b) {
+    return {a.place < b.place ? b.place : a.place};
+  }
+  KILN_MEMBER static Rising join(Rising a, f32 b) { return join(a, Rising::of(b)); }
+#endif
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
   // One instruction, which gives a NaN of its own.
   KILN_MEMBER static f32 join(f32 a, f32 b) {
@@ -57,6 +79,12 @@ struct Max {
 struct Min {
   template <class T> KILN_MEMBER static T start() { return highest<T>(); }
   template <class T> KILN_MEMBER static T join(T a, T b) { return minimum(a, b); }
+#if KILN_HOST
+  KILN_MEMBER static Falling join(Falling a, Falling b) {
+    return {b.place < a.place ? b.place : a.place};
+  }
+  KILN_MEMBER static Falling join(Falling a, f32 b) { return join(a, Falling::of(b)); }
+#endif
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
   KILN_MEMBER static f32 join(f32 a, f32 b) {
     f32 result;
@@ -117,6 +145,25 @@ KILN_FN Lanes<T, Width> start() {
   KILN_UNROLL for (int i = 0; i < Width; ++i) lanes.lane[i] = Reduction::template start<T>();
   return lanes;
 }
+#if KILN_HOST
+// As `start`, in the type in which the host's lanes hold what they have joined.
+template <class Reduction, class T> struct Held { using Type = T; };
+template <> struct Held<Max, f32> { using Type = Rising; };
+template <> struct Held<Min, f32> { using Type = Falling; };
+template <class Reduction, class T, int Width>
+KILN_FN Lanes<typename Held<Reduction, T>::Type, Width> start_held() {
+  using Type = typename Held<Reduction, T>::Type;
+  if constexpr (kSame<Type, T>) {
+    return start<Reduction, T, Width>();
+  } else {
+    Lanes<Type, Width> lanes;
+    for (int i = 0; i < Width; ++i) lanes.lane[i] = Type::of(Reduction::template start<T>());
+    return lanes;
+  }
+}
+template <class Reduction, class T> KILN_FN T joined(T result) { return result; }
+template <class Reduction, u32 Least> KILN_FN f32 joined(Ordered<Least> result) { return result.value(); }
+#endif
 
 template <class Reduction, int Width, class T, int Most>
 KILN_FN T fold(Lanes<T, Most>& lanes) {
@@ -163,9 +210,9 @@ KILN_FN Index least(Index a, Index b) {
 
 template <class T, int Threads>
 struct Slots {};
-template <class Reduction, int Threads, class T, int Width>
-KILN_FN T reduce(Lanes<T, Width>& lanes, Slots<T, Threads>&) {
-  return fold<Reduction, Width>(lanes);
+template <class Reduction, int Threads, class T, class Part, int Width>
+KILN_FN T reduce(Lanes<Part, Width>& lanes, Slots<T, Threads>&) {
+  return joined<Reduction>(fold<Reduction, Width>(lanes));
 }
 template <int Threads> KILN_FN bool is_first() { return true; }
 template <int Threads, int Rows, class Index>
