@@ -75,7 +75,9 @@ std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
   const std::size_t count = array.bytes / width;
   for (std::size_t i = 0; i < count; ++i) {
     if (i >= kStretch) {
-      std::memcpy(values.data() + i * width, values.data() + (i - kStretch) * width, width);
+      const std::size_t rest = std::min(kStretch, count - i);
+      std::memcpy(values.data() + i * width, values.data() + (i - kStretch) * width, rest * width);
+      i += rest - 1;
       continue;
     }
     // An f8 with all exponent bits would be NaN or infinite.
