@@ -104,6 +104,7 @@ const std::set<std::string, std::less<>>& reserved_words() {
                                                        "from_tile",
                                                        "ask_for",
                                                        "ask_for_row",
+                                                       "load_tiled",
                                                        "for_each_tile_vector",
                                                        "row",
                                                        "to",

@@ -45,12 +45,11 @@ class Emitter {
     emit_comment(function, expression);
     line(0, "namespace kiln {{");
     line(0, "");
-    writer_.signature(policy(variant_.family).block);
+    writer_.signature(block());
     if (tiled()) {
       emit_tiles();
     } else {
-      line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_,
-           policy(variant_.family).block);
+      line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_, block());
       emit_coordinates();
       emit_broadcast_loads(2);
       line(2, "for_each_vector<{}>(start, size, [&](auto width, {} first, int lanes) {{",
@@ -65,7 +64,7 @@ class Emitter {
     line(0, "");
     line(0, "}}  // namespace kiln");
     writer_.host_entry(variant_.streamed ? "finish_streams();" : "");
-    return writer_.finish(static_cast<std::uint32_t>(policy(variant_.family).block));
+    return writer_.finish(static_cast<std::uint32_t>(block()));
   }
 
  private:
@@ -153,6 +152,10 @@ class Emitter {
 
   std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
   bool tiled() const { return variant_.tile != 0; }
+  int block() const {
+    const Policy& rule = policy(variant_.family);
+    return tiled() ? rule.tile_block : rule.block;
+  }
 
   // The axes that a work item's number is taken apart into, the fastest last.
   std::vector<std::uint32_t> outer_axes() const {
@@ -219,7 +222,7 @@ class Emitter {
   // A block fills one tile per transposed operand, then computes the same tile of the outputs.
   void emit_tiles() {
     const int edge = variant_.tile;
-    const int threads = policy(variant_.family).block;
+    const int threads = block();
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!through_tile(i)) continue;
       line(1, "KILN_SHARED Tile<{}, {}> {}_tile;", storage_type(operands_[i].dtype), edge,
@@ -320,8 +323,10 @@ class Emitter {
              row_pointer(i, variant_.tile_axis), stride_name(i, tile_axis()), variant_.tile_axis);
       }
       if (variant.access == Access::contiguous) {
-        line(3, "const auto {}_lanes = load<width.size, {}>({}, first{});", operand.name,
-             variant.alignment, row_pointer(i), lanes);
+        // Packed elements are bytes, and have a function of their own.
+        const bool lines = tiled() && variant_.family != Family::host && lanes.empty();
+        line(3, "const auto {}_lanes = {}<width.size, {}>({}, first{});", operand.name,
+             lines ? "load_tiled" : "load", variant.alignment, row_pointer(i), lanes);
       } else if (variant.access == Access::strided) {
         line(3, "const auto {}_lanes = gather<width.size>({}, first, {}{});", operand.name,
              row_pointer(i), stride_name(i, rank() - 1), lanes);

@@ -19,9 +19,9 @@ namespace {
 // work item is a stretch of a row, long enough that finding its place costs nothing; tiles fit its
 // first cache.
 constexpr Policy kPolicies[] = {
-    /* amd    */ {16, 64, 16, 256, 0, 34 << 10},
-    /* nvidia */ {16, 64, 16, 256, 0, 34 << 10},
-    /* host   */ {0, 0, 1024, 16, 8 << 20, 34 << 10},
+    /* amd    */ {16, 64, 16, 256, 256, 0, 34 << 10},
+    /* nvidia */ {16, 64, 16, 256, 512, 0, 34 << 10},
+    /* host   */ {0, 0, 1024, 16, 16, 8 << 20, 34 << 10},
 };
 
 // Rows of 64 four-byte elements are two cache lines of a GPU; smaller tiles where there are many.
@@ -89,7 +89,7 @@ void choose_tile(const std::vector<MergedAxis>& axes, std::span<const Operand> o
     return;
   const auto bytes = [&](int tile) {
     int total = 0;
-    for (const std::size_t i : best) total += tile * (tile + 1) * slot_bytes(operands[i].dtype);
+    for (const std::size_t i : best) total += tile * tile * slot_bytes(operands[i].dtype);
     return total;
   };
   for (const int tile : kTiles) {
@@ -175,7 +175,8 @@ std::uint32_t Layout::block() const {
   const bool rows = variant.reduction.axes != 0 || variant.scan == ScanVariant::along;
   const bool gpu = variant.family != Family::host;
   if (!rows && (gpu || variant.scan == ScanVariant::none)) {
-    return static_cast<std::uint32_t>(policy(variant.family).block);
+    const Policy& rule = policy(variant.family);
+    return static_cast<std::uint32_t>(variant.tile != 0 ? rule.tile_block : rule.block);
   }
   if (gpu) return static_cast<std::uint32_t>(variant.reduction.block());
   // As many items as keep a core busy for longer than it takes to wake it.

@@ -31,6 +31,7 @@ struct Policy {
   int most_lane_bytes;  ///< the bytes of the widest one
   int most_lanes;
   int block;                   ///< work items (threads) per block
+  int tile_block;              ///< the same where a block takes a tile
   std::uint64_t stream_bytes;  ///< a result from this size on is streamed past the caches; 0: none
   int tile_bytes;  ///< what the tiles of one kernel may take of the memory that a block shares
 };

@@ -11,17 +11,6 @@ struct alignas(sizeof(T) < 4 ? 4 : sizeof(T)) Slot {
   T value;
 };
 
-// One more column than a power of two: threads that walk down a column then meet different banks. The
-// host moves vectors, which are best aligned.
-template <class T, int Edge>
-struct Tile {
-#if KILN_HOST
-  alignas(64) Slot<T> at[Edge][Edge];
-#else
-  Slot<T> at[Edge][Edge + 1];
-#endif
-};
-
 // Where memory has element (row, column) of a tile whose operand is contiguous along the rows.
 template <class T, class Index, class Stride>
 KILN_FN const T* below(const T* data, Index row, Index column, Stride column_stride) {
@@ -29,6 +18,12 @@ KILN_FN const T* below(const T* data, Index row, Index column, Stride column_str
 }
 
 #if KILN_HOST
+
+// Of whole lines of the first cache.
+template <class T, int Edge>
+struct Tile {
+  alignas(64) Slot<T> at[Edge][Edge];
+};
 
 // Eight by eight words, of which neighbours lie side by side in `from` and below each other in `to`.
 typedef i32 EightWords __attribute__((vector_size(32)));
@@ -126,11 +121,51 @@ KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size,
 
 #else
 
-// Vector n of a tile whose lines hold PerLine of them: eight vectors of a line, then the same of the
-// next line. A wave thus moves whole lines of memory on one side and meets every bank on the other.
+// 16 bytes of a row lie together and are read at once. Their places are exchanged within the row, in
+// another way for every 16 bytes of the operand's lines, so that threads that write along a line, and
+// thus down the tile's rows, meet different banks.
+template <class T, int Edge>
+struct Tile {
+  static constexpr int kTogether = 16 / int(sizeof(Slot<T>));
+  static constexpr int kLine = 16 / int(sizeof(T));
+  alignas(16) Slot<T> slots[Edge * Edge];
+  __device__ __forceinline__ Slot<T>& at(int row, int column) {
+    const int place = (column / kTogether) ^ (row / kLine);
+    return slots[row * Edge + place * kTogether + column % kTogether];
+  }
+};
+
+// The same for memory. Lines of a tile lie far apart, and the L2 cache of NVIDIA GPUs moves them a few
+// percent faster when those that are read are the last to go.
+#if KILN_NVIDIA && __CUDA_ARCH__ >= 800
+template <int Lanes, int Align, class T, class Index>
+KILN_FN Vec<T, Lanes> load_tiled(const T* row, Index first) {
+  Vec<T, Lanes> result;
+  if (Align < 16 || sizeof(result) % 16 != 0) return load<Lanes, Align>(row, first);
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  Chunk<16>* to = reinterpret_cast<Chunk<16>*>(result.lane);
+  const Chunk<16>* from = reinterpret_cast<const Chunk<16>*>(row + first);
+  _Pragma("unroll") for (int i = 0; i < int(sizeof(result) / 16); ++i) {
+    asm volatile("ld.global.L1::evict_last.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(to[i].word[0]), "=r"(to[i].word[1]), "=r"(to[i].word[2]),
+                   "=r"(to[i].word[3])
+                 : "l"(__cvta_generic_to_global(from + i)), "l"(policy));
+  }
+  return result;
+}
+#else
+template <int Lanes, int Align, class T, class Index>
+KILN_FN Vec<T, Lanes> load_tiled(const T* row, Index first) {
+  return load<Lanes, Align>(row, first);
+}
+#endif
+
+// Vector n of a tile whose lines hold PerLine of them: those of a line, 16 at most, then the same of
+// the next line.
 template <int PerLine>
 struct Place {
-  static constexpr int kRun = PerLine < 8 ? PerLine : 8;
+  static constexpr int kRun = PerLine < 16 ? PerLine : 16;
   template <int Edge>
   KILN_FN static int line(int n) { return n / kRun % Edge; }
   template <int Edge>
@@ -152,14 +187,14 @@ KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Ind
       const int n = thread + i * Threads;
       if (kVectors % Threads != 0 && n >= kVectors) break;
       const T* line = below(data, top, left + Of::template line<Edge>(n), stride);
-      held[i] = load<Vector, Align>(line, Of::template vector<Edge>(n) * Vector);
+      held[i] = load_tiled<Vector, Align>(line, Of::template vector<Edge>(n) * Vector);
     }
     _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
       const int n = thread + i * Threads;
       if (kVectors % Threads != 0 && n >= kVectors) break;
       const int row = Of::template vector<Edge>(n) * Vector;
       _Pragma("unroll") for (int lane = 0; lane < Vector; ++lane) {
-        tile.at[row + lane][Of::template line<Edge>(n)].value = held[i].lane[lane];
+        tile.at(row + lane, Of::template line<Edge>(n)).value = held[i].lane[lane];
       }
     }
   } else {
@@ -167,17 +202,21 @@ KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Ind
       const Index row = top + n % Edge;
       const Index column = left + n / Edge;
       if (row < rows && column < size) {
-        tile.at[n % Edge][n / Edge].value = *below(data, row, column, stride);
+        tile.at(n % Edge, n / Edge).value = *below(data, row, column, stride);
       }
     }
   }
 }
 
 template <int Lanes, class T, int Edge, class Index>
-KILN_FN Vec<T, Lanes> from_tile(const Tile<T, Edge>& tile, Index row, Index column) {
+KILN_FN Vec<T, Lanes> from_tile(Tile<T, Edge>& tile, Index row, Index column) {
+  constexpr int kTogether = Tile<T, Edge>::kTogether;
+  constexpr int kAtOnce = Lanes % kTogether == 0 ? kTogether : 1;
   Vec<T, Lanes> result;
-  _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
-    result.lane[lane] = tile.at[row][column + lane].value;
+  _Pragma("unroll") for (int lane = 0; lane < Lanes; lane += kAtOnce) {
+    Slot<T> slots[kAtOnce];
+    copy_bytes<sizeof slots, sizeof slots>(slots, &tile.at(int(row), int(column) + lane));
+    _Pragma("unroll") for (int i = 0; i < kAtOnce; ++i) result.lane[lane + i] = slots[i].value;
   }
   return result;
 }
