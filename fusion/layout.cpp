@@ -19,9 +19,9 @@ namespace {
 // work item is a stretch of a row, long enough that finding its place costs nothing; tiles fit its
 // first cache.
 constexpr Policy kPolicies[] = {
-    /* amd    */ {16, 64, 16, 256, 256, 0, 34 << 10},
-    /* nvidia */ {16, 64, 16, 256, 512, 0, 34 << 10},
-    /* host   */ {0, 0, 1024, 16, 16, 8 << 20, 34 << 10},
+    /* amd    */ {16, 64, 16, 256, 256, 0, 32 << 10},
+    /* nvidia */ {16, 64, 16, 256, 512, 0, 32 << 10},
+    /* host   */ {0, 0, 1024, 16, 16, 8 << 20, 32 << 10},
 };
 
 // Rows of 64 four-byte elements are two cache lines of a GPU; smaller tiles where there are many.
