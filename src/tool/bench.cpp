@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <random>
 
 #include "files/file_io.hpp"
@@ -132,10 +133,7 @@ class Bench {
   }
 
   /// Bytes per second, in GB, of the device's own copy.
-  double copy_speed() {
-    copy_ = kiln::tool::copy_speed(backend_, stream_.get(), bytes_, options_.samples);
-    return copy_;
-  }
+  double copy_speed() { return copy().speed(); }
 
   Result run(const BenchCase& item) {
     std::int64_t widest = bits(item.output);
@@ -175,7 +173,7 @@ class Bench {
     measured.microseconds = median(times);
     measured.spread = (times.back() - times.front()) / measured.microseconds;
     measured.gb_per_s = static_cast<double>(measured.bytes) / measured.microseconds / 1e3;
-    measured.fraction = measured.gb_per_s / copy_;
+    measured.fraction = measured.gb_per_s / copy().speed();
     if (item.sums) {
       const std::vector<double> sums = sums_of(arrays[0], host[0], result);
       double scale = 0;
@@ -273,7 +271,12 @@ class Bench {
 
   template <class Body>
   std::vector<double> time(const Body& body) {
-    return sample_times(backend_, stream_.get(), options_.samples, body);
+    return copy().sample_times_beside(body);
+  }
+
+  Copy& copy() {
+    if (!copy_) copy_.emplace(backend_, stream_.get(), bytes_, options_.samples);
+    return *copy_;
   }
 
   // What the reference gives for the first rows.
@@ -357,7 +360,7 @@ class Bench {
   jit::Backend& backend_;
   OwnedStream stream_;
   std::size_t bytes_ = 0;
-  double copy_ = 1;
+  std::optional<Copy> copy_;
 };
 
 // A rounded 16-bit result differs from the exact one by 2^-9 at most; an f32 chain by far less.

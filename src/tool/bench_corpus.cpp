@@ -262,7 +262,7 @@ class Case {
 };
 
 Result measure(const CorpusCase& item, jit::Backend& backend, const Stream& stream,
-               std::uint64_t bytes, int samples, double copy) {
+               std::uint64_t bytes, Copy& copy) {
   const std::uint64_t step = bytes_of_one(item);
   Result result;
   result.name = item.name;
@@ -271,7 +271,7 @@ Result measure(const CorpusCase& item, jit::Backend& backend, const Stream& stre
   result.right = Case(item, backend, stream, static_cast<std::int64_t>(few)).is_right();
   const std::uint64_t n = step == 0 ? 1 : std::max<std::uint64_t>(1, bytes / step);
   const Case whole(item, backend, stream, static_cast<std::int64_t>(n));
-  std::vector<double> times = sample_times(backend, stream, samples, [&] { whole.run(); });
+  std::vector<double> times = copy.sample_times_beside([&] { whole.run(); });
   std::ranges::sort(times);
   result.kernels = whole.info().kernels.size();
   result.bytes = whole.info().lower_bound;
@@ -279,7 +279,7 @@ Result measure(const CorpusCase& item, jit::Backend& backend, const Stream& stre
   result.microseconds = median(times);
   result.spread = (times.back() - times.front()) / result.microseconds;
   result.gb_per_s = static_cast<double>(result.bytes) / result.microseconds / 1e3;
-  result.fraction = result.gb_per_s / copy;
+  result.fraction = result.gb_per_s / copy.speed();
   return result;
 }
 
@@ -294,14 +294,15 @@ int run_bench_corpus(const BenchOptions& options) {
                               : device.type == DeviceType::cpu ? 64
                                                                : 512)
                              << 20;
-  const double copy = copy_speed(backend, stream.get(), size, options.samples);
+  Copy copy(backend, stream.get(), size, options.samples);
+  const double copied = copy.speed();
   Json list = Json::array();
   Table table({"function", "kernels", "time", "GB/s", "of copy", "workspace", "spread"});
   for (std::size_t column = 1; column < 7; ++column) table.align_right(column);
   std::vector<Bar> bars;
   bool right = true;
   for (const CorpusCase& item : cases) {
-    const Result result = measure(item, backend, stream.get(), size, options.samples, copy);
+    const Result result = measure(item, backend, stream.get(), size, copy);
     right = right && result.right;
     list.push_back({{"case", result.name},
                     {"kernels", result.kernels},
@@ -324,17 +325,17 @@ int run_bench_corpus(const BenchOptions& options) {
     files::OutputFile file(options.plot);
     file.write(bar_chart(fmt::format("{}: what each function has to move, as a fraction of a copy "
                                      "({:.0f} GB/s)",
-                                     backend.name(), copy),
+                                     backend.name(), copied),
                          bars, 1, "copy"));
     file.commit();
   }
   if (options.json) {
     print_json({{"device", to_string(device)},
                 {"hardware", backend.name()},
-                {"copy_gb_per_s", copy},
+                {"copy_gb_per_s", copied},
                 {"cases", list}});
   } else {
-    fmt::print("{} ({}), copy {:.0f} GB/s\n", to_string(device), backend.name(), copy);
+    fmt::print("{} ({}), copy {:.0f} GB/s\n", to_string(device), backend.name(), copied);
     table.print();
   }
   return right ? kSuccess : kFailure;
