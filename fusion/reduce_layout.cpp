@@ -48,6 +48,9 @@ constexpr RowPolicy kPolicies[] = {
 constexpr int kMostColumns = 8;
 constexpr int kHostColumns = 1024;
 
+// Of short rows the host adds no more elements side by side than there are.
+constexpr int kLeastLanes = 8;
+
 const RowPolicy& row_policy(Family family) { return kPolicies[static_cast<std::size_t>(family)]; }
 
 using Axis = MergedAxis;
@@ -73,11 +76,18 @@ std::int64_t product(std::span<const Axis> axes) {
 
 int element_bytes(const Operand& operand) { return std::max(1, bits(operand.dtype) / 8); }
 
+int power_of_two_from(std::int64_t count) {
+  return static_cast<int>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
+}
+
 // A vector of the narrowest operand. `uniform` says which operands have a register of their own for
 // each row, not for each element.
 int full_width(const Axis& inner, std::span<const Operand> operands,
                const std::vector<bool>& uniform, Family family) {
-  if (row_policy(family).lanes != 0) return row_policy(family).lanes;
+  if (const int most = row_policy(family).lanes; most != 0) {
+    return std::min(most, std::max(kLeastLanes, power_of_two_from(inner.size)));
+  }
   int narrowest = 0;
   int widest = 1;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -124,11 +134,6 @@ bool begins_within_vectors(const std::vector<Axis>& axes, const Operand& operand
                          vector_alignment(operand, width);
   return width > 1 && !whole && axes.back().size >= 2 * width * width &&
          in_phase(operand, operand, axes, index, index, width);
-}
-
-int power_of_two_from(std::int64_t count) {
-  return static_cast<int>(
-      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
 }
 
 int power_of_two_to(std::int64_t count) {
@@ -201,6 +206,25 @@ Access row_access(const std::vector<Axis>& axes, std::size_t operand, bool unifo
   const bool moves =
       std::ranges::any_of(axes, [&](const Axis& axis) { return axis.strides[operand] != 0; });
   return moves ? Access::broadcast : Access::scalar;
+}
+
+// The operand with an element for each of the rows' whose bytes are most: the one that had better
+// be read in order.
+std::size_t largest_varying(const ReduceSpace& space, std::span<const Operand> operands,
+                            const std::vector<bool>& uniform) {
+  std::size_t found = 0;
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    std::int64_t total = uniform[i] ? 0 : bits(operands[i].dtype);
+    for (std::size_t k = 0; k < space.shape.size(); ++k) {
+      if (operands[i].strides[k] != 0) total *= space.shape[k];
+    }
+    if (total > most) {
+      most = total;
+      found = i;
+    }
+  }
+  return found;
 }
 
 // Whether neighbours in memory belong to different rows.
@@ -360,9 +384,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   Variant& variant = layout.variant;
   variant.family = family;
   layout.offsets.assign(operands.size(), 0);
-  const auto varying = std::ranges::find(uniform, false);
-  const auto leading =
-      varying == uniform.end() ? 0 : static_cast<std::size_t>(varying - uniform.begin());
+  const std::size_t leading = largest_varying(space, operands, uniform);
   std::vector<Axis> outer = axes_where(space, operands, false);
   std::vector<Axis> inner = axes_where(space, operands, true);
   sort_by_memory(outer, leading);
@@ -386,7 +408,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   width = full_width(innermost, operands, by_columns ? std::vector<bool>(operands.size()) : uniform,
                      family);
   if (by_columns) width = gpu ? std::min(width, kMostColumns) : kHostColumns;
-  const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && varying != uniform.end();
+  const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && !uniform[leading];
   while (gpu && width > 1) {
     if (may_begin_within && begins_within_vectors(axes, operands[leading], leading, width)) {
       rows.phase = static_cast<int>(leading);
@@ -429,7 +451,9 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
 
   variant.wide_index = needs_wide_index(
       axes, operands.size(),
-      static_cast<std::uint64_t>(product(axes)) * static_cast<std::uint64_t>(variant.width),
+      gpu || innermost.size == 0
+          ? static_cast<std::uint64_t>(product(axes)) * static_cast<std::uint64_t>(variant.width)
+          : static_cast<std::uint64_t>(product(axes) / innermost.size * across * variant.width),
       variant.width);
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
