@@ -152,7 +152,7 @@ int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operand
 void share_out(Layout& layout, std::int64_t batches, Family family) {
   Variant& variant = layout.variant;
   ProductVariant& products = variant.products;
-  products.rows = family == Family::host ? 1 : products.columns <= 2 ? 4 : 2;
+  products.rows = products.columns <= 2 ? 4 : family == Family::host ? 1 : 2;
   while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
   RowVariant& shares = variant.reduction;
   if (family != Family::host) {

@@ -18,20 +18,13 @@ namespace kiln {
 
 // a * b is added without being rounded first where the machine can do that: a sum's terms are then
 // closer to exact, and its bound holds.
-KILN_FN f32 add_product(f32 sum, f32 a, f32 b) {
-#if KILN_HOST && !defined(__FMA__)
-  return sum + a * b;
+#if KILN_HOST
+KILN_FN f32 add_product(f32 sum, f32 a, f32 b) { return host::madd(a, b, sum); }
+KILN_FN f64 add_product(f64 sum, f64 a, f64 b) { return host::madd(a, b, sum); }
 #else
-  return fma(a, b, sum);
+KILN_FN f32 add_product(f32 sum, f32 a, f32 b) { return fma(a, b, sum); }
+KILN_FN f64 add_product(f64 sum, f64 a, f64 b) { return fma(a, b, sum); }
 #endif
-}
-KILN_FN f64 add_product(f64 sum, f64 a, f64 b) {
-#if KILN_HOST && !defined(__FMA__)
-  return sum + a * b;
-#else
-  return fma(a, b, sum);
-#endif
-}
 
 template <class T> constexpr bool kIsPacked = kSame<T, u4> || kSame<T, i4> || kSame<T, f4e2m1>;
 
