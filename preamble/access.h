@@ -68,7 +68,9 @@ KILN_FN Collected<T, Lanes> collect(const T*) {
   return lanes;
 }
 
-#ifdef __AVX__
+#ifdef __AVX512F__
+typedef long long StreamVector __attribute__((vector_size(64)));
+#elif defined(__AVX__)
 typedef long long StreamVector __attribute__((vector_size(32)));
 #else
 typedef long long StreamVector __attribute__((vector_size(16)));
@@ -76,6 +78,8 @@ typedef long long StreamVector __attribute__((vector_size(16)));
 KILN_FN void stream_vector(StreamVector* to, StreamVector value) {
 #if defined(__clang__)
   __builtin_nontemporal_store(value, to);
+#elif defined(__AVX512F__)
+  __builtin_ia32_movntdq512(to, value);
 #elif defined(__AVX__)
   __builtin_ia32_movntdq256(to, value);
 #elif defined(__SSE2__)

@@ -111,7 +111,9 @@ KILN_FN f32 expm1(f32 x) { return with_sign(expm1_inside(clamp(x, -18.0f, 89.0f)
 // e^2a - 1 over e^2a + 1.
 KILN_FN f32 tanh(f32 x) {
   const f32 a = magnitude(x);
-  const f32 t = expm1_inside(2.0f * (a > 10.0f ? 10.0f : a));
+  const ExpArgument twice = reduce_exp(2.0f * (a > 10.0f ? 10.0f : a));
+  const f32 scale = power_of_two(twice.n);
+  const f32 t = madd(scale, expm1_series(twice.r), scale - 1.0f);
   return with_sign(t / (t + 2.0f), x);
 }
 
