@@ -15,11 +15,38 @@ bool keeps_relative_error(Op op) {
     case Op::sqrt:
     case Op::mul:
     case Op::div:
+    case Op::reciprocal:
+    case Op::rsqrt:
     case Op::maximum:
     case Op::minimum:
-    case Op::where: return true;
+    case Op::where:
+    case Op::reduce_max:
+    case Op::reduce_min: return true;
     default: return false;
   }
+}
+
+// Whether a value has no negative element, of whatever it is computed.
+bool is_never_negative(const TypedGraph& graph, NodeId id) {
+  const TypedNode& node = graph.nodes[id];
+  switch (node.op) {
+    case Op::exp:
+    case Op::exp2:
+    case Op::abs:
+    case Op::sqrt:
+    case Op::sigmoid: return true;
+    case Op::promote: return is_never_negative(graph, node.operands[0]);
+    case Op::mul:
+      return node.operands[0] == node.operands[1] || (is_never_negative(graph, node.operands[0]) &&
+                                                      is_never_negative(graph, node.operands[1]));
+    default: return false;
+  }
+}
+
+// A sum's relative error is at most its terms' where none has another sign.
+bool keeps_relative_error(const TypedGraph& graph, const TypedNode& node) {
+  const bool sum = node.op == Op::sum || node.op == Op::mean;
+  return keeps_relative_error(node.op) || (sum && is_never_negative(graph, node.operands[0]));
 }
 
 bool is_held(NodeId id, std::span<const std::string> stored) {
@@ -159,7 +186,8 @@ void NodeText::find_narrow() {
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
     const TypedNode& node = graph_.nodes[id];
     const bool rounds_here = is_narrow_float(node.dtype) && node.op == Op::cast;
-    const bool passes = narrow_[id] && is_narrow_float(node.dtype) && keeps_relative_error(node.op);
+    const bool passes =
+        narrow_[id] && is_narrow_float(node.dtype) && keeps_relative_error(graph_, node);
     if (rounds_here || passes) continue;
     for (const NodeId operand : node.inputs()) narrow_[operand] = false;
   }

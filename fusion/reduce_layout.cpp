@@ -449,12 +449,10 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, family);
   const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_policy(family).spare_bytes;
 
+  // Threads count on past the end of a row, by less than this.
+  constexpr std::uint64_t kBeyond = 1 << 20;
   variant.wide_index = needs_wide_index(
-      axes, operands.size(),
-      gpu || innermost.size == 0
-          ? static_cast<std::uint64_t>(product(axes)) * static_cast<std::uint64_t>(variant.width)
-          : static_cast<std::uint64_t>(product(axes) / innermost.size * across * variant.width),
-      variant.width);
+      axes, operands.size(), static_cast<std::uint64_t>(product(axes)) + kBeyond, variant.width);
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {

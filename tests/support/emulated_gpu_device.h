@@ -123,8 +123,8 @@ static emulated::Dim3 threadIdx, blockIdx, gridDim;
 #define __builtin_amdgcn_fractf(x) ((x)-std::floor(x))
 #define __builtin_amdgcn_exp2f(x) std::exp2(float(x))
 #define __builtin_amdgcn_logf(x) std::log2(float(x))
-extern "C" inline float __ocml_native_exp2_f32(float x) { return std::exp2(x); }
-extern "C" inline float __ocml_native_log2_f32(float x) { return std::log2(x); }
+extern "C" float __ocml_native_exp2_f32(float x) { return std::exp2(x); }
+extern "C" float __ocml_native_log2_f32(float x) { return std::log2(x); }
 // Of the device library, which the kernels that run here do not call.
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
