@@ -146,7 +146,7 @@ const std::set<std::string, std::less<>>& reserved_words() {
                                                        "warpSize",
                                                        "thread",
                                                        "head",
-                                                       "ends",
+                                                       "at_end",
                                                        "one",
                                                        "batch",
                                                        "step",
@@ -156,7 +156,8 @@ const std::set<std::string, std::less<>>& reserved_words() {
                                                        "begin",
                                                        "end",
                                                        "rest",
-                                                       "unit"};
+                                                       "unit",
+                                                       "memory"};
     for (const OpInfo& op : all_ops()) set->emplace(op.name);
     for (const DTypeInfo& dtype : kDTypes) set->emplace(dtype.name);
     return set;
@@ -170,8 +171,8 @@ bool is_derived(std::string_view name) {
   if (at == std::string_view::npos || at + 1 == name.size()) return false;
   const std::string_view end = name.substr(at + 1);
   return end == "data" || end == "lanes" || end == "bits" || end == "tile" || end == "row" ||
-         end == "held" || end == "kept" || end == "batch" || end == "end" || end == "all" ||
-         end == "slots" || end == "value" ||
+         end == "held" || end == "stored" || end == "kept" || end == "batch" || end == "end" ||
+         end == "all" || end == "slots" || end == "value" ||
          end.find_first_not_of("0123456789") == std::string_view::npos;
 }
 

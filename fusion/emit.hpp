@@ -50,7 +50,8 @@ struct Parameter {
 struct KernelDescription {
   std::string source;  ///< without the preamble; the entry is called kEntryMarker
   std::vector<Parameter> parameters;
-  std::uint32_t block = 256;  ///< threads per block
+  std::uint32_t block = 256;       ///< threads per block
+  std::uint32_t shared_bytes = 0;  ///< jit::LaunchShape::shared_bytes
 };
 
 /// Stands for the entry's name until the key, which covers the text, is known.

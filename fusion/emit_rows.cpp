@@ -56,7 +56,8 @@ class RowEmitter : public ReductionEmitter {
       out_.line(2, "const {} head = head_of<{}>({}_row);", index_, variant_.width,
                 operands_[static_cast<std::size_t>(rows_.phase)].name);
       out_.line(2, "const {} vectors = (size - head) / {};", index_, variant_.width);
-      out_.line(2, "const {} ends = size - vectors * {};", index_, variant_.width);
+      out_.line(2, "const bool at_end = {}thread < size - vectors * {};",
+                rows_.pieces ? "piece == 0 && " : "", variant_.width);
     }
     piece_bounds();
     for (const OperandText& operand : operands_) {

@@ -48,9 +48,11 @@ void KernelWriter::add_parameter(const Parameter& parameter, std::string declara
   declarations_.push_back(std::move(declaration));
 }
 
-void KernelWriter::signature(int threads) {
+void KernelWriter::signature(int threads, int blocks) {
   constexpr std::size_t kColumns = 98;
-  std::string current = fmt::format("KILN_KERNEL({}, {}", threads, kEntryMarker);
+  std::string current =
+      blocks == 0 ? fmt::format("KILN_KERNEL({}, {}", threads, kEntryMarker)
+                  : fmt::format("KILN_DENSE_KERNEL({}, {}, {}", threads, blocks, kEntryMarker);
   for (const std::string& declaration : declarations_) {
     current += ',';
     if (current.size() + declaration.size() + 2 > kColumns) {

@@ -40,7 +40,8 @@ class KernelWriter {
                Rounding rounding, Accuracy accuracy);
   void add_parameter(const Parameter& parameter, std::string declaration);
   /// `KILN_KERNEL(threads, entry, parameters...) {`
-  void signature(int threads);
+  /// `blocks`: that a multiprocessor of NVIDIA should have room for; 0: as many as it happens to.
+  void signature(int threads, int blocks = 0);
   /// Takes the number `of` apart into the coordinates at_K along the axes K in [from, to), the last
   /// the fastest.
   void coordinates(int depth, std::string_view index, std::string of, std::uint32_t from,

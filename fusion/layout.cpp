@@ -290,6 +290,7 @@ std::string describe(const RowVariant& rows, Family family) {
                         : rows.vectors == 1 ? "1 vector each"
                                             : fmt::format("{} vectors each", rows.vectors),
                         rows.columns == 0 ? "row" : "column");
+    if (rows.stored > 0) text += fmt::format(", {} of them in shared memory", rows.stored);
     if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
     if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
   } else if (rows.columns > 0) {

@@ -64,13 +64,14 @@ struct OperandVariant {
 /// kept, a "row" is a column: then `columns` threads stand side by side along that axis, each with
 /// a vector of neighbouring columns, and `threads` of them share each column.
 struct RowVariant {
-  int axes = 0;         ///< how many of the collapsed axes are reduced; 0: no reduction
-  int threads = 1;      ///< that a row is shared out to, a power of two
-  int vectors = 0;      ///< of a row that each thread keeps in registers; 0: each pass loads them
-  int batch = 1;        ///< vectors that a thread has under way where it does not keep them
-  int whole = 0;        ///< of those `vectors`, how many every thread has
-  int rows = 1;         ///< per block of threads
-  int columns = 0;      ///< 0: the innermost axis is reduced
+  int axes = 0;     ///< how many of the collapsed axes are reduced; 0: no reduction
+  int threads = 1;  ///< that a row is shared out to, a power of two
+  int vectors = 0;  ///< of a row that each thread keeps in registers; 0: each pass loads them
+  int batch = 1;    ///< vectors that a thread has under way where it does not keep them
+  int whole = 0;    ///< of those `vectors`, how many every thread has
+  int stored = 0;   ///< of them, how many may lie in memory that the block shares: the last ones
+  int rows = 1;     ///< per block of threads
+  int columns = 0;  ///< 0: the innermost axis is reduced
   bool pieces = false;  ///< a block takes a piece of a row, and there is a result for each piece
   int phase = -1;  ///< the operand at whose multiples of the width vectors begin, since rows do
                    ///< not: elements before the first and after the last one are read one by one;

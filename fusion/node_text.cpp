@@ -43,6 +43,14 @@ bool is_never_negative(const TypedGraph& graph, NodeId id) {
   }
 }
 
+// What a softmax takes the exponential of.
+bool is_below_row_maximum(const TypedGraph& graph, NodeId id) {
+  const TypedNode& node = graph.nodes[id];
+  if (node.op != Op::sub) return false;
+  const TypedNode& maximum = graph.nodes[node.operands[1]];
+  return maximum.op == Op::reduce_max && maximum.operands[0] == node.operands[0];
+}
+
 // A sum's relative error is at most its terms' where none has another sign.
 bool keeps_relative_error(const TypedGraph& graph, const TypedNode& node) {
   const bool sum = node.op == Op::sum || node.op == Op::mean;
@@ -171,6 +179,8 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
                          ? std::string(qualifier(node))
                          : "";
   call += op.name;
+  if (call == "narrow::exp" && is_below_row_maximum(graph_, node.operands[0]))
+    call += "_not_positive";
   // The neighbour is one of the result's own dtype, not of the f32 that it is computed in.
   if (node.op == Op::nextafter && is_narrow_float(node.dtype))
     call += fmt::format("<{}>", name(node.dtype));

@@ -15,32 +15,50 @@ namespace {
 
 // How each family shares rows out.
 struct RowPolicy {
-  int short_row;     ///< rows of up to so many vectors get a thread for each, several rows a block
-  int block;         ///< threads of a block of several rows, or of columns
-  int vectors;       ///< of a longer row, for each thread
-  int most_threads;  ///< that share a row; from there on each gets more vectors
-  int most_vectors;  ///< that a thread keeps in registers,
-  int held_bytes;    ///< of no more than so many bytes; longer rows are read again by each pass
-  int spare_bytes;   ///< up to which weights are fetched before the first pass too
-  int batch;         ///< vectors under way where they are not kept,
-  int batch_bytes;   ///< of no more than so many bytes
-  int lanes;         ///< elements side by side of a host's work item; 0: as many as make a vector
+  int short_row;      ///< rows of up to so many vectors take no more than
+  int short_threads;  ///< so many threads, with several rows in a block
+  int block;          ///< threads of a block of several rows, or of columns
+  int vectors;        ///< of a longer row, for each thread
+  int most_threads;   ///< that share a row; from there on each gets more vectors
+  int wide_threads;   ///< the same where a vector is eight elements or more
+  int most_vectors;   ///< that a thread keeps,
+  int held_bytes;     ///< of no more than so many bytes
+  int held_row;       ///< of rows of no more than so many; longer ones are read again by each pass
+  int long_row;       ///< bytes of a row from which on a part of it is kept in shared memory,
+  int shared_bytes;   ///< of no more than so many bytes; 0: none
+  int long_threads;   ///< that share such a row,
+  int long_vectors;   ///< or twice as many where each would have more vectors of fewer than eight
+                      ///< elements than this
+  int spare_bytes;    ///< up to which weights are fetched before the first pass too
+  int batch;          ///< vectors under way where they are not kept,
+  int batch_bytes;    ///< of no more than so many bytes
+  int lanes;          ///< elements side by side of a host's work item; 0: as many as make a vector
   std::int64_t threads;  ///< that columns should be shared out to
 };
 
-// GPUs: a wave's worth of vectors is a short row. Four vectors a thread are enough under way to
-// hide memory's latency and leave the block small: rows of 4,096 bf16 with 128 / 256 / 512 threads
-// reach 0.979 / 0.976 / 0.915 of a copy (rmsnorm) and 0.976 / 0.978 / 0.803 (softmax) on an H200,
-// since all threads of a block wait for its slowest, once for each reduction. 256 bytes are 64
-// registers, half of what 512 threads may have each. 2^18 threads fill the largest GPUs of today,
-// with four vectors each under way. The host sums 256 elements side by side, enough to hide the
-// latency of an addition whatever the width of its vectors, and keeps what it has computed of up to
-// 64 times as many, which its second cache holds: room for that many, so that one kernel does for
-// all of them.
+// GPUs: half a wave's worth of threads with two vectors each hide more of a short row's latency
+// than a wave with one: softmax of 256 bf16 reaches 0.98 of a copy, and 0.93 so, on an H200. Four
+// vectors a thread are enough under way for longer rows and leave the block small: rows of 4,096
+// bf16 with 128 / 256 / 512 threads reach 0.979 / 0.976 / 0.915 (rmsnorm) and 0.976 / 0.978 / 0.803
+// (softmax), since all threads of a block wait for its slowest, once for each reduction. Of 16,384
+// bf16, 256 threads with eight vectors reach 0.98 and 0.97, 512 with four 0.98 and 0.94.
+//
+// What a block keeps in registers of rows of 64 KiB leaves room for one more block beside it, or
+// none: with part of it in shared memory there are three. 32,768 bf16 go from 0.93 to 0.98
+// (rmsnorm) and from 0.80 to 0.92 (layer_norm) so. 60 KiB are what every GPU that NVIDIA's compiler
+// knows has for a block. AMD's have four times the registers for as much shared memory.
+//
+// 2^18 threads fill the largest GPUs of today, with four vectors each under way. The host sums 256
+// elements side by side, enough to hide the latency of an addition whatever the width of its
+// vectors, and keeps what it has computed of up to 64 times as many, which its second cache holds:
+// room for that many, so that one kernel does for all of them.
 constexpr RowPolicy kPolicies[] = {
-    /* amd    */ {32, 256, 4, 512, 16, 256, 128, 4, 128, 0, 1 << 18},
-    /* nvidia */ {32, 256, 4, 512, 16, 256, 128, 4, 128, 0, 1 << 18},
-    /* host   */ {0, 1, 1, 1, 64, 0, 0, 1, 0, 256, 0},
+    /* amd    */ {32, 16, 256, 4, 512, 512, 16, 256, 128 << 10, 0, 0, 0, 0, 128, 4, 128, 0,
+                  1 << 18},
+    /* nvidia */
+    {32, 16, 256, 4, 512, 256, 16, 256, 128 << 10, 32 << 10, 60 << 10, 512, 8, 128, 4, 128, 0,
+     1 << 18},
+    /* host   */ {0, 0, 1, 1, 1, 1, 64, 0, 0, 0, 0, 0, 0, 0, 1, 0, 256, 0},
 };
 
 // Of columns every lane of a GPU's thread has a place in shared memory. The host reads runs of
@@ -148,7 +166,10 @@ struct VectorBytes {
   int weights = 0;
 };
 
-// Which of its inputs a thread keeps, and how many vectors it has under way of the others.
+// Of which inputs a thread keeps its vectors from one pass to the next.
+int kept_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows : bytes.weights; }
+
+// How many of its vectors a thread keeps, and how many it has under way of what it does not.
 void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vectors,
                  const VectorBytes& bytes, Family family) {
   const RowPolicy& rule = row_policy(family);
@@ -158,24 +179,35 @@ void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vect
         !rows.pieces && rows.columns == 0 && each <= rule.most_vectors ? rule.most_vectors : 0;
     return;
   }
-  const int kept = bytes.rows != 0 ? bytes.rows : bytes.weights;
-  const bool held = !rows.pieces && each <= rule.most_vectors && each * kept <= rule.held_bytes;
+  const int kept = kept_bytes(bytes);
+  const bool held = !rows.pieces && each <= rule.most_vectors && each * kept <= rule.held_bytes &&
+                    each * kept * rows.threads <= rule.held_row;
   const int all = std::max(1, bytes.rows + bytes.weights);
   rows.vectors = held ? static_cast<int>(each) : 0;
   rows.whole = held ? static_cast<int>(least_vectors / rows.threads) : 0;
   rows.batch = power_of_two_to(std::min(rule.batch, rule.batch_bytes / all));
   if (held) rows.batch = std::min(rows.batch, rows.vectors);
+  if (held && rows.columns == 0 && vectors * kept > rule.long_row) {
+    rows.stored = std::min(rows.vectors, rule.shared_bytes / std::max(1, rows.threads * kept));
+  }
 }
 
 // How a row of that many vectors is shared out, to no fewer than `least` threads.
-void share_row(RowVariant& rows, std::int64_t vectors, int least, Family family) {
+void share_row(RowVariant& rows, std::int64_t vectors, int kept, int width, int least,
+               Family family) {
   const RowPolicy& rule = row_policy(family);
+  const auto threads_for = [&](std::int64_t each, int fewest, int most) {
+    return power_of_two_from(std::clamp<std::int64_t>((vectors + each - 1) / each, fewest, most));
+  };
   if (vectors <= rule.short_row) {
-    rows.threads = power_of_two_from(vectors);
+    rows.threads = threads_for(1, 1, std::max(1, rule.short_threads));
+  } else if (rule.shared_bytes != 0 && !rows.pieces && vectors * kept > rule.long_row) {
+    rows.threads = threads_for(rule.long_vectors, rule.long_threads,
+                               width < 8 ? 2 * rule.long_threads : rule.long_threads);
   } else {
-    const std::int64_t wanted = (vectors + rule.vectors - 1) / rule.vectors;
+    const bool wide = width >= 8 && !rows.pieces;
     rows.threads =
-        power_of_two_from(std::clamp<std::int64_t>(wanted, rule.short_row, rule.most_threads));
+        threads_for(rule.vectors, rule.short_row, wide ? rule.wide_threads : rule.most_threads);
   }
   rows.threads = std::max(rows.threads, least);
   if (rows.threads <= rule.short_row) rows.rows = rule.block / rows.threads;
@@ -420,22 +452,6 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   // Of rows that begin within vectors those that begin with one have the most.
   const std::int64_t across = (innermost.size + (rows.phase < 0 ? width - 1 : 0)) / width;
   const std::int64_t fewest = rows.phase < 0 ? across : (innermost.size - (width - 1)) / width;
-  std::int64_t units = layout.rows * layout.pieces;
-  if (by_columns) {
-    layout.vectors = layout.reduced;
-    const std::int64_t others = layout.rows / std::max<std::int64_t>(1, innermost.size);
-    share_columns(rows, layout.vectors / layout.pieces, across, others * across * layout.pieces,
-                  family);
-    layout.column_strips = (across + rows.columns - 1) / rows.columns;
-    units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.pieces;
-  } else {
-    layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
-    share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces,
-              rows.phase < 0 ? 1 : 2 * width, family);
-  }
-  layout.units = units;
-  layout.work_items = static_cast<std::uint64_t>((units + rows.rows - 1) / rows.rows);
-
   VectorBytes bytes;
   const auto is_weight = [&](std::size_t i) {
     const std::vector<Axis> elsewhere(
@@ -446,6 +462,22 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     if (uniform[i] || operands[i].output) continue;
     (is_weight(i) ? bytes.weights : bytes.rows) += variant.width * element_bytes(operands[i]);
   }
+  std::int64_t units = layout.rows * layout.pieces;
+  if (by_columns) {
+    layout.vectors = layout.reduced;
+    const std::int64_t others = layout.rows / std::max<std::int64_t>(1, innermost.size);
+    share_columns(rows, layout.vectors / layout.pieces, across, others * across * layout.pieces,
+                  family);
+    layout.column_strips = (across + rows.columns - 1) / rows.columns;
+    units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.pieces;
+  } else {
+    layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
+    share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces, kept_bytes(bytes), width,
+              rows.phase < 0 ? 1 : 2 * width, family);
+  }
+  layout.units = units;
+  layout.work_items = static_cast<std::uint64_t>((units + rows.rows - 1) / rows.rows);
+
   choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, family);
   const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_policy(family).spare_bytes;
 

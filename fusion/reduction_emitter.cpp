@@ -27,7 +27,7 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   comment(function, expression);
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
-  out_.signature(rows_.block());
+  out_.signature(rows_.block(), is_dense() ? 2 : 0);
   out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
   if (is_shifted()) out_.line(1, "constexpr Width<1> one{{}};");
   shared_memory();
@@ -45,7 +45,9 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   out_.line(0, "");
   out_.line(0, "}}  // namespace kiln");
   out_.host_entry(variant_.streamed ? "finish_streams();" : "");
-  return out_.finish(static_cast<std::uint32_t>(rows_.block()));
+  KernelDescription kernel = out_.finish(static_cast<std::uint32_t>(rows_.block()));
+  kernel.shared_bytes = static_cast<std::uint32_t>(shared_bytes_);
+  return kernel;
 }
 
 // ---- Operands and passes ------------------------------------------------------------------------
@@ -97,9 +99,34 @@ void ReductionEmitter::order_passes() {
       operands_[i].held = operands_[i].held || is_read(operands_[i], pass);
     }
   }
+  choose_stored();
   values_.resize(graph_.nodes.size());
   stored_.resize(graph_.nodes.size());
   names_.resize(graph_.nodes.size());
+}
+
+// Shared memory is for what more than one pass reads.
+void ReductionEmitter::choose_stored() {
+  if (rows_.stored == 0) return;
+  for (OperandText& operand : operands_) {
+    int passes = 0;
+    for (int pass = 0; pass <= last_pass_ && operand.held; ++pass) {
+      passes += is_read(operand, pass) ? 1 : 0;
+    }
+    operand.held = passes > 1;
+    operand.stored = operand.held;
+    if (operand.stored) shared_bytes_ += rows_.stored * rows_.threads * vector_bytes(operand);
+  }
+}
+
+int ReductionEmitter::vector_bytes(const OperandText& operand) const {
+  return variant_.width * std::max(1, bits(operand.dtype) / 8);
+}
+
+// Two blocks of 512 threads, of which each has half of what the compiler would give it.
+bool ReductionEmitter::is_dense() const {
+  const auto stored = std::ranges::count_if(operands_, &OperandText::stored);
+  return stored == 1 && rows_.block() <= 512 && in_registers() <= 1;
 }
 
 void ReductionEmitter::find_needed() {
@@ -115,7 +142,7 @@ void ReductionEmitter::keep_functions() {
   constexpr int kMostOnHost = 1 << 15;
   kept_.assign(graph_.nodes.size(), -1);
   find_needed();
-  if (rows_.vectors == 0 || rows_.columns != 0) return;
+  if (rows_.vectors == 0 || rows_.columns != 0 || rows_.stored != 0) return;
   int left = (is_host() ? kMostOnHost : kMostRegisters) / (rows_.vectors * variant_.width);
   for (std::size_t id = graph_.nodes.size(); id-- > 0 && left > 0;) {
     const TypedNode& node = graph_.nodes[id];

@@ -33,7 +33,8 @@ class ReductionEmitter {
     DType dtype = DType::f32;
     bool output = false;
     bool uniform = false;  ///< one element for each row
-    bool held = false;     ///< in registers from before the first pass
+    bool held = false;     ///< kept from before the first pass
+    bool stored = false;   ///< the last RowVariant::stored vectors of it in shared memory
   };
 
   // What depends on how rows lie in the threads.
@@ -61,6 +62,8 @@ class ReductionEmitter {
     return rank() - static_cast<std::uint32_t>(rows_.axes) - (rows_.columns == 0 ? 0 : 1);
   }
   bool is_shifted() const { return rows_.phase >= 0; }
+  /// How many of a thread's vectors are in registers, where some are in shared memory.
+  int in_registers() const { return rows_.vectors - rows_.stored; }
   bool is_full() const { return rows_.vectors != 0 && rows_.whole == rows_.vectors; }
   bool is_host() const { return variant_.family == Family::host; }
   bool is_streamed(std::size_t operand) const {
@@ -120,6 +123,14 @@ class ReductionEmitter {
   void collect_parameters();
   void comment(std::string_view function, std::string_view expression);
   void skip_missing(int depth, std::string_view slot);
+  void choose_stored();
+  bool is_dense() const;
+  int vector_bytes(const OperandText& operand) const;
+  bool has_stored() const { return shared_bytes_ != 0; }
+  void share_memory();
+  std::string stored_place() const;
+  int stored_alignment(std::size_t operand) const;
+  void emit_slots(int pass, int from, int to, std::string_view unroll);
   void for_ends(const std::function<void()>& body);
   std::string kept_text(std::size_t id, std::string_view slot);
   void hold_inputs();
@@ -133,10 +144,12 @@ class ReductionEmitter {
   std::string last_vector() const;
 
   Accuracy accuracy_;
-  bool at_ends_ = false;  ///< what is written is for single elements at the ends of a row
+  bool from_memory_ = false;  ///< what is written is for the vectors in shared memory
+  bool at_ends_ = false;      ///< what is written is for single elements at the ends of a row
   std::set<std::string> taken_;
   std::vector<std::string> argument_names_;
   int last_pass_ = 0;
+  int shared_bytes_ = 0;                   ///< of all operands that are stored
   std::vector<std::vector<bool>> needed_;  ///< by pass and node
   std::vector<int>
       kept_;  ///< the pass that leaves a node's values in registers for later ones, or -1

@@ -16,8 +16,10 @@ void ReductionEmitter::hold_inputs() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!operands_[i].held) continue;
     const std::string_view type = storage_type(operands_[i].dtype);
-    out_.line(2, "Vec<{}, {}> {}_held[{}];", type, variant_.width, operands_[i].name,
-              rows_.vectors);
+    const int registers = operands_[i].stored ? in_registers() : rows_.vectors;
+    if (registers != 0) {
+      out_.line(2, "Vec<{}, {}> {}_held[{}];", type, variant_.width, operands_[i].name, registers);
+    }
     if (is_shifted()) out_.line(2, "Vec<{}, 1> {}_end;", type, operands_[i].name);
     held.push_back(i);
   }
@@ -28,12 +30,25 @@ void ReductionEmitter::hold_inputs() {
     if (is_shifted()) out_.line(2, "Vec<f32, 1> {}_end;", name_of(id));
   }
   if (held.empty()) return;
+  if (has_stored()) share_memory();
   out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
   out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
   skip_missing(3, "slot");
   place_vector(3);
   for (const std::size_t i : held) {
-    out_.line(3, "{}_held[slot] = {};", operands_[i].name, load_text(i));
+    const std::string in_register =
+        fmt::format("{}_held[slot] = {};", operands_[i].name, load_text(i));
+    const std::string in_memory =
+        fmt::format("store<{}, {}>({}_stored, {}, {});", variant_.width, stored_alignment(i),
+                    operands_[i].name, stored_place(), load_text(i));
+    if (!operands_[i].stored) {
+      out_.line(3, "{}", in_register);
+    } else if (in_registers() == 0) {
+      out_.line(3, "{}", in_memory);
+    } else {
+      out_.line(3, "if (slot < {}) {}", in_registers(), in_register);
+      out_.line(3, "else {}", in_memory);
+    }
   }
   out_.line(2, "}}");
   if (!is_shifted()) return;
@@ -42,6 +57,28 @@ void ReductionEmitter::hold_inputs() {
       out_.line(3, "{}_end = {};", operands_[i].name, load_text(i));
     }
   });
+}
+
+// Where each operand's part of the memory that the block shares begins for a thread, whose vectors
+// stand as far apart as there are threads.
+void ReductionEmitter::share_memory() {
+  out_.line(2, "KILN_SHARED_BY_LAUNCH(memory);");
+  int before = 0;
+  for (const OperandText& operand : operands_) {
+    if (!operand.stored) continue;
+    const std::string_view type = storage_type(operand.dtype);
+    out_.line(2, "{0}* const {1}_stored = reinterpret_cast<{0}*>(memory + {2}) + thread * {3};",
+              type, operand.name, before / 16, variant_.width);
+    before += rows_.stored * rows_.threads * vector_bytes(operand);
+  }
+}
+
+std::string ReductionEmitter::stored_place() const {
+  return fmt::format("(slot - {}) * {}", in_registers(), rows_.threads * variant_.width);
+}
+
+int ReductionEmitter::stored_alignment(std::size_t operand) const {
+  return std::min(16, vector_bytes(operands_[operand]));
 }
 
 // A thread's last vectors may be past the end of its row.
@@ -53,11 +90,12 @@ void ReductionEmitter::skip_missing(int depth, std::string_view slot) {
 }
 
 // What is done with the elements before a row's first vector and after its last one, of which each
-// of the first threads has one.
+// of the first threads has one. The others go along with the row's first element and keep nothing
+// of it: without a branch, this is computed beside the vectors.
 void ReductionEmitter::for_ends(const std::function<void()>& body) {
-  out_.line(2, "if ({}thread < ends) {{", rows_.pieces ? "piece == 0 && " : "");
-  out_.line(3, "const {} first = thread < head ? thread : thread + vectors * {};", index_,
-            variant_.width);
+  out_.line(2, "{{");
+  out_.line(3, "const {} first = at_end ? thread < head ? thread : thread + vectors * {} : 0;",
+            index_, variant_.width);
   at_ends_ = true;
   body();
   at_ends_ = false;
@@ -103,13 +141,15 @@ void ReductionEmitter::emit_batches(int pass) {
     if (operand.output || operand.uniform || operand.held || !is_read(operand, pass)) continue;
     fetched.push_back(i);
   }
-  if (rows_.vectors != 0 && fetched.empty()) {
-    out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
-    out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
-    skip_missing(3, "slot");
-    place_vector(3);
-    emit_vector(pass, 3, "slot");
-    out_.line(2, "}}");
+  if (rows_.vectors != 0 && (fetched.empty() || has_stored())) {
+    if (in_registers() != 0 || !has_stored()) {
+      emit_slots(pass, 0, has_stored() ? in_registers() : rows_.vectors, "KILN_UNROLL");
+    }
+    if (has_stored()) {
+      from_memory_ = true;
+      emit_slots(pass, in_registers(), rows_.vectors, "KILN_UNROLL_TWICE");
+      from_memory_ = false;
+    }
     return;
   }
   const int step = rows_.threads * rows_.batch;
@@ -134,6 +174,16 @@ void ReductionEmitter::emit_batches(int pass) {
   if (rows_.vectors == 0) {
     carry_stretches(pass, 3, rows_.pieces ? "batch - begin" : "batch");
   }
+  out_.line(2, "}}");
+}
+
+// A pass over the vectors `from` to `to` of those that a thread keeps.
+void ReductionEmitter::emit_slots(int pass, int from, int to, std::string_view unroll) {
+  out_.line(2, "{} for (int slot = {}; slot < {}; ++slot) {{", unroll, from, to);
+  out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
+  if (to > rows_.whole) skip_missing(3, "slot");
+  place_vector(3);
+  emit_vector(pass, 3, "slot");
   out_.line(2, "}}");
 }
 
@@ -166,10 +216,15 @@ void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth
 void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_slot) {
   for (const OperandText& operand : operands_) {
     if (is_host() || operand.output || operand.uniform || !is_read(operand, pass)) continue;
+    const auto i = static_cast<std::size_t>(&operand - operands_.data());
     if (at_ends_) {
-      const auto i = static_cast<std::size_t>(&operand - operands_.data());
       out_.line(depth, "const auto {}_lanes = {};", operand.name,
                 operand.held ? operand.name + "_end" : load_text(i));
+    } else if (operand.stored && from_memory_) {
+      out_.line(depth, "const auto {0}_lanes = load<{1}, {2}>({0}_stored, {3});", operand.name,
+                variant_.width, stored_alignment(i), stored_place());
+    } else if (!operand.held && has_stored()) {
+      out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
     } else {
       out_.line(depth, "const auto& {0}_lanes = {0}_{1}[{2}];", operand.name,
                 operand.held ? "held" : "batch", operand.held ? held_slot : "step");
@@ -231,8 +286,8 @@ void ReductionEmitter::emit_join(std::size_t id, int depth) {
   if (is_place(node.op)) {
     value = fmt::format("{}{{{}, {}}}", partial_type(node), value, position_text());
   }
-  out_.line(depth, "{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
-            device_name(node.op), value);
+  out_.line(depth, "{3}{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
+            device_name(node.op), value, at_ends_ ? "if (at_end) " : "");
 }
 
 // The result of a reduction, from the partial result that everything has been joined to.
@@ -302,7 +357,8 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
 }
 
 void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
-  const std::string_view guard = is_guarded() ? "if (active) " : "";
+  std::string_view guard = is_guarded() ? "if (active) " : "";
+  if (at_ends_) guard = is_guarded() ? "if (active && at_end) " : "if (at_end) ";
   const bool contiguous = variant_.operands[i].access == Access::contiguous;
   if (is_streamed(i)) {
     out_.line(depth, "stream({}, first, lanes, {}_lanes);", row, operands_[i].name);

@@ -9,6 +9,7 @@
 #else
 #define KILN_MEMBER __device__ __forceinline__
 #define KILN_UNROLL _Pragma("unroll")
+#define KILN_UNROLL_TWICE _Pragma("unroll 2")
 #endif
 
 namespace kiln {

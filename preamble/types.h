@@ -82,6 +82,13 @@ KILN_FN To bit_cast(From from) {
 #else
 #define KILN_KERNEL(threads, name, ...) \
   extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
+// The same with so few registers that a multiprocessor has room for that many blocks.
+#if KILN_NVIDIA
+#define KILN_DENSE_KERNEL(threads, blocks, name, ...) \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
+#else
+#define KILN_DENSE_KERNEL(threads, blocks, name, ...) KILN_KERNEL(threads, name, __VA_ARGS__)
+#endif
 #define KILN_FOR_EACH_WORK_ITEM(Index, threads, item, count)                                \
   for (Index item = Index(blockIdx.x) * Index(threads) + Index(threadIdx.x); item < count; \
        item = ::kiln::next_work_item(item, Index(threads), count))
@@ -103,6 +110,8 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
        item = ::kiln::next_work_item(item, Index(1), count))
 #define KILN_SHARED __shared__
 #define KILN_SYNCHRONIZE() __syncthreads()
+// As many bytes as a launch asks for.
+#define KILN_SHARED_BY_LAUNCH(name) extern __shared__ ::kiln::Chunk<16> name[]
 #endif
 
 // The elements that one work item computes, side by side: unrolled into registers on a GPU, SIMD on

@@ -143,6 +143,7 @@ void add_kernel(Plan& plan, const TypedCall& part, const Call& call, OnMiss on_m
   planned.parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
   planned.shape.work_items = emitted.layout.threads();
   planned.shape.block = emitted.kernel.block;
+  planned.shape.shared_bytes = emitted.kernel.shared_bytes;
   place_slots(planned, part, call, emitted);
   plan.kernels.push_back(std::move(planned));
 }

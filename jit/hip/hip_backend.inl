@@ -8,8 +8,10 @@
 #include <hip/hip_runtime_api.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
+#include <mutex>
 #include <vector>
 
 #include "jit/graph.hpp"
@@ -52,8 +54,24 @@ class HipKernel final : public Kernel {
 
   hipFunction_t function() const { return function_; }
 
+  /// Before a launch that asks for so much: a driver gives more than the usual only where it is told
+  /// beforehand. The device must be current.
+  void allow(std::uint32_t shared_bytes) const {
+    if (shared_bytes <= allowed_.load(std::memory_order_acquire)) return;
+    const std::lock_guard lock(mutex_);
+    if (shared_bytes <= allowed_.load(std::memory_order_relaxed)) return;
+    if (auto error = allow_shared(function_, shared_bytes); error != hipSuccess) {
+      fail(error, "hipFuncSetAttribute",
+           fmt::format("{} ({}) for {} bytes of dynamic shared memory",
+                       to_string(owner().device()), owner().name(), shared_bytes));
+    }
+    allowed_.store(shared_bytes, std::memory_order_release);
+  }
+
  private:
   friend class HipBackend;
+  mutable std::mutex mutex_;
+  mutable std::atomic<std::uint32_t> allowed_ = 48 << 10;
   std::vector<char> code_;
   hipModule_t module_ = nullptr;
   hipFunction_t function_ = nullptr;
@@ -176,7 +194,9 @@ void HipBackend::launch(const Kernel& kernel, const LaunchShape& shape, void* co
   const std::uint32_t blocks = grid_blocks(shape, limits_);
   CurrentDevice current(index_);
   check(current.error(), "hipSetDevice");
-  check(hipModuleLaunchKernel(static_cast<const HipKernel&>(kernel).function(), blocks,
+  const auto& loaded = static_cast<const HipKernel&>(kernel);
+  loaded.allow(shape.shared_bytes);
+  check(hipModuleLaunchKernel(loaded.function(), blocks,
                               shape.grid_y, shape.grid_z, shape.block, shape.block_y, shape.block_z,
                               shape.shared_bytes, native(stream), const_cast<void**>(arguments),
                               nullptr),

@@ -51,8 +51,10 @@ struct DriverGraph {
 // The parameters of driver nodes. A kernel's point into its node's own argument storage.
 
 hipKernelNodeParams parameters(const KernelNode& node, const GridLimits& limits) {
+  const auto& kernel = static_cast<const HipKernel&>(*node.kernel);
+  kernel.allow(node.shape.shared_bytes);
   hipKernelNodeParams result{};
-  result.func = reinterpret_cast<void*>(static_cast<const HipKernel&>(*node.kernel).function());
+  result.func = reinterpret_cast<void*>(kernel.function());
   result.gridDim = dim3(grid_blocks(node.shape, limits), node.shape.grid_y, node.shape.grid_z);
   result.blockDim = dim3(node.shape.block, node.shape.block_y, node.shape.block_z);
   result.sharedMemBytes = node.shape.shared_bytes;

@@ -59,6 +59,13 @@ const char* unlike_an_image(std::span<const std::byte> code) {
   return code.size() < 8 ? "a cubin or PTX" : nullptr;
 }
 
+/// Lets launches ask for more dynamic shared memory than every device has for a block.
+hipError_t allow_shared(hipFunction_t function, std::uint32_t bytes) {
+  constexpr int kMaxDynamicSharedBytes = 8;  // of CUfunction_attribute
+  return static_cast<hipError_t>(cuda.cuFuncSetAttribute(
+      reinterpret_cast<CUfunction>(function), kMaxDynamicSharedBytes, static_cast<int>(bytes)));
+}
+
 /// Clusters, cooperation and the like, which a kernel's parameters do not tell.
 hipError_t copy_kernel_attributes(hipGraphNode_t from, hipGraphNode_t to) {
   return hipGraphKernelNodeCopyAttributes(to, from);

@@ -121,6 +121,11 @@ TEST(RowLayout, SharesRowsOut) {
   EXPECT_EQ(brief.variant.reduction.threads, 8);
   EXPECT_EQ(brief.variant.reduction.rows, 32) << "many short rows share a wave";
   EXPECT_EQ(brief.work_items, 32u);
+  const Layout half = rows_of(32768, DType::bf16, Family::nvidia);
+  EXPECT_EQ(half.variant.reduction.threads, 512);
+  EXPECT_EQ(half.variant.reduction.vectors, 8);
+  EXPECT_EQ(half.variant.reduction.stored, 7) << "60 KiB are all that every device has for a block";
+  EXPECT_EQ(rows_of(32768, DType::bf16, Family::amd).variant.reduction.stored, 0);
   const Layout longer = rows_of(1 << 20, DType::f32, Family::nvidia);
   EXPECT_EQ(longer.variant.reduction.vectors, 0) << "read again by each pass";
   EXPECT_EQ(longer.variant.reduction.batch, 4);

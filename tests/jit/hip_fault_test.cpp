@@ -123,9 +123,9 @@ INSTANTIATE_TEST_SUITE_P(
                       "cuGraphAddMemsetNode", "cuGraphInstantiateWithFlags", "cuStreamCreate",
                       "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphGetNodes",
                       "cuGraphGetEdges", "cuGraphNodeGetType", "cuGraphKernelNodeGetParams_v2",
-                      "cuGraphKernelNodeCopyAttributes", "cuGraphMemsetNodeGetParams", "cuGraphLaunch",
-                      "cuGraphExecKernelNodeSetParams_v2", "cuGraphExecMemcpyNodeSetParams",
-                      "cuGraphExecMemsetNodeSetParams"),
+                      "cuGraphKernelNodeCopyAttributes", "cuGraphMemsetNodeGetParams",
+                      "cuGraphLaunch", "cuGraphExecKernelNodeSetParams_v2",
+                      "cuGraphExecMemcpyNodeSetParams", "cuGraphExecMemsetNodeSetParams"),
     [](const auto& info) { return std::string(info.param); });
 
 class DriverError : public DriverFault {};
@@ -145,7 +145,8 @@ TEST_P(DriverError, NamesTheCallTheReasonAndTheDevice) {
     arguments[3] = &n;
     const Stream stream{device_->device(), nullptr};
     device_->fill(memory, 0, 400, stream);
-    device_->launch(*kernel, {.work_items = n}, arguments, stream);
+    constexpr std::uint32_t kMoreThanUsual = 60 << 10;
+    device_->launch(*kernel, {.work_items = n, .shared_bytes = kMoreThanUsual}, arguments, stream);
     device_->synchronize(stream);
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
@@ -161,8 +162,8 @@ TEST_P(DriverError, NamesTheCallTheReasonAndTheDevice) {
 
 INSTANTIATE_TEST_SUITE_P(Every, DriverError,
                          ::testing::Values("cuModuleLoadData", "cuModuleGetFunction",
-                                           "cuMemAlloc_v2", "cuMemsetD8Async", "cuLaunchKernel",
-                                           "cuStreamSynchronize"),
+                                           "cuMemAlloc_v2", "cuMemsetD8Async", "cuFuncSetAttribute",
+                                           "cuLaunchKernel", "cuStreamSynchronize"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

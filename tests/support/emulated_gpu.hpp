@@ -35,7 +35,9 @@ class EmulatedGpu {
     std::ofstream out(base + ".cpp");
     out << "#define EMULATED_WAVE " << wave << "\n#include \"" << KILN_TEST_SUPPORT
         << "/emulated_gpu_device.h\"\n"
-        << preamble::text();
+        << preamble::text()
+        << "#undef KILN_SHARED_BY_LAUNCH\n"
+           "#define KILN_SHARED_BY_LAUNCH(name) static ::kiln::Chunk<16> name[65536 / 16]\n";
     for (std::size_t i = 0; i < calls.size(); ++i) {
       kernels_.push_back(emit(calls[i]));
       out << with_own_entry(kernels_.back().call.kernel.source, fmt::format("kernel_{}", i));

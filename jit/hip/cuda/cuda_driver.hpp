@@ -85,6 +85,7 @@ inline constexpr int kComputeCapabilityMinor = 76;
   FUNCTION(cuModuleLoadData, (CUmodule*, const void*))                                            \
   FUNCTION(cuModuleUnload, (CUmodule))                                                            \
   FUNCTION(cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                             \
+  FUNCTION(cuFuncSetAttribute, (CUfunction, int, int))                                            \
   FUNCTION(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned,         \
                             unsigned, unsigned, CUstream, void**, void**))                        \
   FUNCTION(cuMemAlloc_v2, (CUdeviceptr*, std::size_t))                                            \
