@@ -5,8 +5,8 @@ GPU, PyTorch, torch.compile and numexpr on the CPU, each where it is installed.
 Shapes, dtypes and layouts are those of src/tool/bench.cpp. Every time is reported as a fraction of a
 copy that is measured in the same run, and every result is compared with one computed in float64.
 
-    bench/peers.py [--device cuda|cpu] [--mebibytes N] [--samples N] [--budget SECONDS]
-                   [--kiln PATH] [--json FILE] [CASE ...]
+    bench/peers.py [--device cuda|cpu] [--peers NAME,NAME] [--mebibytes N] [--samples N]
+                   [--budget SECONDS] [--kiln PATH] [--json FILE] [CASE ...]
 
 With --kiln the tool's own numbers, from a run of it on the same machine, stand in the same table.
 """
@@ -44,7 +44,7 @@ COLUMNS = 4096
 PADDING = 64
 GROUP = 64
 
-# name: [(operand, dtype, form), ...], dtype of the output
+# name: [(operand, dtype, form), ...], dtype of the output, and its form where it is no matrix
 CASES = {
     "copy": ([("x", "f32", "matrix")], "f32"),
     "silu_mul_bf16": ([("x", "bf16", "matrix"), ("y", "bf16", "matrix")], "bf16"),
@@ -62,12 +62,23 @@ CASES = {
         "bf16",
     ),
     "cast_f32_bf16": ([("x", "f32", "matrix")], "bf16"),
+    "rmsnorm_4096_bf16": ([("x", "bf16", "matrix"), ("w", "bf16", "row")], "bf16"),
+    "rmsnorm_4096_f32": ([("x", "f32", "matrix"), ("w", "f32", "row")], "f32"),
+    "layer_norm_4096_bf16": (
+        [("x", "bf16", "matrix"), ("w", "bf16", "row"), ("b", "bf16", "row")],
+        "bf16",
+    ),
+    "softmax_4096_bf16": ([("x", "bf16", "matrix")], "bf16"),
+    "softmax_4096_f32": ([("x", "f32", "matrix")], "f32"),
+    "logsumexp_4096_bf16": ([("x", "bf16", "matrix")], "f32", "column"),
+    "row_sum_f32": ([("x", "f32", "matrix")], "f32", "one"),
+    "column_sum_f32": ([("x", "f32", "matrix")], "f32", "row"),
 }
 BITS = {"u4": 4, "f16": 16, "bf16": 16, "f32": 32}
 
 
 def shape_of(case, mebibytes):
-    operands, output = CASES[case]
+    operands, output = CASES[case][:2]
     widest = max([BITS[output]] + [BITS[dtype] for _, dtype, _ in operands])
     rows = (mebibytes << 20) * 8 // widest // COLUMNS
     return (rows * COLUMNS // GROUP, GROUP) if case.startswith("dequant") else (rows, COLUMNS)
@@ -76,10 +87,10 @@ def shape_of(case, mebibytes):
 def bytes_of(case, mebibytes):
     """That a call reads and writes, every element of every operand once."""
     rows, columns = shape_of(case, mebibytes)
-    count = {"row": columns, "column": rows}
-    operands, output = CASES[case]
-    bits = sum(BITS[dtype] * count.get(form, rows * columns) for _, dtype, form in operands)
-    return (bits + BITS[output] * rows * columns) // 8
+    count = {"row": columns, "column": rows, "one": 1}
+    operands, output, *form = CASES[case]
+    arrays = [(dtype, form) for _, dtype, form in operands] + [(output, *(form or ["matrix"]))]
+    return sum(BITS[dtype] * count.get(form, rows * columns) for dtype, form in arrays) // 8
 
 
 # ---- PyTorch ------------------------------------------------------------------------------------
@@ -111,6 +122,9 @@ def torch_inputs(case, mebibytes, device):
     return [operand(dtype, form) for _, dtype, form in CASES[case][0]]
 
 
+functional = torch.nn.functional if torch else None
+
+
 def chain12(x, y):
     t = torch.tanh(x * y + 0.5) * torch.log1p(torch.exp(-torch.abs(x - y)))
     return 0.5 * torch.maximum(t, x) + y
@@ -121,8 +135,11 @@ def dequantize(q, scale, bias):
     return nibbles.to(scale.dtype) * scale + bias
 
 
+def rmsnorm(x, w):
+    return functional.rms_norm(x, x.shape[-1:], w, 1e-5)
+
+
 def torch_function(case):
-    functional = torch.nn.functional
     return {
         "copy": lambda x: x.clone(),
         "silu_mul_bf16": lambda x, y: functional.silu(x) * y,
@@ -134,11 +151,22 @@ def torch_function(case):
         "row_strided_add_f32": lambda x, y: functional.relu(x) + y,
         "dequant_u4_bf16": dequantize,
         "cast_f32_bf16": lambda x: x.to(torch.bfloat16),
+        "rmsnorm_4096_bf16": rmsnorm,
+        "rmsnorm_4096_f32": rmsnorm,
+        "layer_norm_4096_bf16": lambda x, w, b: functional.layer_norm(x, x.shape[-1:], w, b, 1e-5),
+        "softmax_4096_bf16": lambda x: torch.softmax(x * 0.125, -1),
+        "softmax_4096_f32": lambda x: torch.softmax(x * 0.125, -1),
+        "logsumexp_4096_bf16": lambda x: torch.logsumexp(x, -1, keepdim=True),
+        "row_sum_f32": lambda x: x.sum(),
+        "column_sum_f32": lambda x: x.sum(0, keepdim=True),
     }[case]
 
 
 def is_right(case, inputs, result):
-    """The first and last rows against the same expression in float64."""
+    """The first and last rows against the same expression in float64; sums of everything whole."""
+    if case in ("row_sum_f32", "column_sum_f32"):
+        wanted = torch_function(case)(inputs[0].double())
+        return torch.allclose(result.double(), wanted, rtol=0.01, atol=1e-4 * inputs[0].numel() ** 0.5)
     for row in (slice(0, 1), slice(-1, None)):
         part = [x if x.dim() == 1 else x[row] for x in inputs]
         if case.startswith("dequant"):
@@ -288,7 +316,7 @@ def cupy_run(case, inputs):
     if cupy is None:
         raise NotImplementedError("CuPy is not installed")
     if case not in CUPY_KERNELS:
-        raise NotImplementedError("CuPy has no bfloat16 and no 4-bit integers")
+        raise NotImplementedError("CuPy has no bfloat16 and no 4-bit integers, or no kernel was written")
     kernel = cupy.ElementwiseKernel(*CUPY_KERNELS[case], case)
     arrays = [cupy.from_dlpack(x) for x in inputs]
     out = torch.empty(tuple(inputs[0].shape), dtype=inputs[0].dtype, device=inputs[0].device)
@@ -321,7 +349,7 @@ def numexpr_run(case, inputs):
     if numexpr is None:
         raise NotImplementedError("numexpr is not installed")
     if case not in NUMEXPR:
-        raise NotImplementedError("numexpr has no 16-bit floats and no 4-bit integers")
+        raise NotImplementedError("numexpr has no 16-bit floats, no 4-bit integers and no rows")
     arrays = {name: x.numpy() for (name, _, _), x in zip(CASES[case][0], inputs)}
     out = torch.empty(tuple(inputs[0].shape), dtype=torch.float32)
     target = out.numpy()
@@ -438,6 +466,7 @@ def parse_options():
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda if there is one")
+    parser.add_argument("--peers", help="only these of eager, compile, triton, cupy, numexpr")
     parser.add_argument("--mebibytes", type=int, help="of the widest operand; 512, on the CPU 64")
     parser.add_argument("--samples", type=int, default=15)
     parser.add_argument("--budget", type=float, default=85, help="seconds, after which cases are skipped")
@@ -465,8 +494,9 @@ def main():
     copy = copy_speed(options.device, options.mebibytes, options.samples)
     rows = []
     # Compilers last, so that a small budget still gives every other number.
-    for peers in ([p for p in PEERS[options.device] if p != "compile"], ["compile"]):
-        for case in cases:
+    chosen = options.peers.split(",") if options.peers else list(PEERS[options.device])
+    for peers in ([p for p in chosen if p != "compile"], [p for p in chosen if p == "compile"]):
+        for case in cases if peers else []:
             if time.perf_counter() - started > options.budget:
                 rows += [{"case": case, "peer": peer, "skipped": "out of time"} for peer in peers]
                 continue

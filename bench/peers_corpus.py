@@ -5,8 +5,8 @@ The text of a function is Python, so each is run as it stands, with the names of
 to PyTorch. Sizes are those of `kiln bench --corpus`; a time is a fraction of a copy, measured in the
 same run, that moves what the function has to move: every input read and every output written once.
 
-    bench/peers_corpus.py [--device cuda|cpu] [--mebibytes N] [--samples N] [--kiln PATH]
-                          [--json FILE] [FUNCTION ...]
+    bench/peers_corpus.py [--device cuda|cpu] [--peers NAME,NAME] [--mebibytes N] [--samples N]
+                          [--kiln PATH] [--json FILE] [FUNCTION ...]
 """
 
 import argparse
@@ -177,7 +177,7 @@ def measure(name, text, specs, options, copy):
     for packed in (key for key, x in inputs.items() if isinstance(x, Packed)):
         text = re.sub(rf"\b{packed}\b", f"unpacked({packed})", text)
     rows = []
-    for peer in ("eager", "compile"):
+    for peer in options.peers.split(","):
         row = {"case": name, "peer": peer}
         try:
             function = function_of(text, list(operands), first)
@@ -210,6 +210,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("functions", nargs="*")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--peers", default="eager,compile")
     parser.add_argument("--mebibytes", type=int, default=0)
     parser.add_argument("--samples", type=int, default=15)
     parser.add_argument("--kiln")
