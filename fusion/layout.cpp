@@ -30,8 +30,8 @@ constexpr int kTiles[] = {64, 32};
 constexpr int kMostRank = 64;
 
 // What the host streams it collects first, no more than leaves its store buffer room to go on while
-// memory takes what is under way: copies with 1024 / 256 / 128 / 64 elements at a time reach 27,
-// 31, 39 and 40 GB/s with one thread of a Zen 3.
+// memory takes what is under way, unless every part would then end within a line: copies with 1024
+// / 256 / 128 / 64 elements at a time reach 27, 31, 39 and 40 GB/s with one thread of a Zen 3.
 constexpr int kStreamedLanes = 128;
 
 std::vector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands) {
@@ -143,20 +143,39 @@ bool rows_are_bytes(const std::vector<MergedAxis>& axes, std::size_t operand, st
 
 }  // namespace
 
+bool rows_are_lines(const Operand& operand, std::int64_t offset,
+                    const std::vector<MergedAxis>& axes, std::size_t index) {
+  constexpr std::int64_t kLine = 64;
+  const std::int64_t width = bits(operand.dtype) / 8;
+  bool whole = (static_cast<std::int64_t>(operand.address % kLine) + offset * width) % kLine == 0;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    whole = whole && axes[k].strides[index] * width % kLine == 0;
+  }
+  return whole;
+}
+
 bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
-                 std::size_t rank, std::uint64_t elements, Family family) {
+                 const std::vector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
+                 bool in_pieces, Family family) {
+  constexpr std::uint64_t kLongRow = 2048;
   const std::uint64_t least = policy(family).stream_bytes;
+  std::uint64_t elements = 1;
+  for (const MergedAxis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
   bool any = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& written = operands[i];
     if (!written.output || variants[i].uniform) continue;
-    const auto width = static_cast<std::uint64_t>(bits(written.dtype));
-    const bool everywhere = std::popcount(variants[i].outer_axes) == static_cast<int>(rank) - 1;
+    const auto width = static_cast<std::uint64_t>(bits(written.dtype)) / 8;
+    const bool everywhere =
+        std::popcount(variants[i].outer_axes) == static_cast<int>(axes.size()) - 1;
     const bool alone = std::ranges::count_if(operands, [&](const Operand& operand) {
                          return !operand.count && operand.address == written.address;
                        }) == 1;
-    if (least == 0 || width < 8 || elements * width / 8 < least || !everywhere || !alone ||
-        variants[i].access != Access::contiguous) {
+    const bool is_long =
+        !in_pieces && static_cast<std::uint64_t>(axes.back().size) * width >= kLongRow;
+    if (least == 0 || elements * width < least || !everywhere || !alone ||
+        variants[i].access != Access::contiguous ||
+        !(is_long || rows_are_lines(written, offsets[i], axes, i))) {
       return false;
     }
     any = true;
@@ -227,13 +246,14 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   choose_tile(axes, operands, policy(family), layout.variant);
   const int tile = layout.variant.tile;
   const auto tile_axis = static_cast<std::size_t>(layout.variant.tile_axis);
-  std::uint64_t size = 1;
-  for (const MergedAxis& axis : axes) size *= static_cast<std::uint64_t>(axis.size);
-  layout.variant.streamed = is_streamed(operands, variants, axes.size(), size, family);
-  const int width = std::min(choose_width(inner.size, operands, variants, policy(family)),
-                             tile != 0                 ? tile
-                             : layout.variant.streamed ? kStreamedLanes
-                                                       : 1024);
+  layout.variant.streamed =
+      is_streamed(operands, variants, axes, layout.offsets, tile != 0, family);
+  int most = tile == 0 ? 1024 : tile;
+  if (layout.variant.streamed &&
+      rows_are_lines(operands[output], layout.offsets[output], axes, output)) {
+    most = std::min(most, kStreamedLanes);
+  }
+  const int width = std::min(choose_width(inner.size, operands, variants, policy(family)), most);
   const auto blocks = [](std::int64_t size, int step) {
     return static_cast<std::uint64_t>((size + step - 1) / step);
   };

@@ -32,10 +32,15 @@ Access access_of(const std::vector<MergedAxis>& axes, std::size_t operand);
 int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<MergedAxis>& axes,
                  std::size_t inner, std::size_t index, int width);
 
-/// Whether every output of `elements` is so large that it had better not be stored by way of the
-/// caches, in whole rows of its own memory. `rank` is that of the axes.
+/// Whether every row of the operand begins with a line of a CPU's caches.
+bool rows_are_lines(const Operand& operand, std::int64_t offset,
+                    const std::vector<MergedAxis>& axes, std::size_t index);
+
+/// Whether every output is so large that it had better not be stored by way of the caches, in rows
+/// of its own memory that are long or whole lines; lines, if a row is written in pieces.
 bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
-                 std::size_t rank, std::uint64_t elements, Family family);
+                 const std::vector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
+                 bool in_pieces, Family family);
 
 /// Whether an operand spans, or the elements are, more than 32-bit indices reach. Lanes past the
 /// end of a row are addressed, though not touched.

@@ -518,8 +518,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     }
     variant.operands.push_back(operand);
   }
-  variant.streamed = is_streamed(operands, variant.operands, axes.size(),
-                                 static_cast<std::uint64_t>(product(axes)), family);
+  variant.streamed = is_streamed(operands, variant.operands, axes, layout.offsets, true, family);
   return layout;
 }
 

@@ -2,6 +2,8 @@
 // arrives, and nothing beside them is written, at any offset and between padded rows.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <tuple>
 
 #include "kiln/function.hpp"
@@ -61,6 +63,63 @@ INSTANTIATE_TEST_SUITE_P(
                       Parameters{DType::f32, 1500, 3, 5}, Parameters{DType::bf16, 2049, 1, 3},
                       Parameters{DType::u8, 1111, 7, 9}, Parameters{DType::i64, 777, 0, 2},
                       Parameters{DType::f32, 5, 1, 3}));
+
+/// Small whole numbers, whose sums and differences are exact.
+HostArray small_numbers(std::int64_t rows, std::int64_t columns, std::int64_t factor) {
+  HostArray array = HostArray::contiguous(DType::f32, {rows, columns});
+  for (std::int64_t i = 0; i < rows * columns; ++i) {
+    const auto value = static_cast<float>(i * factor % 1009);
+    std::memcpy(array.bytes.data() + i * 4, &value, 4);
+  }
+  return array;
+}
+
+float element(const HostArray& array, std::int64_t row, std::int64_t column) {
+  float value = 0;
+  const std::int64_t place = row * array.strides[0] + column * array.strides[1];
+  std::memcpy(&value, array.bytes.data() + array.first + place * 4, 4);
+  return value;
+}
+
+// Tiles of which the last ones are parts, between padded rows.
+TEST(StreamedKernel, TurnsTransposedOperandsRound) {
+  const HostArray result = rows_of(DType::f32, 1483, 5, 0);
+  const std::int64_t rows = result.shape[0];
+  const HostArray x = small_numbers(rows, 1483, 7);
+  HostArray y = small_numbers(1483, rows, 11);
+  y.shape = {rows, 1483};
+  y.strides = {1, rows};
+  std::vector<HostArray> outputs = {result};
+  testing::run_on(kCpu, parse("turned", "x + y"), {x, y}, outputs);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < 1483; ++column) {
+      ASSERT_EQ(element(outputs[0], row, column), element(x, row, column) + element(y, row, column))
+          << row << ", " << column;
+    }
+    ASSERT_EQ(outputs[0].bytes[outputs[0].first + static_cast<std::size_t>(row * 1488 + 1483) * 4],
+              kUntouched);
+  }
+}
+
+TEST(StreamedKernel, StoresRowsThatWereReduced) {
+  const HostArray result = rows_of(DType::f32, 1483, 5, 0);
+  const std::int64_t rows = result.shape[0];
+  const HostArray x = small_numbers(rows, 1483, 7);
+  std::vector<HostArray> outputs = {result, result};
+  testing::run_on(kCpu, parse("centred", "x - max(x, -1), x + sum(x, -1)"), {x}, outputs);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    float largest = 0;
+    float sum = 0;
+    for (std::int64_t column = 0; column < 1483; ++column) {
+      largest = std::max(largest, element(x, row, column));
+      sum += element(x, row, column);
+    }
+    for (std::int64_t column = 0; column < 1483; ++column) {
+      ASSERT_EQ(element(outputs[0], row, column), element(x, row, column) - largest) << row;
+      ASSERT_EQ(element(outputs[1], row, column), element(x, row, column) + sum) << row;
+    }
+  }
+}
 
 TEST(StreamedKernel, SaysSoAndOnlyForLargeResults) {
   const Function function = parse("twice", "x + x");
