@@ -237,7 +237,10 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
   if (rows_.columns == 0) {
     out_.line(depth, "const int lanes = lanes_from<{}>(first, size);", width());
   }
-  out_.line(depth, "KILN_FOR_EACH_LANE(lane, {}, lanes) {{", at_ends_ ? "one" : "width");
+  constexpr int kFewLanes = 64;
+  const bool few = is_host() && variant_.width <= kFewLanes;
+  out_.line(depth, "KILN_FOR_{}_LANE{}(lane, {}, lanes) {{", few ? "FEW" : "EACH", few ? "S" : "",
+            at_ends_ ? "one" : "width");
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (needed_[static_cast<std::size_t>(pass)][id]) emit_element(id, pass, depth + 1, held_slot);
     if (reduces_in(id, pass)) emit_join(id, depth + 1);
