@@ -135,6 +135,7 @@ class ReductionEmitter {
   std::string kept_text(std::size_t id, std::string_view slot);
   void hold_inputs();
   void emit_pass(int pass);
+  void ask_for_next_row();
   void emit_batches(int pass);
   void fetch(const std::vector<std::size_t>& operands, int depth);
   void emit_vector(int pass, int depth, std::string_view held_slot);

@@ -120,6 +120,7 @@ void ReductionEmitter::emit_pass(int pass) {
       if (operand.output || operand.uniform || !is_read(operand, pass)) continue;
       out_.line(3, "const auto {}_lanes = {};", operand.name, load_text(i));
     }
+    if (pass == last_pass_) ask_for_next_row();
     emit_vector(pass, 3, "vector");
     carry_stretches(pass, 3, rows_.pieces ? "vector - begin" : "vector");
     out_.line(2, "}}");
@@ -129,6 +130,21 @@ void ReductionEmitter::emit_pass(int pass) {
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (reduces_in(id, pass)) emit_result(id);
+  }
+}
+
+// The last pass over a row finds it in the caches, while memory has time for the next row.
+void ReductionEmitter::ask_for_next_row() {
+  if (last_pass_ == 0 || rows_.vectors == 0 || rows_.axes != 1 || first_reduced() == 0) return;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    const std::uint32_t axis = first_reduced() - 1;
+    if (operand.output || operand.uniform || !has_stride(i, axis) || !is_read(operand, 0) ||
+        variant_.operands[i].access != Access::contiguous) {
+      continue;
+    }
+    out_.line(3, "ask_for<{}>({}_row, i64({}) + i64(first));", variant_.width, operand.name,
+              stride_name(i, axis));
   }
 }
 

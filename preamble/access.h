@@ -97,14 +97,14 @@ KILN_FN void stream(T* row, Index first, int lanes, const Collected<T, Lanes>& v
   u64 bytes = u64(lanes) * sizeof(T);
   const u64 past = reinterpret_cast<u64>(to) % kBytes;
   const u64 head = past == 0 ? 0 : kBytes - past < bytes ? kBytes - past : bytes;
-  __builtin_memcpy(to, from, head);
+  if (head != 0) __builtin_memcpy(to, from, head);
   for (to += head, from += head, bytes -= head; bytes >= kBytes;
        to += kBytes, from += kBytes, bytes -= kBytes) {
     StreamVector value;
     __builtin_memcpy(&value, from, kBytes);
     stream_vector(reinterpret_cast<StreamVector*>(to), value);
   }
-  __builtin_memcpy(to, from, bytes);
+  if (bytes != 0) __builtin_memcpy(to, from, bytes);
 }
 
 // Such stores are not ordered with others: this makes them visible before the kernel returns.
