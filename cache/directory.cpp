@@ -20,15 +20,10 @@ constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr const char* kQuarantine = "quarantine";
 constexpr std::size_t kMaxQuarantined = 64;
 
-// A thread reads every entry into the same memory: pages that are new to a process take several
-// times as long as what is read into them.
+// What a thread reads code into: pages that are new to a process take several times as long as what
+// is read into them.
 constexpr std::size_t kMostKept = 1 << 20;
-thread_local std::string kept_file;
 thread_local std::string kept_code;
-
-void keep(std::string& kept, std::string memory) {
-  if (memory.capacity() <= kMostKept) kept = std::move(memory);
-}
 
 Item classify(std::string name) {
   Item item;
@@ -52,6 +47,10 @@ Item classify(std::string name) {
 
 bool same_file(const struct stat& a, const struct stat& b) {
   return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+std::uint64_t size_of(const Directory::File& file) {
+  return static_cast<std::uint64_t>(file.status.st_size);
 }
 
 }  // namespace
@@ -148,17 +147,16 @@ Fd Directory::shard(const Fd& root, unsigned number, bool create, bool to_name_f
   return fd;
 }
 
-Directory::File Directory::read_file(const Fd& shard, const std::string& name, std::uint64_t limit,
-                                     bool touch, std::string storage) {
+// The file's bytes are not read yet.
+Directory::File Directory::open_file(const Fd& shard, const std::string& name, Fd& fd) {
   File file;
-  file.bytes = std::move(storage);
   const auto refuse = [&](File::State state, std::string reason) {
     file.state = state;
     file.reason = std::move(reason);
     return std::move(file);
   };
   // O_NONBLOCK: a FIFO must not hold us up before we have seen that it is one.
-  const Fd fd = open_at(io_, shard.get(), name.c_str(), O_RDONLY | O_NONBLOCK);
+  fd = open_at(io_, shard.get(), name.c_str(), O_RDONLY | O_NONBLOCK);
   if (!fd) {
     switch (errno) {
       case ENOENT: return file;
@@ -174,23 +172,39 @@ Directory::File Directory::read_file(const Fd& shard, const std::string& name, s
   if (std::string reason = distrust(file.status); !reason.empty()) {
     return refuse(File::State::bad, std::move(reason));
   }
-  const auto size = static_cast<std::uint64_t>(file.status.st_size);
-  if (size > kMaxEntryBytes) return refuse(File::State::bad, fmt::format("is {} bytes", size));
-  if (!read_bytes(io_, fd.get(), 0, std::min(size, limit), file.bytes)) {
-    return refuse(File::State::unavailable, describe_errno(errno));
-  }
-  if (touch && should_touch(nanoseconds(file.status), io_.now(), options_.touch_interval)) {
-    // Where that is not allowed, recency stays as it is.
-    io_.set_time(fd.get(), io_.now());
+  if (size_of(file) > kMaxEntryBytes) {
+    return refuse(File::State::bad, fmt::format("is {} bytes", size_of(file)));
   }
   file.state = File::State::read;
   return file;
 }
 
+void Directory::read_bytes_of(File& file, const Fd& fd, std::uint64_t limit) {
+  if (read_bytes(io_, fd.get(), 0, std::min(size_of(file), limit), file.bytes)) return;
+  file.state = File::State::unavailable;
+  file.reason = describe_errno(errno);
+}
+
+// Where that is not allowed, recency stays as it is.
+void Directory::touch(const File& file, const Fd& fd) {
+  if (!options_.writable) return;
+  if (should_touch(nanoseconds(file.status), io_.now(), options_.touch_interval)) {
+    io_.set_time(fd.get(), io_.now());
+  }
+}
+
+Directory::File Directory::read_file(const Fd& shard, const std::string& name,
+                                     std::uint64_t limit) {
+  Fd fd;
+  File file = open_file(shard, name, fd);
+  if (file.state == File::State::read) read_bytes_of(file, fd, limit);
+  return file;
+}
+
 Directory::File Directory::read_head(const Fd& shard, const std::string& name) {
-  File file = read_file(shard, name, kLikelyHead, false);
+  File file = read_file(shard, name, kLikelyHead);
   if (file.state != File::State::read || head_size(file.bytes) <= file.bytes.size()) return file;
-  return read_file(shard, name, head_size(file.bytes), false);
+  return read_file(shard, name, head_size(file.bytes));
 }
 
 void Directory::heads(const std::function<void(const Head&)>& visit) {
@@ -201,14 +215,39 @@ void Directory::heads(const std::function<void(const Head&)>& visit) {
   });
 }
 
+// What a launch needs of an entry whose head fits kLikelyHead and says what the code must be: the
+// source, which is most of the file, is left where it is. Nothing where that is not so, or
+// something is wrong, which is for the whole file to tell.
+std::optional<Entry> Directory::read_code(const Key& key, const File& file, const Fd& fd) {
+  std::string bytes;
+  if (!read_bytes(io_, fd.get(), 0, std::min(size_of(file), kLikelyHead), bytes)) return {};
+  const std::uint64_t size = head_size(bytes);
+  if (size == 0 || size > bytes.size()) return {};
+  Head head = decode_head(bytes, Parts::code);
+  if (!head.reason.empty() || head.key != key || head.file_bytes != size_of(file)) return {};
+  Entry entry;
+  entry.code = std::exchange(kept_code, {});
+  if (!read_bytes(io_, fd.get(), head.code_offset, head.code_bytes, entry.code)) return {};
+  if (!is_code_of(head, entry.code)) return {};
+  entry.metadata = std::move(head.metadata);
+  return entry;
+}
+
 std::optional<Loaded> Directory::load(const Key& key, Parts parts) {
   const std::shared_ptr<const Fd> root = this->root(false);
   if (!root) return std::nullopt;
   const Fd shard = this->shard(*root, shard_of(key), false, true);
   if (!shard) return std::nullopt;
   const std::string name = entry_name(key);
-  File file =
-      read_file(shard, name, kMaxEntryBytes, options_.writable, std::exchange(kept_file, {}));
+  Fd fd;
+  File file = open_file(shard, name, fd);
+  if (file.state == File::State::read) {
+    touch(file, fd);
+    if (parts == Parts::code && options_.writable) {
+      if (auto entry = read_code(key, file, fd)) return Loaded{*std::move(entry), {}};
+    }
+    read_bytes_of(file, fd, kMaxEntryBytes);
+  }
   const bool opened = file.status.st_ino != 0;
   if (file.state == File::State::unavailable) report("entry not read", file.reason);
   if (file.state == File::State::bad) {
@@ -216,21 +255,17 @@ std::optional<Loaded> Directory::load(const Key& key, Parts parts) {
   }
   if (file.state != File::State::read) return std::nullopt;
 
-  Decoded decoded = decode(key, file.bytes, parts, std::exchange(kept_code, {}));
+  Decoded decoded = decode(key, file.bytes, parts);
   if (!decoded.entry) {
     if (!decoded.other_version) quarantine(shard, name, &file.status, decoded.reason);
     return std::nullopt;
   }
-  Loaded loaded{*std::move(decoded.entry), {}};
-  if (parts == Parts::all || !options_.writable) {
-    loaded.bytes = std::move(file.bytes);
-  } else {
-    keep(kept_file, std::move(file.bytes));
-  }
-  return loaded;
+  return Loaded{*std::move(decoded.entry), std::move(file.bytes)};
 }
 
-void Directory::reuse(std::string code) { keep(kept_code, std::move(code)); }
+void Directory::reuse(std::string code) {
+  if (code.capacity() <= kMostKept) kept_code = std::move(code);
+}
 
 bool Directory::exists(const Key& key) {
   const std::shared_ptr<const Fd> root = this->root(false);

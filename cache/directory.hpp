@@ -90,15 +90,17 @@ class Directory final : public Layer {
     std::string reason;
     struct stat status = {};
   };
-  /// Reads at most `limit` bytes, into the memory of `storage`. `touch` renews the time of last use
-  /// where that is due.
-  File read_file(const Fd& shard, const std::string& name, std::uint64_t limit, bool touch,
-                 std::string storage = {});
+  /// Reads at most `limit` bytes.
+  File read_file(const Fd& shard, const std::string& name, std::uint64_t limit);
   /// The first bytes, the whole head among them if there is one.
   File read_head(const Fd& shard, const std::string& name);
 
  private:
   Opened open_root(bool create);
+  File open_file(const Fd& shard, const std::string& name, Fd& fd);
+  void read_bytes_of(File& file, const Fd& fd, std::uint64_t limit);
+  std::optional<Entry> read_code(const Key& key, const File& file, const Fd& fd);
+  void touch(const File& file, const Fd& fd);
   void report(std::string_view what, std::string_view reason);
   bool write_temporary(const Fd& shard, const std::string& name, std::string_view bytes);
   void keep_bound(const Fd& root, unsigned shard, const std::string& keep);

@@ -38,6 +38,7 @@ enum Field : std::uint16_t {
   kEntryName,
   kKilnVersion,
   kLaunch,
+  kCodeDigest,  // of the entry, not of its metadata: the last one
 };
 
 class MetadataWriter {
@@ -64,6 +65,15 @@ class MetadataWriter {
  private:
   ByteWriter out_;
 };
+
+std::string digest_of(std::string_view code) {
+  const XXH128_hash_t hash = XXH3_128bits(code.data(), code.size());
+  std::string bytes;
+  ByteWriter writer(bytes);
+  writer.u64(hash.high64);
+  writer.u64(hash.low64);
+  return bytes;
+}
 
 std::string encode_metadata(const Metadata& metadata) {
   std::string bytes;
@@ -99,7 +109,8 @@ std::optional<int> resource(std::string_view value) {
   return static_cast<int>(static_cast<std::int64_t>(ByteReader(value).u64()));
 }
 
-bool decode_field(std::uint16_t id, std::string_view value, Parts parts, Metadata& metadata) {
+bool decode_field(std::uint16_t id, std::string_view value, Parts parts, Head& head) {
+  Metadata& metadata = head.metadata;
   switch (id) {
     case kFunction: metadata.function = value; break;
     case kExpression: metadata.expression = value; break;
@@ -130,17 +141,18 @@ bool decode_field(std::uint16_t id, std::string_view value, Parts parts, Metadat
     case kEntryName: metadata.entry = value; break;
     case kKilnVersion: metadata.kiln_version = value; break;
     case kLaunch: metadata.launch = value; break;
+    case kCodeDigest: head.code_digest = value; break;
     default: break;
   }
   return true;
 }
 
-bool decode_metadata(std::string_view bytes, Parts parts, Metadata& metadata) {
+bool decode_metadata(std::string_view bytes, Parts parts, Head& head) {
   ByteReader reader(bytes);
   while (reader.ok() && !reader.at_end()) {
     const std::uint16_t id = reader.u16();
     const std::string_view value = reader.raw(reader.u32());
-    if (!reader.ok() || !decode_field(id, value, parts, metadata)) return false;
+    if (!reader.ok() || !decode_field(id, value, parts, head)) return false;
   }
   return reader.ok();
 }
@@ -246,7 +258,8 @@ std::string check_elf(std::string_view code) {
 }
 
 std::string encode(const Key& key, const Entry& entry) {
-  const std::string metadata = encode_metadata(entry.metadata);
+  std::string metadata = encode_metadata(entry.metadata);
+  MetadataWriter(metadata).text(kCodeDigest, digest_of(entry.code));
   const std::string packed = compress(entry.source);
   if (metadata.size() > kMaxMetadataBytes || entry.source.size() > kMaxSourceBytes ||
       packed.size() + entry.code.size() > kMaxEntryBytes - kMaxMetadataBytes - 4096) {
@@ -295,6 +308,7 @@ Head decode_head(std::string_view bytes, Parts parts) {
   head.source_bytes = fixed.head.source;
   head.code_bytes = fixed.head.code;
   head.file_bytes = fixed.head.file_bytes();
+  head.code_offset = fixed.head.head_bytes() + fixed.head.packed;
 
   ByteReader reader(bytes.substr(kEntryFixedHead));
   const std::string_view metadata = reader.raw(fixed.head.metadata);
@@ -303,13 +317,17 @@ Head decode_head(std::string_view bytes, Parts parts) {
     head.reason = "is truncated within its metadata";
   } else if (digest != XXH3_64bits(bytes.data(), kEntryFixedHead + metadata.size())) {
     head.reason = "has a head that does not match its digest";
-  } else if (!decode_metadata(metadata, parts, head.metadata)) {
+  } else if (!decode_metadata(metadata, parts, head)) {
     head.reason = "has metadata that cannot be read";
   }
   return head;
 }
 
-Decoded decode(const Key& key, std::string_view bytes, Parts parts, std::string code) {
+bool is_code_of(const Head& head, std::string_view code) {
+  return head.code_digest == digest_of(code) && check_elf(code).empty();
+}
+
+Decoded decode(const Key& key, std::string_view bytes, Parts parts) {
   const auto refuse = [](std::string reason) {
     return Decoded{std::nullopt, std::move(reason), false};
   };
@@ -332,8 +350,7 @@ Decoded decode(const Key& key, std::string_view bytes, Parts parts, std::string 
 
   Entry entry;
   entry.metadata = std::move(head.metadata);
-  entry.code = std::move(code);
-  entry.code = bytes.substr(sizes.head_bytes() + sizes.packed, sizes.code);
+  entry.code = bytes.substr(head.code_offset, sizes.code);
   if (std::string reason = check_elf(entry.code); !reason.empty()) return refuse(std::move(reason));
   if (parts == Parts::all &&
       !decompress(bytes.substr(sizes.head_bytes(), sizes.packed), sizes.source, entry.source)) {

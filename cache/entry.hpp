@@ -11,6 +11,7 @@
 //   sizes      := u64 u64 u64 u64                    of metadata, packed, source (unpacked), code
 //   metadata   := field*
 //   field      := id:u16 length:u32 byte{length}     ids in entry.cpp; a reader skips unknown ones
+//                                                    one has XXH3-128 of the code: loads need no more
 //   digest     := u64                                XXH3-64 of magic .. metadata: lists need no more
 //   packed     := byte*                              the source, one zstd frame
 //   code       := byte*                              an ELF image
@@ -56,8 +57,8 @@ struct Decoded {
 
 /// Checks everything: magic, version, key, lengths, digest, checksum, the ELF header of the code.
 /// Never throws for what the bytes are, and never allocates more than they and kMaxSourceBytes
-/// allow. The code is put into the memory of `code`.
-Decoded decode(const Key& key, std::string_view bytes, Parts parts, std::string code = {});
+/// allow.
+Decoded decode(const Key& key, std::string_view bytes, Parts parts);
 
 /// The head of an entry's file: enough for a list.
 struct Head {
@@ -67,7 +68,9 @@ struct Head {
   std::uint64_t source_bytes = 0;
   std::uint64_t code_bytes = 0;
   std::uint64_t file_bytes = 0;  ///< as the lengths say
-  std::string reason;            ///< why it is not usable; empty if it is
+  std::uint64_t code_offset = 0;
+  std::string code_digest;  ///< XXH3-128 of the code, 16 bytes; empty in entries without one
+  std::string reason;       ///< why it is not usable; empty if it is
   bool other_version = false;
 };
 
@@ -79,6 +82,9 @@ inline constexpr std::uint64_t kLikelyHead = 4096;
 std::uint64_t head_size(std::string_view bytes);
 /// Decodes a head of head_size() bytes or more.
 Head decode_head(std::string_view bytes, Parts parts = Parts::all);
+/// Whether that is the code which the head's digest is of, and one for check_elf(): then it may be
+/// used without the rest of the file.
+bool is_code_of(const Head& head, std::string_view code);
 
 /// Why `code` is not an ELF image that a driver could be given; empty if it is one.
 std::string check_elf(std::string_view code);

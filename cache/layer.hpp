@@ -12,8 +12,8 @@ namespace kiln::cache {
 
 struct Loaded {
   Entry entry;
-  /// The entry's file as it was read, for copying it elsewhere; not with the code alone out of the
-  /// directory that is written to.
+  /// The entry's file as it was read, for copying it elsewhere. Of the directory that is written to
+  /// only with Parts::all.
   std::string bytes;
 };
 

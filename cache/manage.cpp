@@ -205,7 +205,7 @@ Verification verify(Cache& cache, bool repair) {
   Directory* const directory = readable(cache);
   if (directory == nullptr) return result;
   for_each_item(*directory, [&](const Fd& shard, const Item& item) {
-    const Directory::File file = directory->read_file(shard, item.name, kMaxEntryBytes, false);
+    const Directory::File file = directory->read_file(shard, item.name, kMaxEntryBytes);
     if (file.state == Directory::File::State::absent) return true;  // evicted meanwhile
     std::string reason = file.reason;
     if (file.state == Directory::File::State::read) {

@@ -105,6 +105,9 @@ const std::set<std::string, std::less<>>& reserved_words() {
                                                        "ask_for",
                                                        "ask_for_row",
                                                        "load_tiled",
+                                                       "hold",
+                                                       "from_held",
+                                                       "turn",
                                                        "for_each_tile_vector",
                                                        "row",
                                                        "to",
@@ -171,8 +174,8 @@ bool is_derived(std::string_view name) {
   if (at == std::string_view::npos || at + 1 == name.size()) return false;
   const std::string_view end = name.substr(at + 1);
   return end == "data" || end == "lanes" || end == "bits" || end == "tile" || end == "row" ||
-         end == "held" || end == "stored" || end == "kept" || end == "batch" || end == "end" ||
-         end == "all" || end == "slots" || end == "value" ||
+         end == "held" || end == "held" || end == "stored" || end == "kept" || end == "batch" ||
+         end == "end" || end == "all" || end == "slots" || end == "value" ||
          end.find_first_not_of("0123456789") == std::string_view::npos;
 }
 

@@ -240,6 +240,12 @@ class Emitter {
     }
     if (variant_.wide_index) line(2, "KILN_SYNCHRONIZE();");
     for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!is_held(i)) continue;
+      line(2, "const auto {0}_held = hold<{1}, {2}, {3}, {4}>({5}, top, left, rows, size, {6});",
+           operands_[i].name, threads, edge, variant_.width, variant_.operands[i].alignment,
+           row_pointer(i, variant_.tile_axis), stride_along(i, tile_axis()));
+    }
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!through_tile(i)) continue;
       line(2, "fill<{}, {}, {}>({}_tile, {}, top, left, rows, size, {});", threads,
            tile_vector(operands_[i].dtype), variant_.operands[i].alignment, operands_[i].name,
@@ -248,7 +254,7 @@ class Emitter {
     line(2, "KILN_SYNCHRONIZE();");
     line(2,
          "for_each_tile_vector<{}, {}, {}>(top, left, rows, size, "
-         "[&](auto width, {} at_{}, {} first, int lanes) {{",
+         "[&](auto width, {} at_{}, {} first, int lanes, int turn) {{",
          threads, edge, variant_.width, index_, variant_.tile_axis, index_);
     emit_broadcast_loads(3);
   }
@@ -272,9 +278,9 @@ class Emitter {
     return pointer;
   }
 
-  std::string inner_stride(std::size_t i) const {
-    return has_stride(i, rank() - 1) ? stride_name(i, rank() - 1)
-                                     : fmt::format("{}(0)", signed_index_);
+  std::string inner_stride(std::size_t i) const { return stride_along(i, rank() - 1); }
+  std::string stride_along(std::size_t i, std::uint32_t axis) const {
+    return has_stride(i, axis) ? stride_name(i, axis) : fmt::format("{}(0)", signed_index_);
   }
 
   static bool per_lane(const OperandVariant& variant) {
@@ -323,10 +329,13 @@ class Emitter {
              row_pointer(i, variant_.tile_axis), stride_name(i, tile_axis()), variant_.tile_axis);
       }
       if (variant.access == Access::contiguous) {
-        // Packed elements are bytes, and have a function of their own.
-        const bool lines = tiled() && variant_.family != Family::host && lanes.empty();
-        line(3, "const auto {}_lanes = {}<width.size, {}>({}, first{});", operand.name,
-             lines ? "load_tiled" : "load", variant.alignment, row_pointer(i), lanes);
+        if (is_held(i)) {
+          line(3, "const auto {0}_lanes = from_held<{1}>(width, {0}_held, turn, {2}, first);",
+               operand.name, variant.alignment, row_pointer(i));
+        } else {
+          line(3, "const auto {}_lanes = load<width.size, {}>({}, first{});", operand.name,
+               variant.alignment, row_pointer(i), lanes);
+        }
       } else if (variant.access == Access::strided) {
         line(3, "const auto {}_lanes = gather<width.size>({}, first, {}{});", operand.name,
              row_pointer(i), stride_name(i, rank() - 1), lanes);
@@ -335,6 +344,23 @@ class Emitter {
              operand.name, operand.name, variant_.tile_axis);
       }
     }
+  }
+
+  // What lies beside a tile on a GPU: a thread reads its share while the tile is being filled, as
+  // long as that fits its registers. Packed elements have bytes of their own to begin with.
+  bool is_held(std::size_t i) const {
+    constexpr int kMostHeld = 128;  // bytes per thread
+    if (!tiled() || variant_.family == Family::host) return false;
+    int bytes = 0;
+    for (std::size_t k = 0; k <= i; ++k) {
+      if (!lies_beside_tile(k)) continue;
+      bytes += variant_.tile * variant_.tile / block() * bits(operands_[k].dtype) / 8;
+    }
+    return lies_beside_tile(i) && bytes <= kMostHeld;
+  }
+  bool lies_beside_tile(std::size_t i) const {
+    return is_read(operands_[i]) && !is_packed(operands_[i].dtype) &&
+           variant_.operands[i].access == Access::contiguous;
   }
 
   // Rows of a tile that lie far apart.

@@ -122,7 +122,7 @@ template <int Threads, int Edge, int Most, class Index, class Body>
 KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size, const Body& body) {
   const Index end = rows - top < Edge ? rows : top + Edge;
   const int width = int(size - left < Edge ? size - left : Edge);
-  for (Index row = top; row < end; ++row) body(Width<Edge>(), row, left, width);
+  for (Index row = top; row < end; ++row) body(Width<Edge>(), row, left, width, 0);
 }
 
 #else
@@ -214,6 +214,42 @@ KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Ind
   }
 }
 
+// What a thread reads of an operand that is contiguous along the tile's rows, while the tile is being
+// filled: nothing at the edges, where elements are read when they are wanted. `data` and `stride` say
+// where the rows begin.
+template <class T, int Most, int Each>
+struct Held {
+  Vec<T, Most> lanes[Each];
+};
+template <int Threads, int Edge, int Most, int Align, class T, class Index, class Stride>
+KILN_FN Held<T, Most, (Edge * Edge / Most + Threads - 1) / Threads> hold(const T* data, Index top,
+                                                                         Index left, Index rows,
+                                                                         Index size, Stride stride) {
+  constexpr int kVectors = Edge * Edge / Most;
+  constexpr int kEach = (kVectors + Threads - 1) / Threads;
+  using Of = Place<Edge / Most>;
+  Held<T, Most, kEach> held;
+  if (top + Edge <= rows && left + Edge <= size) {
+    _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
+      const int n = int(threadIdx.x) + i * Threads;
+      if (kVectors % Threads != 0 && n >= kVectors) break;
+      const T* row = data + Stride(top + Of::template line<Edge>(n)) * stride;
+      held.lanes[i] = load_tiled<Most, Align>(row, left + Of::template vector<Edge>(n) * Most);
+    }
+  }
+  return held;
+}
+template <int Align, class T, int Most, int Each, class Index>
+KILN_FN Vec<T, Most> from_held(Width<Most>, const Held<T, Most, Each>& held, int turn, const T* row,
+                               Index first) {
+  return turn < 0 ? load<Most, Align>(row, first) : held.lanes[turn];
+}
+template <int Align, int Lanes, class T, int Most, int Each, class Index>
+KILN_FN Vec<T, Lanes> from_held(Width<Lanes>, const Held<T, Most, Each>&, int, const T* row,
+                                Index first) {
+  return load<Lanes, Align>(row, first);
+}
+
 template <int Lanes, class T, int Edge, class Index>
 KILN_FN Vec<T, Lanes> from_tile(Tile<T, Edge>& tile, Index row, Index column) {
   constexpr int kTogether = Tile<T, Edge>::kTogether;
@@ -227,6 +263,7 @@ KILN_FN Vec<T, Lanes> from_tile(Tile<T, Edge>& tile, Index row, Index column) {
   return result;
 }
 
+// The last argument of the body: which vector of the thread it is, -1 for a single element.
 template <int Threads, int Edge, int Most, class Index, class Body>
 KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size, const Body& body) {
   const int thread = int(threadIdx.x);
@@ -237,13 +274,13 @@ KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size,
       const int n = thread + i * Threads;
       if (kVectors % Threads != 0 && n >= kVectors) break;
       const Index first = left + Of::template vector<Edge>(n) * Most;
-      body(Width<Most>(), top + Of::template line<Edge>(n), first, Most);
+      body(Width<Most>(), top + Of::template line<Edge>(n), first, Most, i);
     }
   } else {
     for (int n = thread; n < Edge * Edge; n += Threads) {
       const Index row = top + n / Edge;
       const Index column = left + n % Edge;
-      if (row < rows && column < size) body(Width<1>(), row, column, 1);
+      if (row < rows && column < size) body(Width<1>(), row, column, 1, -1);
     }
   }
 }

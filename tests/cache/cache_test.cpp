@@ -179,8 +179,9 @@ TEST_F(CacheTest, OffMeansOffAndQuiet) {
 }
 
 // What a warm first call pays: the handle of the sub-directory, which is trusted by its own status,
-// then one open, one look at the status and one read of the entry.
-TEST_F(CacheTest, AHitIsOneOpenAndOneReadOfTheEntry) {
+// then one open, one look at the status, and a read of the head and of the code each: the source,
+// most of the entry, stays where it is.
+TEST_F(CacheTest, AHitIsOneOpenAndReadsTheHeadAndTheCode) {
   open()->publish(sample_key(), sample_entry(0, 100'000));
   Config config = config_for(directory());
   const auto io = std::make_shared<FaultIo>();
@@ -189,9 +190,63 @@ TEST_F(CacheTest, AHitIsOneOpenAndOneReadOfTheEntry) {
   ASSERT_TRUE(cache->find(sample_key()));  // opens the directory itself
   const std::size_t before = io->history().size();
   ASSERT_TRUE(cache->find(sample_key()));
-  EXPECT_EQ(std::vector<std::string>(io->history().begin() + static_cast<std::ptrdiff_t>(before),
-                                     io->history().end()),
-            (std::vector<std::string>{"open", "stat", "open", "stat", "read", "close", "close"}));
+  EXPECT_EQ(
+      std::vector<std::string>(io->history().begin() + static_cast<std::ptrdiff_t>(before),
+                               io->history().end()),
+      (std::vector<std::string>{"open", "stat", "open", "stat", "read", "read", "close", "close"}));
+}
+
+// Whatever is wrong with the file of an entry: a hit is the right code, and what is wrong with the
+// part that a launch needs sends the file to quarantine.
+TEST_F(CacheTest, NoFlippedByteOfAFileGivesOtherCode) {
+  const auto cache = open();
+  cache->publish(sample_key(), sample_entry());
+  const std::string path = path_of(*cache, sample_key());
+  const std::string good = read_text(path);
+  const Head head = decode_head(good);
+  std::size_t hits = 0;
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string bytes = good;
+    bytes[i] = static_cast<char>(bytes[i] ^ 0x10);
+    fs::remove(path);
+    write_text(path, bytes);
+    const auto found = cache->find(sample_key());
+    const bool in_code = i >= head.code_offset && i < head.code_offset + head.code_bytes;
+    const bool needed = i < head_size(good) || in_code;
+    ASSERT_EQ(found.has_value(), !needed) << "byte " << i;
+    const bool other_version = i >= 8 && i < 12;  // which may be right for another kiln
+    ASSERT_EQ(fs::exists(path), !needed || other_version) << "byte " << i;
+    if (found) {
+      ASSERT_EQ(found->code, sample_entry().code) << "byte " << i;
+    }
+    hits += found ? 1 : 0;
+  }
+  EXPECT_GT(hits, 0u);
+  std::printf("%zu cases\n", good.size());
+}
+
+TEST_F(CacheTest, ATruncatedFileIsNoHit) {
+  const auto cache = open();
+  cache->publish(sample_key(), sample_entry());
+  const std::string path = path_of(*cache, sample_key());
+  const std::string good = read_text(path);
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    fs::remove(path);
+    write_text(path, good.substr(0, size));
+    ASSERT_FALSE(cache->find(sample_key())) << size;
+  }
+}
+
+// As an earlier kiln wrote it.
+TEST_F(CacheTest, AnEntryWithoutADigestOfItsCodeIsAHit) {
+  const auto cache = open();
+  cache->publish(sample_key(), sample_entry());
+  const std::string path = path_of(*cache, sample_key());
+  fs::remove(path);
+  write_text(path, read_text(KILN_TEST_GOLDEN "/entry-v1.kiln"));
+  const auto found = cache->find(sample_key());
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->code, sample_entry().code);
 }
 
 TEST_F(CacheTest, CountingTakesNoLockAndNoSystemCall) {

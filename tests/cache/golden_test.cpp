@@ -17,14 +17,23 @@ TEST(Golden, EntryOfVersion1IsReadAsItWasWritten) {
   EXPECT_EQ(*decoded.entry, sample_entry());
 }
 
-TEST(Golden, HeadOfVersion1IsWrittenAsItWas) {
-  // The packed source may differ between releases of zstd, so the comparison ends before it.
+TEST(Golden, MetadataOfVersion1IsWrittenAsItWas) {
+  // What has come since is after it. The packed source may differ between releases of zstd, so the
+  // comparison ends before it.
   const std::string old = golden("entry-v1.kiln");
   const std::string now = encode(sample_key(), sample_entry());
   ASSERT_GT(head_size(old), kEntryFixedHead);
-  EXPECT_EQ(now.substr(kEntryFixedHead, head_size(now) - kEntryFixedHead - 8),
-            old.substr(kEntryFixedHead, head_size(old) - kEntryFixedHead - 8));
-  EXPECT_EQ(now.substr(0, 40), old.substr(0, 40));
+  const std::size_t metadata = head_size(old) - kEntryFixedHead - 8;
+  EXPECT_EQ(now.substr(kEntryFixedHead, metadata), old.substr(kEntryFixedHead, metadata));
+  EXPECT_EQ(now.substr(0, 32), old.substr(0, 32));
+}
+
+TEST(Golden, OnlyANewerEntrySaysWhatItsCodeMustBe) {
+  const Head old = decode_head(golden("entry-v1.kiln"));
+  EXPECT_EQ(old.code_digest, "");
+  EXPECT_FALSE(is_code_of(old, sample_entry().code));
+  const Head now = decode_head(encode(sample_key(), sample_entry()));
+  EXPECT_TRUE(is_code_of(now, sample_entry().code));
 }
 
 // The samples 1 and 2.
