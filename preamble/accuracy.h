@@ -67,8 +67,9 @@ KILN_FN f64 sigmoid(f64 x) { return kiln::sigmoid(x); }
 KILN_FN f64 tanh(f64 x) { return kiln::tanh(x); }
 #else
 using kiln::exp;
-KILN_FN f32 exp_not_positive(f32 x) { return exp(x); }
-using kiln::sigmoid;
+KILN_FN f32 exp_not_positive(f32 x) { return host::exp_of_negative(x); }
+KILN_FN f32 sigmoid(f32 x) { return host::narrow_sigmoid(x); }
+KILN_FN f64 sigmoid(f64 x) { return kiln::sigmoid(x); }
 using kiln::tanh;
 #endif
 

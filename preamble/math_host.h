@@ -43,7 +43,7 @@ KILN_FN f32 clamp(f32 x, f32 low, f32 high) {
 // shift into an exponent's place, also of a half of them, leaves.
 KILN_FN u32 integer_bits(f32 shifted) { return bit_cast<u32>(shifted); }
 
-// 2^n for n in [-126, 127].
+// 2^n for n in [-126, 127]; at 128, infinity.
 KILN_FN f32 power_of_two(u32 n) { return bit_cast<f32>((n << 23) + 0x3f800000u); }
 
 // x * 2^n, in two steps, of which only the second can round.
@@ -120,6 +120,21 @@ KILN_FN f32 tanh(f32 x) {
 KILN_FN f32 sigmoid(f32 x) {
   const f32 e = exp_of_negative(-magnitude(x));
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+
+// The same within 2^-20, for results of 16 bits: 1 / (1 + e^-x), all of it 2^16 smaller on the way, so
+// that no exponential overflows where the result is one of bf16's subnormals.
+KILN_FN f32 narrow_sigmoid(f32 x) {
+  const f32 t = clamp(madd(x, -kLog2E, -16.0f), -126.0f, 128.0f);
+  const f32 shifted = t + kToInteger;
+  const f32 r = t - (shifted - kToInteger);
+  f32 p = 0.00133813021f;  // (2^r - 1) / r: 2^-22.2
+  p = madd(p, r, 0.00966636837f);
+  p = madd(p, r, 0.0555038117f);
+  p = madd(p, r, 0.240223497f);
+  p = madd(p, r, 0.693147182f);
+  const f32 e = madd(r, p, 1.0f) * power_of_two(integer_bits(shifted));
+  return 1.52587891e-05f / (1.52587891e-05f + e);
 }
 
 // x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for a positive normal x.
