@@ -2,23 +2,31 @@
 """What PyTorch takes for the functions of bench/corpus/functions.txt: eager and torch.compile.
 
 The text of a function is Python, so each is run as it stands, with the names of kiln's language bound
-to PyTorch. Sizes are those of `kiln bench --corpus`; a time is a fraction of a copy, measured in the
-same run, that moves what the function has to move: every input read and every output written once.
+to PyTorch. Sizes, dtypes and layouts of the results are those of `kiln bench --corpus`; a time is a
+fraction of a copy, measured in the same run, that moves what the function has to move: every input
+read and every output written once.
 
-    bench/peers_corpus.py [--device cuda|cpu] [--peers NAME,NAME] [--mebibytes N] [--samples N]
-                          [--kiln PATH] [--json FILE] [FUNCTION ...]
+    bench/peers_corpus.py [--device cuda|cpu] [--mebibytes N] [--samples N] [--peers eager,compile]
+                          [--part I/N] [--workers N] [--budget SECONDS] [--kiln PATH] [--json FILE]
+                          [FUNCTION ...]
+
+torch.compile takes seconds for a function, so with --workers that many processes first compile all of
+them into its cache on disk; then one process measures. Rows are printed, and the file of --json is
+written, as they come.
 """
 
 import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
+import time
 
 import torch
 
-from peers import copy_speed, time_us
+from peers import copy_speed
 
 CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", "functions.txt")
 DTYPES = {
@@ -35,6 +43,9 @@ class Packed:
     def __init__(self, data, signed):
         self.data, self.signed = data, signed
 
+    def numel(self):
+        return 2 * self.data.numel()
+
     def unpacked(self):
         low, high = self.data & 15, self.data >> 4
         values = torch.stack((low, high), dim=-1).flatten(-2).to(torch.int32)
@@ -50,33 +61,37 @@ def cast(dtype):
 
 
 def reduction(function):
-    return lambda x, *axes: function(x, dim=list(axes) if axes else None, keepdim=True)
+    return lambda x, *axes: function(wide(x), dim=list(axes or range(x.dim())), keepdim=True)
 
 
-def over_axes(function):
-    """Of torch's that take one axis: one after the other."""
-
-    def run(x, *axes):
-        for axis in axes or range(x.dim()):
-            x = function(x, dim=axis, keepdim=True)
-        return x
-
-    return run
+def common(*values):
+    """The dtype that kiln gives to a composition of them."""
+    dtype = values[0].dtype
+    for value in values[1:]:
+        dtype = torch.promote_types(dtype, value.dtype)
+    return dtype
 
 
 def rms_norm(x, weight, eps):
-    return x * torch.rsqrt(torch.mean(x.float() ** 2, -1, keepdim=True) + eps) * weight
+    y = x.float()
+    y = y * torch.rsqrt(torch.mean(y * y, -1, keepdim=True) + eps) * weight.float()
+    return y.to(common(x, weight))
 
 
 def layer_norm(x, weight, bias, eps):
-    x = x.float()
-    return torch.nn.functional.layer_norm(x, x.shape[-1:], weight.float(), bias.float(), eps)
+    y = torch.nn.functional.layer_norm(x.float(), x.shape[-1:], weight.float(), bias.float(), eps)
+    return y.to(common(x, weight, bias))
 
 
 def scalar_where(condition, a, b):
     like = a if torch.is_tensor(a) else b
-    as_tensor = lambda v: v if torch.is_tensor(v) else torch.full((), v, dtype=like.dtype, device=like.device)
-    return torch.where(condition, as_tensor(a), as_tensor(b))
+
+    def tensor_of(value):
+        if torch.is_tensor(value):
+            return value
+        return torch.full((), value, dtype=like.dtype, device=like.device)
+
+    return torch.where(condition, tensor_of(a), tensor_of(b))
 
 
 def reshape(x, *extents):
@@ -85,22 +100,24 @@ def reshape(x, *extents):
 
 def names_for(first):
     functional = torch.nn.functional
+    shape, device = first.shape, first.device
     plain = ["exp", "log", "log10", "sqrt", "rsqrt", "tanh", "sigmoid", "abs", "round", "sin", "cos"]
     names = {name: getattr(torch, name) for name in plain}
     names.update({dtype: cast(torch_dtype) for dtype, torch_dtype in DTYPES.items()})
     names.update(
         sum=reduction(torch.sum), mean=reduction(torch.mean), max=reduction(torch.amax),
-        min=reduction(torch.amin), softmax=lambda x, axis: torch.softmax(x, axis),
+        min=reduction(torch.amin), softmax=torch.softmax, cumsum=torch.cumsum,
         silu=functional.silu, gelu_tanh=lambda x: functional.gelu(x, approximate="tanh"),
         mish=functional.mish, softplus=functional.softplus, rms_norm=rms_norm, layer_norm=layer_norm,
         squared_relu=lambda x: torch.relu(x) ** 2, where=scalar_where, inf=float("inf"),
-        clip=torch.clamp, maximum=lambda x, y: torch.clamp(x, min=y) if not torch.is_tensor(y)
-        else torch.maximum(x, y),
-        uniform=lambda seed, offset: torch.rand(first.shape, device=first.device),
+        clip=torch.clamp,
+        maximum=lambda x, y: torch.maximum(x, y) if torch.is_tensor(y) else torch.clamp(x, min=y),
+        uniform=lambda seed, offset: torch.rand(shape, device=device),
         reshape=reshape, expand_dims=torch.unsqueeze, squeeze=torch.squeeze, swapaxes=torch.swapaxes,
         transpose=lambda x, *axes: x.permute(*(axes or reversed(range(x.dim())))),
         stack=lambda axis, *parts: torch.stack(parts, axis),
         concat=lambda axis, *parts: torch.cat(parts, axis),
+        unpacked=wide,
     )
     return names
 
@@ -113,11 +130,22 @@ def python_of(text):
     return statements
 
 
-def function_of(text, arguments, first):
+def function_of(text, inputs):
+    """The text as a function of the inputs, which are tensors or Packed."""
+    first = max((x for x in inputs.values()), key=lambda x: x.numel())
+    # Where a packed operand is used without a cast, it is unpacked first.
+    for packed in (key for key, x in inputs.items() if isinstance(x, Packed)):
+        text = re.sub(rf"\b{packed}\b", f"unpacked({packed})", text)
     body = "\n  ".join(python_of(text))
-    scope = names_for(first)
-    exec(f"def corpus_function({', '.join(arguments)}):\n  {body}\n", scope)
-    return scope["corpus_function"]
+    scope = names_for(first.unpacked() if isinstance(first, Packed) else first)
+    exec(f"def corpus_function({', '.join(inputs)}):\n  {body}\n", scope)
+    corpus_function = scope["corpus_function"]
+
+    def run(*values):
+        result = corpus_function(*values)
+        return tuple(x.contiguous() for x in (result if isinstance(result, tuple) else (result,)))
+
+    return run
 
 
 def read_corpus(chosen):
@@ -163,70 +191,190 @@ def tensor(dtype, shape, device, generator):
     return values.normal_(0, 1, generator=generator).abs_().add_(0.25).to(DTYPES[dtype])
 
 
-def measure(name, text, specs, options, copy):
-    size = options.mebibytes << 20
+def inputs_of(specs, options):
+    """As many rows as make the argument that grows fastest the size that was asked for."""
     few, more = (arguments_of(specs, n) for n in (2, 4))
     step = max(bytes_of(*more[name]) - bytes_of(*few[name]) for name in few) // 2
-    n = max(1, size // max(1, step))
-    types = arguments_of(specs, n)
+    types = arguments_of(specs, max(1, (options.mebibytes << 20) // max(1, step)))
     generator = torch.Generator(device=options.device).manual_seed(1)
-    inputs = {name: tensor(*types[name], options.device, generator) for name in types}
-    first = max((wide(x) for x in inputs.values()), key=lambda x: x.numel())
-    operands = inputs
-    # Where a packed operand is used without a cast, it is unpacked first.
-    for packed in (key for key, x in inputs.items() if isinstance(x, Packed)):
-        text = re.sub(rf"\b{packed}\b", f"unpacked({packed})", text)
-    rows = []
-    for peer in options.peers.split(","):
+    return types, {name: tensor(*types[name], options.device, generator) for name in types}
+
+
+def compiled(function, inputs):
+    """torch.compile sees tensors only: a packed one is given as its bytes."""
+    kinds = [x.signed if isinstance(x, Packed) else None for x in inputs.values()]
+
+    def of_tensors(*data):
+        return function(*[x if kind is None else Packed(x, kind) for x, kind in zip(data, kinds)])
+
+    torch._dynamo.reset()
+    call = torch.compile(of_tensors, dynamic=False)
+    data = [x.data if isinstance(x, Packed) else x for x in inputs.values()]
+    return lambda: call(*data)
+
+
+def call_of(peer, text, inputs):
+    function = function_of(text, inputs)
+    return compiled(function, inputs) if peer == "compile" else lambda: function(*inputs.values())
+
+
+def time_us(call, options):
+    """Microseconds of a call, the median of samples of some milliseconds each."""
+
+    def sample(calls):
+        if options.device == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(calls):
+                call()
+            end.record()
+            end.synchronize()
+            return start.elapsed_time(end) * 1e3 / calls
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        return (time.perf_counter() - begin) * 1e6 / calls
+
+    sample(2)
+    calls = max(1, min(10, int(5e3 / sample(1))))
+    return statistics.median(sample(calls) for _ in range(options.samples))
+
+
+@torch.no_grad()
+def measure(name, text, specs, options, copy):
+    types, inputs = inputs_of(specs, options)
+    for peer in options.peers:
         row = {"case": name, "peer": peer}
         try:
-            function = function_of(text, list(operands), first)
-            function.__globals__["unpacked"] = lambda x: x.unpacked()
-            if peer == "compile":
-                torch._dynamo.reset()
-                function = torch.compile(function, dynamic=False)
-            result = function(*operands.values())
-            results = result if isinstance(result, tuple) else (result,)
-            moved = sum(bytes_of(*argument) for argument in types.values())
-            moved += sum(value.numel() * value.element_size() for value in results)
-            del result, results
-            row["microseconds"] = time_us(lambda: function(*operands.values()), options.device,
-                                          options.samples)
-            row["fraction_of_copy"] = moved / row["microseconds"] / copy
+            begin = time.perf_counter()
+            call = call_of(peer, text, inputs)
+            row["bytes"] = sum(bytes_of(*argument) for argument in types.values())
+            row["bytes"] += sum(value.numel() * value.element_size() for value in call())
+            row["first_call_s"] = round(time.perf_counter() - begin, 2)
+            row["microseconds"] = time_us(call, options)
+            row["fraction_of_copy"] = row["bytes"] / row["microseconds"] / copy
         except Exception as error:  # what a peer cannot do must not end the run
             row["skipped"] = f"{type(error).__name__}: {error}".splitlines()[0][:160]
-        rows.append(row)
-    return rows
+        yield row
 
 
-def kiln_rows(options):
+@torch.no_grad()
+def compile_ahead(functions, options):
+    """Leaves the code of the functions in torch.compile's cache; what fails is told by `measure`."""
+    for _, text, specs in functions:
+        try:
+            call_of("compile", text, inputs_of(specs, options)[1])()
+        except Exception:
+            pass
+        if options.device == "cuda":
+            torch.cuda.empty_cache()
+
+
+def start_workers(functions, options):
+    """Processes that compile, each its share of the functions."""
+    workers = []
+    environment = dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1")
+    for k in range(min(options.workers, len(functions))):
+        command = [sys.executable, os.path.abspath(__file__), "--compile-only", "--device",
+                   options.device, "--mebibytes", str(options.mebibytes)]
+        command += [name for name, _, _ in functions[k::options.workers]]
+        workers.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL))
+    return workers
+
+
+def wait_for(workers, deadline):
+    for worker in workers:
+        try:
+            worker.wait(timeout=max(0.0, deadline - time.perf_counter()))
+        except subprocess.TimeoutExpired:
+            worker.kill()
+
+
+def kiln_rows(functions, options):
     command = [options.kiln, "bench", "--corpus", CORPUS, "--json", "--samples", str(options.samples),
-               "--size", str(options.mebibytes), "--device", options.device, *options.functions]
-    report = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
-    return [dict(case, peer="kiln") for case in report["cases"]]
+               "--size", str(options.mebibytes), "--device", options.device]
+    command += [name for name, _, _ in functions]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        return [dict(case, peer="kiln") for case in json.loads(finished.stdout)["cases"]]
+    except json.JSONDecodeError:
+        return [{"case": "all", "peer": "kiln", "skipped": finished.stderr.strip()[:160]}]
+
+
+class Report:
+    """The rows so far, on the screen and in a file."""
+
+    def __init__(self, options, copy):
+        self.options, self.copy, self.rows = options, copy, []
+
+    def add(self, row):
+        self.rows.append(row)
+        told = row.get("skipped") or f"{row['microseconds']:10.1f} us  {row['fraction_of_copy']:.3f}"
+        print(f"{row['case']:24} {row['peer']:8} {told}", flush=True)
+        if not self.options.json:
+            return
+        report = {"device": self.options.device, "torch": torch.__version__,
+                  "copy_gb_per_s": self.copy / 1e3, "rows": self.rows}
+        with open(self.options.json, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)
+
+    def compare(self):
+        """kiln's times beside torch.compile's, the worst first."""
+        times = {(row["case"], row["peer"]): row for row in self.rows if "microseconds" in row}
+        both = [case for case, peer in times if peer == "kiln" and (case, "compile") in times]
+        ratio = {case: times[case, "compile"]["microseconds"] / times[case, "kiln"]["microseconds"]
+                 for case in both}
+        for case in sorted(both, key=ratio.get):
+            same = times[case, "kiln"]["bytes"] == times[case, "compile"]["bytes"]
+            print(f"{case:24} {ratio[case]:6.2f} x as fast as torch.compile"
+                  + ("" if same else ", which moves another number of bytes"))
+
+
+def parse_options():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("functions", nargs="*", metavar="FUNCTION", help="default: all")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--mebibytes", type=int, default=0, help="default: 512, on the CPU 64")
+    parser.add_argument("--samples", type=int, default=15)
+    parser.add_argument("--peers", default="eager,compile", type=lambda text: text.split(","))
+    parser.add_argument("--part", default="1/1", help="only every Nth function, from the Ith")
+    parser.add_argument("--workers", type=int, default=0, help="processes that compile beforehand")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds, then the rest is skipped")
+    parser.add_argument("--kiln", metavar="PATH", help="the kiln tool, to be measured too")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--compile-only", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.mebibytes = options.mebibytes or (512 if options.device == "cuda" else 64)
+    return options
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("functions", nargs="*")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--peers", default="eager,compile")
-    parser.add_argument("--mebibytes", type=int, default=0)
-    parser.add_argument("--samples", type=int, default=15)
-    parser.add_argument("--kiln")
-    parser.add_argument("--json")
-    options = parser.parse_args()
-    options.mebibytes = options.mebibytes or (512 if options.device == "cuda" else 64)
+    begin = time.perf_counter()
+    options = parse_options()
+    part, parts = (int(number) for number in options.part.split("/"))
+    functions = read_corpus(options.functions)[part - 1::parts]
+    if options.compile_only:
+        compile_ahead(functions, options)
+        return 0
+    workers = start_workers(functions, options) if "compile" in options.peers else []
+    wait_for(workers, begin + options.budget / 2)
     copy = copy_speed(options.device, options.mebibytes, options.samples)
-    rows = kiln_rows(options) if options.kiln else []
-    for name, text, specs in read_corpus(options.functions):
-        rows += measure(name, text, specs, options, copy)
-    for row in rows:
-        told = row.get("skipped") or f"{row['microseconds']:10.1f} us  {row['fraction_of_copy']:.3f}"
-        print(f"{row['case']:24} {row['peer']:8} {told}")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"device": options.device, "torch": torch.__version__, "rows": rows}, file, indent=1)
+    print(f"copy {copy / 1e3:.0f} GB/s, after {time.perf_counter() - begin:.0f} s", flush=True)
+    report = Report(options, copy)
+    if options.kiln:
+        for row in kiln_rows(functions, options):
+            report.add(row)
+    for name, text, specs in functions:
+        if time.perf_counter() - begin > options.budget:
+            report.add({"case": name, "peer": "all", "skipped": "out of time"})
+            continue
+        for row in measure(name, text, specs, options, copy):
+            report.add(row)
+        if options.device == "cuda":
+            torch.cuda.empty_cache()
+    report.compare()
     return 0
 
 

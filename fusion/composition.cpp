@@ -112,9 +112,14 @@ NodeId silu(Graph& g, Arguments a) {
   const Term x{&g, a[0]};
   return (x * unary(Op::sigmoid, x)).id;
 }
+// tanh(log(1 + e^x)) = n / (n + 2) with n = e^x (e^x + 2); for positive x both by e^2x smaller, so
+// that nothing overflows.
 NodeId mish(Graph& g, Arguments a) {
   const Term x{&g, a[0]};
-  return (x * unary(Op::tanh, softplus_of(x))).id;
+  const Term e = unary(Op::exp, -unary(Op::abs, x));
+  const Term positive = greater(x, 0);
+  const Term n = where(positive, 1.0 + e * 2.0, e * (e + 2.0));
+  return (x * (n / (n + where(positive, e * e * 2.0, literal(g, 2))))).id;
 }
 NodeId softplus(Graph& g, Arguments a) { return softplus_of({&g, a[0]}).id; }
 NodeId softsign(Graph& g, Arguments a) {

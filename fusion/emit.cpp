@@ -5,27 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <optional>
 #include <set>
 
 #include "fusion/count.hpp"
 #include "fusion/device_text.hpp"
+#include "fusion/element_operands.hpp"
 #include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
-
-// ---- The kernel --------------------------------------------------------------------------------
-
-struct OperandText {
-  std::string name;          ///< of the value, and the stem of its pointer's and strides' names
-  std::size_t argument = 0;  ///< for inputs: its position among the arguments
-  DType dtype = DType::f32;
-  bool output = false;
-  bool count = false;     ///< no array
-  std::int64_t axis = 0;  ///< of a count, as in its node
-};
 
 class Emitter {
  public:
@@ -34,26 +25,29 @@ class Emitter {
         variant_(variant),
         accuracy_(accuracy),
         node_text_(graph, accuracy),
-        index_(variant.wide_index ? "u64" : "u32"),
-        signed_index_(variant.wide_index ? "i64" : "i32"),
+        operands_(graph, variant, taken_),
+        index_(operands_.index()),
+        signed_index_(operands_.signed_index()),
         values_(graph.nodes.size()),
         stored_(graph.nodes.size()) {}
 
   KernelDescription run(std::string_view function, std::string_view expression) {
-    name_operands();
-    collect_parameters();
+    operands_.add_parameters(writer_, node_text_);
     emit_comment(function, expression);
     line(0, "namespace kiln {{");
     line(0, "");
     writer_.signature(block());
-    if (tiled()) {
+    if (operands_.tiled()) {
       emit_tiles();
     } else {
       line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_, block());
       emit_coordinates();
       emit_broadcast_loads(2);
-      line(2, "for_each_vector<{}>(start, size, [&](auto width, {} first, int lanes) {{",
-           variant_.width, index_);
+      line(2, "{}(start, size, [&](auto width, {} first, int lanes) {{",
+           apart() ? fmt::format("for_each_vector_apart<{}, {}, {}>", variant_.width,
+                                 variant_.vectors, variant_.width * variant_.threads)
+                   : fmt::format("for_each_vector<{}>", variant_.width),
+           index_);
     }
     emit_vector_loads();
     emit_lanes();
@@ -73,141 +67,43 @@ class Emitter {
     writer_.line(depth, format, std::forward<Args>(args)...);
   }
 
-  // -- Operands and parameters
-
-  void name_operands() {
-    argument_names_.resize(graph_.arguments.size());
-    for (std::size_t i = 0; i < graph_.arguments.size(); ++i) {
-      argument_names_[i] = identifier(graph_.argument_names[i], fmt::format("in{}", i), taken_);
-      if (!graph_.arguments[i].scalar) {
-        operands_.push_back({argument_names_[i], i, graph_.arguments[i].dtype, false});
-      }
-    }
-    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-      const std::string& wanted = graph_.output_names[i];
-      const std::string fallback = graph_.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
-      operands_.push_back({identifier(wanted.empty() ? fallback : wanted, fallback, taken_), 0,
-                           graph_.nodes[graph_.outputs[i]].dtype, true});
-    }
-    for (const std::int64_t axis : counted_axes(graph_)) {
-      operands_.push_back(
-          {identifier(count_name(axis), "index", taken_), 0, DType::i64, false, true, axis});
-    }
-    if (operands_.size() != variant_.operands.size()) {
-      throw Error(Code::internal,
-                  "emit: the variant has another number of operands than the graph");
-    }
-  }
-
-  void collect_parameters() {
-    using P = Parameter::Kind;
-    const std::uint32_t index_bytes = variant_.wide_index ? 8 : 4;
-    const std::uint32_t divisor_bytes = variant_.wide_index ? 8 : 12;
-    const std::string_view divisor = variant_.wide_index ? "Divisor64" : "Divisor32";
-    for (std::uint32_t i = 0; i < operands_.size(); ++i) {
-      const OperandText& operand = operands_[i];
-      if (operand.count) continue;
-      writer_.add_parameter({P::pointer, i, 0, operand.dtype, 8},
-                            fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
-                                        storage_type(operand.dtype), operand.name));
-    }
-    for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
-      if (!graph_.arguments[i].scalar) continue;
-      const DType dtype = compute_dtype(node_text_.scalar_dtype(i));
-      writer_.add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
-                            fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
-    }
-    writer_.add_parameter({P::size, 0, 0, DType::f32, index_bytes}, fmt::format("{} size", index_));
-    if (variant_.rank > 1) {
-      writer_.add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes},
-                            fmt::format("{} columns", divisor));
-    }
-    const std::vector<std::uint32_t> outer = outer_axes();
-    if (tiled()) {
-      writer_.add_parameter({P::rows, 0, 0, DType::f32, index_bytes},
-                            fmt::format("{} rows", index_));
-      if (!outer.empty()) {
-        writer_.add_parameter({P::strips, 0, 0, DType::f32, divisor_bytes},
-                              fmt::format("{} strips", divisor));
-      }
-    }
-    for (std::size_t n = 1; n < outer.size(); ++n) {
-      writer_.add_parameter({P::extent, 0, outer[n], DType::f32, divisor_bytes},
-                            fmt::format("{} extent_{}", divisor, outer[n]));
-    }
-    writer_.add_parameter({P::work_items, 0, 0, DType::f32, index_bytes},
-                          fmt::format("{} work_items", index_));
-    for (std::uint32_t i = 0; i < operands_.size(); ++i) {
-      if (variant_.operands[i].start) {
-        writer_.add_parameter({P::start, i, 0, DType::f32, index_bytes},
-                              fmt::format("{} {}_start", signed_index_, operands_[i].name));
-      }
-      for (std::uint32_t k = 0; k < rank(); ++k) {
-        if (!has_stride(i, k)) continue;
-        writer_.add_parameter({P::stride, i, k, DType::f32, index_bytes},
-                              fmt::format("{} {}", signed_index_, stride_name(i, k)));
-      }
-    }
-  }
-
-  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
-  bool tiled() const { return variant_.tile != 0; }
   int block() const {
     const Policy& rule = policy(variant_.family);
-    return tiled() ? rule.tile_block : rule.block;
-  }
-
-  // The axes that a work item's number is taken apart into, the fastest last.
-  std::vector<std::uint32_t> outer_axes() const {
-    std::vector<std::uint32_t> axes;
-    for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
-      if (!tiled() || k != static_cast<std::uint32_t>(variant_.tile_axis)) axes.push_back(k);
-    }
-    return axes;
-  }
-
-  bool has_stride(std::size_t operand, std::uint32_t axis) const {
-    const OperandVariant& variant = variant_.operands[operand];
-    const bool transposed = variant.access == Access::transposed;
-    if (axis + 1 == rank()) return transposed || variant.access == Access::strided;
-    if (transposed && axis == static_cast<std::uint32_t>(variant_.tile_axis)) return false;
-    return (variant.outer_axes >> axis & 1) != 0;
-  }
-
-  std::string stride_name(std::size_t operand, std::uint32_t axis) const {
-    return fmt::format("{}_stride_{}", operands_[operand].name, axis);
-  }
-
-  std::string scalar_parameter(std::size_t argument) const {
-    return argument_names_[argument] + "_value";
+    return operands_.tiled() ? rule.tile_block : rule.block;
   }
 
   // -- Text, in the order in which the kernel reads
 
   void emit_comment(std::string_view function, std::string_view expression) {
     std::vector<CommentedOperand> operands;
-    for (const OperandText& operand : operands_) {
+    for (const ElementOperand& operand : operands_) {
       operands.push_back({operand.name, operand.dtype, operand.output, !operand.count});
     }
     writer_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
   }
 
   void emit_coordinates() {
-    const int width = variant_.width;
-    if (rank() == 1) {
-      line(2, "const {} start = {};", index_,
-           width == 1 ? "item" : fmt::format("item * {}", width));
-      return;
+    const bool rows = operands_.rank() > 1;
+    if (rows) line(2, "const {} row = divide(item, columns);", index_);
+    const std::string_view in_row = rows ? "item - row * columns.divisor" : "item";
+    if (apart()) {
+      line(2, "const {} start = first_of<{}, {}, {}>({});", index_, variant_.threads,
+           variant_.vectors, variant_.width, in_row);
+    } else if (variant_.width == 1) {
+      line(2, "const {} start = {};", index_, in_row);
+    } else {
+      line(2, "const {} start = {} * {};", index_, rows ? fmt::format("({})", in_row) : in_row,
+           variant_.width);
     }
-    line(2, "const {} row = divide(item, columns);", index_);
-    line(2, "const {} start = (item - row * columns.divisor){};", index_,
-         width == 1 ? std::string() : fmt::format(" * {}", width));
-    emit_outer_coordinates();
+    if (rows) emit_outer_coordinates();
   }
+
+  // Several vectors for each work item.
+  bool apart() const { return variant_.vectors > 1; }
 
   // The row's number is taken apart from the innermost of the outer axes to the outermost.
   void emit_outer_coordinates() {
-    const std::vector<std::uint32_t> outer = outer_axes();
+    const std::vector<std::uint32_t> outer = operands_.outer_axes();
     std::string rest = "row";
     for (std::size_t n = outer.size() - 1; n > 0; --n) {
       const std::uint32_t k = outer[n];
@@ -231,7 +127,7 @@ class Emitter {
     line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
     line(2, "const {} strip = divide(item, columns);", index_);
     line(2, "const {} left = (item - strip * columns.divisor) * {};", index_, edge);
-    if (outer_axes().empty()) {
+    if (operands_.outer_axes().empty()) {
       line(2, "const {} top = strip * {};", index_, edge);
     } else {
       line(2, "const {} row = divide(strip, strips);", index_);
@@ -243,13 +139,13 @@ class Emitter {
       if (!is_held(i)) continue;
       line(2, "const auto {0}_held = hold<{1}, {2}, {3}, {4}>({5}, top, left, rows, size, {6});",
            operands_[i].name, threads, edge, variant_.width, variant_.operands[i].alignment,
-           row_pointer(i, variant_.tile_axis), stride_along(i, tile_axis()));
+           operands_.row_pointer(i, variant_.tile_axis), operands_.stride_along(i, tile_axis()));
     }
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!through_tile(i)) continue;
       line(2, "fill<{}, {}, {}>({}_tile, {}, top, left, rows, size, {});", threads,
            tile_vector(operands_[i].dtype), variant_.operands[i].alignment, operands_[i].name,
-           row_pointer(i), inner_stride(i));
+           operands_.row_pointer(i), operands_.inner_stride(i));
     }
     line(2, "KILN_SYNCHRONIZE();");
     line(2,
@@ -260,39 +156,15 @@ class Emitter {
   }
 
   bool through_tile(std::size_t i) const {
-    return variant_.operands[i].access == Access::transposed && is_read(operands_[i]);
-  }
-
-  // Without what the axis `but` adds.
-  std::string row_pointer(std::size_t i, int but = -1) const {
-    std::string pointer = operands_[i].name + "_data";
-    if (is_packed(operands_[i].dtype)) {
-      const std::string place = row_place(i);
-      return fmt::format("packed({}, {})", pointer,
-                         place.empty() ? fmt::format("{}(0)", signed_index_) : place);
-    }
-    for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
-      if (has_stride(i, k) && static_cast<int>(k) != but)
-        pointer += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(i, k));
-    }
-    return pointer;
-  }
-
-  std::string inner_stride(std::size_t i) const { return stride_along(i, rank() - 1); }
-  std::string stride_along(std::size_t i, std::uint32_t axis) const {
-    return has_stride(i, axis) ? stride_name(i, axis) : fmt::format("{}(0)", signed_index_);
-  }
-
-  static bool per_lane(const OperandVariant& variant) {
-    return variant.access != Access::broadcast && variant.access != Access::scalar;
+    return variant_.operands[i].access == Access::transposed && operands_.is_read(i);
   }
 
   // One element for the whole row: the same for every lane.
   void emit_broadcast_loads(int depth) {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const OperandText& operand = operands_[i];
-      if (!is_read(operand) || per_lane(variant_.operands[i])) continue;
-      const std::string pointer = row_pointer(i);
+      const ElementOperand& operand = operands_[i];
+      if (!operands_.is_read(i) || operands_.per_lane(i)) continue;
+      const std::string pointer = operands_.row_pointer(i);
       const bool plain = pointer.find(' ') == std::string::npos;
       define_input(depth, operand,
                    is_packed(operand.dtype) ? fmt::format("element({})", pointer)
@@ -303,7 +175,7 @@ class Emitter {
 
   // An element that was loaded: the number that is computed with, and where that is wanted the
   // element as it lies in memory.
-  void define_input(int depth, const OperandText& operand, std::string element) {
+  void define_input(int depth, const ElementOperand& operand, std::string element) {
     const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
       return n.op == Op::input && n.payload == operand.argument;
     });
@@ -320,25 +192,31 @@ class Emitter {
 
   void emit_vector_loads() {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const OperandText& operand = operands_[i];
+      const ElementOperand& operand = operands_[i];
       const OperandVariant& variant = variant_.operands[i];
       const std::string_view lanes = is_packed(operand.dtype) ? ", lanes" : "";
-      if (!is_read(operand)) continue;
+      if (!operands_.is_read(i) || operands_.is_within(i)) continue;
       if (asks_ahead(i)) {
         line(3, "ask_for_row<{}>({}, {}, at_{}, top, first);", variant_.tile,
-             row_pointer(i, variant_.tile_axis), stride_name(i, tile_axis()), variant_.tile_axis);
+             operands_.row_pointer(i, variant_.tile_axis), operands_.stride_name(i, tile_axis()),
+             variant_.tile_axis);
       }
-      if (variant.access == Access::contiguous) {
-        if (is_held(i)) {
-          line(3, "const auto {0}_lanes = from_held<{1}>(width, {0}_held, turn, {2}, first);",
-               operand.name, variant.alignment, row_pointer(i));
-        } else {
-          line(3, "const auto {}_lanes = load<width.size, {}>({}, first{});", operand.name,
-               variant.alignment, row_pointer(i), lanes);
-        }
+      if (is_held(i)) {
+        line(3, "const auto {0}_lanes = from_held<{1}>(width, {0}_held, turn, {2}, first);",
+             operand.name, variant.alignment, operands_.row_pointer(i));
+      } else if (operands_.lies_in_rows(i) && apart()) {
+        line(3, "const auto {}_lanes = load_apart<{}, {}>(width, {}, first);", operand.name,
+             variant.ways, variant.alignment, operands_.row_pointer(i));
+      } else if (variant.access == Access::strided && apart()) {
+        line(3, "const auto {}_lanes = gather_apart(width, {}, first, {});", operand.name,
+             operands_.row_pointer(i), operands_.stride_name(i, operands_.rank() - 1));
+      } else if (operands_.lies_in_rows(i)) {
+        line(3, "const auto {}_lanes = load<{}, {}>({}, {}{});", operand.name,
+             operands_.vector_size(i), variant.alignment, operands_.row_pointer(i),
+             operands_.vector_start(i), lanes);
       } else if (variant.access == Access::strided) {
         line(3, "const auto {}_lanes = gather<width.size>({}, first, {}{});", operand.name,
-             row_pointer(i), stride_name(i, rank() - 1), lanes);
+             operands_.row_pointer(i), operands_.stride_name(i, operands_.rank() - 1), lanes);
       } else if (variant.access == Access::transposed) {
         line(3, "const auto {}_lanes = from_tile<width.size>({}_tile, at_{} - top, first - left);",
              operand.name, operand.name, variant_.tile_axis);
@@ -350,7 +228,7 @@ class Emitter {
   // long as that fits its registers. Packed elements have bytes of their own to begin with.
   bool is_held(std::size_t i) const {
     constexpr int kMostHeld = 128;  // bytes per thread
-    if (!tiled() || variant_.family == Family::host) return false;
+    if (!operands_.tiled() || variant_.family == Family::host) return false;
     int bytes = 0;
     for (std::size_t k = 0; k <= i; ++k) {
       if (!lies_beside_tile(k)) continue;
@@ -359,63 +237,50 @@ class Emitter {
     return lies_beside_tile(i) && bytes <= kMostHeld;
   }
   bool lies_beside_tile(std::size_t i) const {
-    return is_read(operands_[i]) && !is_packed(operands_[i].dtype) &&
+    return operands_.is_read(i) && !is_packed(operands_[i].dtype) &&
            variant_.operands[i].access == Access::contiguous;
   }
 
   // Rows of a tile that lie far apart.
   bool asks_ahead(std::size_t i) const {
-    return tiled() && variant_.family == Family::host && !is_packed(operands_[i].dtype) &&
-           variant_.operands[i].access == Access::contiguous && has_stride(i, tile_axis());
+    return operands_.tiled() && variant_.family == Family::host && !is_packed(operands_[i].dtype) &&
+           variant_.operands[i].access == Access::contiguous &&
+           operands_.has_stride(i, tile_axis());
   }
 
   std::uint32_t tile_axis() const { return static_cast<std::uint32_t>(variant_.tile_axis); }
 
-  // An array that is loaded.
-  bool is_read(const OperandText& operand) const {
-    return !operand.output && !operand.count &&
-           std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
-             return node.op == Op::input && node.payload == operand.argument;
-           });
-  }
-
-  // Where a row begins among elements, or what a count is there; empty for 0.
-  std::string row_place(std::size_t i) const {
-    std::string row = variant_.operands[i].start ? operands_[i].name + "_start" : "";
-    for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
-      if (!has_stride(i, k)) continue;
-      row += fmt::format("{}{}(at_{}) * {}", row.empty() ? "" : " + ", signed_index_, k,
-                         stride_name(i, k));
-    }
-    return row;
-  }
-
   void emit_counts() {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const std::string row = operands_[i].count ? row_place(i) : "";
+      const std::string row = operands_[i].count ? operands_.row_place(i) : "";
       if (!row.empty()) line(3, "const {} {}_row = {};", signed_index_, operands_[i].name, row);
     }
   }
 
   void emit_lanes() {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (!operands_[i].output) continue;
-      const bool contiguous = variant_.operands[i].access == Access::contiguous;
+      if (!operands_[i].output || operands_.is_within(i)) continue;
+      const bool in_rows = operands_.lies_in_rows(i);
       if (variant_.streamed) {
         line(3, "auto {}_lanes = collect<width.size>({}_data);", operands_[i].name,
              operands_[i].name);
         continue;
       }
-      line(3, "auto {}_lanes = results<width.size>({}, first{});", operands_[i].name,
-           row_pointer(i), contiguous ? std::string() : ", " + inner_stride(i));
+      line(3, "auto {}_lanes = results<{}>({}, {}{});", operands_[i].name, operands_.vector_size(i),
+           operands_.row_pointer(i), operands_.vector_start(i),
+           in_rows ? std::string() : ", " + operands_.inner_stride(i));
     }
     emit_counts();
+    emit_random_words();
+    const std::vector<bool> needed = find_needed();
     line(3, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) emit_node(id);
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (needed[id]) emit_node(id);
+    }
     std::size_t output = 0;
-    for (const OperandText& operand : operands_) {
-      if (!operand.output) continue;
-      line(4, "{}_lanes[lane] = {};", operand.name,
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!operands_[i].output) continue;
+      line(4, "{} = {};", operands_.lane_of(i),
            node_text_.store(graph_.outputs[output++], values_, stored_));
     }
     line(3, "}}");
@@ -423,28 +288,104 @@ class Emitter {
 
   void emit_stores() {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const OperandText& operand = operands_[i];
-      if (!operand.output) continue;
+      const ElementOperand& operand = operands_[i];
+      if (!operand.output || operands_.is_within(i)) continue;
       const std::string_view lanes = is_packed(operand.dtype) ? ", lanes" : "";
       if (variant_.streamed) {
-        line(3, "stream({}, first, lanes, {}_lanes);", row_pointer(i), operand.name);
-      } else if (variant_.operands[i].access == Access::contiguous) {
-        line(3, "store<width.size, {}>({}, first, {}_lanes{});", variant_.operands[i].alignment,
-             row_pointer(i), operand.name, lanes);
-      } else {
-        line(3, "scatter<width.size>({}, first, {}, {}_lanes{});", row_pointer(i), inner_stride(i),
+        line(3, "stream({}, first, lanes, {}_lanes);", operands_.row_pointer(i), operand.name);
+      } else if (operands_.lies_in_rows(i) && apart()) {
+        line(3, "store_apart<{}, {}>(width, {}, first, {}_lanes);", variant_.operands[i].ways,
+             variant_.operands[i].alignment, operands_.row_pointer(i), operand.name);
+      } else if (apart()) {
+        line(3, "scatter_apart(width, {}, first, {}, {}_lanes);", operands_.row_pointer(i),
+             operands_.inner_stride(i), operand.name);
+      } else if (operands_.lies_in_rows(i)) {
+        line(3, "store<{}, {}>({}, {}, {}_lanes{});", operands_.vector_size(i),
+             variant_.operands[i].alignment, operands_.row_pointer(i), operands_.vector_start(i),
              operand.name, lanes);
+      } else {
+        line(3, "scatter<width.size>({}, first, {}, {}_lanes{});", operands_.row_pointer(i),
+             operands_.inner_stride(i), operand.name, lanes);
       }
     }
+  }
+
+  // -- Random numbers
+
+  // On GPUs, the words of a whole vector at once where those of four neighbours are one
+  // computation.
+  void emit_random_words() {
+    words_.assign(graph_.nodes.size(), "");
+    if (variant_.family == Family::host) return;
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (info(node.op).rule != Rule::random) continue;
+      const std::optional<std::size_t> count = count_behind(node.operands[2]);
+      const std::string seed = invariant_text(node.operands[0]);
+      const std::string offset = invariant_text(node.operands[1]);
+      if (!count || variant_.operands[*count].alignment == 0 || seed.empty() || offset.empty())
+        continue;
+      const std::string row =
+          operands_.row_place(*count).empty() ? "" : operands_[*count].name + "_row + ";
+      words_[id] = identifier(fmt::format("v{}_words", id), "words", taken_);
+      line(3, "const auto {} = random_words<width.size>({}, {}, to<u64>({}{}(first)));", words_[id],
+           seed, offset, row, signed_index_);
+    }
+  }
+
+  // The count that a node is, by way of conversions that keep it.
+  std::optional<std::size_t> count_behind(NodeId id) const {
+    const TypedNode* node = &graph_.nodes[id];
+    while ((node->op == Op::promote || node->op == Op::cast) &&
+           (node->dtype == DType::u64 || node->dtype == DType::i64)) {
+      node = &graph_.nodes[node->operands[0]];
+    }
+    if (node->op != Op::iota || bits(node->dtype) < 64) return std::nullopt;
+    const auto operand = std::ranges::find_if(operands_, [&](const ElementOperand& o) {
+      return o.count && o.axis == static_cast<std::int64_t>(node->payload);
+    });
+    return static_cast<std::size_t>(operand - operands_.begin());
+  }
+
+  // What is the same for all lanes, as an expression before their loop; empty if it is not known
+  // to be.
+  std::string invariant_text(NodeId id) const {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::scalar)
+      return node_text_.scalar(node, operands_.scalar_parameter(node.payload));
+    std::vector<std::string> values(id + 1);
+    if (node.op == Op::promote || node.op == Op::cast) {
+      values[node.operands[0]] = invariant_text(node.operands[0]);
+      if (values[node.operands[0]].empty()) return {};
+    } else if (node.op != Op::constant) {
+      return {};
+    }
+    return node_text_.of(id, values).text;
+  }
+
+  // What the outputs depend on, but for the places of random numbers whose words are there.
+  std::vector<bool> find_needed() const {
+    std::vector<bool> needed(graph_.nodes.size(), false);
+    for (const NodeId output : graph_.outputs) needed[output] = true;
+    for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+      if (!needed[id] || !words_[id].empty()) continue;
+      for (const NodeId operand : graph_.nodes[id].inputs()) needed[operand] = true;
+    }
+    return needed;
   }
 
   // -- Values
 
   void emit_node(std::size_t id) {
     const TypedNode& node = graph_.nodes[id];
+    if (!words_[id].empty()) {
+      const std::string text = fmt::format("{}({}.word[lane])", info(node.op).name, words_[id]);
+      return define(id, node_text_.rounded(node, text));
+    }
     switch (node.op) {
       case Op::input: return emit_input(id, node);
-      case Op::scalar: return define(id, node_text_.scalar(node, scalar_parameter(node.payload)));
+      case Op::scalar:
+        return define(id, node_text_.scalar(node, operands_.scalar_parameter(node.payload)));
       case Op::iota: return define(id, node_text_.rounded(node, count_text(node)));
       default: break;
     }
@@ -474,24 +415,26 @@ class Emitter {
   }
 
   void emit_input(std::size_t id, const TypedNode& node) {
-    const auto operand = std::ranges::find_if(
-        operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
+    const auto operand = std::ranges::find_if(operands_, [&](const ElementOperand& o) {
+      return !o.output && o.argument == node.payload;
+    });
     values_[id] = operand->name;
-    if (!per_lane(variant_.operands[static_cast<std::size_t>(operand - operands_.begin())])) return;
-    define_input(4, *operand, operand->name + "_lanes[lane]");
+    const auto i = static_cast<std::size_t>(operand - operands_.begin());
+    if (!operands_.per_lane(i)) return;
+    define_input(4, *operand, operands_.lane_of(i));
   }
 
   std::string count_text(const TypedNode& node) const {
-    const auto operand = std::ranges::find_if(operands_, [&](const OperandText& o) {
+    const auto operand = std::ranges::find_if(operands_, [&](const ElementOperand& o) {
       return o.count && o.axis == static_cast<std::int64_t>(node.payload);
     });
     const auto i = static_cast<std::size_t>(operand - operands_.begin());
-    std::string value = row_place(i).empty() ? "" : operand->name + "_row";
-    if (per_lane(variant_.operands[i])) {
+    std::string value = operands_.row_place(i).empty() ? "" : operand->name + "_row";
+    if (operands_.per_lane(i)) {
       const bool steps = variant_.operands[i].access == Access::strided;
       if (!value.empty()) value += " + ";
       value += fmt::format("{}(first + lane)", signed_index_);
-      if (steps) value += " * " + inner_stride(i);
+      if (steps) value += " * " + operands_.inner_stride(i);
     }
     if (value.empty()) value = fmt::format("{}(0)", signed_index_);
     return fmt::format("to<{}>({})", compute_type(node.dtype), value);
@@ -501,13 +444,13 @@ class Emitter {
   const Variant& variant_;
   Accuracy accuracy_;
   NodeText node_text_;
+  std::set<std::string> taken_;
+  ElementOperands operands_;
   std::string_view index_;
   std::string_view signed_index_;
-  std::set<std::string> taken_;
-  std::vector<std::string> argument_names_;
-  std::vector<OperandText> operands_;
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
+  std::vector<std::string> words_;   ///< of random numbers, those of a whole vector
   KernelWriter writer_;
 };
 

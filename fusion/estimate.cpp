@@ -30,7 +30,8 @@ double balance_of(std::string_view target) {
   return found->operations_per_byte;
 }
 
-// In multiples of an f32 addition: what the preamble's functions take in instructions.
+}  // namespace
+
 double cost_of(Op op) {
   switch (op) {
     case Op::input:
@@ -79,6 +80,8 @@ double cost_of(Op op) {
     default: return 1;
   }
 }
+
+namespace {
 
 double operations_of(const TypedGraph& graph) {
   double total = 0;

@@ -71,18 +71,25 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
   if (rule.vector_bytes == 0) {
     return fmt::format("{}: a stretch of a row, which the compiler vectorises", start);
   }
+  const auto bits_of = [&](std::size_t i) {
+    return bits(operands[i].dtype) * variant.operands[i].ways;
+  };
   std::size_t narrowest = operands.size();
   std::size_t widest = 0;
+  std::size_t stored = operands.size();
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (bits(operands[i].dtype) > bits(operands[widest].dtype)) widest = i;
-    if (variant.operands[i].access != Access::contiguous) continue;
-    const bool first = narrowest == operands.size();
-    if (first || bits(operands[i].dtype) < bits(operands[narrowest].dtype)) narrowest = i;
+    if (operands[i].output && (stored == operands.size() || bits_of(i) > bits_of(stored)))
+      stored = i;
+    if (variant.operands[i].access != Access::contiguous &&
+        variant.operands[i].access != Access::interleaved)
+      continue;
+    if (narrowest == operands.size() || bits_of(i) < bits_of(narrowest)) narrowest = i;
   }
   if (narrowest == operands.size()) {
     return start + ": no operand is contiguous, so a vector would save no access";
   }
-  const int full = rule.vector_bytes * 8 / bits(operands[narrowest].dtype);
+  const int full = rule.vector_bytes * 8 / bits_of(narrowest);
   if (variant.width >= full) {
     return fmt::format("{}: {} bytes of {}, the narrowest contiguous operand", start,
                        rule.vector_bytes * variant.width / full, names[narrowest]);
@@ -90,6 +97,10 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
   if (inner < full) return fmt::format("{}: a row has only {}", start, inner);
   if (variant.tile != 0 && variant.width >= variant.tile) {
     return fmt::format("{}: a tile's row", start);
+  }
+  if (stored != operands.size() && variant.width * bits_of(stored) == 8 * rule.most_stored_bytes) {
+    return fmt::format("{}: {} bytes of {}, so that threads side by side store whole lines", start,
+                       rule.most_stored_bytes, names[stored]);
   }
   return fmt::format("{}: more would take too many registers for {}, which is {} bits wide", start,
                      names[widest], bits(operands[widest].dtype));
@@ -126,13 +137,13 @@ std::string what_misaligns(const Operand& operand, const Layout& layout, std::si
       (operand.address + static_cast<std::uint64_t>(layout.offsets[index] * width)) % 16);
 }
 
-OperandReport explain_operand(const Operand& operand, const std::string& name, const Layout& layout,
-                              std::size_t index) {
+OperandReport explain_operand(const Operand& operand, std::span<const std::string> names,
+                              const Layout& layout, std::size_t index) {
   const Variant& variant = layout.variant;
   const OperandVariant& own = variant.operands[index];
   const std::size_t inner = layout.shape.size() - 1;
   OperandReport report;
-  report.name = name;
+  report.name = names[index];
   if (operand.count) {
     report.access = "counted";
     report.reason = "it is no array and takes no memory";
@@ -143,7 +154,7 @@ OperandReport explain_operand(const Operand& operand, const std::string& name, c
     if (layout.strides[index][k] != 0) elements *= static_cast<std::uint64_t>(layout.shape[k]);
   }
   report.bytes = (elements * static_cast<std::uint64_t>(bits(operand.dtype)) + 7) / 8;
-  const int vector = std::max(1, variant.width * bits(operand.dtype) / 8);
+  const int vector = std::max(1, variant.width * own.ways * bits(operand.dtype) / 8);
   switch (own.access) {
     case Access::scalar:
       report.access = "one element";
@@ -164,6 +175,12 @@ OperandReport explain_operand(const Operand& operand, const std::string& name, c
       report.reason =
           fmt::format("it is contiguous along another axis ({})",
                       list_of(layout.axes[static_cast<std::size_t>(variant.tile_axis)]));
+      break;
+    case Access::interleaved:
+      report.access = fmt::format("element {} of every {}, all of which are {} at a time",
+                                  own.way + 1, own.ways, operand.output ? "stored" : "loaded");
+      report.reason = fmt::format("vectors of {} hold it too", names[own.first_way]);
+      if (own.way == 0) report.reason = "other operands lie between its elements";
       break;
     case Access::contiguous:
       if (variant.family == Family::host) {
@@ -218,7 +235,7 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
   report.width = explain_width(operands, names, layout);
   report.index = explain_index(names, layout);
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    report.operands.push_back(explain_operand(operands[i], names[i], layout, i));
+    report.operands.push_back(explain_operand(operands[i], names, layout, i));
   }
   return report;
 }

@@ -42,6 +42,8 @@ struct Estimate {
   double arithmetic = 0;
   double operations = 0;  ///< per element of the output, in multiples of one f32 addition
 };
+/// What one operation takes, in multiples of an f32 addition: the preamble's instructions.
+double cost_of(Op op);
 Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Operand> operands,
                   const Layout& layout, std::string_view target);
 

@@ -14,14 +14,17 @@ namespace kiln::fusion {
 namespace {
 
 // GPUs: one 16-byte access of the narrowest operand per thread keeps enough bytes in flight with
-// 256 threads a block, and 64 bytes of the widest still fit registers. Half of what a block may
+// 256 threads a block, and 64 bytes of the widest still fit registers. What is stored is one access
+// of a thread, so that neighbouring threads fill whole lines of memory at once: of several, each
+// would leave gaps for the next, and the second cache is slow to join them, as the first does for
+// what is loaded. Half of what a block may
 // have of the shared memory goes to tiles, so that two blocks fit a compute unit. The host: one
 // work item is a stretch of a row, long enough that finding its place costs nothing; tiles fit its
 // first cache.
 constexpr Policy kPolicies[] = {
-    /* amd    */ {16, 64, 16, 256, 256, 0, 32 << 10},
-    /* nvidia */ {16, 64, 16, 256, 512, 0, 32 << 10},
-    /* host   */ {0, 0, 1024, 16, 16, 8 << 20, 32 << 10},
+    /* amd    */ {16, 64, 16, 16, 256, 256, 0, 32 << 10},
+    /* nvidia */ {16, 64, 16, 16, 256, 512, 0, 32 << 10},
+    /* host   */ {0, 0, 0, 1024, 16, 16, 8 << 20, 32 << 10},
 };
 
 // Rows of 64 four-byte elements are two cache lines of a GPU; smaller tiles where there are many.
@@ -105,6 +108,46 @@ void choose_tile(const std::vector<MergedAxis>& axes, std::span<const Operand> o
   for (const std::size_t i : best) variant.operands[i].access = Access::transposed;
 }
 
+// Inputs, or outputs, that lie between each other's elements in one memory: halves of pairs and the
+// like. The first of them is then loaded or stored with all others in it.
+void find_interleaved(const std::vector<MergedAxis>& axes, std::span<const Operand> operands,
+                      std::span<const std::int64_t> offsets,
+                      std::vector<OperandVariant>& variants) {
+  constexpr std::int64_t kMostWays = 4;
+  const auto element = [&](std::size_t i) {
+    return operands[i].place.element + offsets[i] - operands[i].offset;
+  };
+  const auto beside = [&](std::size_t i, std::size_t k) {
+    return operands[i].place.memory == operands[k].place.memory &&
+           operands[i].output == operands[k].output && operands[i].dtype == operands[k].dtype &&
+           variants[k].access == Access::strided &&
+           std::ranges::all_of(
+               axes, [&](const MergedAxis& axis) { return axis.strides[i] == axis.strides[k]; });
+  };
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const std::int64_t ways = axes.back().strides[i];
+    if (operands[i].place.memory == 0 || is_packed(operands[i].dtype) || ways < 2 ||
+        ways > kMostWays || variants[i].access != Access::strided)
+      continue;
+    std::vector<std::size_t> group;
+    for (std::int64_t way = 0; way < ways; ++way) {
+      for (std::size_t k = 0; k < operands.size(); ++k) {
+        if (!beside(i, k) || element(k) != element(i) + way) continue;
+        group.push_back(k);
+        break;
+      }
+    }
+    if (group.size() != static_cast<std::size_t>(ways) || group[0] != i) continue;
+    for (std::size_t way = 0; way < group.size(); ++way) {
+      OperandVariant& variant = variants[group[way]];
+      variant.access = Access::interleaved;
+      variant.ways = static_cast<int>(ways);
+      variant.way = static_cast<int>(way);
+      variant.first_way = i;
+    }
+  }
+}
+
 // The elements per work item: a full vector of the narrowest contiguous operand, but no more than
 // the row has, and one where nothing is contiguous, since then a vector saves no access.
 int choose_width(std::int64_t inner, std::span<const Operand> operands,
@@ -112,24 +155,75 @@ int choose_width(std::int64_t inner, std::span<const Operand> operands,
   if (policy.vector_bytes == 0) return policy.most_lanes;
   int narrowest = 0;  // in bits, as all widths here
   int widest = 8;
+  int stored = 8;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].count) continue;
-    const int element = bits(operands[i].dtype);
+    const int element = bits(operands[i].dtype) * variants[i].ways;
     widest = std::max(widest, element);
-    if (variants[i].access != Access::contiguous) continue;
+    if (operands[i].output) stored = std::max(stored, element);
+    if (variants[i].access != Access::contiguous && variants[i].access != Access::interleaved)
+      continue;
     narrowest = narrowest == 0 ? element : std::min(narrowest, element);
   }
   if (narrowest == 0) return 1;
   int width = std::min({policy.vector_bytes * 8 / narrowest, policy.most_lane_bytes * 8 / widest,
-                        policy.most_lanes});
+                        policy.most_stored_bytes * 8 / stored, policy.most_lanes});
   while (width > 1 && width > inner) width /= 2;
   return std::max(width, 1);
+}
+
+// Where what is stored makes vectors short, a work item handles several, so that it has enough
+// bytes under way. They lie in one row, and those of `threads` neighbours fill it together: a short
+// row is a whole number of these, and the end of a long one, which goes vector by vector, is a
+// small part of it. Eight threads store whole lines, but four with more vectors are better than one
+// vector.
+void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const Policy& policy,
+                    Variant& variant) {
+  constexpr int kEnoughBytes = 32;
+  constexpr std::int64_t kLong = 16;
+  if (policy.vector_bytes == 0 || variant.tile != 0) return;
+  int narrowest = 1024;  // in bits, as all widths here
+  int loaded = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const OperandVariant& own = variant.operands[i];
+    // Counts, and packed elements that are no vectors, go on from lane to lane.
+    const bool packed = is_packed(operands[i].dtype);
+    if (operands[i].count || (packed && (operands[i].output || own.access == Access::strided)))
+      return;
+    const bool in_rows = own.access == Access::contiguous || own.access == Access::interleaved;
+    if (operands[i].output || !in_rows) continue;
+    const int element = bits(operands[i].dtype) * own.ways;
+    narrowest = std::min(narrowest, element);
+    // What repeats along another axis is in the caches.
+    const std::uint64_t axes = (std::uint64_t{1} << (variant.rank - 1)) - 1;
+    if (own.way == 0 && own.outer_axes == axes) loaded += element * variant.width;
+  }
+  const int most = std::min(policy.vector_bytes * 8 / narrowest, policy.most_lanes) / variant.width;
+  for (const int threads : {32, 16, 8, 4}) {
+    for (int vectors = most; vectors > 1; vectors /= 2) {
+      const std::int64_t together = std::int64_t{vectors} * threads * variant.width;
+      const bool enough = loaded * vectors / 2 >= kEnoughBytes * 8;
+      if (enough || (inner % together != 0 && inner < kLong * together)) continue;
+      variant.vectors = vectors;
+      variant.threads = threads;
+      return;
+    }
+  }
 }
 
 // What the kernel adds to an operand's place, because its pointer cannot.
 std::int64_t start_of(const Operand& operand, std::int64_t offset) {
   if (operand.count) return offset;
   return is_packed(operand.dtype) ? offset & 1 : 0;
+}
+
+// Whether vectors of what counts up begin at multiples of four, of which one call of the random
+// number generator gives the numbers.
+int count_alignment(const std::vector<MergedAxis>& axes, std::size_t operand, std::int64_t start,
+                    int width) {
+  std::int64_t steps = start | width;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) steps |= axes[k].strides[operand];
+  return axes.back().strides[operand] == 1 && steps % 4 == 0 ? 4 : 0;
 }
 
 // Does every row of a packed operand begin with a byte?
@@ -210,6 +304,13 @@ std::uint32_t Layout::block() const {
   return static_cast<std::uint32_t>(std::max<std::int64_t>(1, kWorthwhile / elements));
 }
 
+std::int64_t Layout::row_items() const {
+  const std::int64_t inner = shape[shape.size() - 1];
+  if (variant.tile != 0) return (inner + variant.tile - 1) / variant.tile;
+  const std::int64_t together = std::int64_t{variant.width} * variant.vectors * variant.threads;
+  return (inner + together - 1) / together * variant.threads;
+}
+
 Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family family) {
   Layout layout;
   layout.variant.family = family;
@@ -219,6 +320,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   turn_round(axes, output, layout.offsets);
   sort_by_memory(axes, output);
   axes = merge(std::move(axes));
+  if (family != Family::host && !axes.empty()) axes = bring_together(std::move(axes), operands);
   if (axes.empty()) {
     axes.push_back(
         {1, std::vector<std::int64_t>(operands.size(), 1), {}});  // one element: a contiguous row
@@ -243,6 +345,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
     }
     variants.push_back(variant);
   }
+  find_interleaved(axes, operands, layout.offsets, variants);
   choose_tile(axes, operands, policy(family), layout.variant);
   const int tile = layout.variant.tile;
   const auto tile_axis = static_cast<std::size_t>(layout.variant.tile_axis);
@@ -257,23 +360,34 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   const auto blocks = [](std::int64_t size, int step) {
     return static_cast<std::uint64_t>((size + step - 1) / step);
   };
-  layout.work_items = blocks(inner.size, tile == 0 ? width : tile);
+  layout.variant.width = width;
+  layout.variant.rank = static_cast<int>(axes.size());
+  choose_vectors(inner.size, operands, policy(family), layout.variant);
+  const int vectors = layout.variant.vectors;
+  const int threads = layout.variant.threads;
+  layout.work_items = blocks(inner.size, tile == 0 ? width * vectors * threads : tile) *
+                      static_cast<std::uint64_t>(tile == 0 ? threads : 1);
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     layout.work_items *= blocks(axes[k].size, tile != 0 && k == tile_axis ? tile : 1);
   }
-  layout.variant.rank = static_cast<int>(axes.size());
-  layout.variant.width = width;
   const std::uint64_t elements =
-      layout.work_items * static_cast<std::uint64_t>(tile == 0 ? width : tile * tile);
-  layout.variant.wide_index = needs_wide_index(axes, operands.size(), elements, width);
+      layout.work_items * static_cast<std::uint64_t>(tile == 0 ? width * vectors : tile * tile);
+  layout.variant.wide_index =
+      needs_wide_index(axes, operands.size(), elements, width * vectors * threads);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     // A CPU loads from any address at the same cost, so there alignment is no reason for a variant.
-    const bool vectors = family != Family::host && !operands[i].count;
-    variants[i].alignment = operands[i].count ? 0 : std::max(1, bits(operands[i].dtype) / 8);
-    if (vectors && variants[i].access == Access::contiguous) {
-      variants[i].alignment =
-          alignment_of(operands[i], layout.offsets[i], axes, axes.size() - 1, i, width);
-    } else if (vectors && variants[i].access == Access::transposed) {
+    // What lies in the vectors of another operand is aligned as that one is.
+    const bool aligned = family != Family::host && !operands[i].count && variants[i].way == 0;
+    variants[i].alignment =
+        operands[i].count
+            ? count_alignment(axes, i, start_of(operands[i], layout.offsets[i]), width)
+            : std::max(1, bits(operands[i].dtype) / 8);
+    const bool in_rows =
+        variants[i].access == Access::contiguous || variants[i].access == Access::interleaved;
+    if (aligned && in_rows) {
+      variants[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, axes.size() - 1, i,
+                                           width * variants[i].ways);
+    } else if (aligned && variants[i].access == Access::transposed) {
       variants[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, tile_axis, i,
                                            tile_vector(operands[i].dtype));
     }
@@ -324,11 +438,14 @@ std::string describe(const RowVariant& rows, Family family) {
 }  // namespace
 
 std::string describe(const Variant& variant, std::span<const std::string> names) {
-  static constexpr std::string_view kAccess[] = {"scalar", "contiguous", "broadcast along rows",
-                                                 "strided", "transposed"};
+  static constexpr std::string_view kAccess[] = {"scalar",  "contiguous", "broadcast along rows",
+                                                 "strided", "transposed", "interleaved"};
   std::string text = fmt::format("{} {}, {} element{} per work item, {}-bit indices", variant.rank,
                                  variant.rank == 1 ? "axis" : "axes", variant.width,
                                  variant.width == 1 ? "" : "s", variant.wide_index ? 64 : 32);
+  if (variant.vectors > 1) {
+    text += fmt::format(", {} times, {} work items in turns", variant.vectors, variant.threads);
+  }
   if (variant.products.rows == 0) text += describe(variant.reduction, variant.family);
   if (variant.products.rows != 0) {
     text += fmt::format(", {} threads per row, {} row{} and {} column{} at a time",
@@ -347,8 +464,12 @@ std::string describe(const Variant& variant, std::span<const std::string> names)
     const OperandVariant& operand = variant.operands[i];
     text += fmt::format("; {}: {}", i < names.size() ? names[i] : fmt::format("#{}", i),
                         kAccess[static_cast<std::size_t>(operand.access)]);
-    const bool vectors =
-        operand.access == Access::contiguous || operand.access == Access::transposed;
+    if (operand.access == Access::interleaved) {
+      text += fmt::format(", {} of {}", operand.way + 1, operand.ways);
+    }
+    const bool vectors = operand.access == Access::contiguous ||
+                         operand.access == Access::transposed ||
+                         (operand.access == Access::interleaved && operand.way == 0);
     if (vectors && operand.alignment != 0)
       text += fmt::format(", aligned to {}", operand.alignment);
   }

@@ -12,6 +12,12 @@
 
 namespace kiln::fusion {
 
+/// Where an array begins in a memory that arrays of one kernel share, whatever its address.
+struct MemoryPlace {
+  std::uint32_t memory = 0;  ///< 0: of its own, as far as is known
+  std::int64_t element = 0;
+};
+
 /// One array of a call. `shape` and `strides` (in elements) are already broadcast: every operand
 /// has the shape of the outputs, with stride 0 along the axes in which it repeats.
 struct Operand {
@@ -22,13 +28,15 @@ struct Operand {
   std::int64_t offset = 0;  ///< of the first element from the address
   bool count = false;       ///< not an array: a number that goes up by the strides (index.hpp)
   std::int64_t piece = 0;  ///< of a result for each piece of a row: its stride from one to the next
+  MemoryPlace place{};     ///< where `offset` lies, if that is known for every call
 };
 
 /// What a device's kernels look like. One row per family, in layout.cpp, with the reasons.
 struct Policy {
   int vector_bytes;  ///< the bytes of the narrowest operand that one work item handles; 0: always
                      ///< `most_lanes` elements, whatever their size
-  int most_lane_bytes;  ///< the bytes of the widest one
+  int most_lane_bytes;    ///< the bytes of the widest one
+  int most_stored_bytes;  ///< the bytes of the widest output; 0: as of the widest operand
   int most_lanes;
   int block;                   ///< work items (threads) per block
   int tile_block;              ///< the same where a block takes a tile
@@ -40,23 +48,29 @@ const Policy& policy(Family family);
 
 /// How the elements of an operand that one work item handles lie in memory.
 enum class Access : std::uint8_t {
-  scalar,      ///< one element for the whole array
-  contiguous,  ///< neighbours along the innermost axis are neighbours in memory; every row of
-               ///< packed elements begins with a byte
-  broadcast,   ///< one element for each row, the same along the innermost axis
-  strided,     ///< neighbours lie a run-time stride apart
-  transposed,  ///< neighbours along the tile axis are neighbours in memory: read through a tile
+  scalar,       ///< one element for the whole array
+  contiguous,   ///< neighbours along the innermost axis are neighbours in memory; every row of
+                ///< packed elements begins with a byte
+  broadcast,    ///< one element for each row, the same along the innermost axis
+  strided,      ///< neighbours lie a run-time stride apart
+  transposed,   ///< neighbours along the tile axis are neighbours in memory: read through a tile
+  interleaved,  ///< neighbours lie two to four apart, and between them those of other operands: a
+                ///< vector of the first of these operands holds the elements of all
 };
 
 struct OperandVariant {
   Access access = Access::contiguous;
   int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector; of a
-                      ///< transposed operand, along the tile axis; of a count, 0
+                      ///< transposed operand, along the tile axis; of a count, 4 if all vectors
+                      ///< begin at multiples of four, else 0
   std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
   bool start = false;    ///< a count that does not begin at 0, or packed elements that begin in the
                          ///< middle of a byte
   bool uniform = false;  ///< of a reduction: one element for each row
   bool held = false;     ///< of a reduction: in registers from before the first pass
+  int ways = 1;          ///< operands that are interleaved with this one, and itself
+  int way = 0;           ///< elements from the first of them to this one
+  std::size_t first_way = 0;  ///< the first of them
   friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
 };
 
@@ -97,6 +111,8 @@ struct Variant {
   Family family = Family::host;
   int rank = 1;             ///< after merging; 1 for a plain vector
   int width = 1;            ///< elements per work item along the innermost axis
+  int vectors = 1;          ///< of so many elements that it handles,
+  int threads = 1;          ///< of which so many neighbours take theirs in turns: a power of two
   bool wide_index = false;  ///< 64-bit indices
   int tile = 0;  ///< edge of the square tiles of (tile axis, innermost axis) that a block takes at
                  ///< a time, which transposed operands are read through; 0: none
@@ -135,6 +151,7 @@ struct Layout {
   std::int64_t pieces = 1;           ///< of a reduction: that each row is cut into
   std::vector<std::int64_t> piece_strides;  ///< of each operand (Operand::piece)
   std::uint32_t block() const;              ///< LaunchShape::block
+  std::int64_t row_items() const;           ///< work items of a row, or tiles
   std::uint64_t threads() const;            ///< that a GPU needs for them
 };
 

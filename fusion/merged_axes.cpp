@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
+#include <utility>
 
 namespace kiln::fusion {
 
@@ -30,6 +32,97 @@ std::vector<MergedAxis> merge(std::vector<MergedAxis> axes) {
     merged.push_back(std::move(axis));
   }
   return merged;
+}
+
+namespace {
+
+double bytes_of(const Operand& operand) { return bits(operand.dtype) / 8.0; }
+
+// The bytes of all elements of an operand, each once.
+double extent_of(const std::vector<MergedAxis>& axes, const Operand& operand, std::size_t index) {
+  double bytes = bytes_of(operand);
+  for (const MergedAxis& axis : axes) {
+    if (axis.strides[index] != 0) bytes *= static_cast<double>(axis.size);
+  }
+  return bytes;
+}
+
+// The axis as one of `size` steps over the rest of it, and the rest.
+std::pair<MergedAxis, MergedAxis> split(const MergedAxis& axis, std::int64_t size) {
+  MergedAxis steps = axis;
+  MergedAxis rest = axis;
+  steps.size = size;
+  rest.size = axis.size / size;
+  for (std::int64_t& stride : steps.strides) stride *= rest.size;
+  return {steps, rest};
+}
+
+// The axis along which inputs repeat that no cache near the threads holds, and that take a good
+// part of what is moved.
+std::optional<std::size_t> repeating_axis(const std::vector<MergedAxis>& axes,
+                                          std::span<const Operand> operands) {
+  constexpr double kNearBytes = 64 << 10;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    double repeated = 0;
+    double once = 0;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].count || axes.back().strides[i] == 0) continue;
+      const bool repeats = axes[k].strides[i] == 0 && !operands[i].output;
+      const bool far = extent_of(axes, operands[i], i) > kNearBytes;
+      (repeats ? repeated : once) += repeats && !far ? 0 : bytes_of(operands[i]);
+    }
+    if (repeated >= once / 2) return k;
+  }
+  return std::nullopt;
+}
+
+std::vector<MergedAxis> between_stretches(std::vector<MergedAxis> axes, std::size_t k) {
+  constexpr std::int64_t kStretch = 512;
+  constexpr std::int64_t kSteps = 8;
+  const MergedAxis inner = axes.back();
+  const MergedAxis repeating = axes[k];
+  if (inner.size % kStretch != 0 || inner.size == kStretch || repeating.size % kSteps != 0) {
+    return axes;
+  }
+  const auto [stretches, stretch] = split(inner, inner.size / kStretch);
+  axes.pop_back();
+  if (repeating.size == kSteps) {
+    axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(k));
+    axes.insert(axes.end(), {stretches, repeating, stretch});
+  } else {
+    const auto [others, few] = split(repeating, repeating.size / kSteps);
+    axes[k] = others;
+    axes.insert(axes.end(), {stretches, few, stretch});
+  }
+  return axes;
+}
+
+}  // namespace
+
+std::vector<MergedAxis> bring_together(std::vector<MergedAxis> axes,
+                                       std::span<const Operand> operands) {
+  constexpr double kLine = 128;
+  constexpr std::int64_t kNear = 4;
+  std::size_t largest = operands.size();
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (axes.back().strides[i] > kNear) return axes;  // for tiles
+    if (operands[i].output || operands[i].count) continue;
+    const bool larger =
+        largest == operands.size() ||
+        extent_of(axes, operands[i], i) > extent_of(axes, operands[largest], largest);
+    if (larger) largest = i;
+  }
+  if (const auto k = repeating_axis(axes, operands)) return between_stretches(std::move(axes), *k);
+  if (largest == operands.size()) return axes;
+  const MergedAxis& inner = axes.back();
+  if (static_cast<double>(inner.size) * bytes_of(operands[largest]) >= kLine) return axes;
+  for (std::size_t k = 0; k + 2 < axes.size(); ++k) {
+    if (axes[k].strides[largest] != inner.size * inner.strides[largest]) continue;
+    std::rotate(axes.begin() + static_cast<std::ptrdiff_t>(k),
+                axes.begin() + static_cast<std::ptrdiff_t>(k) + 1, axes.end() - 1);
+    break;
+  }
+  return axes;
 }
 
 Access access_of(const std::vector<MergedAxis>& axes, std::size_t operand) {

@@ -25,6 +25,13 @@ void sort_by_memory(std::vector<MergedAxis>& axes, std::size_t operand);
 /// Neighbours that are one longer axis in every operand become that.
 std::vector<MergedAxis> merge(std::vector<MergedAxis> axes);
 
+/// Of a GPU's axes: an order in which threads that run at about the same time read what they share.
+/// Where large inputs repeat along an axis, a few steps along that one come between stretches of
+/// the innermost; where rows are short, the axis along which those of the largest input follow each
+/// other comes next to the innermost one.
+std::vector<MergedAxis> bring_together(std::vector<MergedAxis> axes,
+                                       std::span<const Operand> operands);
+
 /// How the operand lies along the innermost axis.
 Access access_of(const std::vector<MergedAxis>& axes, std::size_t operand);
 

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+#include <cmath>
+#include <optional>
+
 #include "fusion/device_text.hpp"
 
 namespace kiln::fusion {
@@ -57,6 +61,25 @@ bool keeps_relative_error(const TypedGraph& graph, const TypedNode& node) {
   return keeps_relative_error(node.op) || (sum && is_never_negative(graph, node.operands[0]));
 }
 
+// Whose result is wrong by no more, relatively, than its operand.
+bool dampens_relative_error(Op op) {
+  return op == Op::tanh || op == Op::erf || op == Op::atan || op == Op::asinh || op == Op::cbrt;
+}
+
+// 1 / the constant, if it is a normal number as the constant is.
+std::optional<TypedNode> reciprocal_of(const TypedNode& node) {
+  const bool held_in_f32 =
+      node.dtype == DType::f32 || node.dtype == DType::f16 || node.dtype == DType::bf16;
+  if (node.op != Op::constant || !held_in_f32) return std::nullopt;
+  const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(node.payload));
+  const float result = 1.0F / value;
+  if (!std::isnormal(value) || !std::isnormal(result)) return std::nullopt;
+  TypedNode reciprocal = node;
+  reciprocal.dtype = DType::f32;
+  reciprocal.payload = std::bit_cast<std::uint32_t>(result);
+  return reciprocal;
+}
+
 bool is_held(NodeId id, std::span<const std::string> stored) {
   return id < stored.size() && !stored[id].empty();
 }
@@ -73,6 +96,7 @@ bool is_negative_zero(const TypedGraph& graph, const TypedNode& node) {
 NodeText::NodeText(const TypedGraph& graph, Accuracy accuracy)
     : graph_(graph), accuracy_(accuracy) {
   find_narrow();
+  find_loose();
   find_stored();
 }
 
@@ -165,6 +189,10 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
   if (real_number && (node.op == Op::real || node.op == Op::conj)) return value(0);
   if (real_number && node.op == Op::imag) return fmt::format("{}(0)", compute_type(node.dtype));
   if (node.op == Op::where) return fmt::format("{} ? {} : {}", value(0), value(1), value(2));
+  if (loose_[static_cast<std::size_t>(&node - graph_.nodes.data())]) {
+    const TypedNode reciprocal = *reciprocal_of(graph_.nodes[node.operands[1]]);
+    return fmt::format("{} * {}", value(0), constant_text(reciprocal, graph_.rounding));
+  }
   // Integer arithmetic wraps and has its own rules, so it is spelled as calls.
   const bool approximate = node.op == Op::div && accuracy_ == Accuracy::fast && dtype == DType::f32;
   const bool plain = (op.rule == Rule::compare || is_floating(dtype)) && !approximate;
@@ -201,6 +229,27 @@ void NodeText::find_narrow() {
     if (rounds_here || passes) continue;
     for (const NodeId operand : node.inputs()) narrow_[operand] = false;
   }
+}
+
+// Quotients by a constant that only such functions take as end in 16 bits and are computed by a
+// cheaper method: the product with the reciprocal is part of the method. It is within 1.5 units of
+// an f32's last place, where the functions' results need not be within 32.
+void NodeText::find_loose() {
+  loose_.assign(graph_.nodes.size(), false);
+  if (accuracy_ != Accuracy::storage || graph_.rounding != Rounding::once) return;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    loose_[id] = node.op == Op::div && compute_dtype(node.dtype) == DType::f32 &&
+                 reciprocal_of(graph_.nodes[node.operands[1]]).has_value();
+  }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    const bool allows = dampens_relative_error(node.op) && !qualifier(node).empty();
+    for (const NodeId operand : node.inputs()) {
+      if (!allows) loose_[operand] = false;
+    }
+  }
+  for (const NodeId output : graph_.outputs) loose_[output] = false;
 }
 
 // What comes from memory or from a bitcast, in a dtype that is not computed in, and goes to memory

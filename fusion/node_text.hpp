@@ -53,6 +53,7 @@ class NodeText {
 
  private:
   void find_narrow();
+  void find_loose();
   void find_stored();
   Expression conversion(const TypedNode& node, std::span<const std::string> values) const;
   std::string operation(const TypedNode& node, std::span<const std::string> values) const;
@@ -61,6 +62,7 @@ class NodeText {
   const TypedGraph& graph_;
   Accuracy accuracy_;
   std::vector<bool> narrow_;
+  std::vector<bool> loose_;  ///< quotients that need not be the correctly rounded ones
   std::vector<bool> needs_stored_;
   std::vector<bool> needs_value_;
 };

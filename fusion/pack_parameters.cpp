@@ -36,7 +36,7 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
       case Parameter::Kind::work_items:
         put_index(static_cast<std::int64_t>(layout.work_items), parameter.bytes);
         break;
-      case Parameter::Kind::columns: put_divisor((inner + step - 1) / step, parameter.bytes); break;
+      case Parameter::Kind::columns: put_divisor(layout.row_items(), parameter.bytes); break;
       case Parameter::Kind::rows: put_index(rows, parameter.bytes); break;
       case Parameter::Kind::strips: put_divisor((rows + step - 1) / step, parameter.bytes); break;
       case Parameter::Kind::extent:

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "fusion/broadcast.hpp"
+#include "fusion/explain.hpp"
 #include "fusion/partition_bytes.hpp"
 #include "fusion/scan_layout.hpp"
 #include "fusion/split_rows.hpp"
@@ -68,6 +69,7 @@ class Partitioner {
     pad_shapes();
     find_kept();
     find_early();
+    find_reduced();
     for (NodeId id = 0; id < nodes_.size(); ++id) {
       if (early_[id] && !is_conversion(id)) place(id);
     }
@@ -237,7 +239,7 @@ class Partitioner {
   // there.
   bool floats(NodeId id) const {
     return ready_alone_[id] && is_computed(nodes_[id]) && !early_[id] && !kept_[id] && !seen_[id] &&
-           !is_conversion(id) && !counts(id);
+           !is_conversion(id) && !counts(id) && !(is_reduced_[id] && is_counted_[id]);
   }
 
   // The operands that still wait, and theirs; operands first.
@@ -356,6 +358,10 @@ class Partitioner {
     if (group.counts && is_reduction(node.op)) {
       return fmt::format("{} reduces, the kernel before counts elements", info(node.op).name);
     }
+    if (group.counts && is_reduced_[id] && !counts(id) && !narrows(id)) {
+      return fmt::format("{} is reduced, and takes more bytes than what the kernel before counts",
+                         info(node.op).name);
+    }
     if (counts(id) && !group.reduced.empty()) {
       return fmt::format("{} counts elements, the kernel before reduces", info(node.op).name);
     }
@@ -381,6 +387,30 @@ class Partitioner {
     if (!group.reduced.empty() && group.pieces == 1 && shape == group.row_shape()) return {};
     return fmt::format("{} has shape {}, the kernel before runs over {}", info(node.op).name,
                        to_string(shape), to_string(group.shape));
+  }
+
+  // Whether a value takes fewer bytes than any that it is computed from and that has its elements.
+  bool narrows(NodeId id) const {
+    return std::ranges::all_of(nodes_[id].inputs(), [&](NodeId operand) {
+      return shapes_[operand] != shapes_[id] || !is_computed(nodes_[operand]) ||
+             stored_bytes(graph_, id) < stored_bytes(graph_, operand);
+    });
+  }
+
+  // Which values reductions depend on, and which depend on counts.
+  void find_reduced() {
+    is_reduced_.assign(nodes_.size(), false);
+    is_counted_.assign(nodes_.size(), false);
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      is_counted_[id] = nodes_[id].op == Op::iota ||
+                        (!has_axes(nodes_[id].op) &&
+                         std::ranges::any_of(nodes_[id].inputs(),
+                                             [&](NodeId operand) { return is_counted_[operand]; }));
+    }
+    for (NodeId id = static_cast<NodeId>(nodes_.size()); id-- > 0;) {
+      if (!is_reduced_[id] && !is_reduction(nodes_[id].op)) continue;
+      for (const NodeId operand : nodes_[id].inputs()) is_reduced_[operand] = true;
+    }
   }
 
   // Running results go along one axis of a kernel, beside no reductions.
@@ -532,14 +562,17 @@ class Partitioner {
 
   // Whether a value of another kernel costs less to compute again than to store and read: a few
   // operations on arguments that take no more bytes than it, each of them cheap or needed nowhere
-  // else, so that it moves.
+  // else, so that it moves. Of a value that leaves the caches all operations may take as long as
+  // its way through memory does; the results of reductions that it needs are stored for it.
   bool computes_again(NodeId id, std::size_t g, const std::unordered_set<NodeId>& moved,
                       const std::vector<bool>& stored) const {
     std::vector<NodeId> wanted{id};
     std::unordered_set<NodeId> seen{id};
     std::size_t operations = 0;
     std::uint64_t bytes = 0;
+    double cost = 0;
     bool cheap = true;
+    const bool large = stored_bytes(graph_, id) >= model_.cached_bytes;
     while (!wanted.empty()) {
       const NodeId at = wanted.back();
       wanted.pop_back();
@@ -554,19 +587,33 @@ class Partitioner {
         bytes += read ? 0 : stored_bytes(graph_, at);
         continue;
       }
+      if (has_axes(node.op) && large && home_[at] != static_cast<std::int64_t>(g)) {
+        bytes += 2 * stored_bytes(graph_, at);
+        continue;
+      }
       if (is_deferred(at) || has_axes(node.op)) return false;
       if (counts(at) && (!groups_[g].reduced.empty() || groups_[g].running != 0)) return false;
       if (node.op != Op::promote && ++operations > model_.most_recomputed) return false;
       cheap = cheap && is_cheap(node);
+      cost += cost_of(node.op);
       for (const NodeId operand : node.inputs()) {
         if (seen.insert(operand).second) wanted.push_back(operand);
       }
     }
     if (bytes > stored_bytes(graph_, id)) return false;
-    return cheap || std::ranges::all_of(seen, [&](NodeId at) {
+    const double saved =
+        2.0 * static_cast<double>(stored_bytes(graph_, id)) - static_cast<double>(bytes);
+    const bool faster = large && cost * elements_of(id) <= model_.operations_per_byte * saved;
+    return cheap || faster || std::ranges::all_of(seen, [&](NodeId at) {
              return !is_computed(nodes_[at]) || is_conversion(at) || (at != id && stored[at]) ||
                     is_used_only(at, seen, moved, g, stored);
            });
+  }
+
+  double elements_of(NodeId id) const {
+    double elements = 1;
+    for (const std::int64_t size : shapes_[id]) elements *= static_cast<double>(size);
+    return elements;
   }
 
   // Whether everything that uses a value is among those two sets or of kernel `g`.
@@ -610,6 +657,8 @@ class Partitioner {
   std::vector<bool> seen_;         ///< through a view
   std::vector<bool> ready_alone_;  ///< depends on arguments alone
   std::vector<bool> early_;
+  std::vector<bool> is_reduced_;     ///< a reduction depends on it
+  std::vector<bool> is_counted_;     ///< it depends on a count
   std::vector<std::int64_t> home_;   ///< of computed values: their kernel
   std::vector<std::int64_t> ready_;  ///< of others: the kernel that must have ended
   std::vector<Group> groups_;

@@ -8,7 +8,8 @@
 //   * another shape, or other reduced axes;
 //   * running results along another axis, or beside reductions;
 //   * it reads another view of what the kernel stores, or an array that several kernels write;
-//   * it counts elements (iota, uniform, normal) and the kernel reduces, or the other way round;
+//   * it counts elements (iota, uniform, normal) and the kernel reduces, or the other way round: of
+//     what leads from the one to the other, the kernel that counts stores the narrowest;
 //   * the kernel is a call of the caller;
 //   * the kernel reduces pieces of few long rows (split_rows.hpp): what comes after waits for all;
 //   * the kernel has as many values or arrays as it may (registers, arguments).
@@ -16,7 +17,7 @@
 // if it is broadcast to larger values only.
 // A value that another kernel needs is stored, and read again, unless it takes a few operations on
 // arguments of no more bytes than it has, and they are exact ones or needed by that kernel alone.
-// Then it is computed there.
+// Then it is computed there; so is one that is too large for the caches if that is faster.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +30,12 @@
 namespace kiln::fusion {
 
 struct CostModel {
-  std::size_t most_values = 256;    ///< of one kernel
-  std::size_t most_arrays = 24;     ///< that one kernel reads, arguments and stored values
-  std::size_t most_recomputed = 6;  ///< operations of a value that is computed again
-  bool share_reads = true;          ///< values that read the same array share a kernel
+  std::size_t most_values = 256;          ///< of one kernel
+  std::size_t most_arrays = 24;           ///< that one kernel reads, arguments and stored values
+  std::size_t most_recomputed = 6;        ///< operations of a value that is computed again
+  std::uint64_t cached_bytes = 16 << 20;  ///< arrays up to that size are read from a cache again
+  double operations_per_byte = 6;         ///< on f32, that take as long as memory takes for a byte
+  bool share_reads = true;                ///< values that read the same array share a kernel
 };
 
 /// One kernel, or a call of the caller. `values` and `results` are nodes of the graph, operands

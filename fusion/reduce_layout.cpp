@@ -108,17 +108,19 @@ int full_width(const Axis& inner, std::span<const Operand> operands,
   }
   int narrowest = 0;
   int widest = 1;
+  int stored = 1;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (uniform[i]) continue;
     widest = std::max(widest, element_bytes(operands[i]));
+    if (operands[i].output) stored = std::max(stored, element_bytes(operands[i]));
     if (inner.strides[i] != 1) continue;
     const int bytes = element_bytes(operands[i]);
     narrowest = narrowest == 0 ? bytes : std::min(narrowest, bytes);
   }
   if (narrowest == 0) return 1;
   const Policy& gpu = policy(family);
-  return std::max(
-      1, std::min({gpu.vector_bytes / narrowest, gpu.most_lane_bytes / widest, gpu.most_lanes}));
+  return std::max(1, std::min({gpu.vector_bytes / narrowest, gpu.most_lane_bytes / widest,
+                               gpu.most_stored_bytes / stored, gpu.most_lanes}));
 }
 
 int vector_alignment(const Operand& operand, int width) {
@@ -192,15 +194,17 @@ void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vect
   }
 }
 
-// How a row of that many vectors is shared out, to no fewer than `least` threads.
+// How a row of that many vectors is shared out, to no fewer than `least` threads. Where its threads
+// meet more than once, fewer of them with two vectors each have less to wait for: rows of 64 f32 go
+// from 0.77 to 0.94 of a copy (three reductions), and with one reduction from 1.00 to 0.97.
 void share_row(RowVariant& rows, std::int64_t vectors, int kept, int width, int least,
-               Family family) {
+               int reductions, Family family) {
   const RowPolicy& rule = row_policy(family);
   const auto threads_for = [&](std::int64_t each, int fewest, int most) {
     return power_of_two_from(std::clamp<std::int64_t>((vectors + each - 1) / each, fewest, most));
   };
   if (vectors <= rule.short_row) {
-    rows.threads = threads_for(1, 1, std::max(1, rule.short_threads));
+    rows.threads = threads_for(reductions > 1 ? 2 : 1, 1, std::max(1, rule.short_threads));
   } else if (rule.shared_bytes != 0 && !rows.pieces && vectors * kept > rule.long_row) {
     rows.threads = threads_for(rule.long_vectors, rule.long_threads,
                                width < 8 ? 2 * rule.long_threads : rule.long_threads);
@@ -215,10 +219,13 @@ void share_row(RowVariant& rows, std::int64_t vectors, int kept, int width, int 
 
 // How columns of `length` elements are shared out, of which `across` vectors stand side by side and
 // there are `count` vectors in all: to as many threads as fill the device, of which neighbours read
-// whole cache lines together. Each has at least a batch to read.
+// whole cache lines together. Each has at least a batch to read. Where few columns stand side by
+// side and threads can keep what they read, so many share one that they do, and no pass reads it
+// again.
 void share_columns(RowVariant& rows, std::int64_t length, std::int64_t across, std::int64_t count,
-                   Family family) {
+                   int reductions, Family family) {
   constexpr int kLine = 8;  // 16-byte vectors
+  constexpr std::int64_t kKept = 8;
   const RowPolicy& rule = row_policy(family);
   if (family == Family::host) {
     rows.columns = 1;
@@ -227,8 +234,13 @@ void share_columns(RowVariant& rows, std::int64_t length, std::int64_t across, s
   const int most = rule.most_threads / kLine;
   rows.threads = std::clamp(power_of_two_to(rule.threads / std::max<std::int64_t>(count, 1)), 1,
                             std::min(most, power_of_two_from(length / rule.batch)));
+  const int few = power_of_two_from(across);
+  const int keeping = power_of_two_from((length + kKept - 1) / kKept);
+  const bool keeps = reductions > 1 && rows.threads <= keeping &&
+                     std::int64_t{std::max(kLine, few)} * keeping <= rule.most_threads;
+  if (keeps) rows.threads = keeping;
   const int side_by_side = std::max(kLine, rule.block / rows.threads);
-  rows.columns = std::min(power_of_two_from(across), side_by_side);
+  rows.columns = keeps ? few : std::min(few, side_by_side);
   rows.rows = std::max(1, rule.block / (rows.columns * rows.threads));
 }
 
@@ -325,6 +337,7 @@ ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes) 
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const TypedNode& node = graph.nodes[id];
     if (!is_reduction(node.op)) continue;
+    ++space.reductions;
     const Dims& operand = shapes[node.operands[0]];
     const std::vector<bool> axes = shortened_axes(operand, shapes[id], rank);
     if (first != nullptr && axes != space.reduced) {
@@ -460,20 +473,22 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (uniform[i] || operands[i].output) continue;
-    (is_weight(i) ? bytes.weights : bytes.rows) += variant.width * element_bytes(operands[i]);
+    const bool repeats = innermost.strides[i] == 0;  // the same register for all lanes
+    (is_weight(i) ? bytes.weights : bytes.rows) +=
+        repeats ? 4 : variant.width * element_bytes(operands[i]);
   }
   std::int64_t units = layout.rows * layout.pieces;
   if (by_columns) {
     layout.vectors = layout.reduced;
     const std::int64_t others = layout.rows / std::max<std::int64_t>(1, innermost.size);
     share_columns(rows, layout.vectors / layout.pieces, across, others * across * layout.pieces,
-                  family);
+                  space.reductions, family);
     layout.column_strips = (across + rows.columns - 1) / rows.columns;
     units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.pieces;
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
     share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces, kept_bytes(bytes), width,
-              rows.phase < 0 ? 1 : 2 * width, family);
+              rows.phase < 0 ? 1 : 2 * width, space.reductions, family);
   }
   layout.units = units;
   layout.work_items = static_cast<std::uint64_t>((units + rows.rows - 1) / rows.rows);

@@ -19,6 +19,7 @@ struct ReduceSpace {
   Dims shape;
   std::vector<bool> reduced;
   std::string conflict;      ///< why one kernel cannot compute the graph; else empty
+  int reductions = 0;        ///< in the graph
   std::int64_t pieces = 1;   ///< that each row is cut into, with a result for each
   Dims row_shape() const;    ///< `shape` with size one along the reduced axes
   Dims piece_shape() const;  ///< the same with `pieces` along the first of them: the results'

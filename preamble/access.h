@@ -6,9 +6,14 @@ namespace kiln {
 
 // How many lanes at most, as a type: for_each_vector calls its body with this, the first element, and
 // how many there are, which on a GPU is always the most.
-template <int Lanes>
+// Where those are several vectors, they begin `Apart` elements after each other, so that threads side
+// by side move whole lines of memory at once though each moves more than one access of a vector.
+template <int Lanes, int Vectors = 1, int Apart = 0>
 struct Width {
-  static constexpr int size = Lanes;
+  static constexpr int size = Lanes * Vectors;
+  static constexpr int each = Lanes;
+  static constexpr int vectors = Vectors;
+  static constexpr int apart = Apart;
 };
 
 #if KILN_HOST
@@ -199,6 +204,50 @@ KILN_FN void scatter(T* row, Index first, Stride stride, const Vec<T, Lanes>& va
   }
 }
 
+// Several vectors of a work item: `Ways` elements in each for every lane.
+template <int Ways, int Align, class W, class T, class Index>
+KILN_FN Vec<T, Ways * W::size> load_apart(W, const T* row, Index first) {
+  Vec<T, Ways * W::size> result;
+  _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
+    const auto part = load<Ways * W::each, Align>(row, Index(Ways) * (first + i * W::apart));
+    _Pragma("unroll") for (int k = 0; k < Ways * W::each; ++k) {
+      result.lane[i * Ways * W::each + k] = part.lane[k];
+    }
+  }
+  return result;
+}
+template <class W, class T, class Index, class Stride>
+KILN_FN Vec<T, W::size> gather_apart(W, const T* row, Index first, Stride stride) {
+  Vec<T, W::size> result;
+  _Pragma("unroll") for (int lane = 0; lane < W::size; ++lane) {
+    result.lane[lane] =
+        row[Stride(first + lane / W::each * W::apart + lane % W::each) * stride];
+  }
+  return result;
+}
+template <int Ways, int Align, class W, class T, class Index>
+KILN_FN void store_apart(W, T* row, Index first, const Vec<T, Ways * W::size>& value) {
+  _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
+    Vec<T, Ways * W::each> part;
+    _Pragma("unroll") for (int k = 0; k < Ways * W::each; ++k) {
+      part.lane[k] = value.lane[i * Ways * W::each + k];
+    }
+    store<Ways * W::each, Align>(row, Index(Ways) * (first + i * W::apart), part);
+  }
+}
+template <class W, class T, class Index, class Stride>
+KILN_FN void scatter_apart(W, T* row, Index first, Stride stride, const Vec<T, W::size>& value) {
+  _Pragma("unroll") for (int lane = 0; lane < W::size; ++lane) {
+    row[Stride(first + lane / W::each * W::apart + lane % W::each) * stride] = value.lane[lane];
+  }
+}
+
+// Where a work item's vectors begin: `Threads` neighbours take theirs in turns.
+template <int Threads, int Vectors, int Lanes, class Index>
+KILN_FN Index first_of(Index item) {
+  return item / Threads * (Threads * Vectors * Lanes) + item % Threads * Lanes;
+}
+
 // A full vector without a branch in it, so that all its loads are under way at once; the end of a row
 // element by element.
 template <int Most, class Index, class Body>
@@ -207,6 +256,16 @@ KILN_FN void for_each_vector(Index start, Index size, const Body& body) {
     body(Width<Most>(), start, Most);
   } else {
     for (Index first = start; first < size; ++first) body(Width<1>(), first, 1);
+  }
+}
+template <int Lanes, int Vectors, int Apart, class Index, class Body>
+KILN_FN void for_each_vector_apart(Index start, Index size, const Body& body) {
+  if (start + (Vectors - 1) * Apart + Lanes <= size) {
+    body(Width<Lanes, Vectors, Apart>(), start, Lanes * Vectors);
+  } else {
+    for (Index first = start; first < size && first < start + Vectors * Apart; first += Apart) {
+      for_each_vector<Lanes>(first, size, body);
+    }
   }
 }
 

@@ -190,6 +190,21 @@ KILN_FN T encode(f32 value) {
     return result;
   }
 #endif
+#if __CUDA_ARCH__ >= 890
+  if constexpr (kSame<T, f8e4m3> || kSame<T, f8e5m2>) {
+    u16 pair;  // of the result and a zero; it has what a NaN is wrong: its sign, and payload
+    if constexpr (kSame<T, f8e4m3>) {
+      asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
+    } else {
+      asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
+    }
+    const u32 bits = bit_cast<u32>(value);
+    const u32 sign = (bits >> 24) & 0x80u;
+    if constexpr (kSame<T, f8e4m3>) return T{u8(pair | sign)};
+    const u32 nan = 0x7eu | ((bits >> 21) & 1) | sign;
+    return T{u8((bits & 0x7fffffffu) > 0x7f800000u ? nan : u32(pair))};
+  }
+#endif
 #elif KILN_HALF
   if constexpr (kSame<T, f16>) return __builtin_bit_cast(f16, HostHalf(value));
 #endif

@@ -87,6 +87,15 @@ KILN_FN f32 fmin(f32 a, f32 b) {
 }
 #endif
 template <class T> KILN_FN T clip(T a, T low, T high) { return minimum(maximum(a, low), high); }
+#if KILN_NVIDIA
+// The same, without asking of the first result whether it is a NaN.
+KILN_FN f32 clip(f32 a, f32 low, f32 high) {
+  const f32 number = ::fminf(::fmaxf(a, low), high);
+  const f32 bounded = high != high ? high : number;
+  const f32 result = low != low ? low : bounded;
+  return a != a ? a : result;
+}
+#endif
 
 // Neighbouring floats have neighbouring bits, counted away from zero.
 template <class T> KILN_FN T nextafter(T from, T towards) {

@@ -103,6 +103,20 @@ KILN_FN Unpacked<T, Lanes> load(Packed<const T, Index> row, First first, int lan
   return result;
 }
 
+#if !KILN_HOST
+template <int Ways, int Align, class W, class T, class Index, class First>
+KILN_FN Unpacked<T, W::size> load_apart(W, Packed<const T, Index> row, First first) {
+  Unpacked<T, W::size> result;
+  _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
+    const auto part = load<W::each, Align>(row, first + i * W::apart, W::each);
+    _Pragma("unroll") for (int k = 0; k < W::each; ++k) {
+      result.lane[i * W::each + k] = part.lane[k];
+    }
+  }
+  return result;
+}
+#endif
+
 // The same for any row, and neighbours `stride` elements apart.
 template <int Lanes, class T, class Index, class First>
 KILN_FN Unpacked<T, Lanes> gather(Packed<const T, Index> row, First first, Index stride,

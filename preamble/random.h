@@ -30,9 +30,38 @@ KILN_FN u32 random_word(u64 seed, u64 offset, u64 index) {
   return (index & 2) != 0 ? high : low;
 }
 
+// Those of `Lanes` elements from `index` on. Four have one counter: where vectors are whole fours,
+// `index` is a multiple of four, and each four is computed once.
+template <int Lanes>
+struct RandomWords {
+  u32 word[Lanes];
+};
+template <int Lanes>
+KILN_FN RandomWords<Lanes> random_words(u64 seed, u64 offset, u64 index) {
+  RandomWords<Lanes> result;
+  if constexpr (Lanes % 4 == 0) {
+#if !KILN_HOST
+    _Pragma("unroll")
+#endif
+    for (int i = 0; i < Lanes / 4; ++i) {
+      const u64 block = (index >> 2) + i;
+      const Philox place = {{u32(block), u32(block >> 32), u32(offset), u32(offset >> 32)}};
+      const Philox words = philox(place, u32(seed), u32(seed >> 32));
+      result.word[4 * i] = words.word[0];
+      result.word[4 * i + 1] = words.word[1];
+      result.word[4 * i + 2] = words.word[2];
+      result.word[4 * i + 3] = words.word[3];
+    }
+  } else {
+    for (int i = 0; i < Lanes; ++i) result.word[i] = random_word(seed, offset, index + i);
+  }
+  return result;
+}
+
 // In [0, 1): multiples of 2^-24, each as likely.
+KILN_FN f32 uniform(u32 word) { return f32(i32(word >> 8)) * 5.96046448e-08f; }
 KILN_FN f32 uniform(u64 seed, u64 offset, u64 index) {
-  return f32(i32(random_word(seed, offset, index) >> 8)) * 5.96046448e-08f;
+  return uniform(random_word(seed, offset, index));
 }
 
 // log(x) of a positive normal x up to 1, to 2^-23 of 1: x as 2^e m with m around 1, and a polynomial
@@ -58,8 +87,7 @@ KILN_FN f32 exact_log(f32 x) {
 // for the sign: (1 - 2p) times a polynomial in w = -log(4p (1 - p)), and in its root for the tails.
 // M. Giles, "Approximating the erfinv function", GPU Computing Gems 2, 2012; the coefficients are
 // ours, for tails up to 6.3 standard deviations.
-KILN_FN f32 normal(u64 seed, u64 offset, u64 index) {
-  const u32 word = random_word(seed, offset, index);
+KILN_FN f32 normal(u32 word) {
   const f32 p = (f32(i32(word >> 1)) + 0.5f) * 2.32830644e-10f;
   const f32 w = -exact_log(4.0f * p * (1.0f - p));
   const bool tail = w >= 5.0f;
@@ -76,6 +104,9 @@ KILN_FN f32 normal(u64 seed, u64 offset, u64 index) {
   q = fma(q, t, tail ? 4.00643444f : 2.12331343f);
   const f32 size = fma(p, -2.0f, 1.0f) * q;
   return (word & 1) != 0 ? -size : size;
+}
+KILN_FN f32 normal(u64 seed, u64 offset, u64 index) {
+  return normal(random_word(seed, offset, index));
 }
 
 }  // namespace kiln

@@ -209,6 +209,7 @@ fusion::Operand operand_of(const OperandShape& array, const Dims& shape, bool ou
   operand.strides = fusion::broadcast_strides(array.shape, array.strides, shape);
   operand.address = array.address;
   operand.offset = array.offset;
+  operand.place = array.place;
   return operand;
 }
 

@@ -23,7 +23,8 @@ struct OperandShape {
   Dims shape;
   Dims strides;
   std::uint64_t address = 0;
-  std::int64_t offset = 0;  ///< of the first element from the address
+  std::int64_t offset = 0;      ///< of the first element from the address
+  fusion::MemoryPlace place{};  ///< Definition::places
 };
 
 /// The outputs of a call that have one shape, as a function of what they read: one kernel.

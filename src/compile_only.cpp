@@ -16,6 +16,14 @@
 namespace kiln {
 namespace {
 
+// Where an operand begins, as the specification says, or else as the program does whose kernel it
+// is.
+template <class Spec>
+fusion::MemoryPlace place_of(const Spec& spec, const Definition& definition, std::size_t operand) {
+  if (spec.memory != 0) return {spec.memory, spec.element};
+  return definition.place(operand);
+}
+
 /// A specification in the order of the function's arguments.
 struct Types {
   std::vector<fusion::ArgumentType> arguments;
@@ -37,16 +45,18 @@ void check_names(const Definition& definition, const Specification& specificatio
 
 Types types_of(const Definition& definition, const Specification& specification) {
   Types types;
-  for (const std::string& name : definition.graph.arguments()) {
-    const auto found = std::ranges::find(specification.arguments, name, &ArgumentSpec::name);
+  const std::vector<std::string>& names = definition.graph.arguments();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto found = std::ranges::find(specification.arguments, names[i], &ArgumentSpec::name);
     if (found == specification.arguments.end()) {
       throw Error(Code::invalid_argument, fmt::format("{}: no type was given for the argument '{}'",
-                                                      definition.name, name));
+                                                      definition.name, names[i]));
     }
     types.arguments.push_back({found->dtype, found->scalar, found->weak});
     if (found->scalar) continue;
     const Dims strides = found->strides.empty() ? contiguous_strides(found->shape) : found->strides;
-    types.arrays.push_back({found->dtype, found->shape, strides, found->misalignment});
+    types.arrays.push_back({found->dtype, found->shape, strides, found->misalignment, 0,
+                            place_of(*found, definition, i)});
   }
   check_names(definition, specification);
   return types;
@@ -74,7 +84,8 @@ std::vector<OperandShape> outputs_of(const Definition& definition, const Types& 
     const OutputSpec& layout = specification.layouts[i];
     outputs.push_back({specification.outputs[i], layout.shape,
                        layout.strides.empty() ? contiguous_strides(layout.shape) : layout.strides,
-                       layout.misalignment});
+                       layout.misalignment, 0,
+                       place_of(layout, definition, definition.graph.arguments().size() + i)});
   }
   return outputs;
 }

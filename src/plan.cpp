@@ -37,8 +37,9 @@ void check_view(const Definition& definition, const View& view, const Device& de
 }
 
 OperandShape shape_of(const View& view) {
-  return {view.dtype(), view.shape(), view.strides(),
-          static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data())), view.offset()};
+  return {view.dtype(),   view.shape(),
+          view.strides(), static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data())),
+          view.offset(),  {}};
 }
 
 std::vector<TypedCall> check_call(const Definition& definition, const Call& call) {
@@ -64,12 +65,14 @@ std::vector<TypedCall> check_call(const Definition& definition, const Call& call
                operand_label(definition, call, static_cast<std::uint32_t>(i)));
     types.push_back({input.view().dtype(), false, false});
     arrays.push_back(shape_of(input.view()));
+    arrays.back().place = definition.place(i);
   }
   std::vector<OperandShape> outputs;
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     check_view(definition, call.outputs[i], call.stream.device,
                operand_label(definition, call, static_cast<std::uint32_t>(call.inputs.size() + i)));
     outputs.push_back(shape_of(call.outputs[i]));
+    outputs.back().place = definition.place(call.inputs.size() + i);
   }
   return type_call(definition, types, arrays, outputs);
 }

@@ -27,6 +27,12 @@ struct Definition {
   std::shared_ptr<const fusion::TypedGraph> typed{};
   /// Of such a kernel: that each row is cut into. Its reductions have that many results for each.
   std::int64_t pieces = 1;
+  /// Of such a kernel: where its arguments and then its outputs begin in memories that they share.
+  std::vector<fusion::MemoryPlace> places{};
+
+  fusion::MemoryPlace place(std::size_t operand) const {
+    return operand < places.size() ? places[operand] : fusion::MemoryPlace();
+  }
 };
 
 /// One call's arguments, as the caller gave them.

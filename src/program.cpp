@@ -36,7 +36,7 @@ std::shared_ptr<const ProgramPlan> make_program_plan(const Definition& definitio
                                                      const Call& call) {
   ProgramCall types;
   const auto shape_of = [](const View& view) {
-    return OperandShape{view.dtype(), view.shape(), view.strides(), 0, view.offset()};
+    return OperandShape{view.dtype(), view.shape(), view.strides(), 0, view.offset(), {}};
   };
   for (const Argument& input : call.inputs) {
     if (input.is_scalar()) {

@@ -188,10 +188,24 @@ class Planner {
           node(id).arity > 0 && node(id).op != Op::promote && node(id).op != Op::view;
       told.operations += counts ? 1 : 0;
     }
-    step.function = Function(std::move(impl));
     for (const NodeId id : kernel.arguments) step.inputs.push_back(input(id, k, told, after));
     if (part.reduced.empty()) give_one_rank(step.outputs);
+    impl->definition.places = places_of(step);
+    step.function = Function(std::move(impl));
     return step;
+  }
+
+  static std::vector<fusion::MemoryPlace> places_of(const ProgramStep& step) {
+    std::vector<fusion::MemoryPlace> places;
+    std::map<std::pair<Kind, std::size_t>, std::uint32_t> memories;
+    const auto add = [&](const ProgramOperand& operand) {
+      const auto number = static_cast<std::uint32_t>(memories.size() + 1);
+      const auto memory = memories.emplace(std::pair{operand.kind, operand.index}, number).first;
+      places.push_back({operand.scalar ? 0 : memory->second, operand.layout.offset});
+    };
+    for (const ProgramOperand& operand : step.inputs) add(operand);
+    for (const ProgramOperand& operand : step.outputs) add(operand);
+    return places;
   }
 
   // Outputs of one kernel have one shape, but for axes of size one in front.

@@ -154,6 +154,18 @@ void record(const Definition& definition, const Specification& specification) {
   recorder()->add(files::manifest_line(entry));
 }
 
+namespace {
+
+// Where an operand of a program's kernel begins, if others begin in the same memory.
+fusion::MemoryPlace shared_place(const Definition& definition, std::size_t operand) {
+  const fusion::MemoryPlace place = definition.place(operand);
+  const auto sharers =
+      std::ranges::count(definition.places, place.memory, &fusion::MemoryPlace::memory);
+  return sharers > 1 ? place : fusion::MemoryPlace();
+}
+
+}  // namespace
+
 Specification specification_of(const Definition& definition, const Call& call) {
   Specification specification;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -169,13 +181,18 @@ Specification specification_of(const Definition& definition, const Call& call) {
       argument.shape = input.view().shape();
       argument.strides = strides_unless_contiguous(input.view());
       argument.misalignment = misalignment_of(input.view());
+      const fusion::MemoryPlace place = shared_place(definition, i);
+      argument.memory = place.memory;
+      argument.element = place.element;
     }
     specification.arguments.push_back(std::move(argument));
   }
-  for (const View& output : call.outputs) {
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    const View& output = call.outputs[i];
+    const fusion::MemoryPlace place = shared_place(definition, call.inputs.size() + i);
     specification.outputs.push_back(output.dtype());
-    specification.layouts.push_back(
-        {output.shape(), strides_unless_contiguous(output), misalignment_of(output)});
+    specification.layouts.push_back({output.shape(), strides_unless_contiguous(output),
+                                     misalignment_of(output), place.memory, place.element});
   }
   return specification;
 }

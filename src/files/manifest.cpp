@@ -52,10 +52,11 @@ DType parse_dtype_name(std::string_view text, std::string_view whole) {
 }
 
 std::string array_text(DType dtype, const Dims& shape, const Dims& strides,
-                       std::uint32_t misalignment) {
+                       std::uint32_t misalignment, std::uint32_t memory, std::int64_t element) {
   std::string text = fmt::format("{}[{}]", name(dtype), fmt::join(shape, ","));
   if (!strides.empty()) text += fmt::format("@{}", fmt::join(strides, ","));
   if (misalignment != 0) text += fmt::format("+{}", misalignment);
+  if (memory != 0) text += fmt::format("&{},{}", memory, element);
   return text;
 }
 
@@ -140,7 +141,8 @@ void parse_outputs(const Json& json, Specification& specification) {
     if (output.weak) fail(fmt::format("outputs: '{}' is a number", value.get<std::string>()));
     specification.outputs.push_back(output.dtype);
     if (!output.scalar) {
-      specification.layouts.push_back({output.shape, output.strides, output.misalignment});
+      specification.layouts.push_back(
+          {output.shape, output.strides, output.misalignment, output.memory, output.element});
     }
   }
   if (!specification.layouts.empty() &&
@@ -194,6 +196,16 @@ ArgumentSpec parse_type(std::string_view name, std::string_view text) {
   if (close == text.npos) fail(fmt::format("'{}': expected ']'", whole));
   result.shape = parse_integers(text.substr(open + 1, close - open - 1), whole, 0);
   text.remove_prefix(close + 1);
+  if (const std::size_t at = text.find('&'); at != text.npos) {
+    const Dims place = parse_integers(text.substr(at + 1), whole, 0);
+    if (place.size() != 2 || place[0] < 1 || place[0] > UINT32_MAX) {
+      fail(fmt::format("'{}': expected a memory's number from 1 on and an element after '&'",
+                       whole));
+    }
+    result.memory = static_cast<std::uint32_t>(place[0]);
+    result.element = place[1];
+    text = text.substr(0, at);
+  }
   if (const std::size_t plus = text.find('+'); plus != text.npos) {
     const Dims bytes = parse_integers(text.substr(plus + 1), whole, 0);
     if (bytes.size() != 1 || bytes[0] > 15) {
@@ -218,7 +230,8 @@ std::string type_text(const ArgumentSpec& argument) {
   if (argument.scalar) {
     return fmt::format("{}{}", argument.weak ? "weak " : "", name(argument.dtype));
   }
-  return array_text(argument.dtype, argument.shape, argument.strides, argument.misalignment);
+  return array_text(argument.dtype, argument.shape, argument.strides, argument.misalignment,
+                    argument.memory, argument.element);
 }
 
 Manifest parse_manifest(std::string_view text) {
@@ -255,8 +268,8 @@ std::string manifest_line(const ManifestEntry& entry) {
       json["outputs"].push_back(name(dtype));
     } else {
       const OutputSpec& layout = entry.specification.layouts[i];
-      json["outputs"].push_back(
-          array_text(dtype, layout.shape, layout.strides, layout.misalignment));
+      json["outputs"].push_back(array_text(dtype, layout.shape, layout.strides, layout.misalignment,
+                                           layout.memory, layout.element));
     }
   }
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

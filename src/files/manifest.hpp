@@ -9,8 +9,11 @@
 // `types` gives the arguments in their order:
 //   type    := array | DTYPE | "weak " DTYPE       the last two are numbers, a weak one takes the
 //                                                  dtype of its partner
-//   array   := DTYPE "[" SIZE,... "]" ["@" STRIDE,...] ["+" BYTES]    strides in elements; the
-//                                                  address is so many bytes past a multiple of 16
+//   array   := DTYPE "[" SIZE,... "]" ["@" STRIDE,...] ["+" BYTES] ["&" MEMORY "," ELEMENT]
+//                                                  strides in elements; the address is so many
+//                                                  bytes past a multiple of 16; arrays of one
+//                                                  MEMORY, a number from 1 on, begin at those
+//                                                  elements of it
 // `options` and `outputs` may be left out. `outputs` has for each output its dtype, alone or as an
 // array: where it is stored, if not in C order and aligned.
 #pragma once

@@ -20,6 +20,8 @@ struct ArgumentSpec {
   bool scalar = false;  ///< a number; shape and strides are empty
   bool weak = false;    ///< a number that takes its partner's dtype, as an untyped Scalar does
   std::uint32_t misalignment = 0;  ///< bytes of its address past a multiple of 16; 0 to 15
+  std::uint32_t memory = 0;        ///< operands of one number begin in one memory, 0: in any
+  std::int64_t element = 0;        ///< then: so many elements into it
 };
 
 /// Where an output would be stored.
@@ -27,6 +29,8 @@ struct OutputSpec {
   Dims shape;
   Dims strides;
   std::uint32_t misalignment = 0;
+  std::uint32_t memory = 0;
+  std::int64_t element = 0;
 };
 
 struct Specification {

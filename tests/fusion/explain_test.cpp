@@ -74,8 +74,11 @@ TEST(Explain, SaysWhatDecidedTheWidth) {
   const auto width = [](const Dims& shape, const std::vector<Operand>& operands) {
     return explained(shape, operands).report.width;
   };
+  EXPECT_EQ(width({4096}, {operand(DType::f32, {1}), operand(DType::bf16, {1}, true)}),
+            "8 elements per work item: 16 bytes of d, the narrowest contiguous operand");
   EXPECT_EQ(width({4096}, {operand(DType::bf16, {1}), operand(DType::f32, {1}, true)}),
-            "8 elements per work item: 16 bytes of c, the narrowest contiguous operand");
+            "4 elements per work item: 16 bytes of d, so that threads side by side store whole "
+            "lines");
   EXPECT_EQ(width({3, 5}, {operand(DType::f32, {8, 1}), operand(DType::u8, {5, 1}, true)}),
             "4 elements per work item: a row has only 5");
   EXPECT_EQ(width({4096}, {operand(DType::f64, {1}), operand(DType::u8, {1}, true)}),

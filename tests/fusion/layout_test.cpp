@@ -131,6 +131,80 @@ TEST(Layout, RankZeroIsOneElement) {
   EXPECT_EQ(plan_layout({}, operands, Family::host).work_items, 1u);
 }
 
+// A thread's stores are whole accesses side by side with its neighbours'; it takes several where a
+// narrow input would otherwise leave it with few bytes under way.
+TEST(Layout, WhatIsStoredIsOneAccessOfAThreadAtATime) {
+  const auto of_row = [](std::int64_t size, DType from, DType to) {
+    const std::vector<Operand> operands = {operand(from, {2 * size, 1}),
+                                           operand(to, {size, 1}, true)};
+    return plan_layout({8, size}, operands, Family::nvidia);
+  };
+  const auto expect = [](const Layout& layout, int width, int vectors, int threads) {
+    EXPECT_EQ(layout.variant.width, width);
+    EXPECT_EQ(layout.variant.vectors, vectors);
+    EXPECT_EQ(layout.variant.threads, threads);
+    EXPECT_EQ(layout.work_items, 8U * static_cast<std::uint64_t>(layout.row_items()));
+  };
+  expect(of_row(65536, DType::u8, DType::f32), 4, 4, 32);
+  expect(of_row(65536, DType::bf16, DType::f32), 4, 2, 32);
+  expect(of_row(65536, DType::f32, DType::bf16), 8, 1, 1);
+  expect(of_row(65536, DType::f32, DType::f32), 4, 1, 1);
+  // A short row is one vector of each of 8 threads, twice, or of 4.
+  expect(of_row(64, DType::u8, DType::f32), 4, 2, 8);
+  EXPECT_EQ(of_row(64, DType::u8, DType::f32).row_items(), 8);
+  expect(of_row(32, DType::u8, DType::f32), 4, 2, 4);
+  // A short row that does not come out even is handled vector by vector.
+  expect(of_row(100, DType::u8, DType::f32), 4, 1, 1);
+  EXPECT_EQ(of_row(100, DType::u8, DType::f32).row_items(), 25);
+  // The end of a long one takes work items that have less to do.
+  expect(of_row(8192 + 4, DType::u8, DType::f32), 4, 4, 32);
+  EXPECT_EQ(of_row(8192 + 4, DType::u8, DType::f32).row_items(), 17 * 32);
+}
+
+TEST(Layout, ElementsBetweenEachOtherAreInterleaved) {
+  const auto in_memory = [](Operand operand, std::uint32_t memory, std::int64_t element) {
+    operand.place = {memory, element};
+    return operand;
+  };
+  const auto halves = [&](std::uint32_t memory, std::int64_t second) {
+    const std::vector<Operand> operands = {
+        in_memory(operand(DType::bf16, {128, 2}), memory, second),
+        in_memory(operand(DType::bf16, {128, 2}), memory, 0),
+        in_memory(operand(DType::bf16, {64, 1}, true), 2, 0)};
+    return plan_layout({8, 64}, operands, Family::nvidia).variant;
+  };
+  const Variant pairs = halves(1, 1);
+  EXPECT_EQ(pairs.operands[0].access, Access::interleaved);
+  EXPECT_EQ(pairs.operands[1].access, Access::interleaved);
+  EXPECT_EQ(pairs.operands[0].ways, 2);
+  EXPECT_EQ(pairs.operands[0].way, 1);
+  EXPECT_EQ(pairs.operands[1].way, 0);
+  EXPECT_EQ(pairs.operands[0].first_way, 1U);
+  EXPECT_EQ(pairs.operands[1].first_way, 1U);
+  EXPECT_EQ(pairs.operands[1].alignment, 16);
+  // What lies elsewhere, or is not known to be in one memory, is not.
+  EXPECT_EQ(halves(1, 3).operands[0].access, Access::strided);
+  EXPECT_EQ(halves(1, 0).operands[0].access, Access::strided);
+  EXPECT_EQ(halves(0, 1).operands[0].access, Access::strided);
+}
+
+TEST(Layout, OnlyWholeGroupsAreInterleaved) {
+  std::vector<Operand> operands;
+  for (const std::int64_t element : {0, 1, 2}) {
+    operands.push_back(operand(DType::f32, {3}));
+    operands.back().place = {1, element};
+  }
+  operands.push_back(operand(DType::f32, {1}, true));
+  const auto access = [&](std::size_t i) {
+    return plan_layout({64}, operands, Family::amd).variant.operands[i].access;
+  };
+  EXPECT_EQ(access(0), Access::interleaved);
+  EXPECT_EQ(access(2), Access::interleaved);
+  operands[1].dtype = DType::i32;
+  EXPECT_EQ(access(0), Access::strided);
+  EXPECT_EQ(access(2), Access::strided);
+}
+
 // Walks a layout as a kernel does and records which output element meets which input element.
 std::map<std::int64_t, std::int64_t> walk(const Layout& layout, std::size_t input,
                                           std::size_t output) {

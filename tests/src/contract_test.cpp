@@ -304,6 +304,7 @@ class Contract : public ::testing::TestWithParam<std::tuple<DeviceType, DType>> 
 class RowContract : public Contract {};
 class NanContract : public Contract {};
 class ConstantContract : public Contract {};
+class DivisorContract : public Contract {};
 class EmptyContract : public Contract {};
 class ComplexContract : public Contract {};
 
@@ -397,6 +398,43 @@ TEST_P(NanContract, OfMaximumAndMinimum) {
     for (std::int64_t i = 0; i < 3; ++i) {
       for (const HostArray& output : outputs)
         EXPECT_EQ(testing::get_bits(output, i), given[i][2]) << i << ", " << mode_of(options);
+    }
+  });
+}
+
+// Many dividends of one divisor, for which a reciprocal computed once would be tempting: correctly
+// rounded, with subnormals, infinities and the sign of zero.
+TEST_P(DivisorContract, EveryQuotientIsCorrectlyRounded) {
+  constexpr std::int64_t kDividends = 512;
+  const double divisors[] = {0.9,  30,    127,  1.0 / 3, 1e-17, 1e17,   1e-19, 1e19, 1e-38, 1e38,
+                             -0.9, 0x1p3, -0.0, 0,       kInf,  1e-320, kNan,  255,  3e-39, -1e-30};
+  const auto rows = static_cast<std::int64_t>(std::size(divisors));
+  const auto round = [](double number) { return static_cast<double>(static_cast<float>(number)); };
+  std::vector<std::uint64_t> sample = testing::sample(DType::f32, kDividends, 3);
+  sample.resize(kDividends, 0);
+  HostArray x = HostArray::contiguous(DType::f32, {rows, kDividends});
+  HostArray y = HostArray::contiguous(DType::f32, {rows, 1});
+  for (std::int64_t i = 0; i < rows; ++i) {
+    testing::set_bits(y, i, fusion::encode(round(divisors[i]), DType::f32));
+    for (std::int64_t k = 0; k < kDividends; ++k)
+      testing::set_bits(x, i * kDividends + k, sample[static_cast<std::size_t>(k)]);
+  }
+  for_two_modes([&](const Options& options) {
+    std::vector<HostArray> outputs(2, x);
+    testing::run_on(device(), parse("quotients", "x / y, x / 0.9", options),
+                    std::vector<HostArray>{x, y}, outputs);
+    for (std::int64_t i = 0; i < x.size(); ++i) {
+      const auto dividend = static_cast<float>(fusion::decode(testing::get_bits(x, i), DType::f32));
+      const float by[] = {static_cast<float>(round(divisors[i / kDividends])), 0.9F};
+      for (std::size_t k = 0; k < 2; ++k) {
+        const auto got =
+            std::bit_cast<float>(static_cast<std::uint32_t>(testing::get_bits(outputs[k], i)));
+        const float wanted = dividend / by[k];
+        const bool same = std::bit_cast<std::uint32_t>(got) == std::bit_cast<std::uint32_t>(wanted);
+        EXPECT_TRUE(same || (std::isnan(got) && std::isnan(wanted)))
+            << dividend << " / " << by[k] << ": got " << got << ", expected " << wanted << ", "
+            << mode_of(options);
+      }
     }
   });
 }
@@ -514,6 +552,9 @@ INSTANTIATE_TEST_SUITE_P(Cpu, RowContract, ::testing::Combine(kCpu, kReal), test
 INSTANTIATE_TEST_SUITE_P(Gpu, RowContract, ::testing::Combine(kGpu, kReal), test_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, NanContract, ::testing::Combine(kCpu, kItself), test_name);
 INSTANTIATE_TEST_SUITE_P(Gpu, NanContract, ::testing::Combine(kGpu, kItself), test_name);
+const auto kSingle = ::testing::Values(f32);
+INSTANTIATE_TEST_SUITE_P(Cpu, DivisorContract, ::testing::Combine(kCpu, kSingle), test_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, DivisorContract, ::testing::Combine(kGpu, kSingle), test_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, ConstantContract, ::testing::Combine(kCpu, kRealOrBool), test_name);
 INSTANTIATE_TEST_SUITE_P(Gpu, ConstantContract, ::testing::Combine(kGpu, kRealOrBool), test_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, EmptyContract, ::testing::Combine(kCpu, kAll), test_name);

@@ -47,7 +47,7 @@ TEST(Manifest, what_is_written_is_read_as_the_same) {
       {"y", DType::f8e4m3, {2, 3}, {-3, 0}, false, false, 0},
       {"s", DType::f64, {}, {}, true, true, 0},
       {"t", DType::i32, {}, {}, true, false, 0},
-      {"x", DType::u4, {}, {}, false, false, 12},
+      {"x", DType::u4, {}, {}, false, false, 12, 7, 64},
   };
   entry.specification.outputs = {DType::f32, DType::bf16};
   entry.specification.layouts = {{{2, 3}, {1, 2}, 4}, {{2, 3}, {}, 0}};
@@ -60,6 +60,8 @@ TEST(Manifest, what_is_written_is_read_as_the_same) {
   EXPECT_TRUE(manifest.entries[0].specification.arguments[1].weak);
   EXPECT_FALSE(manifest.entries[0].specification.arguments[2].weak);
   EXPECT_EQ(manifest.entries[0].specification.arguments[3].misalignment, 12u);
+  EXPECT_EQ(manifest.entries[0].specification.arguments[3].memory, 7u);
+  EXPECT_EQ(manifest.entries[0].specification.arguments[3].element, 64);
   EXPECT_EQ(manifest.entries[0].specification.layouts[0].strides, (Dims{1, 2}));
 }
 

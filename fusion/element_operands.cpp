@@ -1,0 +1,175 @@
+#include "fusion/element_operands.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fusion/count.hpp"
+#include "fusion/device_text.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+
+ElementOperands::ElementOperands(const TypedGraph& graph, const Variant& variant,
+                                 std::set<std::string>& taken)
+    : graph_(graph), variant_(variant) {
+  argument_names_.resize(graph_.arguments.size());
+  for (std::size_t i = 0; i < graph_.arguments.size(); ++i) {
+    argument_names_[i] = identifier(graph_.argument_names[i], fmt::format("in{}", i), taken);
+    if (!graph_.arguments[i].scalar) {
+      operands_.push_back({argument_names_[i], i, graph_.arguments[i].dtype, false});
+    }
+  }
+  for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const std::string& wanted = graph_.output_names[i];
+    const std::string fallback = graph_.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
+    operands_.push_back({identifier(wanted.empty() ? fallback : wanted, fallback, taken), 0,
+                         graph_.nodes[graph_.outputs[i]].dtype, true});
+  }
+  for (const std::int64_t axis : counted_axes(graph_)) {
+    operands_.push_back(
+        {identifier(count_name(axis), "index", taken), 0, DType::i64, false, true, axis});
+  }
+  if (operands_.size() != variant_.operands.size()) {
+    throw Error(Code::internal, "emit: the variant has another number of operands than the graph");
+  }
+}
+
+void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_text) const {
+  using P = Parameter::Kind;
+  const std::uint32_t index_bytes = variant_.wide_index ? 8 : 4;
+  const std::uint32_t divisor_bytes = variant_.wide_index ? 8 : 12;
+  const std::string_view divisor = variant_.wide_index ? "Divisor64" : "Divisor32";
+  for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+    const ElementOperand& operand = operands_[i];
+    if (operand.count || is_within(i)) continue;
+    writer.add_parameter({P::pointer, i, 0, operand.dtype, 8},
+                         fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
+                                     storage_type(operand.dtype), operand.name));
+  }
+  for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
+    if (!graph_.arguments[i].scalar) continue;
+    const DType dtype = compute_dtype(node_text.scalar_dtype(i));
+    writer.add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
+                         fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
+  }
+  writer.add_parameter({P::size, 0, 0, DType::f32, index_bytes}, fmt::format("{} size", index()));
+  if (variant_.rank > 1) {
+    writer.add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes},
+                         fmt::format("{} columns", divisor));
+  }
+  const std::vector<std::uint32_t> outer = outer_axes();
+  if (tiled()) {
+    writer.add_parameter({P::rows, 0, 0, DType::f32, index_bytes}, fmt::format("{} rows", index()));
+    if (!outer.empty()) {
+      writer.add_parameter({P::strips, 0, 0, DType::f32, divisor_bytes},
+                           fmt::format("{} strips", divisor));
+    }
+  }
+  for (std::size_t n = 1; n < outer.size(); ++n) {
+    writer.add_parameter({P::extent, 0, outer[n], DType::f32, divisor_bytes},
+                         fmt::format("{} extent_{}", divisor, outer[n]));
+  }
+  writer.add_parameter({P::work_items, 0, 0, DType::f32, index_bytes},
+                       fmt::format("{} work_items", index()));
+  for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+    if (variant_.operands[i].start) {
+      writer.add_parameter({P::start, i, 0, DType::f32, index_bytes},
+                           fmt::format("{} {}_start", signed_index(), operands_[i].name));
+    }
+    for (std::uint32_t k = 0; k < rank(); ++k) {
+      if (!has_stride(i, k) || is_within(i)) continue;
+      writer.add_parameter({P::stride, i, k, DType::f32, index_bytes},
+                           fmt::format("{} {}", signed_index(), stride_name(i, k)));
+    }
+  }
+}
+
+std::string ElementOperands::scalar_parameter(std::size_t argument) const {
+  return argument_names_[argument] + "_value";
+}
+
+std::vector<std::uint32_t> ElementOperands::outer_axes() const {
+  std::vector<std::uint32_t> axes;
+  for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
+    if (!tiled() || k != static_cast<std::uint32_t>(variant_.tile_axis)) axes.push_back(k);
+  }
+  return axes;
+}
+
+bool ElementOperands::has_stride(std::size_t operand, std::uint32_t axis) const {
+  const OperandVariant& variant = variant_.operands[operand];
+  const bool transposed = variant.access == Access::transposed;
+  if (axis + 1 == rank()) return transposed || variant.access == Access::strided;
+  if (transposed && axis == static_cast<std::uint32_t>(variant_.tile_axis)) return false;
+  return (variant.outer_axes >> axis & 1) != 0;
+}
+
+bool ElementOperands::is_read(std::size_t i) const {
+  const ElementOperand& operand = operands_[i];
+  return !operand.output && !operand.count &&
+         std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
+           return node.op == Op::input && node.payload == operand.argument;
+         });
+}
+
+bool ElementOperands::per_lane(std::size_t i) const {
+  const Access access = variant_.operands[i].access;
+  return access != Access::broadcast && access != Access::scalar;
+}
+
+bool ElementOperands::lies_in_rows(std::size_t i) const {
+  const Access access = variant_.operands[i].access;
+  return access == Access::contiguous || access == Access::interleaved;
+}
+
+std::string ElementOperands::row_pointer(std::size_t i, int but) const {
+  std::string pointer = operands_[i].name + "_data";
+  if (is_packed(operands_[i].dtype)) {
+    const std::string place = row_place(i);
+    return fmt::format("packed({}, {})", pointer,
+                       place.empty() ? fmt::format("{}(0)", signed_index()) : place);
+  }
+  for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
+    if (has_stride(i, k) && static_cast<int>(k) != but)
+      pointer += fmt::format(" + {}(at_{}) * {}", signed_index(), k, stride_name(i, k));
+  }
+  return pointer;
+}
+
+std::string ElementOperands::row_place(std::size_t i) const {
+  std::string row = variant_.operands[i].start ? operands_[i].name + "_start" : "";
+  for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
+    if (!has_stride(i, k)) continue;
+    row += fmt::format("{}{}(at_{}) * {}", row.empty() ? "" : " + ", signed_index(), k,
+                       stride_name(i, k));
+  }
+  return row;
+}
+
+std::string ElementOperands::stride_name(std::size_t operand, std::uint32_t axis) const {
+  return fmt::format("{}_stride_{}", operands_[operand].name, axis);
+}
+
+std::string ElementOperands::stride_along(std::size_t i, std::uint32_t axis) const {
+  return has_stride(i, axis) ? stride_name(i, axis) : fmt::format("{}(0)", signed_index());
+}
+
+std::string ElementOperands::vector_size(std::size_t i) const {
+  const int ways = variant_.operands[i].ways;
+  return ways == 1 ? "width.size" : fmt::format("{} * width.size", ways);
+}
+
+std::string ElementOperands::vector_start(std::size_t i) const {
+  const int ways = variant_.operands[i].ways;
+  return ways == 1 ? "first" : fmt::format("{} * first", ways);
+}
+
+std::string ElementOperands::lane_of(std::size_t i) const {
+  const OperandVariant& variant = variant_.operands[i];
+  if (variant.ways == 1) return operands_[i].name + "_lanes[lane]";
+  return fmt::format("{}_lanes[{} * lane{}]", operands_[variant.first_way].name, variant.ways,
+                     variant.way == 0 ? "" : fmt::format(" + {}", variant.way));
+}
+
+}  // namespace kiln::fusion
