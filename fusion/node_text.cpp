@@ -91,6 +91,15 @@ bool is_negative_zero(const TypedGraph& graph, const TypedNode& node) {
   return is_floating(held) && node.payload == std::uint64_t{1} << (bits(held) - 1);
 }
 
+bool is_not_positive(const TypedGraph& graph, NodeId id) {
+  const TypedNode& node = graph.nodes[id];
+  if (node.op == Op::neg) {
+    const Op turned = graph.nodes[node.operands[0]].op;
+    return turned == Op::abs || turned == Op::square;
+  }
+  return is_below_row_maximum(graph, id);
+}
+
 }  // namespace
 
 NodeText::NodeText(const TypedGraph& graph, Accuracy accuracy)
@@ -207,8 +216,8 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
                          ? std::string(qualifier(node))
                          : "";
   call += op.name;
-  if (call == "narrow::exp" && is_below_row_maximum(graph_, node.operands[0]))
-    call += "_not_positive";
+  const bool has_own = call == "narrow::exp" || (call == "exp" && dtype == DType::f32);
+  if (has_own && is_not_positive(graph_, node.operands[0])) call += "_not_positive";
   // The neighbour is one of the result's own dtype, not of the f32 that it is computed in.
   if (node.op == Op::nextafter && is_narrow_float(node.dtype))
     call += fmt::format("<{}>", name(node.dtype));
