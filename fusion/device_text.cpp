@@ -167,7 +167,8 @@ const std::set<std::string, std::less<>>& reserved_words() {
                                                        "end",
                                                        "rest",
                                                        "unit",
-                                                       "memory"};
+                                                       "memory",
+                                                       "own_count"};
     for (const OpInfo& op : all_ops()) set->emplace(op.name);
     for (const DTypeInfo& dtype : kDTypes) set->emplace(dtype.name);
     return set;
@@ -181,9 +182,9 @@ bool is_derived(std::string_view name) {
   if (at == std::string_view::npos || at + 1 == name.size()) return false;
   const std::string_view end = name.substr(at + 1);
   return end == "data" || end == "lanes" || end == "bits" || end == "tile" || end == "row" ||
-         end == "held" || end == "held" || end == "stored" || end == "kept" || end == "batch" ||
-         end == "end" || end == "all" || end == "slots" || end == "value" ||
-         end.find_first_not_of("0123456789") == std::string_view::npos;
+         end == "held" || end == "stored" || end == "own" || end == "centre" || end == "moved" ||
+         end == "kept" || end == "batch" || end == "end" || end == "all" || end == "slots" ||
+         end == "value" || end.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 template <class Float>

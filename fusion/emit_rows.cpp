@@ -28,8 +28,12 @@ class RowEmitter : public ReductionEmitter {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
       if (!is_reduction(node.op)) continue;
-      out_.line(1, "KILN_SHARED Slots<{}, {}> {}_slots;", partial_type(node), rows_.threads,
-                name_of(id));
+      std::string type = partial_type(node);
+      if (const JoinedReductions* pair = joined_by(id)) {
+        if (pair->centre == id) continue;
+        type = pair->squares ? "Moments" : "Exponentials";
+      }
+      out_.line(1, "KILN_SHARED Slots<{}, {}> {}_slots;", type, rows_.threads, name_of(id));
     }
   }
 
@@ -102,6 +106,9 @@ class RowEmitter : public ReductionEmitter {
 
   void emit_result(std::size_t id) override {
     const TypedNode& node = graph_.nodes[id];
+    if (const JoinedReductions* pair = joined_by(id)) {
+      return pair->centre == id ? own_centre(*pair) : emit_joined(*pair);
+    }
     const bool stretches = in_stretches(node);
     if (stretches) {
       out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", device_name(node.op), name_of(id));
@@ -111,6 +118,55 @@ class RowEmitter : public ReductionEmitter {
     out_.line(2, "const {} {} = {};", compute_type(node.dtype), name_of(id),
               result_text(node, joined));
     values_[id] = name_of(id);
+  }
+
+  // What a thread takes for the row's largest element or mean.
+  void own_centre(const JoinedReductions& pair) {
+    const std::string& name = name_of(pair.centre);
+    out_.line(2, "const f32 {0}_own = {1}{2}>({0}_lanes);", name,
+              pair.squares ? "fold<Sum, " : "fold<Max, ", variant_.width);
+    if (pair.squares) {
+      out_.line(2, "const f32 {0}_centre = {0}_own / maximum(own_count, 1.0f);", name);
+    } else {
+      out_.line(2, "const f32 {0}_centre = is_lowest({0}_own) ? 0.0f : {0}_own;", name);
+    }
+    values_[pair.centre] = name + "_centre";
+  }
+
+  // Both results, from those around the threads' own centres.
+  void emit_joined(const JoinedReductions& pair) {
+    const std::string& centre = name_of(pair.centre);
+    const std::string& around = name_of(pair.around);
+    const std::string sum = fmt::format("fold<Sum, {}>({}_lanes)", variant_.width, around);
+    std::string result;
+    if (pair.squares) {
+      const bool equal = rows_.whole == rows_.vectors && !is_shifted();
+      out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{{{own_count, {1}_centre, {2}}}}}}};", around,
+                centre, sum);
+      out_.line(2, "const Moments {0}_row = reduce<JoinMoments<{1}>>({0}_own, {0}_slots);", around,
+                equal);
+      out_.line(2, "const f32 {} = {}_row.mean;", centre, around);
+      result = around + "_row.squares";
+    } else {
+      const bool narrow =
+          node_text_.of(pair.exponential, values_, stored_).text.starts_with("narrow");
+      out_.line(2, "Lanes<Exponentials, 1> {0}_own = {{{{{{{1}_own, {2}}}}}}};", around, centre,
+                sum);
+      out_.line(2,
+                "const Exponentials {0}_row = reduce<JoinExponentials<{1}>>({0}_own, {0}_slots);",
+                around, narrow);
+      out_.line(2, "const f32 {} = {}_row.largest;", centre, around);
+      if (keeps(pair.exponential)) {
+        out_.line(2, "const f32 {0}_moved = JoinExponentials<{1}>::exp({2}_own - {2});",
+                  name_of(pair.exponential), narrow, centre);
+      }
+      // Of nothing but -infinity, and with +infinity, it is NaN.
+      result = fmt::format("{0}_row.sum + ({1} - {1})", around, centre);
+    }
+    values_[pair.centre] = centre;
+    const TypedNode& node = graph_.nodes[pair.around];
+    out_.line(2, "const f32 {} = {};", around, result_text(node, result));
+    values_[pair.around] = around;
   }
 
   void store_row_values() override {

@@ -37,6 +37,7 @@ bool is_never_negative(const TypedGraph& graph, NodeId id) {
     case Op::exp:
     case Op::exp2:
     case Op::abs:
+    case Op::square:
     case Op::sqrt:
     case Op::sigmoid: return true;
     case Op::promote: return is_never_negative(graph, node.operands[0]);

@@ -24,11 +24,10 @@ struct RowPolicy {
   int most_vectors;   ///< that a thread keeps,
   int held_bytes;     ///< of no more than so many bytes
   int held_row;       ///< of rows of no more than so many; longer ones are read again by each pass
-  int long_row;       ///< bytes of a row from which on a part of it is kept in shared memory,
+  int long_row;       ///< bytes of a row from which on, where a vector is eight elements or more, a
+                      ///< part of it is kept in shared memory
   int shared_bytes;   ///< of no more than so many bytes; 0: none
-  int long_threads;   ///< that share such a row,
-  int long_vectors;   ///< or twice as many where each would have more vectors of fewer than eight
-                      ///< elements than this
+  int long_threads;   ///< that share rows of narrower vectors which are twice as long
   int spare_bytes;    ///< up to which weights are fetched before the first pass too
   int batch;          ///< vectors under way where they are not kept,
   int batch_bytes;    ///< of no more than so many bytes
@@ -43,22 +42,23 @@ struct RowPolicy {
 // (softmax), since all threads of a block wait for its slowest, once for each reduction. Of 16,384
 // bf16, 256 threads with eight vectors reach 0.98 and 0.97, 512 with four 0.98 and 0.94.
 //
-// What a block keeps in registers of rows of 64 KiB leaves room for one more block beside it, or
-// none: with part of it in shared memory there are three. 32,768 bf16 go from 0.93 to 0.98
-// (rmsnorm) and from 0.80 to 0.92 (layer_norm) so. 60 KiB are what every GPU that NVIDIA's compiler
-// knows has for a block. AMD's have four times the registers for as much shared memory.
+// What a block keeps in registers of rows of 64 KiB leaves no room for another beside it: 32,768
+// bf16 go from 0.93 to 0.97 (rmsnorm) and from 0.80 to 0.98 (softmax) with most of it in shared
+// memory, of which every GPU that NVIDIA's compiler knows has 60 KiB for a block. As many bytes of
+// f32 are half as much work: they stay in registers, where 16,384 reach 0.97 to 0.98, and 32,768
+// with 1,024 threads 0.96. AMD's GPUs have four times the registers for as much shared memory.
 //
 // 2^18 threads fill the largest GPUs of today, with four vectors each under way. The host sums 256
 // elements side by side, enough to hide the latency of an addition whatever the width of its
 // vectors, and keeps what it has computed of up to 64 times as many, which its second cache holds:
 // room for that many, so that one kernel does for all of them.
 constexpr RowPolicy kPolicies[] = {
-    /* amd    */ {32, 16, 256, 4, 512, 512, 16, 256, 128 << 10, 0, 0, 0, 0, 128, 4, 128, 0,
+    /* amd    */ {32, 16, 256, 4, 512, 512, 16, 256, 128 << 10, 1 << 29, 0, 512, 128, 4, 128, 0,
                   1 << 18},
     /* nvidia */
-    {32, 16, 256, 4, 512, 256, 16, 256, 128 << 10, 32 << 10, 60 << 10, 512, 8, 128, 4, 128, 0,
+    {32, 16, 256, 4, 512, 256, 16, 256, 128 << 10, 32 << 10, 60 << 10, 1024, 128, 4, 128, 0,
      1 << 18},
-    /* host   */ {0, 0, 1, 1, 1, 1, 64, 0, 0, 0, 0, 0, 0, 0, 1, 0, 256, 0},
+    /* host   */ {0, 0, 1, 1, 1, 1, 64, 0, 0, 0, 0, 1, 0, 1, 0, 256, 0},
 };
 
 // Of columns every lane of a GPU's thread has a place in shared memory. The host reads runs of
@@ -127,7 +127,8 @@ int vector_alignment(const Operand& operand, int width) {
   return std::min(16, width * element_bytes(operand));
 }
 
-// Whether the rows of two operands begin at the same place of a vector.
+// Whether `a` is aligned wherever vectors of `b` begin, of which no more is known than how far it
+// is past a multiple of 16 bytes.
 bool in_phase(const Operand& a, const Operand& b, const std::vector<Axis>& axes, std::size_t i,
               std::size_t k, int width) {
   const auto place = [](const Operand& operand) {
@@ -136,11 +137,12 @@ bool in_phase(const Operand& a, const Operand& b, const std::vector<Axis>& axes,
   const auto whole = [](const Operand& operand) {
     return operand.address % static_cast<std::uint64_t>(element_bytes(operand)) == 0;
   };
+  const int step = vector_alignment(a, width) / element_bytes(a);
   bool same = whole(a) && whole(b) &&
-              (place(a) - place(b)) % static_cast<std::uint64_t>(width) == 0 &&
+              (place(a) - place(b)) % static_cast<std::uint64_t>(step) == 0 &&
               axes.back().strides[i] == 1 && axes.back().strides[k] == 1;
   for (std::size_t axis = 0; axis + 1 < axes.size(); ++axis) {
-    same = same && (axes[axis].strides[i] - axes[axis].strides[k]) % width == 0;
+    same = same && (axes[axis].strides[i] - axes[axis].strides[k]) % step == 0;
   }
   return same;
 }
@@ -154,6 +156,23 @@ bool begins_within_vectors(const std::vector<Axis>& axes, const Operand& operand
                          vector_alignment(operand, width);
   return width > 1 && !whole && axes.back().size >= 2 * width * width &&
          in_phase(operand, operand, axes, index, index, width);
+}
+
+// At whose vectors rows begin in the middle: the leading operand's, or if those are wider than 16
+// bytes, of whose alignment nothing is known, another's.
+int phase_operand(const std::vector<Axis>& axes, std::span<const Operand> operands,
+                  const std::vector<bool>& uniform, std::size_t leading, int width) {
+  constexpr int kKnown = 16;
+  const auto begins_within = [&](std::size_t i) {
+    return !uniform[i] && width * element_bytes(operands[i]) <= kKnown &&
+           begins_within_vectors(axes, operands[i], i, width);
+  };
+  if (begins_within(leading)) return static_cast<int>(leading);
+  if (width * element_bytes(operands[leading]) <= kKnown) return -1;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (begins_within(i)) return static_cast<int>(i);
+  }
+  return -1;
 }
 
 int power_of_two_to(std::int64_t count) {
@@ -173,7 +192,7 @@ int kept_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows :
 
 // How many of its vectors a thread keeps, and how many it has under way of what it does not.
 void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vectors,
-                 const VectorBytes& bytes, Family family) {
+                 const VectorBytes& bytes, int width, Family family) {
   const RowPolicy& rule = row_policy(family);
   const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
   if (family == Family::host) {
@@ -189,7 +208,7 @@ void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vect
   rows.whole = held ? static_cast<int>(least_vectors / rows.threads) : 0;
   rows.batch = power_of_two_to(std::min(rule.batch, rule.batch_bytes / all));
   if (held) rows.batch = std::min(rows.batch, rows.vectors);
-  if (held && rows.columns == 0 && vectors * kept > rule.long_row) {
+  if (held && rows.columns == 0 && width >= 8 && vectors * kept > rule.long_row) {
     rows.stored = std::min(rows.vectors, rule.shared_bytes / std::max(1, rows.threads * kept));
   }
 }
@@ -198,20 +217,23 @@ void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vect
 // meet more than once, fewer of them with two vectors each have less to wait for: rows of 64 f32 go
 // from 0.77 to 0.94 of a copy (three reductions), and with one reduction from 1.00 to 0.97.
 void share_row(RowVariant& rows, std::int64_t vectors, int kept, int width, int least,
-               int reductions, Family family) {
+               int reductions, bool stores, Family family) {
   const RowPolicy& rule = row_policy(family);
   const auto threads_for = [&](std::int64_t each, int fewest, int most) {
     return power_of_two_from(std::clamp<std::int64_t>((vectors + each - 1) / each, fewest, most));
   };
+  const bool wide = width >= 8 && !rows.pieces;
+  const std::int64_t bytes = rows.pieces ? 0 : vectors * kept;
+  // With one meeting of all threads, twice as many with half as much each are better.
+  const int each = reductions == 1 && stores ? (rule.vectors + 1) / 2 : rule.vectors;
   if (vectors <= rule.short_row) {
     rows.threads = threads_for(reductions > 1 ? 2 : 1, 1, std::max(1, rule.short_threads));
-  } else if (rule.shared_bytes != 0 && !rows.pieces && vectors * kept > rule.long_row) {
-    rows.threads = threads_for(rule.long_vectors, rule.long_threads,
-                               width < 8 ? 2 * rule.long_threads : rule.long_threads);
+  } else if (width < 8 && bytes > 2 * rule.long_row) {
+    rows.threads = threads_for(each, rule.short_row, rule.long_threads);
   } else {
-    const bool wide = width >= 8 && !rows.pieces;
+    const bool stored = wide && rule.shared_bytes != 0 && bytes > rule.long_row;
     rows.threads =
-        threads_for(rule.vectors, rule.short_row, wide ? rule.wide_threads : rule.most_threads);
+        threads_for(each, rule.short_row, wide && !stored ? rule.wide_threads : rule.most_threads);
   }
   rows.threads = std::max(rows.threads, least);
   if (rows.threads <= rule.short_row) rows.rows = rule.block / rows.threads;
@@ -455,10 +477,8 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   if (by_columns) width = gpu ? std::min(width, kMostColumns) : kHostColumns;
   const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && !uniform[leading];
   while (gpu && width > 1) {
-    if (may_begin_within && begins_within_vectors(axes, operands[leading], leading, width)) {
-      rows.phase = static_cast<int>(leading);
-      break;
-    }
+    if (may_begin_within) rows.phase = phase_operand(axes, operands, uniform, leading, width);
+    if (rows.phase >= 0) break;
     if (innermost.size % width == 0) break;
     width /= 2;
   }
@@ -477,6 +497,10 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     (is_weight(i) ? bytes.weights : bytes.rows) +=
         repeats ? 4 : variant.width * element_bytes(operands[i]);
   }
+  bool stores = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    stores = stores || (operands[i].output && !uniform[i]);
+  }
   std::int64_t units = layout.rows * layout.pieces;
   if (by_columns) {
     layout.vectors = layout.reduced;
@@ -488,12 +512,12 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
     share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces, kept_bytes(bytes), width,
-              rows.phase < 0 ? 1 : 2 * width, space.reductions, family);
+              rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, family);
   }
   layout.units = units;
   layout.work_items = static_cast<std::uint64_t>((units + rows.rows - 1) / rows.rows);
 
-  choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, family);
+  choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width, family);
   const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_policy(family).spare_bytes;
 
   // Threads count on past the end of a row, by less than this.
@@ -512,7 +536,8 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     if (family != Family::host && operand.access == Access::contiguous) {
       operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, width);
       if (rows.phase >= 0) {
-        operand.alignment = in_phase(operands[i], operands[leading], axes, i, leading, width)
+        const auto phase = static_cast<std::size_t>(rows.phase);
+        operand.alignment = in_phase(operands[i], operands[phase], axes, i, phase, width)
                                 ? vector_alignment(operands[i], width)
                                 : element_bytes(operands[i]);
       }

@@ -34,6 +34,7 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   place();
   hold_inputs();
+  count_own();
   for (int pass = 0; pass <= last_pass_; ++pass) {
     row_values(pass);
     emit_pass(pass);
@@ -93,6 +94,7 @@ void ReductionEmitter::order_passes() {
     if (operand.output && !operand.uniform) last_pass_ = std::max(last_pass_, pass_[operand.value]);
   }
   keep_functions();
+  join_reductions();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (operands_[i].output || !variant_.operands[i].held) continue;
     for (int pass = 0; pass <= last_pass_; ++pass) {
@@ -103,6 +105,34 @@ void ReductionEmitter::order_passes() {
   values_.resize(graph_.nodes.size());
   stored_.resize(graph_.nodes.size());
   names_.resize(graph_.nodes.size());
+}
+
+// Where the threads of a row have much to do between one meeting and the next, one less is worth
+// what moving a result to another centre takes.
+void ReductionEmitter::join_reductions() {
+  constexpr int kManyVectors = 4;
+  if (is_host() || rows_.columns != 0 || rows_.vectors < kManyVectors) return;
+  if (accuracy_ != Accuracy::storage) return;
+  joined_ = joined_reductions(graph_, pass_, uniform_, last_pass_);
+}
+
+const JoinedReductions* ReductionEmitter::joined_by(std::size_t id) const {
+  const auto found = std::ranges::find_if(joined_, [&](const JoinedReductions& pair) {
+    return pair.centre == id || pair.around == id;
+  });
+  return found == joined_.end() ? nullptr : &*found;
+}
+
+// How many of a row's elements a thread has, where a mean of its own depends on that.
+void ReductionEmitter::count_own() {
+  if (std::ranges::none_of(joined_, &JoinedReductions::squares)) return;
+  std::string count = fmt::format("{}", rows_.whole * variant_.width);
+  for (int slot = rows_.whole; slot < rows_.vectors; ++slot) {
+    count +=
+        fmt::format(" + ({} + thread < vectors ? {} : 0)", slot * rows_.threads, variant_.width);
+  }
+  if (is_shifted()) count += " + (at_end ? 1 : 0)";
+  out_.line(2, "const f32 own_count = f32({});", count);
 }
 
 // Shared memory is for what more than one pass reads.
@@ -126,7 +156,7 @@ int ReductionEmitter::vector_bytes(const OperandText& operand) const {
 // Two blocks of 512 threads, of which each has half of what the compiler would give it.
 bool ReductionEmitter::is_dense() const {
   const auto stored = std::ranges::count_if(operands_, &OperandText::stored);
-  return stored == 1 && rows_.block() <= 512 && in_registers() <= 1;
+  return stored == 1 && rows_.block() <= 512 && in_registers() <= 2;
 }
 
 void ReductionEmitter::find_needed() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fusion/emit.hpp"
+#include "fusion/joined_reductions.hpp"
 #include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"
 
@@ -54,6 +55,9 @@ class ReductionEmitter {
   bool is_read(const OperandText& operand, int pass) const;
   std::string partial_type(const TypedNode& node) const;
   bool in_stretches(const TypedNode& node) const;
+  /// The pair of reductions that a node is the centre or the second one of, or null.
+  const JoinedReductions* joined_by(std::size_t id) const;
+  bool keeps(std::size_t id) const { return kept_[id] >= 0; }
 
   // Axes: the rows' come first, then those reduced, of which the innermost may be the last of all.
   std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
@@ -124,9 +128,12 @@ class ReductionEmitter {
   void comment(std::string_view function, std::string_view expression);
   void skip_missing(int depth, std::string_view slot);
   void choose_stored();
+  void join_reductions();
+  void count_own();
   bool is_dense() const;
   int vector_bytes(const OperandText& operand) const;
   bool has_stored() const { return shared_bytes_ != 0; }
+  bool is_backwards(int pass) const;
   void share_memory();
   std::string stored_place() const;
   int stored_alignment(std::size_t operand) const;
@@ -149,6 +156,7 @@ class ReductionEmitter {
   bool at_ends_ = false;      ///< what is written is for single elements at the ends of a row
   std::set<std::string> taken_;
   std::vector<std::string> argument_names_;
+  std::vector<JoinedReductions> joined_;
   int last_pass_ = 0;
   int shared_bytes_ = 0;                   ///< of all operands that are stored
   std::vector<std::vector<bool>> needed_;  ///< by pass and node

@@ -32,8 +32,15 @@ void ReductionEmitter::hold_inputs() {
   if (held.empty()) return;
   if (has_stored()) share_memory();
   out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
-  out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
-  skip_missing(3, "slot");
+  // A row that every thread has something of has a last vector, which is read in place of one past
+  // the end: no load waits for a branch.
+  if (!is_full() && rows_.whole > 0) {
+    out_.line(3, "const {0} vector = least({0}(slot) * {1} + thread, vectors - 1);", index_,
+              rows_.threads);
+  } else {
+    out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
+    skip_missing(3, "slot");
+  }
   place_vector(3);
   for (const std::size_t i : held) {
     const std::string in_register =
@@ -173,6 +180,9 @@ void ReductionEmitter::emit_batches(int pass) {
     out_.line(2, "KILN_UNROLL for (int held = 0; held < {}; held += {}) {{", rows_.vectors,
               rows_.batch);
     out_.line(3, "const {0} batch = {0}(held) * {1} + thread;", index_, rows_.threads);
+  } else if (is_backwards(pass)) {
+    out_.line(2, "for ({0} left = (vectors + {1}) / {2}; left-- > 0;) {{", index_, step - 1, step);
+    out_.line(3, "const {} batch = left * {} + thread;", index_, step);
   } else {
     out_.line(2, "for ({} batch = {}thread; batch < {}; batch += {}) {{", index_,
               rows_.pieces ? "begin + " : "", last_vector(), step);
@@ -191,6 +201,15 @@ void ReductionEmitter::emit_batches(int pass) {
     carry_stretches(pass, 3, rows_.pieces ? "batch - begin" : "batch");
   }
   out_.line(2, "}}");
+}
+
+// What only stores a row that was read before begins where that ended, with what the caches have.
+bool ReductionEmitter::is_backwards(int pass) const {
+  if (rows_.columns != 0 || rows_.pieces || pass == 0) return false;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (reduces_in(id, pass)) return false;
+  }
+  return true;
 }
 
 // A pass over the vectors `from` to `to` of those that a thread keeps.
@@ -277,7 +296,11 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
 // A value of a lane: computed, or kept by the pass that did.
 void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::string_view slot) {
   if (is_kept_for(id, pass)) {
-    out_.line(depth, "const f32 {} = {}.lane[lane];", name_of(id), kept_text(id, slot));
+    const bool moved = std::ranges::any_of(joined_, [&](const JoinedReductions& pair) {
+      return !pair.squares && pair.exponential == id;
+    });
+    out_.line(depth, "const f32 {0} = {1}.lane[lane]{2};", name_of(id), kept_text(id, slot),
+              moved ? fmt::format(" * {}_moved", name_of(id)) : "");
     values_[id] = name_of(id);
     return;
   }

@@ -327,6 +327,57 @@ KILN_FN T reduce(Lanes<T, Width>& lanes, Slots<T, Threads>& slots) {
   return value;
 }
 
+// ---- two reductions at once ---------------------------------------------------------------------
+
+template <class T>
+KILN_FN bool is_lowest(T value) { return value == lowest<T>(); }
+
+// The largest of some elements, and the sum of the exponentials of what they are below it.
+struct Exponentials {
+  f32 largest;
+  f32 sum;
+};
+// The sum below the smaller of two largest ones is moved to the larger. Both sides of an exchange
+// compute the same.
+template <bool Narrow>
+struct JoinExponentials {
+  KILN_MEMBER static f32 exp(f32 x) {
+    if constexpr (Narrow) return narrow::exp_not_positive(x);
+    else return kiln::exp(x);
+  }
+  KILN_MEMBER static Exponentials join(Exponentials a, Exponentials b) {
+    const bool first = a.largest > b.largest;
+    const f32 smaller = first ? b.largest : a.largest;
+    const f32 larger = Max::join(a.largest, b.largest);
+    const f32 scale = exp(smaller == larger ? 0.0f : smaller - larger);
+    return {larger, (first ? a.sum : b.sum) + (first ? b.sum : a.sum) * scale};
+  }
+};
+
+// How many elements, their mean, and the sum of the squares of what they are off it.
+struct Moments {
+  f32 count;
+  f32 mean;
+  f32 squares;
+};
+template <bool Equal>  // counts
+struct JoinMoments {
+  KILN_MEMBER static Moments join(Moments a, Moments b) {
+    const f32 count = a.count + b.count;
+    const f32 apart = a.mean - b.mean;
+    const f32 squares = a.squares + b.squares;
+    if constexpr (Equal) {
+      return {count, 0.5f * (a.mean + b.mean), squares + apart * apart * (0.5f * a.count)};
+    } else {
+      const f32 each = 1.0f / maximum(count, 1.0f);
+      return {count, (a.count * a.mean + b.count * b.mean) * each,
+              squares + apart * apart * (a.count * b.count * each)};
+    }
+  }
+};
+
+// ---- the threads of a row and its vectors -------------------------------------------------------
+
 // Which of the `Threads` threads of a row this is, where the neighbours along the row stand `Apart`
 // threads apart, and which row or columns a block's item gives it.
 template <int Apart, int Threads>

@@ -23,6 +23,26 @@ HostArray rows_from(std::int64_t start, std::int64_t length, DType dtype) {
   return x;
 }
 
+// Threads that have nothing but -infinity, rows that have, and one with +infinity.
+HostArray infinities(std::int64_t length) {
+  HostArray x = random_array(DType::f32, {4, length}, 50);
+  const std::uint64_t infinity = testing::bits_of(INFINITY, DType::f32);
+  for (std::int64_t i = 0; i < 2 * length; ++i) {
+    if (i != 77) testing::set_bits(x, i, testing::bits_of(-INFINITY, DType::f32));
+  }
+  testing::set_bits(x, 2 * length + 5, infinity);
+  return x;
+}
+
+// A mean that is a hundred deviations.
+HostArray far_from_zero(std::int64_t length) {
+  HostArray x = random_array(DType::f32, {3, length}, 51, 1);
+  for (std::int64_t i = 0; i < x.size(); ++i) {
+    testing::set_bits(x, i, testing::bits_of(testing::number_at(x, i) + 100, DType::f32));
+  }
+  return x;
+}
+
 std::vector<EmulatedCall> calls() {
   constexpr const char* kPasses =
       "argmax(x, -1), argmin(x, -1), sum(x, -1), max(x, -1), x * max(x, -1) - mean(x, -1)";
@@ -48,6 +68,12 @@ std::vector<EmulatedCall> calls() {
       add(kNorm,
           {random_array(DType::bf16, {3, length}, 44), random_array(DType::bf16, {length}, 45),
            random_array(DType::bf16, {length}, 46)});
+    }
+    for (const std::int64_t length : {16384, 20001}) {
+      add("softmax(x, -1)", {infinities(length)});
+      add("var(x, -1), max(x, -1)", {far_from_zero(length)});
+      add("exp(x - max(x, -1)) * 2.0, sum(exp(x - max(x, -1)), -1)",
+          {random_array(DType::f32, {3, length}, 52)});
     }
     add("logsumexp(x, -1)", {random_array(DType::f32, {3, 140000}, 47)});
     add("sum(x, 0), argmin(x, 0), x - mean(x, 0)", {random_array(DType::f32, {777, 130}, 48)});
