@@ -158,8 +158,8 @@ void ProductEmitter::shared_elements() {
 }
 
 void ProductEmitter::rows_elements() {
-  if (products_.rows > 1) {
-    out_.line(4, "KILN_EACH(r, {}) {{", products_.rows);
+  if (rows_ > 1) {
+    out_.line(4, "KILN_EACH(r, {}) {{", rows_);
   } else {
     out_.line(4, "{{");
   }

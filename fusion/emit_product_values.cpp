@@ -14,26 +14,26 @@ namespace kiln::fusion {
 
 std::string ProductEmitter::loops(const Place& place) const {
   std::string text;
-  if (by_rows(place)) text += fmt::format("KILN_EACH(r, {}) ", products_.rows);
-  if (place.columns) text += fmt::format("KILN_EACH(c, {}) ", products_.columns);
+  if (by_rows(place)) text += fmt::format("KILN_EACH(r, {}) ", rows_);
+  if (by_columns(place)) text += fmt::format("KILN_EACH(c, {}) ", products_.columns);
   return text;
 }
 
 std::string ProductEmitter::extents(const Place& place) const {
   std::string text;
-  if (by_rows(place)) text += fmt::format("[{}]", products_.rows);
-  if (place.columns) text += fmt::format("[{}]", products_.columns);
+  if (by_rows(place)) text += fmt::format("[{}]", rows_);
+  if (by_columns(place)) text += fmt::format("[{}]", products_.columns);
   return text;
 }
 
 std::string ProductEmitter::indices(const Place& place) const {
-  return fmt::format("{}{}", by_rows(place) ? "[r]" : "", place.columns ? "[c]" : "");
+  return fmt::format("{}{}", by_rows(place) ? "[r]" : "", by_columns(place) ? "[c]" : "");
 }
 
 std::string ProductEmitter::result_index() const {
   if (results() == 1) return "0";
   if (!has_columns()) return "r";
-  return products_.rows == 1 ? "c" : fmt::format("r * {} + c", products_.columns);
+  return rows_ == 1 ? "c" : fmt::format("r * {} + c", products_.columns);
 }
 
 const std::string& ProductEmitter::name_of(std::size_t id) {
@@ -51,17 +51,22 @@ std::string ProductEmitter::scalar_parameter(std::size_t argument) const {
 
 std::string ProductEmitter::at(std::uint32_t axis) const {
   if (axis == row_axis()) {
-    return products_.rows == 1 ? "row_or_last(row, row_count)"
-                               : fmt::format("row_or_last(row + {}(r), row_count)", index_);
+    if (in_tiles()) return "row";
+    return rows_ == 1 ? "row_or_last(row, row_count)"
+                      : fmt::format("row_or_last(row + {}(r), row_count)", index_);
   }
   if (has_columns() && axis + 1 == row_axis()) return "c";
   return fmt::format("at_{}", axis);
 }
 
 bool ProductEmitter::is_used(const OperandText& operand) const {
-  return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
-    return node.op == Op::input && node.payload == operand.argument;
-  });
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::input && node.payload == operand.argument &&
+        (wanted_.empty() || wanted_[id]))
+      return true;
+  }
+  return false;
 }
 
 // Where the row of an operand begins, in elements; empty for 0.
@@ -104,6 +109,7 @@ void ProductEmitter::emit_values(Level level, int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const Place& place = nodes_.place(id);
     if (place.level != level || is_reduction(graph_.nodes[id].op)) continue;
+    if (!wanted_.empty() && !wanted_[id]) continue;
     const std::string text = value_text(id);
     if (text.empty()) continue;
     const std::string& name = name_of(id);

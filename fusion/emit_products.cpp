@@ -25,7 +25,10 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, 
       signed_index_(variant.wide_index ? "i64" : "i32") {
   for (const char* word : {"r", "c", "part", "block", "batch", "vector", "line"})
     taken_.insert(word);
-  lanes_per_sum_ = std::max(1, std::min(4 / (products_.rows * products_.columns), products_.lanes));
+  if (in_tiles())
+    taken_.insert({"Tiles", "tile_memory", "weights_of", "vector_of", "line_of", "store_of"});
+  rows_ = in_tiles() ? 1 : products_.rows;
+  lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
   if (host()) lanes_per_sum_ = products_.lanes;
 }
 
@@ -35,15 +38,22 @@ KernelDescription ProductEmitter::run(std::string_view function, std::string_vie
   comment(function, expression);
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
-  out_.signature(shares_.threads * shares_.rows);
+  out_.signature(shares_.threads * shares_.rows, products_.tiles.blocks);
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
-  find_rows();
-  emit_values(Level::row, 2);
-  declare_results();
-  sum_up();
-  if (nodes_.is_quick() || nodes_.has_forms()) sum_up_carefully();
-  store_results();
+  find_item();
+  if (in_tiles()) {
+    sum_up_in_tiles();
+  } else {
+    out_.line(2, "const {} row = row_of<{}, {}>({}){};", index_, shares_.threads, shares_.rows,
+              batch_axes() > 0 ? "block" : "item", rows_ == 1 ? "" : fmt::format(" * {}", rows_));
+    find_rows(2);
+    emit_values(Level::row, 2);
+    declare_results();
+    sum_up();
+    if (nodes_.is_quick() || nodes_.has_forms()) sum_up_carefully();
+    store_results();
+  }
   out_.line(1, "}}");
   out_.line(0, "}}");
   out_.line(0, "");
@@ -110,7 +120,7 @@ void ProductEmitter::collect_parameters() {
   number(P::vectors, "vectors");
   number(P::length, "length");
   number(P::row_count, "row_count");
-  if (batch_axes() > 0) division(P::row_blocks, 0, "row_blocks");
+  if (batch_axes() > 0 || in_tiles()) division(P::row_blocks, 0, "row_blocks");
   if (has_lines()) division(P::columns, 0, "columns");
   for (std::uint32_t k = 1; k < inner(); ++k) {
     if (k < batch_axes() || k > first_reduced())
@@ -139,6 +149,7 @@ void ProductEmitter::comment(std::string_view function, std::string_view express
 }
 
 void ProductEmitter::shared_memory() {
+  if (in_tiles()) name_tiles();
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!is_reduction(graph_.nodes[id].op)) continue;
     out_.line(1, "KILN_SHARED ManySlots<{}, {}, {}> {}_slots;",
@@ -146,16 +157,16 @@ void ProductEmitter::shared_memory() {
   }
 }
 
-void ProductEmitter::find_rows() {
+void ProductEmitter::find_item() {
   if (variant_.wide_index) out_.line(2, "KILN_SYNCHRONIZE();");  // slots may still be read
   if (batch_axes() > 0) {
     out_.line(2, "const {} batch = divide(item, row_blocks);", index_);
     out_.line(2, "const {} block = item - batch * row_blocks.divisor;", index_);
     out_.coordinates(2, index_, "batch", 0, batch_axes());
   }
-  out_.line(2, "const {} row = row_of<{}, {}>({}){};", index_, shares_.threads, shares_.rows,
-            batch_axes() > 0 ? "block" : "item",
-            products_.rows == 1 ? "" : fmt::format(" * {}", products_.rows));
+}
+
+void ProductEmitter::find_rows(int depth) {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
     if (operand.output || !is_used(operand)) continue;
@@ -166,38 +177,49 @@ void ProductEmitter::find_rows() {
                           stride_name(i, k));
     }
     if (text.empty()) continue;
-    out_.line(2, "{} {}_row{};", signed_index_, operand.name, extents(operand.place));
-    out_.line(2, "{}{}_row{} = {};", loops(operand.place), operand.name, indices(operand.place),
+    if (extents(operand.place).empty()) {
+      out_.line(depth, "const {} {}_row = {};", signed_index_, operand.name, text);
+      continue;
+    }
+    out_.line(depth, "{} {}_row{};", signed_index_, operand.name, extents(operand.place));
+    out_.line(depth, "{}{}_row{} = {};", loops(operand.place), operand.name, indices(operand.place),
               text);
   }
 }
 
 void ProductEmitter::store_results() {
   out_.line(2, "{}{{", loops(every_result()));
-  const std::string row = products_.rows == 1 ? "row" : fmt::format("row + {}(r)", index_);
+  emit_results(3);
+  const std::string row = rows_ == 1 ? "row" : fmt::format("row + {}(r)", index_);
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!operands_[i].output) continue;
+    out_.line(3, "if (is_first<{}>() && {} < row_count) {}", shares_.threads, row, store(i, row));
+  }
+  out_.line(2, "}}");
+}
+
+// What is computed of the results of the reductions.
+void ProductEmitter::emit_results(int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (nodes_.place(id).level != Level::result) continue;
     const std::string_view type = compute_type(node.dtype);
     std::string text;
     if (is_reduction(node.op)) {
-      text = fmt::format("{}_of[{}]", name_of(id), result_index());
+      text = one_column_ ? fmt::format("{}_of", name_of(id))
+                         : fmt::format("{}_of[{}]", name_of(id), result_index());
       if (node.op == Op::mean) text = fmt::format("div({}, to<{}>(length))", text, type);
       text = node_text_.rounded(node, text);
     } else {
       text = value_text(id);
       if (text.empty()) continue;
     }
-    out_.line(3, "const {} {} = {};", type, name_of(id), text);
+    out_.line(depth, "const {} {} = {};", type, name_of(id), text);
     values_[id] = name_of(id);
   }
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (operands_[i].output) store(i, row);
-  }
-  out_.line(2, "}}");
 }
 
-void ProductEmitter::store(std::size_t i, const std::string& row) {
+std::string ProductEmitter::store(std::size_t i, const std::string& row) const {
   const OperandText& operand = operands_[i];
   std::string pointer = operand.name + "_data";
   for (std::uint32_t k = 0; k < first_reduced(); ++k) {
@@ -209,9 +231,10 @@ void ProductEmitter::store(std::size_t i, const std::string& row) {
                                            : fmt::format("at_{}", k),
                            stride_name(i, k));
   }
-  out_.line(3, "if (is_first<{}>() && {} < row_count) *({}) = to<{}>({});", shares_.threads, row,
-            pointer, storage_type(operand.dtype), values_[operand.value]);
+  return fmt::format("*({}) = to<{}>({});", pointer, storage_type(operand.dtype),
+                     values_[operand.value]);
 }
+
 KernelDescription emit_products(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
                                 std::string_view function, std::string_view expression) {
   return ProductEmitter(graph, variant, accuracy).run(function, expression);

@@ -452,6 +452,7 @@ std::string describe(const Variant& variant, std::span<const std::string> names)
                         variant.reduction.threads, variant.products.rows,
                         variant.products.rows == 1 ? "" : "s", variant.products.columns,
                         variant.products.columns == 1 ? "" : "s");
+    if (variant.products.tiles.sharers != 0) text += ", in tiles of products";
   }
   if (variant.scan == ScanVariant::along) {
     text += fmt::format(", running along rows, {} thread{} to each", variant.reduction.threads,

@@ -94,11 +94,25 @@ struct RowVariant {
   friend bool operator==(const RowVariant&, const RowVariant&) = default;
 };
 
+/// How rows are taken in tiles (preamble/product_tiles.h).
+struct TileVariant {
+  int sharers = 0;        ///< of four neighbouring vectors, those of one line; 0: no tiles
+  int steps_of_line = 1;  ///< where all four are of one: how many times as many
+  int steps = 0;          ///< of four vectors, that a wave takes at once: a set
+  int sets = 0;           ///< in a row
+  bool whole = false;     ///< none of them is a part
+  bool ahead = false;     ///< a block takes several tiles, and loads the next before it multiplies
+  bool placed = false;    ///< a block keeps the vectors that rows share
+  int blocks = 0;         ///< that are to fit a multiprocessor; 0: as many as happen to
+  friend bool operator==(const TileVariant&, const TileVariant&) = default;
+};
+
 /// How a kernel whose rows share operands shares them out (product_layout.hpp).
 struct ProductVariant {
   int rows = 0;     ///< that a thread takes at once; 0: no such kernel
   int columns = 1;  ///< results of each row
   int lanes = 1;    ///< of a vector that are computed with at a time
+  TileVariant tiles;
   friend bool operator==(const ProductVariant&, const ProductVariant&) = default;
 };
 

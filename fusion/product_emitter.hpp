@@ -1,7 +1,8 @@
 // The text of a kernel whose rows share operands (product_layout.hpp), as its parts build it: the
 // frame and what is stored (emit_products.cpp), names, places and values (emit_product_values.cpp),
-// and the loops in which the sums are added up (emit_product_sums.cpp). Where values belong is
-// decided before, in product_values.hpp.
+// the loops in which the sums are added up (emit_product_sums.cpp), and the tiles that some are
+// added up in instead (emit_product_tiles.cpp). Where values belong is decided before, in
+// product_values.hpp.
 #pragma once
 
 #include <set>
@@ -41,19 +42,23 @@ class ProductEmitter : private ProductAxes {
   void collect_parameters();
   void comment(std::string_view function, std::string_view expression);
   void shared_memory();
-  void find_rows();
+  void find_item();
+  void find_rows(int depth);
   void store_results();
-  void store(std::size_t i, const std::string& row);
+  void emit_results(int depth);
+  /// The statement that stores an output.
+  std::string store(std::size_t i, const std::string& row) const;
 
   // Loops over rows and columns, and the names within them.
-  bool by_rows(const Place& place) const { return place.rows && products_.rows > 1; }
+  bool by_rows(const Place& place) const { return place.rows && rows_ > 1; }
   std::string loops(const Place& place) const;
   std::string extents(const Place& place) const;
   std::string indices(const Place& place) const;
+  bool by_columns(const Place& place) const { return place.columns && !one_column_; }
   Place every_result() const { return {Level::result, true, has_columns()}; }
 
   // The results of a thread, one after the other.
-  int results() const { return products_.rows * products_.columns; }
+  int results() const { return rows_ * products_.columns; }
   std::string result_index() const;
 
   // Names and places.
@@ -105,6 +110,17 @@ class ProductEmitter : private ProductAxes {
   void add_shared();
   void end_groups();
 
+  // Tiles (preamble/product_tiles.h).
+  void name_tiles();
+  void sum_up_in_tiles();
+  void rows_of_weights();
+  void columns_of_vectors();
+  void lines_of_rows();
+  void store_tiles();
+  std::string tile_pointer(std::size_t i) const;
+  /// Which nodes `wanted` are computed from, themselves included.
+  std::vector<bool> all_of(std::vector<NodeId> wanted) const;
+
   // From terms to sums.
   void joins(int depth);
   void carry_over(int depth, const std::string& guard);
@@ -119,6 +135,9 @@ class ProductEmitter : private ProductAxes {
   std::string_view index_;
   std::string_view signed_index_;
   int lanes_per_sum_ = 1;
+  int rows_ = 1;              ///< that a thread has in the part of the text that is written
+  bool one_column_ = false;   ///< there c is a number, not a loop's
+  std::vector<bool> wanted_;  ///< there these nodes are; empty: all
   std::set<std::string> taken_;
   std::vector<std::string> argument_names_;
   std::vector<OperandText> operands_;

@@ -7,8 +7,8 @@ namespace {
 
 class Matcher {
  public:
-  Matcher(const TypedGraph& graph, const std::vector<ValuePlace>& places)
-      : graph_(graph), places_(places) {}
+  Matcher(const TypedGraph& graph, const std::vector<ValuePlace>& places, bool small_floats)
+      : graph_(graph), places_(places), small_floats_(small_floats) {}
 
   std::optional<ProductForm> terms(NodeId id) const {
     const NodeId product = plain(id);
@@ -40,8 +40,26 @@ class Matcher {
     return !places_[id].element && !places_[id].columns && is_f32(id);
   }
 
+  bool is_lane(NodeId id) const {
+    return node(id).op == Op::input && places_[id].element && places_[id].rows &&
+           !places_[id].columns;
+  }
+
+  // An argument of small floats, converted to wider ones or not.
+  std::optional<NodeId> float_lane(NodeId id) const {
+    const DType to = node(id).dtype;
+    if (node(id).op == Op::cast && (to == DType::f32 || to == DType::f16 || to == DType::bf16))
+      id = plain(operand(id, 0));
+    const DType from = node(id).dtype;
+    if ((from != DType::f8e4m3 && from != DType::f8e5m2) || !is_lane(id)) return std::nullopt;
+    return id;
+  }
+
   // An argument of small integers, converted to a float that holds them all.
   std::optional<NodeId> lane(NodeId id) const {
+    if (small_floats_) {
+      if (const auto found = float_lane(id)) return found;
+    }
     const DType to = node(id).dtype;
     if (to != DType::f32 && to != DType::f16 && to != DType::bf16) return std::nullopt;
     while (node(id).op == Op::promote || node(id).op == Op::cast) {
@@ -49,10 +67,7 @@ class Matcher {
       if (is_floating(node(id).dtype)) return std::nullopt;
     }
     const DType from = node(id).dtype;
-    const bool small = is_integer(from) && bits(from) <= 8;
-    if (node(id).op != Op::input || !small || !places_[id].element || !places_[id].rows ||
-        places_[id].columns)
-      return std::nullopt;
+    if (!is_integer(from) || bits(from) > 8 || !is_lane(id)) return std::nullopt;
     return id;
   }
 
@@ -103,17 +118,21 @@ class Matcher {
 
   const TypedGraph& graph_;
   const std::vector<ValuePlace>& places_;
+  bool small_floats_;
 };
 
 }  // namespace
 
 std::optional<ProductForm> product_form(const TypedGraph& graph, NodeId sum,
-                                        const std::vector<ValuePlace>& places) {
+                                        const std::vector<ValuePlace>& places, bool small_floats) {
   const TypedNode& node = graph.nodes[sum];
   if (node.op != Op::sum && node.op != Op::mean) return std::nullopt;
   if (graph.rounding != Rounding::once || compute_dtype(node.dtype) != DType::f32)
     return std::nullopt;
-  return Matcher(graph, places).terms(node.operands[0]);
+  const auto form = Matcher(graph, places, small_floats).terms(node.operands[0]);
+  // The point that keeps the sums from cancelling is a whole number, for which floats have no room.
+  if (form && form->has_rest() && is_floating(graph.nodes[form->lane].dtype)) return std::nullopt;
+  return form;
 }
 
 }  // namespace kiln::fusion

@@ -19,7 +19,7 @@ struct ValuePlace {
 
 /// (lane * scale + bias) * shared, or (lane - point) * scale * shared; what is not there is 1 or 0.
 struct ProductForm {
-  NodeId lane = 0;  ///< an argument of u4, i4, u8 or i8
+  NodeId lane = 0;  ///< an argument of u4, i4, u8 or i8; in tiles also of f8e4m3 or f8e5m2
   std::optional<NodeId> scale;
   std::optional<NodeId> bias;
   bool bias_is_subtracted = false;
@@ -29,8 +29,8 @@ struct ProductForm {
 };
 
 /// The form of the terms of `sum`; nothing if they have another. Without rounding between the
-/// operations only: each would be another one.
+/// operations only: each would be another one. With `small_floats` they are lanes too.
 std::optional<ProductForm> product_form(const TypedGraph& graph, NodeId sum,
-                                        const std::vector<ValuePlace>& places);
+                                        const std::vector<ValuePlace>& places, bool small_floats);
 
 }  // namespace kiln::fusion

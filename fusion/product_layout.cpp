@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "fusion/merged_axes.hpp"
+#include "fusion/product_tile_layout.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -168,11 +169,31 @@ void share_out(Layout& layout, std::int64_t batches, Family family) {
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
 
+void place_operands(Variant& variant, const std::vector<Axis>& axes,
+                    std::span<const Operand> operands) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    OperandVariant operand;
+    operand.access = access_of(axes, i);
+    operand.start = is_packed(operands[i].dtype) && operands[i].offset % 2 != 0;
+    for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+      if (axes[k].strides[i] != 0) operand.outer_axes |= std::uint64_t{1} << k;
+    }
+    variant.operands.push_back(operand);
+  }
+}
+
+void align(OperandVariant& variant, const Operand& operand, std::size_t index,
+           const std::vector<Axis>& axes, int width, Family family) {
+  variant.alignment = std::max(1, bits(operand.dtype) / 8);
+  if (family == Family::host || variant.access != Access::contiguous) return;
+  variant.alignment = alignment_of(operand, operand.offset, axes, axes.size() - 1, index, width);
+}
+
 }  // namespace
 
 std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
                                     std::span<const Operand> operands,
-                                    const std::vector<bool>& uniform, Family family) {
+                                    const std::vector<bool>& uniform, Family family, bool tiles) {
   if (!has_the_structure(graph, space, operands, uniform)) return std::nullopt;
   const std::size_t weights = largest(operands, space);
   std::vector<Axis> outer = axes_where(space, operands, false);
@@ -209,6 +230,8 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   variant.products.lanes =
       family == Family::host ? variant.width : std::min(variant.width, kLanesAtATime);
   layout.rows = arranged.rows.size;
+  place_operands(variant, axes, operands);
+  if (tiles) choose_tiles(graph, operands, axes, layout);
   layout.units = layout.rows;
   layout.reduced = 1;
   for (const Axis& axis : arranged.reduced) layout.reduced *= axis.size;
@@ -218,29 +241,20 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   variant.wide_index = needs_wide_index(axes, operands.size(), elements, variant.width);
   std::int64_t batches = 1;
   for (const Axis& axis : arranged.batches) batches *= axis.size;
-  share_out(layout, batches, family);
+  if (variant.products.tiles.sharers > 0) {
+    share_out_tiles(layout, batches);
+  } else {
+    share_out(layout, batches, family);
+  }
 
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    OperandVariant operand;
-    operand.access = access_of(axes, i);
-    operand.start = is_packed(operands[i].dtype) && operands[i].offset % 2 != 0;
-    operand.alignment = std::max(1, bits(operands[i].dtype) / 8);
-    if (family != Family::host && operand.access == Access::contiguous) {
-      operand.alignment =
-          alignment_of(operands[i], operands[i].offset, axes, axes.size() - 1, i, variant.width);
-    }
+    align(variant.operands[i], operands[i], i, axes, variant.width, family);
     layout.strides.emplace_back(axes.size());
-    for (std::size_t k = 0; k < axes.size(); ++k) {
-      layout.strides[i][k] = axes[k].strides[i];
-      if (k + 1 < axes.size() && axes[k].strides[i] != 0) {
-        operand.outer_axes |= std::uint64_t{1} << k;
-      }
-    }
+    for (std::size_t k = 0; k < axes.size(); ++k) layout.strides[i][k] = axes[k].strides[i];
     layout.offsets.push_back(operands[i].offset);
     layout.starts.push_back(is_packed(operands[i].dtype) ? operands[i].offset & 1 : 0);
-    variant.operands.push_back(operand);
   }
   return layout;
 }

@@ -14,9 +14,9 @@ namespace kiln::fusion {
 /// each contiguous along the innermost reduced axis or do not move along it: where one of them is
 /// packed, or the same for many rows. Nothing for other kernels. The axes of the layout are those
 /// of batches, the columns' if there are several in a work item, the rows', then the reduced ones.
-/// Arguments as of plan_rows().
+/// Arguments as of plan_rows(); `tiles` if the target has what preamble/product_tiles.h needs.
 std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
                                     std::span<const Operand> operands,
-                                    const std::vector<bool>& uniform, Family family);
+                                    const std::vector<bool>& uniform, Family family, bool tiles);
 
 }  // namespace kiln::fusion

@@ -90,11 +90,31 @@ void ProductValues::find_forms() {
     places.push_back({place.level == Level::element, place.rows, place.columns});
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    auto form = product_form(graph_, static_cast<NodeId>(id), places);
-    if (!form || (form->has_rest() && variant_.products.columns > kMostFactoredColumns)) continue;
+    auto form = product_form(graph_, static_cast<NodeId>(id), places, in_tiles());
+    const bool few = in_tiles() || variant_.products.columns <= kMostFactoredColumns;
+    if (!form || (form->has_rest() && !few)) continue;
     const int bits_at_once = variant_.width * bits(graph_.nodes[form->lane].dtype);
     if (bits_at_once % 32 == 0) forms_[id] = form;
   }
+}
+
+NodeId ProductValues::tile_vector(NodeId sum) const {
+  NodeId id = forms_[sum]->shared;
+  while (graph_.nodes[id].op == Op::promote) id = graph_.nodes[id].operands[0];
+  return id;
+}
+
+std::optional<NodeId> ProductValues::tile_sum() const {
+  std::optional<NodeId> sum;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!is_reduction(graph_.nodes[id].op)) continue;
+    if (sum || !forms_[id]) return std::nullopt;
+    sum = static_cast<NodeId>(id);
+  }
+  if (!sum) return std::nullopt;
+  const TypedNode& x = graph_.nodes[tile_vector(*sum)];
+  const bool is_pair = x.dtype == DType::bf16 || x.dtype == DType::f16;
+  return x.op == Op::input && is_pair ? sum : std::nullopt;
 }
 
 void ProductValues::find_wanted() {

@@ -23,6 +23,7 @@ class ProductAxes {
   }
   std::uint32_t row_axis() const { return first_reduced() - 1; }
   bool has_columns() const { return variant_.products.columns > 1; }
+  bool in_tiles() const { return variant_.products.tiles.sharers > 0; }
   std::uint32_t batch_axes() const { return row_axis() - (has_columns() ? 1 : 0); }
   bool has_lines() const { return variant_.reduction.axes > 1; }
   bool has_stride(std::size_t operand, std::uint32_t axis) const {
@@ -62,6 +63,11 @@ class ProductValues : private ProductAxes {
   /// How a sum is added up group by group, if it is.
   const std::optional<ProductForm>& form(std::size_t id) const { return forms_[id]; }
   bool has_forms() const;
+  /// The only sum, if its terms are 4- or 8-bit numbers times an argument of 16-bit floats: what
+  /// tiles can add up.
+  std::optional<NodeId> tile_sum() const;
+  /// That argument of a sum.
+  NodeId tile_vector(NodeId sum) const;
   /// Whether numbers that are not finite would show in every result: then scaled() may be used
   /// (preamble/products.h).
   bool is_quick() const { return quick_; }

@@ -35,6 +35,6 @@ OperandShape with_kept_axes(const Definition& definition, std::size_t index,
                             const OperandShape& output, const Dims& kept);
 
 /// The layout and text of such a call's kernel.
-void emit_reduction(const TypedCall& call, fusion::Family family, EmittedCall& emitted);
+void emit_reduction(const TypedCall& call, std::string_view target, EmittedCall& emitted);
 
 }  // namespace kiln

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 
 #include "call_reduction.hpp"
@@ -250,6 +251,15 @@ fusion::Family family_of(std::string_view target) {
   return fusion::Family::host;
 }
 
+bool has_tiles(std::string_view target) {
+  constexpr std::string_view kPrefix = "sm_";
+  constexpr int kFirst = 80;
+  if (!target.starts_with(kPrefix)) return false;
+  int number = 0;
+  std::from_chars(target.data() + kPrefix.size(), target.data() + target.size(), number);
+  return number >= kFirst;
+}
+
 std::vector<TypedCall> type_call(const Definition& definition,
                                  std::span<const fusion::ArgumentType> arguments,
                                  std::span<const OperandShape> arrays,
@@ -338,7 +348,7 @@ EmittedCall emit_call(const TypedCall& call, std::string_view target) {
   const Definition& definition = *call.definition;
   EmittedCall emitted;
   if (call.rows) {
-    emit_reduction(call, family_of(target), emitted);
+    emit_reduction(call, target, emitted);
   } else if (call.scan) {
     emit_scan_call(call, family_of(target), emitted);
   } else {

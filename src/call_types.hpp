@@ -81,5 +81,7 @@ std::vector<std::string> operand_names(const fusion::TypedGraph& graph);
 
 /// The family of a target: gfx*, sm_*, everything else is the host.
 fusion::Family family_of(std::string_view target);
+/// Whether a target has the instructions of preamble/product_tiles.h: sm_80 and later ones.
+bool has_tiles(std::string_view target);
 
 }  // namespace kiln

@@ -17,6 +17,21 @@ std::vector<ArgumentSpec> matrix_vector(DType weights, std::int64_t columns) {
 }
 constexpr const char* kMatrixVector = "sum((q * scale + bias) * x, -1, -2)";
 
+Specification specification_of(const char* text, DType weights, std::int64_t columns) {
+  Specification specification;
+  for (ArgumentSpec& argument : matrix_vector(weights, columns)) {
+    const bool used = std::string_view(text).find(argument.name) != std::string_view::npos;
+    if (used) specification.arguments.push_back(std::move(argument));
+  }
+  return specification;
+}
+
+std::string source_of(const char* text, DType weights, std::int64_t columns, const char* target,
+                      const Options& options) {
+  return emit_for(parse("f", text, options), specification_of(text, weights, columns), target,
+                  false);
+}
+
 class AmdProducts : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -82,13 +97,12 @@ TEST_P(AmdProducts, RunAcrossRowsInVectors) {
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdProducts,
                          ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
 
-// Which sums are scaled once for each group: the text says it, without a compiler.
+// Which sums are scaled once for each group, and which are added up in tiles: the text says it,
+// without a compiler.
 TEST(ScaledSums, AreThoseOfSmallIntegersOnGpus) {
   const auto is_scaled = [](const char* text, DType weights, std::int64_t columns,
                             const char* target, const Options& options = {}) {
-    Specification specification;
-    specification.arguments = matrix_vector(weights, columns);
-    const std::string source = emit_for(parse("f", text, options), specification, target, false);
+    const std::string source = source_of(text, weights, columns, target, options);
     return source.find("carry_scaled") != std::string::npos;
   };
   for (const char* text :
@@ -96,11 +110,11 @@ TEST(ScaledSums, AreThoseOfSmallIntegersOnGpus) {
         "sum((f32(q) - bias) * scale * x, -1, -2)",
         "mean(silu(x) * ((q - bias) * scale), -1, -2)"}) {
     for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8}) {
-      EXPECT_TRUE(is_scaled(text, dtype, 1, "sm_90")) << text;
+      EXPECT_TRUE(is_scaled(text, dtype, 1, "sm_75")) << text;
       EXPECT_TRUE(is_scaled(text, dtype, 2, "gfx90a")) << text;
     }
-    EXPECT_FALSE(is_scaled(text, DType::f8e4m3, 1, "sm_90")) << text;
-    EXPECT_FALSE(is_scaled(text, DType::u4, 5, "sm_90")) << text;
+    EXPECT_FALSE(is_scaled(text, DType::f8e4m3, 1, "sm_75")) << text;
+    EXPECT_FALSE(is_scaled(text, DType::u4, 5, "sm_75")) << text;
   }
   Options each;
   each.rounding = Rounding::each;
@@ -110,18 +124,43 @@ TEST(ScaledSums, AreThoseOfSmallIntegersOnGpus) {
   EXPECT_FALSE(is_scaled("sum((bf16(f32(q) * scale) + bias) * x, -1, -2)", DType::u4, 1, "sm_90"));
 }
 
+TEST(TiledSums, AreThoseOfSmallWeightsTimesSixteenBitFloats) {
+  const auto is_tiled = [](const char* text, DType weights, std::int64_t columns,
+                           const char* target, const Options& options = {}) {
+    const std::string source = source_of(text, weights, columns, target, options);
+    return source.find("sum_tiles<") != std::string::npos;
+  };
+  for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8}) {
+    for (const std::int64_t columns : {1, 2, 3, 8}) {
+      EXPECT_TRUE(is_tiled(kMatrixVector, dtype, columns, "sm_90"));
+      EXPECT_TRUE(is_tiled("sum((f32(q) - bias) * scale * x, -1, -2)", dtype, columns, "sm_80"));
+      EXPECT_FALSE(is_tiled(kMatrixVector, dtype, columns, "sm_75"));
+      EXPECT_FALSE(is_tiled(kMatrixVector, dtype, columns, "gfx942"));
+    }
+  }
+  EXPECT_TRUE(is_tiled("sum(q * scale * x, -1, -2)", DType::f8e4m3, 1, "sm_90"));
+  EXPECT_TRUE(is_tiled("sum(bf16(q) * scale * x, -1, -2)", DType::f8e5m2, 8, "sm_90"));
+  EXPECT_FALSE(is_tiled(kMatrixVector, DType::f8e4m3, 1, "sm_90"));  // no point of a float's bias
+  EXPECT_FALSE(is_tiled("sum(q * scale * silu(x), -1, -2)", DType::u4, 1, "sm_90"));
+  EXPECT_FALSE(is_tiled("max(q * scale * x, -1, -2)", DType::u4, 1, "sm_90"));
+  Options each;
+  each.rounding = Rounding::each;
+  EXPECT_FALSE(is_tiled(kMatrixVector, DType::u4, 1, "sm_90", each));
+}
+
 TEST(NvidiaProducts, Compile) {
   if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
   for (const char* target : {"sm_80", "sm_90"}) {
+    const std::int64_t columns = std::string_view(target) == "sm_80" ? 3 : 1;
     for (const DType dtype :
          {DType::u4, DType::i4, DType::u8, DType::i8, DType::f8e4m3, DType::f8e5m2}) {
-      Specification specification;
-      specification.arguments = matrix_vector(dtype, 3);
+      const char* const text = is_floating(dtype) ? "sum(q * scale * x, -1, -2)" : kMatrixVector;
       const CompiledKernel kernel =
-          compile_for(parse("checked", kMatrixVector), specification, target);
+          compile_for(parse("checked", text), specification_of(text, dtype, columns), target);
       EXPECT_FALSE(kernel.code.empty());
-      EXPECT_EQ(kernel.resources.scratch.value_or(0), 0);
+      EXPECT_EQ(kernel.resources.scratch.value_or(0), 0)
+          << target << ", " << name(dtype) << ", " << columns << " columns";
     }
     for (const char* text : {"cumsum(x, -1), cummax(x, -1)", "cumprod(x, 0), x"}) {
       Specification specification;

@@ -99,6 +99,107 @@ TEST_P(Products, OfSeveralColumns) {
   }
 }
 
+// Enough rows for the tiles of NVIDIA GPUs, the last of them a part; sets of vectors that are
+// parts; more tiles than blocks; more columns than a block keeps.
+TEST_P(Products, InTilesOfEveryWeightAndGroup) {
+  std::uint64_t seed = 100;
+  for (const DType dtype :
+       {DType::u4, DType::i4, DType::u8, DType::i8, DType::f8e4m3, DType::f8e5m2}) {
+    for (const std::int64_t group : {32, 64, 128}) {
+      const DType activation = seed / 4 % 2 == 0 ? DType::f16 : DType::bf16;
+      const auto columns = static_cast<std::int64_t>(1 + seed / 4 % 8);
+      const HostArray q = weights(dtype, {70, 1, 5, group}, ++seed);
+      const HostArray scale = testing::random_array(activation, {70, 1, 5, 1}, ++seed);
+      const HostArray bias = testing::random_array(activation, {70, 1, 5, 1}, ++seed);
+      const HostArray x = testing::random_array(activation, {columns, 5, group}, ++seed);
+      if (is_floating(dtype)) {
+        check("sum(q * scale * x, -1, -2)", {q, scale, x});
+      } else if (group == 64) {
+        check("mean((f32(q) - zero) * scale * x, -1, -2)", {q, bias, scale, x});
+      } else {
+        check("sum((q * scale + bias) * x, -1, -2)", {q, scale, bias, x});
+      }
+    }
+  }
+}
+
+TEST_P(Products, InTilesOfOneGroupAndWithWorkAfter) {
+  for (const DType dtype : {DType::u4, DType::i8, DType::f8e4m3}) {
+    const HostArray q = weights(dtype, {64, 2048}, 200);
+    const HostArray x = testing::random_array(DType::bf16, {2048}, 201);
+    const HostArray scale = testing::random_array(DType::f32, {64, 1}, 202);
+    check("silu(sum(f32(q) * x, -1) * scale), max(scale, -1)", {q, x, scale});
+  }
+}
+
+TEST_P(Products, InMoreTilesThanBlocks) {
+  const HostArray q = weights(DType::u4, {4300, 1, 2, 64}, 210);
+  const HostArray scale = testing::random_array(DType::bf16, {4300, 1, 2, 1}, 211);
+  const HostArray bias = testing::random_array(DType::bf16, {4300, 1, 2, 1}, 212);
+  for (const std::int64_t columns : {1, 4}) {
+    check("sum((q * scale - bias) * x, -1, -2)",
+          {q, scale, bias, testing::random_array(DType::bf16, {columns, 2, 64}, 213)});
+  }
+}
+
+TEST_P(Products, InTilesOfVectorsThatABlockDoesNotKeep) {
+  const HostArray q = weights(DType::u4, {66, 1, 66, 64}, 220);
+  const HostArray scale = testing::random_array(DType::bf16, {66, 1, 66, 1}, 221);
+  const HostArray bias = testing::random_array(DType::bf16, {66, 1, 66, 1}, 222);
+  const HostArray x = testing::random_array(DType::bf16, {8, 66, 64}, 223);
+  check("sum((q * scale + bias) * x, -1, -2)", {q, scale, bias, x});
+}
+
+TEST_P(Products, InTilesOfBatches) {
+  const HostArray q = weights(DType::i4, {3, 100, 4, 32}, 230);
+  const HostArray scale = testing::random_array(DType::f32, {3, 100, 4, 1}, 231);
+  const HostArray x = testing::random_array(DType::f16, {3, 1, 4, 32}, 232);
+  check("sum(q * scale * x, -1, -2)", {q, scale, x});  // each matrix its vector
+}
+
+// Weights that their bias cancels give 0, whatever the vector: the sums are kept from cancelling.
+TEST_P(Products, InTilesOfWeightsThatAreNothing) {
+  HostArray q = HostArray::contiguous(DType::u8, {64, 1, 2, 64});
+  for (std::int64_t i = 0; i < q.size(); ++i)
+    testing::set_bits(q, i, static_cast<std::uint64_t>(i / 128 % 64 * 4));
+  HostArray scale = HostArray::contiguous(DType::f32, {64, 1, 2, 1});
+  HostArray bias = HostArray::contiguous(DType::f32, {64, 1, 2, 1});
+  for (std::int64_t i = 0; i < scale.size(); ++i) {
+    testing::set_bits(scale, i, fusion::encode(0.25, DType::f32));
+    testing::set_bits(bias, i, fusion::encode(-static_cast<double>(i / 2), DType::f32));
+  }
+  const HostArray x = testing::random_array(DType::bf16, {1, 2, 64}, 240);
+  std::vector<HostArray> got = {HostArray::contiguous(DType::f32, {64, 1, 1, 1})};
+  testing::run_on({GetParam(), 0}, parse("product", "sum((q * scale + bias) * x, -1, -2)"),
+                  {q, scale, bias, x}, got);
+  for (std::int64_t i = 0; i < 64; ++i) EXPECT_EQ(testing::number_at(got[0], i), 0) << i;
+}
+
+// One number of a row that is not finite is that row's affair.
+TEST_P(Products, InTilesOfWhatIsNotFinite) {
+  const HostArray q = weights(DType::u4, {80, 1, 2, 64}, 250);
+  HostArray scale = testing::random_array(DType::bf16, {80, 1, 2, 1}, 251);
+  const HostArray bias = testing::random_array(DType::bf16, {80, 1, 2, 1}, 252);
+  testing::set_bits(scale, 6, fusion::encode(INFINITY, DType::bf16));
+  testing::set_bits(scale, 37, fusion::encode(NAN, DType::bf16));
+  testing::set_bits(scale, 64, fusion::encode(0, DType::bf16));
+  testing::set_bits(scale, 101, fusion::encode(1e36, DType::bf16));
+  const HostArray x = testing::random_array(DType::bf16, {1, 2, 64}, 253);
+  const std::string text = "sum((q * scale + bias) * x, -1, -2)";
+  const HostArray want = testing::reference_of(text, {q, scale, bias, x})[0];
+  std::vector<HostArray> got = {HostArray::contiguous(DType::bf16, want.shape)};
+  testing::run_on({GetParam(), 0}, parse("product", text), {q, scale, bias, x}, got);
+  for (std::int64_t i = 0; i < 80; ++i) {
+    const double expected = testing::number_at(want, i);
+    const double result = testing::number_at(got[0], i);
+    if (std::isfinite(expected)) {
+      EXPECT_NEAR(result, expected, std::fabs(expected) * 0.005 + 1e-3) << i;
+    } else {
+      EXPECT_FALSE(std::isfinite(result)) << i;
+    }
+  }
+}
+
 TEST_P(Products, OfManyAndFewRowsAndLongAndShortOnes) {
   for (const std::int64_t rows : {1, 3, 4, 130}) {
     for (const std::int64_t length : {1, 7, 36, 96, 2048, 40960}) {

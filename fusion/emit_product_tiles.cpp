@@ -1,0 +1,141 @@
+// Sums of small weights times vectors of 16-bit floats in tiles (preamble/product_tiles.h): where
+// rows, vectors and lines are, and what is stored. Rows whose results are not finite are added up
+// again, term by term (emit_product_sums.cpp).
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fusion/device_text.hpp"
+#include "fusion/product_emitter.hpp"
+
+namespace kiln::fusion {
+
+std::vector<bool> ProductEmitter::all_of(std::vector<NodeId> wanted) const {
+  std::vector<bool> all(graph_.nodes.size(), false);
+  while (!wanted.empty()) {
+    const NodeId id = wanted.back();
+    wanted.pop_back();
+    if (all[id]) continue;
+    all[id] = true;
+    if (is_reduction(graph_.nodes[id].op)) continue;
+    for (const NodeId operand : graph_.nodes[id].inputs()) wanted.push_back(operand);
+  }
+  return all;
+}
+
+void ProductEmitter::name_tiles() {
+  const NodeId sum = *nodes_.tile_sum();
+  const ProductForm& form = *nodes_.form(sum);
+  const TileVariant& tiles = products_.tiles;
+  const std::string_view rest = form.bias ? "bias" : form.point ? "point" : "none";
+  out_.line(1,
+            "// Weights, factors, lanes, sharers, steps of a line, columns, rest, threads, steps, "
+            "sets, whole, ahead, placed.");
+  out_.line(1,
+            "using Tiles = Tiling<{}, {}, {}, {}, {}, {}, TileRest::{}, {}, {}, {}, {}, {}, {}>;",
+            storage_type(graph_.nodes[form.lane].dtype),
+            storage_type(graph_.nodes[nodes_.tile_vector(sum)].dtype), variant_.width,
+            tiles.sharers, tiles.steps_of_line, products_.columns, rest, shares_.threads,
+            tiles.steps, tiles.sets, tiles.whole, tiles.ahead, tiles.placed);
+  out_.line(1, "KILN_SHARED TileMemory<Tiles> tile_memory;");
+}
+
+void ProductEmitter::sum_up_in_tiles() {
+  rows_of_weights();
+  columns_of_vectors();
+  lines_of_rows();
+  store_tiles();
+  const std::string_view block = batch_axes() > 0 ? "block" : "item";
+  out_.line(2,
+            "if (!sum_tiles<Tiles>(tile_memory, u32(vectors), u32(row_count), u32({}), "
+            "u32(row_blocks.divisor), weights_of, vector_of, line_of, store_of)) {{",
+            block);
+  out_.line(
+      3,
+      "for ({0} row = {1} * 16; row < row_count; row = next_row(row, {0}(row_blocks.divisor))) {{",
+      index_, block);
+  out_.indent(2);
+  nodes_.go_carefully();
+  find_rows(2);
+  emit_values(Level::row, 2);
+  declare_results();
+  out_.line(2, "KILN_SYNCHRONIZE();");
+  sum_up();
+  store_results();
+  out_.indent(-2);
+  out_.line(3, "}}");
+  out_.line(2, "}}");
+}
+
+std::string ProductEmitter::tile_pointer(std::size_t i) const {
+  const std::string row = row_text(i);
+  const std::string& name = operands_[i].name;
+  if (row.empty()) return name + "_data";
+  return fmt::format("{}_data + {}", name,
+                     is_packed(operands_[i].dtype) ? fmt::format("({} >> 1)", row) : row);
+}
+
+void ProductEmitter::rows_of_weights() {
+  const NodeId lane = nodes_.form(*nodes_.tile_sum())->lane;
+  wanted_ = all_of({lane});
+  out_.line(2, "const auto weights_of = [&]({} row) {{", index_);
+  find_rows(3);
+  out_.line(3, "return {};", tile_pointer(nodes_.operand_of(graph_.nodes[lane])));
+  out_.line(2, "}};");
+}
+
+void ProductEmitter::columns_of_vectors() {
+  const NodeId x = nodes_.tile_vector(*nodes_.tile_sum());
+  wanted_ = all_of({x});
+  one_column_ = true;
+  out_.line(2, "const auto vector_of = [&]({} c) {{", index_);
+  find_rows(3);
+  out_.line(3, "return {};", tile_pointer(nodes_.operand_of(graph_.nodes[x])));
+  out_.line(2, "}};");
+  one_column_ = false;
+}
+
+void ProductEmitter::lines_of_rows() {
+  const ProductForm& form = *nodes_.form(*nodes_.tile_sum());
+  std::vector<NodeId> parts;
+  for (const auto& part : {form.scale, form.bias, form.point}) {
+    if (part) parts.push_back(*part);
+  }
+  wanted_ = all_of(parts);
+  out_.line(2, "const auto line_of = [&]({0} row, {0} line) {{", index_);
+  if (has_lines()) out_.coordinates(3, index_, "line", first_reduced(), inner());
+  find_rows(3);
+  emit_values(Level::row, 3);
+  emit_values(Level::line, 3);
+  std::string rest = "0.0f";
+  if (form.bias) rest = (form.bias_is_subtracted ? "-" : "") + values_[*form.bias];
+  if (form.point) rest = values_[*form.point];
+  out_.line(3, "return TileLine{{{}, {}}};", form.scale ? values_[*form.scale] : "1.0f", rest);
+  out_.line(2, "}};");
+  wanted_.clear();
+}
+
+void ProductEmitter::store_tiles() {
+  const NodeId sum = *nodes_.tile_sum();
+  std::vector<NodeId> results;
+  for (const OperandText& operand : operands_) {
+    if (operand.output) results.push_back(operand.value);
+  }
+  wanted_ = all_of(std::move(results));
+  one_column_ = true;
+  out_.line(2, "const auto store_of = [&]({0} row, {0} c, f32 {1}_of) {{", index_, name_of(sum));
+  out_.line(3, "if (row >= row_count) return;");
+  find_rows(3);
+  emit_values(Level::row, 3);
+  emit_results(3);
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (operands_[i].output) out_.line(3, "{}", store(i, "row"));
+  }
+  out_.line(2, "}};");
+  one_column_ = false;
+  wanted_.clear();
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,123 @@
+#include "fusion/product_tile_layout.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "fusion/product_values.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// A tile has sixteen rows. With few rows more threads would wait than work.
+constexpr int kRows = 16;
+constexpr std::int64_t kFewestRows = 64;
+constexpr std::int64_t kMostElements = std::int64_t{1} << 30;  // of a row, and rows
+constexpr int kChunk = 8;                                      // of the vectors: 16 bytes
+constexpr int kWordBits = 128;
+constexpr std::int64_t kMostKept = 16384;  // elements of vectors: 32 of the 48 KiB of a block
+
+using Axes = std::span<const MergedAxis>;
+
+// Whether the reduced elements of an operand's rows follow each other in memory.
+bool is_one_piece(Axes reduced, std::size_t operand) {
+  for (std::size_t k = 0; k + 1 < reduced.size(); ++k) {
+    if (reduced[k].strides[operand] != reduced[k + 1].strides[operand] * reduced[k + 1].size)
+      return false;
+  }
+  return true;
+}
+
+std::int64_t length_of(Axes reduced) {
+  std::int64_t length = 1;
+  for (const MergedAxis& axis : reduced) length *= axis.size;
+  return length;
+}
+
+// How lines lie in steps of four vectors; nothing if some step would have a part of one.
+std::optional<TileVariant> lines_in_steps(Axes reduced, int width) {
+  TileVariant tiles;
+  const std::int64_t vectors = reduced.back().size / width;
+  if (reduced.size() > 1 && vectors % 4 != 0) {
+    if (vectors > 2) return std::nullopt;
+    tiles.sharers = static_cast<int>(vectors);
+  } else {
+    tiles.sharers = 4;
+    tiles.steps_of_line = static_cast<int>((vectors + 3) / 4);
+  }
+  return tiles;
+}
+
+}  // namespace
+
+// A tile's columns are those of the vectors times the lines of a step: the width is the largest
+// with room for them.
+void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
+                  const std::vector<MergedAxis>& axes, Layout& layout) {
+  const auto count = static_cast<std::size_t>(layout.variant.reduction.axes);
+  const Axes reduced = Axes(axes).last(count);
+  Variant trial = layout.variant;
+  trial.products.tiles.sharers = 4;
+  trial.width = kWordBits / 4;
+  const ProductValues values(graph, trial);
+  const std::optional<NodeId> sum = values.tile_sum();
+  if (!sum || layout.rows < kFewestRows || layout.rows > kMostElements ||
+      length_of(reduced) > kMostElements)
+    return;
+  const std::size_t weights = values.operand_of(graph.nodes[values.form(*sum)->lane]);
+  const std::size_t vector = values.operand_of(graph.nodes[values.tile_vector(*sum)]);
+  const auto is_aligned = [&](std::size_t i, int width) {
+    const int alignment =
+        alignment_of(operands[i], operands[i].offset, axes, axes.size() - 1, i, width);
+    return alignment * 8 >= width * bits(operands[i].dtype);
+  };
+  if (!is_one_piece(reduced, weights) || !is_one_piece(reduced, vector) ||
+      trial.operands[weights].start || !is_aligned(vector, kChunk))
+    return;
+  for (int width = kWordBits / bits(operands[weights].dtype); width >= kChunk; width /= 2) {
+    if (reduced.back().size % width != 0 || !is_aligned(weights, width)) continue;
+    const std::optional<TileVariant> tiles = lines_in_steps(reduced, width);
+    if (!tiles || trial.products.columns > 2 * tiles->sharers) continue;
+    layout.variant.width = width;
+    layout.variant.products.lanes = kChunk;
+    layout.variant.products.tiles = *tiles;
+    return;
+  }
+}
+
+// As measured on an H200 with rows of 4096 weights. One or two vectors: with few tiles as many
+// waves as there are sets share each; with more, smaller sets leave registers for more waves; with
+// very many, blocks that stay and load ahead. More vectors do not fit next to other blocks: they
+// come from the cache each time.
+void share_out_tiles(Layout& layout, std::int64_t batches) {
+  constexpr std::int64_t kFew = 512;
+  constexpr std::int64_t kMany = 4096;
+  constexpr std::int64_t kStaying = 660;  // blocks
+  Variant& variant = layout.variant;
+  TileVariant& tiles = variant.products.tiles;
+  const std::int64_t count = (layout.rows + kRows - 1) / kRows;
+  const std::int64_t all = count * batches;
+  const int columns = variant.products.columns;
+  variant.products.rows = kRows;
+  variant.reduction.threads = all <= kFew ? 256 : 128;
+  if (columns > 2) {
+    tiles.steps = 4;
+    tiles.blocks = all <= kFew ? 2 : 4;
+  } else if (all <= kFew) {
+    tiles.steps = 4;
+    tiles.blocks = 3;
+  } else {
+    tiles.steps = 2;
+    tiles.ahead = columns == 1 && all >= kMany;
+    tiles.blocks = tiles.ahead ? 5 : columns == 1 && variant.width > 16 ? 8 : 6;
+  }
+  const std::int64_t set = std::int64_t{4} * tiles.steps;
+  const std::int64_t sets = (layout.vectors + set - 1) / set;
+  tiles.sets = static_cast<int>(sets);
+  tiles.whole = layout.vectors % set == 0;
+  tiles.placed = columns <= 2 && sets * set * variant.width * columns <= kMostKept;
+  layout.row_blocks =
+      tiles.ahead ? std::min(count, std::max<std::int64_t>(1, kStaying / batches)) : count;
+  layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
+}
+
+}  // namespace kiln::fusion
