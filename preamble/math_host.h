@@ -43,7 +43,7 @@ KILN_FN f32 clamp(f32 x, f32 low, f32 high) {
 // shift into an exponent's place, also of a half of them, leaves.
 KILN_FN u32 integer_bits(f32 shifted) { return bit_cast<u32>(shifted); }
 
-// 2^n for n in [-126, 127]; at 128, infinity.
+// 2^n for n in [-126, 127]; at -127, zero, and at 128, infinity.
 KILN_FN f32 power_of_two(u32 n) { return bit_cast<f32>((n << 23) + 0x3f800000u); }
 
 // x * 2^n, in two steps, of which only the second can round.
@@ -74,15 +74,20 @@ KILN_FN f32 expm1_series(f32 r) {
   return madd(r * r, p, r);
 }
 
+// What is too small is 0 by a factor of 0: a product that underflows can take a hundred times as long,
+// and what a mask leaves out of a softmax is -infinity.
 KILN_FN f32 exp(f32 x) {
   const ExpArgument a = reduce_exp(clamp(x, -104.0f, 89.0f));
-  return scale(1.0f + expm1_series(a.r), a.n);
+  const u32 half = a.n >> 1;
+  const f32 part = (1.0f + expm1_series(a.r)) * power_of_two(half);
+  return part * (x < -103.972084f ? 0.0f : power_of_two(a.n - half));
 }
 
-// The same for an x that is not above zero: no result is scaled by less than 2^-150.
+// The same for an x that is not above zero: no result is scaled by less than 2^-150, and the power of
+// two of -127 is 0.
 KILN_FN f32 exp_of_negative(f32 x) {
-  const ExpArgument a = reduce_exp(x < -104.0f ? -104.0f : x);
-  return (1.0f + expm1_series(a.r)) * power_of_two(a.n + 64) * 5.42101086e-20f;
+  const ExpArgument a = reduce_exp(x < -104.4f ? -104.4f : x);
+  return (1.0f + expm1_series(a.r)) * power_of_two(a.n + 24) * 5.96046448e-08f;
 }
 
 KILN_FN f32 exp2(f32 x) {
