@@ -113,9 +113,9 @@ Layout rows_of(std::int64_t length, DType dtype, Family family) {
 TEST(RowLayout, SharesRowsOut) {
   const Layout middle = rows_of(4096, DType::bf16, Family::nvidia);
   EXPECT_EQ(middle.variant.width, 8);
-  EXPECT_EQ(middle.variant.reduction.threads, 128);
-  EXPECT_EQ(middle.variant.reduction.vectors, 4);
-  EXPECT_EQ(middle.variant.reduction.whole, 4);
+  EXPECT_EQ(middle.variant.reduction.threads, 64);
+  EXPECT_EQ(middle.variant.reduction.vectors, 8) << "only reads";
+  EXPECT_EQ(middle.variant.reduction.whole, 8);
   EXPECT_EQ(middle.variant.operands[0].alignment, 16);
   const Layout brief = rows_of(64, DType::bf16, Family::amd);
   EXPECT_EQ(brief.variant.reduction.threads, 8);
@@ -134,7 +134,7 @@ TEST(RowLayout, SharesRowsOut) {
   EXPECT_EQ(odd.variant.reduction.phase, 0);
   EXPECT_EQ(odd.variant.operands[0].alignment, 16);
   EXPECT_EQ(odd.vectors, 512);
-  EXPECT_EQ(odd.variant.reduction.whole, 3) << "rows that begin within a vector have one fewer";
+  EXPECT_EQ(odd.variant.reduction.whole, 7) << "rows that begin within a vector have one fewer";
   EXPECT_EQ(rows_of(33, DType::bf16, Family::nvidia).variant.width, 4) << "short";
   EXPECT_EQ(rows_of(7, DType::bf16, Family::nvidia).variant.width, 1) << "too short";
   EXPECT_EQ(rows_of(4096, DType::f32, Family::host).work_items, 1000u);

@@ -48,7 +48,7 @@ TEST_P(AmdReductions, AWaveReducesWithoutSharedMemoryAndABlockWithOneWordPerWave
   EXPECT_EQ(machine.count("ds_bpermute"), wave64() ? 1 : 0) << machine.assembly;
   EXPECT_EQ(machine.count("ds_(write|store)"), 1) << machine.assembly;
   EXPECT_EQ(machine.count("ds_(read|load)"), 1) << machine.assembly;
-  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 4) << machine.assembly;
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 8) << machine.assembly;
 }
 
 TEST_P(AmdReductions, SoftmaxReadsItsRowOnce) {
@@ -67,8 +67,8 @@ TEST_P(AmdReductions, LongRowsHaveFourVectorsUnderWay) {
 TEST_P(AmdReductions, RowsOfOddLengthAreReadInVectors) {
   const Machine machine = machine_code("max(x, -1)", DType::bf16, {64, 4095}, GetParam());
   expect_no_scratch(machine);
-  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 4) << machine.assembly;
-  EXPECT_EQ(machine.count("global_load_"), 5) << "one element at an end\n" << machine.assembly;
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 8) << machine.assembly;
+  EXPECT_EQ(machine.count("global_load_"), 9) << "one element at an end\n" << machine.assembly;
 }
 
 // Neighbouring threads read neighbouring columns, and within a wave no shared memory is used.
