@@ -54,16 +54,16 @@ class HipKernel final : public Kernel {
 
   hipFunction_t function() const { return function_; }
 
-  /// Before a launch that asks for so much: a driver gives more than the usual only where it is told
-  /// beforehand. The device must be current.
+  /// Before a launch that asks for so much: a driver gives more than the usual only where it is
+  /// told beforehand. The device must be current.
   void allow(std::uint32_t shared_bytes) const {
     if (shared_bytes <= allowed_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(mutex_);
     if (shared_bytes <= allowed_.load(std::memory_order_relaxed)) return;
     if (auto error = allow_shared(function_, shared_bytes); error != hipSuccess) {
       fail(error, "hipFuncSetAttribute",
-           fmt::format("{} ({}) for {} bytes of dynamic shared memory",
-                       to_string(owner().device()), owner().name(), shared_bytes));
+           fmt::format("{} ({}) for {} bytes of dynamic shared memory", to_string(owner().device()),
+                       owner().name(), shared_bytes));
     }
     allowed_.store(shared_bytes, std::memory_order_release);
   }
@@ -196,10 +196,9 @@ void HipBackend::launch(const Kernel& kernel, const LaunchShape& shape, void* co
   check(current.error(), "hipSetDevice");
   const auto& loaded = static_cast<const HipKernel&>(kernel);
   loaded.allow(shape.shared_bytes);
-  check(hipModuleLaunchKernel(loaded.function(), blocks,
-                              shape.grid_y, shape.grid_z, shape.block, shape.block_y, shape.block_z,
-                              shape.shared_bytes, native(stream), const_cast<void**>(arguments),
-                              nullptr),
+  check(hipModuleLaunchKernel(loaded.function(), blocks, shape.grid_y, shape.grid_z, shape.block,
+                              shape.block_y, shape.block_z, shape.shared_bytes, native(stream),
+                              const_cast<void**>(arguments), nullptr),
         "hipModuleLaunchKernel");
 }
 

@@ -1,0 +1,156 @@
+// Which axes of a graph are reduced, whether one kernel can, and which values are one number for
+// each row.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fusion/broadcast.hpp"
+#include "fusion/reduce_layout.hpp"
+#include "fusion/shapes.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// The axes along which `from` is longer than `to`, counted within `rank` axes from the end.
+std::vector<bool> shortened_axes(const Dims& from, const Dims& to, std::size_t rank) {
+  std::vector<bool> axes(rank, false);
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    axes[rank - from.size() + k] = from[k] != to[k];
+  }
+  return axes;
+}
+
+TypedNode trivial(const TypedNode& node) {
+  TypedNode result;
+  result.dtype = node.dtype;
+  if (node.op == Op::argmax || node.op == Op::argmin) {
+    result.op = Op::constant;
+    return result;
+  }
+  result.op = Op::promote;
+  result.arity = 1;
+  result.operands = node.operands;
+  return result;
+}
+
+}  // namespace
+
+Dims ReduceSpace::row_shape() const {
+  Dims result = shape;
+  for (std::size_t k = 0; k < result.size(); ++k) {
+    if (reduced[k]) result[k] = 1;
+  }
+  return result;
+}
+
+Dims ReduceSpace::piece_shape() const {
+  Dims result = row_shape();
+  result[static_cast<std::size_t>(std::ranges::find(reduced, true) - reduced.begin())] = pieces;
+  return result;
+}
+
+TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& shapes) {
+  TypedGraph result = graph;
+  for (std::size_t id = 0; id < result.nodes.size(); ++id) {
+    TypedNode& node = result.nodes[id];
+    if (is_reduction(node.op) && shapes[node.operands[0]] == shapes[id]) node = trivial(node);
+  }
+  return result;
+}
+
+ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes) {
+  ReduceSpace space;
+  const TypedNode* first = nullptr;
+  std::size_t rank = 0;
+  for (const Dims& shape : shapes) rank = std::max(rank, shape.size());
+  space.reduced.assign(rank, false);
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    if (!is_reduction(node.op)) continue;
+    ++space.reductions;
+    const Dims& operand = shapes[node.operands[0]];
+    const std::vector<bool> axes = shortened_axes(operand, shapes[id], rank);
+    if (first != nullptr && axes != space.reduced) {
+      space.conflict =
+          fmt::format("{} and {} reduce different axes", info(first->op).name, info(node.op).name);
+      return space;
+    }
+    first = &node;
+    space.reduced = axes;
+    const auto wider = broadcast(space.shape, operand);
+    if (!wider) {
+      space.conflict = "the reductions are over different shapes";
+      return space;
+    }
+    space.shape = *wider;
+  }
+  const std::size_t from = space.shape.size();
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    const auto wider = broadcast(space.shape, shapes[graph.outputs[i]]);
+    if (!wider) {
+      space.conflict = fmt::format("output {} has another shape than what is reduced", i);
+      return space;
+    }
+    space.shape = *wider;
+  }
+  if (space.shape.size() < rank || from > rank) rank = space.shape.size();
+  space.reduced.erase(
+      space.reduced.begin(),
+      space.reduced.begin() + static_cast<std::ptrdiff_t>(space.reduced.size() - rank));
+  const Dims rows = space.row_shape();
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    if (!is_reduction(node.op)) continue;
+    // A row's length must be the whole row's: a shorter operand would be counted more than once.
+    const Dims& operand = shapes[node.operands[0]];
+    for (std::size_t k = 0; k < operand.size(); ++k) {
+      const std::size_t axis = rank - operand.size() + k;
+      if (space.reduced[axis] && operand[k] != space.shape[axis]) {
+        space.conflict =
+            fmt::format("{} is over a shorter axis than another value", info(node.op).name);
+        return space;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    const Dims& shape = shapes[graph.outputs[i]];
+    const auto fits = [&](const Dims& wanted) {
+      return broadcast(shape, wanted) == wanted &&
+             std::equal(shape.begin(), shape.end(),
+                        wanted.end() - static_cast<std::ptrdiff_t>(shape.size())) &&
+             std::all_of(wanted.begin(), wanted.end() - static_cast<std::ptrdiff_t>(shape.size()),
+                         [](std::int64_t size) { return size == 1; });
+    };
+    if (!fits(space.shape) && !fits(rows)) {
+      space.conflict = fmt::format(
+          "output {} has shape {}, which is neither that of the rows, {}, "
+          "nor that of what is reduced from them, {}",
+          i, to_string(shape), to_string(space.shape), to_string(rows));
+      return space;
+    }
+  }
+  return space;
+}
+
+bool is_uniform(const Dims& shape, const ReduceSpace& space) {
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    const std::size_t axis = space.shape.size() - shape.size() + k;
+    if (space.reduced[axis] && shape[k] != 1) return false;
+  }
+  return true;
+}
+
+std::vector<bool> uniform_nodes(const TypedGraph& graph,
+                                const std::vector<bool>& uniform_arguments) {
+  std::vector<bool> uniform;
+  for (const TypedNode& node : graph.nodes) {
+    bool one = is_reduction(node.op) || node.op != Op::input || uniform_arguments[node.payload];
+    if (!is_reduction(node.op)) {
+      for (const NodeId operand : node.inputs()) one = one && uniform[operand];
+    }
+    uniform.push_back(one);
+  }
+  return uniform;
+}
+
+}  // namespace kiln::fusion
