@@ -47,26 +47,38 @@ void ProductEmitter::sum_up_in_tiles() {
   columns_of_vectors();
   lines_of_rows();
   store_tiles();
-  const std::string_view block = batch_axes() > 0 ? "block" : "item";
+  add_tiles_again();
   out_.line(2,
-            "if (!sum_tiles<Tiles>(tile_memory, u32(vectors), u32(row_count), u32({}), "
-            "u32(row_blocks.divisor), weights_of, vector_of, line_of, store_of)) {{",
-            block);
-  out_.line(
-      3,
-      "for ({0} row = {1} * 16; row < row_count; row = next_row(row, {0}(row_blocks.divisor))) {{",
-      index_, block);
+            "sum_tiles<Tiles>(tile_memory, u32(vectors), u32(row_count), u32({}), "
+            "u32(row_blocks.divisor), weights_of, vector_of, line_of, add_again, store_of);",
+            batch_axes() > 0 ? "block" : "item");
+}
+
+// Rows whose results are not finite, one after the other and term by term. Before any is stored:
+// what a result is stored over may be read for it.
+void ProductEmitter::add_tiles_again() {
+  const NodeId sum = *nodes_.tile_sum();
+  wanted_ = all_of({graph_.nodes[sum].operands[0]});
+  out_.line(2, "const auto add_again = [&]({} tile) {{", index_);
+  out_.line(3, "for (int i = 0; i < 16; ++i) {{");
   out_.indent(2);
+  out_.line(2, "if (is_finite_row(tile_memory, i)) continue;");
+  out_.line(2, "const {0} row = row_or_last(tile * 16 + {0}(i), row_count);", index_);
   nodes_.go_carefully();
   find_rows(2);
   emit_values(Level::row, 2);
   declare_results();
   out_.line(2, "KILN_SYNCHRONIZE();");
   sum_up();
-  store_results();
+  const std::string& own = name_of(sum);
+  out_.line(2, "if (is_first<{}>()) {{", shares_.threads);
+  out_.line(3, "KILN_EACH(c, {0}) tile_memory.result[i * {0} + c] = {1}_of[c];", products_.columns,
+            own);
+  out_.line(2, "}}");
   out_.indent(-2);
   out_.line(3, "}}");
-  out_.line(2, "}}");
+  out_.line(2, "}};");
+  wanted_.clear();
 }
 
 std::string ProductEmitter::tile_pointer(std::size_t i) const {

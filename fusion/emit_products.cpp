@@ -26,7 +26,8 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, 
   for (const char* word : {"r", "c", "part", "block", "batch", "vector", "line"})
     taken_.insert(word);
   if (in_tiles())
-    taken_.insert({"Tiles", "tile_memory", "weights_of", "vector_of", "line_of", "store_of"});
+    taken_.insert({"Tiles", "tile_memory", "add_again", "i", "weights_of", "vector_of", "line_of",
+                   "store_of"});
   rows_ = in_tiles() ? 1 : products_.rows;
   lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
   if (host()) lanes_per_sum_ = products_.lanes;

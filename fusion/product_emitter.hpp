@@ -117,6 +117,7 @@ class ProductEmitter : private ProductAxes {
   void columns_of_vectors();
   void lines_of_rows();
   void store_tiles();
+  void add_tiles_again();
   std::string tile_pointer(std::size_t i) const;
   /// Which nodes `wanted` are computed from, themselves included.
   std::vector<bool> all_of(std::vector<NodeId> wanted) const;

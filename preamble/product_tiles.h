@@ -154,13 +154,13 @@ struct TileSet {
 };
 
 // The rows of weights of a block's tiles times the vectors x: `weights_of(row)` and
-// `vector_of(column)` are where they begin, `line_of(row, line)` what there is of a line, and
-// `store_of(row, column, result)` takes what comes of it. Tiles `tile`, `tile + apart`, ... are the
-// block's; without kAhead it has one. Returns whether all of the results are finite.
-template <class Tiles, class Weights, class Vector, class Line, class Store>
-KILN_FN bool sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u32 tile, u32 apart,
+// `vector_of(column)` are where they begin, `line_of(row, line)` what there is of a line. Tiles
+// `tile`, `tile + apart`, ... are the block's; without kAhead it has one. Where not all of a tile's
+// results are finite, `add_again(tile)` replaces them; `store_of(row, column, result)` takes each.
+template <class Tiles, class Weights, class Vector, class Line, class Again, class Store>
+KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u32 tile, u32 apart,
                        const Weights& weights_of, const Vector& vector_of, const Line& line_of,
-                       const Store& store_of) {
+                       const Again& add_again, const Store& store_of) {
   using T = typename Tiles::T;
   using X = typename Tiles::X;
   constexpr int kSteps = Tiles::kSteps;
@@ -208,7 +208,6 @@ KILN_FN bool sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
   const int owner = int(threadIdx.x) % 32 / 4 * 4 + Tiles::owner_of_line(own_line);
   const u32 pick = kOwnLines == 2 && own_line % 2 == 1 ? 0x3232u : 0x1010u;
 
-  bool finite = true;
   const u32 tiles = (row_count + 15) / 16;
   for (u32 round = 0; round == 0 || (Tiles::kAhead && tile < tiles); tile += apart, ++round) {
     f32 sum[2][Tiles::kOwnVectors] = {};
@@ -302,21 +301,31 @@ KILN_FN bool sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
     }
     __syncthreads();
     const u32 i = (threadIdx.x + round * 32) % Tiles::kThreads;
-    if (i < 16 * Tiles::kColumns) {
+    const bool has_result = i < 16 * Tiles::kColumns;
+    f32 result = 0.0f;
+    if (has_result) {
       Lanes<f32, Tiles::kWaves> waves;
       KILN_EACH(w, Tiles::kWaves) waves[w] = joined[w][i];
-      const f32 result = fold<Sum, Tiles::kWaves>(waves);
-      finite = finite && isfinite(result);
-      store_of(tile * 16 + i / Tiles::kColumns, i % Tiles::kColumns, result);
+      result = fold<Sum, Tiles::kWaves>(waves);
+      memory.result[i] = result;
     }
+    if (!__syncthreads_and(isfinite(result))) {
+      add_again(tile);
+      __syncthreads();
+      if (has_result) result = memory.result[i];
+    }
+    if (has_result) store_of(tile * 16 + i / Tiles::kColumns, i % Tiles::kColumns, result);
   }
-  return __syncthreads_and(finite);
 }
 
-// The row of the tiles of a block that comes after one.
-template <class Index>
-KILN_FN Index next_row(Index row, Index apart) {
-  return row % 16 == 15 ? row + apart * 16 - 15 : row + 1;
+// Whether all results of a row of the tile are finite.
+template <class Tiles>
+KILN_FN bool is_finite_row(const TileMemory<Tiles>& memory, int row) {
+  bool finite = true;
+  KILN_EACH(c, Tiles::kColumns) {
+    finite = finite && isfinite(memory.result[row * Tiles::kColumns + c]);
+  }
+  return finite;
 }
 
 }  // namespace kiln

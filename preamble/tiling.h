@@ -93,6 +93,7 @@ struct TileMemory {
   f32 sum[Tiles::kPlaced ? Tiles::kAllChunks / Tiles::kStepChunks : 1][Tiles::kLines]
          [Tiles::kColumns];
   f32 wave[2][Tiles::kWaves][16 * Tiles::kColumns];
+  f32 result[16 * Tiles::kColumns];
 };
 
 // A piece of x in the order in which the weights come.

@@ -198,6 +198,39 @@ TEST_P(Products, InTilesOfWhatIsNotFinite) {
   }
 }
 
+// What is added may be where the result goes, also where a row is added up again.
+TEST_P(Products, InTilesOverWhatIsAdded) {
+  const HostArray q = weights(DType::u4, {80, 1, 2, 64}, 260);
+  HostArray scale = testing::random_array(DType::f32, {80, 1, 2, 1}, 261);
+  testing::set_bits(scale, 9, fusion::encode(INFINITY, DType::f32));
+  const HostArray x = testing::random_array(DType::bf16, {1, 2, 64}, 262);
+  const HostArray b = testing::random_array(DType::f32, {80, 1, 1, 1}, 263);
+  const std::string text = "sum(q * scale * x, -1, -2) + b";
+  const HostArray want = testing::reference_of(text, {q, scale, x, b})[0];
+  const Device device{GetParam(), 0};
+  jit::Backend& backend = jit::backend(device);
+  const testing::DeviceBuffer q_memory(backend, q.bytes);
+  const testing::DeviceBuffer scale_memory(backend, scale.bytes);
+  const testing::DeviceBuffer x_memory(backend, x.bytes);
+  const testing::DeviceBuffer b_memory(backend, b.bytes);
+  const View both(b_memory.data(), DType::f32, b.shape, device);
+  parse("product", text)({device, nullptr},
+                         {View(q_memory.data(), DType::u4, q.shape, device),
+                          View(scale_memory.data(), DType::f32, scale.shape, device),
+                          View(x_memory.data(), DType::bf16, x.shape, device), both},
+                         {both});
+  HostArray got = HostArray::contiguous(DType::f32, b.shape);
+  got.bytes = b_memory.read();
+  for (std::int64_t i = 0; i < 80; ++i) {
+    const double expected = testing::number_at(want, i);
+    if (i == 4) {
+      EXPECT_FALSE(std::isfinite(testing::number_at(got, i)));
+    } else {
+      EXPECT_NEAR(testing::number_at(got, i), expected, 0.02) << i;
+    }
+  }
+}
+
 TEST_P(Products, OfManyAndFewRowsAndLongAndShortOnes) {
   for (const std::int64_t rows : {1, 3, 4, 130}) {
     for (const std::int64_t length : {1, 7, 36, 96, 2048, 40960}) {
