@@ -156,11 +156,10 @@ TypedCall type_reduction(const Definition& definition,
 void emit_reduction(const TypedCall& call, std::string_view target, EmittedCall& emitted) {
   const fusion::Family family = family_of(target);
   const Definition& definition = *call.definition;
-  const auto products =
-      call.rows->pieces > 1
-          ? std::nullopt
-          : fusion::plan_products(call.graph, *call.rows, call.operands, call.uniform, family,
-                                  has_tiles(target));
+  const auto products = call.rows->pieces > 1
+                            ? std::nullopt
+                            : fusion::plan_products(call.graph, *call.rows, call.operands,
+                                                    call.uniform, family, has_tiles(target));
   if (products) {
     emitted.layout = *products;
     emitted.kernel =
