@@ -114,6 +114,8 @@ const std::set<std::string, std::less<>>& reserved_words() {
                                                        "load",
                                                        "store",
                                                        "gather",
+                                                       "to_rounded",
+                                                       "quotient_or_zero",
                                                        "load_apart",
                                                        "store_apart",
                                                        "gather_apart",

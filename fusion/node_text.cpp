@@ -62,6 +62,20 @@ bool keeps_relative_error(const TypedGraph& graph, const TypedNode& node) {
   return keeps_relative_error(node.op) || (sum && is_never_negative(graph, node.operands[0]));
 }
 
+// Zero by choice, as what a mask or a gate leaves out is.
+bool is_often_zero(const TypedGraph& graph, NodeId id) {
+  const TypedNode& node = graph.nodes[id];
+  const auto is_zero = [&](NodeId operand) {
+    return graph.nodes[operand].op == Op::constant && graph.nodes[operand].payload == 0;
+  };
+  switch (node.op) {
+    case Op::promote: return is_often_zero(graph, node.operands[0]);
+    case Op::where: return is_zero(node.operands[1]) || is_zero(node.operands[2]);
+    case Op::maximum: return is_zero(node.operands[0]) || is_zero(node.operands[1]);
+    default: return false;
+  }
+}
+
 // Whose result is wrong by no more, relatively, than its operand.
 bool dampens_relative_error(Op op) {
   return op == Op::tanh || op == Op::erf || op == Op::atan || op == Op::asinh || op == Op::cbrt;
@@ -163,6 +177,13 @@ NodeText::Expression NodeText::conversion(const TypedNode& node,
     return {fmt::format("to<{}>({})", compute_type(node.dtype), narrowed(node, values))};
   }
   if (compute_dtype(operand.dtype) == compute_dtype(node.dtype)) return {value, true};
+  const bool rounded_before = operand.op == Op::round && is_integer(node.dtype) &&
+                              compute_dtype(operand.dtype) == DType::f32 &&
+                              !values[operand.operands[0]].empty();
+  if (rounded_before) {
+    return {fmt::format("to_rounded<{}>({}, {})", compute_type(node.dtype),
+                        values[operand.operands[0]], value)};
+  }
   return {fmt::format("to<{}>({})", compute_type(node.dtype), value)};
 }
 
@@ -203,6 +224,9 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
     const TypedNode reciprocal = *reciprocal_of(graph_.nodes[node.operands[1]]);
     return fmt::format("{} * {}", value(0), constant_text(reciprocal, graph_.rounding));
   }
+  if (node.op == Op::div && dtype == DType::f32 && accuracy_ != Accuracy::fast &&
+      is_often_zero(graph_, node.operands[0]))
+    return fmt::format("quotient_or_zero({}, {})", value(0), value(1));
   // Integer arithmetic wraps and has its own rules, so it is spelled as calls.
   const bool approximate = node.op == Op::div && accuracy_ == Accuracy::fast && dtype == DType::f32;
   const bool plain = (op.rule == Rule::compare || is_floating(dtype)) && !approximate;

@@ -267,6 +267,21 @@ KILN_FN To truncate_saturating(From value) {
   return kCut > 0 && number > kLargest ? Target::kMax : result;
 }
 
+// to<To>(round(value)), where `rounded` is round(value): in one instruction where there is one.
+template <class To>
+KILN_FN To to_rounded(f32 value, f32 rounded) {
+#if KILN_NVIDIA
+  using Target = Type<To>;
+  if constexpr (Target::kBits <= 16) {
+    i32 result;  // saturated, and 0 for NaN
+    asm("cvt.rni.s32.f32 %0, %1;" : "=r"(result) : "f"(value));
+    const i32 below = result > i32(Target::kMax) ? i32(Target::kMax) : result;
+    return To(below < i32(Target::kMin) ? i32(Target::kMin) : below);
+  }
+#endif
+  return truncate_saturating<To>(rounded);
+}
+
 template <class To, class From>
 KILN_FN To to(From value) {
   constexpr Category kTo = kCategory<To>;

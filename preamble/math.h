@@ -200,6 +200,17 @@ KILN_FN f64 fma(f64 a, f64 b, f64 c) {
 KILN_FN f32 fma(f32 a, f32 b, f32 c) { return KILN_LIBRARY(fmaf)(a, b, c); }
 KILN_FN f64 fma(f64 a, f64 b, f64 c) { return KILN_LIBRARY(fma)(a, b, c); }
 #endif
+// a / b where a is often zero, which NVIDIA's sequence leaves to its slow part.
+KILN_FN f32 quotient_or_zero(f32 a, f32 b) {
+#if KILN_NVIDIA
+  const f32 quotient = (a == 0.0f ? 1.0f : a) / b;
+  const f32 zero = bit_cast<f32>((bit_cast<u32>(a) ^ bit_cast<u32>(b)) & 0x80000000u);
+  const f32 of_zero = ::fabsf(b) > 0.0f ? zero : quotient * 0.0f;  // 0 / 0 and 0 / NaN are NaN
+  return a == 0.0f ? of_zero : quotient;
+#else
+  return a / b;
+#endif
+}
 // Exactly a at t = 0 and b at t = 1.
 KILN_FN f32 lerp(f32 a, f32 b, f32 t) { return fma(t, b, fma(-t, a, a)); }
 KILN_FN f64 lerp(f64 a, f64 b, f64 t) { return fma(t, b, fma(-t, a, a)); }

@@ -140,6 +140,17 @@ const Row kRows[] = {
     {floats, "u8(x)", -2.75, 0, 0},
     {floats, "u8(x)", 300, 0, 255},
     {floats, "u8(x)", kNan, 0, 0},
+    {floats, "i8(round(x))", 2.5, 0, 2},
+    {floats, "i8(round(x))", -3.5, 0, -4},
+    {floats, "i8(round(x))", 127.5, 0, 127},
+    {floats, "i8(round(x))", -128.75, 0, -128},
+    {floats, "i8(round(x))", kInf, 0, 127},
+    {floats, "i8(round(x))", kLowest, 0, -128},
+    {floats, "i8(round(x))", kNan, 0, 0},
+    {floats, "u8(round(x))", -0.75, 0, 0},
+    {floats, "u8(round(x))", 255.5, 0, 255},
+    {floats, "u16(round(x))", kInf, 0, 65535},
+    {floats, "i16(round(x))", kNan, 0, 0},
     {floats, "i16(x)", -2.75, 0, -2},
     {floats, "i16(x)", 40000, 0, 32767},
     {floats, "i16(x)", -kInf, 0, -32768},
@@ -420,16 +431,19 @@ TEST_P(DivisorContract, EveryQuotientIsCorrectlyRounded) {
       testing::set_bits(x, i * kDividends + k, sample[static_cast<std::size_t>(k)]);
   }
   for_two_modes([&](const Options& options) {
-    std::vector<HostArray> outputs(2, x);
-    testing::run_on(device(), parse("quotients", "x / y, x / 0.9", options),
-                    std::vector<HostArray>{x, y}, outputs);
+    std::vector<HostArray> outputs(3, x);
+    // What is not NaN is what it is, but could be a zero by choice.
+    const char* text = "x / y, x / 0.9, where(isnan(x), 0.0, x) / y";
+    testing::run_on(device(), parse("quotients", text, options), std::vector<HostArray>{x, y},
+                    outputs);
     for (std::int64_t i = 0; i < x.size(); ++i) {
       const auto dividend = static_cast<float>(fusion::decode(testing::get_bits(x, i), DType::f32));
-      const float by[] = {static_cast<float>(round(divisors[i / kDividends])), 0.9F};
-      for (std::size_t k = 0; k < 2; ++k) {
+      const auto own = static_cast<float>(round(divisors[i / kDividends]));
+      const float by[] = {own, 0.9F, own};
+      for (std::size_t k = 0; k < 3; ++k) {
         const auto got =
             std::bit_cast<float>(static_cast<std::uint32_t>(testing::get_bits(outputs[k], i)));
-        const float wanted = dividend / by[k];
+        const float wanted = (k == 2 && std::isnan(dividend) ? 0.0F : dividend) / by[k];
         const bool same = std::bit_cast<std::uint32_t>(got) == std::bit_cast<std::uint32_t>(wanted);
         EXPECT_TRUE(same || (std::isnan(got) && std::isnan(wanted)))
             << dividend << " / " << by[k] << ": got " << got << ", expected " << wanted << ", "

@@ -235,7 +235,7 @@ TEST_P(AmdMachineCode, ATransposedOperandToo) {
       "a + b", DType::f32,
       {{"a", {}, {4096, 4096}, {}, false}, {"b", {}, {4096, 4096}, {1, 4096}, false}}, GetParam());
   check(machine, 8, 4);
-  EXPECT_EQ(machine.kernel.resources.lds.value_or(0), 64 * 65 * 4);
+  EXPECT_EQ(machine.kernel.resources.lds.value_or(0), 64 * 64 * 4);
 }
 
 TEST_P(AmdMachineCode, SeparateOperationsAreNotFusedIntoOneRounding) {
