@@ -600,11 +600,13 @@ class Partitioner {
         if (seen.insert(operand).second) wanted.push_back(operand);
       }
     }
-    if (bytes > stored_bytes(graph_, id)) return false;
-    const double saved =
-        2.0 * static_cast<double>(stored_bytes(graph_, id)) - static_cast<double>(bytes);
-    const bool faster = large && cost * elements_of(id) <= model_.operations_per_byte * saved;
-    return cheap || faster || std::ranges::all_of(seen, [&](NodeId at) {
+    const std::uint64_t own = stored_bytes(graph_, id);
+    if (large && bytes < 2 * own) {
+      const auto saved = static_cast<double>(2 * own - bytes);
+      if (cost * elements_of(id) <= model_.operations_per_byte * saved) return true;
+    }
+    if (bytes > own) return false;
+    return cheap || std::ranges::all_of(seen, [&](NodeId at) {
              return !is_computed(nodes_[at]) || is_conversion(at) || (at != id && stored[at]) ||
                     is_used_only(at, seen, moved, g, stored);
            });

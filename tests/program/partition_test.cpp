@@ -162,6 +162,29 @@ TEST(Partition, RowsThatKeepADeviceBusyStayWhole) {
   EXPECT_EQ(partition_of("sum(x, 0)", {{65536, 16384}}).kernels.size(), 1u);
 }
 
+// A softmax before a running sum: of rows that leave the caches only maxima and sums are stored.
+TEST(Partition, WhatLeavesTheCachesIsComputedAgain) {
+  const char* text = "cumsum(softmax(x, -1), -1)";
+  const auto large = partition_of(text, {{4096, 4096}});
+  ASSERT_EQ(large.kernels.size(), 2u);
+  const std::uint64_t array = 4096 * 4096 * 4;
+  EXPECT_LT(large.kernels[0].bytes, array + array / 8);
+  const auto small = partition_of(text, {{64, 4096}});
+  ASSERT_EQ(small.kernels.size(), 2u);
+  EXPECT_EQ(small.kernels[0].bytes, 2 * 64 * 4096 * 4u);
+}
+
+// What a kernel that counts hands to one that reduces: the mask, not what it was applied to.
+TEST(Partition, AKernelThatCountsStoresTheNarrowestValue) {
+  const char* text = "h = where(uniform(1, 2) >= 0.1, x, 0.0); h * rsqrt(mean(h * h, -1) + 1e-5)";
+  const auto graph = shaped(fusion::parse(text), {{64, 512}}, DType::f32);
+  const auto partition = fusion::partition(graph);
+  ASSERT_EQ(partition.kernels.size(), 2u);
+  ASSERT_EQ(partition.kernels[0].results.size(), 1u);
+  EXPECT_EQ(graph.graph.nodes[partition.kernels[0].results[0]].dtype, DType::boolean);
+  EXPECT_EQ(partition.bytes, partition.lower_bound + 2 * 64 * 512);
+}
+
 TEST(Partition, HoldsItsInvariantsOnRandomGraphs) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(::testing::Message() << "seed " << seed);
