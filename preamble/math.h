@@ -66,23 +66,34 @@ template <class T> KILN_FN T fmin(T a, T b) {
   return isnan(b) ? a : result;
 }
 #if KILN_NVIDIA
-// NVIDIA's instruction takes -0 for less than +0, and of a NaN and a number the number.
+// NVIDIA's instruction takes -0 for less than +0, and of a NaN and a number the number. Its
+// compiler takes the zeros for equal where it knows both operands, so it is not told what this is.
+KILN_FN f32 max_number(f32 a, f32 b) {
+  f32 result;
+  asm("max.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
+KILN_FN f32 min_number(f32 a, f32 b) {
+  f32 result;
+  asm("min.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
+  return result;
+}
 KILN_FN f32 maximum(f32 a, f32 b) {
-  const f32 number = ::fmaxf(a, b);
+  const f32 number = max_number(a, b);
   const f32 result = b != b ? b : number;
   return a != a ? a : result;
 }
 KILN_FN f32 minimum(f32 a, f32 b) {
-  const f32 number = ::fminf(a, b);
+  const f32 number = min_number(a, b);
   const f32 result = b != b ? b : number;
   return a != a ? a : result;
 }
 KILN_FN f32 fmax(f32 a, f32 b) {
-  const f32 number = ::fmaxf(a, b);
+  const f32 number = max_number(a, b);
   return b != b ? a : number;
 }
 KILN_FN f32 fmin(f32 a, f32 b) {
-  const f32 number = ::fminf(a, b);
+  const f32 number = min_number(a, b);
   return b != b ? a : number;
 }
 #endif
@@ -90,7 +101,7 @@ template <class T> KILN_FN T clip(T a, T low, T high) { return minimum(maximum(a
 #if KILN_NVIDIA
 // The same, without asking of the first result whether it is a NaN.
 KILN_FN f32 clip(f32 a, f32 low, f32 high) {
-  const f32 number = ::fminf(::fmaxf(a, low), high);
+  const f32 number = min_number(max_number(a, low), high);
   const f32 bounded = high != high ? high : number;
   const f32 result = low != low ? low : bounded;
   return a != a ? a : result;
