@@ -37,50 +37,33 @@ ElementOperands::ElementOperands(const TypedGraph& graph, const Variant& variant
 
 void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_text) const {
   using P = Parameter::Kind;
-  const std::uint32_t index_bytes = variant_.wide_index ? 8 : 4;
-  const std::uint32_t divisor_bytes = variant_.wide_index ? 8 : 12;
-  const std::string_view divisor = variant_.wide_index ? "Divisor64" : "Divisor32";
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
     const ElementOperand& operand = operands_[i];
     if (operand.count || is_within(i)) continue;
-    writer.add_parameter({P::pointer, i, 0, operand.dtype, 8},
-                         fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
-                                     storage_type(operand.dtype), operand.name));
+    writer.add_pointer(i, operand.dtype, operand.output, operand.name);
   }
   for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
     if (!graph_.arguments[i].scalar) continue;
-    const DType dtype = compute_dtype(node_text.scalar_dtype(i));
-    writer.add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
-                         fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
+    writer.add_scalar(i, compute_dtype(node_text.scalar_dtype(i)), scalar_parameter(i));
   }
-  writer.add_parameter({P::size, 0, 0, DType::f32, index_bytes}, fmt::format("{} size", index()));
-  if (variant_.rank > 1) {
-    writer.add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes},
-                         fmt::format("{} columns", divisor));
-  }
+  writer.add_count(P::size, "size");
+  if (variant_.rank > 1) writer.add_divisor(P::columns, "columns");
   const std::vector<std::uint32_t> outer = outer_axes();
   if (tiled()) {
-    writer.add_parameter({P::rows, 0, 0, DType::f32, index_bytes}, fmt::format("{} rows", index()));
-    if (!outer.empty()) {
-      writer.add_parameter({P::strips, 0, 0, DType::f32, divisor_bytes},
-                           fmt::format("{} strips", divisor));
-    }
+    writer.add_count(P::rows, "rows");
+    if (!outer.empty()) writer.add_divisor(P::strips, "strips");
   }
   for (std::size_t n = 1; n < outer.size(); ++n) {
-    writer.add_parameter({P::extent, 0, outer[n], DType::f32, divisor_bytes},
-                         fmt::format("{} extent_{}", divisor, outer[n]));
+    writer.add_divisor(P::extent, fmt::format("extent_{}", outer[n]), outer[n]);
   }
-  writer.add_parameter({P::work_items, 0, 0, DType::f32, index_bytes},
-                       fmt::format("{} work_items", index()));
+  writer.add_count(P::work_items, "work_items");
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
     if (variant_.operands[i].start) {
-      writer.add_parameter({P::start, i, 0, DType::f32, index_bytes},
-                           fmt::format("{} {}_start", signed_index(), operands_[i].name));
+      writer.add_offset(P::start, operands_[i].name + "_start", i);
     }
     for (std::uint32_t k = 0; k < rank(); ++k) {
       if (!has_stride(i, k) || is_within(i)) continue;
-      writer.add_parameter({P::stride, i, k, DType::f32, index_bytes},
-                           fmt::format("{} {}", signed_index(), stride_name(i, k)));
+      writer.add_offset(P::stride, stride_name(i, k), i, k);
     }
   }
 }

@@ -451,7 +451,7 @@ class Emitter {
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> words_;   ///< of random numbers, those of a whole vector
-  KernelWriter writer_;
+  KernelWriter writer_{variant_.wide_index};
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ class ColumnEmitter : public ReductionEmitter {
  private:
   bool is_guarded() const override { return !is_host(); }
 
-  void numbers() override { divisor(Parameter::Kind::column_strips, "strips"); }
+  void numbers() override { out_.add_divisor(Parameter::Kind::column_strips, "strips"); }
 
   // One place that all reductions use one after the other.
   void shared_memory() override {

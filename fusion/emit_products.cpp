@@ -96,47 +96,30 @@ void ProductEmitter::name_operands() {
 
 void ProductEmitter::collect_parameters() {
   using P = Parameter::Kind;
-  const std::uint32_t bytes = variant_.wide_index ? 8 : 4;
-  const std::uint32_t divisor_bytes = variant_.wide_index ? 8 : 12;
-  const std::string_view divisor = variant_.wide_index ? "Divisor64" : "Divisor32";
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    out_.add_parameter({P::pointer, i, 0, operand.dtype, 8},
-                       fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
-                                   storage_type(operand.dtype), operand.name));
+    out_.add_pointer(i, operand.dtype, operand.output, operand.name);
   }
   for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
     if (!graph_.arguments[i].scalar) continue;
-    const DType dtype = compute_dtype(node_text_.scalar_dtype(i));
-    out_.add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
-                       fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
+    out_.add_scalar(i, compute_dtype(node_text_.scalar_dtype(i)), scalar_parameter(i));
   }
-  const auto number = [&](P kind, std::string_view name) {
-    out_.add_parameter({kind, 0, 0, DType::f32, bytes}, fmt::format("{} {}", index_, name));
-  };
-  const auto division = [&](P kind, std::uint32_t axis, const std::string& name) {
-    out_.add_parameter({kind, 0, axis, DType::f32, divisor_bytes},
-                       fmt::format("{} {}", divisor, name));
-  };
-  number(P::vectors, "vectors");
-  number(P::length, "length");
-  number(P::row_count, "row_count");
-  if (batch_axes() > 0 || in_tiles()) division(P::row_blocks, 0, "row_blocks");
-  if (has_lines()) division(P::columns, 0, "columns");
+  out_.add_count(P::vectors, "vectors");
+  out_.add_count(P::length, "length");
+  out_.add_count(P::row_count, "row_count");
+  if (batch_axes() > 0 || in_tiles()) out_.add_divisor(P::row_blocks, "row_blocks");
+  if (has_lines()) out_.add_divisor(P::columns, "columns");
   for (std::uint32_t k = 1; k < inner(); ++k) {
     if (k < batch_axes() || k > first_reduced())
-      division(P::extent, k, fmt::format("extent_{}", k));
+      out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
   }
-  number(P::work_items, "work_items");
+  out_.add_count(P::work_items, "work_items");
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
     if (variant_.operands[i].start) {
-      out_.add_parameter({P::start, i, 0, DType::f32, bytes},
-                         fmt::format("{} {}_start", signed_index_, operands_[i].name));
+      out_.add_offset(P::start, operands_[i].name + "_start", i);
     }
     for (std::uint32_t k = 0; k < rank(); ++k) {
-      if (!has_stride(i, k)) continue;
-      out_.add_parameter({P::stride, i, k, DType::f32, bytes},
-                         fmt::format("{} {}", signed_index_, stride_name(i, k)));
+      if (has_stride(i, k)) out_.add_offset(P::stride, stride_name(i, k), i, k);
     }
   }
 }

@@ -21,7 +21,7 @@ class RowEmitter : public ReductionEmitter {
   bool is_guarded() const override { return rows_.rows > 1; }
 
   void numbers() override {
-    if (has_lines()) divisor(Parameter::Kind::columns, "columns");
+    if (has_lines()) out_.add_divisor(Parameter::Kind::columns, "columns");
   }
 
   void shared_memory() override {

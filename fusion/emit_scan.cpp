@@ -109,43 +109,28 @@ class ScanEmitter {
 
   void collect_parameters() {
     using P = Parameter::Kind;
-    const std::uint32_t bytes = variant_.wide_index ? 8 : 4;
-    const std::uint32_t divisor_bytes = variant_.wide_index ? 8 : 12;
-    const std::string_view divisor = variant_.wide_index ? "Divisor64" : "Divisor32";
     for (std::uint32_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
-      out_.add_parameter({P::pointer, i, 0, operand.dtype, 8},
-                         fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
-                                     storage_type(operand.dtype), operand.name));
+      out_.add_pointer(i, operand.dtype, operand.output, operand.name);
     }
     for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
       if (!graph_.arguments[i].scalar) continue;
-      const DType dtype = compute_dtype(node_text_.scalar_dtype(i));
-      out_.add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
-                         fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
+      out_.add_scalar(i, compute_dtype(node_text_.scalar_dtype(i)), scalar_parameter(i));
     }
-    const auto number = [&](P kind, std::string_view name) {
-      out_.add_parameter({kind, 0, 0, DType::f32, bytes}, fmt::format("{} {}", index_, name));
-    };
     if (along()) {
-      number(P::vectors, "vectors");
-      if (shares_.rows > 1) number(P::row_count, "row_count");
+      out_.add_count(P::vectors, "vectors");
+      if (shares_.rows > 1) out_.add_count(P::row_count, "row_count");
     } else {
-      out_.add_parameter({P::columns, 0, 0, DType::f32, divisor_bytes},
-                         fmt::format("{} columns", divisor));
-      out_.add_parameter({P::extent, 0, scanned(), DType::f32, divisor_bytes},
-                         fmt::format("{} length", divisor));
+      out_.add_divisor(P::columns, "columns");
+      out_.add_divisor(P::extent, "length", scanned());
     }
     for (std::uint32_t k = 1; k < scanned(); ++k) {
-      out_.add_parameter({P::extent, 0, k, DType::f32, divisor_bytes},
-                         fmt::format("{} extent_{}", divisor, k));
+      out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
     }
-    number(P::work_items, "work_items");
+    out_.add_count(P::work_items, "work_items");
     for (std::uint32_t i = 0; i < operands_.size(); ++i) {
       for (std::uint32_t k = 0; k < rank(); ++k) {
-        if (!has_stride(i, k)) continue;
-        out_.add_parameter({P::stride, i, k, DType::f32, bytes},
-                           fmt::format("{} {}", signed_index_, stride_name(i, k)));
+        if (has_stride(i, k)) out_.add_offset(P::stride, stride_name(i, k), i, k);
       }
     }
   }
@@ -377,7 +362,7 @@ class ScanEmitter {
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> names_;
-  KernelWriter out_;
+  KernelWriter out_{variant_.wide_index};
 };
 
 }  // namespace

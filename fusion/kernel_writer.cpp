@@ -43,9 +43,34 @@ void KernelWriter::coordinates(int depth, std::string_view index, std::string of
   line(depth, "const {} at_{} = {};", index, from, of);
 }
 
-void KernelWriter::add_parameter(const Parameter& parameter, std::string declaration) {
+void KernelWriter::add(const Parameter& parameter, std::string_view type, std::string_view name) {
   parameters_.push_back(parameter);
-  declarations_.push_back(std::move(declaration));
+  declarations_.push_back(fmt::format("{} {}", type, name));
+}
+
+void KernelWriter::add_pointer(std::uint32_t operand, DType dtype, bool output,
+                               std::string_view name) {
+  add({Parameter::Kind::pointer, operand, 0, dtype, 8},
+      fmt::format("{}{}*", output ? "" : "const ", storage_type(dtype)),
+      fmt::format("{}_data", name));
+}
+
+void KernelWriter::add_scalar(std::uint32_t argument, DType dtype, std::string_view name) {
+  const auto bytes = static_cast<std::uint32_t>(bits(dtype) / 8);
+  add({Parameter::Kind::scalar, argument, 0, dtype, bytes}, storage_type(dtype), name);
+}
+
+void KernelWriter::add_count(Parameter::Kind kind, std::string_view name) {
+  add({kind, 0, 0, DType::f32, wide_ ? 8U : 4U}, wide_ ? "u64" : "u32", name);
+}
+
+void KernelWriter::add_offset(Parameter::Kind kind, std::string_view name, std::uint32_t operand,
+                              std::uint32_t axis) {
+  add({kind, operand, axis, DType::f32, wide_ ? 8U : 4U}, wide_ ? "i64" : "i32", name);
+}
+
+void KernelWriter::add_divisor(Parameter::Kind kind, std::string_view name, std::uint32_t axis) {
+  add({kind, 0, axis, DType::f32, wide_ ? 8U : 12U}, wide_ ? "Divisor64" : "Divisor32", name);
 }
 
 void KernelWriter::signature(int threads, int blocks) {

@@ -24,6 +24,9 @@ struct CommentedOperand {
 
 class KernelWriter {
  public:
+  /// `wide_index`: counts, strides and divisors have 64 bits.
+  explicit KernelWriter(bool wide_index) : wide_(wide_index) {}
+
   template <class... Args>
   void line(int depth, fmt::format_string<Args...> format, Args&&... args) {
     for (int i = 0; i < depth + indent_; ++i) text_.append(std::string_view("  "));
@@ -38,7 +41,20 @@ class KernelWriter {
   void comment(std::string_view function, std::string_view expression,
                std::span<const CommentedOperand> operands, const Variant& variant,
                Rounding rounding, Accuracy accuracy);
-  void add_parameter(const Parameter& parameter, std::string declaration);
+
+  // The kernel's parameters, in their order.
+  /// The elements of an operand: NAME_data.
+  void add_pointer(std::uint32_t operand, DType dtype, bool output, std::string_view name);
+  /// An argument that is a number.
+  void add_scalar(std::uint32_t argument, DType dtype, std::string_view name);
+  /// How many there are of something.
+  void add_count(Parameter::Kind kind, std::string_view name);
+  /// The place of an operand's first element, or its stride along an axis.
+  void add_offset(Parameter::Kind kind, std::string_view name, std::uint32_t operand,
+                  std::uint32_t axis = 0);
+  /// How many there are of what a number is divided by.
+  void add_divisor(Parameter::Kind kind, std::string_view name, std::uint32_t axis = 0);
+
   /// `KILN_KERNEL(threads, entry, parameters...) {`
   /// `blocks`: that a multiprocessor of NVIDIA should have room for; 0: as many as it happens to.
   void signature(int threads, int blocks = 0);
@@ -51,6 +67,9 @@ class KernelWriter {
   KernelDescription finish(std::uint32_t block);
 
  private:
+  void add(const Parameter& parameter, std::string_view type, std::string_view name);
+
+  bool wide_;
   fmt::basic_memory_buffer<char, 4096> text_;
   int indent_ = 0;
   std::vector<std::string> declarations_;

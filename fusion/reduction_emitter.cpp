@@ -260,54 +260,35 @@ std::string ReductionEmitter::scalar_parameter(std::size_t argument) const {
   return argument_names_[argument] + "_value";
 }
 
-void ReductionEmitter::number(Parameter::Kind kind, std::string_view name) {
-  const std::uint32_t bytes = variant_.wide_index ? 8 : 4;
-  out_.add_parameter({kind, 0, 0, DType::f32, bytes}, fmt::format("{} {}", index_, name));
-}
-
-void ReductionEmitter::divisor(Parameter::Kind kind, const std::string& name, std::uint32_t axis) {
-  const std::uint32_t bytes = variant_.wide_index ? 8 : 12;
-  out_.add_parameter({kind, 0, axis, DType::f32, bytes},
-                     fmt::format("Divisor{} {}", variant_.wide_index ? 64 : 32, name));
-}
-
 void ReductionEmitter::collect_parameters() {
   using P = Parameter::Kind;
-  const std::uint32_t bytes = variant_.wide_index ? 8 : 4;
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    out_.add_parameter({P::pointer, i, 0, operand.dtype, 8},
-                       fmt::format("{}{}* {}_data", operand.output ? "" : "const ",
-                                   storage_type(operand.dtype), operand.name));
+    out_.add_pointer(i, operand.dtype, operand.output, operand.name);
   }
   for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
     if (!graph_.arguments[i].scalar) continue;
-    const DType dtype = compute_dtype(node_text_.scalar_dtype(i));
-    out_.add_parameter({P::scalar, i, 0, dtype, static_cast<std::uint32_t>(bits(dtype) / 8)},
-                       fmt::format("{} {}", storage_type(dtype), scalar_parameter(i)));
+    out_.add_scalar(i, compute_dtype(node_text_.scalar_dtype(i)), scalar_parameter(i));
   }
-  number(P::size, "size");
-  if (!is_shifted()) number(P::vectors, "vectors");
-  number(P::length, "length");
+  out_.add_count(P::size, "size");
+  if (!is_shifted()) out_.add_count(P::vectors, "vectors");
+  out_.add_count(P::length, "length");
   numbers();
   for (std::uint32_t k = 1; k < inner(); ++k) {
-    if (k != first_reduced()) divisor(P::extent, fmt::format("extent_{}", k), k);
+    if (k != first_reduced()) out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
   }
   if (rows_.pieces) {
-    divisor(P::pieces, "pieces");
-    number(P::piece_vectors, "piece_vectors");
+    out_.add_divisor(P::pieces, "pieces");
+    out_.add_count(P::piece_vectors, "piece_vectors");
   }
-  if (rows_.rows > 1) number(P::row_count, "row_count");
-  number(P::work_items, "work_items");
-  const auto stride = [&](P kind, std::uint32_t i, std::uint32_t k, const std::string& name) {
-    out_.add_parameter({kind, i, k, DType::f32, bytes}, fmt::format("{} {}", signed_index_, name));
-  };
+  if (rows_.rows > 1) out_.add_count(P::row_count, "row_count");
+  out_.add_count(P::work_items, "work_items");
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
     for (std::uint32_t k = 0; k < rank(); ++k) {
-      if (has_stride(i, k)) stride(P::stride, i, k, stride_name(i, k));
+      if (has_stride(i, k)) out_.add_offset(P::stride, stride_name(i, k), i, k);
     }
     if (rows_.pieces && operands_[i].output && operands_[i].uniform) {
-      stride(P::piece_stride, i, 0, operands_[i].name + "_stride_piece");
+      out_.add_offset(P::piece_stride, operands_[i].name + "_stride_piece", i);
     }
   }
 }

@@ -83,8 +83,6 @@ class ReductionEmitter {
   int alignment(std::size_t operand) const;
 
   // Text.
-  void number(Parameter::Kind kind, std::string_view name);
-  void divisor(Parameter::Kind kind, const std::string& name, std::uint32_t axis = 0);
   void piece_of(std::string_view unit, std::string_view row);
   void piece_bounds();
   void row_pointers();
@@ -114,7 +112,7 @@ class ReductionEmitter {
   std::vector<int> pass_;      ///< how many passes stand before a node can be computed
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
-  KernelWriter out_;
+  KernelWriter out_{variant_.wide_index};
 
  private:
   void name_operands();
