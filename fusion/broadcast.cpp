@@ -20,6 +20,14 @@ std::optional<Dims> broadcast(const Dims& a, const Dims& b) {
   return result;
 }
 
+bool same_but_for_ones_in_front(const Dims& a, const Dims& b) {
+  const Dims& longer = a.size() >= b.size() ? a : b;
+  const Dims& shorter = a.size() >= b.size() ? b : a;
+  const auto front = longer.end() - static_cast<std::ptrdiff_t>(shorter.size());
+  return std::all_of(longer.begin(), front, [](std::int64_t size) { return size == 1; }) &&
+         std::equal(front, longer.end(), shorter.begin());
+}
+
 Dims broadcast_strides(const Dims& own_shape, const Dims& own_strides, const Dims& shape) {
   Dims strides(shape.size(), 0);
   const std::size_t skipped = shape.size() - own_shape.size();

@@ -12,6 +12,9 @@ namespace kiln::fusion {
 /// The shape of two broadcast against each other; nothing if an axis has two sizes, neither one.
 std::optional<Dims> broadcast(const Dims& a, const Dims& b);
 
+/// Whether one has all axes of the other, and else only axes of size one in front of them.
+bool same_but_for_ones_in_front(const Dims& a, const Dims& b);
+
 /// Strides over `shape` of an operand with `own_shape` and `own_strides`: 0 along the axes in which
 /// it repeats. `own_shape` must broadcast to `shape`.
 Dims broadcast_strides(const Dims& own_shape, const Dims& own_strides, const Dims& shape);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "fusion/broadcast.hpp"
 #include "fusion/reduce_layout.hpp"
@@ -20,17 +21,20 @@ std::vector<bool> shortened_axes(const Dims& from, const Dims& to, std::size_t r
   return axes;
 }
 
-TypedNode trivial(const TypedNode& node) {
-  TypedNode result;
-  result.dtype = node.dtype;
-  if (node.op == Op::argmax || node.op == Op::argmin) {
-    result.op = Op::constant;
-    return result;
-  }
-  result.op = Op::promote;
-  result.arity = 1;
-  result.operands = node.operands;
-  return result;
+// The place of the one element that a row has, 0. A constant has no shape, and kernels infer theirs
+// from what they read: it is made from the operand, none of whose numbers is below itself.
+std::array<TypedNode, 2> only_place(const TypedNode& node) {
+  const NodeId operand = node.operands[0];
+  TypedNode no;
+  no.op = Op::less;
+  no.dtype = DType::boolean;
+  no.arity = 2;
+  no.operands = {operand, operand};
+  TypedNode zero;
+  zero.op = Op::promote;
+  zero.dtype = node.dtype;
+  zero.arity = 1;
+  return {no, zero};
 }
 
 }  // namespace
@@ -51,10 +55,30 @@ Dims ReduceSpace::piece_shape() const {
 
 TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& shapes) {
   TypedGraph result = graph;
-  for (std::size_t id = 0; id < result.nodes.size(); ++id) {
-    TypedNode& node = result.nodes[id];
-    if (is_reduction(node.op) && shapes[node.operands[0]] == shapes[id]) node = trivial(node);
+  result.nodes.clear();
+  std::vector<Dims> own;
+  std::vector<NodeId> moved;
+  const auto append = [&](const TypedNode& node, const Dims& shape) {
+    result.nodes.push_back(node);
+    own.push_back(shape);
+    return static_cast<NodeId>(result.nodes.size() - 1);
+  };
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    TypedNode node = graph.nodes[id];
+    const bool trivial = is_reduction(node.op) && shapes[node.operands[0]] == shapes[id];
+    for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved[node.operands[i]];
+    if (trivial && (node.op == Op::argmax || node.op == Op::argmin)) {
+      auto [no, zero] = only_place(node);
+      zero.operands = {append(no, shapes[id])};
+      node = zero;
+    } else if (trivial) {
+      node.op = Op::promote;
+      node.payload = 0;
+    }
+    moved.push_back(append(node, shapes[id]));
   }
+  for (NodeId& output : result.outputs) output = moved[output];
+  shapes = std::move(own);
   return result;
 }
 
@@ -114,14 +138,8 @@ ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes) 
   }
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     const Dims& shape = shapes[graph.outputs[i]];
-    const auto fits = [&](const Dims& wanted) {
-      return broadcast(shape, wanted) == wanted &&
-             std::equal(shape.begin(), shape.end(),
-                        wanted.end() - static_cast<std::ptrdiff_t>(shape.size())) &&
-             std::all_of(wanted.begin(), wanted.end() - static_cast<std::ptrdiff_t>(shape.size()),
-                         [](std::int64_t size) { return size == 1; });
-    };
-    if (!fits(space.shape) && !fits(rows)) {
+    if (!same_but_for_ones_in_front(shape, space.shape) &&
+        !same_but_for_ones_in_front(shape, rows)) {
       space.conflict = fmt::format(
           "output {} has shape {}, which is neither that of the rows, {}, "
           "nor that of what is reduced from them, {}",

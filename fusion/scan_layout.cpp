@@ -120,7 +120,7 @@ ScanSpace scan_space(const TypedGraph& graph, std::span<const Dims> shapes) {
   }
   space.axis = space.shape.size() - from_end;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    if (shapes[graph.outputs[i]] == space.shape) continue;
+    if (same_but_for_ones_in_front(shapes[graph.outputs[i]], space.shape)) continue;
     space.conflict = fmt::format("output {} has shape {}, others have {}", i,
                                  to_string(shapes[graph.outputs[i]]), to_string(space.shape));
   }

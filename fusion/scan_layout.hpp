@@ -12,7 +12,8 @@
 
 namespace kiln::fusion {
 
-/// What such a kernel runs over. Values have that shape or broadcast to it, outputs have it.
+/// What such a kernel runs over. Values have that shape or broadcast to it; outputs have it, but
+/// for axes of size one in front.
 struct ScanSpace {
   Dims shape;
   std::size_t axis = 0;

@@ -139,7 +139,7 @@ TypedCall type_reduction(const Definition& definition,
     call.uniform.push_back(!fits || fusion::is_uniform(array.shape, *call.rows));
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Dims& kept = shapes[graph.outputs[i]];
+    const Dims& kept = shapes[call.graph.outputs[i]];
     const bool uniform = fusion::is_uniform(kept, *call.rows);
     call.uniform.push_back(uniform);
     if (uniform && definition.pieces > 1) {

@@ -54,13 +54,10 @@ TypedCall type_scan(const Definition& definition, std::span<const fusion::Argume
     call.operands.push_back(operand_of(fits ? array : one, call.shape, false));
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    check_output(definition, i, outputs[i], call.shape);
-    if (outputs[i].shape != call.shape) {
-      throw Error(Code::invalid_argument,
-                  fmt::format("{}: output {}: expected shape {}, got {}", definition.name, i,
-                              fusion::to_string(call.shape), fusion::to_string(outputs[i].shape)));
-    }
-    call.operands.push_back(operand_of(outputs[i], call.shape, true));
+    const Dims& kept = shapes[graph.outputs[i]];
+    const OperandShape output = with_kept_axes(definition, i, outputs[i], kept);
+    check_output(definition, i, output, kept);
+    call.operands.push_back(operand_of(output, call.shape, true));
   }
   // Along an axis of size one nothing runs.
   if (fusion::has_scans(call.graph)) call.scan = std::move(space);

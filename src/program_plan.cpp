@@ -175,6 +175,7 @@ class Planner {
     fusion::KernelGraph kernel = fusion::kernel_graph(graph_, part, stores);
     told.name = partition_.kernels.size() == 1 ? definition_.name
                                                : fmt::format("{}_{}", definition_.name, k);
+    const bool along_axes = fusion::works_along_axes(kernel.graph);
     auto impl = std::make_shared<Function::Impl>();
     impl->definition.name = told.name;
     impl->definition.expression = fusion::to_text(kernel.untyped);
@@ -189,7 +190,7 @@ class Planner {
       told.operations += counts ? 1 : 0;
     }
     for (const NodeId id : kernel.arguments) step.inputs.push_back(input(id, k, told, after));
-    if (part.reduced.empty()) give_one_rank(step.outputs);
+    if (!along_axes) give_one_rank(step.outputs);
     impl->definition.places = places_of(step);
     step.function = Function(std::move(impl));
     return step;
@@ -208,7 +209,8 @@ class Planner {
     return places;
   }
 
-  // Outputs of one kernel have one shape, but for axes of size one in front.
+  // Outputs of a kernel that works element by element have one shape, but for axes of size one in
+  // front.
   static void give_one_rank(std::vector<ProgramOperand>& outputs) {
     std::size_t rank = 0;
     for (const ProgramOperand& output : outputs) rank = std::max(rank, output.shape.size());

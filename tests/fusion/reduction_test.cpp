@@ -86,6 +86,23 @@ TEST(Shapes, KeepReducedAxes) {
   EXPECT_THROW(shape_of("sum(x, -1) + y", {{5, 2}, {3, 3}}), Error);
 }
 
+// A kernel infers the shapes of its values from what it reads: nothing else may say what they are.
+TEST(Shapes, AreTheSameWithoutTrivialReductions) {
+  for (const char* text : {"argmax(x, 0)", "cumsum(argmin(x, 0), 1)", "sum(argmax(x, 0), 1)",
+                           "all(x > 0.0, 0), mean(x, 0), max(x, 0) + sum(x, 1)"}) {
+    const std::vector<Dims> arguments{{1, 10}};
+    const TypedGraph graph = typed(text, DType::f32, 1);
+    const std::vector<Dims> before = infer_shapes(graph, arguments, "f");
+    std::vector<Dims> shapes = before;
+    const TypedGraph rest = drop_trivial_reductions(graph, shapes);
+    EXPECT_EQ(infer_shapes(rest, arguments, "f"), shapes) << text;
+    for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+      EXPECT_EQ(shapes[rest.outputs[i]], before[graph.outputs[i]]) << text;
+    }
+    EXPECT_EQ(std::ranges::find(rest.nodes, Op::argmax, &TypedNode::op), rest.nodes.end()) << text;
+  }
+}
+
 TEST(ReduceSpace, TellsWhatOneKernelCanDo) {
   const auto conflict = [](const char* text, std::vector<Dims> arguments) {
     TypedGraph graph = typed(text, DType::f32, arguments.size());

@@ -40,6 +40,26 @@ TEST_P(Programs, WithOutputsThatAreArgumentsOrTheSame) {
   check("y = x * 2.0; (x), (y), (y), sum(y, 0)", {x}, 1e-5);
 }
 
+// The place of the only element of a row is 0, and has the shape of the rows.
+TEST_P(Programs, OfPlacesAmongOneElement) {
+  check("cumsum(argmin(x, 0), 1)", {testing::random_array(DType::f32, {1, 10}, 6)}, 0);
+  const HostArray x = testing::random_array(DType::f32, {6, 1}, 7);
+  const HostArray y = testing::random_array(DType::f32, {6, 10}, 8);
+  check("sum(argmax(x, 1), 0) + sum(y, 1)", {x, y}, 1e-5);
+  check("argmax(x, 1), max(x, 1), argmin(x > 0.0, 1) + argmax(x, 0)", {x}, 0);
+}
+
+// One kernel stores values that only differ by axes of one element in front.
+TEST_P(Programs, OfRunningResultsBesideValuesWithMoreAxes) {
+  const HostArray x = testing::random_array(DType::f32, {6, 10}, 9);
+  for (const char* text : {"cumsum(x, 1), expand_dims(x, 0) * 2.0",
+                           "expand_dims(cumsum(x, 1), 0) + cummax(x[None], 2)",
+                           "cumsum(x, 0)[None] * 2.0, cummax(x, 0), x + 1.0"}) {
+    check(text, {x}, 1e-5);
+    check(text, {x}, 1e-5, true);
+  }
+}
+
 TEST_P(Programs, FewLongRows) {
   check("x / sum(abs(x), -1)", {testing::random_array(DType::f32, {2, 70000}, 5)}, 1e-5);
 }
