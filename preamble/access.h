@@ -10,10 +10,12 @@ namespace kiln {
 // by side move whole lines of memory at once though each moves more than one access of a vector.
 template <int Lanes, int Vectors = 1, int Apart = 0>
 struct Width {
-  static constexpr int size = Lanes * Vectors;
-  static constexpr int each = Lanes;
-  static constexpr int vectors = Vectors;
-  static constexpr int apart = Apart;
+  enum : int {
+    size = Lanes * Vectors,
+    each = Lanes,
+    vectors = Vectors,
+    apart = Apart,
+  };
 };
 
 #if KILN_HOST
@@ -126,7 +128,7 @@ KILN_FN void finish_streams() {
 // On a GPU the lanes of a work item are `Lanes` elements in registers.
 template <class T, int Lanes>
 struct Vec {
-  static constexpr int kBytes = int(sizeof(T)) * Lanes;
+  enum : int { kBytes = int(sizeof(T)) * Lanes };
   alignas(kBytes % 16 == 0 ? 16 : kBytes & -kBytes) T lane[Lanes];
   __device__ __forceinline__ T& operator[](int i) { return lane[i]; }
   __device__ __forceinline__ const T& operator[](int i) const { return lane[i]; }

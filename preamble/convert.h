@@ -18,21 +18,25 @@ enum class Category {
 // What conversions need to know about a type: what it is, the bits of an integer, and the layout of
 // a narrow float as mantissa bits, exponent bias, largest code and the code of NaN.
 template <class T> struct Type;
-template <> struct Type<bool> { static constexpr Category kCategory = Category::boolean; };
-template <> struct Type<b8> { static constexpr Category kCategory = Category::stored_boolean; };
-template <> struct Type<f32> { static constexpr Category kCategory = Category::real; };
-template <> struct Type<f64> { static constexpr Category kCategory = Category::real; };
-template <> struct Type<c64> { static constexpr Category kCategory = Category::complex; };
+template <> struct Type<bool> { enum : int { kCategory = int(Category::boolean) }; };
+template <> struct Type<b8> { enum : int { kCategory = int(Category::stored_boolean) }; };
+template <> struct Type<f32> { enum : int { kCategory = int(Category::real) }; };
+template <> struct Type<f64> { enum : int { kCategory = int(Category::real) }; };
+template <> struct Type<c64> { enum : int { kCategory = int(Category::complex) }; };
 
 template <class Self, class UnsignedSelf, class Arithmetic>
 struct IntegerType {
-  static constexpr Category kCategory = Category::integer;
-  static constexpr int kBits = int(sizeof(Self)) * 8;
-  static constexpr bool kSigned = Self(-1) < Self(0);
+  enum : int {
+    kCategory = int(Category::integer),
+    kBits = int(sizeof(Self)) * 8,
+  };
+  enum : bool { kSigned = Self(-1) < Self(0) };
   using Unsigned = UnsignedSelf;
   using Wide = Arithmetic;  // unsigned, and not promoted to int by arithmetic
-  static constexpr Self kMax = Self(kSigned ? (UnsignedSelf(-1) >> 1) : UnsignedSelf(-1));
-  static constexpr Self kMin = Self(kSigned ? Self(-kMax - 1) : Self(0));
+  enum : Self {
+    kMax = Self(kSigned ? (UnsignedSelf(-1) >> 1) : UnsignedSelf(-1)),
+    kMin = Self(kSigned ? Self(-kMax - 1) : Self(0)),
+  };
 };
 template <> struct Type<u8> : IntegerType<u8, u8, u32> {};
 template <> struct Type<u16> : IntegerType<u16, u16, u32> {};
@@ -42,8 +46,8 @@ template <> struct Type<i8> : IntegerType<i8, u8, u32> {};
 template <> struct Type<i16> : IntegerType<i16, u16, u32> {};
 template <> struct Type<i32> : IntegerType<i32, u32, u32> {};
 template <> struct Type<i64> : IntegerType<i64, u64, u64> {};
-template <> struct Type<u4> { static constexpr Category kCategory = Category::stored_integer; };
-template <> struct Type<i4> { static constexpr Category kCategory = Category::stored_integer; };
+template <> struct Type<u4> { enum : int { kCategory = int(Category::stored_integer) }; };
+template <> struct Type<i4> { enum : int { kCategory = int(Category::stored_integer) }; };
 
 // kOverflow is where a magnitude beyond the largest finite one ends: infinity for f16 and bf16, the
 // largest finite value for the 8-bit and 4-bit floats (OCP OFP8 and MX, saturating mode; infinities
@@ -51,13 +55,17 @@ template <> struct Type<i4> { static constexpr Category kCategory = Category::st
 template <int Mantissa, int ExponentBias, u32 Overflow, u32 Special, u32 Nan, bool Fnuz,
           class BitsType>
 struct NarrowFloatType {
-  static constexpr Category kCategory = Category::stored_real;
-  static constexpr int kMantissa = Mantissa;
-  static constexpr int kBias = ExponentBias;
-  static constexpr u32 kOverflow = Overflow;
-  static constexpr u32 kSpecial = Special;
-  static constexpr u32 kNan = Nan;
-  static constexpr bool kFnuz = Fnuz;  // no negative zero: its code is NaN
+  enum : int {
+    kCategory = int(Category::stored_real),
+    kMantissa = Mantissa,
+    kBias = ExponentBias,
+  };
+  enum : u32 {
+    kOverflow = Overflow,
+    kSpecial = Special,
+    kNan = Nan,
+  };
+  enum : bool { kFnuz = Fnuz };  // no negative zero: its code is NaN
   using Bits = BitsType;
 };
 template <> struct Type<f16> : NarrowFloatType<10, 15, 0x7c00, 0x7c00, 0x7e00, false, u16> {};
@@ -69,11 +77,17 @@ template <> struct Type<f8e5m2fnuz> : NarrowFloatType<2, 16, 0x7f, 0x80, 0x80, t
 // f4e2m1 has no NaN: like the conversion instructions of GPUs, NaN becomes the largest value.
 template <> struct Type<f4e2m1> : NarrowFloatType<1, 1, 0x7, 0x8, 0x7, false, u8> {};
 
-template <class A, class B> constexpr bool kSame = false;
-template <class A> constexpr bool kSame<A, A> = true;
-template <class T> constexpr Category kCategory = Type<T>::kCategory;
-template <class T> constexpr bool kIsInteger = kCategory<T> == Category::integer;
-template <class T> constexpr bool kIsReal = kCategory<T> == Category::real;
+// Constants outside functions are enumerators or functions: NVRTC makes a variable in the
+// GPU's memory of every constexpr one, and a module with variables takes the driver many times as
+// long to load.
+template <class A, class B> struct Same { enum : bool { kValue = false }; };
+template <class A> struct Same<A, A> { enum : bool { kValue = true }; };
+template <class A, class B> KILN_FN constexpr bool is_same() { return Same<A, B>::kValue; }
+template <class T> KILN_FN constexpr Category category() { return Category(Type<T>::kCategory); }
+template <class T> KILN_FN constexpr bool is_integer() {
+  return category<T>() == Category::integer;
+}
+template <class T> KILN_FN constexpr bool is_real() { return category<T>() == Category::real; }
 
 // ---- narrow floats ------------------------------------------------------------------------------
 // Branch-free on integers, so that host compilers vectorise it. A subnormal is scaled by one exact
@@ -81,10 +95,10 @@ template <class T> constexpr bool kIsReal = kCategory<T> == Category::real;
 
 template <class T>
 KILN_FN f32 decode_bits(T value) {
-  if constexpr (kSame<T, bf16>) return bit_cast<f32>(u32(value.bits) << 16);
+  if constexpr (is_same<T, bf16>()) return bit_cast<f32>(u32(value.bits) << 16);
   using Format = Type<T>;
   constexpr int kShift = 23 - Format::kMantissa;
-  constexpr int kWidth = kSame<T, f4e2m1> ? 4 : int(sizeof(T)) * 8;
+  constexpr int kWidth = is_same<T, f4e2m1>() ? 4 : int(sizeof(T)) * 8;
   constexpr u32 kSign = u32(1) << (kWidth - 1);
   constexpr u32 kRebias = u32(127 - Format::kBias) << 23;
   constexpr u32 kHidden = u32(1) << 23;
@@ -97,9 +111,9 @@ KILN_FN f32 decode_bits(T value) {
   u32 result = magnitude < (u32(1) << Format::kMantissa) ? subnormal : normal;
   if constexpr (Format::kFnuz) {
     return bit_cast<f32>(bits == Format::kNan ? 0x7fc00000u : result | sign);
-  } else if constexpr (kSame<T, f8e4m3>) {
+  } else if constexpr (is_same<T, f8e4m3>()) {
     return bit_cast<f32>((magnitude == Format::kNan ? 0x7fc00000u : result) | sign);
-  } else if constexpr (kSame<T, f4e2m1>) {
+  } else if constexpr (is_same<T, f4e2m1>()) {
     return bit_cast<f32>(result | sign);
   } else {
     const u32 special = 0x7f800000u | (magnitude << kShift);
@@ -109,7 +123,7 @@ KILN_FN f32 decode_bits(T value) {
 
 template <class T>
 KILN_FN T encode_bits(f32 value) {
-  if constexpr (kSame<T, bf16>) {
+  if constexpr (is_same<T, bf16>()) {
     // One choice among words, and one narrowing after it: what host compilers make the least of.
     const u32 bits = bit_cast<u32>(value);
     const u32 rounded = bits + 0x7fffu + ((bits >> 16) & 1);
@@ -118,7 +132,7 @@ KILN_FN T encode_bits(f32 value) {
   }
   using Format = Type<T>;
   constexpr int kShift = 23 - Format::kMantissa;
-  constexpr int kWidth = kSame<T, f4e2m1> ? 4 : int(sizeof(T)) * 8;
+  constexpr int kWidth = is_same<T, f4e2m1>() ? 4 : int(sizeof(T)) * 8;
   constexpr u32 kSmallestNormal = u32(128 - Format::kBias) << 23;
   constexpr u32 kRebias = u32(127 - Format::kBias) << 23;
   // Adding this puts the last bit of a subnormal result at the last bit of the sum.
@@ -136,11 +150,11 @@ KILN_FN T encode_bits(f32 value) {
     const u32 code = result | (result == 0 ? 0u : sign);
     const u32 nan = Format::kNan;
     return T{u8(magnitude > 0x7f800000u ? nan : code)};
-  } else if constexpr (kSame<T, f4e2m1>) {
+  } else if constexpr (is_same<T, f4e2m1>()) {
     return T{u8(magnitude > 0x7f800000u ? Format::kNan : result | sign)};
   } else {
     // The upper bits of a NaN's payload are kept where the format has room for them.
-    constexpr u32 kPayload = kSame<T, f8e4m3> ? 0 : (u32(1) << Format::kMantissa) - 1;
+    constexpr u32 kPayload = is_same<T, f8e4m3>() ? 0 : (u32(1) << Format::kMantissa) - 1;
     const u32 nan = Format::kNan | ((magnitude >> kShift) & kPayload);
     return T{typename Format::Bits((magnitude > 0x7f800000u ? nan : result) | sign)};
   }
@@ -160,15 +174,15 @@ using HostHalf = _Float16;
 template <class T>
 KILN_FN f32 decode(T value) {
 #if KILN_AMD
-  if constexpr (kSame<T, f16>) return f32(bit_cast<_Float16>(value));
+  if constexpr (is_same<T, f16>()) return f32(bit_cast<_Float16>(value));
 #elif KILN_NVIDIA
-  if constexpr (kSame<T, f16>) {
+  if constexpr (is_same<T, f16>()) {
     f32 result;
     asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
     return result;
   }
 #elif KILN_HALF
-  if constexpr (kSame<T, f16>) return f32(__builtin_bit_cast(HostHalf, value));
+  if constexpr (is_same<T, f16>()) return f32(__builtin_bit_cast(HostHalf, value));
 #endif
   return decode_bits(value);
 }
@@ -176,37 +190,37 @@ KILN_FN f32 decode(T value) {
 template <class T>
 KILN_FN T encode(f32 value) {
 #if KILN_AMD
-  if constexpr (kSame<T, f16>) return bit_cast<f16>(_Float16(value));
+  if constexpr (is_same<T, f16>()) return bit_cast<f16>(_Float16(value));
 #elif KILN_NVIDIA
-  if constexpr (kSame<T, f16>) {
+  if constexpr (is_same<T, f16>()) {
     f16 result;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
     return result;
   }
 #if __CUDA_ARCH__ >= 800
-  if constexpr (kSame<T, bf16>) {
+  if constexpr (is_same<T, bf16>()) {
     bf16 result;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
     return result;
   }
 #endif
 #if __CUDA_ARCH__ >= 890
-  if constexpr (kSame<T, f8e4m3> || kSame<T, f8e5m2>) {
+  if constexpr (is_same<T, f8e4m3>() || is_same<T, f8e5m2>()) {
     u16 pair;  // of the result and a zero; it has what a NaN is wrong: its sign, and payload
-    if constexpr (kSame<T, f8e4m3>) {
+    if constexpr (is_same<T, f8e4m3>()) {
       asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
     } else {
       asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(value));
     }
     const u32 bits = bit_cast<u32>(value);
     const u32 sign = (bits >> 24) & 0x80u;
-    if constexpr (kSame<T, f8e4m3>) return T{u8(pair | sign)};
+    if constexpr (is_same<T, f8e4m3>()) return T{u8(pair | sign)};
     const u32 nan = 0x7eu | ((bits >> 21) & 1) | sign;
     return T{u8((bits & 0x7fffffffu) > 0x7f800000u ? nan : u32(pair))};
   }
 #endif
 #elif KILN_HALF
-  if constexpr (kSame<T, f16>) return __builtin_bit_cast(f16, HostHalf(value));
+  if constexpr (is_same<T, f16>()) return __builtin_bit_cast(f16, HostHalf(value));
 #endif
   return encode_bits<T>(value);
 }
@@ -251,7 +265,7 @@ template <class To, class From>
 KILN_FN To truncate_saturating(From value) {
   using Target = Type<To>;
   constexpr int kDigits = Target::kBits - (Target::kSigned ? 1 : 0);
-  constexpr int kMantissa = kSame<From, f32> ? 24 : 53;
+  constexpr int kMantissa = is_same<From, f32>() ? 24 : 53;
   constexpr int kCut = kDigits > kMantissa ? kDigits - kMantissa : 0;
   constexpr From kLargest = From((u64(Target::kMax) >> kCut) << kCut);
   constexpr From kSmallest = From(Target::kMin);
@@ -264,7 +278,7 @@ KILN_FN To truncate_saturating(From value) {
   } else {
     result = To(inside);
   }
-  return kCut > 0 && number > kLargest ? Target::kMax : result;
+  return kCut > 0 && number > kLargest ? To(Target::kMax) : result;
 }
 
 // to<To>(round(value)), where `rounded` is round(value): in one instruction where there is one.
@@ -284,15 +298,15 @@ KILN_FN To to_rounded(f32 value, f32 rounded) {
 
 template <class To, class From>
 KILN_FN To to(From value) {
-  constexpr Category kTo = kCategory<To>;
-  constexpr Category kFrom = kCategory<From>;
-  if constexpr (kSame<To, From>) {
+  constexpr Category kTo = category<To>();
+  constexpr Category kFrom = category<From>();
+  if constexpr (is_same<To, From>()) {
     return value;
   } else if constexpr (kFrom == Category::stored_boolean) {
     return to<To>(value.bits != 0);
-  } else if constexpr (kSame<From, u4>) {
+  } else if constexpr (is_same<From, u4>()) {
     return to<To>(i32(value.bits & 15));
-  } else if constexpr (kSame<From, i4>) {
+  } else if constexpr (is_same<From, i4>()) {
     return to<To>(i32((value.bits & 15) ^ 8) - 8);
   } else if constexpr (kFrom == Category::stored_real) {
     return to<To>(decode(value));
@@ -304,11 +318,11 @@ KILN_FN To to(From value) {
     return to<To>(value.re);
   } else if constexpr (kTo == Category::stored_boolean) {
     return b8{u8(to<bool>(value))};
-  } else if constexpr (kSame<To, u4> || kSame<To, i4>) {
+  } else if constexpr (is_same<To, u4>() || is_same<To, i4>()) {
     // Through a byte, whose saturation of a float is followed by that of four bits.
     if constexpr (kFrom == Category::real) {
-      constexpr From kSmallest = kSame<To, u4> ? From(0) : From(-8);
-      constexpr From kLargest = kSame<To, u4> ? From(15) : From(7);
+      constexpr From kSmallest = is_same<To, u4>() ? From(0) : From(-8);
+      constexpr From kLargest = is_same<To, u4>() ? From(15) : From(7);
       const From number = value == value ? value : From(0);
       const From below = number > kLargest ? kLargest : number;
       return To{u8(i32(below < kSmallest ? kSmallest : below) & 15)};
@@ -316,7 +330,7 @@ KILN_FN To to(From value) {
       return To{u8(u32(value) & 15)};
     }
   } else if constexpr (kTo == Category::stored_real) {
-    if constexpr (kSame<From, f64>) {
+    if constexpr (is_same<From, f64>()) {
       return encode<To>(round_to_odd(value));
     } else if constexpr (kFrom == Category::integer) {
       return encode<To>(integer_to_odd(value));

@@ -19,23 +19,26 @@ template <class T> struct BitsOf;
 template <> struct BitsOf<f32> { using Type = u32; };
 template <> struct BitsOf<f64> { using Type = u64; };
 template <class T> using Bits = typename BitsOf<T>::Type;
-template <class T> constexpr Bits<T> kSignBit = Bits<T>(1) << (sizeof(T) * 8 - 1);
-template <class T>
-constexpr Bits<T> kInfinity = Bits<T>(kSame<T, f32> ? 0x7f800000u : 0x7ff0000000000000u);
+template <class T> KILN_FN constexpr Bits<T> sign_bit() {
+  return Bits<T>(1) << (sizeof(T) * 8 - 1);
+}
+template <class T> KILN_FN constexpr Bits<T> infinity_bits() {
+  return Bits<T>(is_same<T, f32>() ? 0x7f800000u : 0x7ff0000000000000u);
+}
 
 template <class T> KILN_FN Bits<T> to_bits(T x) { return bit_cast<Bits<T>>(x); }
-template <class T> KILN_FN Bits<T> size_bits(T x) { return Bits<T>(to_bits(x) & ~kSignBit<T>); }
+template <class T> KILN_FN Bits<T> size_bits(T x) { return Bits<T>(to_bits(x) & ~sign_bit<T>()); }
 template <class T> KILN_FN T from_bits(Bits<T> bits) { return bit_cast<T>(bits); }
 
 template <class T> KILN_FN T abs(T x) { return from_bits<T>(size_bits(x)); }
-template <class T> KILN_FN T neg(T x) { return from_bits<T>(to_bits(x) ^ kSignBit<T>); }
+template <class T> KILN_FN T neg(T x) { return from_bits<T>(to_bits(x) ^ sign_bit<T>()); }
 template <class T> KILN_FN T copysign(T x, T sign) {
-  return from_bits<T>(size_bits(x) | (to_bits(sign) & kSignBit<T>));
+  return from_bits<T>(size_bits(x) | (to_bits(sign) & sign_bit<T>()));
 }
 template <class T> KILN_FN T sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
-template <class T> KILN_FN bool isnan(T x) { return size_bits(x) > kInfinity<T>; }
-template <class T> KILN_FN bool isinf(T x) { return size_bits(x) == kInfinity<T>; }
-template <class T> KILN_FN bool isfinite(T x) { return size_bits(x) < kInfinity<T>; }
+template <class T> KILN_FN bool isnan(T x) { return size_bits(x) > infinity_bits<T>(); }
+template <class T> KILN_FN bool isinf(T x) { return size_bits(x) == infinity_bits<T>(); }
+template <class T> KILN_FN bool isfinite(T x) { return size_bits(x) < infinity_bits<T>(); }
 
 // Equal numbers have equal bits but for the zeros, where `and` gives +0 and `or` gives -0. A
 // comparison with NaN is false, which leaves b.
@@ -113,7 +116,7 @@ template <class T> KILN_FN T nextafter(T from, T towards) {
   const Bits<T> bits = to_bits(from);
   const bool away = (from < towards) == (from > T(0));
   const T stepped = from_bits<T>(away ? bits + 1 : bits - 1);
-  const T least = from_bits<T>((to_bits(towards) & kSignBit<T>) | 1);
+  const T least = from_bits<T>((to_bits(towards) & sign_bit<T>()) | 1);
   const T moved = from == T(0) ? least : stepped;
   return isnan(from) ? from : isnan(towards) || from == towards ? towards : moved;
 }

@@ -21,7 +21,7 @@ struct TileSums {
 
 template <class X>
 KILN_FN void multiply_tile(TileSums& sums, u32 a0, u32 a1, u32 a2, u32 a3, u32 b0, u32 b1) {
-  if constexpr (kSame<X, bf16>) {
+  if constexpr (is_same<X, bf16>()) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
         "{%8, %9}, {%0, %1, %2, %3};"
         : "+f"(sums.of[0]), "+f"(sums.of[1]), "+f"(sums.of[2]), "+f"(sums.of[3])
@@ -42,7 +42,7 @@ struct TileLine {
 
 template <class Tiles>
 struct TileWords {
-  u32 word[Tiles::kLanes * kLaneBits<typename Tiles::T> / 32];
+  u32 word[Tiles::kLanes * lane_bits<typename Tiles::T>() / 32];
 };
 
 template <class Words>
@@ -108,7 +108,7 @@ KILN_FN TileSums multiply_step(const TileWords<Tiles> (&weights)[2], const u32 (
                                const StepVector<Tiles>& x) {
   using T = typename Tiles::T;
   using X = typename Tiles::X;
-  constexpr int kPairs = 16 / kLaneBits<T>;  // in a word
+  constexpr int kPairs = 16 / lane_bits<T>();  // in a word
   TileSums sums = {};
   KILN_EACH(chunk, Tiles::kChunks) {
     KILN_EACH(half, 2) {
@@ -134,10 +134,10 @@ struct TileFactors {
 template <class Tiles>
 KILN_FN TileFactors tile_factors(TileLine line, f32& point) {
   using T = typename Tiles::T;
-  if constexpr (Tiles::kRest == TileRest::bias) {
+  if constexpr (Tiles::kHasBias) {
     point = nearest_weight<T>(-line.bias, line.scale);
     return {line.scale, fma(point, line.scale, line.bias)};
-  } else if constexpr (Tiles::kRest == TileRest::point) {
+  } else if constexpr (Tiles::kHasPoint) {
     point = nearest_weight<T>(line.bias, 1.0f);
     return {line.scale, (point - line.bias) * line.scale};
   } else {
@@ -167,7 +167,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
   constexpr int kSets = Tiles::kSets;
   constexpr int kOwnSteps = Tiles::kOwnSteps;
   constexpr int kOwnLines = Tiles::kOwnLines;
-  constexpr int kVectorBytes = Tiles::kLanes * kLaneBits<T> / 8;
+  constexpr int kVectorBytes = Tiles::kLanes * lane_bits<T>() / 8;
   const int t = Tiles::thread();
   const u32 wave = threadIdx.x / 32;
 

@@ -26,7 +26,9 @@ KILN_FN f32 add_product(f32 sum, f32 a, f32 b) { return fma(a, b, sum); }
 KILN_FN f64 add_product(f64 sum, f64 a, f64 b) { return fma(a, b, sum); }
 #endif
 
-template <class T> constexpr bool kIsPacked = kSame<T, u4> || kSame<T, i4> || kSame<T, f4e2m1>;
+template <class T> KILN_FN constexpr bool is_packed() {
+  return is_same<T, u4>() || is_same<T, i4>() || is_same<T, f4e2m1>();
+}
 
 // A lane as it lies in memory.
 template <class T> KILN_FN T plain(T lane) { return lane; }
@@ -52,12 +54,14 @@ struct InWord {
   int place;
 };
 
-template <class T> constexpr int kLaneBits = kIsPacked<T> ? 4 : int(sizeof(T)) * 8;
+template <class T> KILN_FN constexpr int lane_bits() {
+  return is_packed<T>() ? 4 : int(sizeof(T)) * 8;
+}
 
 template <class T>
 KILN_FN T plain(InWord<T> lane) {
-  const u32 bits = lane.word >> lane.place * kLaneBits<T>;
-  if constexpr (kIsPacked<T>) return T{u8(bits & 15)};
+  const u32 bits = lane.word >> lane.place * lane_bits<T>();
+  if constexpr (is_packed<T>()) return T{u8(bits & 15)};
   else if constexpr (sizeof(T) == 1) return bit_cast<T>(u8(bits));
   else return bit_cast<T>(u16(bits));
 }
@@ -85,15 +89,16 @@ KILN_FN u32 select_bits(u32 word, u32 mask, u32 bits) {
 
 template <class T>
 KILN_FN Lifted lifted(InWord<T> lane) {
-  if constexpr (kIsPacked<T>) {
+  if constexpr (is_packed<T>()) {
     const int place = lane.place & 3;
     const u32 word = lane.place < 4 ? lane.word : lane.word >> 16;
     const u32 power = u32(127 + 23 - 4 * place) << 23;
-    const u32 above = kSame<T, i4> ? 8u : 0u;  // with its highest bit turned round, an i4 is 8 more
+    // With its highest bit turned round, an i4 is 8 more.
+    const u32 above = is_same<T, i4>() ? 8u : 0u;
     const u32 bits = power | above << 4 * place;
     return {bit_cast<f32>(select_bits(word, 15u << 4 * place, bits)), bit_cast<f32>(bits)};
   } else {
-    const u32 above = kSame<T, i8> ? 0x80u : 0u;
+    const u32 above = is_same<T, i8>() ? 0x80u : 0u;
     const u32 word = lane.word ^ above * 0x01010101u;
     const u32 bits = __byte_perm(word, 0x4b000000u, 0x7550u | u32(lane.place));
     return {bit_cast<f32>(bits), bit_cast<f32>(0x4b000000u | above)};
@@ -101,12 +106,12 @@ KILN_FN Lifted lifted(InWord<T> lane) {
 }
 
 // Two 8-bit floats as two f16, which hold them all, by an instruction.
-constexpr bool kHasPairs = __CUDA_ARCH__ >= 890;
+enum : bool { kHasPairs = __CUDA_ARCH__ >= 890 };
 template <class T>
 KILN_FN u32 pair_of_halves(u16 pair) {
   u32 halves = 0;
 #if __CUDA_ARCH__ >= 890
-  if constexpr (kSame<T, f8e4m3>) {
+  if constexpr (is_same<T, f8e4m3>()) {
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(pair));
   } else {
     asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(pair));
@@ -117,10 +122,10 @@ KILN_FN u32 pair_of_halves(u16 pair) {
 
 template <class T>
 KILN_FN f32 number(InWord<T> lane) {
-  if constexpr (kSame<T, u4> || kSame<T, i4> || kSame<T, u8> || kSame<T, i8>) {
+  if constexpr (is_same<T, u4>() || is_same<T, i4>() || is_same<T, u8>() || is_same<T, i8>()) {
     const Lifted number = lifted(lane);
     return number.value - number.power;
-  } else if constexpr (kHasPairs && (kSame<T, f8e4m3> || kSame<T, f8e5m2>)) {
+  } else if constexpr (kHasPairs && (is_same<T, f8e4m3>() || is_same<T, f8e5m2>())) {
     const u32 halves = pair_of_halves<T>(u16(lane.word >> (lane.place & 2) * 8));
     return to<f32>(f16{u16(halves >> (lane.place & 1) * 16)});
   } else {
@@ -133,7 +138,7 @@ KILN_FN f32 number(InWord<T> lane) {
 // at what comes of it.
 template <class T>
 KILN_FN f32 scaled(InWord<T> lane, f32 scale) {
-  static_assert(kSame<T, u4> || kSame<T, u8>, "scaled: the power of two has a single bit");
+  static_assert(is_same<T, u4>() || is_same<T, u8>(), "scaled: the power of two has a single bit");
   const Lifted number = lifted(lane);
   return ::fmaf(number.value, scale, -number.power * scale);
 }
@@ -142,11 +147,11 @@ KILN_FN f32 scaled(InWord<T> lane, f32 scale) {
 
 template <class T>
 KILN_FN f32 number(InWord<T> lane) {
-  if constexpr (kSame<T, u4> || kSame<T, i4>) {
+  if constexpr (is_same<T, u4>() || is_same<T, i4>()) {
     const u32 halves = (lane.place % 2 == 0 ? lane.word : lane.word >> 4) & 0x0f0f0f0fu;
-    const u32 above = kSame<T, i4> ? 8u : 0u;
+    const u32 above = is_same<T, i4>() ? 8u : 0u;
     return f32(((halves ^ above * 0x01010101u) >> lane.place / 2 * 8) & 255u) - f32(above);
-  } else if constexpr (kSame<T, u8>) {
+  } else if constexpr (is_same<T, u8>()) {
     return f32((lane.word >> lane.place * 8) & 255u);
   } else {
     return to<f32>(plain(lane));
@@ -190,14 +195,16 @@ KILN_FN void carry_scaled(Lanes<f32, Count>& all, Lanes<f32, Count>& group, f32 
 
 template <class To, class T>
 KILN_FN To to(InWord<T> lane) {
-  if constexpr (kSame<To, f32>) return number(lane);
+  if constexpr (is_same<To, f32>()) return number(lane);
   else return to<To>(plain(lane));
 }
 
 template <class T, int Lanes>
 struct LaneWords {
-  static constexpr int kIn = 32 / kLaneBits<T>;
-  static constexpr int kBytes = Lanes / kIn * 4;
+  enum : int {
+    kIn = 32 / lane_bits<T>(),
+    kBytes = Lanes / kIn * 4,
+  };
   alignas(kBytes % 16 == 0 ? 16 : kBytes) u32 word[Lanes / kIn];
   __device__ __forceinline__ InWord<T> operator[](int lane) const {
     return {word[lane / kIn], lane % kIn};
@@ -205,8 +212,8 @@ struct LaneWords {
 };
 
 // Whole words of small integers and small floats; fewer of them, and wider ones, as they are.
-template <class T, int Lanes, bool InWords = sizeof(T) <= 2 && !kSame<T, b8> &&
-                                             Lanes * kLaneBits<T> % 32 == 0>
+template <class T, int Lanes, bool InWords = sizeof(T) <= 2 && !is_same<T, b8>() &&
+                                             Lanes * lane_bits<T>() % 32 == 0>
 struct LanesAs {
   using Type = LaneWords<T, Lanes>;
 };
@@ -219,7 +226,9 @@ template <int Lanes> struct LanesAs<i4, Lanes, false> { using Type = Unpacked<i4
 template <int Lanes> struct LanesAs<f4e2m1, Lanes, false> { using Type = Unpacked<f4e2m1, Lanes>; };
 template <class T, int Lanes> using LanesOf = typename LanesAs<T, Lanes>::Type;
 
-template <class T, int Lanes> constexpr bool kInWords = kSame<LanesOf<T, Lanes>, LaneWords<T, Lanes>>;
+template <class T, int Lanes> KILN_FN constexpr bool is_in_words() {
+  return is_same<LanesOf<T, Lanes>, LaneWords<T, Lanes>>();
+}
 
 #endif
 
@@ -227,7 +236,7 @@ template <class T, int Lanes> constexpr bool kInWords = kSame<LanesOf<T, Lanes>,
 template <int Lanes, int Align, class T, class Index>
 KILN_FN LanesOf<T, Lanes> lanes_of(const T* row, Index first) {
 #if !KILN_HOST
-  if constexpr (kInWords<T, Lanes>) {
+  if constexpr (is_in_words<T, Lanes>()) {
     LanesOf<T, Lanes> result;
     copy_bytes<int(sizeof result.word), Align>(result.word, row + first);
     return result;
@@ -239,7 +248,7 @@ template <int Lanes, int Align, class T, class Place, class Index>
 KILN_FN LanesOf<T, Lanes> lanes_of(Packed<const T, Place> row, Index first) {
   if constexpr (Lanes == 1) return {element(packed(row.data, row.element + Place(first)))};
 #if !KILN_HOST
-  if constexpr (kInWords<T, Lanes>) {
+  if constexpr (is_in_words<T, Lanes>()) {
     // Rows begin with bytes: halved apart, what rows have in common is computed once.
     LanesOf<T, Lanes> result;
     copy_bytes<Lanes / 2, Align>(result.word, row.data + ((row.element >> 1) + (Place(first) >> 1)));

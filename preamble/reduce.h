@@ -19,15 +19,15 @@ namespace kiln {
 // What a maximum or minimum of nothing is.
 template <class T>
 KILN_FN T lowest() {
-  if constexpr (kSame<T, f32> || kSame<T, f64>) return -exact::from_bits<T>(exact::kInfinity<T>);
-  else if constexpr (kSame<T, bool>) return false;
+  if constexpr (is_real<T>()) return -exact::from_bits<T>(exact::infinity_bits<T>());
+  else if constexpr (is_same<T, bool>()) return false;
   else if constexpr (Type<T>::kSigned) return T(Unsigned<T>(1) << (sizeof(T) * 8 - 1));
   else return T(0);
 }
 template <class T>
 KILN_FN T highest() {
-  if constexpr (kSame<T, f32> || kSame<T, f64>) return exact::from_bits<T>(exact::kInfinity<T>);
-  else if constexpr (kSame<T, bool>) return true;
+  if constexpr (is_real<T>()) return exact::from_bits<T>(exact::infinity_bits<T>());
+  else if constexpr (is_same<T, bool>()) return true;
   else if constexpr (Type<T>::kSigned) return T(~(Unsigned<T>(1) << (sizeof(T) * 8 - 1)));
   else return T(~T(0));
 }
@@ -54,7 +54,7 @@ struct Sum {
 };
 struct Prod {
   template <class T> KILN_MEMBER static T start() {
-    if constexpr (kSame<T, c64>) return c64{1.0f, 0.0f};
+    if constexpr (is_same<T, c64>()) return c64{1.0f, 0.0f};
     else return T(1);
   }
   template <class T> KILN_MEMBER static T join(T a, T b) { return mul(a, b); }
@@ -111,7 +111,7 @@ struct Found {
 };
 template <class T>
 KILN_FN bool is_nan(T value) {
-  if constexpr (kSame<T, f32> || kSame<T, f64>) return exact::isnan(value);
+  if constexpr (is_same<T, f32>() || is_same<T, f64>()) return exact::isnan(value);
   return false;
 }
 template <class T, class Index>
@@ -154,7 +154,7 @@ template <> struct Held<Min, f32> { using Type = Falling; };
 template <class Reduction, class T, int Width>
 KILN_FN Lanes<typename Held<Reduction, T>::Type, Width> start_held() {
   using Type = typename Held<Reduction, T>::Type;
-  if constexpr (kSame<Type, T>) {
+  if constexpr (is_same<Type, T>()) {
     return start<Reduction, T, Width>();
   } else {
     Lanes<Type, Width> lanes;
@@ -183,7 +183,7 @@ KILN_FN T fold(Lanes<T, Most>& lanes) {
 //   (kStretch + n / (a b kStretch) + log2(a b) + 1) u
 // of the sum of their sizes, u being half a unit in the last place of 1. Of columns b is 1, and a row
 // in p pieces has the errors of n / p elements and then of p.
-constexpr int kStretch = 64;
+enum : int { kStretch = 64 };
 
 // A thread takes `Batch` vectors at a time, of which this one is `done` vectors into the row.
 template <int Threads, int Batch, class Index>
@@ -244,16 +244,16 @@ KILN_FN int lanes_from(Index first, Index size) {
 
 #if KILN_AMD
 #if defined(__AMDGCN_WAVEFRONT_SIZE__)
-constexpr int kWave = __AMDGCN_WAVEFRONT_SIZE__;
+enum : int { kWave = __AMDGCN_WAVEFRONT_SIZE__ };
 #elif defined(__AMDGCN_WAVEFRONT_SIZE)
-constexpr int kWave = __AMDGCN_WAVEFRONT_SIZE;
+enum : int { kWave = __AMDGCN_WAVEFRONT_SIZE };
 #elif defined(__GFX9__) || defined(__GFX8__)
-constexpr int kWave = 64;
+enum : int { kWave = 64 };
 #else
-constexpr int kWave = 32;
+enum : int { kWave = 32 };
 #endif
 #else
-constexpr int kWave = 32;
+enum : int { kWave = 32 };
 #endif
 
 // What the lane has whose number differs from this one's in the bit `Mask`. On AMD the masks below 16
@@ -418,13 +418,15 @@ KILN_FN u32 head_of(const T* row) { return (0 - u32(u64(row) / sizeof(T))) % Lan
 // where a wave is all columns, meet in shared memory: one place for each lane of each.
 template <int Columns, int Threads>
 struct Meeting {
-  static constexpr int kWithin = Columns >= kWave ? 1 : kWave / Columns;
-  static constexpr int kTogether = Threads < kWithin ? Threads : kWithin;
-  static constexpr int kGroups = Threads / kTogether;
+  enum : int {
+    kWithin = Columns >= kWave ? 1 : kWave / Columns,
+    kTogether = Threads < kWithin ? Threads : kWithin,
+    kGroups = Threads / kTogether,
+  };
 };
 template <int Bytes, int Columns, int Threads, int Rows, int Width>
 struct ColumnSlots {
-  static constexpr int kGroups = Meeting<Columns, Threads>::kGroups;
+  enum : int { kGroups = Meeting<Columns, Threads>::kGroups };
   alignas(16) u8 byte[kGroups == 1 ? 16 : kGroups * Columns * Rows * Width * Bytes];
 };
 

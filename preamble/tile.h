@@ -59,7 +59,7 @@ KILN_FN void turn_words(const u8* from, i64 from_step, u8* to, i64 to_step) {
 
 // Lines of memory that are far apart are what no prefetcher of a CPU expects: those of the columns,
 // and rows, that come so many later are asked for here. Asking for what is no memory does nothing.
-constexpr int kAhead = 8;
+enum : int { kAhead = 8 };
 template <int Elements, class T>
 KILN_FN void ask_for(const T* data, i64 element) {
   const u64 from = reinterpret_cast<u64>(data) + u64(element) * sizeof(T);
@@ -132,8 +132,10 @@ KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size,
 // thus down the tile's rows, meet different banks.
 template <class T, int Edge>
 struct Tile {
-  static constexpr int kTogether = 16 / int(sizeof(Slot<T>));
-  static constexpr int kLine = 16 / int(sizeof(T));
+  enum : int {
+    kTogether = 16 / int(sizeof(Slot<T>)),
+    kLine = 16 / int(sizeof(T)),
+  };
   alignas(16) Slot<T> slots[Edge * Edge];
   __device__ __forceinline__ Slot<T>& at(int row, int column) {
     const int place = (column / kTogether) ^ (row / kLine);
@@ -171,7 +173,7 @@ KILN_FN Vec<T, Lanes> load_tiled(const T* row, Index first) {
 // the next line.
 template <int PerLine>
 struct Place {
-  static constexpr int kRun = PerLine < 16 ? PerLine : 16;
+  enum : int { kRun = PerLine < 16 ? PerLine : 16 };
   template <int Edge>
   KILN_FN static int line(int n) { return n / kRun % Edge; }
   template <int Edge>

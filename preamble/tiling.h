@@ -26,40 +26,55 @@ template <class Weight, class Factor, int Lanes, int Sharers, int StepsOfLine, i
 struct Tiling {
   using T = Weight;
   using X = Factor;
-  static constexpr int kLanes = Lanes;
-  static constexpr int kSharers = Sharers;
-  static constexpr int kColumns = Columns;
-  static constexpr int kThreads = Threads;
-  static constexpr TileRest kRest = Rest;
-  static constexpr bool kHasRest = Rest != TileRest::none;
-  static constexpr bool kAhead = Ahead;
-  static constexpr bool kPlaced = Placed;
-  static constexpr bool kWhole = Whole;
-  static constexpr int kSets = Sets;
-  static constexpr int kTurns = (Sets + Threads / 32 - 1) / (Threads / 32);  // of a wave
+  enum : int {
+    kLanes = Lanes,
+    kSharers = Sharers,
+    kColumns = Columns,
+    kThreads = Threads,
+  };
+  enum : bool {
+    kHasRest = Rest != TileRest::none,
+    kHasBias = Rest == TileRest::bias,
+    kHasPoint = Rest == TileRest::point,
+    kAhead = Ahead,
+    kPlaced = Placed,
+    kWhole = Whole,
+  };
+  enum : int {
+    kSets = Sets,
+    kTurns = (Sets + Threads / 32 - 1) / (Threads / 32),  // of a wave
+  };
 
-  static constexpr int kSteps = Steps;
-  static constexpr int kWaves = Threads / 32;
-  static constexpr int kLines = 4 / Sharers;  // of a step
-  static constexpr int kVectors = Columns <= 2 ? Columns : Columns <= 4 ? 4 : 8;
-  static constexpr int kLeast = 8 / Steps < 2 ? 2 : 8 / Steps;
-  static constexpr int kUsed = kVectors * kLines < kLeast ? kLeast : kVectors * kLines;  // columns
+  enum : int {
+    kSteps = Steps,
+    kWaves = Threads / 32,
+    kLines = 4 / Sharers,  // of a step
+    kVectors = Columns <= 2 ? Columns : Columns <= 4 ? 4 : 8,
+    kLeast = 8 / Steps < 2 ? 2 : 8 / Steps,
+    kUsed = kVectors * kLines < kLeast ? kLeast : kVectors * kLines,  // columns
+  };
   static_assert(kUsed <= 8, "Tiling: the instruction has eight columns");
-  static constexpr int kApart = kUsed / 2;              // threads with different columns
-  static constexpr int kOwnSteps = Steps * kApart / 4;  // that a thread takes on
+  enum : int {
+    kApart = kUsed / 2,  // threads with different columns
+    kOwnSteps = Steps * kApart / 4,  // that a thread takes on
+  };
   // The two columns of a thread are of two lines, or of two vectors, or the same.
-  static constexpr bool kByLines = kVectors == 1;
-  static constexpr int kOwnLines = kByLines && kLines == kUsed ? 2 : 1;
-  static constexpr int kOwnVectors = kByLines ? 1 : 2;
-  static constexpr int kTerms = kByLines ? kOwnLines : kOwnVectors;
-  static constexpr bool kRepeats = kVectors * kLines < kUsed && kApart > kLines;  // in neighbours
+  enum : bool { kByLines = kVectors == 1 };
+  enum : int {
+    kOwnLines = kByLines && kLines == kUsed ? 2 : 1,
+    kOwnVectors = kByLines ? 1 : 2,
+    kTerms = kByLines ? kOwnLines : kOwnVectors,
+  };
+  enum : bool { kRepeats = kVectors * kLines < kUsed && kApart > kLines };  // in neighbours
 
   // Pieces of x: of a vector, of a step and of a set of all columns; and zeros.
-  static constexpr int kChunks = Lanes / 8;
-  static constexpr int kStepChunks = kChunks * Columns * 4;
-  static constexpr int kSetChunks = kSteps * kStepChunks;
-  static constexpr int kAllChunks = Placed ? Sets * kSetChunks : 0;
-  static constexpr int kZeroChunks = kPlaced && kLines > 1 ? kSetChunks : 0;
+  enum : int {
+    kChunks = Lanes / 8,
+    kStepChunks = kChunks * Columns * 4,
+    kSetChunks = kSteps * kStepChunks,
+    kAllChunks = Placed ? Sets * kSetChunks : 0,
+    kZeroChunks = kPlaced && kLines > 1 ? kSetChunks : 0,
+  };
 
   static __device__ __forceinline__ int thread() { return int(threadIdx.x) % 4; }
   static __device__ __forceinline__ int row() { return int(threadIdx.x) % 32 / 4; }
@@ -99,7 +114,7 @@ struct TileMemory {
 // A piece of x in the order in which the weights come.
 template <class Tiles>
 KILN_FN Chunk<16> in_order(const Chunk<16>& natural) {
-  if constexpr (!kIsPacked<typename Tiles::T>) return natural;
+  if constexpr (!is_packed<typename Tiles::T>()) return natural;
   Chunk<16> pairs;
   KILN_EACH(half, 2) {
     pairs.word[2 * half] = __byte_perm(natural.word[half], natural.word[half + 2], 0x5410);

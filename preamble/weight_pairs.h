@@ -9,8 +9,11 @@ namespace kiln {
 // The weight that is nearest to a quotient.
 template <class T>
 KILN_FN f32 nearest_weight(f32 dividend, f32 divisor) {
-  constexpr f32 kLeast = kSame<T, i4> ? -8.0f : kSame<T, i8> ? -128.0f : 0.0f;
-  constexpr f32 kMost = kSame<T, i4> ? 7.0f : kSame<T, i8> ? 127.0f : kSame<T, u4> ? 15.0f : 255.0f;
+  constexpr f32 kLeast = is_same<T, i4>() ? -8.0f : is_same<T, i8>() ? -128.0f : 0.0f;
+  constexpr f32 kMost = is_same<T, i4>()   ? 7.0f
+                        : is_same<T, i8>() ? 127.0f
+                        : is_same<T, u4>() ? 15.0f
+                                           : 255.0f;
   f32 reciprocal;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(divisor));
   const f32 within = ::fminf(::fmaxf(dividend * reciprocal, kLeast), kMost);
@@ -21,20 +24,25 @@ template <class X>
 struct PairFormat;
 template <>
 struct PairFormat<bf16> {
-  static constexpr u32 kOne = 0x3f80,
-                       kPower = 0x4300;  // 1; 128, to whose bits 0 to 127 can be added
-  static constexpr f32 kPowerValue = 128.0f;
+  enum : u32 {
+    kOne = 0x3f80,  // 1
+    kPower = 0x4300,  // 128, to whose bits 0 to 127 can be added
+    kPowerValue = 128,
+  };
 };
 template <>
 struct PairFormat<f16> {
-  static constexpr u32 kOne = 0x3c00, kPower = 0x6400;
-  static constexpr f32 kPowerValue = 1024.0f;
+  enum : u32 {
+    kOne = 0x3c00,
+    kPower = 0x6400,
+    kPowerValue = 1024,
+  };
 };
 
 // Two numbers that the format holds exactly.
 template <class X>
 KILN_FN u32 exact_pair(f32 low, f32 high) {
-  if constexpr (kSame<X, bf16>) {
+  if constexpr (is_same<X, bf16>()) {
     return __byte_perm(bit_cast<u32>(low), bit_cast<u32>(high), 0x7632);
   } else {
     u32 pair;
@@ -46,7 +54,7 @@ KILN_FN u32 exact_pair(f32 low, f32 high) {
 template <class X>
 KILN_FN u32 add_pairs(u32 a, u32 b) {
   u32 sum;
-  if constexpr (kSame<X, bf16>) {  // sm_80 has no addition
+  if constexpr (is_same<X, bf16>()) {  // sm_80 has no addition
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(0x3f803f80u), "r"(b));
   } else {
     asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
@@ -57,19 +65,23 @@ KILN_FN u32 add_pairs(u32 a, u32 b) {
 // What is added to the bits of a weight beside the power of two: with its highest bit turned round,
 // a signed one is that much more (lifted()).
 template <class T>
-constexpr u32 kAbove = kSame<T, i4>   ? 8u
-                       : kSame<T, i8> ? 0x80u
-                                      : 0u;
+KILN_FN constexpr u32 bit_above() {
+  return is_same<T, i4>() ? 8u : is_same<T, i8>() ? 0x80u : 0u;
+}
 
 // Weights below the exponent of a power of two, as pairs: 8-bit ones have no room in bf16.
 template <class X, class T>
-constexpr bool kInPairs = kIsPacked<T> || (kSame<X, f16> && !kSame<T, f8e4m3> && !kSame<T, f8e5m2>);
+KILN_FN constexpr bool is_in_pairs() {
+  return is_packed<T>() ||
+         (is_same<X, f16>() && !is_same<T, f8e4m3>() && !is_same<T, f8e5m2>());
+}
 
 // What becomes of a point before it is given to other threads: what is to be added to such pairs,
 // or the point itself.
 template <class X, class T>
 KILN_FN f32 point_term(f32 point) {
-  return kInPairs<X, T> ? -(PairFormat<X>::kPowerValue + f32(kAbove<T>)) - point : point;
+  if constexpr (!is_in_pairs<X, T>()) return point;
+  return -(f32(PairFormat<X>::kPowerValue) + f32(bit_above<T>())) - point;
 }
 
 // Pair i of a word of weights, less a point; `term` is a pair of what point_term() gives. Of 4-bit
@@ -77,17 +89,17 @@ KILN_FN f32 point_term(f32 point) {
 template <class X, class T>
 KILN_FN u32 weight_pair(u32 word, int i, u32 term) {
   using Format = PairFormat<X>;
-  if constexpr (kIsPacked<T>) {
-    const u32 bits = (Format::kPower | kAbove<T>)*0x00010001u;
+  if constexpr (is_packed<T>()) {
+    const u32 bits = (Format::kPower | bit_above<T>())*0x00010001u;
     return add_pairs<X>(select_bits(word >> 4 * i, 0x000f000fu, bits), term);
-  } else if constexpr (kInPairs<X, T>) {
-    const u32 bytes = word ^ kAbove<T> * 0x01010101u;
+  } else if constexpr (is_in_pairs<X, T>()) {
+    const u32 bytes = word ^ bit_above<T>() * 0x01010101u;
     return add_pairs<X>(__byte_perm(bytes, 0x64646464u, i == 0 ? 0x4140 : 0x4342), term);
-  } else if constexpr (kSame<T, u8> || kSame<T, i8>) {
+  } else if constexpr (is_same<T, u8>() || is_same<T, i8>()) {
     const f32 point = bit_cast<f32>(term << 16);
     return exact_pair<X>(from_point(InWord<T>{word, 2 * i}, point),
                          from_point(InWord<T>{word, 2 * i + 1}, point));
-  } else if constexpr (kHasPairs && kSame<X, f16>) {
+  } else if constexpr (kHasPairs && is_same<X, f16>()) {
     return pair_of_halves<T>(u16(word >> 16 * i));
   } else {
     return exact_pair<X>(number(InWord<T>{word, 2 * i}), number(InWord<T>{word, 2 * i + 1}));

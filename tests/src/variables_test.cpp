@@ -1,0 +1,67 @@
+// NVIDIA's modules have no variables: NVRTC makes one in the GPU's memory of every constexpr
+// outside of functions, and the driver takes ten times as long to load a module that has any.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "compile_only.hpp"
+#include "fusion/text.hpp"
+#include "tests/support/machine_code.hpp"
+
+namespace kiln {
+namespace {
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+struct Case {
+  std::string text;
+  std::vector<ArgumentSpec> arguments;
+  std::string target = "sm_90";
+};
+
+std::vector<Case> cases() {
+  using enum DType;
+  const auto array = [](std::string name, DType dtype, const Dims& shape) {
+    return ArgumentSpec{std::move(name), dtype, shape, {}, false};
+  };
+  std::vector<Case> all = {
+      {"silu(x) * y", {array("x", f32, {4096}), array("y", f32, {4096})}},
+      {"i8(clip(round(x * 3), -128, 127))", {array("x", bf16, {4096})}},
+      {"sqrt(x) + exp(x) * x", {array("x", c64, {512})}},
+      {"where(uniform(x, 1) < 0.5, 0.0, normal(x, 2))", {array("x", u32, {4096})}},
+      {"lgamma(x) + erfinv(x) + gelu(x) + nextafter(x, 2) + power(x, 3)", {array("x", f64, {512})}},
+      {"popcount(x) // 3 + (x << 2) + clz(x) % 5", {array("x", i64, {512})}},
+      {"transpose(x) + y", {array("x", f32, {512, 512}), array("y", f32, {512, 512})}},
+      {"softmax(x)", {array("x", bf16, {64, 4096})}},
+      {"layer_norm(x)", {array("x", f16, {64, 1001})}},
+      {"sum(x, 0)", {array("x", f32, {4096, 1024})}},
+      {"argmax(x, 1)", {array("x", f16, {64, 4096})}},
+      {"cumsum(x, 1)", {array("x", bf16, {64, 4096})}},
+      {"sum(f32(w) * f32(x), -1)", {array("w", u4, {4096, 4096}), array("x", bf16, {4096})}},
+  };
+  for (const DType dtype : {f16, bf16, f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz, u4, i4, f4e2m1}) {
+    for (const std::string target : {"sm_80", "sm_90"}) {
+      all.push_back({fmt::format("{}(f32(x) * 2 + y)", name(dtype)),
+                     {array("x", dtype, {4096}), array("y", f32, {4096})},
+                     target});
+    }
+  }
+  return all;
+}
+
+TEST(NvidiaModule, HasNoVariables) {
+  if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  for (const Case& one : cases()) {
+    Specification specification;
+    specification.arguments = one.arguments;
+    const CompiledKernel kernel =
+        compile_for(parse("checked", one.text), specification, one.target);
+    EXPECT_EQ(kernel.code.find(".nv.global"), std::string::npos) << one.text << " " << one.target;
+  }
+}
+
+}  // namespace
+}  // namespace kiln
