@@ -1,0 +1,107 @@
+// Quotients: correctly rounded where they are seen, and as good as their function needs where only
+// a cheaper method for 16 bits takes them.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "fusion/bound.hpp"
+#include "fusion/number.hpp"
+#include "kiln/error.hpp"
+#include "tests/src/contract.hpp"
+#include "tests/support/devices.hpp"
+#include "tests/support/numbers.hpp"
+
+namespace kiln {
+namespace {
+
+using namespace testing;  // NOLINT: the contract's own
+
+class DivisorContract : public Contract {};
+class NarrowQuotient : public Contract {};
+
+// Many dividends of one divisor, for which a reciprocal computed once would be tempting: correctly
+// rounded, with subnormals, infinities and the sign of zero.
+TEST_P(DivisorContract, EveryQuotientIsCorrectlyRounded) {
+  constexpr std::int64_t kDividends = 512;
+  const double divisors[] = {0.9,  30,    127,  1.0 / 3, 1e-17, 1e17,   1e-19, 1e19, 1e-38, 1e38,
+                             -0.9, 0x1p3, -0.0, 0,       kInf,  1e-320, kNan,  255,  3e-39, -1e-30};
+  const auto rows = static_cast<std::int64_t>(std::size(divisors));
+  const auto round = [](double number) { return static_cast<double>(static_cast<float>(number)); };
+  std::vector<std::uint64_t> sample = testing::sample(DType::f32, kDividends, 3);
+  sample.resize(kDividends, 0);
+  HostArray x = HostArray::contiguous(DType::f32, {rows, kDividends});
+  HostArray y = HostArray::contiguous(DType::f32, {rows, 1});
+  for (std::int64_t i = 0; i < rows; ++i) {
+    testing::set_bits(y, i, fusion::encode(round(divisors[i]), DType::f32));
+    for (std::int64_t k = 0; k < kDividends; ++k)
+      testing::set_bits(x, i * kDividends + k, sample[static_cast<std::size_t>(k)]);
+  }
+  for_two_modes([&](const Options& options) {
+    std::vector<HostArray> outputs(3, x);
+    // What is not NaN is what it is, but could be a zero by choice.
+    const char* text = "x / y, x / 0.9, where(isnan(x), 0.0, x) / y";
+    testing::run_on(device(), parse("quotients", text, options), std::vector<HostArray>{x, y},
+                    outputs);
+    for (std::int64_t i = 0; i < x.size(); ++i) {
+      const auto dividend = static_cast<float>(fusion::decode(testing::get_bits(x, i), DType::f32));
+      const auto own = static_cast<float>(round(divisors[i / kDividends]));
+      const float by[] = {own, 0.9F, own};
+      for (std::size_t k = 0; k < 3; ++k) {
+        const auto got =
+            std::bit_cast<float>(static_cast<std::uint32_t>(testing::get_bits(outputs[k], i)));
+        const float wanted = (k == 2 && std::isnan(dividend) ? 0.0F : dividend) / by[k];
+        const bool same = std::bit_cast<std::uint32_t>(got) == std::bit_cast<std::uint32_t>(wanted);
+        EXPECT_TRUE(same || (std::isnan(got) && std::isnan(wanted)))
+            << dividend << " / " << by[k] << ": got " << got << ", expected " << wanted << ", "
+            << mode_of(options);
+      }
+    }
+  });
+}
+
+// A quotient that only a cheaper method takes is part of the method, which may multiply by the
+// reciprocal: what is stored is within the bound all the same, for every number of 16 bits.
+TEST_P(NarrowQuotient, FunctionsOfThemAreWithinTheBound) {
+  struct Case {
+    std::string_view call;
+    double (*exact)(double);
+    float divisor;
+  };
+  const Case cases[] = {{"tanh(x / 30)", std::tanh, 30},      {"tanh(x / 0.7)", std::tanh, 0.7F},
+                        {"tanh(x / 1e-3)", std::tanh, 1e-3F}, {"erf(x / 3)", std::erf, 3},
+                        {"atan(x / 1.1)", std::atan, 1.1F},   {"asinh(x / 0.9)", std::asinh, 0.9F},
+                        {"cbrt(x / 7)", std::cbrt, 7}};
+  std::vector<std::string_view> calls;
+  for (const Case& one : cases) calls.push_back(one.call);
+  HostArray x = HostArray::contiguous(dtype(), {1 << 16});
+  for (std::int64_t i = 0; i < x.size(); ++i) set_bits(x, i, static_cast<std::uint64_t>(i));
+  std::vector<HostArray> outputs(calls.size(), x);
+  run_on(device(), parse("of_quotients", fmt::format("{}", fmt::join(calls, ", "))),
+         std::vector<HostArray>{x}, outputs);
+  for (std::size_t k = 0; k < calls.size(); ++k) {
+    double largest = 0;
+    for (std::int64_t i = 0; i < x.size(); ++i) {
+      double quotient = fusion::decode(get_bits(x, i), dtype()) / double{cases[k].divisor};
+      if (std::isinf(static_cast<float>(quotient))) quotient = std::copysign(kInf, quotient);
+      const double got = fusion::decode(get_bits(outputs[k], i), dtype());
+      largest = std::max(largest, fusion::ulp_error(got, cases[k].exact(quotient), dtype()));
+    }
+    EXPECT_LE(largest, fusion::kStorageBound) << calls[k] << " of " << name(dtype());
+  }
+}
+
+using enum DType;
+const auto kSingle = ::testing::Values(f32);
+const auto kNarrow = ::testing::Values(f16, bf16);
+
+INSTANTIATE_TEST_SUITE_P(Cpu, DivisorContract, ::testing::Combine(kCpu, kSingle), test_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, DivisorContract, ::testing::Combine(kGpu, kSingle), test_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, NarrowQuotient, ::testing::Combine(kCpu, kNarrow), test_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, NarrowQuotient, ::testing::Combine(kGpu, kNarrow), test_name);
+
+}  // namespace
+}  // namespace kiln
