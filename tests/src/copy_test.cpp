@@ -1,14 +1,20 @@
 // kiln::copy: any two layouts and dtypes, on every device, alone and recorded.
 #include "kiln/copy.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
+#include <random>
 
 #include "fusion/number.hpp"
 #include "kiln/graph.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/numbers.hpp"
+#include "tests/support/reference.hpp"
 
 namespace kiln {
 namespace {
@@ -190,6 +196,79 @@ TEST_P(Copy, IsRecordedWhateverItTakes) {
   EXPECT_EQ(read(block, 6), (std::vector<float>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(read(wide, 6), (std::vector<double>{1, 4, 2, 5, 3, 6}));
   EXPECT_EQ(graph.edges().size(), 2u);
+}
+
+// An array of that shape in a layout by chance, with room around what it reaches.
+testing::HostArray array_by_chance(DType dtype, const Dims& shape, std::mt19937_64& random) {
+  Dims strides(shape.size(), 0);
+  std::vector<std::size_t> axes(shape.size());
+  std::iota(axes.begin(), axes.end(), std::size_t{0});
+  std::shuffle(axes.begin(), axes.end(), random);
+  std::int64_t stride = 1;
+  for (const std::size_t axis : axes) {
+    strides[axis] = random() % 3 == 0 ? -stride : stride;
+    stride *= shape[axis] + static_cast<std::int64_t>(random() % 3);
+  }
+  const auto lead = static_cast<std::int64_t>(random() % 5);
+  testing::HostArray array = testing::HostArray::strided(dtype, shape, strides, lead);
+  for (std::byte& byte : array.bytes) byte = static_cast<std::byte>(random());
+  if (dtype == DType::boolean)
+    for (std::byte& byte : array.bytes) byte &= std::byte{1};
+  return array;
+}
+
+// Which NaN a cast gives is nobody's promise.
+bool is_same_number(std::uint64_t a, std::uint64_t b, DType dtype) {
+  if (dtype == DType::c64) {
+    return is_same_number(a & 0xffffffff, b & 0xffffffff, DType::f32) &&
+           is_same_number(a >> 32, b >> 32, DType::f32);
+  }
+  return a == b || (is_floating(dtype) && std::isnan(fusion::decode(a, dtype)) &&
+                    std::isnan(fusion::decode(b, dtype)));
+}
+
+// One launch for any two layouts and dtypes; what lies between the elements stays.
+TEST_P(Copy, OfAnyTwoIsOneOperation) {
+  const char* const wanted = std::getenv("KILN_TEST_DRAWS");
+  const int draws = wanted != nullptr               ? std::atoi(wanted)
+                    : GetParam() == DeviceType::cpu ? 40
+                                                    : 400;
+  for (int draw = 0; draw < draws; ++draw) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(draw));
+    Dims shape(random() % 5, 1);
+    for (std::int64_t& size : shape) size = 1 + static_cast<std::int64_t>(random() % 6);
+    const DType from = static_cast<DType>(random() % kDTypes.size());
+    const DType to = static_cast<DType>(random() % kDTypes.size());
+    const testing::HostArray src = array_by_chance(from, shape, random);
+    testing::HostArray dst = array_by_chance(to, shape, random);
+    SCOPED_TRACE(
+        fmt::format("draw {}: {} to {} of {} axes", draw, name(from), name(to), shape.size()));
+    const testing::DeviceBuffer source(*backend, src.bytes);
+    const testing::DeviceBuffer destination(*backend, dst.bytes);
+    const auto view_of = [&](const testing::HostArray& array, const testing::DeviceBuffer& buffer) {
+      return View(static_cast<std::byte*>(buffer.data()) + array.first, array.dtype, array.shape,
+                  array.strides, device)
+          .from(array.offset);
+    };
+    Graph graph = record(
+        device, [&](Recorder& r) { r.copy(view_of(dst, destination), view_of(src, source)); });
+    EXPECT_EQ(graph.operations().size(), 1u);
+    copy(stream, view_of(src, source), view_of(dst, destination));
+    backend->synchronize(stream);
+    const std::vector<std::byte> got = destination.read();
+    std::vector<testing::HostArray> expected = {dst};
+    testing::run_on_reference(parse("copy", "x"), {src}, expected);
+    dst.bytes = got;
+    for (std::int64_t i = 0; i < src.size(); ++i) {
+      const std::int64_t place = testing::place_of(dst, i);
+      const std::uint64_t result = testing::get_bits(dst, place);
+      const std::uint64_t right = testing::get_bits(expected[0], place);
+      ASSERT_TRUE(result == right || (from != to && is_same_number(result, right, to)))
+          << "element " << i;
+      testing::set_bits(dst, place, right);
+    }
+    EXPECT_EQ(dst.bytes, expected[0].bytes) << "bytes between the elements";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Copy, ::testing::Values(DeviceType::cpu));

@@ -93,6 +93,13 @@ TEST_P(HotPath, ACallAllocatesAndLocksNothing) {
   expect_nothing([&] { h(stream, {view(0)}, {view(2), view(3)}); });
 }
 
+TEST_P(HotPath, ACopyAllocatesAndLocksNothing) {
+  const View turned(memory[1], DType::f32, {64, 64}, {1, 64}, device);
+  expect_nothing([&] { copy(stream, view(0, {64, 64}), turned); });
+  expect_nothing([&] { copy(stream, view(0), View(memory[1], DType::i32, {kSize}, device)); });
+  expect_nothing([&] { copy(stream, view(0), view(1)); });
+}
+
 TEST_P(HotPath, ALaunchAllocatesAndLocksNothing) {
   const Function f = fuse("f", [](Value a, Value x, Value y) { return a * x + y; });
   Launch launch = f.bind(stream, {2.0, view(0), view(1)}, {view(2)});
