@@ -104,6 +104,14 @@ bool write_bytes(Io& io, int fd, std::string_view bytes) {
   return true;
 }
 
+bool sync_file(Io& io, int fd) {
+  int result = 0;
+  do {
+    result = io.sync(fd);
+  } while (result != 0 && errno == EINTR);
+  return result == 0 || errno == EINVAL;
+}
+
 std::string describe_errno(int error) { return std::generic_category().message(error); }
 
 }  // namespace kiln::cache

@@ -74,6 +74,9 @@ Fd open_at(Io& io, int directory, const char* name, int flags, mode_t mode = 0);
 bool read_bytes(Io& io, int fd, std::uint64_t offset, std::uint64_t size, std::string& out);
 /// Writes all of `bytes`. False, errno: it failed.
 bool write_bytes(Io& io, int fd, std::string_view bytes);
+/// Waits until the file is on the disk; without this a power cut may leave a name with no bytes
+/// behind it. Some file systems have no such thing and say EINVAL: true, since a checksum tells.
+bool sync_file(Io& io, int fd);
 
 /// What errno says, in words.
 std::string describe_errno(int error);

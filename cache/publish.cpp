@@ -44,11 +44,7 @@ bool Directory::write_temporary(const Fd& shard, const std::string& name, std::s
     report("entry not kept", describe_errno(errno));
     return false;
   }
-  bool written = write_bytes(io_, fd.get(), bytes);
-  // Without this a power cut may leave a name with no bytes behind it. Some file systems have no
-  // such thing and say EINVAL; the checksum catches it there.
-  while (written && io_.sync(fd.get()) != 0 && errno != EINVAL) written = errno == EINTR;
-  if (written) return true;
+  if (write_bytes(io_, fd.get(), bytes) && sync_file(io_, fd.get())) return true;
   const int error = errno;
   io_.unlink_at(shard.get(), name.c_str(), 0);
   report("entry not kept", describe_errno(error));

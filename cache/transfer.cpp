@@ -43,7 +43,7 @@ void write_named(Io& io, std::int64_t now, const std::string& path, std::string_
   const std::string temporary = parent + "/" + temporary_name(now);
   const Fd fd = open_at(io, AT_FDCWD, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0644);
   if (!fd) fail("export", path, errno);
-  if (!write_bytes(io, fd.get(), bytes) || io.sync(fd.get()) != 0 ||
+  if (!write_bytes(io, fd.get(), bytes) || !sync_file(io, fd.get()) ||
       io.rename_at(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str()) != 0) {
     const int error = errno;
     io.unlink_at(AT_FDCWD, temporary.c_str(), 0);

@@ -40,10 +40,10 @@ struct Key {
 /// times and the order counts (compile options). The tags kiln uses, and why each is in the key:
 ///   preamble    the device code that every kernel starts with, as its hash: it is compiled too
 ///   source      the complete text of the kernel after it
-///   option      one per compile option, in order: -O2 -O0 is not -O0 -O2
+///   option      one per compile option, in order: -O2 -O0 is not -O0 -O2. One says the wave size,
+///               since wave32 and wave64 code differ on targets that have both
 ///   target      gfx90a:sramecc+:xnack-, with its features: code for one does not run on another
 ///   toolchain   its identity: the same source gives other code with another compiler
-///   wave_size   wave32 and wave64 code differ on targets that have both
 ///   env.NAME    environment variables that change what the compiler emits
 struct Ingredient {
   std::string tag;

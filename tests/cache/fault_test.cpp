@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 
+#include "cache/bundle.hpp"
 #include "fault_io.hpp"
 #include "kiln/cache.hpp"
 #include "sample.hpp"
@@ -23,6 +24,10 @@ struct Scenario {
   std::function<void(Cache&)> run;  ///< checks what it gets
   bool has_bystander = true;        ///< entry 2 is there before and must be there after
   std::size_t bad = 0;              ///< how many entries there are that belong in quarantine
+  /// A cache or bundle beside the directory that is only read: the same path and this.
+  std::string readonly = {};
+  /// What must hold beside what holds for all.
+  std::function<void(const std::string& directory)> afterwards = [](const std::string&) {};
 };
 
 void publish_samples(const std::string& directory) {
@@ -31,6 +36,30 @@ void publish_samples(const std::string& directory) {
   const auto cache = Cache::open(config);
   ASSERT_TRUE(cache->publish(sample_key(1), sample_entry(1)));
   ASSERT_TRUE(cache->publish(sample_key(2), sample_entry(2)));
+}
+
+void publish_sample(const std::string& directory, std::uint64_t number) {
+  Config config = config_for(directory);
+  config.io = std::make_shared<FaultIo>();
+  ASSERT_TRUE(Cache::open(config)->publish(sample_key(number), sample_entry(number)));
+}
+
+/// A bundle of both samples beside the directory, which has the second.
+void make_bundle(const std::string& directory) {
+  publish_samples(directory + "-other");
+  Config config = config_for(directory + "-other");
+  config.io = std::make_shared<FaultIo>();
+  export_bundle(*Cache::open(config), directory + ".kilnpack", {});
+  publish_sample(directory, 2);
+}
+
+/// Whole, or not there.
+void expect_whole_bundle(const std::string& directory) {
+  const std::string path = directory + ".kilnpack";
+  if (!fs::exists(path)) return;
+  const BundleIndex index = check_bundle(read_text(path), {});
+  EXPECT_EQ(index.reason, "");
+  EXPECT_EQ(index.items.size(), 2u);
 }
 
 void expect_right(const std::optional<Entry>& entry, std::uint64_t number) {
@@ -94,6 +123,24 @@ std::vector<Scenario> scenarios() {
        [](Cache& cache) { get_and_check(cache, 1); }, true, 1},
       {"reject", publish_samples,
        [](Cache& cache) { cache.reject(sample_key(1), "the driver says no"); }, true, 1},
+      {"get from a directory that is only read",
+       [](const std::string& directory) {
+         publish_samples(directory + "-other");
+         publish_sample(directory, 2);
+       },
+       [](Cache& cache) { get_and_check(cache, 1); }, true, 0, "-other"},
+      {"get from a bundle", make_bundle, [](Cache& cache) { get_and_check(cache, 1); }, true, 0,
+       ".kilnpack"},
+      {"export", publish_samples,
+       [](Cache& cache) {
+         or_say_why([&] { export_bundle(cache, cache.config().directory + ".kilnpack", {}); });
+       },
+       true, 0, "", expect_whole_bundle},
+      {"import", make_bundle,
+       [](Cache& cache) {
+         or_say_why([&] { import_bundle(cache, cache.config().directory + ".kilnpack"); });
+       },
+       true, 0, "", expect_whole_bundle},
       {"list", publish_samples,
        [](Cache& cache) { or_say_why([&] { EXPECT_LE(list(cache).size(), 2u); }); }},
       {"verify and repair",
@@ -103,11 +150,9 @@ std::vector<Scenario> scenarios() {
        },
        [](Cache& cache) { or_say_why([&] { verify(cache, true); }); }, true, 1},
       {"trim", publish_samples,
-       [](Cache& cache) {
-         or_say_why([&] {
-           trim(cache, {std::uint64_t{1}, {}, {}, false});
-         });
-       },
+       [](Cache& cache) { or_say_why([&] {
+                            trim(cache, {std::uint64_t{1}, {}, {}, false});
+                          }); },
        false},
   };
 }
@@ -118,6 +163,7 @@ void run(const Scenario& scenario, const std::string& directory,
   {
     Config config = config_for(directory);
     config.io = io;
+    if (!scenario.readonly.empty()) config.readonly = {directory + scenario.readonly};
     const auto cache = Cache::open(config);
     EXPECT_NO_THROW(scenario.run(*cache));
   }
@@ -128,6 +174,7 @@ void run(const Scenario& scenario, const std::string& directory,
 void expect_healthy(const std::string& directory, const Scenario& scenario,
                     const std::string& what) {
   SCOPED_TRACE(what);
+  scenario.afterwards(directory);
   Config config = config_for(directory);
   const auto io = std::make_shared<FaultIo>();
   io->on_pause = [&] { ADD_FAILURE() << "waited for somebody who is gone"; };

@@ -32,8 +32,16 @@ TEST(Golden, OnlyANewerEntrySaysWhatItsCodeMustBe) {
   const Head old = decode_head(golden("entry-v1.kiln"));
   EXPECT_EQ(old.code_digest, "");
   EXPECT_FALSE(is_code_of(old, sample_entry().code));
-  const Head now = decode_head(encode(sample_key(), sample_entry()));
-  EXPECT_TRUE(is_code_of(now, sample_entry().code));
+  const std::string newer = golden("entry-v1-digest.kiln");
+  EXPECT_TRUE(is_code_of(decode_head(newer), sample_entry().code));
+  const Decoded decoded = decode(sample_key(), newer, Parts::all);
+  ASSERT_TRUE(decoded.entry) << decoded.reason;
+  EXPECT_EQ(*decoded.entry, sample_entry());
+  const std::string now = encode(sample_key(), sample_entry());
+  const auto metadata = [](const std::string& bytes) {
+    return bytes.substr(kEntryFixedHead, head_size(bytes) - kEntryFixedHead - 8);
+  };
+  EXPECT_EQ(metadata(now), metadata(newer));
 }
 
 // The samples 1 and 2.

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "files/tensor_file.hpp"
 #include "jit/compile.hpp"
@@ -47,6 +48,25 @@ class ToolCache : public testing::ToolTest {
   std::string first_;
   std::string second_;
 };
+
+// Of what kiln hashes into a key nothing is left out, and what differs is said in words.
+TEST_F(ToolCache, KeysHoldEveryIngredientAlsoOfTheEnvironment) {
+  const auto tags = [&](const std::string& key) {
+    std::set<std::string> all;
+    for (const json& one : run_json({"cache", "show", key, "--json"})["ingredients"])
+      all.insert(one["tag"].get<std::string>());
+    return all;
+  };
+  EXPECT_THAT(tags(first_),
+              ::testing::IsSupersetOf({"preamble", "source", "option", "target", "toolchain"}));
+  ::setenv("CPATH", "/nowhere", 1);
+  const std::string other = fill("first", "x * x");
+  ::unsetenv("CPATH");
+  EXPECT_NE(other, first_);
+  EXPECT_THAT(tags(other), ::testing::Contains("env.CPATH"));
+  EXPECT_THAT(run({"cache", "explain", first_, other}).out, HasSubstr("env.CPATH"));
+  EXPECT_EQ(fill("first", "x * x"), first_);
+}
 
 TEST_F(ToolCache, ListsAndShowsEntries) {
   EXPECT_EQ(run({"cache", "path"}).out, path("cache") + "\n");
