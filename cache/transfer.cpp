@@ -57,6 +57,17 @@ Directory& directory_of(Cache& cache, std::string_view what) {
                                     cache.config().why_uncached));
 }
 
+/// Says whether there are none or none could be read.
+[[noreturn]] void fail_without_entries(Directory& directory, const std::vector<Problem>& problems) {
+  const std::string reason = problems.empty() ? directory.unreadable() : problems[0].reason;
+  if (reason.empty()) {
+    throw Error(Code::not_found,
+                fmt::format("cache export: no entry of {} matches", directory.path()));
+  }
+  throw Error(Code::io, fmt::format("cache export: no entry of {} can be read: {}",
+                                    directory.path(), reason));
+}
+
 }  // namespace
 
 Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filter) {
@@ -73,10 +84,7 @@ Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filt
       transfer.problems.push_back({listing.path, known ? listing.problem : "is not usable", false});
     }
   }
-  if (files.empty()) {
-    throw Error(Code::not_found,
-                fmt::format("cache export: no entry of {} matches", directory.path()));
-  }
+  if (files.empty()) fail_without_entries(directory, transfer.problems);
   const Secret& secret = cache.config().secret;
   transfer.entries = files.size();
   transfer.signature = secret ? Signature::good : Signature::none;

@@ -257,7 +257,7 @@ TEST_P(Copy, OfAnyTwoIsOneOperation) {
     backend->synchronize(stream);
     const std::vector<std::byte> got = destination.read();
     std::vector<testing::HostArray> expected = {dst};
-    testing::run_on_reference(parse("copy", "x"), {src}, expected);
+    testing::run_on_reference(parse("copy", fmt::format("{}(x)", name(to))), {src}, expected);
     dst.bytes = got;
     for (std::int64_t i = 0; i < src.size(); ++i) {
       const std::int64_t place = testing::place_of(dst, i);

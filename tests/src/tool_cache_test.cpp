@@ -53,8 +53,8 @@ class ToolCache : public testing::ToolTest {
 TEST_F(ToolCache, KeysHoldEveryIngredientAlsoOfTheEnvironment) {
   const auto tags = [&](const std::string& key) {
     std::set<std::string> all;
-    for (const json& one : run_json({"cache", "show", key, "--json"})["ingredients"])
-      all.insert(one["tag"].get<std::string>());
+    const json entry = run_json({"cache", "show", key, "--json"});
+    for (const json& one : entry["ingredients"]) all.insert(one["tag"].get<std::string>());
     return all;
   };
   EXPECT_THAT(tags(first_),
