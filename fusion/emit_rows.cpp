@@ -33,12 +33,17 @@ class RowEmitter : public ReductionEmitter {
         if (pair->centre == id) continue;
         type = pair->squares ? "Moments" : "Exponentials";
       }
-      out_.line(1, "KILN_SHARED Slots<{}, {}> {}_slots;", type, rows_.threads, name_of(id));
+      if (in_cluster()) {
+        out_.line(1, "KILN_SHARED ClusterSlots<{}, {}, {}> {}_slots;", type, threads_of_block(),
+                  rows_.blocks, name_of(id));
+      } else {
+        out_.line(1, "KILN_SHARED Slots<{}, {}> {}_slots;", type, rows_.threads, name_of(id));
+      }
     }
   }
 
   void place() override {
-    std::string unit = "item";
+    std::string unit = in_cluster() ? fmt::format("item / {}", rows_.blocks) : "item";
     if (rows_.rows > 1) {
       out_.line(2, "const {} wanted = row_of<{}, {}>(item);", index_, rows_.threads, rows_.rows);
       out_.line(2, "const bool active = wanted < row_count;");
@@ -51,7 +56,12 @@ class RowEmitter : public ReductionEmitter {
       out_.line(2, "KILN_SYNCHRONIZE();");  // the slots of the row before may still be read
     }
     piece_of(unit, "row");
-    if (!is_host()) {
+    if (in_cluster()) {
+      out_.line(2, "arrive_in_cluster();");
+      out_.line(2, "const {} thread_in_block = thread_of<1, {}>();", index_, threads_of_block());
+      out_.line(2, "const {} thread = block_of_cluster() * {} + thread_in_block;", index_,
+                threads_of_block());
+    } else if (!is_host()) {
       out_.line(2, "const {} thread = thread_of<1, {}>();", index_, rows_.threads);
     }
     out_.coordinates(2, index_, "row", 0, first_reduced());
@@ -87,6 +97,9 @@ class RowEmitter : public ReductionEmitter {
   }
 
   std::string load_text(std::size_t i) const override {
+    if (variant_.operands[i].between && width() > 1) {
+      return fmt::format("load_between<{}>({}, first, size)", width(), line_text(i));
+    }
     if (variant_.operands[i].access == Access::contiguous) {
       return fmt::format("load<{}, {}>({}, first)", width(), alignment(i), line_text(i));
     }
@@ -106,9 +119,13 @@ class RowEmitter : public ReductionEmitter {
 
   void emit_result(std::size_t id) override {
     const TypedNode& node = graph_.nodes[id];
-    if (const JoinedReductions* pair = joined_by(id)) {
-      return pair->centre == id ? own_centre(*pair) : emit_joined(*pair);
+    const JoinedReductions* const pair = joined_by(id);
+    if (pair != nullptr && pair->centre == id) return own_centre(*pair);
+    if (in_cluster() && !cluster_begun_) {
+      cluster_begun_ = true;
+      out_.line(2, "await_cluster();  // all blocks have begun, and read what the row before left");
     }
+    if (pair != nullptr) return emit_joined(*pair);
     const bool stretches = in_stretches(node);
     if (stretches) {
       out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", device_name(node.op), name_of(id));
@@ -177,6 +194,8 @@ class RowEmitter : public ReductionEmitter {
                 node_text_.store(operand.value, values_, stored_));
     });
   }
+
+  bool cluster_begun_ = false;  ///< what is written waits no more for other blocks to begin
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "fusion/kernel_writer.hpp"
 
+#include <algorithm>
+
 #include "fusion/device_text.hpp"
 
 namespace kiln::fusion {
@@ -73,11 +75,15 @@ void KernelWriter::add_divisor(Parameter::Kind kind, std::string_view name, std:
   add({kind, 0, axis, DType::f32, wide_ ? 8U : 12U}, wide_ ? "Divisor64" : "Divisor32", name);
 }
 
-void KernelWriter::signature(int threads, int blocks) {
+void KernelWriter::signature(int threads, int blocks, int cluster) {
   constexpr std::size_t kColumns = 98;
-  std::string current =
-      blocks == 0 ? fmt::format("KILN_KERNEL({}, {}", threads, kEntryMarker)
-                  : fmt::format("KILN_DENSE_KERNEL({}, {}, {}", threads, blocks, kEntryMarker);
+  std::string current = fmt::format("KILN_KERNEL({}, {}", threads, kEntryMarker);
+  if (cluster > 1) {
+    current = fmt::format("KILN_CLUSTER_KERNEL({}, {}, {}, {}", threads, std::max(1, blocks),
+                          cluster, kEntryMarker);
+  } else if (blocks != 0) {
+    current = fmt::format("KILN_DENSE_KERNEL({}, {}, {}", threads, blocks, kEntryMarker);
+  }
   for (const std::string& declaration : declarations_) {
     current += ',';
     if (current.size() + declaration.size() + 2 > kColumns) {

@@ -57,7 +57,7 @@ class KernelWriter {
 
   /// `KILN_KERNEL(threads, entry, parameters...) {`
   /// `blocks`: that a multiprocessor of NVIDIA should have room for; 0: as many as it happens to.
-  void signature(int threads, int blocks = 0);
+  void signature(int threads, int blocks = 0, int cluster = 1);
   /// Takes the number `of` apart into the coordinates at_K along the axes K in [from, to), the last
   /// the fastest.
   void coordinates(int depth, std::string_view index, std::string of, std::uint32_t from,

@@ -424,6 +424,7 @@ std::string describe(const RowVariant& rows, Family family) {
                         : rows.vectors == 1 ? "1 vector each"
                                             : fmt::format("{} vectors each", rows.vectors),
                         rows.columns == 0 ? "row" : "column");
+    if (rows.blocks > 1) text += fmt::format(", in {} blocks", rows.blocks);
     if (rows.stored > 0) text += fmt::format(", {} of them in shared memory", rows.stored);
     if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
     if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
@@ -471,8 +472,10 @@ std::string describe(const Variant& variant, std::span<const std::string> names)
     const bool vectors = operand.access == Access::contiguous ||
                          operand.access == Access::transposed ||
                          (operand.access == Access::interleaved && operand.way == 0);
-    if (vectors && operand.alignment != 0)
+    if (vectors && operand.alignment != 0) {
       text += fmt::format(", aligned to {}", operand.alignment);
+    }
+    if (operand.between) text += ", between vectors";
   }
   return text;
 }

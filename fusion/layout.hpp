@@ -68,6 +68,8 @@ struct OperandVariant {
                          ///< middle of a byte
   bool uniform = false;  ///< of a reduction: one element for each row
   bool held = false;     ///< of a reduction: in registers from before the first pass
+  bool between = false;  ///< of a reduction: rows begin with vectors, but those that are wanted lie
+                         ///< each in two of these
   int ways = 1;          ///< operands that are interleaved with this one, and itself
   int way = 0;           ///< elements from the first of them to this one
   std::size_t first_way = 0;  ///< the first of them
@@ -80,6 +82,7 @@ struct OperandVariant {
 struct RowVariant {
   int axes = 0;     ///< how many of the collapsed axes are reduced; 0: no reduction
   int threads = 1;  ///< that a row is shared out to, a power of two
+  int blocks = 1;   ///< that those threads are in, of a cluster
   int vectors = 0;  ///< of a row that each thread keeps in registers; 0: each pass loads them
   int batch = 1;    ///< vectors that a thread has under way where it does not keep them
   int whole = 0;    ///< of those `vectors`, how many every thread has
@@ -90,7 +93,7 @@ struct RowVariant {
   int phase = -1;  ///< the operand at whose multiples of the width vectors begin, since rows do
                    ///< not: elements before the first and after the last one are read one by one;
                    ///< -1: vectors begin where rows do
-  int block() const { return threads * rows * (columns == 0 ? 1 : columns); }
+  int block() const { return threads / blocks * rows * (columns == 0 ? 1 : columns); }
   friend bool operator==(const RowVariant&, const RowVariant&) = default;
 };
 

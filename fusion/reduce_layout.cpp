@@ -23,7 +23,9 @@ struct RowPolicy {
   int long_row;       ///< bytes of a row from which on, where a vector is eight elements or more, a
                       ///< part of it is kept in shared memory
   int shared_bytes;   ///< of no more than so many bytes; 0: none
-  int long_threads;   ///< that share rows of narrower vectors which are twice as long
+  int long_threads;   ///< that share rows twice as long
+  int cluster_row;    ///< bytes of rows longer than `held_row` for each block of a cluster, where
+                      ///< blocks are in clusters
   int spare_bytes;    ///< up to which weights are fetched before the first pass too
   int batch;          ///< vectors under way where they are not kept,
   int batch_bytes;    ///< of no more than so many bytes
@@ -43,24 +45,30 @@ struct RowPolicy {
 // memory, of which every GPU that NVIDIA's compiler knows has 60 KiB for a block. As many bytes of
 // f32 are half as much work: they stay in registers, where 16,384 reach 0.97 to 0.98, and 32,768
 // with 1,024 threads 0.96. AMD's GPUs have four times the registers for as much shared memory.
+// Longer rows are kept by clusters, 64 KiB in each block: 131,072 bf16 go from 0.69 to 0.88
+// (rmsnorm), 0.48 to 0.80 (layer_norm) and 0.52 to 0.90 (softmax). Shorter ones lose by that, since
+// blocks wait for each other and to begin at once: 32,768 bf16 in two blocks reach 0.80.
 //
 // 2^18 threads fill the largest GPUs of today, with four vectors each under way. The host sums 256
 // elements side by side, enough to hide the latency of an addition whatever the width of its
 // vectors, and keeps what it has computed of up to 64 times as many, which its second cache holds:
 // room for that many, so that one kernel does for all of them.
 constexpr RowPolicy kPolicies[] = {
-    /* amd    */ {32, 16, 256, 4, 512, 512, 16, 256, 128 << 10, 1 << 29, 0, 512, 128, 4, 128, 0,
+    /* amd    */ {32, 16, 256, 4, 512, 512, 16, 256, 128 << 10, 1 << 29, 0, 512, 0, 128, 4, 128, 0,
                   1 << 18},
     /* nvidia */
-    {32, 16, 256, 4, 512, 256, 16, 256, 128 << 10, 32 << 10, 60 << 10, 1024, 128, 4, 128, 0,
-     1 << 18},
-    /* host   */ {0, 0, 1, 1, 1, 1, 64, 0, 0, 0, 0, 1, 0, 1, 0, 256, 0},
+    {32, 16, 256, 4, 512, 256, 16, 256, 128 << 10, 32 << 10, 60 << 10, 1024, 64 << 10, 128, 4, 128,
+     0, 1 << 18},
+    /* host   */ {0, 0, 1, 1, 1, 1, 64, 0, 0, 0, 0, 1, 0, 0, 1, 0, 256, 0},
 };
 
 // Of columns every lane of a GPU's thread has a place in shared memory. The host reads runs of
 // pages, which its prefetchers follow, and adds them to sums that its first cache holds.
 constexpr int kMostColumns = 8;
 constexpr int kHostColumns = 1024;
+
+// Of a cluster, on every device that has them.
+constexpr int kMostBlocks = 8;
 
 // Of short rows the host adds no more elements side by side than there are.
 constexpr int kLeastLanes = 8;
@@ -121,6 +129,12 @@ int full_width(const Axis& inner, std::span<const Operand> operands,
 
 int vector_alignment(const Operand& operand, int width) {
   return std::min(16, width * element_bytes(operand));
+}
+
+// What preamble/access.h can take from two vectors.
+bool has_words(const Operand& operand, int width) {
+  const int bytes = width * element_bytes(operand);
+  return bytes >= 4 && bytes <= 16;
 }
 
 // Whether `a` is aligned wherever vectors of `b` begin, of which no more is known than how far it
@@ -197,15 +211,17 @@ void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vect
     return;
   }
   const int kept = kept_bytes(bytes);
+  const int threads = rows.threads / rows.blocks;
   const bool held = !rows.pieces && each <= rule.most_vectors && each * kept <= rule.held_bytes &&
-                    each * kept * rows.threads <= rule.held_row;
+                    each * kept * threads <= rule.held_row;
   const int all = std::max(1, bytes.rows + bytes.weights);
   rows.vectors = held ? static_cast<int>(each) : 0;
   rows.whole = held ? static_cast<int>(least_vectors / rows.threads) : 0;
   rows.batch = power_of_two_to(std::min(rule.batch, rule.batch_bytes / all));
   if (held) rows.batch = std::min(rows.batch, rows.vectors);
-  if (held && rows.columns == 0 && width >= 8 && vectors * kept > rule.long_row) {
-    rows.stored = std::min(rows.vectors, rule.shared_bytes / std::max(1, rows.threads * kept));
+  const bool wide = width >= 8 || rows.blocks > 1;
+  if (held && rows.columns == 0 && wide && vectors * kept / rows.blocks > rule.long_row) {
+    rows.stored = std::min(rows.vectors, rule.shared_bytes / std::max(1, threads * kept));
   }
 }
 
@@ -213,8 +229,19 @@ void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vect
 // meet more than once, fewer of them with two vectors each have less to wait for: rows of 64 f32 go
 // from 0.77 to 0.94 of a copy (three reductions), and with one reduction from 1.00 to 0.97.
 void share_row(RowVariant& rows, std::int64_t vectors, int kept, int width, int least,
-               int reductions, bool stores, Family family) {
+               int reductions, bool stores, bool clusters, Family family) {
   const RowPolicy& rule = row_policy(family);
+  if (clusters && !rows.pieces && vectors * kept > rule.held_row) {
+    const int blocks =
+        power_of_two_from((vectors * kept + rule.cluster_row - 1) / rule.cluster_row);
+    if (blocks <= kMostBlocks) {
+      share_row(rows, (vectors + blocks - 1) / blocks, kept, width, least, reductions, stores,
+                false, family);
+      rows.threads *= blocks;
+      rows.blocks = blocks;
+      return;
+    }
+  }
   const auto threads_for = [&](std::int64_t each, int fewest, int most) {
     return power_of_two_from(std::clamp<std::int64_t>((vectors + each - 1) / each, fewest, most));
   };
@@ -231,9 +258,11 @@ void share_row(RowVariant& rows, std::int64_t vectors, int kept, int width, int 
   } else if (width < 8 && bytes > 2 * rule.long_row) {
     rows.threads = threads_for(each, rule.short_row, rule.long_threads);
   } else {
-    const bool stored = wide && rule.shared_bytes != 0 && bytes > rule.long_row;
-    rows.threads =
-        threads_for(each, rule.short_row, wide && !stored ? rule.wide_threads : rule.most_threads);
+    const int most = !wide || bytes > rule.held_row ? rule.most_threads
+                     : bytes <= rule.long_row       ? rule.wide_threads
+                     : bytes > 2 * rule.long_row    ? rule.long_threads
+                                                    : rule.most_threads;
+    rows.threads = threads_for(each, rule.short_row, most);
   }
   rows.threads = std::max(rows.threads, least);
   if (rows.threads <= rule.short_row) rows.rows = rule.block / rows.threads;
@@ -306,7 +335,7 @@ bool is_one_element(const std::vector<Axis>& axes, std::size_t operand) {
 }  // namespace
 
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
-                 const std::vector<bool>& uniform, bool keep_order, Family family) {
+                 const std::vector<bool>& uniform, bool keep_order, Family family, bool clusters) {
   Layout layout;
   Variant& variant = layout.variant;
   variant.family = family;
@@ -372,10 +401,10 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
     share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces, kept_bytes(bytes), width,
-              rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, family);
+              rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, clusters, family);
   }
   layout.units = units;
-  layout.work_items = static_cast<std::uint64_t>((units + rows.rows - 1) / rows.rows);
+  layout.work_items = static_cast<std::uint64_t>((units + rows.rows - 1) / rows.rows * rows.blocks);
 
   choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width, family);
   const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_policy(family).spare_bytes;
@@ -397,9 +426,11 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
       operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, width);
       if (rows.phase >= 0) {
         const auto phase = static_cast<std::size_t>(rows.phase);
-        operand.alignment = in_phase(operands[i], operands[phase], axes, i, phase, width)
-                                ? vector_alignment(operands[i], width)
-                                : element_bytes(operands[i]);
+        const bool whole = operand.alignment >= vector_alignment(operands[i], width);
+        const bool phased = in_phase(operands[i], operands[phase], axes, i, phase, width);
+        operand.between = whole && !phased && !operands[i].output && has_words(operands[i], width);
+        operand.alignment =
+            phased ? vector_alignment(operands[i], width) : element_bytes(operands[i]);
       }
       if (rows.pieces && operands[i].output && uniform[i]) {
         const auto step =

@@ -42,8 +42,10 @@ std::vector<bool> uniform_nodes(const TypedGraph& graph,
 /// Operands as in plan_layout(), with strides over the space's shape; `uniform` says which have one
 /// element for each row. Where the axis that is innermost in memory is kept, neighbouring threads
 /// take neighbouring columns; else they share a row. `keep_order` keeps the order of the reduced
-/// axes, for results that are places in a row.
+/// axes, for results that are places in a row. `clusters`: blocks may share a row
+/// (preamble/cluster.h).
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
-                 const std::vector<bool>& uniform, bool keep_order, Family family);
+                 const std::vector<bool>& uniform, bool keep_order, Family family,
+                 bool clusters = false);
 
 }  // namespace kiln::fusion

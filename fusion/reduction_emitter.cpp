@@ -27,7 +27,7 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   comment(function, expression);
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
-  out_.signature(rows_.block(), is_dense() ? 2 : 0);
+  out_.signature(rows_.block(), dense_blocks(), rows_.blocks);
   out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
   if (is_shifted()) out_.line(1, "constexpr Width<1> one{{}};");
   shared_memory();
@@ -145,7 +145,7 @@ void ReductionEmitter::choose_stored() {
     }
     operand.held = passes > 1;
     operand.stored = operand.held;
-    if (operand.stored) shared_bytes_ += rows_.stored * rows_.threads * vector_bytes(operand);
+    if (operand.stored) shared_bytes_ += rows_.stored * threads_of_block() * vector_bytes(operand);
   }
 }
 
@@ -153,10 +153,12 @@ int ReductionEmitter::vector_bytes(const OperandText& operand) const {
   return variant_.width * std::max(1, bits(operand.dtype) / 8);
 }
 
-// Two blocks of 512 threads, of which each has half of what the compiler would give it.
-bool ReductionEmitter::is_dense() const {
+// Two blocks of 512 threads, of which each has half of what the compiler would give it. Those of a
+// cluster wait for each other: with three, 131,072 f32 go from 0.68 of a copy to 0.90 (rmsnorm).
+int ReductionEmitter::dense_blocks() const {
   const auto stored = std::ranges::count_if(operands_, &OperandText::stored);
-  return stored == 1 && rows_.block() <= 512 && in_registers() <= 2;
+  if (stored != 1 || rows_.block() > 512 || in_registers() > 2) return 0;
+  return in_cluster() ? 3 : 2;
 }
 
 void ReductionEmitter::find_needed() {

@@ -68,6 +68,9 @@ class ReductionEmitter {
   bool is_shifted() const { return rows_.phase >= 0; }
   /// How many of a thread's vectors are in registers, where some are in shared memory.
   int in_registers() const { return rows_.vectors - rows_.stored; }
+  bool in_cluster() const { return rows_.blocks > 1; }
+  /// That share a row.
+  int threads_of_block() const { return rows_.threads / rows_.blocks; }
   bool is_full() const { return rows_.vectors != 0 && rows_.whole == rows_.vectors; }
   bool is_host() const { return variant_.family == Family::host; }
   bool is_streamed(std::size_t operand) const {
@@ -128,7 +131,7 @@ class ReductionEmitter {
   void choose_stored();
   void join_reductions();
   void count_own();
-  bool is_dense() const;
+  int dense_blocks() const;
   int vector_bytes(const OperandText& operand) const;
   bool has_stored() const { return shared_bytes_ != 0; }
   bool is_backwards(int pass) const;

@@ -74,14 +74,15 @@ void ReductionEmitter::share_memory() {
   for (const OperandText& operand : operands_) {
     if (!operand.stored) continue;
     const std::string_view type = storage_type(operand.dtype);
-    out_.line(2, "{0}* const {1}_stored = reinterpret_cast<{0}*>(memory + {2}) + thread * {3};",
-              type, operand.name, before / 16, variant_.width);
-    before += rows_.stored * rows_.threads * vector_bytes(operand);
+    out_.line(2, "{0}* const {1}_stored = reinterpret_cast<{0}*>(memory + {2}) + {4} * {3};", type,
+              operand.name, before / 16, variant_.width,
+              in_cluster() ? "thread_in_block" : "thread");
+    before += rows_.stored * threads_of_block() * vector_bytes(operand);
   }
 }
 
 std::string ReductionEmitter::stored_place() const {
-  return fmt::format("(slot - {}) * {}", in_registers(), rows_.threads * variant_.width);
+  return fmt::format("(slot - {}) * {}", in_registers(), threads_of_block() * variant_.width);
 }
 
 int ReductionEmitter::stored_alignment(std::size_t operand) const {

@@ -155,6 +155,11 @@ struct Chunk<2> {
   u16 half;
 };
 
+template <int Count>
+struct Words {
+  u32 word[Count];
+};
+
 // Copies Bytes between registers and memory that is aligned to Align, in the widest accesses that the
 // alignment allows.
 template <int Bytes, int Align>
@@ -182,6 +187,36 @@ KILN_FN Vec<T, Lanes> gather(const T* row, Index first, Stride stride) {
     result.lane[lane] = row[Stride(first + lane) * stride];
   }
   return result;
+}
+
+// Elements [first, first + Lanes) of a row whose vectors are aligned, but none begins with the first
+// of these elements: what they have of two vectors, of which a row's end may have a part only.
+template <int Lanes, class T, class Index>
+KILN_FN Vec<T, Lanes> load_between(const T* row, Index first, Index size) {
+  using Vector = Vec<T, Lanes>;
+  constexpr int kWords = Vector::kBytes / 4;
+  const u32 past = u32(first) % Lanes;
+  if (first - past + 2 * Lanes > size) return gather<Lanes>(row, first, Index(1));
+  const auto low = bit_cast<Words<kWords>>(load<Lanes, Vector::kBytes>(row, first - past));
+  const auto high = bit_cast<Words<kWords>>(load<Lanes, Vector::kBytes>(row, first - past + Lanes));
+  u32 word[2 * kWords];
+  _Pragma("unroll") for (int i = 0; i < kWords; ++i) {
+    word[i] = low.word[i];
+    word[kWords + i] = high.word[i];
+  }
+  const u32 bytes = past * u32(sizeof(T));
+  _Pragma("unroll") for (int step = kWords / 2; step > 0; step /= 2) {
+    const bool by_step = (bytes & u32(step * 4)) != 0;
+    _Pragma("unroll") for (int i = 0; i + step < 2 * kWords; ++i) {
+      word[i] = by_step ? word[i + step] : word[i];
+    }
+  }
+  Words<kWords> result;
+  _Pragma("unroll") for (int i = 0; i < kWords; ++i) {
+    const u64 two = u64(word[i + 1]) << 32 | word[i];
+    result.word[i] = sizeof(T) < 4 ? u32(two >> (bytes % 4 * 8)) : word[i];
+  }
+  return bit_cast<Vector>(result);
 }
 
 // Where the lanes of an output are put until they are stored.

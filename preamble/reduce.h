@@ -273,11 +273,6 @@ KILN_FN u32 exchange_word(u32 value) {
 #endif
 }
 
-template <int Count>
-struct Words {
-  u32 word[Count];
-};
-
 template <int Mask, bool Joined, class T>
 KILN_FN T exchange(T value) {
   if constexpr (sizeof(T) % 4 == 0) {

@@ -90,6 +90,15 @@ KILN_FN To bit_cast(From from) {
 #else
 #define KILN_DENSE_KERNEL(threads, blocks, name, ...) KILN_KERNEL(threads, name, __VA_ARGS__)
 #endif
+// The same, where that many blocks side by side are a cluster (cluster.h).
+#if KILN_NVIDIA
+#define KILN_CLUSTER_KERNEL(threads, blocks, cluster, name, ...)                           \
+  extern "C" __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, blocks) \
+      name(__VA_ARGS__)
+#else
+#define KILN_CLUSTER_KERNEL(threads, blocks, cluster, name, ...) \
+  KILN_KERNEL(threads, name, __VA_ARGS__)
+#endif
 #define KILN_FOR_EACH_WORK_ITEM(Index, threads, item, count)                                \
   for (Index item = Index(blockIdx.x) * Index(threads) + Index(threadIdx.x); item < count; \
        item = ::kiln::next_work_item(item, Index(threads), count))

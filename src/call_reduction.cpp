@@ -172,7 +172,8 @@ void emit_reduction(const TypedCall& call, std::string_view target, EmittedCall&
   const bool places = std::ranges::any_of(call.graph.nodes, [](const fusion::TypedNode& node) {
     return node.op == fusion::Op::argmax || node.op == fusion::Op::argmin;
   });
-  emitted.layout = fusion::plan_rows(*call.rows, call.operands, call.uniform, places, family);
+  emitted.layout = fusion::plan_rows(*call.rows, call.operands, call.uniform, places, family,
+                                     has_clusters(target));
   emitted.kernel =
       fusion::emit_rows(call.graph, emitted.layout.variant, definition.options.accuracy,
                         definition.name, definition.expression);

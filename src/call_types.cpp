@@ -251,14 +251,23 @@ fusion::Family family_of(std::string_view target) {
   return fusion::Family::host;
 }
 
-bool has_tiles(std::string_view target) {
+namespace {
+
+// 0: not NVIDIA's.
+int compute_capability(std::string_view target) {
   constexpr std::string_view kPrefix = "sm_";
-  constexpr int kFirst = 80;
-  if (!target.starts_with(kPrefix)) return false;
   int number = 0;
-  std::from_chars(target.data() + kPrefix.size(), target.data() + target.size(), number);
-  return number >= kFirst;
+  if (target.starts_with(kPrefix)) {
+    std::from_chars(target.data() + kPrefix.size(), target.data() + target.size(), number);
+  }
+  return number;
 }
+
+}  // namespace
+
+bool has_tiles(std::string_view target) { return compute_capability(target) >= 80; }
+
+bool has_clusters(std::string_view target) { return compute_capability(target) >= 90; }
 
 std::vector<TypedCall> type_call(const Definition& definition,
                                  std::span<const fusion::ArgumentType> arguments,

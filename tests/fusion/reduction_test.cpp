@@ -119,12 +119,28 @@ TEST(ReduceSpace, TellsWhatOneKernelCanDo) {
       << "a shorter operand would be counted four times";
 }
 
-Layout rows_of(std::int64_t length, DType dtype, Family family) {
+Layout rows_of(std::int64_t length, DType dtype, Family family, bool clusters = false) {
   const ReduceSpace space{{1000, length}, {false, true}, {}};
   std::vector<Operand> operands(2);
   operands[0] = {dtype, false, {length, 1}, 0};
   operands[1] = {dtype, true, {1, 0}, 0};
-  return plan_rows(space, operands, {false, true}, false, family);
+  return plan_rows(space, operands, {false, true}, false, family, clusters);
+}
+
+TEST(RowLayout, BlocksOfAClusterShareLongRows) {
+  const Layout shared = rows_of(131072, DType::bf16, Family::nvidia, true);
+  const RowVariant& rows = shared.variant.reduction;
+  EXPECT_EQ(rows.blocks, 4);
+  EXPECT_EQ(rows.threads, 2048);
+  EXPECT_EQ(rows.block(), 512);
+  EXPECT_EQ(rows.vectors, 8) << "kept, though no block has room for the row";
+  EXPECT_EQ(shared.work_items, 4000u);
+  EXPECT_EQ(rows_of(131072, DType::bf16, Family::nvidia).variant.reduction.blocks, 1);
+  EXPECT_EQ(rows_of(65536, DType::bf16, Family::nvidia, true).variant.reduction.blocks, 1);
+  EXPECT_EQ(rows_of(131072, DType::f32, Family::nvidia, true).variant.reduction.blocks, 8);
+  const Layout longest = rows_of(1 << 20, DType::f32, Family::nvidia, true);
+  EXPECT_EQ(longest.variant.reduction.blocks, 1) << "more than clusters have on every device";
+  EXPECT_EQ(longest.variant.reduction.vectors, 0);
 }
 
 TEST(RowLayout, SharesRowsOut) {

@@ -62,6 +62,11 @@ std::vector<EmulatedCall> calls() {
       }
       add("softmax(x, -1) * w",
           {rows_from(start, 4095, DType::bf16), random_array(DType::f32, {4095}, 42)});
+      add(kNorm, {rows_from(start, 2049, DType::f16), random_array(DType::f16, {2049}, 58),
+                  random_array(DType::f16, {2049}, 59)});
+      add("x * rsqrt(mean(square(x), -1)) * w + i",
+          {rows_from(start, 515, DType::f32), random_array(DType::f32, {515}, 60),
+           random_array(DType::u8, {515}, 61)});
     }
     for (const std::int64_t length : {1000, 16384, 33000}) {
       add("softmax(x, -1)", {random_array(DType::f16, {3, length}, 43)});
@@ -76,6 +81,15 @@ std::vector<EmulatedCall> calls() {
           {random_array(DType::f32, {3, length}, 52)});
     }
     add("logsumexp(x, -1)", {random_array(DType::f32, {3, 140000}, 47)});
+    // Rows that several blocks share, where there are clusters.
+    for (const std::int64_t length : {70000, 72001}) {
+      add(kNorm,
+          {random_array(DType::bf16, {3, length}, 53), random_array(DType::bf16, {length}, 54),
+           random_array(DType::bf16, {length}, 55)});
+    }
+    add("softmax(x, -1)", {random_array(DType::f32, {3, 50257}, 56)});
+    add("softmax(x, -1)", {infinities(33000)});
+    add(kPasses, {random_array(DType::f32, {2, 40000}, 57)});
     add("sum(x, 0), argmin(x, 0), x - mean(x, 0)", {random_array(DType::f32, {777, 130}, 48)});
     add("sum(x, 0, 2), x * max(x, 0, 2)", {random_array(DType::f32, {6, 5, 72}, 49)});
   }

@@ -37,7 +37,16 @@ class EmulatedGpu {
         << "/emulated_gpu_device.h\"\n"
         << preamble::text()
         << "#undef KILN_SHARED_BY_LAUNCH\n"
-           "#define KILN_SHARED_BY_LAUNCH(name) static ::kiln::Chunk<16> name[65536 / 16]\n";
+           "#define KILN_SHARED_BY_LAUNCH(name) \\\n"
+           "  auto* const name = (::kiln::Chunk<16>*)emulated::launched[emulated::block_now]\n"
+           "namespace kiln {\n"
+           "u32 block_of_cluster() { return emulated::block_now; }\n"
+           "void* place_in_block(void* own, u32 block) {\n"
+           "  return emulated::place_in_block(own, block);\n"
+           "}\n"
+           "void arrive_in_cluster() {}\n"
+           "void await_cluster() { emulated::wait_for_others(); }\n"
+           "}\n";
     for (std::size_t i = 0; i < calls.size(); ++i) {
       kernels_.push_back(emit(calls[i]));
       out << with_own_entry(kernels_.back().call.kernel.source, fmt::format("kernel_{}", i));
@@ -81,11 +90,11 @@ class EmulatedGpu {
       }
       arguments.push_back(at);
     }
-    using Run = void (*)(void* const*, unsigned, unsigned, bool);
+    using Run = void (*)(void* const*, unsigned, unsigned, unsigned, bool);
     const auto run =
         reinterpret_cast<Run>(dlsym(library_, fmt::format("run_kernel_{}", i).c_str()));
     run(arguments.data(), static_cast<unsigned>(kernel.call.layout.work_items), description.block,
-        backwards);
+        static_cast<unsigned>(kernel.call.layout.variant.reduction.blocks), backwards);
     return results;
   }
 
@@ -126,8 +135,8 @@ class EmulatedGpu {
     replace(name + "_range(begin, end\n      , ", name + "(");
     return text + fmt::format(
                       "\nextern \"C\" void run_{0}(void* const* arguments, unsigned blocks,\n"
-                      "    unsigned block, bool backwards) {{\n"
-                      "  emulate({0}_entry, arguments, blocks, block, backwards);\n}}\n",
+                      "    unsigned block, unsigned cluster, bool backwards) {{\n"
+                      "  emulate({0}_entry, arguments, blocks, block, cluster, backwards);\n}}\n",
                       name);
   }
 

@@ -1,5 +1,7 @@
 // A GPU's built-in names for a host compiler, so that the text of a kernel for GPUs runs on a CPU:
-// the threads of a block are contexts that take turns from one synchronisation to the next.
+// the threads of a block, or of the blocks of a cluster, are contexts that take turns from one
+// synchronisation to the next. What a block shares lies in a section of its own, into which each
+// block's is copied before its threads' turn.
 // Included before the preamble; EMULATED_WAVE is how many lanes a wave has. What one thread leaves
 // to others lies in two buffers, used in turn, since some threads run ahead of others by one
 // exchange.
@@ -10,13 +12,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #define __HIP__ 1
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __global__
-#define __shared__ static
+#define __shared__ static __attribute__((section("emulated_shared")))
 #define __constant__
 #define __launch_bounds__(...)
 #define __AMDGCN_WAVEFRONT_SIZE__ EMULATED_WAVE
@@ -27,12 +30,14 @@ struct Dim3 {
   unsigned x, y, z;
 };
 
-constexpr int kMostThreads = 1024;
+constexpr int kMostThreads = 4096;
+constexpr int kMostBlocks = 8;  // of a cluster
 constexpr std::size_t kStack = 64 << 10;
+constexpr std::size_t kLaunched = 64 << 10;
 
 struct Thread {
   ucontext_t context;
-  std::vector<char> stack;
+  std::unique_ptr<char[]> stack;  // of which a thread touches little
   bool done = false;
   int turn = 0;
 };
@@ -43,6 +48,28 @@ inline unsigned words[2][kMostThreads];
 inline unsigned now = 0;
 inline void (*entry)(void* const*) = nullptr;
 inline void* const* arguments = nullptr;
+
+extern "C" char __start_emulated_shared[] __attribute__((weak));
+extern "C" char __stop_emulated_shared[] __attribute__((weak));
+inline std::vector<char> shared[kMostBlocks];  // of the blocks whose threads' turn it is not
+alignas(16) inline char launched[kMostBlocks][kLaunched];
+inline unsigned block_now = 0;
+
+inline void turn_to_block(unsigned block) {
+  if (block == block_now) return;
+  const auto size = static_cast<std::size_t>(__stop_emulated_shared - __start_emulated_shared);
+  shared[block_now].resize(size);
+  shared[block].resize(size);
+  std::memcpy(shared[block_now].data(), __start_emulated_shared, size);
+  std::memcpy(__start_emulated_shared, shared[block].data(), size);
+  block_now = block;
+}
+
+/// What another block of the cluster has where this one has `own`.
+inline void* place_in_block(void* own, unsigned block) {
+  if (block == block_now) return own;
+  return shared[block].data() + (static_cast<char*>(own) - __start_emulated_shared);
+}
 
 inline void wait_for_others() { swapcontext(&threads[now].context, &scheduler); }
 
@@ -133,31 +160,33 @@ double normcdf(double);
 float erfinvf(float);
 double erfinv(double);
 
-/// Runs the blocks of a grid one after the other, the last one first where `backwards`.
+/// Runs the clusters of a grid one after the other, the last one first where `backwards`.
 inline void emulate(void (*entry)(void* const*), void* const* arguments, unsigned blocks,
-                    unsigned block, bool backwards) {
+                    unsigned block, unsigned cluster, bool backwards) {
   using namespace emulated;
   emulated::entry = entry;
   emulated::arguments = arguments;
   gridDim = {blocks, 1, 1};
-  for (unsigned b = 0; b < blocks; ++b) {
-    blockIdx = {backwards ? blocks - 1 - b : b, 0, 0};
-    for (unsigned t = 0; t < block; ++t) {
+  for (unsigned b = 0; b < blocks; b += cluster) {
+    const unsigned first = backwards ? blocks - cluster - b : b;
+    for (unsigned t = 0; t < block * cluster; ++t) {
       Thread& thread = threads[t];
-      thread.stack.resize(kStack);
+      if (!thread.stack) thread.stack.reset(new char[kStack]);
       thread.done = false;
       thread.turn = 0;
       getcontext(&thread.context);
-      thread.context.uc_stack.ss_sp = thread.stack.data();
+      thread.context.uc_stack.ss_sp = thread.stack.get();
       thread.context.uc_stack.ss_size = kStack;
       thread.context.uc_link = nullptr;
       makecontext(&thread.context, body, 0);
     }
     for (bool left = true; left;) {
       left = false;
-      for (now = 0; now < block; ++now) {
+      for (now = 0; now < block * cluster; ++now) {
         if (threads[now].done) continue;
-        threadIdx = {now, 0, 0};
+        turn_to_block(now / block);
+        blockIdx = {first + block_now, 0, 0};
+        threadIdx = {now % block, 0, 0};
         swapcontext(&scheduler, &threads[now].context);
         left = left || !threads[now].done;
       }
