@@ -102,7 +102,7 @@ Bytes expected_output(const Case& item, const fusion::Graph& graph, std::size_t 
 
 // Elements that are as near to the expected ones as the recipe allows become equal to them.
 void forgive(const Case& item, const CaseOperand& output, const Bytes& expected, Bytes& got) {
-  const double ulps = item.text().ulps;
+  const double ulps = item.recipe.ulps;
   if (ulps == 0) return;
   const auto width = static_cast<std::size_t>(bits(output.dtype) / 8);
   for (std::size_t at = 0; at + width <= got.size(); at += width) {
@@ -153,7 +153,7 @@ class Runner {
     }
     try {
       // A function of its own for each case: its plan is not needed again.
-      const Function function = parse("property", item.text().expression, {.on_miss = on_miss});
+      const Function function = parse("property", item.recipe.expression, {.on_miss = on_miss});
       function.bind(stream_, arguments, outputs);  // compiles as a call does, or says that it would
       return run_prepared(item, seed, function, arguments, outputs, places, reason);
     } catch (const Error& error) {
@@ -183,7 +183,7 @@ class Runner {
       inputs.push_back(random_bytes(item.inputs[i], random));
       memory_[i]->write(places[i], inputs[i]);
     }
-    const fusion::Graph graph = fusion::parse(item.text().expression);
+    const fusion::Graph graph = fusion::parse(item.recipe.expression);
     std::vector<Bytes> expected;
     for (std::size_t i = 0; i < item.outputs.size(); ++i) {
       const CaseOperand& output = item.outputs[i];
@@ -288,7 +288,7 @@ TEST_P(LayoutProperty, AgreesWithTheReferenceInEveryByte) {
   if (!testing::has_device(type)) GTEST_SKIP() << jit::why_absent(type);
   const bool cpu = type == DeviceType::cpu;
   const std::uint64_t wanted = setting("KILN_TEST_DRAWS", cpu ? 20'000 : 100'000);
-  const std::uint64_t budget = setting("KILN_TEST_KERNELS", cpu ? 220 : 400);
+  const std::uint64_t budget = setting("KILN_TEST_KERNELS", cpu ? 260 : 600);
   const std::uint64_t seed = setting("KILN_TEST_SEED", std::random_device{}());
   const char* const only = std::getenv("KILN_TEST_CASE");
   if (cpu) {
@@ -296,6 +296,7 @@ TEST_P(LayoutProperty, AgreesWithTheReferenceInEveryByte) {
     std::signal(SIGBUS, report_fault);
   }
   Runner runner({type, 0});
+  const std::vector<testing::Recipe> recipes = testing::recipes(seed);
   std::uint64_t done = 0;
   std::uint64_t compiled = 0;
   // Kernels are compiled for the first cases that need one and then evenly over the run; between,
@@ -306,7 +307,7 @@ TEST_P(LayoutProperty, AgreesWithTheReferenceInEveryByte) {
   std::uint64_t number = only != nullptr ? std::strtoull(only, nullptr, 10) : 0;
   for (; done < (only != nullptr ? 1 : wanted); ++number) {
     ASSERT_LT(number, 100 * wanted + 1'000'000) << "too few cases fit the kernels";
-    const Case item = testing::CaseDraw(seed, number).draw();
+    const Case item = testing::CaseDraw(seed, number).draw(recipes);
     if (!Runner::fits(item)) continue;
     announce(fmt::format("KILN_TEST_SEED={} KILN_TEST_CASE={}: {}", seed, number, describe(item)));
     std::string reason;

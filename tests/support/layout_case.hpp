@@ -22,17 +22,17 @@ namespace kiln::testing {
 
 /// A function to be called: its text, and the dtypes of its arguments in order of first use and of
 /// its outputs. Values are small halves, which make all of its arithmetic exact, unless `ulps` is
-/// not 0: then that many units in the last place are allowed.
+/// not 0: then that many units in the last place are allowed. Integers have any bits.
 struct Recipe {
-  std::string_view expression;
+  std::string expression;
   std::vector<DType> inputs;
   std::vector<DType> outputs;
   double ulps = 0;
 };
 
-inline const std::vector<Recipe>& recipes() {
+inline std::vector<Recipe> chosen_recipes() {
   using enum DType;
-  static const std::vector<Recipe> all = {
+  return {
       {"a", {u8}, {u8}},
       {"a + b", {f32, f32}, {f32}},
       {"a * b + c", {bf16, bf16, f32}, {f32}},
@@ -62,6 +62,56 @@ inline const std::vector<Recipe>& recipes() {
       {"q * s + z", {u4, bf16, bf16}, {bf16}},
       {"a", {i4}, {i8}},
   };
+}
+
+/// A few operations on numbers of any dtype, which are computed as f32 or i32, and results of any
+/// dtype.
+inline Recipe drawn_recipe(std::mt19937_64& random) {
+  const auto below = [&](std::size_t end) {
+    return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
+  };
+  const bool integers = below(3) == 0;
+  const auto dtype_of = [&](bool result) {
+    while (true) {
+      const auto dtype = static_cast<DType>(below(kDTypes.size()));
+      const bool whole = is_integer(dtype) || dtype == DType::boolean;
+      // All bits of an integer are drawn, more than an f32 holds.
+      if (integers ? whole : result || is_floating(dtype)) return dtype;
+    }
+  };
+  Recipe recipe;
+  std::vector<std::string> values;
+  const std::size_t inputs = 1 + below(4);
+  for (std::size_t i = 0; i < inputs; ++i) {
+    recipe.inputs.push_back(dtype_of(false));
+    values.push_back(fmt::format("{}({})", integers ? "i32" : "f32", static_cast<char>('a' + i)));
+  }
+  static constexpr std::array<std::string_view, 6> kOfNumbers = {
+      "({} + {})", "({} - {})", "maximum({}, {})", "minimum({}, {})", "({} * 2 - {})", "({} * {})"};
+  static constexpr std::array<std::string_view, 3> kOfBits = {"({} & {})", "({} ^ {})",
+                                                              "({} | {})"};
+  // In order, so that the arguments are named as they come.
+  std::string value = values[0];
+  for (std::size_t i = 1; i < std::max<std::size_t>(inputs, 2); ++i) {
+    const std::size_t which = below(integers ? 9 : 6);
+    const std::string_view form = which < 6 ? kOfNumbers[which] : kOfBits[which - 6];
+    value = fmt::format(fmt::runtime(form), value, values[i % inputs]);
+    if (below(4) == 0) value = fmt::format("where({} > {}, {}, 1)", value, values[0], values[0]);
+  }
+  const std::size_t outputs = 1 + below(2);
+  for (std::size_t i = 0; i < outputs; ++i) {
+    recipe.outputs.push_back(dtype_of(true));
+    recipe.expression += fmt::format("{}{}({}{})", i == 0 ? "" : ", ", name(recipe.outputs[i]),
+                                     value, i == 0 ? "" : " + 1");
+  }
+  return recipe;
+}
+
+/// Those, and as many again that follow from the seed.
+inline std::vector<Recipe> recipes(std::uint64_t seed) {
+  std::vector<Recipe> all = chosen_recipes();
+  std::mt19937_64 random(seed);
+  for (std::size_t i = all.size(); i > 0; --i) all.push_back(drawn_recipe(random));
   return all;
 }
 
@@ -96,15 +146,13 @@ struct CaseOperand {
 };
 
 struct Case {
-  std::size_t recipe = 0;
+  Recipe recipe;
   std::vector<CaseOperand> inputs;
   std::vector<CaseOperand> outputs;
-
-  const Recipe& text() const { return recipes()[recipe]; }
 };
 
 inline std::string describe(const Case& item) {
-  std::string text(item.text().expression);
+  std::string text = item.recipe.expression;
   const auto add = [&](const CaseOperand& operand, std::string_view what, std::size_t index) {
     text +=
         fmt::format("\n  {} {}: {}{} strides {}, {} from the {}", what, index, name(operand.dtype),
@@ -126,10 +174,10 @@ class CaseDraw {
     random_.seed(sequence);
   }
 
-  Case draw() {
+  Case draw(const std::vector<Recipe>& recipes) {
     Case item;
-    item.recipe = below(recipes().size());
-    const Recipe& recipe = item.text();
+    item.recipe = recipes[below(recipes.size())];
+    const Recipe& recipe = item.recipe;
     draw_groups();
     const bool free = one_in(8);
     output_order_ = order(3);
@@ -244,7 +292,7 @@ class CaseDraw {
     for (std::size_t i = 0; i < item.inputs.size(); ++i) {
       if (read[i]) natural = *fusion::broadcast(natural, item.inputs[i].shape);
     }
-    const DType dtype = item.text().outputs[index];
+    const DType dtype = item.recipe.outputs[index];
     const int place = in_place(item, natural, dtype);
     if (place >= 0) {
       CaseOperand result = item.inputs[static_cast<std::size_t>(place)];
