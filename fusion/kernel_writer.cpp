@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/device_text.hpp"
+#include "kiln/option_names.hpp"
 
 namespace kiln::fusion {
 
@@ -26,11 +27,10 @@ void KernelWriter::comment(std::string_view function, std::string_view expressio
   }
   line(0, "// {}", comment_text(types));
   line(0, "// {}", comment_text(describe(variant, names)));
-  static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
   line(
       0, "// rounded {}; accuracy {}",
       rounding == Rounding::once ? "once, where a value is stored or cast" : "after each operation",
-      kAccuracy[static_cast<std::size_t>(accuracy)]);
+      name(accuracy));
 }
 
 void KernelWriter::coordinates(int depth, std::string_view index, std::string of,

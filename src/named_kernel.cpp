@@ -8,15 +8,14 @@
 #include <tuple>
 
 #include "fusion/emit.hpp"
+#include "kiln/option_names.hpp"
 #include "preamble/preamble.hpp"
 
 namespace kiln {
 namespace {
 
 std::string options_text(const Options& options) {
-  static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
-  return fmt::format("round {}, accuracy {}", options.rounding == Rounding::once ? "once" : "each",
-                     kAccuracy[static_cast<std::size_t>(options.accuracy)]);
+  return fmt::format("round {}, accuracy {}", name(options.rounding), name(options.accuracy));
 }
 
 using Ingredients = std::vector<cache::Ingredient>;

@@ -11,17 +11,12 @@
 #include <set>
 
 #include "kiln/error.hpp"
+#include "kiln/option_names.hpp"
 
 namespace kiln::files {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::array kRoundings = {std::pair("once", Rounding::once),
-                                   std::pair("each", Rounding::each)};
-constexpr std::array kAccuracies = {std::pair("storage", Accuracy::storage),
-                                    std::pair("fast", Accuracy::fast),
-                                    std::pair("strict", Accuracy::strict)};
 
 [[noreturn]] void fail(const std::string& message) { throw Error(Code::invalid_argument, message); }
 
@@ -91,21 +86,14 @@ const std::string& string_of(const Json& json, std::string_view what) {
 
 template <class Value, std::size_t N>
 Value choice(const Json& json, std::string_view what,
-             const std::array<std::pair<const char*, Value>, N>& choices) {
+             const std::array<std::pair<std::string_view, Value>, N>& choices) {
   const std::string& text = string_of(json, what);
-  std::vector<const char*> words;
+  std::vector<std::string_view> words;
   for (const auto& [word, value] : choices) {
     if (text == word) return value;
     words.push_back(word);
   }
   fail(fmt::format("{}: expected {}, found '{}'", what, fmt::join(words, " or "), text));
-}
-
-template <class Value, std::size_t N>
-const char* word(Value value, const std::array<std::pair<const char*, Value>, N>& choices) {
-  return std::find_if(choices.begin(), choices.end(),
-                      [&](const auto& choice) { return choice.second == value; })
-      ->first;
 }
 
 Options parse_options(const Json& json) {
@@ -256,12 +244,12 @@ std::string manifest_line(const ManifestEntry& entry) {
   for (const ArgumentSpec& argument : entry.specification.arguments) {
     types[argument.name] = type_text(argument);
   }
-  Json json = {{"name", entry.name},
-               {"expression", entry.expression},
-               {"types", types},
-               {"options",
-                {{"round", word(entry.options.rounding, kRoundings)},
-                 {"accuracy", word(entry.options.accuracy, kAccuracies)}}}};
+  Json json = {
+      {"name", entry.name},
+      {"expression", entry.expression},
+      {"types", types},
+      {"options",
+       {{"round", name(entry.options.rounding)}, {"accuracy", name(entry.options.accuracy)}}}};
   for (std::size_t i = 0; i < entry.specification.outputs.size(); ++i) {
     const DType dtype = entry.specification.outputs[i];
     if (entry.specification.layouts.empty()) {

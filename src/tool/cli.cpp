@@ -1,9 +1,11 @@
 #include "tool/cli.hpp"
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kiln/option_names.hpp"
 #include "tool/bench_cases.hpp"
 #include "tool/cli_text.hpp"
 #include "tool/commands.hpp"
@@ -84,24 +86,21 @@ class Builder {
             ->required();
     app.add_option("--name", options.name, "The function's name in kernel names and the cache")
         ->capture_default_str();
-    add_choice<Rounding>(app, "--round", options.options.rounding,
-                         {{"once", Rounding::once}, {"each", Rounding::each}},
+    add_choice<Rounding>(app, "--round", options.options.rounding, kRoundings,
                          "Round f16 and bf16 once, where stored or cast, or after each operation");
-    add_choice<Accuracy>(
-        app, "--accuracy", options.options.accuracy,
-        {{"storage", Accuracy::storage}, {"fast", Accuracy::fast}, {"strict", Accuracy::strict}},
-        "How exact functions are");
+    add_choice<Accuracy>(app, "--accuracy", options.options.accuracy, kAccuracies,
+                         "How exact functions are");
     return expression;
   }
 
   template <class Value>
   static void add_choice(CLI::App& app, const std::string& name, Value& value,
-                         const std::vector<std::pair<std::string, Value>>& choices,
+                         std::span<const std::pair<std::string_view, Value>> choices,
                          const std::string& description) {
     std::vector<std::string> words;
     std::string initial;
     for (const auto& [word, meaning] : choices) {
-      words.push_back(word);
+      words.emplace_back(word);
       if (meaning == value) initial = word;
     }
     app.add_option_function<std::string>(
@@ -291,10 +290,8 @@ class Builder {
                     "Where to run: auto takes a GPU where there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]")
         ->capture_default_str();
-    add_choice<Accuracy>(
-        *app, "--accuracy", options->accuracy,
-        {{"storage", Accuracy::storage}, {"fast", Accuracy::fast}, {"strict", Accuracy::strict}},
-        "How exact functions are");
+    add_choice<Accuracy>(*app, "--accuracy", options->accuracy, kAccuracies,
+                         "How exact functions are");
     app->add_flag("--long", options->complete,
                   "Every f32 for functions of one argument, instead of a stride through them");
     CLI::Option* merge =

@@ -12,6 +12,7 @@
 #include "fusion/op.hpp"
 #include "jit/backend.hpp"
 #include "kiln/error.hpp"
+#include "kiln/option_names.hpp"
 #include "numerics/measure.hpp"
 #include "tool/arguments.hpp"
 #include "tool/commands.hpp"
@@ -22,15 +23,6 @@ namespace kiln::tool {
 namespace {
 
 using numerics::Measurement;
-
-std::string_view accuracy_name(Accuracy accuracy) {
-  switch (accuracy) {
-    case Accuracy::storage: return "storage";
-    case Accuracy::fast: return "fast";
-    case Accuracy::strict: break;
-  }
-  return "strict";
-}
 
 Json to_json(const Measurement& row) {
   Json worst = Json::array();
@@ -66,7 +58,7 @@ Json measured(const NumericsOptions& options) {
   return {{"device", to_string(device)},
           {"hardware", jit::backend(device).name()},
           {"library", numerics::library_version(device)},
-          {"accuracy", accuracy_name(options.accuracy)},
+          {"accuracy", name(options.accuracy)},
           {"seconds", seconds.count()},
           {"rows", std::move(rows)}};
 }

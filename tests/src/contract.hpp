@@ -11,6 +11,7 @@
 
 #include "fusion/number.hpp"
 #include "kiln/error.hpp"
+#include "kiln/option_names.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln::testing {
@@ -80,9 +81,7 @@ class Contract : public ::testing::TestWithParam<std::tuple<DeviceType, DType>> 
 };
 
 inline std::string mode_of(const Options& options) {
-  static constexpr std::string_view kAccuracy[] = {"storage", "fast", "strict"};
-  return fmt::format("rounded {}, {}", options.rounding == Rounding::once ? "once" : "each",
-                     kAccuracy[static_cast<std::size_t>(options.accuracy)]);
+  return fmt::format("rounded {}, {}", name(options.rounding), name(options.accuracy));
 }
 
 inline std::string test_name(const ::testing::TestParamInfo<std::tuple<DeviceType, DType>>& test) {
