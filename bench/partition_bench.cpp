@@ -6,32 +6,27 @@
 #include "fusion/passes.hpp"
 #include "fusion/reduce_layout.hpp"
 #include "program_plan.hpp"
-#include "tests/program/random_graph.hpp"
+#include "tests/program/random_program.hpp"
 
 namespace kiln {
 namespace {
 
-// What nobody reads is an output too, so that nothing is dead.
-testing::RandomGraph live_graph(std::size_t nodes) {
-  testing::RandomGraph random = testing::random_graph(11, nodes, true, true);
-  std::vector<bool> read(random.graph.nodes().size(), false);
-  for (const fusion::Node& node : random.graph.nodes()) {
-    for (const fusion::NodeId operand : node.inputs()) read[operand] = true;
-  }
-  for (fusion::NodeId id = 0; id < read.size(); ++id) {
-    if (!read[id] && random.graph[id].arity > 0) random.graph.add_output(id);
-  }
-  return random;
+testing::RandomProgram live_program(std::size_t nodes) {
+  testing::ProgramKind kind;
+  kind.nodes = nodes;
+  kind.empty = false;
+  kind.whole = true;
+  return testing::random_program(11, kind);
 }
 
 void partition(benchmark::State& state) {
-  const testing::RandomGraph random = live_graph(static_cast<std::size_t>(state.range(0)));
-  const std::vector<fusion::ArgumentType> types(random.arguments.size(),
-                                                {DType::f32, false, false});
+  const testing::RandomProgram random = live_program(static_cast<std::size_t>(state.range(0)));
+  std::vector<fusion::ArgumentType> types;
+  for (const DType dtype : random.dtypes) types.push_back({dtype, false, false});
   std::size_t kernels = 0;
   for (auto _ : state) {
     fusion::ShapedGraph graph = fusion::shape_graph(
-        fusion::infer(random.graph, types, {}, Rounding::once, "bench"), random.arguments, "bench");
+        fusion::infer(random.graph, types, {}, Rounding::once, "bench"), random.shapes, "bench");
     graph.graph = fusion::drop_trivial_reductions(graph.graph, graph.shapes);
     kernels = fusion::partition(fusion::place_views(fusion::optimise(graph))).kernels.size();
   }
@@ -41,14 +36,15 @@ void partition(benchmark::State& state) {
 BENCHMARK(partition)->RangeMultiplier(10)->Range(10, 10000)->Unit(benchmark::kMillisecond);
 
 void plan(benchmark::State& state) {
-  const testing::RandomGraph random = live_graph(static_cast<std::size_t>(state.range(0)));
+  const testing::RandomProgram random = live_program(static_cast<std::size_t>(state.range(0)));
   Definition definition;
   definition.name = "bench";
   definition.graph = random.graph;
   ProgramCall call;
-  for (const Dims& shape : random.arguments) {
-    call.arguments.push_back({DType::f32, false, false});
-    call.arrays.push_back({DType::f32, shape, contiguous_strides(shape)});
+  for (std::size_t i = 0; i < random.dtypes.size(); ++i) {
+    const Dims& shape = random.shapes[i];
+    call.arguments.push_back({random.dtypes[i], false, false});
+    call.arrays.push_back({random.dtypes[i], shape, contiguous_strides(shape)});
   }
   for (auto _ : state) benchmark::DoNotOptimize(plan_program(definition, call));
 }

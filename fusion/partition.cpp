@@ -525,6 +525,14 @@ class Partitioner {
     }
   }
 
+  // Whether a value is a conversion of one that takes fewer bytes, which is read instead.
+  bool widens(NodeId id) const {
+    const TypedNode& node = nodes_[id];
+    if (node.op != Op::promote) return false;
+    const NodeId from = node.operands[0];
+    return home_[from] != kNone && stored_bytes(graph_, from) < stored_bytes(graph_, id);
+  }
+
   // Everything that kernel `g` computes for what is wanted; marks as stored what it reads.
   void collect(std::size_t g, std::vector<NodeId> wanted, std::unordered_set<NodeId>& needed,
                std::vector<bool>& stored) {
@@ -546,6 +554,11 @@ class Partitioner {
         }
         const bool foreign =
             home_[operand] != kNone && home_[operand] != static_cast<std::int64_t>(g);
+        if (foreign && !stored[operand] && widens(operand)) {
+          needed.insert(operand);
+          wanted.push_back(operand);
+          continue;
+        }
         if (foreign && (stored[operand] || !computes_again(operand, g, moved, stored))) {
           stored[operand] = true;
           reads_of_[g].insert(operand);

@@ -48,6 +48,7 @@ class Bytes {
     for (const PlacedCall& call : graph_.calls) {
       read.insert(call.inputs.begin(), call.inputs.end());
     }
+    result.op_by_op += bytes_copied();
     result.lower_bound = bytes_read(read);
     for (const auto& parts : graph_.stores) {
       for (const PlacedPart& part : parts) result.lower_bound += bytes_of(graph_, part.value);
@@ -64,9 +65,25 @@ class Bytes {
     return output_[viewed(graph_.graph, id)] ? bytes_of(graph_, id) : stored_bytes(graph_, id);
   }
 
-  // Conversions of what is read take no memory.
-  bool is_free(const TypedNode& node) const {
-    return node.op == Op::promote && nodes_[node.operands[0]].dtype != node.dtype;
+  // Conversions of what is read take no memory, unless they are what is stored.
+  bool is_free(NodeId id) const {
+    const TypedNode& node = nodes_[id];
+    return node.op == Op::promote && nodes_[node.operands[0]].dtype != node.dtype &&
+           places_[id] == 0;
+  }
+
+  // What one operation after the other copies into outputs: parts of a concatenation, and what is
+  // another output already.
+  std::uint64_t bytes_copied() const {
+    std::uint64_t bytes = 0;
+    std::unordered_set<NodeId> written;
+    for (const auto& parts : graph_.stores) {
+      for (const PlacedPart& part : parts) {
+        const bool first = written.insert(part.value).second;
+        if (!first || parts.size() > 1) bytes += 2 * bytes_of(graph_, part.value);
+      }
+    }
+    return bytes;
   }
 
   // An argument is read no more than once, and no more of it than its views show.
@@ -90,10 +107,10 @@ class Bytes {
       const PlacedCall& call = graph_.calls[opaque_call(node.payload)];
       for (const NodeId input : call.inputs) bytes += stored(input);
     }
-    if ((!is_computed(node) && node.op != Op::opaque) || is_free(node)) return bytes;
+    if ((!is_computed(node) && node.op != Op::opaque) || is_free(id)) return bytes;
     bytes += stored(id);
     for (NodeId operand : node.inputs()) {
-      while (is_free(nodes_[operand])) operand = nodes_[operand].operands[0];
+      while (is_free(operand)) operand = nodes_[operand].operands[0];
       const Op op = nodes_[operand].op;
       if (op != Op::constant && op != Op::iota) bytes += stored(operand);
     }

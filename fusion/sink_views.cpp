@@ -193,7 +193,7 @@ class Sinking {
     if (own.op == Op::slice) {
       const auto axis = static_cast<std::size_t>(
           list[0] < 0 ? list[0] + static_cast<std::int64_t>(whole.size()) : list[0]);
-      if (shape[axis] == 1) return operand;  // it is broadcast along the axis
+      if (shape[axis] != whole[axis]) return operand;  // it is broadcast along the axis
     }
     own.dtype = node(leaf).dtype;
     own.operands[0] = operand;

@@ -1,7 +1,7 @@
-// Plans of random programs: elementwise ops, broadcasts, reductions, shape ops, several outputs,
-// over arrays with any strides. Each is executed by the reference interpreter kernel by kernel in a
-// real workspace, so that a wrong place gives a wrong number. A failure is shown as the smallest
-// part of the program that fails.
+// Plans of random programs over arrays with any strides. Each is executed by the reference
+// interpreter kernel by kernel in a real workspace, so that a wrong place gives a wrong number, and
+// its kernels are emitted, so that none refuses what the plan gave it. A failure is shown as the
+// smallest part of the program that fails.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -10,10 +10,12 @@
 
 #include "fusion/broadcast.hpp"
 #include "fusion/extract.hpp"
+#include "fusion/reference.hpp"
 #include "fusion/reference_arrays.hpp"
 #include "fusion/text.hpp"
 #include "program_plan.hpp"
-#include "tests/program/random_graph.hpp"
+#include "tests/program/enclosure.hpp"
+#include "tests/program/random_program.hpp"
 #include "tests/support/arrays.hpp"
 
 namespace kiln {
@@ -53,8 +55,19 @@ std::vector<HostArray> run_by_reference(const ProgramPlan& plan,
       arguments.push_back(place(operand));
       own.push_back(operand.shape);
     }
-    const fusion::ShapedGraph graph =
-        fusion::shape_graph(*step.function->impl().definition.typed, own, "step");
+    const fusion::TypedGraph& typed = *step.function->impl().definition.typed;
+    if (std::ranges::find(typed.nodes, fusion::Op::iota, &fusion::TypedNode::op) !=
+        typed.nodes.end()) {
+      // It counts through the shape of what it stores, whatever it reads.
+      const Dims& shape = step.outputs[0].shape;
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        arguments[i].strides = fusion::broadcast_strides(own[i], arguments[i].strides, shape);
+      }
+      for (const ProgramOperand& operand : step.outputs) results.push_back(place(operand));
+      fusion::evaluate(typed, shape, arguments, results);
+      continue;
+    }
+    const fusion::ShapedGraph graph = fusion::shape_graph(typed, own, "step");
     for (std::size_t i = 0; i < step.outputs.size(); ++i) {
       results.push_back(place(step.outputs[i]));
       // Axes of one element in front are the plan's, not the graph's.
@@ -67,36 +80,22 @@ std::vector<HostArray> run_by_reference(const ProgramPlan& plan,
   return outputs;
 }
 
-// In C order, or with its axes in another order, or with room between rows.
-HostArray with_random_layout(DType dtype, const Dims& shape, std::mt19937_64& random) {
-  Dims strides(shape.size(), 0);
-  std::vector<std::size_t> order(shape.size());
-  for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
-  if (random() % 2 == 0) std::shuffle(order.begin(), order.end(), random);
-  std::int64_t step = 1;
-  for (std::size_t k = order.size(); k-- > 0;) {
-    strides[order[k]] = step;
-    step = step * shape[order[k]] + static_cast<std::int64_t>(random() % 3 == 0);
-  }
-  return HostArray::strided(dtype, shape, strides);
-}
-
 struct Case {
   fusion::Graph graph;
   std::vector<HostArray> inputs;
+  Rounding rounding = Rounding::once;
   std::uint64_t seed = 0;
 };
 
 Case random_case(std::uint64_t seed, std::size_t nodes) {
-  testing::RandomGraph made = testing::random_graph(seed, nodes, true, true);
-  std::mt19937_64 random(seed);
-  Case result{std::move(made.graph), {}, seed};
-  for (const Dims& shape : made.arguments) {
-    HostArray array = with_random_layout(DType::i64, shape, random);
-    for (std::size_t i = 0; i < array.bytes.size(); i += 8)
-      array.bytes[i] = std::byte(random() % 5);
-    result.inputs.push_back(std::move(array));
-  }
+  testing::ProgramKind kind;
+  kind.nodes = nodes;
+  kind.elements = nodes > 200 ? 60 : 400;
+  kind.floats = seed % 3 != 0;
+  testing::RandomProgram made = testing::random_program(seed, kind);
+  Case result{{}, testing::random_arguments(made, seed), Rounding::once, seed};
+  result.graph = std::move(made.graph);
+  if (seed % 4 == 1) result.rounding = Rounding::each;
   return result;
 }
 
@@ -109,47 +108,82 @@ ProgramCall call_of(const Case& one) {
   return call;
 }
 
-Definition definition_of(const fusion::Graph& graph) {
+Definition definition_of(const fusion::Graph& graph, Rounding rounding = Rounding::once) {
   Definition definition;
   definition.name = "random";
   definition.graph = graph;
+  definition.options.rounding = rounding;
   return definition;
 }
 
-// The number of the first output that is wrong.
-std::optional<std::size_t> wrong_output(const Case& one) {
-  const Definition definition = definition_of(one.graph);
+// Emits the kernels for every kind of device.
+void emit_kernels(const ProgramPlan& plan, const std::vector<HostArray>& inputs,
+                  const std::vector<HostArray>& outputs) {
+  const auto shape_of = [&](const ProgramOperand& operand) {
+    DType dtype = DType::f32;
+    switch (operand.kind) {
+      case ProgramOperand::Kind::argument: dtype = inputs[operand.index].dtype; break;
+      case ProgramOperand::Kind::output: dtype = outputs[operand.index].dtype; break;
+      case ProgramOperand::Kind::temporary: dtype = plan.temporaries[operand.index].dtype; break;
+    }
+    return OperandShape{dtype, operand.shape, operand.layout.strides, 0, operand.layout.offset, {}};
+  };
+  for (const ProgramStep& step : plan.steps) {
+    std::vector<fusion::ArgumentType> types;
+    std::vector<OperandShape> arrays;
+    std::vector<OperandShape> results;
+    for (const ProgramOperand& operand : step.inputs) {
+      arrays.push_back(shape_of(operand));
+      types.push_back({arrays.back().dtype, false, false});
+    }
+    for (const ProgramOperand& operand : step.outputs) results.push_back(shape_of(operand));
+    for (const TypedCall& call :
+         type_call(step.function->impl().definition, types, arrays, results)) {
+      if (std::ranges::find(call.shape, 0) != call.shape.end()) continue;  // nothing is launched
+      for (const char* target : {"cpu", "gfx90a", "sm_90"}) emit_call(call, target);
+    }
+  }
+}
+
+// What is wrong with the plan of a case, or nothing.
+std::string wrong(const Case& one) {
+  const Definition definition = definition_of(one.graph, one.rounding);
   ProgramCall call = call_of(one);
   std::mt19937_64 random(one.seed);
   std::vector<HostArray> outputs;
-  for (const Dims& shape : plan_program(definition, call).output_shapes) {
-    outputs.push_back(with_random_layout(DType::i64, shape, random));
-    call.outputs.push_back({DType::i64, shape, outputs.back().strides});
+  const ProgramPlan natural = plan_program(definition, call);
+  for (std::size_t i = 0; i < natural.output_shapes.size(); ++i) {
+    const DType dtype = natural.output_dtypes[i];
+    outputs.push_back(testing::with_random_layout(dtype, natural.output_shapes[i], random));
+    call.outputs.push_back({dtype, natural.output_shapes[i], outputs.back().strides});
   }
   const ProgramPlan plan = plan_program(definition, call);
-  EXPECT_LE(plan.info.workspace_bytes, op_by_op_workspace(definition, call));
-  EXPECT_GE(plan.info.bytes, plan.info.lower_bound);
+  if (plan.info.workspace_bytes > op_by_op_workspace(definition, call)) {
+    return "it needs more room than one kernel for each operation does";
+  }
+  if (plan.info.bytes < plan.info.lower_bound) return "it moves less than the lower bound";
+  try {
+    if (one.seed % 3 == 0) emit_kernels(plan, one.inputs, outputs);
+  } catch (const Error& error) {
+    return fmt::format("a kernel is refused: {}", error.what());
+  }
   const std::vector<HostArray> got = run_by_reference(plan, one.inputs, outputs);
 
   std::vector<fusion::ArgumentType> types;
   std::vector<Dims> shapes;
-  std::vector<fusion::ReferenceOperand> arguments;
   for (const HostArray& input : one.inputs) {
     types.push_back({input.dtype, false, false});
     shapes.push_back(input.shape);
-    arguments.push_back({first_of(input), input.dtype, input.strides, 0});
   }
   const fusion::ShapedGraph whole = fusion::shape_graph(
-      fusion::infer(one.graph, types, {}, Rounding::once, "reference"), shapes, "reference");
-  std::vector<fusion::ReferenceOperand> results;
-  for (const HostArray& output : outputs) {
-    results.push_back({first_of(output), output.dtype, output.strides, 0});
-  }
-  fusion::evaluate_arrays(whole.graph, whole.shapes, arguments, results);
+      fusion::infer(one.graph, types, {}, one.rounding, "reference"), shapes, "reference");
+  const auto expected = testing::enclose(whole, one.inputs, definition.options, DeviceType::cpu);
+  testing::Compared compared;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (got[i].bytes != outputs[i].bytes) return i;
+    const std::string text = testing::outside(expected[i], got[i], compared);
+    if (!text.empty()) return fmt::format("output {}: {}", i, text);
   }
-  return std::nullopt;
+  return {};
 }
 
 // The part of a program that computes one of its values.
@@ -158,7 +192,7 @@ Case part_of(const Case& whole, fusion::NodeId value) {
   graph.add_output(value);
   const std::size_t last = graph.outputs().size() - 1;
   fusion::Extract part = fusion::extract(graph, std::span(&last, 1));
-  Case result{std::move(part.graph), {}, whole.seed};
+  Case result{std::move(part.graph), {}, whole.rounding, whole.seed};
   for (const std::size_t i : part.arguments) result.inputs.push_back(whole.inputs[i]);
   return result;
 }
@@ -167,11 +201,11 @@ std::string shrunk(const Case& whole) {
   for (fusion::NodeId id = 0; id < whole.graph.nodes().size(); ++id) {
     if (whole.graph[id].arity == 0) continue;
     const Case part = part_of(whole, id);
-    if (!wrong_output(part)) continue;
+    if (wrong(part).empty()) continue;
     std::string text = fusion::to_text(part.graph);
     for (const HostArray& input : part.inputs) {
-      text +=
-          fmt::format("; {}@{}", fusion::to_string(input.shape), fusion::to_string(input.strides));
+      text += fmt::format("; {}{}@{}", name(input.dtype), fusion::to_string(input.shape),
+                          fusion::to_string(input.strides));
     }
     return text;
   }
@@ -181,15 +215,47 @@ std::string shrunk(const Case& whole) {
 TEST(ProgramPlan, GivesTheSameNumbersInItsWorkspace) {
   for (std::uint64_t seed = 100; seed < 400; ++seed) {
     const Case one = random_case(seed, 10 + seed % 7 * 12);
-    const auto wrong = wrong_output(one);
-    ASSERT_FALSE(wrong) << "seed " << seed << ", output " << *wrong << ": " << shrunk(one);
+    const std::string what = wrong(one);
+    ASSERT_EQ(what, "") << "seed " << seed << ": " << shrunk(one);
+  }
+}
+
+// With a thousand operations there are hundreds of temporaries in few places.
+TEST(ProgramPlan, KeepsApartWhatLivesTogetherInLargePrograms) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const Case one = random_case(seed, 1000);
+    const Definition definition = definition_of(one.graph, one.rounding);
+    const ProgramPlan plan = plan_program(definition, call_of(one));
+    std::vector<fusion::Lifetime> lives(plan.temporaries.size(), {0, plan.steps.size(), 0});
+    for (std::size_t k = 0; k < plan.steps.size(); ++k) {
+      for (const auto* operands : {&plan.steps[k].inputs, &plan.steps[k].outputs}) {
+        for (const ProgramOperand& operand : *operands) {
+          if (operand.kind != ProgramOperand::Kind::temporary) continue;
+          fusion::Lifetime& life = lives[operand.index];
+          life.first = std::min(life.first, k);
+          life.last = std::max(life.last, k);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < lives.size(); ++i) {
+      const ProgramPlan::Temporary& a = plan.temporaries[i];
+      EXPECT_LE(a.offset + a.bytes, plan.info.workspace_bytes);
+      for (std::size_t k = 0; k < i; ++k) {
+        const ProgramPlan::Temporary& b = plan.temporaries[k];
+        const bool together = lives[i].first <= lives[k].last && lives[k].first <= lives[i].last;
+        const bool apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
+        EXPECT_TRUE(apart || !together) << "seed " << seed << ", temporaries " << k << ", " << i;
+      }
+    }
+    EXPECT_GT(lives.size(), 20u) << "seed " << seed;
+    EXPECT_EQ(wrong(one), "") << "seed " << seed;
   }
 }
 
 TEST(ProgramPlan, NeedsNoMoreRoomThanOpByOpOnLargeGraphs) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     const Case one = random_case(seed, 300);
-    const Definition definition = definition_of(one.graph);
+    const Definition definition = definition_of(one.graph, one.rounding);
     const ProgramCall call = call_of(one);
     const ProgramPlan plan = plan_program(definition, call);
     EXPECT_LE(plan.info.workspace_bytes, op_by_op_workspace(definition, call)) << "seed " << seed;

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "fusion/text.hpp"
-#include "tests/program/random_graph.hpp"
 #include "tests/program/run_program.hpp"
 
 namespace kiln {
@@ -62,20 +60,6 @@ TEST_P(Programs, OfRunningResultsBesideValuesWithMoreAxes) {
 
 TEST_P(Programs, FewLongRows) {
   check("x / sum(abs(x), -1)", {testing::random_array(DType::f32, {2, 70000}, 5)}, 1e-5);
-}
-
-TEST_P(Programs, OfRandomGraphs) {
-  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
-    SCOPED_TRACE(::testing::Message() << "seed " << seed);
-    const bool integers = seed % 2 == 0;
-    const auto random = testing::random_graph(seed, 24, integers);
-    std::vector<HostArray> inputs;
-    for (std::size_t i = 0; i < random.arguments.size(); ++i) {
-      inputs.push_back(testing::random_array(integers ? DType::i64 : DType::f32,
-                                             random.arguments[i], seed * 10 + i, 0.4));
-    }
-    check(fusion::to_text(random.graph), inputs, integers ? 0 : 2e-4);
-  }
 }
 
 TEST(ProgramErrors, NameWhatDoesNotFit) {
