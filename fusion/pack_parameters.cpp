@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -19,7 +20,9 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
   };
   const auto put_divisor = [&](std::int64_t value, std::uint32_t bytes) {
     if (bytes == 8) return put(&value, 8, 8);
-    const Divisor divisor = make_divisor(static_cast<std::uint32_t>(value));
+    // Along an axis without elements nothing is divided.
+    const Divisor divisor =
+        make_divisor(static_cast<std::uint32_t>(std::max<std::int64_t>(1, value)));
     put(&divisor, sizeof divisor, 4);
   };
   static_assert(std::endian::native == std::endian::little,

@@ -309,6 +309,7 @@ TEST_P(RandomPrograms, GiveWhatTheContractSays) {
   const bool one = only != UINT64_MAX;
   const std::uint64_t first = one ? only : 0;
   const std::uint64_t last = one ? only + 1 : setting("KILN_TEST_DRAWS", 96);
+  if (one) fmt::print(stderr, "{}\n", describe(draw_case(seed, only)));
   Compared compared;
   for (std::uint64_t begin = first; begin < last; begin += kBatch) {
     const Found found = run_batch(seed, begin, std::min(begin + kBatch, last), device);

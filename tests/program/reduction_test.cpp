@@ -72,6 +72,17 @@ TEST_P(Reduction, OfEveryDtype) {
         {testing::random_array(DType::boolean, {5, 200}, 2)}, 4);
 }
 
+// Also where the axes are not one in memory.
+TEST_P(Reduction, OfNothingThatLiesAnyhow) {
+  for (const Dims& strides : {Dims{5, 5, 1}, Dims{1, 1, 2}, Dims{7, 40, 1}, Dims{30, 1, 6}}) {
+    const HostArray x = HostArray::strided(DType::f32, {3, 0, 5}, strides);
+    check("sum(x, 1, 2), max(x, 1, 2), all(x > 0, 1, 2)", {x}, 0);
+    check("sum(x), prod(x)", {x}, 0);
+    check("x + sum(x, -1)", {x}, 0);
+    check("any(x > 0, 1)", {x}, 0);
+  }
+}
+
 TEST_P(Reduction, OfRowsOfEveryLength) {
   for (const std::int64_t length :
        {1, 2, 3, 31, 64, 127, 256, 1000, 1024, 4096, 12289, 32768, 40000, 70001}) {
