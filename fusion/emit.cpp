@@ -18,6 +18,21 @@
 namespace kiln::fusion {
 namespace {
 
+// Whether NaN comes from nowhere but arithmetic and what keeps no more than the upper half of an
+// f32.
+bool has_short_nans(const TypedGraph& graph) {
+  const auto is_short = [](const ArgumentType& argument) {
+    const bool narrow = argument.dtype == DType::bf16 || bits(argument.dtype) <= 8;
+    return narrow ? !argument.scalar : is_integer(argument.dtype);
+  };
+  return std::ranges::all_of(graph.arguments, is_short) &&
+         std::ranges::none_of(graph.nodes, [](const TypedNode& node) {
+           return node.op == Op::bitcast || bits(node.dtype) == 64 ||
+                  (node.op == Op::constant && (node.payload & 0xffff) != 0 &&
+                   (node.payload & 0x7fffffff) > 0x7f800000);
+         });
+}
+
 class Emitter {
  public:
   Emitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
@@ -29,7 +44,8 @@ class Emitter {
         index_(operands_.index()),
         signed_index_(operands_.signed_index()),
         values_(graph.nodes.size()),
-        stored_(graph.nodes.size()) {}
+        stored_(graph.nodes.size()),
+        words_(graph.nodes.size()) {}
 
   KernelDescription run(std::string_view function, std::string_view expression) {
     operands_.add_parameters(writer_, node_text_);
@@ -43,14 +59,22 @@ class Emitter {
       line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_, block());
       emit_coordinates();
       emit_broadcast_loads(2);
+      if (variant_.table) emit_table();
       line(2, "{}(start, size, [&](auto width, {} first, int lanes) {{",
            apart() ? fmt::format("for_each_vector_apart<{}, {}, {}>", variant_.width,
                                  variant_.vectors, variant_.width * variant_.threads)
                    : fmt::format("for_each_vector<{}>", variant_.width),
            index_);
     }
-    emit_vector_loads();
-    emit_lanes();
+    if (!variant_.table) {
+      emit_vector_loads();
+      emit_results();
+      emit_counts();
+      emit_random_words();
+      line(3, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
+      emit_lane(4);
+      line(3, "}}");
+    }
     emit_stores();
     line(2, "}});");
     line(1, "}}");
@@ -176,10 +200,7 @@ class Emitter {
   // An element that was loaded: the number that is computed with, and where that is wanted the
   // element as it lies in memory.
   void define_input(int depth, const ElementOperand& operand, std::string element) {
-    const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
-      return n.op == Op::input && n.payload == operand.argument;
-    });
-    const auto id = static_cast<NodeId>(node - graph_.nodes.begin());
+    const auto id = input_of(static_cast<std::size_t>(&operand - &operands_[0]));
     if (node_text_.needs_stored(id)) {
       stored_[id] = operand.name + "_bits";
       line(depth, "const {} {} = {};", storage_type(operand.dtype), stored_[id], element);
@@ -204,6 +225,9 @@ class Emitter {
       if (is_held(i)) {
         line(3, "const auto {0}_lanes = from_held<{1}>(width, {0}_held, turn, {2}, first);",
              operand.name, variant.alignment, operands_.row_pointer(i));
+      } else if (is_staged(i)) {
+        line(3, "const auto {}_lanes = load_halves<width.size>({}, first, lanes);", operand.name,
+             operands_.row_pointer(i));
       } else if (operands_.lies_in_rows(i) && apart()) {
         line(3, "const auto {}_lanes = load_apart<{}, {}>(width, {}, first);", operand.name,
              variant.ways, variant.alignment, operands_.row_pointer(i));
@@ -257,33 +281,96 @@ class Emitter {
     }
   }
 
-  void emit_lanes() {
+  void emit_results() {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const std::string& name = operands_[i].name;
       if (!operands_[i].output || operands_.is_within(i)) continue;
       const bool in_rows = operands_.lies_in_rows(i);
-      if (variant_.streamed) {
-        line(3, "auto {}_lanes = collect<width.size>({}_data);", operands_[i].name,
-             operands_[i].name);
-        continue;
+      if (is_staged(i) && variant_.streamed) {
+        line(3, "Collected<f16_lane, width.size> {}_lanes;", name);
+      } else if (is_staged(i)) {
+        line(3, "auto {}_lanes = half_results<width.size>({}, first);", name,
+             operands_.row_pointer(i));
+      } else if (variant_.streamed) {
+        line(3, "auto {}_lanes = collect<width.size>({}_data);", name, name);
+      } else {
+        line(3, "auto {}_lanes = results<{}>({}, {}{});", name, operands_.vector_size(i),
+             operands_.row_pointer(i), operands_.vector_start(i),
+             in_rows ? std::string() : ", " + operands_.inner_stride(i));
       }
-      line(3, "auto {}_lanes = results<{}>({}, {}{});", operands_[i].name, operands_.vector_size(i),
-           operands_.row_pointer(i), operands_.vector_start(i),
-           in_rows ? std::string() : ", " + operands_.inner_stride(i));
     }
-    emit_counts();
-    emit_random_words();
+  }
+
+  // What is computed for each lane, or each code of a table.
+  void emit_lane(int depth) {
+    depth_ = depth;
     const std::vector<bool> needed = find_needed();
-    line(3, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       if (needed[id]) emit_node(id);
     }
     std::size_t output = 0;
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!operands_[i].output) continue;
-      line(4, "{} = {};", operands_.lane_of(i),
-           node_text_.store(graph_.outputs[output++], values_, stored_));
+      const NodeId id = graph_.outputs[output++];
+      line(depth, "{} = {};", operands_.lane_of(i), element_text(i, id));
     }
-    line(3, "}}");
+  }
+
+  std::string element_text(std::size_t i, NodeId id) const {
+    const DType dtype = operands_[i].dtype;
+    if (is_staged(i)) return fmt::format("to<f16_lane>({})", values_[unrounded(id)]);
+    if (dtype == DType::bf16 && variant_.family == Family::host && stored_[id].empty() &&
+        has_short_nans(graph_))
+      return fmt::format("to_bf16_of_short_nan({})", values_[id]);
+    return node_text_.store(id, values_, stored_);
+  }
+
+  // The results of all values of the one operand that differs between the lanes of a row.
+  void emit_table() {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const ElementOperand& operand = operands_[i];
+      if (operand.output) {
+        line(2, "{} {}_lanes[kCodes];", storage_type(operand.dtype), operand.name);
+      } else if (operands_.per_lane(i)) {
+        line(2, "const Codes<{}> {}_lanes;", storage_type(operand.dtype), operand.name);
+      }
+    }
+    line(2, "KILN_FOR_EACH_CODE(lane) {{");
+    emit_lane(3);
+    line(2, "}}");
+  }
+
+  // What a store takes of the table.
+  std::string looked_up(std::size_t i) const {
+    std::size_t code = 0;
+    while (operands_[code].output || !operands_.per_lane(code)) ++code;
+    return fmt::format("look_up<width.size>({}_lanes, {}, first, lanes)", operands_[i].name,
+                       operands_.row_pointer(code));
+  }
+
+  // f16 whose conversion is left to its block (preamble/halves.h): not where the bits in memory are
+  // wanted, nor where they come from anything but an f32.
+  bool is_staged(std::size_t i) const {
+    const OperandVariant& variant = variant_.operands[i];
+    if (variant_.family != Family::host || operands_[i].dtype != DType::f16 || variant_.table ||
+        operands_.tiled() || variant.access != Access::contiguous)
+      return false;
+    if (!operands_[i].output) return !node_text_.needs_stored(input_of(i));
+    const auto first = std::ranges::find_if(operands_, &ElementOperand::output);
+    const NodeId id = graph_.outputs[i - static_cast<std::size_t>(first - operands_.begin())];
+    return !node_text_.needs_stored(id) &&
+           compute_dtype(graph_.nodes[unrounded(id)].dtype) == DType::f32;
+  }
+  NodeId input_of(std::size_t i) const {
+    const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
+      return n.op == Op::input && n.payload == operands_[i].argument;
+    });
+    return static_cast<NodeId>(node - graph_.nodes.begin());
+  }
+  // What a cast rounds, which storing it does as well.
+  NodeId unrounded(NodeId id) const {
+    const TypedNode& node = graph_.nodes[id];
+    return node_text_.rounds(node) ? node.operands[0] : id;
   }
 
   void emit_stores() {
@@ -291,8 +378,13 @@ class Emitter {
       const ElementOperand& operand = operands_[i];
       if (!operand.output || operands_.is_within(i)) continue;
       const std::string_view lanes = is_packed(operand.dtype) ? ", lanes" : "";
-      if (variant_.streamed) {
+      if (variant_.table) {
+        line(3, "{}({}, first, lanes, {});", variant_.streamed ? "stream" : "put",
+             operands_.row_pointer(i), looked_up(i));
+      } else if (variant_.streamed) {
         line(3, "stream({}, first, lanes, {}_lanes);", operands_.row_pointer(i), operand.name);
+      } else if (is_staged(i)) {
+        line(3, "put({}, first, lanes, {}_lanes);", operands_.row_pointer(i), operand.name);
       } else if (operands_.lies_in_rows(i) && apart()) {
         line(3, "store_apart<{}, {}>(width, {}, first, {}_lanes);", variant_.operands[i].ways,
              variant_.operands[i].alignment, operands_.row_pointer(i), operand.name);
@@ -315,7 +407,6 @@ class Emitter {
   // On GPUs, the words of a whole vector at once where those of four neighbours are one
   // computation.
   void emit_random_words() {
-    words_.assign(graph_.nodes.size(), "");
     if (variant_.family == Family::host) return;
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
@@ -410,7 +501,7 @@ class Emitter {
 
   void define(std::size_t id, const std::string& expression) {
     const std::string value = identifier(fmt::format("v{}", id), "v", taken_);
-    line(4, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), value, expression);
+    line(depth_, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), value, expression);
     values_[id] = value;
   }
 
@@ -421,7 +512,7 @@ class Emitter {
     values_[id] = operand->name;
     const auto i = static_cast<std::size_t>(operand - operands_.begin());
     if (!operands_.per_lane(i)) return;
-    define_input(4, *operand, operands_.lane_of(i));
+    define_input(depth_, *operand, operands_.lane_of(i));
   }
 
   std::string count_text(const TypedNode& node) const {
@@ -451,6 +542,7 @@ class Emitter {
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> words_;   ///< of random numbers, those of a whole vector
+  int depth_ = 4;                    ///< of the statements for each lane
   KernelWriter writer_{variant_.wide_index};
 };
 

@@ -211,6 +211,26 @@ void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const
   }
 }
 
+// The host computes rows that are functions of packed elements alone once for each of the sixteen
+// values, if there are more elements than that, and looks the results up.
+constexpr std::int64_t kLeastLookedUp = 32;
+
+bool is_table(std::span<const Operand> operands, const std::vector<OperandVariant>& variants) {
+  int codes = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool contiguous = variants[i].access == Access::contiguous;
+    const int width = bits(operands[i].dtype);
+    if (operands[i].count) return false;
+    if (operands[i].output && !(contiguous && (width == 16 || width == 32))) return false;
+    const bool same =
+        variants[i].access == Access::broadcast || variants[i].access == Access::scalar;
+    if (operands[i].output || same) continue;
+    if (!contiguous || !is_packed(operands[i].dtype)) return false;
+    ++codes;
+  }
+  return codes == 1;
+}
+
 // What the kernel adds to an operand's place, because its pointer cannot.
 std::int64_t start_of(const Operand& operand, std::int64_t offset) {
   if (operand.count) return offset;
@@ -356,6 +376,8 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
       rows_are_lines(operands[output], layout.offsets[output], axes, output)) {
     most = std::min(most, kStreamedLanes);
   }
+  layout.variant.table = tile == 0 && family == Family::host && inner.size >= kLeastLookedUp &&
+                         is_table(operands, variants);
   const int width = std::min(choose_width(inner.size, operands, variants, policy(family)), most);
   const auto blocks = [](std::int64_t size, int step) {
     return static_cast<std::uint64_t>((size + step - 1) / step);
@@ -370,8 +392,11 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     layout.work_items *= blocks(axes[k].size, tile != 0 && k == tile_axis ? tile : 1);
   }
+  // A short row is less than a work item of the host could take.
+  const std::int64_t filled = family == Family::host ? std::min<std::int64_t>(inner.size, width)
+                                                     : std::int64_t{width} * vectors;
   const std::uint64_t elements =
-      layout.work_items * static_cast<std::uint64_t>(tile == 0 ? width * vectors : tile * tile);
+      layout.work_items * static_cast<std::uint64_t>(tile == 0 ? filled : tile * tile);
   layout.variant.wide_index =
       needs_wide_index(axes, operands.size(), elements, width * vectors * threads);
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -461,6 +486,7 @@ std::string describe(const Variant& variant, std::span<const std::string> names)
   }
   if (variant.scan == ScanVariant::across) text += ", running across rows";
   if (variant.streamed) text += ", streamed";
+  if (variant.table) text += ", looked up in a table";
   if (variant.tile != 0) text += fmt::format(", in tiles of {0} by {0}", variant.tile);
   for (std::size_t i = 0; i < variant.operands.size(); ++i) {
     const OperandVariant& operand = variant.operands[i];

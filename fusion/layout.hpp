@@ -135,6 +135,7 @@ struct Variant {
                  ///< a time, which transposed operands are read through; 0: none
   int tile_axis = 0;      ///< the collapsed axis along which transposed operands are contiguous
   bool streamed = false;  ///< the outputs are stored past the caches
+  bool table = false;     ///< one packed input is all that differs between the lanes of a row
   RowVariant reduction;
   ProductVariant products;
   ScanVariant scan = ScanVariant::none;

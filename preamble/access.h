@@ -68,6 +68,7 @@ template <class T, int Lanes>
 struct Collected {
   alignas(64) T lane[Lanes];
   inline __attribute__((always_inline)) T& operator[](int i) { return lane[i]; }
+  inline __attribute__((always_inline)) const T& operator[](int i) const { return lane[i]; }
 };
 template <int Lanes, class T>
 KILN_FN Collected<T, Lanes> collect(const T*) {

@@ -160,6 +160,15 @@ KILN_FN T encode_bits(f32 value) {
   }
 }
 
+#if KILN_HOST
+// Where a NaN has nothing in the bits that are cut off, so that rounding leaves it one: what comes of
+// bf16 and of arithmetic.
+KILN_FN bf16 to_bf16_of_short_nan(f32 value) {
+  const u32 bits = bit_cast<u32>(value);
+  return bf16{u16((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16)};
+}
+#endif
+
 // F16C's instructions, where the host compiler makes vectors of them.
 #if KILN_HOST && defined(__F16C__) && defined(__clang__)
 #define KILN_HALF 1

@@ -51,6 +51,21 @@ TEST(Layout, ARowVectorIsContiguousAndAColumnIsOneElementPerRow) {
   EXPECT_EQ(layout.variant.operands[3].access, Access::scalar);
 }
 
+TEST(Layout, TheHostLooksUpLongRowsOfPackedElementsAlone) {
+  const auto table = [](DType of_lanes, std::int64_t columns, DType output, Family family) {
+    const std::vector<Operand> operands = {operand(of_lanes, {columns, 1}),
+                                           operand(DType::bf16, {1, 0}),
+                                           operand(output, {columns, 1}, true)};
+    return plan_layout({8, columns}, operands, family).variant.table;
+  };
+  EXPECT_TRUE(table(DType::u4, 64, DType::bf16, Family::host));
+  EXPECT_TRUE(table(DType::i4, 64, DType::f32, Family::host));
+  EXPECT_FALSE(table(DType::u4, 64, DType::bf16, Family::nvidia));
+  EXPECT_FALSE(table(DType::u4, 16, DType::bf16, Family::host));
+  EXPECT_FALSE(table(DType::u4, 64, DType::f64, Family::host));
+  EXPECT_FALSE(table(DType::u8, 64, DType::bf16, Family::host));
+}
+
 TEST(Layout, AlignmentComesFromTheAddressAndTheRows) {
   const auto alignment = [](std::uint64_t address, std::int64_t row) {
     const std::vector<Operand> operands = {operand(DType::bf16, {row, 1}, false, address),

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "fusion/number.hpp"
 #include "fusion/reference_value.hpp"
 #include "kiln/error.hpp"
 #include "tests/support/devices.hpp"
@@ -233,6 +234,31 @@ TEST_P(PackedOnDevice, OneElementForARowOrForAll) {
             {small(DType::i4, {6, 41}, {41, 1}, lead), small(DType::f4e2m1, {41}, {1}, lead),
              small(DType::u4, {6, 1}, {3, 1}, lead), small(DType::f8e4m3, {1, 1}, {1, 1}, lead)},
             {HostArray::contiguous(DType::f32, {6, 41})}, fmt::format("lead {}", lead));
+  }
+}
+
+// Rows of packed elements alone are looked up in a table, in vectors and one by one.
+TEST_P(PackedOnDevice, FunctionsOfPackedElementsAlone) {
+  for (const DType of_rows : {DType::bf16, DType::f16, DType::f32}) {
+    const Function function =
+        parse("of_packed",
+              fmt::format("{}(f32(x) * f32(scale) + f32(bias)), f32(x) * 0.5", name(of_rows)));
+    HostArray scale = HostArray::contiguous(of_rows, {5, 1});
+    HostArray bias = HostArray::contiguous(of_rows, {5, 1});
+    for (std::int64_t row = 0; row < 5; ++row) {
+      const double number =
+          0.375 * static_cast<double>(row) - 0.75;  // all that comes of it is exact
+      testing::set_bits(scale, row, fusion::encode(number, of_rows));
+      testing::set_bits(bias, row, fusion::encode(number / -2, of_rows));
+    }
+    for (const DType dtype : {DType::u4, DType::i4, DType::f4e2m1}) {
+      for (const std::int64_t columns : {32, 34, 62, 64, 190, 256, 1026, 2100}) {
+        compare(function, {filled(HostArray::contiguous(dtype, {5, columns}), 11), scale, bias},
+                {HostArray::contiguous(of_rows, {5, columns}),
+                 HostArray::contiguous(DType::f32, {5, columns})},
+                fmt::format("{} and {}, {} columns", name(dtype), name(of_rows), columns));
+      }
+    }
   }
 }
 
