@@ -14,6 +14,8 @@ struct Composition {
   int min_arity;
   int max_arity;             ///< above min_arity where trailing parameters have defaults
   std::string_view formula;  ///< for people and the documentation
+  Bounds f32;                ///< of an f32 result, with the default parameters
+  Bounds f64;
   NodeId (*build)(Graph&, std::span<const NodeId>);
 };
 

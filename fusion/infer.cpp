@@ -69,52 +69,6 @@ struct Knowledge {
   Kind kind = Kind::floating;
 };
 
-// The ops that mean something on complex numbers.
-bool takes_complex(Op op) {
-  if (!is_elementwise(op) && !has_axes(op)) return true;
-  switch (info(op).rule) {
-    case Rule::leaf:
-    case Rule::convert:
-    case Rule::accumulate:
-    case Rule::predicate:
-    case Rule::logical:
-    case Rule::select:
-    case Rule::component: return true;
-    default: break;
-  }
-  switch (op) {
-    case Op::abs:
-    case Op::neg:
-    case Op::sign:
-    case Op::square:
-    case Op::sqrt:
-    case Op::rsqrt:
-    case Op::reciprocal:
-    case Op::exp:
-    case Op::log:
-    case Op::log2:
-    case Op::log10:
-    case Op::sin:
-    case Op::cos:
-    case Op::tan:
-    case Op::sinh:
-    case Op::cosh:
-    case Op::tanh:
-    case Op::sigmoid:
-    case Op::conj:
-    case Op::add:
-    case Op::sub:
-    case Op::mul:
-    case Op::div:
-    case Op::power:
-    case Op::equal:
-    case Op::not_equal:
-    case Op::fma:
-    case Op::mean: return true;
-    default: return false;
-  }
-}
-
 Kind wider(Kind a, Kind b) { return std::max(a, b); }
 
 std::size_t hash_of(const TypedNode& node) {

@@ -183,6 +183,73 @@ std::span<const OpInfo> all_reductions() {
   return std::span(kOps).subspan(kFirstReduction, kFirstShapeOp - kFirstReduction);
 }
 
+std::optional<ComplexBound> complex_bound(Op op) {
+  switch (op) {
+    case Op::neg:
+    case Op::conj:
+    case Op::equal:
+    case Op::not_equal: return ComplexBound{0, true};
+    case Op::add:
+    case Op::sub: return ComplexBound{0.5, true};
+    // Every device rounds f64's + - * / and sqrt alike, and then to f32.
+    case Op::abs:
+    case Op::sign:
+    case Op::square:
+    case Op::sqrt:
+    case Op::rsqrt:
+    case Op::reciprocal:
+    case Op::mul:
+    case Op::div:
+    case Op::fma: return ComplexBound{0.51, true};
+    // A library's functions of f64.
+    case Op::exp:
+    case Op::log:
+    case Op::log2:
+    case Op::log10:
+    case Op::sin:
+    case Op::cos:
+    case Op::tan:
+    case Op::sinh:
+    case Op::cosh:
+    case Op::tanh:
+    case Op::sigmoid:
+    case Op::power: return ComplexBound{0.51, false};
+    default: return std::nullopt;
+  }
+}
+
+bool takes_complex(Op op) {
+  if (!is_elementwise(op) && !has_axes(op)) return true;
+  switch (info(op).rule) {
+    case Rule::leaf:
+    case Rule::convert:
+    case Rule::accumulate:
+    case Rule::predicate:
+    case Rule::logical:
+    case Rule::select:
+    case Rule::component: return true;
+    default: return op == Op::mean || complex_bound(op).has_value();
+  }
+}
+
+bool accepts(const OpInfo& op, DType dtype) {
+  const Kind operands = kind(dtype);
+  const bool integers = is_integer(dtype);
+  switch (op.rule) {
+    case Rule::leaf:
+    case Rule::index: return false;
+    case Rule::bitwise: return integers || operands == Kind::boolean;
+    case Rule::random:
+    case Rule::shift: return integers;
+    case Rule::position: return operands != Kind::complex;
+    case Rule::same:
+      if (operands == Kind::boolean) return false;
+      break;
+    default: break;
+  }
+  return operands != Kind::complex || takes_complex(op.op);
+}
+
 std::optional<Op> find_reduction(std::string_view name) {
   const auto found = std::ranges::find(all_reductions(), name, &OpInfo::name);
   if (found == all_reductions().end()) return std::nullopt;

@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "kiln/dtype.hpp"
+
 namespace kiln::fusion {
 
 enum class Op : std::uint8_t {
@@ -170,6 +172,13 @@ struct Bounds {
   double hip;   ///< the same on AMD GPUs, with hiprtc's library
 };
 
+/// The same for c64, as fusion/bound.hpp counts it for a complex result. It holds on every device:
+/// all compute in f64 on the way.
+struct ComplexBound {
+  double error;
+  bool same_bits;  ///< on every device: only operations that all of them round alike
+};
+
 struct OpInfo {
   Op op;
   std::string_view name;  ///< in the text form and the API
@@ -195,6 +204,12 @@ inline bool has_axes(Op op) { return is_reduction(op) || is_scan(op); }
 inline bool is_shape_op(Op op) { return op >= Op::reshape && op <= Op::concat; }
 /// What is computed element by element, or a leaf.
 inline bool is_elementwise(Op op) { return op < Op::sum; }
+/// Nothing for an op that has no arithmetic on complex numbers.
+std::optional<ComplexBound> complex_bound(Op op);
+/// Whether complex numbers mean something to the op.
+bool takes_complex(Op op);
+/// Whether operands of that dtype do, all of them: what inference does not refuse.
+bool accepts(const OpInfo& op, DType dtype);
 std::optional<Op> find_reduction(std::string_view name);
 
 /// The op of that name that a user may write by a call of its name on values, or nothing.

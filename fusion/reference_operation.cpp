@@ -102,32 +102,37 @@ T unary(Op op, T x, DType dtype) {
   }
 }
 
-Real larger(Real a, Real b) {
+template <class T>
+T larger(T a, T b) {
   if (a == b) return std::signbit(a) ? b : a;
   return a > b ? a : b;
 }
-Real smaller(Real a, Real b) {
+template <class T>
+T smaller(T a, T b) {
   if (a == b) return std::signbit(a) ? a : b;
   return a < b ? a : b;
 }
 
 // The quotient's floor, from the sign of the exact rest where the quotient was rounded up.
-Real floor_divide(Real a, Real b) {
-  const Real quotient = std::floor(a / b);
+template <class T>
+T floor_divide(T a, T b) {
+  const T quotient = std::floor(a / b);
   if (!std::isfinite(quotient) || !std::isfinite(b)) return quotient;
-  const Real rest = std::fma(-quotient, b, a);
+  const T rest = std::fma(-quotient, b, a);
   return rest != 0 && std::signbit(rest) != std::signbit(b) ? quotient - 1 : quotient;
 }
 
-Real remainder(Real a, Real b) {
-  const Real rest = std::fmod(a, b);
+template <class T>
+T remainder(T a, T b) {
+  const T rest = std::fmod(a, b);
   if (rest == 0) return std::copysign(rest, b);
   return !std::isnan(rest) && std::signbit(rest) != std::signbit(b) ? rest + b : rest;
 }
 
-Real logaddexp(Real a, Real b) {
-  if (std::isnan(a) || std::isnan(b)) return kNan;
-  if (a == b) return a + std::log(2.0L);
+template <class T>
+T logaddexp(T a, T b) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
+  if (a == b) return a + std::log(T(2));
   return std::fmax(a, b) + std::log1p(std::exp(-std::fabs(a - b)));
 }
 
@@ -152,13 +157,14 @@ Real nextafter_narrow(Real from, Real towards, DType dtype) {
   return std::copysign(round_to(std::fabs(a) + (outwards ? step : -step), dtype), a);
 }
 
-Real nextafter(Real a, Real b, DType dtype) {
+Real neighbour(Real a, Real b, DType dtype) {
   if (dtype == DType::f16 || dtype == DType::bf16) return nextafter_narrow(a, b, dtype);
   if (dtype == DType::f64) return std::nextafter(static_cast<double>(a), static_cast<double>(b));
   return std::nextafter(static_cast<float>(a), static_cast<float>(b));
 }
 
-Real binary(Op op, Real a, Real b, DType dtype) {
+template <class T>
+T binary(Op op, T a, T b, DType dtype) {
   switch (op) {
     case Op::add: return a + b;
     case Op::sub: return a - b;
@@ -169,7 +175,7 @@ Real binary(Op op, Real a, Real b, DType dtype) {
     case Op::fmod: return std::fmod(a, b);
     case Op::power:
       // From 2^63 on every number is even; there glibc's powl takes -infinity for an odd power's.
-      return std::pow(std::fabs(b) >= 0x1p63L ? std::fabs(a) : a, b);
+      return std::pow(std::fabs(b) >= T(0x1p63) ? std::fabs(a) : a, b);
     case Op::maximum: return std::isnan(a) ? a : std::isnan(b) ? b : larger(a, b);
     case Op::minimum: return std::isnan(a) ? a : std::isnan(b) ? b : smaller(a, b);
     case Op::fmax: return std::isnan(b) ? a : std::isnan(a) ? b : larger(a, b);
@@ -178,7 +184,7 @@ Real binary(Op op, Real a, Real b, DType dtype) {
     case Op::hypot: return std::hypot(a, b);
     case Op::logaddexp: return logaddexp(a, b);
     case Op::copysign: return std::copysign(a, b);
-    case Op::nextafter: return nextafter(a, b, dtype);
+    case Op::nextafter: return static_cast<T>(neighbour(a, b, dtype));
     default: no_meaning(op, dtype);
   }
 }
@@ -340,12 +346,23 @@ Value operate_integer(const TypedNode& node, std::span<const Value> operands) {
 
 // ---- complex numbers ---------------------------------------------------------------------------
 
-Complex unary(Op op, Complex z) {
+// The plain formula, also where an infinity meets a zero.
+Complex product(const Complex& a, const Complex& b) {
+  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+}
+
+Complex power(const Complex& a, const Complex& b) {
+  if (b == Complex(0)) return 1;
+  if (a == Complex(0)) return b.real() > 0 ? Complex(0) : Complex(kNan, kNan);
+  return std::exp(product(b, std::log(a)));
+}
+
+Complex unary(Op op, const Complex& z) {
   switch (op) {
     case Op::abs: return std::abs(z);
     case Op::neg: return -z;
     case Op::sign: return z == Complex(0) ? z : z / std::abs(z);
-    case Op::square: return z * z;
+    case Op::square: return product(z, z);
     case Op::sqrt: return std::sqrt(z);
     case Op::rsqrt: return Complex(1) / std::sqrt(z);
     case Op::reciprocal: return Complex(1) / z;
@@ -365,13 +382,13 @@ Complex unary(Op op, Complex z) {
   }
 }
 
-Complex binary(Op op, Complex a, Complex b) {
+Complex binary(Op op, const Complex& a, const Complex& b) {
   switch (op) {
     case Op::add: return a + b;
     case Op::sub: return a - b;
-    case Op::mul: return a * b;
+    case Op::mul: return product(a, b);
     case Op::div: return a / b;
-    case Op::power: return std::pow(a, b);
+    case Op::power: return power(a, b);
     default: no_meaning(op, DType::c64);
   }
 }
@@ -384,7 +401,7 @@ Value operate_complex(const TypedNode& node, std::span<const Value> operands, Ro
   } else if (node.arity == 2) {
     result = binary(node.op, z(0), z(1));
   } else if (node.op == Op::fma) {
-    result = z(0) * z(1) + z(2);
+    result = product(z(0), z(1)) + z(2);
   } else {
     no_meaning(node.op, node.dtype);
   }
@@ -432,6 +449,7 @@ bool logical(Op op, std::span<const Value> operands) {
 }  // namespace
 
 double operate_quickly(Op op, double x) { return unary(op, x, DType::f64); }
+double operate_quickly(Op op, double x, double y) { return binary(op, x, y, DType::f64); }
 
 Value operate(const TypedNode& node, std::span<const Value> operands, Rounding rounding) {
   switch (info(node.op).rule) {

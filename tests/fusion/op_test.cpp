@@ -8,8 +8,11 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "fusion/bound.hpp"
+#include "fusion/infer.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -43,6 +46,26 @@ TEST(OpTable, NamesAreUniqueIdentifiers) {
     EXPECT_FALSE(op.name.empty());
     for (const char c : op.name)
       EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_') << op.name;
+  }
+}
+
+TEST(OpTable, AnOpAcceptsTheDtypesThatInferenceDoesNotRefuse) {
+  for (const OpInfo& op : all_ops()) {
+    if (!is_written_by_users(op)) continue;
+    for (const DTypeInfo& entry : kDTypes) {
+      Graph graph;
+      const NodeId x = graph.argument("x");
+      const std::vector<NodeId> operands(static_cast<std::size_t>(op.arity), x);
+      graph.add_output(graph.apply(op.op, operands));
+      const ArgumentType type{entry.dtype, false, false};
+      bool refused = false;
+      try {
+        infer(graph, {&type, 1}, {}, Rounding::once, "f");
+      } catch (const Error&) {
+        refused = true;
+      }
+      EXPECT_EQ(accepts(op, entry.dtype), !refused) << op.name << " of " << entry.name;
+    }
   }
 }
 

@@ -9,7 +9,6 @@
 #include <fstream>
 #include <map>
 #include <random>
-#include <set>
 #include <string>
 #include <tuple>
 
@@ -193,26 +192,15 @@ class BitEquality : public ::testing::TestWithParam<std::tuple<DeviceType, DType
 // What the contract defines to the bit: what the op table bounds by the one rounding of the result,
 // all operations on integers, and random numbers.
 bool is_defined(const OpInfo& op, DType dtype) {
-  const bool exact = op.f32.own <= 0.5;
-  switch (op.rule) {
-    case Rule::leaf:
-    case Rule::index:
-    case Rule::convert: return false;
-    case Rule::random: return dtype == DType::u64 || dtype == DType::i32;
-    case Rule::shift: return is_integer(dtype);
-    case Rule::bitwise: return is_integer(dtype) || dtype == DType::boolean;
-    case Rule::component: return exact && dtype == DType::c64;
-    case Rule::same:
-    case Rule::integral: return dtype != DType::boolean && (exact || is_integer(dtype));
-    default: return exact;
+  if (op.rule == Rule::convert || !fusion::accepts(op, dtype)) return false;
+  if (op.rule == Rule::random) return dtype == DType::u64 || dtype == DType::i32;
+  if (op.rule == Rule::component) return dtype == DType::c64;
+  if (dtype == DType::c64) {
+    const auto bound = fusion::complex_bound(op.op);
+    return !bound || bound->same_bits;
   }
-}
-
-bool is_defined_for_complex(Op op) {
-  static const std::set<Op> kDefined = {
-      Op::neg,       Op::conj, Op::real,  Op::imag,  Op::add,      Op::sub,   Op::equal,
-      Op::not_equal, Op::mul,  Op::isnan, Op::isinf, Op::isfinite, Op::where, Op::logical_not};
-  return kDefined.count(op) != 0;
+  const bool returns_integer = op.rule == Rule::same || op.rule == Rule::integral;
+  return op.f32.own <= 0.5 || (returns_integer && is_integer(dtype));
 }
 
 TEST_P(BitEquality, OfEveryOpThatIsDefinedToTheBit) {
@@ -222,7 +210,6 @@ TEST_P(BitEquality, OfEveryOpThatIsDefinedToTheBit) {
     for (const OpInfo& op : fusion::all_ops()) {
       if (op.arity != static_cast<int>(arity) || info(dtype()).storage_only) continue;
       if (!is_defined(op, dtype())) continue;
-      if (dtype() == DType::c64 && !is_defined_for_complex(op.op)) continue;
       calls.push_back({fmt::format("{}.{}", op.name, name(dtype())),
                        fmt::format("{}({})", op.name, kOperands[arity - 1]), arity});
     }

@@ -5,12 +5,17 @@
 
 #include <cmath>
 #include <complex>
+#include <map>
 
+#include "fusion/bound.hpp"
+#include "fusion/infer.hpp"
 #include "fusion/reference_value.hpp"
+#include "fusion/text.hpp"
 #include "kiln/error.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/reference.hpp"
+#include "tests/support/special_complex_rows.hpp"
 
 namespace kiln {
 namespace {
@@ -35,6 +40,27 @@ HostArray numbers(HostArray array, int seed) {
         std::bit_cast<std::uint32_t>(re) | std::uint64_t{std::bit_cast<std::uint32_t>(im)} << 32);
   }
   return array;
+}
+
+std::uint64_t bits_of(std::complex<double> z) {
+  return std::bit_cast<std::uint32_t>(static_cast<float>(z.real())) |
+         std::uint64_t{std::bit_cast<std::uint32_t>(static_cast<float>(z.imag()))} << 32;
+}
+
+void expect_row(const testing::ComplexRow& row, std::uint64_t bits, DType dtype) {
+  const fusion::reference::Value got = fusion::reference::decode(dtype, bits);
+  const bool is_bool = dtype == DType::boolean;
+  const std::complex<long double> actual(is_bool ? static_cast<long double>(got.integer) : got.real,
+                                         got.imag);
+  const std::complex<long double> expected(row.expected);
+  const auto same_sign = [&](long double a, long double b) {
+    return row.any_signs || std::isnan(b) || std::signbit(a) == std::signbit(b);
+  };
+  EXPECT_TRUE(fusion::complex_error(actual, expected) <= 0.51 &&
+              same_sign(actual.real(), expected.real()) &&
+              same_sign(actual.imag(), expected.imag()))
+      << row.call << " of " << row.operands.front() << " and " << row.operands.back() << " is "
+      << actual << ", not " << expected;
 }
 
 class ComplexOnDevice : public ::testing::TestWithParam<DeviceType> {
@@ -79,7 +105,7 @@ TEST_P(ComplexOnDevice, EveryOpAgreesWithTheReferenceForEveryLayout) {
     const std::size_t count = 21;
     compare(text,
             {numbers(layout, 0), numbers(HostArray::contiguous(DType::c64, {37}), 5), Scalar(0.5)},
-            std::vector<HostArray>(count, layout), 8);
+            std::vector<HostArray>(count, layout), 2);
   }
 }
 
@@ -87,10 +113,38 @@ TEST_P(ComplexOnDevice, PartsSizesAndPredicatesAreReal) {
   const HostArray x = numbers(HostArray::contiguous(DType::c64, {333}), 0);
   const HostArray f32s = HostArray::contiguous(DType::f32, {333});
   compare("real(x), imag(x), abs(x), abs(x) * 2 + imag(conj(x)), f32(x)", {x},
-          std::vector<HostArray>(5, f32s), 4);
+          std::vector<HostArray>(5, f32s), 2);
   const HostArray flags = HostArray::contiguous(DType::boolean, {333});
   compare("isnan(x), isinf(x), isfinite(x), x == conj(x), x != x, not x, bool(x)", {x},
           std::vector<HostArray>(7, flags), 0);
+}
+
+// A kernel for each call; on the device and in the reference interpreter.
+TEST_P(ComplexOnDevice, SpecialValuesAreThoseOfTheTable) {
+  std::map<std::string_view, std::vector<testing::ComplexRow>> by_call;
+  for (const testing::ComplexRow& row : testing::complex_rows()) by_call[row.call].push_back(row);
+  for (const auto& [call, rows] : by_call) {
+    const Function function = parse("special", call);
+    std::vector<HostArray> inputs;
+    for (std::size_t k = 0; k < function.arity(); ++k) {
+      inputs.push_back(HostArray::contiguous(DType::c64, {std::ssize(rows)}));
+      for (std::int64_t i = 0; i < std::ssize(rows); ++i)
+        testing::set_bits(inputs[k], i, bits_of(rows[static_cast<std::size_t>(i)].operands[k]));
+    }
+    const std::vector<fusion::ArgumentType> types(inputs.size(), {DType::c64, false, false});
+    const fusion::TypedGraph typed =
+        fusion::infer(fusion::parse(call), types, {}, Rounding::once, "special");
+    const DType dtype = typed.nodes[typed.outputs[0]].dtype;
+    std::vector<HostArray> outputs = {HostArray::contiguous(dtype, inputs[0].shape)};
+    std::vector<HostArray> expected = outputs;
+    const std::vector<TestInput> arguments(inputs.begin(), inputs.end());
+    testing::run_on({GetParam(), 0}, function, arguments, outputs);
+    testing::run_on_reference(function, arguments, expected);
+    for (std::int64_t i = 0; i < std::ssize(rows); ++i) {
+      expect_row(rows[static_cast<std::size_t>(i)], testing::get_bits(outputs[0], i), dtype);
+      expect_row(rows[static_cast<std::size_t>(i)], testing::get_bits(expected[0], i), dtype);
+    }
+  }
 }
 
 TEST_P(ComplexOnDevice, BitcastsKeepEveryBit) {
