@@ -37,6 +37,26 @@ std::uint64_t mask_of(DType dtype) {
   return bits(dtype) == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits(dtype)) - 1;
 }
 
+std::uint64_t complex_bits(std::uint64_t re, std::uint64_t im) { return re | im << 32; }
+
+std::vector<std::uint64_t> complex_sample(std::size_t count) {
+  Sample numbers(DType::c64, count);
+  const std::vector<std::uint64_t> parts = sample(DType::f32, 4096);
+  const auto specials = static_cast<std::size_t>(std::sqrt(static_cast<double>(count) / 4));
+  for (std::size_t i = 0; i < std::min(specials, parts.size()); ++i) {
+    for (std::size_t k = 0; k < std::min(specials, parts.size()); ++k)
+      numbers.add_bits(complex_bits(parts[i], parts[k]));
+  }
+  std::mt19937_64 random(20250102);
+  const auto part = [&] { return parts[random() % parts.size()]; };
+  for (double angle = 0; !numbers.full(); angle += 0.618) {
+    numbers.add_bits(complex_bits(fusion::encode(std::cos(angle), DType::f32),
+                                  fusion::encode(std::sin(angle), DType::f32)));
+    for (int i = 0; i < 3; ++i) numbers.add_bits(complex_bits(part(), part()));
+  }
+  return numbers.take();
+}
+
 }  // namespace
 
 Inputs Inputs::all(DType dtype) {
@@ -78,6 +98,7 @@ std::uint64_t Inputs::operand(int position, std::uint64_t index) const {
 }
 
 std::vector<std::uint64_t> sample(DType dtype, std::size_t count) {
+  if (dtype == DType::c64) return complex_sample(count);
   Sample numbers(dtype, count);
   const std::uint64_t infinity = fusion::encode(HUGE_VAL, dtype);
   numbers.add_both(0);

@@ -38,7 +38,8 @@ class Inputs {
 
 /// Exactly `count` different numbers: zeros, infinities and NaN, small integers and halves, powers
 /// of two with both neighbours (thinned where they are too many), the ends of the ranges, then
-/// random ones, of which half are of moderate size.
+/// random ones, of which half are of moderate size. Of c64: all pairs of the first of such f32,
+/// then numbers around the unit circle and random pairs.
 std::vector<std::uint64_t> sample(DType dtype, std::size_t count);
 
 }  // namespace kiln::numerics

@@ -21,153 +21,21 @@
 #endif
 
 #include "fusion/bound.hpp"
-#include "fusion/composition.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/reference.hpp"
-#include "fusion/reference_operation.hpp"
-#include "fusion/text.hpp"
 #include "jit/backend.hpp"
 #include "jit/compile.hpp"
 #include "kiln/error.hpp"
 #include "kiln/function.hpp"
 #include "numerics/inputs.hpp"
+#include "numerics/judge.hpp"
 #include "numerics/subjects.hpp"
 #include "tool/device_memory.hpp"
 
 namespace kiln::numerics {
 namespace {
 
+constexpr std::array kMeasured = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::c64};
 constexpr std::uint64_t kChunk = 1 << 20;  // inputs of one launch
 constexpr std::size_t kGroup = 8;          // functions of one kernel: larger ones compile slowly
-
-using Bytes = std::vector<std::byte>;
-
-std::uint64_t read_bits(const Bytes& bytes, std::size_t width, std::uint64_t index) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, bytes.data() + index * width, width);
-  return value;
-}
-
-long double number(DType dtype, std::uint64_t bits) {
-  return fusion::reference::decode(dtype, bits).real;
-}
-
-// What was found so far, merged from all threads.
-struct Found {
-  std::uint64_t misrounded = 0;
-  double largest = 0;
-  std::uint64_t at = 0;  ///< the index of the inputs
-
-  void add(double error, double counted, std::uint64_t index) {
-    if (error > 0.5) ++misrounded;
-    if (counted <= largest) return;
-    largest = counted;
-    at = index;
-  }
-  void join(const Found& other) {
-    misrounded += other.misrounded;
-    if (other.largest > largest || (other.largest == largest && other.at < at)) {
-      largest = other.largest;
-      at = other.at;
-    }
-  }
-};
-
-// One function's exact results.
-class Exact {
- public:
-  Exact(const Subject& subject, DType dtype) : subject_(subject), dtype_(dtype) {
-    if (subject.op) {
-      node_.op = *subject.op;
-      node_.dtype = dtype;
-      node_.arity = static_cast<std::uint8_t>(subject.arity);
-      return;
-    }
-    const std::array<fusion::ArgumentType, 1> types = {{{dtype, false, false}}};
-    const std::array stored = {DType::f64};
-    graph_ =
-        fusion::infer(fusion::parse(subject.text()), types, stored, Rounding::once, subject.name);
-  }
-
-  /// Compares results [begin, end) of a chunk, after an error of `largest` was found in others.
-  Found compare(const std::vector<Bytes>& operands, const Bytes& results, std::uint64_t begin,
-                std::uint64_t end, std::uint64_t first, double largest) const {
-    return subject_.op ? compare_op(operands, results, begin, end, first, largest)
-                       : compare_composition(operands[0], results, begin, end, first);
-  }
-
- private:
-  std::size_t width() const { return static_cast<std::size_t>(bits(dtype_) / 8); }
-
-  Found compare_op(const std::vector<Bytes>& operands, const Bytes& results, std::uint64_t begin,
-                   std::uint64_t end, std::uint64_t first, double largest) const {
-    Found found;
-    std::array<long double, 3> reals{};
-    std::array<fusion::reference::Value, 3> values;
-    const auto arity = static_cast<std::size_t>(subject_.arity);
-    const bool quick = dtype_ == DType::f32 && arity == 1;
-    for (std::uint64_t i = begin; i < end; ++i) {
-      if (quick && is_clear(operands[0], results, i, std::max(largest, found.largest))) continue;
-      for (std::size_t k = 0; k < arity; ++k) {
-        values[k] = fusion::reference::decode(dtype_, read_bits(operands[k], width(), i));
-        reals[k] = values[k].real;
-      }
-      // The sign of a NaN is nobody's promise.
-      if (node_.op == fusion::Op::copysign && std::isnan(reals[1])) continue;
-      const long double exact =
-          fusion::reference::operate(node_, std::span(values).first(arity), Rounding::once).real;
-      const long double actual = number(dtype_, read_bits(results, width(), i));
-      const double error = fusion::ulp_error(actual, exact, dtype_);
-      const double counted = error > 0.5
-                                 ? fusion::counted_error(node_.op, actual, exact,
-                                                         std::span(reals).first(arity), dtype_)
-                                 : error;
-      found.add(error, counted, first + i);
-    }
-    return found;
-  }
-
-  // Whether f64 shows that result `i` adds nothing: it is exact, or the nearest number where errors
-  // that are shown as a rounding's were found before. Between two neighbours, where f64 might not
-  // tell which is nearest, it must be clear by far more than f64's own error.
-  bool is_clear(const Bytes& operand, const Bytes& results, std::uint64_t i, double largest) const {
-    const auto value = [&](const Bytes& bytes) {
-      return std::bit_cast<float>(static_cast<std::uint32_t>(read_bits(bytes, 4, i)));
-    };
-    const float actual = value(results);
-    const double exact = fusion::reference::operate_quickly(node_.op, value(operand));
-    if (std::isnan(exact)) return std::isnan(actual);
-    if (actual == 0 || exact == 0)
-      return actual == exact && std::signbit(actual) == std::signbit(exact);
-    if (actual == exact) return true;
-    constexpr double kDoubt = 0x1p-45;
-    return largest > 0.499 && static_cast<float>(exact * (1 - kDoubt)) == actual &&
-           static_cast<float>(exact * (1 + kDoubt)) == actual;
-  }
-
-  Found compare_composition(const Bytes& operand, const Bytes& results, std::uint64_t begin,
-                            std::uint64_t end, std::uint64_t first) const {
-    std::vector<double> exact(end - begin);
-    const fusion::ReferenceOperand input = {
-        const_cast<std::byte*>(operand.data()) + begin * width(), dtype_, {1}, 0};
-    const fusion::ReferenceOperand output = {exact.data(), DType::f64, {1}, 0};
-    fusion::evaluate(graph_, {static_cast<std::int64_t>(end - begin)}, {&input, 1}, {&output, 1});
-    Found found;
-    for (std::uint64_t i = begin; i < end; ++i) {
-      const long double actual = number(dtype_, read_bits(results, width(), i));
-      const long double x = number(dtype_, read_bits(operand, width(), i));
-      const double error = fusion::ulp_error(actual, exact[i - begin], dtype_);
-      const long double term = fusion::largest_term(subject_.name, x);
-      found.add(error, fusion::counted_error(term, actual, exact[i - begin], dtype_), first + i);
-    }
-    return found;
-  }
-
-  const Subject& subject_;
-  DType dtype_;
-  fusion::TypedNode node_;
-  fusion::TypedGraph graph_;
-};
 
 std::uint64_t set_size(DType dtype, int arity, std::size_t pairs) {
   const bool narrow = bits(dtype) == 16;
@@ -182,14 +50,13 @@ std::vector<std::uint64_t> worst_known() {
           0xc05bfd04, 0x3f8f02ed, 0x2c80cab3, 0x439558a9, 0x79e45ba5, 0x365a0304};
 }
 
-// Nothing is promised of an f32 that a composition gives, and its reference is slow: a stride will
-// do.
+// What a composition is made of is tried completely: a stride will do for it.
 Inputs inputs_for(DType dtype, const Subject& subject, const Request& request) {
   const int arity = subject.arity;
   const bool complete = request.complete && subject.op.has_value();
   if (arity > 1) return Inputs::tuples(sample(dtype, set_size(dtype, arity, request.pairs)), arity);
   if (bits(dtype) == 16) return Inputs::all(dtype);
-  if (dtype == DType::f64) return Inputs::list(sample(dtype, 100'000));
+  if (bits(dtype) == 64) return Inputs::list(sample(dtype, 100'000));
   if (complete) return Inputs::all(dtype);
   std::vector<std::uint64_t> others = sample(dtype, 20'000);
   for (const std::uint64_t bits : worst_known()) others.push_back(bits);
@@ -209,6 +76,7 @@ class Group {
         inputs_(inputs_for(dtype, *subjects_.front(), request)),
         function_(parse(fmt::format("numerics_{}_{}_{}", name(dtype), arity_, number), text(),
                         Options{Rounding::once, request.accuracy, OnMiss::compile})) {
+    for (const Subject* subject : subjects_) judges_.emplace_back(*subject, dtype_);
     const std::size_t bytes = std::min(kChunk, inputs_.count()) * width();
     for (int i = 0; i < arity_; ++i) memory_.emplace_back(backend_, bytes);
     for (std::size_t i = 0; i < subjects_.size(); ++i) memory_.emplace_back(backend_, bytes);
@@ -223,18 +91,15 @@ class Group {
 
   std::vector<Measurement> run(Accuracy accuracy) {
     std::vector<Found> found(subjects_.size());
-    std::vector<Exact> exact;
-    for (const Subject* subject : subjects_) exact.emplace_back(*subject, dtype_);
     for (std::uint64_t first = 0; first < inputs_.count(); first += kChunk) {
       const std::uint64_t count = std::min(kChunk, inputs_.count() - first);
       launch(first, count);
       for (std::size_t k = 0; k < subjects_.size(); ++k) {
-        const double largest = found[k].largest;
         found[k].join(tbb::parallel_reduce(
             tbb::blocked_range<std::uint64_t>(0, count, 4096), Found{},
             [&](const tbb::blocked_range<std::uint64_t>& range, Found so_far) {
-              so_far.join(exact[k].compare(operands_, results_[k], range.begin(), range.end(),
-                                           first, largest));
+              so_far.join(
+                  judges_[k].compare(operands_, results_[k], range.begin(), range.end(), first));
               return so_far;
             },
             [](Found a, const Found& b) {
@@ -258,18 +123,18 @@ class Group {
     return all;
   }
 
-  View view(std::size_t buffer, std::uint64_t count) const {
-    return {memory_[buffer].data(), dtype_, {static_cast<std::int64_t>(count)}, backend_.device()};
+  View view(std::size_t buffer, DType dtype, std::uint64_t count) const {
+    return {memory_[buffer].data(), dtype, {static_cast<std::int64_t>(count)}, backend_.device()};
   }
   std::vector<Argument> arguments(std::uint64_t count) const {
     std::vector<Argument> all;
-    for (std::size_t i = 0; i < operands_.size(); ++i) all.emplace_back(view(i, count));
+    for (std::size_t i = 0; i < operands_.size(); ++i) all.emplace_back(view(i, dtype_, count));
     return all;
   }
   std::vector<View> outputs(std::uint64_t count) const {
     std::vector<View> all;
     for (std::size_t i = 0; i < results_.size(); ++i)
-      all.push_back(view(operands_.size() + i, count));
+      all.push_back(view(operands_.size() + i, judges_[i].result(), count));
     return all;
   }
 
@@ -307,19 +172,25 @@ class Group {
     row.largest = found.largest;
     for (int k = 0; k < arity_; ++k) row.worst.push_back(inputs_.operand(k, found.at));
     const DeviceType device = backend_.device().type;
-    if (subject.op) {
+    if (dtype_ == DType::c64) {
+      row.bound = fusion::complex_bound(*subject.op)->error;
+    } else if (subject.op) {
       const fusion::OpInfo& op = fusion::info(*subject.op);
       row.bound = fusion::error_bound(op, dtype_, accuracy, device);
       row.library = fusion::is_library_function(op, dtype_, accuracy, device);
     } else {
-      row.bound = fusion::composition_bound(dtype_, accuracy, device);
+      const fusion::Composition& composition = *fusion::find_composition(subject.name);
+      row.bound = fusion::composition_bound(composition, dtype_, accuracy, device);
+      row.library = fusion::is_library_function(composition, dtype_, accuracy, device);
     }
+    if (!row.bound) row.fast = found.fast;
     return row;
   }
 
   jit::Backend& backend_;
   tool::OwnedStream stream_;
   std::vector<const Subject*> subjects_;
+  std::vector<Judge> judges_;
   DType dtype_;
   int arity_;
   Inputs inputs_;
@@ -344,11 +215,6 @@ std::vector<const Subject*> chosen_subjects(const Request& request) {
   return chosen;
 }
 
-// An exact f64 chain would need more digits than the reference keeps.
-bool is_measurable(const Subject& subject, DType dtype) {
-  return subject.op.has_value() || dtype != DType::f64;
-}
-
 std::vector<std::unique_ptr<Group>> make_groups(Device device, const Request& request) {
   jit::Backend& backend = jit::backend(device);
   std::vector<std::unique_ptr<Group>> groups;
@@ -363,7 +229,7 @@ std::vector<std::unique_ptr<Group>> make_groups(Device device, const Request& re
       pending.clear();
     };
     for (const Subject* subject : chosen) {
-      if (!is_measurable(*subject, dtype)) continue;
+      if (!subject->takes(dtype)) continue;
       const bool alike =
           pending.empty() || (pending.front()->arity == subject->arity &&
                               pending.front()->op.has_value() == subject->op.has_value());
@@ -383,13 +249,16 @@ double Measurement::rounded_share() const {
   return 1 - static_cast<double>(misrounded) / static_cast<double>(inputs);
 }
 
+bool Measurement::exceeded() const {
+  return (bound && largest > *bound) || (fast && *fast > fusion::kFastBound);
+}
+
 std::vector<Measurement> measure(Device device, const Request& request) {
   for (const DType dtype : request.dtypes) {
-    if (dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32 || dtype == DType::f64)
-      continue;
+    if (std::ranges::count(kMeasured, dtype) != 0) continue;
     throw Error(
         Code::invalid_argument,
-        fmt::format("numerics: {} is not measured; f16, bf16, f32 and f64 are", name(dtype)));
+        fmt::format("numerics: {} is not measured; f16, bf16, f32, f64 and c64 are", name(dtype)));
   }
   const std::vector<std::unique_ptr<Group>> groups = make_groups(device, request);
   std::vector<std::future<void>> compiles;

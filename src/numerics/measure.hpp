@@ -15,7 +15,7 @@ namespace kiln::numerics {
 
 struct Request {
   std::vector<std::string> functions;  ///< names of ops and compositions; empty: all
-  std::vector<DType> dtypes = {DType::f16, DType::bf16, DType::f32, DType::f64};
+  std::vector<DType> dtypes = {DType::f16, DType::bf16, DType::f32, DType::f64, DType::c64};
   Accuracy accuracy = Accuracy::storage;
   bool complete = false;         ///< all 2^32 numbers for functions of one f32
   std::size_t pairs = 2048;      ///< of so many numbers, for functions of two 16-bit arguments
@@ -31,16 +31,17 @@ struct Measurement {
   double largest = 0;                ///< error, as fusion/bound.hpp counts it
   std::vector<std::uint64_t> worst;  ///< the operands where it was found, as bits
   std::optional<double> bound;
-  bool library = false;  ///< the bound is that of a library that kiln did not write
+  std::optional<double> fast;  ///< fusion::fast_error, where that is what is bounded
+  bool library = false;        ///< the bound is that of a library that kiln did not write
 
   double rounded_share() const;
-  bool exceeded() const { return bound && largest > *bound; }
+  bool exceeded() const;
   /// The bound is looser than twice the largest error; a correctly rounded one never is.
   bool loose() const { return bound && *bound > 0.51 && largest > 0 && *bound > 2 * largest; }
 };
 
 /// Throws Error(invalid_argument) for a name that no function has and for a dtype that is not f16,
-/// bf16, f32 or f64.
+/// bf16, f32, f64 or c64.
 std::vector<Measurement> measure(Device device, const Request& request);
 
 /// The release of the compiler, and on the CPU of the maths library, whose results were measured.

@@ -25,6 +25,10 @@ std::string Subject::text() const {
   return fmt::format("{}({})", name, kOperands[static_cast<std::size_t>(arity - 1)]);
 }
 
+bool Subject::takes(DType dtype) const {
+  return dtype != DType::c64 || (op && fusion::takes_complex(*op));
+}
+
 const std::vector<Subject>& all_subjects() {
   static const std::vector<Subject> subjects = [] {
     std::vector<Subject> all;

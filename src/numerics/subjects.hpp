@@ -17,6 +17,8 @@ struct Subject {
 
   /// The call on x, y, z in the text form.
   std::string text() const;
+  /// Compositions are for real numbers.
+  bool takes(DType dtype) const;
 };
 
 /// In the order of the op table, then of the compositions.

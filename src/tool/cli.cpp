@@ -285,7 +285,7 @@ class Builder {
         *line_.app, "numerics",
         "Measure how far results are from exact ones, and compare with the bounds", run_numerics);
     add_list(*app, "--op", options->functions, "NAME", "Only this op or library function");
-    add_list(*app, "--dtype", options->dtypes, "f16|bf16|f32|f64", "Only this dtype");
+    add_list(*app, "--dtype", options->dtypes, "f16|bf16|f32|f64|c64", "Only this dtype");
     app->add_option("--device", options->device,
                     "Where to run: auto takes a GPU where there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]")

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "fusion/bound.hpp"
 #include "fusion/number.hpp"
 #include "fusion/op.hpp"
 #include "jit/backend.hpp"
@@ -38,6 +39,7 @@ Json to_json(const Measurement& row) {
           {"largest_error_ulp", row.largest},
           {"worst_input", worst},
           {"bound_ulp", row.bound ? Json(*row.bound) : Json()},
+          {"fast_error", row.fast ? Json(*row.fast) : Json()},
           {"exceeded", row.exceeded()},
           {"loose", row.loose()}};
 }
@@ -86,11 +88,19 @@ std::string ulp(double error) {
   return fmt::format("{:.4g}", error < 10 ? std::ceil(error * 1e3) / 1e3 : std::ceil(error));
 }
 
-// The cells of one device's result: largest error, bound, correctly rounded.
+// The cells of one device's result: largest error, bound, correctly rounded. What fast approximates
+// has no bound in units in the last place, but one of a part of the result or of 1.
 std::vector<std::string> cells(const Json& row) {
   if (row.is_null()) return {"", "", ""};
   const Json& bound = row.at("bound_ulp");
-  std::string error = ulp(row.at("largest_error_ulp").get<double>());
+  const Json fast = row.value("fast_error", Json());
+  std::string error = fast.is_null() ? ulp(row.at("largest_error_ulp").get<double>())
+                                     : fmt::format("{:.1e} rel", fast.get<double>());
+  if (!fast.is_null()) {
+    return {error + (row.at("exceeded").get<bool>() ? " (exceeds)" : ""),
+            fmt::format("{:.1e} rel", fusion::kFastBound),
+            percent(row.at("correctly_rounded").get<double>())};
+  }
   if (row.at("exceeded").get<bool>()) error += " (exceeds)";
   if (row.at("loose").get<bool>()) error += " (loose)";
   return {error, bound.is_null() ? "" : fmt::format("{:.4g}", bound.get<double>()),
@@ -145,8 +155,11 @@ void print_markdown(const std::vector<Json>& results) {
   fmt::print(
       "# Errors of every operation, measured\n\nIn units in the last place of the result, largest "
       "over the inputs tried, beside the bound that is\npromised, and the share of correctly "
-      "rounded "
-      "results. Written by `kiln numerics --merge ... --markdown`.\n\n");
+      "rounded results; c64 in units of its larger part. Where `fast` approximates, `rel` is the\n"
+      "largest error as a part of the result or of 1, for operands and results between 2^-20 and "
+      "64 "
+      "in size.\nThe README says what counts in other units. Written by `kiln numerics --merge ... "
+      "--markdown`.\n\n");
   for (const Json& result : results) fmt::print("* {}\n", title(result));
   for (const auto& [dtype, section] : sections_of(results)) {
     fmt::print("\n## {}\n\n| op | inputs |", dtype);

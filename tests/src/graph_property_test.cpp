@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <complex>
 #include <cstdlib>
 #include <filesystem>
 #include <future>
@@ -43,60 +42,48 @@ std::uint64_t setting(const char* name, std::uint64_t otherwise) {
 
 bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
-// Ops whose result the contract defines to the bit. f64's floor_divide and remainder are rounded
-// twice by the reference.
-bool is_defined(Op op) {
-  const auto exact = [](const fusion::Bounds& bounds) {
-    return std::max({bounds.own, bounds.libm, bounds.cuda, bounds.hip}) <= 0.5;
+// Ops whose result the contract defines to the bit: under fast, only what is not rounded at all.
+// f64's floor_divide and remainder are rounded twice by the reference.
+bool is_defined(Op op, Accuracy accuracy) {
+  const auto exact = [&](const fusion::Bounds& bounds) {
+    return std::max({bounds.own, bounds.libm, bounds.cuda, bounds.hip}) <=
+           (accuracy == Accuracy::fast ? 0 : 0.5);
   };
   return op != Op::floor_divide && op != Op::remainder && exact(fusion::info(op).f32) &&
          exact(fusion::info(op).f64);
 }
 
-// The ops that are defined to the bit on complex numbers too.
+// The ops that are defined to the bit on complex numbers too, as the reference has them.
 bool is_defined_for_complex(Op op) {
-  switch (fusion::info(op).rule) {
-    case fusion::Rule::leaf:
-    case fusion::Rule::convert:
-    case fusion::Rule::compare:
-    case fusion::Rule::predicate:
-    case fusion::Rule::logical:
-    case fusion::Rule::select:
-    case fusion::Rule::component: return true;
-    default: return op == Op::neg || op == Op::conj || op == Op::add || op == Op::sub;
-  }
+  const auto bound = fusion::complex_bound(op);
+  return bound ? bound->error <= 0.5 : fusion::takes_complex(op);
 }
 
 bool is_nan(const Value& value) { return std::isnan(value.real) || std::isnan(value.imag); }
 
 // Whether a kernel must store the value for the next ones to be judged. The bits of a NaN are
 // nobody's promise, but these show them.
-bool must_be_stored(const fusion::Node& node, bool complex) {
-  return node.op == Op::bitcast || node.op == Op::copysign || !is_defined(node.op) ||
+bool must_be_stored(const fusion::Node& node, bool complex, Accuracy accuracy) {
+  return node.op == Op::bitcast || node.op == Op::copysign || !is_defined(node.op, accuracy) ||
          (complex && !is_defined_for_complex(node.op));
 }
 
-// How far a complex result may be off: some units of the exact one, or of a term that cancels.
-// Nothing is said of what overflows or nearly does; other tests are about accuracy.
 bool agrees_as_complex(Op op, const Value& actual, const Value& exact,
                        std::span<const Value> operands) {
-  using Complex = std::complex<long double>;
-  const auto moderate = [](const Value& value) {
-    const long double size = std::abs(Complex(value.real, value.imag));
-    return size == 0 || (size > 1e-15L && size < 1e15L);
-  };
-  if (!moderate(exact)) return true;
-  std::array<Complex, 3> z;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (!moderate(operands[i])) return true;
-    z[i] = {operands[i].real, operands[i].imag};
-  }
-  const Complex wanted(exact.real, exact.imag);
-  long double scale = std::abs(wanted);
-  if (op == Op::fma) scale = std::abs(z[0] * z[1]) + std::abs(z[2]);
-  if (op == Op::sigmoid) scale += 1;
-  if (op == Op::power && z[0] != Complex(0)) scale *= 1 + std::abs(z[1] * std::log(z[0]));
-  return std::abs(Complex(actual.real, actual.imag) - wanted) <= scale * 0x1p-20L;
+  std::array<fusion::WideComplex, 3> z;
+  for (std::size_t i = 0; i < operands.size(); ++i) z[i] = {operands[i].real, operands[i].imag};
+  return fusion::counted_error(op, {actual.real, actual.imag}, {exact.real, exact.imag},
+                               std::span(z).first(operands.size())) <=
+         fusion::complex_bound(op)->error;
+}
+
+// Under fast, a product may not have been rounded before it was added, so that the error of a sum
+// is one of its operands.
+bool is_near(std::string_view function, long double actual, long double exact,
+             std::span<const long double> operands, DType stored) {
+  long double size = 1;
+  for (const long double x : operands) size = std::max(size, std::fabs(x));
+  return fusion::fast_error(function, actual, exact, operands, stored) <= fusion::kFastBound * size;
 }
 
 // ---- Judging -----------------------------------------------------------------------------------
@@ -209,8 +196,9 @@ class Judge {
     return node.dtype == DType::c64 || (!operands.empty() && operands[0].dtype == DType::c64);
   }
 
-  static bool is_defined(const TypedNode& node, std::span<const Value> operands) {
-    return is_complex(node, operands) ? is_defined_for_complex(node.op) : kiln::is_defined(node.op);
+  bool is_defined(const TypedNode& node, std::span<const Value> operands) const {
+    if (is_complex(node, operands)) return is_defined_for_complex(node.op);
+    return !is_floating(node.dtype) || kiln::is_defined(node.op, options_.accuracy);
   }
 
   // Under Rounding::each as the dtype's arithmetic has it, narrow floats under the function's
@@ -281,14 +269,20 @@ class Judge {
       };
       return same(expected.real, actual.real) && (!complex || same(expected.imag, actual.imag));
     }
-    if (is_complex(node, operands)) return agrees_as_complex(node.op, actual, expected, operands);
+    if (is_complex(node, operands)) {
+      return agrees_as_complex(node.op, actual, value(node, operands, n, Rounding::once), operands);
+    }
     // The bounds themselves are proven by other tests, over far more inputs: this one is about
     // which op is computed from what.
-    const auto bound =
-        fusion::error_bound(fusion::info(node.op), stored, options_.accuracy, device_.type);
     std::array<long double, 3> reals{};
     for (std::size_t i = 0; i < operands.size(); ++i) reals[i] = operands[i].real;
     const Value exact = value(node, operands, n, Rounding::once);
+    if (options_.accuracy == Accuracy::fast) {
+      const std::span given = std::span(reals).first(operands.size());
+      return is_near(fusion::info(node.op).name, actual.real, exact.real, given, stored);
+    }
+    const auto bound =
+        fusion::error_bound(fusion::info(node.op), stored, options_.accuracy, device_.type);
     return fusion::counted_error(node.op, actual.real, exact.real, reals, stored) <=
            2 * *bound + 0.5;
   }
@@ -366,12 +360,14 @@ Batch draw_batch(std::uint64_t seed, std::uint64_t number) {
   GraphDraw draw(seed + number * 0x9e3779b97f4a7c15);
   Batch batch{{{}, draw.pool()}, {}};
   batch.options.rounding = number % 2 == 0 ? Rounding::each : Rounding::once;
-  batch.options.accuracy = number / 2 % 2 == 0 ? Accuracy::storage : Accuracy::strict;
+  constexpr Accuracy kAccuracies[] = {Accuracy::storage, Accuracy::strict, Accuracy::fast};
+  batch.options.accuracy = kAccuracies[number / 2 % 3];
   fusion::Graph& all = batch.item.graph;
   for (std::uint64_t i = 0; i < kGraphsInKernel; ++i) {
-    const fusion::Graph graph = draw.graph(
-        batch.item.pool, batch.options.rounding,
-        [&](const fusion::Node& node) { return must_be_stored(node, batch.item.pool.complex); });
+    const fusion::Graph graph =
+        draw.graph(batch.item.pool, batch.options.rounding, [&](const fusion::Node& node) {
+          return must_be_stored(node, batch.item.pool.complex, batch.options.accuracy);
+        });
     std::map<NodeId, NodeId> made;
     for (const NodeId output : graph.outputs()) {
       const NodeId id = testing::copy_node(graph, output, all, made);
@@ -430,8 +426,10 @@ TEST_P(GraphProperty, EveryOpOfRandomGraphsAgreesWithTheReference) {
       item, [&](const GraphCase& candidate) { return !wrong(candidate, chosen, device).empty(); });
   FAIL() << "KILN_TEST_SEED=" << seed << ", batch " << failed << ", rounding "
          << (options.rounding == Rounding::each ? "each" : "once") << ", accuracy "
-         << (options.accuracy == Accuracy::strict ? "strict" : "storage") << ": "
-         << wrong(item, options, device) << "\nat its smallest: " << describe(small) << "\n"
+         << (options.accuracy == Accuracy::strict ? "strict"
+             : options.accuracy == Accuracy::fast ? "fast"
+                                                  : "storage")
+         << ": " << wrong(item, options, device) << "\nat its smallest: " << describe(small) << "\n"
          << wrong(small, options, device);
 }
 
