@@ -10,10 +10,8 @@
 #include <regex>
 #include <string>
 
-#include "compile_only.hpp"
 #include "jit/compile/elf.hpp"
-#include "kiln/error.hpp"
-#include "tests/support/devices.hpp"
+#include "tests/support/machine_code.hpp"
 
 namespace kiln {
 namespace {
@@ -79,12 +77,7 @@ constexpr Accuracy kExact[] = {Accuracy::storage, Accuracy::strict};
 class IsaContract : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    std::vector<std::string> known;
-    try {
-      known = jit::known_targets(jit::ToolchainKind::hiprtc);
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
+    const std::vector<std::string> known = testing::targets_of(jit::ToolchainKind::hiprtc);
     if (std::ranges::find(known, GetParam()) == known.end())
       GTEST_SKIP() << "no hiprtc on this machine knows " << GetParam();
   }
@@ -153,7 +146,8 @@ TEST_P(IsaContract, SquareRootIsRefined) {
   EXPECT_EQ(refinements(Accuracy::fast), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Gfx, IsaContract, ::testing::Values("gfx90a", "gfx1030"));
+INSTANTIATE_TEST_SUITE_P(Gfx, IsaContract,
+                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
 
 }  // namespace
 }  // namespace kiln

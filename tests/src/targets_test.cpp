@@ -1,49 +1,21 @@
-// Kernels for devices that need not be here: every op compiled by the real compilers for every
-// target that they know, and what the machine code of the common kernels must and must not contain.
+// Kernels for devices that need not be here: a chain for every target that the compilers know, and
+// what the machine code of the common kernels must and must not contain. All ops and dtypes are in
+// every_op_targets_test.cpp.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
-#include <regex>
 
-#include "compile_only.hpp"
-#include "fusion/op.hpp"
-#include "kiln/error.hpp"
-#include "tests/support/devices.hpp"
+#include "tests/support/machine_code.hpp"
 
 namespace kiln {
 namespace {
 
-using fusion::OpInfo;
-using fusion::Rule;
+using testing::Machine;
+using testing::targets_of;
 
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
-
-// Functions that together hold every op that takes `dtype`: in groups, because the time of a
-// compile grows faster than its kernel.
-std::vector<Function> all_ops_on(DType dtype) {
-  constexpr std::size_t kGroup = 10;
-  std::vector<std::string> calls;
-  for (const OpInfo& op : fusion::all_ops()) {
-    const bool other = op.rule == Rule::leaf || op.rule == Rule::index ||
-                       op.rule == Rule::convert || op.rule == Rule::component;
-    const bool integers_only =
-        op.rule == Rule::bitwise || op.rule == Rule::shift || op.rule == Rule::random;
-    if (other || (integers_only && !is_integer(dtype))) continue;
-    constexpr std::string_view kOperands[] = {"x", "x, y", "x, y, z"};
-    calls.push_back(fmt::format("{}({})", op.name, kOperands[op.arity - 1]));
-  }
-  std::vector<Function> functions;
-  for (std::size_t from = 0; from < calls.size(); from += kGroup) {
-    const auto last =
-        calls.begin() + static_cast<std::ptrdiff_t>(std::min(from + kGroup, calls.size()));
-    functions.push_back(
-        parse(fmt::format("ops_{}_{}", name(dtype), from / kGroup),
-              fmt::format(
-                  "{}", fmt::join(calls.begin() + static_cast<std::ptrdiff_t>(from), last, ", "))));
-  }
-  return functions;
-}
 
 // Every other element, so that a thread has one and the compiler little to unroll.
 Specification on_vectors(const Function& function, DType dtype) {
@@ -52,14 +24,6 @@ Specification on_vectors(const Function& function, DType dtype) {
     specification.arguments.push_back({argument, dtype, {4096}, {2}, false});
   }
   return specification;
-}
-
-std::vector<std::string> targets_of(jit::ToolchainKind kind) {
-  try {
-    return jit::known_targets(kind);
-  } catch (const Error& error) {
-    return {};
-  }
 }
 
 // Side by side, as an engine would fill its cache.
@@ -78,39 +42,11 @@ void compile_all(const std::vector<Function>& functions, DType dtype,
   for (std::future<void>& compile : compiles) compile.get();
 }
 
-#if KILN_TEST_LONG
-
-void compile_every_op(jit::ToolchainKind kind, const std::vector<std::string>& targets) {
-  if (targets.empty()) GTEST_SKIP() << "there is no " << jit::name(kind) << " on this machine";
-  for (const DType dtype :
-       {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i32, DType::i64, DType::u8}) {
-    compile_all(all_ops_on(dtype), dtype, targets);
-  }
-}
-
-TEST(TargetsLong, HiprtcCompilesEveryOpForEveryTargetItKnows) {
-  compile_every_op(jit::ToolchainKind::hiprtc, targets_of(jit::ToolchainKind::hiprtc));
-}
-
-TEST(TargetsLong, NvrtcCompilesEveryOp) {
-  const bool present = !targets_of(jit::ToolchainKind::nvrtc).empty();
-  compile_every_op(jit::ToolchainKind::nvrtc,
-                   present ? std::vector<std::string>{"sm_80"} : std::vector<std::string>{});
-}
-
-#else
-
 TEST(Targets, HiprtcCompilesAFusedChainForEveryTargetItKnows) {
   const std::vector<std::string> targets = targets_of(jit::ToolchainKind::hiprtc);
   if (targets.empty()) GTEST_SKIP() << "there is no hiprtc on this machine";
   compile_all({parse("chain", "gelu_tanh(x) * y + where(z > 0, exp(z), tanh(y)), x < y")},
               DType::bf16, targets);
-}
-
-TEST(Targets, HiprtcCompilesEveryOpForBothWaveSizes) {
-  if (targets_of(jit::ToolchainKind::hiprtc).empty())
-    GTEST_SKIP() << "there is no hiprtc on this machine";
-  compile_all(all_ops_on(DType::bf16), DType::bf16, {"gfx90a", "gfx1030"});
 }
 
 TEST(Targets, NvrtcCompilesAFusedChain) {
@@ -134,25 +70,10 @@ TEST(Targets, AnUnknownTargetIsAnErrorThatNamesIt) {
   }
 }
 
-struct Machine {
-  CompiledKernel kernel;
-  std::string assembly;
-  int count(const std::string& pattern) const {
-    const std::regex regex(pattern);
-    return static_cast<int>(
-        std::distance(std::sregex_iterator(assembly.begin(), assembly.end(), regex), {}));
-  }
-};
-
 Machine machine_code(const std::string& text, DType dtype, std::vector<ArgumentSpec> arguments,
                      const std::string& target) {
-  const Function function = parse("checked", text);
-  Specification specification;
-  specification.arguments = std::move(arguments);
-  for (ArgumentSpec& argument : specification.arguments) argument.dtype = dtype;
-  Machine machine{compile_for(function, specification, target), {}};
-  machine.assembly = jit::disassemble(machine.kernel.code, target);
-  return machine;
+  for (ArgumentSpec& argument : arguments) argument.dtype = dtype;
+  return testing::machine_code(text, arguments, target);
 }
 
 class AmdMachineCode : public ::testing::TestWithParam<std::string> {
@@ -165,7 +86,7 @@ class AmdMachineCode : public ::testing::TestWithParam<std::string> {
   }
 
   static void check(const Machine& machine, int loads, int stores) {
-    const jit::Resources& resources = machine.kernel.resources;
+    const jit::Resources& resources = machine.resources;
     EXPECT_EQ(resources.scratch.value_or(-1), 0);
     EXPECT_EQ(resources.spills.value_or(-1), 0);
     EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), loads) << machine.assembly;
@@ -198,7 +119,7 @@ TEST_P(AmdMachineCode, PackedOperandsMoveWholeWordsAndUnpackInRegisters) {
   for (const DType dtype : {DType::u4, DType::i4, DType::f4e2m1}) {
     const Machine machine = machine_code(fmt::format("{}(x)", name(dtype)), dtype,
                                          {{"x", {}, {4096}, {}, false}}, GetParam());
-    EXPECT_EQ(machine.kernel.resources.scratch.value_or(-1), 0) << name(dtype);
+    EXPECT_EQ(machine.resources.scratch.value_or(-1), 0) << name(dtype);
     EXPECT_EQ(machine.count("global_load_(dwordx2|b64)"), 1) << machine.assembly;
     EXPECT_EQ(machine.count("global_store_(dwordx2|b64)"), 1) << machine.assembly;
     EXPECT_LE(machine.count("global_store_"), 2) << machine.assembly;
@@ -235,7 +156,7 @@ TEST_P(AmdMachineCode, ATransposedOperandToo) {
       "a + b", DType::f32,
       {{"a", {}, {4096, 4096}, {}, false}, {"b", {}, {4096, 4096}, {1, 4096}, false}}, GetParam());
   check(machine, 8, 4);
-  EXPECT_EQ(machine.kernel.resources.lds.value_or(0), 64 * 64 * 4);
+  EXPECT_EQ(machine.resources.lds.value_or(0), 64 * 64 * 4);
 }
 
 TEST_P(AmdMachineCode, SeparateOperationsAreNotFusedIntoOneRounding) {
@@ -247,8 +168,6 @@ TEST_P(AmdMachineCode, SeparateOperationsAreNotFusedIntoOneRounding) {
 
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdMachineCode,
                          ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
-
-#endif
 
 }  // namespace
 }  // namespace kiln
