@@ -153,13 +153,14 @@ const Json& first_row(const std::vector<Json>& rows) {
 
 void print_markdown(const std::vector<Json>& results) {
   fmt::print(
-      "# Errors of every operation, measured\n\nIn units in the last place of the result, largest "
-      "over the inputs tried, beside the bound that is\npromised, and the share of correctly "
-      "rounded results; c64 in units of its larger part. Where `fast` approximates, `rel` is the\n"
-      "largest error as a part of the result or of 1, for operands and results between 2^-20 and "
-      "64 "
-      "in size.\nThe README says what counts in other units. Written by `kiln numerics --merge ... "
-      "--markdown`.\n\n");
+      "# Errors of every operation, measured\n\n"
+      "In units in the last place of the result, of c64 in those of its larger part: the largest "
+      "over "
+      "the\ninputs tried, beside the bound that is promised, and the share of correctly rounded "
+      "results. Where `fast`\napproximates, `rel` is the largest error as a part of the result or "
+      "of "
+      "1, for operands and results between\n2^-20 and 64 in size. The README says what counts in "
+      "other units. Written by\n`kiln numerics --merge ... --markdown`.\n\n");
   for (const Json& result : results) fmt::print("* {}\n", title(result));
   for (const auto& [dtype, section] : sections_of(results)) {
     fmt::print("\n## {}\n\n| op | inputs |", dtype);
