@@ -2,10 +2,13 @@
 // there against the reference interpreter.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <random>
 #include <sstream>
+#include <stdexcept>
 
 #include "files/tensor_file.hpp"
 #include "kiln/program.hpp"
@@ -39,23 +42,31 @@ HostArray real_tensor(const std::string& name) {
   return array;
 }
 
-// "x=@gate0", or "x=bf16[8,256]", with positive numbers around one, as scales and variances need.
+// "x=@gate0", or "x=bf16[8,256]" of normally distributed numbers, or with a range behind it,
+// "x=bf16[8,256]in(0,1)", of numbers from there, as scales and variances need.
 std::pair<std::string, HostArray> argument_of(const std::string& spec, std::uint64_t seed) {
   const std::size_t equals = spec.find('=');
   if (spec[equals + 1] == '@') {
     return {spec.substr(0, equals), real_tensor(spec.substr(equals + 2))};
   }
   const std::size_t bracket = spec.find('[');
+  const std::size_t end = spec.find(']', bracket);
   std::vector<std::int64_t> extents;
-  std::stringstream list(spec.substr(bracket + 1, spec.size() - bracket - 2));
+  std::stringstream list(spec.substr(bracket + 1, end - bracket - 1));
   for (std::string extent; std::getline(list, extent, ',');) extents.push_back(std::stoll(extent));
+  const Dims shape{std::span<const std::int64_t>(extents)};
   const DType dtype = parse_dtype(spec.substr(equals + 1, bracket - equals - 1)).value();
-  HostArray array =
-      testing::random_array(dtype, Dims(std::span<const std::int64_t>(extents)), seed, 1);
-  if (is_floating(dtype)) {
+  HostArray array = testing::random_array(dtype, shape, seed, 1);
+  if (end + 1 < spec.size()) {
+    double low = 0;
+    double high = 0;
+    if (std::sscanf(spec.c_str() + end, "]in(%lf,%lf)", &low, &high) != 2) {
+      throw std::runtime_error(spec + ": expected a range, in(low,high)");
+    }
+    std::mt19937_64 random(seed);
+    std::uniform_real_distribution<double> number(low, high);
     for (std::int64_t i = 0; i < array.size(); ++i) {
-      const double value = 0.25 + std::fabs(testing::number_at(array, i));
-      testing::set_bits(array, i, testing::bits_of(value, dtype));
+      testing::set_bits(array, i, testing::bits_of(number(random), dtype));
     }
   }
   return {spec.substr(0, equals), std::move(array)};
@@ -86,6 +97,14 @@ std::vector<CorpusFunction> corpus() {
     functions.push_back(std::move(function));
   }
   return functions;
+}
+
+double largest_of(const HostArray& array) {
+  double largest = 0;
+  for (std::int64_t i = 0; i < array.size(); ++i) {
+    largest = std::max(largest, std::fabs(testing::number_at(array, i)));
+  }
+  return largest;
 }
 
 void run(const CorpusFunction& corpus_function, Device device) {
@@ -130,7 +149,9 @@ void run(const CorpusFunction& corpus_function, Device device) {
     got[i].bytes = buffers[inputs.size() + i]->read();
     const bool whole = !is_floating(dtypes[i]);  // a quotient may round to either side
     const double rounding = dtypes[i] == DType::f8e4m3 ? 1.0 / 16 : testing::rounding_of(dtypes[i]);
-    testing::expect_close(got[i], want[i], whole ? 0 : rounding * 1.02 + 2e-6, whole ? 1 : 1e-5,
+    // Terms of both signs leave some roundings of the largest number.
+    const double absolute = 1e-5 + 16 * std::ldexp(1.0, -24) * largest_of(want[i]);
+    testing::expect_close(got[i], want[i], whole ? 0 : rounding * 1.02 + 2e-6, whole ? 1 : absolute,
                           corpus_function.name);
   }
   if (!corpus_function.answer) return;

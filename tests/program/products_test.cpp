@@ -57,8 +57,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, Products,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
                          device_type_name);
 
-constexpr DType kWeights[] = {DType::u4,     DType::i4,     DType::u8,     DType::i8,
-                              DType::f8e4m3, DType::f8e5m2, DType::f4e2m1, DType::bf16};
+constexpr DType kWeights[] = {DType::u4,         DType::i4,        DType::u8,     DType::i8,
+                              DType::f8e4m3,     DType::f8e5m2,    DType::f4e2m1, DType::bf16,
+                              DType::f8e4m3fnuz, DType::f8e5m2fnuz};
 
 // An 8-bit float that is no number would make every result one.
 HostArray weights(DType dtype, const Dims& shape, std::uint64_t seed) {

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/support/arrays.hpp"
 
 namespace kiln {
@@ -65,11 +67,49 @@ constexpr const char* kOfNumbers =
 
 TEST_P(Reduction, OfEveryDtype) {
   for (const DType dtype :
-       {DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64}) {
+       {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32,
+        DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64}) {
     check(kOfNumbers, {testing::random_array(dtype, {5, 200}, 1)}, 64);
   }
   check("sum(x, -1), any(x, -1), all(x, -1), count_nonzero(x, -1), mean(x, -1), argmax(x, -1)",
         {testing::random_array(DType::boolean, {5, 200}, 2)}, 4);
+}
+
+// Of numbers around one and of both signs, so that products neither vanish nor overflow.
+TEST_P(Reduction, OfProducts) {
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    for (const Dims& shape : {Dims{3, 7}, Dims{5, 200}, Dims{2, 3000}}) {
+      HostArray x = testing::random_array(dtype, shape, 21, 1);
+      const double spread = shape[1] > 1000 ? 0.01 : 0.1;
+      for (std::int64_t i = 0; i < x.size(); ++i) {
+        const double drawn = testing::number_at(x, i);
+        const double number = std::copysign(1 + spread * std::clamp(drawn, -2.0, 2.0), drawn + 1);
+        testing::set_bits(x, i, testing::bits_of(number, dtype));
+      }
+      const auto length = static_cast<double>(shape[1]);
+      check("prod(x, -1)", {x}, length);
+      check("prod(x, 0)", {x}, 4);
+      check("x * prod(x, -1)", {x}, length + 1);
+    }
+  }
+  for (const DType dtype : {DType::i8, DType::u16, DType::u32, DType::i64}) {
+    const HostArray x = testing::random_array(dtype, {5, 200}, 22);
+    check("prod(x, -1)", {x}, 0);
+    check("prod(x, 0)", {x}, 0);
+  }
+}
+
+TEST_P(Reduction, OfComplexNumbers) {
+  const HostArray parts = testing::random_array(DType::f32, {5, 200, 2}, 23);
+  HostArray x = HostArray::contiguous(DType::c64, {5, 200});
+  x.bytes = parts.bytes;
+  check("real(sum(x, -1)), imag(sum(x, -1)), real(mean(x, -1)), imag(mean(x, -1))", {x}, 64);
+  check("real(sum(x, 0)), imag(sum(x, 0))", {x}, 64);
+  check("any(x != 0.0, -1), count_nonzero(x, -1), all(x, -1)", {x}, 0);
+  HostArray few = HostArray::contiguous(DType::c64, {5, 8});
+  std::copy_n(parts.bytes.begin(), few.bytes.size(), few.bytes.begin());
+  check("real(prod(x, -1)), imag(prod(x, -1))", {few}, 64);
+  check("real(prod(x, 0)), imag(prod(x, 0))", {few}, 64);
 }
 
 // Also where the axes are not one in memory.

@@ -57,6 +57,24 @@ TEST_F(ToolProgram, DrawsTheKernels) {
   EXPECT_THAT(drawn.out, AllOf(HasSubstr("digraph"), HasSubstr("n0 -> n1"), HasSubstr("op by op")));
 }
 
+TEST_F(ToolProgram, DrawsTheKernelsAsAPictureWhereGraphvizIs) {
+  const std::vector<std::string> arguments{"explain", "y = x / sum(x, 0); y / sum(y, 1)",
+                                           "--type",  "x=f32[64,100]",
+                                           "--svg",   path("kernels.svg")};
+  const testing::Finished drawn = run(arguments);
+  if (drawn.code == 0) {
+    std::ifstream file(path("kernels.svg"));
+    const std::string picture((std::istreambuf_iterator<char>(file)), {});
+    EXPECT_THAT(picture, AllOf(HasSubstr("<svg"), HasSubstr("op by op"), HasSubstr("</svg>")));
+  }
+  const std::string programs = std::getenv("PATH");
+  setenv("PATH", path("").c_str(), 1);
+  const testing::Finished refused = run(arguments);
+  setenv("PATH", programs.c_str(), 1);
+  EXPECT_NE(refused.code, 0);
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("--svg needs the program dot"), HasSubstr("--dot")));
+}
+
 TEST_F(ToolProgram, RotatesRealActivationsInPairs) {
   const std::string data = KILN_TEST_DATA "/tinystories-f32.safetensors:";
   if (!has_host_compiler()) GTEST_SKIP() << "no host compiler on this machine";
