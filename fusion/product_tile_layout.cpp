@@ -85,9 +85,9 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
 }
 
 // As measured on an H200 with rows of 4096 weights. One or two vectors: with few tiles as many
-// waves as there are sets share each; with more, smaller sets leave registers for more waves; with
-// very many, blocks that stay and load ahead. More vectors do not fit next to other blocks: they
-// come from the cache each time.
+// waves as there are sets share each, with registers for a set each; with more, smaller sets leave
+// registers for more waves; with very many, blocks that stay and load ahead. More
+// vectors do not fit next to other blocks: they come from the cache each time.
 void share_out_tiles(Layout& layout, std::int64_t batches) {
   constexpr std::int64_t kFew = 512;
   constexpr std::int64_t kMany = 4096;
@@ -104,7 +104,7 @@ void share_out_tiles(Layout& layout, std::int64_t batches) {
     tiles.blocks = all <= kFew ? 2 : 4;
   } else if (all <= kFew) {
     tiles.steps = 4;
-    tiles.blocks = 3;
+    tiles.blocks = columns == 1 ? 2 : 3;
   } else {
     tiles.steps = 2;
     tiles.ahead = columns == 1 && all >= kMany;

@@ -102,13 +102,15 @@ KILN_FN TileSums sum_step(const StepVector<Tiles>& x) {
   return sums;
 }
 
-// The sums of (weight - point) x of a step.
+// The sums of (weight - point) x of a step, in weight_unit()s.
 template <class Tiles>
 KILN_FN TileSums multiply_step(const TileWords<Tiles> (&weights)[2], const u32 (&term)[2],
                                const StepVector<Tiles>& x) {
   using T = typename Tiles::T;
   using X = typename Tiles::X;
   constexpr int kPairs = 16 / lane_bits<T>();  // in a word
+  PointTerms terms[2];
+  KILN_EACH(r, 2) terms[r] = point_terms<X, T>(term[r]);
   TileSums sums = {};
   KILN_EACH(chunk, Tiles::kChunks) {
     KILN_EACH(half, 2) {
@@ -116,17 +118,18 @@ KILN_FN TileSums multiply_step(const TileWords<Tiles> (&weights)[2], const u32 (
       const int first = pair % kPairs;
       const u32 upper = weights[0].word[pair / kPairs];
       const u32 lower = weights[1].word[pair / kPairs];
-      multiply_tile<X>(sums, weight_pair<X, T>(upper, first, term[0]),
-                       weight_pair<X, T>(lower, first, term[1]),
-                       weight_pair<X, T>(upper, first + 1, term[0]),
-                       weight_pair<X, T>(lower, first + 1, term[1]), x.chunk[chunk].word[2 * half],
+      multiply_tile<X>(sums, weight_pair<X, T>(upper, first, terms[0]),
+                       weight_pair<X, T>(lower, first, terms[1]),
+                       weight_pair<X, T>(upper, first + 1, terms[0]),
+                       weight_pair<X, T>(lower, first + 1, terms[1]), x.chunk[chunk].word[2 * half],
                        x.chunk[chunk].word[2 * half + 1]);
     }
   }
   return sums;
 }
 
-// What is added up of a line: scale * (sum of (weight - point) x) + rest * (sum of x).
+// What is added up of a line: scale * (sum of (weight - point) x) + rest * (sum of x), the former
+// sum in weight_unit()s.
 struct TileFactors {
   f32 scale;
   f32 rest;
@@ -134,15 +137,16 @@ struct TileFactors {
 template <class Tiles>
 KILN_FN TileFactors tile_factors(TileLine line, f32& point) {
   using T = typename Tiles::T;
+  const f32 scale = line.scale * (1.0f / weight_unit<typename Tiles::X, T>());
   if constexpr (Tiles::kHasBias) {
     point = nearest_weight<T>(-line.bias, line.scale);
-    return {line.scale, fma(point, line.scale, line.bias)};
+    return {scale, fma(point, line.scale, line.bias)};
   } else if constexpr (Tiles::kHasPoint) {
     point = nearest_weight<T>(line.bias, 1.0f);
-    return {line.scale, (point - line.bias) * line.scale};
+    return {scale, (point - line.bias) * line.scale};
   } else {
     point = 0.0f;
-    return {line.scale, 0.0f};
+    return {scale, 0.0f};
   }
 }
 
@@ -171,8 +175,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
   const int t = Tiles::thread();
   const u32 wave = threadIdx.x / 32;
 
-  const auto load_set = [&](u32 of_tile, u32 set) {
-    TileSet<Tiles> loaded;
+  const auto load_words = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
     KILN_EACH(r, 2) {
       const u32 row = row_or_last(of_tile * 16 + Tiles::row() + r * 8, row_count);
       const u8* const from = (const u8*)weights_of(row) + (set * (kSteps * 4) + t) * kVectorBytes;
@@ -182,16 +185,26 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
         loaded.words[step][r] =
             load_once<TileWords<Tiles>>(from + (step * 4 - over) * kVectorBytes);
       }
+    }
+  };
+  // Of a tile past the last one, those of the last row: where a branch skipped that, numbers would
+  // be converted within it, and be waited for before anything is multiplied.
+  const auto load_lines = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
+    KILN_EACH(r, 2) {
+      const u32 row = row_or_last(of_tile * 16 + Tiles::row() + r * 8, row_count);
       KILN_EACH(i, kOwnSteps) KILN_EACH(k, kOwnLines) {
         const u32 step = set * kSteps + Tiles::first_step() + i;
         const int line = Tiles::line_of_column(Tiles::first_column() + k);
         loaded.lines[r][i][k] = line_of(row, Tiles::line_of_step(step, line, vectors));
       }
     }
-    return loaded;
+  };
+  const auto load_set = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
+    load_lines(loaded, of_tile, set);
+    load_words(loaded, of_tile, set);
   };
   TileSet<Tiles> now;
-  if (kSets >= Tiles::kWaves || wave < kSets) now = load_set(tile, wave);
+  if (kSets >= Tiles::kWaves || wave < kSets) load_set(now, tile, wave);
 
   // The column of which this thread has x, as far as it is of the line that the column is of.
   const int column = Tiles::row() % Tiles::kUsed;
@@ -219,7 +232,8 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
       const u32 next_set = last ? wave : set + Tiles::kWaves;
       const u32 next_tile = last ? tile + apart : tile;
       if constexpr (Tiles::kAhead) {
-        if (next_tile < tiles) next = load_set(next_tile, next_set);
+        load_lines(next, next_tile, next_set);
+        if (next_tile < tiles) load_words(next, next_tile, next_set);
       }
       TileFactors factors[2][kOwnSteps][kOwnLines];
       u32 terms[2][kOwnSteps];
@@ -234,9 +248,8 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
       }
       TileSums own[kOwnSteps];
       TileSums shared[kOwnSteps];
-      const Chunk<16>* const placed = (const Chunk<16>*)memory.x +
-                                      (wanted ? set * Tiles::kSetChunks : Tiles::kAllChunks) +
-                                      place;
+      const Chunk<16>* const placed =
+          (const Chunk<16>*)memory.x + (wanted ? set * Tiles::kSetChunks : Tiles::kZeros) + place;
       KILN_EACH(step, kSteps) {
         StepVector<Tiles> of_step;
         if constexpr (Tiles::kPlaced) {
@@ -285,7 +298,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
       if constexpr (Tiles::kAhead) {
         now = next;
       } else {
-        if (!last) now = load_set(tile, next_set);
+        if (!last) load_set(now, tile, next_set);
       }
     }
     // The threads of the rows become one, then the waves.

@@ -49,13 +49,15 @@ struct Tiling {
     kSteps = Steps,
     kWaves = Threads / 32,
     kLines = 4 / Sharers,  // of a step
-    kVectors = Columns <= 2 ? Columns : Columns <= 4 ? 4 : 8,
+    kVectors = Columns <= 2   ? Columns
+               : Columns <= 4 ? 4
+                              : 8,
     kLeast = 8 / Steps < 2 ? 2 : 8 / Steps,
     kUsed = kVectors * kLines < kLeast ? kLeast : kVectors * kLines,  // columns
   };
   static_assert(kUsed <= 8, "Tiling: the instruction has eight columns");
   enum : int {
-    kApart = kUsed / 2,  // threads with different columns
+    kApart = kUsed / 2,              // threads with different columns
     kOwnSteps = Steps * kApart / 4,  // that a thread takes on
   };
   // The two columns of a thread are of two lines, or of two vectors, or the same.
@@ -74,6 +76,8 @@ struct Tiling {
     kSetChunks = kSteps * kStepChunks,
     kAllChunks = Placed ? Sets * kSetChunks : 0,
     kZeroChunks = kPlaced && kLines > 1 ? kSetChunks : 0,
+    // Half the banks away from x, so that neighbours that read one and the other do not wait.
+    kZeros = kAllChunks + 4,
   };
 
   static __device__ __forceinline__ int thread() { return int(threadIdx.x) % 4; }
@@ -103,7 +107,7 @@ template <class Tiles>
 struct TileMemory {
   // x in the order in which weights come: for each step, chunk, vector x and thread; then zeros for
   // the threads whose line is not that of their column.
-  alignas(16) u32 x[(Tiles::kPlaced ? Tiles::kAllChunks + Tiles::kZeroChunks : 1) * 4];
+  alignas(16) u32 x[(Tiles::kPlaced ? Tiles::kZeros + Tiles::kZeroChunks : 1) * 4];
   // Of x, for each step.
   f32 sum[Tiles::kPlaced ? Tiles::kAllChunks / Tiles::kStepChunks : 1][Tiles::kLines]
          [Tiles::kColumns];
@@ -168,7 +172,7 @@ KILN_FN void place_vectors(TileMemory<Tiles>& memory, const Vector& vector_of, u
   }
   // Every wave writes all of the zeros, to wait for no other one.
   KILN_EACH(i, (Tiles::kZeroChunks + 31) / 32) {
-    if (i * 32 + lane < Tiles::kZeroChunks) to[Tiles::kAllChunks + i * 32 + lane] = {};
+    if (i * 32 + lane < Tiles::kZeroChunks) to[Tiles::kZeros + i * 32 + lane] = {};
   }
   __syncwarp();
 }

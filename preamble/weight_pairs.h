@@ -76,27 +76,84 @@ KILN_FN constexpr bool is_in_pairs() {
          (is_same<X, f16>() && !is_same<T, f8e4m3>() && !is_same<T, f8e5m2>());
 }
 
+template <class X>
+KILN_FN u32 fma_pairs(u32 a, u32 b, u32 c) {
+  u32 sum;
+  if constexpr (is_same<X, bf16>()) {
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  } else {
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));
+  }
+  return sum;
+}
+
+// Of 4-bit weights the upper half of a byte is taken as it lies there, so that half of the shifts
+// are not needed. As f16 that is sixteen times the weight beside the power of two. In bf16 the four
+// bits reach into the exponent; with nothing else in it they are 2^-129 times the weight, be that
+// subnormal or not, and the greatest power of two makes quarters of it: the lower halves become
+// quarters too.
+template <class X, class T>
+KILN_FN constexpr f32 weight_unit() {
+  return is_packed<T>() && is_same<X, bf16>() ? 0.25f : 1.0f;
+}
+template <class X>
+struct UpperHalf;
+template <>
+struct UpperHalf<bf16> {
+  enum : u32 {
+    kPower = 0,
+    kFactor = 0x7f00,  // 2^127
+    kLess = 0x4200,  // 32, what it lacks beside a lower half
+  };
+};
+template <>
+struct UpperHalf<f16> {
+  enum : u32 {
+    kPower = 0x6400,
+    kFactor = 0x2c00,  // 1 / 16
+    kLess = 0x6380,  // 960
+  };
+};
+
 // What becomes of a point before it is given to other threads: what is to be added to such pairs,
 // or the point itself.
 template <class X, class T>
 KILN_FN f32 point_term(f32 point) {
   if constexpr (!is_in_pairs<X, T>()) return point;
-  return -(f32(PairFormat<X>::kPowerValue) + f32(bit_above<T>())) - point;
+  return (-(f32(PairFormat<X>::kPowerValue) + f32(bit_above<T>())) - point) * weight_unit<X, T>();
 }
 
-// Pair i of a word of weights, less a point; `term` is a pair of what point_term() gives. Of 4-bit
-// weights it is lanes i and i + 4, with two masked out at once; of 8-bit ones, neighbours.
+// Pairs of it, for the lower and the upper halves of bytes.
+struct PointTerms {
+  u32 lower;
+  u32 upper;
+};
 template <class X, class T>
-KILN_FN u32 weight_pair(u32 word, int i, u32 term) {
-  using Format = PairFormat<X>;
+KILN_FN PointTerms point_terms(u32 lower) {
+  if constexpr (!is_packed<T>()) return {lower, lower};
+  return {lower, add_pairs<X>(lower, UpperHalf<X>::kLess * 0x00010001u)};
+}
+
+// Pair i of a word of weights, less a point, in weight_unit()s. Of 4-bit weights it is lanes i and
+// i + 4, with two masked out at once; of 8-bit ones, neighbours.
+template <class X, class T>
+KILN_FN u32 weight_pair(u32 word, int i, PointTerms terms) {
   if constexpr (is_packed<T>()) {
-    const u32 bits = (Format::kPower | bit_above<T>())*0x00010001u;
-    return add_pairs<X>(select_bits(word >> 4 * i, 0x000f000fu, bits), term);
+    const u32 bytes = word >> i / 2 * 8;
+    if (i % 2 == 1) {
+      const u32 bits = (UpperHalf<X>::kPower | bit_above<T>() << 4) * 0x00010001u;
+      return fma_pairs<X>(select_bits(bytes, 0x00f000f0u, bits),
+                          UpperHalf<X>::kFactor * 0x00010001u, terms.upper);
+    }
+    const u32 bits = (PairFormat<X>::kPower | bit_above<T>()) * 0x00010001u;
+    const u32 lower = select_bits(bytes, 0x000f000fu, bits);
+    if constexpr (is_same<X, bf16>()) return fma_pairs<X>(lower, 0x3e803e80u, terms.lower);
+    return add_pairs<X>(lower, terms.lower);
   } else if constexpr (is_in_pairs<X, T>()) {
     const u32 bytes = word ^ bit_above<T>() * 0x01010101u;
-    return add_pairs<X>(__byte_perm(bytes, 0x64646464u, i == 0 ? 0x4140 : 0x4342), term);
+    return add_pairs<X>(__byte_perm(bytes, 0x64646464u, i == 0 ? 0x4140 : 0x4342), terms.lower);
   } else if constexpr (is_same<T, u8>() || is_same<T, i8>()) {
-    const f32 point = bit_cast<f32>(term << 16);
+    const f32 point = bit_cast<f32>(terms.lower << 16);
     return exact_pair<X>(from_point(InWord<T>{word, 2 * i}, point),
                          from_point(InWord<T>{word, 2 * i + 1}, point));
   } else if constexpr (kHasPairs && is_same<X, f16>()) {
