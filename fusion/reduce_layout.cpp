@@ -5,75 +5,18 @@
 #include <cstdlib>
 
 #include "fusion/merged_axes.hpp"
+#include "fusion/row_sharing.hpp"
 
 namespace kiln::fusion {
 namespace {
-
-// How each family shares rows out.
-struct RowPolicy {
-  int short_row;      ///< rows of up to so many vectors take no more than
-  int short_threads;  ///< so many threads, with several rows in a block
-  int block;          ///< threads of a block of several rows, or of columns
-  int vectors;        ///< of a longer row, for each thread
-  int most_threads;   ///< that share a row; from there on each gets more vectors
-  int wide_threads;   ///< the same where a vector is eight elements or more
-  int most_vectors;   ///< that a thread keeps,
-  int held_bytes;     ///< of no more than so many bytes
-  int held_row;       ///< of rows of no more than so many; longer ones are read again by each pass
-  int long_row;       ///< bytes of a row from which on, where a vector is eight elements or more, a
-                      ///< part of it is kept in shared memory
-  int shared_bytes;   ///< of no more than so many bytes; 0: none
-  int long_threads;   ///< that share rows twice as long
-  int cluster_row;    ///< bytes of rows longer than `held_row` for each block of a cluster, where
-                      ///< blocks are in clusters
-  int spare_bytes;    ///< up to which weights are fetched before the first pass too
-  int batch;          ///< vectors under way where they are not kept,
-  int batch_bytes;    ///< of no more than so many bytes
-  int lanes;          ///< elements side by side of a host's work item; 0: as many as make a vector
-  std::int64_t threads;  ///< that columns should be shared out to
-};
-
-// GPUs: half a wave's worth of threads with two vectors each hide more of a short row's latency
-// than a wave with one: softmax of 256 bf16 reaches 0.98 of a copy, and 0.93 so, on an H200. Four
-// vectors a thread are enough under way for longer rows and leave the block small: rows of 4,096
-// bf16 with 128 / 256 / 512 threads reach 0.979 / 0.976 / 0.915 (rmsnorm) and 0.976 / 0.978 / 0.803
-// (softmax), since all threads of a block wait for its slowest, once for each reduction. Of 16,384
-// bf16, 256 threads with eight vectors reach 0.98 and 0.97, 512 with four 0.98 and 0.94.
-//
-// What a block keeps in registers of rows of 64 KiB leaves no room for another beside it: 32,768
-// bf16 go from 0.93 to 0.97 (rmsnorm) and from 0.80 to 0.98 (softmax) with most of it in shared
-// memory, of which every GPU that NVIDIA's compiler knows has 60 KiB for a block. As many bytes of
-// f32 are half as much work: they stay in registers, where 16,384 reach 0.97 to 0.98, and 32,768
-// with 1,024 threads 0.96. AMD's GPUs have four times the registers for as much shared memory.
-// Longer rows are kept by clusters, 64 KiB in each block: 131,072 bf16 go from 0.69 to 0.88
-// (rmsnorm), 0.48 to 0.80 (layer_norm) and 0.52 to 0.90 (softmax). Shorter ones lose by that, since
-// blocks wait for each other and to begin at once: 32,768 bf16 in two blocks reach 0.80.
-//
-// 2^18 threads fill the largest GPUs of today, with four vectors each under way. The host sums 256
-// elements side by side, enough to hide the latency of an addition whatever the width of its
-// vectors, and keeps what it has computed of up to 64 times as many, which its second cache holds:
-// room for that many, so that one kernel does for all of them.
-constexpr RowPolicy kPolicies[] = {
-    /* amd    */ {32, 16, 256, 4, 512, 512, 16, 256, 128 << 10, 1 << 29, 0, 512, 0, 128, 4, 128, 0,
-                  1 << 18},
-    /* nvidia */
-    {32, 16, 256, 4, 512, 256, 16, 256, 128 << 10, 32 << 10, 60 << 10, 1024, 64 << 10, 128, 4, 128,
-     0, 1 << 18},
-    /* host   */ {0, 0, 1, 1, 1, 1, 64, 0, 0, 0, 0, 1, 0, 0, 1, 0, 256, 0},
-};
 
 // Of columns every lane of a GPU's thread has a place in shared memory. The host reads runs of
 // pages, which its prefetchers follow, and adds them to sums that its first cache holds.
 constexpr int kMostColumns = 8;
 constexpr int kHostColumns = 1024;
 
-// Of a cluster, on every device that has them.
-constexpr int kMostBlocks = 8;
-
 // Of short rows the host adds no more elements side by side than there are.
 constexpr int kLeastLanes = 8;
-
-const RowPolicy& row_policy(Family family) { return kPolicies[static_cast<std::size_t>(family)]; }
 
 using Axis = MergedAxis;
 
@@ -97,11 +40,6 @@ std::int64_t product(std::span<const Axis> axes) {
 }
 
 int element_bytes(const Operand& operand) { return std::max(1, bits(operand.dtype) / 8); }
-
-int power_of_two_from(std::int64_t count) {
-  return static_cast<int>(
-      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
-}
 
 // A vector of the narrowest operand. `uniform` says which operands have a register of their own for
 // each row, not for each element.
@@ -183,116 +121,6 @@ int phase_operand(const std::vector<Axis>& axes, std::span<const Operand> operan
     if (begins_within(i)) return static_cast<int>(i);
   }
   return -1;
-}
-
-int power_of_two_to(std::int64_t count) {
-  return static_cast<int>(
-      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
-}
-
-// What a vector of every input takes of a thread's registers: of those that differ from row to row,
-// and of the weights, which all rows share and the caches keep.
-struct VectorBytes {
-  int rows = 0;
-  int weights = 0;
-};
-
-// Of which inputs a thread keeps its vectors from one pass to the next.
-int kept_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows : bytes.weights; }
-
-// How many of its vectors a thread keeps, and how many it has under way of what it does not.
-void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vectors,
-                 const VectorBytes& bytes, int width, Family family) {
-  const RowPolicy& rule = row_policy(family);
-  const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
-  if (family == Family::host) {
-    rows.vectors =
-        !rows.pieces && rows.columns == 0 && each <= rule.most_vectors ? rule.most_vectors : 0;
-    return;
-  }
-  const int kept = kept_bytes(bytes);
-  const int threads = rows.threads / rows.blocks;
-  const bool held = !rows.pieces && each <= rule.most_vectors && each * kept <= rule.held_bytes &&
-                    each * kept * threads <= rule.held_row;
-  const int all = std::max(1, bytes.rows + bytes.weights);
-  rows.vectors = held ? static_cast<int>(each) : 0;
-  rows.whole = held ? static_cast<int>(least_vectors / rows.threads) : 0;
-  rows.batch = power_of_two_to(std::min(rule.batch, rule.batch_bytes / all));
-  if (held) rows.batch = std::min(rows.batch, rows.vectors);
-  const bool wide = width >= 8 || rows.blocks > 1;
-  if (held && rows.columns == 0 && wide && vectors * kept / rows.blocks > rule.long_row) {
-    rows.stored = std::min(rows.vectors, rule.shared_bytes / std::max(1, threads * kept));
-  }
-}
-
-// How a row of that many vectors is shared out, to no fewer than `least` threads. Where its threads
-// meet more than once, fewer of them with two vectors each have less to wait for: rows of 64 f32 go
-// from 0.77 to 0.94 of a copy (three reductions), and with one reduction from 1.00 to 0.97.
-void share_row(RowVariant& rows, std::int64_t vectors, int kept, int width, int least,
-               int reductions, bool stores, bool clusters, Family family) {
-  const RowPolicy& rule = row_policy(family);
-  if (clusters && !rows.pieces && vectors * kept > rule.held_row) {
-    const int blocks =
-        power_of_two_from((vectors * kept + rule.cluster_row - 1) / rule.cluster_row);
-    if (blocks <= kMostBlocks) {
-      share_row(rows, (vectors + blocks - 1) / blocks, kept, width, least, reductions, stores,
-                false, family);
-      rows.threads *= blocks;
-      rows.blocks = blocks;
-      return;
-    }
-  }
-  const auto threads_for = [&](std::int64_t each, int fewest, int most) {
-    return power_of_two_from(std::clamp<std::int64_t>((vectors + each - 1) / each, fewest, most));
-  };
-  const bool wide = width >= 8 && !rows.pieces;
-  const std::int64_t bytes = rows.pieces ? 0 : vectors * kept;
-  // With one meeting of all threads, twice as many with half as much each are better. What only
-  // reads needs more under way: of 4,096 bf16 a logsumexp reaches 0.78 of a copy with four vectors
-  // and 0.88 with eight.
-  int each = rule.vectors;
-  if (stores && reductions == 1) each = (each + 1) / 2;
-  if (!stores && !rows.pieces) each *= 2;
-  if (vectors <= rule.short_row) {
-    rows.threads = threads_for(reductions > 1 ? 2 : 1, 1, std::max(1, rule.short_threads));
-  } else if (width < 8 && bytes > 2 * rule.long_row) {
-    rows.threads = threads_for(each, rule.short_row, rule.long_threads);
-  } else {
-    const int most = !wide || bytes > rule.held_row ? rule.most_threads
-                     : bytes <= rule.long_row       ? rule.wide_threads
-                     : bytes > 2 * rule.long_row    ? rule.long_threads
-                                                    : rule.most_threads;
-    rows.threads = threads_for(each, rule.short_row, most);
-  }
-  rows.threads = std::max(rows.threads, least);
-  if (rows.threads <= rule.short_row) rows.rows = rule.block / rows.threads;
-}
-
-// How columns of `length` elements are shared out, of which `across` vectors stand side by side and
-// there are `count` vectors in all: to as many threads as fill the device, of which neighbours read
-// whole cache lines together. Each has at least a batch to read. Where few columns stand side by
-// side and threads can keep what they read, so many share one that they do, and no pass reads it
-// again.
-void share_columns(RowVariant& rows, std::int64_t length, std::int64_t across, std::int64_t count,
-                   int reductions, Family family) {
-  constexpr int kLine = 8;  // 16-byte vectors
-  constexpr std::int64_t kKept = 8;
-  const RowPolicy& rule = row_policy(family);
-  if (family == Family::host) {
-    rows.columns = 1;
-    return;
-  }
-  const int most = rule.most_threads / kLine;
-  rows.threads = std::clamp(power_of_two_to(rule.threads / std::max<std::int64_t>(count, 1)), 1,
-                            std::min(most, power_of_two_from(length / rule.batch)));
-  const int few = power_of_two_from(across);
-  const int keeping = power_of_two_from((length + kKept - 1) / kKept);
-  const bool keeps = reductions > 1 && rows.threads <= keeping &&
-                     std::int64_t{std::max(kLine, few)} * keeping <= rule.most_threads;
-  if (keeps) rows.threads = keeping;
-  const int side_by_side = std::max(kLine, rule.block / rows.threads);
-  rows.columns = keeps ? few : std::min(few, side_by_side);
-  rows.rows = std::max(1, rule.block / (rows.columns * rows.threads));
 }
 
 // Of an operand whose place along the innermost axis, which is reduced, is that of the row.
@@ -400,7 +228,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.pieces;
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
-    share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces, kept_bytes(bytes), width,
+    share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces, bytes, width,
               rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, clusters, family);
   }
   layout.units = units;

@@ -132,6 +132,12 @@ class ReductionEmitter {
   void join_reductions();
   void count_own();
   int dense_blocks() const;
+  void choose_ahead();
+  bool is_weight(std::size_t operand) const;
+  bool is_quick(std::size_t id) const;
+  void begin_ahead();
+  void fetch_ahead(int depth, std::string_view from);
+  void emit_ahead(int pass);
   int vector_bytes(const OperandText& operand) const;
   bool has_stored() const { return shared_bytes_ != 0; }
   bool is_backwards(int pass) const;
@@ -154,10 +160,12 @@ class ReductionEmitter {
 
   Accuracy accuracy_;
   bool from_memory_ = false;  ///< what is written is for the vectors in shared memory
+  bool taken_ahead_ = false;  ///< what is written has the vectors of `ahead_`
   bool at_ends_ = false;      ///< what is written is for single elements at the ends of a row
   std::set<std::string> taken_;
   std::vector<std::string> argument_names_;
   std::vector<JoinedReductions> joined_;
+  std::vector<std::size_t> ahead_;  ///< operands that the last pass alone reads, before their turn
   int last_pass_ = 0;
   int shared_bytes_ = 0;                   ///< of all operands that are stored
   std::vector<std::vector<bool>> needed_;  ///< by pass and node

@@ -58,6 +58,7 @@ void ReductionEmitter::hold_inputs() {
     }
   }
   out_.line(2, "}}");
+  begin_ahead();
   if (!is_shifted()) return;
   for_ends([&] {
     for (const std::size_t i : held) {
@@ -165,6 +166,7 @@ void ReductionEmitter::emit_batches(int pass) {
     if (operand.output || operand.uniform || operand.held || !is_read(operand, pass)) continue;
     fetched.push_back(i);
   }
+  if (pass == last_pass_ && !ahead_.empty()) return emit_ahead(pass);
   if (rows_.vectors != 0 && (fetched.empty() || has_stored())) {
     if (in_registers() != 0 || !has_stored()) {
       emit_slots(pass, 0, has_stored() ? in_registers() : rows_.vectors, "KILN_UNROLL");
@@ -256,10 +258,17 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
     if (at_ends_) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name,
                 operand.held ? operand.name + "_end" : load_text(i));
-    } else if (operand.stored && from_memory_) {
+    } else if (operand.stored && taken_ahead_ && in_registers() != 0) {
+      out_.line(depth, "const auto {0}_lanes =", operand.name);
+      out_.line(depth + 2, "slot < {0} ? {1}_held[slot < {0} ? slot : 0]", in_registers(),
+                operand.name);
+      out_.line(depth + 2, "{:{}} : load<{}, {}>({}_stored, {});", "",
+                std::to_string(in_registers()).size() + 5, variant_.width, stored_alignment(i),
+                operand.name, stored_place());
+    } else if (operand.stored && (from_memory_ || taken_ahead_)) {
       out_.line(depth, "const auto {0}_lanes = load<{1}, {2}>({0}_stored, {3});", operand.name,
                 variant_.width, stored_alignment(i), stored_place());
-    } else if (!operand.held && has_stored()) {
+    } else if (!operand.held && has_stored() && !taken_ahead_) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
     } else {
       out_.line(depth, "const auto& {0}_lanes = {0}_{1}[{2}];", operand.name,

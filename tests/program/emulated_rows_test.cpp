@@ -81,6 +81,11 @@ std::vector<EmulatedCall> calls() {
           {random_array(DType::f32, {3, length}, 52)});
     }
     add("logsumexp(x, -1)", {random_array(DType::f32, {3, 140000}, 47)});
+    // Weights that are asked for ahead of their turn.
+    add(kNorm, {random_array(DType::bf16, {3, 30000}, 62), random_array(DType::bf16, {30000}, 63),
+                random_array(DType::bf16, {30000}, 64)});
+    add(kNorm, {random_array(DType::f32, {2, 32764}, 65), random_array(DType::f32, {32764}, 66),
+                random_array(DType::f32, {32764}, 67)});
     // Rows that several blocks share, where there are clusters.
     for (const std::int64_t length : {70000, 72001}) {
       add(kNorm,
