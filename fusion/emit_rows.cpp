@@ -98,7 +98,9 @@ class RowEmitter : public ReductionEmitter {
 
   std::string load_text(std::size_t i) const override {
     if (variant_.operands[i].between && width() > 1) {
-      return fmt::format("load_between<{}>({}, first, size)", width(), line_text(i));
+      const std::string inner =
+          slot_.empty() ? "false" : fmt::format("{} < {}", slot_, rows_.whole - 1);
+      return fmt::format("load_between<{}>({}, first, size, {})", width(), line_text(i), inner);
     }
     if (variant_.operands[i].access == Access::contiguous) {
       return fmt::format("load<{}, {}>({}, first)", width(), alignment(i), line_text(i));

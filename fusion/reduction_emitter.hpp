@@ -115,6 +115,7 @@ class ReductionEmitter {
   std::vector<int> pass_;      ///< how many passes stand before a node can be computed
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
+  std::string slot_;  ///< the number of a vector that what is written loads, among a thread's
   KernelWriter out_{variant_.wide_index};
 
  private:

@@ -42,6 +42,7 @@ void ReductionEmitter::hold_inputs() {
     skip_missing(3, "slot");
   }
   place_vector(3);
+  slot_ = "slot";
   for (const std::size_t i : held) {
     const std::string in_register =
         fmt::format("{}_held[slot] = {};", operands_[i].name, load_text(i));
@@ -58,6 +59,7 @@ void ReductionEmitter::hold_inputs() {
     }
   }
   out_.line(2, "}}");
+  slot_.clear();
   begin_ahead();
   if (!is_shifted()) return;
   for_ends([&] {
@@ -221,7 +223,9 @@ void ReductionEmitter::emit_slots(int pass, int from, int to, std::string_view u
   out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
   if (to > rows_.whole) skip_missing(3, "slot");
   place_vector(3);
+  slot_ = "slot";
   emit_vector(pass, 3, "slot");
+  slot_.clear();
   out_.line(2, "}}");
 }
 
@@ -244,9 +248,11 @@ void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth
     out_.line(depth + 1, "const {} vector = least({}, {} - 1);", index_, vector, last_vector());
   }
   place_vector(depth + 1);
+  if (rows_.vectors != 0) slot_ = "held + step";
   for (const std::size_t i : operands) {
     out_.line(depth + 1, "{}_batch[step] = {};", operands_[i].name, load_text(i));
   }
+  slot_.clear();
   out_.line(depth, "}}");
 }
 

@@ -191,13 +191,14 @@ KILN_FN Vec<T, Lanes> gather(const T* row, Index first, Stride stride) {
 }
 
 // Elements [first, first + Lanes) of a row whose vectors are aligned, but none begins with the first
-// of these elements: what they have of two vectors, of which a row's end may have a part only.
+// of these elements: what they have of two vectors, of which the row's last one may have a part only.
+// What is `inner` is not the last, which saves a branch that the loads of others would wait for.
 template <int Lanes, class T, class Index>
-KILN_FN Vec<T, Lanes> load_between(const T* row, Index first, Index size) {
+KILN_FN Vec<T, Lanes> load_between(const T* row, Index first, Index size, bool inner) {
   using Vector = Vec<T, Lanes>;
   constexpr int kWords = Vector::kBytes / 4;
   const u32 past = u32(first) % Lanes;
-  if (first - past + 2 * Lanes > size) return gather<Lanes>(row, first, Index(1));
+  if (!inner && first - past + 2 * Lanes > size) return gather<Lanes>(row, first, Index(1));
   const auto low = bit_cast<Words<kWords>>(load<Lanes, Vector::kBytes>(row, first - past));
   const auto high = bit_cast<Words<kWords>>(load<Lanes, Vector::kBytes>(row, first - past + Lanes));
   u32 word[2 * kWords];
