@@ -319,7 +319,11 @@ class Enclosure {
     const auto bound = fusion::error_bound(info, in, options_.accuracy, device_);
     if (!bound) return nothing_known(node.dtype);
     if (*bound == 0) return range;
-    if (is_always_rounded(in == DType::f64 ? info.f64 : info.f32)) {
+    // A 16-bit result may take cheaper functions and quotients on its way, all within its bound.
+    const bool cheaper = once() && options_.accuracy == Accuracy::storage && bits(node.dtype) == 16;
+    const bool quotient = node.op == Op::div || node.op == Op::reciprocal || node.op == Op::sqrt;
+    const bool rounds = is_always_rounded(in == DType::f64 ? info.f64 : info.f32);
+    if (rounds && !(cheaper && quotient)) {
       if (!once()) return range;
       range.low.real = std::min(range.low.real, fusion::reference::round_to(range.low.real, in));
       range.high.real = std::max(range.high.real, fusion::reference::round_to(range.high.real, in));
@@ -334,7 +338,11 @@ class Enclosure {
     const long double size =
         std::max({std::fabs(range.low.real), std::fabs(range.high.real),
                   fusion::largest_term(node.op, std::span(largest).first(operands.size()))});
-    return widened(range, static_cast<long double>(*bound + 0.5) * unit_of(size, in));
+    const long double unit = unit_of(size, in);
+    const long double by = static_cast<long double>(*bound + 0.5) * unit;
+    if (!cheaper) return widened(range, by);
+    const long double allowed = fusion::kStorageBound - 0.5L;
+    return widened(range, std::max(by, allowed * unit_of(size, node.dtype) + unit));
   }
 
   static Range widened(Range range, long double by) {

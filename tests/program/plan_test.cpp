@@ -15,7 +15,7 @@
 #include "fusion/text.hpp"
 #include "program_plan.hpp"
 #include "tests/program/enclosure.hpp"
-#include "tests/program/random_program.hpp"
+#include "tests/program/random_arguments.hpp"
 #include "tests/support/arrays.hpp"
 
 namespace kiln {

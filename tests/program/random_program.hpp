@@ -4,13 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <random>
 #include <vector>
 
 #include "fusion/graph.hpp"
 #include "kiln/dims.hpp"
 #include "kiln/dtype.hpp"
-#include "tests/support/devices.hpp"
 
 namespace kiln::testing {
 
@@ -32,12 +30,5 @@ struct ProgramKind {
 
 /// Equal seeds give equal programs.
 RandomProgram random_program(std::uint64_t seed, const ProgramKind& kind);
-
-/// In C order, or with its axes in another order, or with room between rows; of zeros.
-HostArray with_random_layout(DType dtype, const Dims& shape, std::mt19937_64& random);
-
-/// Arguments of those dtypes and shapes with random layouts and the numbers that the program was
-/// drawn for: from -4 to 4, some of them equal; of integers from -9 to 9.
-std::vector<HostArray> random_arguments(const RandomProgram& program, std::uint64_t seed);
 
 }  // namespace kiln::testing

@@ -1,8 +1,6 @@
 // Random programs on every device that is there: their results lie where the contract says
 // (enclosure.hpp), and nothing between the elements of an output is written. KILN_TEST_DRAWS and
 // KILN_TEST_SEED change how many programs, and which; KILN_TEST_CASE takes one of them alone.
-#include "tests/program/random_program.hpp"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -18,6 +16,7 @@
 #include "kiln/program.hpp"
 #include "program_plan.hpp"
 #include "tests/program/enclosure.hpp"
+#include "tests/program/random_arguments.hpp"
 #include "tests/support/arrays.hpp"
 
 namespace kiln {
