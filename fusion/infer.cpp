@@ -3,64 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <unordered_map>
 
-#include "fusion/number.hpp"
+#include "fusion/literal_bits.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
-
-// ---- Constants ---------------------------------------------------------------------------------
-
-std::string literal_text(const Literal& literal) {
-  switch (literal.kind) {
-    case Kind::boolean: return literal.bits != 0 ? "True" : "False";
-    case Kind::signed_integer: return fmt::format("{}", static_cast<std::int64_t>(literal.bits));
-    case Kind::unsigned_integer: return fmt::format("{}", literal.bits);
-    default: return fmt::format("{}", literal.as_double());
-  }
-}
-
-// The bits of a literal in `dtype`. An integer that the dtype cannot hold is an error, not a wrap.
-std::uint64_t literal_bits(const Literal& literal, DType dtype, Rounding rounding,
-                           std::string_view function) {
-  const double value = literal.as_double();
-  switch (dtype) {
-    case DType::f64: return std::bit_cast<std::uint64_t>(value);
-    case DType::f32: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    case DType::f16:
-    case DType::bf16:
-      if (rounding == Rounding::once)
-        return std::bit_cast<std::uint32_t>(static_cast<float>(value));
-      return encode(value, dtype);
-    case DType::c64: return std::bit_cast<std::uint32_t>(static_cast<float>(value));
-    case DType::boolean: return value != 0 ? 1 : 0;
-    default: break;
-  }
-  const int width = bits(dtype);
-  bool fits = true;
-  if (literal.kind == Kind::unsigned_integer) {
-    fits = dtype == DType::u64;
-  } else if (kind(dtype) == Kind::unsigned_integer) {
-    fits =
-        static_cast<std::int64_t>(literal.bits) >= 0 && (width == 64 || literal.bits >> width == 0);
-  } else {
-    const auto signed_value = static_cast<std::int64_t>(literal.bits);
-    fits = width == 64 || (signed_value >= -(std::int64_t{1} << (width - 1)) &&
-                           signed_value < (std::int64_t{1} << (width - 1)));
-  }
-  if (!fits) {
-    throw Error(
-        Code::invalid_argument,
-        fmt::format("{}: the literal {} does not fit {}, the dtype of its partner; write a cast",
-                    function, literal_text(literal), name(dtype)));
-  }
-  return width == 64 ? literal.bits : literal.bits & ((std::uint64_t{1} << width) - 1);
-}
-
-// ---- Inference ---------------------------------------------------------------------------------
 
 // What is known of an untyped node: its dtype, or for a weak one only its kind.
 struct Knowledge {
@@ -534,68 +483,7 @@ class Inference {
   TypedGraph typed_;
 };
 
-DType integer_dtype(int width, bool is_signed) {
-  switch (width) {
-    case 8: return is_signed ? DType::i8 : DType::u8;
-    case 16: return is_signed ? DType::i16 : DType::u16;
-    case 32: return is_signed ? DType::i32 : DType::u32;
-    default: return is_signed ? DType::i64 : DType::u64;
-  }
-}
-
 }  // namespace
-
-DType compute_dtype(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-    case DType::bf16:
-    case DType::f8e4m3:
-    case DType::f8e5m2:
-    case DType::f8e4m3fnuz:
-    case DType::f8e5m2fnuz:
-    case DType::f4e2m1: return DType::f32;
-    case DType::u4:
-    case DType::i4: return DType::i32;
-    default: return dtype;
-  }
-}
-
-DType promote(DType a, DType b) {
-  if (info(a).storage_only) a = compute_dtype(a);
-  if (info(b).storage_only) b = compute_dtype(b);
-  if (a == b) return a;
-  if (kind(a) > kind(b)) std::swap(a, b);
-  if (kind(b) == Kind::complex || kind(a) == Kind::boolean) return b;
-  if (kind(b) == Kind::floating) {
-    if (kind(a) != Kind::floating) return b;
-    if (bits(a) == bits(b)) return DType::f32;  // f16 with bf16
-    return bits(a) > bits(b) ? a : b;
-  }
-  if (kind(a) == kind(b)) return bits(a) > bits(b) ? a : b;
-  // unsigned a with signed b
-  if (a == DType::u64) return DType::f32;
-  return bits(b) > bits(a) ? b : integer_dtype(2 * bits(a), true);
-}
-
-DType weak_dtype(Kind literal) {
-  switch (literal) {
-    case Kind::boolean: return DType::boolean;
-    case Kind::signed_integer: return DType::i32;
-    case Kind::unsigned_integer: return DType::u64;
-    case Kind::floating: return DType::f32;
-    case Kind::complex: return DType::c64;
-  }
-  return DType::f32;
-}
-
-DType weak_dtype(Kind literal, DType partner) {
-  const auto rank = [](Kind k) {
-    return k == Kind::unsigned_integer ? static_cast<int>(Kind::signed_integer)
-                                       : static_cast<int>(k);
-  };
-  if (rank(literal) <= rank(kind(partner))) return partner;
-  return weak_dtype(literal);
-}
 
 TypedGraph infer(const Graph& graph, std::span<const ArgumentType> arguments,
                  std::span<const DType> outputs, Rounding rounding, std::string_view function) {
