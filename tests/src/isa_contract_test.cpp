@@ -140,7 +140,7 @@ TEST_P(IsaContract, DivisionIsTheCorrectlyRoundedSequence) {
 TEST_P(IsaContract, SquareRootIsRefined) {
   const auto refinements = [&](Accuracy accuracy) {
     return machine_code("sqrt(a)", DType::f32, accuracy, GetParam())
-        .count("v_(fma|fmac)[a-z_0-9]*_f32");
+        .count("v_(dual_)?(fma|fmac)[a-z_0-9]*_f32");
   };
   for (const Accuracy accuracy : kExact) EXPECT_GE(refinements(accuracy), 2);
   EXPECT_EQ(refinements(Accuracy::fast), 0);

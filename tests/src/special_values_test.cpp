@@ -136,6 +136,29 @@ TEST_P(SpecialValues, AreThoseOfTheTable) {
 
 TEST_P(SpecialValues, NanComesOutOfEveryFunction) { expect(nan_rows(), Accuracy::storage); }
 
+// Of the first operand, or of the only one; NVIDIA's conversions of narrow floats keep no payload.
+TEST_P(SpecialValues, ANanKeepsItsPayloadThroughMaximumAndMinimum) {
+  const bool narrow = bits(dtype()) == 16;
+  if (narrow && device().type == DeviceType::cuda)
+    GTEST_SKIP() << "NVIDIA's conversions of " << name(dtype()) << " keep no payload";
+  const std::uint64_t nan = fusion::encode(std::nan(""), dtype());
+  const std::uint64_t one = fusion::encode(1, dtype());
+  const std::uint64_t firsts[] = {nan | 3, one, nan | 3};
+  const std::uint64_t seconds[] = {nan | 5, nan | 5, one};
+  const std::uint64_t expected[] = {nan | 3, nan | 5, nan | 3};
+  std::vector<HostArray> inputs(2, HostArray::contiguous(dtype(), {3}));
+  for (std::int64_t i = 0; i < 3; ++i) {
+    testing::set_bits(inputs[0], i, firsts[i]);
+    testing::set_bits(inputs[1], i, seconds[i]);
+  }
+  std::vector<HostArray> outputs(2, inputs[0]);
+  testing::run_on(device(), parse("payload", "maximum(x, y), minimum(x, y)"), inputs, outputs);
+  for (const HostArray& output : outputs) {
+    for (std::int64_t i = 0; i < 3; ++i)
+      EXPECT_EQ(testing::get_bits(output, i), expected[i]) << name(dtype()) << ", " << i;
+  }
+}
+
 constexpr DType kFloats[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
 
 std::string test_name(const ::testing::TestParamInfo<std::tuple<DeviceType, DType>>& test) {
