@@ -14,8 +14,8 @@ constexpr int kAhead = 2;  // vectors
 
 // Rows of which every thread has many vectors leave no room for weights, which come from the second
 // cache: those of the last pass are asked for before the first one, two vectors at a time, and go
-// on two vectors ahead of what is stored. Layer_norm of 32,768 bf16 goes from 0.87 of a copy on an
-// H200 to 0.96.
+// on two vectors ahead of what is stored. Layer_norm of 32,768 bf16, f16 and f32 goes from 0.89,
+// 0.86 and 0.89 of a copy on an H200 to 0.93, 0.95 and 0.96.
 void ReductionEmitter::choose_ahead() {
   constexpr int kManyVectors = 8;
   constexpr int kMostThreads = 512;

@@ -157,7 +157,7 @@ int ReductionEmitter::vector_bytes(const OperandText& operand) const {
 // How many blocks a multiprocessor of NVIDIA's is to have room for; 0: as many as happen to. With
 // part of a row in shared memory two blocks of 512 threads, of which each has half of what the
 // compiler would give it; those of a cluster wait for each other: with three, 131,072 f32 go from
-// 0.68 of a copy to 0.90 (rmsnorm). Else as many as have 64 KiB of rows under way, and for many
+// 0.68 of a copy to 0.86 (rmsnorm). Else as many as have 64 KiB of rows under way, and for many
 // small blocks less: what the compiler then does with more registers is worth more than more blocks
 // (softmax of 8,192 bf16 goes from 0.97 to 0.99).
 int ReductionEmitter::dense_blocks() const {

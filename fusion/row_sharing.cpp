@@ -12,15 +12,15 @@ namespace {
 // bf16 with 128 / 256 / 512 threads reach 0.979 / 0.976 / 0.915 (rmsnorm) and 0.976 / 0.978 / 0.803
 // (softmax), since all threads of a block wait for its slowest, once for each reduction. Of 16,384
 // f16, 256 threads with eight vectors reach 0.96, 0.96 and 0.97 (rmsnorm, layer_norm, softmax), 512
-// with four 0.98, 0.98 and 0.99.
+// with four 0.99, 0.98 and 0.97.
 //
 // What a block keeps in registers of rows of 64 KiB leaves no room for another beside it: 32,768
 // bf16 go from 0.93 to 0.97 (rmsnorm) and from 0.80 to 0.98 (softmax) with most of it in shared
 // memory, of which every GPU that NVIDIA's compiler knows has 60 KiB for a block. As many bytes of
 // f32 are half as much work: they stay in registers, where 16,384 reach 0.97 to 0.98, and 32,768
 // with 1,024 threads 0.96. AMD's GPUs have four times the registers for as much shared memory.
-// Longer rows are kept by clusters, 64 KiB in each block: 131,072 bf16 go from 0.69 to 0.88
-// (rmsnorm), 0.48 to 0.80 (layer_norm) and 0.52 to 0.90 (softmax). Shorter ones lose by that, since
+// Longer rows are kept by clusters, 64 KiB in each block: 131,072 bf16 go from 0.69 to 0.85
+// (rmsnorm), 0.48 to 0.79 (layer_norm) and 0.52 to 0.86 (softmax). Shorter ones lose by that, since
 // blocks wait for each other and to begin at once: 32,768 bf16 in two blocks reach 0.80.
 //
 // 2^18 threads fill the largest GPUs of today, with four vectors each under way. The host sums 256
