@@ -40,6 +40,9 @@ void ProductEmitter::name_tiles() {
             tiles.sharers, tiles.steps_of_line, products_.columns, rest, shares_.threads,
             tiles.steps, tiles.sets, tiles.whole, tiles.ahead, tiles.placed);
   out_.line(1, "KILN_SHARED TileMemory<Tiles> tile_memory;");
+  if (!tiles.held) return;
+  out_.line(1, "KILN_SHARED HeldLines<Tiles> held_lines;");
+  out_.line(1, "KILN_SHARED_BY_LAUNCH(held_sets);");
 }
 
 void ProductEmitter::sum_up_in_tiles() {
@@ -49,9 +52,21 @@ void ProductEmitter::sum_up_in_tiles() {
   store_tiles();
   add_tiles_again();
   out_.line(2,
-            "sum_tiles<Tiles>(tile_memory, u32(vectors), u32(row_count), u32({}), "
+            "{}<Tiles>(tile_memory, {}u32(vectors), u32(row_count), u32({}), "
             "u32(row_blocks.divisor), weights_of, vector_of, line_of, add_again, store_of);",
+            products_.tiles.held ? "sum_held_tiles" : "sum_tiles",
+            products_.tiles.held ? "held_lines, held_sets, " : "",
             batch_axes() > 0 ? "block" : "item");
+}
+
+std::uint32_t ProductEmitter::held_bytes() const {
+  if (!in_tiles() || !products_.tiles.held) return 0;
+  constexpr int kRows = 16;
+  constexpr int kSets = 2;  // of each wave
+  const DType weights = graph_.nodes[nodes_.form(*nodes_.tile_sum())->lane].dtype;
+  const int row = static_cast<int>(products_.tiles.sets) * products_.tiles.steps * 4 *
+                  variant_.width * bits(weights) / 8;
+  return static_cast<std::uint32_t>(kRows * kSets * row);
 }
 
 // Rows whose results are not finite, one after the other and term by term. Before any is stored:

@@ -26,14 +26,15 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, 
   for (const char* word : {"r", "c", "part", "block", "batch", "vector", "line"})
     taken_.insert(word);
   if (in_tiles())
-    taken_.insert({"Tiles", "tile_memory", "add_again", "i", "weights_of", "vector_of", "line_of",
-                   "store_of"});
+    taken_.insert({"Tiles", "tile_memory", "held_lines", "held_sets", "add_again", "i",
+                   "weights_of", "vector_of", "line_of", "store_of"});
   rows_ = in_tiles() ? 1 : products_.rows;
   lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
   if (host()) lanes_per_sum_ = products_.lanes;
 }
 
 KernelDescription ProductEmitter::run(std::string_view function, std::string_view expression) {
+  const std::uint32_t shared_bytes = held_bytes();
   name_operands();
   collect_parameters();
   comment(function, expression);
@@ -60,7 +61,10 @@ KernelDescription ProductEmitter::run(std::string_view function, std::string_vie
   out_.line(0, "");
   out_.line(0, "}}  // namespace kiln");
   out_.host_entry();
-  return out_.finish(static_cast<std::uint32_t>(shares_.threads * shares_.rows));
+  KernelDescription kernel =
+      out_.finish(static_cast<std::uint32_t>(shares_.threads * shares_.rows));
+  kernel.shared_bytes = shared_bytes;
+  return kernel;
 }
 
 void ProductEmitter::name_operands() {

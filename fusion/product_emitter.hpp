@@ -119,6 +119,8 @@ class ProductEmitter : private ProductAxes {
   void store_tiles();
   void add_tiles_again();
   std::string tile_pointer(std::size_t i) const;
+  /// Of the weights of two tiles, in the memory that a launch gives a block.
+  std::uint32_t held_bytes() const;
   /// Which nodes `wanted` are computed from, themselves included.
   std::vector<bool> all_of(std::vector<NodeId> wanted) const;
 

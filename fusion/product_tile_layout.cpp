@@ -14,6 +14,8 @@ constexpr std::int64_t kFewestRows = 64;
 constexpr std::int64_t kMostElements = std::int64_t{1} << 30;  // of a row, and rows
 constexpr int kChunk = 8;                                      // of the vectors: 16 bytes
 constexpr int kWordBits = 128;
+constexpr int kHeldLanes = 16;
+constexpr std::int64_t kHeldBits = 16384;  // of a row: two tiles are 64 KiB, which all GPUs have
 constexpr std::int64_t kMostKept = 16384;  // elements of vectors: 32 of the 48 KiB of a block
 
 using Axes = std::span<const MergedAxis>;
@@ -80,18 +82,27 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
     layout.variant.width = width;
     layout.variant.products.lanes = kChunk;
     layout.variant.products.tiles = *tiles;
+    layout.variant.products.tiles.held =
+        tiles->sharers == 4 && width == kHeldLanes &&
+        length_of(reduced) * bits(operands[weights].dtype) <= kHeldBits &&
+        is_aligned(weights, std::max(width, kWordBits / bits(operands[weights].dtype)));
     return;
   }
 }
 
 // As measured on an H200 with rows of 4096 weights. One or two vectors: with few tiles as many
 // waves as there are sets share each, with registers for a set each; with more, smaller sets leave
-// registers for more waves; with very many, blocks that stay and load ahead. More
-// vectors do not fit next to other blocks: they come from the cache each time.
+// registers for more waves; with very many, blocks that stay and load ahead. More vectors do
+// not fit next to other blocks. Of five and more, sixteen waves in blocks that stay can hold those
+// of 4096 elements in their registers; else they come from the cache each time.
 void share_out_tiles(Layout& layout, std::int64_t batches) {
   constexpr std::int64_t kFew = 512;
   constexpr std::int64_t kMany = 4096;
   constexpr std::int64_t kStaying = 660;  // blocks
+  constexpr std::int64_t kProcessors = 132;
+  constexpr std::int64_t kPart = 16;  // vectors of a wave that holds its part of them
+  constexpr std::int64_t kFewestWaves = 4;
+  constexpr std::int64_t kMostWaves = 16;
   Variant& variant = layout.variant;
   TileVariant& tiles = variant.products.tiles;
   const std::int64_t count = (layout.rows + kRows - 1) / kRows;
@@ -99,7 +110,14 @@ void share_out_tiles(Layout& layout, std::int64_t batches) {
   const int columns = variant.products.columns;
   variant.products.rows = kRows;
   variant.reduction.threads = all <= kFew ? 256 : 128;
-  if (columns > 2) {
+  const std::int64_t parts = layout.vectors / kPart;
+  tiles.held = tiles.held && columns > 4 && layout.vectors % kPart == 0 && parts >= kFewestWaves &&
+               parts <= kMostWaves;
+  if (tiles.held) {
+    tiles.steps = 4;
+    tiles.blocks = kMostWaves / static_cast<int>(parts);
+    variant.reduction.threads = 32 * static_cast<int>(parts);
+  } else if (columns > 2) {
     tiles.steps = 4;
     tiles.blocks = all <= kFew ? 2 : 4;
   } else if (all <= kFew) {
@@ -115,8 +133,10 @@ void share_out_tiles(Layout& layout, std::int64_t batches) {
   tiles.sets = static_cast<int>(sets);
   tiles.whole = layout.vectors % set == 0;
   tiles.placed = columns <= 2 && sets * set * variant.width * columns <= kMostKept;
-  layout.row_blocks =
-      tiles.ahead ? std::min(count, std::max<std::int64_t>(1, kStaying / batches)) : count;
+  const std::int64_t staying = tiles.held    ? kProcessors * tiles.blocks
+                               : tiles.ahead ? kStaying
+                                             : all;
+  layout.row_blocks = std::min(count, std::max<std::int64_t>(1, staying / batches));
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
 

@@ -157,6 +157,28 @@ struct TileSet {
   TileLine lines[2][Tiles::kOwnSteps][Tiles::kOwnLines];
 };
 
+// The results of a tile, of what its waves have left in the memory of this round.
+template <class Tiles, class Again, class Store>
+KILN_FN void join_waves(TileMemory<Tiles>& memory, u32 round, u32 tile, const Again& add_again,
+                        const Store& store_of) {
+  const f32(&joined)[Tiles::kWaves][16 * Tiles::kColumns] = memory.wave[round % 2];
+  const u32 i = (threadIdx.x + round * 32) % Tiles::kThreads;
+  const bool has_result = i < 16 * Tiles::kColumns;
+  f32 result = 0.0f;
+  if (has_result) {
+    Lanes<f32, Tiles::kWaves> waves;
+    KILN_EACH(w, Tiles::kWaves) waves[w] = joined[w][i];
+    result = fold<Sum, Tiles::kWaves>(waves);
+    memory.result[i] = result;
+  }
+  if (!__syncthreads_and(isfinite(result))) {
+    add_again(tile);
+    __syncthreads();
+    if (has_result) result = memory.result[i];
+  }
+  if (has_result) store_of(tile * 16 + i / Tiles::kColumns, i % Tiles::kColumns, result);
+}
+
 // The rows of weights of a block's tiles times the vectors x: `weights_of(row)` and
 // `vector_of(column)` are where they begin, `line_of(row, line)` what there is of a line. Tiles
 // `tile`, `tile + apart`, ... are the block's; without kAhead it has one. Where not all of a tile's
@@ -313,21 +335,7 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
       }
     }
     __syncthreads();
-    const u32 i = (threadIdx.x + round * 32) % Tiles::kThreads;
-    const bool has_result = i < 16 * Tiles::kColumns;
-    f32 result = 0.0f;
-    if (has_result) {
-      Lanes<f32, Tiles::kWaves> waves;
-      KILN_EACH(w, Tiles::kWaves) waves[w] = joined[w][i];
-      result = fold<Sum, Tiles::kWaves>(waves);
-      memory.result[i] = result;
-    }
-    if (!__syncthreads_and(isfinite(result))) {
-      add_again(tile);
-      __syncthreads();
-      if (has_result) result = memory.result[i];
-    }
-    if (has_result) store_of(tile * 16 + i / Tiles::kColumns, i % Tiles::kColumns, result);
+    join_waves<Tiles>(memory, round, tile, add_again, store_of);
   }
 }
 

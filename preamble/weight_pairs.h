@@ -25,7 +25,7 @@ struct PairFormat;
 template <>
 struct PairFormat<bf16> {
   enum : u32 {
-    kOne = 0x3f80,  // 1
+    kOne = 0x3f80,    // 1
     kPower = 0x4300,  // 128, to whose bits 0 to 127 can be added
     kPowerValue = 128,
   };
@@ -72,8 +72,7 @@ KILN_FN constexpr u32 bit_above() {
 // Weights below the exponent of a power of two, as pairs: 8-bit ones have no room in bf16.
 template <class X, class T>
 KILN_FN constexpr bool is_in_pairs() {
-  return is_packed<T>() ||
-         (is_same<X, f16>() && !is_same<T, f8e4m3>() && !is_same<T, f8e5m2>());
+  return is_packed<T>() || (is_same<X, f16>() && !is_same<T, f8e4m3>() && !is_same<T, f8e5m2>());
 }
 
 template <class X>
@@ -103,7 +102,7 @@ struct UpperHalf<bf16> {
   enum : u32 {
     kPower = 0,
     kFactor = 0x7f00,  // 2^127
-    kLess = 0x4200,  // 32, what it lacks beside a lower half
+    kLess = 0x4200,    // 32, what it lacks beside a lower half
   };
 };
 template <>
@@ -111,7 +110,7 @@ struct UpperHalf<f16> {
   enum : u32 {
     kPower = 0x6400,
     kFactor = 0x2c00,  // 1 / 16
-    kLess = 0x6380,  // 960
+    kLess = 0x6380,    // 960
   };
 };
 

@@ -128,7 +128,7 @@ TEST(TiledSums, AreThoseOfSmallWeightsTimesSixteenBitFloats) {
   const auto is_tiled = [](const char* text, DType weights, std::int64_t columns,
                            const char* target, const Options& options = {}) {
     const std::string source = source_of(text, weights, columns, target, options);
-    return source.find("sum_tiles<") != std::string::npos;
+    return source.find("_tiles<Tiles>(") != std::string::npos;
   };
   for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8}) {
     for (const std::int64_t columns : {1, 2, 3, 8}) {
@@ -148,11 +148,30 @@ TEST(TiledSums, AreThoseOfSmallWeightsTimesSixteenBitFloats) {
   EXPECT_FALSE(is_tiled(kMatrixVector, DType::u4, 1, "sm_90", each));
 }
 
+// Waves hold their part of five to eight vectors where that is all of a row's, and a block has room
+// for the weights.
+TEST(TiledSums, HoldVectorsInWaves) {
+  const auto holds = [](const char* text, DType weights, std::int64_t columns) {
+    const std::string source = source_of(text, weights, columns, "sm_90", {});
+    return source.find("sum_held_tiles<Tiles>(") != std::string::npos;
+  };
+  for (const std::int64_t columns : {5, 8}) {
+    EXPECT_TRUE(holds(kMatrixVector, DType::u4, columns));
+    EXPECT_TRUE(holds("sum((f32(q) - bias) * scale * x, -1, -2)", DType::i4, columns));
+    EXPECT_FALSE(holds(kMatrixVector, DType::u8, columns));  // more than a block has room for
+  }
+  EXPECT_FALSE(holds(kMatrixVector, DType::u4, 1));
+  EXPECT_FALSE(holds(kMatrixVector, DType::u4, 4));
+}
+
 TEST(NvidiaProducts, Compile) {
   if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
-  for (const char* target : {"sm_80", "sm_90"}) {
-    const std::int64_t columns = std::string_view(target) == "sm_80" ? 3 : 1;
+  struct Case {
+    const char* target;
+    std::int64_t columns;
+  };
+  for (const auto& [target, columns] : {Case{"sm_80", 3}, Case{"sm_90", 1}, Case{"sm_90", 8}}) {
     for (const DType dtype :
          {DType::u4, DType::i4, DType::u8, DType::i8, DType::f8e4m3, DType::f8e5m2}) {
       const char* const text = is_floating(dtype) ? "sum(q * scale * x, -1, -2)" : kMatrixVector;

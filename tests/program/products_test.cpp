@@ -124,6 +124,33 @@ TEST_P(Products, InTilesOfEveryWeightAndGroup) {
   }
 }
 
+// Five to eight vectors of which every wave of a block keeps a part: four waves, and sixteen.
+TEST_P(Products, InTilesOfVectorsThatWavesHold) {
+  std::uint64_t seed = 150;
+  for (const DType dtype :
+       {DType::u4, DType::i4, DType::u8, DType::i8, DType::f8e4m3, DType::f8e5m2}) {
+    const DType activation = seed % 2 == 0 ? DType::f16 : DType::bf16;
+    const auto columns = static_cast<std::int64_t>(5 + seed % 4);
+    const std::int64_t groups = dtype == DType::u4 ? 64 : 16;
+    const HostArray q = weights(dtype, {70, 1, groups, 64}, ++seed);
+    const HostArray scale = testing::random_array(activation, {70, 1, groups, 1}, ++seed);
+    const HostArray bias = testing::random_array(activation, {70, 1, groups, 1}, ++seed);
+    const HostArray x = testing::random_array(activation, {columns, groups, 64}, ++seed);
+    if (is_floating(dtype)) {
+      check("sum(q * scale * x, -1, -2)", {q, scale, x});
+    } else {
+      check("sum((q * scale + bias) * x, -1, -2)", {q, scale, bias, x});
+      check("sum((f32(q) - zero) * scale * x, -1, -2)", {q, bias, scale, x});
+    }
+  }
+  // More tiles than blocks, which take the interpreter a while: for the devices that have tiles.
+  if (GetParam() != DeviceType::cuda) return;
+  const HostArray q = weights(DType::u4, {8500, 1, 1, 1024}, 160);
+  const HostArray scale = testing::random_array(DType::bf16, {8500, 1, 1, 1}, 161);
+  check("sum(q * scale * x, -1, -2)",
+        {q, scale, testing::random_array(DType::bf16, {5, 1, 1024}, 162)});
+}
+
 TEST_P(Products, InTilesOfOneGroupAndWithWorkAfter) {
   for (const DType dtype : {DType::u4, DType::i8, DType::f8e4m3}) {
     const HostArray q = weights(dtype, {64, 2048}, 200);
