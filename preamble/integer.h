@@ -86,8 +86,28 @@ KILN_FN T power(T base, T exponent) {
 
 // ---- order --------------------------------------------------------------------------------------
 
-template <class T> KILN_FN T maximum(T a, T b) { return a < b ? b : a; }
-template <class T> KILN_FN T minimum(T a, T b) { return b < a ? b : a; }
+// NVIDIA's assembler (CUDA 13) gets the larger of two 16-bit numbers that it knows wrong.
+#if KILN_NVIDIA
+#define KILN_NARROW_ORDER(instruction)                                              \
+  if constexpr (sizeof(T) < 4) {                                                    \
+    i32 result;                                                                     \
+    asm(instruction " %0, %1, %2;" : "=r"(result) : "r"(i32(a)), "r"(i32(b)));      \
+    return T(result);                                                               \
+  }
+#else
+#define KILN_NARROW_ORDER(instruction)
+#endif
+template <class T>
+KILN_FN T maximum(T a, T b) {
+  KILN_NARROW_ORDER("max.s32")
+  return a < b ? b : a;
+}
+template <class T>
+KILN_FN T minimum(T a, T b) {
+  KILN_NARROW_ORDER("min.s32")
+  return b < a ? b : a;
+}
+#undef KILN_NARROW_ORDER
 template <class T> KILN_FN T fmax(T a, T b) { return maximum(a, b); }
 template <class T> KILN_FN T fmin(T a, T b) { return minimum(a, b); }
 template <class T> KILN_FN T clip(T a, T low, T high) { return minimum(maximum(a, low), high); }

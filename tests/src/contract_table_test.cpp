@@ -240,6 +240,10 @@ const Row kRows[] = {
     {floats, "fma(x, y, x) / -1", 0, -1, -0.0},
     {floats, "fma(x, y, x) / -square(y)", 0, -1, -0.0},
     {floats, "f32(i32(x)) * y", -0.25, 1, 0},
+    // of a divisor that compilers know
+    {integers, "fmod(x, maximum(y - y, 5))", 7, 3, 2},
+    {integers, "remainder(x, maximum(y * 0, 5))", 8, 1, 3},
+    {integers, "fmod(x, minimum(y - y + 5, 9))", 9, 2, 4},
     // Integers wrap in their own type.
     {all, "x + y", 2, 3, 5},
     {integers, "x + y", kLargest, 1, kLowest},
