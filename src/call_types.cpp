@@ -367,8 +367,9 @@ EmittedCall emit_call(const TypedCall& call, std::string_view target) {
   }
   emitted.variant = fusion::describe(emitted.layout.variant, operand_names(call.graph));
   emitted.bytes = bytes_moved(call);
-  emitted.request = {definition.name,       definition.expression, signature_text(call),
-                     emitted.kernel.source, std::string(target),   definition.options};
+  emitted.request = {definition.name,      definition.expression,
+                     signature_text(call), std::move(emitted.kernel.source),
+                     std::string(target),  definition.options};
   return emitted;
 }
 

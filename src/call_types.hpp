@@ -62,7 +62,7 @@ std::vector<OperandShape> natural_outputs(const Definition& definition,
 /// The kernel of a typed call for a target, in words and as a request to kernel_code.hpp.
 struct EmittedCall {
   fusion::Layout layout;
-  fusion::KernelDescription kernel;
+  fusion::KernelDescription kernel;  ///< but for its text, which is the request's
   KernelRequest request;
   std::string variant;
   std::uint64_t bytes = 0;  ///< that a launch moves

@@ -241,7 +241,7 @@ std::string emit_for(const Function& function, const Specification& specificatio
   const EmittedCall emitted = emit_call(only_kernel(definition, specification), resolved);
   const KernelCode named = name_kernel(emitted.request);
   if (with_preamble) return complete_source(emitted.request, named.entry_name);
-  return fusion::with_entry(emitted.kernel.source, named.entry_name);
+  return fusion::with_entry(emitted.request.text, named.entry_name);
 }
 
 std::vector<EmittedCall> emit_all(const Function& function, const Specification& specification,
@@ -267,7 +267,7 @@ CompiledKernel compile_for(const Function& function, const Specification& specif
                  code.key_text,
                  resolved,
                  emitted.variant,
-                 fusion::with_entry(emitted.kernel.source, code.entry_name),
+                 fusion::with_entry(emitted.request.text, code.entry_name),
                  code.state,
                  code.state == CacheState::compiled ? code.compile_ms : 0,
                  emitted.bytes};

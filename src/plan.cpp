@@ -139,7 +139,7 @@ void add_kernel(Plan& plan, const TypedCall& part, const Call& call, OnMiss on_m
   if (first) {
     plan.info.entry = info.entry;
     plan.info.key = info.key;
-    plan.info.source = fusion::with_entry(emitted.kernel.source, info.entry);
+    plan.info.source = fusion::with_entry(emitted.request.text, info.entry);
   }
   plan.info.cache = std::max(plan.info.cache, info.cache);
   plan.info.compile_ms += info.compile_ms;

@@ -137,7 +137,7 @@ std::vector<WantedKernel> kernels_wanted(const PrepareRequest& request, KernelIn
     if (wanted.empty()) {
       info.target = call.request.target;
       info.variant = std::move(call.variant);
-      info.source = call.kernel.source;
+      info.source = call.request.text;
     }
     info.bytes += call.bytes;
     if (call.layout.work_items == 0) continue;

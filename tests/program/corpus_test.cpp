@@ -162,14 +162,9 @@ void run(const CorpusFunction& corpus_function, Device device) {
 
 class Corpus : public ::testing::TestWithParam<DeviceType> {};
 
-std::string device_type_name(const ::testing::TestParamInfo<DeviceType>& info) {
-  constexpr const char* kNames[] = {"cpu", "hip", "cuda"};
-  return kNames[static_cast<std::size_t>(info.param)];
-}
-
 INSTANTIATE_TEST_SUITE_P(Devices, Corpus,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
-                         device_type_name);
+                         testing::device_type_name);
 
 TEST_P(Corpus, GivesTheReferencesNumbers) {
   if (!testing::has_device(GetParam())) {

@@ -48,14 +48,9 @@ class Products : public ::testing::TestWithParam<DeviceType> {
   }
 };
 
-std::string device_type_name(const ::testing::TestParamInfo<DeviceType>& info) {
-  constexpr const char* kNames[] = {"cpu", "hip", "cuda"};
-  return kNames[static_cast<std::size_t>(info.param)];
-}
-
 INSTANTIATE_TEST_SUITE_P(Devices, Products,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
-                         device_type_name);
+                         testing::device_type_name);
 
 constexpr DType kWeights[] = {DType::u4,         DType::i4,        DType::u8,     DType::i8,
                               DType::f8e4m3,     DType::f8e5m2,    DType::f4e2m1, DType::bf16,

@@ -27,11 +27,6 @@ using testing::HostArray;
 
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 struct Case {
   fusion::Graph graph;
   std::vector<HostArray> inputs;
@@ -303,11 +298,11 @@ Found run_batch(std::uint64_t seed, std::uint64_t begin, std::uint64_t end, Devi
 TEST_P(RandomPrograms, GiveWhatTheContractSays) {
   if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
   const Device device{GetParam(), 0};
-  const std::uint64_t seed = setting("KILN_TEST_SEED", 1);
-  const std::uint64_t only = setting("KILN_TEST_CASE", UINT64_MAX);
+  const std::uint64_t seed = testing::setting("KILN_TEST_SEED", 1);
+  const std::uint64_t only = testing::setting("KILN_TEST_CASE", UINT64_MAX);
   const bool one = only != UINT64_MAX;
   const std::uint64_t first = one ? only : 0;
-  const std::uint64_t last = one ? only + 1 : setting("KILN_TEST_DRAWS", 96);
+  const std::uint64_t last = one ? only + 1 : testing::setting("KILN_TEST_DRAWS", 96);
   if (one) fmt::print(stderr, "{}\n", describe(draw_case(seed, only)));
   Compared compared;
   for (std::uint64_t begin = first; begin < last; begin += kBatch) {

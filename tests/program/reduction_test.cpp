@@ -51,14 +51,9 @@ class Reduction : public ::testing::TestWithParam<DeviceType> {
   }
 };
 
-std::string device_type_name(const ::testing::TestParamInfo<DeviceType>& info) {
-  constexpr const char* kNames[] = {"cpu", "hip", "cuda"};
-  return kNames[static_cast<std::size_t>(info.param)];
-}
-
 INSTANTIATE_TEST_SUITE_P(Devices, Reduction,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
-                         device_type_name);
+                         testing::device_type_name);
 
 constexpr const char* kOfNumbers =
     "sum(x, -1), mean(x, -1), max(x, -1), min(x, -1), argmax(x, -1), argmin(x, -1), any(x > 1, "

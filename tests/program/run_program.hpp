@@ -74,9 +74,4 @@ class ProgramsOnDevices : public ::testing::TestWithParam<DeviceType> {
   }
 };
 
-inline std::string device_type_name(const ::testing::TestParamInfo<DeviceType>& info) {
-  constexpr const char* kNames[] = {"cpu", "hip", "cuda"};
-  return kNames[static_cast<std::size_t>(info.param)];
-}
-
 }  // namespace kiln::testing

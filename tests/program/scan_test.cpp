@@ -56,14 +56,9 @@ class Scan : public ::testing::TestWithParam<DeviceType> {
   }
 };
 
-std::string device_type_name(const ::testing::TestParamInfo<DeviceType>& info) {
-  constexpr const char* kNames[] = {"cpu", "hip", "cuda"};
-  return kNames[static_cast<std::size_t>(info.param)];
-}
-
 INSTANTIATE_TEST_SUITE_P(Devices, Scan,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
-                         device_type_name);
+                         testing::device_type_name);
 
 TEST_P(Scan, OfEveryDtype) {
   for (const DType dtype : {DType::u8, DType::i16, DType::i32, DType::u64, DType::i64, DType::f16,

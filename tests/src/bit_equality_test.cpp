@@ -246,23 +246,14 @@ std::vector<DType> every_dtype() {
   return dtypes;
 }
 
-std::string test_name(const ::testing::TestParamInfo<std::tuple<DeviceType, DType>>& test) {
-  const DeviceType device = std::get<0>(test.param);
-  return fmt::format("{}_{}",
-                     device == DeviceType::cpu   ? "cpu"
-                     : device == DeviceType::hip ? "hip"
-                                                 : "cuda",
-                     name(std::get<1>(test.param)));
-}
-
 INSTANTIATE_TEST_SUITE_P(Cpu, BitEquality,
                          ::testing::Combine(::testing::Values(DeviceType::cpu),
                                             ::testing::ValuesIn(every_dtype())),
-                         test_name);
+                         testing::device_and_dtype_name);
 INSTANTIATE_TEST_SUITE_P(Gpu, BitEquality,
                          ::testing::Combine(::testing::Values(DeviceType::hip, DeviceType::cuda),
                                             ::testing::ValuesIn(every_dtype())),
-                         test_name);
+                         testing::device_and_dtype_name);
 
 }  // namespace
 }  // namespace kiln

@@ -84,15 +84,6 @@ inline std::string mode_of(const Options& options) {
   return fmt::format("rounded {}, {}", name(options.rounding), name(options.accuracy));
 }
 
-inline std::string test_name(const ::testing::TestParamInfo<std::tuple<DeviceType, DType>>& test) {
-  const DeviceType device = std::get<0>(test.param);
-  return fmt::format("{}_{}",
-                     device == DeviceType::cpu   ? "cpu"
-                     : device == DeviceType::hip ? "hip"
-                                                 : "cuda",
-                     name(std::get<1>(test.param)));
-}
-
 inline const auto kCpu = ::testing::Values(DeviceType::cpu);
 inline const auto kGpu = ::testing::Values(DeviceType::hip, DeviceType::cuda);
 

@@ -330,8 +330,8 @@ TEST_P(RowContract, OfTheTable) {
 using enum DType;
 const auto kReal = ::testing::Values(u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64);
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RowContract, ::testing::Combine(kCpu, kReal), test_name);
-INSTANTIATE_TEST_SUITE_P(Gpu, RowContract, ::testing::Combine(kGpu, kReal), test_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, RowContract, ::testing::Combine(kCpu, kReal), device_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, RowContract, ::testing::Combine(kGpu, kReal), device_and_dtype_name);
 
 }  // namespace
 }  // namespace kiln

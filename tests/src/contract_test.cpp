@@ -144,16 +144,20 @@ const auto kAll =
                       f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz, u4, i4, f4e2m1);
 const auto kItself = ::testing::Values(f32, f64);
 
-INSTANTIATE_TEST_SUITE_P(Cpu, NanContract, ::testing::Combine(kCpu, kItself), test_name);
-INSTANTIATE_TEST_SUITE_P(Gpu, NanContract, ::testing::Combine(kGpu, kItself), test_name);
-INSTANTIATE_TEST_SUITE_P(Cpu, ConstantContract, ::testing::Combine(kCpu, kRealOrBool), test_name);
-INSTANTIATE_TEST_SUITE_P(Gpu, ConstantContract, ::testing::Combine(kGpu, kRealOrBool), test_name);
-INSTANTIATE_TEST_SUITE_P(Cpu, EmptyContract, ::testing::Combine(kCpu, kAll), test_name);
-INSTANTIATE_TEST_SUITE_P(Gpu, EmptyContract, ::testing::Combine(kGpu, kAll), test_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, NanContract, ::testing::Combine(kCpu, kItself),
+                         device_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, NanContract, ::testing::Combine(kGpu, kItself),
+                         device_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, ConstantContract, ::testing::Combine(kCpu, kRealOrBool),
+                         device_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, ConstantContract, ::testing::Combine(kGpu, kRealOrBool),
+                         device_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, EmptyContract, ::testing::Combine(kCpu, kAll), device_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, EmptyContract, ::testing::Combine(kGpu, kAll), device_and_dtype_name);
 INSTANTIATE_TEST_SUITE_P(Cpu, ComplexContract, ::testing::Combine(kCpu, ::testing::Values(c64)),
-                         test_name);
+                         device_and_dtype_name);
 INSTANTIATE_TEST_SUITE_P(Gpu, ComplexContract, ::testing::Combine(kGpu, ::testing::Values(c64)),
-                         test_name);
+                         device_and_dtype_name);
 
 }  // namespace
 }  // namespace kiln

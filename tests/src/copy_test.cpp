@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <numeric>
 #include <random>
 
@@ -229,12 +228,10 @@ bool is_same_number(std::uint64_t a, std::uint64_t b, DType dtype) {
 
 // One launch for any two layouts and dtypes; what lies between the elements stays.
 TEST_P(Copy, OfAnyTwoIsOneOperation) {
-  const char* const wanted = std::getenv("KILN_TEST_DRAWS");
-  const int draws = wanted != nullptr               ? std::atoi(wanted)
-                    : GetParam() == DeviceType::cpu ? 40
-                                                    : 400;
-  for (int draw = 0; draw < draws; ++draw) {
-    std::mt19937_64 random(static_cast<std::uint64_t>(draw));
+  const std::uint64_t draws =
+      testing::setting("KILN_TEST_DRAWS", GetParam() == DeviceType::cpu ? 40 : 400);
+  for (std::uint64_t draw = 0; draw < draws; ++draw) {
+    std::mt19937_64 random(draw);
     Dims shape(random() % 5, 1);
     for (std::int64_t& size : shape) size = 1 + static_cast<std::int64_t>(random() % 6);
     const DType from = static_cast<DType>(random() % kDTypes.size());

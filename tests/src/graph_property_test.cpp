@@ -35,11 +35,6 @@ using testing::HostArray;
 
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 // Ops whose result the contract defines to the bit: under fast, only what is not rounded at all.
@@ -395,8 +390,8 @@ class GraphProperty : public ::testing::TestWithParam<DeviceType> {};
 TEST_P(GraphProperty, EveryOpOfRandomGraphsAgreesWithTheReference) {
   if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
   const Device device{GetParam(), 0};
-  const std::uint64_t wanted = setting("KILN_TEST_DRAWS", 2'000);
-  const std::uint64_t seed = setting("KILN_TEST_SEED", std::random_device{}());
+  const std::uint64_t wanted = testing::setting("KILN_TEST_DRAWS", 2'000);
+  const std::uint64_t seed = testing::setting("KILN_TEST_SEED", std::random_device{}());
   for (std::uint64_t done = 0; wanted > kGraphsInProcess && done < wanted;
        done += kGraphsInProcess) {
     const std::uint64_t part = std::min(kGraphsInProcess, wanted - done);

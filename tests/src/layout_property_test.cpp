@@ -49,11 +49,6 @@ extern "C" void report_fault(int signal) {
   std::raise(signal);
 }
 
-std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 // ---- Values ------------------------------------------------------------------------------------
 
 Bytes random_bytes(const CaseOperand& operand, std::mt19937_64& random) {
@@ -287,9 +282,9 @@ TEST_P(LayoutProperty, AgreesWithTheReferenceInEveryByte) {
   const DeviceType type = GetParam();
   if (!testing::has_device(type)) GTEST_SKIP() << jit::why_absent(type);
   const bool cpu = type == DeviceType::cpu;
-  const std::uint64_t wanted = setting("KILN_TEST_DRAWS", cpu ? 20'000 : 100'000);
-  const std::uint64_t budget = setting("KILN_TEST_KERNELS", cpu ? 200 : 400);
-  const std::uint64_t seed = setting("KILN_TEST_SEED", std::random_device{}());
+  const std::uint64_t wanted = testing::setting("KILN_TEST_DRAWS", cpu ? 20'000 : 100'000);
+  const std::uint64_t budget = testing::setting("KILN_TEST_KERNELS", cpu ? 200 : 400);
+  const std::uint64_t seed = testing::setting("KILN_TEST_SEED", std::random_device{}());
   const char* const only = std::getenv("KILN_TEST_CASE");
   if (cpu) {
     std::signal(SIGSEGV, report_fault);

@@ -98,10 +98,14 @@ using enum DType;
 const auto kSingle = ::testing::Values(f32);
 const auto kNarrow = ::testing::Values(f16, bf16);
 
-INSTANTIATE_TEST_SUITE_P(Cpu, DivisorContract, ::testing::Combine(kCpu, kSingle), test_name);
-INSTANTIATE_TEST_SUITE_P(Gpu, DivisorContract, ::testing::Combine(kGpu, kSingle), test_name);
-INSTANTIATE_TEST_SUITE_P(Cpu, NarrowQuotient, ::testing::Combine(kCpu, kNarrow), test_name);
-INSTANTIATE_TEST_SUITE_P(Gpu, NarrowQuotient, ::testing::Combine(kGpu, kNarrow), test_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, DivisorContract, ::testing::Combine(kCpu, kSingle),
+                         device_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, DivisorContract, ::testing::Combine(kGpu, kSingle),
+                         device_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Cpu, NarrowQuotient, ::testing::Combine(kCpu, kNarrow),
+                         device_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, NarrowQuotient, ::testing::Combine(kGpu, kNarrow),
+                         device_and_dtype_name);
 
 }  // namespace
 }  // namespace kiln

@@ -161,23 +161,14 @@ TEST_P(SpecialValues, ANanKeepsItsPayloadThroughMaximumAndMinimum) {
 
 constexpr DType kFloats[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
 
-std::string test_name(const ::testing::TestParamInfo<std::tuple<DeviceType, DType>>& test) {
-  const DeviceType device = std::get<0>(test.param);
-  return fmt::format("{}_{}",
-                     device == DeviceType::cpu   ? "cpu"
-                     : device == DeviceType::hip ? "hip"
-                                                 : "cuda",
-                     name(std::get<1>(test.param)));
-}
-
 INSTANTIATE_TEST_SUITE_P(Cpu, SpecialValues,
                          ::testing::Combine(::testing::Values(DeviceType::cpu),
                                             ::testing::ValuesIn(kFloats)),
-                         test_name);
+                         testing::device_and_dtype_name);
 INSTANTIATE_TEST_SUITE_P(Gpu, SpecialValues,
                          ::testing::Combine(::testing::Values(DeviceType::hip, DeviceType::cuda),
                                             ::testing::ValuesIn(kFloats)),
-                         test_name);
+                         testing::device_and_dtype_name);
 
 TEST(SpecialRows, EveryOpOnFloatsHasOne) {
   std::set<fusion::Op> seen;

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -49,6 +50,23 @@ inline bool has_device(DeviceType type) {
     if (device.type == type) return true;
   }
   return false;
+}
+
+/// A number from the environment, such as how many cases are drawn.
+inline std::uint64_t setting(const char* name, std::uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+/// What the instances of tests over devices, or over devices and dtypes, are called.
+inline std::string device_type_name(const ::testing::TestParamInfo<DeviceType>& info) {
+  constexpr const char* kNames[] = {"cpu", "hip", "cuda"};
+  return kNames[static_cast<std::size_t>(info.param)];
+}
+inline std::string device_and_dtype_name(
+    const ::testing::TestParamInfo<std::tuple<DeviceType, DType>>& info) {
+  const auto [device, dtype] = info.param;
+  return device_type_name({device, 0}) + "_" + std::string(name(dtype));
 }
 
 /// An array on the host with its layout. `bytes` spans everything that the strides reach; `first`
