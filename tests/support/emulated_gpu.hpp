@@ -49,7 +49,7 @@ class EmulatedGpu {
            "}\n";
     for (std::size_t i = 0; i < calls.size(); ++i) {
       kernels_.push_back(emit(calls[i]));
-      out << with_own_entry(kernels_.back().call.kernel.source, fmt::format("kernel_{}", i));
+      out << with_own_entry(kernels_.back().call.request.text, fmt::format("kernel_{}", i));
     }
     out.close();
     const std::string command =
