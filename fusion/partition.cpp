@@ -27,11 +27,11 @@ class Partitioner {
 
   Partition run() {
     for (NodeId id = 0; id < nodes_.size(); ++id) {
-      if (facts_.early[id] && !facts_.is_conversion(id)) place(id);
+      if (is_early(id) && !facts_.is_conversion(id)) place(id);
     }
     for (NodeId id = 0; id < nodes_.size(); ++id) {
-      if (facts_.early[id] || facts_.is_conversion(id) || floats(id)) continue;
-      if (is_computed(nodes_[id])) {
+      if (is_early(id) || floats(id)) continue;
+      if (is_computed(nodes_[id]) && !facts_.is_conversion(id)) {
         place(id);
       } else {
         ready_[id] = ready_after(id);
@@ -106,7 +106,7 @@ class Partitioner {
       }
       joiners_[latest] = static_cast<std::int64_t>(groups_.size());
     }
-    if (free && facts_.early[id] && !groups_.empty()) {
+    if (free && is_early(id) && !groups_.empty()) {
       const auto last = static_cast<std::int64_t>(groups_.size()) - 1;
       if (why_not(last).empty()) return settle(last);
     }
@@ -125,12 +125,14 @@ class Partitioner {
     return operands;
   }
 
+  bool is_early(NodeId id) const { return model_.fuse && facts_.early[id]; }
+
   // A value of arguments alone that only kernels read waits for the first of them, and is computed
   // there.
   bool floats(NodeId id) const {
-    return facts_.alone[id] && is_computed(nodes_[id]) && !facts_.early[id] && !facts_.kept[id] &&
-           !facts_.seen_as_view[id] && !facts_.is_conversion(id) && !facts_.reads_count(id) &&
-           !(facts_.reduced[id] && facts_.after_count[id]);
+    return model_.fuse && facts_.alone[id] && is_computed(nodes_[id]) && !facts_.early[id] &&
+           !facts_.kept[id] && !facts_.seen_as_view[id] && !facts_.is_conversion(id) &&
+           !facts_.reads_count(id) && !(facts_.reduced[id] && facts_.after_count[id]);
   }
 
   // The operands that still wait, and theirs; operands first.
@@ -163,8 +165,7 @@ class Partitioner {
   std::size_t arrays_among(const std::vector<NodeId>& operands) const {
     std::unordered_set<NodeId> arrays;
     for (const NodeId operand : operands) {
-      const bool array = nodes_[facts_.array_of(operand)].op == Op::input ||
-                         facts_.is_deferred(operand) || home_[operand] != kNoKernel;
+      const bool array = facts_.is_in_memory(operand) || home_[operand] != kNoKernel;
       if (array) arrays.insert(facts_.read_of(operand));
     }
     return arrays.size();
@@ -186,6 +187,7 @@ class Partitioner {
         return last;
       }
       case Op::opaque: return call(opaque_call(node.payload));
+      case Op::promote: return ready_[node.operands[0]];
       default: return kNoKernel;
     }
   }
@@ -205,7 +207,7 @@ class Partitioner {
 
   std::string waiting_reason(NodeId id) const {
     for (const NodeId operand : nodes_[id].inputs()) {
-      if (!facts_.is_deferred(operand)) continue;
+      if (!facts_.is_deferred(facts_.read_of(operand))) continue;
       const Op op = nodes_[facts_.array_of(operand)].op;
       if (op == Op::opaque) return "it reads what a call of the caller gives";
       if (op == Op::join) return "it reads an array that is concatenated of several parts";
@@ -218,6 +220,7 @@ class Partitioner {
   std::string obstacle(NodeId id, const Group& group) const {
     const TypedNode& node = nodes_[id];
     if (group.call) return "the kernel before is a call of the caller";
+    if (!model_.fuse) return "every operation has a kernel of its own";
     if (group.values >= model_.most_values) {
       return fmt::format("the kernel before has {} values", group.values);
     }
@@ -312,9 +315,8 @@ class Partitioner {
     if (is_scan(node.op)) group.running = facts_.running_axis(id);
     group.counts = group.counts || facts_.reads_count(id);
     for (const NodeId operand : node.inputs()) {
-      const bool array = nodes_[facts_.array_of(operand)].op == Op::input ||
-                         facts_.is_deferred(operand) ||
-                         (home_[operand] != kNoKernel && home_[operand] != place);
+      const bool array =
+          facts_.is_in_memory(operand) || (home_[operand] != kNoKernel && home_[operand] != place);
       if (!array) continue;
       group.arrays.insert(facts_.read_of(operand));
       last_reader_[facts_.array_of(operand)] = place;

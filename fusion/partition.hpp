@@ -36,6 +36,7 @@ struct CostModel {
   std::uint64_t cached_bytes = 16 << 20;  ///< arrays up to that size are read from a cache again
   double operations_per_byte = 6;         ///< on f32, that take as long as memory takes for a byte
   bool share_reads = true;                ///< values that read the same array share a kernel
+  bool fuse = true;  ///< else every operation has a kernel of its own; conversions have none
 };
 
 /// One kernel, or a call of the caller. `values` and `results` are nodes of the graph, operands

@@ -11,6 +11,17 @@ bool is_leaf(const TypedNode& node) {
          node.op == Op::iota;
 }
 
+std::vector<bool> seen_as_views(const PlacedGraph& graph) {
+  const std::vector<TypedNode>& nodes = graph.graph.nodes;
+  std::vector<bool> seen(nodes.size(), false);
+  const auto read = [&](NodeId id) {
+    if (nodes[id].op == Op::view) seen[nodes[id].operands[0]] = true;
+  };
+  for (const TypedNode& node : nodes) std::ranges::for_each(node.inputs(), read);
+  for (const PlacedCall& call : graph.calls) std::ranges::for_each(call.inputs, read);
+  return seen;
+}
+
 PartitionFacts::PartitionFacts(const PlacedGraph& placed)
     : graph(placed), nodes(placed.graph.nodes) {
   pad_shapes();
@@ -32,10 +43,7 @@ void PartitionFacts::pad_shapes() {
 // What is stored whatever kernel computes it.
 void PartitionFacts::find_kept() {
   kept.assign(nodes.size(), false);
-  seen_as_view.assign(nodes.size(), false);
-  for (const TypedNode& node : nodes) {
-    if (node.op == Op::view) seen_as_view[node.operands[0]] = true;
-  }
+  seen_as_view = seen_as_views(graph);
   for (const auto* lists : {&graph.stores, &graph.joins}) {
     for (const auto& parts : *lists) {
       for (const PlacedPart& part : parts) kept[part.value] = true;
@@ -47,13 +55,12 @@ void PartitionFacts::find_kept() {
 }
 
 // What is read in one dtype and computed with in another has no kernel of its own: each reader
-// converts it.
+// converts it. So it does with a count.
 bool PartitionFacts::is_conversion(NodeId id) const {
   const TypedNode& node = nodes[id];
   if (node.op != Op::promote || kept[id] || seen_as_view[id]) return false;
   const NodeId read = node.operands[0];
-  const Op op = nodes[read].op;
-  return op == Op::input || op == Op::scalar || op == Op::constant || is_view_of_argument(read);
+  return is_leaf(nodes[read]) || is_view_of_argument(read) || is_deferred(read);
 }
 
 // What depends on arguments alone and is broadcast to something larger wherever it is needed: the
@@ -108,6 +115,10 @@ bool PartitionFacts::is_deferred(NodeId id) const {
   return op == Op::join || op == Op::opaque || (root != id && op != Op::input);
 }
 
+bool PartitionFacts::is_in_memory(NodeId id) const {
+  return nodes[array_of(id)].op == Op::input || is_deferred(read_of(id));
+}
+
 bool PartitionFacts::is_view_of_argument(NodeId id) const {
   return nodes[id].op == Op::view && nodes[nodes[id].operands[0]].op == Op::input;
 }
@@ -142,8 +153,8 @@ std::size_t PartitionFacts::running_axis(NodeId id) const {
 }
 
 bool PartitionFacts::reads_count(NodeId id) const {
-  return std::ranges::any_of(nodes[id].inputs(),
-                             [&](NodeId operand) { return nodes[operand].op == Op::iota; });
+  return std::ranges::any_of(
+      nodes[id].inputs(), [&](NodeId operand) { return nodes[read_of(operand)].op == Op::iota; });
 }
 
 }  // namespace kiln::fusion

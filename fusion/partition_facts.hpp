@@ -12,6 +12,9 @@ namespace kiln::fusion {
 /// No operands.
 bool is_leaf(const TypedNode& node);
 
+/// Which values an operation or a call reads through a view.
+std::vector<bool> seen_as_views(const PlacedGraph& graph);
+
 struct PartitionFacts {
   explicit PartitionFacts(const PlacedGraph& placed);
 
@@ -30,6 +33,8 @@ struct PartitionFacts {
   bool is_view_of_argument(NodeId id) const;
   /// Stored by another kernel before the one that reads it begins, whatever kernel that is.
   bool is_deferred(NodeId id) const;
+  /// Read from an argument or a deferred array, perhaps in another dtype.
+  bool is_in_memory(NodeId id) const;
   /// What is read for a value, and the array that this is in.
   NodeId read_of(NodeId id) const;
   NodeId array_of(NodeId id) const;

@@ -37,6 +37,7 @@ class Stores {
     for (NodeId id = 0; id < facts_.nodes.size(); ++id) {
       for (const NodeId operand : facts_.nodes[id].inputs()) users_[operand].push_back(id);
     }
+    count_readers();
     std::vector<bool> stored = facts_.kept;
     // From the last kernel to the first: what a kernel computes again, it needs the operands of.
     std::vector<std::vector<NodeId>> members(groups_.size());
@@ -61,6 +62,21 @@ class Stores {
   }
 
  private:
+  // Kernels other than its own that use a value.
+  void count_readers() {
+    readers_.resize(users_.size());
+    std::vector<std::int64_t> kernels;
+    for (NodeId id = 0; id < users_.size(); ++id) {
+      kernels.clear();
+      for (const NodeId user : users_[id]) {
+        if (home_[user] != kNoKernel && home_[user] != home_[id]) kernels.push_back(home_[user]);
+      }
+      std::ranges::sort(kernels);
+      readers_[id] = std::max<std::uint64_t>(
+          1, static_cast<std::uint64_t>(std::ranges::unique(kernels).begin() - kernels.begin()));
+    }
+  }
+
   void read_by_call(std::size_t g) {
     const PlacedCall& call = facts_.graph.calls[*groups_[g].call];
     kernels_[g].results = call.results;
@@ -73,13 +89,21 @@ class Stores {
     }
   }
 
-  // Whether a value is a conversion of one that takes fewer bytes, which is read instead.
+  // Whether a value is a conversion of one that takes no more bytes, which is read instead.
   bool widens(NodeId id) const {
+    if (!model_.fuse) return converts(id);
+    const std::uint64_t own = stored_bytes(facts_.graph, id);
+    for (NodeId at = id; converts(at);) {
+      at = facts_.nodes[at].operands[0];
+      if (home_[at] == kNoKernel) return false;
+      if (stored_bytes(facts_.graph, at) <= own) return true;
+    }
+    return false;
+  }
+
+  bool converts(NodeId id) const {
     const TypedNode& node = facts_.nodes[id];
-    if (node.op != Op::promote) return false;
-    const NodeId from = node.operands[0];
-    return home_[from] != kNoKernel &&
-           stored_bytes(facts_.graph, from) < stored_bytes(facts_.graph, id);
+    return node.op == Op::promote && facts_.nodes[node.operands[0]].dtype != node.dtype;
   }
 
   // Everything that kernel `g` computes for what is wanted; marks as stored what it reads.
@@ -125,9 +149,11 @@ class Stores {
   // Whether a value of another kernel costs less to compute again than to store and read: a few
   // operations on arguments that take no more bytes than it, each of them cheap or needed nowhere
   // else, so that it moves. Of a value that leaves the caches all operations may take as long as
-  // its way through memory does; the results of reductions that it needs are stored for it.
+  // its way through memory does, of which each reader spares its read and its share of the write;
+  // the results of reductions that it needs are stored for it.
   bool computes_again(NodeId id, std::size_t g, const std::unordered_set<NodeId>& moved,
                       const std::vector<bool>& stored) const {
+    if (!model_.fuse) return false;
     std::vector<NodeId> wanted{id};
     std::unordered_set<NodeId> seen{id};
     std::size_t operations = 0;
@@ -162,8 +188,9 @@ class Stores {
       }
     }
     const std::uint64_t own = stored_bytes(facts_.graph, id);
-    if (large && bytes < 2 * own) {
-      const auto saved = static_cast<double>(2 * own - bytes);
+    const std::uint64_t spared = own + own / readers_[id];
+    if (large && bytes < spared) {
+      const auto saved = static_cast<double>(spared - bytes);
       if (cost * elements_of(id) <= model_.operations_per_byte * saved) return true;
     }
     if (bytes > own) return false;
@@ -196,6 +223,7 @@ class Stores {
   std::span<const Group> groups_;
   std::vector<StoredValues> kernels_;
   std::vector<std::vector<NodeId>> users_;
+  std::vector<std::uint64_t> readers_;  ///< of each value
   std::uint64_t* steps_;
 };
 

@@ -182,11 +182,11 @@ class Sinking {
     Dims shape = from_.shapes[leaf];
     NodeId operand = moved_[leaf];
     if (shape.empty()) return operand;
-    if (shape.size() < whole.size()) {
-      Dims padded(whole.size(), 1);
-      std::ranges::copy(shape, padded.begin() + (whole.size() - shape.size()));
-      shape = padded;
-      operand = append({Op::reshape, node(leaf).dtype, 1, {operand}, list_of(padded)}, padded);
+    while (shape.size() < whole.size()) {
+      Dims padded(shape.size() + 1, 1);
+      std::ranges::copy(shape, padded.begin() + 1);
+      shape = std::move(padded);
+      operand = append({Op::expand_dims, node(leaf).dtype, 1, {operand}, list_of({0})}, shape);
     }
     TypedNode own = node(view);
     const ShapeList& list = tables_->lists[own.payload];
@@ -201,8 +201,7 @@ class Sinking {
     return append(own, std::move(seen));
   }
 
-  std::uint64_t list_of(const Dims& extents) {
-    ShapeList list(extents.begin(), extents.end());
+  std::uint64_t list_of(ShapeList list) {
     const auto known = std::ranges::find(tables_->lists, list);
     const auto place = static_cast<std::uint64_t>(known - tables_->lists.begin());
     if (known == tables_->lists.end()) tables_->lists.push_back(std::move(list));

@@ -380,9 +380,7 @@ ProgramPlan plan_prepared(const Definition& definition, const Prepared& prepared
 }
 
 fusion::CostModel op_by_op_model(fusion::CostModel model) {
-  model.most_values = 1;
-  model.most_recomputed = 0;
-  model.share_reads = false;
+  model.fuse = false;
   return model;
 }
 
