@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -279,7 +280,7 @@ def start_workers(functions, options):
                    options.device, "--mebibytes", str(options.mebibytes)]
         command += [name for name, _, _ in functions[k::options.workers]]
         workers.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL))
+                                        stderr=subprocess.DEVNULL, start_new_session=True))
     return workers
 
 
@@ -288,7 +289,8 @@ def wait_for(workers, deadline):
         try:
             worker.wait(timeout=max(0.0, deadline - time.perf_counter()))
         except subprocess.TimeoutExpired:
-            worker.kill()
+            os.killpg(worker.pid, signal.SIGKILL)  # with the compilers that it started
+            worker.wait()
 
 
 def kiln_rows(functions, options):

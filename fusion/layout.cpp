@@ -37,8 +37,15 @@ constexpr int kMostRank = 64;
 // / 256 / 128 / 64 elements at a time reach 27, 31, 39 and 40 GB/s with one thread of a Zen 3.
 constexpr int kStreamedLanes = 128;
 
+// The axes that have a length. Without elements they are one, of none, however long the others are.
 std::vector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands) {
   std::vector<MergedAxis> axes;
+  if (std::ranges::find(shape, 0) != shape.end()) {
+    MergedAxis none{0, std::vector<std::int64_t>(operands.size(), 1), {}};
+    for (std::size_t k = 0; k < shape.size(); ++k) none.from.push_back(k);
+    axes.push_back(std::move(none));
+    return axes;
+  }
   for (std::size_t k = 0; k < shape.size(); ++k) {
     if (shape[k] == 1) continue;
     MergedAxis axis{shape[k], {}, {k}};

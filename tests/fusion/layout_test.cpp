@@ -139,6 +139,14 @@ TEST(Layout, NothingToDoIsNoWorkItems) {
                                          operand(DType::f32, {8, 1}, true)};
   EXPECT_EQ(plan_layout({0, 8}, operands, Family::amd).work_items, 0u);
   EXPECT_EQ(plan_layout({8, 0}, operands, Family::amd).work_items, 0u);
+  // What repeats along one axis and would be cut into stretches along another.
+  const std::vector<Operand> repeating = {operand(DType::f32, {0, 1}),
+                                          operand(DType::f32, {0, 1}, true)};
+  for (const Dims& shape : {Dims{16, 0}, Dims{0, 1 << 20}, Dims{0, 0}}) {
+    for (const Family family : {Family::amd, Family::nvidia, Family::host}) {
+      EXPECT_EQ(plan_layout(shape, repeating, family).work_items, 0u) << to_string(shape);
+    }
+  }
 }
 
 TEST(Layout, RankZeroIsOneElement) {
