@@ -11,7 +11,7 @@
 
 #include "fusion/number.hpp"
 #include "kiln/graph.hpp"
-#include "tests/support/devices.hpp"
+#include "tests/support/device_test.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/reference.hpp"
 
@@ -20,47 +20,14 @@ namespace {
 
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-class Copy : public ::testing::TestWithParam<DeviceType> {
+class Copy : public testing::DeviceTest {
  protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-    device = {GetParam(), 0};
-    backend = &jit::backend(device);
-    stream = backend->create_stream();
-  }
-  void TearDown() override {
-    if (backend == nullptr) return;
-    backend->synchronize(stream);
-    for (void* pointer : memory) backend->free(pointer);
-    backend->destroy_stream(stream);
-  }
-
-  template <class T>
-  T* allocate(const std::vector<T>& values) {
-    memory.push_back(backend->allocate(values.size() * sizeof(T)));
-    backend->copy_in(memory.back(), values.data(), values.size() * sizeof(T), stream);
-    backend->synchronize(stream);
-    return static_cast<T*>(memory.back());
-  }
-  template <class T>
-  std::vector<T> read(const T* pointer, std::size_t count) {
-    std::vector<T> values(count);
-    backend->synchronize(stream);
-    backend->copy_out(values.data(), pointer, count * sizeof(T), stream);
-    backend->synchronize(stream);
-    return values;
-  }
   View view(void* data, DType dtype, Dims shape, Dims strides) const {
     return {data, dtype, std::move(shape), std::move(strides), device};
   }
   View view(void* data, DType dtype, Dims shape) const {
     return {data, dtype, std::move(shape), device};
   }
-
-  Device device;
-  jit::Backend* backend = nullptr;
-  Stream stream;
-  std::vector<void*> memory;
 };
 
 std::vector<std::uint32_t> patterns(std::size_t count) {

@@ -3,65 +3,27 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <numeric>
 #include <tuple>
 
 #include "kiln/graph.hpp"
-#include "tests/support/devices.hpp"
+#include "tests/support/device_test.hpp"
 
 namespace kiln {
 namespace {
 
+using testing::counting;
+
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-class Outputs : public ::testing::TestWithParam<DeviceType> {
+class Outputs : public testing::DeviceTest {
  protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-    device = {GetParam(), 0};
-    backend = &jit::backend(device);
-    stream = backend->create_stream();
-  }
-  void TearDown() override {
-    if (backend == nullptr) return;
-    backend->synchronize(stream);
-    for (void* pointer : memory) backend->free(pointer);
-    backend->destroy_stream(stream);
-  }
-
-  template <class T>
-  T* allocate(const std::vector<T>& values) {
-    memory.push_back(backend->allocate(values.size() * sizeof(T)));
-    backend->copy_in(memory.back(), values.data(), values.size() * sizeof(T), stream);
-    backend->synchronize(stream);
-    return static_cast<T*>(memory.back());
-  }
-  template <class T>
-  std::vector<T> read(const T* pointer, std::size_t count) {
-    std::vector<T> values(count);
-    backend->synchronize(stream);
-    backend->copy_out(values.data(), pointer, count * sizeof(T), stream);
-    backend->synchronize(stream);
-    return values;
-  }
   View view(float* data, Dims shape) const { return {data, DType::f32, std::move(shape), device}; }
   View view(float* data, Dims shape, Dims strides) const {
     return {data, DType::f32, std::move(shape), std::move(strides), device};
   }
-
-  Device device;
-  jit::Backend* backend = nullptr;
-  Stream stream;
-  std::vector<void*> memory;
 };
 
 constexpr float kPoison = -777;
-
-std::vector<float> counting(std::size_t count) {
-  std::vector<float> values(count);
-  std::iota(values.begin(), values.end(), 1.0f);
-  return values;
-}
 
 template <class F>
 std::string message_of(const F& call) {
