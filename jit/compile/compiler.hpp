@@ -1,6 +1,6 @@
-// A compiler that has been loaded into this process. Three kinds implement it: hiprtc.cpp,
-// nvrtc.cpp and host.cpp. Normally "this process" is a worker; it is the caller's own with
-// KILN_COMPILE=inprocess.
+// A compiler that has been loaded into this process. Three kinds implement it: hiprtc.cpp and
+// nvrtc.cpp, which share runtime_compiler.cpp, and host.cpp. Normally "this process" is a worker;
+// it is the caller's own with KILN_COMPILE=inprocess.
 #pragma once
 
 #include <memory>

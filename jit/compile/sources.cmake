@@ -13,6 +13,7 @@ set(COMPILER_SOURCES
   compile/objdump.cpp
   compile/offload_bundle.cpp
   compile/protocol.cpp
+  compile/runtime_compiler.cpp
   compile/subprocess.cpp
   compile/target.cpp
   compile/temporary.cpp)
