@@ -7,7 +7,7 @@
 #include <fstream>
 #include <kiln/kiln.hpp>
 
-#include "jit/compile.hpp"
+#include "tests/support/toolchains.hpp"
 
 namespace kiln {
 namespace {
@@ -18,11 +18,7 @@ using ::testing::HasSubstr;
 class CacheApi : public ::testing::Test {
  protected:
   void SetUp() override {
-    bool host = false;
-    for (const jit::Toolchain& toolchain : jit::toolchains()) {
-      host |= toolchain.kind == jit::ToolchainKind::host;
-    }
-    if (!host) GTEST_SKIP() << "no host compiler on this machine";
+    KILN_NEED(host);
     // The process has one cache for its functions, in the directory of the first test.
     static const std::string directory = [] {
       std::string pattern = fs::temp_directory_path() / "kiln-api-XXXXXX";

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "files/tensor_file.hpp"
-#include "jit/compile.hpp"
 #include "tests/src/tool_process.hpp"
+#include "tests/support/toolchains.hpp"
 
 namespace kiln {
 namespace {
@@ -21,11 +21,7 @@ class ToolCache : public testing::ToolTest {
  protected:
   void SetUp() override {
     ToolTest::SetUp();
-    bool host = false;
-    for (const jit::Toolchain& toolchain : jit::toolchains()) {
-      host |= toolchain.kind == jit::ToolchainKind::host;
-    }
-    if (!host) GTEST_SKIP() << "no host compiler on this machine";
+    KILN_NEED(host);
     first_ = fill("first", "x * x");
     second_ = fill("second", "x + 1");
   }
@@ -204,11 +200,7 @@ TEST_F(ToolCache, CountsAndZeroesStatistics) {
 }
 
 TEST_F(ToolCache, DisassemblesWithoutTheCompilerOfTheCode) {
-  bool hip = false;
-  for (const jit::Toolchain& toolchain : jit::toolchains()) {
-    hip |= toolchain.kind == jit::ToolchainKind::hiprtc;
-  }
-  if (!hip) GTEST_SKIP() << "no hiprtc on this machine";
+  KILN_NEED(hiprtc);
   const std::string key = run_json(
       {"compile", "x * x", "--type", "x=f32[64]", "--target", "gfx906", "--json"})[0]["key"];
   environment_["KILN_HIPRTC"] = "/nowhere";

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "files/tensor_file.hpp"
-#include "jit/compile.hpp"
 #include "tests/src/tool_process.hpp"
+#include "tests/support/toolchains.hpp"
 
 namespace kiln {
 namespace {
@@ -21,11 +21,7 @@ class ToolManifest : public testing::ToolTest {
  protected:
   void SetUp() override {
     ToolTest::SetUp();
-    bool host = false;
-    for (const jit::Toolchain& toolchain : jit::toolchains()) {
-      host = host || toolchain.kind == jit::ToolchainKind::host;
-    }
-    if (!host) GTEST_SKIP() << "no host compiler on this machine";
+    KILN_NEED(host);
     std::vector<float> values(12, 1.5f);
     const files::TensorData tensor{"x", DType::f32, {3, 4}, {}, values.data()};
     files::write_tensors(path("x.npy"), {&tensor, 1});

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "jit/compile.hpp"
 #include "tests/src/tool_process.hpp"
+#include "tests/support/toolchains.hpp"
 
 namespace kiln {
 namespace {
@@ -13,13 +13,6 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-bool has_host_compiler() {
-  for (const jit::Toolchain& toolchain : jit::toolchains()) {
-    if (toolchain.kind == jit::ToolchainKind::host) return true;
-  }
-  return false;
-}
 
 class ToolProgram : public testing::ToolTest {
  protected:
@@ -31,7 +24,7 @@ class ToolProgram : public testing::ToolTest {
 };
 
 TEST_F(ToolProgram, ExplainsWhyThereAreSeveralKernels) {
-  if (!has_host_compiler()) GTEST_SKIP() << "no host compiler on this machine";
+  KILN_NEED(host);
   const json report =
       run_json({"explain", "x / sum(x, 0) / sum(x, 1)", "--type", "x=f32[64,100]", "--json"});
   const json& program = report["program"];
@@ -77,7 +70,7 @@ TEST_F(ToolProgram, DrawsTheKernelsAsAPictureWhereGraphvizIs) {
 
 TEST_F(ToolProgram, RotatesRealActivationsInPairs) {
   const std::string data = KILN_TEST_DATA "/tinystories-f32.safetensors:";
-  if (!has_host_compiler()) GTEST_SKIP() << "no host compiler on this machine";
+  KILN_NEED(host);
   for (const std::string device : {"cpu", "reference"}) {
     const json report = run_json(
         {"run",
@@ -92,7 +85,7 @@ TEST_F(ToolProgram, RotatesRealActivationsInPairs) {
 }
 
 TEST_F(ToolProgram, MeasuresACorpus) {
-  if (!has_host_compiler()) GTEST_SKIP() << "no host compiler on this machine";
+  KILN_NEED(host);
   const std::string corpus = path("corpus.txt");
   std::ofstream(corpus) << "# a comment\n"
                            "pairs | x[..., 0::2] * x[..., 1::2] | x=f32[4,8] | x=f32[N,64]\n"

@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "files/tensor_file.hpp"
-#include "jit/compile.hpp"
 #include "kiln/error.hpp"
 #include "tests/src/tool_process.hpp"
+#include "tests/support/toolchains.hpp"
 
 namespace kiln {
 namespace {
@@ -20,18 +20,6 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-bool has_toolchain(jit::ToolchainKind kind) {
-  for (const jit::Toolchain& toolchain : jit::toolchains()) {
-    if (toolchain.kind == kind) return true;
-  }
-  return false;
-}
-
-#define KILN_NEED(kind)                                                                 \
-  if (!has_toolchain(jit::ToolchainKind::kind)) {                                       \
-    GTEST_SKIP() << "no " << jit::name(jit::ToolchainKind::kind) << " on this machine"; \
-  }
 
 class Tool : public testing::ToolTest {
  protected:
