@@ -236,11 +236,11 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   layout.reduced = 1;
   for (const Axis& axis : arranged.reduced) layout.reduced *= axis.size;
   layout.vectors = layout.reduced / variant.width;
-  std::uint64_t elements = 1;
-  for (const Axis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
-  variant.wide_index = needs_wide_index(axes, operands.size(), elements, variant.width);
   std::int64_t batches = 1;
   for (const Axis& axis : arranged.batches) batches *= axis.size;
+  // Rows and what they are made of are counted, but never their product.
+  const auto counted = static_cast<std::uint64_t>(std::max(layout.reduced, layout.rows * batches));
+  variant.wide_index = needs_wide_index(axes, operands.size(), counted, variant.width);
   if (variant.products.tiles.sharers > 0) {
     share_out_tiles(layout, batches);
   } else {

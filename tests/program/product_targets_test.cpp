@@ -9,10 +9,11 @@ namespace {
 
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-std::vector<ArgumentSpec> matrix_vector(DType weights, std::int64_t columns) {
-  return {{"q", weights, {4096, 1, 64, 64}, {}, false},
-          {"scale", DType::bf16, {4096, 1, 64, 1}, {}, false},
-          {"bias", DType::bf16, {4096, 1, 64, 1}, {}, false},
+std::vector<ArgumentSpec> matrix_vector(DType weights, std::int64_t columns,
+                                        std::int64_t rows = 4096) {
+  return {{"q", weights, {rows, 1, 64, 64}, {}, false},
+          {"scale", DType::bf16, {rows, 1, 64, 1}, {}, false},
+          {"bias", DType::bf16, {rows, 1, 64, 1}, {}, false},
           {"x", DType::bf16, {columns, 64, 64}, {}, false}};
 }
 constexpr const char* kMatrixVector = "sum((q * scale + bias) * x, -1, -2)";
@@ -162,6 +163,24 @@ TEST(TiledSums, HoldVectorsInWaves) {
   }
   EXPECT_FALSE(holds(kMatrixVector, DType::u4, 1));
   EXPECT_FALSE(holds(kMatrixVector, DType::u4, 4));
+}
+
+// Rows times columns times the length of a row may be more than 32 bits count where no operand
+// spans as much.
+TEST(NvidiaProducts, CountWhatOperandsSpan) {
+  const auto source = [](const Specification& specification) {
+    return emit_for(parse("f", kMatrixVector), specification, "sm_90", false);
+  };
+  Specification large;
+  large.arguments = matrix_vector(DType::u4, 8, 1 << 20);
+  EXPECT_NE(source(large).find("u64 vectors"), std::string::npos);
+  Specification smaller;
+  smaller.arguments = matrix_vector(DType::u4, 8, 1 << 17);
+  EXPECT_NE(source(smaller).find("u32 vectors"), std::string::npos);
+  if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  const CompiledKernel kernel = compile_for(parse("checked", kMatrixVector), smaller, "sm_90");
+  EXPECT_EQ(kernel.resources.scratch.value_or(0), 0);
 }
 
 TEST(NvidiaProducts, Compile) {
