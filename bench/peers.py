@@ -12,7 +12,9 @@ With --kiln the tool's own numbers, from a run of it on the same machine, stand 
 """
 
 import argparse
+import glob
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -460,6 +462,17 @@ def print_table(device, hardware, copy, rows):
         )
 
 
+def default_mebibytes(device):
+    """As of `kiln bench`: more than caches hold from one call to the next."""
+    if device == "cuda":
+        return 512
+    caches = {}
+    for folder in glob.glob("/sys/devices/system/cpu/cpu*/cache/index3"):
+        with open(os.path.join(folder, "shared_cpu_list")) as cores, open(os.path.join(folder, "size")) as size:
+            caches[cores.read()] = int(size.read().strip().rstrip("K"))
+    return min(max(2 * sum(caches.values()) // 1024, 64), 512)
+
+
 def parse_options():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -467,7 +480,7 @@ def parse_options():
     parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
     parser.add_argument("--device", choices=("cuda", "cpu"), help="default: cuda if there is one")
     parser.add_argument("--peers", help="only these of eager, compile, triton, cupy, numexpr")
-    parser.add_argument("--mebibytes", type=int, help="of the widest operand; 512, on the CPU 64")
+    parser.add_argument("--mebibytes", type=int, help="of the widest operand; 512, on the CPU 64 or twice its caches")
     parser.add_argument("--samples", type=int, default=15)
     parser.add_argument("--budget", type=float, default=85, help="seconds, after which cases are skipped")
     parser.add_argument("--kiln", metavar="PATH", help="the kiln tool, to be measured too")
@@ -488,7 +501,7 @@ def main():
     if options.device is None:
         options.device = "cuda" if torch.cuda.is_available() else "cpu"
     if options.mebibytes is None:
-        options.mebibytes = 512 if options.device == "cuda" else 64
+        options.mebibytes = default_mebibytes(options.device)
     cases = options.cases or list(CASES)
     hardware = torch.cuda.get_device_name() if options.device == "cuda" else f"{torch.get_num_threads()} threads"
     copy = copy_speed(options.device, options.mebibytes, options.samples)

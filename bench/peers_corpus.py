@@ -27,7 +27,7 @@ import time
 
 import torch
 
-from peers import copy_speed
+from peers import copy_speed, default_mebibytes
 
 CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", "functions.txt")
 DTYPES = {
@@ -338,7 +338,7 @@ def parse_options():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("functions", nargs="*", metavar="FUNCTION", help="default: all")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--mebibytes", type=int, default=0, help="default: 512, on the CPU 64")
+    parser.add_argument("--mebibytes", type=int, default=0, help="default: 512, on the CPU 64 or twice its caches")
     parser.add_argument("--samples", type=int, default=15)
     parser.add_argument("--peers", default="eager,compile", type=lambda text: text.split(","))
     parser.add_argument("--part", default="1/1", help="only every Nth function, from the Ith")
@@ -348,7 +348,7 @@ def parse_options():
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--compile-only", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.mebibytes = options.mebibytes or (512 if options.device == "cuda" else 64)
+    options.mebibytes = options.mebibytes or default_mebibytes(options.device)
     return options
 
 

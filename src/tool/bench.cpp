@@ -23,6 +23,7 @@
 #include "tool/bench_cases.hpp"
 #include "tool/bench_clock.hpp"
 #include "tool/bench_corpus.hpp"
+#include "tool/bench_size.hpp"
 #include "tool/commands.hpp"
 #include "tool/device_memory.hpp"
 #include "tool/execute.hpp"
@@ -127,10 +128,10 @@ extern "C" __global__ void __launch_bounds__(256) read_only(const kiln::u32* dat
 class Bench {
  public:
   Bench(const BenchOptions& options, Device device)
-      : options_(options), backend_(jit::backend(device)), stream_(backend_) {
-    const bool gpu = device.type != DeviceType::cpu;
-    bytes_ = (options.mebibytes != 0 ? options.mebibytes : gpu ? 512 : 64) << 20;
-  }
+      : options_(options),
+        backend_(jit::backend(device)),
+        stream_(backend_),
+        bytes_(bench_bytes(options, device)) {}
 
   /// Bytes per second, in GB, of the device's own copy.
   double copy_speed() { return copy().speed(); }

@@ -19,6 +19,7 @@
 #include "kiln/program.hpp"
 #include "tool/arguments.hpp"
 #include "tool/bench_clock.hpp"
+#include "tool/bench_size.hpp"
 #include "tool/execute.hpp"
 #include "tool/plot.hpp"
 #include "tool/print.hpp"
@@ -290,10 +291,7 @@ int run_bench_corpus(const BenchOptions& options) {
   const Device device = choose_device(options.device);
   jit::Backend& backend = jit::backend(device);
   const OwnedStream stream(backend);
-  const std::uint64_t size = (options.mebibytes != 0           ? options.mebibytes
-                              : device.type == DeviceType::cpu ? 64
-                                                               : 512)
-                             << 20;
+  const std::size_t size = bench_bytes(options, device);
   Copy copy(backend, stream.get(), size, options.samples);
   const double copied = copy.speed();
   Json list = Json::array();

@@ -265,8 +265,9 @@ class Builder {
                     "Where to run: auto takes a GPU where there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]")
         ->capture_default_str();
-    app->add_option("--size", options->mebibytes,
-                    "MiB of a case's largest operand (512 on a GPU, 64 on the CPU)")
+    app->add_option(
+           "--size", options->mebibytes,
+           "MiB of a case's largest operand (512 on a GPU; on the CPU 64 or twice its caches)")
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 20));
     app->add_option("--samples", options->samples, "Timings of a case; the median is reported")
         ->check(CLI::Range(1, 10'000))

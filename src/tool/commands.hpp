@@ -98,7 +98,7 @@ int run_explain(const ExplainOptions& options);
 struct BenchOptions {
   std::vector<std::string> cases;  ///< names; empty: all
   std::string device = "auto";
-  std::uint64_t mebibytes = 0;  ///< of the largest operand; 0: 512 on a GPU, 64 on the CPU
+  std::uint64_t mebibytes = 0;  ///< of the largest operand; 0: as bench_size.hpp says
   int samples = 15;
   std::string plot;    ///< an SVG file; empty: none
   std::string corpus;  ///< a file of functions, in place of the built-in cases
