@@ -104,6 +104,14 @@ KILN_FN void stream(T* row, Index first, int lanes, const Collected<T, Lanes>& v
   const u8* from = reinterpret_cast<const u8*>(values.lane);
   u64 bytes = u64(lanes) * sizeof(T);
   const u64 past = reinterpret_cast<u64>(to) % kBytes;
+  if (past == 0 && lanes == Lanes) {  // the usual case, of known length
+    for (u64 at = 0; at < sizeof(T) * Lanes; at += kBytes) {
+      StreamVector value;
+      __builtin_memcpy(&value, from + at, kBytes);
+      stream_vector(reinterpret_cast<StreamVector*>(to + at), value);
+    }
+    return;
+  }
   const u64 head = past == 0 ? 0 : kBytes - past < bytes ? kBytes - past : bytes;
   if (head != 0) __builtin_memcpy(to, from, head);
   for (to += head, from += head, bytes -= head; bytes >= kBytes;
