@@ -115,6 +115,12 @@ bool is_not_positive(const TypedGraph& graph, NodeId id) {
   return is_below_row_maximum(graph, id);
 }
 
+// Between 0 and 1, or NaN.
+bool is_fraction(const TypedGraph& graph, NodeId id) {
+  const TypedNode& node = graph.nodes[id];
+  return node.op == Op::exp && is_not_positive(graph, node.operands[0]);
+}
+
 }  // namespace
 
 NodeText::NodeText(const TypedGraph& graph, Accuracy accuracy)
@@ -241,8 +247,11 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
                          ? std::string(qualifier(node))
                          : "";
   call += op.name;
-  const bool has_own = call == "narrow::exp" || (call == "exp" && dtype == DType::f32);
-  if (has_own && is_not_positive(graph_, node.operands[0])) call += "_not_positive";
+  if (accuracy_ == Accuracy::storage && dtype == DType::f32) {
+    const NodeId operand = node.operands[0];
+    if (node.op == Op::exp && is_not_positive(graph_, operand)) call += "_not_positive";
+    if (node.op == Op::log1p && is_fraction(graph_, operand)) call += "_of_fraction";
+  }
   // The neighbour is one of the result's own dtype, not of the f32 that it is computed in.
   if (node.op == Op::nextafter && is_narrow_float(node.dtype))
     call += fmt::format("<{}>", name(node.dtype));

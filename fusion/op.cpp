@@ -39,7 +39,7 @@ constexpr std::array kOps = {
     OpInfo{Op::rsqrt, "rsqrt", 1, Rule::floating, "", {1.5, 1.5, 2, 1.5}, library(1.5, 1, 1.5)},
     OpInfo{Op::cbrt, "cbrt", 1, Rule::floating, "", {0.51, 1, 1.5, 1.5}, library(3.7, 1, 1.5)},
     OpInfo{Op::reciprocal, "reciprocal", 1, Rule::floating, "", kRounded, kRounded},
-    OpInfo{Op::exp, "exp", 1, Rule::floating, "", {1.1, 0.51, 2.5, 1.5}, library(0.52, 1, 1.5)},
+    OpInfo{Op::exp, "exp", 1, Rule::floating, "", {1.2, 0.51, 2.5, 1.5}, library(0.52, 1, 1.5)},
     OpInfo{Op::exp2, "exp2", 1, Rule::floating, "", {1.3, 0.51, 2.5, 1.5}, library(0.52, 1, 1.5)},
     OpInfo{
         Op::expm1, "expm1", 1, Rule::floating, "", {1.8, 0.85, 1.5, 1.5}, library(0.95, 1.5, 2.5)},
@@ -47,7 +47,7 @@ constexpr std::array kOps = {
     OpInfo{Op::log2, "log2", 1, Rule::floating, "", {0.51, 0.8, 1.5, 1.5}, library(0.55, 1.5, 1.5)},
     OpInfo{
         Op::log10, "log10", 1, Rule::floating, "", {0.51, 2.1, 2.5, 2.5}, library(1.7, 1.5, 1.5)},
-    OpInfo{Op::log1p, "log1p", 1, Rule::floating, "", {0.9, 0.85, 1.8, 1.8}, library(0.95, 2, 1.5)},
+    OpInfo{Op::log1p, "log1p", 1, Rule::floating, "", {1.1, 0.85, 1.8, 1.8}, library(0.95, 2, 1.5)},
     OpInfo{Op::sin, "sin", 1, Rule::floating, "", {0.51, 0.57, 1.5, 2.5}, library(0.52, 2, 1.5)},
     OpInfo{Op::cos, "cos", 1, Rule::floating, "", {0.51, 0.57, 2.5, 2.5}, library(0.52, 2, 1.5)},
     OpInfo{Op::tan, "tan", 1, Rule::floating, "", {0.51, 1.5, 3.5, 2.5}, library(0.65, 2.5, 1.5)},

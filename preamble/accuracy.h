@@ -16,7 +16,7 @@ namespace kiln {
 #define KILN_USE_COMMON \
   using kiln::cbrt; using kiln::expm1; using kiln::asin; using kiln::acos; \
   using kiln::atan; using kiln::sinh; using kiln::cosh; using kiln::asinh; using kiln::acosh; \
-  using kiln::atanh; using kiln::erf; using kiln::erfc; using kiln::ndtr; using kiln::erfinv; using kiln::lgamma; \
+  using kiln::atanh; using kiln::erf; using kiln::erfc; using kiln::erfinv; using kiln::lgamma; \
   using kiln::atan2; using kiln::hypot; using kiln::logaddexp;
 
 namespace strict {
@@ -60,15 +60,17 @@ KILN_FN f32 tanh(f32 x) {
   return copysign(a < 0.2f ? ::fmaf(x * z, p, x) : far, x);
 }
 KILN_FN f64 exp(f64 x) { return kiln::exp(x); }
-KILN_FN f64 sigmoid(f64 x) { return kiln::sigmoid(x); }
-KILN_FN f64 tanh(f64 x) { return kiln::tanh(x); }
+using kiln::ndtr;
 #else
 using kiln::exp;
-KILN_FN f32 exp_not_positive(f32 x) { return host::exp_of_negative(x); }
+KILN_FN f32 exp_not_positive(f32 x) { return host::narrow_exp_of_negative(x); }
 KILN_FN f32 sigmoid(f32 x) { return host::narrow_sigmoid(x); }
-KILN_FN f64 sigmoid(f64 x) { return kiln::sigmoid(x); }
-using kiln::tanh;
+KILN_FN f32 tanh(f32 x) { return host::narrow_tanh(x); }
+KILN_FN f32 ndtr(f32 x) { return host::narrow_ndtr(x); }
+KILN_FN f64 ndtr(f64 x) { return kiln::ndtr(x); }
 #endif
+KILN_FN f64 sigmoid(f64 x) { return kiln::sigmoid(x); }
+KILN_FN f64 tanh(f64 x) { return kiln::tanh(x); }
 
 KILN_USE_EXACT
 KILN_USE_COMMON
@@ -80,6 +82,7 @@ using kiln::log;
 using kiln::log2;
 using kiln::log10;
 using kiln::log1p;
+using kiln::log1p_of_fraction;
 using kiln::sin;
 using kiln::cos;
 using kiln::tan;
@@ -155,6 +158,7 @@ using kiln::power;
 
 KILN_USE_EXACT
 KILN_USE_COMMON
+using kiln::ndtr;
 
 }  // namespace fast
 

@@ -54,19 +54,19 @@ template <class T> KILN_FN T smaller(T a, T b) {
 }
 template <class T> KILN_FN T maximum(T a, T b) {
   const T result = larger(a, b);
-  return isnan(a) ? a : result;
+  return a != a ? a : result;
 }
 template <class T> KILN_FN T minimum(T a, T b) {
   const T result = smaller(a, b);
-  return isnan(a) ? a : result;
+  return a != a ? a : result;
 }
 template <class T> KILN_FN T fmax(T a, T b) {
   const T result = larger(a, b);
-  return isnan(b) ? a : result;
+  return b != b ? a : result;
 }
 template <class T> KILN_FN T fmin(T a, T b) {
   const T result = smaller(a, b);
-  return isnan(b) ? a : result;
+  return b != b ? a : result;
 }
 #if KILN_NVIDIA
 // NVIDIA's instruction takes -0 for less than +0, and of a NaN and a number the number. Its
@@ -346,11 +346,13 @@ KILN_FN f64 logaddexp(f64 a, f64 b) {
 using strict::rsqrt;
 KILN_DEFAULT_1(cbrt)
 KILN_DEFAULT_1(exp)
-// Of what is known not to be above zero, which saves a host instructions.
+// Of what is known not to be above zero, or to be between 0 and 1, which saves a host instructions.
 #if KILN_HOST
 KILN_FN f32 exp_not_positive(f32 x) { return host::exp_of_negative(x); }
+KILN_FN f32 log1p_of_fraction(f32 x) { return host::log1p_of_fraction(x); }
 #else
 KILN_FN f32 exp_not_positive(f32 x) { return exp(x); }
+KILN_FN f32 log1p_of_fraction(f32 x) { return gpu::log1p(x); }
 #endif
 KILN_DEFAULT_1(exp2)
 KILN_DEFAULT_1(expm1)

@@ -83,11 +83,33 @@ KILN_FN f32 exp(f32 x) {
   return part * (x < -103.972084f ? 0.0f : power_of_two(a.n - half));
 }
 
-// The same for an x that is not above zero: no result is scaled by less than 2^-150, and the power of
-// two of -127 is 0.
+// The same with 2^(n + more) in place of n, where that is a power that power_of_two() knows: its
+// exponent is in the lowest bits of the sum.
+struct ScaledArgument {
+  f32 r;
+  f32 power;
+};
+KILN_FN ScaledArgument reduce_exp(f32 x, f32 more) {
+  const f32 shift = kToInteger + 127.0f + more;
+  const f32 shifted = madd(x, kLog2E, shift);
+  const f32 n = shifted - shift;
+  const f32 r = madd(n, -kLn2Low, madd(n, -kLn2High, x));
+  return {r, bit_cast<f32>(bit_cast<u32>(shifted) << 23)};
+}
+
+// For an x that is not above zero. e^r is computed 2^24 smaller, so that the power that it is scaled by
+// is normal, or 0 where the result is.
 KILN_FN f32 exp_of_negative(f32 x) {
-  const ExpArgument a = reduce_exp(x < -104.4f ? -104.4f : x);
-  return (1.0f + expm1_series(a.r)) * power_of_two(a.n + 24) * 5.96046448e-08f;
+  constexpr f32 kUnit = 5.96046448e-08f;
+  const ScaledArgument a = reduce_exp(x < -104.4f ? -104.4f : x, 24.0f);
+  f32 p = 0.00138207339f * kUnit;  // (e^r - 1 - r) / r^2: 2^-28.3 of e^r
+  p = madd(p, a.r, 0.00836867746f * kUnit);
+  p = madd(p, a.r, 0.0416682661f * kUnit);
+  p = madd(p, a.r, 0.166665211f * kUnit);
+  p = madd(p, a.r, 0.49999994f * kUnit);
+  p = madd(p, a.r, kUnit);
+  p = madd(p, a.r, kUnit);
+  return p * a.power;
 }
 
 KILN_FN f32 exp2(f32 x) {
@@ -116,30 +138,15 @@ KILN_FN f32 expm1(f32 x) { return with_sign(expm1_inside(clamp(x, -18.0f, 89.0f)
 // e^2a - 1 over e^2a + 1.
 KILN_FN f32 tanh(f32 x) {
   const f32 a = magnitude(x);
-  const ExpArgument twice = reduce_exp(2.0f * (a > 10.0f ? 10.0f : a));
-  const f32 scale = power_of_two(twice.n);
-  const f32 t = madd(scale, expm1_series(twice.r), scale - 1.0f);
-  return with_sign(t / (t + 2.0f), x);
+  const f32 inside = a > 10.0f ? 10.0f : a;
+  const ScaledArgument twice = reduce_exp(inside + inside, 0.0f);
+  const f32 t = madd(twice.power, expm1_series(twice.r), twice.power - 1.0f);
+  return bit_cast<f32>(bit_cast<u32>(t / (t + 2.0f)) | (bit_cast<u32>(x) & 0x80000000u));
 }
 
 KILN_FN f32 sigmoid(f32 x) {
   const f32 e = exp_of_negative(-magnitude(x));
   return (x < 0.0f ? e : 1.0f) / (1.0f + e);
-}
-
-// The same within 2^-20, for results of 16 bits: 1 / (1 + e^-x), all of it 2^16 smaller on the way, so
-// that no exponential overflows where the result is one of bf16's subnormals.
-KILN_FN f32 narrow_sigmoid(f32 x) {
-  const f32 t = clamp(madd(x, -kLog2E, -16.0f), -126.0f, 128.0f);
-  const f32 shifted = t + kToInteger;
-  const f32 r = t - (shifted - kToInteger);
-  f32 p = 0.00133813021f;  // (2^r - 1) / r: 2^-22.2
-  p = madd(p, r, 0.00966636837f);
-  p = madd(p, r, 0.0555038117f);
-  p = madd(p, r, 0.240223497f);
-  p = madd(p, r, 0.693147182f);
-  const f32 e = madd(r, p, 1.0f) * power_of_two(integer_bits(shifted));
-  return 1.52587891e-05f / (1.52587891e-05f + e);
 }
 
 // x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for a positive normal x.
@@ -195,6 +202,20 @@ KILN_FN f32 log1p(f32 x) {
   const f32 result = log_series(a, near ? 0.0f : lost / u);
   return x == 0.0f ? x : log_domain(u, result);
 }
+
+// The same for an x in [0, 1]: 2^-27.5, within an ULP if no product is rounded.
+#ifdef __FMA__
+KILN_FN f32 log1p_of_fraction(f32 x) {
+  const f32 z = x * x;
+  f32 p = madd(-0.00329107977f, x, 0.0200884696f);
+  p = madd(p, z, madd(-0.0574604869f, x, 0.106613711f));
+  p = madd(p, z, madd(-0.153449774f, x, 0.196921214f));
+  p = madd(p, z, madd(-0.249580204f, x, 0.333304644f));
+  return madd(madd(p, x, -0.499999315f), z, x);
+}
+#else
+KILN_FN f32 log1p_of_fraction(f32 x) { return log1p(x); }
+#endif
 
 KILN_FN f32 erf(f32 x) {
   const f32 a = magnitude(x);

@@ -8,6 +8,7 @@
 #include "preamble/integer.h"
 //
 #include "preamble/math_host.h"
+#include "preamble/math_host_narrow.h"
 #include "preamble/math_host_wide.h"
 //
 #include "preamble/math.h"

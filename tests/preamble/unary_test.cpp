@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <limits>
 #include <string>
 
 #include "tests/preamble/functions.hpp"
@@ -56,11 +57,12 @@ TYPED_TEST(SixteenBits, EveryInputOfEveryFunctionIsStoredWithin51HundredthsOfAnU
   }
 }
 
-// Inputs in which a sweep of every 97th f32 found the largest errors: exp, exp2, expm1, log, log1p,
-// tanh, sigmoid, erf, rsqrt, sin, tan, erfc.
-constexpr f32 kWorstCases[] = {-0x1.458c6ep+6f, 0x1.40880ep+1f, 0x1.8ca916p-2f,   0x1.68fa0ap-1f,
-                               0x1.9d7428p-2f,  -0x1.f8819p-5f, -0x1.b7fa08p+1f,  0x1.1e05dap+0f,
-                               0x1.019566p-38f, 0x1.2ab152p+8f, 0x1.c8b74ap+116f, 0x1.b40608p-19f};
+// Inputs in which a sweep of every 97th f32 found the largest errors: exp (and of what is not
+// positive), exp2, expm1, log, log1p (and of fractions), tanh, sigmoid, erf, rsqrt, sin, tan, erfc.
+constexpr f32 kWorstCases[] = {-0x1.458c6ep+6f,  -0x1.df6e9ep+5f, 0x1.40880ep+1f,  0x1.8ca916p-2f,
+                               0x1.68fa0ap-1f,   0x1.9d7428p-2f,  0x1.f3cc84p-1f,  -0x1.f8819p-5f,
+                               -0x1.b7fa08p+1f,  0x1.1e05dap+0f,  0x1.019566p-38f, 0x1.2ab152p+8f,
+                               0x1.c8b74ap+116f, 0x1.b40608p-19f};
 
 template <class Function>
 Errors errors_over(Op op, Function function, std::uint64_t stride) {
@@ -76,6 +78,32 @@ Errors errors_over(Op op, Function function, std::uint64_t stride) {
   return errors;
 }
 
+// What takes an operation's place where emit knows that its operand is between two numbers.
+struct Part {
+  Op op;
+  f32 (*function)(f32);
+  f32 least, most;
+};
+constexpr f32 kInfinity = std::numeric_limits<f32>::infinity();
+const Part kParts[] = {
+    {Op::exp, [](f32 x) -> f32 { return exp_not_positive(x); }, -kInfinity, 0},
+    {Op::log1p, [](f32 x) -> f32 { return log1p_of_fraction(x); }, 0, 1},
+};
+
+// Of the operation by whichever method is worse.
+Errors errors_of_all_methods(const UnaryFunction<f32>& function, std::uint64_t stride) {
+  Errors errors = errors_over(function.op, function.standard, stride);
+  for (const Part& part : kParts) {
+    if (part.op != function.op) continue;
+    const auto method = [&](f32 x) {
+      return x < part.least || x > part.most ? function.standard(x) : part.function(x);
+    };
+    const Errors others = errors_over(function.op, method, stride);
+    if (others.largest > errors.largest) errors = others;
+  }
+  return errors;
+}
+
 void print(const fusion::OpInfo& op, const char* what, const Errors& errors) {
   std::printf("%-10s %-10s %.4f ULP, %.4f %% misrounded\n", std::string(op.name).c_str(), what,
               errors.largest, errors.share());
@@ -84,7 +112,7 @@ void print(const fusion::OpInfo& op, const char* what, const Errors& errors) {
 TEST(Unary, F32IsWithinTheTablesBoundAndTheBoundIsNotLoose) {
   for (const UnaryFunction<f32>& function : unary_functions<f32>()) {
     const fusion::OpInfo& op = info(function.op);
-    const Errors errors = errors_over(function.op, function.standard, 20011);
+    const Errors errors = errors_of_all_methods(function, 20011);
     print(op, "f32", errors);
     EXPECT_LE(errors.largest, op.f32.own) << op.name << " of " << static_cast<double>(errors.at);
     expect_not_loose(op, op.f32.own, errors.largest);
