@@ -55,13 +55,11 @@ KILN_FN f32 narrow_tanh(f32 x) {
 KILN_FN f32 narrow_ndtr(f32 x) {
   const f32 v = 1.0f / madd(magnitude(x), 0.36f, 1.0f);
   const f32 t = madd(x * x, -0.721347520f, 24.0f);
-  f32 p = 0.0465225503f * kNarrowUnit;
-  p = madd(p, v, -0.177935645f * kNarrowUnit);
-  p = madd(p, v, 0.178466305f * kNarrowUnit);
-  p = madd(p, v, 0.0282574166f * kNarrowUnit);
-  p = madd(p, v, 0.139099002f * kNarrowUnit);
-  p = madd(p, v, 0.141884670f * kNarrowUnit);
-  p = madd(p, v, 0.143705189f * kNarrowUnit);
+  const f32 w = v * v;
+  f32 p = madd(0.0465225503f * kNarrowUnit, w,
+               madd(-0.177935645f * kNarrowUnit, v, 0.178466305f * kNarrowUnit));
+  p = madd(p, w, madd(0.0282574166f * kNarrowUnit, v, 0.139099002f * kNarrowUnit));
+  p = madd(p, w, madd(0.141884670f * kNarrowUnit, v, 0.143705189f * kNarrowUnit));
   const f32 tail = p * v * narrow_exp2(t < -127.0f ? -127.0f : t);
   return x < 0.0f ? tail : 1.0f - tail;
 }

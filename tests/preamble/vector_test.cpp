@@ -21,9 +21,9 @@ constexpr const char* kUnary[] = {
     "asin",    "acos",  "atan", "sinh",   "cosh",   "tanh",  "asinh", "acosh",      "atanh",
     "sigmoid", "erf",   "erfc", "ndtr", "erfinv", "lgamma", "floor", "ceil",  "round",      "trunc"};
 // What emit takes where it knows more of the operand, or where results have 16 bits.
-constexpr const char* kChosen[] = {"exp_not_positive", "log1p_of_fraction",
-                                   "narrow::exp_not_positive", "narrow::sigmoid",
-                                   "narrow::tanh", "narrow::ndtr"};
+constexpr const char* kChosen[] = {
+    "exp_not_positive", "log1p_of_fraction", "narrow::exp_not_positive",
+    "narrow::sigmoid",  "narrow::tanh",      "narrow::ndtr"};
 constexpr const char* kBinary[] = {"add",       "div",      "floor_divide", "power", "maximum",
                                    "minimum",   "fmax",     "fmin",         "atan2", "hypot",
                                    "logaddexp", "copysign", "nextafter"};
