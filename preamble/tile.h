@@ -58,13 +58,14 @@ KILN_FN void turn_words(const u8* from, i64 from_step, u8* to, i64 to_step) {
 #undef KILN_PICK
 
 // Lines of memory that are far apart are what no prefetcher of a CPU expects: those of the columns,
-// and rows, that come so many later are asked for here. Asking for what is no memory does nothing.
+// and rows, that come so many later are asked for here, into the second cache: the first is full of
+// what they would push out. Asking for what is no memory does nothing.
 enum : int { kAhead = 8 };
 template <int Elements, class T>
 KILN_FN void ask_for(const T* data, i64 element) {
   const u64 from = reinterpret_cast<u64>(data) + u64(element) * sizeof(T);
   for (u64 byte = 0; byte < Elements * sizeof(T); byte += 64) {
-    __builtin_prefetch(reinterpret_cast<const void*>(from + byte));
+    __builtin_prefetch(reinterpret_cast<const void*>(from + byte), 0, 2);
   }
 }
 // Of an operand that is contiguous along the columns; after the last row of a tile comes the first
