@@ -15,6 +15,9 @@
 namespace kiln::fusion {
 namespace {
 
+constexpr const char* kAloneReason =
+    "in fewer kernels values would live longer, and take more room";
+
 class Partitioner {
  public:
   Partitioner(const PlacedGraph& graph, const CostModel& model)
@@ -130,9 +133,10 @@ class Partitioner {
   // A value of arguments alone that only kernels read waits for the first of them, and is computed
   // there.
   bool floats(NodeId id) const {
-    return model_.fuse && facts_.alone[id] && is_computed(nodes_[id]) && !facts_.early[id] &&
-           !facts_.kept[id] && !facts_.seen_as_view[id] && !facts_.is_conversion(id) &&
-           !facts_.reads_count(id) && !(facts_.reduced[id] && facts_.after_count[id]);
+    return !model_.is_alone(id) && facts_.alone[id] && is_computed(nodes_[id]) &&
+           !facts_.early[id] && !facts_.kept[id] && !facts_.seen_as_view[id] &&
+           !facts_.is_conversion(id) && !facts_.reads_count(id) &&
+           !(facts_.reduced[id] && facts_.after_count[id]);
   }
 
   // The operands that still wait, and theirs; operands first.
@@ -220,7 +224,7 @@ class Partitioner {
   std::string obstacle(NodeId id, const Group& group) const {
     const TypedNode& node = nodes_[id];
     if (group.call) return "the kernel before is a call of the caller";
-    if (!model_.fuse) return "every operation has a kernel of its own";
+    if (model_.is_alone(id) || group.alone) return kAloneReason;
     if (group.values >= model_.most_values) {
       return fmt::format("the kernel before has {} values", group.values);
     }
@@ -299,6 +303,7 @@ class Partitioner {
     const bool reduces = is_reduction(node.op);
     group.shape = reduces ? facts_.shapes[node.operands[0]] : facts_.shapes[id];
     group.reason = std::move(reason);
+    group.alone = model_.is_alone(id);
     groups_.push_back(std::move(group));
     return static_cast<std::int64_t>(groups_.size()) - 1;
   }

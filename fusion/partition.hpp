@@ -37,6 +37,9 @@ struct CostModel {
   double operations_per_byte = 6;         ///< on f32, that take as long as memory takes for a byte
   bool share_reads = true;                ///< values that read the same array share a kernel
   bool fuse = true;  ///< else every operation has a kernel of its own; conversions have none
+  std::vector<bool> alone = {};  ///< nodes that have one anyway; empty: none
+
+  bool is_alone(NodeId id) const { return !fuse || (id < alone.size() && alone[id]); }
 };
 
 /// One kernel, or a call of the caller. `values` and `results` are nodes of the graph, operands

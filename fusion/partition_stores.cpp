@@ -91,7 +91,7 @@ class Stores {
 
   // Whether a value is a conversion of one that takes no more bytes, which is read instead.
   bool widens(NodeId id) const {
-    if (!model_.fuse) return converts(id);
+    if (model_.is_alone(id)) return converts(id);
     const std::uint64_t own = stored_bytes(facts_.graph, id);
     for (NodeId at = id; converts(at);) {
       at = facts_.nodes[at].operands[0];
@@ -153,7 +153,7 @@ class Stores {
   // the results of reductions that it needs are stored for it.
   bool computes_again(NodeId id, std::size_t g, const std::unordered_set<NodeId>& moved,
                       const std::vector<bool>& stored) const {
-    if (!model_.fuse) return false;
+    if (model_.is_alone(id)) return false;
     std::vector<NodeId> wanted{id};
     std::unordered_set<NodeId> seen{id};
     std::size_t operations = 0;

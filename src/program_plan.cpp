@@ -1,332 +1,23 @@
 #include "program_plan.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <optional>
 
 #include "call_reduction.hpp"
-#include "fusion/broadcast.hpp"
 #include "fusion/passes.hpp"
 #include "fusion/reduce_layout.hpp"
 #include "fusion/split_rows.hpp"
-#include "fusion/text.hpp"
 #include "kiln/error.hpp"
+#include "program_memory.hpp"
+#include "program_steps.hpp"
 
 namespace kiln {
 namespace {
 
 using fusion::ArrayLayout;
 using fusion::NodeId;
-using fusion::Op;
-using fusion::PlacedPart;
-
-std::uint64_t byte_count(DType dtype, const Dims& shape) {
-  std::uint64_t size = 1;
-  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
-  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
-}
-
-// Where a stored value is: it may begin somewhere in an output.
-struct Place {
-  ProgramOperand::Kind kind = ProgramOperand::Kind::temporary;
-  std::size_t index = 0;
-  ArrayLayout layout;
-};
-
-class Planner {
- public:
-  Planner(const Definition& definition, const fusion::PlacedGraph& graph,
-          const std::vector<ArrayLayout>& arguments, const fusion::Partition& partition)
-      : definition_(definition), graph_(graph), arguments_(arguments), partition_(partition) {}
-
-  ProgramPlan run() {
-    plan_.written.assign(graph_.graph.outputs.size(), partition_.kernels.size());
-    plan_.last_read.resize(graph_.graph.arguments.size());
-    find_shared();
-    place_whole();
-    for (std::size_t k = 0; k < partition_.kernels.size(); ++k) add_step(k);
-    place_temporaries();
-    plan_.info.program = definition_.name;
-    plan_.info.bytes = partition_.bytes;
-    plan_.info.op_by_op_bytes = partition_.op_by_op;
-    plan_.info.lower_bound = partition_.lower_bound;
-    return std::move(plan_);
-  }
-
- private:
-  using Kind = ProgramOperand::Kind;
-
-  const fusion::TypedNode& node(NodeId id) const { return graph_.graph.nodes[id]; }
-
-  // -- Places
-
-  void find_shared() {
-    for (const fusion::KernelPart& kernel : partition_.kernels) {
-      for (const NodeId id : kernel.reads) {
-        const NodeId root = fusion::viewed(graph_.graph, id);
-        shared_.insert(root);
-        if (root != id) seen_.insert(root);
-      }
-    }
-  }
-
-  // Joins and results of calls have one place each: the output that they are, or a temporary.
-  void place_whole() {
-    for (std::size_t i = 0; i < graph_.stores.size(); ++i) {
-      for (const PlacedPart& part : graph_.stores[i]) {
-        const Op op = node(part.value).op;
-        const Place place{Kind::output, i, part.layout};
-        outputs_[part.value].push_back(place);
-        if (op == Op::join || op == Op::opaque) places_[part.value] = place;
-      }
-    }
-    for (NodeId id = 0; id < graph_.graph.nodes.size(); ++id) {
-      const Op op = node(id).op;
-      if (op != Op::join && op != Op::opaque) continue;
-      if (!places_.contains(id)) places_[id] = add_temporary(id);
-      if (op != Op::join) continue;
-      for (const PlacedPart& part : graph_.joins[node(id).payload]) {
-        joined_[part.value].push_back({id, part.layout});
-      }
-    }
-  }
-
-  Place add_temporary(NodeId id) {
-    const DType dtype = fusion::stored_dtype(graph_, id);
-    const std::uint64_t bytes = byte_count(dtype, graph_.shapes[id]);
-    plan_.temporaries.push_back({dtype, bytes, 0});
-    lifetimes_.push_back({bytes, partition_.kernels.size(), 0});
-    return {Kind::temporary, plan_.temporaries.size() - 1,
-            fusion::contiguous_layout(graph_.shapes[id])};
-  }
-
-  void touch(const ProgramOperand& operand, std::size_t k) {
-    if (operand.kind != Kind::temporary) return;
-    fusion::Lifetime& lifetime = lifetimes_[operand.index];
-    lifetime.first = std::min(lifetime.first, k);
-    lifetime.last = std::max(lifetime.last, k);
-  }
-
-  ProgramOperand written(NodeId id, const Place& place, std::size_t k) {
-    ProgramOperand operand{place.kind, place.index, false, graph_.shapes[id], place.layout};
-    touch(operand, k);
-    if (place.kind == Kind::output) {
-      plan_.written[place.index] = std::min(plan_.written[place.index], k);
-    }
-    return operand;
-  }
-
-  std::string output_name(std::size_t i) const {
-    const std::string& name = graph_.graph.output_names[i];
-    return name.empty() ? fmt::format("out{}", i) : name;
-  }
-
-  std::string part_name(const Place& place, NodeId id) const {
-    const std::string whole =
-        place.kind == Kind::output ? output_name(place.index) : fmt::format("t{}", id);
-    return fmt::format("a part of {}", whole);
-  }
-
-  // -- Steps
-
-  void add_step(std::size_t k) {
-    const fusion::KernelPart& part = partition_.kernels[k];
-    ProgramKernel told;
-    told.reason = part.reason;
-    told.bytes = part.bytes;
-    told.op_by_op_bytes = part.op_by_op;
-    std::set<std::size_t> after;
-    ProgramStep step =
-        part.call ? call_step(part, k, told, after) : kernel_step(part, k, told, after);
-    told.after.assign(after.begin(), after.end());
-    plan_.steps.push_back(std::move(step));
-    plan_.info.kernels.push_back(std::move(told));
-  }
-
-  ProgramStep call_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& told,
-                        std::set<std::size_t>& after) {
-    const fusion::PlacedCall& placed = graph_.calls[*part.call];
-    const fusion::OpaqueCall& call = graph_.graph.tables->calls[placed.call];
-    ProgramStep step;
-    step.call = std::static_pointer_cast<const LibraryCall>(call.body);
-    told.name = call.name;
-    told.call = true;
-    for (const NodeId id : placed.inputs) step.inputs.push_back(input(id, k, told, after));
-    std::vector<NodeId> results = placed.results;
-    std::ranges::sort(results, {}, [&](NodeId id) { return node(id).payload; });
-    for (const NodeId id : results) {
-      step.outputs.push_back(written(id, places_.at(id), k));
-      stored_by_[id] = k;
-      told.writes.push_back(places_.at(id).kind == Kind::output ? output_name(places_.at(id).index)
-                                                                : fmt::format("t{}", id));
-    }
-    told.expression = fmt::format("{}({})", call.name, fmt::join(told.reads, ", "));
-    return step;
-  }
-
-  ProgramStep kernel_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& told,
-                          std::set<std::size_t>& after) {
-    std::vector<fusion::Store> stores;
-    ProgramStep step;
-    for (const NodeId id : part.results) store(id, k, stores, step.outputs, told);
-    fusion::KernelGraph kernel = fusion::kernel_graph(graph_, part, stores);
-    told.name = partition_.kernels.size() == 1 ? definition_.name
-                                               : fmt::format("{}_{}", definition_.name, k);
-    const bool along_axes = fusion::works_along_axes(kernel.graph);
-    auto impl = std::make_shared<Function::Impl>();
-    impl->definition.name = told.name;
-    impl->definition.expression = fusion::to_text(kernel.untyped);
-    impl->definition.graph = std::move(kernel.untyped);
-    impl->definition.options = definition_.options;
-    impl->definition.pieces = part.pieces;
-    impl->definition.typed = std::make_shared<fusion::TypedGraph>(std::move(kernel.graph));
-    told.expression = impl->definition.expression;
-    for (const NodeId id : part.values) {
-      const bool counts =
-          node(id).arity > 0 && node(id).op != Op::promote && node(id).op != Op::view;
-      told.operations += counts ? 1 : 0;
-    }
-    for (const NodeId id : kernel.arguments) step.inputs.push_back(input(id, k, told, after));
-    if (!along_axes) give_one_rank(step.outputs);
-    impl->definition.places = places_of(step);
-    step.function = Function(std::move(impl));
-    return step;
-  }
-
-  static std::vector<fusion::MemoryPlace> places_of(const ProgramStep& step) {
-    std::vector<fusion::MemoryPlace> places;
-    std::map<std::pair<Kind, std::size_t>, std::uint32_t> memories;
-    const auto add = [&](const ProgramOperand& operand) {
-      const auto number = static_cast<std::uint32_t>(memories.size() + 1);
-      const auto memory = memories.emplace(std::pair{operand.kind, operand.index}, number).first;
-      places.push_back({operand.scalar ? 0 : memory->second, operand.layout.offset});
-    };
-    for (const ProgramOperand& operand : step.inputs) add(operand);
-    for (const ProgramOperand& operand : step.outputs) add(operand);
-    return places;
-  }
-
-  // Outputs of a kernel that works element by element have one shape, but for axes of size one in
-  // front.
-  static void give_one_rank(std::vector<ProgramOperand>& outputs) {
-    std::size_t rank = 0;
-    for (const ProgramOperand& output : outputs) rank = std::max(rank, output.shape.size());
-    for (ProgramOperand& output : outputs) {
-      const std::size_t more = rank - output.shape.size();
-      Dims shape(rank, 1);
-      Dims strides(rank, 0);
-      std::ranges::copy(output.shape, shape.begin() + more);
-      std::ranges::copy(output.layout.strides, strides.begin() + more);
-      output.shape = std::move(shape);
-      output.layout.strides = std::move(strides);
-    }
-  }
-
-  // A result goes to every output and into every join that it is a part of, and where another
-  // kernel needs it, to a temporary, unless an output holds it without loss.
-  void store(NodeId id, std::size_t k, std::vector<fusion::Store>& stores,
-             std::vector<ProgramOperand>& outputs, ProgramKernel& told) {
-    const DType stored = fusion::stored_dtype(graph_, id);
-    const DType own = node(id).dtype;
-    const ArrayLayout in_order = fusion::contiguous_layout(graph_.shapes[id]);
-    stored_by_[id] = k;
-    for (const Place& place : outputs_[id]) {
-      stores.push_back({id, own});
-      outputs.push_back(written(id, place, k));
-      const bool whole = graph_.stores[place.index].size() == 1;
-      told.writes.push_back(whole ? output_name(place.index) : part_name(place, id));
-      const bool readable = !seen_.contains(id) || place.layout.strides == in_order.strides;
-      if (stored == own && readable) places_.emplace(id, place);
-    }
-    if (const auto joined = joined_.find(id); joined != joined_.end()) {
-      for (const auto& [join, layout] : joined->second) {
-        Place place = places_.at(join);
-        place.layout.strides = layout.strides;
-        place.layout.offset += layout.offset;
-        stores.push_back(
-            {id, place.kind == Kind::output ? own : fusion::stored_dtype(graph_, join)});
-        outputs.push_back(written(id, place, k));
-        stored_by_[join] = std::max(stored_by_[join], k);
-        told.writes.push_back(part_name(place, join));
-      }
-    }
-    if (places_.contains(id) || !shared_.contains(id)) return;
-    places_[id] = add_temporary(id);
-    stores.push_back({id, stored});
-    outputs.push_back(written(id, places_[id], k));
-    told.writes.push_back(fmt::format("t{}", id));
-  }
-
-  ProgramOperand input(NodeId id, std::size_t k, ProgramKernel& told,
-                       std::set<std::size_t>& after) {
-    const NodeId root = fusion::viewed(graph_.graph, id);
-    const fusion::TypedNode& source = node(root);
-    const std::string suffix =
-        root == id ? "" : fmt::format(" seen as {}", fusion::to_string(graph_.shapes[id]));
-    if (source.op == Op::scalar) {
-      told.reads.push_back(graph_.graph.argument_names[source.payload]);
-      return {Kind::argument, source.payload, true, {}, {}};
-    }
-    if (source.op == Op::input) {
-      told.reads.push_back(graph_.graph.argument_names[source.payload] + suffix);
-      plan_.last_read[source.payload] = k + 1;
-      ProgramOperand operand{Kind::argument, source.payload, false, graph_.shapes[id], {}};
-      operand.layout = root == id ? arguments_[source.payload] : view_layout(id);
-      return operand;
-    }
-    const auto place = places_.find(root);
-    if (place == places_.end() || !stored_by_.contains(root) || stored_by_[root] >= k) {
-      throw Error(Code::internal, fmt::format("{}: kernel {} reads a value that none has stored",
-                                              definition_.name, k));
-    }
-    add_writers(root, after);
-    told.reads.push_back(fmt::format("t{}{}", root, suffix));
-    ProgramOperand operand{place->second.kind, place->second.index, false, graph_.shapes[id],
-                           place->second.layout};
-    if (root != id) {
-      operand.layout.strides = view_layout(id).strides;
-      operand.layout.offset += view_layout(id).offset;
-    }
-    touch(operand, k);
-    return operand;
-  }
-
-  const ArrayLayout& view_layout(NodeId id) const { return graph_.views[node(id).payload]; }
-
-  void add_writers(NodeId root, std::set<std::size_t>& after) {
-    if (node(root).op != Op::join) {
-      after.insert(stored_by_[root]);
-      return;
-    }
-    for (const PlacedPart& part : graph_.joins[node(root).payload]) {
-      after.insert(stored_by_[part.value]);
-    }
-  }
-
-  void place_temporaries() {
-    const fusion::Workspace workspace = fusion::plan_workspace(lifetimes_);
-    for (std::size_t i = 0; i < plan_.temporaries.size(); ++i) {
-      plan_.temporaries[i].offset = workspace.offsets[i];
-    }
-    plan_.info.workspace_bytes = workspace.bytes;
-  }
-
-  const Definition& definition_;
-  const fusion::PlacedGraph& graph_;
-  const std::vector<ArrayLayout>& arguments_;
-  const fusion::Partition& partition_;
-  ProgramPlan plan_;
-  std::set<NodeId> shared_;  ///< values that cross from one kernel to another
-  std::set<NodeId> seen_;    ///< of those, the ones that are read through views
-  std::map<NodeId, Place> places_;
-  std::map<NodeId, std::vector<Place>> outputs_;      ///< that a value is, or a part of
-  std::map<NodeId, std::size_t> stored_by_;           ///< the last step that writes to it
-  std::map<NodeId, std::vector<PlacedPart>> joined_;  ///< the joins that a value is a part of
-  std::vector<fusion::Lifetime> lifetimes_;
-};
 
 // A call with its graph, up to where the cost model decides.
 struct Prepared {
@@ -370,49 +61,102 @@ Prepared prepare(const Definition& definition, const ProgramCall& call) {
   return prepared;
 }
 
-ProgramPlan plan_prepared(const Definition& definition, const Prepared& prepared,
-                          const fusion::CostModel& model) {
-  const fusion::Partition partition = fusion::partition(prepared.graph, model);
-  ProgramPlan plan = Planner(definition, prepared.graph, prepared.arguments, partition).run();
-  plan.output_shapes = prepared.output_shapes;
-  plan.output_dtypes = prepared.output_dtypes;
-  return plan;
+// A plan and the partition that it is of.
+struct Planned {
+  ProgramPlan plan;
+  fusion::Partition partition;
+
+  std::uint64_t room() const { return plan.info.workspace_bytes; }
+};
+
+Planned plan_prepared(const Definition& definition, const Prepared& prepared,
+                      const fusion::CostModel& model) {
+  Planned planned;
+  planned.partition = fusion::partition(prepared.graph, model);
+  planned.plan = program_steps(definition, prepared.graph, prepared.arguments, planned.partition);
+  planned.plan.output_shapes = prepared.output_shapes;
+  planned.plan.output_dtypes = prepared.output_dtypes;
+  place_temporaries(planned.plan, model.fuse);
+  return planned;
 }
 
-fusion::CostModel op_by_op_model(fusion::CostModel model) {
+Planned plan_op_by_op(const Definition& definition, const Prepared& prepared) {
+  fusion::CostModel model;
   model.fuse = false;
-  return model;
+  return plan_prepared(definition, prepared, model);
 }
+
+// Plans in which less is fused. Of those that need no more room than `alone`, one kernel for each
+// operation, the one that moves the fewest bytes.
+class SmallerPlans {
+ public:
+  SmallerPlans(const Definition& definition, const Prepared& prepared,
+               const fusion::CostModel& model, const Planned& alone)
+      : definition_(definition), prepared_(prepared), model_(model), best_(alone) {}
+
+  ProgramPlan run(const Planned& largest) {
+    with_smaller_kernels();
+    without_the_busiest(largest);
+    return std::move(best_.plan);
+  }
+
+ private:
+  bool consider(const Planned& other) {
+    const bool fits = other.room() <= best_.plan.info.op_by_op_workspace;
+    if (fits && other.plan.info.bytes < best_.plan.info.bytes) best_ = other;
+    return fits;
+  }
+
+  // Kernels of fewer values, and none that is one only for reading the same array.
+  void with_smaller_kernels() {
+    fusion::CostModel smaller = model_;
+    smaller.share_reads = false;
+    for (const std::size_t values : {256, 64, 16, 8, 4, 2}) {
+      smaller.most_values = std::min<std::size_t>(values, model_.most_values);
+      // The first that fits moves the fewest: further ones are cut more often.
+      if (consider(plan_prepared(definition_, prepared_, smaller))) return;
+    }
+  }
+
+  // One kernel for each operation of the kernels at which the most is alive.
+  void without_the_busiest(const Planned& largest) {
+    constexpr int kMostRounds = 8;
+    fusion::CostModel model = model_;
+    model.alone.assign(prepared_.graph.graph.nodes.size(), false);
+    Planned planned = largest;
+    for (int round = 0; round < kMostRounds; ++round) {
+      const std::size_t busiest = busiest_step(planned.plan);
+      for (const NodeId id : planned.partition.kernels[busiest].values) model.alone[id] = true;
+      planned = plan_prepared(definition_, prepared_, model);
+      if (consider(planned)) return;
+    }
+  }
+
+  const Definition& definition_;
+  const Prepared& prepared_;
+  const fusion::CostModel& model_;
+  Planned best_;
+};
 
 }  // namespace
 
 std::uint64_t op_by_op_workspace(const Definition& definition, const ProgramCall& call) {
-  return plan_prepared(definition, prepare(definition, call), op_by_op_model({}))
-      .info.workspace_bytes;
+  return plan_op_by_op(definition, prepare(definition, call)).room();
 }
 
 ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
                          const fusion::CostModel& model) {
   const Prepared prepared = prepare(definition, call);
-  ProgramPlan plan = plan_prepared(definition, prepared, model);
-  if (plan.info.workspace_bytes == 0) return plan;
-  // Fusing can make values live longer. Where that would take more room than one kernel for each
-  // operation does, less is fused.
-  const ProgramPlan alone = plan_prepared(definition, prepared, op_by_op_model(model));
-  const std::uint64_t most = alone.info.workspace_bytes;
-  fusion::CostModel smaller = model;
-  smaller.share_reads = false;
-  for (const std::size_t values : {model.most_values, model.most_values / 16, std::size_t{4}}) {
-    for (const std::size_t again : {model.most_recomputed, 4 * model.most_recomputed}) {
-      if (plan.info.workspace_bytes <= most) break;
-      smaller.most_values = std::max<std::size_t>(1, values);
-      smaller.most_recomputed = again;
-      plan = plan_prepared(definition, prepared, smaller);
-    }
+  Planned planned = plan_prepared(definition, prepared, model);
+  if (planned.room() == 0) return std::move(planned.plan);
+  Planned alone = plan_op_by_op(definition, prepared);
+  alone.plan.info.op_by_op_workspace = alone.room();
+  // Fusing can make values live longer.
+  if (planned.room() > alone.room()) {
+    planned.plan = SmallerPlans(definition, prepared, model, alone).run(planned);
   }
-  if (plan.info.workspace_bytes > most) plan = alone;
-  plan.info.op_by_op_workspace = most;
-  return plan;
+  planned.plan.info.op_by_op_workspace = alone.room();
+  return std::move(planned.plan);
 }
 
 ProgramCall program_call(const Definition& definition, const Specification& specification) {

@@ -8,7 +8,7 @@
 
 #include "call_types.hpp"
 #include "function_impl.hpp"
-#include "fusion/kernel_graph.hpp"
+#include "fusion/partition.hpp"
 #include "kiln/library_call.hpp"
 #include "kiln/program.hpp"
 
@@ -28,6 +28,7 @@ struct ProgramOperand {
 struct ProgramStep {
   std::optional<Function> function;
   std::shared_ptr<const LibraryCall> call;
+  Dims shape{};  ///< that the kernel runs over
   std::vector<ProgramOperand> inputs;
   std::vector<ProgramOperand> outputs;
 };

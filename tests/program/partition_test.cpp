@@ -10,13 +10,13 @@
 #include <numeric>
 #include <set>
 
-#include "fusion/kernel_graph.hpp"
 #include "fusion/passes.hpp"
 #include "fusion/reduce_layout.hpp"
 #include "fusion/reference_arrays.hpp"
 #include "fusion/shapes.hpp"
 #include "fusion/split_rows.hpp"
 #include "fusion/text.hpp"
+#include "fusion/workspace.hpp"
 #include "kiln/error.hpp"
 #include "program_plan.hpp"
 #include "tests/program/random_program.hpp"

@@ -1,0 +1,29 @@
+// Where the temporaries between kernels lie in one workspace, by when each is written and read.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace kiln::fusion {
+
+/// A temporary is written by kernel `first` and read for the last time by kernel `last`.
+struct Lifetime {
+  std::uint64_t bytes = 0;
+  std::size_t first = 0;
+  std::size_t last = 0;
+};
+
+struct Workspace {
+  std::vector<std::uint64_t> offsets;  ///< of each temporary, multiples of 256
+  std::uint64_t bytes = 0;
+};
+
+/// What a temporary of that many bytes takes of the workspace.
+std::uint64_t room_of(std::uint64_t bytes);
+
+/// Temporaries that live at the same time lie apart. The lowest free place is taken, in the order
+/// in which they are written or by their size, whichever takes less.
+Workspace plan_workspace(std::span<const Lifetime> lifetimes);
+
+}  // namespace kiln::fusion
