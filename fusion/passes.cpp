@@ -255,7 +255,8 @@ ShapedGraph drop_dead(const ShapedGraph& graph) {
 ShapedGraph optimise(const ShapedGraph& graph) {
   ShapedGraph result = share_common(simplify(fold_constants(graph)));
   // Sharing makes operands equal, which simplifies further.
-  return sink_views(drop_dead(share_common(simplify(result))));
+  result = sink_views(drop_dead(share_common(simplify(result))));
+  return drop_dead(share_common(raise_views(result)));
 }
 
 }  // namespace kiln::fusion

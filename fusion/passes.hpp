@@ -27,6 +27,10 @@ ShapedGraph drop_dead(const ShapedGraph& graph);
 /// read of it: arguments, and results of reductions.
 ShapedGraph sink_views(const ShapedGraph& graph);
 
+/// Moves axes of one element towards the outputs, past operations on what is computed and on
+/// arguments: squeeze(sum(x)) + r becomes the same of sum(x) + r, whose kernel needs no other.
+ShapedGraph raise_views(const ShapedGraph& graph);
+
 /// All of them, each as often as it helps another.
 ShapedGraph optimise(const ShapedGraph& graph);
 

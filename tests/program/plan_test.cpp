@@ -372,5 +372,28 @@ TEST(SinkViews, ComputesBehindAViewInsteadOfStoring) {
   EXPECT_EQ(plan_of("h = exp(x); h[..., 0::2] + sum(h, -1)", {{8, 64}}).steps.size(), 2u);
 }
 
+// An axis that a reduction keeps is taken away after what else is computed with the result.
+TEST(RaiseViews, ComputesInTheKernelThatReduces) {
+  const auto plan_of = [](const std::string& text) {
+    ProgramCall call;
+    for (const Dims& shape : {Dims{64, 8, 512}, Dims{64, 512}, Dims{512}}) {
+      call.arguments.push_back({DType::bf16, false, false});
+      call.arrays.push_back({DType::bf16, shape, contiguous_strides(shape)});
+    }
+    const std::vector<std::string> names{"x", "r", "w"};
+    return plan_program(definition_of(fusion::parse(text, names)), call).info;
+  };
+  for (const char* text :
+       {"squeeze(sum(x, 1), 1) * w + r", "s = squeeze(sum(x, 1), 1); silu(s) * w + r, s * r",
+        "reshape(mean(x, 1), 0, -1) * w - r"}) {
+    const ProgramInfo info = plan_of(text);
+    EXPECT_EQ(info.kernels.size(), 1u) << text;
+    EXPECT_EQ(info.bytes, info.lower_bound) << text;
+  }
+  // Not where that would store more.
+  const ProgramInfo other = plan_of("s = squeeze(sum(x, 1), 1) + r; cumsum(s, 0), s * w");
+  EXPECT_LE(other.kernels.size(), 3u);
+}
+
 }  // namespace
 }  // namespace kiln
