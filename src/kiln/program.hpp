@@ -39,7 +39,7 @@ struct ProgramInfo {
   std::uint64_t op_by_op_bytes = 0;  ///< had every operation a kernel of its own
   std::uint64_t lower_bound = 0;     ///< every input read and every output written once
   std::uint64_t workspace_bytes = 0;
-  std::uint64_t op_by_op_workspace = 0;  ///< the most at a time, had every operation a kernel
+  std::uint64_t op_by_op_workspace = 0;  ///< had every operation a kernel; 0 where none is needed
 };
 
 class Program {
