@@ -32,6 +32,8 @@ struct ProgramKernel {
   std::uint64_t op_by_op_bytes = 0;  ///< had every operation of it a kernel of its own
 };
 
+/// What a program moves and needs, beside what it would op by op: then every operation is a kernel
+/// of its own, and a composition such as gelu is the operations that it is made of.
 struct ProgramInfo {
   std::string program;
   std::vector<ProgramKernel> kernels;
