@@ -206,7 +206,7 @@ constexpr std::array kCompositions = {
                 {2.1, 2.1, 4, 4},
                 library(2.3, 3, 3),
                 quick_gelu},
-    Composition{"silu", 1, 1, "x * sigmoid(x)", {3.2, 2.7, 4, 4}, library(2.7, 3, 3), silu},
+    Composition{"silu", 1, 1, "x * sigmoid(x)", {3.4, 2.7, 4, 4}, library(2.7, 3, 3), silu},
     Composition{
         "mish", 1, 1, "x * tanh(softplus(x))", {4.5, 3.2, 4.2, 4.2}, library(3.4, 3.9, 3.9), mish},
     Composition{"softplus",
