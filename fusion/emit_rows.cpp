@@ -103,7 +103,7 @@ class RowEmitter : public ReductionEmitter {
       return fmt::format("load_between<{}>({}, first, size, {})", width(), line_text(i), inner);
     }
     if (variant_.operands[i].access == Access::contiguous) {
-      return fmt::format("load<{}, {}>({}, first)", width(), alignment(i), line_text(i));
+      return fmt::format("{}<{}, {}>({}, first)", load_name(), width(), alignment(i), line_text(i));
     }
     return fmt::format("gather<{}>({}, first, {})", width(), line_text(i), stride_name(i, inner()));
   }
@@ -145,7 +145,11 @@ class RowEmitter : public ReductionEmitter {
     out_.line(2, "const f32 {0}_own = {1}{2}>({0}_lanes);", name,
               pair.squares ? "fold<Sum, " : "fold<Max, ", variant_.width);
     if (pair.squares) {
-      out_.line(2, "const f32 {0}_centre = {0}_own / maximum(own_count, 1.0f);", name);
+      if (is_off_centre(pair.around)) {
+        out_.line(2, "const f32 {0}_centre = {0}_own * {1:.9g}f;", name, 1.0 / variant_.width);
+      } else {
+        out_.line(2, "const f32 {0}_centre = {0}_own / maximum(own_count, 1.0f);", name);
+      }
     } else {
       out_.line(2, "const f32 {0}_centre = is_lowest({0}_own) ? 0.0f : {0}_own;", name);
     }
@@ -160,8 +164,14 @@ class RowEmitter : public ReductionEmitter {
     std::string result;
     if (pair.squares) {
       const bool equal = rows_.whole == rows_.vectors && !is_shifted();
-      out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{{{own_count, {1}_centre, {2}}}}}}};", around,
-                centre, sum);
+      if (is_off_centre(pair.around)) {
+        out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{moments_around(", around);
+        out_.line(4, "{0}_centre, own_count, fold<Sum, {2}>({1}_off), {3})}}}};", centre, around,
+                  variant_.width, sum);
+      } else {
+        out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{{{own_count, {1}_centre, {2}}}}}}};", around,
+                  centre, sum);
+      }
       out_.line(2, "const Moments {0}_row = reduce<JoinMoments<{1}>>({0}_own, {0}_slots);", around,
                 equal);
       out_.line(2, "const f32 {} = {}_row.mean;", centre, around);

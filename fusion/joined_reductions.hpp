@@ -2,9 +2,10 @@
 // computes can be moved from one centre to another: the sum of exponentials below the row's largest
 // element (softmax) and the sum of squares around its mean (variance, after Chan, Golub and
 // LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979). Each
-// thread takes its own largest element or mean for the row's; the moving is in preamble/reduce.h. A
-// mean is rounded wherever two meet, which adds u |mean| / deviation to the relative error of a
-// variance, u being half a unit in the last place of 1.
+// thread takes its own largest element for the row's, or the mean of some of its elements; the
+// moving is in preamble/reduce.h. A mean is rounded wherever two meet, which adds
+// u |mean| / deviation to the relative error of a variance, u being half a unit in the last place
+// of 1, and around the mean of some of n elements the squares of all lose up to n u more.
 #pragma once
 
 #include <vector>

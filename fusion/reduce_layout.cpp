@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "fusion/merged_axes.hpp"
-#include "fusion/row_sharing.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -163,7 +162,8 @@ bool is_one_element(const std::vector<Axis>& axes, std::size_t operand) {
 }  // namespace
 
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
-                 const std::vector<bool>& uniform, bool keep_order, Family family, bool clusters) {
+                 const std::vector<bool>& uniform, bool keep_order, Family family,
+                 const RowDevice& device) {
   Layout layout;
   Variant& variant = layout.variant;
   variant.family = family;
@@ -210,6 +210,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (uniform[i] || operands[i].output) continue;
+    bytes.bf16 = bytes.bf16 || (operands[i].dtype == DType::bf16 && !is_weight(i));
     const bool repeats = innermost.strides[i] == 0;  // the same register for all lanes
     (is_weight(i) ? bytes.weights : bytes.rows) +=
         repeats ? 4 : variant.width * element_bytes(operands[i]);
@@ -229,12 +230,13 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
     share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces, bytes, width,
-              rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, clusters, family);
+              rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, device, family);
   }
   layout.units = units;
   layout.work_items = static_cast<std::uint64_t>((units + rows.rows - 1) / rows.rows * rows.blocks);
 
-  choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width, family);
+  choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width, device,
+              family);
   const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_policy(family).spare_bytes;
 
   // Threads count on past the end of a row, by less than this.

@@ -8,6 +8,7 @@
 
 #include "fusion/infer.hpp"
 #include "fusion/layout.hpp"
+#include "fusion/row_sharing.hpp"
 #include "kiln/dims.hpp"
 
 namespace kiln::fusion {
@@ -42,10 +43,9 @@ std::vector<bool> uniform_nodes(const TypedGraph& graph,
 /// Operands as in plan_layout(), with strides over the space's shape; `uniform` says which have one
 /// element for each row. Where the axis that is innermost in memory is kept, neighbouring threads
 /// take neighbouring columns; else they share a row. `keep_order` keeps the order of the reduced
-/// axes, for results that are places in a row. `clusters`: blocks may share a row
-/// (preamble/cluster.h).
+/// axes, for results that are places in a row.
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
                  const std::vector<bool>& uniform, bool keep_order, Family family,
-                 bool clusters = false);
+                 const RowDevice& device = {});
 
 }  // namespace kiln::fusion

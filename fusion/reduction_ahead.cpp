@@ -22,7 +22,7 @@ void ReductionEmitter::choose_ahead() {
   constexpr int kWide = 8;
   if (variant_.family != Family::nvidia || rows_.vectors < kManyVectors || rows_.columns != 0)
     return;
-  if (in_cluster() || is_shifted() || last_pass_ == 0) return;
+  if ((in_cluster() && rows_.vectors <= kManyVectors) || is_shifted() || last_pass_ == 0) return;
   if (rows_.block() > kMostThreads && variant_.width >= kWide) return;  // no registers are left
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];

@@ -167,8 +167,8 @@ int ReductionEmitter::dense_blocks() const {
   constexpr int kWide = 8;
   if (has_stored()) {
     const auto stored = std::ranges::count_if(operands_, &OperandText::stored);
-    if (stored != 1 || rows_.block() > 512 || in_registers() > 2) return 0;
-    return in_cluster() ? 3 : 2;
+    if (stored != 1 || rows_.block() > 512 || in_registers() > 7) return 0;
+    return in_cluster() && rows_.vectors <= 8 ? 3 : 2;
   }
   const bool stores = std::ranges::any_of(
       operands_, [](const OperandText& operand) { return operand.output && !operand.uniform; });

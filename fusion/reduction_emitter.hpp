@@ -81,9 +81,17 @@ class ReductionEmitter {
   std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
   /// The start of a row, and of the line of it that a vector is in.
   std::string line_text(std::size_t operand) const;
+  /// Where rows are long enough to lie in shared memory, registers are left for it.
+  std::string_view load_name() const {
+    return has_stored() && rows_.block() <= 512 ? "load_words" : "load";
+  }
   /// Elements that are loaded and stored together, and what their place is a multiple of.
   int width() const { return at_ends_ ? 1 : variant_.width; }
   int alignment(std::size_t operand) const;
+  bool has_stored() const { return shared_bytes_ != 0; }
+  bool finds_centres(int pass) const;
+  bool is_off_centre(std::size_t id) const;
+  bool reduces_in(std::size_t id, int pass) const;
 
   // Text.
   void piece_of(std::string_view unit, std::string_view row);
@@ -115,6 +123,7 @@ class ReductionEmitter {
   std::vector<int> pass_;      ///< how many passes stand before a node can be computed
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
+  int shared_bytes_ = 0;             ///< of all operands that are stored
   std::string slot_;  ///< the number of a vector that what is written loads, among a thread's
   KernelWriter out_{variant_.wide_index};
 
@@ -125,7 +134,6 @@ class ReductionEmitter {
   void find_needed();
   void keep_functions();
   bool is_kept_for(std::size_t id, int pass) const { return kept_[id] >= 0 && kept_[id] < pass; }
-  bool reduces_in(std::size_t id, int pass) const;
   void collect_parameters();
   void comment(std::string_view function, std::string_view expression);
   void skip_missing(int depth, std::string_view slot);
@@ -140,8 +148,8 @@ class ReductionEmitter {
   void fetch_ahead(int depth, std::string_view from);
   void emit_ahead(int pass);
   int vector_bytes(const OperandText& operand) const;
-  bool has_stored() const { return shared_bytes_ != 0; }
   bool is_backwards(int pass) const;
+
   void share_memory();
   std::string stored_place() const;
   int stored_alignment(std::size_t operand) const;
@@ -168,7 +176,6 @@ class ReductionEmitter {
   std::vector<JoinedReductions> joined_;
   std::vector<std::size_t> ahead_;  ///< operands that the last pass alone reads, before their turn
   int last_pass_ = 0;
-  int shared_bytes_ = 0;                   ///< of all operands that are stored
   std::vector<std::vector<bool>> needed_;  ///< by pass and node
   std::vector<int>
       kept_;  ///< the pass that leaves a node's values in registers for later ones, or -1

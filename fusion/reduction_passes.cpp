@@ -121,6 +121,9 @@ void ReductionEmitter::emit_pass(int pass) {
               is_host() ? "start_held" : "start", device_name(node.op), partial_type(node),
               variant_.width);
     if (in_stretches(node)) out_.line(2, "auto {0}_all = {0}_lanes;", name_of(id));
+    if (is_off_centre(id)) {
+      out_.line(2, "auto {0}_off = {0}_lanes;", name_of(id));
+    }
   }
   if (is_host()) {
     const std::string_view begin = rows_.pieces ? "begin" : "0";
@@ -137,7 +140,7 @@ void ReductionEmitter::emit_pass(int pass) {
     out_.line(2, "}}");
   } else {
     emit_batches(pass);
-    if (is_shifted()) for_ends([&] { emit_vector(pass, 3, ""); });
+    if (is_shifted() && !finds_centres(pass)) for_ends([&] { emit_vector(pass, 3, ""); });
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (reduces_in(id, pass)) emit_result(id);
@@ -167,6 +170,12 @@ void ReductionEmitter::emit_batches(int pass) {
     const OperandText& operand = operands_[i];
     if (operand.output || operand.uniform || operand.held || !is_read(operand, pass)) continue;
     fetched.push_back(i);
+  }
+  if (finds_centres(pass)) {
+    from_memory_ = has_stored() && in_registers() == 0;
+    emit_slots(pass, 0, 1, "KILN_UNROLL");
+    from_memory_ = false;
+    return;
   }
   if (pass == last_pass_ && !ahead_.empty()) return emit_ahead(pass);
   if (rows_.vectors != 0 && (fetched.empty() || has_stored())) {
@@ -206,6 +215,27 @@ void ReductionEmitter::emit_batches(int pass) {
     carry_stretches(pass, 3, rows_.pieces ? "batch - begin" : "batch");
   }
   out_.line(2, "}}");
+}
+
+// Whether all that a pass over shared memory is for are centres of squares, for which a thread then
+// takes the mean of its first vector: what the others have beside it, the next pass finds.
+// Layer_norm of 32,768 f16 goes from 0.945 of a copy to 0.95.
+bool ReductionEmitter::finds_centres(int pass) const {
+  constexpr int kFewThreads = 512;
+  if (!has_stored() || rows_.whole == 0 || rows_.block() > kFewThreads) return false;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!reduces_in(id, pass)) continue;
+    const JoinedReductions* const pair = joined_by(id);
+    if (pair == nullptr || !pair->squares || pair->centre != id) return false;
+  }
+  return pass != last_pass_;
+}
+
+// Whether squares are around such a centre.
+bool ReductionEmitter::is_off_centre(std::size_t id) const {
+  const JoinedReductions* const pair = joined_by(id);
+  return pair != nullptr && pair->squares && pair->around == id &&
+         finds_centres(pass_[pair->centre] - 1);
 }
 
 // What only stores a row that was read before begins where that ended, with what the caches have.
@@ -268,12 +298,12 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
       out_.line(depth, "const auto {0}_lanes =", operand.name);
       out_.line(depth + 2, "slot < {0} ? {1}_held[slot < {0} ? slot : 0]", in_registers(),
                 operand.name);
-      out_.line(depth + 2, "{:{}} : load<{}, {}>({}_stored, {});", "",
-                std::to_string(in_registers()).size() + 5, variant_.width, stored_alignment(i),
-                operand.name, stored_place());
+      out_.line(depth + 2, "{:{}} : {}<{}, {}>({}_stored, {});", "",
+                std::to_string(in_registers()).size() + 5, load_name(), variant_.width,
+                stored_alignment(i), operand.name, stored_place());
     } else if (operand.stored && (from_memory_ || taken_ahead_)) {
-      out_.line(depth, "const auto {0}_lanes = load<{1}, {2}>({0}_stored, {3});", operand.name,
-                variant_.width, stored_alignment(i), stored_place());
+      out_.line(depth, "const auto {0}_lanes = {4}<{1}, {2}>({0}_stored, {3});", operand.name,
+                variant_.width, stored_alignment(i), stored_place(), load_name());
     } else if (!operand.held && has_stored() && !taken_ahead_) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
     } else {
@@ -346,6 +376,10 @@ void ReductionEmitter::emit_join(std::size_t id, int depth) {
   }
   out_.line(depth, "{3}{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
             device_name(node.op), value, at_ends_ ? "if (at_end) " : "");
+  if (!is_off_centre(id)) return;
+  const NodeId difference = graph_.nodes[node.operands[0]].operands[0];
+  out_.line(depth, "{2}{0}_off[lane] = Sum::join({0}_off[lane], {1});", name_of(id),
+            values_[difference], at_ends_ ? "if (at_end) " : "");
 }
 
 // The result of a reduction, from the partial result that everything has been joined to.

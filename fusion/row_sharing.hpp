@@ -35,11 +35,18 @@ struct RowPolicy {
 
 const RowPolicy& row_policy(Family family);
 
+/// What GPUs of one family differ in.
+struct RowDevice {
+  bool clusters = false;  ///< blocks may share a row (preamble/cluster.h)
+  bool roomy = false;     ///< two blocks of a multiprocessor have 112 KiB of shared memory each
+};
+
 /// What a vector of every input takes of a thread's registers: of those that differ from row to
 /// row, and of the weights, which all rows share and the caches keep.
 struct VectorBytes {
   int rows = 0;
   int weights = 0;
+  bool bf16 = false;  ///< some of the rows are
 };
 
 /// Of which inputs a thread keeps its vectors from one pass to the next.
@@ -52,7 +59,7 @@ int power_of_two_from(std::int64_t count);
 /// 64 f32 go from 0.77 to 0.94 of a copy (three reductions), and with one reduction from 1.00 to
 /// 0.97.
 void share_row(RowVariant& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
-               int least, int reductions, bool stores, bool clusters, Family family);
+               int least, int reductions, bool stores, const RowDevice& device, Family family);
 
 /// How columns of `length` elements are shared out, of which `across` vectors stand side by side
 /// and there are `count` vectors in all: to as many threads as fill the device, of which neighbours
@@ -64,6 +71,6 @@ void share_columns(RowVariant& rows, std::int64_t length, std::int64_t across, s
 
 /// How many of its vectors a thread keeps, and how many it has under way of what it does not.
 void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vectors,
-                 const VectorBytes& bytes, int width, Family family);
+                 const VectorBytes& bytes, int width, const RowDevice& device, Family family);
 
 }  // namespace kiln::fusion

@@ -355,6 +355,12 @@ struct Moments {
   f32 mean;
   f32 squares;
 };
+// Of numbers around `centre`, by the sums of what they are off it and of its squares. It is the mean of
+// some of them, so that the squares of all are no fewer than the difference that is taken from them.
+KILN_FN Moments moments_around(f32 centre, f32 count, f32 off, f32 squares) {
+  const f32 apart = off / maximum(count, 1.0f);
+  return {count, centre + apart, maximum(squares - off * apart, 0.0f)};
+}
 template <bool Equal>  // counts
 struct JoinMoments {
   KILN_MEMBER static Moments join(Moments a, Moments b) {

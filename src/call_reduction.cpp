@@ -173,7 +173,7 @@ void emit_reduction(const TypedCall& call, std::string_view target, EmittedCall&
     return node.op == fusion::Op::argmax || node.op == fusion::Op::argmin;
   });
   emitted.layout = fusion::plan_rows(*call.rows, call.operands, call.uniform, places, family,
-                                     has_clusters(target));
+                                     row_device(target));
   emitted.kernel =
       fusion::emit_rows(call.graph, emitted.layout.variant, definition.options.accuracy,
                         definition.name, definition.expression);

@@ -267,7 +267,12 @@ int compute_capability(std::string_view target) {
 
 bool has_tiles(std::string_view target) { return compute_capability(target) >= 80; }
 
-bool has_clusters(std::string_view target) { return compute_capability(target) >= 90; }
+// From 9.0 to 10.3 multiprocessors have 228 KiB of shared memory; the others that have clusters
+// have 100 KiB.
+fusion::RowDevice row_device(std::string_view target) {
+  const int capability = compute_capability(target);
+  return {capability >= 90, capability >= 90 && capability < 110};
+}
 
 std::vector<TypedCall> type_call(const Definition& definition,
                                  std::span<const fusion::ArgumentType> arguments,

@@ -83,7 +83,7 @@ std::vector<std::string> operand_names(const fusion::TypedGraph& graph);
 fusion::Family family_of(std::string_view target);
 /// Whether a target has the instructions of preamble/product_tiles.h: sm_80 and later ones.
 bool has_tiles(std::string_view target);
-/// Whether blocks of a target may share a row (preamble/cluster.h).
-bool has_clusters(std::string_view target);
+/// How long rows can be shared out on a target.
+fusion::RowDevice row_device(std::string_view target);
 
 }  // namespace kiln

@@ -119,16 +119,16 @@ TEST(ReduceSpace, TellsWhatOneKernelCanDo) {
       << "a shorter operand would be counted four times";
 }
 
-Layout rows_of(std::int64_t length, DType dtype, Family family, bool clusters = false) {
+Layout rows_of(std::int64_t length, DType dtype, Family family, const RowDevice& device = {}) {
   const ReduceSpace space{{1000, length}, {false, true}, {}};
   std::vector<Operand> operands(2);
   operands[0] = {dtype, false, {length, 1}, 0};
   operands[1] = {dtype, true, {1, 0}, 0};
-  return plan_rows(space, operands, {false, true}, false, family, clusters);
+  return plan_rows(space, operands, {false, true}, false, family, device);
 }
 
 TEST(RowLayout, BlocksOfAClusterShareLongRows) {
-  const Layout shared = rows_of(131072, DType::bf16, Family::nvidia, true);
+  const Layout shared = rows_of(131072, DType::bf16, Family::nvidia, {true});
   const RowVariant& rows = shared.variant.reduction;
   EXPECT_EQ(rows.blocks, 4);
   EXPECT_EQ(rows.threads, 2048);
@@ -136,11 +136,36 @@ TEST(RowLayout, BlocksOfAClusterShareLongRows) {
   EXPECT_EQ(rows.vectors, 8) << "kept, though no block has room for the row";
   EXPECT_EQ(shared.work_items, 4000u);
   EXPECT_EQ(rows_of(131072, DType::bf16, Family::nvidia).variant.reduction.blocks, 1);
-  EXPECT_EQ(rows_of(65536, DType::bf16, Family::nvidia, true).variant.reduction.blocks, 1);
-  EXPECT_EQ(rows_of(131072, DType::f32, Family::nvidia, true).variant.reduction.blocks, 8);
-  const Layout longest = rows_of(1 << 20, DType::f32, Family::nvidia, true);
+  EXPECT_EQ(rows_of(65536, DType::bf16, Family::nvidia, {true}).variant.reduction.blocks, 1);
+  EXPECT_EQ(rows_of(131072, DType::f32, Family::nvidia, {true}).variant.reduction.blocks, 8);
+  const Layout longest = rows_of(1 << 20, DType::f32, Family::nvidia, {true});
   EXPECT_EQ(longest.variant.reduction.blocks, 1) << "more than clusters have on every device";
   EXPECT_EQ(longest.variant.reduction.vectors, 0);
+}
+
+// A row with so many weights, of which there are as many results.
+RowVariant with_weights(std::int64_t length, DType dtype, int weights, bool roomy) {
+  const ReduceSpace space{{1000, length}, {false, true}, {}};
+  std::vector<Operand> operands(static_cast<std::size_t>(weights) + 2, {dtype, false, {0, 1}, 0});
+  operands.front().strides = operands.back().strides = {length, 1};
+  operands.back().output = true;
+  const std::vector<bool> uniform(operands.size(), false);
+  return plan_rows(space, operands, uniform, false, Family::nvidia, {true, roomy})
+      .variant.reduction;
+}
+
+TEST(RowLayout, TwoBlocksKeepLongRowsWhereThereIsMoreSharedMemory) {
+  const RowVariant rows = with_weights(65536, DType::bf16, 1, true);
+  EXPECT_EQ(rows.block(), 512);
+  EXPECT_EQ(rows.vectors, 16);
+  EXPECT_EQ(rows.stored, 12);
+  EXPECT_EQ(with_weights(65536, DType::bf16, 1, false).block(), 1024);
+  EXPECT_EQ(with_weights(65536, DType::bf16, 2, true).block(), 1024) << "room for weights";
+  EXPECT_EQ(with_weights(65536, DType::f32, 1, true).blocks, 2);
+  EXPECT_EQ(with_weights(65536, DType::f32, 1, true).block(), 512);
+  EXPECT_EQ(with_weights(65536, DType::f32, 1, false).blocks, 4);
+  EXPECT_EQ(with_weights(65536, DType::f16, 1, true).stored, 10);
+  EXPECT_EQ(with_weights(32768, DType::f16, 2, true).stored, 7) << "as everywhere";
 }
 
 TEST(RowLayout, SharesRowsOut) {

@@ -86,6 +86,9 @@ std::vector<EmulatedCall> calls() {
                 random_array(DType::bf16, {30000}, 64)});
     add(kNorm, {random_array(DType::f32, {1, 32764}, 65), random_array(DType::f32, {32764}, 66),
                 random_array(DType::f32, {32764}, 67)});
+    // Rows of which two blocks of a multiprocessor keep most in shared memory.
+    add("x * rsqrt(mean(square(x), -1)) * w",
+        {random_array(DType::bf16, {2, 65536}, 68), random_array(DType::bf16, {65536}, 69)});
     // Rows that several blocks share, where there are clusters.
     add(kNorm, {random_array(DType::bf16, {2, 72001}, 53), random_array(DType::bf16, {72001}, 54),
                 random_array(DType::bf16, {72001}, 55)});

@@ -33,7 +33,7 @@ struct Dim3 {
 constexpr int kMostThreads = 4096;
 constexpr int kMostBlocks = 8;  // of a cluster
 constexpr std::size_t kStack = 64 << 10;
-constexpr std::size_t kLaunched = 64 << 10;
+constexpr std::size_t kLaunched = 112 << 10;
 
 struct Thread {
   ucontext_t context;
