@@ -83,7 +83,8 @@ class ReductionEmitter {
   std::string line_text(std::size_t operand) const;
   /// Where rows are long enough to lie in shared memory, registers are left for it.
   std::string_view load_name() const {
-    return has_stored() && rows_.block() <= 512 ? "load_words" : "load";
+    const bool left = ahead_.empty() || rows_.vectors > 8;
+    return has_stored() && rows_.block() <= 512 && left ? "load_words" : "load";
   }
   /// Elements that are loaded and stored together, and what their place is a multiple of.
   int width() const { return at_ends_ ? 1 : variant_.width; }
