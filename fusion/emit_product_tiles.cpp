@@ -33,12 +33,19 @@ void ProductEmitter::name_tiles() {
   out_.line(1,
             "// Weights, factors, lanes, sharers, steps of a line, columns, rest, threads, steps, "
             "sets, whole, ahead, placed.");
-  out_.line(1,
-            "using Tiles = Tiling<{}, {}, {}, {}, {}, {}, TileRest::{}, {}, {}, {}, {}, {}, {}>;",
-            storage_type(graph_.nodes[form.lane].dtype),
-            storage_type(graph_.nodes[nodes_.tile_vector(sum)].dtype), variant_.width,
-            tiles.sharers, tiles.steps_of_line, products_.columns, rest, shares_.threads,
-            tiles.steps, tiles.sets, tiles.whole, tiles.ahead, tiles.placed);
+  out_.line(
+      1, "using Tiles = Tiling<{}, {}, {}, {}, {}, {}, TileRest::{}, {}, {}, {}, {}, {}, {}>;",
+      storage_type(graph_.nodes[form.lane].dtype),
+      storage_type(graph_.nodes[nodes_.tile_vector(sum)].dtype), variant_.width, tiles.sharers,
+      tiles.steps_of_line, products_.columns, rest, shares_.threads * shares_.rows, tiles.steps,
+      tiles.sets, tiles.whole, tiles.ahead, tiles.placed);
+  if (tiles.pairs) {
+    out_.line(1, "using Pairs = RowPairs<Tiles, {}, {}, {}>;",
+              storage_type(operands_[scales_of_lines()].dtype), tiles.steps_of_line, kPairStages);
+    out_.line(1, "KILN_SHARED Pairs::Memory pair_memory;");
+    out_.line(1, "KILN_SHARED_BY_LAUNCH(held_sets);");
+    return;
+  }
   out_.line(1, "KILN_SHARED TileMemory<Tiles> tile_memory;");
   if (!tiles.held) return;
   out_.line(1, "KILN_SHARED HeldLines<Tiles> held_lines;");
@@ -46,6 +53,7 @@ void ProductEmitter::name_tiles() {
 }
 
 void ProductEmitter::sum_up_in_tiles() {
+  if (products_.tiles.pairs) return sum_up_in_pairs();
   rows_of_weights();
   columns_of_vectors();
   lines_of_rows();
@@ -60,7 +68,17 @@ void ProductEmitter::sum_up_in_tiles() {
 }
 
 std::uint32_t ProductEmitter::held_bytes() const {
-  if (!in_tiles() || !products_.tiles.held) return 0;
+  if (!in_tiles()) return 0;
+  if (products_.tiles.pairs) {
+    const TileVariant& tiles = products_.tiles;
+    const int steps = tiles.sets * tiles.steps;
+    const int operands = nodes_.form(*nodes_.tile_sum())->has_rest() ? 2 : 1;
+    constexpr int kStepBytes = 32;
+    constexpr int kLineBytes = 2;
+    const int row = steps * kStepBytes + steps / tiles.steps_of_line * kLineBytes * operands;
+    return static_cast<std::uint32_t>(2 * row * kPairStages * shares_.rows);
+  }
+  if (!products_.tiles.held) return 0;
   constexpr int kRows = 16;
   constexpr int kSets = 2;  // of each wave
   const DType weights = graph_.nodes[nodes_.form(*nodes_.tile_sum())->lane].dtype;
@@ -94,6 +112,70 @@ void ProductEmitter::add_tiles_again() {
   out_.line(3, "}}");
   out_.line(2, "}};");
   wanted_.clear();
+}
+
+// As sum_up_in_tiles(), of rows that waves have for themselves: a wave adds one up again.
+void ProductEmitter::sum_up_in_pairs() {
+  rows_of_weights();
+  pairs_of_lines();
+  const NodeId x = nodes_.tile_vector(*nodes_.tile_sum());
+  wanted_ = all_of({x});
+  out_.line(2, "const auto vector_of = [&] {{");
+  find_rows(3);
+  out_.line(3, "return {};", tile_pointer(nodes_.operand_of(graph_.nodes[x])));
+  out_.line(2, "}};");
+  wanted_.clear();
+  store_tiles();
+  const NodeId sum = *nodes_.tile_sum();
+  wanted_ = all_of({graph_.nodes[sum].operands[0]});
+  out_.line(2, "const auto add_again = [&]({} row) {{", index_);
+  out_.indent(1);
+  nodes_.go_carefully();
+  find_rows(2);
+  emit_values(Level::row, 2);
+  declare_results();
+  sum_up();
+  out_.line(2, "return {}_of[0];", name_of(sum));
+  out_.indent(-1);
+  out_.line(2, "}};");
+  wanted_.clear();
+  out_.line(2,
+            "sum_row_pairs<Tiles, Pairs>(pair_memory, held_sets, u32(row_count), u32({}), "
+            "u32(row_blocks.divisor), vector_of(), weights_of, scales_of, rests_of, line_from, "
+            "add_again, store_of);",
+            batch_axes() > 0 ? "block" : "item");
+}
+
+std::size_t ProductEmitter::scales_of_lines() const {
+  return nodes_.operand_of(graph_.nodes[*nodes_.form(*nodes_.tile_sum())->scale]);
+}
+std::size_t ProductEmitter::rests_of_lines() const {
+  const ProductForm& form = *nodes_.form(*nodes_.tile_sum());
+  if (!form.has_rest()) return scales_of_lines();
+  return nodes_.operand_of(graph_.nodes[form.bias ? *form.bias : *form.point]);
+}
+
+void ProductEmitter::pairs_of_lines() {
+  const ProductForm& form = *nodes_.form(*nodes_.tile_sum());
+  const auto row_of = [&](std::string_view name, NodeId node, std::size_t operand) {
+    wanted_ = all_of({node});
+    out_.line(2, "const auto {} = [&]({} row) {{", name, index_);
+    find_rows(3);
+    out_.line(3, "return {};", tile_pointer(operand));
+    out_.line(2, "}};");
+    wanted_.clear();
+  };
+  row_of("scales_of", *form.scale, scales_of_lines());
+  row_of("rests_of",
+         form.bias    ? *form.bias
+         : form.point ? *form.point
+                      : *form.scale,
+         rests_of_lines());
+  out_.line(2, "const auto line_from = [&]({0} scale, {0} rest) {{",
+            storage_type(operands_[scales_of_lines()].dtype));
+  out_.line(3, "return TileLine{{to<f32>(scale), {}to<f32>(rest)}};",
+            form.bias_is_subtracted ? "-" : "");
+  out_.line(2, "}};");
 }
 
 std::string ProductEmitter::tile_pointer(std::size_t i) const {

@@ -27,7 +27,8 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, 
     taken_.insert(word);
   if (in_tiles())
     taken_.insert({"Tiles", "tile_memory", "held_lines", "held_sets", "add_again", "i",
-                   "weights_of", "vector_of", "line_of", "store_of"});
+                   "weights_of", "vector_of", "line_of", "store_of", "Pairs", "pair_memory",
+                   "scales_of", "rests_of", "line_from"});
   rows_ = in_tiles() ? 1 : products_.rows;
   lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
   if (host()) lanes_per_sum_ = products_.lanes;

@@ -107,6 +107,7 @@ struct TileVariant {
   bool ahead = false;     ///< a block takes several tiles, and loads the next before it multiplies
   bool placed = false;    ///< a block keeps the vectors that rows share
   bool held = false;      ///< waves hold their part of the vectors (preamble/held_tiles.h)
+  bool pairs = false;     ///< waves have whole rows, two at a time (preamble/row_pairs.h)
   int blocks = 0;         ///< that are to fit a multiprocessor; 0: as many as happen to
   friend bool operator==(const TileVariant&, const TileVariant&) = default;
 };

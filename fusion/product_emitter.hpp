@@ -118,6 +118,12 @@ class ProductEmitter : private ProductAxes {
   void lines_of_rows();
   void store_tiles();
   void add_tiles_again();
+  static constexpr int kPairStages = 2;  ///< pairs of a wave that are copied at once
+  void sum_up_in_pairs();
+  void pairs_of_lines();
+  /// The operand of a line's scale, and of its bias or point if there is one.
+  std::size_t scales_of_lines() const;
+  std::size_t rests_of_lines() const;
   std::string tile_pointer(std::size_t i) const;
   /// Of the weights of two tiles, in the memory that a launch gives a block.
   std::uint32_t held_bytes() const;

@@ -49,6 +49,53 @@ std::optional<TileVariant> lines_in_steps(Axes reduced, int width) {
   return tiles;
 }
 
+// Whether waves can have whole rows in pairs (preamble/row_pairs.h): rows of a few chains of steps,
+// with lines that are read as they lie, in whole pieces; of 4-bit weights, with which it has been
+// measured. Sets the variant's tiles and width if so.
+bool choose_pairs(const TypedGraph& graph, std::span<const Operand> operands,
+                  const std::vector<MergedAxis>& axes, const ProductValues& values, NodeId sum,
+                  Layout& layout) {
+  constexpr int kStepBits = 256;  // four threads have 8 bytes each
+  constexpr std::int64_t kStepsOfChains = 32;
+  constexpr int kLines = 8;  // in 16 bytes
+  const ProductForm& form = *values.form(sum);
+  const auto count = static_cast<std::size_t>(layout.variant.reduction.axes);
+  const Axes reduced = Axes(axes).last(count);
+  const std::size_t weights = values.operand_of(graph.nodes[form.lane]);
+  const int weight_bits = bits(operands[weights].dtype);
+  const int width = kStepBits / 4 / weight_bits;
+  const std::int64_t length = length_of(reduced);
+  if (!is_packed(operands[weights].dtype) || layout.variant.products.columns != 1 || count != 2 ||
+      !form.scale || reduced.back().size % (4 * width) != 0 ||
+      length % (kStepsOfChains * 4 * width) != 0 || length * weight_bits > kHeldBits ||
+      reduced[0].size % kLines != 0)
+    return false;
+  const std::size_t line_axis = axes.size() - 2;
+  const auto begins_pieces = [&](std::size_t i, std::size_t inner, int lanes) {
+    return alignment_of(operands[i], operands[i].offset, axes, inner, i, lanes) * 8 >= kWordBits;
+  };
+  if (!begins_pieces(weights, axes.size() - 1, kWordBits / weight_bits)) return false;
+  std::optional<DType> dtype;
+  for (const std::optional<NodeId>& part : {form.scale, form.bias, form.point}) {
+    if (!part) continue;
+    if (graph.nodes[*part].op != Op::input) return false;
+    const std::size_t i = values.operand_of(graph.nodes[*part]);
+    const bool is_narrow = operands[i].dtype == DType::bf16 || operands[i].dtype == DType::f16;
+    if (!is_narrow || (dtype && *dtype != operands[i].dtype) || reduced[0].strides[i] != 1 ||
+        reduced[1].strides[i] != 0 || !begins_pieces(i, line_axis, kLines))
+      return false;
+    dtype = operands[i].dtype;
+  }
+  TileVariant tiles;
+  tiles.pairs = true;
+  tiles.sharers = 4;
+  tiles.steps_of_line = static_cast<int>(reduced.back().size / (4 * width));
+  layout.variant.width = width;
+  layout.variant.products.lanes = kChunk;
+  layout.variant.products.tiles = tiles;
+  return true;
+}
+
 }  // namespace
 
 // A tile's columns are those of the vectors times the lines of a step: the width is the largest
@@ -75,6 +122,7 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
   if (!is_one_piece(reduced, weights) || !is_one_piece(reduced, vector) ||
       trial.operands[weights].start || !is_aligned(vector, kChunk))
     return;
+  if (choose_pairs(graph, operands, axes, values, *sum, layout)) return;
   for (int width = kWordBits / bits(operands[weights].dtype); width >= kChunk; width /= 2) {
     if (reduced.back().size % width != 0 || !is_aligned(weights, width)) continue;
     const std::optional<TileVariant> tiles = lines_in_steps(reduced, width);
@@ -88,6 +136,26 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
         is_aligned(weights, std::max(width, kWordBits / bits(operands[weights].dtype)));
     return;
   }
+}
+
+// As measured on an H200 with rows of 4096 weights: two blocks of eight waves on each
+// multiprocessor, which stay.
+void share_out_pairs(Layout& layout, std::int64_t batches) {
+  constexpr std::int64_t kWaves = 8;
+  constexpr std::int64_t kStaying = 264;
+  constexpr int kSteps = 4;
+  Variant& variant = layout.variant;
+  TileVariant& tiles = variant.products.tiles;
+  variant.products.rows = 2;
+  variant.reduction.threads = 32;
+  variant.reduction.rows = kWaves;
+  tiles.steps = kSteps;
+  tiles.sets = static_cast<int>(layout.vectors / (4 * kSteps));
+  tiles.whole = tiles.placed = true;
+  tiles.blocks = 2;
+  const std::int64_t blocks = (layout.rows + 2 * kWaves - 1) / (2 * kWaves);
+  layout.row_blocks = std::min(blocks, std::max<std::int64_t>(1, kStaying / batches));
+  layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
 
 // As measured on an H200 with rows of 4096 weights. One or two vectors: with few tiles as many
@@ -108,6 +176,7 @@ void share_out_tiles(Layout& layout, std::int64_t batches) {
   const std::int64_t count = (layout.rows + kRows - 1) / kRows;
   const std::int64_t all = count * batches;
   const int columns = variant.products.columns;
+  if (tiles.pairs) return share_out_pairs(layout, batches);
   variant.products.rows = kRows;
   variant.reduction.threads = all <= kFew ? 256 : 128;
   const std::int64_t parts = layout.vectors / kPart;

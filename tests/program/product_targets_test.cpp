@@ -129,7 +129,7 @@ TEST(TiledSums, AreThoseOfSmallWeightsTimesSixteenBitFloats) {
   const auto is_tiled = [](const char* text, DType weights, std::int64_t columns,
                            const char* target, const Options& options = {}) {
     const std::string source = source_of(text, weights, columns, target, options);
-    return source.find("_tiles<Tiles>(") != std::string::npos;
+    return source.find("using Tiles = ") != std::string::npos;
   };
   for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8}) {
     for (const std::int64_t columns : {1, 2, 3, 8}) {
@@ -147,6 +147,19 @@ TEST(TiledSums, AreThoseOfSmallWeightsTimesSixteenBitFloats) {
   Options each;
   each.rounding = Rounding::each;
   EXPECT_FALSE(is_tiled(kMatrixVector, DType::u4, 1, "sm_90", each));
+}
+
+// Waves have whole rows where there is one vector and lines lie in pieces of 16 bytes.
+TEST(TiledSums, HaveRowsInPairs) {
+  const auto has_pairs = [](const char* text, DType weights, std::int64_t columns) {
+    return source_of(text, weights, columns, "sm_90", {}).find("sum_row_pairs<") !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(has_pairs(kMatrixVector, DType::u4, 1));
+  EXPECT_TRUE(has_pairs("sum((q - bias) * scale * x, -1, -2)", DType::i4, 1));
+  EXPECT_FALSE(has_pairs(kMatrixVector, DType::u4, 2));
+  EXPECT_FALSE(has_pairs(kMatrixVector, DType::u8, 1));  // more than a block has room for
+  EXPECT_FALSE(has_pairs("sum((q * silu(scale) + bias) * x, -1, -2)", DType::u4, 1));
 }
 
 // Waves hold their part of five to eight vectors where that is all of a row's, and a block has room
