@@ -73,7 +73,8 @@ class Stores {
       }
       std::ranges::sort(kernels);
       readers_[id] = std::max<std::uint64_t>(
-          1, static_cast<std::uint64_t>(std::ranges::unique(kernels).begin() - kernels.begin()));
+          1, static_cast<std::uint64_t>(std::unique(kernels.begin(), kernels.end()) -
+                                        kernels.begin()));
     }
   }
 
