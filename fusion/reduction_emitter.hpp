@@ -83,13 +83,15 @@ class ReductionEmitter {
   std::string line_text(std::size_t operand) const;
   /// Where rows are long enough to lie in shared memory, registers are left for it.
   std::string_view load_name() const {
-    const bool left = ahead_.empty() || rows_.vectors > 8;
+    const bool left = ahead_.empty() || rows_.vectors > 8 || copies_rows();
     return has_stored() && rows_.block() <= 512 && left ? "load_words" : "load";
   }
   /// Elements that are loaded and stored together, and what their place is a multiple of.
   int width() const { return at_ends_ ? 1 : variant_.width; }
   int alignment(std::size_t operand) const;
   bool has_stored() const { return shared_bytes_ != 0; }
+  /// Whether rows go into shared memory past the registers.
+  bool copies_rows() const;
   bool finds_centres(int pass) const;
   bool is_off_centre(std::size_t id) const;
   bool reduces_in(std::size_t id, int pass) const;
@@ -147,6 +149,7 @@ class ReductionEmitter {
   bool is_quick(std::size_t id) const;
   void begin_ahead();
   void fetch_ahead(int depth, std::string_view from);
+  int count_ahead() const;
   void emit_ahead(int pass);
   int vector_bytes(const OperandText& operand) const;
   bool is_backwards(int pass) const;
@@ -155,6 +158,7 @@ class ReductionEmitter {
   std::string stored_place() const;
   int stored_alignment(std::size_t operand) const;
   void emit_slots(int pass, int from, int to, std::string_view unroll);
+  void emit_arriving(int pass);
   void for_ends(const std::function<void()>& body);
   std::string kept_text(std::size_t id, std::string_view slot);
   void hold_inputs();
@@ -170,6 +174,7 @@ class ReductionEmitter {
 
   Accuracy accuracy_;
   bool from_memory_ = false;  ///< what is written is for the vectors in shared memory
+  bool copying_ = false;      ///< not all of a row that is copied has been awaited
   bool taken_ahead_ = false;  ///< what is written has the vectors of `ahead_`
   bool at_ends_ = false;      ///< what is written is for single elements at the ends of a row
   std::set<std::string> taken_;

@@ -51,6 +51,9 @@ void ReductionEmitter::hold_inputs() {
                     operands_[i].name, stored_place(), load_text(i));
     if (!operands_[i].stored) {
       out_.line(3, "{}", in_register);
+    } else if (copies_rows()) {
+      out_.line(3, "copy_ahead<{}>({}_stored, {}, {}, first);", variant_.width, operands_[i].name,
+                stored_place(), line_text(i));
     } else if (in_registers() == 0) {
       out_.line(3, "{}", in_memory);
     } else {
@@ -60,6 +63,7 @@ void ReductionEmitter::hold_inputs() {
   }
   out_.line(2, "}}");
   slot_.clear();
+  copying_ = copies_rows();
   begin_ahead();
   if (!is_shifted()) return;
   for_ends([&] {
@@ -173,6 +177,7 @@ void ReductionEmitter::emit_batches(int pass) {
   }
   if (finds_centres(pass)) {
     from_memory_ = has_stored() && in_registers() == 0;
+    if (copying_) out_.line(2, "await_copies<{}>();", rows_.vectors - 1);
     emit_slots(pass, 0, 1, "KILN_UNROLL");
     from_memory_ = false;
     return;
@@ -184,7 +189,11 @@ void ReductionEmitter::emit_batches(int pass) {
     }
     if (has_stored()) {
       from_memory_ = true;
-      emit_slots(pass, in_registers(), rows_.vectors, "KILN_UNROLL_TWICE");
+      if (copying_) {
+        emit_arriving(pass);
+      } else {
+        emit_slots(pass, in_registers(), rows_.vectors, "KILN_UNROLL_TWICE");
+      }
       from_memory_ = false;
     }
     return;

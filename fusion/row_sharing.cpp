@@ -49,6 +49,10 @@ constexpr int kMostBlocks = 8;
 constexpr int kRoom = 80 << 10;
 constexpr int kRoomOfBf16 = 96 << 10;
 
+// With two weights for each element all of a row of 64 KiB, which leaves the registers to weights
+// (reduction_ahead.cpp). Of rows that end within what a thread has of them, that takes too many.
+constexpr int kRoomBesideWeights = 64 << 10;
+
 // Vectors of each of 1,024 threads: with two in shared memory layer_norm of 32,768 f32 goes from
 // 0.95 of a copy to 0.96.
 constexpr int kRoomForWeights = 2;
@@ -94,6 +98,10 @@ void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vect
     if (device.roomy && rows.phase < 0 && in_block > 2 * rule.long_row &&
         threads <= rule.most_threads) {
       memory = bytes.bf16 ? kRoomOfBf16 : kRoom;
+    } else if (device.roomy && rows.phase < 0 && rows.blocks == 1 && width >= 8 &&
+               threads <= rule.most_threads && rows.whole == rows.vectors &&
+               bytes.weights == 2 * bytes.rows) {
+      memory = kRoomBesideWeights;
     }
     rows.stored = std::min(rows.vectors, memory / std::max(1, threads * kept));
   } else if (held && threads > rule.most_threads && bytes.weights != 0) {

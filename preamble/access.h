@@ -261,6 +261,29 @@ KILN_FN void store(T* row, Index first, const Vec<T, Lanes>& value) {
   copy_bytes<Vec<T, Lanes>::kBytes, Align>(row + first, value.lane);
 }
 
+// Copies 16 bytes into memory that the block shares, where the thread that asked finds them after
+// await_copies(): past its registers, where the GPU can do that.
+template <int Lanes, class T, class Index>
+KILN_FN void copy_ahead(T* to, int place, const T* row, Index first) {
+  static_assert(sizeof(T) * Lanes == 16, "copy_ahead: not 16 bytes");
+#if KILN_NVIDIA && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   u32(__cvta_generic_to_shared(to + place))),
+               "l"(row + first)
+               : "memory");
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  store<Lanes, 16>(to, place, load<Lanes, 16>(row, first));
+#endif
+}
+// Until no more than so many of the last are still on their way.
+template <int Left>
+KILN_FN void await_copies() {
+#if KILN_NVIDIA && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
+#endif
+}
+
 template <int Lanes, class T, class Index, class Stride>
 KILN_FN void scatter(T* row, Index first, Stride stride, const Vec<T, Lanes>& value) {
   _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {

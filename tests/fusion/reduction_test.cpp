@@ -165,7 +165,10 @@ TEST(RowLayout, TwoBlocksKeepLongRowsWhereThereIsMoreSharedMemory) {
   EXPECT_EQ(with_weights(65536, DType::f32, 1, true).block(), 512);
   EXPECT_EQ(with_weights(65536, DType::f32, 1, false).blocks, 4);
   EXPECT_EQ(with_weights(65536, DType::f16, 1, true).stored, 10);
-  EXPECT_EQ(with_weights(32768, DType::f16, 2, true).stored, 7) << "as everywhere";
+  EXPECT_EQ(with_weights(32768, DType::f16, 2, true).stored, 8);
+  EXPECT_EQ(with_weights(32768, DType::f16, 2, false).stored, 7);
+  EXPECT_EQ(with_weights(65536, DType::f16, 2, true).stored, 3);
+  EXPECT_EQ(with_weights(32768, DType::f16, 1, true).stored, 7) << "as everywhere";
 }
 
 TEST(RowLayout, SharesRowsOut) {

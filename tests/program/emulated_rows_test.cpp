@@ -84,6 +84,8 @@ std::vector<EmulatedCall> calls() {
     // Weights that are asked for ahead of their turn.
     add(kNorm, {random_array(DType::bf16, {1, 30000}, 62), random_array(DType::bf16, {30000}, 63),
                 random_array(DType::bf16, {30000}, 64)});
+    add(kNorm, {random_array(DType::f16, {1, 32768}, 70), random_array(DType::f16, {32768}, 71),
+                random_array(DType::f16, {32768}, 72)});
     add(kNorm, {random_array(DType::f32, {1, 32764}, 65), random_array(DType::f32, {32764}, 66),
                 random_array(DType::f32, {32764}, 67)});
     // Rows of which two blocks of a multiprocessor keep most in shared memory.

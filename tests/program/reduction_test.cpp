@@ -200,6 +200,19 @@ TEST_P(Reduction, NormsAndSoftmax) {
   }
 }
 
+// Shared memory has all of such rows on some GPUs, and registers the weights that come next.
+TEST_P(Reduction, LongRowsWithTwoWeights) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int64_t length : {28680, 32768}) {
+      const HostArray x = testing::random_array(dtype, {5, length}, 21);
+      const HostArray w = testing::random_array(dtype, {length}, 22);
+      const HostArray b = testing::random_array(dtype, {length}, 23);
+      check("layer_norm(x, w, b, 1e-5)", {x, w, b}, 64);
+      check("x * rsqrt(mean(x * x, -1) + 1e-5) * w + b, max(x, -1)", {x, w, b}, 64);
+    }
+  }
+}
+
 // Three passes: the mean, the variance, the sum of what is normalised.
 TEST_P(Reduction, SeveralPassesOverOneRow) {
   check("y = layer_norm(x, 1e-5); y / (1.0 + sum(abs(y), -1)), max(y, -1)",
