@@ -41,7 +41,7 @@ void ProductEmitter::name_tiles() {
       tiles.sets, tiles.whole, tiles.ahead, tiles.placed);
   if (tiles.pairs) {
     out_.line(1, "using Pairs = RowPairs<Tiles, {}, {}, {}>;",
-              storage_type(operands_[scales_of_lines()].dtype), tiles.steps_of_line, kPairStages);
+              storage_type(operands_[scales_of_lines()].dtype), tiles.steps_of_line, pair_stages());
     out_.line(1, "KILN_SHARED Pairs::Memory pair_memory;");
     out_.line(1, "KILN_SHARED_BY_LAUNCH(held_sets);");
     return;
@@ -76,7 +76,7 @@ std::uint32_t ProductEmitter::held_bytes() const {
     constexpr int kStepBytes = 32;
     constexpr int kLineBytes = 2;
     const int row = steps * kStepBytes + steps / tiles.steps_of_line * kLineBytes * operands;
-    return static_cast<std::uint32_t>(2 * row * kPairStages * shares_.rows);
+    return static_cast<std::uint32_t>(2 * row * pair_stages() * shares_.rows);
   }
   if (!products_.tiles.held) return 0;
   constexpr int kRows = 16;

@@ -104,7 +104,8 @@ struct TileVariant {
   int steps = 0;          ///< of four vectors, that a wave takes at once: a set
   int sets = 0;           ///< in a row
   bool whole = false;     ///< none of them is a part
-  bool ahead = false;     ///< a block takes several tiles, and loads the next before it multiplies
+  bool ahead = false;     ///< a block takes several tiles, or a wave several pairs of rows, and
+                          ///< loads the next before it multiplies
   bool placed = false;    ///< a block keeps the vectors that rows share
   bool held = false;      ///< waves hold their part of the vectors (preamble/held_tiles.h)
   bool pairs = false;     ///< waves have whole rows, two at a time (preamble/row_pairs.h)

@@ -118,7 +118,8 @@ class ProductEmitter : private ProductAxes {
   void lines_of_rows();
   void store_tiles();
   void add_tiles_again();
-  static constexpr int kPairStages = 2;  ///< pairs of a wave that are copied at once
+  /// Pairs of a wave that are copied at once.
+  int pair_stages() const { return products_.tiles.ahead ? 2 : 1; }
   void sum_up_in_pairs();
   void pairs_of_lines();
   /// The operand of a line's scale, and of its bias or point if there is one.

@@ -139,7 +139,7 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
 }
 
 // As measured on an H200 with rows of 4096 weights: two blocks of eight waves on each
-// multiprocessor, which stay.
+// multiprocessor, which stay; memory for a second pair of each wave only if it has one.
 void share_out_pairs(Layout& layout, std::int64_t batches) {
   constexpr std::int64_t kWaves = 8;
   constexpr std::int64_t kStaying = 264;
@@ -156,6 +156,7 @@ void share_out_pairs(Layout& layout, std::int64_t batches) {
   const std::int64_t blocks = (layout.rows + 2 * kWaves - 1) / (2 * kWaves);
   layout.row_blocks = std::min(blocks, std::max<std::int64_t>(1, kStaying / batches));
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
+  tiles.ahead = layout.row_blocks < blocks;
 }
 
 // As measured on an H200 with rows of 4096 weights. One or two vectors: with few tiles as many

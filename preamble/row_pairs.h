@@ -16,7 +16,7 @@ namespace kiln {
 // `Tiles` are of one vector and of weights of which a step's four vectors of 8 bytes are of one
 // line; a line's scale, and its bias or point, are each a `Line` of an array whose rows are whole
 // pieces of 16 bytes. Blocks keep `Stages` pairs of each wave, so as to have as many copied at
-// once.
+// once; where that is one, a wave has no other.
 template <class Tiles, class Line, int StepsOfLine, int Stages>
 struct RowPairs {
   using LineType = Line;
@@ -150,6 +150,7 @@ KILN_FN void sum_row_pairs(typename Pairs::Memory& memory, Chunk<16>* stages, u3
   load_vector<Tiles, Pairs>(own_vector, x);
   __syncthreads();
   const auto fetch = [&](u32 pair, Stage& to) {
+    if (Pairs::kStages == 1 && pair >= pairs) return;
     const bool wanted = pair < pairs;
     const u32 rows[2] = {row_or_last(pair * 2, row_count), row_or_last(pair * 2 + 1, row_count)};
     constexpr int kPieces = Pairs::kOperands * 2 * Pairs::kLinePieces;
@@ -173,13 +174,31 @@ KILN_FN void sum_row_pairs(typename Pairs::Memory& memory, Chunk<16>* stages, u3
       asm volatile("cp.async.commit_group;" ::: "memory");
     }
   };
-  u32 pair = wave * blocks + block;
+  u32 pair = Pairs::kStages == 1 ? block * Tiles::kWaves + wave : wave * blocks + block;
   KILN_EACH(i, Pairs::kStages) fetch(pair + i * apart, own_stages[i]);
   __syncthreads();
   place_vector<Tiles, Pairs>(memory, own_vector);
   __syncthreads();
 
   const u32 own_chain = (t - g / 2) % 4;
+  const auto step_of_x = [&](int chain) {
+    const u32 step = chain * 8 + (g - 2 * chain) % 8;
+    StepVector<Tiles> of_step;
+    KILN_EACH(k, Tiles::kChunks) of_step.chunk[k] = memory.x[Pairs::place(step, k, t)];
+    return of_step;
+  };
+  // With one pair a wave reads x while it waits for weights; with more there are no registers.
+  constexpr bool kHolds = Pairs::kStages == 1;
+  StepVector<Tiles> held[Pairs::kChains];
+  f32 held_sums[Pairs::kChains / 4] = {};
+  if constexpr (kHolds) {
+    KILN_EACH(chain, Pairs::kChains) held[chain] = step_of_x(chain);
+    if constexpr (Tiles::kHasRest) {
+      KILN_EACH(quad, Pairs::kChains / 4) {
+        held_sums[quad] = memory.sum[(quad * 4 + own_chain) * 8 + g];
+      }
+    }
+  }
   u32 slot = 0;
   for (; pair < pairs; pair += apart) {
     Stage& stage = own_stages[slot];
@@ -213,9 +232,12 @@ KILN_FN void sum_row_pairs(typename Pairs::Memory& memory, Chunk<16>* stages, u3
             term[r] = __shfl_sync(0xffffffffu, terms[r], (lane & 28) | ((g / 2 + of_quad) % 4));
             words[r] = ((const TileWords<Tiles>*)stage.weights[r])[chain * 32 + lane];
           }
-          const u32 step = chain * 8 + (g - 2 * chain) % 8;
           StepVector<Tiles> of_step;
-          KILN_EACH(k, Tiles::kChunks) of_step.chunk[k] = memory.x[Pairs::place(step, k, t)];
+          if constexpr (kHolds) {
+            of_step = held[chain];
+          } else {
+            of_step = step_of_x(chain);
+          }
           const TileSums sums = multiply_step<Tiles>(words, term, of_step);
           KILN_EACH(r, 2) KILN_EACH(k, 2) {
             const bool kept = of_quad == 0 || own_chain == u32(of_quad);
@@ -225,12 +247,16 @@ KILN_FN void sum_row_pairs(typename Pairs::Memory& memory, Chunk<16>* stages, u3
       }
       KILN_EACH(r, 2) {
         sum[r] = fma(g % 2 == 0 ? own[r][0] : own[r][1], factors[r].scale, sum[r]);
-        if constexpr (Tiles::kHasRest) sum[r] = fma(memory.sum[own_step], factors[r].rest, sum[r]);
+        if constexpr (Tiles::kHasRest) {
+          sum[r] = fma(kHolds ? held_sums[quad] : memory.sum[own_step], factors[r].rest, sum[r]);
+        }
       }
     }
-    __syncwarp();
-    fetch(pair + Pairs::kStages * apart, stage);
-    slot = slot + 1 == Pairs::kStages ? 0 : slot + 1;
+    if constexpr (Pairs::kStages > 1) {
+      __syncwarp();
+      fetch(pair + Pairs::kStages * apart, stage);
+      slot = slot + 1 == Pairs::kStages ? 0 : slot + 1;
+    }
 
     // Either half of the wave takes a row.
     const bool upper = lane >= 16;
@@ -243,6 +269,7 @@ KILN_FN void sum_row_pairs(typename Pairs::Memory& memory, Chunk<16>* stages, u3
       result = upper ? upper_again : lower_again;
     }
     if (lane % 16 == 0) store_of(pair * 2 + lane / 16, 0, result);
+    if constexpr (Pairs::kStages == 1) break;
   }
 }
 

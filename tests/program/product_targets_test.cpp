@@ -162,6 +162,19 @@ TEST(TiledSums, HaveRowsInPairs) {
   EXPECT_FALSE(has_pairs("sum((q * silu(scale) + bias) * x, -1, -2)", DType::u4, 1));
 }
 
+// A block has memory for a second pair of each wave only where waves have several.
+TEST(TiledSums, HaveMemoryForThePairsThatAWaveHas) {
+  const auto has_one = [](std::int64_t rows) {
+    Specification specification;
+    specification.arguments = matrix_vector(DType::u4, 1, rows);
+    const std::string source =
+        emit_for(parse("f", kMatrixVector, Options{}), specification, "sm_90", false);
+    return source.find("RowPairs<Tiles, bf16, 1, 1>") != std::string::npos;
+  };
+  EXPECT_TRUE(has_one(4096));
+  EXPECT_FALSE(has_one(14336));
+}
+
 // Waves hold their part of five to eight vectors where that is all of a row's, and a block has room
 // for the weights.
 TEST(TiledSums, HoldVectorsInWaves) {
