@@ -267,11 +267,8 @@ template <int Lanes, class T, class Index>
 KILN_FN void copy_ahead(T* to, int place, const T* row, Index first) {
   static_assert(sizeof(T) * Lanes == 16, "copy_ahead: not 16 bytes");
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                   u32(__cvta_generic_to_shared(to + place))),
-               "l"(row + first)
-               : "memory");
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  copy_piece(to + place, row + first);
+  end_copies();
 #else
   store<Lanes, 16>(to, place, load<Lanes, 16>(row, first));
 #endif
@@ -280,7 +277,7 @@ KILN_FN void copy_ahead(T* to, int place, const T* row, Index first) {
 template <int Left>
 KILN_FN void await_copies() {
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(Left) : "memory");
+  await_groups<Left>();
 #endif
 }
 

@@ -44,9 +44,7 @@ KILN_FN void fetch_held(HeldSet<Tiles>& to, u32 tile, u32 row_count, const Weigh
     const u8* const from = (const u8*)weights_of(row) + threadIdx.x / 32 * (Set::kRowPieces * 16);
     KILN_EACH(i, Set::kRowPieces / 4) {
       const int piece = i * 4 + Tiles::thread();
-      const u32 place = u32(__cvta_generic_to_shared(&to.piece[own][Set::place(own, piece)]));
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from + piece * 16)
-                   : "memory");
+      copy_piece(&to.piece[own][Set::place(own, piece)], from + piece * 16);
     }
   }
 }
@@ -71,7 +69,7 @@ KILN_FN void sum_held_tiles(TileMemory<Tiles>& memory, HeldLines<Tiles>& held_li
   const u32 tiles = (row_count + 15) / 16;
   Set* const own_sets = (Set*)sets + wave * 2;
   fetch_held<Tiles>(own_sets[0], tile, row_count, weights_of);
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  end_copies();
   const auto load_lines = [&](TileLine(&lines)[2], u32 of_tile) {
     const u32 line = Tiles::line_of_step(wave * kSteps + t, 0, vectors);
     KILN_EACH(r, 2) lines[r] = line_of(row_or_last(of_tile * 16 + g + r * 8, row_count), line);
@@ -97,7 +95,7 @@ KILN_FN void sum_held_tiles(TileMemory<Tiles>& memory, HeldLines<Tiles>& held_li
       const f32 term = point_term<X, T>(point);
       lines[t][g + r * 8] = {factors.scale, factors.rest, exact_pair<X>(term, term), 0};
     }
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    await_all_copies();
     __syncwarp();
     if (tile + apart < tiles) {
       fetch_held<Tiles>(own_sets[(round + 1) % 2], tile + apart, row_count, weights_of);

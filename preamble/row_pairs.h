@@ -49,25 +49,6 @@ struct RowPairs {
   }
 };
 
-// Until no more than so many of the latest groups of copies are still to come; fewer if it is many.
-KILN_FN void await_copies(int left) {
-  switch (left) {
-    case 0: asm volatile("cp.async.wait_group 0;" ::: "memory"); break;
-    case 1: asm volatile("cp.async.wait_group 1;" ::: "memory"); break;
-    case 2: asm volatile("cp.async.wait_group 2;" ::: "memory"); break;
-    case 3: asm volatile("cp.async.wait_group 3;" ::: "memory"); break;
-    case 4: asm volatile("cp.async.wait_group 4;" ::: "memory"); break;
-    case 5: asm volatile("cp.async.wait_group 5;" ::: "memory"); break;
-    case 6: asm volatile("cp.async.wait_group 6;" ::: "memory"); break;
-    default: asm volatile("cp.async.wait_group 7;" ::: "memory"); break;
-  }
-}
-KILN_FN void copy_piece(const void* to, const void* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(u32(__cvta_generic_to_shared(to))),
-               "l"(from)
-               : "memory");
-}
-
 // Pieces of x of a thread. It is asked for first, and by way of the cache of the multiprocessor:
 // nothing can be multiplied without it, and requests around the cache of every multiprocessor for
 // the same few lines would wait for each other.
@@ -171,7 +152,7 @@ KILN_FN void sum_row_pairs(typename Pairs::Memory& memory, Chunk<16>* stages, u3
           copy_piece(&to.weights[r][part * 32 + lane], from + part * 32 + lane);
         }
       }
-      asm volatile("cp.async.commit_group;" ::: "memory");
+      end_copies();
     }
   };
   u32 pair = Pairs::kStages == 1 ? block * Tiles::kWaves + wave : wave * blocks + block;
@@ -210,7 +191,7 @@ KILN_FN void sum_row_pairs(typename Pairs::Memory& memory, Chunk<16>* stages, u3
       f32 own[2][2];
       KILN_EACH(half, 2) {
         const int part = quad * 2 + half;
-        await_copies(Pairs::kStages * Pairs::kParts - 1 - part);
+        await_groups(Pairs::kStages * Pairs::kParts - 1 - part);
         __syncwarp();
         if (half == 0) {
           KILN_EACH(r, 2) {
