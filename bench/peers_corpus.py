@@ -8,7 +8,7 @@ read and every output written once.
 
     bench/peers_corpus.py [--device cuda|cpu] [--mebibytes N] [--samples N] [--peers eager,compile]
                           [--part I/N] [--workers N] [--budget SECONDS] [--kiln PATH] [--json FILE]
-                          [FUNCTION ...]
+                          [--corpus FILE] [FUNCTION ...]
 
 torch.compile takes seconds for a function, so with --workers that many processes first compile all of
 them into its cache on disk; then one process measures. Rows are printed, and the file of --json is
@@ -17,6 +17,7 @@ written, as they come.
 
 import argparse
 import json
+import math
 import os
 import re
 import signal
@@ -149,9 +150,9 @@ def function_of(text, inputs):
     return run
 
 
-def read_corpus(chosen):
+def read_corpus(path, chosen):
     functions = []
-    with open(CORPUS, encoding="utf-8") as file:
+    with open(path, encoding="utf-8") as file:
         for line in file:
             if not line.strip() or line.startswith("#"):
                 continue
@@ -188,8 +189,10 @@ def tensor(dtype, shape, device, generator):
         return torch.randint(0, 2, shape, device=device, generator=generator).bool()
     if not DTYPES[dtype].is_floating_point:
         return torch.randint(0, 100, shape, dtype=DTYPES[dtype], device=device, generator=generator)
-    values = torch.empty(shape, dtype=torch.float32, device=device)
-    return values.normal_(0, 1, generator=generator).abs_().add_(0.25).to(DTYPES[dtype])
+    count = math.prod(shape)  # of numbers that repeat: a CPU takes seconds to draw them all
+    values = torch.empty(min(count, 1 << 22), dtype=torch.float32, device=device)
+    values = values.normal_(0, 1, generator=generator).abs_().add_(0.25).to(DTYPES[dtype])
+    return values.repeat(-(-count // values.numel()))[:count].reshape(shape)
 
 
 def inputs_of(specs, options):
@@ -277,7 +280,7 @@ def start_workers(functions, options):
     environment = dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1")
     for k in range(min(options.workers, len(functions))):
         command = [sys.executable, os.path.abspath(__file__), "--compile-only", "--device",
-                   options.device, "--mebibytes", str(options.mebibytes)]
+                   options.device, "--mebibytes", str(options.mebibytes), "--corpus", options.corpus]
         command += [name for name, _, _ in functions[k::options.workers]]
         workers.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL, start_new_session=True))
@@ -294,7 +297,7 @@ def wait_for(workers, deadline):
 
 
 def kiln_rows(functions, options):
-    command = [options.kiln, "bench", "--corpus", CORPUS, "--json", "--samples", str(options.samples),
+    command = [options.kiln, "bench", "--corpus", options.corpus, "--json", "--samples", str(options.samples),
                "--size", str(options.mebibytes), "--device", options.device]
     command += [name for name, _, _ in functions]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -341,6 +344,7 @@ def parse_options():
     parser.add_argument("--mebibytes", type=int, default=0, help="default: 512, on the CPU 64 or twice its caches")
     parser.add_argument("--samples", type=int, default=15)
     parser.add_argument("--peers", default="eager,compile", type=lambda text: text.split(","))
+    parser.add_argument("--corpus", metavar="FILE", default=CORPUS, help="other functions")
     parser.add_argument("--part", default="1/1", help="only every Nth function, from the Ith")
     parser.add_argument("--workers", type=int, default=0, help="processes that compile beforehand")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds, then the rest is skipped")
@@ -356,7 +360,7 @@ def main():
     begin = time.perf_counter()
     options = parse_options()
     part, parts = (int(number) for number in options.part.split("/"))
-    functions = read_corpus(options.functions)[part - 1::parts]
+    functions = read_corpus(options.corpus, options.functions)[part - 1::parts]
     if options.compile_only:
         compile_ahead(functions, options)
         return 0

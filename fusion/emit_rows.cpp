@@ -97,6 +97,12 @@ class RowEmitter : public ReductionEmitter {
   }
 
   std::string load_text(std::size_t i) const override {
+    if (in_parts() && variant_.operands[i].access == Access::contiguous) {
+      return fmt::format("load(part, {}, first)", line_text(i));
+    }
+    if (in_parts()) {
+      return fmt::format("gather(part, {}, first, {})", line_text(i), stride_name(i, inner()));
+    }
     if (variant_.operands[i].between && width() > 1) {
       const std::string inner =
           slot_.empty() ? "false" : fmt::format("{} < {}", slot_, rows_.whole - 1);

@@ -90,6 +90,7 @@ struct RowVariant {
   int rows = 1;     ///< per block of threads
   int columns = 0;  ///< 0: the innermost axis is reduced
   bool pieces = false;  ///< a block takes a piece of a row, and there is a result for each piece
+  bool ragged = false;  ///< on the host: the last vector of a row has fewer lanes than others
   int phase = -1;  ///< the operand at whose multiples of the width vectors begin, since rows do
                    ///< not: elements before the first and after the last one are read one by one;
                    ///< -1: vectors begin where rows do

@@ -202,6 +202,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   // Of rows that begin within vectors those that begin with one have the most.
   const std::int64_t across = (innermost.size + (rows.phase < 0 ? width - 1 : 0)) / width;
   const std::int64_t fewest = rows.phase < 0 ? across : (innermost.size - (width - 1)) / width;
+  rows.ragged = !gpu && !by_columns && innermost.size % width != 0;
   VectorBytes bytes;
   const auto is_weight = [&](std::size_t i) {
     const std::vector<Axis> elsewhere(

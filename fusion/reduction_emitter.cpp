@@ -28,7 +28,11 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
   out_.signature(rows_.block(), dense_blocks(), rows_.blocks);
-  out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
+  if (!in_parts()) {
+    out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
+  } else if (!rows_.ragged) {
+    out_.line(1, "constexpr AllLanes<{}> part{{}};", variant_.width);
+  }
   if (is_shifted()) out_.line(1, "constexpr Width<1> one{{}};");
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);

@@ -73,6 +73,8 @@ class ReductionEmitter {
   int threads_of_block() const { return rows_.threads / rows_.blocks; }
   bool is_full() const { return rows_.vectors != 0 && rows_.whole == rows_.vectors; }
   bool is_host() const { return variant_.family == Family::host; }
+  /// Whether lanes are those of a part of a row (preamble/host_rows.h).
+  bool in_parts() const { return is_host() && rows_.columns == 0; }
   bool is_streamed(std::size_t operand) const {
     return variant_.streamed && !operands_[operand].uniform;
   }
@@ -163,6 +165,7 @@ class ReductionEmitter {
   std::string kept_text(std::size_t id, std::string_view slot);
   void hold_inputs();
   void emit_pass(int pass);
+  void emit_host_pass(int pass);
   void ask_for_next_row();
   void emit_batches(int pass);
   void fetch(const std::vector<std::size_t>& operands, int depth);

@@ -130,39 +130,13 @@ void ReductionEmitter::emit_pass(int pass) {
     }
   }
   if (is_host()) {
-    const std::string_view begin = rows_.pieces ? "begin" : "0";
-    out_.line(2, "for ({} vector = {}; vector < {}; ++vector) {{", index_, begin, last_vector());
-    place_vector(3);
-    for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const OperandText& operand = operands_[i];
-      if (operand.output || operand.uniform || !is_read(operand, pass)) continue;
-      out_.line(3, "const auto {}_lanes = {};", operand.name, load_text(i));
-    }
-    if (pass == last_pass_) ask_for_next_row();
-    emit_vector(pass, 3, "vector");
-    carry_stretches(pass, 3, rows_.pieces ? "vector - begin" : "vector");
-    out_.line(2, "}}");
+    emit_host_pass(pass);
   } else {
     emit_batches(pass);
     if (is_shifted() && !finds_centres(pass)) for_ends([&] { emit_vector(pass, 3, ""); });
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (reduces_in(id, pass)) emit_result(id);
-  }
-}
-
-// The last pass over a row finds it in the caches, while memory has time for the next row.
-void ReductionEmitter::ask_for_next_row() {
-  if (last_pass_ == 0 || rows_.vectors == 0 || rows_.axes != 1 || first_reduced() == 0) return;
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    const OperandText& operand = operands_[i];
-    const std::uint32_t axis = first_reduced() - 1;
-    if (operand.output || operand.uniform || !has_stride(i, axis) || !is_read(operand, 0) ||
-        variant_.operands[i].access != Access::contiguous) {
-      continue;
-    }
-    out_.line(3, "ask_for<{}>({}_row, i64({}) + i64(first));", variant_.width, operand.name,
-              stride_name(i, axis));
   }
 }
 
@@ -324,13 +298,14 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
     for_each_result(
         false, [&](std::size_t i, const OperandText&) { open_result(depth, i, line_text(i)); });
   }
-  if (rows_.columns == 0) {
-    out_.line(depth, "const int lanes = lanes_from<{}>(first, size);", width());
+  if (in_parts()) {
+    out_.line(depth, "KILN_FOR_EACH_LANE_OF(lane, part) {{");
+  } else {
+    if (rows_.columns == 0) {
+      out_.line(depth, "const int lanes = lanes_from<{}>(first, size);", width());
+    }
+    out_.line(depth, "KILN_FOR_EACH_LANE(lane, {}, lanes) {{", at_ends_ ? "one" : "width");
   }
-  constexpr int kFewLanes = 64;
-  const bool few = is_host() && variant_.width <= kFewLanes;
-  out_.line(depth, "KILN_FOR_{}_LANE{}(lane, {}, lanes) {{", few ? "FEW" : "EACH", few ? "S" : "",
-            at_ends_ ? "one" : "width");
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (needed_[static_cast<std::size_t>(pass)][id]) emit_element(id, pass, depth + 1, held_slot);
     if (reduces_in(id, pass)) emit_join(id, depth + 1);
@@ -354,19 +329,21 @@ void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::st
     const bool moved = std::ranges::any_of(joined_, [&](const JoinedReductions& pair) {
       return !pair.squares && pair.exponential == id;
     });
-    out_.line(depth, "const f32 {0} = {1}.lane[lane]{2};", name_of(id), kept_text(id, slot),
+    out_.line(depth, "const f32 {0} = {1}{2};", name_of(id), kept_text(id, slot),
               moved ? fmt::format(" * {}_moved", name_of(id)) : "");
     values_[id] = name_of(id);
     return;
   }
   emit_value(id, depth);
   if (kept_[id] == pass) {
-    out_.line(depth, "{}.lane[lane] = {};", kept_text(id, slot), values_[id]);
+    out_.line(depth, "{} = {};", kept_text(id, slot), values_[id]);
   }
 }
 
 std::string ReductionEmitter::kept_text(std::size_t id, std::string_view slot) {
-  return at_ends_ ? name_of(id) + "_end" : fmt::format("{}_kept[{}]", name_of(id), slot);
+  const std::string& name = name_of(id);
+  if (in_parts()) return fmt::format("{}_kept[{}].lane[part.at + lane]", name, slot);
+  return at_ends_ ? name + "_end.lane[lane]" : fmt::format("{}_kept[{}].lane[lane]", name, slot);
 }
 
 void ReductionEmitter::carry_stretches(int pass, int depth, std::string_view done) {
@@ -382,6 +359,11 @@ void ReductionEmitter::emit_join(std::size_t id, int depth) {
   std::string value = values_[node.operands[0]];
   if (is_place(node.op)) {
     value = fmt::format("{}{{{}, {}}}", partial_type(node), value, position_text());
+  }
+  if (in_parts()) {
+    out_.line(depth, "join_lane<{}>(part, {}_lanes, lane, {});", device_name(node.op), name_of(id),
+              value);
+    return;
   }
   out_.line(depth, "{3}{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
             device_name(node.op), value, at_ends_ ? "if (at_end) " : "");
@@ -443,33 +425,6 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
 int ReductionEmitter::alignment(std::size_t operand) const {
   return at_ends_ ? std::max(1, bits(operands_[operand].dtype) / 8)
                   : variant_.operands[operand].alignment;
-}
-
-// ---- Results ------------------------------------------------------------------------------------
-
-void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& row) {
-  const bool contiguous = variant_.operands[i].access == Access::contiguous;
-  if (is_streamed(i)) {
-    out_.line(depth, "auto {}_lanes = collect<{}>({});", operands_[i].name, width(), row);
-    return;
-  }
-  out_.line(depth, "auto {}_lanes = results<{}>({}, first{});", operands_[i].name, width(), row,
-            contiguous ? "" : ", " + stride_name(i, inner()));
-}
-
-void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
-  std::string_view guard = is_guarded() ? "if (active) " : "";
-  if (at_ends_) guard = is_guarded() ? "if (active && at_end) " : "if (at_end) ";
-  const bool contiguous = variant_.operands[i].access == Access::contiguous;
-  if (is_streamed(i)) {
-    out_.line(depth, "stream({}, first, lanes, {}_lanes);", row, operands_[i].name);
-  } else if (contiguous) {
-    out_.line(depth, "{}store<{}, {}>({}, first, {}_lanes);", guard, width(), alignment(i), row,
-              operands_[i].name);
-  } else {
-    out_.line(depth, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, width(), row,
-              stride_name(i, inner()), operands_[i].name);
-  }
 }
 
 }  // namespace kiln::fusion

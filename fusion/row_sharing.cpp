@@ -78,8 +78,8 @@ void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vect
   const RowPolicy& rule = row_policy(family);
   const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
   if (family == Family::host) {
-    rows.vectors =
-        !rows.pieces && rows.columns == 0 && each <= rule.most_vectors ? rule.most_vectors : 0;
+    const bool kept = !rows.pieces && rows.columns == 0 && each <= rule.most_vectors;
+    rows.vectors = !kept ? 0 : vectors == 1 ? 1 : rule.most_vectors;
     return;
   }
   const int kept = kept_bytes(bytes);

@@ -1,6 +1,6 @@
 // Reductions: how partial results become one, in the lanes of a thread, across the threads of a wave
 // and across the waves of a block. The order is the same tree for every wave size and every grid, so
-// that a result has the same bits on every run.
+// that a result has the same bits on every run. What only the host does is in host_rows.h.
 #pragma once
 
 #if KILN_HOST
@@ -146,26 +146,7 @@ KILN_FN Lanes<T, Width> start() {
   KILN_UNROLL for (int i = 0; i < Width; ++i) lanes.lane[i] = Reduction::template start<T>();
   return lanes;
 }
-#if KILN_HOST
-// As `start`, in the type in which the host's lanes hold what they have joined.
-template <class Reduction, class T> struct Held { using Type = T; };
-template <> struct Held<Max, f32> { using Type = Rising; };
-template <> struct Held<Min, f32> { using Type = Falling; };
-template <class Reduction, class T, int Width>
-KILN_FN Lanes<typename Held<Reduction, T>::Type, Width> start_held() {
-  using Type = typename Held<Reduction, T>::Type;
-  if constexpr (is_same<Type, T>()) {
-    return start<Reduction, T, Width>();
-  } else {
-    Lanes<Type, Width> lanes;
-    for (int i = 0; i < Width; ++i) lanes.lane[i] = Type::of(Reduction::template start<T>());
-    return lanes;
-  }
-}
-template <class Reduction, class T> KILN_FN T joined(T result) { return result; }
-template <class Reduction, u32 Least> KILN_FN f32 joined(Ordered<Least> result) { return result.value(); }
-#endif
-
+#if !KILN_HOST
 template <class Reduction, int Width, class T, int Most>
 KILN_FN T fold(Lanes<T, Most>& lanes) {
   if constexpr (Width == 1) {
@@ -177,6 +158,7 @@ KILN_FN T fold(Lanes<T, Most>& lanes) {
     return fold<Reduction, Width / 2>(lanes);
   }
 }
+#endif
 
 // A long row is summed in stretches: the lanes of one are added to those of all, and start again. Of n
 // elements shared out to a threads of b lanes, a sum is then off by at most
@@ -207,40 +189,7 @@ KILN_FN Index least(Index a, Index b) {
 
 // ---- the threads of a row -----------------------------------------------------------------------
 
-#if KILN_HOST
-
-template <class T, int Threads>
-struct Slots {};
-template <class Reduction, int Threads, class T, class Part, int Width>
-KILN_FN T reduce(Lanes<Part, Width>& lanes, Slots<T, Threads>&) {
-  return joined<Reduction>(fold<Reduction, Width>(lanes));
-}
-template <int Threads> KILN_FN bool is_first() { return true; }
-template <int Threads, int Rows, class Index>
-KILN_FN Index row_of(Index item) { return item; }
-
-// Vectors of a row one after the other.
-#define KILN_FOR_EACH_VECTOR(Index, threads, vectors, slot, vector, count) \
-  for (Index vector = 0; vector < count; ++vector)
-
-// One element for all lanes.
-template <class T>
-struct Repeated {
-  T value;
-  inline __attribute__((always_inline)) T operator[](int) const { return value; }
-};
-template <int Lanes, class T>
-KILN_FN Repeated<T> repeat(const T* from) {
-  return {*from};
-}
-
-// The last vector of a row may have fewer lanes.
-template <int Most, class Index>
-KILN_FN int lanes_from(Index first, Index size) {
-  return int(size - first < Most ? size - first : Most);
-}
-
-#else
+#if !KILN_HOST
 
 #if KILN_AMD
 #if defined(__AMDGCN_WAVEFRONT_SIZE__)

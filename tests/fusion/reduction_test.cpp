@@ -201,6 +201,19 @@ TEST(RowLayout, SharesRowsOut) {
   EXPECT_EQ(rows_of(4096, DType::f32, Family::host).work_items, 1000u);
 }
 
+TEST(RowLayout, TellsTheHostWhetherRowsAreWholeVectors) {
+  const auto row_of = [](std::int64_t length) {
+    return rows_of(length, DType::f32, Family::host).variant;
+  };
+  EXPECT_FALSE(row_of(4096).reduction.ragged);
+  EXPECT_TRUE(row_of(4097).reduction.ragged);
+  EXPECT_GT(row_of(4097).reduction.vectors, 1);
+  EXPECT_TRUE(row_of(63).reduction.ragged);
+  EXPECT_EQ(row_of(63).width, 64);
+  EXPECT_EQ(row_of(63).reduction.vectors, 1);
+  EXPECT_NE(row_of(0).reduction.vectors, 1) << "there is no vector";
+}
+
 Layout columns_of(const Dims& shape, DType dtype, Family family) {
   const ReduceSpace space{shape, {true, false}, {}};
   std::vector<Operand> operands(2);

@@ -1,0 +1,114 @@
+// What is the host's own in kernels that reduce: passes over the vectors of a row, one after the
+// other and the last one in parts, and where the lanes of results are until they are stored.
+#include <fmt/format.h>
+
+#include "fusion/reduction_emitter.hpp"
+
+namespace kiln::fusion {
+
+// The parts of a vector, of which the last one of a row has fewer lanes, are computed by one text.
+void ReductionEmitter::emit_host_pass(int pass) {
+  if (in_parts() && rows_.vectors == 1) {
+    out_.line(2, "{{");
+    out_.line(3, "constexpr {} vector = 0;", index_);
+  } else {
+    out_.line(2, "for ({} vector = {}; vector < {}; ++vector) {{", index_,
+              rows_.pieces ? "begin" : "0", last_vector());
+  }
+  place_vector(3);
+  if (pass == last_pass_) ask_for_next_row();
+  const auto for_each_streamed = [&](const auto& body) {
+    if (pass != last_pass_) return;
+    for_each_result(false, [&](std::size_t i, const OperandText& operand) {
+      if (is_streamed(i)) body(operand.name, line_text(i));
+    });
+  };
+  const bool ragged = in_parts() && rows_.ragged;
+  if (ragged) {
+    for_each_streamed([&](const std::string& name, const std::string& row) {
+      out_.line(3, "auto {}_all = collect<{}>({});", name, variant_.width, row);
+    });
+    out_.line(3, "for_each_part<{}>(first, size, [&](auto part, {} first) KILN_INLINED {{",
+              variant_.width, index_);
+  }
+  const int depth = ragged ? 4 : 3;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    if (operand.output || operand.uniform || !is_read(operand, pass)) continue;
+    out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
+  }
+  emit_vector(pass, depth, "vector");
+  if (ragged) {
+    out_.line(3, "}});");
+    for_each_streamed([&](const std::string& name, const std::string& row) {
+      out_.line(3, "stream({}, first, lanes_from<{}>(first, size), {}_all);", row, variant_.width,
+                name);
+    });
+  }
+  carry_stretches(pass, 3, rows_.pieces ? "vector - begin" : "vector");
+  out_.line(2, "}}");
+}
+
+// The last pass over a row finds it in the caches, while memory has time for the next row.
+void ReductionEmitter::ask_for_next_row() {
+  if (last_pass_ == 0 || rows_.vectors == 0 || rows_.axes != 1 || first_reduced() == 0) return;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    const std::uint32_t axis = first_reduced() - 1;
+    if (operand.output || operand.uniform || !has_stride(i, axis) || !is_read(operand, 0) ||
+        variant_.operands[i].access != Access::contiguous) {
+      continue;
+    }
+    out_.line(3, "ask_for<{}>({}_row, i64({}) + i64(first));", variant_.width, operand.name,
+              stride_name(i, axis));
+  }
+}
+
+// ---- Results ------------------------------------------------------------------------------------
+
+void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& row) {
+  const bool contiguous = variant_.operands[i].access == Access::contiguous;
+  const std::string& name = operands_[i].name;
+  if (is_streamed(i)) {
+    if (in_parts() && rows_.ragged) {
+      out_.line(depth, "auto {0}_lanes = results(part, {0}_all.lane, part.at - part.others);",
+                name);
+    } else {
+      out_.line(depth, "auto {}_lanes = collect<{}>({});", name, width(), row);
+    }
+    return;
+  }
+  const std::string stride = contiguous ? "" : ", " + stride_name(i, inner());
+  if (in_parts()) {
+    out_.line(depth, "auto {}_lanes = results(part, {}, first{});", name, row, stride);
+  } else {
+    out_.line(depth, "auto {}_lanes = results<{}>({}, first{});", name, width(), row, stride);
+  }
+}
+
+void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
+  std::string_view guard = is_guarded() ? "if (active) " : "";
+  if (at_ends_) guard = is_guarded() ? "if (active && at_end) " : "if (at_end) ";
+  const bool contiguous = variant_.operands[i].access == Access::contiguous;
+  const std::string& name = operands_[i].name;
+  if (is_streamed(i)) {
+    if (in_parts() && rows_.ragged) {
+      out_.line(depth, "store(part, {0}_all.lane, part.at - part.others, {0}_lanes);", name);
+    } else {
+      out_.line(depth, "stream({}, first, {}lanes, {}_lanes);", row, in_parts() ? "part." : "",
+                name);
+    }
+  } else if (in_parts() && contiguous) {
+    out_.line(depth, "store(part, {}, first, {}_lanes);", row, name);
+  } else if (in_parts()) {
+    out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row, stride_name(i, inner()), name);
+  } else if (contiguous) {
+    out_.line(depth, "{}store<{}, {}>({}, first, {}_lanes);", guard, width(), alignment(i), row,
+              operands_[i].name);
+  } else {
+    out_.line(depth, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, width(), row,
+              stride_name(i, inner()), operands_[i].name);
+  }
+}
+
+}  // namespace kiln::fusion
