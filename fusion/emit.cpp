@@ -293,6 +293,9 @@ class Emitter {
              operands_.row_pointer(i));
       } else if (variant_.streamed) {
         line(3, "auto {}_lanes = collect<width.size>({}_data);", name, name);
+      } else if (is_unrounded(i)) {
+        line(3, "auto {}_lanes = unrounded_results<{}>({}, first);", name, operands_.vector_size(i),
+             operands_.row_pointer(i));
       } else {
         line(3, "auto {}_lanes = results<{}>({}, {}{});", name, operands_.vector_size(i),
              operands_.row_pointer(i), operands_.vector_start(i),
@@ -319,6 +322,7 @@ class Emitter {
   std::string element_text(std::size_t i, NodeId id) const {
     const DType dtype = operands_[i].dtype;
     if (is_staged(i)) return fmt::format("to<f16_lane>({})", values_[unrounded(id)]);
+    if (is_unrounded(i)) return values_[unrounded(id)];
     if (dtype == DType::bf16 && variant_.family == Family::host && stored_[id].empty() &&
         has_short_nans(graph_))
       return fmt::format("to_bf16_of_short_nan({})", values_[id]);
@@ -356,10 +360,24 @@ class Emitter {
         operands_.tiled() || variant.access != Access::contiguous)
       return false;
     if (!operands_[i].output) return !node_text_.needs_stored(input_of(i));
-    const auto first = std::ranges::find_if(operands_, &ElementOperand::output);
-    const NodeId id = graph_.outputs[i - static_cast<std::size_t>(first - operands_.begin())];
+    const NodeId id = output_node(i);
     return !node_text_.needs_stored(id) &&
            compute_dtype(graph_.nodes[unrounded(id)].dtype) == DType::f32;
+  }
+  // 8-bit floats, which GPUs convert vector by vector (preamble/small_floats.h).
+  bool is_unrounded(std::size_t i) const {
+    const DType dtype = operands_[i].dtype;
+    if (variant_.family == Family::host || bits(dtype) != 8 || kind(dtype) != Kind::floating ||
+        !operands_[i].output || !operands_.lies_in_rows(i) || apart() || operands_.tiled() ||
+        variant_.table || variant_.operands[i].ways != 1)
+      return false;
+    const NodeId id = output_node(i);
+    return !node_text_.needs_stored(id) &&
+           compute_dtype(graph_.nodes[unrounded(id)].dtype) == DType::f32;
+  }
+  NodeId output_node(std::size_t i) const {
+    const auto first = std::ranges::find_if(operands_, &ElementOperand::output);
+    return graph_.outputs[i - static_cast<std::size_t>(first - operands_.begin())];
   }
   NodeId input_of(std::size_t i) const {
     const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {

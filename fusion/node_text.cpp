@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "fusion/device_text.hpp"
+#include "fusion/signs.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -26,24 +27,6 @@ bool keeps_relative_error(Op op) {
     case Op::where:
     case Op::reduce_max:
     case Op::reduce_min: return true;
-    default: return false;
-  }
-}
-
-// Whether a value has no negative element, of whatever it is computed.
-bool is_never_negative(const TypedGraph& graph, NodeId id) {
-  const TypedNode& node = graph.nodes[id];
-  switch (node.op) {
-    case Op::exp:
-    case Op::exp2:
-    case Op::abs:
-    case Op::square:
-    case Op::sqrt:
-    case Op::sigmoid: return true;
-    case Op::promote: return is_never_negative(graph, node.operands[0]);
-    case Op::mul:
-      return node.operands[0] == node.operands[1] || (is_never_negative(graph, node.operands[0]) &&
-                                                      is_never_negative(graph, node.operands[1]));
     default: return false;
   }
 }

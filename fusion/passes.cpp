@@ -185,6 +185,47 @@ std::optional<TypedNode> folded(const TypedGraph& graph, const TypedNode& node) 
   return constant;
 }
 
+// ---- Clamps
+// --------------------------------------------------------------------------------------
+
+// The magnitude that everything larger is stored as.
+std::optional<double> saturates_at(DType dtype) {
+  switch (dtype) {
+    case DType::f8e4m3: return 448;
+    case DType::f8e4m3fnuz: return 240;
+    case DType::f8e5m2:
+    case DType::f8e5m2fnuz: return 57344;
+    case DType::f4e2m1: return 6;
+    default: return std::nullopt;
+  }
+}
+
+// What a value is but for a bound beyond `largest`.
+std::optional<NodeId> inside_clamp(const TypedGraph& graph, NodeId id, double largest) {
+  const TypedNode& node = graph.nodes[id];
+  const auto number = [&](std::size_t i) -> std::optional<long double> {
+    const TypedNode& operand = graph.nodes[node.operands[i]];
+    if (operand.op != Op::constant || !is_floating(operand.dtype)) return std::nullopt;
+    return value_of(graph, operand).real;
+  };
+  const auto is_below = [&](std::size_t i) { return number(i) && *number(i) <= -largest; };
+  const auto is_above = [&](std::size_t i) { return number(i) && *number(i) >= largest; };
+  switch (node.op) {
+    case Op::clip:
+      if (is_below(1) && is_above(2)) return node.operands[0];
+      return std::nullopt;
+    case Op::maximum:
+      if (is_below(1)) return node.operands[0];
+      if (is_below(0)) return node.operands[1];
+      return std::nullopt;
+    case Op::minimum:
+      if (is_above(1)) return node.operands[0];
+      if (is_above(0)) return node.operands[1];
+      return std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
 std::uint64_t hash_of(const TypedNode& node) {
   std::uint64_t hash =
       static_cast<std::uint64_t>(node.op) * 64 + static_cast<std::uint64_t>(node.dtype);
@@ -221,6 +262,22 @@ ShapedGraph fold_constants(const ShapedGraph& graph) {
   return result;
 }
 
+ShapedGraph drop_clamps(const ShapedGraph& graph) {
+  ShapedGraph result = graph;
+  for (TypedNode& node : result.graph.nodes) {
+    if (node.op != Op::cast) continue;
+    const std::optional<double> largest = saturates_at(node.dtype);
+    if (!largest) continue;
+    std::optional<NodeId> inner;
+    while ((inner = inside_clamp(result.graph, node.operands[0], *largest))) {
+      const bool fits = result.shapes[*inner] == result.shapes[node.operands[0]];
+      if (!fits || !is_floating(result.graph.nodes[*inner].dtype)) break;
+      node.operands[0] = *inner;
+    }
+  }
+  return result;
+}
+
 ShapedGraph share_common(const ShapedGraph& graph) {
   std::unordered_multimap<std::uint64_t, NodeId> seen;
   return Copy(graph).run([&](const ShapedGraph& to, const TypedNode& node,
@@ -253,9 +310,10 @@ ShapedGraph drop_dead(const ShapedGraph& graph) {
 }
 
 ShapedGraph optimise(const ShapedGraph& graph) {
-  ShapedGraph result = share_common(simplify(fold_constants(graph)));
+  ShapedGraph result = share_common(simplify(drop_clamps(fold_constants(graph))));
   // Sharing makes operands equal, which simplifies further.
-  result = sink_views(drop_dead(share_common(simplify(result))));
+  result = drop_dead(raise_functions(drop_dead(share_common(simplify(result)))));
+  result = sink_views(share_common(result));
   return drop_dead(share_common(raise_views(result)));
 }
 

@@ -1,4 +1,5 @@
-// Passes: functions from graph to graph that keep every bit of the result (numerics.md). They work
+// Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
+// raise_functions, which keeps every function's bound. They work
 // on typed graphs whose shapes are known; each stands alone, and optimise() runs them in order.
 #pragma once
 
@@ -15,6 +16,9 @@ ShapedGraph simplify(const ShapedGraph& graph);
 /// as a device's is. What gives NaN, whose bits are nobody's promise, stays.
 ShapedGraph fold_constants(const ShapedGraph& graph);
 
+/// Leaves out bounds that a cast to an 8-bit float, which saturates, has anyway.
+ShapedGraph drop_clamps(const ShapedGraph& graph);
+
 /// Equal nodes become one.
 ShapedGraph share_common(const ShapedGraph& graph);
 
@@ -30,6 +34,12 @@ ShapedGraph sink_views(const ShapedGraph& graph);
 /// Moves axes of one element towards the outputs, past operations on what is computed and on
 /// arguments: squeeze(sum(x)) + r becomes the same of sum(x) + r, whose kernel needs no other.
 ShapedGraph raise_views(const ShapedGraph& graph);
+
+/// Moves functions that keep the order of numbers towards the outputs, past the largest and the
+/// smallest of a row: max(log(x)) becomes log(max(x)) where no x is below zero. The result is the
+/// function of the same element; where an implementation is not quite monotonic, another element's
+/// could be larger by its error.
+ShapedGraph raise_functions(const ShapedGraph& graph);
 
 /// All of them, each as often as it helps another.
 ShapedGraph optimise(const ShapedGraph& graph);

@@ -67,6 +67,33 @@ TEST(Emit, DividesByTheReciprocalInFastF32Only) {
   EXPECT_FALSE(divides(DType::f32, Accuracy::strict));
 }
 
+// Of an array and one number.
+std::string text_with_number(std::string_view text, Family family) {
+  const Graph graph = parse(text);
+  const std::vector<ArgumentType> types = {{DType::bf16, false, false}, {DType::f32, false, false}};
+  const TypedGraph typed = infer(graph, types, {}, Rounding::once, "f");
+  std::vector<Operand> operands(3);
+  const DType dtypes[] = {DType::bf16, DType::f32, typed.nodes[typed.outputs[0]].dtype};
+  for (std::size_t i = 0; i < 3; ++i) {
+    operands[i].dtype = dtypes[i];
+    operands[i].output = i == 2;
+    operands[i].strides = {i == 1 ? 0 : 1};
+  }
+  const Layout layout = plan_layout({1024}, operands, family);
+  return emit(typed, layout.variant, Accuracy::storage, "f", text).source;
+}
+
+TEST(Emit, RoundsTo8BitsWhereAVectorIsStoredOnGpus) {
+  const auto waits = [](std::string_view text, Family family) {
+    return text_with_number(text, family).find("unrounded_results<") != std::string::npos;
+  };
+  EXPECT_TRUE(waits("f8e4m3(x * s)", Family::nvidia));
+  EXPECT_TRUE(waits("f8e5m2(x * s)", Family::amd));
+  EXPECT_FALSE(waits("f8e4m3(x * s)", Family::host));
+  EXPECT_FALSE(waits("f16(x * s)", Family::nvidia));
+  EXPECT_FALSE(waits("i8(x * s)", Family::nvidia));
+}
+
 TEST(Emit, TheNeighbourIsOneOfTheResultsDtype) {
   EXPECT_TRUE(contains(emit_text("nextafter(x, y)", DType::f16), "nextafter<f16>(x, y)"));
   EXPECT_TRUE(contains(emit_text("nextafter(x, y)", DType::bf16), "nextafter<bf16>(x, y)"));

@@ -86,6 +86,66 @@ TEST(FoldConstants, RoundsEachStepAsADeviceDoes) {
   }
 }
 
+std::size_t clamps(const std::string& text, DType dtype = DType::f32) {
+  const ShapedGraph graph = drop_dead(drop_clamps(shaped(text, dtype)));
+  return static_cast<std::size_t>(
+      std::ranges::count_if(graph.graph.nodes, [](const TypedNode& node) {
+        return node.op == Op::clip || node.op == Op::maximum || node.op == Op::minimum;
+      }));
+}
+
+TEST(DropClamps, LeavesOutBoundsThatTheCastHas) {
+  EXPECT_EQ(clamps("f8e4m3(clip(x, -448.0, 448.0))"), 0u);
+  EXPECT_EQ(clamps("f8e4m3(clip(x, -448.0, 448.0))", DType::bf16), 0u);
+  EXPECT_EQ(clamps("f8e4m3(minimum(maximum(x, -448.0), 500.0))"), 0u);
+  EXPECT_EQ(clamps("f8e5m2(clip(x, -57344.0, 57344.0))"), 0u);
+  EXPECT_EQ(clamps("f8e4m3fnuz(clip(x, -448.0, 448.0))"), 0u);
+}
+
+TEST(DropClamps, KeepsThoseThatChangeACode) {
+  EXPECT_EQ(clamps("f8e4m3(clip(x, -447.0, 448.0))"), 1u);
+  EXPECT_EQ(clamps("f8e4m3(clip(x, -448.0, 240.0))"), 1u);
+  EXPECT_EQ(clamps("f8e5m2(clip(x, -448.0, 448.0))"), 1u);
+  EXPECT_EQ(clamps("f8e4m3(maximum(x, 448.0))"), 1u);
+  EXPECT_EQ(clamps("f8e4m3(clip(x, y, y))"), 1u);
+  EXPECT_EQ(clamps("f16(clip(x, -65504.0, 65504.0))"), 1u) << "f16 has infinities";
+  EXPECT_EQ(clamps("f8e4m3(fmin(fmax(x, -448.0), 448.0))"), 0u) << "none that is counted here";
+  EXPECT_EQ(operations(drop_clamps(shaped("f8e4m3(fmin(fmax(x, -448.0), 448.0))"))), 3u)
+      << "these make a number of NaN";
+}
+
+// The op whose operand is what a largest or smallest is taken of.
+Op reduced(const std::string& text, Dims shape = {4, 3}, DType dtype = DType::f32) {
+  const ShapedGraph graph = drop_dead(raise_functions(shaped(text, dtype, shape)));
+  for (const TypedNode& node : graph.graph.nodes) {
+    if (node.op == Op::reduce_max || node.op == Op::reduce_min || node.op == Op::sum)
+      return graph.graph.nodes[node.operands[0]].op;
+  }
+  return Op::link;
+}
+
+TEST(RaiseFunctions, PastTheLargestAndSmallest) {
+  EXPECT_EQ(reduced("max(exp(x), -1)"), Op::input);
+  EXPECT_EQ(reduced("min(tanh(x))"), Op::input);
+  EXPECT_EQ(reduced("max(log10(maximum(x, 1e-10)))"), Op::input);
+  EXPECT_EQ(reduced("max(minimum(log(maximum(1e-10, x)), 4.0))"), Op::input);
+  EXPECT_EQ(reduced("max(log(abs(x)))"), Op::abs);
+  EXPECT_EQ(reduced("max(sqrt(exp(x)))"), Op::input);
+  const Dims large = {2, 1 << 20};
+  EXPECT_EQ(reduced("m = exp(x); m - max(m, -1)", large), Op::input) << "read twice in any case";
+}
+
+TEST(RaiseFunctions, NotWhereTheOrderOrTheResultWouldBeAnother) {
+  EXPECT_EQ(reduced("max(log(x))"), Op::log) << "of a negative number it is NaN";
+  EXPECT_EQ(reduced("max(log(maximum(x, -1.0)))"), Op::log);
+  EXPECT_EQ(reduced("max(cos(x))"), Op::cos);
+  EXPECT_EQ(reduced("max(-exp(x))"), Op::neg);
+  EXPECT_EQ(reduced("sum(exp(x))"), Op::exp);
+  EXPECT_EQ(reduced("max(maximum(x, 1.0))"), Op::maximum) << "saves nothing";
+  EXPECT_EQ(reduced("max(exp(x), -1)", {4, 0}), Op::exp) << "nothing is the largest of nothing";
+  EXPECT_EQ(reduced("m = exp(x); m - max(m, -1)"), Op::exp) << "each is computed once";
+}
+
 TEST(ShareCommon, MakesEqualNodesOne) {
   ShapedGraph graph = shaped("x + y");
   const TypedNode again = graph.graph.nodes.back();

@@ -10,6 +10,7 @@
 
 #include "fusion/bound.hpp"
 #include "fusion/number.hpp"
+#include "fusion/reference_value.hpp"
 #include "kiln/error.hpp"
 #include "tests/src/contract.hpp"
 #include "tests/support/devices.hpp"
@@ -61,6 +62,56 @@ TEST_P(DivisorContract, EveryQuotientIsCorrectlyRounded) {
       }
     }
   });
+}
+
+// Neighbours of one magnitude, so that no vector of them holds a special value by chance: every
+// bf16 by divisors of every magnitude, as an f32 and as a cast to 8 bits has it, with and without
+// the bounds that the cast has too.
+TEST_P(DivisorContract, EveryBf16ByDivisorsOfEveryMagnitude) {
+  std::vector<float> divisors = {0.0F, -0.0F, static_cast<float>(kInf), static_cast<float>(kNan)};
+  for (int exponent = -149; exponent <= 127; exponent += 6) {
+    const float odd = 1.0F + 0x1p-23F * static_cast<float>(exponent * exponent * 397 % 0x800000);
+    divisors.push_back(std::ldexp(exponent % 4 == 0 ? -odd : odd, exponent));
+  }
+  for (const float usual : {1.0F, -1.0F, 3.0F, 0.1F, -0.7F, 448.0F, 1e-3F, 0x1.fffffep0F})
+    divisors.push_back(usual);
+  const auto rows = static_cast<std::int64_t>(divisors.size());
+  HostArray x = HostArray::contiguous(DType::bf16, {1 << 16});
+  HostArray y = HostArray::contiguous(DType::f32, {rows, 1});
+  for (std::int64_t i = 0; i < x.size(); ++i) set_bits(x, i, static_cast<std::uint64_t>(i));
+  for (std::int64_t i = 0; i < rows; ++i)
+    set_bits(y, i, std::bit_cast<std::uint32_t>(divisors[static_cast<std::size_t>(i)]));
+  std::vector<HostArray> outputs = {HostArray::contiguous(DType::f32, {rows, 1 << 16}),
+                                    HostArray::contiguous(DType::f8e4m3, {rows, 1 << 16}),
+                                    HostArray::contiguous(DType::f8e4m3, {rows, 1 << 16})};
+  const char* text = "f32(x) / y, f8e4m3(x / y), f8e4m3(clip(x / y, -448.0, 448.0))";
+  run_on(device(), parse("quotients_of_bf16", text), std::vector<HostArray>{x, y}, outputs);
+  int wrong = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const float divisor = divisors[static_cast<std::size_t>(row)];
+    for (std::int64_t i = 0; i < x.size(); ++i) {
+      const float dividend = std::bit_cast<float>(static_cast<std::uint32_t>(i) << 16);
+      const float wanted = dividend / divisor;
+      const std::int64_t at = row * x.size() + i;
+      const auto got = std::bit_cast<float>(static_cast<std::uint32_t>(get_bits(outputs[0], at)));
+      const bool is_nan = std::isnan(wanted);
+      const bool same =
+          is_nan ? std::isnan(got)
+                 : std::bit_cast<std::uint32_t>(got) == std::bit_cast<std::uint32_t>(wanted);
+      EXPECT_TRUE(same || ++wrong > 10) << dividend << " / " << divisor << ": " << got;
+      fusion::reference::Value value;
+      value.dtype = DType::f32;
+      value.real = wanted;
+      const std::uint64_t code =
+          fusion::reference::encode(fusion::reference::convert(value, DType::f8e4m3, true));
+      for (const std::size_t k : {1, 2}) {
+        const std::uint64_t byte = get_bits(outputs[k], at);
+        const bool fits = is_nan ? (byte & 0x7f) == 0x7f : byte == code;
+        EXPECT_TRUE(fits || ++wrong > 10) << dividend << " / " << divisor << ": " << byte;
+      }
+    }
+  }
+  EXPECT_EQ(wrong, 0);
 }
 
 // A quotient that only a cheaper method takes is part of the method, which may multiply by the
