@@ -23,8 +23,12 @@ struct ReduceSpace {
   int reductions = 0;        ///< in the graph
   std::int64_t pieces = 1;   ///< that each row is cut into, with a result for each
   Dims row_shape() const;    ///< `shape` with size one along the reduced axes
-  Dims piece_shape() const;  ///< the same with `pieces` along the first of them: the results'
+  Dims piece_shape() const;  ///< the same with `pieces` along one of them: the results'
 };
+
+/// The longest of the axes that are reduced from `from` to `to`: as many pieces as rows can have
+/// must be fewer than it has elements.
+std::size_t piece_axis(const Dims& from, const Dims& to);
 
 /// Reductions over axes that already have size one become conversions. `shapes` is brought into
 /// step.

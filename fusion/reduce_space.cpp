@@ -49,8 +49,17 @@ Dims ReduceSpace::row_shape() const {
 
 Dims ReduceSpace::piece_shape() const {
   Dims result = row_shape();
-  result[static_cast<std::size_t>(std::ranges::find(reduced, true) - reduced.begin())] = pieces;
+  result[piece_axis(shape, result)] = pieces;
   return result;
+}
+
+std::size_t piece_axis(const Dims& from, const Dims& to) {
+  std::size_t longest = 0;
+  for (std::size_t k = 1; k < from.size(); ++k) {
+    const bool longer = from[longest] == to[longest] || from[k] > from[longest];
+    if (from[k] != to[k] && longer) longest = k;
+  }
+  return longest;
 }
 
 TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& shapes) {

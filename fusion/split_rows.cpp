@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "fusion/reduce_layout.hpp"
+
 namespace kiln::fusion {
 namespace {
 
@@ -12,12 +14,6 @@ std::int64_t elements(const Dims& shape) {
   std::int64_t count = 1;
   for (const std::int64_t size : shape) count *= size;
   return count;
-}
-
-std::size_t first_reduced(const Dims& from, const Dims& to) {
-  std::size_t axis = 0;
-  while (from[axis] == to[axis]) ++axis;
-  return axis;
 }
 
 // The shapes in which values are computed that wait for a reduction.
@@ -82,7 +78,7 @@ class Splitter {
 
   NodeId split(const TypedNode& node, const Dims& kept, std::int64_t pieces) {
     in_pieces_ = kept;
-    axis_ = first_reduced(to_.shapes[node.operands[0]], kept);
+    axis_ = piece_axis(to_.shapes[node.operands[0]], kept);
     in_pieces_[axis_] = pieces;
     switch (node.op) {
       case Op::mean: return split_mean(node, kept);
@@ -161,8 +157,8 @@ std::int64_t pieces_of(const Dims& from, const Dims& to, bool read_again, const 
   const std::int64_t blocks = (rows + side_by_side - 1) / side_by_side;
   if (blocks >= (read_again ? model.few_read_again : model.few_blocks)) return 1;
   const std::int64_t in_block = elements(from) / rows * side_by_side;
-  const std::int64_t pieces = std::min({in_block / model.least_piece, model.most_blocks / blocks,
-                                        from[first_reduced(from, to)] - 1});
+  const std::int64_t pieces = std::min(
+      {in_block / model.least_piece, model.most_blocks / blocks, from[piece_axis(from, to)] - 1});
   return pieces < model.least_pieces ? 1 : pieces;
 }
 
@@ -174,7 +170,11 @@ std::int64_t pieces_of(const TypedGraph& graph, std::span<const Dims> shapes, No
   const TypedNode& node = graph.nodes[id];
   if (!is_reduction(node.op)) return 1;
   const Dims& from = shapes[node.operands[0]];
-  return from == shapes[id] ? 1 : shapes[id][first_reduced(from, shapes[id])];
+  std::int64_t pieces = 1;
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    if (from[k] != shapes[id][k]) pieces *= shapes[id][k];
+  }
+  return pieces;
 }
 
 }  // namespace kiln::fusion

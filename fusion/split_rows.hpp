@@ -25,8 +25,8 @@ struct SplitModel {
 std::int64_t pieces_of(const Dims& from, const Dims& to, bool read_again,
                        const SplitModel& model = {});
 
-/// A reduction over pieces keeps the first axis that it reduces, with one element for each piece:
-/// its shape tells it from others. In pieces a mean is a sum, and a place comes with its value.
+/// A reduction over pieces keeps the longest axis that it reduces (piece_axis, reduce_layout.hpp),
+/// with one element for each piece: its shape tells it from others. In pieces a mean is a sum, and a place comes with its value.
 /// `graph` has no trivial reductions (reduce_layout.hpp).
 ShapedGraph split_rows(const ShapedGraph& graph, const SplitModel& model = {});
 

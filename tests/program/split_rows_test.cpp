@@ -37,6 +37,10 @@ TEST_P(SplitRows, OfColumnsAndSeveralAxes) {
   check("sum(x, 0)", {testing::random_array(DType::f32, {30000, 3}, 5)}, 1e-4);
   const HostArray x = testing::random_array(DType::f32, {300, 3, 300}, 6);
   check("sum(x), argmin(x), max(x, 0, 2), argmax(x, 0, 2)", {x}, 1e-4);
+  const HostArray few = testing::random_array(DType::f32, {3, 2, 70001}, 10);
+  check("sum(few), argmin(few), max(few, 0, 2), argmax(few, 0, 2), mean(few)", {few}, 1e-4);
+  const HostArray columns = testing::random_array(DType::f32, {3, 30000, 3}, 11);
+  check("sum(columns, 0, 1), argmax(columns, 0, 1)", {columns}, 1e-4);
 }
 
 TEST_P(SplitRows, WithWhatComesBeforeAndAfter) {
@@ -104,6 +108,8 @@ TEST_P(SplitRows, ErrorsOfLongSumsStayBounded) {
 TEST(SplitModel, CutsWhatLeavesADeviceIdle) {
   using fusion::pieces_of;
   EXPECT_EQ(pieces_of({1, 1 << 28}, {1, 1}, false), 8192);
+  EXPECT_EQ(pieces_of({80, 1 << 20}, {1, 1}, false), 5120) << "along the longer axis";
+  EXPECT_EQ(pieces_of({8, 1 << 20, 80}, {8, 1, 1}, false), 1024);
   EXPECT_EQ(pieces_of({65536, 4096}, {1, 4096}, false), 64);
   EXPECT_EQ(pieces_of({4096, 4096}, {4096, 1}, false), 1) << "many rows";
   EXPECT_EQ(pieces_of({1, 40000}, {1, 1}, false), 1) << "a short row";
