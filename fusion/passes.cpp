@@ -1,5 +1,6 @@
 #include "fusion/passes.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <optional>
@@ -265,17 +266,23 @@ ShapedGraph fold_constants(const ShapedGraph& graph) {
 ShapedGraph drop_clamps(const ShapedGraph& graph) {
   ShapedGraph result = graph;
   for (TypedNode& node : result.graph.nodes) {
-    if (node.op != Op::cast) continue;
-    const std::optional<double> largest = saturates_at(node.dtype);
+    const std::optional<double> largest =
+        node.op == Op::cast ? saturates_at(node.dtype) : std::nullopt;
     if (!largest) continue;
-    std::optional<NodeId> inner;
-    while ((inner = inside_clamp(result.graph, node.operands[0], *largest))) {
-      const bool fits = result.shapes[*inner] == result.shapes[node.operands[0]];
-      if (!fits || !is_floating(result.graph.nodes[*inner].dtype)) break;
+    while (const auto inner = inside_clamp(result.graph, node.operands[0], *largest)) {
       node.operands[0] = *inner;
     }
   }
   return result;
+}
+
+TypedGraph drop_clamps(const TypedGraph& graph) {
+  const auto saturates = [](const TypedNode& node) {
+    return node.op == Op::cast && saturates_at(node.dtype).has_value();
+  };
+  if (std::ranges::none_of(graph.nodes, saturates)) return graph;
+  const ShapedGraph shapeless = {graph, std::vector<Dims>(graph.nodes.size())};
+  return drop_dead(drop_clamps(shapeless)).graph;
 }
 
 ShapedGraph share_common(const ShapedGraph& graph) {

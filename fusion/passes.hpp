@@ -18,6 +18,9 @@ ShapedGraph fold_constants(const ShapedGraph& graph);
 
 /// Leaves out bounds that a cast to an 8-bit float, which saturates, has anyway.
 ShapedGraph drop_clamps(const ShapedGraph& graph);
+/// The same without what is then for nothing, for functions of one kernel, whose other passes are
+/// the compiler's.
+TypedGraph drop_clamps(const TypedGraph& graph);
 
 /// Equal nodes become one.
 ShapedGraph share_common(const ShapedGraph& graph);

@@ -12,6 +12,7 @@
 #include "fusion/count.hpp"
 #include "fusion/extract.hpp"
 #include "fusion/overlap.hpp"
+#include "fusion/passes.hpp"
 #include "fusion/shapes.hpp"
 #include "fusion/text.hpp"
 #include "kiln/error.hpp"
@@ -104,8 +105,8 @@ fusion::TypedGraph typed_graph(const Definition& definition,
                                std::span<const DType> dtypes) {
   if (definition.typed) return *definition.typed;
   check_one_kernel(definition);
-  return fusion::infer(definition.graph, arguments, dtypes, definition.options.rounding,
-                       definition.name);
+  return fusion::drop_clamps(fusion::infer(definition.graph, arguments, dtypes,
+                                           definition.options.rounding, definition.name));
 }
 
 // The outputs that have one shape, by position, and that shape.
@@ -177,8 +178,8 @@ void narrow_to(TypedCall& part, const Definition& whole,
   std::vector<DType> own_dtypes;
   for (const std::size_t i : extract.arguments) own_arguments.push_back(arguments[i]);
   for (const std::size_t i : part.outputs) own_dtypes.push_back(dtypes[i]);
-  part.graph = fusion::infer(definition->graph, own_arguments, own_dtypes, whole.options.rounding,
-                             whole.name);
+  part.graph = fusion::drop_clamps(fusion::infer(definition->graph, own_arguments, own_dtypes,
+                                                 whole.options.rounding, whole.name));
   part.arguments = std::move(extract.arguments);
   part.definition = std::move(definition);
 }

@@ -102,6 +102,14 @@ TEST(DropClamps, LeavesOutBoundsThatTheCastHas) {
   EXPECT_EQ(clamps("f8e4m3fnuz(clip(x, -448.0, 448.0))"), 0u);
 }
 
+TEST(DropClamps, LeavesFunctionsOfOneKernelNoDeadNodes) {
+  const TypedGraph dropped = drop_clamps(shaped("f8e4m3(clip(x, -448.0, 448.0)), x * y").graph);
+  EXPECT_EQ(dropped.nodes.size(), 4u) << "x, y, the cast and the product";
+  EXPECT_EQ(dropped.outputs.size(), 2u);
+  const TypedGraph kept = shaped("f16(clip(x, -448.0, 448.0))").graph;
+  EXPECT_EQ(drop_clamps(kept).nodes, kept.nodes);
+}
+
 TEST(DropClamps, KeepsThoseThatChangeACode) {
   EXPECT_EQ(clamps("f8e4m3(clip(x, -447.0, 448.0))"), 1u);
   EXPECT_EQ(clamps("f8e4m3(clip(x, -448.0, 240.0))"), 1u);
