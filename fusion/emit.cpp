@@ -60,11 +60,12 @@ class Emitter {
       emit_coordinates();
       emit_broadcast_loads(2);
       if (variant_.table) emit_table();
-      line(2, "{}(start, size, [&](auto width, {} first, int lanes) {{",
+      const bool host = variant_.family == Family::host;
+      line(2, "{}(start, size, [&](auto width, {} first, {} lanes) {}{{",
            apart() ? fmt::format("for_each_vector_apart<{}, {}, {}>", variant_.width,
                                  variant_.vectors, variant_.width * variant_.threads)
                    : fmt::format("for_each_vector<{}>", variant_.width),
-           index_);
+           index_, host ? "auto" : "int", host ? "KILN_INLINED " : "");
     }
     if (!variant_.table) {
       emit_vector_loads();

@@ -46,6 +46,7 @@ class ScanEmitter {
     out_.line(0, "namespace kiln {{");
     out_.line(0, "");
     out_.signature(threads());
+    out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
     if (along()) {
       open_rows();
     } else {
@@ -288,8 +289,8 @@ class ScanEmitter {
       // Kept, as an output may lie in its memory.
       if (lanes && node_text_.needs_stored(static_cast<NodeId>(id))) {
         out_.line(3, "{} {}[{}];", storage_type(node.dtype), element, variant_.width);
-        out_.line(3, "KILN_EACH_LANE(lane, {}) {}[lane] = {}_lanes[lane];", variant_.width, element,
-                  operand->name);
+        out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {}_lanes[lane];",
+                  element, operand->name);
         element += "[lane]";
         stored_[id] = element;
       } else if (lanes) {
@@ -319,7 +320,7 @@ class ScanEmitter {
 
   void define(std::size_t id, const std::string& text) {
     out_.line(3, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id), variant_.width);
-    out_.line(3, "KILN_EACH_LANE(lane, {}) {}[lane] = {};", variant_.width, name_of(id), text);
+    out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {};", name_of(id), text);
     values_[id] = name_of(id) + "[lane]";
   }
 
@@ -333,7 +334,7 @@ class ScanEmitter {
       const bool contiguous = variant_.operands[i].access == Access::contiguous;
       out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, variant_.width,
                 pointer(i), contiguous ? "" : ", " + inner_stride(i));
-      out_.line(3, "KILN_EACH_LANE(lane, {}) {}_lanes[lane] = {};", variant_.width, operand.name,
+      out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}_lanes[lane] = {};", operand.name,
                 node_text_.store(operand.value, values_, stored_));
       if (contiguous) {
         out_.line(3, "{}store<{}, {}>({}, first, {}_lanes);", guard, variant_.width,

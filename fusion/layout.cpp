@@ -37,6 +37,17 @@ constexpr int kMostRank = 64;
 // / 1024 / 512 / 256 bytes at a time reach 27, 31, 39 and 40 GB/s with one thread of a Zen 3.
 constexpr int kStreamedBytes = 512;
 
+// The host's kernels know how long short rows are: no lanes of whole ones are computed one by one.
+constexpr std::int64_t kShortRow = 128;
+int short_width(std::int64_t size) {
+  constexpr std::uint64_t kLeast = 8;
+  return static_cast<int>(std::bit_ceil(std::max(kLeast, static_cast<std::uint64_t>(size))));
+}
+
+// So many outputs, or parts of one, are written side by side where that reads whole lines.
+constexpr double kHostLine = 64;
+constexpr std::int64_t kMostStreams = 32;
+
 // The axes that have a length. Without elements they are one, of none, however long the others are.
 std::vector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands) {
   std::vector<MergedAxis> axes;
@@ -347,7 +358,11 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   turn_round(axes, output, layout.offsets);
   sort_by_memory(axes, output);
   axes = merge(std::move(axes));
-  if (family != Family::host && !axes.empty()) axes = bring_together(std::move(axes), operands);
+  if (family == Family::host) {
+    axes = follow_largest_input(std::move(axes), operands, kHostLine, kMostStreams);
+  } else if (!axes.empty()) {
+    axes = bring_together(std::move(axes), operands);
+  }
   if (axes.empty()) {
     axes.push_back(
         {1, std::vector<std::int64_t>(operands.size(), 1), {}});  // one element: a contiguous row
@@ -385,6 +400,10 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   }
   layout.variant.table = tile == 0 && family == Family::host && inner.size >= kLeastLookedUp &&
                          is_table(operands, variants);
+  if (family == Family::host && tile == 0 && !layout.variant.table && axes.size() > 1 &&
+      inner.size <= kShortRow) {
+    most = std::min(most, short_width(inner.size));
+  }
   const int width = std::min(choose_width(inner.size, operands, variants, policy(family)), most);
   const auto blocks = [](std::int64_t size, int step) {
     return static_cast<std::uint64_t>((size + step - 1) / step);

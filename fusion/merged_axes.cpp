@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -99,30 +100,49 @@ std::vector<MergedAxis> between_stretches(std::vector<MergedAxis> axes, std::siz
 
 }  // namespace
 
-std::vector<MergedAxis> bring_together(std::vector<MergedAxis> axes,
-                                       std::span<const Operand> operands) {
-  constexpr double kLine = 128;
+namespace {
+
+// Whether some operand is for tiles.
+bool has_columns(const std::vector<MergedAxis>& axes) {
   constexpr std::int64_t kNear = 4;
+  return std::ranges::any_of(axes.back().strides,
+                             [](std::int64_t stride) { return stride > kNear; });
+}
+
+}  // namespace
+
+std::vector<MergedAxis> follow_largest_input(std::vector<MergedAxis> axes,
+                                             std::span<const Operand> operands, double line,
+                                             std::int64_t most) {
+  if (axes.empty() || has_columns(axes)) return axes;
   std::size_t largest = operands.size();
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (axes.back().strides[i] > kNear) return axes;  // for tiles
     if (operands[i].output || operands[i].count) continue;
     const bool larger =
         largest == operands.size() ||
         extent_of(axes, operands[i], i) > extent_of(axes, operands[largest], largest);
     if (larger) largest = i;
   }
-  if (const auto k = repeating_axis(axes, operands)) return between_stretches(std::move(axes), *k);
   if (largest == operands.size()) return axes;
   const MergedAxis& inner = axes.back();
-  if (static_cast<double>(inner.size) * bytes_of(operands[largest]) >= kLine) return axes;
+  if (static_cast<double>(inner.size) * bytes_of(operands[largest]) >= line) return axes;
   for (std::size_t k = 0; k + 2 < axes.size(); ++k) {
     if (axes[k].strides[largest] != inner.size * inner.strides[largest]) continue;
+    if (axes[k].size > most) continue;
     std::rotate(axes.begin() + static_cast<std::ptrdiff_t>(k),
                 axes.begin() + static_cast<std::ptrdiff_t>(k) + 1, axes.end() - 1);
     break;
   }
   return axes;
+}
+
+std::vector<MergedAxis> bring_together(std::vector<MergedAxis> axes,
+                                       std::span<const Operand> operands) {
+  constexpr double kLine = 128;
+  if (has_columns(axes)) return axes;
+  if (const auto k = repeating_axis(axes, operands)) return between_stretches(std::move(axes), *k);
+  return follow_largest_input(std::move(axes), operands, kLine,
+                              std::numeric_limits<std::int64_t>::max());
 }
 
 Access access_of(const std::vector<MergedAxis>& axes, std::size_t operand) {

@@ -25,10 +25,15 @@ void sort_by_memory(std::vector<MergedAxis>& axes, std::size_t operand);
 /// Neighbours that are one longer axis in every operand become that.
 std::vector<MergedAxis> merge(std::vector<MergedAxis> axes);
 
+/// Where rows of the largest input have fewer bytes than a line, the axis along which they follow
+/// each other comes next to the innermost one, if it has no more than `most` elements.
+std::vector<MergedAxis> follow_largest_input(std::vector<MergedAxis> axes,
+                                             std::span<const Operand> operands, double line,
+                                             std::int64_t most);
+
 /// Of a GPU's axes: an order in which threads that run at about the same time read what they share.
 /// Where large inputs repeat along an axis, a few steps along that one come between stretches of
-/// the innermost; where rows are short, the axis along which those of the largest input follow each
-/// other comes next to the innermost one.
+/// the innermost; and the largest input is followed.
 std::vector<MergedAxis> bring_together(std::vector<MergedAxis> axes,
                                        std::span<const Operand> operands);
 

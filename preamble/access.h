@@ -15,10 +15,12 @@ struct Width {
     each = Lanes,
     vectors = Vectors,
     apart = Apart,
+    interleave = Lanes >= 128 ? 4 : Lanes >= 64 ? 2 : 1,  // of the host's SIMD vectors
   };
 };
 
 #if KILN_HOST
+#define KILN_INLINED __attribute__((always_inline))
 
 // On the host the lanes of a work item are a stretch of the row itself: the loop over them is what
 // the compiler vectorises, and nothing is copied.
@@ -57,9 +59,26 @@ KILN_FN void store(T*, Index, const Row<T>&) {}
 template <int Lanes, class T, class Index, class Stride>
 KILN_FN void scatter(T*, Index, Stride, const StridedRow<T, Stride>&) {}
 
+// Rows that are no longer than this are so short that it matters how their last lanes are computed.
+enum : int { kShortRow = 128 };
+template <int Most>
+struct FewerLanes : Width<Most> {
+  enum : int { interleave = 1 };
+};
+template <int Count>
+struct AsManyLanes {
+  constexpr operator int() const { return Count; }
+};
 template <int Most, class Index, class Body>
 KILN_FN void for_each_vector(Index start, Index size, const Body& body) {
-  body(Width<Most>(), start, int(size - start < Most ? size - start : Most));
+  const int lanes = int(size - start < Most ? size - start : Most);
+  if constexpr (Most > kShortRow) {
+    body(Width<Most>(), start, lanes);
+  } else if (lanes == Most) {
+    body(Width<Most>(), start, AsManyLanes<Most>());
+  } else {
+    body(FewerLanes<Most>(), start, lanes);
+  }
 }
 
 // Results that leave no room in the caches for anything else go past them, which would fetch every

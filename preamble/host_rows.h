@@ -4,7 +4,6 @@
 #pragma once
 
 #if KILN_HOST
-#define KILN_INLINED __attribute__((always_inline))
 
 // Lanes whose number is fixed, or a multiple of what SIMD vectors have: without that, and unrolled
 // before they become vectors, many would be computed one by one. `part` is what the lanes are of.

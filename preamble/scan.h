@@ -17,11 +17,24 @@ namespace kiln {
 template <class T, int Threads>
 struct ScanSlots {};
 
+// Several stretches of the lanes at once, since each element waits for the one before it.
 template <class Reduction, int Threads, int Width, class T>
 KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&) {
-  for (int i = 1; i < Width; ++i) lane[i] = Reduction::join(lane[i - 1], lane[i]);
-  for (int i = 0; i < Width; ++i) lane[i] = Reduction::join(carried, lane[i]);
-  carried = lane[Width - 1];
+  constexpr int kStretches = Width < 64 ? 1 : 8;
+  constexpr int kEach = Width / kStretches;
+  T through[kStretches];
+  for (int k = 0; k < kStretches; ++k) through[k] = lane[k * kEach];
+  for (int i = 1; i < kEach; ++i) {
+    for (int k = 0; k < kStretches; ++k) {
+      through[k] = Reduction::join(through[k], lane[k * kEach + i]);
+      lane[k * kEach + i] = through[k];
+    }
+  }
+  for (int k = 0; k < kStretches; ++k) {
+    T* const stretch = lane + k * kEach;
+    for (int i = 0; i < kEach; ++i) stretch[i] = Reduction::join(carried, stretch[i]);
+    carried = stretch[kEach - 1];
+  }
 }
 
 #else

@@ -126,13 +126,15 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
 
 // The elements that one work item computes, side by side: unrolled into registers on a GPU, SIMD on
 // the host. Iterations are independent, also where an output is an input. Four SIMD vectors at a time
-// keep a CPU busy where one waits for each step of a polynomial.
+// keep a CPU busy where one waits for each step of a polynomial; short rows have fewer. `lanes` may be
+// of a type that says their number: unrolled early, such loops would not become vectors.
 #if KILN_HOST && defined(__clang__)
-#define KILN_FOR_EACH_LANE(lane, width, lanes) \
-  _Pragma("clang loop vectorize(assume_safety) interleave_count(4)") for (int lane = 0; lane < lanes; ++lane)
+#define KILN_FOR_EACH_LANE(lane, width, lanes)                                                      \
+  _Pragma("clang loop vectorize(assume_safety) interleave_count(width.interleave) unroll(disable)") \
+  for (int lane = 0; lane < lanes; ++lane)
 #elif KILN_HOST
 #define KILN_FOR_EACH_LANE(lane, width, lanes) \
-  _Pragma("GCC ivdep") for (int lane = 0; lane < lanes; ++lane)
+  _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int lane = 0; lane < lanes; ++lane)
 #else
 #define KILN_FOR_EACH_LANE(lane, width, lanes) \
   _Pragma("unroll") for (int lane = 0; lane < width.size; ++lane)

@@ -312,6 +312,37 @@ TEST(Divisor, IsExactUpTo31Bits) {
   }
 }
 
+// With a bias, so that rows stay rows.
+TEST(Layout, TheHostKnowsHowLongShortRowsAre) {
+  const auto width = [](std::int64_t length, Family family) {
+    const std::vector<Operand> operands = {operand(DType::f32, {length, 1}),
+                                           operand(DType::f32, {0, 1}),
+                                           operand(DType::f32, {length, 1}, true)};
+    return plan_layout({100, length}, operands, family).variant.width;
+  };
+  EXPECT_EQ(width(5, Family::host), 8);
+  EXPECT_EQ(width(16, Family::host), 16);
+  EXPECT_EQ(width(63, Family::host), 64);
+  EXPECT_EQ(width(129, Family::host), 1024) << "one kernel for all that are longer";
+  EXPECT_EQ(width(63, Family::nvidia), 4);
+  const std::vector<Operand> vector = {operand(DType::f32, {1}), operand(DType::f32, {1}, true)};
+  EXPECT_EQ(plan_layout({63}, vector, Family::host).variant.width, 1024);
+}
+
+// Of heads that are taken apart, one after the other is read, and all are written side by side.
+TEST(Layout, TheHostReadsWholeLinesOfAnInput) {
+  const auto shape = [](std::int64_t heads, std::int64_t length) {
+    constexpr std::int64_t kTokens = 1000;
+    const std::vector<Operand> operands = {
+        operand(DType::bf16, {length, 2 * heads * length, 1}),
+        operand(DType::bf16, {kTokens * length, length, 1}, true)};
+    return plan_layout({heads, kTokens, length}, operands, Family::host).shape;
+  };
+  EXPECT_EQ(shape(4, 16), Dims({1000, 4, 16}));
+  EXPECT_EQ(shape(64, 16), Dims({64, 1000, 16})) << "too many at once";
+  EXPECT_EQ(shape(4, 32), Dims({4, 1000, 32})) << "rows are lines";
+}
+
 TEST(Broadcast, FollowsNumPy) {
   EXPECT_EQ(broadcast({3, 1}, {4}), Dims({3, 4}));
   EXPECT_EQ(broadcast({}, {2, 2}), Dims({2, 2}));
