@@ -223,6 +223,11 @@ class Emitter {
              operands_.row_pointer(i, variant_.tile_axis), operands_.stride_name(i, tile_axis()),
              variant_.tile_axis);
       }
+      if (variant.gaps) {
+        constexpr int kAheadBits = 2048 * 8;
+        line(3, "ask_for<1>({}, i64(first) + {});", operands_.row_pointer(i),
+             kAheadBits / bits(operand.dtype));
+      }
       if (is_held(i)) {
         line(3, "const auto {0}_lanes = from_held<{1}>(width, {0}_held, turn, {2}, first);",
              operand.name, variant.alignment, operands_.row_pointer(i));

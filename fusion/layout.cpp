@@ -40,8 +40,24 @@ constexpr int kStreamedBytes = 512;
 // The host's kernels know how long short rows are: no lanes of whole ones are computed one by one.
 constexpr std::int64_t kShortRow = 128;
 int short_width(std::int64_t size) {
-  constexpr std::uint64_t kLeast = 8;
+  constexpr std::uint64_t kLeast = 4;
   return static_cast<int>(std::bit_ceil(std::max(kLeast, static_cast<std::uint64_t>(size))));
+}
+
+// Whether memory is gone through from its start on, with gaps that are not much longer than what is
+// read between them.
+bool has_gaps(const std::vector<MergedAxis>& axes, std::size_t operand) {
+  constexpr std::int64_t kLongest = 8;
+  constexpr std::int64_t kFar = 4096;  // elements
+  std::int64_t span = axes.back().size;
+  bool gaps = false;
+  for (std::size_t k = axes.size() - 1; k-- > 0 && span < kFar;) {
+    const std::int64_t stride = axes[k].strides[operand];
+    if (stride < span || stride > kLongest * span) return false;
+    gaps = gaps || stride != span;
+    span = stride * axes[k].size;
+  }
+  return gaps;
 }
 
 // So many outputs, or parts of one, are written side by side where that reads whole lines.
@@ -426,6 +442,9 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
   layout.variant.wide_index =
       needs_wide_index(axes, operands.size(), elements, width * vectors * threads);
   for (std::size_t i = 0; i < operands.size(); ++i) {
+    variants[i].gaps = family == Family::host && tile == 0 && width <= kShortRow &&
+                       !operands[i].output && !is_packed(operands[i].dtype) &&
+                       variants[i].access == Access::contiguous && has_gaps(axes, i);
     // A CPU loads from any address at the same cost, so there alignment is no reason for a variant.
     // What lies in the vectors of another operand is aligned as that one is.
     const bool aligned = family != Family::host && !operands[i].count && variants[i].way == 0;

@@ -70,8 +70,10 @@ struct OperandVariant {
   bool held = false;     ///< of a reduction: in registers from before the first pass
   bool between = false;  ///< of a reduction: rows begin with vectors, but those that are wanted lie
                          ///< each in two of these
-  int ways = 1;          ///< operands that are interleaved with this one, and itself
-  int way = 0;           ///< elements from the first of them to this one
+  bool gaps = false;     ///< on the host: short rows follow each other in memory, but not closely,
+                      ///< which its prefetchers do not expect
+  int ways = 1;               ///< operands that are interleaved with this one, and itself
+  int way = 0;                ///< elements from the first of them to this one
   std::size_t first_way = 0;  ///< the first of them
   friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
 };

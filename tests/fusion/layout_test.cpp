@@ -320,6 +320,7 @@ TEST(Layout, TheHostKnowsHowLongShortRowsAre) {
                                            operand(DType::f32, {length, 1}, true)};
     return plan_layout({100, length}, operands, family).variant.width;
   };
+  EXPECT_EQ(width(4, Family::host), 4);
   EXPECT_EQ(width(5, Family::host), 8);
   EXPECT_EQ(width(16, Family::host), 16);
   EXPECT_EQ(width(63, Family::host), 64);
@@ -341,6 +342,19 @@ TEST(Layout, TheHostReadsWholeLinesOfAnInput) {
   EXPECT_EQ(shape(4, 16), Dims({1000, 4, 16}));
   EXPECT_EQ(shape(64, 16), Dims({64, 1000, 16})) << "too many at once";
   EXPECT_EQ(shape(4, 32), Dims({4, 1000, 32})) << "rows are lines";
+}
+
+TEST(Layout, TheHostAsksForRowsThatFollowEachOtherWithGaps) {
+  const auto gaps = [](Dims strides) {
+    const std::vector<Operand> operands = {operand(DType::f32, std::move(strides)),
+                                           operand(DType::f32, {64, 16, 1}, true)};
+    return plan_layout({1000, 4, 16}, operands, Family::host).variant.operands[0].gaps;
+  };
+  EXPECT_TRUE(gaps({128, 16, 1})) << "half of each 128";
+  EXPECT_TRUE(gaps({128, 32, 1}));
+  EXPECT_FALSE(gaps({0, 16, 1})) << "the same again and again";
+  EXPECT_FALSE(gaps({-128, 16, 1}));
+  EXPECT_FALSE(gaps({16, 16000, 1})) << "one row here, one there";
 }
 
 TEST(Broadcast, FollowsNumPy) {
