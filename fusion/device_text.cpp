@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 
+#include "fusion/dtype_lattice.hpp"
+
 namespace kiln::fusion {
 namespace {
 

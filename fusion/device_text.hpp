@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "fusion/infer.hpp"
+#include "fusion/typed_graph.hpp"
 
 namespace kiln::fusion {
 

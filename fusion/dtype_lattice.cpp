@@ -1,8 +1,6 @@
-// Which dtype values have together (numerics.md): the lattice of promotion, literals beside a
-// partner, and what storage-only dtypes are computed in. Declared in infer.hpp.
-#include <utility>
+#include "fusion/dtype_lattice.hpp"
 
-#include "fusion/infer.hpp"
+#include <utility>
 
 namespace kiln::fusion {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "fusion/count.hpp"
 #include "fusion/device_text.hpp"
+#include "fusion/dtype_lattice.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

@@ -10,6 +10,7 @@
 
 #include "fusion/count.hpp"
 #include "fusion/device_text.hpp"
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/element_operands.hpp"
 #include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"

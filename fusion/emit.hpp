@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fusion/infer.hpp"
 #include "fusion/layout.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kiln/options.hpp"
 
 namespace kiln::fusion {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fusion/device_text.hpp"
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/reduction_emitter.hpp"
 
 namespace kiln::fusion {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "fusion/device_text.hpp"
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/product_emitter.hpp"
 #include "kiln/error.hpp"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "fusion/device_text.hpp"
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"
 #include "kiln/error.hpp"

@@ -5,29 +5,15 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/literal_bits.hpp"
+#include "fusion/weak_types.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
 
-// What is known of an untyped node: its dtype, or for a weak one only its kind.
-struct Knowledge {
-  DType dtype = DType::f32;
-  bool weak = false;
-  Kind kind = Kind::floating;
-};
-
-Kind wider(Kind a, Kind b) { return std::max(a, b); }
-
-std::size_t hash_of(const TypedNode& node) {
-  std::uint64_t hash =
-      static_cast<std::uint64_t>(node.op) * 64 + static_cast<std::uint64_t>(node.dtype);
-  for (const NodeId operand : node.inputs()) hash = (hash ^ operand) * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ node.payload) * 0xff51afd7ed558ccdu;
-  return static_cast<std::size_t>(hash ^ (hash >> 32));
-}
-
+// The second half of inference: typed nodes, made on demand in the dtype in which they are wanted.
 class Inference {
  public:
   Inference(const Graph& graph, std::span<const ArgumentType> arguments, Rounding rounding,
@@ -41,7 +27,7 @@ class Inference {
   }
 
   TypedGraph run(std::span<const DType> outputs) {
-    learn();
+    types_ = weak_types(graph_, arguments_, function_);
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
       const NodeId id = graph_.outputs()[i];
       const DType natural = natural_dtype(id);
@@ -51,11 +37,12 @@ class Inference {
         typed_.outputs.push_back(materialise(id, stored));
         continue;
       }
-      NodeId value = materialise(id, known_[id].weak ? weak_store(id, stored) : natural);
+      NodeId value = materialise(id, types_[id].weak ? weak_store(id, stored) : natural);
       if (typed_.nodes[value].dtype != stored) value = convert(Op::cast, value, stored);
       typed_.outputs.push_back(value);
     }
-    return drop_dead();
+    drop_dead();
+    return std::move(typed_);
   }
 
  private:
@@ -63,196 +50,12 @@ class Inference {
     throw Error(Code::invalid_argument, fmt::format("{}: {}", function_, message));
   }
 
-  // -- Forward: what each node is, before any weak value has met a partner.
-
-  void learn() {
-    known_.reserve(graph_.nodes().size());
-    for (const Node& node : graph_.nodes()) known_.push_back(learn_node(node));
-  }
-
-  Knowledge strong(DType dtype) const { return {dtype, false, kind(dtype)}; }
-
-  Knowledge learn_node(const Node& node) const {
-    if (node.op == Op::link) return strong(kListDType);
-    if (node.op == Op::opaque) return strong(result_dtype(node));
-    for (const NodeId operand : node.inputs()) {
-      if (known_[operand].kind == Kind::complex && !takes_complex(node.op)) {
-        fail(
-            fmt::format("{}: expected real numbers, got c64; take real(...), imag(...) or abs(...)",
-                        info(node.op).name));
-      }
-    }
-    switch (info(node.op).rule) {
-      case Rule::leaf:
-        if (node.op == Op::constant) return {DType::f32, true, node.literal};
-        return learn_argument(arguments_[node.payload]);
-      case Rule::index:
-      case Rule::convert: return strong(node.dtype);
-      case Rule::random: return learn_random(node);
-      case Rule::compare: common_of(node, 0); return strong(DType::boolean);
-      case Rule::predicate:
-      case Rule::logical: return strong(DType::boolean);
-      case Rule::shift: return learn_shift(node);
-      case Rule::select: return common_of(node, 1);
-      case Rule::bitwise: return learn_bitwise(node);
-      case Rule::floating: return to_floating(common_of(node, 0));
-      case Rule::same: return learn_arithmetic(node);
-      case Rule::integral: return common_of(node, 0);
-      case Rule::accumulate: return strong(accumulated_dtype(natural_dtype_of(common_of(node, 0))));
-      case Rule::position: return learn_position(node);
-      case Rule::component: {
-        const Knowledge operand = known_[node.operands[0]];
-        if (operand.dtype == DType::c64 && node.op != Op::conj && !operand.weak)
-          return strong(DType::f32);
-        return operand;
-      }
-    }
-    fail("internal: an op without a dtype rule");
-  }
-
-  // A list of values has no dtype of its own.
-  static constexpr DType kListDType = DType::boolean;
-
-  DType result_dtype(const Node& node) const {
-    const OpaqueCall& call = graph_.tables()->calls[opaque_call(node.payload)];
-    std::vector<DType> inputs;
-    NodeId link = node.operands[0];
-    for (; graph_[link].op == Op::link; link = graph_[link].operands[0]) {
-      inputs.push_back(natural_dtype_of(known_[graph_[link].operands[1]]));
-    }
-    std::ranges::reverse(inputs);
-    const std::vector<DType> results = call.dtypes(inputs);
-    if (results.size() <= opaque_result(node.payload)) {
-      fail(
-          fmt::format("{}: its dtypes are {}, but it has more results", call.name, results.size()));
-    }
-    return results[opaque_result(node.payload)];
-  }
-
-  // Each value of a list is rounded to its dtype: whoever is called sees what is stored.
-  NodeId make_link(const Node& node) {
-    const NodeId value = node.operands[1];
-    const DType dtype = natural_dtype(value);
-    TypedNode typed;
-    typed.op = Op::link;
-    typed.dtype = kListDType;
-    typed.arity = 2;
-    typed.operands[1] = convert(Op::cast, made_.at(memo_key(value, dtype)), dtype);
-    const bool first = graph_[node.operands[0]].op != Op::link;
-    typed.operands[0] =
-        first ? typed.operands[1] : made_.at(memo_key(node.operands[0], kListDType));
-    return intern(typed);
-  }
-
-  Knowledge learn_argument(const ArgumentType& argument) const {
-    if (argument.weak) return {argument.dtype, true, kind(argument.dtype)};
-    return strong(info(argument.dtype).storage_only ? compute_dtype(argument.dtype)
-                                                    : argument.dtype);
-  }
-
-  Knowledge learn_position(const Node& node) const {
-    if (known_[node.operands[0]].kind == Kind::complex) {
-      fail(fmt::format("{}: complex numbers have no order", info(node.op).name));
-    }
-    return strong(DType::i64);
-  }
-
-  // Sums of small integers do not wrap.
-  static DType accumulated_dtype(DType dtype) {
-    if (kind(dtype) == Kind::unsigned_integer) return DType::u64;
-    return kind(dtype) == Kind::signed_integer || kind(dtype) == Kind::boolean ? DType::i64 : dtype;
-  }
-
-  static DType natural_dtype_of(const Knowledge& known) {
-    return known.weak ? weak_dtype(known.kind) : known.dtype;
-  }
-
-  Knowledge learn_arithmetic(const Node& node) const {
-    const Knowledge common = common_of(node, 0);
-    if (common.kind == Kind::boolean) {
-      fail(fmt::format("{}: the operands are bool; cast one to the dtype you mean",
-                       info(node.op).name));
-    }
-    if (node.op == Op::abs && common.kind == Kind::complex) return strong(DType::f32);
-    return common;
-  }
-
-  Knowledge learn_bitwise(const Node& node) const {
-    const Knowledge common = common_of(node, 0);
-    if (common.kind == Kind::floating || common.kind == Kind::complex) {
-      fail(fmt::format("{}: expected integers or bool, got {}", info(node.op).name,
-                       describe(common)));
-    }
-    return common;
-  }
-
-  void expect_integers(const Node& node) const {
-    for (const NodeId operand : node.inputs()) {
-      const Kind operand_kind = known_[operand].kind;
-      if (operand_kind != Kind::signed_integer && operand_kind != Kind::unsigned_integer) {
-        fail(fmt::format("{}: expected integers, got {}", info(node.op).name,
-                         describe(known_[operand])));
-      }
-    }
-  }
-
-  Knowledge learn_random(const Node& node) const {
-    expect_integers(node);
-    return strong(DType::f32);
-  }
-
-  Knowledge learn_shift(const Node& node) const {
-    expect_integers(node);
-    const Knowledge value = computed(known_[node.operands[0]]);
-    const Knowledge count = computed(known_[node.operands[1]]);
-    // A literal shifted by an array takes the array's dtype, as with every other op.
-    return value.weak && !count.weak ? count : value;
-  }
-
-  // A value that was cast to a storage-only dtype goes on in the dtype it is computed in.
-  Knowledge computed(const Knowledge& value) const {
-    if (value.weak || !info(value.dtype).storage_only) return value;
-    return strong(compute_dtype(value.dtype));
-  }
-
-  // The common dtype of the operands from `first` on; weak if all of them are.
-  Knowledge common_of(const Node& node, std::size_t first) const {
-    Knowledge common = computed(known_[node.operands[first]]);
-    for (std::size_t i = first + 1; i < node.arity; ++i) {
-      const Knowledge other = computed(known_[node.operands[i]]);
-      if (common.weak && other.weak) {
-        common.kind = wider(common.kind, other.kind);
-      } else if (common.weak || other.weak) {
-        const Knowledge& partner = common.weak ? other : common;
-        const Kind literal = common.weak ? common.kind : other.kind;
-        common = strong(weak_dtype(literal, partner.dtype));
-      } else {
-        common = strong(promote(common.dtype, other.dtype));
-      }
-    }
-    return common;
-  }
-
-  static Knowledge to_floating(Knowledge value) {
-    if (value.kind == Kind::floating || value.kind == Kind::complex) return value;
-    return {DType::f32, value.weak, Kind::floating};
-  }
-
-  static std::string describe(const Knowledge& value) {
-    static constexpr std::string_view kNames[] = {"bool", "an integer", "an integer",
-                                                  "a floating-point number", "a complex number"};
-    if (value.weak) return fmt::format("{} literal", kNames[static_cast<int>(value.kind)]);
-    return std::string(name(value.dtype));
-  }
-
-  // -- Backward: typed nodes, made on demand in the dtype in which they are wanted.
-
-  DType natural_dtype(NodeId id) const { return natural_dtype_of(known_[id]); }
+  DType natural_dtype(NodeId id) const { return fusion::natural_dtype(types_[id]); }
 
   // A weak value that is stored directly is computed in the output's dtype if that holds its kind.
   DType weak_store(NodeId id, DType stored) const {
     const DType wide = compute_dtype(stored);
-    return weak_dtype(known_[id].kind, wide) == wide ? wide : weak_dtype(known_[id].kind);
+    return weak_dtype(types_[id].kind, wide) == wide ? wide : weak_dtype(types_[id].kind);
   }
 
   void check_store(std::size_t index, DType from, DType to) const {
@@ -325,16 +128,16 @@ class Inference {
   // no meaning there, or none that gives it: sqrt(2) is no bool, bits are counted in no float, and
   // abs(-2) is no complex number.
   DType made_as(NodeId id, DType wanted) const {
-    const Knowledge& known = known_[id];
-    if (!known.weak) return known.dtype;
+    const WeakType& type = types_[id];
+    if (!type.weak) return type.dtype;
     const Rule rule = info(graph_[id].op).rule;
     if (rule == Rule::leaf) return wanted;
     const bool of_bits = rule == Rule::bitwise || rule == Rule::shift;
-    const bool loses = weak_dtype(known.kind, wanted) != wanted;
+    const bool loses = weak_dtype(type.kind, wanted) != wanted;
     const Op op = graph_[id].op;
     const bool real_only = !takes_complex(op) || rule == Rule::component || op == Op::abs;
-    if (kind(wanted) == Kind::complex && real_only) return weak_dtype(known.kind);
-    if (loses || (of_bits && is_floating(wanted))) return weak_dtype(known.kind);
+    if (kind(wanted) == Kind::complex && real_only) return weak_dtype(type.kind);
+    if (loses || (of_bits && is_floating(wanted))) return weak_dtype(type.kind);
     return wanted;
   }
 
@@ -354,7 +157,7 @@ class Inference {
       case Rule::random: return DType::u64;
       case Rule::convert: {
         // A literal under a cast is made in the cast's dtype, so that f64(0.1) is not f32's 0.1.
-        const Knowledge& operand = known_[node.operands[0]];
+        const WeakType& operand = types_[node.operands[0]];
         // The bits of an array are those in memory.
         const Node& source = graph_[node.operands[0]];
         if (node.op == Op::bitcast && source.op == Op::input &&
@@ -368,22 +171,22 @@ class Inference {
         return natural_dtype(node.operands[0]);
       }
       case Rule::compare: {
-        const Knowledge common = common_of(node, 0);
+        const WeakType common = common_type(types_, node, 0);
         return common.weak ? weak_dtype(common.kind) : common.dtype;
       }
       case Rule::logical: return DType::boolean;
       case Rule::predicate: return natural_dtype(node.operands[i]);
-      case Rule::position: return natural_dtype_of(common_of(node, 0));
+      case Rule::position: return fusion::natural_dtype(common_type(types_, node, 0));
       case Rule::select: return i == 0 ? DType::boolean : dtype;
       case Rule::shift: {
         // The count keeps its dtype: a negative one means 2^width of its own type.
-        if (i == 0 || known_[node.operands[1]].weak) return dtype;
-        return known_[node.operands[1]].dtype;
+        if (i == 0 || types_[node.operands[1]].weak) return dtype;
+        return types_[node.operands[1]].dtype;
       }
       case Rule::component:
-        return known_[node.operands[0]].weak ? dtype : known_[node.operands[0]].dtype;
+        return types_[node.operands[0]].weak ? dtype : types_[node.operands[0]].dtype;
       case Rule::same:
-        if (node.op == Op::abs && known_[node.operands[0]].kind == Kind::complex) return DType::c64;
+        if (node.op == Op::abs && types_[node.operands[0]].kind == Kind::complex) return DType::c64;
         return dtype;
       case Rule::integral:
       case Rule::floating:
@@ -410,6 +213,21 @@ class Inference {
       typed.operands[i] = made_.at(memo_key(node.operands[i], operand_dtype(node, i, dtype)));
     }
     if (node.op == Op::bitcast) check_bitcast(typed);
+    return intern(typed);
+  }
+
+  // Each value of a list is rounded to its dtype: whoever is called sees what is stored.
+  NodeId make_link(const Node& node) {
+    const NodeId value = node.operands[1];
+    const DType dtype = natural_dtype(value);
+    TypedNode typed;
+    typed.op = Op::link;
+    typed.dtype = kListDType;
+    typed.arity = 2;
+    typed.operands[1] = convert(Op::cast, made_.at(memo_key(value, dtype)), dtype);
+    const bool first = graph_[node.operands[0]].op != Op::link;
+    typed.operands[0] =
+        first ? typed.operands[1] : made_.at(memo_key(node.operands[0], kListDType));
     return intern(typed);
   }
 
@@ -452,13 +270,8 @@ class Inference {
     return id;
   }
 
-  TypedGraph drop_dead() {
-    std::vector<bool> live(typed_.nodes.size(), false);
-    for (const NodeId output : typed_.outputs) live[output] = true;
-    for (std::size_t id = typed_.nodes.size(); id-- > 0;) {
-      if (!live[id]) continue;
-      for (const NodeId operand : typed_.nodes[id].inputs()) live[operand] = true;
-    }
+  void drop_dead() {
+    const std::vector<bool> live = live_nodes(typed_);
     std::vector<NodeId> renumbered(typed_.nodes.size(), 0);
     std::vector<TypedNode> kept;
     for (std::size_t id = 0; id < typed_.nodes.size(); ++id) {
@@ -470,16 +283,15 @@ class Inference {
     }
     for (NodeId& output : typed_.outputs) output = renumbered[output];
     typed_.nodes = std::move(kept);
-    return std::move(typed_);
   }
 
   const Graph& graph_;
   std::span<const ArgumentType> arguments_;
   Rounding rounding_;
   std::string_view function_;
-  std::vector<Knowledge> known_;
+  std::vector<WeakType> types_;
   std::unordered_map<std::uint64_t, NodeId> made_;
-  std::unordered_multimap<std::size_t, NodeId> interned_;
+  std::unordered_multimap<std::uint64_t, NodeId> interned_;
   TypedGraph typed_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion/dtype_lattice.hpp"
+
 namespace kiln::fusion {
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "fusion/infer.hpp"
+#include "fusion/typed_graph.hpp"
 
 namespace kiln::fusion {
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "fusion/device_text.hpp"
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/signs.hpp"
 
 namespace kiln::fusion {

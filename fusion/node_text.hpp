@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fusion/infer.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kiln/options.hpp"
 
 namespace kiln::fusion {

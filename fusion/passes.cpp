@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/reference_node.hpp"
 
 namespace kiln::fusion {
@@ -186,8 +187,7 @@ std::optional<TypedNode> folded(const TypedGraph& graph, const TypedNode& node) 
   return constant;
 }
 
-// ---- Clamps
-// --------------------------------------------------------------------------------------
+// ---- Clamps ------------------------------------------------------------------------------------
 
 // The magnitude that everything larger is stored as.
 std::optional<double> saturates_at(DType dtype) {
@@ -225,14 +225,6 @@ std::optional<NodeId> inside_clamp(const TypedGraph& graph, NodeId id, double la
       return std::nullopt;
     default: return std::nullopt;
   }
-}
-
-std::uint64_t hash_of(const TypedNode& node) {
-  std::uint64_t hash =
-      static_cast<std::uint64_t>(node.op) * 64 + static_cast<std::uint64_t>(node.dtype);
-  for (const NodeId operand : node.inputs()) hash = (hash ^ operand) * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ node.payload) * 0xff51afd7ed558ccdu;
-  return hash ^ hash >> 32;
 }
 
 }  // namespace
@@ -302,13 +294,7 @@ ShapedGraph share_common(const ShapedGraph& graph) {
 }
 
 ShapedGraph drop_dead(const ShapedGraph& graph) {
-  const std::vector<TypedNode>& nodes = graph.graph.nodes;
-  std::vector<bool> live(nodes.size(), false);
-  for (const NodeId output : graph.graph.outputs) live[output] = true;
-  for (std::size_t id = nodes.size(); id-- > 0;) {
-    if (!live[id]) continue;
-    for (const NodeId operand : nodes[id].inputs()) live[operand] = true;
-  }
+  const std::vector<bool> live = live_nodes(graph.graph);
   std::size_t next = 0;
   return Copy(graph).run(
       [&](const ShapedGraph&, const TypedNode&, const Dims&) -> std::optional<NodeId> {

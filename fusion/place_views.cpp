@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "fusion/dtype_lattice.hpp"
 #include "kiln/view.hpp"
 
 namespace kiln::fusion {

@@ -1,5 +1,6 @@
 #include "fusion/product_form.hpp"
 
+#include "fusion/dtype_lattice.hpp"
 #include "kiln/dtype.hpp"
 
 namespace kiln::fusion {

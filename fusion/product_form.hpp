@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "fusion/infer.hpp"
+#include "fusion/typed_graph.hpp"
 
 namespace kiln::fusion {
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "fusion/infer.hpp"
 #include "fusion/layout.hpp"
 #include "fusion/merged_axes.hpp"
+#include "fusion/typed_graph.hpp"
 
 namespace kiln::fusion {
 

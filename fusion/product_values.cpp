@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/device_text.hpp"
+#include "fusion/dtype_lattice.hpp"
 
 namespace kiln::fusion {
 namespace {

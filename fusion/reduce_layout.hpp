@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "fusion/infer.hpp"
 #include "fusion/layout.hpp"
 #include "fusion/row_sharing.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kiln/dims.hpp"
 
 namespace kiln::fusion {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "fusion/device_text.hpp"
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/reduce_layout.hpp"
 #include "kiln/error.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "fusion/infer.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kiln/dims.hpp"
 
 namespace kiln::fusion {

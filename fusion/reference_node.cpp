@@ -2,6 +2,7 @@
 
 #include <bit>
 
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/reference_operation.hpp"
 
 namespace kiln::fusion::reference {

@@ -5,8 +5,8 @@
 
 #include <span>
 
-#include "fusion/infer.hpp"
 #include "fusion/reference_value.hpp"
+#include "fusion/typed_graph.hpp"
 
 namespace kiln::fusion::reference {
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <string>
 
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/reference_random.hpp"
 #include "kiln/error.hpp"
 

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <limits>
 
-#include "fusion/infer.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion::reference {

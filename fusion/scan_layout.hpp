@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "fusion/infer.hpp"
 #include "fusion/layout.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kiln/dims.hpp"
 
 namespace kiln::fusion {

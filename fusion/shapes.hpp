@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fusion/infer.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kiln/dims.hpp"
 
 namespace kiln::fusion {

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/passes.hpp"
 #include "fusion/shape_ops.hpp"
 

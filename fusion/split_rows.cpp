@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/reduce_layout.hpp"
 
 namespace kiln::fusion {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "fusion/emit.hpp"
-#include "fusion/infer.hpp"
 #include "fusion/reduce_layout.hpp"
 #include "fusion/scan_layout.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kernel_code.hpp"
 #include "plan.hpp"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "fusion/infer.hpp"
+#include "fusion/typed_graph.hpp"
 #include "numerics/exact_compositions.hpp"
 #include "numerics/subjects.hpp"
 

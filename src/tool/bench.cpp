@@ -17,6 +17,7 @@
 #include "fusion/reference_arrays.hpp"
 #include "fusion/shapes.hpp"
 #include "fusion/text.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kiln/error.hpp"
 #include "kiln/graph.hpp"
 #include "kiln/program.hpp"

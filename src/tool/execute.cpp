@@ -14,6 +14,7 @@
 #include "fusion/reference_arrays.hpp"
 #include "fusion/shapes.hpp"
 #include "fusion/text.hpp"
+#include "fusion/typed_graph.hpp"
 #include "jit/backend.hpp"
 #include "kiln/error.hpp"
 #include "tool/commands.hpp"

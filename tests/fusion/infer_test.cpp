@@ -1,4 +1,5 @@
 // What dtype every value has: the promotion lattice, weak literals, and what a call may store.
+
 #include "fusion/infer.hpp"
 
 #include <gtest/gtest.h>
@@ -6,7 +7,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/text.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

@@ -12,6 +12,7 @@
 
 #include "fusion/bound.hpp"
 #include "fusion/infer.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

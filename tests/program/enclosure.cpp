@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "fusion/bound.hpp"
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/reference_node.hpp"
 #include "fusion/reference_operation.hpp"
 #include "fusion/shape_ops.hpp"

@@ -12,7 +12,7 @@
 
 #include "fusion/broadcast.hpp"
 #include "fusion/composition.hpp"
-#include "fusion/infer.hpp"
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/shape_ops.hpp"
 
 namespace kiln::testing {

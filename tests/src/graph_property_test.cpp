@@ -14,6 +14,8 @@
 
 #include "fusion/bound.hpp"
 #include "fusion/broadcast.hpp"
+#include "fusion/dtype_lattice.hpp"
+#include "fusion/infer.hpp"
 #include "fusion/reference.hpp"
 #include "fusion/reference_node.hpp"
 #include "fusion/reference_operation.hpp"

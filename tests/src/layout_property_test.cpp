@@ -14,6 +14,7 @@
 #include "fusion/number.hpp"
 #include "fusion/reference.hpp"
 #include "fusion/reference_value.hpp"
+#include "fusion/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/guarded_memory.hpp"
 #include "tests/support/layout_case.hpp"

@@ -11,6 +11,7 @@
 #include "fusion/bound.hpp"
 #include "fusion/infer.hpp"
 #include "fusion/text.hpp"
+#include "fusion/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/special_rows.hpp"

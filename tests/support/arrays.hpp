@@ -15,6 +15,7 @@
 #include "fusion/reference_value.hpp"
 #include "fusion/shapes.hpp"
 #include "fusion/text.hpp"
+#include "fusion/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 

@@ -14,6 +14,7 @@
 
 #include "fusion/composition.hpp"
 #include "fusion/infer.hpp"
+#include "fusion/typed_graph.hpp"
 #include "kiln/error.hpp"
 #include "tests/support/numbers.hpp"
 

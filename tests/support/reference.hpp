@@ -9,6 +9,7 @@
 #include "fusion/infer.hpp"
 #include "fusion/reference.hpp"
 #include "fusion/text.hpp"
+#include "fusion/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln::testing {
