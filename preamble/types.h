@@ -22,6 +22,9 @@
 // follow what is computed from each of them on a path of its own.
 // Short loops that clear lanes are better off without a call of memset.
 #pragma GCC optimize("no-thread-jumps", "no-tree-pre", "no-tree-loop-distribute-patterns")
+// Where it makes vectors of statements outside of loops, g++ 12 joins a product with sums and
+// differences against -ffp-contract=off, and leaves out that an f64 is rounded to f32 and back.
+#pragma GCC optimize("no-tree-slp-vectorize")
 #endif
 
 #if KILN_HOST

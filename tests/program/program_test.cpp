@@ -62,6 +62,34 @@ TEST_P(Programs, FewLongRows) {
   check("x / sum(abs(x), -1)", {testing::random_array(DType::f32, {2, 70000}, 5)}, 1e-5);
 }
 
+// Compilers join products with sums, or go on with a value from before it was rounded, most of all
+// where neighbours in memory take turns.
+TEST_P(Programs, RoundEveryResultBeforeItIsUsed) {
+  const auto result = [&](const std::string& text, const std::vector<HostArray>& inputs) {
+    return run(parse_program("rounding", text), text, inputs, false);
+  };
+  for (const DType dtype : {DType::f32, DType::f64, DType::c64}) {
+    std::vector<HostArray> x;
+    for (std::uint64_t i = 0; i < 4; ++i) {
+      const bool complex = dtype == DType::c64;
+      x.push_back(
+          testing::random_array(complex ? DType::f32 : dtype, {complex ? 134 : 67}, 20 + i));
+      x.back().dtype = dtype;
+      x.back().shape = {67};
+    }
+    const HostArray ac = result("a * c", {x[0], x[2]})[0];
+    const HostArray bd = result("b * d", {x[1], x[3]})[0];
+    const HostArray ad = result("a * d", {x[0], x[3]})[0];
+    const HostArray bc = result("b * c", {x[1], x[2]})[0];
+    EXPECT_EQ(result("stack(-1, a * c - b * d, a * d + b * c)", {x[0], x[2], x[1], x[3]})[0].bytes,
+              result("stack(-1, p - q, r + s)", {ac, bd, ad, bc})[0].bytes)
+        << name(dtype);
+
+    const std::vector<HostArray> both = result("t = sigmoid(a); (t), a * t", {x[0]});
+    EXPECT_EQ(result("a * t", {x[0], both[0]})[0].bytes, both[1].bytes) << name(dtype);
+  }
+}
+
 TEST(ProgramErrors, NameWhatDoesNotFit) {
   std::vector<float> x(12), y(12);
   const Stream stream;
