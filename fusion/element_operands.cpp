@@ -12,24 +12,12 @@
 namespace kiln::fusion {
 
 ElementOperands::ElementOperands(const TypedGraph& graph, const Variant& variant,
-                                 std::set<std::string>& taken)
-    : graph_(graph), variant_(variant) {
-  argument_names_.resize(graph_.arguments.size());
-  for (std::size_t i = 0; i < graph_.arguments.size(); ++i) {
-    argument_names_[i] = identifier(graph_.argument_names[i], fmt::format("in{}", i), taken);
-    if (!graph_.arguments[i].scalar) {
-      operands_.push_back({argument_names_[i], i, graph_.arguments[i].dtype, false});
-    }
-  }
-  for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-    const std::string& wanted = graph_.output_names[i];
-    const std::string fallback = graph_.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
-    operands_.push_back({identifier(wanted.empty() ? fallback : wanted, fallback, taken), 0,
-                         graph_.nodes[graph_.outputs[i]].dtype, true});
-  }
-  for (const std::int64_t axis : counted_axes(graph_)) {
-    operands_.push_back(
-        {identifier(count_name(axis), "index", taken), 0, DType::i64, false, true, axis});
+                                 KernelNames& names)
+    : graph_(graph), variant_(variant), names_(names) {
+  for (const NamedOperand& operand : names.operands()) operands_.push_back({operand});
+  for (const std::int64_t axis : counted_axes(graph)) {
+    const std::string name = names.give(count_name(axis), "index");
+    operands_.push_back({{name, 0, 0, DType::i64, false}, true, axis});
   }
   if (operands_.size() != variant_.operands.size()) {
     throw Error(Code::internal, "emit: the variant has another number of operands than the graph");
@@ -43,10 +31,7 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
     if (operand.count || is_within(i)) continue;
     writer.add_pointer(i, operand.dtype, operand.output, operand.name);
   }
-  for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
-    if (!graph_.arguments[i].scalar) continue;
-    writer.add_scalar(i, compute_dtype(node_text.scalar_dtype(i)), scalar_parameter(i));
-  }
+  names_.add_scalars(writer, node_text);
   writer.add_count(P::size, "size");
   if (variant_.rank > 1) writer.add_divisor(P::columns, "columns");
   const std::vector<std::uint32_t> outer = outer_axes();
@@ -67,10 +52,6 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
       writer.add_offset(P::stride, stride_name(i, k), i, k);
     }
   }
-}
-
-std::string ElementOperands::scalar_parameter(std::size_t argument) const {
-  return argument_names_[argument] + "_value";
 }
 
 std::vector<std::uint32_t> ElementOperands::outer_axes() const {

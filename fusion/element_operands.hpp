@@ -4,30 +4,25 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fusion/emit.hpp"
+#include "fusion/kernel_names.hpp"
 #include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"
 
 namespace kiln::fusion {
 
-struct ElementOperand {
-  std::string name;          ///< of the value, and the stem of its pointer's and strides' names
-  std::size_t argument = 0;  ///< for inputs: its position among the arguments
-  DType dtype = DType::f32;
-  bool output = false;
+struct ElementOperand : NamedOperand {
   bool count = false;     ///< no array
   std::int64_t axis = 0;  ///< of a count, as in its node
 };
 
 class ElementOperands {
  public:
-  /// Identifiers that are given are added to `taken`.
-  ElementOperands(const TypedGraph& graph, const Variant& variant, std::set<std::string>& taken);
+  ElementOperands(const TypedGraph& graph, const Variant& variant, KernelNames& names);
 
   std::size_t size() const { return operands_.size(); }
   const ElementOperand& operator[](std::size_t i) const { return operands_[i]; }
@@ -35,7 +30,6 @@ class ElementOperands {
   auto end() const { return operands_.end(); }
 
   void add_parameters(KernelWriter& writer, const NodeText& node_text) const;
-  std::string scalar_parameter(std::size_t argument) const;
 
   std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
   bool tiled() const { return variant_.tile != 0; }
@@ -71,7 +65,7 @@ class ElementOperands {
  private:
   const TypedGraph& graph_;
   const Variant& variant_;
-  std::vector<std::string> argument_names_;
+  const KernelNames& names_;
   std::vector<ElementOperand> operands_;
 };
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <iterator>
 #include <optional>
-#include <set>
 
 #include "fusion/count.hpp"
 #include "fusion/device_text.hpp"
@@ -41,7 +40,8 @@ class Emitter {
         variant_(variant),
         accuracy_(accuracy),
         node_text_(graph, accuracy),
-        operands_(graph, variant, taken_),
+        identifiers_(graph),
+        operands_(graph, variant, identifiers_),
         index_(operands_.index()),
         signed_index_(operands_.signed_index()),
         values_(graph.nodes.size()),
@@ -443,7 +443,7 @@ class Emitter {
         continue;
       const std::string row =
           operands_.row_place(*count).empty() ? "" : operands_[*count].name + "_row + ";
-      words_[id] = identifier(fmt::format("v{}_words", id), "words", taken_);
+      words_[id] = identifiers_.give(fmt::format("v{}_words", id), "words");
       line(3, "const auto {} = random_words<width.size>({}, {}, to<u64>({}{}(first)));", words_[id],
            seed, offset, row, signed_index_);
     }
@@ -468,7 +468,7 @@ class Emitter {
   std::string invariant_text(NodeId id) const {
     const TypedNode& node = graph_.nodes[id];
     if (node.op == Op::scalar)
-      return node_text_.scalar(node, operands_.scalar_parameter(node.payload));
+      return node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
     std::vector<std::string> values(id + 1);
     if (node.op == Op::promote || node.op == Op::cast) {
       values[node.operands[0]] = invariant_text(node.operands[0]);
@@ -501,7 +501,7 @@ class Emitter {
     switch (node.op) {
       case Op::input: return emit_input(id, node);
       case Op::scalar:
-        return define(id, node_text_.scalar(node, operands_.scalar_parameter(node.payload)));
+        return define(id, node_text_.scalar(node, identifiers_.scalar_parameter(node.payload)));
       case Op::iota: return define(id, node_text_.rounded(node, count_text(node)));
       default: break;
     }
@@ -525,7 +525,7 @@ class Emitter {
   }
 
   void define(std::size_t id, const std::string& expression) {
-    const std::string value = identifier(fmt::format("v{}", id), "v", taken_);
+    const std::string value = identifiers_.give(fmt::format("v{}", id), "v");
     line(depth_, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), value, expression);
     values_[id] = value;
   }
@@ -560,7 +560,7 @@ class Emitter {
   const Variant& variant_;
   Accuracy accuracy_;
   NodeText node_text_;
-  std::set<std::string> taken_;
+  KernelNames identifiers_;
   ElementOperands operands_;
   std::string_view index_;
   std::string_view signed_index_;

@@ -37,16 +37,12 @@ std::string ProductEmitter::result_index() const {
 }
 
 const std::string& ProductEmitter::name_of(std::size_t id) {
-  if (names_[id].empty()) names_[id] = identifier(fmt::format("v{}", id), "v", taken_);
+  if (names_[id].empty()) names_[id] = identifiers_.give(fmt::format("v{}", id), "v");
   return names_[id];
 }
 
 std::string ProductEmitter::stride_name(std::size_t operand, std::uint32_t axis) const {
   return fmt::format("{}_stride_{}", operands_[operand].name, axis);
-}
-
-std::string ProductEmitter::scalar_parameter(std::size_t argument) const {
-  return argument_names_[argument] + "_value";
 }
 
 std::string ProductEmitter::at(std::uint32_t axis) const {
@@ -138,7 +134,8 @@ std::string ProductEmitter::value_text(std::size_t id) {
     lane_of(id, i);
     return {};
   }
-  if (node.op == Op::scalar) return node_text_.scalar(node, scalar_parameter(node.payload));
+  if (node.op == Op::scalar)
+    return node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
   if (std::string text = from_lane(node); !text.empty()) {
     lanes_[id] = lanes_[node.operands[0]];
     return text;

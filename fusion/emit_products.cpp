@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "fusion/device_text.hpp"
@@ -13,6 +14,21 @@
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
+
+namespace {
+
+// What the text itself calls something.
+std::set<std::string> words_of(bool in_tiles) {
+  std::set<std::string> words = {"r", "c", "part", "block", "batch", "vector", "line"};
+  if (in_tiles) {
+    words.insert({"Tiles", "tile_memory", "held_lines", "held_sets", "add_again", "i", "weights_of",
+                  "vector_of", "line_of", "store_of", "Pairs", "pair_memory", "scales_of",
+                  "rests_of", "line_from"});
+  }
+  return words;
+}
+
+}  // namespace
 
 ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
     : ProductAxes(variant),
@@ -23,13 +39,12 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, 
       accuracy_(accuracy),
       node_text_(graph, accuracy),
       index_(variant.wide_index ? "u64" : "u32"),
-      signed_index_(variant.wide_index ? "i64" : "i32") {
-  for (const char* word : {"r", "c", "part", "block", "batch", "vector", "line"})
-    taken_.insert(word);
-  if (in_tiles())
-    taken_.insert({"Tiles", "tile_memory", "held_lines", "held_sets", "add_again", "i",
-                   "weights_of", "vector_of", "line_of", "store_of", "Pairs", "pair_memory",
-                   "scales_of", "rests_of", "line_from"});
+      signed_index_(variant.wide_index ? "i64" : "i32"),
+      identifiers_(graph, words_of(in_tiles())),
+      values_(graph.nodes.size()),
+      stored_(graph.nodes.size()),
+      names_(graph.nodes.size()),
+      lanes_(graph.nodes.size()) {
   rows_ = in_tiles() ? 1 : products_.rows;
   lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
   if (host()) lanes_per_sum_ = products_.lanes;
@@ -37,7 +52,7 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, 
 
 KernelDescription ProductEmitter::run(std::string_view function, std::string_view expression) {
   const std::uint32_t shared_bytes = held_bytes();
-  name_operands();
+  place_operands();
   collect_parameters();
   comment(function, expression);
   out_.line(0, "namespace kiln {{");
@@ -69,47 +84,20 @@ KernelDescription ProductEmitter::run(std::string_view function, std::string_vie
   return kernel;
 }
 
-void ProductEmitter::name_operands() {
-  argument_names_.resize(graph_.arguments.size());
-  for (std::size_t i = 0; i < graph_.arguments.size(); ++i) {
-    argument_names_[i] = identifier(graph_.argument_names[i], fmt::format("in{}", i), taken_);
-    if (graph_.arguments[i].scalar) continue;
-    operands_.push_back({argument_names_[i], i, 0, graph_.arguments[i].dtype, false, {}});
-  }
-  for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-    const std::string& wanted = graph_.output_names[i];
-    const std::string fallback = graph_.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
-    const NodeId value = graph_.outputs[i];
-    operands_.push_back({identifier(wanted.empty() ? fallback : wanted, fallback, taken_),
-                         0,
-                         value,
-                         graph_.nodes[value].dtype,
-                         true,
-                         {}});
+void ProductEmitter::place_operands() {
+  for (const NamedOperand& operand : identifiers_.operands()) {
+    operands_.push_back({operand, nodes_.operand_place(operands_.size())});
   }
   if (operands_.size() != variant_.operands.size()) {
     throw Error(Code::internal,
                 "emit_products: the variant has another number of operands than the graph");
   }
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    operands_[i].place = nodes_.operand_place(i);
-  }
-  values_.resize(graph_.nodes.size());
-  stored_.resize(graph_.nodes.size());
-  names_.resize(graph_.nodes.size());
-  lanes_.resize(graph_.nodes.size());
 }
 
 void ProductEmitter::collect_parameters() {
   using P = Parameter::Kind;
-  for (std::uint32_t i = 0; i < operands_.size(); ++i) {
-    const OperandText& operand = operands_[i];
-    out_.add_pointer(i, operand.dtype, operand.output, operand.name);
-  }
-  for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
-    if (!graph_.arguments[i].scalar) continue;
-    out_.add_scalar(i, compute_dtype(node_text_.scalar_dtype(i)), scalar_parameter(i));
-  }
+  identifiers_.add_pointers(out_);
+  identifiers_.add_scalars(out_, node_text_);
   out_.add_count(P::vectors, "vectors");
   out_.add_count(P::length, "length");
   out_.add_count(P::row_count, "row_count");
@@ -131,11 +119,8 @@ void ProductEmitter::collect_parameters() {
 }
 
 void ProductEmitter::comment(std::string_view function, std::string_view expression) {
-  std::vector<CommentedOperand> operands;
-  for (const OperandText& operand : operands_) {
-    operands.push_back({operand.name, operand.dtype, operand.output});
-  }
-  out_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
+  out_.comment(function, expression, identifiers_.commented(), variant_, graph_.rounding,
+               accuracy_);
 }
 
 void ProductEmitter::shared_memory() {

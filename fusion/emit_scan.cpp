@@ -6,26 +6,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "fusion/device_text.hpp"
 #include "fusion/dtype_lattice.hpp"
+#include "fusion/kernel_names.hpp"
 #include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
-
-struct OperandText {
-  std::string name;
-  std::size_t argument = 0;  ///< of inputs
-  NodeId value = 0;          ///< of outputs
-  DType dtype = DType::f32;
-  bool output = false;
-};
 
 class ScanEmitter {
  public:
@@ -36,12 +28,18 @@ class ScanEmitter {
         accuracy_(accuracy),
         node_text_(graph, accuracy),
         index_(variant.wide_index ? "u64" : "u32"),
-        signed_index_(variant.wide_index ? "i64" : "i32") {
-    for (const char* word : {"vector", "block", "safe", "length", "carried"}) taken_.insert(word);
-  }
+        signed_index_(variant.wide_index ? "i64" : "i32"),
+        identifiers_(graph, {"vector", "block", "safe", "length", "carried"}),
+        operands_(identifiers_.operands()),
+        values_(graph.nodes.size()),
+        stored_(graph.nodes.size()),
+        names_(graph.nodes.size()) {}
 
   KernelDescription run(std::string_view function, std::string_view expression) {
-    name_operands();
+    if (operands_.size() != variant_.operands.size()) {
+      throw Error(Code::internal,
+                  "emit_scan: the variant has another number of operands than the graph");
+    }
     collect_parameters();
     comment(function, expression);
     out_.line(0, "namespace kiln {{");
@@ -82,43 +80,10 @@ class ScanEmitter {
   std::string stride_name(std::size_t operand, std::uint32_t axis) const {
     return fmt::format("{}_stride_{}", operands_[operand].name, axis);
   }
-  std::string scalar_parameter(std::size_t argument) const {
-    return argument_names_[argument] + "_value";
-  }
-
-  void name_operands() {
-    argument_names_.resize(graph_.arguments.size());
-    names_.resize(graph_.nodes.size());
-    values_.resize(graph_.nodes.size());
-    stored_.resize(graph_.nodes.size());
-    for (std::size_t i = 0; i < graph_.arguments.size(); ++i) {
-      argument_names_[i] = identifier(graph_.argument_names[i], fmt::format("in{}", i), taken_);
-      if (graph_.arguments[i].scalar) continue;
-      operands_.push_back({argument_names_[i], i, 0, graph_.arguments[i].dtype});
-    }
-    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-      const std::string& wanted = graph_.output_names[i];
-      const std::string fallback = graph_.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
-      const NodeId value = graph_.outputs[i];
-      operands_.push_back({identifier(wanted.empty() ? fallback : wanted, fallback, taken_), 0,
-                           value, graph_.nodes[value].dtype, true});
-    }
-    if (operands_.size() != variant_.operands.size()) {
-      throw Error(Code::internal,
-                  "emit_scan: the variant has another number of operands than the graph");
-    }
-  }
-
   void collect_parameters() {
     using P = Parameter::Kind;
-    for (std::uint32_t i = 0; i < operands_.size(); ++i) {
-      const OperandText& operand = operands_[i];
-      out_.add_pointer(i, operand.dtype, operand.output, operand.name);
-    }
-    for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
-      if (!graph_.arguments[i].scalar) continue;
-      out_.add_scalar(i, compute_dtype(node_text_.scalar_dtype(i)), scalar_parameter(i));
-    }
+    identifiers_.add_pointers(out_);
+    identifiers_.add_scalars(out_, node_text_);
     if (along()) {
       out_.add_count(P::vectors, "vectors");
       if (shares_.rows > 1) out_.add_count(P::row_count, "row_count");
@@ -138,11 +103,8 @@ class ScanEmitter {
   }
 
   void comment(std::string_view function, std::string_view expression) {
-    std::vector<CommentedOperand> operands;
-    for (const OperandText& operand : operands_) {
-      operands.push_back({operand.name, operand.dtype, operand.output});
-    }
-    out_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
+    out_.comment(function, expression, identifiers_.commented(), variant_, graph_.rounding,
+                 accuracy_);
   }
 
   // -- Who takes what
@@ -202,7 +164,7 @@ class ScanEmitter {
 
   void row_pointers(std::uint32_t to) {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const OperandText& operand = operands_[i];
+      const NamedOperand& operand = operands_[i];
       std::string pointer = operand.name + "_data";
       for (std::uint32_t k = 0; k < to; ++k) {
         if (has_stride(i, k))
@@ -224,11 +186,11 @@ class ScanEmitter {
   // -- Values, lane by lane
 
   const std::string& name_of(std::size_t id) {
-    if (names_[id].empty()) names_[id] = identifier(fmt::format("v{}", id), "v", taken_);
+    if (names_[id].empty()) names_[id] = identifiers_.give(fmt::format("v{}", id), "v");
     return names_[id];
   }
 
-  bool is_used(const OperandText& operand) const {
+  bool is_used(const NamedOperand& operand) const {
     return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
       return node.op == Op::input && node.payload == operand.argument;
     });
@@ -236,7 +198,7 @@ class ScanEmitter {
 
   void load_operands() {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const OperandText& operand = operands_[i];
+      const NamedOperand& operand = operands_[i];
       if (operand.output || !is_used(operand)) continue;
       switch (variant_.operands[i].access) {
         case Access::contiguous:
@@ -280,8 +242,9 @@ class ScanEmitter {
 
   void value(std::size_t id, const TypedNode& node) {
     if (node.op == Op::input) {
-      const auto operand = std::ranges::find_if(
-          operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
+      const auto operand = std::ranges::find_if(operands_, [&](const NamedOperand& o) {
+        return !o.output && o.argument == node.payload;
+      });
       const auto i = static_cast<std::size_t>(operand - operands_.begin());
       const Access access = variant_.operands[i].access;
       const bool lanes = access == Access::contiguous || access == Access::strided;
@@ -304,7 +267,7 @@ class ScanEmitter {
     }
     if (node.op == Op::scalar) {
       out_.line(3, "const {} {} = {};", compute_type(node.dtype), name_of(id),
-                node_text_.scalar(node, scalar_parameter(node.payload)));
+                node_text_.scalar(node, identifiers_.scalar_parameter(node.payload)));
       values_[id] = name_of(id);
       return;
     }
@@ -330,7 +293,7 @@ class ScanEmitter {
                               : shares_.rows == 1 ? "if (vector < vectors) "
                                                   : "if (active && vector < vectors) ";
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const OperandText& operand = operands_[i];
+      const NamedOperand& operand = operands_[i];
       if (!operand.output) continue;
       const bool contiguous = variant_.operands[i].access == Access::contiguous;
       out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, variant_.width,
@@ -358,9 +321,8 @@ class ScanEmitter {
   NodeText node_text_;
   std::string_view index_;
   std::string_view signed_index_;
-  std::set<std::string> taken_;
-  std::vector<std::string> argument_names_;
-  std::vector<OperandText> operands_;
+  KernelNames identifiers_;
+  const std::vector<NamedOperand>& operands_;
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> names_;

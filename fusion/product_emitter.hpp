@@ -5,12 +5,12 @@
 // product_values.hpp.
 #pragma once
 
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fusion/emit.hpp"
+#include "fusion/kernel_names.hpp"
 #include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"
 #include "fusion/product_values.hpp"
@@ -28,17 +28,12 @@ class ProductEmitter : private ProductAxes {
     std::string text;
     bool liftable = false;  ///< scaled() takes it (preamble/products.h)
   };
-  struct OperandText {
-    std::string name;
-    std::size_t argument = 0;  ///< of inputs
-    NodeId value = 0;          ///< of outputs
-    DType dtype = DType::f32;
-    bool output = false;
+  struct OperandText : NamedOperand {
     Place place;
   };
 
   // The frame.
-  void name_operands();
+  void place_operands();
   void collect_parameters();
   void comment(std::string_view function, std::string_view expression);
   void shared_memory();
@@ -65,7 +60,6 @@ class ProductEmitter : private ProductAxes {
   bool host() const { return variant_.family == Family::host; }
   const std::string& name_of(std::size_t id);
   std::string stride_name(std::size_t operand, std::uint32_t axis) const;
-  std::string scalar_parameter(std::size_t argument) const;
   std::string at(std::uint32_t axis) const;
   bool is_used(const OperandText& operand) const;
 
@@ -148,8 +142,7 @@ class ProductEmitter : private ProductAxes {
   int rows_ = 1;              ///< that a thread has in the part of the text that is written
   bool one_column_ = false;   ///< there c is a number, not a loop's
   std::vector<bool> wanted_;  ///< there these nodes are; empty: all
-  std::set<std::string> taken_;
-  std::vector<std::string> argument_names_;
+  KernelNames identifiers_;
   std::vector<OperandText> operands_;
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory

@@ -19,10 +19,11 @@ ReductionEmitter::ReductionEmitter(const TypedGraph& graph, const Variant& varia
       node_text_(graph, accuracy),
       index_(variant.wide_index ? "u64" : "u32"),
       signed_index_(variant.wide_index ? "i64" : "i32"),
+      identifiers_(graph),
       accuracy_(accuracy) {}
 
 KernelDescription ReductionEmitter::run(std::string_view function, std::string_view expression) {
-  name_operands();
+  find_operands();
   order_passes();
   collect_parameters();
   comment(function, expression);
@@ -58,20 +59,8 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
 
 // ---- Operands and passes ------------------------------------------------------------------------
 
-void ReductionEmitter::name_operands() {
-  argument_names_.resize(graph_.arguments.size());
-  for (std::size_t i = 0; i < graph_.arguments.size(); ++i) {
-    argument_names_[i] = identifier(graph_.argument_names[i], fmt::format("in{}", i), taken_);
-    if (graph_.arguments[i].scalar) continue;
-    operands_.push_back({argument_names_[i], i, 0, graph_.arguments[i].dtype});
-  }
-  for (std::size_t i = 0; i < graph_.outputs.size(); ++i) {
-    const std::string& wanted = graph_.output_names[i];
-    const std::string fallback = graph_.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
-    const NodeId value = graph_.outputs[i];
-    operands_.push_back({identifier(wanted.empty() ? fallback : wanted, fallback, taken_), 0, value,
-                         graph_.nodes[value].dtype, true});
-  }
+void ReductionEmitter::find_operands() {
+  for (const NamedOperand& operand : identifiers_.operands()) operands_.push_back({operand});
   if (operands_.size() != variant_.operands.size()) {
     throw Error(Code::internal,
                 "emit_rows: the variant has another number of operands than the graph");
@@ -297,20 +286,10 @@ std::string ReductionEmitter::stride_name(std::size_t operand, std::uint32_t axi
   return fmt::format("{}_stride_{}", operands_[operand].name, axis);
 }
 
-std::string ReductionEmitter::scalar_parameter(std::size_t argument) const {
-  return argument_names_[argument] + "_value";
-}
-
 void ReductionEmitter::collect_parameters() {
   using P = Parameter::Kind;
-  for (std::uint32_t i = 0; i < operands_.size(); ++i) {
-    const OperandText& operand = operands_[i];
-    out_.add_pointer(i, operand.dtype, operand.output, operand.name);
-  }
-  for (std::uint32_t i = 0; i < graph_.arguments.size(); ++i) {
-    if (!graph_.arguments[i].scalar) continue;
-    out_.add_scalar(i, compute_dtype(node_text_.scalar_dtype(i)), scalar_parameter(i));
-  }
+  identifiers_.add_pointers(out_);
+  identifiers_.add_scalars(out_, node_text_);
   out_.add_count(P::size, "size");
   if (!is_shifted()) out_.add_count(P::vectors, "vectors");
   out_.add_count(P::length, "length");
@@ -337,15 +316,12 @@ void ReductionEmitter::collect_parameters() {
 // ---- Text, in the order in which the kernel reads -----------------------------------------------
 
 void ReductionEmitter::comment(std::string_view function, std::string_view expression) {
-  std::vector<CommentedOperand> operands;
-  for (const OperandText& operand : operands_) {
-    operands.push_back({operand.name, operand.dtype, operand.output});
-  }
-  out_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
+  out_.comment(function, expression, identifiers_.commented(), variant_, graph_.rounding,
+               accuracy_);
 }
 
 const std::string& ReductionEmitter::name_of(std::size_t id) {
-  if (names_[id].empty()) names_[id] = identifier(fmt::format("v{}", id), "v", taken_);
+  if (names_[id].empty()) names_[id] = identifiers_.give(fmt::format("v{}", id), "v");
   return names_[id];
 }
 

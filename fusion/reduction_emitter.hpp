@@ -5,13 +5,13 @@
 #pragma once
 
 #include <functional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "fusion/emit.hpp"
 #include "fusion/joined_reductions.hpp"
+#include "fusion/kernel_names.hpp"
 #include "fusion/kernel_writer.hpp"
 #include "fusion/node_text.hpp"
 
@@ -27,12 +27,7 @@ class ReductionEmitter {
   KernelDescription run(std::string_view function, std::string_view expression);
 
  protected:
-  struct OperandText {
-    std::string name;
-    std::size_t argument = 0;  ///< of inputs
-    NodeId value = 0;          ///< of outputs
-    DType dtype = DType::f32;
-    bool output = false;
+  struct OperandText : NamedOperand {
     bool uniform = false;  ///< one element for each row
     bool held = false;     ///< kept from before the first pass
     bool stored = false;   ///< the last RowVariant::stored vectors of it in shared memory
@@ -103,7 +98,6 @@ class ReductionEmitter {
   void piece_bounds();
   void row_pointers();
   const std::string& name_of(std::size_t id);
-  std::string scalar_parameter(std::size_t argument) const;
   void emit_value(std::size_t id, int depth);
   void define_input(std::size_t id, int depth, const std::string& name, std::string element);
   std::string result_text(const TypedNode& node, std::string lane);
@@ -123,6 +117,7 @@ class ReductionEmitter {
   NodeText node_text_;
   std::string_view index_;
   std::string_view signed_index_;
+  KernelNames identifiers_;
   std::vector<OperandText> operands_;
   std::vector<bool> uniform_;  ///< nodes that have one element for each row
   std::vector<int> pass_;      ///< how many passes stand before a node can be computed
@@ -133,7 +128,7 @@ class ReductionEmitter {
   KernelWriter out_{variant_.wide_index};
 
  private:
-  void name_operands();
+  void find_operands();
   void order_passes();
   std::vector<bool> needed_in(int pass) const;
   void find_needed();
@@ -180,8 +175,6 @@ class ReductionEmitter {
   bool copying_ = false;      ///< not all of a row that is copied has been awaited
   bool taken_ahead_ = false;  ///< what is written has the vectors of `ahead_`
   bool at_ends_ = false;      ///< what is written is for single elements at the ends of a row
-  std::set<std::string> taken_;
-  std::vector<std::string> argument_names_;
   std::vector<JoinedReductions> joined_;
   std::vector<std::size_t> ahead_;  ///< operands that the last pass alone reads, before their turn
   int last_pass_ = 0;

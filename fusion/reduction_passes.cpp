@@ -410,7 +410,7 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
     stored_[id] = node_text_.bits(node, values_, stored_);
   NodeText::Expression expression;
   if (node.op == Op::scalar) {
-    expression.text = node_text_.scalar(node, scalar_parameter(node.payload));
+    expression.text = node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
   } else {
     expression = node_text_.of(static_cast<NodeId>(id), values_, stored_);
   }

@@ -1,7 +1,7 @@
 // What a typed graph says about the signs of its values, whatever it is given.
 #pragma once
 
-#include "fusion/infer.hpp"
+#include "fusion/typed_graph.hpp"
 
 namespace kiln::fusion {
 

@@ -8,6 +8,7 @@
 #include "fusion/broadcast.hpp"
 #include "fusion/emit_products.hpp"
 #include "fusion/emit_rows.hpp"
+#include "fusion/infer.hpp"
 #include "fusion/product_layout.hpp"
 #include "fusion/shapes.hpp"
 #include "kiln/error.hpp"

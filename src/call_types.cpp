@@ -11,6 +11,7 @@
 #include "fusion/broadcast.hpp"
 #include "fusion/count.hpp"
 #include "fusion/extract.hpp"
+#include "fusion/infer.hpp"
 #include "fusion/overlap.hpp"
 #include "fusion/passes.hpp"
 #include "fusion/shapes.hpp"

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "call_reduction.hpp"
+#include "fusion/infer.hpp"
 #include "fusion/passes.hpp"
 #include "fusion/reduce_layout.hpp"
 #include "fusion/split_rows.hpp"

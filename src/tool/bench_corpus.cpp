@@ -11,6 +11,7 @@
 
 #include "compile_only.hpp"
 #include "files/file_io.hpp"
+#include "fusion/infer.hpp"
 #include "fusion/reference_arrays.hpp"
 #include "fusion/reference_value.hpp"
 #include "fusion/shapes.hpp"

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fusion/infer.hpp"
 #include "fusion/text.hpp"
 #include "kiln/error.hpp"
 

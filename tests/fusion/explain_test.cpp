@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "fusion/infer.hpp"
 #include "fusion/text.hpp"
 
 namespace kiln::fusion {

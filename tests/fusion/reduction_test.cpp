@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "fusion/emit_rows.hpp"
+#include "fusion/infer.hpp"
 #include "fusion/reduce_layout.hpp"
 #include "fusion/reference_arrays.hpp"
 #include "fusion/shapes.hpp"

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "fusion/infer.hpp"
 #include "fusion/reference_value.hpp"
 #include "fusion/text.hpp"
 

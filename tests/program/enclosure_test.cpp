@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "fusion/infer.hpp"
 #include "fusion/text.hpp"
 #include "tests/support/arrays.hpp"
 

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <set>
 
+#include "fusion/infer.hpp"
 #include "fusion/passes.hpp"
 #include "fusion/reduce_layout.hpp"
 #include "fusion/reference_arrays.hpp"

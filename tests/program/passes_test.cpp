@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fusion/infer.hpp"
 #include "fusion/shapes.hpp"
 #include "fusion/text.hpp"
 

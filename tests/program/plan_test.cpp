@@ -10,6 +10,7 @@
 
 #include "fusion/broadcast.hpp"
 #include "fusion/extract.hpp"
+#include "fusion/infer.hpp"
 #include "fusion/reference.hpp"
 #include "fusion/reference_arrays.hpp"
 #include "fusion/text.hpp"

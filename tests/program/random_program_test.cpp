@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "fusion/extract.hpp"
+#include "fusion/infer.hpp"
 #include "fusion/text.hpp"
 #include "kiln/prepare.hpp"
 #include "kiln/program.hpp"

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 
+#include "fusion/infer.hpp"
 #include "fusion/number.hpp"
 #include "kiln/error.hpp"
 #include "tests/src/contract.hpp"
