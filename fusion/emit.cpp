@@ -371,10 +371,9 @@ class Emitter {
     return !node_text_.needs_stored(id) &&
            compute_dtype(graph_.nodes[unrounded(id)].dtype) == DType::f32;
   }
-  // 8-bit floats, which GPUs convert vector by vector (preamble/small_floats.h).
+  // 8-bit floats that NVIDIA's GPUs convert vector by vector (preamble/small_floats.h).
   bool is_unrounded(std::size_t i) const {
-    const DType dtype = operands_[i].dtype;
-    if (variant_.family == Family::host || bits(dtype) != 8 || kind(dtype) != Kind::floating ||
+    if (variant_.family != Family::nvidia || operands_[i].dtype != DType::f8e4m3 ||
         !operands_[i].output || !operands_.lies_in_rows(i) || apart() || operands_.tiled() ||
         variant_.table || variant_.operands[i].ways != 1)
       return false;

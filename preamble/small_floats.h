@@ -1,14 +1,14 @@
-// Outputs of 8-bit floats on GPUs, which are converted several at a time when their vector is
-// stored. Single conversions are in convert.h.
+// Outputs of 8-bit floats on NVIDIA GPUs, which are converted several at a time when their vector
+// is stored. Single conversions are in convert.h.
 #pragma once
 
-#if !KILN_HOST
+#if KILN_NVIDIA
 namespace kiln {
 
 // Four neighbours, the first in the lowest byte.
 template <class T>
 KILN_FN u32 encode_four(f32 a, f32 b, f32 c, f32 d) {
-#if KILN_NVIDIA && __CUDA_ARCH__ >= 890
+#if __CUDA_ARCH__ >= 890
   if constexpr (is_same<T, f8e4m3>()) {
     u32 codes;  // right but for the sign of NaN
     asm("{\n"
