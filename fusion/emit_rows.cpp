@@ -98,7 +98,8 @@ class RowEmitter : public ReductionEmitter {
 
   std::string load_text(std::size_t i) const override {
     if (in_parts() && variant_.operands[i].access == Access::contiguous) {
-      return fmt::format("load(part, {}, first)", line_text(i));
+      return fmt::format("{}(part, {}, first)", is_staged(i) ? "load_halves" : "load",
+                         line_text(i));
     }
     if (in_parts()) {
       return fmt::format("gather(part, {}, first, {})", line_text(i), stride_name(i, inner()));

@@ -70,6 +70,8 @@ class ReductionEmitter {
   bool is_host() const { return variant_.family == Family::host; }
   /// Whether lanes are those of a part of a row (preamble/host_rows.h).
   bool in_parts() const { return is_host() && rows_.columns == 0; }
+  /// Of those, what is f16 in memory and f32 before and after (preamble/halves.h).
+  bool is_staged(std::size_t operand) const;
   bool is_streamed(std::size_t operand) const {
     return variant_.streamed && !operands_[operand].uniform;
   }

@@ -2,6 +2,8 @@
 // other and the last one in parts, and where the lanes of results are until they are stored.
 #include <fmt/format.h>
 
+#include "fusion/device_text.hpp"
+#include "fusion/dtype_lattice.hpp"
 #include "fusion/reduction_emitter.hpp"
 
 namespace kiln::fusion {
@@ -49,6 +51,26 @@ void ReductionEmitter::emit_host_pass(int pass) {
   out_.line(2, "}}");
 }
 
+bool ReductionEmitter::is_staged(std::size_t i) const {
+  const OperandText& operand = operands_[i];
+  if (!in_parts() || operand.dtype != DType::f16 || operand.uniform ||
+      variant_.operands[i].access != Access::contiguous) {
+    return false;
+  }
+  const auto is_plain = [&](std::size_t id) {
+    return !node_text_.needs_stored(static_cast<NodeId>(id));
+  };
+  if (operand.output) {
+    return is_plain(operand.value) && !(is_streamed(i) && rows_.ragged) &&
+           compute_dtype(graph_.nodes[operand.value].dtype) == DType::f32;
+  }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::input && node.payload == operand.argument && !is_plain(id)) return false;
+  }
+  return true;
+}
+
 // The last pass over a row finds it in the caches, while memory has time for the next row.
 void ReductionEmitter::ask_for_next_row() {
   if (last_pass_ == 0 || rows_.vectors == 0 || rows_.axes != 1 || first_reduced() == 0) return;
@@ -74,13 +96,15 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
       out_.line(depth, "auto {0}_lanes = results(part, {0}_all.lane, part.at - part.others);",
                 name);
     } else {
-      out_.line(depth, "auto {}_lanes = collect<{}>({});", name, width(), row);
+      const std::string_view lane = is_staged(i) ? "f16_lane" : storage_type(operands_[i].dtype);
+      out_.line(depth, "Collected<{}, {}> {}_lanes;", lane, width(), name);
     }
     return;
   }
   const std::string stride = contiguous ? "" : ", " + stride_name(i, inner());
   if (in_parts()) {
-    out_.line(depth, "auto {}_lanes = results(part, {}, first{});", name, row, stride);
+    out_.line(depth, "auto {}_lanes = {}(part, {}, first{});", name,
+              is_staged(i) ? "half_results" : "results", row, stride);
   } else {
     out_.line(depth, "auto {}_lanes = results<{}>({}, first{});", name, width(), row, stride);
   }
@@ -99,7 +123,8 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
                 name);
     }
   } else if (in_parts() && contiguous) {
-    out_.line(depth, "store(part, {}, first, {}_lanes);", row, name);
+    out_.line(depth, "{}(part, {}, first, {}_lanes);", is_staged(i) ? "put_halves" : "store", row,
+              name);
   } else if (in_parts()) {
     out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row, stride_name(i, inner()), name);
   } else if (contiguous) {

@@ -311,9 +311,10 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
     if (reduces_in(id, pass)) emit_join(id, depth + 1);
   }
   if (pass == last_pass_) {
-    for_each_result(false, [&](std::size_t, const OperandText& operand) {
+    for_each_result(false, [&](std::size_t i, const OperandText& operand) {
       out_.line(depth + 1, "{}_lanes[lane] = {};", operand.name,
-                node_text_.store(operand.value, values_, stored_));
+                is_staged(i) ? fmt::format("to<f16_lane>({})", values_[operand.value])
+                             : node_text_.store(operand.value, values_, stored_));
     });
   }
   out_.line(depth, "}}");

@@ -53,14 +53,14 @@ struct PartOf {
 // the results.
 template <int Most>
 struct AllLanes {
-  enum : int { lanes = Most, at = 0, others = 0 };
+  enum : int { lanes = Most, most = Most, at = 0, others = 0 };
   enum : int { interleave = Most < kSimd ? 1 : PartOf<Most>::interleave };
   enum : bool { copies = false, last = false };
   KILN_MEMBER bool has(int) const { return true; }
 };
 template <int Most>
 struct WholeParts {
-  enum : int { at = 0, others = 0, interleave = PartOf<Most>::interleave };
+  enum : int { most = Most, at = 0, others = 0, interleave = PartOf<Most>::interleave };
   enum : bool { copies = false, last = false };
   int lanes;
   KILN_MEMBER bool has(int) const { return true; }
@@ -77,7 +77,7 @@ alignas(64) constexpr u32 kFromPlace[2 * kMostOthers] = {
 
 template <int Most>
 struct LastPart {
-  enum : int { lanes = PartOf<Most>::size, interleave = PartOf<Most>::interleave };
+  enum : int { lanes = PartOf<Most>::size, most = lanes, interleave = PartOf<Most>::interleave };
   enum : bool { copies = PartOf<Most>::copies, last = true };
   int at;
   int others;
@@ -180,6 +180,40 @@ KILN_FN void scatter(const Part& part, T* row, Index first, Stride stride, const
       row[Stride(Index(first + Index(lane))) * stride] = values.lane[lane];
     }
   }
+}
+
+// f16 is converted before and after, where that is faster (halves.h).
+template <class Part, class Index>
+KILN_FN auto load_halves(const Part& part, const f16* row, Index first) {
+#if KILN_STAGED_HALVES
+  const auto halves = load(part, row, first);
+  Collected<f32, Part::most> wide;
+  int lane = 0;
+  for (; lane + kHalvesAtOnce <= part.lanes; lane += kHalvesAtOnce) {
+    widen(&halves[lane], wide.lane + lane);
+  }
+  for (; lane < part.lanes; ++lane) wide.lane[lane] = to<f32>(halves[lane]);
+  return wide;
+#else
+  return load(part, row, first);
+#endif
+}
+template <class Part, class Index>
+KILN_FN auto half_results(const Part& part, f16* row, Index first) {
+#if KILN_STAGED_HALVES
+  return Collected<f32, Part::most>();
+#else
+  return results(part, row, first);
+#endif
+}
+template <class Part, class Index, class Lanes>
+KILN_FN void put_halves(const Part& part, f16* row, Index first, const Lanes& values) {
+#if KILN_STAGED_HALVES
+  if constexpr (Part::last) store(part, row, first, narrowed(part.lanes, values));
+  else put(row, first, part.lanes, narrowed(part.lanes, values));
+#else
+  store(part, row, first, values);
+#endif
 }
 
 // One element for all lanes.

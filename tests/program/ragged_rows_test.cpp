@@ -169,7 +169,7 @@ TEST_P(RaggedRows, OfEveryDtype) {
 
 // The last pass reads a row again, of which part has been replaced by then.
 TEST_P(RaggedRows, InPlace) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::int64_t length : {7, 15, 21, 63, 77, 161, 1001}) {
       check("x - mean(x, -1)", dtype, length, true);
     }
