@@ -18,6 +18,9 @@ class RowEmitter : public ReductionEmitter {
 
  private:
   bool has_lines() const { return rows_.axes > 1; }
+  bool places(std::size_t i) const {
+    return rows_.apart != 0 && variant_.operands[i].is_placed() && is_used(operands_[i]);
+  }
   bool is_guarded() const override { return rows_.rows > 1; }
 
   void numbers() override {
@@ -40,14 +43,28 @@ class RowEmitter : public ReductionEmitter {
         out_.line(1, "KILN_SHARED Slots<{}, {}> {}_slots;", type, rows_.threads, name_of(id));
       }
     }
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!places(i)) continue;
+      out_.line(1, "KILN_SHARED Vec<{}, {}> {}_placed[{}];", storage_type(operands_[i].dtype),
+                variant_.width, operands_[i].name, rows_.threads * rows_.vectors);
+    }
   }
 
   void place() override {
     std::string unit = in_cluster() ? fmt::format("item / {}", rows_.blocks) : "item";
     if (rows_.rows > 1) {
-      out_.line(2, "const {} wanted = row_of<{}, {}>(item);", index_, rows_.threads, rows_.rows);
-      out_.line(2, "const bool active = wanted < row_count;");
       unit = "least(wanted, row_count - 1)";
+      if (rows_.apart != 0) {
+        out_.line(2, "const {0} first_row = item / {1} * {2} + item % {1};", index_, rows_.apart,
+                  rows_.apart * rows_.rows);
+        out_.line(2, "if (first_row >= row_count) continue;");
+        out_.line(2, "const {0} wanted = first_row + {0}(threadIdx.x) / {1} * {2};", index_,
+                  rows_.threads, rows_.apart);
+        unit = "wanted < row_count ? wanted : first_row";
+      } else {
+        out_.line(2, "const {} wanted = row_of<{}, {}>(item);", index_, rows_.threads, rows_.rows);
+      }
+      out_.line(2, "const bool active = wanted < row_count;");
       if (rows_.pieces) {
         out_.line(2, "const {} unit = {};", index_, unit);
         unit = "unit";
@@ -97,6 +114,7 @@ class RowEmitter : public ReductionEmitter {
   }
 
   std::string load_text(std::size_t i) const override {
+    if (places(i) && width() > 1) return operands_[i].name + "_placed[vector]";
     if (in_parts() && variant_.operands[i].access == Access::contiguous) {
       return fmt::format("{}(part, {}, first)", is_staged(i) ? "load_halves" : "load",
                          line_text(i));
@@ -113,6 +131,21 @@ class RowEmitter : public ReductionEmitter {
       return fmt::format("{}<{}, {}>({}, first)", load_name(), width(), alignment(i), line_text(i));
     }
     return fmt::format("gather<{}>({}, first, {})", width(), line_text(i), stride_name(i, inner()));
+  }
+
+  // All threads of a block put weights where its rows' vectors lie, which is the same for all.
+  void place_weights() override {
+    if (rows_.apart == 0) return;
+    out_.line(2, "for ({0} vector = threadIdx.x; vector < vectors; vector += {1}) {{", index_,
+              rows_.block());
+    place_vector(3);
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!places(i)) continue;
+      out_.line(3, "{}_placed[vector] = load_between<{}>({}, first, size, false);",
+                operands_[i].name, variant_.width, line_text(i));
+    }
+    out_.line(2, "}}");
+    out_.line(2, "KILN_SYNCHRONIZE();");
   }
 
   std::string position_text() const override {
@@ -185,6 +218,7 @@ class RowEmitter : public ReductionEmitter {
       result = around + "_row.squares";
     } else {
       const bool narrow =
+          !node_text_.is_term(pair.exponential) &&
           node_text_.of(pair.exponential, values_, stored_).text.starts_with("narrow");
       out_.line(2, "Lanes<Exponentials, 1> {0}_own = {{{{{{{1}_own, {2}}}}}}};", around, centre,
                 sum);

@@ -503,6 +503,7 @@ std::string describe(const RowVariant& rows, Family family) {
   }
   if (rows.pieces) text += ", in pieces";
   if (rows.phase >= 0) text += ", rows begin within vectors";
+  if (rows.apart != 0) text += fmt::format(", those of a block {} apart", rows.apart);
   return text;
 }
 

@@ -75,6 +75,8 @@ struct OperandVariant {
   int ways = 1;               ///< operands that are interleaved with this one, and itself
   int way = 0;                ///< elements from the first of them to this one
   std::size_t first_way = 0;  ///< the first of them
+  /// Whether threads that have other rows can share its vectors (RowVariant::apart).
+  bool is_placed() const { return between && !held && outer_axes == 0; }
   friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
 };
 
@@ -96,6 +98,8 @@ struct RowVariant {
   int phase = -1;  ///< the operand at whose multiples of the width vectors begin, since rows do
                    ///< not: elements before the first and after the last one are read one by one;
                    ///< -1: vectors begin where rows do
+  int apart = 0;   ///< weights are put into memory that the block shares as its rows' vectors lie,
+                   ///< for which its rows are so many apart; 0: they are side by side
   int block() const { return threads / blocks * rows * (columns == 0 ? 1 : columns); }
   friend bool operator==(const RowVariant&, const RowVariant&) = default;
 };

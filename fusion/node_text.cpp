@@ -105,11 +105,29 @@ bool is_fraction(const TypedGraph& graph, NodeId id) {
   return node.op == Op::exp && is_not_positive(graph, node.operands[0]);
 }
 
+// The maximum that is taken from a row's elements, or that is 0 there where it is infinite, as in
+// logsumexp; or null.
+const TypedNode* shifting_maximum(const TypedGraph& graph, NodeId difference) {
+  const TypedNode& node = graph.nodes[difference];
+  if (node.op != Op::sub) return nullptr;
+  NodeId largest = node.operands[1];
+  const TypedNode& shift = graph.nodes[largest];
+  if (shift.op == Op::where) {
+    const TypedNode& finite = graph.nodes[shift.operands[0]];
+    largest = shift.operands[1];
+    if (finite.op != Op::isfinite || finite.operands[0] != largest) return nullptr;
+  }
+  const TypedNode& maximum = graph.nodes[largest];
+  const bool is_own = maximum.op == Op::reduce_max && maximum.operands[0] == node.operands[0];
+  return is_own ? &maximum : nullptr;
+}
+
 }  // namespace
 
 NodeText::NodeText(const TypedGraph& graph, Accuracy accuracy)
     : graph_(graph), accuracy_(accuracy) {
   find_narrow();
+  find_terms();
   find_loose();
   find_stored();
 }
@@ -231,6 +249,7 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
                          ? std::string(qualifier(node))
                          : "";
   call += op.name;
+  if (is_term(static_cast<NodeId>(&node - graph_.nodes.data()))) call = "narrow::exp_term";
   if (accuracy_ == Accuracy::storage && dtype == DType::f32) {
     const NodeId operand = node.operands[0];
     if (node.op == Op::exp && is_not_positive(graph_, operand)) call += "_not_positive";
@@ -256,6 +275,28 @@ void NodeText::find_narrow() {
     if (rounds_here || passes) continue;
     for (const NodeId operand : node.inputs()) narrow_[operand] = false;
   }
+}
+
+// Exponentials in 16 bits that only sums take, of which one is 1 and none is more. On an H200
+// logsumexp of bf16 goes from 0.70 of a copy to 0.95 (rows of 64), from 0.69 to 1.06 (512) and from
+// 0.89 to 1.075 (4,096).
+void NodeText::find_terms() {
+  terms_.assign(graph_.nodes.size(), false);
+  if (accuracy_ != Accuracy::storage || graph_.rounding != Rounding::once) return;
+  std::vector<const TypedNode*> maxima(graph_.nodes.size(), nullptr);
+  for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op != Op::exp || !is_narrow_float(node.dtype)) continue;
+    maxima[id] = shifting_maximum(graph_, node.operands[0]);
+    terms_[id] = maxima[id] != nullptr;
+  }
+  for (const TypedNode& node : graph_.nodes) {
+    for (const NodeId term : node.inputs()) {
+      const bool same = node.op == Op::sum && terms_[term] && node.payload == maxima[term]->payload;
+      if (!same) terms_[term] = false;
+    }
+  }
+  for (const NodeId output : graph_.outputs) terms_[output] = false;
 }
 
 // Quotients by a constant that only such functions take as end in 16 bits and are computed by a

@@ -42,6 +42,9 @@ class NodeText {
   std::string bits(const TypedNode& node, std::span<const std::string> values,
                    std::span<const std::string> stored) const;
 
+  /// Whether `id` is an exponential that only sums take and that is computed as a term of them.
+  bool is_term(NodeId id) const { return terms_[id]; }
+
   /// The value of a run-time number that the kernel takes as `parameter`, and the dtype in which it
   /// takes it: that of its node, which a weak one takes from its partner. One that is not used, or
   /// used in several dtypes, enters as it came.
@@ -53,6 +56,7 @@ class NodeText {
 
  private:
   void find_narrow();
+  void find_terms();
   void find_loose();
   void find_stored();
   Expression conversion(const TypedNode& node, std::span<const std::string> values) const;
@@ -62,6 +66,7 @@ class NodeText {
   const TypedGraph& graph_;
   Accuracy accuracy_;
   std::vector<bool> narrow_;
+  std::vector<bool> terms_;
   std::vector<bool> loose_;  ///< quotients that need not be the correctly rounded ones
   std::vector<bool> needs_stored_;
   std::vector<bool> needs_value_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <numeric>
 
 #include "fusion/merged_axes.hpp"
 
@@ -130,6 +131,12 @@ Access row_access(const std::vector<Axis>& axes, std::size_t operand, bool unifo
   return moves ? Access::broadcast : Access::scalar;
 }
 
+// How far rows that begin within vectors are apart which begin at the same place within them.
+int rows_apart(const Operand& operand, const Axis& axis, std::size_t index, int width) {
+  const std::int64_t step = vector_alignment(operand, width) / element_bytes(operand);
+  return static_cast<int>(step / std::gcd(step, axis.strides[index]));
+}
+
 // The operand with an element for each of the rows' whose bytes are most: the one that had better
 // be read in order.
 std::size_t largest_varying(const ReduceSpace& space, std::span<const Operand> operands,
@@ -234,7 +241,6 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
               rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, device, family);
   }
   layout.units = units;
-  layout.work_items = static_cast<std::uint64_t>((units + rows.rows - 1) / rows.rows * rows.blocks);
 
   choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width, device,
               family);
@@ -280,6 +286,18 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     }
     variant.operands.push_back(operand);
   }
+  // Threads that share a block share weights, as long as these lie alike beside their rows: on an
+  // H200 layer_norm of 501 and 1,001 bf16 goes from 0.67 and 0.73 of a copy to 0.73 and 0.885.
+  const bool places = std::ranges::any_of(
+      variant.operands, [](const OperandVariant& operand) { return operand.is_placed(); });
+  if (places && rows.rows > 1 && rows.vectors != 0 && !variant.wide_index && axes.size() == 2) {
+    const auto phase = static_cast<std::size_t>(rows.phase);
+    rows.apart = rows_apart(operands[phase], axes[0], phase, width);
+    rows.rows = row_policy(family).block / rows.threads;
+  }
+  const std::int64_t together = std::int64_t{rows.rows} * std::max(1, rows.apart);
+  layout.work_items = static_cast<std::uint64_t>((units + together - 1) / together *
+                                                 std::max(1, rows.apart) * rows.blocks);
   variant.streamed = is_streamed(operands, variant.operands, axes, layout.offsets, true, family);
   return layout;
 }

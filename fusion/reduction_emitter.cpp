@@ -106,9 +106,12 @@ void ReductionEmitter::order_passes() {
 // what moving a result to another centre takes.
 void ReductionEmitter::join_reductions() {
   constexpr int kManyVectors = 4;
+  constexpr int kWave = 32;
   if (is_host() || rows_.columns != 0 || rows_.vectors < kManyVectors) return;
   if (accuracy_ != Accuracy::storage) return;
   joined_ = joined_reductions(graph_, pass_, uniform_, last_pass_);
+  // Parts of different numbers of elements take a division where they meet.
+  if (is_shifted() && rows_.threads <= kWave) std::erase_if(joined_, &JoinedReductions::squares);
 }
 
 const JoinedReductions* ReductionEmitter::joined_by(std::size_t id) const {
@@ -366,6 +369,16 @@ std::string ReductionEmitter::offset(std::size_t operand, std::uint32_t from,
 
 std::string ReductionEmitter::line_text(std::size_t operand) const {
   return operands_[operand].name + "_row" + offset(operand, first_reduced(), inner());
+}
+
+// Where rows are long enough to lie in shared memory, registers are left for it; and where their
+// exponentials are computed as terms, instructions count.
+bool ReductionEmitter::loads_words() const {
+  for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+    if (node_text_.is_term(id)) return true;
+  }
+  const bool left = ahead_.empty() || rows_.vectors > 8 || copies_rows();
+  return has_stored() && rows_.block() <= 512 && left;
 }
 
 std::string ReductionEmitter::last_vector() const {

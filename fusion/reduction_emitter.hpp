@@ -38,6 +38,7 @@ class ReductionEmitter {
   virtual void shared_memory() = 0;  ///< where the threads of a row meet
   virtual void place() = 0;          ///< from the number of a block to rows, coordinates, pointers
   virtual void place_vector(int depth) = 0;  ///< from the number of a vector to its place
+  virtual void place_weights() {}            ///< that threads share, once their own loads are begun
   virtual std::string load_text(std::size_t operand) const = 0;
   virtual std::string position_text() const = 0;  ///< of a lane in the row
   virtual void row_values(int pass) = 0;          ///< that are known before `pass`
@@ -80,11 +81,8 @@ class ReductionEmitter {
   std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
   /// The start of a row, and of the line of it that a vector is in.
   std::string line_text(std::size_t operand) const;
-  /// Where rows are long enough to lie in shared memory, registers are left for it.
-  std::string_view load_name() const {
-    const bool left = ahead_.empty() || rows_.vectors > 8 || copies_rows();
-    return has_stored() && rows_.block() <= 512 && left ? "load_words" : "load";
-  }
+  std::string_view load_name() const { return loads_words() ? "load_words" : "load"; }
+  bool loads_words() const;
   /// Elements that are loaded and stored together, and what their place is a multiple of.
   int width() const { return at_ends_ ? 1 : variant_.width; }
   int alignment(std::size_t operand) const;

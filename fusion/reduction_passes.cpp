@@ -29,7 +29,7 @@ void ReductionEmitter::hold_inputs() {
               name_of(id), rows_.vectors);
     if (is_shifted()) out_.line(2, "Vec<f32, 1> {}_end;", name_of(id));
   }
-  if (held.empty()) return;
+  if (held.empty()) return place_weights();
   if (has_stored()) share_memory();
   out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
   // A row that every thread has something of has a last vector, which is read in place of one past
@@ -71,6 +71,7 @@ void ReductionEmitter::hold_inputs() {
       out_.line(3, "{}_end = {};", operands_[i].name, load_text(i));
     }
   });
+  place_weights();
 }
 
 // Where each operand's part of the memory that the block shares begins for a thread, whose vectors

@@ -14,6 +14,8 @@ struct RowPolicy {
   int short_row;      ///< rows of up to so many vectors take no more than
   int short_threads;  ///< so many threads, with several rows in a block
   int block;          ///< threads of a block of several rows, or of columns
+  int block_bytes;    ///< of several rows of which results are stored, of no more than so many
+                      ///< bytes; 0: any number
   int vectors;        ///< of a longer row, for each thread
   int most_threads;   ///< that share a row; from there on each gets more vectors
   int wide_threads;   ///< the same where a vector is eight elements or more

@@ -81,6 +81,18 @@ std::vector<EmulatedCall> calls() {
           {random_array(DType::f32, {3, length}, 52)});
     }
     add("logsumexp(x, -1)", {random_array(DType::f32, {2, 140000}, 47)});
+    // Blocks of rows that begin alike within vectors share weights.
+    for (const std::int64_t length : {300, 1001}) {
+      const auto rows_of = [&](std::int64_t rows, DType dtype) {
+        return random_array(dtype, {rows, length}, 75);
+      };
+      add(kNorm, {rows_of(75, DType::bf16), rows_of(1, DType::bf16), rows_of(1, DType::bf16)});
+      add("x * rsqrt(mean(square(x), -1)) * w + i",
+          {rows_of(9, DType::f32), rows_of(1, DType::f32), rows_of(1, DType::u8)});
+    }
+    for (const std::int64_t length : {64, 512, 4095}) {
+      add("logsumexp(x, -1), log_softmax(x, -1)", {random_array(DType::bf16, {9, length}, 73)});
+    }
     // Weights that are asked for ahead of their turn.
     add(kNorm, {random_array(DType::bf16, {1, 30000}, 62), random_array(DType::bf16, {30000}, 63),
                 random_array(DType::bf16, {30000}, 64)});

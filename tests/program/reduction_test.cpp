@@ -200,6 +200,22 @@ TEST_P(Reduction, NormsAndSoftmax) {
   }
 }
 
+// Rows of a block begin alike within vectors, and share weights that lie in memory as theirs do;
+// the last blocks have fewer rows, or none.
+TEST_P(Reduction, RowsThatBeginWithinVectorsShareWeights) {
+  for (const std::int64_t rows : {1, 7, 75, 130}) {
+    for (const std::int64_t length : {300, 501, 1001}) {
+      for (const DType dtype : {DType::bf16, DType::f32}) {
+        const HostArray x = testing::random_array(dtype, {rows, length}, 24);
+        const HostArray w = testing::random_array(dtype, {length}, 25);
+        const HostArray b = testing::random_array(dtype, {length}, 26);
+        check("layer_norm(x, w, b, 1e-5)", {x, w, b}, 64);
+        check("x * rsqrt(mean(x * x, -1) + 1e-5) * w, max(x, -1)", {x, w}, 16);
+      }
+    }
+  }
+}
+
 // Shared memory has all of such rows on some GPUs, and registers the weights that come next.
 TEST_P(Reduction, LongRowsWithTwoWeights) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
@@ -209,6 +225,35 @@ TEST_P(Reduction, LongRowsWithTwoWeights) {
       const HostArray b = testing::random_array(dtype, {length}, 23);
       check("layer_norm(x, w, b, 1e-5)", {x, w, b}, 64);
       check("x * rsqrt(mean(x * x, -1) + 1e-5) * w + b, max(x, -1)", {x, w, b}, 64);
+    }
+  }
+}
+
+// In 16 bits they are powers of two of one product, whose scale depends on the largest element.
+TEST_P(Reduction, ExponentialsBelowTheLargest) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const std::int64_t length : {64, 100, 512, 4096}) {
+      const HostArray x = testing::random_array(dtype, {5, length}, 31);
+      const double most = dtype == DType::f16 ? 6e4 : 3e38;
+      for (const double offset : {0.0, 30.0, -1000.0, 5e4, -1e36, 1e37, -3e38}) {
+        if (std::fabs(offset) > most) continue;
+        HostArray moved = x;
+        for (std::int64_t i = 0; i < x.size(); ++i) {
+          const double number = testing::number_at(x, i) + offset;
+          testing::set_bits(moved, i, fusion::encode(number, dtype));
+        }
+        check("logsumexp(x, -1)", {moved}, 8);
+        check("log_softmax(x, -1), log(sum(exp(x - max(x, -1)), -1))", {moved}, 16);
+      }
+      HostArray special = x;
+      const double first[] = {INFINITY, -INFINITY, std::nan(""), most, -most};
+      for (std::int64_t row = 0; row < 5; ++row) {
+        testing::set_bits(special, row * length + 7, fusion::encode(first[row], dtype));
+      }
+      for (std::int64_t i = length; i < 2 * length; ++i) {
+        testing::set_bits(special, i, fusion::encode(-INFINITY, dtype));
+      }
+      check("logsumexp(x, -1), log(sum(exp(x - max(x, -1)), -1))", {special}, 8);
     }
   }
 }
