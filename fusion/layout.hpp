@@ -71,9 +71,9 @@ struct OperandVariant {
   bool between = false;  ///< of a reduction: rows begin with vectors, but those that are wanted lie
                          ///< each in two of these
   bool gaps = false;     ///< on the host: short rows follow each other in memory, but not closely,
-                      ///< which its prefetchers do not expect
-  int ways = 1;               ///< operands that are interleaved with this one, and itself
-  int way = 0;                ///< elements from the first of them to this one
+                         ///< which its prefetchers do not expect
+  int ways = 1;          ///< operands that are interleaved with this one, and itself
+  int way = 0;           ///< elements from the first of them to this one
   std::size_t first_way = 0;  ///< the first of them
   /// Whether threads that have other rows can share its vectors (RowVariant::apart).
   bool is_placed() const { return between && !held && outer_axes == 0; }

@@ -165,7 +165,13 @@ class ReductionEmitter {
   void emit_batches(int pass);
   void fetch(const std::vector<std::size_t>& operands, int depth);
   void emit_vector(int pass, int depth, std::string_view held_slot);
+  void emit_each_lane(int pass, int depth, std::string_view slot);
   void emit_element(std::size_t id, int pass, int depth, std::string_view slot);
+  bool is_shared_quotient(std::size_t id, int pass) const;
+  std::vector<std::size_t> shared_quotients(int pass) const;
+  void prepare_divisors(int pass);
+  void emit_lanes(int pass, int depth, std::string_view slot);
+  void emit_usual_quotient(std::size_t id, int depth);
   void emit_join(std::size_t id, int depth);
   void carry_stretches(int pass, int depth, std::string_view done);
   std::string last_vector() const;
@@ -175,6 +181,7 @@ class ReductionEmitter {
   bool copying_ = false;      ///< not all of a row that is copied has been awaited
   bool taken_ahead_ = false;  ///< what is written has the vectors of `ahead_`
   bool at_ends_ = false;      ///< what is written is for single elements at the ends of a row
+  bool usual_ = false;        ///< what is written takes divisors and dividends for usual ones
   std::vector<JoinedReductions> joined_;
   std::vector<std::size_t> ahead_;  ///< operands that the last pass alone reads, before their turn
   int last_pass_ = 0;

@@ -119,6 +119,7 @@ void ReductionEmitter::for_ends(const std::function<void()>& body) {
 }
 
 void ReductionEmitter::emit_pass(int pass) {
+  prepare_divisors(pass);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!reduces_in(id, pass)) continue;
@@ -299,12 +300,21 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
     for_each_result(
         false, [&](std::size_t i, const OperandText&) { open_result(depth, i, line_text(i)); });
   }
+  if (!in_parts() && rows_.columns == 0) {
+    out_.line(depth, "const int lanes = lanes_from<{}>(first, size);", width());
+  }
+  emit_lanes(pass, depth, held_slot);
+  if (pass == last_pass_) {
+    for_each_result(
+        false, [&](std::size_t i, const OperandText&) { store_result(depth, i, line_text(i)); });
+  }
+}
+
+// What is computed for each lane of a vector.
+void ReductionEmitter::emit_each_lane(int pass, int depth, std::string_view held_slot) {
   if (in_parts()) {
     out_.line(depth, "KILN_FOR_EACH_LANE_OF(lane, part) {{");
   } else {
-    if (rows_.columns == 0) {
-      out_.line(depth, "const int lanes = lanes_from<{}>(first, size);", width());
-    }
     out_.line(depth, "KILN_FOR_EACH_LANE(lane, {}, lanes) {{", at_ends_ ? "one" : "width");
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -319,10 +329,6 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
     });
   }
   out_.line(depth, "}}");
-  if (pass == last_pass_) {
-    for_each_result(
-        false, [&](std::size_t i, const OperandText&) { store_result(depth, i, line_text(i)); });
-  }
 }
 
 // A value of a lane: computed, or kept by the pass that did.
@@ -336,6 +342,7 @@ void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::st
     values_[id] = name_of(id);
     return;
   }
+  if (usual_ && is_shared_quotient(id, pass)) return emit_usual_quotient(id, depth);
   emit_value(id, depth);
   if (kept_[id] == pass) {
     out_.line(depth, "{} = {};", kept_text(id, slot), values_[id]);

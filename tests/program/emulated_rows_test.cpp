@@ -92,6 +92,8 @@ std::vector<EmulatedCall> calls() {
     }
     for (const std::int64_t length : {64, 512, 4095}) {
       add("logsumexp(x, -1), log_softmax(x, -1)", {random_array(DType::bf16, {9, length}, 73)});
+      add("x / (1.0 + max(abs(x), -1)), where(x > 0.0, x, 0.0) / sum(x, -1)",
+          {random_array(DType::f32, {9, length}, 74)});
     }
     // Weights that are asked for ahead of their turn.
     add(kNorm, {random_array(DType::bf16, {1, 30000}, 62), random_array(DType::bf16, {30000}, 63),

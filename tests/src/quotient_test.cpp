@@ -21,12 +21,16 @@ namespace {
 
 using namespace testing;  // NOLINT: the contract's own
 
-class DivisorContract : public Contract {};
+class DivisorContract : public Contract {
+ protected:
+  void expect_correctly_rounded(std::string_view divisor, std::int64_t columns);
+};
 class NarrowQuotient : public Contract {};
 
-// Many dividends of one divisor, for which a reciprocal computed once would be tempting: correctly
-// rounded, with subnormals, infinities and the sign of zero.
-TEST_P(DivisorContract, EveryQuotientIsCorrectlyRounded) {
+// Many dividends of one divisor, for which a reciprocal computed once is tempting: correctly
+// rounded, with subnormals, infinities and the sign of zero. `divisor` is of y, whose rows have
+// `columns` of the same number.
+void DivisorContract::expect_correctly_rounded(std::string_view divisor, std::int64_t columns) {
   constexpr std::int64_t kDividends = 512;
   const double divisors[] = {0.9,  30,    127,  1.0 / 3, 1e-17, 1e17,   1e-19, 1e19, 1e-38, 1e38,
                              -0.9, 0x1p3, -0.0, 0,       kInf,  1e-320, kNan,  255,  3e-39, -1e-30};
@@ -34,17 +38,24 @@ TEST_P(DivisorContract, EveryQuotientIsCorrectlyRounded) {
   const auto round = [](double number) { return static_cast<double>(static_cast<float>(number)); };
   std::vector<std::uint64_t> sample = testing::sample(DType::f32, kDividends, 3);
   sample.resize(kDividends, 0);
+  // Half of them are of a size that needs no care.
+  for (std::size_t k = kDividends / 2; k < kDividends; ++k) {
+    sample[k] = (sample[k] & 0x807fffffU) | (std::uint64_t{97} + k % 60) << 23U;
+  }
   HostArray x = HostArray::contiguous(DType::f32, {rows, kDividends});
-  HostArray y = HostArray::contiguous(DType::f32, {rows, 1});
+  HostArray y = HostArray::contiguous(DType::f32, {rows, columns});
   for (std::int64_t i = 0; i < rows; ++i) {
-    testing::set_bits(y, i, fusion::encode(round(divisors[i]), DType::f32));
+    for (std::int64_t k = 0; k < columns; ++k) {
+      testing::set_bits(y, i * columns + k, fusion::encode(round(divisors[i]), DType::f32));
+    }
     for (std::int64_t k = 0; k < kDividends; ++k)
       testing::set_bits(x, i * kDividends + k, sample[static_cast<std::size_t>(k)]);
   }
   for_two_modes([&](const Options& options) {
     std::vector<HostArray> outputs(3, x);
     // What is not NaN is what it is, but could be a zero by choice.
-    const char* text = "x / y, x / 0.9, where(isnan(x), 0.0, x) / y";
+    const std::string text =
+        fmt::format("x / {0}, x / 0.9, where(isnan(x), 0.0, x) / {0}", divisor);
     testing::run_on(device(), parse("quotients", text, options), std::vector<HostArray>{x, y},
                     outputs);
     for (std::int64_t i = 0; i < x.size(); ++i) {
@@ -62,6 +73,14 @@ TEST_P(DivisorContract, EveryQuotientIsCorrectlyRounded) {
       }
     }
   });
+}
+
+TEST_P(DivisorContract, EveryQuotientIsCorrectlyRounded) { expect_correctly_rounded("y", 1); }
+
+// The divisor is a number that the kernel has computed from a row, of which each thread divides
+// several elements.
+TEST_P(DivisorContract, EveryQuotientByARowsMaximumIsCorrectlyRounded) {
+  expect_correctly_rounded("max(y, -1)", 512);
 }
 
 // Neighbours of one magnitude, so that no vector of them holds a special value by chance: every
