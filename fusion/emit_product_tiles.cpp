@@ -3,6 +3,7 @@
 // again, term by term (emit_product_sums.cpp).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,10 +40,10 @@ void ProductEmitter::name_tiles() {
       storage_type(graph_.nodes[nodes_.tile_vector(sum)].dtype), variant_.width, tiles.sharers,
       tiles.steps_of_line, products_.columns, rest, shares_.threads * shares_.rows, tiles.steps,
       tiles.sets, tiles.whole, tiles.ahead, tiles.placed);
-  if (tiles.pairs) {
-    out_.line(1, "using Pairs = RowPairs<Tiles, {}, {}, {}>;",
-              storage_type(operands_[scales_of_lines()].dtype), tiles.steps_of_line, pair_stages());
-    out_.line(1, "KILN_SHARED Pairs::Memory pair_memory;");
+  if (tiles.parts) {
+    out_.line(1, "using Parts = RowParts<Tiles, {}, {}>;",
+              storage_type(operands_[scales_of_lines()].dtype), tiles.steps_of_line);
+    out_.line(1, "KILN_SHARED Parts::Memory part_memory;");
     out_.line(1, "KILN_SHARED_BY_LAUNCH(held_sets);");
     return;
   }
@@ -53,7 +54,7 @@ void ProductEmitter::name_tiles() {
 }
 
 void ProductEmitter::sum_up_in_tiles() {
-  if (products_.tiles.pairs) return sum_up_in_pairs();
+  if (products_.tiles.parts) return sum_up_in_parts();
   rows_of_weights();
   columns_of_vectors();
   lines_of_rows();
@@ -69,14 +70,16 @@ void ProductEmitter::sum_up_in_tiles() {
 
 std::uint32_t ProductEmitter::held_bytes() const {
   if (!in_tiles()) return 0;
-  if (products_.tiles.pairs) {
-    const TileVariant& tiles = products_.tiles;
-    const int steps = tiles.sets * tiles.steps;
-    const int operands = nodes_.form(*nodes_.tile_sum())->has_rest() ? 2 : 1;
+  if (products_.tiles.parts) {  // RowParts::Stage, of each wave
+    constexpr int kRows = 8;
+    constexpr int kSteps = 16;
     constexpr int kStepBytes = 32;
+    constexpr int kPiece = 16;
     constexpr int kLineBytes = 2;
-    const int row = steps * kStepBytes + steps / tiles.steps_of_line * kLineBytes * operands;
-    return static_cast<std::uint32_t>(2 * row * pair_stages() * shares_.rows);
+    const int lines = kSteps / products_.tiles.steps_of_line;
+    const int operands = nodes_.form(*nodes_.tile_sum())->has_rest() ? 2 : 1;
+    const int row = kSteps * kStepBytes + operands * std::max(kPiece, lines * kLineBytes);
+    return static_cast<std::uint32_t>(kRows * row * shares_.rows);
   }
   if (!products_.tiles.held) return 0;
   constexpr int kRows = 16;
@@ -114,11 +117,15 @@ void ProductEmitter::add_tiles_again() {
   wanted_.clear();
 }
 
-// As sum_up_in_tiles(), of rows that waves have for themselves: a wave adds one up again.
-void ProductEmitter::sum_up_in_pairs() {
+// As sum_up_in_tiles(), of rows of which waves have parts: a wave adds one up again.
+void ProductEmitter::sum_up_in_parts() {
   rows_of_weights();
-  pairs_of_lines();
-  const NodeId x = nodes_.tile_vector(*nodes_.tile_sum());
+  lines_of_parts();
+  const NodeId sum = *nodes_.tile_sum();
+  const std::size_t weights = nodes_.operand_of(graph_.nodes[nodes_.form(sum)->lane]);
+  out_.line(2, "const {} apart = {} >> 1;", signed_index_,
+            has_stride(weights, row_axis()) ? stride_name(weights, row_axis()) : "0");
+  const NodeId x = nodes_.tile_vector(sum);
   wanted_ = all_of({x});
   out_.line(2, "const auto vector_of = [&] {{");
   find_rows(3);
@@ -126,7 +133,6 @@ void ProductEmitter::sum_up_in_pairs() {
   out_.line(2, "}};");
   wanted_.clear();
   store_tiles();
-  const NodeId sum = *nodes_.tile_sum();
   wanted_ = all_of({graph_.nodes[sum].operands[0]});
   out_.line(2, "const auto add_again = [&]({} row) {{", index_);
   out_.indent(1);
@@ -139,10 +145,11 @@ void ProductEmitter::sum_up_in_pairs() {
   out_.indent(-1);
   out_.line(2, "}};");
   wanted_.clear();
+  out_.line(2, "const u32 share = u32(divide((row_count + 7) / 8, row_blocks));");
   out_.line(2,
-            "sum_row_pairs<Tiles, Pairs>(pair_memory, held_sets, u32(row_count), u32({}), "
-            "u32(row_blocks.divisor), vector_of(), weights_of, scales_of, rests_of, line_from, "
-            "add_again, store_of);",
+            "sum_row_parts<Tiles, Parts>(part_memory, held_sets, u32(row_count), u32({}), "
+            "u32(row_blocks.divisor), share, vector_of(), apart, weights_of, scales_of, rests_of, "
+            "line_from, add_again, store_of);",
             batch_axes() > 0 ? "block" : "item");
 }
 
@@ -155,7 +162,7 @@ std::size_t ProductEmitter::rests_of_lines() const {
   return nodes_.operand_of(graph_.nodes[form.bias ? *form.bias : *form.point]);
 }
 
-void ProductEmitter::pairs_of_lines() {
+void ProductEmitter::lines_of_parts() {
   const ProductForm& form = *nodes_.form(*nodes_.tile_sum());
   const auto row_of = [&](std::string_view name, NodeId node, std::size_t operand) {
     wanted_ = all_of({node});

@@ -22,8 +22,8 @@ std::set<std::string> words_of(bool in_tiles) {
   std::set<std::string> words = {"r", "c", "part", "block", "batch", "vector", "line"};
   if (in_tiles) {
     words.insert({"Tiles", "tile_memory", "held_lines", "held_sets", "add_again", "i", "weights_of",
-                  "vector_of", "line_of", "store_of", "Pairs", "pair_memory", "scales_of",
-                  "rests_of", "line_from"});
+                  "vector_of", "line_of", "store_of", "Parts", "part_memory", "apart", "share",
+                  "scales_of", "rests_of", "line_from"});
   }
   return words;
 }

@@ -111,11 +111,10 @@ struct TileVariant {
   int steps = 0;          ///< of four vectors, that a wave takes at once: a set
   int sets = 0;           ///< in a row
   bool whole = false;     ///< none of them is a part
-  bool ahead = false;     ///< a block takes several tiles, or a wave several pairs of rows, and
-                          ///< loads the next before it multiplies
+  bool ahead = false;     ///< a block takes several and loads the next before it multiplies
   bool placed = false;    ///< a block keeps the vectors that rows share
   bool held = false;      ///< waves hold their part of the vectors (preamble/held_tiles.h)
-  bool pairs = false;     ///< waves have whole rows, two at a time (preamble/row_pairs.h)
+  bool parts = false;     ///< waves have parts of rows (preamble/row_parts.h)
   int blocks = 0;         ///< that are to fit a multiprocessor; 0: as many as happen to
   friend bool operator==(const TileVariant&, const TileVariant&) = default;
 };

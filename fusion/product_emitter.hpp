@@ -112,10 +112,8 @@ class ProductEmitter : private ProductAxes {
   void lines_of_rows();
   void store_tiles();
   void add_tiles_again();
-  /// Pairs of a wave that are copied at once.
-  int pair_stages() const { return products_.tiles.ahead ? 2 : 1; }
-  void sum_up_in_pairs();
-  void pairs_of_lines();
+  void sum_up_in_parts();
+  void lines_of_parts();
   /// The operand of a line's scale, and of its bias or point if there is one.
   std::size_t scales_of_lines() const;
   std::size_t rests_of_lines() const;

@@ -49,10 +49,10 @@ std::optional<TileVariant> lines_in_steps(Axes reduced, int width) {
   return tiles;
 }
 
-// Whether waves can have whole rows in pairs (preamble/row_pairs.h): rows of a few chains of steps,
-// with lines that are read as they lie, in whole pieces; of 4-bit weights, with which it has been
-// measured. Sets the variant's tiles and width if so.
-bool choose_pairs(const TypedGraph& graph, std::span<const Operand> operands,
+// Whether waves can have parts of rows (preamble/row_parts.h): rows of a few such parts, with lines
+// that are read as they lie, in whole pieces; of 4-bit weights, with which it has been measured.
+// Sets the variant's tiles and width if so.
+bool choose_parts(const TypedGraph& graph, std::span<const Operand> operands,
                   const std::vector<MergedAxis>& axes, const ProductValues& values, NodeId sum,
                   Layout& layout) {
   constexpr int kStepBits = 256;  // four threads have 8 bytes each
@@ -87,7 +87,7 @@ bool choose_pairs(const TypedGraph& graph, std::span<const Operand> operands,
     dtype = operands[i].dtype;
   }
   TileVariant tiles;
-  tiles.pairs = true;
+  tiles.parts = true;
   tiles.sharers = 4;
   tiles.steps_of_line = static_cast<int>(reduced.back().size / (4 * width));
   layout.variant.width = width;
@@ -122,7 +122,7 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
   if (!is_one_piece(reduced, weights) || !is_one_piece(reduced, vector) ||
       trial.operands[weights].start || !is_aligned(vector, kChunk))
     return;
-  if (choose_pairs(graph, operands, axes, values, *sum, layout)) return;
+  if (choose_parts(graph, operands, axes, values, *sum, layout)) return;
   for (int width = kWordBits / bits(operands[weights].dtype); width >= kChunk; width /= 2) {
     if (reduced.back().size % width != 0 || !is_aligned(weights, width)) continue;
     const std::optional<TileVariant> tiles = lines_in_steps(reduced, width);
@@ -138,25 +138,25 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
   }
 }
 
-// As measured on an H200 with rows of 4096 weights: two blocks of eight waves on each
-// multiprocessor, which stay; memory for a second pair of each wave only if it has one.
-void share_out_pairs(Layout& layout, std::int64_t batches) {
-  constexpr std::int64_t kWaves = 8;
-  constexpr std::int64_t kStaying = 264;
+// As measured on an H200 with rows of 4096 weights: a block of sixteen waves on each
+// multiprocessor, which stays. Four waves have a tile of eight rows.
+void share_out_parts(Layout& layout, std::int64_t batches) {
+  constexpr std::int64_t kWaves = 16;
+  constexpr std::int64_t kStaying = 132;
+  constexpr std::int64_t kTile = 8;  // rows
   constexpr int kSteps = 4;
   Variant& variant = layout.variant;
   TileVariant& tiles = variant.products.tiles;
-  variant.products.rows = 2;
+  variant.products.rows = kTile;
   variant.reduction.threads = 32;
   variant.reduction.rows = kWaves;
   tiles.steps = kSteps;
   tiles.sets = static_cast<int>(layout.vectors / (4 * kSteps));
   tiles.whole = tiles.placed = true;
-  tiles.blocks = 2;
-  const std::int64_t blocks = (layout.rows + 2 * kWaves - 1) / (2 * kWaves);
-  layout.row_blocks = std::min(blocks, std::max<std::int64_t>(1, kStaying / batches));
+  tiles.blocks = 1;
+  const std::int64_t count = (layout.rows + kTile - 1) / kTile;
+  layout.row_blocks = std::min(count, std::max<std::int64_t>(1, kStaying / batches));
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
-  tiles.ahead = layout.row_blocks < blocks;
 }
 
 // As measured on an H200 with rows of 4096 weights. One or two vectors: with few tiles as many
@@ -177,7 +177,7 @@ void share_out_tiles(Layout& layout, std::int64_t batches) {
   const std::int64_t count = (layout.rows + kRows - 1) / kRows;
   const std::int64_t all = count * batches;
   const int columns = variant.products.columns;
-  if (tiles.pairs) return share_out_pairs(layout, batches);
+  if (tiles.parts) return share_out_parts(layout, batches);
   variant.products.rows = kRows;
   variant.reduction.threads = all <= kFew ? 256 : 128;
   const std::int64_t parts = layout.vectors / kPart;

@@ -105,7 +105,7 @@ KILN_FN void sum_held_tiles(TileMemory<Tiles>& memory, HeldLines<Tiles>& held_li
     KILN_EACH(step, kSteps) {
       TileWords<Tiles> words[2];
       HeldLine line[2];
-      u32 terms[2];
+      PairTerms terms;
       KILN_EACH(r, 2) {
         const int first = t * Set::kVectorBytes;
         const int place = Set::place(g + r * 8, step * Set::kStepPieces + first / 16);
@@ -113,7 +113,7 @@ KILN_FN void sum_held_tiles(TileMemory<Tiles>& memory, HeldLines<Tiles>& held_li
         words[r] = *(const TileWords<Tiles>*)__builtin_assume_aligned(from, Set::kVectorBytes);
         const Chunk<16> of_line = *(const Chunk<16>*)&lines[step][g + r * 8];
         line[r] = bit_cast<HeldLine>(of_line);
-        terms[r] = line[r].term;
+        terms.of[r] = point_terms<X, T>(line[r].term);
       }
       const TileSums own = multiply_step<Tiles>(words, terms, of_step[step]);
       KILN_EACH(r, 2) KILN_EACH(k, 2) {

@@ -104,13 +104,11 @@ KILN_FN TileSums sum_step(const StepVector<Tiles>& x) {
 
 // The sums of (weight - point) x of a step, in weight_unit()s.
 template <class Tiles>
-KILN_FN TileSums multiply_step(const TileWords<Tiles> (&weights)[2], const u32 (&term)[2],
+KILN_FN TileSums multiply_step(const TileWords<Tiles> (&weights)[2], const PairTerms& terms,
                                const StepVector<Tiles>& x) {
   using T = typename Tiles::T;
   using X = typename Tiles::X;
   constexpr int kPairs = 16 / lane_bits<T>();  // in a word
-  PointTerms terms[2];
-  KILN_EACH(r, 2) terms[r] = point_terms<X, T>(term[r]);
   TileSums sums = {};
   KILN_EACH(chunk, Tiles::kChunks) {
     KILN_EACH(half, 2) {
@@ -118,11 +116,11 @@ KILN_FN TileSums multiply_step(const TileWords<Tiles> (&weights)[2], const u32 (
       const int first = pair % kPairs;
       const u32 upper = weights[0].word[pair / kPairs];
       const u32 lower = weights[1].word[pair / kPairs];
-      multiply_tile<X>(sums, weight_pair<X, T>(upper, first, terms[0]),
-                       weight_pair<X, T>(lower, first, terms[1]),
-                       weight_pair<X, T>(upper, first + 1, terms[0]),
-                       weight_pair<X, T>(lower, first + 1, terms[1]), x.chunk[chunk].word[2 * half],
-                       x.chunk[chunk].word[2 * half + 1]);
+      multiply_tile<X>(sums, weight_pair<X, T>(upper, first, terms.of[0]),
+                       weight_pair<X, T>(lower, first, terms.of[1]),
+                       weight_pair<X, T>(upper, first + 1, terms.of[0]),
+                       weight_pair<X, T>(lower, first + 1, terms.of[1]),
+                       x.chunk[chunk].word[2 * half], x.chunk[chunk].word[2 * half + 1]);
     }
   }
   return sums;
@@ -281,15 +279,15 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
           of_step =
               loaded_step<Tiles>(wanted && (Tiles::kWhole || at < vectors), x + at * Tiles::kLanes);
         }
-        u32 term[2];
+        PairTerms of_rows;
         KILN_EACH(r, 2) {
-          term[r] = terms[r][step % kOwnSteps];
+          u32 term = terms[r][step % kOwnSteps];
           if constexpr (Tiles::kHasRest) {
-            term[r] = __shfl_sync(0xffffffffu, term[r], owner + step / kOwnSteps * Tiles::kApart);
+            term = __shfl_sync(0xffffffffu, term, owner + step / kOwnSteps * Tiles::kApart);
           }
-          term[r] = __byte_perm(term[r], 0, pick);
+          of_rows.of[r] = point_terms<X, T>(__byte_perm(term, 0, pick));
         }
-        const TileSums sums = multiply_step<Tiles>(now.words[step], term, of_step);
+        const TileSums sums = multiply_step<Tiles>(now.words[step], of_rows, of_step);
         // Only the threads of these steps' columns keep them.
         const bool kept = step < kOwnSteps || Tiles::first_step() == step / kOwnSteps * kOwnSteps;
         KILN_EACH(i, 4) {

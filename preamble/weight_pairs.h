@@ -122,6 +122,22 @@ KILN_FN f32 point_term(f32 point) {
   return (-(f32(PairFormat<X>::kPowerValue) + f32(bit_above<T>())) - point) * weight_unit<X, T>();
 }
 
+// Either of a pair twice, as an instruction for pairs takes it by itself.
+template <int Which>
+KILN_FN u32 twice(u32 pair) {
+  u32 result;
+  if constexpr (Which == 0) {
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {low, low};\n}"
+        : "=r"(result)
+        : "r"(pair));
+  } else {
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\nmov.b32 %0, {high, high};\n}"
+        : "=r"(result)
+        : "r"(pair));
+  }
+  return result;
+}
+
 // Pairs of it, for the lower and the upper halves of bytes.
 struct PointTerms {
   u32 lower;
@@ -131,6 +147,17 @@ template <class X, class T>
 KILN_FN PointTerms point_terms(u32 lower) {
   if constexpr (!is_packed<T>()) return {lower, lower};
   return {lower, add_pairs<X>(lower, UpperHalf<X>::kLess * 0x00010001u)};
+}
+
+// Of two rows whose points are in one word.
+struct PairTerms {
+  PointTerms of[2];
+};
+template <class X, class T>
+KILN_FN PairTerms terms_of_pair(u32 points) {
+  const PointTerms both = point_terms<X, T>(points);
+  return {
+      {{twice<0>(both.lower), twice<0>(both.upper)}, {twice<1>(both.lower), twice<1>(both.upper)}}};
 }
 
 // Pair i of a word of weights, less a point, in weight_unit()s. Of 4-bit weights it is lanes i and

@@ -149,30 +149,17 @@ TEST(TiledSums, AreThoseOfSmallWeightsTimesSixteenBitFloats) {
   EXPECT_FALSE(is_tiled(kMatrixVector, DType::u4, 1, "sm_90", each));
 }
 
-// Waves have whole rows where there is one vector and lines lie in pieces of 16 bytes.
-TEST(TiledSums, HaveRowsInPairs) {
-  const auto has_pairs = [](const char* text, DType weights, std::int64_t columns) {
-    return source_of(text, weights, columns, "sm_90", {}).find("sum_row_pairs<") !=
+// Waves have parts of rows where there is one vector and lines lie in pieces of 16 bytes.
+TEST(TiledSums, HaveRowsInParts) {
+  const auto has_parts = [](const char* text, DType weights, std::int64_t columns) {
+    return source_of(text, weights, columns, "sm_90", {}).find("sum_row_parts<") !=
            std::string::npos;
   };
-  EXPECT_TRUE(has_pairs(kMatrixVector, DType::u4, 1));
-  EXPECT_TRUE(has_pairs("sum((q - bias) * scale * x, -1, -2)", DType::i4, 1));
-  EXPECT_FALSE(has_pairs(kMatrixVector, DType::u4, 2));
-  EXPECT_FALSE(has_pairs(kMatrixVector, DType::u8, 1));  // more than a block has room for
-  EXPECT_FALSE(has_pairs("sum((q * silu(scale) + bias) * x, -1, -2)", DType::u4, 1));
-}
-
-// A block has memory for a second pair of each wave only where waves have several.
-TEST(TiledSums, HaveMemoryForThePairsThatAWaveHas) {
-  const auto has_one = [](std::int64_t rows) {
-    Specification specification;
-    specification.arguments = matrix_vector(DType::u4, 1, rows);
-    const std::string source =
-        emit_for(parse("f", kMatrixVector, Options{}), specification, "sm_90", false);
-    return source.find("RowPairs<Tiles, bf16, 1, 1>") != std::string::npos;
-  };
-  EXPECT_TRUE(has_one(4096));
-  EXPECT_FALSE(has_one(14336));
+  EXPECT_TRUE(has_parts(kMatrixVector, DType::u4, 1));
+  EXPECT_TRUE(has_parts("sum((q - bias) * scale * x, -1, -2)", DType::i4, 1));
+  EXPECT_FALSE(has_parts(kMatrixVector, DType::u4, 2));
+  EXPECT_FALSE(has_parts(kMatrixVector, DType::u8, 1));  // more than a block has room for
+  EXPECT_FALSE(has_parts("sum((q * silu(scale) + bias) * x, -1, -2)", DType::u4, 1));
 }
 
 // Waves hold their part of five to eight vectors where that is all of a row's, and a block has room
