@@ -2,6 +2,7 @@
 // its kernels' text and the workspace, for random graphs of up to 10,000 nodes.
 #include <benchmark/benchmark.h>
 
+#include "fusion/infer.hpp"
 #include "fusion/partition.hpp"
 #include "fusion/passes.hpp"
 #include "fusion/reduce_layout.hpp"
