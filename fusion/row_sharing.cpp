@@ -164,7 +164,8 @@ void share_row(RowVariant& rows, std::int64_t vectors, const VectorBytes& in_vec
   if (rows.threads > rule.short_row) return;
   int block = rule.block;
   if (stores && rule.block_bytes != 0) {
-    const std::int64_t own = (vectors + rows.threads - 1) / rows.threads * std::max(1, kept);
+    const std::int64_t own =
+        (std::max<std::int64_t>(vectors, 1) + rows.threads - 1) / rows.threads * std::max(1, kept);
     block = std::clamp(power_of_two_to(rule.block_bytes / own), kLeastBlock, kMostBlock);
   }
   rows.rows = block / rows.threads;

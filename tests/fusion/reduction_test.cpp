@@ -202,6 +202,20 @@ TEST(RowLayout, SharesRowsOut) {
   EXPECT_EQ(rows_of(4096, DType::f32, Family::host).work_items, 1000u);
 }
 
+TEST(RowLayout, IsThereForRowsOfNothing) {
+  const ReduceSpace space{{1000, 0}, {false, true}, {}};
+  const Operand row{DType::bf16, false, {0, 1}, 0};
+  const std::vector<Operand> stored = {row, {DType::bf16, true, {0, 1}, 0}};
+  for (const Family family : {Family::host, Family::amd, Family::nvidia}) {
+    for (const RowDevice device : {RowDevice{}, RowDevice{true, true}}) {
+      EXPECT_GE(rows_of(0, DType::bf16, family, device).variant.reduction.rows, 1);
+      EXPECT_GE(
+          plan_rows(space, stored, {false, false}, false, family, device).variant.reduction.rows,
+          1);
+    }
+  }
+}
+
 TEST(RowLayout, TellsTheHostWhetherRowsAreWholeVectors) {
   const auto row_of = [](std::int64_t length) {
     return rows_of(length, DType::f32, Family::host).variant;
