@@ -54,8 +54,8 @@ class HipKernel final : public Kernel {
 
   hipFunction_t function() const { return function_; }
 
-  /// Before a launch that asks for so much: a driver gives more than the usual only where it is
-  /// told beforehand. The device must be current.
+  /// Before a launch that asks for so much: what a driver gives unasked has to hold what the kernel
+  /// itself declares too. The device must be current.
   void allow(std::uint32_t shared_bytes) const {
     if (shared_bytes <= allowed_.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(mutex_);
@@ -71,7 +71,7 @@ class HipKernel final : public Kernel {
  private:
   friend class HipBackend;
   mutable std::mutex mutex_;
-  mutable std::atomic<std::uint32_t> allowed_ = 48 << 10;
+  mutable std::atomic<std::uint32_t> allowed_ = 0;
   std::vector<char> code_;
   hipModule_t module_ = nullptr;
   hipFunction_t function_ = nullptr;
@@ -196,10 +196,16 @@ void HipBackend::launch(const Kernel& kernel, const LaunchShape& shape, void* co
   check(current.error(), "hipSetDevice");
   const auto& loaded = static_cast<const HipKernel&>(kernel);
   loaded.allow(shape.shared_bytes);
-  check(hipModuleLaunchKernel(loaded.function(), blocks, shape.grid_y, shape.grid_z, shape.block,
-                              shape.block_y, shape.block_z, shape.shared_bytes, native(stream),
-                              const_cast<void**>(arguments), nullptr),
-        "hipModuleLaunchKernel");
+  const hipError_t error = hipModuleLaunchKernel(
+      loaded.function(), blocks, shape.grid_y, shape.grid_z, shape.block, shape.block_y,
+      shape.block_z, shape.shared_bytes, native(stream), const_cast<void**>(arguments), nullptr);
+  if (error != hipSuccess) [[unlikely]] {
+    fail(error, "hipModuleLaunchKernel",
+         fmt::format("{} for {} x {} x {} blocks of {} x {} x {} threads with {} bytes of dynamic "
+                     "shared memory",
+                     where(), blocks, shape.grid_y, shape.grid_z, shape.block, shape.block_y,
+                     shape.block_z, shape.shared_bytes));
+  }
 }
 
 bool HipBackend::is_capturing(const Stream& stream) {

@@ -50,6 +50,7 @@ struct Kernel {
   void* entry = nullptr;
   bool by_block = false;  ///< it is called for blocks, not for work items
   void* context = nullptr;
+  unsigned dynamic_bytes = 47 << 10;  ///< of 48 KiB, without what the kernel itself declares
 };
 
 struct Node {
@@ -237,7 +238,8 @@ bool is_valid(const CudaKernelNodeParams& p) {
   return driver().functions.count(p.function) != 0 &&
          kernel_of(p.function).context == current_context() && p.grid[0] != 0 && p.block[0] != 0 &&
          p.block[0] * p.block[1] * p.block[2] <= 1024 && p.block[1] * p.block[2] != 0 &&
-         p.grid[1] * p.grid[2] != 0 && p.parameters != nullptr;
+         p.grid[1] * p.grid[2] != 0 && p.shared_bytes <= kernel_of(p.function).dynamic_bytes &&
+         p.parameters != nullptr;
 }
 bool is_valid(const CudaMemcpy3D& copy) {
   return copy.width_bytes != 0 && copy.height == 1 && copy.depth == 1 &&
@@ -411,8 +413,11 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   *function = reinterpret_cast<CUfunction>(module);
   return 0;
 }
-CUresult cuFuncSetAttribute(CUfunction, int, int) {
+CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   CALL();
+  constexpr int kMaxDynamicSharedBytes = 8;
+  if (attribute != kMaxDynamicSharedBytes) return kInvalidValue;
+  kernel_of(function).dynamic_bytes = static_cast<unsigned>(value);
   return 0;
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
