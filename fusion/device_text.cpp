@@ -124,6 +124,7 @@ const std::set<std::string, std::less<>>& reserved_words() {
                                                        "store",
                                                        "gather",
                                                        "to_rounded",
+                                                       "quotient_of_integer",
                                                        "quotient_or_zero",
                                                        "load_apart",
                                                        "store_apart",

@@ -8,6 +8,7 @@
 
 #include "fusion/device_text.hpp"
 #include "fusion/dtype_lattice.hpp"
+#include "fusion/number.hpp"
 #include "fusion/signs.hpp"
 
 namespace kiln::fusion {
@@ -58,6 +59,18 @@ bool is_often_zero(const TypedGraph& graph, NodeId id) {
     case Op::maximum: return is_zero(node.operands[0]) || is_zero(node.operands[1]);
     default: return false;
   }
+}
+
+// A small integer and a constant, as quotient_of_integer (preamble/math.h) wants them.
+bool is_quotient_of_integer(const TypedGraph& graph, const TypedNode& node) {
+  if (node.op != Op::div || node.dtype != DType::f32) return false;
+  const TypedNode& a = graph.nodes[node.operands[0]];
+  const TypedNode& b = graph.nodes[node.operands[1]];
+  if ((a.op != Op::promote && a.op != Op::cast) || b.op != Op::constant) return false;
+  const DType from = graph.nodes[a.operands[0]].dtype;
+  const double by = fusion::decode(b.payload, DType::f32);
+  return is_integer(from) && bits(from) <= 16 && by >= std::ldexp(1.0, -60) &&
+         by <= std::ldexp(1.0, 60);
 }
 
 // Whose result is wrong by no more, relatively, than its operand.
@@ -235,6 +248,8 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
   if (node.op == Op::div && dtype == DType::f32 && accuracy_ != Accuracy::fast &&
       is_often_zero(graph_, node.operands[0]))
     return fmt::format("quotient_or_zero({}, {})", value(0), value(1));
+  if (accuracy_ != Accuracy::fast && is_quotient_of_integer(graph_, node))
+    return fmt::format("quotient_of_integer({}, {})", value(0), value(1));
   // Integer arithmetic wraps and has its own rules, so it is spelled as calls.
   const bool approximate = node.op == Op::div && accuracy_ == Accuracy::fast && dtype == DType::f32;
   const bool plain = (op.rule == Rule::compare || is_floating(dtype)) && !approximate;

@@ -135,6 +135,32 @@ TEST_P(DivisorContract, EveryBf16ByDivisorsOfEveryMagnitude) {
 
 // A quotient that only a cheaper method takes is part of the method, which may multiply by the
 // reciprocal: what is stored is within the bound all the same, for every number of 16 bits.
+TEST_P(DivisorContract, EverySmallIntegerByConstants) {
+  constexpr double kDivisors[] = {255, 127.5, 32767, 3, 0.1, 1e-17, 1e17, -7, 1e-30, 0x1.fffffep0};
+  for (const DType from : {DType::u8, DType::i16, DType::u16}) {
+    const std::int64_t count = std::int64_t{1} << bits(from);
+    HostArray x = HostArray::contiguous(from, {count});
+    for (std::int64_t i = 0; i < count; ++i) testing::set_bits(x, i, static_cast<std::uint64_t>(i));
+    const std::string text = fmt::format("f32(x) / {}", fmt::join(kDivisors, ", f32(x) / "));
+    for_two_modes([&](const Options& options) {
+      std::vector<HostArray> outputs(std::size(kDivisors),
+                                     HostArray::contiguous(DType::f32, {count}));
+      testing::run_on(device(), parse("integers", text, options), std::vector<HostArray>{x},
+                      outputs);
+      for (std::size_t d = 0; d < std::size(kDivisors); ++d) {
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < count; ++i) {
+          const auto number =
+              static_cast<float>(from == DType::i16 ? static_cast<std::int16_t>(i) : i);
+          const float want = number / static_cast<float>(kDivisors[d]);
+          wrong += testing::get_bits(outputs[d], i) != std::bit_cast<std::uint32_t>(want) ? 1 : 0;
+        }
+        EXPECT_EQ(wrong, 0) << name(from) << " by " << kDivisors[d] << ", " << mode_of(options);
+      }
+    });
+  }
+}
+
 TEST_P(NarrowQuotient, FunctionsOfThemAreWithinTheBound) {
   struct Case {
     std::string_view call;
