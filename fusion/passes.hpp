@@ -1,6 +1,6 @@
 // Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
-// raise_functions, which keeps every function's bound. They work
-// on typed graphs whose shapes are known; each stands alone, and optimise() runs them in order.
+// raise_functions, which keeps every function's bound. They work on typed graphs whose shapes are
+// known; each stands alone, and optimise() runs them in order.
 #pragma once
 
 #include "fusion/shapes.hpp"
@@ -41,7 +41,7 @@ ShapedGraph raise_views(const ShapedGraph& graph);
 /// Moves functions that keep the order of numbers towards the outputs, past the largest and the
 /// smallest of a row: max(log(x)) becomes log(max(x)) where no x is below zero. The result is the
 /// function of the same element; where an implementation is not quite monotonic, another element's
-/// could be larger by its error.
+/// could be larger by its error. Under Rounding::each nothing moves.
 ShapedGraph raise_functions(const ShapedGraph& graph);
 
 /// All of them, each as often as it helps another.

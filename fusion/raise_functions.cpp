@@ -43,9 +43,13 @@ bool is_increasing_function(const TypedGraph& graph, const TypedNode& node) {
 
 class Raising {
  public:
-  explicit Raising(const ShapedGraph& from) : from_(from), uses_(from.graph.nodes.size(), 0) {
+  explicit Raising(const ShapedGraph& from)
+      : from_(from), uses_(from.graph.nodes.size(), 0), compared_(from.graph.nodes.size(), false) {
     for (const TypedNode& node : from.graph.nodes) {
-      for (const NodeId operand : node.inputs()) ++uses_[operand];
+      for (const NodeId operand : node.inputs()) {
+        ++uses_[operand];
+        if (info(node.op).rule == Rule::compare) compared_[operand] = true;
+      }
     }
     for (const NodeId output : from.graph.outputs) ++uses_[output];
     to_.graph = from.graph;
@@ -95,8 +99,9 @@ class Raising {
     bool saves = false;
     std::optional<NodeId> of;
     for (NodeId at = operand; (of = argument(at)); at = *of) {
-      // Where others need the function of every element, a short row is computed once for all.
-      if (uses_[at] > 1 && length < kLongRow) break;
+      // Where others need the function of every element, a short row is computed once for all, and
+      // what is compared with the largest has to be the same number.
+      if (uses_[at] > 1 && (length < kLongRow || compared_[at])) break;
       saves = saves || is_increasing_function(from_.graph, node(at));
       functions.push_back(at);
     }
@@ -133,12 +138,17 @@ class Raising {
 
   const ShapedGraph& from_;
   std::vector<int> uses_;
+  std::vector<bool> compared_;
   ShapedGraph to_;
   std::vector<NodeId> moved_;
 };
 
 }  // namespace
 
-ShapedGraph raise_functions(const ShapedGraph& graph) { return Raising(graph).run(); }
+ShapedGraph raise_functions(const ShapedGraph& graph) {
+  // There every op gives the bits that it has alone.
+  if (graph.graph.rounding == Rounding::each) return graph;
+  return Raising(graph).run();
+}
 
 }  // namespace kiln::fusion

@@ -153,6 +153,9 @@ TEST(RaiseFunctions, NotWhereTheOrderOrTheResultWouldBeAnother) {
   EXPECT_EQ(reduced("max(maximum(x, 1.0))"), Op::maximum) << "saves nothing";
   EXPECT_EQ(reduced("max(exp(x), -1)", {4, 0}), Op::exp) << "nothing is the largest of nothing";
   EXPECT_EQ(reduced("m = exp(x); m - max(m, -1)"), Op::exp) << "each is computed once";
+  EXPECT_EQ(reduced("m = exp(x); m == max(m, -1)", {2, 1 << 20}), Op::exp) << "one is the same";
+  const ShapedGraph each = shaped("max(exp(x))", DType::f16, {4, 3}, Rounding::each);
+  EXPECT_EQ(raise_functions(each).graph.nodes, each.graph.nodes);
 }
 
 TEST(ShareCommon, MakesEqualNodesOne) {
