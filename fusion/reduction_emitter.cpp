@@ -274,7 +274,8 @@ std::string ReductionEmitter::partial_type(const TypedNode& node) const {
 // Where rounding errors would add up over a long row.
 bool ReductionEmitter::in_stretches(const TypedNode& node) const {
   const bool adds = node.op == Op::sum || node.op == Op::mean || node.op == Op::prod;
-  return rows_.vectors == 0 && adds && !is_integer(node.dtype);
+  const bool is_long = rows_.vectors == 0 || rows_.vectors > 64;  // than a stretch
+  return is_long && adds && !is_integer(node.dtype);
 }
 
 // ---- Parameters ---------------------------------------------------------------------------------
