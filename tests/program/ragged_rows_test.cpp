@@ -55,15 +55,8 @@ HostArray gathered(const HostArray& array) {
   return result;
 }
 
-class RaggedRows : public ::testing::TestWithParam<DeviceType> {
+class RaggedRows : public testing::OnDevice {
  protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) {
-      GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
-    }
-  }
-  Device device() const { return {GetParam(), 0}; }
-
   static HostArray placed(const HostArray& array, std::int64_t gap, std::byte between) {
     if (array.shape.size() < 2) return array;
     return spread(array, {array.shape[1] + gap, 1}, between);

@@ -16,15 +16,8 @@ using testing::HostArray;
 
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-class Reduction : public ::testing::TestWithParam<DeviceType> {
+class Reduction : public testing::OnDevice {
  protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) {
-      GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
-    }
-  }
-  Device device() const { return {GetParam(), 0}; }
-
   /// Runs `text` and compares: floats within their dtype's rounding and `slack` f32 roundings of
   /// the largest number of the output.
   void check(const std::string& text, const std::vector<HostArray>& inputs, double slack,

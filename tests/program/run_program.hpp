@@ -11,15 +11,8 @@ namespace kiln::testing {
 
 inline const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new PrivateCache);
 
-class ProgramsOnDevices : public ::testing::TestWithParam<DeviceType> {
+class ProgramsOnDevices : public OnDevice {
  protected:
-  void SetUp() override {
-    if (!has_device(GetParam())) {
-      GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
-    }
-  }
-  Device device() const { return {GetParam(), 0}; }
-
   std::vector<HostArray> run(const Program& program, const std::string& text,
                              const std::vector<HostArray>& inputs, bool recorded) {
     jit::Backend& backend = jit::backend(device());

@@ -15,15 +15,8 @@ using testing::HostArray;
 
 const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
-class Scan : public ::testing::TestWithParam<DeviceType> {
+class Scan : public testing::OnDevice {
  protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) {
-      GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
-    }
-  }
-  Device device() const { return {GetParam(), 0}; }
-
   // Within the dtype's rounding and `slack` f32 roundings of the largest number of the output.
   static void compare(const std::string& text, const std::vector<HostArray>& got,
                       const std::vector<HostArray>& want, double slack) {

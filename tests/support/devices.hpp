@@ -69,6 +69,17 @@ inline std::string device_and_dtype_name(
   return device_type_name({device, 0}) + "_" + std::string(name(dtype));
 }
 
+/// A test of one kind of device, which skips where there is none.
+class OnDevice : public ::testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override {
+    if (!has_device(GetParam())) {
+      GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
+    }
+  }
+  Device device() const { return {GetParam(), 0}; }
+};
+
 /// An array on the host with its layout. `bytes` spans everything that the strides reach; `first`
 /// is the byte of element (0, 0, ...), and `offset` 1 where that is the upper half of the byte.
 struct HostArray {
