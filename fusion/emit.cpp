@@ -54,6 +54,7 @@ class Emitter {
     line(0, "namespace kiln {{");
     line(0, "");
     writer_.signature(block());
+    writer_.await_prerequisites(1);
     if (operands_.tiled()) {
       emit_tiles();
     } else {
@@ -567,7 +568,7 @@ class Emitter {
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> words_;   ///< of random numbers, those of a whole vector
   int depth_ = 4;                    ///< of the statements for each lane
-  KernelWriter writer_{variant_.wide_index};
+  KernelWriter writer_{variant_};
 };
 
 }  // namespace

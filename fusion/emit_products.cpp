@@ -58,6 +58,7 @@ KernelDescription ProductEmitter::run(std::string_view function, std::string_vie
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
   out_.signature(shares_.threads * shares_.rows, products_.tiles.blocks);
+  out_.await_prerequisites(1);
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   find_item();

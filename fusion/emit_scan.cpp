@@ -45,6 +45,7 @@ class ScanEmitter {
     out_.line(0, "namespace kiln {{");
     out_.line(0, "");
     out_.signature(threads());
+    out_.await_prerequisites(1);
     out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
     if (along()) {
       open_rows();
@@ -326,7 +327,7 @@ class ScanEmitter {
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> names_;
-  KernelWriter out_{variant_.wide_index};
+  KernelWriter out_{variant_};
 };
 
 }  // namespace

@@ -93,6 +93,11 @@ void KernelWriter::signature(int threads, int blocks, int cluster) {
     current += ' ' + declaration;
   }
   line(0, "{}) {{", current);
+  if (programmatic_) line(1, "let_dependents_launch();");
+}
+
+void KernelWriter::await_prerequisites(int depth) {
+  if (programmatic_) line(depth, "await_prerequisites();");
 }
 
 void KernelWriter::host_entry(std::string_view last) {

@@ -24,8 +24,8 @@ struct CommentedOperand {
 
 class KernelWriter {
  public:
-  /// `wide_index`: counts, strides and divisors have 64 bits.
-  explicit KernelWriter(bool wide_index) : wide_(wide_index) {}
+  explicit KernelWriter(const Variant& variant)
+      : wide_(variant.wide_index), programmatic_(variant.programmatic) {}
 
   template <class... Args>
   void line(int depth, fmt::format_string<Args...> format, Args&&... args) {
@@ -55,9 +55,13 @@ class KernelWriter {
   /// How many there are of what a number is divided by.
   void add_divisor(Parameter::Kind kind, std::string_view name, std::uint32_t axis = 0);
 
-  /// `KILN_KERNEL(threads, entry, parameters...) {`
+  /// `KILN_KERNEL(threads, entry, parameters...) {`, and in a programmatic kernel what lets those
+  /// launch that wait for it.
   /// `blocks`: that a multiprocessor of NVIDIA should have room for; 0: as many as it happens to.
   void signature(int threads, int blocks = 0, int cluster = 1);
+  /// In a programmatic kernel, before it touches what another kernel may write: waits for the
+  /// kernels before it.
+  void await_prerequisites(int depth);
   /// Takes the number `of` apart into the coordinates at_K along the axes K in [from, to), the last
   /// the fastest.
   void coordinates(int depth, std::string_view index, std::string of, std::uint32_t from,
@@ -69,7 +73,8 @@ class KernelWriter {
  private:
   void add(const Parameter& parameter, std::string_view type, std::string_view name);
 
-  bool wide_;
+  bool wide_;  ///< counts, strides and divisors have 64 bits
+  bool programmatic_;
   fmt::basic_memory_buffer<char, 4096> text_;
   int indent_ = 0;
   std::vector<std::string> declarations_;

@@ -72,6 +72,7 @@ struct OperandVariant {
                          ///< each in two of these
   bool gaps = false;     ///< on the host: short rows follow each other in memory, but not closely,
                          ///< which its prefetchers do not expect
+  bool early = false;    ///< read before a programmatic kernel waits for those before it
   int ways = 1;          ///< operands that are interleaved with this one, and itself
   int way = 0;           ///< elements from the first of them to this one
   std::size_t first_way = 0;  ///< the first of them
@@ -142,9 +143,11 @@ struct Variant {
   bool wide_index = false;  ///< 64-bit indices
   int tile = 0;  ///< edge of the square tiles of (tile axis, innermost axis) that a block takes at
                  ///< a time, which transposed operands are read through; 0: none
-  int tile_axis = 0;      ///< the collapsed axis along which transposed operands are contiguous
-  bool streamed = false;  ///< the outputs are stored past the caches
-  bool table = false;     ///< one packed input is all that differs between the lanes of a row
+  int tile_axis = 0;          ///< the collapsed axis along which transposed operands are contiguous
+  bool streamed = false;      ///< the outputs are stored past the caches
+  bool programmatic = false;  ///< launched before the kernels that it waits for have ended: it
+                              ///< waits itself (preamble/dependents.h)
+  bool table = false;  ///< one packed input is all that differs between the lanes of a row
   RowVariant reduction;
   ProductVariant products;
   ScanVariant scan = ScanVariant::none;

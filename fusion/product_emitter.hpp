@@ -147,7 +147,7 @@ class ProductEmitter : private ProductAxes {
   std::vector<std::string> names_;
   std::vector<Lane> lanes_;
   std::string first_;  ///< element of the part
-  KernelWriter out_{variant_.wide_index};
+  KernelWriter out_{variant_};
 };
 
 }  // namespace kiln::fusion

@@ -30,6 +30,7 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
   out_.signature(rows_.block(), dense_blocks(), rows_.blocks);
+  out_.await_prerequisites(1);
   if (!in_parts()) {
     out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
   } else if (!rows_.ragged) {

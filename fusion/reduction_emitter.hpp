@@ -125,7 +125,7 @@ class ReductionEmitter {
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   int shared_bytes_ = 0;             ///< of all operands that are stored
   std::string slot_;  ///< the number of a vector that what is written loads, among a thread's
-  KernelWriter out_{variant_.wide_index};
+  KernelWriter out_{variant_};
 
  private:
   void find_operands();

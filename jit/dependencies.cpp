@@ -160,4 +160,31 @@ std::vector<Dependency> dependencies(std::span<const Access> operations) {
   return edges;
 }
 
+std::vector<bool> may_begin_early(std::span<const Access> operations) {
+  std::map<std::uintptr_t, std::uintptr_t>
+      written;  // disjoint ranges: the end of each by its begin
+  const auto is_written = [&](const ByteRange& range) {
+    const auto behind = written.lower_bound(range.end);
+    return range.begin < range.end && behind != written.begin() &&
+           std::prev(behind)->second > range.begin;
+  };
+  const auto write = [&](ByteRange range) {
+    if (range.begin >= range.end) return;
+    auto next = written.upper_bound(range.begin);
+    if (next != written.begin() && std::prev(next)->second >= range.begin) --next;
+    while (next != written.end() && next->first <= range.end) {
+      range.begin = std::min(range.begin, next->first);
+      range.end = std::max(range.end, next->second);
+      next = written.erase(next);
+    }
+    written.emplace_hint(next, range.begin, range.end);
+  };
+  std::vector<bool> may;
+  for (const Access& access : operations) {
+    may.push_back(std::none_of(access.early.begin(), access.early.end(), is_written));
+    std::for_each(access.writes.begin(), access.writes.end(), write);
+  }
+  return may;
+}
+
 }  // namespace kiln::jit

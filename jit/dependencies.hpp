@@ -27,6 +27,9 @@ struct ByteRange {
 struct Access {
   std::vector<ByteRange> reads;
   std::vector<ByteRange> writes;
+  /// Of what it reads, the part that it does not wait for, if it may begin before others have
+  /// ended.
+  std::vector<ByteRange> early{};
 };
 
 enum class Hazard : std::uint8_t { read_after_write, write_after_read, write_after_write };
@@ -45,5 +48,9 @@ struct Dependency {
 /// writing, stay in the order of the list. Sorted by `to`, then `from`, no pair twice, and none
 /// that follows from others. Takes n^2 bits for n operations.
 std::vector<Dependency> dependencies(std::span<const Access> operations);
+
+/// Of each operation, whether it may begin before those that it waits for have ended: none of those
+/// before it in the list, which may all be running then, writes what it reads early.
+std::vector<bool> may_begin_early(std::span<const Access> operations);
 
 }  // namespace kiln::jit

@@ -163,8 +163,9 @@ void emit_reduction(const TypedCall& call, std::string_view target, EmittedCall&
                                                     call.uniform, family, has_tiles(target));
   if (products) {
     emitted.layout = *products;
+    emitted.layout.variant.programmatic = has_programmatic_launches(target);
     emitted.kernel =
-        fusion::emit_products(call.graph, products->variant, definition.options.accuracy,
+        fusion::emit_products(call.graph, emitted.layout.variant, definition.options.accuracy,
                               definition.name, definition.expression);
     emitted.kernel.block = emitted.layout.block();
     return;
@@ -175,6 +176,7 @@ void emit_reduction(const TypedCall& call, std::string_view target, EmittedCall&
   });
   emitted.layout = fusion::plan_rows(*call.rows, call.operands, call.uniform, places, family,
                                      row_device(target));
+  emitted.layout.variant.programmatic = has_programmatic_launches(target);
   emitted.kernel =
       fusion::emit_rows(call.graph, emitted.layout.variant, definition.options.accuracy,
                         definition.name, definition.expression);

@@ -64,9 +64,10 @@ TypedCall type_scan(const Definition& definition, std::span<const fusion::Argume
   return call;
 }
 
-void emit_scan_call(const TypedCall& call, fusion::Family family, EmittedCall& emitted) {
+void emit_scan_call(const TypedCall& call, std::string_view target, EmittedCall& emitted) {
   const Definition& definition = *call.definition;
-  emitted.layout = fusion::plan_scan(*call.scan, call.operands, family);
+  emitted.layout = fusion::plan_scan(*call.scan, call.operands, family_of(target));
+  emitted.layout.variant.programmatic = has_programmatic_launches(target);
   emitted.kernel =
       fusion::emit_scan(call.graph, emitted.layout.variant, definition.options.accuracy,
                         definition.name, definition.expression);

@@ -15,6 +15,6 @@ TypedCall type_scan(const Definition& definition, std::span<const fusion::Argume
                     fusion::TypedGraph graph);
 
 /// The layout and text of such a call's kernel.
-void emit_scan_call(const TypedCall& call, fusion::Family family, EmittedCall& emitted);
+void emit_scan_call(const TypedCall& call, std::string_view target, EmittedCall& emitted);
 
 }  // namespace kiln

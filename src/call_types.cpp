@@ -276,6 +276,8 @@ fusion::RowDevice row_device(std::string_view target) {
   return {capability >= 90, capability >= 90 && capability < 110};
 }
 
+bool has_programmatic_launches(std::string_view target) { return compute_capability(target) >= 90; }
+
 std::vector<TypedCall> type_call(const Definition& definition,
                                  std::span<const fusion::ArgumentType> arguments,
                                  std::span<const OperandShape> arrays,
@@ -366,9 +368,10 @@ EmittedCall emit_call(const TypedCall& call, std::string_view target) {
   if (call.rows) {
     emit_reduction(call, target, emitted);
   } else if (call.scan) {
-    emit_scan_call(call, family_of(target), emitted);
+    emit_scan_call(call, target, emitted);
   } else {
     emitted.layout = fusion::plan_layout(call.shape, call.operands, family_of(target));
+    emitted.layout.variant.programmatic = has_programmatic_launches(target);
     emitted.kernel = fusion::emit(call.graph, emitted.layout.variant, definition.options.accuracy,
                                   definition.name, definition.expression);
   }

@@ -85,5 +85,7 @@ fusion::Family family_of(std::string_view target);
 bool has_tiles(std::string_view target);
 /// How long rows can be shared out on a target.
 fusion::RowDevice row_device(std::string_view target);
+/// Whether a target has the instructions of preamble/dependents.h: sm_90 and later ones.
+bool has_programmatic_launches(std::string_view target);
 
 }  // namespace kiln

@@ -149,6 +149,7 @@ Kernel::Impl::Impl(std::string_view kernel_name, std::string_view kernel_source,
         "...), found neither",
         name, name, name));
   }
+  awaits = has_word(source, "await_prerequisites");
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (parameters[i].kind == KernelParameter::Kind::scalar &&
         !is_scalar_dtype(parameters[i].dtype)) {

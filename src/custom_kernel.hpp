@@ -40,6 +40,7 @@ struct Kernel::Impl {
   std::vector<KernelParameter> parameters;
   Options options;
   bool by_thread = false;  ///< the __global__ form
+  bool awaits = false;     ///< waits itself for the kernels before it (preamble/dependents.h)
 
  private:
   std::atomic<const LoadedKernel*> first_ = nullptr;

@@ -40,15 +40,19 @@ struct Recorder::Impl {
     accesses.clear();
     for (const Recorded& recorded : operations) accesses.push_back(access_of(recorded));
     order = jit::dependencies(accesses);
+    early = jit::may_begin_early(accesses);
     build();
   }
 
   void build() {
     std::vector<jit::GraphNode> nodes;
     std::vector<std::uint32_t> firsts;
-    for (const Recorded& recorded : operations) {
+    for (std::size_t i = 0; i < operations.size(); ++i) {
       firsts.push_back(static_cast<std::uint32_t>(nodes.size()));
-      for (Work& work : works_of(recorded, stream())) {
+      for (Work& work : works_of(operations[i], stream())) {
+        if (auto* kernel = std::get_if<jit::KernelNode>(&work)) {
+          kernel->programmatic = kernel->programmatic && early[i];
+        }
         nodes.push_back({std::move(work), {}});
         const auto at = static_cast<std::uint32_t>(nodes.size() - 1);
         if (at != firsts.back()) nodes.back().after.push_back(at - 1);
@@ -74,10 +78,12 @@ struct Recorder::Impl {
       works[i] = works_of(changed, stream());
     }
     std::vector<jit::Dependency> new_order = jit::dependencies(new_accesses);
-    same = same && same_edges(order, new_order);
+    std::vector<bool> new_early = jit::may_begin_early(new_accesses);
+    same = same && same_edges(order, new_order) && early == new_early;
     for (auto& [i, changed] : changes) operations[i] = std::move(changed);
     accesses = std::move(new_accesses);
     order = std::move(new_order);
+    early = std::move(new_early);
     if (!same) return build();
     for (const auto& [i, list] : works) update(i, list);
   }
@@ -105,6 +111,7 @@ struct Recorder::Impl {
   std::vector<Recorded> operations;
   std::vector<jit::Access> accesses;
   std::vector<jit::Dependency> order;
+  std::vector<bool> early;  ///< of each operation, whether it may begin before others have ended
   std::vector<std::uint32_t> first;  ///< node of each operation, and the number of nodes
   std::unique_ptr<jit::PreparedGraph> prepared;
 };

@@ -100,7 +100,8 @@ void place_slots(PlannedKernel& planned, const TypedCall& part, const Call& call
       const std::int64_t elements = emitted.layout.offsets[parameter.index];
       planned.pointers.push_back(
           {offset, operands[parameter.index],
-           is_packed(parameter.dtype) ? elements >> 1 : elements * (bits(parameter.dtype) / 8)});
+           is_packed(parameter.dtype) ? elements >> 1 : elements * (bits(parameter.dtype) / 8),
+           emitted.layout.variant.operands[parameter.index].early});
     } else if (parameter.kind == fusion::Parameter::Kind::scalar) {
       planned.scalars.push_back(
           {offset, static_cast<std::uint32_t>(part.arguments[parameter.index]), parameter.dtype});
@@ -144,6 +145,7 @@ void add_kernel(Plan& plan, const TypedCall& part, const Call& call, OnMiss on_m
   plan.info.cache = std::max(plan.info.cache, info.cache);
   plan.info.compile_ms += info.compile_ms;
   planned.parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
+  planned.programmatic = emitted.layout.variant.programmatic;
   planned.shape.work_items = emitted.layout.threads();
   planned.shape.block = emitted.kernel.block;
   planned.shape.shared_bytes = emitted.kernel.shared_bytes;

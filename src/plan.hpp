@@ -67,12 +67,14 @@ struct PlannedKernel {
   jit::LaunchShape shape;
   fusion::ParameterBlock parameters;
   std::string entry;
+  bool programmatic = false;  ///< jit::KernelNode::programmatic
 
   /// Where a pointer goes, and from which operand: inputs count from 0, outputs go on from there.
   struct PointerSlot {
     std::uint32_t offset;
     std::uint32_t operand;
     std::int64_t bytes;  ///< from the view's data to the first element that the kernel addresses
+    bool early;          ///< read before the kernel waits for those before it
   };
   struct ScalarSlot {
     std::uint32_t offset;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "call_types.hpp"
 #include "copying.hpp"
 #include "kiln/error.hpp"
 #include "view_bytes.hpp"
@@ -106,7 +107,7 @@ Work work_of(const RecordedCall& recorded, const PlannedKernel& kernel, const St
   for (std::size_t i = 0; i < kernel.parameters.offsets.size(); ++i) {
     arguments.add(bytes + kernel.parameters.offsets[i], kernel.parameters.sizes[i]);
   }
-  return jit::KernelNode{kernel.kernel, kernel.shape, std::move(arguments)};
+  return jit::KernelNode{kernel.kernel, kernel.shape, std::move(arguments), kernel.programmatic};
 }
 
 Work work_of(const RecordedKernel& recorded, Device device) {
@@ -118,8 +119,10 @@ Work work_of(const RecordedKernel& recorded, Device device) {
   for (std::size_t i = 0; i < count; ++i) {
     arguments.add(words.data() + i, parameter_bytes(kernel, i));
   }
+  const bool programmatic =
+      kernel.awaits && has_programmatic_launches(recorded.loaded->backend->target());
   return jit::KernelNode{recorded.loaded->kernel, launch_shape(kernel, device, recorded.grid),
-                         std::move(arguments)};
+                         std::move(arguments), programmatic};
 }
 
 }  // namespace
@@ -178,6 +181,13 @@ jit::Access access_of(const Recorded& recorded) {
     if (written) access.writes.push_back(range);
   };
   std::visit([&](const auto& operation) { visit_views(operation, add); }, recorded);
+  if (const auto* call = std::get_if<RecordedCall>(&recorded)) {
+    for (const PlannedKernel& kernel : call->plan->kernels) {
+      for (const PlannedKernel::PointerSlot& slot : kernel.pointers) {
+        if (slot.early) access.early.push_back(range_of(call->inputs[slot.operand].view()));
+      }
+    }
+  }
   return access;
 }
 

@@ -59,7 +59,8 @@ Recorded record_fill(const View& to, std::uint8_t byte, Device device);
 Recorded record_sequence(std::string_view name, Device device, std::span<const View> reads,
                          std::span<const View> writes, std::function<void(const Stream&)> body);
 
-/// The bytes that it reads and writes; a strided view is all from its lowest to its highest byte.
+/// The bytes that it reads, early or not, and writes; a strided view is all from its lowest to its
+/// highest byte.
 jit::Access access_of(const Recorded& recorded);
 
 /// The driver's work, one after the other; never empty.

@@ -207,6 +207,13 @@ class CurrentDevice {
 /// Launches may ask for all the shared memory that there is.
 hipError_t allow_shared(hipFunction_t, std::uint32_t) { return hipSuccess; }
 
+/// Kernels begin when those before them have ended: HIP has no programmatic launches.
+hipError_t add_kernel_node(hipGraphNode_t* node, hipGraph_t graph,
+                           std::span<const hipGraphNode_t> after, const hipKernelNodeParams& kernel,
+                           bool /*programmatic*/) {
+  return hipGraphAddKernelNode(node, graph, after.data(), after.size(), &kernel);
+}
+
 /// A kernel that was launched as a cooperative one must stay so; its parameters do not tell.
 hipError_t copy_kernel_attributes(hipGraphNode_t from, hipGraphNode_t to) {
   if (hipGraphKernelNodeGetAttribute == nullptr || hipGraphKernelNodeSetAttribute == nullptr) {

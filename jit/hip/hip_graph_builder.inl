@@ -1,10 +1,11 @@
-// From a list of operations to a driver graph, written once in HIP. The rules that the releases of HIP
-// have taught: the graph outlives its executable, arguments and modules outlive both, no edge twice,
-// no empty grid, no child graph where it can be avoided.
+// From a list of operations to a driver graph, written once in HIP. The rules that the releases of
+// HIP have taught: the graph outlives its executable, arguments and modules outlive both, no edge
+// twice, no empty grid, no child graph where it can be avoided.
 #pragma once
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "jit/graph.hpp"
@@ -106,8 +107,13 @@ class GraphBuilder {
   hipError_t make(hipGraphNode_t* handle, const FillNode& node, const Handles& after);
 
   OwnedGraph capture(const SequenceNode& node) const;
-  bool can_be_flattened(const Handles& nodes) const;
-  Handles flatten(hipGraph_t captured, const Handles& nodes, const Handles& after);
+  struct Edges {
+    Handles from;
+    Handles to;
+  };
+  std::optional<Edges> plain_edges(hipGraph_t captured) const;
+  bool can_be_copied(const Handles& nodes) const;
+  Handles flatten(const Handles& nodes, const Edges& edges, const Handles& after);
   hipGraphNode_t copy_node(hipGraphNode_t node, const Handles& after);
 
   Device device_;
@@ -161,7 +167,7 @@ void GraphBuilder::add(const Node& node, const Handles& after) {
 hipError_t GraphBuilder::make(hipGraphNode_t* handle, const KernelNode& node,
                               const Handles& after) {
   const hipKernelNodeParams wanted = parameters(node, limits_);
-  return hipGraphAddKernelNode(handle, result_.graph.get(), after.data(), after.size(), &wanted);
+  return add_kernel_node(handle, result_.graph.get(), after, wanted, node.programmatic);
 }
 
 hipError_t GraphBuilder::make(hipGraphNode_t* handle, const CopyNode& node, const Handles& after) {
@@ -181,8 +187,9 @@ void GraphBuilder::add(const SequenceNode& node, const Handles& after) {
   if (count == 0) return add_empty(after);
   Handles nodes(count);
   check(hipGraphGetNodes(captured.get(), nodes.data(), &count), "hipGraphGetNodes");
-  if (can_be_flattened(nodes)) {
-    last_.push_back(flatten(captured.get(), nodes, after));
+  const std::optional<Edges> edges = plain_edges(captured.get());
+  if (edges && can_be_copied(nodes)) {
+    last_.push_back(flatten(nodes, *edges, after));
     result_.nodes.push_back(nullptr);
   } else {
     hipGraphNode_t handle = nullptr;
@@ -211,7 +218,22 @@ OwnedGraph GraphBuilder::capture(const SequenceNode& node) const {
   return captured;
 }
 
-bool GraphBuilder::can_be_flattened(const Handles& nodes) const {
+/// Nothing where the driver does not tell them: CUDA refuses it for edges that mean something else
+/// than that one node has ended when the other begins.
+std::optional<GraphBuilder::Edges> GraphBuilder::plain_edges(hipGraph_t captured) const {
+  std::size_t count = 0;
+  if (hipGraphGetEdges(captured, nullptr, nullptr, &count) == hipSuccess) {
+    Edges edges{Handles(count), Handles(count)};
+    if (count == 0 ||
+        hipGraphGetEdges(captured, edges.from.data(), edges.to.data(), &count) == hipSuccess) {
+      return edges;
+    }
+  }
+  (void)hipGetLastError();
+  return std::nullopt;
+}
+
+bool GraphBuilder::can_be_copied(const Handles& nodes) const {
   return std::all_of(nodes.begin(), nodes.end(), [&](hipGraphNode_t node) {
     hipGraphNodeType type{};
     check(hipGraphNodeGetType(node, &type), "hipGraphNodeGetType");
@@ -222,18 +244,12 @@ bool GraphBuilder::can_be_flattened(const Handles& nodes) const {
 
 /// Copies the nodes of a captured graph, each once those that it waits for are there. Returns the
 /// last ones.
-GraphBuilder::Handles GraphBuilder::flatten(hipGraph_t captured, const Handles& nodes,
+GraphBuilder::Handles GraphBuilder::flatten(const Handles& nodes, const Edges& edges,
                                             const Handles& after) {
-  std::size_t count = 0;
-  check(hipGraphGetEdges(captured, nullptr, nullptr, &count), "hipGraphGetEdges");
-  Handles from(count), to(count);
-  if (count != 0) {
-    check(hipGraphGetEdges(captured, from.data(), to.data(), &count), "hipGraphGetEdges");
-  }
   std::map<hipGraphNode_t, Handles> waits_for, followers;
-  for (std::size_t i = 0; i < count; ++i) {
-    waits_for[to[i]].push_back(from[i]);
-    followers[from[i]].push_back(to[i]);
+  for (std::size_t i = 0; i < edges.from.size(); ++i) {
+    waits_for[edges.to[i]].push_back(edges.from[i]);
+    followers[edges.from[i]].push_back(edges.to[i]);
   }
   std::map<hipGraphNode_t, std::size_t> missing;
   std::deque<hipGraphNode_t> ready;

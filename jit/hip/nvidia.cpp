@@ -2,8 +2,10 @@
 // the library is found, how a device is made current, and what an image looks like.
 #include <hip/hip_runtime_api.h>
 
+#include <algorithm>
 #include <limits>
 #include <span>
+#include <vector>
 
 #include "jit/hip/cuda/cuda_driver.hpp"
 #include "kiln/view.hpp"
@@ -64,6 +66,31 @@ hipError_t allow_shared(hipFunction_t function, std::uint32_t bytes) {
   constexpr int kMaxDynamicSharedBytes = 8;  // of CUfunction_attribute
   return static_cast<hipError_t>(cuda.cuFuncSetAttribute(
       reinterpret_cast<CUfunction>(function), kMaxDynamicSharedBytes, static_cast<int>(bytes)));
+}
+
+/// Only between kernels.
+bool can_be_programmatic(std::span<const hipGraphNode_t> after) {
+  return cuda.cuGraphAddDependencies_v2 != nullptr &&
+         std::ranges::all_of(after, [](hipGraphNode_t node) {
+           hipGraphNodeType type{};
+           return hipGraphNodeGetType(node, &type) == hipSuccess && type == hipGraphNodeTypeKernel;
+         });
+}
+
+/// A programmatic kernel may begin when every block of those before it has begun.
+hipError_t add_kernel_node(hipGraphNode_t* node, hipGraph_t graph,
+                           std::span<const hipGraphNode_t> after, const hipKernelNodeParams& kernel,
+                           bool programmatic) {
+  if (after.empty() || !programmatic || !can_be_programmatic(after)) {
+    return hipGraphAddKernelNode(node, graph, after.data(), after.size(), &kernel);
+  }
+  const hipError_t error = hipGraphAddKernelNode(node, graph, nullptr, 0, &kernel);
+  if (error != hipSuccess) return error;
+  const std::vector<hipGraphNode_t> nodes(after.size(), *node);
+  const std::vector<CudaGraphEdge> edges(after.size(), kProgrammaticEdge);
+  return static_cast<hipError_t>(cuda.cuGraphAddDependencies_v2(
+      reinterpret_cast<CUgraph>(graph), reinterpret_cast<const CUgraphNode*>(after.data()),
+      reinterpret_cast<const CUgraphNode*>(nodes.data()), edges.data(), edges.size()));
 }
 
 /// Clusters, cooperation and the like, which a kernel's parameters do not tell.

@@ -88,9 +88,15 @@ class Kernel {
 /// nothing; kiln's device code (`kiln emit --full` shows it) stands before it, in namespace kiln.
 /// On the CPU device the first form runs with one thread at a time and the second vectorised over
 /// the range of work items; a kernel whose threads share memory or wait for each other compiles for
-/// GPUs only. `options.accuracy == fast` allows contraction; rounding means nothing here. Throws
-/// Error(invalid_argument) for a name that is not a C identifier or not in the source, and for a
-/// scalar's dtype.
+/// GPUs only. `options.accuracy == fast` allows contraction; rounding means nothing here.
+///
+/// A kernel whose every block calls kiln::await_prerequisites() before it touches memory may begin
+/// in a Graph while the kernels that it waits for are still running, once every block of theirs has
+/// called kiln::let_dependents_launch() or ended: on NVIDIA GPUs from sm_90 on, elsewhere both do
+/// nothing. Fused kernels do so by themselves.
+///
+/// Throws Error(invalid_argument) for a name that is not a C identifier or not in the source, and
+/// for a scalar's dtype.
 Kernel kernel(std::string_view name, std::string_view source,
               std::span<const KernelParameter> parameters, const Options& options = {});
 Kernel kernel(std::string_view name, std::string_view source,

@@ -109,6 +109,8 @@ struct Result {
 constexpr std::string_view kReadingKernel = R"(
 extern "C" __global__ void __launch_bounds__(256) read_only(const kiln::u32* data, kiln::u32* out,
                                                             kiln::u32 count) {
+  kiln::let_dependents_launch();
+  kiln::await_prerequisites();
   const kiln::Chunk<16>* const vectors = (const kiln::Chunk<16>*)data;
   const kiln::u32 first = blockIdx.x * 1024 + threadIdx.x;
   kiln::Chunk<16> loaded[4];

@@ -66,6 +66,20 @@ TEST(Dependencies, EmptyRangesTouchNothing) {
               IsEmpty());
 }
 
+TEST(MayBeginEarly, UnlessSomethingWritesWhatIsReadEarly) {
+  const Access reads_a{{kA, kB}, {}, {kA}};
+  EXPECT_THAT(may_begin_early(std::vector<Access>{{{}, {kB}}, reads_a}), ElementsAre(true, true));
+  EXPECT_THAT(may_begin_early(std::vector<Access>{{{}, {kA}}, reads_a}), ElementsAre(true, false));
+  EXPECT_THAT(may_begin_early(std::vector<Access>{{{}, {{0x10ff, 0x1100}}}, {}, reads_a}),
+              ElementsAre(true, true, false));
+  // One that comes later waits for this one.
+  EXPECT_THAT(may_begin_early(std::vector<Access>{reads_a, {{}, {kA}}}), ElementsAre(true, true));
+  const Access unknown{{}, {ByteRange::everything()}};
+  EXPECT_THAT(may_begin_early(std::vector<Access>{unknown, reads_a}), ElementsAre(true, false));
+  const Access nothing{{}, {}, {{5, 5}}};
+  EXPECT_THAT(may_begin_early(std::vector<Access>{unknown, nothing}), ElementsAre(true, true));
+}
+
 // The slow search: every pair is compared, and paths are followed.
 
 bool overlap(const std::vector<ByteRange>& a, const std::vector<ByteRange>& b) {
@@ -94,7 +108,7 @@ std::vector<Access> random_program(std::mt19937& random) {
   std::vector<Access> program(1 + random() % 40);
   const unsigned memory = 1 + random() % 200;  // small: much overlaps; large: little does
   for (Access& access : program) {
-    for (auto* ranges : {&access.reads, &access.writes}) {
+    for (auto* ranges : {&access.reads, &access.writes, &access.early}) {
       for (unsigned i = random() % 4; i > 0; --i) {
         const std::uintptr_t begin = random() % memory;
         ranges->push_back({begin, begin + random() % 12});
@@ -102,6 +116,21 @@ std::vector<Access> random_program(std::mt19937& random) {
     }
   }
   return program;
+}
+
+TEST(MayBeginEarly, AgreesWithTheSlowSearchInRandomPrograms) {
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    std::mt19937 random(seed);
+    const std::vector<Access> program = random_program(random);
+    const std::vector<bool> may = may_begin_early(program);
+    for (std::size_t i = 0; i < program.size(); ++i) {
+      const auto before = program.begin() + static_cast<std::ptrdiff_t>(i);
+      const bool written = std::any_of(program.begin(), before, [&](const Access& access) {
+        return overlap(access.writes, program[i].early);
+      });
+      ASSERT_EQ(may[i], !written) << "operation " << i << " of seed " << seed;
+    }
+  }
 }
 
 TEST(Dependencies, OrderEveryConflictAndNothingTwiceInRandomPrograms) {

@@ -15,13 +15,14 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class DriverFault : public ::testing::TestWithParam<const char*> {
+class HostDriver : public ::testing::Test {
  protected:
   void SetUp() override {
     void* library = dlopen("libcuda.so.1", RTLD_NOW);
     if (library != nullptr) {
       find(fail_, library, "kiln_host_driver_fail");
       find(live_, library, "kiln_host_driver_live_handles");
+      find(programmatic_edges_, library, "kiln_host_driver_programmatic_edges");
       find(current_, library, "cuCtxGetCurrent");
     }
     if (fail_ == nullptr)
@@ -40,8 +41,9 @@ class DriverFault : public ::testing::TestWithParam<const char*> {
     function = reinterpret_cast<Function>(dlsym(library, name));
   }
 
-  GraphNode saxpy(float* x, float* y, std::vector<std::uint32_t> after) {
-    return {KernelNode{kernel_, {.work_items = 100}, arguments(x, y)}, std::move(after)};
+  GraphNode saxpy(float* x, float* y, std::vector<std::uint32_t> after, bool programmatic = false) {
+    return {KernelNode{kernel_, {.work_items = 100}, arguments(x, y), programmatic},
+            std::move(after)};
   }
   static Arguments arguments(float* x, float* y) {
     Arguments result;
@@ -70,6 +72,7 @@ class DriverFault : public ::testing::TestWithParam<const char*> {
     nodes.push_back({SequenceNode{library_call}, {1}});
     nodes.push_back({FillNode{p + 400, 0, 200}, {}});
     nodes.push_back(saxpy(p + 300, p + 500, {2, 3}));
+    nodes.push_back(saxpy(p + 500, p + 600, {0, 4}, true));
     auto graph = device_->prepare(std::move(nodes));
     graph->launch({device_->device(), nullptr});
     graph->update(0, arguments(p + 500, p + 100));
@@ -82,11 +85,14 @@ class DriverFault : public ::testing::TestWithParam<const char*> {
 
   void (*fail_)(const char*, int) = nullptr;
   int (*live_)() = nullptr;
+  int (*programmatic_edges_)() = nullptr;
   int (*current_)(void**) = nullptr;
   Backend* device_ = nullptr;
   std::shared_ptr<Kernel> kernel_;
   std::vector<std::string> logged_;
 };
+
+class DriverFault : public HostDriver, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(DriverFault, ChangesNoResultAndLeaksNothing) {
   bool replayed = false;
@@ -111,8 +117,10 @@ TEST_P(DriverFault, ChangesNoResultAndLeaksNothing) {
     EXPECT_EQ(current_(&context), 0);
     EXPECT_EQ(context, nullptr) << "kiln left a context current";
   }
-  // An update that fails makes the graph anew; anything else makes it a list, and says so.
-  if (std::string_view(GetParam()).find("Exec") == std::string_view::npos) {
+  // An update that fails makes the graph anew, and what was captured becomes a graph in the graph
+  // if its edges are not to be had; anything else makes it a list, and says so.
+  const std::string_view call = GetParam();
+  if (call.find("Exec") == call.npos && call != "cuGraphGetEdges") {
     EXPECT_GE(fallbacks, 1);
   }
 }
@@ -120,13 +128,38 @@ TEST_P(DriverFault, ChangesNoResultAndLeaksNothing) {
 INSTANTIATE_TEST_SUITE_P(
     Every, DriverFault,
     ::testing::Values("cuGraphCreate", "cuGraphAddKernelNode_v2", "cuGraphAddMemcpyNode",
-                      "cuGraphAddMemsetNode", "cuGraphInstantiateWithFlags", "cuStreamCreate",
-                      "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphGetNodes",
-                      "cuGraphGetEdges", "cuGraphNodeGetType", "cuGraphKernelNodeGetParams_v2",
+                      "cuGraphAddMemsetNode", "cuGraphAddDependencies_v2",
+                      "cuGraphInstantiateWithFlags", "cuStreamCreate", "cuStreamBeginCapture_v2",
+                      "cuStreamEndCapture", "cuGraphGetNodes", "cuGraphGetEdges",
+                      "cuGraphNodeGetType", "cuGraphKernelNodeGetParams_v2",
                       "cuGraphKernelNodeCopyAttributes", "cuGraphMemsetNodeGetParams",
                       "cuGraphLaunch", "cuGraphExecKernelNodeSetParams_v2",
                       "cuGraphExecMemcpyNodeSetParams", "cuGraphExecMemsetNodeSetParams"),
     [](const auto& info) { return std::string(info.param); });
+
+// A kernel that waits itself may begin early where all that it waits for are kernels.
+TEST_F(HostDriver, ProgrammaticLaunchesAreForKernelsAfterKernels) {
+  std::vector<float> m(300, 1.0F);
+  float* const p = m.data();
+  const auto edges_of = [&](std::vector<GraphNode> nodes) {
+    const int before = programmatic_edges_();
+    const auto graph = device_->prepare(std::move(nodes));
+    EXPECT_TRUE(graph->is_replayed());
+    m.assign(m.size(), 1.0F);
+    graph->launch({device_->device(), nullptr});
+    return programmatic_edges_() - before;
+  };
+  const GraphNode first = saxpy(p, p + 100, {});
+  EXPECT_EQ(edges_of({first, saxpy(p + 100, p + 200, {0}, true)}), 1);
+  EXPECT_EQ(m[200], 1 + 2 * 3.0F);
+  EXPECT_EQ(edges_of({first, saxpy(p + 100, p + 200, {0})}), 0);
+  EXPECT_EQ(edges_of({first, first, saxpy(p + 100, p + 200, {0, 1}, true)}), 2);
+  EXPECT_EQ(m[200], 1 + 2 * 5.0F);
+  const GraphNode fill{FillNode{p, 0, 4}, {}};
+  EXPECT_EQ(edges_of({first, fill, saxpy(p + 100, p + 200, {0, 1}, true)}), 0);
+  EXPECT_EQ(m[200], 1 + 2 * 3.0F);
+  EXPECT_EQ(edges_of({saxpy(p, p + 100, {}, true)}), 0);
+}
 
 class DriverError : public DriverFault {};
 

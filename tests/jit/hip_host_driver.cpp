@@ -87,6 +87,7 @@ struct Driver {
   std::set<void*> modules, functions, streams, events, graphs, executables;
   std::string failing;
   int calls_until_failure = 0;
+  int programmatic_edges = 0;
 };
 
 Driver& driver() {
@@ -310,6 +311,10 @@ void kiln_host_driver_fail(const char* function, int nth) {
   std::lock_guard lock(driver().mutex);
   driver().failing = function;
   driver().calls_until_failure = nth;
+}
+int kiln_host_driver_programmatic_edges() {
+  std::lock_guard lock(driver().mutex);
+  return driver().programmatic_edges;
 }
 int kiln_host_driver_live_handles() {
   Driver& d = driver();
@@ -565,6 +570,22 @@ CUresult cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode
                              std::size_t count) {
   CALL();
   return add_node(node, graph, after, count, [](Node&) {});
+}
+CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                   const CudaGraphEdge* edges, std::size_t count) {
+  CALL();
+  if (driver().graphs.count(graph) == 0) return kInvalidHandle;
+  for (std::size_t i = 0; i < count; ++i) {
+    Node* const parent = node_of(from[i]);
+    Node* const child = node_of(to[i]);
+    const bool programmatic = edges[i].type == 1;
+    const bool kernels = parent->type == 0 && child->type == 0;
+    if (std::ranges::count(child->after, parent) != 0) return kInvalidValue;
+    if (programmatic && (!kernels || edges[i].from_port != 1)) return kInvalidValue;
+    child->after.push_back(parent);
+    driver().programmatic_edges += programmatic ? 1 : 0;
+  }
+  return 0;
 }
 CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after,
                                   std::size_t count, CUgraph child) {

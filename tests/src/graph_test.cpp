@@ -118,6 +118,82 @@ TEST_P(GraphOnDevice, RandomProgramsOverOverlappingViewsGiveTheSameBits) {
   }
 }
 
+// Small operations after large ones: those that begin before others have ended would find old
+// numbers if they did not wait.
+TEST_P(GraphOnDevice, SmallOperationsWaitForLargeOnes) {
+  if (testing::is_host_driver(*backend)) GTEST_SKIP() << "no reductions on " << backend->name();
+  const std::int64_t rows = 64;
+  const std::int64_t length = on_gpu() ? 1 << 17 : 64;
+  const auto count = static_cast<std::size_t>(rows * length);
+  const Function mix = fuse("mix", [](Value x, Value y) { return x * 0.5 + y * 0.25; });
+  const Function total = parse("total", "sum(x, -1)");
+  const Function shift = parse("shift", "x - s * 0.001");
+  const auto run = [&](float* memory, const auto& call) {
+    float* const a = memory;
+    float* const b = memory + count;
+    float* const sums = memory + 2 * count;
+    const auto large = [&](float* data) { return View(data, DType::f32, {rows, length}, device); };
+    for (int round = 0; round < 6; ++round) {
+      call(mix, {large(a), large(b)}, {large(b)});
+      call(total, {large(b)}, {View(sums, DType::f32, {rows}, device)});
+      call(mix, {view(sums, rows), view(sums, rows)}, {view(sums, rows)});
+      call(shift, {large(a), View(sums, DType::f32, {rows, 1}, device)}, {large(a)});
+    }
+  };
+  float* const recorded = allocate(counting(2 * count + 64));
+  float* const eager = allocate(counting(2 * count + 64));
+  Graph graph = record(device, [&](Recorder& r) {
+    run(recorded, [&](const Function& function, std::initializer_list<Argument> inputs,
+                      std::initializer_list<View> outputs) { r.call(function, inputs, outputs); });
+  });
+  for (int replay = 0; replay < 3; ++replay) {
+    graph.launch(stream);
+    run(eager, [&](const Function& function, std::initializer_list<Argument> inputs,
+                   std::initializer_list<View> outputs) { function(stream, inputs, outputs); });
+  }
+  EXPECT_EQ(read(recorded, 2 * count + 64), read(eager, 2 * count + 64));
+}
+
+// A kernel may read weights before the kernels ahead of it have ended, but not those that one of
+// them writes.
+TEST_P(GraphOnDevice, WeightsThatTheGraphWritesAreReadAfterwards) {
+  if (testing::is_host_driver(*backend)) GTEST_SKIP() << "no reductions on " << backend->name();
+  const std::int64_t rows = on_gpu() ? 4096 : 16;
+  const std::int64_t groups = 64;
+  const std::int64_t length = 64;
+  const auto bytes = static_cast<std::size_t>(rows * groups * length / 2);
+  const Function product = parse("product", "sum((q * scale + bias) * x, -1, -2)");
+  const Function next = parse("next", "x + 1");
+  auto* const q = allocate(std::vector<std::uint8_t>(bytes, 0));
+  auto* const other = allocate(std::vector<std::uint8_t>(bytes, 0));
+  const auto shape = static_cast<std::size_t>(rows * groups);
+  auto* const scale = allocate(std::vector<std::uint16_t>(shape, 0x3f80));  // 1 as bf16
+  auto* const bias = allocate(std::vector<std::uint16_t>(shape, 0));
+  auto* const x = allocate(std::vector<std::uint16_t>(4096, 0x3f80));
+  float* const out = zeros(static_cast<std::size_t>(rows));
+  float* const small = zeros(64);
+  const View of_groups_scale(scale, DType::bf16, {rows, groups, 1}, device);
+  const View of_groups_bias(bias, DType::bf16, {rows, groups, 1}, device);
+  const View vector(x, DType::bf16, {groups, length}, device);
+  const View result(out, DType::f32, {rows}, device);
+  const View weights(q, DType::u4, {rows, groups, length}, device);
+  const View now(q, DType::u8, {static_cast<std::int64_t>(bytes)}, device);
+  const View from(other, DType::u8, {static_cast<std::int64_t>(bytes)}, device);
+  const Function invert = parse("invert", "x ^ 17");
+  Graph graph = record(device, [&](Recorder& r) {
+    r.call(invert, {from}, {now});
+    r.call(next, {view(small, 64)}, {view(small, 64)});
+    r.call(product, {weights, of_groups_scale, of_groups_bias, vector}, {result});
+  });
+  for (const std::uint8_t value : {0x00, 0x11, 0x33}) {
+    write(other, std::vector<std::uint8_t>(bytes, value));
+    graph.launch(stream);
+    const float expected = static_cast<float>((value ^ 17) & 15) * 4096;
+    const std::vector<float> sums = read(out, static_cast<std::size_t>(rows));
+    for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_EQ(sums[i], expected) << "row " << i;
+  }
+}
+
 TEST_P(GraphOnDevice, RefusesWhatCannotBeRight) {
   const Function next = fuse("next", [](Value x) { return x + 1; });
   float* const a = allocate(counting(64));

@@ -151,6 +151,40 @@ TEST_P(KernelOnDevice, IsAPartOfAGraph) {
   EXPECT_EQ(read(y, 256)[255], -100 + 1) << "the refused number changed something";
 }
 
+TEST_P(KernelOnDevice, BeginsEarlyInAGraphIfItWaitsItself) {
+  const Kernel k = kernel("halve_add", R"(
+extern "C" __global__ void halve_add(const float* x, float* y, unsigned int n) {
+  kiln::let_dependents_launch();
+  kiln::await_prerequisites();
+  for (unsigned int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    y[i] = 0.5f * y[i] + x[n - 1 - i];
+}
+)",
+                          {reads(DType::f32), reads_and_writes(DType::f32), scalar(DType::u32)});
+  const std::int64_t count = on_gpu() && !testing::is_host_driver(*backend) ? 1 << 22 : 1 << 10;
+  const auto size = static_cast<std::size_t>(count);
+  float* const a = allocate(counting(size));
+  float* const b = allocate(std::vector<float>(size, 3));
+  float* const eager_a = allocate(counting(size));
+  float* const eager_b = allocate(std::vector<float>(size, 3));
+  const auto grid = Grid::covering(static_cast<std::uint64_t>(count) / 8);
+  const auto steps = [&](float* x, float* y, const auto& call) {
+    for (int i = 0; i < 10; ++i) {
+      call({view(x, count), view(y, count), static_cast<std::uint32_t>(count)});
+      call({view(y, count), view(x, count), static_cast<std::uint32_t>(count)});
+    }
+  };
+  Graph graph = record(device, [&](Recorder& r) {
+    steps(a, b, [&](std::initializer_list<Argument> arguments) { r.call(k, grid, arguments); });
+  });
+  for (int i = 0; i < 3; ++i) {
+    graph.launch(stream);
+    steps(eager_a, eager_b,
+          [&](std::initializer_list<Argument> arguments) { k(stream, grid, arguments); });
+  }
+  EXPECT_EQ(read(a, size), read(eager_a, size));
+}
+
 TEST_P(KernelOnDevice, OnlyReadingOrdersNothing) {
   const Kernel k = scale_add();
   float* const x = allocate(counting(64));

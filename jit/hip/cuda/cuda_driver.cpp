@@ -33,6 +33,10 @@ std::string load() {
   if (cuda.name == nullptr) missing += missing.empty() ? #name : ", " #name;
   KILN_CUDA_FUNCTIONS(KILN_CUDA_RESOLVE)
 #undef KILN_CUDA_RESOLVE
+#define KILN_CUDA_RESOLVE(name, parameters) \
+  cuda.name = reinterpret_cast<decltype(cuda.name)>(library.symbol(#name));
+  KILN_CUDA_OPTIONAL_FUNCTIONS(KILN_CUDA_RESOLVE)
+#undef KILN_CUDA_RESOLVE
   if (!missing.empty()) {
     return fmt::format(
         "libcuda.so.1 is older than CUDA 12.0, which is the oldest kiln uses: it has no {}",

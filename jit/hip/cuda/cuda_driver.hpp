@@ -60,6 +60,15 @@ struct CudaMemcpy3D {  // CUDA_MEMCPY3D_v2
 
 inline constexpr int kMemoryTypeUnified = 4;
 
+struct CudaGraphEdge {  // CUgraphEdgeData
+  unsigned char from_port;
+  unsigned char to_port;
+  unsigned char type;
+  unsigned char reserved[5];
+};
+/// From CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, and of CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC.
+inline constexpr CudaGraphEdge kProgrammaticEdge = {1, 0, 1, {}};
+
 // Values of CUdevice_attribute.
 inline constexpr int kMaxThreadsPerBlock = 1;
 inline constexpr int kMaxGridDimX = 5;
@@ -133,9 +142,15 @@ inline constexpr int kComputeCapabilityMinor = 76;
   FUNCTION(cuGraphExecMemsetNodeSetParams,                                                        \
            (CUgraphExec, CUgraphNode, const CudaMemsetNodeParams*, CUcontext))
 
+// The same of later releases than the oldest that kiln uses: null where the driver has none.
+#define KILN_CUDA_OPTIONAL_FUNCTIONS(FUNCTION) \
+  FUNCTION(cuGraphAddDependencies_v2,          \
+           (CUgraph, const CUgraphNode*, const CUgraphNode*, const CudaGraphEdge*, std::size_t))
+
 struct CudaDriver {
 #define KILN_CUDA_POINTER(name, parameters) CUresult(*name) parameters = nullptr;
   KILN_CUDA_FUNCTIONS(KILN_CUDA_POINTER)
+  KILN_CUDA_OPTIONAL_FUNCTIONS(KILN_CUDA_POINTER)
 #undef KILN_CUDA_POINTER
 };
 

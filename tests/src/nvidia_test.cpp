@@ -1,6 +1,4 @@
-// NVIDIA's modules have no variables of kiln's: NVRTC makes one in the GPU's memory of every
-// constexpr outside of functions, and each takes the driver a few microseconds to load. CUDA's own
-// functions bring a table at most.
+// What kernels for NVIDIA have that others have not, and what their modules must not have.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -52,6 +50,28 @@ std::vector<Case> cases() {
   return all;
 }
 
+int occurrences(std::string_view text, std::string_view what) {
+  int count = 0;
+  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++count;
+  return count;
+}
+
+// Every kernel, since those that wait for it rely on those before it having ended too.
+TEST(ProgrammaticKernels, LetDependentsLaunchAndAwaitPrerequisites) {
+  for (const Case& one : cases()) {
+    Specification specification;
+    specification.arguments = one.arguments;
+    for (const std::string target : {"sm_80", "sm_90", "sm_120", "gfx942", "cpu"}) {
+      const std::string text = emit_for(parse("checked", one.text), specification, target, false);
+      const int expected = target == "sm_90" || target == "sm_120" ? 1 : 0;
+      EXPECT_EQ(occurrences(text, "let_dependents_launch();"), expected) << text;
+      EXPECT_EQ(occurrences(text, "await_prerequisites();"), expected) << text;
+    }
+  }
+}
+
+// NVRTC makes a variable in the GPU's memory of every constexpr outside of functions, and each takes
+// the driver a few microseconds to load. CUDA's own functions bring a table at most.
 TEST(NvidiaModule, HasNoVariablesOfKilns) {
   if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
