@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // A kernel that waits itself may begin early where all that it waits for are kernels.
 TEST_F(HostDriver, ProgrammaticLaunchesAreForKernelsAfterKernels) {
-  std::vector<float> m(300, 1.0F);
+  std::vector<float> m(400, 1.0F);
   float* const p = m.data();
   const auto edges_of = [&](std::vector<GraphNode> nodes) {
     const int before = programmatic_edges_();
@@ -155,7 +155,7 @@ TEST_F(HostDriver, ProgrammaticLaunchesAreForKernelsAfterKernels) {
   EXPECT_EQ(edges_of({first, saxpy(p + 100, p + 200, {0})}), 0);
   EXPECT_EQ(edges_of({first, first, saxpy(p + 100, p + 200, {0, 1}, true)}), 2);
   EXPECT_EQ(m[200], 1 + 2 * 5.0F);
-  const GraphNode fill{FillNode{p, 0, 4}, {}};
+  const GraphNode fill{FillNode{p + 350, 0, 4}, {}};
   EXPECT_EQ(edges_of({first, fill, saxpy(p + 100, p + 200, {0, 1}, true)}), 0);
   EXPECT_EQ(m[200], 1 + 2 * 3.0F);
   EXPECT_EQ(edges_of({saxpy(p, p + 100, {}, true)}), 0);
