@@ -126,18 +126,18 @@ TEST_P(GraphOnDevice, SmallOperationsWaitForLargeOnes) {
   const std::int64_t length = on_gpu() ? 1 << 17 : 64;
   const auto count = static_cast<std::size_t>(rows * length);
   const Function mix = fuse("mix", [](Value x, Value y) { return x * 0.5 + y * 0.25; });
-  const Function total = parse("total", "sum(x, -1)");
-  const Function shift = parse("shift", "x - s * 0.001");
+  const Function middle = parse("middle", "mean(x, -1)");
+  const Function shift = parse("shift", "x - s * 0.25");
   const auto run = [&](float* memory, const auto& call) {
     float* const a = memory;
     float* const b = memory + count;
-    float* const sums = memory + 2 * count;
+    float* const means = memory + 2 * count;
     const auto large = [&](float* data) { return View(data, DType::f32, {rows, length}, device); };
     for (int round = 0; round < 6; ++round) {
       call(mix, {large(a), large(b)}, {large(b)});
-      call(total, {large(b)}, {View(sums, DType::f32, {rows}, device)});
-      call(mix, {view(sums, rows), view(sums, rows)}, {view(sums, rows)});
-      call(shift, {large(a), View(sums, DType::f32, {rows, 1}, device)}, {large(a)});
+      call(middle, {large(b)}, {View(means, DType::f32, {rows}, device)});
+      call(mix, {view(means, rows), view(means, rows)}, {view(means, rows)});
+      call(shift, {large(a), View(means, DType::f32, {rows, 1}, device)}, {large(a)});
     }
   };
   float* const recorded = allocate(counting(2 * count + 64));
