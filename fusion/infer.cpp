@@ -213,7 +213,15 @@ class Inference {
       typed.operands[i] = made_.at(memo_key(node.operands[i], operand_dtype(node, i, dtype)));
     }
     if (node.op == Op::bitcast) check_bitcast(typed);
+    if (is_times_one(node) && is_floating(dtype)) return typed.operands[0];
     return intern(typed);
+  }
+
+  // x * 1.0 is how an integer is made a float; once it is one, the product changes no bit.
+  bool is_times_one(const Node& node) const {
+    const Node& factor = graph_[node.operands[1]];
+    return node.op == Op::mul && factor.op == Op::constant && factor.literal == Kind::floating &&
+           Literal{factor.literal, factor.payload}.as_double() == 1;
   }
 
   // Each value of a list is rounded to its dtype: whoever is called sees what is stored.

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "fusion/text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -34,6 +35,9 @@ Term operator-(Term a, Term b) { return apply(Op::sub, {a, b}); }
 Term operator*(Term a, Term b) { return apply(Op::mul, {a, b}); }
 Term reduce(Op op, Term x, AxisSet axes) { return {x.graph, x.graph->reduce(op, x.id, axes)}; }
 
+// A float of the same value: what integers and bool are computed with becomes f32.
+Term floating(Term x) { return x * Term{x.graph, x.graph->constant(Literal::floating(1))}; }
+
 Term variance(Term x, AxisSet axes) {
   return reduce(Op::mean, apply(Op::square, {x - reduce(Op::mean, x, axes)}), axes);
 }
@@ -51,14 +55,18 @@ Term logsumexp(Term x, AxisSet axes) {
   return apply(Op::log, {reduce(Op::sum, apply(Op::exp, {x - shift}), axes)}) + shift;
 }
 
+// x below its maximum, as a float whatever x is: a difference of integers would wrap. Of floats
+// nothing is left of the factor (infer.cpp).
+Term below_maximum(Term x, AxisSet axes) { return x - floating(reduce(Op::reduce_max, x, axes)); }
+
 // A row of nothing but -inf gives NaN, as 0 / 0 does.
 Term softmax(Term x, AxisSet axes) {
-  const Term e = apply(Op::exp, {x - reduce(Op::reduce_max, x, axes)});
+  const Term e = apply(Op::exp, {below_maximum(x, axes)});
   return e * apply(Op::reciprocal, {reduce(Op::sum, e, axes)});  // one division for each row
 }
 
 Term log_softmax(Term x, AxisSet axes) {
-  const Term shifted = x - reduce(Op::reduce_max, x, axes);
+  const Term shifted = below_maximum(x, axes);
   return shifted - apply(Op::log, {reduce(Op::sum, apply(Op::exp, {shifted}), axes)});
 }
 
@@ -71,13 +79,17 @@ int axis_of(const Graph& graph, NodeId id, std::string_view function) {
   const auto value = static_cast<std::int64_t>(node.payload);
   if (node.op != Op::constant || node.literal != Kind::signed_integer || value < -32 ||
       value > 31) {
-    fail(function, "an axis must be an integer literal from -32 to 31");
+    fail(function, fmt::format("axis: expected an integer literal from -32 to 31, got {}",
+                               describe(graph, id)));
   }
   return static_cast<int>(value);
 }
 
 Term literal_of(Graph& graph, NodeId id, std::string_view function) {
-  if (graph[id].op != Op::constant) fail(function, "the last argument, eps, must be a number");
+  if (graph[id].op != Op::constant) {
+    fail(function,
+         fmt::format("eps, the last argument: expected a number, got {}", describe(graph, id)));
+  }
   return {&graph, id};
 }
 
@@ -92,7 +104,9 @@ NodeId normalise(Graph& graph, std::string_view function, std::span<const NodeId
   const Term x{&graph, arguments[0]};
   const Term eps = literal_of(graph, arguments.back(), function);
   const Term centre = centred ? x - reduce(Op::mean, x, last) : x;
-  const Term scale = reduce(Op::mean, apply(Op::square, {centre}), last) + eps;
+  // What is centred is a float; an integer's square would wrap.
+  const Term squares = apply(Op::square, {centred ? centre : floating(x)});
+  const Term scale = reduce(Op::mean, squares, last) + eps;
   Term result = centre * apply(Op::rsqrt, {scale});
   if (arguments.size() > 2) result = result * Term{&graph, arguments[1]};
   if (arguments.size() > 3) result = result + Term{&graph, arguments[2]};
@@ -116,9 +130,9 @@ NodeId reduce_by_name(Graph& graph, std::string_view function, NodeId value, Axi
   if (function == "std") return apply(Op::sqrt, {variance(x, axes)}).id;
   if (function == "logsumexp") return logsumexp(x, axes).id;
   if (function == "norm2") {
-    // A float before it is squared: an integer's square would wrap.
-    const Term one{&graph, graph.constant(Literal::floating(1))};
-    return apply(Op::sqrt, {reduce(Op::sum, apply(Op::square, {x * one}), axes)}).id;
+    // An integer's square would wrap.
+    const Term squares = apply(Op::square, {floating(x)});
+    return apply(Op::sqrt, {reduce(Op::sum, squares, axes)}).id;
   }
   if (function == "count_nonzero") {
     return reduce(Op::sum, {&graph, graph.cast(value, DType::boolean)}, axes).id;

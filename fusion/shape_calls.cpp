@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "fusion/shape_ops.hpp"
+#include "fusion/text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -25,7 +27,8 @@ NodeId apply(Graph& graph, Op op, NodeId value, ShapeList list) {
 std::int64_t integer_of(const Graph& graph, NodeId id, std::string_view function) {
   const Node& node = graph[id];
   if (node.op != Op::constant || node.literal != Kind::signed_integer) {
-    fail(function, "axes, extents and places must be integer literals");
+    fail(function, fmt::format("axes, extents and places: expected integer literals, got {}",
+                               describe(graph, id)));
   }
   return static_cast<std::int64_t>(node.payload);
 }
@@ -55,7 +58,8 @@ NodeId slice(Graph& graph, NodeId value, std::int64_t axis, std::int64_t start, 
 }
 
 NodeId element(Graph& graph, NodeId value, std::int64_t axis, std::int64_t place) {
-  const std::int64_t stop = place == -1 ? kOmitted : place + 1;
+  const bool last = place == -1 || place == std::numeric_limits<std::int64_t>::max();
+  const std::int64_t stop = last ? kOmitted : place + 1;
   return squeeze(graph, apply(graph, Op::slice, value, {axis, place, stop, 1, 1}), axis);
 }
 

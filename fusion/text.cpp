@@ -84,13 +84,13 @@ class Parser {
       values.push_back(expression());
       names.push_back(name.text);
     } else {
-      do {
-        if (peek().is(",")) take();
+      for (bool first = true; first || peek().is(","); first = false) {
+        if (!first) take();
         const std::string_view lone = lone_name();  // names one output, the first
         const bool taken = std::find(names.begin(), names.end(), lone) != names.end();
         names.push_back(taken ? std::string_view{} : lone);
         values.push_back(expression());
-      } while (peek().is(","));
+      }
     }
     if (assigns && peek().is(",")) {
       fail(peek(), "expected ';' or the end, found ','; an assignment has one value");

@@ -441,4 +441,11 @@ std::string to_text(const Graph& graph) {
   return ternaries.ordered() ? other : text;
 }
 
+std::string describe(const Graph& graph, NodeId id) {
+  const Node& node = graph[id];
+  if (node.op == Op::constant) return constant_text({node.literal, node.payload});
+  if (node.op == Op::input) return fmt::format("'{}'", graph.arguments()[node.payload]);
+  return fmt::format("the result of {}", info(node.op).name);
+}
+
 }  // namespace kiln::fusion

@@ -197,5 +197,20 @@ TEST(Inference, TenThousandLiteralsInAChainNeedNoDeepStack) {
   EXPECT_EQ(result("x * (" + weak + ")", {DType::f16}), DType::f16);
 }
 
+TEST(Inference, MakesFloatsByOneFactorAndNoProduct) {
+  using enum DType;
+  for (const DType dtype : {f16, bf16, f32, f64}) {
+    const TypedGraph graph = typed("exp(x * 1.0)", {dtype});
+    EXPECT_EQ(count(graph, Op::mul), 0);
+    EXPECT_EQ(result("x * 1.0", {dtype}), dtype);
+  }
+  const TypedGraph graph = typed("x * 1.0", {i8});
+  EXPECT_EQ(graph.nodes[graph.outputs[0]].op, Op::promote);
+  EXPECT_EQ(result("x * 1.0", {i8}), f32);
+  EXPECT_EQ(count(typed("x * 1", {i8}), Op::mul), 1);
+  EXPECT_EQ(count(typed("x * 1.0", {c64}), Op::mul), 1) << "an infinite part would give NaN";
+  EXPECT_EQ(count(typed("x * -1.0", {f32}), Op::mul), 1);
+}
+
 }  // namespace
 }  // namespace kiln::fusion

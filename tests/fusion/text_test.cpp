@@ -179,6 +179,13 @@ TEST(Text, SaysWhereAndWhatIsWrong) {
   };
   const Case cases[] = {
       {"", "line 1, column 1", "expected a value, found the end"},
+      {", x", "line 1, column 1", "expected a value, found ','"},
+      {"x, , x", "line 1, column 4", "expected a value, found ','"},
+      {"sum(x, y)", "line 1, column 1",
+       "axis: expected an integer literal from -32 to 31, got 'y'"},
+      {"sum(x, 1.0)", "line 1, column 1", "integer literal from -32 to 31, got 1.0"},
+      {"rms_norm(x, exp(x))", "line 1, column 1", "expected a number, got the result of exp"},
+      {"reshape(x, y)", "line 1, column 1", "expected integer literals, got 'y'"},
       {"x +", "line 1, column 4", "expected a value, found the end"},
       {"x * (a + )", "line 1, column 10", "expected a value, found ')'"},
       {"x y", "line 1, column 3", "expected an operator, ';' or the end, found 'y'"},

@@ -209,6 +209,28 @@ TEST_P(Reduction, RowsThatBeginWithinVectorsShareWeights) {
   }
 }
 
+// A difference or a square of small integers would wrap: they are floats before.
+TEST_P(Reduction, NormsAndSoftmaxOfIntegers) {
+  for (const DType dtype : {DType::u8, DType::i8, DType::i16, DType::u32}) {
+    HostArray x = testing::random_array(dtype, {3, 6}, 32);
+    testing::set_bits(x, 0, 0);
+    testing::set_bits(x, 1, 127);
+    testing::set_bits(x, 2, static_cast<std::uint64_t>(-100) & ((1ull << bits(dtype)) - 1));
+    const auto run = [&](const std::string& argument) {
+      std::vector<HostArray> got(3, HostArray::contiguous(DType::f32, x.shape));
+      testing::run_on(device(),
+                      parse("of_integers", fmt::format("softmax({0}, -1), log_softmax({0}, -1), "
+                                                       "rms_norm({0}, 1e-5)",
+                                                       argument)),
+                      {x}, got);
+      return got;
+    };
+    const std::vector<HostArray> got = run("x");
+    const std::vector<HostArray> want = run("f32(x)");
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].bytes, want[i].bytes) << i;
+  }
+}
+
 // Shared memory has all of such rows on some GPUs, and registers the weights that come next.
 TEST_P(Reduction, LongRowsWithTwoWeights) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
