@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "fusion/broadcast.hpp"
@@ -87,12 +88,12 @@ class Resolved {
     const std::int64_t step = down ? -range.step : range.step;
     range.count = span <= 0 ? 0 : (span - 1) / step + 1;
     if (range.count == 0) range.first = 0;
+    if (range.count <= 1) range.step = 1;  // a longer one might leave what 64 bits can count
     return range;
   }
 
   Dims reshaped() const {
     Dims result(std::span<const std::int64_t>{list_});
-    std::int64_t known = 1;
     std::optional<std::size_t> open;
     for (std::size_t k = 0; k < result.size(); ++k) {
       if (result[k] == 0) {
@@ -105,20 +106,17 @@ class Resolved {
       if (result[k] == -1) {
         if (open) fail("more than one extent is -1");
         open = k;
-      } else {
-        known *= result[k];
       }
     }
     const std::int64_t size = size_of(shape());
+    const std::int64_t known = size_of_known(result);
     if (open) {
       if (known == 0 || size % known != 0) {
         fail(fmt::format("the {} elements of {} do not divide by {}", size, to_string(shape()),
                          known));
       }
       result[*open] = size / known;
-      known *= result[*open];
-    }
-    if (known != size) {
+    } else if (known != size) {
       fail(fmt::format("expected {} elements, as {} has, got {} of {}", size, to_string(shape()),
                        known, to_string(result)));
     }
@@ -145,6 +143,21 @@ class Resolved {
   }
 
  private:
+  // The elements of `shape`, whose extents may be any; what is -1 does not count.
+  std::int64_t size_of_known(const Dims& shape) const {
+    if (std::ranges::find(shape, 0) != shape.end()) return 0;
+    std::int64_t size = 1;
+    for (const std::int64_t extent : shape) {
+      if (extent == -1) continue;
+      if (size > std::numeric_limits<std::int64_t>::max() / extent) {
+        fail(
+            fmt::format("the shape {} has more elements than 64 bits can count", to_string(shape)));
+      }
+      size *= extent;
+    }
+    return size;
+  }
+
   Op op_;
   const ShapeList& list_;
   std::span<const Dims> operands_;
@@ -215,7 +228,8 @@ const ShapeList& shape_list(const TypedGraph& graph, const TypedNode& node) {
 Dims result_shape(Op op, const ShapeList& list, std::span<const Dims> operands,
                   std::string_view function) {
   const Resolved resolved(op, list, operands, function);
-  if (operands[0].empty()) resolved.fail("expected an array with axes, got a number");
+  const bool of_axes = op != Op::reshape && op != Op::transpose && op != Op::expand_dims;
+  if (of_axes && operands[0].empty()) resolved.fail("expected an array with axes, got a number");
   switch (op) {
     case Op::reshape: return resolved.reshaped();
     case Op::transpose:

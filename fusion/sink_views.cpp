@@ -130,7 +130,8 @@ class Sinking {
   const TypedNode& node(NodeId id) const { return from_.graph.nodes[id]; }
 
   NodeId move(NodeId id) {
-    if (is_view(node(id))) {
+    // Arguments without axes have none to be seen through.
+    if (is_view(node(id)) && !from_.shapes[node(id).operands[0]].empty()) {
       const std::set<NodeId> cone = cones_.of(id);
       if (!cone.empty()) {
         changed_ = true;

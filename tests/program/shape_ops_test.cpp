@@ -56,6 +56,15 @@ TEST(ShapeOps, HaveTheShapesOfNumPy) {
   EXPECT_EQ(shape_of("concat(-1, x, x[..., :2], x) + 1", {3, 7}), (Dims{3, 16}));
   EXPECT_EQ(shape_of("stack(1, x, x) + 1", {3, 7}), (Dims{3, 2, 7}));
   EXPECT_EQ(shape_of("squeeze(sum(x, -1), -1)", {3, 7}), (Dims{3}));
+  EXPECT_EQ(shape_of("x[9223372036854775807::-9223372036854775807] + 1", {3, 7}), (Dims{1, 7}));
+  EXPECT_EQ(shape_of("reshape(x, 4, -1) + 1", {0, 7}), (Dims{4, 0}));
+}
+
+TEST(ShapeOps, GiveNumbersAxes) {
+  EXPECT_EQ(shape_of("x[None, None] + 1", {}), (Dims{1, 1}));
+  EXPECT_EQ(shape_of("reshape(x, 1, -1) + 1", {}), (Dims{1, 1}));
+  EXPECT_EQ(shape_of("transpose(x) + 1", {}), (Dims{}));
+  EXPECT_EQ(shape_of("stack(0, x, x + 1, 2.0)", {}), (Dims{3}));
 }
 
 TEST(ShapeOps, SayWhatDoesNotFit) {
@@ -67,6 +76,11 @@ TEST(ShapeOps, SayWhatDoesNotFit) {
     EXPECT_NE(message.find(part), std::string::npos) << text << ": " << message;
   };
   expect("reshape(x, 5, 5)", "f: reshape: expected 24 elements, as [3,8] has, got 25 of [5,5]");
+  // Products that are 24 and 0 in 64 bits.
+  expect("reshape(x, 8, 2305843009213693955)", "more elements than 64 bits can count");
+  EXPECT_NE(error("reshape(x, 4294967296, 4294967296)", {{0, 8}}).find("more elements"),
+            std::string::npos);
+  expect("x[9223372036854775807]", "there is no element 9223372036854775807 along axis 0");
   expect("reshape(x, -1, 7)", "the 24 elements of [3,8] do not divide by 7");
   expect("reshape(x, -1, -1)", "more than one extent is -1");
   expect("transpose(x, 0, 0)", "axis 0 comes twice");
