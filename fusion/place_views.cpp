@@ -3,11 +3,14 @@
 // everything else gets a view or a copy.
 #include "fusion/place_views.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 
 #include "fusion/dtype_lattice.hpp"
+#include "kiln/error.hpp"
 #include "kiln/view.hpp"
 
 namespace kiln::fusion {
@@ -236,20 +239,37 @@ class Placer {
 
   NodeId call(NodeId id) {
     const TypedNode& node = source(id);
-    const auto [known, fresh] = calls_.emplace(opaque_call(node.payload), to_.calls.size());
-    if (fresh) {
-      PlacedCall placed_call;
-      placed_call.call = opaque_call(node.payload);
-      for (const NodeId value : linked_values(from_.graph, node.operands[0])) {
-        const NodeId input = moved_[value];
-        placed_call.inputs.push_back(is_array(placed(input)) ? input : copy(input));
-      }
-      to_.calls.push_back(std::move(placed_call));
+    const std::size_t which = opaque_call(node.payload);
+    const auto [known, fresh] = calls_.emplace(which, to_.calls.size());
+    if (fresh) to_.calls.push_back(placed_call(which, node.operands[0]));
+    return to_.calls[known->second].results[opaque_result(node.payload)];
+  }
+
+  // With all of its results, also those that nothing reads: the caller's code counts on them.
+  PlacedCall placed_call(std::size_t which, NodeId list) {
+    PlacedCall made;
+    made.call = which;
+    std::vector<DType> dtypes;
+    std::vector<Dims> shapes;
+    for (const NodeId value : linked_values(from_.graph, list)) {
+      dtypes.push_back(source(value).dtype);
+      shapes.push_back(from_.shapes[value]);
+      const NodeId input = moved_[value];
+      made.inputs.push_back(is_array(placed(input)) ? input : copy(input));
     }
-    TypedNode result{Op::opaque, node.dtype, 0, {}, 0};
-    result.payload = known->second * kMostResults + opaque_result(node.payload);
-    const NodeId made = append(result, from_.shapes[id]);
-    to_.calls[known->second].results.push_back(made);
+    const OpaqueCall& call = from_.graph.tables->calls[which];
+    dtypes = call.dtypes(dtypes);
+    shapes = call.shapes(shapes);
+    if (dtypes.size() != shapes.size() || dtypes.size() > kMostResults) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: expected as many dtypes as shapes of results, {} or fewer, got "
+                              "{} dtypes and {} shapes",
+                              call.name, kMostResults, dtypes.size(), shapes.size()));
+    }
+    for (std::size_t i = 0; i < dtypes.size(); ++i) {
+      const TypedNode result{Op::opaque, dtypes[i], 0, {}, to_.calls.size() * kMostResults + i};
+      made.results.push_back(append(result, shapes[i]));
+    }
     return made;
   }
 

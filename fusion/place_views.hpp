@@ -22,7 +22,7 @@ struct PlacedPart {
 struct PlacedCall {
   std::size_t call = 0;         ///< in the graph's tables
   std::vector<NodeId> inputs;   ///< arguments, stored values and views of either
-  std::vector<NodeId> results;  ///< nodes Op::opaque, those that somebody reads
+  std::vector<NodeId> results;  ///< nodes Op::opaque, also those that nothing reads
 };
 
 /// Of shape ops only these are left: Op::view of an argument, a computed value, a join or a result

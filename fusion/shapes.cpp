@@ -56,10 +56,16 @@ Dims result_of_call(const TypedGraph& graph, const TypedNode& node, const std::v
   std::vector<Dims> results = call.shapes(inputs);
   if (results.size() <= opaque_result(node.payload)) {
     throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: it has shapes for {} results, but more results", function,
-                            call.name, results.size()));
+                fmt::format("{}: {}: shapes: expected those of {} results or more, got {}",
+                            function, call.name, opaque_result(node.payload) + 1, results.size()));
   }
-  return std::move(results[opaque_result(node.payload)]);
+  Dims& shape = results[opaque_result(node.payload)];
+  if (std::ranges::any_of(shape, [](std::int64_t extent) { return extent < 0; })) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: shapes: result {}: expected extents of 0 or more, got {}",
+                            function, call.name, opaque_result(node.payload), to_string(shape)));
+  }
+  return std::move(shape);
 }
 
 // The shape of one node, where an iota has that of a number.

@@ -106,8 +106,8 @@ class WeakTypes {
     std::ranges::reverse(inputs);
     const std::vector<DType> results = call.dtypes(inputs);
     if (results.size() <= opaque_result(node.payload)) {
-      fail(
-          fmt::format("{}: its dtypes are {}, but it has more results", call.name, results.size()));
+      fail(fmt::format("{}: dtypes: expected those of {} results or more, got {}", call.name,
+                       opaque_result(node.payload) + 1, results.size()));
     }
     return results[opaque_result(node.payload)];
   }
@@ -175,9 +175,7 @@ class WeakTypes {
 
 }  // namespace
 
-DType natural_dtype(const WeakType& type) {
-  return type.weak ? weak_dtype(type.kind) : type.dtype;
-}
+DType natural_dtype(const WeakType& type) { return type.weak ? weak_dtype(type.kind) : type.dtype; }
 
 WeakType common_type(std::span<const WeakType> types, const Node& node, std::size_t first) {
   WeakType common = computed(types[node.operands[first]]);

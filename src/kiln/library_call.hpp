@@ -21,8 +21,9 @@ struct LibraryCall {
   /// fit.
   std::function<std::vector<Dims>(std::span<const Dims>)> shapes;
   /// Called by Program::run when the kernels before it have been submitted to `stream`, which it
-  /// must use too. Inputs may have any strides; outputs are in C order, and may be an output of the
-  /// program. In a recorded program it is captured once and replayed (Recorder::sequence).
+  /// must use too. Inputs may have any strides; outputs are all results, also those that the
+  /// program does not use, in C order, and may be an output of the program. In a recorded program
+  /// it is captured once and replayed (Recorder::sequence).
   std::function<void(const Stream& stream, std::span<const View> inputs,
                      std::span<const View> outputs)>
       run;

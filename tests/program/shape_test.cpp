@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "kiln/program.hpp"
 #include "kiln/reduction.hpp"
 #include "tests/program/run_program.hpp"
@@ -54,6 +56,13 @@ TEST_P(ShapePrograms, CutAllElementsAway) {
   const HostArray y = testing::random_array(DType::f32, {4, 1}, 11);
   check("sum((x + y)[:, 5:], 1), prod((x * y)[4:], 0), sum((exp(y) - 1.0)[..., 1:], -1)", {x, y},
         0);
+}
+
+TEST_P(ShapePrograms, GiveNumbersAxes) {
+  const HostArray x = testing::random_array(DType::f32, {3, 4}, 12);
+  const HostArray n = testing::random_array(DType::f32, {}, 13);
+  check("stack(0, x[0, 1], x[2, 3] * 2.0, 1.0), x[1][2][None] - x[0]", {x}, 1e-6);
+  check("stack(0, n, sum(x)[0, 0]), n[None, None] * x, reshape(n + 1.0, 1, 1)", {n, x}, 1e-5);
 }
 
 TEST_P(ShapePrograms, RotateInterleavedPairs) {
@@ -122,8 +131,62 @@ TEST(LibraryCalls, AreToldApartInExplain) {
   EXPECT_NE(program.expression().find("caller_sum("), std::string::npos);
 }
 
+// The smallest and the largest of all, at their places among the results.
+LibraryCall caller_bounds() {
+  LibraryCall bounds;
+  bounds.name = "bounds";
+  bounds.dtypes = [](std::span<const DType> inputs) {
+    return std::vector<DType>{inputs[0], inputs[0]};
+  };
+  bounds.shapes = [](std::span<const Dims>) { return std::vector<Dims>{Dims{1}, Dims{1}}; };
+  bounds.run = [](const Stream&, std::span<const View> inputs, std::span<const View> outputs) {
+    ASSERT_EQ(outputs.size(), 2u);
+    const auto* first = static_cast<const float*>(inputs[0].data());
+    const auto [low, high] = std::minmax_element(first, first + inputs[0].size());
+    *static_cast<float*>(outputs[0].data()) = *low;
+    *static_cast<float*>(outputs[1].data()) = *high;
+  };
+  return bounds;
+}
+
+TEST(LibraryCalls, AreGivenAllResultsAlsoThoseThatNobodyReads) {
+  std::vector<float> x = {3, 1, 4, 1, 5};
+  std::vector<float> y(5);
+  const std::vector<Argument> inputs{View(x.data(), DType::f32, {5})};
+  const std::vector<View> outputs{View(y.data(), DType::f32, {5})};
+  for (const std::size_t used : {0, 1}) {
+    const Program program = trace_program(
+        "with_bounds", [&](Value v) { return v - call(caller_bounds(), 2, {v})[used]; });
+    std::vector<std::uint64_t> room(program.workspace_bytes({}, inputs, outputs) / 8 + 2);
+    program.run({}, inputs, outputs,
+                View(room.data(), DType::u64, {static_cast<std::int64_t>(room.size())}));
+    EXPECT_EQ(y[0], used == 0 ? 2 : -2);
+  }
+}
+
 TEST(LibraryCalls, RefuseWhatIsMissing) {
   EXPECT_THROW(trace_program("f", [](Value v) { return call(LibraryCall{}, {v}); }), Error);
+  std::vector<float> x(4);
+  const auto message = [&](const LibraryCall& wrong) {
+    const Program program = trace_program("f", [&](Value v) { return v + call(wrong, 2, {v})[1]; });
+    try {
+      program.explain({}, std::vector<Argument>{View(x.data(), DType::f32, {4})},
+                      std::vector<View>{View(x.data(), DType::f32, {4})});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  LibraryCall wrong = caller_bounds();
+  wrong.dtypes = [](std::span<const DType> inputs) { return std::vector<DType>{inputs[0]}; };
+  EXPECT_EQ(message(wrong), "f: bounds: dtypes: expected those of 2 results or more, got 1");
+  wrong = caller_bounds();
+  wrong.shapes = [](std::span<const Dims>) { return std::vector<Dims>{Dims{1}}; };
+  EXPECT_EQ(message(wrong), "f: bounds: shapes: expected those of 2 results or more, got 1");
+  wrong.shapes = [](std::span<const Dims>) { return std::vector<Dims>{Dims{1}, Dims{-3}}; };
+  EXPECT_EQ(message(wrong), "f: bounds: shapes: result 1: expected extents of 0 or more, got [-3]");
+  wrong.shapes = [](std::span<const Dims>) { return std::vector<Dims>(3, Dims{1}); };
+  EXPECT_NE(message(wrong).find("got 2 dtypes and 3 shapes"), std::string::npos);
 }
 
 }  // namespace
