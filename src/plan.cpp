@@ -11,10 +11,6 @@
 #include "view_bytes.hpp"
 
 namespace kiln {
-namespace {
-
-constexpr std::uint64_t kScalarTag = 1ull << 63;
-
 void check_view(const Definition& definition, const View& view, const Device& device,
                 const std::string& what) {
   if (view.device() != device) {
@@ -35,6 +31,10 @@ void check_view(const Definition& definition, const View& view, const Device& de
                             definition.name, what, view.data(), unit, name(view.dtype())));
   }
 }
+
+namespace {
+
+constexpr std::uint64_t kScalarTag = 1ull << 63;
 
 OperandShape shape_of(const View& view) {
   return {view.dtype(),   view.shape(),

@@ -108,6 +108,11 @@ struct Plan {
 /// "input 1 'up'", "output 0": an operand in messages.
 std::string operand_label(const Definition& definition, const Call& call, std::uint32_t operand);
 
+/// Throws Error(invalid_argument) that calls the view `what` where it is on another device, or its
+/// data is null or not aligned to its elements. A view of nothing has no data.
+void check_view(const Definition& definition, const View& view, const Device& device,
+                const std::string& what);
+
 /// Checks the call and makes its plan: finds or, as `on_miss` says, compiles its kernels and loads
 /// them. Throws Error.
 std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,

@@ -8,6 +8,7 @@
 #include "fusion/overlap.hpp"
 #include "kiln/error.hpp"
 #include "program_plan.hpp"
+#include "view_bytes.hpp"
 
 namespace kiln {
 
@@ -50,19 +51,9 @@ std::shared_ptr<const ProgramPlan> make_program_plan(const Definition& definitio
   return std::make_shared<ProgramPlan>(plan_program(definition, types));
 }
 
-fusion::ByteView bytes_of(const View& view) {
-  fusion::ByteView bytes;
-  bytes.address = reinterpret_cast<std::uintptr_t>(view.data());
-  bytes.element_bytes = std::max(1, bits(view.dtype()) / 8);
-  bytes.shape = view.shape();
-  bytes.strides = view.strides();
-  for (std::int64_t& stride : bytes.strides) stride = stride * bits(view.dtype()) / 8;
-  return bytes;
-}
-
 bool is_same_view(const View& a, const View& b) {
-  return a.data() == b.data() && bits(a.dtype()) == bits(b.dtype()) && a.shape() == b.shape() &&
-         a.strides() == b.strides();
+  return a.data() == b.data() && a.offset() == b.offset() && bits(a.dtype()) == bits(b.dtype()) &&
+         a.shape() == b.shape() && a.strides() == b.strides();
 }
 
 // The operands of every step of one call.
@@ -71,6 +62,7 @@ class Operands {
   Operands(const Definition& definition, const ProgramPlan& plan, const Call& call,
            const View& workspace)
       : definition_(definition), plan_(plan), call_(call) {
+    check_views();
     check_workspace(workspace);
     base_ = static_cast<char*>(workspace.data());
     check_overlaps(workspace);
@@ -102,6 +94,27 @@ class Operands {
     throw Error(Code::invalid_argument, fmt::format("{}: {}", definition_.name, message));
   }
 
+  std::string input_label(std::size_t i) const {
+    return operand_label(definition_, call_, static_cast<std::uint32_t>(i));
+  }
+  std::string output_label(std::size_t i) const { return input_label(call_.inputs.size() + i); }
+
+  // An argument that no kernel reads may be anything.
+  bool is_read(std::size_t input) const {
+    return !call_.inputs[input].is_scalar() && plan_.last_read[input] != 0;
+  }
+
+  // Before the first kernel runs, and by the names that the caller knows.
+  void check_views() const {
+    const Device& device = call_.stream.device;
+    for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
+      if (is_read(i)) check_view(definition_, call_.inputs[i].view(), device, input_label(i));
+    }
+    for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
+      check_view(definition_, call_.outputs[i], device, output_label(i));
+    }
+  }
+
   void check_workspace(const View& workspace) const {
     const std::uint64_t needed = plan_.info.workspace_bytes;
     const auto given = static_cast<std::uint64_t>(workspace.size() * bits(workspace.dtype()) / 8);
@@ -121,27 +134,37 @@ class Operands {
 
   // Kernels check their own operands; here is what one kernel writes and another reads.
   void check_overlaps(const View& workspace) const {
+    const bool works = plan_.info.workspace_bytes != 0;
+    for (std::size_t k = 0; k < call_.inputs.size(); ++k) {
+      if (works && is_read(k)) check_apart(workspace, call_.inputs[k].view(), input_label(k));
+    }
     for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
-      const fusion::ByteView written = bytes_of(call_.outputs[i]);
+      const View& written = call_.outputs[i];
       for (std::size_t k = 0; k < call_.inputs.size(); ++k) {
-        if (call_.inputs[k].is_scalar() || plan_.last_read[k] == 0) continue;
-        const View& read = call_.inputs[k].view();
-        if (!fusion::overlaps(written, bytes_of(read))) continue;
-        const bool last = plan_.last_read[k] <= plan_.written[i] + 1;
-        if (is_same_view(call_.outputs[i], read) && last) continue;
-        fail(fmt::format("output {} overlaps input {} '{}', which {}", i, k,
-                         definition_.graph.arguments()[k],
-                         last ? "is not exactly its view" : "a later kernel reads"));
+        if (is_read(k)) check_input_and_output(k, i);
       }
       for (std::size_t k = 0; k < i; ++k) {
-        if (fusion::overlaps(written, bytes_of(call_.outputs[k]))) {
-          fail(fmt::format("output {} overlaps output {}", i, k));
+        if (fusion::overlaps(bytes_of(written), bytes_of(call_.outputs[k]))) {
+          fail(fmt::format("{} overlaps {}", output_label(i), output_label(k)));
         }
       }
-      if (plan_.info.workspace_bytes != 0 && fusion::overlaps(written, bytes_of(workspace))) {
-        fail(fmt::format("output {} overlaps the workspace", i));
-      }
+      if (works) check_apart(workspace, written, output_label(i));
     }
+  }
+
+  void check_apart(const View& workspace, const View& view, const std::string& label) const {
+    if (!fusion::overlaps(bytes_of(workspace), bytes_of(view))) return;
+    fail(fmt::format("{} overlaps the workspace", label));
+  }
+
+  void check_input_and_output(std::size_t input, std::size_t output) const {
+    const View& read = call_.inputs[input].view();
+    const View& written = call_.outputs[output];
+    if (!fusion::overlaps(bytes_of(written), bytes_of(read))) return;
+    const bool last = plan_.last_read[input] <= plan_.written[output] + 1;
+    if (is_same_view(written, read) && last) return;
+    fail(fmt::format("{} overlaps {}, which {}", output_label(output), input_label(input),
+                     last ? "is not exactly its view" : "a later kernel reads"));
   }
 
   const Definition& definition_;

@@ -113,6 +113,53 @@ TEST(ProgramErrors, NameWhatDoesNotFit) {
   EXPECT_NE(
       message(View(room.data(), DType::f32, {3, 4}), workspace).find("overlaps the workspace"),
       std::string::npos);
+  EXPECT_EQ(message(output, View(x.data() + 4, DType::f32, {1000})),
+            "two: input 0 'x' overlaps the workspace");
+}
+
+// Before anything has run, and by the program's names and not by a kernel's.
+TEST(ProgramErrors, NameThePartsOfTheCall) {
+  std::vector<float> x(12), y(12), z(24);
+  std::vector<double> room(1000);
+  const View input(x.data(), DType::f32, {3, 4});
+  const View workspace(room.data(), DType::f64, {1000});
+  const Program two = parse_program("two", "a = x / sum(x, 0); b = y * a / sum(x, 1); a, b");
+  const auto message = [&](const View& second, const View& first_output) {
+    try {
+      two.run({}, {input, second}, {first_output, View(z.data(), DType::f32, {3, 4})}, workspace);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const View output(y.data(), DType::f32, {3, 4});
+  EXPECT_EQ(message(View(nullptr, DType::f32, {3, 4}), output),
+            "two: input 1 'y': the data pointer is null");
+  EXPECT_EQ(message(View(x.data(), DType::f32, {3, 4}, Device{DeviceType::cuda, 0}), output),
+            "two: input 1 'y': is on cuda:0, but the stream is on cpu");
+  EXPECT_EQ(message(input, View(nullptr, DType::f32, {3, 4})),
+            "two: output 0 'a': the data pointer is null");
+  EXPECT_EQ(message(input, View(z.data() + 5, DType::f32, {3, 4})),
+            "two: output 1 'b' overlaps output 0 'a'");
+  EXPECT_NE(message(input, View(x.data() + 1, DType::f32, {2, 4})), "");
+  EXPECT_EQ(message(input, input),
+            "two: output 0 'a' overlaps input 0 'x', which a later kernel "
+            "reads");
+
+  // Of packed elements, two in each byte.
+  std::vector<std::uint8_t> packed(64);
+  const Program halves = parse_program("halves", "f32(q)[::-1], f32(q)");
+  const View q(packed.data(), DType::u4, {64});
+  try {
+    halves.run({}, {q},
+               {View(z.data(), DType::f32, {64}), View(packed.data() + 28, DType::f32, {64})},
+               View());
+    FAIL() << "an output that lies where packed elements are read";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("halves: output 1 overlaps input 0 'q'"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(ProgramInfo, SaysWhatMovesAndWhy) {
