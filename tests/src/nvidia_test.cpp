@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -70,8 +71,31 @@ TEST(ProgrammaticKernels, LetDependentsLaunchAndAwaitPrerequisites) {
   }
 }
 
-// NVRTC makes a variable in the GPU's memory of every constexpr outside of functions, and each takes
-// the driver a few microseconds to load. CUDA's own functions bring a table at most.
+// The compiler must not move what is read to where the kernel has not waited yet. What is read
+// early on purpose is read so in products alone.
+TEST(ProgrammaticKernels, TouchNoMemoryBeforeTheyHaveWaited) {
+  if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
+    GTEST_SKIP() << "there is no NVRTC on this machine";
+  const std::regex wait(R"(\bACQBULK\b)");
+  const std::regex access(R"(\b(LD|LDG|LDGSTS|ST|STG|ATOM|ATOMG|RED|UBLKCP)(\.[A-Z0-9_.]+)? )");
+  for (const Case& one : cases()) {
+    if (one.target != "sm_90" || one.text.starts_with("sum(f32(w)")) continue;
+    testing::Machine machine;
+    try {
+      machine = testing::machine_code(one.text, one.arguments, one.target);
+    } catch (const Error& error) {
+      if (error.code() != Code::not_found) throw;
+      GTEST_SKIP() << error.what();
+    }
+    std::smatch waited, accessed;
+    ASSERT_TRUE(std::regex_search(machine.assembly, waited, wait)) << machine.assembly;
+    ASSERT_TRUE(std::regex_search(machine.assembly, accessed, access)) << machine.assembly;
+    EXPECT_LT(waited.position(), accessed.position()) << one.text << "\n" << machine.assembly;
+  }
+}
+
+// NVRTC makes a variable in the GPU's memory of every constexpr outside of functions, and each
+// takes the driver a few microseconds to load. CUDA's own functions bring a table at most.
 TEST(NvidiaModule, HasNoVariablesOfKilns) {
   if (testing::targets_of(jit::ToolchainKind::nvrtc).empty())
     GTEST_SKIP() << "there is no NVRTC on this machine";
