@@ -136,8 +136,10 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
   _Pragma("clang loop vectorize(assume_safety) interleave_count(width.interleave) unroll(disable)") \
   for (int lane = 0; lane < lanes; ++lane)
 #elif KILN_HOST
+// g++ forgets pragmas of loops whose condition calls a conversion.
 #define KILN_FOR_EACH_LANE(lane, width, lanes) \
-  _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int lane = 0; lane < lanes; ++lane)
+  _Pragma("GCC ivdep") _Pragma("GCC unroll 1") \
+  for (int lane = 0, lane##_count = lanes; lane < lane##_count; ++lane)
 #else
 #define KILN_FOR_EACH_LANE(lane, width, lanes) \
   _Pragma("unroll") for (int lane = 0; lane < width.size; ++lane)

@@ -29,6 +29,8 @@ constexpr const char* kBinary[] = {"add",       "div",      "floor_divide", "pow
                                    "logaddexp", "copysign", "nextafter"};
 // Lanes of rows; what is after the last whole vector of one becomes vector code too.
 constexpr int kRows[] = {8, 16, 32, 64, 128, 256};
+// Short rows, whose length the compiler knows.
+constexpr int kShortRows[] = {16, 32, 64};
 constexpr const char* kNarrow[] = {"f16", "bf16", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"};
 
 std::string source() {
@@ -67,6 +69,20 @@ std::string source() {
          << "  });\n"
          << "  Slots<f32, 1> slots;\n"
          << "  return reduce<Sum>(sums, slots);\n"
+         << "}\n";
+  }
+  for (const int lanes : kShortRows) {
+    text << "extern \"C\" void loop_row_of_bf16_" << lanes << "(const bf16* row, bf16* out) {\n"
+         << "  for_each_vector<" << lanes << ">(0u, " << lanes << "u,\n"
+         << "                     [&](auto width, u32 first, auto lanes) KILN_INLINED {\n"
+         << "    if constexpr (!is_same<decltype(lanes), int>()) {\n"
+         << "      const auto x = load<width.size, 2>(row, first);\n"
+         << "      auto y = results<width.size>(out, first);\n"
+         << "      KILN_FOR_EACH_LANE(lane, width, lanes) {\n"
+         << "        y[lane] = to_bf16_of_short_nan(to<f32>(x[lane]) * 0.25f);\n"
+         << "      }\n"
+         << "    }\n"
+         << "  });\n"
          << "}\n";
   }
   for (const char* type : kNarrow) {
@@ -145,7 +161,8 @@ TEST(Vectorisation, EveryFunctionOfAChainBecomesVectorCodeWithoutACall) {
 #else
   const std::map<std::string, Function> functions = compiled_functions();
   ASSERT_EQ(functions.size(), std::size(kUnary) + std::size(kChosen) + std::size(kBinary) +
-                                  std::size(kRows) + 2 * std::size(kNarrow));
+                                  std::size(kRows) + std::size(kShortRows) +
+                                  2 * std::size(kNarrow));
   for (const auto& [loop, function] : functions) {
     if (loop.rfind("row_", 0) == 0) {
       EXPECT_EQ(function.scalar_products, 0) << loop << ": lanes are computed one by one";
