@@ -18,21 +18,6 @@
 namespace kiln::fusion {
 namespace {
 
-// Whether NaN comes from nowhere but arithmetic and what keeps no more than the upper half of an
-// f32.
-bool has_short_nans(const TypedGraph& graph) {
-  const auto is_short = [](const ArgumentType& argument) {
-    const bool narrow = argument.dtype == DType::bf16 || bits(argument.dtype) <= 8;
-    return narrow ? !argument.scalar : is_integer(argument.dtype);
-  };
-  return std::ranges::all_of(graph.arguments, is_short) &&
-         std::ranges::none_of(graph.nodes, [](const TypedNode& node) {
-           return node.op == Op::bitcast || bits(node.dtype) == 64 ||
-                  (node.op == Op::constant && (node.payload & 0xffff) != 0 &&
-                   (node.payload & 0x7fffffff) > 0x7f800000);
-         });
-}
-
 class Emitter {
  public:
   Emitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
@@ -328,12 +313,9 @@ class Emitter {
   }
 
   std::string element_text(std::size_t i, NodeId id) const {
-    const DType dtype = operands_[i].dtype;
     if (is_staged(i)) return fmt::format("to<f16_lane>({})", values_[unrounded(id)]);
     if (is_unrounded(i)) return values_[unrounded(id)];
-    if (dtype == DType::bf16 && variant_.family == Family::host && stored_[id].empty() &&
-        has_short_nans(graph_))
-      return fmt::format("to_bf16_of_short_nan({})", values_[id]);
+    if (variant_.family == Family::host) return node_text_.store_on_host(id, values_, stored_);
     return node_text_.store(id, values_, stored_);
   }
 

@@ -299,8 +299,11 @@ class ScanEmitter {
       const bool contiguous = variant_.operands[i].access == Access::contiguous;
       out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, variant_.width,
                 pointer(i), contiguous ? "" : ", " + inner_stride(i));
+      const std::string element = variant_.family == Family::host
+                                      ? node_text_.store_on_host(operand.value, values_, stored_)
+                                      : node_text_.store(operand.value, values_, stored_);
       out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}_lanes[lane] = {};", operand.name,
-                node_text_.store(operand.value, values_, stored_));
+                element);
       if (contiguous) {
         out_.line(3, "{}store<{}, {}>({}, first, {}_lanes);", guard, variant_.width,
                   variant_.operands[i].alignment, pointer(i), operand.name);

@@ -135,10 +135,25 @@ const TypedNode* shifting_maximum(const TypedGraph& graph, NodeId difference) {
   return is_own ? &maximum : nullptr;
 }
 
+// Whether NaN comes from nowhere but arithmetic and what keeps no more than the upper half of an
+// f32.
+bool has_short_nans(const TypedGraph& graph) {
+  const auto is_short = [](const ArgumentType& argument) {
+    const bool narrow = argument.dtype == DType::bf16 || bits(argument.dtype) <= 8;
+    return narrow ? !argument.scalar : is_integer(argument.dtype);
+  };
+  return std::ranges::all_of(graph.arguments, is_short) &&
+         std::ranges::none_of(graph.nodes, [](const TypedNode& node) {
+           return node.op == Op::bitcast || bits(node.dtype) == 64 ||
+                  (node.op == Op::constant && (node.payload & 0xffff) != 0 &&
+                   (node.payload & 0x7fffffff) > 0x7f800000);
+         });
+}
+
 }  // namespace
 
 NodeText::NodeText(const TypedGraph& graph, Accuracy accuracy)
-    : graph_(graph), accuracy_(accuracy) {
+    : graph_(graph), accuracy_(accuracy), short_nans_(has_short_nans(graph)) {
   find_narrow();
   find_terms();
   find_loose();
@@ -231,6 +246,14 @@ std::string NodeText::store(NodeId id, std::span<const std::string> values,
                             std::span<const std::string> stored) const {
   if (is_held(id, stored)) return stored[id];
   return fmt::format("to<{}>({})", storage_type(graph_.nodes[id].dtype), values[id]);
+}
+
+std::string NodeText::store_on_host(NodeId id, std::span<const std::string> values,
+                                    std::span<const std::string> stored) const {
+  if (graph_.nodes[id].dtype != DType::bf16 || !short_nans_ || is_held(id, stored)) {
+    return store(id, values, stored);
+  }
+  return fmt::format("to_bf16_of_short_nan({})", values[id]);
 }
 
 std::string NodeText::operation(const TypedNode& node, std::span<const std::string> values) const {

@@ -325,6 +325,7 @@ void ReductionEmitter::emit_each_lane(int pass, int depth, std::string_view held
     for_each_result(false, [&](std::size_t i, const OperandText& operand) {
       out_.line(depth + 1, "{}_lanes[lane] = {};", operand.name,
                 is_staged(i) ? fmt::format("to<f16_lane>({})", values_[operand.value])
+                : is_host()  ? node_text_.store_on_host(operand.value, values_, stored_)
                              : node_text_.store(operand.value, values_, stored_));
     });
   }
