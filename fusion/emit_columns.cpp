@@ -80,6 +80,9 @@ class ColumnEmitter : public ReductionEmitter {
     const std::string line = operands_[i].uniform ? operands_[i].name + "_row" : line_text(i);
     switch (variant_.operands[i].access) {
       case Access::contiguous:
+        if (is_staged(i)) {
+          return fmt::format("load_halves<{}>({}, first, lanes)", variant_.width, line);
+        }
         return fmt::format("load<{}, {}>({}, first)", variant_.width,
                            variant_.operands[i].alignment, line);
       case Access::strided:

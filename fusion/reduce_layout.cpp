@@ -13,9 +13,9 @@ namespace {
 // Of columns every lane of a GPU's thread has a place in shared memory. The host reads runs of
 // pages, which its prefetchers follow, and adds them to sums that its first cache holds.
 constexpr int kMostColumns = 8;
-constexpr int kHostColumns = 1024;
+constexpr std::int64_t kHostColumns = 1024;
 
-// Of short rows the host adds no more elements side by side than there are.
+// Of short rows, and of few columns, the host adds no more elements side by side than there are.
 constexpr int kLeastLanes = 8;
 
 using Axis = MergedAxis;
@@ -198,7 +198,11 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   int& width = variant.width;
   width = full_width(innermost, operands, by_columns ? std::vector<bool>(operands.size()) : uniform,
                      family);
-  if (by_columns) width = gpu ? std::min(width, kMostColumns) : kHostColumns;
+  if (by_columns) {
+    const int host =
+        std::max(kLeastLanes, power_of_two_from(std::min(innermost.size, kHostColumns)));
+    width = gpu ? std::min(width, kMostColumns) : host;
+  }
   const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && !uniform[leading];
   while (gpu && width > 1) {
     if (may_begin_within) rows.phase = phase_operand(axes, operands, uniform, leading, width);

@@ -192,7 +192,7 @@ void ReductionEmitter::find_needed() {
 // value that is kept is not needed again. On the host it is in the caches.
 void ReductionEmitter::keep_functions() {
   constexpr int kMostRegisters = 64;
-  constexpr int kMostOnHost = 1 << 15;
+  constexpr int kMostOnHost = 1 << 17;
   kept_.assign(graph_.nodes.size(), -1);
   find_needed();
   if (rows_.vectors == 0 || rows_.columns != 0 || rows_.stored != 0) return;

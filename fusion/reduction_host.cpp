@@ -53,7 +53,8 @@ void ReductionEmitter::emit_host_pass(int pass) {
 
 bool ReductionEmitter::is_staged(std::size_t i) const {
   const OperandText& operand = operands_[i];
-  if (!in_parts() || operand.dtype != DType::f16 || operand.uniform ||
+  const bool of_columns = is_host() && rows_.columns != 0 && !operand.output;
+  if (!(in_parts() || of_columns) || operand.dtype != DType::f16 || operand.uniform ||
       variant_.operands[i].access != Access::contiguous) {
     return false;
   }

@@ -25,15 +25,15 @@ namespace {
 //
 // 2^18 threads fill the largest GPUs of today, with four vectors each under way. The host sums 256
 // elements side by side, enough to hide the latency of an addition whatever the width of its
-// vectors, and keeps what it has computed of up to 128 times as many, which its second cache holds:
-// room for 64 times as many or for 128, so that one kernel does for all of them.
+// vectors, and keeps what it has computed of up to 512 times as many, which its caches hold: room
+// for 64 times as many or for 512, so that one kernel does for all of them.
 constexpr RowPolicy kPolicies[] = {
     /* amd    */ {32, 16, 256, 0, 4, 512, 512, 16, 256, 128 << 10, 1 << 29, 0, 512, 0, 128, 4, 128,
                   0, 1 << 18},
     /* nvidia */
     {32, 16, 256, 4 << 10, 4, 512, 512, 16, 256, 128 << 10, 32 << 10, 60 << 10, 1024, 64 << 10, 128,
      4, 128, 0, 1 << 18},
-    /* host   */ {0, 0, 1, 0, 1, 1, 1, 128, 0, 0, 0, 0, 1, 0, 0, 1, 0, 256, 0},
+    /* host   */ {0, 0, 1, 0, 1, 1, 1, 512, 0, 0, 0, 0, 1, 0, 0, 1, 0, 256, 0},
 };
 
 // Of a cluster, on every device that has them.

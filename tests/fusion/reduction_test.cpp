@@ -229,6 +229,16 @@ TEST(RowLayout, TellsTheHostWhetherRowsAreWholeVectors) {
   EXPECT_NE(row_of(0).reduction.vectors, 1) << "there is no vector";
 }
 
+TEST(RowLayout, OneKernelOfTheHostIsForRowsOfManyLengths) {
+  const auto vectors = [](std::int64_t length) {
+    return rows_of(length, DType::f32, Family::host).variant.reduction.vectors;
+  };
+  EXPECT_EQ(vectors(257), vectors(1 << 14));
+  EXPECT_EQ(vectors((1 << 14) + 1), vectors(1 << 17));
+  EXPECT_NE(vectors(1 << 14), vectors(1 << 17));
+  EXPECT_EQ(vectors((1 << 17) + 1), 0) << "nothing of it is kept";
+}
+
 Layout columns_of(const Dims& shape, DType dtype, Family family) {
   const ReduceSpace space{shape, {true, false}, {}};
   std::vector<Operand> operands(2);
@@ -255,6 +265,7 @@ TEST(ColumnLayout, ReadsNeighbouringColumnsTogether) {
   EXPECT_EQ(brief.variant.reduction.vectors, 4) << "kept in registers";
   EXPECT_EQ(brief.variant.reduction.threads, 1);
   EXPECT_EQ(columns_of({1000, 4096}, DType::f32, Family::host).work_items, 4u);
+  EXPECT_EQ(columns_of({1000, 60}, DType::f32, Family::host).variant.width, 64);
 }
 
 TEST(ReferenceOfReductions, KnowsTheDefinitions) {
