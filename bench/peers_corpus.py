@@ -74,13 +74,18 @@ def common(*values):
     return dtype
 
 
+# PyTorch has functions of its own where all operands have one dtype.
 def rms_norm(x, weight, eps):
+    if x.dtype == weight.dtype:
+        return torch.nn.functional.rms_norm(x, weight.shape, weight, eps)
     y = x.float()
     y = y * torch.rsqrt(torch.mean(y * y, -1, keepdim=True) + eps) * weight.float()
     return y.to(common(x, weight))
 
 
 def layer_norm(x, weight, bias, eps):
+    if x.dtype == weight.dtype == bias.dtype:
+        return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, eps)
     y = torch.nn.functional.layer_norm(x.float(), x.shape[-1:], weight.float(), bias.float(), eps)
     return y.to(common(x, weight, bias))
 
