@@ -7,6 +7,13 @@
 
 namespace kiln::fusion {
 
+void KernelWriter::insert(std::size_t at, std::string_view lines) {
+  const std::string after(text_.data() + at, text_.size() - at);
+  text_.resize(at);
+  text_.append(lines);
+  text_.append(after);
+}
+
 void KernelWriter::comment(std::string_view function, std::string_view expression,
                            std::span<const CommentedOperand> operands, const Variant& variant,
                            Rounding rounding, Accuracy accuracy) {

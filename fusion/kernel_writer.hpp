@@ -37,6 +37,10 @@ class KernelWriter {
   /// Lines from here on stand deeper, or less deep.
   void indent(int by) { indent_ += by; }
 
+  /// Where the next line begins, and lines that go there once they are known.
+  std::size_t here() const { return text_.size(); }
+  void insert(std::size_t at, std::string_view lines);
+
   /// What a reader wants to know first: the expression, dtypes, layout, rounding and accuracy.
   void comment(std::string_view function, std::string_view expression,
                std::span<const CommentedOperand> operands, const Variant& variant,

@@ -38,17 +38,21 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   }
   if (is_shifted()) out_.line(1, "constexpr Width<1> one{{}};");
   shared_memory();
-  out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
-  place();
-  hold_inputs();
-  count_own();
-  for (int pass = 0; pass <= last_pass_; ++pass) {
-    row_values(pass);
-    emit_pass(pass);
+  if (rows_at_once() > 1) {
+    emit_in_turns();
+  } else {
+    out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
+    place();
+    hold_inputs();
+    count_own();
+    for (int pass = 0; pass <= last_pass_; ++pass) {
+      row_values(pass);
+      emit_pass(pass);
+    }
+    row_values(last_pass_ + 1);
+    store_row_values();
+    out_.line(1, "}}");
   }
-  row_values(last_pass_ + 1);
-  store_row_values();
-  out_.line(1, "}}");
   out_.line(0, "}}");
   out_.line(0, "");
   out_.line(0, "}}  // namespace kiln");

@@ -160,6 +160,10 @@ class ReductionEmitter {
   std::string kept_text(std::size_t id, std::string_view slot);
   void hold_inputs();
   void emit_pass(int pass);
+  int rows_at_once() const;
+  int defined_in(std::size_t id) const;
+  std::vector<bool> wanted_after(int pass);
+  void emit_in_turns();
   void emit_host_pass(int pass);
   void ask_for_next_row();
   void emit_batches(int pass);

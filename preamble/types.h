@@ -115,6 +115,12 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
 #if KILN_HOST
 #define KILN_FOR_EACH_BLOCK(Index, item, count) \
   for (Index item = Index(kiln_begin); item < Index(kiln_end); ++item)
+// Several at a time, as many as `turns` says.
+#define KILN_FOR_EACH_FEW(Index, most, few, turns)                                          \
+  for (Index few = Index(kiln_begin), turns = 0, left;                                      \
+       few < Index(kiln_end) &&                                                             \
+       (left = Index(kiln_end) - few, turns = left < Index(most) ? left : Index(most), true); \
+       few += turns)
 #define KILN_SHARED
 #define KILN_SYNCHRONIZE()
 #else

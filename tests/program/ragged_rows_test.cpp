@@ -22,7 +22,7 @@ const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testin
 
 constexpr std::int64_t kLengths[] = {1,  2,  3,  5,  7,  8,  9,   15,  16,  17,  23,  31,  33,
                                      40, 47, 63, 65, 77, 97, 100, 127, 129, 161, 255, 257, 1001};
-constexpr std::int64_t kRows = 5;
+constexpr std::int64_t kRows = 11;  // more than the host takes at a time
 constexpr std::byte kUnread{0xff};  // of floats, NaN
 
 /// Where rows lie: `gap` elements apart, at the start or at the end of the memory.
