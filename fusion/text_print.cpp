@@ -141,11 +141,22 @@ class Printer {
     } else {
       outputs();
     }
-    return argument_order() + text_;
+    return text_;
   }
 
   /// True if the text alone brings the arguments in their order.
   bool ordered() const { return misplaced() == 0; }
+
+  /// `a = a; ` for arguments that the text would otherwise bring in another order, or not at all:
+  /// an argument's position is the position of its first use.
+  std::string argument_order() const {
+    std::string text;
+    const std::size_t count = misplaced();
+    for (std::size_t i = 0; i < count; ++i) {
+      text += fmt::format("{0} = {0}; ", graph_.arguments()[i]);
+    }
+    return text;
+  }
 
  private:
   bool named(std::size_t output) const { return !output_names_[output].empty(); }
@@ -404,17 +415,6 @@ class Printer {
     return count;
   }
 
-  /// `a = a; ` for arguments that the text would otherwise bring in another order, or not at all:
-  /// an argument's position is the position of its first use.
-  std::string argument_order() const {
-    std::string text;
-    const std::size_t count = misplaced();
-    for (std::size_t i = 0; i < count; ++i) {
-      text += fmt::format("{0} = {0}; ", graph_.arguments()[i]);
-    }
-    return text;
-  }
-
   const Graph& graph_;
   bool ternaries_;
   std::vector<std::string> names_;  ///< of values that are statements
@@ -438,8 +438,10 @@ std::string to_text(const Graph& graph) {
   if (calls.ordered()) return text;
   Printer ternaries(graph, true);
   std::string other = ternaries.run();
-  return ternaries.ordered() ? other : text;
+  return ternaries.ordered() ? other : calls.argument_order() + text;
 }
+
+std::string to_short_text(const Graph& graph) { return Printer(graph, false).run(); }
 
 std::string describe(const Graph& graph, NodeId id) {
   const Node& node = graph[id];

@@ -167,11 +167,11 @@ class Steps {
     auto impl = std::make_shared<Function::Impl>();
     impl->definition.name = told.name;
     impl->definition.expression = fusion::to_text(kernel.untyped);
+    told.expression = fusion::to_short_text(kernel.untyped);
     impl->definition.graph = std::move(kernel.untyped);
     impl->definition.options = definition_.options;
     impl->definition.pieces = part.pieces;
     impl->definition.typed = std::make_shared<fusion::TypedGraph>(std::move(kernel.graph));
-    told.expression = impl->definition.expression;
     for (const NodeId id : part.values) {
       const bool counts =
           node(id).arity > 0 && node(id).op != Op::promote && node(id).op != Op::view;

@@ -324,6 +324,22 @@ Explanation explain(const Attempt& attempt) {
   return explain_for(attempt.of->function, attempt.of->specification, attempt.target);
 }
 
+/// Of one kernel that no program is made of: what its operations would move, each in a kernel of
+/// its own, and what is read and written in any case. Nothing for outputs of a shape that was asked
+/// for.
+std::optional<ProgramInfo> beside(const Request& request) {
+  const bool one = !request.program && request.kernels.size() == 1;
+  if (!one || !request.specification.shape.empty()) return std::nullopt;
+  return explain_program(request.function, request.specification);
+}
+
+std::string moves(const Attempt& attempt, const std::optional<ProgramInfo>& beside) {
+  const std::string text = fmt::format("{} per launch", human_bytes(attempt.kernel.info.bytes));
+  if (!beside) return text;
+  return fmt::format("{}; op by op {}; at least {}", text, human_bytes(beside->op_by_op_bytes),
+                     human_bytes(beside->lower_bound));
+}
+
 int explain_as_json(const Request& request, const std::vector<Attempt>& attempts) {
   const OutputTypes types = output_types(request.function, request.specification);
   const std::vector<std::string> names = named_outputs(request.function);
@@ -344,6 +360,10 @@ int explain_as_json(const Request& request, const std::vector<Attempt>& attempts
   }
   Json json = {{"expression", request.function.expression()}, {"outputs", outputs}};
   if (request.program) json["program"] = program_json(*request.program);
+  if (const std::optional<ProgramInfo> info = beside(request)) {
+    json["op_by_op_bytes"] = info->op_by_op_bytes;
+    json["lower_bound"] = info->lower_bound;
+  }
   json["targets"] = targets;
   print_json(json);
   return all_succeeded(attempts) ? kSuccess : kFailure;
@@ -374,6 +394,7 @@ int run_explain(const ExplainOptions& options) {
     print_program(*request.program);
     table = Table();
   }
+  const std::optional<ProgramInfo> info = beside(request);
   for (const Attempt& attempt : attempts) {
     table.row({""});
     table.row(
@@ -384,7 +405,7 @@ int run_explain(const ExplainOptions& options) {
     }
     table.row({"variant", attempt.kernel.info.variant});
     print_explanation(table, explain(attempt));
-    table.row({"moves", fmt::format("{} per launch", human_bytes(attempt.kernel.info.bytes))});
+    table.row({"moves", moves(attempt, info)});
     table.row({"resources", to_text(attempt.kernel.resources)});
   }
   table.print();

@@ -30,11 +30,24 @@ TEST_F(ToolProgram, ExplainsWhyThereAreSeveralKernels) {
   const json& program = report["program"];
   ASSERT_EQ(program["kernels"].size(), 2u);
   EXPECT_THAT(program["kernels"][1]["reason"].get<std::string>(), HasSubstr("other axes"));
+  EXPECT_EQ(program["kernels"][1]["expression"], "x / sum(x, 0) / t1");
   EXPECT_EQ(program["kernels"][1]["after"], std::vector{0});
   EXPECT_EQ(program["lower_bound"], 2 * 4 * 6400);
   EXPECT_LT(program["bytes"], program["op_by_op_bytes"]);
   EXPECT_LE(program["workspace_bytes"], program["op_by_op_workspace"]);
   EXPECT_EQ(report["targets"].size(), 2u);
+}
+
+TEST_F(ToolProgram, ExplainsWhatOneKernelSaves) {
+  KILN_NEED(host);
+  const std::vector<std::string> arguments{"explain", "x * rsqrt(mean(x * x, -1) + 1e-5)", "--type",
+                                           "x=f32[64,100]"};
+  const testing::Finished shown = run(arguments);
+  EXPECT_THAT(shown.out, HasSubstr("50.0 KiB per launch; op by op"));
+  EXPECT_THAT(shown.out, HasSubstr("; at least 50.0 KiB"));
+  const json report = run_json({arguments[0], arguments[1], arguments[2], arguments[3], "--json"});
+  EXPECT_EQ(report["lower_bound"], 2 * 4 * 6400);
+  EXPECT_GT(report["op_by_op_bytes"], 4 * 4 * 6400);
 }
 
 TEST_F(ToolProgram, EmitsEachKernel) {
