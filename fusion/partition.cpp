@@ -214,10 +214,16 @@ class Partitioner {
       if (!facts_.is_deferred(facts_.read_of(operand))) continue;
       const Op op = nodes_[facts_.array_of(operand)].op;
       if (op == Op::opaque) return "it reads what a call of the caller gives";
-      if (op == Op::join) return "it reads an array that is concatenated of several parts";
+      if (op == Op::join) return joined_reason(facts_.array_of(operand));
       return "it reads a view of a stored value";
     }
     return "nothing before it";
+  }
+
+  const char* joined_reason(NodeId join) const {
+    return graph_.joins[nodes_[join].payload].size() == 1
+               ? "it reduces packed numbers, which lie one in each byte for that"
+               : "it reads an array that is concatenated of several parts";
   }
 
   // Why the value cannot join the kernel; empty if it can.
@@ -241,6 +247,15 @@ class Partitioner {
     }
     if (facts_.reads_count(id) && !group.reduced.empty()) {
       return fmt::format("{} counts elements, the kernel before reduces", info(node.op).name);
+    }
+    if (group.packs && has_axes(node.op)) {
+      return fmt::format("{} {}, the kernel before stores packed numbers", info(node.op).name,
+                         is_reduction(node.op) ? "reduces" : "runs along an axis");
+    }
+    if (facts_.stores_packed(id) && (!group.reduced.empty() || group.running != 0)) {
+      return fmt::format("{} gives packed numbers to store, the kernel before {}",
+                         info(node.op).name,
+                         group.running != 0 ? "has running results" : "reduces");
     }
     if (std::string reason = running_obstacle(id, group); !reason.empty()) return reason;
     if (is_reduction(node.op)) {
@@ -319,6 +334,7 @@ class Partitioner {
     }
     if (is_scan(node.op)) group.running = facts_.running_axis(id);
     group.counts = group.counts || facts_.reads_count(id);
+    group.packs = group.packs || facts_.stores_packed(id);
     for (const NodeId operand : node.inputs()) {
       const bool array =
           facts_.is_in_memory(operand) || (home_[operand] != kNoKernel && home_[operand] != place);

@@ -156,7 +156,9 @@ class Bytes {
   std::uint64_t bytes_alone(NodeId id) const {
     const TypedNode& node = nodes_[id];
     std::uint64_t bytes = 0;
-    if (node.op == Op::join) return 2 * stored_bytes(graph_, id);
+    // A join of one part is that part.
+    if (node.op == Op::join)
+      return graph_.joins[node.payload].size() == 1 ? 0 : 2 * stored_bytes(graph_, id);
     if (node.op == Op::opaque && opaque_result(node.payload) == 0) {
       const PlacedCall& call = graph_.calls[opaque_call(node.payload)];
       for (const NodeId input : call.inputs) bytes += stored_bytes(graph_, input);

@@ -115,6 +115,10 @@ bool PartitionFacts::is_deferred(NodeId id) const {
   return op == Op::join || op == Op::opaque || (root != id && op != Op::input);
 }
 
+bool PartitionFacts::stores_packed(NodeId id) const {
+  return kept[id] && is_packed(nodes[id].dtype) && is_computed(nodes[id]);
+}
+
 bool PartitionFacts::is_in_memory(NodeId id) const {
   return nodes[array_of(id)].op == Op::input || is_deferred(read_of(id));
 }

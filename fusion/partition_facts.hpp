@@ -38,6 +38,9 @@ struct PartitionFacts {
   /// What is read for a value, and the array that this is in.
   NodeId read_of(NodeId id) const;
   NodeId array_of(NodeId id) const;
+  /// Stored with two elements in each byte, which no kernel does that reduces or runs along an
+  /// axis.
+  bool stores_packed(NodeId id) const;
   /// Whether one of its operands is a count of elements.
   bool reads_count(NodeId id) const;
   /// Whether a value takes fewer bytes than any that it is computed from and that has its elements.

@@ -24,6 +24,7 @@ struct Group {
   std::unordered_set<NodeId> arrays;
   std::string reason;
   bool counts = false;
+  bool packs = false;       ///< stores packed numbers
   bool alone = false;       ///< nothing joins what it began with
   std::size_t running = 0;  ///< the axis of running results, from 1; 0: there are none
   std::optional<std::size_t> call;

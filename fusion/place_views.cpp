@@ -22,6 +22,15 @@ bool is_array(const TypedNode& node) {
          node.op == Op::opaque || node.arity > 0;
 }
 
+// The 8-bit dtype that holds every number of a packed one.
+DType byte_dtype(DType packed) {
+  switch (packed) {
+    case DType::u4: return DType::u8;
+    case DType::i4: return DType::i8;
+    default: return DType::f8e4m3;
+  }
+}
+
 // A part before the values have been placed: the source's node, and operations of one operand that
 // were applied to the whole and are now applied to each part; the last one first.
 struct Part {
@@ -33,8 +42,11 @@ struct Part {
 class Placer {
  public:
   Placer(const ShapedGraph& from, std::span<const ArrayLayout> arguments,
-         std::span<const ArrayLayout> outputs)
-      : from_(from), arguments_(arguments), outputs_(outputs) {}
+         std::span<const ArrayLayout> outputs, std::vector<bool> unpacked)
+      : from_(from), arguments_(arguments), outputs_(outputs), unpacked_(std::move(unpacked)) {
+    unpacked_.resize(from.graph.arguments.size(), false);
+    keep_what_is_not_converted();
+  }
 
   PlacedGraph run() {
     count_uses();
@@ -154,9 +166,46 @@ class Placer {
     if (node.op == Op::concat) return join(id);
     if (node.op == Op::opaque) return call(id);
     if (is_shape_op(node.op)) return view(id);
+    if (node.op == Op::input && unpacked_[node.payload]) return unpack(node, from_.shapes[id]);
     for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved_[node.operands[i]];
     return append(node, from_.shapes[id]);
   }
+
+  // -- Packed numbers
+
+  // Only conversions, perhaps of views, take the numbers in another dtype.
+  void keep_what_is_not_converted() {
+    std::map<NodeId, std::size_t> argument_of;  // of arguments to unpack, and of views of them
+    const auto keep = [&](NodeId id) {
+      if (const auto found = argument_of.find(id); found != argument_of.end()) {
+        unpacked_[found->second] = false;
+      }
+    };
+    for (NodeId id = 0; id < from_.graph.nodes.size(); ++id) {
+      const TypedNode& node = source(id);
+      const bool argument = node.op == Op::input && is_packed(node.dtype);
+      if (argument && unpacked_[node.payload]) argument_of[id] = node.payload;
+      if (node.op == Op::promote || node.op == Op::cast) continue;
+      const bool view = is_shape_op(node.op) && node.op != Op::concat;
+      const auto below = view ? argument_of.find(node.operands[0]) : argument_of.end();
+      if (below != argument_of.end()) {
+        argument_of[id] = below->second;
+        continue;
+      }
+      for (const NodeId operand : node.inputs()) keep(operand);
+    }
+    for (const NodeId output : from_.graph.outputs) keep(output);
+  }
+
+  NodeId unpack(const TypedNode& argument, const Dims& shape) {
+    const DType dtype = byte_dtype(argument.dtype);
+    const NodeId packed = append(argument, shape);
+    const NodeId bytes = append({Op::cast, dtype, 1, {packed}, 0}, shape);
+    to_.joins.push_back({{bytes, contiguous_layout(shape)}});
+    return append({Op::join, dtype, 0, {}, to_.joins.size() - 1}, shape);
+  }
+
+  // -- Arrays
 
   NodeId append(const TypedNode& node, const Dims& shape) {
     to_.graph.nodes.push_back(node);
@@ -276,6 +325,7 @@ class Placer {
   const ShapedGraph& from_;
   std::span<const ArrayLayout> arguments_;
   std::span<const ArrayLayout> outputs_;
+  std::vector<bool> unpacked_;  ///< arguments
   std::vector<std::size_t> uses_;
   std::vector<bool> dissolved_;
   std::vector<std::vector<Part>> output_parts_;
@@ -304,6 +354,8 @@ DType stored_dtype(const PlacedGraph& placed, NodeId id) {
   const TypedGraph& graph = placed.graph;
   const TypedNode& node = graph.nodes[id];
   const DType wide = compute_dtype(node.dtype);
+  // Kernels that reduce read no packed numbers.
+  if (is_packed(node.dtype) && is_computed(node)) return byte_dtype(node.dtype);
   if (graph.rounding == Rounding::each || wide == node.dtype) return node.dtype;
   switch (node.op) {
     case Op::cast:
@@ -325,8 +377,8 @@ DType stored_dtype(const PlacedGraph& placed, NodeId id) {
 }
 
 PlacedGraph place_views(const ShapedGraph& graph, std::span<const ArrayLayout> arguments,
-                        std::span<const ArrayLayout> outputs) {
-  return Placer(graph, arguments, outputs).run();
+                        std::span<const ArrayLayout> outputs, const std::vector<bool>& unpacked) {
+  return Placer(graph, arguments, outputs, unpacked).run();
 }
 
 PlacedGraph place_views(const ShapedGraph& graph) {

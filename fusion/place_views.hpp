@@ -37,8 +37,11 @@ struct PlacedGraph : ShapedGraph {
 };
 
 /// `arguments` and `outputs` say where those lie, over the shapes that they have in the graph.
+/// Arguments of packed numbers for which `unpacked` is set, by position, are read through a join of
+/// one part that has a byte for each number, unless something else than conversions reads them.
 PlacedGraph place_views(const ShapedGraph& graph, std::span<const ArrayLayout> arguments,
-                        std::span<const ArrayLayout> outputs);
+                        std::span<const ArrayLayout> outputs,
+                        const std::vector<bool>& unpacked = {});
 
 /// The same for arguments and outputs in C order.
 PlacedGraph place_views(const ShapedGraph& graph);

@@ -18,16 +18,25 @@ namespace {
 
 using fusion::to_string;
 
+bool is_packed_operand(const fusion::Operand& operand) { return is_packed(operand.dtype); }
+
+std::optional<fusion::Layout> products_of(const TypedCall& call, fusion::Family family,
+                                          bool tiles) {
+  if (call.rows->pieces > 1) return std::nullopt;
+  return fusion::plan_products(call.graph, *call.rows, call.operands, call.uniform, family, tiles);
+}
+
 // Kernels in several passes keep a row in registers, element by element.
 void check_not_packed(const TypedCall& call) {
-  if (std::ranges::none_of(call.operands,
-                           [](const fusion::Operand& o) { return is_packed(o.dtype); }))
-    return;
+  const auto packed = std::ranges::find_if(call.operands, is_packed_operand);
+  if (packed == call.operands.end()) return;
+  const auto index = static_cast<std::size_t>(packed - call.operands.begin());
   throw Error(Code::unsupported,
-              fmt::format("{}: packed arrays (u4, i4, f4e2m1) can be reduced where a kernel only "
+              fmt::format("{}: {} '{}': packed numbers ({}) can be reduced where a kernel only "
                           "stores what there is one of for each row, and they are contiguous along "
-                          "what is reduced; make it two functions",
-                          call.definition->name));
+                          "what is reduced; a kiln::Program does the rest in two kernels",
+                          call.definition->name, packed->output ? "output" : "input",
+                          operand_names(call.graph)[index], name(packed->dtype)));
 }
 
 // A result for each piece of each row: it has the shape of the rows, and a stride from one piece to
@@ -96,9 +105,25 @@ bool is_one_kernel(const Definition& definition, std::span<const fusion::Argumen
   }
   std::vector<Dims> shapes =
       fusion::infer_shapes(graph, argument_shapes(graph, arrays), definition.name);
-  if (fusion::has_scans(graph)) return fusion::scan_space(graph, shapes).conflict.empty();
+  const auto packed = [](const auto& value) { return is_packed(value.dtype); };
+  const bool packs = std::ranges::any_of(arrays, packed) ||
+                     std::ranges::any_of(graph.outputs, [&](fusion::NodeId output) {
+                       return packed(graph.nodes[output]);
+                     });
+  if (fusion::has_scans(graph)) {
+    return !packs && fusion::scan_space(graph, shapes).conflict.empty();
+  }
   const fusion::TypedGraph rest = fusion::drop_trivial_reductions(graph, shapes);
-  return fusion::reduce_space(rest, shapes).conflict.empty();
+  if (!fusion::reduce_space(rest, shapes).conflict.empty()) return false;
+  if (!packs) return true;
+  const std::vector<OperandShape> outputs =
+      natural_outputs(definition, arguments, arrays, {}, Dims());
+  return can_reduce_packed(type_reduction(definition, arguments, arrays, outputs, graph));
+}
+
+bool can_reduce_packed(const TypedCall& call) {
+  return std::ranges::none_of(call.operands, is_packed_operand) ||
+         products_of(call, fusion::Family::host, false).has_value();
 }
 
 std::vector<Dims> reduction_shapes(const Definition& definition, const fusion::TypedGraph& graph,
@@ -157,11 +182,7 @@ TypedCall type_reduction(const Definition& definition,
 void emit_reduction(const TypedCall& call, std::string_view target, EmittedCall& emitted) {
   const fusion::Family family = family_of(target);
   const Definition& definition = *call.definition;
-  const auto products = call.rows->pieces > 1
-                            ? std::nullopt
-                            : fusion::plan_products(call.graph, *call.rows, call.operands,
-                                                    call.uniform, family, has_tiles(target));
-  if (products) {
+  if (const auto products = products_of(call, family, has_tiles(target))) {
     emitted.layout = *products;
     emitted.layout.variant.programmatic = has_programmatic_launches(target);
     emitted.kernel =

@@ -21,6 +21,10 @@ TypedCall type_reduction(const Definition& definition,
 bool is_one_kernel(const Definition& definition, std::span<const fusion::ArgumentType> arguments,
                    std::span<const OperandShape> arrays);
 
+/// Whether there is a kernel for such a call's packed operands, if it has any: on every target, or
+/// on none.
+bool can_reduce_packed(const TypedCall& call);
+
 /// The shape of every argument, an empty one for a scalar.
 std::vector<Dims> argument_shapes(const fusion::TypedGraph& graph,
                                   std::span<const OperandShape> arrays);

@@ -18,10 +18,11 @@ void check_not_packed(const Definition& definition, std::span<const OperandShape
                       std::span<const OperandShape> outputs) {
   const auto packed = [](const OperandShape& array) { return is_packed(array.dtype); };
   if (std::ranges::none_of(arrays, packed) && std::ranges::none_of(outputs, packed)) return;
-  throw Error(Code::unsupported,
-              fmt::format("{}: packed arrays (u4, i4, f4e2m1) are not supported in one function "
-                          "with cumsum, cumprod or cummax; make it two functions",
-                          definition.name));
+  throw Error(
+      Code::unsupported,
+      fmt::format("{}: packed numbers (u4, i4, f4e2m1) are not read or stored in one kernel "
+                  "with cumsum, cumprod or cummax; a kiln::Program takes two",
+                  definition.name));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "kiln/error.hpp"
 #include "program_memory.hpp"
 #include "program_steps.hpp"
+#include "program_unpack.hpp"
 
 namespace kiln {
 namespace {
@@ -28,7 +29,8 @@ struct Prepared {
   std::vector<DType> output_dtypes;
 };
 
-Prepared prepare(const Definition& definition, const ProgramCall& call) {
+Prepared prepare(const Definition& definition, const ProgramCall& call,
+                 const std::vector<bool>& unpacked = {}) {
   std::vector<DType> dtypes;
   for (const OperandShape& output : call.outputs) dtypes.push_back(output.dtype);
   const fusion::TypedGraph typed = fusion::infer(definition.graph, call.arguments, dtypes,
@@ -58,7 +60,7 @@ Prepared prepare(const Definition& definition, const ProgramCall& call) {
   }
   graph.graph = fusion::drop_trivial_reductions(graph.graph, graph.shapes);
   graph = fusion::share_common(fusion::split_rows(fusion::optimise(graph)));
-  prepared.graph = fusion::place_views(graph, prepared.arguments, outputs);
+  prepared.graph = fusion::place_views(graph, prepared.arguments, outputs, unpacked);
   return prepared;
 }
 
@@ -79,6 +81,17 @@ Planned plan_prepared(const Definition& definition, const Prepared& prepared,
   planned.plan.output_dtypes = prepared.output_dtypes;
   place_temporaries(planned.plan, model.fuse);
   return planned;
+}
+
+// Packed numbers that no kernel could reduce are unpacked by one before.
+Planned plan_first(const Definition& definition, const ProgramCall& call,
+                   const fusion::CostModel& model, Prepared& prepared) {
+  prepared = prepare(definition, call);
+  Planned planned = plan_prepared(definition, prepared, model);
+  const std::vector<bool> unpacked = to_unpack(planned.plan, call);
+  if (unpacked.empty()) return planned;
+  prepared = prepare(definition, call, unpacked);
+  return plan_prepared(definition, prepared, model);
 }
 
 Planned plan_op_by_op(const Definition& definition, const Prepared& prepared) {
@@ -142,13 +155,15 @@ class SmallerPlans {
 }  // namespace
 
 std::uint64_t op_by_op_workspace(const Definition& definition, const ProgramCall& call) {
-  return plan_op_by_op(definition, prepare(definition, call)).room();
+  Prepared prepared;
+  plan_first(definition, call, {}, prepared);
+  return plan_op_by_op(definition, prepared).room();
 }
 
 ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
                          const fusion::CostModel& model) {
-  const Prepared prepared = prepare(definition, call);
-  Planned planned = plan_prepared(definition, prepared, model);
+  Prepared prepared;
+  Planned planned = plan_first(definition, call, model, prepared);
   if (planned.room() == 0) return std::move(planned.plan);
   Planned alone = plan_op_by_op(definition, prepared);
   alone.plan.info.op_by_op_workspace = alone.room();

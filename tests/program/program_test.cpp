@@ -117,6 +117,24 @@ TEST(ProgramErrors, NameWhatDoesNotFit) {
             "two: input 0 'x' overlaps the workspace");
 }
 
+// Kernels that reduce take packed numbers of rows in order, and give none: a program does the rest
+// in two.
+TEST_P(Programs, ReducePackedNumbersAndGiveThem) {
+  const HostArray bf16 = testing::random_array(DType::bf16, {6, 40}, 62);
+  for (const auto& [dtype, text] :
+       {std::pair(DType::u4, "softmax(f32(q), -1) * x, sum(q, 0)"),
+        std::pair(DType::i4, "argmax(q, -1) + x, cumsum(f32(q), -1)"),
+        std::pair(DType::u4, "sum(q[:, 1::2], -1), x - mean(q, -1), sum(q * x, -1)"),
+        std::pair(DType::f4e2m1, "q * x + max(swapaxes(q, 0, 1)[3:])"),
+        std::pair(DType::u4, "sum(q[:0], 0) + x, sum(q[:, :0], -1)")}) {
+    check(text, {testing::random_array(dtype, {6, 40}, 61, 0.5), bf16}, 1e-4);
+  }
+  const HostArray x = testing::random_array(DType::f32, {6, 40}, 63);
+  check("s = max(abs(x), -1) / 7.0; i4(round(x / s)), (s)", {x}, 1e-6);
+  check("s = max(abs(x), -1) / 7.0; q = i4(round(x / s)); q, softmax(f32(q) * s, -1)", {x}, 1e-5);
+  check("u4(cummax(abs(x), -1)), i4(min(x, -1)), sum(f32(i4(x)), -1)", {x}, 1e-6);
+}
+
 // Before anything has run, and by the program's names and not by a kernel's.
 TEST(ProgramErrors, NameThePartsOfTheCall) {
   std::vector<float> x(12), y(12), z(24);
