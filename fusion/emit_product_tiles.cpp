@@ -44,13 +44,13 @@ void ProductEmitter::name_tiles() {
     out_.line(1, "using Parts = RowParts<Tiles, {}, {}>;",
               storage_type(operands_[scales_of_lines()].dtype), tiles.steps_of_line);
     out_.line(1, "KILN_SHARED Parts::Memory part_memory;");
-    out_.line(1, "KILN_SHARED_BY_LAUNCH(held_sets);");
+    out_.line(1, "KILN_SHARED_BY_LAUNCH(128, held_sets);");
     return;
   }
   out_.line(1, "KILN_SHARED TileMemory<Tiles> tile_memory;");
   if (!tiles.held) return;
   out_.line(1, "KILN_SHARED HeldLines<Tiles> held_lines;");
-  out_.line(1, "KILN_SHARED_BY_LAUNCH(held_sets);");
+  out_.line(1, "KILN_SHARED_BY_LAUNCH(128, held_sets);");
 }
 
 void ProductEmitter::sum_up_in_tiles() {

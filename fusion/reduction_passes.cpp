@@ -77,7 +77,7 @@ void ReductionEmitter::hold_inputs() {
 // Where each operand's part of the memory that the block shares begins for a thread, whose vectors
 // stand as far apart as there are threads.
 void ReductionEmitter::share_memory() {
-  out_.line(2, "KILN_SHARED_BY_LAUNCH(memory);");
+  out_.line(2, "KILN_SHARED_BY_LAUNCH(16, memory);");
   int before = 0;
   for (const OperandText& operand : operands_) {
     if (!operand.stored) continue;

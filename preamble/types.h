@@ -129,8 +129,10 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
        item = ::kiln::next_work_item(item, Index(1), count))
 #define KILN_SHARED __shared__
 #define KILN_SYNCHRONIZE() __syncthreads()
-// As many bytes as a launch asks for.
-#define KILN_SHARED_BY_LAUNCH(name) extern __shared__ ::kiln::Chunk<16> name[]
+// As many bytes as a launch asks for. Copies of a wave are faster where they write whole lines of
+// 128 bytes of that memory.
+#define KILN_SHARED_BY_LAUNCH(alignment, name) \
+  extern __shared__ __attribute__((aligned(alignment))) ::kiln::Chunk<16> name[]
 #endif
 
 // The elements that one work item computes, side by side: unrolled into registers on a GPU, SIMD on

@@ -37,7 +37,7 @@ class EmulatedGpu {
         << "/emulated_gpu_device.h\"\n"
         << preamble::text()
         << "#undef KILN_SHARED_BY_LAUNCH\n"
-           "#define KILN_SHARED_BY_LAUNCH(name) \\\n"
+           "#define KILN_SHARED_BY_LAUNCH(alignment, name) \\\n"
            "  auto* const name = (::kiln::Chunk<16>*)emulated::launched[emulated::block_now]\n"
            "namespace kiln {\n"
            "u32 block_of_cluster() { return emulated::block_now; }\n"
