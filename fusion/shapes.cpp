@@ -69,8 +69,8 @@ Dims result_of_call(const TypedGraph& graph, const TypedNode& node, const std::v
 }
 
 // The shape of one node, where an iota has that of a number.
-Dims shape_of(const TypedGraph& graph, const TypedNode& node, const std::vector<Dims>& shapes,
-              std::span<const Dims> arguments, std::string_view function) {
+Dims any_shape_of(const TypedGraph& graph, const TypedNode& node, const std::vector<Dims>& shapes,
+                  std::span<const Dims> arguments, std::string_view function) {
   if (node.op == Op::input) return arguments[node.payload];
   if (node.op == Op::link) return {};
   if (node.op == Op::opaque) return result_of_call(graph, node, shapes, function);
@@ -89,6 +89,30 @@ Dims shape_of(const TypedGraph& graph, const TypedNode& node, const std::vector<
   Dims result = reduced(operand, node, function);
   check_not_empty(node, operand, result, function);
   return result;
+}
+
+// Offsets in bytes, of 8 for an element or of all results of one kernel, stay within 64 bits.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 58;
+
+bool is_countable(const Dims& shape) {
+  std::int64_t size = 1;  // of an array of nothing: of its other axes
+  for (const std::int64_t extent : shape) {
+    if (extent > kMostElements / size) return false;
+    size *= std::max<std::int64_t>(extent, 1);
+  }
+  return true;
+}
+
+Dims shape_of(const TypedGraph& graph, const TypedNode& node, const std::vector<Dims>& shapes,
+              std::span<const Dims> arguments, std::string_view function) {
+  Dims shape = any_shape_of(graph, node, shapes, arguments, function);
+  if (is_countable(shape)) return shape;
+  const std::string what = node.op == Op::input
+                               ? fmt::format("argument '{}'", graph.argument_names[node.payload])
+                               : std::string(info(node.op).name);
+  throw Error(Code::invalid_argument,
+              fmt::format("{}: {}: expected a shape of 2^58 elements or fewer, got {}", function,
+                          what, to_string(shape)));
 }
 
 // ---- Iota --------------------------------------------------------------------------------------

@@ -80,6 +80,16 @@ TEST(ShapeOps, SayWhatDoesNotFit) {
   expect("reshape(x, 8, 2305843009213693955)", "more elements than 64 bits can count");
   EXPECT_NE(error("reshape(x, 4294967296, 4294967296)", {{0, 8}}).find("more elements"),
             std::string::npos);
+  const std::int64_t most = std::int64_t{1} << 40;
+  EXPECT_EQ(
+      error("x[None] + x[:, None]", {{most}}),
+      "f: add: expected a shape of 2^58 elements or fewer, got [1099511627776,1099511627776]");
+  EXPECT_EQ(error("x[::2] + 1", {{most, most}}),
+            "f: argument 'x': expected a shape of 2^58 elements or fewer, got "
+            "[1099511627776,1099511627776]");
+  EXPECT_EQ(error("concat(1, x, x)", {{0, std::int64_t{1} << 58}}),
+            "f: concat: expected a shape of 2^58 elements or fewer, got [0,576460752303423488]");
+  EXPECT_EQ(error("x[None] + x[:, None]", {{most / 4096}}), "");
   expect("x[9223372036854775807]", "there is no element 9223372036854775807 along axis 0");
   expect("reshape(x, -1, 7)", "the 24 elements of [3,8] do not divide by 7");
   expect("reshape(x, -1, -1)", "more than one extent is -1");
