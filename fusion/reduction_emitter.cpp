@@ -7,6 +7,7 @@
 #include "fusion/device_text.hpp"
 #include "fusion/dtype_lattice.hpp"
 #include "fusion/reduce_layout.hpp"
+#include "fusion/row_sharing.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -279,7 +280,7 @@ std::string ReductionEmitter::partial_type(const TypedNode& node) const {
 // Where rounding errors would add up over a long row.
 bool ReductionEmitter::in_stretches(const TypedNode& node) const {
   const bool adds = node.op == Op::sum || node.op == Op::mean || node.op == Op::prod;
-  const bool is_long = rows_.vectors == 0 || rows_.vectors > 64;  // than a stretch
+  const bool is_long = rows_.vectors == 0 || rows_.vectors > kStretchVectors;
   return is_long && adds && !is_integer(node.dtype);
 }
 

@@ -86,7 +86,10 @@ void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vect
   const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
   if (family == Family::host) {
     const bool kept = !rows.pieces && rows.columns == 0 && each <= rule.most_vectors;
-    rows.vectors = !kept ? 0 : vectors == 1 ? 1 : vectors <= 64 ? 64 : rule.most_vectors;
+    rows.vectors = !kept                        ? 0
+                   : vectors == 1               ? 1
+                   : vectors <= kStretchVectors ? kStretchVectors
+                                                : rule.most_vectors;
     return;
   }
   const int kept = kept_bytes(bytes);

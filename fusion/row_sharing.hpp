@@ -37,6 +37,9 @@ struct RowPolicy {
 
 const RowPolicy& row_policy(Family family);
 
+/// Vectors after which the sums of a long row begin again: kStretch of preamble/reduce.h.
+inline constexpr int kStretchVectors = 64;
+
 /// What GPUs of one family differ in.
 struct RowDevice {
   bool clusters = false;  ///< blocks may share a row (preamble/cluster.h)
