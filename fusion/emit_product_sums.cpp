@@ -49,9 +49,12 @@ void ProductEmitter::begin_sums() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op)) continue;
-    const std::string type = fmt::format("Lanes<{}, {}>", compute_type(node.dtype), lanes_per_sum_);
+    const std::string type =
+        vectors_ ? fmt::format("VectorSums<{}>", lanes_per_sum_)
+                 : fmt::format("Lanes<{}, {}>", compute_type(node.dtype), lanes_per_sum_);
     const auto declare = [&](std::string_view suffix) {
       out_.line(2, "{} {}_{}{};", type, name_of(id), suffix, extents(every_result()));
+      if (vectors_) return;
       out_.line(2, "{}{}_{}{} = start<{}, {}, {}>();", loops(every_result()), name_of(id), suffix,
                 indices(every_result()), device_name(node.op), compute_type(node.dtype),
                 lanes_per_sum_);
@@ -95,7 +98,9 @@ void ProductEmitter::for_each_vector() {
   rows_elements();
   out_.line(3, "}}");
   end_groups();
-  carry_over(3, host() ? fmt::format("if (ends_stretch<{}, 1>(vector)) ", shares_.threads) : "");
+  carry_over(3, vectors_ ? "if (ends_vectors(vector)) "
+                : host() ? fmt::format("if (ends_stretch<{}, 1>(vector)) ", shares_.threads)
+                         : "");
   out_.line(2, "}}");
   if (host()) carry_over(2, "");
 }
@@ -114,7 +119,9 @@ Place ProductEmitter::held(std::size_t i) const {
 
 void ProductEmitter::load(std::size_t i, int depth, int width, const std::string& first) {
   const OperandText& operand = operands_[i];
-  const std::string type = fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
+  const std::string type = vectors_
+                               ? fmt::format("VectorsOf<{}>", storage_type(operand.dtype))
+                               : fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
   const Place place = held(i);
   std::string from;
   if (is_packed(operand.dtype)) {
@@ -125,7 +132,8 @@ void ProductEmitter::load(std::size_t i, int depth, int width, const std::string
     from = fmt::format("{}_data, {}", operand.name, place_text(i, first));
   }
   const std::string text =
-      fmt::format("lanes_of<{}, {}>({})", width, variant_.operands[i].alignment, from);
+      vectors_ ? fmt::format("vectors_of({})", from)
+               : fmt::format("lanes_of<{}, {}>({})", width, variant_.operands[i].alignment, from);
   if (extents(place).empty()) {
     out_.line(depth, "const {} {}_lanes = {};", type, operand.name, text);
     return;
@@ -149,17 +157,16 @@ void ProductEmitter::shared_elements() {
       text = values_[id];
     }
     // A name of its own, beside that of the lanes.
-    out_.line(4, "{} {}{}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id), extents(place),
-              products_.lanes);
-    out_.line(4, "{}KILN_EACH_LANE(lane, {}) {}{}[lane] = {};", loops(place), products_.lanes,
-              name_of(id), indices(place), text);
+    out_.line(4, "{} {}{}[{}];", element_type(id), name_of(id), extents(place), lanes());
+    out_.line(4, "{}{}(lane, {}) {}{}[lane] = {};", loops(place), each_lane(), lanes(), name_of(id),
+              indices(place), text);
     values_[id] = fmt::format("{}{}[lane]", name_of(id), indices(place));
   }
 }
 
 void ProductEmitter::rows_elements() {
   if (rows_ > 1) {
-    out_.line(4, "KILN_EACH(r, {}) {{", rows_);
+    out_.line(4, "{}(r, {}) {{", each(), rows_);
   } else {
     out_.line(4, "{{");
   }
@@ -168,10 +175,9 @@ void ProductEmitter::rows_elements() {
   }
   if (has_columns()) {
     rows_values();
-    out_.line(5, "KILN_EACH(c, {}) KILN_EACH_LANE(lane, {}) {{", products_.columns,
-              products_.lanes);
+    out_.line(5, "{}(c, {}) {}(lane, {}) {{", each(), products_.columns, each_lane(), lanes());
   } else {
-    out_.line(5, "KILN_EACH_LANE(lane, {}) {{", products_.lanes);
+    out_.line(5, "{}(lane, {}) {{", each_lane(), lanes());
   }
   lane_values();
   joins(6);
@@ -187,8 +193,8 @@ void ProductEmitter::rows_values() {
       continue;
     const std::string text = value_text(id);
     if (text.empty()) continue;
-    out_.line(5, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id), products_.lanes);
-    out_.line(5, "KILN_EACH_LANE(lane, {}) {}[lane] = {};", products_.lanes, name_of(id), text);
+    out_.line(5, "{} {}[{}];", element_type(id), name_of(id), lanes());
+    out_.line(5, "{}(lane, {}) {}[lane] = {};", each_lane(), lanes(), name_of(id), text);
     values_[id] = name_of(id) + "[lane]";
   }
 }
@@ -201,7 +207,7 @@ void ProductEmitter::lane_values() {
       continue;
     const std::string text = value_text(id);
     if (text.empty()) continue;
-    out_.line(6, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), name_of(id), text);
+    out_.line(6, "const {} {} = {};", element_type(id), name_of(id), text);
     values_[id] = name_of(id);
   }
 }
@@ -267,8 +273,8 @@ void ProductEmitter::joins(int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op)) continue;
-    const std::string lane = lanes_per_sum_ == products_.lanes ? "lane"
-                             : lanes_per_sum_ == 1             ? "0"
+    const std::string lane = lanes_per_sum_ == products_.lanes && !vectors_ ? "lane"
+                             : lanes_per_sum_ == 1                          ? "0"
                                                    : fmt::format("lane % {}", lanes_per_sum_);
     const std::string sum =
         fmt::format("{}_lanes{}[{}]", name_of(id), indices(every_result()), lane);
@@ -285,6 +291,8 @@ void ProductEmitter::joins(int depth) {
       const TypedNode& product = graph_.nodes[operand];
       out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, values_[product.operands[0]],
                 values_[product.operands[1]]);
+    } else if (vectors_) {
+      out_.line(depth, "{} += {};", sum, values_[operand]);
     } else {
       out_.line(depth, "{0} = {1}::join({0}, {2});", sum, device_name(node.op), values_[operand]);
     }
@@ -295,8 +303,9 @@ void ProductEmitter::carry_over(int depth, const std::string& guard) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op) || !in_stretches(node) || nodes_.form(id)) continue;
-    out_.line(depth, "{0}{1}carry<{2}>({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
-              device_name(node.op), name_of(id), indices(every_result()));
+    const std::string joined = vectors_ ? "" : fmt::format("<{}>", device_name(node.op));
+    out_.line(depth, "{0}{1}carry{2}({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
+              joined, name_of(id), indices(every_result()));
   }
 }
 
@@ -305,9 +314,9 @@ void ProductEmitter::end_sums() {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op)) continue;
     const std::string_view op = device_name(node.op);
-    out_.line(2, "{}{}_of[{}] = fold<{}, {}>({}_{}{});", loops(every_result()), name_of(id),
-              result_index(), op, lanes_per_sum_, name_of(id), in_stretches(node) ? "all" : "lanes",
-              indices(every_result()));
+    const std::string fold = vectors_ ? "total" : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
+    out_.line(2, "{}{}_of[{}] = {}({}_{}{});", loops(every_result()), name_of(id), result_index(),
+              fold, name_of(id), in_stretches(node) ? "all" : "lanes", indices(every_result()));
     out_.line(2, "reduce_all<{0}, {1}>({2}_of, {2}_slots);", op, shares_.threads, name_of(id));
   }
 }

@@ -14,8 +14,8 @@ namespace kiln::fusion {
 
 std::string ProductEmitter::loops(const Place& place) const {
   std::string text;
-  if (by_rows(place)) text += fmt::format("KILN_EACH(r, {}) ", rows_);
-  if (by_columns(place)) text += fmt::format("KILN_EACH(c, {}) ", products_.columns);
+  if (by_rows(place)) text += fmt::format("{}(r, {}) ", each(), rows_);
+  if (by_columns(place)) text += fmt::format("{}(c, {}) ", each(), products_.columns);
   return text;
 }
 
@@ -100,6 +100,14 @@ std::string ProductEmitter::one_element(std::size_t i) const {
                                        : fmt::format("{}_data[{}]", name, place);
 }
 
+std::string_view ProductEmitter::element_type(std::size_t id) const {
+  return vectors_ ? "Floats" : compute_type(graph_.nodes[id].dtype);
+}
+
+std::string ProductEmitter::lanes() const {
+  return vectors_ ? "kVectors" : fmt::format("{}", products_.lanes);
+}
+
 // What is there once for each row or line, of rows and columns as it depends on them.
 void ProductEmitter::emit_values(Level level, int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -157,7 +165,7 @@ void ProductEmitter::lane_of(std::size_t id, std::size_t i) {
                   whole ? fmt::format("part * {} + lane", products_.lanes) : "lane");
   if (node_text_.needs_stored(static_cast<NodeId>(id)))
     stored_[id] = fmt::format("plain({})", lane);
-  values_[id] = fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
+  values_[id] = vectors_ ? lane : fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
   if (is_integer(operand.dtype) && bits(operand.dtype) <= 8) {
     const int width = whole ? variant_.width : products_.lanes;
     const bool liftable = (operand.dtype == DType::u4 || operand.dtype == DType::u8) &&
@@ -173,7 +181,8 @@ std::string ProductEmitter::from_lane(const TypedNode& node) const {
   const std::string& lane = lanes_[node.operands[0]].text;
   const bool exact =
       node.dtype == DType::f32 || node.dtype == DType::f16 || node.dtype == DType::bf16;
-  return lane.empty() || !exact ? std::string() : fmt::format("to<f32>({})", lane);
+  if (lane.empty() || !exact) return {};
+  return vectors_ ? lane : fmt::format("to<f32>({})", lane);
 }
 
 // A small integer times what does not change from lane to lane.

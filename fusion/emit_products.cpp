@@ -19,7 +19,8 @@ namespace {
 
 // What the text itself calls something.
 std::set<std::string> words_of(bool in_tiles) {
-  std::set<std::string> words = {"r", "c", "part", "block", "batch", "vector", "line"};
+  std::set<std::string> words = {"r",      "c",    "part",   "block",   "batch",
+                                 "vector", "line", "Floats", "kVectors"};
   if (in_tiles) {
     words.insert({"Tiles", "tile_memory", "held_lines", "held_sets", "add_again", "i", "weights_of",
                   "vector_of", "line_of", "store_of", "Parts", "part_memory", "apart", "share",
@@ -48,6 +49,8 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, 
   rows_ = in_tiles() ? 1 : products_.rows;
   lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
   if (host()) lanes_per_sum_ = products_.lanes;
+  vectors_ = takes_vectors();
+  if (vectors_) lanes_per_sum_ = results() <= 4 ? 2 : 1;
 }
 
 KernelDescription ProductEmitter::run(std::string_view function, std::string_view expression) {
@@ -59,6 +62,7 @@ KernelDescription ProductEmitter::run(std::string_view function, std::string_vie
   out_.line(0, "");
   out_.signature(shares_.threads * shares_.rows, products_.tiles.blocks);
   out_.await_prerequisites(1);
+  if (vectors_) out_.line(1, "constexpr int kVectors = {} / kSimd;", variant_.width);
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   find_item();
@@ -83,6 +87,48 @@ KernelDescription ProductEmitter::run(std::string_view function, std::string_vie
       out_.finish(static_cast<std::uint32_t>(shares_.threads * shares_.rows));
   kernel.shared_bytes = shared_bytes;
   return kernel;
+}
+
+bool ProductEmitter::takes_vectors() const {
+  constexpr int kWidth = 64;
+  if (!host() || variant_.width != kWidth || graph_.rounding != Rounding::once) return false;
+  bool packed = false;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (is_reduction(node.op)) {
+      if (!adds(node) || compute_dtype(node.dtype) != DType::f32) return false;
+    } else if (nodes_.place(id).level == Level::element) {
+      if (!is_vector(id)) return false;
+      packed = packed || (node.op == Op::input && is_packed(node.dtype));
+    }
+  }
+  return packed;
+}
+
+bool ProductEmitter::is_vector(std::size_t id) const {
+  const TypedNode& node = graph_.nodes[id];
+  if (node_text_.needs_stored(static_cast<NodeId>(id))) return false;
+  if (is_small(id)) return true;
+  if (compute_dtype(node.dtype) != DType::f32) return false;
+  switch (node.op) {
+    case Op::input: return bits(node.dtype) >= 16;
+    case Op::add:
+    case Op::sub:
+    case Op::mul: return true;
+    case Op::promote:
+    case Op::cast:
+      return is_small(node.operands[0]) ||
+             (!node_text_.rounds(node) &&
+              compute_dtype(graph_.nodes[node.operands[0]].dtype) == DType::f32);
+    default: return false;
+  }
+}
+
+// A packed integer that is not computed with yet.
+bool ProductEmitter::is_small(std::size_t id) const {
+  const TypedNode& node = graph_.nodes[id];
+  if (node.op == Op::promote) return is_integer(node.dtype) && is_small(node.operands[0]);
+  return node.op == Op::input && (node.dtype == DType::u4 || node.dtype == DType::i4);
 }
 
 void ProductEmitter::place_operands() {

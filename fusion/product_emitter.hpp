@@ -81,6 +81,15 @@ class ProductEmitter : private ProductAxes {
   std::string from_lane(const TypedNode& node) const;
   std::string scaled_lane(const TypedNode& node) const;
 
+  // Whole vectors (preamble/products.h), where the host has packed weights and plain arithmetic.
+  bool takes_vectors() const;
+  bool is_vector(std::size_t id) const;
+  bool is_small(std::size_t id) const;
+  std::string_view element_type(std::size_t id) const;
+  std::string lanes() const;
+  std::string_view each_lane() const { return vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH_LANE"; }
+  std::string_view each() const { return vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH"; }
+
   // The loop over the elements of the rows.
   bool in_stretches(const TypedNode& node) const;
   void declare_results();
@@ -136,7 +145,8 @@ class ProductEmitter : private ProductAxes {
   NodeText node_text_;
   std::string_view index_;
   std::string_view signed_index_;
-  int lanes_per_sum_ = 1;
+  bool vectors_ = false;
+  int lanes_per_sum_ = 1;     ///< or vectors
   int rows_ = 1;              ///< that a thread has in the part of the text that is written
   bool one_column_ = false;   ///< there c is a number, not a loop's
   std::vector<bool> wanted_;  ///< there these nodes are; empty: all

@@ -275,7 +275,9 @@ KILN_FN Index row_or_last(Index row, Index count) { return row < count ? row : c
 // A thread adds the products of a vector of W elements to a sum per lane A of its own and that to
 // the sum of all, so of n elements shared out to t threads a sum is off by at most
 //   (W / A + n / (W t) + log2(A t) + 1) u
-// of the sum of the sizes of its terms, u being half a unit in the last place of 1.
+// of the sum of the sizes of its terms, u being half a unit in the last place of 1. The host carries
+// a sum over after 64 of its terms, or after 16 W / A where it takes whole vectors
+// (product_vectors.h).
 //
 // Where the terms are small integers n with a scale s and a bias b for each group, times x, GPUs add
 // (n - p) x and x, and scale the two sums once for each group, by s and by b + p s. The whole number p
