@@ -174,7 +174,8 @@ class Stores {
         bytes += kernels_[g].reads.contains(at) ? 0 : stored_bytes(facts_.graph, at);
         continue;
       }
-      if (has_axes(node.op) && large && home_[at] != static_cast<std::int64_t>(g)) {
+      const bool foreign = at != id && home_[at] != static_cast<std::int64_t>(g);
+      if (has_axes(node.op) && large && foreign) {
         bytes += 2 * stored_bytes(facts_.graph, at);
         continue;
       }

@@ -353,6 +353,7 @@ bool is_computed(const TypedNode& node) {
 DType stored_dtype(const PlacedGraph& placed, NodeId id) {
   const TypedGraph& graph = placed.graph;
   const TypedNode& node = graph.nodes[id];
+  if (node.op == Op::view) return stored_dtype(placed, node.operands[0]);
   const DType wide = compute_dtype(node.dtype);
   // Kernels that reduce read no packed numbers.
   if (is_packed(node.dtype) && is_computed(node)) return byte_dtype(node.dtype);
@@ -361,7 +362,6 @@ DType stored_dtype(const PlacedGraph& placed, NodeId id) {
     case Op::cast:
     case Op::input:
     case Op::opaque: return node.dtype;
-    case Op::view: return stored_dtype(placed, node.operands[0]);
     case Op::promote: {
       const bool copy = graph.nodes[node.operands[0]].dtype == node.dtype;
       return copy ? stored_dtype(placed, node.operands[0]) : wide;

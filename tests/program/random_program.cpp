@@ -88,9 +88,9 @@ class Draw {
       shape = longer;
     }
     using enum DType;
-    DType dtype = one_of({i32, i8, u8, i64, boolean, i16, u16, u32, u64});
+    DType dtype = one_of({i32, i8, u8, i64, boolean, i16, u16, u32, u64, u4, i4});
     if (kind_.floats && below(4) != 0) {
-      dtype = one_of({f32, f32, f32, f16, bf16, bf16, f64, f8e4m3, f8e5m2});
+      dtype = one_of({f32, f32, f32, f16, bf16, bf16, f64, f8e4m3, f8e5m2, f4e2m1});
     }
     dtypes_.push_back(dtype);
     shapes_.push_back(shape);
