@@ -144,6 +144,13 @@ std::string ProductEmitter::value_text(std::size_t id) {
   }
   if (node.op == Op::scalar)
     return node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
+  if (is_added(id)) return {};
+  for (const std::size_t i : {0u, 1u}) {
+    if (node.op != Op::add || !is_added(node.operands[i])) continue;
+    const TypedNode& product = graph_.nodes[node.operands[i]];
+    return fmt::format("add_product({}, {}, {})", values_[node.operands[1 - i]],
+                       values_[product.operands[0]], values_[product.operands[1]]);
+  }
   if (std::string text = from_lane(node); !text.empty()) {
     lanes_[id] = lanes_[node.operands[0]];
     return text;

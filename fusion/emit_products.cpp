@@ -124,6 +124,34 @@ bool ProductEmitter::is_vector(std::size_t id) const {
   }
 }
 
+// Of four bits and no more than eleven.
+bool ProductEmitter::is_exact_product(std::size_t id) const {
+  const TypedNode& node = graph_.nodes[id];
+  if (!vectors_ || node.op != Op::mul) return false;
+  const auto origin = [&](NodeId from) {
+    while (graph_.nodes[from].op == Op::promote) from = graph_.nodes[from].operands[0];
+    return from;
+  };
+  for (const std::size_t i : {0u, 1u}) {
+    const TypedNode& scale = graph_.nodes[origin(node.operands[1 - i])];
+    const bool narrow = scale.dtype == DType::bf16 || scale.dtype == DType::f16;
+    if (is_small(origin(node.operands[i])) && scale.op == Op::input && narrow) return true;
+  }
+  return false;
+}
+
+bool ProductEmitter::is_added(std::size_t id) const {
+  if (!is_exact_product(id)) return false;
+  int uses = 0;
+  bool added = false;
+  for (const TypedNode& node : graph_.nodes) {
+    for (const NodeId operand : node.inputs()) uses += operand == id ? 1 : 0;
+    added = added ||
+            (node.op == Op::add && std::ranges::find(node.inputs(), id) != node.inputs().end());
+  }
+  return added && uses == 1;
+}
+
 // A packed integer that is not computed with yet.
 bool ProductEmitter::is_small(std::size_t id) const {
   const TypedNode& node = graph_.nodes[id];

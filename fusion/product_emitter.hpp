@@ -85,6 +85,9 @@ class ProductEmitter : private ProductAxes {
   bool takes_vectors() const;
   bool is_vector(std::size_t id) const;
   bool is_small(std::size_t id) const;
+  bool is_exact_product(std::size_t id) const;
+  /// Added to what its only user adds to it, without being rounded, which changes no bit.
+  bool is_added(std::size_t id) const;
   std::string_view element_type(std::size_t id) const;
   std::string lanes() const;
   std::string_view each_lane() const { return vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH_LANE"; }

@@ -102,6 +102,14 @@ KILN_FN Floats add_product(Floats sum, Floats a, Floats b) {
 #endif
 }
 
+// Also of one number for all lanes.
+KILN_FN Floats in_all(Floats value) { return value; }
+KILN_FN Floats in_all(f32 value) { return value - Floats{}; }
+template <class A, class B, class C>
+KILN_FN Floats add_product(A sum, B a, C b) {
+  return add_product(in_all(sum), in_all(a), in_all(b));
+}
+
 template <int Count>
 struct VectorSums {
   Floats vector[Count] = {};
