@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "fusion/layout_choices.hpp"
 #include "fusion/merged_axes.hpp"
 #include "kiln/error.hpp"
 
@@ -26,9 +27,6 @@ constexpr Policy kPolicies[] = {
     /* nvidia */ {16, 64, 16, 16, 256, 512, 0, 32 << 10},
     /* host   */ {0, 0, 0, 1024, 16, 16, 8 << 20, 32 << 10},
 };
-
-// Rows of 64 four-byte elements are two cache lines of a GPU; smaller tiles where there are many.
-constexpr int kTiles[] = {64, 32};
 
 constexpr int kMostRank = 64;
 
@@ -97,172 +95,6 @@ void turn_round(std::vector<MergedAxis>& axes, std::size_t output,
       axis.strides[i] = -axis.strides[i];
     }
   }
-}
-
-bool lies_along(const MergedAxis& axis, std::size_t operand) { return axis.strides[operand] == 1; }
-
-bool can_transpose(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
-                   const MergedAxis& axis, std::size_t i) {
-  return !operands[i].output && !operands[i].count && variants[i].access == Access::strided &&
-         lies_along(axis, i) && bits(operands[i].dtype) >= 8;
-}
-
-// Inputs whose neighbours along the innermost axis are far apart, but lie side by side along
-// another axis, are read through tiles of the two, so that both sides move whole lines of memory.
-// The axis is the one that helps most inputs; what does not fit the tiles' memory stays strided.
-void choose_tile(const std::vector<MergedAxis>& axes, std::span<const Operand> operands,
-                 const Policy& policy, Variant& variant) {
-  std::vector<std::size_t> best;
-  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-    std::vector<std::size_t> helped;
-    for (std::size_t i = 0; i < operands.size(); ++i) {
-      if (can_transpose(operands, variant.operands, axes[k], i)) helped.push_back(i);
-    }
-    const int smallest = kTiles[std::size(kTiles) - 1];
-    const bool fills = std::min(axes[k].size, axes.back().size) >= smallest;
-    if (!fills || helped.size() <= best.size()) continue;
-    best = std::move(helped);
-    variant.tile_axis = static_cast<int>(k);
-  }
-  if (best.empty()) return;
-  // At the edges of a tile every element is a thread's own: two would share a byte of the output.
-  if (std::ranges::any_of(operands,
-                          [](const Operand& o) { return o.output && is_packed(o.dtype); }))
-    return;
-  const auto bytes = [&](int tile) {
-    int total = 0;
-    for (const std::size_t i : best) total += tile * tile * slot_bytes(operands[i].dtype);
-    return total;
-  };
-  for (const int tile : kTiles) {
-    variant.tile = tile;
-    if (bytes(tile) <= policy.tile_bytes) break;
-  }
-  while (bytes(variant.tile) > policy.tile_bytes) best.pop_back();
-  for (const std::size_t i : best) variant.operands[i].access = Access::transposed;
-}
-
-// Inputs, or outputs, that lie between each other's elements in one memory: halves of pairs and the
-// like. The first of them is then loaded or stored with all others in it.
-void find_interleaved(const std::vector<MergedAxis>& axes, std::span<const Operand> operands,
-                      std::span<const std::int64_t> offsets,
-                      std::vector<OperandVariant>& variants) {
-  constexpr std::int64_t kMostWays = 4;
-  const auto element = [&](std::size_t i) {
-    return operands[i].place.element + offsets[i] - operands[i].offset;
-  };
-  const auto beside = [&](std::size_t i, std::size_t k) {
-    return operands[i].place.memory == operands[k].place.memory &&
-           operands[i].output == operands[k].output && operands[i].dtype == operands[k].dtype &&
-           variants[k].access == Access::strided &&
-           std::ranges::all_of(
-               axes, [&](const MergedAxis& axis) { return axis.strides[i] == axis.strides[k]; });
-  };
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const std::int64_t ways = axes.back().strides[i];
-    if (operands[i].place.memory == 0 || is_packed(operands[i].dtype) || ways < 2 ||
-        ways > kMostWays || variants[i].access != Access::strided)
-      continue;
-    std::vector<std::size_t> group;
-    for (std::int64_t way = 0; way < ways; ++way) {
-      for (std::size_t k = 0; k < operands.size(); ++k) {
-        if (!beside(i, k) || element(k) != element(i) + way) continue;
-        group.push_back(k);
-        break;
-      }
-    }
-    if (group.size() != static_cast<std::size_t>(ways) || group[0] != i) continue;
-    for (std::size_t way = 0; way < group.size(); ++way) {
-      OperandVariant& variant = variants[group[way]];
-      variant.access = Access::interleaved;
-      variant.ways = static_cast<int>(ways);
-      variant.way = static_cast<int>(way);
-      variant.first_way = i;
-    }
-  }
-}
-
-// The elements per work item: a full vector of the narrowest contiguous operand, but no more than
-// the row has, and one where nothing is contiguous, since then a vector saves no access.
-int choose_width(std::int64_t inner, std::span<const Operand> operands,
-                 const std::vector<OperandVariant>& variants, const Policy& policy) {
-  if (policy.vector_bytes == 0) return policy.most_lanes;
-  int narrowest = 0;  // in bits, as all widths here
-  int widest = 8;
-  int stored = 8;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].count) continue;
-    const int element = bits(operands[i].dtype) * variants[i].ways;
-    widest = std::max(widest, element);
-    if (operands[i].output) stored = std::max(stored, element);
-    if (variants[i].access != Access::contiguous && variants[i].access != Access::interleaved)
-      continue;
-    narrowest = narrowest == 0 ? element : std::min(narrowest, element);
-  }
-  if (narrowest == 0) return 1;
-  int width = std::min({policy.vector_bytes * 8 / narrowest, policy.most_lane_bytes * 8 / widest,
-                        policy.most_stored_bytes * 8 / stored, policy.most_lanes});
-  while (width > 1 && width > inner) width /= 2;
-  return std::max(width, 1);
-}
-
-// Where what is stored makes vectors short, a work item handles several, so that it has enough
-// bytes under way. They lie in one row, and those of `threads` neighbours fill it together: a short
-// row is a whole number of these, and the end of a long one, which goes vector by vector, is a
-// small part of it. Eight threads store whole lines, but four with more vectors are better than one
-// vector.
-void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const Policy& policy,
-                    Variant& variant) {
-  constexpr int kEnoughBytes = 32;
-  constexpr std::int64_t kLong = 16;
-  if (policy.vector_bytes == 0 || variant.tile != 0) return;
-  int narrowest = 1024;  // in bits, as all widths here
-  int loaded = 0;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const OperandVariant& own = variant.operands[i];
-    // Counts, and packed elements that are no vectors, go on from lane to lane.
-    const bool packed = is_packed(operands[i].dtype);
-    if (operands[i].count || (packed && (operands[i].output || own.access == Access::strided)))
-      return;
-    const bool in_rows = own.access == Access::contiguous || own.access == Access::interleaved;
-    if (operands[i].output || !in_rows) continue;
-    const int element = bits(operands[i].dtype) * own.ways;
-    narrowest = std::min(narrowest, element);
-    // What repeats along another axis is in the caches.
-    const std::uint64_t axes = (std::uint64_t{1} << (variant.rank - 1)) - 1;
-    if (own.way == 0 && own.outer_axes == axes) loaded += element * variant.width;
-  }
-  const int most = std::min(policy.vector_bytes * 8 / narrowest, policy.most_lanes) / variant.width;
-  for (const int threads : {32, 16, 8, 4}) {
-    for (int vectors = most; vectors > 1; vectors /= 2) {
-      const std::int64_t together = std::int64_t{vectors} * threads * variant.width;
-      const bool enough = loaded * vectors / 2 >= kEnoughBytes * 8;
-      if (enough || (inner % together != 0 && inner < kLong * together)) continue;
-      variant.vectors = vectors;
-      variant.threads = threads;
-      return;
-    }
-  }
-}
-
-// The host computes rows that are functions of packed elements alone once for each of the sixteen
-// values, if there are more elements than that, and looks the results up.
-constexpr std::int64_t kLeastLookedUp = 32;
-
-bool is_table(std::span<const Operand> operands, const std::vector<OperandVariant>& variants) {
-  int codes = 0;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const bool contiguous = variants[i].access == Access::contiguous;
-    const int width = bits(operands[i].dtype);
-    if (operands[i].count) return false;
-    if (operands[i].output && !(contiguous && (width == 16 || width == 32))) return false;
-    const bool same =
-        variants[i].access == Access::broadcast || variants[i].access == Access::scalar;
-    if (operands[i].output || same) continue;
-    if (!contiguous || !is_packed(operands[i].dtype)) return false;
-    ++codes;
-  }
-  return codes == 1;
 }
 
 // What the kernel adds to an operand's place, because its pointer cannot.
@@ -481,75 +313,6 @@ Divisor make_divisor(std::uint32_t divisor) {
   const std::uint64_t power = std::uint64_t{1} << result.shift;
   result.multiplier = static_cast<std::uint32_t>(((power - divisor) << 32) / divisor + 1);
   return result;
-}
-
-namespace {
-
-std::string describe(const RowVariant& rows, Family family) {
-  if (rows.axes == 0) return "";
-  std::string text;
-  if (family != Family::host) {
-    text += fmt::format(", {} thread{} and {} per {}", rows.threads, rows.threads == 1 ? "" : "s",
-                        rows.vectors == 0   ? "a loop"
-                        : rows.vectors == 1 ? "1 vector each"
-                                            : fmt::format("{} vectors each", rows.vectors),
-                        rows.columns == 0 ? "row" : "column");
-    if (rows.blocks > 1) text += fmt::format(", in {} blocks", rows.blocks);
-    if (rows.stored > 0) text += fmt::format(", {} of them in shared memory", rows.stored);
-    if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
-    if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
-  } else if (rows.columns > 0) {
-    text += ", columns";
-  }
-  if (rows.pieces) text += ", in pieces";
-  if (rows.phase >= 0) text += ", rows begin within vectors";
-  if (rows.apart != 0) text += fmt::format(", those of a block {} apart", rows.apart);
-  return text;
-}
-
-}  // namespace
-
-std::string describe(const Variant& variant, std::span<const std::string> names) {
-  static constexpr std::string_view kAccess[] = {"scalar",  "contiguous", "broadcast along rows",
-                                                 "strided", "transposed", "interleaved"};
-  std::string text = fmt::format("{} {}, {} element{} per work item, {}-bit indices", variant.rank,
-                                 variant.rank == 1 ? "axis" : "axes", variant.width,
-                                 variant.width == 1 ? "" : "s", variant.wide_index ? 64 : 32);
-  if (variant.vectors > 1) {
-    text += fmt::format(", {} times, {} work items in turns", variant.vectors, variant.threads);
-  }
-  if (variant.products.rows == 0) text += describe(variant.reduction, variant.family);
-  if (variant.products.rows != 0) {
-    text += fmt::format(", {} threads per row, {} row{} and {} column{} at a time",
-                        variant.reduction.threads, variant.products.rows,
-                        variant.products.rows == 1 ? "" : "s", variant.products.columns,
-                        variant.products.columns == 1 ? "" : "s");
-    if (variant.products.tiles.sharers != 0) text += ", in tiles of products";
-  }
-  if (variant.scan == ScanVariant::along) {
-    text += fmt::format(", running along rows, {} thread{} to each", variant.reduction.threads,
-                        variant.reduction.threads == 1 ? "" : "s");
-  }
-  if (variant.scan == ScanVariant::across) text += ", running across rows";
-  if (variant.streamed) text += ", streamed";
-  if (variant.table) text += ", looked up in a table";
-  if (variant.tile != 0) text += fmt::format(", in tiles of {0} by {0}", variant.tile);
-  for (std::size_t i = 0; i < variant.operands.size(); ++i) {
-    const OperandVariant& operand = variant.operands[i];
-    text += fmt::format("; {}: {}", i < names.size() ? names[i] : fmt::format("#{}", i),
-                        kAccess[static_cast<std::size_t>(operand.access)]);
-    if (operand.access == Access::interleaved) {
-      text += fmt::format(", {} of {}", operand.way + 1, operand.ways);
-    }
-    const bool vectors = operand.access == Access::contiguous ||
-                         operand.access == Access::transposed ||
-                         (operand.access == Access::interleaved && operand.way == 0);
-    if (vectors && operand.alignment != 0) {
-      text += fmt::format(", aligned to {}", operand.alignment);
-    }
-    if (operand.between) text += ", between vectors";
-  }
-  return text;
 }
 
 }  // namespace kiln::fusion
