@@ -118,6 +118,13 @@ class Bytes {
            !copies_[id].any && !seen_as_view_[id];
   }
 
+  // A copy into arrays that are concatenated, of which a concatenation's bytes are.
+  bool is_part(NodeId id) const {
+    const TypedNode& node = nodes_[id];
+    return node.op == Op::promote && nodes_[node.operands[0]].dtype == node.dtype &&
+           copies_[id].any && !copies_[id].output && !read_[id];
+  }
+
   // What one operation after the other copies into outputs: parts of a concatenation, and what is
   // another output already.
   std::uint64_t bytes_copied() const {
@@ -163,7 +170,7 @@ class Bytes {
       const PlacedCall& call = graph_.calls[opaque_call(node.payload)];
       for (const NodeId input : call.inputs) bytes += stored_bytes(graph_, input);
     }
-    if ((!is_computed(node) && node.op != Op::opaque) || is_free(id)) return bytes;
+    if ((!is_computed(node) && node.op != Op::opaque) || is_free(id) || is_part(id)) return bytes;
     bytes += bytes_written_alone(id);
     for (NodeId operand : node.inputs()) {
       while (is_free(operand)) operand = nodes_[operand].operands[0];

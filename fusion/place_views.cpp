@@ -223,10 +223,12 @@ class Placer {
   // The same numbers in an array of their own.
   NodeId copy(NodeId id) {
     const auto [known, fresh] = copies_.emplace(id, 0);
-    if (fresh) {
-      known->second = append({Op::promote, placed(id).dtype, 1, {id}, 0}, Dims(to_.shapes[id]));
-    }
+    if (fresh) known->second = new_copy(id);
     return known->second;
+  }
+
+  NodeId new_copy(NodeId id) {
+    return append({Op::promote, placed(id).dtype, 1, {id}, 0}, Dims(to_.shapes[id]));
   }
 
   NodeId view(NodeId id) {
@@ -266,6 +268,11 @@ class Placer {
       TypedNode node = source(part.then[k]);
       node.operands[0] = value;
       value = append(node, Dims(to_.shapes[value]));
+    }
+    // What is a part of several arrays is copied to each when that is needed, lest all of them live
+    // from the first on.
+    if (!output && (uses_[part.value] > 1 || !is_computed(placed(value)))) {
+      return {new_copy(value), layout};
     }
     if (is_computed(placed(value))) return {value, layout};
     const NodeId root = viewed(to_.graph, value);

@@ -330,6 +330,21 @@ TEST(ProgramPlan, StoresInPlaceOfWhatIsReadForTheLastTime) {
   EXPECT_EQ(room_of("y = cumsum(x, 0); cumsum(cumsum(y, 1), 0) + y"), 2 * array) << "still read";
 }
 
+// Arrays that have a part in common do not all live from when that is known.
+TEST(ProgramPlan, CopiesWhatIsAPartOfSeveralArraysWhenEachIsNeeded) {
+  const Dims shape{64, 512};
+  ProgramCall call;
+  call.arguments.push_back({DType::f32, false, false});
+  call.arrays.push_back({DType::f32, shape, contiguous_strides(shape)});
+  std::string text = "t = x";
+  for (int i = 0; i < 20; ++i) text += "; t = reshape(concat(0, t[:32], x[32:]), 0, -1) * 0.5";
+  const ProgramInfo info = plan_program(definition_of(fusion::parse(text + "; t")), call).info;
+  const std::uint64_t array = 64 * 512 * 4;
+  EXPECT_LE(info.workspace_bytes, 2 * array);
+  EXPECT_LE(info.op_by_op_workspace, 2 * array);
+  EXPECT_LE(info.op_by_op_bytes, 20 * 4 * array);
+}
+
 // A value is computed again where that spares a write and a read of it; with more readers each of
 // them spares less.
 TEST(ProgramPlan, StoresWhatManyKernelsRead) {
