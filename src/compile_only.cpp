@@ -38,7 +38,10 @@ void check_names(const Definition& definition, const Specification& specificatio
       throw Error(
           Code::invalid_argument,
           fmt::format("{}: there is no argument '{}'; the arguments are {}", definition.name,
-                      argument.name, fmt::join(definition.graph.arguments(), ", ")));
+                      argument.name,
+                      definition.graph.arguments().empty()
+                          ? std::string("none")
+                          : fmt::format("{}", fmt::join(definition.graph.arguments(), ", "))));
     }
   }
 }
