@@ -38,6 +38,7 @@ struct Parameter {
     pieces,         ///< of each row of a reduction, as a divisor
     piece_vectors,  ///< of a reduction, in each piece but the last
     piece_stride,   ///< of operand `index`, from one piece to the next
+    early,          ///< 1 if the kernel may begin before those that it waits for have ended, else 0
   };
   Kind kind = Kind::pointer;
   std::uint32_t index = 0;

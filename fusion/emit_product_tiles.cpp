@@ -41,8 +41,8 @@ void ProductEmitter::name_tiles() {
       tiles.steps_of_line, products_.columns, rest, shares_.threads * shares_.rows, tiles.steps,
       tiles.sets, tiles.whole, tiles.ahead, tiles.placed);
   if (tiles.parts) {
-    out_.line(1, "using Parts = RowParts<Tiles, {}, {}>;",
-              storage_type(operands_[scales_of_lines()].dtype), tiles.steps_of_line);
+    out_.line(1, "using Parts = RowParts<Tiles, {}, {}, {}>;",
+              storage_type(operands_[scales_of_lines()].dtype), tiles.steps_of_line, tiles.once);
     out_.line(1, "KILN_SHARED Parts::Memory part_memory;");
     out_.line(1, "KILN_SHARED_BY_LAUNCH(128, held_sets);");
     return;
@@ -148,9 +148,9 @@ void ProductEmitter::sum_up_in_parts() {
   out_.line(2, "const u32 share = u32(divide((row_count + 7) / 8, row_blocks));");
   out_.line(2,
             "sum_row_parts<Tiles, Parts>(part_memory, held_sets, u32(row_count), u32({}), "
-            "u32(row_blocks.divisor), share, vector_of(), apart, weights_of, scales_of, rests_of, "
-            "line_from, add_again, store_of);",
-            batch_axes() > 0 ? "block" : "item");
+            "u32(row_blocks.divisor), share, {}, vector_of(), apart, weights_of, scales_of, "
+            "rests_of, line_from, add_again, store_of);",
+            batch_axes() > 0 ? "block" : "item", variant_.programmatic ? "early != 0" : "false");
 }
 
 std::size_t ProductEmitter::scales_of_lines() const {

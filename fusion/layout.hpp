@@ -116,6 +116,7 @@ struct TileVariant {
   bool placed = false;    ///< a block keeps the vectors that rows share
   bool held = false;      ///< waves hold their part of the vectors (preamble/held_tiles.h)
   bool parts = false;     ///< waves have parts of rows (preamble/row_parts.h)
+  bool once = false;      ///< none of them has more than a tile
   int blocks = 0;         ///< that are to fit a multiprocessor; 0: as many as happen to
   friend bool operator==(const TileVariant&, const TileVariant&) = default;
 };
@@ -147,7 +148,7 @@ struct Variant {
   bool streamed = false;      ///< the outputs are stored past the caches
   bool programmatic = false;  ///< launched before the kernels that it waits for have ended: it
                               ///< waits itself (preamble/dependents.h)
-  bool table = false;  ///< one packed input is all that differs between the lanes of a row
+  bool table = false;         ///< one packed input is all that differs between the lanes of a row
   RowVariant reduction;
   ProductVariant products;
   ScanVariant scan = ScanVariant::none;

@@ -65,6 +65,7 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
       case Parameter::Kind::piece_stride:
         put_index(layout.piece_strides[parameter.index], parameter.bytes);
         break;
+      case Parameter::Kind::early: put_index(0, parameter.bytes); break;
     }
   }
   return block;

@@ -86,6 +86,10 @@ bool choose_parts(const TypedGraph& graph, std::span<const Operand> operands,
       return false;
     dtype = operands[i].dtype;
   }
+  layout.variant.operands[weights].early = true;
+  for (const std::optional<NodeId>& part : {form.scale, form.bias, form.point}) {
+    if (part) layout.variant.operands[values.operand_of(graph.nodes[*part])].early = true;
+  }
   TileVariant tiles;
   tiles.parts = true;
   tiles.sharers = 4;
@@ -143,7 +147,8 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
 void share_out_parts(Layout& layout, std::int64_t batches) {
   constexpr std::int64_t kWaves = 16;
   constexpr std::int64_t kStaying = 132;
-  constexpr std::int64_t kTile = 8;  // rows
+  constexpr std::int64_t kTile = 8;          // rows
+  constexpr std::int64_t kPartVectors = 64;  // of a wave
   constexpr int kSteps = 4;
   Variant& variant = layout.variant;
   TileVariant& tiles = variant.products.tiles;
@@ -153,9 +158,11 @@ void share_out_parts(Layout& layout, std::int64_t batches) {
   tiles.steps = kSteps;
   tiles.sets = static_cast<int>(layout.vectors / (4 * kSteps));
   tiles.whole = tiles.placed = true;
-  tiles.blocks = 1;
   const std::int64_t count = (layout.rows + kTile - 1) / kTile;
   layout.row_blocks = std::min(count, std::max<std::int64_t>(1, kStaying / batches));
+  const std::int64_t teams = kWaves * kPartVectors / layout.vectors;
+  tiles.once = count <= teams * layout.row_blocks;
+  tiles.blocks = 1;
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
 

@@ -17,8 +17,9 @@ namespace kiln {
 
 // `Tiles` are of one vector and of weights of which a step's four vectors of 8 bytes are of one
 // line; a line's scale, and its bias or point, are each a `Line` of an array whose rows are whole
-// pieces of 16 bytes.
-template <class Tiles, class Line, int StepsOfLine>
+// pieces of 16 bytes. `Once`: no team has more than a tile, which needs so few registers that the
+// block of another kernel finds room beside.
+template <class Tiles, class Line, int StepsOfLine, bool Once>
 struct RowParts {
   using LineType = Line;
   enum : int {
@@ -34,6 +35,7 @@ struct RowParts {
     kInPiece = 16 / int(sizeof(Line)),  // lines
     kLinePieces = kLines < kInPiece ? 1 : kLines / kInPiece,
     kVectorPieces = kSteps * 4 * Tiles::kChunks,
+    kOnce = Once,
   };
   static_assert(kSteps % kPartSteps == 0 && Tiles::kWaves % kParts == 0 && kTeams < 16 &&
                     Tiles::kColumns == 1 && Tiles::kSharers == 4 && Tiles::kWhole &&
@@ -57,9 +59,8 @@ struct RowParts {
   }
 };
 
-// Pieces of x of a thread. It is asked for first, and by way of the cache of the multiprocessor:
-// nothing can be multiplied without it, and requests around the cache of every multiprocessor for
-// the same few lines would wait for each other.
+// Pieces of x of a thread. They come by way of the cache of the multiprocessor: requests around the
+// cache of every multiprocessor for the same few lines would wait for each other.
 template <class Tiles, class Parts>
 struct OwnVector {
   enum : int { kOwn = (Parts::kVectorPieces + Tiles::kThreads - 1) / Tiles::kThreads };
@@ -124,18 +125,25 @@ KILN_FN void synchronize_team(u32 team) {
 // `line_from(scale, rest)` is what they are. A block has `share` tiles of eight rows, or one more.
 // `add_again(row)` is a sum, term by term, for one that is not finite; `store_of(row, 0, result)`
 // takes each.
+//
+// x is asked for first, since nothing can be multiplied without it, and what is asked for after
+// weights comes after them. But where kernels before this one may still be running that write x,
+// `weights_first`, all of them come while those end.
 template <class Tiles, class Parts, class X, class Offset, class Weights, class Scales, class Rests,
           class LineFrom, class Again, class Store>
 KILN_FN void sum_row_parts(typename Parts::Memory& memory, Chunk<16>* stages, u32 row_count,
-                           u32 block, u32 blocks, u32 share, const X* x, Offset apart,
-                           const Weights& weights_of, const Scales& scales_of,
+                           u32 block, u32 blocks, u32 share, bool weights_first, const X* x,
+                           Offset apart, const Weights& weights_of, const Scales& scales_of,
                            const Rests& rests_of, const LineFrom& line_from, const Again& add_again,
                            const Store& store_of) {
   using T = typename Tiles::T;
   using Line = typename Parts::LineType;
   using Stage = typename Parts::Stage;
   OwnVector<Tiles, Parts> own_vector;
-  load_vector<Tiles, Parts>(own_vector, x);
+  if (!weights_first) {
+    await_prerequisites();
+    load_vector<Tiles, Parts>(own_vector, x);
+  }
 
   const u32 lane = threadIdx.x % 32;
   const u32 wave = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);  // the same for all, as is seen
@@ -192,6 +200,10 @@ KILN_FN void sum_row_parts(typename Parts::Memory& memory, Chunk<16>* stages, u3
     if (pair > 0) __syncthreads();
     fetch_pair(from, pair);
   }
+  if (weights_first) {
+    await_prerequisites();
+    load_vector<Tiles, Parts>(own_vector, x);
+  }
   place_vector<Tiles, Parts>(memory, own_vector);
   __syncthreads();
 
@@ -208,14 +220,13 @@ KILN_FN void sum_row_parts(typename Parts::Memory& memory, Chunk<16>* stages, u3
     const u32 step = part * Parts::kPartSteps + chain * 8 + (g ^ chain * 2);
     held[chain].chunk[k] = memory.x[Parts::place(step, k, t)];
   }
-  const f32 sum_of_x = Tiles::kHasRest ? memory.sum[part * Parts::kPartSteps + own_step] : 0.0f;
 
   if (tile >= end) return await_all_copies();
   for (u32 round = 0; tile < end; tile += Parts::kTeams, ++round) {
     const u32 next = tile + Parts::kTeams;
-    const bool has_next = next < end;
-    from = weights_from(next);
-    TileFactors factors[2][2];
+    const bool has_next = !Parts::kOnce && next < end;
+    if constexpr (!Parts::kOnce) from = weights_from(next);
+    f32 scales[2][2];
     u32 terms[2];  // of both rows of a pair
     f32 sum[2][2];
     KILN_EACH(quad, 2) {
@@ -224,19 +235,23 @@ KILN_FN void sum_row_parts(typename Parts::Memory& memory, Chunk<16>* stages, u3
         const int pair = quad * 2 + half;
         await_arrivals(arrivals[pair], round % 2);
         __syncwarp();
-        if (pair == 0) {
-          KILN_EACH(q, 2) {
-            f32 term[2];
-            KILN_EACH(r, 2) {
-              const u32 row = q * 4 + own_pair * 2 + r;
-              const Line scale = ((const Line*)stage.lines[0][row])[own_line];
-              const Line rest = ((const Line*)stage.lines[Parts::kOperands - 1][row])[own_line];
-              f32 point;
-              factors[q][r] = tile_factors<Tiles>(line_from(scale, rest), point);
-              term[r] = point_term<typename Tiles::X, T>(point);
-            }
-            terms[q] = exact_pair<typename Tiles::X>(term[0], term[1]);
+        KILN_EACH(q, 2) {
+          // Those of all rows at once where the next tile's lines take their place.
+          if (Parts::kOnce ? half > 0 || q != quad : pair > 0) continue;
+          f32 term[2];
+          const f32 sum_of_x =
+              Tiles::kHasRest ? memory.sum[part * Parts::kPartSteps + own_step] : 0.0f;
+          KILN_EACH(r, 2) {
+            const u32 row = q * 4 + own_pair * 2 + r;
+            const Line scale = ((const Line*)stage.lines[0][row])[own_line];
+            const Line rest = ((const Line*)stage.lines[Parts::kOperands - 1][row])[own_line];
+            f32 point;
+            const TileFactors factors = tile_factors<Tiles>(line_from(scale, rest), point);
+            scales[q][r] = factors.scale;
+            sum[q][r] = Tiles::kHasRest ? sum_of_x * factors.rest : 0.0f;
+            term[r] = point_term<typename Tiles::X, T>(point);
           }
+          terms[q] = exact_pair<typename Tiles::X>(term[0], term[1]);
         }
         TileWords<Tiles> words[2][2];
         KILN_EACH(chain, 2) KILN_EACH(r, 2) {
@@ -260,10 +275,8 @@ KILN_FN void sum_row_parts(typename Parts::Memory& memory, Chunk<16>* stages, u3
         }
       }
       KILN_EACH(r, 2) {
-        sum[quad][r] = (g % 2 == 0 ? own_sum[r][0] : own_sum[r][1]) * factors[quad][r].scale;
-        if constexpr (Tiles::kHasRest) {
-          sum[quad][r] = fma(sum_of_x, factors[quad][r].rest, sum[quad][r]);
-        }
+        sum[quad][r] =
+            fma(g % 2 == 0 ? own_sum[r][0] : own_sum[r][1], scales[quad][r], sum[quad][r]);
       }
     }
     // A thread has sums of four of the rows; which ones of each four is up to bits 1 and 4 of its
@@ -286,7 +299,10 @@ KILN_FN void sum_row_parts(typename Parts::Memory& memory, Chunk<16>* stages, u3
       Lanes<f32, Parts::kParts> of_parts;
       KILN_EACH(i, Parts::kParts) of_parts[i] = sums[i][lane % Parts::kRows];
       f32 result = fold<Sum, Parts::kParts>(of_parts);
-      const u32 first = first_of(tile);
+      // An assembler would keep both numbers of rows all the time.
+      u32 stored = tile;
+      asm volatile("" : "+r"(stored));
+      const u32 first = first_of(stored);
       if (!__all_sync(0xffffffffu, isfinite(result))) {
         _Pragma("unroll 1") for (u32 row = 0; row < Parts::kRows; ++row) {
           const f32 again = add_again(first + row);
@@ -294,8 +310,9 @@ KILN_FN void sum_row_parts(typename Parts::Memory& memory, Chunk<16>* stages, u3
         }
       }
       const u32 row = first + lane;
-      if (lane < Parts::kRows && row >= tile * Parts::kRows) store_of(row, 0, result);
+      if (lane < Parts::kRows && row >= stored * Parts::kRows) store_of(row, 0, result);
     }
+    if constexpr (Parts::kOnce) break;
   }
 }
 

@@ -105,6 +105,8 @@ void place_slots(PlannedKernel& planned, const TypedCall& part, const Call& call
     } else if (parameter.kind == fusion::Parameter::Kind::scalar) {
       planned.scalars.push_back(
           {offset, static_cast<std::uint32_t>(part.arguments[parameter.index]), parameter.dtype});
+    } else if (parameter.kind == fusion::Parameter::Kind::early) {
+      planned.early = offset;
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -68,6 +69,8 @@ struct PlannedKernel {
   fusion::ParameterBlock parameters;
   std::string entry;
   bool programmatic = false;  ///< jit::KernelNode::programmatic
+  /// Where the parameter is that says whether it is launched so; 0 here.
+  std::optional<std::uint32_t> early;
 
   /// Where a pointer goes, and from which operand: inputs count from 0, outputs go on from there.
   struct PointerSlot {

@@ -103,6 +103,8 @@ Work work_of(const RecordedCall& recorded, const PlannedKernel& kernel, const St
   auto* const bytes = reinterpret_cast<std::byte*>(block.data());
   fill_parameters(recorded.function->definition, kernel,
                   {stream, recorded.inputs, recorded.outputs}, bytes);
+  if (kernel.early)
+    bytes[*kernel.early] = std::byte{1};  // the first byte of a little-endian number
   jit::Arguments arguments;
   for (std::size_t i = 0; i < kernel.parameters.offsets.size(); ++i) {
     arguments.add(bytes + kernel.parameters.offsets[i], kernel.parameters.sizes[i]);

@@ -185,6 +185,17 @@ TEST(TiledSums, HaveRowsInParts) {
   EXPECT_FALSE(has_parts("sum((q * silu(scale) + bias) * x, -1, -2)", DType::u4, 1));
 }
 
+// Their weights are asked for before the kernels ahead have ended, if the launch says so.
+TEST(TiledSums, InPartsReadWeightsBeforeTheyWait) {
+  const std::string source = source_of(kMatrixVector, DType::u4, 1, "sm_90", {});
+  EXPECT_NE(source.find("u32 early"), std::string::npos);
+  EXPECT_NE(source.find("early != 0"), std::string::npos);
+  EXPECT_EQ(source_of(kMatrixVector, DType::u4, 1, "sm_80", {}).find("u32 early"),
+            std::string::npos);
+  EXPECT_EQ(source_of(kMatrixVector, DType::u4, 2, "sm_90", {}).find("u32 early"),
+            std::string::npos);
+}
+
 // Waves hold their part of five to eight vectors where that is all of a row's, and a block has room
 // for the weights.
 TEST(TiledSums, HoldVectorsInWaves) {

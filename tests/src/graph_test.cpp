@@ -7,6 +7,7 @@
 
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "tests/support/device_test.hpp"
 
@@ -191,6 +192,53 @@ TEST_P(GraphOnDevice, WeightsThatTheGraphWritesAreReadAfterwards) {
     const float expected = static_cast<float>((value ^ 17) & 15) * 4096;
     const std::vector<float> sums = read(out, static_cast<std::size_t>(rows));
     for (std::size_t i = 0; i < sums.size(); ++i) ASSERT_EQ(sums[i], expected) << "row " << i;
+  }
+}
+
+// The weights of each may be there before its vector is, which is what the one before gives.
+TEST_P(GraphOnDevice, ProductsWaitForTheirVectors) {
+  if (testing::is_host_driver(*backend)) GTEST_SKIP() << "no reductions on " << backend->name();
+  const Function product = parse("product", "bf16(sum((q * scale + bias) * x, -1, -2))");
+  for (const std::int64_t rows : {256, 4096, 8192}) {  // of one tile for each team, and of several
+    if (!on_gpu() && rows > 256) break;
+    const std::int64_t groups = std::min<std::int64_t>(rows, 4096) / 64;
+    const auto length = static_cast<std::size_t>(rows);
+    const std::size_t lines = length * static_cast<std::size_t>(groups);
+    std::mt19937 random(static_cast<unsigned>(rows));
+    std::vector<std::uint8_t> bytes(lines * 32);
+    for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
+    std::vector<std::uint16_t> scales(lines);
+    for (std::uint16_t& scale : scales)
+      scale = random() % 2 == 0 ? 0x3b80 : 0xbb80;  // 2^-8 as bf16
+    std::vector<std::uint16_t> biases = scales;     // -8 times as much
+    for (std::uint16_t& bias : biases) bias = static_cast<std::uint16_t>((bias + 0x0180) ^ 0x8000);
+    const View q(allocate(bytes), DType::u4, {rows, groups, 64}, device);
+    const View scale(allocate(scales), DType::bf16, {rows, groups, 1}, device);
+    const View bias(allocate(biases), DType::bf16, {rows, groups, 1}, device);
+    std::vector<std::uint16_t> start(2 * length, 0);
+    for (std::size_t i = 0; i < length; ++i) start[i] = i % 3 == 0 ? 0x3f80 : 0xbf00;
+    const auto run = [&](std::uint16_t* memory, const auto& call) {
+      for (int step = 0; step < 12; ++step) {
+        std::uint16_t* const from = memory + (step % 2 == 0 ? 0 : length);
+        std::uint16_t* const to = memory + (step % 2 == 0 ? length : 0);
+        call({q, scale, bias, View(from, DType::bf16, {groups, 64}, device)},
+             {View(to, DType::bf16, {rows}, device)});
+      }
+    };
+    std::uint16_t* const recorded = allocate(start);
+    std::uint16_t* const eager = allocate(start);
+    using Inputs = std::initializer_list<Argument>;
+    using Outputs = std::initializer_list<View>;
+    Graph graph = record(device, [&](Recorder& r) {
+      run(recorded, [&](Inputs inputs, Outputs outputs) { r.call(product, inputs, outputs); });
+    });
+    for (int replay = 0; replay < 3; ++replay) {
+      graph.launch(stream);
+      run(eager, [&](Inputs inputs, Outputs outputs) { product(stream, inputs, outputs); });
+    }
+    const std::vector<std::uint16_t> sums = read(recorded, 2 * length);
+    EXPECT_EQ(sums, read(eager, 2 * length)) << rows;
+    EXPECT_GT(std::set<std::uint16_t>(sums.begin(), sums.end()).size(), length / 8) << rows;
   }
 }
 
