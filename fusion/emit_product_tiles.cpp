@@ -62,10 +62,10 @@ void ProductEmitter::sum_up_in_tiles() {
   add_tiles_again();
   out_.line(2,
             "{}<Tiles>(tile_memory, {}u32(vectors), u32(row_count), u32({}), "
-            "u32(row_blocks.divisor), weights_of, vector_of, line_of, add_again, store_of);",
+            "u32(row_blocks.divisor), {}, weights_of, vector_of, line_of, add_again, store_of);",
             products_.tiles.held ? "sum_held_tiles" : "sum_tiles",
             products_.tiles.held ? "held_lines, held_sets, " : "",
-            batch_axes() > 0 ? "block" : "item");
+            batch_axes() > 0 ? "block" : "item", reads_early() ? "early != 0" : "false");
 }
 
 std::uint32_t ProductEmitter::held_bytes() const {
@@ -150,8 +150,10 @@ void ProductEmitter::sum_up_in_parts() {
             "sum_row_parts<Tiles, Parts>(part_memory, held_sets, u32(row_count), u32({}), "
             "u32(row_blocks.divisor), share, {}, vector_of(), apart, weights_of, scales_of, "
             "rests_of, line_from, add_again, store_of);",
-            batch_axes() > 0 ? "block" : "item", variant_.programmatic ? "early != 0" : "false");
+            batch_axes() > 0 ? "block" : "item", reads_early() ? "early != 0" : "false");
 }
+
+bool ProductEmitter::reads_early() const { return variant_.programmatic && products_.tiles.early; }
 
 std::size_t ProductEmitter::scales_of_lines() const {
   return nodes_.operand_of(graph_.nodes[*nodes_.form(*nodes_.tile_sum())->scale]);

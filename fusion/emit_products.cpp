@@ -64,7 +64,7 @@ KernelDescription ProductEmitter::run(std::string_view function, std::string_vie
   // weights come while these are multiplied.
   const bool beside = variant_.programmatic && products_.tiles.once;
   out_.signature(shares_.threads * shares_.rows, beside ? 2 : products_.tiles.blocks);
-  if (!products_.tiles.parts) out_.await_prerequisites(1);
+  if (!in_tiles()) out_.await_prerequisites(1);
   if (vectors_) out_.line(1, "constexpr int kVectors = {} / kSimd;", variant_.width);
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
@@ -186,7 +186,7 @@ void ProductEmitter::collect_parameters() {
       out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
   }
   out_.add_count(P::work_items, "work_items");
-  if (products_.tiles.parts && variant_.programmatic) out_.add_count(P::early, "early");
+  if (reads_early()) out_.add_count(P::early, "early");
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
     if (variant_.operands[i].start) {
       out_.add_offset(P::start, operands_[i].name + "_start", i);

@@ -115,6 +115,7 @@ struct TileVariant {
   bool ahead = false;     ///< a block takes several and loads the next before it multiplies
   bool placed = false;    ///< a block keeps the vectors that rows share
   bool held = false;      ///< waves hold their part of the vectors (preamble/held_tiles.h)
+  bool early = false;     ///< weights may be read before a programmatic kernel waits
   bool parts = false;     ///< waves have parts of rows (preamble/row_parts.h)
   bool once = false;      ///< none of them has more than a tile
   int blocks = 0;         ///< that are to fit a multiprocessor; 0: as many as happen to

@@ -126,6 +126,8 @@ class ProductEmitter : private ProductAxes {
   void add_tiles_again();
   void sum_up_in_parts();
   void lines_of_parts();
+  /// Whether weights are read before the kernel waits for those ahead of it, if a launch says so.
+  bool reads_early() const;
   /// The operand of a line's scale, and of its bias or point if there is one.
   std::size_t scales_of_lines() const;
   std::size_t rests_of_lines() const;

@@ -86,10 +86,6 @@ bool choose_parts(const TypedGraph& graph, std::span<const Operand> operands,
       return false;
     dtype = operands[i].dtype;
   }
-  layout.variant.operands[weights].early = true;
-  for (const std::optional<NodeId>& part : {form.scale, form.bias, form.point}) {
-    if (part) layout.variant.operands[values.operand_of(graph.nodes[*part])].early = true;
-  }
   TileVariant tiles;
   tiles.parts = true;
   tiles.sharers = 4;
@@ -98,6 +94,28 @@ bool choose_parts(const TypedGraph& graph, std::span<const Operand> operands,
   layout.variant.products.lanes = kChunk;
   layout.variant.products.tiles = tiles;
   return true;
+}
+
+// Weights, and what scales, biases and points are computed from.
+void read_early(const TypedGraph& graph, const ProductValues& values, const ProductForm& form,
+                Variant& variant) {
+  std::vector<NodeId> wanted = {form.lane};
+  for (const std::optional<NodeId>& part : {form.scale, form.bias, form.point}) {
+    if (part) wanted.push_back(*part);
+  }
+  while (!wanted.empty()) {
+    const TypedNode& node = graph.nodes[wanted.back()];
+    wanted.pop_back();
+    if (node.op == Op::input) variant.operands[values.operand_of(node)].early = true;
+    for (const NodeId operand : node.inputs()) wanted.push_back(operand);
+  }
+}
+
+// Nothing is read early unless weights are.
+void drop_early(Variant& variant) {
+  for (OperandVariant& operand : variant.operands) {
+    operand.early = operand.early && variant.products.tiles.early;
+  }
 }
 
 }  // namespace
@@ -126,7 +144,8 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
   if (!is_one_piece(reduced, weights) || !is_one_piece(reduced, vector) ||
       trial.operands[weights].start || !is_aligned(vector, kChunk))
     return;
-  if (choose_parts(graph, operands, axes, values, *sum, layout)) return;
+  const auto has_tiles = [&] { read_early(graph, values, *values.form(*sum), layout.variant); };
+  if (choose_parts(graph, operands, axes, values, *sum, layout)) return has_tiles();
   for (int width = kWordBits / bits(operands[weights].dtype); width >= kChunk; width /= 2) {
     if (reduced.back().size % width != 0 || !is_aligned(weights, width)) continue;
     const std::optional<TileVariant> tiles = lines_in_steps(reduced, width);
@@ -138,7 +157,7 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
         tiles->sharers == 4 && width == kHeldLanes &&
         length_of(reduced) * bits(operands[weights].dtype) <= kHeldBits &&
         is_aligned(weights, std::max(width, kWordBits / bits(operands[weights].dtype)));
-    return;
+    return has_tiles();
   }
 }
 
@@ -161,7 +180,7 @@ void share_out_parts(Layout& layout, std::int64_t batches) {
   const std::int64_t count = (layout.rows + kTile - 1) / kTile;
   layout.row_blocks = std::min(count, std::max<std::int64_t>(1, kStaying / batches));
   const std::int64_t teams = kWaves * kPartVectors / layout.vectors;
-  tiles.once = count <= teams * layout.row_blocks;
+  tiles.once = tiles.early = count <= teams * layout.row_blocks;
   tiles.blocks = 1;
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
@@ -184,7 +203,10 @@ void share_out_tiles(Layout& layout, std::int64_t batches) {
   const std::int64_t count = (layout.rows + kRows - 1) / kRows;
   const std::int64_t all = count * batches;
   const int columns = variant.products.columns;
-  if (tiles.parts) return share_out_parts(layout, batches);
+  if (tiles.parts) {
+    share_out_parts(layout, batches);
+    return drop_early(variant);
+  }
   variant.products.rows = kRows;
   variant.reduction.threads = all <= kFew ? 256 : 128;
   const std::int64_t parts = layout.vectors / kPart;
@@ -205,6 +227,9 @@ void share_out_tiles(Layout& layout, std::int64_t batches) {
     tiles.ahead = columns == 1 && all >= kMany;
     tiles.blocks = tiles.ahead ? 5 : columns == 1 && variant.width > 16 ? 8 : 6;
   }
+  // With more tiles x that comes after weights is waited for longer than kernels end.
+  tiles.early = all <= kFew;
+  drop_early(variant);
   const std::int64_t set = std::int64_t{4} * tiles.steps;
   const std::int64_t sets = (layout.vectors + set - 1) / set;
   tiles.sets = static_cast<int>(sets);

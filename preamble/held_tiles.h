@@ -49,12 +49,13 @@ KILN_FN void fetch_held(HeldSet<Tiles>& to, u32 tile, u32 row_count, const Weigh
   }
 }
 
-// As sum_tiles(), of blocks that stay; `sets` are two of each wave's.
+// As sum_tiles(), of blocks that stay; `sets` are two of each wave's. Unless weights are first, x
+// is: what is asked for after weights comes after them.
 template <class Tiles, class Weights, class Vector, class Line, class Again, class Store>
 KILN_FN void sum_held_tiles(TileMemory<Tiles>& memory, HeldLines<Tiles>& held_lines,
                             Chunk<16>* sets, u32 vectors, u32 row_count, u32 tile, u32 apart,
-                            const Weights& weights_of, const Vector& vector_of, const Line& line_of,
-                            const Again& add_again, const Store& store_of) {
+                            bool weights_first, const Weights& weights_of, const Vector& vector_of,
+                            const Line& line_of, const Again& add_again, const Store& store_of) {
   using T = typename Tiles::T;
   using X = typename Tiles::X;
   using Set = HeldSet<Tiles>;
@@ -68,6 +69,18 @@ KILN_FN void sum_held_tiles(TileMemory<Tiles>& memory, HeldLines<Tiles>& held_li
   const u32 wave = threadIdx.x / 32;
   const u32 tiles = (row_count + 15) / 16;
   Set* const own_sets = (Set*)sets + wave * 2;
+  const X* const x = vector_of(u32(Tiles::vector_of_column(g)));
+  StepVector<Tiles> of_step[kSteps];
+  const auto load_vectors = [&] {
+    KILN_EACH(step, kSteps) KILN_EACH(i, Tiles::kChunks) {
+      const u32 piece = ((wave * kSteps + step) * 4 + t) * Tiles::kChunks + i;
+      of_step[step].chunk[i] = load_in_turn((const Chunk<16>*)x + piece);
+    }
+  };
+  if (!weights_first) {
+    await_prerequisites();
+    load_vectors();
+  }
   fetch_held<Tiles>(own_sets[0], tile, row_count, weights_of);
   end_copies();
   const auto load_lines = [&](TileLine(&lines)[2], u32 of_tile) {
@@ -76,12 +89,16 @@ KILN_FN void sum_held_tiles(TileMemory<Tiles>& memory, HeldLines<Tiles>& held_li
   };
   TileLine now[2];
   load_lines(now, tile);
+  if (weights_first) {
+    await_prerequisites();
+    load_vectors();
+  }
 
-  const X* const x = vector_of(u32(Tiles::vector_of_column(g)));
-  StepVector<Tiles> of_step[kSteps];
   TileSums of_x[kSteps];
   KILN_EACH(step, kSteps) {
-    of_step[step] = loaded_step<Tiles>(true, x + ((wave * kSteps + step) * 4 + t) * Tiles::kLanes);
+    KILN_EACH(i, Tiles::kChunks) {
+      of_step[step].chunk[i] = in_order<Tiles>(of_step[step].chunk[i]);
+    }
     if constexpr (Tiles::kHasRest) of_x[step] = sum_step<Tiles>(of_step[step]);
   }
 

@@ -66,6 +66,16 @@ KILN_FN Words load_once(const void* from) {
   return words;
 }
 
+// 16 bytes that others may have written, asked for where this stands among other such statements.
+KILN_FN Chunk<16> load_in_turn(const Chunk<16>* from) {
+  Chunk<16> piece;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(piece.word[0]), "=r"(piece.word[1]), "=r"(piece.word[2]), "=r"(piece.word[3])
+               : "l"(from)
+               : "memory");
+  return piece;
+}
+
 template <class Tiles>
 struct StepVector {
   Chunk<16> chunk[Tiles::kChunks];
@@ -181,10 +191,12 @@ KILN_FN void join_waves(TileMemory<Tiles>& memory, u32 round, u32 tile, const Ag
 // `vector_of(column)` are where they begin, `line_of(row, line)` what there is of a line. Tiles
 // `tile`, `tile + apart`, ... are the block's; without kAhead it has one. Where not all of a tile's
 // results are finite, `add_again(tile)` replaces them; `store_of(row, column, result)` takes each.
+// Where kernels ahead may still be running that write x, `weights_first`, weights and lines come
+// while those end.
 template <class Tiles, class Weights, class Vector, class Line, class Again, class Store>
 KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u32 tile, u32 apart,
-                       const Weights& weights_of, const Vector& vector_of, const Line& line_of,
-                       const Again& add_again, const Store& store_of) {
+                       bool weights_first, const Weights& weights_of, const Vector& vector_of,
+                       const Line& line_of, const Again& add_again, const Store& store_of) {
   using T = typename Tiles::T;
   using X = typename Tiles::X;
   constexpr int kSteps = Tiles::kSteps;
@@ -224,7 +236,9 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
     load_words(loaded, of_tile, set);
   };
   TileSet<Tiles> now;
+  if (!weights_first) await_prerequisites();
   if (kSets >= Tiles::kWaves || wave < kSets) load_set(now, tile, wave);
+  if (weights_first) await_prerequisites();
 
   // The column of which this thread has x, as far as it is of the line that the column is of.
   const int column = Tiles::row() % Tiles::kUsed;

@@ -75,13 +75,7 @@ KILN_FN void load_vector(OwnVector<Tiles, Parts>& own, const X* x) {
   KILN_EACH(i, own.kOwn) {
     Chunk<16>& piece = own.piece[i];
     piece = {};
-    if (own.has(i)) {
-      asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(piece.word[0]), "=r"(piece.word[1]), "=r"(piece.word[2]),
-                     "=r"(piece.word[3])
-                   : "l"((const Chunk<16>*)x + own.at(i))
-                   : "memory");
-    }
+    if (own.has(i)) piece = load_in_turn((const Chunk<16>*)x + own.at(i));
   }
 }
 // Puts it in order, and adds up each step. It goes to memory as it is first, which an assembler

@@ -186,14 +186,21 @@ TEST(TiledSums, HaveRowsInParts) {
 }
 
 // Their weights are asked for before the kernels ahead have ended, if the launch says so.
-TEST(TiledSums, InPartsReadWeightsBeforeTheyWait) {
-  const std::string source = source_of(kMatrixVector, DType::u4, 1, "sm_90", {});
-  EXPECT_NE(source.find("u32 early"), std::string::npos);
-  EXPECT_NE(source.find("early != 0"), std::string::npos);
-  EXPECT_EQ(source_of(kMatrixVector, DType::u4, 1, "sm_80", {}).find("u32 early"),
-            std::string::npos);
-  EXPECT_EQ(source_of(kMatrixVector, DType::u4, 2, "sm_90", {}).find("u32 early"),
-            std::string::npos);
+TEST(TiledSums, ReadWeightsBeforeTheyWait) {
+  const auto reads_early = [](DType weights, std::int64_t columns, const char* target) {
+    const std::string source = source_of(kMatrixVector, weights, columns, target, {});
+    const std::string kernel = source.substr(source.find("using Tiles"));
+    EXPECT_EQ(kernel.find("await_prerequisites"),
+              std::string::npos);  // the preamble's functions do
+    EXPECT_EQ(source.find("u32 early") == std::string::npos,
+              kernel.find("early != 0") == std::string::npos);
+    return kernel.find("early != 0") != std::string::npos;
+  };
+  for (const std::int64_t columns : {1, 2, 8}) {
+    EXPECT_TRUE(reads_early(DType::u4, columns, "sm_90"));
+    EXPECT_TRUE(reads_early(DType::u8, columns, "sm_100"));
+    EXPECT_FALSE(reads_early(DType::u4, columns, "sm_80"));
+  }
 }
 
 // Waves hold their part of five to eight vectors where that is all of a row's, and a block has room
