@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
-#include "jit/compile/compiler.hpp"
-#include "jit/compile/service.hpp"
+#include "jit/compilers/compiler.hpp"
+#include "jit/service/service.hpp"
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "compile_only.hpp"
-#include "jit/backend.hpp"
+#include "ahead/compile_only.hpp"
+#include "jit/device/backend.hpp"
 #include "kiln/kiln.hpp"
 
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/raw_driver.hpp"
-#include "jit/backend.hpp"
+#include "jit/device/backend.hpp"
 #include "kiln/kiln.hpp"
 
 namespace {

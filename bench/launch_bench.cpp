@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "jit/backend.hpp"
-#include "jit/cpu/shared_object.hpp"
-#include "jit/graph.hpp"
+#include "jit/device/backend.hpp"
+#include "jit/device/cpu/shared_object.hpp"
+#include "jit/device/graph.hpp"
 #include "tests/jit/backend_fixtures.hpp"
 
 namespace {

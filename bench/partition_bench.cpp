@@ -2,11 +2,11 @@
 // its kernels' text and the workspace, for random graphs of up to 10,000 nodes.
 #include <benchmark/benchmark.h>
 
-#include "fusion/infer.hpp"
-#include "fusion/partition.hpp"
-#include "fusion/passes.hpp"
-#include "fusion/reduce_layout.hpp"
-#include "program_plan.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/partition/partition.hpp"
+#include "fusion/passes/passes.hpp"
+#include "fusion/schedule/rows/row_layout.hpp"
+#include "program/plan.hpp"
 #include "tests/program/random_program.hpp"
 
 namespace kiln {

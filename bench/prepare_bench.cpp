@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <future>
 
-#include "compile_only.hpp"
+#include "ahead/compile_only.hpp"
 #include "kiln/kiln.hpp"
-#include "prepare.hpp"
+#include "ahead/prepare.hpp"
 
 namespace {
 

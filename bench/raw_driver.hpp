@@ -12,7 +12,7 @@
 #include <string>
 #include <type_traits>
 
-#include "jit/backend.hpp"
+#include "jit/device/backend.hpp"
 #include "tests/jit/backend_fixtures.hpp"
 
 namespace kiln::bench {

@@ -374,7 +374,7 @@ KILN_FN void for_each_vector_apart(Index start, Index size, const Body& body) {
 
 #endif
 
-// n / divisor as multiply and shift, prepared on the host (fusion/layout.cpp). Exact for n < 2^31 and
+// n / divisor as multiply and shift, prepared on the host (fusion/schedule/elementwise/elementwise.cpp). Exact for n < 2^31 and
 // divisor <= 2^31: Granlund and Montgomery, "Division by Invariant Integers using Multiplication",
 // PLDI 1994.
 struct Divisor32 {

@@ -1,6 +1,6 @@
 // Tiles of sixteen rows of weights times up to eight vectors, by the instruction of NVIDIA GPUs
 // (from sm_80 on) that adds up exact products of 16-bit floats in f32. Which kernels are made of
-// them is decided in fusion/product_tile_layout.cpp.
+// them is decided in fusion/schedule/products/tile_layout.cpp.
 //
 // The instruction may cut what it adds to 24 bits below the largest of it (Fasi, Higham, Mikaitis
 // and Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021): with sixteen products

@@ -1,7 +1,7 @@
 // Rows of weights times one vector, by the instruction of product_tiles.h: the waves of a team have
 // eight rows at a time, each a part of all of them, and so need only that part of x, which stays in
 // their registers. Weights are copied into memory of the wave in the order in which they lie. Which
-// kernels are made of them is decided in fusion/product_tile_layout.cpp.
+// kernels are made of them is decided in fusion/schedule/products/tile_layout.cpp.
 //
 // The instruction's rows g and g + 8 are not rows of the matrix but step g of eight neighbouring
 // ones, a chain, of either row of a pair; its columns are the same eight steps of x. Of each row

@@ -103,8 +103,8 @@ inline Value operator^(const Value& a, const Value& b) { return apply("bitwise_x
 inline Value operator<<(const Value& a, const Value& b) { return apply("left_shift", {a, b}); }
 inline Value operator>>(const Value& a, const Value& b) { return apply("right_shift", {a, b}); }
 
-// One function per op and composition of the text form, named alike; the op table (fusion/op.cpp) and
-// the composition table (fusion/composition.cpp) hold their definitions and error bounds.
+// One function per op and composition of the text form, named alike; the op table (fusion/graph/op.cpp) and
+// the composition table (fusion/graph/composition.cpp) hold their definitions and error bounds.
 #define KILN_UNARY(name) \
   inline Value name(const Value& x) { return apply(#name, {x}); }
 #define KILN_BINARY(name) \

@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-#include "fusion/number.hpp"
+#include "fusion/graph/number.hpp"
 
 namespace kiln::numerics {
 namespace {

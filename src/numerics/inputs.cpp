@@ -5,7 +5,7 @@
 #include <random>
 #include <unordered_set>
 
-#include "fusion/number.hpp"
+#include "fusion/graph/number.hpp"
 
 namespace kiln::numerics {
 namespace {

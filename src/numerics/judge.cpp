@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "fusion/bound.hpp"
-#include "fusion/number.hpp"
-#include "fusion/reference_operation.hpp"
+#include "fusion/reference/bound.hpp"
+#include "fusion/graph/number.hpp"
+#include "fusion/reference/operation.hpp"
 
 namespace kiln::numerics {
 namespace {

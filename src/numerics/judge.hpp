@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "fusion/typed_graph.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "numerics/exact_compositions.hpp"
 #include "numerics/subjects.hpp"
 

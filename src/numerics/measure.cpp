@@ -20,9 +20,9 @@
 #include <gnu/libc-version.h>
 #endif
 
-#include "fusion/bound.hpp"
-#include "jit/backend.hpp"
-#include "jit/compile.hpp"
+#include "fusion/reference/bound.hpp"
+#include "jit/device/backend.hpp"
+#include "jit/service/compile.hpp"
 #include "kiln/error.hpp"
 #include "kiln/function.hpp"
 #include "numerics/inputs.hpp"

@@ -28,7 +28,7 @@ struct Measurement {
   std::uint64_t inputs = 0;
   bool complete = false;             ///< no input was left out
   std::uint64_t misrounded = 0;      ///< results that are not the nearest number
-  double largest = 0;                ///< error, as fusion/bound.hpp counts it
+  double largest = 0;                ///< error, as fusion/reference/bound.hpp counts it
   std::vector<std::uint64_t> worst;  ///< the operands where it was found, as bits
   std::optional<double> bound;
   std::optional<double> fast;  ///< fusion::fast_error, where that is what is bounded

@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "fusion/composition.hpp"
+#include "fusion/graph/composition.hpp"
 
 namespace kiln::numerics {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fusion/op.hpp"
+#include "fusion/graph/op.hpp"
 
 namespace kiln::numerics {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compile_only.hpp"
+#include "ahead/compile_only.hpp"
 #include "kiln/function.hpp"
 #include "tool/commands.hpp"
 

@@ -9,13 +9,13 @@
 #include <fstream>
 #include <random>
 
-#include "compile_only.hpp"
+#include "ahead/compile_only.hpp"
 #include "files/file_io.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/reference_arrays.hpp"
-#include "fusion/reference_value.hpp"
-#include "fusion/shapes.hpp"
-#include "fusion/text.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/reference/arrays.hpp"
+#include "fusion/reference/value.hpp"
+#include "fusion/infer/shapes.hpp"
+#include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 #include "kiln/program.hpp"
 #include "tool/arguments.hpp"

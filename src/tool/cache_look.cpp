@@ -7,7 +7,7 @@
 
 #include "cache/cache.hpp"
 #include "files/file_io.hpp"
-#include "jit/compile.hpp"
+#include "jit/service/compile.hpp"
 #include "kiln/error.hpp"
 #include "tool/cache_text.hpp"
 #include "tool/commands.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "jit/backend.hpp"
+#include "jit/device/backend.hpp"
 
 namespace kiln::tool {
 

@@ -3,9 +3,9 @@
 
 #include <array>
 
-#include "jit/backend.hpp"
-#include "jit/compile.hpp"
-#include "kernel_code.hpp"
+#include "jit/device/backend.hpp"
+#include "jit/service/compile.hpp"
+#include "kernel/kernel_code.hpp"
 #include "kiln/cache.hpp"
 #include "kiln/error.hpp"
 #include "tool/commands.hpp"

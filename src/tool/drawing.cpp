@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "jit/compile/find.hpp"
-#include "jit/compile/subprocess.hpp"
+#include "jit/toolchain/find.hpp"
+#include "base/subprocess.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::tool {

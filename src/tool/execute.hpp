@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compile_only.hpp"
+#include "ahead/compile_only.hpp"
 #include "files/tensor_file.hpp"
 #include "kiln/function.hpp"
 #include "kiln/program.hpp"

@@ -12,7 +12,7 @@
 #include <iterator>
 #include <map>
 
-#include "compile_only.hpp"
+#include "ahead/compile_only.hpp"
 #include "files/manifest.hpp"
 #include "kiln/error.hpp"
 #include "tool/arguments.hpp"

@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <future>
 
-#include "compile_only.hpp"
+#include "ahead/compile_only.hpp"
 #include "files/file_io.hpp"
-#include "fusion/broadcast.hpp"
+#include "fusion/graph/broadcast.hpp"
 #include "kiln/error.hpp"
 #include "tool/arguments.hpp"
 #include "tool/commands.hpp"

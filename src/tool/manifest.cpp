@@ -16,7 +16,7 @@
 
 #include "files/file_io.hpp"
 #include "kiln/error.hpp"
-#include "prepare.hpp"
+#include "ahead/prepare.hpp"
 #include "tool/arguments.hpp"
 #include "tool/commands.hpp"
 #include "tool/print.hpp"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "fusion/number.hpp"
+#include "fusion/graph/number.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::tool {

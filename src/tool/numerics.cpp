@@ -8,10 +8,10 @@
 #include <fstream>
 #include <map>
 
-#include "fusion/bound.hpp"
-#include "fusion/number.hpp"
-#include "fusion/op.hpp"
-#include "jit/backend.hpp"
+#include "fusion/reference/bound.hpp"
+#include "fusion/graph/number.hpp"
+#include "fusion/graph/op.hpp"
+#include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
 #include "kiln/option_names.hpp"
 #include "numerics/measure.hpp"

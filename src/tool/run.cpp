@@ -6,7 +6,7 @@
 #include <map>
 
 #include "files/tensor_file.hpp"
-#include "fusion/broadcast.hpp"
+#include "fusion/graph/broadcast.hpp"
 #include "kiln/error.hpp"
 #include "tool/arguments.hpp"
 #include "tool/commands.hpp"

@@ -1,10 +1,10 @@
 // The kernel text: what it says, that it says the same every time, and that names cannot break it.
-#include "fusion/emit.hpp"
+#include "fusion/emit/emit.hpp"
 
 #include <gtest/gtest.h>
 
-#include "fusion/infer.hpp"
-#include "fusion/text.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

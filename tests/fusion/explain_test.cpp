@@ -1,11 +1,11 @@
 // What is said about a layout: which axes merged, why an access is no wider, what it should cost.
-#include "fusion/explain.hpp"
+#include "fusion/schedule/explain.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "fusion/infer.hpp"
-#include "fusion/text.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/text/text.hpp"
 
 namespace kiln::fusion {
 namespace {

@@ -1,15 +1,15 @@
 // What dtype every value has: the promotion lattice, weak literals, and what a call may store.
 
-#include "fusion/infer.hpp"
+#include "fusion/infer/infer.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <bit>
 
-#include "fusion/dtype_lattice.hpp"
-#include "fusion/text.hpp"
-#include "fusion/typed_graph.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/text/text.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

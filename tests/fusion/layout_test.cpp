@@ -1,12 +1,12 @@
 // Which variant a layout gets, and that walking a layout visits exactly the elements of the call.
-#include "fusion/layout.hpp"
+#include "fusion/schedule/layout.hpp"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 
-#include "fusion/broadcast.hpp"
+#include "fusion/graph/broadcast.hpp"
 
 namespace kiln::fusion {
 namespace {

@@ -1,6 +1,6 @@
 // The op table: every op is found by its name, and what each row says fits together.
 // Bounds are found for every op, and an error is counted as they count it.
-#include "fusion/op.hpp"
+#include "fusion/graph/op.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "fusion/bound.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/typed_graph.hpp"
+#include "fusion/reference/bound.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

@@ -1,5 +1,5 @@
 // Overlap of strided views, against walking every byte.
-#include "fusion/overlap.hpp"
+#include "fusion/schedule/overlap.hpp"
 
 #include <gtest/gtest.h>
 

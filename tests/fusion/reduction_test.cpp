@@ -1,17 +1,17 @@
 // Reductions before there is a kernel: their text, their shapes, what the reference makes of them,
 // and how rows are shared out.
-#include "fusion/reduction.hpp"
+#include "fusion/graph/reduction_calls.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "fusion/emit_rows.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/reduce_layout.hpp"
-#include "fusion/reference_arrays.hpp"
-#include "fusion/shapes.hpp"
-#include "fusion/text.hpp"
+#include "fusion/emit/rows/rows.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/schedule/rows/row_layout.hpp"
+#include "fusion/reference/arrays.hpp"
+#include "fusion/infer/shapes.hpp"
+#include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

@@ -1,6 +1,6 @@
 // The reference interpreter against values worked out by hand: it is what everything else is
 // compared with, so it is compared with nothing but arithmetic.
-#include "fusion/reference.hpp"
+#include "fusion/reference/reference.hpp"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +11,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "fusion/infer.hpp"
-#include "fusion/reference_value.hpp"
-#include "fusion/text.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/reference/value.hpp"
+#include "fusion/text/text.hpp"
 
 namespace kiln::fusion {
 namespace {

@@ -1,6 +1,6 @@
 // The text form reads as Python would, says where an error is, has no limit but its nesting, and is
 // what the printer writes: parse(to_text(g)) is g.
-#include "fusion/text.hpp"
+#include "fusion/text/text.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "fusion/text.hpp"
+#include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

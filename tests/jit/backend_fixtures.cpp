@@ -9,7 +9,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "jit/compile.hpp"
+#include "jit/service/compile.hpp"
 
 namespace kiln::jit::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/backend.hpp"
+#include "jit/device/backend.hpp"
 
 namespace kiln::jit::testing {
 

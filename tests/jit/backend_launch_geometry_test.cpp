@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "jit/launch_geometry.hpp"
+#include "jit/device/launch_geometry.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "jit/compile/service.hpp"
+#include "jit/service/service.hpp"
 
 int main(int count, char** arguments) {
   if (count < 4) return 2;

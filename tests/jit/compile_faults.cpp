@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/worker/fault.hpp"
+#include "jit/service/worker/fault.hpp"
 
 namespace kiln::jit {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "jit/compile/service.hpp"
+#include "jit/service/service.hpp"
 #include "tests/jit/compile_fixtures.hpp"
 #include "tests/jit/compile_kernels.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "jit/compile.hpp"
+#include "jit/service/compile.hpp"
 
 namespace kiln::jit::test {
 

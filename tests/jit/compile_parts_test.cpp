@@ -5,11 +5,11 @@
 
 #include <cstring>
 
-#include "jit/compile.hpp"
-#include "jit/compile/diagnostics.hpp"
-#include "jit/compile/host_features.hpp"
-#include "jit/compile/offload_bundle.hpp"
-#include "jit/compile/protocol.hpp"
+#include "jit/service/compile.hpp"
+#include "jit/service/diagnostics.hpp"
+#include "jit/toolchain/host_features.hpp"
+#include "jit/compilers/offload_bundle.hpp"
+#include "jit/compilers/protocol.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

@@ -1,6 +1,6 @@
 // The three toolchains for real, through workers: what is compiled, what is reported, what is
 // refused.
-#include "jit/compile.hpp"
+#include "jit/service/compile.hpp"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "jit/compile/temporary.hpp"
+#include "base/temporary.hpp"
 #include "kiln/error.hpp"
 #include "tests/jit/compile_kernels.hpp"
 

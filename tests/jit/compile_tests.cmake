@@ -1,6 +1,6 @@
 # A worker that fails on demand, from the same sources as the real one.
 add_executable(kiln-faulty-worker
-  ${PROJECT_SOURCE_DIR}/jit/worker/main.cpp ${PROJECT_SOURCE_DIR}/jit/worker/serve.cpp
+  ${PROJECT_SOURCE_DIR}/jit/service/worker/main.cpp ${PROJECT_SOURCE_DIR}/jit/service/worker/serve.cpp
   ${PROJECT_SOURCE_DIR}/tests/jit/compile_faults.cpp)
 target_compile_definitions(kiln-faulty-worker PRIVATE KILN_WORKER_FAULTS KILN_VERSION="${PROJECT_VERSION}")
 target_link_libraries(kiln-faulty-worker PRIVATE kiln_flags kiln_compilers kiln_vocabulary)

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "jit/cpu/shared_object.hpp"
+#include "jit/device/cpu/shared_object.hpp"
 #include "kiln/error.hpp"
 #include "tests/jit/backend_fixtures.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "jit/cpu/threads.hpp"
+#include "jit/device/cpu/threads.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit::cpu {

@@ -1,6 +1,6 @@
 // Dependencies are what they must be and no more, for named cases and against a slow search on
 // random programs.
-#include "jit/dependencies.hpp"
+#include "jit/device/dependencies.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "jit/graph.hpp"
+#include "jit/device/graph.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

@@ -8,8 +8,8 @@
 #include <random>
 #include <thread>
 
-#include "jit/dependencies.hpp"
-#include "jit/graph.hpp"
+#include "jit/device/dependencies.hpp"
+#include "jit/device/graph.hpp"
 #include "kiln/error.hpp"
 #include "tests/jit/backend_fixtures.hpp"
 

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "jit/graph.hpp"
+#include "jit/device/graph.hpp"
 #include "kiln/error.hpp"
 #include "tests/jit/backend_fixtures.hpp"
 

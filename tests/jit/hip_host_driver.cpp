@@ -23,7 +23,7 @@
 #include <string_view>
 #include <vector>
 
-#include "jit/hip/cuda/cuda_driver.hpp"
+#include "jit/device/hip/cuda/cuda_driver.hpp"
 
 namespace {
 

@@ -1,11 +1,11 @@
 // resources(): what is read from real code objects of each kind, and from bytes that are none.
-#include "jit/resources.hpp"
+#include "jit/compilers/resources.hpp"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "jit/compile.hpp"
+#include "jit/service/compile.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

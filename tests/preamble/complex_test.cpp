@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "fusion/bound.hpp"
-#include "fusion/reference_operation.hpp"
+#include "fusion/reference/bound.hpp"
+#include "fusion/reference/operation.hpp"
 #include "tests/preamble/host_preamble.hpp"
 
 namespace kiln::test {

@@ -13,9 +13,9 @@
 #include <gnu/libc-version.h>
 #endif
 
-#include "fusion/bound.hpp"
-#include "fusion/op.hpp"
-#include "fusion/reference_operation.hpp"
+#include "fusion/reference/bound.hpp"
+#include "fusion/graph/op.hpp"
+#include "fusion/reference/operation.hpp"
 #include "tests/preamble/host_preamble.hpp"
 
 namespace kiln::test {

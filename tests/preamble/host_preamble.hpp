@@ -22,7 +22,7 @@
 #include <limits>
 #include <vector>
 
-#include "fusion/reference_value.hpp"
+#include "fusion/reference/value.hpp"
 #include "kiln/dtype.hpp"
 #include "preamble/random.h"
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "fusion/op.hpp"
-#include "fusion/reference_operation.hpp"
+#include "fusion/graph/op.hpp"
+#include "fusion/reference/operation.hpp"
 #include "tests/preamble/host_preamble.hpp"
 
 namespace kiln::test {

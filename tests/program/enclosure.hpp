@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "fusion/reference_value.hpp"
-#include "fusion/shapes.hpp"
+#include "fusion/reference/value.hpp"
+#include "fusion/infer/shapes.hpp"
 #include "kiln/options.hpp"
 #include "tests/support/devices.hpp"
 

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "fusion/infer.hpp"
-#include "fusion/text.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/text/text.hpp"
 #include "tests/support/arrays.hpp"
 
 namespace kiln {

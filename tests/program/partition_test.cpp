@@ -1,7 +1,7 @@
 // What a partition must keep, whatever the graph: every value is there when it is read, nothing
 // expensive is computed twice, temporaries that live together lie apart. What plans compute is in
 // plan_test.cpp.
-#include "fusion/partition.hpp"
+#include "fusion/partition/partition.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,16 +10,16 @@
 #include <numeric>
 #include <set>
 
-#include "fusion/infer.hpp"
-#include "fusion/passes.hpp"
-#include "fusion/reduce_layout.hpp"
-#include "fusion/reference_arrays.hpp"
-#include "fusion/shapes.hpp"
-#include "fusion/split_rows.hpp"
-#include "fusion/text.hpp"
-#include "fusion/workspace.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/passes/passes.hpp"
+#include "fusion/schedule/rows/row_layout.hpp"
+#include "fusion/reference/arrays.hpp"
+#include "fusion/infer/shapes.hpp"
+#include "fusion/passes/split_reductions.hpp"
+#include "fusion/text/text.hpp"
+#include "fusion/partition/workspace.hpp"
 #include "kiln/error.hpp"
-#include "program_plan.hpp"
+#include "program/plan.hpp"
 #include "tests/program/random_program.hpp"
 #include "tests/support/arrays.hpp"
 

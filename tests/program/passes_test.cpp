@@ -1,13 +1,13 @@
 // Each pass by itself: what it removes, and what it must leave because a bit would change.
-#include "fusion/passes.hpp"
+#include "fusion/passes/passes.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "fusion/infer.hpp"
-#include "fusion/shapes.hpp"
-#include "fusion/text.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/infer/shapes.hpp"
+#include "fusion/text/text.hpp"
 
 namespace kiln::fusion {
 namespace {

@@ -8,14 +8,14 @@
 #include <algorithm>
 #include <random>
 
-#include "fusion/broadcast.hpp"
-#include "fusion/extract.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/reference.hpp"
-#include "fusion/reference_arrays.hpp"
-#include "fusion/text.hpp"
-#include "fusion/workspace.hpp"
-#include "program_plan.hpp"
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/extract.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/reference/reference.hpp"
+#include "fusion/reference/arrays.hpp"
+#include "fusion/text/text.hpp"
+#include "fusion/partition/workspace.hpp"
+#include "program/plan.hpp"
 #include "tests/program/enclosure.hpp"
 #include "tests/program/random_arguments.hpp"
 #include "tests/support/arrays.hpp"

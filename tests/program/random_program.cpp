@@ -10,10 +10,10 @@
 #include <string_view>
 #include <utility>
 
-#include "fusion/broadcast.hpp"
-#include "fusion/composition.hpp"
-#include "fusion/dtype_lattice.hpp"
-#include "fusion/shape_ops.hpp"
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/composition.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/shape_ops.hpp"
 
 namespace kiln::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fusion/graph.hpp"
+#include "fusion/graph/graph.hpp"
 #include "kiln/dims.hpp"
 #include "kiln/dtype.hpp"
 

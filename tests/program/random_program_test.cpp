@@ -10,12 +10,12 @@
 #include <optional>
 #include <thread>
 
-#include "fusion/extract.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/text.hpp"
+#include "fusion/graph/extract.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/text/text.hpp"
 #include "kiln/prepare.hpp"
 #include "kiln/program.hpp"
-#include "program_plan.hpp"
+#include "program/plan.hpp"
 #include "tests/program/enclosure.hpp"
 #include "tests/program/random_arguments.hpp"
 #include "tests/support/arrays.hpp"

@@ -1,13 +1,13 @@
 // Shape ops without a device: their shapes and errors, the text form, and what a program makes of
 // them: views where strides can express them, copies where not.
-#include "fusion/shape_ops.hpp"
+#include "fusion/graph/shape_ops.hpp"
 
 #include <gtest/gtest.h>
 
-#include "fusion/text.hpp"
+#include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 #include "kiln/program.hpp"
-#include "program_plan.hpp"
+#include "program/plan.hpp"
 
 namespace kiln {
 namespace {

@@ -12,10 +12,10 @@
 #include <string>
 #include <tuple>
 
-#include "fusion/infer.hpp"
-#include "fusion/reference_value.hpp"
-#include "fusion/text.hpp"
-#include "fusion/typed_graph.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/reference/value.hpp"
+#include "fusion/text/text.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <tuple>
 
-#include "fusion/number.hpp"
+#include "fusion/graph/number.hpp"
 #include "kiln/error.hpp"
 #include "kiln/option_names.hpp"
 #include "tests/support/devices.hpp"

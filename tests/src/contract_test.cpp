@@ -9,7 +9,7 @@
 #include <cmath>
 #include <random>
 
-#include "fusion/number.hpp"
+#include "fusion/graph/number.hpp"
 #include "kiln/error.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-#include "fusion/number.hpp"
+#include "fusion/graph/number.hpp"
 #include "kiln/graph.hpp"
 #include "tests/support/device_test.hpp"
 #include "tests/support/numbers.hpp"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "fusion/composition.hpp"
-#include "fusion/op.hpp"
-#include "prepare.hpp"
+#include "fusion/graph/composition.hpp"
+#include "fusion/graph/op.hpp"
+#include "ahead/prepare.hpp"
 #include "tests/support/machine_code.hpp"
 
 namespace kiln {

@@ -12,14 +12,14 @@
 #include <future>
 #include <thread>
 
-#include "fusion/bound.hpp"
-#include "fusion/broadcast.hpp"
-#include "fusion/dtype_lattice.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/reference.hpp"
-#include "fusion/reference_node.hpp"
-#include "fusion/reference_operation.hpp"
-#include "fusion/text.hpp"
+#include "fusion/reference/bound.hpp"
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/reference/reference.hpp"
+#include "fusion/reference/node.hpp"
+#include "fusion/reference/operation.hpp"
+#include "fusion/text/text.hpp"
 #include "tests/support/graph_case.hpp"
 
 namespace kiln {

@@ -10,7 +10,7 @@
 #include <regex>
 #include <string>
 
-#include "jit/compile/elf.hpp"
+#include "base/elf.hpp"
 #include "tests/support/machine_code.hpp"
 
 namespace kiln {

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "function_impl.hpp"
+#include "call/function_impl.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln {

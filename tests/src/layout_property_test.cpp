@@ -9,12 +9,12 @@
 #include <cstring>
 #include <optional>
 
-#include "fusion/bound.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/number.hpp"
-#include "fusion/reference.hpp"
-#include "fusion/reference_value.hpp"
-#include "fusion/typed_graph.hpp"
+#include "fusion/reference/bound.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/graph/number.hpp"
+#include "fusion/reference/reference.hpp"
+#include "fusion/reference/value.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/guarded_memory.hpp"
 #include "tests/support/layout_case.hpp"

@@ -9,9 +9,9 @@
 #include <set>
 #include <string>
 
-#include "fusion/composition.hpp"
-#include "fusion/number.hpp"
-#include "jit/backend.hpp"
+#include "fusion/graph/composition.hpp"
+#include "fusion/graph/number.hpp"
+#include "jit/device/backend.hpp"
 #include "numerics/exact_compositions.hpp"
 #include "numerics/inputs.hpp"
 #include "numerics/measure.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "compile_only.hpp"
-#include "fusion/text.hpp"
+#include "ahead/compile_only.hpp"
+#include "fusion/text/text.hpp"
 #include "tests/support/machine_code.hpp"
 
 namespace kiln {

@@ -5,8 +5,8 @@
 
 #include <random>
 
-#include "fusion/number.hpp"
-#include "fusion/reference_value.hpp"
+#include "fusion/graph/number.hpp"
+#include "fusion/reference/value.hpp"
 #include "kiln/error.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"

@@ -8,8 +8,8 @@
 #include <atomic>
 #include <thread>
 
-#include "compile_only.hpp"
-#include "kernel_batch.hpp"
+#include "ahead/compile_only.hpp"
+#include "kernel/kernel_batch.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln {

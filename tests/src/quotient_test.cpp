@@ -8,9 +8,9 @@
 #include <bit>
 #include <cmath>
 
-#include "fusion/bound.hpp"
-#include "fusion/number.hpp"
-#include "fusion/reference_value.hpp"
+#include "fusion/reference/bound.hpp"
+#include "fusion/graph/number.hpp"
+#include "fusion/reference/value.hpp"
 #include "kiln/error.hpp"
 #include "tests/src/contract.hpp"
 #include "tests/support/devices.hpp"

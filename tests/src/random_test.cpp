@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "fusion/bound.hpp"
+#include "fusion/reference/bound.hpp"
 #include "kiln/error.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"

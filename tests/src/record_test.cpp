@@ -10,9 +10,9 @@
 #include <set>
 #include <thread>
 
-#include "compile_only.hpp"
+#include "ahead/compile_only.hpp"
 #include "files/manifest.hpp"
-#include "kernel_code.hpp"
+#include "kernel/kernel_code.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "cache/cache.hpp"
-#include "compile_only.hpp"
+#include "ahead/compile_only.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln {

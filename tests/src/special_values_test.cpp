@@ -8,10 +8,10 @@
 #include <set>
 #include <tuple>
 
-#include "fusion/bound.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/text.hpp"
-#include "fusion/typed_graph.hpp"
+#include "fusion/reference/bound.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/text/text.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/special_rows.hpp"

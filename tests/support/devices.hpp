@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "jit/backend.hpp"
+#include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
 #include "kiln/kiln.hpp"
 

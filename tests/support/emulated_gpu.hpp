@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "call_types.hpp"
-#include "compile_only.hpp"
-#include "fusion/emit.hpp"
+#include "call/call_types.hpp"
+#include "ahead/compile_only.hpp"
+#include "fusion/emit/emit.hpp"
 #include "kiln/function.hpp"
 #include "preamble/preamble.hpp"
 #include "tests/support/arrays.hpp"

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "fusion/composition.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/typed_graph.hpp"
+#include "fusion/graph/composition.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "kiln/error.hpp"
 #include "tests/support/numbers.hpp"
 

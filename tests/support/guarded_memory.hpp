@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "jit/backend.hpp"
+#include "jit/device/backend.hpp"
 #include "kiln/view.hpp"
 
 namespace kiln::testing {

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-#include "fusion/broadcast.hpp"
-#include "fusion/extract.hpp"
-#include "fusion/text.hpp"
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/extract.hpp"
+#include "fusion/text/text.hpp"
 #include "kiln/view.hpp"
 
 namespace kiln::testing {

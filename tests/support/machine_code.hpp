@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "compile_only.hpp"
-#include "jit/resources.hpp"
+#include "ahead/compile_only.hpp"
+#include "jit/compilers/resources.hpp"
 #include "kiln/error.hpp"
 #include "tests/support/devices.hpp"
 

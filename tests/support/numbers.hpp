@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "fusion/number.hpp"
+#include "fusion/graph/number.hpp"
 #include "kiln/dtype.hpp"
 #include "tests/support/devices.hpp"
 

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "fusion/broadcast.hpp"
-#include "fusion/infer.hpp"
-#include "fusion/reference.hpp"
-#include "fusion/text.hpp"
-#include "fusion/typed_graph.hpp"
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/reference/reference.hpp"
+#include "fusion/text/text.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln::testing {

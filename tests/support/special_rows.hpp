@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fusion/number.hpp"
+#include "fusion/graph/number.hpp"
 #include "kiln/dtype.hpp"
 
 namespace kiln::testing {

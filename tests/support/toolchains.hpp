@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "jit/compile.hpp"
+#include "jit/service/compile.hpp"
 
 namespace kiln::testing {
 

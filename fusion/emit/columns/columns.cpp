@@ -1,0 +1,189 @@
+// A kernel that reduces along an axis that is not the innermost one: neighbouring threads take
+// vectors of neighbouring columns, so that they read whole cache lines together, and the threads
+// that share a column take every so many of its elements. What there is one of for each row is a
+// lane of each vector here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/emit/rows/reduction_emitter.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+class ColumnEmitter : public ReductionEmitter {
+ public:
+  using ReductionEmitter::ReductionEmitter;
+
+ private:
+  bool is_guarded() const override { return !is_host(); }
+
+  void numbers() override { out_.add_divisor(Parameter::Kind::column_strips, "strips"); }
+
+  // One place that all reductions use one after the other.
+  void shared_memory() override {
+    if (is_host()) return;
+    int bytes = 1;
+    for (const TypedNode& node : graph_.nodes) {
+      if (!is_reduction(node.op)) continue;
+      const DType joined = is_place(node.op) ? graph_.nodes[node.operands[0]].dtype : node.dtype;
+      const int own = std::max(1, bits(compute_dtype(joined)) / 8);
+      const int index = variant_.wide_index ? 8 : 4;
+      bytes = std::max(bytes, is_place(node.op) ? 2 * std::max(own, index) : own);
+    }
+    out_.line(1, "KILN_SHARED ColumnSlots<{}, {}, {}, {}, {}> slots;", bytes, rows_.columns,
+              rows_.threads, rows_.rows, variant_.width);
+  }
+
+  void place() override {
+    const int threads = rows_.columns * rows_.threads;
+    std::string unit = "item";
+    if (rows_.rows > 1) {
+      out_.line(2, "const {} wanted = row_of<{}, {}>(item);", index_, threads, rows_.rows);
+      out_.line(2, "const {} unit = least(wanted, row_count - 1);", index_);
+      unit = "unit";
+    }
+    out_.line(2, "const {} rest = divide({}, strips);", index_, unit);
+    out_.line(2, "const {} strip = {} - rest * strips.divisor;", index_, unit);
+    piece_of("rest", "row");
+    piece_bounds();
+    if (is_host()) {
+      out_.line(2, "const {} first = strip * {};", index_, variant_.width);
+    } else {
+      out_.line(2, "const {} thread = thread_of<{}, {}>();", index_, rows_.columns, rows_.threads);
+      out_.line(2, "const {} column = (strip * {} + thread_of<1, {}>()) * {};", index_,
+                rows_.columns, rows_.columns, variant_.width);
+      out_.line(2, "const bool active = {}column < size;",
+                rows_.rows > 1 ? "wanted < row_count && " : "");
+      out_.line(2, "const {} first = active ? column : 0;", index_);
+    }
+    out_.line(2, "const int lanes = lanes_from<{}>(first, size);", variant_.width);
+    out_.coordinates(2, index_, "row", 0, first_reduced());
+    row_pointers();
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const OperandText& operand = operands_[i];
+      if (operand.output || !operand.uniform || !is_used(operand)) continue;
+      out_.line(2, "const auto {}_lanes = {};", operand.name, load_text(i));
+    }
+  }
+
+  void place_vector(int depth) override {
+    out_.coordinates(depth, index_, "vector", first_reduced(), inner());
+  }
+
+  std::string load_text(std::size_t i) const override {
+    // A row's own value lies where no reduced axis leads.
+    const std::string line = operands_[i].uniform ? operands_[i].name + "_row" : line_text(i);
+    switch (variant_.operands[i].access) {
+      case Access::contiguous:
+        if (is_staged(i)) {
+          return fmt::format("load_halves<{}>({}, first, lanes)", variant_.width, line);
+        }
+        return fmt::format("load<{}, {}>({}, first)", variant_.width,
+                           variant_.operands[i].alignment, line);
+      case Access::strided:
+        return fmt::format("gather<{}>({}, first, {})", variant_.width, line,
+                           stride_name(i, inner()));
+      default: return fmt::format("repeat<{}>({})", variant_.width, line);
+    }
+  }
+
+  std::string position_text() const override { return "vector"; }
+
+  // Values of the rows are kept for each lane.
+  void row_values(int pass) override {
+    std::vector<std::size_t> computed;
+    std::vector<std::size_t> passed_on;
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (!uniform_[id] || pass_[id] != pass || is_reduction(node.op)) continue;
+      if (node.op == Op::input) {
+        emit_value(id, 2);
+        const std::string lane = values_[id] + "_lanes[lane]";
+        if (node_text_.needs_stored(static_cast<NodeId>(id))) stored_[id] = lane;
+        values_[id] = fmt::format("to<{}>({})", compute_type(node.dtype), lane);
+      } else if (node.arity == 0) {
+        emit_value(id, 2);
+      } else if (node_text_.of(static_cast<NodeId>(id), values_, stored_).same) {
+        passed_on.push_back(id);
+      } else {
+        out_.line(2, "Lanes<{}, {}> {}_lanes;", compute_type(node.dtype), variant_.width,
+                  name_of(id));
+        computed.push_back(id);
+      }
+    }
+    if (!computed.empty()) out_.line(2, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
+    std::size_t next = 0;
+    std::vector<std::size_t> both = passed_on;
+    both.insert(both.end(), computed.begin(), computed.end());
+    std::ranges::sort(both);
+    for (const std::size_t id : both) {
+      emit_value(id, 3);
+      if (next == computed.size() || computed[next] != id) continue;
+      out_.line(3, "{0}_lanes[lane] = {0};", name_of(id));
+      ++next;
+    }
+    if (!computed.empty()) out_.line(2, "}}");
+    for (const std::size_t id : both) {
+      values_[id] = std::ranges::binary_search(computed, id)
+                        ? name_of(id) + "_lanes[lane]"
+                        : node_text_.of(static_cast<NodeId>(id), values_, stored_).text;
+    }
+  }
+
+  void emit_result(std::size_t id) override {
+    const TypedNode& node = graph_.nodes[id];
+    const std::string lanes = name_of(id) + (in_stretches(node) ? "_all" : "_lanes");
+    if (in_stretches(node)) {
+      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", device_name(node.op), name_of(id));
+    }
+    if (!is_host()) {
+      out_.line(2, "reduce_columns<{}, {}, {}>({}, slots);", device_name(node.op), rows_.columns,
+                rows_.threads, lanes);
+    }
+    values_[id] = lanes + "[lane]";
+    std::string joined = values_[id];
+    if (is_host()) joined = fmt::format("joined<{}>({})", device_name(node.op), joined);
+    const std::string result = result_text(node, joined);
+    if (result == values_[id]) return;
+    const std::string& own = name_of(id);
+    out_.line(2, "Lanes<{}, {}> {};", compute_type(node.dtype), variant_.width, own);
+    out_.line(2, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
+    out_.line(3, "{}[lane] = {};", own, result);
+    out_.line(2, "}}");
+    values_[id] = own + "[lane]";
+  }
+
+  void store_row_values() override {
+    bool any = false;
+    for_each_result(true, [&](std::size_t, const OperandText&) { any = true; });
+    if (!any) return;
+    const int depth = is_host() ? 2 : 3;
+    if (!is_host()) out_.line(2, "if (thread == 0) {{");
+    const auto row = [&](std::size_t i) { return operands_[i].name + "_row"; };
+    for_each_result(true,
+                    [&](std::size_t i, const OperandText&) { open_result(depth, i, row(i)); });
+    out_.line(depth, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
+    for_each_result(true, [&](std::size_t, const OperandText& operand) {
+      out_.line(depth + 1, "{}_lanes[lane] = {};", operand.name,
+                node_text_.store(operand.value, values_, stored_));
+    });
+    out_.line(depth, "}}");
+    for_each_result(true,
+                    [&](std::size_t i, const OperandText&) { store_result(depth, i, row(i)); });
+    if (!is_host()) out_.line(2, "}}");
+  }
+};
+
+}  // namespace
+
+KernelDescription emit_columns(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                               std::string_view function, std::string_view expression) {
+  return ColumnEmitter(graph, variant, accuracy).run(function, expression);
+}
+
+}  // namespace kiln::fusion

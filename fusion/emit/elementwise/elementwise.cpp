@@ -1,0 +1,151 @@
+// The frame of a kernel that works element by element, and where its work items are.
+#include "fusion/emit/emit.hpp"
+
+#include <fmt/format.h>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/emit/elementwise/emitter.hpp"
+
+namespace kiln::fusion {
+
+KernelDescription ElementEmitter::run(std::string_view function, std::string_view expression) {
+  operands_.add_parameters(writer_, node_text_);
+  emit_comment(function, expression);
+  line(0, "namespace kiln {{");
+  line(0, "");
+  writer_.signature(block());
+  writer_.await_prerequisites(1);
+  if (operands_.tiled()) {
+    emit_tiles();
+  } else {
+    line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_, block());
+    emit_coordinates();
+    emit_broadcast_loads(2);
+    if (variant_.table) emit_table();
+    const bool host = variant_.family == Family::host;
+    line(2, "{}(start, size, [&](auto width, {} first, {} lanes) {}{{",
+         apart() ? fmt::format("for_each_vector_apart<{}, {}, {}>", variant_.width,
+                               variant_.vectors, variant_.width * variant_.threads)
+                 : fmt::format("for_each_vector<{}>", variant_.width),
+         index_, host ? "auto" : "int", host ? "KILN_INLINED " : "");
+  }
+  if (!variant_.table) {
+    emit_vector_loads();
+    emit_results();
+    emit_counts();
+    emit_random_words();
+    line(3, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
+    emit_lane(4);
+    line(3, "}}");
+  }
+  emit_stores();
+  line(2, "}});");
+  line(1, "}}");
+  line(0, "}}");
+  line(0, "");
+  line(0, "}}  // namespace kiln");
+  writer_.host_entry(variant_.streamed ? "finish_streams();" : "");
+  return writer_.finish(static_cast<std::uint32_t>(block()));
+}
+
+int ElementEmitter::block() const {
+  const Policy& rule = policy(variant_.family);
+  return operands_.tiled() ? rule.tile_block : rule.block;
+}
+
+void ElementEmitter::emit_comment(std::string_view function, std::string_view expression) {
+  std::vector<CommentedOperand> operands;
+  for (const ElementOperand& operand : operands_) {
+    operands.push_back({operand.name, operand.dtype, operand.output, !operand.count});
+  }
+  writer_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
+}
+
+void ElementEmitter::emit_coordinates() {
+  const bool rows = operands_.rank() > 1;
+  if (rows) line(2, "const {} row = divide(item, columns);", index_);
+  const std::string_view in_row = rows ? "item - row * columns.divisor" : "item";
+  if (apart()) {
+    line(2, "const {} start = first_of<{}, {}, {}>({});", index_, variant_.threads,
+         variant_.vectors, variant_.width, in_row);
+  } else if (variant_.width == 1) {
+    line(2, "const {} start = {};", index_, in_row);
+  } else {
+    line(2, "const {} start = {} * {};", index_, rows ? fmt::format("({})", in_row) : in_row,
+         variant_.width);
+  }
+  if (rows) emit_outer_coordinates();
+}
+
+// The row's number is taken apart from the innermost of the outer axes to the outermost.
+void ElementEmitter::emit_outer_coordinates() {
+  const std::vector<std::uint32_t> outer = operands_.outer_axes();
+  std::string rest = "row";
+  for (std::size_t n = outer.size() - 1; n > 0; --n) {
+    const std::uint32_t k = outer[n];
+    const std::string next = fmt::format("row_{}", k);
+    line(2, "const {} {} = divide({}, extent_{});", index_, next, rest, k);
+    line(2, "const {} at_{} = {} - {} * extent_{}.divisor;", index_, k, rest, next, k);
+    rest = next;
+  }
+  line(2, "const {} at_{} = {};", index_, outer[0], rest);
+}
+
+// A block fills one tile per transposed operand, then computes the same tile of the outputs.
+void ElementEmitter::emit_tiles() {
+  const int edge = variant_.tile;
+  const int threads = block();
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!through_tile(i)) continue;
+    line(1, "KILN_SHARED Tile<{}, {}> {}_tile;", storage_type(operands_[i].dtype), edge,
+         operands_[i].name);
+  }
+  line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
+  line(2, "const {} strip = divide(item, columns);", index_);
+  line(2, "const {} left = (item - strip * columns.divisor) * {};", index_, edge);
+  if (operands_.outer_axes().empty()) {
+    line(2, "const {} top = strip * {};", index_, edge);
+  } else {
+    line(2, "const {} row = divide(strip, strips);", index_);
+    line(2, "const {} top = (strip - row * strips.divisor) * {};", index_, edge);
+    emit_outer_coordinates();
+  }
+  if (variant_.wide_index) line(2, "KILN_SYNCHRONIZE();");
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!is_held(i)) continue;
+    line(2, "const auto {0}_held = hold<{1}, {2}, {3}, {4}>({5}, top, left, rows, size, {6});",
+         operands_[i].name, threads, edge, variant_.width, variant_.operands[i].alignment,
+         operands_.row_pointer(i, variant_.tile_axis), operands_.stride_along(i, tile_axis()));
+  }
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!through_tile(i)) continue;
+    line(2, "fill<{}, {}, {}>({}_tile, {}, top, left, rows, size, {});", threads,
+         tile_vector(operands_[i].dtype), variant_.operands[i].alignment, operands_[i].name,
+         operands_.row_pointer(i), operands_.inner_stride(i));
+  }
+  line(2, "KILN_SYNCHRONIZE();");
+  line(2,
+       "for_each_tile_vector<{}, {}, {}>(top, left, rows, size, "
+       "[&](auto width, {} at_{}, {} first, int lanes, int turn) {{",
+       threads, edge, variant_.width, index_, variant_.tile_axis, index_);
+  emit_broadcast_loads(3);
+}
+
+KernelDescription emit(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                       std::string_view function, std::string_view expression) {
+  return ElementEmitter(graph, variant, accuracy).run(function, expression);
+}
+
+std::string with_entry(std::string_view source, std::string_view entry) {
+  std::string result;
+  result.reserve(source.size() + 4 * entry.size());
+  std::size_t from = 0;
+  for (std::size_t at = source.find(kEntryMarker); at != std::string_view::npos;
+       at = source.find(kEntryMarker, from)) {
+    result.append(source, from, at - from).append(entry);
+    from = at + kEntryMarker.size();
+  }
+  return result.append(source, from, std::string_view::npos);
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,101 @@
+// The text of a kernel that works element by element, as its parts build it: the frame, where
+// elements are and tiles (elementwise.cpp), what is loaded and stored (access.cpp), and
+// what is computed of it (values.cpp). Where operands lie is in operands.hpp.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fusion/emit/elementwise/operands.hpp"
+#include "fusion/emit/emit.hpp"
+#include "fusion/emit/kernel_names.hpp"
+#include "fusion/emit/kernel_writer.hpp"
+#include "fusion/emit/node_text.hpp"
+
+namespace kiln::fusion {
+
+class ElementEmitter {
+ public:
+  ElementEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
+      : graph_(graph),
+        variant_(variant),
+        accuracy_(accuracy),
+        node_text_(graph, accuracy),
+        identifiers_(graph),
+        operands_(graph, variant, identifiers_),
+        index_(operands_.index()),
+        signed_index_(operands_.signed_index()),
+        values_(graph.nodes.size()),
+        stored_(graph.nodes.size()),
+        words_(graph.nodes.size()) {}
+  KernelDescription run(std::string_view function, std::string_view expression);
+
+ private:
+  template <class... Args>
+  void line(int depth, fmt::format_string<Args...> format, Args&&... args) {
+    writer_.line(depth, format, std::forward<Args>(args)...);
+  }
+
+  // The frame, in the order in which the kernel reads.
+  int block() const;
+  void emit_comment(std::string_view function, std::string_view expression);
+  void emit_coordinates();
+  // Several vectors for each work item.
+  bool apart() const { return variant_.vectors > 1; }
+  void emit_outer_coordinates();
+  void emit_tiles();
+  bool through_tile(std::size_t i) const {
+    return variant_.operands[i].access == Access::transposed && operands_.is_read(i);
+  }
+  std::uint32_t tile_axis() const { return static_cast<std::uint32_t>(variant_.tile_axis); }
+
+  // What is loaded and stored.
+  void emit_broadcast_loads(int depth);
+  void define_input(int depth, const ElementOperand& operand, std::string element);
+  void emit_vector_loads();
+  bool is_held(std::size_t i) const;
+  bool lies_beside_tile(std::size_t i) const;
+  bool asks_ahead(std::size_t i) const;
+  void emit_results();
+  std::string looked_up(std::size_t i) const;
+  bool is_staged(std::size_t i) const;
+  bool is_unrounded(std::size_t i) const;
+  NodeId output_node(std::size_t i) const;
+  NodeId input_of(std::size_t i) const;
+  NodeId unrounded(NodeId id) const;
+  void emit_stores();
+
+  // What is computed.
+  void emit_counts();
+  void emit_lane(int depth);
+  std::string element_text(std::size_t i, NodeId id) const;
+  void emit_table();
+  void emit_random_words();
+  std::optional<std::size_t> count_behind(NodeId id) const;
+  std::string invariant_text(NodeId id) const;
+  std::vector<bool> find_needed() const;
+  void emit_node(std::size_t id);
+  bool is_operand(NodeId id) const;
+  void define(std::size_t id, const std::string& expression);
+  void emit_input(std::size_t id, const TypedNode& node);
+  std::string count_text(const TypedNode& node) const;
+
+  const TypedGraph& graph_;
+  const Variant& variant_;
+  Accuracy accuracy_;
+  NodeText node_text_;
+  KernelNames identifiers_;
+  ElementOperands operands_;
+  std::string_view index_;
+  std::string_view signed_index_;
+  std::vector<std::string> values_;
+  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
+  std::vector<std::string> words_;   ///< of random numbers, those of a whole vector
+  int depth_ = 4;                    ///< of the statements for each lane
+  KernelWriter writer_{variant_};
+};
+
+}  // namespace kiln::fusion

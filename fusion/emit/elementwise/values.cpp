@@ -1,0 +1,180 @@
+// What a kernel that works element by element computes: for each lane, and random numbers for whole
+// vectors.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fusion/schedule/iota_operands.hpp"
+#include "fusion/emit/device_text.hpp"
+#include "fusion/emit/elementwise/emitter.hpp"
+
+namespace kiln::fusion {
+
+void ElementEmitter::emit_counts() {
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const std::string row = operands_[i].count ? operands_.row_place(i) : "";
+    if (!row.empty()) line(3, "const {} {}_row = {};", signed_index_, operands_[i].name, row);
+  }
+}
+
+// What is computed for each lane, or each code of a table.
+void ElementEmitter::emit_lane(int depth) {
+  depth_ = depth;
+  const std::vector<bool> needed = find_needed();
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (needed[id]) emit_node(id);
+  }
+  std::size_t output = 0;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!operands_[i].output) continue;
+    const NodeId id = graph_.outputs[output++];
+    line(depth, "{} = {};", operands_.lane_of(i), element_text(i, id));
+  }
+}
+
+std::string ElementEmitter::element_text(std::size_t i, NodeId id) const {
+  if (is_staged(i)) return fmt::format("to<f16_lane>({})", values_[unrounded(id)]);
+  if (is_unrounded(i)) return values_[unrounded(id)];
+  if (variant_.family == Family::host) return node_text_.store_on_host(id, values_, stored_);
+  return node_text_.store(id, values_, stored_);
+}
+
+// The results of all values of the one operand that differs between the lanes of a row.
+void ElementEmitter::emit_table() {
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const ElementOperand& operand = operands_[i];
+    if (operand.output) {
+      line(2, "{} {}_lanes[kCodes];", storage_type(operand.dtype), operand.name);
+    } else if (operands_.per_lane(i)) {
+      line(2, "const Codes<{}> {}_lanes;", storage_type(operand.dtype), operand.name);
+    }
+  }
+  line(2, "KILN_FOR_EACH_CODE(lane) {{");
+  emit_lane(3);
+  line(2, "}}");
+}
+
+// On GPUs, the words of a whole vector at once where those of four neighbours are one
+// computation.
+void ElementEmitter::emit_random_words() {
+  if (variant_.family == Family::host) return;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (info(node.op).rule != Rule::random) continue;
+    const std::optional<std::size_t> count = count_behind(node.operands[2]);
+    const std::string seed = invariant_text(node.operands[0]);
+    const std::string offset = invariant_text(node.operands[1]);
+    if (!count || variant_.operands[*count].alignment == 0 || seed.empty() || offset.empty())
+      continue;
+    const std::string row =
+        operands_.row_place(*count).empty() ? "" : operands_[*count].name + "_row + ";
+    words_[id] = identifiers_.give(fmt::format("v{}_words", id), "words");
+    line(3, "const auto {} = random_words<width.size>({}, {}, to<u64>({}{}(first)));", words_[id],
+         seed, offset, row, signed_index_);
+  }
+}
+
+// The count that a node is, by way of conversions that keep it.
+std::optional<std::size_t> ElementEmitter::count_behind(NodeId id) const {
+  const TypedNode* node = &graph_.nodes[id];
+  while ((node->op == Op::promote || node->op == Op::cast) &&
+         (node->dtype == DType::u64 || node->dtype == DType::i64)) {
+    node = &graph_.nodes[node->operands[0]];
+  }
+  if (node->op != Op::iota || bits(node->dtype) < 64) return std::nullopt;
+  const auto operand = std::ranges::find_if(operands_, [&](const ElementOperand& o) {
+    return o.count && o.axis == static_cast<std::int64_t>(node->payload);
+  });
+  return static_cast<std::size_t>(operand - operands_.begin());
+}
+
+// What is the same for all lanes, as an expression before their loop; empty if it is not known
+// to be.
+std::string ElementEmitter::invariant_text(NodeId id) const {
+  const TypedNode& node = graph_.nodes[id];
+  if (node.op == Op::scalar)
+    return node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
+  std::vector<std::string> values(id + 1);
+  if (node.op == Op::promote || node.op == Op::cast) {
+    values[node.operands[0]] = invariant_text(node.operands[0]);
+    if (values[node.operands[0]].empty()) return {};
+  } else if (node.op != Op::constant) {
+    return {};
+  }
+  return node_text_.of(id, values).text;
+}
+
+// What the outputs depend on, but for the places of random numbers whose words are there.
+std::vector<bool> ElementEmitter::find_needed() const {
+  std::vector<bool> needed(graph_.nodes.size(), false);
+  for (const NodeId output : graph_.outputs) needed[output] = true;
+  for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+    if (!needed[id] || !words_[id].empty()) continue;
+    for (const NodeId operand : graph_.nodes[id].inputs()) needed[operand] = true;
+  }
+  return needed;
+}
+
+void ElementEmitter::emit_node(std::size_t id) {
+  const TypedNode& node = graph_.nodes[id];
+  if (!words_[id].empty()) {
+    const std::string text = fmt::format("{}({}.word[lane])", info(node.op).name, words_[id]);
+    return define(id, node_text_.rounded(node, text));
+  }
+  switch (node.op) {
+    case Op::input: return emit_input(id, node);
+    case Op::scalar:
+      return define(id, node_text_.scalar(node, identifiers_.scalar_parameter(node.payload)));
+    case Op::iota: return define(id, node_text_.rounded(node, count_text(node)));
+    default: break;
+  }
+  if (node_text_.needs_stored(static_cast<NodeId>(id)))
+    stored_[id] = node_text_.bits(node, values_, stored_);
+  if (node_text_.rounds(node) && std::ranges::count(graph_.outputs, static_cast<NodeId>(id))) {
+    stored_[id] = node_text_.narrowed(node, values_);
+    if (!is_operand(static_cast<NodeId>(id))) return;
+  }
+  if (!node_text_.needs_value(static_cast<NodeId>(id))) return;
+  const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_, stored_);
+  if (!expression.same) return define(id, expression.text);
+  values_[id] = expression.text;
+}
+
+bool ElementEmitter::is_operand(NodeId id) const {
+  return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
+    return std::ranges::count(node.inputs(), id) != 0;
+  });
+}
+
+void ElementEmitter::define(std::size_t id, const std::string& expression) {
+  const std::string value = identifiers_.give(fmt::format("v{}", id), "v");
+  line(depth_, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), value, expression);
+  values_[id] = value;
+}
+
+void ElementEmitter::emit_input(std::size_t id, const TypedNode& node) {
+  const auto operand = std::ranges::find_if(
+      operands_, [&](const ElementOperand& o) { return !o.output && o.argument == node.payload; });
+  values_[id] = operand->name;
+  const auto i = static_cast<std::size_t>(operand - operands_.begin());
+  if (!operands_.per_lane(i)) return;
+  define_input(depth_, *operand, operands_.lane_of(i));
+}
+
+std::string ElementEmitter::count_text(const TypedNode& node) const {
+  const auto operand = std::ranges::find_if(operands_, [&](const ElementOperand& o) {
+    return o.count && o.axis == static_cast<std::int64_t>(node.payload);
+  });
+  const auto i = static_cast<std::size_t>(operand - operands_.begin());
+  std::string value = operands_.row_place(i).empty() ? "" : operand->name + "_row";
+  if (operands_.per_lane(i)) {
+    const bool steps = variant_.operands[i].access == Access::strided;
+    if (!value.empty()) value += " + ";
+    value += fmt::format("{}(first + lane)", signed_index_);
+    if (steps) value += " * " + operands_.inner_stride(i);
+  }
+  if (value.empty()) value = fmt::format("{}(0)", signed_index_);
+  return fmt::format("to<{}>({})", compute_type(node.dtype), value);
+}
+
+}  // namespace kiln::fusion

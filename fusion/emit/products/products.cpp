@@ -1,0 +1,297 @@
+// The frame of a kernel of products: operands, parameters, the rows of a thread, and what becomes
+// of the sums. How they are added up is in sums.cpp.
+#include "fusion/emit/products/products.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/emit/products/emitter.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+
+namespace {
+
+// What the text itself calls something.
+std::set<std::string> words_of(bool in_tiles) {
+  std::set<std::string> words = {"r",      "c",    "part",   "block",   "batch",
+                                 "vector", "line", "Floats", "kVectors"};
+  if (in_tiles) {
+    words.insert({"Tiles", "tile_memory", "held_lines", "held_sets", "add_again", "i", "weights_of",
+                  "vector_of", "line_of", "store_of", "Parts", "part_memory", "apart", "share",
+                  "scales_of", "rests_of", "line_from"});
+  }
+  return words;
+}
+
+}  // namespace
+
+ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
+    : ProductAxes(variant),
+      graph_(graph),
+      nodes_(graph, variant),
+      shares_(variant.reduction),
+      products_(variant.products),
+      accuracy_(accuracy),
+      node_text_(graph, accuracy),
+      index_(variant.wide_index ? "u64" : "u32"),
+      signed_index_(variant.wide_index ? "i64" : "i32"),
+      identifiers_(graph, words_of(in_tiles())),
+      values_(graph.nodes.size()),
+      stored_(graph.nodes.size()),
+      names_(graph.nodes.size()),
+      lanes_(graph.nodes.size()) {
+  rows_ = in_tiles() ? 1 : products_.rows;
+  lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
+  if (host()) lanes_per_sum_ = products_.lanes;
+  vectors_ = takes_vectors();
+  if (vectors_) lanes_per_sum_ = results() <= 4 ? 2 : 1;
+}
+
+KernelDescription ProductEmitter::run(std::string_view function, std::string_view expression) {
+  const std::uint32_t shared_bytes = held_bytes();
+  place_operands();
+  collect_parameters();
+  comment(function, expression);
+  out_.line(0, "namespace kiln {{");
+  out_.line(0, "");
+  // Where blocks have one turn, there is to be room for those of the next kernel beside: their
+  // weights come while these are multiplied.
+  const bool beside = variant_.programmatic && products_.tiles.once;
+  out_.signature(shares_.threads * shares_.rows, beside ? 2 : products_.tiles.blocks);
+  if (!in_tiles()) out_.await_prerequisites(1);
+  if (vectors_) out_.line(1, "constexpr int kVectors = {} / kSimd;", variant_.width);
+  shared_memory();
+  out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
+  find_item();
+  if (in_tiles()) {
+    sum_up_in_tiles();
+  } else {
+    out_.line(2, "const {} row = row_of<{}, {}>({}){};", index_, shares_.threads, shares_.rows,
+              batch_axes() > 0 ? "block" : "item", rows_ == 1 ? "" : fmt::format(" * {}", rows_));
+    find_rows(2);
+    emit_values(Level::row, 2);
+    declare_results();
+    sum_up();
+    if (nodes_.is_quick() || nodes_.has_forms()) sum_up_carefully();
+    store_results();
+  }
+  out_.line(1, "}}");
+  out_.line(0, "}}");
+  out_.line(0, "");
+  out_.line(0, "}}  // namespace kiln");
+  out_.host_entry();
+  KernelDescription kernel =
+      out_.finish(static_cast<std::uint32_t>(shares_.threads * shares_.rows));
+  kernel.shared_bytes = shared_bytes;
+  return kernel;
+}
+
+bool ProductEmitter::takes_vectors() const {
+  constexpr int kWidth = 64;
+  if (!host() || variant_.width != kWidth || graph_.rounding != Rounding::once) return false;
+  bool packed = false;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (is_reduction(node.op)) {
+      if (!adds(node) || compute_dtype(node.dtype) != DType::f32) return false;
+    } else if (nodes_.place(id).level == Level::element) {
+      if (!is_vector(id)) return false;
+      packed = packed || (node.op == Op::input && is_packed(node.dtype));
+    }
+  }
+  return packed;
+}
+
+bool ProductEmitter::is_vector(std::size_t id) const {
+  const TypedNode& node = graph_.nodes[id];
+  if (node_text_.needs_stored(static_cast<NodeId>(id))) return false;
+  if (is_small(id)) return true;
+  if (compute_dtype(node.dtype) != DType::f32) return false;
+  switch (node.op) {
+    case Op::input: return bits(node.dtype) >= 16;
+    case Op::add:
+    case Op::sub:
+    case Op::mul: return true;
+    case Op::promote:
+    case Op::cast:
+      return is_small(node.operands[0]) ||
+             (!node_text_.rounds(node) &&
+              compute_dtype(graph_.nodes[node.operands[0]].dtype) == DType::f32);
+    default: return false;
+  }
+}
+
+// Of four bits and no more than eleven.
+bool ProductEmitter::is_exact_product(std::size_t id) const {
+  const TypedNode& node = graph_.nodes[id];
+  if (!vectors_ || node.op != Op::mul) return false;
+  const auto origin = [&](NodeId from) {
+    while (graph_.nodes[from].op == Op::promote) from = graph_.nodes[from].operands[0];
+    return from;
+  };
+  for (const std::size_t i : {0u, 1u}) {
+    const TypedNode& scale = graph_.nodes[origin(node.operands[1 - i])];
+    const bool narrow = scale.dtype == DType::bf16 || scale.dtype == DType::f16;
+    if (is_small(origin(node.operands[i])) && scale.op == Op::input && narrow) return true;
+  }
+  return false;
+}
+
+bool ProductEmitter::is_added(std::size_t id) const {
+  if (!is_exact_product(id)) return false;
+  int uses = 0;
+  bool added = false;
+  for (const TypedNode& node : graph_.nodes) {
+    for (const NodeId operand : node.inputs()) uses += operand == id ? 1 : 0;
+    added = added ||
+            (node.op == Op::add && std::ranges::find(node.inputs(), id) != node.inputs().end());
+  }
+  return added && uses == 1;
+}
+
+// A packed integer that is not computed with yet.
+bool ProductEmitter::is_small(std::size_t id) const {
+  const TypedNode& node = graph_.nodes[id];
+  if (node.op == Op::promote) return is_integer(node.dtype) && is_small(node.operands[0]);
+  return node.op == Op::input && (node.dtype == DType::u4 || node.dtype == DType::i4);
+}
+
+void ProductEmitter::place_operands() {
+  for (const NamedOperand& operand : identifiers_.operands()) {
+    operands_.push_back({operand, nodes_.operand_place(operands_.size())});
+  }
+  if (operands_.size() != variant_.operands.size()) {
+    throw Error(Code::internal,
+                "emit_products: the variant has another number of operands than the graph");
+  }
+}
+
+void ProductEmitter::collect_parameters() {
+  using P = Parameter::Kind;
+  identifiers_.add_pointers(out_);
+  identifiers_.add_scalars(out_, node_text_);
+  out_.add_count(P::vectors, "vectors");
+  out_.add_count(P::length, "length");
+  out_.add_count(P::row_count, "row_count");
+  if (batch_axes() > 0 || in_tiles()) out_.add_divisor(P::row_blocks, "row_blocks");
+  if (has_lines()) out_.add_divisor(P::columns, "columns");
+  for (std::uint32_t k = 1; k < inner(); ++k) {
+    if (k < batch_axes() || k > first_reduced())
+      out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
+  }
+  out_.add_count(P::work_items, "work_items");
+  if (reads_early()) out_.add_count(P::early, "early");
+  for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+    if (variant_.operands[i].start) {
+      out_.add_offset(P::start, operands_[i].name + "_start", i);
+    }
+    for (std::uint32_t k = 0; k < rank(); ++k) {
+      if (has_stride(i, k)) out_.add_offset(P::stride, stride_name(i, k), i, k);
+    }
+  }
+}
+
+void ProductEmitter::comment(std::string_view function, std::string_view expression) {
+  out_.comment(function, expression, identifiers_.commented(), variant_, graph_.rounding,
+               accuracy_);
+}
+
+void ProductEmitter::shared_memory() {
+  if (in_tiles()) name_tiles();
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!is_reduction(graph_.nodes[id].op)) continue;
+    out_.line(1, "KILN_SHARED ManySlots<{}, {}, {}> {}_slots;",
+              compute_type(graph_.nodes[id].dtype), shares_.threads, results(), name_of(id));
+  }
+}
+
+void ProductEmitter::find_item() {
+  if (variant_.wide_index) out_.line(2, "KILN_SYNCHRONIZE();");  // slots may still be read
+  if (batch_axes() > 0) {
+    out_.line(2, "const {} batch = divide(item, row_blocks);", index_);
+    out_.line(2, "const {} block = item - batch * row_blocks.divisor;", index_);
+    out_.coordinates(2, index_, "batch", 0, batch_axes());
+  }
+}
+
+void ProductEmitter::find_rows(int depth) {
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    if (operand.output || !is_used(operand)) continue;
+    std::string text = variant_.operands[i].start ? operand.name + "_start" : "";
+    for (std::uint32_t k = 0; k < first_reduced(); ++k) {
+      if (!has_stride(i, k)) continue;
+      text += fmt::format("{}{}({}) * {}", text.empty() ? "" : " + ", signed_index_, at(k),
+                          stride_name(i, k));
+    }
+    if (text.empty()) continue;
+    if (extents(operand.place).empty()) {
+      out_.line(depth, "const {} {}_row = {};", signed_index_, operand.name, text);
+      continue;
+    }
+    out_.line(depth, "{} {}_row{};", signed_index_, operand.name, extents(operand.place));
+    out_.line(depth, "{}{}_row{} = {};", loops(operand.place), operand.name, indices(operand.place),
+              text);
+  }
+}
+
+void ProductEmitter::store_results() {
+  out_.line(2, "{}{{", loops(every_result()));
+  emit_results(3);
+  const std::string row = rows_ == 1 ? "row" : fmt::format("row + {}(r)", index_);
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!operands_[i].output) continue;
+    out_.line(3, "if (is_first<{}>() && {} < row_count) {}", shares_.threads, row, store(i, row));
+  }
+  out_.line(2, "}}");
+}
+
+// What is computed of the results of the reductions.
+void ProductEmitter::emit_results(int depth) {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (nodes_.place(id).level != Level::result) continue;
+    const std::string_view type = compute_type(node.dtype);
+    std::string text;
+    if (is_reduction(node.op)) {
+      text = one_column_ ? fmt::format("{}_of", name_of(id))
+                         : fmt::format("{}_of[{}]", name_of(id), result_index());
+      if (node.op == Op::mean) text = fmt::format("div({}, to<{}>(length))", text, type);
+      text = node_text_.rounded(node, text);
+    } else {
+      text = value_text(id);
+      if (text.empty()) continue;
+    }
+    out_.line(depth, "const {} {} = {};", type, name_of(id), text);
+    values_[id] = name_of(id);
+  }
+}
+
+std::string ProductEmitter::store(std::size_t i, const std::string& row) const {
+  const OperandText& operand = operands_[i];
+  std::string pointer = operand.name + "_data";
+  for (std::uint32_t k = 0; k < first_reduced(); ++k) {
+    if (!has_stride(i, k)) continue;
+    const bool column = has_columns() && k + 1 == row_axis();
+    pointer += fmt::format(" + {}({}) * {}", signed_index_,
+                           k == row_axis() ? row
+                           : column        ? "c"
+                                           : fmt::format("at_{}", k),
+                           stride_name(i, k));
+  }
+  return fmt::format("*({}) = to<{}>({});", pointer, storage_type(operand.dtype),
+                     values_[operand.value]);
+}
+
+KernelDescription emit_products(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                                std::string_view function, std::string_view expression) {
+  return ProductEmitter(graph, variant, accuracy).run(function, expression);
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,17 @@
+// Emit for kernels whose rows share operands, such as a matrix of packed weights times a few
+// vectors: a thread takes several rows and columns at once, and what they share is loaded and
+// computed once for them.
+#pragma once
+
+#include <string_view>
+
+#include "fusion/emit/emit.hpp"
+
+namespace kiln::fusion {
+
+/// `variant` is of plan_products(), its operands the array arguments in the graph's order, then the
+/// outputs; `graph` is what that was given.
+KernelDescription emit_products(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                                std::string_view function, std::string_view expression);
+
+}  // namespace kiln::fusion

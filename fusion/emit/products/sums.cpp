@@ -1,0 +1,323 @@
+// The loops in which the sums of a kernel of products are added up. What elements share across rows
+// is computed first and kept for all rows; small integers of a group are added up before they are
+// scaled (product_form.hpp).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/emit/products/emitter.hpp"
+
+namespace kiln::fusion {
+
+bool ProductEmitter::in_stretches(const TypedNode& node) const {
+  return (adds(node) || node.op == Op::prod) && !is_integer(node.dtype);
+}
+
+void ProductEmitter::declare_results() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (is_reduction(graph_.nodes[id].op)) {
+      out_.line(2, "{} {}_of[{}];", compute_type(graph_.nodes[id].dtype), name_of(id), results());
+    }
+  }
+}
+
+void ProductEmitter::sum_up() {
+  begin_sums();
+  for_each_vector();
+  end_sums();
+}
+
+// Again, where numbers were too large for the quick way.
+void ProductEmitter::sum_up_carefully() {
+  std::string finite;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!is_reduction(graph_.nodes[id].op) || !(nodes_.is_quick() || nodes_.form(id))) continue;
+    finite += fmt::format("{}all_finite({}_of)", finite.empty() ? "" : " && ", name_of(id));
+  }
+  nodes_.go_carefully();
+  out_.line(2, "if (!({})) {{", finite);
+  out_.indent(1);
+  if (shares_.rows == 1) out_.line(2, "KILN_SYNCHRONIZE();");
+  sum_up();
+  out_.indent(-1);
+  out_.line(2, "}}");
+}
+
+void ProductEmitter::begin_sums() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (!is_reduction(node.op)) continue;
+    const std::string type =
+        vectors_ ? fmt::format("VectorSums<{}>", lanes_per_sum_)
+                 : fmt::format("Lanes<{}, {}>", compute_type(node.dtype), lanes_per_sum_);
+    const auto declare = [&](std::string_view suffix) {
+      out_.line(2, "{} {}_{}{};", type, name_of(id), suffix, extents(every_result()));
+      if (vectors_) return;
+      out_.line(2, "{}{}_{}{} = start<{}, {}, {}>();", loops(every_result()), name_of(id), suffix,
+                indices(every_result()), device_name(node.op), compute_type(node.dtype),
+                lanes_per_sum_);
+    };
+    declare("lanes");
+    if (in_stretches(node)) declare("all");
+  }
+}
+
+bool ProductEmitter::in_parts(std::size_t i) const {
+  const OperandText& operand = operands_[i];
+  return host() || !operand.place.rows || operand.place.columns ||
+         variant_.width * bits(operand.dtype) > 256;
+}
+
+void ProductEmitter::for_each_vector() {
+  out_.line(2, "KILN_FOR_EACH_VECTOR({}, {}, 0, slot, vector, vectors) {{", index_,
+            shares_.threads);
+  const std::string scale = variant_.width == 1 ? "" : fmt::format(" * {}", variant_.width);
+  if (has_lines()) {
+    out_.line(3, "const {} line = divide(vector, columns);", index_);
+    out_.line(3, "const {} first = (vector - line * columns.divisor){};", index_, scale);
+    out_.coordinates(3, index_, "line", first_reduced(), inner());
+  } else {
+    out_.line(3, "const {} first = vector{};", index_, scale);
+  }
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (is_loaded(i) && !in_parts(i)) load(i, 3, variant_.width, "first");
+  }
+  emit_values(Level::line, 3);
+  begin_groups();
+  const bool parts = products_.lanes < variant_.width;
+  if (parts) {
+    out_.line(3, "KILN_EACH(part, {}) {{", variant_.width / products_.lanes);
+  } else {
+    out_.line(3, "{{");
+  }
+  first_ = parts ? fmt::format("first + {}(part * {})", index_, products_.lanes) : "first";
+  shared_elements();
+  add_shared();
+  rows_elements();
+  out_.line(3, "}}");
+  end_groups();
+  carry_over(3, vectors_ ? "if (ends_vectors(vector)) "
+                : host() ? fmt::format("if (ends_stretch<{}, 1>(vector)) ", shares_.threads)
+                         : "");
+  out_.line(2, "}}");
+  if (host()) carry_over(2, "");
+}
+
+bool ProductEmitter::is_loaded(std::size_t i) const {
+  const OperandText& operand = operands_[i];
+  return !operand.output && operand.place.level == Level::element && is_used(operand);
+}
+
+// What the loaded lanes are kept for: parts of a row's are loaded within the loop over the rows.
+Place ProductEmitter::held(std::size_t i) const {
+  Place place = operands_[i].place;
+  place.rows = place.rows && !in_parts(i);
+  return place;
+}
+
+void ProductEmitter::load(std::size_t i, int depth, int width, const std::string& first) {
+  const OperandText& operand = operands_[i];
+  const std::string type = vectors_
+                               ? fmt::format("VectorsOf<{}>", storage_type(operand.dtype))
+                               : fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
+  const Place place = held(i);
+  std::string from;
+  if (is_packed(operand.dtype)) {
+    const std::string row = row_text(i);
+    from = fmt::format("packed({}_data, {}), {}", operand.name,
+                       row.empty() ? fmt::format("{}(0)", signed_index_) : row, in_line(i, first));
+  } else {
+    from = fmt::format("{}_data, {}", operand.name, place_text(i, first));
+  }
+  const std::string text =
+      vectors_ ? fmt::format("vectors_of({})", from)
+               : fmt::format("lanes_of<{}, {}>({})", width, variant_.operands[i].alignment, from);
+  if (extents(place).empty()) {
+    out_.line(depth, "const {} {}_lanes = {};", type, operand.name, text);
+    return;
+  }
+  out_.line(depth, "{} {}_lanes{};", type, operand.name, extents(place));
+  out_.line(depth, "{}{}_lanes{} = {};", loops(place), operand.name, indices(place), text);
+}
+
+// What all rows share of a part of a vector: computed and kept.
+void ProductEmitter::shared_elements() {
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (is_loaded(i) && in_parts(i) && !operands_[i].place.rows)
+      load(i, 4, products_.lanes, first_);
+  }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const Place& place = nodes_.place(id);
+    if (place.level != Level::element || place.rows || !nodes_.is_wanted(id)) continue;
+    std::string text = value_text(id);
+    if (text.empty()) {
+      if (graph_.nodes[id].op != Op::input) continue;
+      text = values_[id];
+    }
+    // A name of its own, beside that of the lanes.
+    out_.line(4, "{} {}{}[{}];", element_type(id), name_of(id), extents(place), lanes());
+    out_.line(4, "{}{}(lane, {}) {}{}[lane] = {};", loops(place), each_lane(), lanes(), name_of(id),
+              indices(place), text);
+    values_[id] = fmt::format("{}{}[lane]", name_of(id), indices(place));
+  }
+}
+
+void ProductEmitter::rows_elements() {
+  if (rows_ > 1) {
+    out_.line(4, "{}(r, {}) {{", each(), rows_);
+  } else {
+    out_.line(4, "{{");
+  }
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (is_loaded(i) && in_parts(i) && operands_[i].place.rows) load(i, 5, products_.lanes, first_);
+  }
+  if (has_columns()) {
+    rows_values();
+    out_.line(5, "{}(c, {}) {}(lane, {}) {{", each(), products_.columns, each_lane(), lanes());
+  } else {
+    out_.line(5, "{}(lane, {}) {{", each_lane(), lanes());
+  }
+  lane_values();
+  joins(6);
+  out_.line(5, "}}");
+  out_.line(4, "}}");
+}
+
+// What the columns share of a row's part: kept for all of them.
+void ProductEmitter::rows_values() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const Place& place = nodes_.place(id);
+    if (place.level != Level::element || !place.rows || place.columns || !nodes_.is_wanted(id))
+      continue;
+    const std::string text = value_text(id);
+    if (text.empty()) continue;
+    out_.line(5, "{} {}[{}];", element_type(id), name_of(id), lanes());
+    out_.line(5, "{}(lane, {}) {}[lane] = {};", each_lane(), lanes(), name_of(id), text);
+    values_[id] = name_of(id) + "[lane]";
+  }
+}
+
+void ProductEmitter::lane_values() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const Place& place = nodes_.place(id);
+    if (place.level != Level::element || !place.rows || place.columns != has_columns() ||
+        !nodes_.is_wanted(id))
+      continue;
+    const std::string text = value_text(id);
+    if (text.empty()) continue;
+    out_.line(6, "const {} {} = {};", element_type(id), name_of(id), text);
+    values_[id] = name_of(id);
+  }
+}
+
+Place ProductEmitter::of_shared(const ProductForm& form) const {
+  return {Level::line, false, nodes_.place(form.shared).columns};
+}
+
+void ProductEmitter::begin_groups() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!nodes_.form(id)) continue;
+    const ProductForm& form = *nodes_.form(id);
+    value_text(form.lane);  // what the lanes are called
+    if (!form.has_rest()) continue;
+    const std::string scale = form.scale ? values_[*form.scale] : "1.0f";
+    const std::string& own = name_of(id);
+    out_.line(3, "f32 {0}_point{1}, {0}_rest{1};", own, extents(by_row()));
+    out_.line(3, "{}{{", loops(by_row()));
+    const std::string at = indices(by_row());
+    if (form.point) {
+      const std::string& point = values_[*form.point];
+      out_.line(4, "{}_point{} = nearest_point({}, 1.0f);", own, at, point);
+      out_.line(4, "{0}_rest{1} = ({0}_point{1} - {2}) * {3};", own, at, point, scale);
+    } else {
+      const std::string& bias = values_[*form.bias];
+      const bool minus = form.bias_is_subtracted;
+      out_.line(4, "{}_point{} = nearest_point({}{}, {});", own, at, minus ? "" : "-", bias, scale);
+      out_.line(4, "{0}_rest{1} = fma({0}_point{1}, {2}, {3}{4});", own, at, scale,
+                minus ? "-" : "", bias);
+    }
+    out_.line(3, "}}");
+    out_.line(3, "f32 {}_shared{} = {{}};", own, extents(of_shared(form)));
+  }
+}
+
+void ProductEmitter::add_shared() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!nodes_.form(id) || !nodes_.form(id)->has_rest()) continue;
+    const Place place = of_shared(*nodes_.form(id));
+    out_.line(4, "{}KILN_EACH(lane, {}) {}_shared{} += {};", loops(place), products_.lanes,
+              name_of(id), indices(place), values_[nodes_.form(id)->shared]);
+  }
+}
+
+void ProductEmitter::end_groups() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!nodes_.form(id)) continue;
+    const ProductForm& form = *nodes_.form(id);
+    const std::string at = indices(every_result());
+    const std::string& own = name_of(id);
+    out_.line(3, "{}{{", loops(every_result()));
+    out_.line(4, "carry_scaled({0}_all{1}, {0}_lanes{1}, {2});", own, at,
+              form.scale ? values_[*form.scale] : "1.0f");
+    if (form.has_rest()) {
+      out_.line(4, "{0}_all{1}[0] = add_product({0}_all{1}[0], {0}_rest{2}, {0}_shared{3});", own,
+                at, indices(by_row()), indices(of_shared(form)));
+    }
+    out_.line(3, "}}");
+  }
+}
+
+void ProductEmitter::joins(int depth) {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (!is_reduction(node.op)) continue;
+    const std::string lane = lanes_per_sum_ == products_.lanes && !vectors_ ? "lane"
+                             : lanes_per_sum_ == 1                          ? "0"
+                                                   : fmt::format("lane % {}", lanes_per_sum_);
+    const std::string sum =
+        fmt::format("{}_lanes{}[{}]", name_of(id), indices(every_result()), lane);
+    const NodeId operand = node.operands[0];
+    if (nodes_.form(id)) {
+      const std::string& text = lanes_[nodes_.form(id)->lane].text;
+      const std::string number =
+          nodes_.form(id)->has_rest()
+              ? fmt::format("from_point({}, {}_point{})", text, name_of(id), indices(by_row()))
+              : fmt::format("to<f32>({})", text);
+      out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, number,
+                values_[nodes_.form(id)->shared]);
+    } else if (nodes_.is_in_sum(operand)) {
+      const TypedNode& product = graph_.nodes[operand];
+      out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, values_[product.operands[0]],
+                values_[product.operands[1]]);
+    } else if (vectors_) {
+      out_.line(depth, "{} += {};", sum, values_[operand]);
+    } else {
+      out_.line(depth, "{0} = {1}::join({0}, {2});", sum, device_name(node.op), values_[operand]);
+    }
+  }
+}
+
+void ProductEmitter::carry_over(int depth, const std::string& guard) {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (!is_reduction(node.op) || !in_stretches(node) || nodes_.form(id)) continue;
+    const std::string joined = vectors_ ? "" : fmt::format("<{}>", device_name(node.op));
+    out_.line(depth, "{0}{1}carry{2}({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
+              joined, name_of(id), indices(every_result()));
+  }
+}
+
+void ProductEmitter::end_sums() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (!is_reduction(node.op)) continue;
+    const std::string_view op = device_name(node.op);
+    const std::string fold = vectors_ ? "total" : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
+    out_.line(2, "{}{}_of[{}] = {}({}_{}{});", loops(every_result()), name_of(id), result_index(),
+              fold, name_of(id), in_stretches(node) ? "all" : "lanes", indices(every_result()));
+    out_.line(2, "reduce_all<{0}, {1}>({2}_of, {2}_slots);", op, shares_.threads, name_of(id));
+  }
+}
+}  // namespace kiln::fusion

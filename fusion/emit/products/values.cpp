@@ -1,0 +1,206 @@
+// A value is computed where the loops stand that it depends on: once for a thread, for each of its
+// rows, each column or both; before the loop over the reduced elements, for each line of them (a
+// group of weights that share a scale), or for each element. The loops are in
+// sums.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/emit/products/emitter.hpp"
+
+namespace kiln::fusion {
+
+std::string ProductEmitter::loops(const Place& place) const {
+  std::string text;
+  if (by_rows(place)) text += fmt::format("{}(r, {}) ", each(), rows_);
+  if (by_columns(place)) text += fmt::format("{}(c, {}) ", each(), products_.columns);
+  return text;
+}
+
+std::string ProductEmitter::extents(const Place& place) const {
+  std::string text;
+  if (by_rows(place)) text += fmt::format("[{}]", rows_);
+  if (by_columns(place)) text += fmt::format("[{}]", products_.columns);
+  return text;
+}
+
+std::string ProductEmitter::indices(const Place& place) const {
+  return fmt::format("{}{}", by_rows(place) ? "[r]" : "", by_columns(place) ? "[c]" : "");
+}
+
+std::string ProductEmitter::result_index() const {
+  if (results() == 1) return "0";
+  if (!has_columns()) return "r";
+  return rows_ == 1 ? "c" : fmt::format("r * {} + c", products_.columns);
+}
+
+const std::string& ProductEmitter::name_of(std::size_t id) {
+  if (names_[id].empty()) names_[id] = identifiers_.give(fmt::format("v{}", id), "v");
+  return names_[id];
+}
+
+std::string ProductEmitter::stride_name(std::size_t operand, std::uint32_t axis) const {
+  return fmt::format("{}_stride_{}", operands_[operand].name, axis);
+}
+
+std::string ProductEmitter::at(std::uint32_t axis) const {
+  if (axis == row_axis()) {
+    if (in_tiles()) return "row";
+    return rows_ == 1 ? "row_or_last(row, row_count)"
+                      : fmt::format("row_or_last(row + {}(r), row_count)", index_);
+  }
+  if (has_columns() && axis + 1 == row_axis()) return "c";
+  return fmt::format("at_{}", axis);
+}
+
+bool ProductEmitter::is_used(const OperandText& operand) const {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::input && node.payload == operand.argument &&
+        (wanted_.empty() || wanted_[id]))
+      return true;
+  }
+  return false;
+}
+
+// Where the row of an operand begins, in elements; empty for 0.
+std::string ProductEmitter::row_text(std::size_t i) const {
+  bool moves = variant_.operands[i].start;
+  for (std::uint32_t k = 0; k < first_reduced(); ++k) moves = moves || has_stride(i, k);
+  return moves ? operands_[i].name + "_row" + indices(operands_[i].place) : "";
+}
+
+// Where from the beginning of an operand's row the line lies that the loop is at, and `element`
+// of it; empty for 0.
+std::string ProductEmitter::in_line(std::size_t i, const std::string& element) const {
+  std::string text;
+  for (std::uint32_t k = first_reduced(); k < inner(); ++k) {
+    if (!has_stride(i, k)) continue;
+    text += fmt::format("{}{}(at_{}) * {}", text.empty() ? "" : " + ", signed_index_, k,
+                        stride_name(i, k));
+  }
+  if (element.empty()) return text;
+  return fmt::format("{}{}{}({})", text, text.empty() ? "" : " + ", signed_index_, element);
+}
+
+std::string ProductEmitter::place_text(std::size_t i, const std::string& element) const {
+  const std::string row = row_text(i);
+  const std::string line = in_line(i, element);
+  if (row.empty() && line.empty()) return fmt::format("{}(0)", signed_index_);
+  // What rows have in common is computed once.
+  return row.empty() ? line : line.empty() ? row : fmt::format("{} + ({})", row, line);
+}
+
+std::string ProductEmitter::one_element(std::size_t i) const {
+  const std::string& name = operands_[i].name;
+  const std::string place = place_text(i, "");
+  return is_packed(operands_[i].dtype) ? fmt::format("element(packed({}_data, {}))", name, place)
+                                       : fmt::format("{}_data[{}]", name, place);
+}
+
+std::string_view ProductEmitter::element_type(std::size_t id) const {
+  return vectors_ ? "Floats" : compute_type(graph_.nodes[id].dtype);
+}
+
+std::string ProductEmitter::lanes() const {
+  return vectors_ ? "kVectors" : fmt::format("{}", products_.lanes);
+}
+
+// What is there once for each row or line, of rows and columns as it depends on them.
+void ProductEmitter::emit_values(Level level, int depth) {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const Place& place = nodes_.place(id);
+    if (place.level != level || is_reduction(graph_.nodes[id].op)) continue;
+    if (!wanted_.empty() && !wanted_[id]) continue;
+    const std::string text = value_text(id);
+    if (text.empty()) continue;
+    const std::string& name = name_of(id);
+    const std::string_view type = compute_type(graph_.nodes[id].dtype);
+    if (extents(place).empty()) {
+      out_.line(depth, "const {} {} = {};", type, name, text);
+    } else {
+      out_.line(depth, "{} {}{};", type, name, extents(place));
+      out_.line(depth, "{}{}{} = {};", loops(place), name, indices(place), text);
+    }
+    values_[id] = name + indices(place);
+  }
+}
+
+// The expression of a node that has to be computed; otherwise sets its value and returns nothing.
+std::string ProductEmitter::value_text(std::size_t id) {
+  const TypedNode& node = graph_.nodes[id];
+  if (node.op == Op::input) {
+    const std::size_t i = nodes_.operand_of(node);
+    const OperandText& operand = operands_[i];
+    names_[id] = operand.name;
+    if (operand.place.level != Level::element) {
+      if (node_text_.needs_stored(static_cast<NodeId>(id))) stored_[id] = one_element(i);
+      return fmt::format("to<{}>({})", compute_type(node.dtype), one_element(i));
+    }
+    lane_of(id, i);
+    return {};
+  }
+  if (node.op == Op::scalar)
+    return node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
+  if (is_added(id)) return {};
+  for (const std::size_t i : {0u, 1u}) {
+    if (node.op != Op::add || !is_added(node.operands[i])) continue;
+    const TypedNode& product = graph_.nodes[node.operands[i]];
+    return fmt::format("add_product({}, {}, {})", values_[node.operands[1 - i]],
+                       values_[product.operands[0]], values_[product.operands[1]]);
+  }
+  if (std::string text = from_lane(node); !text.empty()) {
+    lanes_[id] = lanes_[node.operands[0]];
+    return text;
+  }
+  if (std::string text = scaled_lane(node); !text.empty()) return text;
+  const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_, stored_);
+  if (!expression.same) return expression.text;
+  values_[id] = expression.text;
+  if (node.op == Op::promote) lanes_[id] = lanes_[node.operands[0]];
+  return {};
+}
+
+// The lane of a loaded vector.
+void ProductEmitter::lane_of(std::size_t id, std::size_t i) {
+  const OperandText& operand = operands_[i];
+  const bool whole = !in_parts(i) && products_.lanes < variant_.width;
+  const std::string lane =
+      fmt::format("{}_lanes{}[{}]", operand.name, indices(held(i)),
+                  whole ? fmt::format("part * {} + lane", products_.lanes) : "lane");
+  if (node_text_.needs_stored(static_cast<NodeId>(id)))
+    stored_[id] = fmt::format("plain({})", lane);
+  values_[id] = vectors_ ? lane : fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
+  if (is_integer(operand.dtype) && bits(operand.dtype) <= 8) {
+    const int width = whole ? variant_.width : products_.lanes;
+    const bool liftable = (operand.dtype == DType::u4 || operand.dtype == DType::u8) &&
+                          width * bits(operand.dtype) % 32 == 0;
+    lanes_[id] = {lane, liftable};
+  }
+}
+
+// Small integers become floats without being computed as integers first; all are exact in f16 and
+// bf16 too.
+std::string ProductEmitter::from_lane(const TypedNode& node) const {
+  if (node.op != Op::promote && node.op != Op::cast) return {};
+  const std::string& lane = lanes_[node.operands[0]].text;
+  const bool exact =
+      node.dtype == DType::f32 || node.dtype == DType::f16 || node.dtype == DType::bf16;
+  if (lane.empty() || !exact) return {};
+  return vectors_ ? lane : fmt::format("to<f32>({})", lane);
+}
+
+// A small integer times what does not change from lane to lane.
+std::string ProductEmitter::scaled_lane(const TypedNode& node) const {
+  if (!nodes_.is_quick() || node.op != Op::mul) return {};
+  for (const std::size_t i : {0u, 1u}) {
+    const Lane& lane = lanes_[node.operands[i]];
+    const NodeId scale = node.operands[1 - i];
+    if (!lane.liftable || nodes_.place(scale).level == Level::element) continue;
+    return node_text_.rounded(node, fmt::format("scaled({}, {})", lane.text, values_[scale]));
+  }
+  return {};
+}
+}  // namespace kiln::fusion

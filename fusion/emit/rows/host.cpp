@@ -1,0 +1,219 @@
+// What is the host's own in kernels that reduce: passes over the vectors of a row, one after the
+// other and the last one in parts, and where the lanes of results are until they are stored.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/emit/rows/reduction_emitter.hpp"
+
+namespace kiln::fusion {
+
+// Of short rows the host takes several, one after the other in each pass: what each waits for at
+// the end of a pass, others compute meanwhile. With one at a time softmax of 64 bf16 takes 1.5
+// times as long.
+int ReductionEmitter::rows_at_once() const {
+  constexpr int kMost = 8;
+  constexpr int kElements = 512;
+  const bool is_short = in_parts() && rows_.vectors == 1 && !rows_.pieces && last_pass_ > 0;
+  return is_short ? std::clamp(kElements / variant_.width, 1, kMost) : 1;
+}
+
+// The pass after which a row's value is known.
+int ReductionEmitter::defined_in(std::size_t id) const {
+  return is_reduction(graph_.nodes[id].op) ? pass_[id] - 1 : pass_[id];
+}
+
+// The values of a row that what comes after `pass` is computed from.
+std::vector<bool> ReductionEmitter::wanted_after(int pass) {
+  std::vector<bool> wanted(graph_.nodes.size(), false);
+  for_each_result(true, [&](std::size_t, const OperandText& operand) {
+    wanted[operand.value] = pass < last_pass_;
+  });
+  for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+    bool later =
+        uniform_[id] && (defined_in(id) > pass || (wanted[id] && values_[id] != name_of(id)));
+    for (int next = pass + 1; next <= last_pass_ && !uniform_[id]; ++next) {
+      later = later || (needed_[static_cast<std::size_t>(next)][id] && !is_kept_for(id, next));
+    }
+    for (const NodeId operand : graph_.nodes[id].inputs()) {
+      wanted[operand] = wanted[operand] || (later && uniform_[operand]);
+    }
+  }
+  return wanted;
+}
+
+void ReductionEmitter::emit_in_turns() {
+  out_.line(1, "KILN_FOR_EACH_FEW({}, {}, few, turns) {{", index_, rows_at_once());
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!keeps(id)) continue;
+    out_.line(2, "Lanes<f32, {}> {}_kept[{}];", variant_.width, name_of(id), rows_at_once());
+  }
+  const std::size_t before = out_.here();
+  std::string declarations;
+  std::vector<std::size_t> held;
+  for (int pass = 0; pass <= last_pass_; ++pass) {
+    out_.line(2, "for ({0} turn = 0; turn < turns; ++turn) {{", index_);
+    out_.indent(1);
+    out_.line(2, "const {} item = few + turn;", index_);
+    place();
+    for (const std::size_t id : held) {
+      out_.line(2, "const {0} {1} = {1}_few[turn];", compute_type(graph_.nodes[id].dtype),
+                name_of(id));
+    }
+    row_values(pass);
+    emit_pass(pass);
+    if (pass == last_pass_) {
+      row_values(last_pass_ + 1);
+      store_row_values();
+    }
+    const std::vector<bool> wanted = wanted_after(pass);
+    std::erase_if(held, [&](std::size_t id) { return !wanted[id]; });
+    for (std::size_t id = 0; id < graph_.nodes.size() && pass < last_pass_; ++id) {
+      const bool own = wanted[id] && defined_in(id) == pass && graph_.nodes[id].op != Op::input &&
+                       values_[id] == name_of(id);
+      if (!own) continue;
+      out_.line(2, "{0}_few[turn] = {0};", name_of(id));
+      declarations += fmt::format("    {} {}_few[{}];\n", compute_type(graph_.nodes[id].dtype),
+                                  name_of(id), rows_at_once());
+      held.push_back(id);
+    }
+    out_.indent(-1);
+    out_.line(2, "}}");
+  }
+  out_.insert(before, declarations);
+  out_.line(1, "}}");
+}
+
+// The parts of a vector, of which the last one of a row has fewer lanes, are computed by one text.
+void ReductionEmitter::emit_host_pass(int pass) {
+  if (in_parts() && rows_.vectors == 1) {
+    out_.line(2, "{{");
+    out_.line(3, "constexpr {} vector = 0;", index_);
+  } else {
+    out_.line(2, "for ({} vector = {}; vector < {}; ++vector) {{", index_,
+              rows_.pieces ? "begin" : "0", last_vector());
+  }
+  place_vector(3);
+  if (pass == last_pass_) ask_for_next_row();
+  const auto for_each_streamed = [&](const auto& body) {
+    if (pass != last_pass_) return;
+    for_each_result(false, [&](std::size_t i, const OperandText& operand) {
+      if (is_streamed(i)) body(operand.name, line_text(i));
+    });
+  };
+  const bool ragged = in_parts() && rows_.ragged;
+  if (ragged) {
+    for_each_streamed([&](const std::string& name, const std::string& row) {
+      out_.line(3, "auto {}_all = collect<{}>({});", name, variant_.width, row);
+    });
+    out_.line(3, "for_each_part<{}>(first, size, [&](auto part, {} first) KILN_INLINED {{",
+              variant_.width, index_);
+  }
+  const int depth = ragged ? 4 : 3;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    if (operand.output || operand.uniform || !is_read(operand, pass)) continue;
+    out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
+  }
+  emit_vector(pass, depth, rows_at_once() > 1 ? "turn" : "vector");
+  if (ragged) {
+    out_.line(3, "}});");
+    for_each_streamed([&](const std::string& name, const std::string& row) {
+      out_.line(3, "stream({}, first, lanes_from<{}>(first, size), {}_all);", row, variant_.width,
+                name);
+    });
+  }
+  carry_stretches(pass, 3, rows_.pieces ? "vector - begin" : "vector");
+  out_.line(2, "}}");
+}
+
+bool ReductionEmitter::is_staged(std::size_t i) const {
+  const OperandText& operand = operands_[i];
+  const bool of_columns = is_host() && rows_.columns != 0 && !operand.output;
+  if (!(in_parts() || of_columns) || operand.dtype != DType::f16 || operand.uniform ||
+      variant_.operands[i].access != Access::contiguous) {
+    return false;
+  }
+  const auto is_plain = [&](std::size_t id) {
+    return !node_text_.needs_stored(static_cast<NodeId>(id));
+  };
+  if (operand.output) {
+    return is_plain(operand.value) && !(is_streamed(i) && rows_.ragged) &&
+           compute_dtype(graph_.nodes[operand.value].dtype) == DType::f32;
+  }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::input && node.payload == operand.argument && !is_plain(id)) return false;
+  }
+  return true;
+}
+
+// The last pass over a row finds it in the caches, while memory has time for the next row.
+void ReductionEmitter::ask_for_next_row() {
+  if (last_pass_ == 0 || rows_.vectors == 0 || rows_.axes != 1 || first_reduced() == 0) return;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    const std::uint32_t axis = first_reduced() - 1;
+    if (operand.output || operand.uniform || !has_stride(i, axis) || !is_read(operand, 0) ||
+        variant_.operands[i].access != Access::contiguous) {
+      continue;
+    }
+    const std::string_view few = rows_at_once() > 1 ? " * i64(turns)" : "";
+    out_.line(3, "ask_for<{}>({}_row, i64({}){} + i64(first));", variant_.width, operand.name,
+              stride_name(i, axis), few);
+  }
+}
+
+// ---- Results ------------------------------------------------------------------------------------
+
+void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& row) {
+  const bool contiguous = variant_.operands[i].access == Access::contiguous;
+  const std::string& name = operands_[i].name;
+  if (is_streamed(i)) {
+    if (in_parts() && rows_.ragged) {
+      out_.line(depth, "auto {0}_lanes = results(part, {0}_all.lane, part.at - part.others);",
+                name);
+    } else {
+      const std::string_view lane = is_staged(i) ? "f16_lane" : storage_type(operands_[i].dtype);
+      out_.line(depth, "Collected<{}, {}> {}_lanes;", lane, width(), name);
+    }
+    return;
+  }
+  const std::string stride = contiguous ? "" : ", " + stride_name(i, inner());
+  if (in_parts()) {
+    out_.line(depth, "auto {}_lanes = {}(part, {}, first{});", name,
+              is_staged(i) ? "half_results" : "results", row, stride);
+  } else {
+    out_.line(depth, "auto {}_lanes = results<{}>({}, first{});", name, width(), row, stride);
+  }
+}
+
+void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
+  std::string_view guard = is_guarded() ? "if (active) " : "";
+  if (at_ends_) guard = is_guarded() ? "if (active && at_end) " : "if (at_end) ";
+  const bool contiguous = variant_.operands[i].access == Access::contiguous;
+  const std::string& name = operands_[i].name;
+  if (is_streamed(i)) {
+    if (in_parts() && rows_.ragged) {
+      out_.line(depth, "store(part, {0}_all.lane, part.at - part.others, {0}_lanes);", name);
+    } else {
+      out_.line(depth, "stream({}, first, {}lanes, {}_lanes);", row, in_parts() ? "part." : "",
+                name);
+    }
+  } else if (in_parts() && contiguous) {
+    out_.line(depth, "{}(part, {}, first, {}_lanes);", is_staged(i) ? "put_halves" : "store", row,
+              name);
+  } else if (in_parts()) {
+    out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row, stride_name(i, inner()), name);
+  } else if (contiguous) {
+    out_.line(depth, "{}store<{}, {}>({}, first, {}_lanes);", guard, width(), alignment(i), row,
+              operands_[i].name);
+  } else {
+    out_.line(depth, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, width(), row,
+              stride_name(i, inner()), operands_[i].name);
+  }
+}
+
+}  // namespace kiln::fusion

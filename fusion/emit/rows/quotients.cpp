@@ -1,0 +1,73 @@
+// The text of quotients by one number for each row: what depends on the number is computed once for
+// all of a thread's elements (preamble/math_gpu.h). How other values are computed is for
+// passes.cpp.
+#include <fmt/format.h>
+
+#include <set>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/emit/rows/reduction_emitter.hpp"
+
+namespace kiln::fusion {
+
+bool ReductionEmitter::is_shared_quotient(std::size_t id, int pass) const {
+  const TypedNode& node = graph_.nodes[id];
+  if (node.op != Op::div || compute_dtype(node.dtype) != DType::f32) return false;
+  const NodeId by = node.operands[1];
+  return uniform_[by] && pass_[by] > 0 && needed_[static_cast<std::size_t>(pass)][id] &&
+         !is_kept_for(id, pass);
+}
+
+// Those of the last pass, whose lanes can be computed once more where a dividend or the divisor is
+// not a usual one.
+std::vector<std::size_t> ReductionEmitter::shared_quotients(int pass) const {
+  std::vector<std::size_t> quotients;
+  if (is_host() || rows_.columns != 0 || accuracy_ == Accuracy::fast || pass != last_pass_) {
+    return quotients;
+  }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (reduces_in(id, pass)) return {};
+    if (is_shared_quotient(id, pass)) quotients.push_back(id);
+  }
+  return quotients;
+}
+
+void ReductionEmitter::prepare_divisors(int pass) {
+  std::set<NodeId> prepared;
+  for (const std::size_t id : shared_quotients(pass)) {
+    const NodeId by = graph_.nodes[id].operands[1];
+    if (!prepared.insert(by).second) continue;
+    out_.line(2, "const Divisor {}_divisor = divisor({});", name_of(by), values_[by]);
+  }
+}
+
+// The lanes of a vector, with its quotients.
+void ReductionEmitter::emit_lanes(int pass, int depth, std::string_view slot) {
+  const std::vector<std::size_t> quotients =
+      at_ends_ ? std::vector<std::size_t>() : shared_quotients(pass);
+  if (quotients.empty()) return emit_each_lane(pass, depth, slot);
+  std::string found;
+  for (const std::size_t id : quotients) {
+    out_.line(depth, "Unusual {}_unusual;", name_of(id));
+    found += fmt::format("{}{}_unusual.found({}_divisor)", found.empty() ? "" : " || ", name_of(id),
+                         name_of(graph_.nodes[id].operands[1]));
+  }
+  usual_ = true;
+  emit_each_lane(pass, depth, slot);
+  usual_ = false;
+  out_.line(depth, "if ({}) {{", found);
+  emit_each_lane(pass, depth + 1, slot);
+  out_.line(depth, "}}");
+}
+
+void ReductionEmitter::emit_usual_quotient(std::size_t id, int depth) {
+  const TypedNode& node = graph_.nodes[id];
+  const std::string quotient =
+      fmt::format("quotient({}, {}_divisor, {}_unusual)", values_[node.operands[0]],
+                  name_of(node.operands[1]), name_of(id));
+  out_.line(depth, "const f32 {} = {};", name_of(id), node_text_.rounded(node, quotient));
+  values_[id] = name_of(id);
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,203 @@
+// What the kernels that reduce have in common: a sequence of passes over each row, in which a pass
+// computes the reductions whose operands are known by then and the last one stores what has an
+// element for each of the row's. In between stand the values that there is one of for each row. How
+// rows lie in the threads is for rows.cpp and emit/columns/columns.cpp.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion/emit/emit.hpp"
+#include "fusion/schedule/rows/online_reductions.hpp"
+#include "fusion/emit/kernel_names.hpp"
+#include "fusion/emit/kernel_writer.hpp"
+#include "fusion/emit/node_text.hpp"
+
+namespace kiln::fusion {
+
+class ReductionEmitter {
+ public:
+  ReductionEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy);
+  ReductionEmitter(const ReductionEmitter&) = delete;
+  ReductionEmitter& operator=(const ReductionEmitter&) = delete;
+  virtual ~ReductionEmitter() = default;
+
+  KernelDescription run(std::string_view function, std::string_view expression);
+
+ protected:
+  struct OperandText : NamedOperand {
+    bool uniform = false;  ///< one element for each row
+    bool held = false;     ///< kept from before the first pass
+    bool stored = false;   ///< the last RowVariant::stored vectors of it in shared memory
+  };
+
+  // What depends on how rows lie in the threads.
+  virtual void numbers() = 0;        ///< the parameters that say how many there are of everything
+  virtual void shared_memory() = 0;  ///< where the threads of a row meet
+  virtual void place() = 0;          ///< from the number of a block to rows, coordinates, pointers
+  virtual void place_vector(int depth) = 0;  ///< from the number of a vector to its place
+  virtual void place_weights() {}            ///< that threads share, once their own loads are begun
+  virtual std::string load_text(std::size_t operand) const = 0;
+  virtual std::string position_text() const = 0;  ///< of a lane in the row
+  virtual void row_values(int pass) = 0;          ///< that are known before `pass`
+  virtual void emit_result(std::size_t id) = 0;   ///< of a reduction, from its lanes
+  virtual void store_row_values() = 0;
+  virtual bool is_guarded() const = 0;  ///< some threads have no row
+
+  // The graph.
+  bool is_used(const OperandText& operand) const;
+  bool is_read(const OperandText& operand, int pass) const;
+  std::string partial_type(const TypedNode& node) const;
+  bool in_stretches(const TypedNode& node) const;
+  /// The pair of reductions that a node is the centre or the second one of, or null.
+  const JoinedReductions* joined_by(std::size_t id) const;
+  bool keeps(std::size_t id) const { return kept_[id] >= 0; }
+
+  // Axes: the rows' come first, then those reduced, of which the innermost may be the last of all.
+  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
+  std::uint32_t inner() const { return rank() - 1; }
+  std::uint32_t first_reduced() const {
+    return rank() - static_cast<std::uint32_t>(rows_.axes) - (rows_.columns == 0 ? 0 : 1);
+  }
+  bool is_shifted() const { return rows_.phase >= 0; }
+  /// How many of a thread's vectors are in registers, where some are in shared memory.
+  int in_registers() const { return rows_.vectors - rows_.stored; }
+  bool in_cluster() const { return rows_.blocks > 1; }
+  /// That share a row.
+  int threads_of_block() const { return rows_.threads / rows_.blocks; }
+  bool is_full() const { return rows_.vectors != 0 && rows_.whole == rows_.vectors; }
+  bool is_host() const { return variant_.family == Family::host; }
+  /// Whether lanes are those of a part of a row (preamble/host_rows.h).
+  bool in_parts() const { return is_host() && rows_.columns == 0; }
+  /// Of those, what is f16 in memory and f32 before and after (preamble/halves.h).
+  bool is_staged(std::size_t operand) const;
+  bool is_streamed(std::size_t operand) const {
+    return variant_.streamed && !operands_[operand].uniform;
+  }
+  bool has_stride(std::size_t operand, std::uint32_t axis) const;
+  std::string stride_name(std::size_t operand, std::uint32_t axis) const;
+  std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
+  /// The start of a row, and of the line of it that a vector is in.
+  std::string line_text(std::size_t operand) const;
+  std::string_view load_name() const { return loads_words() ? "load_words" : "load"; }
+  bool loads_words() const;
+  /// Elements that are loaded and stored together, and what their place is a multiple of.
+  int width() const { return at_ends_ ? 1 : variant_.width; }
+  int alignment(std::size_t operand) const;
+  bool has_stored() const { return shared_bytes_ != 0; }
+  /// Whether rows go into shared memory past the registers.
+  bool copies_rows() const;
+  bool finds_centres(int pass) const;
+  bool is_off_centre(std::size_t id) const;
+  bool reduces_in(std::size_t id, int pass) const;
+
+  // Text.
+  void piece_of(std::string_view unit, std::string_view row);
+  void piece_bounds();
+  void row_pointers();
+  const std::string& name_of(std::size_t id);
+  void emit_value(std::size_t id, int depth);
+  void define_input(std::size_t id, int depth, const std::string& name, std::string element);
+  std::string result_text(const TypedNode& node, std::string lane);
+
+  template <class Body>
+  void for_each_result(bool uniform, const Body& body) {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (operands_[i].output && operands_[i].uniform == uniform) body(i, operands_[i]);
+    }
+  }
+  void open_result(int depth, std::size_t operand, const std::string& row);
+  void store_result(int depth, std::size_t operand, const std::string& row);
+
+  const TypedGraph& graph_;
+  const Variant& variant_;
+  const RowVariant& rows_;
+  NodeText node_text_;
+  std::string_view index_;
+  std::string_view signed_index_;
+  KernelNames identifiers_;
+  std::vector<OperandText> operands_;
+  std::vector<bool> uniform_;  ///< nodes that have one element for each row
+  std::vector<int> pass_;      ///< how many passes stand before a node can be computed
+  std::vector<std::string> values_;
+  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
+  int shared_bytes_ = 0;             ///< of all operands that are stored
+  std::string slot_;  ///< the number of a vector that what is written loads, among a thread's
+  KernelWriter out_{variant_};
+
+ private:
+  void find_operands();
+  void order_passes();
+  std::vector<bool> needed_in(int pass) const;
+  void find_needed();
+  void keep_functions();
+  bool is_kept_for(std::size_t id, int pass) const { return kept_[id] >= 0 && kept_[id] < pass; }
+  void collect_parameters();
+  void comment(std::string_view function, std::string_view expression);
+  void skip_missing(int depth, std::string_view slot);
+  void choose_stored();
+  void join_reductions();
+  void count_own();
+  int dense_blocks() const;
+  void choose_ahead();
+  bool is_weight(std::size_t operand) const;
+  bool is_quick(std::size_t id) const;
+  void begin_ahead();
+  void fetch_ahead(int depth, std::string_view from);
+  int count_ahead() const;
+  void emit_ahead(int pass);
+  int vector_bytes(const OperandText& operand) const;
+  bool is_backwards(int pass) const;
+
+  void share_memory();
+  std::string stored_place() const;
+  int stored_alignment(std::size_t operand) const;
+  void emit_slots(int pass, int from, int to, std::string_view unroll);
+  void emit_arriving(int pass);
+  void for_ends(const std::function<void()>& body);
+  std::string kept_text(std::size_t id, std::string_view slot);
+  void hold_inputs();
+  void emit_pass(int pass);
+  int rows_at_once() const;
+  int defined_in(std::size_t id) const;
+  std::vector<bool> wanted_after(int pass);
+  void emit_in_turns();
+  void emit_host_pass(int pass);
+  void ask_for_next_row();
+  void emit_batches(int pass);
+  void fetch(const std::vector<std::size_t>& operands, int depth);
+  void emit_vector(int pass, int depth, std::string_view held_slot);
+  void emit_each_lane(int pass, int depth, std::string_view slot);
+  void emit_element(std::size_t id, int pass, int depth, std::string_view slot);
+  bool is_shared_quotient(std::size_t id, int pass) const;
+  std::vector<std::size_t> shared_quotients(int pass) const;
+  void prepare_divisors(int pass);
+  void emit_lanes(int pass, int depth, std::string_view slot);
+  void emit_usual_quotient(std::size_t id, int depth);
+  void emit_join(std::size_t id, int depth);
+  void carry_stretches(int pass, int depth, std::string_view done);
+  std::string last_vector() const;
+
+  Accuracy accuracy_;
+  bool from_memory_ = false;  ///< what is written is for the vectors in shared memory
+  bool copying_ = false;      ///< not all of a row that is copied has been awaited
+  bool taken_ahead_ = false;  ///< what is written has the vectors of `ahead_`
+  bool at_ends_ = false;      ///< what is written is for single elements at the ends of a row
+  bool usual_ = false;        ///< what is written takes divisors and dividends for usual ones
+  std::vector<JoinedReductions> joined_;
+  std::vector<std::size_t> ahead_;  ///< operands that the last pass alone reads, before their turn
+  int last_pass_ = 0;
+  std::vector<std::vector<bool>> needed_;  ///< by pass and node
+  std::vector<int>
+      kept_;  ///< the pass that leaves a node's values in registers for later ones, or -1
+  std::vector<std::string> names_;
+};
+
+inline bool is_place(Op op) { return op == Op::argmax || op == Op::argmin; }
+
+KernelDescription emit_columns(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                               std::string_view function, std::string_view expression);
+
+}  // namespace kiln::fusion

@@ -1,0 +1,264 @@
+// A kernel that reduces along the innermost axis: the threads of a row stand side by side along it,
+// and several short rows share a block.
+#include "fusion/emit/rows/rows.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/emit/rows/reduction_emitter.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+class RowEmitter : public ReductionEmitter {
+ public:
+  using ReductionEmitter::ReductionEmitter;
+
+ private:
+  bool has_lines() const { return rows_.axes > 1; }
+  bool places(std::size_t i) const {
+    return rows_.apart != 0 && variant_.operands[i].is_placed() && is_used(operands_[i]);
+  }
+  bool is_guarded() const override { return rows_.rows > 1; }
+
+  void numbers() override {
+    if (has_lines()) out_.add_divisor(Parameter::Kind::columns, "columns");
+  }
+
+  void shared_memory() override {
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (!is_reduction(node.op)) continue;
+      std::string type = partial_type(node);
+      if (const JoinedReductions* pair = joined_by(id)) {
+        if (pair->centre == id) continue;
+        type = pair->squares ? "Moments" : "Exponentials";
+      }
+      if (in_cluster()) {
+        out_.line(1, "KILN_SHARED ClusterSlots<{}, {}, {}> {}_slots;", type, threads_of_block(),
+                  rows_.blocks, name_of(id));
+      } else {
+        out_.line(1, "KILN_SHARED Slots<{}, {}> {}_slots;", type, rows_.threads, name_of(id));
+      }
+    }
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!places(i)) continue;
+      out_.line(1, "KILN_SHARED Vec<{}, {}> {}_placed[{}];", storage_type(operands_[i].dtype),
+                variant_.width, operands_[i].name, rows_.threads * rows_.vectors);
+    }
+  }
+
+  void place() override {
+    std::string unit = in_cluster() ? fmt::format("item / {}", rows_.blocks) : "item";
+    if (rows_.rows > 1) {
+      unit = "least(wanted, row_count - 1)";
+      if (rows_.apart != 0) {
+        out_.line(2, "const {0} first_row = item / {1} * {2} + item % {1};", index_, rows_.apart,
+                  rows_.apart * rows_.rows);
+        out_.line(2, "if (first_row >= row_count) continue;");
+        out_.line(2, "const {0} wanted = first_row + {0}(threadIdx.x) / {1} * {2};", index_,
+                  rows_.threads, rows_.apart);
+        unit = "wanted < row_count ? wanted : first_row";
+      } else {
+        out_.line(2, "const {} wanted = row_of<{}, {}>(item);", index_, rows_.threads, rows_.rows);
+      }
+      out_.line(2, "const bool active = wanted < row_count;");
+      if (rows_.pieces) {
+        out_.line(2, "const {} unit = {};", index_, unit);
+        unit = "unit";
+      }
+    } else if (variant_.wide_index) {
+      out_.line(2, "KILN_SYNCHRONIZE();");  // the slots of the row before may still be read
+    }
+    piece_of(unit, "row");
+    if (in_cluster()) {
+      out_.line(2, "arrive_in_cluster();");
+      out_.line(2, "const {} thread_in_block = thread_of<1, {}>();", index_, threads_of_block());
+      out_.line(2, "const {} thread = block_of_cluster() * {} + thread_in_block;", index_,
+                threads_of_block());
+    } else if (!is_host()) {
+      out_.line(2, "const {} thread = thread_of<1, {}>();", index_, rows_.threads);
+    }
+    out_.coordinates(2, index_, "row", 0, first_reduced());
+    row_pointers();
+    if (is_shifted()) {
+      out_.line(2, "const {} head = head_of<{}>({}_row);", index_, variant_.width,
+                operands_[static_cast<std::size_t>(rows_.phase)].name);
+      out_.line(2, "const {} vectors = (size - head) / {};", index_, variant_.width);
+      out_.line(2, "const bool at_end = {}thread < size - vectors * {};",
+                rows_.pieces ? "piece == 0 && " : "", variant_.width);
+    }
+    piece_bounds();
+    for (const OperandText& operand : operands_) {
+      if (operand.output || !operand.uniform || !is_used(operand)) continue;
+      const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
+        return n.op == Op::input && n.payload == operand.argument;
+      });
+      define_input(static_cast<std::size_t>(node - graph_.nodes.begin()), 2, operand.name,
+                   fmt::format("*{}_row", operand.name));
+    }
+  }
+
+  void place_vector(int depth) override {
+    const std::string scale = variant_.width == 1 ? "" : fmt::format(" * {}", variant_.width);
+    if (!has_lines()) {
+      out_.line(depth, "const {} first = vector{}{};", index_, scale,
+                is_shifted() ? " + head" : "");
+      return;
+    }
+    out_.line(depth, "const {} line = divide(vector, columns);", index_);
+    out_.line(depth, "const {} first = (vector - line * columns.divisor){};", index_, scale);
+    out_.coordinates(depth, index_, "line", first_reduced(), inner());
+  }
+
+  std::string load_text(std::size_t i) const override {
+    if (places(i) && width() > 1) return operands_[i].name + "_placed[vector]";
+    if (in_parts() && variant_.operands[i].access == Access::contiguous) {
+      return fmt::format("{}(part, {}, first)", is_staged(i) ? "load_halves" : "load",
+                         line_text(i));
+    }
+    if (in_parts()) {
+      return fmt::format("gather(part, {}, first, {})", line_text(i), stride_name(i, inner()));
+    }
+    if (variant_.operands[i].between && width() > 1) {
+      const std::string inner =
+          slot_.empty() ? "false" : fmt::format("{} < {}", slot_, rows_.whole - 1);
+      return fmt::format("load_between<{}>({}, first, size, {})", width(), line_text(i), inner);
+    }
+    if (variant_.operands[i].access == Access::contiguous) {
+      return fmt::format("{}<{}, {}>({}, first)", load_name(), width(), alignment(i), line_text(i));
+    }
+    return fmt::format("gather<{}>({}, first, {})", width(), line_text(i), stride_name(i, inner()));
+  }
+
+  // All threads of a block put weights where its rows' vectors lie, which is the same for all.
+  void place_weights() override {
+    if (rows_.apart == 0) return;
+    out_.line(2, "for ({0} vector = threadIdx.x; vector < vectors; vector += {1}) {{", index_,
+              rows_.block());
+    place_vector(3);
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!places(i)) continue;
+      out_.line(3, "{}_placed[vector] = load_between<{}>({}, first, size, false);",
+                operands_[i].name, variant_.width, line_text(i));
+    }
+    out_.line(2, "}}");
+    out_.line(2, "KILN_SYNCHRONIZE();");
+  }
+
+  std::string position_text() const override {
+    return fmt::format("{}first + {}(lane)", has_lines() ? "line * size + " : "", index_);
+  }
+
+  void row_values(int pass) override {
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (!uniform_[id] || pass_[id] != pass || is_reduction(graph_.nodes[id].op)) continue;
+      emit_value(id, 2);
+    }
+  }
+
+  void emit_result(std::size_t id) override {
+    const TypedNode& node = graph_.nodes[id];
+    const JoinedReductions* const pair = joined_by(id);
+    if (pair != nullptr && pair->centre == id) return own_centre(*pair);
+    if (in_cluster() && !cluster_begun_) {
+      cluster_begun_ = true;
+      out_.line(2, "await_cluster();  // all blocks have begun, and read what the row before left");
+    }
+    if (pair != nullptr) return emit_joined(*pair);
+    const bool stretches = in_stretches(node);
+    if (stretches) {
+      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", device_name(node.op), name_of(id));
+    }
+    const std::string joined = fmt::format("reduce<{}>({}_{}, {}_slots)", device_name(node.op),
+                                           name_of(id), stretches ? "all" : "lanes", name_of(id));
+    out_.line(2, "const {} {} = {};", compute_type(node.dtype), name_of(id),
+              result_text(node, joined));
+    values_[id] = name_of(id);
+  }
+
+  // What a thread takes for the row's largest element or mean.
+  void own_centre(const JoinedReductions& pair) {
+    const std::string& name = name_of(pair.centre);
+    out_.line(2, "const f32 {0}_own = {1}{2}>({0}_lanes);", name,
+              pair.squares ? "fold<Sum, " : "fold<Max, ", variant_.width);
+    if (pair.squares) {
+      if (is_off_centre(pair.around)) {
+        out_.line(2, "const f32 {0}_centre = {0}_own * {1:.9g}f;", name, 1.0 / variant_.width);
+      } else {
+        out_.line(2, "const f32 {0}_centre = {0}_own / maximum(own_count, 1.0f);", name);
+      }
+    } else {
+      out_.line(2, "const f32 {0}_centre = is_lowest({0}_own) ? 0.0f : {0}_own;", name);
+    }
+    values_[pair.centre] = name + "_centre";
+  }
+
+  // Both results, from those around the threads' own centres.
+  void emit_joined(const JoinedReductions& pair) {
+    const std::string& centre = name_of(pair.centre);
+    const std::string& around = name_of(pair.around);
+    const std::string sum = fmt::format("fold<Sum, {}>({}_lanes)", variant_.width, around);
+    std::string result;
+    if (pair.squares) {
+      const bool equal = rows_.whole == rows_.vectors && !is_shifted();
+      if (is_off_centre(pair.around)) {
+        out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{moments_around(", around);
+        out_.line(4, "{0}_centre, own_count, fold<Sum, {2}>({1}_off), {3})}}}};", centre, around,
+                  variant_.width, sum);
+      } else {
+        out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{{{own_count, {1}_centre, {2}}}}}}};", around,
+                  centre, sum);
+      }
+      out_.line(2, "const Moments {0}_row = reduce<JoinMoments<{1}>>({0}_own, {0}_slots);", around,
+                equal);
+      out_.line(2, "const f32 {} = {}_row.mean;", centre, around);
+      result = around + "_row.squares";
+    } else {
+      const bool narrow =
+          !node_text_.is_term(pair.exponential) &&
+          node_text_.of(pair.exponential, values_, stored_).text.starts_with("narrow");
+      out_.line(2, "Lanes<Exponentials, 1> {0}_own = {{{{{{{1}_own, {2}}}}}}};", around, centre,
+                sum);
+      out_.line(2,
+                "const Exponentials {0}_row = reduce<JoinExponentials<{1}>>({0}_own, {0}_slots);",
+                around, narrow);
+      out_.line(2, "const f32 {} = {}_row.largest;", centre, around);
+      if (keeps(pair.exponential)) {
+        out_.line(2, "const f32 {0}_moved = JoinExponentials<{1}>::exp({2}_own - {2});",
+                  name_of(pair.exponential), narrow, centre);
+      }
+      // Of nothing but -infinity, and with +infinity, it is NaN.
+      result = fmt::format("{0}_row.sum + ({1} - {1})", around, centre);
+    }
+    values_[pair.centre] = centre;
+    const TypedNode& node = graph_.nodes[pair.around];
+    out_.line(2, "const f32 {} = {};", around, result_text(node, result));
+    values_[pair.around] = around;
+  }
+
+  void store_row_values() override {
+    std::string guard = is_host() ? "" : "if (thread == 0) ";
+    if (is_guarded()) guard = "if (active && thread == 0) ";
+    for_each_result(true, [&](std::size_t, const OperandText& operand) {
+      out_.line(2, "{}*{}_row = {};", guard, operand.name,
+                node_text_.store(operand.value, values_, stored_));
+    });
+  }
+
+  bool cluster_begun_ = false;  ///< what is written waits no more for other blocks to begin
+};
+
+}  // namespace
+
+KernelDescription emit_rows(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                            std::string_view function, std::string_view expression) {
+  if (variant.reduction.columns != 0) {
+    return emit_columns(graph, variant, accuracy, function, expression);
+  }
+  return RowEmitter(graph, variant, accuracy).run(function, expression);
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,16 @@
+// Emit for kernels that reduce along rows: what comes before the reductions, the reductions and
+// what comes after them, in one kernel that reads a row once where it fits into registers.
+#pragma once
+
+#include <string_view>
+
+#include "fusion/emit/emit.hpp"
+
+namespace kiln::fusion {
+
+/// `graph` has no trivial reductions and its space no conflict (schedule/rows/row_layout.hpp); `variant` is of
+/// plan_rows(), its operands the array arguments in the graph's order, then the outputs.
+KernelDescription emit_rows(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                            std::string_view function, std::string_view expression);
+
+}  // namespace kiln::fusion

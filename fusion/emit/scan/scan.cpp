@@ -1,0 +1,343 @@
+// Every value is an array of the lanes that a thread has at a time; a running result goes over the
+// lanes of all threads of a row, or over those of the thread's columns. An element depends on those
+// before it alone, so running results of running results take no second pass.
+#include "fusion/emit/scan/scan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/emit/kernel_names.hpp"
+#include "fusion/emit/kernel_writer.hpp"
+#include "fusion/emit/node_text.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+class ScanEmitter {
+ public:
+  ScanEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
+      : graph_(graph),
+        variant_(variant),
+        shares_(variant.reduction),
+        accuracy_(accuracy),
+        node_text_(graph, accuracy),
+        index_(variant.wide_index ? "u64" : "u32"),
+        signed_index_(variant.wide_index ? "i64" : "i32"),
+        identifiers_(graph, {"vector", "block", "safe", "length", "carried"}),
+        operands_(identifiers_.operands()),
+        values_(graph.nodes.size()),
+        stored_(graph.nodes.size()),
+        names_(graph.nodes.size()) {}
+
+  KernelDescription run(std::string_view function, std::string_view expression) {
+    if (operands_.size() != variant_.operands.size()) {
+      throw Error(Code::internal,
+                  "emit_scan: the variant has another number of operands than the graph");
+    }
+    collect_parameters();
+    comment(function, expression);
+    out_.line(0, "namespace kiln {{");
+    out_.line(0, "");
+    out_.signature(threads());
+    out_.await_prerequisites(1);
+    out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
+    if (along()) {
+      open_rows();
+    } else {
+      open_columns();
+    }
+    load_operands();
+    compute();
+    store_results();
+    out_.line(2, "}}");
+    out_.line(1, "}}");
+    out_.line(0, "}}");
+    out_.line(0, "");
+    out_.line(0, "}}  // namespace kiln");
+    out_.host_entry();
+    return out_.finish(static_cast<std::uint32_t>(threads()));
+  }
+
+ private:
+  bool along() const { return variant_.scan == ScanVariant::along; }
+  int threads() const {
+    return along() ? shares_.threads * shares_.rows : policy(variant_.family).block;
+  }
+  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
+  std::uint32_t inner() const { return rank() - 1; }
+  std::uint32_t scanned() const { return along() ? inner() : inner() - 1; }
+
+  bool has_stride(std::size_t operand, std::uint32_t axis) const {
+    const OperandVariant& variant = variant_.operands[operand];
+    if (axis == inner()) return variant.access == Access::strided;
+    return (variant.outer_axes >> axis & 1) != 0;
+  }
+  std::string stride_name(std::size_t operand, std::uint32_t axis) const {
+    return fmt::format("{}_stride_{}", operands_[operand].name, axis);
+  }
+  void collect_parameters() {
+    using P = Parameter::Kind;
+    identifiers_.add_pointers(out_);
+    identifiers_.add_scalars(out_, node_text_);
+    if (along()) {
+      out_.add_count(P::vectors, "vectors");
+      if (shares_.rows > 1) out_.add_count(P::row_count, "row_count");
+    } else {
+      out_.add_divisor(P::columns, "columns");
+      out_.add_divisor(P::extent, "length", scanned());
+    }
+    for (std::uint32_t k = 1; k < scanned(); ++k) {
+      out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
+    }
+    out_.add_count(P::work_items, "work_items");
+    for (std::uint32_t i = 0; i < operands_.size(); ++i) {
+      for (std::uint32_t k = 0; k < rank(); ++k) {
+        if (has_stride(i, k)) out_.add_offset(P::stride, stride_name(i, k), i, k);
+      }
+    }
+  }
+
+  void comment(std::string_view function, std::string_view expression) {
+    out_.comment(function, expression, identifiers_.commented(), variant_, graph_.rounding,
+                 accuracy_);
+  }
+
+  // -- Who takes what
+
+  void open_rows() {
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      if (!is_scan(graph_.nodes[id].op)) continue;
+      out_.line(1, "KILN_SHARED ScanSlots<{}, {}> {}_slots;", compute_type(graph_.nodes[id].dtype),
+                shares_.threads, name_of(id));
+    }
+    out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
+    if (shares_.rows == 1) {
+      out_.line(2, "const {} row = item;", index_);
+    } else {
+      out_.line(2, "const {} wanted = row_of<{}, {}>(item);", index_, shares_.threads,
+                shares_.rows);
+      out_.line(2, "const bool active = wanted < row_count;");
+      out_.line(2, "const {} row = active ? wanted : row_count - 1;", index_);
+    }
+    out_.coordinates(2, index_, "row", 0, scanned());
+    row_pointers(scanned());
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (!is_scan(node.op)) continue;
+      out_.line(2, "{0} {1}_carried = {2}::start<{0}>();", compute_type(node.dtype), name_of(id),
+                device_name(node.op));
+    }
+    // All threads of a block go on to the end together. Those past the end of the row repeat its
+    // last vector, which nothing before it depends on.
+    const std::string thread = variant_.family == Family::host
+                                   ? "0"
+                                   : fmt::format("{}(threadIdx.x) % {}", index_, shares_.threads);
+    out_.line(2, "for ({} block = 0; block < vectors; block += {}) {{", index_, shares_.threads);
+    out_.line(3, "const {} vector = block + {};", index_, thread);
+    out_.line(3, "const {} first = row_or_last(vector, vectors) * {};", index_, variant_.width);
+  }
+
+  void open_columns() {
+    out_.line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_,
+              policy(variant_.family).block);
+    if (scanned() > 0) {
+      out_.line(2, "const {} row = divide(item, columns);", index_);
+      out_.line(2, "const {} first = (item - row * columns.divisor) * {};", index_, variant_.width);
+    } else {
+      out_.line(2, "const {} first = item * {};", index_, variant_.width);
+    }
+    if (scanned() > 0) out_.coordinates(2, index_, "row", 0, scanned());
+    row_pointers(scanned());
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (!is_scan(node.op)) continue;
+      out_.line(2, "auto {}_carried = start_columns<{}, {}, {}>();", name_of(id),
+                device_name(node.op), compute_type(node.dtype), variant_.width);
+    }
+    out_.line(2, "for ({0} at_{1} = 0; at_{1} < length.divisor; ++at_{1}) {{", index_, scanned());
+  }
+
+  void row_pointers(std::uint32_t to) {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const NamedOperand& operand = operands_[i];
+      std::string pointer = operand.name + "_data";
+      for (std::uint32_t k = 0; k < to; ++k) {
+        if (has_stride(i, k))
+          pointer += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(i, k));
+      }
+      out_.line(2, "{}{}* const {}_row = {};", operand.output ? "" : "const ",
+                storage_type(operand.dtype), operand.name, pointer);
+    }
+  }
+
+  std::string pointer(std::size_t i) const {
+    std::string text = operands_[i].name + "_row";
+    if (!along() && has_stride(i, scanned())) {
+      text += fmt::format(" + {}(at_{}) * {}", signed_index_, scanned(), stride_name(i, scanned()));
+    }
+    return text;
+  }
+
+  // -- Values, lane by lane
+
+  const std::string& name_of(std::size_t id) {
+    if (names_[id].empty()) names_[id] = identifiers_.give(fmt::format("v{}", id), "v");
+    return names_[id];
+  }
+
+  bool is_used(const NamedOperand& operand) const {
+    return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
+      return node.op == Op::input && node.payload == operand.argument;
+    });
+  }
+
+  void load_operands() {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const NamedOperand& operand = operands_[i];
+      if (operand.output || !is_used(operand)) continue;
+      switch (variant_.operands[i].access) {
+        case Access::contiguous:
+          out_.line(3, "const auto {}_lanes = load<{}, {}>({}, first);", operand.name,
+                    variant_.width, variant_.operands[i].alignment, pointer(i));
+          break;
+        case Access::strided:
+          out_.line(3, "const auto {}_lanes = gather<{}>({}, first, {});", operand.name,
+                    variant_.width, pointer(i), stride_name(i, inner()));
+          break;
+        default:
+          out_.line(3, "const {} {}_bits = *({});", storage_type(operand.dtype), operand.name,
+                    pointer(i));
+      }
+    }
+  }
+
+  void compute() {
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      if (is_scan(node.op)) {
+        running(id, node);
+      } else {
+        value(id, node);
+      }
+    }
+  }
+
+  void running(std::size_t id, const TypedNode& node) {
+    const std::string& own = name_of(id);
+    define(id, values_[node.operands[0]]);
+    if (along()) {
+      out_.line(3, "scan<{0}, {1}>({2}, {2}_carried, {2}_slots);", device_name(node.op),
+                shares_.threads, own);
+    } else {
+      out_.line(3, "scan_row<{0}>({1}, {1}_carried, at_{2});", device_name(node.op), own,
+                scanned());
+    }
+    values_[id] = node_text_.rounded(node, values_[id]);
+  }
+
+  void value(std::size_t id, const TypedNode& node) {
+    if (node.op == Op::input) {
+      const auto operand = std::ranges::find_if(operands_, [&](const NamedOperand& o) {
+        return !o.output && o.argument == node.payload;
+      });
+      const auto i = static_cast<std::size_t>(operand - operands_.begin());
+      const Access access = variant_.operands[i].access;
+      const bool lanes = access == Access::contiguous || access == Access::strided;
+      names_[id] = operand->name;
+      std::string element = operand->name + "_bits";
+      // Kept, as an output may lie in its memory.
+      if (lanes && node_text_.needs_stored(static_cast<NodeId>(id))) {
+        out_.line(3, "{} {}[{}];", storage_type(node.dtype), element, variant_.width);
+        out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {}_lanes[lane];",
+                  element, operand->name);
+        element += "[lane]";
+        stored_[id] = element;
+      } else if (lanes) {
+        element = operand->name + "_lanes[lane]";
+      } else {
+        stored_[id] = element;
+      }
+      define(id, fmt::format("to<{}>({})", compute_type(node.dtype), element));
+      return;
+    }
+    if (node.op == Op::scalar) {
+      out_.line(3, "const {} {} = {};", compute_type(node.dtype), name_of(id),
+                node_text_.scalar(node, identifiers_.scalar_parameter(node.payload)));
+      values_[id] = name_of(id);
+      return;
+    }
+    if (node_text_.needs_stored(static_cast<NodeId>(id)))
+      stored_[id] = node_text_.bits(node, values_, stored_);
+    const NodeText::Expression expression =
+        node_text_.of(static_cast<NodeId>(id), values_, stored_);
+    if (expression.same) {
+      values_[id] = expression.text;
+    } else {
+      define(id, expression.text);
+    }
+  }
+
+  void define(std::size_t id, const std::string& text) {
+    out_.line(3, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id), variant_.width);
+    out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {};", name_of(id), text);
+    values_[id] = name_of(id) + "[lane]";
+  }
+
+  void store_results() {
+    const std::string guard = !along()            ? ""
+                              : shares_.rows == 1 ? "if (vector < vectors) "
+                                                  : "if (active && vector < vectors) ";
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const NamedOperand& operand = operands_[i];
+      if (!operand.output) continue;
+      const bool contiguous = variant_.operands[i].access == Access::contiguous;
+      out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, variant_.width,
+                pointer(i), contiguous ? "" : ", " + inner_stride(i));
+      const std::string element = variant_.family == Family::host
+                                      ? node_text_.store_on_host(operand.value, values_, stored_)
+                                      : node_text_.store(operand.value, values_, stored_);
+      out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}_lanes[lane] = {};", operand.name,
+                element);
+      if (contiguous) {
+        out_.line(3, "{}store<{}, {}>({}, first, {}_lanes);", guard, variant_.width,
+                  variant_.operands[i].alignment, pointer(i), operand.name);
+      } else {
+        out_.line(3, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, variant_.width, pointer(i),
+                  inner_stride(i), operand.name);
+      }
+    }
+  }
+
+  std::string inner_stride(std::size_t i) const {
+    return has_stride(i, inner()) ? stride_name(i, inner()) : fmt::format("{}(0)", signed_index_);
+  }
+
+  const TypedGraph& graph_;
+  const Variant& variant_;
+  const RowVariant& shares_;
+  Accuracy accuracy_;
+  NodeText node_text_;
+  std::string_view index_;
+  std::string_view signed_index_;
+  KernelNames identifiers_;
+  const std::vector<NamedOperand>& operands_;
+  std::vector<std::string> values_;
+  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
+  std::vector<std::string> names_;
+  KernelWriter out_{variant_};
+};
+
+}  // namespace
+
+KernelDescription emit_scan(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                            std::string_view function, std::string_view expression) {
+  return ScanEmitter(graph, variant, accuracy).run(function, expression);
+}
+
+}  // namespace kiln::fusion

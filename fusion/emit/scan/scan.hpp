@@ -1,0 +1,16 @@
+// Emit for kernels with running results along an axis (cumsum, cumprod, cummax): what comes before,
+// between and after them is computed for the same elements, in one pass over the axis.
+#pragma once
+
+#include <string_view>
+
+#include "fusion/emit/emit.hpp"
+
+namespace kiln::fusion {
+
+/// `graph` has no trivial running results and its space no conflict (scan_layout.hpp); `variant` is
+/// of plan_scan(), its operands the array arguments in the graph's order, then the outputs.
+KernelDescription emit_scan(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+                            std::string_view function, std::string_view expression);
+
+}  // namespace kiln::fusion

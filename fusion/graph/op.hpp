@@ -1,0 +1,221 @@
+// The op table: every operation of kiln with its name, arity, dtype rule, device function and error
+// bound. The parser, inference, emit, the reference interpreter, the published table and the tests
+// all read this one table, so that they cannot disagree.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "kiln/dtype.hpp"
+
+namespace kiln::fusion {
+
+enum class Op : std::uint8_t {
+  // leaves
+  input,
+  scalar,
+  constant,
+  iota,
+  // conversions: `cast` was written by the user and always rounds; `promote` is what the lattice
+  // implies and rounds only under Rounding::each
+  cast,
+  promote,
+  bitcast,
+  // unary
+  abs,
+  neg,
+  sign,
+  square,
+  sqrt,
+  rsqrt,
+  cbrt,
+  reciprocal,
+  exp,
+  exp2,
+  expm1,
+  log,
+  log2,
+  log10,
+  log1p,
+  sin,
+  cos,
+  tan,
+  asin,
+  acos,
+  atan,
+  sinh,
+  cosh,
+  tanh,
+  asinh,
+  acosh,
+  atanh,
+  sigmoid,
+  erf,
+  erfc,
+  ndtr,  ///< the normal distribution function, Phi(x) = erfc(-x / sqrt(2)) / 2
+  erfinv,
+  lgamma,
+  floor,
+  ceil,
+  round,
+  trunc,
+  isnan,
+  isinf,
+  isfinite,
+  logical_not,
+  bitwise_not,
+  real,
+  imag,
+  conj,
+  popcount,
+  clz,
+  // binary
+  add,
+  sub,
+  mul,
+  div,
+  floor_divide,
+  remainder,
+  fmod,
+  power,
+  maximum,
+  minimum,
+  fmax,
+  fmin,
+  atan2,
+  hypot,
+  logaddexp,
+  copysign,
+  nextafter,
+  equal,
+  not_equal,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  logical_and,
+  logical_or,
+  logical_xor,
+  bitwise_and,
+  bitwise_or,
+  bitwise_xor,
+  left_shift,
+  right_shift,
+  // ternary
+  where,
+  fma,
+  clip,
+  lerp,
+  // random: seed, offset and the number of the element
+  uniform,
+  normal,
+  // reductions, which keep their axes with size one
+  sum,
+  mean,
+  prod,
+  reduce_max,
+  reduce_min,
+  reduce_any,
+  reduce_all,
+  argmax,
+  argmin,
+  // running results along one axis, which have the shape of their operand
+  cumsum,
+  cumprod,
+  cummax,
+  // shape: each element of the result is one of an operand (shape_ops.hpp)
+  reshape,
+  transpose,
+  swapaxes,
+  slice,
+  expand_dims,
+  squeeze,
+  concat,
+  // programs: one more value of a list, and a call of the caller on such a list
+  link,
+  opaque,
+  // programs whose views are placed (place_views.hpp): other strides over a stored value, and an
+  // array that several kernels write
+  view,
+  join,
+};
+
+/// How the dtypes of an op's operands and of its result follow from what it is given.
+enum class Rule : std::uint8_t {
+  leaf,       ///< no operands
+  index,      ///< no operands; an integer or float dtype is written in the node
+  convert,    ///< the dtype is written in the node
+  same,       ///< computed in and returns the operands' common dtype; bool is refused as arithmetic
+  integral,   ///< as `same`; integers and bool are returned unchanged (floor, round, ...)
+  floating,   ///< common dtype, integers and bool become f32
+  compare,    ///< computed in the common dtype, returns bool
+  predicate,  ///< one operand of any dtype, returns bool
+  logical,    ///< operands are taken to bool, returns bool
+  bitwise,    ///< common dtype, which must be an integer or bool
+  shift,      ///< the first operand's dtype; both must be integers
+  select,     ///< the first operand is taken to bool, the others to their common dtype
+  accumulate,  ///< floats and c64 stay, signed integers and bool become i64, unsigned ones u64
+  position,    ///< one operand of any dtype but c64, returns i64
+  component,   ///< c64 gives f32, everything else is unchanged (real, imag)
+  random,      ///< integers, taken to u64; returns f32
+};
+
+/// The largest error of an op's result over all inputs, in units in the last place as
+/// fusion/reference/bound.hpp counts them; 0.5 is correctly rounded, 0 exact. Which of the four holds depends
+/// on whose function computes it.
+struct Bounds {
+  double own;  ///< the device code's functions for host compilers: f32 on the CPU, not under strict
+  double libm;  ///< the host's library: f64 on the CPU, and f32 under strict
+  double cuda;  ///< on NVIDIA GPUs: NVRTC's library, or the preamble's own functions
+  double hip;   ///< the same on AMD GPUs, with hiprtc's library
+};
+
+/// The same for c64, as fusion/reference/bound.hpp counts it for a complex result. It holds on every device:
+/// all compute in f64 on the way.
+struct ComplexBound {
+  double error;
+  bool same_bits;  ///< on every device: only operations that all of them round alike
+};
+
+struct OpInfo {
+  Op op;
+  std::string_view name;  ///< in the text form and the API
+  int arity;
+  Rule rule;
+  std::string_view infix;  ///< the operator of the text form and of device code on floats, or empty
+  Bounds f32;              ///< of an f32 result
+  Bounds f64;              ///< of an f64 result
+};
+
+const OpInfo& info(Op op);
+/// The ops that work element by element.
+std::span<const OpInfo> all_ops();
+/// The ones that work along axes (axes.hpp). They are written by calls too, but are not reserved
+/// names.
+std::span<const OpInfo> all_reductions();
+inline bool is_reduction(Op op) { return op >= Op::sum && op <= Op::argmin; }
+/// A running result.
+inline bool is_scan(Op op) { return op >= Op::cumsum && op <= Op::cummax; }
+/// Written with axes.
+inline bool has_axes(Op op) { return is_reduction(op) || is_scan(op); }
+/// What moves elements and computes nothing: only a Program can.
+inline bool is_shape_op(Op op) { return op >= Op::reshape && op <= Op::concat; }
+/// What is computed element by element, or a leaf.
+inline bool is_elementwise(Op op) { return op < Op::sum; }
+/// Nothing for an op that has no arithmetic on complex numbers.
+std::optional<ComplexBound> complex_bound(Op op);
+/// Whether complex numbers mean something to the op.
+bool takes_complex(Op op);
+/// Whether operands of that dtype do, all of them: what inference does not refuse.
+bool accepts(const OpInfo& op, DType dtype);
+std::optional<Op> find_reduction(std::string_view name);
+
+/// The op of that name that a user may write by a call of its name on values, or nothing.
+std::optional<Op> find_op(std::string_view name);
+
+/// What one operation takes, in multiples of an f32 addition: the preamble's instructions.
+double cost_of(Op op);
+
+}  // namespace kiln::fusion

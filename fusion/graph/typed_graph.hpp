@@ -1,0 +1,56 @@
+// A graph whose every value has its dtype: what inference (infer.hpp) makes of a graph and of one
+// call's arguments, and what passes, layouts and emitters read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fusion/graph/graph.hpp"
+#include "kiln/options.hpp"
+
+namespace kiln::fusion {
+
+/// What one call passes for one argument.
+struct ArgumentType {
+  DType dtype = DType::f32;
+  bool scalar = false;  ///< a run-time scalar, passed by value
+  bool weak = false;    ///< a scalar that takes its partner's dtype, like a literal
+  friend bool operator==(const ArgumentType&, const ArgumentType&) = default;
+};
+
+/// A value with its dtype. `operands` have exactly the dtype that `op` computes in: the common
+/// dtype for compare and select, the result's for the rest.
+struct TypedNode {
+  Op op = Op::input;
+  DType dtype = DType::f32;
+  std::uint8_t arity = 0;
+  std::array<NodeId, 3> operands{};
+  std::uint64_t payload = 0;  ///< of input and scalar: the argument's position; of constant: its
+                              ///< bits in `dtype`, or for f16 and bf16 under Rounding::once the
+                              ///< bits of an f32; of a reduction: its AxisSet; of iota: its axis;
+                              ///< of what graph.hpp keeps in tables: its place there
+  std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
+  friend bool operator==(const TypedNode&, const TypedNode&) = default;
+};
+
+struct TypedGraph {
+  std::vector<TypedNode> nodes;  ///< live ones only, operands first
+  std::vector<NodeId> outputs;   ///< of the dtype the caller stores, by a final `cast` where needed
+  std::vector<ArgumentType> arguments;
+  std::vector<std::string> argument_names;
+  std::vector<std::string> output_names;
+  Rounding rounding = Rounding::once;
+  std::shared_ptr<const Tables> tables{};
+};
+
+/// Equal nodes have equal hashes.
+std::uint64_t hash_of(const TypedNode& node);
+
+/// Of each node, whether an output depends on it.
+std::vector<bool> live_nodes(const TypedGraph& graph);
+
+}  // namespace kiln::fusion

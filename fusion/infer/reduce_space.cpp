@@ -1,0 +1,182 @@
+#include "fusion/infer/reduce_space.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/infer/shapes.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// The axes along which `from` is longer than `to`, counted within `rank` axes from the end.
+std::vector<bool> shortened_axes(const Dims& from, const Dims& to, std::size_t rank) {
+  std::vector<bool> axes(rank, false);
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    axes[rank - from.size() + k] = from[k] != to[k];
+  }
+  return axes;
+}
+
+// The place of the one element that a row has, 0. A constant has no shape, and kernels infer theirs
+// from what they read: it is made from the operand, none of whose numbers is below itself.
+std::array<TypedNode, 2> only_place(const TypedNode& node) {
+  const NodeId operand = node.operands[0];
+  TypedNode no;
+  no.op = Op::less;
+  no.dtype = DType::boolean;
+  no.arity = 2;
+  no.operands = {operand, operand};
+  TypedNode zero;
+  zero.op = Op::promote;
+  zero.dtype = node.dtype;
+  zero.arity = 1;
+  return {no, zero};
+}
+
+}  // namespace
+
+Dims ReduceSpace::row_shape() const {
+  Dims result = shape;
+  for (std::size_t k = 0; k < result.size(); ++k) {
+    if (reduced[k]) result[k] = 1;
+  }
+  return result;
+}
+
+Dims ReduceSpace::piece_shape() const {
+  Dims result = row_shape();
+  result[piece_axis(shape, result)] = pieces;
+  return result;
+}
+
+std::size_t piece_axis(const Dims& from, const Dims& to) {
+  std::size_t longest = 0;
+  for (std::size_t k = 1; k < from.size(); ++k) {
+    const bool longer = from[longest] == to[longest] || from[k] > from[longest];
+    if (from[k] != to[k] && longer) longest = k;
+  }
+  return longest;
+}
+
+TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& shapes) {
+  TypedGraph result = graph;
+  result.nodes.clear();
+  std::vector<Dims> own;
+  std::vector<NodeId> moved;
+  const auto append = [&](const TypedNode& node, const Dims& shape) {
+    result.nodes.push_back(node);
+    own.push_back(shape);
+    return static_cast<NodeId>(result.nodes.size() - 1);
+  };
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    TypedNode node = graph.nodes[id];
+    const bool trivial = is_reduction(node.op) && shapes[node.operands[0]] == shapes[id];
+    for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved[node.operands[i]];
+    if (trivial && (node.op == Op::argmax || node.op == Op::argmin)) {
+      auto [no, zero] = only_place(node);
+      zero.operands = {append(no, shapes[id])};
+      node = zero;
+    } else if (trivial) {
+      node.op = Op::promote;
+      node.payload = 0;
+    }
+    moved.push_back(append(node, shapes[id]));
+  }
+  for (NodeId& output : result.outputs) output = moved[output];
+  shapes = std::move(own);
+  return result;
+}
+
+ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes) {
+  ReduceSpace space;
+  const TypedNode* first = nullptr;
+  std::size_t rank = 0;
+  for (const Dims& shape : shapes) rank = std::max(rank, shape.size());
+  space.reduced.assign(rank, false);
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    if (!is_reduction(node.op)) continue;
+    ++space.reductions;
+    const Dims& operand = shapes[node.operands[0]];
+    const std::vector<bool> axes = shortened_axes(operand, shapes[id], rank);
+    if (first != nullptr && axes != space.reduced) {
+      space.conflict =
+          fmt::format("{} and {} reduce different axes", info(first->op).name, info(node.op).name);
+      return space;
+    }
+    first = &node;
+    space.reduced = axes;
+    const auto wider = broadcast(space.shape, operand);
+    if (!wider) {
+      space.conflict = "the reductions are over different shapes";
+      return space;
+    }
+    space.shape = *wider;
+  }
+  const std::size_t from = space.shape.size();
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    const auto wider = broadcast(space.shape, shapes[graph.outputs[i]]);
+    if (!wider) {
+      space.conflict = fmt::format("output {} has another shape than what is reduced", i);
+      return space;
+    }
+    space.shape = *wider;
+  }
+  if (space.shape.size() < rank || from > rank) rank = space.shape.size();
+  space.reduced.erase(
+      space.reduced.begin(),
+      space.reduced.begin() + static_cast<std::ptrdiff_t>(space.reduced.size() - rank));
+  const Dims rows = space.row_shape();
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    if (!is_reduction(node.op)) continue;
+    // A row's length must be the whole row's: a shorter operand would be counted more than once.
+    const Dims& operand = shapes[node.operands[0]];
+    for (std::size_t k = 0; k < operand.size(); ++k) {
+      const std::size_t axis = rank - operand.size() + k;
+      if (space.reduced[axis] && operand[k] != space.shape[axis]) {
+        space.conflict =
+            fmt::format("{} is over a shorter axis than another value", info(node.op).name);
+        return space;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    const Dims& shape = shapes[graph.outputs[i]];
+    if (!same_but_for_ones_in_front(shape, space.shape) &&
+        !same_but_for_ones_in_front(shape, rows)) {
+      space.conflict = fmt::format(
+          "output {} has shape {}, which is neither that of the rows, {}, "
+          "nor that of what is reduced from them, {}",
+          i, to_string(shape), to_string(space.shape), to_string(rows));
+      return space;
+    }
+  }
+  return space;
+}
+
+bool is_uniform(const Dims& shape, const ReduceSpace& space) {
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    const std::size_t axis = space.shape.size() - shape.size() + k;
+    if (space.reduced[axis] && shape[k] != 1) return false;
+  }
+  return true;
+}
+
+std::vector<bool> uniform_nodes(const TypedGraph& graph,
+                                const std::vector<bool>& uniform_arguments) {
+  std::vector<bool> uniform;
+  for (const TypedNode& node : graph.nodes) {
+    bool one = is_reduction(node.op) || node.op != Op::input || uniform_arguments[node.payload];
+    if (!is_reduction(node.op)) {
+      for (const NodeId operand : node.inputs()) one = one && uniform[operand];
+    }
+    uniform.push_back(one);
+  }
+  return uniform;
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,46 @@
+// The iteration space of a graph that reduces: which of its values are rows and which are one number
+// per row, and whether one kernel can compute them all.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fusion/graph/typed_graph.hpp"
+#include "kiln/dims.hpp"
+
+namespace kiln::fusion {
+
+/// What a kernel runs over: the shape of whole values, and which of its axes are reduced. Values of
+/// the graph have that shape, or that shape with size one along the reduced axes, or broadcast to
+/// it.
+struct ReduceSpace {
+  Dims shape;
+  std::vector<bool> reduced;
+  std::string conflict;      ///< why one kernel cannot compute the graph; else empty
+  int reductions = 0;        ///< in the graph
+  std::int64_t pieces = 1;   ///< that each row is cut into, with a result for each
+  Dims row_shape() const;    ///< `shape` with size one along the reduced axes
+  Dims piece_shape() const;  ///< the same with `pieces` along one of them: the results'
+};
+
+/// The longest of the axes that are reduced from `from` to `to`: as many pieces as rows can have
+/// must be fewer than it has elements.
+std::size_t piece_axis(const Dims& from, const Dims& to);
+
+/// Reductions over axes that already have size one become conversions. `shapes` is brought into
+/// step.
+TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& shapes);
+
+/// The space of a graph without trivial reductions.
+ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes);
+
+/// Whether a value of that shape has one element for each row.
+bool is_uniform(const Dims& shape, const ReduceSpace& space);
+
+/// True for nodes that have one element for each row.
+std::vector<bool> uniform_nodes(const TypedGraph& graph,
+                                const std::vector<bool>& uniform_arguments);
+
+}  // namespace kiln::fusion

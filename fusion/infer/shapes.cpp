@@ -1,0 +1,262 @@
+#include "fusion/infer/shapes.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/infer/iota.hpp"
+#include "fusion/graph/shape_ops.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+Dims reduced(const Dims& shape, const TypedNode& node, std::string_view function) {
+  const std::vector<bool> axes =
+      resolve_axes(node.payload, shape.size(), fmt::format("{}: {}", function, info(node.op).name));
+  Dims result = shape;
+  for (std::size_t k = 0; k < result.size(); ++k) {
+    if (axes[k]) result[k] = 1;
+  }
+  return result;
+}
+
+Dims broadcast_operands(const TypedNode& node, const std::vector<Dims>& shapes,
+                        std::string_view function) {
+  Dims shape;
+  for (const NodeId operand : node.inputs()) {
+    const std::optional<Dims> wider = broadcast(shape, shapes[operand]);
+    if (!wider) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: {}: shapes {} and {} do not broadcast", function,
+                              info(node.op).name, to_string(shape), to_string(shapes[operand])));
+    }
+    shape = *wider;
+  }
+  return shape;
+}
+
+void check_not_empty(const TypedNode& node, const Dims& operand, const Dims& result,
+                     std::string_view function) {
+  const bool needs_one = node.op == Op::argmax || node.op == Op::argmin;
+  const auto is_empty = [](const Dims& d) { return std::ranges::find(d, 0) != d.end(); };
+  if (!needs_one || !is_empty(operand) || is_empty(result)) return;
+  throw Error(Code::invalid_argument,
+              fmt::format("{}: {}: nothing to choose from in shape {}", function,
+                          info(node.op).name, to_string(operand)));
+}
+
+Dims result_of_call(const TypedGraph& graph, const TypedNode& node, const std::vector<Dims>& shapes,
+                    std::string_view function) {
+  const OpaqueCall& call = graph.tables->calls[opaque_call(node.payload)];
+  std::vector<Dims> inputs;
+  for (const NodeId id : linked_values(graph, node.operands[0])) inputs.push_back(shapes[id]);
+  std::vector<Dims> results = call.shapes(inputs);
+  if (results.size() <= opaque_result(node.payload)) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: shapes: expected those of {} results or more, got {}",
+                            function, call.name, opaque_result(node.payload) + 1, results.size()));
+  }
+  Dims& shape = results[opaque_result(node.payload)];
+  if (std::ranges::any_of(shape, [](std::int64_t extent) { return extent < 0; })) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: shapes: result {}: expected extents of 0 or more, got {}",
+                            function, call.name, opaque_result(node.payload), to_string(shape)));
+  }
+  return std::move(shape);
+}
+
+// The shape of one node, where an iota has that of a number.
+Dims any_shape_of(const TypedGraph& graph, const TypedNode& node, const std::vector<Dims>& shapes,
+                  std::span<const Dims> arguments, std::string_view function) {
+  if (node.op == Op::input) return arguments[node.payload];
+  if (node.op == Op::link) return {};
+  if (node.op == Op::opaque) return result_of_call(graph, node, shapes, function);
+  if (is_shape_op(node.op)) {
+    std::array<Dims, 2> operands;
+    for (std::size_t i = 0; i < node.arity; ++i) operands[i] = shapes[node.operands[i]];
+    return result_shape(node.op, shape_list(graph, node), std::span(operands).first(node.arity),
+                        function);
+  }
+  if (!has_axes(node.op)) return broadcast_operands(node, shapes, function);
+  const Dims& operand = shapes[node.operands[0]];
+  if (is_scan(node.op)) {
+    resolve_axes(node.payload, operand.size(), fmt::format("{}: {}", function, info(node.op).name));
+    return operand;
+  }
+  Dims result = reduced(operand, node, function);
+  check_not_empty(node, operand, result, function);
+  return result;
+}
+
+// Offsets in bytes, of 8 for an element or of all results of one kernel, stay within 64 bits.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 58;
+
+bool is_countable(const Dims& shape) {
+  std::int64_t size = 1;  // of an array of nothing: of its other axes
+  for (const std::int64_t extent : shape) {
+    if (extent > kMostElements / size) return false;
+    size *= std::max<std::int64_t>(extent, 1);
+  }
+  return true;
+}
+
+Dims shape_of(const TypedGraph& graph, const TypedNode& node, const std::vector<Dims>& shapes,
+              std::span<const Dims> arguments, std::string_view function) {
+  Dims shape = any_shape_of(graph, node, shapes, arguments, function);
+  if (is_countable(shape)) return shape;
+  const std::string what = node.op == Op::input
+                               ? fmt::format("argument '{}'", graph.argument_names[node.payload])
+                               : std::string(info(node.op).name);
+  throw Error(Code::invalid_argument,
+              fmt::format("{}: {}: expected a shape of 2^58 elements or fewer, got {}", function,
+                          what, to_string(shape)));
+}
+
+// ---- Iota --------------------------------------------------------------------------------------
+
+// Gives every iota the shape of what it is a part of.
+class Counting {
+ public:
+  Counting(const TypedGraph& graph, std::span<const Dims> arguments, std::string_view function)
+      : graph_(graph), arguments_(arguments), function_(function) {}
+
+  ShapedGraph run() {
+    learn();
+    demand();
+    ShapedGraph result;
+    result.graph = graph_;
+    result.graph.nodes.clear();
+    moved_.resize(graph_.nodes.size());
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+      if (!counts_[id]) moved_[id] = {add(result, id, nullptr)};
+      for (const Dims& shape : wanted_[id]) moved_[id].push_back(add(result, id, &shape));
+    }
+    for (NodeId& output : result.graph.outputs) output = moved(output, &natural_[output]);
+    return result;
+  }
+
+ private:
+  // Which values depend on an iota element by element, and the shapes that all have without.
+  void learn() {
+    for (const TypedNode& node : graph_.nodes) {
+      const auto counts = [&](NodeId operand) { return static_cast<bool>(counts_[operand]); };
+      counts_.push_back(node.op == Op::iota ||
+                        (is_elementwise(node.op) && std::ranges::any_of(node.inputs(), counts)));
+      natural_.push_back(shape_of(graph_, node, natural_, arguments_, function_));
+    }
+  }
+
+  // From the last node to the first: the shapes in which such values are wanted.
+  void demand() {
+    wanted_.resize(graph_.nodes.size());
+    for (const NodeId output : graph_.outputs) want(output, natural_[output]);
+    for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+      for (const NodeId operand : graph_.nodes[id].inputs()) {
+        if (!counts_[operand]) continue;
+        if (!counts_[id]) want(operand, natural_[operand]);
+        for (std::size_t k = 0; k < wanted_[id].size(); ++k) want(operand, Dims(wanted_[id][k]));
+      }
+    }
+  }
+
+  void want(NodeId id, const Dims& shape) {
+    if (!counts_[id] || std::ranges::find(wanted_[id], shape) != wanted_[id].end()) return;
+    wanted_[id].push_back(shape);
+  }
+
+  NodeId moved(NodeId id, const Dims* shape) const {
+    if (!counts_[id]) return moved_[id][0];
+    const auto found = std::ranges::find(wanted_[id], *shape);
+    return moved_[id][static_cast<std::size_t>(found - wanted_[id].begin())];
+  }
+
+  NodeId add(ShapedGraph& to, NodeId id, const Dims* wanted) const {
+    TypedNode node = graph_.nodes[id];
+    Dims shape = natural_[id];
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const NodeId operand = node.operands[i];
+      node.operands[i] = moved(operand, wanted != nullptr ? wanted : &natural_[operand]);
+    }
+    if (node.op == Op::iota) {
+      check_count(node, *wanted, function_);
+      const auto axis = static_cast<std::int64_t>(node.payload);
+      if (axis >= 0) {
+        node.payload = static_cast<std::uint64_t>(axis - static_cast<std::int64_t>(wanted->size()));
+      }
+    }
+    if (wanted != nullptr) shape = *wanted;
+    to.graph.nodes.push_back(node);
+    to.shapes.push_back(std::move(shape));
+    return static_cast<NodeId>(to.graph.nodes.size() - 1);
+  }
+
+  const TypedGraph& graph_;
+  std::span<const Dims> arguments_;
+  std::string_view function_;
+  std::vector<char> counts_;
+  std::vector<Dims> natural_;
+  std::vector<std::vector<Dims>> wanted_;
+  std::vector<std::vector<NodeId>> moved_;
+};
+
+}  // namespace
+
+bool works_along_axes(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& n) { return has_axes(n.op); });
+}
+
+bool works_along_axes(const TypedGraph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const TypedNode& n) { return has_axes(n.op); });
+}
+
+const OpInfo* program_op(const Graph& graph) {
+  for (const Node& node : graph.nodes()) {
+    if (!is_elementwise(node.op) && !has_axes(node.op)) return &info(node.op);
+  }
+  return nullptr;
+}
+
+std::vector<NodeId> linked_values(const TypedGraph& graph, NodeId list) {
+  std::vector<NodeId> values;
+  for (; graph.nodes[list].op == Op::link; list = graph.nodes[list].operands[0]) {
+    values.push_back(graph.nodes[list].operands[1]);
+  }
+  std::ranges::reverse(values);
+  return values;
+}
+
+std::vector<Dims> infer_shapes(const TypedGraph& graph, std::span<const Dims> arguments,
+                               std::string_view function) {
+  std::vector<Dims> shapes;
+  shapes.reserve(graph.nodes.size());
+  for (const TypedNode& node : graph.nodes) {
+    if (node.op == Op::iota) {
+      throw Error(Code::unsupported,
+                  fmt::format("{}: iota, uniform and normal beside a reduction take a second "
+                              "kernel; a kiln::Program has several",
+                              function));
+    }
+    shapes.push_back(shape_of(graph, node, shapes, arguments, function));
+  }
+  return shapes;
+}
+
+ShapedGraph shape_graph(const TypedGraph& graph, std::span<const Dims> arguments,
+                        std::string_view function) {
+  const bool counts = std::ranges::find(graph.nodes, Op::iota, &TypedNode::op) != graph.nodes.end();
+  if (counts) return Counting(graph, arguments, function).run();
+  return {graph, infer_shapes(graph, arguments, function)};
+}
+
+Dims without_axes(const Dims& shape, const std::vector<bool>& axes) {
+  std::vector<std::int64_t> kept;
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (!axes[k]) kept.push_back(shape[k]);
+  }
+  return Dims(std::span<const std::int64_t>(kept));
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,202 @@
+#include "fusion/partition/bytes.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "fusion/partition/facts.hpp"
+#include "kiln/view.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+std::uint64_t byte_count(const Dims& shape, DType dtype) {
+  std::uint64_t size = 1;
+  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
+  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
+}
+
+class Bytes {
+ public:
+  explicit Bytes(const PlacedGraph& graph)
+      : graph_(graph),
+        nodes_(graph.graph.nodes),
+        read_(nodes_.size(), false),
+        seen_as_view_(seen_as_views(graph)),
+        copies_(nodes_.size()) {
+    for (const TypedNode& node : nodes_) {
+      if (node.op == Op::view) continue;
+      for (const NodeId operand : node.inputs()) read_[viewed(graph.graph, operand)] = true;
+    }
+    for (const PlacedCall& call : graph.calls) {
+      for (const NodeId input : call.inputs) read_[viewed(graph.graph, input)] = true;
+    }
+    find_copies();
+  }
+
+  void count(Partition& result) const {
+    std::vector<bool> shared(nodes_.size(), false);
+    for (const KernelPart& kernel : result.kernels) {
+      for (const NodeId id : kernel.reads) shared[viewed(graph_.graph, id)] = true;
+    }
+    for (KernelPart& kernel : result.kernels) {
+      for (const NodeId id : kernel.values) {
+        const bool array = nodes_[id].op == Op::input || is_view_of_argument(id);
+        kernel.op_by_op += bytes_alone(id);
+        if (array) kernel.bytes += bytes_of(graph_, id);
+      }
+      for (const NodeId id : kernel.reads) kernel.bytes += stored_bytes(graph_, id);
+      for (const NodeId id : kernel.results) kernel.bytes += bytes_written(id, shared[id]);
+      if (kernel.call) kernel.op_by_op = kernel.bytes;
+      result.bytes += kernel.bytes;
+    }
+    std::unordered_set<NodeId> read;  // arguments and views of them
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      const TypedNode& node = nodes_[id];
+      result.op_by_op += bytes_alone(id);
+      if (node.op != Op::view) read.insert(node.inputs().begin(), node.inputs().end());
+    }
+    for (const PlacedCall& call : graph_.calls) {
+      read.insert(call.inputs.begin(), call.inputs.end());
+    }
+    result.op_by_op += bytes_copied();
+    result.lower_bound = bytes_read(read);
+    for (const auto& parts : graph_.stores) {
+      for (const PlacedPart& part : parts) result.lower_bound += bytes_of(graph_, part.value);
+    }
+  }
+
+ private:
+  // Where a value goes whoever reads it.
+  struct Copies {
+    std::uint64_t bytes = 0;  ///< in outputs and in arrays that are concatenated
+    bool any = false;
+    bool output = false;
+    bool readable = false;  ///< an output has it in the dtype and order in which others read it
+  };
+
+  void find_copies() {
+    for (const auto& parts : graph_.stores) {
+      for (const PlacedPart& part : parts) {
+        const NodeId id = part.value;
+        Copies& copies = copies_[id];
+        copies.any = true;
+        copies.output = true;
+        copies.bytes += bytes_of(graph_, id);
+        const bool in_order = part.layout.strides == contiguous_strides(graph_.shapes[id]);
+        copies.readable = copies.readable || (stored_dtype(graph_, id) == nodes_[id].dtype &&
+                                              (in_order || !seen_as_view_[id]));
+      }
+    }
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      if (nodes_[id].op != Op::join) continue;
+      const DType held = copies_[id].output ? nodes_[id].dtype : stored_dtype(graph_, id);
+      for (const PlacedPart& part : graph_.joins[nodes_[id].payload]) {
+        copies_[part.value].any = true;
+        copies_[part.value].bytes += byte_count(graph_.shapes[part.value], held);
+      }
+    }
+  }
+
+  // What storing a value writes: its place in each output and in each array that it is a part of,
+  // and an array of its own for other kernels, unless they can read an output.
+  std::uint64_t bytes_written(NodeId id, bool shared) const {
+    const Copies& copies = copies_[id];
+    if (nodes_[id].op == Op::opaque) return stored_bytes(graph_, id);
+    const bool apart = shared ? !copies.readable : !copies.any;
+    return copies.bytes + (apart ? stored_bytes(graph_, id) : 0);
+  }
+
+  bool is_view_of_argument(NodeId id) const {
+    return nodes_[id].op == Op::view && nodes_[nodes_[id].operands[0]].op == Op::input;
+  }
+
+  // Conversions of what is read take no memory, unless they are what is stored or seen as a view.
+  bool is_free(NodeId id) const {
+    const TypedNode& node = nodes_[id];
+    return node.op == Op::promote && nodes_[node.operands[0]].dtype != node.dtype &&
+           !copies_[id].any && !seen_as_view_[id];
+  }
+
+  // A copy into arrays that are concatenated, of which a concatenation's bytes are.
+  bool is_part(NodeId id) const {
+    const TypedNode& node = nodes_[id];
+    return node.op == Op::promote && nodes_[node.operands[0]].dtype == node.dtype &&
+           copies_[id].any && !copies_[id].output && !read_[id];
+  }
+
+  // What one operation after the other copies into outputs: parts of a concatenation, and what is
+  // another output already.
+  std::uint64_t bytes_copied() const {
+    std::uint64_t bytes = 0;
+    std::unordered_set<NodeId> written;
+    for (const auto& parts : graph_.stores) {
+      for (const PlacedPart& part : parts) {
+        const bool first = written.insert(part.value).second;
+        if (!first || parts.size() > 1) bytes += 2 * bytes_of(graph_, part.value);
+      }
+    }
+    return bytes;
+  }
+
+  // An argument is read no more than once, and no more of it than its views show.
+  std::uint64_t bytes_read(const std::unordered_set<NodeId>& read) const {
+    std::unordered_map<NodeId, std::uint64_t> arguments;
+    for (const NodeId id : read) {
+      const NodeId root = viewed(graph_.graph, id);
+      if (nodes_[root].op == Op::input) arguments[root] += bytes_of(graph_, id);
+    }
+    std::uint64_t sum = 0;
+    for (const auto& [id, bytes] : arguments) sum += std::min(bytes, bytes_of(graph_, id));
+    return sum;
+  }
+
+  // To one output, from which others are copied, and to an array of its own unless that is read.
+  std::uint64_t bytes_written_alone(NodeId id) const {
+    const Copies& copies = copies_[id];
+    if (!copies.output || nodes_[id].op == Op::opaque) return stored_bytes(graph_, id);
+    const bool apart = read_[id] && !copies.readable;
+    return bytes_of(graph_, id) + (apart ? stored_bytes(graph_, id) : 0);
+  }
+
+  // Had the operation a kernel of its own.
+  std::uint64_t bytes_alone(NodeId id) const {
+    const TypedNode& node = nodes_[id];
+    std::uint64_t bytes = 0;
+    // A join of one part is that part.
+    if (node.op == Op::join)
+      return graph_.joins[node.payload].size() == 1 ? 0 : 2 * stored_bytes(graph_, id);
+    if (node.op == Op::opaque && opaque_result(node.payload) == 0) {
+      const PlacedCall& call = graph_.calls[opaque_call(node.payload)];
+      for (const NodeId input : call.inputs) bytes += stored_bytes(graph_, input);
+    }
+    if ((!is_computed(node) && node.op != Op::opaque) || is_free(id) || is_part(id)) return bytes;
+    bytes += bytes_written_alone(id);
+    for (NodeId operand : node.inputs()) {
+      while (is_free(operand)) operand = nodes_[operand].operands[0];
+      const Op op = nodes_[operand].op;
+      if (op != Op::constant && op != Op::iota) bytes += stored_bytes(graph_, operand);
+    }
+    return bytes;
+  }
+
+  const PlacedGraph& graph_;
+  const std::vector<TypedNode>& nodes_;
+  std::vector<bool> read_;  ///< by operations and calls, or a view of it
+  std::vector<bool> seen_as_view_;
+  std::vector<Copies> copies_;
+};
+
+}  // namespace
+
+std::uint64_t bytes_of(const ShapedGraph& graph, NodeId id) {
+  return byte_count(graph.shapes[id], graph.graph.nodes[id].dtype);
+}
+
+std::uint64_t stored_bytes(const PlacedGraph& graph, NodeId id) {
+  return byte_count(graph.shapes[id], stored_dtype(graph, id));
+}
+
+void count_bytes(const PlacedGraph& graph, Partition& partition) { Bytes(graph).count(partition); }
+
+}  // namespace kiln::fusion

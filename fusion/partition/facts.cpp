@@ -1,0 +1,164 @@
+#include "fusion/partition/facts.hpp"
+
+#include <algorithm>
+
+#include "fusion/infer/scan_space.hpp"
+
+namespace kiln::fusion {
+
+bool is_leaf(const TypedNode& node) {
+  return node.op == Op::input || node.op == Op::scalar || node.op == Op::constant ||
+         node.op == Op::iota;
+}
+
+std::vector<bool> seen_as_views(const PlacedGraph& graph) {
+  const std::vector<TypedNode>& nodes = graph.graph.nodes;
+  std::vector<bool> seen(nodes.size(), false);
+  const auto read = [&](NodeId id) {
+    if (nodes[id].op == Op::view) seen[nodes[id].operands[0]] = true;
+  };
+  for (const TypedNode& node : nodes) std::ranges::for_each(node.inputs(), read);
+  for (const PlacedCall& call : graph.calls) std::ranges::for_each(call.inputs, read);
+  return seen;
+}
+
+PartitionFacts::PartitionFacts(const PlacedGraph& placed)
+    : graph(placed), nodes(placed.graph.nodes) {
+  pad_shapes();
+  find_kept();
+  find_early();
+  find_reduced();
+}
+
+void PartitionFacts::pad_shapes() {
+  std::size_t rank = 0;
+  for (const Dims& shape : graph.shapes) rank = std::max(rank, shape.size());
+  for (const Dims& shape : graph.shapes) {
+    Dims padded(rank, 1);
+    std::copy(shape.begin(), shape.end(), padded.begin() + (rank - shape.size()));
+    shapes.push_back(std::move(padded));
+  }
+}
+
+// What is stored whatever kernel computes it.
+void PartitionFacts::find_kept() {
+  kept.assign(nodes.size(), false);
+  seen_as_view = seen_as_views(graph);
+  for (const auto* lists : {&graph.stores, &graph.joins}) {
+    for (const auto& parts : *lists) {
+      for (const PlacedPart& part : parts) kept[part.value] = true;
+    }
+  }
+  for (const PlacedCall& call : graph.calls) {
+    for (const NodeId input : call.inputs) kept[viewed(graph.graph, input)] = true;
+  }
+}
+
+// What is read in one dtype and computed with in another has no kernel of its own: each reader
+// converts it. So it does with a count.
+bool PartitionFacts::is_conversion(NodeId id) const {
+  const TypedNode& node = nodes[id];
+  if (node.op != Op::promote || kept[id] || seen_as_view[id]) return false;
+  const NodeId read = node.operands[0];
+  return is_leaf(nodes[read]) || is_view_of_argument(read) || is_deferred(read);
+}
+
+// What depends on arguments alone and is broadcast to something larger wherever it is needed: the
+// kernels for it come first, so that they are between no others.
+void PartitionFacts::find_early() {
+  early.assign(nodes.size(), false);
+  std::vector<bool> used(nodes.size(), false);
+  std::vector<bool> broadcast(nodes.size(), true);
+  alone.assign(nodes.size(), false);
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    const TypedNode& node = nodes[id];
+    alone[id] = is_leaf(node) || is_view_of_argument(id) ||
+                (is_computed(node) && !has_axes(node.op) &&
+                 std::ranges::all_of(node.inputs(), [&](NodeId x) { return alone[x]; }));
+  }
+  for (NodeId id = static_cast<NodeId>(nodes.size()); id-- > 0;) {
+    const TypedNode& node = nodes[id];
+    early[id] = used[id] && broadcast[id] && alone[id] && !kept[id] && is_computed(node);
+    const bool computes = is_computed(node) && !has_axes(node.op);
+    for (const NodeId operand : node.inputs()) {
+      used[operand] = true;
+      const bool larger = computes && shapes[operand] != shapes[id];
+      if (!larger && !early[id]) broadcast[operand] = false;
+    }
+  }
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    early[id] = early[id] && std::ranges::all_of(nodes[id].inputs(), [&](NodeId operand) {
+                  return !is_computed(nodes[operand]) || early[operand] || is_conversion(operand);
+                });
+  }
+}
+
+std::vector<bool> PartitionFacts::reduced_by(NodeId id) const {
+  const Dims& from = shapes[nodes[id].operands[0]];
+  std::vector<bool> axes(from.size());
+  for (std::size_t k = 0; k < axes.size(); ++k) axes[k] = from[k] != shapes[id][k];
+  return axes;
+}
+
+// The array that a value is read from, in which several views lie.
+NodeId PartitionFacts::array_of(NodeId id) const { return viewed(graph.graph, read_of(id)); }
+
+// What is read for a value.
+NodeId PartitionFacts::read_of(NodeId id) const {
+  return is_conversion(id) ? nodes[id].operands[0] : id;
+}
+
+// Stored by another kernel before this one begins, whatever kernel that is.
+bool PartitionFacts::is_deferred(NodeId id) const {
+  const NodeId root = viewed(graph.graph, id);
+  const Op op = nodes[root].op;
+  return op == Op::join || op == Op::opaque || (root != id && op != Op::input);
+}
+
+bool PartitionFacts::stores_packed(NodeId id) const {
+  return kept[id] && is_packed(nodes[id].dtype) && is_computed(nodes[id]);
+}
+
+bool PartitionFacts::is_in_memory(NodeId id) const {
+  return nodes[array_of(id)].op == Op::input || is_deferred(read_of(id));
+}
+
+bool PartitionFacts::is_view_of_argument(NodeId id) const {
+  return nodes[id].op == Op::view && nodes[nodes[id].operands[0]].op == Op::input;
+}
+
+// Whether a value takes fewer bytes than any that it is computed from and that has its elements.
+bool PartitionFacts::narrows(NodeId id) const {
+  return std::ranges::all_of(nodes[id].inputs(), [&](NodeId operand) {
+    return shapes[operand] != shapes[id] || !is_computed(nodes[operand]) ||
+           stored_bytes(graph, id) < stored_bytes(graph, operand);
+  });
+}
+
+// Which values reductions depend on, and which depend on counts.
+void PartitionFacts::find_reduced() {
+  reduced.assign(nodes.size(), false);
+  after_count.assign(nodes.size(), false);
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    after_count[id] =
+        nodes[id].op == Op::iota ||
+        (!has_axes(nodes[id].op) && std::ranges::any_of(nodes[id].inputs(), [&](NodeId operand) {
+          return after_count[operand];
+        }));
+  }
+  for (NodeId id = static_cast<NodeId>(nodes.size()); id-- > 0;) {
+    if (!reduced[id] && !is_reduction(nodes[id].op)) continue;
+    for (const NodeId operand : nodes[id].inputs()) reduced[operand] = true;
+  }
+}
+
+std::size_t PartitionFacts::running_axis(NodeId id) const {
+  return scan_axis(nodes[id], graph.shapes[id]);
+}
+
+bool PartitionFacts::reads_count(NodeId id) const {
+  return std::ranges::any_of(
+      nodes[id].inputs(), [&](NodeId operand) { return nodes[read_of(operand)].op == Op::iota; });
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,59 @@
+// What a partition asks about the values of a graph, whatever kernels they will be in: what is
+// stored anyway, what depends on arguments alone, what counts, what is only converted. Where values
+// go is in partition.cpp, and what of them is stored in stores.cpp.
+#pragma once
+
+#include <vector>
+
+#include "fusion/partition/partition.hpp"
+
+namespace kiln::fusion {
+
+/// No operands.
+bool is_leaf(const TypedNode& node);
+
+/// Which values an operation or a call reads through a view.
+std::vector<bool> seen_as_views(const PlacedGraph& graph);
+
+struct PartitionFacts {
+  explicit PartitionFacts(const PlacedGraph& placed);
+
+  const PlacedGraph& graph;
+  const std::vector<TypedNode>& nodes;
+  std::vector<Dims> shapes;        ///< of one rank
+  std::vector<bool> kept;          ///< stored whatever kernel computes it
+  std::vector<bool> seen_as_view;  ///< read through a view
+  std::vector<bool> alone;         ///< depends on arguments alone
+  std::vector<bool> early;         ///< computed before all others: see find_early()
+  std::vector<bool> reduced;       ///< a reduction depends on it
+  std::vector<bool> after_count;   ///< depends on a count, and no reduction between
+
+  /// What is read in one dtype and computed with in another: each reader converts it.
+  bool is_conversion(NodeId id) const;
+  bool is_view_of_argument(NodeId id) const;
+  /// Stored by another kernel before the one that reads it begins, whatever kernel that is.
+  bool is_deferred(NodeId id) const;
+  /// Read from an argument or a deferred array, perhaps in another dtype.
+  bool is_in_memory(NodeId id) const;
+  /// What is read for a value, and the array that this is in.
+  NodeId read_of(NodeId id) const;
+  NodeId array_of(NodeId id) const;
+  /// Stored with two elements in each byte, which no kernel does that reduces or runs along an
+  /// axis.
+  bool stores_packed(NodeId id) const;
+  /// Whether one of its operands is a count of elements.
+  bool reads_count(NodeId id) const;
+  /// Whether a value takes fewer bytes than any that it is computed from and that has its elements.
+  bool narrows(NodeId id) const;
+  /// The axes that a reduction reduces, and that of a running result, from 1.
+  std::vector<bool> reduced_by(NodeId id) const;
+  std::size_t running_axis(NodeId id) const;
+
+ private:
+  void pad_shapes();
+  void find_kept();
+  void find_early();
+  void find_reduced();
+};
+
+}  // namespace kiln::fusion

@@ -1,0 +1,139 @@
+#include "fusion/partition/kernel_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <unordered_map>
+
+#include "fusion/reference/node.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+Literal literal_of(const TypedGraph& graph, const TypedNode& node) {
+  const reference::Value value = reference::evaluate_node(graph, node, {});
+  if (node.dtype == DType::boolean) return Literal::boolean(value.integer != 0);
+  if (kind(node.dtype) == Kind::floating || kind(node.dtype) == Kind::complex) {
+    return Literal::floating(static_cast<double>(value.real));
+  }
+  if (kind(node.dtype) == Kind::unsigned_integer) {
+    return Literal::unsigned_integer(static_cast<std::uint64_t>(value.integer));
+  }
+  return Literal::integer(static_cast<std::int64_t>(value.integer));
+}
+
+class Extraction {
+ public:
+  Extraction(const PlacedGraph& whole, const KernelPart& part) : whole_(whole), part_(part) {
+    for (const std::string& name : whole.graph.argument_names) taken_.insert(name);
+  }
+
+  KernelGraph run(std::span<const Store> stores) {
+    result_.graph.rounding = whole_.graph.rounding;
+    // Operands first: what is read from other kernels, then what is computed, in the graph's order.
+    for (const NodeId id : part_.reads) read(id);
+    for (const NodeId id : part_.values) {
+      const TypedNode& node = whole_.graph.nodes[id];
+      if (node.op == Op::input || node.op == Op::scalar) {
+        argument(id, node);
+      } else if (node.op == Op::view) {
+        const TypedNode& root = whole_.graph.nodes[node.operands[0]];
+        array(id, root.dtype, fmt::format("{}_view", whole_.graph.argument_names[root.payload]));
+      } else {
+        compute(id, node);
+      }
+    }
+    for (const Store& store : stores) {
+      NodeId value = moved_.at(store.value);
+      NodeId shown = shown_.at(store.value);
+      if (result_.graph.nodes[value].dtype != store.dtype) {
+        value = append({Op::promote, store.dtype, 1, {value}, 0});
+      }
+      result_.graph.outputs.push_back(value);
+      result_.graph.output_names.emplace_back();
+      result_.untyped.add_output(shown);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  NodeId append(const TypedNode& node) {
+    result_.graph.nodes.push_back(node);
+    return static_cast<NodeId>(result_.graph.nodes.size() - 1);
+  }
+
+  // A value of another kernel, in the dtype in which it was stored.
+  void read(NodeId id) { array(id, stored_dtype(whole_, id), fmt::format("t{}", id)); }
+
+  void array(NodeId id, DType stored, std::string name) {
+    const std::string wanted = name;
+    for (int i = 2; !taken_.insert(name).second; ++i) name = fmt::format("{}{}", wanted, i);
+    const std::uint64_t position = add_argument(id, {stored, false, false}, name);
+    NodeId value = append({Op::input, stored, 0, {}, position});
+    const DType dtype = whole_.graph.nodes[id].dtype;
+    if (dtype != stored) value = append({Op::promote, dtype, 1, {value}, 0});
+    moved_[id] = value;
+    shown_[id] = result_.untyped.argument(name);
+  }
+
+  std::uint64_t add_argument(NodeId id, ArgumentType type, const std::string& name) {
+    result_.arguments.push_back(id);
+    result_.graph.arguments.push_back(type);
+    result_.graph.argument_names.push_back(name);
+    return result_.graph.arguments.size() - 1;
+  }
+
+  void argument(NodeId id, const TypedNode& node) {
+    const std::string& name = whole_.graph.argument_names[node.payload];
+    const auto [known, fresh] = positions_.emplace(node.payload, 0);
+    if (fresh) known->second = add_argument(id, whole_.graph.arguments[node.payload], name);
+    TypedNode own = node;
+    own.payload = known->second;
+    moved_[id] = append(own);
+    shown_[id] = result_.untyped.argument(name);
+  }
+
+  void compute(NodeId id, const TypedNode& node) {
+    TypedNode own = node;
+    std::array<NodeId, 3> shown{};
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      own.operands[i] = moved_.at(node.operands[i]);
+      shown[i] = shown_.at(node.operands[i]);
+    }
+    moved_[id] = append(own);
+    shown_[id] = show(node, std::span(shown).first(node.arity));
+  }
+
+  NodeId show(const TypedNode& node, std::span<const NodeId> operands) {
+    Graph& graph = result_.untyped;
+    if (node.op == Op::iota) {
+      return graph.iota(static_cast<std::int64_t>(node.payload), node.dtype);
+    }
+    if (node.op == Op::constant) return graph.constant(literal_of(whole_.graph, node));
+    if (node.op == Op::promote) return operands[0];
+    if (node.op == Op::cast) return graph.cast(operands[0], node.dtype);
+    if (node.op == Op::bitcast) return graph.bitcast(operands[0], node.dtype);
+    if (has_axes(node.op)) return graph.reduce(node.op, operands[0], node.payload);
+    return graph.apply(node.op, operands);
+  }
+
+  const PlacedGraph& whole_;
+  const KernelPart& part_;
+  KernelGraph result_;
+  std::set<std::string> taken_;
+  std::unordered_map<NodeId, NodeId> moved_;
+  std::unordered_map<NodeId, NodeId> shown_;
+  std::unordered_map<std::uint64_t, std::uint64_t> positions_;
+};
+
+}  // namespace
+
+KernelGraph kernel_graph(const PlacedGraph& whole, const KernelPart& part,
+                         std::span<const Store> stores) {
+  return Extraction(whole, part).run(stores);
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,382 @@
+#include "fusion/partition/partition.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/partition/bytes.hpp"
+#include "fusion/partition/facts.hpp"
+#include "fusion/partition/stores.hpp"
+#include "fusion/passes/split_reductions.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+constexpr const char* kAloneReason =
+    "in fewer kernels values would live longer, and take more room";
+
+class Partitioner {
+ public:
+  Partitioner(const PlacedGraph& graph, const CostModel& model)
+      : graph_(graph),
+        nodes_(graph.graph.nodes),
+        facts_(graph),
+        model_(model),
+        home_(nodes_.size(), kNoKernel),
+        ready_(nodes_.size(), kNoKernel) {}
+
+  Partition run() {
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      if (is_early(id) && !facts_.is_conversion(id)) place(id);
+    }
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      if (is_early(id) || floats(id)) continue;
+      if (is_computed(nodes_[id]) && !facts_.is_conversion(id)) {
+        place(id);
+      } else {
+        ready_[id] = ready_after(id);
+      }
+    }
+    Partition result;
+    const std::vector<StoredValues> stored = stored_values(facts_, model_, home_, groups_, steps_);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (!stored[g].results.empty()) result.kernels.push_back(part(groups_[g], stored[g]));
+    }
+    count_bytes(graph_, result);
+    result.steps = steps_;
+    return result;
+  }
+
+ private:
+  // -- Where a value goes
+
+  void place(NodeId id) {
+    std::vector<NodeId> along = floating_operands(id);
+    if (!along.empty() && !come_along(id, along)) {
+      for (const NodeId operand : along) place(operand);
+      along.clear();
+    }
+    std::int64_t latest = kNoKernel;
+    std::int64_t after = kNoKernel;  // a kernel that must have ended
+    const std::vector<NodeId> operands = operands_of(along, id);
+    for (const NodeId operand : operands) {
+      ++steps_;
+      latest = std::max(latest, home_[operand]);
+      after = std::max(after, ready_[operand]);
+    }
+    const auto settle = [&](std::int64_t place) {
+      for (const NodeId each : along) join(each, place);
+      join(id, place);
+    };
+    const auto has_room = [&](std::int64_t place) {
+      const Group& at = group(place);
+      return along.empty() || (at.values + along.size() < model_.most_values &&
+                               at.arrays.size() + arrays_among(operands) <= model_.most_arrays);
+    };
+    const auto why_not = [&](std::int64_t place) {
+      std::string reason = obstacle(id, group(place));
+      if (reason.empty() && !has_room(place)) {
+        reason = fmt::format("the kernel before has {} values", group(place).values);
+      }
+      return reason;
+    };
+    std::string reason = "nothing before it";
+    if (after >= latest && after != kNoKernel) {
+      reason = waiting_reason(id);
+    } else if (latest != kNoKernel) {
+      reason = why_not(latest);
+      if (reason.empty()) return settle(latest);
+    }
+    // A later kernel that reads the same array can compute this beside what it computes.
+    const bool free = latest == kNoKernel && after == kNoKernel;
+    for (const NodeId operand : operands) {
+      const auto reader = last_reader_.find(facts_.array_of(operand));
+      if (!model_.share_reads || reader == last_reader_.end()) continue;
+      if (reader->second <= std::max(latest, after)) continue;
+      std::string other = why_not(reader->second);
+      if (other.empty()) return settle(reader->second);
+      if (free) reason = std::move(other);
+    }
+    // What pieces of rows gave is joined by one kernel.
+    const bool in_pieces = latest != kNoKernel && group(latest).pieces > 1;
+    if (in_pieces) {
+      const auto joiner = joiners_.find(latest);
+      if (joiner != joiners_.end() && joiner->second > after && why_not(joiner->second).empty()) {
+        return settle(joiner->second);
+      }
+      joiners_[latest] = static_cast<std::int64_t>(groups_.size());
+    }
+    if (free && is_early(id) && !groups_.empty()) {
+      const auto last = static_cast<std::int64_t>(groups_.size()) - 1;
+      if (why_not(last).empty()) return settle(last);
+    }
+    settle(begin_group(id, std::move(reason)));
+  }
+
+  // Those of several values and of the one that they come along with.
+  std::vector<NodeId> operands_of(const std::vector<NodeId>& along, NodeId id) const {
+    std::vector<NodeId> operands;
+    const auto add = [&](NodeId value) {
+      const auto inputs = nodes_[value].inputs();
+      operands.insert(operands.end(), inputs.begin(), inputs.end());
+    };
+    for (const NodeId each : along) add(each);
+    add(id);
+    return operands;
+  }
+
+  bool is_early(NodeId id) const { return model_.fuse && facts_.early[id]; }
+
+  // A value of arguments alone that only kernels read waits for the first of them, and is computed
+  // there.
+  bool floats(NodeId id) const {
+    return !model_.is_alone(id) && facts_.alone[id] && is_computed(nodes_[id]) &&
+           !facts_.early[id] && !facts_.kept[id] && !facts_.seen_as_view[id] &&
+           !facts_.is_conversion(id) && !facts_.reads_count(id) &&
+           !(facts_.reduced[id] && facts_.after_count[id]);
+  }
+
+  // The operands that still wait, and theirs; operands first.
+  std::vector<NodeId> floating_operands(NodeId id) const {
+    std::vector<NodeId> found;
+    std::vector<NodeId> open{id};
+    std::unordered_set<NodeId> known;
+    while (!open.empty()) {
+      const NodeId at = open.back();
+      open.pop_back();
+      for (const NodeId operand : nodes_[at].inputs()) {
+        if (home_[operand] != kNoKernel || !floats(operand) || !known.insert(operand).second)
+          continue;
+        found.push_back(operand);
+        open.push_back(operand);
+      }
+    }
+    std::ranges::sort(found);
+    return found;
+  }
+
+  bool come_along(NodeId id, const std::vector<NodeId>& along) const {
+    const std::vector<NodeId> operands = operands_of(along, id);
+    return !has_axes(nodes_[id].op) && along.size() < model_.most_values &&
+           arrays_among(operands) <= model_.most_arrays &&
+           std::ranges::all_of(along,
+                               [&](NodeId x) { return facts_.shapes[x] == facts_.shapes[id]; });
+  }
+
+  std::size_t arrays_among(const std::vector<NodeId>& operands) const {
+    std::unordered_set<NodeId> arrays;
+    for (const NodeId operand : operands) {
+      const bool array = facts_.is_in_memory(operand) || home_[operand] != kNoKernel;
+      if (array) arrays.insert(facts_.read_of(operand));
+    }
+    return arrays.size();
+  }
+
+  // The kernel that must have ended before what is no computed value can be read.
+  std::int64_t ready_after(NodeId id) {
+    const TypedNode& node = nodes_[id];
+    switch (node.op) {
+      case Op::view: {
+        const NodeId root = node.operands[0];
+        return std::max(home_[root], ready_[root]);
+      }
+      case Op::join: {
+        std::int64_t last = kNoKernel;
+        for (const PlacedPart& part : graph_.joins[node.payload]) {
+          last = std::max(last, home_[part.value]);
+        }
+        return last;
+      }
+      case Op::opaque: return call(opaque_call(node.payload));
+      case Op::promote: return ready_[node.operands[0]];
+      default: return kNoKernel;
+    }
+  }
+
+  std::int64_t call(std::size_t index) {
+    for (std::size_t g = groups_.size(); g-- > 0;) {
+      if (groups_[g].call == index) return static_cast<std::int64_t>(g);
+    }
+    Group group;
+    group.call = index;
+    group.reason = "a call of the caller";
+    groups_.push_back(std::move(group));
+    return static_cast<std::int64_t>(groups_.size()) - 1;
+  }
+
+  Group& group(std::int64_t place) { return groups_[static_cast<std::size_t>(place)]; }
+
+  std::string waiting_reason(NodeId id) const {
+    for (const NodeId operand : nodes_[id].inputs()) {
+      if (!facts_.is_deferred(facts_.read_of(operand))) continue;
+      const Op op = nodes_[facts_.array_of(operand)].op;
+      if (op == Op::opaque) return "it reads what a call of the caller gives";
+      if (op == Op::join) return joined_reason(facts_.array_of(operand));
+      return "it reads a view of a stored value";
+    }
+    return "nothing before it";
+  }
+
+  const char* joined_reason(NodeId join) const {
+    return graph_.joins[nodes_[join].payload].size() == 1
+               ? "it reduces packed numbers, which lie one in each byte for that"
+               : "it reads an array that is concatenated of several parts";
+  }
+
+  // Why the value cannot join the kernel; empty if it can.
+  std::string obstacle(NodeId id, const Group& group) const {
+    const TypedNode& node = nodes_[id];
+    if (group.call) return "the kernel before is a call of the caller";
+    if (model_.is_alone(id) || group.alone) return kAloneReason;
+    if (group.values >= model_.most_values) {
+      return fmt::format("the kernel before has {} values", group.values);
+    }
+    if (group.arrays.size() + node.arity > model_.most_arrays) {
+      return fmt::format("the kernel before reads {} arrays", group.arrays.size());
+    }
+    if (group.pieces > 1 && reads_pieces(id, group)) return split_reason(group);
+    if (group.counts && is_reduction(node.op)) {
+      return fmt::format("{} reduces, the kernel before counts elements", info(node.op).name);
+    }
+    if (group.counts && facts_.reduced[id] && !facts_.reads_count(id) && !facts_.narrows(id)) {
+      return fmt::format("{} is reduced, and takes more bytes than what the kernel before counts",
+                         info(node.op).name);
+    }
+    if (facts_.reads_count(id) && !group.reduced.empty()) {
+      return fmt::format("{} counts elements, the kernel before reduces", info(node.op).name);
+    }
+    if (group.packs && has_axes(node.op)) {
+      return fmt::format("{} {}, the kernel before stores packed numbers", info(node.op).name,
+                         is_reduction(node.op) ? "reduces" : "runs along an axis");
+    }
+    if (facts_.stores_packed(id) && (!group.reduced.empty() || group.running != 0)) {
+      return fmt::format("{} gives packed numbers to store, the kernel before {}",
+                         info(node.op).name,
+                         group.running != 0 ? "has running results" : "reduces");
+    }
+    if (std::string reason = running_obstacle(id, group); !reason.empty()) return reason;
+    if (is_reduction(node.op)) {
+      const Dims& from = facts_.shapes[node.operands[0]];
+      if (from != group.shape) {
+        return fmt::format("{} is over {}, the kernel before runs over {}", info(node.op).name,
+                           to_string(from), to_string(group.shape));
+      }
+      if (!group.reduced.empty() && group.reduced != facts_.reduced_by(id)) {
+        return fmt::format("{} reduces other axes than the kernel before", info(node.op).name);
+      }
+      if (!group.reduced.empty() && pieces_of(graph_.graph, facts_.shapes, id) != group.pieces) {
+        return split_reason(group);
+      }
+      return {};
+    }
+    const Dims& shape = facts_.shapes[id];
+    if (shape == group.shape) {
+      return {};
+    }
+    if (!group.reduced.empty() && group.pieces == 1 && shape == group.row_shape()) return {};
+    return fmt::format("{} has shape {}, the kernel before runs over {}", info(node.op).name,
+                       to_string(shape), to_string(group.shape));
+  }
+
+  // Running results go along one axis of a kernel, beside no reductions.
+  std::string running_obstacle(NodeId id, const Group& group) const {
+    const TypedNode& node = nodes_[id];
+    if (group.running != 0 && (is_reduction(node.op) || facts_.reads_count(id))) {
+      return fmt::format("{} {}, the kernel before has running results", info(node.op).name,
+                         is_reduction(node.op) ? "reduces" : "counts elements");
+    }
+    if (!is_scan(node.op)) return {};
+    if (!group.reduced.empty() || group.counts) {
+      return fmt::format("{} runs along an axis, the kernel before {}", info(node.op).name,
+                         group.counts ? "counts elements" : "reduces");
+    }
+    if (group.running != 0 && group.running != facts_.running_axis(id)) {
+      return fmt::format("{} runs along another axis than the kernel before", info(node.op).name);
+    }
+    return {};
+  }
+
+  // The values of the kernel that a piece of a row gives are only joined by another one.
+  bool reads_pieces(NodeId id, const Group& group) const {
+    return std::ranges::any_of(nodes_[id].inputs(), [&](NodeId operand) {
+      return home_[operand] != kNoKernel &&
+             &groups_[static_cast<std::size_t>(home_[operand])] == &group &&
+             pieces_of(graph_.graph, facts_.shapes, operand) > 1;
+    });
+  }
+
+  static std::string split_reason(const Group& group) {
+    return fmt::format("the few long rows of {} are split over blocks", to_string(group.shape));
+  }
+
+  std::int64_t begin_group(NodeId id, std::string reason) {
+    Group group;
+    const TypedNode& node = nodes_[id];
+    const bool reduces = is_reduction(node.op);
+    group.shape = reduces ? facts_.shapes[node.operands[0]] : facts_.shapes[id];
+    group.reason = std::move(reason);
+    group.alone = model_.is_alone(id);
+    groups_.push_back(std::move(group));
+    return static_cast<std::int64_t>(groups_.size()) - 1;
+  }
+
+  void join(NodeId id, std::int64_t place) {
+    Group& group = groups_[static_cast<std::size_t>(place)];
+    home_[id] = place;
+    ++group.values;
+    const TypedNode& node = nodes_[id];
+    if (is_reduction(node.op)) {
+      group.reduced = facts_.reduced_by(id);
+      group.pieces = pieces_of(graph_.graph, facts_.shapes, id);
+    }
+    if (is_scan(node.op)) group.running = facts_.running_axis(id);
+    group.counts = group.counts || facts_.reads_count(id);
+    group.packs = group.packs || facts_.stores_packed(id);
+    for (const NodeId operand : node.inputs()) {
+      const bool array =
+          facts_.is_in_memory(operand) || (home_[operand] != kNoKernel && home_[operand] != place);
+      if (!array) continue;
+      group.arrays.insert(facts_.read_of(operand));
+      last_reader_[facts_.array_of(operand)] = place;
+    }
+  }
+
+  KernelPart part(const Group& group, const StoredValues& stored) const {
+    KernelPart kernel;
+    kernel.shape = group.shape;
+    kernel.reason = group.reason;
+    kernel.call = group.call;
+    kernel.results = stored.results;
+    kernel.values = stored.values;
+    kernel.reads.assign(stored.reads.begin(), stored.reads.end());
+    const bool reduces =
+        std::ranges::any_of(kernel.values, [&](NodeId id) { return is_reduction(nodes_[id].op); });
+    if (reduces) {
+      kernel.reduced = group.reduced;
+      kernel.pieces = group.pieces;
+    }
+    return kernel;
+  }
+
+  const PlacedGraph& graph_;
+  const std::vector<TypedNode>& nodes_;
+  const PartitionFacts facts_;
+  const CostModel& model_;
+  std::vector<std::int64_t> home_;   ///< of computed values: their kernel
+  std::vector<std::int64_t> ready_;  ///< of others: the kernel that must have ended
+  std::vector<Group> groups_;
+  std::unordered_map<NodeId, std::int64_t> last_reader_;
+  std::unordered_map<std::int64_t, std::int64_t> joiners_;  ///< of kernels over pieces
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace
+
+Partition partition(const PlacedGraph& graph, const CostModel& model) {
+  return Partitioner(graph, model).run();
+}
+
+}  // namespace kiln::fusion

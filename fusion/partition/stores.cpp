@@ -1,0 +1,239 @@
+#include "fusion/partition/stores.hpp"
+
+#include <algorithm>
+
+
+namespace kiln::fusion {
+namespace {
+
+// Exact operations and conversions: a few instructions each.
+bool is_cheap(const TypedNode& node) {
+  if (has_axes(node.op)) return false;
+  switch (info(node.op).rule) {
+    case Rule::random: return false;
+    case Rule::floating: return node.op == Op::copysign;
+    case Rule::same:
+      return node.op != Op::power && node.op != Op::floor_divide && node.op != Op::remainder &&
+             node.op != Op::fmod;
+    default: return true;
+  }
+}
+
+class Stores {
+ public:
+  Stores(const PartitionFacts& facts, const CostModel& model, std::span<const std::int64_t> home,
+         std::span<const Group> groups, std::uint64_t& steps)
+      : facts_(facts),
+        model_(model),
+        home_(home),
+        groups_(groups),
+        kernels_(groups.size()),
+        steps_(&steps) {}
+
+  // A value that another kernel needs is a result of its own, or computed again there.
+  std::vector<StoredValues> run() {
+    users_.resize(facts_.nodes.size());
+    for (NodeId id = 0; id < facts_.nodes.size(); ++id) {
+      for (const NodeId operand : facts_.nodes[id].inputs()) users_[operand].push_back(id);
+    }
+    count_readers();
+    std::vector<bool> stored = facts_.kept;
+    // From the last kernel to the first: what a kernel computes again, it needs the operands of.
+    std::vector<std::vector<NodeId>> members(groups_.size());
+    for (NodeId id = 0; id < facts_.nodes.size(); ++id) {
+      if (home_[id] != kNoKernel) members[static_cast<std::size_t>(home_[id])].push_back(id);
+    }
+    for (std::size_t g = groups_.size(); g-- > 0;) {
+      if (groups_[g].call) {
+        read_by_call(g);
+        continue;
+      }
+      std::unordered_set<NodeId> needed;
+      for (const NodeId id : members[g]) {
+        if (stored[id]) needed.insert(id);
+      }
+      std::vector<NodeId> wanted(needed.begin(), needed.end());
+      std::ranges::sort(wanted);
+      kernels_[g].results = wanted;
+      collect(g, wanted, needed, stored);
+    }
+    return std::move(kernels_);
+  }
+
+ private:
+  // Kernels other than its own that use a value.
+  void count_readers() {
+    readers_.resize(users_.size());
+    std::vector<std::int64_t> kernels;
+    for (NodeId id = 0; id < users_.size(); ++id) {
+      kernels.clear();
+      for (const NodeId user : users_[id]) {
+        if (home_[user] != kNoKernel && home_[user] != home_[id]) kernels.push_back(home_[user]);
+      }
+      std::ranges::sort(kernels);
+      readers_[id] = std::max<std::uint64_t>(
+          1, static_cast<std::uint64_t>(std::unique(kernels.begin(), kernels.end()) -
+                                        kernels.begin()));
+    }
+  }
+
+  void read_by_call(std::size_t g) {
+    const PlacedCall& call = facts_.graph.calls[*groups_[g].call];
+    kernels_[g].results = call.results;
+    for (const NodeId input : call.inputs) {
+      if (facts_.nodes[facts_.array_of(input)].op == Op::input) {
+        kernels_[g].values.push_back(input);
+      } else {
+        kernels_[g].reads.insert(input);
+      }
+    }
+  }
+
+  // Whether a value is a conversion of one that takes no more bytes, which is read instead.
+  bool widens(NodeId id) const {
+    if (model_.is_alone(id)) return converts(id);
+    const std::uint64_t own = stored_bytes(facts_.graph, id);
+    for (NodeId at = id; converts(at);) {
+      at = facts_.nodes[at].operands[0];
+      if (home_[at] == kNoKernel) return false;
+      if (stored_bytes(facts_.graph, at) <= own) return true;
+    }
+    return false;
+  }
+
+  bool converts(NodeId id) const {
+    const TypedNode& node = facts_.nodes[id];
+    return node.op == Op::promote && facts_.nodes[node.operands[0]].dtype != node.dtype;
+  }
+
+  // Everything that kernel `g` computes for what is wanted; marks as stored what it reads.
+  void collect(std::size_t g, std::vector<NodeId> wanted, std::unordered_set<NodeId>& needed,
+               std::vector<bool>& stored) {
+    std::unordered_set<NodeId> moved;  // of other kernels, and used by this one alone
+    while (!wanted.empty()) {
+      const NodeId id = wanted.back();
+      wanted.pop_back();
+      ++*steps_;
+      for (const NodeId operand : facts_.nodes[id].inputs()) {
+        if (needed.contains(operand)) continue;
+        if (facts_.is_view_of_argument(operand)) {
+          needed.insert(operand);
+          continue;
+        }
+        if (facts_.is_deferred(operand)) {
+          stored[facts_.array_of(operand)] = true;
+          kernels_[g].reads.insert(operand);
+          continue;
+        }
+        const bool foreign =
+            home_[operand] != kNoKernel && home_[operand] != static_cast<std::int64_t>(g);
+        if (foreign && !stored[operand] && widens(operand)) {
+          needed.insert(operand);
+          wanted.push_back(operand);
+          continue;
+        }
+        if (foreign && (stored[operand] || !computes_again(operand, g, moved, stored))) {
+          stored[operand] = true;
+          kernels_[g].reads.insert(operand);
+          continue;
+        }
+        if (foreign && is_used_only(operand, {}, moved, g, stored)) moved.insert(operand);
+        needed.insert(operand);
+        wanted.push_back(operand);
+      }
+    }
+    kernels_[g].values.assign(needed.begin(), needed.end());
+    std::ranges::sort(kernels_[g].values);
+  }
+
+  // Whether a value of another kernel costs less to compute again than to store and read: a few
+  // operations on arguments that take no more bytes than it, each of them cheap or needed nowhere
+  // else, so that it moves. Of a value that leaves the caches all operations may take as long as
+  // its way through memory does, of which each reader spares its read and its share of the write;
+  // the results of reductions that it needs are stored for it.
+  bool computes_again(NodeId id, std::size_t g, const std::unordered_set<NodeId>& moved,
+                      const std::vector<bool>& stored) const {
+    if (model_.is_alone(id)) return false;
+    std::vector<NodeId> wanted{id};
+    std::unordered_set<NodeId> seen{id};
+    std::size_t operations = 0;
+    std::uint64_t bytes = 0;
+    double cost = 0;
+    bool cheap = true;
+    const bool large = stored_bytes(facts_.graph, id) >= model_.cached_bytes;
+    while (!wanted.empty()) {
+      const NodeId at = wanted.back();
+      wanted.pop_back();
+      ++*steps_;
+      const TypedNode& node = facts_.nodes[at];
+      const bool array = node.op == Op::input || facts_.is_view_of_argument(at);
+      if (array && !groups_[g].arrays.contains(at)) bytes += bytes_of(facts_.graph, at);
+      if (is_leaf(node) || array) continue;
+      if (at != id && stored[at] && home_[at] != static_cast<std::int64_t>(g)) {
+        bytes += kernels_[g].reads.contains(at) ? 0 : stored_bytes(facts_.graph, at);
+        continue;
+      }
+      const bool foreign = at != id && home_[at] != static_cast<std::int64_t>(g);
+      if (has_axes(node.op) && large && foreign) {
+        bytes += 2 * stored_bytes(facts_.graph, at);
+        continue;
+      }
+      if (facts_.is_deferred(at) || has_axes(node.op)) return false;
+      if (facts_.reads_count(at) && (!groups_[g].reduced.empty() || groups_[g].running != 0))
+        return false;
+      if (node.op != Op::promote && ++operations > model_.most_recomputed) return false;
+      cheap = cheap && is_cheap(node);
+      cost += cost_of(node.op);
+      for (const NodeId operand : node.inputs()) {
+        if (seen.insert(operand).second) wanted.push_back(operand);
+      }
+    }
+    const std::uint64_t own = stored_bytes(facts_.graph, id);
+    const std::uint64_t spared = own + own / readers_[id];
+    if (large && bytes < spared) {
+      const auto saved = static_cast<double>(spared - bytes);
+      if (cost * elements_of(id) <= model_.operations_per_byte * saved) return true;
+    }
+    if (bytes > own) return false;
+    return cheap || std::ranges::all_of(seen, [&](NodeId at) {
+             return !is_computed(facts_.nodes[at]) || facts_.is_conversion(at) ||
+                    (at != id && stored[at]) || is_used_only(at, seen, moved, g, stored);
+           });
+  }
+
+  double elements_of(NodeId id) const {
+    double elements = 1;
+    for (const std::int64_t size : facts_.shapes[id]) elements *= static_cast<double>(size);
+    return elements;
+  }
+
+  // Whether everything that uses a value is among those two sets or of kernel `g`.
+  bool is_used_only(NodeId id, const std::unordered_set<NodeId>& by,
+                    const std::unordered_set<NodeId>& moved, std::size_t g,
+                    const std::vector<bool>& stored) const {
+    return !stored[id] && std::ranges::all_of(users_[id], [&](NodeId user) {
+      ++*steps_;
+      return by.contains(user) || moved.contains(user) ||
+             home_[user] == static_cast<std::int64_t>(g);
+    });
+  }
+
+  const PartitionFacts& facts_;
+  const CostModel& model_;
+  std::span<const std::int64_t> home_;
+  std::span<const Group> groups_;
+  std::vector<StoredValues> kernels_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<std::uint64_t> readers_;  ///< of each value
+  std::uint64_t* steps_;
+};
+
+}  // namespace
+
+std::vector<StoredValues> stored_values(const PartitionFacts& facts, const CostModel& model,
+                                        std::span<const std::int64_t> home,
+                                        std::span<const Group> kernels, std::uint64_t& steps) {
+  return Stores(facts, model, home, kernels, steps).run();
+}
+
+}  // namespace kiln::fusion

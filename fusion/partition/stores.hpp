@@ -1,0 +1,55 @@
+// What of a partition is stored: of the values of each kernel those that others need, unless
+// computing them again costs less. Where values are computed is decided before, in partition.cpp.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "fusion/partition/facts.hpp"
+
+namespace kiln::fusion {
+
+inline constexpr std::int64_t kNoKernel = -1;
+
+/// A kernel while it grows.
+struct Group {
+  Dims shape;
+  std::vector<bool> reduced;
+  std::int64_t pieces = 1;  // of a row
+  std::size_t values = 0;
+  std::unordered_set<NodeId> arrays;
+  std::string reason;
+  bool counts = false;
+  bool packs = false;       ///< stores packed numbers
+  bool alone = false;       ///< nothing joins what it began with
+  std::size_t running = 0;  ///< the axis of running results, from 1; 0: there are none
+  std::optional<std::size_t> call;
+
+  Dims row_shape() const {
+    Dims result = shape;
+    for (std::size_t k = 0; k < reduced.size(); ++k) {
+      if (reduced[k]) result[k] = 1;
+    }
+    return result;
+  }
+};
+
+/// What a kernel stores, what it computes for that and reads of arguments, operands first, and what
+/// it reads of other kernels.
+struct StoredValues {
+  std::vector<NodeId> results;
+  std::vector<NodeId> values;
+  std::set<NodeId> reads;
+};
+
+/// For each kernel. `home` has the kernel of each computed value, or kNoKernel. Adds to `steps` the
+/// number of values that it looks at.
+std::vector<StoredValues> stored_values(const PartitionFacts& facts, const CostModel& model,
+                                        std::span<const std::int64_t> home,
+                                        std::span<const Group> kernels, std::uint64_t& steps);
+
+}  // namespace kiln::fusion

@@ -1,0 +1,313 @@
+#include "fusion/passes/passes.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
+#include <unordered_map>
+
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/reference/node.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// Copies a graph node by node; `rewrite` may give an earlier node of the copy to stand for one.
+class Copy {
+ public:
+  explicit Copy(const ShapedGraph& from) : from_(from) {
+    to_.graph.arguments = from.graph.arguments;
+    to_.graph.argument_names = from.graph.argument_names;
+    to_.graph.output_names = from.graph.output_names;
+    to_.graph.rounding = from.graph.rounding;
+    to_.graph.tables = from.graph.tables;
+  }
+
+  template <class Rewrite>
+  ShapedGraph run(const Rewrite& rewrite) {
+    moved_.reserve(from_.graph.nodes.size());
+    for (std::size_t id = 0; id < from_.graph.nodes.size(); ++id) {
+      TypedNode node = from_.graph.nodes[id];
+      for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved_[node.operands[i]];
+      const std::optional<NodeId> instead = rewrite(to_, node, from_.shapes[id]);
+      moved_.push_back(instead ? *instead : append(node, from_.shapes[id]));
+    }
+    for (const NodeId output : from_.graph.outputs) to_.graph.outputs.push_back(moved_[output]);
+    return std::move(to_);
+  }
+
+ private:
+  NodeId append(const TypedNode& node, const Dims& shape) {
+    to_.graph.nodes.push_back(node);
+    to_.shapes.push_back(shape);
+    return static_cast<NodeId>(to_.graph.nodes.size() - 1);
+  }
+
+  const ShapedGraph& from_;
+  ShapedGraph to_;
+  std::vector<NodeId> moved_;
+};
+
+// ---- Simplification ----------------------------------------------------------------------------
+
+bool is_exact_widening(DType from, DType to) {
+  if (kind(from) == Kind::boolean) return is_integer(to);
+  if (!is_integer(from) || !is_integer(to) || bits(to) < bits(from)) return false;
+  return kind(from) == kind(to) || (kind(from) == Kind::unsigned_integer && bits(to) > bits(from));
+}
+
+// The value of a constant node, as a device has it.
+reference::Value value_of(const TypedGraph& graph, const TypedNode& node) {
+  return reference::evaluate_node(graph, node, {});
+}
+
+bool is_number(const TypedGraph& graph, NodeId id, double number) {
+  const TypedNode& node = graph.nodes[id];
+  if (node.op != Op::constant || kind(node.dtype) == Kind::complex) return false;
+  const reference::Value value = value_of(graph, node);
+  if (!is_floating(node.dtype)) return value.integer == static_cast<reference::Integer>(number);
+  return value.real == static_cast<long double>(number) &&
+         std::signbit(value.real) == std::signbit(number);
+}
+
+// Whether a value has been rounded to its dtype, as an array's elements are.
+bool is_rounded(const TypedGraph& graph, NodeId id) {
+  while (is_shape_op(graph.nodes[id].op) && graph.nodes[id].op != Op::concat) {
+    id = graph.nodes[id].operands[0];
+  }
+  const Op op = graph.nodes[id].op;
+  return op == Op::cast || op == Op::input || op == Op::opaque;
+}
+
+std::optional<std::size_t> same_as_operand(const TypedGraph& graph, const TypedNode& node) {
+  const auto& x = node.operands;
+  const auto is = [&](std::size_t i, double number) { return is_number(graph, x[i], number); };
+  const bool floating = is_floating(node.dtype);
+  const bool integral = is_integer(node.dtype);
+  switch (node.op) {
+    case Op::promote:
+    case Op::cast: {
+      const bool same = graph.nodes[x[0]].dtype == node.dtype;
+      const bool rounds = node.op == Op::cast && compute_dtype(node.dtype) != node.dtype &&
+                          !is_rounded(graph, x[0]);
+      if (same && !rounds) return 0;
+      return std::nullopt;
+    }
+    case Op::mul:
+      if (!floating && !integral) return std::nullopt;
+      if (is(1, 1)) return 0;
+      if (is(0, 1)) return 1;
+      return std::nullopt;
+    case Op::div:
+      if (floating && is(1, 1)) return 0;
+      return std::nullopt;
+    case Op::sub:
+      if ((floating || integral) && is(1, 0.0)) return 0;
+      return std::nullopt;
+    case Op::add:
+      if (!floating && !integral) return std::nullopt;
+      if (is(1, floating ? -0.0 : 0)) return 0;
+      if (is(0, floating ? -0.0 : 0)) return 1;
+      return std::nullopt;
+    case Op::maximum:
+    case Op::minimum:
+    case Op::fmax:
+    case Op::fmin:
+    case Op::logical_and:
+    case Op::logical_or:
+    case Op::bitwise_and:
+    case Op::bitwise_or:
+      if (x[0] == x[1]) return 0;
+      return std::nullopt;
+    case Op::where:
+      if (x[1] == x[2]) return 1;
+      if (is(0, 1)) return 1;
+      if (is(0, 0)) return 2;
+      return std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+// What an operation that undoes another gives back.
+std::optional<NodeId> undone(const TypedGraph& graph, const TypedNode& node) {
+  if (node.arity != 1) return std::nullopt;
+  const TypedNode& inner = graph.nodes[node.operands[0]];
+  switch (node.op) {
+    case Op::neg:
+    case Op::bitwise_not:
+    case Op::logical_not:
+    case Op::conj:
+      if (inner.op == node.op && graph.nodes[inner.operands[0]].dtype == node.dtype) {
+        return inner.operands[0];
+      }
+      return std::nullopt;
+    case Op::abs:
+      if (inner.op == Op::abs) return node.operands[0];
+      return std::nullopt;
+    case Op::cast: {
+      if (inner.op != Op::cast && inner.op != Op::promote) return std::nullopt;
+      const DType first = graph.nodes[inner.operands[0]].dtype;
+      if (first == node.dtype && is_exact_widening(first, inner.dtype)) return inner.operands[0];
+      return std::nullopt;
+    }
+    default: return std::nullopt;
+  }
+}
+
+// ---- Constants ---------------------------------------------------------------------------------
+
+bool is_constant(const TypedGraph& graph, const TypedNode& node) {
+  if (node.arity == 0 || !is_elementwise(node.op)) return false;
+  for (const NodeId operand : node.inputs()) {
+    if (graph.nodes[operand].op != Op::constant) return false;
+  }
+  return info(node.dtype).storage_only == false && kind(node.dtype) != Kind::complex;
+}
+
+std::optional<TypedNode> folded(const TypedGraph& graph, const TypedNode& node) {
+  std::array<reference::Value, 3> operands;
+  for (std::size_t i = 0; i < node.arity; ++i) {
+    const TypedNode& operand = graph.nodes[node.operands[i]];
+    if (kind(operand.dtype) == Kind::complex) return std::nullopt;
+    operands[i] = value_of(graph, operand);
+  }
+  reference::Value value =
+      reference::evaluate_node(graph, node, std::span(operands).first(node.arity));
+  // A value that is rounded once is held in what it is computed in.
+  const bool narrow = compute_dtype(node.dtype) != node.dtype;
+  const bool held_wide = narrow && graph.rounding == Rounding::once;
+  const DType held = held_wide ? DType::f32 : node.dtype;
+  value.dtype = node.dtype;
+  value = reference::convert(value, held, true);
+  if (std::isnan(value.real)) return std::nullopt;
+  TypedNode constant;
+  constant.op = Op::constant;
+  constant.dtype = node.dtype;
+  constant.payload = reference::encode(value);
+  return constant;
+}
+
+// ---- Clamps ------------------------------------------------------------------------------------
+
+// The magnitude that everything larger is stored as.
+std::optional<double> saturates_at(DType dtype) {
+  switch (dtype) {
+    case DType::f8e4m3: return 448;
+    case DType::f8e4m3fnuz: return 240;
+    case DType::f8e5m2:
+    case DType::f8e5m2fnuz: return 57344;
+    case DType::f4e2m1: return 6;
+    default: return std::nullopt;
+  }
+}
+
+// What a value is but for a bound beyond `largest`.
+std::optional<NodeId> inside_clamp(const TypedGraph& graph, NodeId id, double largest) {
+  const TypedNode& node = graph.nodes[id];
+  const auto number = [&](std::size_t i) -> std::optional<long double> {
+    const TypedNode& operand = graph.nodes[node.operands[i]];
+    if (operand.op != Op::constant || !is_floating(operand.dtype)) return std::nullopt;
+    return value_of(graph, operand).real;
+  };
+  const auto is_below = [&](std::size_t i) { return number(i) && *number(i) <= -largest; };
+  const auto is_above = [&](std::size_t i) { return number(i) && *number(i) >= largest; };
+  switch (node.op) {
+    case Op::clip:
+      if (is_below(1) && is_above(2)) return node.operands[0];
+      return std::nullopt;
+    case Op::maximum:
+      if (is_below(1)) return node.operands[0];
+      if (is_below(0)) return node.operands[1];
+      return std::nullopt;
+    case Op::minimum:
+      if (is_above(1)) return node.operands[0];
+      if (is_above(0)) return node.operands[1];
+      return std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+}  // namespace
+
+ShapedGraph simplify(const ShapedGraph& graph) {
+  return Copy(graph).run(
+      [](const ShapedGraph& to, const TypedNode& node, const Dims& shape) -> std::optional<NodeId> {
+        std::optional<NodeId> instead;
+        if (const auto operand = same_as_operand(to.graph, node)) {
+          instead = node.operands[*operand];
+        } else {
+          instead = undone(to.graph, node);
+        }
+        // What stands for a value must have its shape, also where the other operand was the larger
+        // one.
+        const bool fits =
+            instead && to.graph.nodes[*instead].dtype == node.dtype && to.shapes[*instead] == shape;
+        return fits ? instead : std::nullopt;
+      });
+}
+
+ShapedGraph fold_constants(const ShapedGraph& graph) {
+  ShapedGraph result = graph;
+  for (TypedNode& node : result.graph.nodes) {
+    if (!is_constant(result.graph, node)) continue;
+    if (const auto constant = folded(result.graph, node)) node = *constant;
+  }
+  return result;
+}
+
+ShapedGraph drop_clamps(const ShapedGraph& graph) {
+  ShapedGraph result = graph;
+  for (TypedNode& node : result.graph.nodes) {
+    const std::optional<double> largest =
+        node.op == Op::cast ? saturates_at(node.dtype) : std::nullopt;
+    if (!largest) continue;
+    while (const auto inner = inside_clamp(result.graph, node.operands[0], *largest)) {
+      node.operands[0] = *inner;
+    }
+  }
+  return result;
+}
+
+TypedGraph drop_clamps(const TypedGraph& graph) {
+  const auto saturates = [](const TypedNode& node) {
+    return node.op == Op::cast && saturates_at(node.dtype).has_value();
+  };
+  if (std::ranges::none_of(graph.nodes, saturates)) return graph;
+  const ShapedGraph shapeless = {graph, std::vector<Dims>(graph.nodes.size())};
+  return drop_dead(drop_clamps(shapeless)).graph;
+}
+
+ShapedGraph share_common(const ShapedGraph& graph) {
+  std::unordered_multimap<std::uint64_t, NodeId> seen;
+  return Copy(graph).run([&](const ShapedGraph& to, const TypedNode& node,
+                             const Dims& shape) -> std::optional<NodeId> {
+    const std::uint64_t hash = hash_of(node);
+    const auto [first, last] = seen.equal_range(hash);
+    for (auto it = first; it != last; ++it) {
+      // The shape of an iota is not in the node.
+      const NodeId other = it->second;
+      if (to.graph.nodes[other] == node && to.shapes[other] == shape) return other;
+    }
+    seen.emplace(hash, static_cast<NodeId>(to.graph.nodes.size()));
+    return std::nullopt;
+  });
+}
+
+ShapedGraph drop_dead(const ShapedGraph& graph) {
+  const std::vector<bool> live = live_nodes(graph.graph);
+  std::size_t next = 0;
+  return Copy(graph).run(
+      [&](const ShapedGraph&, const TypedNode&, const Dims&) -> std::optional<NodeId> {
+        return live[next++] ? std::nullopt : std::optional<NodeId>(0);
+      });
+}
+
+ShapedGraph optimise(const ShapedGraph& graph) {
+  ShapedGraph result = share_common(simplify(drop_clamps(fold_constants(graph))));
+  // Sharing makes operands equal, which simplifies further.
+  result = drop_dead(raise_functions(drop_dead(share_common(simplify(result)))));
+  result = sink_views(share_common(result));
+  return drop_dead(share_common(raise_views(result)));
+}
+
+}  // namespace kiln::fusion

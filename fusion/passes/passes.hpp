@@ -1,0 +1,50 @@
+// Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
+// raise_functions, which keeps every function's bound. They work on typed graphs whose shapes are
+// known; each stands alone, and optimise() runs them in order.
+#pragma once
+
+#include "fusion/infer/shapes.hpp"
+
+namespace kiln::fusion {
+
+/// Replaces what is the same as one of its operands, bit for bit: conversions that change nothing,
+/// x * 1, x / 1, x - 0 and x + -0 (but not x + 0, which is 0 for -0), a sign changed twice, the
+/// larger of x and x, a choice between x and x, a choice whose condition is a constant.
+ShapedGraph simplify(const ShapedGraph& graph);
+
+/// Computes what depends on constants alone, by the reference interpreter; each result is rounded
+/// as a device's is. What gives NaN, whose bits are nobody's promise, stays.
+ShapedGraph fold_constants(const ShapedGraph& graph);
+
+/// Leaves out bounds that a cast to an 8-bit float, which saturates, has anyway.
+ShapedGraph drop_clamps(const ShapedGraph& graph);
+/// The same without what is then for nothing, for functions of one kernel, whose other passes are
+/// the compiler's.
+TypedGraph drop_clamps(const TypedGraph& graph);
+
+/// Equal nodes become one.
+ShapedGraph share_common(const ShapedGraph& graph);
+
+/// Without the nodes that no output depends on. Arguments stay.
+ShapedGraph drop_dead(const ShapedGraph& graph);
+
+/// Moves shape ops towards the arguments: a view of x * w + b becomes x, w and b seen through it,
+/// so that the value between needs no memory. Only where all that is computed there is seen through
+/// views alone, each element once, and what it depends on takes no more bytes than a write and a
+/// read of it: arguments, and results of reductions.
+ShapedGraph sink_views(const ShapedGraph& graph);
+
+/// Moves axes of one element towards the outputs, past operations on what is computed and on
+/// arguments: squeeze(sum(x)) + r becomes the same of sum(x) + r, whose kernel needs no other.
+ShapedGraph raise_views(const ShapedGraph& graph);
+
+/// Moves functions that keep the order of numbers towards the outputs, past the largest and the
+/// smallest of a row: max(log(x)) becomes log(max(x)) where no x is below zero. The result is the
+/// function of the same element; where an implementation is not quite monotonic, another element's
+/// could be larger by its error. Under Rounding::each nothing moves.
+ShapedGraph raise_functions(const ShapedGraph& graph);
+
+/// All of them, each as often as it helps another.
+ShapedGraph optimise(const ShapedGraph& graph);
+
+}  // namespace kiln::fusion

@@ -1,0 +1,404 @@
+// See place_views.hpp. Two walks: from the results backwards, where what stands between a concat or
+// an output and the values that are computed for it dissolves into strides; then forwards, where
+// everything else gets a view or a copy.
+#include "fusion/passes/place_views.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "fusion/graph/dtype_lattice.hpp"
+#include "kiln/error.hpp"
+#include "kiln/view.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// Has memory of its own, or is given some where another kernel needs it.
+bool is_array(const TypedNode& node) {
+  return node.op == Op::input || node.op == Op::view || node.op == Op::join ||
+         node.op == Op::opaque || node.arity > 0;
+}
+
+// The 8-bit dtype that holds every number of a packed one.
+DType byte_dtype(DType packed) {
+  switch (packed) {
+    case DType::u4: return DType::u8;
+    case DType::i4: return DType::i8;
+    default: return DType::f8e4m3;
+  }
+}
+
+// A part before the values have been placed: the source's node, and operations of one operand that
+// were applied to the whole and are now applied to each part; the last one first.
+struct Part {
+  NodeId value = 0;
+  ArrayLayout layout;
+  std::vector<NodeId> then;
+};
+
+class Placer {
+ public:
+  Placer(const ShapedGraph& from, std::span<const ArrayLayout> arguments,
+         std::span<const ArrayLayout> outputs, std::vector<bool> unpacked)
+      : from_(from), arguments_(arguments), outputs_(outputs), unpacked_(std::move(unpacked)) {
+    unpacked_.resize(from.graph.arguments.size(), false);
+    keep_what_is_not_converted();
+  }
+
+  PlacedGraph run() {
+    count_uses();
+    dissolve();
+    to_.graph = from_.graph;
+    to_.graph.nodes.clear();
+    moved_.resize(from_.graph.nodes.size());
+    for (NodeId id = 0; id < moved_.size(); ++id) {
+      if (!dissolved_[id]) moved_[id] = place(id);
+    }
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      std::vector<PlacedPart>& parts = to_.stores.emplace_back();
+      for (const Part& part : output_parts_[i]) parts.push_back(store(part, true));
+      // For the dtype and the shape: what the output is, or a part of it.
+      to_.graph.outputs[i] = parts.front().value;
+    }
+    return std::move(to_);
+  }
+
+ private:
+  const TypedNode& source(NodeId id) const { return from_.graph.nodes[id]; }
+  const TypedNode& placed(NodeId id) const { return to_.graph.nodes[id]; }
+
+  // -- Backwards
+
+  void count_uses() {
+    uses_.assign(from_.graph.nodes.size(), 0);
+    for (const TypedNode& node : from_.graph.nodes) {
+      for (const NodeId operand : node.inputs()) ++uses_[operand];
+    }
+    for (const NodeId output : from_.graph.outputs) ++uses_[output];
+  }
+
+  void dissolve() {
+    dissolved_.assign(from_.graph.nodes.size(), false);
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      std::vector<Part>& parts = output_parts_.emplace_back();
+      dissolve({from_.graph.outputs[i], outputs_[i], {}}, true, parts);
+    }
+    for (std::size_t id = from_.graph.nodes.size(); id-- > 0;) {
+      if (source(static_cast<NodeId>(id)).op != Op::concat || dissolved_[id]) continue;
+      const auto node = static_cast<NodeId>(id);
+      dissolve({node, contiguous_layout(from_.shapes[id]), {}}, false, concat_parts_[node]);
+    }
+  }
+
+  // Takes apart what lies at `whole.layout`. The root of a join stays.
+  void dissolve(const Part& whole, bool with_root, std::vector<Part>& parts) {
+    std::vector<Part> open{whole};
+    for (bool root = true; !open.empty(); root = false) {
+      Part part = std::move(open.back());
+      open.pop_back();
+      const TypedNode& node = source(part.value);
+      const bool stays = root && !with_root;
+      // Parts of a packed array would meet inside of a byte.
+      const bool ours = (uses_[part.value] == 1 || stays) && !is_packed(node.dtype);
+      const bool dissolves = ours && (node.op == Op::concat || is_movable(part.value));
+      if (!dissolves || !push_operands(part, open)) {
+        parts.push_back(std::move(part));
+        continue;
+      }
+      if (!stays) dissolved_[part.value] = true;
+    }
+  }
+
+  // Whether a value of one operand is better dissolved: something is computed below it.
+  bool is_movable(NodeId id) const {
+    bool shaped = false;
+    while (true) {
+      const TypedNode& node = source(id);
+      if (node.op == Op::concat) return true;
+      const bool shapes = is_shape_op(node.op);
+      const bool single = node.arity == 1 && (shapes || is_elementwise(node.op));
+      if (!single) return shaped && is_computed(node);
+      shaped = shaped || shapes;
+      const NodeId below = node.operands[0];
+      if (uses_[below] != 1) return shaped && shapes && is_computed(source(below));
+      id = below;
+    }
+  }
+
+  bool push_operands(const Part& part, std::vector<Part>& open) {
+    const TypedNode& node = source(part.value);
+    if (node.op == Op::concat) {
+      const Dims& first = from_.shapes[node.operands[0]];
+      const std::int64_t given = shape_list(from_.graph, node)[0];
+      const auto axis = static_cast<std::size_t>(
+          given < 0 ? given + static_cast<std::int64_t>(first.size()) : given);
+      Part second{node.operands[1], part.layout, part.then};
+      second.layout.offset += first[axis] * part.layout.strides[axis];
+      open.push_back(std::move(second));
+      open.push_back({node.operands[0], part.layout, part.then});
+      return true;
+    }
+    const NodeId operand = node.operands[0];
+    if (!is_shape_op(node.op)) {
+      open.push_back({operand, part.layout, part.then});
+      open.back().then.push_back(part.value);
+      return true;
+    }
+    const Dims& shape = from_.shapes[operand];
+    const Dims& seen_shape = from_.shapes[part.value];
+    const auto seen = result_layout(node.op, shape_list(from_.graph, node), shape, seen_shape,
+                                    contiguous_layout(shape));
+    if (!seen) return false;
+    const auto behind = layout_behind(shape, seen_shape, *seen, part.layout);
+    if (!behind) return false;
+    open.push_back({operand, *behind, part.then});
+    return true;
+  }
+
+  // -- Forwards
+
+  NodeId place(NodeId id) {
+    TypedNode node = source(id);
+    if (node.op == Op::link) return 0;
+    if (node.op == Op::concat) return join(id);
+    if (node.op == Op::opaque) return call(id);
+    if (is_shape_op(node.op)) return view(id);
+    if (node.op == Op::input && unpacked_[node.payload]) return unpack(node, from_.shapes[id]);
+    for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved_[node.operands[i]];
+    return append(node, from_.shapes[id]);
+  }
+
+  // -- Packed numbers
+
+  // Only conversions, perhaps of views, take the numbers in another dtype.
+  void keep_what_is_not_converted() {
+    std::map<NodeId, std::size_t> argument_of;  // of arguments to unpack, and of views of them
+    const auto keep = [&](NodeId id) {
+      if (const auto found = argument_of.find(id); found != argument_of.end()) {
+        unpacked_[found->second] = false;
+      }
+    };
+    for (NodeId id = 0; id < from_.graph.nodes.size(); ++id) {
+      const TypedNode& node = source(id);
+      const bool argument = node.op == Op::input && is_packed(node.dtype);
+      if (argument && unpacked_[node.payload]) argument_of[id] = node.payload;
+      if (node.op == Op::promote || node.op == Op::cast) continue;
+      const bool view = is_shape_op(node.op) && node.op != Op::concat;
+      const auto below = view ? argument_of.find(node.operands[0]) : argument_of.end();
+      if (below != argument_of.end()) {
+        argument_of[id] = below->second;
+        continue;
+      }
+      for (const NodeId operand : node.inputs()) keep(operand);
+    }
+    for (const NodeId output : from_.graph.outputs) keep(output);
+  }
+
+  NodeId unpack(const TypedNode& argument, const Dims& shape) {
+    const DType dtype = byte_dtype(argument.dtype);
+    const NodeId packed = append(argument, shape);
+    const NodeId bytes = append({Op::cast, dtype, 1, {packed}, 0}, shape);
+    to_.joins.push_back({{bytes, contiguous_layout(shape)}});
+    return append({Op::join, dtype, 0, {}, to_.joins.size() - 1}, shape);
+  }
+
+  // -- Arrays
+
+  NodeId append(const TypedNode& node, const Dims& shape) {
+    to_.graph.nodes.push_back(node);
+    to_.shapes.push_back(shape);
+    return static_cast<NodeId>(to_.graph.nodes.size() - 1);
+  }
+
+  ArrayLayout layout_of(NodeId id) const {
+    const TypedNode& node = placed(id);
+    if (node.op == Op::view) return to_.views[node.payload];
+    if (node.op == Op::input) return arguments_[node.payload];
+    return contiguous_layout(to_.shapes[id]);
+  }
+
+  // The same numbers in an array of their own.
+  NodeId copy(NodeId id) {
+    const auto [known, fresh] = copies_.emplace(id, 0);
+    if (fresh) known->second = new_copy(id);
+    return known->second;
+  }
+
+  NodeId new_copy(NodeId id) {
+    return append({Op::promote, placed(id).dtype, 1, {id}, 0}, Dims(to_.shapes[id]));
+  }
+
+  NodeId view(NodeId id) {
+    const TypedNode& node = source(id);
+    const ShapeList& list = shape_list(from_.graph, node);
+    const Dims& shape = from_.shapes[id];
+    NodeId operand = moved_[node.operands[0]];
+    if (!is_array(placed(operand))) operand = copy(operand);
+    auto layout = result_layout(node.op, list, to_.shapes[operand], shape, layout_of(operand));
+    if (!layout) {
+      operand = copy(operand);
+      layout = result_layout(node.op, list, to_.shapes[operand], shape, layout_of(operand));
+    }
+    const NodeId root = viewed(to_.graph, operand);
+    if (to_.shapes[root] == shape && layout_of(root) == *layout) return root;
+    for (const NodeId other : views_[root]) {
+      if (to_.shapes[other] == shape && layout_of(other) == *layout) return other;
+    }
+    const NodeId made = append({Op::view, placed(root).dtype, 1, {root}, to_.views.size()}, shape);
+    to_.views.push_back(std::move(*layout));
+    views_[root].push_back(made);
+    return made;
+  }
+
+  NodeId join(NodeId id) {
+    const TypedNode& node = source(id);
+    std::vector<PlacedPart> parts;
+    for (const Part& part : concat_parts_.at(id)) parts.push_back(store(part, false));
+    to_.joins.push_back(std::move(parts));
+    return append({Op::join, node.dtype, 0, {}, to_.joins.size() - 1}, from_.shapes[id]);
+  }
+
+  PlacedPart store(const Part& part, bool output) {
+    NodeId value = moved_[part.value];
+    ArrayLayout layout = part.layout;
+    for (std::size_t k = part.then.size(); k-- > 0;) {
+      TypedNode node = source(part.then[k]);
+      node.operands[0] = value;
+      value = append(node, Dims(to_.shapes[value]));
+    }
+    // What is a part of several arrays is copied to each when that is needed, lest all of them live
+    // from the first on.
+    if (!output && (uses_[part.value] > 1 || !is_computed(placed(value)))) {
+      return {new_copy(value), layout};
+    }
+    if (is_computed(placed(value))) return {value, layout};
+    const NodeId root = viewed(to_.graph, value);
+    const auto behind = root == value ? layout
+                                      : layout_behind(to_.shapes[root], to_.shapes[value],
+                                                      layout_of(value), layout);
+    if (output && behind && lives_at(root, *behind)) return {root, *behind};
+    return {copy(value), layout};
+  }
+
+  // Whether a value can be stored in an output and nowhere else, or there too. What several kernels
+  // write or the caller does has one place, and its elements lie in C order.
+  bool lives_at(NodeId root, const ArrayLayout& layout) {
+    if (is_computed(placed(root))) return true;
+    const Op op = placed(root).op;
+    return (op == Op::join || op == Op::opaque) &&
+           layout.strides == contiguous_strides(to_.shapes[root]) &&
+           stored_dtype(to_, root) == placed(root).dtype && claimed_.insert(root).second;
+  }
+
+  NodeId call(NodeId id) {
+    const TypedNode& node = source(id);
+    const std::size_t which = opaque_call(node.payload);
+    const auto [known, fresh] = calls_.emplace(which, to_.calls.size());
+    if (fresh) to_.calls.push_back(placed_call(which, node.operands[0]));
+    return to_.calls[known->second].results[opaque_result(node.payload)];
+  }
+
+  // With all of its results, also those that nothing reads: the caller's code counts on them.
+  PlacedCall placed_call(std::size_t which, NodeId list) {
+    PlacedCall made;
+    made.call = which;
+    std::vector<DType> dtypes;
+    std::vector<Dims> shapes;
+    for (const NodeId value : linked_values(from_.graph, list)) {
+      dtypes.push_back(source(value).dtype);
+      shapes.push_back(from_.shapes[value]);
+      const NodeId input = moved_[value];
+      made.inputs.push_back(is_array(placed(input)) ? input : copy(input));
+    }
+    const OpaqueCall& call = from_.graph.tables->calls[which];
+    dtypes = call.dtypes(dtypes);
+    shapes = call.shapes(shapes);
+    if (dtypes.size() != shapes.size() || dtypes.size() > kMostResults) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: expected as many dtypes as shapes of results, {} or fewer, got "
+                              "{} dtypes and {} shapes",
+                              call.name, kMostResults, dtypes.size(), shapes.size()));
+    }
+    for (std::size_t i = 0; i < dtypes.size(); ++i) {
+      const TypedNode result{Op::opaque, dtypes[i], 0, {}, to_.calls.size() * kMostResults + i};
+      made.results.push_back(append(result, shapes[i]));
+    }
+    return made;
+  }
+
+  const ShapedGraph& from_;
+  std::span<const ArrayLayout> arguments_;
+  std::span<const ArrayLayout> outputs_;
+  std::vector<bool> unpacked_;  ///< arguments
+  std::vector<std::size_t> uses_;
+  std::vector<bool> dissolved_;
+  std::vector<std::vector<Part>> output_parts_;
+  std::map<NodeId, std::vector<Part>> concat_parts_;
+  std::vector<NodeId> moved_;
+  std::map<NodeId, NodeId> copies_;
+  std::map<NodeId, std::vector<NodeId>> views_;  ///< of each root
+  std::map<std::size_t, std::size_t> calls_;
+  std::set<NodeId> claimed_;  ///< joins and results that are an output
+  PlacedGraph to_;
+};
+
+}  // namespace
+
+ArrayLayout contiguous_layout(const Dims& shape) { return {contiguous_strides(shape), 0}; }
+
+NodeId viewed(const TypedGraph& graph, NodeId id) {
+  return graph.nodes[id].op == Op::view ? graph.nodes[id].operands[0] : id;
+}
+
+bool is_computed(const TypedNode& node) {
+  return node.arity > 0 && (is_elementwise(node.op) || has_axes(node.op));
+}
+
+DType stored_dtype(const PlacedGraph& placed, NodeId id) {
+  const TypedGraph& graph = placed.graph;
+  const TypedNode& node = graph.nodes[id];
+  if (node.op == Op::view) return stored_dtype(placed, node.operands[0]);
+  const DType wide = compute_dtype(node.dtype);
+  // Kernels that reduce read no packed numbers.
+  if (is_packed(node.dtype) && is_computed(node)) return byte_dtype(node.dtype);
+  if (graph.rounding == Rounding::each || wide == node.dtype) return node.dtype;
+  switch (node.op) {
+    case Op::cast:
+    case Op::input:
+    case Op::opaque: return node.dtype;
+    case Op::promote: {
+      const bool copy = graph.nodes[node.operands[0]].dtype == node.dtype;
+      return copy ? stored_dtype(placed, node.operands[0]) : wide;
+    }
+    case Op::join: {
+      const auto is_exact = [&](const PlacedPart& part) {
+        return stored_dtype(placed, part.value) == node.dtype;
+      };
+      return std::ranges::all_of(placed.joins[node.payload], is_exact) ? node.dtype : wide;
+    }
+    default: return wide;
+  }
+}
+
+PlacedGraph place_views(const ShapedGraph& graph, std::span<const ArrayLayout> arguments,
+                        std::span<const ArrayLayout> outputs, const std::vector<bool>& unpacked) {
+  return Placer(graph, arguments, outputs, unpacked).run();
+}
+
+PlacedGraph place_views(const ShapedGraph& graph) {
+  std::vector<ArrayLayout> arguments(graph.graph.arguments.size());
+  for (std::size_t id = 0; id < graph.graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.graph.nodes[id];
+    if (node.op == Op::input) arguments[node.payload] = contiguous_layout(graph.shapes[id]);
+  }
+  std::vector<ArrayLayout> outputs;
+  for (const NodeId output : graph.graph.outputs) {
+    outputs.push_back(contiguous_layout(graph.shapes[output]));
+  }
+  return place_views(graph, arguments, outputs);
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,61 @@
+// Placing views: from a graph with shape ops to one without, in which every array that a kernel
+// reads or writes lies somewhere by strides. A view of an argument becomes another view of its
+// memory, a view of a stored value likewise, and concat an array that several kernels write parts
+// of. What strides cannot express is copied, by an operation of its own.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "fusion/graph/shape_ops.hpp"
+#include "fusion/infer/shapes.hpp"
+
+namespace kiln::fusion {
+
+/// A computed value, or for an output a join or a result of a call too, and where it lies: in the
+/// joined array in C order, or in the output's memory.
+struct PlacedPart {
+  NodeId value = 0;
+  ArrayLayout layout;
+};
+
+struct PlacedCall {
+  std::size_t call = 0;         ///< in the graph's tables
+  std::vector<NodeId> inputs;   ///< arguments, stored values and views of either
+  std::vector<NodeId> results;  ///< nodes Op::opaque, also those that nothing reads
+};
+
+/// Of shape ops only these are left: Op::view of an argument, a computed value, a join or a result
+/// of a call, its payload a position in `views`; and Op::join, a position in `joins`. Op::link is
+/// gone, and the payload of Op::opaque is a position in `calls`, times kMostResults, plus the
+/// result.
+struct PlacedGraph : ShapedGraph {
+  std::vector<ArrayLayout> views;
+  std::vector<std::vector<PlacedPart>> joins;
+  std::vector<PlacedCall> calls;
+  std::vector<std::vector<PlacedPart>> stores;  ///< of each output
+};
+
+/// `arguments` and `outputs` say where those lie, over the shapes that they have in the graph.
+/// Arguments of packed numbers for which `unpacked` is set, by position, are read through a join of
+/// one part that has a byte for each number, unless something else than conversions reads them.
+PlacedGraph place_views(const ShapedGraph& graph, std::span<const ArrayLayout> arguments,
+                        std::span<const ArrayLayout> outputs,
+                        const std::vector<bool>& unpacked = {});
+
+/// The same for arguments and outputs in C order.
+PlacedGraph place_views(const ShapedGraph& graph);
+
+/// Whether a kernel computes it: no leaf, view, join or result of a call.
+bool is_computed(const TypedNode& node);
+
+/// The dtype in which a value is stored between kernels: one that loses nothing.
+DType stored_dtype(const PlacedGraph& graph, NodeId id);
+
+/// In C order.
+ArrayLayout contiguous_layout(const Dims& shape);
+
+/// What a view is of; the value itself if it is none.
+NodeId viewed(const TypedGraph& graph, NodeId id);
+
+}  // namespace kiln::fusion

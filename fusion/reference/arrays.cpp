@@ -1,0 +1,324 @@
+#include "fusion/reference/arrays.hpp"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/reference/node.hpp"
+#include "fusion/graph/shape_ops.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+using reference::Integer;
+using reference::Value;
+using Array = std::vector<Value>;
+
+std::int64_t size_of(const Dims& shape) {
+  std::int64_t size = 1;
+  for (const std::int64_t extent : shape) size *= extent;
+  return size;
+}
+
+// Calls body(coordinates) for every element of `shape` in C order.
+template <class Body>
+void for_each_element(const Dims& shape, const Body& body) {
+  if (size_of(shape) == 0) return;
+  Dims at(shape.size(), 0);
+  while (true) {
+    body(at);
+    std::size_t axis = shape.size();
+    while (axis > 0 && ++at[axis - 1] == shape[axis - 1]) at[--axis] = 0;
+    if (axis == 0) return;
+  }
+}
+
+// The element of an array of `own` shape that stands at `at` of a larger one, by broadcasting.
+std::size_t element_at(const Dims& at, const Dims& own) {
+  const std::size_t skipped = at.size() - own.size();
+  std::int64_t index = 0;
+  for (std::size_t k = 0; k < own.size(); ++k) {
+    index = index * own[k] + (own[k] == 1 ? 0 : at[skipped + k]);
+  }
+  return static_cast<std::size_t>(index);
+}
+
+std::int64_t memory_index(const Dims& at, const ReferenceOperand& operand) {
+  std::int64_t index = operand.offset;
+  for (std::size_t k = 0; k < at.size(); ++k) index += at[k] * operand.strides[k];
+  return index;
+}
+
+// ---- Reductions --------------------------------------------------------------------------------
+
+bool is_integral(DType dtype) { return !is_floating(dtype) && kind(dtype) != Kind::complex; }
+
+bool is_nan(const Value& value) { return std::isnan(value.real) || std::isnan(value.imag); }
+
+// NaN comes before every number, and -0 is below +0.
+bool comes_first(const Value& a, const Value& b, bool largest) {
+  if (is_integral(a.dtype)) return largest ? a.integer > b.integer : a.integer < b.integer;
+  if (is_nan(b)) return false;
+  if (is_nan(a)) return true;
+  if (a.real == b.real)
+    return std::signbit(a.real) != std::signbit(b.real) && std::signbit(b.real) == largest;
+  return largest ? a.real > b.real : a.real < b.real;
+}
+
+// What a reduction of nothing gives.
+Value empty_result(const TypedNode& node, DType operand) {
+  const long double infinity = std::numeric_limits<long double>::infinity();
+  const bool largest = node.op == Op::reduce_max;
+  switch (node.op) {
+    case Op::prod:
+      return is_integral(node.dtype) ? reference::from_integer(node.dtype, 1)
+                                     : reference::from_real(node.dtype, 1);
+    case Op::reduce_all: return reference::from_integer(node.dtype, 1);
+    case Op::reduce_max:
+    case Op::reduce_min: {
+      if (is_floating(operand)) {
+        return reference::from_real(operand, largest ? -infinity : infinity);
+      }
+      const bool is_signed = kind(operand) == Kind::signed_integer;
+      const Integer half = Integer{1} << (bits(operand) - 1);
+      const Integer least = is_signed ? -half : 0;
+      const Integer most = is_signed ? half - 1 : 2 * half - 1;
+      return reference::from_integer(operand, largest ? least : most);
+    }
+    default:
+      return is_integral(node.dtype) ? reference::from_integer(node.dtype, 0)
+                                     : reference::from_real(node.dtype, 0);
+  }
+}
+
+struct Running {
+  Value value;
+  std::int64_t count = 0;
+  std::int64_t position = 0;
+};
+
+void take(const TypedNode& node, Running& running, const Value& next) {
+  const std::int64_t place = running.count++;
+  Value& value = running.value;
+  switch (node.op) {
+    case Op::sum:
+    case Op::mean:
+      value.real += next.real;
+      value.imag += next.imag;
+      value = is_integral(node.dtype)
+                  ? reference::from_integer(node.dtype, value.integer + next.integer)
+                  : value;
+      return;
+    case Op::prod: {
+      if (is_integral(node.dtype)) {
+        value = reference::from_integer(node.dtype, value.integer * next.integer);
+        return;
+      }
+      if (kind(node.dtype) != Kind::complex) {
+        value.real *= next.real;  // an infinity times no imaginary part would be NaN
+        return;
+      }
+      const long double real = value.real * next.real - value.imag * next.imag;
+      value.imag = value.real * next.imag + value.imag * next.real;
+      value.real = real;
+      return;
+    }
+    case Op::reduce_any: value.integer |= next.integer; return;
+    case Op::reduce_all: value.integer &= next.integer; return;
+    case Op::reduce_max:
+    case Op::reduce_min:
+      if (place == 0 || comes_first(next, value, node.op == Op::reduce_max)) value = next;
+      return;
+    case Op::argmax:
+    case Op::argmin: {
+      // The first of equals, where -0 equals +0.
+      const bool equal_zeros = !is_integral(next.dtype) && next.real == 0 && value.real == 0;
+      if (place != 0 && (equal_zeros || !comes_first(next, value, node.op == Op::argmax))) return;
+      value = next;
+      running.position = place;
+      return;
+    }
+    default: throw Error(Code::internal, "reference: not a reduction");
+  }
+}
+
+Value finish(const TypedNode& node, Running running, Rounding rounding) {
+  if (node.op == Op::argmax || node.op == Op::argmin) {
+    return reference::from_integer(node.dtype, running.position);
+  }
+  Value result = running.value;
+  result.pattern.reset();
+  result.dtype = node.dtype;
+  if (node.op == Op::mean) {
+    result.real /= static_cast<long double>(running.count);
+    result.imag /= static_cast<long double>(running.count);
+  }
+  if (is_integral(node.dtype)) return result;
+  return reference::convert(result, node.dtype, rounding == Rounding::each);
+}
+
+Array reduce(const TypedGraph& graph, const TypedNode& node, const Dims& result_shape,
+             const Array& operand, const Dims& shape) {
+  std::vector<Running> running(static_cast<std::size_t>(size_of(result_shape)));
+  const DType from = graph.nodes[node.operands[0]].dtype;
+  for (Running& each : running) each.value = empty_result(node, from);
+  std::size_t i = 0;
+  for_each_element(shape, [&](const Dims& at) {
+    take(node, running[element_at(at, result_shape)], operand[i++]);
+  });
+  Array result;
+  for (const Running& each : running) result.push_back(finish(node, each, graph.rounding));
+  return result;
+}
+
+// ---- Running results ---------------------------------------------------------------------------
+
+Value finish_one(const TypedNode& node, Value value, Rounding rounding) {
+  value.dtype = node.dtype;
+  if (is_integral(node.dtype)) return value;
+  return reference::convert(value, node.dtype, rounding == Rounding::each);
+}
+
+TypedNode step_of(const TypedNode& node) {
+  TypedNode step = node;
+  step.op = node.op == Op::cumsum ? Op::sum : node.op == Op::cumprod ? Op::prod : Op::reduce_max;
+  return step;
+}
+
+// Every element is what is before it along the axis and itself.
+Array accumulate(const TypedGraph& graph, const TypedNode& node, const Array& operand,
+                 const Dims& shape) {
+  const std::vector<bool> axes = resolve_axes(node.payload, shape.size(), "reference");
+  Dims rows = shape;
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    if (axes[k]) rows[k] = 1;
+  }
+  const TypedNode step = step_of(node);
+  std::vector<Running> running(static_cast<std::size_t>(size_of(rows)));
+  for (Running& each : running) {
+    each.value = empty_result(step, graph.nodes[node.operands[0]].dtype);
+  }
+  Array result;
+  for_each_element(shape, [&](const Dims& at) {
+    Running& row = running[element_at(at, rows)];
+    take(step, row, operand[result.size()]);
+    result.push_back(finish_one(node, row.value, graph.rounding));
+  });
+  return result;
+}
+
+// ---- The graph ---------------------------------------------------------------------------------
+
+class ArrayEvaluation {
+ public:
+  ArrayEvaluation(const TypedGraph& graph, std::span<const Dims> shapes,
+                  std::span<const ReferenceOperand> arguments)
+      : graph_(graph), shapes_(shapes), arguments_(arguments) {}
+
+  std::vector<Array> run() {
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) arrays_.push_back(array(id));
+    return std::move(arrays_);
+  }
+
+ private:
+  Array array(std::size_t id) const {
+    const TypedNode& node = graph_.nodes[id];
+    Array result;
+    if (is_reduction(node.op)) {
+      const NodeId operand = node.operands[0];
+      return reduce(graph_, node, shapes_[id], arrays_[operand], shapes_[operand]);
+    }
+    if (is_scan(node.op)) {
+      const NodeId operand = node.operands[0];
+      return accumulate(graph_, node, arrays_[operand], shapes_[operand]);
+    }
+    if (node.op == Op::input) {
+      const ReferenceOperand& argument = arguments_[node.payload];
+      for_each_element(shapes_[id], [&](const Dims& at) {
+        result.push_back(
+            reference::read(argument.data, argument.dtype, memory_index(at, argument)));
+      });
+      return result;
+    }
+    if (is_shape_op(node.op)) return moved(id);
+    if (node.op == Op::link) return {};
+    if (node.op == Op::opaque) {
+      throw Error(Code::unsupported,
+                  "reference: what a call of the caller computes is known to the caller only");
+    }
+    if (node.op == Op::iota) {
+      for_each_element(shapes_[id], [&](const Dims& at) {
+        result.push_back(reference::convert(
+            reference::from_integer(DType::i64, place(at, shapes_[id], node)), node.dtype, true));
+      });
+      return result;
+    }
+    if (node.op == Op::scalar) {
+      const ReferenceOperand& argument = arguments_[node.payload];
+      return {reference::scalar_value(
+          graph_, node, reference::read(argument.data, argument.dtype, argument.offset))};
+    }
+    for_each_element(shapes_[id], [&](const Dims& at) {
+      std::array<Value, 3> operands;
+      for (std::size_t i = 0; i < node.arity; ++i) {
+        operands[i] = arrays_[node.operands[i]][element_at(at, shapes_[node.operands[i]])];
+      }
+      result.push_back(
+          reference::evaluate_node(graph_, node, std::span(operands).first(node.arity)));
+    });
+    return result;
+  }
+
+  // Each element is looked up where the shape op takes it from.
+  Array moved(std::size_t id) const {
+    const TypedNode& node = graph_.nodes[id];
+    std::vector<Dims> operands;
+    for (const NodeId operand : node.inputs()) operands.push_back(shapes_[operand]);
+    Array result;
+    for_each_element(shapes_[id], [&](const Dims& at) {
+      Dims from;
+      const std::size_t i =
+          element_source(node.op, shape_list(graph_, node), operands, at, shapes_[id], from);
+      result.push_back(arrays_[node.operands[i]][element_at(from, operands[i])]);
+    });
+    return result;
+  }
+
+  static std::int64_t place(const Dims& at, const Dims& shape, const TypedNode& iota) {
+    const auto axis = static_cast<std::int64_t>(iota.payload);
+    if (axis != kAllAxes) return at[static_cast<std::size_t>(axis) + (axis < 0 ? at.size() : 0)];
+    std::int64_t place = 0;
+    for (std::size_t k = 0; k < at.size(); ++k) place = place * shape[k] + at[k];
+    return place;
+  }
+
+  const TypedGraph& graph_;
+  std::span<const Dims> shapes_;
+  std::span<const ReferenceOperand> arguments_;
+  std::vector<Array> arrays_;
+};
+
+}  // namespace
+
+void evaluate_arrays(const TypedGraph& graph, std::span<const Dims> shapes,
+                     std::span<const ReferenceOperand> arguments,
+                     std::span<const ReferenceOperand> outputs) {
+  if (arguments.size() != graph.arguments.size() || outputs.size() != graph.outputs.size()) {
+    throw Error(Code::internal, "reference: another number of operands than the graph has");
+  }
+  // All values are computed before the first is stored: an output may lie in an input's memory.
+  const std::vector<Array> arrays = ArrayEvaluation(graph, shapes, arguments).run();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const NodeId id = graph.outputs[i];
+    const ReferenceOperand& output = outputs[i];
+    std::size_t element = 0;
+    for_each_element(shapes[id], [&](const Dims& at) {
+      const Value stored = reference::convert(arrays[id][element++], output.dtype, true);
+      reference::write(output.data, stored, memory_index(at, output));
+    });
+  }
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,318 @@
+#include "fusion/schedule/layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <numeric>
+
+#include "fusion/schedule/elementwise/choices.hpp"
+#include "fusion/schedule/merged_axes.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// GPUs: one 16-byte access of the narrowest operand per thread keeps enough bytes in flight with
+// 256 threads a block, and 64 bytes of the widest still fit registers. What is stored is one access
+// of a thread, so that neighbouring threads fill whole lines of memory at once: of several, each
+// would leave gaps for the next, and the second cache is slow to join them, as the first does for
+// what is loaded. Half of what a block may
+// have of the shared memory goes to tiles, so that two blocks fit a compute unit. The host: one
+// work item is a stretch of a row, long enough that finding its place costs nothing; tiles fit its
+// first cache.
+constexpr Policy kPolicies[] = {
+    /* amd    */ {16, 64, 16, 16, 256, 256, 0, 32 << 10},
+    /* nvidia */ {16, 64, 16, 16, 256, 512, 0, 32 << 10},
+    /* host   */ {0, 0, 0, 1024, 16, 16, 8 << 20, 32 << 10},
+};
+
+constexpr int kMostRank = 64;
+
+// What the host streams it collects first, no more than leaves its store buffer room to go on while
+// memory takes what is under way, unless every part would then end within a line: copies with 4096
+// / 1024 / 512 / 256 bytes at a time reach 27, 31, 39 and 40 GB/s with one thread of a Zen 3.
+constexpr int kStreamedBytes = 512;
+
+// The host's kernels know how long short rows are: no lanes of whole ones are computed one by one.
+constexpr std::int64_t kShortRow = 128;
+int short_width(std::int64_t size) {
+  constexpr std::uint64_t kLeast = 4;
+  return static_cast<int>(std::bit_ceil(std::max(kLeast, static_cast<std::uint64_t>(size))));
+}
+
+// Whether memory is gone through from its start on, with gaps that are not much longer than what is
+// read between them.
+bool has_gaps(const std::vector<MergedAxis>& axes, std::size_t operand) {
+  constexpr std::int64_t kLongest = 8;
+  constexpr std::int64_t kFar = 4096;  // elements
+  std::int64_t span = axes.back().size;
+  bool gaps = false;
+  for (std::size_t k = axes.size() - 1; k-- > 0 && span < kFar;) {
+    const std::int64_t stride = axes[k].strides[operand];
+    if (stride < span || stride > kLongest * span) return false;
+    gaps = gaps || stride != span;
+    span = stride * axes[k].size;
+  }
+  return gaps;
+}
+
+// So many outputs, or parts of one, are written side by side where that reads whole lines.
+constexpr double kHostLine = 64;
+constexpr std::int64_t kMostStreams = 32;
+
+// The axes that have a length. Without elements they are one, of none, however long the others are.
+std::vector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands) {
+  std::vector<MergedAxis> axes;
+  if (std::ranges::find(shape, 0) != shape.end()) {
+    MergedAxis none{0, std::vector<std::int64_t>(operands.size(), 1), {}};
+    for (std::size_t k = 0; k < shape.size(); ++k) none.from.push_back(k);
+    axes.push_back(std::move(none));
+    return axes;
+  }
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (shape[k] == 1) continue;
+    MergedAxis axis{shape[k], {}, {k}};
+    for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
+
+std::size_t first_output(std::span<const Operand> operands) {
+  const auto found = std::ranges::find_if(operands, &Operand::output);
+  return found == operands.end() ? 0 : static_cast<std::size_t>(found - operands.begin());
+}
+
+// Axes along which the first output runs backwards start from their other end, in every operand.
+void turn_round(std::vector<MergedAxis>& axes, std::size_t output,
+                std::vector<std::int64_t>& offsets) {
+  for (MergedAxis& axis : axes) {
+    if (axis.strides[output] >= 0) continue;
+    for (std::size_t i = 0; i < axis.strides.size(); ++i) {
+      offsets[i] += axis.strides[i] * (axis.size - 1);
+      axis.strides[i] = -axis.strides[i];
+    }
+  }
+}
+
+// What the kernel adds to an operand's place, because its pointer cannot.
+std::int64_t start_of(const Operand& operand, std::int64_t offset) {
+  if (operand.count) return offset;
+  return is_packed(operand.dtype) ? offset & 1 : 0;
+}
+
+// Whether vectors of what counts up begin at multiples of four, of which one call of the random
+// number generator gives the numbers.
+int count_alignment(const std::vector<MergedAxis>& axes, std::size_t operand, std::int64_t start,
+                    int width) {
+  std::int64_t steps = start | width;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) steps |= axes[k].strides[operand];
+  return axes.back().strides[operand] == 1 && steps % 4 == 0 ? 4 : 0;
+}
+
+// Does every row of a packed operand begin with a byte?
+bool rows_are_bytes(const std::vector<MergedAxis>& axes, std::size_t operand, std::int64_t offset) {
+  bool whole = offset % 2 == 0;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    whole = whole && axes[k].strides[operand] % 2 == 0;
+  }
+  return whole;
+}
+
+}  // namespace
+
+bool rows_are_lines(const Operand& operand, std::int64_t offset,
+                    const std::vector<MergedAxis>& axes, std::size_t index) {
+  constexpr std::int64_t kLine = 64;
+  const std::int64_t width = bits(operand.dtype) / 8;
+  bool whole = (static_cast<std::int64_t>(operand.address % kLine) + offset * width) % kLine == 0;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    whole = whole && axes[k].strides[index] * width % kLine == 0;
+  }
+  return whole;
+}
+
+bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
+                 const std::vector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
+                 bool in_pieces, Family family) {
+  constexpr std::uint64_t kLongRow = 2048;
+  const std::uint64_t least = policy(family).stream_bytes;
+  std::uint64_t elements = 1;
+  for (const MergedAxis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
+  bool any = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Operand& written = operands[i];
+    if (!written.output || variants[i].uniform) continue;
+    const auto width = static_cast<std::uint64_t>(bits(written.dtype)) / 8;
+    const bool everywhere =
+        std::popcount(variants[i].outer_axes) == static_cast<int>(axes.size()) - 1;
+    const bool alone = std::ranges::count_if(operands, [&](const Operand& operand) {
+                         return !operand.count && operand.address == written.address;
+                       }) == 1;
+    const bool is_long =
+        !in_pieces && static_cast<std::uint64_t>(axes.back().size) * width >= kLongRow;
+    if (least == 0 || elements * width < least || !everywhere || !alone ||
+        variants[i].access != Access::contiguous ||
+        !(is_long || rows_are_lines(written, offsets[i], axes, i))) {
+      return false;
+    }
+    any = true;
+  }
+  return any;
+}
+
+const Policy& policy(Family family) { return kPolicies[static_cast<std::size_t>(family)]; }
+
+int slot_bytes(DType dtype) { return std::max(4, bits(dtype) / 8); }
+
+int tile_vector(DType dtype) { return 128 / bits(dtype); }
+
+std::uint64_t Layout::threads() const {
+  const bool blocks =
+      variant.tile != 0 || variant.reduction.axes != 0 || variant.scan == ScanVariant::along;
+  return blocks && variant.family != Family::host ? work_items * block() : work_items;
+}
+
+std::uint32_t Layout::block() const {
+  const bool rows = variant.reduction.axes != 0 || variant.scan == ScanVariant::along;
+  const bool gpu = variant.family != Family::host;
+  if (!rows && (gpu || variant.scan == ScanVariant::none)) {
+    const Policy& rule = policy(variant.family);
+    return static_cast<std::uint32_t>(variant.tile != 0 ? rule.tile_block : rule.block);
+  }
+  if (gpu) return static_cast<std::uint32_t>(variant.reduction.block());
+  // As many items as keep a core busy for longer than it takes to wake it.
+  constexpr std::int64_t kWorthwhile = 16 * 1024;
+  const std::int64_t side_by_side = variant.reduction.columns != 0 ? variant.width : 1;
+  const std::int64_t elements = std::max<std::int64_t>(1, reduced / pieces) * side_by_side;
+  return static_cast<std::uint32_t>(std::max<std::int64_t>(1, kWorthwhile / elements));
+}
+
+std::int64_t Layout::row_items() const {
+  const std::int64_t inner = shape[shape.size() - 1];
+  if (variant.tile != 0) return (inner + variant.tile - 1) / variant.tile;
+  const std::int64_t together = std::int64_t{variant.width} * variant.vectors * variant.threads;
+  return (inner + together - 1) / together * variant.threads;
+}
+
+Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family family) {
+  Layout layout;
+  layout.variant.family = family;
+  for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
+  std::vector<MergedAxis> axes = axes_of(shape, operands);
+  const std::size_t output = first_output(operands);
+  turn_round(axes, output, layout.offsets);
+  sort_by_memory(axes, output);
+  axes = merge(std::move(axes));
+  if (family == Family::host) {
+    axes = follow_largest_input(std::move(axes), operands, kHostLine, kMostStreams);
+  } else if (!axes.empty()) {
+    axes = bring_together(std::move(axes), operands);
+  }
+  if (axes.empty()) {
+    axes.push_back(
+        {1, std::vector<std::int64_t>(operands.size(), 1), {}});  // one element: a contiguous row
+  }
+  if (axes.size() > kMostRank) {
+    throw Error(Code::unsupported,
+                fmt::format("layout: {} axes remain after merging, at most {} are supported",
+                            axes.size(), kMostRank));
+  }
+  const MergedAxis& inner = axes.back();
+  std::vector<OperandVariant>& variants = layout.variant.operands;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    OperandVariant variant;
+    variant.access = access_of(axes, i);
+    for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+      if (axes[k].strides[i] != 0) variant.outer_axes |= std::uint64_t{1} << k;
+    }
+    variant.start = start_of(operands[i], layout.offsets[i]) != 0;
+    if (is_packed(operands[i].dtype) && variant.access == Access::contiguous &&
+        !rows_are_bytes(axes, i, layout.offsets[i])) {
+      variant.access = Access::strided;
+    }
+    variants.push_back(variant);
+  }
+  find_interleaved(axes, operands, layout.offsets, variants);
+  choose_tile(axes, operands, policy(family), layout.variant);
+  const int tile = layout.variant.tile;
+  const auto tile_axis = static_cast<std::size_t>(layout.variant.tile_axis);
+  layout.variant.streamed =
+      is_streamed(operands, variants, axes, layout.offsets, tile != 0, family);
+  int most = tile == 0 ? 1024 : tile;
+  if (layout.variant.streamed &&
+      rows_are_lines(operands[output], layout.offsets[output], axes, output)) {
+    most = std::min(most, kStreamedBytes * 8 / bits(operands[output].dtype));
+  }
+  layout.variant.table = tile == 0 && family == Family::host && inner.size >= kLeastLookedUp &&
+                         is_table(operands, variants);
+  if (family == Family::host && tile == 0 && !layout.variant.table && axes.size() > 1 &&
+      inner.size <= kShortRow) {
+    most = std::min(most, short_width(inner.size));
+  }
+  const int width = std::min(choose_width(inner.size, operands, variants, policy(family)), most);
+  const auto blocks = [](std::int64_t size, int step) {
+    return static_cast<std::uint64_t>((size + step - 1) / step);
+  };
+  layout.variant.width = width;
+  layout.variant.rank = static_cast<int>(axes.size());
+  choose_vectors(inner.size, operands, policy(family), layout.variant);
+  const int vectors = layout.variant.vectors;
+  const int threads = layout.variant.threads;
+  layout.work_items = blocks(inner.size, tile == 0 ? width * vectors * threads : tile) *
+                      static_cast<std::uint64_t>(tile == 0 ? threads : 1);
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    layout.work_items *= blocks(axes[k].size, tile != 0 && k == tile_axis ? tile : 1);
+  }
+  // A short row is less than a work item of the host could take.
+  const std::int64_t filled = family == Family::host ? std::min<std::int64_t>(inner.size, width)
+                                                     : std::int64_t{width} * vectors;
+  const std::uint64_t elements =
+      layout.work_items * static_cast<std::uint64_t>(tile == 0 ? filled : tile * tile);
+  layout.variant.wide_index =
+      needs_wide_index(axes, operands.size(), elements, width * vectors * threads);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    variants[i].gaps = family == Family::host && tile == 0 && width <= kShortRow &&
+                       !operands[i].output && !is_packed(operands[i].dtype) &&
+                       variants[i].access == Access::contiguous && has_gaps(axes, i);
+    // A CPU loads from any address at the same cost, so there alignment is no reason for a variant.
+    // What lies in the vectors of another operand is aligned as that one is.
+    const bool aligned = family != Family::host && !operands[i].count && variants[i].way == 0;
+    variants[i].alignment =
+        operands[i].count
+            ? count_alignment(axes, i, start_of(operands[i], layout.offsets[i]), width)
+            : std::max(1, bits(operands[i].dtype) / 8);
+    const bool in_rows =
+        variants[i].access == Access::contiguous || variants[i].access == Access::interleaved;
+    if (aligned && in_rows) {
+      variants[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, axes.size() - 1, i,
+                                           width * variants[i].ways);
+    } else if (aligned && variants[i].access == Access::transposed) {
+      variants[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, tile_axis, i,
+                                           tile_vector(operands[i].dtype));
+    }
+    layout.strides.emplace_back(axes.size());
+    layout.starts.push_back(start_of(operands[i], layout.offsets[i]));
+  }
+  layout.shape = Dims(axes.size());
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    layout.shape[k] = axes[k].size;
+    layout.axes.push_back(std::move(axes[k].from));
+    for (std::size_t i = 0; i < operands.size(); ++i) layout.strides[i][k] = axes[k].strides[i];
+  }
+  return layout;
+}
+
+Divisor make_divisor(std::uint32_t divisor) {
+  Divisor result;
+  result.divisor = divisor;
+  result.shift = divisor <= 1 ? 0 : static_cast<std::uint32_t>(32 - std::countl_zero(divisor - 1));
+  // floor(2^32 * (2^shift - divisor) / divisor) + 1
+  const std::uint64_t power = std::uint64_t{1} << result.shift;
+  result.multiplier = static_cast<std::uint32_t>(((power - divisor) << 32) / divisor + 1);
+  return result;
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,243 @@
+#include "fusion/schedule/explain.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "fusion/graph/broadcast.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+std::string plural(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string list_of(const std::vector<std::size_t>& axes) {
+  return fmt::format("{} {}", axes.size() == 1 ? "axis" : "axes", fmt::join(axes, ", "));
+}
+
+// ---- Axes --------------------------------------------------------------------------------------
+
+std::string why_apart(const Layout& layout, std::span<const std::string> names, std::size_t outer) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const std::int64_t want = layout.strides[i][outer + 1] * layout.shape[outer + 1];
+    const std::int64_t have = layout.strides[i][outer];
+    if (want == have) continue;
+    if (have == 0) return fmt::format("{} repeats along it", names[i]);
+    if (want == 0) return fmt::format("{} repeats along the next axis but not along it", names[i]);
+    return fmt::format("{}'s stride along it is {}, not the {} of one longer axis", names[i], have,
+                       want);
+  }
+  return "";
+}
+
+std::vector<std::string> explain_axes(const Dims& shape, std::span<const std::string> names,
+                                      const Layout& layout) {
+  std::vector<std::string> lines;
+  std::vector<std::size_t> ones;
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (shape[k] == 1) ones.push_back(k);
+  }
+  if (!ones.empty()) {
+    lines.push_back(fmt::format("{} of {}: dropped, one element", list_of(ones), to_string(shape)));
+  }
+  for (std::size_t k = 0; k < layout.axes.size(); ++k) {
+    const std::vector<std::size_t>& from = layout.axes[k];
+    if (from.empty()) continue;
+    std::string line =
+        fmt::format("{}: {}{}", list_of(from), from.size() > 1 ? "merged into one of " : "",
+                    plural(layout.shape[k], "element"));
+    if (k + 1 < layout.axes.size()) {
+      line += fmt::format(", apart from the next, since {}", why_apart(layout, names, k));
+    } else {
+      line += ", innermost";
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+// ---- Width and index ---------------------------------------------------------------------------
+
+std::string explain_width(std::span<const Operand> operands, std::span<const std::string> names,
+                          const Layout& layout) {
+  const Variant& variant = layout.variant;
+  const Policy& rule = policy(variant.family);
+  const std::string start = plural(variant.width, "element") + " per work item";
+  const std::int64_t inner = layout.shape[layout.shape.size() - 1];
+  if (rule.vector_bytes == 0) {
+    return fmt::format("{}: a stretch of a row, which the compiler vectorises", start);
+  }
+  const auto bits_of = [&](std::size_t i) {
+    return bits(operands[i].dtype) * variant.operands[i].ways;
+  };
+  std::size_t narrowest = operands.size();
+  std::size_t widest = 0;
+  std::size_t stored = operands.size();
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (bits(operands[i].dtype) > bits(operands[widest].dtype)) widest = i;
+    if (operands[i].output && (stored == operands.size() || bits_of(i) > bits_of(stored)))
+      stored = i;
+    if (variant.operands[i].access != Access::contiguous &&
+        variant.operands[i].access != Access::interleaved)
+      continue;
+    if (narrowest == operands.size() || bits_of(i) < bits_of(narrowest)) narrowest = i;
+  }
+  if (narrowest == operands.size()) {
+    return start + ": no operand is contiguous, so a vector would save no access";
+  }
+  const int full = rule.vector_bytes * 8 / bits_of(narrowest);
+  if (variant.width >= full) {
+    return fmt::format("{}: {} bytes of {}, the narrowest contiguous operand", start,
+                       rule.vector_bytes * variant.width / full, names[narrowest]);
+  }
+  if (inner < full) return fmt::format("{}: a row has only {}", start, inner);
+  if (variant.tile != 0 && variant.width >= variant.tile) {
+    return fmt::format("{}: a tile's row", start);
+  }
+  if (stored != operands.size() && variant.width * bits_of(stored) == 8 * rule.most_stored_bytes) {
+    return fmt::format("{}: {} bytes of {}, so that threads side by side store whole lines", start,
+                       rule.most_stored_bytes, names[stored]);
+  }
+  return fmt::format("{}: more would take too many registers for {}, which is {} bits wide", start,
+                     names[widest], bits(operands[widest].dtype));
+}
+
+std::string explain_index(std::span<const std::string> names, const Layout& layout) {
+  if (!layout.variant.wide_index) return "32 bits: no operand spans 2^31 elements";
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    std::int64_t span = 0;
+    for (std::size_t k = 0; k < layout.shape.size(); ++k) {
+      span += std::abs(layout.strides[i][k]) * (layout.shape[k] - 1);
+    }
+    if (span >= std::int64_t{1} << 31) {
+      return fmt::format("64 bits: {} spans {} elements", names[i], span + 1);
+    }
+  }
+  return "64 bits: there are 2^31 elements or more";
+}
+
+// ---- Operands ----------------------------------------------------------------------------------
+
+// What keeps the rows of an operand from starting at multiples of 16 bytes.
+std::string what_misaligns(const Operand& operand, const Layout& layout, std::size_t index,
+                           std::size_t along) {
+  const std::int64_t width = std::max(1, bits(operand.dtype) / 8);
+  const auto wanted = std::min<std::int64_t>(16, width * layout.variant.width);
+  for (std::size_t k = 0; k < layout.shape.size(); ++k) {
+    const std::int64_t step = layout.strides[index][k] * width;
+    if (k == along || step % wanted == 0) continue;
+    return fmt::format("its rows start {} bytes apart, no multiple of {}", std::abs(step), wanted);
+  }
+  return fmt::format(
+      "its first element lies at {} modulo 16",
+      (operand.address + static_cast<std::uint64_t>(layout.offsets[index] * width)) % 16);
+}
+
+OperandReport explain_operand(const Operand& operand, std::span<const std::string> names,
+                              const Layout& layout, std::size_t index) {
+  const Variant& variant = layout.variant;
+  const OperandVariant& own = variant.operands[index];
+  const std::size_t inner = layout.shape.size() - 1;
+  OperandReport report;
+  report.name = names[index];
+  if (operand.count) {
+    report.access = "counted";
+    report.reason = "it is no array and takes no memory";
+    return report;
+  }
+  std::uint64_t elements = 1;
+  for (std::size_t k = 0; k <= inner; ++k) {
+    if (layout.strides[index][k] != 0) elements *= static_cast<std::uint64_t>(layout.shape[k]);
+  }
+  report.bytes = (elements * static_cast<std::uint64_t>(bits(operand.dtype)) + 7) / 8;
+  const int vector = std::max(1, variant.width * own.ways * bits(operand.dtype) / 8);
+  switch (own.access) {
+    case Access::scalar:
+      report.access = "one element";
+      report.reason = "the same for the whole call";
+      break;
+    case Access::broadcast:
+      report.access = "one element for each row";
+      report.reason = "it repeats along the innermost axis";
+      break;
+    case Access::strided:
+      report.access = "one element at a time";
+      report.reason = fmt::format("its neighbours lie {} elements apart along the innermost axis",
+                                  layout.strides[index][inner]);
+      break;
+    case Access::transposed:
+      report.access = fmt::format("through tiles of {0} by {0}, {1} bytes at a time", variant.tile,
+                                  variant.family == Family::host ? 16 : own.alignment);
+      report.reason =
+          fmt::format("it is contiguous along another axis ({})",
+                      list_of(layout.axes[static_cast<std::size_t>(variant.tile_axis)]));
+      break;
+    case Access::interleaved:
+      report.access = fmt::format("element {} of every {}, all of which are {} at a time",
+                                  own.way + 1, own.ways, operand.output ? "stored" : "loaded");
+      report.reason = fmt::format("vectors of {} hold it too", names[own.first_way]);
+      if (own.way == 0) report.reason = "other operands lie between its elements";
+      break;
+    case Access::contiguous:
+      if (variant.family == Family::host) {
+        report.access = "contiguous, full vectors";
+        report.reason = "a CPU loads from any address";
+        break;
+      }
+      const int at_once = std::min({own.alignment, vector, 16});
+      report.access =
+          fmt::format("contiguous, {} byte{} at a time", at_once, at_once == 1 ? "" : "s");
+      if (at_once == 16) {
+        report.reason = "the widest there is";
+      } else if (at_once == vector) {
+        report.reason = fmt::format("all of its {}", plural(variant.width, "element"));
+      } else {
+        report.reason = what_misaligns(operand, layout, index, inner);
+      }
+      break;
+  }
+  return report;
+}
+
+}  // namespace
+
+LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
+                     std::span<const std::string> names, const Layout& layout) {
+  LayoutReport report;
+  const Variant& variant = layout.variant;
+  const RowVariant& rows = variant.reduction;
+  if (variant.scan == ScanVariant::along) {
+    report.axes.push_back(fmt::format("{} of {}, each gone through by {}, a block at a time",
+                                      plural(layout.rows, "row"), plural(layout.reduced, "element"),
+                                      plural(rows.threads, "thread")));
+  } else if (variant.scan == ScanVariant::across) {
+    report.axes.push_back(fmt::format("{} of {}, each gone through by a thread",
+                                      plural(variant.width, "column"),
+                                      plural(layout.reduced / variant.width, "element")));
+  } else if (rows.axes == 0) {
+    report.axes = explain_axes(shape, names, layout);
+  } else if (variant.products.rows != 0) {
+    report.axes.push_back(fmt::format(
+        "{} of {}, each reduced by {}, which take {} and {} at a time", plural(layout.rows, "row"),
+        plural(layout.reduced, "element"), plural(rows.threads, "thread"),
+        plural(variant.products.rows, "row"), plural(variant.products.columns, "column")));
+  } else {
+    report.axes.push_back(fmt::format(
+        "{} of {}, each reduced by {}, which {}", plural(layout.rows, "row"),
+        plural(layout.reduced, "element"), plural(rows.threads, "thread"),
+        rows.vectors == 0 || variant.family == Family::host ? "reads it once for each pass"
+                                                            : "keeps it in registers"));
+  }
+  report.width = explain_width(operands, names, layout);
+  report.index = explain_index(names, layout);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    report.operands.push_back(explain_operand(operands[i], names, layout, i));
+  }
+  return report;
+}
+
+}  // namespace kiln::fusion

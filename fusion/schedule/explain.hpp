@@ -1,0 +1,48 @@
+// Why a call gets the variant of the kernel that it gets, in words, and how fast that should be.
+// For people: nothing here decides anything.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion/schedule/layout.hpp"
+#include "fusion/graph/typed_graph.hpp"
+
+namespace kiln::fusion {
+
+struct OperandReport {
+  std::string name;
+  std::string access;       ///< "contiguous, 16 bytes at a time"
+  std::string reason;       ///< why not a wider access, or why it needs none
+  std::uint64_t bytes = 0;  ///< that a launch moves, every element once
+};
+
+struct LayoutReport {
+  std::vector<std::string> axes;  ///< which were merged, which were not and why
+  std::string width;              ///< elements per work item, and why not more
+  std::string index;              ///< bits of an index, and why
+  std::vector<OperandReport> operands;
+};
+
+/// `operands` and `names` as plan_layout got them; `layout` is what it made of them.
+LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
+                     std::span<const std::string> names, const Layout& layout);
+
+/// What a launch should cost, for arrays that are larger than every cache:
+///   time = max(memory, arithmetic), where the bytes' copy takes 1,
+///   memory = bytes that cross the memory bus / bytes of the operands: an operand whose neighbours
+///     are far apart fetches whole sectors (32 bytes on GPUs, lines of 64 on the CPU) for each,
+///   arithmetic = operations per byte / operations that the target does while it copies a byte.
+struct Estimate {
+  double fraction_of_copy = 1;
+  double memory = 1;
+  double arithmetic = 0;
+  double operations = 0;  ///< per element of the output, in multiples of one f32 addition
+};
+Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Operand> operands,
+                  const Layout& layout, std::string_view target);
+
+}  // namespace kiln::fusion

@@ -1,0 +1,61 @@
+#include "fusion/schedule/iota_operands.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/infer/iota.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+Dims count_strides(std::int64_t axis, const Dims& shape) {
+  Dims strides(shape.size(), 0);
+  if (axis != kAllAxes) {
+    const auto rank = static_cast<std::int64_t>(shape.size());
+    strides[static_cast<std::size_t>(axis < 0 ? axis + rank : axis)] = 1;
+    return strides;
+  }
+  std::int64_t step = 1;
+  for (std::size_t k = shape.size(); k-- > 0;) {
+    strides[k] = step;
+    step *= shape[k];
+  }
+  return strides;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> counted_axes(const TypedGraph& graph) {
+  std::vector<std::int64_t> axes;
+  for (const TypedNode& node : graph.nodes) {
+    if (node.op != Op::iota) continue;
+    if (std::ranges::find(axes, axis_of(node)) == axes.end()) axes.push_back(axis_of(node));
+  }
+  return axes;
+}
+
+std::string count_name(std::int64_t axis) {
+  if (axis == kAllAxes) return "index";
+  return axis < 0 ? fmt::format("index_end{}", -axis) : fmt::format("index{}", axis);
+}
+
+std::vector<Operand> count_operands(const TypedGraph& graph, const Dims& shape,
+                                    std::string_view function) {
+  for (const TypedNode& node : graph.nodes) {
+    if (node.op == Op::iota) check_count(node, shape, function);
+  }
+  std::vector<Operand> operands;
+  for (const std::int64_t axis : counted_axes(graph)) {
+    Operand operand;
+    operand.dtype = DType::i64;
+    operand.count = true;
+    operand.strides = count_strides(axis, shape);
+    operands.push_back(std::move(operand));
+  }
+  return operands;
+}
+
+}  // namespace kiln::fusion

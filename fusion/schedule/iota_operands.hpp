@@ -1,0 +1,27 @@
+// Counting: what `iota` reads. To the layout a count is an operand without memory, a number that
+// goes up by its strides, so that axes merge, turn round and spread over vectors exactly where the
+// count allows it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "fusion/schedule/layout.hpp"
+#include "fusion/graph/typed_graph.hpp"
+
+namespace kiln::fusion {
+
+/// The axes that the graph counts along, kAllAxes among them, each once.
+std::vector<std::int64_t> counted_axes(const TypedGraph& graph);
+
+/// "index", "index0" or "index_end1", for people.
+std::string count_name(std::int64_t axis);
+
+/// One operand for each of `counted_axes`, over the outputs' shape, after check_count() (infer/iota.hpp).
+/// `function` names the function in messages.
+std::vector<Operand> count_operands(const TypedGraph& graph, const Dims& shape,
+                                    std::string_view function);
+
+}  // namespace kiln::fusion

@@ -1,0 +1,185 @@
+#include "fusion/schedule/merged_axes.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <utility>
+
+namespace kiln::fusion {
+
+void sort_by_memory(std::vector<MergedAxis>& axes, std::size_t operand) {
+  std::ranges::stable_sort(axes, [&](const MergedAxis& a, const MergedAxis& b) {
+    return std::abs(a.strides[operand]) > std::abs(b.strides[operand]);
+  });
+}
+
+std::vector<MergedAxis> merge(std::vector<MergedAxis> axes) {
+  std::vector<MergedAxis> merged;
+  for (MergedAxis& axis : axes) {
+    if (!merged.empty()) {
+      MergedAxis& outer = merged.back();
+      bool one_axis = true;
+      for (std::size_t i = 0; i < axis.strides.size(); ++i) {
+        one_axis = one_axis && outer.strides[i] == axis.strides[i] * axis.size;
+      }
+      if (one_axis) {
+        outer.size *= axis.size;
+        outer.strides = std::move(axis.strides);
+        outer.from.insert(outer.from.end(), axis.from.begin(), axis.from.end());
+        continue;
+      }
+    }
+    merged.push_back(std::move(axis));
+  }
+  return merged;
+}
+
+namespace {
+
+double bytes_of(const Operand& operand) { return bits(operand.dtype) / 8.0; }
+
+// The bytes of all elements of an operand, each once.
+double extent_of(const std::vector<MergedAxis>& axes, const Operand& operand, std::size_t index) {
+  double bytes = bytes_of(operand);
+  for (const MergedAxis& axis : axes) {
+    if (axis.strides[index] != 0) bytes *= static_cast<double>(axis.size);
+  }
+  return bytes;
+}
+
+// The axis as one of `size` steps over the rest of it, and the rest.
+std::pair<MergedAxis, MergedAxis> split(const MergedAxis& axis, std::int64_t size) {
+  MergedAxis steps = axis;
+  MergedAxis rest = axis;
+  steps.size = size;
+  rest.size = axis.size / size;
+  for (std::int64_t& stride : steps.strides) stride *= rest.size;
+  return {steps, rest};
+}
+
+// The axis along which inputs repeat that no cache near the threads holds, and that take a good
+// part of what is moved.
+std::optional<std::size_t> repeating_axis(const std::vector<MergedAxis>& axes,
+                                          std::span<const Operand> operands) {
+  constexpr double kNearBytes = 64 << 10;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    double repeated = 0;
+    double once = 0;
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].count || axes.back().strides[i] == 0) continue;
+      const bool repeats = axes[k].strides[i] == 0 && !operands[i].output;
+      const bool far = extent_of(axes, operands[i], i) > kNearBytes;
+      (repeats ? repeated : once) += repeats && !far ? 0 : bytes_of(operands[i]);
+    }
+    if (repeated >= once / 2) return k;
+  }
+  return std::nullopt;
+}
+
+std::vector<MergedAxis> between_stretches(std::vector<MergedAxis> axes, std::size_t k) {
+  constexpr std::int64_t kStretch = 512;
+  constexpr std::int64_t kSteps = 8;
+  const MergedAxis inner = axes.back();
+  const MergedAxis repeating = axes[k];
+  if (inner.size % kStretch != 0 || inner.size == kStretch || repeating.size % kSteps != 0) {
+    return axes;
+  }
+  const auto [stretches, stretch] = split(inner, inner.size / kStretch);
+  axes.pop_back();
+  if (repeating.size == kSteps) {
+    axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(k));
+    axes.insert(axes.end(), {stretches, repeating, stretch});
+  } else {
+    const auto [others, few] = split(repeating, repeating.size / kSteps);
+    axes[k] = others;
+    axes.insert(axes.end(), {stretches, few, stretch});
+  }
+  return axes;
+}
+
+}  // namespace
+
+namespace {
+
+// Whether some operand is for tiles.
+bool has_columns(const std::vector<MergedAxis>& axes) {
+  constexpr std::int64_t kNear = 4;
+  return std::ranges::any_of(axes.back().strides,
+                             [](std::int64_t stride) { return stride > kNear; });
+}
+
+}  // namespace
+
+std::vector<MergedAxis> follow_largest_input(std::vector<MergedAxis> axes,
+                                             std::span<const Operand> operands, double line,
+                                             std::int64_t most) {
+  if (axes.empty() || has_columns(axes)) return axes;
+  std::size_t largest = operands.size();
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].output || operands[i].count) continue;
+    const bool larger =
+        largest == operands.size() ||
+        extent_of(axes, operands[i], i) > extent_of(axes, operands[largest], largest);
+    if (larger) largest = i;
+  }
+  if (largest == operands.size()) return axes;
+  const MergedAxis& inner = axes.back();
+  if (static_cast<double>(inner.size) * bytes_of(operands[largest]) >= line) return axes;
+  for (std::size_t k = 0; k + 2 < axes.size(); ++k) {
+    if (axes[k].strides[largest] != inner.size * inner.strides[largest]) continue;
+    if (axes[k].size > most) continue;
+    std::rotate(axes.begin() + static_cast<std::ptrdiff_t>(k),
+                axes.begin() + static_cast<std::ptrdiff_t>(k) + 1, axes.end() - 1);
+    break;
+  }
+  return axes;
+}
+
+std::vector<MergedAxis> bring_together(std::vector<MergedAxis> axes,
+                                       std::span<const Operand> operands) {
+  constexpr double kLine = 128;
+  if (has_columns(axes)) return axes;
+  if (const auto k = repeating_axis(axes, operands)) return between_stretches(std::move(axes), *k);
+  return follow_largest_input(std::move(axes), operands, kLine,
+                              std::numeric_limits<std::int64_t>::max());
+}
+
+Access access_of(const std::vector<MergedAxis>& axes, std::size_t operand) {
+  const std::int64_t stride = axes.back().strides[operand];
+  if (stride == 1) return Access::contiguous;
+  if (stride != 0) return Access::strided;
+  const bool moves =
+      std::ranges::any_of(axes, [&](const MergedAxis& axis) { return axis.strides[operand] != 0; });
+  return moves ? Access::broadcast : Access::scalar;
+}
+
+int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<MergedAxis>& axes,
+                 std::size_t inner, std::size_t index, int width) {
+  const int halves = bits(operand.dtype) / 4;  // bytes, for packed elements
+  std::uint64_t steps = operand.address * 2 + static_cast<std::uint64_t>(offset * halves);
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    if (k != inner) steps |= static_cast<std::uint64_t>(axes[k].strides[index] * halves);
+  }
+  steps |= static_cast<std::uint64_t>(width * halves) | 32;
+  return std::max(1, static_cast<int>(steps & (~steps + 1)) / 2);
+}
+
+bool needs_wide_index(const std::vector<MergedAxis>& axes, std::size_t operands,
+                      std::uint64_t elements, int width) {
+  constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
+  if (elements >= kLimit) return true;
+  for (std::size_t i = 0; i < operands; ++i) {
+    std::uint64_t span = 0;
+    for (const MergedAxis& axis : axes) {
+      span += static_cast<std::uint64_t>(std::abs(axis.strides[i])) *
+              static_cast<std::uint64_t>(std::max<std::int64_t>(axis.size, 1) - 1);
+    }
+    span += static_cast<std::uint64_t>(std::abs(axes.back().strides[i])) *
+            static_cast<std::uint64_t>(width);
+    if (span >= kLimit) return true;
+  }
+  return false;
+}
+
+}  // namespace kiln::fusion

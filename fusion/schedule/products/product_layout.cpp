@@ -1,0 +1,262 @@
+#include "fusion/schedule/products/product_layout.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "fusion/schedule/merged_axes.hpp"
+#include "fusion/schedule/products/tile_layout.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// A thread takes four rows or so at once: what they share is loaded and converted once for them,
+// and four loads of 16 bytes are under way. With more columns it is fewer rows, as registers allow.
+// A row is shared out to a wave, and to more threads while there are too few for every GPU that is
+// known. The host takes a row at a time and adds 64 elements side by side, in a loop that compilers
+// make vectors of.
+constexpr int kMostColumns = 8;
+constexpr int kLanesAtATime = 8;
+constexpr int kHostLanes = 64;
+constexpr int kVectorBits = 128;
+constexpr int kMostLanes = 32;
+constexpr int kWaveThreads = 32;
+constexpr int kBlock = 128;
+constexpr int kMostThreads = 512;
+constexpr std::int64_t kFilled = 1 << 17;  // threads
+
+using Axis = MergedAxis;
+
+std::vector<Axis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
+                             bool reduced) {
+  std::vector<Axis> axes;
+  for (std::size_t k = 0; k < space.shape.size(); ++k) {
+    if (space.reduced[k] != reduced || space.shape[k] == 1) continue;
+    Axis axis{space.shape[k], {}, {k}};
+    for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
+
+// One pass, whose results are all that is stored.
+bool has_the_structure(const TypedGraph& graph, const ReduceSpace& space,
+                       std::span<const Operand> operands, const std::vector<bool>& uniform) {
+  std::vector<bool> after(graph.nodes.size(), false);
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    for (const NodeId operand : node.inputs()) after[id] = after[id] || after[operand];
+    if (!is_reduction(node.op)) continue;
+    if (after[id] || node.op == Op::argmax || node.op == Op::argmin) return false;
+    after[id] = true;
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].output && (!uniform[i] || is_packed(operands[i].dtype))) return false;
+  }
+  return std::ranges::none_of(space.shape, [](std::int64_t size) { return size == 0; });
+}
+
+std::uint64_t bits_of(const Operand& operand, const ReduceSpace& space) {
+  auto total = static_cast<std::uint64_t>(bits(operand.dtype));
+  for (std::size_t k = 0; k < space.shape.size(); ++k) {
+    if (operand.strides[k] != 0) total *= static_cast<std::uint64_t>(space.shape[k]);
+  }
+  return total;
+}
+
+// The operand with the most bytes: the one to be read once and in order.
+std::size_t largest(std::span<const Operand> operands, const ReduceSpace& space) {
+  std::size_t found = 0;
+  for (std::size_t i = 1; i < operands.size(); ++i) {
+    if (!operands[i].output && bits_of(operands[i], space) > bits_of(operands[found], space))
+      found = i;
+  }
+  return found;
+}
+
+// The axes of one kernel before they are put in a row.
+struct Axes {
+  std::vector<Axis> batches;
+  Axis columns;
+  Axis rows;
+  std::vector<Axis> reduced;
+};
+
+int most_columns(std::int64_t size) {
+  if (size <= kMostColumns) return static_cast<int>(size);
+  for (int columns = kMostColumns; columns > 1; columns /= 2) {
+    if (size % columns == 0) return columns;
+  }
+  return 1;
+}
+
+// The columns are the axis along which the largest operand does not move, the rows the one along
+// which its rows follow each other.
+Axes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::size_t operand,
+             std::size_t operands) {
+  Axes axes;
+  const Axis one{1, std::vector<std::int64_t>(operands, 0), {}};
+  axes.columns = axes.rows = one;
+  axes.reduced = std::move(reduced);
+  bool has_columns = false;
+  for (Axis& axis : outer) {
+    const int columns = most_columns(axis.size);
+    if (axis.strides[operand] != 0 || has_columns || columns == 1) {
+      axes.batches.push_back(std::move(axis));
+      continue;
+    }
+    has_columns = true;
+    axes.columns = {columns, axis.strides, axis.from};
+    if (axis.size == columns) continue;
+    axis.size /= columns;
+    for (std::int64_t& stride : axis.strides) stride *= columns;
+    axes.batches.push_back(std::move(axis));
+  }
+  // What does not move in the largest operand is a batch, before those that do.
+  std::ranges::stable_sort(axes.batches, [&](const Axis& a, const Axis& b) {
+    return a.strides[operand] == 0 && b.strides[operand] != 0;
+  });
+  if (!axes.batches.empty() && axes.batches.back().strides[operand] != 0) {
+    axes.rows = axes.batches.back();
+    axes.batches.pop_back();
+  }
+  return axes;
+}
+
+bool rows_begin_with_bytes(const Operand& operand, std::size_t index,
+                           const std::vector<Axis>& axes) {
+  bool whole = operand.offset % 2 == 0;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    whole = whole && axes[k].strides[index] % 2 == 0;
+  }
+  return whole;
+}
+
+// 16 bytes of the narrowest operand that moves along the innermost axis, as long as vectors fit it.
+// With more, neighbouring threads would read what the rows share from places so far apart that
+// they wait for each other.
+int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operands, Family family) {
+  const Axis& inner = axes.back();
+  int narrowest = kVectorBits;
+  bool halves = true;  // of bytes may be loaded together
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (inner.strides[i] == 0) continue;
+    narrowest = std::min(narrowest, bits(operands[i].dtype));
+    if (is_packed(operands[i].dtype))
+      halves = halves && rows_begin_with_bytes(operands[i], i, axes);
+  }
+  if (!halves) return 1;
+  int width = family == Family::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
+  while (width > 1 && inner.size % width != 0) width /= 2;
+  return width;
+}
+
+void share_out(Layout& layout, std::int64_t batches, Family family) {
+  Variant& variant = layout.variant;
+  ProductVariant& products = variant.products;
+  products.rows = products.columns <= 2 ? 4 : family == Family::host ? 1 : 2;
+  while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
+  RowVariant& shares = variant.reduction;
+  if (family != Family::host) {
+    const auto most = static_cast<int>(std::bit_ceil(
+        static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostThreads))));
+    shares.threads = std::min(most, kWaveThreads);
+    const std::int64_t groups = (layout.rows + products.rows - 1) / products.rows * batches;
+    while (shares.threads < most && groups * shares.threads < kFilled) shares.threads *= 2;
+    if (shares.threads <= kWaveThreads) shares.rows = kBlock / shares.threads;
+  }
+  const std::int64_t per_block = std::int64_t{products.rows} * shares.rows;
+  layout.row_blocks = (layout.rows + per_block - 1) / per_block;
+  layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
+}
+
+void place_operands(Variant& variant, const std::vector<Axis>& axes,
+                    std::span<const Operand> operands) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    OperandVariant operand;
+    operand.access = access_of(axes, i);
+    operand.start = is_packed(operands[i].dtype) && operands[i].offset % 2 != 0;
+    for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+      if (axes[k].strides[i] != 0) operand.outer_axes |= std::uint64_t{1} << k;
+    }
+    variant.operands.push_back(operand);
+  }
+}
+
+void align(OperandVariant& variant, const Operand& operand, std::size_t index,
+           const std::vector<Axis>& axes, int width, Family family) {
+  variant.alignment = std::max(1, bits(operand.dtype) / 8);
+  if (family == Family::host || variant.access != Access::contiguous) return;
+  variant.alignment = alignment_of(operand, operand.offset, axes, axes.size() - 1, index, width);
+}
+
+}  // namespace
+
+std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
+                                    std::span<const Operand> operands,
+                                    const std::vector<bool>& uniform, Family family, bool tiles) {
+  if (!has_the_structure(graph, space, operands, uniform)) return std::nullopt;
+  const std::size_t weights = largest(operands, space);
+  std::vector<Axis> outer = axes_where(space, operands, false);
+  std::vector<Axis> reduced = axes_where(space, operands, true);
+  if (reduced.empty()) reduced.push_back({1, std::vector<std::int64_t>(operands.size(), 0), {}});
+  sort_by_memory(outer, weights);
+  sort_by_memory(reduced, weights);
+  outer = merge(std::move(outer));
+  reduced = merge(std::move(reduced));
+  for (const std::int64_t stride : reduced.back().strides) {
+    if (stride != 0 && stride != 1) return std::nullopt;
+  }
+  const Axes arranged = arrange(std::move(outer), std::move(reduced), weights, operands.size());
+  bool packed = false;
+  bool shared = false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    packed = packed || is_packed(operands[i].dtype);
+    shared = shared || (arranged.rows.size > 1 && arranged.rows.strides[i] == 0 &&
+                        arranged.reduced.back().strides[i] != 0);
+  }
+  if (!packed && !shared) return std::nullopt;
+
+  std::vector<Axis> axes = arranged.batches;
+  Layout layout;
+  Variant& variant = layout.variant;
+  variant.family = family;
+  variant.products.columns = static_cast<int>(arranged.columns.size);
+  if (arranged.columns.size > 1) axes.push_back(arranged.columns);
+  axes.push_back(arranged.rows);
+  axes.insert(axes.end(), arranged.reduced.begin(), arranged.reduced.end());
+  variant.rank = static_cast<int>(axes.size());
+  variant.reduction.axes = static_cast<int>(arranged.reduced.size());
+  variant.width = choose_width(axes, operands, family);
+  variant.products.lanes =
+      family == Family::host ? variant.width : std::min(variant.width, kLanesAtATime);
+  layout.rows = arranged.rows.size;
+  place_operands(variant, axes, operands);
+  if (tiles) choose_tiles(graph, operands, axes, layout);
+  layout.units = layout.rows;
+  layout.reduced = 1;
+  for (const Axis& axis : arranged.reduced) layout.reduced *= axis.size;
+  layout.vectors = layout.reduced / variant.width;
+  std::int64_t batches = 1;
+  for (const Axis& axis : arranged.batches) batches *= axis.size;
+  // Rows and what they are made of are counted, but never their product.
+  const auto counted = static_cast<std::uint64_t>(std::max(layout.reduced, layout.rows * batches));
+  variant.wide_index = needs_wide_index(axes, operands.size(), counted, variant.width);
+  if (variant.products.tiles.sharers > 0) {
+    share_out_tiles(layout, batches);
+  } else {
+    share_out(layout, batches, family);
+  }
+
+  layout.shape = Dims(axes.size());
+  for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    align(variant.operands[i], operands[i], i, axes, variant.width, family);
+    layout.strides.emplace_back(axes.size());
+    for (std::size_t k = 0; k < axes.size(); ++k) layout.strides[i][k] = axes[k].strides[i];
+    layout.offsets.push_back(operands[i].offset);
+    layout.starts.push_back(is_packed(operands[i].dtype) ? operands[i].offset & 1 : 0);
+  }
+  return layout;
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,171 @@
+#include "fusion/schedule/products/product_values.hpp"
+
+#include <algorithm>
+
+#include "fusion/graph/dtype_lattice.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// From three columns on, the sum of the shared factor costs more than the weights.
+constexpr int kMostFactoredColumns = 2;
+
+}  // namespace
+
+ProductValues::ProductValues(const TypedGraph& graph, const Variant& variant)
+    : ProductAxes(variant), graph_(graph) {
+  place_values();
+  find_products();
+  find_forms();
+  find_wanted();
+  find_quick_way();
+}
+
+Place ProductValues::operand_place(std::size_t operand) const {
+  Place place;
+  place.rows = has_stride(operand, row_axis());
+  place.columns = has_columns() && has_stride(operand, row_axis() - 1);
+  if (variant_.operands[operand].access == Access::contiguous) {
+    place.level = Level::element;
+  } else if (variant_.operands[operand].outer_axes >> first_reduced() != 0) {
+    place.level = Level::line;
+  }
+  return place;
+}
+
+// Operands are the array arguments in order, then the outputs.
+std::size_t ProductValues::operand_of(const TypedNode& input) const {
+  std::size_t operand = 0;
+  for (std::size_t i = 0; i < input.payload; ++i) operand += graph_.arguments[i].scalar ? 0 : 1;
+  return operand;
+}
+
+bool ProductValues::has_forms() const {
+  return std::ranges::any_of(forms_, [](const auto& form) { return form.has_value(); });
+}
+
+void ProductValues::go_carefully() {
+  quick_ = false;
+  forms_.assign(graph_.nodes.size(), std::nullopt);
+  find_wanted();
+}
+
+void ProductValues::place_values() {
+  places_.resize(graph_.nodes.size());
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    Place& place = places_[id];
+    if (node.op == Op::input) place = operand_place(operand_of(node));
+    for (const NodeId operand : node.inputs()) {
+      place.level = std::max(place.level, places_[operand].level);
+      place.rows = place.rows || places_[operand].rows;
+      place.columns = place.columns || places_[operand].columns;
+    }
+    if (is_reduction(node.op)) place = {Level::result, true, has_columns()};
+  }
+}
+
+// A product that is only added up is not computed by itself.
+void ProductValues::find_products() {
+  in_sum_.assign(graph_.nodes.size(), false);
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    const bool exact = graph_.rounding == Rounding::once || !is_narrow_float(node.dtype);
+    in_sum_[id] = node.op == Op::mul && places_[id].level == Level::element && exact &&
+                  is_floating(node.dtype);
+  }
+  for (const TypedNode& node : graph_.nodes) {
+    if (adds(node)) continue;
+    for (const NodeId operand : node.inputs()) in_sum_[operand] = false;
+  }
+}
+
+// Terms of small integers are added up group by group on GPUs. With many columns it takes less to
+// compute the weights and then their products.
+void ProductValues::find_forms() {
+  forms_.assign(graph_.nodes.size(), std::nullopt);
+  if (variant_.family == Family::host) return;
+  std::vector<ValuePlace> places;
+  for (const Place& place : places_) {
+    places.push_back({place.level == Level::element, place.rows, place.columns});
+  }
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    auto form = product_form(graph_, static_cast<NodeId>(id), places, in_tiles());
+    const bool few = in_tiles() || variant_.products.columns <= kMostFactoredColumns;
+    if (!form || (form->has_rest() && !few)) continue;
+    const int bits_at_once = variant_.width * bits(graph_.nodes[form->lane].dtype);
+    if (bits_at_once % 32 == 0) forms_[id] = form;
+  }
+}
+
+NodeId ProductValues::tile_vector(NodeId sum) const {
+  NodeId id = forms_[sum]->shared;
+  while (graph_.nodes[id].op == Op::promote) id = graph_.nodes[id].operands[0];
+  return id;
+}
+
+std::optional<NodeId> ProductValues::tile_sum() const {
+  std::optional<NodeId> sum;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!is_reduction(graph_.nodes[id].op)) continue;
+    if (sum || !forms_[id]) return std::nullopt;
+    sum = static_cast<NodeId>(id);
+  }
+  if (!sum) return std::nullopt;
+  const TypedNode& x = graph_.nodes[tile_vector(*sum)];
+  const bool is_pair = x.dtype == DType::bf16 || x.dtype == DType::f16;
+  return x.op == Op::input && is_pair ? sum : std::nullopt;
+}
+
+void ProductValues::find_wanted() {
+  wanted_.assign(graph_.nodes.size(), false);
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (!is_reduction(node.op)) continue;
+    if (forms_[id]) {
+      wanted_[forms_[id]->shared] = true;
+    } else if (in_sum_[node.operands[0]]) {
+      for (const NodeId factor : graph_.nodes[node.operands[0]].inputs()) wanted_[factor] = true;
+    } else {
+      wanted_[node.operands[0]] = true;
+    }
+  }
+  for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+    if (!wanted_[id]) continue;
+    for (const NodeId operand : graph_.nodes[id].inputs()) wanted_[operand] = true;
+  }
+}
+
+void ProductValues::find_quick_way() {
+  quick_ = variant_.family == Family::nvidia;
+  bool scales = false;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (is_reduction(node.op)) {
+      quick_ = quick_ && adds(node) && compute_dtype(node.dtype) == DType::f32;
+    } else if (places_[id].level == Level::element && node.op != Op::input) {
+      const bool shows = node.op == Op::promote || node.op == Op::mul || node.op == Op::add ||
+                         node.op == Op::sub || node.op == Op::neg;
+      const bool rounds = is_narrow_float(node.dtype) && graph_.rounding == Rounding::each;
+      quick_ = quick_ && shows && !rounds;
+      scales = scales ||
+               (node.op == Op::mul && compute_dtype(node.dtype) == DType::f32 && scales_lane(node));
+    }
+  }
+  quick_ = quick_ && scales;
+}
+
+bool ProductValues::scales_lane(const TypedNode& node) const {
+  for (const std::size_t i : {0u, 1u}) {
+    NodeId lane = node.operands[i];
+    while (graph_.nodes[lane].op == Op::promote) lane = graph_.nodes[lane].operands[0];
+    const DType dtype = graph_.nodes[lane].dtype;
+    const bool liftable = dtype == DType::u4 || dtype == DType::u8;
+    if (liftable && graph_.nodes[lane].op == Op::input && places_[lane].level == Level::element &&
+        places_[node.operands[1 - i]].level != Level::element)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,199 @@
+#include "fusion/schedule/rows/row_sharing.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace kiln::fusion {
+namespace {
+
+// GPUs: half a wave's worth of threads with two vectors each hide more of a short row's latency
+// than a wave with one: softmax of 256 bf16 reaches 0.98 of a copy, and 0.93 so, on an H200. Four
+// vectors a thread are enough under way for longer rows and leave the block small: rows of 4,096
+// bf16 with 128 / 256 / 512 threads reach 0.979 / 0.976 / 0.915 (rmsnorm) and 0.976 / 0.978 / 0.803
+// (softmax), since all threads of a block wait for its slowest, once for each reduction. Of 16,384
+// f16, 256 threads with eight vectors reach 0.96, 0.96 and 0.97 (rmsnorm, layer_norm, softmax), 512
+// with four 0.99, 0.98 and 0.97.
+//
+// What a block keeps in registers of rows of 64 KiB leaves no room for another beside it: 32,768
+// bf16 go from 0.93 to 0.97 (rmsnorm) and from 0.80 to 0.98 (softmax) with most of it in shared
+// memory, of which every GPU that NVIDIA's compiler knows has 60 KiB for a block. As many bytes of
+// f32 are half as much work: they stay in registers, where 16,384 reach 0.97 to 0.98, and 32,768
+// with 1,024 threads 0.96. AMD's GPUs have four times the registers for as much shared memory.
+// Longer rows are kept by clusters, 64 KiB in each block: 131,072 bf16 go from 0.69 to 0.85
+// (rmsnorm), 0.48 to 0.79 (layer_norm) and 0.52 to 0.86 (softmax). Shorter ones lose by that, since
+// blocks wait for each other and to begin at once: 32,768 bf16 in two blocks reach 0.80.
+//
+// 2^18 threads fill the largest GPUs of today, with four vectors each under way. The host sums 256
+// elements side by side, enough to hide the latency of an addition whatever the width of its
+// vectors, and keeps what it has computed of up to 512 times as many, which its caches hold: room
+// for 64 times as many or for 512, so that one kernel does for all of them.
+constexpr RowPolicy kPolicies[] = {
+    /* amd    */ {32, 16, 256, 0, 4, 512, 512, 16, 256, 128 << 10, 1 << 29, 0, 512, 0, 128, 4, 128,
+                  0, 1 << 18},
+    /* nvidia */
+    {32, 16, 256, 4 << 10, 4, 512, 512, 16, 256, 128 << 10, 32 << 10, 60 << 10, 1024, 64 << 10, 128,
+     4, 128, 0, 1 << 18},
+    /* host   */ {0, 0, 1, 0, 1, 1, 1, 512, 0, 0, 0, 0, 1, 0, 0, 1, 0, 256, 0},
+};
+
+// Of a cluster, on every device that has them.
+constexpr int kMostBlocks = 8;
+
+// Threads of a block of several rows whose results are stored: where its stores follow its loads
+// soon, those of other blocks are between them. With 128 and 64 threads instead of 256 softmax goes
+// from 0.98 to 1.00 of a copy (64 f32 and 128 bf16) and from 1.01 to 1.015 (1,024 bf16), layer_norm
+// of 512 bf16 from 0.97 to 1.00. With 64 of which each has one vector only, from 1.01 to 0.80.
+constexpr int kLeastBlock = 64;
+constexpr int kMostBlock = 128;
+
+// GPUs with more shared memory keep most of rows of up to 128 KiB there, in blocks of 512 threads,
+// of which two have room, and longer ones in clusters of such blocks: 65,536 f16 and bf16 go from
+// 0.90 of a copy to 0.96 (rmsnorm), 65,536 and 131,072 f32 from 0.87 to 0.94 and 0.92. bf16 needs
+// more registers for what is not there: softmax of 65,536 reaches 0.96 with 96 KiB and 0.92 with
+// 80, and of f16 0.90 and 0.95. With two weights for each element, and with rows that begin within
+// vectors and one, more threads remain better, and of softmax in 16 bits and of bf16 clusters of
+// smaller blocks.
+constexpr int kRoom = 80 << 10;
+constexpr int kRoomOfBf16 = 96 << 10;
+
+// With two weights for each element all of a row of 64 KiB, which leaves the registers to weights
+// (emit/rows/prefetch.cpp). Of rows that end within what a thread has of them, that takes too many.
+constexpr int kRoomBesideWeights = 64 << 10;
+
+// Vectors of each of 1,024 threads: with two in shared memory layer_norm of 32,768 f32 goes from
+// 0.95 of a copy to 0.96.
+constexpr int kRoomForWeights = 2;
+
+int power_of_two_to(std::int64_t count) {
+  return static_cast<int>(
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
+}
+
+}  // namespace
+
+const RowPolicy& row_policy(Family family) { return kPolicies[static_cast<std::size_t>(family)]; }
+
+int power_of_two_from(std::int64_t count) {
+  return static_cast<int>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
+}
+
+int kept_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows : bytes.weights; }
+
+void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vectors,
+                 const VectorBytes& bytes, int width, const RowDevice& device, Family family) {
+  const RowPolicy& rule = row_policy(family);
+  const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
+  if (family == Family::host) {
+    const bool kept = !rows.pieces && rows.columns == 0 && each <= rule.most_vectors;
+    rows.vectors = !kept                        ? 0
+                   : vectors == 1               ? 1
+                   : vectors <= kStretchVectors ? kStretchVectors
+                                                : rule.most_vectors;
+    return;
+  }
+  const int kept = kept_bytes(bytes);
+  const int threads = rows.threads / rows.blocks;
+  const bool held = !rows.pieces && each <= rule.most_vectors && each * kept <= rule.held_bytes &&
+                    each * kept * threads <= rule.held_row;
+  const int all = std::max(1, bytes.rows + bytes.weights);
+  rows.vectors = held ? static_cast<int>(each) : 0;
+  rows.whole = held ? static_cast<int>(least_vectors / rows.threads) : 0;
+  rows.batch = power_of_two_to(std::min(rule.batch, rule.batch_bytes / all));
+  if (held) rows.batch = std::min(rows.batch, rows.vectors);
+  const bool wide = width >= 8 || rows.blocks > 1;
+  const std::int64_t in_block = vectors * kept / rows.blocks;
+  if (held && rows.columns == 0 && wide && in_block > rule.long_row) {
+    int memory = rule.shared_bytes;
+    if (device.roomy && rows.phase < 0 && in_block > 2 * rule.long_row &&
+        threads <= rule.most_threads) {
+      memory = bytes.bf16 ? kRoomOfBf16 : kRoom;
+    } else if (device.roomy && rows.phase < 0 && rows.blocks == 1 && width >= 8 &&
+               threads <= rule.most_threads && rows.whole == rows.vectors &&
+               bytes.weights == 2 * bytes.rows) {
+      memory = kRoomBesideWeights;
+    }
+    rows.stored = std::min(rows.vectors, memory / std::max(1, threads * kept));
+  } else if (held && threads > rule.most_threads && bytes.weights != 0) {
+    rows.stored = kRoomForWeights;
+  }
+}
+
+void share_row(RowVariant& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
+               int least, int reductions, bool stores, const RowDevice& device, Family family) {
+  const RowPolicy& rule = row_policy(family);
+  const int kept = kept_bytes(in_vector);
+  const bool wide = width >= 8 && !rows.pieces;
+  const bool roomy = device.roomy && (rows.phase < 0 ? in_vector.weights <= in_vector.rows
+                                                     : in_vector.weights == 0);
+  if (device.clusters && !rows.pieces && vectors * kept > rule.held_row) {
+    const bool twice = roomy && (!wide || (in_vector.weights != 0 && !in_vector.bf16));
+    const int cluster_row = twice ? rule.held_row : rule.cluster_row;
+    const int blocks = power_of_two_from((vectors * kept + cluster_row - 1) / cluster_row);
+    if (blocks <= kMostBlocks) {
+      rows.blocks = blocks;
+      share_row(rows, (vectors + blocks - 1) / blocks, in_vector, width, least, reductions, stores,
+                {false, device.roomy}, family);
+      rows.threads *= blocks;
+      return;
+    }
+  }
+  const auto threads_for = [&](std::int64_t each, int fewest, int most) {
+    return power_of_two_from(std::clamp<std::int64_t>((vectors + each - 1) / each, fewest, most));
+  };
+  const std::int64_t bytes = rows.pieces ? 0 : vectors * kept;
+  // With one meeting of all threads, twice as many with half as much each are better. What only
+  // reads needs more under way: of 4,096 bf16 a logsumexp reaches 0.78 of a copy with four vectors
+  // and 0.88 with eight.
+  int each = rule.vectors;
+  if (stores && reductions == 1) each = (each + 1) / 2;
+  if (!stores && !rows.pieces) each *= 2;
+  if (vectors <= rule.short_row) {
+    rows.threads = threads_for(reductions > 1 ? 2 : 1, 1, std::max(1, rule.short_threads));
+  } else if (width < 8 && bytes > 2 * rule.long_row && (rows.blocks == 1 || !roomy)) {
+    rows.threads = threads_for(each, rule.short_row, rule.long_threads);
+  } else {
+    // With so many threads there is room for weights, without which fewer are better.
+    const bool crowded = bytes > 2 * rule.long_row && in_vector.weights != 0 && !roomy;
+    const int most = !wide || bytes > rule.held_row ? rule.most_threads
+                     : bytes <= rule.long_row       ? rule.wide_threads
+                     : crowded                      ? rule.long_threads
+                                                    : rule.most_threads;
+    // Of 512, where exponentials take fewer instructions, 1.02 on 32 threads and 1.06 on 16.
+    const bool few = !stores && !rows.pieces && vectors <= 2 * rule.short_row;
+    rows.threads = threads_for(each, few ? rule.short_threads : rule.short_row, most);
+  }
+  rows.threads = std::max(rows.threads, least);
+  if (rows.threads > rule.short_row) return;
+  int block = rule.block;
+  if (stores && rule.block_bytes != 0) {
+    const std::int64_t own =
+        (std::max<std::int64_t>(vectors, 1) + rows.threads - 1) / rows.threads * std::max(1, kept);
+    block = std::clamp(power_of_two_to(rule.block_bytes / own), kLeastBlock, kMostBlock);
+  }
+  rows.rows = block / rows.threads;
+}
+
+void share_columns(RowVariant& rows, std::int64_t length, std::int64_t across, std::int64_t count,
+                   int reductions, Family family) {
+  constexpr int kLine = 8;  // 16-byte vectors
+  constexpr std::int64_t kKept = 8;
+  const RowPolicy& rule = row_policy(family);
+  if (family == Family::host) {
+    rows.columns = 1;
+    return;
+  }
+  const int most = rule.most_threads / kLine;
+  rows.threads = std::clamp(power_of_two_to(rule.threads / std::max<std::int64_t>(count, 1)), 1,
+                            std::min(most, power_of_two_from(length / rule.batch)));
+  const int few = power_of_two_from(across);
+  const int keeping = power_of_two_from((length + kKept - 1) / kKept);
+  const bool keeps = reductions > 1 && rows.threads <= keeping &&
+                     std::int64_t{std::max(kLine, few)} * keeping <= rule.most_threads;
+  if (keeps) rows.threads = keeping;
+  const int side_by_side = std::max(kLine, rule.block / rows.threads);
+  rows.columns = keeps ? few : std::min(few, side_by_side);
+  rows.rows = std::max(1, rule.block / (rows.columns * rows.threads));
+}
+
+}  // namespace kiln::fusion

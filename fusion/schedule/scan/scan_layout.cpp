@@ -1,0 +1,123 @@
+#include "fusion/schedule/scan/scan_layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/schedule/merged_axes.hpp"
+#include "fusion/infer/shapes.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// A row is shared out to as many threads as it has vectors, and to a block of them where it has
+// more; a vector is 16 bytes of the narrowest operand, and no more lanes than registers allow with
+// several values of each. The host takes 256 elements of a row, or columns, at a time.
+constexpr int kMostThreads = 256;
+constexpr int kShortRow = 32;
+constexpr int kBlock = 128;
+constexpr int kVectorBits = 128;
+constexpr int kMostLanes = 8;
+constexpr int kHostLanes = 256;
+
+using Axis = MergedAxis;
+
+std::size_t first_output(std::span<const Operand> operands) {
+  const auto found = std::ranges::find_if(operands, &Operand::output);
+  return static_cast<std::size_t>(found - operands.begin());
+}
+
+Axis axis_of(const ScanSpace& space, std::span<const Operand> operands, std::size_t k) {
+  Axis axis{space.shape[k], {}, {k}};
+  for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
+  return axis;
+}
+
+// The axes beside the scanned one, the last the fastest in the first output.
+std::vector<Axis> other_axes(const ScanSpace& space, std::span<const Operand> operands) {
+  std::vector<Axis> axes;
+  for (std::size_t k = 0; k < space.shape.size(); ++k) {
+    if (k != space.axis && space.shape[k] != 1) axes.push_back(axis_of(space, operands, k));
+  }
+  sort_by_memory(axes, first_output(operands));
+  return merge(std::move(axes));
+}
+
+int choose_width(const Axis& inner, std::span<const Operand> operands, Family family) {
+  int narrowest = kVectorBits;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (inner.strides[i] == 1) narrowest = std::min(narrowest, bits(operands[i].dtype));
+  }
+  int width = family == Family::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
+  while (width > 1 && inner.size % width != 0) width /= 2;
+  return width;
+}
+
+// How rows along the axis are shared out, `rows` of them.
+void share_out(Layout& layout, std::int64_t rows, Family family) {
+  RowVariant& shares = layout.variant.reduction;
+  if (family != Family::host) {
+    shares.threads = static_cast<int>(std::bit_ceil(
+        static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostThreads))));
+    if (shares.threads <= kShortRow) shares.rows = kBlock / shares.threads;
+  }
+  layout.rows = rows;
+  layout.units = rows;
+  layout.work_items = static_cast<std::uint64_t>((rows + shares.rows - 1) / shares.rows);
+}
+
+}  // namespace
+
+Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Family family) {
+  Layout layout;
+  Variant& variant = layout.variant;
+  variant.family = family;
+  const std::size_t output = first_output(operands);
+  std::vector<Axis> axes = other_axes(space, operands);
+  const Axis scanned = axis_of(space, operands, space.axis);
+  const bool across =
+      !axes.empty() && std::abs(axes.back().strides[output]) < std::abs(scanned.strides[output]);
+  variant.scan = across ? ScanVariant::across : ScanVariant::along;
+  if (axes.empty()) axes.push_back({1, std::vector<std::int64_t>(operands.size(), 0), {}});
+  axes.insert(across ? axes.end() - 1 : axes.end(), scanned);
+  variant.rank = static_cast<int>(axes.size());
+  variant.width = choose_width(axes.back(), operands, family);
+  layout.reduced = scanned.size;
+  std::int64_t others = 1;
+  for (const Axis& axis : axes) others *= axis.size;
+  variant.wide_index =
+      needs_wide_index(axes, operands.size(), static_cast<std::uint64_t>(others), variant.width);
+  if (scanned.size != 0) others /= scanned.size;
+  layout.vectors = axes.back().size / variant.width;
+  if (across) {
+    layout.work_items = static_cast<std::uint64_t>(others / variant.width);
+    layout.reduced *= variant.width;
+  } else {
+    share_out(layout, others, family);
+  }
+  layout.shape = Dims(axes.size());
+  for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    OperandVariant operand;
+    operand.access = access_of(axes, i);
+    operand.alignment = std::max(1, bits(operands[i].dtype) / 8);
+    if (family != Family::host && operand.access == Access::contiguous) {
+      operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, variant.width);
+    }
+    layout.strides.emplace_back(axes.size());
+    for (std::size_t k = 0; k < axes.size(); ++k) {
+      layout.strides[i][k] = axes[k].strides[i];
+      if (k + 1 < axes.size() && axes[k].strides[i] != 0) {
+        operand.outer_axes |= std::uint64_t{1} << k;
+      }
+    }
+    layout.offsets.push_back(0);
+    variant.operands.push_back(operand);
+  }
+  return layout;
+}
+
+}  // namespace kiln::fusion

@@ -1,0 +1,96 @@
+// The service's compiles: one of them, on a thread of the pool, and what becomes of its failure.
+#include <fmt/format.h>
+
+#include "jit/service/diagnostics.hpp"
+#include "jit/service/service.hpp"
+#include "jit/service/flight.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+
+void Service::run_compile(Flight& flight, int cancel) {
+  const std::shared_ptr<Flight> keep = flight.shared_from_this();
+  Outcome outcome =
+      Outcome::of([&] { return compile_now(flight.request, flight.toolchain, cancel); });
+  release(keep);  // first: whoever asks again after this compile gets a new one
+  flight.promise.set_value(std::move(outcome));
+}
+
+CompileResult Service::compile_now(const CompileRequest& request, const Toolchain& toolchain,
+                                   int cancel) {
+  const auto unsupported = [&](std::string_view log) {
+    return Error(
+        Code::unsupported,
+        describe_failure(request, toolchain,
+                         fmt::format("{} does not know this target", toolchain.path), log, ""));
+  };
+  if (targets_.lookup(toolchain, request.target) == false) throw unsupported("");
+
+  const std::string body =
+      encode(CompileTask{request.entry, request.source, request.target, request.options});
+  Exchange answer = exchange(toolchain, MessageType::compile, body, cancel);
+  const bool replied = answer.end == Exchange::End::replied;
+  if (replied && answer.reply.type == MessageType::done) {
+    CompileOutput output = decode_compile_output(answer.reply.body);
+    targets_.learn(toolchain, request.target);
+    if (!output.log.empty() && !answer.output.empty()) output.log += '\n';
+    output.log += answer.output;
+    if (!settings_.dump.empty()) {
+      const Exchange isa = exchange(toolchain, MessageType::disassemble,
+                                    encode(DisassembleTask{output.code, request.target}), cancel);
+      const bool have = isa.end == Exchange::End::replied && isa.reply.type == MessageType::done;
+      dump_compile(settings_.dump, settings_.worker, request, toolchain, output.log, output.code,
+                   have ? decode_compile_output(isa.reply.body).code : "");
+    }
+    log(LogLevel::info,
+        fmt::format("compiled function '{}' (module {}) for {} in {:.0f} ms{}", request.function,
+                    request.entry, request.target, output.milliseconds,
+                    output.log.empty() ? "" : ", with warnings"));
+    return {std::move(output.code), std::move(output.log), output.milliseconds};
+  }
+
+  if (answer.end == Exchange::End::cancelled) throw cancelled_error(request);
+  Failure failure;
+  if (replied) {
+    failure = decode_failure(answer.reply.body);
+  } else {
+    failure.message = fmt::format("the compile worker {}", answer.what);
+  }
+  if (!settings_.dump.empty()) {
+    dump_compile(settings_.dump, settings_.worker, request, toolchain, failure.log + answer.output,
+                 "", "");
+  }
+  const bool may_be_the_target = failure.code == Code::compile_failed &&
+                                 (replied || answer.end == Exchange::End::died) &&
+                                 toolchain.kind != ToolchainKind::host;
+  if (may_be_the_target && target_is_unknown(toolchain, request.target, cancel)) {
+    throw unsupported(failure.log);
+  }
+  throw Error(failure.code,
+              describe_failure(request, toolchain, failure.message, failure.log, answer.output));
+}
+
+// Tries the smallest kernel there is, so that a crash on an unknown target is told from one on a
+// source.
+bool Service::target_is_unknown(const Toolchain& toolchain, const std::string& target, int cancel) {
+  const auto known = targets_.find_out(toolchain, target, [&]() -> std::optional<bool> {
+    const CompileRequest probe = probe_request(toolchain, target);
+    const Exchange answer = exchange(
+        toolchain, MessageType::compile,
+        encode(CompileTask{probe.entry, probe.source, probe.target, probe.options}), cancel);
+    if (answer.end == Exchange::End::replied) {
+      if (answer.reply.type == MessageType::done) return true;
+      if (decode_failure(answer.reply.body).code == Code::compile_failed) return false;
+      return std::nullopt;
+    }
+    // The system's killing of a worker says nothing about the target.
+    if (answer.end != Exchange::End::died || !answer.accepted ||
+        answer.what.find("signal 9 ") != std::string::npos) {
+      return std::nullopt;
+    }
+    return false;
+  });
+  return known == false;
+}
+
+}  // namespace kiln::jit

@@ -1,0 +1,91 @@
+// The compile service behind compile.hpp: which worker gets which request, what is asked once for
+// many, and what becomes of a worker's failure. One instance serves the process; tests make their
+// own.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <future>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/service/compile.hpp"
+#include "jit/compilers/compiler.hpp"
+#include "jit/service/pool.hpp"
+#include "jit/toolchain/settings.hpp"
+#include "jit/service/target_knowledge.hpp"
+#include "jit/service/worker_process.hpp"
+
+namespace kiln::jit {
+
+class Service {
+ public:
+  explicit Service(Settings settings);
+  /// Stops every compile and ends every worker. Handles may outlive the service.
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  /// The one of this process, with the settings of the environment; a forked child gets its own.
+  static Service& instance();
+
+  CompileHandle compile_async(CompileRequest request);
+  std::vector<std::string> known_targets(const Toolchain& toolchain);
+  std::string disassemble(std::string_view code, std::string_view target);
+
+  struct Counters {
+    std::uint64_t workers_started = 0;
+    std::uint64_t exchanges = 0;  ///< requests that were sent to a worker, or made in-process
+  };
+  Counters counters() const { return {workers_started_, exchanges_}; }
+  std::size_t idle_workers() const;
+  int jobs() const { return settings_.jobs; }
+
+ private:
+  struct Outcome;
+  struct Flight;  // one compile and everyone who waits for it
+  friend class CompileHandle;
+
+  Toolchain toolchain_of(const CompileRequest& request);
+  void run_compile(Flight& flight, int cancel);
+  CompileResult compile_now(const CompileRequest& request, const Toolchain& toolchain, int cancel);
+  bool target_is_unknown(const Toolchain& toolchain, const std::string& target, int cancel);
+  Exchange exchange(const Toolchain& toolchain, MessageType type, const std::string& body,
+                    int cancel);
+  Exchange exchange_in_process(const Toolchain& toolchain, MessageType type,
+                               const std::string& body);
+  std::string run_job(const Toolchain& toolchain, MessageType type, const std::string& body);
+  std::future<Outcome> post(std::function<void(int cancel)> run);
+
+  std::unique_ptr<WorkerProcess> take_worker(const Toolchain& toolchain);
+  void keep_worker(std::unique_ptr<WorkerProcess> worker);
+  std::optional<Pool::TimePoint> end_idle_workers();
+  void release(const std::shared_ptr<Flight>& flight);
+
+  struct IdleWorker {
+    std::unique_ptr<WorkerProcess> worker;
+    Pool::TimePoint since;
+  };
+
+  const Settings settings_;
+  TargetKnowledge targets_;
+  std::atomic<std::uint64_t> workers_started_{0};
+  std::atomic<std::uint64_t> exchanges_{0};
+
+  mutable std::mutex
+      mutex_;  // of what follows; never held while a compiler or a process is waited for
+  std::unordered_multimap<std::size_t, std::shared_ptr<Flight>> flights_;
+  std::list<IdleWorker> idle_;  // the one used last is first
+  std::map<std::string, Toolchain> toolchains_;
+  std::mutex compilers_mutex_;
+  std::map<std::string, std::unique_ptr<Compiler>> compilers_;  // in-process only
+
+  std::unique_ptr<Pool> pool_;  // last: its threads use all of the above
+};
+
+}  // namespace kiln::jit

@@ -1,0 +1,281 @@
+// See worker_process.hpp.
+#include "jit/service/worker_process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "jit/toolchain/environment.hpp"
+#include "base/subprocess.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kKeptOutput = 64 << 10;
+constexpr int kWorkerSocket = 3;
+
+[[noreturn]] void throw_errno(const char* what, int error) {
+  throw Error(Code::io, fmt::format("compile worker: {}: {}", what, std::strerror(error)));
+}
+
+std::pair<UniqueFd, UniqueFd> make_socket_pair() {
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    throw_errno("socketpair", errno);
+  }
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+std::pair<UniqueFd, UniqueFd> make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw_errno("pipe", errno);
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+void set_nonblocking(const UniqueFd& fd) {
+  fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& strings) {
+  std::vector<char*> list;
+  for (std::string& text : strings) list.push_back(text.data());
+  list.push_back(nullptr);
+  return list;
+}
+
+// posix_spawn's two kinds of instructions, released together.
+struct SpawnPlan {
+  posix_spawn_file_actions_t actions{};
+  posix_spawnattr_t attributes{};
+
+  SpawnPlan(int socket, int output) {
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, output, 1);
+    posix_spawn_file_actions_adddup2(&actions, output, 2);
+    posix_spawn_file_actions_adddup2(&actions, socket, kWorkerSocket);
+    posix_spawnattr_init(&attributes);
+    // Nothing of the caller's signal set-up reaches the compiler, and no Ctrl-C of a terminal does.
+    sigset_t none;
+    sigset_t all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(
+        &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  }
+  ~SpawnPlan() {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnPlan(const SpawnPlan&) = delete;
+  SpawnPlan& operator=(const SpawnPlan&) = delete;
+};
+
+// Waits a moment for a process whose socket is closed to end by itself, so that its own status is
+// seen and not that of the signal that follows. False when it is still there; kernels before 5.3
+// cannot tell.
+bool await_end(pid_t pid) {
+#ifdef SYS_pidfd_open
+  const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (process.get() < 0) return true;
+  pollfd ended{process.get(), POLLIN, 0};
+  return poll(&ended, 1, 1000) != 0;
+#else
+  (void)pid;
+  return true;
+#endif
+}
+
+// Throws for an answer that cannot be read: its worker is not to be trusted with another request.
+void check_body(const Message& message) {
+  if (message.type == MessageType::done) {
+    decode_compile_output(message.body);
+  } else {
+    decode_failure(message.body);
+  }
+}
+
+}  // namespace
+
+WorkerProcess::WorkerProcess(const Settings& settings, ToolchainKind kind, const std::string& path)
+    : kind_(kind), path_(path), temporary_("kiln-worker") {
+  start(settings);
+}
+
+WorkerProcess::~WorkerProcess() { finish(); }
+
+void WorkerProcess::start(const Settings& settings) {
+  auto [here, there] = make_socket_pair();
+  auto [read_end, write_end] = make_pipe();
+  const SpawnPlan plan(there.get(), write_end.get());
+  std::vector<std::string> arguments = {
+      settings.worker,          "--serve",
+      std::string(name(kind_)), path_,
+      std::to_string(getpid()), std::to_string(settings.memory_bytes)};
+  std::vector<std::string> environment = scrubbed_environment(temporary_.path());
+  environment.insert(environment.end(), settings.worker_environment.begin(),
+                     settings.worker_environment.end());
+  const int error = posix_spawn(&pid_, settings.worker.c_str(), &plan.actions, &plan.attributes,
+                                pointers(arguments).data(), pointers(environment).data());
+  if (error != 0) {
+    pid_ = -1;
+    throw Error(Code::not_found,
+                fmt::format("cannot start the compile worker {}: {}; KILN_WORKER names "
+                            "another, KILN_COMPILE=inprocess does without",
+                            settings.worker, std::strerror(error)));
+  }
+  socket_ = std::move(here);
+  output_pipe_ = std::move(read_end);
+  set_nonblocking(socket_);
+  set_nonblocking(output_pipe_);
+}
+
+std::string WorkerProcess::finish() {
+  socket_.reset();
+  if (pid_ < 0) return {};
+  // The group first: once the process is reaped its number may be somebody else's.
+  kill(-pid_, SIGKILL);
+  kill(pid_, SIGKILL);
+  int status = 0;
+  pid_t reaped = -1;
+  do {
+    reaped = waitpid(pid_, &status, 0);
+  } while (reaped < 0 && errno == EINTR);
+  const bool known =
+      reaped == pid_;  // not if the application ignores SIGCHLD or reaps all its children
+  pid_ = -1;
+  return known ? describe_ending(status) : "ended";
+}
+
+void WorkerProcess::read_output() {
+  std::array<char, 16 << 10> buffer;
+  while (true) {
+    const ssize_t got = read(output_pipe_.get(), buffer.data(), buffer.size());
+    // At its end the pipe would stay readable for ever: it is no longer waited for.
+    if (got == 0) output_pipe_.reset();
+    if (got <= 0) return;
+    output_.append(buffer.data(), static_cast<std::size_t>(got));
+    if (output_.size() > 2 * kKeptOutput) output_.erase(0, output_.size() - kKeptOutput);
+  }
+}
+
+// False when the other end is gone.
+bool WorkerProcess::send_some(std::string& unsent) {
+  const ssize_t sent = send(socket_.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL);
+  if (sent < 0) return errno == EAGAIN || errno == EINTR;
+  unsent.erase(0, static_cast<std::size_t>(sent));
+  return true;
+}
+
+// False when the other end is gone.
+bool WorkerProcess::receive_some() {
+  std::array<char, 64 << 10> buffer;
+  const ssize_t got = recv(socket_.get(), buffer.data(), buffer.size(), 0);
+  if (got < 0) return errno == EAGAIN || errno == EINTR;
+  if (got == 0) return false;
+  frames_.feed({buffer.data(), static_cast<std::size_t>(got)});
+  return true;
+}
+
+Exchange WorkerProcess::converse(MessageType type, std::string body, Clock::time_point end,
+                                 int cancel) {
+  Exchange exchange;
+  const std::uint64_t id = next_id_++;
+  std::string unsent = encode_frame({type, id, std::move(body)});
+  while (true) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
+    if (left <= 0) {
+      exchange.end = Exchange::End::timed_out;
+      return exchange;
+    }
+    const short wanted = unsent.empty() ? POLLIN : POLLIN | POLLOUT;
+    std::array<pollfd, 3> waiting = {
+        {{socket_.get(), wanted, 0}, {output_pipe_.get(), POLLIN, 0}, {cancel, POLLIN, 0}}};
+    if (poll(waiting.data(), waiting.size(), static_cast<int>(std::min<long>(left + 1, 1 << 30))) <
+            0 &&
+        errno != EINTR) {
+      throw_errno("poll", errno);
+    }
+    if (waiting[1].revents != 0) read_output();
+    if ((waiting[2].revents & POLLIN) != 0) {
+      exchange.end = Exchange::End::cancelled;
+      return exchange;
+    }
+    bool alive = true;
+    if ((waiting[0].revents & POLLOUT) != 0 && !unsent.empty()) alive = send_some(unsent);
+    if ((waiting[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) alive = receive_some() && alive;
+    while (std::optional<Message> message = frames_.next()) {
+      if (message->type == MessageType::hello && message->id == 0) continue;
+      if (message->id != id) {
+        throw Error(Code::internal,
+                    fmt::format("compile protocol: an answer to request {}, asked was {}",
+                                message->id, id));
+      }
+      if (message->type == MessageType::accepted && !exchange.accepted) {
+        exchange.accepted = true;
+      } else if (exchange.accepted &&
+                 (message->type == MessageType::done || message->type == MessageType::failed)) {
+        check_body(*message);
+        exchange.end = Exchange::End::replied;
+        exchange.reply = std::move(*message);
+        return exchange;
+      } else {
+        throw Error(Code::internal,
+                    fmt::format("compile protocol: an unexpected message of type {}",
+                                static_cast<int>(message->type)));
+      }
+    }
+    if (!alive) {
+      exchange.end = Exchange::End::died;
+      return exchange;
+    }
+  }
+}
+
+Exchange WorkerProcess::call(MessageType type, std::string body, std::chrono::milliseconds deadline,
+                             int cancel) {
+  output_.clear();
+  Exchange exchange;
+  try {
+    exchange = converse(type, std::move(body), Clock::now() + deadline, cancel);
+  } catch (const Error& error) {
+    exchange.end = Exchange::End::garbage;
+    exchange.accepted = true;  // not to be asked again
+    exchange.what = error.what();
+  }
+  if (exchange.end == Exchange::End::died) {
+    const bool ended = await_end(pid_);
+    exchange.what = finish();
+    if (!ended) exchange.what = "closed its socket without an answer";
+  } else if (exchange.end != Exchange::End::replied) {
+    finish();
+  }
+  if (exchange.end == Exchange::End::timed_out) {
+    exchange.what = fmt::format("did not finish within {} ms and was stopped", deadline.count());
+  } else if (exchange.end == Exchange::End::cancelled) {
+    exchange.what = "was cancelled";
+  }
+  read_output();
+  if (output_.size() > kKeptOutput) output_.erase(0, output_.size() - kKeptOutput);
+  exchange.output = std::move(output_);
+  return exchange;
+}
+
+}  // namespace kiln::jit

@@ -1,0 +1,32 @@
+# What a worker needs: the search for compilers, and the compilers. The rest is for its parent.
+set(COMPILER_SOURCES
+  compilers/comgr.cpp compilers/compiler.cpp compilers/hiprtc.cpp compilers/host.cpp
+  compilers/nvrtc.cpp compilers/objdump.cpp compilers/offload_bundle.cpp compilers/protocol.cpp
+  compilers/runtime_compiler.cpp
+  toolchain/environment.cpp toolchain/find.cpp toolchain/host_features.cpp toolchain/target.cpp)
+set(SERVICE_SOURCES
+  compilers/resources.cpp
+  toolchain/settings.cpp toolchain/toolchain.cpp toolchain/toolchain_cache.cpp
+  service/compile_requests.cpp service/diagnostics.cpp service/pool.cpp service/process_service.cpp
+  service/queries.cpp service/service.cpp service/target_knowledge.cpp service/worker_process.cpp
+  service/workers.cpp)
+
+# Where a worker is looked for: beside the installed library, in this build, under the prefix.
+file(RELATIVE_PATH KILN_LIBEXEC_FROM_LIB
+  "${CMAKE_INSTALL_FULL_LIBDIR}" "${CMAKE_INSTALL_FULL_LIBEXECDIR}")
+set(KILN_WORKER_LOCATIONS
+  KILN_WORKER_RELATIVE="${KILN_LIBEXEC_FROM_LIB}/kiln/kiln-compile-worker"
+  KILN_WORKER_BUILT="${CMAKE_CURRENT_BINARY_DIR}/kiln-compile-worker"
+  KILN_WORKER_INSTALLED="${CMAKE_INSTALL_FULL_LIBEXECDIR}/kiln/kiln-compile-worker")
+set_source_files_properties(toolchain/settings.cpp PROPERTIES
+  COMPILE_DEFINITIONS "${KILN_WORKER_LOCATIONS}")
+
+# A worker is linked without libkiln, so that it starts fast and stays small. The tests make one more.
+add_library(kiln_compilers OBJECT ${COMPILER_SOURCES})
+target_include_directories(kiln_compilers PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(kiln_compilers PRIVATE kiln_flags PUBLIC fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
+
+add_executable(kiln-compile-worker service/worker/main.cpp service/worker/serve.cpp)
+target_compile_definitions(kiln-compile-worker PRIVATE KILN_VERSION="${PROJECT_VERSION}")
+target_link_libraries(kiln-compile-worker PRIVATE kiln_flags kiln_compilers kiln_vocabulary)
+install(TARGETS kiln-compile-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)

@@ -1,0 +1,90 @@
+// See settings.hpp.
+#include "jit/toolchain/settings.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <thread>
+
+#include "jit/toolchain/environment.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::uint64_t number(const char* variable, std::uint64_t otherwise) {
+  const std::string text = environment(variable);
+  if (text.empty()) return otherwise;
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value > 1'000'000'000) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}={}: expected a whole number", variable, text));
+  }
+  return value;
+}
+
+// The cores this process may use, which in a container or under taskset are fewer than there are.
+int usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+// The first of: KILN_WORKER; beside this library, as installed; the build tree; the configured
+// prefix.
+std::string find_worker() {
+  if (std::string chosen = environment("KILN_WORKER"); !chosen.empty()) return chosen;
+  std::vector<fs::path> candidates;
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&settings_from_environment), &info) != 0 &&
+      info.dli_fname != nullptr) {
+    std::error_code error;
+    const fs::path library = fs::canonical(info.dli_fname, error);
+    if (!error) candidates.push_back(library.parent_path() / KILN_WORKER_RELATIVE);
+  }
+  candidates.emplace_back(KILN_WORKER_BUILT);
+  candidates.emplace_back(KILN_WORKER_INSTALLED);
+  for (const fs::path& candidate : candidates) {
+    if (access(candidate.c_str(), X_OK) == 0) return candidate.lexically_normal().string();
+  }
+  return candidates.front().lexically_normal().string();
+}
+
+// The cache's rules: $KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.
+std::string cache_directory() {
+  if (std::string chosen = environment("KILN_CACHE_DIR"); !chosen.empty()) return chosen;
+  if (std::string xdg = environment("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/kiln";
+  if (std::string home = environment("HOME"); home.starts_with('/')) return home + "/.cache/kiln";
+  return {};
+}
+
+}  // namespace
+
+Settings settings_from_environment() {
+  Settings settings;
+  settings.worker = find_worker();
+  settings.jobs = static_cast<int>(std::clamp<std::uint64_t>(
+      number("KILN_COMPILE_JOBS", static_cast<std::uint64_t>(usable_cores())), 1, 1024));
+  settings.deadline =
+      std::chrono::seconds(std::max<std::uint64_t>(number("KILN_COMPILE_TIMEOUT", 120), 1));
+  settings.memory_bytes = number("KILN_COMPILE_MEMORY", 4096) << 20;
+  const std::string mode = environment("KILN_COMPILE");
+  if (!mode.empty() && mode != "worker" && mode != "inprocess") {
+    throw Error(Code::invalid_argument,
+                fmt::format("KILN_COMPILE={}: expected worker or inprocess", mode));
+  }
+  settings.in_process = mode == "inprocess";
+  settings.dump = environment("KILN_DUMP");
+  settings.memory_directory = cache_directory();
+  return settings;
+}
+
+}  // namespace kiln::jit

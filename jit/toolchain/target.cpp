@@ -1,0 +1,96 @@
+// Targets: which toolchain makes code for one, the options it is compiled with, and the host's own
+// feature set as a target. No compiler is run here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "jit/toolchain/toolchain.hpp"
+#include "jit/toolchain/host_features.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::jit {
+namespace {
+
+// gfx9 runs 64 lanes, everything from gfx10 on 32 (hiprtc's default there, too). The last two
+// characters of a name are its minor version and stepping, which may be letters: gfx90a, gfx1030.
+int wave_size(std::string_view target) {
+  const std::string_view processor = target.substr(3, target.find(':') - 3);
+  return processor.size() > 3 ? 32 : 64;
+}
+
+std::string contraction(bool contract, const char* on, const char* off) {
+  return contract ? on : off;
+}
+
+std::vector<std::string> hiprtc_options(std::string_view target, bool contract) {
+  return {fmt::format("--offload-arch={}", target), "-O3", "-std=c++17",
+          contraction(contract, "-ffp-contract=fast", "-ffp-contract=off"),
+          fmt::format("-DKILN_WAVE_SIZE={}", wave_size(target))};
+}
+
+std::vector<std::string> nvrtc_options(std::string_view target, bool contract) {
+  return {fmt::format("--gpu-architecture={}", target),
+          "-std=c++17",
+          contraction(contract, "--fmad=true", "--fmad=false"),
+          "--prec-div=true",
+          "--prec-sqrt=true",
+          "--ftz=false",
+          "-default-device",
+          "-DKILN_WAVE_SIZE=32"};
+}
+
+// No -ffast-math and nothing of its family that changes a value: NaN, -0 and subnormals are kept.
+// -fno-trapping-math only says that nobody reads the exception flags.
+std::vector<std::string> host_options(std::string_view target, bool contract) {
+  std::vector<std::string> options = {"-x", "c++", "-std=c++17", "-O3"};
+  for (std::string& option : host_target_options(target)) options.push_back(std::move(option));
+  for (const char* option :
+       {"-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd", "-fno-exceptions", "-fno-rtti",
+        "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-fPIC", "-shared",
+        "-nostartfiles", "-nodefaultlibs", "-w"}) {
+    options.emplace_back(option);
+  }
+  options.push_back(contraction(contract, "-ffp-contract=fast", "-ffp-contract=off"));
+  options.emplace_back("-DKILN_WAVE_SIZE=1");
+  return options;
+}
+
+}  // namespace
+
+std::string_view name(ToolchainKind kind) {
+  switch (kind) {
+    case ToolchainKind::hiprtc: return "hiprtc";
+    case ToolchainKind::nvrtc: return "nvrtc";
+    case ToolchainKind::host: return "host";
+  }
+  return "unknown";
+}
+
+ToolchainKind toolchain_for(std::string_view target) {
+  // Targets end up in command lines and file names.
+  const bool clean = std::all_of(target.begin(), target.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("_.:,+-").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (clean && target.starts_with("gfx") && target.size() > 3) return ToolchainKind::hiprtc;
+  if (clean && target.starts_with("sm_") && target.size() > 3) return ToolchainKind::nvrtc;
+  if (clean && (target == "cpu" || is_host_target(target))) return ToolchainKind::host;
+  throw Error(
+      Code::invalid_argument,
+      fmt::format("target '{}': expected an AMD processor (gfx90a, gfx1100:xnack-), an NVIDIA "
+                  "architecture (sm_90), cpu, or a feature set such as {}",
+                  target, host_target()));
+}
+
+std::vector<std::string> compile_options(std::string_view target, bool contract) {
+  switch (toolchain_for(target)) {
+    case ToolchainKind::hiprtc: return hiprtc_options(target, contract);
+    case ToolchainKind::nvrtc: return nvrtc_options(target, contract);
+    case ToolchainKind::host: break;
+  }
+  return host_options(target == "cpu" ? std::string_view(host_target()) : target, contract);
+}
+
+}  // namespace kiln::jit

@@ -1,0 +1,70 @@
+// Kernels without memory and without a device: from a function and the types and shapes of a call
+// to source and code for any target. What `kiln emit`, `kiln compile` and `kiln isa` are made of.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "call/call_types.hpp"
+#include "fusion/schedule/explain.hpp"
+#include "jit/service/compile.hpp"
+#include "kiln/function.hpp"
+#include "kiln/program.hpp"
+#include "kiln/specification.hpp"
+
+namespace kiln {
+
+struct CompiledKernel {
+  KernelInfo info;
+  std::string source;  ///< with the preamble
+  std::string code;
+  std::string log;
+  jit::Resources resources;
+};
+
+/// The dtypes and the shapes that the outputs of such a call have.
+struct OutputTypes {
+  std::vector<DType> dtypes;
+  std::vector<Dims> shapes;
+};
+OutputTypes output_types(const Function& function, const Specification& specification);
+
+/// Whether such a call is more than a Function can do, so that it takes a Program: shape ops,
+/// reductions over several sets of axes, counting beside reductions.
+bool takes_program(const Function& function, const Specification& specification);
+
+/// What such a program does. Needs no compiler.
+ProgramInfo explain_program(const Function& function, const Specification& specification);
+
+/// The kernels of such a call, in the order in which they run: one for each shape among its
+/// outputs, as a function of what those outputs read; or those of a program. Usually the call
+/// itself.
+struct KernelOfCall {
+  Function function;
+  Specification specification;
+};
+std::vector<KernelOfCall> kernels_of(const Function& function, const Specification& specification);
+
+/// The kernel's source for `target`, with its final entry name. Needs no compiler. Throws
+/// Error(unsupported), as compile_for does, where the outputs have several shapes.
+std::string emit_for(const Function& function, const Specification& specification,
+                     std::string_view target, bool with_preamble);
+
+/// The kernels of such a call for a target, as kernels_of() has them.
+std::vector<EmittedCall> emit_all(const Function& function, const Specification& specification,
+                                  std::string_view target);
+
+/// Finds the kernel in the cache or compiles it and publishes it. `info.cache` says which.
+CompiledKernel compile_for(const Function& function, const Specification& specification,
+                           std::string_view target);
+
+/// Why such a call gets the variant that it gets, and what it should cost. Needs no compiler.
+struct Explanation {
+  fusion::LayoutReport layout;
+  fusion::Estimate estimate;
+};
+Explanation explain_for(const Function& function, const Specification& specification,
+                        std::string_view target);
+
+}  // namespace kiln

@@ -1,0 +1,235 @@
+// Function::prepare without memory, prepare_all, and the handles that they give.
+#include "ahead/prepare.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+
+#include "ahead/compile_only.hpp"
+#include "call/function_impl.hpp"
+#include "jit/device/backend.hpp"
+#include "kiln/error.hpp"
+#include "kernel/preparer.hpp"
+#include "call/record.hpp"
+
+namespace kiln {
+
+struct Preparation::State {
+  std::mutex mutex;
+  std::condition_variable finished;
+  std::vector<PreparedKernel> kernels;  ///< in the order in which the call runs them
+  std::size_t left = 0;                 ///< kernels that are not there yet
+  bool cancelled = false;
+  KernelInfo info;
+  std::optional<std::pair<Code, std::string>> error;  ///< of the request itself
+  std::vector<Preparer::Wish> wishes;
+  std::function<void()> done;
+
+  bool is_ready() const { return cancelled || left == 0; }
+
+  /// One kernel has come; the last one makes it ready.
+  void deliver(std::size_t i, const PreparedKernel& kernel) {
+    std::function<void()> call;
+    {
+      const std::lock_guard lock(mutex);
+      kernels[i] = kernel;
+      if (--left > 0 || cancelled) return;
+      summarise();
+      call = std::move(done);
+    }
+    finished.notify_all();
+    if (call) call();
+  }
+
+  void summarise() {
+    info.cache = CacheState::memory;
+    for (const PreparedKernel& kernel : kernels) {
+      if (kernel.error && !error) error = kernel.error;
+      info.cache = std::max(info.cache, kernel.info.cache);
+      info.compile_ms += kernel.info.compile_ms;
+    }
+    if (kernels.empty()) return;
+    info.entry = kernels.front().info.entry;
+    info.key = kernels.front().info.key;
+    if (!error) info.source = fusion::with_entry(info.source, info.entry);
+  }
+
+  /// What became of it. `lock` is held.
+  std::optional<Error> failure() const {
+    if (cancelled) {
+      return Error(Code::would_compile,
+                   fmt::format("{}: its preparation was cancelled", info.function));
+    }
+    if (error) return Error(error->first, error->second);
+    return std::nullopt;
+  }
+
+  std::unique_lock<std::mutex> await() {
+    std::unique_lock lock(mutex);
+    finished.wait(lock, [&] { return is_ready(); });
+    return lock;
+  }
+};
+
+bool Preparation::ready() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->is_ready();
+}
+
+void Preparation::wait() const {
+  if (ready()) return;
+  for (const Preparer::Wish& wish : state_->wishes) Preparer::instance().hurry(wish);
+  state_->await();
+}
+
+KernelInfo Preparation::get() const {
+  wait();
+  const std::lock_guard lock(state_->mutex);
+  if (const std::optional<Error> failure = state_->failure()) throw Error(*failure);
+  return state_->info;
+}
+
+std::optional<Error> Preparation::error() const {
+  wait();
+  const std::lock_guard lock(state_->mutex);
+  return state_->failure();
+}
+
+void Preparation::cancel() {
+  std::function<void()> call;
+  {
+    const std::lock_guard lock(state_->mutex);
+    if (state_->is_ready()) return;
+    state_->cancelled = true;
+    call = std::move(state_->done);
+  }
+  for (const Preparer::Wish& wish : state_->wishes) Preparer::instance().drop(wish);
+  state_->finished.notify_all();
+  if (call) call();
+}
+
+namespace {
+
+// A manifest has no shape for outputs but their own.
+Specification with_layouts(const PrepareRequest& request) {
+  Specification specification = *request.specification;
+  if (specification.shape.empty() || !specification.layouts.empty()) return specification;
+  const OutputTypes types = output_types(*request.function, specification);
+  specification.outputs = types.dtypes;
+  for (const Dims& shape : types.shapes) specification.layouts.push_back({shape, {}, 0});
+  return specification;
+}
+
+// Fills in what is known before anything is compiled; gives the kernels to make.
+std::vector<WantedKernel> kernels_wanted(const PrepareRequest& request, KernelInfo& info) {
+  const Definition& definition = request.function->impl().definition;
+  info.function = definition.name;
+  info.expression = definition.expression;
+  jit::Backend* const backend = request.target.empty() ? &jit::backend(request.device) : nullptr;
+  const std::string target = backend != nullptr ? backend->target() : request.target;
+  std::vector<EmittedCall> calls = emit_all(*request.function, *request.specification, target);
+  if (recording()) record(definition, with_layouts(request));
+  std::vector<WantedKernel> wanted;
+  for (EmittedCall& call : calls) {
+    if (wanted.empty()) {
+      info.target = call.request.target;
+      info.variant = std::move(call.variant);
+      info.source = call.request.text;
+    }
+    info.bytes += call.bytes;
+    if (call.layout.work_items == 0) continue;
+    wanted.push_back({std::move(call.request), backend});
+  }
+  info.kernels = static_cast<int>(wanted.size());
+  return wanted;
+}
+
+}  // namespace
+
+std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requests,
+                                            std::function<void(std::size_t)> done) {
+  std::vector<std::shared_ptr<Preparation::State>> states;
+  std::vector<WantedKernel> wanted;
+  std::vector<Preparer::Done> deliveries;
+  std::vector<std::size_t> first;  // of `wanted`, for each request
+  for (const PrepareRequest& request : requests) {
+    auto state = std::make_shared<Preparation::State>();
+    first.push_back(wanted.size());
+    try {
+      for (WantedKernel& kernel : kernels_wanted(request, state->info)) {
+        deliveries.push_back(
+            [state, i = state->left](const PreparedKernel& kernel) { state->deliver(i, kernel); });
+        ++state->left;
+        wanted.push_back(std::move(kernel));
+      }
+    } catch (const Error& error) {
+      state->error.emplace(error.code(), error.what());
+    }
+    state->kernels.resize(state->left);
+    if (done) state->done = [done, index = states.size()] { done(index); };
+    states.push_back(std::move(state));
+  }
+  first.push_back(wanted.size());
+  // Handles are given out when their wishes are known; `done` may have been called before.
+  const std::vector<Preparer::Wish> wishes = Preparer::instance().add(wanted, deliveries);
+  std::vector<Preparation> preparations;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const auto begin = wishes.begin() + static_cast<std::ptrdiff_t>(first[i]);
+    const auto end = wishes.begin() + static_cast<std::ptrdiff_t>(first[i + 1]);
+    states[i]->wishes.assign(begin, end);
+    if (begin == end && done) done(i);  // failed, or nothing to compute
+    preparations.emplace_back(std::move(states[i]));
+  }
+  return preparations;
+}
+
+Preparation Function::prepare(Device device, const Specification& specification) const {
+  const PrepareRequest request{this, &specification, device, {}};
+  std::vector<Preparation> preparations = start_preparations({&request, 1}, {});
+  Preparation& preparation = preparations.front();
+  if (preparation.ready()) {
+    const std::optional<Error> error = preparation.error();
+    if (error && error->code() == Code::invalid_argument) throw Error(*error);
+  }
+  return preparation;
+}
+
+std::vector<Preparation> prepare_all(std::span<const PrepareItem> items,
+                                     const std::function<void(const PrepareProgress&)>& progress) {
+  std::vector<PrepareRequest> requests;
+  for (const PrepareItem& item : items) {
+    requests.push_back({&item.function, &item.specification, item.device, {}});
+  }
+  struct Finished {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::size_t> indices;
+  };
+  const auto finished = std::make_shared<Finished>();
+  const std::vector<Preparation> preparations =
+      start_preparations(requests, [finished](std::size_t index) {
+        const std::lock_guard lock(finished->mutex);
+        finished->indices.push_back(index);
+        finished->changed.notify_one();
+      });
+  std::exception_ptr thrown;
+  for (std::size_t done = 0; done < preparations.size(); ++done) {
+    std::unique_lock lock(finished->mutex);
+    finished->changed.wait(lock, [&] { return finished->indices.size() > done; });
+    const std::size_t index = finished->indices[done];
+    lock.unlock();
+    if (!progress || thrown) continue;
+    try {
+      progress({index, done + 1, preparations.size(), preparations[index]});
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }
+  if (thrown) std::rethrow_exception(thrown);
+  return preparations;
+}
+
+}  // namespace kiln

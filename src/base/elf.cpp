@@ -1,0 +1,150 @@
+// See elf.hpp.
+#include "base/elf.hpp"
+
+#include <elf.h>
+
+#include <cstring>
+
+namespace kiln::jit {
+namespace {
+
+// The part of `bytes` at [offset, offset + size), or nothing if it is not all there.
+std::optional<std::string_view> slice(std::string_view bytes, std::uint64_t offset,
+                                      std::uint64_t size) {
+  if (offset > bytes.size() || size > bytes.size() - offset) return std::nullopt;
+  return bytes.substr(offset, size);
+}
+
+// A T at `offset`: copied, because code objects come from files and need not be aligned.
+template <class T>
+std::optional<T> read(std::string_view bytes, std::uint64_t offset) {
+  const auto part = slice(bytes, offset, sizeof(T));
+  if (!part) return std::nullopt;
+  T value;
+  std::memcpy(&value, part->data(), sizeof(T));
+  return value;
+}
+
+std::string_view c_string(std::string_view table, std::uint64_t offset) {
+  if (offset >= table.size()) return {};
+  const std::string_view rest = table.substr(offset);
+  return rest.substr(0, rest.find('\0'));
+}
+
+// Entry `index` of a table whose entries are `stride` bytes.
+template <class T>
+std::optional<T> entry(std::string_view bytes, std::uint64_t table, std::uint64_t stride,
+                       std::uint64_t index) {
+  if (table > bytes.size() || stride > bytes.size()) return std::nullopt;
+  return read<T>(bytes, table + stride * index);
+}
+
+void read_notes(std::string_view bytes, std::vector<ElfNote>& notes) {
+  const auto padded = [](std::uint64_t size) { return (size + 3) & ~std::uint64_t{3}; };
+  std::uint64_t at = 0;
+  while (const auto header = read<Elf64_Nhdr>(bytes, at)) {
+    at += sizeof(Elf64_Nhdr);
+    const auto name = slice(bytes, at, header->n_namesz);
+    if (!name) return;
+    at += padded(header->n_namesz);
+    const auto descriptor = slice(bytes, at, header->n_descsz);
+    if (!descriptor) return;
+    at += padded(header->n_descsz);
+    notes.push_back({c_string(*name, 0), header->n_type, *descriptor});
+  }
+}
+
+}  // namespace
+
+std::optional<Elf> Elf::parse(std::string_view bytes) {
+  const auto header = read<Elf64_Ehdr>(bytes, 0);
+  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+      header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB) {
+    return std::nullopt;
+  }
+  Elf elf;
+  elf.bytes_ = bytes;
+  elf.machine_ = header->e_machine;
+
+  const auto section_header = [&](std::uint64_t index) {
+    return entry<Elf64_Shdr>(bytes, header->e_shoff, header->e_shentsize, index);
+  };
+  std::string_view names;
+  if (const auto table = section_header(header->e_shstrndx)) {
+    names = slice(bytes, table->sh_offset, table->sh_size).value_or(std::string_view{});
+  }
+  for (std::uint64_t i = 0; header->e_shoff != 0 && i < header->e_shnum; ++i) {
+    // Indices stay those of the file: symbols and links refer to them.
+    ElfSection section;
+    if (const auto raw = section_header(i)) {
+      section = {c_string(names, raw->sh_name),
+                 raw->sh_type,
+                 raw->sh_flags,
+                 raw->sh_addr,
+                 {},
+                 raw->sh_size,
+                 raw->sh_link,
+                 raw->sh_info};
+      if (raw->sh_type != SHT_NOBITS) {
+        section.bytes = slice(bytes, raw->sh_offset, raw->sh_size).value_or(std::string_view{});
+      }
+    }
+    elf.sections_.push_back(section);
+  }
+  for (std::uint64_t i = 0; header->e_phoff != 0 && i < header->e_phnum; ++i) {
+    const auto raw = entry<Elf64_Phdr>(bytes, header->e_phoff, header->e_phentsize, i);
+    if (!raw || raw->p_type != PT_NOTE) continue;
+    if (const auto part = slice(bytes, raw->p_offset, raw->p_filesz)) {
+      elf.note_segments_.push_back(*part);
+    }
+  }
+  return elf;
+}
+
+const ElfSection* Elf::section(std::string_view name) const {
+  for (const ElfSection& section : sections_) {
+    if (section.name == name) return &section;
+  }
+  return nullptr;
+}
+
+std::vector<ElfSymbol> Elf::symbols() const {
+  std::vector<ElfSymbol> symbols;
+  for (const ElfSection& section : sections_) {
+    if (section.type != SHT_SYMTAB && section.type != SHT_DYNSYM) continue;
+    const std::string_view names =
+        section.link < sections_.size() ? sections_[section.link].bytes : std::string_view{};
+    for (std::uint64_t at = 0; const auto raw = read<Elf64_Sym>(section.bytes, at);
+         at += sizeof(Elf64_Sym)) {
+      symbols.push_back({c_string(names, raw->st_name), raw->st_value, raw->st_size, raw->st_shndx,
+                         static_cast<std::uint8_t>(ELF64_ST_TYPE(raw->st_info))});
+    }
+  }
+  return symbols;
+}
+
+std::vector<ElfNote> Elf::notes() const {
+  std::vector<ElfNote> notes;
+  for (const ElfSection& section : sections_) {
+    if (section.type == SHT_NOTE) read_notes(section.bytes, notes);
+  }
+  if (notes.empty()) {
+    for (const std::string_view segment : note_segments_) read_notes(segment, notes);
+  }
+  return notes;
+}
+
+std::vector<std::string_view> Elf::dynamic_strings(std::int64_t tag) const {
+  std::vector<std::string_view> strings;
+  for (const ElfSection& section : sections_) {
+    if (section.type != SHT_DYNAMIC || section.link >= sections_.size()) continue;
+    for (std::uint64_t at = 0; const auto raw = read<Elf64_Dyn>(section.bytes, at);
+         at += sizeof(Elf64_Dyn)) {
+      if (raw->d_tag == tag)
+        strings.push_back(c_string(sections_[section.link].bytes, raw->d_un.d_val));
+    }
+  }
+  return strings;
+}
+
+}  // namespace kiln::jit

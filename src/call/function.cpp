@@ -1,0 +1,135 @@
+#include "kiln/function.hpp"
+
+#include <fmt/format.h>
+
+#include "call/bound_launch.hpp"
+#include "call/function_impl.hpp"
+#include "fusion/graph/number.hpp"
+#include "fusion/text/text.hpp"
+#include "kiln/error.hpp"
+#include "trace/tracing.hpp"
+
+namespace kiln {
+namespace {
+
+Function make_function(std::string_view name, fusion::Graph graph, const Options& options) {
+  if (graph.outputs().empty()) {
+    throw Error(Code::invalid_argument, fmt::format("{}: the function has no outputs", name));
+  }
+  auto impl = std::make_shared<Function::Impl>();
+  impl->definition.name = std::string(name);
+  impl->definition.expression = fusion::to_text(graph);
+  impl->definition.graph = std::move(graph);
+  impl->definition.options = options;
+  return Function(std::move(impl));
+}
+
+}  // namespace
+
+const Plan& plan_for(Function::Impl& impl, const Call& call) {
+  const Signature signature(call);
+  if (const Plan* plan = impl.plans.find(signature)) return *plan;
+  const OnMiss on_miss = impl.definition.options.on_miss;
+  return impl.plans.insert(make_plan(impl.definition, call, signature, on_miss));
+}
+
+void Function::call(const Stream& stream, std::span<const Argument> inputs,
+                    std::span<const View> outputs) const {
+  const Call call{stream, inputs, outputs};
+  launch_plan(impl_->definition, plan_for(*impl_, call), call);
+}
+
+KernelInfo Function::prepare(const Stream& stream, std::span<const Argument> inputs,
+                             std::span<const View> outputs) const {
+  const Call call{stream, inputs, outputs};
+  const Signature signature(call);
+  if (const Plan* plan = impl_->plans.find(signature)) {
+    KernelInfo info = plan->info;
+    info.cache = CacheState::memory;
+    info.compile_ms = 0;
+    return info;
+  }
+  return impl_->plans.insert(make_plan(impl_->definition, call, signature, OnMiss::compile)).info;
+}
+
+Launch Function::bind(const Stream& stream, std::initializer_list<Argument> inputs,
+                      std::initializer_list<View> outputs) const {
+  return bind(stream, std::span(inputs.begin(), inputs.size()),
+              std::span(outputs.begin(), outputs.size()));
+}
+
+Launch Function::bind(const Stream& stream, std::span<const Argument> inputs,
+                      std::span<const View> outputs) const {
+  const Plan& plan = plan_for(*impl_, {stream, inputs, outputs});
+  return Launch(std::make_unique<Launch::Impl>(impl_, plan, stream, inputs, outputs));
+}
+
+const std::string& Function::name() const { return impl_->definition.name; }
+const Options& Function::options() const { return impl_->definition.options; }
+std::size_t Function::arity() const { return impl_->definition.graph.arguments().size(); }
+std::size_t Function::output_count() const { return impl_->definition.graph.outputs().size(); }
+std::string Function::expression() const { return impl_->definition.expression; }
+
+Scalar Scalar::typed(double value, DType dtype) {
+  if (!is_floating(dtype)) {
+    throw Error(
+        Code::invalid_argument,
+        fmt::format("Scalar::typed: dtype: expected a floating-point one for a double, got {}",
+                    kiln::name(dtype)));
+  }
+  // Rounded here, once: kernels take a narrow number as an f32.
+  Scalar scalar(kiln::bits(dtype) == 16 ? fusion::decode(fusion::encode(value, dtype), dtype) : value);
+  scalar.dtype_ = dtype;
+  scalar.weak_ = false;
+  return scalar;
+}
+
+Scalar Scalar::typed(std::int64_t value, DType dtype) {
+  if (!is_integer(dtype) && dtype != DType::boolean) {
+    throw Error(
+        Code::invalid_argument,
+        fmt::format("Scalar::typed: dtype: expected an integer one or bool for an integer, got {}",
+                    kiln::name(dtype)));
+  }
+  Scalar scalar(value);
+  scalar.dtype_ = dtype;
+  scalar.weak_ = false;
+  return scalar;
+}
+
+namespace detail {
+
+Function trace(std::string_view name, std::size_t arity, const Options& options,
+               const std::function<std::vector<Value>(const std::vector<Value>&)>& body) {
+  fusion::Graph graph;
+  std::vector<Value> arguments;
+  for (std::size_t i = 0; i < arity; ++i) {
+    arguments.emplace_back(&graph, graph.argument(fmt::format("in{}", i)));
+  }
+  const Tracing tracing(graph);
+  for (const Value& output : body(arguments)) {
+    if (output.graph() != nullptr && output.graph() != &graph) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: an output belongs to another function", name));
+    }
+    graph.add_output(output.node_in(graph));
+  }
+  return make_function(name, std::move(graph), options);
+}
+
+}  // namespace detail
+
+Function parse(std::string_view name, std::string_view expression, const Options& options,
+               std::span<const std::string> arguments) {
+  return make_function(name, fusion::parse(expression, arguments), options);
+}
+
+std::vector<std::string> argument_names(const Function& function) {
+  return function.impl().definition.graph.arguments();
+}
+
+std::vector<std::string> output_names(const Function& function) {
+  return function.impl().definition.graph.output_names();
+}
+
+}  // namespace kiln

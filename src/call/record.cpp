@@ -1,0 +1,200 @@
+// See record.hpp.
+#include "call/record.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+
+#include "files/manifest.hpp"
+#include "fusion/graph/graph.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+// One process' view of the file: what it has read so far, and which lines it knows.
+class Recorder {
+ public:
+  explicit Recorder(std::string path) : path_(std::move(path)) {}
+
+  void add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    if (known_.contains(line)) return;
+    if (!open_file() || !add_locked(line)) {
+      const int error = errno;
+      log_once(LogLevel::warning, "record " + path_,
+               fmt::format("KILN_RECORD={}: cannot be written: {}", path_, std::strerror(error)));
+      return;
+    }
+    known_.insert(line);
+  }
+
+ private:
+  // A forked child opens the file again, since a lock on the parent's descriptor would be the
+  // parent's, and everybody does when it was deleted.
+  bool open_file() {
+    struct stat status {};
+    const bool there = file_ >= 0 && fstat(file_, &status) == 0 && status.st_nlink > 0;
+    if (there && owner_ == getpid()) return true;
+    if (file_ >= 0) close(file_);
+    if (!there) forget();
+    owner_ = getpid();
+    file_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    return file_ >= 0;
+  }
+
+  void forget() {
+    read_to_ = 0;
+    ends_line_ = true;
+    known_.clear();
+  }
+
+  bool add_locked(const std::string& line) {
+    while (flock(file_, LOCK_EX) != 0) {
+      if (errno != EINTR) return false;
+    }
+    const bool written = read_others() && (known_.contains(line) || append(line));
+    const int error = errno;
+    flock(file_, LOCK_UN);
+    errno = error;
+    return written;
+  }
+
+  // What others have added since.
+  bool read_others() {
+    struct stat status {};
+    if (fstat(file_, &status) != 0) return false;
+    if (status.st_size < read_to_) {  // somebody has emptied it
+      forget();
+    }
+    std::string text(static_cast<std::size_t>(status.st_size - read_to_), '\0');
+    for (std::size_t got = 0; got < text.size();) {
+      const ssize_t more =
+          pread(file_, text.data() + got, text.size() - got, read_to_ + static_cast<off_t>(got));
+      if (more < 0 && errno == EINTR) continue;
+      if (more <= 0) return false;
+      got += static_cast<std::size_t>(more);
+    }
+    read_to_ = status.st_size;
+    ends_line_ = text.empty() ? ends_line_ : text.back() == '\n';
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      known_.insert(text.substr(at, end - at));
+      at = end + 1;
+    }
+    return true;
+  }
+
+  // In one write, after whatever a writer that was killed has left.
+  bool append(const std::string& line) {
+    const std::string bytes = fmt::format("{}{}\n", ends_line_ ? "" : "\n", line);
+    ssize_t written = -1;
+    do {
+      written = write(file_, bytes.data(), bytes.size());
+    } while (written < 0 && errno == EINTR);
+    if (written > 0) {
+      read_to_ += written;
+      ends_line_ = static_cast<std::size_t>(written) == bytes.size();
+    }
+    if (written >= 0 && !ends_line_) errno = ENOSPC;
+    return written == static_cast<ssize_t>(bytes.size());
+  }
+
+  const std::string path_;
+  std::mutex mutex_;
+  std::unordered_set<std::string> known_;
+  int file_ = -1;
+  pid_t owner_ = -1;
+  off_t read_to_ = 0;
+  bool ends_line_ = true;
+};
+
+// Never destroyed: threads of the caller may still call functions while the process ends.
+Recorder* recorder() {
+  static Recorder* const instance = [] {
+    const char* const path = std::getenv("KILN_RECORD");
+    return path == nullptr || *path == '\0' ? nullptr : new Recorder(path);
+  }();
+  return instance;
+}
+
+std::uint32_t misalignment_of(const View& view) {
+  return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(view.data()) % 16);
+}
+
+Dims strides_unless_contiguous(const View& view) {
+  return view.strides() == contiguous_strides(view.shape()) ? Dims() : view.strides();
+}
+
+}  // namespace
+
+bool recording() { return recorder() != nullptr; }
+
+void record(const Definition& definition, const Specification& specification) {
+  files::ManifestEntry entry;
+  entry.name = definition.name;
+  entry.expression = definition.expression;
+  entry.options = definition.options;
+  entry.specification = specification;
+  // The order of the arguments is part of the kernel.
+  const std::vector<std::string>& order = definition.graph.arguments();
+  std::ranges::stable_sort(entry.specification.arguments, {}, [&](const ArgumentSpec& argument) {
+    return std::ranges::find(order, argument.name) - order.begin();
+  });
+  recorder()->add(files::manifest_line(entry));
+}
+
+namespace {
+
+// Where an operand of a program's kernel begins, if others begin in the same memory.
+fusion::MemoryPlace shared_place(const Definition& definition, std::size_t operand) {
+  const fusion::MemoryPlace place = definition.place(operand);
+  const auto sharers =
+      std::ranges::count(definition.places, place.memory, &fusion::MemoryPlace::memory);
+  return sharers > 1 ? place : fusion::MemoryPlace();
+}
+
+}  // namespace
+
+Specification specification_of(const Definition& definition, const Call& call) {
+  Specification specification;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Argument& input = call.inputs[i];
+    ArgumentSpec argument;
+    argument.name = definition.graph.arguments()[i];
+    if (input.is_scalar()) {
+      argument.dtype = input.scalar().dtype();
+      argument.scalar = true;
+      argument.weak = input.scalar().weak();
+    } else {
+      argument.dtype = input.view().dtype();
+      argument.shape = input.view().shape();
+      argument.strides = strides_unless_contiguous(input.view());
+      argument.misalignment = misalignment_of(input.view());
+      const fusion::MemoryPlace place = shared_place(definition, i);
+      argument.memory = place.memory;
+      argument.element = place.element;
+    }
+    specification.arguments.push_back(std::move(argument));
+  }
+  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+    const View& output = call.outputs[i];
+    const fusion::MemoryPlace place = shared_place(definition, call.inputs.size() + i);
+    specification.outputs.push_back(output.dtype());
+    specification.layouts.push_back({output.shape(), strides_unless_contiguous(output),
+                                     misalignment_of(output), place.memory, place.element});
+  }
+  return specification;
+}
+
+}  // namespace kiln

@@ -1,0 +1,51 @@
+// cache::recompile(): where the cache and the compile service meet to check each other.
+#include "cache/cache.hpp"
+#include "jit/service/compile.hpp"
+#include "kiln/cache.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::cache {
+namespace {
+
+void recompile_entry(Cache& cache, const Listing& listing, Recompilation& result) {
+  const std::optional<Entry> entry = cache.read(listing.key);
+  if (!entry) return;  // verify() reports it, or it went meanwhile
+  const Metadata& metadata = entry->metadata;
+  try {
+    const jit::Toolchain toolchain = jit::toolchain(jit::toolchain_for(metadata.target));
+    if (toolchain.identity != metadata.toolchain_identity) {
+      ++result.skipped;
+      return;
+    }
+    jit::CompileRequest request;
+    request.function = metadata.function;
+    request.entry = metadata.entry;
+    request.source = entry->source;
+    request.target = metadata.target;
+    request.options = metadata.options;
+    request.expression = metadata.expression;
+    if (jit::compile(request).code == entry->code) {
+      ++result.same;
+    } else {
+      result.problems.push_back({listing.path, "compiling it again gives other code", false});
+    }
+  } catch (const Error& error) {
+    if (error.code() == Code::not_found) {
+      ++result.skipped;
+    } else {
+      result.problems.push_back({listing.path, error.what(), false});
+    }
+  }
+}
+
+}  // namespace
+
+Recompilation recompile(Cache& cache, const Filter& filter) {
+  Recompilation result;
+  for (const Listing& listing : list(cache, filter)) {
+    if (listing.problem.empty() && !listing.other_version) recompile_entry(cache, listing, result);
+  }
+  return result;
+}
+
+}  // namespace kiln::cache

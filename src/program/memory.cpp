@@ -1,0 +1,136 @@
+#include "program/memory.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "fusion/partition/workspace.hpp"
+
+namespace kiln {
+namespace {
+
+using Kind = ProgramOperand::Kind;
+
+bool is_temporary(const ProgramOperand& operand) {
+  return !operand.scalar && operand.kind == Kind::temporary;
+}
+
+// Of each temporary.
+std::vector<fusion::Lifetime> lifetimes_of(const ProgramPlan& plan) {
+  std::vector<fusion::Lifetime> lives;
+  for (const ProgramPlan::Temporary& temporary : plan.temporaries) {
+    lives.push_back({temporary.bytes, plan.steps.size(), 0});
+  }
+  for (std::size_t k = 0; k < plan.steps.size(); ++k) {
+    for (const auto* operands : {&plan.steps[k].inputs, &plan.steps[k].outputs}) {
+      for (const ProgramOperand& operand : *operands) {
+        if (!is_temporary(operand)) continue;
+        fusion::Lifetime& life = lives[operand.index];
+        life.first = std::min(life.first, k);
+        life.last = std::max(life.last, k);
+      }
+    }
+  }
+  return lives;
+}
+
+bool is_same_view(const ProgramOperand& a, const ProgramOperand& b) {
+  return a.shape == b.shape && a.layout == b.layout;
+}
+
+std::int64_t elements(const Dims& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+class InPlace {
+ public:
+  InPlace(const ProgramPlan& plan, const std::vector<fusion::Lifetime>& lives)
+      : plan_(plan), lives_(lives), first_(plan.temporaries.size()) {
+    std::iota(first_.begin(), first_.end(), std::size_t{0});
+  }
+
+  /// For each temporary the first one that was where it is.
+  std::vector<std::size_t> run() {
+    for (std::size_t k = 0; k < plan_.steps.size(); ++k) {
+      if (plan_.steps[k].function) look_at(k);
+    }
+    return std::move(first_);
+  }
+
+ private:
+  void look_at(std::size_t k) {
+    const ProgramStep& step = plan_.steps[k];
+    std::vector<std::size_t> taken;
+    for (const ProgramOperand& output : step.outputs) {
+      if (!is_temporary(output) || lives_[output.index].first != k) continue;
+      const auto found = std::ranges::find_if(step.inputs, [&](const ProgramOperand& input) {
+        return can_take(k, output, input) && std::ranges::find(taken, input.index) == taken.end();
+      });
+      if (found == step.inputs.end()) continue;
+      taken.push_back(found->index);
+      first_[output.index] = first_[found->index];
+    }
+  }
+
+  // Whether `output` can lie where `input` is: nothing else of the step is there, and no thread
+  // reads what another one stores, as all of a row do with a value of that row.
+  bool can_take(std::size_t k, const ProgramOperand& output, const ProgramOperand& input) const {
+    if (!is_temporary(input) || lives_[input.index].last != k) return false;
+    if (elements(output.shape) != elements(plan_.steps[k].shape)) return false;
+    const ProgramPlan::Temporary& from = plan_.temporaries[input.index];
+    const ProgramPlan::Temporary& to = plan_.temporaries[output.index];
+    if (from.dtype != to.dtype || from.bytes != to.bytes || !is_same_view(input, output)) {
+      return false;
+    }
+    const auto is_there = [&](const ProgramOperand& other) {
+      return is_temporary(other) && other.index == input.index;
+    };
+    return std::ranges::count_if(plan_.steps[k].inputs, is_there) == 1 &&
+           std::ranges::none_of(plan_.steps[k].outputs, is_there);
+  }
+
+  const ProgramPlan& plan_;
+  const std::vector<fusion::Lifetime>& lives_;
+  std::vector<std::size_t> first_;
+};
+
+}  // namespace
+
+void place_temporaries(ProgramPlan& plan, bool in_place) {
+  const std::vector<fusion::Lifetime> lives = lifetimes_of(plan);
+  std::vector<std::size_t> first(lives.size());
+  std::iota(first.begin(), first.end(), std::size_t{0});
+  if (in_place) first = InPlace(plan, lives).run();
+  // One place for all that are in it, one after the other.
+  std::vector<fusion::Lifetime> places;
+  std::vector<std::size_t> place_of(lives.size());
+  for (std::size_t i = 0; i < lives.size(); ++i) {
+    if (first[i] != i) continue;
+    place_of[i] = places.size();
+    places.push_back(lives[i]);
+  }
+  for (std::size_t i = 0; i < lives.size(); ++i) {
+    fusion::Lifetime& whole = places[place_of[first[i]]];
+    whole.last = std::max(whole.last, lives[i].last);
+  }
+  const fusion::Workspace workspace = fusion::plan_workspace(places);
+  for (std::size_t i = 0; i < lives.size(); ++i) {
+    plan.temporaries[i].offset = workspace.offsets[place_of[first[i]]];
+  }
+  plan.info.workspace_bytes = workspace.bytes;
+}
+
+std::size_t busiest_step(const ProgramPlan& plan) {
+  std::vector<std::int64_t> change(plan.steps.size() + 1, 0);
+  for (const fusion::Lifetime& life : lifetimes_of(plan)) {
+    if (life.first > life.last) continue;
+    const auto room = static_cast<std::int64_t>(fusion::room_of(life.bytes));
+    change[life.first] += room;
+    change[life.last + 1] -= room;
+  }
+  std::partial_sum(change.begin(), change.end(), change.begin());
+  return static_cast<std::size_t>(std::ranges::max_element(change) - change.begin());
+}
+
+}  // namespace kiln

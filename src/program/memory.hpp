@@ -1,0 +1,16 @@
+// Where the temporaries of a program lie in its workspace, and which of its kernels needs the most
+// of it at a time. The places themselves are found in fusion/partition/workspace.hpp.
+#pragma once
+
+#include "program/plan.hpp"
+
+namespace kiln {
+
+/// Fills in the offsets of temporaries and the size of the workspace. `in_place`: what a kernel
+/// stores may lie where it reads something for the last time, element for element.
+void place_temporaries(ProgramPlan& plan, bool in_place);
+
+/// The step at which the most bytes of temporaries are alive; there is at least one temporary.
+std::size_t busiest_step(const ProgramPlan& plan);
+
+}  // namespace kiln

@@ -1,0 +1,263 @@
+#include "kiln/program.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+#include "fusion/schedule/overlap.hpp"
+#include "kiln/error.hpp"
+#include "program/plan.hpp"
+#include "core/view_bytes.hpp"
+
+namespace kiln {
+
+struct Program::Impl {
+  std::shared_ptr<Function::Impl> function;
+  std::mutex mutex;
+  std::map<std::vector<std::uint64_t>, std::shared_ptr<const ProgramPlan>> plans;
+
+  const Definition& definition() const { return function->definition; }
+  std::shared_ptr<const ProgramPlan> plan_for(const Call& call);
+};
+
+namespace {
+
+void check_counts(const Definition& definition, const Call& call) {
+  const auto check = [&](std::string_view what, std::size_t expected, std::size_t given) {
+    if (expected == given) return;
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: expected {} {}, got {}", definition.name, expected, what, given));
+  };
+  check("inputs", definition.graph.arguments().size(), call.inputs.size());
+  check("outputs", definition.graph.outputs().size(), call.outputs.size());
+}
+
+std::shared_ptr<const ProgramPlan> make_program_plan(const Definition& definition,
+                                                     const Call& call) {
+  ProgramCall types;
+  const auto shape_of = [](const View& view) {
+    return OperandShape{view.dtype(), view.shape(), view.strides(), 0, view.offset(), {}};
+  };
+  for (const Argument& input : call.inputs) {
+    if (input.is_scalar()) {
+      types.arguments.push_back({input.scalar().dtype(), true, input.scalar().weak()});
+    } else {
+      types.arguments.push_back({input.view().dtype(), false, false});
+      types.arrays.push_back(shape_of(input.view()));
+    }
+  }
+  for (const View& output : call.outputs) types.outputs.push_back(shape_of(output));
+  return std::make_shared<ProgramPlan>(plan_program(definition, types));
+}
+
+bool is_same_view(const View& a, const View& b) {
+  return a.data() == b.data() && a.offset() == b.offset() && bits(a.dtype()) == bits(b.dtype()) &&
+         a.shape() == b.shape() && a.strides() == b.strides();
+}
+
+// The operands of every step of one call.
+class Operands {
+ public:
+  Operands(const Definition& definition, const ProgramPlan& plan, const Call& call,
+           const View& workspace)
+      : definition_(definition), plan_(plan), call_(call) {
+    check_views();
+    check_workspace(workspace);
+    base_ = static_cast<char*>(workspace.data());
+    check_overlaps(workspace);
+  }
+
+  Argument input(const ProgramOperand& operand) const {
+    if (operand.scalar) return call_.inputs[operand.index];
+    return view(operand);
+  }
+
+  View view(const ProgramOperand& operand) const {
+    const View whole = memory(operand);
+    return View(whole.data(), whole.dtype(), operand.shape, operand.layout.strides, whole.device())
+        .from(whole.offset() + operand.layout.offset);
+  }
+
+ private:
+  View memory(const ProgramOperand& operand) const {
+    switch (operand.kind) {
+      case ProgramOperand::Kind::argument: return call_.inputs[operand.index].view();
+      case ProgramOperand::Kind::output: return call_.outputs[operand.index];
+      case ProgramOperand::Kind::temporary: break;
+    }
+    const ProgramPlan::Temporary& temporary = plan_.temporaries[operand.index];
+    return {base_ + temporary.offset, temporary.dtype, Dims(), call_.stream.device};
+  }
+
+  [[noreturn]] void fail(const std::string& message) const {
+    throw Error(Code::invalid_argument, fmt::format("{}: {}", definition_.name, message));
+  }
+
+  std::string input_label(std::size_t i) const {
+    return operand_label(definition_, call_, static_cast<std::uint32_t>(i));
+  }
+  std::string output_label(std::size_t i) const { return input_label(call_.inputs.size() + i); }
+
+  // An argument that no kernel reads may be anything.
+  bool is_read(std::size_t input) const {
+    return !call_.inputs[input].is_scalar() && plan_.last_read[input] != 0;
+  }
+
+  // Before the first kernel runs, and by the names that the caller knows.
+  void check_views() const {
+    const Device& device = call_.stream.device;
+    for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
+      if (is_read(i)) check_view(definition_, call_.inputs[i].view(), device, input_label(i));
+    }
+    for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
+      check_view(definition_, call_.outputs[i], device, output_label(i));
+    }
+  }
+
+  void check_workspace(const View& workspace) const {
+    const std::uint64_t needed = plan_.info.workspace_bytes;
+    const auto given = static_cast<std::uint64_t>(workspace.size() * bits(workspace.dtype()) / 8);
+    if (needed == 0) return;
+    if (given < needed || workspace.data() == nullptr) {
+      fail(fmt::format("workspace: expected at least {} bytes, got {}", needed,
+                       workspace.data() == nullptr ? 0 : given));
+    }
+    if (workspace.device() != call_.stream.device) {
+      fail(fmt::format("workspace: is on {}, but the stream is on {}",
+                       to_string(workspace.device()), to_string(call_.stream.device)));
+    }
+    if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 != 0) {
+      fail("workspace: expected an address that is a multiple of 16");
+    }
+  }
+
+  // Kernels check their own operands; here is what one kernel writes and another reads.
+  void check_overlaps(const View& workspace) const {
+    const bool works = plan_.info.workspace_bytes != 0;
+    for (std::size_t k = 0; k < call_.inputs.size(); ++k) {
+      if (works && is_read(k)) check_apart(workspace, call_.inputs[k].view(), input_label(k));
+    }
+    for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
+      const View& written = call_.outputs[i];
+      for (std::size_t k = 0; k < call_.inputs.size(); ++k) {
+        if (is_read(k)) check_input_and_output(k, i);
+      }
+      for (std::size_t k = 0; k < i; ++k) {
+        if (fusion::overlaps(bytes_of(written), bytes_of(call_.outputs[k]))) {
+          fail(fmt::format("{} overlaps {}", output_label(i), output_label(k)));
+        }
+      }
+      if (works) check_apart(workspace, written, output_label(i));
+    }
+  }
+
+  void check_apart(const View& workspace, const View& view, const std::string& label) const {
+    if (!fusion::overlaps(bytes_of(workspace), bytes_of(view))) return;
+    fail(fmt::format("{} overlaps the workspace", label));
+  }
+
+  void check_input_and_output(std::size_t input, std::size_t output) const {
+    const View& read = call_.inputs[input].view();
+    const View& written = call_.outputs[output];
+    if (!fusion::overlaps(bytes_of(written), bytes_of(read))) return;
+    const bool last = plan_.last_read[input] <= plan_.written[output] + 1;
+    if (is_same_view(written, read) && last) return;
+    fail(fmt::format("{} overlaps {}, which {}", output_label(output), input_label(input),
+                     last ? "is not exactly its view" : "a later kernel reads"));
+  }
+
+  const Definition& definition_;
+  const ProgramPlan& plan_;
+  const Call& call_;
+  char* base_ = nullptr;
+};
+
+// The operands of a call of the caller: always arrays.
+std::vector<View> views_of(const std::vector<Argument>& arguments) {
+  std::vector<View> views;
+  for (const Argument& argument : arguments) views.push_back(argument.view());
+  return views;
+}
+
+template <class Run>
+void for_each_step(const Definition& definition, const ProgramPlan& plan, const Call& call,
+                   const View& workspace, const Run& run) {
+  const Operands operands(definition, plan, call, workspace);
+  for (const ProgramStep& step : plan.steps) {
+    std::vector<Argument> inputs;
+    std::vector<View> outputs;
+    for (const ProgramOperand& operand : step.inputs) inputs.push_back(operands.input(operand));
+    for (const ProgramOperand& operand : step.outputs) outputs.push_back(operands.view(operand));
+    run(step, inputs, outputs);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const ProgramPlan> Program::Impl::plan_for(const Call& call) {
+  check_counts(definition(), call);
+  const Signature signature(call);
+  const std::vector<std::uint64_t> words(signature.words().begin(), signature.words().end());
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<const ProgramPlan>& plan = plans[words];
+  if (plan == nullptr) plan = make_program_plan(definition(), call);
+  return plan;
+}
+
+std::size_t Program::workspace_bytes(const Stream& stream, std::span<const Argument> inputs,
+                                     std::span<const View> outputs) const {
+  return impl_->plan_for({stream, inputs, outputs})->info.workspace_bytes;
+}
+
+void Program::run(const Stream& stream, std::span<const Argument> inputs,
+                  std::span<const View> outputs, const View& workspace) const {
+  const Call call{stream, inputs, outputs};
+  const auto plan = impl_->plan_for(call);
+  for_each_step(impl_->definition(), *plan, call, workspace,
+                [&](const ProgramStep& step, const std::vector<Argument>& arguments,
+                    const std::vector<View>& results) {
+                  if (step.function) return step.function->call(stream, arguments, results);
+                  step.call->run(stream, views_of(arguments), results);
+                });
+}
+
+void Program::record(Recorder& recorder, Device device, std::span<const Argument> inputs,
+                     std::span<const View> outputs, const View& workspace) const {
+  const Stream stream{device, nullptr};
+  const Call call{stream, inputs, outputs};
+  const auto plan = impl_->plan_for(call);
+  for_each_step(impl_->definition(), *plan, call, workspace,
+                [&](const ProgramStep& step, const std::vector<Argument>& arguments,
+                    const std::vector<View>& results) {
+                  if (step.function) {
+                    recorder.call(*step.function, arguments, results);
+                    return;
+                  }
+                  const std::vector<View> reads = views_of(arguments);
+                  recorder.sequence(step.call->name, reads, results,
+                                    [body = step.call, reads, results](const Stream& on) {
+                                      body->run(on, reads, results);
+                                    });
+                });
+}
+
+ProgramInfo Program::explain(const Stream& stream, std::span<const Argument> inputs,
+                             std::span<const View> outputs) const {
+  return impl_->plan_for({stream, inputs, outputs})->info;
+}
+
+const std::string& Program::name() const { return impl_->definition().name; }
+std::string Program::expression() const { return impl_->definition().expression; }
+
+Program program(const Function& function) {
+  auto impl = std::make_shared<Program::Impl>();
+  impl->function = function.shared_impl();
+  return Program(std::move(impl));
+}
+
+Program parse_program(std::string_view name, std::string_view text, const Options& options) {
+  return program(parse(name, text, options));
+}
+
+}  // namespace kiln

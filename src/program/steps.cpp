@@ -1,0 +1,318 @@
+#include "program/steps.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/partition/kernel_graph.hpp"
+#include "fusion/schedule/rows/row_layout.hpp"
+#include "fusion/text/text.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::ArrayLayout;
+using fusion::NodeId;
+using fusion::Op;
+using fusion::PlacedPart;
+
+std::uint64_t byte_count(DType dtype, const Dims& shape) {
+  std::uint64_t size = 1;
+  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
+  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
+}
+
+// Where a stored value is: it may begin somewhere in an output.
+struct Place {
+  ProgramOperand::Kind kind = ProgramOperand::Kind::temporary;
+  std::size_t index = 0;
+  ArrayLayout layout;
+};
+
+class Steps {
+ public:
+  Steps(const Definition& definition, const fusion::PlacedGraph& graph,
+        const std::vector<ArrayLayout>& arguments, const fusion::Partition& partition)
+      : definition_(definition), graph_(graph), arguments_(arguments), partition_(partition) {}
+
+  ProgramPlan run() {
+    plan_.written.assign(graph_.graph.outputs.size(), partition_.kernels.size());
+    plan_.last_read.resize(graph_.graph.arguments.size());
+    find_shared();
+    place_whole();
+    for (std::size_t k = 0; k < partition_.kernels.size(); ++k) add_step(k);
+    plan_.info.program = definition_.name;
+    plan_.info.bytes = partition_.bytes;
+    plan_.info.op_by_op_bytes = partition_.op_by_op;
+    plan_.info.lower_bound = partition_.lower_bound;
+    return std::move(plan_);
+  }
+
+ private:
+  using Kind = ProgramOperand::Kind;
+
+  const fusion::TypedNode& node(NodeId id) const { return graph_.graph.nodes[id]; }
+
+  // -- Places
+
+  void find_shared() {
+    for (const fusion::KernelPart& kernel : partition_.kernels) {
+      for (const NodeId id : kernel.reads) {
+        const NodeId root = fusion::viewed(graph_.graph, id);
+        shared_.insert(root);
+        if (root != id) seen_.insert(root);
+      }
+    }
+  }
+
+  // Joins and results of calls have one place each: the output that they are, or a temporary.
+  void place_whole() {
+    for (std::size_t i = 0; i < graph_.stores.size(); ++i) {
+      for (const PlacedPart& part : graph_.stores[i]) {
+        const Op op = node(part.value).op;
+        const Place place{Kind::output, i, part.layout};
+        outputs_[part.value].push_back(place);
+        if (op == Op::join || op == Op::opaque) places_[part.value] = place;
+      }
+    }
+    for (NodeId id = 0; id < graph_.graph.nodes.size(); ++id) {
+      const Op op = node(id).op;
+      if (op != Op::join && op != Op::opaque) continue;
+      if (!places_.contains(id)) places_[id] = add_temporary(id);
+      if (op != Op::join) continue;
+      for (const PlacedPart& part : graph_.joins[node(id).payload]) {
+        joined_[part.value].push_back({id, part.layout});
+      }
+    }
+  }
+
+  Place add_temporary(NodeId id) {
+    const DType dtype = fusion::stored_dtype(graph_, id);
+    const std::uint64_t bytes = byte_count(dtype, graph_.shapes[id]);
+    plan_.temporaries.push_back({dtype, bytes, 0});
+    return {Kind::temporary, plan_.temporaries.size() - 1,
+            fusion::contiguous_layout(graph_.shapes[id])};
+  }
+
+  ProgramOperand written(NodeId id, const Place& place, std::size_t k) {
+    ProgramOperand operand{place.kind, place.index, false, graph_.shapes[id], place.layout};
+    if (place.kind == Kind::output) {
+      plan_.written[place.index] = std::min(plan_.written[place.index], k);
+    }
+    return operand;
+  }
+
+  std::string output_name(std::size_t i) const {
+    const std::string& name = graph_.graph.output_names[i];
+    return name.empty() ? fmt::format("out{}", i) : name;
+  }
+
+  std::string part_name(const Place& place, NodeId id) const {
+    const std::string whole =
+        place.kind == Kind::output ? output_name(place.index) : fmt::format("t{}", id);
+    return fmt::format("a part of {}", whole);
+  }
+
+  // -- Steps
+
+  void add_step(std::size_t k) {
+    const fusion::KernelPart& part = partition_.kernels[k];
+    ProgramKernel told;
+    told.reason = part.reason;
+    told.bytes = part.bytes;
+    told.op_by_op_bytes = part.op_by_op;
+    std::set<std::size_t> after;
+    ProgramStep step =
+        part.call ? call_step(part, k, told, after) : kernel_step(part, k, told, after);
+    told.after.assign(after.begin(), after.end());
+    plan_.steps.push_back(std::move(step));
+    plan_.info.kernels.push_back(std::move(told));
+  }
+
+  ProgramStep call_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& told,
+                        std::set<std::size_t>& after) {
+    const fusion::PlacedCall& placed = graph_.calls[*part.call];
+    const fusion::OpaqueCall& call = graph_.graph.tables->calls[placed.call];
+    ProgramStep step;
+    step.call = std::static_pointer_cast<const LibraryCall>(call.body);
+    told.name = call.name;
+    told.call = true;
+    for (const NodeId id : placed.inputs) step.inputs.push_back(input(id, k, told, after));
+    std::vector<NodeId> results = placed.results;
+    std::ranges::sort(results, {}, [&](NodeId id) { return node(id).payload; });
+    for (const NodeId id : results) {
+      step.outputs.push_back(written(id, places_.at(id), k));
+      stored_by_[id] = k;
+      told.writes.push_back(places_.at(id).kind == Kind::output ? output_name(places_.at(id).index)
+                                                                : fmt::format("t{}", id));
+    }
+    told.expression = fmt::format("{}({})", call.name, fmt::join(told.reads, ", "));
+    return step;
+  }
+
+  ProgramStep kernel_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& told,
+                          std::set<std::size_t>& after) {
+    std::vector<fusion::Store> stores;
+    ProgramStep step;
+    for (const NodeId id : part.results) store(id, k, stores, step.outputs, told);
+    fusion::KernelGraph kernel = fusion::kernel_graph(graph_, part, stores);
+    told.name = partition_.kernels.size() == 1 ? definition_.name
+                                               : fmt::format("{}_{}", definition_.name, k);
+    const bool along_axes = fusion::works_along_axes(kernel.graph);
+    auto impl = std::make_shared<Function::Impl>();
+    impl->definition.name = told.name;
+    impl->definition.expression = fusion::to_text(kernel.untyped);
+    told.expression = fusion::to_short_text(kernel.untyped);
+    impl->definition.graph = std::move(kernel.untyped);
+    impl->definition.options = definition_.options;
+    impl->definition.pieces = part.pieces;
+    impl->definition.typed = std::make_shared<fusion::TypedGraph>(std::move(kernel.graph));
+    for (const NodeId id : part.values) {
+      const bool counts =
+          node(id).arity > 0 && node(id).op != Op::promote && node(id).op != Op::view;
+      told.operations += counts ? 1 : 0;
+    }
+    for (const NodeId id : kernel.arguments) step.inputs.push_back(input(id, k, told, after));
+    if (!along_axes) give_one_rank(step.outputs);
+    impl->definition.places = places_of(step);
+    step.function = Function(std::move(impl));
+    step.shape = part.shape;
+    return step;
+  }
+
+  static std::vector<fusion::MemoryPlace> places_of(const ProgramStep& step) {
+    std::vector<fusion::MemoryPlace> places;
+    std::map<std::pair<Kind, std::size_t>, std::uint32_t> memories;
+    const auto add = [&](const ProgramOperand& operand) {
+      const auto number = static_cast<std::uint32_t>(memories.size() + 1);
+      const auto memory = memories.emplace(std::pair{operand.kind, operand.index}, number).first;
+      places.push_back({operand.scalar ? 0 : memory->second, operand.layout.offset});
+    };
+    for (const ProgramOperand& operand : step.inputs) add(operand);
+    for (const ProgramOperand& operand : step.outputs) add(operand);
+    return places;
+  }
+
+  // Outputs of a kernel that works element by element have one shape, but for axes of size one in
+  // front.
+  static void give_one_rank(std::vector<ProgramOperand>& outputs) {
+    std::size_t rank = 0;
+    for (const ProgramOperand& output : outputs) rank = std::max(rank, output.shape.size());
+    for (ProgramOperand& output : outputs) {
+      const std::size_t more = rank - output.shape.size();
+      Dims shape(rank, 1);
+      Dims strides(rank, 0);
+      std::ranges::copy(output.shape, shape.begin() + more);
+      std::ranges::copy(output.layout.strides, strides.begin() + more);
+      output.shape = std::move(shape);
+      output.layout.strides = std::move(strides);
+    }
+  }
+
+  // A result goes to every output and into every join that it is a part of, and where another
+  // kernel needs it, to a temporary, unless an output holds it without loss.
+  void store(NodeId id, std::size_t k, std::vector<fusion::Store>& stores,
+             std::vector<ProgramOperand>& outputs, ProgramKernel& told) {
+    const DType stored = fusion::stored_dtype(graph_, id);
+    const DType own = node(id).dtype;
+    const ArrayLayout in_order = fusion::contiguous_layout(graph_.shapes[id]);
+    stored_by_[id] = k;
+    for (const Place& place : outputs_[id]) {
+      stores.push_back({id, own});
+      outputs.push_back(written(id, place, k));
+      const bool whole = graph_.stores[place.index].size() == 1;
+      told.writes.push_back(whole ? output_name(place.index) : part_name(place, id));
+      const bool readable = !seen_.contains(id) || place.layout.strides == in_order.strides;
+      if (stored == own && readable) places_.emplace(id, place);
+    }
+    if (const auto joined = joined_.find(id); joined != joined_.end()) {
+      for (const auto& [join, layout] : joined->second) {
+        Place place = places_.at(join);
+        place.layout.strides = layout.strides;
+        place.layout.offset += layout.offset;
+        stores.push_back(
+            {id, place.kind == Kind::output ? own : fusion::stored_dtype(graph_, join)});
+        outputs.push_back(written(id, place, k));
+        stored_by_[join] = std::max(stored_by_[join], k);
+        told.writes.push_back(part_name(place, join));
+      }
+    }
+    if (places_.contains(id) || !shared_.contains(id)) return;
+    places_[id] = add_temporary(id);
+    stores.push_back({id, stored});
+    outputs.push_back(written(id, places_[id], k));
+    told.writes.push_back(fmt::format("t{}", id));
+  }
+
+  ProgramOperand input(NodeId id, std::size_t k, ProgramKernel& told,
+                       std::set<std::size_t>& after) {
+    const NodeId root = fusion::viewed(graph_.graph, id);
+    const fusion::TypedNode& source = node(root);
+    const std::string suffix =
+        root == id ? "" : fmt::format(" seen as {}", fusion::to_string(graph_.shapes[id]));
+    if (source.op == Op::scalar) {
+      told.reads.push_back(graph_.graph.argument_names[source.payload]);
+      return {Kind::argument, source.payload, true, {}, {}};
+    }
+    if (source.op == Op::input) {
+      told.reads.push_back(graph_.graph.argument_names[source.payload] + suffix);
+      plan_.last_read[source.payload] = k + 1;
+      ProgramOperand operand{Kind::argument, source.payload, false, graph_.shapes[id], {}};
+      operand.layout = root == id ? arguments_[source.payload] : view_layout(id);
+      return operand;
+    }
+    const auto place = places_.find(root);
+    if (place == places_.end() || !stored_by_.contains(root) || stored_by_[root] >= k) {
+      throw Error(Code::internal, fmt::format("{}: kernel {} reads a value that none has stored",
+                                              definition_.name, k));
+    }
+    add_writers(root, after);
+    told.reads.push_back(fmt::format("t{}{}", root, suffix));
+    ProgramOperand operand{place->second.kind, place->second.index, false, graph_.shapes[id],
+                           place->second.layout};
+    if (root != id) {
+      operand.layout.strides = view_layout(id).strides;
+      operand.layout.offset += view_layout(id).offset;
+    }
+    return operand;
+  }
+
+  const ArrayLayout& view_layout(NodeId id) const { return graph_.views[node(id).payload]; }
+
+  void add_writers(NodeId root, std::set<std::size_t>& after) {
+    if (node(root).op != Op::join) {
+      after.insert(stored_by_[root]);
+      return;
+    }
+    for (const PlacedPart& part : graph_.joins[node(root).payload]) {
+      after.insert(stored_by_[part.value]);
+    }
+  }
+
+  const Definition& definition_;
+  const fusion::PlacedGraph& graph_;
+  const std::vector<ArrayLayout>& arguments_;
+  const fusion::Partition& partition_;
+  ProgramPlan plan_;
+  std::set<NodeId> shared_;  ///< values that cross from one kernel to another
+  std::set<NodeId> seen_;    ///< of those, the ones that are read through views
+  std::map<NodeId, Place> places_;
+  std::map<NodeId, std::vector<Place>> outputs_;      ///< that a value is, or a part of
+  std::map<NodeId, std::size_t> stored_by_;           ///< the last step that writes to it
+  std::map<NodeId, std::vector<PlacedPart>> joined_;  ///< the joins that a value is a part of
+};
+
+}  // namespace
+
+ProgramPlan program_steps(const Definition& definition, const fusion::PlacedGraph& graph,
+                          const std::vector<ArrayLayout>& arguments,
+                          const fusion::Partition& partition) {
+  return Steps(definition, graph, arguments, partition).run();
+}
+
+}  // namespace kiln

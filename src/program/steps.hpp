@@ -1,0 +1,18 @@
+// The steps of a program's plan: the kernels of a partition as functions, what each reads and
+// writes, and what there is to tell of it. Where temporaries lie is decided in memory.hpp.
+#pragma once
+
+#include <vector>
+
+#include "fusion/partition/partition.hpp"
+#include "program/plan.hpp"
+
+namespace kiln {
+
+/// `arguments` says where those lie. Offsets of temporaries, the workspace and what the program's
+/// outputs are called with are left open.
+ProgramPlan program_steps(const Definition& definition, const fusion::PlacedGraph& graph,
+                          const std::vector<fusion::ArrayLayout>& arguments,
+                          const fusion::Partition& partition);
+
+}  // namespace kiln
