@@ -8,8 +8,6 @@
 namespace kiln::cache {
 namespace {
 
-// A program that generates sources without end must not grow without end.
-constexpr std::size_t kMaxFailures = 4096;
 constexpr std::uint64_t kLookUpsPerFlush = 4096;
 // How often an entry that another process published may turn out unusable before we stop waiting.
 constexpr int kMaxTurns = 3;
@@ -82,6 +80,13 @@ std::optional<Entry> Cache::read(const Key& key) {
 }
 
 bool Cache::publish(const Key& key, const Entry& entry) {
+  counters_.add(Count::compiled);
+  const bool kept = keep(key, entry);
+  flush_stats();
+  return kept;
+}
+
+bool Cache::keep(const Key& key, const Entry& entry) {
   if (!user_) return false;
   const auto refuse = [&](std::string_view reason) {
     log_once(LogLevel::warning, fmt::format("cache.publish:{}", reason),
@@ -102,60 +107,28 @@ bool Cache::publish(const Key& key, const Entry& entry) {
   return user_->publish(key, encode(key, stamped));
 }
 
-Fetched Cache::get(const Key& key, const std::function<Entry()>& compile) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto failure = failures_.find(key); failure != failures_.end()) {
-      throw Error(Code::compile_failed, failure->second);
-    }
-  }
-  if (auto entry = find(key)) return {*std::move(entry), From::disk};
-  const auto deadline = std::chrono::steady_clock::now() + config_.wait_limit;
-  auto fetched = flights_.run(key, deadline, [&] { return lead(key, deadline, compile); });
-  return fetched ? *std::move(fetched) : compile_and_keep(key, compile);
-}
-
-Fetched Cache::lead(const Key& key, std::chrono::steady_clock::time_point deadline,
-                    const std::function<Entry()>& compile) {
+Locked Cache::lock(const Key& key, std::chrono::steady_clock::time_point deadline) {
   for (int turn = 0; user_ && turn < kMaxTurns; ++turn) {
-    const KeyLock lock(*user_, key, deadline);
+    auto lock = std::make_unique<KeyLock>(*user_, key, deadline);
     // Somebody may have published between our look and our lock.
     if (auto entry = find_and_count(key, false)) {
-      if (lock.waited()) counters_.add(Count::waited);
-      return {*std::move(entry), From::disk};
+      if (lock->waited()) counters_.add(Count::waited);
+      return {std::move(entry), nullptr};
     }
-    if (lock.state() == KeyLock::State::expired) {
+    if (lock->state() == KeyLock::State::expired) {
       log(LogLevel::info, fmt::format("cache {}: another process has been compiling {} for {} ms; "
                                       "not waiting any longer",
                                       user_->path(), key.hex(), config_.wait_limit.count()));
     }
-    if (lock.state() != KeyLock::State::published) return compile_and_keep(key, compile);
+    if (lock->state() != KeyLock::State::published) return {std::nullopt, std::move(lock)};
   }
-  return compile_and_keep(key, compile);
+  return {};
 }
 
-Fetched Cache::compile_and_keep(const Key& key, const std::function<Entry()>& compile) {
-  Fetched fetched;
-  try {
-    fetched.entry = compile();
-  } catch (const Error& error) {
-    if (error.code() == Code::compile_failed) {
-      const std::lock_guard lock(mutex_);
-      if (failures_.size() >= kMaxFailures) failures_.clear();
-      failures_.emplace(key, error.what());
-    }
-    throw;
-  }
-  counters_.add(Count::compiled);
-  publish(key, fetched.entry);
-  flush_stats();
-  return fetched;
-}
-
-std::optional<Key> Cache::find_made_elsewhere(std::span<const Ingredient> ingredients) {
+std::optional<Key> Cache::find_any_toolchain(std::span<const Ingredient> ingredients) {
   std::call_once(indexed_, [this] {
     const auto add = [this](const Head& head) {
-      MadeElsewhere& newest = made_elsewhere_[key_without_toolchain(head.metadata.ingredients)];
+      Newest& newest = by_source_[key_without_toolchain(head.metadata.ingredients)];
       if (newest.key == Key{} || newest.created < head.metadata.created) {
         newest = {head.key, head.metadata.created};
       }
@@ -163,8 +136,8 @@ std::optional<Key> Cache::find_made_elsewhere(std::span<const Ingredient> ingred
     if (user_) user_->heads(add);
     for (const auto& layer : layers_) layer->heads(add);
   });
-  const auto found = made_elsewhere_.find(key_without_toolchain(summarise(ingredients)));
-  if (found == made_elsewhere_.end()) return std::nullopt;
+  const auto found = by_source_.find(key_without_toolchain(summarise(ingredients)));
+  if (found == by_source_.end()) return std::nullopt;
   return found->second.key;
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -21,7 +22,7 @@
 #include "cache/config.hpp"
 #include "cache/directory.hpp"
 #include "cache/entry.hpp"
-#include "cache/flight.hpp"
+#include "cache/key_lock.hpp"
 #include "cache/key.hpp"
 #include "cache/stats.hpp"
 #include "kiln/cache.hpp"
@@ -45,24 +46,23 @@ class Cache {
   /// spared fresh pages.
   static void reuse(std::string code) { Directory::reuse(std::move(code)); }
 
-  /// Keeps an entry; false if it was not kept. An entry whose toolchain_identity is empty is never
-  /// kept: nobody could tell which compiler its code is from. Nor is one whose code is not ELF.
-  bool publish(const Key& key, const Entry& entry);
+  /// The right to compile a key that find() missed, against every other process and thread: waits
+  /// until nobody else has it, gives the entry if its owner has published one meanwhile, and stops
+  /// waiting at the deadline. Compile under the lock, publish(), and then drop it.
+  Locked lock(const Key& key, std::chrono::steady_clock::time_point deadline);
 
-  /// find(), else one `compile` per key at a time among all threads and processes, and publish().
-  /// The caller launches the bytes it gets. When another process is at it for longer than the
-  /// configured limit, compiles without waiting for it. What `compile` throws is thrown to
-  /// everybody who waits for it in this process; an Error(compile_failed) is remembered and thrown
-  /// again for that key without another compile.
-  Fetched get(const Key& key, const std::function<Entry()>& compile);
+  /// Keeps an entry that was compiled; false if it was not kept. An entry whose toolchain_identity is
+  /// empty is never kept: nobody could tell which compiler its code is from. Nor is one whose code is
+  /// not ELF.
+  bool publish(const Key& key, const Entry& entry);
 
   /// The key of an entry whose ingredients are these but for the toolchain, the newest if there are
   /// several: for a machine that was given code and has no compiler to make the key with. Reads the
   /// head of every entry, once; what comes later is not seen.
-  std::optional<Key> find_made_elsewhere(std::span<const Ingredient> ingredients);
+  std::optional<Key> find_any_toolchain(std::span<const Ingredient> ingredients);
 
-  /// A driver refused the code of that key: moves it to quarantine, so that the next get()
-  /// compiles. Layers that cannot be written are not asked for it again by this process.
+  /// A driver refused the code of that key: moves it to quarantine, so that find()
+  /// misses it. Layers that cannot be written are not asked for it again by this process.
   void reject(const Key& key, std::string_view reason);
 
   /// As find(), with the source, and without counting or copying. For tools.
@@ -87,9 +87,7 @@ class Cache {
  private:
   std::optional<Loaded> look_up(const Key& key, Parts parts);
   std::optional<Entry> find_and_count(const Key& key, bool count_miss);
-  Fetched lead(const Key& key, std::chrono::steady_clock::time_point deadline,
-               const std::function<Entry()>& compile);
-  Fetched compile_and_keep(const Key& key, const std::function<Entry()>& compile);
+  bool keep(const Key& key, const Entry& entry);
 
   const Config config_;
   Io& io_;
@@ -97,17 +95,15 @@ class Cache {
   std::atomic<std::uint64_t> look_ups_{0};
   std::unique_ptr<Directory> user_;
   std::vector<std::unique_ptr<Layer>> layers_;
-  SingleFlight flights_;
 
-  struct MadeElsewhere {
+  struct Newest {
     Key key;
     std::int64_t created = 0;
   };
   std::once_flag indexed_;
-  std::unordered_map<Key, MadeElsewhere> made_elsewhere_;  ///< by key without toolchain
+  std::unordered_map<Key, Newest> by_source_;  ///< by key without toolchain
 
-  std::mutex mutex_;                               ///< of the two below
-  std::unordered_map<Key, std::string> failures_;  ///< what the compiler said
+  std::mutex mutex_;  ///< of what follows
   std::unordered_set<Key> rejected_;
 };
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cache/cache.hpp"
-#include "cache/flight.hpp"
+#include "cache/key_lock.hpp"
 #include "kiln/cache.hpp"
 #include "kiln/error.hpp"
 

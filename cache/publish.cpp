@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "cache/directory.hpp"
-#include "cache/flight.hpp"
+#include "cache/key_lock.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {

@@ -43,6 +43,8 @@ class CompileHandle {
   void wait() const;
   /// Waits; gives the result or throws what compile() documents.
   CompileResult get() const;
+  /// Somebody waits for it now: it overtakes what is in the background.
+  void raise_priority();
   /// Takes back the request. The compile is stopped, or never started, once every request for it has
   /// been; get() then throws Error(compile_failed).
   void cancel();

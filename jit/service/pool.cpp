@@ -49,7 +49,7 @@ void Pool::add(const std::shared_ptr<Job>& job) {
   wake_.notify_one();
 }
 
-void Pool::hurry(const std::shared_ptr<Job>& job) {
+void Pool::raise_priority(const std::shared_ptr<Job>& job) {
   const std::lock_guard lock(mutex_);
   if (!job->background_) return;
   job->background_ = false;

@@ -48,7 +48,7 @@ class Pool {
 
   void add(const std::shared_ptr<Job>& job);
   /// Somebody waits for it now.
-  void hurry(const std::shared_ptr<Job>& job);
+  void raise_priority(const std::shared_ptr<Job>& job);
   void cancel(const std::shared_ptr<Job>& job);
 
  private:

@@ -110,7 +110,7 @@ CompileHandle Service::compile_async(CompileRequest request) {
   if (!joined) {
     pool_->add(flight->job);
   } else if (!background) {
-    pool_->hurry(flight->job);
+    pool_->raise_priority(flight->job);
   }
   return handle;
 }
@@ -131,6 +131,8 @@ bool CompileHandle::ready() const {
 }
 void CompileHandle::wait() const { state_->flight->future.wait(); }
 CompileResult CompileHandle::get() const { return state_->flight->future.get().get(); }
+
+void CompileHandle::raise_priority() { state_->service->pool_->raise_priority(state_->flight->job); }
 
 void CompileHandle::cancel() {
   if (ready() || state_->cancelled.exchange(true)) return;

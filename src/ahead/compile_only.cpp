@@ -8,6 +8,7 @@
 #include "call/call_types.hpp"
 #include "call/function_impl.hpp"
 #include "fusion/emit/emit.hpp"
+#include "kernel/kernel_build.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "kiln/error.hpp"
 #include "kiln/view.hpp"
@@ -242,7 +243,7 @@ std::string emit_for(const Function& function, const Specification& specificatio
   const Definition& definition = function.impl().definition;
   const std::string resolved = target == "cpu" ? jit::host_target() : std::string(target);
   const EmittedCall emitted = emit_call(only_kernel(definition, specification), resolved);
-  const KernelCode named = name_kernel(emitted.request);
+  const NamedKernel named = name_kernel(emitted.request);
   if (with_preamble) return complete_source(emitted.request, named.entry_name);
   return fusion::with_entry(emitted.request.text, named.entry_name);
 }
@@ -262,20 +263,20 @@ CompiledKernel compile_for(const Function& function, const Specification& specif
   const Definition& definition = function.impl().definition;
   const std::string resolved = target == "cpu" ? jit::host_target() : std::string(target);
   const EmittedCall emitted = emit_call(only_kernel(definition, specification), resolved);
-  KernelCode code = make_code(emitted.request);
+  KernelCode code = build_kernel(emitted.request);
   CompiledKernel kernel;
   kernel.info = {definition.name,
                  definition.expression,
-                 code.entry_name,
-                 code.key_text,
+                 code.named.entry_name,
+                 code.named.key_text,
                  resolved,
                  emitted.variant,
-                 fusion::with_entry(emitted.request.text, code.entry_name),
+                 fusion::with_entry(emitted.request.text, code.named.entry_name),
                  code.state,
                  code.state == CacheState::compiled ? code.compile_ms : 0,
                  emitted.bytes};
-  kernel.resources = jit::resources(code.code, code.entry_name);
-  kernel.source = complete_source(emitted.request, code.entry_name);
+  kernel.resources = jit::resources(code.code, code.named.entry_name);
+  kernel.source = complete_source(emitted.request, code.named.entry_name);
   kernel.code = std::move(code.code);
   kernel.log = std::move(code.log);
   return kernel;

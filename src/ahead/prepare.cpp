@@ -12,7 +12,7 @@
 #include "call/function_impl.hpp"
 #include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
-#include "kernel/preparer.hpp"
+#include "kernel/kernel_table.hpp"
 #include "call/record.hpp"
 
 namespace kiln {
@@ -20,18 +20,18 @@ namespace kiln {
 struct Preparation::State {
   std::mutex mutex;
   std::condition_variable finished;
-  std::vector<PreparedKernel> kernels;  ///< in the order in which the call runs them
+  std::vector<KernelResult> kernels;  ///< in the order in which the call runs them
   std::size_t left = 0;                 ///< kernels that are not there yet
   bool cancelled = false;
   KernelInfo info;
-  std::optional<std::pair<Code, std::string>> error;  ///< of the request itself
-  std::vector<Preparer::Wish> wishes;
+  std::optional<Failure> error;  ///< of the request itself, or of its first kernel that failed
+  std::vector<KernelTable::Ticket> tickets;
   std::function<void()> done;
 
   bool is_ready() const { return cancelled || left == 0; }
 
   /// One kernel has come; the last one makes it ready.
-  void deliver(std::size_t i, const PreparedKernel& kernel) {
+  void deliver(std::size_t i, const KernelResult& kernel) {
     std::function<void()> call;
     {
       const std::lock_guard lock(mutex);
@@ -46,8 +46,8 @@ struct Preparation::State {
 
   void summarise() {
     info.cache = CacheState::memory;
-    for (const PreparedKernel& kernel : kernels) {
-      if (kernel.error && !error) error = kernel.error;
+    for (const KernelResult& kernel : kernels) {
+      if (kernel.failure && !error) error = kernel.failure;
       info.cache = std::max(info.cache, kernel.info.cache);
       info.compile_ms += kernel.info.compile_ms;
     }
@@ -63,7 +63,7 @@ struct Preparation::State {
       return Error(Code::would_compile,
                    fmt::format("{}: its preparation was cancelled", info.function));
     }
-    if (error) return Error(error->first, error->second);
+    if (error) return Error(error->code, error->message);
     return std::nullopt;
   }
 
@@ -81,7 +81,8 @@ bool Preparation::ready() const {
 
 void Preparation::wait() const {
   if (ready()) return;
-  for (const Preparer::Wish& wish : state_->wishes) Preparer::instance().hurry(wish);
+  KernelTable& table = KernelTable::instance();
+  for (const KernelTable::Ticket& ticket : state_->tickets) table.raise_priority(ticket);
   state_->await();
 }
 
@@ -106,7 +107,8 @@ void Preparation::cancel() {
     state_->cancelled = true;
     call = std::move(state_->done);
   }
-  for (const Preparer::Wish& wish : state_->wishes) Preparer::instance().drop(wish);
+  KernelTable& table = KernelTable::instance();
+  for (const KernelTable::Ticket& ticket : state_->tickets) table.cancel(ticket);
   state_->finished.notify_all();
   if (call) call();
 }
@@ -153,7 +155,7 @@ std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requ
                                             std::function<void(std::size_t)> done) {
   std::vector<std::shared_ptr<Preparation::State>> states;
   std::vector<WantedKernel> wanted;
-  std::vector<Preparer::Done> deliveries;
+  std::vector<KernelTable::Done> deliveries;
   std::vector<std::size_t> first;  // of `wanted`, for each request
   for (const PrepareRequest& request : requests) {
     auto state = std::make_shared<Preparation::State>();
@@ -161,25 +163,26 @@ std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requ
     try {
       for (WantedKernel& kernel : kernels_wanted(request, state->info)) {
         deliveries.push_back(
-            [state, i = state->left](const PreparedKernel& kernel) { state->deliver(i, kernel); });
+            [state, i = state->left](const KernelResult& kernel) { state->deliver(i, kernel); });
         ++state->left;
         wanted.push_back(std::move(kernel));
       }
     } catch (const Error& error) {
-      state->error.emplace(error.code(), error.what());
+      state->error = Failure{error.code(), error.what()};
     }
     state->kernels.resize(state->left);
     if (done) state->done = [done, index = states.size()] { done(index); };
     states.push_back(std::move(state));
   }
   first.push_back(wanted.size());
-  // Handles are given out when their wishes are known; `done` may have been called before.
-  const std::vector<Preparer::Wish> wishes = Preparer::instance().add(wanted, deliveries);
+  // Handles are given out when their tickets are known; `done` may have been called before.
+  const std::vector<KernelTable::Ticket> tickets =
+      KernelTable::instance().request(wanted, deliveries);
   std::vector<Preparation> preparations;
   for (std::size_t i = 0; i < states.size(); ++i) {
-    const auto begin = wishes.begin() + static_cast<std::ptrdiff_t>(first[i]);
-    const auto end = wishes.begin() + static_cast<std::ptrdiff_t>(first[i + 1]);
-    states[i]->wishes.assign(begin, end);
+    const auto begin = tickets.begin() + static_cast<std::ptrdiff_t>(first[i]);
+    const auto end = tickets.begin() + static_cast<std::ptrdiff_t>(first[i + 1]);
+    states[i]->tickets.assign(begin, end);
     if (begin == end && done) done(i);  // failed, or nothing to compute
     preparations.emplace_back(std::move(states[i]));
   }

@@ -12,7 +12,7 @@
 #include "fusion/schedule/rows/row_layout.hpp"
 #include "fusion/schedule/scan/scan_layout.hpp"
 #include "fusion/graph/typed_graph.hpp"
-#include "kernel/kernel_code.hpp"
+#include "kernel/kernel_request.hpp"
 #include "call/plan.hpp"
 
 namespace kiln {
@@ -59,7 +59,7 @@ std::vector<OperandShape> natural_outputs(const Definition& definition,
                                           std::span<const OperandShape> arrays,
                                           std::span<const DType> dtypes, const Dims& at_least);
 
-/// The kernel of a typed call for a target, in words and as a request to kernel_code.hpp.
+/// The kernel of a typed call for a target, in words and as a KernelRequest.
 struct EmittedCall {
   fusion::Layout layout;
   fusion::KernelDescription kernel;  ///< but for its text, which is the request's

@@ -7,9 +7,8 @@
 #include <cctype>
 
 #include "fusion/emit/emit.hpp"
-#include "kernel/kernel_code.hpp"
 #include "kiln/error.hpp"
-#include "kernel/loaded_kernels.hpp"
+#include "kernel/kernel_table.hpp"
 #include "core/scalar_bytes.hpp"
 
 namespace kiln {

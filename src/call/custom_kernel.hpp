@@ -35,7 +35,7 @@ struct Kernel::Impl {
   const LoadedKernel& on(Device device);
 
   std::string name;
-  std::string text;  ///< for kernel_code.hpp
+  std::string text;  ///< of its KernelRequest
   std::string source;
   std::vector<KernelParameter> parameters;
   Options options;

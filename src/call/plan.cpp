@@ -6,7 +6,7 @@
 
 #include "call/call_types.hpp"
 #include "kiln/error.hpp"
-#include "kernel/loaded_kernels.hpp"
+#include "kernel/kernel_table.hpp"
 #include "call/record.hpp"
 #include "core/view_bytes.hpp"
 

@@ -13,7 +13,6 @@
 #include "fusion/emit/emit.hpp"
 #include "fusion/graph/graph.hpp"
 #include "jit/device/backend.hpp"
-#include "kernel/kernel_code.hpp"
 #include "kiln/function.hpp"
 
 namespace kiln {

@@ -1,4 +1,3 @@
-// See named_kernel.hpp.
 #include "kernel/named_kernel.hpp"
 
 #include <fmt/format.h>
@@ -8,6 +7,7 @@
 #include <tuple>
 
 #include "fusion/emit/emit.hpp"
+#include "kiln/error.hpp"
 #include "kiln/option_names.hpp"
 #include "preamble/preamble.hpp"
 
@@ -71,13 +71,23 @@ std::vector<cache::Ingredient> ingredients_of(const KernelRequest& request,
   return ingredients;
 }
 
-KernelCode name_with(const KernelRequest& request, jit::Toolchain toolchain) {
-  KernelCode code;
-  code.key = cache::make_key(text_of(request), settings_of(request, toolchain.identity));
-  code.entry_name = cache::module_name(request.function, code.key);
-  if (!toolchain.identity.empty()) code.key_text = code.key.hex();
-  code.toolchain = std::move(toolchain);
-  return code;
+NamedKernel name_with(const KernelRequest& request, jit::Toolchain toolchain) {
+  NamedKernel named;
+  named.key = cache::make_key(text_of(request), settings_of(request, toolchain.identity));
+  named.entry_name = cache::module_name(request.function, named.key);
+  if (!toolchain.identity.empty()) named.key_text = named.key.hex();
+  named.toolchain = std::move(toolchain);
+  return named;
+}
+
+NamedKernel name_kernel(const KernelRequest& request) {
+  jit::Toolchain toolchain;
+  try {
+    toolchain = jit::toolchain(jit::toolchain_for(request.target));
+  } catch (const Error& error) {
+    if (error.code() != Code::not_found) throw;
+  }
+  return name_with(request, std::move(toolchain));
 }
 
 std::string complete_source(const KernelRequest& request, std::string_view entry_name) {
@@ -86,7 +96,7 @@ std::string complete_source(const KernelRequest& request, std::string_view entry
   return source += fusion::with_entry(request.text, entry_name);
 }
 
-jit::CompileRequest compile_request(const KernelRequest& request, const KernelCode& named) {
+jit::CompileRequest compile_request(const KernelRequest& request, const NamedKernel& named) {
   jit::CompileRequest job;
   job.function = request.function;
   job.expression = request.expression;
@@ -97,10 +107,8 @@ jit::CompileRequest compile_request(const KernelRequest& request, const KernelCo
   return job;
 }
 
-cache::Entry make_entry(const KernelRequest& request, KernelCode& named,
+cache::Entry make_entry(const KernelRequest& request, const NamedKernel& named,
                         const jit::CompileResult& result, std::string source) {
-  named.log = result.log;
-  named.compile_ms = result.milliseconds;
   cache::Entry entry;
   entry.code = result.code;
   entry.source = std::move(source);

@@ -3,17 +3,29 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/entry.hpp"
 #include "cache/key.hpp"
 #include "jit/service/compile.hpp"
-#include "kernel/kernel_code.hpp"
+#include "kernel/kernel_request.hpp"
 
 namespace kiln {
 
-/// The key and the name, without the code.
-KernelCode name_with(const KernelRequest& request, jit::Toolchain toolchain);
+struct NamedKernel {
+  cache::Key key;
+  std::string key_text;  ///< 32 hex digits; empty if the toolchain could not be identified
+  std::string entry_name;
+  jit::Toolchain toolchain;  ///< without a path if there is none on this machine
+};
+
+/// Runs no compiler, but needs to know which one there is; without one the key is that of an unknown
+/// compiler.
+NamedKernel name_kernel(const KernelRequest& request);
+
+/// The same for a toolchain that is known.
+NamedKernel name_with(const KernelRequest& request, jit::Toolchain toolchain);
 
 /// What the key is made of, with the compiler that is called `identity`.
 std::vector<cache::Ingredient> ingredients_of(const KernelRequest& request,
@@ -22,11 +34,14 @@ std::vector<cache::Ingredient> ingredients_of(const KernelRequest& request,
 /// The compiler's options.
 std::vector<std::string> kernel_options(const KernelRequest& request);
 
-/// The compile of this kernel alone.
-jit::CompileRequest compile_request(const KernelRequest& request, const KernelCode& named);
+/// The complete source for a request, as compiled under that name.
+std::string complete_source(const KernelRequest& request, std::string_view entry_name);
 
-/// What is kept of a compile; `named` gets the log and the time. `source` is what was compiled.
-cache::Entry make_entry(const KernelRequest& request, KernelCode& named,
+/// The compile of this kernel alone.
+jit::CompileRequest compile_request(const KernelRequest& request, const NamedKernel& named);
+
+/// What is kept of a compile. `source` is what was compiled.
+cache::Entry make_entry(const KernelRequest& request, const NamedKernel& named,
                         const jit::CompileResult& result, std::string source);
 
 }  // namespace kiln

@@ -5,7 +5,7 @@
 
 #include "jit/device/backend.hpp"
 #include "jit/service/compile.hpp"
-#include "kernel/kernel_code.hpp"
+#include "kernel/process_cache.hpp"
 #include "kiln/cache.hpp"
 #include "kiln/error.hpp"
 #include "tool/commands.hpp"

@@ -26,8 +26,8 @@ class CacheTest : public ::testing::Test {
 TEST_F(CacheTest, CompilesOnceThenFindsOnDisk) {
   int compiles = 0;
   const auto compile = [&] { return ++compiles, sample_entry(); };
-  EXPECT_EQ(open()->get(sample_key(), compile).from, From::compiled);
-  const Fetched again = open()->get(sample_key(), compile);
+  EXPECT_EQ(fetch(*open(), sample_key(), compile).from, From::compiled);
+  const Fetched again = fetch(*open(), sample_key(), compile);
   EXPECT_EQ(again.from, From::disk);
   EXPECT_EQ(again.entry.code, sample_entry().code);
   EXPECT_EQ(again.entry.metadata.entry, sample_entry().metadata.entry);
@@ -75,42 +75,21 @@ TEST_F(CacheTest, ARejectedEntryIsQuarantinedAndCompiledAgain) {
   const auto cache = open();
   int compiles = 0;
   const auto compile = [&] { return ++compiles, sample_entry(); };
-  cache->get(sample_key(), compile);
+  fetch(*cache, sample_key(), compile);
   cache->reject(sample_key(), "hipErrorSharedObjectInitFailed");
   EXPECT_EQ(count_quarantined(directory()), 1u);
   EXPECT_THAT(log_.text(), HasSubstr("hipErrorSharedObjectInitFailed"));
-  EXPECT_EQ(cache->get(sample_key(), compile).from, From::compiled);
-  EXPECT_EQ(cache->get(sample_key(), compile).from, From::disk);
+  EXPECT_EQ(fetch(*cache, sample_key(), compile).from, From::compiled);
+  EXPECT_EQ(fetch(*cache, sample_key(), compile).from, From::disk);
   EXPECT_EQ(compiles, 2);
 }
 
-TEST_F(CacheTest, WhatDoesNotCompileIsNotCompiledAgainByThisProcess) {
+TEST_F(CacheTest, ACompileThatFailsLeavesNoLock) {
   const auto cache = open();
-  int compiles = 0;
-  const auto compile = [&]() -> Entry {
-    ++compiles;
-    throw Error(Code::compile_failed, "swiglu: no such register");
-  };
-  for (int i = 0; i < 3; ++i) {
-    try {
-      cache->get(sample_key(), compile);
-      ADD_FAILURE() << "did not throw";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::compile_failed);
-      EXPECT_STREQ(error.what(), "swiglu: no such register");
-    }
-  }
-  EXPECT_EQ(compiles, 1);
-  EXPECT_THROW(open()->get(sample_key(), compile), Error);
-  EXPECT_EQ(compiles, 2) << "failures must not be persisted";
+  EXPECT_THROW(
+      fetch(*cache, sample_key(), []() -> Entry { throw Error(Code::io, "worker is gone"); }), Error);
   EXPECT_EQ(count_files(directory(), ".lock"), 0u);
-}
-
-TEST_F(CacheTest, OtherFailuresAreTriedAgain) {
-  const auto cache = open();
-  EXPECT_THROW(cache->get(sample_key(), []() -> Entry { throw Error(Code::io, "worker is gone"); }),
-               Error);
-  EXPECT_EQ(cache->get(sample_key(), [] { return sample_entry(); }).from, From::compiled);
+  EXPECT_EQ(fetch(*cache, sample_key(), [] { return sample_entry(); }).from, From::compiled);
 }
 
 TEST_F(CacheTest, ManyThreadsOnOneKeyCompileOnce) {
@@ -120,7 +99,7 @@ TEST_F(CacheTest, ManyThreadsOnOneKeyCompileOnce) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 32; ++i) {
     threads.emplace_back([&] {
-      const Fetched fetched = cache->get(sample_key(), [&] { return ++compiles, sample_entry(); });
+      const Fetched fetched = fetch(*cache, sample_key(), [&] { return ++compiles, sample_entry(); });
       right += fetched.entry.code == sample_entry().code;
     });
   }
@@ -132,8 +111,8 @@ TEST_F(CacheTest, ManyThreadsOnOneKeyCompileOnce) {
 TEST_F(CacheTest, UnrelatedKeysDoNotWaitForEachOther) {
   const auto cache = open();
   // The compile of 1 needs that of 2 to finish, in another thread.
-  const Fetched outer = cache->get(sample_key(1), [&] {
-    std::thread([&] { cache->get(sample_key(2), [] { return sample_entry(2); }); }).join();
+  const Fetched outer = fetch(*cache, sample_key(1), [&] {
+    std::thread([&] { fetch(*cache, sample_key(2), [] { return sample_entry(2); }); }).join();
     return sample_entry(1);
   });
   EXPECT_EQ(outer.from, From::compiled);
@@ -147,11 +126,11 @@ TEST_F(CacheTest, AWaiterDoesNotWaitBeyondItsLimit) {
   const auto other = Cache::open(config);
   int compiles = 0;
   // While the first compiles, a second thread and a second "process" get tired of waiting.
-  cache->get(sample_key(), [&] {
+  fetch(*cache, sample_key(), [&] {
     std::thread([&] {
-      cache->get(sample_key(), [&] { return ++compiles, sample_entry(); });
+      fetch(*cache, sample_key(), [&] { return ++compiles, sample_entry(); });
       fs::remove(path_of(directory(), sample_key()));
-      other->get(sample_key(), [&] { return ++compiles, sample_entry(); });
+      fetch(*other, sample_key(), [&] { return ++compiles, sample_entry(); });
     }).join();
     return ++compiles, sample_entry();
   });
@@ -172,7 +151,7 @@ TEST_F(CacheTest, OffMeansOffAndQuiet) {
   config.why_uncached = "KILN_CACHE=off";
   const auto cache = Cache::open(config);
   int compiles = 0;
-  for (int i = 0; i < 2; ++i) cache->get(sample_key(), [&] { return ++compiles, sample_entry(); });
+  for (int i = 0; i < 2; ++i) fetch(*cache, sample_key(), [&] { return ++compiles, sample_entry(); });
   EXPECT_EQ(compiles, 2);
   EXPECT_EQ(log_.text(), "");
   EXPECT_EQ(cache->trouble(), "KILN_CACHE=off");
@@ -273,29 +252,29 @@ TEST_F(CacheTest, WithoutACompilerTheEntryOfAnotherToolchainIsFound) {
   unknown[4].value.clear();  // the toolchain
   {
     const auto cache = open();
-    EXPECT_FALSE(cache->find_made_elsewhere(unknown));
+    EXPECT_FALSE(cache->find_any_toolchain(unknown));
     cache->publish(sample_key(1), sample_entry(1));
     Entry older = sample_entry();
     older.metadata.created -= 1000;
     older.metadata.ingredients[4].value = "comgr:older";
     cache->publish(make_key(older.metadata.ingredients), older);
     cache->publish(sample_key(), sample_entry());
-    EXPECT_FALSE(cache->find_made_elsewhere(unknown)) << "the heads are read once";
+    EXPECT_FALSE(cache->find_any_toolchain(unknown)) << "the heads are read once";
     export_bundle(*cache, temporary_.path("bundle"));
   }
-  EXPECT_EQ(open()->find_made_elsewhere(unknown), sample_key());
+  EXPECT_EQ(open()->find_any_toolchain(unknown), sample_key());
   Config config = config_for(temporary_.path("other"));
   config.readonly = {temporary_.path("bundle")};
   const auto shipped = Cache::open(config);
-  EXPECT_EQ(shipped->find_made_elsewhere(unknown), sample_key());
+  EXPECT_EQ(shipped->find_any_toolchain(unknown), sample_key());
   unknown[3].value = "gfx90a:sramecc+:xnack+";
-  EXPECT_FALSE(shipped->find_made_elsewhere(unknown));
+  EXPECT_FALSE(shipped->find_any_toolchain(unknown));
 }
 
 TEST_F(CacheTest, CountsWhatHappens) {
   {
     const auto cache = open();
-    cache->get(sample_key(), [] { return sample_entry(); });
+    fetch(*cache, sample_key(), [] { return sample_entry(); });
     cache->find(sample_key());
     cache->find(sample_key(7));
   }
@@ -311,7 +290,7 @@ TEST_F(CacheTest, CountsWhatHappens) {
 }
 
 TEST_F(CacheTest, TornStatisticsStartAgain) {
-  open()->get(sample_key(), [] { return sample_entry(); });
+  fetch(*open(), sample_key(), [] { return sample_entry(); });
   std::string text = read_text(directory() + "/stats");
   text[40] = '9';
   write_text(directory() + "/stats", text);

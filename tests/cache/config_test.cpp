@@ -54,7 +54,7 @@ TEST_F(ConfigTest, WithoutAHomeNothingIsKeptAndItIsSaid) {
   EXPECT_NE(config.why_uncached.find("HOME"), std::string::npos);
   LogRecord log;
   const auto cache = Cache::open(config);
-  EXPECT_EQ(cache->get(sample_key(), [] { return sample_entry(); }).from, From::compiled);
+  EXPECT_EQ(fetch(*cache, sample_key(), [] { return sample_entry(); }).from, From::compiled);
   EXPECT_FALSE(cache->find(sample_key()));
   EXPECT_EQ(cache->trouble(), config.why_uncached);
   EXPECT_NE(log.text().find("nothing is kept on disk"), std::string::npos);

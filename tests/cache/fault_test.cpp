@@ -68,7 +68,7 @@ void expect_right(const std::optional<Entry>& entry, std::uint64_t number) {
 }
 
 void get_and_check(Cache& cache, std::uint64_t number) {
-  const Fetched fetched = cache.get(sample_key(number), [&] { return sample_entry(number); });
+  const Fetched fetched = fetch(cache, sample_key(number), [&] { return sample_entry(number); });
   EXPECT_EQ(fetched.entry.code, sample_entry(number).code);
 }
 

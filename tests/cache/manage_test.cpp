@@ -206,7 +206,7 @@ class Layers : public Manage, public ::testing::WithParamInterface<bool> {
 
 TEST_P(Layers, AHitInAReadOnlyLayerIsCopied) {
   const auto cache = Cache::open(config_);
-  const Fetched fetched = cache->get(sample_key(3), []() -> Entry { throw Error(Code::io, "no"); });
+  const Fetched fetched = fetch(*cache, sample_key(3), []() -> Entry { throw Error(Code::io, "no"); });
   EXPECT_EQ(fetched.from, From::disk);
   EXPECT_EQ(fetched.entry.code, sample_entry(3, 4000).code);
   EXPECT_EQ(read_text(path_of(config_.directory, sample_key(3))),
@@ -226,8 +226,8 @@ TEST_P(Layers, ARejectedEntryOfALayerIsNotAskedForAgain) {
   const auto compile = [&] { return ++compiles, sample_entry(3); };
   EXPECT_TRUE(cache->find(sample_key(3)));
   cache->reject(sample_key(3), "no");
-  EXPECT_EQ(cache->get(sample_key(3), compile).from, From::compiled);
-  EXPECT_EQ(cache->get(sample_key(3), compile).entry.code, sample_entry(3).code);
+  EXPECT_EQ(fetch(*cache, sample_key(3), compile).from, From::compiled);
+  EXPECT_EQ(fetch(*cache, sample_key(3), compile).entry.code, sample_entry(3).code);
   EXPECT_EQ(compiles, 1);
   EXPECT_EQ(count_quarantined(directory()), 0u);
 }

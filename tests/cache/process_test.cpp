@@ -56,7 +56,7 @@ class Processes : public ::testing::Test {
       if (!std::exchange(said, true)) waiting_.send('w');
     };
     config.io = io;
-    const Fetched fetched = Cache::open(config)->get(sample_key(), [this] {
+    const Fetched fetched = fetch(*Cache::open(config), sample_key(), [this] {
       started_.send(::getpid());
       go_.receive<char>();
       finished_.send('f');
@@ -112,7 +112,7 @@ TEST_F(Processes, AForkedChildDoesNotKeepTheLock) {
   Pipe end;
   pid_t child = -1;
   const auto cache = Cache::open(config_for(directory()));
-  cache->get(sample_key(), [&] {
+  fetch(*cache, sample_key(), [&] {
     child = ::fork();
     if (child == 0) {
       end.receive<char>();
@@ -125,7 +125,7 @@ TEST_F(Processes, AForkedChildDoesNotKeepTheLock) {
   io->on_pause = [] { ADD_FAILURE() << "waited for a lock that should be free"; };
   config.io = io;
   fs::remove(path_of(directory(), sample_key()));
-  EXPECT_EQ(Cache::open(config)->get(sample_key(), [] { return sample_entry(); }).from,
+  EXPECT_EQ(fetch(*Cache::open(config), sample_key(), [] { return sample_entry(); }).from,
             From::compiled);
   end.send('e');
   ::waitpid(child, nullptr, 0);

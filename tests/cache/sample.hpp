@@ -9,11 +9,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <mutex>
 #include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cache/cache.hpp"
@@ -42,6 +44,22 @@ class TemporaryDirectory {
  private:
   std::string path_;
 };
+
+enum class From : std::uint8_t { disk, compiled };
+struct Fetched {
+  Entry entry;
+  From from = From::compiled;
+};
+
+/// What a build of kernels does with a cache: look, else take the lock, compile and publish.
+inline Fetched fetch(Cache& cache, const Key& key, const std::function<Entry()>& compile) {
+  if (auto found = cache.find(key)) return {*std::move(found), From::disk};
+  Locked locked = cache.lock(key, std::chrono::steady_clock::now() + cache.config().wait_limit);
+  if (locked.entry) return {*std::move(locked.entry), From::disk};
+  Fetched fetched{compile(), From::compiled};
+  cache.publish(key, fetched.entry);
+  return fetched;
+}
 
 /// A parent for temporary directories: in memory where there is room for `bytes`, because thousands
 /// of small files take minutes on a slow or busy disk.

@@ -31,8 +31,8 @@ class Trust : public ::testing::Test {
   void expect_healed() {
     int compiles = 0;
     const auto compile = [&] { return ++compiles, sample_entry(); };
-    EXPECT_EQ(cache_->get(sample_key(), compile).from, From::compiled);
-    EXPECT_EQ(cache_->get(sample_key(), compile).from, From::disk);
+    EXPECT_EQ(fetch(*cache_, sample_key(), compile).from, From::compiled);
+    EXPECT_EQ(fetch(*cache_, sample_key(), compile).from, From::disk);
     EXPECT_EQ(compiles, 1);
     EXPECT_EQ(count_quarantined(directory()), 1u);
     EXPECT_THAT(log_.text(), HasSubstr(sample_key().hex()));
@@ -42,7 +42,7 @@ class Trust : public ::testing::Test {
     const auto cache = Cache::open(config_for(directory()));
     EXPECT_FALSE(cache->find(sample_key()));
     EXPECT_FALSE(cache->publish(sample_key(5), sample_entry(5)));
-    EXPECT_EQ(cache->get(sample_key(), [] { return sample_entry(); }).from, From::compiled);
+    EXPECT_EQ(fetch(*cache, sample_key(), [] { return sample_entry(); }).from, From::compiled);
     EXPECT_THAT(log_.text(), HasSubstr(path));
     EXPECT_THAT(log_.text(), HasSubstr(reason));
     EXPECT_FALSE(fs::exists(path_of(directory(), sample_key(5))));
@@ -163,7 +163,7 @@ TEST_F(Trust, AFileInPlaceOfTheDirectoryIsSaidAndNotTouched) {
 TEST_F(Trust, WhatIsWrongIsSaidOnce) {
   ASSERT_EQ(::chmod(directory().c_str(), 0777), 0);
   const auto cache = Cache::open(config_for(directory()));
-  for (std::uint64_t i = 0; i < 5; ++i) cache->get(sample_key(i), [&] { return sample_entry(i); });
+  for (std::uint64_t i = 0; i < 5; ++i) fetch(*cache, sample_key(i), [&] { return sample_entry(i); });
   const std::string text = log_.text();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }
@@ -206,7 +206,7 @@ TEST_F(Trust, AReadOnlyDirectoryIsReadAndNotWritten) {
     const auto cache = Cache::open(config_for(directory()));
     if (!cache->find(sample_key())) ::_exit(11);
     if (cache->publish(sample_key(1), sample_entry(1))) ::_exit(12);
-    if (cache->get(sample_key(1), [] { return sample_entry(1); }).from != From::compiled)
+    if (fetch(*cache, sample_key(1), [] { return sample_entry(1); }).from != From::compiled)
       ::_exit(13);
     if (cache->trouble().find("cannot be written") == std::string::npos) ::_exit(15);
     ::_exit(log_.text().find("Permission denied") == std::string::npos ? 14 : 0);

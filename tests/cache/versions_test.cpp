@@ -64,7 +64,7 @@ TEST(Versions, OnOneDirectoryLeaveEachOtherAlone) {
   for (int round = 0; round < 30 || (others < kEntries && round < 10'000); ++round) {
     const auto cache = Cache::open(config);
     for (std::uint64_t number = 0; number < kEntries; ++number) {
-      const Fetched fetched = cache->get(sample_key(number), [&] { return sample_entry(number); });
+      const Fetched fetched = fetch(*cache, sample_key(number), [&] { return sample_entry(number); });
       ASSERT_EQ(fetched.entry.code, sample_entry(number).code);
       EXPECT_FALSE(cache->find(next_key(number)));
     }
@@ -172,8 +172,8 @@ TEST_F(OddFileSystem, WithoutLocksAndFsyncEverythingWorksAndItIsSaid) {
   config_.io = std::make_shared<WithoutLocks>();
   int compiles = 0;
   const auto compile = [&] { return ++compiles, sample_entry(); };
-  EXPECT_EQ(Cache::open(config_)->get(sample_key(), compile).from, From::compiled);
-  EXPECT_EQ(Cache::open(config_)->get(sample_key(), compile).from, From::disk);
+  EXPECT_EQ(fetch(*Cache::open(config_), sample_key(), compile).from, From::compiled);
+  EXPECT_EQ(fetch(*Cache::open(config_), sample_key(), compile).from, From::disk);
   EXPECT_EQ(compiles, 1);
   EXPECT_NE(log_.text().find("no lock can be taken"), std::string::npos);
 }
@@ -191,7 +191,7 @@ class LosesAnswers : public FaultIo {
 TEST_F(OddFileSystem, ARenameWhoseAnswerIsLostLeavesAGoodEntry) {
   config_.io = std::make_shared<LosesAnswers>();
   const auto cache = Cache::open(config_);
-  EXPECT_EQ(cache->get(sample_key(), [] { return sample_entry(); }).entry.code,
+  EXPECT_EQ(fetch(*cache, sample_key(), [] { return sample_entry(); }).entry.code,
             sample_entry().code);
   EXPECT_TRUE(cache->find(sample_key()));
   EXPECT_EQ(count_files(config_.directory, ".tmp"), 0u);

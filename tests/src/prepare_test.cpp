@@ -9,7 +9,8 @@
 #include <thread>
 
 #include "ahead/compile_only.hpp"
-#include "kernel/kernel_batch.hpp"
+#include "kernel/kernel_build.hpp"
+#include "kernel/process_cache.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln {
@@ -156,21 +157,21 @@ TEST_F(Prepare, KernelsThatShareAProgramAreEntriesOfTheirOwn) {
     const Function f = distinct(fmt::format("shared{}", i));
     requests.push_back(emit_all(f, vectors(f), "cpu").at(0).request);
   }
-  BackgroundCompile compile;
-  const std::vector<CodeOutcome> outcomes = make_codes(requests, compile);
+  BuildControl control(BuildControl::Priority::background);
+  const std::vector<BuildResult> outcomes = build_kernels(requests, control);
   cache::Filter filter;
-  for (const CodeOutcome& outcome : outcomes) filter.keys.push_back(outcome.code.key);
+  for (const BuildResult& outcome : outcomes) filter.keys.push_back(outcome.code.named.key);
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    ASSERT_FALSE(outcomes[i].error) << outcomes[i].error->second;
+    ASSERT_FALSE(outcomes[i].failure) << outcomes[i].failure->message;
     EXPECT_EQ(outcomes[i].code.state, CacheState::compiled);
     EXPECT_EQ(outcomes[i].code.code, outcomes[0].code.code);
     const std::optional<KernelCode> found = find_code(requests[i], name_kernel(requests[i]));
     ASSERT_TRUE(found);
-    EXPECT_EQ(found->key, outcomes[i].code.key);
+    EXPECT_EQ(found->named.key, outcomes[i].code.named.key);
     // `kiln cache verify --recompile` gets the same bytes from the source that is kept.
-    const std::optional<cache::Entry> entry = process_cache().read(found->key);
+    const std::optional<cache::Entry> entry = process_cache().read(found->named.key);
     ASSERT_TRUE(entry);
-    EXPECT_THAT(entry->source, HasSubstr(outcomes[2].code.entry_name));
+    EXPECT_THAT(entry->source, HasSubstr(outcomes[2].code.named.entry_name));
   }
   const cache::Recompilation result = cache::recompile(process_cache(), filter);
   EXPECT_EQ(result.same, requests.size());
@@ -184,15 +185,15 @@ TEST_F(Prepare, OneBadKernelOfAProgramFailsAlone) {
     requests.push_back(emit_all(f, vectors(f), "cpu").at(0).request);
   }
   requests[1].text += "\nno_such_type broken;\n";
-  BackgroundCompile compile;
-  const std::vector<CodeOutcome> outcomes = make_codes(requests, compile);
-  EXPECT_FALSE(outcomes[0].error);
-  EXPECT_FALSE(outcomes[2].error);
-  ASSERT_TRUE(outcomes[1].error);
-  EXPECT_EQ(outcomes[1].error->first, Code::compile_failed);
-  EXPECT_THAT(outcomes[1].error->second, HasSubstr("function 'neighbour1'"));
-  EXPECT_THAT(outcomes[1].error->second, HasSubstr("expression: "));
-  EXPECT_THAT(outcomes[1].error->second, HasSubstr("no_such_type broken;"));
+  BuildControl control(BuildControl::Priority::background);
+  const std::vector<BuildResult> outcomes = build_kernels(requests, control);
+  EXPECT_FALSE(outcomes[0].failure);
+  EXPECT_FALSE(outcomes[2].failure);
+  ASSERT_TRUE(outcomes[1].failure);
+  EXPECT_EQ(outcomes[1].failure->code, Code::compile_failed);
+  EXPECT_THAT(outcomes[1].failure->message, HasSubstr("function 'neighbour1'"));
+  EXPECT_THAT(outcomes[1].failure->message, HasSubstr("expression: "));
+  EXPECT_THAT(outcomes[1].failure->message, HasSubstr("no_such_type broken;"));
 }
 
 TEST_F(Prepare, ACancelledOneIsNotRememberedAsAFailure) {

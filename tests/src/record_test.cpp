@@ -12,7 +12,7 @@
 
 #include "ahead/compile_only.hpp"
 #include "files/manifest.hpp"
-#include "kernel/kernel_code.hpp"
+#include "kernel/process_cache.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln {

@@ -1,4 +1,4 @@
-#include "cache/flight.hpp"
+#include "cache/key_lock.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -31,37 +31,6 @@ bool still_named(Io& io, const Fd& shard, const std::string& name, int fd) {
 }
 
 }  // namespace
-
-std::optional<Fetched> SingleFlight::run(const Key& key,
-                                         std::chrono::steady_clock::time_point deadline,
-                                         const std::function<Fetched()>& work) {
-  std::unique_lock lock(mutex_);
-  const auto [found, first] = flights_.try_emplace(key);
-  if (first) found->second = std::make_shared<Flight>();
-  const std::shared_ptr<Flight> flight = found->second;
-  if (!first) {
-    if (!flight->landed.wait_until(lock, deadline, [&] { return flight->done; })) {
-      return std::nullopt;
-    }
-    if (flight->failure) std::rethrow_exception(flight->failure);
-    const std::shared_ptr<const Fetched> result = flight->result;
-    lock.unlock();
-    return *result;
-  }
-  lock.unlock();
-  try {
-    flight->result = std::make_shared<const Fetched>(work());
-  } catch (...) {  // handed to everybody who waits, this caller included
-    flight->failure = std::current_exception();
-  }
-  lock.lock();
-  flight->done = true;
-  flights_.erase(key);
-  flight->landed.notify_all();
-  lock.unlock();
-  if (flight->failure) std::rethrow_exception(flight->failure);
-  return *flight->result;
-}
 
 KeyLock::KeyLock(Directory& directory, const Key& key,
                  std::chrono::steady_clock::time_point deadline)

@@ -1,16 +1,11 @@
-// Single flight: one compile per key at a time, among the threads of this process (SingleFlight)
-// and among processes (KeyLock). Unrelated keys never wait for each other.
+// The right to compile a key: one compile per key at a time among processes and threads. Unrelated
+// keys never wait for each other.
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 
 #include "cache/directory.hpp"
 #include "cache/entry.hpp"
@@ -18,33 +13,7 @@
 
 namespace kiln::cache {
 
-enum class From : std::uint8_t { disk, compiled };
-
-struct Fetched {
-  Entry entry;
-  From from = From::compiled;
-};
-
-/// The first caller for a key runs `work`; those who come meanwhile get its result or its
-/// exception.
-class SingleFlight {
- public:
-  /// Nothing when another thread is at it and has not finished by `deadline`.
-  std::optional<Fetched> run(const Key& key, std::chrono::steady_clock::time_point deadline,
-                             const std::function<Fetched()>& work);
-
- private:
-  struct Flight {
-    std::condition_variable landed;
-    std::shared_ptr<const Fetched> result;
-    std::exception_ptr failure;
-    bool done = false;
-  };
-  std::mutex mutex_;
-  std::unordered_map<Key, std::shared_ptr<Flight>> flights_;
-};
-
-/// The right to compile a key, among processes: a flock on a file beside the entry. The kernel
+/// A flock on a file beside the entry. The kernel
 /// releases it when its owner dies, however that happens; a lock file without an owner is just
 /// taken.
 class KeyLock {
@@ -73,6 +42,12 @@ class KeyLock {
   std::string name_;
   bool waited_ = false;
   State state_ = State::unavailable;
+};
+
+/// What Cache::lock() gives.
+struct Locked {
+  std::optional<Entry> entry;     ///< published by another owner meanwhile; then there is no lock
+  std::unique_ptr<KeyLock> lock;  ///< null also where there is no directory to lock in
 };
 
 /// Deletes a lock file unless somebody holds it.

@@ -1,0 +1,241 @@
+#include "kernel/kernel_build.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "fusion/emit/emit.hpp"
+#include "kernel/process_cache.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+// What an action throws, as a failure.
+std::optional<Failure> failure_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return Failure{error.code(), error.what()};
+  } catch (const std::exception& error) {
+    return Failure{Code::internal, error.what()};
+  }
+  return std::nullopt;
+}
+
+Error cancelled_error(const jit::CompileRequest& request) {
+  return Error(Code::would_compile, fmt::format("{}: the compile for {} was cancelled",
+                                                request.function, request.target));
+}
+
+void warn_unidentified(const jit::Toolchain& toolchain) {
+  log_once(LogLevel::warning, "toolchain identity " + toolchain.path,
+           fmt::format("cannot tell which compiler {} is, so what it makes is not kept on disk",
+                       toolchain.path));
+}
+
+// Code that any toolchain has made of the same source with the same options: all that a machine
+// without a compiler can use. The entry has a name and a key of its own.
+std::optional<KernelCode> find_any_toolchain(const KernelRequest& request) {
+  cache::Cache& cache = process_cache();
+  const auto key = cache.find_any_toolchain(ingredients_of(request, {}));
+  std::optional<cache::Entry> entry = key ? cache.find(*key) : std::nullopt;
+  if (!entry) return std::nullopt;
+  log_once(LogLevel::info, "any toolchain " + entry->metadata.toolchain_identity,
+           fmt::format("no compiler for {} here; using what {} has compiled", request.target,
+                       entry->metadata.toolchain));
+  KernelCode code;
+  code.named.key = *key;
+  code.named.key_text = key->hex();
+  code.named.entry_name = std::move(entry->metadata.entry);
+  code.code = std::move(entry->code);
+  code.state = CacheState::disk;
+  return code;
+}
+
+class Build {
+ public:
+  Build(std::span<const KernelRequest> requests, BuildControl& control)
+      : requests_(requests), control_(control), results_(requests.size()), kernels_(requests.size()) {}
+
+  std::vector<BuildResult> run() {
+    name_kernels();
+    std::erase_if(missing_, [this](std::size_t i) { return found(i); });
+    if (!missing_.empty() && can_be_kept(missing_.front())) lock_missing();
+    if (missing_.size() < 2 || !compile_as_one()) compile_one_by_one();
+    publish();
+    return std::move(results_);
+  }
+
+ private:
+  struct Kernel {
+    cache::Entry entry;                    // once it is compiled
+    std::unique_ptr<cache::KeyLock> lock;  // until it is published
+  };
+
+  NamedKernel& named(std::size_t i) { return results_[i].code.named; }
+  bool can_be_kept(std::size_t i) { return !named(i).toolchain.identity.empty(); }
+
+  // Without a compiler for the target, nothing stays missing.
+  void name_kernels() {
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      results_[i].failure = failure_of([&] {
+        named(i) = name_kernel(requests_[i]);
+        if (named(i).toolchain.path.empty()) {
+          if (auto code = find_any_toolchain(requests_[i])) {
+            results_[i].code = *std::move(code);
+            return;
+          }
+          // Says which compiler is missing, or finds one that has come meanwhile.
+          named(i) = name_with(requests_[i],
+                               jit::toolchain(jit::toolchain_for(requests_[i].target)));
+        }
+        if (!can_be_kept(i)) warn_unidentified(named(i).toolchain);
+        missing_.push_back(i);
+      });
+    }
+  }
+
+  void take(std::size_t i, cache::Entry entry) {
+    results_[i].code.code = std::move(entry.code);
+    results_[i].code.state = CacheState::disk;
+  }
+
+  bool found(std::size_t i) {
+    if (!can_be_kept(i)) return false;
+    auto entry = process_cache().find(named(i).key);
+    if (entry) take(i, *std::move(entry));
+    return entry.has_value();
+  }
+
+  // Takes the right to compile each key; in one order everywhere, so that no two builds with kernels
+  // in common wait for each other. What another process publishes meanwhile is not missing any more.
+  void lock_missing() {
+    const auto deadline = std::chrono::steady_clock::now() + process_cache().config().wait_limit;
+    std::ranges::sort(missing_, {}, [this](std::size_t i) { return named(i).key.hex(); });
+    std::erase_if(missing_, [&](std::size_t i) {
+      cache::Locked locked = process_cache().lock(named(i).key, deadline);
+      kernels_[i].lock = std::move(locked.lock);
+      if (locked.entry) take(i, *std::move(locked.entry));
+      return locked.entry.has_value();
+    });
+  }
+
+  void compile_one_by_one() {
+    for (const std::size_t i : missing_) {
+      results_[i].failure = failure_of([&] {
+        jit::CompileRequest job = compile_request(requests_[i], named(i));
+        const jit::CompileResult result = control_.compile(job);
+        keep(i, result, std::move(job.source));
+      });
+    }
+  }
+
+  // False if they have to be compiled one by one, because one of them may be to blame.
+  bool compile_as_one() {
+    jit::CompileRequest program = compile_request(requests_[missing_.front()], named(missing_.front()));
+    for (std::size_t k = 1; k < missing_.size(); ++k) {
+      program.source += '\n';
+      program.source +=
+          fusion::with_entry(requests_[missing_[k]].text, named(missing_[k]).entry_name);
+    }
+    jit::CompileResult result;
+    const std::optional<Failure> failure =
+        failure_of([&] { result = control_.compile(program); });
+    if (failure && failure->code == Code::compile_failed) return false;
+    result.milliseconds /= static_cast<double>(missing_.size());
+    for (const std::size_t i : missing_) {
+      results_[i].failure =
+          failure ? failure : failure_of([&] { keep(i, result, program.source); });
+    }
+    return true;
+  }
+
+  void keep(std::size_t i, const jit::CompileResult& result, std::string source) {
+    kernels_[i].entry = make_entry(requests_[i], named(i), result, std::move(source));
+    results_[i].code.log = result.log;
+    results_[i].code.compile_ms = result.milliseconds;
+  }
+
+  void publish() {
+    for (const std::size_t i : missing_) {
+      if (!results_[i].failure) {
+        if (can_be_kept(i)) process_cache().publish(named(i).key, kernels_[i].entry);
+        results_[i].code.code = std::move(kernels_[i].entry.code);
+      }
+      kernels_[i].lock.reset();
+    }
+  }
+
+  const std::span<const KernelRequest> requests_;
+  BuildControl& control_;
+  std::vector<BuildResult> results_;
+  std::vector<Kernel> kernels_;
+  std::vector<std::size_t> missing_;  ///< not in the cache, and ours to compile
+};
+
+}  // namespace
+
+jit::CompileResult BuildControl::compile(jit::CompileRequest request) {
+  jit::CompileHandle handle;
+  {
+    const std::lock_guard lock(mutex_);
+    if (cancelled_) throw cancelled_error(request);
+    request.background = priority_ == Priority::background;
+    handle_ = handle = jit::compile_async(request);
+  }
+  try {
+    return handle.get();
+  } catch (const Error&) {
+    const std::lock_guard lock(mutex_);
+    if (cancelled_) throw cancelled_error(request);
+    throw;
+  }
+}
+
+void BuildControl::raise_priority() {
+  const std::lock_guard lock(mutex_);
+  if (priority_ == Priority::foreground) return;
+  priority_ = Priority::foreground;
+  if (handle_.valid()) handle_.raise_priority();
+}
+
+void BuildControl::cancel() {
+  const std::lock_guard lock(mutex_);
+  if (priority_ == Priority::foreground) return;
+  cancelled_ = true;
+  if (handle_.valid()) handle_.cancel();
+}
+
+std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKernel& named) {
+  if (named.toolchain.path.empty()) return find_any_toolchain(request);
+  if (named.toolchain.identity.empty()) return std::nullopt;
+  std::optional<cache::Entry> entry = process_cache().find(named.key);
+  if (!entry) return std::nullopt;
+  return KernelCode{named, std::move(entry->code), {}, CacheState::disk, 0};
+}
+
+std::vector<BuildResult> build_kernels(std::span<const KernelRequest> requests,
+                                       BuildControl& control) {
+  return Build(requests, control).run();
+}
+
+KernelCode build_kernel(const KernelRequest& request) {
+  BuildControl control(BuildControl::Priority::foreground);
+  BuildResult result = std::move(build_kernels({&request, 1}, control).front());
+  if (result.failure) throw Error(result.failure->code, result.failure->message);
+  return std::move(result.code);
+}
+
+BuildResult rebuild_kernel(const KernelRequest& request, const KernelCode& refused,
+                           std::string_view reason, BuildControl& control) {
+  if (!refused.named.key_text.empty()) process_cache().reject(refused.named.key, reason);
+  return std::move(build_kernels({&request, 1}, control).front());
+}
+
+}  // namespace kiln

@@ -1,0 +1,21 @@
+// What is asked for: a kernel's text for a target.
+#pragma once
+
+#include <string>
+
+#include "kiln/options.hpp"
+
+namespace kiln {
+
+/// `text` has fusion::kEntryMarker for the entry's name and no preamble.
+struct KernelRequest {
+  std::string function;
+  std::string expression;
+  std::string signature;  ///< dtypes and layout, for people
+  std::string text;
+  std::string target;
+  Options options;
+  bool alone = false;  ///< shares no program: `text` may define names of its own
+};
+
+}  // namespace kiln

@@ -1,0 +1,448 @@
+#include "kernel/kernel_table.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "kernel/process_cache.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+// A program that makes failing functions without end must not grow without end.
+constexpr std::size_t kMaxFailures = 4096;
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+// Only what the compiler says of a source holds for good.
+bool is_verdict(const Failure& failure) { return failure.code == Code::compile_failed; }
+
+KernelInfo info_of(const KernelCode& code) {
+  KernelInfo info;
+  info.entry = code.named.entry_name;
+  info.key = code.named.key_text;
+  info.cache = code.state;
+  info.compile_ms = code.state == CacheState::compiled ? code.compile_ms : 0;
+  return info;
+}
+
+Error error_of(const Failure& failure) { return Error(failure.code, failure.message); }
+
+// A thread that waits for one result.
+class Waiter {
+ public:
+  KernelTable::Done done() {
+    return [this](const KernelResult& result) {
+      const std::lock_guard lock(mutex_);
+      result_ = result;
+      arrived_.notify_one();  // under the lock: the waiter may be gone right after it
+    };
+  }
+  KernelResult wait() {
+    std::unique_lock lock(mutex_);
+    arrived_.wait(lock, [this] { return result_.has_value(); });
+    return *std::move(result_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::optional<KernelResult> result_;
+};
+
+}  // namespace
+
+// A device that a kernel is wanted on, and who waits for it there.
+struct KernelTable::Target {
+  jit::Backend* backend = nullptr;
+  std::vector<std::pair<std::uint64_t, Done>> waiters;
+};
+
+// Guarded by the table's mutex but for what never changes.
+struct KernelTable::Task {
+  cache::Key key;
+  KernelRequest request;
+  std::string program;  ///< equal for kernels that may share one; empty for one that may not
+  std::vector<Target> targets;
+  bool missed = false;  ///< by a call, which will ask again
+  bool urgent = false;
+  bool running = false;
+  std::vector<std::weak_ptr<Task>> companions;  ///< in the same program, itself included
+  BuildControl* control = nullptr;              ///< while it is built
+
+  bool is_wanted() const {
+    return missed ||
+           std::ranges::any_of(targets, [](const Target& one) { return !one.waiters.empty(); });
+  }
+
+  void add(jit::Backend* backend, std::uint64_t number, Done done) {
+    auto target = std::ranges::find(targets, backend, &Target::backend);
+    if (target == targets.end()) target = targets.insert(target, Target{backend, {}});
+    if (done) target->waiters.emplace_back(number, std::move(done));
+  }
+};
+
+KernelTable& KernelTable::instance() {
+  // Never destroyed: its threads may be at work while the process ends. A forked child has none of
+  // them, and locks that may be held for ever.
+  static std::atomic<std::pair<pid_t, KernelTable*>*> current{nullptr};
+  auto* known = current.load(std::memory_order_acquire);
+  while (known == nullptr || known->first != getpid()) {
+    auto* const made = new std::pair<pid_t, KernelTable*>(getpid(), new KernelTable);
+    if (current.compare_exchange_strong(known, made)) return *made->second;
+    delete made->second;
+    delete made;
+  }
+  return *known->second;
+}
+
+KernelTable::KernelTable() : limit_(static_cast<std::size_t>(jit::compile_jobs())) {}
+
+std::shared_ptr<jit::Kernel> KernelTable::find(const jit::Backend& backend,
+                                               const cache::Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = loaded_.find({&backend, key});
+  return found == loaded_.end() ? nullptr : found->second;
+}
+
+std::shared_ptr<jit::Kernel> KernelTable::insert(const jit::Backend& backend,
+                                                 const cache::Key& key,
+                                                 std::shared_ptr<jit::Kernel> kernel) {
+  const std::lock_guard lock(mutex_);
+  return loaded_.emplace(std::pair(&backend, key), std::move(kernel)).first->second;
+}
+
+// The task of that key, which may be there already. The mutex is held.
+std::shared_ptr<KernelTable::Task> KernelTable::task_of(const WantedKernel& wanted,
+                                                        const cache::Key& key) {
+  std::shared_ptr<Task>& task = tasks_[key];
+  if (task) return task;
+  task = std::make_shared<Task>();
+  task->key = key;
+  task->request = wanted.request;
+  return task;
+}
+
+// For the table's threads, unless it is queued or running. The mutex is held.
+void KernelTable::enqueue(const std::shared_ptr<Task>& task) {
+  if (task->running || std::ranges::find(queue_, task) != queue_.end()) return;
+  if (!task->request.alone) {
+    task->program = fmt::format("{}\n{}", task->request.target,
+                                fmt::join(kernel_options(task->request), "\n"));
+  }
+  queue_.push_back(task);
+}
+
+// The mutex is held.
+void KernelTable::begin(const std::vector<std::shared_ptr<Task>>& tasks, BuildControl& control) {
+  for (const auto& task : tasks) {
+    task->running = true;
+    task->control = &control;
+    task->companions.assign(tasks.begin(), tasks.end());
+    if (task->urgent) control.raise_priority();
+  }
+}
+
+KernelResult KernelTable::get(const WantedKernel& wanted, const cache::Key& key) {
+  Waiter waiter;
+  BuildControl control(BuildControl::Priority::foreground);
+  std::shared_ptr<Task> task;
+  bool leads = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto loaded = loaded_.find({wanted.backend, key}); loaded != loaded_.end()) {
+      return {loaded->second, {}, std::nullopt};
+    }
+    const auto failure = failures_.find(key);
+    if (failure != failures_.end() && is_verdict(failure->second)) {
+      return {nullptr, {}, failure->second};
+    }
+    task = task_of(wanted, key);
+    task->add(wanted.backend, next_number_++, waiter.done());
+    leads = !task->running;
+    if (leads) {
+      std::erase(queue_, task);
+      begin({task}, control);
+    } else if (task->control != nullptr) {
+      task->control->raise_priority();
+    }
+  }
+  if (leads) run({task}, control);
+  return waiter.wait();
+}
+
+std::vector<KernelTable::Ticket> KernelTable::request(std::span<const WantedKernel> wanted,
+                                                      std::span<const Done> done) {
+  std::vector<Ticket> tickets(wanted.size());
+  std::vector<std::pair<std::size_t, KernelResult>> known;
+  std::vector<NamedKernel> named;
+  for (const WantedKernel& one : wanted) named.push_back(name_kernel(one.request));
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const cache::Key& key = named[i].key;
+      KernelResult result;
+      result.info.entry = named[i].entry_name;
+      result.info.key = named[i].key_text;
+      if (const auto loaded = loaded_.find({wanted[i].backend, key}); loaded != loaded_.end()) {
+        result.kernel = loaded->second;
+        known.emplace_back(i, std::move(result));
+        continue;
+      }
+      const auto failure = failures_.find(key);
+      if (failure != failures_.end() && is_verdict(failure->second)) {
+        result.failure = failure->second;
+        known.emplace_back(i, std::move(result));
+        continue;
+      }
+      tickets[i] = {task_of(wanted[i], key), next_number_++};
+      tickets[i].task->add(wanted[i].backend, tickets[i].number, done[i]);
+      enqueue(tickets[i].task);
+    }
+  }
+  for (const auto& [i, result] : known) done[i](result);
+  start_threads();
+  return tickets;
+}
+
+void KernelTable::request_missed(const WantedKernel& wanted, const cache::Key& key) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = failures_.find(key); found != failures_.end()) {
+      const Failure failure = found->second;
+      if (!is_verdict(failure)) failures_.erase(found);
+      throw error_of(failure);
+    }
+    const std::shared_ptr<Task> task = task_of(wanted, key);
+    task->missed = true;
+    task->add(wanted.backend, 0, {});
+    enqueue(task);
+  }
+  start_threads();
+}
+
+// As many as there is work for. Where not even one can be started, what is queued fails.
+void KernelTable::start_threads() {
+  std::vector<std::shared_ptr<Task>> stranded;
+  std::string reason;
+  {
+    const std::lock_guard lock(mutex_);
+    while (threads_ < limit_ && queue_.size() > idle_) {
+      try {
+        std::thread(&KernelTable::work, this).detach();
+        ++threads_;
+        ++idle_;  // until it takes something
+      } catch (const std::system_error& error) {
+        if (threads_ > 0) break;  // what is queued is only later
+        reason = error.what();
+        stranded.assign(queue_.begin(), queue_.end());
+        queue_.clear();
+        for (const auto& task : stranded) task->running = true;
+      }
+    }
+    wake_.notify_all();
+  }
+  BuildControl control(BuildControl::Priority::background);
+  for (const auto& task : stranded) {
+    BuildResult built;
+    built.failure = Failure{Code::io, fmt::format("{}: cannot start a thread to prepare it: {}",
+                                                  task->request.function, reason)};
+    finish(task, std::move(built), control);
+  }
+}
+
+void KernelTable::raise_priority(const Ticket& ticket) {
+  if (!ticket.task) return;
+  const std::lock_guard lock(mutex_);
+  Task& task = *ticket.task;
+  if (std::exchange(task.urgent, true)) return;
+  if (task.control != nullptr) {
+    task.control->raise_priority();
+  } else if (std::erase(queue_, ticket.task) > 0) {
+    queue_.push_front(ticket.task);
+  }
+}
+
+bool KernelTable::cancel(const Ticket& ticket) {
+  if (!ticket.task) return false;
+  const std::lock_guard lock(mutex_);
+  Task& task = *ticket.task;
+  std::size_t given_up = 0;
+  for (Target& target : task.targets) {
+    given_up += std::erase_if(target.waiters,
+                              [&](const auto& own) { return own.first == ticket.number; });
+  }
+  if (given_up == 0) return false;
+  if (task.is_wanted()) return true;
+  if (!task.running) {
+    std::erase(queue_, ticket.task);
+    forget(ticket.task);
+  } else if (task.control != nullptr &&
+             std::ranges::none_of(task.companions, [](const std::weak_ptr<Task>& weak) {
+               const auto companion = weak.lock();
+               return companion && companion->is_wanted();
+             })) {
+    task.control->cancel();
+    // Whoever wants one of them from now on gets another task, not this one's end.
+    for (const std::weak_ptr<Task>& weak : task.companions) {
+      if (const auto companion = weak.lock()) forget(companion);
+    }
+  }
+  return true;
+}
+
+// The mutex is held.
+void KernelTable::forget(const std::shared_ptr<Task>& task) {
+  const auto known = tasks_.find(task->key);
+  if (known != tasks_.end() && known->second == task) tasks_.erase(known);
+}
+
+void KernelTable::work() {
+  while (true) {
+    std::vector<std::shared_ptr<Task>> tasks;
+    BuildControl control(BuildControl::Priority::background);
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return !queue_.empty(); });
+      --idle_;
+      tasks = take();
+      begin(tasks, control);
+    }
+    run(tasks, control);
+    const std::lock_guard lock(mutex_);
+    ++idle_;
+  }
+}
+
+// The first of the queue and others that may share its program: few enough that every thread gets
+// its part of what is queued, and alone if somebody waits for it. The mutex is held.
+std::vector<std::shared_ptr<KernelTable::Task>> KernelTable::take() {
+  const std::size_t share = std::min(kMaxKernelsOfProgram, (queue_.size() + limit_ - 1) / limit_);
+  std::vector<std::shared_ptr<Task>> tasks = {queue_.front()};
+  queue_.pop_front();
+  const Task& first = *tasks.front();
+  if (first.program.empty() || first.urgent) return tasks;
+  for (auto at = queue_.begin(); at != queue_.end() && tasks.size() < share;) {
+    const bool joins = (*at)->program == first.program;
+    if (joins) tasks.push_back(*at);
+    at = joins ? queue_.erase(at) : at + 1;
+  }
+  return tasks;
+}
+
+// Builds tasks that have begun, and hands out what comes of them.
+void KernelTable::run(const std::vector<std::shared_ptr<Task>>& tasks, BuildControl& control) {
+  std::vector<KernelRequest> requests;
+  for (const auto& task : tasks) requests.push_back(task->request);
+  std::vector<BuildResult> built = build_kernels(requests, control);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& task : tasks) task->control = nullptr;  // it ends before they do
+  }
+  for (std::size_t i = 0; i < tasks.size(); ++i) finish(tasks[i], std::move(built[i]), control);
+}
+
+// Loads what was built wherever it is wanted, also by those who come meanwhile.
+void KernelTable::finish(const std::shared_ptr<Task>& task, BuildResult built,
+                         BuildControl& control) {
+  if (built.failure) {
+    const std::lock_guard lock(mutex_);
+    if (task->missed || is_verdict(*built.failure)) {
+      if (failures_.size() >= kMaxFailures) failures_.clear();
+      failures_.insert_or_assign(task->key, *built.failure);
+    }
+  }
+  while (true) {
+    std::vector<Target> targets;
+    {
+      const std::lock_guard lock(mutex_);
+      targets.swap(task->targets);
+      if (targets.empty()) {
+        forget(task);
+        break;
+      }
+    }
+    for (const Target& target : targets) {
+      const KernelResult result = load(target.backend, task->request, task->key, built, control);
+      for (const auto& [number, done] : target.waiters) done(result);
+    }
+  }
+  cache::Cache::reuse(std::move(built.code.code));
+}
+
+KernelResult KernelTable::load(jit::Backend* backend, const KernelRequest& request,
+                               const cache::Key& key, BuildResult& built, BuildControl& control) {
+  KernelResult result;
+  const auto load_built = [&] {
+    const KernelCode& code = built.code;
+    result.kernel = insert(*backend, key, backend->load(bytes_of(code.code), code.named.entry_name));
+  };
+  try {
+    if (!built.failure && backend != nullptr) {
+      try {
+        load_built();
+      } catch (const Error& error) {
+        if (built.code.state != CacheState::disk) throw;
+        built = rebuild_kernel(request, built.code, error.what(), control);
+        if (!built.failure) load_built();
+      }
+    }
+    result.failure = built.failure;
+  } catch (const Error& error) {
+    result.failure = Failure{error.code(), error.what()};
+  }
+  result.info = info_of(built.code);
+  return result;
+}
+
+KernelResult KernelTable::load(const WantedKernel& wanted, const cache::Key& key, KernelCode code) {
+  BuildControl control(BuildControl::Priority::foreground);
+  BuildResult built{std::move(code), std::nullopt};
+  KernelResult result = load(wanted.backend, wanted.request, key, built, control);
+  cache::Cache::reuse(std::move(built.code.code));
+  return result;
+}
+
+std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
+                                         KernelInfo& info) {
+  KernelTable& table = KernelTable::instance();
+  const NamedKernel named = name_kernel(request);
+  info.entry = named.entry_name;
+  info.key = named.key_text;
+  if (auto kernel = table.find(backend, named.key)) {
+    info.cache = CacheState::memory;
+    return kernel;
+  }
+  const WantedKernel wanted{request, &backend};
+  KernelResult result;
+  if (request.options.on_miss == OnMiss::compile) {
+    result = table.get(wanted, named.key);
+  } else if (auto code = find_code(request, named)) {
+    result = table.load(wanted, named.key, *std::move(code));
+  } else {
+    const bool background = request.options.on_miss == OnMiss::background;
+    if (background) table.request_missed(wanted, named.key);
+    throw Error(Code::would_compile,
+                fmt::format("{}: no kernel for {} ({}) is in the cache, and {}", request.function,
+                            request.target, request.signature,
+                            background ? "it is being compiled in the background (on_miss)"
+                                       : "on_miss forbids compiling in the call"));
+  }
+  if (result.failure) throw error_of(*result.failure);
+  if (!result.info.entry.empty()) info.entry = result.info.entry;
+  if (!result.info.key.empty()) info.key = result.info.key;
+  info.cache = result.info.cache;
+  info.compile_ms = result.info.compile_ms;
+  return result.kernel;
+}
+
+}  // namespace kiln

@@ -1,0 +1,116 @@
+// The kernels of this process: which are loaded, which are being made, and who waits for one.
+//
+// A kernel that is not loaded is a task, one for each key. Whoever wants it joins the task: a call
+// takes one that nobody has begun and does it on its own thread, or raises its priority and waits;
+// a preparation leaves it to the table's threads, which build several kernels as one program. When
+// the code is there, it is loaded on every device that somebody wants it on. This is the only place
+// of the process where one thread waits for another's kernel; other processes are kept out by the
+// cache's locks while a key is compiled (kernel_build.hpp).
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "jit/device/backend.hpp"
+#include "kernel/kernel_build.hpp"
+
+namespace kiln {
+
+/// One kernel; without a backend it is only put into the cache.
+struct WantedKernel {
+  KernelRequest request;
+  jit::Backend* backend = nullptr;
+};
+
+/// What became of a kernel that was wanted.
+struct KernelResult {
+  std::shared_ptr<jit::Kernel> kernel;  ///< null without a backend, and after a failure
+  KernelInfo info;                      ///< entry, key, cache and compile_ms
+  std::optional<Failure> failure;
+};
+
+class KernelTable {
+ public:
+  using Done = std::function<void(const KernelResult&)>;
+  struct Task;
+  /// A kernel that was asked for; `task` is null if it was there at once.
+  struct Ticket {
+    std::shared_ptr<Task> task;
+    std::uint64_t number = 0;
+  };
+
+  /// The one of this process; a forked child gets its own.
+  static KernelTable& instance();
+
+  /// The loaded kernel, or null.
+  std::shared_ptr<jit::Kernel> find(const jit::Backend& backend, const cache::Key& key);
+
+  /// Gets it for a call, which waits. A failure of the compiler is remembered for the key.
+  KernelResult get(const WantedKernel& wanted, const cache::Key& key);
+
+  /// Loads code that was found in the cache under `key`, building it anew if the driver refuses it.
+  KernelResult load(const WantedKernel& wanted, const cache::Key& key, KernelCode code);
+
+  /// Queues what is not loaded. `done[i]` is called once for `wanted[i]`, from any thread, maybe
+  /// before this returns, and must not throw. The queue takes them together, so that they may share
+  /// programs.
+  std::vector<Ticket> request(std::span<const WantedKernel> wanted, std::span<const Done> done);
+
+  /// Queues a kernel that a call missed and will ask for again. Throws why an earlier attempt failed:
+  /// the compiler's verdict always, anything else once, since it may go better next time.
+  void request_missed(const WantedKernel& wanted, const cache::Key& key);
+
+  /// Somebody waits for it now.
+  void raise_priority(const Ticket& ticket);
+
+  /// Gives a request up: true if its `done` will not be called. What nobody wants any more is not
+  /// compiled.
+  bool cancel(const Ticket& ticket);
+
+ private:
+  struct Target;
+  using Id = std::pair<const jit::Backend*, cache::Key>;
+
+  KernelTable();
+  std::shared_ptr<Task> task_of(const WantedKernel& wanted, const cache::Key& key);
+  void enqueue(const std::shared_ptr<Task>& task);
+  void start_threads();
+  void begin(const std::vector<std::shared_ptr<Task>>& tasks, BuildControl& control);
+  void forget(const std::shared_ptr<Task>& task);
+  void work();
+  std::vector<std::shared_ptr<Task>> take();
+  void run(const std::vector<std::shared_ptr<Task>>& tasks, BuildControl& control);
+  void finish(const std::shared_ptr<Task>& task, BuildResult built, BuildControl& control);
+  KernelResult load(jit::Backend* backend, const KernelRequest& request, const cache::Key& key,
+                    BuildResult& built, BuildControl& control);
+  std::shared_ptr<jit::Kernel> insert(const jit::Backend& backend, const cache::Key& key,
+                                      std::shared_ptr<jit::Kernel> kernel);
+
+  const std::size_t limit_;
+  std::mutex mutex_;
+  std::map<Id, std::shared_ptr<jit::Kernel>> loaded_;
+  std::unordered_map<cache::Key, std::shared_ptr<Task>> tasks_;  ///< queued or running
+  std::unordered_map<cache::Key, Failure> failures_;
+  std::deque<std::shared_ptr<Task>> queue_;
+  std::condition_variable wake_;
+  std::size_t threads_ = 0;
+  std::size_t idle_ = 0;  ///< threads that have nothing to do
+  std::uint64_t next_number_ = 1;
+};
+
+/// The kernel of a call: from the table, the cache or, as far as `Options::on_miss` allows it, the
+/// compiler. Fills in `info`'s entry, key, cache and compile_ms. Safe on any thread.
+std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
+                                         KernelInfo& info);
+
+}  // namespace kiln

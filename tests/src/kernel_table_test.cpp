@@ -1,0 +1,156 @@
+// The table of kernels: one build for all who want a kernel, whoever they are, and what is
+// remembered of those that fail.
+#include "kernel/kernel_table.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+
+#include "ahead/compile_only.hpp"
+#include "jit/service/service.hpp"
+#include "tests/support/devices.hpp"
+
+namespace kiln {
+namespace {
+
+using ::testing::HasSubstr;
+
+const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
+
+class KernelTables : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      jit::toolchain(jit::ToolchainKind::host);
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  // A kernel for this CPU that no other test has.
+  static WantedKernel distinct() {
+    static std::atomic<int> count{0};
+    const int own = ++count;
+    const Function f =
+        fuse(fmt::format("table{}", own), [own](Value x) { return x * 5 + (own + 0.25); });
+    Specification specification;
+    specification.arguments.push_back({"in0", DType::f32, {8}, {}, false, false, 0});
+    specification.arguments.back().name = argument_names(f).front();
+    return {emit_all(f, specification, "cpu").at(0).request, &backend()};
+  }
+
+  static WantedKernel broken() {
+    WantedKernel wanted = distinct();
+    wanted.request.text += "\nno_such_type broken;\n";
+    return wanted;
+  }
+
+  static jit::Backend& backend() { return jit::backend({DeviceType::cpu, 0}); }
+  static cache::Key key_of(const WantedKernel& wanted) { return name_kernel(wanted.request).key; }
+  static std::uint64_t exchanges() { return jit::Service::instance().counters().exchanges; }
+
+  KernelTable& table_ = KernelTable::instance();
+};
+
+TEST_F(KernelTables, BuildOneKernelForAllThreadsThatWantIt) {
+  const WantedKernel wanted = distinct();
+  const std::uint64_t before = exchanges();
+  std::vector<std::future<KernelResult>> results;
+  for (int i = 0; i < 16; ++i) {
+    results.push_back(
+        std::async(std::launch::async, [&] { return table_.get(wanted, key_of(wanted)); }));
+  }
+  std::shared_ptr<jit::Kernel> kernel;
+  for (auto& result : results) {
+    const KernelResult one = result.get();
+    ASSERT_FALSE(one.failure) << one.failure->message;
+    if (!kernel) kernel = one.kernel;
+    EXPECT_EQ(one.kernel, kernel);
+  }
+  EXPECT_EQ(exchanges(), before + 1);
+  EXPECT_EQ(table_.find(backend(), key_of(wanted)), kernel);
+}
+
+TEST_F(KernelTables, ACallAndAPreparationShareOneBuild) {
+  const WantedKernel wanted = distinct();
+  const std::uint64_t before = exchanges();
+  std::promise<KernelResult> prepared;
+  const KernelTable::Done done = [&](const KernelResult& result) { prepared.set_value(result); };
+  table_.request({&wanted, 1}, {&done, 1});
+  const KernelResult called = table_.get(wanted, key_of(wanted));
+  ASSERT_FALSE(called.failure) << called.failure->message;
+  EXPECT_EQ(prepared.get_future().get().kernel, called.kernel);
+  EXPECT_EQ(exchanges(), before + 1);
+}
+
+TEST_F(KernelTables, WhatIsLoadedIsGivenAtOnce) {
+  const WantedKernel wanted = distinct();
+  const KernelResult called = table_.get(wanted, key_of(wanted));
+  bool given = false;
+  const KernelTable::Done done = [&](const KernelResult& result) {
+    given = result.kernel == called.kernel && result.info.cache == CacheState::memory;
+  };
+  const std::vector<KernelTable::Ticket> tickets = table_.request({&wanted, 1}, {&done, 1});
+  EXPECT_TRUE(given);
+  EXPECT_FALSE(tickets.front().task);
+  EXPECT_FALSE(table_.cancel(tickets.front()));
+}
+
+TEST_F(KernelTables, TheCompilersVerdictIsRemembered) {
+  const WantedKernel wanted = broken();
+  const KernelResult first = table_.get(wanted, key_of(wanted));
+  ASSERT_TRUE(first.failure);
+  EXPECT_EQ(first.failure->code, Code::compile_failed);
+  EXPECT_THAT(first.failure->message, HasSubstr("no_such_type broken;"));
+  const std::uint64_t before = exchanges();
+  EXPECT_EQ(table_.get(wanted, key_of(wanted)).failure->message, first.failure->message);
+  std::promise<KernelResult> prepared;
+  const KernelTable::Done done = [&](const KernelResult& result) { prepared.set_value(result); };
+  table_.request({&wanted, 1}, {&done, 1});
+  EXPECT_EQ(prepared.get_future().get().failure->message, first.failure->message);
+  EXPECT_EQ(exchanges(), before);
+}
+
+TEST_F(KernelTables, AMissedKernelThatFailsSaysSoToALaterCall) {
+  WantedKernel wanted = broken();
+  wanted.request.options.on_miss = OnMiss::background;
+  std::promise<KernelResult> prepared;
+  const KernelTable::Done done = [&](const KernelResult& result) { prepared.set_value(result); };
+  table_.request_missed(wanted, key_of(wanted));
+  table_.request({&wanted, 1}, {&done, 1});
+  EXPECT_TRUE(prepared.get_future().get().failure);
+  KernelInfo info;
+  try {
+    load_kernel(backend(), wanted.request, info);
+    ADD_FAILURE() << "did not throw";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::compile_failed);
+  }
+}
+
+TEST_F(KernelTables, ARequestThatIsGivenUpIsNotAFailure) {
+  const WantedKernel wanted = distinct();
+  std::atomic<int> told{0};
+  const KernelTable::Done done = [&](const KernelResult&) { ++told; };
+  const std::vector<KernelTable::Ticket> tickets = table_.request({&wanted, 1}, {&done, 1});
+  const bool given_up = table_.cancel(tickets.front());
+  const KernelResult called = table_.get(wanted, key_of(wanted));
+  EXPECT_FALSE(called.failure) << called.failure->message;
+  EXPECT_EQ(given_up ? 0 : 1, told.load());
+}
+
+TEST_F(KernelTables, WithoutADeviceAKernelIsOnlyPutIntoTheCache) {
+  WantedKernel wanted = distinct();
+  wanted.backend = nullptr;
+  const KernelResult result = table_.get(wanted, key_of(wanted));
+  ASSERT_FALSE(result.failure) << result.failure->message;
+  EXPECT_FALSE(result.kernel);
+  EXPECT_EQ(result.info.cache, CacheState::compiled);
+  EXPECT_TRUE(find_code(wanted.request, name_kernel(wanted.request)));
+}
+
+}  // namespace
+}  // namespace kiln
