@@ -22,8 +22,8 @@
 #include "cache/config.hpp"
 #include "cache/directory.hpp"
 #include "cache/entry.hpp"
-#include "cache/key_lock.hpp"
 #include "cache/key.hpp"
+#include "cache/key_lock.hpp"
 #include "cache/stats.hpp"
 #include "kiln/cache.hpp"
 
@@ -51,9 +51,9 @@ class Cache {
   /// waiting at the deadline. Compile under the lock, publish(), and then drop it.
   Locked lock(const Key& key, std::chrono::steady_clock::time_point deadline);
 
-  /// Keeps an entry that was compiled; false if it was not kept. An entry whose toolchain_identity is
-  /// empty is never kept: nobody could tell which compiler its code is from. Nor is one whose code is
-  /// not ELF.
+  /// Keeps an entry that was compiled; false if it was not kept. An entry whose toolchain_identity
+  /// is empty is never kept: nobody could tell which compiler its code is from. Nor is one whose
+  /// code is not ELF.
   bool publish(const Key& key, const Entry& entry);
 
   /// The key of an entry whose ingredients are these but for the toolchain, the newest if there are

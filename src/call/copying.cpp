@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "jit/device/backend.hpp"
-#include "kiln/copy.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
@@ -74,9 +73,9 @@ const Function& copy_function(std::optional<DType> to) {
   static const auto* const functions = [] {
     auto* const made = new std::vector<Function>;
     for (const DTypeInfo& dtype : kDTypes) {
-      made->push_back(parse("copy", fmt::format("dst = {}(src)", dtype.name)));
+      made->push_back(parse("copy", fmt::format("to = {}(from)", dtype.name)));
     }
-    made->push_back(parse("copy", "dst = src"));
+    made->push_back(parse("copy", "to = from"));
     return made;
   }();
   return (*functions)[to ? static_cast<std::size_t>(*to) : kDTypes.size()];
@@ -84,45 +83,47 @@ const Function& copy_function(std::optional<DType> to) {
 
 }  // namespace
 
-std::optional<std::size_t> block_bytes(const View& src, const View& dst, Device device,
-                                       std::string_view function) {
-  const std::int64_t width = bits(dst.dtype());
-  if (src.dtype() != dst.dtype() || src.shape() != dst.shape()) return std::nullopt;
-  const bool empty = dst.size() == 0;
+std::optional<std::size_t> block_bytes(const Copy& copy, Device device, std::string_view function) {
+  const View& from = copy.from;
+  const View& to = copy.to;
+  const std::int64_t width = bits(to.dtype());
+  if (from.dtype() != to.dtype() || from.shape() != to.shape()) return std::nullopt;
+  const bool empty = to.size() == 0;
   // Half a byte cannot be moved alone.
-  const bool whole = dst.size() * width % 8 == 0 && src.offset() == 0 && dst.offset() == 0;
-  if (!empty && !(whole && same_strides(src, dst) && is_dense(dst))) return std::nullopt;
-  check_block(src, device, function, "src");
-  check_block(dst, device, function, "dst");
-  const auto bytes = static_cast<std::size_t>(dst.size() * width / 8);
-  const auto from = reinterpret_cast<std::uintptr_t>(src.data());
-  const auto to = reinterpret_cast<std::uintptr_t>(dst.data());
-  if (from == to) return 0;
-  if (from < to + bytes && to < from + bytes) {
-    throw Error(
-        Code::invalid_argument,
-        fmt::format("{}: the two views overlap: dst must be exactly src, or lie apart from it",
-                    function));
+  const bool whole = to.size() * width % 8 == 0 && from.offset() == 0 && to.offset() == 0;
+  if (!empty && !(whole && same_strides(from, to) && is_dense(to))) return std::nullopt;
+  check_block(from, device, function, "from");
+  check_block(to, device, function, "to");
+  const auto bytes = static_cast<std::size_t>(to.size() * width / 8);
+  const auto source = reinterpret_cast<std::uintptr_t>(from.data());
+  const auto target = reinterpret_cast<std::uintptr_t>(to.data());
+  if (source == target) return 0;
+  if (source < target + bytes && target < source + bytes) {
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: the two views overlap: `to` must be exactly `from`, or lie apart "
+                            "from it",
+                            function));
   }
   return bytes;
 }
 
-CopyCall copy_call(const View& src, const View& dst) {
-  if (src.dtype() != dst.dtype()) return {copy_function(dst.dtype()), src, dst};
-  const DType moved = moved_as(dst.dtype());
-  return {copy_function(std::nullopt), with_dtype(src, moved), with_dtype(dst, moved)};
+CopyCall copy_call(const Copy& copy) {
+  const DType to = copy.to.dtype();
+  if (copy.from.dtype() != to) return {copy_function(to), copy};
+  const DType moved = moved_as(to);
+  return {copy_function(std::nullopt), {with_dtype(copy.from, moved), with_dtype(copy.to, moved)}};
 }
 
-void copy(const Stream& stream, const View& src, const View& dst) {
-  if (const auto bytes = block_bytes(src, dst, stream.device, "copy")) {
+void copy(const Stream& stream, const Copy& copy) {
+  if (const auto bytes = block_bytes(copy, stream.device, "copy")) {
     if (*bytes != 0) {
-      jit::backend(stream.device).copy_on_device(dst.data(), src.data(), *bytes, stream);
+      jit::backend(stream.device).copy_on_device(copy.to.data(), copy.from.data(), *bytes, stream);
     }
     return;
   }
-  const CopyCall call = copy_call(src, dst);
-  const std::array<Argument, 1> inputs = {Argument(call.src)};
-  call.function.call(stream, inputs, std::span(&call.dst, 1));
+  const CopyCall call = copy_call(copy);
+  const std::array<Argument, 1> inputs = {Argument(call.views.from)};
+  call.function.call(stream, inputs, std::span(&call.views.to, 1));
 }
 
 }  // namespace kiln

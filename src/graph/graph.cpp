@@ -6,10 +6,10 @@
 #include <map>
 #include <mutex>
 
+#include "graph/recorded.hpp"
 #include "jit/device/dependencies.hpp"
 #include "jit/device/graph.hpp"
 #include "kiln/error.hpp"
-#include "graph/recorded.hpp"
 
 namespace kiln {
 namespace {
@@ -139,8 +139,8 @@ std::size_t Recorder::call(const Kernel& kernel, const Grid& grid,
   return call(kernel, grid, std::span(arguments.begin(), arguments.size()));
 }
 
-std::size_t Recorder::copy(const View& to, const View& from) {
-  return impl_.add(record_copy(to, from, impl_.stream()));
+std::size_t Recorder::copy(const Copy& copy) {
+  return impl_.add(record_copy(copy, impl_.stream()));
 }
 
 std::size_t Recorder::fill(const View& to, std::uint8_t byte) {

@@ -7,8 +7,8 @@
 
 #include "call/call_types.hpp"
 #include "call/copying.hpp"
-#include "kiln/error.hpp"
 #include "core/view_bytes.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln {
 namespace {
@@ -43,7 +43,7 @@ void visit_views(Operation& operation, const Visit& visit) {
       visit(operation.arguments[i].view(), kind != KernelParameter::Kind::writes,
             kind != KernelParameter::Kind::reads);
     }
-  } else if constexpr (std::is_same_v<Type, RecordedCopy>) {
+  } else if constexpr (std::is_same_v<Type, Copy>) {
     visit(operation.from, true, false);
     visit(operation.to, false, true);
   } else if constexpr (std::is_same_v<Type, RecordedFill>) {
@@ -83,8 +83,8 @@ void check_contiguous(const View& view, Device device, std::string_view function
 }
 
 // A copy of a block of bytes, which is all that is recorded as a copy.
-void check_copy(const RecordedCopy& copy, Device device) {
-  if (!block_bytes(copy.from, copy.to, device, "Recorder::copy")) {
+void check_copy(const Copy& copy, Device device) {
+  if (!block_bytes(copy, device, "Recorder::copy")) {
     throw Error(Code::internal, "Recorder::copy: this copy takes a kernel");
   }
 }
@@ -150,11 +150,11 @@ Recorded record_kernel(const Kernel& kernel, const Stream& stream, const Grid& g
   return recorded;
 }
 
-Recorded record_copy(const View& to, const View& from, const Stream& stream) {
-  if (block_bytes(from, to, stream.device, "Recorder::copy")) return RecordedCopy{to, from};
-  const CopyCall copied = copy_call(from, to);
-  const std::array<Argument, 1> inputs = {Argument(copied.src)};
-  return record_call(copied.function, stream, inputs, std::span(&copied.dst, 1));
+Recorded record_copy(const Copy& copy, const Stream& stream) {
+  if (block_bytes(copy, stream.device, "Recorder::copy")) return copy;
+  const CopyCall call = copy_call(copy);
+  const std::array<Argument, 1> inputs = {Argument(call.views.from)};
+  return record_call(call.function, stream, inputs, std::span(&call.views.to, 1));
 }
 
 Recorded record_fill(const View& to, std::uint8_t byte, Device device) {
@@ -205,7 +205,7 @@ std::vector<Work> works_of(const Recorded& recorded, const Stream& stream) {
   if (const auto* kernel = std::get_if<RecordedKernel>(&recorded)) {
     return {work_of(*kernel, stream.device)};
   }
-  if (const auto* copy = std::get_if<RecordedCopy>(&recorded)) {
+  if (const auto* copy = std::get_if<Copy>(&recorded)) {
     const std::size_t bytes = copy->to.data() == copy->from.data() ? 0 : contiguous_bytes(copy->to);
     return {jit::CopyNode{copy->to.data(), copy->from.data(), bytes}};
   }
@@ -227,7 +227,7 @@ std::string name_of(const Recorded& recorded) {
   }
   if (const auto* kernel = std::get_if<RecordedKernel>(&recorded)) return kernel->kernel->name;
   if (const auto* sequence = std::get_if<RecordedSequence>(&recorded)) return sequence->name;
-  return std::holds_alternative<RecordedCopy>(recorded) ? "copy" : "fill";
+  return std::holds_alternative<Copy>(recorded) ? "copy" : "fill";
 }
 
 std::string entry_of(const Recorded& recorded) {
@@ -272,7 +272,7 @@ Moved move_operands(const Recorded& recorded, const Move& move, const Stream& st
   } else if (auto* kernel = std::get_if<RecordedKernel>(&moved.recorded)) {
     std::ranges::for_each(kernel->arguments, move_argument);
     check_arguments(*kernel->kernel, stream.device, kernel->grid, kernel->arguments);
-  } else if (auto* copy = std::get_if<RecordedCopy>(&moved.recorded)) {
+  } else if (auto* copy = std::get_if<Copy>(&moved.recorded)) {
     move_view(copy->to);
     move_view(copy->from);
     check_copy(*copy, stream.device);

@@ -11,11 +11,12 @@
 
 #include "call/custom_kernel.hpp"
 #include "call/function_impl.hpp"
+#include "call/plan.hpp"
 #include "jit/device/dependencies.hpp"
 #include "jit/device/graph.hpp"
+#include "kiln/copy.hpp"
 #include "kiln/function.hpp"
 #include "kiln/kernel.hpp"
-#include "call/plan.hpp"
 
 namespace kiln {
 
@@ -31,10 +32,6 @@ struct RecordedKernel {
   Grid grid;
   std::vector<Argument> arguments;
 };
-struct RecordedCopy {
-  View to;
-  View from;
-};
 struct RecordedFill {
   View to;
   std::uint8_t byte = 0;
@@ -45,8 +42,7 @@ struct RecordedSequence {
   std::vector<View> writes;
   std::function<void(const Stream&)> body;
 };
-using Recorded =
-    std::variant<RecordedCall, RecordedKernel, RecordedCopy, RecordedFill, RecordedSequence>;
+using Recorded = std::variant<RecordedCall, RecordedKernel, Copy, RecordedFill, RecordedSequence>;
 
 // Checked, with its kernel found or made. Each throws what the call itself would throw.
 Recorded record_call(const Function& function, const Stream& stream,
@@ -54,7 +50,7 @@ Recorded record_call(const Function& function, const Stream& stream,
 Recorded record_kernel(const Kernel& kernel, const Stream& stream, const Grid& grid,
                        std::span<const Argument> arguments);
 /// A block of bytes, or the call that copies.
-Recorded record_copy(const View& to, const View& from, const Stream& stream);
+Recorded record_copy(const Copy& copy, const Stream& stream);
 Recorded record_fill(const View& to, std::uint8_t byte, Device device);
 Recorded record_sequence(std::string_view name, Device device, std::span<const View> reads,
                          std::span<const View> writes, std::function<void(const Stream&)> body);

@@ -61,7 +61,10 @@ std::optional<KernelCode> find_any_toolchain(const KernelRequest& request) {
 class Build {
  public:
   Build(std::span<const KernelRequest> requests, BuildControl& control)
-      : requests_(requests), control_(control), results_(requests.size()), kernels_(requests.size()) {}
+      : requests_(requests),
+        control_(control),
+        results_(requests.size()),
+        kernels_(requests.size()) {}
 
   std::vector<BuildResult> run() {
     name_kernels();
@@ -92,8 +95,8 @@ class Build {
             return;
           }
           // Says which compiler is missing, or finds one that has come meanwhile.
-          named(i) = name_with(requests_[i],
-                               jit::toolchain(jit::toolchain_for(requests_[i].target)));
+          named(i) =
+              name_with(requests_[i], jit::toolchain(jit::toolchain_for(requests_[i].target)));
         }
         if (!can_be_kept(i)) warn_unidentified(named(i).toolchain);
         missing_.push_back(i);
@@ -113,8 +116,9 @@ class Build {
     return entry.has_value();
   }
 
-  // Takes the right to compile each key; in one order everywhere, so that no two builds with kernels
-  // in common wait for each other. What another process publishes meanwhile is not missing any more.
+  // Takes the right to compile each key; in one order everywhere, so that no two builds with
+  // kernels in common wait for each other. What another process publishes meanwhile is not missing
+  // any more.
   void lock_missing() {
     const auto deadline = std::chrono::steady_clock::now() + process_cache().config().wait_limit;
     std::ranges::sort(missing_, {}, [this](std::size_t i) { return named(i).key.hex(); });
@@ -138,15 +142,15 @@ class Build {
 
   // False if they have to be compiled one by one, because one of them may be to blame.
   bool compile_as_one() {
-    jit::CompileRequest program = compile_request(requests_[missing_.front()], named(missing_.front()));
+    jit::CompileRequest program =
+        compile_request(requests_[missing_.front()], named(missing_.front()));
     for (std::size_t k = 1; k < missing_.size(); ++k) {
       program.source += '\n';
       program.source +=
           fusion::with_entry(requests_[missing_[k]].text, named(missing_[k]).entry_name);
     }
     jit::CompileResult result;
-    const std::optional<Failure> failure =
-        failure_of([&] { result = control_.compile(program); });
+    const std::optional<Failure> failure = failure_of([&] { result = control_.compile(program); });
     if (failure && failure->code == Code::compile_failed) return false;
     result.milliseconds /= static_cast<double>(missing_.size());
     for (const std::size_t i : missing_) {

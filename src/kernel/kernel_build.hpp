@@ -62,20 +62,20 @@ class BuildControl {
   jit::CompileHandle handle_;
 };
 
-/// The code of a named request if it is in the cache. Without a compiler for the target, what another
-/// machine's compiler has made of the same source.
+/// The code of a named request if it is in the cache. Without a compiler for the target, what
+/// another machine's compiler has made of the same source.
 std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKernel& named);
 
-/// The code of each request, in their order: what is not in the cache is compiled as one program and
-/// published under each kernel's own key, with the program as its source. When the program does not
-/// compile, each is compiled alone, so that none fails with another's error. While a key is compiled
-/// no other process compiles it. All requests have different keys, one target and equal
+/// The code of each request, in their order: what is not in the cache is compiled as one program
+/// and published under each kernel's own key, with the program as its source. When the program does
+/// not compile, each is compiled alone, so that none fails with another's error. While a key is
+/// compiled no other process compiles it. All requests have different keys, one target and equal
 /// kernel_options(). Throws only std::bad_alloc.
 std::vector<BuildResult> build_kernels(std::span<const KernelRequest> requests,
                                        BuildControl& control);
 
-/// build_kernels() for one request that somebody waits for. Throws Error: compile_failed, unsupported,
-/// not_found.
+/// build_kernels() for one request that somebody waits for. Throws Error: compile_failed,
+/// unsupported, not_found.
 KernelCode build_kernel(const KernelRequest& request);
 
 /// After a driver refused `code`: moves its entry to quarantine and builds it once more.

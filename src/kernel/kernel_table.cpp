@@ -107,15 +107,13 @@ KernelTable& KernelTable::instance() {
 
 KernelTable::KernelTable() : limit_(static_cast<std::size_t>(jit::compile_jobs())) {}
 
-std::shared_ptr<jit::Kernel> KernelTable::find(const jit::Backend& backend,
-                                               const cache::Key& key) {
+std::shared_ptr<jit::Kernel> KernelTable::find(const jit::Backend& backend, const cache::Key& key) {
   const std::lock_guard lock(mutex_);
   const auto found = loaded_.find({&backend, key});
   return found == loaded_.end() ? nullptr : found->second;
 }
 
-std::shared_ptr<jit::Kernel> KernelTable::insert(const jit::Backend& backend,
-                                                 const cache::Key& key,
+std::shared_ptr<jit::Kernel> KernelTable::insert(const jit::Backend& backend, const cache::Key& key,
                                                  std::shared_ptr<jit::Kernel> kernel) {
   const std::lock_guard lock(mutex_);
   return loaded_.emplace(std::pair(&backend, key), std::move(kernel)).first->second;
@@ -136,8 +134,8 @@ std::shared_ptr<KernelTable::Task> KernelTable::task_of(const WantedKernel& want
 void KernelTable::enqueue(const std::shared_ptr<Task>& task) {
   if (task->running || std::ranges::find(queue_, task) != queue_.end()) return;
   if (!task->request.alone) {
-    task->program = fmt::format("{}\n{}", task->request.target,
-                                fmt::join(kernel_options(task->request), "\n"));
+    task->program =
+        fmt::format("{}\n{}", task->request.target, fmt::join(kernel_options(task->request), "\n"));
   }
   queue_.push_back(task);
 }
@@ -278,8 +276,8 @@ bool KernelTable::cancel(const Ticket& ticket) {
   Task& task = *ticket.task;
   std::size_t given_up = 0;
   for (Target& target : task.targets) {
-    given_up += std::erase_if(target.waiters,
-                              [&](const auto& own) { return own.first == ticket.number; });
+    given_up +=
+        std::erase_if(target.waiters, [&](const auto& own) { return own.first == ticket.number; });
   }
   if (given_up == 0) return false;
   if (task.is_wanted()) return true;
@@ -384,7 +382,8 @@ KernelResult KernelTable::load(jit::Backend* backend, const KernelRequest& reque
   KernelResult result;
   const auto load_built = [&] {
     const KernelCode& code = built.code;
-    result.kernel = insert(*backend, key, backend->load(bytes_of(code.code), code.named.entry_name));
+    result.kernel =
+        insert(*backend, key, backend->load(bytes_of(code.code), code.named.entry_name));
   };
   try {
     if (!built.failure && backend != nullptr) {

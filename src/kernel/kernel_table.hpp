@@ -66,8 +66,8 @@ class KernelTable {
   /// programs.
   std::vector<Ticket> request(std::span<const WantedKernel> wanted, std::span<const Done> done);
 
-  /// Queues a kernel that a call missed and will ask for again. Throws why an earlier attempt failed:
-  /// the compiler's verdict always, anything else once, since it may go better next time.
+  /// Queues a kernel that a call missed and will ask for again. Throws why an earlier attempt
+  /// failed: the compiler's verdict always, anything else once, since it may go better next time.
   void request_missed(const WantedKernel& wanted, const cache::Key& key);
 
   /// Somebody waits for it now.

@@ -1,5 +1,5 @@
-// A kernel under its final name: its key, its complete source, and the cache entry that a compile of
-// it becomes. Nothing here compiles or touches a disk.
+// A kernel under its final name: its key, its complete source, and the cache entry that a compile
+// of it becomes. Nothing here compiles or touches a disk.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ struct NamedKernel {
   jit::Toolchain toolchain;  ///< without a path if there is none on this machine
 };
 
-/// Runs no compiler, but needs to know which one there is; without one the key is that of an unknown
-/// compiler.
+/// Runs no compiler, but needs to know which one there is; without one the key is that of an
+/// unknown compiler.
 NamedKernel name_kernel(const KernelRequest& request);
 
 /// The same for a toolchain that is known.

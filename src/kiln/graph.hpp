@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kiln/copy.hpp"
 #include "kiln/function.hpp"
 #include "kiln/kernel.hpp"
 #include "kiln/view.hpp"
@@ -21,7 +22,7 @@ namespace kiln {
 
 class Graph;
 
-/// Takes down operations in the order in which they would run one after the other. Each returns its
+/// Records operations in the order in which they would run one after the other. Each returns its
 /// number. Nothing runs; kernels that are not ready are compiled (or not: Options::on_miss).
 class Recorder {
  public:
@@ -37,7 +38,7 @@ class Recorder {
   std::size_t call(const Kernel& kernel, const Grid& grid,
                    std::initializer_list<Argument> arguments);
   /// As kiln::copy, between any layouts and dtypes; what takes a kernel is recorded as a call.
-  std::size_t copy(const View& to, const View& from);
+  std::size_t copy(const Copy& copy);
   /// Every byte of a C-ordered view.
   std::size_t fill(const View& to, std::uint8_t byte);
   /// The caller's own work on a stream: library calls, kernels of its own. It is captured once and

@@ -87,7 +87,8 @@ TEST_F(CacheTest, ARejectedEntryIsQuarantinedAndCompiledAgain) {
 TEST_F(CacheTest, ACompileThatFailsLeavesNoLock) {
   const auto cache = open();
   EXPECT_THROW(
-      fetch(*cache, sample_key(), []() -> Entry { throw Error(Code::io, "worker is gone"); }), Error);
+      fetch(*cache, sample_key(), []() -> Entry { throw Error(Code::io, "worker is gone"); }),
+      Error);
   EXPECT_EQ(count_files(directory(), ".lock"), 0u);
   EXPECT_EQ(fetch(*cache, sample_key(), [] { return sample_entry(); }).from, From::compiled);
 }
@@ -99,7 +100,8 @@ TEST_F(CacheTest, ManyThreadsOnOneKeyCompileOnce) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 32; ++i) {
     threads.emplace_back([&] {
-      const Fetched fetched = fetch(*cache, sample_key(), [&] { return ++compiles, sample_entry(); });
+      const Fetched fetched =
+          fetch(*cache, sample_key(), [&] { return ++compiles, sample_entry(); });
       right += fetched.entry.code == sample_entry().code;
     });
   }
@@ -151,7 +153,8 @@ TEST_F(CacheTest, OffMeansOffAndQuiet) {
   config.why_uncached = "KILN_CACHE=off";
   const auto cache = Cache::open(config);
   int compiles = 0;
-  for (int i = 0; i < 2; ++i) fetch(*cache, sample_key(), [&] { return ++compiles, sample_entry(); });
+  for (int i = 0; i < 2; ++i)
+    fetch(*cache, sample_key(), [&] { return ++compiles, sample_entry(); });
   EXPECT_EQ(compiles, 2);
   EXPECT_EQ(log_.text(), "");
   EXPECT_EQ(cache->trouble(), "KILN_CACHE=off");

@@ -206,7 +206,8 @@ class Layers : public Manage, public ::testing::WithParamInterface<bool> {
 
 TEST_P(Layers, AHitInAReadOnlyLayerIsCopied) {
   const auto cache = Cache::open(config_);
-  const Fetched fetched = fetch(*cache, sample_key(3), []() -> Entry { throw Error(Code::io, "no"); });
+  const Fetched fetched =
+      fetch(*cache, sample_key(3), []() -> Entry { throw Error(Code::io, "no"); });
   EXPECT_EQ(fetched.from, From::disk);
   EXPECT_EQ(fetched.entry.code, sample_entry(3, 4000).code);
   EXPECT_EQ(read_text(path_of(config_.directory, sample_key(3))),

@@ -163,7 +163,8 @@ TEST_F(Trust, AFileInPlaceOfTheDirectoryIsSaidAndNotTouched) {
 TEST_F(Trust, WhatIsWrongIsSaidOnce) {
   ASSERT_EQ(::chmod(directory().c_str(), 0777), 0);
   const auto cache = Cache::open(config_for(directory()));
-  for (std::uint64_t i = 0; i < 5; ++i) fetch(*cache, sample_key(i), [&] { return sample_entry(i); });
+  for (std::uint64_t i = 0; i < 5; ++i)
+    fetch(*cache, sample_key(i), [&] { return sample_entry(i); });
   const std::string text = log_.text();
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
 }

@@ -64,7 +64,8 @@ TEST(Versions, OnOneDirectoryLeaveEachOtherAlone) {
   for (int round = 0; round < 30 || (others < kEntries && round < 10'000); ++round) {
     const auto cache = Cache::open(config);
     for (std::uint64_t number = 0; number < kEntries; ++number) {
-      const Fetched fetched = fetch(*cache, sample_key(number), [&] { return sample_entry(number); });
+      const Fetched fetched =
+          fetch(*cache, sample_key(number), [&] { return sample_entry(number); });
       ASSERT_EQ(fetched.entry.code, sample_entry(number).code);
       EXPECT_FALSE(cache->find(next_key(number)));
     }

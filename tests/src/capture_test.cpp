@@ -51,7 +51,7 @@ extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }
     next(stream, {view(x, 64)}, {view(y, 64)});
     bound(stream);
     twice(stream, {{1}, {64}}, {view(y, 64)});
-    copy(stream, view(y, 64), view(z, 64));
+    copy(stream, {.from = view(y, 64), .to = view(z, 64)});
   });
   EXPECT_EQ(read(y, 64)[63], 0) << "a captured call ran";
   for (int i = 0; i < 2; ++i) {
@@ -91,7 +91,7 @@ TEST_P(Capturing, AGraphBecomesAPartOfTheCapture) {
   float* const y = zeros(64);
   Graph graph = record(device, [&](Recorder& r) {
     r.call(next, {view(x, 64)}, {view(x, 64)});
-    r.copy(view(y, 64), view(x, 64));
+    r.copy({.from = view(x, 64), .to = view(y, 64)});
   });
   EXPECT_TRUE(graph.is_replayed());
   graph.launch(stream);

@@ -43,8 +43,8 @@ TEST_P(Copy, KeepsTheBitsOfAnyLayout) {
   std::uint32_t* const from = allocate(patterns(6 * 35));
   std::uint32_t* const to = allocate(std::vector<std::uint32_t>(400, 0xdeadbeef));
   const std::vector<std::uint32_t> bits = patterns(6 * 35);
-  copy(stream, view(from, DType::f32, {6, 5, 7}),
-       view(to + 390, DType::f32, {6, 5, 7}, {-1, -70, -9}));
+  copy(stream, {.from = view(from, DType::f32, {6, 5, 7}),
+                .to = view(to + 390, DType::f32, {6, 5, 7}, {-1, -70, -9})});
   std::vector<std::uint32_t> expected(400, 0xdeadbeef);
   for (std::size_t i = 0; i < 6; ++i) {
     for (std::size_t j = 0; j < 5; ++j) {
@@ -60,8 +60,8 @@ TEST_P(Copy, OfABlockNeedsNoKernel) {
   std::uint32_t* const to = allocate(std::vector<std::uint32_t>(64, 0));
   // Both permuted alike, which is the same block of bytes.
   const Dims permuted = {1, 16, 4};
-  copy(stream, view(from, DType::f32, {4, 4, 4}, permuted),
-       view(to, DType::f32, {4, 4, 4}, permuted));
+  copy(stream, {.from = view(from, DType::f32, {4, 4, 4}, permuted),
+                .to = view(to, DType::f32, {4, 4, 4}, permuted)});
   EXPECT_EQ(read(to, 64), patterns(64));
 }
 
@@ -69,7 +69,7 @@ TEST_P(Copy, CopiesManyMegabytes) {
   constexpr std::size_t kCount = (24u << 20) / 4 + 3;
   std::uint32_t* const from = allocate(patterns(kCount));
   std::uint32_t* const to = allocate(std::vector<std::uint32_t>(kCount + 1, 7));
-  copy(stream, view(from, DType::u32, {kCount}), view(to, DType::u32, {kCount}));
+  copy(stream, {.from = view(from, DType::u32, {kCount}), .to = view(to, DType::u32, {kCount})});
   std::vector<std::uint32_t> expected = patterns(kCount);
   expected.push_back(7);
   EXPECT_TRUE(read(to, kCount + 1) == expected);
@@ -81,9 +81,9 @@ TEST_P(Copy, CastsAsAWrittenCastDoes) {
   std::uint8_t* const bytes = allocate(std::vector<std::uint8_t>(8, 9));
   std::uint16_t* const halves = allocate(std::vector<std::uint16_t>(8, 9));
   std::uint8_t* const flags = allocate(std::vector<std::uint8_t>(8, 9));
-  copy(stream, view(from, DType::f32, {8}), view(bytes, DType::u8, {8}));
-  copy(stream, view(from, DType::f32, {8}), view(halves, DType::f16, {8}));
-  copy(stream, view(from, DType::f32, {8}), view(flags, DType::boolean, {8}));
+  copy(stream, {.from = view(from, DType::f32, {8}), .to = view(bytes, DType::u8, {8})});
+  copy(stream, {.from = view(from, DType::f32, {8}), .to = view(halves, DType::f16, {8})});
+  copy(stream, {.from = view(from, DType::f32, {8}), .to = view(flags, DType::boolean, {8})});
   EXPECT_EQ(read(bytes, 8), (std::vector<std::uint8_t>{1, 0, 255, 0, 0, 0, 255, 255}));
   const std::vector<std::uint16_t> rounded = read(halves, 8);
   for (std::size_t i = 0; i < 8; ++i) {
@@ -96,22 +96,22 @@ TEST_P(Copy, CastsAsAWrittenCastDoes) {
 TEST_P(Copy, BroadcastsToTheDestination) {
   float* const from = allocate(std::vector<float>{1, 2, 3});
   double* const to = allocate(std::vector<double>(12, -1));
-  copy(stream, view(from, DType::f32, {3, 1}), view(to, DType::f64, {2, 3, 2}));
+  copy(stream, {.from = view(from, DType::f32, {3, 1}), .to = view(to, DType::f64, {2, 3, 2})});
   EXPECT_EQ(read(to, 12), (std::vector<double>{1, 1, 2, 2, 3, 3, 1, 1, 2, 2, 3, 3}));
 }
 
 TEST_P(Copy, OntoItselfIsNothingToDo) {
   float* const data = allocate(std::vector<float>{1, 2, 3, 4});
-  copy(stream, view(data, DType::f32, {4}), view(data, DType::f32, {4}));
-  copy(stream, view(data, DType::f32, {2}, {2}), view(data, DType::f32, {2}, {2}));
-  copy(stream, view(nullptr, DType::f32, {0}), view(nullptr, DType::f16, {0}));
-  copy(stream, view(nullptr, DType::f32, {0}), view(nullptr, DType::f32, {0}));
+  copy(stream, {.from = view(data, DType::f32, {4}), .to = view(data, DType::f32, {4})});
+  copy(stream, {.from = view(data, DType::f32, {2}, {2}), .to = view(data, DType::f32, {2}, {2})});
+  copy(stream, {.from = view(nullptr, DType::f32, {0}), .to = view(nullptr, DType::f16, {0})});
+  copy(stream, {.from = view(nullptr, DType::f32, {0}), .to = view(nullptr, DType::f32, {0})});
   EXPECT_EQ(read(data, 4), (std::vector<float>{1, 2, 3, 4}));
 }
 
 TEST_P(Copy, InPlaceMayChangeTheDtype) {
   float* const data = allocate(std::vector<float>{1, -2, 3.5, 4});
-  copy(stream, view(data, DType::f32, {4}), view(data, DType::i32, {4}));
+  copy(stream, {.from = view(data, DType::f32, {4}), .to = view(data, DType::i32, {4})});
   EXPECT_EQ(read(reinterpret_cast<std::int32_t*>(data), 4),
             (std::vector<std::int32_t>{1, -2, 3, 4}));
 }
@@ -130,15 +130,15 @@ std::string message_of(const F& call) {
 TEST_P(Copy, SaysWhatCannotBe) {
   float* const data = allocate(std::vector<float>(32, 1));
   const auto message = [&](const View& src, const View& dst) {
-    return message_of([&] { copy(stream, src, dst); });
+    return message_of([&] { copy(stream, {.from = src, .to = dst}); });
   };
   EXPECT_EQ(message(view(data, DType::f32, {8}), view(data + 4, DType::f32, {8})),
-            "copy: the two views overlap: dst must be exactly src, or lie apart from it");
+            "copy: the two views overlap: `to` must be exactly `from`, or lie apart from it");
   EXPECT_NE(message(view(data, DType::f32, {8}), view(data + 4, DType::i32, {8}))
-                .find("copy: output 0 'dst' overlaps input 0 'src'"),
+                .find("copy: output 0 'to' overlaps input 0 'from'"),
             std::string::npos);
   EXPECT_NE(message(view(data, DType::f32, {8}), view(data + 16, DType::f32, {4}))
-                .find("copy: output 0 'dst': expected shape [8]"),
+                .find("copy: output 0 'to': expected shape [8]"),
             std::string::npos);
   EXPECT_NE(message(view(nullptr, DType::f32, {8}), view(data, DType::f32, {8})).find("null"),
             std::string::npos);
@@ -154,9 +154,10 @@ TEST_P(Copy, IsRecordedWhateverItTakes) {
   float* const turned = allocate(std::vector<float>(6, 0));
   double* const wide = allocate(std::vector<double>(6, 0));
   Graph graph = record(device, [&](Recorder& r) {
-    r.copy(view(block, DType::f32, {6}), view(from, DType::f32, {6}));
-    r.copy(view(turned, DType::f32, {3, 2}), view(block, DType::f32, {3, 2}, {1, 3}));
-    r.copy(view(wide, DType::f64, {6}), view(turned, DType::f32, {6}));
+    r.copy({.from = view(from, DType::f32, {6}), .to = view(block, DType::f32, {6})});
+    r.copy(
+        {.from = view(block, DType::f32, {3, 2}, {1, 3}), .to = view(turned, DType::f32, {3, 2})});
+    r.copy({.from = view(turned, DType::f32, {6}), .to = view(wide, DType::f64, {6})});
   });
   graph.launch(stream);
   EXPECT_EQ(read(block, 6), (std::vector<float>{1, 2, 3, 4, 5, 6}));
@@ -214,10 +215,11 @@ TEST_P(Copy, OfAnyTwoIsOneOperation) {
                   array.strides, device)
           .from(array.offset);
     };
-    Graph graph = record(
-        device, [&](Recorder& r) { r.copy(view_of(dst, destination), view_of(src, source)); });
+    Graph graph = record(device, [&](Recorder& r) {
+      r.copy({.from = view_of(src, source), .to = view_of(dst, destination)});
+    });
     EXPECT_EQ(graph.operations().size(), 1u);
-    copy(stream, view_of(src, source), view_of(dst, destination));
+    copy(stream, {.from = view_of(src, source), .to = view_of(dst, destination)});
     backend->synchronize(stream);
     const std::vector<std::byte> got = destination.read();
     std::vector<testing::HostArray> expected = {dst};

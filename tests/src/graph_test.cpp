@@ -71,7 +71,7 @@ TEST_P(GraphOnDevice, CopiesFillsAndSequencesKeepTheirPlace) {
     r.call(next, {vb}, {vb});
     r.sequence("user", std::span(&vb, 1), std::span(&va, 1),
                [&](const Stream& on) { next(on, {vb}, {va}); });
-    r.copy(vb, va);
+    r.copy({.from = va, .to = vb});
   });
   for (int i = 0; i < 3; ++i) graph.launch(stream);
   EXPECT_EQ(read(b, 128)[7], 2.0f);
@@ -258,7 +258,7 @@ TEST_P(GraphOnDevice, RefusesWhatCannotBeRight) {
             }).find("output 0 overlaps input 0"),
             std::string::npos);
   EXPECT_NE(message([&](Recorder& r) {
-              r.copy(view(a, 32), view(a + 16, 32));
+              r.copy({.from = view(a + 16, 32), .to = view(a, 32)});
             }).find("the two views overlap"),
             std::string::npos);
   EXPECT_NE(message([&](Recorder& r) {

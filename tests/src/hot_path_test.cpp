@@ -95,9 +95,10 @@ TEST_P(HotPath, ACallAllocatesAndLocksNothing) {
 
 TEST_P(HotPath, ACopyAllocatesAndLocksNothing) {
   const View turned(memory[1], DType::f32, {64, 64}, {1, 64}, device);
-  expect_nothing([&] { copy(stream, view(0, {64, 64}), turned); });
-  expect_nothing([&] { copy(stream, view(0), View(memory[1], DType::i32, {kSize}, device)); });
-  expect_nothing([&] { copy(stream, view(0), view(1)); });
+  expect_nothing([&] { copy(stream, {.from = view(0, {64, 64}), .to = turned}); });
+  expect_nothing(
+      [&] { copy(stream, {.from = view(0), .to = View(memory[1], DType::i32, {kSize}, device)}); });
+  expect_nothing([&] { copy(stream, {.from = view(0), .to = view(1)}); });
 }
 
 TEST_P(HotPath, ALaunchAllocatesAndLocksNothing) {

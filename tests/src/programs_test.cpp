@@ -79,7 +79,7 @@ class Programs : public testing::DeviceTest {
     switch (s.kind) {
       case Step::Kind::mix: r.call(mix, {s.a, x, y}, {out}); break;
       case Step::Kind::own_kernel: r.call(own, grid(s), {x, out, s.a, s.x.count}); break;
-      case Step::Kind::copy: r.copy(out, x); break;
+      case Step::Kind::copy: r.copy({.from = x, .to = out}); break;
       case Step::Kind::fill: r.fill(out, s.byte); break;
       case Step::Kind::sequence: {
         r.sequence("user", {&x, 1}, {&out, 1}, [this, x, out, s](const Stream& on) {
@@ -101,7 +101,7 @@ class Programs : public testing::DeviceTest {
         own(stream, grid(s), {x, out, s.a, s.x.count});
         if (s.kind == Step::Kind::sequence) mix(stream, {s.a, out, x}, {out});
         break;
-      case Step::Kind::copy: copy(stream, x, out); break;
+      case Step::Kind::copy: copy(stream, {.from = x, .to = out}); break;
       case Step::Kind::fill:
         backend->fill(out.data(), s.byte, std::size_t(s.out.count) * sizeof(float), stream);
         break;

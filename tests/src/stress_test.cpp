@@ -67,7 +67,7 @@ TEST_P(Stress, ThreadsStreamsAndGraphsAtOnce) {
         const Launch bound = add.bind(mine, {of(x), 1.0}, {of(x)});
         Graph graph = record(device, [&](Recorder& r) {
           r.call(add, {of(x), 1.0}, {of(x)});
-          r.copy(of(y), of(x));
+          r.copy({.from = of(x), .to = of(y)});
           r.call(increment, grid(), {of(y), kSize});
           r.call(add, {of(y), 0.0}, {of(x)});
         });
@@ -108,7 +108,7 @@ TEST_P(Stress, ALittleOfEverything) {
     r.sequence("user", {&touched, 1}, {&touched, 1}, [&, touched](const Stream& on) {
       increment(on, grid(), {touched, kSize});
     });
-    r.copy(View(x, DType::f32, {10}, device), View(y, DType::f32, {10}, device));
+    r.copy({.from = View(y, DType::f32, {10}, device), .to = View(x, DType::f32, {10}, device)});
   });
   for (int i = 0; i < 3; ++i) {
     graph.set_scalar(1, 1, double(i));
@@ -227,8 +227,8 @@ TEST_P(WithoutADevice, EveryEntryPointSaysWhatIsMissing) {
       [&] { k(stream, {}, {x}); },
       [&] { k.prepare(stream); },
       [&] {
-        copy(stream, View(memory, DType::f32, {2}, device),
-             View(memory + 2, DType::f32, {2}, device));
+        copy(stream, {.from = View(memory, DType::f32, {2}, device),
+                      .to = View(memory + 2, DType::f32, {2}, device)});
       },
       [&] { record(device, [](Recorder&) {}); },
   };
