@@ -6,9 +6,10 @@
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
-namespace {
 
-std::int64_t axis_of(const TypedNode& node) { return static_cast<std::int64_t>(node.payload); }
+std::int64_t iota_axis(const TypedNode& node) { return static_cast<std::int64_t>(node.payload); }
+
+namespace {
 
 // How far an iota counts along `axis`.
 std::int64_t extent(std::int64_t axis, const Dims& shape, std::string_view function) {
@@ -29,7 +30,7 @@ std::int64_t extent(std::int64_t axis, const Dims& shape, std::string_view funct
 }  // namespace
 
 void check_count(const TypedNode& node, const Dims& shape, std::string_view function) {
-  const std::int64_t length = extent(axis_of(node), shape, function);
+  const std::int64_t length = extent(iota_axis(node), shape, function);
   const int digits = bits(node.dtype) - (kind(node.dtype) == Kind::signed_integer ? 1 : 0);
   if (!is_integer(node.dtype) || digits >= 63 || length <= std::int64_t{1} << digits) return;
   throw Error(
@@ -37,7 +38,7 @@ void check_count(const TypedNode& node, const Dims& shape, std::string_view func
       fmt::format("{}: {} counts to {}, which {} cannot hold; give it a wider dtype, such "
                   "as iota(0, i64)",
                   function,
-                  axis_of(node) == kAllAxes ? "iota()" : fmt::format("iota({})", axis_of(node)),
+                  iota_axis(node) == kAllAxes ? "iota()" : fmt::format("iota({})", iota_axis(node)),
                   length - 1, name(node.dtype)));
 }
 

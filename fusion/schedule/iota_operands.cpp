@@ -32,7 +32,7 @@ std::vector<std::int64_t> counted_axes(const TypedGraph& graph) {
   std::vector<std::int64_t> axes;
   for (const TypedNode& node : graph.nodes) {
     if (node.op != Op::iota) continue;
-    if (std::ranges::find(axes, axis_of(node)) == axes.end()) axes.push_back(axis_of(node));
+    if (std::ranges::find(axes, iota_axis(node)) == axes.end()) axes.push_back(iota_axis(node));
   }
   return axes;
 }

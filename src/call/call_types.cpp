@@ -16,6 +16,7 @@
 #include "fusion/passes/passes.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "fusion/text/text.hpp"
+#include "jit/toolchain/toolchain.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {

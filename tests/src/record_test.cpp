@@ -12,6 +12,7 @@
 
 #include "ahead/compile_only.hpp"
 #include "files/manifest.hpp"
+#include "kernel/named_kernel.hpp"
 #include "kernel/process_cache.hpp"
 #include "tests/support/devices.hpp"
 
