@@ -3,18 +3,13 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstdlib>
 #include <filesystem>
 
+#include "base/environment.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
 namespace {
-
-std::string environment(const char* name) {
-  const char* const value = ::secure_getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
 
 std::string absolute(const std::string& path) {
   std::error_code error;

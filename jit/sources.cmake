@@ -11,15 +11,17 @@ set(SERVICE_SOURCES
   service/queries.cpp service/service.cpp service/target_knowledge.cpp service/worker_process.cpp
   service/workers.cpp)
 
-# Where a worker is looked for: beside the installed library, in this build, under the prefix.
+# Where a worker is looked for besides beside the library: as installed, seen from the library, and
+# last under the prefix. What is not installed finds it in the build tree.
 file(RELATIVE_PATH KILN_LIBEXEC_FROM_LIB
   "${CMAKE_INSTALL_FULL_LIBDIR}" "${CMAKE_INSTALL_FULL_LIBEXECDIR}")
-set(KILN_WORKER_LOCATIONS
-  KILN_WORKER_RELATIVE="${KILN_LIBEXEC_FROM_LIB}/kiln/kiln-compile-worker"
-  KILN_WORKER_BUILT="${CMAKE_CURRENT_BINARY_DIR}/kiln-compile-worker"
-  KILN_WORKER_INSTALLED="${CMAKE_INSTALL_FULL_LIBEXECDIR}/kiln/kiln-compile-worker")
-set_source_files_properties(toolchain/settings.cpp PROPERTIES
-  COMPILE_DEFINITIONS "${KILN_WORKER_LOCATIONS}")
+if(KILN_INSTALL)
+  set(KILN_WORKER_DEFAULT "${CMAKE_INSTALL_FULL_LIBEXECDIR}/kiln/kiln-compile-worker")
+else()
+  set(KILN_WORKER_DEFAULT "${CMAKE_CURRENT_BINARY_DIR}/kiln-compile-worker")
+endif()
+set_source_files_properties(toolchain/settings.cpp PROPERTIES COMPILE_DEFINITIONS
+  "KILN_WORKER_RELATIVE=\"${KILN_LIBEXEC_FROM_LIB}/kiln/kiln-compile-worker\";KILN_WORKER_DEFAULT=\"${KILN_WORKER_DEFAULT}\"")
 
 # A worker is linked without libkiln, so that it starts fast and stays small. The tests make one more.
 add_library(kiln_compilers OBJECT ${COMPILER_SOURCES})
@@ -29,4 +31,6 @@ target_link_libraries(kiln_compilers PRIVATE kiln_flags PUBLIC fmt::fmt Threads:
 add_executable(kiln-compile-worker service/worker/main.cpp service/worker/serve.cpp)
 target_compile_definitions(kiln-compile-worker PRIVATE KILN_VERSION="${PROJECT_VERSION}")
 target_link_libraries(kiln-compile-worker PRIVATE kiln_flags kiln_compilers kiln_vocabulary)
-install(TARGETS kiln-compile-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
+if(KILN_INSTALL)
+  install(TARGETS kiln-compile-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
+endif()

@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdlib>
 
+#include "base/environment.hpp"
 #include "jit/toolchain/toolchain.hpp"
 
 namespace kiln::jit {
@@ -35,20 +35,15 @@ constexpr std::array kOutputVariables = {"HIPRTC_COMPILE_OPTIONS_APPEND",
 
 // Variables that a compiler needs to be found and to run. The toolchain's identity, made from the
 // files that are found, covers what they decide.
-constexpr std::array kRunVariables = {"PATH", "LD_LIBRARY_PATH", "HOME"};
+constexpr std::array kRunVariables = {"LD_LIBRARY_PATH", "HOME"};
 
 }  // namespace
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
-
 std::vector<std::string> scrubbed_environment(const std::string& temporary_directory) {
-  std::vector<std::string> variables;
+  std::vector<std::string> variables = {"PATH=" + program_path()};
   for (const char* name : kRunVariables) {
-    if (const char* value = std::getenv(name))
-      variables.push_back(fmt::format("{}={}", name, value));
+    if (const auto value = environment_if_set(name))
+      variables.push_back(fmt::format("{}={}", name, *value));
   }
   for (const auto& [name, value] : compiler_environment()) {
     variables.push_back(fmt::format("{}={}", name, value));
@@ -62,7 +57,7 @@ std::vector<std::string> scrubbed_environment(const std::string& temporary_direc
 std::vector<std::pair<std::string, std::string>> compiler_environment() {
   std::vector<std::pair<std::string, std::string>> variables;
   for (const char* name : kOutputVariables) {
-    if (const char* value = std::getenv(name)) variables.emplace_back(name, value);
+    if (auto value = environment_if_set(name)) variables.emplace_back(name, *std::move(value));
   }
   return variables;
 }

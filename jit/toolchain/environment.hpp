@@ -7,9 +7,6 @@
 
 namespace kiln::jit {
 
-/// The variable's value, or empty.
-std::string environment(const char* name);
-
 /// The environment of a worker: what a compiler needs to be found and to run, and the variables of
 /// compiler_environment(). Everything else is left out, so that it cannot change the output unseen.
 std::vector<std::string> scrubbed_environment(const std::string& temporary_directory);

@@ -16,8 +16,8 @@
 #include <fstream>
 #include <set>
 
+#include "base/environment.hpp"
 #include "base/elf.hpp"
-#include "jit/toolchain/environment.hpp"
 #include "base/mapped_file.hpp"
 
 namespace kiln::jit {
@@ -222,7 +222,7 @@ std::optional<std::string> find_program(std::string_view name) {
     const std::string path(name);
     return access(path.c_str(), X_OK) == 0 ? std::optional(path) : std::nullopt;
   }
-  for (const std::string& directory : split(environment("PATH"), ':')) {
+  for (const std::string& directory : split(program_path(), ':')) {
     std::string path = fmt::format("{}/{}", directory, name);
     if (access(path.c_str(), X_OK) == 0) return path;
   }

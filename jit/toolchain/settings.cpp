@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "jit/toolchain/environment.hpp"
+#include "base/environment.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -38,8 +38,8 @@ int usable_cores() {
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
-// The first of: KILN_WORKER; beside this library, as installed; the build tree; the configured
-// prefix.
+// The first of: KILN_WORKER; as installed, seen from this library or the program that holds it;
+// beside that; the configured place.
 std::string find_worker() {
   if (std::string chosen = environment("KILN_WORKER"); !chosen.empty()) return chosen;
   std::vector<fs::path> candidates;
@@ -48,10 +48,12 @@ std::string find_worker() {
       info.dli_fname != nullptr) {
     std::error_code error;
     const fs::path library = fs::canonical(info.dli_fname, error);
-    if (!error) candidates.push_back(library.parent_path() / KILN_WORKER_RELATIVE);
+    if (!error) {
+      candidates.push_back(library.parent_path() / KILN_WORKER_RELATIVE);
+      candidates.push_back(library.parent_path() / "kiln-compile-worker");
+    }
   }
-  candidates.emplace_back(KILN_WORKER_BUILT);
-  candidates.emplace_back(KILN_WORKER_INSTALLED);
+  candidates.emplace_back(KILN_WORKER_DEFAULT);
   for (const fs::path& candidate : candidates) {
     if (access(candidate.c_str(), X_OK) == 0) return candidate.lexically_normal().string();
   }

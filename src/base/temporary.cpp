@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "jit/toolchain/environment.hpp"
+#include "base/environment.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

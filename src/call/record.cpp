@@ -9,12 +9,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
 #include <unordered_set>
 
+#include "base/environment.hpp"
 #include "files/manifest.hpp"
 #include "fusion/graph/graph.hpp"
 #include "kiln/error.hpp"
@@ -122,8 +122,8 @@ class Recorder {
 // Never destroyed: threads of the caller may still call functions while the process ends.
 Recorder* recorder() {
   static Recorder* const instance = [] {
-    const char* const path = std::getenv("KILN_RECORD");
-    return path == nullptr || *path == '\0' ? nullptr : new Recorder(path);
+    std::string path = environment("KILN_RECORD");
+    return path.empty() ? nullptr : new Recorder(std::move(path));
   }();
   return instance;
 }

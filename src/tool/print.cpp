@@ -8,14 +8,15 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
+
+#include "base/environment.hpp"
 
 namespace kiln::tool {
 namespace {
 
 bool coloured() {
-  static const bool result = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+  static const bool result = ::isatty(STDOUT_FILENO) == 1 && environment("NO_COLOR").empty();
   return result;
 }
 

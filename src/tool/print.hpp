@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 /// One value on standard output, indented. Text that is not UTF-8 is written with replacements.
 void print_json(const Json& value);
 
-/// The text in bold, dim or red if standard output is a terminal and NO_COLOR is not set.
+/// The text in bold, dim or red if standard output is a terminal and NO_COLOR is not set (or empty).
 std::string bold(std::string_view text);
 std::string dim(std::string_view text);
 std::string red(std::string_view text);

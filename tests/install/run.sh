@@ -36,6 +36,11 @@ case $1 in
     rm -rf "$prefix"
     "$CMAKE" --install "$BUILD" --prefix "$prefix"
     test -x "$prefix/libexec/kiln/kiln-compile-worker"
+    # A program would run what somebody puts there. Where sources lay is debug information.
+    for file in "$prefix/$LIBDIR"/libkiln.so.? "$prefix/bin/kiln" "$prefix/libexec/kiln/kiln-compile-worker"; do
+      objcopy --strip-debug "$file" "$SCRATCH/stripped"
+      ! grep -aoF "$BUILD" "$SCRATCH/stripped" || { echo "$file names the build directory" >&2; exit 1; }
+    done
     for file in man/man1/kiln.1 bash-completion/completions/kiln zsh/site-functions/_kiln \
       fish/vendor_completions.d/kiln.fish; do
       test -s "$prefix/share/$file" || { echo "$file was not installed" >&2; exit 1; }

@@ -10,11 +10,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "base/environment.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit::cpu {
@@ -97,8 +97,9 @@ int create_memory_file(const std::string& name) {
 std::vector<std::string> temporary_directories() {
   std::vector<std::string> directories;
   for (const char* variable : {"TMPDIR", "XDG_RUNTIME_DIR"}) {
-    const char* value = std::getenv(variable);
-    if (value != nullptr && *value == '/') directories.emplace_back(value);
+    if (std::string value = environment(variable); value.starts_with('/')) {
+      directories.push_back(std::move(value));
+    }
   }
   directories.insert(directories.end(), {"/tmp", "/var/tmp"});
   return directories;
