@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kiln/error.hpp"
 #include "kiln/view.hpp"
 
 namespace kiln::jit {
@@ -58,6 +59,13 @@ struct LaunchShape {
 /// microseconds of work, what waking another core costs.
 inline constexpr std::uint32_t kCpuBlock = 16 * 1024;
 
+/// What Backend::load() throws about the code that it was given: by the driver's verdict or by the
+/// image itself it can never be loaded, while any other Error says that it could not be loaded now.
+class InvalidImage : public Error {
+ public:
+  explicit InvalidImage(const std::string& message) : Error(Code::device, message) {}
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -70,7 +78,9 @@ class Backend {
   virtual int wave_size() const = 0;
   virtual int compute_units() const = 0;
 
-  /// Throws Error(device) when the driver refuses the module or has no such entry.
+  /// Throws InvalidImage when `code` is no module for this device or has no such entry, and
+  /// Error(device) with the driver's reason when it cannot be loaded now: no memory, no mappings, a
+  /// device that is lost.
   virtual std::shared_ptr<Kernel> load(std::span<const std::byte> code,
                                        const std::string& entry) = 0;
   /// `arguments[i]` points at the i-th parameter. Takes no lock, allocates nothing, does not wait

@@ -78,7 +78,7 @@ std::vector<BuildResult> build_kernels(std::span<const KernelRequest> requests,
 /// unsupported, not_found.
 KernelCode build_kernel(const KernelRequest& request);
 
-/// After a driver refused `code`: moves its entry to quarantine and builds it once more.
+/// After a driver called `refused` invalid: moves its entry to quarantine and builds it once more.
 BuildResult rebuild_kernel(const KernelRequest& request, const KernelCode& refused,
                            std::string_view reason, BuildControl& control);
 

@@ -389,7 +389,7 @@ KernelResult KernelTable::load(jit::Backend* backend, const KernelRequest& reque
     if (!built.failure && backend != nullptr) {
       try {
         load_built();
-      } catch (const Error& error) {
+      } catch (const jit::InvalidImage& error) {
         if (built.code.state != CacheState::disk) throw;
         built = rebuild_kernel(request, built.code, error.what(), control);
         if (!built.failure) load_built();

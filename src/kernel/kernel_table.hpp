@@ -58,7 +58,8 @@ class KernelTable {
   /// Gets it for a call, which waits. A failure of the compiler is remembered for the key.
   KernelResult get(const WantedKernel& wanted, const cache::Key& key);
 
-  /// Loads code that was found in the cache under `key`, building it anew if the driver refuses it.
+  /// Loads code that was found in the cache under `key`. A driver that calls it invalid costs one
+  /// build anew; one that cannot load it now is an error, and what is on disk stays.
   KernelResult load(const WantedKernel& wanted, const cache::Key& key, KernelCode code);
 
   /// Queues what is not loaded. `done[i]` is called once for `wanted[i]`, from any thread, maybe

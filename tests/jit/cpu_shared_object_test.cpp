@@ -2,9 +2,13 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
+#include "jit/device/backend.hpp"
 #include "jit/device/cpu/shared_object.hpp"
 #include "kiln/error.hpp"
 #include "tests/jit/backend_fixtures.hpp"
@@ -89,6 +93,60 @@ TEST_F(SharedObjectTest, SaysWhatIsWrongWithTheImage) {
   EXPECT_THAT(with(16, 1), HasSubstr("not a shared object"));
   EXPECT_THAT(with(18, 0xE0), HasSubstr("another machine"));
   EXPECT_THAT(with(57, 0x7F), HasSubstr("program headers"));
+}
+
+/// No address space beyond what is mapped now and `more` while it lives.
+class AddressSpace {
+ public:
+  explicit AddressSpace(std::size_t more) {
+    getrlimit(RLIMIT_AS, &before_);
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlimit limit{pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + more,
+                       before_.rlim_max};
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  ~AddressSpace() { setrlimit(RLIMIT_AS, &before_); }
+  AddressSpace(const AddressSpace&) = delete;
+  AddressSpace& operator=(const AddressSpace&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(SharedObjectTest, AnImageThatCannotBeMappedNowIsNotCalledInvalid) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs its address space";
+#endif
+  // A large segment, so that what the error itself needs is still to be had.
+  std::string reason;
+  const auto large = testing::compile_shared_object(
+      returning(3) + " char zeros[1 << 28]; char* keep() { return zeros; }", reason);
+  ASSERT_TRUE(large) << reason;
+  std::string message;
+  {
+    const AddressSpace little(16 << 20);
+    try {
+      SharedObject object(*large, "kernel_name");
+      ADD_FAILURE() << "it was loaded";
+    } catch (const InvalidImage& error) {
+      ADD_FAILURE() << "an intact image is called invalid: " << error.what();
+    } catch (const Error& error) {
+      EXPECT_EQ(name(error.code()), name(Code::device));
+      message = error.what();
+    }
+  }
+  EXPECT_THAT(message, HasSubstr("kernel_name"));
+  EXPECT_EQ(call(SharedObject(*large, "kernel_name").symbol("answer")), 3);
+}
+
+TEST_F(SharedObjectTest, WhatCanNeverBeLoadedIsCalledInvalid) {
+  const auto span = std::span(images_[0]);
+  EXPECT_THROW(SharedObject(span.first(4096), "cut"), InvalidImage);
+  testing::Bytes other = images_[0];
+  other[18] = std::byte{0xE0};
+  EXPECT_THROW(SharedObject(other, "other_machine"), InvalidImage);
+  EXPECT_THROW(SharedObject(span, "whole").symbol("not_there"), InvalidImage);
 }
 
 TEST_F(SharedObjectTest, UnresolvedSymbolIsAnErrorThatNamesIt) {

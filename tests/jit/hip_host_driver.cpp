@@ -87,6 +87,7 @@ struct Driver {
   std::set<void*> modules, functions, streams, events, graphs, executables;
   std::string failing;
   int calls_until_failure = 0;
+  CUresult failure = kUnknown;
   int programmatic_edges = 0;
 };
 
@@ -119,7 +120,7 @@ class Call {
  public:
   explicit Call(const char* name, bool needs_context = true) : lock_(driver().mutex) {
     Driver& d = driver();
-    if (d.failing == name && --d.calls_until_failure == 0) error_ = kUnknown;
+    if (d.failing == name && --d.calls_until_failure == 0) error_ = d.failure;
     if (is_forbidden(name)) {
       spoil_captures();
       error_ = kCaptureUnsupported;
@@ -308,9 +309,13 @@ CUresult destroy(std::set<void*>& known, void* handle) {
 extern "C" {
 
 void kiln_host_driver_fail(const char* function, int nth) {
+  kiln_host_driver_fail_with(function, nth, kUnknown);
+}
+void kiln_host_driver_fail_with(const char* function, int nth, int error) {
   std::lock_guard lock(driver().mutex);
   driver().failing = function;
   driver().calls_until_failure = nth;
+  driver().failure = error;
 }
 int kiln_host_driver_programmatic_edges() {
   std::lock_guard lock(driver().mutex);

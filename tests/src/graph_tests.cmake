@@ -5,6 +5,7 @@ set(GRAPH_TESTS capture_test.cpp decode_test.cpp graph_test.cpp kernel_test.cpp 
 kiln_test(src_graph ROOMS files LIBRARIES kiln fmt::fmt LABELS gpu SOURCES ${GRAPH_TESTS})
 add_dependencies(src_graph kiln-compile-worker)
 kiln_host_driver_test(src_graph_host_driver SOURCES ${GRAPH_TESTS})
+kiln_host_driver_test(src_load_failure SOURCES load_failure_test.cpp)
 kiln_test(src_hot_path LIBRARIES kiln fmt::fmt LABELS gpu
   SOURCES hot_path_test.cpp ${PROJECT_SOURCE_DIR}/tests/support/counted.cpp)
 add_dependencies(src_hot_path kiln-compile-worker)

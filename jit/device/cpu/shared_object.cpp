@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/environment.hpp"
+#include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit::cpu {
@@ -146,14 +147,28 @@ std::string why_not_loadable(std::span<const std::byte> image) {
   if (header.e_phoff > image.size() || table > image.size() - header.e_phoff) {
     return "it is shorter than its program headers";
   }
+  bool loads = false;
+  bool links = false;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
     std::memcpy(&segment, image.data() + header.e_phoff + i * sizeof segment, sizeof segment);
-    if (segment.p_type != PT_LOAD) continue;
+    if (segment.p_type != PT_LOAD && segment.p_type != PT_DYNAMIC) continue;
     if (segment.p_offset > image.size() || segment.p_filesz > image.size() - segment.p_offset) {
       return "it is shorter than its segments";
     }
+    if (segment.p_type == PT_DYNAMIC) {
+      links = true;
+      continue;
+    }
+    loads = true;
+    const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    if (segment.p_filesz > segment.p_memsz || segment.p_align % page != 0 ||
+        (segment.p_vaddr - segment.p_offset) % page != 0) {
+      return "its segments cannot be mapped";
+    }
   }
+  if (!loads) return "it has no segment to load";
+  if (!links) return "it has no dynamic section";
   return {};
 }
 
@@ -179,16 +194,18 @@ void* load_from_file(std::span<const std::byte> image, std::string& reason) {
 }
 
 SharedObject::SharedObject(std::span<const std::byte> image, const std::string& name) {
+  const auto message = [&](const std::string& reason) {
+    return fmt::format("load of {} on cpu: the shared object of {} bytes cannot be loaded: {}",
+                       name, image.size(), reason);
+  };
   std::string reason = why_not_loadable(image);
-  if (reason.empty()) {
-    handle_ = load_from_memory(image, name, reason);
-    if (handle_ == nullptr) handle_ = load_from_file(image, reason);
-  }
-  if (handle_ == nullptr) {
-    throw Error(Code::device,
-                fmt::format("load of {} on cpu: the shared object of {} bytes cannot be loaded: {}",
-                            name, image.size(), reason));
-  }
+  if (!reason.empty()) throw InvalidImage(message(reason));
+  // What the loader refuses from here on it refuses for want of memory, mappings, descriptors or
+  // libraries: of an image that is whole that says nothing. Its texts are not looked at, since
+  // there are as many of them as languages and C libraries.
+  handle_ = load_from_memory(image, name, reason);
+  if (handle_ == nullptr) handle_ = load_from_file(image, reason);
+  if (handle_ == nullptr) throw Error(Code::device, message(reason));
 }
 
 SharedObject::~SharedObject() {
@@ -201,8 +218,8 @@ SharedObject::SharedObject(SharedObject&& other) noexcept
 void* SharedObject::symbol(const std::string& name) const {
   void* address = dlsym(handle_, name.c_str());
   if (address == nullptr) {
-    throw Error(Code::device,
-                fmt::format("load of {} on cpu: the shared object has no such function", name));
+    throw InvalidImage(
+        fmt::format("load of {} on cpu: the shared object has no such function", name));
   }
   return address;
 }

@@ -11,22 +11,24 @@ namespace kiln::jit::cpu {
 class SharedObject {
  public:
   /// Loads `image` from a memory file, or from a private temporary file where the system refuses to
-  /// execute those. `name` is for messages and /proc/self/maps. Throws Error(device) when the image
-  /// is not a complete ELF shared object for this machine or the loader refuses it.
+  /// execute those. `name` is for messages and /proc/self/maps. Throws InvalidImage when the image
+  /// is not a complete ELF shared object for this machine, and Error(device) with the loader's
+  /// reason when it refuses one that is.
   SharedObject(std::span<const std::byte> image, const std::string& name);
   ~SharedObject();
   SharedObject(SharedObject&& other) noexcept;
   SharedObject& operator=(SharedObject&&) = delete;
 
-  /// Throws Error(device) when there is no such symbol.
+  /// Throws InvalidImage when there is no such symbol.
   void* symbol(const std::string& name) const;
 
  private:
   void* handle_ = nullptr;
 };
 
-/// Why `image` cannot be loaded: not ELF, another machine, or shorter than its headers say. Empty
-/// if it can be tried. The dynamic loader checks none of this and would crash.
+/// Why `image` can never be loaded: not ELF, another machine, shorter than its headers say, nothing
+/// to map or to link. Empty if it can be tried. The dynamic loader checks not all of this and would
+/// crash.
 std::string why_not_loadable(std::span<const std::byte> image);
 
 /// The two ways, for the tests: each returns a dlopen handle or null and appends to `reason`.

@@ -22,13 +22,37 @@
 namespace kiln::jit::KILN_HIP_PLATFORM {
 namespace {
 
-/// Throws Error(device) that names the call, the driver's reason and the device.
-[[noreturn]] void fail(hipError_t error, const char* call, const std::string& where) {
+/// What a failed call is reported as: the call, the driver's reason and the device.
+std::string failure(hipError_t error, const char* call, const std::string& where) {
   // The runtime remembers a failed call and would report it to the caller's own next check.
   (void)hipGetLastError();
-  throw Error(Code::device,
-              fmt::format("{} failed on {}: {} ({}): {}", call, where, hipGetErrorName(error),
-                          static_cast<int>(error), hipGetErrorString(error)));
+  return fmt::format("{} failed on {}: {} ({}): {}", call, where, hipGetErrorName(error),
+                     static_cast<int>(error), hipGetErrorString(error));
+}
+
+/// Throws Error(device).
+[[noreturn]] void fail(hipError_t error, const char* call, const std::string& where) {
+  throw Error(Code::device, failure(error, call, where));
+}
+
+/// Whether the driver speaks of the image and not of the device, its memory or its own state.
+/// hipErrorSharedObjectInitFailed is not among them: HIP gives it for want of memory too.
+bool is_about_the_image(hipError_t error) {
+  switch (error) {
+    case hipErrorInvalidImage:
+    case hipErrorNoBinaryForGpu:
+    case hipErrorInvalidKernelFile:
+    case hipErrorInvalidSource:
+    case hipErrorSharedObjectSymbolNotFound:
+    case hipErrorNotFound: return true;
+    default: return false;
+  }
+}
+
+/// Throws InvalidImage or Error(device), whichever the driver's reason is.
+[[noreturn]] void fail_to_load(hipError_t error, const char* call, const std::string& where) {
+  if (is_about_the_image(error)) throw InvalidImage(failure(error, call, where));
+  fail(error, call, where);
 }
 
 hipStream_t native(const Stream& stream) { return static_cast<hipStream_t>(stream.native); }
@@ -150,8 +174,8 @@ std::shared_ptr<Kernel> HipBackend::load(std::span<const std::byte> code,
                                          const std::string& entry) {
   // Drivers have crashed on what is not an image at all, so that much is checked here.
   if (const char* expected = unlike_an_image(code)) {
-    throw Error(Code::device, fmt::format("load of {} on {}: the code object of {} bytes is not {}",
-                                          entry, where(), code.size(), expected));
+    throw InvalidImage(fmt::format("load of {} on {}: the code object of {} bytes is not {}", entry,
+                                   where(), code.size(), expected));
   }
   const auto* text = reinterpret_cast<const char*>(code.data());
   std::vector<char> image(text, text + code.size());
@@ -163,12 +187,12 @@ std::shared_ptr<Kernel> HipBackend::load(std::span<const std::byte> code,
   RelaxedCapture relaxed;
   if (auto error = hipModuleLoadData(&kernel->module_, kernel->code_.data()); error != hipSuccess) {
     kernel->module_ = nullptr;
-    fail(error, "hipModuleLoadData",
-         fmt::format("{} for {} ({} bytes)", where(), entry, code.size()));
+    fail_to_load(error, "hipModuleLoadData",
+                 fmt::format("{} for {} ({} bytes)", where(), entry, code.size()));
   }
   if (auto error = hipModuleGetFunction(&kernel->function_, kernel->module_, entry.c_str());
       error != hipSuccess) {
-    fail(error, "hipModuleGetFunction", fmt::format("{} for {}", where(), entry));
+    fail_to_load(error, "hipModuleGetFunction", fmt::format("{} for {}", where(), entry));
   }
   return kernel;
 }

@@ -14,6 +14,12 @@ enum hipError_t : int {
   hipErrorOutOfMemory = 2,
   hipErrorNoDevice = 100,
   hipErrorInvalidDevice = 101,
+  hipErrorInvalidImage = 200,
+  hipErrorNoBinaryForGpu = 209,
+  hipErrorInvalidKernelFile = 218,  ///< PTX that does not compile
+  hipErrorInvalidSource = 300,
+  hipErrorSharedObjectSymbolNotFound = 302,
+  hipErrorNotFound = 500,
 };
 enum hipMemcpyKind { hipMemcpyHostToDevice, hipMemcpyDeviceToHost, hipMemcpyDeviceToDevice };
 enum hipStreamCaptureStatus : int {
