@@ -42,9 +42,9 @@ bool is_below_row_maximum(const TypedGraph& graph, NodeId id) {
 }
 
 // A sum's relative error is at most its terms' where none has another sign.
-bool keeps_relative_error(const TypedGraph& graph, const TypedNode& node) {
+bool keeps_relative_error(const TypedNode& node, const std::vector<bool>& never_negative) {
   const bool sum = node.op == Op::sum || node.op == Op::mean;
-  return keeps_relative_error(node.op) || (sum && is_never_negative(graph, node.operands[0]));
+  return keeps_relative_error(node.op) || (sum && never_negative[node.operands[0]]);
 }
 
 // Zero by choice, as what a mask or a gate leaves out is.
@@ -305,11 +305,12 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
 // relative error: for those a cheaper method is allowed under Accuracy::storage (numerics.md).
 void NodeText::find_narrow() {
   narrow_.assign(graph_.nodes.size(), true);
+  const std::vector<bool> signs = never_negative(graph_);
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
     const TypedNode& node = graph_.nodes[id];
     const bool rounds_here = is_narrow_float(node.dtype) && node.op == Op::cast;
     const bool passes =
-        narrow_[id] && is_narrow_float(node.dtype) && keeps_relative_error(graph_, node);
+        narrow_[id] && is_narrow_float(node.dtype) && keeps_relative_error(node, signs);
     if (rounds_here || passes) continue;
     for (const NodeId operand : node.inputs()) narrow_[operand] = false;
   }

@@ -19,7 +19,7 @@ std::int64_t elements(const Dims& shape) {
 }
 
 // Takes more than a few instructions, and is never smaller of a larger number; NaN of NaN.
-bool is_increasing_function(const TypedGraph& graph, const TypedNode& node) {
+bool is_increasing_function(const TypedNode& node, const std::vector<bool>& never_negative) {
   switch (node.op) {
     case Op::exp:
     case Op::exp2:
@@ -36,7 +36,7 @@ bool is_increasing_function(const TypedGraph& graph, const TypedNode& node) {
     case Op::log:
     case Op::log2:
     case Op::log10:
-    case Op::log1p: return is_never_negative(graph, node.operands[0]);
+    case Op::log1p: return never_negative[node.operands[0]];
     default: return false;
   }
 }
@@ -44,7 +44,10 @@ bool is_increasing_function(const TypedGraph& graph, const TypedNode& node) {
 class Raising {
  public:
   explicit Raising(const ShapedGraph& from)
-      : from_(from), uses_(from.graph.nodes.size(), 0), compared_(from.graph.nodes.size(), false) {
+      : from_(from),
+        never_negative_(never_negative(from.graph)),
+        uses_(from.graph.nodes.size(), 0),
+        compared_(from.graph.nodes.size(), false) {
     for (const TypedNode& node : from.graph.nodes) {
       for (const NodeId operand : node.inputs()) {
         ++uses_[operand];
@@ -102,7 +105,7 @@ class Raising {
       // Where others need the function of every element, a short row is computed once for all, and
       // what is compared with the largest has to be the same number.
       if (uses_[at] > 1 && (length < kLongRow || compared_[at])) break;
-      saves = saves || is_increasing_function(from_.graph, node(at));
+      saves = saves || is_increasing_function(node(at), never_negative_);
       functions.push_back(at);
     }
     return saves ? functions : std::vector<NodeId>();
@@ -123,7 +126,7 @@ class Raising {
         break;
       case Op::promote: found = of.operands[0]; break;
       default:
-        if (is_increasing_function(from_.graph, of)) found = of.operands[0];
+        if (is_increasing_function(of, never_negative_)) found = of.operands[0];
     }
     const bool keeps = found && is_floating(node(*found).dtype) &&
                        from_.shapes[*found] == from_.shapes[id] && node(*found).op != Op::constant;
@@ -137,6 +140,7 @@ class Raising {
   }
 
   const ShapedGraph& from_;
+  std::vector<bool> never_negative_;
   std::vector<int> uses_;
   std::vector<bool> compared_;
   ShapedGraph to_;

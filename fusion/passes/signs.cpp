@@ -3,27 +3,49 @@
 #include "fusion/reference/node.hpp"
 
 namespace kiln::fusion {
+namespace {
 
-bool is_never_negative(const TypedGraph& graph, NodeId id) {
-  const TypedNode& node = graph.nodes[id];
+// Whether every value of `from` that is not negative stays so in `to`, which rounds, truncates,
+// saturates or wraps.
+bool keeps_sign(DType from, DType to) {
+  const bool narrows = is_integer(from) && is_integer(to) && bits(to) <= bits(from);
+  return !narrows || (kind(from) == kind(to) && bits(from) == bits(to));
+}
+
+bool is_never_negative(const TypedGraph& graph, const TypedNode& node,
+                       const std::vector<bool>& known) {
+  if (kind(node.dtype) == Kind::complex) return false;
+  if (kind(node.dtype) == Kind::unsigned_integer || kind(node.dtype) == Kind::boolean) return true;
+  // What is left is signed: a float has no largest number to pass, an integer wraps.
+  const bool floating = is_floating(node.dtype);
+  const auto of = [&](std::size_t i) { return known[node.operands[i]]; };
   switch (node.op) {
-    case Op::constant:
-      return is_floating(node.dtype) && reference::evaluate_node(graph, node, {}).real >= 0;
+    case Op::constant: {
+      const reference::Value value = reference::evaluate_node(graph, node, {});
+      return floating ? value.real >= 0 : value.integer >= 0;
+    }
     case Op::exp:
     case Op::exp2:
-    case Op::abs:
-    case Op::square:
     case Op::sqrt:
     case Op::sigmoid: return true;
-    case Op::promote: return is_never_negative(graph, node.operands[0]);
-    case Op::maximum:
-      return is_floating(node.dtype) && (is_never_negative(graph, node.operands[0]) ||
-                                         is_never_negative(graph, node.operands[1]));
-    case Op::mul:
-      return node.operands[0] == node.operands[1] || (is_never_negative(graph, node.operands[0]) &&
-                                                      is_never_negative(graph, node.operands[1]));
+    case Op::abs: return floating || of(0);  // the smallest integer has no absolute value
+    case Op::square: return floating;
+    case Op::promote: return of(0) && keeps_sign(graph.nodes[node.operands[0]].dtype, node.dtype);
+    case Op::maximum: return of(0) || of(1);
+    case Op::mul: return floating && (node.operands[0] == node.operands[1] || (of(0) && of(1)));
     default: return false;
   }
+}
+
+}  // namespace
+
+std::vector<bool> never_negative(const TypedGraph& graph) {
+  std::vector<bool> known;
+  known.reserve(graph.nodes.size());
+  for (const TypedNode& node : graph.nodes) {
+    known.push_back(is_never_negative(graph, node, known));
+  }
+  return known;
 }
 
 }  // namespace kiln::fusion

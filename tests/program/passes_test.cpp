@@ -154,6 +154,10 @@ TEST(RaiseFunctions, NotWhereTheOrderOrTheResultWouldBeAnother) {
   EXPECT_EQ(reduced("max(exp(x), -1)", {4, 0}), Op::exp) << "nothing is the largest of nothing";
   EXPECT_EQ(reduced("m = exp(x); m - max(m, -1)"), Op::exp) << "each is computed once";
   EXPECT_EQ(reduced("m = exp(x); m == max(m, -1)", {2, 1 << 20}), Op::exp) << "one is the same";
+  for (const char* text : {"max(log(square(x)))", "max(sqrt(x * x))", "max(log2(abs(x)))"}) {
+    EXPECT_NE(reduced(text, {4, 3}, DType::i8), Op::promote) << text << " of what wraps";
+    EXPECT_EQ(reduced(text, {4, 3}, DType::u8), Op::promote) << text;
+  }
   const ShapedGraph each = shaped("max(exp(x))", DType::f16, {4, 3}, Rounding::each);
   EXPECT_EQ(raise_functions(each).graph.nodes, each.graph.nodes);
 }

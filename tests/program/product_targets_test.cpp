@@ -172,6 +172,15 @@ TEST(TiledSums, AreThoseOfSmallWeightsTimesSixteenBitFloats) {
   EXPECT_FALSE(is_tiled(kMatrixVector, DType::u4, 1, "sm_90", each));
 }
 
+// There are 2^200 paths from the sum to the scale, and 200 values.
+TEST(TiledSums, TakeAScaleThatIsSquaredAgainAndAgain) {
+  std::string text = "s = scale; ";
+  for (int i = 0; i < 200; ++i) text += "s = s * s; ";
+  text += "sum((q * s + bias) * x, -1, -2)";
+  const std::string source = source_of(text.c_str(), DType::u4, 1, "sm_90", {});
+  EXPECT_NE(source.find("sum_tiles<"), std::string::npos);
+}
+
 // Waves have parts of rows where there is one vector and lines lie in pieces of 16 bytes.
 TEST(TiledSums, HaveRowsInParts) {
   const auto has_parts = [](const char* text, DType weights, std::int64_t columns) {

@@ -99,15 +99,16 @@ bool choose_parts(const TypedGraph& graph, std::span<const Operand> operands,
 // Weights, and what scales, biases and points are computed from.
 void read_early(const TypedGraph& graph, const ProductValues& values, const ProductForm& form,
                 Variant& variant) {
-  std::vector<NodeId> wanted = {form.lane};
+  std::vector<bool> wanted(graph.nodes.size(), false);
+  wanted[form.lane] = true;
   for (const std::optional<NodeId>& part : {form.scale, form.bias, form.point}) {
-    if (part) wanted.push_back(*part);
+    if (part) wanted[*part] = true;
   }
-  while (!wanted.empty()) {
-    const TypedNode& node = graph.nodes[wanted.back()];
-    wanted.pop_back();
+  for (std::size_t id = graph.nodes.size(); id-- > 0;) {
+    if (!wanted[id]) continue;
+    const TypedNode& node = graph.nodes[id];
     if (node.op == Op::input) variant.operands[values.operand_of(node)].early = true;
-    for (const NodeId operand : node.inputs()) wanted.push_back(operand);
+    for (const NodeId operand : node.inputs()) wanted[operand] = true;
   }
 }
 
