@@ -8,6 +8,7 @@
 
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/reference/node.hpp"
+#include "fusion/reference/operation.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -164,6 +165,21 @@ bool is_constant(const TypedGraph& graph, const TypedNode& node) {
   return info(node.dtype).storage_only == false && kind(node.dtype) != Kind::complex;
 }
 
+// What devices round correctly has to be rounded in its own format, not in a wider one before.
+bool is_arithmetic(Op op) {
+  switch (op) {
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::div:
+    case Op::square:
+    case Op::reciprocal:
+    case Op::sqrt:
+    case Op::fma: return true;
+    default: return false;
+  }
+}
+
 std::optional<TypedNode> folded(const TypedGraph& graph, const TypedNode& node) {
   std::array<reference::Value, 3> operands;
   for (std::size_t i = 0; i < node.arity; ++i) {
@@ -171,12 +187,19 @@ std::optional<TypedNode> folded(const TypedGraph& graph, const TypedNode& node) 
     if (kind(operand.dtype) == Kind::complex) return std::nullopt;
     operands[i] = value_of(graph, operand);
   }
-  reference::Value value =
-      reference::evaluate_node(graph, node, std::span(operands).first(node.arity));
   // A value that is rounded once is held in what it is computed in.
   const bool narrow = compute_dtype(node.dtype) != node.dtype;
   const bool held_wide = narrow && graph.rounding == Rounding::once;
   const DType held = held_wide ? DType::f32 : node.dtype;
+  const std::span<const reference::Value> given = std::span(operands).first(node.arity);
+  reference::Value value;
+  if (is_floating(held) && is_arithmetic(node.op)) {
+    TypedNode own = node;
+    own.dtype = held;
+    value = reference::operate(own, given, Rounding::each);
+  } else {
+    value = reference::evaluate_node(graph, node, given);
+  }
   value.dtype = node.dtype;
   value = reference::convert(value, held, true);
   if (std::isnan(value.real)) return std::nullopt;

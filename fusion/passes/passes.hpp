@@ -1,5 +1,5 @@
 // Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
-// raise_functions, which keeps every function's bound. They work on typed graphs whose shapes are
+// raise_functions and fold_constants, which keep every function's bound. They work on typed graphs whose shapes are
 // known; each stands alone, and optimise() runs them in order.
 #pragma once
 
@@ -13,7 +13,9 @@ namespace kiln::fusion {
 ShapedGraph simplify(const ShapedGraph& graph);
 
 /// Computes what depends on constants alone, by the reference interpreter; each result is rounded
-/// as a device's is. What gives NaN, whose bits are nobody's promise, stays.
+/// as a device's is. Exact and correctly rounded operations give the bits of every device;
+/// functions that have an error bound, on which devices differ, give the host's nearest number.
+/// What gives NaN, whose bits are nobody's promise, stays.
 ShapedGraph fold_constants(const ShapedGraph& graph);
 
 /// Leaves out bounds that a cast to an 8-bit float, which saturates, has anyway.

@@ -1,11 +1,13 @@
 #include "fusion/reference/arrays.hpp"
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/reference/node.hpp"
+#include "fusion/reference/operation.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "kiln/error.hpp"
 
@@ -113,7 +115,8 @@ void take(const TypedNode& node, Running& running, const Value& next) {
       return;
     case Op::prod: {
       if (is_integral(node.dtype)) {
-        value = reference::from_integer(node.dtype, value.integer * next.integer);
+        value = reference::operate({Op::mul, node.dtype, 2}, std::array{value, next},
+                                   Rounding::each);
         return;
       }
       if (kind(node.dtype) != Kind::complex) {

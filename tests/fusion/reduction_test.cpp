@@ -289,5 +289,20 @@ TEST(ReferenceOfReductions, KnowsTheDefinitions) {
   EXPECT_FLOAT_EQ(logs[0], std::log(std::exp(1.0f) + std::exp(2.0f) + std::exp(3.0f)));
 }
 
+// Twice 64 bits are more than the interpreter's integers hold with a sign.
+TEST(ReferenceOfReductions, WrapsProductsOfTheLargestIntegers) {
+  const std::uint64_t x[] = {UINT64_MAX, UINT64_MAX, UINT64_MAX - 2};
+  const TypedGraph graph = typed("prod(x, -1), cumprod(x, -1)", DType::u64);
+  const std::vector<Dims> shapes = infer_shapes(graph, std::vector<Dims>{{3}}, "f");
+  std::uint64_t all = 0;
+  std::uint64_t running[3] = {};
+  const ReferenceOperand argument{const_cast<std::uint64_t*>(x), DType::u64, {1}, 0};
+  const ReferenceOperand outputs[] = {{&all, DType::u64, {0}, 0}, {running, DType::u64, {1}, 0}};
+  evaluate_arrays(graph, shapes, std::span(&argument, 1), outputs);
+  EXPECT_EQ(all, x[0] * x[1] * x[2]);
+  EXPECT_EQ(running[1], 1u);
+  EXPECT_EQ(running[2], all);
+}
+
 }  // namespace
 }  // namespace kiln::fusion

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 #include "fusion/infer/infer.hpp"
 #include "fusion/infer/shapes.hpp"
@@ -76,6 +78,25 @@ TEST(FoldConstants, ComputesWhatDependsOnConstantsAlone) {
   EXPECT_EQ(operations(fold_constants(shaped("x * sqrt(2.0)"))), 1u);
   EXPECT_EQ(operations(fold_constants(shaped("x + i32(2.7)", DType::i32))), 1u);
   EXPECT_EQ(operations(fold_constants(shaped("x * sqrt(-1.0)"))), 2u) << "a NaN stays";
+}
+
+// The bits of a constant of `dtype` that `text`, which is x plus it, folds to.
+std::uint64_t folded_bits(const std::string& text, DType dtype) {
+  const ShapedGraph folded = drop_dead(fold_constants(shaped("x + (" + text + ")", dtype)));
+  EXPECT_EQ(operations(folded), 1u) << text;
+  for (const TypedNode& node : folded.graph.nodes) {
+    if (node.op == Op::constant) return node.payload;
+  }
+  return 0;
+}
+
+// By way of a format with a few more digits some results would be rounded twice.
+TEST(FoldConstants, RoundsOnceToTheFormatOfTheResult) {
+  // A product that is a tie, and an addend that only its exact sum with it shows.
+  const volatile float a = 1.0F + 0x1p-12F;
+  const volatile float c = 0x1p-80F;
+  EXPECT_EQ(folded_bits("fma(1.000244140625, 1.000244140625, 8.271806125530277e-25)", DType::f32),
+            std::bit_cast<std::uint32_t>(std::fma(a, a, c)));
 }
 
 TEST(FoldConstants, RoundsEachStepAsADeviceDoes) {
