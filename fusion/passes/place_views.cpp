@@ -42,11 +42,8 @@ struct Part {
 class Placer {
  public:
   Placer(const ShapedGraph& from, std::span<const ArrayLayout> arguments,
-         std::span<const ArrayLayout> outputs, std::vector<bool> unpacked)
-      : from_(from), arguments_(arguments), outputs_(outputs), unpacked_(std::move(unpacked)) {
-    unpacked_.resize(from.graph.arguments.size(), false);
-    keep_what_is_not_converted();
-  }
+         std::span<const ArrayLayout> outputs, const Unpacked& unpacked)
+      : from_(from), arguments_(arguments), outputs_(outputs), unpacked_(unpacked) {}
 
   PlacedGraph run() {
     count_uses();
@@ -165,41 +162,47 @@ class Placer {
     if (node.op == Op::link) return 0;
     if (node.op == Op::concat) return join(id);
     if (node.op == Op::opaque) return call(id);
-    if (is_shape_op(node.op)) return view(id);
-    if (node.op == Op::input && unpacked_[node.payload]) return unpack(node, from_.shapes[id]);
-    for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved_[node.operands[i]];
+    if (is_shape_op(node.op)) return view(id, moved_[node.operands[0]]);
+    const bool converts = node.op == Op::promote || node.op == Op::cast;
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      node.operands[i] = converts ? in_bytes(node.operands[i]) : moved_[node.operands[i]];
+    }
     return append(node, from_.shapes[id]);
   }
 
   // -- Packed numbers
 
-  // Only conversions, perhaps of views, take the numbers in another dtype.
-  void keep_what_is_not_converted() {
-    std::map<NodeId, std::size_t> argument_of;  // of arguments to unpack, and of views of them
-    const auto keep = [&](NodeId id) {
-      if (const auto found = argument_of.find(id); found != argument_of.end()) {
-        unpacked_[found->second] = false;
-      }
-    };
-    for (NodeId id = 0; id < from_.graph.nodes.size(); ++id) {
+  // Whether a value lies in memory as packed numbers that are to be read in bytes.
+  bool is_unpacked(NodeId id) const {
+    while (true) {
       const TypedNode& node = source(id);
-      const bool argument = node.op == Op::input && is_packed(node.dtype);
-      if (argument && unpacked_[node.payload]) argument_of[id] = node.payload;
-      if (node.op == Op::promote || node.op == Op::cast) continue;
+      if (!is_packed(node.dtype)) return false;
+      const std::vector<bool>& arguments = unpacked_.arguments;
+      if (node.op == Op::input) return node.payload < arguments.size() && arguments[node.payload];
+      if (node.op == Op::opaque) return unpacked_.results;
       const bool view = is_shape_op(node.op) && node.op != Op::concat;
-      const auto below = view ? argument_of.find(node.operands[0]) : argument_of.end();
-      if (below != argument_of.end()) {
-        argument_of[id] = below->second;
-        continue;
-      }
-      for (const NodeId operand : node.inputs()) keep(operand);
+      if (!view && node.op != Op::bitcast) return false;
+      id = node.operands[0];
     }
-    for (const NodeId output : from_.graph.outputs) keep(output);
   }
 
-  NodeId unpack(const TypedNode& argument, const Dims& shape) {
-    const DType dtype = byte_dtype(argument.dtype);
-    const NodeId packed = append(argument, shape);
+  // A value as a conversion reads it. One of a conversion reads what that does: bytes that become
+  // numbers to compute with keep their values.
+  NodeId in_bytes(NodeId id) {
+    const TypedNode& node = source(id);
+    if (node.op == Op::promote && is_unpacked(node.operands[0])) return in_bytes(node.operands[0]);
+    if (!is_unpacked(id)) return moved_[id];
+    if (const auto known = bytes_.find(id); known != bytes_.end()) return known->second;
+    const bool view_of_it = is_shape_op(source(id).op);
+    const NodeId bytes =
+        view_of_it ? view(id, in_bytes(source(id).operands[0])) : unpack(moved_[id]);
+    bytes_.emplace(id, bytes);
+    return bytes;
+  }
+
+  NodeId unpack(NodeId packed) {
+    const DType dtype = byte_dtype(placed(packed).dtype);
+    const Dims shape = to_.shapes[packed];
     const NodeId bytes = append({Op::cast, dtype, 1, {packed}, 0}, shape);
     to_.joins.push_back({{bytes, contiguous_layout(shape)}});
     return append({Op::join, dtype, 0, {}, to_.joins.size() - 1}, shape);
@@ -231,11 +234,11 @@ class Placer {
     return append({Op::promote, placed(id).dtype, 1, {id}, 0}, Dims(to_.shapes[id]));
   }
 
-  NodeId view(NodeId id) {
+  // Of `operand`, which is the value that is viewed, as it lies in memory.
+  NodeId view(NodeId id, NodeId operand) {
     const TypedNode& node = source(id);
     const ShapeList& list = shape_list(from_.graph, node);
     const Dims& shape = from_.shapes[id];
-    NodeId operand = moved_[node.operands[0]];
     if (!is_array(placed(operand))) operand = copy(operand);
     auto layout = result_layout(node.op, list, to_.shapes[operand], shape, layout_of(operand));
     if (!layout) {
@@ -332,12 +335,13 @@ class Placer {
   const ShapedGraph& from_;
   std::span<const ArrayLayout> arguments_;
   std::span<const ArrayLayout> outputs_;
-  std::vector<bool> unpacked_;  ///< arguments
+  const Unpacked& unpacked_;
   std::vector<std::size_t> uses_;
   std::vector<bool> dissolved_;
   std::vector<std::vector<Part>> output_parts_;
   std::map<NodeId, std::vector<Part>> concat_parts_;
   std::vector<NodeId> moved_;
+  std::map<NodeId, NodeId> bytes_;  ///< of what is unpacked
   std::map<NodeId, NodeId> copies_;
   std::map<NodeId, std::vector<NodeId>> views_;  ///< of each root
   std::map<std::size_t, std::size_t> calls_;
@@ -384,7 +388,7 @@ DType stored_dtype(const PlacedGraph& placed, NodeId id) {
 }
 
 PlacedGraph place_views(const ShapedGraph& graph, std::span<const ArrayLayout> arguments,
-                        std::span<const ArrayLayout> outputs, const std::vector<bool>& unpacked) {
+                        std::span<const ArrayLayout> outputs, const Unpacked& unpacked) {
   return Placer(graph, arguments, outputs, unpacked).run();
 }
 

@@ -36,12 +36,16 @@ struct PlacedGraph : ShapedGraph {
   std::vector<std::vector<PlacedPart>> stores;  ///< of each output
 };
 
+/// The arrays of packed numbers that conversions read through a join of one part, which has a byte
+/// for each number: arguments by position (none beyond the end), and all results of calls.
+struct Unpacked {
+  std::vector<bool> arguments;
+  bool results = false;
+};
+
 /// `arguments` and `outputs` say where those lie, over the shapes that they have in the graph.
-/// Arguments of packed numbers for which `unpacked` is set, by position, are read through a join of
-/// one part that has a byte for each number, unless something else than conversions reads them.
 PlacedGraph place_views(const ShapedGraph& graph, std::span<const ArrayLayout> arguments,
-                        std::span<const ArrayLayout> outputs,
-                        const std::vector<bool>& unpacked = {});
+                        std::span<const ArrayLayout> outputs, const Unpacked& unpacked = {});
 
 /// The same for arguments and outputs in C order.
 PlacedGraph place_views(const ShapedGraph& graph);

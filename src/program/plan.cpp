@@ -30,7 +30,7 @@ struct Prepared {
 };
 
 Prepared prepare(const Definition& definition, const ProgramCall& call,
-                 const std::vector<bool>& unpacked = {}) {
+                 const fusion::Unpacked& unpacked) {
   std::vector<DType> dtypes;
   for (const OperandShape& output : call.outputs) dtypes.push_back(output.dtype);
   const fusion::TypedGraph typed = fusion::infer(definition.graph, call.arguments, dtypes,
@@ -81,17 +81,6 @@ Planned plan_prepared(const Definition& definition, const Prepared& prepared,
   planned.plan.output_dtypes = prepared.output_dtypes;
   place_temporaries(planned.plan, model.fuse);
   return planned;
-}
-
-// Packed numbers that no kernel could reduce are unpacked by one before.
-Planned plan_first(const Definition& definition, const ProgramCall& call,
-                   const fusion::CostModel& model, Prepared& prepared) {
-  prepared = prepare(definition, call);
-  Planned planned = plan_prepared(definition, prepared, model);
-  const std::vector<bool> unpacked = to_unpack(planned.plan, call);
-  if (unpacked.empty()) return planned;
-  prepared = prepare(definition, call, unpacked);
-  return plan_prepared(definition, prepared, model);
 }
 
 Planned plan_op_by_op(const Definition& definition, const Prepared& prepared) {
@@ -152,18 +141,15 @@ class SmallerPlans {
   Planned best_;
 };
 
-}  // namespace
-
-std::uint64_t op_by_op_workspace(const Definition& definition, const ProgramCall& call) {
+// The plan of a call, and what it is of.
+struct Chosen {
   Prepared prepared;
-  plan_first(definition, call, {}, prepared);
-  return plan_op_by_op(definition, prepared).room();
-}
+  ProgramPlan plan;
+};
 
-ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
-                         const fusion::CostModel& model) {
-  Prepared prepared;
-  Planned planned = plan_first(definition, call, model, prepared);
+ProgramPlan choose(const Definition& definition, const Prepared& prepared,
+                   const fusion::CostModel& model) {
+  Planned planned = plan_prepared(definition, prepared, model);
   if (planned.room() == 0) return std::move(planned.plan);
   Planned alone = plan_op_by_op(definition, prepared);
   alone.plan.info.op_by_op_workspace = alone.room();
@@ -173,6 +159,29 @@ ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
   }
   planned.plan.info.op_by_op_workspace = alone.room();
   return std::move(planned.plan);
+}
+
+// Packed numbers that no kernel of the plan could read are unpacked by one before, which may put
+// others together than before.
+Chosen choose(const Definition& definition, const ProgramCall& call,
+              const fusion::CostModel& model) {
+  fusion::Unpacked unpacked;
+  while (true) {
+    Chosen chosen{prepare(definition, call, unpacked), {}};
+    chosen.plan = choose(definition, chosen.prepared, model);
+    if (!add_to_unpack(unpacked, chosen.plan, call)) return chosen;
+  }
+}
+
+}  // namespace
+
+std::uint64_t op_by_op_workspace(const Definition& definition, const ProgramCall& call) {
+  return plan_op_by_op(definition, choose(definition, call, {}).prepared).room();
+}
+
+ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
+                         const fusion::CostModel& model) {
+  return choose(definition, call, model).plan;
 }
 
 ProgramCall program_call(const Definition& definition, const Specification& specification) {

@@ -15,7 +15,7 @@ class Kernels {
   Kernels(const ProgramPlan& plan, const ProgramCall& call) : plan_(plan), call_(call) {}
 
   bool reads_packed(const ProgramOperand& operand) const {
-    return !operand.scalar && operand.kind == Kind::argument && is_packed(dtype_of(operand));
+    return !operand.scalar && is_packed(dtype_of(operand));
   }
 
   // Whether there is such a kernel.
@@ -58,21 +58,26 @@ class Kernels {
 
 }  // namespace
 
-std::vector<bool> to_unpack(const ProgramPlan& plan, const ProgramCall& call) {
-  const auto packed = [](const fusion::ArgumentType& type) { return is_packed(type.dtype); };
-  if (std::ranges::none_of(call.arguments, packed)) return {};
+bool add_to_unpack(fusion::Unpacked& unpacked, const ProgramPlan& plan, const ProgramCall& call) {
   const Kernels kernels(plan, call);
-  std::vector<bool> found;
+  unpacked.arguments.resize(call.arguments.size(), false);
+  bool added = false;
   for (const ProgramStep& step : plan.steps) {
     const auto reads = [&](const ProgramOperand& operand) { return kernels.reads_packed(operand); };
     if (!step.function || std::ranges::none_of(step.inputs, reads)) continue;
     if (kernels.is_there(step)) continue;
-    found.resize(call.arguments.size(), false);
     for (const ProgramOperand& operand : step.inputs) {
-      if (reads(operand)) found[operand.index] = true;
+      if (!reads(operand)) continue;
+      if (operand.kind == ProgramOperand::Kind::argument) {
+        added = added || !unpacked.arguments[operand.index];
+        unpacked.arguments[operand.index] = true;
+      } else {  // only calls give others
+        added = added || !unpacked.results;
+        unpacked.results = true;
+      }
     }
   }
-  return found;
+  return added;
 }
 
 }  // namespace kiln

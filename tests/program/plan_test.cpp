@@ -89,11 +89,12 @@ struct Case {
   std::uint64_t seed = 0;
 };
 
-Case random_case(std::uint64_t seed, std::size_t nodes) {
+Case random_case(std::uint64_t seed, std::size_t nodes, bool packed = false) {
   testing::ProgramKind kind;
   kind.nodes = nodes;
   kind.elements = nodes > 200 ? 60 : 400;
   kind.floats = seed % 3 != 0;
+  kind.packed = packed;
   testing::RandomProgram made = testing::random_program(seed, kind);
   Case result{{}, testing::random_arguments(made, seed), Rounding::once, seed};
   result.graph = std::move(made.graph);
@@ -261,6 +262,75 @@ TEST(ProgramPlan, GivesTheSameNumbersInItsWorkspace) {
     const Case one = random_case(seed, 10 + seed % 7 * 12);
     const std::string what = wrong(one);
     ASSERT_EQ(what, "") << "seed " << seed << ": " << shrunk(one);
+  }
+}
+
+// Kernels that run along an axis read no packed numbers: those lie one in each byte for them,
+// whatever else reads them and wherever they lie.
+TEST(ProgramPlan, HasAKernelForWhatRunsBesidePackedNumbers) {
+  for (std::uint64_t number = 0; number < 300; ++number) {
+    const std::uint64_t seed = 3 * number;  // all of their kernels are emitted
+    const Case one = random_case(seed, 4 + number % 5 * 4, true);
+    const std::string what = wrong(one);
+    ASSERT_EQ(what, "") << "seed " << seed << ": " << shrunk(one);
+  }
+}
+
+Case packed_case(const std::string& text, DType dtype, std::uint64_t seed) {
+  Case one{fusion::parse(text), {}, seed % 2 == 0 ? Rounding::once : Rounding::each, 3 * seed};
+  testing::RandomProgram types;
+  types.dtypes.assign(one.graph.arguments().size(), dtype);
+  types.shapes.assign(one.graph.arguments().size(), {6, 10});
+  one.inputs = testing::random_arguments(types, seed);
+  return one;
+}
+
+TEST(ProgramPlan, ReadsPackedNumbersInEveryWayBesideWhatRuns) {
+  for (const char* text :
+       {"t = cummax(a, -1); bool(c), t, a / (c + 1)", "cumsum(a, 0), a + c",
+        "cumsum(a * c, -1) + c", "cumsum(a[::-1], 0), c[:, ::-1] + 1",
+        "concat(0, cumsum(a, 0), c)", "s = cumsum(a, 1); u4(s), s * c", "cumprod(a, 0) + max(c, 1)",
+        "cumsum(cumsum(a, 0), 1) + f32(c)", "cummax(transpose(a), 0) * transpose(c)",
+        "cumsum(concat(1, a, c), 1)", "b = bitcast(a, i4); cumsum(b, 0), b + c, cumsum(c, 0)",
+        "cumsum(bitcast(bitcast(a, i4), u4)[1:, ::2], 1)", "max(bitcast(a, i4), 1) + a * c",
+        "cumsum(bitcast(a, f4e2m1), 0)", "cummax(bitcast(a, u4) + bitcast(c, u4), 0)"}) {
+    for (const DType dtype : {DType::u4, DType::i4, DType::f4e2m1}) {
+      for (std::uint64_t seed = 0; seed < 8; ++seed) {
+        const Case one = packed_case(text, dtype, seed);
+        ASSERT_EQ(wrong(one), "") << text << " of " << name(dtype) << ", seed " << seed;
+      }
+    }
+  }
+}
+
+// Each value is looked at a number of times that does not depend on how many paths lead to it.
+TEST(ProgramPlan, TakesNoTimeForEachPathThroughAGraph) {
+  constexpr int kOperations = 200;
+  std::string larger = "a = x; ";
+  std::string of_packed = "s = x; ";
+  for (int i = 0; i < kOperations; ++i) {
+    larger += "a = maximum(a, a * y); ";
+    of_packed += "s = s * s; ";
+  }
+  for (const std::string& text :
+       {larger + "sum(a, -1)", larger + "max(log(a), -1)", larger + "a[::-1]",
+        larger + "concat(0, a, a)", larger + "cumsum(a, 1)", of_packed + "sum(q * s * y, -1)"}) {
+    Case one{fusion::parse(text), {}, Rounding::once, 0};
+    ProgramCall call;
+    testing::RandomProgram types;
+    for (const std::string& argument : one.graph.arguments()) {
+      types.dtypes.push_back(argument == "q" ? DType::u4 : DType::bf16);
+      types.shapes.push_back({6, 64});
+    }
+    one.inputs = testing::random_arguments(types, 1);
+    call = call_of(one);
+    const ProgramPlan plan = plan_program(definition_of(one.graph), call);
+    std::vector<HostArray> outputs;
+    for (std::size_t i = 0; i < plan.output_shapes.size(); ++i) {
+      outputs.push_back(HostArray::contiguous(plan.output_dtypes[i], plan.output_shapes[i]));
+    }
+    emit_kernels(plan, one.inputs, outputs);
+    EXPECT_GE(plan.steps.size(), 1u);
   }
 }
 

@@ -26,6 +26,7 @@ struct ProgramKind {
   std::size_t elements = 400;  ///< of the arguments; results have up to twice as many
   bool empty = true;           ///< there may be axes without elements
   bool whole = false;          ///< what nobody reads is an output too: nothing is dead
+  bool packed = false;         ///< mostly arguments of four bits, and more running results
 };
 
 /// Equal seeds give equal programs.
