@@ -17,6 +17,8 @@ constexpr std::string_view kMagic = "\x89KILN\r\n\x1a";
 constexpr std::size_t kDigestBytes = 8;
 constexpr std::size_t kChecksumBytes = 16;
 constexpr int kCompressionLevel = 3;
+constexpr std::uint64_t kElfSegment = 56;  // sizeof(Elf64_Phdr)
+constexpr std::uint64_t kElfSection = 64;  // sizeof(Elf64_Shdr)
 
 // Numbers in files: append only, never reuse.
 enum Field : std::uint16_t {
@@ -246,12 +248,17 @@ std::string check_elf(std::string_view code) {
   const std::uint64_t segments = tables.u64();
   const std::uint64_t sections = tables.u64();
   tables.raw(6);
-  const std::uint64_t segment_bytes = std::uint64_t{tables.u16()} * tables.u16();
-  const std::uint64_t section_bytes = std::uint64_t{tables.u16()} * tables.u16();
+  const std::uint64_t segment_size = tables.u16(), segment_count = tables.u16();
+  const std::uint64_t section_size = tables.u16(), section_count = tables.u16();
+  if ((segment_count != 0 && segment_size != kElfSegment) ||
+      (section_count != 0 && section_size != kElfSection)) {
+    return "holds an ELF image whose tables have entries of a wrong size";
+  }
   const auto outside = [&](std::uint64_t offset, std::uint64_t bytes) {
     return bytes != 0 && (offset > code.size() || bytes > code.size() - offset);
   };
-  if (outside(segments, segment_bytes) || outside(sections, section_bytes)) {
+  if (outside(segments, segment_count * kElfSegment) ||
+      outside(sections, section_count * kElfSection)) {
     return "holds an ELF image whose tables lie outside it";
   }
   return {};

@@ -60,6 +60,7 @@ class Disassembler {
   Disassembler(const Disassembler&) = delete;
   Disassembler& operator=(const Disassembler&) = delete;
 
+  // `symbol` lies in the cursor's section.
   void function(const ElfSymbol& symbol, Cursor& cursor, std::string& text) const {
     text += fmt::format("{}:\n", symbol.name);
     const std::uint64_t end = symbol.value + symbol.size;
@@ -88,18 +89,38 @@ class Disassembler {
   DisassemblyInfo info_{};
 };
 
+bool lies_in(const ElfSymbol& symbol, const ElfSection& section) {
+  if (symbol.value < section.address) return false;
+  const std::uint64_t offset = symbol.value - section.address;
+  return offset <= section.bytes.size() && symbol.size <= section.bytes.size() - offset;
+}
+
 }  // namespace
 
 std::string disassemble_with_comgr(const std::string& comgr, const DisassembleTask& task) {
   const auto elf = Elf::parse(task.code);
-  if (!elf) throw CompilerError(Code::invalid_argument, "the code is not an ELF image", "");
+  if (!elf) {
+    throw CompilerError(Code::invalid_argument, "the code is not a well-formed ELF image", "");
+  }
   const Disassembler disassembler(comgr, task.target);
   std::string text;
   std::set<std::string_view> done;  // the static and the dynamic table name the same functions
+  std::uint64_t bytes = 0;
   for (const ElfSymbol& symbol : elf->symbols()) {
     if (symbol.type != STT_FUNC || symbol.section >= elf->sections().size()) continue;
     if (!done.insert(symbol.name).second) continue;
     const ElfSection& section = elf->sections()[symbol.section];
+    if (!lies_in(symbol, section)) {
+      throw CompilerError(
+          Code::invalid_argument,
+          fmt::format("the code's function {} lies outside its section", symbol.name), "");
+    }
+    bytes += symbol.size;
+    if (bytes > task.code.size()) {
+      throw CompilerError(Code::invalid_argument,
+                          "the code's functions lie over one another and are longer than the image",
+                          "");
+    }
     Cursor cursor{section.bytes, section.address, {}};
     disassembler.function(symbol, cursor, text);
   }

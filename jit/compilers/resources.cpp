@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -26,43 +28,121 @@ std::uint64_t function_size(const Elf& elf, std::string_view entry) {
   return 0;
 }
 
-std::optional<int> number(const nlohmann::json& kernel, const char* key) {
-  const auto found = kernel.find(key);
-  if (found == kernel.end() || !found->is_number_integer()) return std::nullopt;
-  return found->get<int>();
+std::optional<int> figure(std::uint64_t value) {
+  if (value > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) return std::nullopt;
+  return static_cast<int>(value);
 }
 
-void read_amd_kernel(const nlohmann::json& kernel, Resources& result) {
-  result.vgprs = number(kernel, ".vgpr_count");
-  result.sgprs = number(kernel, ".sgpr_count");
-  result.scratch = number(kernel, ".private_segment_fixed_size");
-  result.lds = number(kernel, ".group_segment_fixed_size");
-  const auto vector_spills = number(kernel, ".vgpr_spill_count");
-  const auto scalar_spills = number(kernel, ".sgpr_spill_count");
-  if (vector_spills || scalar_spills) {
-    result.spills = vector_spills.value_or(0) + scalar_spills.value_or(0);
-  }
-}
+// Takes the figures of one kernel from the metadata as it is read, so that nothing else of it is
+// kept:
+//   {"amdhsa.kernels": [{".name": "...", ".vgpr_count": 12, ".args": [...], ...}, ...], ...}
+class AmdMetadata : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit AmdMetadata(std::string_view entry) : entry_(entry) {}
 
-Resources amd_resources(const Elf& elf, std::string_view entry) {
   Resources result;
-  for (const ElfNote& note : elf.notes()) {
-    if (note.type != kNoteAmdMetadata || note.name != "AMDGPU") continue;
-    const auto metadata =
-        nlohmann::json::from_msgpack(note.descriptor.begin(), note.descriptor.end(), true, false);
-    if (!metadata.is_object()) continue;  // `discarded` too: not MessagePack
-    const auto kernels = metadata.find("amdhsa.kernels");
-    if (kernels == metadata.end() || !kernels->is_array()) continue;
-    for (const auto& kernel : *kernels) {
-      const auto name = kernel.is_object() ? kernel.find(".name") : kernel.end();
-      if (name != kernel.end() && name->is_string() &&
-          name->get_ref<const std::string&>() == entry) {
-        read_amd_kernel(kernel, result);
-      }
+  std::string reason;  ///< why the reading ended early
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t value) override {
+    return value < 0 || number_unsigned(static_cast<number_unsigned_t>(value));
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (in_kernel() && !key_.empty()) figures_.insert_or_assign(key_, value);
+    return true;
+  }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t& value) override {
+    if (in_kernel() && key_ == ".name") name_ = std::move(value);
+    return true;
+  }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t& value) override {
+    if (depth_ == 1) in_kernels_ = value == "amdhsa.kernels";
+    if (in_kernel()) key_ = is_figure(value) || value == ".name" ? value : std::string();
+    return true;
+  }
+  bool start_array(std::size_t) override { return enter(); }
+  bool start_object(std::size_t) override {
+    if (!enter()) return false;
+    if (in_kernel()) {
+      name_.clear();
+      figures_.clear();
+    }
+    return true;
+  }
+  bool end_array() override {
+    --depth_;
+    return true;
+  }
+  bool end_object() override {
+    if (in_kernel() && name_ == entry_) read_kernel();
+    --depth_;
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::json::exception&) override {
+    reason = fmt::format("is no MessagePack at its byte {}", position);
+    return false;
+  }
+
+ private:
+  // What compilers write is 5 deep. The library calls itself for each level.
+  static constexpr int kDeepest = 32;
+
+  static bool is_figure(std::string_view key) {
+    return key.ends_with("_count") || key.ends_with("_fixed_size");
+  }
+
+  // Directly in a kernel's object: the root, the array, the object.
+  bool in_kernel() const { return in_kernels_ && depth_ == 3; }
+
+  bool enter() {
+    if (++depth_ <= kDeepest) return true;
+    reason = fmt::format("is nested deeper than {} levels", kDeepest);
+    return false;
+  }
+
+  std::optional<int> number(const char* key) const {
+    const auto found = figures_.find(key);
+    return found == figures_.end() ? std::nullopt : figure(found->second);
+  }
+
+  void read_kernel() {
+    result.vgprs = number(".vgpr_count");
+    result.sgprs = number(".sgpr_count");
+    result.scratch = number(".private_segment_fixed_size");
+    result.lds = number(".group_segment_fixed_size");
+    const auto vector_spills = number(".vgpr_spill_count");
+    const auto scalar_spills = number(".sgpr_spill_count");
+    if (vector_spills || scalar_spills) {
+      result.spills = figure(std::uint64_t(vector_spills.value_or(0)) +
+                             std::uint64_t(scalar_spills.value_or(0)));
     }
   }
-  result.code_bytes = function_size(elf, entry);
-  return result;
+
+  const std::string_view entry_;
+  int depth_ = 0;
+  bool in_kernels_ = false;
+  std::string key_;  ///< of the value that comes next, if it is of interest
+  std::string name_;
+  std::map<std::string, std::uint64_t> figures_;
+};
+
+Resources amd_resources(const Elf& elf, std::string_view entry) {
+  AmdMetadata metadata(entry);
+  for (const ElfNote& note : elf.notes()) {
+    if (note.type != kNoteAmdMetadata || note.name != "AMDGPU") continue;
+    if (!nlohmann::json::sax_parse(note.descriptor, &metadata,
+                                   nlohmann::json::input_format_t::msgpack)) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("resources: the AMDGPU metadata of the code of {} {}", entry,
+                              metadata.reason));
+    }
+  }
+  metadata.result.code_bytes = function_size(elf, entry);
+  return metadata.result;
 }
 
 // A record of .nv.info: one attribute of the symbol with that index.
@@ -99,15 +179,15 @@ Resources nvidia_resources(const Elf& elf, std::string_view entry) {
   if (const ElfSection* text = elf.section(".text" + suffix)) {
     result.code_bytes = text->size;
     const ElfSection* shared = elf.section(".nv.shared" + suffix);
-    result.lds = shared != nullptr ? static_cast<int>(shared->size) : 0;
+    result.lds = figure(shared != nullptr ? shared->size : 0);
   }
   const ElfSection* info = elf.section(".nv.info");
   if (info == nullptr) return result;
   const std::vector<ElfSymbol> symbols = elf.symbols();
   for (const NvRecord& record : nv_records(info->bytes)) {
     if (record.symbol >= symbols.size() || symbols[record.symbol].name != entry) continue;
-    if (record.attribute == kRegisters) result.vgprs = static_cast<int>(record.value);
-    if (record.attribute == kFrameSize) result.scratch = static_cast<int>(record.value);
+    if (record.attribute == kRegisters) result.vgprs = figure(record.value);
+    if (record.attribute == kFrameSize) result.scratch = figure(record.value);
   }
   return result;
 }
@@ -117,9 +197,10 @@ Resources nvidia_resources(const Elf& elf, std::string_view entry) {
 Resources resources(std::string_view code, std::string_view entry) {
   const std::optional<Elf> elf = Elf::parse(code);
   if (!elf) {
-    throw Error(Code::invalid_argument,
-                fmt::format("resources: the code of {} is not a 64-bit ELF image ({} bytes)", entry,
-                            code.size()));
+    throw Error(
+        Code::invalid_argument,
+        fmt::format("resources: the code of {} is not a well-formed 64-bit ELF image ({} bytes)",
+                    entry, code.size()));
   }
   switch (elf->machine()) {
     case kMachineAmd: return amd_resources(*elf, entry);

@@ -16,9 +16,9 @@ struct Resources {
   std::uint64_t code_bytes = 0;  ///< machine code of the kernel
 };
 
-/// Throws Error(invalid_argument) when `code` is not an ELF image (an AMD code object, a cubin or a
-/// shared object); fields it cannot find, and all of them if there is no kernel `entry`, stay
-/// empty.
+/// Throws Error(invalid_argument) when `code` is not a well-formed ELF image (an AMD code object, a
+/// cubin or a shared object), or when its AMDGPU metadata cannot be read; fields it cannot find,
+/// and all of them if there is no kernel `entry`, stay empty.
 Resources resources(std::string_view code, std::string_view entry);
 
 }  // namespace kiln::jit

@@ -57,8 +57,8 @@ Memory::Memory(const std::string& directory) : directory_(directory) {
 Memory::Content Memory::read(const std::string& path) {
   Content content;
   const auto json = nlohmann::json::parse(read_own_file(path), nullptr, false);
-  if (!json.is_object() || json.value("format", 0) != 1) return content;
   try {
+    if (!json.is_object() || json.value("format", 0) != 1) return content;
     json.at("versions").get_to(content.versions);
     json.at("targets").get_to(content.targets);
   } catch (const nlohmann::json::exception&) {

@@ -8,6 +8,10 @@
 namespace kiln::jit {
 namespace {
 
+// A longer name is none: nothing that is looked for has one, and a table of symbols whose names all
+// start in one long string takes time without end.
+constexpr std::size_t kLongestName = 4096;
+
 // The part of `bytes` at [offset, offset + size), or nothing if it is not all there.
 std::optional<std::string_view> slice(std::string_view bytes, std::uint64_t offset,
                                       std::uint64_t size) {
@@ -27,16 +31,29 @@ std::optional<T> read(std::string_view bytes, std::uint64_t offset) {
 
 std::string_view c_string(std::string_view table, std::uint64_t offset) {
   if (offset >= table.size()) return {};
-  const std::string_view rest = table.substr(offset);
-  return rest.substr(0, rest.find('\0'));
+  const std::string_view rest = table.substr(offset, kLongestName);
+  const std::size_t end = rest.find('\0');
+  return end == rest.npos && rest.size() == kLongestName ? std::string_view{} : rest.substr(0, end);
 }
 
-// Entry `index` of a table whose entries are `stride` bytes.
+// Entry `index` of a table of T.
 template <class T>
-std::optional<T> entry(std::string_view bytes, std::uint64_t table, std::uint64_t stride,
-                       std::uint64_t index) {
-  if (table > bytes.size() || stride > bytes.size()) return std::nullopt;
-  return read<T>(bytes, table + stride * index);
+std::optional<T> entry(std::string_view bytes, std::uint64_t table, std::uint64_t index) {
+  if (table > bytes.size()) return std::nullopt;
+  return read<T>(bytes, table + sizeof(T) * index);
+}
+
+// Whether the headers of that size can be read as a table of T. Any other size than T's is foreign;
+// 0 would give every section of a file of 64 bytes the contents of the first.
+template <class T>
+bool is_table_of(std::uint64_t count, std::uint64_t size) {
+  return count == 0 || size == sizeof(T);
+}
+
+// What symbols(), notes() and dynamic_strings() read in whole.
+bool is_read_whole(const ElfSection& section) {
+  return section.type == SHT_SYMTAB || section.type == SHT_DYNSYM || section.type == SHT_NOTE ||
+         section.type == SHT_DYNAMIC;
 }
 
 void read_notes(std::string_view bytes, std::vector<ElfNote>& notes) {
@@ -59,7 +76,9 @@ void read_notes(std::string_view bytes, std::vector<ElfNote>& notes) {
 std::optional<Elf> Elf::parse(std::string_view bytes) {
   const auto header = read<Elf64_Ehdr>(bytes, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-      header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB) {
+      header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
+      !is_table_of<Elf64_Shdr>(header->e_shnum, header->e_shentsize) ||
+      !is_table_of<Elf64_Phdr>(header->e_phnum, header->e_phentsize)) {
     return std::nullopt;
   }
   Elf elf;
@@ -67,12 +86,14 @@ std::optional<Elf> Elf::parse(std::string_view bytes) {
   elf.machine_ = header->e_machine;
 
   const auto section_header = [&](std::uint64_t index) {
-    return entry<Elf64_Shdr>(bytes, header->e_shoff, header->e_shentsize, index);
+    return entry<Elf64_Shdr>(bytes, header->e_shoff, index);
   };
   std::string_view names;
   if (const auto table = section_header(header->e_shstrndx)) {
     names = slice(bytes, table->sh_offset, table->sh_size).value_or(std::string_view{});
   }
+  // Tables that lie over one another can say far more than the image has bytes.
+  std::uint64_t table_bytes = 0;
   for (std::uint64_t i = 0; header->e_shoff != 0 && i < header->e_shnum; ++i) {
     // Indices stay those of the file: symbols and links refer to them.
     ElfSection section;
@@ -89,15 +110,19 @@ std::optional<Elf> Elf::parse(std::string_view bytes) {
         section.bytes = slice(bytes, raw->sh_offset, raw->sh_size).value_or(std::string_view{});
       }
     }
+    if (is_read_whole(section)) table_bytes += section.bytes.size();
     elf.sections_.push_back(section);
   }
+  std::uint64_t segment_bytes = 0;
   for (std::uint64_t i = 0; header->e_phoff != 0 && i < header->e_phnum; ++i) {
-    const auto raw = entry<Elf64_Phdr>(bytes, header->e_phoff, header->e_phentsize, i);
+    const auto raw = entry<Elf64_Phdr>(bytes, header->e_phoff, i);
     if (!raw || raw->p_type != PT_NOTE) continue;
     if (const auto part = slice(bytes, raw->p_offset, raw->p_filesz)) {
+      segment_bytes += part->size();
       elf.note_segments_.push_back(*part);
     }
   }
+  if (table_bytes > bytes.size() || segment_bytes > bytes.size()) return std::nullopt;
   return elf;
 }
 

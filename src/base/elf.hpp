@@ -10,7 +10,7 @@
 namespace kiln::jit {
 
 struct ElfSection {
-  std::string_view name;
+  std::string_view name;  ///< empty if it has over 4095 bytes, as are all names below
   std::uint32_t type = 0;
   std::uint64_t flags = 0;
   std::uint64_t address = 0;
@@ -37,8 +37,10 @@ struct ElfNote {
 /// Views into the caller's bytes, which must outlive it.
 class Elf {
  public:
-  /// Nothing if `bytes` does not start with a 64-bit little-endian ELF header. Sections that lie
-  /// outside the image are left out.
+  /// Nothing if `bytes` does not start with a 64-bit little-endian ELF header, if its tables have
+  /// entries of other sizes than that has, or if its symbol tables or notes lie over one another.
+  /// Sections that lie outside the image are left out. What is read of an image is thus bounded by
+  /// its size.
   static std::optional<Elf> parse(std::string_view bytes);
 
   std::uint16_t machine() const { return machine_; }

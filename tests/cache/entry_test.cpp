@@ -147,6 +147,8 @@ TEST(Entry, CodeThatIsNotElfIsRefused) {
   EXPECT_NE(check_elf(entry.code), "");
   entry.code[60] = 2;
   EXPECT_EQ(check_elf(entry.code), "");
+  entry.code[58] = 0;  // ... or all in the same place
+  EXPECT_EQ(check_elf(entry.code), "holds an ELF image whose tables have entries of a wrong size");
 }
 
 TEST(Entry, UnknownMetadataFieldsAreSkipped) {
