@@ -96,19 +96,18 @@ std::optional<Elf> Elf::parse(std::string_view bytes) {
   std::uint64_t table_bytes = 0;
   for (std::uint64_t i = 0; header->e_shoff != 0 && i < header->e_shnum; ++i) {
     // Indices stay those of the file: symbols and links refer to them.
-    ElfSection section;
-    if (const auto raw = section_header(i)) {
-      section = {c_string(names, raw->sh_name),
-                 raw->sh_type,
-                 raw->sh_flags,
-                 raw->sh_addr,
-                 {},
-                 raw->sh_size,
-                 raw->sh_link,
-                 raw->sh_info};
-      if (raw->sh_type != SHT_NOBITS) {
-        section.bytes = slice(bytes, raw->sh_offset, raw->sh_size).value_or(std::string_view{});
-      }
+    const auto raw = section_header(i);
+    if (!raw) break;  // the rest of the table is outside the image too
+    ElfSection section{c_string(names, raw->sh_name),
+                       raw->sh_type,
+                       raw->sh_flags,
+                       raw->sh_addr,
+                       {},
+                       raw->sh_size,
+                       raw->sh_link,
+                       raw->sh_info};
+    if (raw->sh_type != SHT_NOBITS) {
+      section.bytes = slice(bytes, raw->sh_offset, raw->sh_size).value_or(std::string_view{});
     }
     if (is_read_whole(section)) table_bytes += section.bytes.size();
     elf.sections_.push_back(section);

@@ -1,7 +1,12 @@
 #!/bin/bash
 # The fuzzers as tests of a build that was made by any compiler: `build` makes them in a tree of their
-# own with clang, AddressSanitizer and UndefinedBehaviorSanitizer; a fuzzer's name runs it for some
-# seconds on top of its corpus. CMakeLists.txt beside this file sets the variables.
+# own with clang, AddressSanitizer and UndefinedBehaviorSanitizer; a fuzzer's name runs it on every
+# input of its corpus and its regressions, and then for some seconds on new ones.
+# CMakeLists.txt beside this file sets the variables.
+#
+#   run.sh pack BUILD-FUZZ/tests/fuzz/NAME_fuzz [DIRECTORY...]
+#
+# makes corpus/NAME.tar.zst again: as few inputs as do all that those in it and in the directories do.
 set -euo pipefail
 
 skip() {  # in the form that Google Test has
@@ -21,6 +26,31 @@ clang_with_fuzzer() {
   return 1
 }
 
+# unpack NAME DIRECTORY: the inputs of the archive, if there is one, in a new directory.
+unpack() {
+  rm -rf "$2"
+  mkdir -p "$2"
+  [[ ! -f $here/corpus/$1.tar.zst ]] || (cd "$2" && "${CMAKE:-cmake}" -E tar xf "$here/corpus/$1.tar.zst")
+}
+
+here=$(cd "$(dirname "$0")" && pwd)
+if [[ $1 == pack ]]; then
+  fuzzer=$(realpath "$2")
+  name=$(basename "$2" _fuzz)
+  shift 2
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  unpack "$name" "$scratch/old"
+  mkdir "$scratch/new"
+  "$fuzzer" -merge=1 -timeout=20 "$scratch/new" "$scratch/old" "$@"
+  # The same inputs give the same bytes.
+  (cd "$scratch/new" && find . -type f -printf '%P\n' | sort >"$scratch/names" &&
+    cmake -E tar cf "$here/corpus/$name.tar.zst" --zstd --format=gnutar \
+      --mtime='1970-01-01 00:00:00 UTC' --files-from="$scratch/names")
+  echo "$(wc -l <"$scratch/names") inputs in $here/corpus/$name.tar.zst"
+  exit
+fi
+
 mkdir -p "$SCRATCH"
 case $1 in
   build)
@@ -37,7 +67,11 @@ case $1 in
     found=$SCRATCH/$1
     rm -rf "$found"
     mkdir "$found"
+    corpus=$SCRATCH/$1-corpus
+    unpack "$1" "$corpus"
+    inputs=("$found" "$corpus")
+    [[ ! -d $here/regressions/$1 ]] || inputs+=("$here/regressions/$1")
     "$fuzzer" -max_total_time="$SECONDS_EACH" -timeout=20 -rss_limit_mb=4096 -print_final_stats=1 \
-      -artifact_prefix="$found-" "$found" "$SOURCE/tests/fuzz/corpus/$1"
+      -artifact_prefix="$found-" "${inputs[@]}"
     ;;
 esac
