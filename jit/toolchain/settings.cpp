@@ -3,15 +3,14 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <thread>
 
 #include "base/environment.hpp"
+#include "base/usable_cores.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -29,13 +28,6 @@ std::uint64_t number(const char* variable, std::uint64_t otherwise) {
                 fmt::format("{}={}: expected a whole number", variable, text));
   }
   return value;
-}
-
-// The cores this process may use, which in a container or under taskset are fewer than there are.
-int usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
 // The first of: KILN_WORKER; as installed, seen from this library or the program that holds it;

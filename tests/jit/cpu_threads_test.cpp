@@ -1,4 +1,4 @@
-// How work is cut over cores, and how many cores there are.
+// How work is cut over cores, and how many threads there are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,16 +38,6 @@ TEST(Cut, NeverMorePiecesThanBlocks) { EXPECT_EQ(cut(3 * 4096, 4096, 64).pieces,
 TEST(Cut, FewLargeItemsUseEveryThread) { EXPECT_EQ(cut(8, 1, 8).pieces, 8U); }
 
 TEST(Cut, LongPiecesEndAtCacheLines) { EXPECT_EQ(cut(1'000'003, 1024, 7).length % 64, 0U); }
-
-TEST(Threads, QuotaOfACgroup) {
-  EXPECT_EQ(cores_of_quota("max 100000"), 0);
-  EXPECT_EQ(cores_of_quota("200000 100000"), 2);
-  EXPECT_EQ(cores_of_quota("150000 100000"), 2);
-  EXPECT_EQ(cores_of_quota("1000 100000"), 1);
-  for (const char* nonsense : {"", " ", "200000", "200000 ", "200000 0", "0 100000", "-1 100000"}) {
-    EXPECT_EQ(cores_of_quota(nonsense), 0) << nonsense;
-  }
-}
 
 TEST(Threads, OverrideIsAWholeNumber) {
   EXPECT_EQ(parse_thread_count("12"), 12);

@@ -1,19 +1,13 @@
-// How many cores this process may use, and work cut over them. What is computed is not known here.
+// How many threads the CPU device has, and work cut over them. What is computed is not known here.
 #pragma once
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace kiln::jit::cpu {
 
-/// KILN_CPU_THREADS if it is set, else the smallest of what the affinity mask and the cgroup's
-/// quota allow; at least 1. Read once.
+/// KILN_CPU_THREADS if it is set, else the usable cores (jit/usable_cores.hpp). Read once.
 int thread_count();
-
-/// The cores that a cgroup v2 `cpu.max` ("max 100000", "150000 100000") grants, rounded up; 0 where
-/// it sets no limit or is not understood.
-int cores_of_quota(std::string_view cpu_max);
 
 /// A number of threads as KILN_CPU_THREADS gives it. Throws Error(invalid_argument) that names the
 /// variable for anything but a whole number from 1 to 4096.
