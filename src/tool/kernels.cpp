@@ -238,7 +238,7 @@ int run_compile(const CompileOptions& options) {
     table.print();
     for (const std::string& path : written) fmt::print("{}\n", path);
     for (const Attempt& attempt : attempts) {
-      if (!attempt.error.empty()) fmt::print(stderr, "kiln: {}\n", attempt.error);
+      if (!attempt.error.empty()) print_error("kiln: {}\n", attempt.error);
     }
   }
   return all_succeeded(attempts) ? kSuccess : kFailure;
@@ -410,7 +410,7 @@ int run_explain(const ExplainOptions& options) {
   }
   table.print();
   for (const Attempt& attempt : attempts) {
-    if (!attempt.error.empty()) fmt::print(stderr, "kiln: {}\n", attempt.error);
+    if (!attempt.error.empty()) print_error("kiln: {}\n", attempt.error);
   }
   return all_succeeded(attempts) ? kSuccess : kFailure;
 }

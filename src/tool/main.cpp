@@ -1,6 +1,8 @@
 // The tool `kiln`: parses the command line, runs one command, turns what is thrown into a message
 // and an exit code: 0 done, 1 failed, 2 the command line is wrong.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -22,13 +24,32 @@ using namespace kiln::tool;
 
 int report(std::string_view code, const std::string& message, int exit_code, bool json) {
   if (json) print_json({{"error", {{"code", code}, {"message", message}}}});
-  fmt::print(stderr, "kiln: {}\n", message);
+  print_error("kiln: {}\n", message);
   return exit_code;
 }
 
 bool asked_for_json(std::span<char* const> arguments) {
   return std::any_of(arguments.begin(), arguments.end(),
                      [](std::string_view argument) { return argument == "--json"; });
+}
+
+/// A standard descriptor that is closed would be given to the next file that is opened, which would
+/// then get what is printed. What is opened here in its place cannot be read, or written, either.
+void occupy_standard_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    if (::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd) return;
+  }
+}
+
+/// Output that could not be written is a failure, whatever the command thought.
+int check_output(int code) {
+  errno = 0;
+  const bool flushed = std::fflush(stdout) == 0;
+  if (flushed && std::ferror(stdout) == 0) return code;
+  print_error("kiln: standard output: {}\n",
+              errno != 0 ? std::strerror(errno) : "it could not all be written");
+  return code == kSuccess ? kFailure : code;
 }
 
 /// The command that was being written when the parser gave up.
@@ -49,7 +70,7 @@ int report_missing_command(const CLI::App& app, bool json) {
                                  [](const std::string& text) { return !text.starts_with('-'); });
   if (word == rest.end()) {
     if (json) print_json({{"error", {{"code", "usage"}, {"message", "a command is required"}}}});
-    fmt::print(stderr, "{}",
+    print_error("{}",
                app.help(app.get_parent() == nullptr ? "" : full_name(*app.get_parent())));
     return kUsage;
   }
@@ -62,7 +83,7 @@ int report_missing_command(const CLI::App& app, bool json) {
 void explain_usage(const std::string& message, std::span<char* const> arguments) {
   const std::string_view first = arguments.size() > 2 ? arguments[2] : "";
   if (first.starts_with('-') && !first.starts_with("--")) {
-    fmt::print(stderr, "An expression that begins with '-' goes in parentheses: '({})'\n", first);
+    print_error("An expression that begins with '-' goes in parentheses: '({})'\n", first);
   }
   if (asked_for_json(arguments)) {
     print_json({{"error", {{"code", "usage"}, {"message", message}}}});
@@ -80,13 +101,12 @@ int run_command(const CommandLine& line) {
   } catch (const std::bad_alloc&) {
     return report(name(Code::io), "out of memory", kFailure, json);
   } catch (const std::exception& error) {
+    if (std::ferror(stdout) != 0) return kFailure;  // check_output() says it
     return report(name(Code::internal), error.what(), kFailure, json);
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   const CommandLine line = make_command_line();
   try {
     line.app->parse(argc, argv);
@@ -101,11 +121,12 @@ int main(int argc, char** argv) {
     if (code != 0) explain_usage(error.what(), arguments);
     return code == 0 ? kSuccess : kUsage;
   }
-  const int code = run_command(line);
-  // A full disk behind standard output is a failure, whatever the command thought.
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    fmt::print(stderr, "kiln: standard output: {}\n", std::strerror(errno));
-    return kFailure;
-  }
-  return code;
+  return run_command(line);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  occupy_standard_descriptors();
+  return check_output(run(argc, argv));
 }

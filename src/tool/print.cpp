@@ -46,8 +46,11 @@ std::size_t terminal_columns() {
 
 }  // namespace
 
+void write_error(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
 void print_json(const Json& value) {
-  fmt::print("{}\n", value.dump(2, ' ', false, Json::error_handler_t::replace));
+  const std::string text = value.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+  std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
 std::string bold(std::string_view text) { return paint(text, 1); }

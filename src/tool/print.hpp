@@ -1,17 +1,29 @@
 // How the tool writes: aligned columns, sizes and ages for people, colour only on a terminal, JSON.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kiln::tool {
 
 using Json = nlohmann::ordered_json;
 
-/// One value on standard output, indented. Text that is not UTF-8 is written with replacements.
+/// To standard error, unbuffered. That it cannot be written (closed, full, nobody reads) is no reason
+/// to fail: what the tool was asked for may be done, and its exit code says so.
+void write_error(std::string_view text);
+template <class... T>
+void print_error(fmt::format_string<T...> format, T&&... arguments) {
+  write_error(fmt::format(format, std::forward<T>(arguments)...));
+}
+
+/// One value on standard output, indented. Text that is not UTF-8 is written with replacements. Does
+/// not throw when it cannot be written, which main() finds out at the end.
 void print_json(const Json& value);
 
 /// The text in bold, dim or red if standard output is a terminal and NO_COLOR is not set (or empty).

@@ -26,17 +26,17 @@ Progress::Style Progress::style(bool json) {
 
 void Progress::step(std::string_view what) {
   ++done_;
-  if (style_ == Style::lines) fmt::print(stderr, "{}/{} {}\n", done_, total_, what);
+  if (style_ == Style::lines) print_error("{}/{} {}\n", done_, total_, what);
   if (style_ != Style::bar) return;
   // One column less, so that no terminal starts a line of its own.
-  fmt::print(stderr, "\r\033[K{}", progress_bar(done_, total_, what, terminal_columns() - 1));
+  print_error("\r\033[K{}", progress_bar(done_, total_, what, terminal_columns() - 1));
   std::fflush(stderr);
   shown_ = true;
 }
 
 void Progress::clear() {
   if (!shown_) return;
-  fmt::print(stderr, "\r\033[K");
+  print_error("\r\033[K");
   std::fflush(stderr);
   shown_ = false;
 }

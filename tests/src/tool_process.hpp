@@ -48,9 +48,11 @@ class ToolTest : public ::testing::Test {
   }
 
   /// Output goes through files, so that no amount of it can block the process.
-  /// `sink` is a file to write to in place of what is read into Finished::out.
+  /// `sink` is a file to write to in place of what is read into Finished::out, `error_sink` one in
+  /// place of Finished::err. Of the descriptors 0, 1 and 2 those in `closed` are closed.
   Finished run(std::vector<std::string> arguments, std::string_view input = {},
-               const std::string& sink = {}) const {
+               const std::string& sink = {}, const std::string& error_sink = {},
+               const std::vector<int>& closed = {}) const {
     arguments.insert(arguments.begin(), KILN_TOOL);
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -62,13 +64,14 @@ class ToolTest : public ::testing::Test {
 
     const std::string in = put("stdin", input);
     const std::string out = sink.empty() ? path("stdout") : sink;
-    const std::string err = path("stderr");
+    const std::string err = error_sink.empty() ? path("stderr") : error_sink;
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     constexpr int kWrite = O_WRONLY | O_CREAT | O_TRUNC;
     posix_spawn_file_actions_addopen(&actions, 0, in.c_str(), O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), kWrite, 0600);
     posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), kWrite, 0600);
+    for (const int fd : closed) posix_spawn_file_actions_addclose(&actions, fd);
     pid_t process = 0;
     const int error =
         ::posix_spawn(&process, KILN_TOOL, &actions, nullptr, argv.data(), envp.data());
@@ -78,7 +81,7 @@ class ToolTest : public ::testing::Test {
     int status = 0;
     ::waitpid(process, &status, 0);
     return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status),
-            sink.empty() ? read(out) : "", read(err)};
+            sink.empty() ? read(out) : "", error_sink.empty() ? read(err) : ""};
   }
 
   std::filesystem::path directory_;

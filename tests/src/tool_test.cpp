@@ -243,6 +243,62 @@ TEST_F(Tool, FailsWhenStandardOutputIsFull) {
   EXPECT_THAT(finished.err, HasSubstr("standard output: No space left on device"));
 }
 
+TEST_F(Tool, FailsWhenStandardOutputIsFullWhateverItPrints) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this system";
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"--help"}, {"--version"}, {"manual"}, {"cache", "path", "--json"}}) {
+    const testing::Finished finished = run(command, {}, "/dev/full");
+    EXPECT_EQ(finished.code, 1) << command[0];
+    EXPECT_THAT(finished.err, HasSubstr("standard output: No space left on device")) << command[0];
+  }
+  // The error itself can still be read, and decides.
+  const testing::Finished wrong = run({"run", "--json"}, {}, "/dev/full");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("standard output: No space left on device"));
+}
+
+TEST_F(Tool, AnErrorThatCannotBePrintedIsStillAnExitCode) {
+  const std::vector<std::string> failing = {"run",      "x",         "--in",
+                                            "x=no.npy", "--device", "reference"};
+  const std::vector<std::string> wrong = {"run", "-x", "--json"};
+  if (std::filesystem::exists("/dev/full")) {
+    EXPECT_EQ(run(failing, {}, {}, "/dev/full").code, 1);
+    EXPECT_EQ(run(wrong, {}, {}, "/dev/full").code, 2);
+    EXPECT_EQ(run({"frobnicate"}, {}, {}, "/dev/full").code, 2);
+    EXPECT_EQ(run({"cache", "path"}, {}, "/dev/full", "/dev/full").code, 1);
+  }
+  EXPECT_EQ(run(failing, {}, {}, {}, {2}).code, 1);
+  EXPECT_EQ(run(wrong, {}, {}, {}, {2}).code, 2);
+  EXPECT_EQ(run(failing, {}, {}, {}, {0, 1, 2}).code, 1);
+  EXPECT_EQ(run({"cache", "path"}, {}, {}, {}, {2}).code, 0);
+}
+
+TEST_F(Tool, ClosedDescriptorsStopNothingThatDoesNotNeedThem) {
+  KILN_NEED(host);
+  const std::string x = "x=" + write("x.npy", {2}, {1, 2});
+  for (const std::vector<int>& closed : std::vector<std::vector<int>>{{0}, {2}, {0, 2}}) {
+    environment_["KILN_CACHE_DIR"] = path("cache" + std::to_string(closed.front() + closed.size()));
+    const testing::Finished finished =
+        run({"run", "x + 1", "--in", x, "--out", "r=" + path("r.npy"), "--device", "cpu"}, {}, {}, {},
+            closed);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    EXPECT_EQ(floats(path("r.npy")), (std::vector<float>{2, 3}));
+    std::filesystem::remove(path("r.npy"));
+  }
+  const testing::Finished closed = run({"cache", "path"}, {}, {}, {}, {1});
+  EXPECT_EQ(closed.code, 1);
+  EXPECT_THAT(closed.err, HasSubstr("standard output: Bad file descriptor"));
+}
+
+TEST_F(Tool, SaysWhatIsWrongWithACompilerThatIsThere) {
+  const std::string broken = put("broken-c++", "#!/bin/sh\necho cannot find my parts >&2\nexit 3\n");
+  std::filesystem::permissions(broken, std::filesystem::perms::owner_all);
+  environment_["KILN_CXX"] = broken;
+  const std::string x = "x=" + write("x.npy", {2}, {1, 2});
+  expect_error({"run", "x + 1", "--in", x, "--device", "cpu"}, 1,
+               broken + " --version exited with status 3: cannot find my parts");
+}
+
 TEST_F(Tool, SaysThatThereIsNoCompiler) {
   const std::string x = "x=" + write("x.npy", {2}, {1, 2});
   environment_["KILN_CXX"] = "/nonexistent/compiler";
