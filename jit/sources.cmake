@@ -6,7 +6,8 @@ set(COMPILER_SOURCES
   toolchain/environment.cpp toolchain/find.cpp toolchain/host_features.cpp toolchain/target.cpp)
 set(SERVICE_SOURCES
   compilers/resources.cpp
-  toolchain/settings.cpp toolchain/toolchain.cpp toolchain/toolchain_cache.cpp
+  toolchain/file_identity.cpp toolchain/host_identity.cpp toolchain/settings.cpp
+  toolchain/toolchain.cpp toolchain/toolchain_cache.cpp
   service/compile_requests.cpp service/diagnostics.cpp service/pool.cpp service/process_service.cpp
   service/queries.cpp service/service.cpp service/target_knowledge.cpp service/worker_process.cpp
   service/workers.cpp)

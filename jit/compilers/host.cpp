@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "jit/compilers/compiler.hpp"
+#include "jit/toolchain/host_features.hpp"
 #include "jit/compilers/objdump.hpp"
 #include "base/subprocess.hpp"
 #include "base/temporary.hpp"
@@ -23,10 +24,9 @@ class HostCompiler : public Compiler {
     const std::string object = directory.path() + "/kernel.so";
     std::vector<std::string> command = {path_};
     command.insert(command.end(), task.options.begin(), task.options.end());
-    // -s and no build-id: the same source gives the same bytes. The libraries hold the few
-    // functions that a compiler may call for a kernel (fmodf, memcpy, __truncsfhf2).
-    command.insert(command.end(),
-                   {"-s", "-Wl,--build-id=none", "-o", object, source, "-lm", "-lc", "-lgcc"});
+    command.insert(command.end(), {"-o", object, source});
+    const auto& link = host_link_options();
+    command.insert(command.end(), link.begin(), link.end());
     const CommandResult result = run_command(command, directory.path());
     // The temporary file's name means nothing to the reader of the log.
     std::string log = replace_all(result.errors, source, task.entry + ".cpp");

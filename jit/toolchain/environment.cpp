@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/environment.hpp"
@@ -33,20 +34,54 @@ constexpr std::array kOutputVariables = {"HIPRTC_COMPILE_OPTIONS_APPEND",
                                          "CUDA_HOME",
                                          "CUDA_PATH"};
 
-// Variables that a compiler needs to be found and to run. The toolchain's identity, made from the
-// files that are found, covers what they decide.
-constexpr std::array kRunVariables = {"LD_LIBRARY_PATH", "HOME"};
+// Without what depends on the working directory: a program or library that lies there by chance is
+// none of the compiler's, and would be another one in the next directory.
+std::string absolute_directories(const std::string& paths) {
+  std::string kept;
+  for (const std::string& directory : split(paths, ':')) {
+    if (directory.starts_with('/')) kept += (kept.empty() ? "" : ":") + directory;
+  }
+  return kept;
+}
+
+struct CompilerVariables {
+  /// What decides where compilers and their parts are found: the toolchain's identity covers that.
+  std::vector<std::pair<std::string, std::string>> run;
+  std::vector<std::pair<std::string, std::string>> output;  ///< of the key
+};
+
+const CompilerVariables& compiler_variables() {
+  static const CompilerVariables variables = [] {
+    CompilerVariables read;
+    for (const auto& [name, paths] : {std::pair("PATH", program_path()),
+                                      std::pair("LD_LIBRARY_PATH", environment("LD_LIBRARY_PATH"))}) {
+      std::string value = absolute_directories(paths);
+      if (!value.empty()) read.run.emplace_back(name, std::move(value));
+    }
+    if (auto home = environment_if_set("HOME")) read.run.emplace_back("HOME", *std::move(home));
+    for (const char* name : kOutputVariables) {
+      if (auto value = environment_if_set(name)) read.output.emplace_back(name, *std::move(value));
+    }
+    return read;
+  }();
+  return variables;
+}
 
 }  // namespace
 
-std::vector<std::string> scrubbed_environment(const std::string& temporary_directory) {
-  std::vector<std::string> variables = {"PATH=" + program_path()};
-  for (const char* name : kRunVariables) {
-    if (const auto value = environment_if_set(name))
-      variables.push_back(fmt::format("{}={}", name, *value));
+std::string compiler_variable(std::string_view name) {
+  for (const auto* list : {&compiler_variables().run, &compiler_variables().output}) {
+    for (const auto& [each, value] : *list) {
+      if (each == name) return value;
+    }
   }
-  for (const auto& [name, value] : compiler_environment()) {
-    variables.push_back(fmt::format("{}={}", name, value));
+  return {};
+}
+
+std::vector<std::string> scrubbed_environment(const std::string& temporary_directory) {
+  std::vector<std::string> variables;
+  for (const auto* list : {&compiler_variables().run, &compiler_variables().output}) {
+    for (const auto& [name, value] : *list) variables.push_back(fmt::format("{}={}", name, value));
   }
   // comgr's own cache would hide what a compile costs, and what it gives is kept by kiln's cache.
   for (const char* fixed : {"LC_ALL=C", "AMD_COMGR_CACHE=0"}) variables.emplace_back(fixed);
@@ -55,11 +90,17 @@ std::vector<std::string> scrubbed_environment(const std::string& temporary_direc
 }
 
 std::vector<std::pair<std::string, std::string>> compiler_environment() {
-  std::vector<std::pair<std::string, std::string>> variables;
-  for (const char* name : kOutputVariables) {
-    if (auto value = environment_if_set(name)) variables.emplace_back(name, *std::move(value));
+  return compiler_variables().output;
+}
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, at), text.size());
+    if (end > at) parts.emplace_back(text.substr(at, end - at));
+    at = end + 1;
   }
-  return variables;
+  return parts;
 }
 
 }  // namespace kiln::jit

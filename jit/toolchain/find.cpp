@@ -41,19 +41,9 @@ std::vector<std::string> matches(const std::string& pattern) {
   return paths;
 }
 
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    if (end > at) parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
 // The directories the dynamic loader searches, in its order.
 std::vector<std::string> loader_directories() {
-  std::vector<std::string> directories = split(environment("LD_LIBRARY_PATH"), ':');
+  std::vector<std::string> directories = split(compiler_variable("LD_LIBRARY_PATH"), ':');
   for (const std::string& file : matches("/etc/ld.so.conf.d/*.conf")) {
     std::ifstream lines(file);
     for (std::string line; std::getline(lines, line);) {
@@ -74,13 +64,15 @@ std::vector<std::string> vendor_directories(ToolchainKind kind) {
   std::vector<std::string> roots;
   std::string suffix = "/lib";
   if (kind == ToolchainKind::hiprtc) {
-    for (const char* variable : {"ROCM_PATH", "HIP_PATH"}) roots.push_back(environment(variable));
+    for (const char* variable : {"ROCM_PATH", "HIP_PATH"})
+      roots.push_back(compiler_variable(variable));
     for (const char* pattern : {"/opt/rocm", "/opt/rocm-*"}) {
       for (std::string& root : matches(pattern)) roots.push_back(std::move(root));
     }
   } else {
     suffix = "/lib64";
-    for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) roots.push_back(environment(variable));
+    for (const char* variable : {"CUDA_HOME", "CUDA_PATH"})
+      roots.push_back(compiler_variable(variable));
     for (const char* pattern : {"/usr/local/cuda", "/usr/local/cuda-*"}) {
       for (std::string& root : matches(pattern)) roots.push_back(std::move(root));
     }
@@ -186,8 +178,32 @@ std::vector<std::string> find_host_compilers() {
   return paths;
 }
 
+// Where the library itself says that those it needs lie.
+std::vector<std::string> run_paths(const std::string& library) {
+  constexpr std::string_view kOrigin = "$ORIGIN";
+  const MappedFile file(library);
+  const auto elf = Elf::parse(file.bytes());
+  std::vector<std::string> directories;
+  for (const std::int64_t tag : {DT_RPATH, DT_RUNPATH}) {
+    for (const std::string_view paths :
+         elf ? elf->dynamic_strings(tag) : std::vector<std::string_view>{}) {
+      for (std::string& directory : split(paths, ':')) {
+        if (const std::size_t at = directory.find(kOrigin); at != std::string::npos) {
+          directory.replace(at, kOrigin.size(), fs::path(library).parent_path().string());
+        }
+        directories.push_back(std::move(directory));
+      }
+    }
+  }
+  return directories;
+}
+
 std::optional<std::string> find_beside(const std::string& library, const std::string& name) {
-  if (auto path = resolved(fs::path(library).parent_path() / name)) return path;
+  const fs::path beside = fs::path(library).parent_path();
+  if (auto path = resolved(beside / name)) return path;
+  for (const std::string& directory : run_paths(library)) {
+    if (auto path = resolved(fs::path(directory) / name)) return path;
+  }
   for (const std::string& directory : search_directories(ToolchainKind::hiprtc)) {
     if (auto path = resolved(fs::path(directory) / name)) return path;
   }
@@ -218,13 +234,17 @@ std::string version_in_name(std::string_view path) {
 }
 
 std::optional<std::string> find_program(std::string_view name) {
+  const auto is_program = [](const std::string& path) {
+    std::error_code ignored;
+    return access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path, ignored);
+  };
   if (name.find('/') != std::string_view::npos) {
-    const std::string path(name);
-    return access(path.c_str(), X_OK) == 0 ? std::optional(path) : std::nullopt;
+    std::string path(name);
+    return is_program(path) ? std::optional(std::move(path)) : std::nullopt;
   }
-  for (const std::string& directory : split(program_path(), ':')) {
+  for (const std::string& directory : split(compiler_variable("PATH"), ':')) {
     std::string path = fmt::format("{}/{}", directory, name);
-    if (access(path.c_str(), X_OK) == 0) return path;
+    if (is_program(path)) return path;
   }
   return std::nullopt;
 }
@@ -247,21 +267,22 @@ std::optional<std::string> find_comgr(const std::string& path) {
   return std::nullopt;
 }
 
-std::vector<std::string> libraries_behind(const std::string& path) {
+std::optional<std::vector<std::string>> libraries_behind(const std::string& path) {
   std::vector<std::string> all = {path};
-  const std::string file = fs::path(path).filename().string();
-  if (file.find("nvrtc") != std::string::npos) {
-    for (std::string& builtins :
-         matches((fs::path(path).parent_path() / "libnvrtc-builtins.so.*").string())) {
-      if (auto real = resolved(builtins)) add_unique(all, std::move(*real));
+  // Loaded when they are first needed, from beside the library.
+  for (const char* builtins : {"libnvrtc-builtins.so.*", "libhiprtc-builtins.so*"}) {
+    for (std::string& file : matches((fs::path(path).parent_path() / builtins).string())) {
+      if (auto real = resolved(file)) add_unique(all, std::move(*real));
     }
-    return all;
   }
-  if (auto comgr = find_comgr(path)) add_unique(all, std::move(*comgr));
+  const bool nvrtc = fs::path(path).filename().string().find("nvrtc") != std::string::npos;
+  if (const auto comgr = nvrtc ? std::nullopt : find_comgr(path)) add_unique(all, *comgr);
   for (std::size_t i = 0; i < all.size(); ++i) {
     for (const std::string& name : needed_by(all[i])) {
       if (!shapes_code(name)) continue;
-      if (auto library = find_beside(all[i], name)) add_unique(all, std::move(*library));
+      auto library = find_beside(all[i], name);
+      if (!library) return std::nullopt;
+      add_unique(all, std::move(*library));
     }
   }
   return all;

@@ -18,8 +18,9 @@ namespace kiln::jit {
 std::vector<std::string> find_compilers(ToolchainKind kind);
 
 /// The files, resolved, that a compile with the library `path` loads and that decide what comes
-/// out: `path` itself, comgr, LLVM, NVRTC's builtins.
-std::vector<std::string> libraries_behind(const std::string& path);
+/// out: `path` itself, comgr, LLVM, the builtins of hiprtc and NVRTC. Nothing if one of them cannot
+/// be found.
+std::optional<std::vector<std::string>> libraries_behind(const std::string& path);
 
 /// The comgr library that goes with the hiprtc library `path`, resolved, or nothing.
 std::optional<std::string> find_comgr(const std::string& path);

@@ -157,4 +157,10 @@ std::vector<std::string> host_target_options(std::string_view target) {
   return options;
 }
 
+const std::vector<std::string>& host_link_options() {
+  static const std::vector<std::string> options = {"-s", "-Wl,--build-id=none", "-lm", "-lc",
+                                                   "-lgcc"};
+  return options;
+}
+
 }  // namespace kiln::jit

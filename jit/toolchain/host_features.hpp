@@ -15,4 +15,9 @@ bool is_host_target(std::string_view target);
 /// Error(invalid_argument) for a feature that kiln does not know.
 std::vector<std::string> host_target_options(std::string_view target);
 
+/// What follows a kernel's source on the command line. Stripped and without a build-id, the same
+/// source gives the same bytes; the libraries hold the few functions that a compiler may call for a
+/// kernel (fmodf, memcpy, __truncsfhf2).
+const std::vector<std::string>& host_link_options();
+
 }  // namespace kiln::jit

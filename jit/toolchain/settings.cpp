@@ -11,6 +11,8 @@
 
 #include "base/environment.hpp"
 #include "base/usable_cores.hpp"
+#include "cache/config.hpp"
+#include "jit/toolchain/environment.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -52,14 +54,6 @@ std::string find_worker() {
   return candidates.front().lexically_normal().string();
 }
 
-// The cache's rules: $KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln.
-std::string cache_directory() {
-  if (std::string chosen = environment("KILN_CACHE_DIR"); !chosen.empty()) return chosen;
-  if (std::string xdg = environment("XDG_CACHE_HOME"); xdg.starts_with('/')) return xdg + "/kiln";
-  if (std::string home = environment("HOME"); home.starts_with('/')) return home + "/.cache/kiln";
-  return {};
-}
-
 }  // namespace
 
 Settings settings_from_environment() {
@@ -77,7 +71,7 @@ Settings settings_from_environment() {
   }
   settings.in_process = mode == "inprocess";
   settings.dump = environment("KILN_DUMP");
-  settings.memory_directory = cache_directory();
+  settings.memory_directory = cache::Config::from_environment().directory;
   return settings;
 }
 

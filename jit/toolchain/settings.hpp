@@ -22,7 +22,7 @@ struct Settings {
   /// no effect. The host compiler is a process in any case.
   bool in_process = false;
   std::string dump;              ///< directory for source, log, ISA and command; or empty
-  std::string memory_directory;  ///< where probed targets are remembered; or empty
+  std::string memory_directory;  ///< the cache's, where compilers are remembered; or empty
   std::vector<std::string>
       worker_environment;  ///< "NAME=value" for workers, on top of the scrubbed one
 };

@@ -1,22 +1,20 @@
 // The toolchains of this machine, with their identities. Only files are looked at, apart from a
-// host compiler's --version: this is on the way of a first call whose kernel is on disk.
+// host compiler that is not remembered: this is on the way of a first call whose kernel is on disk.
 #include "jit/toolchain/toolchain.hpp"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <array>
 #include <filesystem>
 #include <mutex>
 #include <optional>
 
-#include "base/elf.hpp"
+#include "jit/toolchain/environment.hpp"
+#include "jit/toolchain/file_identity.hpp"
 #include "jit/toolchain/find.hpp"
-#include "base/mapped_file.hpp"
+#include "jit/toolchain/host_identity.hpp"
 #include "jit/toolchain/toolchain_cache.hpp"
 #include "jit/toolchain/settings.hpp"
-#include "base/subprocess.hpp"
-#include "base/temporary.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -24,29 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "name:build-id:size" of a library, or empty if it has no build-id.
-std::string library_identity(const std::string& path) {
-  constexpr std::uint32_t kBuildId = 3;  // NT_GNU_BUILD_ID
-  const MappedFile file(path);
-  const auto elf = Elf::parse(file.bytes());
-  if (!elf) return {};
-  for (const ElfNote& note : elf->notes()) {
-    if (note.type != kBuildId || note.name != "GNU") continue;
-    std::string id;
-    for (const char byte : note.descriptor)
-      id += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-    return fmt::format("{}:{}:{}", fs::path(path).filename().string(), id, file.bytes().size());
-  }
-  return {};
-}
-
-// Empty as soon as one of the libraries cannot be told from another build of it.
+// Empty as soon as one of the libraries cannot be found or read.
 std::string libraries_identity(const std::string& path) {
+  const auto libraries = libraries_behind(path);
+  if (!libraries) return {};
   std::string identity;
-  for (const std::string& library : libraries_behind(path)) {
-    const std::string part = library_identity(library);
+  for (const std::string& library : *libraries) {
+    const std::string part = file_identity(library);
     if (part.empty()) return {};
-    identity += fmt::format("{}{}", identity.empty() ? "" : " ", part);
+    identity += fmt::format("{}{}:{}", identity.empty() ? "" : " ",
+                            fs::path(library).filename().string(), part);
   }
   return identity;
 }
@@ -68,33 +53,27 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-// A compiler's driver with its size and time: what is remembered about it is true as long as those
-// are.
-std::string file_stamp(const std::string& path) {
-  struct stat status {};
-  std::error_code error;
-  const std::string file = fs::canonical(path, error).string();
-  if (error || stat(file.c_str(), &status) != 0) return {};
-  return fmt::format("{}:{}:{}.{:09}", file, status.st_size, status.st_mtim.tv_sec,
-                     status.st_mtim.tv_nsec);
+// What a host compiler's driver says depends on the environment that it is asked in.
+std::string remembered_name(const std::string& path) {
+  std::string name = path;
+  for (const std::string& variable : scrubbed_environment("")) name += "\n" + variable;
+  return name;
 }
 
 std::optional<Toolchain> host_toolchain(const std::string& path) {
-  const std::string stamp = file_stamp(path);
   Memory memory(settings_from_environment().memory_directory);
-  std::optional<std::string> version =
-      stamp.empty() ? std::nullopt : memory.compiler_version(stamp);
-  if (!version) {
-    const TemporaryDirectory directory("kiln-cxx");
-    const CommandResult result = run_command({path, "--version"}, directory.path());
-    if (!result.succeeded() || result.output.empty()) return std::nullopt;
-    version = result.output;
-    if (!stamp.empty()) memory.remember_compiler_version(stamp, *version);
+  const std::string name = remembered_name(path);
+  auto known = memory.compiler(name);
+  if (!known) {
+    const auto found = identify_host_compiler(path);
+    if (!found) return std::nullopt;
+    known = {found->version, found->identity};
+    if (found->settled) memory.remember_compiler(name, *known, found->evidence);
   }
   Toolchain toolchain;
   toolchain.path = path;
-  toolchain.version = first_line(*version);
-  if (!stamp.empty()) toolchain.identity = fmt::format("host {} {}", stamp, first_line(*version));
+  toolchain.version = first_line(known->version);
+  toolchain.identity = known->identity;
   return toolchain;
 }
 

@@ -40,6 +40,7 @@ std::vector<Toolchain> toolchains();
 Toolchain toolchain(ToolchainKind kind);
 
 /// The environment variables that are set and change what a compiler writes, by name: part of a key.
+/// They are read once, and every compile of this process gets them as they were then.
 std::vector<std::pair<std::string, std::string>> compiler_environment();
 
 /// The toolchain at that path. Throws Error(not_found) when there is none.

@@ -6,90 +6,161 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
 
+#include "cache/io.hpp"
+#include "cache/trust.hpp"
+#include "jit/toolchain/file_identity.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
 namespace {
 
-// The file's text, if it is a regular file of this user's: others must not decide what is
-// supported.
-std::string read_own_file(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return {};
-  std::string text;
-  struct stat status {};
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-      (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 && status.st_size < (1 << 22)) {
-    text.resize(static_cast<std::size_t>(status.st_size));
-    const ssize_t got = ::read(fd, text.data(), text.size());
-    text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+using cache::Opened;
+
+constexpr const char* kFile = "toolchains.json";
+constexpr int kFormat = 2;
+constexpr int kMaxDepth = 5;  // of what this file nests
+constexpr std::size_t kMaxBytes = 1 << 20;
+
+/// The file's text, or nothing and why. A reason is empty where there is simply no file yet.
+std::pair<std::optional<std::string>, std::string> read_trusted(const std::string& directory) {
+  cache::Io& io = cache::system_io();
+  const Opened opened = cache::open_trusted(io, directory, false);
+  if (opened.state != Opened::State::open) {
+    return {std::nullopt, opened.state == Opened::State::missing ? "" : opened.reason};
   }
-  close(fd);
-  return text;
+  // Whatever lies there: a pipe that nobody writes to must not be waited for.
+  const cache::Fd file = cache::open_at(io, opened.directory.get(), kFile, O_RDONLY | O_NONBLOCK);
+  struct stat status {};
+  if (!file || io.stat(file.get(), status) != 0) {
+    return {std::nullopt, errno == ENOENT ? "" : cache::describe_errno(errno)};
+  }
+  if (!S_ISREG(status.st_mode)) return {std::nullopt, "is not a regular file"};
+  if (std::string reason = cache::distrust(status); !reason.empty()) {
+    return {std::nullopt, std::move(reason)};
+  }
+  if (std::cmp_greater(status.st_size, kMaxBytes)) {
+    return {std::nullopt,
+            fmt::format("has {} bytes, expected at most {}", status.st_size, kMaxBytes)};
+  }
+  std::string text;
+  if (!cache::read_bytes(io, file.get(), 0, static_cast<std::uint64_t>(status.st_size), text)) {
+    return {std::nullopt, cache::describe_errno(errno)};
+  }
+  return {std::move(text), {}};
 }
 
-bool write_and_rename(const std::string& path, const std::string& text) {
-  std::string temporary = path + ".XXXXXX";
-  const int fd = mkstemp(temporary.data());
-  if (fd < 0) return false;
-  const bool written = ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const bool closed = close(fd) == 0;
-  if (written && closed && std::rename(temporary.c_str(), path.c_str()) == 0) return true;
-  unlink(temporary.c_str());
-  return false;
+/// Why it was not written; empty if it was.
+std::string write_trusted(const std::string& directory, const std::string& text) {
+  static std::atomic<unsigned> counter{0};
+  cache::Io& io = cache::system_io();
+  const Opened opened = cache::open_trusted(io, directory, true);
+  if (opened.state != Opened::State::open) return opened.reason;
+  const int at = opened.directory.get();
+  const std::string temporary = fmt::format(".{}-{}-{}", kFile, ::getpid(), counter++);
+  cache::Fd file =
+      cache::open_at(io, at, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
+  if (!file) return cache::describe_errno(errno);
+  if (cache::write_bytes(io, file.get(), text) &&
+      io.rename_at(at, temporary.c_str(), at, kFile) == 0) {
+    return {};
+  }
+  const int error = errno;
+  io.unlink_at(at, temporary.c_str(), 0);
+  return cache::describe_errno(error);
 }
 
 }  // namespace
 
-Memory::Memory(const std::string& directory) : directory_(directory) {
+Memory::Memory(std::string directory) : directory_(std::move(directory)) {
   if (directory_.empty()) return;
-  path_ = directory_ + "/toolchains.json";
-  content_ = read(path_);
+  path_ = fmt::format("{}/{}", directory_, kFile);
+  content_ = read();
 }
 
-Memory::Content Memory::read(const std::string& path) {
-  Content content;
-  const auto json = nlohmann::json::parse(read_own_file(path), nullptr, false);
-  try {
-    if (!json.is_object() || json.value("format", 0) != 1) return content;
-    json.at("versions").get_to(content.versions);
-    json.at("targets").get_to(content.targets);
-  } catch (const nlohmann::json::exception&) {
-    return {};  // damaged: found out again
+Memory::Content Memory::read() const {
+  auto [text, reason] = read_trusted(directory_);
+  if (text) {
+    try {
+      return parse(*text);
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
   }
+  if (!reason.empty()) {
+    log_once(
+        LogLevel::info, "jit.memory.read " + path_,
+        fmt::format("{} is ignored ({}): what it could tell about compilers is found out again",
+                    path_, reason));
+  }
+  return {};
+}
+
+// Throws for what is not the content of such a file.
+Memory::Content Memory::parse(const std::string& text) {
+  // What is deeper than anything that is written here is dropped while it is read.
+  const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    return depth <= kMaxDepth;
+  };
+  const auto json = nlohmann::json::parse(text, shallow);
+  Content content;
+  if (json.at("format").get<int>() != kFormat) return content;  // of another release
+  for (const auto& [name, compiler] : json.at("compilers").items()) {
+    Remembered& remembered = content.compilers[name];
+    compiler.at("version").get_to(remembered.compiler.version);
+    compiler.at("identity").get_to(remembered.compiler.identity);
+    compiler.at("evidence").get_to(remembered.evidence);
+  }
+  json.at("targets").get_to(content.targets);
   return content;
+}
+
+std::string Memory::text_of(const Content& content) {
+  auto compilers = nlohmann::json::object();
+  for (const auto& [name, remembered] : content.compilers) {
+    compilers[name] = {{"version", remembered.compiler.version},
+                       {"identity", remembered.compiler.identity},
+                       {"evidence", remembered.evidence}};
+  }
+  const nlohmann::json json = {
+      {"format", kFormat}, {"compilers", std::move(compilers)}, {"targets", content.targets}};
+  // A compiler may call itself something in another encoding than UTF-8, which JSON cannot hold.
+  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 void Memory::write() const {
   if (path_.empty()) return;
-  std::error_code error;
-  if (std::filesystem::create_directories(directory_, error)) chmod(directory_.c_str(), 0700);
-  const nlohmann::json json = {
-      {"format", 1}, {"versions", content_.versions}, {"targets", content_.targets}};
-  if (error || !write_and_rename(path_, json.dump(1))) {
+  std::string text = text_of(content_);
+  // It grows with every compiler that there ever was; what is still true is soon found out again.
+  if (text.size() > kMaxBytes) text = text_of({});
+  if (const std::string reason = write_trusted(directory_, text); !reason.empty()) {
     log_once(
         LogLevel::info, "jit.memory " + path_,
         fmt::format("{} cannot be written ({}): what is found out about compilers is found out "
                     "again by every process",
-                    path_, std::strerror(errno)));
+                    path_, reason));
   }
 }
 
-std::optional<std::string> Memory::compiler_version(const std::string& stamp) const {
-  const auto found = content_.versions.find(stamp);
-  return found != content_.versions.end() ? std::optional(found->second) : std::nullopt;
+std::optional<Memory::Compiler> Memory::compiler(const std::string& name) const {
+  const auto found = content_.compilers.find(name);
+  if (found == content_.compilers.end()) return std::nullopt;
+  for (const auto& [path, stamp] : found->second.evidence) {
+    if (file_stamp(path) != stamp) return std::nullopt;
+  }
+  return found->second.compiler;
 }
 
-void Memory::remember_compiler_version(const std::string& stamp, const std::string& version) {
-  content_ = read(path_);  // what others wrote since
-  content_.versions[stamp] = version;
+void Memory::remember_compiler(const std::string& name, const Compiler& compiler,
+                               const std::map<std::string, std::string>& evidence) {
+  if (path_.empty()) return;
+  content_ = read();  // what others wrote since
+  content_.compilers.insert_or_assign(name, Remembered{compiler, evidence});
   write();
 }
 
@@ -100,7 +171,8 @@ std::map<std::string, bool> Memory::targets(const std::string& identity) const {
 
 void Memory::remember_targets(const std::string& identity,
                               const std::map<std::string, bool>& targets) {
-  content_ = read(path_);
+  if (path_.empty()) return;
+  content_ = read();
   for (const auto& [target, known] : targets) content_.targets[identity][target] = known;
   write();
 }

@@ -1,6 +1,6 @@
-// What the service has found out about compilers and wants to keep: which targets they know, and
-// what a host compiler calls itself. One small JSON file in the cache directory; losing it costs
-// time only.
+// What the service has found out about compilers and wants to keep: who they are, and which targets
+// they know. One small JSON file, toolchains.json, in the cache directory; losing it costs time
+// only.
 #pragma once
 
 #include <map>
@@ -9,25 +9,41 @@
 
 namespace kiln::jit {
 
-/// Reads the file when made and writes it, whole and by rename, on every change. An empty
-/// directory, or one that cannot be written, remembers nothing, which is logged once.
+/// Reads the file when made and writes it, whole and by rename, on every change, both by the
+/// cache's rules of trust (cache/trust.hpp). Ill-formed content is ignored, which is logged once,
+/// and replaced by the next change. An empty directory, or one that is not trusted or cannot be
+/// written, remembers nothing.
 class Memory {
  public:
-  explicit Memory(const std::string& directory);
+  explicit Memory(std::string directory);
 
-  std::optional<std::string> compiler_version(const std::string& stamp) const;
-  void remember_compiler_version(const std::string& stamp, const std::string& version);
+  struct Compiler {
+    std::string version;
+    std::string identity;
+  };
+  /// What was remembered of the compiler that `name` stands for, if none of the files and
+  /// directories has changed that it was found out from.
+  std::optional<Compiler> compiler(const std::string& name) const;
+  /// `evidence` is what file_stamp() gave for each path before it was looked at.
+  void remember_compiler(const std::string& name, const Compiler& compiler,
+                         const std::map<std::string, std::string>& evidence);
 
   /// By target: whether the toolchain of that identity can compile for it.
   std::map<std::string, bool> targets(const std::string& identity) const;
   void remember_targets(const std::string& identity, const std::map<std::string, bool>& targets);
 
  private:
+  struct Remembered {
+    Compiler compiler;
+    std::map<std::string, std::string> evidence;
+  };
   struct Content {
-    std::map<std::string, std::string> versions;
+    std::map<std::string, Remembered> compilers;
     std::map<std::string, std::map<std::string, bool>> targets;
   };
-  static Content read(const std::string& path);
+  Content read() const;
+  static Content parse(const std::string& text);
+  static std::string text_of(const Content& content);
   void write() const;
 
   std::string directory_;

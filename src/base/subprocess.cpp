@@ -11,10 +11,9 @@
 #include <csignal>
 #include <cstring>
 
+#include "jit/toolchain/environment.hpp"
 #include "base/temporary.hpp"
 #include "kiln/error.hpp"
-
-extern char** environ;
 
 namespace kiln::jit {
 
@@ -32,13 +31,7 @@ CommandResult run_command(const std::vector<std::string>& command, const std::st
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  // The compiler's messages are the same in every locale only without one, and its temporary files
-  // belong in the private directory, whichever process this is.
-  std::vector<std::string> variables = {"LC_ALL=C", "TMPDIR=" + directory};
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string_view text = *variable;
-    if (!text.starts_with("LC_ALL=") && !text.starts_with("TMPDIR=")) variables.emplace_back(text);
-  }
+  std::vector<std::string> variables = scrubbed_environment(directory);
   std::vector<char*> arguments;
   for (const std::string& argument : command)
     arguments.push_back(const_cast<char*>(argument.c_str()));

@@ -15,7 +15,8 @@ struct CommandResult {
   bool succeeded() const { return status == 0; }
 };
 
-/// Runs `command` (its first element is a path) with its standard input empty. Throws
+/// Runs `command` (its first element is a path) with its standard input empty and, whichever process
+/// this is, in scrubbed_environment(directory). Throws
 /// Error(not_found) when it cannot be started and Error(io) when its output cannot be kept in
 /// `directory`.
 CommandResult run_command(const std::vector<std::string>& command, const std::string& directory);

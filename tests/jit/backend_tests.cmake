@@ -1,10 +1,10 @@
-kiln_test(kiln_backend_tests ROOMS jit vocabulary
+kiln_test(kiln_backend_tests ROOMS jit cache vocabulary
   SOURCES backend_registry_test.cpp backend_launch_geometry_test.cpp dependencies_test.cpp graph_arguments_test.cpp
     cpu_threads_test.cpp usable_cores_test.cpp
     cpu_shared_object_test.cpp backend_fixtures.cpp)
 
 # The same promises on every device: the CPU always, AMD and NVIDIA where there is one.
-kiln_test(kiln_device_tests ROOMS jit vocabulary LABELS gpu
+kiln_test(kiln_device_tests ROOMS jit cache vocabulary LABELS gpu
   SOURCES backend_device_test.cpp graph_device_test.cpp hip_device_test.cpp backend_fixtures.cpp)
 
 # The same again over a CUDA driver made for tests, so that a machine without a GPU tests what the GPU
@@ -15,7 +15,7 @@ target_link_libraries(kiln_host_driver PRIVATE kiln_flags ${CMAKE_DL_LIBS})
 set_target_properties(kiln_host_driver PROPERTIES
   OUTPUT_NAME cuda VERSION 1 SOVERSION 1
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/host_driver)
-kiln_test(kiln_host_driver_tests ROOMS jit vocabulary
+kiln_test(kiln_host_driver_tests ROOMS jit cache vocabulary
   SOURCES backend_device_test.cpp graph_device_test.cpp hip_device_test.cpp hip_fault_test.cpp
     backend_fixtures.cpp)
 add_dependencies(kiln_host_driver_tests kiln_host_driver)

@@ -22,6 +22,10 @@ using ::testing::Not;
 
 class CompileService : public test::ServiceTest {};
 
+// Compilers get the environment as it was when it was first asked for, which may be any test here.
+constexpr const char* kEarlyPath = "/nonexistent/early";
+[[maybe_unused]] const int early = setenv("CPATH", kEarlyPath, 1);
+
 TEST_F(CompileService, gives_each_caller_its_own_code_and_reuses_a_warm_worker) {
   settings_.jobs = 1;
   Service service(settings_);
@@ -191,19 +195,24 @@ TEST_F(CompileService, leaves_no_descriptor_no_process_and_no_file_behind) {
   EXPECT_EQ(errno, ECHILD);
 }
 
-TEST_F(CompileService, compilers_see_a_scrubbed_environment_and_a_directory_of_their_own) {
+TEST_F(CompileService, compilers_see_the_environment_of_the_keys_and_a_directory_of_their_own) {
   setenv("KILN_TEST_STRAY_VARIABLE", "stray", 1);
-  setenv("CPATH", "/nonexistent/recorded", 1);
+  const auto recorded = compiler_environment();
+  // What the application sets after a key was made is not what that key was made of.
+  setenv("CPATH", "/nonexistent/later", 1);
+  setenv("LIBRARY_PATH", "/nonexistent/later", 1);
   Service service(settings_);
   service.compile_async(request("env", fmt::format("env > {}", file("env")))).get();
-  const auto recorded = compiler_environment();
-  unsetenv("CPATH");
+  EXPECT_EQ(compiler_environment(), recorded);
+  setenv("CPATH", kEarlyPath, 1);
+  unsetenv("LIBRARY_PATH");
   const std::string seen = read_whole_file(file("env"));
   EXPECT_THAT(seen, Not(HasSubstr("stray")));
-  EXPECT_THAT(seen, HasSubstr("CPATH=/nonexistent/recorded"));
+  EXPECT_THAT(seen, Not(HasSubstr("later")));
+  EXPECT_THAT(seen, HasSubstr(fmt::format("CPATH={}\n", kEarlyPath)));
   EXPECT_THAT(seen, HasSubstr("AMD_COMGR_CACHE=0"));
   EXPECT_THAT(seen, HasSubstr("/kiln-worker-"));
-  EXPECT_THAT(recorded, testing::Contains(testing::Pair("CPATH", "/nonexistent/recorded")));
+  EXPECT_THAT(recorded, testing::Contains(testing::Pair("CPATH", kEarlyPath)));
 }
 
 TEST_F(CompileService, works_in_a_process_that_ignores_its_children) {

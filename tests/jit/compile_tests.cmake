@@ -6,16 +6,16 @@ target_compile_definitions(kiln-faulty-worker PRIVATE KILN_WORKER_FAULTS KILN_VE
 target_link_libraries(kiln-faulty-worker PRIVATE kiln_flags kiln_compilers kiln_vocabulary)
 
 add_executable(kiln-doomed-parent ${PROJECT_SOURCE_DIR}/tests/jit/compile_doomed_parent.cpp)
-target_link_libraries(kiln-doomed-parent PRIVATE kiln_flags kiln_jit kiln_vocabulary)
+target_link_libraries(kiln-doomed-parent PRIVATE kiln_flags kiln_jit kiln_cache kiln_vocabulary)
 
-kiln_test(compile_test ROOMS jit vocabulary
+kiln_test(compile_test ROOMS jit cache vocabulary
   SOURCES compile_test.cpp compile_hiprtc_test.cpp compile_parts_test.cpp compile_service_test.cpp compile_fault_test.cpp
-    resources_test.cpp
+    host_identity_test.cpp toolchain_memory_test.cpp resources_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json)
 target_compile_definitions(compile_test PRIVATE KILN_TEST_COMPILES=100)
 
 # The same promises about leaks, a thousand compiles long.
-kiln_test(compile_long_test ROOMS jit vocabulary LABELS long
+kiln_test(compile_long_test ROOMS jit cache vocabulary LABELS long
   SOURCES compile_service_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json)
 target_compile_definitions(compile_long_test PRIVATE KILN_TEST_COMPILES=1000)

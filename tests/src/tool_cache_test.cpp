@@ -1,7 +1,9 @@
 // `kiln cache` from outside, on a cache that the tool itself has filled.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -62,6 +64,23 @@ TEST_F(ToolCache, KeysHoldEveryIngredientAlsoOfTheEnvironment) {
   EXPECT_THAT(tags(other), ::testing::Contains("env.CPATH"));
   EXPECT_THAT(run({"cache", "explain", first_, other}).out, HasSubstr("env.CPATH"));
   EXPECT_EQ(fill("first", "x * x"), first_);
+}
+
+// A compiler's driver is a small part of it: GNU's takes the assembler that PATH leads to.
+TEST_F(ToolCache, AnotherAssemblerOnPathIsAnotherKey) {
+  if (std::system("g++ --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no g++ on PATH";
+  environment_["KILN_CXX"] = "g++";
+  const std::string before = fill("assembled", "x * 5");
+  std::filesystem::create_directory(path("bin"));
+  const std::string programs = std::getenv("PATH");
+  put("bin/as", "#!/bin/sh\nPATH=" + programs + "\nexec as \"$@\"\n");
+  std::filesystem::permissions(path("bin/as"), std::filesystem::perms::owner_all);
+  environment_["PATH"] = path("bin") + ":" + programs;
+  const std::string other = fill("assembled", "x * 5");
+  EXPECT_NE(other, before);
+  EXPECT_THAT(run({"cache", "explain", before, other}).out, HasSubstr("toolchain"));
+  environment_.erase("PATH");
+  EXPECT_EQ(fill("assembled", "x * 5"), before);
 }
 
 TEST_F(ToolCache, ListsAndShowsEntries) {
