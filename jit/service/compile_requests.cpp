@@ -74,23 +74,35 @@ CompileResult Service::compile_now(const CompileRequest& request, const Toolchai
 // source.
 bool Service::target_is_unknown(const Toolchain& toolchain, const std::string& target, int cancel) {
   const auto known = targets_.find_out(toolchain, target, [&]() -> std::optional<bool> {
-    const CompileRequest probe = probe_request(toolchain, target);
-    const Exchange answer = exchange(
-        toolchain, MessageType::compile,
-        encode(CompileTask{probe.entry, probe.source, probe.target, probe.options}), cancel);
-    if (answer.end == Exchange::End::replied) {
-      if (answer.reply.type == MessageType::done) return true;
-      if (decode_failure(answer.reply.body).code == Code::compile_failed) return false;
-      return std::nullopt;
+    const auto found = probe(toolchain, target, cancel);
+    if (found != false) return found;
+    // It is the target only if there is another one with which the same kernel compiles now: a
+    // compiler without a directory for its temporary files, say, refuses all of them.
+    for (const std::string& other : sure_targets(toolchain.kind)) {
+      if (other != target && probe(toolchain, other, cancel) == true) return false;
     }
-    // The system's killing of a worker says nothing about the target.
-    if (answer.end != Exchange::End::died || !answer.accepted ||
-        answer.what.find("signal 9 ") != std::string::npos) {
-      return std::nullopt;
-    }
-    return false;
+    return std::nullopt;
   });
   return known == false;
+}
+
+std::optional<bool> Service::probe(const Toolchain& toolchain, const std::string& target,
+                                   int cancel) {
+  const CompileRequest request = probe_request(toolchain, target);
+  const Exchange answer = exchange(
+      toolchain, MessageType::compile,
+      encode(CompileTask{request.entry, request.source, request.target, request.options}), cancel);
+  if (answer.end == Exchange::End::replied) {
+    if (answer.reply.type == MessageType::done) return true;
+    if (decode_failure(answer.reply.body).code == Code::compile_failed) return false;
+    return std::nullopt;
+  }
+  // The system's killing of a worker says nothing about the target.
+  if (answer.end != Exchange::End::died || !answer.accepted ||
+      answer.what.find("signal 9 ") != std::string::npos) {
+    return std::nullopt;
+  }
+  return false;
 }
 
 }  // namespace kiln::jit

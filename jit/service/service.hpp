@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -55,6 +56,8 @@ class Service {
   void run_compile(Flight& flight, int cancel);
   CompileResult compile_now(const CompileRequest& request, const Toolchain& toolchain, int cancel);
   bool target_is_unknown(const Toolchain& toolchain, const std::string& target, int cancel);
+  /// Whether the smallest kernel compiles for the target; nothing where the compiler has not said.
+  std::optional<bool> probe(const Toolchain& toolchain, const std::string& target, int cancel);
   Exchange exchange(const Toolchain& toolchain, MessageType type, const std::string& body,
                     int cancel);
   Exchange exchange_in_process(const Toolchain& toolchain, MessageType type,

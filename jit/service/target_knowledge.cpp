@@ -67,6 +67,15 @@ CompileRequest probe_request(const Toolchain& toolchain, const std::string& targ
   return request;
 }
 
+std::vector<std::string> sure_targets(ToolchainKind kind) {
+  switch (kind) {
+    case ToolchainKind::hiprtc: return {"gfx906", "gfx1030"};
+    case ToolchainKind::nvrtc: return {"sm_80", "sm_90"};
+    case ToolchainKind::host: break;
+  }
+  return {host_target()};
+}
+
 const std::vector<std::string>& well_known_amd_targets() {
   static const std::vector<std::string> targets = {
       "gfx900",  "gfx906",  "gfx908",  "gfx90a",  "gfx90c",  "gfx940",  "gfx941",

@@ -49,6 +49,9 @@ class TargetKnowledge {
 /// A kernel that every compiler takes for every target that it knows.
 CompileRequest probe_request(const Toolchain& toolchain, const std::string& target);
 
+/// Targets of which every release of such a toolchain knows at least one.
+std::vector<std::string> sure_targets(ToolchainKind kind);
+
 /// The AMD processors that known_targets() tries, in the order in which it lists them.
 const std::vector<std::string>& well_known_amd_targets();
 

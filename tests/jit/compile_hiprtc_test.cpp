@@ -78,6 +78,30 @@ TEST_F(CompileHiprtc, an_unknown_target_is_an_error_that_costs_nothing_the_secon
   EXPECT_NO_THROW(service.compile_async(scale_request("gfx906", "kiln_after")).get());
 }
 
+TEST_F(CompileHiprtc, a_worker_without_a_temporary_directory_is_not_blamed_on_the_target) {
+  const std::string temporary = directory_.path() + "/tmp";
+  std::filesystem::create_directory(temporary);
+  const char* const value = std::getenv("TMPDIR");
+  const std::string before = value != nullptr ? value : "/tmp";
+  setenv("TMPDIR", temporary.c_str(), 1);
+  settings_.jobs = 1;
+  {
+    Service service(settings_);
+    EXPECT_NO_THROW(service.compile_async(scale_request("gfx906", "kiln_before")).get());
+    for (const auto& made : std::filesystem::directory_iterator(temporary)) {
+      std::filesystem::remove_all(made.path());  // as a cleaner of /tmp does it
+    }
+    try {
+      service.compile_async(scale_request("gfx908", "kiln_without")).get();
+    } catch (const Error& error) {
+      EXPECT_NE(error.code(), Code::unsupported) << error.what();
+    }
+  }
+  Service next_process(settings_);
+  EXPECT_NO_THROW(next_process.compile_async(scale_request("gfx908", "kiln_after")).get());
+  setenv("TMPDIR", before.c_str(), 1);
+}
+
 TEST_F(CompileHiprtc, a_source_that_is_wrong_is_not_blamed_on_the_target) {
   Service service(settings_);
   const CompileRequest wrong = scale_request("gfx906", "kiln_wrong", "no_such_name");
