@@ -27,13 +27,11 @@ constexpr int kFormat = 2;
 constexpr int kMaxDepth = 5;  // of what this file nests
 constexpr std::size_t kMaxBytes = 1 << 20;
 
-/// The file's text, or nothing and why. A reason is empty where there is simply no file yet.
+/// The file's text, or nothing and why not; no reason where there is simply no file yet.
 std::pair<std::optional<std::string>, std::string> read_trusted(const std::string& directory) {
   cache::Io& io = cache::system_io();
   const Opened opened = cache::open_trusted(io, directory, false);
-  if (opened.state != Opened::State::open) {
-    return {std::nullopt, opened.state == Opened::State::missing ? "" : opened.reason};
-  }
+  if (opened.state != Opened::State::open) return {};  // which is said when it is to be written
   // Whatever lies there: a pipe that nobody writes to must not be waited for.
   const cache::Fd file = cache::open_at(io, opened.directory.get(), kFile, O_RDONLY | O_NONBLOCK);
   struct stat status {};
