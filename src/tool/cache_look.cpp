@@ -76,7 +76,7 @@ int run_cache_path(const CacheOptions& options) {
                 {"readonly", cache.config().readonly}});
   } else {
     fmt::print("{}\n", cache::directory(cache));
-    if (!trouble.empty()) print_error("kiln: {}\n", trouble);
+    if (!trouble.empty()) print(stderr, "kiln: {}\n", trouble);
   }
   return trouble.empty() ? kSuccess : kFailure;
 }

@@ -136,7 +136,7 @@ std::string joined(const Json& list) {
 }
 
 void print_devices(const Json& report) {
-  fmt::print("{}\n", bold("Devices"));
+  print("{}\n", bold("Devices"));
   Table table;
   for (const Json& device : report["devices"]) {
     table.row({"  " + device["device"].get<std::string>(),
@@ -146,12 +146,12 @@ void print_devices(const Json& report) {
   }
   table.print();
   for (const auto& [type, why] : report["absent"].items()) {
-    fmt::print("  {}: {}\n", type, why.get<std::string>());
+    print("  {}: {}\n", type, why.get<std::string>());
   }
 }
 
 void print_toolchains(const Json& report) {
-  fmt::print("\n{}\n", bold("Compilers"));
+  print("\n{}\n", bold("Compilers"));
   for (const Json& toolchain : report["toolchains"]) {
     Table table;
     const auto text = [&](const char* key) { return toolchain[key].get<std::string>(); };
@@ -166,28 +166,27 @@ void print_toolchains(const Json& report) {
     table.print();
   }
   for (const Json& missing : report["missing"]) {
-    fmt::print("  {}: {}\n", missing["kind"].get<std::string>(),
-               missing["reason"].get<std::string>());
+    print("  {}: {}\n", missing["kind"].get<std::string>(), missing["reason"].get<std::string>());
     for (const auto& [family, name] : missing["packages"].items()) {
-      fmt::print("    {}: {}\n", family, name.get<std::string>());
+      print("    {}: {}\n", family, name.get<std::string>());
     }
   }
 }
 
 void print_cache(const Json& cache) {
-  fmt::print("\n{}\n", bold("Cache"));
+  print("\n{}\n", bold("Cache"));
   const auto directory = cache["directory"].get<std::string>();
-  fmt::print("  {}\n", directory.empty() ? "none" : directory);
+  print("  {}\n", directory.empty() ? "none" : directory);
   if (!cache["healthy"].get<bool>()) {
-    fmt::print("  {}\n", red(cache["problem"].get<std::string>()));
+    print("  {}\n", red(cache["problem"].get<std::string>()));
     return;
   }
   const auto bound = cache["max_bytes"].get<std::uint64_t>();
-  fmt::print("  {} entries, {}{}\n", cache["entries"].get<std::uint64_t>(),
-             human_bytes(cache["bytes"].get<std::uint64_t>()),
-             bound ? fmt::format(" of at most {}", human_bytes(bound)) : "");
+  print("  {} entries, {}{}\n", cache["entries"].get<std::uint64_t>(),
+        human_bytes(cache["bytes"].get<std::uint64_t>()),
+        bound ? fmt::format(" of at most {}", human_bytes(bound)) : "");
   if (const auto bad = cache["quarantined"].get<std::uint64_t>()) {
-    fmt::print("  {}\n", red(fmt::format("{} in quarantine: see kiln cache verify", bad)));
+    print("  {}\n", red(fmt::format("{} in quarantine: see kiln cache verify", bad)));
   }
 }
 

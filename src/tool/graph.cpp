@@ -297,15 +297,15 @@ void print_graph(const Graph& graph, const Buffers& buffers, jit::Backend& backe
     nodes.row({fmt::format("{}", i), operations[i].name, operations[i].entry});
   }
   nodes.print();
-  if (!edges.empty()) fmt::print("\n");
+  if (!edges.empty()) print("\n");
   Table reasons({"edge", "why", "bytes"});
   for (const Graph::Edge& edge : edges) {
     reasons.row({fmt::format("{} -> {}", edge.from, edge.to), std::string(edge.reason),
                  buffers.text(edge.begin, edge.end)});
   }
   if (!edges.empty()) reasons.print();
-  fmt::print("\n{} operations, {} edges, {} buffers on {} ({})\n", operations.size(), edges.size(),
-             buffers.count(), to_string(backend.device()), backend.name());
+  print("\n{} operations, {} edges, {} buffers on {} ({})\n", operations.size(), edges.size(),
+        buffers.count(), to_string(backend.device()), backend.name());
   Table times({"", "host", "until done"});
   times.row({"one by one", human_time(eager.host_us), human_time(eager.total_us)});
   times.row({graph.is_replayed() ? "replayed" : "graph (a list here)", human_time(replay.host_us),

@@ -184,7 +184,7 @@ int run_emit(const EmitOptions& options) {
       if (options.kernel.json) {
         json.push_back({{"target", target}, {"source", source}});
       } else {
-        fmt::print("{}{}", source, source.ends_with('\n') ? "" : "\n");
+        print("{}{}", source, source.ends_with('\n') ? "" : "\n");
       }
     }
   }
@@ -236,9 +236,9 @@ int run_compile(const CompileOptions& options) {
     print_json(json);
   } else {
     table.print();
-    for (const std::string& path : written) fmt::print("{}\n", path);
+    for (const std::string& path : written) print("{}\n", path);
     for (const Attempt& attempt : attempts) {
-      if (!attempt.error.empty()) print_error("kiln: {}\n", attempt.error);
+      if (!attempt.error.empty()) print(stderr, "kiln: {}\n", attempt.error);
     }
   }
   return all_succeeded(attempts) ? kSuccess : kFailure;
@@ -274,7 +274,7 @@ int run_isa(const IsaOptions& options) {
       table.row({"resources", to_text(kernel.resources)});
       if (!counts.empty()) table.row({"memory", fmt::format("{}", fmt::join(counts, ", "))});
       table.print();
-      fmt::print("\n{}{}", text, text.ends_with('\n') ? "" : "\n");
+      print("\n{}{}", text, text.ends_with('\n') ? "" : "\n");
     }
   }
   if (options.kernel.json) print_json(json);
@@ -383,7 +383,7 @@ int run_explain(const ExplainOptions& options) {
   if (options.kernel.json) return explain_as_json(request, attempts);
   const OutputTypes types = output_types(request.function, request.specification);
   const std::vector<std::string> names = named_outputs(request.function);
-  fmt::print("{}\n", bold(clip(request.function.expression(), 96)));
+  print("{}\n", bold(clip(request.function.expression(), 96)));
   Table table;
   for (std::size_t i = 0; i < names.size(); ++i) {
     table.row({names[i],
@@ -410,7 +410,7 @@ int run_explain(const ExplainOptions& options) {
   }
   table.print();
   for (const Attempt& attempt : attempts) {
-    if (!attempt.error.empty()) print_error("kiln: {}\n", attempt.error);
+    if (!attempt.error.empty()) print(stderr, "kiln: {}\n", attempt.error);
   }
   return all_succeeded(attempts) ? kSuccess : kFailure;
 }

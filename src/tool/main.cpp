@@ -24,7 +24,7 @@ using namespace kiln::tool;
 
 int report(std::string_view code, const std::string& message, int exit_code, bool json) {
   if (json) print_json({{"error", {{"code", code}, {"message", message}}}});
-  print_error("kiln: {}\n", message);
+  print(stderr, "kiln: {}\n", message);
   return exit_code;
 }
 
@@ -47,7 +47,7 @@ int check_output(int code) {
   errno = 0;
   const bool flushed = std::fflush(stdout) == 0;
   if (flushed && std::ferror(stdout) == 0) return code;
-  print_error("kiln: standard output: {}\n",
+  print(stderr, "kiln: standard output: {}\n",
               errno != 0 ? std::strerror(errno) : "it could not all be written");
   return code == kSuccess ? kFailure : code;
 }
@@ -70,8 +70,7 @@ int report_missing_command(const CLI::App& app, bool json) {
                                  [](const std::string& text) { return !text.starts_with('-'); });
   if (word == rest.end()) {
     if (json) print_json({{"error", {{"code", "usage"}, {"message", "a command is required"}}}});
-    print_error("{}",
-               app.help(app.get_parent() == nullptr ? "" : full_name(*app.get_parent())));
+    print(stderr, "{}", app.help(app.get_parent() == nullptr ? "" : full_name(*app.get_parent())));
     return kUsage;
   }
   const std::string message =
@@ -79,15 +78,20 @@ int report_missing_command(const CLI::App& app, bool json) {
   return report("usage", message, kUsage, json);
 }
 
-/// What the parser's own message leaves out.
-void explain_usage(const std::string& message, std::span<char* const> arguments) {
-  const std::string_view first = arguments.size() > 2 ? arguments[2] : "";
-  if (first.starts_with('-') && !first.starts_with("--")) {
-    print_error("An expression that begins with '-' goes in parentheses: '({})'\n", first);
-  }
+/// What the parser says, and of which command.
+int report_usage(const CLI::App& command, const CLI::ParseError& error,
+                 std::span<char* const> arguments) {
+  const std::string name = full_name(command);
+  const std::string message = fmt::format("{}: {}; see {} --help", name, error.what(), name);
   if (asked_for_json(arguments)) {
     print_json({{"error", {{"code", "usage"}, {"message", message}}}});
   }
+  print(stderr, "{}\n", message);
+  const std::string_view first = arguments.size() > 2 ? arguments[2] : "";
+  if (first.starts_with('-') && !first.starts_with("--")) {
+    print(stderr, "An expression that begins with '-' goes in parentheses: '({})'\n", first);
+  }
+  return kUsage;
 }
 
 int run_command(const CommandLine& line) {
@@ -117,9 +121,9 @@ int run(int argc, char** argv) {
     if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) && wants_command) {
       return report_missing_command(command, asked_for_json(arguments));
     }
-    const int code = line.app->exit(error);  // prints help, version or the message
-    if (code != 0) explain_usage(error.what(), arguments);
-    return code == 0 ? kSuccess : kUsage;
+    if (error.get_exit_code() != 0) return report_usage(command, error, arguments);
+    line.app->exit(error);  // prints help or the version
+    return kSuccess;
   }
   return run_command(line);
 }

@@ -133,12 +133,12 @@ int run_compile_manifest(const std::string& path, const std::vector<std::string>
     compiled += !error && preparations[i].get().cache == CacheState::compiled ? 1 : 0;
     results.push_back(to_json(items[i], preparations[i]));
     if (error) {
-      print_error("{}:{}: for {}: {}\n", path, items[i].wanted->line, items[i].target,
-                 error->what());
+      print(stderr, "{}:{}: for {}: {}\n", path, items[i].wanted->line, items[i].target,
+            error->what());
     }
   }
   for (const files::ManifestProblem& problem : manifest.problems) {
-    print_error("{}:{}: {}\n", path, problem.line, problem.message);
+    print(stderr, "{}:{}: {}\n", path, problem.line, problem.message);
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const std::size_t there = items.size() - compiled - failed;
@@ -156,7 +156,7 @@ int run_compile_manifest(const std::string& path, const std::vector<std::string>
                 {"results", results},
                 {"bad_lines", problems}});
   } else {
-    fmt::print(
+    print(
         "{} entries for {} {}: {} compiled, {} already there, {} failed, {} bad lines; "
         "{:.1f} s\n",
         wanted.size(), targets.size(), targets.size() == 1 ? "target" : "targets", compiled, there,
@@ -198,9 +198,8 @@ int run_manifest_record(const ManifestRecordOptions& options) {
   if (std::filesystem::exists(path)) {
     entries = files::parse_manifest(read_text(path)).entries.size();
   }
-  print_error("kiln: {} has {} {}{}\n", options.file, entries,
-             entries == 1 ? "entry" : "entries",
-             entries == 0 ? "; the program called no function of kiln" : "");
+  print(stderr, "kiln: {} has {} {}{}\n", options.file, entries, entries == 1 ? "entry" : "entries",
+        entries == 0 ? "; the program called no function of kiln" : "");
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

@@ -152,7 +152,7 @@ const Json& first_row(const std::vector<Json>& rows) {
 }
 
 void print_markdown(const std::vector<Json>& results) {
-  fmt::print(
+  print(
       "# Errors of every operation, measured\n\n"
       "In units in the last place of the result, of c64 in those of its larger part: the largest "
       "over "
@@ -161,24 +161,24 @@ void print_markdown(const std::vector<Json>& results) {
       "of "
       "1, for operands and results between\n2^-20 and 64 in size. The README says what counts in "
       "other units. Written by\n`kiln numerics --merge ... --markdown`.\n\n");
-  for (const Json& result : results) fmt::print("* {}\n", title(result));
+  for (const Json& result : results) print("* {}\n", title(result));
   for (const auto& [dtype, section] : sections_of(results)) {
-    fmt::print("\n## {}\n\n| op | inputs |", dtype);
+    print("\n## {}\n\n| op | inputs |", dtype);
     for (const Json& result : results)
-      fmt::print(" {}: largest error | bound | % rounded |", column_name(result));
-    fmt::print("\n| --- | ---: |");
-    for (std::size_t i = 0; i < results.size(); ++i) fmt::print(" ---: | ---: | ---: |");
-    fmt::print("\n");
+      print(" {}: largest error | bound | % rounded |", column_name(result));
+    print("\n| --- | ---: |");
+    for (std::size_t i = 0; i < results.size(); ++i) print(" ---: | ---: | ---: |");
+    print("\n");
     for (const std::string& op : section.ops) {
       const std::vector<Json>& rows = section.rows.at(op);
-      fmt::print("| {} | {} |", op, inputs_of(first_row(rows)));
+      print("| {} | {} |", op, inputs_of(first_row(rows)));
       for (const Json& row : rows) {
-        for (const std::string& cell : cells(row)) fmt::print(" {} |", cell);
+        for (const std::string& cell : cells(row)) print(" {} |", cell);
       }
-      fmt::print("\n");
+      print("\n");
     }
   }
-  fmt::print(
+  print(
       "\n## Random numbers\n\nThey have the same bits on every device. `uniform` is a word's upper "
       "24 "
       "bits, exactly. `normal` is within\n{} ULP of the normal distribution's quantile of a word's "
@@ -187,7 +187,7 @@ void print_markdown(const std::vector<Json>& results) {
 }
 
 void print_table(const std::vector<Json>& results) {
-  for (const Json& result : results) fmt::print("{}\n", title(result));
+  for (const Json& result : results) print("{}\n", title(result));
   std::vector<std::string> header = {"op", "dtype", "inputs"};
   for (std::size_t i = 0; i < results.size(); ++i)
     header.insert(header.end(), {"largest error", "bound", "% rounded"});

@@ -17,6 +17,14 @@ std::size_t terminal_columns() {
   return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
+const std::string kClearLine = "\r\033[K";
+
+// As it is, control characters too.
+void write(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
 }  // namespace
 
 Progress::Style Progress::style(bool json) {
@@ -26,18 +34,16 @@ Progress::Style Progress::style(bool json) {
 
 void Progress::step(std::string_view what) {
   ++done_;
-  if (style_ == Style::lines) print_error("{}/{} {}\n", done_, total_, what);
+  if (style_ == Style::lines) print(stderr, "{}/{} {}\n", done_, total_, what);
   if (style_ != Style::bar) return;
   // One column less, so that no terminal starts a line of its own.
-  print_error("\r\033[K{}", progress_bar(done_, total_, what, terminal_columns() - 1));
-  std::fflush(stderr);
+  write(kClearLine + progress_bar(done_, total_, printable(what), terminal_columns() - 1));
   shown_ = true;
 }
 
 void Progress::clear() {
   if (!shown_) return;
-  print_error("\r\033[K");
-  std::fflush(stderr);
+  write(kClearLine);
   shown_ = false;
 }
 

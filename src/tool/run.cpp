@@ -216,7 +216,7 @@ Json to_json(const Execution& execution, const std::vector<Result>& results) {
 
 void print_text(const Execution& execution, const std::vector<Result>& results) {
   const KernelInfo& kernel = execution.kernel;
-  fmt::print("{}\n", bold(clip(kernel.expression, 96)));
+  print("{}\n", bold(clip(kernel.expression, 96)));
   Table table;
   table.row({"device", fmt::format("{} ({})", execution.device, execution.hardware)});
   if (execution.device == "reference") {

@@ -145,7 +145,7 @@ TEST_F(Tool, SaysWhatIsWrongWithTheCommandLine) {
   const Case cases[] = {
       {{}, "Subcommands:"},
       {{"frobnicate"}, "'frobnicate' is no command of kiln"},
-      {{"run"}, "EXPR is required"},
+      {{"run"}, "kiln run: EXPR is required"},
       {{"run", "-x", "--in", x}, "goes in parentheses: '(-x)'"},
       {{"run", "x", "--in", x, "--frob"}, "--frob"},
       {{"run", "x", "--in", x, "--round", "never"}, "never not in {once,each}"},
@@ -170,7 +170,7 @@ TEST_F(Tool, SaysWhatIsWrongWithTheCommandLine) {
       {{"emit", "x", "--type", "x=f32[-2]"}, "expected integers separated by commas"},
       {{"emit", "x", "--type", "x=f32[2,3]@1"}, "1 strides for 2 axes"},
       {{"emit", "x", "--type", "x=f32[2]", "--target", "gfx90a,,cpu"}, "an empty name"},
-      {{"compile", "x", "--type", "x=f32[2]"}, "--target is required"},
+      {{"compile", "x", "--type", "x=f32[2]"}, "kiln compile: --target is required"},
       {{"cache", "trim"}, "say what goes"},
       {{"cache", "trim", "--max-size", "big"}, "expected a size such as 4096, 512M or 2G"},
       {{"cache", "trim", "--older-than", "5 weeks"},
@@ -427,6 +427,15 @@ TEST_F(Tool, DrawsABenchmark) {
   const std::string svg((std::istreambuf_iterator<char>(stream)), {});
   EXPECT_THAT(svg, AllOf(HasSubstr("<svg xmlns="), HasSubstr(">cast_f32_bf16</text>"),
                          HasSubstr(">dequant_u4_bf16</text>"), HasSubstr("</svg>")));
+}
+
+TEST_F(Tool, BenchesProductsOfWeightsWhoseFormatHasItsNanInPlaceOfMinusZero) {
+  KILN_NEED(host);
+  const json report =
+      run_json({"bench", "matvec_f8e4m3fnuz_64", "matvec_f8e5m2fnuz_64", "matvec_f8e4m3_64",
+                "--size", "1", "--samples", "2", "--device", "cpu", "--json"});
+  ASSERT_EQ(report["cases"].size(), 3u);
+  for (const json& item : report["cases"]) EXPECT_TRUE(item["right"]) << item;
 }
 
 TEST_F(Tool, GivesEveryOutputTheShapeOfWhatItDependsOn) {
