@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <random>
@@ -15,6 +14,7 @@
 #include "fusion/graph/number.hpp"
 #include "fusion/reference/reference.hpp"
 #include "fusion/reference/arrays.hpp"
+#include "fusion/reference/value.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "fusion/text/text.hpp"
 #include "fusion/graph/typed_graph.hpp"
@@ -23,6 +23,7 @@
 #include "kiln/program.hpp"
 #include "tool/bench_cases.hpp"
 #include "tool/bench_clock.hpp"
+#include "tool/bench_compare.hpp"
 #include "tool/bench_corpus.hpp"
 #include "tool/bench_size.hpp"
 #include "tool/commands.hpp"
@@ -65,15 +66,18 @@ Array array_of(DType dtype, Form form, std::int64_t rows, std::int64_t columns,
   return array;
 }
 
+std::uint64_t encode(double value, DType dtype) {
+  using namespace fusion::reference;
+  return fusion::reference::encode(convert(from_real(DType::f64, value), dtype, true));
+}
+
 std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
   // A stretch of random numbers, repeated: making a gigabyte of them would take longer than the
   // case.
   constexpr std::size_t kStretch = 1 << 16;
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 2);
-  // Any byte is two packed numbers or an integer.
-  const bool packed = bits(array.dtype) <= 8;
-  const auto width = packed ? 1 : static_cast<std::size_t>(bits(array.dtype) / 8);
+  const auto width = std::max<std::size_t>(1, static_cast<std::size_t>(bits(array.dtype) / 8));
   std::vector<std::byte> values(array.bytes);
   const std::size_t count = array.bytes / width;
   for (std::size_t i = 0; i < count; ++i) {
@@ -83,10 +87,9 @@ std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
       i += rest - 1;
       continue;
     }
-    // An f8 with all exponent bits would be NaN or infinite.
-    const std::uint64_t number = !packed ? fusion::encode(normal(random), array.dtype)
-                                 : is_floating(array.dtype) ? random() & 0xbf
-                                                            : random();
+    // Any byte is an integer or two packed numbers, but some are NaN in the formats of 8 bits.
+    const bool any = !is_floating(array.dtype) || bits(array.dtype) < 8;
+    const std::uint64_t number = any ? random() : encode(normal(random), array.dtype);
     std::memcpy(values.data() + i * width, &number, width);
   }
   return values;
@@ -98,7 +101,7 @@ struct Result {
   double spread = 0;  ///< (largest - smallest) / median
   double gb_per_s = 0;
   double fraction = 0;  ///< of the copy's bytes per second
-  double error = 0;  ///< largest relative difference to the reference in the part that was checked
+  bool right = false;   ///< the part that was compared with the reference
   std::uint64_t bytes = 0;  ///< each input read and each output written once
   std::string variant;
   double of_read = 0;  ///< of the speed of a kernel that only reads the same bytes; 0: not measured
@@ -177,14 +180,9 @@ class Bench {
     measured.spread = (times.back() - times.front()) / measured.microseconds;
     measured.gb_per_s = static_cast<double>(measured.bytes) / measured.microseconds / 1e3;
     measured.fraction = measured.gb_per_s / copy().speed();
-    if (item.sums) {
-      const std::vector<double> sums = sums_of(arrays[0], host[0], result);
-      double scale = 0;
-      for (const double sum : sums) scale += sum * sum / static_cast<double>(sums.size());
-      measured.error = compare(sums, result, output, std::sqrt(scale));
-    } else {
-      measured.error = compare(reference_of(function, arrays, host, result), result, output, 1e-3);
-    }
+    measured.right = is_right(item.sums ? sums_of(arrays[0], host[0], result)
+                                        : reference_of(function, arrays, host, result),
+                              result, output);
     return measured;
   }
 
@@ -338,25 +336,15 @@ class Bench {
     return sums;
   }
 
-  // The largest difference to what is expected of the first elements, relative to that or to
-  // `least`, whichever is larger.
-  double compare(const std::vector<double>& expected, const Array& result,
-                 const DeviceMemory& output, double least) {
+  // Whether the first elements are what is expected of them.
+  bool is_right(const std::vector<double>& expected, const Array& result,
+                const DeviceMemory& output) {
     const auto width = static_cast<std::size_t>(bits(result.dtype) / 8);
-    std::vector<std::byte> got_bytes(expected.size() * width);
+    std::vector<std::byte> got(expected.size() * width);
     backend_.synchronize(stream_.get());
-    backend_.copy_out(got_bytes.data(), output.data(), got_bytes.size(), stream_.get());
+    backend_.copy_out(got.data(), output.data(), got.size(), stream_.get());
     backend_.synchronize(stream_.get());
-    double worst = 0;
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      std::uint64_t number = 0;
-      std::memcpy(&number, got_bytes.data() + i * width, width);
-      const double got = fusion::decode(number, result.dtype);
-      const double difference =
-          std::fabs(got - expected[i]) / std::max(std::fabs(expected[i]), least);
-      worst = std::isnan(difference) ? HUGE_VAL : std::max(worst, difference);
-    }
-    return worst;
+    return may_be_rounded_from(result.dtype, got, expected);
   }
 
   const BenchOptions& options_;
@@ -366,15 +354,12 @@ class Bench {
   std::optional<Copy> copy_;
 };
 
-// A rounded 16-bit result differs from the exact one by 2^-9 at most; an f32 chain by far less.
-bool is_right(const Result& result) { return result.error < 0.005; }
-
 void draw(const std::string& path, const std::string& title, const std::vector<Result>& results) {
   std::vector<Bar> bars;
   for (const Result& result : results) {
     bars.push_back({result.name, result.fraction,
                     fmt::format("{:.3f}, {:.0f} GB/s{}", result.fraction, result.gb_per_s,
-                                is_right(result) ? "" : ", WRONG RESULT")});
+                                result.right ? "" : ", WRONG RESULT")});
   }
   files::OutputFile file(path);
   file.write(bar_chart(title, bars, 1, "copy"));
@@ -396,20 +381,19 @@ int run_bench(const BenchOptions& options) {
   std::vector<Result> results;
   for (const BenchCase& item : cases) {
     const Result& result = results.emplace_back(bench.run(item));
-    right = right && is_right(result);
+    right = right && result.right;
     list.push_back({{"case", result.name},
                     {"microseconds", result.microseconds},
                     {"gb_per_s", result.gb_per_s},
                     {"fraction_of_copy", result.fraction},
                     {"fraction_of_read", result.of_read > 0 ? Json(result.of_read) : Json()},
                     {"spread", result.spread},
-                    {"right", is_right(result)},
+                    {"right", result.right},
                     {"variant", result.variant}});
-    table.row(
-        {result.name, human_time(result.microseconds), fmt::format("{:.0f}", result.gb_per_s),
-         fmt::format("{:.3f}", result.fraction),
-         result.of_read > 0 ? fmt::format("{:.3f}", result.of_read) : "",
-         is_right(result) ? fmt::format("{:.1f} %", 100 * result.spread) : red("WRONG RESULT")});
+    table.row({result.name, human_time(result.microseconds), fmt::format("{:.0f}", result.gb_per_s),
+               fmt::format("{:.3f}", result.fraction),
+               result.of_read > 0 ? fmt::format("{:.3f}", result.of_read) : "",
+               result.right ? fmt::format("{:.1f} %", 100 * result.spread) : red("WRONG RESULT")});
   }
   const std::string hardware = jit::backend(device).name();
   if (!options.plot.empty()) {
@@ -423,7 +407,7 @@ int run_bench(const BenchOptions& options) {
                 {"copy_gb_per_s", copy},
                 {"cases", list}});
   } else {
-    fmt::print("{} ({}), copy {:.0f} GB/s\n", to_string(device), hardware, copy);
+    print("{} ({}), copy {:.0f} GB/s\n", to_string(device), hardware, copy);
     table.print();
   }
   return right ? kSuccess : kFailure;
