@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <memory>
+#include <new>
 
 #include "cache/bytes.hpp"
 #include "cache/directory.hpp"
@@ -24,6 +26,7 @@ constexpr std::string_view kPurpose = "bundle";
 constexpr std::uint64_t kDigest = 8;
 constexpr std::uint64_t kChecksum = 16;
 constexpr std::uint64_t kMaxItems = 1 << 24;
+constexpr std::uint64_t kPart = 1 << 20;  // read at once of a file of any size
 
 std::string_view text_of(const Mac& mac) {
   return {reinterpret_cast<const char*>(mac.data()), mac.size()};
@@ -35,6 +38,30 @@ Mac mac_of(std::string_view bytes) {
   if (bytes.size() == mac.size()) std::copy(bytes.begin(), bytes.end(), mac.begin());
   return mac;
 }
+
+/// XXH3-128 of bytes that come in parts.
+class StreamedChecksum {
+ public:
+  StreamedChecksum() : state_(XXH3_createState(), XXH3_freeState) {
+    if (!state_) throw std::bad_alloc();
+    XXH3_128bits_reset(state_.get());
+  }
+  void add(std::string_view bytes) {
+    XXH3_128bits_update(state_.get(), bytes.data(), bytes.size());
+  }
+  /// As a bundle ends with it.
+  std::string bytes() const {
+    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+    std::string bytes;
+    ByteWriter writer(bytes);
+    writer.u64(hash.high64);
+    writer.u64(hash.low64);
+    return bytes;
+  }
+
+ private:
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state_;
+};
 
 /// What is before the items.
 struct Fixed {
@@ -131,33 +158,53 @@ class Bundle final : public Layer {
 
 }  // namespace
 
-std::string encode_bundle(const std::map<Key, std::string>& files, const Secret& secret) {
-  const std::uint64_t codes = secret ? (files.size() + 1) * kMacBytes : 0;
-  std::uint64_t offset = kFixed + files.size() * kItem + codes + kDigest;
-  std::uint64_t total = offset + kChecksum;
-  for (const auto& [key, file] : files) total += file.size();
+BundleWriter::BundleWriter(Io& io, Fd waiting, const Secret& secret)
+    : io_(io), waiting_(std::move(waiting)), secret_(secret) {}
+
+bool BundleWriter::add(const Key& key, std::string_view file) {
+  if (!write_bytes(io_, waiting_.get(), file)) return false;
+  BundleItem item{key, bytes_, file.size(), {}};
+  if (secret_) item.mac = secret_.sign_entry(key, file);
+  items_.push_back(item);
+  bytes_ += file.size();
+  return true;
+}
+
+std::string BundleWriter::index() const {
+  const Fixed fixed{static_cast<bool>(secret_), items_.size()};
   std::string bytes;
-  bytes.reserve(total);
+  bytes.reserve(fixed.index_bytes());
   ByteWriter writer(bytes);
   writer.raw(kMagic);
   writer.u32(kBundleVersion);
-  writer.u32(secret ? kSigned : 0);
-  writer.u64(files.size());
-  for (const auto& [key, file] : files) {
-    writer.u64(key.high);
-    writer.u64(key.low);
-    writer.u64(offset);
-    writer.u64(file.size());
-    if (secret) writer.raw(text_of(secret.sign_entry(key, file)));
-    offset += file.size();
+  writer.u32(secret_ ? kSigned : 0);
+  writer.u64(items_.size());
+  for (const BundleItem& item : items_) {
+    writer.u64(item.key.high);
+    writer.u64(item.key.low);
+    writer.u64(fixed.index_bytes() + item.offset);
+    writer.u64(item.size);
+    if (secret_) writer.raw(text_of(item.mac));
   }
-  if (secret) writer.raw(text_of(secret.sign(kPurpose, bytes)));
+  if (secret_) writer.raw(text_of(secret_.sign(kPurpose, bytes)));
   writer.u64(XXH3_64bits(bytes.data(), bytes.size()));
-  for (const auto& [key, file] : files) writer.raw(file);
-  const XXH128_hash_t checksum = XXH3_128bits(bytes.data(), bytes.size());
-  writer.u64(checksum.high64);
-  writer.u64(checksum.low64);
   return bytes;
+}
+
+bool BundleWriter::write(const Fd& to) {
+  StreamedChecksum checksum;
+  const auto put = [&](std::string_view bytes) {
+    checksum.add(bytes);
+    return write_bytes(io_, to.get(), bytes);
+  };
+  if (!put(index())) return false;
+  std::string part;
+  for (std::uint64_t at = 0; at < bytes_; at += part.size()) {
+    if (!read_bytes(io_, waiting_.get(), at, std::min(kPart, bytes_ - at), part)) return false;
+    errno = EIO;  // somebody has cut the file
+    if (part.empty() || !put(part)) return false;
+  }
+  return write_bytes(io_, to.get(), checksum.bytes());
 }
 
 std::uint64_t bundle_index_size(std::string_view bytes) {
@@ -209,18 +256,31 @@ BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total, con
   return index;
 }
 
-BundleIndex check_bundle(std::string_view bytes, const Secret& secret) {
-  BundleIndex index = decode_bundle_index(bytes, bytes.size(), secret);
+BundleIndex check_bundle(std::uint64_t total, const ReadBundle& read, const Secret& secret) {
+  const std::uint64_t size = bundle_index_size(read(0, kFixed));
+  BundleIndex index = decode_bundle_index(
+      read(0, std::clamp(size, kFixed, std::max(total, kFixed))), total, secret);
   if (!index.reason.empty()) return index;
-  const std::size_t body = bytes.size() - kChecksum;
-  const XXH128_hash_t checksum = XXH3_128bits(bytes.data(), body);
-  ByteReader tail(bytes.substr(body));
-  const std::uint64_t high = tail.u64();
-  if (checksum.high64 != high || checksum.low64 != tail.u64()) {
+  const std::uint64_t body = total - kChecksum;
+  StreamedChecksum checksum;
+  std::string part;
+  for (std::uint64_t at = 0; at < body; at += part.size()) {
+    part = read(at, std::min(kPart, body - at));
+    if (part.empty()) break;
+    checksum.add(part);
+  }
+  if (read(body, kChecksum) != checksum.bytes()) {
     index = {};
     index.reason = "does not match its checksum";
   }
   return index;
+}
+
+BundleIndex check_bundle(std::string_view bytes, const Secret& secret) {
+  const auto read = [&](std::uint64_t offset, std::uint64_t size) {
+    return std::string(bytes.substr(std::min<std::uint64_t>(offset, bytes.size()), size));
+  };
+  return check_bundle(bytes.size(), read, secret);
 }
 
 Decoded decode_bundle_entry(const BundleItem& item, std::string_view file, Parts parts,

@@ -19,7 +19,7 @@
 // signature covers, so a look-up checks what it uses without reading the rest.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -47,8 +47,26 @@ struct BundleIndex {
   std::string reason;  ///< why there is none, in words
 };
 
-/// The bytes of the bundle of those entry files, signed if there is a secret.
-std::string encode_bundle(const std::map<Key, std::string>& files, const Secret& secret);
+/// Entry files on their way into a bundle: their bytes wait in a file, their places in memory.
+class BundleWriter {
+ public:
+  /// `waiting`: an empty file, open for reading and writing. Signs if there is a secret.
+  BundleWriter(Io& io, Fd waiting, const Secret& secret);
+  /// Keys ascend. False, errno: it failed.
+  bool add(const Key& key, std::string_view file);
+  std::size_t entries() const { return items_.size(); }
+  /// Writes the bundle into an empty file. False, errno: it failed.
+  bool write(const Fd& to);
+
+ private:
+  std::string index() const;
+
+  Io& io_;
+  Fd waiting_;
+  Secret secret_;
+  std::vector<BundleItem> items_;  ///< with offsets into what waits
+  std::uint64_t bytes_ = 0;
+};
 
 /// How many bytes hold the index of a bundle that starts with `bytes` (24 or more); 0 if it is
 /// none.
@@ -56,8 +74,12 @@ std::uint64_t bundle_index_size(std::string_view bytes);
 /// Reads and checks the index of a bundle of `total` bytes from its first bundle_index_size()
 /// bytes. With a secret, refuses what is not signed with it.
 BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total, const Secret& secret);
-/// The index of a bundle that is there whole, after checking all of it but the entries themselves,
-/// which decode_bundle_entry() checks as they are used.
+/// Bytes [offset, offset + size) of a bundle; fewer if it ends before.
+using ReadBundle = std::function<std::string(std::uint64_t offset, std::uint64_t size)>;
+/// The index of a bundle of `total` bytes that is there whole, after checking all of it but the
+/// entries themselves, which decode_bundle_entry() checks as they are used. Reads a part at a time.
+BundleIndex check_bundle(std::uint64_t total, const ReadBundle& read, const Secret& secret);
+/// The same of a bundle in memory.
 BundleIndex check_bundle(std::string_view bytes, const Secret& secret);
 /// decode() of an entry's file, after checking its code if there is a secret.
 Decoded decode_bundle_entry(const BundleItem& item, std::string_view file, Parts parts,

@@ -320,8 +320,13 @@ void Directory::quarantine(const Fd& shard, const std::string& name, const struc
 
 bool Directory::remove(const Fd& shard, const std::string& name) {
   if (io_.unlink_at(shard.get(), name.c_str(), 0) == 0) return true;
-  return (errno == EISDIR || errno == EPERM) &&
-         io_.unlink_at(shard.get(), name.c_str(), AT_REMOVEDIR) == 0;
+  const int error = errno;
+  if ((error == EISDIR || error == EPERM) &&
+      io_.unlink_at(shard.get(), name.c_str(), AT_REMOVEDIR) == 0) {
+    return true;
+  }
+  errno = error;
+  return false;
 }
 
 std::vector<unsigned> Directory::shards(const Fd& root) {

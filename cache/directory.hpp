@@ -74,7 +74,7 @@ class Directory final : public Layer {
   void scan(const Fd& shard, const std::function<void(const Item&)>& visit);
   /// The same for every sub-directory.
   void scan(const std::function<void(const Fd& shard, const Item&)>& visit);
-  /// Deletes one; true if it was there.
+  /// Deletes one. False, errno: it was not there (ENOENT), or it still is.
   bool remove(const Fd& shard, const std::string& name);
   /// Moves one to quarantine unless it has been replaced since `seen`.
   void quarantine(const Fd& shard, const std::string& name, const struct stat* seen,

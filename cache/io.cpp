@@ -28,6 +28,9 @@ int Io::sync(int fd) { return ::fsync(fd); }
 int Io::rename_at(int from_directory, const char* from, int to_directory, const char* to) {
   return ::renameat(from_directory, from, to_directory, to);
 }
+int Io::link_at(int from_directory, const char* from, int to_directory, const char* to) {
+  return ::linkat(from_directory, from, to_directory, to, AT_SYMLINK_FOLLOW);
+}
 int Io::unlink_at(int directory, const char* name, int flags) {
   return ::unlinkat(directory, name, flags);
 }

@@ -27,6 +27,8 @@ class Io {
   virtual ssize_t write(int fd, const void* from, std::size_t size);
   virtual int sync(int fd);
   virtual int rename_at(int from_directory, const char* from, int to_directory, const char* to);
+  /// Follows a symlink in `from`, which may be one of /proc/self/fd.
+  virtual int link_at(int from_directory, const char* from, int to_directory, const char* to);
   virtual int unlink_at(int directory, const char* name, int flags);
   virtual int make_directory_at(int directory, const char* name, mode_t mode);
   /// Sets the time of the last use (mtime; atime too), in nanoseconds since 1970.

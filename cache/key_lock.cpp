@@ -54,7 +54,12 @@ KeyLock::State KeyLock::acquire(Directory& directory, const Key& key,
     struct stat status = {};
     if (!fd_ || io_.stat(fd_.get(), status) != 0 || !S_ISREG(status.st_mode)) break;
     const Try result = try_lock(io_, fd_.get());
-    if (result == Try::impossible) break;
+    if (result == Try::impossible) {
+      const int error = errno;
+      io_.unlink_at(shard_.get(), name_.c_str(), 0);  // of no use to anybody
+      errno = error;
+      break;
+    }
     if (result == Try::locked) {
       if (still_named(io_, shard_, name_, fd_.get())) return State::owned;
       fd_.reset();
@@ -90,11 +95,16 @@ KeyLock::~KeyLock() {
   io_.lock(fd_.get(), LOCK_UN);
 }
 
-void remove_abandoned_lock(Io& io, const Fd& shard, const std::string& name) {
+bool remove_free_lock(Io& io, const Fd& shard, const std::string& name) {
   const Fd fd = open_at(io, shard.get(), name.c_str(), O_RDWR | O_NONBLOCK);
-  if (!fd || try_lock(io, fd.get()) != Try::locked) return;
-  if (still_named(io, shard, name, fd.get())) io.unlink_at(shard.get(), name.c_str(), 0);
+  // Where no file can be locked nobody holds this one.
+  if (!fd || try_lock(io, fd.get()) == Try::busy) return false;
+  const bool removed =
+      still_named(io, shard, name, fd.get()) && io.unlink_at(shard.get(), name.c_str(), 0) == 0;
+  const int error = errno;
   io.lock(fd.get(), LOCK_UN);
+  errno = error;
+  return removed;
 }
 
 }  // namespace kiln::cache

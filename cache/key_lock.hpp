@@ -50,7 +50,8 @@ struct Locked {
   std::unique_ptr<KeyLock> lock;  ///< null also where there is no directory to lock in
 };
 
-/// Deletes a lock file unless somebody holds it.
-void remove_abandoned_lock(Io& io, const Fd& shard, const std::string& name);
+/// Deletes a lock file unless somebody holds it; who has just opened it to take it sees that it is
+/// gone and makes another. False, errno: it is still there, EWOULDBLOCK if somebody holds it.
+bool remove_free_lock(Io& io, const Fd& shard, const std::string& name);
 
 }  // namespace kiln::cache

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "cache/cache.hpp"
 #include "cache/key_lock.hpp"
+#include "cache/listing.hpp"
 #include "kiln/cache.hpp"
 #include "kiln/error.hpp"
 
@@ -21,32 +23,6 @@ std::string other_path(const Directory& directory, unsigned shard, const std::st
   return fmt::format("{}/{:02x}/{}", directory.path(), shard, name);
 }
 
-Listing read_listing(Directory& directory, const Fd& shard, const Item& item) {
-  Listing listing;
-  listing.key = item.key;
-  listing.path = path_in(directory, item.name);
-  listing.file_bytes = static_cast<std::uint64_t>(item.status.st_size);
-  listing.last_used = nanoseconds(item.status) / kSecond;
-  const Directory::File file = directory.read_head(shard, item.name);
-  if (file.state != Directory::File::State::read) {
-    listing.problem = file.reason;
-    return listing;
-  }
-  Head head = decode_head(file.bytes);
-  listing.problem = head.reason;
-  listing.other_version = head.other_version;
-  if (!head.reason.empty()) return listing;
-  if (head.key != item.key) listing.problem = fmt::format("holds key {}", head.key.hex());
-  if (head.file_bytes != listing.file_bytes) {
-    listing.problem =
-        fmt::format("is {} bytes, its lengths say {}", listing.file_bytes, head.file_bytes);
-  }
-  listing.metadata = std::move(head.metadata);
-  listing.code_bytes = head.code_bytes;
-  listing.source_bytes = head.source_bytes;
-  return listing;
-}
-
 /// The user's directory, or null. Throws Error(io) if it cannot be used: whoever asked wants to
 /// know.
 Directory* readable(Cache& cache) {
@@ -56,51 +32,109 @@ Directory* readable(Cache& cache) {
   return directory;
 }
 
-/// Calls `visit` for every entry's file, by key. Sub-directories come in order, their files do not.
-void for_each_item(Directory& directory,
-                   const std::function<bool(const Fd& shard, const Item&)>& visit) {
+/// Files that could not be deleted, as far as an error tells of them.
+struct Failures {
+  std::size_t count = 0;
+  std::string first;
+
+  void add(const std::string& path, int error) {
+    if (count++ == 0) first = fmt::format("{}: {}", path, describe_errno(error));
+  }
+  void merge(const Failures& other) {
+    if (count == 0) first = other.first;
+    count += other.count;
+  }
+  /// Throws Error(io) if there are any.
+  void check(std::string_view what, const Directory& directory) const {
+    if (count == 0) return;
+    throw Error(Code::io,
+                fmt::format("cache {}: {}: {} cannot be removed, {} first: make the "
+                            "directory writable, or remove them as its owner",
+                            what, directory.path(),
+                            count == 1 ? "1 file" : fmt::format("{} files", count), first));
+  }
+};
+
+/// Calls `visit` for every file that lies beside the entries.
+void for_each_left(Directory& directory,
+                   const std::function<void(unsigned shard, const Fd&, const Item&)>& visit) {
   const std::shared_ptr<const Fd> root = directory.root(false);
   if (!root) return;
   for (const unsigned number : directory.shards(*root)) {
     const Fd shard = directory.shard(*root, number, false);
     if (!shard) continue;
-    std::vector<Item> items;
     directory.scan(shard, [&](const Item& item) {
-      if (item.kind == Item::Kind::entry) items.push_back(item);
+      if (item.kind != Item::Kind::entry) visit(number, shard, item);
     });
-    std::sort(items.begin(), items.end(),
-              [](const Item& a, const Item& b) { return a.key < b.key; });
-    for (const Item& item : items) {
-      if (!visit(shard, item)) return;
-    }
   }
 }
 
-/// Deletes what processes that are gone have left; nothing without `repair`.
-void clean_up(Directory& directory, bool repair, std::vector<Problem>& problems) {
+/// What verify() says of what dead processes have left, and with `repair` its removal.
+void verify_left(Directory& directory, bool repair, std::vector<Problem>& problems) {
   const std::int64_t now = directory.now();
-  const std::shared_ptr<const Fd> root = directory.root(false);
-  if (!root) return;
-  for (const unsigned number : directory.shards(*root)) {
-    const Fd shard = directory.shard(*root, number, false);
-    if (!shard) continue;
-    directory.scan(shard, [&](const Item& item) {
-      if (item.kind == Item::Kind::entry || !is_abandoned(nanoseconds(item.status), now)) return;
-      Problem problem{other_path(directory, number, item.name), {}, repair};
-      switch (item.kind) {
-        case Item::Kind::temporary:
-          problem.reason = "was left unfinished by a process that is gone";
-          if (repair) problem.repaired = directory.remove(shard, item.name);
-          break;
-        case Item::Kind::lock:
-          problem.reason = "is a lock that nobody has used for long";
-          if (repair) remove_abandoned_lock(directory.io(), shard, item.name);
-          break;
-        default: problem.reason = "is not a file of the cache"; problem.repaired = false;
-      }
-      problems.push_back(std::move(problem));
-    });
+  for_each_left(directory, [&](unsigned number, const Fd& shard, const Item& item) {
+    if (!is_abandoned(nanoseconds(item.status), now)) return;
+    Problem problem{other_path(directory, number, item.name), {}, false};
+    switch (item.kind) {
+      case Item::Kind::temporary:
+        problem.reason = "was left unfinished by a process that is gone";
+        problem.repaired = repair && directory.remove(shard, item.name);
+        break;
+      case Item::Kind::lock:
+        problem.reason = "is a lock that nobody has used for long";
+        problem.repaired = repair && remove_free_lock(directory.io(), shard, item.name);
+        break;
+      default: problem.reason = "is not a file of the cache";
+    }
+    problems.push_back(std::move(problem));
+  });
+}
+
+/// Deletes the locks that nobody holds, however new, and what dead processes left unfinished.
+Failures sweep(Directory& directory) {
+  Failures failures;
+  const std::int64_t now = directory.now();
+  for_each_left(directory, [&](unsigned number, const Fd& shard, const Item& item) {
+    bool gone = true;
+    errno = 0;
+    if (item.kind == Item::Kind::lock) {
+      gone = remove_free_lock(directory.io(), shard, item.name) || errno == EWOULDBLOCK;
+    } else if (item.kind == Item::Kind::temporary && is_abandoned(nanoseconds(item.status), now)) {
+      gone = directory.remove(shard, item.name);
+    }
+    if (!gone && errno != ENOENT) failures.add(other_path(directory, number, item.name), errno);
+  });
+  return failures;
+}
+
+/// trim() that tells of what stays instead of throwing.
+Removed remove_entries(Cache& cache, Directory& directory, const TrimPolicy& policy,
+                       Failures& failures) {
+  std::vector<Listing> listings = list(cache, policy.filter);
+  std::vector<Candidate> candidates;
+  for (const Listing& listing : listings) {
+    candidates.push_back({listing.path, listing.file_bytes, listing.last_used * kSecond});
   }
+  EvictionPolicy decide{directory.now(), policy.max_size, std::nullopt};
+  if (policy.unused_for) decide.unused_for = policy.unused_for->count() * kSecond;
+  if (!policy.max_size && !policy.unused_for) decide.max_bytes = 0;
+
+  Removed removed;
+  const std::shared_ptr<const Fd> root = directory.root(false);
+  for (const std::size_t victim : choose_victims(candidates, decide)) {
+    Listing& listing = listings[victim];
+    if (!policy.dry_run) {
+      const Fd shard = root ? directory.shard(*root, shard_of(listing.key), false) : Fd();
+      if (!shard) continue;
+      if (!directory.remove(shard, entry_name(listing.key))) {
+        if (errno != ENOENT) failures.add(listing.path, errno);
+        continue;
+      }
+    }
+    removed.bytes += listing.file_bytes;
+    removed.entries.push_back(std::move(listing));
+  }
+  return removed;
 }
 
 }  // namespace
@@ -129,8 +163,19 @@ void for_each(Cache& cache, const std::function<bool(const Listing&)>& visit) {
   Directory* const directory = readable(cache);
   if (directory == nullptr) return;
   for_each_item(*directory, [&](const Fd& shard, const Item& item) {
-    return visit(read_listing(*directory, shard, item));
+    const std::optional<Listing> listing = read_listing(*directory, shard, item);
+    return !listing || visit(*listing);
   });
+}
+
+std::optional<Listing> find_listing(Cache& cache, const Key& key) {
+  Directory* const directory = readable(cache);
+  const std::shared_ptr<const Fd> root = directory ? directory->root(false) : nullptr;
+  const Fd shard = root ? directory->shard(*root, shard_of(key), false, true) : Fd();
+  Item item{Item::Kind::entry, entry_name(key), key, {}};
+  if (!shard || directory->io().stat_at(shard.get(), item.name.c_str(), item.status) != 0)
+    return {};
+  return read_listing(*directory, shard, item);
 }
 
 std::vector<Listing> list(Cache& cache, const Filter& filter) {
@@ -224,44 +269,32 @@ Verification verify(Cache& cache, bool repair) {
     result.problems.push_back({path_in(*directory, item.name), reason, movable});
     return true;
   });
-  clean_up(*directory, repair, result.problems);
+  verify_left(*directory, repair, result.problems);
   return result;
 }
 
 Removed trim(Cache& cache, const TrimPolicy& policy) {
-  Removed removed;
   Directory* const directory = readable(cache);
-  if (directory == nullptr) return removed;
-  std::vector<Listing> listings = list(cache, policy.filter);
-  std::vector<Candidate> candidates;
-  for (const Listing& listing : listings) {
-    candidates.push_back({listing.path, listing.file_bytes, listing.last_used * kSecond});
-  }
-  EvictionPolicy decide{directory->now(), policy.max_size, std::nullopt};
-  if (policy.unused_for) decide.unused_for = policy.unused_for->count() * kSecond;
-  if (!policy.max_size && !policy.unused_for) decide.max_bytes = 0;
-
-  const std::shared_ptr<const Fd> root = directory->root(false);
-  for (const std::size_t victim : choose_victims(candidates, decide)) {
-    Listing& listing = listings[victim];
-    if (!policy.dry_run) {
-      const Fd shard = root ? directory->shard(*root, shard_of(listing.key), false) : Fd();
-      if (!shard || !directory->remove(shard, entry_name(listing.key))) continue;
-    }
-    removed.bytes += listing.file_bytes;
-    removed.entries.push_back(std::move(listing));
-  }
+  if (directory == nullptr) return {};
+  Failures failures;
+  Removed removed = remove_entries(cache, *directory, policy, failures);
+  if (!policy.dry_run) failures.merge(sweep(*directory));
+  failures.check("trim", *directory);
   return removed;
 }
 
 Removed clear(Cache& cache) {
-  Removed removed = trim(cache, {});
   Directory* const directory = readable(cache);
-  if (directory == nullptr) return removed;
-  std::vector<Problem> cleaned;
-  clean_up(*directory, true, cleaned);
-  directory->scan_quarantine(
-      [&](const Fd& quarantine, const Item& item) { directory->remove(quarantine, item.name); });
+  if (directory == nullptr) return {};
+  Failures failures;
+  Removed removed = remove_entries(cache, *directory, {}, failures);
+  failures.merge(sweep(*directory));
+  directory->scan_quarantine([&](const Fd& quarantine, const Item& item) {
+    if (!directory->remove(quarantine, item.name) && errno != ENOENT) {
+      failures.add(fmt::format("{}/quarantine/{}", directory->path(), item.name), errno);
+    }
+  });
+  failures.check("clear", *directory);
   return removed;
 }
 

@@ -71,7 +71,7 @@ void Directory::keep_bound(const Fd& root, unsigned number, const std::string& k
         shards.push_back(i);
       } else if (is_abandoned(nanoseconds(item.status), now)) {
         if (item.kind == Item::Kind::temporary) remove(shard, item.name);
-        if (item.kind == Item::Kind::lock) remove_abandoned_lock(io_, shard, item.name);
+        if (item.kind == Item::Kind::lock) remove_free_lock(io_, shard, item.name);
       }
     });
   }

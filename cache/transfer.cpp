@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <map>
+#include <utility>
 
 #include "cache/bundle.hpp"
 #include "cache/cache.hpp"
+#include "cache/listing.hpp"
 #include "kiln/cache.hpp"
 #include "kiln/error.hpp"
 
@@ -19,42 +21,122 @@ namespace {
   throw Error(Code::io, fmt::format("cache {}: {}: {}", what, path, describe_errno(error)));
 }
 
-/// Reads all of a file that the user named.
-std::string read_named(Io& io, const std::string& path) {
-  const int raw = io.open_at(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-  const Fd fd(io, raw);
+/// A file that the user named, to be read.
+struct Named {
+  Fd fd;
+  std::uint64_t size = 0;
+};
+
+Named open_named(Io& io, const std::string& path) {
+  Named file{{io, io.open_at(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0)}, 0};
   struct stat status = {};
-  if (!fd || io.stat(fd.get(), status) != 0) fail("import", path, errno);
+  if (!file.fd || io.stat(file.fd.get(), status) != 0) fail("import", path, errno);
   if (!S_ISREG(status.st_mode)) {
     throw Error(Code::invalid_argument,
                 fmt::format("cache import: {}: expected a regular file", path));
   }
-  std::string bytes;
-  if (!read_bytes(io, fd.get(), 0, static_cast<std::uint64_t>(status.st_size), bytes)) {
-    fail("import", path, errno);
-  }
-  return bytes;
+  file.size = static_cast<std::uint64_t>(status.st_size);
+  return file;
 }
 
-/// Writes beside `path` and renames, so that the file is whole or not there.
-void write_named(Io& io, std::int64_t now, const std::string& path, std::string_view bytes) {
-  const std::filesystem::path target(path);
-  const std::string parent = target.has_parent_path() ? target.parent_path().string() : ".";
-  const std::string temporary = parent + "/" + temporary_name(now);
-  const Fd fd = open_at(io, AT_FDCWD, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0644);
-  if (!fd) fail("export", path, errno);
-  if (!write_bytes(io, fd.get(), bytes) || !sync_file(io, fd.get()) ||
-      io.rename_at(AT_FDCWD, temporary.c_str(), AT_FDCWD, path.c_str()) != 0) {
-    const int error = errno;
-    io.unlink_at(AT_FDCWD, temporary.c_str(), 0);
-    fail("export", path, error);
+/// A file without a name that the system removes however the process ends; none where the file
+/// system or the machine cannot do that or could not name it later.
+Fd open_unnamed(Io& io, const std::string& directory) {
+  if (::access("/proc/self/fd", X_OK) != 0) return {};
+  return open_at(io, AT_FDCWD, (directory + "/.").c_str(), O_RDWR | O_TMPFILE, 0644);
+}
+
+/// A file that is there whole under its name, or not at all.
+class WholeFile {
+ public:
+  WholeFile(Io& io, const std::string& path, std::int64_t now) : io_(io), path_(path) {
+    const std::filesystem::path target(path);
+    directory_ = target.has_parent_path() ? target.parent_path().string() : ".";
+    temporary_ = directory_ + "/" + temporary_name(now);
+    fd_ = open_unnamed(io_, directory_);
+    if (fd_) return;
+    fd_ = open_at(io_, AT_FDCWD, temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0644);
+    if (!fd_) fail("export", path_, errno);
+    named_ = true;
   }
+  ~WholeFile() { remove(); }
+  WholeFile(const WholeFile&) = delete;
+  WholeFile& operator=(const WholeFile&) = delete;
+
+  const Fd& fd() const { return fd_; }
+  const std::string& directory() const { return directory_; }
+  /// Throws Error(io).
+  void commit() {
+    if (!sync_file(io_, fd_.get())) fail("export", path_, errno);
+    if (!named_) {
+      // A link cannot replace a file, a rename can.
+      const std::string from = fmt::format("/proc/self/fd/{}", fd_.get());
+      named_ = io_.link_at(AT_FDCWD, from.c_str(), AT_FDCWD, temporary_.c_str()) == 0;
+      if (!named_) fail("export", path_, errno);
+    }
+    if (io_.rename_at(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str()) != 0) {
+      fail("export", path_, errno);
+    }
+    named_ = false;
+  }
+
+ private:
+  void remove() {
+    if (named_) io_.unlink_at(AT_FDCWD, temporary_.c_str(), 0);
+  }
+
+  Io& io_;
+  const std::string path_;
+  std::string directory_;
+  std::string temporary_;
+  Fd fd_;
+  bool named_ = false;  ///< there is a file of the temporary's name
+};
+
+/// A file that nobody else sees, beside `path`.
+Fd open_scratch(Io& io, const std::string& path, const std::string& directory, std::int64_t now) {
+  Fd fd = open_unnamed(io, directory);
+  if (fd) return fd;
+  const std::string name = directory + "/" + temporary_name(now);
+  fd = open_at(io, AT_FDCWD, name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
+  if (!fd) fail("export", path, errno);
+  io.unlink_at(AT_FDCWD, name.c_str(), 0);
+  return fd;
 }
 
 Directory& directory_of(Cache& cache, std::string_view what) {
   if (Directory* const directory = cache.directory()) return *directory;
   throw Error(Code::io, fmt::format("cache {}: there is no cache directory: {}", what,
                                     cache.config().why_uncached));
+}
+
+/// An entry's file as an export wants it.
+struct Checked {
+  enum class State : std::uint8_t { good, other, vanished, bad };
+  State state = State::other;  ///< other: the filter does not match
+  std::string bytes;
+  std::string reason;
+};
+
+/// Reads the head alone where the filter needs no more.
+Checked read_checked(Directory& directory, const Fd& shard, const Item& item,
+                     const Filter& filter) {
+  using State = Checked::State;
+  const std::optional<Listing> listing = read_listing(directory, shard, item);
+  if (!listing) return {State::vanished, {}, {}};
+  if (!filter.matches(*listing)) return {};
+  Directory::File file = directory.read_file(shard, item.name, kMaxEntryBytes);
+  if (file.state == Directory::File::State::absent) return {State::vanished, {}, {}};
+  if (file.state == Directory::File::State::unavailable) return {State::bad, {}, file.reason};
+  if (file.state == Directory::File::State::read) {
+    const Decoded decoded = decode(item.key, file.bytes, Parts::all);
+    if (decoded.entry) return {State::good, std::move(file.bytes), {}};
+    file.reason = decoded.reason;
+    if (decoded.other_version) return {State::bad, {}, file.reason};
+  }
+  const bool opened = file.status.st_ino != 0;
+  directory.quarantine(shard, item.name, opened ? &file.status : nullptr, file.reason);
+  return {State::bad, {}, file.reason};
 }
 
 /// Says whether there are none or none could be read.
@@ -70,40 +152,60 @@ Directory& directory_of(Cache& cache, std::string_view what) {
 
 }  // namespace
 
-Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filter) {
+Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filter,
+                       const TransferProgress& progress) {
   Directory& directory = directory_of(cache, "export");
-  Transfer transfer;
-  std::map<Key, std::string> files;
-  for (const Listing& listing : list(cache, filter)) {
-    auto loaded = directory.load(listing.key, Parts::all);
-    if (loaded) {
-      transfer.bytes += loaded->bytes.size();
-      files.emplace(listing.key, std::move(loaded->bytes));
-    } else {
-      const bool known = !listing.problem.empty();
-      transfer.problems.push_back({listing.path, known ? listing.problem : "is not usable", false});
-    }
+  if (const std::string reason = directory.unreadable(); !reason.empty()) {
+    throw Error(Code::io, fmt::format("cache export: {}", reason));
   }
-  if (files.empty()) fail_without_entries(directory, transfer.problems);
+  Io& io = directory.io();
+  const std::uint64_t total = progress ? usage(cache).entries : 0;
+  WholeFile file(io, path, directory.now());
   const Secret& secret = cache.config().secret;
-  transfer.entries = files.size();
+  BundleWriter bundle(io, open_scratch(io, path, file.directory(), directory.now()), secret);
+  Transfer transfer;
+  std::uint64_t done = 0;
+  for_each_item(directory, [&](const Fd& shard, const Item& item) {
+    const Checked checked = read_checked(directory, shard, item, filter);
+    if (checked.state == Checked::State::vanished) ++transfer.vanished;
+    if (checked.state == Checked::State::bad) {
+      transfer.problems.push_back({path_of(cache, item.key), checked.reason, false});
+    }
+    if (checked.state == Checked::State::good) {
+      if (!bundle.add(item.key, checked.bytes)) fail("export", path, errno);
+      transfer.bytes += checked.bytes.size();
+    }
+    if (progress) progress(++done, std::max(done, total));
+    return true;
+  });
+  if (bundle.entries() == 0) fail_without_entries(directory, transfer.problems);
+  if (!bundle.write(file.fd())) fail("export", path, errno);
+  file.commit();
+  transfer.entries = bundle.entries();
   transfer.signature = secret ? Signature::good : Signature::none;
-  write_named(directory.io(), directory.now(), path, encode_bundle(files, secret));
   return transfer;
 }
 
-Transfer import_bundle(Cache& cache, const std::string& path) {
+Transfer import_bundle(Cache& cache, const std::string& path, const TransferProgress& progress) {
   Directory& directory = directory_of(cache, "import");
-  const std::string bytes = read_named(directory.io(), path);
+  const Named named = open_named(directory.io(), path);
+  const auto read = [&](std::uint64_t offset, std::uint64_t size) {
+    std::string bytes;
+    if (!read_bytes(directory.io(), named.fd.get(), offset, size, bytes)) {
+      fail("import", path, errno);
+    }
+    return bytes;
+  };
   const Secret& secret = cache.config().secret;
-  const BundleIndex index = check_bundle(bytes, secret);
+  const BundleIndex index = check_bundle(named.size, read, secret);
   if (!index.reason.empty()) {
     throw Error(Code::invalid_argument, fmt::format("cache import: {}: {}", path, index.reason));
   }
   Transfer transfer;
   transfer.signature = index.signature;
+  std::uint64_t done = 0;
   for (const BundleItem& item : index.items) {
-    const std::string_view file = std::string_view(bytes).substr(item.offset, item.size);
+    const std::string file = read(item.offset, item.size);
     const Decoded decoded = decode_bundle_entry(item, file, Parts::all, secret);
     if (!decoded.entry) {
       transfer.problems.push_back({item.key.hex(), decoded.reason, false});
@@ -115,6 +217,7 @@ Transfer import_bundle(Cache& cache, const std::string& path) {
     } else {
       transfer.problems.push_back({item.key.hex(), "was not kept", false});
     }
+    if (progress) progress(++done, index.items.size());
   }
   if (transfer.entries + transfer.present == 0) {
     const std::string trouble = directory.trouble();

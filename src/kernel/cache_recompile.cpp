@@ -42,9 +42,11 @@ void recompile_entry(Cache& cache, const Listing& listing, Recompilation& result
 
 Recompilation recompile(Cache& cache, const Filter& filter) {
   Recompilation result;
-  for (const Listing& listing : list(cache, filter)) {
-    if (listing.problem.empty() && !listing.other_version) recompile_entry(cache, listing, result);
-  }
+  for_each(cache, [&](const Listing& listing) {
+    const bool usable = listing.problem.empty() && !listing.other_version;
+    if (usable && filter.matches(listing)) recompile_entry(cache, listing, result);
+    return true;
+  });
   return result;
 }
 

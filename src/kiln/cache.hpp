@@ -122,6 +122,9 @@ struct Filter {
 /// false. Entries that come or go meanwhile may be left out.
 void for_each(Cache& cache, const std::function<bool(const Listing&)>& visit);
 std::vector<Listing> list(Cache& cache, const Filter& filter = {});
+/// The one of that key; nothing if the directory has none. With for_each(), which has each for a
+/// moment only, a way to go through more entries than fit in memory in any order.
+std::optional<Listing> find_listing(Cache& cache, const Key& key);
 
 /// The entry whose key starts with `prefix` (1 to 32 hex digits). Throws Error(not_found) if there
 /// is none, Error(invalid_argument) if there are several or `prefix` is not hex.
@@ -205,8 +208,11 @@ struct Removed {
   std::uint64_t bytes = 0;
 };
 /// Removes what the policy says; without max_size and unused_for, everything the filter matches.
+/// Also what dead processes left: locks, unfinished files. Throws Error(io) that names the
+/// directory and the reason, after removing the rest, if something could not be removed.
 Removed trim(Cache& cache, const TrimPolicy& policy);
-/// Removes every entry of every version, the quarantine, and what dead processes left.
+/// Removes every entry of every version, the quarantine, and what dead processes left. Throws as
+/// trim() does.
 Removed clear(Cache& cache);
 
 /// What a bundle says about who made it. Signatures are made and checked with KILN_CACHE_SECRET.
@@ -219,19 +225,26 @@ enum class Signature : std::uint8_t {
 struct Transfer {
   std::uint64_t entries = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t present = 0;  ///< import: already there, left as they were
+  std::uint64_t present = 0;   ///< import: already there, left as they were
+  std::uint64_t vanished = 0;  ///< export: evicted or removed by others meanwhile, left out
   Signature signature = Signature::none;
   std::vector<Problem> problems;  ///< entries that were left out, and why
 };
+/// Called after each entry, with how many of how many were looked at.
+using TransferProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
 /// Writes the matching entries, each checked, into one file: a bundle, for import_bundle() or, as
 /// it is, for KILN_CACHE_READONLY_DIRS. The same entries give the same bytes. It is signed where
-/// there is a KILN_CACHE_SECRET, and appears whole or not at all. Throws Error(io), or
+/// there is a KILN_CACHE_SECRET, and appears whole or not at all; until then it takes room twice,
+/// in the directory of `path`. One entry at a time is in memory. Throws Error(io), or
 /// Error(not_found) if nothing matches.
-Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filter = {});
-/// Checks a whole bundle, then copies its entries. Throws Error(invalid_argument) when it is not
-/// intact, or when there is a KILN_CACHE_SECRET and the bundle is not signed with it; Error(io)
-/// when it cannot be read or nothing can be kept.
-Transfer import_bundle(Cache& cache, const std::string& path);
+Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filter = {},
+                       const TransferProgress& progress = {});
+/// Checks a whole bundle, then copies its entries, each read and checked by itself. Throws
+/// Error(invalid_argument) when it is not intact, or when there is a KILN_CACHE_SECRET and the
+/// bundle is not signed with it; Error(io) when it cannot be read or nothing can be kept.
+Transfer import_bundle(Cache& cache, const std::string& path,
+                       const TransferProgress& progress = {});
 
 struct Difference {
   std::string tag;  ///< of the ingredient

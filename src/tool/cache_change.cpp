@@ -6,14 +6,14 @@
 #include "kiln/error.hpp"
 #include "tool/cache_text.hpp"
 #include "tool/commands.hpp"
+#include "tool/progress.hpp"
 
 namespace kiln::tool {
 namespace {
 
 void print_problems(const std::vector<cache::Problem>& problems) {
   for (const cache::Problem& problem : problems) {
-    fmt::print("{}: {}{}\n", problem.path, red(problem.reason),
-               problem.repaired ? ", repaired" : "");
+    print("{}: {}{}\n", problem.path, red(problem.reason), problem.repaired ? ", repaired" : "");
   }
 }
 
@@ -36,8 +36,8 @@ int print_removed(const cache::Removed& removed, bool dry_run, bool json) {
     table.align_right(3);
     table.print();
   }
-  fmt::print("{} {}, {}\n", dry_run ? "would remove" : "removed", counted(removed.entries.size()),
-             human_bytes(removed.bytes));
+  print("{} {}, {}\n", dry_run ? "would remove" : "removed", counted(removed.entries.size()),
+        human_bytes(removed.bytes));
   return kSuccess;
 }
 
@@ -66,12 +66,17 @@ int print_transfer(const cache::Transfer& transfer, const std::string& file, std
                 {"entries", transfer.entries},
                 {"bytes", transfer.bytes},
                 {"present", transfer.present},
+                {"vanished", transfer.vanished},
                 {"signature", signature_word(transfer.signature)},
                 {"problems", to_json(transfer.problems)}});
   } else {
-    fmt::print("{} {}, {}{}; {}\n", verb, counted(transfer.entries), human_bytes(transfer.bytes),
-               transfer.present ? fmt::format(", {} were already there", transfer.present) : "",
-               signature_words(transfer.signature));
+    print("{} {}, {}{}{}; {}\n", verb, counted(transfer.entries), human_bytes(transfer.bytes),
+          transfer.present ? fmt::format(", {} were already there", transfer.present) : "",
+          transfer.vanished
+              ? fmt::format(", {} went meanwhile and {} left out", counted(transfer.vanished),
+                            transfer.vanished == 1 ? "is" : "are")
+              : "",
+          signature_words(transfer.signature));
     print_problems(transfer.problems);
   }
   return transfer.problems.empty() ? kSuccess : kFailure;
@@ -99,16 +104,16 @@ int run_cache_verify(const CacheVerifyOptions& options) {
     return good ? kSuccess : kFailure;
   }
   const std::size_t problems = verification.problems.size();
-  fmt::print("{}, {}: {}\n", counted(verification.entries), human_bytes(verification.bytes),
-             problems == 0 ? "all intact"
-                           : red(fmt::format("{} problem{}", problems, problems == 1 ? "" : "s")));
+  print("{}, {}: {}\n", counted(verification.entries), human_bytes(verification.bytes),
+        problems == 0 ? "all intact"
+                      : red(fmt::format("{} problem{}", problems, problems == 1 ? "" : "s")));
   print_problems(verification.problems);
   if (verification.other_versions) {
-    fmt::print("{} of another entry format, left alone\n", verification.other_versions);
+    print("{} of another entry format, left alone\n", verification.other_versions);
   }
   if (options.recompile) {
-    fmt::print("{} compile to the same code, {} were made by a compiler that is not here\n",
-               again.same, again.skipped);
+    print("{} compile to the same code, {} were made by a compiler that is not here\n", again.same,
+          again.skipped);
     print_problems(again.problems);
   }
   return good ? kSuccess : kFailure;
@@ -144,13 +149,18 @@ int run_cache_clear(const CacheOptions& options) {
 int run_cache_export(const CacheTransferOptions& options) {
   cache::Cache& cache = disk_cache();
   const cache::Filter filter = make_filter(cache, options.target, options.function, options.keys);
-  return print_transfer(cache::export_bundle(cache, options.file, filter), options.file, "exported",
-                        options.json);
+  Counter counter("exporting", options.json);
+  const cache::Transfer transfer =
+      cache::export_bundle(cache, options.file, filter, counter.step());
+  counter.clear();
+  return print_transfer(transfer, options.file, "exported", options.json);
 }
 
 int run_cache_import(const CacheTransferOptions& options) {
-  return print_transfer(cache::import_bundle(disk_cache(), options.file), options.file, "imported",
-                        options.json);
+  Counter counter("importing", options.json);
+  const cache::Transfer transfer = cache::import_bundle(disk_cache(), options.file, counter.step());
+  counter.clear();
+  return print_transfer(transfer, options.file, "imported", options.json);
 }
 
 }  // namespace kiln::tool

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "cache/cache.hpp"
 #include "files/file_io.hpp"
@@ -17,24 +18,38 @@ namespace {
 
 constexpr std::size_t kMostText = 200;  // characters of an expression; --json has all of them
 
-using Less = bool (*)(const cache::Listing&, const cache::Listing&);
+// What `ls` keeps of every entry, a few bytes; the rest is read again for those that are shown.
+struct Place {
+  cache::Key key;
+  double number = 0;  ///< the larger comes first ...
+  std::string name;   ///< ... or the smaller
+};
 
 // Newest, largest and slowest first: what a person looks for is at the top.
-Less order_of(std::string_view sort) {
-  if (sort == "created") {
-    return [](const auto& a, const auto& b) { return a.metadata.created > b.metadata.created; };
+Place place_of(const cache::Listing& listing, std::string_view sort) {
+  if (sort == "function") return {listing.key, 0, listing.metadata.function};
+  const double number = sort == "created"   ? static_cast<double>(listing.metadata.created)
+                        : sort == "size"    ? static_cast<double>(listing.file_bytes)
+                        : sort == "compile" ? listing.metadata.compile_ms
+                                            : static_cast<double>(listing.last_used);
+  return {listing.key, std::isnan(number) ? 0 : number, {}};  // a NaN is in no order
+}
+
+bool comes_before(const Place& a, const Place& b) {
+  return a.number != b.number ? a.number > b.number : a.name < b.name;
+}
+
+void add_row(Table& table, const cache::Listing& entry, std::int64_t now) {
+  const std::string age = human_duration(now - entry.last_used) + " ago";
+  if (!entry.problem.empty()) {
+    table.row({short_key(entry.key), red("unusable"), "", human_bytes(entry.file_bytes), "", age,
+               red(clip(entry.problem, kMostText))});
+    return;
   }
-  if (sort == "size") {
-    return [](const auto& a, const auto& b) { return a.file_bytes > b.file_bytes; };
-  }
-  if (sort == "function") {
-    return [](const auto& a, const auto& b) { return a.metadata.function < b.metadata.function; };
-  }
-  if (sort == "compile") {
-    return
-        [](const auto& a, const auto& b) { return a.metadata.compile_ms > b.metadata.compile_ms; };
-  }
-  return [](const auto& a, const auto& b) { return a.last_used > b.last_used; };
+  table.row({short_key(entry.key), clip(entry.metadata.function, 24),
+             short_target(entry.metadata.target), human_bytes(entry.file_bytes),
+             fmt::format("{:.0f} ms", entry.metadata.compile_ms), age,
+             clip(entry.metadata.expression, kMostText)});
 }
 
 std::string resources_of(const cache::Metadata& metadata) {
@@ -75,7 +90,7 @@ int run_cache_path(const CacheOptions& options) {
                 {"problem", trouble},
                 {"readonly", cache.config().readonly}});
   } else {
-    fmt::print("{}\n", cache::directory(cache));
+    print("{}\n", cache::directory(cache));
     if (!trouble.empty()) print(stderr, "kiln: {}\n", trouble);
   }
   return trouble.empty() ? kSuccess : kFailure;
@@ -83,22 +98,31 @@ int run_cache_path(const CacheOptions& options) {
 
 int run_cache_ls(const CacheListOptions& options) {
   cache::Cache& cache = disk_cache();
-  std::vector<cache::Listing> entries =
-      cache::list(cache, make_filter(cache, options.target, options.function));
-  std::stable_sort(entries.begin(), entries.end(), order_of(options.sort));
-  const std::size_t found = entries.size();
-  if (options.limit && entries.size() > *options.limit) entries.resize(*options.limit);
+  const cache::Filter filter = make_filter(cache, options.target, options.function);
+  std::vector<Place> places;
+  cache::for_each(cache, [&](const cache::Listing& listing) {
+    if (filter.matches(listing)) places.push_back(place_of(listing, options.sort));
+    return true;
+  });
+  std::stable_sort(places.begin(), places.end(), comes_before);
+  const std::size_t found = places.size();
+  if (options.limit && places.size() > *options.limit) places.resize(*options.limit);
+  const auto for_each_place = [&](const auto& visit) {
+    for (const Place& place : places) {
+      // One that has gone meanwhile is left out.
+      if (const auto listing = cache::find_listing(cache, place.key)) visit(*listing);
+    }
+  };
   if (options.json) {
-    Json json = Json::array();
-    for (const cache::Listing& entry : entries) json.push_back(to_json(entry));
-    print_json(json);
+    JsonArrayPrinter array;
+    for_each_place([&](const cache::Listing& entry) { array.print(to_json(entry)); });
     return kSuccess;
   }
   if (found == 0) {
     const bool filtered = !options.target.empty() || !options.function.empty();
     const std::uint64_t all = filtered ? cache::usage(cache).entries : 0;
-    fmt::print("{} {}{}\n", all ? "none of" : "no entries in", all ? counted(all) + " in " : "",
-               cache::directory(cache));
+    print("{} {}{}\n", all ? "none of" : "no entries in", all ? counted(all) + " in " : "",
+          cache::directory(cache));
     return kSuccess;
   }
   const std::int64_t now = seconds_since_1970();
@@ -106,20 +130,9 @@ int run_cache_ls(const CacheListOptions& options) {
   table.align_right(3);
   table.align_right(4);
   table.align_right(5);
-  for (const cache::Listing& entry : entries) {
-    const std::string age = human_duration(now - entry.last_used) + " ago";
-    if (!entry.problem.empty()) {
-      table.row({short_key(entry.key), red("unusable"), "", human_bytes(entry.file_bytes), "", age,
-                 red(clip(entry.problem, kMostText))});
-      continue;
-    }
-    table.row({short_key(entry.key), clip(entry.metadata.function, 24),
-               short_target(entry.metadata.target), human_bytes(entry.file_bytes),
-               fmt::format("{:.0f} ms", entry.metadata.compile_ms), age,
-               clip(entry.metadata.expression, kMostText)});
-  }
+  for_each_place([&](const cache::Listing& entry) { add_row(table, entry, now); });
   table.print();
-  if (entries.size() < found) fmt::print("{} of {} entries\n", entries.size(), found);
+  if (places.size() < found) print("{} of {} entries\n", places.size(), found);
   return kSuccess;
 }
 
@@ -228,6 +241,8 @@ int run_cache_extract(const CacheExtractOptions& options) {
   }
   if (options.json) {
     print_json({{"key", named.key.hex()}, {"what", options.what}, {"text", bytes}});
+  } else if (::isatty(STDOUT_FILENO)) {
+    print_text(stdout, bytes);
   } else {
     std::fwrite(bytes.data(), 1, bytes.size(), stdout);
   }
@@ -250,9 +265,9 @@ int run_cache_explain(const CacheExplainOptions& options) {
     print_json({{"a", a.key.hex()}, {"b", b.key.hex()}, {"differences", list}});
     return kSuccess;
   }
-  if (differences.empty()) fmt::print("the keys are made of the same ingredients\n");
+  if (differences.empty()) print("the keys are made of the same ingredients\n");
   for (const cache::Difference& difference : differences) {
-    fmt::print("{}: {}\n", bold(difference.tag), difference.words);
+    print("{}: {}\n", bold(difference.tag), difference.words);
   }
   return kSuccess;
 }

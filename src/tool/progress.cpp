@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "tool/print.hpp"
 
@@ -44,6 +45,28 @@ void Progress::step(std::string_view what) {
 void Progress::clear() {
   if (!shown_) return;
   write(kClearLine);
+  shown_ = false;
+}
+
+Counter::Counter(std::string what, bool json)
+    : what_(std::move(what)), shows_(Progress::style(json) == Progress::Style::bar) {}
+
+std::function<void(std::uint64_t, std::uint64_t)> Counter::step() {
+  if (!shows_) return {};
+  return [this](std::uint64_t done, std::uint64_t total) {
+    const std::uint64_t hundredths = 100 * done / std::max<std::uint64_t>(total, 1);
+    if (shown_ && hundredths == last_) return;
+    last_ = hundredths;
+    shown_ = true;
+    fmt::print(stderr, "\r\033[K{}", progress_bar(done, total, what_, terminal_columns() - 1));
+    std::fflush(stderr);
+  };
+}
+
+void Counter::clear() {
+  if (!shown_) return;
+  fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
   shown_ = false;
 }
 

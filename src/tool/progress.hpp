@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +32,26 @@ class Progress {
   const std::size_t total_;
   std::size_t done_ = 0;
   bool shown_ = false;
+};
+
+/// How far a command is whose steps are many and short: a bar on a terminal, nothing elsewhere.
+class Counter {
+ public:
+  /// `what` the command does: "exporting".
+  Counter(std::string what, bool json);
+  ~Counter() { clear(); }
+  Counter(const Counter&) = delete;
+  Counter& operator=(const Counter&) = delete;
+
+  /// To be called with how many of how many are done; empty where nothing is shown.
+  std::function<void(std::uint64_t done, std::uint64_t total)> step();
+  void clear();
+
+ private:
+  const std::string what_;
+  const bool shows_;
+  bool shown_ = false;
+  std::uint64_t last_ = 0;  ///< hundredths that are shown
 };
 
 /// "[######..............] 3/10 what", at most `columns` wide.

@@ -13,6 +13,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cache/io.hpp"
@@ -24,6 +25,8 @@ class FaultIo : public Io {
   // Which calls: the `first`-th and the `count - 1` after it.
   int first = std::numeric_limits<int>::max();
   int count = 1;
+  /// Only calls of this name, as in history(); empty: any.
+  std::string named;
   /// They fail with this errno ...
   int error = 0;
   /// ... or the process is killed before or after the first of them (a write is half done then).
@@ -33,6 +36,10 @@ class FaultIo : public Io {
   /// Added to the clock.
   std::atomic<std::int64_t> clock_offset{0};
   std::function<void()> on_pause;
+  /// Called with the name before every open.
+  std::function<void(std::string_view name)> on_open;
+  /// The most bytes that one read or write has asked for so far.
+  std::size_t largest = 0;
 
   int calls() const { return calls_; }
   int open_descriptors() const { return open_; }
@@ -40,6 +47,7 @@ class FaultIo : public Io {
   const std::vector<std::string>& history() const { return history_; }
 
   int open_at(int directory, const char* name, int flags, mode_t mode) override {
+    if (on_open) on_open(name);
     const int fd = run("open", [&] { return Io::open_at(directory, name, flags, mode); });
     open_ += fd >= 0;
     return fd;
@@ -57,9 +65,11 @@ class FaultIo : public Io {
     return run("stat_at", [&] { return Io::stat_at(directory, name, out); });
   }
   ssize_t read(int fd, void* to, std::size_t size, std::uint64_t offset) override {
+    largest = std::max(largest, size);
     return run("read", [&] { return Io::read(fd, to, std::min(size, chunk), offset); });
   }
   ssize_t write(int fd, const void* from, std::size_t size) override {
+    largest = std::max(largest, size);
     const bool dying = kill == Kill::after && calls_ == first;
     const std::size_t most = dying ? size / 2 : std::min(size, chunk);
     return run("write", [&] { return Io::write(fd, from, most); });
@@ -70,6 +80,9 @@ class FaultIo : public Io {
   }
   int rename_at(int from_directory, const char* from, int to_directory, const char* to) override {
     return run("rename", [&] { return Io::rename_at(from_directory, from, to_directory, to); });
+  }
+  int link_at(int from_directory, const char* from, int to_directory, const char* to) override {
+    return run("link", [&] { return Io::link_at(from_directory, from, to_directory, to); });
   }
   int unlink_at(int directory, const char* name, int flags) override {
     return run("unlink", [&] { return Io::unlink_at(directory, name, flags); });
@@ -98,7 +111,8 @@ class FaultIo : public Io {
       -> decltype(call()) {
     const int number = calls_++;
     history_.emplace_back(name);
-    const bool chosen = number >= first && number - first < count;
+    const bool chosen =
+        number >= first && number - first < count && (named.empty() || named == name);
     if (chosen && kill == Kill::before) ::kill(::getpid(), SIGKILL);
     if (chosen && error != 0) {
       if (instead) instead();

@@ -1,6 +1,14 @@
 // What the tool does with a cache, and bundles.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <limits>
+#include <utility>
 
 #include "cache/bundle.hpp"
 #include "fault_io.hpp"
@@ -10,6 +18,7 @@
 namespace kiln::cache {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class Manage : public ::testing::Test {
@@ -185,6 +194,108 @@ TEST_F(Manage, AnExportThatFailsLeavesTheOldFile) {
   io_->error = ENOSPC;
   EXPECT_THROW(export_bundle(*cache_, path), Error);
   EXPECT_EQ(read_text(path), "older");
+}
+
+TEST_F(Manage, AClearThatMayNotRemoveSaysWhereAndWhy) {
+  io_->first = 0;
+  io_->count = std::numeric_limits<int>::max();
+  io_->named = "unlink";
+  io_->error = EROFS;
+  const auto message = [&](const auto& change) -> std::string {
+    try {
+      change();
+      return "removed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::io);
+      return error.what();
+    }
+  };
+  EXPECT_THAT(message([&] { clear(*cache_); }),
+              AllOf(HasSubstr("cache clear: " + directory() + ": 6 files cannot be removed"),
+                    HasSubstr("Read-only file system")));
+  EXPECT_THAT(message([&] { trim(*cache_, {{}, {}, {"sm_90", "", {}}, false}); }),
+              HasSubstr("cache trim: " + directory() + ": 3 files cannot be removed"));
+  EXPECT_EQ(usage(*cache_).entries, 6u);
+  io_->error = 0;
+  EXPECT_EQ(clear(*cache_).entries.size(), 6u);
+}
+
+TEST_F(Manage, ClearAndTrimRemoveLocksThatNobodyHolds) {
+  const std::string lock = path_of(directory(), sample_key(1));
+  const std::string free = fs::path(lock).replace_extension(".lock");
+  write_text(free, "");
+  EXPECT_EQ(trim(*cache_, {{}, std::chrono::hours(1000), {}, false}).entries.size(), 0u);
+  EXPECT_FALSE(fs::exists(free));
+  write_text(free, "");
+  const KeyLock held(*cache_->directory(), sample_key(2), std::chrono::steady_clock::now());
+  ASSERT_EQ(held.state(), KeyLock::State::owned);
+  clear(*cache_);
+  EXPECT_EQ(count_files(directory(), ".lock"), 1u) << "the one that is held";
+  EXPECT_FALSE(fs::exists(free));
+}
+
+TEST_F(Manage, EntriesThatGoDuringAnExportAreLeftOutAndCounted) {
+  const std::string gone = entry_name(sample_key(3));
+  io_->on_open = [&](std::string_view name) {
+    if (name == gone) fs::remove(path_of(directory(), sample_key(3)));
+  };
+  const Transfer transfer = export_bundle(*cache_, temporary_.path("bundle"));
+  EXPECT_EQ(transfer.entries, 5u);
+  EXPECT_EQ(transfer.vanished, 1u);
+  EXPECT_TRUE(transfer.problems.empty());
+  EXPECT_EQ(check_bundle(read_text(temporary_.path("bundle")), {}).items.size(), 5u);
+}
+
+TEST_F(Manage, TransfersHoldOneEntryAtATime) {
+  constexpr std::size_t kCode = 300'000;
+  constexpr std::size_t kPart = 1 << 20;
+  for (std::uint64_t i = 10; i < 20; ++i) {
+    ASSERT_TRUE(cache_->publish(sample_key(i), sample_entry(i, kCode)));
+  }
+  const std::string bundle = temporary_.path("bundle");
+  io_->largest = 0;
+  export_bundle(*cache_, bundle);
+  EXPECT_LE(io_->largest, kPart);
+  ASSERT_GT(fs::file_size(bundle), 2 * kPart);
+  Config config = config_for(temporary_.path("other"));
+  const auto io = std::make_shared<FaultIo>();
+  config.io = io;
+  EXPECT_EQ(import_bundle(*Cache::open(config), bundle).entries, 16u);
+  EXPECT_LE(io->largest, kPart);
+}
+
+TEST_F(Manage, AnExportSaysHowFarItIs) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> seen;
+  export_bundle(*cache_, temporary_.path("bundle"), {},
+                [&](std::uint64_t done, std::uint64_t total) { seen.emplace_back(done, total); });
+  ASSERT_EQ(seen.size(), 6u);
+  for (std::uint64_t i = 0; i < 6; ++i) EXPECT_EQ(seen[i], std::pair(i + 1, std::uint64_t{6}));
+}
+
+TEST_F(Manage, AnExportThatIsKilledLeavesNothingBehind) {
+  const fs::path beside = temporary_.path("beside");
+  fs::create_directory(beside);
+  const std::string path = beside / "bundle";
+  const int begin = io_->calls();
+  export_bundle(*cache_, path);
+  const std::vector<std::string> calls(io_->history().begin() + begin, io_->history().end());
+  if (std::find(calls.begin(), calls.end(), "link") == calls.end()) {
+    GTEST_SKIP() << "the file system of " << beside << " has no files without a name";
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i] == "rename") continue;  // between the link and this a name is there
+    const pid_t child = ::fork();
+    if (child == 0) {
+      io_->first = io_->calls() + static_cast<int>(i);
+      io_->kill = FaultIo::Kill::before;
+      export_bundle(*cache_, path);
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << i << " " << calls[i];
+    EXPECT_EQ(std::distance(fs::directory_iterator(beside), {}), 1) << i << " " << calls[i];
+  }
 }
 
 // Layers: a read-only directory or bundle is asked after the user's directory.

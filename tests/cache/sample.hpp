@@ -3,7 +3,9 @@
 #pragma once
 
 #include <dirent.h>
+#include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -11,6 +13,7 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <random>
 #include <string>
@@ -18,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "cache/bundle.hpp"
 #include "cache/cache.hpp"
 #include "kiln/error.hpp"
 
@@ -67,6 +71,21 @@ inline fs::path fast_directory(std::uintmax_t bytes) {
   std::error_code error;
   const bool room = fs::space("/dev/shm", error).available > bytes && !error;
   return room ? fs::path("/dev/shm") : fs::temp_directory_path();
+}
+
+/// The bytes of the bundle of those entry files, signed if there is a secret.
+inline std::string encode_bundle(const std::map<Key, std::string>& files, const Secret& secret) {
+  const auto memory_file = [] { return Fd(system_io(), ::memfd_create("bundle", MFD_CLOEXEC)); };
+  BundleWriter writer(system_io(), memory_file(), secret);
+  for (const auto& [key, file] : files) EXPECT_TRUE(writer.add(key, file));
+  const Fd written = memory_file();
+  EXPECT_TRUE(writer.write(written));
+  std::string bytes;
+  struct stat status = {};
+  EXPECT_EQ(::fstat(written.get(), &status), 0);
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  EXPECT_TRUE(read_bytes(system_io(), written.get(), 0, size, bytes));
+  return bytes;
 }
 
 /// Bytes that no compressor shrinks, the same for the same seed.

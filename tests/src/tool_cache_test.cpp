@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cache/entry.hpp"
 #include "files/tensor_file.hpp"
+#include "kiln/cache.hpp"
 #include "tests/src/tool_process.hpp"
 #include "tests/support/toolchains.hpp"
 
@@ -271,6 +273,39 @@ TEST_F(ToolCache, SaysThatThereIsNone) {
   const testing::Finished finished = run({"cache", "ls"});
   EXPECT_EQ(finished.code, 1);
   EXPECT_THAT(finished.err, AllOf(HasSubstr("no cache on disk"), HasSubstr("KILN_CACHE")));
+}
+
+TEST_F(ToolCache, ShowsMetadataOfOthersWithoutItsControlCharacters) {
+  const auto cache = cache::open(path("cache"));
+  const cache::Key key = *cache::Key::parse(first_);
+  cache::Entry entry = cache::read(*cache, key);
+  entry.metadata.function = "f\x1b[31mred";
+  entry.metadata.toolchain = "gcc\x1b]0;title\x07";
+  entry.metadata.options = {"-O2\r\x1b[2K"};
+  std::ofstream(entry_file(first_), std::ios::binary) << cache::encode(key, entry);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"cache", "show", first_}, {"cache", "ls"},
+        {"cache", "ls", "--json"}, {"cache", "explain", first_, second_}}) {
+    const testing::Finished finished = run(command);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    for (const char c : finished.out) ASSERT_TRUE(c == '\n' || c >= 0x20) << finished.out;
+  }
+  EXPECT_THAT(run({"cache", "show", first_}).out, HasSubstr("gcc\\u001b]0;title\\u0007"));
+}
+
+TEST_F(ToolCache, ListsTheSameEntriesInEveryOrder) {
+  const auto keys = [&](const std::string& sort) {
+    std::vector<std::string> result;
+    for (const json& entry : run_json({"cache", "ls", "--sort", sort, "--json"})) {
+      result.push_back(entry["key"]);
+    }
+    return result;
+  };
+  EXPECT_EQ(keys("function"), (std::vector{first_, second_}));
+  for (const std::string sort : {"created", "size", "compile", "used"}) {
+    EXPECT_THAT(keys(sort), ::testing::UnorderedElementsAre(first_, second_)) << sort;
+  }
+  EXPECT_EQ(run_json({"cache", "ls", "--limit", "1", "--json"}).size(), 1u);
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+#include "cache/listing.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "cache/entry.hpp"
+
+namespace kiln::cache {
+
+void for_each_item(Directory& directory,
+                   const std::function<bool(const Fd& shard, const Item&)>& visit) {
+  const std::shared_ptr<const Fd> root = directory.root(false);
+  if (!root) return;
+  for (const unsigned number : directory.shards(*root)) {
+    const Fd shard = directory.shard(*root, number, false);
+    if (!shard) continue;
+    std::vector<Item> items;
+    directory.scan(shard, [&](const Item& item) {
+      if (item.kind == Item::Kind::entry) items.push_back(item);
+    });
+    std::sort(items.begin(), items.end(),
+              [](const Item& a, const Item& b) { return a.key < b.key; });
+    for (const Item& item : items) {
+      if (!visit(shard, item)) return;
+    }
+  }
+}
+
+std::optional<Listing> read_listing(Directory& directory, const Fd& shard, const Item& item) {
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  Listing listing;
+  listing.key = item.key;
+  listing.path = fmt::format("{}/{}/{}", directory.path(), item.name.substr(0, 2), item.name);
+  listing.file_bytes = static_cast<std::uint64_t>(item.status.st_size);
+  listing.last_used = nanoseconds(item.status) / kSecond;
+  const Directory::File file = directory.read_head(shard, item.name);
+  if (file.state == Directory::File::State::absent) return std::nullopt;
+  if (file.state != Directory::File::State::read) {
+    listing.problem = file.reason;
+    return listing;
+  }
+  Head head = decode_head(file.bytes);
+  listing.problem = head.reason;
+  listing.other_version = head.other_version;
+  if (!head.reason.empty()) return listing;
+  if (head.key != item.key) listing.problem = fmt::format("holds key {}", head.key.hex());
+  if (head.file_bytes != listing.file_bytes) {
+    listing.problem =
+        fmt::format("is {} bytes, its lengths say {}", listing.file_bytes, head.file_bytes);
+  }
+  listing.metadata = std::move(head.metadata);
+  listing.code_bytes = head.code_bytes;
+  listing.source_bytes = head.source_bytes;
+  return listing;
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,20 @@
+// The entries of a directory one after another, for lists and for moving them.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "cache/directory.hpp"
+#include "kiln/cache.hpp"
+
+namespace kiln::cache {
+
+/// Calls `visit` for every entry's file, by key, until it returns false. Only the names of one
+/// sub-directory are in memory.
+void for_each_item(Directory& directory,
+                   const std::function<bool(const Fd& shard, const Item&)>& visit);
+
+/// What the head of that file says; nothing if it is gone.
+std::optional<Listing> read_listing(Directory& directory, const Fd& shard, const Item& item);
+
+}  // namespace kiln::cache
