@@ -134,7 +134,8 @@ KILN_FN f32 sum_of_pair(f16, u32 pair) {
   return to<f32>(f16{u16(pair)}) + to<f32>(f16{u16(pair >> 16)});
 }
 
-// What this wave needs of x, with zeros past its end, and the sums of the lines of each step.
+// What this wave needs of x, with zeros past its end, and the sums of the lines of each step; and this
+// thread's share of the zeros that all waves read. All threads of the block call it.
 template <class Tiles, class Vector>
 KILN_FN void place_vectors(TileMemory<Tiles>& memory, const Vector& vector_of, u32 vectors) {
   using X = typename Tiles::X;
@@ -143,6 +144,10 @@ KILN_FN void place_vectors(TileMemory<Tiles>& memory, const Vector& vector_of, u
   constexpr int kParts = (kOfColumn + 31) / 32;
   Chunk<16>* const to = (Chunk<16>*)memory.x;
   const u32 lane = threadIdx.x % 32;
+  KILN_EACH(i, (Tiles::kZeroChunks + Tiles::kThreads - 1) / Tiles::kThreads) {
+    const u32 at = i * Tiles::kThreads + threadIdx.x;
+    if (at < Tiles::kZeroChunks) to[Tiles::kZeros + at] = {};
+  }
   KILN_EACH(turn, Tiles::kTurns) {
     const u32 set = turn * Tiles::kWaves + threadIdx.x / 32;
     if (Tiles::kSets % Tiles::kWaves != 0 && set >= Tiles::kSets) break;
@@ -170,11 +175,9 @@ KILN_FN void place_vectors(TileMemory<Tiles>& memory, const Vector& vector_of, u
       }
     }
   }
-  // Every wave writes all of the zeros, to wait for no other one.
-  KILN_EACH(i, (Tiles::kZeroChunks + 31) / 32) {
-    if (i * 32 + lane < Tiles::kZeroChunks) to[Tiles::kZeros + i * 32 + lane] = {};
-  }
-  __syncwarp();
+  // A wave reads no other one's x, but all of the zeros.
+  if constexpr (Tiles::kZeroChunks > 0) __syncthreads();
+  else __syncwarp();
 }
 
 }  // namespace kiln
