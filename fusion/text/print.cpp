@@ -149,12 +149,14 @@ class Printer {
   bool named(std::size_t output) const { return !output_names_[output].empty(); }
   bool last_is_assignment() const { return graph_.outputs().size() == 1 && named(0); }
 
-  /// How often each live value is read; an output reads its value once.
+  /// How often each live value is read; an output reads its value once. A list has no name of its
+  /// own: each result of a call writes it, and reads its values.
   void count_uses() {
     for (const NodeId output : graph_.outputs()) ++uses_[output];
     for (NodeId id = static_cast<NodeId>(uses_.size()); id-- > 0;) {
       if (uses_[id] == 0) continue;
-      for (const NodeId operand : graph_[id].inputs()) ++uses_[operand];
+      const std::uint32_t times = graph_[id].op == Op::link ? uses_[id] : 1;
+      for (const NodeId operand : graph_[id].inputs()) uses_[operand] += times;
     }
   }
 

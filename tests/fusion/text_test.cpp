@@ -427,5 +427,18 @@ TEST(Text, PrintsADeepGraphWithinTheNestingLimit) {
   EXPECT_TRUE(same_graph(parse(to_text(graph)), graph));
 }
 
+// Each result writes the call's list: values of its own in it would double with every call.
+TEST(Print, NamesWhatCallsOfSeveralResultsAreGiven) {
+  Graph graph;
+  std::vector<NodeId> values{graph.argument("x"), graph.argument("y")};
+  for (int i = 0; i < 60; ++i) {
+    values = graph.opaque({fmt::format("two{}", i), {}, {}, nullptr}, values, 2);
+  }
+  graph.add_output(graph.apply(Op::add, values));
+  EXPECT_EQ(to_text(graph).substr(0, 68),
+            "t0 = two0(x, y); t1 = two0.1(x, y); t2 = two1(t0, t1); t3 = two1.1(t");
+  EXPECT_LT(to_text(graph).size(), 60u * 60);
+}
+
 }  // namespace
 }  // namespace kiln::fusion
