@@ -92,6 +92,11 @@ std::optional<TypedNode> reciprocal_of(const TypedNode& node) {
   return reciprocal;
 }
 
+// A promotion to the dtype that its operand has moves it and computes nothing.
+bool is_copy(const TypedGraph& graph, const TypedNode& node) {
+  return node.op == Op::promote && graph.nodes[node.operands[0]].dtype == node.dtype;
+}
+
 bool is_held(NodeId id, std::span<const std::string> stored) {
   return id < stored.size() && !stored[id].empty();
 }
@@ -225,8 +230,8 @@ NodeText::Expression NodeText::conversion(const TypedNode& node,
 
 bool NodeText::rounds(const TypedNode& node) const {
   const bool narrows = info(node.dtype).storage_only || is_narrow_float(node.dtype);
-  return narrows &&
-         (node.op == Op::cast || (node.op == Op::promote && graph_.rounding == Rounding::each));
+  const bool promotes = node.op == Op::promote && !is_copy(graph_, node);
+  return narrows && (node.op == Op::cast || (promotes && graph_.rounding == Rounding::each));
 }
 
 std::string NodeText::narrowed(const TypedNode& node, std::span<const std::string> values) const {
@@ -236,6 +241,7 @@ std::string NodeText::narrowed(const TypedNode& node, std::span<const std::strin
 std::string NodeText::bits(const TypedNode& node, std::span<const std::string> values,
                            std::span<const std::string> stored) const {
   const NodeId operand = node.operands[0];
+  if (node.op == Op::promote) return stored[operand];
   const DType from = graph_.nodes[operand].dtype;
   const std::string text =
       compute_dtype(from) == from ? values[operand] : store(operand, values, stored);
@@ -359,23 +365,30 @@ void NodeText::find_loose() {
   for (const NodeId output : graph_.outputs) loose_[output] = false;
 }
 
-// What comes from memory or from a bitcast, in a dtype that is not computed in, and goes to memory
-// or to a bitcast.
+// What comes from memory or from a bitcast, or is a copy of such, in a dtype that is not computed
+// in, and goes to memory or to a bitcast.
 void NodeText::find_stored() {
   needs_stored_.assign(graph_.nodes.size(), false);
   needs_value_.assign(graph_.nodes.size(), false);
-  const auto is_kept = [&](NodeId id) {
-    const TypedNode& node = graph_.nodes[id];
-    return (node.op == Op::input || node.op == Op::bitcast) &&
-           compute_dtype(node.dtype) != node.dtype;
-  };
-  const auto use = [&](NodeId id, bool as_stored) {
-    (as_stored && is_kept(id) ? needs_stored_ : needs_value_)[id] = true;
-  };
+  std::vector<bool> kept;
   for (const TypedNode& node : graph_.nodes) {
+    const bool source = node.op == Op::input || node.op == Op::bitcast;
+    const bool copy = is_copy(graph_, node) && kept[node.operands[0]];
+    kept.push_back(compute_dtype(node.dtype) != node.dtype && (source || copy));
+  }
+  const auto use = [&](NodeId id, bool as_stored) {
+    (as_stored && kept[id] ? needs_stored_ : needs_value_)[id] = true;
+  };
+  for (const NodeId output : graph_.outputs) use(output, true);
+  for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
+    const TypedNode& node = graph_.nodes[id];
+    if (kept[id] && is_copy(graph_, node)) {
+      if (needs_stored_[id]) use(node.operands[0], true);
+      if (needs_value_[id]) use(node.operands[0], false);
+      continue;
+    }
     for (const NodeId operand : node.inputs()) use(operand, node.op == Op::bitcast);
   }
-  for (const NodeId output : graph_.outputs) use(output, true);
 }
 
 std::string_view NodeText::qualifier(const TypedNode& node) const {

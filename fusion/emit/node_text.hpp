@@ -42,7 +42,7 @@ class NodeText {
   /// memory.
   bool rounds(const TypedNode& node) const;
   std::string narrowed(const TypedNode& node, std::span<const std::string> values) const;
-  /// The result of a bitcast as it lies in memory.
+  /// The result of a bitcast or a copy as it lies in memory.
   std::string bits(const TypedNode& node, std::span<const std::string> values,
                    std::span<const std::string> stored) const;
 

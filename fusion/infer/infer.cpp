@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "fusion/graph/dtype_lattice.hpp"
@@ -28,12 +29,13 @@ class Inference {
 
   TypedGraph run(std::span<const DType> outputs) {
     types_ = weak_types(graph_, arguments_, function_);
+    find_stored();
     for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
       const NodeId id = graph_.outputs()[i];
       const DType natural = natural_dtype(id);
       const DType stored = outputs.empty() ? natural : outputs[i];
       check_store(i, natural, stored);
-      if (is_stored_as(id, stored)) {  // a copy keeps every bit
+      if (is_stored_as(id, stored)) {  // what only moves keeps every bit
         typed_.outputs.push_back(materialise(id, stored));
         continue;
       }
@@ -141,12 +143,27 @@ class Inference {
     return wanted;
   }
 
-  // An array argument whose elements in memory are of `dtype`, whatever they are computed in.
-  bool is_stored_as(NodeId id, DType dtype) const {
-    const Node& node = graph_[id];
-    return node.op == Op::input && !arguments_[node.payload].scalar &&
-           arguments_[node.payload].dtype == dtype;
+  // The dtype in which the elements of each value exist, whatever they are computed in: that of an
+  // array argument, of a result, and of what shape ops make of those.
+  void find_stored() {
+    for (const Node& node : graph_.nodes()) {
+      const WeakType& type = types_[stored_.size()];
+      std::optional<DType> stored;
+      if (node.op == Op::input && !arguments_[node.payload].scalar) {
+        stored = arguments_[node.payload].dtype;
+      } else if (is_shape_op(node.op)) {
+        stored = stored_[node.operands[0]];
+        for (const NodeId operand : node.inputs()) {
+          if (stored_[operand] != stored) stored.reset();
+        }
+      } else if (!type.weak) {
+        stored = type.dtype;
+      }
+      stored_.push_back(stored);
+    }
   }
+
+  bool is_stored_as(NodeId id, DType dtype) const { return stored_[id] == dtype; }
 
   // The dtype in which `node`, whose result is wanted in `dtype`, takes its operand `i`.
   DType operand_dtype(const Node& node, std::size_t i, DType dtype) const {
@@ -158,12 +175,8 @@ class Inference {
       case Rule::convert: {
         // A literal under a cast is made in the cast's dtype, so that f64(0.1) is not f32's 0.1.
         const WeakType& operand = types_[node.operands[0]];
-        // The bits of an array are those in memory.
-        const Node& source = graph_[node.operands[0]];
-        if (node.op == Op::bitcast && source.op == Op::input &&
-            !arguments_[source.payload].scalar) {
-          return arguments_[source.payload].dtype;
-        }
+        // The bits of a value are those in memory.
+        if (node.op == Op::bitcast && stored_[node.operands[0]]) return *stored_[node.operands[0]];
         if (node.op == Op::cast && operand.weak && !info(node.dtype).storage_only) {
           return weak_dtype(operand.kind, node.dtype) == node.dtype ? node.dtype
                                                                     : weak_dtype(operand.kind);
@@ -298,6 +311,7 @@ class Inference {
   Rounding rounding_;
   std::string_view function_;
   std::vector<WeakType> types_;
+  std::vector<std::optional<DType>> stored_;
   std::unordered_map<std::uint64_t, NodeId> made_;
   std::unordered_multimap<std::uint64_t, NodeId> interned_;
   TypedGraph typed_;

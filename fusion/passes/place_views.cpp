@@ -98,8 +98,8 @@ class Placer {
       open.pop_back();
       const TypedNode& node = source(part.value);
       const bool stays = root && !with_root;
-      // Parts of a packed array would meet inside of a byte.
-      const bool ours = (uses_[part.value] == 1 || stays) && !is_packed(node.dtype);
+      // Parts of a packed array would meet inside of a byte; a join has a byte for each number.
+      const bool ours = stays || (uses_[part.value] == 1 && !is_packed(node.dtype));
       const bool dissolves = ours && (node.op == Op::concat || is_movable(part.value));
       if (!dissolves || !push_operands(part, open)) {
         parts.push_back(std::move(part));
@@ -366,8 +366,9 @@ DType stored_dtype(const PlacedGraph& placed, NodeId id) {
   const TypedNode& node = graph.nodes[id];
   if (node.op == Op::view) return stored_dtype(placed, node.operands[0]);
   const DType wide = compute_dtype(node.dtype);
-  // Kernels that reduce read no packed numbers.
-  if (is_packed(node.dtype) && is_computed(node)) return byte_dtype(node.dtype);
+  // Kernels that reduce read no packed numbers, and parts would meet inside of a byte.
+  const bool shared = is_computed(node) || node.op == Op::join;
+  if (is_packed(node.dtype) && shared) return byte_dtype(node.dtype);
   if (graph.rounding == Rounding::each || wide == node.dtype) return node.dtype;
   switch (node.op) {
     case Op::cast:

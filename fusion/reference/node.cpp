@@ -49,7 +49,11 @@ Value evaluate_node(const TypedGraph& graph, const TypedNode& node,
     }
     case Op::constant: result = constant(node, graph.rounding); break;
     case Op::cast: result = convert(operands[0], node.dtype, true); break;
-    case Op::promote: result = promoted(graph, node, operands[0]); break;
+    case Op::promote:
+      // A copy: every bit of it.
+      if (graph.nodes[node.operands[0]].dtype == node.dtype) return operands[0];
+      result = promoted(graph, node, operands[0]);
+      break;
     default: result = operate(node, operands, graph.rounding);
   }
   // Where it is an operand's: which NaN a computation gives is open.

@@ -15,6 +15,18 @@ class ProgramsOnDevices : public OnDevice {
  protected:
   std::vector<HostArray> run(const Program& program, const std::string& text,
                              const std::vector<HostArray>& inputs, bool recorded) {
+    const std::vector<HostArray> want = reference_of(text, inputs);
+    const std::vector<DType> dtypes = natural_dtypes(text, inputs);
+    std::vector<HostArray> got;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      got.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
+    }
+    return run(program, inputs, std::move(got), recorded);
+  }
+
+  /// What `program` stores in `outputs`.
+  std::vector<HostArray> run(const Program& program, const std::vector<HostArray>& inputs,
+                             std::vector<HostArray> outputs, bool recorded) {
     jit::Backend& backend = jit::backend(device());
     const Stream stream{device(), nullptr};
     std::vector<std::unique_ptr<DeviceBuffer>> buffers;
@@ -23,15 +35,9 @@ class ProgramsOnDevices : public OnDevice {
       return View(buffers.back()->data(), array.dtype, array.shape, array.strides, device());
     };
     std::vector<Argument> arguments;
-    for (const HostArray& input : inputs) arguments.emplace_back(view(input));
-    std::vector<HostArray> got;
-    const std::vector<HostArray> want = reference_of(text, inputs);
-    const std::vector<DType> dtypes = natural_dtypes(text, inputs);
     std::vector<View> results;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      got.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
-      results.push_back(view(got.back()));
-    }
+    for (const HostArray& input : inputs) arguments.emplace_back(view(input));
+    for (const HostArray& output : outputs) results.push_back(view(output));
     const std::size_t bytes = program.workspace_bytes(stream, arguments, results);
     const DeviceBuffer memory(backend, std::vector<std::byte>(bytes, std::byte{0xff}));
     const View workspace(memory.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, device());
@@ -45,8 +51,10 @@ class ProgramsOnDevices : public OnDevice {
     }
     backend.synchronize(stream);
     memory.read();
-    for (std::size_t i = 0; i < got.size(); ++i) got[i].bytes = buffers[inputs.size() + i]->read();
-    return got;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      outputs[i].bytes = buffers[inputs.size() + i]->read();
+    }
+    return outputs;
   }
 
   void check(const std::string& text, const std::vector<HostArray>& inputs, double relative,

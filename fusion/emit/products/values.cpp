@@ -144,6 +144,8 @@ std::string ProductEmitter::value_text(std::size_t id) {
   }
   if (node.op == Op::scalar)
     return node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
+  if (node_text_.needs_stored(static_cast<NodeId>(id)))
+    stored_[id] = node_text_.bits(node, values_, stored_);
   if (is_added(id)) return {};
   for (const std::size_t i : {0u, 1u}) {
     if (node.op != Op::add || !is_added(node.operands[i])) continue;
