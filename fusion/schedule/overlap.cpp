@@ -15,6 +15,20 @@ struct Term {
   Wide most;
 };
 
+// A number whose product with `a` leaves 1 modulo `modulus`, which has no divisor with `a`.
+Wide inverse(Wide a, Wide modulus) {
+  Wide factor = 0;
+  Wide next_factor = 1;
+  Wide rest = modulus;
+  Wide next_rest = a % modulus;
+  while (next_rest != 0) {
+    const Wide times = rest / next_rest;
+    std::swap(factor -= times * next_factor, next_factor);
+    std::swap(rest -= times * next_rest, next_rest);
+  }
+  return factor < 0 ? factor + modulus : factor;
+}
+
 // Is there a choice of every n such that the terms sum to `target`? Terms are in falling order of
 // their coefficients; reach[i] and divisor[i] are the largest sum and the greatest common divisor
 // of the terms from i on.
@@ -43,8 +57,16 @@ class Search {
     const Term& term = terms_[i];
     const Wide lowest =
         std::max<Wide>(0, (target - reach_[i + 1] + term.coefficient - 1) / term.coefficient);
-    const Wide highest = std::min(term.most, target / term.coefficient);
-    for (Wide n = highest; n >= lowest; --n) {
+    Wide highest = std::min(term.most, target / term.coefficient);
+    // Only every so many n leave something that the terms after this one divide.
+    Wide step = 1;
+    if (divisor_[i + 1] != 0) {
+      step = divisor_[i + 1] / divisor_[i];
+      const Wide first =
+          target / divisor_[i] % step * inverse(term.coefficient / divisor_[i], step) % step;
+      highest -= ((highest - first) % step + step) % step;
+    }
+    for (Wide n = highest; n >= lowest; n -= step) {
       if (reaches(target - n * term.coefficient, i + 1)) return true;
     }
     return false;

@@ -66,6 +66,15 @@ TEST(Overlap, AgreesWithWalkingEveryByte) {
   EXPECT_GT(overlapping, 500);
 }
 
+// Of 2^39 indices of the one array, none meets one of the other: i (2^40 - 1) = j 2^40 + 1 needs an
+// i that is 2^40 - 1. Trying them one after the other takes hours.
+TEST(Overlap, WhatNoIndexCanReachIsDecidedWithoutTryingAll) {
+  constexpr std::int64_t kApart = std::int64_t{1} << 40;
+  constexpr std::int64_t kMany = std::int64_t{1} << 39;
+  EXPECT_FALSE(overlaps({0, 1, {kMany}, {kApart - 1}}, {1, 1, {kMany}, {kApart}}));
+  EXPECT_TRUE(overlaps({0, 1, {2 * kMany}, {kApart - 1}}, {1, 1, {2 * kMany}, {kApart}}));
+}
+
 TEST(OverlapsItself, AgreesWithWalkingEveryElement) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE(seed);
