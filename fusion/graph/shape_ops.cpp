@@ -85,8 +85,8 @@ class Resolved {
     range.first = place(list_[1], down ? length - 1 : 0);
     const std::int64_t end = place(list_[2], down ? -1 : length);
     const std::int64_t span = down ? range.first - end : end - range.first;
-    const std::int64_t step = down ? -range.step : range.step;
-    range.count = span <= 0 ? 0 : (span - 1) / step + 1;
+    // The span and not the step is negated: the least step has no positive counterpart.
+    range.count = span <= 0 ? 0 : (down ? 1 - span : span - 1) / range.step + 1;
     if (range.count == 0) range.first = 0;
     if (range.count <= 1) range.step = 1;  // a longer one might leave what 64 bits can count
     return range;

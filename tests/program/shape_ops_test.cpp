@@ -42,6 +42,18 @@ Dims shape_of(const std::string& text, const Dims& x) {
   return plan_of(text, {x}).output_shapes[0];
 }
 
+// No 64-bit number is the least one negated.
+TEST(ShapeOps, TakeEveryStep) {
+  for (const std::int64_t step : {INT64_MIN, INT64_MIN + 1, INT64_MAX}) {
+    const Function function =
+        fuse("f", [&](Value x) { return slice(x, 0, std::nullopt, std::nullopt, step) + 1.0; });
+    ProgramCall call;
+    call.arguments.push_back({DType::f32, false, false});
+    call.arrays.push_back({DType::f32, Dims{7}, Dims{1}});
+    EXPECT_EQ(plan_program(function.impl().definition, call).output_shapes[0], (Dims{1})) << step;
+  }
+}
+
 TEST(ShapeOps, HaveTheShapesOfNumPy) {
   EXPECT_EQ(shape_of("x[..., 0::2] + 1", {3, 7}), (Dims{3, 4}));
   EXPECT_EQ(shape_of("x[1] + 1", {3, 7}), (Dims{7}));
