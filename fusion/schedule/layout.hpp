@@ -26,7 +26,7 @@ struct Operand {
   Dims strides;
   std::uint64_t address = 0;
   std::int64_t offset = 0;  ///< of the first element from the address
-  bool count = false;       ///< not an array: a number that goes up by the strides (index.hpp)
+  bool count = false;       ///< not an array: a number that goes up by the strides (iota_operands.hpp)
   std::int64_t piece = 0;  ///< of a result for each piece of a row: its stride from one to the next
   MemoryPlace place{};     ///< where `offset` lies, if that is known for every call
 };
