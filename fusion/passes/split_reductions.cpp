@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "fusion/graph/axes.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/infer/reduce_space.hpp"
 
@@ -79,6 +80,7 @@ class Splitter {
 
   NodeId split(const TypedNode& node, const Dims& kept, std::int64_t pieces) {
     in_pieces_ = kept;
+    axes_ = node.payload;
     axis_ = piece_axis(to_.shapes[node.operands[0]], kept);
     in_pieces_[axis_] = pieces;
     switch (node.op) {
@@ -98,7 +100,11 @@ class Splitter {
   }
 
   NodeId join(Op op, DType dtype, NodeId partial, const Dims& kept) {
-    return append({op, dtype, 1, {partial}, std::uint64_t{1} << axis_}, kept);
+    // A set counts few axes from the front. All axes of the reduction do as well, since the others
+    // have size one by now.
+    constexpr std::size_t kMostFromFront = 32;
+    const AxisSet axes = axis_ < kMostFromFront ? AxisSet{1} << axis_ : axes_;
+    return append({op, dtype, 1, {partial}, axes}, kept);
   }
 
   NodeId split_mean(const TypedNode& node, const Dims& kept) {
@@ -142,6 +148,7 @@ class Splitter {
   ShapedGraph to_;
   std::vector<NodeId> moved_;
   Dims in_pieces_;
+  AxisSet axes_ = 0;  ///< of the reduction that is split
   std::size_t axis_ = 0;
 };
 

@@ -43,6 +43,16 @@ TEST_P(SplitRows, OfColumnsAndSeveralAxes) {
   check("sum(columns, 0, 1), argmax(columns, 0, 1)", {columns}, 1e-4);
 }
 
+// A set of axes counts 32 from the front.
+TEST_P(SplitRows, OfArraysOfManyAxes) {
+  for (const std::size_t before : {31, 32, 40, 70}) {
+    Dims shape(before + 3, 1);
+    shape[before] = 70'001;
+    const HostArray x = testing::random_array(DType::f32, shape, 12);
+    check("sum(x, -3), mean(x, -3), argmax(x, -3), max(x)", {x}, 1e-4);
+  }
+}
+
 TEST_P(SplitRows, WithWhatComesBeforeAndAfter) {
   const HostArray x = testing::random_array(DType::f32, {2, 70000}, 7);
   const HostArray w = testing::random_array(DType::bf16, {70000}, 8);
