@@ -11,194 +11,6 @@
 namespace kiln::fusion {
 namespace {
 
-// Words that a local variable must not be called in device code.
-const std::set<std::string, std::less<>>& reserved_words() {
-  static const auto* const words = [] {
-    auto* set = new std::set<std::string, std::less<>>{"alignas",
-                                                       "alignof",
-                                                       "and",
-                                                       "asm",
-                                                       "auto",
-                                                       "break",
-                                                       "case",
-                                                       "catch",
-                                                       "char",
-                                                       "class",
-                                                       "const",
-                                                       "constexpr",
-                                                       "continue",
-                                                       "default",
-                                                       "delete",
-                                                       "do",
-                                                       "double",
-                                                       "else",
-                                                       "enum",
-                                                       "explicit",
-                                                       "export",
-                                                       "extern",
-                                                       "false",
-                                                       "float",
-                                                       "for",
-                                                       "friend",
-                                                       "goto",
-                                                       "if",
-                                                       "inline",
-                                                       "int",
-                                                       "long",
-                                                       "mutable",
-                                                       "namespace",
-                                                       "new",
-                                                       "noexcept",
-                                                       "not",
-                                                       "nullptr",
-                                                       "operator",
-                                                       "or",
-                                                       "private",
-                                                       "protected",
-                                                       "public",
-                                                       "register",
-                                                       "return",
-                                                       "short",
-                                                       "signed",
-                                                       "sizeof",
-                                                       "static",
-                                                       "struct",
-                                                       "switch",
-                                                       "template",
-                                                       "this",
-                                                       "throw",
-                                                       "true",
-                                                       "try",
-                                                       "typedef",
-                                                       "typename",
-                                                       "union",
-                                                       "unsigned",
-                                                       "using",
-                                                       "virtual",
-                                                       "void",
-                                                       "volatile",
-                                                       "while",
-                                                       "xor",
-                                                       "compl",
-                                                       "bitand",
-                                                       "bitor",
-                                                       "item",
-                                                       "lane",
-                                                       "lanes",
-                                                       "width",
-                                                       "start",
-                                                       "first",
-                                                       "size",
-                                                       "for_each_vector",
-                                                       "for_each_part",
-                                                       "load_halves",
-                                                       "half_results",
-                                                       "put_halves",
-                                                       "f16_lane",
-                                                       "part",
-                                                       "join_lane",
-                                                       "next_work_item",
-                                                       "work_items",
-                                                       "columns",
-                                                       "column",
-                                                       "rows",
-                                                       "strip",
-                                                       "strips",
-                                                       "top",
-                                                       "left",
-                                                       "at",
-                                                       "extent",
-                                                       "fill",
-                                                       "below",
-                                                       "from_tile",
-                                                       "ask_for",
-                                                       "ask_for_row",
-                                                       "load_tiled",
-                                                       "hold",
-                                                       "from_held",
-                                                       "turn",
-                                                       "for_each_tile_vector",
-                                                       "row",
-                                                       "to",
-                                                       "load",
-                                                       "store",
-                                                       "gather",
-                                                       "to_rounded",
-                                                       "quotient_of_integer",
-                                                       "quotient_or_zero",
-                                                       "load_apart",
-                                                       "store_apart",
-                                                       "gather_apart",
-                                                       "scatter_apart",
-                                                       "for_each_vector_apart",
-                                                       "first_of",
-                                                       "random_words",
-                                                       "packed",
-                                                       "element",
-                                                       "scatter",
-                                                       "results",
-                                                       "divide",
-                                                       "narrow",
-                                                       "fast",
-                                                       "strict",
-                                                       "b8",
-                                                       "Vec",
-                                                       "linux",
-                                                       "unix",
-                                                       "kiln_begin",
-                                                       "kiln_end",
-                                                       "blockIdx",
-                                                       "blockDim",
-                                                       "slot",
-                                                       "vector",
-                                                       "vectors",
-                                                       "length",
-                                                       "row_count",
-                                                       "wanted",
-                                                       "active",
-                                                       "line",
-                                                       "reduce",
-                                                       "fold",
-                                                       "joined",
-                                                       "Lanes",
-                                                       "Slots",
-                                                       "Found",
-                                                       "threadIdx",
-                                                       "gridDim",
-                                                       "warpSize",
-                                                       "thread",
-                                                       "head",
-                                                       "at_end",
-                                                       "one",
-                                                       "batch",
-                                                       "step",
-                                                       "held",
-                                                       "piece",
-                                                       "pieces",
-                                                       "begin",
-                                                       "end",
-                                                       "rest",
-                                                       "unit",
-                                                       "memory",
-                                                       "own_count"};
-    for (const OpInfo& op : all_ops()) set->emplace(op.name);
-    for (const DTypeInfo& dtype : kDTypes) set->emplace(dtype.name);
-    return set;
-  }();
-  return *words;
-}
-
-// What emit makes of an operand's or an axis's name: x_data, x_stride_0, at_1.
-bool is_derived(std::string_view name) {
-  const std::size_t at = name.rfind('_');
-  if (at == std::string_view::npos || at + 1 == name.size()) return false;
-  const std::string_view end = name.substr(at + 1);
-  return end == "data" || end == "lanes" || end == "bits" || end == "tile" || end == "row" ||
-         end == "held" || end == "stored" || end == "own" || end == "centre" || end == "moved" ||
-         end == "kept" || end == "batch" || end == "end" || end == "all" || end == "slots" ||
-         end == "value" || end.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
 template <class Float>
 std::string float_literal(Float value, std::string_view suffix) {
   std::string text = fmt::format("{}", value);
@@ -212,28 +24,15 @@ std::string_view storage_type(DType dtype) { return dtype == DType::boolean ? "b
 
 std::string_view compute_type(DType dtype) { return name(compute_dtype(dtype)); }
 
-std::string identifier(std::string_view wanted, std::string_view fallback,
-                       std::set<std::string>& taken) {
-  std::string base;
-  for (const char c : wanted.substr(0, 48)) {
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-    base += letter ? c : '_';
-  }
-  const bool starts_well = !base.empty() && base[0] != '_' && !(base[0] >= '0' && base[0] <= '9');
-  if (!starts_well) base = fallback;
-  if (reserved_words().contains(base) || is_derived(base)) base += '_';
-  std::string candidate = base;
-  for (int n = 2; !taken.insert(candidate).second; ++n) candidate = fmt::format("{}_{}", base, n);
-  return candidate;
-}
-
 std::string comment_text(std::string_view text) {
   constexpr std::size_t kMost = 400;
   std::string line(text.substr(0, kMost));
   std::ranges::replace_if(
-      line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+      line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
   if (text.size() > kMost) line += " ...";
-  if (!line.empty() && line.back() == '\\') line += ' ';
+  // A compiler joins the next line to one that ends in a backslash, even with spaces after it.
+  const std::size_t last = line.find_last_not_of(' ');
+  if (last != std::string::npos && line[last] == '\\') line += '.';
   return line;
 }
 

@@ -1,8 +1,7 @@
-// The words of device code: type names, identifiers, constants and comments as emit writes them.
+// The words of device code: type names, constants and comments as emit writes them.
 // Which statements there are is decided in emit/elementwise/elementwise.cpp.
 #pragma once
 
-#include <set>
 #include <string>
 #include <string_view>
 
@@ -13,11 +12,6 @@ namespace kiln::fusion {
 /// The type of an element in memory, and of the value that is computed with.
 std::string_view storage_type(DType dtype);
 std::string_view compute_type(DType dtype);
-
-/// A C++ identifier near `wanted`, or near `fallback` if there is none: no word of the language or
-/// of the preamble, and different from all in `taken`, to which it is added.
-std::string identifier(std::string_view wanted, std::string_view fallback,
-                       std::set<std::string>& taken);
 
 /// One line, clipped, that cannot leave a // comment.
 std::string comment_text(std::string_view text);

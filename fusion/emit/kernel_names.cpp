@@ -2,35 +2,58 @@
 
 #include <fmt/format.h>
 
-#include <utility>
+#include <string_view>
 
-#include "fusion/emit/device_text.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
 
 namespace kiln::fusion {
 
-KernelNames::KernelNames(const TypedGraph& graph, std::set<std::string> taken)
-    : graph_(graph), taken_(std::move(taken)) {
+namespace {
+
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+// in2_gate: the position makes it unique, the rest is for readers. Nothing follows where `wanted`
+// is the position or has no letters. Words are joined by one underscore: C++ keeps names with two.
+std::string identifier(std::string_view kind, std::size_t position, std::string_view wanted) {
+  constexpr std::size_t kMost = 48;
+  std::string name = fmt::format("{}{}", kind, position);
+  if (wanted == name || wanted == kind) return name;
+  bool joint = true;
+  for (const char c : wanted.substr(0, kMost)) {
+    if (!is_letter_or_digit(c)) {
+      joint = true;
+      continue;
+    }
+    if (joint) name += '_';
+    joint = false;
+    name += c;
+  }
+  return name;
+}
+
+}  // namespace
+
+KernelNames::KernelNames(const TypedGraph& graph) : graph_(graph) {
   for (std::size_t i = 0; i < graph.arguments.size(); ++i) {
-    argument_names_.push_back(give(graph.argument_names[i], fmt::format("in{}", i)));
+    const std::string& wanted = graph.argument_names[i];
+    argument_names_.push_back(identifier("in", i, wanted));
     if (graph.arguments[i].scalar) continue;
-    operands_.push_back({argument_names_[i], i, 0, graph.arguments[i].dtype, false});
+    operands_.push_back({argument_names_[i], wanted.empty() ? argument_names_[i] : wanted, i, 0,
+                         graph.arguments[i].dtype, false});
   }
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     const std::string& wanted = graph.output_names[i];
-    const std::string fallback = graph.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
+    const std::string own = graph.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
     const NodeId value = graph.outputs[i];
-    operands_.push_back({give(wanted.empty() ? fallback : wanted, fallback), 0, value,
+    operands_.push_back({identifier("out", i, wanted), wanted.empty() ? own : wanted, 0, value,
                          graph.nodes[value].dtype, true});
   }
 }
 
 std::string KernelNames::scalar_parameter(std::size_t argument) const {
   return argument_names_[argument] + "_value";
-}
-
-std::string KernelNames::give(std::string_view wanted, std::string_view fallback) {
-  return identifier(wanted, fallback, taken_);
 }
 
 void KernelNames::add_pointers(KernelWriter& writer) const {
@@ -50,7 +73,7 @@ void KernelNames::add_scalars(KernelWriter& writer, const NodeText& node_text) c
 std::vector<CommentedOperand> KernelNames::commented() const {
   std::vector<CommentedOperand> commented;
   for (const NamedOperand& operand : operands_) {
-    commented.push_back({operand.name, operand.dtype, operand.output});
+    commented.push_back({operand.label, operand.dtype, operand.output});
   }
   return commented;
 }

@@ -1,10 +1,16 @@
-// The identifiers of one kernel's text: each is given once. Those of its operands are given first,
-// arrays that it reads in the order of the graph's arguments, then those that it writes; where
-// their elements lie is for the emitter of each kind of kernel.
+// The identifiers of one kernel's text. Its operands come first, arrays that it reads in the order
+// of the graph's arguments, then those that it writes; where their elements lie is for the emitter
+// of each kind of kernel.
+//
+// Names of the user may be anything: a keyword, a macro, what the preamble or the kernel itself
+// calls something, or equal to one another once what no identifier may have is left out. So there
+// is one rule: the identifier of an argument begins with in0_, in1_, ..., that of an output with
+// out0_, out1_, ..., and what a kernel calls its strides, lanes and so on begins with such a name.
+// No keyword, no macro of a compiler and nothing in the preamble or in a kernel begins so
+// (tests/fusion/names_test.cpp).
 #pragma once
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +23,7 @@ namespace kiln::fusion {
 
 struct NamedOperand {
   std::string name;          ///< of the value, and the stem of its pointer's and strides' names
+  std::string label;         ///< what the user calls it, for comments
   std::size_t argument = 0;  ///< of inputs: the position among the arguments
   NodeId value = 0;          ///< of outputs
   DType dtype = DType::f32;
@@ -25,14 +32,11 @@ struct NamedOperand {
 
 class KernelNames {
  public:
-  /// No identifier is one of `taken`.
-  explicit KernelNames(const TypedGraph& graph, std::set<std::string> taken = {});
+  explicit KernelNames(const TypedGraph& graph);
 
   const std::vector<NamedOperand>& operands() const { return operands_; }
   /// What holds an argument that is a number.
   std::string scalar_parameter(std::size_t argument) const;
-  /// An identifier like `wanted`, or like `fallback` where that has no letters.
-  std::string give(std::string_view wanted, std::string_view fallback);
 
   void add_pointers(KernelWriter& writer) const;
   void add_scalars(KernelWriter& writer, const NodeText& node_text) const;
@@ -40,7 +44,6 @@ class KernelNames {
 
  private:
   const TypedGraph& graph_;
-  std::set<std::string> taken_;
   std::vector<std::string> argument_names_;
   std::vector<NamedOperand> operands_;
 };

@@ -12,6 +12,7 @@
 #include "fusion/schedule/iota_operands.hpp"
 #include "fusion/graph/extract.hpp"
 #include "fusion/infer/infer.hpp"
+#include "fusion/emit/kernel_names.hpp"
 #include "fusion/schedule/overlap.hpp"
 #include "fusion/passes/passes.hpp"
 #include "fusion/infer/shapes.hpp"
@@ -350,14 +351,8 @@ std::vector<OperandShape> natural_outputs(const Definition& definition,
 
 std::vector<std::string> operand_names(const fusion::TypedGraph& graph) {
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < graph.arguments.size(); ++i) {
-    if (!graph.arguments[i].scalar) names.push_back(graph.argument_names[i]);
-  }
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    const std::string& wanted = graph.output_names[i];
-    const std::string own = graph.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
-    names.push_back(wanted.empty() ? own : wanted);
-  }
+  const fusion::KernelNames operands(graph);
+  for (const fusion::NamedOperand& operand : operands.operands()) names.push_back(operand.label);
   for (const std::int64_t axis : fusion::counted_axes(graph))
     names.push_back(fusion::count_name(axis));
   return names;

@@ -56,7 +56,7 @@ int ElementEmitter::block() const {
 void ElementEmitter::emit_comment(std::string_view function, std::string_view expression) {
   std::vector<CommentedOperand> operands;
   for (const ElementOperand& operand : operands_) {
-    operands.push_back({operand.name, operand.dtype, operand.output, !operand.count});
+    operands.push_back({operand.label, operand.dtype, operand.output, !operand.count});
   }
   writer_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
 }

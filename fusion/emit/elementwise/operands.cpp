@@ -12,12 +12,12 @@
 namespace kiln::fusion {
 
 ElementOperands::ElementOperands(const TypedGraph& graph, const Variant& variant,
-                                 KernelNames& names)
+                                 const KernelNames& names)
     : graph_(graph), variant_(variant), names_(names) {
   for (const NamedOperand& operand : names.operands()) operands_.push_back({operand});
   for (const std::int64_t axis : counted_axes(graph)) {
-    const std::string name = names.give(count_name(axis), "index");
-    operands_.push_back({{name, 0, 0, DType::i64, false}, true, axis});
+    const std::string name = count_name(axis);
+    operands_.push_back({{name, name, 0, 0, DType::i64, false}, true, axis});
   }
   if (operands_.size() != variant_.operands.size()) {
     throw Error(Code::internal, "emit: the variant has another number of operands than the graph");

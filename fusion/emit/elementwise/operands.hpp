@@ -22,7 +22,7 @@ struct ElementOperand : NamedOperand {
 
 class ElementOperands {
  public:
-  ElementOperands(const TypedGraph& graph, const Variant& variant, KernelNames& names);
+  ElementOperands(const TypedGraph& graph, const Variant& variant, const KernelNames& names);
 
   std::size_t size() const { return operands_.size(); }
   const ElementOperand& operator[](std::size_t i) const { return operands_[i]; }

@@ -68,7 +68,7 @@ void ElementEmitter::emit_random_words() {
       continue;
     const std::string row =
         operands_.row_place(*count).empty() ? "" : operands_[*count].name + "_row + ";
-    words_[id] = identifiers_.give(fmt::format("v{}_words", id), "words");
+    words_[id] = fmt::format("v{}_words", id);
     line(3, "const auto {} = random_words<width.size>({}, {}, to<u64>({}{}(first)));", words_[id],
          seed, offset, row, signed_index_);
   }
@@ -147,7 +147,7 @@ bool ElementEmitter::is_operand(NodeId id) const {
 }
 
 void ElementEmitter::define(std::size_t id, const std::string& expression) {
-  const std::string value = identifiers_.give(fmt::format("v{}", id), "v");
+  const std::string value = fmt::format("v{}", id);
   line(depth_, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), value, expression);
   values_[id] = value;
 }

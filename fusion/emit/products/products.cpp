@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <string>
 
 #include "fusion/emit/device_text.hpp"
@@ -14,22 +13,6 @@
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
-
-namespace {
-
-// What the text itself calls something.
-std::set<std::string> words_of(bool in_tiles) {
-  std::set<std::string> words = {"r",      "c",    "part",   "block",   "batch",
-                                 "vector", "line", "Floats", "kVectors"};
-  if (in_tiles) {
-    words.insert({"Tiles", "tile_memory", "held_lines", "held_sets", "add_again", "i", "weights_of",
-                  "vector_of", "line_of", "store_of", "Parts", "part_memory", "apart", "share",
-                  "scales_of", "rests_of", "line_from"});
-  }
-  return words;
-}
-
-}  // namespace
 
 ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
     : ProductAxes(variant),
@@ -41,7 +24,7 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, 
       node_text_(graph, accuracy),
       index_(variant.wide_index ? "u64" : "u32"),
       signed_index_(variant.wide_index ? "i64" : "i32"),
-      identifiers_(graph, words_of(in_tiles())),
+      identifiers_(graph),
       values_(graph.nodes.size()),
       stored_(graph.nodes.size()),
       names_(graph.nodes.size()),

@@ -37,7 +37,7 @@ std::string ProductEmitter::result_index() const {
 }
 
 const std::string& ProductEmitter::name_of(std::size_t id) {
-  if (names_[id].empty()) names_[id] = identifiers_.give(fmt::format("v{}", id), "v");
+  if (names_[id].empty()) names_[id] = fmt::format("v{}", id);
   return names_[id];
 }
 

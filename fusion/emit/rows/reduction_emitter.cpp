@@ -331,7 +331,7 @@ void ReductionEmitter::comment(std::string_view function, std::string_view expre
 }
 
 const std::string& ReductionEmitter::name_of(std::size_t id) {
-  if (names_[id].empty()) names_[id] = identifiers_.give(fmt::format("v{}", id), "v");
+  if (names_[id].empty()) names_[id] = fmt::format("v{}", id);
   return names_[id];
 }
 

@@ -29,7 +29,7 @@ class ScanEmitter {
         node_text_(graph, accuracy),
         index_(variant.wide_index ? "u64" : "u32"),
         signed_index_(variant.wide_index ? "i64" : "i32"),
-        identifiers_(graph, {"vector", "block", "safe", "length", "carried"}),
+        identifiers_(graph),
         operands_(identifiers_.operands()),
         values_(graph.nodes.size()),
         stored_(graph.nodes.size()),
@@ -187,7 +187,7 @@ class ScanEmitter {
   // -- Values, lane by lane
 
   const std::string& name_of(std::size_t id) {
-    if (names_[id].empty()) names_[id] = identifiers_.give(fmt::format("v{}", id), "v");
+    if (names_[id].empty()) names_[id] = fmt::format("v{}", id);
     return names_[id];
   }
 
