@@ -169,6 +169,13 @@ static_assert(in_enum_order(), "info() indexes the table by the enumerator");
 constexpr auto kFirstReduction = static_cast<std::size_t>(Op::sum);
 constexpr auto kFirstShapeOp = static_cast<std::size_t>(Op::reshape);
 
+// What bools have of arithmetic: `or`, `and`, and the order in which False is below True.
+constexpr bool is_boolean_too(Op op) {
+  return op == Op::add || op == Op::mul || op == Op::maximum || op == Op::minimum ||
+         op == Op::fmax || op == Op::fmin || op == Op::reduce_max || op == Op::reduce_min ||
+         op == Op::cummax;
+}
+
 constexpr bool is_writable(const OpInfo& entry) {
   return entry.rule != Rule::leaf && entry.rule != Rule::index && entry.rule != Rule::convert;
 }
@@ -243,7 +250,7 @@ bool accepts(const OpInfo& op, DType dtype) {
     case Rule::shift: return integers;
     case Rule::position: return operands != Kind::complex;
     case Rule::same:
-      if (operands == Kind::boolean) return false;
+      if (operands == Kind::boolean) return is_boolean_too(op.op);
       break;
     default: break;
   }

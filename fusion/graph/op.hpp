@@ -147,7 +147,7 @@ enum class Rule : std::uint8_t {
   leaf,       ///< no operands
   index,      ///< no operands; an integer or float dtype is written in the node
   convert,    ///< the dtype is written in the node
-  same,       ///< computed in and returns the operands' common dtype; bool is refused as arithmetic
+  same,       ///< computed in and returns the operands' common dtype; bools have + * and an order
   integral,   ///< as `same`; integers and bool are returned unchanged (floor, round, ...)
   floating,   ///< common dtype, integers and bool become f32
   compare,    ///< computed in the common dtype, returns bool

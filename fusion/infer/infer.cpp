@@ -137,6 +137,8 @@ class Inference {
     const bool of_bits = rule == Rule::bitwise || rule == Rule::shift;
     const bool loses = weak_dtype(type.kind, wanted) != wanted;
     const Op op = graph_[id].op;
+    // What bools have in place of arithmetic is not what numbers would give: True + True is True.
+    if (type.kind == Kind::boolean && rule == Rule::same) return DType::boolean;
     const bool real_only = !takes_complex(op) || rule == Rule::component || op == Op::abs;
     if (kind(wanted) == Kind::complex && real_only) return weak_dtype(type.kind);
     if (loses || (of_bits && is_floating(wanted))) return weak_dtype(type.kind);
@@ -209,6 +211,21 @@ class Inference {
     fail("internal: a leaf has no operands");
   }
 
+  // What an operation on numbers is on bools.
+  static Op boolean_op(Op op) {
+    switch (op) {
+      case Op::add:
+      case Op::maximum:
+      case Op::fmax: return Op::logical_or;
+      case Op::mul:
+      case Op::minimum:
+      case Op::fmin: return Op::logical_and;
+      case Op::reduce_max: return Op::reduce_any;
+      case Op::reduce_min: return Op::reduce_all;
+      default: return op;
+    }
+  }
+
   NodeId make(NodeId id, DType dtype) {
     const Node& node = graph_[id];
     TypedNode typed;
@@ -221,6 +238,7 @@ class Inference {
     if (info(node.op).rule == Rule::leaf) return make_argument(node, dtype);
     if (node.op == Op::link) return make_link(node);
     if (node.op == Op::iota || !is_elementwise(node.op)) typed.payload = node.payload;
+    if (dtype == DType::boolean) typed.op = boolean_op(node.op);
     typed.arity = node.arity;
     for (std::size_t i = 0; i < node.arity; ++i) {
       typed.operands[i] = made_.at(memo_key(node.operands[i], operand_dtype(node, i, dtype)));

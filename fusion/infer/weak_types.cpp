@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/text/operators.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -36,6 +37,16 @@ std::string describe(const WeakType& value) {
                                          "a floating-point number", "a complex number"};
   if (value.weak) return fmt::format("{} literal", kNames[static_cast<int>(value.kind)]);
   return std::string(name(value.dtype));
+}
+
+// As the text form writes it, and what it is called.
+std::string symbol(const Node& node) {
+  const std::string_view name = info(node.op).name;
+  for (const std::span<const Operator> table : {std::span<const Operator>(kInfix), {kPrefix}}) {
+    for (const Operator& entry : table)
+      if (entry.op == node.op) return fmt::format("{} ({})", entry.text, name);
+  }
+  return std::string(name);
 }
 
 class WeakTypes {
@@ -127,9 +138,9 @@ class WeakTypes {
 
   WeakType type_of_arithmetic(const Node& node) const {
     const WeakType common = common_of(node, 0);
-    if (common.kind == Kind::boolean) {
-      fail(fmt::format("{}: the operands are bool; cast one to the dtype you mean",
-                       info(node.op).name));
+    if (common.kind == Kind::boolean && !accepts(info(node.op), DType::boolean)) {
+      fail(fmt::format("{}: expected numbers, got bool; cast an operand to the dtype you mean{}",
+                       symbol(node), node.op == Op::sub ? ", or write ^ for exclusive or" : ""));
     }
     if (node.op == Op::abs && common.kind == Kind::complex) return strong(DType::f32);
     return common;

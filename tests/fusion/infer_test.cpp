@@ -174,7 +174,49 @@ TEST(Inference, StoresWithinAKindAndUpwardsOnly) {
 TEST(Inference, RefusesWhatHasNoMeaning) {
   EXPECT_NE(error_of("x & y", {DType::f32, DType::i32}).find("bitwise_and"), std::string::npos);
   EXPECT_NE(error_of("x << 1", {DType::f32}).find("left_shift"), std::string::npos);
-  EXPECT_NE(error_of("x + y", {DType::boolean, DType::boolean}).find("bool"), std::string::npos);
+}
+
+TEST(Inference, BoolsHaveOrAndInPlaceOfSumsAndProducts) {
+  const std::vector<std::pair<std::string, Op>> cases = {{"x + y", Op::logical_or},
+                                                         {"maximum(x, y)", Op::logical_or},
+                                                         {"fmax(x, y)", Op::logical_or},
+                                                         {"x * y", Op::logical_and},
+                                                         {"minimum(x, y)", Op::logical_and},
+                                                         {"fmin(x, y)", Op::logical_and},
+                                                         {"max(x and y, -1)", Op::reduce_any},
+                                                         {"min(x and y, -1)", Op::reduce_all},
+                                                         {"cummax(x and y, -1)", Op::cummax}};
+  for (const auto& [text, op] : cases) {
+    const TypedGraph graph = typed(text, {DType::boolean, DType::boolean});
+    EXPECT_EQ(graph.nodes[graph.outputs[0]].op, op) << text;
+    EXPECT_EQ(graph.nodes[graph.outputs[0]].dtype, DType::boolean) << text;
+  }
+  EXPECT_EQ(result("x + y", {DType::boolean, DType::i8}), DType::i8);
+  EXPECT_EQ(result("x * 2", {DType::boolean}), DType::i32);
+  EXPECT_EQ(result("x + True", {DType::boolean}), DType::boolean);
+}
+
+// Two literals that are true make one that is true, whatever that is added to.
+TEST(Inference, BoolLiteralsHaveOrAndToo) {
+  for (const char* text : {"x + (True + True)", "x * maximum(True, False)"}) {
+    const TypedGraph graph = typed(text, {DType::i32});
+    const auto node = std::ranges::find(graph.nodes, Op::logical_or, &TypedNode::op);
+    ASSERT_NE(node, graph.nodes.end()) << text;
+    EXPECT_EQ(node->dtype, DType::boolean) << text;
+  }
+}
+
+TEST(Inference, RefusesOtherArithmeticOfBoolsByName) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"x - y", "- (sub)"},       {"-x", "- (neg)"},        {"x // y", "// (floor_divide)"},
+      {"x % y", "% (remainder)"}, {"x ** y", "** (power)"}, {"sign(x)", "sign"},
+      {"square(x)", "square"},    {"abs(x)", "abs"},        {"fmod(x, y)", "fmod"},
+      {"clip(x, y, y)", "clip"},  {"fma(x, y, x)", "fma"}};
+  for (const auto& [text, name] : cases) {
+    const std::vector<DType> dtypes(text.find('y') == std::string::npos ? 1 : 2, DType::boolean);
+    const std::string message = error_of(text, dtypes);
+    EXPECT_EQ(message.find("f: " + name + ": expected numbers, got bool; cast"), 0u) << message;
+  }
 }
 
 TEST(Inference, NamesTheFunctionWhenTheNumberOfArgumentsIsWrong) {

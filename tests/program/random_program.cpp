@@ -213,7 +213,15 @@ class Draw {
     }
   }
 
+  void boolean_arithmetic(const Drawn& a) {
+    Drawn b = partner(a);
+    if (b.dtype != DType::boolean) b = cast(b, DType::boolean);
+    keep(apply(one_of({Op::add, Op::mul, Op::maximum, Op::minimum, Op::fmax, Op::fmin}), {a, b},
+               DType::boolean, 1));
+  }
+
   void arithmetic(const Drawn& first) {
+    if (first.dtype == DType::boolean && below(2) == 0) return boolean_arithmetic(first);
     Drawn a = numeric(first);
     Drawn b = numeric(partner(first));
     if (below(8) == 0) b = number(one_of({1.0, 2.0, 3.0, 0.0}), a.dtype);
@@ -409,9 +417,9 @@ class Draw {
       }
       case 4:
       case 5: {
-        const Drawn x = numeric(given);
+        const Drawn& x = given;
         return with(one_of({Op::reduce_max, Op::reduce_min}), x, x.dtype,
-                    is_floating(x.dtype) ? x.most : largest_of(x.dtype));
+                    is_integer(x.dtype) ? largest_of(x.dtype) : x.most);
       }
       case 6:
       case 7: return with(one_of({Op::argmax, Op::argmin}), given, DType::i64, length);
@@ -480,7 +488,7 @@ class Draw {
     };
     const Drawn x = numeric(given);
     switch (below(4)) {
-      case 0: return with(Op::cummax, x, x.dtype, x.most);
+      case 0: return with(Op::cummax, given, given.dtype, given.most);
       case 1: {
         if (is_floating(x.dtype) && length > 8) break;
         const Drawn small = is_floating(x.dtype) ? bounded(x, 2) : x;
