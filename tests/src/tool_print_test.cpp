@@ -81,7 +81,7 @@ TEST(Clip, keeps_to_the_columns_and_makes_one_line) {
   EXPECT_EQ(clip("abcdefghij", 10), "abcdefghij");
   EXPECT_EQ(clip("abcdefghijk", 10), "abcdefg...");
   EXPECT_EQ(clip("\xce\xb1\xce\xb2\xce\xb3\xce\xb4\xce\xb5", 4), "\xce\xb1...");
-  EXPECT_EQ(clip("\x1b\x1b", 10), "\\u001b...");
+  EXPECT_EQ(clip("\x1b\x1b", 10), "\\u001b\\...");
 }
 
 }  // namespace
