@@ -26,11 +26,11 @@ clang_with_fuzzer() {
   return 1
 }
 
-# unpack NAME DIRECTORY: the inputs of the archive, if there is one, in a new directory.
+# unpack NAME DIRECTORY: the inputs of the archive in a new directory.
 unpack() {
   rm -rf "$2"
   mkdir -p "$2"
-  [[ ! -f $here/corpus/$1.tar.zst ]] || (cd "$2" && "${CMAKE:-cmake}" -E tar xf "$here/corpus/$1.tar.zst")
+  (cd "$2" && "${CMAKE:-cmake}" -E tar xf "$here/corpus/$1.tar.zst")
 }
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -40,7 +40,8 @@ if [[ $1 == pack ]]; then
   shift 2
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
-  unpack "$name" "$scratch/old"
+  mkdir "$scratch/old"
+  [[ ! -f $here/corpus/$name.tar.zst ]] || unpack "$name" "$scratch/old"
   mkdir "$scratch/new"
   "$fuzzer" -merge=1 -timeout=20 "$scratch/new" "$scratch/old" "$@"
   # The same inputs give the same bytes.
