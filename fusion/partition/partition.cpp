@@ -9,6 +9,7 @@
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/partition/bytes.hpp"
 #include "fusion/partition/facts.hpp"
+#include "fusion/partition/row_passes.hpp"
 #include "fusion/partition/stores.hpp"
 #include "fusion/passes/split_reductions.hpp"
 
@@ -26,7 +27,8 @@ class Partitioner {
         facts_(graph),
         model_(model),
         home_(nodes_.size(), kNoKernel),
-        ready_(nodes_.size(), kNoKernel) {}
+        ready_(nodes_.size(), kNoKernel),
+        passes_(facts_, model, home_, steps_) {}
 
   Partition run() {
     for (NodeId id = 0; id < nodes_.size(); ++id) {
@@ -80,6 +82,9 @@ class Partitioner {
       std::string reason = obstacle(id, group(place));
       if (reason.empty() && !has_room(place)) {
         reason = fmt::format("the kernel before has {} values", group(place).values);
+      }
+      if (reason.empty() && passes_.recomputes_too_much(id, place, group(place))) {
+        reason = "storing its operands takes less than a further pass that computes them again";
       }
       return reason;
     };
@@ -342,6 +347,7 @@ class Partitioner {
       group.arrays.insert(facts_.read_of(operand));
       last_reader_[facts_.array_of(operand)] = place;
     }
+    passes_.add(id, place, group);
   }
 
   KernelPart part(const Group& group, const StoredValues& stored) const {
@@ -371,6 +377,7 @@ class Partitioner {
   std::unordered_map<NodeId, std::int64_t> last_reader_;
   std::unordered_map<std::int64_t, std::int64_t> joiners_;  ///< of kernels over pieces
   std::uint64_t steps_ = 0;
+  RowPasses passes_;
 };
 
 }  // namespace

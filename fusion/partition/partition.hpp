@@ -10,9 +10,9 @@
 //   * it reads another view of what the kernel stores, or an array that several kernels write;
 //   * it counts elements (iota, uniform, normal) and the kernel reduces, or the other way round: of
 //     what leads from the one to the other, the kernel that counts stores the narrowest;
-//   * the kernel is a call of the caller;
+//   * the kernel is a call of the caller, or has as many values or arrays as it may (registers);
 //   * the kernel reduces pieces of few long rows (passes/split_reductions.hpp): what comes after waits for all;
-//   * the kernel has as many values or arrays as it may (registers, arguments).
+//   * passes over rows would compute more again than a cut moves (row_passes.hpp).
 // What depends on arguments alone is computed by the first kernel that needs it; before all others
 // if it is broadcast to larger values only.
 // A value that another kernel needs is stored, and read again, unless it takes a few operations on

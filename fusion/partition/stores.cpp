@@ -190,9 +190,13 @@ class Stores {
     }
     const std::uint64_t own = stored_bytes(facts_.graph, id);
     const std::uint64_t spared = own + own / readers_[id];
+    // Every further pass over the elements of rows computes it once more.
+    const bool of_elements = facts_.shapes[id] == groups_[g].shape;
+    const double further = of_elements ? cost * (groups_[g].passes - 1) * elements_of(id) : 0;
+    if (further > model_.operations_per_byte * static_cast<double>(spared)) return false;
     if (large && bytes < spared) {
       const auto saved = static_cast<double>(spared - bytes);
-      if (cost * elements_of(id) <= model_.operations_per_byte * saved) return true;
+      if (cost * elements_of(id) + further <= model_.operations_per_byte * saved) return true;
     }
     if (bytes > own) return false;
     return cheap || std::ranges::all_of(seen, [&](NodeId at) {

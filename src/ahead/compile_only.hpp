@@ -31,7 +31,8 @@ struct OutputTypes {
 OutputTypes output_types(const Function& function, const Specification& specification);
 
 /// Whether such a call is more than a Function can do, so that it takes a Program: shape ops,
-/// reductions over several sets of axes, counting beside reductions.
+/// reductions over several sets of axes, counting beside reductions, reductions that wait for each
+/// other and of which one kernel would compute too much again.
 bool takes_program(const Function& function, const Specification& specification);
 
 /// What such a program does. Needs no compiler.

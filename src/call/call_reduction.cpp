@@ -10,6 +10,7 @@
 #include "fusion/emit/rows/rows.hpp"
 #include "fusion/infer/infer.hpp"
 #include "fusion/schedule/products/product_layout.hpp"
+#include "fusion/partition/row_work.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "kiln/error.hpp"
 
@@ -37,6 +38,28 @@ void check_not_packed(const TypedCall& call) {
                           "what is reduced; a kiln::Program does the rest in two kernels",
                           call.definition->name, packed->output ? "output" : "input",
                           operand_names(call.graph)[index], name(packed->dtype)));
+}
+
+// What the passes of one kernel with the graph of that space compute.
+fusion::RowWork work_of(const fusion::TypedGraph& graph, std::span<const Dims> shapes,
+                        const fusion::ReduceSpace& space) {
+  std::vector<bool> uniform(graph.arguments.size(), true);
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const fusion::TypedNode& node = graph.nodes[id];
+    if (node.op == fusion::Op::input) uniform[node.payload] = fusion::is_uniform(shapes[id], space);
+  }
+  return fusion::row_work(graph, fusion::uniform_nodes(graph, uniform));
+}
+
+// What a Program makes kernels of is bounded there (fusion/partition/row_passes.hpp).
+void check_work(const Definition& definition, const fusion::RowWork& work) {
+  if (definition.typed || !work.is_out_of_bounds()) return;
+  throw Error(
+      Code::unsupported,
+      fmt::format("{}: one kernel cannot compute this: its reductions wait for each other, and to "
+                  "compute again what each of them reduces would take more than {:.0f} operations "
+                  "on every element instead of {:.0f}; a kiln::Program can, in several",
+                  definition.name, work.once + work.again, work.once));
 }
 
 // A result for each piece of each row: it has the shape of the rows, and a stride from one piece to
@@ -114,7 +137,8 @@ bool is_one_kernel(const Definition& definition, std::span<const fusion::Argumen
     return !packs && fusion::scan_space(graph, shapes).conflict.empty();
   }
   const fusion::TypedGraph rest = fusion::drop_trivial_reductions(graph, shapes);
-  if (!fusion::reduce_space(rest, shapes).conflict.empty()) return false;
+  const fusion::ReduceSpace space = fusion::reduce_space(rest, shapes);
+  if (!space.conflict.empty() || work_of(rest, shapes, space).is_better_cut()) return false;
   if (!packs) return true;
   const std::vector<OperandShape> outputs =
       natural_outputs(definition, arguments, arrays, {}, Dims());
@@ -155,6 +179,7 @@ TypedCall type_reduction(const Definition& definition,
         fmt::format("{}: one kernel cannot compute this: {}; a kiln::Program can, in several",
                     definition.name, call.rows->conflict));
   }
+  check_work(definition, work_of(call.graph, shapes, *call.rows));
   call.shape = call.rows->shape;
   call.rows->pieces = definition.pieces;
   for (const OperandShape& array : arrays) {

@@ -17,7 +17,8 @@ TypedCall type_reduction(const Definition& definition,
                          std::span<const OperandShape> arrays,
                          std::span<const OperandShape> outputs, fusion::TypedGraph graph);
 
-/// Whether one kernel can compute a function that reduces or has running results.
+/// Whether one kernel can compute a function that reduces or has running results, and several would
+/// not be faster since its passes compute much again.
 bool is_one_kernel(const Definition& definition, std::span<const fusion::ArgumentType> arguments,
                    std::span<const OperandShape> arrays);
 

@@ -12,11 +12,14 @@ namespace kiln::fusion {
 
 // Of short rows the host takes several, one after the other in each pass: what each waits for at
 // the end of a pass, others compute meanwhile. With one at a time softmax of 64 bf16 takes 1.5
-// times as long.
+// times as long. Each pass finds its rows and what passes before it have left anew, of which many
+// passes would be text that grows with their square.
 int ReductionEmitter::rows_at_once() const {
   constexpr int kMost = 8;
   constexpr int kElements = 512;
-  const bool is_short = in_parts() && rows_.vectors == 1 && !rows_.pieces && last_pass_ > 0;
+  constexpr int kMostPasses = 8;
+  const bool is_short = in_parts() && rows_.vectors == 1 && !rows_.pieces && last_pass_ > 0 &&
+                        last_pass_ < kMostPasses;
   return is_short ? std::clamp(kElements / variant_.width, 1, kMost) : 1;
 }
 

@@ -1,0 +1,93 @@
+#include "fusion/partition/row_work.hpp"
+
+#include <algorithm>
+
+#include "fusion/partition/partition.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// What a pass computes: the roots' elements and what those need.
+class PassWork {
+ public:
+  PassWork(const TypedGraph& graph, const std::vector<bool>& uniform)
+      : graph_(graph), uniform_(uniform), pass_(graph.nodes.size(), -1) {}
+
+  double add(NodeId root, int pass) {
+    double work = 0;
+    if (!uniform_[root]) open_.push_back(root);
+    while (!open_.empty()) {
+      const NodeId id = open_.back();
+      open_.pop_back();
+      if (pass_[id] == pass) continue;
+      pass_[id] = pass;
+      work += cost_of(graph_.nodes[id].op);
+      for (const NodeId operand : graph_.nodes[id].inputs()) {
+        if (!uniform_[operand] && pass_[operand] != pass) open_.push_back(operand);
+      }
+    }
+    return work;
+  }
+
+  double once() const {
+    double work = 0;
+    for (NodeId id = 0; id < pass_.size(); ++id) {
+      if (pass_[id] >= 0) work += cost_of(graph_.nodes[id].op);
+    }
+    return work;
+  }
+
+ private:
+  const TypedGraph& graph_;
+  const std::vector<bool>& uniform_;
+  std::vector<int> pass_;  ///< the last one that computes a node
+  std::vector<NodeId> open_;
+};
+
+}  // namespace
+
+bool RowWork::is_better_cut() const {
+  constexpr double kBytes = 2 * 4;  // of an f32, written and read
+  return again > once + CostModel().operations_per_byte * kBytes;
+}
+
+bool RowWork::is_out_of_bounds() const {
+  constexpr double kMost = 8;
+  constexpr double kFew = 1024;
+  return again > kMost * once + kFew;
+}
+
+RowWork row_work(const TypedGraph& graph, const std::vector<bool>& uniform) {
+  // The roots of each pass: what reductions of that pass reduce.
+  std::vector<std::vector<NodeId>> roots(1);
+  std::vector<std::size_t> after(graph.nodes.size(), 0);
+  std::size_t last = 0;
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    for (const NodeId operand : node.inputs()) after[id] = std::max(after[id], after[operand]);
+    if (!is_reduction(node.op)) continue;
+    last = std::max(last, after[id]);
+    roots.resize(std::max(roots.size(), after[id] + 1));
+    roots[after[id]++].push_back(node.operands[0]);
+  }
+  for (const NodeId output : graph.outputs) {
+    if (!uniform[output]) last = std::max(last, after[output]);
+  }
+  roots.resize(last + 1);
+  for (const NodeId output : graph.outputs) roots[last].push_back(output);
+  double bound = 0;
+  for (NodeId id = 0; id < graph.nodes.size(); ++id) {
+    bound += uniform[id] ? 0 : cost_of(graph.nodes[id].op);
+  }
+  PassWork passes(graph, uniform);
+  double all = 0;
+  for (std::size_t pass = 0; pass < roots.size(); ++pass) {
+    for (const NodeId root : roots[pass]) all += passes.add(root, static_cast<int>(pass));
+    const RowWork most{bound, all - bound};
+    if (most.is_out_of_bounds()) return most;
+  }
+  const double once = passes.once();
+  return {once, all - once};
+}
+
+}  // namespace kiln::fusion
