@@ -202,7 +202,7 @@ TEST(DependentReductions, OfAFunctionAreComputedInItsOneKernelOrRefused) {
   EXPECT_GT(refused, 0);
 }
 
-// As a graph of as many values alone decides, whatever there is to read.
+// Of arguments that all have an element for each of a row's.
 TEST(RowWork, CountsWhatFurtherPassesComputeAgain) {
   const auto work = [](const std::string& text) {
     const fusion::Graph graph = fusion::parse(text);
