@@ -274,11 +274,19 @@ namespace strict {
 KILN_LIBRARY_1(cbrt, cbrt)
 KILN_LIBRARY_1(exp, exp)
 KILN_LIBRARY_1(exp2, exp2)
-KILN_LIBRARY_1(expm1, expm1)
 KILN_LIBRARY_1(log, log)
 KILN_LIBRARY_1(log2, log2)
 KILN_LIBRARY_1(log10, log10)
+#if KILN_AMD
+// The device library makes +0 of -0 in all but the log1p of f32. The results have the sign of x.
+KILN_FN f32 expm1(f32 x) { return exact::copysign(::expm1f(x), x); }
+KILN_FN f64 expm1(f64 x) { return exact::copysign(::expm1(x), x); }
+KILN_FN f32 log1p(f32 x) { return ::log1pf(x); }
+KILN_FN f64 log1p(f64 x) { return exact::copysign(::log1p(x), x); }
+#else
+KILN_LIBRARY_1(expm1, expm1)
 KILN_LIBRARY_1(log1p, log1p)
+#endif
 KILN_LIBRARY_1(sin, sin)
 KILN_LIBRARY_1(cos, cos)
 KILN_LIBRARY_1(tan, tan)
