@@ -196,10 +196,23 @@ KILN_FN f32 decode(T value) {
   return decode_bits(value);
 }
 
+#if KILN_AMD
+// LLVM up to 23 takes f16(a * b) for f16(fma(a, b, +0)), whatever contraction is asked for, and so makes
+// +0 of -0. It does not look for a product behind what makes a number canonical, and as products are,
+// and most other results, that leaves no instruction. LLVM 15 and older have no such pattern.
+KILN_FN f32 hide_product(f32 value) {
+#if __clang_major__ >= 16 && __clang_major__ < 24
+  return __builtin_canonicalizef(value);
+#else
+  return value;
+#endif
+}
+#endif
+
 template <class T>
 KILN_FN T encode(f32 value) {
 #if KILN_AMD
-  if constexpr (is_same<T, f16>()) return bit_cast<f16>(_Float16(value));
+  if constexpr (is_same<T, f16>()) return bit_cast<f16>(_Float16(hide_product(value)));
 #elif KILN_NVIDIA
   if constexpr (is_same<T, f16>()) {
     f16 result;

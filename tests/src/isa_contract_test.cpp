@@ -2,15 +2,19 @@
 // contraction, subnormals kept, correctly rounded division and square root. Each check is shown to
 // tell the difference by what `fast` does instead.
 #include <elf.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
 #include <optional>
 #include <regex>
+#include <set>
 #include <string>
 
+#include "jit/service/compile.hpp"
 #include "base/elf.hpp"
+#include "preamble/preamble.hpp"
 #include "tests/support/machine_code.hpp"
 
 namespace kiln {
@@ -146,8 +150,106 @@ TEST_P(IsaContract, SquareRootIsRefined) {
   EXPECT_EQ(refinements(Accuracy::fast), 0);
 }
 
+// ---- the sign of zero ---------------------------------------------------------------------------
+
+// How often +0 is added to a product, which makes +0 of -0.
+int zeros_added(const std::string& assembly) {
+  const std::regex added(
+      "v_(fma|mad)_mix(lo|hi)?_[a-z0-9_]+ [^,\n]+, [^,\n]+, [^,\n]+, 0(?=[ \n]|$)");
+  return static_cast<int>(
+      std::distance(std::sregex_iterator(assembly.begin(), assembly.end(), added), {}));
+}
+
+TEST(ZerosAdded, AreFoundInAssembly) {
+  EXPECT_EQ(zeros_added("v_fma_mixlo_f16 v1, v8, v1, 0 op_sel_hi:[0,1,0]\n"
+                        "v_fma_mixhi_f16 v1, |v8|, s1, 0\nv_mad_mixlo_f16 v0, v0, v1, 0\n"
+                        "v_fma_mix_f32 v0, v0, v1, 0 op_sel_hi:[1,0,0]"),
+            4);
+  EXPECT_EQ(zeros_added("v_fma_mixlo_f16 v1, v8, v1, neg(0) op_sel_hi:[0,1,0]\n"
+                        "v_fma_mixlo_f16 v1, v8, v1, v2\nv_fma_mix_f32 v0, v0, 1.0, v1\n"
+                        "v_pk_mul_f16 v0, v0, v1\nv_fma_f32 v0, v0, v1, 0\n"),
+            0);
+}
+
+TEST_P(IsaContract, ProductsKeepTheSignOfZero) {
+  struct Case {
+    const char* text;
+    ArgumentSpec layout;
+    Options options;
+  };
+  // Vectors with the elements after the last one; short rows; elements that lie apart.
+  const ArgumentSpec vectors{"", DType::f16, {4099}, {}, false};
+  const ArgumentSpec rows{"", DType::f16, {8, 31}, {}, false};
+  const ArgumentSpec elements{"", DType::f16, {4096}, {2}, false};
+  const Case cases[] = {{"x * y * y", vectors, {}},
+                        {"x * y * y", rows, {}},
+                        {"x * y * y", elements, {}},
+                        {"silu(x) * y", vectors, {}},
+                        {"where(x > y, x, x * y * 0.1)", vectors, {}},
+                        {"f16(f32(x) * 0.1) + y", vectors, {}},
+                        {"f16(f32(x) * 0.1) + y", vectors, {Rounding::each, Accuracy::storage}},
+                        {"x * y * y", vectors, {Rounding::once, Accuracy::strict}},
+                        {"x * y * y", vectors, {Rounding::once, Accuracy::fast}}};
+  for (const Case& tried : cases) {
+    const Function function = parse("products", tried.text, tried.options);
+    Specification specification;
+    specification.arguments = {tried.layout, tried.layout};
+    specification.arguments[0].name = "x";
+    specification.arguments[1].name = "y";
+    const CompiledKernel kernel = compile_for(function, specification, GetParam());
+    const std::string assembly = jit::disassemble(kernel.code, GetParam());
+    EXPECT_EQ(zeros_added(assembly), 0) << tried.text << '\n' << assembly;
+    EXPECT_EQ(kernel.resources.scratch.value_or(-1), 0) << tried.text;
+    EXPECT_EQ(kernel.resources.spills.value_or(-1), 0) << tried.text;
+  }
+}
+
+// Which of `checks`, C++ expressions of type bool, the compiler does not find true while it
+// compiles. What they call of the device library is computed for it as it would be on the device.
+std::set<std::size_t> not_proven(const std::vector<std::string>& checks,
+                                 const std::string& target) {
+  std::string source(preamble::text());
+  source += "\nextern \"C\" __global__ void proof() {\n  using namespace kiln;\n";
+  for (std::size_t i = 0; i < checks.size(); ++i) {
+    source += fmt::format("  if (!({})) asm volatile(\"s_movk_i32 s0, {}\" ::: \"s0\");\n",
+                          checks[i], i);
+  }
+  source += "}\n";
+  jit::CompileRequest request;
+  request.function = request.entry = "proof";
+  request.source = source;
+  request.target = target;
+  request.options = jit::compile_options(target, false);
+  const std::string assembly = jit::disassemble(jit::compile(request).code, target);
+  std::set<std::size_t> found;
+  const std::regex mark("s_movk_i32 s0, (0x[0-9a-f]+|[0-9]+)");
+  for (std::sregex_iterator at(assembly.begin(), assembly.end(), mark), end; at != end; ++at)
+    found.insert(std::stoul((*at)[1].str(), nullptr, 0));
+  return found;
+}
+
+// Also those of ROCm's device library, whose own may give +0 for -0.
+TEST_P(IsaContract, FunctionsThatKeepTheSignOfZeroDo) {
+  for (const char* accuracy : {"kiln", "strict", "narrow"}) {
+    std::vector<std::string> checks;
+    for (const char* op : {"expm1", "log1p", "sin", "tan", "asin", "atan", "sinh", "tanh", "asinh",
+                           "atanh", "erf", "erfinv", "cbrt", "sqrt"}) {
+      for (const char* zero : {"0.0f", "-0.0f", "0.0", "-0.0"}) {
+        const char* bits = std::string_view(zero).ends_with('f') ? "u32" : "u64";
+        checks.push_back(fmt::format("bit_cast<{2}>({0}::{1}({3})) == bit_cast<{2}>({3})", accuracy,
+                                     op, bits, zero));
+      }
+    }
+    checks.emplace_back("bit_cast<u32>(kiln::abs(-0.0f)) == bit_cast<u32>(-0.0f)");
+    std::set<std::size_t> missing = not_proven(checks, GetParam());
+    EXPECT_EQ(missing.erase(checks.size() - 1), 1U) << "what is not true was proven";
+    for (const std::size_t i : missing) ADD_FAILURE() << checks[i];
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Gfx, IsaContract,
-                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
+                         ::testing::Values("gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100",
+                                           "gfx1201"));
 
 }  // namespace
 }  // namespace kiln

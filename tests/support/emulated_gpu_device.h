@@ -142,6 +142,7 @@ static emulated::Dim3 threadIdx, blockIdx, gridDim;
   int(emulated::exchange(unsigned(value), emulated::lane() ^ unsigned((pattern) >> 10)))
 #define __builtin_amdgcn_ds_bpermute(address, value) \
   int(emulated::exchange(unsigned(value), unsigned(address) / 4 % EMULATED_WAVE))
+#define __builtin_canonicalizef(x) (x)
 #define __builtin_amdgcn_rcpf(x) (1.0f / (x))
 #define __builtin_amdgcn_sqrtf(x) std::sqrt(float(x))
 #define __builtin_amdgcn_rsqf(x) (1.0f / std::sqrt(float(x)))
