@@ -11,6 +11,7 @@
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/extract.hpp"
 #include "fusion/infer/infer.hpp"
+#include "fusion/emit/node_text.hpp"
 #include "fusion/reference/reference.hpp"
 #include "fusion/reference/arrays.hpp"
 #include "fusion/text/text.hpp"
@@ -298,6 +299,34 @@ TEST(ProgramPlan, ReadsPackedNumbersInEveryWayBesideWhatRuns) {
       for (std::uint64_t seed = 0; seed < 8; ++seed) {
         const Case one = packed_case(text, dtype, seed);
         ASSERT_EQ(wrong(one), "") << text << " of " << name(dtype) << ", seed " << seed;
+      }
+    }
+  }
+}
+
+// What only moves is of the dtype in memory from the load to the store, on every kind of device.
+TEST(ProgramPlan, ConvertsNothingThatOnlyMoves) {
+  const std::string text = "x, x[::-1], concat(0, x, y), reshape(transpose(y), -1), x[None]";
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2,
+                            DType::f8e4m3fnuz, DType::f8e5m2fnuz}) {
+    ProgramCall call;
+    for (int i = 0; i < 2; ++i) {
+      call.arguments.push_back({dtype, false, false});
+      call.arrays.push_back({dtype, {6, 10}, {10, 1}});
+    }
+    for (const Dims& shape : {Dims{6, 10}, {6, 10}, {12, 10}, {60}, {1, 6, 10}}) {
+      call.outputs.push_back({dtype, shape, contiguous_strides(shape)});
+    }
+    for (const Rounding rounding : {Rounding::once, Rounding::each}) {
+      const Definition definition = definition_of(fusion::parse(text), rounding);
+      const ProgramPlan plan = plan_program(definition, call);
+      for (const ProgramStep& step : plan.steps) {
+        const fusion::TypedGraph& graph = *step.function->impl().definition.typed;
+        const fusion::NodeText nodes(graph, Accuracy::storage);
+        for (fusion::NodeId id = 0; id < graph.nodes.size(); ++id) {
+          EXPECT_EQ(graph.nodes[id].dtype, dtype) << fusion::info(graph.nodes[id].op).name;
+          EXPECT_FALSE(nodes.needs_value(id)) << name(dtype) << " is computed with";
+        }
       }
     }
   }

@@ -42,6 +42,7 @@ Case draw_case(std::uint64_t seed, std::uint64_t number) {
   kind.nodes = 4 + number * 7 % 23;
   kind.elements = number % 10 == 9 ? 6000 : 300;
   kind.floats = number % 4 != 3;
+  kind.packed = number % 8 == 5;
   testing::RandomProgram drawn = testing::random_program(result.seed, kind);
   result.inputs = testing::random_arguments(drawn, result.seed);
   result.graph = std::move(drawn.graph);

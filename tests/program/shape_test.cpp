@@ -116,6 +116,25 @@ TEST_P(ShapePrograms, CallTheCallerBetweenKernels) {
   for (const bool recorded : {false, true}) check(program, text, {x}, 4e-3, recorded);
 }
 
+// Somebody else's kernel that gives packed numbers.
+TEST_P(ShapePrograms, RunAlongWhatTheCallerPacks) {
+  LibraryCall pack;
+  pack.name = "pack";
+  pack.dtypes = [](std::span<const DType>) { return std::vector<DType>{DType::u4}; };
+  pack.shapes = [](std::span<const Dims> inputs) { return std::vector<Dims>{inputs[0]}; };
+  const Function low_bits = fuse("pack", [](Value x) { return x & 15; });
+  pack.run = [low_bits](const Stream& stream, std::span<const View> inputs,
+                        std::span<const View> outputs) {
+    low_bits(stream, {inputs[0]}, {outputs[0]});
+  };
+  const HostArray x = testing::random_array(DType::i32, {6, 20}, 14);
+  const Program program = trace_program("packed", [&](Value v) {
+    const Value packed = call(pack, {v});
+    return std::tuple(cumsum(packed, 1), packed * cumsum(v, 0), max(packed, 0) + 1);
+  });
+  check(program, "p = x & 15; cumsum(p, 1), p * cumsum(x, 0), max(p, 0) + 1", {x}, 0, false);
+}
+
 TEST(LibraryCalls, AreToldApartInExplain) {
   std::vector<float> x(64), y(64);
   const LibraryCall sum = caller_sum({});
