@@ -1,6 +1,6 @@
 // Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
-// raise_functions and fold_constants, which keep every function's bound. They work on typed graphs whose shapes are
-// known; each stands alone, and optimise() runs them in order.
+// raise_functions and fold_constants, which keep every function's bound. They work on typed graphs
+// whose shapes are known; each stands alone, and optimise() runs them in order.
 #pragma once
 
 #include "fusion/infer/shapes.hpp"

@@ -115,8 +115,8 @@ void take(const TypedNode& node, Running& running, const Value& next) {
       return;
     case Op::prod: {
       if (is_integral(node.dtype)) {
-        value = reference::operate({Op::mul, node.dtype, 2}, std::array{value, next},
-                                   Rounding::each);
+        value =
+            reference::operate({Op::mul, node.dtype, 2}, std::array{value, next}, Rounding::each);
         return;
       }
       if (kind(node.dtype) != Kind::complex) {

@@ -7,7 +7,8 @@
 
 namespace kiln {
 
-/// Adds those that are read by kernels of `plan` that there are none of; false if there are no more.
+/// Adds the packed arrays that `plan` has read by kernels of a kind that cannot. False if all are
+/// there already.
 bool add_to_unpack(fusion::Unpacked& unpacked, const ProgramPlan& plan, const ProgramCall& call);
 
 }  // namespace kiln

@@ -18,11 +18,10 @@ namespace kiln::fusion {
 namespace {
 
 constexpr DType kDTypes[] = {
-    DType::boolean, DType::u8,     DType::u16,    DType::u32,        DType::u64,
-    DType::i8,      DType::i16,    DType::i32,    DType::i64,        DType::f16,
-    DType::bf16,    DType::f32,    DType::f64,    DType::c64,        DType::f8e4m3,
-    DType::f8e5m2,  DType::f8e4m3fnuz, DType::f8e5m2fnuz, DType::u4, DType::i4,
-    DType::f4e2m1};
+    DType::boolean, DType::u8,  DType::u16,    DType::u32,    DType::u64,        DType::i8,
+    DType::i16,     DType::i32, DType::i64,    DType::f16,    DType::bf16,       DType::f32,
+    DType::f64,     DType::c64, DType::f8e4m3, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz,
+    DType::u4,      DType::i4,  DType::f4e2m1};
 
 // All of up to eight bits; else what is about the ends, zero and one, and some others.
 std::vector<std::uint64_t> patterns_of(DType dtype) {
@@ -91,14 +90,12 @@ void check(const TypedGraph& graph, const std::string& what, Checked& checked) {
         } else {
           std::array<reference::Value, 3> operands;
           for (std::size_t i = 0; i < node.arity; ++i) operands[i] = values[node.operands[i]];
-          values[id] =
-              reference::evaluate_node(graph, node, std::span(operands).first(node.arity));
+          values[id] = reference::evaluate_node(graph, node, std::span(operands).first(node.arity));
         }
         values[id].dtype = node.dtype;
         if (!claimed[id] || !is_below_zero(values[id])) continue;
-        checked.wrong =
-            fmt::format("{}: {} of {} at x = {:#x}, y = {:#x}", what, info(node.op).name,
-                        name(node.dtype), x, y);
+        checked.wrong = fmt::format("{}: {} of {} at x = {:#x}, y = {:#x}", what,
+                                    info(node.op).name, name(node.dtype), x, y);
         return;
       }
     }
@@ -158,10 +155,18 @@ TEST(Signs, HoldForEveryOperationOnEveryDType) {
 TEST(Signs, HoldForWhatIsComposed) {
   std::vector<std::string> inner = operations();
   // What a sign passes through, more often.
-  std::vector<std::string> outer = {"abs(@)",      "square(@)",        "(@) * (@)",
-                                    "(@) * x",     "maximum(@, x)",    "maximum(x, @)",
-                                    "sqrt(@)",     "(@) + 0.0",        "maximum(@, i64(y))",
-                                    "maximum(@, f32(y))", "(@) * i16(y)", "sigmoid(@)"};
+  std::vector<std::string> outer = {"abs(@)",
+                                    "square(@)",
+                                    "(@) * (@)",
+                                    "(@) * x",
+                                    "maximum(@, x)",
+                                    "maximum(x, @)",
+                                    "sqrt(@)",
+                                    "(@) + 0.0",
+                                    "maximum(@, i64(y))",
+                                    "maximum(@, f32(y))",
+                                    "(@) * i16(y)",
+                                    "sigmoid(@)"};
   for (const DType to : kDTypes) outer.push_back(fmt::format("{}(@)", name(to)));
   std::mt19937_64 random(5);
   const auto put = [](std::string into, const std::string& text) {

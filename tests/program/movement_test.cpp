@@ -15,10 +15,10 @@ namespace {
 using testing::HostArray;
 
 constexpr DType kDTypes[] = {
-    DType::boolean, DType::u8,   DType::u16,    DType::u32,    DType::u64,        DType::i8,
-    DType::i16,     DType::i32,  DType::i64,    DType::f16,    DType::bf16,       DType::f32,
-    DType::f64,     DType::c64,  DType::f8e4m3, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz,
-    DType::u4,      DType::i4,   DType::f4e2m1};
+    DType::boolean, DType::u8,  DType::u16,    DType::u32,    DType::u64,        DType::i8,
+    DType::i16,     DType::i32, DType::i64,    DType::f16,    DType::bf16,       DType::f32,
+    DType::f64,     DType::c64, DType::f8e4m3, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz,
+    DType::u4,      DType::i4,  DType::f4e2m1};
 
 // The dtype of whole numbers whose elements have as many bits, and of which none changes.
 DType bits_dtype(DType dtype) {
@@ -99,9 +99,10 @@ TEST_P(Movement, KeepsEveryBitOfEveryDType) {
 
 TEST_P(Movement, KeepsEveryBitBesideWhatIsComputed) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f8e5m2, DType::f8e4m3fnuz}) {
-    for (const auto& [text, moved] :
-         {std::pair{"x, x[::-1], x + y", 2}, {"x, sum(f32(x), -1)", 1},
-          {"x[:, ::-1], mean(f32(x), 0)", 1}, {"transpose(x), cummax(f32(x), 0)", 1}}) {
+    for (const auto& [text, moved] : {std::pair{"x, x[::-1], x + y", 2},
+                                      {"x, sum(f32(x), -1)", 1},
+                                      {"x[:, ::-1], mean(f32(x), 0)", 1},
+                                      {"transpose(x), cummax(f32(x), 0)", 1}}) {
       check_moves(text, dtype, static_cast<std::size_t>(moved), Rounding::each);
     }
   }

@@ -289,8 +289,8 @@ Case packed_case(const std::string& text, DType dtype, std::uint64_t seed) {
 TEST(ProgramPlan, ReadsPackedNumbersInEveryWayBesideWhatRuns) {
   for (const char* text :
        {"t = cummax(a, -1); bool(c), t, a / (c + 1)", "cumsum(a, 0), a + c",
-        "cumsum(a * c, -1) + c", "cumsum(a[::-1], 0), c[:, ::-1] + 1",
-        "concat(0, cumsum(a, 0), c)", "s = cumsum(a, 1); u4(s), s * c", "cumprod(a, 0) + max(c, 1)",
+        "cumsum(a * c, -1) + c", "cumsum(a[::-1], 0), c[:, ::-1] + 1", "concat(0, cumsum(a, 0), c)",
+        "s = cumsum(a, 1); u4(s), s * c", "cumprod(a, 0) + max(c, 1)",
         "cumsum(cumsum(a, 0), 1) + f32(c)", "cummax(transpose(a), 0) * transpose(c)",
         "cumsum(concat(1, a, c), 1)", "b = bitcast(a, i4); cumsum(b, 0), b + c, cumsum(c, 0)",
         "cumsum(bitcast(bitcast(a, i4), u4)[1:, ::2], 1)", "max(bitcast(a, i4), 1) + a * c",

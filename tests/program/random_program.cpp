@@ -92,8 +92,8 @@ class Draw {
     if (kind_.floats && below(4) != 0) {
       dtype = one_of({f32, f32, f32, f16, bf16, bf16, f64, f8e4m3, f8e5m2, f4e2m1});
     }
-    if (kind_.packed && below(3) != 0) dtype = kind_.floats ? one_of({u4, i4, f4e2m1})
-                                                            : one_of({u4, i4});
+    if (kind_.packed && below(3) != 0)
+      dtype = kind_.floats ? one_of({u4, i4, f4e2m1}) : one_of({u4, i4});
     dtypes_.push_back(dtype);
     shapes_.push_back(shape);
     const NodeId id = graph_.argument("a" + std::to_string(i));
