@@ -138,7 +138,6 @@ TEST_F(HostIdentity, IsNoneWhereAPartCannotBeFound) {
 TEST_F(HostIdentity, HasEvidenceThatChangesWithEveryPart) {
   const auto found = identify_host_compiler((tree_ / "c++").string());
   ASSERT_TRUE(found);
-  EXPECT_FALSE(found->settled) << "it was written a moment ago";
   for (const char* part : {"c++", "cc1plus", "as", "ld", "collect2", "plugin.so", "specs",
                            "lib/libgcc.a", "lib", "more", "."}) {
     const std::string path = (tree_ / part).lexically_normal().string();
