@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/environment.hpp"
+#include "base/text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
@@ -15,17 +16,6 @@ std::string absolute(const std::string& path) {
   std::error_code error;
   const std::filesystem::path result = std::filesystem::absolute(path, error);
   return error ? path : result.lexically_normal().string();
-}
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  while (!text.empty()) {
-    const std::size_t end = text.find(separator);
-    if (end != 0) parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + 1);
-  }
-  return parts;
 }
 
 /// Sets `directory`, or `why_uncached`.

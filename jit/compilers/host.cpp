@@ -7,7 +7,7 @@
 #include "jit/compilers/compiler.hpp"
 #include "jit/toolchain/host_features.hpp"
 #include "jit/compilers/objdump.hpp"
-#include "base/subprocess.hpp"
+#include "jit/toolchain/environment.hpp"
 #include "base/temporary.hpp"
 
 namespace kiln::jit {
@@ -27,7 +27,7 @@ class HostCompiler : public Compiler {
     command.insert(command.end(), {"-o", object, source});
     const auto& link = host_link_options();
     command.insert(command.end(), link.begin(), link.end());
-    const CommandResult result = run_command(command, directory.path());
+    const CommandResult result = run_scrubbed(command, directory.path());
     // The temporary file's name means nothing to the reader of the log.
     std::string log = replace_all(result.errors, source, task.entry + ".cpp");
     if (!result.succeeded()) {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "jit/toolchain/find.hpp"
-#include "base/subprocess.hpp"
+#include "jit/toolchain/environment.hpp"
 #include "base/temporary.hpp"
 
 namespace kiln::jit {
@@ -75,7 +75,8 @@ std::string without_directory(std::string text, const std::string& directory) {
 }  // namespace
 
 std::string disassemble_with_program(const DisassembleTask& task,
-                                     const std::vector<std::string>& directories) {
+                                     const std::vector<std::string>& directories,
+                                     std::chrono::milliseconds deadline) {
   Programs programs = programs_for(task.target);
   programs.directories.insert(programs.directories.begin(), directories.begin(), directories.end());
   const TemporaryDirectory directory("kiln-isa");
@@ -85,7 +86,7 @@ std::string disassemble_with_program(const DisassembleTask& task,
     if (!program) continue;
     command.front() = *program;
     command.push_back(file);
-    const CommandResult result = run_command(command, directory.path());
+    const CommandResult result = run_scrubbed(command, directory.path(), deadline);
     if (result.succeeded()) return without_directory(result.output, directory.path() + "/");
     throw CompilerError(Code::internal, fmt::format("{} {}", *program, result.ending),
                         result.errors);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/text.hpp"
 #include "jit/toolchain/environment.hpp"
 #include "kiln/error.hpp"
 
@@ -92,16 +93,6 @@ int first_error_line(std::string_view log) {
     at = end + 1;
   }
   return 0;
-}
-
-std::string last_lines(std::string_view text, int count) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0)
-    text.remove_suffix(1);
-  const auto lines = std::count(text.begin(), text.end(), '\n') + 1;
-  if (lines <= count) return std::string(text);
-  std::size_t start = text.size();
-  for (int i = 0; i < count; ++i) start = text.rfind('\n', start - 1);
-  return fmt::format("({} lines before)\n{}", lines - count, text.substr(start + 1));
 }
 
 std::string describe_failure(const CompileRequest& request, const Toolchain& toolchain,

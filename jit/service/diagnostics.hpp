@@ -17,9 +17,6 @@ std::string describe_failure(const CompileRequest& request, const Toolchain& too
 /// The number of the source line that the first error of a compiler's log points at, or 0.
 int first_error_line(std::string_view log);
 
-/// The last `count` lines of `text`, with a remark in front if there were more.
-std::string last_lines(std::string_view text, int count);
-
 /// Writes source, log, code, disassembly (each where there is one) and the command that repeats the
 /// compile by hand to `directory`, under the entry's and the target's name. Failing is logged once.
 void dump_compile(const std::string& directory, const std::string& worker,

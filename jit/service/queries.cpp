@@ -56,7 +56,7 @@ std::string Service::disassemble(std::string_view code, std::string_view target)
   } catch (const Error& error) {  // the compiler need not be where its code is looked at
     if (error.code() != Code::not_found) throw;
   }
-  if (!made_by) return disassemble_with_program(task);
+  if (!made_by) return disassemble_with_program(task, {}, settings_.deadline);
   return run_job(*made_by, MessageType::disassemble, encode(task));
 }
 

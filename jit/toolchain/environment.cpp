@@ -7,6 +7,7 @@
 #include <array>
 
 #include "base/environment.hpp"
+#include "base/text.hpp"
 #include "jit/toolchain/toolchain.hpp"
 
 namespace kiln::jit {
@@ -89,18 +90,13 @@ std::vector<std::string> scrubbed_environment(const std::string& temporary_direc
   return variables;
 }
 
-std::vector<std::pair<std::string, std::string>> compiler_environment() {
-  return compiler_variables().output;
+CommandResult run_scrubbed(const std::vector<std::string>& command, const std::string& directory,
+                           std::chrono::milliseconds deadline) {
+  return run_command(command, directory, scrubbed_environment(directory), deadline);
 }
 
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    if (end > at) parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
+std::vector<std::pair<std::string, std::string>> compiler_environment() {
+  return compiler_variables().output;
 }
 
 }  // namespace kiln::jit

@@ -2,9 +2,12 @@
 // they write. compiler_environment() is declared in toolchain.hpp, because it is part of a key.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/subprocess.hpp"
 
 namespace kiln::jit {
 
@@ -18,7 +21,9 @@ std::string compiler_variable(std::string_view name);
 /// output unseen.
 std::vector<std::string> scrubbed_environment(const std::string& temporary_directory);
 
-/// `text` at every `separator`, without empty parts.
-std::vector<std::string> split(std::string_view text, char separator);
+/// run_command() in scrubbed_environment(directory), whichever process this is.
+CommandResult run_scrubbed(
+    const std::vector<std::string>& command, const std::string& directory,
+    std::chrono::milliseconds deadline = std::chrono::milliseconds::max());
 
 }  // namespace kiln::jit

@@ -16,9 +16,11 @@
 #include <fstream>
 #include <set>
 
-#include "base/environment.hpp"
 #include "base/elf.hpp"
+#include "base/environment.hpp"
 #include "base/mapped_file.hpp"
+#include "base/text.hpp"
+#include "jit/toolchain/environment.hpp"
 
 namespace kiln::jit {
 namespace {

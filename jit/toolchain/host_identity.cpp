@@ -16,6 +16,8 @@
 #include "base/mapped_file.hpp"
 #include "base/subprocess.hpp"
 #include "base/temporary.hpp"
+#include "base/text.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::jit {
 namespace {
@@ -137,11 +139,12 @@ std::string interpreter_of(const std::string& program) {
 /// LD_LIBRARY_PATH and its cache are its business. Empty for a program without any, such as a
 /// script.
 std::vector<std::string> shared_libraries(const std::string& program,
-                                          const std::string& directory) {
+                                          const std::string& directory,
+                                          std::chrono::milliseconds deadline) {
   const std::string loader = interpreter_of(program);
   std::vector<std::string> libraries;
   if (loader.empty()) return libraries;
-  const CommandResult listed = run_command({loader, "--list", program}, directory);
+  const CommandResult listed = run_scrubbed({loader, "--list", program}, directory, deadline);
   for (const std::string& line : split(listed.output, '\n')) {  // "\tname => /path (0x7f...)"
     const std::size_t begin = line.find('/');
     const std::size_t end = line.find(" (0x");
@@ -155,7 +158,8 @@ std::vector<std::string> shared_libraries(const std::string& program,
 
 class Identification {
  public:
-  explicit Identification(const std::string& driver) : directory_("kiln-cxx") {
+  Identification(const std::string& driver, std::chrono::milliseconds deadline)
+      : directory_("kiln-cxx"), deadline_(deadline) {
     for (const char* loader : {"/etc/ld.so.cache", "/etc/ld.so.preload"}) depend_on(loader);
     for (const char* variable : {"PATH", "LD_LIBRARY_PATH", "COMPILER_PATH"}) {
       for (const std::string& path : split(compiler_variable(variable), ':')) depend_on(path);
@@ -163,9 +167,15 @@ class Identification {
     depend_on(driver);
   }
 
-  std::optional<HostCompilerIdentity> run(const std::string& driver) {
+  HostCompilerIdentity run(const std::string& driver) {
     const CommandResult version = ask({driver, "--version"});
-    if (!version.succeeded() || version.output.empty()) return std::nullopt;
+    if (!version.succeeded() || version.output.empty()) {
+      const std::string printed = last_lines(version.errors, 5);
+      throw Error(Code::not_found,
+                  fmt::format("{} --version {}{}{}", driver,
+                              version.succeeded() ? "printed nothing" : version.ending,
+                              printed.empty() ? "" : ": ", printed));
+    }
     found_.version = version.output;
     found_.identity = "host " + found_.version.substr(0, found_.version.find('\n'));
     add_program("driver", driver);
@@ -186,7 +196,7 @@ class Identification {
 
  private:
   CommandResult ask(const std::vector<std::string>& command) const {
-    return run_command(command, directory_.path());
+    return run_scrubbed(command, directory_.path(), deadline_);
   }
   std::string answer(const std::vector<std::string>& command) const {
     const CommandResult result = ask(command);
@@ -228,7 +238,7 @@ class Identification {
     if (std::find(programs_.begin(), programs_.end(), file) != programs_.end()) return;
     programs_.push_back(file);
     depend_on(fs::path(*path).parent_path().string());
-    std::vector<std::string> files = shared_libraries(*path, directory_.path());
+    std::vector<std::string> files = shared_libraries(*path, directory_.path(), deadline_);
     files.insert(files.begin(), *path);
     add_files(name, files);
   }
@@ -249,6 +259,7 @@ class Identification {
   }
 
   TemporaryDirectory directory_;
+  std::chrono::milliseconds deadline_;
   HostCompilerIdentity found_;
   std::vector<std::string> programs_;
   bool failed_ = false;
@@ -256,8 +267,9 @@ class Identification {
 
 }  // namespace
 
-std::optional<HostCompilerIdentity> identify_host_compiler(const std::string& path) {
-  return Identification(path).run(path);
+HostCompilerIdentity identify_host_compiler(const std::string& path,
+                                            std::chrono::milliseconds deadline) {
+  return Identification(path, deadline).run(path);
 }
 
 }  // namespace kiln::jit

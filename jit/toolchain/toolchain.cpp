@@ -3,11 +3,15 @@
 #include "jit/toolchain/toolchain.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "jit/toolchain/environment.hpp"
 #include "jit/toolchain/file_identity.hpp"
@@ -60,25 +64,44 @@ std::string remembered_name(const std::string& path) {
   return name;
 }
 
-std::optional<Toolchain> host_toolchain(const std::string& path) {
-  Memory memory(settings_from_environment().memory_directory);
+// A compiler that was found, or what is wrong with it.
+struct Candidate {
+  std::optional<Toolchain> toolchain;
+  std::string problem;
+};
+
+Candidate host_toolchain(const std::string& path) {
+  const Settings settings = settings_from_environment();
+  Memory memory(settings.memory_directory);
   const std::string name = remembered_name(path);
   auto known = memory.compiler(name);
   if (!known) {
-    const auto found = identify_host_compiler(path);
-    if (!found) return std::nullopt;
-    known = {found->version, found->identity};
-    if (found->settled) memory.remember_compiler(name, *known, found->evidence);
+    try {
+      const HostCompilerIdentity found =
+          identify_host_compiler(path, std::min(kProbeDeadline, settings.deadline));
+      known = {found.version, found.identity};
+      if (found.settled) memory.remember_compiler(name, *known, found.evidence);
+    } catch (const Error& error) {
+      if (error.code() != Code::not_found) throw;
+      return {std::nullopt, error.what()};
+    }
   }
   Toolchain toolchain;
   toolchain.path = path;
   toolchain.version = first_line(known->version);
   toolchain.identity = known->identity;
-  return toolchain;
+  return {std::move(toolchain), {}};
 }
 
-std::optional<Toolchain> describe(ToolchainKind kind, const std::string& path) {
-  return kind == ToolchainKind::host ? host_toolchain(path) : library_toolchain(kind, path);
+Candidate describe(ToolchainKind kind, const std::string& path) {
+  if (kind == ToolchainKind::host) return host_toolchain(path);
+  return {library_toolchain(kind, path), {}};
+}
+
+// Whoever has several compilers learns why it is not the first.
+void warn_passed_over(const std::string& problem) {
+  log_once(LogLevel::warning, "passed over " + problem,
+           fmt::format("a compiler is passed over: {}", problem));
 }
 
 constexpr std::array kKinds = {ToolchainKind::hiprtc, ToolchainKind::nvrtc, ToolchainKind::host};
@@ -88,16 +111,25 @@ constexpr std::array kKinds = {ToolchainKind::hiprtc, ToolchainKind::nvrtc, Tool
 Toolchain toolchain_at(ToolchainKind kind, const std::string& path) {
   std::error_code error;
   const bool there = fs::exists(path, error);
-  const auto found = there ? describe(kind, path) : std::nullopt;
-  if (!found) throw Error(Code::not_found, fmt::format("no {} compiler at {}", name(kind), path));
-  return *found;
+  Candidate found;
+  if (there) found = describe(kind, path);
+  if (!found.toolchain) {
+    throw Error(Code::not_found, fmt::format("no {} compiler at {}{}{}", name(kind), path,
+                                             there ? ": " : "", found.problem));
+  }
+  return *std::move(found.toolchain);
 }
 
 std::vector<Toolchain> toolchains() {
   std::vector<Toolchain> all;
   for (const ToolchainKind kind : kKinds) {
     for (const std::string& path : find_compilers(kind)) {
-      if (auto toolchain = describe(kind, path)) all.push_back(std::move(*toolchain));
+      Candidate found = describe(kind, path);
+      if (found.toolchain) {
+        all.push_back(*std::move(found.toolchain));
+      } else {
+        warn_passed_over(found.problem);
+      }
     }
   }
   return all;
@@ -109,13 +141,21 @@ Toolchain toolchain(ToolchainKind kind) {
   const std::lock_guard lock(mutex);
   auto& remembered = found[static_cast<std::size_t>(kind)];
   if (!remembered) {
+    std::vector<std::string> problems;
     for (const std::string& path : find_compilers(kind)) {
-      if ((remembered = describe(kind, path))) break;
+      Candidate found = describe(kind, path);
+      if ((remembered = std::move(found.toolchain))) break;
+      problems.push_back(std::move(found.problem));
     }
-  }
-  if (!remembered) {
-    throw Error(Code::not_found,
-                fmt::format("no {} compiler: {}", name(kind), missing_compiler(kind)));
+    if (!remembered && problems.empty()) {
+      throw Error(Code::not_found,
+                  fmt::format("no {} compiler: {}", name(kind), missing_compiler(kind)));
+    }
+    if (!remembered) {
+      throw Error(Code::not_found, fmt::format("no {} compiler that works: {}", name(kind),
+                                               fmt::join(problems, "; ")));
+    }
+    for (const std::string& problem : problems) warn_passed_over(problem);
   }
   return *remembered;
 }

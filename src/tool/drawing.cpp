@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "jit/toolchain/find.hpp"
-#include "base/subprocess.hpp"
+#include "jit/toolchain/environment.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::tool {
@@ -36,7 +36,7 @@ std::string svg_text(const std::string& dot) {
   }
   const std::string file = directory + "/graph.dot";
   std::ofstream(file) << dot;
-  const jit::CommandResult result = jit::run_command({*program, "-Tsvg", file}, directory);
+  const jit::CommandResult result = jit::run_scrubbed({*program, "-Tsvg", file}, directory);
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
   if (!result.succeeded()) {

@@ -1,4 +1,6 @@
 // How many cores a process may use, from trees of files such as /proc and /sys/fs/cgroup have.
+#include "base/usable_cores.hpp"
+
 #include <gtest/gtest.h>
 #include <sched.h>
 
@@ -6,7 +8,6 @@
 #include <fstream>
 
 #include "base/temporary.hpp"
-#include "base/usable_cores.hpp"
 
 namespace kiln::jit {
 namespace {
@@ -79,8 +80,8 @@ TEST_F(Cgroups, TheQuotaOfV1IsThatOfTheHierarchyWithTheCpuController) {
 }
 
 TEST_F(Cgroups, WhereBothVersionsAreMountedTheTighterCounts) {
-  put("/proc/self/mountinfo", std::string(kV2) +
-                                  "\n32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu");
+  put("/proc/self/mountinfo",
+      std::string(kV2) + "\n32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu");
   put("/proc/self/cgroup", "1:cpu:/a\n0::/b");
   put("/sys/fs/cgroup/b/cpu.max", "500000 100000");
   v1("/sys/fs/cgroup/cpu/a", "200000", "100000");
@@ -118,7 +119,8 @@ TEST_F(Cgroups, NonsenseIsNoLimit) {
 
 TEST(UsableCores, AreAsManyAsTheAffinityAllowsAtMost) {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) GTEST_SKIP() << "more cores than a cpu_set_t has";
+  if (sched_getaffinity(0, sizeof set, &set) != 0)
+    GTEST_SKIP() << "more cores than a cpu_set_t has";
   EXPECT_GE(usable_cores(), 1);
   EXPECT_LE(usable_cores(), CPU_COUNT(&set));
 }
