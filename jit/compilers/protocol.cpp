@@ -81,6 +81,13 @@ class Reader {
 
 }  // namespace
 
+std::string encode(const WorkerStart& start) {
+  Writer writer;
+  writer.string(start.directory);
+  writer.number(start.group);
+  return writer.take();
+}
+
 std::string encode(const CompileTask& task) {
   Writer writer;
   writer.string(task.entry);
@@ -114,6 +121,13 @@ std::string encode(const Failure& failure) {
 }
 
 // Braces evaluate their initialisers from left to right, so the fields are read in order.
+WorkerStart decode_worker_start(std::string_view body) {
+  Reader reader(body);
+  WorkerStart start{reader.string(), reader.number<std::uint64_t>()};
+  reader.finish();
+  return start;
+}
+
 CompileTask decode_compile_task(std::string_view body) {
   Reader reader(body);
   CompileTask task{reader.string(), reader.string(), reader.string(), reader.strings()};

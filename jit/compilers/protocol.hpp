@@ -5,9 +5,9 @@
 //   string  := length u64 | bytes
 //   strings := count u64 | string*
 //
-// all little-endian. A worker starts with `hello`; it answers every request with `accepted` once it
-// has read it and then with `done` or `failed`, each with the request's id. Nothing here starts a
-// process.
+// all little-endian. The first frame to a worker is `start`, its own first one is `hello`; it
+// answers every request with `accepted` once it has read it and then with `done` or `failed`, each
+// with the request's id. Nothing here starts a process.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,11 @@
 
 namespace kiln::jit {
 
-inline constexpr std::uint16_t kProtocolVersion = 1;
+inline constexpr std::uint16_t kProtocolVersion = 2;
 inline constexpr std::uint64_t kMaxBody = std::uint64_t{1} << 30;
 
 enum class MessageType : std::uint16_t {
+  start,        ///< to the worker, id 0: WorkerStart
   hello,        ///< from the worker, id 0: its version of kiln
   compile,      ///< CompileTask
   disassemble,  ///< DisassembleTask
@@ -37,6 +38,12 @@ struct Message {
   MessageType type = MessageType::hello;
   std::uint64_t id = 0;
   std::string body;
+};
+
+/// What the service has made for one worker, and what the worker may do away with when it ends.
+struct WorkerStart {
+  std::string directory;    ///< for temporary files, of nobody else
+  std::uint64_t group = 0;  ///< the process group
 };
 
 struct CompileTask {
@@ -63,12 +70,14 @@ struct Failure {
   std::string log;      ///< what the compiler said
 };
 
+std::string encode(const WorkerStart& start);
 std::string encode(const CompileTask& task);
 std::string encode(const DisassembleTask& task);
 std::string encode(const CompileOutput& output);
 std::string encode(const Failure& failure);
 
 /// Each throws Error(internal) when `body` is not exactly one of its kind.
+WorkerStart decode_worker_start(std::string_view body);
 CompileTask decode_compile_task(std::string_view body);
 DisassembleTask decode_disassemble_task(std::string_view body);
 CompileOutput decode_compile_output(std::string_view body);

@@ -31,18 +31,24 @@ constexpr int kWorkerSocket = 3;
   throw Error(Code::io, fmt::format("compile worker: {}: {}", what, std::strerror(error)));
 }
 
+std::pair<UniqueFd, UniqueFd> own_descriptors(const std::array<int, 2>& ends) {
+  std::pair pair{own_descriptor(ends[0]), own_descriptor(ends[1])};
+  if (pair.first.get() < 0 || pair.second.get() < 0) throw_errno("fcntl", errno);
+  return pair;
+}
+
 std::pair<UniqueFd, UniqueFd> make_socket_pair() {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw_errno("socketpair", errno);
   }
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+  return own_descriptors(ends);
 }
 
 std::pair<UniqueFd, UniqueFd> make_pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw_errno("pipe", errno);
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+  return own_descriptors(ends);
 }
 
 void set_nonblocking(const UniqueFd& fd) {
@@ -61,6 +67,7 @@ struct SpawnPlan {
   posix_spawn_file_actions_t actions{};
   posix_spawnattr_t attributes{};
 
+  /// Neither is one of the descriptors that the first actions replace.
   SpawnPlan(int socket, int output) {
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
@@ -92,7 +99,7 @@ struct SpawnPlan {
 // cannot tell.
 bool await_end(pid_t pid) {
 #ifdef SYS_pidfd_open
-  const UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const UniqueFd process = own_descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (process.get() < 0) return true;
   pollfd ended{process.get(), POLLIN, 0};
   return poll(&ended, 1, 1000) != 0;
@@ -124,10 +131,8 @@ void WorkerProcess::start(const Settings& settings) {
   auto [here, there] = make_socket_pair();
   auto [read_end, write_end] = make_pipe();
   const SpawnPlan plan(there.get(), write_end.get());
-  std::vector<std::string> arguments = {
-      settings.worker,          "--serve",
-      std::string(name(kind_)), path_,
-      std::to_string(getpid()), std::to_string(settings.memory_bytes)};
+  std::vector<std::string> arguments = {settings.worker, "--serve", std::string(name(kind_)), path_,
+                                        std::to_string(settings.memory_bytes)};
   std::vector<std::string> environment = scrubbed_environment(temporary_.path());
   environment.insert(environment.end(), settings.worker_environment.begin(),
                      settings.worker_environment.end());
@@ -135,15 +140,24 @@ void WorkerProcess::start(const Settings& settings) {
                                 pointers(arguments).data(), pointers(environment).data());
   if (error != 0) {
     pid_ = -1;
-    throw Error(Code::not_found,
-                fmt::format("cannot start the compile worker {}: {}; KILN_WORKER names "
-                            "another, KILN_COMPILE=inprocess does without",
-                            settings.worker, std::strerror(error)));
+    throw start_error(
+        fmt::format("the compile worker {}", settings.worker), error,
+        "; KILN_WORKER names another, KILN_COMPILE=inprocess does without");
   }
   socket_ = std::move(here);
   output_pipe_ = std::move(read_end);
   set_nonblocking(socket_);
   set_nonblocking(output_pipe_);
+  const std::string begin = encode_frame(
+      {MessageType::start, 0,
+       encode(WorkerStart{temporary_.path(), static_cast<std::uint64_t>(pid_)})});
+  // A worker that has ended already is found out about by its first request.
+  if (send(socket_.get(), begin.data(), begin.size(), MSG_NOSIGNAL) < 0 && errno != EPIPE &&
+      errno != ECONNRESET) {
+    const int send_error = errno;
+    finish();
+    throw_errno("send", send_error);
+  }
 }
 
 std::string WorkerProcess::finish() {

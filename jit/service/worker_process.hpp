@@ -46,6 +46,8 @@ class WorkerProcess {
   ToolchainKind kind() const { return kind_; }
   const std::string& path() const { return path_; }
   pid_t pid() const { return pid_; }
+  /// Whether it has had a request before.
+  bool used() const { return next_id_ > 1; }
 
   /// Sends a request and waits for its end. After any end but `replied` the process is gone and the
   /// object can only be destroyed. `cancel` is a descriptor that becomes readable to cancel, or -1.

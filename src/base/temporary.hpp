@@ -8,9 +8,9 @@ namespace kiln::jit {
 
 class TemporaryDirectory {
  public:
-  /// Makes a directory of mode 0700 with a name that starts with `prefix`, under $TMPDIR if that is
-  /// a directory to write in, else /tmp, /var/tmp or /dev/shm. Throws Error(io) when none of them
-  /// is.
+  /// Makes a directory of mode 0700 with a name that starts with `prefix`, under what
+  /// use_temporary_parent() said, else $TMPDIR, if that is a directory to write in, else /tmp,
+  /// /var/tmp or /dev/shm. Throws Error(io) when none of them is.
   explicit TemporaryDirectory(std::string_view prefix);
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
@@ -23,6 +23,9 @@ class TemporaryDirectory {
  private:
   std::string path_;
 };
+
+/// Where this process makes its temporary directories. Not thread-safe: to be called first.
+void use_temporary_parent(std::string directory);
 
 /// Throws Error(io).
 std::string read_whole_file(const std::string& path);

@@ -20,6 +20,9 @@ constexpr std::string_view kUsage =
     "usage: kiln-compile-worker --compile KIND COMPILER ENTRY TARGET SOURCE OUTPUT -- OPTION...\n"
     "  compiles SOURCE with hiprtc, nvrtc or the host compiler (KIND) at COMPILER, as kiln does\n";
 
+// Nothing can be done about a standard error that takes nothing.
+void say(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+
 bool parse_kind(std::string_view text, ToolchainKind& kind) {
   for (const ToolchainKind each :
        {ToolchainKind::hiprtc, ToolchainKind::nvrtc, ToolchainKind::host}) {
@@ -41,11 +44,11 @@ int compile_by_hand(int count, char** arguments, ToolchainKind kind) {
     std::ofstream file(arguments[7], std::ios::binary);
     file << output.code;
     file.close();
-    fmt::print(stderr, "{}{}: {} bytes, {:.1f} ms\n", output.log, arguments[7], output.code.size(),
-               output.milliseconds);
+    say(fmt::format("{}{}: {} bytes, {:.1f} ms\n", output.log, arguments[7], output.code.size(),
+                    output.milliseconds));
     return file ? 0 : 1;
   } catch (const CompilerError& error) {
-    fmt::print(stderr, "{}{}\n", error.log(), error.what());
+    say(fmt::format("{}{}\n", error.log(), error.what()));
     return 1;
   }
 }
@@ -57,17 +60,16 @@ int main(int count, char** arguments) {
   ToolchainKind kind = ToolchainKind::host;
   const bool known = count > 2 && parse_kind(arguments[2], kind);
   try {
-    if (mode == "--serve" && count == 6 && known) {
-      return serve(
-          {kind, arguments[3], std::atoi(arguments[4]), std::strtoull(arguments[5], nullptr, 10)});
+    if (mode == "--serve" && count == 5 && known) {
+      serve({kind, arguments[3], std::strtoull(arguments[4], nullptr, 10)});
     }
     if (mode == "--compile" && count >= 9 && known && std::string_view(arguments[8]) == "--") {
       return compile_by_hand(count, arguments, kind);
     }
   } catch (const std::exception& error) {
-    fmt::print(stderr, "kiln-compile-worker: {}\n", error.what());
+    say(fmt::format("kiln-compile-worker: {}\n", error.what()));
     return 1;
   }
-  std::fputs(kUsage.data(), stderr);
+  say(kUsage);
   return 2;
 }

@@ -1,6 +1,7 @@
 // See serve.hpp.
 #include "jit/service/worker/serve.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -12,12 +13,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
 #include "jit/compilers/compiler.hpp"
 #include "jit/compilers/protocol.hpp"
+#include "base/temporary.hpp"
+#include "base/unique_fd.hpp"
 #include "jit/service/worker/fault.hpp"
 
 namespace kiln::jit {
@@ -33,35 +35,76 @@ void ask_for_end(int) {
   if (write(end_pipe[1], &byte, 1) < 0) _exit(1);
 }
 
+// What ends with this process: empty until the parent has said what it made for it.
+struct Own {
+  std::string directory;
+  bool group = false;
+};
+Own own;
+
 // Ends this process and the compilers that it started, and removes their files.
 [[noreturn]] void end_everything() {
-  if (const char* directory = std::getenv("TMPDIR")) {
+  if (!own.directory.empty()) {
     std::error_code ignored;
-    std::filesystem::remove_all(directory, ignored);
+    std::filesystem::remove_all(own.directory, ignored);
   }
-  kill(0, SIGKILL);  // the group, of which this process is the leader
+  if (own.group) kill(0, SIGKILL);
   _exit(1);
 }
 
+// The process at the other end of the socket; 0 if it has no number here, in another namespace.
+pid_t process_at_socket() {
+  int domain = 0;
+  ucred peer{};
+  socklen_t size = sizeof domain;
+  bool known = getsockopt(kSocket, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+  size = sizeof peer;
+  known = known && getsockopt(kSocket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+  if (!known) {
+    throw Error(Code::invalid_argument,
+                fmt::format("--serve: descriptor {} is not kiln's socket; kiln starts its workers "
+                            "itself, --compile compiles by hand",
+                            kSocket));
+  }
+  return peer.pid;
+}
+
+// A descriptor that becomes readable at the end of the process; empty where the kernel has none.
+UniqueFd process_descriptor(pid_t process) {
+#ifdef SYS_pidfd_open
+  if (process > 0) return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+#endif
+  errno = ENOSYS;
+  return {};
+}
+
 // A compile cannot be interrupted, so another thread looks out for the parent's end: its socket
-// closes, or, should a forked copy of the parent hold that open, the kernel sends the signal.
-void watch_parent(int parent) {
-  if (pipe(end_pipe) != 0) _exit(1);
+// closes, or, should a forked copy of the parent hold that open, the process itself has ended. The
+// parent need not be the one that started this process: there may be a script between them.
+void watch_parent(pid_t parent) {
+  if (pipe2(end_pipe, O_CLOEXEC) != 0) _exit(1);
   struct sigaction action {};
   action.sa_handler = ask_for_end;
   sigaction(SIGTERM, &action, nullptr);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) end_everything();
-  std::thread([] {
-    std::array<pollfd, 2> waiting = {{{kSocket, POLLRDHUP, 0}, {end_pipe[0], POLLIN, 0}}};
+  UniqueFd process = process_descriptor(parent);
+  if (process.get() < 0 && errno == ESRCH) end_everything();
+  if (process.get() < 0 && parent == getppid()) {  // Linux before 5.3
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) end_everything();
+  }
+  std::thread([process = std::move(process)] {
+    std::array<pollfd, 3> waiting = {
+        {{kSocket, POLLRDHUP, 0}, {end_pipe[0], POLLIN, 0}, {process.get(), POLLIN, 0}}};
     while (poll(waiting.data(), waiting.size(), -1) <= 0) {
     }
     end_everything();
   }).detach();
 }
 
-// What the parent had open without O_CLOEXEC is none of the compiler's business.
+// What the parent had open without O_CLOEXEC is none of the compiler's business, and neither is the
+// socket: a compiler that outlives this process must not hold it open.
 void close_inherited() {
+  fcntl(kSocket, F_SETFD, FD_CLOEXEC);
 #ifdef SYS_close_range
   if (syscall(SYS_close_range, kSocket + 1, ~0U, 0) == 0) return;
 #endif
@@ -108,24 +151,40 @@ void answer(const Message& message) {
   send_all(std::string_view(frame).substr(half));
 }
 
+// Takes over what the parent has made for this process.
+void begin(FrameReader& frames) {
+  const Message message = receive(frames);
+  if (message.type != MessageType::start) {
+    throw Error(Code::internal, "compile protocol: the first frame is not `start`");
+  }
+  const WorkerStart start = decode_worker_start(message.body);
+  // Started in another way than kiln does it, this process may be in a group with others.
+  if (static_cast<std::uint64_t>(getpgrp()) != start.group) setpgid(0, 0);
+  own.directory = start.directory;
+  own.group = static_cast<std::uint64_t>(getpgrp()) == start.group || getpgrp() == getpid();
+  use_temporary_parent(start.directory);
+}
+
 }  // namespace
 
-int serve(const WorkerArguments& arguments) {
+void serve(const WorkerArguments& arguments) {
+  const pid_t parent = process_at_socket();
   close_inherited();
-  watch_parent(arguments.parent);
+  FrameReader frames;
+  begin(frames);
+  watch_parent(parent);
   limit_memory(arguments.memory_bytes);
   fault(Step::started);
   send_all(encode_frame({MessageType::hello, 0, KILN_VERSION}));
 
-  FrameReader frames;
   std::unique_ptr<Compiler> compiler;
-  std::optional<Error> unavailable;
-  try {
-    compiler = open_compiler(arguments.kind, arguments.path);
-  } catch (const Error& error) {
-    unavailable = error;
-  }
   while (true) {
+    std::optional<Error> unavailable;
+    try {
+      if (!compiler) compiler = open_compiler(arguments.kind, arguments.path);
+    } catch (const Error& error) {
+      unavailable = error;
+    }
     fault(Step::before_read);
     const Message request = receive(frames);
     send_all(encode_frame({MessageType::accepted, request.id, {}}));

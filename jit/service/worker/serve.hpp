@@ -11,11 +11,12 @@ namespace kiln::jit {
 struct WorkerArguments {
   ToolchainKind kind = ToolchainKind::host;
   std::string path;                ///< of the compiler
-  int parent = 0;                  ///< process id
   std::uint64_t memory_bytes = 0;  ///< limit, or 0
 };
 
-/// Serves requests until the parent closes the socket or ends. Returns the exit status.
-int serve(const WorkerArguments& arguments);
+/// Serves requests until the parent closes the socket or ends. Then what the parent has made for
+/// this worker, its directory and its process group, ends with it, and nothing else. Throws
+/// Error(invalid_argument) when descriptor 3 is no socket of a parent.
+[[noreturn]] void serve(const WorkerArguments& arguments);
 
 }  // namespace kiln::jit
