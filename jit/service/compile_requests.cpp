@@ -9,11 +9,8 @@
 namespace kiln::jit {
 
 void Service::run_compile(Flight& flight, int cancel) {
-  const std::shared_ptr<Flight> keep = flight.shared_from_this();
-  Outcome outcome =
-      Outcome::of([&] { return compile_now(flight.request, flight.toolchain, cancel); });
-  release(keep);  // first: whoever asks again after this compile gets a new one
-  flight.promise.set_value(std::move(outcome));
+  land(flight.shared_from_this(),
+       Outcome::of([&] { return compile_now(flight.request, flight.toolchain, cancel); }));
 }
 
 CompileResult Service::compile_now(const CompileRequest& request, const Toolchain& toolchain,
@@ -66,8 +63,12 @@ CompileResult Service::compile_now(const CompileRequest& request, const Toolchai
   if (may_be_the_target && target_is_unknown(toolchain, request.target, cancel)) {
     throw unsupported(failure.log);
   }
-  throw Error(failure.code,
-              describe_failure(request, toolchain, failure.message, failure.log, answer.output));
+  const std::string text =
+      describe_failure(request, toolchain, failure.message, failure.log, answer.output);
+  if (replied && failure.code == Code::compile_failed && is_verdict(failure.log)) {
+    throw Refusal(failure.code, text);
+  }
+  throw Error(failure.code, text);
 }
 
 // Tries the smallest kernel there is, so that a crash on an unknown target is told from one on a

@@ -81,19 +81,27 @@ bool write_file(const std::string& path, std::string_view bytes) {
 
 }  // namespace
 
-int first_error_line(std::string_view log) {
+namespace {
+
+int first_error_line(std::string_view log, bool or_fatal) {
   for (std::size_t at = 0; at < log.size();) {
     const std::size_t end = std::min(log.find('\n', at), log.size());
     const std::string_view line = log.substr(at, end - at);
     const std::size_t error = line.find("error");
-    if (error != std::string_view::npos) {
-      const std::size_t fatal = line.find("fatal error");
+    const std::size_t fatal = line.find("fatal error");
+    if (error != std::string_view::npos && (or_fatal || fatal == std::string_view::npos)) {
       if (const int number = line_number(line.substr(0, std::min(error, fatal)))) return number;
     }
     at = end + 1;
   }
   return 0;
 }
+
+}  // namespace
+
+int first_error_line(std::string_view log) { return first_error_line(log, true); }
+
+bool is_verdict(std::string_view log) { return first_error_line(log, false) != 0; }
 
 std::string describe_failure(const CompileRequest& request, const Toolchain& toolchain,
                              std::string_view what, std::string_view log, std::string_view output) {

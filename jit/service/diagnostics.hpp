@@ -17,6 +17,11 @@ std::string describe_failure(const CompileRequest& request, const Toolchain& too
 /// The number of the source line that the first error of a compiler's log points at, or 0.
 int first_error_line(std::string_view log);
 
+/// Whether the log has an error at a line of the source, so that the same source is refused again.
+/// What compilers call a fatal error is none: they say that too when a file cannot be written or a
+/// process of theirs was killed.
+bool is_verdict(std::string_view log);
+
 /// Writes source, log, code, disassembly (each where there is one) and the command that repeats the
 /// compile by hand to `directory`, under the entry's and the target's name. Failing is logged once.
 void dump_compile(const std::string& directory, const std::string& worker,

@@ -15,15 +15,24 @@
 
 namespace kiln::jit {
 
+// The compiler's verdict on a request.
+class Refusal : public Error {
+ public:
+  using Error::Error;
+};
+
 // A result, or an error as its parts: every caller throws an exception of its own, since one that
 // is shared between threads is shared with whatever they do to it.
 struct Service::Outcome {
   CompileResult result;
   std::optional<std::pair<Code, std::string>> error;
+  bool is_verdict = false;  // the compiler's, which it would give again
 
   static Outcome of(const std::function<CompileResult()>& action) {
     try {
       return {action(), std::nullopt};
+    } catch (const Refusal& error) {
+      return {{}, std::pair(error.code(), std::string(error.what())), true};
     } catch (const Error& error) {
       return {{}, std::pair(error.code(), std::string(error.what()))};
     } catch (const std::exception& error) {

@@ -3,12 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "jit/service/flight.hpp"
 #include "jit/toolchain/toolchain.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
 namespace {
+
+// A program that generates wrong sources without end must not grow without end.
+constexpr std::size_t kMostRefused = 256;
 
 std::size_t hash_of(const CompileRequest& request) {
   std::size_t hash = 0;
@@ -82,6 +87,7 @@ CompileHandle Service::compile_async(CompileRequest request) {
   bool joined = false;
   {
     const std::lock_guard lock(mutex_);
+    if ((handle.state_->flight = find_refused(request, hash))) return handle;
     const auto [first, last] = flights_.equal_range(hash);
     for (auto it = first; it != last && !joined; ++it) {
       joined = it->second->holders > 0 && same_compile(it->second->request, request);
@@ -96,10 +102,8 @@ CompileHandle Service::compile_async(CompileRequest request) {
       flight->job = std::make_shared<Job>(
           [this, f = flight.get()](int cancel) { run_compile(*f, cancel); },
           [this, f = flight.get()] {
-            const auto keep = f->shared_from_this();
-            release(keep);
-            f->promise.set_value(
-                Outcome::of([&]() -> CompileResult { throw cancelled_error(f->request); }));
+            land(f->shared_from_this(),
+                 Outcome::of([&]() -> CompileResult { throw cancelled_error(f->request); }));
           },
           background);
       flights_.emplace(hash, flight);
@@ -108,22 +112,38 @@ CompileHandle Service::compile_async(CompileRequest request) {
   }
   handle.state_->flight = flight;
   if (!joined) {
-    pool_->add(flight->job);
+    Outcome added = Outcome::of([&] {
+      pool_->add(flight->job);
+      return CompileResult{};
+    });
+    if (added.error) land(flight, std::move(added));  // others may have joined it meanwhile
   } else if (!background) {
     pool_->raise_priority(flight->job);
   }
   return handle;
 }
 
-void Service::release(const std::shared_ptr<Flight>& flight) {
-  const std::lock_guard lock(mutex_);
-  const auto [first, last] = flights_.equal_range(flight->hash);
-  for (auto it = first; it != last; ++it) {
-    if (it->second == flight) {
-      flights_.erase(it);
-      return;
+std::shared_ptr<Service::Flight> Service::find_refused(const CompileRequest& request,
+                                                       std::size_t hash) const {
+  const auto found = std::ranges::find_if(refused_, [&](const auto& flight) {
+    return flight->hash == hash && same_compile(flight->request, request);
+  });
+  return found != refused_.end() ? *found : nullptr;
+}
+
+// Takes it out before its outcome is seen: whoever asks again then gets a new one.
+void Service::land(const std::shared_ptr<Flight>& flight, Outcome outcome) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [first, last] = flights_.equal_range(flight->hash);
+    const auto own = std::find_if(first, last, [&](const auto& it) { return it.second == flight; });
+    if (own != last) flights_.erase(own);
+    if (outcome.is_verdict) {
+      if (refused_.size() == kMostRefused) refused_.pop_front();
+      refused_.push_back(flight);
     }
   }
+  flight->promise.set_value(std::move(outcome));
 }
 
 bool CompileHandle::ready() const {

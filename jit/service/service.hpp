@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <future>
 #include <list>
@@ -35,6 +36,8 @@ class Service {
   /// The one of this process, with the settings of the environment; a forked child gets its own.
   static Service& instance();
 
+  /// What a compiler has refused is not compiled again. Any other failure, of a worker, a thread, the
+  /// disk or the memory, is an error of the requests that wait for it; the next one tries again.
   CompileHandle compile_async(CompileRequest request);
   std::vector<std::string> known_targets(const Toolchain& toolchain);
   std::string disassemble(std::string_view code, std::string_view target);
@@ -68,7 +71,8 @@ class Service {
   std::unique_ptr<WorkerProcess> take_worker(const Toolchain& toolchain);
   void keep_worker(std::unique_ptr<WorkerProcess> worker);
   std::optional<Pool::TimePoint> end_idle_workers();
-  void release(const std::shared_ptr<Flight>& flight);
+  std::shared_ptr<Flight> find_refused(const CompileRequest& request, std::size_t hash) const;
+  void land(const std::shared_ptr<Flight>& flight, Outcome outcome);
 
   struct IdleWorker {
     std::unique_ptr<WorkerProcess> worker;
@@ -83,7 +87,8 @@ class Service {
   mutable std::mutex
       mutex_;  // of what follows; never held while a compiler or a process is waited for
   std::unordered_multimap<std::size_t, std::shared_ptr<Flight>> flights_;
-  std::list<IdleWorker> idle_;  // the one used last is first
+  std::deque<std::shared_ptr<Flight>> refused_;  // landed with the compiler's verdict, oldest first
+  std::list<IdleWorker> idle_;                   // the one used last is first
   std::map<std::string, Toolchain> toolchains_;
   std::mutex compilers_mutex_;
   std::map<std::string, std::unique_ptr<Compiler>> compilers_;  // in-process only

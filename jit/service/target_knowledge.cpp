@@ -32,7 +32,15 @@ std::optional<bool> TargetKnowledge::find_out(const Toolchain& toolchain, const 
     if (const auto found = targets.find(target); found != targets.end()) return found->second;
     in_progress_.insert(key);
   }
-  const std::optional<bool> found = probe();
+  std::optional<bool> found;
+  try {
+    found = probe();
+  } catch (...) {  // whoever waits tries it too
+    const std::lock_guard lock(mutex_);
+    in_progress_.erase(key);
+    done_.notify_all();
+    throw;
+  }
   const std::lock_guard lock(mutex_);
   in_progress_.erase(key);
   done_.notify_all();

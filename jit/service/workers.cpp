@@ -11,17 +11,31 @@ namespace kiln::jit {
 
 using Clock = std::chrono::steady_clock;
 
+namespace {
+
+// Not if it is out of memory, disk or anything else: another one may have more.
+bool is_healthy(const Exchange& answer) {
+  if (answer.end != Exchange::End::replied) return false;
+  if (answer.reply.type == MessageType::done) return true;
+  const Code code = decode_failure(answer.reply.body).code;
+  return code != Code::io && code != Code::internal;
+}
+
+}  // namespace
+
 Exchange Service::exchange(const Toolchain& toolchain, MessageType type, const std::string& body,
                            int cancel) {
   if (settings_.in_process) return exchange_in_process(toolchain, type, body);
-  for (int attempt = 0;; ++attempt) {
+  for (int fresh = 0;;) {
     std::unique_ptr<WorkerProcess> worker = take_worker(toolchain);
+    fresh += worker->used() ? 0 : 1;
     ++exchanges_;
     Exchange answer = worker->call(type, body, settings_.deadline, cancel);
-    if (answer.end == Exchange::End::replied) keep_worker(std::move(worker));
-    // A worker that died before it read the request did not die of it.
+    if (is_healthy(answer)) keep_worker(std::move(worker));
+    // A worker that died before it read the request did not die of it. Of those that were idle, any
+    // number may have.
     const bool innocent = answer.end == Exchange::End::died && !answer.accepted;
-    if (!innocent || attempt > 0) return answer;
+    if (!innocent || fresh > 1) return answer;
   }
 }
 

@@ -103,6 +103,16 @@ TEST(CompileLog, the_first_errors_line_is_found_in_every_compilers_style) {
   EXPECT_EQ(first_error_line(""), 0);
 }
 
+TEST(CompileLog, an_error_in_the_source_is_a_verdict_and_a_fatal_one_is_not) {
+  EXPECT_TRUE(is_verdict("k.hip:12:7: error: undeclared\n"));
+  EXPECT_TRUE(is_verdict("k.cu(42): error: identifier \"x\" is undefined"));
+  EXPECT_FALSE(is_verdict("k.cpp:3:1: fatal error: error writing to /tmp/a.s: No space left"));
+  EXPECT_FALSE(is_verdict("k.cu(1): catastrophic error: out of memory"));
+  EXPECT_FALSE(is_verdict("g++: fatal error: Killed signal terminated program cc1plus"));
+  EXPECT_FALSE(is_verdict("clang: error: unable to execute command: Killed"));
+  EXPECT_FALSE(is_verdict(""));
+}
+
 TEST(CompileLog, only_the_last_lines_are_shown_and_the_cut_is_said) {
   EXPECT_EQ(last_lines("a\nb\nc\n\n", 3), "a\nb\nc");
   EXPECT_EQ(last_lines("a\nb\nc", 2), "(1 lines before)\nb\nc");

@@ -8,9 +8,12 @@ target_link_libraries(kiln-faulty-worker PRIVATE kiln_flags kiln_compilers kiln_
 add_executable(kiln-doomed-parent ${PROJECT_SOURCE_DIR}/tests/jit/compile_doomed_parent.cpp)
 target_link_libraries(kiln-doomed-parent PRIVATE kiln_flags kiln_jit kiln_cache kiln_vocabulary)
 
+add_executable(kiln-privileged ${PROJECT_SOURCE_DIR}/tests/jit/compile_privileged.cpp)
+target_link_libraries(kiln-privileged PRIVATE kiln_flags kiln_jit kiln_cache kiln_vocabulary)
+
 kiln_test(compile_test ROOMS jit cache vocabulary
   SOURCES compile_test.cpp compile_hiprtc_test.cpp compile_parts_test.cpp compile_service_test.cpp compile_fault_test.cpp
-    host_identity_test.cpp toolchain_memory_test.cpp resources_test.cpp
+    compile_start_test.cpp host_identity_test.cpp toolchain_memory_test.cpp resources_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json)
 target_compile_definitions(compile_test PRIVATE KILN_TEST_COMPILES=100)
 
@@ -21,7 +24,8 @@ kiln_test(compile_long_test ROOMS jit cache vocabulary LABELS long
 target_compile_definitions(compile_long_test PRIVATE KILN_TEST_COMPILES=1000)
 
 foreach(test compile_test compile_long_test)
-  add_dependencies(${test} kiln-compile-worker kiln-faulty-worker kiln-doomed-parent)
+  add_dependencies(${test} kiln-compile-worker kiln-faulty-worker kiln-doomed-parent kiln-privileged)
   target_compile_definitions(${test} PRIVATE KILN_TEST_WORKER="$<TARGET_FILE:kiln-faulty-worker>"
+    KILN_TEST_PRIVILEGED="$<TARGET_FILE:kiln-privileged>"
     KILN_TEST_PARENT="$<TARGET_FILE:kiln-doomed-parent>")
 endforeach()

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "kernel/kernel_build.hpp"
 #include "kernel/process_cache.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/no_threads.hpp"
 
 namespace kiln {
 namespace {
@@ -176,6 +178,26 @@ TEST_F(Prepare, KernelsThatShareAProgramAreEntriesOfTheirOwn) {
   const cache::Recompilation result = cache::recompile(process_cache(), filter);
   EXPECT_EQ(result.same, requests.size());
   EXPECT_TRUE(result.problems.empty());
+}
+
+TEST_F(Prepare, WhatNoThreadCanBeStartedForFailsAndIsPreparedWhenAskedForAgain) {
+  const Function f = distinct("no_thread", {.on_miss = OnMiss::background});
+  // In a copy of this process, whose threads are yet to be started.
+  EXPECT_EXIT(
+      {
+        Arrays arrays;
+        {
+          const testing::NoThreads none;
+          std::string message;
+          if (code_of([&] { f.prepare(kCpu, vectors(f)); }, &message) != Code::io) _exit(1);
+          if (message.find("cannot start a thread") == std::string::npos) _exit(2);
+          if (code_of([&] { f.call(kStream, arrays.inputs(), arrays.outputs()); }) != Code::io) {
+            _exit(3);
+          }
+        }
+        _exit(f.prepare(kCpu, vectors(f)).error() ? 4 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(Prepare, OneBadKernelOfAProgramFailsAlone) {
