@@ -12,6 +12,7 @@
 
 #include "jit/compilers/resources.hpp"  // IWYU pragma: export
 #include "jit/toolchain/toolchain.hpp"  // IWYU pragma: export
+#include "kiln/error.hpp"
 
 namespace kiln::jit {
 
@@ -30,6 +31,13 @@ struct CompileResult {
   std::string code;  ///< an ELF image: AMD code object, cubin or shared object
   std::string log;   ///< what the compiler said, warnings included
   double milliseconds = 0;  ///< in the compiler
+};
+
+/// An Error(compile_failed) that is the compiler's verdict on the source, which it would give again.
+/// Any other error of a compile may be gone when it is asked for again.
+class CompileRefused : public Error {
+ public:
+  explicit CompileRefused(const std::string& message) : Error(Code::compile_failed, message) {}
 };
 
 /// A compile that was asked for. Copies share one compile, and so do requests that differ only in

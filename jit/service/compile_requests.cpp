@@ -66,7 +66,7 @@ CompileResult Service::compile_now(const CompileRequest& request, const Toolchai
   const std::string text =
       describe_failure(request, toolchain, failure.message, failure.log, answer.output);
   if (replied && failure.code == Code::compile_failed && is_verdict(failure.log)) {
-    throw Refusal(failure.code, text);
+    throw CompileRefused(text);
   }
   throw Error(failure.code, text);
 }

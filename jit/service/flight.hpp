@@ -15,12 +15,6 @@
 
 namespace kiln::jit {
 
-// The compiler's verdict on a request.
-class Refusal : public Error {
- public:
-  using Error::Error;
-};
-
 // A result, or an error as its parts: every caller throws an exception of its own, since one that
 // is shared between threads is shared with whatever they do to it.
 struct Service::Outcome {
@@ -31,7 +25,7 @@ struct Service::Outcome {
   static Outcome of(const std::function<CompileResult()>& action) {
     try {
       return {action(), std::nullopt};
-    } catch (const Refusal& error) {
+    } catch (const CompileRefused& error) {
       return {{}, std::pair(error.code(), std::string(error.what())), true};
     } catch (const Error& error) {
       return {{}, std::pair(error.code(), std::string(error.what()))};
@@ -40,6 +34,7 @@ struct Service::Outcome {
     }
   }
   const CompileResult& get() const {
+    if (is_verdict) throw CompileRefused(error->second);
     if (error) throw Error(error->first, error->second);
     return result;
   }

@@ -23,9 +23,6 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// Only what the compiler says of a source holds for good.
-bool is_verdict(const Failure& failure) { return failure.code == Code::compile_failed; }
-
 KernelInfo info_of(const KernelCode& code) {
   KernelInfo info;
   info.entry = code.named.entry_name;
@@ -160,10 +157,6 @@ KernelResult KernelTable::get(const WantedKernel& wanted, const cache::Key& key)
     if (const auto loaded = loaded_.find({wanted.backend, key}); loaded != loaded_.end()) {
       return {loaded->second, {}, std::nullopt};
     }
-    const auto failure = failures_.find(key);
-    if (failure != failures_.end() && is_verdict(failure->second)) {
-      return {nullptr, {}, failure->second};
-    }
     task = task_of(wanted, key);
     task->add(wanted.backend, next_number_++, waiter.done());
     leads = !task->running;
@@ -196,12 +189,6 @@ std::vector<KernelTable::Ticket> KernelTable::request(std::span<const WantedKern
         known.emplace_back(i, std::move(result));
         continue;
       }
-      const auto failure = failures_.find(key);
-      if (failure != failures_.end() && is_verdict(failure->second)) {
-        result.failure = failure->second;
-        known.emplace_back(i, std::move(result));
-        continue;
-      }
       tickets[i] = {task_of(wanted[i], key), next_number_++};
       tickets[i].task->add(wanted[i].backend, tickets[i].number, done[i]);
       enqueue(tickets[i].task);
@@ -213,19 +200,26 @@ std::vector<KernelTable::Ticket> KernelTable::request(std::span<const WantedKern
 }
 
 void KernelTable::request_missed(const WantedKernel& wanted, const cache::Key& key) {
+  throw_failure_of_miss(key);
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = failures_.find(key); found != failures_.end()) {
-      const Failure failure = found->second;
-      if (!is_verdict(failure)) failures_.erase(found);
-      throw error_of(failure);
-    }
     const std::shared_ptr<Task> task = task_of(wanted, key);
     task->missed = true;
     task->add(wanted.backend, 0, {});
     enqueue(task);
   }
   start_threads();
+  throw_failure_of_miss(key);  // there may be no thread for it
+}
+
+// Once: the reason may be gone when it is asked for again.
+void KernelTable::throw_failure_of_miss(const cache::Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = failures_.find(key);
+  if (found == failures_.end()) return;
+  const Failure failure = std::move(found->second);
+  failures_.erase(found);
+  throw error_of(failure);
 }
 
 // As many as there is work for. Where not even one can be started, what is queued fails.
@@ -354,7 +348,7 @@ void KernelTable::finish(const std::shared_ptr<Task>& task, BuildResult built,
                          BuildControl& control) {
   if (built.failure) {
     const std::lock_guard lock(mutex_);
-    if (task->missed || is_verdict(*built.failure)) {
+    if (task->missed) {
       if (failures_.size() >= kMaxFailures) failures_.clear();
       failures_.insert_or_assign(task->key, *built.failure);
     }
