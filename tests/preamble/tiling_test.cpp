@@ -1,5 +1,5 @@
-// Who writes which memory of a block: the device code of tiles for NVIDIA's GPUs (preamble/tiling.h),
-// run by the host one thread after the other.
+// Who writes which memory of a block: the device code of tiles for NVIDIA's GPUs
+// (preamble/tiling.h), run by the host one thread after the other.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -93,7 +93,8 @@ std::vector<std::vector<int>> writers_of_bytes(u32 vectors) {
     for (const int pattern : {0x55, 0xaa}) {
       alignas(16) TileMemory<Tiles> memory;
       std::memset(&memory, pattern, sizeof memory);
-      place_vectors(memory, [&](u32) { return x.data(); }, vectors);
+      place_vectors(
+          memory, [&](u32) { return x.data(); }, vectors);
       const auto* bytes = reinterpret_cast<const unsigned char*>(&memory);
       for (std::size_t i = 0; i < writers.size(); ++i) seen[i] |= bytes[i] != pattern;
     }
@@ -108,8 +109,8 @@ void expect_one_writer(u32 vectors) {
   barriers = 0;
   const auto writers = writers_of_bytes<Tiles>(vectors);
   for (std::size_t i = 0; i < writers.size(); ++i)
-    ASSERT_LE(writers[i].size(), 1U) << "byte " << i << ", threads " << writers[i][0] << " and "
-                                     << writers[i].back();
+    ASSERT_LE(writers[i].size(), 1U)
+        << "byte " << i << ", threads " << writers[i][0] << " and " << writers[i].back();
   // What threads of other waves read, a barrier comes after.
   EXPECT_EQ(barriers, Tiles::kZeroChunks > 0 ? 2 * Tiles::kThreads : 0);
   constexpr std::size_t kZeros = std::size_t{Tiles::kZeros} * 16;
@@ -120,11 +121,14 @@ void expect_one_writer(u32 vectors) {
 // Weights, factors, lanes, sharers, steps of a line, columns, rest, threads, steps, sets, whole,
 // ahead, placed.
 TEST(Tiling, NoTwoThreadsWriteTheSameMemory) {
-  expect_one_writer<Tiling<u4, bf16, 32, 1, 1, 1, TileRest::bias, 256, 4, 8, true, false, true>>(128);
-  expect_one_writer<Tiling<u4, bf16, 32, 2, 1, 2, TileRest::none, 128, 4, 6, false, false, true>>(90);
+  expect_one_writer<Tiling<u4, bf16, 32, 1, 1, 1, TileRest::bias, 256, 4, 8, true, false, true>>(
+      128);
+  expect_one_writer<Tiling<u4, bf16, 32, 2, 1, 2, TileRest::none, 128, 4, 6, false, false, true>>(
+      90);
   expect_one_writer<Tiling<i4, bf16, 32, 1, 1, 2, TileRest::none, 128, 2, 16, true, false, true>>(
       128);
-  expect_one_writer<Tiling<u4, bf16, 32, 4, 1, 1, TileRest::bias, 256, 4, 8, true, false, true>>(128);
+  expect_one_writer<Tiling<u4, bf16, 32, 4, 1, 1, TileRest::bias, 256, 4, 8, true, false, true>>(
+      128);
 }
 
 }  // namespace

@@ -211,8 +211,8 @@ std::set<std::size_t> not_proven(const std::vector<std::string>& checks,
   std::string source(preamble::text());
   source += "\nextern \"C\" __global__ void proof() {\n  using namespace kiln;\n";
   for (std::size_t i = 0; i < checks.size(); ++i) {
-    source += fmt::format("  if (!({})) asm volatile(\"s_movk_i32 s0, {}\" ::: \"s0\");\n",
-                          checks[i], i);
+    source +=
+        fmt::format("  if (!({})) asm volatile(\"s_movk_i32 s0, {}\" ::: \"s0\");\n", checks[i], i);
   }
   source += "}\n";
   jit::CompileRequest request;
