@@ -55,7 +55,7 @@ class KernelTable {
   /// The loaded kernel, or null.
   std::shared_ptr<jit::Kernel> find(const jit::Backend& backend, const cache::Key& key);
 
-  /// Gets it for a call, which waits. A failure of the compiler is remembered for the key.
+  /// Gets it for a call, which waits.
   KernelResult get(const WantedKernel& wanted, const cache::Key& key);
 
   /// Loads code that was found in the cache under `key`. A driver that calls it invalid costs one
@@ -67,8 +67,8 @@ class KernelTable {
   /// programs.
   std::vector<Ticket> request(std::span<const WantedKernel> wanted, std::span<const Done> done);
 
-  /// Queues a kernel that a call missed and will ask for again. Throws why an earlier attempt
-  /// failed: the compiler's verdict always, anything else once, since it may go better next time.
+  /// Queues a kernel that a call missed and will ask for again. Throws why the attempt before failed,
+  /// once: it is queued again by the call after that.
   void request_missed(const WantedKernel& wanted, const cache::Key& key);
 
   /// Somebody waits for it now.
@@ -85,6 +85,7 @@ class KernelTable {
   KernelTable();
   std::shared_ptr<Task> task_of(const WantedKernel& wanted, const cache::Key& key);
   void enqueue(const std::shared_ptr<Task>& task);
+  void throw_failure_of_miss(const cache::Key& key);
   void start_threads();
   void begin(const std::vector<std::shared_ptr<Task>>& tasks, BuildControl& control);
   void forget(const std::shared_ptr<Task>& task);
@@ -101,7 +102,7 @@ class KernelTable {
   std::mutex mutex_;
   std::map<Id, std::shared_ptr<jit::Kernel>> loaded_;
   std::unordered_map<cache::Key, std::shared_ptr<Task>> tasks_;  ///< queued or running
-  std::unordered_map<cache::Key, Failure> failures_;
+  std::unordered_map<cache::Key, Failure> failures_;  ///< of kernels that calls missed
   std::deque<std::shared_ptr<Task>> queue_;
   std::condition_variable wake_;
   std::size_t threads_ = 0;

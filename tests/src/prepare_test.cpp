@@ -188,9 +188,9 @@ TEST_F(Prepare, WhatNoThreadCanBeStartedForFailsAndIsPreparedWhenAskedForAgain) 
         Arrays arrays;
         {
           const testing::NoThreads none;
-          std::string message;
-          if (code_of([&] { f.prepare(kCpu, vectors(f)); }, &message) != Code::io) _exit(1);
-          if (message.find("cannot start a thread") == std::string::npos) _exit(2);
+          const std::optional<Error> error = f.prepare(kCpu, vectors(f)).error();
+          if (!error || error->code() != Code::io) _exit(1);
+          if (std::string(error->what()).find("cannot start a thread") == std::string::npos) _exit(2);
           if (code_of([&] { f.call(kStream, arrays.inputs(), arrays.outputs()); }) != Code::io) {
             _exit(3);
           }
