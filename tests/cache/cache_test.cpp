@@ -119,6 +119,8 @@ TEST_F(CacheTest, UnrelatedKeysDoNotWaitForEachOther) {
   });
   EXPECT_EQ(outer.from, From::compiled);
   EXPECT_TRUE(cache->find(sample_key(2)));
+  EXPECT_EQ(cache->own_stats()[Count::compiled], 2u);
+  EXPECT_EQ(cache->own_stats()[Count::waited], 0u);
 }
 
 TEST_F(CacheTest, AWaiterDoesNotWaitBeyondItsLimit) {
