@@ -1,7 +1,9 @@
 // How work is cut over cores, and how many threads there are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
+#include <cstdlib>
 #include <random>
 
 #include "jit/device/cpu/threads.hpp"
@@ -52,7 +54,34 @@ TEST(Threads, OverrideIsAWholeNumber) {
   }
 }
 
-TEST(Threads, ThereIsAtLeastOne) { EXPECT_GE(thread_count(), 1); }
+// The count is read once, so each of these asks in a process of its own.
+TEST(ThreadsDeathTest, AreAsManyAsTheEnvironmentSays) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("KILN_CPU_THREADS", "7", 1);
+        std::exit(thread_count() == 7 ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST(ThreadsDeathTest, AreNoMoreThanTheCoresOfTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        unsetenv("KILN_CPU_THREADS");
+        cpu_set_t allowed;
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        sched_getaffinity(0, sizeof allowed, &allowed);
+        int core = 0;
+        while (!CPU_ISSET(core, &allowed)) ++core;
+        CPU_SET(core, &one);
+        sched_setaffinity(0, sizeof one, &one);
+        std::exit(thread_count() == 1 ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
 
 }  // namespace
 }  // namespace kiln::jit::cpu
