@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -176,6 +177,7 @@ class BitEquality : public ::testing::TestWithParam<std::tuple<DeviceType, DType
   }
 
   void compare(const std::vector<Call>& calls, const std::vector<Accuracy>& accuracies) const {
+    ASSERT_FALSE(calls.empty());
     if (updates_golden() && std::get<0>(GetParam()) == DeviceType::cpu)
       update_golden(run(calls, Accuracy::storage));
     const Hashes golden = read_golden();
@@ -204,47 +206,68 @@ bool is_defined(const OpInfo& op, DType dtype) {
   return op.f32.own <= 0.5 || (returns_integer && is_integer(dtype));
 }
 
-TEST_P(BitEquality, OfEveryOpThatIsDefinedToTheBit) {
+std::vector<Call> op_calls(DType dtype) {
   constexpr std::string_view kOperands[] = {"x", "x, y", "x, y, z"};
   std::vector<Call> calls;
   for (const std::size_t arity : {1, 2, 3}) {
     for (const OpInfo& op : fusion::all_ops()) {
-      if (op.arity != static_cast<int>(arity) || info(dtype()).storage_only) continue;
-      if (!is_defined(op, dtype())) continue;
-      calls.push_back({fmt::format("{}.{}", op.name, name(dtype())),
+      if (op.arity != static_cast<int>(arity) || info(dtype).storage_only) continue;
+      if (!is_defined(op, dtype)) continue;
+      calls.push_back({fmt::format("{}.{}", op.name, name(dtype)),
                        fmt::format("{}({})", op.name, kOperands[arity - 1]), arity});
     }
   }
-  if (info(dtype()).storage_only) {  // computed as f32 or i32, which the others show
+  if (info(dtype).storage_only) {  // computed as f32 or i32, which the others show
     for (const std::string_view op : {"add", "mul", "maximum", "less"}) {
-      calls.push_back({fmt::format("{}.{}", op, name(dtype())), fmt::format("{}(x, y)", op), 2});
+      calls.push_back({fmt::format("{}.{}", op, name(dtype)), fmt::format("{}(x, y)", op), 2});
     }
   }
-  if (dtype() == DType::i32) {
+  if (dtype == DType::i32) {
     for (const std::string_view text : {"iota(i32)", "iota(i64)", "iota(0,f32)"})
       calls.push_back({fmt::format("{}", text), fmt::format("{}", text), 0});
   }
+  return calls;
+}
+
+std::vector<Call> cast_calls(DType dtype) {
+  std::vector<Call> calls;
+  for (const DTypeInfo& to : kDTypes) {
+    const bool parts = dtype == DType::c64 && to.dtype != DType::f32 && to.dtype != DType::f64;
+    if (parts && to.dtype != DType::boolean) continue;
+    calls.push_back(
+        {fmt::format("cast.{}.{}", name(dtype), to.name), fmt::format("{}(x)", to.name), 1});
+  }
+  return calls;
+}
+
+TEST_P(BitEquality, OfEveryOpThatIsDefinedToTheBit) {
   // What an integer becomes a float for is shown by f32's.
   std::vector<Accuracy> accuracies = {Accuracy::storage};
   if (is_floating(dtype()) || dtype() == DType::c64) accuracies.push_back(Accuracy::strict);
-  compare(calls, accuracies);
+  compare(op_calls(dtype()), accuracies);
 }
 
 TEST_P(BitEquality, OfCastsToEveryDtype) {
-  std::vector<Call> calls;
-  for (const DTypeInfo& to : kDTypes) {
-    const bool parts = dtype() == DType::c64 && to.dtype != DType::f32 && to.dtype != DType::f64;
-    if (parts && to.dtype != DType::boolean) continue;
-    calls.push_back(
-        {fmt::format("cast.{}.{}", name(dtype()), to.name), fmt::format("{}(x)", to.name), 1});
-  }
-  compare(calls, {Accuracy::storage});  // no accuracy has conversions of its own
+  compare(cast_calls(dtype()), {Accuracy::storage});  // no accuracy has conversions of its own
 }
 
 std::vector<DType> every_dtype() {
   std::vector<DType> dtypes;
   for (const DTypeInfo& entry : kDTypes) dtypes.push_back(entry.dtype);
   return dtypes;
+}
+
+// A hash that no test compares would say nothing, and go unnoticed.
+TEST(BitEqualityGolden, HasEveryCallAndNoOther) {
+  std::vector<std::string> called;
+  for (const DType dtype : every_dtype()) {
+    for (const Call& call : op_calls(dtype)) called.push_back(call.name);
+    for (const Call& call : cast_calls(dtype)) called.push_back(call.name);
+  }
+  std::ranges::sort(called);
+  std::vector<std::string> kept;
+  for (const auto& [name, hash] : read_golden()) kept.push_back(name);
+  EXPECT_EQ(called, kept);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, BitEquality,
