@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <latch>
 #include <thread>
 
 #include "ahead/compile_only.hpp"
 #include "kernel/kernel_build.hpp"
+#include "kernel/kernel_table.hpp"
 #include "kernel/process_cache.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/no_threads.hpp"
@@ -218,12 +220,44 @@ TEST_F(Prepare, OneBadKernelOfAProgramFailsAlone) {
   EXPECT_THAT(outcomes[1].failure->message, HasSubstr("no_such_type broken;"));
 }
 
+// Keeps every thread that prepares kernels busy with telling of one that is done.
+class BusyTable {
+ public:
+  BusyTable() {
+    for (int i = 0; i < jit::compile_jobs(); ++i) {
+      const Function f = distinct("busy");
+      WantedKernel wanted{emit_all(f, vectors(f), "cpu").at(0).request, nullptr};
+      wanted.request.alone = true;
+      const KernelTable::Done done = [this](const KernelResult&) {
+        busy_.count_down();
+        released_.wait();
+        left_.count_down();
+      };
+      KernelTable::instance().request(std::span(&wanted, 1), std::span(&done, 1));
+    }
+    busy_.wait();
+  }
+  ~BusyTable() {
+    released_.count_down();
+    left_.wait();
+  }
+
+ private:
+  std::latch busy_{jit::compile_jobs()};
+  std::latch released_{1};
+  std::latch left_{jit::compile_jobs()};
+};
+
 TEST_F(Prepare, ACancelledOneIsNotRememberedAsAFailure) {
   const Function f = distinct("cancelled");
-  Preparation preparation = f.prepare(kCpu, vectors(f));
-  preparation.cancel();
-  EXPECT_TRUE(preparation.ready());
-  if (const auto error = preparation.error()) {  // unless it was done before
+  {
+    const BusyTable busy;
+    Preparation preparation = f.prepare(kCpu, vectors(f));
+    EXPECT_FALSE(preparation.ready());
+    preparation.cancel();
+    EXPECT_TRUE(preparation.ready());
+    const std::optional<Error> error = preparation.error();
+    ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), Code::would_compile);
     EXPECT_THAT(error->what(), HasSubstr("cancelled"));
   }
