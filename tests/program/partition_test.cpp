@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <map>
 #include <numeric>
 #include <set>
@@ -269,8 +268,11 @@ TEST(Partition, TakesStepsThatGrowWithTheGraph) {
   for (const bool views : {false, true}) {
     const auto steps = [&](std::size_t nodes) {
       const testing::RandomProgram random = live_program(nodes, views);
-      return static_cast<double>(
-          fusion::partition(shaped(random.graph, random.shapes, random.dtypes)).steps);
+      const fusion::PlacedGraph graph = shaped(random.graph, random.shapes, random.dtypes);
+      const fusion::Partition partition = fusion::partition(graph);
+      EXPECT_GT(graph.graph.nodes.size(), nodes * 8 / 10);
+      EXPECT_FALSE(partition.kernels.empty());
+      return static_cast<double>(partition.steps);
     };
     const double small = steps(1000);
     EXPECT_GT(small, 1000);
@@ -278,20 +280,6 @@ TEST(Partition, TakesStepsThatGrowWithTheGraph) {
     EXPECT_LT(large / small, 20) << large << " after " << small << (views ? " with" : " without")
                                  << " views";
   }
-}
-
-TEST(Partition, TakesTenThousandNodesInLessThanASecond) {
-  const testing::RandomProgram random = live_program(10000, true);
-  const auto start = std::chrono::steady_clock::now();
-  const fusion::PlacedGraph graph = shaped(random.graph, random.shapes, random.dtypes);
-  const fusion::Partition partition = fusion::partition(graph);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  RecordProperty("seconds", std::to_string(took.count()));
-  EXPECT_GT(graph.graph.nodes.size(), 8000u);
-  EXPECT_FALSE(partition.kernels.empty());
-#ifdef NDEBUG
-  EXPECT_LT(took.count(), 1.0);
-#endif
 }
 
 }  // namespace
