@@ -7,6 +7,7 @@
 #include <random>
 
 #include "fusion/graph/broadcast.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -268,9 +269,9 @@ std::map<std::int64_t, std::int64_t> expected_pairs(const Dims& shape, const Dim
 }
 
 TEST(Layout, VisitsEveryElementOnceForRandomShapesAndStrides) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(seed);
-  std::mt19937 random(seed);
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE("KILN_TEST_SEED=" + std::to_string(seed));
+  std::mt19937 random(static_cast<unsigned>(seed));
   for (int draw = 0; draw < 2000; ++draw) {
     const std::size_t rank = random() % 6;
     Dims shape(rank);
@@ -294,8 +295,8 @@ TEST(Layout, VisitsEveryElementOnceForRandomShapesAndStrides) {
 }
 
 TEST(Divisor, IsExactUpTo31Bits) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(seed);
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE("KILN_TEST_SEED=" + std::to_string(seed));
   std::mt19937_64 random(seed);
   const auto divide = [](std::uint32_t n, const Divisor& by) {
     return (static_cast<std::uint32_t>(std::uint64_t{n} * by.multiplier >> 32) + n) >> by.shift;

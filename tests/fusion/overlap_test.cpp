@@ -6,6 +6,8 @@
 #include <random>
 #include <set>
 
+#include "tests/support/settings.hpp"
+
 namespace kiln::fusion {
 namespace {
 
@@ -37,9 +39,9 @@ TEST(Overlap, NothingOverlapsAnEmptyView) {
 }
 
 TEST(Overlap, AgreesWithWalkingEveryByte) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(seed);
-  std::mt19937 random(seed);
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE("KILN_TEST_SEED=" + std::to_string(seed));
+  std::mt19937 random(static_cast<unsigned>(seed));
   int overlapping = 0;
   for (int draw = 0; draw < 5000; ++draw) {
     const auto view = [&] {
@@ -76,9 +78,9 @@ TEST(Overlap, WhatNoIndexCanReachIsDecidedWithoutTryingAll) {
 }
 
 TEST(OverlapsItself, AgreesWithWalkingEveryElement) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(seed);
-  std::mt19937 random(seed);
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE("KILN_TEST_SEED=" + std::to_string(seed));
+  std::mt19937 random(static_cast<unsigned>(seed));
   int overlapping = 0;
   for (int draw = 0; draw < 5000; ++draw) {
     ByteView view;

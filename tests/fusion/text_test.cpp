@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kiln/error.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -52,18 +53,18 @@ std::vector<Node> canonical(const Graph& graph, std::vector<NodeId>* outputs = n
   return result;
 }
 
-testing::AssertionResult same_graph(const Graph& a, const Graph& b) {
+::testing::AssertionResult same_graph(const Graph& a, const Graph& b) {
   std::vector<NodeId> outputs_a;
   std::vector<NodeId> outputs_b;
   if (canonical(a, &outputs_a) != canonical(b, &outputs_b)) {
-    return testing::AssertionFailure() << "nodes differ";
+    return ::testing::AssertionFailure() << "nodes differ";
   }
-  if (outputs_a != outputs_b) return testing::AssertionFailure() << "outputs differ";
-  if (a.arguments() != b.arguments()) return testing::AssertionFailure() << "arguments differ";
+  if (outputs_a != outputs_b) return ::testing::AssertionFailure() << "outputs differ";
+  if (a.arguments() != b.arguments()) return ::testing::AssertionFailure() << "arguments differ";
   if (a.output_names() != b.output_names()) {
-    return testing::AssertionFailure() << "output names differ";
+    return ::testing::AssertionFailure() << "output names differ";
   }
-  return testing::AssertionSuccess();
+  return ::testing::AssertionSuccess();
 }
 
 /// Both texts mean the same graph.
@@ -384,7 +385,7 @@ NodeId random_node(Graph& graph, std::mt19937_64& random, std::vector<NodeId>& p
 }
 
 TEST(Text, PrintsWhatItReads) {
-  const std::uint64_t seed = std::random_device{}();
+  const std::uint64_t seed = testing::random_seed();
   for (int round = 0; round < 3000; ++round) {
     std::mt19937_64 random(seed + static_cast<std::uint64_t>(round));
     Graph graph;

@@ -393,7 +393,7 @@ TEST_P(GraphProperty, EveryOpOfRandomGraphsAgreesWithTheReference) {
   if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
   const Device device{GetParam(), 0};
   const std::uint64_t wanted = testing::setting("KILN_TEST_DRAWS", 2'000);
-  const std::uint64_t seed = testing::setting("KILN_TEST_SEED", std::random_device{}());
+  const std::uint64_t seed = testing::random_seed();
   for (std::uint64_t done = 0; wanted > kGraphsInProcess && done < wanted;
        done += kGraphsInProcess) {
     const std::uint64_t part = std::min(kGraphsInProcess, wanted - done);

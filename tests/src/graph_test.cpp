@@ -81,9 +81,9 @@ TEST_P(GraphOnDevice, CopiesFillsAndSequencesKeepTheirPlace) {
 
 TEST_P(GraphOnDevice, RandomProgramsOverOverlappingViewsGiveTheSameBits) {
   const Function mix = fuse("mix", [](Value x, Value y) { return x * 0.5 + y; });
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE(seed);
-  std::mt19937 random(seed);
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE("KILN_TEST_SEED=" + std::to_string(seed));
+  std::mt19937 random(static_cast<unsigned>(seed));
   constexpr std::size_t kSize = 512;
   for (int draw = 0; draw < 20; ++draw) {
     float* const graph_memory = allocate(counting(kSize));

@@ -284,7 +284,7 @@ TEST_P(LayoutProperty, AgreesWithTheReferenceInEveryByte) {
   const bool cpu = type == DeviceType::cpu;
   const std::uint64_t wanted = testing::setting("KILN_TEST_DRAWS", cpu ? 20'000 : 100'000);
   const std::uint64_t budget = testing::setting("KILN_TEST_KERNELS", cpu ? 200 : 400);
-  const std::uint64_t seed = testing::setting("KILN_TEST_SEED", std::random_device{}());
+  const std::uint64_t seed = testing::random_seed();
   const char* const only = std::getenv("KILN_TEST_CASE");
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE}) std::signal(signal, report_fault);
   Runner runner({type, 0});

@@ -144,9 +144,7 @@ extern "C" __global__ void own(const float* x, float* y, float a, unsigned n) {
 };
 
 TEST_P(Programs, GraphCallsAndReferenceAgreeInEveryBit) {
-  const char* given = std::getenv("KILN_TEST_SEED");
-  const std::uint64_t seed =
-      given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+  const std::uint64_t seed = testing::random_seed();
   std::printf("KILN_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
   random.seed(seed);
   float* const graph_memory = zeros(kFloats);

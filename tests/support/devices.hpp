@@ -18,6 +18,7 @@
 #include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
 #include "kiln/kiln.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln::testing {
 
@@ -50,12 +51,6 @@ inline bool has_device(DeviceType type) {
     if (device.type == type) return true;
   }
   return false;
-}
-
-/// A number from the environment, such as how many cases are drawn.
-inline std::uint64_t setting(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
 /// What the instances of tests over devices, or over devices and dtypes, are called.
