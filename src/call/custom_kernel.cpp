@@ -54,7 +54,7 @@ constexpr std::string_view kThreadLoop =
     kiln::Dim3& t = threadIdx;
     for (t.z = 0; t.z < grid[5]; ++t.z)
       for (t.y = 0; t.y < grid[4]; ++t.y)
-        for (t.x = 0; t.x < grid[3]; ++t.x) {1}({2});
+        for (t.x = 0; t.x < grid[3]; ++t.x) ::{1}({2});
   }}
 )";
 

@@ -99,6 +99,18 @@ extern "C" __global__ void where_am_i(unsigned int* out) {
   }
 }
 
+// Whatever the loop around it on the CPU calls its own variables.
+TEST_P(KernelOnDevice, MayBeCalledAnything) {
+  auto* const out = allocate(std::vector<std::int32_t>(1, 0));
+  for (const std::string name : {"grid", "block", "t", "arguments", "begin", "end"}) {
+    const Kernel k = kernel(
+        name, fmt::format("extern \"C\" __global__ void {}(int* out) {{ out[0] += 1; }}", name),
+        {reads_and_writes(DType::i32)});
+    k(stream, {}, {View(out, DType::i32, {1}, device)});
+  }
+  EXPECT_EQ(read(out, 1)[0], 6);
+}
+
 TEST_P(KernelOnDevice, EveryDtypeOfANumberArrives) {
   const Kernel k = kernel("take", R"(
 extern "C" __global__ void take(double* out, bool b, signed char i8, unsigned short u16, int i32,
