@@ -1,6 +1,7 @@
 #include "fusion/graph/broadcast.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 #include "ahead/compile_only.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 #include "call/custom_kernel.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>

@@ -2,6 +2,7 @@
 // (enclosure.hpp), and nothing between the elements of an output is written. KILN_TEST_DRAWS and
 // KILN_TEST_SEED change how many programs, and which; KILN_TEST_CASE takes one of them alone.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -2,6 +2,7 @@
 // be here: in CI a cross section for two AMD processors, under KILN_TEST_LONG everything for every
 // target that the compilers know. What the machine code must hold is in targets_test.cpp.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 // that came before. KILN_TEST_DRAWS and KILN_TEST_SEED change how many graphs, and which; a large
 // number is divided among processes, because modules stay loaded as long as theirs lives.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,6 +1,7 @@
 // The tables of special values on real kernels of every float dtype, under storage and strict: what
 // comes out is compared with what is written in them, not with the reference interpreter.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

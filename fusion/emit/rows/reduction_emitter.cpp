@@ -117,7 +117,9 @@ void ReductionEmitter::join_reductions() {
   if (accuracy_ != Accuracy::storage) return;
   joined_ = joined_reductions(graph_, pass_, uniform_, last_pass_);
   // Parts of different numbers of elements take a division where they meet.
-  if (is_shifted() && rows_.threads <= kWave) std::erase_if(joined_, &JoinedReductions::squares);
+  if (is_shifted() && rows_.threads <= kWave) {
+    std::erase_if(joined_, [](const JoinedReductions& pair) { return pair.squares; });
+  }
 }
 
 const JoinedReductions* ReductionEmitter::joined_by(std::size_t id) const {
