@@ -62,9 +62,15 @@ case $1 in
       -DKILN_BUILD_FUZZERS=ON -DKILN_SANITIZE=fuzzer-no-link,address,undefined -DKILN_INSTALL=OFF
     "$CMAKE" --build "$SCRATCH/tree" --target kiln_fuzzers
     ;;
+  replay)  # NAME PROGRAM: the fuzzer's function alone, over what is known already
+    unpack "$2" "$SCRATCH/$2-replayed"
+    inputs=("$SCRATCH/$2-replayed")
+    [[ ! -d $here/regressions/$2 ]] || inputs+=("$here/regressions/$2")
+    "$3" "${inputs[@]}"
+    ;;
   *)
     fuzzer=$SCRATCH/tree/tests/fuzz/$1_fuzz
-    [[ -x $fuzzer ]] || skip "the fuzzers were not built: see fuzz.build"
+    [[ -x $fuzzer ]] || skip "the fuzzers were not built: see fuzz.build.search"
     found=$SCRATCH/$1
     rm -rf "$found"
     mkdir "$found"
