@@ -25,9 +25,8 @@ set_source_files_properties(toolchain/settings.cpp PROPERTIES COMPILE_DEFINITION
   "KILN_WORKER_RELATIVE=\"${KILN_LIBEXEC_FROM_LIB}/kiln/kiln-compile-worker\";KILN_WORKER_DEFAULT=\"${KILN_WORKER_DEFAULT}\"")
 
 # A worker is linked without libkiln, so that it starts fast and stays small. The tests make one more.
-add_library(kiln_compilers OBJECT ${COMPILER_SOURCES})
-target_include_directories(kiln_compilers PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(kiln_compilers PRIVATE kiln_flags PUBLIC fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
+kiln_room(compilers SOURCES ${COMPILER_SOURCES}
+  LIBRARIES fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 
 add_executable(kiln-compile-worker service/worker/main.cpp service/worker/serve.cpp)
 target_compile_definitions(kiln-compile-worker PRIVATE KILN_VERSION="${PROJECT_VERSION}")

@@ -4,8 +4,9 @@ kiln_test(kiln_backend_tests ROOMS jit cache vocabulary
     cpu_shared_object_test.cpp backend_fixtures.cpp)
 
 # The same promises on every device: the CPU always, AMD and NVIDIA where there is one.
-kiln_test(kiln_device_tests ROOMS jit cache vocabulary LABELS gpu
+kiln_test_objects(device_tests LIBRARIES fmt::fmt
   SOURCES backend_device_test.cpp graph_device_test.cpp hip_device_test.cpp backend_fixtures.cpp)
+kiln_test(kiln_device_tests ROOMS jit cache vocabulary LABELS gpu SOURCES $<TARGET_OBJECTS:device_tests>)
 
 # The same again over a CUDA driver made for tests, so that a machine without a GPU tests what the GPU
 # backend does on the host, and what it does when a driver fails.
@@ -16,8 +17,7 @@ set_target_properties(kiln_host_driver PROPERTIES
   OUTPUT_NAME cuda VERSION 1 SOVERSION 1
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/host_driver)
 kiln_test(kiln_host_driver_tests ROOMS jit cache vocabulary
-  SOURCES backend_device_test.cpp graph_device_test.cpp hip_device_test.cpp hip_fault_test.cpp
-    backend_fixtures.cpp)
+  SOURCES $<TARGET_OBJECTS:device_tests> hip_fault_test.cpp)
 add_dependencies(kiln_host_driver_tests kiln_host_driver)
 # DT_RPATH, which comes before LD_LIBRARY_PATH: the driver is found even where there is a real one.
 set_target_properties(kiln_host_driver_tests PROPERTIES

@@ -15,17 +15,12 @@ kiln_test(compile_test ROOMS jit cache vocabulary
   SOURCES compile_test.cpp compile_hiprtc_test.cpp compile_parts_test.cpp compile_service_test.cpp compile_fault_test.cpp
     compile_start_test.cpp host_identity_test.cpp toolchain_memory_test.cpp resources_test.cpp
   LIBRARIES nlohmann_json::nlohmann_json)
-target_compile_definitions(compile_test PRIVATE KILN_TEST_COMPILES=100)
+add_dependencies(compile_test kiln-compile-worker kiln-faulty-worker kiln-doomed-parent kiln-privileged)
+target_compile_definitions(compile_test PRIVATE KILN_TEST_WORKER="$<TARGET_FILE:kiln-faulty-worker>"
+  KILN_TEST_PARENT="$<TARGET_FILE:kiln-doomed-parent>"
+  KILN_TEST_PRIVILEGED="$<TARGET_FILE:kiln-privileged>")
 
-# The same promises about leaks, a thousand compiles long.
-kiln_test(compile_long_test ROOMS jit cache vocabulary LABELS long
-  SOURCES compile_service_test.cpp
-  LIBRARIES nlohmann_json::nlohmann_json)
-target_compile_definitions(compile_long_test PRIVATE KILN_TEST_COMPILES=1000)
-
-foreach(test compile_test compile_long_test)
-  add_dependencies(${test} kiln-compile-worker kiln-faulty-worker kiln-doomed-parent kiln-privileged)
-  target_compile_definitions(${test} PRIVATE KILN_TEST_WORKER="$<TARGET_FILE:kiln-faulty-worker>"
-    KILN_TEST_PRIVILEGED="$<TARGET_FILE:kiln-privileged>"
-    KILN_TEST_PARENT="$<TARGET_FILE:kiln-doomed-parent>")
-endforeach()
+# The same promise about leaks, a thousand compiles long.
+add_test(NAME AThousandCompilesLeakNothing COMMAND ${CMAKE_COMMAND} -E env KILN_TEST_COMPILES=1000
+  $<TARGET_FILE:compile_test> --gtest_filter=CompileService.leaves_no_descriptor_no_process_and_no_file_behind)
+set_tests_properties(AThousandCompilesLeakNothing PROPERTIES LABELS long TIMEOUT 300)

@@ -1,6 +1,6 @@
 // Every op on every dtype that it accepts, compiled by the real compilers for targets that need not
-// be here: in CI a cross section for two AMD processors, under KILN_TEST_LONG everything for every
-// target that the compilers know. What the machine code must hold is in targets_test.cpp.
+// be here: always a cross section for two AMD processors, in TargetsLong everything for every target
+// that the compilers know. What the machine code must hold is in targets_test.cpp.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -123,8 +123,6 @@ class Kernels {
   std::vector<Specification> specifications_;
 };
 
-#if KILN_TEST_LONG
-
 Kernels everything() {
   Kernels kernels;
   for (const DTypeInfo& entry : kDTypes) {
@@ -157,8 +155,6 @@ TEST(TargetsLong, NvrtcCompilesEveryOpAndDtype) {
   everything().expect_that_all_compile({"sm_80"});
 }
 
-#else
-
 // Every op that is no function of a library on every dtype, and every conversion; those functions
 // on a narrow float, a wide one and complex numbers.
 TEST(EveryOp, HiprtcCompilesItForBothWaveSizes) {
@@ -175,8 +171,6 @@ TEST(EveryOp, HiprtcCompilesItForBothWaveSizes) {
   kernels.add(compositions_on(DType::bf16), DType::bf16, kFunctionsOfKernel);
   kernels.expect_that_all_compile({"gfx90a", "gfx1030"});
 }
-
-#endif
 
 }  // namespace
 }  // namespace kiln
