@@ -55,6 +55,7 @@ what_is_lost_without() {
   case $1 in
     libamdhip64-dev) echo "AMD kernels are not compiled (with AMD's own packages in /opt/rocm they are)" ;;
     libdlpack-dev) echo "kiln/dlpack.hpp is not tested" ;;
+    clang-tidy) echo "there is no --tidy" ;;
   esac
 }
 
@@ -97,13 +98,21 @@ install_packages() {
   done
 }
 
-# build_tree DIRECTORY LOG [CMAKE_ARGUMENT...]: configures and builds; shows the log only on failure.
+# build_tree DIRECTORY LOG [CMAKE_ARGUMENT...] [-- TARGET...]: configures and builds; shows the log only on
+# failure.
 build_tree() {
-  local tree=$1 log=$2 launcher=()
+  local tree=$1 log=$2 configure=() launcher=()
   shift 2
+  while (($#)) && [[ $1 != -- ]]; do
+    configure+=("$1")
+    shift
+  done
+  (($#)) && shift || set -- all
   mkdir -p "$tree" "$(dirname "$log")"
   command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
-  if ! { cmake -S . -B "$tree" -G Ninja "${launcher[@]}" "$@" && cmake --build "$tree"; } >"$log" 2>&1; then
+  if ! { cmake -S . -B "$tree" -G Ninja "${launcher[@]}" "${configure[@]}" &&
+    cmake --build "$tree" --target "$@"; } \
+    >"$log" 2>&1; then
     grep -n -m 20 -E 'FAILED|error|Error' "$log" >&2
     tail -n 20 "$log" >&2
     echo "The build failed; the whole log is $log" >&2
