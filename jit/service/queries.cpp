@@ -1,6 +1,7 @@
 // What the service is asked besides compiles: known targets and disassembly.
 #include <fmt/format.h>
 
+#include "base/text.hpp"
 #include "jit/service/diagnostics.hpp"
 #include "jit/compilers/objdump.hpp"
 #include "jit/service/service.hpp"

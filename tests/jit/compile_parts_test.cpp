@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "jit/service/compile.hpp"
+#include "base/text.hpp"
 #include "jit/service/diagnostics.hpp"
 #include "jit/toolchain/host_features.hpp"
 #include "jit/compilers/offload_bundle.hpp"
