@@ -1,8 +1,8 @@
 // What kiln's own calls cost on the host beside the driver's launch in the same run: a Function, a
 // bound Launch, graphs of 50 and 300 calls and their changes, and the memory that plans and graphs
-// take. host_us is for one call (or graph) of one thread, taken in bursts that fit the driver's queue
-// with the wait for the device left out (the column Time is that by the number of threads); device_us
-// is the device's own time for one graph.
+// take. host_us is for one call (or graph) of one thread, taken in bursts that fit the driver's
+// queue with the wait for the device left out (the column Time is that by the number of threads);
+// device_us is the device's own time for one graph.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <malloc.h>

@@ -9,8 +9,8 @@
 #include <future>
 
 #include "ahead/compile_only.hpp"
-#include "kiln/kiln.hpp"
 #include "ahead/prepare.hpp"
+#include "kiln/kiln.hpp"
 
 namespace {
 

@@ -4,10 +4,10 @@
 
 namespace kiln {
 
-// How many lanes at most, as a type: for_each_vector calls its body with this, the first element, and
-// how many there are, which on a GPU is always the most.
-// Where those are several vectors, they begin `Apart` elements after each other, so that threads side
-// by side move whole lines of memory at once though each moves more than one access of a vector.
+// How many lanes at most, as a type: for_each_vector calls its body with this, the first element,
+// and how many there are, which on a GPU is always the most. Where those are several vectors, they
+// begin `Apart` elements after each other, so that threads side by side move whole lines of memory
+// at once though each moves more than one access of a vector.
 template <int Lanes, int Vectors = 1, int Apart = 0>
 struct Width {
   enum : int {
@@ -15,7 +15,9 @@ struct Width {
     each = Lanes,
     vectors = Vectors,
     apart = Apart,
-    interleave = Lanes >= 128 ? 4 : Lanes >= 64 ? 2 : 1,  // of the host's SIMD vectors
+    interleave = Lanes >= 128  ? 4
+                 : Lanes >= 64 ? 2
+                               : 1,  // of the host's SIMD vectors
   };
 };
 
@@ -34,7 +36,9 @@ template <class T, class Stride>
 struct StridedRow {
   T* start;
   Stride stride;
-  inline __attribute__((always_inline)) T& operator[](int lane) const { return start[lane * stride]; }
+  inline __attribute__((always_inline)) T& operator[](int lane) const {
+    return start[lane * stride];
+  }
 };
 
 template <int Lanes, int Align, class T, class Index>
@@ -188,8 +192,8 @@ struct Words {
   u32 word[Count];
 };
 
-// Copies Bytes between registers and memory that is aligned to Align, in the widest accesses that the
-// alignment allows.
+// Copies Bytes between registers and memory that is aligned to Align, in the widest accesses that
+// the alignment allows.
 template <int Bytes, int Align>
 KILN_FN void copy_bytes(void* to, const void* from) {
   constexpr int kLargest = Align < 16 ? Align : 16;
@@ -199,7 +203,8 @@ KILN_FN void copy_bytes(void* to, const void* from) {
   }
 }
 
-// Elements [first, first + Lanes) of a row that is aligned to Align bytes at every multiple of Lanes.
+// Elements [first, first + Lanes) of a row that is aligned to Align bytes at every multiple of
+// Lanes.
 template <int Lanes, int Align, class T, class Index>
 KILN_FN Vec<T, Lanes> load(const T* row, Index first) {
   Vec<T, Lanes> result;
@@ -234,9 +239,10 @@ KILN_FN Vec<T, Lanes> gather(const T* row, Index first, Stride stride) {
   return result;
 }
 
-// Elements [first, first + Lanes) of a row whose vectors are aligned, but none begins with the first
-// of these elements: what they have of two vectors, of which the row's last one may have a part only.
-// What is `inner` is not the last, which saves a branch that the loads of others would wait for.
+// Elements [first, first + Lanes) of a row whose vectors are aligned, but none begins with the
+// first of these elements: what they have of two vectors, of which the row's last one may have a
+// part only. What is `inner` is not the last, which saves a branch that the loads of others would
+// wait for.
 template <int Lanes, class T, class Index>
 KILN_FN Vec<T, Lanes> load_between(const T* row, Index first, Index size, bool inner) {
   using Vector = Vec<T, Lanes>;
@@ -323,8 +329,7 @@ template <class W, class T, class Index, class Stride>
 KILN_FN Vec<T, W::size> gather_apart(W, const T* row, Index first, Stride stride) {
   Vec<T, W::size> result;
   _Pragma("unroll") for (int lane = 0; lane < W::size; ++lane) {
-    result.lane[lane] =
-        row[Stride(first + lane / W::each * W::apart + lane % W::each) * stride];
+    result.lane[lane] = row[Stride(first + lane / W::each * W::apart + lane % W::each) * stride];
   }
   return result;
 }
@@ -351,8 +356,8 @@ KILN_FN Index first_of(Index item) {
   return item / Threads * (Threads * Vectors * Lanes) + item % Threads * Lanes;
 }
 
-// A full vector without a branch in it, so that all its loads are under way at once; the end of a row
-// element by element.
+// A full vector without a branch in it, so that all its loads are under way at once; the end of a
+// row element by element.
 template <int Most, class Index, class Body>
 KILN_FN void for_each_vector(Index start, Index size, const Body& body) {
   if (Most == 1 || start + Most <= size) {
@@ -374,9 +379,9 @@ KILN_FN void for_each_vector_apart(Index start, Index size, const Body& body) {
 
 #endif
 
-// n / divisor as multiply and shift, prepared on the host (fusion/schedule/elementwise/elementwise.cpp). Exact for n < 2^31 and
-// divisor <= 2^31: Granlund and Montgomery, "Division by Invariant Integers using Multiplication",
-// PLDI 1994.
+// n / divisor as multiply and shift, prepared on the host
+// (fusion/schedule/elementwise/elementwise.cpp). Exact for n < 2^31 and divisor <= 2^31: Granlund
+// and Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994.
 struct Divisor32 {
   u32 divisor;
   u32 multiplier;

@@ -7,23 +7,54 @@ namespace kiln {
 
 // Operations that are the same at every accuracy, and functions that have one method besides
 // strict.
-#define KILN_USE_EXACT \
-  using kiln::abs; using kiln::neg; using kiln::sign; using kiln::copysign; using kiln::maximum; \
-  using kiln::minimum; using kiln::fmax; using kiln::fmin; using kiln::nextafter; \
-  using kiln::add; using kiln::sub; using kiln::mul; using kiln::floor; using kiln::ceil; \
-  using kiln::round; using kiln::trunc; using kiln::fmod; using kiln::clip; using kiln::square; \
-  using kiln::fma; using kiln::lerp; using kiln::floor_divide; using kiln::remainder;
+#define KILN_USE_EXACT      \
+  using kiln::abs;          \
+  using kiln::neg;          \
+  using kiln::sign;         \
+  using kiln::copysign;     \
+  using kiln::maximum;      \
+  using kiln::minimum;      \
+  using kiln::fmax;         \
+  using kiln::fmin;         \
+  using kiln::nextafter;    \
+  using kiln::add;          \
+  using kiln::sub;          \
+  using kiln::mul;          \
+  using kiln::floor;        \
+  using kiln::ceil;         \
+  using kiln::round;        \
+  using kiln::trunc;        \
+  using kiln::fmod;         \
+  using kiln::clip;         \
+  using kiln::square;       \
+  using kiln::fma;          \
+  using kiln::lerp;         \
+  using kiln::floor_divide; \
+  using kiln::remainder;
 #define KILN_USE_COMMON \
-  using kiln::cbrt; using kiln::expm1; using kiln::asin; using kiln::acos; \
-  using kiln::atan; using kiln::sinh; using kiln::cosh; using kiln::asinh; using kiln::acosh; \
-  using kiln::atanh; using kiln::erf; using kiln::erfc; using kiln::erfinv; using kiln::lgamma; \
-  using kiln::atan2; using kiln::hypot; using kiln::logaddexp;
+  using kiln::cbrt;     \
+  using kiln::expm1;    \
+  using kiln::asin;     \
+  using kiln::acos;     \
+  using kiln::atan;     \
+  using kiln::sinh;     \
+  using kiln::cosh;     \
+  using kiln::asinh;    \
+  using kiln::acosh;    \
+  using kiln::atanh;    \
+  using kiln::erf;      \
+  using kiln::erfc;     \
+  using kiln::erfinv;   \
+  using kiln::lgamma;   \
+  using kiln::atan2;    \
+  using kiln::hypot;    \
+  using kiln::logaddexp;
 
 namespace strict {
 KILN_USE_EXACT
 using kiln::div;
-using kiln::sqrt;
 using kiln::reciprocal;
+using kiln::sqrt;
 }  // namespace strict
 
 namespace narrow {
@@ -48,8 +79,8 @@ KILN_FN f32 exp_not_positive(f32 x) {
 KILN_FN f32 exp_term(f32 x) { return native::exp2(x * 1.44269504f); }
 KILN_FN f32 exp_term_not_positive(f32 x) { return exp_term(x); }
 // 1 / (1 + e^-x), all of it 2^16 smaller on the way, so that neither the exponential overflows nor
-// the reciprocal underflows where the result is one of bf16's subnormals. The exponent's error, 2^-19
-// where f16 has results, is the result's: 2^-19.5.
+// the reciprocal underflows where the result is one of bf16's subnormals. The exponent's error,
+// 2^-19 where f16 has results, is the result's: 2^-19.5.
 KILN_FN f32 sigmoid(f32 x) {
   const f32 e = native::exp2(::fmaf(x, -1.44269504f, -16.0f));
   return native::rcp(1.52587891e-05f + e) * 1.52587891e-05f;
@@ -79,20 +110,20 @@ KILN_FN f64 tanh(f64 x) { return kiln::tanh(x); }
 
 KILN_USE_EXACT
 KILN_USE_COMMON
+using kiln::cos;
 using kiln::div;
-using kiln::sqrt;
-using kiln::reciprocal;
 using kiln::exp2;
 using kiln::log;
-using kiln::log2;
 using kiln::log10;
 using kiln::log1p;
 using kiln::log1p_of_fraction;
-using kiln::sin;
-using kiln::cos;
-using kiln::tan;
-using kiln::rsqrt;
+using kiln::log2;
 using kiln::power;
+using kiln::reciprocal;
+using kiln::rsqrt;
+using kiln::sin;
+using kiln::sqrt;
+using kiln::tan;
 
 }  // namespace narrow
 
@@ -143,22 +174,22 @@ KILN_FN f64 tanh(f64 x) { return kiln::tanh(x); }
 KILN_FN f64 sigmoid(f64 x) { return kiln::sigmoid(x); }
 KILN_FN f64 rsqrt(f64 x) { return kiln::rsqrt(x); }
 #else
+using kiln::cos;
 using kiln::div;
-using kiln::sqrt;
-using kiln::reciprocal;
 using kiln::exp;
 using kiln::exp2;
 using kiln::log;
-using kiln::log2;
 using kiln::log10;
 using kiln::log1p;
+using kiln::log2;
+using kiln::power;
+using kiln::reciprocal;
+using kiln::rsqrt;
+using kiln::sigmoid;
 using kiln::sin;
-using kiln::cos;
+using kiln::sqrt;
 using kiln::tan;
 using kiln::tanh;
-using kiln::sigmoid;
-using kiln::rsqrt;
-using kiln::power;
 #endif
 
 KILN_USE_EXACT

@@ -1,5 +1,6 @@
 // Blocks that share a row: a cluster of them, which runs at once and reads and writes each other's
-// shared memory. NVIDIA's GPUs have clusters from compute capability 9.0 on; nothing else calls this.
+// shared memory. NVIDIA's GPUs have clusters from compute capability 9.0 on; nothing else calls
+// this.
 #pragma once
 
 #if !KILN_HOST
@@ -26,7 +27,9 @@ KILN_FN void await_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: 
 __device__ u32 block_of_cluster();
 __device__ void* place_in_block(void* own, u32 block);
 template <class T>
-KILN_FN T* in_block(T* own, u32 block) { return static_cast<T*>(place_in_block(own, block)); }
+KILN_FN T* in_block(T* own, u32 block) {
+  return static_cast<T*>(place_in_block(own, block));
+}
 __device__ void arrive_in_cluster();
 __device__ void await_cluster();
 #endif
@@ -38,7 +41,8 @@ struct ClusterSlots {
   T block[Blocks];
 };
 
-// As of a row that one block has. Every block gives its result to all of them, which must have begun.
+// As of a row that one block has. Every block gives its result to all of them, which must have
+// begun.
 template <class Reduction, int Threads, int Blocks, class T, int Width>
 KILN_FN T reduce(Lanes<T, Width>& lanes, ClusterSlots<T, Threads, Blocks>& slots) {
   const T value = reduce<Reduction>(lanes, slots.own);

@@ -22,7 +22,10 @@ KILN_FN c64 sub(c64 a, c64 b) { return {a.re - b.re, a.im - b.im}; }
 
 namespace wide {
 
-struct Complex { f64 re; f64 im; };
+struct Complex {
+  f64 re;
+  f64 im;
+};
 
 KILN_FN Complex from(c64 z) { return {f64(z.re), f64(z.im)}; }
 KILN_FN c64 rounded(Complex z) { return {f32(z.re), f32(z.im)}; }
@@ -67,7 +70,9 @@ KILN_FN Complex sqrt(Complex z) {
   const f64 smaller = larger == 0.0 ? 0.0 : kiln::abs(z.im) / (2.0 * larger);
   const bool left = z.re < 0.0;
   const bool endless = isinf(z.im);
-  return {endless ? infinity() : left ? smaller : larger,
+  return {endless ? infinity()
+          : left  ? smaller
+                  : larger,
           endless ? z.im : copysign(left ? larger : smaller, z.im)};
 }
 
@@ -110,8 +115,9 @@ KILN_FN Complex tanh(Complex z) {
   // cosh 2x + cos 2y without its cancellation at the poles.
   const f64 size = 2.0 * (s * s + c * c);
   const f64 turn = sin(2.0 * z.im);
-  return {z.re == 0.0 ? z.re : kiln::sinh(2.0 * x) / size,
-          z.im == 0.0 ? z.im : isinf(z.re) ? copysign(0.0, turn) : turn / size};
+  return {z.re == 0.0 ? z.re : kiln::sinh(2.0 * x) / size, z.im == 0.0   ? z.im
+                                                           : isinf(z.re) ? copysign(0.0, turn)
+                                                                         : turn / size};
 }
 // e^(z/2) / (2 cosh(z/2)), in which no sum cancels; above and below divided by e^(x/2), or for a
 // negative x by e^(-x/2).

@@ -5,24 +5,55 @@
 
 namespace kiln {
 
-struct f4e2m1 { u8 bits; };  // one value in the low half of a byte: packing is the loads' business
-struct u4 { u8 bits; };
-struct i4 { u8 bits; };
+struct f4e2m1 {
+  u8 bits;
+};  // one value in the low half of a byte: packing is the loads' business
+struct u4 {
+  u8 bits;
+};
+struct i4 {
+  u8 bits;
+};
 
-struct c64 { f32 re; f32 im; };
+struct c64 {
+  f32 re;
+  f32 im;
+};
 
 enum class Category {
-  boolean, stored_boolean, integer, stored_integer, real, stored_real, complex
+  boolean,
+  stored_boolean,
+  integer,
+  stored_integer,
+  real,
+  stored_real,
+  complex
 };
 
 // What conversions need to know about a type: what it is, the bits of an integer, and the layout of
 // a narrow float as mantissa bits, exponent bias, largest code and the code of NaN.
-template <class T> struct Type;
-template <> struct Type<bool> { enum : int { kCategory = int(Category::boolean) }; };
-template <> struct Type<b8> { enum : int { kCategory = int(Category::stored_boolean) }; };
-template <> struct Type<f32> { enum : int { kCategory = int(Category::real) }; };
-template <> struct Type<f64> { enum : int { kCategory = int(Category::real) }; };
-template <> struct Type<c64> { enum : int { kCategory = int(Category::complex) }; };
+template <class T>
+struct Type;
+template <>
+struct Type<bool> {
+  enum : int { kCategory = int(Category::boolean) };
+};
+template <>
+struct Type<b8> {
+  enum : int { kCategory = int(Category::stored_boolean) };
+};
+template <>
+struct Type<f32> {
+  enum : int { kCategory = int(Category::real) };
+};
+template <>
+struct Type<f64> {
+  enum : int { kCategory = int(Category::real) };
+};
+template <>
+struct Type<c64> {
+  enum : int { kCategory = int(Category::complex) };
+};
 
 template <class Self, class UnsignedSelf, class Arithmetic>
 struct IntegerType {
@@ -38,16 +69,30 @@ struct IntegerType {
     kMin = Self(kSigned ? Self(-kMax - 1) : Self(0)),
   };
 };
-template <> struct Type<u8> : IntegerType<u8, u8, u32> {};
-template <> struct Type<u16> : IntegerType<u16, u16, u32> {};
-template <> struct Type<u32> : IntegerType<u32, u32, u32> {};
-template <> struct Type<u64> : IntegerType<u64, u64, u64> {};
-template <> struct Type<i8> : IntegerType<i8, u8, u32> {};
-template <> struct Type<i16> : IntegerType<i16, u16, u32> {};
-template <> struct Type<i32> : IntegerType<i32, u32, u32> {};
-template <> struct Type<i64> : IntegerType<i64, u64, u64> {};
-template <> struct Type<u4> { enum : int { kCategory = int(Category::stored_integer) }; };
-template <> struct Type<i4> { enum : int { kCategory = int(Category::stored_integer) }; };
+template <>
+struct Type<u8> : IntegerType<u8, u8, u32> {};
+template <>
+struct Type<u16> : IntegerType<u16, u16, u32> {};
+template <>
+struct Type<u32> : IntegerType<u32, u32, u32> {};
+template <>
+struct Type<u64> : IntegerType<u64, u64, u64> {};
+template <>
+struct Type<i8> : IntegerType<i8, u8, u32> {};
+template <>
+struct Type<i16> : IntegerType<i16, u16, u32> {};
+template <>
+struct Type<i32> : IntegerType<i32, u32, u32> {};
+template <>
+struct Type<i64> : IntegerType<i64, u64, u64> {};
+template <>
+struct Type<u4> {
+  enum : int { kCategory = int(Category::stored_integer) };
+};
+template <>
+struct Type<i4> {
+  enum : int { kCategory = int(Category::stored_integer) };
+};
 
 // kOverflow is where a magnitude beyond the largest finite one ends: infinity for f16 and bf16, the
 // largest finite value for the 8-bit and 4-bit floats (OCP OFP8 and MX, saturating mode; infinities
@@ -68,26 +113,49 @@ struct NarrowFloatType {
   enum : bool { kFnuz = Fnuz };  // no negative zero: its code is NaN
   using Bits = BitsType;
 };
-template <> struct Type<f16> : NarrowFloatType<10, 15, 0x7c00, 0x7c00, 0x7e00, false, u16> {};
-template <> struct Type<bf16> : NarrowFloatType<7, 127, 0x7f80, 0x7f80, 0x7fc0, false, u16> {};
-template <> struct Type<f8e4m3> : NarrowFloatType<3, 7, 0x7e, 0x7f, 0x7f, false, u8> {};
-template <> struct Type<f8e5m2> : NarrowFloatType<2, 15, 0x7b, 0x7c, 0x7e, false, u8> {};
-template <> struct Type<f8e4m3fnuz> : NarrowFloatType<3, 8, 0x7f, 0x80, 0x80, true, u8> {};
-template <> struct Type<f8e5m2fnuz> : NarrowFloatType<2, 16, 0x7f, 0x80, 0x80, true, u8> {};
+template <>
+struct Type<f16> : NarrowFloatType<10, 15, 0x7c00, 0x7c00, 0x7e00, false, u16> {};
+template <>
+struct Type<bf16> : NarrowFloatType<7, 127, 0x7f80, 0x7f80, 0x7fc0, false, u16> {};
+template <>
+struct Type<f8e4m3> : NarrowFloatType<3, 7, 0x7e, 0x7f, 0x7f, false, u8> {};
+template <>
+struct Type<f8e5m2> : NarrowFloatType<2, 15, 0x7b, 0x7c, 0x7e, false, u8> {};
+template <>
+struct Type<f8e4m3fnuz> : NarrowFloatType<3, 8, 0x7f, 0x80, 0x80, true, u8> {};
+template <>
+struct Type<f8e5m2fnuz> : NarrowFloatType<2, 16, 0x7f, 0x80, 0x80, true, u8> {};
 // f4e2m1 has no NaN: like the conversion instructions of GPUs, NaN becomes the largest value.
-template <> struct Type<f4e2m1> : NarrowFloatType<1, 1, 0x7, 0x8, 0x7, false, u8> {};
+template <>
+struct Type<f4e2m1> : NarrowFloatType<1, 1, 0x7, 0x8, 0x7, false, u8> {};
 
 // Constants outside functions are enumerators or functions: NVRTC makes a variable in the
 // GPU's memory of every constexpr one, and a module with variables takes the driver many times as
 // long to load.
-template <class A, class B> struct Same { enum : bool { kValue = false }; };
-template <class A> struct Same<A, A> { enum : bool { kValue = true }; };
-template <class A, class B> KILN_FN constexpr bool is_same() { return Same<A, B>::kValue; }
-template <class T> KILN_FN constexpr Category category() { return Category(Type<T>::kCategory); }
-template <class T> KILN_FN constexpr bool is_integer() {
+template <class A, class B>
+struct Same {
+  enum : bool { kValue = false };
+};
+template <class A>
+struct Same<A, A> {
+  enum : bool { kValue = true };
+};
+template <class A, class B>
+KILN_FN constexpr bool is_same() {
+  return Same<A, B>::kValue;
+}
+template <class T>
+KILN_FN constexpr Category category() {
+  return Category(Type<T>::kCategory);
+}
+template <class T>
+KILN_FN constexpr bool is_integer() {
   return category<T>() == Category::integer;
 }
-template <class T> KILN_FN constexpr bool is_real() { return category<T>() == Category::real; }
+template <class T>
+KILN_FN constexpr bool is_real() {
+  return category<T>() == Category::real;
+}
 
 // ---- narrow floats ------------------------------------------------------------------------------
 // Branch-free on integers, so that host compilers vectorise it. A subnormal is scaled by one exact
@@ -161,8 +229,8 @@ KILN_FN T encode_bits(f32 value) {
 }
 
 #if KILN_HOST
-// Where a NaN has nothing in the bits that are cut off, so that rounding leaves it one: what comes of
-// bf16 and of arithmetic.
+// Where a NaN has nothing in the bits that are cut off, so that rounding leaves it one: what comes
+// of bf16 and of arithmetic.
 KILN_FN bf16 to_bf16_of_short_nan(f32 value) {
   const u32 bits = bit_cast<u32>(value);
   return bf16{u16((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16)};
@@ -197,9 +265,10 @@ KILN_FN f32 decode(T value) {
 }
 
 #if KILN_AMD
-// LLVM up to 23 takes f16(a * b) for f16(fma(a, b, +0)), whatever contraction is asked for, and so makes
-// +0 of -0. It does not look for a product behind what makes a number canonical, and as products are,
-// and most other results, that leaves no instruction. LLVM 15 and older have no such pattern.
+// LLVM up to 23 takes f16(a * b) for f16(fma(a, b, +0)), whatever contraction is asked for, and so
+// makes +0 of -0. It does not look for a product behind what makes a number canonical, and as
+// products are, and most other results, that leaves no instruction. LLVM 15 and older have no such
+// pattern.
 KILN_FN f32 hide_product(f32 value) {
 #if __clang_major__ >= 16 && __clang_major__ < 24
   return __builtin_canonicalizef(value);
@@ -375,6 +444,8 @@ KILN_FN To to(From value) {
 
 // `value` as memory would give it back, for Rounding::each: rounded<f16>(x) is to<f32>(to<f16>(x)).
 template <class Stored>
-KILN_FN f32 rounded(f32 value) { return to<f32>(to<Stored>(value)); }
+KILN_FN f32 rounded(f32 value) {
+  return to<f32>(to<Stored>(value));
+}
 
 }  // namespace kiln

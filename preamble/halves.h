@@ -1,5 +1,5 @@
-// f16 in blocks, on the host. Compilers that make vectors of its conversions convert lane by lane; for
-// those that do not, whole blocks are converted before and after what is computed of them.
+// f16 in blocks, on the host. Compilers that make vectors of its conversions convert lane by lane;
+// for those that do not, whole blocks are converted before and after what is computed of them.
 #pragma once
 
 #if KILN_HOST
@@ -22,8 +22,7 @@ KILN_FN void widen(const f16* from, f32* to) {
   HalfVector halves;
   __builtin_memcpy(&halves, from, sizeof halves);
 #ifdef __AVX512F__
-  const FloatVector floats =
-      __builtin_ia32_vcvtph2ps512_mask(halves, FloatVector{}, u16(-1), 4);
+  const FloatVector floats = __builtin_ia32_vcvtph2ps512_mask(halves, FloatVector{}, u16(-1), 4);
 #else
   const FloatVector floats = __builtin_ia32_vcvtph2ps256(halves);
 #endif

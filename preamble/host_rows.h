@@ -8,12 +8,16 @@
 // Lanes whose number is fixed, or a multiple of what SIMD vectors have: without that, and unrolled
 // before they become vectors, many would be computed one by one. `part` is what the lanes are of.
 #if defined(__clang__)
-#define KILN_FOR_EACH_LANE_OF(lane, part) \
-  _Pragma("clang loop vectorize(assume_safety) interleave_count(part.interleave) unroll(disable)") \
-  for (int lane = 0; lane < part.lanes; ++lane)
-#define KILN_FOR_EIGHT_LANES(lane) \
-  _Pragma("clang loop vectorize(assume_safety) interleave_count(1) unroll(disable)") \
-  for (int lane = 0; lane < 8; ++lane)
+#define KILN_FOR_EACH_LANE_OF(lane, part)                                      \
+  _Pragma(                                                                     \
+      "clang loop vectorize(assume_safety) interleave_count(part.interleave) " \
+      "unroll(disable)") for (int lane = 0; lane < part.lanes; ++lane)
+#define KILN_FOR_EIGHT_LANES(lane)                                                               \
+  _Pragma(                                                                                       \
+      "clang loop vectorize(assume_safety) interleave_count(1) unroll(disable)") for (int lane = \
+                                                                                          0;     \
+                                                                                      lane < 8;  \
+                                                                                      ++lane)
 #else
 #define KILN_FOR_EACH_LANE_OF(lane, part) \
   _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int lane = 0; lane < part.lanes; ++lane)
@@ -41,7 +45,10 @@ template <int Most>
 struct PartOf {
   enum : int {
     few = kSimd < 8 ? 8 : kSimd,
-    size = Most > 64 ? 32 : Most > 32 ? 16 : Most < few ? Most : few,
+    size = Most > 64    ? 32
+           : Most > 32  ? 16
+           : Most < few ? Most
+                        : few,
     interleave = size < kSimd ? 1 : size / kSimd,
   };
   enum : bool { copies = size > Most / 2 };
@@ -71,7 +78,7 @@ struct WholeParts {
 enum : int { kMostOthers = 32 };
 #define KILN_EIGHT(word) word, word, word, word, word, word, word, word
 alignas(64) constexpr u32 kFromPlace[2 * kMostOthers] = {
-    KILN_EIGHT(0u), KILN_EIGHT(0u), KILN_EIGHT(0u), KILN_EIGHT(0u),
+    KILN_EIGHT(0u),  KILN_EIGHT(0u),  KILN_EIGHT(0u),  KILN_EIGHT(0u),
     KILN_EIGHT(~0u), KILN_EIGHT(~0u), KILN_EIGHT(~0u), KILN_EIGHT(~0u)};
 #undef KILN_EIGHT
 
@@ -119,11 +126,16 @@ KILN_FN void copy_both_ends(T* to, const T* from, int count) {
 // From 1 to 31 elements.
 template <class T>
 KILN_FN void copy_few(T* to, const T* from, int count) {
-  if (count >= 16) copy_both_ends<16>(to, from, count);
-  else if (count >= 8) copy_both_ends<8>(to, from, count);
-  else if (count >= 4) copy_both_ends<4>(to, from, count);
-  else if (count >= 2) copy_both_ends<2>(to, from, count);
-  else *to = *from;
+  if (count >= 16)
+    copy_both_ends<16>(to, from, count);
+  else if (count >= 8)
+    copy_both_ends<8>(to, from, count);
+  else if (count >= 4)
+    copy_both_ends<4>(to, from, count);
+  else if (count >= 2)
+    copy_both_ends<2>(to, from, count);
+  else
+    *to = *from;
 }
 
 // The lanes that are not the part's own are elements before it; a row that is shorter has none
@@ -158,13 +170,17 @@ KILN_FN auto gather(const Part& part, const T* row, Index first, Stride stride) 
 // have other results by then.
 template <class Part, class T, class Index>
 KILN_FN auto results(const Part&, T* row, Index first) {
-  if constexpr (Part::last) return Collected<T, Part::lanes>();
-  else return Row<T>{row + first};
+  if constexpr (Part::last)
+    return Collected<T, Part::lanes>();
+  else
+    return Row<T>{row + first};
 }
 template <class Part, class T, class Index, class Stride>
 KILN_FN auto results(const Part&, T* row, Index first, Stride stride) {
-  if constexpr (Part::last) return Collected<T, Part::lanes>();
-  else return StridedRow<T, Stride>{row + Stride(first) * stride, stride};
+  if constexpr (Part::last)
+    return Collected<T, Part::lanes>();
+  else
+    return StridedRow<T, Stride>{row + Stride(first) * stride, stride};
 }
 template <class Part, class T, class Index, class Lanes>
 KILN_FN void store(const Part& part, T* row, Index first, const Lanes& values) {
@@ -209,8 +225,10 @@ KILN_FN auto half_results(const Part& part, f16* row, Index first) {
 template <class Part, class Index, class Lanes>
 KILN_FN void put_halves(const Part& part, f16* row, Index first, const Lanes& values) {
 #if KILN_STAGED_HALVES
-  if constexpr (Part::last) store(part, row, first, narrowed(part.lanes, values));
-  else put(row, first, part.lanes, narrowed(part.lanes, values));
+  if constexpr (Part::last)
+    store(part, row, first, narrowed(part.lanes, values));
+  else
+    put(row, first, part.lanes, narrowed(part.lanes, values));
 #else
   store(part, row, first, values);
 #endif
@@ -230,9 +248,18 @@ KILN_FN Repeated<T> repeat(const T* from) {
 // ---- what has been joined -----------------------------------------------------------------------
 
 // As `start`, in the type in which the host's lanes hold what they have joined.
-template <class Reduction, class T> struct Held { using Type = T; };
-template <> struct Held<Max, f32> { using Type = Rising; };
-template <> struct Held<Min, f32> { using Type = Falling; };
+template <class Reduction, class T>
+struct Held {
+  using Type = T;
+};
+template <>
+struct Held<Max, f32> {
+  using Type = Rising;
+};
+template <>
+struct Held<Min, f32> {
+  using Type = Falling;
+};
 template <class Reduction, class T, int Width>
 KILN_FN Lanes<typename Held<Reduction, T>::Type, Width> start_held() {
   using Type = typename Held<Reduction, T>::Type;
@@ -244,12 +271,19 @@ KILN_FN Lanes<typename Held<Reduction, T>::Type, Width> start_held() {
     return lanes;
   }
 }
-template <class Reduction, class T> KILN_FN T joined(T result) { return result; }
+template <class Reduction, class T>
+KILN_FN T joined(T result) {
+  return result;
+}
 template <class Reduction, u32 Least>
-KILN_FN f32 joined(Ordered<Least> result) { return result.value(); }
+KILN_FN f32 joined(Ordered<Least> result) {
+  return result.value();
+}
 
 template <class T>
-KILN_FN T chosen(bool first, T a, T b) { return first ? a : b; }
+KILN_FN T chosen(bool first, T a, T b) {
+  return first ? a : b;
+}
 template <u32 Least>
 KILN_FN Ordered<Least> chosen(bool first, Ordered<Least> a, Ordered<Least> b) {
   return {first ? a.place : b.place};
@@ -291,9 +325,14 @@ template <class Reduction, int Threads, class T, class Part, int Width>
 KILN_FN T reduce(Lanes<Part, Width>& lanes, Slots<T, Threads>&) {
   return joined<Reduction>(fold<Reduction, Width>(lanes));
 }
-template <int Threads> KILN_FN bool is_first() { return true; }
+template <int Threads>
+KILN_FN bool is_first() {
+  return true;
+}
 template <int Threads, int Rows, class Index>
-KILN_FN Index row_of(Index item) { return item; }
+KILN_FN Index row_of(Index item) {
+  return item;
+}
 
 // Vectors of a row one after the other.
 #define KILN_FOR_EACH_VECTOR(Index, threads, vectors, slot, vector, count) \

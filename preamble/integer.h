@@ -5,39 +5,68 @@
 
 namespace kiln {
 
-template <class T> using Unsigned = typename Type<T>::Unsigned;
-template <class T> using Wide = typename Type<T>::Wide;
+template <class T>
+using Unsigned = typename Type<T>::Unsigned;
+template <class T>
+using Wide = typename Type<T>::Wide;
 
 // The low bits. NVIDIA's assembler (CUDA 13) widens a negated i16 of -32768 to +32768, so there a
 // narrow difference or product, which the compiler may know as a negation, is kept at 32 bits.
-template <class T> KILN_FN T wrap(Wide<T> value) {
+template <class T>
+KILN_FN T wrap(Wide<T> value) {
 #if KILN_NVIDIA
   if constexpr (sizeof(T) < 4) asm("" : "+r"(value));
 #endif
   return T(value);
 }
 
-template <class T> KILN_FN T add(T a, T b) { return T(Wide<T>(a) + Wide<T>(b)); }
-template <class T> KILN_FN T sub(T a, T b) { return wrap<T>(Wide<T>(a) - Wide<T>(b)); }
-template <class T> KILN_FN T mul(T a, T b) { return wrap<T>(Wide<T>(a) * Wide<T>(b)); }
-template <class T> KILN_FN T neg(T a) { return wrap<T>(Wide<T>(0) - Wide<T>(a)); }
+template <class T>
+KILN_FN T add(T a, T b) {
+  return T(Wide<T>(a) + Wide<T>(b));
+}
+template <class T>
+KILN_FN T sub(T a, T b) {
+  return wrap<T>(Wide<T>(a) - Wide<T>(b));
+}
+template <class T>
+KILN_FN T mul(T a, T b) {
+  return wrap<T>(Wide<T>(a) * Wide<T>(b));
+}
+template <class T>
+KILN_FN T neg(T a) {
+  return wrap<T>(Wide<T>(0) - Wide<T>(a));
+}
 // Not `a < 0`, of which compilers warn where T is unsigned.
 template <class T>
 KILN_FN bool negative(T a) {
   if constexpr (Type<T>::kSigned) return a < T(0);
   return false;
 }
-template <class T> KILN_FN T abs(T a) { return negative(a) ? neg(a) : a; }
-template <class T> KILN_FN T square(T a) { return mul(a, a); }
-template <class T> KILN_FN T sign(T a) { return T(int(a != T(0)) - 2 * int(negative(a))); }
-template <class T> KILN_FN T fma(T a, T b, T c) { return add(mul(a, b), c); }
+template <class T>
+KILN_FN T abs(T a) {
+  return negative(a) ? neg(a) : a;
+}
+template <class T>
+KILN_FN T square(T a) {
+  return mul(a, a);
+}
+template <class T>
+KILN_FN T sign(T a) {
+  return T(int(a != T(0)) - 2 * int(negative(a)));
+}
+template <class T>
+KILN_FN T fma(T a, T b, T c) {
+  return add(mul(a, b), c);
+}
 
 // ---- division -----------------------------------------------------------------------------------
 
 // What the hardware may divide by without a trap: -1 is taken out beside 0, because INT_MIN / -1
 // traps.
 template <class T>
-KILN_FN bool divides(T b) { return b != T(0) && !(Type<T>::kSigned && b == T(-1)); }
+KILN_FN bool divides(T b) {
+  return b != T(0) && !(Type<T>::kSigned && b == T(-1));
+}
 
 // C's quotient and remainder; by 0 they are 0 and the dividend.
 template <class T>
@@ -88,11 +117,11 @@ KILN_FN T power(T base, T exponent) {
 
 // NVIDIA's assembler (CUDA 13) gets the larger of two 16-bit numbers that it knows wrong.
 #if KILN_NVIDIA
-#define KILN_NARROW_ORDER(instruction)                                              \
-  if constexpr (sizeof(T) < 4) {                                                    \
-    i32 result;                                                                     \
-    asm(instruction " %0, %1, %2;" : "=r"(result) : "r"(i32(a)), "r"(i32(b)));      \
-    return T(result);                                                               \
+#define KILN_NARROW_ORDER(instruction)                                         \
+  if constexpr (sizeof(T) < 4) {                                               \
+    i32 result;                                                                \
+    asm(instruction " %0, %1, %2;" : "=r"(result) : "r"(i32(a)), "r"(i32(b))); \
+    return T(result);                                                          \
   }
 #else
 #define KILN_NARROW_ORDER(instruction)
@@ -108,25 +137,67 @@ KILN_FN T minimum(T a, T b) {
   return b < a ? b : a;
 }
 #undef KILN_NARROW_ORDER
-template <class T> KILN_FN T fmax(T a, T b) { return maximum(a, b); }
-template <class T> KILN_FN T fmin(T a, T b) { return minimum(a, b); }
-template <class T> KILN_FN T clip(T a, T low, T high) { return minimum(maximum(a, low), high); }
+template <class T>
+KILN_FN T fmax(T a, T b) {
+  return maximum(a, b);
+}
+template <class T>
+KILN_FN T fmin(T a, T b) {
+  return minimum(a, b);
+}
+template <class T>
+KILN_FN T clip(T a, T low, T high) {
+  return minimum(maximum(a, low), high);
+}
 
-template <class T> KILN_FN bool equal(T a, T b) { return a == b; }
-template <class T> KILN_FN bool not_equal(T a, T b) { return a != b; }
-template <class T> KILN_FN bool less(T a, T b) { return a < b; }
-template <class T> KILN_FN bool less_equal(T a, T b) { return a <= b; }
-template <class T> KILN_FN bool greater(T a, T b) { return a > b; }
-template <class T> KILN_FN bool greater_equal(T a, T b) { return a >= b; }
+template <class T>
+KILN_FN bool equal(T a, T b) {
+  return a == b;
+}
+template <class T>
+KILN_FN bool not_equal(T a, T b) {
+  return a != b;
+}
+template <class T>
+KILN_FN bool less(T a, T b) {
+  return a < b;
+}
+template <class T>
+KILN_FN bool less_equal(T a, T b) {
+  return a <= b;
+}
+template <class T>
+KILN_FN bool greater(T a, T b) {
+  return a > b;
+}
+template <class T>
+KILN_FN bool greater_equal(T a, T b) {
+  return a >= b;
+}
 
-template <class T> KILN_FN T where(bool condition, T a, T b) { return condition ? a : b; }
+template <class T>
+KILN_FN T where(bool condition, T a, T b) {
+  return condition ? a : b;
+}
 
 // ---- bits ---------------------------------------------------------------------------------------
 
-template <class T> KILN_FN T bitwise_not(T a) { return T(~a); }
-template <class T> KILN_FN T bitwise_and(T a, T b) { return T(a & b); }
-template <class T> KILN_FN T bitwise_or(T a, T b) { return T(a | b); }
-template <class T> KILN_FN T bitwise_xor(T a, T b) { return T(a ^ b); }
+template <class T>
+KILN_FN T bitwise_not(T a) {
+  return T(~a);
+}
+template <class T>
+KILN_FN T bitwise_and(T a, T b) {
+  return T(a & b);
+}
+template <class T>
+KILN_FN T bitwise_or(T a, T b) {
+  return T(a | b);
+}
+template <class T>
+KILN_FN T bitwise_xor(T a, T b) {
+  return T(a ^ b);
+}
 KILN_FN bool bitwise_not(bool a) { return !a; }
 
 // Counts at or above the width, and negative ones, shift everything out.
@@ -175,15 +246,45 @@ KILN_FN bool logical_and(bool a, bool b) { return a && b; }
 KILN_FN bool logical_or(bool a, bool b) { return a || b; }
 KILN_FN bool logical_xor(bool a, bool b) { return a != b; }
 
-template <class T> KILN_FN T floor(T a) { return a; }
-template <class T> KILN_FN T ceil(T a) { return a; }
-template <class T> KILN_FN T round(T a) { return a; }
-template <class T> KILN_FN T trunc(T a) { return a; }
-template <class T> KILN_FN T conj(T a) { return a; }
-template <class T> KILN_FN T real(T a) { return a; }
-template <class T> KILN_FN T imag(T) { return T(0); }
-template <class T> KILN_FN bool isnan(T) { return false; }
-template <class T> KILN_FN bool isinf(T) { return false; }
-template <class T> KILN_FN bool isfinite(T) { return true; }
+template <class T>
+KILN_FN T floor(T a) {
+  return a;
+}
+template <class T>
+KILN_FN T ceil(T a) {
+  return a;
+}
+template <class T>
+KILN_FN T round(T a) {
+  return a;
+}
+template <class T>
+KILN_FN T trunc(T a) {
+  return a;
+}
+template <class T>
+KILN_FN T conj(T a) {
+  return a;
+}
+template <class T>
+KILN_FN T real(T a) {
+  return a;
+}
+template <class T>
+KILN_FN T imag(T) {
+  return T(0);
+}
+template <class T>
+KILN_FN bool isnan(T) {
+  return false;
+}
+template <class T>
+KILN_FN bool isinf(T) {
+  return false;
+}
+template <class T>
+KILN_FN bool isfinite(T) {
+  return true;
+}
 
 }  // namespace kiln

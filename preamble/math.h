@@ -15,56 +15,100 @@ namespace kiln {
 
 namespace exact {
 
-template <class T> struct BitsOf;
-template <> struct BitsOf<f32> { using Type = u32; };
-template <> struct BitsOf<f64> { using Type = u64; };
-template <class T> using Bits = typename BitsOf<T>::Type;
-template <class T> KILN_FN constexpr Bits<T> sign_bit() {
+template <class T>
+struct BitsOf;
+template <>
+struct BitsOf<f32> {
+  using Type = u32;
+};
+template <>
+struct BitsOf<f64> {
+  using Type = u64;
+};
+template <class T>
+using Bits = typename BitsOf<T>::Type;
+template <class T>
+KILN_FN constexpr Bits<T> sign_bit() {
   return Bits<T>(1) << (sizeof(T) * 8 - 1);
 }
-template <class T> KILN_FN constexpr Bits<T> infinity_bits() {
+template <class T>
+KILN_FN constexpr Bits<T> infinity_bits() {
   return Bits<T>(is_same<T, f32>() ? 0x7f800000u : 0x7ff0000000000000u);
 }
 
-template <class T> KILN_FN Bits<T> to_bits(T x) { return bit_cast<Bits<T>>(x); }
-template <class T> KILN_FN Bits<T> size_bits(T x) { return Bits<T>(to_bits(x) & ~sign_bit<T>()); }
-template <class T> KILN_FN T from_bits(Bits<T> bits) { return bit_cast<T>(bits); }
+template <class T>
+KILN_FN Bits<T> to_bits(T x) {
+  return bit_cast<Bits<T>>(x);
+}
+template <class T>
+KILN_FN Bits<T> size_bits(T x) {
+  return Bits<T>(to_bits(x) & ~sign_bit<T>());
+}
+template <class T>
+KILN_FN T from_bits(Bits<T> bits) {
+  return bit_cast<T>(bits);
+}
 
-template <class T> KILN_FN T abs(T x) { return from_bits<T>(size_bits(x)); }
-template <class T> KILN_FN T neg(T x) { return from_bits<T>(to_bits(x) ^ sign_bit<T>()); }
-template <class T> KILN_FN T copysign(T x, T sign) {
+template <class T>
+KILN_FN T abs(T x) {
+  return from_bits<T>(size_bits(x));
+}
+template <class T>
+KILN_FN T neg(T x) {
+  return from_bits<T>(to_bits(x) ^ sign_bit<T>());
+}
+template <class T>
+KILN_FN T copysign(T x, T sign) {
   return from_bits<T>(size_bits(x) | (to_bits(sign) & sign_bit<T>()));
 }
-template <class T> KILN_FN T sign(T x) { return x > T(0) ? T(1) : x < T(0) ? T(-1) : x; }
-template <class T> KILN_FN bool isnan(T x) { return size_bits(x) > infinity_bits<T>(); }
-template <class T> KILN_FN bool isinf(T x) { return size_bits(x) == infinity_bits<T>(); }
-template <class T> KILN_FN bool isfinite(T x) { return size_bits(x) < infinity_bits<T>(); }
+template <class T>
+KILN_FN T sign(T x) {
+  return x > T(0) ? T(1) : x < T(0) ? T(-1) : x;
+}
+template <class T>
+KILN_FN bool isnan(T x) {
+  return size_bits(x) > infinity_bits<T>();
+}
+template <class T>
+KILN_FN bool isinf(T x) {
+  return size_bits(x) == infinity_bits<T>();
+}
+template <class T>
+KILN_FN bool isfinite(T x) {
+  return size_bits(x) < infinity_bits<T>();
+}
 
 // Equal numbers have equal bits but for the zeros, where `and` gives +0 and `or` gives -0. A
 // comparison with NaN is false, which leaves b.
-template <class T> KILN_FN T larger(T a, T b) {
+template <class T>
+KILN_FN T larger(T a, T b) {
   const T either = from_bits<T>(to_bits(a) & to_bits(b));
   const T different = a > b ? a : b;
   return a == b ? either : different;
 }
-template <class T> KILN_FN T smaller(T a, T b) {
+template <class T>
+KILN_FN T smaller(T a, T b) {
   const T either = from_bits<T>(to_bits(a) | to_bits(b));
   const T different = a < b ? a : b;
   return a == b ? either : different;
 }
-template <class T> KILN_FN T maximum(T a, T b) {
+template <class T>
+KILN_FN T maximum(T a, T b) {
   const T result = larger(a, b);
   return a != a ? a : result;
 }
-template <class T> KILN_FN T minimum(T a, T b) {
+template <class T>
+KILN_FN T minimum(T a, T b) {
   const T result = smaller(a, b);
   return a != a ? a : result;
 }
-template <class T> KILN_FN T fmax(T a, T b) {
+template <class T>
+KILN_FN T fmax(T a, T b) {
   const T result = larger(a, b);
   return b != b ? a : result;
 }
-template <class T> KILN_FN T fmin(T a, T b) {
+template <class T>
+KILN_FN T fmin(T a, T b) {
   const T result = smaller(a, b);
   return b != b ? a : result;
 }
@@ -100,7 +144,10 @@ KILN_FN f32 fmin(f32 a, f32 b) {
   return b != b ? a : number;
 }
 #endif
-template <class T> KILN_FN T clip(T a, T low, T high) { return minimum(maximum(a, low), high); }
+template <class T>
+KILN_FN T clip(T a, T low, T high) {
+  return minimum(maximum(a, low), high);
+}
 #if KILN_NVIDIA
 // The same, without asking of the first result whether it is a NaN.
 KILN_FN f32 clip(f32 a, f32 low, f32 high) {
@@ -112,7 +159,8 @@ KILN_FN f32 clip(f32 a, f32 low, f32 high) {
 #endif
 
 // Neighbouring floats have neighbouring bits, counted away from zero.
-template <class T> KILN_FN T nextafter(T from, T towards) {
+template <class T>
+KILN_FN T nextafter(T from, T towards) {
   const Bits<T> bits = to_bits(from);
   const bool away = (from < towards) == (from > T(0));
   const T stepped = from_bits<T>(away ? bits + 1 : bits - 1);
@@ -123,20 +171,20 @@ template <class T> KILN_FN T nextafter(T from, T towards) {
 
 }  // namespace exact
 
-#define KILN_EXACT_1(op)                           \
-  KILN_FN f32 op(f32 x) { return exact::op(x); }   \
+#define KILN_EXACT_1(op)                         \
+  KILN_FN f32 op(f32 x) { return exact::op(x); } \
   KILN_FN f64 op(f64 x) { return exact::op(x); }
-#define KILN_EXACT_2(op)                                     \
-  KILN_FN f32 op(f32 a, f32 b) { return exact::op(a, b); }   \
+#define KILN_EXACT_2(op)                                   \
+  KILN_FN f32 op(f32 a, f32 b) { return exact::op(a, b); } \
   KILN_FN f64 op(f64 a, f64 b) { return exact::op(a, b); }
-#define KILN_PREDICATE(op)                         \
-  KILN_FN bool op(f32 x) { return exact::op(x); }  \
+#define KILN_PREDICATE(op)                        \
+  KILN_FN bool op(f32 x) { return exact::op(x); } \
   KILN_FN bool op(f64 x) { return exact::op(x); }
-#define KILN_OPERATOR(op, symbol)                      \
-  KILN_FN f32 op(f32 a, f32 b) { return a symbol b; }  \
+#define KILN_OPERATOR(op, symbol)                     \
+  KILN_FN f32 op(f32 a, f32 b) { return a symbol b; } \
   KILN_FN f64 op(f64 a, f64 b) { return a symbol b; }
-#define KILN_LIBRARY_1(op, function)                                       \
-  KILN_FN f32 op(f32 x) { return KILN_LIBRARY(function##f)(x); }           \
+#define KILN_LIBRARY_1(op, function)                             \
+  KILN_FN f32 op(f32 x) { return KILN_LIBRARY(function##f)(x); } \
   KILN_FN f64 op(f64 x) { return KILN_LIBRARY(function)(x); }
 #define KILN_LIBRARY_2(op, function)                                       \
   KILN_FN f32 op(f32 a, f32 b) { return KILN_LIBRARY(function##f)(a, b); } \
@@ -155,7 +203,8 @@ KILN_EXACT_2(fmax)
 KILN_EXACT_2(fmin)
 KILN_EXACT_2(nextafter)
 // The neighbour in a narrower float, which both operands are rounded to first.
-template <class T> KILN_FN f32 nextafter(f32 from, f32 towards) {
+template <class T>
+KILN_FN f32 nextafter(f32 from, f32 towards) {
   constexpr u32 kSign = 0x8000u;
   const T stored = to<T>(from);
   const f32 a = to<f32>(stored);
@@ -190,8 +239,8 @@ KILN_FN f64 square(f64 x) { return x * x; }
 KILN_FN f32 reciprocal(f32 x) { return 1.0f / x; }
 KILN_FN f64 reciprocal(f64 x) { return 1.0 / x; }
 #if KILN_HOST && !defined(__clang__)
-// g++ makes -a * b - c of -(a * b + c), also for a division by -d, and with it another sign of zero.
-// It cannot where it does not see which instruction a number is from.
+// g++ makes -a * b - c of -(a * b + c), also for a division by -d, and with it another sign of
+// zero. It cannot where it does not see which instruction a number is from.
 #if defined(__x86_64__)
 #define KILN_HIDDEN "+x"
 #elif defined(__aarch64__)
@@ -349,17 +398,17 @@ KILN_FN f64 logaddexp(f64 a, f64 b) {
 // ---- functions: the default ---------------------------------------------------------------------
 
 #if KILN_HOST
-#define KILN_DEFAULT_1(op)                             \
-  KILN_FN f32 op(f32 x) { return host::op(x); }        \
+#define KILN_DEFAULT_1(op)                      \
+  KILN_FN f32 op(f32 x) { return host::op(x); } \
   KILN_FN f64 op(f64 x) { return strict::op(x); }
-#define KILN_DEFAULT_2(op)                                   \
-  KILN_FN f32 op(f32 a, f32 b) { return host::op(a, b); }    \
+#define KILN_DEFAULT_2(op)                                \
+  KILN_FN f32 op(f32 a, f32 b) { return host::op(a, b); } \
   KILN_FN f64 op(f64 a, f64 b) { return strict::op(a, b); }
 #else
 #define KILN_DEFAULT_1(op) using strict::op;
 #define KILN_DEFAULT_2(op) using strict::op;
-#define KILN_GPU_1(op)                             \
-  KILN_FN f32 op(f32 x) { return gpu::op(x); }     \
+#define KILN_GPU_1(op)                         \
+  KILN_FN f32 op(f32 x) { return gpu::op(x); } \
   KILN_FN f64 op(f64 x) { return strict::op(x); }
 #endif
 

@@ -1,6 +1,6 @@
 // f32 functions for GPUs that are cheaper than the compilers' own within the same bounds, and the
-// hardware's approximations, which they start from. Branch-free, so that the elements of a work item
-// run side by side.
+// hardware's approximations, which they start from. Branch-free, so that the elements of a work
+// item run side by side.
 #pragma once
 
 #if !KILN_HOST
@@ -26,11 +26,11 @@ KILN_FN f32 rsqrt(f32 x) { return __builtin_amdgcn_rsqf(x); }
 KILN_FN f32 sin(f32 x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.159154943f)); }
 KILN_FN f32 cos(f32 x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.159154943f)); }
 #else
-#define KILN_INSTRUCTION(op, instruction)                        \
-  KILN_FN f32 op(f32 x) {                                        \
-    f32 result;                                                  \
-    asm(instruction " %0, %1;" : "=f"(result) : "f"(x));         \
-    return result;                                               \
+#define KILN_INSTRUCTION(op, instruction)                \
+  KILN_FN f32 op(f32 x) {                                \
+    f32 result;                                          \
+    asm(instruction " %0, %1;" : "=f"(result) : "f"(x)); \
+    return result;                                       \
   }
 KILN_INSTRUCTION(exp2, "ex2.approx.ftz.f32")
 KILN_INSTRUCTION(log2, "lg2.approx.ftz.f32")

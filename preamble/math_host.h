@@ -74,8 +74,8 @@ KILN_FN f32 expm1_series(f32 r) {
   return madd(r * r, p, r);
 }
 
-// What is too small is 0 by a factor of 0: a product that underflows can take a hundred times as long,
-// and what a mask leaves out of a softmax is -infinity.
+// What is too small is 0 by a factor of 0: a product that underflows can take a hundred times as
+// long, and what a mask leaves out of a softmax is -infinity.
 KILN_FN f32 exp(f32 x) {
   const ExpArgument a = reduce_exp(clamp(x, -104.0f, 89.0f));
   const u32 half = a.n >> 1;
@@ -97,8 +97,8 @@ KILN_FN ScaledArgument reduce_exp(f32 x, f32 more) {
   return {r, bit_cast<f32>(bit_cast<u32>(shifted) << 23)};
 }
 
-// For an x that is not above zero. e^r is computed 2^24 smaller, so that the power that it is scaled by
-// is normal, or 0 where the result is.
+// For an x that is not above zero. e^r is computed 2^24 smaller, so that the power that it is
+// scaled by is normal, or 0 where the result is.
 KILN_FN f32 exp_of_negative(f32 x) {
   constexpr f32 kUnit = 5.96046448e-08f;
   const ScaledArgument a = reduce_exp(x < -104.4f ? -104.4f : x, 24.0f);

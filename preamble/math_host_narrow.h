@@ -6,8 +6,8 @@
 namespace kiln {
 namespace host {
 
-// 2^t for t in [-127, 128], at whose ends it is 0 and infinity; NaN stays. The lowest bits of the sum
-// with kShift are the exponent.
+// 2^t for t in [-127, 128], at whose ends it is 0 and infinity; NaN stays. The lowest bits of the
+// sum with kShift are the exponent.
 KILN_FN f32 narrow_exp2(f32 t) {
   constexpr f32 kShift = kToInteger + 127.0f;
   const f32 shifted = t + kShift;
@@ -28,8 +28,8 @@ KILN_FN f32 narrow_exp_of_negative(f32 x) {
   return narrow_exp2(t < -127.0f ? -127.0f : t) * kNarrowUnit;
 }
 
-// 1 / (1 + e^-x), all of it 2^16 smaller on the way, so that no exponential overflows where the result
-// is one of bf16's subnormals.
+// 1 / (1 + e^-x), all of it 2^16 smaller on the way, so that no exponential overflows where the
+// result is one of bf16's subnormals.
 KILN_FN f32 narrow_sigmoid(f32 x) {
   const f32 e = narrow_exp2(clamp(madd(x, -kLog2E, -16.0f), -127.0f, 128.0f));
   return 1.52587891e-05f / (1.52587891e-05f + e);

@@ -1,6 +1,6 @@
 // Elements that lie two to a byte, the first in its low half: loads unpack whole bytes into lanes,
-// stores pack lanes into whole bytes. Rows that begin in the middle of a byte, and elements that are
-// no neighbours, go one by one.
+// stores pack lanes into whole bytes. Rows that begin in the middle of a byte, and elements that
+// are no neighbours, go one by one.
 #pragma once
 
 namespace kiln {
@@ -13,7 +13,9 @@ struct Packed {
 };
 
 template <class T, class Index>
-KILN_FN Packed<T, Index> packed(T* data, Index element) { return {data, element}; }
+KILN_FN Packed<T, Index> packed(T* data, Index element) {
+  return {data, element};
+}
 
 template <class T, int Lanes>
 struct Unpacked {
@@ -51,8 +53,8 @@ KILN_FN void put_shared(Packed<T, Index> to, T value) {
   u8 wanted;
   do {
     wanted = u8((old & (0xf0 >> half)) | (value.bits & 15) << half);
-  } while (!__atomic_compare_exchange_n(byte, &old, wanted, true, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED));
+  } while (
+      !__atomic_compare_exchange_n(byte, &old, wanted, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
 #else
   // GPUs compare and exchange whole words.
   const u64 address = u64(place);
@@ -125,7 +127,7 @@ KILN_FN Unpacked<T, Lanes> gather(Packed<const T, Index> row, First first, Index
 #if !KILN_HOST
   _Pragma("unroll")
 #endif
-  for (int lane = 0; lane < (KILN_HOST ? lanes : Lanes); ++lane) {
+      for (int lane = 0; lane < (KILN_HOST ? lanes : Lanes); ++lane) {
     result.lane[lane] = element(packed(row.data, row.element + Index(first + lane) * stride));
   }
   return result;
@@ -142,8 +144,8 @@ KILN_FN Unpacked<T, Lanes> results(Packed<T, Index>, First, Stride) {
   return result;
 }
 
-// A row that begins with a byte: work items take an even number of elements, so each of its bytes is
-// one work item's, and only the upper half of the last may be somebody else's, who keeps it.
+// A row that begins with a byte: work items take an even number of elements, so each of its bytes
+// is one work item's, and only the upper half of the last may be somebody else's, who keeps it.
 template <int Lanes, int Align, class T, class Index, class First>
 KILN_FN void store(Packed<T, Index> row, First first, const Unpacked<T, Lanes>& value, int lanes) {
   const Index begin = row.element + Index(first);
@@ -172,7 +174,7 @@ KILN_FN void scatter(Packed<T, Index> row, First first, Index stride,
 #if !KILN_HOST
   _Pragma("unroll")
 #endif
-  for (int lane = 0; lane < (KILN_HOST ? lanes : Lanes); ++lane) {
+      for (int lane = 0; lane < (KILN_HOST ? lanes : Lanes); ++lane) {
     put_shared(packed(row.data, row.element + Index(first + lane) * stride), value.lane[lane]);
   }
 }

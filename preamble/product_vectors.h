@@ -83,7 +83,9 @@ struct VectorsOf<i4> {
   }
 };
 template <class T, class Index>
-KILN_FN VectorsOf<T> vectors_of(const T* row, Index first) { return {row + first}; }
+KILN_FN VectorsOf<T> vectors_of(const T* row, Index first) {
+  return {row + first};
+}
 template <class T, class Place, class Index>
 KILN_FN VectorsOf<T> vectors_of(Packed<const T, Place> row, Index first) {
   return {row.data + ((row.element + Place(first)) >> 1)};
@@ -116,7 +118,10 @@ struct VectorSums {
   KILN_MEMBER Floats& operator[](int i) { return vector[i]; }
 };
 // A stretch is short, since a vector has several terms of each piece of a row.
-template <class Index> KILN_FN bool ends_vectors(Index done) { return done % 16 == 15; }
+template <class Index>
+KILN_FN bool ends_vectors(Index done) {
+  return done % 16 == 15;
+}
 template <int Count>
 KILN_FN void carry(VectorSums<Count>& all, VectorSums<Count>& stretch) {
   KILN_EACH_VECTOR(i, Count) {

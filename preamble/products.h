@@ -26,12 +26,16 @@ KILN_FN f32 add_product(f32 sum, f32 a, f32 b) { return fma(a, b, sum); }
 KILN_FN f64 add_product(f64 sum, f64 a, f64 b) { return fma(a, b, sum); }
 #endif
 
-template <class T> KILN_FN constexpr bool is_packed() {
+template <class T>
+KILN_FN constexpr bool is_packed() {
   return is_same<T, u4>() || is_same<T, i4>() || is_same<T, f4e2m1>();
 }
 
 // A lane as it lies in memory.
-template <class T> KILN_FN T plain(T lane) { return lane; }
+template <class T>
+KILN_FN T plain(T lane) {
+  return lane;
+}
 
 #if KILN_HOST
 
@@ -39,10 +43,20 @@ template <class T, int Lanes>
 struct LanesAs {
   using Type = Row<const T>;
 };
-template <int Lanes> struct LanesAs<u4, Lanes> { using Type = Unpacked<u4, Lanes>; };
-template <int Lanes> struct LanesAs<i4, Lanes> { using Type = Unpacked<i4, Lanes>; };
-template <int Lanes> struct LanesAs<f4e2m1, Lanes> { using Type = Unpacked<f4e2m1, Lanes>; };
-template <class T, int Lanes> using LanesOf = typename LanesAs<T, Lanes>::Type;
+template <int Lanes>
+struct LanesAs<u4, Lanes> {
+  using Type = Unpacked<u4, Lanes>;
+};
+template <int Lanes>
+struct LanesAs<i4, Lanes> {
+  using Type = Unpacked<i4, Lanes>;
+};
+template <int Lanes>
+struct LanesAs<f4e2m1, Lanes> {
+  using Type = Unpacked<f4e2m1, Lanes>;
+};
+template <class T, int Lanes>
+using LanesOf = typename LanesAs<T, Lanes>::Type;
 
 #else
 
@@ -54,16 +68,20 @@ struct InWord {
   int place;
 };
 
-template <class T> KILN_FN constexpr int lane_bits() {
+template <class T>
+KILN_FN constexpr int lane_bits() {
   return is_packed<T>() ? 4 : int(sizeof(T)) * 8;
 }
 
 template <class T>
 KILN_FN T plain(InWord<T> lane) {
   const u32 bits = lane.word >> lane.place * lane_bits<T>();
-  if constexpr (is_packed<T>()) return T{u8(bits & 15)};
-  else if constexpr (sizeof(T) == 1) return bit_cast<T>(u8(bits));
-  else return bit_cast<T>(u16(bits));
+  if constexpr (is_packed<T>())
+    return T{u8(bits & 15)};
+  else if constexpr (sizeof(T) == 1)
+    return bit_cast<T>(u8(bits));
+  else
+    return bit_cast<T>(u16(bits));
 }
 
 KILN_FN f32 number(InWord<bf16> lane) {
@@ -71,8 +89,8 @@ KILN_FN f32 number(InWord<bf16> lane) {
 }
 
 // As an f32. A conversion instruction has a quarter of the speed of arithmetic on NVIDIA: there the
-// bits go below the exponent of a power of two, from which that is subtracted again. AMD converts any
-// byte of a word at full speed.
+// bits go below the exponent of a power of two, from which that is subtracted again. AMD converts
+// any byte of a word at full speed.
 #if KILN_NVIDIA
 
 struct Lifted {
@@ -133,9 +151,9 @@ KILN_FN f32 number(InWord<T> lane) {
   }
 }
 
-// number(lane) * scale, rounded once as that is, in one instruction less: power * scale is exact, and
-// needed once for all lanes. Not finite where it is not, for scales from 2^104 on: the caller looks
-// at what comes of it.
+// number(lane) * scale, rounded once as that is, in one instruction less: power * scale is exact,
+// and needed once for all lanes. Not finite where it is not, for scales from 2^104 on: the caller
+// looks at what comes of it.
 template <class T>
 KILN_FN f32 scaled(InWord<T> lane, f32 scale) {
   static_assert(is_same<T, u4>() || is_same<T, u8>(), "scaled: the power of two has a single bit");
@@ -195,8 +213,10 @@ KILN_FN void carry_scaled(Lanes<f32, Count>& all, Lanes<f32, Count>& group, f32 
 
 template <class To, class T>
 KILN_FN To to(InWord<T> lane) {
-  if constexpr (is_same<To, f32>()) return number(lane);
-  else return to<To>(plain(lane));
+  if constexpr (is_same<To, f32>())
+    return number(lane);
+  else
+    return to<To>(plain(lane));
 }
 
 template <class T, int Lanes>
@@ -212,8 +232,8 @@ struct LaneWords {
 };
 
 // Whole words of small integers and small floats; fewer of them, and wider ones, as they are.
-template <class T, int Lanes, bool InWords = sizeof(T) <= 2 && !is_same<T, b8>() &&
-                                             Lanes * lane_bits<T>() % 32 == 0>
+template <class T, int Lanes,
+          bool InWords = sizeof(T) <= 2 && !is_same<T, b8>() && Lanes * lane_bits<T>() % 32 == 0>
 struct LanesAs {
   using Type = LaneWords<T, Lanes>;
 };
@@ -221,12 +241,23 @@ template <class T, int Lanes>
 struct LanesAs<T, Lanes, false> {
   using Type = Vec<T, Lanes>;
 };
-template <int Lanes> struct LanesAs<u4, Lanes, false> { using Type = Unpacked<u4, Lanes>; };
-template <int Lanes> struct LanesAs<i4, Lanes, false> { using Type = Unpacked<i4, Lanes>; };
-template <int Lanes> struct LanesAs<f4e2m1, Lanes, false> { using Type = Unpacked<f4e2m1, Lanes>; };
-template <class T, int Lanes> using LanesOf = typename LanesAs<T, Lanes>::Type;
+template <int Lanes>
+struct LanesAs<u4, Lanes, false> {
+  using Type = Unpacked<u4, Lanes>;
+};
+template <int Lanes>
+struct LanesAs<i4, Lanes, false> {
+  using Type = Unpacked<i4, Lanes>;
+};
+template <int Lanes>
+struct LanesAs<f4e2m1, Lanes, false> {
+  using Type = Unpacked<f4e2m1, Lanes>;
+};
+template <class T, int Lanes>
+using LanesOf = typename LanesAs<T, Lanes>::Type;
 
-template <class T, int Lanes> KILN_FN constexpr bool is_in_words() {
+template <class T, int Lanes>
+KILN_FN constexpr bool is_in_words() {
   return is_same<LanesOf<T, Lanes>, LaneWords<T, Lanes>>();
 }
 
@@ -251,7 +282,8 @@ KILN_FN LanesOf<T, Lanes> lanes_of(Packed<const T, Place> row, Index first) {
   if constexpr (is_in_words<T, Lanes>()) {
     // Rows begin with bytes: halved apart, what rows have in common is computed once.
     LanesOf<T, Lanes> result;
-    copy_bytes<Lanes / 2, Align>(result.word, row.data + ((row.element >> 1) + (Place(first) >> 1)));
+    copy_bytes<Lanes / 2, Align>(result.word,
+                                 row.data + ((row.element >> 1) + (Place(first) >> 1)));
     return result;
   } else
 #endif
@@ -269,21 +301,23 @@ KILN_FN bool all_finite(const f32 (&value)[Count]) {
 
 // The rows past the last one are the last one again; they are not stored.
 template <class Index>
-KILN_FN Index row_or_last(Index row, Index count) { return row < count ? row : count - 1; }
+KILN_FN Index row_or_last(Index row, Index count) {
+  return row < count ? row : count - 1;
+}
 
 // ---- several results at a time ------------------------------------------------------------------
 // A thread adds the products of a vector of W elements to a sum per lane A of its own and that to
 // the sum of all, so of n elements shared out to t threads a sum is off by at most
 //   (W / A + n / (W t) + log2(A t) + 1) u
-// of the sum of the sizes of its terms, u being half a unit in the last place of 1. The host carries
-// a sum over after 64 of its terms, or after 16 W / A where it takes whole vectors
+// of the sum of the sizes of its terms, u being half a unit in the last place of 1. The host
+// carries a sum over after 64 of its terms, or after 16 W / A where it takes whole vectors
 // (product_vectors.h).
 //
-// Where the terms are small integers n with a scale s and a bias b for each group, times x, GPUs add
-// (n - p) x and x, and scale the two sums once for each group, by s and by b + p s. The whole number p
-// next to -b / s sees to it that the two cannot cancel: |s (n - p)| + |b + p s| is at most three times
-// |s n + b|, and so the error at most three times the bound above. A sum that is not finite is added
-// up again, term by term.
+// Where the terms are small integers n with a scale s and a bias b for each group, times x, GPUs
+// add (n - p) x and x, and scale the two sums once for each group, by s and by b + p s. The whole
+// number p next to -b / s sees to it that the two cannot cancel: |s (n - p)| + |b + p s| is at most
+// three times |s n + b|, and so the error at most three times the bound above. A sum that is not
+// finite is added up again, term by term.
 
 #if KILN_HOST
 

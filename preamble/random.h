@@ -5,7 +5,9 @@
 
 namespace kiln {
 
-struct Philox { u32 word[4]; };
+struct Philox {
+  u32 word[4];
+};
 
 // The four words at `counter` of the sequence that belongs to `key`.
 KILN_FN Philox philox(Philox counter, u32 key0, u32 key1) {
@@ -43,7 +45,7 @@ KILN_FN RandomWords<Lanes> random_words(u64 seed, u64 offset, u64 index) {
 #if !KILN_HOST
     _Pragma("unroll")
 #endif
-    for (int i = 0; i < Lanes / 4; ++i) {
+        for (int i = 0; i < Lanes / 4; ++i) {
       const u64 block = (index >> 2) + i;
       const Philox place = {{u32(block), u32(block >> 32), u32(offset), u32(offset >> 32)}};
       const Philox words = philox(place, u32(seed), u32(seed >> 32));
@@ -64,8 +66,9 @@ KILN_FN f32 uniform(u64 seed, u64 offset, u64 index) {
   return uniform(random_word(seed, offset, index));
 }
 
-// log(x) of a positive normal x up to 1, to 2^-23 of 1: x as 2^e m with m around 1, and a polynomial
-// in m - 1. Every step is an exact operation or an fma, which no compiler contracts or reorders.
+// log(x) of a positive normal x up to 1, to 2^-23 of 1: x as 2^e m with m around 1, and a
+// polynomial in m - 1. Every step is an exact operation or an fma, which no compiler contracts or
+// reorders.
 KILN_FN f32 exact_log(f32 x) {
   const i32 shifted = bit_cast<i32>(x) - 0x3f3504f3;  // sqrt(1/2)
   const i32 exponent = shifted >> 23;
@@ -83,10 +86,10 @@ KILN_FN f32 exact_log(f32 x) {
   return fma(f32(exponent), 0.693147182f, fma(m * m, p, m));
 }
 
-// The inverse of the normal distribution at (k + 1/2) / 2^32, with 31 bits of the word for k and one
-// for the sign: (1 - 2p) times a polynomial in w = -log(4p (1 - p)), and in its root for the tails.
-// M. Giles, "Approximating the erfinv function", GPU Computing Gems 2, 2012; the coefficients are
-// ours, for tails up to 6.3 standard deviations.
+// The inverse of the normal distribution at (k + 1/2) / 2^32, with 31 bits of the word for k and
+// one for the sign: (1 - 2p) times a polynomial in w = -log(4p (1 - p)), and in its root for the
+// tails. M. Giles, "Approximating the erfinv function", GPU Computing Gems 2, 2012; the
+// coefficients are ours, for tails up to 6.3 standard deviations.
 KILN_FN f32 normal(u32 word) {
   const f32 p = (f32(i32(word >> 1)) + 0.5f) * 2.32830644e-10f;
   const f32 w = -exact_log(4.0f * p * (1.0f - p));

@@ -1,6 +1,6 @@
-// Reductions: how partial results become one, in the lanes of a thread, across the threads of a wave
-// and across the waves of a block. The order is the same tree for every wave size and every grid, so
-// that a result has the same bits on every run. What only the host does is in host_rows.h.
+// Reductions: how partial results become one, in the lanes of a thread, across the threads of a
+// wave and across the waves of a block. The order is the same tree for every wave size and every
+// grid, so that a result has the same bits on every run. What only the host does is in host_rows.h.
 #pragma once
 
 #if KILN_HOST
@@ -19,22 +19,30 @@ namespace kiln {
 // What a maximum or minimum of nothing is.
 template <class T>
 KILN_FN T lowest() {
-  if constexpr (is_real<T>()) return -exact::from_bits<T>(exact::infinity_bits<T>());
-  else if constexpr (is_same<T, bool>()) return false;
-  else if constexpr (Type<T>::kSigned) return T(Unsigned<T>(1) << (sizeof(T) * 8 - 1));
-  else return T(0);
+  if constexpr (is_real<T>())
+    return -exact::from_bits<T>(exact::infinity_bits<T>());
+  else if constexpr (is_same<T, bool>())
+    return false;
+  else if constexpr (Type<T>::kSigned)
+    return T(Unsigned<T>(1) << (sizeof(T) * 8 - 1));
+  else
+    return T(0);
 }
 template <class T>
 KILN_FN T highest() {
-  if constexpr (is_real<T>()) return exact::from_bits<T>(exact::infinity_bits<T>());
-  else if constexpr (is_same<T, bool>()) return true;
-  else if constexpr (Type<T>::kSigned) return T(~(Unsigned<T>(1) << (sizeof(T) * 8 - 1)));
-  else return T(~T(0));
+  if constexpr (is_real<T>())
+    return exact::from_bits<T>(exact::infinity_bits<T>());
+  else if constexpr (is_same<T, bool>())
+    return true;
+  else if constexpr (Type<T>::kSigned)
+    return T(~(Unsigned<T>(1) << (sizeof(T) * 8 - 1)));
+  else
+    return T(~T(0));
 }
 
 #if KILN_HOST
-// A float as an integer whose order is that of floats, -0 before +0 and NaN at one end: host compilers
-// make one instruction of the larger of two. `Least` is the code that becomes 0.
+// A float as an integer whose order is that of floats, -0 before +0 and NaN at one end: host
+// compilers make one instruction of the larger of two. `Least` is the code that becomes 0.
 template <u32 Least>
 struct Ordered {
   u32 place;
@@ -49,19 +57,37 @@ using Falling = Ordered<0x7f800001u>;  // from every NaN and then -infinity to +
 #endif
 
 struct Sum {
-  template <class T> KILN_MEMBER static T start() { return T{}; }
-  template <class T> KILN_MEMBER static T join(T a, T b) { return add(a, b); }
+  template <class T>
+  KILN_MEMBER static T start() {
+    return T{};
+  }
+  template <class T>
+  KILN_MEMBER static T join(T a, T b) {
+    return add(a, b);
+  }
 };
 struct Prod {
-  template <class T> KILN_MEMBER static T start() {
-    if constexpr (is_same<T, c64>()) return c64{1.0f, 0.0f};
-    else return T(1);
+  template <class T>
+  KILN_MEMBER static T start() {
+    if constexpr (is_same<T, c64>())
+      return c64{1.0f, 0.0f};
+    else
+      return T(1);
   }
-  template <class T> KILN_MEMBER static T join(T a, T b) { return mul(a, b); }
+  template <class T>
+  KILN_MEMBER static T join(T a, T b) {
+    return mul(a, b);
+  }
 };
 struct Max {
-  template <class T> KILN_MEMBER static T start() { return lowest<T>(); }
-  template <class T> KILN_MEMBER static T join(T a, T b) { return maximum(a, b); }
+  template <class T>
+  KILN_MEMBER static T start() {
+    return lowest<T>();
+  }
+  template <class T>
+  KILN_MEMBER static T join(T a, T b) {
+    return maximum(a, b);
+  }
 #if KILN_HOST
   KILN_MEMBER static Rising join(Rising a, Rising b) {
     return {a.place < b.place ? b.place : a.place};
@@ -78,8 +104,14 @@ struct Max {
 #endif
 };
 struct Min {
-  template <class T> KILN_MEMBER static T start() { return highest<T>(); }
-  template <class T> KILN_MEMBER static T join(T a, T b) { return minimum(a, b); }
+  template <class T>
+  KILN_MEMBER static T start() {
+    return highest<T>();
+  }
+  template <class T>
+  KILN_MEMBER static T join(T a, T b) {
+    return minimum(a, b);
+  }
 #if KILN_HOST
   KILN_MEMBER static Falling join(Falling a, Falling b) {
     return {b.place < a.place ? b.place : a.place};
@@ -95,12 +127,24 @@ struct Min {
 #endif
 };
 struct Any {
-  template <class T> KILN_MEMBER static T start() { return false; }
-  template <class T> KILN_MEMBER static T join(T a, T b) { return a | b; }
+  template <class T>
+  KILN_MEMBER static T start() {
+    return false;
+  }
+  template <class T>
+  KILN_MEMBER static T join(T a, T b) {
+    return a | b;
+  }
 };
 struct All {
-  template <class T> KILN_MEMBER static T start() { return true; }
-  template <class T> KILN_MEMBER static T join(T a, T b) { return a & b; }
+  template <class T>
+  KILN_MEMBER static T start() {
+    return true;
+  }
+  template <class T>
+  KILN_MEMBER static T join(T a, T b) {
+    return a & b;
+  }
 };
 
 // A value and where it stands in its row. The first of equals wins, NaN before every number.
@@ -122,12 +166,24 @@ KILN_FN Found<T, Index> earlier(Found<T, Index> a, Found<T, Index> b, bool b_win
   return {second ? b.value : a.value, second ? b.index : a.index};
 }
 struct ArgMax {
-  template <class P> KILN_MEMBER static P start() { return {lowest<decltype(P::value)>(), decltype(P::index)(~decltype(P::index)(0)) >> 1}; }
-  template <class P> KILN_MEMBER static P join(P a, P b) { return earlier(a, b, b.value > a.value); }
+  template <class P>
+  KILN_MEMBER static P start() {
+    return {lowest<decltype(P::value)>(), decltype(P::index)(~decltype(P::index)(0)) >> 1};
+  }
+  template <class P>
+  KILN_MEMBER static P join(P a, P b) {
+    return earlier(a, b, b.value > a.value);
+  }
 };
 struct ArgMin {
-  template <class P> KILN_MEMBER static P start() { return {highest<decltype(P::value)>(), decltype(P::index)(~decltype(P::index)(0)) >> 1}; }
-  template <class P> KILN_MEMBER static P join(P a, P b) { return earlier(a, b, b.value < a.value); }
+  template <class P>
+  KILN_MEMBER static P start() {
+    return {highest<decltype(P::value)>(), decltype(P::index)(~decltype(P::index)(0)) >> 1};
+  }
+  template <class P>
+  KILN_MEMBER static P join(P a, P b) {
+    return earlier(a, b, b.value < a.value);
+  }
 };
 
 // ---- the lanes of a thread ----------------------------------------------------------------------
@@ -160,11 +216,11 @@ KILN_FN T fold(Lanes<T, Most>& lanes) {
 }
 #endif
 
-// A long row is summed in stretches: the lanes of one are added to those of all, and start again. Of n
-// elements shared out to a threads of b lanes, a sum is then off by at most
+// A long row is summed in stretches: the lanes of one are added to those of all, and start again.
+// Of n elements shared out to a threads of b lanes, a sum is then off by at most
 //   (kStretch + n / (a b kStretch) + log2(a b) + 1) u
-// of the sum of their sizes, u being half a unit in the last place of 1. Of columns b is 1, and a row
-// in p pieces has the errors of n / p elements and then of p.
+// of the sum of their sizes, u being half a unit in the last place of 1. Of columns b is 1, and a
+// row in p pieces has the errors of n / p elements and then of p.
 enum : int { kStretch = 64 };
 
 // A thread takes `Batch` vectors at a time, of which this one is `done` vectors into the row.
@@ -205,16 +261,18 @@ enum : int { kWave = 32 };
 enum : int { kWave = 32 };
 #endif
 
-// What the lane has whose number differs from this one's in the bit `Mask`. On AMD the masks below 16
-// are moves within the vector unit; 4 and 8 are its mirrors, which meet the same partial result if
-// all masks below have been `Joined`.
+// What the lane has whose number differs from this one's in the bit `Mask`. On AMD the masks below
+// 16 are moves within the vector unit; 4 and 8 are its mirrors, which meet the same partial result
+// if all masks below have been `Joined`.
 template <int Mask, bool Joined>
 KILN_FN u32 exchange_word(u32 value) {
 #if KILN_AMD
   if constexpr (Mask == 1) return u32(__builtin_amdgcn_mov_dpp(int(value), 0xb1, 0xf, 0xf, true));
   if constexpr (Mask == 2) return u32(__builtin_amdgcn_mov_dpp(int(value), 0x4e, 0xf, 0xf, true));
-  if constexpr (Mask == 4 && Joined) return u32(__builtin_amdgcn_mov_dpp(int(value), 0x141, 0xf, 0xf, true));
-  if constexpr (Mask == 8 && Joined) return u32(__builtin_amdgcn_mov_dpp(int(value), 0x140, 0xf, 0xf, true));
+  if constexpr (Mask == 4 && Joined)
+    return u32(__builtin_amdgcn_mov_dpp(int(value), 0x141, 0xf, 0xf, true));
+  if constexpr (Mask == 8 && Joined)
+    return u32(__builtin_amdgcn_mov_dpp(int(value), 0x140, 0xf, 0xf, true));
   if constexpr (Mask < 32) return u32(__builtin_amdgcn_ds_swizzle(int(value), Mask << 10 | 0x1f));
   return u32(__builtin_amdgcn_ds_bpermute(int((threadIdx.x ^ u32(Mask)) << 2), int(value)));
 #else
@@ -255,8 +313,8 @@ struct Slots {
   T wave[(Threads + kWave - 1) / kWave];
 };
 
-// Every thread of the row gets the result. Slots are used once; a kernel that takes several rows one
-// after the other synchronises between them.
+// Every thread of the row gets the result. Slots are used once; a kernel that takes several rows
+// one after the other synchronises between them.
 template <class Reduction, int Threads, class T, int Width>
 KILN_FN T reduce(Lanes<T, Width>& lanes, Slots<T, Threads>& slots) {
   constexpr int kTogether = Threads < kWave ? Threads : kWave;
@@ -274,7 +332,9 @@ KILN_FN T reduce(Lanes<T, Width>& lanes, Slots<T, Threads>& slots) {
 // ---- two reductions at once ---------------------------------------------------------------------
 
 template <class T>
-KILN_FN bool is_lowest(T value) { return value == lowest<T>(); }
+KILN_FN bool is_lowest(T value) {
+  return value == lowest<T>();
+}
 
 // The largest of some elements, and the sum of the exponentials of what they are below it.
 struct Exponentials {
@@ -286,8 +346,10 @@ struct Exponentials {
 template <bool Narrow>
 struct JoinExponentials {
   KILN_MEMBER static f32 exp(f32 x) {
-    if constexpr (Narrow) return narrow::exp_not_positive(x);
-    else return kiln::exp(x);
+    if constexpr (Narrow)
+      return narrow::exp_not_positive(x);
+    else
+      return kiln::exp(x);
   }
   KILN_MEMBER static Exponentials join(Exponentials a, Exponentials b) {
     const bool first = a.largest > b.largest;
@@ -304,8 +366,9 @@ struct Moments {
   f32 mean;
   f32 squares;
 };
-// Of numbers around `centre`, by the sums of what they are off it and of its squares. It is the mean of
-// some of them, so that the squares of all are no fewer than the difference that is taken from them.
+// Of numbers around `centre`, by the sums of what they are off it and of its squares. It is the
+// mean of some of them, so that the squares of all are no fewer than the difference that is taken
+// from them.
 KILN_FN Moments moments_around(f32 centre, f32 count, f32 off, f32 squares) {
   const f32 apart = off / maximum(count, 1.0f);
   return {count, centre + apart, maximum(squares - off * apart, 0.0f)};
@@ -331,17 +394,26 @@ struct JoinMoments {
 // Which of the `Threads` threads of a row this is, where the neighbours along the row stand `Apart`
 // threads apart, and which row or columns a block's item gives it.
 template <int Apart, int Threads>
-KILN_FN u32 thread_of() { return threadIdx.x / Apart % Threads; }
-template <int Threads> KILN_FN bool is_first() { return threadIdx.x % Threads == 0; }
+KILN_FN u32 thread_of() {
+  return threadIdx.x / Apart % Threads;
+}
+template <int Threads>
+KILN_FN bool is_first() {
+  return threadIdx.x % Threads == 0;
+}
 template <int Threads, int Rows, class Index>
-KILN_FN Index row_of(Index item) { return item * Rows + Index(threadIdx.x / Threads); }
+KILN_FN Index row_of(Index item) {
+  return item * Rows + Index(threadIdx.x / Threads);
+}
 
-// The vectors of a row that this thread handles. With `vectors` of them the loop is unrolled, so that
-// what is held for each stays in registers; with none the row may have any length.
-#define KILN_FOR_EACH_VECTOR(Index, threads, vectors, slot, vector, count)                       \
-  _Pragma("unroll") for (int slot = 0; slot < (vectors > 0 ? vectors : 1); ++slot)               \
-    for (Index vector = Index(slot) * (threads) + Index(threadIdx.x) % (threads); vector < count; \
-         vector = ::kiln::next_vector<vectors>(vector, Index(threads), Index(count)))
+// The vectors of a row that this thread handles. With `vectors` of them the loop is unrolled, so
+// that what is held for each stays in registers; with none the row may have any length.
+#define KILN_FOR_EACH_VECTOR(Index, threads, vectors, slot, vector, count)                   \
+  _Pragma("unroll") for (int slot = 0; slot < (vectors > 0 ? vectors : 1);                   \
+                         ++slot) for (Index vector = Index(slot) * (threads) +               \
+                                                     Index(threadIdx.x) % (threads);         \
+                                      vector < count; vector = ::kiln::next_vector<vectors>( \
+                                                          vector, Index(threads), Index(count)))
 
 template <int Vectors, class Index>
 KILN_FN Index next_vector(Index vector, Index threads, Index count) {
@@ -360,12 +432,14 @@ KILN_FN Vec<T, Lanes> repeat(const T* from) {
 
 // How many elements of a row come before the first vector that is aligned.
 template <int Lanes, class T>
-KILN_FN u32 head_of(const T* row) { return (0 - u32(u64(row) / sizeof(T))) % Lanes; }
+KILN_FN u32 head_of(const T* row) {
+  return (0 - u32(u64(row) / sizeof(T))) % Lanes;
+}
 
 // ---- the threads of a column --------------------------------------------------------------------
 
-// They stand `Columns` apart. Those of a wave exchange what they have, and the waves, or the threads
-// where a wave is all columns, meet in shared memory: one place for each lane of each.
+// They stand `Columns` apart. Those of a wave exchange what they have, and the waves, or the
+// threads where a wave is all columns, meet in shared memory: one place for each lane of each.
 template <int Columns, int Threads>
 struct Meeting {
   enum : int {
@@ -410,7 +484,8 @@ KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
   if constexpr (Meet::kGroups > 1) {
     constexpr int kApart = Columns * Width;
     T* const own = reinterpret_cast<T*>(slots.byte) +
-                   threadIdx.x / (Columns * Threads) * (Meet::kGroups * kApart) + threadIdx.x % Columns;
+                   threadIdx.x / (Columns * Threads) * (Meet::kGroups * kApart) +
+                   threadIdx.x % Columns;
     const int thread = int(thread_of<Columns, Threads>());
     KILN_SYNCHRONIZE();  // what was joined here before has been read
     if (thread % Meet::kTogether == 0) {
@@ -426,7 +501,9 @@ KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
 }
 
 template <int Most, class Index>
-KILN_FN int lanes_from(Index, Index) { return Most; }
+KILN_FN int lanes_from(Index, Index) {
+  return Most;
+}
 
 #endif
 

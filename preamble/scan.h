@@ -1,11 +1,11 @@
-// Running results along an axis (cumsum, cumprod, cummax): across the lanes of a thread, the threads
-// of a wave and the waves of a block, and what is carried from one block of elements to the next.
-// What a running result joins is in reduce.h.
+// Running results along an axis (cumsum, cumprod, cummax): across the lanes of a thread, the
+// threads of a wave and the waves of a block, and what is carried from one block of elements to the
+// next. What a running result joins is in reduce.h.
 //
 // A row of n elements goes block by block through t threads of w lanes: element i is then off by at
-// most (w + log2(t) + t / wave + n / (t w)) u of the sum of the sizes of the terms up to it, u being
-// half a unit in the last place of 1. Along an axis that is not the innermost one, stretches of
-// kStretch elements are added up: (kStretch + n / kStretch) u.
+// most (w + log2(t) + t / wave + n / (t w)) u of the sum of the sizes of the terms up to it, u
+// being half a unit in the last place of 1. Along an axis that is not the innermost one, stretches
+// of kStretch elements are added up: (kStretch + n / kStretch) u.
 #pragma once
 
 namespace kiln {
@@ -59,10 +59,16 @@ KILN_FN u32 last_word(u32 value) {
 }
 
 struct FromLower {
-  template <int Distance> KILN_MEMBER static u32 word(u32 value) { return lower_word<Distance>(value); }
+  template <int Distance>
+  KILN_MEMBER static u32 word(u32 value) {
+    return lower_word<Distance>(value);
+  }
 };
 struct FromLast {
-  template <int Threads> KILN_MEMBER static u32 word(u32 value) { return last_word<Threads>(value); }
+  template <int Threads>
+  KILN_MEMBER static u32 word(u32 value) {
+    return last_word<Threads>(value);
+  }
 };
 
 template <class From, int Parameter, class T>

@@ -1,6 +1,6 @@
 // Functions of sixteen values, on the host: where nothing but a packed element differs between the
-// lanes of a row, the results of all its codes are computed first and then looked up, many at once in
-// a register. GPUs compute each element.
+// lanes of a row, the results of all its codes are computed first and then looked up, many at once
+// in a register. GPUs compute each element.
 #pragma once
 
 #if KILN_HOST
@@ -14,11 +14,12 @@ struct Codes {
   inline __attribute__((always_inline)) T operator[](int lane) const { return T{u8(lane)}; }
 };
 
-// Sixteen lanes are one or two vectors, too few for what keeps a CPU busy in long rows; g++ would make
-// sixteen statements of them before it thinks of vectors.
+// Sixteen lanes are one or two vectors, too few for what keeps a CPU busy in long rows; g++ would
+// make sixteen statements of them before it thinks of vectors.
 #if defined(__clang__)
-#define KILN_FOR_EACH_CODE(lane) \
-  _Pragma("clang loop vectorize(assume_safety) interleave_count(1)") for (int lane = 0; lane < kCodes; ++lane)
+#define KILN_FOR_EACH_CODE(lane)                                                        \
+  _Pragma("clang loop vectorize(assume_safety) interleave_count(1)") for (int lane = 0; \
+                                                                          lane < kCodes; ++lane)
 #else
 #define KILN_FOR_EACH_CODE(lane) \
   _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int lane = 0; lane < kCodes; ++lane)
@@ -52,8 +53,9 @@ KILN_FN To read_as(const From* from) {
 }
 #endif
 
-// Sixteen results, ready to be looked up: block() takes kBytes bytes, of two codes each, the first in
-// the low half, to their results. What no instruction of the CPU looks up is looked up one by one.
+// Sixteen results, ready to be looked up: block() takes kBytes bytes, of two codes each, the first
+// in the low half, to their results. What no instruction of the CPU looks up is looked up one by
+// one.
 template <class T, int Size = int(sizeof(T))>
 struct LookUp {
   static constexpr int kBytes = 1;
@@ -109,8 +111,7 @@ struct LookUp<T, 4> {
     const Quads8 pairs = __builtin_convertvector(read_as<Bytes8>(codes), Quads8);
 #else
     const Longs2 eight = {read_as<long long>(codes), 0};
-    const Quads8 pairs =
-        Quads8(__builtin_ia32_pmovzxbq512_mask(Chars16(eight), Longs8{}, u8(-1)));
+    const Quads8 pairs = Quads8(__builtin_ia32_pmovzxbq512_mask(Chars16(eight), Longs8{}, u8(-1)));
 #endif
     const Quads8 apart = pairs | pairs << 28;
 #if defined(__clang__)
@@ -125,13 +126,15 @@ struct LookUp<T, 4> {
 #elif defined(__AVX2__)
 
 #if defined(__clang__)
-#define KILN_PICK(Vector, a, b, ...) Vector(__builtin_shufflevector(Vector(a), Vector(b), __VA_ARGS__))
+#define KILN_PICK(Vector, a, b, ...) \
+  Vector(__builtin_shufflevector(Vector(a), Vector(b), __VA_ARGS__))
 #else
 #define KILN_PICK(Vector, a, b, ...) __builtin_shuffle(Vector(a), Vector(b), Vector{__VA_ARGS__})
 #endif
 
-// The low and the high bytes of the results are looked up apart and then joined, within each half of a
-// vector: of the codes, every other four bytes go to the upper halves, so that results are in order.
+// The low and the high bytes of the results are looked up apart and then joined, within each half
+// of a vector: of the codes, every other four bytes go to the upper halves, so that results are in
+// order.
 template <class T>
 struct LookUp<T, 2> {
   static constexpr int kBytes = 32;
@@ -140,13 +143,14 @@ struct LookUp<T, 2> {
   static inline __attribute__((always_inline)) LookUp of(const T* from) {
     const Bytes16 a = read_as<Bytes16>(from);
     const Bytes16 b = read_as<Bytes16>(from + 8);
-    return {twice(KILN_PICK(Bytes16, a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)),
-            twice(KILN_PICK(Bytes16, a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))};
+    return {
+        twice(KILN_PICK(Bytes16, a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)),
+        twice(KILN_PICK(Bytes16, a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31))};
   }
   inline __attribute__((always_inline)) static Bytes32 twice(Bytes16 half) {
 #if defined(__clang__)
-    return __builtin_shufflevector(half, half, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0,
-                                   1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return __builtin_shufflevector(half, half, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15,
+                                   0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 #else
     return Bytes32(__builtin_ia32_vbroadcastsi256(Longs2(half)));
 #endif
@@ -223,7 +227,8 @@ KILN_FN Collected<T, Lanes> look_up(const T (&results)[kCodes], Packed<const Pac
   const auto table = LookUp<T>::of(results);
   constexpr int kBytes = LookUp<T>::kBytes;
   int byte = 0;
-  for (; byte + kBytes <= lanes / 2; byte += kBytes) table.block(codes + byte, found.lane + 2 * byte);
+  for (; byte + kBytes <= lanes / 2; byte += kBytes)
+    table.block(codes + byte, found.lane + 2 * byte);
   for (int lane = 2 * byte; lane < lanes; ++lane) {
     found[lane] = results[codes[lane / 2] >> lane % 2 * 4 & 15];
   }

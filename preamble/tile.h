@@ -1,6 +1,6 @@
-// Transposed operands: a square tile of them is read along the axis in which they are contiguous and
-// used along the other, by way of memory that a block of threads shares, or of the first cache on the
-// host.
+// Transposed operands: a square tile of them is read along the axis in which they are contiguous
+// and used along the other, by way of memory that a block of threads shares, or of the first cache
+// on the host.
 #pragma once
 
 namespace kiln {
@@ -25,7 +25,8 @@ struct Tile {
   alignas(64) Slot<T> at[Edge][Edge];
 };
 
-// Eight by eight words, of which neighbours lie side by side in `from` and below each other in `to`.
+// Eight by eight words, of which neighbours lie side by side in `from` and below each other in
+// `to`.
 typedef i32 EightWords __attribute__((vector_size(32)));
 #if defined(__clang__)
 #define KILN_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -87,8 +88,10 @@ KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Ind
   for (int column = 0; column < width; ++column) {
     const T* from = below(data, top, left + column, stride);
     ask_for<Edge>(from, i64(kAhead) * stride);
-    if (height == Edge) __builtin_memcpy(lines[column], from, sizeof lines[0]);
-    else for (int row = 0; row < height; ++row) lines[column][row] = from[row];
+    if (height == Edge)
+      __builtin_memcpy(lines[column], from, sizeof lines[0]);
+    else
+      for (int row = 0; row < height; ++row) lines[column][row] = from[row];
   }
   constexpr int kTogether = 8;
   int turned = 0;
@@ -128,9 +131,9 @@ KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size,
 
 #else
 
-// 16 bytes of a row lie together and are read at once. Their places are exchanged within the row, in
-// another way for every 16 bytes of the operand's lines, so that threads that write along a line, and
-// thus down the tile's rows, meet different banks.
+// 16 bytes of a row lie together and are read at once. Their places are exchanged within the row,
+// in another way for every 16 bytes of the operand's lines, so that threads that write along a
+// line, and thus down the tile's rows, meet different banks.
 template <class T, int Edge>
 struct Tile {
   enum : int {
@@ -144,8 +147,8 @@ struct Tile {
   }
 };
 
-// The same for memory. Lines of a tile lie far apart, and the L2 cache of NVIDIA GPUs moves them a few
-// percent faster when those that are read are the last to go.
+// The same for memory. Lines of a tile lie far apart, and the L2 cache of NVIDIA GPUs moves them a
+// few percent faster when those that are read are the last to go.
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
 template <int Lanes, int Align, class T, class Index>
 KILN_FN Vec<T, Lanes> load_tiled(const T* row, Index first) {
@@ -170,15 +173,19 @@ KILN_FN Vec<T, Lanes> load_tiled(const T* row, Index first) {
 }
 #endif
 
-// Vector n of a tile whose lines hold PerLine of them: those of a line, 16 at most, then the same of
-// the next line.
+// Vector n of a tile whose lines hold PerLine of them: those of a line, 16 at most, then the same
+// of the next line.
 template <int PerLine>
 struct Place {
   enum : int { kRun = PerLine < 16 ? PerLine : 16 };
   template <int Edge>
-  KILN_FN static int line(int n) { return n / kRun % Edge; }
+  KILN_FN static int line(int n) {
+    return n / kRun % Edge;
+  }
   template <int Edge>
-  KILN_FN static int vector(int n) { return n % kRun + n / (kRun * Edge) * kRun; }
+  KILN_FN static int vector(int n) {
+    return n % kRun + n / (kRun * Edge) * kRun;
+  }
 };
 
 // `top` and `left` are the tile's place, `rows` and `size` how far the array goes. The operand's
@@ -217,9 +224,9 @@ KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Ind
   }
 }
 
-// What a thread reads of an operand that is contiguous along the tile's rows, while the tile is being
-// filled: nothing at the edges, where elements are read when they are wanted. `data` and `stride` say
-// where the rows begin.
+// What a thread reads of an operand that is contiguous along the tile's rows, while the tile is
+// being filled: nothing at the edges, where elements are read when they are wanted. `data` and
+// `stride` say where the rows begin.
 template <class T, int Most, int Each>
 struct Held {
   Vec<T, Most> lanes[Each];
@@ -227,7 +234,8 @@ struct Held {
 template <int Threads, int Edge, int Most, int Align, class T, class Index, class Stride>
 KILN_FN Held<T, Most, (Edge * Edge / Most + Threads - 1) / Threads> hold(const T* data, Index top,
                                                                          Index left, Index rows,
-                                                                         Index size, Stride stride) {
+                                                                         Index size,
+                                                                         Stride stride) {
   constexpr int kVectors = Edge * Edge / Most;
   constexpr int kEach = (kVectors + Threads - 1) / Threads;
   using Of = Place<Edge / Most>;

@@ -134,8 +134,8 @@ KILN_FN f32 sum_of_pair(f16, u32 pair) {
   return to<f32>(f16{u16(pair)}) + to<f32>(f16{u16(pair >> 16)});
 }
 
-// What this wave needs of x, with zeros past its end, and the sums of the lines of each step; and this
-// thread's share of the zeros that all waves read. All threads of the block call it.
+// What this wave needs of x, with zeros past its end, and the sums of the lines of each step; and
+// this thread's share of the zeros that all waves read. All threads of the block call it.
 template <class Tiles, class Vector>
 KILN_FN void place_vectors(TileMemory<Tiles>& memory, const Vector& vector_of, u32 vectors) {
   using X = typename Tiles::X;
@@ -176,8 +176,10 @@ KILN_FN void place_vectors(TileMemory<Tiles>& memory, const Vector& vector_of, u
     }
   }
   // A wave reads no other one's x, but all of the zeros.
-  if constexpr (Tiles::kZeroChunks > 0) __syncthreads();
-  else __syncwarp();
+  if constexpr (Tiles::kZeroChunks > 0)
+    __syncthreads();
+  else
+    __syncwarp();
 }
 
 }  // namespace kiln

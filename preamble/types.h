@@ -46,14 +46,29 @@ using i64 = long long;
 using f32 = float;
 using f64 = double;
 
-// Numbers as they lie in memory. Their arithmetic is done in f32; to<f32>(x) and to<f16>(y) convert.
-struct b8 { u8 bits; };
-struct f16 { u16 bits; };
-struct bf16 { u16 bits; };
-struct f8e4m3 { u8 bits; };
-struct f8e5m2 { u8 bits; };
-struct f8e4m3fnuz { u8 bits; };
-struct f8e5m2fnuz { u8 bits; };
+// Numbers as they lie in memory. Their arithmetic is done in f32; to<f32>(x) and to<f16>(y)
+// convert.
+struct b8 {
+  u8 bits;
+};
+struct f16 {
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
+struct f8e4m3 {
+  u8 bits;
+};
+struct f8e5m2 {
+  u8 bits;
+};
+struct f8e4m3fnuz {
+  u8 bits;
+};
+struct f8e5m2fnuz {
+  u8 bits;
+};
 
 template <class To, class From>
 KILN_FN To bit_cast(From from) {
@@ -69,17 +84,17 @@ KILN_FN To bit_cast(From from) {
 
 }  // namespace kiln
 
-// The frame of a kernel. On a GPU it is an extern "C" __global__ function and a work item is a thread;
-// on the host it is a function over a range of work items, which the entry at the end of the text makes
-// callable. With 32-bit indices every thread has one item at most; with 64-bit ones the grid may be
-// smaller than the work.
+// The frame of a kernel. On a GPU it is an extern "C" __global__ function and a work item is a
+// thread; on the host it is a function over a range of work items, which the entry at the end of
+// the text makes callable. With 32-bit indices every thread has one item at most; with 64-bit ones
+// the grid may be smaller than the work.
 //
 //   KILN_KERNEL(256, name, const f32* x, f32* y, u32 work_items) {
 //     KILN_FOR_EACH_WORK_ITEM(u32, 256, item, work_items) { ... }
 //   }
 #if KILN_HOST
-#define KILN_KERNEL(threads, name, ...) \
-  static inline __attribute__((flatten)) void name##_range(::kiln::u64 kiln_begin,          \
+#define KILN_KERNEL(threads, name, ...)                                            \
+  static inline __attribute__((flatten)) void name##_range(::kiln::u64 kiln_begin, \
                                                            ::kiln::u64 kiln_end, __VA_ARGS__)
 #define KILN_FOR_EACH_WORK_ITEM(Index, threads, item, count) \
   for (Index item = Index(kiln_begin); item < Index(kiln_end); ++item)
@@ -95,14 +110,14 @@ KILN_FN To bit_cast(From from) {
 #endif
 // The same, where that many blocks side by side are a cluster (cluster.h).
 #if KILN_NVIDIA
-#define KILN_CLUSTER_KERNEL(threads, blocks, cluster, name, ...)                           \
+#define KILN_CLUSTER_KERNEL(threads, blocks, cluster, name, ...)                                \
   extern "C" __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, blocks) \
       name(__VA_ARGS__)
 #else
 #define KILN_CLUSTER_KERNEL(threads, blocks, cluster, name, ...) \
   KILN_KERNEL(threads, name, __VA_ARGS__)
 #endif
-#define KILN_FOR_EACH_WORK_ITEM(Index, threads, item, count)                                \
+#define KILN_FOR_EACH_WORK_ITEM(Index, threads, item, count)                               \
   for (Index item = Index(blockIdx.x) * Index(threads) + Index(threadIdx.x); item < count; \
        item = ::kiln::next_work_item(item, Index(threads), count))
 namespace kiln {
@@ -116,15 +131,15 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
 #define KILN_FOR_EACH_BLOCK(Index, item, count) \
   for (Index item = Index(kiln_begin); item < Index(kiln_end); ++item)
 // Several at a time, as many as `turns` says.
-#define KILN_FOR_EACH_FEW(Index, most, few, turns)                                          \
-  for (Index few = Index(kiln_begin), turns = 0, left;                                      \
-       few < Index(kiln_end) &&                                                             \
+#define KILN_FOR_EACH_FEW(Index, most, few, turns)                                            \
+  for (Index few = Index(kiln_begin), turns = 0, left;                                        \
+       few < Index(kiln_end) &&                                                               \
        (left = Index(kiln_end) - few, turns = left < Index(most) ? left : Index(most), true); \
        few += turns)
 #define KILN_SHARED
 #define KILN_SYNCHRONIZE()
 #else
-#define KILN_FOR_EACH_BLOCK(Index, item, count)          \
+#define KILN_FOR_EACH_BLOCK(Index, item, count)      \
   for (Index item = Index(blockIdx.x); item < count; \
        item = ::kiln::next_work_item(item, Index(1), count))
 #define KILN_SHARED __shared__
@@ -136,18 +151,20 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
 #endif
 
 // The elements that one work item computes, side by side: unrolled into registers on a GPU, SIMD on
-// the host. Iterations are independent, also where an output is an input. Four SIMD vectors at a time
-// keep a CPU busy where one waits for each step of a polynomial; short rows have fewer. `lanes` may be
-// of a type that says their number: unrolled early, such loops would not become vectors.
+// the host. Iterations are independent, also where an output is an input. Four SIMD vectors at a
+// time keep a CPU busy where one waits for each step of a polynomial; short rows have fewer.
+// `lanes` may be of a type that says their number: unrolled early, such loops would not become
+// vectors.
 #if KILN_HOST && defined(__clang__)
-#define KILN_FOR_EACH_LANE(lane, width, lanes)                                                      \
-  _Pragma("clang loop vectorize(assume_safety) interleave_count(width.interleave) unroll(disable)") \
-  for (int lane = 0; lane < lanes; ++lane)
+#define KILN_FOR_EACH_LANE(lane, width, lanes)                                  \
+  _Pragma(                                                                      \
+      "clang loop vectorize(assume_safety) interleave_count(width.interleave) " \
+      "unroll(disable)") for (int lane = 0; lane < lanes; ++lane)
 #elif KILN_HOST
 // g++ forgets pragmas of loops whose condition calls a conversion.
-#define KILN_FOR_EACH_LANE(lane, width, lanes) \
-  _Pragma("GCC ivdep") _Pragma("GCC unroll 1") \
-  for (int lane = 0, lane##_count = lanes; lane < lane##_count; ++lane)
+#define KILN_FOR_EACH_LANE(lane, width, lanes)                                          \
+  _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int lane = 0, lane##_count = lanes; \
+                                                    lane < lane##_count; ++lane)
 #else
 #define KILN_FOR_EACH_LANE(lane, width, lanes) \
   _Pragma("unroll") for (int lane = 0; lane < width.size; ++lane)

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fusion/schedule/layout.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/schedule/layout.hpp"
 #include "kiln/options.hpp"
 
 namespace kiln::fusion {

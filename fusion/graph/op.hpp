@@ -144,18 +144,18 @@ enum class Op : std::uint8_t {
 
 /// How the dtypes of an op's operands and of its result follow from what it is given.
 enum class Rule : std::uint8_t {
-  leaf,       ///< no operands
-  index,      ///< no operands; an integer or float dtype is written in the node
-  convert,    ///< the dtype is written in the node
-  same,       ///< computed in and returns the operands' common dtype; bools have + * and an order
-  integral,   ///< as `same`; integers and bool are returned unchanged (floor, round, ...)
-  floating,   ///< common dtype, integers and bool become f32
-  compare,    ///< computed in the common dtype, returns bool
-  predicate,  ///< one operand of any dtype, returns bool
-  logical,    ///< operands are taken to bool, returns bool
-  bitwise,    ///< common dtype, which must be an integer or bool
-  shift,      ///< the first operand's dtype; both must be integers
-  select,     ///< the first operand is taken to bool, the others to their common dtype
+  leaf,        ///< no operands
+  index,       ///< no operands; an integer or float dtype is written in the node
+  convert,     ///< the dtype is written in the node
+  same,        ///< computed in and returns the operands' common dtype; bools have + * and an order
+  integral,    ///< as `same`; integers and bool are returned unchanged (floor, round, ...)
+  floating,    ///< common dtype, integers and bool become f32
+  compare,     ///< computed in the common dtype, returns bool
+  predicate,   ///< one operand of any dtype, returns bool
+  logical,     ///< operands are taken to bool, returns bool
+  bitwise,     ///< common dtype, which must be an integer or bool
+  shift,       ///< the first operand's dtype; both must be integers
+  select,      ///< the first operand is taken to bool, the others to their common dtype
   accumulate,  ///< floats and c64 stay, signed integers and bool become i64, unsigned ones u64
   position,    ///< one operand of any dtype but c64, returns i64
   component,   ///< c64 gives f32, everything else is unchanged (real, imag)
@@ -163,8 +163,8 @@ enum class Rule : std::uint8_t {
 };
 
 /// The largest error of an op's result over all inputs, in units in the last place as
-/// fusion/reference/bound.hpp counts them; 0.5 is correctly rounded, 0 exact. Which of the four holds depends
-/// on whose function computes it.
+/// fusion/reference/bound.hpp counts them; 0.5 is correctly rounded, 0 exact. Which of the four
+/// holds depends on whose function computes it.
 struct Bounds {
   double own;  ///< the device code's functions for host compilers: f32 on the CPU, not under strict
   double libm;  ///< the host's library: f64 on the CPU, and f32 under strict
@@ -172,8 +172,8 @@ struct Bounds {
   double hip;   ///< the same on AMD GPUs, with hiprtc's library
 };
 
-/// The same for c64, as fusion/reference/bound.hpp counts it for a complex result. It holds on every device:
-/// all compute in f64 on the way.
+/// The same for c64, as fusion/reference/bound.hpp counts it for a complex result. It holds on
+/// every device: all compute in f64 on the way.
 struct ComplexBound {
   double error;
   bool same_bits;  ///< on every device: only operations that all of them round alike

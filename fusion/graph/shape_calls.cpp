@@ -6,8 +6,8 @@
 #include <array>
 #include <limits>
 
-#include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/describe.hpp"
+#include "fusion/graph/shape_ops.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

@@ -1,5 +1,5 @@
-// The iteration space of a graph that reduces: which of its values are rows and which are one number
-// per row, and whether one kernel can compute them all.
+// The iteration space of a graph that reduces: which of its values are rows and which are one
+// number per row, and whether one kernel can compute them all.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,8 @@
 
 namespace kiln::fusion {
 
-/// What a kernel with running results runs over. Values have that shape or broadcast to it; outputs have it, but
-/// for axes of size one in front.
+/// What a kernel with running results runs over. Values have that shape or broadcast to it; outputs
+/// have it, but for axes of size one in front.
 struct ScanSpace {
   Dims shape;
   std::size_t axis = 0;

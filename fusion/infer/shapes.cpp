@@ -6,8 +6,8 @@
 #include <array>
 
 #include "fusion/graph/broadcast.hpp"
-#include "fusion/infer/iota.hpp"
 #include "fusion/graph/shape_ops.hpp"
+#include "fusion/infer/iota.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

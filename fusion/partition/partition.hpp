@@ -11,7 +11,8 @@
 //   * it counts elements (iota, uniform, normal) and the kernel reduces, or the other way round: of
 //     what leads from the one to the other, the kernel that counts stores the narrowest;
 //   * the kernel is a call of the caller, or has as many values or arrays as it may (registers);
-//   * the kernel reduces pieces of few long rows (passes/split_reductions.hpp): what comes after waits for all;
+//   * the kernel reduces pieces of few long rows (passes/split_reductions.hpp): what comes after
+//   waits for all;
 //   * passes over rows would compute more again than a cut moves (row_passes.hpp).
 // What depends on arguments alone is computed by the first kernel that needs it; before all others
 // if it is broadcast to larger values only.
@@ -51,10 +52,10 @@ struct KernelPart {
   std::optional<std::size_t> call;  ///< a position in PlacedGraph::calls
   Dims shape;                       ///< that it runs over
   std::vector<bool> reduced;        ///< axes of it; empty if none
-  std::int64_t pieces = 1;          ///< of each row, with a result for each (passes/split_reductions.hpp)
-  std::string reason;               ///< why it begins
-  std::uint64_t bytes = 0;          ///< that it moves: each array once
-  std::uint64_t op_by_op = 0;       ///< had each of its operations a kernel of its own
+  std::int64_t pieces = 1;  ///< of each row, with a result for each (passes/split_reductions.hpp)
+  std::string reason;       ///< why it begins
+  std::uint64_t bytes = 0;  ///< that it moves: each array once
+  std::uint64_t op_by_op = 0;  ///< had each of its operations a kernel of its own
 };
 
 struct Partition {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 namespace kiln::fusion {
 
 RowPasses::RowPasses(const PartitionFacts& facts, const CostModel& model,

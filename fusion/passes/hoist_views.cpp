@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "fusion/passes/passes.hpp"
 #include "fusion/graph/shape_ops.hpp"
+#include "fusion/passes/passes.hpp"
 
 namespace kiln::fusion {
 namespace {

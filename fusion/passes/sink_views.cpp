@@ -5,8 +5,8 @@
 #include <set>
 
 #include "fusion/graph/dtype_lattice.hpp"
-#include "fusion/passes/passes.hpp"
 #include "fusion/graph/shape_ops.hpp"
+#include "fusion/passes/passes.hpp"
 
 namespace kiln::fusion {
 namespace {

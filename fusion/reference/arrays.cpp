@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/shape_ops.hpp"
 #include "fusion/reference/node.hpp"
 #include "fusion/reference/operation.hpp"
-#include "fusion/graph/shape_ops.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

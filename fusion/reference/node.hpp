@@ -5,8 +5,8 @@
 
 #include <span>
 
-#include "fusion/reference/value.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/reference/value.hpp"
 
 namespace kiln::fusion::reference {
 

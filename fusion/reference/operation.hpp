@@ -4,8 +4,8 @@
 
 #include <span>
 
-#include "fusion/reference/value.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/reference/value.hpp"
 
 namespace kiln::fusion::reference {
 

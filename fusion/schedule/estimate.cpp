@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "fusion/schedule/explain.hpp"
 #include "fusion/graph/op.hpp"
+#include "fusion/schedule/explain.hpp"
 
 namespace kiln::fusion {
 namespace {

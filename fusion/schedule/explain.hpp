@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fusion/schedule/layout.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/schedule/layout.hpp"
 
 namespace kiln::fusion {
 

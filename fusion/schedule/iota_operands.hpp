@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "fusion/schedule/layout.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/schedule/layout.hpp"
 
 namespace kiln::fusion {
 
@@ -19,8 +19,8 @@ std::vector<std::int64_t> counted_axes(const TypedGraph& graph);
 /// "index", "index0" or "index_end1", for people.
 std::string count_name(std::int64_t axis);
 
-/// One operand for each of `counted_axes`, over the outputs' shape, after check_count() (infer/iota.hpp).
-/// `function` names the function in messages.
+/// One operand for each of `counted_axes`, over the outputs' shape, after check_count()
+/// (infer/iota.hpp). `function` names the function in messages.
 std::vector<Operand> count_operands(const TypedGraph& graph, const Dims& shape,
                                     std::string_view function);
 

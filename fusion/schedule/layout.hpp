@@ -26,12 +26,13 @@ struct Operand {
   Dims strides;
   std::uint64_t address = 0;
   std::int64_t offset = 0;  ///< of the first element from the address
-  bool count = false;       ///< not an array: a number that goes up by the strides (iota_operands.hpp)
+  bool count = false;  ///< not an array: a number that goes up by the strides (iota_operands.hpp)
   std::int64_t piece = 0;  ///< of a result for each piece of a row: its stride from one to the next
   MemoryPlace place{};     ///< where `offset` lies, if that is known for every call
 };
 
-/// What a device's kernels look like. One row per family, in schedule/elementwise/elementwise.cpp, with the reasons.
+/// What a device's kernels look like. One row per family, in schedule/elementwise/elementwise.cpp,
+/// with the reasons.
 struct Policy {
   int vector_bytes;  ///< the bytes of the narrowest operand that one work item handles; 0: always
                      ///< `most_lanes` elements, whatever their size
@@ -81,9 +82,9 @@ struct OperandVariant {
   friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
 };
 
-/// How a kernel that reduces shares out its rows (schedule/rows/row_layout.hpp). Where the innermost axis is
-/// kept, a "row" is a column: then `columns` threads stand side by side along that axis, each with
-/// a vector of neighbouring columns, and `threads` of them share each column.
+/// How a kernel that reduces shares out its rows (schedule/rows/row_layout.hpp). Where the
+/// innermost axis is kept, a "row" is a column: then `columns` threads stand side by side along
+/// that axis, each with a vector of neighbouring columns, and `threads` of them share each column.
 struct RowVariant {
   int axes = 0;     ///< how many of the collapsed axes are reduced; 0: no reduction
   int threads = 1;  ///< that a row is shared out to, a power of two

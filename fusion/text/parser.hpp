@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "fusion/graph/shape_ops.hpp"
-#include "fusion/text/text.hpp"
 #include "fusion/text/operators.hpp"
+#include "fusion/text/text.hpp"
 #include "fusion/text/tokens.hpp"
 
 namespace kiln::fusion {

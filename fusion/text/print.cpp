@@ -13,8 +13,8 @@
 
 #include "fusion/graph/describe.hpp"
 #include "fusion/graph/shape_ops.hpp"
-#include "fusion/text/text.hpp"
 #include "fusion/text/operators.hpp"
+#include "fusion/text/text.hpp"
 
 namespace kiln::fusion {
 namespace {

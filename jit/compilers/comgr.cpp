@@ -9,8 +9,8 @@
 #include <cstring>
 #include <set>
 
-#include "jit/compilers/compiler.hpp"
 #include "base/elf.hpp"
+#include "jit/compilers/compiler.hpp"
 #include "jit/compilers/symbols.hpp"
 
 namespace kiln::jit {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "jit/toolchain/toolchain.hpp"
 #include "jit/compilers/protocol.hpp"
+#include "jit/toolchain/toolchain.hpp"
 
 namespace kiln::jit {
 

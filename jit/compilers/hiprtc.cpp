@@ -1,10 +1,10 @@
 // hiprtc, of any release from 5.2 to 7, through the few C functions that have not changed since.
 // Called in a worker: it serialises compiles, and aborts on targets that it does not know.
 #include "jit/compilers/comgr.hpp"
-#include "jit/toolchain/find.hpp"
 #include "jit/compilers/objdump.hpp"
 #include "jit/compilers/offload_bundle.hpp"
 #include "jit/compilers/runtime_compiler.hpp"
+#include "jit/toolchain/find.hpp"
 
 namespace kiln::jit {
 namespace {

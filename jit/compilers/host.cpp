@@ -4,11 +4,11 @@
 #include <chrono>
 #include <filesystem>
 
+#include "base/temporary.hpp"
 #include "jit/compilers/compiler.hpp"
-#include "jit/toolchain/host_features.hpp"
 #include "jit/compilers/objdump.hpp"
 #include "jit/toolchain/environment.hpp"
-#include "base/temporary.hpp"
+#include "jit/toolchain/host_features.hpp"
 
 namespace kiln::jit {
 namespace {

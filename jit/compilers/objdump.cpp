@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "jit/toolchain/find.hpp"
-#include "jit/toolchain/environment.hpp"
 #include "base/temporary.hpp"
+#include "jit/toolchain/environment.hpp"
+#include "jit/toolchain/find.hpp"
 
 namespace kiln::jit {
 namespace {

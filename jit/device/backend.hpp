@@ -92,8 +92,8 @@ class Backend {
   /// Whether what is launched on the stream is being recorded into a graph instead of run: then
   /// nothing may wait, time or allocate on the device.
   virtual bool is_capturing(const Stream& stream) = 0;
-  /// Makes a graph of the operations (jit/device/graph.hpp). Throws Error(invalid_argument) for a list
-  /// that is not right; what the driver cannot make into a graph is run as a list instead, and
+  /// Makes a graph of the operations (jit/device/graph.hpp). Throws Error(invalid_argument) for a
+  /// list that is not right; what the driver cannot make into a graph is run as a list instead, and
   /// logged once.
   virtual std::unique_ptr<PreparedGraph> prepare(std::vector<GraphNode> nodes) = 0;
 

@@ -23,18 +23,19 @@ struct CompileRequest {
   std::string target;    ///< "gfx90a:sramecc+:xnack-", "sm_90", "cpu" or a CPU feature set
   std::vector<std::string> options;
   bool background = false;  ///< overtaken by requests that somebody waits for
-  std::string toolchain;    ///< the path of one of toolchains(); empty: the first of the target's kind
-  std::string expression;   ///< for messages; may be empty
+  std::string
+      toolchain;  ///< the path of one of toolchains(); empty: the first of the target's kind
+  std::string expression;  ///< for messages; may be empty
 };
 
 struct CompileResult {
-  std::string code;  ///< an ELF image: AMD code object, cubin or shared object
-  std::string log;   ///< what the compiler said, warnings included
+  std::string code;         ///< an ELF image: AMD code object, cubin or shared object
+  std::string log;          ///< what the compiler said, warnings included
   double milliseconds = 0;  ///< in the compiler
 };
 
-/// An Error(compile_failed) that is the compiler's verdict on the source, which it would give again.
-/// Any other error of a compile may be gone when it is asked for again.
+/// An Error(compile_failed) that is the compiler's verdict on the source, which it would give
+/// again. Any other error of a compile may be gone when it is asked for again.
 class CompileRefused : public Error {
  public:
   explicit CompileRefused(const std::string& message) : Error(Code::compile_failed, message) {}
@@ -53,8 +54,8 @@ class CompileHandle {
   CompileResult get() const;
   /// Somebody waits for it now: it overtakes what is in the background.
   void raise_priority();
-  /// Takes back the request. The compile is stopped, or never started, once every request for it has
-  /// been; get() then throws Error(compile_failed).
+  /// Takes back the request. The compile is stopped, or never started, once every request for it
+  /// has been; get() then throws Error(compile_failed).
   void cancel();
 
  private:
@@ -63,13 +64,13 @@ class CompileHandle {
   std::shared_ptr<State> state_;
 };
 
-/// Asks for a compile and returns at once. Throws only Error(invalid_argument) for a request that makes
-/// no sense and Error(not_found) for a toolchain or worker that is not there.
+/// Asks for a compile and returns at once. Throws only Error(invalid_argument) for a request that
+/// makes no sense and Error(not_found) for a toolchain or worker that is not there.
 CompileHandle compile_async(CompileRequest request);
 
-/// Compiles in a worker and waits. Throws Error(compile_failed) with the function's name, the module's
-/// name, the target and the last lines of the compiler's log; Error(unsupported) for a target that the
-/// toolchain does not know, which is found out once.
+/// Compiles in a worker and waits. Throws Error(compile_failed) with the function's name, the
+/// module's name, the target and the last lines of the compiler's log; Error(unsupported) for a
+/// target that the toolchain does not know, which is found out once.
 CompileResult compile(const CompileRequest& request);
 
 /// How many compiles run at a time (KILN_COMPILE_JOBS).
@@ -79,8 +80,9 @@ int compile_jobs();
 /// worker and remembered with the toolchain's identity.
 std::vector<std::string> known_targets(ToolchainKind kind);
 
-/// Disassembles with comgr in a worker, llvm-objdump or objdump, or nvdisasm/cuobjdump, also where the
-/// compiler of `target` is not. Throws Error(not_found) that names the package that would provide it.
+/// Disassembles with comgr in a worker, llvm-objdump or objdump, or nvdisasm/cuobjdump, also where
+/// the compiler of `target` is not. Throws Error(not_found) that names the package that would
+/// provide it.
 std::string disassemble(std::string_view code, std::string_view target);
 
 }  // namespace kiln::jit

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "jit/service/diagnostics.hpp"
-#include "jit/service/service.hpp"
 #include "jit/service/flight.hpp"
+#include "jit/service/service.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "base/text.hpp"
-#include "jit/service/diagnostics.hpp"
 #include "jit/compilers/objdump.hpp"
-#include "jit/service/service.hpp"
+#include "jit/service/diagnostics.hpp"
 #include "jit/service/flight.hpp"
+#include "jit/service/service.hpp"
 #include "jit/toolchain/toolchain.hpp"
 #include "kiln/error.hpp"
 

@@ -152,7 +152,9 @@ bool CompileHandle::ready() const {
 void CompileHandle::wait() const { state_->flight->future.wait(); }
 CompileResult CompileHandle::get() const { return state_->flight->future.get().get(); }
 
-void CompileHandle::raise_priority() { state_->service->pool_->raise_priority(state_->flight->job); }
+void CompileHandle::raise_priority() {
+  state_->service->pool_->raise_priority(state_->flight->job);
+}
 
 void CompileHandle::cancel() {
   if (ready() || state_->cancelled.exchange(true)) return;

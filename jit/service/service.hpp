@@ -16,12 +16,12 @@
 #include <unordered_map>
 #include <vector>
 
-#include "jit/service/compile.hpp"
 #include "jit/compilers/compiler.hpp"
+#include "jit/service/compile.hpp"
 #include "jit/service/pool.hpp"
-#include "jit/toolchain/settings.hpp"
 #include "jit/service/target_knowledge.hpp"
 #include "jit/service/worker_process.hpp"
+#include "jit/toolchain/settings.hpp"
 
 namespace kiln::jit {
 
@@ -36,8 +36,9 @@ class Service {
   /// The one of this process, with the settings of the environment; a forked child gets its own.
   static Service& instance();
 
-  /// What a compiler has refused is not compiled again. Any other failure, of a worker, a thread, the
-  /// disk or the memory, is an error of the requests that wait for it; the next one tries again.
+  /// What a compiler has refused is not compiled again. Any other failure, of a worker, a thread,
+  /// the disk or the memory, is an error of the requests that wait for it; the next one tries
+  /// again.
   CompileHandle compile_async(CompileRequest request);
   std::vector<std::string> known_targets(const Toolchain& toolchain);
   std::string disassemble(std::string_view code, std::string_view target);

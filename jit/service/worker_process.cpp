@@ -15,8 +15,8 @@
 #include <csignal>
 #include <cstring>
 
-#include "jit/toolchain/environment.hpp"
 #include "base/subprocess.hpp"
+#include "jit/toolchain/environment.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -140,17 +140,16 @@ void WorkerProcess::start(const Settings& settings) {
                                 pointers(arguments).data(), pointers(environment).data());
   if (error != 0) {
     pid_ = -1;
-    throw start_error(
-        fmt::format("the compile worker {}", settings.worker), error,
-        "; KILN_WORKER names another, KILN_COMPILE=inprocess does without");
+    throw start_error(fmt::format("the compile worker {}", settings.worker), error,
+                      "; KILN_WORKER names another, KILN_COMPILE=inprocess does without");
   }
   socket_ = std::move(here);
   output_pipe_ = std::move(read_end);
   set_nonblocking(socket_);
   set_nonblocking(output_pipe_);
-  const std::string begin = encode_frame(
-      {MessageType::start, 0,
-       encode(WorkerStart{temporary_.path(), static_cast<std::uint64_t>(pid_)})});
+  const std::string begin =
+      encode_frame({MessageType::start, 0,
+                    encode(WorkerStart{temporary_.path(), static_cast<std::uint64_t>(pid_)})});
   // A worker that has ended already is found out about by its first request.
   if (send(socket_.get(), begin.data(), begin.size(), MSG_NOSIGNAL) < 0 && errno != EPIPE &&
       errno != ECONNRESET) {

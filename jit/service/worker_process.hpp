@@ -7,11 +7,11 @@
 #include <chrono>
 #include <string>
 
-#include "jit/service/compile.hpp"
-#include "jit/compilers/protocol.hpp"
-#include "jit/toolchain/settings.hpp"
 #include "base/temporary.hpp"
 #include "base/unique_fd.hpp"
+#include "jit/compilers/protocol.hpp"
+#include "jit/service/compile.hpp"
+#include "jit/toolchain/settings.hpp"
 
 namespace kiln::jit {
 

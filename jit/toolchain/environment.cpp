@@ -54,8 +54,9 @@ struct CompilerVariables {
 const CompilerVariables& compiler_variables() {
   static const CompilerVariables variables = [] {
     CompilerVariables read;
-    for (const auto& [name, paths] : {std::pair("PATH", program_path()),
-                                      std::pair("LD_LIBRARY_PATH", environment("LD_LIBRARY_PATH"))}) {
+    for (const auto& [name, paths] :
+         {std::pair("PATH", program_path()),
+          std::pair("LD_LIBRARY_PATH", environment("LD_LIBRARY_PATH"))}) {
       std::string value = absolute_directories(paths);
       if (!value.empty()) read.run.emplace_back(name, std::move(value));
     }

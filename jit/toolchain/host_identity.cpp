@@ -9,14 +9,14 @@
 #include <string_view>
 
 #include "base/elf.hpp"
-#include "jit/toolchain/environment.hpp"
-#include "jit/toolchain/file_identity.hpp"
-#include "jit/toolchain/find.hpp"
-#include "jit/toolchain/host_features.hpp"
 #include "base/mapped_file.hpp"
 #include "base/subprocess.hpp"
 #include "base/temporary.hpp"
 #include "base/text.hpp"
+#include "jit/toolchain/environment.hpp"
+#include "jit/toolchain/file_identity.hpp"
+#include "jit/toolchain/find.hpp"
+#include "jit/toolchain/host_features.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -138,8 +138,7 @@ std::string interpreter_of(const std::string& program) {
 /// The shared libraries that the dynamic loader gives a program, by asking it: RPATH,
 /// LD_LIBRARY_PATH and its cache are its business. Empty for a program without any, such as a
 /// script.
-std::vector<std::string> shared_libraries(const std::string& program,
-                                          const std::string& directory,
+std::vector<std::string> shared_libraries(const std::string& program, const std::string& directory,
                                           std::chrono::milliseconds deadline) {
   const std::string loader = interpreter_of(program);
   std::vector<std::string> libraries;

@@ -21,8 +21,9 @@ struct HostCompilerIdentity {
   bool settled = true;  ///< none of it is so new that it could change and keep its stamp
 };
 
-/// Asks the driver at `path`, which takes some dozens of milliseconds; each question has that deadline.
-/// Throws Error(not_found) that says how it ended and what it printed if it does not answer to
+/// Asks the driver at `path`, which takes some dozens of milliseconds; each question has that
+/// deadline. Throws Error(not_found) that says how it ended and what it printed if it does not
+/// answer to
 /// --version.
 HostCompilerIdentity identify_host_compiler(const std::string& path,
                                             std::chrono::milliseconds deadline = kProbeDeadline);

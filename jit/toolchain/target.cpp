@@ -6,8 +6,8 @@
 #include <array>
 #include <cctype>
 
-#include "jit/toolchain/toolchain.hpp"
 #include "jit/toolchain/host_features.hpp"
+#include "jit/toolchain/toolchain.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

@@ -17,8 +17,8 @@
 #include "jit/toolchain/file_identity.hpp"
 #include "jit/toolchain/find.hpp"
 #include "jit/toolchain/host_identity.hpp"
-#include "jit/toolchain/toolchain_cache.hpp"
 #include "jit/toolchain/settings.hpp"
+#include "jit/toolchain/toolchain_cache.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

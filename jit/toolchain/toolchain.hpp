@@ -16,8 +16,9 @@ std::string_view name(ToolchainKind kind);
 /// A compiler that was found on this machine.
 struct Toolchain {
   ToolchainKind kind = ToolchainKind::host;
-  std::string path;      ///< of the library or the compiler
-  std::string version;   ///< for people: "HIP 5.2.21153", "NVRTC 13.0", "Debian clang version 14.0.6"
+  std::string path;  ///< of the library or the compiler
+  std::string
+      version;  ///< for people: "HIP 5.2.21153", "NVRTC 13.0", "Debian clang version 14.0.6"
   std::string identity;  ///< changes whenever its output may; empty if it cannot be established
 };
 
@@ -25,22 +26,23 @@ struct Toolchain {
 /// Error(invalid_argument) for a target of no known family.
 ToolchainKind toolchain_for(std::string_view target);
 
-/// The options kiln passes for `target`, in order. `contract` allows FMA contraction (accuracy fast).
+/// The options kiln passes for `target`, in order. `contract` allows FMA contraction (accuracy
+/// fast).
 std::vector<std::string> compile_options(std::string_view target, bool contract);
 
-/// This CPU as a target: "x86-64:avx,avx2,...", the same on every machine with the same features. The
-/// target "cpu" stands for it.
+/// This CPU as a target: "x86-64:avx,avx2,...", the same on every machine with the same features.
+/// The target "cpu" stands for it.
 std::string host_target();
 
-/// What was found; the first of a kind is the one that is used. KILN_HIPRTC, KILN_NVRTC and KILN_CXX
-/// (a path or name each) choose another. Nothing is loaded into this process.
+/// What was found; the first of a kind is the one that is used. KILN_HIPRTC, KILN_NVRTC and
+/// KILN_CXX (a path or name each) choose another. Nothing is loaded into this process.
 std::vector<Toolchain> toolchains();
 /// The one that is used, found once. Throws Error(not_found) that says which library or package is
 /// missing.
 Toolchain toolchain(ToolchainKind kind);
 
-/// The environment variables that are set and change what a compiler writes, by name: part of a key.
-/// They are read once, and every compile of this process gets them as they were then.
+/// The environment variables that are set and change what a compiler writes, by name: part of a
+/// key. They are read once, and every compile of this process gets them as they were then.
 std::vector<std::pair<std::string, std::string>> compiler_environment();
 
 /// The toolchain at that path. Throws Error(not_found) when there is none.

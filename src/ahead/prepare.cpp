@@ -10,10 +10,10 @@
 
 #include "ahead/compile_only.hpp"
 #include "call/function_impl.hpp"
-#include "jit/device/backend.hpp"
-#include "kiln/error.hpp"
-#include "kernel/kernel_table.hpp"
 #include "call/record.hpp"
+#include "jit/device/backend.hpp"
+#include "kernel/kernel_table.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln {
 
@@ -21,7 +21,7 @@ struct Preparation::State {
   std::mutex mutex;
   std::condition_variable finished;
   std::vector<KernelResult> kernels;  ///< in the order in which the call runs them
-  std::size_t left = 0;                 ///< kernels that are not there yet
+  std::size_t left = 0;               ///< kernels that are not there yet
   bool cancelled = false;
   KernelInfo info;
   std::optional<Failure> error;  ///< of the request itself, or of its first kernel that failed

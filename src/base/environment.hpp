@@ -6,8 +6,9 @@
 
 namespace kiln {
 
-/// The variable's value, or empty. A program that runs with more rights than its caller (set-user-id,
-/// set-group-id, file capabilities) sees none: the caller must not decide what it runs and loads.
+/// The variable's value, or empty. A program that runs with more rights than its caller
+/// (set-user-id, set-group-id, file capabilities) sees none: the caller must not decide what it
+/// runs and loads.
 std::string environment(const char* name);
 
 /// As environment(), for a variable whose empty value means something.

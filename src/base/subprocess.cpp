@@ -51,9 +51,9 @@ bool ends_before(pid_t pid, Clock::time_point end) {
 Error start_error(std::string_view what, int error, std::string_view advice) {
   const bool is_its_fault = error == ENOENT || error == EACCES || error == ENOEXEC ||
                             error == ENOTDIR || error == ELOOP || error == ENAMETOOLONG;
-  return Error(is_its_fault ? Code::not_found : Code::io,
-               fmt::format("cannot start {}: {}{}", what, std::strerror(error),
-                           is_its_fault ? advice : ""));
+  return Error(
+      is_its_fault ? Code::not_found : Code::io,
+      fmt::format("cannot start {}: {}{}", what, std::strerror(error), is_its_fault ? advice : ""));
 }
 
 std::string describe_ending(int status) {
@@ -63,7 +63,8 @@ std::string describe_ending(int status) {
 }
 
 CommandResult run_command(const std::vector<std::string>& command, const std::string& directory,
-                          std::vector<std::string> environment, std::chrono::milliseconds deadline) {
+                          std::vector<std::string> environment,
+                          std::chrono::milliseconds deadline) {
   const bool limited = deadline != std::chrono::milliseconds::max();
   const std::string output = fmt::format("{}/stdout", directory);
   const std::string errors = fmt::format("{}/stderr", directory);
@@ -102,9 +103,9 @@ CommandResult run_command(const std::vector<std::string>& command, const std::st
     if (errno == ECHILD) break;
     throw Error(Code::io, fmt::format("cannot wait for {}: {}", command[0], std::strerror(errno)));
   }
-  result.ending =
-      result.stopped ? fmt::format("did not end within {} ms and was stopped", deadline.count())
-                     : describe_ending(result.status);
+  result.ending = result.stopped
+                      ? fmt::format("did not end within {} ms and was stopped", deadline.count())
+                      : describe_ending(result.status);
   result.output = read_whole_file(output);
   result.errors = read_whole_file(errors);
   return result;

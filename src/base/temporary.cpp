@@ -27,9 +27,8 @@ void use_temporary_parent(std::string directory) { temporary_parent() = std::mov
 
 TemporaryDirectory::TemporaryDirectory(std::string_view prefix) {
   std::string reasons;
-  for (const std::string& parent :
-       {temporary_parent(), environment("TMPDIR"), std::string("/tmp"), std::string("/var/tmp"),
-        std::string("/dev/shm")}) {
+  for (const std::string& parent : {temporary_parent(), environment("TMPDIR"), std::string("/tmp"),
+                                    std::string("/var/tmp"), std::string("/dev/shm")}) {
     if (!parent.starts_with('/')) continue;
     std::string path = fmt::format("{}/{}-XXXXXX", parent, prefix);
     if (mkdtemp(path.data()) != nullptr) {

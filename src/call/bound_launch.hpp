@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "call/function_impl.hpp"
+#include "call/plan.hpp"
 #include "kiln/error.hpp"
 #include "kiln/function.hpp"
-#include "call/plan.hpp"
 
 namespace kiln {
 

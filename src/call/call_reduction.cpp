@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "fusion/graph/broadcast.hpp"
 #include "fusion/emit/products/products.hpp"
 #include "fusion/emit/rows/rows.hpp"
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/infer/infer.hpp"
-#include "fusion/schedule/products/product_layout.hpp"
-#include "fusion/partition/row_work.hpp"
 #include "fusion/infer/shapes.hpp"
+#include "fusion/partition/row_work.hpp"
+#include "fusion/schedule/products/product_layout.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {

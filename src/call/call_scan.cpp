@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "call/call_reduction.hpp"
-#include "fusion/graph/broadcast.hpp"
 #include "fusion/emit/scan/scan.hpp"
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "kiln/error.hpp"
 

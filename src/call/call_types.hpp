@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "call/plan.hpp"
 #include "fusion/emit/emit.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
 #include "fusion/schedule/scan/scan_layout.hpp"
-#include "fusion/graph/typed_graph.hpp"
 #include "kernel/kernel_request.hpp"
-#include "call/plan.hpp"
 
 namespace kiln {
 

@@ -7,10 +7,10 @@
 #include <array>
 #include <cctype>
 
-#include "fusion/emit/emit.hpp"
-#include "kiln/error.hpp"
-#include "kernel/kernel_table.hpp"
 #include "core/scalar_bytes.hpp"
+#include "fusion/emit/emit.hpp"
+#include "kernel/kernel_table.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln {
 namespace {

@@ -78,7 +78,8 @@ Scalar Scalar::typed(double value, DType dtype) {
                     kiln::name(dtype)));
   }
   // Rounded here, once: kernels take a narrow number as an f32.
-  Scalar scalar(kiln::bits(dtype) == 16 ? fusion::decode(fusion::encode(value, dtype), dtype) : value);
+  Scalar scalar(kiln::bits(dtype) == 16 ? fusion::decode(fusion::encode(value, dtype), dtype)
+                                        : value);
   scalar.dtype_ = dtype;
   scalar.weak_ = false;
   return scalar;

@@ -1,9 +1,9 @@
 // What is behind a Function: its definition and its plans.
 #pragma once
 
-#include "kiln/function.hpp"
 #include "call/plan.hpp"
 #include "call/plan_table.hpp"
+#include "kiln/function.hpp"
 
 namespace kiln {
 

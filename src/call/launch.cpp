@@ -5,11 +5,11 @@
 #include <array>
 #include <cstring>
 
-#include "fusion/schedule/overlap.hpp"
-#include "kiln/error.hpp"
 #include "call/plan.hpp"
 #include "core/scalar_bytes.hpp"
 #include "core/view_bytes.hpp"
+#include "fusion/schedule/overlap.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln {
 namespace {

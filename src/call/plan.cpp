@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "call/call_types.hpp"
-#include "kiln/error.hpp"
-#include "kernel/kernel_table.hpp"
 #include "call/record.hpp"
 #include "core/view_bytes.hpp"
+#include "kernel/kernel_table.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln {
 void check_view(const Definition& definition, const View& view, const Device& device,

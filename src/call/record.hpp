@@ -2,8 +2,8 @@
 // (files/manifest.hpp), so that its kernels can be compiled elsewhere before it runs again.
 #pragma once
 
-#include "kiln/specification.hpp"
 #include "call/plan.hpp"
+#include "kiln/specification.hpp"
 
 namespace kiln {
 

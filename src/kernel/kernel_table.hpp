@@ -67,8 +67,8 @@ class KernelTable {
   /// programs.
   std::vector<Ticket> request(std::span<const WantedKernel> wanted, std::span<const Done> done);
 
-  /// Queues a kernel that a call missed and will ask for again. Throws why the attempt before failed,
-  /// once: it is queued again by the call after that.
+  /// Queues a kernel that a call missed and will ask for again. Throws why the attempt before
+  /// failed, once: it is queued again by the call after that.
   void request_missed(const WantedKernel& wanted, const cache::Key& key);
 
   /// Somebody waits for it now.
@@ -102,7 +102,7 @@ class KernelTable {
   std::mutex mutex_;
   std::map<Id, std::shared_ptr<jit::Kernel>> loaded_;
   std::unordered_map<cache::Key, std::shared_ptr<Task>> tasks_;  ///< queued or running
-  std::unordered_map<cache::Key, Failure> failures_;  ///< of kernels that calls missed
+  std::unordered_map<cache::Key, Failure> failures_;             ///< of kernels that calls missed
   std::deque<std::shared_ptr<Task>> queue_;
   std::condition_variable wake_;
   std::size_t threads_ = 0;

@@ -12,8 +12,8 @@ struct Copy {
   View to;
 };
 
-/// Every element of `from`, broadcast to the shape of `to` by NumPy's rules and cast to its dtype as
-/// a written cast is, into `to`. Between equal dtypes the bits are kept, those of a NaN too.
+/// Every element of `from`, broadcast to the shape of `to` by NumPy's rules and cast to its dtype
+/// as a written cast is, into `to`. Between equal dtypes the bits are kept, those of a NaN too.
 /// Strides are free on both sides. One launch on `stream`, which may be capturing: of a fused
 /// kernel, or of the device's own copy where both views are the same block of bytes. No memory is
 /// allocated on the device. Throws Error as a call of a Function does: invalid_argument for shapes

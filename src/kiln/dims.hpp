@@ -1,5 +1,5 @@
-// A short list of 64-bit numbers, one per axis, that allocates only above eight axes: a View is made
-// for every call of a fused function, so making one must cost nothing.
+// A short list of 64-bit numbers, one per axis, that allocates only above eight axes: a View is
+// made for every call of a fused function, so making one must cost nothing.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@ class Dims {
   static constexpr std::size_t kInline = 8;
 
   Dims() = default;
-  Dims(std::initializer_list<std::int64_t> values) : Dims(std::span(values.begin(), values.size())) {}
+  Dims(std::initializer_list<std::int64_t> values)
+      : Dims(std::span(values.begin(), values.size())) {}
   explicit Dims(std::span<const std::int64_t> values) : Dims(values.size()) {
     std::copy(values.begin(), values.end(), data());
   }

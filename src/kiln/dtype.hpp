@@ -9,11 +9,30 @@
 namespace kiln {
 
 /// The element type of an array. `boolean` is one byte, 0 or 1. `c64` is two f32. The last group is
-/// for storage only: it is computed in f32 (floats) or i32 (u4, i4, packed two to a byte, low nibble
-/// first).
+/// for storage only: it is computed in f32 (floats) or i32 (u4, i4, packed two to a byte, low
+/// nibble first).
 enum class DType : std::uint8_t {
-  boolean, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64, c64,
-  f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz, u4, i4, f4e2m1,
+  boolean,
+  u8,
+  u16,
+  u32,
+  u64,
+  i8,
+  i16,
+  i32,
+  i64,
+  f16,
+  bf16,
+  f32,
+  f64,
+  c64,
+  f8e4m3,
+  f8e5m2,
+  f8e4m3fnuz,
+  f8e5m2fnuz,
+  u4,
+  i4,
+  f4e2m1,
 };
 
 enum class Kind : std::uint8_t { boolean, unsigned_integer, signed_integer, floating, complex };

@@ -36,7 +36,8 @@ class Error : public std::runtime_error {
 
 enum class LogLevel { debug, info, warning };
 
-/// Receives one line without a newline. May be called from any thread, never while kiln holds a lock.
+/// Receives one line without a newline. May be called from any thread, never while kiln holds a
+/// lock.
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
 /// Replaces the sink; an empty one silences kiln. The default prints warnings to stderr.

@@ -73,7 +73,7 @@ struct KernelInfo {
   std::string variant;  ///< the layout variant in words
   std::string source;   ///< the kernel, without the preamble
   CacheState cache = CacheState::memory;
-  double compile_ms = 0;  ///< 0 unless `cache` is compiled
+  double compile_ms = 0;    ///< 0 unless `cache` is compiled
   std::uint64_t bytes = 0;  ///< that a call reads and writes, every element of every operand once
   int kernels = 1;  ///< launched by a call: one for each shape among the outputs, 0 if all are
                     ///< empty. Where there are several, what stands above is the first one's, but

@@ -72,8 +72,8 @@ class Graph {
   /// addresses are not right (an overlap, a captured sequence that uses `old`), throws Error and
   /// changes nothing.
   std::size_t rebind(const void* old, void* now);
-  /// The same for a block of memory that is elsewhere now: every operand whose data lies in it keeps
-  /// its place in the block.
+  /// The same for a block of memory that is elsewhere now: every operand whose data lies in it
+  /// keeps its place in the block.
   std::size_t rebind(const void* old, void* now, std::size_t bytes);
   /// Another number for scalar argument `input` of the call of a function or kernel `operation`, of
   /// the same dtype and weakness.

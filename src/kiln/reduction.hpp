@@ -30,13 +30,14 @@ Value reduce(std::string_view function, const Value& x, const Axes& axes);
   inline Value name(const Value& x, const Axes& axes = {}) { return reduce(#name, x, axes); }
 
 KILN_REDUCTION(sum)
-KILN_REDUCTION(mean) KILN_REDUCTION(prod) KILN_REDUCTION(max) KILN_REDUCTION(min)
-    KILN_REDUCTION(any) KILN_REDUCTION(all) KILN_REDUCTION(argmax) KILN_REDUCTION(argmin)
-        KILN_REDUCTION(var) KILN_REDUCTION(std) KILN_REDUCTION(logsumexp) KILN_REDUCTION(norm2)
-            KILN_REDUCTION(count_nonzero)
+KILN_REDUCTION(mean)
+KILN_REDUCTION(prod)
+KILN_REDUCTION(max) KILN_REDUCTION(min) KILN_REDUCTION(any) KILN_REDUCTION(all)
+    KILN_REDUCTION(argmax) KILN_REDUCTION(argmin) KILN_REDUCTION(var) KILN_REDUCTION(std)
+        KILN_REDUCTION(logsumexp) KILN_REDUCTION(norm2) KILN_REDUCTION(count_nonzero)
 #undef KILN_REDUCTION
 
-                inline Value softmax(const Value& x, const Axes& axes = -1) {
+            inline Value softmax(const Value& x, const Axes& axes = -1) {
   return reduce("softmax", x, axes);
 }
 inline Value log_softmax(const Value& x, const Axes& axes = -1) {

@@ -1,5 +1,5 @@
-// kiln::Value: the operand of a callable that is being traced. Every operator and function below adds
-// one op to the graph of the function that is being described; nothing is computed.
+// kiln::Value: the operand of a callable that is being traced. Every operator and function below
+// adds one op to the graph of the function that is being described; nothing is computed.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class Value {
   Value(fusion::Graph* graph, std::uint32_t node) : graph_(graph), node_(node) {}
   /// A literal: weak, so it takes the dtype of its partner (numerics.md).
   template <class T>
-    requires std::is_arithmetic_v<T>
-  Value(T literal) : literal_(true) {  // NOLINT: implicit on purpose
+  requires std::is_arithmetic_v<T> Value(T literal)
+      : literal_(true) {  // NOLINT: implicit on purpose
     if constexpr (std::is_same_v<T, bool>) {
       kind_ = Kind::boolean;
       integer_ = literal ? 1 : 0;
@@ -47,8 +47,9 @@ class Value {
   std::uint64_t integer_ = 0;
 };
 
-/// Adds the op or library function of that name, as the text form would. Throws Error(invalid_argument)
-/// for an unknown name, a wrong number of operands, or operands of two different functions.
+/// Adds the op or library function of that name, as the text form would. Throws
+/// Error(invalid_argument) for an unknown name, a wrong number of operands, or operands of two
+/// different functions.
 Value apply(std::string_view function, std::initializer_list<Value> operands);
 
 /// Rounds or converts to `dtype`; a written cast is always honoured (numerics.md: float to integer
@@ -103,36 +104,46 @@ inline Value operator^(const Value& a, const Value& b) { return apply("bitwise_x
 inline Value operator<<(const Value& a, const Value& b) { return apply("left_shift", {a, b}); }
 inline Value operator>>(const Value& a, const Value& b) { return apply("right_shift", {a, b}); }
 
-// One function per op and composition of the text form, named alike; the op table (fusion/graph/op.cpp) and
-// the composition table (fusion/graph/composition.cpp) hold their definitions and error bounds.
+// One function per op and composition of the text form, named alike; the op table
+// (fusion/graph/op.cpp) and the composition table (fusion/graph/composition.cpp) hold their
+// definitions and error bounds.
 #define KILN_UNARY(name) \
   inline Value name(const Value& x) { return apply(#name, {x}); }
 #define KILN_BINARY(name) \
   inline Value name(const Value& a, const Value& b) { return apply(#name, {a, b}); }
-#define KILN_TERNARY(name) \
-  inline Value name(const Value& a, const Value& b, const Value& c) { return apply(#name, {a, b, c}); }
+#define KILN_TERNARY(name)                                            \
+  inline Value name(const Value& a, const Value& b, const Value& c) { \
+    return apply(#name, {a, b, c});                                   \
+  }
 
-KILN_UNARY(abs) KILN_UNARY(sign) KILN_UNARY(square) KILN_UNARY(sqrt) KILN_UNARY(rsqrt)
-KILN_UNARY(cbrt) KILN_UNARY(reciprocal) KILN_UNARY(exp) KILN_UNARY(exp2) KILN_UNARY(expm1)
-KILN_UNARY(log) KILN_UNARY(log2) KILN_UNARY(log10) KILN_UNARY(log1p) KILN_UNARY(sin)
-KILN_UNARY(cos) KILN_UNARY(tan) KILN_UNARY(asin) KILN_UNARY(acos) KILN_UNARY(atan)
-KILN_UNARY(sinh) KILN_UNARY(cosh) KILN_UNARY(tanh) KILN_UNARY(asinh) KILN_UNARY(acosh)
-KILN_UNARY(atanh) KILN_UNARY(sigmoid) KILN_UNARY(erf) KILN_UNARY(erfc) KILN_UNARY(ndtr) KILN_UNARY(erfinv)
-KILN_UNARY(lgamma) KILN_UNARY(floor) KILN_UNARY(ceil) KILN_UNARY(round) KILN_UNARY(trunc)
-KILN_UNARY(isnan) KILN_UNARY(isinf) KILN_UNARY(isfinite) KILN_UNARY(logical_not)
-KILN_UNARY(bitwise_not) KILN_UNARY(popcount) KILN_UNARY(clz)
-KILN_BINARY(floor_divide) KILN_BINARY(remainder) KILN_BINARY(fmod) KILN_BINARY(power)
-KILN_BINARY(maximum) KILN_BINARY(minimum) KILN_BINARY(fmax) KILN_BINARY(fmin)
-KILN_BINARY(atan2) KILN_BINARY(hypot) KILN_BINARY(logaddexp) KILN_BINARY(copysign)
-KILN_BINARY(nextafter) KILN_BINARY(logical_and) KILN_BINARY(logical_or) KILN_BINARY(logical_xor)
-KILN_TERNARY(where) KILN_TERNARY(fma) KILN_TERNARY(clip) KILN_TERNARY(lerp)
-KILN_UNARY(real) KILN_UNARY(imag) KILN_UNARY(conj)
-KILN_UNARY(relu) KILN_UNARY(relu6) KILN_UNARY(leaky_relu) KILN_UNARY(elu) KILN_UNARY(selu)
-KILN_UNARY(celu) KILN_UNARY(gelu) KILN_UNARY(gelu_tanh) KILN_UNARY(quick_gelu) KILN_UNARY(silu)
-KILN_UNARY(mish) KILN_UNARY(softplus) KILN_UNARY(softsign) KILN_UNARY(hardswish)
-KILN_UNARY(hardsigmoid) KILN_UNARY(tanhshrink) KILN_UNARY(squared_relu) KILN_UNARY(logit)
-KILN_UNARY(nan_to_num)
-KILN_BINARY(leaky_relu) KILN_BINARY(elu) KILN_BINARY(celu)  // with a slope or alpha of its own
+KILN_UNARY(abs)
+KILN_UNARY(sign)
+KILN_UNARY(square) KILN_UNARY(sqrt) KILN_UNARY(rsqrt) KILN_UNARY(cbrt) KILN_UNARY(
+    reciprocal) KILN_UNARY(exp) KILN_UNARY(exp2) KILN_UNARY(expm1) KILN_UNARY(log) KILN_UNARY(log2)
+    KILN_UNARY(log10) KILN_UNARY(log1p) KILN_UNARY(sin) KILN_UNARY(cos) KILN_UNARY(tan) KILN_UNARY(
+        asin) KILN_UNARY(acos) KILN_UNARY(atan) KILN_UNARY(sinh) KILN_UNARY(cosh) KILN_UNARY(tanh)
+        KILN_UNARY(asinh) KILN_UNARY(acosh) KILN_UNARY(atanh) KILN_UNARY(sigmoid) KILN_UNARY(erf)
+            KILN_UNARY(erfc) KILN_UNARY(ndtr) KILN_UNARY(erfinv) KILN_UNARY(lgamma) KILN_UNARY(
+                floor) KILN_UNARY(ceil) KILN_UNARY(round) KILN_UNARY(trunc) KILN_UNARY(isnan)
+                KILN_UNARY(isinf) KILN_UNARY(isfinite) KILN_UNARY(logical_not) KILN_UNARY(
+                    bitwise_not) KILN_UNARY(popcount) KILN_UNARY(clz) KILN_BINARY(floor_divide)
+                    KILN_BINARY(remainder) KILN_BINARY(fmod) KILN_BINARY(power) KILN_BINARY(
+                        maximum) KILN_BINARY(minimum) KILN_BINARY(fmax) KILN_BINARY(fmin)
+                        KILN_BINARY(atan2) KILN_BINARY(hypot) KILN_BINARY(logaddexp) KILN_BINARY(
+                            copysign) KILN_BINARY(nextafter) KILN_BINARY(logical_and)
+                            KILN_BINARY(logical_or) KILN_BINARY(logical_xor) KILN_TERNARY(
+                                where) KILN_TERNARY(fma) KILN_TERNARY(clip) KILN_TERNARY(lerp)
+                                KILN_UNARY(real) KILN_UNARY(imag) KILN_UNARY(conj) KILN_UNARY(
+                                    relu) KILN_UNARY(relu6) KILN_UNARY(leaky_relu) KILN_UNARY(elu)
+                                    KILN_UNARY(selu) KILN_UNARY(celu) KILN_UNARY(gelu) KILN_UNARY(
+                                        gelu_tanh) KILN_UNARY(quick_gelu) KILN_UNARY(silu)
+                                        KILN_UNARY(mish) KILN_UNARY(softplus) KILN_UNARY(softsign)
+                                            KILN_UNARY(hardswish) KILN_UNARY(hardsigmoid)
+                                                KILN_UNARY(tanhshrink) KILN_UNARY(squared_relu)
+                                                    KILN_UNARY(logit) KILN_UNARY(nan_to_num)
+                                                        KILN_BINARY(leaky_relu) KILN_BINARY(elu)
+                                                            KILN_BINARY(celu)  // with a slope or
+                                                                               // alpha of its own
 
 #undef KILN_UNARY
 #undef KILN_BINARY

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "fusion/reference/bound.hpp"
 #include "fusion/graph/number.hpp"
+#include "fusion/reference/bound.hpp"
 #include "fusion/reference/operation.hpp"
 
 namespace kiln::numerics {

@@ -5,10 +5,10 @@
 #include <map>
 #include <mutex>
 
+#include "core/view_bytes.hpp"
 #include "fusion/schedule/overlap.hpp"
 #include "kiln/error.hpp"
 #include "program/plan.hpp"
-#include "core/view_bytes.hpp"
 
 namespace kiln {
 

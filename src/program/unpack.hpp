@@ -1,6 +1,6 @@
 // Which packed arrays of a program have to be unpacked before kernels can reduce them or run along
-// them. Kernels multiply packed rows (fusion/schedule/products/product_layout.hpp); of others they read a number at a
-// time.
+// them. Kernels multiply packed rows (fusion/schedule/products/product_layout.hpp); of others they
+// read a number at a time.
 #pragma once
 
 #include "program/plan.hpp"

@@ -10,14 +10,14 @@
 
 #include "files/file_io.hpp"
 #include "fusion/graph/broadcast.hpp"
-#include "fusion/infer/infer.hpp"
 #include "fusion/graph/number.hpp"
-#include "fusion/reference/reference.hpp"
-#include "fusion/reference/arrays.hpp"
-#include "fusion/reference/value.hpp"
-#include "fusion/infer/shapes.hpp"
-#include "fusion/text/text.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/infer/shapes.hpp"
+#include "fusion/reference/arrays.hpp"
+#include "fusion/reference/reference.hpp"
+#include "fusion/reference/value.hpp"
+#include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 #include "kiln/graph.hpp"
 #include "kiln/program.hpp"
@@ -100,8 +100,8 @@ struct Result {
   double microseconds = 0;
   double spread = 0;  ///< (largest - smallest) / median
   double gb_per_s = 0;
-  double fraction = 0;  ///< of the copy's bytes per second
-  bool right = false;   ///< the part that was compared with the reference
+  double fraction = 0;      ///< of the copy's bytes per second
+  bool right = false;       ///< the part that was compared with the reference
   std::uint64_t bytes = 0;  ///< each input read and each output written once
   std::string variant;
   double of_read = 0;  ///< of the speed of a kernel that only reads the same bytes; 0: not measured

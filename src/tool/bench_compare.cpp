@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fusion/reference/value.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/reference/value.hpp"
 
 namespace kiln::tool {
 namespace {
 
-// Of the exact value: far more than a chain in f32 is off by, less than the spacing of numbers of 16
-// bits.
+// Of the exact value: far more than a chain in f32 is off by, less than the spacing of numbers of
+// 16 bits.
 constexpr double kOfValue = 1.0 / 1024;
 // Of the typical size of all values: far more than thousands of f32 terms that cancel are off by.
 constexpr double kOfAll = 1.0 / 16384;

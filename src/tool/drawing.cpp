@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "jit/toolchain/find.hpp"
 #include "jit/toolchain/environment.hpp"
+#include "jit/toolchain/find.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::tool {

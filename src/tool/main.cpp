@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <new>
 #include <span>
+#include <sstream>
 
 #include "kiln/error.hpp"
 #include "tool/cli.hpp"
@@ -44,11 +44,9 @@ void occupy_standard_descriptors() {
 
 /// Output that could not be written is a failure, whatever the command thought.
 int check_output(int code) {
-  errno = 0;
-  const bool flushed = std::fflush(stdout) == 0;
-  if (flushed && std::ferror(stdout) == 0) return code;
-  print(stderr, "kiln: standard output: {}\n",
-              errno != 0 ? std::strerror(errno) : "it could not all be written");
+  const int error = output_error();
+  if (error == 0) return code;
+  print(stderr, "kiln: standard output: {}\n", std::strerror(error));
   return code == kSuccess ? kFailure : code;
 }
 
@@ -122,7 +120,9 @@ int run(int argc, char** argv) {
       return report_missing_command(command, asked_for_json(arguments));
     }
     if (error.get_exit_code() != 0) return report_usage(command, error, arguments);
-    line.app->exit(error);  // prints help or the version
+    std::ostringstream text;
+    line.app->exit(error, text, text);  // help or the version
+    print_text(stdout, text.str());
     return kSuccess;
   }
   return run_command(line);

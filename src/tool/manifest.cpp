@@ -14,9 +14,9 @@
 #include <filesystem>
 #include <mutex>
 
+#include "ahead/prepare.hpp"
 #include "files/file_io.hpp"
 #include "kiln/error.hpp"
-#include "ahead/prepare.hpp"
 #include "tool/arguments.hpp"
 #include "tool/commands.hpp"
 #include "tool/print.hpp"

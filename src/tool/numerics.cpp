@@ -8,9 +8,9 @@
 #include <fstream>
 #include <map>
 
-#include "fusion/reference/bound.hpp"
 #include "fusion/graph/number.hpp"
 #include "fusion/graph/op.hpp"
+#include "fusion/reference/bound.hpp"
 #include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
 #include "kiln/option_names.hpp"

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <ctime>
 
@@ -119,13 +120,23 @@ std::size_t terminal_columns() {
   return size.ws_col;
 }
 
+// Why standard output could not be written; of what is buffered it is known only later.
+int first_output_error = 0;
+
 }  // namespace
 
 std::string printable(std::string_view text) { return shown(text, "", false); }
 
 void print_text(std::FILE* file, std::string_view text) {
   const std::string lines = shown(text, "\n\t", coloured());
-  std::fwrite(lines.data(), 1, lines.size(), file);
+  if (std::fwrite(lines.data(), 1, lines.size(), file) < lines.size() && file == stdout) {
+    if (first_output_error == 0) first_output_error = errno;
+  }
+}
+
+int output_error() {
+  if (std::fflush(stdout) != 0 && first_output_error == 0) first_output_error = errno;
+  return first_output_error != 0 || std::ferror(stdout) == 0 ? first_output_error : EIO;
 }
 
 void print_json(const Json& value) {

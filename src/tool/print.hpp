@@ -35,6 +35,9 @@ void print(fmt::format_string<Args...> format, Args&&... args) {
   print_text(stdout, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// Flushes standard output. The errno of the first write to it that failed, or 0.
+int output_error();
+
 /// One value on standard output, indented. Text that is not UTF-8 is written with replacements.
 void print_json(const Json& value);
 

@@ -213,7 +213,9 @@ TEST_F(Manage, AClearThatMayNotRemoveSaysWhereAndWhy) {
   EXPECT_THAT(message([&] { clear(*cache_); }),
               AllOf(HasSubstr("cache clear: " + directory() + ": 6 files cannot be removed"),
                     HasSubstr("Read-only file system")));
-  EXPECT_THAT(message([&] { trim(*cache_, {{}, {}, {"sm_90", "", {}}, false}); }),
+  EXPECT_THAT(message([&] {
+                trim(*cache_, {{}, {}, {"sm_90", "", {}}, false});
+              }),
               HasSubstr("cache trim: " + directory() + ": 3 files cannot be removed"));
   EXPECT_EQ(usage(*cache_).entries, 6u);
   io_->error = 0;

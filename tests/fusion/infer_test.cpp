@@ -8,8 +8,8 @@
 #include <bit>
 
 #include "fusion/graph/dtype_lattice.hpp"
-#include "fusion/text/text.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "fusion/emit/emit.hpp"
-#include "fusion/infer/infer.hpp"
 #include "fusion/emit/kernel_names.hpp"
+#include "fusion/infer/infer.hpp"
 #include "fusion/text/text.hpp"
 #include "preamble/preamble.hpp"
 
@@ -34,8 +34,7 @@ std::vector<std::string> identifiers_of(const std::vector<std::string>& names,
   const TypedGraph graph = sum_of(names, output);
   std::vector<std::string> identifiers;
   const KernelNames names_of(graph);
-  for (const NamedOperand& operand : names_of.operands())
-    identifiers.push_back(operand.name);
+  for (const NamedOperand& operand : names_of.operands()) identifiers.push_back(operand.name);
   return identifiers;
 }
 

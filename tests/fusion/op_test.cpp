@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "fusion/reference/bound.hpp"
-#include "fusion/infer/infer.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/reference/bound.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

@@ -1,16 +1,15 @@
 // Reductions before there is a kernel: their text, their shapes, what the reference makes of them,
 // and how rows are shared out.
-#include "fusion/graph/reduction_calls.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "fusion/emit/rows/rows.hpp"
+#include "fusion/graph/reduction_calls.hpp"
 #include "fusion/infer/infer.hpp"
-#include "fusion/schedule/rows/row_layout.hpp"
-#include "fusion/reference/arrays.hpp"
 #include "fusion/infer/shapes.hpp"
+#include "fusion/reference/arrays.hpp"
+#include "fusion/schedule/rows/row_layout.hpp"
 #include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 

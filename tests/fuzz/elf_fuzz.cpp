@@ -8,10 +8,10 @@
 #include <span>
 #include <string>
 
-#include "cache/entry.hpp"
 #include "base/elf.hpp"
-#include "jit/device/cpu/shared_object.hpp"
+#include "cache/entry.hpp"
 #include "jit/compilers/resources.hpp"
+#include "jit/device/cpu/shared_object.hpp"
 #include "kiln/error.hpp"
 
 using namespace kiln;

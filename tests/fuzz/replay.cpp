@@ -1,6 +1,5 @@
-// Runs a fuzzer's function over the files that are named, or that are in the directories named: what
-// libFuzzer does with a corpus, in a build by any compiler. No bytes at
-// all are an input too.
+// Runs a fuzzer's function over the files that are named, or that are in the directories named:
+// what libFuzzer does with a corpus, in a build by any compiler. No bytes at all are an input too.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -36,7 +35,8 @@ int main(int count, char** arguments) {
         std::fprintf(stderr, "%s: cannot be read\n", path.c_str());
         return 1;
       }
-      std::fprintf(stderr, "%s\n", path.c_str());  // the last one printed is the one that ends the run
+      std::fprintf(stderr, "%s\n",
+                   path.c_str());  // the last one printed is the one that ends the run
       LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
       ++replayed;
     }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "jit/device/backend.hpp"
 #include "base/dynamic_library.hpp"
+#include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "jit/service/service.hpp"
 #include "base/temporary.hpp"
 #include "base/unique_fd.hpp"
+#include "jit/service/service.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit::test {

@@ -5,12 +5,12 @@
 
 #include <cstring>
 
-#include "jit/service/compile.hpp"
 #include "base/text.hpp"
-#include "jit/service/diagnostics.hpp"
-#include "jit/toolchain/host_features.hpp"
 #include "jit/compilers/offload_bundle.hpp"
 #include "jit/compilers/protocol.hpp"
+#include "jit/service/compile.hpp"
+#include "jit/service/diagnostics.hpp"
+#include "jit/toolchain/host_features.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

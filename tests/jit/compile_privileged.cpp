@@ -5,9 +5,9 @@
 
 #include <fstream>
 
+#include "jit/service/service.hpp"
 #include "jit/toolchain/environment.hpp"
 #include "jit/toolchain/find.hpp"
-#include "jit/service/service.hpp"
 
 int main(int count, char** arguments) {
   using namespace kiln::jit;

@@ -11,7 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "base/subprocess.hpp"
+#include "jit/toolchain/environment.hpp"
 #include "jit/toolchain/toolchain.hpp"
 #include "tests/jit/compile_fixtures.hpp"
 #include "tests/support/no_threads.hpp"
@@ -188,11 +188,12 @@ TEST_F(CompileStart, the_compilers_verdict_on_a_source_is_given_once) {
 
 TEST_F(CompileStart, what_is_no_verdict_is_tried_again) {
   EXPECT_EQ(runs_of_three("full",
-                        "echo 'kernel.cpp:3:1: fatal error: error writing to /tmp/x.s: No "
-                        "space left on device' >&2; exit 1"),
+                          "echo 'kernel.cpp:3:1: fatal error: error writing to /tmp/x.s: No "
+                          "space left on device' >&2; exit 1"),
             3);
   EXPECT_EQ(
-      runs_of_three("killed", "echo 'fatal error: Killed signal terminated program' >&2; exit 1"), 3);
+      runs_of_three("killed", "echo 'fatal error: Killed signal terminated program' >&2; exit 1"),
+      3);
   EXPECT_EQ(runs_of_three("quiet", "exit 1"), 3);
   EXPECT_EQ(runs_of_three("signal", "kill -9 $$"), 3);
   settings_.deadline = std::chrono::milliseconds(300);
@@ -248,7 +249,7 @@ TEST_F(CompileStart, a_command_that_hangs_is_stopped_with_what_it_started) {
   const std::string hangs = script(
       "hangs", fmt::format("sleep 1000000 & echo $! > {0}.new; mv {0}.new {0}; wait", child));
   const CommandResult result =
-      run_command({hangs}, directory_.path(), std::chrono::milliseconds(3000));
+      run_scrubbed({hangs}, directory_.path(), std::chrono::milliseconds(3000));
   EXPECT_TRUE(result.stopped);
   EXPECT_FALSE(result.succeeded());
   EXPECT_EQ(result.ending, "did not end within 3000 ms and was stopped");
@@ -260,8 +261,8 @@ TEST_F(CompileStart, a_command_that_hangs_is_stopped_with_what_it_started) {
 }
 
 TEST_F(CompileStart, a_command_with_a_deadline_is_not_stopped_before) {
-  const CommandResult result = run_command({"/bin/sh", "-c", "echo out; echo err >&2; exit 7"},
-                                           directory_.path(), std::chrono::minutes(10));
+  const CommandResult result = run_scrubbed({"/bin/sh", "-c", "echo out; echo err >&2; exit 7"},
+                                            directory_.path(), std::chrono::minutes(10));
   EXPECT_FALSE(result.stopped);
   EXPECT_EQ(result.ending, "exited with status 7");
   EXPECT_EQ(result.output, "out\n");
@@ -345,7 +346,7 @@ TEST_F(CompileStart, a_set_user_id_program_runs_nothing_that_its_caller_names) {
     GTEST_SKIP() << "only root can make a set-user-id program of another user";
   }
   chmod(program.c_str(), 04755);
-  chown(directory_.path().c_str(), kNobody, static_cast<gid_t>(-1));
+  ASSERT_EQ(chown(directory_.path().c_str(), kNobody, static_cast<gid_t>(-1)), 0);
   const std::string privileged = run();
   if (privileged.find("secure 0") != std::string::npos) {
     GTEST_SKIP() << "set-user-id means nothing on the file system of temporary files";

@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/temporary.hpp"
 #include "jit/service/compile.hpp"
 #include "jit/toolchain/file_identity.hpp"
-#include "base/temporary.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

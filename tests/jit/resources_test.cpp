@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "jit/service/compile.hpp"
 #include "base/elf.hpp"
+#include "jit/service/compile.hpp"
 #include "kiln/error.hpp"
 #include "tests/support/code_object.hpp"
 

@@ -11,11 +11,11 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/temporary.hpp"
 #include "jit/service/compile.hpp"
 #include "jit/toolchain/file_identity.hpp"
-#include "jit/toolchain/toolchain_cache.hpp"
 #include "jit/toolchain/settings.hpp"
-#include "base/temporary.hpp"
+#include "jit/toolchain/toolchain_cache.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {

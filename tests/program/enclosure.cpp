@@ -6,11 +6,11 @@
 #include <array>
 #include <cmath>
 
-#include "fusion/reference/bound.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/shape_ops.hpp"
+#include "fusion/reference/bound.hpp"
 #include "fusion/reference/node.hpp"
 #include "fusion/reference/operation.hpp"
-#include "fusion/graph/shape_ops.hpp"
 #include "tests/support/numbers.hpp"
 
 namespace kiln::testing {

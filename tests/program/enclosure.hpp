@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "fusion/reference/value.hpp"
 #include "fusion/infer/shapes.hpp"
+#include "fusion/reference/value.hpp"
 #include "kiln/options.hpp"
 #include "tests/support/devices.hpp"
 

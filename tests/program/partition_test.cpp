@@ -10,13 +10,13 @@
 #include <set>
 
 #include "fusion/infer/infer.hpp"
-#include "fusion/passes/passes.hpp"
-#include "fusion/schedule/rows/row_layout.hpp"
-#include "fusion/reference/arrays.hpp"
 #include "fusion/infer/shapes.hpp"
-#include "fusion/passes/split_reductions.hpp"
-#include "fusion/text/text.hpp"
 #include "fusion/partition/workspace.hpp"
+#include "fusion/passes/passes.hpp"
+#include "fusion/passes/split_reductions.hpp"
+#include "fusion/reference/arrays.hpp"
+#include "fusion/schedule/rows/row_layout.hpp"
+#include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 #include "program/plan.hpp"
 #include "tests/program/random_program.hpp"

@@ -2,21 +2,22 @@
 // interpreter kernel by kernel in a real workspace, so that a wrong place gives a wrong number, and
 // its kernels are emitted, so that none refuses what the plan gave it. A failure is shown as the
 // smallest part of the program that fails.
+#include "program/plan.hpp"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
+#include "fusion/emit/node_text.hpp"
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/extract.hpp"
 #include "fusion/infer/infer.hpp"
-#include "fusion/emit/node_text.hpp"
-#include "fusion/reference/reference.hpp"
-#include "fusion/reference/arrays.hpp"
-#include "fusion/text/text.hpp"
 #include "fusion/partition/workspace.hpp"
-#include "program/plan.hpp"
+#include "fusion/reference/arrays.hpp"
+#include "fusion/reference/reference.hpp"
+#include "fusion/text/text.hpp"
 #include "tests/program/enclosure.hpp"
 #include "tests/program/random_arguments.hpp"
 #include "tests/support/arrays.hpp"

@@ -1,10 +1,9 @@
 // Few long rows and few columns of many rows, whose reductions are two kernels each, on every
 // device that is there: against the reference interpreter, bit by bit from run to run, and within
 // the bound that preamble/reduce.h states.
-#include "fusion/passes/split_reductions.hpp"
-
 #include <gtest/gtest.h>
 
+#include "fusion/passes/split_reductions.hpp"
 #include "tests/program/run_program.hpp"
 
 namespace kiln {

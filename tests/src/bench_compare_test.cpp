@@ -41,8 +41,7 @@ TEST(BenchCompare, both_neighbours_of_an_f8_are_right_only_where_either_may_come
 }
 
 TEST(BenchCompare, subnormal_and_too_large_numbers_of_8_bits_are_rounded_as_the_format_does) {
-  for (const DType dtype :
-       {DType::f8e4m3, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz}) {
+  for (const DType dtype : {DType::f8e4m3, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz}) {
     const auto rounded = [&](double value) {
       return static_cast<double>(fusion::reference::round_to(value, dtype));
     };

@@ -13,10 +13,10 @@
 #include <string>
 #include <tuple>
 
+#include "fusion/graph/typed_graph.hpp"
 #include "fusion/infer/infer.hpp"
 #include "fusion/reference/value.hpp"
 #include "fusion/text/text.hpp"
-#include "fusion/graph/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 

@@ -8,8 +8,8 @@
 #include <bit>
 #include <cmath>
 
-#include "fusion/infer/infer.hpp"
 #include "fusion/graph/number.hpp"
+#include "fusion/infer/infer.hpp"
 #include "kiln/error.hpp"
 #include "tests/src/contract.hpp"
 #include "tests/support/devices.hpp"

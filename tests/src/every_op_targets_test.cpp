@@ -1,6 +1,6 @@
 // Every op on every dtype that it accepts, compiled by the real compilers for targets that need not
-// be here: always a cross section for two AMD processors, in TargetsLong everything for every target
-// that the compilers know. What the machine code must hold is in targets_test.cpp.
+// be here: always a cross section for two AMD processors, in TargetsLong everything for every
+// target that the compilers know. What the machine code must hold is in targets_test.cpp.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "ahead/prepare.hpp"
 #include "fusion/graph/composition.hpp"
 #include "fusion/graph/op.hpp"
-#include "ahead/prepare.hpp"
 #include "tests/support/machine_code.hpp"
 
 namespace kiln {

@@ -13,13 +13,13 @@
 #include <future>
 #include <thread>
 
-#include "fusion/reference/bound.hpp"
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/infer/infer.hpp"
-#include "fusion/reference/reference.hpp"
+#include "fusion/reference/bound.hpp"
 #include "fusion/reference/node.hpp"
 #include "fusion/reference/operation.hpp"
+#include "fusion/reference/reference.hpp"
 #include "fusion/text/text.hpp"
 #include "tests/support/graph_case.hpp"
 

@@ -12,8 +12,8 @@
 #include <set>
 #include <string>
 
-#include "jit/service/compile.hpp"
 #include "base/elf.hpp"
+#include "jit/service/compile.hpp"
 #include "preamble/preamble.hpp"
 #include "tests/support/machine_code.hpp"
 

@@ -9,12 +9,12 @@
 #include <cstring>
 #include <optional>
 
-#include "fusion/reference/bound.hpp"
-#include "fusion/infer/infer.hpp"
 #include "fusion/graph/number.hpp"
+#include "fusion/graph/typed_graph.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/reference/bound.hpp"
 #include "fusion/reference/reference.hpp"
 #include "fusion/reference/value.hpp"
-#include "fusion/graph/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/guarded_memory.hpp"
 #include "tests/support/layout_case.hpp"

@@ -7,8 +7,8 @@
 
 #include <csignal>
 
-#include "cache/cache.hpp"
 #include "ahead/compile_only.hpp"
+#include "cache/cache.hpp"
 #include "tests/jit/hip_host_driver.hpp"
 #include "tests/support/devices.hpp"
 

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <array>
 
-#include "fusion/reference/bound.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "fusion/infer/infer.hpp"
+#include "fusion/reference/bound.hpp"
 #include "fusion/reference/reference.hpp"
 #include "fusion/text/text.hpp"
-#include "fusion/graph/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 

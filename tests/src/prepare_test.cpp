@@ -192,7 +192,8 @@ TEST_F(Prepare, WhatNoThreadCanBeStartedForFailsAndIsPreparedWhenAskedForAgain) 
           const testing::NoThreads none;
           const std::optional<Error> error = f.prepare(kCpu, vectors(f)).error();
           if (!error || error->code() != Code::io) _exit(1);
-          if (std::string(error->what()).find("cannot start a thread") == std::string::npos) _exit(2);
+          if (std::string(error->what()).find("cannot start a thread") == std::string::npos)
+            _exit(2);
           if (code_of([&] { f.call(kStream, arrays.inputs(), arrays.outputs()); }) != Code::io) {
             _exit(3);
           }

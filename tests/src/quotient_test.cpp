@@ -8,8 +8,8 @@
 #include <bit>
 #include <cmath>
 
-#include "fusion/reference/bound.hpp"
 #include "fusion/graph/number.hpp"
+#include "fusion/reference/bound.hpp"
 #include "fusion/reference/value.hpp"
 #include "kiln/error.hpp"
 #include "tests/src/contract.hpp"

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cache/cache.hpp"
 #include "ahead/compile_only.hpp"
+#include "cache/cache.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln {

@@ -9,10 +9,10 @@
 #include <set>
 #include <tuple>
 
-#include "fusion/reference/bound.hpp"
-#include "fusion/infer/infer.hpp"
-#include "fusion/text/text.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/reference/bound.hpp"
+#include "fusion/text/text.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/special_rows.hpp"

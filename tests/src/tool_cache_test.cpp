@@ -283,9 +283,10 @@ TEST_F(ToolCache, ShowsMetadataOfOthersWithoutItsControlCharacters) {
   entry.metadata.toolchain = "gcc\x1b]0;title\x07";
   entry.metadata.options = {"-O2\r\x1b[2K"};
   std::ofstream(entry_file(first_), std::ios::binary) << cache::encode(key, entry);
-  for (const std::vector<std::string>& command :
-       {std::vector<std::string>{"cache", "show", first_}, {"cache", "ls"},
-        {"cache", "ls", "--json"}, {"cache", "explain", first_, second_}}) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"cache", "show", first_},
+                                                  {"cache", "ls"},
+                                                  {"cache", "ls", "--json"},
+                                                  {"cache", "explain", first_, second_}}) {
     const testing::Finished finished = run(command);
     EXPECT_EQ(finished.code, 0) << finished.err;
     for (const char c : finished.out) ASSERT_TRUE(c == '\n' || c >= 0x20) << finished.out;

@@ -1,10 +1,10 @@
 // Text from elsewhere on a terminal, and what of it fits a column.
-#include "tool/print.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <string>
+
+#include "tool/print.hpp"
 
 namespace kiln::tool {
 namespace {
@@ -26,15 +26,21 @@ TEST(Printable, every_control_character_is_an_escape) {
   }
   EXPECT_EQ(printable("\x1b]0;title\a\x7f"), "\\u001b]0;title\\u0007\\u007f");
   EXPECT_EQ(printable("two\nlines\t"), "two\\nlines\\t");
-  EXPECT_EQ(printable("\xc2\x9b" "31m"), "\\u009b31m");         // CSI in one character
-  EXPECT_EQ(printable("a\xe2\x80\xae" "b"), "a\\u202eb");     // what follows goes right to left
+  EXPECT_EQ(printable("\xc2\x9b"
+                      "31m"),
+            "\\u009b31m");  // CSI in one character
+  EXPECT_EQ(printable("a\xe2\x80\xae"
+                      "b"),
+            "a\\u202eb");  // what follows goes right to left
   EXPECT_EQ(printable("\xe2\x80\xa8"), "\\u2028");
 }
 
 TEST(Printable, other_text_stays_and_what_is_not_utf_8_is_bytes) {
   const std::string text = "x * \xce\xb1 + \xe2\x89\xa4 \xf0\x9f\x94\xa5 \\";
   EXPECT_EQ(printable(text), text);
-  EXPECT_EQ(printable("\x9b" "31m"), "\\x9b31m");
+  EXPECT_EQ(printable("\x9b"
+                      "31m"),
+            "\\x9b31m");
   EXPECT_EQ(printable("\xc2"), "\\xc2");
   EXPECT_EQ(printable("\xe2\x80"), "\\xe2\\x80");
   EXPECT_EQ(printable("\xc0\x9b"), "\\xc0\\x9b");           // ESC, written too long
@@ -43,7 +49,9 @@ TEST(Printable, other_text_stays_and_what_is_not_utf_8_is_bytes) {
 }
 
 TEST(Print, tables_lines_and_json_write_no_control_characters_of_others) {
-  const std::string hostile = "a\x1b[2J\xc2\x9b" "b\x7f";
+  const std::string hostile =
+      "a\x1b[2J\xc2\x9b"
+      "b\x7f";
   const std::string lines = printed([&] {
     Table table({"NAME", "VALUE"});
     table.row({hostile, red(hostile)});
@@ -59,7 +67,9 @@ TEST(Print, tables_lines_and_json_write_no_control_characters_of_others) {
 }
 
 TEST(Print, json_stays_json_of_the_same_text) {
-  const std::string hostile = "a\x1b[2J\xc2\x9b" "b\x7f";
+  const std::string hostile =
+      "a\x1b[2J\xc2\x9b"
+      "b\x7f";
   const std::string text = printed([&] { print_json({{"text", hostile}}); });
   EXPECT_EQ(Json::parse(text)["text"], hostile);
 }

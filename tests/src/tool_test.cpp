@@ -245,8 +245,10 @@ TEST_F(Tool, FailsWhenStandardOutputIsFull) {
 
 TEST_F(Tool, FailsWhenStandardOutputIsFullWhateverItPrints) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full on this system";
-  for (const std::vector<std::string>& command :
-       {std::vector<std::string>{"--help"}, {"--version"}, {"manual"}, {"cache", "path", "--json"}}) {
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"--help"},
+                                                  {"--version"},
+                                                  {"manual"},
+                                                  {"cache", "path", "--json"}}) {
     const testing::Finished finished = run(command, {}, "/dev/full");
     EXPECT_EQ(finished.code, 1) << command[0];
     EXPECT_THAT(finished.err, HasSubstr("standard output: No space left on device")) << command[0];
@@ -258,7 +260,7 @@ TEST_F(Tool, FailsWhenStandardOutputIsFullWhateverItPrints) {
 }
 
 TEST_F(Tool, AnErrorThatCannotBePrintedIsStillAnExitCode) {
-  const std::vector<std::string> failing = {"run",      "x",         "--in",
+  const std::vector<std::string> failing = {"run",      "x",        "--in",
                                             "x=no.npy", "--device", "reference"};
   const std::vector<std::string> wrong = {"run", "-x", "--json"};
   if (std::filesystem::exists("/dev/full")) {
@@ -279,8 +281,8 @@ TEST_F(Tool, ClosedDescriptorsStopNothingThatDoesNotNeedThem) {
   for (const std::vector<int>& closed : std::vector<std::vector<int>>{{0}, {2}, {0, 2}}) {
     environment_["KILN_CACHE_DIR"] = path("cache" + std::to_string(closed.front() + closed.size()));
     const testing::Finished finished =
-        run({"run", "x + 1", "--in", x, "--out", "r=" + path("r.npy"), "--device", "cpu"}, {}, {}, {},
-            closed);
+        run({"run", "x + 1", "--in", x, "--out", "r=" + path("r.npy"), "--device", "cpu"}, {}, {},
+            {}, closed);
     EXPECT_EQ(finished.code, 0) << finished.err;
     EXPECT_EQ(floats(path("r.npy")), (std::vector<float>{2, 3}));
     std::filesystem::remove(path("r.npy"));
@@ -291,7 +293,8 @@ TEST_F(Tool, ClosedDescriptorsStopNothingThatDoesNotNeedThem) {
 }
 
 TEST_F(Tool, SaysWhatIsWrongWithACompilerThatIsThere) {
-  const std::string broken = put("broken-c++", "#!/bin/sh\necho cannot find my parts >&2\nexit 3\n");
+  const std::string broken =
+      put("broken-c++", "#!/bin/sh\necho cannot find my parts >&2\nexit 3\n");
   std::filesystem::permissions(broken, std::filesystem::perms::owner_all);
   environment_["KILN_CXX"] = broken;
   const std::string x = "x=" + write("x.npy", {2}, {1, 2});

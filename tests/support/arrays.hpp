@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "fusion/infer/infer.hpp"
 #include "fusion/graph/number.hpp"
+#include "fusion/graph/typed_graph.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/infer/shapes.hpp"
 #include "fusion/reference/arrays.hpp"
 #include "fusion/reference/value.hpp"
-#include "fusion/infer/shapes.hpp"
 #include "fusion/text/text.hpp"
-#include "fusion/graph/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 

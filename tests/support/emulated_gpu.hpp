@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "call/call_types.hpp"
 #include "ahead/compile_only.hpp"
+#include "call/call_types.hpp"
 #include "fusion/emit/emit.hpp"
 #include "kiln/function.hpp"
 #include "preamble/preamble.hpp"

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "fusion/graph/composition.hpp"
-#include "fusion/infer/infer.hpp"
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/infer/infer.hpp"
 #include "kiln/error.hpp"
 #include "tests/support/numbers.hpp"
 

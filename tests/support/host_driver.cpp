@@ -1,5 +1,5 @@
-// Makes the library use the compiler that belongs to the CUDA driver made for tests. Linked into the
-// tests that run over that driver.
+// Makes the library use the compiler that belongs to the CUDA driver made for tests. Linked into
+// the tests that run over that driver.
 #include <cstdlib>
 
 namespace {

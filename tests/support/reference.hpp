@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/typed_graph.hpp"
 #include "fusion/infer/infer.hpp"
 #include "fusion/reference/reference.hpp"
 #include "fusion/text/text.hpp"
-#include "fusion/graph/typed_graph.hpp"
 #include "tests/support/devices.hpp"
 
 namespace kiln::testing {

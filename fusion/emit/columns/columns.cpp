@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "fusion/emit/device_text.hpp"
-#include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/emit/rows/reduction_emitter.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
 
 namespace kiln::fusion {
 namespace {

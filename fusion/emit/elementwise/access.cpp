@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "fusion/emit/device_text.hpp"
-#include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/emit/elementwise/emitter.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
 
 namespace kiln::fusion {
 

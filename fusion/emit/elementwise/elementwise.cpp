@@ -1,10 +1,9 @@
 // The frame of a kernel that works element by element, and where its work items are.
-#include "fusion/emit/emit.hpp"
-
 #include <fmt/format.h>
 
 #include "fusion/emit/device_text.hpp"
 #include "fusion/emit/elementwise/emitter.hpp"
+#include "fusion/emit/emit.hpp"
 
 namespace kiln::fusion {
 

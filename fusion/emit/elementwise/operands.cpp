@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "fusion/schedule/iota_operands.hpp"
 #include "fusion/emit/device_text.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/schedule/iota_operands.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

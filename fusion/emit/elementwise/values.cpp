@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "fusion/schedule/iota_operands.hpp"
 #include "fusion/emit/device_text.hpp"
 #include "fusion/emit/elementwise/emitter.hpp"
+#include "fusion/schedule/iota_operands.hpp"
 
 namespace kiln::fusion {
 

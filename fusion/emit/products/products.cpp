@@ -8,8 +8,8 @@
 #include <string>
 
 #include "fusion/emit/device_text.hpp"
-#include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/emit/products/emitter.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

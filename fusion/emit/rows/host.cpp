@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "fusion/emit/device_text.hpp"
-#include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/emit/rows/reduction_emitter.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
 
 namespace kiln::fusion {
 

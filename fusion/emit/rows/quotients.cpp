@@ -6,8 +6,8 @@
 #include <set>
 
 #include "fusion/emit/device_text.hpp"
-#include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/emit/rows/reduction_emitter.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
 
 namespace kiln::fusion {
 

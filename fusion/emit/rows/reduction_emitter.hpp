@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "fusion/emit/emit.hpp"
-#include "fusion/schedule/rows/online_reductions.hpp"
 #include "fusion/emit/kernel_names.hpp"
 #include "fusion/emit/kernel_writer.hpp"
 #include "fusion/emit/node_text.hpp"
+#include "fusion/schedule/rows/online_reductions.hpp"
 
 namespace kiln::fusion {
 

@@ -8,8 +8,9 @@
 
 namespace kiln::fusion {
 
-/// `graph` has no trivial reductions and its space no conflict (schedule/rows/row_layout.hpp); `variant` is of
-/// plan_rows(), its operands the array arguments in the graph's order, then the outputs.
+/// `graph` has no trivial reductions and its space no conflict (schedule/rows/row_layout.hpp);
+/// `variant` is of plan_rows(), its operands the array arguments in the graph's order, then the
+/// outputs.
 KernelDescription emit_rows(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
                             std::string_view function, std::string_view expression);
 

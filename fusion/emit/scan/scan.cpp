@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "fusion/emit/device_text.hpp"
-#include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/emit/kernel_names.hpp"
 #include "fusion/emit/kernel_writer.hpp"
 #include "fusion/emit/node_text.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {

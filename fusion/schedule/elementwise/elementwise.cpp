@@ -1,5 +1,3 @@
-#include "fusion/schedule/layout.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <numeric>
 
 #include "fusion/schedule/elementwise/choices.hpp"
+#include "fusion/schedule/layout.hpp"
 #include "fusion/schedule/merged_axes.hpp"
 #include "kiln/error.hpp"
 

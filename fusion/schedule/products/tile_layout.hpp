@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "fusion/graph/typed_graph.hpp"
 #include "fusion/schedule/layout.hpp"
 #include "fusion/schedule/merged_axes.hpp"
-#include "fusion/graph/typed_graph.hpp"
 
 namespace kiln::fusion {
 

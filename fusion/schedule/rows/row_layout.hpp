@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "fusion/infer/reduce_space.hpp"
 #include "fusion/schedule/layout.hpp"
 #include "fusion/schedule/rows/row_sharing.hpp"
-#include "fusion/infer/reduce_space.hpp"
 #include "kiln/dims.hpp"
 
 namespace kiln::fusion {

@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "fusion/graph/broadcast.hpp"
-#include "fusion/schedule/merged_axes.hpp"
 #include "fusion/infer/shapes.hpp"
+#include "fusion/schedule/merged_axes.hpp"
 
 namespace kiln::fusion {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "fusion/schedule/layout.hpp"
 #include "fusion/infer/scan_space.hpp"
+#include "fusion/schedule/layout.hpp"
 #include "kiln/dims.hpp"
 
 namespace kiln::fusion {

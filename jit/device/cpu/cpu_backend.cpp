@@ -13,10 +13,10 @@
 #include <fstream>
 #include <new>
 
-#include "jit/toolchain/toolchain.hpp"
 #include "jit/device/cpu/shared_object.hpp"
 #include "jit/device/cpu/threads.hpp"
 #include "jit/device/operation_list.hpp"
+#include "jit/toolchain/toolchain.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit::cpu {

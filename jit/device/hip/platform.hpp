@@ -1,6 +1,6 @@
-// What the registry (jit/device/backend.cpp) needs from a GPU platform. `amd` is the GPU backend over
-// libamdhip64, `nvidia` the same backend over the CUDA driver; neither loads a library before it is
-// asked.
+// What the registry (jit/device/backend.cpp) needs from a GPU platform. `amd` is the GPU backend
+// over libamdhip64, `nvidia` the same backend over the CUDA driver; neither loads a library before
+// it is asked.
 #pragma once
 
 #include <memory>

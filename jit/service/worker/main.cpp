@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "jit/compilers/compiler.hpp"
 #include "base/temporary.hpp"
+#include "jit/compilers/compiler.hpp"
 #include "jit/service/worker/serve.hpp"
 
 namespace {

@@ -16,10 +16,10 @@
 #include <filesystem>
 #include <thread>
 
-#include "jit/compilers/compiler.hpp"
-#include "jit/compilers/protocol.hpp"
 #include "base/temporary.hpp"
 #include "base/unique_fd.hpp"
+#include "jit/compilers/compiler.hpp"
+#include "jit/compilers/protocol.hpp"
 #include "jit/service/worker/fault.hpp"
 
 namespace kiln::jit {
