@@ -55,6 +55,7 @@ what_is_lost_without() {
   case $1 in
     libamdhip64-dev) echo "AMD kernels are not compiled (with AMD's own packages in /opt/rocm they are)" ;;
     libdlpack-dev) echo "kiln/dlpack.hpp is not tested" ;;
+    clang-format-*) echo "the sources' format is not tested" ;;
     clang-tidy) echo "there is no --tidy" ;;
   esac
 }
