@@ -25,12 +25,12 @@ set_source_files_properties(toolchain/settings.cpp PROPERTIES COMPILE_DEFINITION
   "KILN_WORKER_RELATIVE=\"${KILN_LIBEXEC_FROM_LIB}/kiln/kiln-compile-worker\";KILN_WORKER_DEFAULT=\"${KILN_WORKER_DEFAULT}\"")
 
 # A worker is linked without libkiln, so that it starts fast and stays small. The tests make one more.
-kiln_room(compilers SOURCES ${COMPILER_SOURCES}
+kiln_module(compilers SOURCES ${COMPILER_SOURCES}
   LIBRARIES fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 
 add_executable(kiln-compile-worker service/worker/main.cpp service/worker/serve.cpp)
 target_compile_definitions(kiln-compile-worker PRIVATE KILN_VERSION="${PROJECT_VERSION}")
-target_link_libraries(kiln-compile-worker PRIVATE kiln_flags kiln_compilers kiln_vocabulary)
+target_link_libraries(kiln-compile-worker PRIVATE kiln_flags kiln_compilers kiln_base)
 if(KILN_INSTALL)
   install(TARGETS kiln-compile-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
 endif()

@@ -2,7 +2,7 @@
 # over the driver made for tests.
 kiln_test_objects(graph_tests LIBRARIES kiln fmt::fmt SOURCES capture_test.cpp decode_test.cpp
   graph_test.cpp kernel_test.cpp programs_test.cpp stress_test.cpp)
-kiln_test(src_graph ROOMS files LIBRARIES kiln fmt::fmt LABELS gpu
+kiln_test(src_graph MODULES files LIBRARIES kiln fmt::fmt LABELS gpu
   SOURCES $<TARGET_OBJECTS:graph_tests>)
 add_dependencies(src_graph kiln-compile-worker)
 kiln_host_driver_test(src_graph_host_driver SOURCES $<TARGET_OBJECTS:graph_tests>)

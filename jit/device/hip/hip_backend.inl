@@ -12,8 +12,11 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <vector>
 
+#include "base/elf.hpp"
 #include "jit/device/graph.hpp"
 #include "jit/device/hip/platform.hpp"
 #include "jit/device/launch_geometry.hpp"
@@ -49,9 +52,24 @@ bool is_about_the_image(hipError_t error) {
   }
 }
 
-/// Throws InvalidImage or Error(device), whichever the driver's reason is.
-[[noreturn]] void fail_to_load(hipError_t error, const char* call, const std::string& where) {
-  if (is_about_the_image(error)) throw InvalidImage(failure(error, call, where));
+/// Whether an ELF image has a symbol for the kernel; PTX is text, and says nothing of itself here.
+/// Drivers have more than one reason for an image that is none: CUDA's is "unknown error" for some.
+bool holds_kernel(std::span<const std::byte> code, const std::string& entry) {
+  const std::string_view bytes(reinterpret_cast<const char*>(code.data()), code.size());
+  if (!bytes.starts_with('\x7f')) return true;
+  const std::optional<Elf> elf = Elf::parse(bytes);
+  if (!elf) return false;
+  const std::vector<ElfSymbol> symbols = elf->symbols();
+  return std::ranges::find(symbols, entry, &ElfSymbol::name) != symbols.end();
+}
+
+/// Throws InvalidImage where the driver's reason or the image itself says that it can never be
+/// loaded, else Error(device).
+[[noreturn]] void fail_to_load(hipError_t error, const char* call, const std::string& where,
+                               std::span<const std::byte> code, const std::string& entry) {
+  if (is_about_the_image(error) || !holds_kernel(code, entry)) {
+    throw InvalidImage(failure(error, call, where));
+  }
   fail(error, call, where);
 }
 
@@ -188,11 +206,12 @@ std::shared_ptr<Kernel> HipBackend::load(std::span<const std::byte> code,
   if (auto error = hipModuleLoadData(&kernel->module_, kernel->code_.data()); error != hipSuccess) {
     kernel->module_ = nullptr;
     fail_to_load(error, "hipModuleLoadData",
-                 fmt::format("{} for {} ({} bytes)", where(), entry, code.size()));
+                 fmt::format("{} for {} ({} bytes)", where(), entry, code.size()), code, entry);
   }
   if (auto error = hipModuleGetFunction(&kernel->function_, kernel->module_, entry.c_str());
       error != hipSuccess) {
-    fail_to_load(error, "hipModuleGetFunction", fmt::format("{} for {}", where(), entry));
+    fail_to_load(error, "hipModuleGetFunction", fmt::format("{} for {}", where(), entry), code,
+                 entry);
   }
   return kernel;
 }
