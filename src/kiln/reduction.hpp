@@ -32,9 +32,10 @@ Value reduce(std::string_view function, const Value& x, const Axes& axes);
 KILN_REDUCTION(sum)
 KILN_REDUCTION(mean)
 KILN_REDUCTION(prod)
-KILN_REDUCTION(max) KILN_REDUCTION(min) KILN_REDUCTION(any) KILN_REDUCTION(all)
-    KILN_REDUCTION(argmax) KILN_REDUCTION(argmin) KILN_REDUCTION(var) KILN_REDUCTION(std)
-        KILN_REDUCTION(logsumexp) KILN_REDUCTION(norm2) KILN_REDUCTION(count_nonzero)
+KILN_REDUCTION(max)
+KILN_REDUCTION(min) KILN_REDUCTION(any) KILN_REDUCTION(all) KILN_REDUCTION(argmax)
+    KILN_REDUCTION(argmin) KILN_REDUCTION(var) KILN_REDUCTION(std) KILN_REDUCTION(logsumexp)
+        KILN_REDUCTION(norm2) KILN_REDUCTION(count_nonzero)
 #undef KILN_REDUCTION
 
             inline Value softmax(const Value& x, const Axes& axes = -1) {

@@ -118,27 +118,28 @@ inline Value operator>>(const Value& a, const Value& b) { return apply("right_sh
 
 KILN_UNARY(abs)
 KILN_UNARY(sign)
-KILN_UNARY(square) KILN_UNARY(sqrt) KILN_UNARY(rsqrt) KILN_UNARY(cbrt) KILN_UNARY(
-    reciprocal) KILN_UNARY(exp) KILN_UNARY(exp2) KILN_UNARY(expm1) KILN_UNARY(log) KILN_UNARY(log2)
-    KILN_UNARY(log10) KILN_UNARY(log1p) KILN_UNARY(sin) KILN_UNARY(cos) KILN_UNARY(tan) KILN_UNARY(
-        asin) KILN_UNARY(acos) KILN_UNARY(atan) KILN_UNARY(sinh) KILN_UNARY(cosh) KILN_UNARY(tanh)
-        KILN_UNARY(asinh) KILN_UNARY(acosh) KILN_UNARY(atanh) KILN_UNARY(sigmoid) KILN_UNARY(erf)
-            KILN_UNARY(erfc) KILN_UNARY(ndtr) KILN_UNARY(erfinv) KILN_UNARY(lgamma) KILN_UNARY(
-                floor) KILN_UNARY(ceil) KILN_UNARY(round) KILN_UNARY(trunc) KILN_UNARY(isnan)
-                KILN_UNARY(isinf) KILN_UNARY(isfinite) KILN_UNARY(logical_not) KILN_UNARY(
-                    bitwise_not) KILN_UNARY(popcount) KILN_UNARY(clz) KILN_BINARY(floor_divide)
-                    KILN_BINARY(remainder) KILN_BINARY(fmod) KILN_BINARY(power) KILN_BINARY(
-                        maximum) KILN_BINARY(minimum) KILN_BINARY(fmax) KILN_BINARY(fmin)
-                        KILN_BINARY(atan2) KILN_BINARY(hypot) KILN_BINARY(logaddexp) KILN_BINARY(
-                            copysign) KILN_BINARY(nextafter) KILN_BINARY(logical_and)
-                            KILN_BINARY(logical_or) KILN_BINARY(logical_xor) KILN_TERNARY(
-                                where) KILN_TERNARY(fma) KILN_TERNARY(clip) KILN_TERNARY(lerp)
-                                KILN_UNARY(real) KILN_UNARY(imag) KILN_UNARY(conj) KILN_UNARY(
-                                    relu) KILN_UNARY(relu6) KILN_UNARY(leaky_relu) KILN_UNARY(elu)
-                                    KILN_UNARY(selu) KILN_UNARY(celu) KILN_UNARY(gelu) KILN_UNARY(
-                                        gelu_tanh) KILN_UNARY(quick_gelu) KILN_UNARY(silu)
-                                        KILN_UNARY(mish) KILN_UNARY(softplus) KILN_UNARY(softsign)
-                                            KILN_UNARY(hardswish) KILN_UNARY(hardsigmoid)
+KILN_UNARY(square)
+KILN_UNARY(sqrt) KILN_UNARY(rsqrt) KILN_UNARY(cbrt) KILN_UNARY(reciprocal) KILN_UNARY(
+    exp) KILN_UNARY(exp2) KILN_UNARY(expm1) KILN_UNARY(log) KILN_UNARY(log2) KILN_UNARY(log10)
+    KILN_UNARY(log1p) KILN_UNARY(sin) KILN_UNARY(cos) KILN_UNARY(tan) KILN_UNARY(asin) KILN_UNARY(
+        acos) KILN_UNARY(atan) KILN_UNARY(sinh) KILN_UNARY(cosh) KILN_UNARY(tanh) KILN_UNARY(asinh)
+        KILN_UNARY(acosh) KILN_UNARY(atanh) KILN_UNARY(sigmoid) KILN_UNARY(erf) KILN_UNARY(erfc)
+            KILN_UNARY(ndtr) KILN_UNARY(erfinv) KILN_UNARY(lgamma) KILN_UNARY(floor) KILN_UNARY(
+                ceil) KILN_UNARY(round) KILN_UNARY(trunc) KILN_UNARY(isnan) KILN_UNARY(isinf)
+                KILN_UNARY(isfinite) KILN_UNARY(logical_not) KILN_UNARY(bitwise_not) KILN_UNARY(
+                    popcount) KILN_UNARY(clz) KILN_BINARY(floor_divide) KILN_BINARY(remainder)
+                    KILN_BINARY(fmod) KILN_BINARY(power) KILN_BINARY(maximum) KILN_BINARY(
+                        minimum) KILN_BINARY(fmax) KILN_BINARY(fmin) KILN_BINARY(atan2)
+                        KILN_BINARY(hypot) KILN_BINARY(logaddexp) KILN_BINARY(copysign) KILN_BINARY(
+                            nextafter) KILN_BINARY(logical_and) KILN_BINARY(logical_or)
+                            KILN_BINARY(logical_xor) KILN_TERNARY(where) KILN_TERNARY(
+                                fma) KILN_TERNARY(clip) KILN_TERNARY(lerp) KILN_UNARY(real)
+                                KILN_UNARY(imag) KILN_UNARY(conj) KILN_UNARY(relu) KILN_UNARY(
+                                    relu6) KILN_UNARY(leaky_relu) KILN_UNARY(elu) KILN_UNARY(selu)
+                                    KILN_UNARY(celu) KILN_UNARY(gelu) KILN_UNARY(gelu_tanh)
+                                        KILN_UNARY(quick_gelu) KILN_UNARY(silu) KILN_UNARY(mish)
+                                            KILN_UNARY(softplus) KILN_UNARY(softsign) KILN_UNARY(
+                                                hardswish) KILN_UNARY(hardsigmoid)
                                                 KILN_UNARY(tanhshrink) KILN_UNARY(squared_relu)
                                                     KILN_UNARY(logit) KILN_UNARY(nan_to_num)
                                                         KILN_BINARY(leaky_relu) KILN_BINARY(elu)

@@ -20,6 +20,7 @@
 #include <gnu/libc-version.h>
 #endif
 
+#include "core/device_memory.hpp"
 #include "fusion/reference/bound.hpp"
 #include "jit/device/backend.hpp"
 #include "jit/service/compile.hpp"
@@ -28,7 +29,6 @@
 #include "numerics/inputs.hpp"
 #include "numerics/judge.hpp"
 #include "numerics/subjects.hpp"
-#include "tool/device_memory.hpp"
 
 namespace kiln::numerics {
 namespace {

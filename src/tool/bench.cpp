@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include "core/device_memory.hpp"
 #include "files/file_io.hpp"
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/number.hpp"
@@ -27,7 +28,6 @@
 #include "tool/bench_corpus.hpp"
 #include "tool/bench_size.hpp"
 #include "tool/commands.hpp"
-#include "tool/device_memory.hpp"
 #include "tool/execute.hpp"
 #include "tool/plot.hpp"
 #include "tool/print.hpp"

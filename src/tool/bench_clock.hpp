@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "tool/device_memory.hpp"
+#include "core/device_memory.hpp"
 
 namespace kiln::tool {
 

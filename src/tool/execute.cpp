@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "core/device_memory.hpp"
 #include "files/format.hpp"
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/extract.hpp"
@@ -18,7 +19,6 @@
 #include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
 #include "tool/commands.hpp"
-#include "tool/device_memory.hpp"
 
 namespace kiln::tool {
 namespace {

@@ -13,11 +13,11 @@
 #include <map>
 
 #include "ahead/compile_only.hpp"
+#include "core/device_memory.hpp"
 #include "files/manifest.hpp"
 #include "kiln/error.hpp"
 #include "tool/arguments.hpp"
 #include "tool/commands.hpp"
-#include "tool/device_memory.hpp"
 #include "tool/drawing.hpp"
 #include "tool/execute.hpp"
 #include "tool/print.hpp"
