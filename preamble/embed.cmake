@@ -10,5 +10,5 @@ endforeach()
 string(REPLACE ")kiln(\"" ")kiln\"" text "${text}")
 file(WRITE ${OUTPUT}
   "#include \"preamble/preamble.hpp\"\n\nnamespace kiln::preamble {\n\n"
-  "std::string_view text() {\n  static constexpr std::string_view kText = R\"kiln(${text})kiln\";\n"
-  "  return kText;\n}\n\n}  // namespace kiln::preamble\n")
+  "std::string_view text() {\n  static constexpr char kText[] = R\"kiln(${text})kiln\";\n"
+  "  return {kText, sizeof kText - 1};\n}\n\n}  // namespace kiln::preamble\n")
