@@ -71,6 +71,9 @@ TEST_F(ToolCache, KeysHoldEveryIngredientAlsoOfTheEnvironment) {
 // A compiler's driver is a small part of it: GNU's takes the assembler that PATH leads to.
 TEST_F(ToolCache, AnotherAssemblerOnPathIsAnotherKey) {
   if (std::system("g++ --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no g++ on PATH";
+  if (std::system("test \"$(g++ -print-prog-name=as)\" = as") != 0) {
+    GTEST_SKIP() << "this g++ takes its assembler from a fixed place";
+  }
   environment_["KILN_CXX"] = "g++";
   const std::string before = fill("assembled", "x * 5");
   std::filesystem::create_directory(path("bin"));
@@ -240,7 +243,8 @@ TEST_F(ToolCache, SaysWhatIsNoCommand) {
   EXPECT_EQ(json::parse(finished.out)["error"]["code"], "usage");
   finished = run({"cache"});
   EXPECT_EQ(finished.code, 2);
-  EXPECT_THAT(finished.err, AllOf(HasSubstr("Usage: kiln cache"), HasSubstr("verify")));
+  EXPECT_THAT(finished.err,
+              AllOf(HasSubstr("kiln cache [OPTIONS] SUBCOMMAND"), HasSubstr("verify")));
   EXPECT_EQ(run({"cache", "ls", "--limit", "-1"}).code, 2);
 }
 

@@ -41,6 +41,11 @@ class ToolDocuments : public testing::ToolTest {
   /// "kiln", "kiln cache ls" and so on to the options that --help names.
   std::map<std::string, WordSet> commands() { return commands_under({}); }
 
+  static std::string subcommands_of(const std::string& help) {
+    const std::string listed = between(help, "Subcommands:\n", "\n\n");
+    return listed.empty() ? between(help, "SUBCOMMANDS:\n", "\n\n") : listed;  // CLI11 from 2.4 on
+  }
+
   std::map<std::string, WordSet> commands_under(const Words& path) {
     Words arguments = path;
     arguments.emplace_back("--help");
@@ -48,11 +53,13 @@ class ToolDocuments : public testing::ToolTest {
     std::string name = "kiln";
     for (const std::string& word : path) name += " " + word;
     std::map<std::string, WordSet> result;
-    for (const std::string& line : matches(help, "^  (-[^ ]+)")) {
-      const WordSet names = matches(line, "(--?[a-z][a-z-]*)");
+    // "  -h,--help      Print ...", or with CLI11 from 2.4 on "  -h,     --help      Print ...".
+    for (const std::string& line : matches(help, "^( {2,10}-.*)$")) {
+      const WordSet names =
+          matches(line.substr(0, line.find("  ", 10)), "(?:^|[ ,])(--?[a-z][a-z-]*)");
       result[name].insert(names.begin(), names.end());
     }
-    for (const std::string& sub : matches(between(help, "Subcommands:\n", "\n\n"), "^  ([a-z]+)")) {
+    for (const std::string& sub : matches(subcommands_of(help), "^  ([a-z]+)")) {
       Words below = path;
       below.push_back(sub);
       result.merge(commands_under(below));

@@ -143,7 +143,7 @@ TEST_F(Tool, SaysWhatIsWrongWithTheCommandLine) {
     std::string_view message;
   };
   const Case cases[] = {
-      {{}, "Subcommands:"},
+      {{}, "Show devices, compilers"},
       {{"frobnicate"}, "'frobnicate' is no command of kiln"},
       {{"run"}, "kiln run: EXPR is required"},
       {{"run", "-x", "--in", x}, "goes in parentheses: '(-x)'"},
