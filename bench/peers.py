@@ -2,7 +2,7 @@
 """What others take for the cases of `kiln bench`: PyTorch eager, torch.compile, Triton and CuPy on a
 GPU, PyTorch, torch.compile and numexpr on the CPU, each where it is installed.
 
-Shapes, dtypes and layouts are those of src/tool/bench.cpp. Every time is reported as a fraction of a
+Shapes, dtypes and layouts are those of src/tool/bench_cases.cpp. Every time is reported as a fraction of a
 copy that is measured in the same run, and every result is compared with one computed in float64.
 
     bench/peers.py [--device cuda|cpu] [--peers NAME,NAME] [--mebibytes N] [--samples N]

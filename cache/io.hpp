@@ -1,5 +1,5 @@
-// Every call of this room that reaches the kernel goes through Io, so that a test can make each of
-// them fail, stop short, or end the process. The methods are the system calls: -1 and errno.
+// Every call of this module that reaches the kernel goes through Io, so that a test can make each
+// of them fail, stop short, or end the process. The methods are the system calls: -1 and errno.
 #pragma once
 
 #include <sys/stat.h>

@@ -70,7 +70,7 @@ struct Partition {
 std::uint64_t bytes_of(const ShapedGraph& graph, NodeId id);
 std::uint64_t stored_bytes(const PlacedGraph& graph, NodeId id);
 
-/// `graph` has no trivial reductions (schedule/rows/row_layout.hpp).
+/// `graph` has no trivial reductions (infer/reduce_space.hpp).
 Partition partition(const PlacedGraph& graph, const CostModel& model = {});
 
 }  // namespace kiln::fusion

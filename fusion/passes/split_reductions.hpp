@@ -26,9 +26,9 @@ std::int64_t pieces_of(const Dims& from, const Dims& to, bool read_again,
                        const SplitModel& model = {});
 
 /// A reduction over pieces keeps the longest axis that it reduces (piece_axis,
-/// schedule/rows/row_layout.hpp), with one element for each piece: its shape tells it from others.
+/// infer/reduce_space.hpp), with one element for each piece: its shape tells it from others.
 /// In pieces a mean is a sum, and a place comes with its value. `graph` has no trivial reductions
-/// (schedule/rows/row_layout.hpp).
+/// (infer/reduce_space.hpp).
 ShapedGraph split_rows(const ShapedGraph& graph, const SplitModel& model = {});
 
 /// How many pieces a node's rows are in: 1 for what is no reduction over pieces.

@@ -1,5 +1,5 @@
 // A device as kiln needs it: load a code object, launch a kernel of it. Two implementations: HIP
-// (jit/hip/, one source for AMD and NVIDIA) and the CPU (jit/cpu/).
+// (jit/device/hip/, one source for AMD and NVIDIA) and the CPU (jit/device/cpu/).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Which targets a toolchain can compile for: found out by trying, at most once at a time, and kept
-// in the memory file under the toolchain's identity.
+// in the toolchain cache under the toolchain's identity.
 #pragma once
 
 #include <condition_variable>

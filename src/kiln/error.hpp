@@ -1,5 +1,5 @@
 // The one exception type of kiln, and the log through which it reports what it degraded.
-// Every room may use this file; it uses none of them.
+// Every module may use this file; it uses none of them.
 #pragma once
 
 #include <functional>

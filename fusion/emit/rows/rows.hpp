@@ -8,7 +8,7 @@
 
 namespace kiln::fusion {
 
-/// `graph` has no trivial reductions and its space no conflict (schedule/rows/row_layout.hpp);
+/// `graph` has no trivial reductions and its space no conflict (infer/reduce_space.hpp);
 /// `variant` is of plan_rows(), its operands the array arguments in the graph's order, then the
 /// outputs.
 KernelDescription emit_rows(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,

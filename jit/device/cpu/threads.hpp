@@ -6,7 +6,7 @@
 
 namespace kiln::jit::cpu {
 
-/// KILN_CPU_THREADS if it is set, else the usable cores (jit/usable_cores.hpp). Read once.
+/// KILN_CPU_THREADS if it is set, else the usable cores (base/usable_cores.hpp). Read once.
 int thread_count();
 
 /// A number of threads as KILN_CPU_THREADS gives it. Throws Error(invalid_argument) that names the
