@@ -33,14 +33,19 @@ KILN_REDUCTION(sum)
 KILN_REDUCTION(mean)
 KILN_REDUCTION(prod)
 KILN_REDUCTION(max)
-KILN_REDUCTION(min) KILN_REDUCTION(any) KILN_REDUCTION(all) KILN_REDUCTION(argmax)
-    KILN_REDUCTION(argmin) KILN_REDUCTION(var) KILN_REDUCTION(std) KILN_REDUCTION(logsumexp)
-        KILN_REDUCTION(norm2) KILN_REDUCTION(count_nonzero)
+KILN_REDUCTION(min)
+KILN_REDUCTION(any)
+KILN_REDUCTION(all)
+KILN_REDUCTION(argmax)
+KILN_REDUCTION(argmin)
+KILN_REDUCTION(var)
+KILN_REDUCTION(std)
+KILN_REDUCTION(logsumexp)
+KILN_REDUCTION(norm2)
+KILN_REDUCTION(count_nonzero)
 #undef KILN_REDUCTION
 
-            inline Value softmax(const Value& x, const Axes& axes = -1) {
-  return reduce("softmax", x, axes);
-}
+inline Value softmax(const Value& x, const Axes& axes = -1) { return reduce("softmax", x, axes); }
 inline Value log_softmax(const Value& x, const Axes& axes = -1) {
   return reduce("log_softmax", x, axes);
 }
