@@ -4,6 +4,7 @@
 // of. What strides cannot express is copied, by an operation of its own.
 #pragma once
 
+#include <compare>
 #include <span>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct PlacedGraph : ShapedGraph {
 struct Unpacked {
   std::vector<bool> arguments;
   bool results = false;
+
+  auto operator<=>(const Unpacked&) const = default;
 };
 
 /// `arguments` and `outputs` say where those lie, over the shapes that they have in the graph.

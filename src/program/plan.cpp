@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <map>
 
 #include "call/call_reduction.hpp"
 #include "fusion/infer/infer.hpp"
@@ -69,44 +69,88 @@ struct Planned {
   ProgramPlan plan;
   fusion::Partition partition;
 
-  std::uint64_t room() const { return plan.info.workspace_bytes; }
+  std::uint64_t workspace() const { return plan.info.workspace_bytes; }
+  std::uint64_t bytes() const { return plan.info.bytes; }
 };
 
-Planned plan_prepared(const Definition& definition, const Prepared& prepared,
-                      const fusion::CostModel& model) {
-  Planned planned;
-  planned.partition = fusion::partition(prepared.graph, model);
-  planned.plan = program_steps(definition, prepared.graph, prepared.arguments, planned.partition);
-  planned.plan.output_shapes = prepared.output_shapes;
-  planned.plan.output_dtypes = prepared.output_dtypes;
-  place_temporaries(planned.plan, model.fuse);
-  return planned;
+// Plans one call by several cost models.
+class Planner {
+ public:
+  Planner(const Definition& definition, const ProgramCall& call)
+      : definition_(definition), call_(call) {}
+
+  // Of the graph in which those arrays are unpacked.
+  Planned plan(const fusion::Unpacked& unpacked, const fusion::CostModel& model) {
+    const Prepared& graph = prepared(unpacked);
+    Planned planned;
+    planned.partition = fusion::partition(graph.graph, model);
+    planned.plan = program_steps(definition_, graph.graph, graph.arguments, planned.partition);
+    planned.plan.output_shapes = graph.output_shapes;
+    planned.plan.output_dtypes = graph.output_dtypes;
+    place_temporaries(planned.plan, model.fuse);
+    return planned;
+  }
+
+  // Packed numbers that no kernel of the plan could read are unpacked by one before, which may fuse
+  // others than before: planned again until nothing is missing. Each model begins with nothing
+  // unpacked, since a kernel that fuses less may read them packed.
+  Planned plan(const fusion::CostModel& model, fusion::Unpacked& unpacked) {
+    unpacked = {std::vector<bool>(call_.arguments.size(), false), false};
+    while (true) {
+      Planned planned = plan(unpacked, model);
+      if (!add_to_unpack(unpacked, planned.plan, call_)) return planned;
+    }
+  }
+
+  // One kernel for each operation.
+  Planned plan_unfused() {
+    fusion::CostModel model;
+    model.fuse = false;
+    fusion::Unpacked unpacked;
+    return plan(model, unpacked);
+  }
+
+  // Whether every kernel can read what it reads.
+  bool is_readable(const Planned& planned, fusion::Unpacked unpacked) const {
+    return !add_to_unpack(unpacked, planned.plan, call_);
+  }
+
+ private:
+  const Prepared& prepared(const fusion::Unpacked& unpacked) {
+    const auto known = prepared_.find(unpacked);
+    if (known != prepared_.end()) return known->second;
+    return prepared_.emplace(unpacked, prepare(definition_, call_, unpacked)).first->second;
+  }
+
+  const Definition& definition_;
+  const ProgramCall& call_;
+  std::map<fusion::Unpacked, Prepared> prepared_;
+};
+
+// Whether a plan needs no more workspace and moves no more bytes than the unfused one.
+bool is_no_larger(const Planned& planned, const Planned& unfused) {
+  return planned.workspace() <= unfused.workspace() &&
+         planned.bytes() <= unfused.plan.info.op_by_op_bytes;
 }
 
-Planned plan_op_by_op(const Definition& definition, const Prepared& prepared) {
-  fusion::CostModel model;
-  model.fuse = false;
-  return plan_prepared(definition, prepared, model);
-}
-
-// Plans in which less is fused. Of those that need no more room than `alone`, one kernel for each
-// operation, the one that moves the fewest bytes.
+// Plans in which less is fused. Of those that are no larger than the unfused one, the one that
+// moves the fewest bytes.
 class SmallerPlans {
  public:
-  SmallerPlans(const Definition& definition, const Prepared& prepared,
-               const fusion::CostModel& model, const Planned& alone)
-      : definition_(definition), prepared_(prepared), model_(model), best_(alone) {}
+  SmallerPlans(Planner& planner, const fusion::CostModel& model, const Planned& unfused)
+      : planner_(planner), model_(model), unfused_(unfused), best_(unfused) {}
 
-  ProgramPlan run(const Planned& largest) {
+  // `largest` is of the graph in which those arrays are unpacked.
+  Planned run(const Planned& largest, const fusion::Unpacked& unpacked) {
     with_smaller_kernels();
-    without_the_busiest(largest);
-    return std::move(best_.plan);
+    without_the_busiest(largest, unpacked);
+    return std::move(best_);
   }
 
  private:
   bool consider(const Planned& other) {
-    const bool fits = other.room() <= best_.plan.info.op_by_op_workspace;
-    if (fits && other.plan.info.bytes < best_.plan.info.bytes) best_ = other;
+    const bool fits = is_no_larger(other, unfused_);
+    if (fits && other.bytes() < best_.bytes()) best_ = other;
     return fits;
   }
 
@@ -114,74 +158,56 @@ class SmallerPlans {
   void with_smaller_kernels() {
     fusion::CostModel smaller = model_;
     smaller.share_reads = false;
+    fusion::Unpacked unpacked;
     for (const std::size_t values : {256, 64, 16, 8, 4, 2}) {
       smaller.most_values = std::min<std::size_t>(values, model_.most_values);
       // The first that fits moves the fewest: further ones are cut more often.
-      if (consider(plan_prepared(definition_, prepared_, smaller))) return;
+      if (consider(planner_.plan(smaller, unpacked))) return;
     }
   }
 
   // One kernel for each operation of the kernels at which the most is alive.
-  void without_the_busiest(const Planned& largest) {
+  void without_the_busiest(const Planned& largest, const fusion::Unpacked& unpacked) {
     constexpr int kMostRounds = 8;
     fusion::CostModel model = model_;
-    model.alone.assign(prepared_.graph.graph.nodes.size(), false);
     Planned planned = largest;
     for (int round = 0; round < kMostRounds; ++round) {
       const std::size_t busiest = busiest_step(planned.plan);
-      for (const NodeId id : planned.partition.kernels[busiest].values) model.alone[id] = true;
-      planned = plan_prepared(definition_, prepared_, model);
-      if (consider(planned)) return;
+      for (const NodeId id : planned.partition.kernels[busiest].values) {
+        if (id >= model.alone.size()) model.alone.resize(id + 1, false);
+        model.alone[id] = true;
+      }
+      planned = planner_.plan(unpacked, model);  // the same nodes as before
+      if (planner_.is_readable(planned, unpacked) && consider(planned)) return;
     }
   }
 
-  const Definition& definition_;
-  const Prepared& prepared_;
+  Planner& planner_;
   const fusion::CostModel& model_;
+  const Planned& unfused_;
   Planned best_;
 };
-
-// The plan of a call, and what it is of.
-struct Chosen {
-  Prepared prepared;
-  ProgramPlan plan;
-};
-
-ProgramPlan choose(const Definition& definition, const Prepared& prepared,
-                   const fusion::CostModel& model) {
-  Planned planned = plan_prepared(definition, prepared, model);
-  if (planned.room() == 0) return std::move(planned.plan);
-  Planned alone = plan_op_by_op(definition, prepared);
-  alone.plan.info.op_by_op_workspace = alone.room();
-  // Fusing can make values live longer.
-  if (planned.room() > alone.room()) {
-    planned.plan = SmallerPlans(definition, prepared, model, alone).run(planned);
-  }
-  planned.plan.info.op_by_op_workspace = alone.room();
-  return std::move(planned.plan);
-}
-
-// Packed numbers that no kernel of the plan could read are unpacked by one before, which may put
-// others together than before.
-Chosen choose(const Definition& definition, const ProgramCall& call,
-              const fusion::CostModel& model) {
-  fusion::Unpacked unpacked;
-  while (true) {
-    Chosen chosen{prepare(definition, call, unpacked), {}};
-    chosen.plan = choose(definition, chosen.prepared, model);
-    if (!add_to_unpack(unpacked, chosen.plan, call)) return chosen;
-  }
-}
 
 }  // namespace
 
 std::uint64_t op_by_op_workspace(const Definition& definition, const ProgramCall& call) {
-  return plan_op_by_op(definition, choose(definition, call, {}).prepared).room();
+  return Planner(definition, call).plan_unfused().workspace();
 }
 
 ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
                          const fusion::CostModel& model) {
-  return choose(definition, call, model).plan;
+  Planner planner(definition, call);
+  fusion::Unpacked unpacked;
+  Planned planned = planner.plan(model, unpacked);
+  if (planned.workspace() == 0) return std::move(planned.plan);
+  const Planned unfused = planner.plan_unfused();
+  // Fused values can live longer, and fused kernels need more unpacked.
+  if (!is_no_larger(planned, unfused)) {
+    planned = SmallerPlans(planner, model, unfused).run(planned, unpacked);
+  }
+  planned.plan.info.op_by_op_bytes = unfused.plan.info.op_by_op_bytes;
+  planned.plan.info.op_by_op_workspace = unfused.workspace();
+  return std::move(planned.plan);
 }
 
 ProgramCall program_call(const Definition& definition, const Specification& specification) {

@@ -189,8 +189,12 @@ std::string wrong_bytes(const Definition& definition, const ProgramCall& call,
     return fmt::format("kernel {} says that it moves {} bytes, its operands have {}", k,
                        info.kernels[k].bytes, bytes);
   }
-  if (info.workspace_bytes > op_by_op_workspace(definition, call)) {
+  const std::uint64_t unfused = op_by_op_workspace(definition, call);
+  if (info.workspace_bytes > unfused) {
     return "it needs more room than one kernel for each operation does";
+  }
+  if (info.workspace_bytes > 0 && info.op_by_op_workspace != unfused) {
+    return "it is compared with another plan of one kernel for each operation";
   }
   return {};
 }
@@ -401,17 +405,52 @@ TEST(ProgramPlan, KeepsApartWhatLivesTogetherInLargePrograms) {
 }
 
 // Whatever the sizes, and also where all arrays count as larger than the caches.
-TEST(ProgramPlan, MovesNoMoreAndNeedsNoMoreRoomThanOpByOp) {
+void expect_no_larger_than_unfused(const Case& one) {
   fusion::CostModel uncached;
   uncached.cached_bytes = 0;
+  const Definition definition = definition_of(one.graph, one.rounding);
+  const ProgramCall call = call_of(one);
+  ASSERT_EQ(wrong_bytes(definition, call), "") << "seed " << one.seed;
+  ASSERT_EQ(wrong_bytes(definition, call, uncached), "") << "seed " << one.seed << ", uncached";
+}
+
+TEST(ProgramPlan, MovesNoMoreAndNeedsNoMoreRoomThanOpByOp) {
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     const std::size_t nodes = seed % 50 == 0 ? 300 : 4 + seed % 23 * 3;
-    const Case one = random_case(seed, nodes);
-    const Definition definition = definition_of(one.graph, one.rounding);
-    const ProgramCall call = call_of(one);
-    ASSERT_EQ(wrong_bytes(definition, call), "") << "seed " << seed;
-    ASSERT_EQ(wrong_bytes(definition, call, uncached), "") << "seed " << seed << ", uncached";
+    ASSERT_NO_FATAL_FAILURE(expect_no_larger_than_unfused(random_case(seed, nodes)));
   }
+}
+
+// Fused kernels need more unpacked than those of one operation each.
+TEST(ProgramPlan, IsNoLargerThanUnfusedWhereItUnpacks) {
+  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+    const std::size_t nodes = 4 + seed % 23 * 3;
+    ASSERT_NO_FATAL_FAILURE(expect_no_larger_than_unfused(random_case(seed, nodes, true)));
+  }
+}
+
+// In one kernel with the running sum, q has to lie one number in each byte; in one of its own it
+// does not.
+TEST(ProgramPlan, ComparesWithUnfusedKernelsThatReadWhatTheyCanPacked) {
+  const Dims shape{64, 512};
+  ProgramCall call;
+  for (const DType dtype : {DType::f32, DType::u4}) {
+    call.arguments.push_back({dtype, false, false});
+    call.arrays.push_back({dtype, shape, contiguous_strides(shape)});
+  }
+  const std::vector<std::string> names{"x", "q"};
+  const auto definition = [&](const char* text) {
+    return definition_of(fusion::parse(text, names));
+  };
+  const std::uint64_t elements = 64 * 512;
+  const Definition stored = definition("s = cumsum(x, 0); (s), s * q");
+  EXPECT_EQ(op_by_op_workspace(stored, call), 0u);
+  EXPECT_EQ(plan_program(stored, call).info.workspace_bytes, 0u);
+  const Definition passed = definition("cumsum(x, 0) * q");
+  const ProgramInfo info = plan_program(passed, call).info;
+  EXPECT_EQ(info.workspace_bytes, elements) << "of q in bytes";
+  EXPECT_EQ(info.op_by_op_workspace, 4 * elements) << "of the sum";
+  EXPECT_EQ(info.op_by_op_bytes, elements * 16 + elements / 2);
 }
 
 // What a kernel stores lies where it has read something of that kind for the last time.
