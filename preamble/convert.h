@@ -265,13 +265,16 @@ KILN_FN f32 decode(T value) {
 }
 
 #if KILN_AMD
-// LLVM up to 23 takes f16(a * b) for f16(fma(a, b, +0)), whatever contraction is asked for, and so
-// makes +0 of -0. It does not look for a product behind what makes a number canonical, and as
-// products are, and most other results, that leaves no instruction. LLVM 15 and older have no such
-// pattern.
+// LLVM 16 to 23 takes f16(a * b) for f16(fma(a, b, +0)), whatever contraction is asked for, and so
+// makes +0 of -0. From 19 on it does not look for a product behind what makes a number canonical,
+// and as products are, and most other results, that leaves no instruction and two products at a
+// time. Up to 18 (HIP 6.3) it does look there; behind an asm it does not.
 KILN_FN f32 hide_product(f32 value) {
-#if __clang_major__ >= 16 && __clang_major__ < 24
+#if __clang_major__ >= 19 && __clang_major__ < 24
   return __builtin_canonicalizef(value);
+#elif __clang_major__ >= 16 && __clang_major__ < 19
+  asm("" : "+v"(value));
+  return value;
 #else
   return value;
 #endif
