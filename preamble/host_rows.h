@@ -8,16 +8,14 @@
 // Lanes whose number is fixed, or a multiple of what SIMD vectors have: without that, and unrolled
 // before they become vectors, many would be computed one by one. `part` is what the lanes are of.
 #if defined(__clang__)
-#define KILN_FOR_EACH_LANE_OF(lane, part)                                      \
-  _Pragma(                                                                     \
-      "clang loop vectorize(assume_safety) interleave_count(part.interleave) " \
-      "unroll(disable)") for (int lane = 0; lane < part.lanes; ++lane)
-#define KILN_FOR_EIGHT_LANES(lane)                                                               \
-  _Pragma(                                                                                       \
-      "clang loop vectorize(assume_safety) interleave_count(1) unroll(disable)") for (int lane = \
-                                                                                          0;     \
-                                                                                      lane < 8;  \
-                                                                                      ++lane)
+// clang-format off
+#define KILN_FOR_EACH_LANE_OF(lane, part) \
+  _Pragma("clang loop vectorize(assume_safety) interleave_count(part.interleave) unroll(disable)") \
+  for (int lane = 0; lane < part.lanes; ++lane)
+#define KILN_FOR_EIGHT_LANES(lane) \
+  _Pragma("clang loop vectorize(assume_safety) interleave_count(1) unroll(disable)") \
+  for (int lane = 0; lane < 8; ++lane)
+// clang-format on
 #else
 #define KILN_FOR_EACH_LANE_OF(lane, part) \
   _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int lane = 0; lane < part.lanes; ++lane)

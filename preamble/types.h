@@ -156,10 +156,11 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
 // `lanes` may be of a type that says their number: unrolled early, such loops would not become
 // vectors.
 #if KILN_HOST && defined(__clang__)
-#define KILN_FOR_EACH_LANE(lane, width, lanes)                                  \
-  _Pragma(                                                                      \
-      "clang loop vectorize(assume_safety) interleave_count(width.interleave) " \
-      "unroll(disable)") for (int lane = 0; lane < lanes; ++lane)
+// clang-format off
+#define KILN_FOR_EACH_LANE(lane, width, lanes)                                                      \
+  _Pragma("clang loop vectorize(assume_safety) interleave_count(width.interleave) unroll(disable)") \
+  for (int lane = 0; lane < lanes; ++lane)
+// clang-format on
 #elif KILN_HOST
 // g++ forgets pragmas of loops whose condition calls a conversion.
 #define KILN_FOR_EACH_LANE(lane, width, lanes)                                          \

@@ -7,6 +7,7 @@
 
 #include "tool/cli_text.hpp"
 #include "tool/commands.hpp"
+#include "tool/print.hpp"
 
 namespace kiln::tool {
 namespace {
@@ -54,11 +55,11 @@ std::string pattern(const CommandText& command, const OptionText& option) {
 /// The part that bash and zsh share: finds the command that is being written, then sets `choices`,
 /// and `files` where a file may come.
 void print_cases(const CommandText& root) {
-  fmt::print("  for word in \"${{before[@]}}\"; do\n    case \"$command $word\" in\n");
+  print("  for word in \"${{before[@]}}\"; do\n    case \"$command $word\" in\n");
   for_each_command(root, [&](const CommandText& command) {
-    if (&command != &root) fmt::print("      '{0}') command='{0}' ;;\n", command.path);
+    if (&command != &root) print("      '{0}') command='{0}' ;;\n", command.path);
   });
-  fmt::print("    esac\n  done\n  case \"$command $previous\" in\n");
+  print("    esac\n  done\n  case \"$command $previous\" in\n");
   for_each_command(root, [](const CommandText& command) {
     for (const OptionText& option : command.options) {
       if (option.value.empty()) continue;
@@ -70,14 +71,14 @@ void print_cases(const CommandText& root) {
       } else if (is_file(option)) {
         reaction = "files=1";
       }
-      fmt::print("    {}) {} ;;\n", pattern(command, option), reaction);
+      print("    {}) {} ;;\n", pattern(command, option), reaction);
     }
   });
-  fmt::print("    *)\n      case $current in\n        -*) case $command in\n");
+  print("    *)\n      case $current in\n        -*) case $command in\n");
   for_each_command(root, [](const CommandText& command) {
-    fmt::print("          '{}') choices='{}' ;;\n", command.path, flags_of(command));
+    print("          '{}') choices='{}' ;;\n", command.path, flags_of(command));
   });
-  fmt::print("        esac ;;\n        *) case $command in\n");
+  print("        esac ;;\n        *) case $command in\n");
   for_each_command(root, [](const CommandText& command) {
     std::vector<std::string> reactions;
     if (!command.subcommands.empty()) {
@@ -91,21 +92,21 @@ void print_cases(const CommandText& root) {
     if (takes(command, is_key)) reactions.push_back(fmt::format("choices=$({})", kKeys));
     if (takes(command, is_file)) reactions.emplace_back("files=1");
     if (!reactions.empty()) {
-      fmt::print("          '{}') {} ;;\n", command.path, fmt::join(reactions, "; "));
+      tool::print("          '{}') {} ;;\n", command.path, fmt::join(reactions, "; "));
     }
   });
-  fmt::print("        esac ;;\n      esac ;;\n  esac\n");
+  print("        esac ;;\n      esac ;;\n  esac\n");
 }
 
 void print_bash(const CommandText& root) {
-  fmt::print(
+  print(
       "# bash completion of kiln; written by: kiln completion bash\n"
       "_kiln() {{\n"
       "  local command=kiln choices='' files='' word\n"
       "  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}}\n"
       "  local before=(\"${{COMP_WORDS[@]:1:COMP_CWORD-1}}\")\n");
   print_cases(root);
-  fmt::print(
+  print(
       "  mapfile -t COMPREPLY < <(\n"
       "    compgen -W \"$choices\" -- \"$current\"\n"
       "    [[ -z $files ]] || compgen -f -- \"$current\")\n"
@@ -114,14 +115,14 @@ void print_bash(const CommandText& root) {
 }
 
 void print_zsh(const CommandText& root) {
-  fmt::print(
+  print(
       "#compdef kiln\n# zsh completion of kiln; written by: kiln completion zsh\n"
       "_kiln() {{\n"
       "  local command=kiln choices='' files='' word\n"
       "  local current=${{words[CURRENT]}} previous=${{words[CURRENT-1]}}\n"
       "  local -a before=(\"${{(@)words[2,CURRENT-1]}}\")\n");
   print_cases(root);
-  fmt::print(
+  print(
       "  [[ -z $choices ]] || compadd -- ${{=choices}}\n"
       "  [[ -z $files ]] || _files\n"
       "}}\n"
@@ -139,29 +140,28 @@ std::string fish_quoted(std::string_view text) {
 }
 
 void print_fish(const CommandText& root) {
-  fmt::print(
+  print(
       "# fish completion of kiln; written by: kiln completion fish\n"
       "function __kiln_at\n"
       "  set -l found kiln\n"
       "  for word in (commandline -opc)[2..-1]\n"
       "    switch \"$found $word\"\n");
   for_each_command(root, [&](const CommandText& command) {
-    if (&command != &root) fmt::print("      case '{0}'\n        set found '{0}'\n", command.path);
+    if (&command != &root) print("      case '{0}'\n        set found '{0}'\n", command.path);
   });
-  fmt::print("    end\n  end\n  test \"$found\" = \"$argv\"\nend\ncomplete -c kiln -f\n");
+  print("    end\n  end\n  test \"$found\" = \"$argv\"\nend\ncomplete -c kiln -f\n");
   for_each_command(root, [](const CommandText& command) {
     const std::string at = fmt::format("complete -c kiln -n {}",
                                        fish_quoted(fmt::format("__kiln_at {}", command.path)));
     for (const CommandText& sub : command.subcommands) {
-      fmt::print("{} -a {} -d {}\n", at, sub.path.substr(command.path.size() + 1),
-                 fish_quoted(sub.description));
+      print("{} -a {} -d {}\n", at, sub.path.substr(command.path.size() + 1),
+            fish_quoted(sub.description));
     }
     for (const OptionText& option : command.positionals) {
-      if (!option.choices.empty()) fmt::print("{} -a '{}'\n", at, fmt::join(option.choices, " "));
+      if (!option.choices.empty()) tool::print("{} -a '{}'\n", at, fmt::join(option.choices, " "));
     }
-    if (takes(command, is_key))
-      fmt::print("{} -a {}\n", at, fish_quoted(fmt::format("({})", kKeys)));
-    if (takes(command, is_file)) fmt::print("{} -F\n", at);
+    if (takes(command, is_key)) print("{} -a {}\n", at, fish_quoted(fmt::format("({})", kKeys)));
+    if (takes(command, is_file)) print("{} -F\n", at);
     for (const OptionText& option : command.options) {
       std::string line = at;
       for (const std::string& flag : option.flags) {
@@ -170,7 +170,7 @@ void print_fish(const CommandText& root) {
       if (!option.value.empty()) line += is_file(option) ? " -r -F" : " -x";
       if (!option.choices.empty()) line += fmt::format(" -a '{}'", fmt::join(option.choices, " "));
       if (is_key(option)) line += " -a " + fish_quoted(fmt::format("({})", kKeys));
-      fmt::print("{} -d {}\n", line, fish_quoted(option.description));
+      print("{} -d {}\n", line, fish_quoted(option.description));
     }
   });
 }

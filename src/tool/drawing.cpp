@@ -9,13 +9,14 @@
 #include "jit/toolchain/environment.hpp"
 #include "jit/toolchain/find.hpp"
 #include "kiln/error.hpp"
+#include "tool/print.hpp"
 
 namespace kiln::tool {
 namespace {
 
 void write_file(const std::string& path, const std::string& text) {
   if (path == "-") {
-    fmt::print("{}", text);
+    print("{}", text);
     return;
   }
   std::ofstream file(path, std::ios::binary);

@@ -7,6 +7,7 @@
 
 #include "tool/cli_text.hpp"
 #include "tool/commands.hpp"
+#include "tool/print.hpp"
 
 namespace kiln::tool {
 namespace {
@@ -78,7 +79,7 @@ void print_option(const OptionText& option) {
   if (option.required && option.name.empty()) words += " Required.";
   if (option.repeated) words += " May be given several times.";
   if (!option.initial.empty()) words += fmt::format(" The default is {}.", option.initial);
-  fmt::print(".TP\n{}\n{}\n", head, roff(words));
+  print(".TP\n{}\n{}\n", head, roff(words));
 }
 
 std::string synopsis(const CommandText& command) {
@@ -92,17 +93,17 @@ std::string synopsis(const CommandText& command) {
 }
 
 void print_command(const CommandText& command) {
-  fmt::print(".SS {}\n{}\n.PP\n", roff(command.path), synopsis(command));
-  fmt::print("{}.\n", roff(command.description));
+  print(".SS {}\n{}\n.PP\n", roff(command.path), synopsis(command));
+  print("{}.\n", roff(command.description));
   for (const OptionText& option : command.positionals) print_option(option);
   for (const OptionText& option : command.options) print_option(option);
-  if (!command.footer.empty()) fmt::print(".PP\n.nf\n{}\n.fi\n", roff(command.footer));
+  if (!command.footer.empty()) print(".PP\n.nf\n{}\n.fi\n", roff(command.footer));
 }
 
 void print_settings(std::string_view title, std::span<const Setting> settings) {
-  fmt::print(".SH {}\n", title);
+  print(".SH {}\n", title);
   for (const Setting& setting : settings) {
-    fmt::print(".TP\n{}\n{}\n", bold_roff(setting.name), roff(setting.text));
+    print(".TP\n{}\n{}\n", bold_roff(setting.name), roff(setting.text));
   }
 }
 
@@ -110,23 +111,22 @@ void print_settings(std::string_view title, std::span<const Setting> settings) {
 
 int run_manual(const CLI::App& app) {
   const CommandText root = describe(app);
-  fmt::print(".\\\" Written by kiln manual.\n.TH KILN 1 \"\" \"kiln {}\" \"User Commands\"\n",
-             KILN_VERSION);
-  fmt::print(
-      ".SH NAME\nkiln \\- fuse chains of array operations into kernels, compiled at run time\n");
-  fmt::print(".SH SYNOPSIS\n");
+  print(".\\\" Written by kiln manual.\n.TH KILN 1 \"\" \"kiln {}\" \"User Commands\"\n",
+        KILN_VERSION);
+  print(".SH NAME\nkiln \\- fuse chains of array operations into kernels, compiled at run time\n");
+  print(".SH SYNOPSIS\n");
   for_each_command(root, [](const CommandText& command) {
-    if (command.subcommands.empty()) fmt::print("{}\n.br\n", synopsis(command));
+    if (command.subcommands.empty()) print("{}\n.br\n", synopsis(command));
   });
-  fmt::print(".SH DESCRIPTION\n{}\n.SH COMMANDS\n",
-             roff("kiln runs and compiles expressions on arrays, and looks after the cache of "
-                  "compiled kernels that it shares with every program that uses libkiln. An "
-                  "expression has Python's operators and precedence, calls by name, casts by dtype "
-                  "name, and ';' between statements."));
+  print(".SH DESCRIPTION\n{}\n.SH COMMANDS\n",
+        roff("kiln runs and compiles expressions on arrays, and looks after the cache of "
+             "compiled kernels that it shares with every program that uses libkiln. An "
+             "expression has Python's operators and precedence, calls by name, casts by dtype "
+             "name, and ';' between statements."));
   for_each_command(root, print_command);
   print_settings("ENVIRONMENT", kEnvironment);
   print_settings("FILES", kFiles);
-  fmt::print(
+  print(
       ".SH EXIT STATUS\n0 if it did what it was asked, 1 if that failed, 2 if the command line "
       "is wrong.\n");
   return kSuccess;

@@ -58,14 +58,14 @@ std::function<void(std::uint64_t, std::uint64_t)> Counter::step() {
     if (shown_ && hundredths == last_) return;
     last_ = hundredths;
     shown_ = true;
-    fmt::print(stderr, "\r\033[K{}", progress_bar(done, total, what_, terminal_columns() - 1));
+    print(stderr, "\r\033[K{}", progress_bar(done, total, what_, terminal_columns() - 1));
     std::fflush(stderr);
   };
 }
 
 void Counter::clear() {
   if (!shown_) return;
-  fmt::print(stderr, "\r\033[K");
+  print(stderr, "\r\033[K");
   std::fflush(stderr);
   shown_ = false;
 }
