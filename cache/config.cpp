@@ -20,13 +20,14 @@ std::string absolute(const std::string& path) {
 
 /// Sets `directory`, or `why_uncached`.
 void choose_directory(Config& config) {
-  if (const std::string choice = environment("KILN_CACHE"); choice == "off" || choice == "0") {
+  if (const std::string choice = base::environment("KILN_CACHE");
+      choice == "off" || choice == "0") {
     config.why_uncached = "KILN_CACHE=" + choice;
     return;
   }
-  const std::string xdg = environment("XDG_CACHE_HOME");
-  const std::string home = environment("HOME");
-  if (const std::string directory = environment("KILN_CACHE_DIR"); !directory.empty()) {
+  const std::string xdg = base::environment("XDG_CACHE_HOME");
+  const std::string home = base::environment("HOME");
+  if (const std::string directory = base::environment("KILN_CACHE_DIR"); !directory.empty()) {
     config.directory = absolute(directory);
   } else if (xdg.starts_with('/')) {  // the XDG specification: a relative one is to be ignored
     config.directory = xdg + "/kiln";
@@ -65,7 +66,7 @@ Config Config::from_environment(const std::string& directory) {
     choose_directory(config);
     if (config.why_uncached.starts_with("KILN_CACHE=")) return config;
   }
-  if (const std::string size = environment("KILN_CACHE_MAX_SIZE"); !size.empty()) {
+  if (const std::string size = base::environment("KILN_CACHE_MAX_SIZE"); !size.empty()) {
     if (const auto bytes = parse_size(size)) {
       config.max_size = *bytes;
     } else {
@@ -76,10 +77,10 @@ Config Config::from_environment(const std::string& directory) {
                       size, config.max_size));
     }
   }
-  for (const std::string& path : split(environment("KILN_CACHE_READONLY_DIRS"), ':')) {
+  for (const std::string& path : base::split(base::environment("KILN_CACHE_READONLY_DIRS"), ':')) {
     config.readonly.push_back(absolute(path));
   }
-  config.secret = Secret(environment("KILN_CACHE_SECRET"));
+  config.secret = Secret(base::environment("KILN_CACHE_SECRET"));
   return config;
 }
 

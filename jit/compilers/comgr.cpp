@@ -61,7 +61,7 @@ class Disassembler {
   Disassembler& operator=(const Disassembler&) = delete;
 
   // `symbol` lies in the cursor's section.
-  void function(const ElfSymbol& symbol, Cursor& cursor, std::string& text) const {
+  void function(const base::ElfSymbol& symbol, Cursor& cursor, std::string& text) const {
     text += fmt::format("{}:\n", symbol.name);
     const std::uint64_t end = symbol.value + symbol.size;
     for (std::uint64_t at = symbol.value; at < end;) {
@@ -89,7 +89,7 @@ class Disassembler {
   DisassemblyInfo info_{};
 };
 
-bool lies_in(const ElfSymbol& symbol, const ElfSection& section) {
+bool lies_in(const base::ElfSymbol& symbol, const base::ElfSection& section) {
   if (symbol.value < section.address) return false;
   const std::uint64_t offset = symbol.value - section.address;
   return offset <= section.bytes.size() && symbol.size <= section.bytes.size() - offset;
@@ -98,7 +98,7 @@ bool lies_in(const ElfSymbol& symbol, const ElfSection& section) {
 }  // namespace
 
 std::string disassemble_with_comgr(const std::string& comgr, const DisassembleTask& task) {
-  const auto elf = Elf::parse(task.code);
+  const auto elf = base::Elf::parse(task.code);
   if (!elf) {
     throw CompilerError(Code::invalid_argument, "the code is not a well-formed ELF image", "");
   }
@@ -106,10 +106,10 @@ std::string disassemble_with_comgr(const std::string& comgr, const DisassembleTa
   std::string text;
   std::set<std::string_view> done;  // the static and the dynamic table name the same functions
   std::uint64_t bytes = 0;
-  for (const ElfSymbol& symbol : elf->symbols()) {
+  for (const base::ElfSymbol& symbol : elf->symbols()) {
     if (symbol.type != STT_FUNC || symbol.section >= elf->sections().size()) continue;
     if (!done.insert(symbol.name).second) continue;
-    const ElfSection& section = elf->sections()[symbol.section];
+    const base::ElfSection& section = elf->sections()[symbol.section];
     if (!lies_in(symbol, section)) {
       throw CompilerError(
           Code::invalid_argument,

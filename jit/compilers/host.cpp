@@ -19,7 +19,7 @@ class HostCompiler : public Compiler {
 
   CompileOutput compile(const CompileTask& task) override {
     const auto start = std::chrono::steady_clock::now();
-    const TemporaryDirectory directory("kiln-host");
+    const base::TemporaryDirectory directory("kiln-host");
     const std::string source = directory.write("kernel.cpp", task.source);
     const std::string object = directory.path() + "/kernel.so";
     std::vector<std::string> command = {path_};
@@ -27,14 +27,14 @@ class HostCompiler : public Compiler {
     command.insert(command.end(), {"-o", object, source});
     const auto& link = host_link_options();
     command.insert(command.end(), link.begin(), link.end());
-    const CommandResult result = run_scrubbed(command, directory.path());
+    const base::CommandResult result = run_scrubbed(command, directory.path());
     // The temporary file's name means nothing to the reader of the log.
     std::string log = replace_all(result.errors, source, task.entry + ".cpp");
     if (!result.succeeded()) {
       throw CompilerError(Code::compile_failed, fmt::format("{} {}", path_, result.ending), log);
     }
     CompileOutput output;
-    output.code = read_whole_file(object);
+    output.code = base::read_whole_file(object);
     output.log = std::move(log);
     output.milliseconds =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

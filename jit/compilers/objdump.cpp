@@ -79,14 +79,14 @@ std::string disassemble_with_program(const DisassembleTask& task,
                                      std::chrono::milliseconds deadline) {
   Programs programs = programs_for(task.target);
   programs.directories.insert(programs.directories.begin(), directories.begin(), directories.end());
-  const TemporaryDirectory directory("kiln-isa");
+  const base::TemporaryDirectory directory("kiln-isa");
   const std::string file = directory.write(programs.file, task.code);
   for (std::vector<std::string> command : programs.commands) {
     const auto program = find_in(command.front(), programs.directories);
     if (!program) continue;
     command.front() = *program;
     command.push_back(file);
-    const CommandResult result = run_scrubbed(command, directory.path(), deadline);
+    const base::CommandResult result = run_scrubbed(command, directory.path(), deadline);
     if (result.succeeded()) return without_directory(result.output, directory.path() + "/");
     throw CompilerError(Code::internal, fmt::format("{} {}", *program, result.ending),
                         result.errors);

@@ -21,8 +21,8 @@ constexpr std::uint16_t kMachineAmd = 224;
 constexpr std::uint16_t kMachineNvidia = 190;
 constexpr std::uint32_t kNoteAmdMetadata = 32;  // NT_AMDGPU_METADATA
 
-std::uint64_t function_size(const Elf& elf, std::string_view entry) {
-  for (const ElfSymbol& symbol : elf.symbols()) {
+std::uint64_t function_size(const base::Elf& elf, std::string_view entry) {
+  for (const base::ElfSymbol& symbol : elf.symbols()) {
     if (symbol.name == entry && symbol.type == STT_FUNC) return symbol.size;
   }
   return 0;
@@ -130,9 +130,9 @@ class AmdMetadata : public nlohmann::json_sax<nlohmann::json> {
   std::map<std::string, std::uint64_t> figures_;
 };
 
-Resources amd_resources(const Elf& elf, std::string_view entry) {
+Resources amd_resources(const base::Elf& elf, std::string_view entry) {
   AmdMetadata metadata(entry);
-  for (const ElfNote& note : elf.notes()) {
+  for (const base::ElfNote& note : elf.notes()) {
     if (note.type != kNoteAmdMetadata || note.name != "AMDGPU") continue;
     if (!nlohmann::json::sax_parse(note.descriptor, &metadata,
                                    nlohmann::json::input_format_t::msgpack)) {
@@ -171,19 +171,19 @@ std::vector<NvRecord> nv_records(std::string_view bytes) {
   return records;
 }
 
-Resources nvidia_resources(const Elf& elf, std::string_view entry) {
+Resources nvidia_resources(const base::Elf& elf, std::string_view entry) {
   constexpr std::uint8_t kFrameSize = 0x11;  // EIATTR_FRAME_SIZE
   constexpr std::uint8_t kRegisters = 0x2f;  // EIATTR_REGCOUNT
   Resources result;
   const std::string suffix = fmt::format(".{}", entry);
-  if (const ElfSection* text = elf.section(".text" + suffix)) {
+  if (const base::ElfSection* text = elf.section(".text" + suffix)) {
     result.code_bytes = text->size;
-    const ElfSection* shared = elf.section(".nv.shared" + suffix);
+    const base::ElfSection* shared = elf.section(".nv.shared" + suffix);
     result.lds = figure(shared != nullptr ? shared->size : 0);
   }
-  const ElfSection* info = elf.section(".nv.info");
+  const base::ElfSection* info = elf.section(".nv.info");
   if (info == nullptr) return result;
-  const std::vector<ElfSymbol> symbols = elf.symbols();
+  const std::vector<base::ElfSymbol> symbols = elf.symbols();
   for (const NvRecord& record : nv_records(info->bytes)) {
     if (record.symbol >= symbols.size() || symbols[record.symbol].name != entry) continue;
     if (record.attribute == kRegisters) result.vgprs = figure(record.value);
@@ -195,7 +195,7 @@ Resources nvidia_resources(const Elf& elf, std::string_view entry) {
 }  // namespace
 
 Resources resources(std::string_view code, std::string_view entry) {
-  const std::optional<Elf> elf = Elf::parse(code);
+  const std::optional<base::Elf> elf = base::Elf::parse(code);
   if (!elf) {
     throw Error(
         Code::invalid_argument,

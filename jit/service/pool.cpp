@@ -102,7 +102,7 @@ void Pool::work() {
       continue;
     }
     // One per job: a cancellation that comes late must not hit the next.
-    const UniqueFd cancel = own_descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    const base::UniqueFd cancel = base::own_descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     job->cancel_ = cancel.get();
     job->state_ = Job::State::running;
     running_.push_back(job);

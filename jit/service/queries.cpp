@@ -39,12 +39,12 @@ std::string Service::run_job(const Toolchain& toolchain, MessageType type,
   if (answer.end != Exchange::End::replied) {
     throw Error(Code::compile_failed,
                 fmt::format("{} with {}: the compile worker {}\n{}", what, toolchain.version,
-                            answer.what, last_lines(answer.output, 60)));
+                            answer.what, base::last_lines(answer.output, 60)));
   }
   if (answer.reply.type == MessageType::failed) {
     const Failure failure = decode_failure(answer.reply.body);
     throw Error(failure.code, fmt::format("{} with {}: {}\n{}", what, toolchain.version,
-                                          failure.message, last_lines(failure.log, 60)));
+                                          failure.message, base::last_lines(failure.log, 60)));
   }
   return decode_compile_output(answer.reply.body).code;
 }

@@ -31,13 +31,13 @@ constexpr int kWorkerSocket = 3;
   throw Error(Code::io, fmt::format("compile worker: {}: {}", what, std::strerror(error)));
 }
 
-std::pair<UniqueFd, UniqueFd> own_descriptors(const std::array<int, 2>& ends) {
-  std::pair pair{own_descriptor(ends[0]), own_descriptor(ends[1])};
+std::pair<base::UniqueFd, base::UniqueFd> own_descriptors(const std::array<int, 2>& ends) {
+  std::pair pair{base::own_descriptor(ends[0]), base::own_descriptor(ends[1])};
   if (pair.first.get() < 0 || pair.second.get() < 0) throw_errno("fcntl", errno);
   return pair;
 }
 
-std::pair<UniqueFd, UniqueFd> make_socket_pair() {
+std::pair<base::UniqueFd, base::UniqueFd> make_socket_pair() {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw_errno("socketpair", errno);
@@ -45,13 +45,13 @@ std::pair<UniqueFd, UniqueFd> make_socket_pair() {
   return own_descriptors(ends);
 }
 
-std::pair<UniqueFd, UniqueFd> make_pipe() {
+std::pair<base::UniqueFd, base::UniqueFd> make_pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw_errno("pipe", errno);
   return own_descriptors(ends);
 }
 
-void set_nonblocking(const UniqueFd& fd) {
+void set_nonblocking(const base::UniqueFd& fd) {
   fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
 }
 
@@ -99,7 +99,8 @@ struct SpawnPlan {
 // cannot tell.
 bool await_end(pid_t pid) {
 #ifdef SYS_pidfd_open
-  const UniqueFd process = own_descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  const base::UniqueFd process =
+      base::own_descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (process.get() < 0) return true;
   pollfd ended{process.get(), POLLIN, 0};
   return poll(&ended, 1, 1000) != 0;
@@ -140,8 +141,8 @@ void WorkerProcess::start(const Settings& settings) {
                                 pointers(arguments).data(), pointers(environment).data());
   if (error != 0) {
     pid_ = -1;
-    throw start_error(fmt::format("the compile worker {}", settings.worker), error,
-                      "; KILN_WORKER names another, KILN_COMPILE=inprocess does without");
+    throw base::start_error(fmt::format("the compile worker {}", settings.worker), error,
+                            "; KILN_WORKER names another, KILN_COMPILE=inprocess does without");
   }
   socket_ = std::move(here);
   output_pipe_ = std::move(read_end);
@@ -173,7 +174,7 @@ std::string WorkerProcess::finish() {
   const bool known =
       reaped == pid_;  // not if the application ignores SIGCHLD or reaps all its children
   pid_ = -1;
-  return known ? describe_ending(status) : "ended";
+  return known ? base::describe_ending(status) : "ended";
 }
 
 void WorkerProcess::read_output() {

@@ -65,10 +65,10 @@ class WorkerProcess {
 
   ToolchainKind kind_;
   std::string path_;
-  TemporaryDirectory temporary_;
+  base::TemporaryDirectory temporary_;
   pid_t pid_ = -1;
-  UniqueFd socket_;
-  UniqueFd output_pipe_;
+  base::UniqueFd socket_;
+  base::UniqueFd output_pipe_;
   FrameReader frames_;
   std::string output_;
   std::uint64_t next_id_ = 1;

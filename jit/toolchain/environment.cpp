@@ -39,7 +39,7 @@ constexpr std::array kOutputVariables = {"HIPRTC_COMPILE_OPTIONS_APPEND",
 // none of the compiler's, and would be another one in the next directory.
 std::string absolute_directories(const std::string& paths) {
   std::string kept;
-  for (const std::string& directory : split(paths, ':')) {
+  for (const std::string& directory : base::split(paths, ':')) {
     if (directory.starts_with('/')) kept += (kept.empty() ? "" : ":") + directory;
   }
   return kept;
@@ -55,14 +55,16 @@ const CompilerVariables& compiler_variables() {
   static const CompilerVariables variables = [] {
     CompilerVariables read;
     for (const auto& [name, paths] :
-         {std::pair("PATH", program_path()),
-          std::pair("LD_LIBRARY_PATH", environment("LD_LIBRARY_PATH"))}) {
+         {std::pair("PATH", base::program_path()),
+          std::pair("LD_LIBRARY_PATH", base::environment("LD_LIBRARY_PATH"))}) {
       std::string value = absolute_directories(paths);
       if (!value.empty()) read.run.emplace_back(name, std::move(value));
     }
-    if (auto home = environment_if_set("HOME")) read.run.emplace_back("HOME", *std::move(home));
+    if (auto home = base::environment_if_set("HOME"))
+      read.run.emplace_back("HOME", *std::move(home));
     for (const char* name : kOutputVariables) {
-      if (auto value = environment_if_set(name)) read.output.emplace_back(name, *std::move(value));
+      if (auto value = base::environment_if_set(name))
+        read.output.emplace_back(name, *std::move(value));
     }
     return read;
   }();
@@ -91,9 +93,9 @@ std::vector<std::string> scrubbed_environment(const std::string& temporary_direc
   return variables;
 }
 
-CommandResult run_scrubbed(const std::vector<std::string>& command, const std::string& directory,
-                           std::chrono::milliseconds deadline) {
-  return run_command(command, directory, scrubbed_environment(directory), deadline);
+base::CommandResult run_scrubbed(const std::vector<std::string>& command,
+                                 const std::string& directory, std::chrono::milliseconds deadline) {
+  return base::run_command(command, directory, scrubbed_environment(directory), deadline);
 }
 
 std::vector<std::pair<std::string, std::string>> compiler_environment() {

@@ -21,8 +21,9 @@ std::string compiler_variable(std::string_view name);
 /// output unseen.
 std::vector<std::string> scrubbed_environment(const std::string& temporary_directory);
 
-/// run_command() in scrubbed_environment(directory), whichever process this is.
-CommandResult run_scrubbed(const std::vector<std::string>& command, const std::string& directory,
-                           std::chrono::milliseconds deadline = std::chrono::milliseconds::max());
+/// base::run_command() in scrubbed_environment(directory), whichever process this is.
+base::CommandResult run_scrubbed(
+    const std::vector<std::string>& command, const std::string& directory,
+    std::chrono::milliseconds deadline = std::chrono::milliseconds::max());
 
 }  // namespace kiln::jit

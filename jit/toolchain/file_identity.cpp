@@ -22,10 +22,10 @@ std::string hash_of(std::string_view bytes) {
 
 std::string build_id(std::string_view bytes) {
   constexpr std::uint32_t kBuildId = 3;  // NT_GNU_BUILD_ID
-  const auto elf = Elf::parse(bytes);
+  const auto elf = base::Elf::parse(bytes);
   if (!elf) return {};
   std::string id;
-  for (const ElfNote& note : elf->notes()) {
+  for (const base::ElfNote& note : elf->notes()) {
     if (note.type != kBuildId || note.name != "GNU") continue;
     for (const char byte : note.descriptor)
       id += fmt::format("{:02x}", static_cast<unsigned char>(byte));
@@ -37,7 +37,7 @@ std::string build_id(std::string_view bytes) {
 }  // namespace
 
 std::string file_identity(const std::string& path) {
-  const MappedFile file(path);
+  const base::MappedFile file(path);
   if (file.bytes().empty()) return {};
   std::string id = build_id(file.bytes());
   return id.empty() ? hash_of(file.bytes()) : id;

@@ -45,7 +45,7 @@ std::vector<std::string> matches(const std::string& pattern) {
 
 // The directories the dynamic loader searches, in its order.
 std::vector<std::string> loader_directories() {
-  std::vector<std::string> directories = split(compiler_variable("LD_LIBRARY_PATH"), ':');
+  std::vector<std::string> directories = base::split(compiler_variable("LD_LIBRARY_PATH"), ':');
   for (const std::string& file : matches("/etc/ld.so.conf.d/*.conf")) {
     std::ifstream lines(file);
     for (std::string line; std::getline(lines, line);) {
@@ -117,7 +117,8 @@ std::optional<fs::path> loaded_hip_directory() {
 
 std::vector<int> numbers(const std::string& version) {
   std::vector<int> parts;
-  for (const std::string& part : split(version, '.')) parts.push_back(std::atoi(part.c_str()));
+  for (const std::string& part : base::split(version, '.'))
+    parts.push_back(std::atoi(part.c_str()));
   return parts;
 }
 
@@ -146,7 +147,7 @@ std::vector<std::string> search_directories(ToolchainKind kind) {
 
 std::vector<std::string> find_libraries(ToolchainKind kind) {
   const bool hip = kind == ToolchainKind::hiprtc;
-  const std::string chosen = environment(hip ? "KILN_HIPRTC" : "KILN_NVRTC");
+  const std::string chosen = base::environment(hip ? "KILN_HIPRTC" : "KILN_NVRTC");
   if (chosen.find('/') != std::string::npos) {
     const auto path = resolved(chosen);
     return path ? std::vector{*path} : std::vector<std::string>{};
@@ -166,7 +167,7 @@ std::vector<std::string> find_libraries(ToolchainKind kind) {
 }
 
 std::vector<std::string> find_host_compilers() {
-  const std::string chosen = environment("KILN_CXX");
+  const std::string chosen = base::environment("KILN_CXX");
   std::vector<std::string> names = {"clang++", "g++", "c++"};
   if (!chosen.empty()) names = {chosen};
   std::vector<std::string> paths;
@@ -183,13 +184,13 @@ std::vector<std::string> find_host_compilers() {
 // Where the library itself says that those it needs lie.
 std::vector<std::string> run_paths(const std::string& library) {
   constexpr std::string_view kOrigin = "$ORIGIN";
-  const MappedFile file(library);
-  const auto elf = Elf::parse(file.bytes());
+  const base::MappedFile file(library);
+  const auto elf = base::Elf::parse(file.bytes());
   std::vector<std::string> directories;
   for (const std::int64_t tag : {DT_RPATH, DT_RUNPATH}) {
     for (const std::string_view paths :
          elf ? elf->dynamic_strings(tag) : std::vector<std::string_view>{}) {
-      for (std::string& directory : split(paths, ':')) {
+      for (std::string& directory : base::split(paths, ':')) {
         if (const std::size_t at = directory.find(kOrigin); at != std::string::npos) {
           directory.replace(at, kOrigin.size(), fs::path(library).parent_path().string());
         }
@@ -213,8 +214,8 @@ std::optional<std::string> find_beside(const std::string& library, const std::st
 }
 
 std::vector<std::string> needed_by(const std::string& library) {
-  const MappedFile file(library);
-  const auto elf = Elf::parse(file.bytes());
+  const base::MappedFile file(library);
+  const auto elf = base::Elf::parse(file.bytes());
   if (!elf) return {};
   const auto names = elf->dynamic_strings(DT_NEEDED);
   return {names.begin(), names.end()};
@@ -244,7 +245,7 @@ std::optional<std::string> find_program(std::string_view name) {
     std::string path(name);
     return is_program(path) ? std::optional(std::move(path)) : std::nullopt;
   }
-  for (const std::string& directory : split(compiler_variable("PATH"), ':')) {
+  for (const std::string& directory : base::split(compiler_variable("PATH"), ':')) {
     std::string path = fmt::format("{}/{}", directory, name);
     if (is_program(path)) return path;
   }
@@ -293,21 +294,21 @@ std::optional<std::vector<std::string>> libraries_behind(const std::string& path
 std::string missing_compiler(ToolchainKind kind) {
   switch (kind) {
     case ToolchainKind::hiprtc:
-      return environment("KILN_HIPRTC").empty()
+      return base::environment("KILN_HIPRTC").empty()
                  ? "no libhiprtc.so.7, .6 or libamdhip64.so.5 in the loader's paths, $ROCM_PATH or "
                    "/opt/rocm*; Debian and Ubuntu: libamdhip64-5 (libhiprtc6 where there is one), "
                    "AMD's packages: hip-runtime-amd"
-                 : fmt::format("KILN_HIPRTC={} is not there", environment("KILN_HIPRTC"));
+                 : fmt::format("KILN_HIPRTC={} is not there", base::environment("KILN_HIPRTC"));
     case ToolchainKind::nvrtc:
-      return environment("KILN_NVRTC").empty()
+      return base::environment("KILN_NVRTC").empty()
                  ? "no libnvrtc.so.13, .12 or .11.2 in the loader's paths, $CUDA_HOME or "
                    "/usr/local/cuda*; NVIDIA's package: cuda-nvrtc, Debian: libnvrtc12 or newer"
-                 : fmt::format("KILN_NVRTC={} is not there", environment("KILN_NVRTC"));
+                 : fmt::format("KILN_NVRTC={} is not there", base::environment("KILN_NVRTC"));
     case ToolchainKind::host: break;
   }
-  return environment("KILN_CXX").empty()
+  return base::environment("KILN_CXX").empty()
              ? "no clang++, g++ or c++ on PATH; install g++ or clang"
-             : fmt::format("KILN_CXX={} is not an executable file", environment("KILN_CXX"));
+             : fmt::format("KILN_CXX={} is not an executable file", base::environment("KILN_CXX"));
 }
 
 }  // namespace kiln::jit

@@ -77,10 +77,11 @@ Parts parts_of(std::string_view dry_run) {
   constexpr std::string_view kSpecs = "Reading specs from ";
   constexpr std::string_view kSearched = "COMPILER_PATH=";
   Parts parts;
-  for (const std::string& line : split(dry_run, '\n')) {
+  for (const std::string& line : base::split(dry_run, '\n')) {
     if (line.starts_with(' ')) add_command(parts, words_of(line));
     if (line.starts_with(kSpecs)) add_unique(parts.files, line.substr(kSpecs.size()));
-    if (line.starts_with(kSearched)) parts.searched = split(line.substr(kSearched.size()), ':');
+    if (line.starts_with(kSearched))
+      parts.searched = base::split(line.substr(kSearched.size()), ':');
   }
   return parts;
 }
@@ -89,7 +90,7 @@ Parts parts_of(std::string_view dry_run) {
 std::vector<std::string> configuration_files(std::string_view version) {
   constexpr std::string_view kFile = "Configuration file: ";
   std::vector<std::string> files;
-  for (const std::string& line : split(version, '\n')) {
+  for (const std::string& line : base::split(version, '\n')) {
     if (line.starts_with(kFile)) files.push_back(line.substr(kFile.size()));
   }
   return files;
@@ -110,7 +111,7 @@ std::optional<std::string> find_linked(const std::string& name,
 
 /// The libraries that a linker script names; none of a file that is no text.
 std::vector<std::string> named_in_script(const std::string& path) {
-  const MappedFile file(path);
+  const base::MappedFile file(path);
   std::vector<std::string> names;
   if (file.bytes().empty() || file.bytes().size() > 4096 ||
       file.bytes().find('\0') != std::string_view::npos) {
@@ -120,7 +121,7 @@ std::vector<std::string> named_in_script(const std::string& path) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '(' || c == ')'; }, ' ');
   std::error_code ignored;
-  for (std::string& word : split(text, ' ')) {
+  for (std::string& word : base::split(text, ' ')) {
     if (word.starts_with('/') && fs::is_regular_file(word, ignored))
       names.push_back(std::move(word));
   }
@@ -128,9 +129,9 @@ std::vector<std::string> named_in_script(const std::string& path) {
 }
 
 std::string interpreter_of(const std::string& program) {
-  const MappedFile file(program);
-  const auto elf = Elf::parse(file.bytes());
-  const ElfSection* section = elf ? elf->section(".interp") : nullptr;
+  const base::MappedFile file(program);
+  const auto elf = base::Elf::parse(file.bytes());
+  const base::ElfSection* section = elf ? elf->section(".interp") : nullptr;
   if (section == nullptr) return {};
   return std::string(section->bytes.substr(0, section->bytes.find('\0')));
 }
@@ -143,8 +144,8 @@ std::vector<std::string> shared_libraries(const std::string& program, const std:
   const std::string loader = interpreter_of(program);
   std::vector<std::string> libraries;
   if (loader.empty()) return libraries;
-  const CommandResult listed = run_scrubbed({loader, "--list", program}, directory, deadline);
-  for (const std::string& line : split(listed.output, '\n')) {  // "\tname => /path (0x7f...)"
+  const base::CommandResult listed = run_scrubbed({loader, "--list", program}, directory, deadline);
+  for (const std::string& line : base::split(listed.output, '\n')) {  // "\tname => /path (0x7f...)"
     const std::size_t begin = line.find('/');
     const std::size_t end = line.find(" (0x");
     const std::size_t arrow = line.find("=> ");
@@ -161,15 +162,15 @@ class Identification {
       : directory_("kiln-cxx"), deadline_(deadline) {
     for (const char* loader : {"/etc/ld.so.cache", "/etc/ld.so.preload"}) depend_on(loader);
     for (const char* variable : {"PATH", "LD_LIBRARY_PATH", "COMPILER_PATH"}) {
-      for (const std::string& path : split(compiler_variable(variable), ':')) depend_on(path);
+      for (const std::string& path : base::split(compiler_variable(variable), ':')) depend_on(path);
     }
     depend_on(driver);
   }
 
   HostCompilerIdentity run(const std::string& driver) {
-    const CommandResult version = ask({driver, "--version"});
+    const base::CommandResult version = ask({driver, "--version"});
     if (!version.succeeded() || version.output.empty()) {
-      const std::string printed = last_lines(version.errors, 5);
+      const std::string printed = base::last_lines(version.errors, 5);
       throw Error(Code::not_found,
                   fmt::format("{} --version {}{}{}", driver,
                               version.succeeded() ? "printed nothing" : version.ending,
@@ -194,11 +195,11 @@ class Identification {
   }
 
  private:
-  CommandResult ask(const std::vector<std::string>& command) const {
+  base::CommandResult ask(const std::vector<std::string>& command) const {
     return run_scrubbed(command, directory_.path(), deadline_);
   }
   std::string answer(const std::vector<std::string>& command) const {
-    const CommandResult result = ask(command);
+    const base::CommandResult result = ask(command);
     return result.succeeded() ? result.output.substr(0, result.output.find('\n')) : std::string();
   }
   std::string dry_run(const std::string& driver) const {
@@ -207,7 +208,7 @@ class Identification {
     command.insert(command.end(), {"-o", directory_.path() + "/kernel.so", "/dev/null"});
     const auto& link = host_link_options();
     command.insert(command.end(), link.begin(), link.end());
-    const CommandResult result = ask(command);
+    const base::CommandResult result = ask(command);
     return result.succeeded() ? result.errors : std::string();
   }
 
@@ -257,7 +258,7 @@ class Identification {
     add_files("libraries", files);
   }
 
-  TemporaryDirectory directory_;
+  base::TemporaryDirectory directory_;
   std::chrono::milliseconds deadline_;
   HostCompilerIdentity found_;
   std::vector<std::string> programs_;

@@ -25,7 +25,7 @@ struct HostCompilerIdentity {
 /// deadline. Throws Error(not_found) that says how it ended and what it printed if it does not
 /// answer to
 /// --version.
-HostCompilerIdentity identify_host_compiler(const std::string& path,
-                                            std::chrono::milliseconds deadline = kProbeDeadline);
+HostCompilerIdentity identify_host_compiler(
+    const std::string& path, std::chrono::milliseconds deadline = base::kProbeDeadline);
 
 }  // namespace kiln::jit

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::uint64_t number(const char* variable, std::uint64_t otherwise) {
-  const std::string text = environment(variable);
+  const std::string text = base::environment(variable);
   if (text.empty()) return otherwise;
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -35,7 +35,7 @@ std::uint64_t number(const char* variable, std::uint64_t otherwise) {
 // The first of: KILN_WORKER; as installed, seen from this library or the program that holds it;
 // beside that; the configured place.
 std::string find_worker() {
-  if (std::string chosen = environment("KILN_WORKER"); !chosen.empty()) return chosen;
+  if (std::string chosen = base::environment("KILN_WORKER"); !chosen.empty()) return chosen;
   std::vector<fs::path> candidates;
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&settings_from_environment), &info) != 0 &&
@@ -60,17 +60,17 @@ Settings settings_from_environment() {
   Settings settings;
   settings.worker = find_worker();
   settings.jobs = static_cast<int>(std::clamp<std::uint64_t>(
-      number("KILN_COMPILE_JOBS", static_cast<std::uint64_t>(usable_cores())), 1, 1024));
+      number("KILN_COMPILE_JOBS", static_cast<std::uint64_t>(base::usable_cores())), 1, 1024));
   settings.deadline =
       std::chrono::seconds(std::max<std::uint64_t>(number("KILN_COMPILE_TIMEOUT", 120), 1));
   settings.memory_bytes = number("KILN_COMPILE_MEMORY", 4096) << 20;
-  const std::string mode = environment("KILN_COMPILE");
+  const std::string mode = base::environment("KILN_COMPILE");
   if (!mode.empty() && mode != "worker" && mode != "inprocess") {
     throw Error(Code::invalid_argument,
                 fmt::format("KILN_COMPILE={}: expected worker or inprocess", mode));
   }
   settings.in_process = mode == "inprocess";
-  settings.dump = environment("KILN_DUMP");
+  settings.dump = base::environment("KILN_DUMP");
   settings.memory_directory = cache::Config::from_environment().directory;
   return settings;
 }

@@ -78,7 +78,7 @@ Candidate host_toolchain(const std::string& path) {
   if (!known) {
     try {
       const HostCompilerIdentity found =
-          identify_host_compiler(path, std::min(kProbeDeadline, settings.deadline));
+          identify_host_compiler(path, std::min(base::kProbeDeadline, settings.deadline));
       known = {found.version, found.identity};
       if (found.settled) memory.remember_compiler(name, *known, found.evidence);
     } catch (const Error& error) {

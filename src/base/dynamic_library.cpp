@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace kiln::jit {
+namespace kiln::base {
 
 DynamicLibrary::DynamicLibrary(std::span<const std::string> names) {
   for (const std::string& name : names) {
@@ -37,4 +37,4 @@ void* DynamicLibrary::symbol(const char* name) const {
   return handle_ != nullptr ? dlsym(handle_, name) : nullptr;
 }
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-namespace kiln::jit {
+namespace kiln::base {
 
 /// Move-only owner of a dlopen handle.
 class DynamicLibrary {
@@ -29,4 +29,4 @@ class DynamicLibrary {
   std::string error_;
 };
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

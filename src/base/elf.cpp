@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-namespace kiln::jit {
+namespace kiln::base {
 namespace {
 
 // A longer name is none: nothing that is looked for has one, and a table of symbols whose names all
@@ -171,4 +171,4 @@ std::vector<std::string_view> Elf::dynamic_strings(std::int64_t tag) const {
   return strings;
 }
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kiln::jit {
+namespace kiln::base {
 
 struct ElfSection {
   std::string_view name;  ///< empty if it has over 4095 bytes, as are all names below
@@ -60,4 +60,4 @@ class Elf {
   std::vector<std::string_view> note_segments_;
 };
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

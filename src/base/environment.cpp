@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-namespace kiln {
+namespace kiln::base {
 
 std::optional<std::string> environment_if_set(const char* name) {
   const char* const value = ::secure_getenv(name);
@@ -24,4 +24,4 @@ std::string program_path() {
   return path;
 }
 
-}  // namespace kiln
+}  // namespace kiln::base

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-namespace kiln {
+namespace kiln::base {
 
 /// The variable's value, or empty. A program that runs with more rights than its caller
 /// (set-user-id, set-group-id, file capabilities) sees none: the caller must not decide what it
@@ -17,4 +17,4 @@ std::optional<std::string> environment_if_set(const char* name);
 /// Where programs are looked for: PATH, or the system's own directories where it is not set.
 std::string program_path();
 
-}  // namespace kiln
+}  // namespace kiln::base

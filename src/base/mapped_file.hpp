@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace kiln::jit {
+namespace kiln::base {
 
 class MappedFile {
  public:
@@ -20,4 +20,4 @@ class MappedFile {
   std::string_view bytes_;
 };
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

@@ -18,7 +18,7 @@
 #include "base/temporary.hpp"
 #include "base/unique_fd.hpp"
 
-namespace kiln::jit {
+namespace kiln::base {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -111,4 +111,4 @@ CommandResult run_command(const std::vector<std::string>& command, const std::st
   return result;
 }
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

@@ -8,7 +8,7 @@
 
 #include "kiln/error.hpp"
 
-namespace kiln::jit {
+namespace kiln::base {
 
 struct CommandResult {
   int status = 0;        ///< as waitpid gives it; 0 if somebody else took it
@@ -39,4 +39,4 @@ Error start_error(std::string_view what, int error, std::string_view advice = {}
 /// What a status of waitpid says, for people.
 std::string describe_ending(int status);
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

@@ -13,7 +13,7 @@
 #include "base/environment.hpp"
 #include "kiln/error.hpp"
 
-namespace kiln::jit {
+namespace kiln::base {
 namespace {
 
 std::string& temporary_parent() {
@@ -62,4 +62,4 @@ std::string read_whole_file(const std::string& path) {
   return std::move(text).str();
 }
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

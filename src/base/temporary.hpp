@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace kiln::jit {
+namespace kiln::base {
 
 class TemporaryDirectory {
  public:
@@ -30,4 +30,4 @@ void use_temporary_parent(std::string directory);
 /// Throws Error(io).
 std::string read_whole_file(const std::string& path);
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

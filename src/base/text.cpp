@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-namespace kiln {
+namespace kiln::base {
 
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
@@ -27,4 +27,4 @@ std::string last_lines(std::string_view text, int count) {
   return fmt::format("({} lines before)\n{}", lines - count, text.substr(start + 1));
 }
 
-}  // namespace kiln
+}  // namespace kiln::base

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kiln {
+namespace kiln::base {
 
 /// `text` at every `separator`, without empty parts.
 std::vector<std::string> split(std::string_view text, char separator);
@@ -13,4 +13,4 @@ std::vector<std::string> split(std::string_view text, char separator);
 /// The last `count` lines of `text`, with a remark in front if there were more.
 std::string last_lines(std::string_view text, int count);
 
-}  // namespace kiln
+}  // namespace kiln::base

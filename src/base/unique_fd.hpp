@@ -6,7 +6,7 @@
 
 #include <utility>
 
-namespace kiln::jit {
+namespace kiln::base {
 
 class UniqueFd {
  public:
@@ -37,4 +37,4 @@ inline UniqueFd own_descriptor(int fd) {
   return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

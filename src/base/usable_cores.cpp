@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace kiln::jit {
+namespace kiln::base {
 namespace {
 
 int cores_of_affinity() {
@@ -151,4 +151,4 @@ int usable_cores() {
   return cores;
 }
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

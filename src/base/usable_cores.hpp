@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace kiln::jit {
+namespace kiln::base {
 
 /// The smaller of what the affinity mask and the quotas of the control groups allow, at least 1.
 /// Read once.
@@ -20,4 +20,4 @@ int cores_of_cgroups(const std::string& root = {});
 /// "150000 100000"), rounded up; 0 where it sets no limit or is not understood.
 int cores_of_quota(std::string_view cpu_max);
 
-}  // namespace kiln::jit
+}  // namespace kiln::base

@@ -122,7 +122,7 @@ class Recorder {
 // Never destroyed: threads of the caller may still call functions while the process ends.
 Recorder* recorder() {
   static Recorder* const instance = [] {
-    std::string path = environment("KILN_RECORD");
+    std::string path = base::environment("KILN_RECORD");
     return path.empty() ? nullptr : new Recorder(std::move(path));
   }();
   return instance;

@@ -37,7 +37,7 @@ std::string svg_text(const std::string& dot) {
   }
   const std::string file = directory + "/graph.dot";
   std::ofstream(file) << dot;
-  const jit::CommandResult result = jit::run_scrubbed({*program, "-Tsvg", file}, directory);
+  const base::CommandResult result = jit::run_scrubbed({*program, "-Tsvg", file}, directory);
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
   if (!result.succeeded()) {

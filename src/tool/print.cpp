@@ -17,7 +17,7 @@ namespace kiln::tool {
 namespace {
 
 bool coloured() {
-  static const bool result = ::isatty(STDOUT_FILENO) == 1 && environment("NO_COLOR").empty();
+  static const bool result = ::isatty(STDOUT_FILENO) == 1 && base::environment("NO_COLOR").empty();
   return result;
 }
 

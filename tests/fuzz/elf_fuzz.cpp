@@ -33,18 +33,18 @@ void check(std::string_view bytes) {
   }
   kiln::cache::check_elf(bytes);
   cpu::why_not_loadable(std::as_bytes(std::span(bytes)));
-  const std::optional<Elf> elf = Elf::parse(bytes);
+  const std::optional<kiln::base::Elf> elf = kiln::base::Elf::parse(bytes);
   if (!elf) return;
-  for (const ElfSection& section : elf->sections()) {
+  for (const kiln::base::ElfSection& section : elf->sections()) {
     check_view(bytes, section.name);
     check_view(bytes, section.bytes);
   }
-  const std::vector<ElfSymbol> symbols = elf->symbols();
+  const std::vector<kiln::base::ElfSymbol> symbols = elf->symbols();
   if (symbols.size() * sizeof(Elf64_Sym) > bytes.size()) std::abort();
-  for (const ElfSymbol& symbol : symbols) check_view(bytes, symbol.name);
-  const std::vector<ElfNote> notes = elf->notes();
+  for (const kiln::base::ElfSymbol& symbol : symbols) check_view(bytes, symbol.name);
+  const std::vector<kiln::base::ElfNote> notes = elf->notes();
   if (notes.size() * sizeof(Elf64_Nhdr) > bytes.size()) std::abort();
-  for (const ElfNote& note : notes) check_view(bytes, note.descriptor);
+  for (const kiln::base::ElfNote& note : notes) check_view(bytes, note.descriptor);
   for (const std::string_view name : elf->dynamic_strings(DT_NEEDED)) check_view(bytes, name);
 }
 

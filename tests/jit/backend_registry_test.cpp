@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Every, AbsentGpu, ::testing::Values(DeviceType::hip, De
 
 TEST(DynamicLibraryTest, SaysWhyNoneOfTheNamesCouldBeLoaded) {
   const std::string names[] = {"libkiln-no-such-library.so.1", "/nowhere/libkiln-other.so"};
-  DynamicLibrary library(names);
+  base::DynamicLibrary library(names);
   EXPECT_FALSE(library);
   EXPECT_EQ(library.symbol("anything"), nullptr);
   EXPECT_THAT(library.error(), AllOf(HasSubstr("libkiln-no-such-library.so.1"),
@@ -77,7 +77,7 @@ TEST(DynamicLibraryTest, SaysWhyNoneOfTheNamesCouldBeLoaded) {
 
 TEST(DynamicLibraryTest, TakesTheFirstNameThatLoads) {
   const std::string names[] = {"libkiln-no-such-library.so.1", "libm.so.6"};
-  DynamicLibrary library(names);
+  base::DynamicLibrary library(names);
   ASSERT_TRUE(library) << library.error();
   EXPECT_EQ(library.error(), "");
   EXPECT_NE(library.symbol("cosf"), nullptr);

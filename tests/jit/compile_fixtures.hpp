@@ -55,7 +55,7 @@ class ServiceTest : public testing::Test {
                                     "TSAN_OPTIONS=handle_segv=0"};
   }
 
-  TemporaryDirectory directory_;
+  base::TemporaryDirectory directory_;
   std::string compiler_;
   Settings settings_;
 };
@@ -72,7 +72,7 @@ class Gate {
     return fmt::format("echo $$ > {0}.entered; read line < {0}", path_);
   }
   /// Waits until the compile is at the gate; gives the compiler's process id.
-  int wait_entered() const { return std::stoi(read_whole_file(path_ + ".entered")); }
+  int wait_entered() const { return std::stoi(base::read_whole_file(path_ + ".entered")); }
   void release() const { std::ofstream(path_) << "go\n"; }
 
  private:
@@ -90,7 +90,7 @@ class ProcessWatch {
   }
 
  private:
-  UniqueFd process_;
+  base::UniqueFd process_;
 };
 
 /// The error that `action` throws.

@@ -32,7 +32,7 @@ class CompileHiprtc : public testing::Test {
     }
   }
 
-  TemporaryDirectory directory_;
+  base::TemporaryDirectory directory_;
   Settings settings_;
   Toolchain toolchain_;
 };
@@ -114,12 +114,12 @@ TEST_F(CompileHiprtc, a_dump_holds_the_isa_and_a_command_that_gives_the_same_cod
   Service service(settings_);
   const std::string code = service.compile_async(scale_request("gfx906", "kiln_dumped")).get().code;
   const std::string stem = settings_.dump + "/kiln_dumped.gfx906";
-  EXPECT_THAT(read_whole_file(stem + ".isa"), HasSubstr("v_add_f32"));
-  EXPECT_THAT(read_whole_file(stem + ".hip"), HasSubstr("kiln_dumped"));
-  EXPECT_EQ(read_whole_file(stem + ".hsaco"), code);
+  EXPECT_THAT(base::read_whole_file(stem + ".isa"), HasSubstr("v_add_f32"));
+  EXPECT_THAT(base::read_whole_file(stem + ".hip"), HasSubstr("kiln_dumped"));
+  EXPECT_EQ(base::read_whole_file(stem + ".hsaco"), code);
   std::filesystem::remove(stem + ".hsaco");
   EXPECT_EQ(std::system(("sh '" + stem + ".command' 2>/dev/null").c_str()), 0);
-  EXPECT_EQ(read_whole_file(stem + ".hsaco"), code);
+  EXPECT_EQ(base::read_whole_file(stem + ".hsaco"), code);
 }
 
 TEST_F(CompileHiprtc, a_whole_vector_is_one_load_in_the_disassembly) {

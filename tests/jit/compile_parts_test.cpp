@@ -115,9 +115,9 @@ TEST(CompileLog, an_error_in_the_source_is_a_verdict_and_a_fatal_one_is_not) {
 }
 
 TEST(CompileLog, only_the_last_lines_are_shown_and_the_cut_is_said) {
-  EXPECT_EQ(last_lines("a\nb\nc\n\n", 3), "a\nb\nc");
-  EXPECT_EQ(last_lines("a\nb\nc", 2), "(1 lines before)\nb\nc");
-  EXPECT_EQ(last_lines("", 2), "");
+  EXPECT_EQ(base::last_lines("a\nb\nc\n\n", 3), "a\nb\nc");
+  EXPECT_EQ(base::last_lines("a\nb\nc", 2), "(1 lines before)\nb\nc");
+  EXPECT_EQ(base::last_lines("", 2), "");
 }
 
 // The layout of clang's "Clang Offload Bundler": magic, count, then offset, size and id of each

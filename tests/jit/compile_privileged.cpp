@@ -22,7 +22,7 @@ int main(int count, char** arguments) {
     out << "compiler " << path << '\n';
   }
   for (const std::string& variable : scrubbed_environment("")) out << variable << '\n';
-  out << "temporary " << TemporaryDirectory("kiln-test").path() << '\n';
+  out << "temporary " << kiln::base::TemporaryDirectory("kiln-test").path() << '\n';
   out.flush();
 
   settings.worker = arguments[1];

@@ -101,7 +101,7 @@ TEST_F(CompileService, what_somebody_waits_for_overtakes_the_background) {
   handles.push_back(service.compile_async(ordered("background3", false)));  // now waited for
   gate.release();
   for (const CompileHandle& handle : handles) handle.get();
-  EXPECT_EQ(read_whole_file(order), "waited1\nbackground3\nbackground1\nbackground2\n");
+  EXPECT_EQ(base::read_whole_file(order), "waited1\nbackground3\nbackground1\nbackground2\n");
 }
 
 TEST_F(CompileService, a_queued_compile_that_is_cancelled_never_starts) {
@@ -208,7 +208,7 @@ TEST_F(CompileService, compilers_see_the_environment_of_the_keys_and_a_directory
   EXPECT_EQ(compiler_environment(), recorded);
   setenv("CPATH", kEarlyPath, 1);
   unsetenv("LIBRARY_PATH");
-  const std::string seen = read_whole_file(file("env"));
+  const std::string seen = base::read_whole_file(file("env"));
   EXPECT_THAT(seen, Not(HasSubstr("stray")));
   EXPECT_THAT(seen, Not(HasSubstr("later")));
   EXPECT_THAT(seen, HasSubstr(fmt::format("CPATH={}\n", kEarlyPath)));
@@ -262,11 +262,11 @@ TEST_F(CompileService, a_dump_holds_what_is_needed_to_repeat_the_compile_by_hand
   Service service(settings_);
   service.compile_async(request("good")).get();
   EXPECT_THROW(service.compile_async(request("bad", "echo oh no >&2; exit 1")).get(), Error);
-  EXPECT_EQ(read_whole_file(file("dump/good.cpu.cpp")), request("good").source);
-  EXPECT_THAT(read_whole_file(file("dump/bad.cpu.log")), HasSubstr("oh no"));
+  EXPECT_EQ(base::read_whole_file(file("dump/good.cpu.cpp")), request("good").source);
+  EXPECT_THAT(base::read_whole_file(file("dump/bad.cpu.log")), HasSubstr("oh no"));
   std::filesystem::remove(file("dump/good.cpu.so"));
   EXPECT_EQ(std::system(("sh " + file("dump/good.cpu.command") + " 2>/dev/null").c_str()), 0);
-  EXPECT_EQ(read_whole_file(file("dump/good.cpu.so")), request("good").source);
+  EXPECT_EQ(base::read_whole_file(file("dump/good.cpu.so")), request("good").source);
 }
 
 }  // namespace

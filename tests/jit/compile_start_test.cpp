@@ -77,7 +77,7 @@ class CompileStart : public test::ServiceTest {
       verdict_ = true;
     } catch (const Error&) {
     }
-    return static_cast<int>(read_whole_file(file(entry + ".runs")).size());
+    return static_cast<int>(base::read_whole_file(file(entry + ".runs")).size());
   }
 
   bool verdict_ = false;  // the last of them was said to be the compiler's
@@ -91,8 +91,8 @@ TEST_F(CompileStart, a_worker_started_by_hand_deletes_nothing_and_kills_nobody) 
   std::ofstream(precious + "/file") << "kept";
   std::array<int, 2> ends{};
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-  UniqueFd here(ends[0]);
-  const UniqueFd foreign(ends[1]);
+  base::UniqueFd here(ends[0]);
+  const base::UniqueFd foreign(ends[1]);
   here.reset();  // at its end, as the worker sees its parent's
   for (const char* arguments : {"host /bin/true 0", "host /bin/true 1 0"}) {
     for (const int socket : {-1, foreign.get()}) {
@@ -105,7 +105,7 @@ TEST_F(CompileStart, a_worker_started_by_hand_deletes_nothing_and_kills_nobody) 
       EXPECT_EQ(status, 0) << arguments;
       EXPECT_TRUE(std::filesystem::exists(precious + "/file")) << arguments;
       ASSERT_TRUE(std::filesystem::exists(survived)) << arguments;
-      EXPECT_THAT(read_whole_file(survived), ::testing::AnyOf("1\n", "2\n")) << arguments;
+      EXPECT_THAT(base::read_whole_file(survived), ::testing::AnyOf("1\n", "2\n")) << arguments;
     }
   }
 }
@@ -249,7 +249,7 @@ TEST_F(CompileStart, a_command_that_hangs_is_stopped_with_what_it_started) {
   const std::string child = file("child");
   const std::string hangs = script(
       "hangs", fmt::format("sleep 1000000 & echo $! > {0}.new; mv {0}.new {0}; wait", child));
-  const CommandResult result =
+  const base::CommandResult result =
       run_scrubbed({hangs}, directory_.path(), std::chrono::milliseconds(3000));
   EXPECT_TRUE(result.stopped);
   EXPECT_FALSE(result.succeeded());
@@ -262,8 +262,9 @@ TEST_F(CompileStart, a_command_that_hangs_is_stopped_with_what_it_started) {
 }
 
 TEST_F(CompileStart, a_command_with_a_deadline_is_not_stopped_before) {
-  const CommandResult result = run_scrubbed({"/bin/sh", "-c", "echo out; echo err >&2; exit 7"},
-                                            directory_.path(), std::chrono::minutes(10));
+  const base::CommandResult result =
+      run_scrubbed({"/bin/sh", "-c", "echo out; echo err >&2; exit 7"}, directory_.path(),
+                   std::chrono::minutes(10));
   EXPECT_FALSE(result.stopped);
   EXPECT_EQ(result.ending, "exited with status 7");
   EXPECT_EQ(result.output, "out\n");
@@ -289,11 +290,11 @@ TEST_F(CompileStart, a_compiler_that_does_not_say_its_version_is_named_with_what
 
 TEST_F(CompileStart, works_with_any_of_the_standard_descriptors_closed) {
   for (int closed = 1; closed < 8; ++closed) {
-    std::array<UniqueFd, 3> saved;
+    std::array<base::UniqueFd, 3> saved;
     std::fflush(nullptr);
     for (int fd = 0; fd < 3; ++fd) {
       if ((closed >> fd & 1) == 0) continue;
-      saved[static_cast<std::size_t>(fd)] = UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 10));
+      saved[static_cast<std::size_t>(fd)] = base::UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 10));
       close(fd);
     }
     std::string code;
@@ -337,7 +338,7 @@ TEST_F(CompileStart, a_set_user_id_program_runs_nothing_that_its_caller_names) {
   const std::string out = file("out");
   const auto run = [&] {
     EXPECT_EQ(status_of({program, KILN_TEST_WORKER, compiler_, out}, variables, -1), 0);
-    return std::filesystem::exists(out) ? read_whole_file(out) : "";
+    return std::filesystem::exists(out) ? base::read_whole_file(out) : "";
   };
   const std::string plain = run();
   EXPECT_THAT(plain, HasSubstr("worker " + callers));

@@ -67,7 +67,7 @@ class HostIdentity : public ::testing::Test {
     }
   }
 
-  TemporaryDirectory directory_;
+  base::TemporaryDirectory directory_;
   fs::path tree_;
 };
 
@@ -152,7 +152,7 @@ TEST_F(HostIdentity, HasEvidenceThatChangesWithEveryPart) {
 }
 
 TEST(FileIdentity, IsTheBuildIdOfOneThatHasItAndElseTheContents) {
-  const TemporaryDirectory directory("kiln-test");
+  const base::TemporaryDirectory directory("kiln-test");
   const std::string a = directory.write("a", "text");
   const std::string b = directory.write("b", "text");
   const std::string c = directory.write("c", "another text");

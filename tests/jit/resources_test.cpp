@@ -144,7 +144,7 @@ TEST(Elf, a_name_without_end_is_none) {
     const std::string image =
         elf_image(kMachineAmd, {{".symtab", SHT_SYMTAB, bytes_of(symbol), 2},
                                 {".strtab", SHT_STRTAB, std::string(size, 'n') + '\0'}});
-    return std::string(Elf::parse(image).value().symbols().at(0).name);
+    return std::string(base::Elf::parse(image).value().symbols().at(0).name);
   };
   EXPECT_EQ(name_of(4095), std::string(4095, 'n'));
   EXPECT_EQ(name_of(1 << 20), "");

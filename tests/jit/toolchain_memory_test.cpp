@@ -50,7 +50,7 @@ class ToolchainMemory : public ::testing::Test {
     EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(file())));
   }
 
-  TemporaryDirectory directory_;
+  base::TemporaryDirectory directory_;
   std::vector<std::string> logged_;
 };
 
@@ -170,9 +170,9 @@ TEST_F(ToolchainMemory, ASymlinkIsReplacedAndNotFollowed) {
     "targets": {"toolchain": {"gfx906": false}}})");
   chmod(elsewhere.c_str(), 0600);
   fs::create_symlink(elsewhere, file());
-  const std::string before = read_whole_file(elsewhere);
+  const std::string before = base::read_whole_file(elsewhere);
   expect_starts_anew();
-  EXPECT_EQ(read_whole_file(elsewhere), before);
+  EXPECT_EQ(base::read_whole_file(elsewhere), before);
 }
 
 TEST_F(ToolchainMemory, ADirectoryInItsPlaceCostsMemoryOnly) {

@@ -61,12 +61,12 @@ FloatMode mode_of_word(std::uint32_t resources) {
 
 std::optional<FloatMode> float_mode(std::string_view code, std::string_view entry) {
   constexpr std::size_t kResources1 = 48;  // the offset of COMPUTE_PGM_RSRC1
-  const std::optional<jit::Elf> elf = jit::Elf::parse(code);
+  const std::optional<base::Elf> elf = base::Elf::parse(code);
   if (!elf) return std::nullopt;
   const std::string descriptor = std::string(entry) + ".kd";
-  for (const jit::ElfSymbol& symbol : elf->symbols()) {
+  for (const base::ElfSymbol& symbol : elf->symbols()) {
     if (symbol.name != descriptor || symbol.section >= elf->sections().size()) continue;
-    const jit::ElfSection& section = elf->sections()[symbol.section];
+    const base::ElfSection& section = elf->sections()[symbol.section];
     const std::size_t at = symbol.value - section.address + kResources1;
     if (at + sizeof(std::uint32_t) > section.bytes.size()) return std::nullopt;
     std::uint32_t resources = 0;

@@ -98,7 +98,7 @@ int create_memory_file(const std::string& name) {
 std::vector<std::string> temporary_directories() {
   std::vector<std::string> directories;
   for (const char* variable : {"TMPDIR", "XDG_RUNTIME_DIR"}) {
-    if (std::string value = environment(variable); value.starts_with('/')) {
+    if (std::string value = base::environment(variable); value.starts_with('/')) {
       directories.push_back(std::move(value));
     }
   }

@@ -14,8 +14,8 @@ namespace kiln::jit::cpu {
 namespace {
 
 int count() {
-  const std::string text = environment("KILN_CPU_THREADS");
-  return text.empty() ? usable_cores() : parse_thread_count(text);
+  const std::string text = base::environment("KILN_CPU_THREADS");
+  return text.empty() ? base::usable_cores() : parse_thread_count(text);
 }
 
 }  // namespace

@@ -131,7 +131,7 @@ std::string load() {
         "against the same release",
         other, kLibraryName);
   }
-  DynamicLibrary library(library_paths());
+  base::DynamicLibrary library(library_paths());
   if (!library) {
     return fmt::format(
         "the HIP runtime is not there ({}); Debian, Ubuntu: libamdhip64-{}, AMD's "

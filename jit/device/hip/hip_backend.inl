@@ -57,10 +57,10 @@ bool is_about_the_image(hipError_t error) {
 bool holds_kernel(std::span<const std::byte> code, const std::string& entry) {
   const std::string_view bytes(reinterpret_cast<const char*>(code.data()), code.size());
   if (!bytes.starts_with('\x7f')) return true;
-  const std::optional<Elf> elf = Elf::parse(bytes);
+  const std::optional<base::Elf> elf = base::Elf::parse(bytes);
   if (!elf) return false;
-  const std::vector<ElfSymbol> symbols = elf->symbols();
-  return std::ranges::find(symbols, entry, &ElfSymbol::name) != symbols.end();
+  const std::vector<base::ElfSymbol> symbols = elf->symbols();
+  return std::ranges::find(symbols, entry, &base::ElfSymbol::name) != symbols.end();
 }
 
 /// Throws InvalidImage where the driver's reason or the image itself says that it can never be

@@ -37,7 +37,7 @@ int compile_by_hand(int count, char** arguments, ToolchainKind kind) {
   CompileTask task;
   task.entry = arguments[4];
   task.target = arguments[5];
-  task.source = read_whole_file(arguments[6]);
+  task.source = kiln::base::read_whole_file(arguments[6]);
   task.options.assign(arguments + 9, arguments + count);
   try {
     const CompileOutput output = open_compiler(kind, arguments[3])->compile(task);

@@ -70,9 +70,9 @@ pid_t process_at_socket() {
 }
 
 // A descriptor that becomes readable at the end of the process; empty where the kernel has none.
-UniqueFd process_descriptor(pid_t process) {
+base::UniqueFd process_descriptor(pid_t process) {
 #ifdef SYS_pidfd_open
-  if (process > 0) return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  if (process > 0) return base::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
 #endif
   errno = ENOSYS;
   return {};
@@ -86,7 +86,7 @@ void watch_parent(pid_t parent) {
   struct sigaction action {};
   action.sa_handler = ask_for_end;
   sigaction(SIGTERM, &action, nullptr);
-  UniqueFd process = process_descriptor(parent);
+  base::UniqueFd process = process_descriptor(parent);
   if (process.get() < 0 && errno == ESRCH) end_everything();
   if (process.get() < 0 && parent == getppid()) {  // Linux before 5.3
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -162,7 +162,7 @@ void begin(FrameReader& frames) {
   if (static_cast<std::uint64_t>(getpgrp()) != start.group) setpgid(0, 0);
   own.directory = start.directory;
   own.group = static_cast<std::uint64_t>(getpgrp()) == start.group || getpgrp() == getpid();
-  use_temporary_parent(start.directory);
+  base::use_temporary_parent(start.directory);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ std::array<std::atomic<CUcontext>, kMaxDevices> contexts{};
 
 std::string load() {
   const std::string names[] = {"libcuda.so.1"};
-  DynamicLibrary library(names);
+  base::DynamicLibrary library(names);
   if (!library) {
     return fmt::format(
         "the CUDA driver is not there ({}); Debian: libcuda1, Ubuntu: libnvidia-compute, elsewhere "
