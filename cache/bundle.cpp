@@ -10,7 +10,7 @@
 #include <memory>
 #include <new>
 
-#include "cache/bytes.hpp"
+#include "base/bytes.hpp"
 #include "cache/directory.hpp"
 #include "cache/trust.hpp"
 #include "kiln/error.hpp"
@@ -53,7 +53,7 @@ class StreamedChecksum {
   std::string bytes() const {
     const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
     std::string bytes;
-    ByteWriter writer(bytes);
+    base::ByteWriter writer(bytes);
     writer.u64(hash.high64);
     writer.u64(hash.low64);
     return bytes;
@@ -75,7 +75,7 @@ struct Fixed {
 };
 
 std::optional<Fixed> decode_fixed(std::string_view bytes) {
-  ByteReader reader(bytes);
+  base::ByteReader reader(bytes);
   if (reader.raw(kMagic.size()) != kMagic || reader.u32() != kBundleVersion) return std::nullopt;
   const std::uint32_t flags = reader.u32();
   const Fixed fixed{flags == kSigned, reader.u64()};
@@ -85,7 +85,7 @@ std::optional<Fixed> decode_fixed(std::string_view bytes) {
 
 class Bundle final : public Layer {
  public:
-  Bundle(Io& io, std::string path, const Secret& secret)
+  Bundle(base::Io& io, std::string path, const Secret& secret)
       : io_(io), path_(std::move(path)), secret_(secret) {
     if (std::string reason = open(); !reason.empty()) {
       fd_.reset();
@@ -104,8 +104,8 @@ class Bundle final : public Layer {
     if (item == index_.items.end() || item->key != key) return std::nullopt;
     std::string bytes;
     std::string reason;
-    if (!read_bytes(io_, fd_.get(), item->offset, item->size, bytes)) {
-      reason = describe_errno(errno);
+    if (!base::read_bytes(io_, fd_.get(), item->offset, item->size, bytes)) {
+      reason = base::describe_errno(errno);
     } else {
       Decoded decoded = decode_bundle_entry(*item, bytes, parts, secret_);
       if (decoded.entry) return Loaded{*std::move(decoded.entry), std::move(bytes)};
@@ -120,7 +120,7 @@ class Bundle final : public Layer {
     std::string bytes;
     for (const BundleItem& item : index_.items) {
       const auto read = [&](std::uint64_t size) {
-        return read_bytes(io_, fd_.get(), item.offset, std::min(size, item.size), bytes);
+        return base::read_bytes(io_, fd_.get(), item.offset, std::min(size, item.size), bytes);
       };
       if (!read(kLikelyHead)) return;
       if (head_size(bytes) > bytes.size() && !read(head_size(bytes))) return;
@@ -134,35 +134,36 @@ class Bundle final : public Layer {
     std::error_code error;
     // A path that the user wrote may go through symlinks; what it ends at is opened without.
     const std::string resolved = std::filesystem::weakly_canonical(path_, error).string();
-    fd_ = open_at(io_, AT_FDCWD, resolved.c_str(), O_RDONLY | O_NONBLOCK);
+    fd_ = base::open_at(io_, AT_FDCWD, resolved.c_str(), O_RDONLY | O_NONBLOCK);
     struct stat status = {};
-    if (!fd_ || io_.stat(fd_.get(), status) != 0) return describe_errno(errno);
+    if (!fd_ || io_.stat(fd_.get(), status) != 0) return base::describe_errno(errno);
     if (!S_ISREG(status.st_mode)) return "is not a regular file";
     if (std::string reason = distrust(status); !reason.empty()) return reason;
     std::string head;
-    if (!read_bytes(io_, fd_.get(), 0, kFixed, head)) return describe_errno(errno);
+    if (!base::read_bytes(io_, fd_.get(), 0, kFixed, head)) return base::describe_errno(errno);
     const std::uint64_t size = bundle_index_size(head);
     const auto total = static_cast<std::uint64_t>(status.st_size);
     if (size > total) return "is truncated";
-    if (size != 0 && !read_bytes(io_, fd_.get(), 0, size, head)) return describe_errno(errno);
+    if (size != 0 && !base::read_bytes(io_, fd_.get(), 0, size, head))
+      return base::describe_errno(errno);
     index_ = decode_bundle_index(head, total, secret_);
     return index_.reason;
   }
 
-  Io& io_;
+  base::Io& io_;
   const std::string path_;
   const Secret secret_;
-  Fd fd_;
+  base::UniqueFd fd_;
   BundleIndex index_;
 };
 
 }  // namespace
 
-BundleWriter::BundleWriter(Io& io, Fd waiting, const Secret& secret)
+BundleWriter::BundleWriter(base::Io& io, base::UniqueFd waiting, const Secret& secret)
     : io_(io), waiting_(std::move(waiting)), secret_(secret) {}
 
 bool BundleWriter::add(const Key& key, std::string_view file) {
-  if (!write_bytes(io_, waiting_.get(), file)) return false;
+  if (!base::write_bytes(io_, waiting_.get(), file)) return false;
   BundleItem item{key, bytes_, file.size(), {}};
   if (secret_) item.mac = secret_.sign_entry(key, file);
   items_.push_back(item);
@@ -174,7 +175,7 @@ std::string BundleWriter::index() const {
   const Fixed fixed{static_cast<bool>(secret_), items_.size()};
   std::string bytes;
   bytes.reserve(fixed.index_bytes());
-  ByteWriter writer(bytes);
+  base::ByteWriter writer(bytes);
   writer.raw(kMagic);
   writer.u32(kBundleVersion);
   writer.u32(secret_ ? kSigned : 0);
@@ -191,20 +192,21 @@ std::string BundleWriter::index() const {
   return bytes;
 }
 
-bool BundleWriter::write(const Fd& to) {
+bool BundleWriter::write(const base::UniqueFd& to) {
   StreamedChecksum checksum;
   const auto put = [&](std::string_view bytes) {
     checksum.add(bytes);
-    return write_bytes(io_, to.get(), bytes);
+    return base::write_bytes(io_, to.get(), bytes);
   };
   if (!put(index())) return false;
   std::string part;
   for (std::uint64_t at = 0; at < bytes_; at += part.size()) {
-    if (!read_bytes(io_, waiting_.get(), at, std::min(kPart, bytes_ - at), part)) return false;
+    if (!base::read_bytes(io_, waiting_.get(), at, std::min(kPart, bytes_ - at), part))
+      return false;
     errno = EIO;  // somebody has cut the file
     if (part.empty() || !put(part)) return false;
   }
-  return write_bytes(io_, to.get(), checksum.bytes());
+  return base::write_bytes(io_, to.get(), checksum.bytes());
 }
 
 std::uint64_t bundle_index_size(std::string_view bytes) {
@@ -222,12 +224,12 @@ BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total, con
   if (!fixed) return refuse("is not a kiln bundle of a version this kiln reads");
   const std::uint64_t size = fixed->index_bytes();
   if (bytes.size() < size || total < size + kChecksum) return refuse("is truncated");
-  ByteReader digest(bytes.substr(size - kDigest));
+  base::ByteReader digest(bytes.substr(size - kDigest));
   if (digest.u64() != XXH3_64bits(bytes.data(), size - kDigest)) {
     return refuse("has an index that does not match its digest");
   }
   BundleIndex index;
-  ByteReader reader(bytes.substr(kFixed, fixed->count * fixed->item_bytes()));
+  base::ByteReader reader(bytes.substr(kFixed, fixed->count * fixed->item_bytes()));
   std::uint64_t next = size;
   while (!reader.at_end()) {
     BundleItem item;
@@ -291,8 +293,8 @@ Decoded decode_bundle_entry(const BundleItem& item, std::string_view file, Parts
   return decode(item.key, file, parts);
 }
 
-std::unique_ptr<Layer> open_readonly_layer(Io& io, const std::string& path, const Secret& secret,
-                                           Counters& counters) {
+std::unique_ptr<Layer> open_readonly_layer(base::Io& io, const std::string& path,
+                                           const Secret& secret, Counters& counters) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     return std::make_unique<Directory>(io, DirectoryOptions{path, false, 0, 0}, counters);

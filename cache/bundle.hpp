@@ -25,7 +25,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/io.hpp"
+#include "base/io.hpp"
 #include "cache/layer.hpp"
 #include "cache/mac.hpp"
 #include "cache/stats.hpp"
@@ -51,18 +51,18 @@ struct BundleIndex {
 class BundleWriter {
  public:
   /// `waiting`: an empty file, open for reading and writing. Signs if there is a secret.
-  BundleWriter(Io& io, Fd waiting, const Secret& secret);
+  BundleWriter(base::Io& io, base::UniqueFd waiting, const Secret& secret);
   /// Keys ascend. False, errno: it failed.
   bool add(const Key& key, std::string_view file);
   std::size_t entries() const { return items_.size(); }
   /// Writes the bundle into an empty file. False, errno: it failed.
-  bool write(const Fd& to);
+  bool write(const base::UniqueFd& to);
 
  private:
   std::string index() const;
 
-  Io& io_;
-  Fd waiting_;
+  base::Io& io_;
+  base::UniqueFd waiting_;
   Secret secret_;
   std::vector<BundleItem> items_;  ///< with offsets into what waits
   std::uint64_t bytes_ = 0;
@@ -87,7 +87,7 @@ Decoded decode_bundle_entry(const BundleItem& item, std::string_view file, Parts
 
 /// The directory or bundle at `path`, to be read only. What is wrong with it is logged once, and it
 /// then has no entries. `counters` outlives the layer.
-std::unique_ptr<Layer> open_readonly_layer(Io& io, const std::string& path, const Secret& secret,
-                                           Counters& counters);
+std::unique_ptr<Layer> open_readonly_layer(base::Io& io, const std::string& path,
+                                           const Secret& secret, Counters& counters);
 
 }  // namespace kiln::cache

@@ -24,7 +24,7 @@ std::shared_ptr<Cache> Cache::open(Config config) {
 }
 
 Cache::Cache(Config config)
-    : config_(std::move(config)), io_(config_.io ? *config_.io : system_io()) {
+    : config_(std::move(config)), io_(config_.io ? *config_.io : base::system_io()) {
   const auto touch_interval =
       std::chrono::duration_cast<std::chrono::nanoseconds>(config_.touch_interval).count();
   if (!config_.directory.empty()) {
@@ -153,7 +153,7 @@ std::string Cache::trouble() { return user_ ? user_->trouble() : config_.why_unc
 
 Stats Cache::stats() {
   Stats sum = counters_.read();
-  const std::shared_ptr<const Fd> root = user_ ? user_->root(false) : nullptr;
+  const std::shared_ptr<const base::UniqueFd> root = user_ ? user_->root(false) : nullptr;
   if (!root) return sum;
   const Stats kept = read_stats(io_, root->get());
   for (std::size_t i = 0; i < kCounts; ++i) sum.values[i] += kept.values[i];
@@ -162,13 +162,13 @@ Stats Cache::stats() {
 
 bool Cache::zero_stats() {
   counters_.take();
-  const std::shared_ptr<const Fd> root = user_ ? user_->root(false) : nullptr;
+  const std::shared_ptr<const base::UniqueFd> root = user_ ? user_->root(false) : nullptr;
   return !root || kiln::cache::zero_stats(io_, root->get());
 }
 
 void Cache::flush_stats() {
   if (counters_.read().values == Stats{}.values) return;
-  const std::shared_ptr<const Fd> root = user_ ? user_->root(false) : nullptr;
+  const std::shared_ptr<const base::UniqueFd> root = user_ ? user_->root(false) : nullptr;
   if (!root) return;
   const Stats stats = counters_.take();
   if (add_stats(io_, root->get(), stats)) return;

@@ -90,7 +90,7 @@ class Cache {
   bool keep(const Key& key, const Entry& entry);
 
   const Config config_;
-  Io& io_;
+  base::Io& io_;
   Counters counters_;
   std::atomic<std::uint64_t> look_ups_{0};
   std::unique_ptr<Directory> user_;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/io.hpp"
+#include "base/io.hpp"
 #include "cache/mac.hpp"
 
 namespace kiln::cache {
@@ -29,7 +29,7 @@ struct Config {
   std::chrono::milliseconds wait_limit{60'000};
   /// An entry's time of last use is renewed at most this often.
   std::chrono::seconds touch_interval{600};
-  std::shared_ptr<Io> io;  ///< empty: the system's
+  std::shared_ptr<base::Io> io;  ///< empty: the system's
 
   /// KILN_CACHE=off; KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else $HOME/.cache/kiln;
   /// KILN_CACHE_MAX_SIZE (bytes, or with K, M, G, T); KILN_CACHE_READONLY_DIRS (separated by

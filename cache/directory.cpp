@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <utility>
 
+#include "base/atomic_file.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
@@ -16,7 +16,6 @@ namespace {
 
 constexpr std::string_view kEntrySuffix = ".kiln";
 constexpr std::string_view kLockSuffix = ".lock";
-constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr const char* kQuarantine = "quarantine";
 constexpr std::size_t kMaxQuarantined = 64;
 
@@ -38,7 +37,7 @@ Item classify(std::string name) {
   } else if (const auto key = key_before(kLockSuffix)) {
     item.kind = Item::Kind::lock;
     item.key = *key;
-  } else if (name.starts_with(kTemporaryPrefix)) {
+  } else if (name.starts_with(base::kTemporaryPrefix)) {
     item.kind = Item::Kind::temporary;
   }
   item.name = std::move(name);
@@ -59,13 +58,7 @@ unsigned shard_of(const Key& key) { return static_cast<unsigned>(key.high >> 56)
 std::string entry_name(const Key& key) { return key.hex() + std::string(kEntrySuffix); }
 std::string lock_name(const Key& key) { return key.hex() + std::string(kLockSuffix); }
 
-std::string temporary_name(std::int64_t now) {
-  // O_EXCL decides; the name only has to make a clash unlikely, also between machines.
-  static std::atomic<unsigned> counter{0};
-  return fmt::format("{}{}-{:x}-{}", kTemporaryPrefix, ::getpid(), now, counter++);
-}
-
-Directory::Directory(Io& io, DirectoryOptions options, Counters& counters)
+Directory::Directory(base::Io& io, DirectoryOptions options, Counters& counters)
     : io_(io), options_(std::move(options)), counters_(counters) {}
 
 void Directory::report(std::string_view what, std::string_view reason) {
@@ -76,7 +69,7 @@ void Directory::report(std::string_view what, std::string_view reason) {
 
 Opened Directory::open_root(bool create) { return open_trusted(io_, options_.path, create); }
 
-std::shared_ptr<const Fd> Directory::root(bool create) {
+std::shared_ptr<const base::UniqueFd> Directory::root(bool create) {
   Opened opened;
   {
     const std::lock_guard lock(mutex_);
@@ -88,7 +81,7 @@ std::shared_ptr<const Fd> Directory::root(bool create) {
     if (root_ && !deleted) return root_;
     opened = open_root(create);
     if (opened.state == Opened::State::open) {
-      root_ = std::make_shared<const Fd>(std::move(opened.directory));
+      root_ = std::make_shared<const base::UniqueFd>(std::move(opened.directory));
       return root_;
     }
     if (opened.state == Opened::State::untrusted) untrusted_ = opened.reason;
@@ -107,23 +100,25 @@ std::string Directory::trouble() {
   if (opened.state == Opened::State::missing) return {};
   if (opened.state != Opened::State::open) return opened.reason;
   if (!options_.writable) return {};
-  const std::string probe = temporary_name(io_.now());
-  const Fd fd =
-      open_at(io_, opened.directory.get(), probe.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
-  if (!fd) return fmt::format("{}: cannot be written: {}", options_.path, describe_errno(errno));
+  const std::string probe = base::temporary_name(io_);
+  const base::UniqueFd fd =
+      base::open_at(io_, opened.directory.get(), probe.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
+  if (!fd)
+    return fmt::format("{}: cannot be written: {}", options_.path, base::describe_errno(errno));
   io_.unlink_at(opened.directory.get(), probe.c_str(), 0);
   return {};
 }
 
-Fd Directory::shard(const Fd& root, unsigned number, bool create, bool to_name_files) {
+base::UniqueFd Directory::shard(const base::UniqueFd& root, unsigned number, bool create,
+                                bool to_name_files) {
   const std::string name = fmt::format("{:02x}", number);
   // A path alone is enough to name what is in it, and is had without asking the file system to open
   // the directory, which stacked ones take their time for.
   const int flags = (to_name_files ? O_PATH : O_RDONLY) | O_DIRECTORY;
-  Fd fd = open_at(io_, root.get(), name.c_str(), flags);
+  base::UniqueFd fd = base::open_at(io_, root.get(), name.c_str(), flags);
   if (!fd && errno == ENOENT && create) {
     if (io_.make_directory_at(root.get(), name.c_str(), 0700) == 0 || errno == EEXIST) {
-      fd = open_at(io_, root.get(), name.c_str(), flags);
+      fd = base::open_at(io_, root.get(), name.c_str(), flags);
     }
   }
   if (!fd) {
@@ -132,12 +127,12 @@ Fd Directory::shard(const Fd& root, unsigned number, bool create, bool to_name_f
       root_.reset();
       errno = ESTALE;
     }
-    if (errno != ENOENT || create) report("sub-directory not used", describe_errno(errno));
+    if (errno != ENOENT || create) report("sub-directory not used", base::describe_errno(errno));
     return {};
   }
   struct stat status = {};
   if (io_.stat(fd.get(), status) != 0) {
-    report("sub-directory not used", describe_errno(errno));
+    report("sub-directory not used", base::describe_errno(errno));
     return {};
   }
   if (const std::string reason = distrust(status); !reason.empty()) {
@@ -148,7 +143,8 @@ Fd Directory::shard(const Fd& root, unsigned number, bool create, bool to_name_f
 }
 
 // The file's bytes are not read yet.
-Directory::File Directory::open_file(const Fd& shard, const std::string& name, Fd& fd) {
+Directory::File Directory::open_file(const base::UniqueFd& shard, const std::string& name,
+                                     base::UniqueFd& fd) {
   File file;
   const auto refuse = [&](File::State state, std::string reason) {
     file.state = state;
@@ -156,17 +152,17 @@ Directory::File Directory::open_file(const Fd& shard, const std::string& name, F
     return std::move(file);
   };
   // O_NONBLOCK: a FIFO must not hold us up before we have seen that it is one.
-  fd = open_at(io_, shard.get(), name.c_str(), O_RDONLY | O_NONBLOCK);
+  fd = base::open_at(io_, shard.get(), name.c_str(), O_RDONLY | O_NONBLOCK);
   if (!fd) {
     switch (errno) {
       case ENOENT: return file;
       case ELOOP: return refuse(File::State::bad, "is a symbolic link");
       case ENXIO: return refuse(File::State::bad, "is not a regular file");
-      default: return refuse(File::State::unavailable, describe_errno(errno));
+      default: return refuse(File::State::unavailable, base::describe_errno(errno));
     }
   }
   if (io_.stat(fd.get(), file.status) != 0) {
-    return refuse(File::State::unavailable, describe_errno(errno));
+    return refuse(File::State::unavailable, base::describe_errno(errno));
   }
   if (!S_ISREG(file.status.st_mode)) return refuse(File::State::bad, "is not a regular file");
   if (std::string reason = distrust(file.status); !reason.empty()) {
@@ -179,36 +175,36 @@ Directory::File Directory::open_file(const Fd& shard, const std::string& name, F
   return file;
 }
 
-void Directory::read_bytes_of(File& file, const Fd& fd, std::uint64_t limit) {
-  if (read_bytes(io_, fd.get(), 0, std::min(size_of(file), limit), file.bytes)) return;
+void Directory::read_bytes_of(File& file, const base::UniqueFd& fd, std::uint64_t limit) {
+  if (base::read_bytes(io_, fd.get(), 0, std::min(size_of(file), limit), file.bytes)) return;
   file.state = File::State::unavailable;
-  file.reason = describe_errno(errno);
+  file.reason = base::describe_errno(errno);
 }
 
 // Where that is not allowed, recency stays as it is.
-void Directory::touch(const File& file, const Fd& fd) {
+void Directory::touch(const File& file, const base::UniqueFd& fd) {
   if (!options_.writable) return;
-  if (should_touch(nanoseconds(file.status), io_.now(), options_.touch_interval)) {
+  if (should_touch(base::modification_time(file.status), io_.now(), options_.touch_interval)) {
     io_.set_time(fd.get(), io_.now());
   }
 }
 
-Directory::File Directory::read_file(const Fd& shard, const std::string& name,
+Directory::File Directory::read_file(const base::UniqueFd& shard, const std::string& name,
                                      std::uint64_t limit) {
-  Fd fd;
+  base::UniqueFd fd;
   File file = open_file(shard, name, fd);
   if (file.state == File::State::read) read_bytes_of(file, fd, limit);
   return file;
 }
 
-Directory::File Directory::read_head(const Fd& shard, const std::string& name) {
+Directory::File Directory::read_head(const base::UniqueFd& shard, const std::string& name) {
   File file = read_file(shard, name, kLikelyHead);
   if (file.state != File::State::read || head_size(file.bytes) <= file.bytes.size()) return file;
   return read_file(shard, name, head_size(file.bytes));
 }
 
 void Directory::heads(const std::function<void(const Head&)>& visit) {
-  scan([&](const Fd& shard, const Item& item) {
+  scan([&](const base::UniqueFd& shard, const Item& item) {
     if (item.kind != Item::Kind::entry) return;
     const Head head = decode_head(read_head(shard, item.name).bytes);
     if (head.reason.empty() && head.key == item.key) visit(head);
@@ -218,28 +214,29 @@ void Directory::heads(const std::function<void(const Head&)>& visit) {
 // What a launch needs of an entry whose head fits kLikelyHead and says what the code must be: the
 // source, which is most of the file, is left where it is. Nothing where that is not so, or
 // something is wrong, which is for the whole file to tell.
-std::optional<Entry> Directory::read_code(const Key& key, const File& file, const Fd& fd) {
+std::optional<Entry> Directory::read_code(const Key& key, const File& file,
+                                          const base::UniqueFd& fd) {
   std::string bytes;
-  if (!read_bytes(io_, fd.get(), 0, std::min(size_of(file), kLikelyHead), bytes)) return {};
+  if (!base::read_bytes(io_, fd.get(), 0, std::min(size_of(file), kLikelyHead), bytes)) return {};
   const std::uint64_t size = head_size(bytes);
   if (size == 0 || size > bytes.size()) return {};
   Head head = decode_head(bytes, Parts::code);
   if (!head.reason.empty() || head.key != key || head.file_bytes != size_of(file)) return {};
   Entry entry;
   entry.code = std::exchange(kept_code, {});
-  if (!read_bytes(io_, fd.get(), head.code_offset, head.code_bytes, entry.code)) return {};
+  if (!base::read_bytes(io_, fd.get(), head.code_offset, head.code_bytes, entry.code)) return {};
   if (!is_code_of(head, entry.code)) return {};
   entry.metadata = std::move(head.metadata);
   return entry;
 }
 
 std::optional<Loaded> Directory::load(const Key& key, Parts parts) {
-  const std::shared_ptr<const Fd> root = this->root(false);
+  const std::shared_ptr<const base::UniqueFd> root = this->root(false);
   if (!root) return std::nullopt;
-  const Fd shard = this->shard(*root, shard_of(key), false, true);
+  const base::UniqueFd shard = this->shard(*root, shard_of(key), false, true);
   if (!shard) return std::nullopt;
   const std::string name = entry_name(key);
-  Fd fd;
+  base::UniqueFd fd;
   File file = open_file(shard, name, fd);
   if (file.state == File::State::read) {
     touch(file, fd);
@@ -268,22 +265,22 @@ void Directory::reuse(std::string code) {
 }
 
 bool Directory::exists(const Key& key) {
-  const std::shared_ptr<const Fd> root = this->root(false);
+  const std::shared_ptr<const base::UniqueFd> root = this->root(false);
   if (!root) return false;
-  const Fd shard = this->shard(*root, shard_of(key), false);
+  const base::UniqueFd shard = this->shard(*root, shard_of(key), false);
   struct stat status = {};
   return shard && io_.stat_at(shard.get(), entry_name(key).c_str(), status) == 0;
 }
 
 void Directory::quarantine(const Key& key, std::string_view reason) {
-  const std::shared_ptr<const Fd> root = this->root(false);
+  const std::shared_ptr<const base::UniqueFd> root = this->root(false);
   if (!root) return;
-  const Fd shard = this->shard(*root, shard_of(key), false);
+  const base::UniqueFd shard = this->shard(*root, shard_of(key), false);
   if (shard) quarantine(shard, entry_name(key), nullptr, reason);
 }
 
-void Directory::quarantine(const Fd& shard, const std::string& name, const struct stat* seen,
-                           std::string_view reason) {
+void Directory::quarantine(const base::UniqueFd& shard, const std::string& name,
+                           const struct stat* seen, std::string_view reason) {
   if (!options_.writable) {
     report("read-only entry not used", fmt::format("{} {}", name, reason));
     return;
@@ -292,10 +289,11 @@ void Directory::quarantine(const Fd& shard, const std::string& name, const struc
   if (io_.stat_at(shard.get(), name.c_str(), status) != 0) return;
   if (seen != nullptr && !same_file(*seen, status)) return;  // another process has healed it
 
-  const std::shared_ptr<const Fd> root = this->root(false);
+  const std::shared_ptr<const base::UniqueFd> root = this->root(false);
   if (!root) return;
   io_.make_directory_at(root->get(), kQuarantine, 0700);
-  const Fd target = open_at(io_, root->get(), kQuarantine, O_RDONLY | O_DIRECTORY);
+  const base::UniqueFd target =
+      base::open_at(io_, root->get(), kQuarantine, O_RDONLY | O_DIRECTORY);
   const std::string moved =
       fmt::format("{}-{:x}{}", name.substr(0, name.find('.')), io_.now(), kEntrySuffix);
   std::string what = fmt::format("moved to {}/{}", kQuarantine, moved);
@@ -303,14 +301,14 @@ void Directory::quarantine(const Fd& shard, const std::string& name, const struc
     // No room to keep it for a look: then away with it. What cannot be deleted either stays, and is
     // refused again the next time.
     what = remove(shard, name) ? "deleted"
-                               : fmt::format("cannot be moved ({})", describe_errno(errno));
+                               : fmt::format("cannot be moved ({})", base::describe_errno(errno));
   }
   counters_.add(Count::quarantined);
   log_once(LogLevel::warning, fmt::format("cache:{}:{}", options_.path, name),
            fmt::format("cache {}: entry {} {}: {}", options_.path, name, reason, what));
 
   std::vector<std::pair<std::int64_t, std::string>> kept;
-  scan_quarantine([&](const Fd&, const Item& item) {
+  scan_quarantine([&](const base::UniqueFd&, const Item& item) {
     kept.emplace_back(item.status.st_ctim.tv_sec, item.name);
   });
   if (kept.size() <= kMaxQuarantined) return;
@@ -318,7 +316,7 @@ void Directory::quarantine(const Fd& shard, const std::string& name, const struc
   for (std::size_t i = 0; i + kMaxQuarantined < kept.size(); ++i) remove(target, kept[i].second);
 }
 
-bool Directory::remove(const Fd& shard, const std::string& name) {
+bool Directory::remove(const base::UniqueFd& shard, const std::string& name) {
   if (io_.unlink_at(shard.get(), name.c_str(), 0) == 0) return true;
   const int error = errno;
   if ((error == EISDIR || error == EPERM) &&
@@ -329,9 +327,9 @@ bool Directory::remove(const Fd& shard, const std::string& name) {
   return false;
 }
 
-std::vector<unsigned> Directory::shards(const Fd& root) {
+std::vector<unsigned> Directory::shards(const base::UniqueFd& root) {
   std::vector<std::string> names;
-  if (io_.names(root.get(), names) != 0) report("not listed", describe_errno(errno));
+  if (io_.names(root.get(), names) != 0) report("not listed", base::describe_errno(errno));
   std::vector<unsigned> numbers;
   for (const std::string& name : names) {
     const bool hex = name.size() == 2 && name.find_first_not_of("0123456789abcdef") == name.npos;
@@ -341,10 +339,10 @@ std::vector<unsigned> Directory::shards(const Fd& root) {
   return numbers;
 }
 
-void Directory::scan(const Fd& shard, const std::function<void(const Item&)>& visit) {
+void Directory::scan(const base::UniqueFd& shard, const std::function<void(const Item&)>& visit) {
   std::vector<std::string> names;
   if (io_.names(shard.get(), names) != 0) {
-    report("sub-directory not listed", describe_errno(errno));
+    report("sub-directory not listed", base::describe_errno(errno));
     return;
   }
   for (std::string& name : names) {
@@ -353,19 +351,21 @@ void Directory::scan(const Fd& shard, const std::function<void(const Item&)>& vi
   }
 }
 
-void Directory::scan(const std::function<void(const Fd&, const Item&)>& visit) {
-  const std::shared_ptr<const Fd> root = this->root(false);
+void Directory::scan(const std::function<void(const base::UniqueFd&, const Item&)>& visit) {
+  const std::shared_ptr<const base::UniqueFd> root = this->root(false);
   if (!root) return;
   for (const unsigned number : shards(*root)) {
-    const Fd shard = this->shard(*root, number, false);
+    const base::UniqueFd shard = this->shard(*root, number, false);
     if (shard) scan(shard, [&](const Item& item) { visit(shard, item); });
   }
 }
 
-void Directory::scan_quarantine(const std::function<void(const Fd&, const Item&)>& visit) {
-  const std::shared_ptr<const Fd> root = this->root(false);
+void Directory::scan_quarantine(
+    const std::function<void(const base::UniqueFd&, const Item&)>& visit) {
+  const std::shared_ptr<const base::UniqueFd> root = this->root(false);
   if (!root) return;
-  const Fd directory = open_at(io_, root->get(), kQuarantine, O_RDONLY | O_DIRECTORY);
+  const base::UniqueFd directory =
+      base::open_at(io_, root->get(), kQuarantine, O_RDONLY | O_DIRECTORY);
   if (directory) scan(directory, [&](const Item& item) { visit(directory, item); });
 }
 

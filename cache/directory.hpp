@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/io.hpp"
 #include "cache/evict.hpp"
-#include "cache/io.hpp"
 #include "cache/layer.hpp"
 #include "cache/stats.hpp"
 #include "cache/trust.hpp"
@@ -37,7 +37,7 @@ struct Item {
 class Directory final : public Layer {
  public:
   /// Opens nothing yet. `counters` outlives the directory.
-  Directory(Io& io, DirectoryOptions options, Counters& counters);
+  Directory(base::Io& io, DirectoryOptions options, Counters& counters);
 
   const std::string& path() const override { return options_.path; }
   std::optional<Loaded> load(const Key& key, Parts parts) override;
@@ -60,27 +60,29 @@ class Directory final : public Layer {
   std::string trouble();
 
   // For locks, statistics and the tool.
-  Io& io() const { return io_; }
+  base::Io& io() const { return io_; }
   std::int64_t now() const { return io_.now(); }
   bool writable() const { return options_.writable; }
   /// The root; null if it is not there or not usable.
-  std::shared_ptr<const Fd> root(bool create);
+  std::shared_ptr<const base::UniqueFd> root(bool create);
   /// A sub-directory of the root, by its number.
   /// `to_name_files`: only to open, look at, move or delete the files in it.
-  Fd shard(const Fd& root, unsigned number, bool create, bool to_name_files = false);
+  base::UniqueFd shard(const base::UniqueFd& root, unsigned number, bool create,
+                       bool to_name_files = false);
   /// The numbers of the sub-directories that there are, ascending.
-  std::vector<unsigned> shards(const Fd& root);
+  std::vector<unsigned> shards(const base::UniqueFd& root);
   /// Calls `visit` for every file of a sub-directory; one that goes meanwhile is left out.
-  void scan(const Fd& shard, const std::function<void(const Item&)>& visit);
+  void scan(const base::UniqueFd& shard, const std::function<void(const Item&)>& visit);
   /// The same for every sub-directory.
-  void scan(const std::function<void(const Fd& shard, const Item&)>& visit);
+  void scan(const std::function<void(const base::UniqueFd& shard, const Item&)>& visit);
   /// Deletes one. False, errno: it was not there (ENOENT), or it still is.
-  bool remove(const Fd& shard, const std::string& name);
+  bool remove(const base::UniqueFd& shard, const std::string& name);
   /// Moves one to quarantine unless it has been replaced since `seen`.
-  void quarantine(const Fd& shard, const std::string& name, const struct stat* seen,
+  void quarantine(const base::UniqueFd& shard, const std::string& name, const struct stat* seen,
                   std::string_view reason);
   /// Calls `visit` for every file in quarantine.
-  void scan_quarantine(const std::function<void(const Fd& directory, const Item&)>& visit);
+  void scan_quarantine(
+      const std::function<void(const base::UniqueFd& directory, const Item&)>& visit);
 
   /// The bytes of an entry's file that passed the trust checks, or why there are none.
   struct File {
@@ -91,32 +93,29 @@ class Directory final : public Layer {
     struct stat status = {};
   };
   /// Reads at most `limit` bytes.
-  File read_file(const Fd& shard, const std::string& name, std::uint64_t limit);
+  File read_file(const base::UniqueFd& shard, const std::string& name, std::uint64_t limit);
   /// The first bytes, the whole head among them if there is one.
-  File read_head(const Fd& shard, const std::string& name);
+  File read_head(const base::UniqueFd& shard, const std::string& name);
 
  private:
   Opened open_root(bool create);
-  File open_file(const Fd& shard, const std::string& name, Fd& fd);
-  void read_bytes_of(File& file, const Fd& fd, std::uint64_t limit);
-  std::optional<Entry> read_code(const Key& key, const File& file, const Fd& fd);
-  void touch(const File& file, const Fd& fd);
+  File open_file(const base::UniqueFd& shard, const std::string& name, base::UniqueFd& fd);
+  void read_bytes_of(File& file, const base::UniqueFd& fd, std::uint64_t limit);
+  std::optional<Entry> read_code(const Key& key, const File& file, const base::UniqueFd& fd);
+  void touch(const File& file, const base::UniqueFd& fd);
   void report(std::string_view what, std::string_view reason);
-  bool write_temporary(const Fd& shard, const std::string& name, std::string_view bytes);
-  void keep_bound(const Fd& root, unsigned shard, const std::string& keep);
+  void keep_bound(const base::UniqueFd& root, unsigned shard, const std::string& keep);
 
-  Io& io_;
+  base::Io& io_;
   const DirectoryOptions options_;
   Counters& counters_;
   std::mutex mutex_;  ///< of the two below
-  std::shared_ptr<const Fd> root_;
+  std::shared_ptr<const base::UniqueFd> root_;
   std::string untrusted_;  ///< why the directory will never be used by this process
 };
 
 unsigned shard_of(const Key& key);
 std::string entry_name(const Key& key);
 std::string lock_name(const Key& key);
-/// A name for a temporary file that nobody else uses.
-std::string temporary_name(std::int64_t now);
 
 }  // namespace kiln::cache

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <memory>
 
-#include "cache/bytes.hpp"
+#include "base/bytes.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
@@ -65,13 +65,13 @@ class MetadataWriter {
   }
 
  private:
-  ByteWriter out_;
+  base::ByteWriter out_;
 };
 
 std::string digest_of(std::string_view code) {
   const XXH128_hash_t hash = XXH3_128bits(code.data(), code.size());
   std::string bytes;
-  ByteWriter writer(bytes);
+  base::ByteWriter writer(bytes);
   writer.u64(hash.high64);
   writer.u64(hash.low64);
   return bytes;
@@ -89,7 +89,7 @@ std::string encode_metadata(const Metadata& metadata) {
   for (const std::string& option : metadata.options) writer.item(kOption, option);
   for (const Ingredient& ingredient : metadata.ingredients) {
     std::string pair;
-    ByteWriter(pair).text(ingredient.tag);
+    base::ByteWriter(pair).text(ingredient.tag);
     writer.item(kIngredient, pair + ingredient.value);
   }
   std::uint64_t milliseconds = 0;
@@ -108,7 +108,7 @@ std::string encode_metadata(const Metadata& metadata) {
 }
 
 std::optional<int> resource(std::string_view value) {
-  return static_cast<int>(static_cast<std::int64_t>(ByteReader(value).u64()));
+  return static_cast<int>(static_cast<std::int64_t>(base::ByteReader(value).u64()));
 }
 
 bool decode_field(std::uint16_t id, std::string_view value, Parts parts, Head& head) {
@@ -123,18 +123,20 @@ bool decode_field(std::uint16_t id, std::string_view value, Parts parts, Head& h
     case kOption: metadata.options.emplace_back(value); break;
     case kIngredient: {
       if (parts == Parts::code) break;
-      ByteReader pair(value);
+      base::ByteReader pair(value);
       const std::string_view tag = pair.text();
       if (!pair.ok()) return false;
       metadata.ingredients.push_back({std::string(tag), std::string(pair.raw(pair.left()))});
       break;
     }
     case kCompileMs: {
-      const std::uint64_t bits = ByteReader(value).u64();
+      const std::uint64_t bits = base::ByteReader(value).u64();
       std::memcpy(&metadata.compile_ms, &bits, sizeof bits);
       break;
     }
-    case kCreated: metadata.created = static_cast<std::int64_t>(ByteReader(value).u64()); break;
+    case kCreated:
+      metadata.created = static_cast<std::int64_t>(base::ByteReader(value).u64());
+      break;
     case kRegisters: metadata.registers = resource(value); break;
     case kSgprs: metadata.sgprs = resource(value); break;
     case kLds: metadata.lds = resource(value); break;
@@ -150,7 +152,7 @@ bool decode_field(std::uint16_t id, std::string_view value, Parts parts, Head& h
 }
 
 bool decode_metadata(std::string_view bytes, Parts parts, Head& head) {
-  ByteReader reader(bytes);
+  base::ByteReader reader(bytes);
   while (reader.ok() && !reader.at_end()) {
     const std::uint16_t id = reader.u16();
     const std::string_view value = reader.raw(reader.u32());
@@ -201,7 +203,7 @@ FixedResult decode_fixed(std::string_view bytes) {
     result.reason = fmt::format("is truncated: {} bytes", bytes.size());
     return result;
   }
-  ByteReader reader(bytes.substr(0, kEntryFixedHead));
+  base::ByteReader reader(bytes.substr(0, kEntryFixedHead));
   if (reader.raw(kMagic.size()) != kMagic) {
     result.reason = "does not start with the magic of a kiln entry";
     return result;
@@ -244,7 +246,7 @@ std::string check_elf(std::string_view code) {
       "ELF")
     return "holds a code object that is not ELF";
   if (code[4] != 2 || code[5] != 1) return "holds an ELF image that is not 64-bit little-endian";
-  ByteReader tables(code.substr(32));
+  base::ByteReader tables(code.substr(32));
   const std::uint64_t segments = tables.u64();
   const std::uint64_t sections = tables.u64();
   tables.raw(6);
@@ -279,7 +281,7 @@ std::string encode(const Key& key, const Entry& entry) {
   std::string bytes;
   bytes.reserve(kEntryFixedHead + metadata.size() + kDigestBytes + packed.size() +
                 entry.code.size() + kChecksumBytes);
-  ByteWriter writer(bytes);
+  base::ByteWriter writer(bytes);
   writer.raw(kMagic);
   writer.u32(kEntryVersion);
   writer.u32(0);
@@ -317,7 +319,7 @@ Head decode_head(std::string_view bytes, Parts parts) {
   head.file_bytes = fixed.head.file_bytes();
   head.code_offset = fixed.head.head_bytes() + fixed.head.packed;
 
-  ByteReader reader(bytes.substr(kEntryFixedHead));
+  base::ByteReader reader(bytes.substr(kEntryFixedHead));
   const std::string_view metadata = reader.raw(fixed.head.metadata);
   const std::uint64_t digest = reader.u64();
   if (!reader.ok()) {
@@ -345,7 +347,7 @@ Decoded decode(const Key& key, std::string_view bytes, Parts parts) {
     return refuse(fmt::format("is {} bytes, its lengths say {}", bytes.size(), sizes.file_bytes()));
   }
   const std::size_t body = bytes.size() - kChecksumBytes;
-  ByteReader tail(bytes.substr(body));
+  base::ByteReader tail(bytes.substr(body));
   const XXH128_hash_t checksum = XXH3_128bits(bytes.data(), body);
   const std::uint64_t high = tail.u64();
   if (checksum.high64 != high || checksum.low64 != tail.u64()) {

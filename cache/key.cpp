@@ -5,7 +5,7 @@
 
 #include <charconv>
 
-#include "cache/bytes.hpp"
+#include "base/bytes.hpp"
 #include "cache/entry.hpp"
 
 namespace kiln::cache {
@@ -48,7 +48,7 @@ Key make_key(std::span<const Ingredient> first, std::span<const Ingredient> rest
   }
   std::string bytes;
   bytes.reserve(size);
-  ByteWriter writer(bytes);
+  base::ByteWriter writer(bytes);
   writer.text("kiln-key");
   writer.u32(kEntryVersion);
   writer.u64(first.size() + rest.size());

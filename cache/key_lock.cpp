@@ -14,7 +14,7 @@ namespace {
 
 enum class Try : std::uint8_t { locked, busy, impossible };
 
-Try try_lock(Io& io, int fd) {
+Try try_lock(base::Io& io, int fd) {
   while (io.lock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return Try::busy;
     if (errno != EINTR) return Try::impossible;
@@ -24,7 +24,7 @@ Try try_lock(Io& io, int fd) {
 
 // The owner deletes its lock file before it lets go, so a lock may be of a file that is no longer
 // the one of that name; then somebody else may hold the one that is.
-bool still_named(Io& io, const Fd& shard, const std::string& name, int fd) {
+bool still_named(base::Io& io, const base::UniqueFd& shard, const std::string& name, int fd) {
   struct stat held = {}, named = {};
   return io.stat(fd, held) == 0 && io.stat_at(shard.get(), name.c_str(), named) == 0 &&
          held.st_ino == named.st_ino && held.st_dev == named.st_dev;
@@ -44,13 +44,14 @@ KeyLock::State KeyLock::acquire(Directory& directory, const Key& key,
   constexpr microseconds kFirstPause{500}, kLongestPause{20'000};
   constexpr int kMostReplaced = 1000;  // far above what waiters can cause: then stat itself fails
 
-  const std::shared_ptr<const Fd> root = directory.root(true);
+  const std::shared_ptr<const base::UniqueFd> root = directory.root(true);
   if (!root) return State::unavailable;
   shard_ = directory.shard(*root, shard_of(key), true);
   if (!shard_) return State::unavailable;
   microseconds pause = kFirstPause;
   for (int replaced = 0; replaced < kMostReplaced;) {
-    if (!fd_) fd_ = open_at(io_, shard_.get(), name_.c_str(), O_RDWR | O_CREAT | O_NONBLOCK, 0600);
+    if (!fd_)
+      fd_ = base::open_at(io_, shard_.get(), name_.c_str(), O_RDWR | O_CREAT | O_NONBLOCK, 0600);
     struct stat status = {};
     if (!fd_ || io_.stat(fd_.get(), status) != 0 || !S_ISREG(status.st_mode)) break;
     const Try result = try_lock(io_, fd_.get());
@@ -84,7 +85,7 @@ KeyLock::State KeyLock::acquire(Directory& directory, const Key& key,
       LogLevel::info, fmt::format("cache.lock:{}", directory.path()),
       fmt::format("cache {}: no lock can be taken ({}); several processes may compile the same "
                   "kernel at once",
-                  directory.path(), describe_errno(error)));
+                  directory.path(), base::describe_errno(error)));
   return State::unavailable;
 }
 
@@ -95,8 +96,8 @@ KeyLock::~KeyLock() {
   io_.lock(fd_.get(), LOCK_UN);
 }
 
-bool remove_free_lock(Io& io, const Fd& shard, const std::string& name) {
-  const Fd fd = open_at(io, shard.get(), name.c_str(), O_RDWR | O_NONBLOCK);
+bool remove_free_lock(base::Io& io, const base::UniqueFd& shard, const std::string& name) {
+  const base::UniqueFd fd = base::open_at(io, shard.get(), name.c_str(), O_RDWR | O_NONBLOCK);
   // Where no file can be locked nobody holds this one.
   if (!fd || try_lock(io, fd.get()) == Try::busy) return false;
   const bool removed =

@@ -36,9 +36,9 @@ class KeyLock {
   State acquire(Directory& directory, const Key& key,
                 std::chrono::steady_clock::time_point deadline);
 
-  Io& io_;
-  Fd shard_;
-  Fd fd_;
+  base::Io& io_;
+  base::UniqueFd shard_;
+  base::UniqueFd fd_;
   std::string name_;
   bool waited_ = false;
   State state_ = State::unavailable;
@@ -52,6 +52,6 @@ struct Locked {
 
 /// Deletes a lock file unless somebody holds it; who has just opened it to take it sees that it is
 /// gone and makes another. False, errno: it is still there, EWOULDBLOCK if somebody holds it.
-bool remove_free_lock(Io& io, const Fd& shard, const std::string& name);
+bool remove_free_lock(base::Io& io, const base::UniqueFd& shard, const std::string& name);
 
 }  // namespace kiln::cache

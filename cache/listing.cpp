@@ -11,11 +11,11 @@
 namespace kiln::cache {
 
 void for_each_item(Directory& directory,
-                   const std::function<bool(const Fd& shard, const Item&)>& visit) {
-  const std::shared_ptr<const Fd> root = directory.root(false);
+                   const std::function<bool(const base::UniqueFd& shard, const Item&)>& visit) {
+  const std::shared_ptr<const base::UniqueFd> root = directory.root(false);
   if (!root) return;
   for (const unsigned number : directory.shards(*root)) {
-    const Fd shard = directory.shard(*root, number, false);
+    const base::UniqueFd shard = directory.shard(*root, number, false);
     if (!shard) continue;
     std::vector<Item> items;
     directory.scan(shard, [&](const Item& item) {
@@ -29,13 +29,14 @@ void for_each_item(Directory& directory,
   }
 }
 
-std::optional<Listing> read_listing(Directory& directory, const Fd& shard, const Item& item) {
+std::optional<Listing> read_listing(Directory& directory, const base::UniqueFd& shard,
+                                    const Item& item) {
   constexpr std::int64_t kSecond = 1'000'000'000;
   Listing listing;
   listing.key = item.key;
   listing.path = fmt::format("{}/{}/{}", directory.path(), item.name.substr(0, 2), item.name);
   listing.file_bytes = static_cast<std::uint64_t>(item.status.st_size);
-  listing.last_used = nanoseconds(item.status) / kSecond;
+  listing.last_used = base::modification_time(item.status) / kSecond;
   const Directory::File file = directory.read_head(shard, item.name);
   if (file.state == Directory::File::State::absent) return std::nullopt;
   if (file.state != Directory::File::State::read) {

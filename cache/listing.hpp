@@ -12,9 +12,10 @@ namespace kiln::cache {
 /// Calls `visit` for every entry's file, by key, until it returns false. Only the names of one
 /// sub-directory are in memory.
 void for_each_item(Directory& directory,
-                   const std::function<bool(const Fd& shard, const Item&)>& visit);
+                   const std::function<bool(const base::UniqueFd& shard, const Item&)>& visit);
 
 /// What the head of that file says; nothing if it is gone.
-std::optional<Listing> read_listing(Directory& directory, const Fd& shard, const Item& item);
+std::optional<Listing> read_listing(Directory& directory, const base::UniqueFd& shard,
+                                    const Item& item);
 
 }  // namespace kiln::cache

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cache/bytes.hpp"
+#include "base/bytes.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
@@ -28,7 +28,7 @@ class Hash {
   }
   void add_number(std::uint64_t number) {
     std::string bytes;
-    ByteWriter(bytes).u64(number);
+    base::ByteWriter(bytes).u64(number);
     add(bytes);
   }
   Mac finish() {

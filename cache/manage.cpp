@@ -38,7 +38,7 @@ struct Failures {
   std::string first;
 
   void add(const std::string& path, int error) {
-    if (count++ == 0) first = fmt::format("{}: {}", path, describe_errno(error));
+    if (count++ == 0) first = fmt::format("{}: {}", path, base::describe_errno(error));
   }
   void merge(const Failures& other) {
     if (count == 0) first = other.first;
@@ -56,12 +56,13 @@ struct Failures {
 };
 
 /// Calls `visit` for every file that lies beside the entries.
-void for_each_left(Directory& directory,
-                   const std::function<void(unsigned shard, const Fd&, const Item&)>& visit) {
-  const std::shared_ptr<const Fd> root = directory.root(false);
+void for_each_left(
+    Directory& directory,
+    const std::function<void(unsigned shard, const base::UniqueFd&, const Item&)>& visit) {
+  const std::shared_ptr<const base::UniqueFd> root = directory.root(false);
   if (!root) return;
   for (const unsigned number : directory.shards(*root)) {
-    const Fd shard = directory.shard(*root, number, false);
+    const base::UniqueFd shard = directory.shard(*root, number, false);
     if (!shard) continue;
     directory.scan(shard, [&](const Item& item) {
       if (item.kind != Item::Kind::entry) visit(number, shard, item);
@@ -72,8 +73,8 @@ void for_each_left(Directory& directory,
 /// What verify() says of what dead processes have left, and with `repair` its removal.
 void verify_left(Directory& directory, bool repair, std::vector<Problem>& problems) {
   const std::int64_t now = directory.now();
-  for_each_left(directory, [&](unsigned number, const Fd& shard, const Item& item) {
-    if (!is_abandoned(nanoseconds(item.status), now)) return;
+  for_each_left(directory, [&](unsigned number, const base::UniqueFd& shard, const Item& item) {
+    if (!is_abandoned(base::modification_time(item.status), now)) return;
     Problem problem{other_path(directory, number, item.name), {}, false};
     switch (item.kind) {
       case Item::Kind::temporary:
@@ -94,12 +95,13 @@ void verify_left(Directory& directory, bool repair, std::vector<Problem>& proble
 Failures sweep(Directory& directory) {
   Failures failures;
   const std::int64_t now = directory.now();
-  for_each_left(directory, [&](unsigned number, const Fd& shard, const Item& item) {
+  for_each_left(directory, [&](unsigned number, const base::UniqueFd& shard, const Item& item) {
     bool gone = true;
     errno = 0;
     if (item.kind == Item::Kind::lock) {
       gone = remove_free_lock(directory.io(), shard, item.name) || errno == EWOULDBLOCK;
-    } else if (item.kind == Item::Kind::temporary && is_abandoned(nanoseconds(item.status), now)) {
+    } else if (item.kind == Item::Kind::temporary &&
+               is_abandoned(base::modification_time(item.status), now)) {
       gone = directory.remove(shard, item.name);
     }
     if (!gone && errno != ENOENT) failures.add(other_path(directory, number, item.name), errno);
@@ -120,11 +122,12 @@ Removed remove_entries(Cache& cache, Directory& directory, const TrimPolicy& pol
   if (!policy.max_size && !policy.unused_for) decide.max_bytes = 0;
 
   Removed removed;
-  const std::shared_ptr<const Fd> root = directory.root(false);
+  const std::shared_ptr<const base::UniqueFd> root = directory.root(false);
   for (const std::size_t victim : choose_victims(candidates, decide)) {
     Listing& listing = listings[victim];
     if (!policy.dry_run) {
-      const Fd shard = root ? directory.shard(*root, shard_of(listing.key), false) : Fd();
+      const base::UniqueFd shard =
+          root ? directory.shard(*root, shard_of(listing.key), false) : base::UniqueFd();
       if (!shard) continue;
       if (!directory.remove(shard, entry_name(listing.key))) {
         if (errno != ENOENT) failures.add(listing.path, errno);
@@ -162,7 +165,7 @@ bool Filter::matches(const Listing& listing) const {
 void for_each(Cache& cache, const std::function<bool(const Listing&)>& visit) {
   Directory* const directory = readable(cache);
   if (directory == nullptr) return;
-  for_each_item(*directory, [&](const Fd& shard, const Item& item) {
+  for_each_item(*directory, [&](const base::UniqueFd& shard, const Item& item) {
     const std::optional<Listing> listing = read_listing(*directory, shard, item);
     return !listing || visit(*listing);
   });
@@ -170,8 +173,9 @@ void for_each(Cache& cache, const std::function<bool(const Listing&)>& visit) {
 
 std::optional<Listing> find_listing(Cache& cache, const Key& key) {
   Directory* const directory = readable(cache);
-  const std::shared_ptr<const Fd> root = directory ? directory->root(false) : nullptr;
-  const Fd shard = root ? directory->shard(*root, shard_of(key), false, true) : Fd();
+  const std::shared_ptr<const base::UniqueFd> root = directory ? directory->root(false) : nullptr;
+  const base::UniqueFd shard =
+      root ? directory->shard(*root, shard_of(key), false, true) : base::UniqueFd();
   Item item{Item::Kind::entry, entry_name(key), key, {}};
   if (!shard || directory->io().stat_at(shard.get(), item.name.c_str(), item.status) != 0)
     return {};
@@ -196,7 +200,7 @@ Key resolve(Cache& cache, std::string_view prefix) {
   }
   std::vector<Key> found;
   if (Directory* const directory = readable(cache)) {
-    for_each_item(*directory, [&](const Fd&, const Item& item) {
+    for_each_item(*directory, [&](const base::UniqueFd&, const Item& item) {
       if (item.name.starts_with(prefix)) found.push_back(item.key);
       return found.size() < 2;
     });
@@ -235,13 +239,13 @@ Usage usage(Cache& cache) {
   usage.max_size = cache.config().max_size;
   Directory* const directory = readable(cache);
   if (directory == nullptr) return usage;
-  directory->scan([&](const Fd&, const Item& item) {
+  directory->scan([&](const base::UniqueFd&, const Item& item) {
     usage.temporaries += item.kind == Item::Kind::temporary;
     if (item.kind != Item::Kind::entry) return;
     ++usage.entries;
     usage.bytes += static_cast<std::uint64_t>(item.status.st_size);
   });
-  directory->scan_quarantine([&](const Fd&, const Item&) { ++usage.quarantined; });
+  directory->scan_quarantine([&](const base::UniqueFd&, const Item&) { ++usage.quarantined; });
   return usage;
 }
 
@@ -249,7 +253,7 @@ Verification verify(Cache& cache, bool repair) {
   Verification result;
   Directory* const directory = readable(cache);
   if (directory == nullptr) return result;
-  for_each_item(*directory, [&](const Fd& shard, const Item& item) {
+  for_each_item(*directory, [&](const base::UniqueFd& shard, const Item& item) {
     const Directory::File file = directory->read_file(shard, item.name, kMaxEntryBytes);
     if (file.state == Directory::File::State::absent) return true;  // evicted meanwhile
     std::string reason = file.reason;
@@ -289,7 +293,7 @@ Removed clear(Cache& cache) {
   Failures failures;
   Removed removed = remove_entries(cache, *directory, {}, failures);
   failures.merge(sweep(*directory));
-  directory->scan_quarantine([&](const Fd& quarantine, const Item& item) {
+  directory->scan_quarantine([&](const base::UniqueFd& quarantine, const Item& item) {
     if (!directory->remove(quarantine, item.name) && errno != ENOENT) {
       failures.add(fmt::format("{}/quarantine/{}", directory->path(), item.name), errno);
     }

@@ -1,10 +1,8 @@
 // Directory, the writing half: how an entry gets into the directory, and how the directory is kept
 // within its bound.
-#include <fcntl.h>
 #include <fmt/format.h>
 
-#include <cerrno>
-
+#include "base/atomic_file.hpp"
 #include "cache/directory.hpp"
 #include "cache/key_lock.hpp"
 #include "kiln/error.hpp"
@@ -18,18 +16,15 @@ bool Directory::publish(const Key& key, std::string_view bytes) {
            fmt::format("{} bytes, the bound is {}", bytes.size(), options_.max_size));
     return false;
   }
-  const std::shared_ptr<const Fd> root = this->root(true);
+  const std::shared_ptr<const base::UniqueFd> root = this->root(true);
   if (!root) return false;
-  const Fd shard = this->shard(*root, shard_of(key), true);
+  const base::UniqueFd shard = this->shard(*root, shard_of(key), true);
   if (!shard) return false;
 
   const std::string name = entry_name(key);
-  const std::string temporary = temporary_name(io_.now());
-  if (!write_temporary(shard, temporary, bytes)) return false;
-  if (io_.rename_at(shard.get(), temporary.c_str(), shard.get(), name.c_str()) != 0) {
-    const int error = errno;
-    io_.unlink_at(shard.get(), temporary.c_str(), 0);
-    report("entry not kept", describe_errno(error));
+  base::AtomicFile file(io_, shard.get(), name, {.mode = 0600, .sync = true});
+  if (!file.write(bytes) || !file.commit()) {
+    report("entry not kept", base::describe_errno(file.error()));
     return false;
   }
   counters_.add(Count::published);
@@ -38,20 +33,7 @@ bool Directory::publish(const Key& key, std::string_view bytes) {
   return true;
 }
 
-bool Directory::write_temporary(const Fd& shard, const std::string& name, std::string_view bytes) {
-  const Fd fd = open_at(io_, shard.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
-  if (!fd) {
-    report("entry not kept", describe_errno(errno));
-    return false;
-  }
-  if (write_bytes(io_, fd.get(), bytes) && sync_file(io_, fd.get())) return true;
-  const int error = errno;
-  io_.unlink_at(shard.get(), name.c_str(), 0);
-  report("entry not kept", describe_errno(error));
-  return false;
-}
-
-void Directory::keep_bound(const Fd& root, unsigned number, const std::string& keep) {
+void Directory::keep_bound(const base::UniqueFd& root, unsigned number, const std::string& keep) {
   const std::int64_t now = io_.now();
   const Share share = share_of(number, options_.max_size);
   std::vector<Candidate> candidates;
@@ -61,15 +43,15 @@ void Directory::keep_bound(const Fd& root, unsigned number, const std::string& k
   const unsigned first = options_.max_size == 0 ? number : share.first;
   const unsigned count = options_.max_size == 0 ? 1 : share.count;
   for (unsigned i = first; i < first + count; ++i) {
-    const Fd shard = this->shard(root, i, false);
+    const base::UniqueFd shard = this->shard(root, i, false);
     if (!shard) continue;
     scan(shard, [&](const Item& item) {
       if (item.kind == Item::Kind::entry) {
         total += static_cast<std::uint64_t>(item.status.st_size);
-        candidates.push_back(
-            {item.name, static_cast<std::uint64_t>(item.status.st_size), nanoseconds(item.status)});
+        candidates.push_back({item.name, static_cast<std::uint64_t>(item.status.st_size),
+                              base::modification_time(item.status)});
         shards.push_back(i);
-      } else if (is_abandoned(nanoseconds(item.status), now)) {
+      } else if (is_abandoned(base::modification_time(item.status), now)) {
         if (item.kind == Item::Kind::temporary) remove(shard, item.name);
         if (item.kind == Item::Kind::lock) remove_free_lock(io_, shard, item.name);
       }
@@ -80,7 +62,7 @@ void Directory::keep_bound(const Fd& root, unsigned number, const std::string& k
   const EvictionPolicy policy{now, share.low_bytes, std::nullopt};
   for (const std::size_t victim : choose_victims(candidates, policy)) {
     if (candidates[victim].name == keep) continue;
-    const Fd shard = this->shard(root, shards[victim], false);
+    const base::UniqueFd shard = this->shard(root, shards[victim], false);
     if (!shard || !remove(shard, candidates[victim].name)) continue;
     counters_.add(Count::evicted);
     counters_.add(Count::evicted_bytes, candidates[victim].bytes);

@@ -37,19 +37,19 @@ Stats from_text(std::string_view text) {
   return text.starts_with(to_text(stats)) ? stats : Stats{};
 }
 
-bool usable(Io& io, int fd) {
+bool usable(base::Io& io, int fd) {
   struct stat status = {};
   return io.stat(fd, status) == 0 && S_ISREG(status.st_mode) && distrust(status).empty();
 }
 
 template <class Change>
-bool change_stats(Io& io, int root, Change change) {
-  const Fd fd = open_at(io, root, kFile, O_RDWR | O_CREAT | O_NONBLOCK, 0600);
+bool change_stats(base::Io& io, int root, Change change) {
+  const base::UniqueFd fd = base::open_at(io, root, kFile, O_RDWR | O_CREAT | O_NONBLOCK, 0600);
   if (!fd || !usable(io, fd.get())) return false;
   if (io.lock(fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
   std::string text;
-  if (!read_bytes(io, fd.get(), 0, kMaxFile, text)) return false;
-  const bool written = write_bytes(io, fd.get(), to_text(change(from_text(text))));
+  if (!base::read_bytes(io, fd.get(), 0, kMaxFile, text)) return false;
+  const bool written = base::write_bytes(io, fd.get(), to_text(change(from_text(text))));
   io.lock(fd.get(), LOCK_UN);
   return written;
 }
@@ -79,21 +79,21 @@ Stats Counters::take() {
   return stats;
 }
 
-Stats read_stats(Io& io, int root) {
-  const Fd fd = open_at(io, root, kFile, O_RDONLY | O_NONBLOCK);
+Stats read_stats(base::Io& io, int root) {
+  const base::UniqueFd fd = base::open_at(io, root, kFile, O_RDONLY | O_NONBLOCK);
   std::string text;
-  if (!fd || !usable(io, fd.get()) || !read_bytes(io, fd.get(), 0, kMaxFile, text)) return {};
+  if (!fd || !usable(io, fd.get()) || !base::read_bytes(io, fd.get(), 0, kMaxFile, text)) return {};
   return from_text(text);
 }
 
-bool add_stats(Io& io, int root, const Stats& more) {
+bool add_stats(base::Io& io, int root, const Stats& more) {
   return change_stats(io, root, [&](Stats sum) {
     for (std::size_t i = 0; i < kCounts; ++i) sum.values[i] += more.values[i];
     return sum;
   });
 }
 
-bool zero_stats(Io& io, int root) {
+bool zero_stats(base::Io& io, int root) {
   return change_stats(io, root, [](const Stats&) { return Stats{}; });
 }
 

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "cache/io.hpp"
+#include "base/io.hpp"
 #include "kiln/cache.hpp"
 
 namespace kiln::cache {
@@ -27,10 +27,10 @@ class Counters {
 
 /// The sums of all processes that used the directory `root`; zeros if there is no file or a bad
 /// one.
-Stats read_stats(Io& io, int root);
+Stats read_stats(base::Io& io, int root);
 /// Adds to the sums. False when another process is at it or the file cannot be written: keep `more`
 /// for the next time. A process that is killed takes what it has not added with it.
-bool add_stats(Io& io, int root, const Stats& more);
-bool zero_stats(Io& io, int root);
+bool add_stats(base::Io& io, int root, const Stats& more);
+bool zero_stats(base::Io& io, int root);
 
 }  // namespace kiln::cache

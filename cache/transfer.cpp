@@ -1,13 +1,13 @@
 // Moving entries between caches: export to a bundle and import from one (kiln/cache.hpp).
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <utility>
 
+#include "base/atomic_file.hpp"
 #include "cache/bundle.hpp"
 #include "cache/cache.hpp"
 #include "cache/listing.hpp"
@@ -18,17 +18,17 @@ namespace kiln::cache {
 namespace {
 
 [[noreturn]] void fail(std::string_view what, const std::string& path, int error) {
-  throw Error(Code::io, fmt::format("cache {}: {}: {}", what, path, describe_errno(error)));
+  throw Error(Code::io, fmt::format("cache {}: {}: {}", what, path, base::describe_errno(error)));
 }
 
 /// A file that the user named, to be read.
 struct Named {
-  Fd fd;
+  base::UniqueFd fd;
   std::uint64_t size = 0;
 };
 
-Named open_named(Io& io, const std::string& path) {
-  Named file{{io, io.open_at(AT_FDCWD, path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0)}, 0};
+Named open_named(base::Io& io, const std::string& path) {
+  Named file{base::open_file(io, path, O_RDONLY | O_NONBLOCK), 0};
   struct stat status = {};
   if (!file.fd || io.stat(file.fd.get(), status) != 0) fail("import", path, errno);
   if (!S_ISREG(status.st_mode)) {
@@ -37,71 +37,6 @@ Named open_named(Io& io, const std::string& path) {
   }
   file.size = static_cast<std::uint64_t>(status.st_size);
   return file;
-}
-
-/// A file without a name that the system removes however the process ends; none where the file
-/// system or the machine cannot do that or could not name it later.
-Fd open_unnamed(Io& io, const std::string& directory) {
-  if (::access("/proc/self/fd", X_OK) != 0) return {};
-  return open_at(io, AT_FDCWD, (directory + "/.").c_str(), O_RDWR | O_TMPFILE, 0644);
-}
-
-/// A file that is there whole under its name, or not at all.
-class WholeFile {
- public:
-  WholeFile(Io& io, const std::string& path, std::int64_t now) : io_(io), path_(path) {
-    const std::filesystem::path target(path);
-    directory_ = target.has_parent_path() ? target.parent_path().string() : ".";
-    temporary_ = directory_ + "/" + temporary_name(now);
-    fd_ = open_unnamed(io_, directory_);
-    if (fd_) return;
-    fd_ = open_at(io_, AT_FDCWD, temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0644);
-    if (!fd_) fail("export", path_, errno);
-    named_ = true;
-  }
-  ~WholeFile() { remove(); }
-  WholeFile(const WholeFile&) = delete;
-  WholeFile& operator=(const WholeFile&) = delete;
-
-  const Fd& fd() const { return fd_; }
-  const std::string& directory() const { return directory_; }
-  /// Throws Error(io).
-  void commit() {
-    if (!sync_file(io_, fd_.get())) fail("export", path_, errno);
-    if (!named_) {
-      // A link cannot replace a file, a rename can.
-      const std::string from = fmt::format("/proc/self/fd/{}", fd_.get());
-      named_ = io_.link_at(AT_FDCWD, from.c_str(), AT_FDCWD, temporary_.c_str()) == 0;
-      if (!named_) fail("export", path_, errno);
-    }
-    if (io_.rename_at(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str()) != 0) {
-      fail("export", path_, errno);
-    }
-    named_ = false;
-  }
-
- private:
-  void remove() {
-    if (named_) io_.unlink_at(AT_FDCWD, temporary_.c_str(), 0);
-  }
-
-  Io& io_;
-  const std::string path_;
-  std::string directory_;
-  std::string temporary_;
-  Fd fd_;
-  bool named_ = false;  ///< there is a file of the temporary's name
-};
-
-/// A file that nobody else sees, beside `path`.
-Fd open_scratch(Io& io, const std::string& path, const std::string& directory, std::int64_t now) {
-  Fd fd = open_unnamed(io, directory);
-  if (fd) return fd;
-  const std::string name = directory + "/" + temporary_name(now);
-  fd = open_at(io, AT_FDCWD, name.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
-  if (!fd) fail("export", path, errno);
-  io.unlink_at(AT_FDCWD, name.c_str(), 0);
-  return fd;
 }
 
 Directory& directory_of(Cache& cache, std::string_view what) {
@@ -119,7 +54,7 @@ struct Checked {
 };
 
 /// Reads the head alone where the filter needs no more.
-Checked read_checked(Directory& directory, const Fd& shard, const Item& item,
+Checked read_checked(Directory& directory, const base::UniqueFd& shard, const Item& item,
                      const Filter& filter) {
   using State = Checked::State;
   const std::optional<Listing> listing = read_listing(directory, shard, item);
@@ -158,14 +93,18 @@ Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filt
   if (const std::string reason = directory.unreadable(); !reason.empty()) {
     throw Error(Code::io, fmt::format("cache export: {}", reason));
   }
-  Io& io = directory.io();
+  base::Io& io = directory.io();
   const std::uint64_t total = progress ? usage(cache).entries : 0;
-  WholeFile file(io, path, directory.now());
+  base::AtomicFile file(io, AT_FDCWD, path, {.mode = 0644, .sync = true, .unnamed = true});
+  if (file.error() != 0) fail("export", path, file.error());
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  base::UniqueFd scratch = base::open_scratch(io, parent.empty() ? "." : parent.string());
+  if (!scratch) fail("export", path, errno);
   const Secret& secret = cache.config().secret;
-  BundleWriter bundle(io, open_scratch(io, path, file.directory(), directory.now()), secret);
+  BundleWriter bundle(io, std::move(scratch), secret);
   Transfer transfer;
   std::uint64_t done = 0;
-  for_each_item(directory, [&](const Fd& shard, const Item& item) {
+  for_each_item(directory, [&](const base::UniqueFd& shard, const Item& item) {
     const Checked checked = read_checked(directory, shard, item, filter);
     if (checked.state == Checked::State::vanished) ++transfer.vanished;
     if (checked.state == Checked::State::bad) {
@@ -180,7 +119,7 @@ Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filt
   });
   if (bundle.entries() == 0) fail_without_entries(directory, transfer.problems);
   if (!bundle.write(file.fd())) fail("export", path, errno);
-  file.commit();
+  if (!file.commit()) fail("export", path, file.error());
   transfer.entries = bundle.entries();
   transfer.signature = secret ? Signature::good : Signature::none;
   return transfer;
@@ -191,7 +130,7 @@ Transfer import_bundle(Cache& cache, const std::string& path, const TransferProg
   const Named named = open_named(directory.io(), path);
   const auto read = [&](std::uint64_t offset, std::uint64_t size) {
     std::string bytes;
-    if (!read_bytes(directory.io(), named.fd.get(), offset, size, bytes)) {
+    if (!base::read_bytes(directory.io(), named.fd.get(), offset, size, bytes)) {
       fail("import", path, errno);
     }
     return bytes;

@@ -20,13 +20,13 @@ std::string distrust_parent(const struct stat& status) {
   return {};
 }
 
-Fd step(Io& io, int parent, const char* name, bool last, bool create) {
+base::UniqueFd step(base::Io& io, int parent, const char* name, bool last, bool create) {
   // O_PATH for parents: being allowed to pass through is enough.
   const int flags = O_DIRECTORY | (last ? O_RDONLY : O_PATH);
-  Fd next = open_at(io, parent, name, flags);
+  base::UniqueFd next = base::open_at(io, parent, name, flags);
   if (next || errno != ENOENT || !create) return next;
   if (io.make_directory_at(parent, name, kPrivateDirectory) != 0 && errno != EEXIST) return {};
-  return open_at(io, parent, name, flags);
+  return base::open_at(io, parent, name, flags);
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ std::string distrust(const struct stat& status) {
   return {};
 }
 
-Opened open_trusted(Io& io, const std::string& path, bool create) {
+Opened open_trusted(base::Io& io, const std::string& path, bool create) {
   const auto refuse = [](Opened::State state, const std::string& at, const std::string& reason) {
     return Opened{state, {}, fmt::format("{}: {}", at, reason)};
   };
@@ -51,13 +51,13 @@ Opened open_trusted(Io& io, const std::string& path, bool create) {
   if (!resolved.is_absolute()) {
     return refuse(Opened::State::failed, path, "is not an absolute path");
   }
-  Fd at = open_at(io, AT_FDCWD, "/", O_DIRECTORY | O_PATH);
+  base::UniqueFd at = base::open_at(io, AT_FDCWD, "/", O_DIRECTORY | O_PATH);
   std::filesystem::path so_far = "/";
   const std::filesystem::path relative = resolved.relative_path();
   struct stat status = {};
   for (auto name = relative.begin(); at && name != relative.end(); ++name) {
     if (io.stat(at.get(), status) != 0) {
-      return refuse(Opened::State::failed, so_far, describe_errno(errno));
+      return refuse(Opened::State::failed, so_far, base::describe_errno(errno));
     }
     if (const std::string reason = distrust_parent(status); !reason.empty()) {
       return refuse(Opened::State::untrusted, so_far, reason);
@@ -67,7 +67,7 @@ Opened open_trusted(Io& io, const std::string& path, bool create) {
   }
   if (!at || io.stat(at.get(), status) != 0) {
     const auto state = errno == ENOENT && !create ? Opened::State::missing : Opened::State::failed;
-    return refuse(state, so_far, describe_errno(errno));
+    return refuse(state, so_far, base::describe_errno(errno));
   }
   if (const std::string reason = distrust(status); !reason.empty()) {
     return refuse(Opened::State::untrusted, so_far, reason);

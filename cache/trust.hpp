@@ -11,7 +11,7 @@
 
 #include <string>
 
-#include "cache/io.hpp"
+#include "base/io.hpp"
 
 namespace kiln::cache {
 
@@ -27,12 +27,12 @@ struct Opened {
     untrusted,  ///< by the rule above
   };
   State state = State::failed;
-  Fd directory;
+  base::UniqueFd directory;
   std::string reason;  ///< why there is none, with the path
 };
 
 /// Opens the directory at absolute `path` by the rule above; with `create` makes it and its missing
 /// parents, for the user only.
-Opened open_trusted(Io& io, const std::string& path, bool create);
+Opened open_trusted(base::Io& io, const std::string& path, bool create);
 
 }  // namespace kiln::cache

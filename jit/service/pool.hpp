@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/unique_fd.hpp"
+#include "base/io.hpp"
 
 namespace kiln::jit {
 

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <string>
 
+#include "base/io.hpp"
 #include "base/temporary.hpp"
-#include "base/unique_fd.hpp"
 #include "jit/compilers/protocol.hpp"
 #include "jit/service/compile.hpp"
 #include "jit/toolchain/settings.hpp"

@@ -4,15 +4,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
-#include "cache/io.hpp"
+#include "base/atomic_file.hpp"
 #include "cache/trust.hpp"
 #include "jit/toolchain/file_identity.hpp"
 #include "kiln/error.hpp"
@@ -29,14 +27,15 @@ constexpr std::size_t kMaxBytes = 1 << 20;
 
 /// The file's text, or nothing and why not; no reason where there is simply no file yet.
 std::pair<std::optional<std::string>, std::string> read_trusted(const std::string& directory) {
-  cache::Io& io = cache::system_io();
+  base::Io& io = base::system_io();
   const Opened opened = cache::open_trusted(io, directory, false);
   if (opened.state != Opened::State::open) return {};  // which is said when it is to be written
   // Whatever lies there: a pipe that nobody writes to must not be waited for.
-  const cache::Fd file = cache::open_at(io, opened.directory.get(), kFile, O_RDONLY | O_NONBLOCK);
+  const base::UniqueFd file =
+      base::open_at(io, opened.directory.get(), kFile, O_RDONLY | O_NONBLOCK);
   struct stat status {};
   if (!file || io.stat(file.get(), status) != 0) {
-    return {std::nullopt, errno == ENOENT ? "" : cache::describe_errno(errno)};
+    return {std::nullopt, errno == ENOENT ? "" : base::describe_errno(errno)};
   }
   if (!S_ISREG(status.st_mode)) return {std::nullopt, "is not a regular file"};
   if (std::string reason = cache::distrust(status); !reason.empty()) {
@@ -47,30 +46,19 @@ std::pair<std::optional<std::string>, std::string> read_trusted(const std::strin
             fmt::format("has {} bytes, expected at most {}", status.st_size, kMaxBytes)};
   }
   std::string text;
-  if (!cache::read_bytes(io, file.get(), 0, static_cast<std::uint64_t>(status.st_size), text)) {
-    return {std::nullopt, cache::describe_errno(errno)};
+  if (!base::read_bytes(io, file.get(), 0, static_cast<std::uint64_t>(status.st_size), text)) {
+    return {std::nullopt, base::describe_errno(errno)};
   }
   return {std::move(text), {}};
 }
 
 /// Why it was not written; empty if it was.
 std::string write_trusted(const std::string& directory, const std::string& text) {
-  static std::atomic<unsigned> counter{0};
-  cache::Io& io = cache::system_io();
+  base::Io& io = base::system_io();
   const Opened opened = cache::open_trusted(io, directory, true);
   if (opened.state != Opened::State::open) return opened.reason;
-  const int at = opened.directory.get();
-  const std::string temporary = fmt::format(".{}-{}-{}", kFile, ::getpid(), counter++);
-  cache::Fd file =
-      cache::open_at(io, at, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
-  if (!file) return cache::describe_errno(errno);
-  if (cache::write_bytes(io, file.get(), text) &&
-      io.rename_at(at, temporary.c_str(), at, kFile) == 0) {
-    return {};
-  }
-  const int error = errno;
-  io.unlink_at(at, temporary.c_str(), 0);
-  return cache::describe_errno(error);
+  base::AtomicFile file(io, opened.directory.get(), kFile, {.mode = 0600});
+  return file.write(text) && file.commit() ? std::string() : base::describe_errno(file.error());
 }
 
 }  // namespace

@@ -4,20 +4,20 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "base/io.hpp"
 
 namespace kiln::base {
 
 MappedFile::MappedFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
+  const UniqueFd fd = open_file(system_io(), path, O_RDONLY);
   struct stat status {};
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
-    const auto size = static_cast<std::size_t>(status.st_size);
-    void* at = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (at != MAP_FAILED) bytes_ = {static_cast<const char*>(at), size};
+  if (!fd || fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) || status.st_size <= 0) {
+    return;
   }
-  close(fd);
+  const auto size = static_cast<std::size_t>(status.st_size);
+  void* at = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  if (at != MAP_FAILED) bytes_ = {static_cast<const char*>(at), size};
 }
 
 MappedFile::~MappedFile() {

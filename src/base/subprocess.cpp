@@ -15,8 +15,8 @@
 #include <cstring>
 #include <thread>
 
+#include "base/io.hpp"
 #include "base/temporary.hpp"
-#include "base/unique_fd.hpp"
 
 namespace kiln::base {
 namespace {

@@ -8,9 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <random>
-#include <utility>
 
 namespace kiln::files {
 namespace {
@@ -40,37 +37,31 @@ std::string resolve(const std::string& path) {
 
 }  // namespace
 
-InputFile::InputFile(const std::string& path) : path_(path) {
-  // Not blocking, so that a pipe without a writer does not hold the program.
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor_ < 0) {
+InputFile::InputFile(const std::string& path)
+    : path_(path),
+      // Not blocking, so that a pipe without a writer does not hold the program.
+      fd_(base::open_file(base::system_io(), path, O_RDONLY | O_NONBLOCK)) {
+  if (!fd_) {
     const int error = errno;
     throw Error(error == ENOENT || error == ENOTDIR ? Code::not_found : Code::io,
-                fmt::format("read {}: {}", path, std::strerror(error)));
+                fmt::format("read {}: {}", path, base::describe_errno(error)));
   }
   struct stat status {};
-  const bool known = ::fstat(descriptor_, &status) == 0;
+  const bool known = ::fstat(fd_.get(), &status) == 0;
   if (!known || !S_ISREG(status.st_mode)) {
-    ::close(descriptor_);
     throw Error(Code::io, fmt::format("read {}: expected a regular file, it is {}", path,
-                                      known ? kind_of(status.st_mode) : std::strerror(errno)));
+                                      known ? kind_of(status.st_mode) : "unreadable"));
   }
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
-InputFile::~InputFile() { ::close(descriptor_); }
-
 void InputFile::read(std::uint64_t offset, std::span<std::byte> to) const {
-  while (!to.empty()) {
-    const ssize_t count = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw Error(Code::io, fmt::format("read {}: {}", path_, std::strerror(errno)));
-    if (count == 0) {
-      throw Error(Code::io,
-                  fmt::format("read {}: the file became shorter while it was read", path_));
-    }
-    to = to.subspan(static_cast<std::size_t>(count));
-    offset += static_cast<std::uint64_t>(count);
+  std::size_t count = 0;
+  if (!base::read_bytes(base::system_io(), fd_.get(), offset, to, count)) {
+    throw Error(Code::io, fmt::format("read {}: {}", path_, base::describe_errno(errno)));
+  }
+  if (count < to.size()) {
+    throw Error(Code::io, fmt::format("read {}: the file became shorter while it was read", path_));
   }
 }
 
@@ -80,53 +71,34 @@ std::string InputFile::head(std::uint64_t size) const {
   return result;
 }
 
-OutputFile::OutputFile(const std::string& path) : path_(path), target_(resolve(path)) {
+OutputFile::OutputFile(const std::string& path) : path_(path) {
+  const std::string target = resolve(path);
   struct stat status {};
-  const bool exists = ::stat(target_.c_str(), &status) == 0;
+  const bool exists = ::stat(target.c_str(), &status) == 0;
   if (exists && !S_ISREG(status.st_mode)) {
     throw Error(Code::io, fmt::format("write {}: expected a regular file or a new one, it is {}",
                                       path, kind_of(status.st_mode)));
   }
-  if (exists && ::access(target_.c_str(), W_OK) != 0) fail(errno);
-  const std::size_t slash = target_.rfind('/');
-  const std::string directory = slash == target_.npos ? "" : target_.substr(0, slash + 1);
-  std::random_device random;
-  for (int attempt = 0; descriptor_ < 0; ++attempt) {
-    temporary_ = fmt::format("{}.kiln-{:08x}.tmp", directory, random());
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW,
-                         exists ? status.st_mode & 0777 : 0666);
-    if (descriptor_ < 0 && (errno != EEXIST || attempt == 16)) {
-      temporary_.clear();
-      fail(errno);
-    }
-  }
-}
-
-OutputFile::~OutputFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (exists && ::access(target.c_str(), W_OK) != 0) fail(errno);
+  file_.emplace(base::system_io(), AT_FDCWD, target,
+                base::AtomicFile::Options{.mode = exists ? status.st_mode & 0777 : 0666});
+  if (file_->error() != 0) fail(file_->error());
 }
 
 void OutputFile::fail(int error) const {
-  throw Error(Code::io, fmt::format("write {}: {}", path_, std::strerror(error)));
+  throw Error(Code::io, fmt::format("write {}: {}", path_, base::describe_errno(error)));
+}
+
+void OutputFile::write(std::string_view text) {
+  if (!file_->write(text)) fail(file_->error());
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(errno);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+  write(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
-void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
-
 void OutputFile::commit() {
-  // Some file systems report a full disk only here.
-  if (::close(std::exchange(descriptor_, -1)) != 0) fail(errno);
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno);
-  temporary_.clear();
+  if (!file_->commit()) fail(file_->error());
 }
 
 }  // namespace kiln::files

@@ -1,12 +1,14 @@
-// Opening, reading and atomically replacing regular files, with messages that say which file and
+// Reading and replacing regular files that the user named, with messages that say which file and
 // why.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "base/atomic_file.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::files {
@@ -16,9 +18,6 @@ namespace kiln::files {
 class InputFile {
  public:
   explicit InputFile(const std::string& path);
-  ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
 
   const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }
@@ -29,7 +28,7 @@ class InputFile {
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  base::UniqueFd fd_;
   std::uint64_t size_ = 0;
 };
 
@@ -38,9 +37,6 @@ class InputFile {
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
@@ -49,10 +45,8 @@ class OutputFile {
  private:
   [[noreturn]] void fail(int error) const;
 
-  std::string path_;       ///< as given, for messages
-  std::string target_;     ///< what is replaced
-  std::string temporary_;  ///< empty once it is gone
-  int descriptor_ = -1;
+  std::string path_;  ///< as given, for messages
+  std::optional<base::AtomicFile> file_;
 };
 
 }  // namespace kiln::files

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
-#include "cache/bytes.hpp"
+#include "base/bytes.hpp"
 #include "sample.hpp"
 
 namespace kiln::cache {
@@ -13,15 +13,15 @@ namespace {
 std::string sealed(std::string bytes, std::size_t metadata_size) {
   const auto put = [&](std::size_t at, auto write) {
     std::string number;
-    ByteWriter writer(number);
+    base::ByteWriter writer(number);
     write(writer);
     bytes.replace(at, number.size(), number);
   };
   const std::size_t digest_at = kEntryFixedHead + metadata_size;
-  put(digest_at, [&](ByteWriter& out) { out.u64(XXH3_64bits(bytes.data(), digest_at)); });
+  put(digest_at, [&](base::ByteWriter& out) { out.u64(XXH3_64bits(bytes.data(), digest_at)); });
   const std::size_t body = bytes.size() - 16;
   const XXH128_hash_t checksum = XXH3_128bits(bytes.data(), body);
-  put(body, [&](ByteWriter& out) { out.u64(checksum.high64), out.u64(checksum.low64); });
+  put(body, [&](base::ByteWriter& out) { out.u64(checksum.high64), out.u64(checksum.low64); });
   return bytes;
 }
 
@@ -118,7 +118,7 @@ TEST(Entry, LyingLengthsWithValidChecksumsAreRefused) {
          {~0ULL, 1ULL << 63, 1ULL << 40, (1ULL << 26) + 1, 1ULL << 20, 1ULL, 0ULL}) {
       std::string bytes = good;
       std::string number;
-      ByteWriter(number).u64(lie);
+      base::ByteWriter(number).u64(lie);
       bytes.replace(field, 8, number);
       const bool source = field == 48;
       EXPECT_FALSE(decode(sample_key(), sealed(bytes, metadata), Parts::all).entry)
@@ -155,14 +155,14 @@ TEST(Entry, UnknownMetadataFieldsAreSkipped) {
   const std::string good = encode(sample_key(), sample_entry());
   const std::size_t metadata = metadata_size(good);
   std::string field;
-  ByteWriter writer(field);
+  base::ByteWriter writer(field);
   writer.u16(999);
   writer.u32(3);
   writer.raw("new");
   std::string bytes = good;
   bytes.insert(kEntryFixedHead, field);
   std::string size;
-  ByteWriter(size).u64(metadata + field.size());
+  base::ByteWriter(size).u64(metadata + field.size());
   bytes.replace(32, 8, size);
   const Decoded decoded = decode(sample_key(), sealed(bytes, metadata + field.size()), Parts::all);
   ASSERT_TRUE(decoded.entry) << decoded.reason;

@@ -16,11 +16,11 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/io.hpp"
+#include "base/io.hpp"
 
 namespace kiln::cache {
 
-class FaultIo : public Io {
+class FaultIo : public base::Io {
  public:
   // Which calls: the `first`-th and the `count - 1` after it.
   int first = std::numeric_limits<int>::max();

@@ -75,16 +75,16 @@ inline fs::path fast_directory(std::uintmax_t bytes) {
 
 /// The bytes of the bundle of those entry files, signed if there is a secret.
 inline std::string encode_bundle(const std::map<Key, std::string>& files, const Secret& secret) {
-  const auto memory_file = [] { return Fd(system_io(), ::memfd_create("bundle", MFD_CLOEXEC)); };
-  BundleWriter writer(system_io(), memory_file(), secret);
+  const auto memory_file = [] { return base::UniqueFd(::memfd_create("bundle", MFD_CLOEXEC)); };
+  BundleWriter writer(base::system_io(), memory_file(), secret);
   for (const auto& [key, file] : files) EXPECT_TRUE(writer.add(key, file));
-  const Fd written = memory_file();
+  const base::UniqueFd written = memory_file();
   EXPECT_TRUE(writer.write(written));
   std::string bytes;
   struct stat status = {};
   EXPECT_EQ(::fstat(written.get(), &status), 0);
   const auto size = static_cast<std::uint64_t>(status.st_size);
-  EXPECT_TRUE(read_bytes(system_io(), written.get(), 0, size, bytes));
+  EXPECT_TRUE(base::read_bytes(base::system_io(), written.get(), 0, size, bytes));
   return bytes;
 }
 

@@ -172,7 +172,7 @@ TEST_F(Trust, WhatIsWrongIsSaidOnce) {
 TEST_F(Trust, WhatAnotherProcessHasHealedIsNotQuarantined) {
   Directory& directory = *cache_->directory();
   const auto root = directory.root(false);
-  const Fd shard = directory.shard(*root, shard_of(sample_key()), false);
+  const base::UniqueFd shard = directory.shard(*root, shard_of(sample_key()), false);
   struct stat seen = {};
   ASSERT_EQ(::stat(path_.c_str(), &seen), 0);
   ASSERT_TRUE(cache_->publish(sample_key(), sample_entry()));  // a new file of that name

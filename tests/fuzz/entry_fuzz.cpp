@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "cache/bytes.hpp"
+#include "base/bytes.hpp"
 #include "cache/entry.hpp"
 #include "seal.hpp"
 
@@ -29,7 +29,7 @@ void check(const Key& key, const std::string& bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::string bytes(reinterpret_cast<const char*>(data), size);
-  ByteReader reader(std::string_view(bytes).substr(0, 32));
+  kiln::base::ByteReader reader(std::string_view(bytes).substr(0, 32));
   reader.raw(16);
   Key key;
   key.high = reader.u64();

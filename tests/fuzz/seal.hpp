@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <string>
 
-#include "cache/bytes.hpp"
+#include "base/bytes.hpp"
 
 namespace kiln::cache {
 
 inline void put(std::string& bytes, std::size_t at, std::uint64_t value) {
   std::string number;
-  ByteWriter(number).u64(value);
+  base::ByteWriter(number).u64(value);
   if (at <= bytes.size() && bytes.size() - at >= number.size()) bytes.replace(at, 8, number);
 }
 

@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/io.hpp"
 #include "base/temporary.hpp"
-#include "base/unique_fd.hpp"
 #include "jit/service/service.hpp"
 #include "kiln/error.hpp"
 

@@ -1,5 +1,6 @@
 // How workers, threads and commands are started, and what becomes of it when that fails: whoever
 // asked gets an error, nobody waits for ever, and the next request tries again.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spawn.h>

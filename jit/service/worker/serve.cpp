@@ -16,8 +16,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/io.hpp"
 #include "base/temporary.hpp"
-#include "base/unique_fd.hpp"
 #include "jit/compilers/compiler.hpp"
 #include "jit/compilers/protocol.hpp"
 #include "jit/service/worker/fault.hpp"

@@ -1,13 +1,13 @@
-// Little-endian numbers and length-prefixed strings in a byte string: what the key, the entry and
-// the bundle formats are made of. The reader never reads past its end and remembers that it was
-// asked to.
+// Little-endian numbers and length-prefixed strings in a byte string: what the formats of the cache
+// and of the worker protocol are made of. The reader never reads past its end and remembers that it
+// was asked to.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace kiln::cache {
+namespace kiln::base {
 
 class ByteWriter {
  public:
@@ -71,4 +71,4 @@ class ByteReader {
   bool ok_ = true;
 };
 
-}  // namespace kiln::cache
+}  // namespace kiln::base

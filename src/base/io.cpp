@@ -1,4 +1,5 @@
-#include "cache/io.hpp"
+// See io.hpp.
+#include "base/io.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -9,8 +10,9 @@
 #include <memory>
 #include <system_error>
 #include <thread>
+#include <utility>
 
-namespace kiln::cache {
+namespace kiln::base {
 
 int Io::open_at(int directory, const char* name, int flags, mode_t mode) {
   return ::openat(directory, name, flags, mode);
@@ -75,25 +77,50 @@ Io& system_io() {
   return io;
 }
 
-Fd open_at(Io& io, int directory, const char* name, int flags, mode_t mode) {
+bool UniqueFd::close() {
+  // Linux has closed the descriptor also where it was interrupted.
+  return fd_ < 0 || io_->close(std::exchange(fd_, -1)) == 0 || errno == EINTR;
+}
+
+UniqueFd own_descriptor(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return UniqueFd(fd);
+  const UniqueFd low(fd);
+  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+}
+
+UniqueFd open_file(Io& io, const std::string& path, int flags, mode_t mode) {
   int fd = -1;
   do {
-    fd = io.open_at(directory, name, flags | O_CLOEXEC | O_NOFOLLOW, mode);
+    fd = io.open_at(AT_FDCWD, path.c_str(), flags | O_CLOEXEC, mode);
   } while (fd < 0 && errno == EINTR);
-  return {io, fd};
+  return UniqueFd(fd, io);
+}
+
+UniqueFd open_at(Io& io, int directory, const std::string& name, int flags, mode_t mode) {
+  int fd = -1;
+  do {
+    fd = io.open_at(directory, name.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, mode);
+  } while (fd < 0 && errno == EINTR);
+  return UniqueFd(fd, io);
+}
+
+bool read_bytes(Io& io, int fd, std::uint64_t offset, std::span<std::byte> to, std::size_t& count) {
+  count = 0;
+  while (count < to.size()) {
+    const ssize_t got = io.read(fd, to.data() + count, to.size() - count, offset + count);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return false;
+    if (got == 0) break;
+    count += static_cast<std::size_t>(got);
+  }
+  return true;
 }
 
 bool read_bytes(Io& io, int fd, std::uint64_t offset, std::uint64_t size, std::string& out) {
   out.resize(size);
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t count = io.read(fd, out.data() + done, size - done, offset + done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return false;
-    if (count == 0) break;
-    done += static_cast<std::size_t>(count);
-  }
-  out.resize(done);
+  std::size_t count = 0;
+  if (!read_bytes(io, fd, offset, std::as_writable_bytes(std::span(out)), count)) return false;
+  out.resize(count);
   return true;
 }
 
@@ -117,4 +144,4 @@ bool sync_file(Io& io, int fd) {
 
 std::string describe_errno(int error) { return std::generic_category().message(error); }
 
-}  // namespace kiln::cache
+}  // namespace kiln::base

@@ -1,19 +1,23 @@
-// Every call of this module that reaches the kernel goes through Io, so that a test can make each
-// of them fail, stop short, or end the process. The methods are the system calls: -1 and errno.
+// Files as the system gives them: the calls on them, the owner of a descriptor, and loops around
+// calls that a signal interrupts or that do less than they were asked. Whoever has to survive each
+// failure takes an Io, which a test replaces by one that fails, stops short, or ends the process.
 #pragma once
 
 #include <sys/stat.h>
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-namespace kiln::cache {
+namespace kiln::base {
 
+/// The system calls: each gives -1 and sets errno where it fails.
 class Io {
  public:
   virtual ~Io() = default;
@@ -44,47 +48,58 @@ class Io {
 /// The system's own.
 Io& system_io();
 
-/// A file descriptor that is closed through the Io it came from.
-class Fd {
+/// The owner of a descriptor, which is closed through the Io that it came from.
+class UniqueFd {
  public:
-  Fd() = default;
-  Fd(Io& io, int fd) : io_(&io), fd_(fd) {}
-  Fd(Fd&& other) noexcept : io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
+  UniqueFd() = default;
+  explicit UniqueFd(int fd, Io& io = system_io()) : io_(&io), fd_(fd) {}
+  ~UniqueFd() { reset(); }
+  UniqueFd(UniqueFd&& other) noexcept : io_(other.io_), fd_(std::exchange(other.fd_, -1)) {}
+  UniqueFd& operator=(UniqueFd&& other) noexcept {
     reset();
     io_ = other.io_;
     fd_ = std::exchange(other.fd_, -1);
     return *this;
   }
-  ~Fd() { reset(); }
 
   explicit operator bool() const { return fd_ >= 0; }
   int get() const { return fd_; }
-  void reset() {
-    if (fd_ >= 0) io_->close(std::exchange(fd_, -1));
-  }
+  void reset() { close(); }
+  /// False, errno: bytes that were written may be lost. The descriptor is closed in any case.
+  bool close();
 
  private:
   Io* io_ = nullptr;
   int fd_ = -1;
 };
 
-/// open_at that starts again when a signal interrupts it; O_CLOEXEC and O_NOFOLLOW always.
-Fd open_at(Io& io, int directory, const char* name, int flags, mode_t mode = 0);
+/// Owns `fd`, or a copy of it above the standard descriptors if it is one of those, as it is in a
+/// program that was started without them: what that program prints must not go there, nor may a
+/// child's own descriptors 0, 1 and 2 replace it. Empty if there is no other (errno says why).
+UniqueFd own_descriptor(int fd);
 
+/// Opens a file that the user named, through symbolic links; O_CLOEXEC always.
+UniqueFd open_file(Io& io, const std::string& path, int flags, mode_t mode = 0);
+/// Opens a name in a directory and follows no symbolic link; O_CLOEXEC always.
+UniqueFd open_at(Io& io, int directory, const std::string& name, int flags, mode_t mode = 0);
+
+/// Fills `to` from `offset` on; `count` is less than its size where the file is shorter. False,
+/// errno: it failed.
+bool read_bytes(Io& io, int fd, std::uint64_t offset, std::span<std::byte> to, std::size_t& count);
 /// Reads `size` bytes from `offset`; what is there if the file is shorter. False, errno: it failed.
 bool read_bytes(Io& io, int fd, std::uint64_t offset, std::uint64_t size, std::string& out);
 /// Writes all of `bytes`. False, errno: it failed.
 bool write_bytes(Io& io, int fd, std::string_view bytes);
 /// Waits until the file is on the disk; without this a power cut may leave a name with no bytes
-/// behind it. Some file systems have no such thing and say EINVAL: true, since a checksum tells.
+/// behind it. True also for EINVAL, which file systems answer that cannot do this.
 bool sync_file(Io& io, int fd);
 
-/// What errno says, in words.
+/// The system's message for an errno. Safe on any thread.
 std::string describe_errno(int error);
 
-constexpr std::int64_t nanoseconds(const struct stat& status) {
+/// In nanoseconds since 1970.
+constexpr std::int64_t modification_time(const struct stat& status) {
   return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
 }
 
-}  // namespace kiln::cache
+}  // namespace kiln::base
