@@ -47,11 +47,11 @@ void Parser::operand() {
   }
 }
 
-// `-1` is a literal, unless `**` follows, which binds tighter.
+// `-1` is a literal, unless `**` or a subscript follows, which bind tighter.
 bool Parser::negative_number() {
   const Token& number = peek(1);
   const bool arithmetic = number.kind == TokenKind::number && number.literal.kind != Kind::boolean;
-  if (!arithmetic || peek(2).is("**")) return false;
+  if (!arithmetic || peek(2).is("**") || peek(2).is("[")) return false;
   const Literal literal = number.literal;
   if (literal.kind == Kind::floating) {
     operands_.push_back(graph_.constant(Literal::floating(-literal.as_double())));

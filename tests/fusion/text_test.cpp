@@ -96,6 +96,7 @@ TEST(Text, BindsOperatorsAsPythonDoes) {
   expect_same("a / b // c % d", "remainder(floor_divide(div(a, b), c), d)");
   expect_same("-a ** b", "neg(power(a, b))");
   expect_same("a ** -b ** c", "power(a, neg(power(b, c)))");
+  expect_same("-2[0:1]", "neg(2[0:1])");
   expect_same("a ** b ** c", "power(a, power(b, c))");
   expect_same("~a << b & c ^ d | e",
               "bitwise_or(bitwise_xor(bitwise_and(left_shift(bitwise_not(a), b), c), d), e)");
@@ -291,6 +292,9 @@ TEST(Text, PrintsFewParentheses) {
                                       "-(2)",
                                       "-(-2)",
                                       "-2 ** x",
+                                      "-2[0:1]",
+                                      "(-2)[0:1]",
+                                      "x - --0[::2][3:2]",
                                       "f32(x) + 0.1",
                                       "bitcast(x, u16)",
                                       "iota() + iota(u64) * iota(-1) + iota(0, f32)",
