@@ -1,4 +1,4 @@
-// Emit: from a typed graph and a layout variant to the text of a kernel and the list of its
+// Emit: from a typed graph and a layout schedule to the text of a kernel and the list of its
 // parameters. The text is for people to read, and the same for every compiler.
 #pragma once
 
@@ -27,18 +27,19 @@ struct Parameter {
     rows,        ///< the extent of the tile axis
     strips,      ///< tiles along the tile axis, as a divisor
     extent,      ///< of collapsed axis `axis`, as a divisor
-    start,       ///< of operand `index`: a count's value at the first element, or the half byte at
+    start,       ///< of operand `index`: an iota's value at the first element, or the half byte at
                  ///< which packed elements begin
     stride,      ///< of operand `index` along collapsed axis `axis`, in elements
-    row_count,   ///< of a reduction: units (layout.hpp)
-    row_blocks,  ///< of products, as a divisor
-    vectors,     ///< in each row of a reduction
-    length,      ///< elements in each row of a reduction
-    column_strips,  ///< of a reduction, along the innermost axis, as a divisor
-    pieces,         ///< of each row of a reduction, as a divisor
-    piece_vectors,  ///< of a reduction, in each piece but the last
-    piece_stride,   ///< of operand `index`, from one piece to the next
-    early,          ///< 1 if the kernel may begin before those that it waits for have ended, else 0
+    row_count,   ///< reductions: Layout::units
+    row_blocks,  ///< products: blocks of rows, as a divisor
+    vectors,     ///< reductions: in each row
+    length,      ///< reductions: elements in each row
+    column_strips,   ///< reductions: along the innermost axis, as a divisor
+    splits,          ///< split reductions: parts of each row, as a divisor
+    split_vectors,   ///< split reductions: vectors in each part but the last
+    split_stride,    ///< split reductions: of operand `index`, from one part to the next
+    launched_early,  ///< 1 if this launch may begin before the kernels that it depends on have
+                     ///< ended (programmatic dependent launch), else 0
   };
   Kind kind = Kind::pointer;
   std::uint32_t index = 0;
@@ -61,9 +62,9 @@ inline constexpr std::string_view kEntryMarker = "kiln_kernel_entry";
 /// The text with the entry's name in it.
 std::string with_entry(std::string_view source, std::string_view entry);
 
-/// `operands` of the variant are the array arguments in the graph's order, then the outputs, then
+/// `operands` of the schedule are the array arguments in the graph's order, then the outputs, then
 /// the counts (schedule/iota_operands.hpp).
-KernelDescription emit(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+KernelDescription emit(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
                        std::string_view function, std::string_view expression);
 
 /// The parameters' values for one layout, one after the other, each at an offset that is a multiple

@@ -15,7 +15,7 @@ void KernelWriter::insert(std::size_t at, std::string_view lines) {
 }
 
 void KernelWriter::comment(std::string_view function, std::string_view expression,
-                           std::span<const CommentedOperand> operands, const Variant& variant,
+                           std::span<const CommentedOperand> operands, const Schedule& schedule,
                            Rounding rounding, Accuracy accuracy) {
   line(0, "// {}: {}", comment_text(function), comment_text(expression));
   std::vector<std::string> names;
@@ -33,7 +33,7 @@ void KernelWriter::comment(std::string_view function, std::string_view expressio
     arrow = arrow || operand.output;
   }
   line(0, "// {}", comment_text(types));
-  line(0, "// {}", comment_text(describe(variant, names)));
+  line(0, "// {}", comment_text(describe(schedule, names)));
   line(
       0, "// rounded {}; accuracy {}",
       rounding == Rounding::once ? "once, where a value is stored or cast" : "after each operation",
@@ -100,11 +100,11 @@ void KernelWriter::signature(int threads, int blocks, int cluster) {
     current += ' ' + declaration;
   }
   line(0, "{}) {{", current);
-  if (programmatic_) line(1, "let_dependents_launch();");
+  if (pdl_) line(1, "let_dependents_launch();");
 }
 
 void KernelWriter::await_prerequisites(int depth) {
-  if (programmatic_) line(depth, "await_prerequisites();");
+  if (pdl_) line(depth, "await_prerequisites();");
 }
 
 void KernelWriter::host_entry(std::string_view last) {

@@ -24,8 +24,8 @@ struct CommentedOperand {
 
 class KernelWriter {
  public:
-  explicit KernelWriter(const Variant& variant)
-      : wide_(variant.wide_index), programmatic_(variant.programmatic) {}
+  explicit KernelWriter(const Schedule& schedule)
+      : wide_(schedule.wide_index), pdl_(schedule.pdl) {}
 
   template <class... Args>
   void line(int depth, fmt::format_string<Args...> format, Args&&... args) {
@@ -43,7 +43,7 @@ class KernelWriter {
 
   /// What a reader wants to know first: the expression, dtypes, layout, rounding and accuracy.
   void comment(std::string_view function, std::string_view expression,
-               std::span<const CommentedOperand> operands, const Variant& variant,
+               std::span<const CommentedOperand> operands, const Schedule& schedule,
                Rounding rounding, Accuracy accuracy);
 
   // The kernel's parameters, in their order.
@@ -78,7 +78,7 @@ class KernelWriter {
   void add(const Parameter& parameter, std::string_view type, std::string_view name);
 
   bool wide_;  ///< counts, strides and divisors have 64 bits
-  bool programmatic_;
+  bool pdl_;
   fmt::basic_memory_buffer<char, 4096> text_;
   int indent_ = 0;
   std::vector<std::string> declarations_;

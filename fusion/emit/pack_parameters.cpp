@@ -28,9 +28,9 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
   static_assert(std::endian::native == std::endian::little,
                 "a narrow index is an index's first bytes");
   const std::int64_t inner = layout.shape[layout.shape.size() - 1];
-  const Variant& variant = layout.variant;
-  const int step = variant.tile != 0 ? variant.tile : variant.width;
-  const std::int64_t rows = layout.shape[static_cast<std::size_t>(variant.tile_axis)];
+  const Schedule& schedule = layout.schedule;
+  const int step = schedule.tile != 0 ? schedule.tile : schedule.width;
+  const std::int64_t rows = layout.shape[static_cast<std::size_t>(schedule.tile_axis)];
   for (const Parameter& parameter : kernel.parameters) {
     switch (parameter.kind) {
       case Parameter::Kind::pointer:
@@ -58,14 +58,14 @@ ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& la
       case Parameter::Kind::column_strips:
         put_divisor(layout.column_strips, parameter.bytes);
         break;
-      case Parameter::Kind::pieces: put_divisor(layout.pieces, parameter.bytes); break;
-      case Parameter::Kind::piece_vectors:
-        put_index((layout.vectors + layout.pieces - 1) / layout.pieces, parameter.bytes);
+      case Parameter::Kind::splits: put_divisor(layout.splits, parameter.bytes); break;
+      case Parameter::Kind::split_vectors:
+        put_index((layout.vectors + layout.splits - 1) / layout.splits, parameter.bytes);
         break;
-      case Parameter::Kind::piece_stride:
-        put_index(layout.piece_strides[parameter.index], parameter.bytes);
+      case Parameter::Kind::split_stride:
+        put_index(layout.split_strides[parameter.index], parameter.bytes);
         break;
-      case Parameter::Kind::early: put_index(0, parameter.bytes); break;
+      case Parameter::Kind::launched_early: put_index(0, parameter.bytes); break;
     }
   }
   return block;

@@ -158,7 +158,7 @@ ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes) 
   return space;
 }
 
-bool is_uniform(const Dims& shape, const ReduceSpace& space) {
+bool is_row_invariant(const Dims& shape, const ReduceSpace& space) {
   for (std::size_t k = 0; k < shape.size(); ++k) {
     const std::size_t axis = space.shape.size() - shape.size() + k;
     if (space.reduced[axis] && shape[k] != 1) return false;
@@ -166,11 +166,12 @@ bool is_uniform(const Dims& shape, const ReduceSpace& space) {
   return true;
 }
 
-std::vector<bool> uniform_nodes(const TypedGraph& graph,
-                                const std::vector<bool>& uniform_arguments) {
+std::vector<bool> row_invariant_nodes(const TypedGraph& graph,
+                                      const std::vector<bool>& row_invariant_arguments) {
   std::vector<bool> uniform;
   for (const TypedNode& node : graph.nodes) {
-    bool one = is_reduction(node.op) || node.op != Op::input || uniform_arguments[node.payload];
+    bool one =
+        is_reduction(node.op) || node.op != Op::input || row_invariant_arguments[node.payload];
     if (!is_reduction(node.op)) {
       for (const NodeId operand : node.inputs()) one = one && uniform[operand];
     }

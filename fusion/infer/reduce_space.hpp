@@ -37,10 +37,10 @@ TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& s
 ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes);
 
 /// Whether a value of that shape has one element for each row.
-bool is_uniform(const Dims& shape, const ReduceSpace& space);
+bool is_row_invariant(const Dims& shape, const ReduceSpace& space);
 
 /// True for nodes that have one element for each row.
-std::vector<bool> uniform_nodes(const TypedGraph& graph,
-                                const std::vector<bool>& uniform_arguments);
+std::vector<bool> row_invariant_nodes(const TypedGraph& graph,
+                                      const std::vector<bool>& row_invariant_arguments);
 
 }  // namespace kiln::fusion

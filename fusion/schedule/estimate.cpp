@@ -43,21 +43,21 @@ double operations_of(const TypedGraph& graph) {
 
 Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Operand> operands,
                   const Layout& layout, std::string_view target) {
-  const double sector = layout.variant.family == Family::host ? 64 : 32;
+  const double sector = layout.schedule.backend == Backend::host ? 64 : 32;
   const std::size_t inner = layout.shape.size() - 1;
   double elements = 1;
   for (const std::int64_t size : shape) elements *= static_cast<double>(size);
   double useful = 0;
   double moved = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].count) continue;
+    if (operands[i].iota) continue;
     double own = bits(operands[i].dtype) / 8.0;
     for (std::size_t k = 0; k <= inner; ++k) {
       if (layout.strides[i][k] != 0) own *= static_cast<double>(layout.shape[k]);
     }
     const double width = bits(operands[i].dtype) / 8.0;
     const double step = std::abs(static_cast<double>(layout.strides[i][inner])) * width;
-    const bool far = layout.variant.operands[i].access == Access::strided;
+    const bool far = layout.schedule.operands[i].access == Access::strided;
     useful += own;
     moved += far ? own * std::min(step, sector) / width : own;
   }

@@ -64,15 +64,15 @@ std::vector<std::string> explain_axes(const Dims& shape, std::span<const std::st
 
 std::string explain_width(std::span<const Operand> operands, std::span<const std::string> names,
                           const Layout& layout) {
-  const Variant& variant = layout.variant;
-  const Policy& rule = policy(variant.family);
-  const std::string start = plural(variant.width, "element") + " per work item";
+  const Schedule& schedule = layout.schedule;
+  const DeviceModel& model = device_model(schedule.backend);
+  const std::string start = plural(schedule.width, "element") + " per work item";
   const std::int64_t inner = layout.shape[layout.shape.size() - 1];
-  if (rule.vector_bytes == 0) {
+  if (model.vector_bytes == 0) {
     return fmt::format("{}: a stretch of a row, which the compiler vectorises", start);
   }
   const auto bits_of = [&](std::size_t i) {
-    return bits(operands[i].dtype) * variant.operands[i].ways;
+    return bits(operands[i].dtype) * schedule.operands[i].ways;
   };
   std::size_t narrowest = operands.size();
   std::size_t widest = 0;
@@ -81,33 +81,33 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
     if (bits(operands[i].dtype) > bits(operands[widest].dtype)) widest = i;
     if (operands[i].output && (stored == operands.size() || bits_of(i) > bits_of(stored)))
       stored = i;
-    if (variant.operands[i].access != Access::contiguous &&
-        variant.operands[i].access != Access::interleaved)
+    if (schedule.operands[i].access != Access::contiguous &&
+        schedule.operands[i].access != Access::interleaved)
       continue;
     if (narrowest == operands.size() || bits_of(i) < bits_of(narrowest)) narrowest = i;
   }
   if (narrowest == operands.size()) {
     return start + ": no operand is contiguous, so a vector would save no access";
   }
-  const int full = rule.vector_bytes * 8 / bits_of(narrowest);
-  if (variant.width >= full) {
+  const int full = model.vector_bytes * 8 / bits_of(narrowest);
+  if (schedule.width >= full) {
     return fmt::format("{}: {} bytes of {}, the narrowest contiguous operand", start,
-                       rule.vector_bytes * variant.width / full, names[narrowest]);
+                       model.vector_bytes * schedule.width / full, names[narrowest]);
   }
   if (inner < full) return fmt::format("{}: a row has only {}", start, inner);
-  if (variant.tile != 0 && variant.width >= variant.tile) {
+  if (schedule.tile != 0 && schedule.width >= schedule.tile) {
     return fmt::format("{}: a tile's row", start);
   }
-  if (stored != operands.size() && variant.width * bits_of(stored) == 8 * rule.most_stored_bytes) {
+  if (stored != operands.size() && schedule.width * bits_of(stored) == 8 * model.max_stored_bytes) {
     return fmt::format("{}: {} bytes of {}, so that threads side by side store whole lines", start,
-                       rule.most_stored_bytes, names[stored]);
+                       model.max_stored_bytes, names[stored]);
   }
   return fmt::format("{}: more would take too many registers for {}, which is {} bits wide", start,
                      names[widest], bits(operands[widest].dtype));
 }
 
 std::string explain_index(std::span<const std::string> names, const Layout& layout) {
-  if (!layout.variant.wide_index) return "32 bits: no operand spans 2^31 elements";
+  if (!layout.schedule.wide_index) return "32 bits: no operand spans 2^31 elements";
   for (std::size_t i = 0; i < names.size(); ++i) {
     std::int64_t span = 0;
     for (std::size_t k = 0; k < layout.shape.size(); ++k) {
@@ -126,7 +126,7 @@ std::string explain_index(std::span<const std::string> names, const Layout& layo
 std::string what_misaligns(const Operand& operand, const Layout& layout, std::size_t index,
                            std::size_t along) {
   const std::int64_t width = std::max(1, bits(operand.dtype) / 8);
-  const auto wanted = std::min<std::int64_t>(16, width * layout.variant.width);
+  const auto wanted = std::min<std::int64_t>(16, width * layout.schedule.width);
   for (std::size_t k = 0; k < layout.shape.size(); ++k) {
     const std::int64_t step = layout.strides[index][k] * width;
     if (k == along || step % wanted == 0) continue;
@@ -139,12 +139,12 @@ std::string what_misaligns(const Operand& operand, const Layout& layout, std::si
 
 OperandReport explain_operand(const Operand& operand, std::span<const std::string> names,
                               const Layout& layout, std::size_t index) {
-  const Variant& variant = layout.variant;
-  const OperandVariant& own = variant.operands[index];
+  const Schedule& schedule = layout.schedule;
+  const OperandSchedule& own = schedule.operands[index];
   const std::size_t inner = layout.shape.size() - 1;
   OperandReport report;
   report.name = names[index];
-  if (operand.count) {
+  if (operand.iota) {
     report.access = "counted";
     report.reason = "it is no array and takes no memory";
     return report;
@@ -154,7 +154,7 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
     if (layout.strides[index][k] != 0) elements *= static_cast<std::uint64_t>(layout.shape[k]);
   }
   report.bytes = (elements * static_cast<std::uint64_t>(bits(operand.dtype)) + 7) / 8;
-  const int vector = std::max(1, variant.width * own.ways * bits(operand.dtype) / 8);
+  const int vector = std::max(1, schedule.width * own.ways * bits(operand.dtype) / 8);
   switch (own.access) {
     case Access::scalar:
       report.access = "one element";
@@ -170,11 +170,11 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
                                   layout.strides[index][inner]);
       break;
     case Access::transposed:
-      report.access = fmt::format("through tiles of {0} by {0}, {1} bytes at a time", variant.tile,
-                                  variant.family == Family::host ? 16 : own.alignment);
+      report.access = fmt::format("through tiles of {0} by {0}, {1} bytes at a time", schedule.tile,
+                                  schedule.backend == Backend::host ? 16 : own.alignment);
       report.reason =
           fmt::format("it is contiguous along another axis ({})",
-                      list_of(layout.axes[static_cast<std::size_t>(variant.tile_axis)]));
+                      list_of(layout.axes[static_cast<std::size_t>(schedule.tile_axis)]));
       break;
     case Access::interleaved:
       report.access = fmt::format("element {} of every {}, all of which are {} at a time",
@@ -183,7 +183,7 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
       if (own.way == 0) report.reason = "other operands lie between its elements";
       break;
     case Access::contiguous:
-      if (variant.family == Family::host) {
+      if (schedule.backend == Backend::host) {
         report.access = "contiguous, full vectors";
         report.reason = "a CPU loads from any address";
         break;
@@ -194,7 +194,7 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
       if (at_once == 16) {
         report.reason = "the widest there is";
       } else if (at_once == vector) {
-        report.reason = fmt::format("all of its {}", plural(variant.width, "element"));
+        report.reason = fmt::format("all of its {}", plural(schedule.width, "element"));
       } else {
         report.reason = what_misaligns(operand, layout, index, inner);
       }
@@ -208,29 +208,29 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
 LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
                      std::span<const std::string> names, const Layout& layout) {
   LayoutReport report;
-  const Variant& variant = layout.variant;
-  const RowVariant& rows = variant.reduction;
-  if (variant.scan == ScanVariant::along) {
+  const Schedule& schedule = layout.schedule;
+  const RowSchedule& rows = schedule.reduction;
+  if (schedule.scan == ScanSchedule::along) {
     report.axes.push_back(fmt::format("{} of {}, each gone through by {}, a block at a time",
                                       plural(layout.rows, "row"), plural(layout.reduced, "element"),
                                       plural(rows.threads, "thread")));
-  } else if (variant.scan == ScanVariant::across) {
+  } else if (schedule.scan == ScanSchedule::across) {
     report.axes.push_back(fmt::format("{} of {}, each gone through by a thread",
-                                      plural(variant.width, "column"),
-                                      plural(layout.reduced / variant.width, "element")));
+                                      plural(schedule.width, "column"),
+                                      plural(layout.reduced / schedule.width, "element")));
   } else if (rows.axes == 0) {
     report.axes = explain_axes(shape, names, layout);
-  } else if (variant.products.rows != 0) {
+  } else if (schedule.products.rows != 0) {
     report.axes.push_back(fmt::format(
         "{} of {}, each reduced by {}, which take {} and {} at a time", plural(layout.rows, "row"),
         plural(layout.reduced, "element"), plural(rows.threads, "thread"),
-        plural(variant.products.rows, "row"), plural(variant.products.columns, "column")));
+        plural(schedule.products.rows, "row"), plural(schedule.products.columns, "column")));
   } else {
     report.axes.push_back(fmt::format(
         "{} of {}, each reduced by {}, which {}", plural(layout.rows, "row"),
         plural(layout.reduced, "element"), plural(rows.threads, "thread"),
-        rows.vectors == 0 || variant.family == Family::host ? "reads it once for each pass"
-                                                            : "keeps it in registers"));
+        rows.vectors == 0 || schedule.backend == Backend::host ? "reads it once for each pass"
+                                                               : "keeps it in registers"));
   }
   report.width = explain_width(operands, names, layout);
   report.index = explain_index(names, layout);

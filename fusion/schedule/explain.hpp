@@ -1,4 +1,4 @@
-// Why a call gets the variant of the kernel that it gets, in words, and how fast that should be.
+// Why a call gets the schedule of the kernel that it gets, in words, and how fast that should be.
 // For people: nothing here decides anything.
 #pragma once
 

@@ -28,7 +28,7 @@ Dims count_strides(std::int64_t axis, const Dims& shape) {
 
 }  // namespace
 
-std::vector<std::int64_t> counted_axes(const TypedGraph& graph) {
+std::vector<std::int64_t> iota_axes(const TypedGraph& graph) {
   std::vector<std::int64_t> axes;
   for (const TypedNode& node : graph.nodes) {
     if (node.op != Op::iota) continue;
@@ -37,21 +37,21 @@ std::vector<std::int64_t> counted_axes(const TypedGraph& graph) {
   return axes;
 }
 
-std::string count_name(std::int64_t axis) {
+std::string iota_name(std::int64_t axis) {
   if (axis == kAllAxes) return "index";
   return axis < 0 ? fmt::format("index_end{}", -axis) : fmt::format("index{}", axis);
 }
 
-std::vector<Operand> count_operands(const TypedGraph& graph, const Dims& shape,
-                                    std::string_view function) {
+std::vector<Operand> iota_operands(const TypedGraph& graph, const Dims& shape,
+                                   std::string_view function) {
   for (const TypedNode& node : graph.nodes) {
     if (node.op == Op::iota) check_count(node, shape, function);
   }
   std::vector<Operand> operands;
-  for (const std::int64_t axis : counted_axes(graph)) {
+  for (const std::int64_t axis : iota_axes(graph)) {
     Operand operand;
     operand.dtype = DType::i64;
-    operand.count = true;
+    operand.iota = true;
     operand.strides = count_strides(axis, shape);
     operands.push_back(std::move(operand));
   }

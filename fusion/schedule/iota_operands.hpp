@@ -14,14 +14,14 @@
 namespace kiln::fusion {
 
 /// The axes that the graph counts along, kAllAxes among them, each once.
-std::vector<std::int64_t> counted_axes(const TypedGraph& graph);
+std::vector<std::int64_t> iota_axes(const TypedGraph& graph);
 
 /// "index", "index0" or "index_end1", for people.
-std::string count_name(std::int64_t axis);
+std::string iota_name(std::int64_t axis);
 
-/// One operand for each of `counted_axes`, over the outputs' shape, after check_count()
+/// One operand for each of `iota_axes`, over the outputs' shape, after check_count()
 /// (infer/iota.hpp). `function` names the function in messages.
-std::vector<Operand> count_operands(const TypedGraph& graph, const Dims& shape,
-                                    std::string_view function);
+std::vector<Operand> iota_operands(const TypedGraph& graph, const Dims& shape,
+                                   std::string_view function);
 
 }  // namespace kiln::fusion

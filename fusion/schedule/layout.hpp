@@ -1,5 +1,6 @@
-// Layout: from the shapes, strides and addresses of one call to the variant of the kernel that it
-// needs and the numbers that the variant takes. Host only, pure functions on values.
+// From the shapes, strides and addresses of one call to the schedule of its kernel (how the work is
+// mapped to threads and vectors) and the numbers that such a kernel takes as parameters. Pure
+// functions on values; nothing here knows a device.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +13,10 @@
 
 namespace kiln::fusion {
 
-/// Where an array begins in a memory that arrays of one kernel share, whatever its address.
+/// Where an operand begins in a memory that several operands of a kernel share, known without its
+/// address.
 struct MemoryPlace {
-  std::uint32_t memory = 0;  ///< 0: of its own, as far as is known
+  std::uint32_t memory = 0;  ///< 0: its own, as far as is known
   std::int64_t element = 0;
 };
 
@@ -25,173 +27,184 @@ struct Operand {
   bool output = false;
   Dims strides;
   std::uint64_t address = 0;
-  std::int64_t offset = 0;  ///< of the first element from the address
-  bool count = false;  ///< not an array: a number that goes up by the strides (iota_operands.hpp)
-  std::int64_t piece = 0;  ///< of a result for each piece of a row: its stride from one to the next
-  MemoryPlace place{};     ///< where `offset` lies, if that is known for every call
+  std::int64_t offset = 0;        ///< of the first element from the address
+  bool iota = false;              ///< no array but an index, which grows by the strides
+                                  ///< (iota_operands.hpp)
+  std::int64_t split_stride = 0;  ///< of a partial result of a split reduction: elements from one
+                                  ///< split to the next
+  MemoryPlace place{};            ///< of the element at `offset`, if it is known for every call
 };
 
-/// What a device's kernels look like. One row per family, in schedule/elementwise/elementwise.cpp,
-/// with the reasons.
-struct Policy {
-  int vector_bytes;  ///< the bytes of the narrowest operand that one work item handles; 0: always
-                     ///< `most_lanes` elements, whatever their size
-  int most_lane_bytes;    ///< the bytes of the widest one
-  int most_stored_bytes;  ///< the bytes of the widest output; 0: as of the widest operand
-  int most_lanes;
-  int block;                   ///< work items (threads) per block
-  int tile_block;              ///< the same where a block takes a tile
-  std::uint64_t stream_bytes;  ///< a result from this size on is streamed past the caches; 0: none
-  int tile_bytes;  ///< what the tiles of one kernel may take of the memory that a block shares
+/// For which kind of device a kernel is written. jit::Backend drives such a device.
+enum class Backend : std::uint8_t { amd, nvidia, host };
+
+/// What a backend's devices do best, as numbers that schedules follow. One row per backend, with
+/// the reasons, in schedule/elementwise/elementwise.cpp.
+struct DeviceModel {
+  int vector_bytes;      ///< of the narrowest operand, for each work item; 0: always `max_lanes`
+                         ///< elements, whatever their size
+  int max_lane_bytes;    ///< of the widest operand, for each work item
+  int max_stored_bytes;  ///< of the widest output; 0: `max_lane_bytes`
+  int max_lanes;         ///< elements of a work item
+  int block;             ///< work items (threads) per block
+  int tile_block;        ///< the same in kernels that use tiles
+  std::uint64_t stream_bytes;  ///< outputs from this size on bypass the caches; 0: none do
+  int tile_bytes;              ///< shared memory for all tiles of one kernel
 };
-enum class Family : std::uint8_t { amd, nvidia, host };
-const Policy& policy(Family family);
+const DeviceModel& device_model(Backend backend);
 
 /// How the elements of an operand that one work item handles lie in memory.
 enum class Access : std::uint8_t {
   scalar,       ///< one element for the whole array
-  contiguous,   ///< neighbours along the innermost axis are neighbours in memory; every row of
-                ///< packed elements begins with a byte
-  broadcast,    ///< one element for each row, the same along the innermost axis
-  strided,      ///< neighbours lie a run-time stride apart
+  contiguous,   ///< neighbours along the innermost axis are neighbours in memory; rows of packed
+                ///< elements begin at a whole byte
+  broadcast,    ///< one element for each row: it repeats along the innermost axis
+  strided,      ///< neighbours are a run-time stride apart
   transposed,   ///< neighbours along the tile axis are neighbours in memory: read through a tile
-  interleaved,  ///< neighbours lie two to four apart, and between them those of other operands: a
-                ///< vector of the first of these operands holds the elements of all
+  interleaved,  ///< neighbours are two to four elements apart, and other operands fill the gaps:
+                ///< one vector holds the elements of all of them
 };
 
-struct OperandVariant {
+/// How a kernel accesses one operand.
+struct OperandSchedule {
   Access access = Access::contiguous;
   int alignment = 1;  ///< bytes, a power of two up to 16, of every row's start and vector; of a
-                      ///< transposed operand, along the tile axis; of a count, 4 if all vectors
+                      ///< transposed operand, along the tile axis; of an iota, 4 if all vectors
                       ///< begin at multiples of four, else 0
   std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
-  bool start = false;    ///< a count that does not begin at 0, or packed elements that begin in the
-                         ///< middle of a byte
-  bool uniform = false;  ///< of a reduction: one element for each row
-  bool held = false;     ///< of a reduction: in registers from before the first pass
-  bool between = false;  ///< of a reduction: rows begin with vectors, but those that are wanted lie
-                         ///< each in two of these
-  bool gaps = false;     ///< on the host: short rows follow each other in memory, but not closely,
-                         ///< which its prefetchers do not expect
-  bool early = false;    ///< read before a programmatic kernel waits for those before it
-  int ways = 1;          ///< operands that are interleaved with this one, and itself
-  int way = 0;           ///< elements from the first of them to this one
-  std::size_t first_way = 0;  ///< the first of them
-  /// Whether threads that have other rows can share its vectors (RowVariant::apart).
-  bool is_placed() const { return between && !held && outer_axes == 0; }
-  friend bool operator==(const OperandVariant&, const OperandVariant&) = default;
+  bool start = false;  ///< an iota that does not begin at 0, or packed elements that begin in the
+                       ///< middle of a byte
+  bool row_invariant = false;    ///< reductions: one element for each row
+  bool in_registers = false;     ///< reductions: loaded into registers before the first pass
+  bool unaligned = false;        ///< reductions: rows are aligned, but each vector that a thread
+                                 ///< needs straddles two aligned ones
+  bool gaps = false;             ///< CPU: short rows follow each other with gaps that the hardware
+                                 ///< prefetcher does not expect
+  bool before_pdl_wait = false;  ///< may be read before the kernel's PDL wait
+  int ways = 1;                  ///< how many operands are interleaved, this one included
+  int way = 0;                   ///< elements from the first of them to this one
+  std::size_t first_way = 0;     ///< the first of them
+  /// Whether rows of one block can share its vectors in shared memory (RowSchedule::row_step).
+  bool can_stage() const { return unaligned && !in_registers && outer_axes == 0; }
+  friend bool operator==(const OperandSchedule&, const OperandSchedule&) = default;
 };
 
-/// How a kernel that reduces shares out its rows (schedule/rows/row_layout.hpp). Where the
-/// innermost axis is kept, a "row" is a column: then `columns` threads stand side by side along
-/// that axis, each with a vector of neighbouring columns, and `threads` of them share each column.
-struct RowVariant {
-  int axes = 0;     ///< how many of the collapsed axes are reduced; 0: no reduction
-  int threads = 1;  ///< that a row is shared out to, a power of two
-  int blocks = 1;   ///< that those threads are in, of a cluster
-  int vectors = 0;  ///< of a row that each thread keeps in registers; 0: each pass loads them
-  int batch = 1;    ///< vectors that a thread has under way where it does not keep them
-  int whole = 0;    ///< of those `vectors`, how many every thread has
-  int stored = 0;   ///< of them, how many may lie in memory that the block shares: the last ones
-  int rows = 1;     ///< per block of threads
-  int columns = 0;  ///< 0: the innermost axis is reduced
-  bool pieces = false;  ///< a block takes a piece of a row, and there is a result for each piece
-  bool ragged = false;  ///< on the host: the last vector of a row has fewer lanes than others
-  int phase = -1;  ///< the operand at whose multiples of the width vectors begin, since rows do
-                   ///< not: elements before the first and after the last one are read one by one;
-                   ///< -1: vectors begin where rows do
-  int apart = 0;   ///< weights are put into memory that the block shares as its rows' vectors lie,
-                   ///< for which its rows are so many apart; 0: they are side by side
-  int block() const { return threads / blocks * rows * (columns == 0 ? 1 : columns); }
-  friend bool operator==(const RowVariant&, const RowVariant&) = default;
+/// How a kernel that reduces maps rows to threads (schedule/rows/row_layout.hpp). Where the
+/// innermost axis is not reduced, a "row" is a column: then `columns` threads are side by side
+/// along that axis, each with a vector of neighbouring columns, and `threads` of them share each
+/// column.
+struct RowSchedule {
+  int axes = 0;            ///< how many of the collapsed axes are reduced; 0: no reduction
+  int threads = 1;         ///< per row, a power of two
+  int cluster_blocks = 1;  ///< blocks of a cluster that these threads are in
+  int vectors = 0;         ///< of a row that each thread keeps on chip; 0: each pass loads them
+  int batch = 1;           ///< vectors whose loads a thread has in flight where it keeps none
+  int full_vectors = 0;    ///< of those `vectors`, how many every thread has
+  int in_smem = 0;         ///< of those `vectors`, how many (the last) may be in shared memory
+  int rows = 1;            ///< per block
+  int columns = 0;      ///< side by side in a block, in vectors; 0: the innermost axis is reduced
+  bool ragged = false;  ///< CPU: the last vector of a row has fewer lanes
+  bool split = false;   ///< split reduction: each row is cut into Layout::splits
+  int phase = -1;       ///< the operand whose aligned vectors a row is read in, though rows are not
+                   ///< aligned: elements before the first and after the last vector are read one
+                   ///< by one; -1: rows are aligned
+  int row_step = 0;  ///< from one row of a block to the next, chosen so that all of them are
+                     ///< misaligned alike and can share weights in shared memory; 0: rows of a
+                     ///< block are neighbours
+  int block() const { return threads / cluster_blocks * rows * (columns == 0 ? 1 : columns); }
+  friend bool operator==(const RowSchedule&, const RowSchedule&) = default;
 };
 
-/// How rows are taken in tiles (preamble/product_tiles.h).
-struct TileVariant {
-  int sharers = 0;        ///< of four neighbouring vectors, those of one line; 0: no tiles
-  int steps_of_line = 1;  ///< where all four are of one: how many times as many
-  int steps = 0;          ///< of four vectors, that a wave takes at once: a set
-  int sets = 0;           ///< in a row
-  bool whole = false;     ///< none of them is a part
-  bool ahead = false;     ///< a block takes several and loads the next before it multiplies
-  bool placed = false;    ///< a block keeps the vectors that rows share
-  bool held = false;      ///< waves hold their part of the vectors (preamble/held_tiles.h)
-  bool early = false;     ///< weights may be read before a programmatic kernel waits
-  bool parts = false;     ///< waves have parts of rows (preamble/row_parts.h)
-  bool once = false;      ///< none of them has more than a tile
-  int blocks = 0;         ///< that are to fit a multiprocessor; 0: as many as happen to
-  friend bool operator==(const TileVariant&, const TileVariant&) = default;
+/// How matrix instructions take the rows of weights (preamble/product_tiles.h).
+struct TileSchedule {
+  int vectors_per_group = 0;  ///< of four neighbouring vectors, those that share a scale; 0: no
+                              ///< tiles
+  int steps_per_group = 1;    ///< if all four share a scale: how many times four vectors do
+  int steps = 0;              ///< of four vectors, that a wave takes at once: a set
+  int sets = 0;               ///< in a row
+  bool whole = false;         ///< the last set of a row is complete
+  bool prefetch = false;   ///< a block takes several tiles and loads the next before it multiplies
+  bool x_in_smem = false;  ///< a block keeps x, the vectors that all rows share, in shared
+                           ///< memory
+  bool x_in_registers = false;  ///< each wave keeps its part of x (preamble/register_tiles.h)
+  bool weights_before_pdl_wait = false;  ///< weights may be loaded before the PDL wait
+  bool split_k = false;      ///< waves of a block share each row (preamble/split_k_tiles.h)
+  bool single_tile = false;  ///< then: no wave has more than one tile
+  int min_blocks = 0;        ///< that a multiprocessor must have room for; 0: no such demand
+  friend bool operator==(const TileSchedule&, const TileSchedule&) = default;
 };
 
-/// How a kernel whose rows share operands shares them out (product_layout.hpp).
-struct ProductVariant {
-  int rows = 0;     ///< that a thread takes at once; 0: no such kernel
+/// How a kernel of matrix-vector products maps rows and columns to threads (product_layout.hpp).
+struct ProductSchedule {
+  int rows = 0;     ///< of a thread; 0: no such kernel
   int columns = 1;  ///< results of each row
-  int lanes = 1;    ///< of a vector that are computed with at a time
-  TileVariant tiles;
-  friend bool operator==(const ProductVariant&, const ProductVariant&) = default;
+  int lanes = 1;    ///< of a vector, computed at a time
+  TileSchedule tiles;
+  friend bool operator==(const ProductSchedule&, const ProductSchedule&) = default;
 };
 
-/// Where running results go (scan_layout.hpp): nowhere, along the innermost axis, or along the one
+/// Along which axis running results go (scan_layout.hpp): none, the innermost one, or the one
 /// before it.
-enum class ScanVariant : std::uint8_t { none, along, across };
+enum class ScanSchedule : std::uint8_t { none, along, across };
 
-/// Everything about the layout that changes the code.
-struct Variant {
-  Family family = Family::host;
+/// How a kernel runs: everything about a layout that changes the kernel's code.
+struct Schedule {
+  Backend backend = Backend::host;
   int rank = 1;             ///< after merging; 1 for a plain vector
-  int width = 1;            ///< elements per work item along the innermost axis
-  int vectors = 1;          ///< of so many elements that it handles,
-  int threads = 1;          ///< of which so many neighbours take theirs in turns: a power of two
+  int width = 1;            ///< elements of a vector along the innermost axis
+  int vectors = 1;          ///< per work item
+  int threads = 1;          ///< neighbouring work items that take such vectors in turn: a power of
+                            ///< two
   bool wide_index = false;  ///< 64-bit indices
-  int tile = 0;  ///< edge of the square tiles of (tile axis, innermost axis) that a block takes at
-                 ///< a time, which transposed operands are read through; 0: none
-  int tile_axis = 0;          ///< the collapsed axis along which transposed operands are contiguous
-  bool streamed = false;      ///< the outputs are stored past the caches
-  bool programmatic = false;  ///< launched before the kernels that it waits for have ended: it
-                              ///< waits itself (preamble/dependents.h)
-  bool table = false;         ///< one packed input is all that differs between the lanes of a row
-  RowVariant reduction;
-  ProductVariant products;
-  ScanVariant scan = ScanVariant::none;
-  std::vector<OperandVariant> operands;
-  friend bool operator==(const Variant&, const Variant&) = default;
+  int tile = 0;       ///< edge of the square tiles of (tile axis, innermost axis) through which a
+                      ///< block reads transposed operands; 0: none
+  int tile_axis = 0;  ///< the collapsed axis along which transposed operands are contiguous
+  bool streamed = false;  ///< outputs are stored past the caches
+  bool pdl = false;    ///< programmatic dependent launch: the kernel may start before those that it
+                       ///< depends on have ended, and waits for them itself (preamble/dependents.h)
+  bool table = false;  ///< CPU: one packed input is all that differs within a row, so results are
+                       ///< looked up
+  RowSchedule reduction;
+  ProductSchedule products;
+  ScanSchedule scan = ScanSchedule::none;
+  std::vector<OperandSchedule> operands;
+  friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
 /// "contiguous, 8 elements per work item, 32-bit indices; gate: contiguous 16; ..." for people.
-std::string describe(const Variant& variant, std::span<const std::string> names);
+std::string describe(const Schedule& schedule, std::span<const std::string> names);
 
-/// What one element takes of a tile (preamble/tile.h, Slot).
+/// Bytes that one element takes in a tile (preamble/tile.h, Slot).
 int slot_bytes(DType dtype);
 /// Elements of a 16-byte vector along the tile axis.
 int tile_vector(DType dtype);
 
 struct Layout {
-  Variant variant;
+  Schedule schedule;
   Dims shape;                 ///< collapsed, outermost axis first
   std::vector<Dims> strides;  ///< of each operand along the collapsed axes, in elements
   std::vector<std::vector<std::size_t>> axes;  ///< the call's axes that each collapsed one is
   std::vector<std::int64_t>
       offsets;  ///< of each operand's first element from its address, in elements
-  std::vector<std::int64_t> starts;  ///< of each operand, where its variant says `start`
-  std::uint64_t work_items = 0;      ///< with tiles: tiles; of a reduction: blocks of rows
-  std::int64_t rows = 0;             ///< of a reduction
-  std::int64_t units = 0;            ///< of a reduction: what a row's threads take at a time
-  std::int64_t column_strips = 0;    ///< of a reduction by columns: units along the innermost axis
-  std::int64_t vectors = 0;          ///< of a reduction: in each row, of columns elements
-  std::int64_t reduced = 0;          ///< of a reduction or running result: elements in each row
-  std::int64_t row_blocks = 0;       ///< of products: blocks of rows in each batch
-  std::int64_t pieces = 1;           ///< of a reduction: that each row is cut into
-  std::vector<std::int64_t> piece_strides;  ///< of each operand (Operand::piece)
+  std::vector<std::int64_t> starts;  ///< of each operand, where its schedule says `start`
+  std::uint64_t work_items = 0;      ///< with tiles: tiles; reductions: blocks
+  std::int64_t rows = 0;             ///< reductions
+  std::int64_t units = 0;            ///< reductions: rows times splits, or strips of columns
+  std::int64_t column_strips = 0;    ///< reductions by columns: units along the innermost axis
+  std::int64_t vectors = 0;          ///< reductions: in each row; by columns, elements
+  std::int64_t reduced = 0;          ///< reductions and scans: elements in each row
+  std::int64_t row_blocks = 0;       ///< products: blocks of rows in each batch
+  std::int64_t splits = 1;           ///< split reductions: parts of each row
+  std::vector<std::int64_t> split_strides;  ///< of each operand (Operand::split_stride)
   std::uint32_t block() const;              ///< LaunchShape::block
   std::int64_t row_items() const;           ///< work items of a row, or tiles
   std::uint64_t threads() const;            ///< that a GPU needs for them
 };
 
 /// `shape` is the outputs' shape. Axes of size one are dropped, the others are ordered by the first
-/// output's strides, those that run backwards in it are turned round, and neighbours that are one
+/// output's strides, those that run backwards in it are reversed, and neighbours that are one
 /// longer axis in every operand are merged.
-Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family family);
+Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend backend);
 
 /// The numbers by which device code divides (preamble/access.h): n / divisor is
 /// (mulhi(n, multiplier) + n) >> shift for n < 2^31 and 1 <= divisor <= 2^31.

@@ -67,7 +67,7 @@ std::optional<std::size_t> repeating_axis(const std::vector<MergedAxis>& axes,
     double repeated = 0;
     double once = 0;
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      if (operands[i].count || axes.back().strides[i] == 0) continue;
+      if (operands[i].iota || axes.back().strides[i] == 0) continue;
       const bool repeats = axes[k].strides[i] == 0 && !operands[i].output;
       const bool far = extent_of(axes, operands[i], i) > kNearBytes;
       (repeats ? repeated : once) += repeats && !far ? 0 : bytes_of(operands[i]);
@@ -117,7 +117,7 @@ std::vector<MergedAxis> follow_largest_input(std::vector<MergedAxis> axes,
   if (axes.empty() || has_columns(axes)) return axes;
   std::size_t largest = operands.size();
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].output || operands[i].count) continue;
+    if (operands[i].output || operands[i].iota) continue;
     const bool larger =
         largest == operands.size() ||
         extent_of(axes, operands[i], i) > extent_of(axes, operands[largest], largest);

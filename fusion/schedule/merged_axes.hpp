@@ -50,9 +50,9 @@ bool rows_are_lines(const Operand& operand, std::int64_t offset,
 
 /// Whether every output is so large that it had better not be stored by way of the caches, in rows
 /// of its own memory that are long or whole lines; lines, if a row is written in pieces.
-bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
+bool is_streamed(std::span<const Operand> operands, const std::vector<OperandSchedule>& schedules,
                  const std::vector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
-                 bool in_pieces, Family family);
+                 bool in_pieces, Backend backend);
 
 /// Whether an operand spans, or the elements are, more than 32-bit indices reach. Lanes past the
 /// end of a row are addressed, though not touched.

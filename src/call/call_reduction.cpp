@@ -21,10 +21,10 @@ using fusion::to_string;
 
 bool is_packed_operand(const fusion::Operand& operand) { return is_packed(operand.dtype); }
 
-std::optional<fusion::Layout> products_of(const TypedCall& call, fusion::Family family,
+std::optional<fusion::Layout> products_of(const TypedCall& call, fusion::Backend backend,
                                           bool tiles) {
   if (call.rows->pieces > 1) return std::nullopt;
-  return fusion::plan_products(call.graph, *call.rows, call.operands, call.uniform, family, tiles);
+  return fusion::plan_products(call.graph, *call.rows, call.operands, call.uniform, backend, tiles);
 }
 
 // Kernels in several passes keep a row in registers, element by element.
@@ -46,9 +46,10 @@ fusion::RowWork work_of(const fusion::TypedGraph& graph, std::span<const Dims> s
   std::vector<bool> uniform(graph.arguments.size(), true);
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const fusion::TypedNode& node = graph.nodes[id];
-    if (node.op == fusion::Op::input) uniform[node.payload] = fusion::is_uniform(shapes[id], space);
+    if (node.op == fusion::Op::input)
+      uniform[node.payload] = fusion::is_row_invariant(shapes[id], space);
   }
-  return fusion::row_work(graph, fusion::uniform_nodes(graph, uniform));
+  return fusion::row_work(graph, fusion::row_invariant_nodes(graph, uniform));
 }
 
 // What a Program makes kernels of is bounded there (fusion/partition/row_passes.hpp).
@@ -82,7 +83,7 @@ fusion::Operand partial_result(const Definition& definition, std::size_t index,
   whole.shape = rows.row_shape();
   fusion::Operand operand = operand_of(whole, rows.shape, true);
   for (std::size_t k = 0; k < expected.size(); ++k) {
-    if (expected[k] != whole.shape[k]) operand.piece = strides[k];
+    if (expected[k] != whole.shape[k]) operand.split_stride = strides[k];
   }
   return operand;
 }
@@ -147,7 +148,7 @@ bool is_one_kernel(const Definition& definition, std::span<const fusion::Argumen
 
 bool can_reduce_packed(const TypedCall& call) {
   return std::ranges::none_of(call.operands, is_packed_operand) ||
-         products_of(call, fusion::Family::host, false).has_value();
+         products_of(call, fusion::Backend::host, false).has_value();
 }
 
 std::vector<Dims> reduction_shapes(const Definition& definition, const fusion::TypedGraph& graph,
@@ -187,11 +188,11 @@ TypedCall type_reduction(const Definition& definition,
     const bool fits = fusion::broadcast(array.shape, call.shape) == call.shape;
     const OperandShape one{array.dtype, Dims(), Dims(), array.address};
     call.operands.push_back(operand_of(fits ? array : one, call.shape, false));
-    call.uniform.push_back(!fits || fusion::is_uniform(array.shape, *call.rows));
+    call.uniform.push_back(!fits || fusion::is_row_invariant(array.shape, *call.rows));
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Dims& kept = shapes[call.graph.outputs[i]];
-    const bool uniform = fusion::is_uniform(kept, *call.rows);
+    const bool uniform = fusion::is_row_invariant(kept, *call.rows);
     call.uniform.push_back(uniform);
     if (uniform && definition.pieces > 1) {
       call.operands.push_back(partial_result(definition, i, outputs[i], *call.rows));
@@ -205,13 +206,13 @@ TypedCall type_reduction(const Definition& definition,
 }
 
 void emit_reduction(const TypedCall& call, std::string_view target, EmittedCall& emitted) {
-  const fusion::Family family = family_of(target);
+  const fusion::Backend backend = backend_of(target);
   const Definition& definition = *call.definition;
-  if (const auto products = products_of(call, family, has_tiles(target))) {
+  if (const auto products = products_of(call, backend, has_tiles(target))) {
     emitted.layout = *products;
-    emitted.layout.variant.programmatic = has_programmatic_launches(target);
+    emitted.layout.schedule.pdl = has_programmatic_launches(target);
     emitted.kernel =
-        fusion::emit_products(call.graph, emitted.layout.variant, definition.options.accuracy,
+        fusion::emit_products(call.graph, emitted.layout.schedule, definition.options.accuracy,
                               definition.name, definition.expression);
     emitted.kernel.block = emitted.layout.block();
     return;
@@ -220,11 +221,11 @@ void emit_reduction(const TypedCall& call, std::string_view target, EmittedCall&
   const bool places = std::ranges::any_of(call.graph.nodes, [](const fusion::TypedNode& node) {
     return node.op == fusion::Op::argmax || node.op == fusion::Op::argmin;
   });
-  emitted.layout = fusion::plan_rows(*call.rows, call.operands, call.uniform, places, family,
-                                     row_device(target));
-  emitted.layout.variant.programmatic = has_programmatic_launches(target);
+  emitted.layout = fusion::plan_rows(*call.rows, call.operands, call.uniform, places, backend,
+                                     row_features(target));
+  emitted.layout.schedule.pdl = has_programmatic_launches(target);
   emitted.kernel =
-      fusion::emit_rows(call.graph, emitted.layout.variant, definition.options.accuracy,
+      fusion::emit_rows(call.graph, emitted.layout.schedule, definition.options.accuracy,
                         definition.name, definition.expression);
   emitted.kernel.block = emitted.layout.block();
 }

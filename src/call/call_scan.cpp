@@ -67,10 +67,10 @@ TypedCall type_scan(const Definition& definition, std::span<const fusion::Argume
 
 void emit_scan_call(const TypedCall& call, std::string_view target, EmittedCall& emitted) {
   const Definition& definition = *call.definition;
-  emitted.layout = fusion::plan_scan(*call.scan, call.operands, family_of(target));
-  emitted.layout.variant.programmatic = has_programmatic_launches(target);
+  emitted.layout = fusion::plan_scan(*call.scan, call.operands, backend_of(target));
+  emitted.layout.schedule.pdl = has_programmatic_launches(target);
   emitted.kernel =
-      fusion::emit_scan(call.graph, emitted.layout.variant, definition.options.accuracy,
+      fusion::emit_scan(call.graph, emitted.layout.schedule, definition.options.accuracy,
                         definition.name, definition.expression);
   emitted.kernel.block = emitted.layout.block();
 }

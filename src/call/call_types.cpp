@@ -157,7 +157,7 @@ std::string signature_text(const TypedCall& call) {
 std::uint64_t bytes_moved(const TypedCall& call) {
   std::uint64_t total_bits = 0;
   for (const fusion::Operand& operand : call.operands) {
-    if (operand.count) continue;
+    if (operand.iota) continue;
     std::uint64_t elements = 1;
     for (std::size_t k = 0; k < call.shape.size(); ++k) {
       if (operand.strides[k] != 0) elements *= static_cast<std::uint64_t>(call.shape[k]);
@@ -200,7 +200,7 @@ void add_operands(TypedCall& part, std::span<const fusion::ArgumentType> argumen
     part.operands.push_back(operand_of(outputs[output], part.shape, true));
   }
   for (fusion::Operand& count :
-       fusion::count_operands(part.graph, part.shape, part.definition->name)) {
+       fusion::iota_operands(part.graph, part.shape, part.definition->name)) {
     part.operands.push_back(std::move(count));
   }
 }
@@ -246,13 +246,13 @@ void check_output(const Definition& definition, std::size_t index, const Operand
   }
 }
 
-fusion::Family family_of(std::string_view target) {
+fusion::Backend backend_of(std::string_view target) {
   switch (jit::toolchain_for(target)) {
-    case jit::ToolchainKind::hiprtc: return fusion::Family::amd;
-    case jit::ToolchainKind::nvrtc: return fusion::Family::nvidia;
-    case jit::ToolchainKind::host: return fusion::Family::host;
+    case jit::ToolchainKind::hiprtc: return fusion::Backend::amd;
+    case jit::ToolchainKind::nvrtc: return fusion::Backend::nvidia;
+    case jit::ToolchainKind::host: return fusion::Backend::host;
   }
-  return fusion::Family::host;
+  return fusion::Backend::host;
 }
 
 namespace {
@@ -273,7 +273,7 @@ bool has_tiles(std::string_view target) { return compute_capability(target) >= 8
 
 // From 9.0 to 10.3 multiprocessors have 228 KiB of shared memory; the others that have clusters
 // have 100 KiB.
-fusion::RowDevice row_device(std::string_view target) {
+fusion::RowFeatures row_features(std::string_view target) {
   const int capability = compute_capability(target);
   return {capability >= 90, capability >= 90 && capability < 110};
 }
@@ -353,8 +353,7 @@ std::vector<std::string> operand_names(const fusion::TypedGraph& graph) {
   std::vector<std::string> names;
   const fusion::KernelNames operands(graph);
   for (const fusion::NamedOperand& operand : operands.operands()) names.push_back(operand.label);
-  for (const std::int64_t axis : fusion::counted_axes(graph))
-    names.push_back(fusion::count_name(axis));
+  for (const std::int64_t axis : fusion::iota_axes(graph)) names.push_back(fusion::iota_name(axis));
   return names;
 }
 
@@ -366,12 +365,12 @@ EmittedCall emit_call(const TypedCall& call, std::string_view target) {
   } else if (call.scan) {
     emit_scan_call(call, target, emitted);
   } else {
-    emitted.layout = fusion::plan_layout(call.shape, call.operands, family_of(target));
-    emitted.layout.variant.programmatic = has_programmatic_launches(target);
-    emitted.kernel = fusion::emit(call.graph, emitted.layout.variant, definition.options.accuracy,
+    emitted.layout = fusion::plan_layout(call.shape, call.operands, backend_of(target));
+    emitted.layout.schedule.pdl = has_programmatic_launches(target);
+    emitted.kernel = fusion::emit(call.graph, emitted.layout.schedule, definition.options.accuracy,
                                   definition.name, definition.expression);
   }
-  emitted.variant = fusion::describe(emitted.layout.variant, operand_names(call.graph));
+  emitted.variant = fusion::describe(emitted.layout.schedule, operand_names(call.graph));
   emitted.bytes = bytes_moved(call);
   emitted.request = {definition.name,      definition.expression,
                      signature_text(call), std::move(emitted.kernel.source),

@@ -79,12 +79,12 @@ fusion::Operand operand_of(const OperandShape& array, const Dims& shape, bool ou
 /// The names of the operands of a layout, as its description and its kernel have them.
 std::vector<std::string> operand_names(const fusion::TypedGraph& graph);
 
-/// The family of a target: gfx*, sm_*, everything else is the host.
-fusion::Family family_of(std::string_view target);
+/// The backend of a target: gfx*, sm_*, everything else is the host.
+fusion::Backend backend_of(std::string_view target);
 /// Whether a target has the instructions of preamble/product_tiles.h: sm_80 and later ones.
 bool has_tiles(std::string_view target);
 /// How long rows can be shared out on a target.
-fusion::RowDevice row_device(std::string_view target);
+fusion::RowFeatures row_features(std::string_view target);
 /// Whether a target has the instructions of preamble/dependents.h: sm_90 and later ones.
 bool has_programmatic_launches(std::string_view target);
 

@@ -101,11 +101,11 @@ void place_slots(PlannedKernel& planned, const TypedCall& part, const Call& call
       planned.pointers.push_back(
           {offset, operands[parameter.index],
            is_packed(parameter.dtype) ? elements >> 1 : elements * (bits(parameter.dtype) / 8),
-           emitted.layout.variant.operands[parameter.index].early});
+           emitted.layout.schedule.operands[parameter.index].before_pdl_wait});
     } else if (parameter.kind == fusion::Parameter::Kind::scalar) {
       planned.scalars.push_back(
           {offset, static_cast<std::uint32_t>(part.arguments[parameter.index]), parameter.dtype});
-    } else if (parameter.kind == fusion::Parameter::Kind::early) {
+    } else if (parameter.kind == fusion::Parameter::Kind::launched_early) {
       planned.early = offset;
     }
   }
@@ -147,7 +147,7 @@ void add_kernel(Plan& plan, const TypedCall& part, const Call& call, OnMiss on_m
   plan.info.cache = std::max(plan.info.cache, info.cache);
   plan.info.compile_ms += info.compile_ms;
   planned.parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
-  planned.programmatic = emitted.layout.variant.programmatic;
+  planned.programmatic = emitted.layout.schedule.pdl;
   planned.shape.work_items = emitted.layout.threads();
   planned.shape.block = emitted.kernel.block;
   planned.shape.shared_bytes = emitted.kernel.shared_bytes;

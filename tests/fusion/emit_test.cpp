@@ -17,7 +17,7 @@ struct Emitted {
   Layout layout;
 };
 
-Emitted emit_text(std::string_view text, DType dtype, Family family = Family::amd,
+Emitted emit_text(std::string_view text, DType dtype, Backend backend = Backend::amd,
                   Accuracy accuracy = Accuracy::storage, Rounding rounding = Rounding::once) {
   const Graph graph = parse(text);
   const std::vector<ArgumentType> arguments(graph.arguments().size(), {dtype, false, false});
@@ -29,8 +29,8 @@ Emitted emit_text(std::string_view text, DType dtype, Family family = Family::am
     operands[i].output = i >= arguments.size();
     operands[i].strides = {1};
   }
-  const Layout layout = plan_layout({1024}, operands, family);
-  return {emit(typed, layout.variant, accuracy, "f", text), layout};
+  const Layout layout = plan_layout({1024}, operands, backend);
+  return {emit(typed, layout.schedule, accuracy, "f", text), layout};
 }
 
 bool contains(const Emitted& emitted, std::string_view part) {
@@ -53,15 +53,15 @@ TEST(Emit, IsTheSameEveryTime) {
 TEST(Emit, ChoosesTheMathsByAccuracy) {
   EXPECT_TRUE(contains(emit_text("exp(x)", DType::bf16), "narrow::exp(in0_x)"));
   EXPECT_TRUE(contains(emit_text("exp(x)", DType::f32), " = exp(in0_x)"));
-  EXPECT_TRUE(contains(emit_text("exp(x)", DType::bf16, Family::amd, Accuracy::strict),
+  EXPECT_TRUE(contains(emit_text("exp(x)", DType::bf16, Backend::amd, Accuracy::strict),
                        "strict::exp(in0_x)"));
   EXPECT_TRUE(
-      contains(emit_text("exp(x)", DType::bf16, Family::amd, Accuracy::fast), "fast::exp(in0_x)"));
+      contains(emit_text("exp(x)", DType::bf16, Backend::amd, Accuracy::fast), "fast::exp(in0_x)"));
 }
 
 TEST(Emit, DividesByTheReciprocalInFastF32Only) {
   const auto divides = [](DType dtype, Accuracy accuracy) {
-    return contains(emit_text("x / y", dtype, Family::amd, accuracy), "fast::div(in0_x, in1_y)");
+    return contains(emit_text("x / y", dtype, Backend::amd, accuracy), "fast::div(in0_x, in1_y)");
   };
   EXPECT_TRUE(divides(DType::f32, Accuracy::fast));
   EXPECT_TRUE(divides(DType::bf16, Accuracy::fast));
@@ -71,7 +71,7 @@ TEST(Emit, DividesByTheReciprocalInFastF32Only) {
 }
 
 // Of an array and one number.
-std::string text_with_number(std::string_view text, Family family) {
+std::string text_with_number(std::string_view text, Backend backend) {
   const Graph graph = parse(text);
   const std::vector<ArgumentType> types = {{DType::bf16, false, false}, {DType::f32, false, false}};
   const TypedGraph typed = infer(graph, types, {}, Rounding::once, "f");
@@ -82,19 +82,19 @@ std::string text_with_number(std::string_view text, Family family) {
     operands[i].output = i == 2;
     operands[i].strides = {i == 1 ? 0 : 1};
   }
-  const Layout layout = plan_layout({1024}, operands, family);
-  return emit(typed, layout.variant, Accuracy::storage, "f", text).source;
+  const Layout layout = plan_layout({1024}, operands, backend);
+  return emit(typed, layout.schedule, Accuracy::storage, "f", text).source;
 }
 
 TEST(Emit, RoundsTo8BitsWhereAVectorIsStoredOnNvidia) {
-  const auto waits = [](std::string_view text, Family family) {
-    return text_with_number(text, family).find("unrounded_results<") != std::string::npos;
+  const auto waits = [](std::string_view text, Backend backend) {
+    return text_with_number(text, backend).find("unrounded_results<") != std::string::npos;
   };
-  EXPECT_TRUE(waits("f8e4m3(x * s)", Family::nvidia));
-  EXPECT_FALSE(waits("f8e4m3(x * s)", Family::amd));
-  EXPECT_FALSE(waits("f8e4m3(x * s)", Family::host));
-  EXPECT_FALSE(waits("f16(x * s)", Family::nvidia));
-  EXPECT_FALSE(waits("i8(x * s)", Family::nvidia));
+  EXPECT_TRUE(waits("f8e4m3(x * s)", Backend::nvidia));
+  EXPECT_FALSE(waits("f8e4m3(x * s)", Backend::amd));
+  EXPECT_FALSE(waits("f8e4m3(x * s)", Backend::host));
+  EXPECT_FALSE(waits("f16(x * s)", Backend::nvidia));
+  EXPECT_FALSE(waits("i8(x * s)", Backend::nvidia));
 }
 
 TEST(Emit, TheNeighbourIsOneOfTheResultsDtype) {
@@ -110,7 +110,7 @@ TEST(Emit, DoesNotUseACheapMethodWhereADifferenceWouldAmplifyItsError) {
 
 TEST(Emit, RoundsAfterEachOperationWhenAsked) {
   const Emitted each =
-      emit_text("x * y + x", DType::bf16, Family::amd, Accuracy::storage, Rounding::each);
+      emit_text("x * y + x", DType::bf16, Backend::amd, Accuracy::storage, Rounding::each);
   EXPECT_TRUE(contains(each, "= to<f32>(to<bf16>(in0_x * in1_y));"));
   EXPECT_FALSE(contains(emit_text("x * y + x", DType::bf16), "to<f32>(to<bf16>("));
   EXPECT_TRUE(contains(emit_text("bf16(x * y) + x", DType::f32), "to<f32>(to<bf16>("));

@@ -23,11 +23,11 @@ struct Explained {
 };
 
 Explained explained(const Dims& shape, const std::vector<Operand>& operands,
-                    Family family = Family::amd) {
+                    Backend backend = Backend::amd) {
   static const std::vector<std::string> kNames = {"a", "b", "c", "d"};
   const auto names =
       std::span(kNames).subspan(kNames.size() - operands.size());  // the last is "d", the output
-  Explained result{plan_layout(shape, operands, family), {}};
+  Explained result{plan_layout(shape, operands, backend), {}};
   result.report = explain(shape, operands, names, result.layout);
   return result;
 }
@@ -106,7 +106,7 @@ Estimate estimated(std::string_view text, std::int64_t step, std::string_view ta
   std::vector<Operand> operands(arguments.size(), operand(DType::f32, {step}));
   operands.push_back(operand(DType::f32, {1}, true));
   const Dims shape = {1 << 20};
-  return estimate(typed, shape, operands, plan_layout(shape, operands, Family::nvidia), target);
+  return estimate(typed, shape, operands, plan_layout(shape, operands, Backend::nvidia), target);
 }
 
 TEST(Estimate, IsACopyForFewOperationsOnContiguousOperands) {

@@ -24,54 +24,54 @@ Operand operand(DType dtype, Dims strides, bool output = false, std::uint64_t ad
 TEST(Layout, ContiguousOperandsBecomeOneVector) {
   const std::vector<Operand> operands = {operand(DType::bf16, {512, 64, 1}),
                                          operand(DType::bf16, {512, 64, 1}, true)};
-  const Layout layout = plan_layout({4, 8, 64}, operands, Family::amd);
-  EXPECT_EQ(layout.variant.rank, 1);
-  EXPECT_EQ(layout.variant.width, 8);
-  EXPECT_EQ(layout.variant.operands[0].access, Access::contiguous);
-  EXPECT_EQ(layout.variant.operands[0].alignment, 16);
+  const Layout layout = plan_layout({4, 8, 64}, operands, Backend::amd);
+  EXPECT_EQ(layout.schedule.rank, 1);
+  EXPECT_EQ(layout.schedule.width, 8);
+  EXPECT_EQ(layout.schedule.operands[0].access, Access::contiguous);
+  EXPECT_EQ(layout.schedule.operands[0].alignment, 16);
   EXPECT_EQ(layout.work_items, 4u * 8 * 64 / 8);
 }
 
 TEST(Layout, PermutedOperandsThatAgreeBecomeOneVectorToo) {
   const std::vector<Operand> operands = {operand(DType::f32, {1, 4}),
                                          operand(DType::f32, {1, 4}, true)};
-  const Layout layout = plan_layout({4, 16}, operands, Family::nvidia);
-  EXPECT_EQ(layout.variant.rank, 1);
-  EXPECT_EQ(layout.variant.operands[0].access, Access::contiguous);
+  const Layout layout = plan_layout({4, 16}, operands, Backend::nvidia);
+  EXPECT_EQ(layout.schedule.rank, 1);
+  EXPECT_EQ(layout.schedule.operands[0].access, Access::contiguous);
 }
 
 TEST(Layout, ARowVectorIsContiguousAndAColumnIsOneElementPerRow) {
   const std::vector<Operand> operands = {operand(DType::f32, {128, 1}), operand(DType::f32, {0, 1}),
                                          operand(DType::f32, {1, 0}), operand(DType::f32, {0, 0}),
                                          operand(DType::f32, {128, 1}, true)};
-  const Layout layout = plan_layout({64, 128}, operands, Family::amd);
-  ASSERT_EQ(layout.variant.rank, 2);
-  EXPECT_EQ(layout.variant.operands[1].access, Access::contiguous);
-  EXPECT_EQ(layout.variant.operands[1].outer_axes, 0u);
-  EXPECT_EQ(layout.variant.operands[2].access, Access::broadcast);
-  EXPECT_EQ(layout.variant.operands[3].access, Access::scalar);
+  const Layout layout = plan_layout({64, 128}, operands, Backend::amd);
+  ASSERT_EQ(layout.schedule.rank, 2);
+  EXPECT_EQ(layout.schedule.operands[1].access, Access::contiguous);
+  EXPECT_EQ(layout.schedule.operands[1].outer_axes, 0u);
+  EXPECT_EQ(layout.schedule.operands[2].access, Access::broadcast);
+  EXPECT_EQ(layout.schedule.operands[3].access, Access::scalar);
 }
 
 TEST(Layout, TheHostLooksUpLongRowsOfPackedElementsAlone) {
-  const auto table = [](DType of_lanes, std::int64_t columns, DType output, Family family) {
+  const auto table = [](DType of_lanes, std::int64_t columns, DType output, Backend backend) {
     const std::vector<Operand> operands = {operand(of_lanes, {columns, 1}),
                                            operand(DType::bf16, {1, 0}),
                                            operand(output, {columns, 1}, true)};
-    return plan_layout({8, columns}, operands, family).variant.table;
+    return plan_layout({8, columns}, operands, backend).schedule.table;
   };
-  EXPECT_TRUE(table(DType::u4, 64, DType::bf16, Family::host));
-  EXPECT_TRUE(table(DType::i4, 64, DType::f32, Family::host));
-  EXPECT_FALSE(table(DType::u4, 64, DType::bf16, Family::nvidia));
-  EXPECT_FALSE(table(DType::u4, 16, DType::bf16, Family::host));
-  EXPECT_FALSE(table(DType::u4, 64, DType::f64, Family::host));
-  EXPECT_FALSE(table(DType::u8, 64, DType::bf16, Family::host));
+  EXPECT_TRUE(table(DType::u4, 64, DType::bf16, Backend::host));
+  EXPECT_TRUE(table(DType::i4, 64, DType::f32, Backend::host));
+  EXPECT_FALSE(table(DType::u4, 64, DType::bf16, Backend::nvidia));
+  EXPECT_FALSE(table(DType::u4, 16, DType::bf16, Backend::host));
+  EXPECT_FALSE(table(DType::u4, 64, DType::f64, Backend::host));
+  EXPECT_FALSE(table(DType::u8, 64, DType::bf16, Backend::host));
 }
 
 TEST(Layout, AlignmentComesFromTheAddressAndTheRows) {
   const auto alignment = [](std::uint64_t address, std::int64_t row) {
     const std::vector<Operand> operands = {operand(DType::bf16, {row, 1}, false, address),
                                            operand(DType::bf16, {64, 1}, true)};
-    return plan_layout({8, 64}, operands, Family::amd).variant.operands[0].alignment;
+    return plan_layout({8, 64}, operands, Backend::amd).schedule.operands[0].alignment;
   };
   EXPECT_EQ(alignment(4096, 72), 16);
   EXPECT_EQ(alignment(4096 + 2, 72), 2);
@@ -82,14 +82,14 @@ TEST(Layout, AlignmentComesFromTheAddressAndTheRows) {
 TEST(Layout, IndicesAreWideWhenAnOperandSpansMoreThan31Bits) {
   const std::int64_t far = std::int64_t{1} << 30;
   const std::vector<Operand> near_ones = {operand(DType::u8, {1}), operand(DType::u8, {1}, true)};
-  EXPECT_FALSE(plan_layout({far}, near_ones, Family::amd).variant.wide_index);
-  EXPECT_TRUE(plan_layout({2 * far}, near_ones, Family::amd).variant.wide_index);
+  EXPECT_FALSE(plan_layout({far}, near_ones, Backend::amd).schedule.wide_index);
+  EXPECT_TRUE(plan_layout({2 * far}, near_ones, Backend::amd).schedule.wide_index);
   const std::vector<Operand> spread = {operand(DType::u8, {far, 1}),
                                        operand(DType::u8, {8, 1}, true)};
-  EXPECT_TRUE(plan_layout({4, 8}, spread, Family::amd).variant.wide_index);
+  EXPECT_TRUE(plan_layout({4, 8}, spread, Backend::amd).schedule.wide_index);
   const std::vector<Operand> backwards = {operand(DType::u8, {-far, 1}),
                                           operand(DType::u8, {8, 1}, true)};
-  EXPECT_TRUE(plan_layout({4, 8}, backwards, Family::amd).variant.wide_index);
+  EXPECT_TRUE(plan_layout({4, 8}, backwards, Backend::amd).schedule.wide_index);
 }
 
 // An index goes up to the last element that is addressed, which may be a vector's beyond the end of
@@ -97,11 +97,11 @@ TEST(Layout, IndicesAreWideWhenAnOperandSpansMoreThan31Bits) {
 TEST(Layout, IndicesAreWideFromTwoToThePowerOf31On) {
   constexpr std::int64_t k31 = std::int64_t{1} << 31;
   constexpr std::int64_t k32 = std::int64_t{1} << 32;
-  for (const Family family : {Family::amd, Family::nvidia, Family::host}) {
+  for (const Backend backend : {Backend::amd, Backend::nvidia, Backend::host}) {
     const auto is_wide = [&](Dims shape, Dims in, Dims out) {
       const std::vector<Operand> operands = {operand(DType::u8, std::move(in)),
                                              operand(DType::u8, std::move(out), true)};
-      return plan_layout(shape, operands, family).variant.wide_index;
+      return plan_layout(shape, operands, backend).schedule.wide_index;
     };
     const std::int64_t slack = 2048;
     EXPECT_FALSE(is_wide({k31 - slack}, {1}, {1}));
@@ -127,9 +127,9 @@ TEST(Layout, CountsAndStridesBeyond32BitsAreKept) {
   constexpr std::int64_t k32 = std::int64_t{1} << 32;
   const std::vector<Operand> operands = {operand(DType::f16, {-3 * k32, 1}),
                                          operand(DType::f16, {2 * k32, 1}, true)};
-  const Layout layout = plan_layout({3, k32 + 9}, operands, Family::nvidia);
-  ASSERT_EQ(layout.variant.rank, 2);
-  EXPECT_EQ(layout.variant.width, 8);
+  const Layout layout = plan_layout({3, k32 + 9}, operands, Backend::nvidia);
+  ASSERT_EQ(layout.schedule.rank, 2);
+  EXPECT_EQ(layout.schedule.width, 8);
   EXPECT_EQ(layout.shape, Dims({3, k32 + 9}));
   EXPECT_EQ(layout.strides[0], Dims({-3 * k32, 1}));
   EXPECT_EQ(layout.work_items, 3u * static_cast<std::uint64_t>(k32 / 8 + 2));
@@ -138,21 +138,21 @@ TEST(Layout, CountsAndStridesBeyond32BitsAreKept) {
 TEST(Layout, NothingToDoIsNoWorkItems) {
   const std::vector<Operand> operands = {operand(DType::f32, {8, 1}),
                                          operand(DType::f32, {8, 1}, true)};
-  EXPECT_EQ(plan_layout({0, 8}, operands, Family::amd).work_items, 0u);
-  EXPECT_EQ(plan_layout({8, 0}, operands, Family::amd).work_items, 0u);
+  EXPECT_EQ(plan_layout({0, 8}, operands, Backend::amd).work_items, 0u);
+  EXPECT_EQ(plan_layout({8, 0}, operands, Backend::amd).work_items, 0u);
   // What repeats along one axis and would be cut into stretches along another.
   const std::vector<Operand> repeating = {operand(DType::f32, {0, 1}),
                                           operand(DType::f32, {0, 1}, true)};
   for (const Dims& shape : {Dims{16, 0}, Dims{0, 1 << 20}, Dims{0, 0}}) {
-    for (const Family family : {Family::amd, Family::nvidia, Family::host}) {
-      EXPECT_EQ(plan_layout(shape, repeating, family).work_items, 0u) << to_string(shape);
+    for (const Backend backend : {Backend::amd, Backend::nvidia, Backend::host}) {
+      EXPECT_EQ(plan_layout(shape, repeating, backend).work_items, 0u) << to_string(shape);
     }
   }
 }
 
 TEST(Layout, RankZeroIsOneElement) {
   const std::vector<Operand> operands = {operand(DType::f32, {}), operand(DType::f32, {}, true)};
-  EXPECT_EQ(plan_layout({}, operands, Family::host).work_items, 1u);
+  EXPECT_EQ(plan_layout({}, operands, Backend::host).work_items, 1u);
 }
 
 // A thread's stores are whole accesses side by side with its neighbours'; it takes several where a
@@ -161,12 +161,12 @@ TEST(Layout, WhatIsStoredIsOneAccessOfAThreadAtATime) {
   const auto of_row = [](std::int64_t size, DType from, DType to) {
     const std::vector<Operand> operands = {operand(from, {2 * size, 1}),
                                            operand(to, {size, 1}, true)};
-    return plan_layout({8, size}, operands, Family::nvidia);
+    return plan_layout({8, size}, operands, Backend::nvidia);
   };
   const auto expect = [](const Layout& layout, int width, int vectors, int threads) {
-    EXPECT_EQ(layout.variant.width, width);
-    EXPECT_EQ(layout.variant.vectors, vectors);
-    EXPECT_EQ(layout.variant.threads, threads);
+    EXPECT_EQ(layout.schedule.width, width);
+    EXPECT_EQ(layout.schedule.vectors, vectors);
+    EXPECT_EQ(layout.schedule.threads, threads);
     EXPECT_EQ(layout.work_items, 8U * static_cast<std::uint64_t>(layout.row_items()));
   };
   expect(of_row(65536, DType::u8, DType::f32), 4, 4, 32);
@@ -195,9 +195,9 @@ TEST(Layout, ElementsBetweenEachOtherAreInterleaved) {
         in_memory(operand(DType::bf16, {128, 2}), memory, second),
         in_memory(operand(DType::bf16, {128, 2}), memory, 0),
         in_memory(operand(DType::bf16, {64, 1}, true), 2, 0)};
-    return plan_layout({8, 64}, operands, Family::nvidia).variant;
+    return plan_layout({8, 64}, operands, Backend::nvidia).schedule;
   };
-  const Variant pairs = halves(1, 1);
+  const Schedule pairs = halves(1, 1);
   EXPECT_EQ(pairs.operands[0].access, Access::interleaved);
   EXPECT_EQ(pairs.operands[1].access, Access::interleaved);
   EXPECT_EQ(pairs.operands[0].ways, 2);
@@ -220,7 +220,7 @@ TEST(Layout, OnlyWholeGroupsAreInterleaved) {
   }
   operands.push_back(operand(DType::f32, {1}, true));
   const auto access = [&](std::size_t i) {
-    return plan_layout({64}, operands, Family::amd).variant.operands[i].access;
+    return plan_layout({64}, operands, Backend::amd).schedule.operands[i].access;
   };
   EXPECT_EQ(access(0), Access::interleaved);
   EXPECT_EQ(access(2), Access::interleaved);
@@ -289,7 +289,7 @@ TEST(Layout, VisitsEveryElementOnceForRandomShapesAndStrides) {
     Dims in(rank);
     for (std::int64_t& stride : in) stride = std::int64_t(random() % 7) - 2;
     const std::vector<Operand> operands = {operand(DType::f32, in), operand(DType::f32, out, true)};
-    const Layout layout = plan_layout(shape, operands, Family::amd);
+    const Layout layout = plan_layout(shape, operands, Backend::amd);
     EXPECT_EQ(walk(layout, 0, 1), expected_pairs(shape, in, out)) << to_string(shape);
   }
 }
@@ -315,20 +315,20 @@ TEST(Divisor, IsExactUpTo31Bits) {
 
 // With a bias, so that rows stay rows.
 TEST(Layout, TheHostKnowsHowLongShortRowsAre) {
-  const auto width = [](std::int64_t length, Family family) {
+  const auto width = [](std::int64_t length, Backend backend) {
     const std::vector<Operand> operands = {operand(DType::f32, {length, 1}),
                                            operand(DType::f32, {0, 1}),
                                            operand(DType::f32, {length, 1}, true)};
-    return plan_layout({100, length}, operands, family).variant.width;
+    return plan_layout({100, length}, operands, backend).schedule.width;
   };
-  EXPECT_EQ(width(4, Family::host), 4);
-  EXPECT_EQ(width(5, Family::host), 8);
-  EXPECT_EQ(width(16, Family::host), 16);
-  EXPECT_EQ(width(63, Family::host), 64);
-  EXPECT_EQ(width(129, Family::host), 1024) << "one kernel for all that are longer";
-  EXPECT_EQ(width(63, Family::nvidia), 4);
+  EXPECT_EQ(width(4, Backend::host), 4);
+  EXPECT_EQ(width(5, Backend::host), 8);
+  EXPECT_EQ(width(16, Backend::host), 16);
+  EXPECT_EQ(width(63, Backend::host), 64);
+  EXPECT_EQ(width(129, Backend::host), 1024) << "one kernel for all that are longer";
+  EXPECT_EQ(width(63, Backend::nvidia), 4);
   const std::vector<Operand> vector = {operand(DType::f32, {1}), operand(DType::f32, {1}, true)};
-  EXPECT_EQ(plan_layout({63}, vector, Family::host).variant.width, 1024);
+  EXPECT_EQ(plan_layout({63}, vector, Backend::host).schedule.width, 1024);
 }
 
 // Of heads that are taken apart, one after the other is read, and all are written side by side.
@@ -338,7 +338,7 @@ TEST(Layout, TheHostReadsWholeLinesOfAnInput) {
     const std::vector<Operand> operands = {
         operand(DType::bf16, {length, 2 * heads * length, 1}),
         operand(DType::bf16, {kTokens * length, length, 1}, true)};
-    return plan_layout({heads, kTokens, length}, operands, Family::host).shape;
+    return plan_layout({heads, kTokens, length}, operands, Backend::host).shape;
   };
   EXPECT_EQ(shape(4, 16), Dims({1000, 4, 16}));
   EXPECT_EQ(shape(64, 16), Dims({64, 1000, 16})) << "too many at once";
@@ -349,7 +349,7 @@ TEST(Layout, TheHostAsksForRowsThatFollowEachOtherWithGaps) {
   const auto gaps = [](Dims strides) {
     const std::vector<Operand> operands = {operand(DType::f32, std::move(strides)),
                                            operand(DType::f32, {64, 16, 1}, true)};
-    return plan_layout({1000, 4, 16}, operands, Family::host).variant.operands[0].gaps;
+    return plan_layout({1000, 4, 16}, operands, Backend::host).schedule.operands[0].gaps;
   };
   EXPECT_TRUE(gaps({128, 16, 1})) << "half of each 128";
   EXPECT_TRUE(gaps({128, 32, 1}));

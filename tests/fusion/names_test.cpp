@@ -81,9 +81,9 @@ TEST(KernelNames, CannotLeaveTheirComment) {
     std::vector<Operand> operands(3);
     for (Operand& operand : operands) operand.strides = {1};
     operands[2].output = true;
-    const Layout layout = plan_layout({1024}, operands, Family::amd);
+    const Layout layout = plan_layout({1024}, operands, Backend::amd);
     const std::string text =
-        emit(graph, layout.variant, Accuracy::storage, function, function).source;
+        emit(graph, layout.schedule, Accuracy::storage, function, function).source;
     EXPECT_EQ(text.find('\0'), std::string::npos);
     // As a compiler does: first lines that end in a backslash are joined to the next ones.
     const std::string joined = std::regex_replace(text, std::regex(R"(\\[ \t\v\f\r]*\n)"), "");

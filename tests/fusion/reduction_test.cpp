@@ -119,97 +119,102 @@ TEST(ReduceSpace, TellsWhatOneKernelCanDo) {
       << "a shorter operand would be counted four times";
 }
 
-Layout rows_of(std::int64_t length, DType dtype, Family family, const RowDevice& device = {}) {
+Layout rows_of(std::int64_t length, DType dtype, Backend backend, const RowFeatures& device = {}) {
   const ReduceSpace space{{1000, length}, {false, true}, {}};
   std::vector<Operand> operands(2);
   operands[0] = {dtype, false, {length, 1}, 0};
   operands[1] = {dtype, true, {1, 0}, 0};
-  return plan_rows(space, operands, {false, true}, false, family, device);
+  return plan_rows(space, operands, {false, true}, false, backend, device);
 }
 
 TEST(RowLayout, BlocksOfAClusterShareLongRows) {
-  const Layout shared = rows_of(131072, DType::bf16, Family::nvidia, {true});
-  const RowVariant& rows = shared.variant.reduction;
-  EXPECT_EQ(rows.blocks, 4);
+  const Layout shared = rows_of(131072, DType::bf16, Backend::nvidia, {true});
+  const RowSchedule& rows = shared.schedule.reduction;
+  EXPECT_EQ(rows.cluster_blocks, 4);
   EXPECT_EQ(rows.threads, 2048);
   EXPECT_EQ(rows.block(), 512);
   EXPECT_EQ(rows.vectors, 8) << "kept, though no block has room for the row";
   EXPECT_EQ(shared.work_items, 4000u);
-  EXPECT_EQ(rows_of(131072, DType::bf16, Family::nvidia).variant.reduction.blocks, 1);
-  EXPECT_EQ(rows_of(65536, DType::bf16, Family::nvidia, {true}).variant.reduction.blocks, 1);
-  EXPECT_EQ(rows_of(131072, DType::f32, Family::nvidia, {true}).variant.reduction.blocks, 8);
-  const Layout longest = rows_of(1 << 20, DType::f32, Family::nvidia, {true});
-  EXPECT_EQ(longest.variant.reduction.blocks, 1) << "more than clusters have on every device";
-  EXPECT_EQ(longest.variant.reduction.vectors, 0);
+  EXPECT_EQ(rows_of(131072, DType::bf16, Backend::nvidia).schedule.reduction.cluster_blocks, 1);
+  EXPECT_EQ(rows_of(65536, DType::bf16, Backend::nvidia, {true}).schedule.reduction.cluster_blocks,
+            1);
+  EXPECT_EQ(rows_of(131072, DType::f32, Backend::nvidia, {true}).schedule.reduction.cluster_blocks,
+            8);
+  const Layout longest = rows_of(1 << 20, DType::f32, Backend::nvidia, {true});
+  EXPECT_EQ(longest.schedule.reduction.cluster_blocks, 1)
+      << "more than clusters have on every device";
+  EXPECT_EQ(longest.schedule.reduction.vectors, 0);
 }
 
 // A row with so many weights, of which there are as many results.
-RowVariant with_weights(std::int64_t length, DType dtype, int weights, bool roomy) {
+RowSchedule with_weights(std::int64_t length, DType dtype, int weights, bool roomy) {
   const ReduceSpace space{{1000, length}, {false, true}, {}};
   std::vector<Operand> operands(static_cast<std::size_t>(weights) + 2, {dtype, false, {0, 1}, 0});
   operands.front().strides = operands.back().strides = {length, 1};
   operands.back().output = true;
   const std::vector<bool> uniform(operands.size(), false);
-  return plan_rows(space, operands, uniform, false, Family::nvidia, {true, roomy})
-      .variant.reduction;
+  return plan_rows(space, operands, uniform, false, Backend::nvidia, {true, roomy})
+      .schedule.reduction;
 }
 
 TEST(RowLayout, TwoBlocksKeepLongRowsWhereThereIsMoreSharedMemory) {
-  const RowVariant rows = with_weights(65536, DType::bf16, 1, true);
+  const RowSchedule rows = with_weights(65536, DType::bf16, 1, true);
   EXPECT_EQ(rows.block(), 512);
   EXPECT_EQ(rows.vectors, 16);
-  EXPECT_EQ(rows.stored, 12);
+  EXPECT_EQ(rows.in_smem, 12);
   EXPECT_EQ(with_weights(65536, DType::bf16, 1, false).block(), 1024);
   EXPECT_EQ(with_weights(65536, DType::bf16, 2, true).block(), 1024) << "room for weights";
-  EXPECT_EQ(with_weights(65536, DType::f32, 1, true).blocks, 2);
+  EXPECT_EQ(with_weights(65536, DType::f32, 1, true).cluster_blocks, 2);
   EXPECT_EQ(with_weights(65536, DType::f32, 1, true).block(), 512);
-  EXPECT_EQ(with_weights(65536, DType::f32, 1, false).blocks, 4);
-  EXPECT_EQ(with_weights(65536, DType::f16, 1, true).stored, 10);
-  EXPECT_EQ(with_weights(32768, DType::f16, 2, true).stored, 8);
-  EXPECT_EQ(with_weights(32768, DType::f16, 2, false).stored, 7);
-  EXPECT_EQ(with_weights(65536, DType::f16, 2, true).stored, 3);
-  EXPECT_EQ(with_weights(32768, DType::f16, 1, true).stored, 7) << "as everywhere";
+  EXPECT_EQ(with_weights(65536, DType::f32, 1, false).cluster_blocks, 4);
+  EXPECT_EQ(with_weights(65536, DType::f16, 1, true).in_smem, 10);
+  EXPECT_EQ(with_weights(32768, DType::f16, 2, true).in_smem, 8);
+  EXPECT_EQ(with_weights(32768, DType::f16, 2, false).in_smem, 7);
+  EXPECT_EQ(with_weights(65536, DType::f16, 2, true).in_smem, 3);
+  EXPECT_EQ(with_weights(32768, DType::f16, 1, true).in_smem, 7) << "as everywhere";
 }
 
 TEST(RowLayout, SharesRowsOut) {
-  const Layout middle = rows_of(4096, DType::bf16, Family::nvidia);
-  EXPECT_EQ(middle.variant.width, 8);
-  EXPECT_EQ(middle.variant.reduction.threads, 64);
-  EXPECT_EQ(middle.variant.reduction.vectors, 8) << "only reads";
-  EXPECT_EQ(middle.variant.reduction.whole, 8);
-  EXPECT_EQ(middle.variant.operands[0].alignment, 16);
-  const Layout brief = rows_of(64, DType::bf16, Family::amd);
-  EXPECT_EQ(brief.variant.reduction.threads, 8);
-  EXPECT_EQ(brief.variant.reduction.rows, 32) << "many short rows share a wave";
+  const Layout middle = rows_of(4096, DType::bf16, Backend::nvidia);
+  EXPECT_EQ(middle.schedule.width, 8);
+  EXPECT_EQ(middle.schedule.reduction.threads, 64);
+  EXPECT_EQ(middle.schedule.reduction.vectors, 8) << "only reads";
+  EXPECT_EQ(middle.schedule.reduction.full_vectors, 8);
+  EXPECT_EQ(middle.schedule.operands[0].alignment, 16);
+  const Layout brief = rows_of(64, DType::bf16, Backend::amd);
+  EXPECT_EQ(brief.schedule.reduction.threads, 8);
+  EXPECT_EQ(brief.schedule.reduction.rows, 32) << "many short rows share a wave";
   EXPECT_EQ(brief.work_items, 32u);
-  const Layout half = rows_of(32768, DType::bf16, Family::nvidia);
-  EXPECT_EQ(half.variant.reduction.threads, 512);
-  EXPECT_EQ(half.variant.reduction.vectors, 8);
-  EXPECT_EQ(half.variant.reduction.stored, 7) << "60 KiB are all that every device has for a block";
-  EXPECT_EQ(rows_of(32768, DType::bf16, Family::amd).variant.reduction.stored, 0);
-  const Layout longer = rows_of(1 << 20, DType::f32, Family::nvidia);
-  EXPECT_EQ(longer.variant.reduction.vectors, 0) << "read again by each pass";
-  EXPECT_EQ(longer.variant.reduction.batch, 4);
-  const Layout odd = rows_of(4097, DType::bf16, Family::nvidia);
-  EXPECT_EQ(odd.variant.width, 8) << "rows begin within vectors";
-  EXPECT_EQ(odd.variant.reduction.phase, 0);
-  EXPECT_EQ(odd.variant.operands[0].alignment, 16);
+  const Layout half = rows_of(32768, DType::bf16, Backend::nvidia);
+  EXPECT_EQ(half.schedule.reduction.threads, 512);
+  EXPECT_EQ(half.schedule.reduction.vectors, 8);
+  EXPECT_EQ(half.schedule.reduction.in_smem, 7)
+      << "60 KiB are all that every device has for a block";
+  EXPECT_EQ(rows_of(32768, DType::bf16, Backend::amd).schedule.reduction.in_smem, 0);
+  const Layout longer = rows_of(1 << 20, DType::f32, Backend::nvidia);
+  EXPECT_EQ(longer.schedule.reduction.vectors, 0) << "read again by each pass";
+  EXPECT_EQ(longer.schedule.reduction.batch, 4);
+  const Layout odd = rows_of(4097, DType::bf16, Backend::nvidia);
+  EXPECT_EQ(odd.schedule.width, 8) << "rows begin within vectors";
+  EXPECT_EQ(odd.schedule.reduction.phase, 0);
+  EXPECT_EQ(odd.schedule.operands[0].alignment, 16);
   EXPECT_EQ(odd.vectors, 512);
-  EXPECT_EQ(odd.variant.reduction.whole, 7) << "rows that begin within a vector have one fewer";
-  EXPECT_EQ(rows_of(33, DType::bf16, Family::nvidia).variant.width, 4) << "short";
-  EXPECT_EQ(rows_of(7, DType::bf16, Family::nvidia).variant.width, 1) << "too short";
-  EXPECT_EQ(rows_of(4096, DType::f32, Family::host).work_items, 1000u);
+  EXPECT_EQ(odd.schedule.reduction.full_vectors, 7)
+      << "rows that begin within a vector have one fewer";
+  EXPECT_EQ(rows_of(33, DType::bf16, Backend::nvidia).schedule.width, 4) << "short";
+  EXPECT_EQ(rows_of(7, DType::bf16, Backend::nvidia).schedule.width, 1) << "too short";
+  EXPECT_EQ(rows_of(4096, DType::f32, Backend::host).work_items, 1000u);
 }
 
 TEST(RowLayout, IsThereForRowsOfNothing) {
   const ReduceSpace space{{1000, 0}, {false, true}, {}};
   const Operand row{DType::bf16, false, {0, 1}, 0};
   const std::vector<Operand> stored = {row, {DType::bf16, true, {0, 1}, 0}};
-  for (const Family family : {Family::host, Family::amd, Family::nvidia}) {
-    for (const RowDevice device : {RowDevice{}, RowDevice{true, true}}) {
-      EXPECT_GE(rows_of(0, DType::bf16, family, device).variant.reduction.rows, 1);
+  for (const Backend backend : {Backend::host, Backend::amd, Backend::nvidia}) {
+    for (const RowFeatures device : {RowFeatures{}, RowFeatures{true, true}}) {
+      EXPECT_GE(rows_of(0, DType::bf16, backend, device).schedule.reduction.rows, 1);
       EXPECT_GE(
-          plan_rows(space, stored, {false, false}, false, family, device).variant.reduction.rows,
+          plan_rows(space, stored, {false, false}, false, backend, device).schedule.reduction.rows,
           1);
     }
   }
@@ -217,7 +222,7 @@ TEST(RowLayout, IsThereForRowsOfNothing) {
 
 TEST(RowLayout, TellsTheHostWhetherRowsAreWholeVectors) {
   const auto row_of = [](std::int64_t length) {
-    return rows_of(length, DType::f32, Family::host).variant;
+    return rows_of(length, DType::f32, Backend::host).schedule;
   };
   EXPECT_FALSE(row_of(4096).reduction.ragged);
   EXPECT_TRUE(row_of(4097).reduction.ragged);
@@ -230,7 +235,7 @@ TEST(RowLayout, TellsTheHostWhetherRowsAreWholeVectors) {
 
 TEST(RowLayout, OneKernelOfTheHostIsForRowsOfManyLengths) {
   const auto vectors = [](std::int64_t length) {
-    return rows_of(length, DType::f32, Family::host).variant.reduction.vectors;
+    return rows_of(length, DType::f32, Backend::host).schedule.reduction.vectors;
   };
   EXPECT_EQ(vectors(257), vectors(1 << 14));
   EXPECT_EQ(vectors((1 << 14) + 1), vectors(1 << 17));
@@ -238,33 +243,33 @@ TEST(RowLayout, OneKernelOfTheHostIsForRowsOfManyLengths) {
   EXPECT_EQ(vectors((1 << 17) + 1), 0) << "nothing of it is kept";
 }
 
-Layout columns_of(const Dims& shape, DType dtype, Family family) {
+Layout columns_of(const Dims& shape, DType dtype, Backend backend) {
   const ReduceSpace space{shape, {true, false}, {}};
   std::vector<Operand> operands(2);
   operands[0] = {dtype, false, {shape[1], 1}, 0};
   operands[1] = {dtype, true, {0, 1}, 0};
-  return plan_rows(space, operands, {false, true}, false, family);
+  return plan_rows(space, operands, {false, true}, false, backend);
 }
 
 TEST(ColumnLayout, ReadsNeighbouringColumnsTogether) {
-  const Layout few = columns_of({65536, 4096}, DType::f32, Family::nvidia);
-  EXPECT_EQ(few.variant.width, 4);
-  EXPECT_EQ(few.variant.reduction.columns, 8) << "a cache line";
-  EXPECT_EQ(few.variant.reduction.threads, 64);
-  EXPECT_EQ(few.variant.reduction.batch, 4);
-  EXPECT_EQ(few.variant.operands[0].alignment, 16);
+  const Layout few = columns_of({65536, 4096}, DType::f32, Backend::nvidia);
+  EXPECT_EQ(few.schedule.width, 4);
+  EXPECT_EQ(few.schedule.reduction.columns, 8) << "a cache line";
+  EXPECT_EQ(few.schedule.reduction.threads, 64);
+  EXPECT_EQ(few.schedule.reduction.batch, 4);
+  EXPECT_EQ(few.schedule.operands[0].alignment, 16);
   EXPECT_EQ(few.work_items, 128u);
-  const Layout many = columns_of({64, 1 << 20}, DType::bf16, Family::amd);
-  EXPECT_EQ(many.variant.reduction.threads, 2);
-  EXPECT_EQ(many.variant.reduction.columns, 128);
-  const Layout narrow = columns_of({1 << 20, 3}, DType::f32, Family::amd);
-  EXPECT_EQ(narrow.variant.reduction.columns, 4);
-  EXPECT_EQ(narrow.variant.reduction.threads, 64);
-  const Layout brief = columns_of({4, 256}, DType::f32, Family::nvidia);
-  EXPECT_EQ(brief.variant.reduction.vectors, 4) << "kept in registers";
-  EXPECT_EQ(brief.variant.reduction.threads, 1);
-  EXPECT_EQ(columns_of({1000, 4096}, DType::f32, Family::host).work_items, 4u);
-  EXPECT_EQ(columns_of({1000, 60}, DType::f32, Family::host).variant.width, 64);
+  const Layout many = columns_of({64, 1 << 20}, DType::bf16, Backend::amd);
+  EXPECT_EQ(many.schedule.reduction.threads, 2);
+  EXPECT_EQ(many.schedule.reduction.columns, 128);
+  const Layout narrow = columns_of({1 << 20, 3}, DType::f32, Backend::amd);
+  EXPECT_EQ(narrow.schedule.reduction.columns, 4);
+  EXPECT_EQ(narrow.schedule.reduction.threads, 64);
+  const Layout brief = columns_of({4, 256}, DType::f32, Backend::nvidia);
+  EXPECT_EQ(brief.schedule.reduction.vectors, 4) << "kept in registers";
+  EXPECT_EQ(brief.schedule.reduction.threads, 1);
+  EXPECT_EQ(columns_of({1000, 4096}, DType::f32, Backend::host).work_items, 4u);
+  EXPECT_EQ(columns_of({1000, 60}, DType::f32, Backend::host).schedule.width, 64);
 }
 
 TEST(ReferenceOfReductions, KnowsTheDefinitions) {

@@ -72,15 +72,16 @@ struct Taken {
   std::size_t kernels = 0;
 };
 
-fusion::RowWork work_of(const KernelOfCall& kernel, const fusion::Variant& variant) {
+fusion::RowWork work_of(const KernelOfCall& kernel, const fusion::Schedule& schedule) {
   const Definition& definition = kernel.function.impl().definition;
   const std::vector<fusion::ArgumentType> types(kernel.specification.arguments.size());
   const fusion::TypedGraph graph =
       definition.typed ? *definition.typed
                        : fusion::infer(definition.graph, types, {}, Rounding::once, "f");
   std::vector<bool> uniform;
-  for (const fusion::OperandVariant& operand : variant.operands) uniform.push_back(operand.uniform);
-  return fusion::row_work(graph, fusion::uniform_nodes(graph, uniform));
+  for (const fusion::OperandSchedule& operand : schedule.operands)
+    uniform.push_back(operand.row_invariant);
+  return fusion::row_work(graph, fusion::row_invariant_nodes(graph, uniform));
 }
 
 Taken taken_by(const std::string& text, const Specification& types, std::string_view target) {
@@ -89,7 +90,7 @@ Taken taken_by(const std::string& text, const Specification& types, std::string_
     const std::vector<EmittedCall> emitted =
         emit_all(kernel.function, kernel.specification, target);
     EXPECT_EQ(emitted.size(), 1u);
-    const fusion::RowWork work = work_of(kernel, emitted[0].layout.variant);
+    const fusion::RowWork work = work_of(kernel, emitted[0].layout.schedule);
     taken.work += work.once + work.again;
     taken.once += work.once;
     taken.text += emitted[0].request.text.size();
@@ -209,7 +210,7 @@ TEST(RowWork, CountsWhatFurtherPassesComputeAgain) {
     const std::vector<fusion::ArgumentType> types(graph.arguments().size());
     const fusion::TypedGraph typed = fusion::infer(graph, types, {}, Rounding::once, "f");
     const std::vector<bool> uniform(typed.arguments.size(), false);
-    return fusion::row_work(typed, fusion::uniform_nodes(typed, uniform));
+    return fusion::row_work(typed, fusion::row_invariant_nodes(typed, uniform));
   };
   EXPECT_EQ(work("x + 1.0").again, 0);
   EXPECT_EQ(work("sum(x + 1.0, -1)").again, 0);

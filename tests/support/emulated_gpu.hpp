@@ -94,7 +94,7 @@ class EmulatedGpu {
     const auto run =
         reinterpret_cast<Run>(dlsym(library_, fmt::format("run_kernel_{}", i).c_str()));
     run(arguments.data(), static_cast<unsigned>(kernel.call.layout.work_items), description.block,
-        static_cast<unsigned>(kernel.call.layout.variant.reduction.blocks), backwards);
+        static_cast<unsigned>(kernel.call.layout.schedule.reduction.cluster_blocks), backwards);
     return results;
   }
 

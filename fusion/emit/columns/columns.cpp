@@ -32,11 +32,11 @@ class ColumnEmitter : public ReductionEmitter {
       if (!is_reduction(node.op)) continue;
       const DType joined = is_place(node.op) ? graph_.nodes[node.operands[0]].dtype : node.dtype;
       const int own = std::max(1, bits(compute_dtype(joined)) / 8);
-      const int index = variant_.wide_index ? 8 : 4;
+      const int index = schedule_.wide_index ? 8 : 4;
       bytes = std::max(bytes, is_place(node.op) ? 2 * std::max(own, index) : own);
     }
     out_.line(1, "KILN_SHARED ColumnSlots<{}, {}, {}, {}, {}> slots;", bytes, rows_.columns,
-              rows_.threads, rows_.rows, variant_.width);
+              rows_.threads, rows_.rows, schedule_.width);
   }
 
   void place() override {
@@ -52,21 +52,21 @@ class ColumnEmitter : public ReductionEmitter {
     piece_of("rest", "row");
     piece_bounds();
     if (is_host()) {
-      out_.line(2, "const {} first = strip * {};", index_, variant_.width);
+      out_.line(2, "const {} first = strip * {};", index_, schedule_.width);
     } else {
       out_.line(2, "const {} thread = thread_of<{}, {}>();", index_, rows_.columns, rows_.threads);
       out_.line(2, "const {} column = (strip * {} + thread_of<1, {}>()) * {};", index_,
-                rows_.columns, rows_.columns, variant_.width);
+                rows_.columns, rows_.columns, schedule_.width);
       out_.line(2, "const bool active = {}column < size;",
                 rows_.rows > 1 ? "wanted < row_count && " : "");
       out_.line(2, "const {} first = active ? column : 0;", index_);
     }
-    out_.line(2, "const int lanes = lanes_from<{}>(first, size);", variant_.width);
+    out_.line(2, "const int lanes = lanes_from<{}>(first, size);", schedule_.width);
     out_.coordinates(2, index_, "row", 0, first_reduced());
     row_pointers();
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
-      if (operand.output || !operand.uniform || !is_used(operand)) continue;
+      if (operand.output || !operand.row_invariant || !is_used(operand)) continue;
       out_.line(2, "const auto {}_lanes = {};", operand.name, load_text(i));
     }
   }
@@ -77,18 +77,18 @@ class ColumnEmitter : public ReductionEmitter {
 
   std::string load_text(std::size_t i) const override {
     // A row's own value lies where no reduced axis leads.
-    const std::string line = operands_[i].uniform ? operands_[i].name + "_row" : line_text(i);
-    switch (variant_.operands[i].access) {
+    const std::string line = operands_[i].row_invariant ? operands_[i].name + "_row" : line_text(i);
+    switch (schedule_.operands[i].access) {
       case Access::contiguous:
         if (is_staged(i)) {
-          return fmt::format("load_halves<{}>({}, first, lanes)", variant_.width, line);
+          return fmt::format("load_halves<{}>({}, first, lanes)", schedule_.width, line);
         }
-        return fmt::format("load<{}, {}>({}, first)", variant_.width,
-                           variant_.operands[i].alignment, line);
+        return fmt::format("load<{}, {}>({}, first)", schedule_.width,
+                           schedule_.operands[i].alignment, line);
       case Access::strided:
-        return fmt::format("gather<{}>({}, first, {})", variant_.width, line,
+        return fmt::format("gather<{}>({}, first, {})", schedule_.width, line,
                            stride_name(i, inner()));
-      default: return fmt::format("repeat<{}>({})", variant_.width, line);
+      default: return fmt::format("repeat<{}>({})", schedule_.width, line);
     }
   }
 
@@ -111,7 +111,7 @@ class ColumnEmitter : public ReductionEmitter {
       } else if (node_text_.of(static_cast<NodeId>(id), values_, stored_).same) {
         passed_on.push_back(id);
       } else {
-        out_.line(2, "Lanes<{}, {}> {}_lanes;", compute_type(node.dtype), variant_.width,
+        out_.line(2, "Lanes<{}, {}> {}_lanes;", compute_type(node.dtype), schedule_.width,
                   name_of(id));
         computed.push_back(id);
       }
@@ -151,7 +151,7 @@ class ColumnEmitter : public ReductionEmitter {
     const std::string result = result_text(node, joined);
     if (result == values_[id]) return;
     const std::string& own = name_of(id);
-    out_.line(2, "Lanes<{}, {}> {};", compute_type(node.dtype), variant_.width, own);
+    out_.line(2, "Lanes<{}, {}> {};", compute_type(node.dtype), schedule_.width, own);
     out_.line(2, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
     out_.line(3, "{}[lane] = {};", own, result);
     out_.line(2, "}}");
@@ -181,9 +181,9 @@ class ColumnEmitter : public ReductionEmitter {
 
 }  // namespace
 
-KernelDescription emit_columns(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
                                std::string_view function, std::string_view expression) {
-  return ColumnEmitter(graph, variant, accuracy).run(function, expression);
+  return ColumnEmitter(graph, schedule, accuracy).run(function, expression);
 }
 
 }  // namespace kiln::fusion

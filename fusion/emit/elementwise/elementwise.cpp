@@ -20,15 +20,15 @@ KernelDescription ElementEmitter::run(std::string_view function, std::string_vie
     line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_, block());
     emit_coordinates();
     emit_broadcast_loads(2);
-    if (variant_.table) emit_table();
-    const bool host = variant_.family == Family::host;
+    if (schedule_.table) emit_table();
+    const bool host = schedule_.backend == Backend::host;
     line(2, "{}(start, size, [&](auto width, {} first, {} lanes) {}{{",
-         apart() ? fmt::format("for_each_vector_apart<{}, {}, {}>", variant_.width,
-                               variant_.vectors, variant_.width * variant_.threads)
-                 : fmt::format("for_each_vector<{}>", variant_.width),
+         apart() ? fmt::format("for_each_vector_apart<{}, {}, {}>", schedule_.width,
+                               schedule_.vectors, schedule_.width * schedule_.threads)
+                 : fmt::format("for_each_vector<{}>", schedule_.width),
          index_, host ? "auto" : "int", host ? "KILN_INLINED " : "");
   }
-  if (!variant_.table) {
+  if (!schedule_.table) {
     emit_vector_loads();
     emit_results();
     emit_counts();
@@ -43,21 +43,21 @@ KernelDescription ElementEmitter::run(std::string_view function, std::string_vie
   line(0, "}}");
   line(0, "");
   line(0, "}}  // namespace kiln");
-  writer_.host_entry(variant_.streamed ? "finish_streams();" : "");
+  writer_.host_entry(schedule_.streamed ? "finish_streams();" : "");
   return writer_.finish(static_cast<std::uint32_t>(block()));
 }
 
 int ElementEmitter::block() const {
-  const Policy& rule = policy(variant_.family);
-  return operands_.tiled() ? rule.tile_block : rule.block;
+  const DeviceModel& model = device_model(schedule_.backend);
+  return operands_.tiled() ? model.tile_block : model.block;
 }
 
 void ElementEmitter::emit_comment(std::string_view function, std::string_view expression) {
   std::vector<CommentedOperand> operands;
   for (const ElementOperand& operand : operands_) {
-    operands.push_back({operand.label, operand.dtype, operand.output, !operand.count});
+    operands.push_back({operand.label, operand.dtype, operand.output, !operand.iota});
   }
-  writer_.comment(function, expression, operands, variant_, graph_.rounding, accuracy_);
+  writer_.comment(function, expression, operands, schedule_, graph_.rounding, accuracy_);
 }
 
 void ElementEmitter::emit_coordinates() {
@@ -65,13 +65,13 @@ void ElementEmitter::emit_coordinates() {
   if (rows) line(2, "const {} row = divide(item, columns);", index_);
   const std::string_view in_row = rows ? "item - row * columns.divisor" : "item";
   if (apart()) {
-    line(2, "const {} start = first_of<{}, {}, {}>({});", index_, variant_.threads,
-         variant_.vectors, variant_.width, in_row);
-  } else if (variant_.width == 1) {
+    line(2, "const {} start = first_of<{}, {}, {}>({});", index_, schedule_.threads,
+         schedule_.vectors, schedule_.width, in_row);
+  } else if (schedule_.width == 1) {
     line(2, "const {} start = {};", index_, in_row);
   } else {
     line(2, "const {} start = {} * {};", index_, rows ? fmt::format("({})", in_row) : in_row,
-         variant_.width);
+         schedule_.width);
   }
   if (rows) emit_outer_coordinates();
 }
@@ -92,7 +92,7 @@ void ElementEmitter::emit_outer_coordinates() {
 
 // A block fills one tile per transposed operand, then computes the same tile of the outputs.
 void ElementEmitter::emit_tiles() {
-  const int edge = variant_.tile;
+  const int edge = schedule_.tile;
   const int threads = block();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!through_tile(i)) continue;
@@ -109,30 +109,30 @@ void ElementEmitter::emit_tiles() {
     line(2, "const {} top = (strip - row * strips.divisor) * {};", index_, edge);
     emit_outer_coordinates();
   }
-  if (variant_.wide_index) line(2, "KILN_SYNCHRONIZE();");
+  if (schedule_.wide_index) line(2, "KILN_SYNCHRONIZE();");
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!is_held(i)) continue;
     line(2, "const auto {0}_held = hold<{1}, {2}, {3}, {4}>({5}, top, left, rows, size, {6});",
-         operands_[i].name, threads, edge, variant_.width, variant_.operands[i].alignment,
-         operands_.row_pointer(i, variant_.tile_axis), operands_.stride_along(i, tile_axis()));
+         operands_[i].name, threads, edge, schedule_.width, schedule_.operands[i].alignment,
+         operands_.row_pointer(i, schedule_.tile_axis), operands_.stride_along(i, tile_axis()));
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!through_tile(i)) continue;
     line(2, "fill<{}, {}, {}>({}_tile, {}, top, left, rows, size, {});", threads,
-         tile_vector(operands_[i].dtype), variant_.operands[i].alignment, operands_[i].name,
+         tile_vector(operands_[i].dtype), schedule_.operands[i].alignment, operands_[i].name,
          operands_.row_pointer(i), operands_.inner_stride(i));
   }
   line(2, "KILN_SYNCHRONIZE();");
   line(2,
        "for_each_tile_vector<{}, {}, {}>(top, left, rows, size, "
        "[&](auto width, {} at_{}, {} first, int lanes, int turn) {{",
-       threads, edge, variant_.width, index_, variant_.tile_axis, index_);
+       threads, edge, schedule_.width, index_, schedule_.tile_axis, index_);
   emit_broadcast_loads(3);
 }
 
-KernelDescription emit(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+KernelDescription emit(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
                        std::string_view function, std::string_view expression) {
-  return ElementEmitter(graph, variant, accuracy).run(function, expression);
+  return ElementEmitter(graph, schedule, accuracy).run(function, expression);
 }
 
 std::string with_entry(std::string_view source, std::string_view entry) {

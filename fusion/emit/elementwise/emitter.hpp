@@ -19,13 +19,13 @@ namespace kiln::fusion {
 
 class ElementEmitter {
  public:
-  ElementEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
+  ElementEmitter(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy)
       : graph_(graph),
-        variant_(variant),
+        schedule_(schedule),
         accuracy_(accuracy),
         node_text_(graph, accuracy),
         identifiers_(graph),
-        operands_(graph, variant, identifiers_),
+        operands_(graph, schedule, identifiers_),
         index_(operands_.index()),
         signed_index_(operands_.signed_index()),
         values_(graph.nodes.size()),
@@ -44,13 +44,13 @@ class ElementEmitter {
   void emit_comment(std::string_view function, std::string_view expression);
   void emit_coordinates();
   // Several vectors for each work item.
-  bool apart() const { return variant_.vectors > 1; }
+  bool apart() const { return schedule_.vectors > 1; }
   void emit_outer_coordinates();
   void emit_tiles();
   bool through_tile(std::size_t i) const {
-    return variant_.operands[i].access == Access::transposed && operands_.is_read(i);
+    return schedule_.operands[i].access == Access::transposed && operands_.is_read(i);
   }
-  std::uint32_t tile_axis() const { return static_cast<std::uint32_t>(variant_.tile_axis); }
+  std::uint32_t tile_axis() const { return static_cast<std::uint32_t>(schedule_.tile_axis); }
 
   // What is loaded and stored.
   void emit_broadcast_loads(int depth);
@@ -84,7 +84,7 @@ class ElementEmitter {
   std::string count_text(const TypedNode& node) const;
 
   const TypedGraph& graph_;
-  const Variant& variant_;
+  const Schedule& schedule_;
   Accuracy accuracy_;
   NodeText node_text_;
   KernelNames identifiers_;
@@ -95,7 +95,7 @@ class ElementEmitter {
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> words_;   ///< of random numbers, those of a whole vector
   int depth_ = 4;                    ///< of the statements for each lane
-  KernelWriter writer_{variant_};
+  KernelWriter writer_{schedule_};
 };
 
 }  // namespace kiln::fusion

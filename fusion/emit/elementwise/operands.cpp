@@ -11,16 +11,16 @@
 
 namespace kiln::fusion {
 
-ElementOperands::ElementOperands(const TypedGraph& graph, const Variant& variant,
+ElementOperands::ElementOperands(const TypedGraph& graph, const Schedule& schedule,
                                  const KernelNames& names)
-    : graph_(graph), variant_(variant), names_(names) {
+    : graph_(graph), schedule_(schedule), names_(names) {
   for (const NamedOperand& operand : names.operands()) operands_.push_back({operand});
-  for (const std::int64_t axis : counted_axes(graph)) {
-    const std::string name = count_name(axis);
+  for (const std::int64_t axis : iota_axes(graph)) {
+    const std::string name = iota_name(axis);
     operands_.push_back({{name, name, 0, 0, DType::i64, false}, true, axis});
   }
-  if (operands_.size() != variant_.operands.size()) {
-    throw Error(Code::internal, "emit: the variant has another number of operands than the graph");
+  if (operands_.size() != schedule_.operands.size()) {
+    throw Error(Code::internal, "emit: the schedule has another number of operands than the graph");
   }
 }
 
@@ -28,12 +28,12 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
   using P = Parameter::Kind;
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
     const ElementOperand& operand = operands_[i];
-    if (operand.count || is_within(i)) continue;
+    if (operand.iota || is_within(i)) continue;
     writer.add_pointer(i, operand.dtype, operand.output, operand.name);
   }
   names_.add_scalars(writer, node_text);
   writer.add_count(P::size, "size");
-  if (variant_.rank > 1) writer.add_divisor(P::columns, "columns");
+  if (schedule_.rank > 1) writer.add_divisor(P::columns, "columns");
   const std::vector<std::uint32_t> outer = outer_axes();
   if (tiled()) {
     writer.add_count(P::rows, "rows");
@@ -44,7 +44,7 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
   }
   writer.add_count(P::work_items, "work_items");
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
-    if (variant_.operands[i].start) {
+    if (schedule_.operands[i].start) {
       writer.add_offset(P::start, operands_[i].name + "_start", i);
     }
     for (std::uint32_t k = 0; k < rank(); ++k) {
@@ -57,34 +57,34 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
 std::vector<std::uint32_t> ElementOperands::outer_axes() const {
   std::vector<std::uint32_t> axes;
   for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
-    if (!tiled() || k != static_cast<std::uint32_t>(variant_.tile_axis)) axes.push_back(k);
+    if (!tiled() || k != static_cast<std::uint32_t>(schedule_.tile_axis)) axes.push_back(k);
   }
   return axes;
 }
 
 bool ElementOperands::has_stride(std::size_t operand, std::uint32_t axis) const {
-  const OperandVariant& variant = variant_.operands[operand];
-  const bool transposed = variant.access == Access::transposed;
-  if (axis + 1 == rank()) return transposed || variant.access == Access::strided;
-  if (transposed && axis == static_cast<std::uint32_t>(variant_.tile_axis)) return false;
-  return (variant.outer_axes >> axis & 1) != 0;
+  const OperandSchedule& schedule = schedule_.operands[operand];
+  const bool transposed = schedule.access == Access::transposed;
+  if (axis + 1 == rank()) return transposed || schedule.access == Access::strided;
+  if (transposed && axis == static_cast<std::uint32_t>(schedule_.tile_axis)) return false;
+  return (schedule.outer_axes >> axis & 1) != 0;
 }
 
 bool ElementOperands::is_read(std::size_t i) const {
   const ElementOperand& operand = operands_[i];
-  return !operand.output && !operand.count &&
+  return !operand.output && !operand.iota &&
          std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
            return node.op == Op::input && node.payload == operand.argument;
          });
 }
 
 bool ElementOperands::per_lane(std::size_t i) const {
-  const Access access = variant_.operands[i].access;
+  const Access access = schedule_.operands[i].access;
   return access != Access::broadcast && access != Access::scalar;
 }
 
 bool ElementOperands::lies_in_rows(std::size_t i) const {
-  const Access access = variant_.operands[i].access;
+  const Access access = schedule_.operands[i].access;
   return access == Access::contiguous || access == Access::interleaved;
 }
 
@@ -103,7 +103,7 @@ std::string ElementOperands::row_pointer(std::size_t i, int but) const {
 }
 
 std::string ElementOperands::row_place(std::size_t i) const {
-  std::string row = variant_.operands[i].start ? operands_[i].name + "_start" : "";
+  std::string row = schedule_.operands[i].start ? operands_[i].name + "_start" : "";
   for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
     if (!has_stride(i, k)) continue;
     row += fmt::format("{}{}(at_{}) * {}", row.empty() ? "" : " + ", signed_index(), k,
@@ -121,20 +121,20 @@ std::string ElementOperands::stride_along(std::size_t i, std::uint32_t axis) con
 }
 
 std::string ElementOperands::vector_size(std::size_t i) const {
-  const int ways = variant_.operands[i].ways;
+  const int ways = schedule_.operands[i].ways;
   return ways == 1 ? "width.size" : fmt::format("{} * width.size", ways);
 }
 
 std::string ElementOperands::vector_start(std::size_t i) const {
-  const int ways = variant_.operands[i].ways;
+  const int ways = schedule_.operands[i].ways;
   return ways == 1 ? "first" : fmt::format("{} * first", ways);
 }
 
 std::string ElementOperands::lane_of(std::size_t i) const {
-  const OperandVariant& variant = variant_.operands[i];
-  if (variant.ways == 1) return operands_[i].name + "_lanes[lane]";
-  return fmt::format("{}_lanes[{} * lane{}]", operands_[variant.first_way].name, variant.ways,
-                     variant.way == 0 ? "" : fmt::format(" + {}", variant.way));
+  const OperandSchedule& schedule = schedule_.operands[i];
+  if (schedule.ways == 1) return operands_[i].name + "_lanes[lane]";
+  return fmt::format("{}_lanes[{} * lane{}]", operands_[schedule.first_way].name, schedule.ways,
+                     schedule.way == 0 ? "" : fmt::format(" + {}", schedule.way));
 }
 
 }  // namespace kiln::fusion

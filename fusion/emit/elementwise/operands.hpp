@@ -16,13 +16,13 @@
 namespace kiln::fusion {
 
 struct ElementOperand : NamedOperand {
-  bool count = false;     ///< no array
-  std::int64_t axis = 0;  ///< of a count, as in its node
+  bool iota = false;      ///< no array, but an index
+  std::int64_t axis = 0;  ///< of an iota, as in its node
 };
 
 class ElementOperands {
  public:
-  ElementOperands(const TypedGraph& graph, const Variant& variant, const KernelNames& names);
+  ElementOperands(const TypedGraph& graph, const Schedule& schedule, const KernelNames& names);
 
   std::size_t size() const { return operands_.size(); }
   const ElementOperand& operator[](std::size_t i) const { return operands_[i]; }
@@ -31,12 +31,12 @@ class ElementOperands {
 
   void add_parameters(KernelWriter& writer, const NodeText& node_text) const;
 
-  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
-  bool tiled() const { return variant_.tile != 0; }
+  std::uint32_t rank() const { return static_cast<std::uint32_t>(schedule_.rank); }
+  bool tiled() const { return schedule_.tile != 0; }
   /// The axes that a work item's number is taken apart into, the fastest last.
   std::vector<std::uint32_t> outer_axes() const;
-  std::string_view index() const { return variant_.wide_index ? "u64" : "u32"; }
-  std::string_view signed_index() const { return variant_.wide_index ? "i64" : "i32"; }
+  std::string_view index() const { return schedule_.wide_index ? "u64" : "u32"; }
+  std::string_view signed_index() const { return schedule_.wide_index ? "i64" : "i32"; }
 
   /// An array that is loaded.
   bool is_read(std::size_t i) const;
@@ -45,7 +45,7 @@ class ElementOperands {
   /// Its elements are moved in vectors.
   bool lies_in_rows(std::size_t i) const;
   /// Its elements lie in the vectors of another one.
-  bool is_within(std::size_t i) const { return variant_.operands[i].way != 0; }
+  bool is_within(std::size_t i) const { return schedule_.operands[i].way != 0; }
 
   /// Where a row begins in memory, without what the axis `but` adds.
   std::string row_pointer(std::size_t i, int but = -1) const;
@@ -64,7 +64,7 @@ class ElementOperands {
 
  private:
   const TypedGraph& graph_;
-  const Variant& variant_;
+  const Schedule& schedule_;
   const KernelNames& names_;
   std::vector<ElementOperand> operands_;
 };

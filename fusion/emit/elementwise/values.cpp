@@ -12,7 +12,7 @@ namespace kiln::fusion {
 
 void ElementEmitter::emit_counts() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    const std::string row = operands_[i].count ? operands_.row_place(i) : "";
+    const std::string row = operands_[i].iota ? operands_.row_place(i) : "";
     if (!row.empty()) line(3, "const {} {}_row = {};", signed_index_, operands_[i].name, row);
   }
 }
@@ -35,7 +35,7 @@ void ElementEmitter::emit_lane(int depth) {
 std::string ElementEmitter::element_text(std::size_t i, NodeId id) const {
   if (is_staged(i)) return fmt::format("to<f16_lane>({})", values_[unrounded(id)]);
   if (is_unrounded(i)) return values_[unrounded(id)];
-  if (variant_.family == Family::host) return node_text_.store_on_host(id, values_, stored_);
+  if (schedule_.backend == Backend::host) return node_text_.store_on_host(id, values_, stored_);
   return node_text_.store(id, values_, stored_);
 }
 
@@ -57,14 +57,14 @@ void ElementEmitter::emit_table() {
 // On GPUs, the words of a whole vector at once where those of four neighbours are one
 // computation.
 void ElementEmitter::emit_random_words() {
-  if (variant_.family == Family::host) return;
+  if (schedule_.backend == Backend::host) return;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (info(node.op).rule != Rule::random) continue;
     const std::optional<std::size_t> count = count_behind(node.operands[2]);
     const std::string seed = invariant_text(node.operands[0]);
     const std::string offset = invariant_text(node.operands[1]);
-    if (!count || variant_.operands[*count].alignment == 0 || seed.empty() || offset.empty())
+    if (!count || schedule_.operands[*count].alignment == 0 || seed.empty() || offset.empty())
       continue;
     const std::string row =
         operands_.row_place(*count).empty() ? "" : operands_[*count].name + "_row + ";
@@ -83,7 +83,7 @@ std::optional<std::size_t> ElementEmitter::count_behind(NodeId id) const {
   }
   if (node->op != Op::iota || bits(node->dtype) < 64) return std::nullopt;
   const auto operand = std::ranges::find_if(operands_, [&](const ElementOperand& o) {
-    return o.count && o.axis == static_cast<std::int64_t>(node->payload);
+    return o.iota && o.axis == static_cast<std::int64_t>(node->payload);
   });
   return static_cast<std::size_t>(operand - operands_.begin());
 }
@@ -163,12 +163,12 @@ void ElementEmitter::emit_input(std::size_t id, const TypedNode& node) {
 
 std::string ElementEmitter::count_text(const TypedNode& node) const {
   const auto operand = std::ranges::find_if(operands_, [&](const ElementOperand& o) {
-    return o.count && o.axis == static_cast<std::int64_t>(node.payload);
+    return o.iota && o.axis == static_cast<std::int64_t>(node.payload);
   });
   const auto i = static_cast<std::size_t>(operand - operands_.begin());
   std::string value = operands_.row_place(i).empty() ? "" : operand->name + "_row";
   if (operands_.per_lane(i)) {
-    const bool steps = variant_.operands[i].access == Access::strided;
+    const bool steps = schedule_.operands[i].access == Access::strided;
     if (!value.empty()) value += " + ";
     value += fmt::format("{}(first + lane)", signed_index_);
     if (steps) value += " * " + operands_.inner_stride(i);

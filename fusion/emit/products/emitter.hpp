@@ -19,7 +19,7 @@ namespace kiln::fusion {
 
 class ProductEmitter : private ProductAxes {
  public:
-  ProductEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy);
+  ProductEmitter(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy);
   KernelDescription run(std::string_view function, std::string_view expression);
 
  private:
@@ -57,7 +57,7 @@ class ProductEmitter : private ProductAxes {
   std::string result_index() const;
 
   // Names and places.
-  bool host() const { return variant_.family == Family::host; }
+  bool host() const { return schedule_.backend == Backend::host; }
   const std::string& name_of(std::size_t id);
   std::string stride_name(std::size_t operand, std::uint32_t axis) const;
   std::string at(std::uint32_t axis) const;
@@ -144,8 +144,8 @@ class ProductEmitter : private ProductAxes {
 
   const TypedGraph& graph_;
   ProductValues nodes_;
-  const RowVariant& shares_;
-  const ProductVariant& products_;
+  const RowSchedule& shares_;
+  const ProductSchedule& products_;
   Accuracy accuracy_;
   NodeText node_text_;
   std::string_view index_;
@@ -162,7 +162,7 @@ class ProductEmitter : private ProductAxes {
   std::vector<std::string> names_;
   std::vector<Lane> lanes_;
   std::string first_;  ///< element of the part
-  KernelWriter out_{variant_};
+  KernelWriter out_{schedule_};
 };
 
 }  // namespace kiln::fusion

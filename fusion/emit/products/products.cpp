@@ -14,16 +14,16 @@
 
 namespace kiln::fusion {
 
-ProductEmitter::ProductEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
-    : ProductAxes(variant),
+ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy)
+    : ProductAxes(schedule),
       graph_(graph),
-      nodes_(graph, variant),
-      shares_(variant.reduction),
-      products_(variant.products),
+      nodes_(graph, schedule),
+      shares_(schedule.reduction),
+      products_(schedule.products),
       accuracy_(accuracy),
       node_text_(graph, accuracy),
-      index_(variant.wide_index ? "u64" : "u32"),
-      signed_index_(variant.wide_index ? "i64" : "i32"),
+      index_(schedule.wide_index ? "u64" : "u32"),
+      signed_index_(schedule.wide_index ? "i64" : "i32"),
       identifiers_(graph),
       values_(graph.nodes.size()),
       stored_(graph.nodes.size()),
@@ -45,10 +45,10 @@ KernelDescription ProductEmitter::run(std::string_view function, std::string_vie
   out_.line(0, "");
   // Where blocks have one turn, there is to be room for those of the next kernel beside: their
   // weights come while these are multiplied.
-  const bool beside = variant_.programmatic && products_.tiles.once;
-  out_.signature(shares_.threads * shares_.rows, beside ? 2 : products_.tiles.blocks);
+  const bool beside = schedule_.pdl && products_.tiles.single_tile;
+  out_.signature(shares_.threads * shares_.rows, beside ? 2 : products_.tiles.min_blocks);
   if (!in_tiles()) out_.await_prerequisites(1);
-  if (vectors_) out_.line(1, "constexpr int kVectors = {} / kSimd;", variant_.width);
+  if (vectors_) out_.line(1, "constexpr int kVectors = {} / kSimd;", schedule_.width);
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   find_item();
@@ -77,7 +77,7 @@ KernelDescription ProductEmitter::run(std::string_view function, std::string_vie
 
 bool ProductEmitter::takes_vectors() const {
   constexpr int kWidth = 64;
-  if (!host() || variant_.width != kWidth || graph_.rounding != Rounding::once) return false;
+  if (!host() || schedule_.width != kWidth || graph_.rounding != Rounding::once) return false;
   bool packed = false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
@@ -149,9 +149,9 @@ void ProductEmitter::place_operands() {
   for (const NamedOperand& operand : identifiers_.operands()) {
     operands_.push_back({operand, nodes_.operand_place(operands_.size())});
   }
-  if (operands_.size() != variant_.operands.size()) {
+  if (operands_.size() != schedule_.operands.size()) {
     throw Error(Code::internal,
-                "emit_products: the variant has another number of operands than the graph");
+                "emit_products: the schedule has another number of operands than the graph");
   }
 }
 
@@ -169,9 +169,9 @@ void ProductEmitter::collect_parameters() {
       out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
   }
   out_.add_count(P::work_items, "work_items");
-  if (reads_early()) out_.add_count(P::early, "early");
+  if (reads_early()) out_.add_count(P::launched_early, "early");
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
-    if (variant_.operands[i].start) {
+    if (schedule_.operands[i].start) {
       out_.add_offset(P::start, operands_[i].name + "_start", i);
     }
     for (std::uint32_t k = 0; k < rank(); ++k) {
@@ -181,7 +181,7 @@ void ProductEmitter::collect_parameters() {
 }
 
 void ProductEmitter::comment(std::string_view function, std::string_view expression) {
-  out_.comment(function, expression, identifiers_.commented(), variant_, graph_.rounding,
+  out_.comment(function, expression, identifiers_.commented(), schedule_, graph_.rounding,
                accuracy_);
 }
 
@@ -195,7 +195,7 @@ void ProductEmitter::shared_memory() {
 }
 
 void ProductEmitter::find_item() {
-  if (variant_.wide_index) out_.line(2, "KILN_SYNCHRONIZE();");  // slots may still be read
+  if (schedule_.wide_index) out_.line(2, "KILN_SYNCHRONIZE();");  // slots may still be read
   if (batch_axes() > 0) {
     out_.line(2, "const {} batch = divide(item, row_blocks);", index_);
     out_.line(2, "const {} block = item - batch * row_blocks.divisor;", index_);
@@ -207,7 +207,7 @@ void ProductEmitter::find_rows(int depth) {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
     if (operand.output || !is_used(operand)) continue;
-    std::string text = variant_.operands[i].start ? operand.name + "_start" : "";
+    std::string text = schedule_.operands[i].start ? operand.name + "_start" : "";
     for (std::uint32_t k = 0; k < first_reduced(); ++k) {
       if (!has_stride(i, k)) continue;
       text += fmt::format("{}{}({}) * {}", text.empty() ? "" : " + ", signed_index_, at(k),
@@ -272,9 +272,10 @@ std::string ProductEmitter::store(std::size_t i, const std::string& row) const {
                      values_[operand.value]);
 }
 
-KernelDescription emit_products(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
-                                std::string_view function, std::string_view expression) {
-  return ProductEmitter(graph, variant, accuracy).run(function, expression);
+KernelDescription emit_products(const TypedGraph& graph, const Schedule& schedule,
+                                Accuracy accuracy, std::string_view function,
+                                std::string_view expression) {
+  return ProductEmitter(graph, schedule, accuracy).run(function, expression);
 }
 
 }  // namespace kiln::fusion

@@ -9,9 +9,10 @@
 
 namespace kiln::fusion {
 
-/// `variant` is of plan_products(), its operands the array arguments in the graph's order, then the
-/// outputs; `graph` is what that was given.
-KernelDescription emit_products(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
-                                std::string_view function, std::string_view expression);
+/// `schedule` is of plan_products(), its operands the array arguments in the graph's order, then
+/// the outputs; `graph` is what that was given.
+KernelDescription emit_products(const TypedGraph& graph, const Schedule& schedule,
+                                Accuracy accuracy, std::string_view function,
+                                std::string_view expression);
 
 }  // namespace kiln::fusion

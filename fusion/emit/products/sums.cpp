@@ -67,13 +67,13 @@ void ProductEmitter::begin_sums() {
 bool ProductEmitter::in_parts(std::size_t i) const {
   const OperandText& operand = operands_[i];
   return host() || !operand.place.rows || operand.place.columns ||
-         variant_.width * bits(operand.dtype) > 256;
+         schedule_.width * bits(operand.dtype) > 256;
 }
 
 void ProductEmitter::for_each_vector() {
   out_.line(2, "KILN_FOR_EACH_VECTOR({}, {}, 0, slot, vector, vectors) {{", index_,
             shares_.threads);
-  const std::string scale = variant_.width == 1 ? "" : fmt::format(" * {}", variant_.width);
+  const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
   if (has_lines()) {
     out_.line(3, "const {} line = divide(vector, columns);", index_);
     out_.line(3, "const {} first = (vector - line * columns.divisor){};", index_, scale);
@@ -82,13 +82,13 @@ void ProductEmitter::for_each_vector() {
     out_.line(3, "const {} first = vector{};", index_, scale);
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (is_loaded(i) && !in_parts(i)) load(i, 3, variant_.width, "first");
+    if (is_loaded(i) && !in_parts(i)) load(i, 3, schedule_.width, "first");
   }
   emit_values(Level::line, 3);
   begin_groups();
-  const bool parts = products_.lanes < variant_.width;
+  const bool parts = products_.lanes < schedule_.width;
   if (parts) {
-    out_.line(3, "KILN_EACH(part, {}) {{", variant_.width / products_.lanes);
+    out_.line(3, "KILN_EACH(part, {}) {{", schedule_.width / products_.lanes);
   } else {
     out_.line(3, "{{");
   }
@@ -133,7 +133,7 @@ void ProductEmitter::load(std::size_t i, int depth, int width, const std::string
   }
   const std::string text =
       vectors_ ? fmt::format("vectors_of({})", from)
-               : fmt::format("lanes_of<{}, {}>({})", width, variant_.operands[i].alignment, from);
+               : fmt::format("lanes_of<{}, {}>({})", width, schedule_.operands[i].alignment, from);
   if (extents(place).empty()) {
     out_.line(depth, "const {} {}_lanes = {};", type, operand.name, text);
     return;

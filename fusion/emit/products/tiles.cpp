@@ -29,32 +29,34 @@ std::vector<bool> ProductEmitter::all_of(std::vector<NodeId> wanted) const {
 void ProductEmitter::name_tiles() {
   const NodeId sum = *nodes_.tile_sum();
   const ProductForm& form = *nodes_.form(sum);
-  const TileVariant& tiles = products_.tiles;
+  const TileSchedule& tiles = products_.tiles;
   const std::string_view rest = form.bias ? "bias" : form.point ? "point" : "none";
   out_.line(1,
             "// Weights, factors, lanes, sharers, steps of a line, columns, rest, threads, steps, "
             "sets, whole, ahead, placed.");
-  out_.line(
-      1, "using Tiles = Tiling<{}, {}, {}, {}, {}, {}, TileRest::{}, {}, {}, {}, {}, {}, {}>;",
-      storage_type(graph_.nodes[form.lane].dtype),
-      storage_type(graph_.nodes[nodes_.tile_vector(sum)].dtype), variant_.width, tiles.sharers,
-      tiles.steps_of_line, products_.columns, rest, shares_.threads * shares_.rows, tiles.steps,
-      tiles.sets, tiles.whole, tiles.ahead, tiles.placed);
-  if (tiles.parts) {
+  out_.line(1,
+            "using Tiles = Tiling<{}, {}, {}, {}, {}, {}, TileRest::{}, {}, {}, {}, {}, {}, {}>;",
+            storage_type(graph_.nodes[form.lane].dtype),
+            storage_type(graph_.nodes[nodes_.tile_vector(sum)].dtype), schedule_.width,
+            tiles.vectors_per_group, tiles.steps_per_group, products_.columns, rest,
+            shares_.threads * shares_.rows, tiles.steps, tiles.sets, tiles.whole, tiles.prefetch,
+            tiles.x_in_smem);
+  if (tiles.split_k) {
     out_.line(1, "using Parts = RowParts<Tiles, {}, {}, {}>;",
-              storage_type(operands_[scales_of_lines()].dtype), tiles.steps_of_line, tiles.once);
+              storage_type(operands_[scales_of_lines()].dtype), tiles.steps_per_group,
+              tiles.single_tile);
     out_.line(1, "KILN_SHARED Parts::Memory part_memory;");
     out_.line(1, "KILN_SHARED_BY_LAUNCH(128, held_sets);");
     return;
   }
   out_.line(1, "KILN_SHARED TileMemory<Tiles> tile_memory;");
-  if (!tiles.held) return;
+  if (!tiles.x_in_registers) return;
   out_.line(1, "KILN_SHARED HeldLines<Tiles> held_lines;");
   out_.line(1, "KILN_SHARED_BY_LAUNCH(128, held_sets);");
 }
 
 void ProductEmitter::sum_up_in_tiles() {
-  if (products_.tiles.parts) return sum_up_in_parts();
+  if (products_.tiles.split_k) return sum_up_in_parts();
   rows_of_weights();
   columns_of_vectors();
   lines_of_rows();
@@ -63,30 +65,30 @@ void ProductEmitter::sum_up_in_tiles() {
   out_.line(2,
             "{}<Tiles>(tile_memory, {}u32(vectors), u32(row_count), u32({}), "
             "u32(row_blocks.divisor), {}, weights_of, vector_of, line_of, add_again, store_of);",
-            products_.tiles.held ? "sum_held_tiles" : "sum_tiles",
-            products_.tiles.held ? "held_lines, held_sets, " : "",
+            products_.tiles.x_in_registers ? "sum_held_tiles" : "sum_tiles",
+            products_.tiles.x_in_registers ? "held_lines, held_sets, " : "",
             batch_axes() > 0 ? "block" : "item", reads_early() ? "early != 0" : "false");
 }
 
 std::uint32_t ProductEmitter::held_bytes() const {
   if (!in_tiles()) return 0;
-  if (products_.tiles.parts) {  // RowParts::Stage, of each wave
+  if (products_.tiles.split_k) {  // RowParts::Stage, of each wave
     constexpr int kRows = 8;
     constexpr int kSteps = 16;
     constexpr int kStepBytes = 32;
     constexpr int kPiece = 16;
     constexpr int kLineBytes = 2;
-    const int lines = kSteps / products_.tiles.steps_of_line;
+    const int lines = kSteps / products_.tiles.steps_per_group;
     const int operands = nodes_.form(*nodes_.tile_sum())->has_rest() ? 2 : 1;
     const int row = kSteps * kStepBytes + operands * std::max(kPiece, lines * kLineBytes);
     return static_cast<std::uint32_t>(kRows * row * shares_.rows);
   }
-  if (!products_.tiles.held) return 0;
+  if (!products_.tiles.x_in_registers) return 0;
   constexpr int kRows = 16;
   constexpr int kSets = 2;  // of each wave
   const DType weights = graph_.nodes[nodes_.form(*nodes_.tile_sum())->lane].dtype;
   const int row = static_cast<int>(products_.tiles.sets) * products_.tiles.steps * 4 *
-                  variant_.width * bits(weights) / 8;
+                  schedule_.width * bits(weights) / 8;
   return static_cast<std::uint32_t>(kRows * kSets * row);
 }
 
@@ -153,7 +155,9 @@ void ProductEmitter::sum_up_in_parts() {
             batch_axes() > 0 ? "block" : "item", reads_early() ? "early != 0" : "false");
 }
 
-bool ProductEmitter::reads_early() const { return variant_.programmatic && products_.tiles.early; }
+bool ProductEmitter::reads_early() const {
+  return schedule_.pdl && products_.tiles.weights_before_pdl_wait;
+}
 
 std::size_t ProductEmitter::scales_of_lines() const {
   return nodes_.operand_of(graph_.nodes[*nodes_.form(*nodes_.tile_sum())->scale]);

@@ -67,7 +67,7 @@ bool ProductEmitter::is_used(const OperandText& operand) const {
 
 // Where the row of an operand begins, in elements; empty for 0.
 std::string ProductEmitter::row_text(std::size_t i) const {
-  bool moves = variant_.operands[i].start;
+  bool moves = schedule_.operands[i].start;
   for (std::uint32_t k = 0; k < first_reduced(); ++k) moves = moves || has_stride(i, k);
   return moves ? operands_[i].name + "_row" + indices(operands_[i].place) : "";
 }
@@ -168,7 +168,7 @@ std::string ProductEmitter::value_text(std::size_t id) {
 // The lane of a loaded vector.
 void ProductEmitter::lane_of(std::size_t id, std::size_t i) {
   const OperandText& operand = operands_[i];
-  const bool whole = !in_parts(i) && products_.lanes < variant_.width;
+  const bool whole = !in_parts(i) && products_.lanes < schedule_.width;
   const std::string lane =
       fmt::format("{}_lanes{}[{}]", operand.name, indices(held(i)),
                   whole ? fmt::format("part * {} + lane", products_.lanes) : "lane");
@@ -176,7 +176,7 @@ void ProductEmitter::lane_of(std::size_t id, std::size_t i) {
     stored_[id] = fmt::format("plain({})", lane);
   values_[id] = vectors_ ? lane : fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
   if (is_integer(operand.dtype) && bits(operand.dtype) <= 8) {
-    const int width = whole ? variant_.width : products_.lanes;
+    const int width = whole ? schedule_.width : products_.lanes;
     const bool liftable = (operand.dtype == DType::u4 || operand.dtype == DType::u8) &&
                           width * bits(operand.dtype) % 32 == 0;
     lanes_[id] = {lane, liftable};

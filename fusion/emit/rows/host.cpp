@@ -18,9 +18,9 @@ int ReductionEmitter::rows_at_once() const {
   constexpr int kMost = 8;
   constexpr int kElements = 512;
   constexpr int kMostPasses = 8;
-  const bool is_short = in_parts() && rows_.vectors == 1 && !rows_.pieces && last_pass_ > 0 &&
+  const bool is_short = in_parts() && rows_.vectors == 1 && !rows_.split && last_pass_ > 0 &&
                         last_pass_ < kMostPasses;
-  return is_short ? std::clamp(kElements / variant_.width, 1, kMost) : 1;
+  return is_short ? std::clamp(kElements / schedule_.width, 1, kMost) : 1;
 }
 
 // The pass after which a row's value is known.
@@ -51,7 +51,7 @@ void ReductionEmitter::emit_in_turns() {
   out_.line(1, "KILN_FOR_EACH_FEW({}, {}, few, turns) {{", index_, rows_at_once());
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!keeps(id)) continue;
-    out_.line(2, "Lanes<f32, {}> {}_kept[{}];", variant_.width, name_of(id), rows_at_once());
+    out_.line(2, "Lanes<f32, {}> {}_kept[{}];", schedule_.width, name_of(id), rows_at_once());
   }
   const std::size_t before = out_.here();
   std::string declarations;
@@ -96,7 +96,7 @@ void ReductionEmitter::emit_host_pass(int pass) {
     out_.line(3, "constexpr {} vector = 0;", index_);
   } else {
     out_.line(2, "for ({} vector = {}; vector < {}; ++vector) {{", index_,
-              rows_.pieces ? "begin" : "0", last_vector());
+              rows_.split ? "begin" : "0", last_vector());
   }
   place_vector(3);
   if (pass == last_pass_) ask_for_next_row();
@@ -109,34 +109,34 @@ void ReductionEmitter::emit_host_pass(int pass) {
   const bool ragged = in_parts() && rows_.ragged;
   if (ragged) {
     for_each_streamed([&](const std::string& name, const std::string& row) {
-      out_.line(3, "auto {}_all = collect<{}>({});", name, variant_.width, row);
+      out_.line(3, "auto {}_all = collect<{}>({});", name, schedule_.width, row);
     });
     out_.line(3, "for_each_part<{}>(first, size, [&](auto part, {} first) KILN_INLINED {{",
-              variant_.width, index_);
+              schedule_.width, index_);
   }
   const int depth = ragged ? 4 : 3;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    if (operand.output || operand.uniform || !is_read(operand, pass)) continue;
+    if (operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
     out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
   }
   emit_vector(pass, depth, rows_at_once() > 1 ? "turn" : "vector");
   if (ragged) {
     out_.line(3, "}});");
     for_each_streamed([&](const std::string& name, const std::string& row) {
-      out_.line(3, "stream({}, first, lanes_from<{}>(first, size), {}_all);", row, variant_.width,
+      out_.line(3, "stream({}, first, lanes_from<{}>(first, size), {}_all);", row, schedule_.width,
                 name);
     });
   }
-  carry_stretches(pass, 3, rows_.pieces ? "vector - begin" : "vector");
+  carry_stretches(pass, 3, rows_.split ? "vector - begin" : "vector");
   out_.line(2, "}}");
 }
 
 bool ReductionEmitter::is_staged(std::size_t i) const {
   const OperandText& operand = operands_[i];
   const bool of_columns = is_host() && rows_.columns != 0 && !operand.output;
-  if (!(in_parts() || of_columns) || operand.dtype != DType::f16 || operand.uniform ||
-      variant_.operands[i].access != Access::contiguous) {
+  if (!(in_parts() || of_columns) || operand.dtype != DType::f16 || operand.row_invariant ||
+      schedule_.operands[i].access != Access::contiguous) {
     return false;
   }
   const auto is_plain = [&](std::size_t id) {
@@ -159,12 +159,12 @@ void ReductionEmitter::ask_for_next_row() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
     const std::uint32_t axis = first_reduced() - 1;
-    if (operand.output || operand.uniform || !has_stride(i, axis) || !is_read(operand, 0) ||
-        variant_.operands[i].access != Access::contiguous) {
+    if (operand.output || operand.row_invariant || !has_stride(i, axis) || !is_read(operand, 0) ||
+        schedule_.operands[i].access != Access::contiguous) {
       continue;
     }
     const std::string_view few = rows_at_once() > 1 ? " * i64(turns)" : "";
-    out_.line(3, "ask_for<{}>({}_row, i64({}){} + i64(first));", variant_.width, operand.name,
+    out_.line(3, "ask_for<{}>({}_row, i64({}){} + i64(first));", schedule_.width, operand.name,
               stride_name(i, axis), few);
   }
 }
@@ -172,7 +172,7 @@ void ReductionEmitter::ask_for_next_row() {
 // ---- Results ------------------------------------------------------------------------------------
 
 void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& row) {
-  const bool contiguous = variant_.operands[i].access == Access::contiguous;
+  const bool contiguous = schedule_.operands[i].access == Access::contiguous;
   const std::string& name = operands_[i].name;
   if (is_streamed(i)) {
     if (in_parts() && rows_.ragged) {
@@ -196,7 +196,7 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
 void ReductionEmitter::store_result(int depth, std::size_t i, const std::string& row) {
   std::string_view guard = is_guarded() ? "if (active) " : "";
   if (at_ends_) guard = is_guarded() ? "if (active && at_end) " : "if (at_end) ";
-  const bool contiguous = variant_.operands[i].access == Access::contiguous;
+  const bool contiguous = schedule_.operands[i].access == Access::contiguous;
   const std::string& name = operands_[i].name;
   if (is_streamed(i)) {
     if (in_parts() && rows_.ragged) {

@@ -14,18 +14,18 @@ namespace kiln::fusion {
 void ReductionEmitter::hold_inputs() {
   std::vector<std::size_t> held;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (!operands_[i].held) continue;
+    if (!operands_[i].in_registers) continue;
     const std::string_view type = storage_type(operands_[i].dtype);
-    const int registers = operands_[i].stored ? in_registers() : rows_.vectors;
+    const int registers = operands_[i].in_smem ? in_registers() : rows_.vectors;
     if (registers != 0) {
-      out_.line(2, "Vec<{}, {}> {}_held[{}];", type, variant_.width, operands_[i].name, registers);
+      out_.line(2, "Vec<{}, {}> {}_held[{}];", type, schedule_.width, operands_[i].name, registers);
     }
     if (is_shifted()) out_.line(2, "Vec<{}, 1> {}_end;", type, operands_[i].name);
     held.push_back(i);
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (kept_[id] < 0) continue;
-    out_.line(2, "{}<f32, {}> {}_kept[{}];", is_host() ? "Lanes" : "Vec", variant_.width,
+    out_.line(2, "{}<f32, {}> {}_kept[{}];", is_host() ? "Lanes" : "Vec", schedule_.width,
               name_of(id), rows_.vectors);
     if (is_shifted()) out_.line(2, "Vec<f32, 1> {}_end;", name_of(id));
   }
@@ -34,7 +34,7 @@ void ReductionEmitter::hold_inputs() {
   out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
   // A row that every thread has something of has a last vector, which is read in place of one past
   // the end: no load waits for a branch.
-  if (!is_full() && rows_.whole > 0) {
+  if (!is_full() && rows_.full_vectors > 0) {
     out_.line(3, "const {0} vector = least({0}(slot) * {1} + thread, vectors - 1);", index_,
               rows_.threads);
   } else {
@@ -47,12 +47,12 @@ void ReductionEmitter::hold_inputs() {
     const std::string in_register =
         fmt::format("{}_held[slot] = {};", operands_[i].name, load_text(i));
     const std::string in_memory =
-        fmt::format("store<{}, {}>({}_stored, {}, {});", variant_.width, stored_alignment(i),
+        fmt::format("store<{}, {}>({}_stored, {}, {});", schedule_.width, stored_alignment(i),
                     operands_[i].name, stored_place(), load_text(i));
-    if (!operands_[i].stored) {
+    if (!operands_[i].in_smem) {
       out_.line(3, "{}", in_register);
     } else if (copies_rows()) {
-      out_.line(3, "copy_ahead<{}>({}_stored, {}, {}, first);", variant_.width, operands_[i].name,
+      out_.line(3, "copy_ahead<{}>({}_stored, {}, {}, first);", schedule_.width, operands_[i].name,
                 stored_place(), line_text(i));
     } else if (in_registers() == 0) {
       out_.line(3, "{}", in_memory);
@@ -80,17 +80,17 @@ void ReductionEmitter::share_memory() {
   out_.line(2, "KILN_SHARED_BY_LAUNCH(16, memory);");
   int before = 0;
   for (const OperandText& operand : operands_) {
-    if (!operand.stored) continue;
+    if (!operand.in_smem) continue;
     const std::string_view type = storage_type(operand.dtype);
     out_.line(2, "{0}* const {1}_stored = reinterpret_cast<{0}*>(memory + {2}) + {4} * {3};", type,
-              operand.name, before / 16, variant_.width,
+              operand.name, before / 16, schedule_.width,
               in_cluster() ? "thread_in_block" : "thread");
-    before += rows_.stored * threads_of_block() * vector_bytes(operand);
+    before += rows_.in_smem * threads_of_block() * vector_bytes(operand);
   }
 }
 
 std::string ReductionEmitter::stored_place() const {
-  return fmt::format("(slot - {}) * {}", in_registers(), threads_of_block() * variant_.width);
+  return fmt::format("(slot - {}) * {}", in_registers(), threads_of_block() * schedule_.width);
 }
 
 int ReductionEmitter::stored_alignment(std::size_t operand) const {
@@ -101,7 +101,8 @@ int ReductionEmitter::stored_alignment(std::size_t operand) const {
 void ReductionEmitter::skip_missing(int depth, std::string_view slot) {
   if (is_full()) return;
   std::string missing = fmt::format("vector >= {}", last_vector());
-  if (rows_.whole != 0) missing = fmt::format("{} >= {} && {}", slot, rows_.whole, missing);
+  if (rows_.full_vectors != 0)
+    missing = fmt::format("{} >= {} && {}", slot, rows_.full_vectors, missing);
   out_.line(depth, "if ({}) continue;", missing);
 }
 
@@ -111,7 +112,7 @@ void ReductionEmitter::skip_missing(int depth, std::string_view slot) {
 void ReductionEmitter::for_ends(const std::function<void()>& body) {
   out_.line(2, "{{");
   out_.line(3, "const {} first = at_end ? thread < head ? thread : thread + vectors * {} : 0;",
-            index_, variant_.width);
+            index_, schedule_.width);
   at_ends_ = true;
   body();
   at_ends_ = false;
@@ -125,7 +126,7 @@ void ReductionEmitter::emit_pass(int pass) {
     if (!reduces_in(id, pass)) continue;
     out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", name_of(id),
               is_host() ? "start_held" : "start", device_name(node.op), partial_type(node),
-              variant_.width);
+              schedule_.width);
     if (in_stretches(node)) out_.line(2, "auto {0}_all = {0}_lanes;", name_of(id));
     if (is_off_centre(id)) {
       out_.line(2, "auto {0}_off = {0}_lanes;", name_of(id));
@@ -148,7 +149,8 @@ void ReductionEmitter::emit_batches(int pass) {
   std::vector<std::size_t> fetched;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    if (operand.output || operand.uniform || operand.held || !is_read(operand, pass)) continue;
+    if (operand.output || operand.row_invariant || operand.in_registers || !is_read(operand, pass))
+      continue;
     fetched.push_back(i);
   }
   if (finds_centres(pass)) {
@@ -184,7 +186,7 @@ void ReductionEmitter::emit_batches(int pass) {
     out_.line(3, "const {} batch = left * {} + thread;", index_, step);
   } else {
     out_.line(2, "for ({} batch = {}thread; batch < {}; batch += {}) {{", index_,
-              rows_.pieces ? "begin + " : "", last_vector(), step);
+              rows_.split ? "begin + " : "", last_vector(), step);
   }
   fetch(fetched, 3);
   out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
@@ -197,7 +199,7 @@ void ReductionEmitter::emit_batches(int pass) {
   emit_vector(pass, 4, "held + step");
   out_.line(3, "}}");
   if (rows_.vectors == 0) {
-    carry_stretches(pass, 3, rows_.pieces ? "batch - begin" : "batch");
+    carry_stretches(pass, 3, rows_.split ? "batch - begin" : "batch");
   }
   out_.line(2, "}}");
 }
@@ -207,7 +209,7 @@ void ReductionEmitter::emit_batches(int pass) {
 // Layer_norm of 32,768 f16 goes from 0.945 of a copy to 0.95.
 bool ReductionEmitter::finds_centres(int pass) const {
   constexpr int kFewThreads = 512;
-  if (!has_stored() || rows_.whole == 0 || rows_.block() > kFewThreads) return false;
+  if (!has_stored() || rows_.full_vectors == 0 || rows_.block() > kFewThreads) return false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!reduces_in(id, pass)) continue;
     const JoinedReductions* const pair = joined_by(id);
@@ -225,7 +227,7 @@ bool ReductionEmitter::is_off_centre(std::size_t id) const {
 
 // What only stores a row that was read before begins where that ended, with what the caches have.
 bool ReductionEmitter::is_backwards(int pass) const {
-  if (rows_.columns != 0 || rows_.pieces || pass == 0) return false;
+  if (rows_.columns != 0 || rows_.split || pass == 0) return false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (reduces_in(id, pass)) return false;
   }
@@ -236,7 +238,7 @@ bool ReductionEmitter::is_backwards(int pass) const {
 void ReductionEmitter::emit_slots(int pass, int from, int to, std::string_view unroll) {
   out_.line(2, "{} for (int slot = {}; slot < {}; ++slot) {{", unroll, from, to);
   out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
-  if (to > rows_.whole) skip_missing(3, "slot");
+  if (to > rows_.full_vectors) skip_missing(3, "slot");
   place_vector(3);
   slot_ = "slot";
   emit_vector(pass, 3, "slot");
@@ -248,7 +250,7 @@ void ReductionEmitter::emit_slots(int pass, int from, int to, std::string_view u
 void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth) {
   if (operands.empty()) return;
   for (const std::size_t i : operands) {
-    out_.line(depth, "Vec<{}, {}> {}_batch[{}];", storage_type(operands_[i].dtype), variant_.width,
+    out_.line(depth, "Vec<{}, {}> {}_batch[{}];", storage_type(operands_[i].dtype), schedule_.width,
               operands_[i].name, rows_.batch);
   }
   out_.line(depth, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
@@ -274,26 +276,26 @@ void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth
 // One vector's part of a pass.
 void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_slot) {
   for (const OperandText& operand : operands_) {
-    if (is_host() || operand.output || operand.uniform || !is_read(operand, pass)) continue;
+    if (is_host() || operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
     const auto i = static_cast<std::size_t>(&operand - operands_.data());
     if (at_ends_) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name,
-                operand.held ? operand.name + "_end" : load_text(i));
-    } else if (operand.stored && taken_ahead_ && in_registers() != 0) {
+                operand.in_registers ? operand.name + "_end" : load_text(i));
+    } else if (operand.in_smem && taken_ahead_ && in_registers() != 0) {
       out_.line(depth, "const auto {0}_lanes =", operand.name);
       out_.line(depth + 2, "slot < {0} ? {1}_held[slot < {0} ? slot : 0]", in_registers(),
                 operand.name);
       out_.line(depth + 2, "{:{}} : {}<{}, {}>({}_stored, {});", "",
-                std::to_string(in_registers()).size() + 5, load_name(), variant_.width,
+                std::to_string(in_registers()).size() + 5, load_name(), schedule_.width,
                 stored_alignment(i), operand.name, stored_place());
-    } else if (operand.stored && (from_memory_ || taken_ahead_)) {
+    } else if (operand.in_smem && (from_memory_ || taken_ahead_)) {
       out_.line(depth, "const auto {0}_lanes = {4}<{1}, {2}>({0}_stored, {3});", operand.name,
-                variant_.width, stored_alignment(i), stored_place(), load_name());
-    } else if (!operand.held && has_stored() && !taken_ahead_) {
+                schedule_.width, stored_alignment(i), stored_place(), load_name());
+    } else if (!operand.in_registers && has_stored() && !taken_ahead_) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
     } else {
       out_.line(depth, "const auto& {0}_lanes = {0}_{1}[{2}];", operand.name,
-                operand.held ? "held" : "batch", operand.held ? held_slot : "step");
+                operand.in_registers ? "held" : "batch", operand.in_registers ? held_slot : "step");
     }
   }
   if (pass == last_pass_) {
@@ -412,7 +414,7 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
     const auto operand = std::ranges::find_if(
         operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
     values_[id] = operand->name;
-    if (operand->uniform) return;
+    if (operand->row_invariant) return;
     define_input(id, depth, operand->name, operand->name + "_lanes[lane]");
     return;
   }
@@ -434,7 +436,7 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
 
 int ReductionEmitter::alignment(std::size_t operand) const {
   return at_ends_ ? std::max(1, bits(operands_[operand].dtype) / 8)
-                  : variant_.operands[operand].alignment;
+                  : schedule_.operands[operand].alignment;
 }
 
 }  // namespace kiln::fusion

@@ -25,13 +25,14 @@ void ReductionEmitter::choose_ahead() {
   constexpr int kManyVectors = 8;
   constexpr int kMostThreads = 512;
   constexpr int kWide = 8;
-  if (variant_.family != Family::nvidia || rows_.vectors < kManyVectors || rows_.columns != 0)
+  if (schedule_.backend != Backend::nvidia || rows_.vectors < kManyVectors || rows_.columns != 0)
     return;
   if ((in_cluster() && rows_.vectors <= kManyVectors) || is_shifted() || last_pass_ == 0) return;
-  if (rows_.block() > kMostThreads && variant_.width >= kWide) return;  // no registers are left
+  if (rows_.block() > kMostThreads && schedule_.width >= kWide) return;  // no registers are left
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
-    if (operand.output || operand.uniform || operand.held || !is_read(operand, last_pass_))
+    if (operand.output || operand.row_invariant || operand.in_registers ||
+        !is_read(operand, last_pass_))
       continue;
     if (!is_weight(i)) return ahead_.clear();
     ahead_.push_back(i);
@@ -39,7 +40,7 @@ void ReductionEmitter::choose_ahead() {
 }
 
 bool ReductionEmitter::is_weight(std::size_t operand) const {
-  return variant_.operands[operand].outer_axes == 0;
+  return schedule_.operands[operand].outer_axes == 0;
 }
 
 // A row of which shared memory has all goes there past the registers, which are left to weights,
@@ -50,10 +51,10 @@ bool ReductionEmitter::copies_rows() const {
   if (!has_stored() || ahead_.empty() || in_registers() != 0 || !is_full()) return false;
   int copied = 0;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (!operands_[i].stored) continue;
-    const OperandVariant& variant = variant_.operands[i];
-    if (variant.between || variant.access != Access::contiguous || variant.alignment != kCopied ||
-        vector_bytes(operands_[i]) != kCopied) {
+    if (!operands_[i].in_smem) continue;
+    const OperandSchedule& schedule = schedule_.operands[i];
+    if (schedule.unaligned || schedule.access != Access::contiguous ||
+        schedule.alignment != kCopied || vector_bytes(operands_[i]) != kCopied) {
       return false;
     }
     ++copied;
@@ -78,7 +79,7 @@ int ReductionEmitter::count_ahead() const { return copies_rows() ? kAheadOfCopie
 void ReductionEmitter::begin_ahead() {
   if (ahead_.empty()) return;
   for (const std::size_t i : ahead_) {
-    out_.line(2, "Vec<{}, {}> {}_next[{}];", storage_type(operands_[i].dtype), variant_.width,
+    out_.line(2, "Vec<{}, {}> {}_next[{}];", storage_type(operands_[i].dtype), schedule_.width,
               operands_[i].name, count_ahead());
   }
   fetch_ahead(2, "");
@@ -91,7 +92,7 @@ void ReductionEmitter::emit_ahead(int pass) {
   copying_ = false;
   out_.line(2, "KILN_UNROLL for (int held = 0; held < {}; held += {}) {{", rows_.vectors, ahead);
   for (const std::size_t i : ahead_) {
-    out_.line(3, "Vec<{0}, {1}> {2}_batch[{3}];", storage_type(operands_[i].dtype), variant_.width,
+    out_.line(3, "Vec<{0}, {1}> {2}_batch[{3}];", storage_type(operands_[i].dtype), schedule_.width,
               operands_[i].name, count_ahead());
   }
   out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", ahead);

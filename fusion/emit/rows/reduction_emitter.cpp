@@ -12,14 +12,14 @@
 
 namespace kiln::fusion {
 
-ReductionEmitter::ReductionEmitter(const TypedGraph& graph, const Variant& variant,
+ReductionEmitter::ReductionEmitter(const TypedGraph& graph, const Schedule& schedule,
                                    Accuracy accuracy)
     : graph_(graph),
-      variant_(variant),
-      rows_(variant.reduction),
+      schedule_(schedule),
+      rows_(schedule.reduction),
       node_text_(graph, accuracy),
-      index_(variant.wide_index ? "u64" : "u32"),
-      signed_index_(variant.wide_index ? "i64" : "i32"),
+      index_(schedule.wide_index ? "u64" : "u32"),
+      signed_index_(schedule.wide_index ? "i64" : "i32"),
       identifiers_(graph),
       accuracy_(accuracy) {}
 
@@ -30,12 +30,12 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   comment(function, expression);
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
-  out_.signature(rows_.block(), dense_blocks(), rows_.blocks);
+  out_.signature(rows_.block(), dense_blocks(), rows_.cluster_blocks);
   out_.await_prerequisites(1);
   if (!in_parts()) {
-    out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
+    out_.line(1, "constexpr Width<{}> width{{}};", schedule_.width);
   } else if (!rows_.ragged) {
-    out_.line(1, "constexpr AllLanes<{}> part{{}};", variant_.width);
+    out_.line(1, "constexpr AllLanes<{}> part{{}};", schedule_.width);
   }
   if (is_shifted()) out_.line(1, "constexpr Width<1> one{{}};");
   shared_memory();
@@ -57,7 +57,7 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   out_.line(0, "}}");
   out_.line(0, "");
   out_.line(0, "}}  // namespace kiln");
-  out_.host_entry(variant_.streamed ? "finish_streams();" : "");
+  out_.host_entry(schedule_.streamed ? "finish_streams();" : "");
   KernelDescription kernel = out_.finish(static_cast<std::uint32_t>(rows_.block()));
   kernel.shared_bytes = static_cast<std::uint32_t>(shared_bytes_);
   return kernel;
@@ -67,21 +67,21 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
 
 void ReductionEmitter::find_operands() {
   for (const NamedOperand& operand : identifiers_.operands()) operands_.push_back({operand});
-  if (operands_.size() != variant_.operands.size()) {
+  if (operands_.size() != schedule_.operands.size()) {
     throw Error(Code::internal,
-                "emit_rows: the variant has another number of operands than the graph");
+                "emit_rows: the schedule has another number of operands than the graph");
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    operands_[i].uniform = variant_.operands[i].uniform;
+    operands_[i].row_invariant = schedule_.operands[i].row_invariant;
   }
 }
 
 void ReductionEmitter::order_passes() {
   std::vector<bool> uniform(graph_.arguments.size(), true);
   for (const OperandText& operand : operands_) {
-    if (!operand.output) uniform[operand.argument] = operand.uniform;
+    if (!operand.output) uniform[operand.argument] = operand.row_invariant;
   }
-  uniform_ = uniform_nodes(graph_, uniform);
+  uniform_ = row_invariant_nodes(graph_, uniform);
   pass_.assign(graph_.nodes.size(), 0);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
@@ -91,14 +91,15 @@ void ReductionEmitter::order_passes() {
     ++pass_[id];
   }
   for (const OperandText& operand : operands_) {
-    if (operand.output && !operand.uniform) last_pass_ = std::max(last_pass_, pass_[operand.value]);
+    if (operand.output && !operand.row_invariant)
+      last_pass_ = std::max(last_pass_, pass_[operand.value]);
   }
   join_reductions();
   keep_functions();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (operands_[i].output || !variant_.operands[i].held) continue;
+    if (operands_[i].output || !schedule_.operands[i].in_registers) continue;
     for (int pass = 0; pass <= last_pass_; ++pass) {
-      operands_[i].held = operands_[i].held || is_read(operands_[i], pass);
+      operands_[i].in_registers = operands_[i].in_registers || is_read(operands_[i], pass);
     }
   }
   choose_stored();
@@ -132,10 +133,10 @@ const JoinedReductions* ReductionEmitter::joined_by(std::size_t id) const {
 // How many of a row's elements a thread has, where a mean of its own depends on that.
 void ReductionEmitter::count_own() {
   if (std::ranges::none_of(joined_, &JoinedReductions::squares)) return;
-  std::string count = fmt::format("{}", rows_.whole * variant_.width);
-  for (int slot = rows_.whole; slot < rows_.vectors; ++slot) {
+  std::string count = fmt::format("{}", rows_.full_vectors * schedule_.width);
+  for (int slot = rows_.full_vectors; slot < rows_.vectors; ++slot) {
     count +=
-        fmt::format(" + ({} + thread < vectors ? {} : 0)", slot * rows_.threads, variant_.width);
+        fmt::format(" + ({} + thread < vectors ? {} : 0)", slot * rows_.threads, schedule_.width);
   }
   if (is_shifted()) count += " + (at_end ? 1 : 0)";
   out_.line(2, "const f32 own_count = f32({});", count);
@@ -143,20 +144,21 @@ void ReductionEmitter::count_own() {
 
 // Shared memory is for what more than one pass reads.
 void ReductionEmitter::choose_stored() {
-  if (rows_.stored == 0) return;
+  if (rows_.in_smem == 0) return;
   for (OperandText& operand : operands_) {
     int passes = 0;
-    for (int pass = 0; pass <= last_pass_ && operand.held; ++pass) {
+    for (int pass = 0; pass <= last_pass_ && operand.in_registers; ++pass) {
       passes += is_read(operand, pass) ? 1 : 0;
     }
-    operand.held = passes > 1;
-    operand.stored = operand.held;
-    if (operand.stored) shared_bytes_ += rows_.stored * threads_of_block() * vector_bytes(operand);
+    operand.in_registers = passes > 1;
+    operand.in_smem = operand.in_registers;
+    if (operand.in_smem)
+      shared_bytes_ += rows_.in_smem * threads_of_block() * vector_bytes(operand);
   }
 }
 
 int ReductionEmitter::vector_bytes(const OperandText& operand) const {
-  return variant_.width * std::max(1, bits(operand.dtype) / 8);
+  return schedule_.width * std::max(1, bits(operand.dtype) / 8);
 }
 
 // How many blocks a multiprocessor of NVIDIA's is to have room for; 0: as many as happen to. With
@@ -171,17 +173,18 @@ int ReductionEmitter::dense_blocks() const {
   constexpr int kFewThreads = 256;
   constexpr int kWide = 8;
   if (has_stored()) {
-    const auto stored = std::ranges::count_if(operands_, &OperandText::stored);
+    const auto stored = std::ranges::count_if(operands_, &OperandText::in_smem);
     if (stored != 1 || rows_.block() > 512 || in_registers() > 7) return 0;
     return in_cluster() && rows_.vectors <= 8 ? 3 : 2;
   }
-  const bool stores = std::ranges::any_of(
-      operands_, [](const OperandText& operand) { return operand.output && !operand.uniform; });
+  const bool stores = std::ranges::any_of(operands_, [](const OperandText& operand) {
+    return operand.output && !operand.row_invariant;
+  });
   if (rows_.columns != 0 || rows_.vectors < kMany || !stores || is_shifted()) return 0;
-  if (rows_.vectors == kMany && rows_.block() > kFewThreads && variant_.width < kWide) return 0;
+  if (rows_.vectors == kMany && rows_.block() > kFewThreads && schedule_.width < kWide) return 0;
   int bytes = 0;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    const bool of_row = !operands_[i].output && operands_[i].held && !is_weight(i);
+    const bool of_row = !operands_[i].output && operands_[i].in_registers && !is_weight(i);
     if (of_row) bytes += rows_.block() * rows_.vectors * vector_bytes(operands_[i]);
   }
   if (bytes == 0 || bytes > kUnderWay) return 0;
@@ -202,8 +205,8 @@ void ReductionEmitter::keep_functions() {
   constexpr int kMostOnHost = 1 << 17;
   kept_.assign(graph_.nodes.size(), -1);
   find_needed();
-  if (rows_.vectors == 0 || rows_.columns != 0 || rows_.stored != 0) return;
-  int left = (is_host() ? kMostOnHost : kMostRegisters) / (rows_.vectors * variant_.width);
+  if (rows_.vectors == 0 || rows_.columns != 0 || rows_.in_smem != 0) return;
+  int left = (is_host() ? kMostOnHost : kMostRegisters) / (rows_.vectors * schedule_.width);
   for (std::size_t id = graph_.nodes.size(); id-- > 0 && left > 0;) {
     const TypedNode& node = graph_.nodes[id];
     const bool function = info(node.op).rule == Rule::floating;
@@ -227,7 +230,7 @@ void ReductionEmitter::keep_functions() {
 // (4,096 bf16 and f32), and with more threads from 0.98 to 0.93 (16,384 bf16).
 bool ReductionEmitter::is_quick(std::size_t id) const {
   constexpr int kFewThreads = 256;
-  return variant_.family == Family::nvidia && rows_.block() <= kFewThreads &&
+  return schedule_.backend == Backend::nvidia && rows_.block() <= kFewThreads &&
          std::ranges::any_of(joined_, [&](const JoinedReductions& pair) {
            return !pair.squares && pair.exponential == id;
          });
@@ -240,7 +243,8 @@ std::vector<bool> ReductionEmitter::needed_in(int pass) const {
     if (reduces_in(id, pass)) needed[graph_.nodes[id].operands[0]] = true;
   }
   for (const OperandText& operand : operands_) {
-    if (operand.output && !operand.uniform && pass == last_pass_) needed[operand.value] = true;
+    if (operand.output && !operand.row_invariant && pass == last_pass_)
+      needed[operand.value] = true;
   }
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
     if (!needed[id] || uniform_[id] || is_kept_for(id, pass)) continue;
@@ -289,9 +293,9 @@ bool ReductionEmitter::in_stretches(const TypedNode& node) const {
 // ---- Parameters ---------------------------------------------------------------------------------
 
 bool ReductionEmitter::has_stride(std::size_t operand, std::uint32_t axis) const {
-  const OperandVariant& variant = variant_.operands[operand];
-  if (axis == inner()) return variant.access == Access::strided;
-  return (variant.outer_axes >> axis & 1) != 0;
+  const OperandSchedule& schedule = schedule_.operands[operand];
+  if (axis == inner()) return schedule.access == Access::strided;
+  return (schedule.outer_axes >> axis & 1) != 0;
 }
 
 std::string ReductionEmitter::stride_name(std::size_t operand, std::uint32_t axis) const {
@@ -309,9 +313,9 @@ void ReductionEmitter::collect_parameters() {
   for (std::uint32_t k = 1; k < inner(); ++k) {
     if (k != first_reduced()) out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
   }
-  if (rows_.pieces) {
-    out_.add_divisor(P::pieces, "pieces");
-    out_.add_count(P::piece_vectors, "piece_vectors");
+  if (rows_.split) {
+    out_.add_divisor(P::splits, "pieces");
+    out_.add_count(P::split_vectors, "piece_vectors");
   }
   if (rows_.rows > 1) out_.add_count(P::row_count, "row_count");
   out_.add_count(P::work_items, "work_items");
@@ -319,8 +323,8 @@ void ReductionEmitter::collect_parameters() {
     for (std::uint32_t k = 0; k < rank(); ++k) {
       if (has_stride(i, k)) out_.add_offset(P::stride, stride_name(i, k), i, k);
     }
-    if (rows_.pieces && operands_[i].output && operands_[i].uniform) {
-      out_.add_offset(P::piece_stride, operands_[i].name + "_stride_piece", i);
+    if (rows_.split && operands_[i].output && operands_[i].row_invariant) {
+      out_.add_offset(P::split_stride, operands_[i].name + "_stride_piece", i);
     }
   }
 }
@@ -328,7 +332,7 @@ void ReductionEmitter::collect_parameters() {
 // ---- Text, in the order in which the kernel reads -----------------------------------------------
 
 void ReductionEmitter::comment(std::string_view function, std::string_view expression) {
-  out_.comment(function, expression, identifiers_.commented(), variant_, graph_.rounding,
+  out_.comment(function, expression, identifiers_.commented(), schedule_, graph_.rounding,
                accuracy_);
 }
 
@@ -339,7 +343,7 @@ const std::string& ReductionEmitter::name_of(std::size_t id) {
 
 // The number `unit` is that of a piece of a row; without pieces, that of the row.
 void ReductionEmitter::piece_of(std::string_view unit, std::string_view row) {
-  if (!rows_.pieces) {
+  if (!rows_.split) {
     out_.line(2, "const {} {} = {};", index_, row, unit);
     return;
   }
@@ -348,7 +352,7 @@ void ReductionEmitter::piece_of(std::string_view unit, std::string_view row) {
 }
 
 void ReductionEmitter::piece_bounds() {
-  if (!rows_.pieces) return;
+  if (!rows_.split) return;
   out_.line(2, "const {} begin = piece * piece_vectors;", index_);
   out_.line(2, "const {} end = least(begin + piece_vectors, vectors);", index_);
 }
@@ -357,7 +361,7 @@ void ReductionEmitter::row_pointers() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
     std::string at = offset(i, 0, first_reduced());
-    if (rows_.pieces && operand.output && operand.uniform) {
+    if (rows_.split && operand.output && operand.row_invariant) {
       at += fmt::format(" + {}(piece) * {}_stride_piece", signed_index_, operand.name);
     }
     out_.line(2, "{}{}* const {}_row = {}_data{};", operand.output ? "" : "const ",
@@ -391,7 +395,7 @@ bool ReductionEmitter::loads_words() const {
 }
 
 std::string ReductionEmitter::last_vector() const {
-  if (rows_.pieces) return "end";
+  if (rows_.split) return "end";
   return is_full() ? fmt::format("{}", rows_.threads * rows_.vectors) : "vectors";
 }
 

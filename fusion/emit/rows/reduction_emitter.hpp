@@ -19,7 +19,7 @@ namespace kiln::fusion {
 
 class ReductionEmitter {
  public:
-  ReductionEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy);
+  ReductionEmitter(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy);
   ReductionEmitter(const ReductionEmitter&) = delete;
   ReductionEmitter& operator=(const ReductionEmitter&) = delete;
   virtual ~ReductionEmitter() = default;
@@ -28,9 +28,9 @@ class ReductionEmitter {
 
  protected:
   struct OperandText : NamedOperand {
-    bool uniform = false;  ///< one element for each row
-    bool held = false;     ///< kept from before the first pass
-    bool stored = false;   ///< the last RowVariant::stored vectors of it in shared memory
+    bool row_invariant = false;  ///< one element for each row
+    bool in_registers = false;   ///< kept on chip from before the first pass
+    bool in_smem = false;  ///< of that, the last RowSchedule::in_smem vectors in shared memory
   };
 
   // What depends on how rows lie in the threads.
@@ -56,25 +56,25 @@ class ReductionEmitter {
   bool keeps(std::size_t id) const { return kept_[id] >= 0; }
 
   // Axes: the rows' come first, then those reduced, of which the innermost may be the last of all.
-  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
+  std::uint32_t rank() const { return static_cast<std::uint32_t>(schedule_.rank); }
   std::uint32_t inner() const { return rank() - 1; }
   std::uint32_t first_reduced() const {
     return rank() - static_cast<std::uint32_t>(rows_.axes) - (rows_.columns == 0 ? 0 : 1);
   }
   bool is_shifted() const { return rows_.phase >= 0; }
   /// How many of a thread's vectors are in registers, where some are in shared memory.
-  int in_registers() const { return rows_.vectors - rows_.stored; }
-  bool in_cluster() const { return rows_.blocks > 1; }
+  int in_registers() const { return rows_.vectors - rows_.in_smem; }
+  bool in_cluster() const { return rows_.cluster_blocks > 1; }
   /// That share a row.
-  int threads_of_block() const { return rows_.threads / rows_.blocks; }
-  bool is_full() const { return rows_.vectors != 0 && rows_.whole == rows_.vectors; }
-  bool is_host() const { return variant_.family == Family::host; }
+  int threads_of_block() const { return rows_.threads / rows_.cluster_blocks; }
+  bool is_full() const { return rows_.vectors != 0 && rows_.full_vectors == rows_.vectors; }
+  bool is_host() const { return schedule_.backend == Backend::host; }
   /// Whether lanes are those of a part of a row (preamble/host_rows.h).
   bool in_parts() const { return is_host() && rows_.columns == 0; }
   /// Of those, what is f16 in memory and f32 before and after (preamble/halves.h).
   bool is_staged(std::size_t operand) const;
   bool is_streamed(std::size_t operand) const {
-    return variant_.streamed && !operands_[operand].uniform;
+    return schedule_.streamed && !operands_[operand].row_invariant;
   }
   bool has_stride(std::size_t operand, std::uint32_t axis) const;
   std::string stride_name(std::size_t operand, std::uint32_t axis) const;
@@ -84,7 +84,7 @@ class ReductionEmitter {
   std::string_view load_name() const { return loads_words() ? "load_words" : "load"; }
   bool loads_words() const;
   /// Elements that are loaded and stored together, and what their place is a multiple of.
-  int width() const { return at_ends_ ? 1 : variant_.width; }
+  int width() const { return at_ends_ ? 1 : schedule_.width; }
   int alignment(std::size_t operand) const;
   bool has_stored() const { return shared_bytes_ != 0; }
   /// Whether rows go into shared memory past the registers.
@@ -105,15 +105,15 @@ class ReductionEmitter {
   template <class Body>
   void for_each_result(bool uniform, const Body& body) {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (operands_[i].output && operands_[i].uniform == uniform) body(i, operands_[i]);
+      if (operands_[i].output && operands_[i].row_invariant == uniform) body(i, operands_[i]);
     }
   }
   void open_result(int depth, std::size_t operand, const std::string& row);
   void store_result(int depth, std::size_t operand, const std::string& row);
 
   const TypedGraph& graph_;
-  const Variant& variant_;
-  const RowVariant& rows_;
+  const Schedule& schedule_;
+  const RowSchedule& rows_;
   NodeText node_text_;
   std::string_view index_;
   std::string_view signed_index_;
@@ -125,7 +125,7 @@ class ReductionEmitter {
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   int shared_bytes_ = 0;             ///< of all operands that are stored
   std::string slot_;  ///< the number of a vector that what is written loads, among a thread's
-  KernelWriter out_{variant_};
+  KernelWriter out_{schedule_};
 
  private:
   void find_operands();
@@ -197,7 +197,7 @@ class ReductionEmitter {
 
 inline bool is_place(Op op) { return op == Op::argmax || op == Op::argmin; }
 
-KernelDescription emit_columns(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
                                std::string_view function, std::string_view expression);
 
 }  // namespace kiln::fusion

@@ -19,7 +19,7 @@ class RowEmitter : public ReductionEmitter {
  private:
   bool has_lines() const { return rows_.axes > 1; }
   bool places(std::size_t i) const {
-    return rows_.apart != 0 && variant_.operands[i].is_placed() && is_used(operands_[i]);
+    return rows_.row_step != 0 && schedule_.operands[i].can_stage() && is_used(operands_[i]);
   }
   bool is_guarded() const override { return rows_.rows > 1; }
 
@@ -38,7 +38,7 @@ class RowEmitter : public ReductionEmitter {
       }
       if (in_cluster()) {
         out_.line(1, "KILN_SHARED ClusterSlots<{}, {}, {}> {}_slots;", type, threads_of_block(),
-                  rows_.blocks, name_of(id));
+                  rows_.cluster_blocks, name_of(id));
       } else {
         out_.line(1, "KILN_SHARED Slots<{}, {}> {}_slots;", type, rows_.threads, name_of(id));
       }
@@ -46,30 +46,30 @@ class RowEmitter : public ReductionEmitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!places(i)) continue;
       out_.line(1, "KILN_SHARED Vec<{}, {}> {}_placed[{}];", storage_type(operands_[i].dtype),
-                variant_.width, operands_[i].name, rows_.threads * rows_.vectors);
+                schedule_.width, operands_[i].name, rows_.threads * rows_.vectors);
     }
   }
 
   void place() override {
-    std::string unit = in_cluster() ? fmt::format("item / {}", rows_.blocks) : "item";
+    std::string unit = in_cluster() ? fmt::format("item / {}", rows_.cluster_blocks) : "item";
     if (rows_.rows > 1) {
       unit = "least(wanted, row_count - 1)";
-      if (rows_.apart != 0) {
-        out_.line(2, "const {0} first_row = item / {1} * {2} + item % {1};", index_, rows_.apart,
-                  rows_.apart * rows_.rows);
+      if (rows_.row_step != 0) {
+        out_.line(2, "const {0} first_row = item / {1} * {2} + item % {1};", index_, rows_.row_step,
+                  rows_.row_step * rows_.rows);
         out_.line(2, "if (first_row >= row_count) continue;");
         out_.line(2, "const {0} wanted = first_row + {0}(threadIdx.x) / {1} * {2};", index_,
-                  rows_.threads, rows_.apart);
+                  rows_.threads, rows_.row_step);
         unit = "wanted < row_count ? wanted : first_row";
       } else {
         out_.line(2, "const {} wanted = row_of<{}, {}>(item);", index_, rows_.threads, rows_.rows);
       }
       out_.line(2, "const bool active = wanted < row_count;");
-      if (rows_.pieces) {
+      if (rows_.split) {
         out_.line(2, "const {} unit = {};", index_, unit);
         unit = "unit";
       }
-    } else if (variant_.wide_index) {
+    } else if (schedule_.wide_index) {
       out_.line(2, "KILN_SYNCHRONIZE();");  // the slots of the row before may still be read
     }
     piece_of(unit, "row");
@@ -84,15 +84,15 @@ class RowEmitter : public ReductionEmitter {
     out_.coordinates(2, index_, "row", 0, first_reduced());
     row_pointers();
     if (is_shifted()) {
-      out_.line(2, "const {} head = head_of<{}>({}_row);", index_, variant_.width,
+      out_.line(2, "const {} head = head_of<{}>({}_row);", index_, schedule_.width,
                 operands_[static_cast<std::size_t>(rows_.phase)].name);
-      out_.line(2, "const {} vectors = (size - head) / {};", index_, variant_.width);
+      out_.line(2, "const {} vectors = (size - head) / {};", index_, schedule_.width);
       out_.line(2, "const bool at_end = {}thread < size - vectors * {};",
-                rows_.pieces ? "piece == 0 && " : "", variant_.width);
+                rows_.split ? "piece == 0 && " : "", schedule_.width);
     }
     piece_bounds();
     for (const OperandText& operand : operands_) {
-      if (operand.output || !operand.uniform || !is_used(operand)) continue;
+      if (operand.output || !operand.row_invariant || !is_used(operand)) continue;
       const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
         return n.op == Op::input && n.payload == operand.argument;
       });
@@ -102,7 +102,7 @@ class RowEmitter : public ReductionEmitter {
   }
 
   void place_vector(int depth) override {
-    const std::string scale = variant_.width == 1 ? "" : fmt::format(" * {}", variant_.width);
+    const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
     if (!has_lines()) {
       out_.line(depth, "const {} first = vector{}{};", index_, scale,
                 is_shifted() ? " + head" : "");
@@ -115,19 +115,19 @@ class RowEmitter : public ReductionEmitter {
 
   std::string load_text(std::size_t i) const override {
     if (places(i) && width() > 1) return operands_[i].name + "_placed[vector]";
-    if (in_parts() && variant_.operands[i].access == Access::contiguous) {
+    if (in_parts() && schedule_.operands[i].access == Access::contiguous) {
       return fmt::format("{}(part, {}, first)", is_staged(i) ? "load_halves" : "load",
                          line_text(i));
     }
     if (in_parts()) {
       return fmt::format("gather(part, {}, first, {})", line_text(i), stride_name(i, inner()));
     }
-    if (variant_.operands[i].between && width() > 1) {
+    if (schedule_.operands[i].unaligned && width() > 1) {
       const std::string inner =
-          slot_.empty() ? "false" : fmt::format("{} < {}", slot_, rows_.whole - 1);
+          slot_.empty() ? "false" : fmt::format("{} < {}", slot_, rows_.full_vectors - 1);
       return fmt::format("load_between<{}>({}, first, size, {})", width(), line_text(i), inner);
     }
-    if (variant_.operands[i].access == Access::contiguous) {
+    if (schedule_.operands[i].access == Access::contiguous) {
       return fmt::format("{}<{}, {}>({}, first)", load_name(), width(), alignment(i), line_text(i));
     }
     return fmt::format("gather<{}>({}, first, {})", width(), line_text(i), stride_name(i, inner()));
@@ -135,14 +135,14 @@ class RowEmitter : public ReductionEmitter {
 
   // All threads of a block put weights where its rows' vectors lie, which is the same for all.
   void place_weights() override {
-    if (rows_.apart == 0) return;
+    if (rows_.row_step == 0) return;
     out_.line(2, "for ({0} vector = threadIdx.x; vector < vectors; vector += {1}) {{", index_,
               rows_.block());
     place_vector(3);
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       if (!places(i)) continue;
       out_.line(3, "{}_placed[vector] = load_between<{}>({}, first, size, false);",
-                operands_[i].name, variant_.width, line_text(i));
+                operands_[i].name, schedule_.width, line_text(i));
     }
     out_.line(2, "}}");
     out_.line(2, "KILN_SYNCHRONIZE();");
@@ -183,10 +183,10 @@ class RowEmitter : public ReductionEmitter {
   void own_centre(const JoinedReductions& pair) {
     const std::string& name = name_of(pair.centre);
     out_.line(2, "const f32 {0}_own = {1}{2}>({0}_lanes);", name,
-              pair.squares ? "fold<Sum, " : "fold<Max, ", variant_.width);
+              pair.squares ? "fold<Sum, " : "fold<Max, ", schedule_.width);
     if (pair.squares) {
       if (is_off_centre(pair.around)) {
-        out_.line(2, "const f32 {0}_centre = {0}_own * {1:.9g}f;", name, 1.0 / variant_.width);
+        out_.line(2, "const f32 {0}_centre = {0}_own * {1:.9g}f;", name, 1.0 / schedule_.width);
       } else {
         out_.line(2, "const f32 {0}_centre = {0}_own / maximum(own_count, 1.0f);", name);
       }
@@ -200,14 +200,14 @@ class RowEmitter : public ReductionEmitter {
   void emit_joined(const JoinedReductions& pair) {
     const std::string& centre = name_of(pair.centre);
     const std::string& around = name_of(pair.around);
-    const std::string sum = fmt::format("fold<Sum, {}>({}_lanes)", variant_.width, around);
+    const std::string sum = fmt::format("fold<Sum, {}>({}_lanes)", schedule_.width, around);
     std::string result;
     if (pair.squares) {
-      const bool equal = rows_.whole == rows_.vectors && !is_shifted();
+      const bool equal = rows_.full_vectors == rows_.vectors && !is_shifted();
       if (is_off_centre(pair.around)) {
         out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{moments_around(", around);
         out_.line(4, "{0}_centre, own_count, fold<Sum, {2}>({1}_off), {3})}}}};", centre, around,
-                  variant_.width, sum);
+                  schedule_.width, sum);
       } else {
         out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{{{own_count, {1}_centre, {2}}}}}}};", around,
                   centre, sum);
@@ -253,12 +253,12 @@ class RowEmitter : public ReductionEmitter {
 
 }  // namespace
 
-KernelDescription emit_rows(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+KernelDescription emit_rows(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
                             std::string_view function, std::string_view expression) {
-  if (variant.reduction.columns != 0) {
-    return emit_columns(graph, variant, accuracy, function, expression);
+  if (schedule.reduction.columns != 0) {
+    return emit_columns(graph, schedule, accuracy, function, expression);
   }
-  return RowEmitter(graph, variant, accuracy).run(function, expression);
+  return RowEmitter(graph, schedule, accuracy).run(function, expression);
 }
 
 }  // namespace kiln::fusion

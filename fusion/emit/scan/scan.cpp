@@ -21,14 +21,14 @@ namespace {
 
 class ScanEmitter {
  public:
-  ScanEmitter(const TypedGraph& graph, const Variant& variant, Accuracy accuracy)
+  ScanEmitter(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy)
       : graph_(graph),
-        variant_(variant),
-        shares_(variant.reduction),
+        schedule_(schedule),
+        shares_(schedule.reduction),
         accuracy_(accuracy),
         node_text_(graph, accuracy),
-        index_(variant.wide_index ? "u64" : "u32"),
-        signed_index_(variant.wide_index ? "i64" : "i32"),
+        index_(schedule.wide_index ? "u64" : "u32"),
+        signed_index_(schedule.wide_index ? "i64" : "i32"),
         identifiers_(graph),
         operands_(identifiers_.operands()),
         values_(graph.nodes.size()),
@@ -36,9 +36,9 @@ class ScanEmitter {
         names_(graph.nodes.size()) {}
 
   KernelDescription run(std::string_view function, std::string_view expression) {
-    if (operands_.size() != variant_.operands.size()) {
+    if (operands_.size() != schedule_.operands.size()) {
       throw Error(Code::internal,
-                  "emit_scan: the variant has another number of operands than the graph");
+                  "emit_scan: the schedule has another number of operands than the graph");
     }
     collect_parameters();
     comment(function, expression);
@@ -46,7 +46,7 @@ class ScanEmitter {
     out_.line(0, "");
     out_.signature(threads());
     out_.await_prerequisites(1);
-    out_.line(1, "constexpr Width<{}> width{{}};", variant_.width);
+    out_.line(1, "constexpr Width<{}> width{{}};", schedule_.width);
     if (along()) {
       open_rows();
     } else {
@@ -65,18 +65,18 @@ class ScanEmitter {
   }
 
  private:
-  bool along() const { return variant_.scan == ScanVariant::along; }
+  bool along() const { return schedule_.scan == ScanSchedule::along; }
   int threads() const {
-    return along() ? shares_.threads * shares_.rows : policy(variant_.family).block;
+    return along() ? shares_.threads * shares_.rows : device_model(schedule_.backend).block;
   }
-  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
+  std::uint32_t rank() const { return static_cast<std::uint32_t>(schedule_.rank); }
   std::uint32_t inner() const { return rank() - 1; }
   std::uint32_t scanned() const { return along() ? inner() : inner() - 1; }
 
   bool has_stride(std::size_t operand, std::uint32_t axis) const {
-    const OperandVariant& variant = variant_.operands[operand];
-    if (axis == inner()) return variant.access == Access::strided;
-    return (variant.outer_axes >> axis & 1) != 0;
+    const OperandSchedule& schedule = schedule_.operands[operand];
+    if (axis == inner()) return schedule.access == Access::strided;
+    return (schedule.outer_axes >> axis & 1) != 0;
   }
   std::string stride_name(std::size_t operand, std::uint32_t axis) const {
     return fmt::format("{}_stride_{}", operands_[operand].name, axis);
@@ -104,7 +104,7 @@ class ScanEmitter {
   }
 
   void comment(std::string_view function, std::string_view expression) {
-    out_.comment(function, expression, identifiers_.commented(), variant_, graph_.rounding,
+    out_.comment(function, expression, identifiers_.commented(), schedule_, graph_.rounding,
                  accuracy_);
   }
 
@@ -135,22 +135,23 @@ class ScanEmitter {
     }
     // All threads of a block go on to the end together. Those past the end of the row repeat its
     // last vector, which nothing before it depends on.
-    const std::string thread = variant_.family == Family::host
+    const std::string thread = schedule_.backend == Backend::host
                                    ? "0"
                                    : fmt::format("{}(threadIdx.x) % {}", index_, shares_.threads);
     out_.line(2, "for ({} block = 0; block < vectors; block += {}) {{", index_, shares_.threads);
     out_.line(3, "const {} vector = block + {};", index_, thread);
-    out_.line(3, "const {} first = row_or_last(vector, vectors) * {};", index_, variant_.width);
+    out_.line(3, "const {} first = row_or_last(vector, vectors) * {};", index_, schedule_.width);
   }
 
   void open_columns() {
     out_.line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_,
-              policy(variant_.family).block);
+              device_model(schedule_.backend).block);
     if (scanned() > 0) {
       out_.line(2, "const {} row = divide(item, columns);", index_);
-      out_.line(2, "const {} first = (item - row * columns.divisor) * {};", index_, variant_.width);
+      out_.line(2, "const {} first = (item - row * columns.divisor) * {};", index_,
+                schedule_.width);
     } else {
-      out_.line(2, "const {} first = item * {};", index_, variant_.width);
+      out_.line(2, "const {} first = item * {};", index_, schedule_.width);
     }
     if (scanned() > 0) out_.coordinates(2, index_, "row", 0, scanned());
     row_pointers(scanned());
@@ -158,7 +159,7 @@ class ScanEmitter {
       const TypedNode& node = graph_.nodes[id];
       if (!is_scan(node.op)) continue;
       out_.line(2, "auto {}_carried = start_columns<{}, {}, {}>();", name_of(id),
-                device_name(node.op), compute_type(node.dtype), variant_.width);
+                device_name(node.op), compute_type(node.dtype), schedule_.width);
     }
     out_.line(2, "for ({0} at_{1} = 0; at_{1} < length.divisor; ++at_{1}) {{", index_, scanned());
   }
@@ -201,14 +202,14 @@ class ScanEmitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const NamedOperand& operand = operands_[i];
       if (operand.output || !is_used(operand)) continue;
-      switch (variant_.operands[i].access) {
+      switch (schedule_.operands[i].access) {
         case Access::contiguous:
           out_.line(3, "const auto {}_lanes = load<{}, {}>({}, first);", operand.name,
-                    variant_.width, variant_.operands[i].alignment, pointer(i));
+                    schedule_.width, schedule_.operands[i].alignment, pointer(i));
           break;
         case Access::strided:
           out_.line(3, "const auto {}_lanes = gather<{}>({}, first, {});", operand.name,
-                    variant_.width, pointer(i), stride_name(i, inner()));
+                    schedule_.width, pointer(i), stride_name(i, inner()));
           break;
         default:
           out_.line(3, "const {} {}_bits = *({});", storage_type(operand.dtype), operand.name,
@@ -247,13 +248,13 @@ class ScanEmitter {
         return !o.output && o.argument == node.payload;
       });
       const auto i = static_cast<std::size_t>(operand - operands_.begin());
-      const Access access = variant_.operands[i].access;
+      const Access access = schedule_.operands[i].access;
       const bool lanes = access == Access::contiguous || access == Access::strided;
       names_[id] = operand->name;
       std::string element = operand->name + "_bits";
       // Kept, as an output may lie in its memory.
       if (lanes && node_text_.needs_stored(static_cast<NodeId>(id))) {
-        out_.line(3, "{} {}[{}];", storage_type(node.dtype), element, variant_.width);
+        out_.line(3, "{} {}[{}];", storage_type(node.dtype), element, schedule_.width);
         out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {}_lanes[lane];",
                   element, operand->name);
         element += "[lane]";
@@ -284,7 +285,7 @@ class ScanEmitter {
   }
 
   void define(std::size_t id, const std::string& text) {
-    out_.line(3, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id), variant_.width);
+    out_.line(3, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id), schedule_.width);
     out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {};", name_of(id), text);
     values_[id] = name_of(id) + "[lane]";
   }
@@ -296,19 +297,19 @@ class ScanEmitter {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const NamedOperand& operand = operands_[i];
       if (!operand.output) continue;
-      const bool contiguous = variant_.operands[i].access == Access::contiguous;
-      out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, variant_.width,
+      const bool contiguous = schedule_.operands[i].access == Access::contiguous;
+      out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, schedule_.width,
                 pointer(i), contiguous ? "" : ", " + inner_stride(i));
-      const std::string element = variant_.family == Family::host
+      const std::string element = schedule_.backend == Backend::host
                                       ? node_text_.store_on_host(operand.value, values_, stored_)
                                       : node_text_.store(operand.value, values_, stored_);
       out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}_lanes[lane] = {};", operand.name,
                 element);
       if (contiguous) {
-        out_.line(3, "{}store<{}, {}>({}, first, {}_lanes);", guard, variant_.width,
-                  variant_.operands[i].alignment, pointer(i), operand.name);
+        out_.line(3, "{}store<{}, {}>({}, first, {}_lanes);", guard, schedule_.width,
+                  schedule_.operands[i].alignment, pointer(i), operand.name);
       } else {
-        out_.line(3, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, variant_.width, pointer(i),
+        out_.line(3, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, schedule_.width, pointer(i),
                   inner_stride(i), operand.name);
       }
     }
@@ -319,8 +320,8 @@ class ScanEmitter {
   }
 
   const TypedGraph& graph_;
-  const Variant& variant_;
-  const RowVariant& shares_;
+  const Schedule& schedule_;
+  const RowSchedule& shares_;
   Accuracy accuracy_;
   NodeText node_text_;
   std::string_view index_;
@@ -330,14 +331,14 @@ class ScanEmitter {
   std::vector<std::string> values_;
   std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
   std::vector<std::string> names_;
-  KernelWriter out_{variant_};
+  KernelWriter out_{schedule_};
 };
 
 }  // namespace
 
-KernelDescription emit_scan(const TypedGraph& graph, const Variant& variant, Accuracy accuracy,
+KernelDescription emit_scan(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
                             std::string_view function, std::string_view expression) {
-  return ScanEmitter(graph, variant, accuracy).run(function, expression);
+  return ScanEmitter(graph, schedule, accuracy).run(function, expression);
 }
 
 }  // namespace kiln::fusion

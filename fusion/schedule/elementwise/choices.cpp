@@ -11,27 +11,27 @@ constexpr int kTiles[] = {64, 32};
 
 bool lies_along(const MergedAxis& axis, std::size_t operand) { return axis.strides[operand] == 1; }
 
-bool can_transpose(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
+bool can_transpose(std::span<const Operand> operands, const std::vector<OperandSchedule>& schedules,
                    const MergedAxis& axis, std::size_t i) {
-  return !operands[i].output && !operands[i].count && variants[i].access == Access::strided &&
+  return !operands[i].output && !operands[i].iota && schedules[i].access == Access::strided &&
          lies_along(axis, i) && bits(operands[i].dtype) >= 8;
 }
 
 }  // namespace
 
 void choose_tile(const std::vector<MergedAxis>& axes, std::span<const Operand> operands,
-                 const Policy& policy, Variant& variant) {
+                 const DeviceModel& model, Schedule& schedule) {
   std::vector<std::size_t> best;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     std::vector<std::size_t> helped;
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      if (can_transpose(operands, variant.operands, axes[k], i)) helped.push_back(i);
+      if (can_transpose(operands, schedule.operands, axes[k], i)) helped.push_back(i);
     }
     const int smallest = kTiles[std::size(kTiles) - 1];
     const bool fills = std::min(axes[k].size, axes.back().size) >= smallest;
     if (!fills || helped.size() <= best.size()) continue;
     best = std::move(helped);
-    variant.tile_axis = static_cast<int>(k);
+    schedule.tile_axis = static_cast<int>(k);
   }
   if (best.empty()) return;
   // At the edges of a tile every element is a thread's own: two would share a byte of the output.
@@ -44,16 +44,16 @@ void choose_tile(const std::vector<MergedAxis>& axes, std::span<const Operand> o
     return total;
   };
   for (const int tile : kTiles) {
-    variant.tile = tile;
-    if (bytes(tile) <= policy.tile_bytes) break;
+    schedule.tile = tile;
+    if (bytes(tile) <= model.tile_bytes) break;
   }
-  while (bytes(variant.tile) > policy.tile_bytes) best.pop_back();
-  for (const std::size_t i : best) variant.operands[i].access = Access::transposed;
+  while (bytes(schedule.tile) > model.tile_bytes) best.pop_back();
+  for (const std::size_t i : best) schedule.operands[i].access = Access::transposed;
 }
 
 void find_interleaved(const std::vector<MergedAxis>& axes, std::span<const Operand> operands,
                       std::span<const std::int64_t> offsets,
-                      std::vector<OperandVariant>& variants) {
+                      std::vector<OperandSchedule>& schedules) {
   constexpr std::int64_t kMostWays = 4;
   const auto element = [&](std::size_t i) {
     return operands[i].place.element + offsets[i] - operands[i].offset;
@@ -61,14 +61,14 @@ void find_interleaved(const std::vector<MergedAxis>& axes, std::span<const Opera
   const auto beside = [&](std::size_t i, std::size_t k) {
     return operands[i].place.memory == operands[k].place.memory &&
            operands[i].output == operands[k].output && operands[i].dtype == operands[k].dtype &&
-           variants[k].access == Access::strided &&
+           schedules[k].access == Access::strided &&
            std::ranges::all_of(
                axes, [&](const MergedAxis& axis) { return axis.strides[i] == axis.strides[k]; });
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const std::int64_t ways = axes.back().strides[i];
     if (operands[i].place.memory == 0 || is_packed(operands[i].dtype) || ways < 2 ||
-        ways > kMostWays || variants[i].access != Access::strided)
+        ways > kMostWays || schedules[i].access != Access::strided)
       continue;
     std::vector<std::size_t> group;
     for (std::int64_t way = 0; way < ways; ++way) {
@@ -80,80 +80,80 @@ void find_interleaved(const std::vector<MergedAxis>& axes, std::span<const Opera
     }
     if (group.size() != static_cast<std::size_t>(ways) || group[0] != i) continue;
     for (std::size_t way = 0; way < group.size(); ++way) {
-      OperandVariant& variant = variants[group[way]];
-      variant.access = Access::interleaved;
-      variant.ways = static_cast<int>(ways);
-      variant.way = static_cast<int>(way);
-      variant.first_way = i;
+      OperandSchedule& schedule = schedules[group[way]];
+      schedule.access = Access::interleaved;
+      schedule.ways = static_cast<int>(ways);
+      schedule.way = static_cast<int>(way);
+      schedule.first_way = i;
     }
   }
 }
 
 int choose_width(std::int64_t inner, std::span<const Operand> operands,
-                 const std::vector<OperandVariant>& variants, const Policy& policy) {
-  if (policy.vector_bytes == 0) return policy.most_lanes;
+                 const std::vector<OperandSchedule>& schedules, const DeviceModel& model) {
+  if (model.vector_bytes == 0) return model.max_lanes;
   int narrowest = 0;  // in bits, as all widths here
   int widest = 8;
   int stored = 8;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].count) continue;
-    const int element = bits(operands[i].dtype) * variants[i].ways;
+    if (operands[i].iota) continue;
+    const int element = bits(operands[i].dtype) * schedules[i].ways;
     widest = std::max(widest, element);
     if (operands[i].output) stored = std::max(stored, element);
-    if (variants[i].access != Access::contiguous && variants[i].access != Access::interleaved)
+    if (schedules[i].access != Access::contiguous && schedules[i].access != Access::interleaved)
       continue;
     narrowest = narrowest == 0 ? element : std::min(narrowest, element);
   }
   if (narrowest == 0) return 1;
-  int width = std::min({policy.vector_bytes * 8 / narrowest, policy.most_lane_bytes * 8 / widest,
-                        policy.most_stored_bytes * 8 / stored, policy.most_lanes});
+  int width = std::min({model.vector_bytes * 8 / narrowest, model.max_lane_bytes * 8 / widest,
+                        model.max_stored_bytes * 8 / stored, model.max_lanes});
   while (width > 1 && width > inner) width /= 2;
   return std::max(width, 1);
 }
 
-void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const Policy& policy,
-                    Variant& variant) {
+void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const DeviceModel& model,
+                    Schedule& schedule) {
   constexpr int kEnoughBytes = 32;
   constexpr std::int64_t kLong = 16;
-  if (policy.vector_bytes == 0 || variant.tile != 0) return;
+  if (model.vector_bytes == 0 || schedule.tile != 0) return;
   int narrowest = 1024;  // in bits, as all widths here
   int loaded = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    const OperandVariant& own = variant.operands[i];
+    const OperandSchedule& own = schedule.operands[i];
     // Counts, and packed elements that are no vectors, go on from lane to lane.
     const bool packed = is_packed(operands[i].dtype);
-    if (operands[i].count || (packed && (operands[i].output || own.access == Access::strided)))
+    if (operands[i].iota || (packed && (operands[i].output || own.access == Access::strided)))
       return;
     const bool in_rows = own.access == Access::contiguous || own.access == Access::interleaved;
     if (operands[i].output || !in_rows) continue;
     const int element = bits(operands[i].dtype) * own.ways;
     narrowest = std::min(narrowest, element);
     // What repeats along another axis is in the caches.
-    const std::uint64_t axes = (std::uint64_t{1} << (variant.rank - 1)) - 1;
-    if (own.way == 0 && own.outer_axes == axes) loaded += element * variant.width;
+    const std::uint64_t axes = (std::uint64_t{1} << (schedule.rank - 1)) - 1;
+    if (own.way == 0 && own.outer_axes == axes) loaded += element * schedule.width;
   }
-  const int most = std::min(policy.vector_bytes * 8 / narrowest, policy.most_lanes) / variant.width;
+  const int most = std::min(model.vector_bytes * 8 / narrowest, model.max_lanes) / schedule.width;
   for (const int threads : {32, 16, 8, 4}) {
     for (int vectors = most; vectors > 1; vectors /= 2) {
-      const std::int64_t together = std::int64_t{vectors} * threads * variant.width;
+      const std::int64_t together = std::int64_t{vectors} * threads * schedule.width;
       const bool enough = loaded * vectors / 2 >= kEnoughBytes * 8;
       if (enough || (inner % together != 0 && inner < kLong * together)) continue;
-      variant.vectors = vectors;
-      variant.threads = threads;
+      schedule.vectors = vectors;
+      schedule.threads = threads;
       return;
     }
   }
 }
 
-bool is_table(std::span<const Operand> operands, const std::vector<OperandVariant>& variants) {
+bool is_table(std::span<const Operand> operands, const std::vector<OperandSchedule>& schedules) {
   int codes = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    const bool contiguous = variants[i].access == Access::contiguous;
+    const bool contiguous = schedules[i].access == Access::contiguous;
     const int width = bits(operands[i].dtype);
-    if (operands[i].count) return false;
+    if (operands[i].iota) return false;
     if (operands[i].output && !(contiguous && (width == 16 || width == 32))) return false;
     const bool same =
-        variants[i].access == Access::broadcast || variants[i].access == Access::scalar;
+        schedules[i].access == Access::broadcast || schedules[i].access == Access::scalar;
     if (operands[i].output || same) continue;
     if (!contiguous || !is_packed(operands[i].dtype)) return false;
     ++codes;

@@ -21,7 +21,7 @@ namespace {
 // have of the shared memory goes to tiles, so that two blocks fit a compute unit. The host: one
 // work item is a stretch of a row, long enough that finding its place costs nothing; tiles fit its
 // first cache.
-constexpr Policy kPolicies[] = {
+constexpr DeviceModel kModels[] = {
     /* amd    */ {16, 64, 16, 16, 256, 256, 0, 32 << 10},
     /* nvidia */ {16, 64, 16, 16, 256, 512, 0, 32 << 10},
     /* host   */ {0, 0, 0, 1024, 16, 16, 8 << 20, 32 << 10},
@@ -98,7 +98,7 @@ void turn_round(std::vector<MergedAxis>& axes, std::size_t output,
 
 // What the kernel adds to an operand's place, because its pointer cannot.
 std::int64_t start_of(const Operand& operand, std::int64_t offset) {
-  if (operand.count) return offset;
+  if (operand.iota) return offset;
   return is_packed(operand.dtype) ? offset & 1 : 0;
 }
 
@@ -133,27 +133,27 @@ bool rows_are_lines(const Operand& operand, std::int64_t offset,
   return whole;
 }
 
-bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVariant>& variants,
+bool is_streamed(std::span<const Operand> operands, const std::vector<OperandSchedule>& schedules,
                  const std::vector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
-                 bool in_pieces, Family family) {
+                 bool in_pieces, Backend backend) {
   constexpr std::uint64_t kLongRow = 2048;
-  const std::uint64_t least = policy(family).stream_bytes;
+  const std::uint64_t least = device_model(backend).stream_bytes;
   std::uint64_t elements = 1;
   for (const MergedAxis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
   bool any = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& written = operands[i];
-    if (!written.output || variants[i].uniform) continue;
+    if (!written.output || schedules[i].row_invariant) continue;
     const auto width = static_cast<std::uint64_t>(bits(written.dtype)) / 8;
     const bool everywhere =
-        std::popcount(variants[i].outer_axes) == static_cast<int>(axes.size()) - 1;
+        std::popcount(schedules[i].outer_axes) == static_cast<int>(axes.size()) - 1;
     const bool alone = std::ranges::count_if(operands, [&](const Operand& operand) {
-                         return !operand.count && operand.address == written.address;
+                         return !operand.iota && operand.address == written.address;
                        }) == 1;
     const bool is_long =
         !in_pieces && static_cast<std::uint64_t>(axes.back().size) * width >= kLongRow;
     if (least == 0 || elements * width < least || !everywhere || !alone ||
-        variants[i].access != Access::contiguous ||
+        schedules[i].access != Access::contiguous ||
         !(is_long || rows_are_lines(written, offsets[i], axes, i))) {
       return false;
     }
@@ -162,7 +162,9 @@ bool is_streamed(std::span<const Operand> operands, const std::vector<OperandVar
   return any;
 }
 
-const Policy& policy(Family family) { return kPolicies[static_cast<std::size_t>(family)]; }
+const DeviceModel& device_model(Backend backend) {
+  return kModels[static_cast<std::size_t>(backend)];
+}
 
 int slot_bytes(DType dtype) { return std::max(4, bits(dtype) / 8); }
 
@@ -170,42 +172,42 @@ int tile_vector(DType dtype) { return 128 / bits(dtype); }
 
 std::uint64_t Layout::threads() const {
   const bool blocks =
-      variant.tile != 0 || variant.reduction.axes != 0 || variant.scan == ScanVariant::along;
-  return blocks && variant.family != Family::host ? work_items * block() : work_items;
+      schedule.tile != 0 || schedule.reduction.axes != 0 || schedule.scan == ScanSchedule::along;
+  return blocks && schedule.backend != Backend::host ? work_items * block() : work_items;
 }
 
 std::uint32_t Layout::block() const {
-  const bool rows = variant.reduction.axes != 0 || variant.scan == ScanVariant::along;
-  const bool gpu = variant.family != Family::host;
-  if (!rows && (gpu || variant.scan == ScanVariant::none)) {
-    const Policy& rule = policy(variant.family);
-    return static_cast<std::uint32_t>(variant.tile != 0 ? rule.tile_block : rule.block);
+  const bool rows = schedule.reduction.axes != 0 || schedule.scan == ScanSchedule::along;
+  const bool gpu = schedule.backend != Backend::host;
+  if (!rows && (gpu || schedule.scan == ScanSchedule::none)) {
+    const DeviceModel& model = device_model(schedule.backend);
+    return static_cast<std::uint32_t>(schedule.tile != 0 ? model.tile_block : model.block);
   }
-  if (gpu) return static_cast<std::uint32_t>(variant.reduction.block());
+  if (gpu) return static_cast<std::uint32_t>(schedule.reduction.block());
   // As many items as keep a core busy for longer than it takes to wake it.
   constexpr std::int64_t kWorthwhile = 16 * 1024;
-  const std::int64_t side_by_side = variant.reduction.columns != 0 ? variant.width : 1;
-  const std::int64_t elements = std::max<std::int64_t>(1, reduced / pieces) * side_by_side;
+  const std::int64_t side_by_side = schedule.reduction.columns != 0 ? schedule.width : 1;
+  const std::int64_t elements = std::max<std::int64_t>(1, reduced / splits) * side_by_side;
   return static_cast<std::uint32_t>(std::max<std::int64_t>(1, kWorthwhile / elements));
 }
 
 std::int64_t Layout::row_items() const {
   const std::int64_t inner = shape[shape.size() - 1];
-  if (variant.tile != 0) return (inner + variant.tile - 1) / variant.tile;
-  const std::int64_t together = std::int64_t{variant.width} * variant.vectors * variant.threads;
-  return (inner + together - 1) / together * variant.threads;
+  if (schedule.tile != 0) return (inner + schedule.tile - 1) / schedule.tile;
+  const std::int64_t together = std::int64_t{schedule.width} * schedule.vectors * schedule.threads;
+  return (inner + together - 1) / together * schedule.threads;
 }
 
-Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family family) {
+Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend backend) {
   Layout layout;
-  layout.variant.family = family;
+  layout.schedule.backend = backend;
   for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
   std::vector<MergedAxis> axes = axes_of(shape, operands);
   const std::size_t output = first_output(operands);
   turn_round(axes, output, layout.offsets);
   sort_by_memory(axes, output);
   axes = merge(std::move(axes));
-  if (family == Family::host) {
+  if (backend == Backend::host) {
     axes = follow_largest_input(std::move(axes), operands, kHostLine, kMostStreams);
   } else if (!axes.empty()) {
     axes = bring_together(std::move(axes), operands);
@@ -220,77 +222,77 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Family 
                             axes.size(), kMostRank));
   }
   const MergedAxis& inner = axes.back();
-  std::vector<OperandVariant>& variants = layout.variant.operands;
+  std::vector<OperandSchedule>& schedules = layout.schedule.operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    OperandVariant variant;
-    variant.access = access_of(axes, i);
+    OperandSchedule schedule;
+    schedule.access = access_of(axes, i);
     for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-      if (axes[k].strides[i] != 0) variant.outer_axes |= std::uint64_t{1} << k;
+      if (axes[k].strides[i] != 0) schedule.outer_axes |= std::uint64_t{1} << k;
     }
-    variant.start = start_of(operands[i], layout.offsets[i]) != 0;
-    if (is_packed(operands[i].dtype) && variant.access == Access::contiguous &&
+    schedule.start = start_of(operands[i], layout.offsets[i]) != 0;
+    if (is_packed(operands[i].dtype) && schedule.access == Access::contiguous &&
         !rows_are_bytes(axes, i, layout.offsets[i])) {
-      variant.access = Access::strided;
+      schedule.access = Access::strided;
     }
-    variants.push_back(variant);
+    schedules.push_back(schedule);
   }
-  find_interleaved(axes, operands, layout.offsets, variants);
-  choose_tile(axes, operands, policy(family), layout.variant);
-  const int tile = layout.variant.tile;
-  const auto tile_axis = static_cast<std::size_t>(layout.variant.tile_axis);
-  layout.variant.streamed =
-      is_streamed(operands, variants, axes, layout.offsets, tile != 0, family);
+  find_interleaved(axes, operands, layout.offsets, schedules);
+  choose_tile(axes, operands, device_model(backend), layout.schedule);
+  const int tile = layout.schedule.tile;
+  const auto tile_axis = static_cast<std::size_t>(layout.schedule.tile_axis);
+  layout.schedule.streamed =
+      is_streamed(operands, schedules, axes, layout.offsets, tile != 0, backend);
   int most = tile == 0 ? 1024 : tile;
-  if (layout.variant.streamed &&
+  if (layout.schedule.streamed &&
       rows_are_lines(operands[output], layout.offsets[output], axes, output)) {
     most = std::min(most, kStreamedBytes * 8 / bits(operands[output].dtype));
   }
-  layout.variant.table = tile == 0 && family == Family::host && inner.size >= kLeastLookedUp &&
-                         is_table(operands, variants);
-  if (family == Family::host && tile == 0 && !layout.variant.table && axes.size() > 1 &&
+  layout.schedule.table = tile == 0 && backend == Backend::host && inner.size >= kLeastLookedUp &&
+                          is_table(operands, schedules);
+  if (backend == Backend::host && tile == 0 && !layout.schedule.table && axes.size() > 1 &&
       inner.size <= kShortRow) {
     most = std::min(most, short_width(inner.size));
   }
-  const int width = std::min(choose_width(inner.size, operands, variants, policy(family)), most);
+  const int width =
+      std::min(choose_width(inner.size, operands, schedules, device_model(backend)), most);
   const auto blocks = [](std::int64_t size, int step) {
     return static_cast<std::uint64_t>((size + step - 1) / step);
   };
-  layout.variant.width = width;
-  layout.variant.rank = static_cast<int>(axes.size());
-  choose_vectors(inner.size, operands, policy(family), layout.variant);
-  const int vectors = layout.variant.vectors;
-  const int threads = layout.variant.threads;
+  layout.schedule.width = width;
+  layout.schedule.rank = static_cast<int>(axes.size());
+  choose_vectors(inner.size, operands, device_model(backend), layout.schedule);
+  const int vectors = layout.schedule.vectors;
+  const int threads = layout.schedule.threads;
   layout.work_items = blocks(inner.size, tile == 0 ? width * vectors * threads : tile) *
                       static_cast<std::uint64_t>(tile == 0 ? threads : 1);
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     layout.work_items *= blocks(axes[k].size, tile != 0 && k == tile_axis ? tile : 1);
   }
   // A short row is less than a work item of the host could take.
-  const std::int64_t filled = family == Family::host ? std::min<std::int64_t>(inner.size, width)
-                                                     : std::int64_t{width} * vectors;
+  const std::int64_t filled = backend == Backend::host ? std::min<std::int64_t>(inner.size, width)
+                                                       : std::int64_t{width} * vectors;
   const std::uint64_t elements =
       layout.work_items * static_cast<std::uint64_t>(tile == 0 ? filled : tile * tile);
-  layout.variant.wide_index =
+  layout.schedule.wide_index =
       needs_wide_index(axes, operands.size(), elements, width * vectors * threads);
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    variants[i].gaps = family == Family::host && tile == 0 && width <= kShortRow &&
-                       !operands[i].output && !is_packed(operands[i].dtype) &&
-                       variants[i].access == Access::contiguous && has_gaps(axes, i);
-    // A CPU loads from any address at the same cost, so there alignment is no reason for a variant.
-    // What lies in the vectors of another operand is aligned as that one is.
-    const bool aligned = family != Family::host && !operands[i].count && variants[i].way == 0;
-    variants[i].alignment =
-        operands[i].count
-            ? count_alignment(axes, i, start_of(operands[i], layout.offsets[i]), width)
-            : std::max(1, bits(operands[i].dtype) / 8);
+    schedules[i].gaps = backend == Backend::host && tile == 0 && width <= kShortRow &&
+                        !operands[i].output && !is_packed(operands[i].dtype) &&
+                        schedules[i].access == Access::contiguous && has_gaps(axes, i);
+    // A CPU loads from any address at the same cost, so there alignment is no reason for a
+    // schedule. What lies in the vectors of another operand is aligned as that one is.
+    const bool aligned = backend != Backend::host && !operands[i].iota && schedules[i].way == 0;
+    schedules[i].alignment =
+        operands[i].iota ? count_alignment(axes, i, start_of(operands[i], layout.offsets[i]), width)
+                         : std::max(1, bits(operands[i].dtype) / 8);
     const bool in_rows =
-        variants[i].access == Access::contiguous || variants[i].access == Access::interleaved;
+        schedules[i].access == Access::contiguous || schedules[i].access == Access::interleaved;
     if (aligned && in_rows) {
-      variants[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, axes.size() - 1, i,
-                                           width * variants[i].ways);
-    } else if (aligned && variants[i].access == Access::transposed) {
-      variants[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, tile_axis, i,
-                                           tile_vector(operands[i].dtype));
+      schedules[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, axes.size() - 1,
+                                            i, width * schedules[i].ways);
+    } else if (aligned && schedules[i].access == Access::transposed) {
+      schedules[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, tile_axis, i,
+                                            tile_vector(operands[i].dtype));
     }
     layout.strides.emplace_back(axes.size());
     layout.starts.push_back(start_of(operands[i], layout.offsets[i]));

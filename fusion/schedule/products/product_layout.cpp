@@ -134,7 +134,8 @@ bool rows_begin_with_bytes(const Operand& operand, std::size_t index,
 // 16 bytes of the narrowest operand that moves along the innermost axis, as long as vectors fit it.
 // With more, neighbouring threads would read what the rows share from places so far apart that
 // they wait for each other.
-int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operands, Family family) {
+int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operands,
+                 Backend backend) {
   const Axis& inner = axes.back();
   int narrowest = kVectorBits;
   bool halves = true;  // of bytes may be loaded together
@@ -145,18 +146,18 @@ int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operand
       halves = halves && rows_begin_with_bytes(operands[i], i, axes);
   }
   if (!halves) return 1;
-  int width = family == Family::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
+  int width = backend == Backend::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
 }
 
-void share_out(Layout& layout, std::int64_t batches, Family family) {
-  Variant& variant = layout.variant;
-  ProductVariant& products = variant.products;
-  products.rows = products.columns <= 2 ? 4 : family == Family::host ? 1 : 2;
+void share_out(Layout& layout, std::int64_t batches, Backend backend) {
+  Schedule& schedule = layout.schedule;
+  ProductSchedule& products = schedule.products;
+  products.rows = products.columns <= 2 ? 4 : backend == Backend::host ? 1 : 2;
   while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
-  RowVariant& shares = variant.reduction;
-  if (family != Family::host) {
+  RowSchedule& shares = schedule.reduction;
+  if (backend != Backend::host) {
     const auto most = static_cast<int>(std::bit_ceil(
         static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostThreads))));
     shares.threads = std::min(most, kWaveThreads);
@@ -169,31 +170,31 @@ void share_out(Layout& layout, std::int64_t batches, Family family) {
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
 
-void place_operands(Variant& variant, const std::vector<Axis>& axes,
+void place_operands(Schedule& schedule, const std::vector<Axis>& axes,
                     std::span<const Operand> operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    OperandVariant operand;
+    OperandSchedule operand;
     operand.access = access_of(axes, i);
     operand.start = is_packed(operands[i].dtype) && operands[i].offset % 2 != 0;
     for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
       if (axes[k].strides[i] != 0) operand.outer_axes |= std::uint64_t{1} << k;
     }
-    variant.operands.push_back(operand);
+    schedule.operands.push_back(operand);
   }
 }
 
-void align(OperandVariant& variant, const Operand& operand, std::size_t index,
-           const std::vector<Axis>& axes, int width, Family family) {
-  variant.alignment = std::max(1, bits(operand.dtype) / 8);
-  if (family == Family::host || variant.access != Access::contiguous) return;
-  variant.alignment = alignment_of(operand, operand.offset, axes, axes.size() - 1, index, width);
+void align(OperandSchedule& schedule, const Operand& operand, std::size_t index,
+           const std::vector<Axis>& axes, int width, Backend backend) {
+  schedule.alignment = std::max(1, bits(operand.dtype) / 8);
+  if (backend == Backend::host || schedule.access != Access::contiguous) return;
+  schedule.alignment = alignment_of(operand, operand.offset, axes, axes.size() - 1, index, width);
 }
 
 }  // namespace
 
 std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
                                     std::span<const Operand> operands,
-                                    const std::vector<bool>& uniform, Family family, bool tiles) {
+                                    const std::vector<bool>& uniform, Backend backend, bool tiles) {
   if (!has_the_structure(graph, space, operands, uniform)) return std::nullopt;
   const std::size_t weights = largest(operands, space);
   std::vector<Axis> outer = axes_where(space, operands, false);
@@ -218,39 +219,39 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
 
   std::vector<Axis> axes = arranged.batches;
   Layout layout;
-  Variant& variant = layout.variant;
-  variant.family = family;
-  variant.products.columns = static_cast<int>(arranged.columns.size);
+  Schedule& schedule = layout.schedule;
+  schedule.backend = backend;
+  schedule.products.columns = static_cast<int>(arranged.columns.size);
   if (arranged.columns.size > 1) axes.push_back(arranged.columns);
   axes.push_back(arranged.rows);
   axes.insert(axes.end(), arranged.reduced.begin(), arranged.reduced.end());
-  variant.rank = static_cast<int>(axes.size());
-  variant.reduction.axes = static_cast<int>(arranged.reduced.size());
-  variant.width = choose_width(axes, operands, family);
-  variant.products.lanes =
-      family == Family::host ? variant.width : std::min(variant.width, kLanesAtATime);
+  schedule.rank = static_cast<int>(axes.size());
+  schedule.reduction.axes = static_cast<int>(arranged.reduced.size());
+  schedule.width = choose_width(axes, operands, backend);
+  schedule.products.lanes =
+      backend == Backend::host ? schedule.width : std::min(schedule.width, kLanesAtATime);
   layout.rows = arranged.rows.size;
-  place_operands(variant, axes, operands);
+  place_operands(schedule, axes, operands);
   if (tiles) choose_tiles(graph, operands, axes, layout);
   layout.units = layout.rows;
   layout.reduced = 1;
   for (const Axis& axis : arranged.reduced) layout.reduced *= axis.size;
-  layout.vectors = layout.reduced / variant.width;
+  layout.vectors = layout.reduced / schedule.width;
   std::int64_t batches = 1;
   for (const Axis& axis : arranged.batches) batches *= axis.size;
   // Rows and what they are made of are counted, but never their product.
   const auto counted = static_cast<std::uint64_t>(std::max(layout.reduced, layout.rows * batches));
-  variant.wide_index = needs_wide_index(axes, operands.size(), counted, variant.width);
-  if (variant.products.tiles.sharers > 0) {
+  schedule.wide_index = needs_wide_index(axes, operands.size(), counted, schedule.width);
+  if (schedule.products.tiles.vectors_per_group > 0) {
     share_out_tiles(layout, batches);
   } else {
-    share_out(layout, batches, family);
+    share_out(layout, batches, backend);
   }
 
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    align(variant.operands[i], operands[i], i, axes, variant.width, family);
+    align(schedule.operands[i], operands[i], i, axes, schedule.width, backend);
     layout.strides.emplace_back(axes.size());
     for (std::size_t k = 0; k < axes.size(); ++k) layout.strides[i][k] = axes[k].strides[i];
     layout.offsets.push_back(operands[i].offset);

@@ -17,6 +17,6 @@ namespace kiln::fusion {
 /// Arguments as of plan_rows(); `tiles` if the target has what preamble/product_tiles.h needs.
 std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
                                     std::span<const Operand> operands,
-                                    const std::vector<bool>& uniform, Family family, bool tiles);
+                                    const std::vector<bool>& uniform, Backend backend, bool tiles);
 
 }  // namespace kiln::fusion

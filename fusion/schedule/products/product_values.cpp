@@ -12,8 +12,8 @@ constexpr int kMostFactoredColumns = 2;
 
 }  // namespace
 
-ProductValues::ProductValues(const TypedGraph& graph, const Variant& variant)
-    : ProductAxes(variant), graph_(graph) {
+ProductValues::ProductValues(const TypedGraph& graph, const Schedule& schedule)
+    : ProductAxes(schedule), graph_(graph) {
   place_values();
   find_products();
   find_forms();
@@ -25,9 +25,9 @@ Place ProductValues::operand_place(std::size_t operand) const {
   Place place;
   place.rows = has_stride(operand, row_axis());
   place.columns = has_columns() && has_stride(operand, row_axis() - 1);
-  if (variant_.operands[operand].access == Access::contiguous) {
+  if (schedule_.operands[operand].access == Access::contiguous) {
     place.level = Level::element;
-  } else if (variant_.operands[operand].outer_axes >> first_reduced() != 0) {
+  } else if (schedule_.operands[operand].outer_axes >> first_reduced() != 0) {
     place.level = Level::line;
   }
   return place;
@@ -84,16 +84,16 @@ void ProductValues::find_products() {
 // compute the weights and then their products.
 void ProductValues::find_forms() {
   forms_.assign(graph_.nodes.size(), std::nullopt);
-  if (variant_.family == Family::host) return;
+  if (schedule_.backend == Backend::host) return;
   std::vector<ValuePlace> places;
   for (const Place& place : places_) {
     places.push_back({place.level == Level::element, place.rows, place.columns});
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     auto form = product_form(graph_, static_cast<NodeId>(id), places, in_tiles());
-    const bool few = in_tiles() || variant_.products.columns <= kMostFactoredColumns;
+    const bool few = in_tiles() || schedule_.products.columns <= kMostFactoredColumns;
     if (!form || (form->has_rest() && !few)) continue;
-    const int bits_at_once = variant_.width * bits(graph_.nodes[form->lane].dtype);
+    const int bits_at_once = schedule_.width * bits(graph_.nodes[form->lane].dtype);
     if (bits_at_once % 32 == 0) forms_[id] = form;
   }
 }
@@ -137,7 +137,7 @@ void ProductValues::find_wanted() {
 }
 
 void ProductValues::find_quick_way() {
-  quick_ = variant_.family == Family::nvidia;
+  quick_ = schedule_.backend == Backend::nvidia;
   bool scales = false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];

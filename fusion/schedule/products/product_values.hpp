@@ -15,23 +15,23 @@ namespace kiln::fusion {
 /// The axes of such a kernel: batches, columns if there are several, rows, then the reduced ones.
 class ProductAxes {
  public:
-  explicit ProductAxes(const Variant& variant) : variant_(variant) {}
-  std::uint32_t rank() const { return static_cast<std::uint32_t>(variant_.rank); }
+  explicit ProductAxes(const Schedule& schedule) : schedule_(schedule) {}
+  std::uint32_t rank() const { return static_cast<std::uint32_t>(schedule_.rank); }
   std::uint32_t inner() const { return rank() - 1; }
   std::uint32_t first_reduced() const {
-    return rank() - static_cast<std::uint32_t>(variant_.reduction.axes);
+    return rank() - static_cast<std::uint32_t>(schedule_.reduction.axes);
   }
   std::uint32_t row_axis() const { return first_reduced() - 1; }
-  bool has_columns() const { return variant_.products.columns > 1; }
-  bool in_tiles() const { return variant_.products.tiles.sharers > 0; }
+  bool has_columns() const { return schedule_.products.columns > 1; }
+  bool in_tiles() const { return schedule_.products.tiles.vectors_per_group > 0; }
   std::uint32_t batch_axes() const { return row_axis() - (has_columns() ? 1 : 0); }
-  bool has_lines() const { return variant_.reduction.axes > 1; }
+  bool has_lines() const { return schedule_.reduction.axes > 1; }
   bool has_stride(std::size_t operand, std::uint32_t axis) const {
-    return axis != inner() && (variant_.operands[operand].outer_axes >> axis & 1) != 0;
+    return axis != inner() && (schedule_.operands[operand].outer_axes >> axis & 1) != 0;
   }
 
  protected:
-  const Variant& variant_;
+  const Schedule& schedule_;
 };
 
 /// How often a value is computed within a row, and whether after the reductions. A line is what is
@@ -48,9 +48,9 @@ inline bool adds(const TypedNode& node) { return node.op == Op::sum || node.op =
 
 class ProductValues : private ProductAxes {
  public:
-  ProductValues(const TypedGraph& graph, const Variant& variant);
+  ProductValues(const TypedGraph& graph, const Schedule& schedule);
 
-  /// Of a node, and of an operand of the variant.
+  /// Of a node, and of an operand of the schedule.
   const Place& place(std::size_t id) const { return places_[id]; }
   Place operand_place(std::size_t operand) const;
   /// Of the operand that an input node reads.

@@ -36,22 +36,22 @@ std::int64_t length_of(Axes reduced) {
 }
 
 // How lines lie in steps of four vectors; nothing if some step would have a part of one.
-std::optional<TileVariant> lines_in_steps(Axes reduced, int width) {
-  TileVariant tiles;
+std::optional<TileSchedule> lines_in_steps(Axes reduced, int width) {
+  TileSchedule tiles;
   const std::int64_t vectors = reduced.back().size / width;
   if (reduced.size() > 1 && vectors % 4 != 0) {
     if (vectors > 2) return std::nullopt;
-    tiles.sharers = static_cast<int>(vectors);
+    tiles.vectors_per_group = static_cast<int>(vectors);
   } else {
-    tiles.sharers = 4;
-    tiles.steps_of_line = static_cast<int>((vectors + 3) / 4);
+    tiles.vectors_per_group = 4;
+    tiles.steps_per_group = static_cast<int>((vectors + 3) / 4);
   }
   return tiles;
 }
 
 // Whether waves can have parts of rows (preamble/row_parts.h): rows of a few such parts, with lines
 // that are read as they lie, in whole pieces; of 4-bit weights, with which it has been measured.
-// Sets the variant's tiles and width if so.
+// Sets the schedule's tiles and width if so.
 bool choose_parts(const TypedGraph& graph, std::span<const Operand> operands,
                   const std::vector<MergedAxis>& axes, const ProductValues& values, NodeId sum,
                   Layout& layout) {
@@ -59,13 +59,13 @@ bool choose_parts(const TypedGraph& graph, std::span<const Operand> operands,
   constexpr std::int64_t kStepsOfChains = 32;
   constexpr int kLines = 8;  // in 16 bytes
   const ProductForm& form = *values.form(sum);
-  const auto count = static_cast<std::size_t>(layout.variant.reduction.axes);
+  const auto count = static_cast<std::size_t>(layout.schedule.reduction.axes);
   const Axes reduced = Axes(axes).last(count);
   const std::size_t weights = values.operand_of(graph.nodes[form.lane]);
   const int weight_bits = bits(operands[weights].dtype);
   const int width = kStepBits / 4 / weight_bits;
   const std::int64_t length = length_of(reduced);
-  if (!is_packed(operands[weights].dtype) || layout.variant.products.columns != 1 || count != 2 ||
+  if (!is_packed(operands[weights].dtype) || layout.schedule.products.columns != 1 || count != 2 ||
       !form.scale || reduced.back().size % (4 * width) != 0 ||
       length % (kStepsOfChains * 4 * width) != 0 || length * weight_bits > kHeldBits ||
       reduced[0].size % kLines != 0)
@@ -86,19 +86,19 @@ bool choose_parts(const TypedGraph& graph, std::span<const Operand> operands,
       return false;
     dtype = operands[i].dtype;
   }
-  TileVariant tiles;
-  tiles.parts = true;
-  tiles.sharers = 4;
-  tiles.steps_of_line = static_cast<int>(reduced.back().size / (4 * width));
-  layout.variant.width = width;
-  layout.variant.products.lanes = kChunk;
-  layout.variant.products.tiles = tiles;
+  TileSchedule tiles;
+  tiles.split_k = true;
+  tiles.vectors_per_group = 4;
+  tiles.steps_per_group = static_cast<int>(reduced.back().size / (4 * width));
+  layout.schedule.width = width;
+  layout.schedule.products.lanes = kChunk;
+  layout.schedule.products.tiles = tiles;
   return true;
 }
 
 // Weights, and what scales, biases and points are computed from.
 void read_early(const TypedGraph& graph, const ProductValues& values, const ProductForm& form,
-                Variant& variant) {
+                Schedule& schedule) {
   std::vector<bool> wanted(graph.nodes.size(), false);
   wanted[form.lane] = true;
   for (const std::optional<NodeId>& part : {form.scale, form.bias, form.point}) {
@@ -107,15 +107,16 @@ void read_early(const TypedGraph& graph, const ProductValues& values, const Prod
   for (std::size_t id = graph.nodes.size(); id-- > 0;) {
     if (!wanted[id]) continue;
     const TypedNode& node = graph.nodes[id];
-    if (node.op == Op::input) variant.operands[values.operand_of(node)].early = true;
+    if (node.op == Op::input) schedule.operands[values.operand_of(node)].before_pdl_wait = true;
     for (const NodeId operand : node.inputs()) wanted[operand] = true;
   }
 }
 
 // Nothing is read early unless weights are.
-void drop_early(Variant& variant) {
-  for (OperandVariant& operand : variant.operands) {
-    operand.early = operand.early && variant.products.tiles.early;
+void drop_early(Schedule& schedule) {
+  for (OperandSchedule& operand : schedule.operands) {
+    operand.before_pdl_wait =
+        operand.before_pdl_wait && schedule.products.tiles.weights_before_pdl_wait;
   }
 }
 
@@ -125,10 +126,10 @@ void drop_early(Variant& variant) {
 // with room for them.
 void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
                   const std::vector<MergedAxis>& axes, Layout& layout) {
-  const auto count = static_cast<std::size_t>(layout.variant.reduction.axes);
+  const auto count = static_cast<std::size_t>(layout.schedule.reduction.axes);
   const Axes reduced = Axes(axes).last(count);
-  Variant trial = layout.variant;
-  trial.products.tiles.sharers = 4;
+  Schedule trial = layout.schedule;
+  trial.products.tiles.vectors_per_group = 4;
   trial.width = kWordBits / 4;
   const ProductValues values(graph, trial);
   const std::optional<NodeId> sum = values.tile_sum();
@@ -145,17 +146,17 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
   if (!is_one_piece(reduced, weights) || !is_one_piece(reduced, vector) ||
       trial.operands[weights].start || !is_aligned(vector, kChunk))
     return;
-  const auto has_tiles = [&] { read_early(graph, values, *values.form(*sum), layout.variant); };
+  const auto has_tiles = [&] { read_early(graph, values, *values.form(*sum), layout.schedule); };
   if (choose_parts(graph, operands, axes, values, *sum, layout)) return has_tiles();
   for (int width = kWordBits / bits(operands[weights].dtype); width >= kChunk; width /= 2) {
     if (reduced.back().size % width != 0 || !is_aligned(weights, width)) continue;
-    const std::optional<TileVariant> tiles = lines_in_steps(reduced, width);
-    if (!tiles || trial.products.columns > 2 * tiles->sharers) continue;
-    layout.variant.width = width;
-    layout.variant.products.lanes = kChunk;
-    layout.variant.products.tiles = *tiles;
-    layout.variant.products.tiles.held =
-        tiles->sharers == 4 && width == kHeldLanes &&
+    const std::optional<TileSchedule> tiles = lines_in_steps(reduced, width);
+    if (!tiles || trial.products.columns > 2 * tiles->vectors_per_group) continue;
+    layout.schedule.width = width;
+    layout.schedule.products.lanes = kChunk;
+    layout.schedule.products.tiles = *tiles;
+    layout.schedule.products.tiles.x_in_registers =
+        tiles->vectors_per_group == 4 && width == kHeldLanes &&
         length_of(reduced) * bits(operands[weights].dtype) <= kHeldBits &&
         is_aligned(weights, std::max(width, kWordBits / bits(operands[weights].dtype)));
     return has_tiles();
@@ -170,19 +171,19 @@ void share_out_parts(Layout& layout, std::int64_t batches) {
   constexpr std::int64_t kTile = 8;          // rows
   constexpr std::int64_t kPartVectors = 64;  // of a wave
   constexpr int kSteps = 4;
-  Variant& variant = layout.variant;
-  TileVariant& tiles = variant.products.tiles;
-  variant.products.rows = kTile;
-  variant.reduction.threads = 32;
-  variant.reduction.rows = kWaves;
+  Schedule& schedule = layout.schedule;
+  TileSchedule& tiles = schedule.products.tiles;
+  schedule.products.rows = kTile;
+  schedule.reduction.threads = 32;
+  schedule.reduction.rows = kWaves;
   tiles.steps = kSteps;
   tiles.sets = static_cast<int>(layout.vectors / (4 * kSteps));
-  tiles.whole = tiles.placed = true;
+  tiles.whole = tiles.x_in_smem = true;
   const std::int64_t count = (layout.rows + kTile - 1) / kTile;
   layout.row_blocks = std::min(count, std::max<std::int64_t>(1, kStaying / batches));
   const std::int64_t teams = kWaves * kPartVectors / layout.vectors;
-  tiles.once = tiles.early = count <= teams * layout.row_blocks;
-  tiles.blocks = 1;
+  tiles.single_tile = tiles.weights_before_pdl_wait = count <= teams * layout.row_blocks;
+  tiles.min_blocks = 1;
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
 
@@ -199,46 +200,46 @@ void share_out_tiles(Layout& layout, std::int64_t batches) {
   constexpr std::int64_t kPart = 16;  // vectors of a wave that holds its part of them
   constexpr std::int64_t kFewestWaves = 4;
   constexpr std::int64_t kMostWaves = 16;
-  Variant& variant = layout.variant;
-  TileVariant& tiles = variant.products.tiles;
+  Schedule& schedule = layout.schedule;
+  TileSchedule& tiles = schedule.products.tiles;
   const std::int64_t count = (layout.rows + kRows - 1) / kRows;
   const std::int64_t all = count * batches;
-  const int columns = variant.products.columns;
-  if (tiles.parts) {
+  const int columns = schedule.products.columns;
+  if (tiles.split_k) {
     share_out_parts(layout, batches);
-    return drop_early(variant);
+    return drop_early(schedule);
   }
-  variant.products.rows = kRows;
-  variant.reduction.threads = all <= kFew ? 256 : 128;
+  schedule.products.rows = kRows;
+  schedule.reduction.threads = all <= kFew ? 256 : 128;
   const std::int64_t parts = layout.vectors / kPart;
-  tiles.held = tiles.held && columns > 4 && layout.vectors % kPart == 0 && parts >= kFewestWaves &&
-               parts <= kMostWaves;
-  if (tiles.held) {
+  tiles.x_in_registers = tiles.x_in_registers && columns > 4 && layout.vectors % kPart == 0 &&
+                         parts >= kFewestWaves && parts <= kMostWaves;
+  if (tiles.x_in_registers) {
     tiles.steps = 4;
-    tiles.blocks = kMostWaves / static_cast<int>(parts);
-    variant.reduction.threads = 32 * static_cast<int>(parts);
+    tiles.min_blocks = kMostWaves / static_cast<int>(parts);
+    schedule.reduction.threads = 32 * static_cast<int>(parts);
   } else if (columns > 2) {
     tiles.steps = 4;
-    tiles.blocks = all <= kFew ? 2 : 4;
+    tiles.min_blocks = all <= kFew ? 2 : 4;
   } else if (all <= kFew) {
     tiles.steps = 4;
-    tiles.blocks = columns == 1 ? 2 : 3;
+    tiles.min_blocks = columns == 1 ? 2 : 3;
   } else {
     tiles.steps = 2;
-    tiles.ahead = columns == 1 && all >= kMany;
-    tiles.blocks = tiles.ahead ? 5 : columns == 1 && variant.width > 16 ? 8 : 6;
+    tiles.prefetch = columns == 1 && all >= kMany;
+    tiles.min_blocks = tiles.prefetch ? 5 : columns == 1 && schedule.width > 16 ? 8 : 6;
   }
   // With more tiles x that comes after weights is waited for longer than kernels end.
-  tiles.early = all <= kFew;
-  drop_early(variant);
+  tiles.weights_before_pdl_wait = all <= kFew;
+  drop_early(schedule);
   const std::int64_t set = std::int64_t{4} * tiles.steps;
   const std::int64_t sets = (layout.vectors + set - 1) / set;
   tiles.sets = static_cast<int>(sets);
   tiles.whole = layout.vectors % set == 0;
-  tiles.placed = columns <= 2 && sets * set * variant.width * columns <= kMostKept;
-  const std::int64_t staying = tiles.held    ? kProcessors * tiles.blocks
-                               : tiles.ahead ? kStaying
-                                             : all;
+  tiles.x_in_smem = columns <= 2 && sets * set * schedule.width * columns <= kMostKept;
+  const std::int64_t staying = tiles.x_in_registers ? kProcessors * tiles.min_blocks
+                               : tiles.prefetch     ? kStaying
+                                                    : all;
   layout.row_blocks = std::min(count, std::max<std::int64_t>(1, staying / batches));
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }

@@ -13,8 +13,8 @@
 
 namespace kiln::fusion {
 
-/// Sets the variant's tiles and its width if they suit the graph's sum and its operands. The
-/// variant has its axes, columns and operands by then.
+/// Sets the schedule's tiles and its width if they suit the graph's sum and its operands. The
+/// schedule has its axes, columns and operands by then.
 void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
                   const std::vector<MergedAxis>& axes, Layout& layout);
 

@@ -44,8 +44,8 @@ int element_bytes(const Operand& operand) { return std::max(1, bits(operand.dtyp
 // A vector of the narrowest operand. `uniform` says which operands have a register of their own for
 // each row, not for each element.
 int full_width(const Axis& inner, std::span<const Operand> operands,
-               const std::vector<bool>& uniform, Family family) {
-  if (const int most = row_policy(family).lanes; most != 0) {
+               const std::vector<bool>& uniform, Backend backend) {
+  if (const int most = row_model(backend).lanes; most != 0) {
     return std::min(most, std::max(kLeastLanes, power_of_two_from(inner.size)));
   }
   int narrowest = 0;
@@ -60,9 +60,9 @@ int full_width(const Axis& inner, std::span<const Operand> operands,
     narrowest = narrowest == 0 ? bytes : std::min(narrowest, bytes);
   }
   if (narrowest == 0) return 1;
-  const Policy& gpu = policy(family);
-  return std::max(1, std::min({gpu.vector_bytes / narrowest, gpu.most_lane_bytes / widest,
-                               gpu.most_stored_bytes / stored, gpu.most_lanes}));
+  const DeviceModel& gpu = device_model(backend);
+  return std::max(1, std::min({gpu.vector_bytes / narrowest, gpu.max_lane_bytes / widest,
+                               gpu.max_stored_bytes / stored, gpu.max_lanes}));
 }
 
 int vector_alignment(const Operand& operand, int width) {
@@ -169,11 +169,11 @@ bool is_one_element(const std::vector<Axis>& axes, std::size_t operand) {
 }  // namespace
 
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
-                 const std::vector<bool>& uniform, bool keep_order, Family family,
-                 const RowDevice& device) {
+                 const std::vector<bool>& uniform, bool keep_order, Backend backend,
+                 const RowFeatures& device) {
   Layout layout;
-  Variant& variant = layout.variant;
-  variant.family = family;
+  Schedule& schedule = layout.schedule;
+  schedule.backend = backend;
   layout.offsets.assign(operands.size(), 0);
   const std::size_t leading = largest_varying(space, operands, uniform);
   std::vector<Axis> outer = axes_where(space, operands, false);
@@ -184,20 +184,20 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   inner = merge(std::move(inner));
   layout.rows = product(outer);
   layout.reduced = product(inner);
-  layout.pieces = space.pieces;
-  RowVariant& rows = variant.reduction;
+  layout.splits = space.pieces;
+  RowSchedule& rows = schedule.reduction;
   rows.axes = static_cast<int>(inner.size());
-  rows.pieces = space.pieces > 1;
+  rows.split = space.pieces > 1;
 
   const bool by_columns = lies_along_rows(outer.back(), inner.back(), leading);
   std::vector<Axis> axes = outer;
   axes.insert(by_columns ? axes.end() - 1 : axes.end(), inner.begin(), inner.end());
   const Axis& innermost = axes.back();
-  variant.rank = static_cast<int>(axes.size());
-  const bool gpu = family != Family::host;
-  int& width = variant.width;
+  schedule.rank = static_cast<int>(axes.size());
+  const bool gpu = backend != Backend::host;
+  int& width = schedule.width;
   width = full_width(innermost, operands, by_columns ? std::vector<bool>(operands.size()) : uniform,
-                     family);
+                     backend);
   if (by_columns) {
     const int host =
         std::max(kLeastLanes, power_of_two_from(std::min(innermost.size, kHostColumns)));
@@ -225,62 +225,63 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     bytes.bf16 = bytes.bf16 || (operands[i].dtype == DType::bf16 && !is_weight(i));
     const bool repeats = innermost.strides[i] == 0;  // the same register for all lanes
     (is_weight(i) ? bytes.weights : bytes.rows) +=
-        repeats ? 4 : variant.width * element_bytes(operands[i]);
+        repeats ? 4 : schedule.width * element_bytes(operands[i]);
   }
   bool stores = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     stores = stores || (operands[i].output && !uniform[i]);
   }
-  std::int64_t units = layout.rows * layout.pieces;
+  std::int64_t units = layout.rows * layout.splits;
   if (by_columns) {
     layout.vectors = layout.reduced;
     const std::int64_t others = layout.rows / std::max<std::int64_t>(1, innermost.size);
-    share_columns(rows, layout.vectors / layout.pieces, across, others * across * layout.pieces,
-                  space.reductions, family);
+    share_columns(rows, layout.vectors / layout.splits, across, others * across * layout.splits,
+                  space.reductions, backend);
     layout.column_strips = (across + rows.columns - 1) / rows.columns;
-    units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.pieces;
+    units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.splits;
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
-    share_row(rows, (layout.vectors + layout.pieces - 1) / layout.pieces, bytes, width,
-              rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, device, family);
+    share_row(rows, (layout.vectors + layout.splits - 1) / layout.splits, bytes, width,
+              rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, device, backend);
   }
   layout.units = units;
 
   choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width, device,
-              family);
-  const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_policy(family).spare_bytes;
+              backend);
+  const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_model(backend).spare_bytes;
 
   // Threads count on past the end of a row, by less than this.
   constexpr std::uint64_t kBeyond = 1 << 20;
-  variant.wide_index = needs_wide_index(
-      axes, operands.size(), static_cast<std::uint64_t>(product(axes)) + kBeyond, variant.width);
+  schedule.wide_index = needs_wide_index(
+      axes, operands.size(), static_cast<std::uint64_t>(product(axes)) + kBeyond, schedule.width);
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    OperandVariant operand;
-    operand.uniform = uniform[i];
-    operand.held =
+    OperandSchedule operand;
+    operand.row_invariant = uniform[i];
+    operand.in_registers =
         gpu && !uniform[i] && rows.vectors != 0 && (room || bytes.rows == 0 || !is_weight(i));
     operand.access = by_columns ? access_of(axes, i) : row_access(axes, i, uniform[i]);
     operand.alignment = element_bytes(operands[i]);
-    if (family != Family::host && operand.access == Access::contiguous) {
+    if (backend != Backend::host && operand.access == Access::contiguous) {
       operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, width);
       if (rows.phase >= 0) {
         const auto phase = static_cast<std::size_t>(rows.phase);
         const bool whole = operand.alignment >= vector_alignment(operands[i], width);
         const bool phased = in_phase(operands[i], operands[phase], axes, i, phase, width);
-        operand.between = whole && !phased && !operands[i].output && has_words(operands[i], width);
+        operand.unaligned =
+            whole && !phased && !operands[i].output && has_words(operands[i], width);
         operand.alignment =
             phased ? vector_alignment(operands[i], width) : element_bytes(operands[i]);
       }
-      if (rows.pieces && operands[i].output && uniform[i]) {
+      if (rows.split && operands[i].output && uniform[i]) {
         const auto step =
-            static_cast<std::uint64_t>(operands[i].piece * element_bytes(operands[i]));
+            static_cast<std::uint64_t>(operands[i].split_stride * element_bytes(operands[i]));
         const std::uint64_t both = step | static_cast<std::uint64_t>(operand.alignment);
         operand.alignment = static_cast<int>(both & (~both + 1));
       }
     }
-    layout.piece_strides.push_back(operands[i].piece);
+    layout.split_strides.push_back(operands[i].split_stride);
     layout.strides.emplace_back(axes.size());
     for (std::size_t k = 0; k < axes.size(); ++k) {
       layout.strides[i][k] = axes[k].strides[i];
@@ -288,21 +289,21 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
         operand.outer_axes |= std::uint64_t{1} << k;
       }
     }
-    variant.operands.push_back(operand);
+    schedule.operands.push_back(operand);
   }
   // Threads that share a block share weights, as long as these lie alike beside their rows: on an
   // H200 layer_norm of 777 and 1,001 bf16 goes from 0.64 and 0.70 of a copy to 0.79 and 0.87.
   const bool places = std::ranges::any_of(
-      variant.operands, [](const OperandVariant& operand) { return operand.is_placed(); });
-  if (places && rows.rows > 1 && rows.vectors != 0 && !variant.wide_index && axes.size() == 2) {
+      schedule.operands, [](const OperandSchedule& operand) { return operand.can_stage(); });
+  if (places && rows.rows > 1 && rows.vectors != 0 && !schedule.wide_index && axes.size() == 2) {
     const auto phase = static_cast<std::size_t>(rows.phase);
-    rows.apart = rows_apart(operands[phase], axes[0], phase, width);
-    rows.rows = row_policy(family).block / rows.threads;
+    rows.row_step = rows_apart(operands[phase], axes[0], phase, width);
+    rows.rows = row_model(backend).block / rows.threads;
   }
-  const std::int64_t together = std::int64_t{rows.rows} * std::max(1, rows.apart);
+  const std::int64_t together = std::int64_t{rows.rows} * std::max(1, rows.row_step);
   layout.work_items = static_cast<std::uint64_t>((units + together - 1) / together *
-                                                 std::max(1, rows.apart) * rows.blocks);
-  variant.streamed = is_streamed(operands, variant.operands, axes, layout.offsets, true, family);
+                                                 std::max(1, rows.row_step) * rows.cluster_blocks);
+  schedule.streamed = is_streamed(operands, schedule.operands, axes, layout.offsets, true, backend);
   return layout;
 }
 

@@ -17,7 +17,7 @@ namespace kiln::fusion {
 /// take neighbouring columns; else they share a row. `keep_order` keeps the order of the reduced
 /// axes, for results that are places in a row.
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
-                 const std::vector<bool>& uniform, bool keep_order, Family family,
-                 const RowDevice& device = {});
+                 const std::vector<bool>& uniform, bool keep_order, Backend backend,
+                 const RowFeatures& device = {});
 
 }  // namespace kiln::fusion

@@ -27,7 +27,7 @@ namespace {
 // elements side by side, enough to hide the latency of an addition whatever the width of its
 // vectors, and keeps what it has computed of up to 512 times as many, which its caches hold: room
 // for 64 times as many or for 512, so that one kernel does for all of them.
-constexpr RowPolicy kPolicies[] = {
+constexpr RowModel kModels[] = {
     /* amd    */ {32, 16, 256, 0, 4, 512, 512, 16, 256, 128 << 10, 1 << 29, 0, 512, 0, 128, 4, 128,
                   0, 1 << 18},
     /* nvidia */
@@ -71,7 +71,7 @@ int power_of_two_to(std::int64_t count) {
 
 }  // namespace
 
-const RowPolicy& row_policy(Family family) { return kPolicies[static_cast<std::size_t>(family)]; }
+const RowModel& row_model(Backend backend) { return kModels[static_cast<std::size_t>(backend)]; }
 
 int power_of_two_from(std::int64_t count) {
   return static_cast<int>(
@@ -80,60 +80,60 @@ int power_of_two_from(std::int64_t count) {
 
 int kept_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows : bytes.weights; }
 
-void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vectors,
-                 const VectorBytes& bytes, int width, const RowDevice& device, Family family) {
-  const RowPolicy& rule = row_policy(family);
+void choose_held(RowSchedule& rows, std::int64_t vectors, std::int64_t least_vectors,
+                 const VectorBytes& bytes, int width, const RowFeatures& device, Backend backend) {
+  const RowModel& model = row_model(backend);
   const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
-  if (family == Family::host) {
-    const bool kept = !rows.pieces && rows.columns == 0 && each <= rule.most_vectors;
+  if (backend == Backend::host) {
+    const bool kept = !rows.split && rows.columns == 0 && each <= model.max_vectors;
     rows.vectors = !kept                        ? 0
                    : vectors == 1               ? 1
                    : vectors <= kStretchVectors ? kStretchVectors
-                                                : rule.most_vectors;
+                                                : model.max_vectors;
     return;
   }
   const int kept = kept_bytes(bytes);
-  const int threads = rows.threads / rows.blocks;
-  const bool held = !rows.pieces && each <= rule.most_vectors && each * kept <= rule.held_bytes &&
-                    each * kept * threads <= rule.held_row;
+  const int threads = rows.threads / rows.cluster_blocks;
+  const bool held = !rows.split && each <= model.max_vectors && each * kept <= model.held_bytes &&
+                    each * kept * threads <= model.held_row;
   const int all = std::max(1, bytes.rows + bytes.weights);
   rows.vectors = held ? static_cast<int>(each) : 0;
-  rows.whole = held ? static_cast<int>(least_vectors / rows.threads) : 0;
-  rows.batch = power_of_two_to(std::min(rule.batch, rule.batch_bytes / all));
+  rows.full_vectors = held ? static_cast<int>(least_vectors / rows.threads) : 0;
+  rows.batch = power_of_two_to(std::min(model.batch, model.batch_bytes / all));
   if (held) rows.batch = std::min(rows.batch, rows.vectors);
-  const bool wide = width >= 8 || rows.blocks > 1;
-  const std::int64_t in_block = vectors * kept / rows.blocks;
-  if (held && rows.columns == 0 && wide && in_block > rule.long_row) {
-    int memory = rule.shared_bytes;
-    if (device.roomy && rows.phase < 0 && in_block > 2 * rule.long_row &&
-        threads <= rule.most_threads) {
+  const bool wide = width >= 8 || rows.cluster_blocks > 1;
+  const std::int64_t in_block = vectors * kept / rows.cluster_blocks;
+  if (held && rows.columns == 0 && wide && in_block > model.long_row) {
+    int memory = model.shared_bytes;
+    if (device.roomy && rows.phase < 0 && in_block > 2 * model.long_row &&
+        threads <= model.max_threads) {
       memory = bytes.bf16 ? kRoomOfBf16 : kRoom;
-    } else if (device.roomy && rows.phase < 0 && rows.blocks == 1 && width >= 8 &&
-               threads <= rule.most_threads && rows.whole == rows.vectors &&
+    } else if (device.roomy && rows.phase < 0 && rows.cluster_blocks == 1 && width >= 8 &&
+               threads <= model.max_threads && rows.full_vectors == rows.vectors &&
                bytes.weights == 2 * bytes.rows) {
       memory = kRoomBesideWeights;
     }
-    rows.stored = std::min(rows.vectors, memory / std::max(1, threads * kept));
-  } else if (held && threads > rule.most_threads && bytes.weights != 0) {
-    rows.stored = kRoomForWeights;
+    rows.in_smem = std::min(rows.vectors, memory / std::max(1, threads * kept));
+  } else if (held && threads > model.max_threads && bytes.weights != 0) {
+    rows.in_smem = kRoomForWeights;
   }
 }
 
-void share_row(RowVariant& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
-               int least, int reductions, bool stores, const RowDevice& device, Family family) {
-  const RowPolicy& rule = row_policy(family);
+void share_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
+               int least, int reductions, bool stores, const RowFeatures& device, Backend backend) {
+  const RowModel& model = row_model(backend);
   const int kept = kept_bytes(in_vector);
-  const bool wide = width >= 8 && !rows.pieces;
+  const bool wide = width >= 8 && !rows.split;
   const bool roomy = device.roomy && (rows.phase < 0 ? in_vector.weights <= in_vector.rows
                                                      : in_vector.weights == 0);
-  if (device.clusters && !rows.pieces && vectors * kept > rule.held_row) {
+  if (device.clusters && !rows.split && vectors * kept > model.held_row) {
     const bool twice = roomy && (!wide || (in_vector.weights != 0 && !in_vector.bf16));
-    const int cluster_row = twice ? rule.held_row : rule.cluster_row;
+    const int cluster_row = twice ? model.held_row : model.cluster_row;
     const int blocks = power_of_two_from((vectors * kept + cluster_row - 1) / cluster_row);
     if (blocks <= kMostBlocks) {
-      rows.blocks = blocks;
+      rows.cluster_blocks = blocks;
       share_row(rows, (vectors + blocks - 1) / blocks, in_vector, width, least, reductions, stores,
-                {false, device.roomy}, family);
+                {false, device.roomy}, backend);
       rows.threads *= blocks;
       return;
     }
@@ -141,59 +141,59 @@ void share_row(RowVariant& rows, std::int64_t vectors, const VectorBytes& in_vec
   const auto threads_for = [&](std::int64_t each, int fewest, int most) {
     return power_of_two_from(std::clamp<std::int64_t>((vectors + each - 1) / each, fewest, most));
   };
-  const std::int64_t bytes = rows.pieces ? 0 : vectors * kept;
+  const std::int64_t bytes = rows.split ? 0 : vectors * kept;
   // With one meeting of all threads, twice as many with half as much each are better. What only
   // reads needs more under way: of 4,096 bf16 a logsumexp reaches 0.78 of a copy with four vectors
   // and 0.88 with eight.
-  int each = rule.vectors;
+  int each = model.vectors;
   if (stores && reductions == 1) each = (each + 1) / 2;
-  if (!stores && !rows.pieces) each *= 2;
-  if (vectors <= rule.short_row) {
-    rows.threads = threads_for(reductions > 1 ? 2 : 1, 1, std::max(1, rule.short_threads));
-  } else if (width < 8 && bytes > 2 * rule.long_row && (rows.blocks == 1 || !roomy)) {
-    rows.threads = threads_for(each, rule.short_row, rule.long_threads);
+  if (!stores && !rows.split) each *= 2;
+  if (vectors <= model.short_row) {
+    rows.threads = threads_for(reductions > 1 ? 2 : 1, 1, std::max(1, model.short_threads));
+  } else if (width < 8 && bytes > 2 * model.long_row && (rows.cluster_blocks == 1 || !roomy)) {
+    rows.threads = threads_for(each, model.short_row, model.long_threads);
   } else {
     // With so many threads there is room for weights, without which fewer are better.
-    const bool crowded = bytes > 2 * rule.long_row && in_vector.weights != 0 && !roomy;
-    const int most = !wide || bytes > rule.held_row ? rule.most_threads
-                     : bytes <= rule.long_row       ? rule.wide_threads
-                     : crowded                      ? rule.long_threads
-                                                    : rule.most_threads;
+    const bool crowded = bytes > 2 * model.long_row && in_vector.weights != 0 && !roomy;
+    const int most = !wide || bytes > model.held_row ? model.max_threads
+                     : bytes <= model.long_row       ? model.wide_threads
+                     : crowded                       ? model.long_threads
+                                                     : model.max_threads;
     // Of 512, where exponentials take fewer instructions, 1.02 on 32 threads and 1.06 on 16.
-    const bool few = !stores && !rows.pieces && vectors <= 2 * rule.short_row;
-    rows.threads = threads_for(each, few ? rule.short_threads : rule.short_row, most);
+    const bool few = !stores && !rows.split && vectors <= 2 * model.short_row;
+    rows.threads = threads_for(each, few ? model.short_threads : model.short_row, most);
   }
   rows.threads = std::max(rows.threads, least);
-  if (rows.threads > rule.short_row) return;
-  int block = rule.block;
-  if (stores && rule.block_bytes != 0) {
+  if (rows.threads > model.short_row) return;
+  int block = model.block;
+  if (stores && model.block_bytes != 0) {
     const std::int64_t own =
         (std::max<std::int64_t>(vectors, 1) + rows.threads - 1) / rows.threads * std::max(1, kept);
-    block = std::clamp(power_of_two_to(rule.block_bytes / own), kLeastBlock, kMostBlock);
+    block = std::clamp(power_of_two_to(model.block_bytes / own), kLeastBlock, kMostBlock);
   }
   rows.rows = block / rows.threads;
 }
 
-void share_columns(RowVariant& rows, std::int64_t length, std::int64_t across, std::int64_t count,
-                   int reductions, Family family) {
+void share_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, std::int64_t count,
+                   int reductions, Backend backend) {
   constexpr int kLine = 8;  // 16-byte vectors
   constexpr std::int64_t kKept = 8;
-  const RowPolicy& rule = row_policy(family);
-  if (family == Family::host) {
+  const RowModel& model = row_model(backend);
+  if (backend == Backend::host) {
     rows.columns = 1;
     return;
   }
-  const int most = rule.most_threads / kLine;
-  rows.threads = std::clamp(power_of_two_to(rule.threads / std::max<std::int64_t>(count, 1)), 1,
-                            std::min(most, power_of_two_from(length / rule.batch)));
+  const int most = model.max_threads / kLine;
+  rows.threads = std::clamp(power_of_two_to(model.threads / std::max<std::int64_t>(count, 1)), 1,
+                            std::min(most, power_of_two_from(length / model.batch)));
   const int few = power_of_two_from(across);
   const int keeping = power_of_two_from((length + kKept - 1) / kKept);
   const bool keeps = reductions > 1 && rows.threads <= keeping &&
-                     std::int64_t{std::max(kLine, few)} * keeping <= rule.most_threads;
+                     std::int64_t{std::max(kLine, few)} * keeping <= model.max_threads;
   if (keeps) rows.threads = keeping;
-  const int side_by_side = std::max(kLine, rule.block / rows.threads);
+  const int side_by_side = std::max(kLine, model.block / rows.threads);
   rows.columns = keeps ? few : std::min(few, side_by_side);
-  rows.rows = std::max(1, rule.block / (rows.columns * rows.threads));
+  rows.rows = std::max(1, model.block / (rows.columns * rows.threads));
 }
 
 }  // namespace kiln::fusion

@@ -1,4 +1,4 @@
-// How rows and columns are shared out to threads: a policy for each family, with its reasons, and
+// How rows and columns are shared out to threads: a model for each backend, with its reasons, and
 // what follows from it for one row. What is a row, and how its elements lie, is for
 // row_layout.cpp.
 #pragma once
@@ -9,17 +9,17 @@
 
 namespace kiln::fusion {
 
-/// How a family shares rows out.
-struct RowPolicy {
+/// How a backend shares rows out.
+struct RowModel {
   int short_row;      ///< rows of up to so many vectors take no more than
   int short_threads;  ///< so many threads, with several rows in a block
   int block;          ///< threads of a block of several rows, or of columns
   int block_bytes;    ///< of several rows of which results are stored, of no more than so many
                       ///< bytes; 0: any number
   int vectors;        ///< of a longer row, for each thread
-  int most_threads;   ///< that share a row; from there on each gets more vectors
+  int max_threads;    ///< that share a row; from there on each gets more vectors
   int wide_threads;   ///< the same where a vector is eight elements or more
-  int most_vectors;   ///< that a thread keeps,
+  int max_vectors;    ///< that a thread keeps,
   int held_bytes;     ///< of no more than so many bytes
   int held_row;       ///< of rows of no more than so many; longer ones are read again by each pass
   int long_row;       ///< bytes of a row from which on, where a vector is eight elements or more, a
@@ -35,13 +35,13 @@ struct RowPolicy {
   std::int64_t threads;  ///< that columns should be shared out to
 };
 
-const RowPolicy& row_policy(Family family);
+const RowModel& row_model(Backend backend);
 
 /// Vectors after which the sums of a long row begin again: kStretch of preamble/reduce.h.
 inline constexpr int kStretchVectors = 64;
 
-/// What GPUs of one family differ in.
-struct RowDevice {
+/// What GPUs of one backend differ in.
+struct RowFeatures {
   bool clusters = false;  ///< blocks may share a row (preamble/cluster.h)
   bool roomy = false;     ///< two blocks of a multiprocessor have 112 KiB of shared memory each
 };
@@ -63,19 +63,19 @@ int power_of_two_from(std::int64_t count);
 /// threads meet more than once, fewer of them with two vectors each have less to wait for: rows of
 /// 64 f32 go from 0.77 to 0.94 of a copy (three reductions), and with one reduction from 1.00 to
 /// 0.97.
-void share_row(RowVariant& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
-               int least, int reductions, bool stores, const RowDevice& device, Family family);
+void share_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
+               int least, int reductions, bool stores, const RowFeatures& device, Backend backend);
 
 /// How columns of `length` elements are shared out, of which `across` vectors stand side by side
 /// and there are `count` vectors in all: to as many threads as fill the device, of which neighbours
 /// read whole cache lines together. Each has at least a batch to read. Where few columns stand side
 /// by side and threads can keep what they read, so many share one that they do, and no pass reads
 /// it again.
-void share_columns(RowVariant& rows, std::int64_t length, std::int64_t across, std::int64_t count,
-                   int reductions, Family family);
+void share_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, std::int64_t count,
+                   int reductions, Backend backend);
 
 /// How many of its vectors a thread keeps, and how many it has under way of what it does not.
-void choose_held(RowVariant& rows, std::int64_t vectors, std::int64_t least_vectors,
-                 const VectorBytes& bytes, int width, const RowDevice& device, Family family);
+void choose_held(RowSchedule& rows, std::int64_t vectors, std::int64_t least_vectors,
+                 const VectorBytes& bytes, int width, const RowFeatures& device, Backend backend);
 
 }  // namespace kiln::fusion

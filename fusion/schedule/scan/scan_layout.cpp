@@ -46,20 +46,20 @@ std::vector<Axis> other_axes(const ScanSpace& space, std::span<const Operand> op
   return merge(std::move(axes));
 }
 
-int choose_width(const Axis& inner, std::span<const Operand> operands, Family family) {
+int choose_width(const Axis& inner, std::span<const Operand> operands, Backend backend) {
   int narrowest = kVectorBits;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (inner.strides[i] == 1) narrowest = std::min(narrowest, bits(operands[i].dtype));
   }
-  int width = family == Family::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
+  int width = backend == Backend::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
 }
 
 // How rows along the axis are shared out, `rows` of them.
-void share_out(Layout& layout, std::int64_t rows, Family family) {
-  RowVariant& shares = layout.variant.reduction;
-  if (family != Family::host) {
+void share_out(Layout& layout, std::int64_t rows, Backend backend) {
+  RowSchedule& shares = layout.schedule.reduction;
+  if (backend != Backend::host) {
     shares.threads = static_cast<int>(std::bit_ceil(
         static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostThreads))));
     if (shares.threads <= kShortRow) shares.rows = kBlock / shares.threads;
@@ -71,41 +71,41 @@ void share_out(Layout& layout, std::int64_t rows, Family family) {
 
 }  // namespace
 
-Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Family family) {
+Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Backend backend) {
   Layout layout;
-  Variant& variant = layout.variant;
-  variant.family = family;
+  Schedule& schedule = layout.schedule;
+  schedule.backend = backend;
   const std::size_t output = first_output(operands);
   std::vector<Axis> axes = other_axes(space, operands);
   const Axis scanned = axis_of(space, operands, space.axis);
   const bool across =
       !axes.empty() && std::abs(axes.back().strides[output]) < std::abs(scanned.strides[output]);
-  variant.scan = across ? ScanVariant::across : ScanVariant::along;
+  schedule.scan = across ? ScanSchedule::across : ScanSchedule::along;
   if (axes.empty()) axes.push_back({1, std::vector<std::int64_t>(operands.size(), 0), {}});
   axes.insert(across ? axes.end() - 1 : axes.end(), scanned);
-  variant.rank = static_cast<int>(axes.size());
-  variant.width = choose_width(axes.back(), operands, family);
+  schedule.rank = static_cast<int>(axes.size());
+  schedule.width = choose_width(axes.back(), operands, backend);
   layout.reduced = scanned.size;
   std::int64_t others = 1;
   for (const Axis& axis : axes) others *= axis.size;
-  variant.wide_index =
-      needs_wide_index(axes, operands.size(), static_cast<std::uint64_t>(others), variant.width);
+  schedule.wide_index =
+      needs_wide_index(axes, operands.size(), static_cast<std::uint64_t>(others), schedule.width);
   if (scanned.size != 0) others /= scanned.size;
-  layout.vectors = axes.back().size / variant.width;
+  layout.vectors = axes.back().size / schedule.width;
   if (across) {
-    layout.work_items = static_cast<std::uint64_t>(others / variant.width);
-    layout.reduced *= variant.width;
+    layout.work_items = static_cast<std::uint64_t>(others / schedule.width);
+    layout.reduced *= schedule.width;
   } else {
-    share_out(layout, others, family);
+    share_out(layout, others, backend);
   }
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    OperandVariant operand;
+    OperandSchedule operand;
     operand.access = access_of(axes, i);
     operand.alignment = std::max(1, bits(operands[i].dtype) / 8);
-    if (family != Family::host && operand.access == Access::contiguous) {
-      operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, variant.width);
+    if (backend != Backend::host && operand.access == Access::contiguous) {
+      operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, schedule.width);
     }
     layout.strides.emplace_back(axes.size());
     for (std::size_t k = 0; k < axes.size(); ++k) {
@@ -115,7 +115,7 @@ Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Fami
       }
     }
     layout.offsets.push_back(0);
-    variant.operands.push_back(operand);
+    schedule.operands.push_back(operand);
   }
   return layout;
 }

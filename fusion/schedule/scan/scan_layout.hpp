@@ -14,6 +14,6 @@ namespace kiln::fusion {
 
 /// Operands as in plan_layout(), with strides over the space's shape. Rows along the axis go
 /// through a block of threads; where neighbours lie along another axis, each thread takes columns.
-Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Family family);
+Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Backend backend);
 
 }  // namespace kiln::fusion
