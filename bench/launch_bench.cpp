@@ -16,7 +16,7 @@
 #include "jit/device/backend.hpp"
 #include "jit/device/cpu/shared_object.hpp"
 #include "jit/device/graph.hpp"
-#include "tests/jit/backend_fixtures.hpp"
+#include "tests/jit/device/fixtures.hpp"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "fusion/passes/passes.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
 #include "program/plan.hpp"
-#include "tests/program/random_program.hpp"
+#include "tests/support/random_program.hpp"
 
 namespace kiln {
 namespace {

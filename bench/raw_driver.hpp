@@ -13,7 +13,7 @@
 #include <type_traits>
 
 #include "jit/device/backend.hpp"
-#include "tests/jit/backend_fixtures.hpp"
+#include "tests/jit/device/fixtures.hpp"
 
 namespace kiln::bench {
 

@@ -7,7 +7,7 @@
 // is one rule: the identifier of an argument begins with in0_, in1_, ..., that of an output with
 // out0_, out1_, ..., and what a kernel calls its strides, lanes and so on begins with such a name.
 // No keyword, no macro of a compiler and nothing in the preamble or in a kernel begins so
-// (tests/fusion/names_test.cpp).
+// (tests/fusion/emit/names_test.cpp).
 #pragma once
 
 #include <cstdint>

@@ -70,7 +70,7 @@ TEST(Binary, F64IsWithinTheTablesBoundAndTheBoundIsNotLoose) {
 }
 
 // All pairs of 600 values of a 16-bit type, computed in f32 and stored once. Real kernels are tried
-// on all pairs of 2,048: see tests/src/numerics_test.cpp.
+// on all pairs of 2,048: see tests/src/numerics/numerics_test.cpp.
 template <class T>
 void expect_sixteen_bit_pairs() {
   std::vector<T> values;

@@ -1,5 +1,5 @@
 // Where the tests make a worker fail. In the worker that is installed these calls are empty; the
-// tests' worker (tests/jit/compile_faults.cpp) defines them.
+// tests' worker (tests/jit/service/faults.cpp) defines them.
 #pragma once
 
 #include <string>

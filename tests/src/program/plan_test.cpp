@@ -1,0 +1,554 @@
+// Plans of random programs over arrays with any strides. Each is executed by the reference
+// interpreter kernel by kernel in a real workspace, so that a wrong place gives a wrong number, and
+// its kernels are emitted, so that none refuses what the plan gave it. A failure is shown as the
+// smallest part of the program that fails.
+#include "program/plan.hpp"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "fusion/emit/node_text.hpp"
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/extract.hpp"
+#include "fusion/infer/infer.hpp"
+#include "fusion/partition/workspace.hpp"
+#include "fusion/reference/arrays.hpp"
+#include "fusion/reference/reference.hpp"
+#include "fusion/text/text.hpp"
+#include "tests/src/program/enclosure.hpp"
+#include "tests/src/program/random_arguments.hpp"
+#include "tests/support/arrays.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::HostArray;
+
+std::byte* first_of(const HostArray& array) {
+  return const_cast<std::byte*>(array.bytes.data()) + array.first;
+}
+
+// Runs the plan's steps by the reference, every operand where the plan puts it.
+std::vector<HostArray> run_by_reference(const ProgramPlan& plan,
+                                        const std::vector<HostArray>& inputs,
+                                        std::vector<HostArray> outputs) {
+  std::vector<std::byte> workspace(plan.info.workspace_bytes, std::byte{0xcd});
+  const auto place = [&](const ProgramOperand& operand) {
+    fusion::ReferenceOperand result{nullptr, DType::f32, operand.layout.strides,
+                                    operand.layout.offset};
+    if (operand.kind == ProgramOperand::Kind::temporary) {
+      const ProgramPlan::Temporary& temporary = plan.temporaries[operand.index];
+      result.data = workspace.data() + temporary.offset;
+      result.dtype = temporary.dtype;
+    } else {
+      const bool output = operand.kind == ProgramOperand::Kind::output;
+      const HostArray& array = output ? outputs[operand.index] : inputs[operand.index];
+      result.data = first_of(array);
+      result.dtype = array.dtype;
+    }
+    return result;
+  };
+  for (const ProgramStep& step : plan.steps) {
+    std::vector<Dims> own;
+    std::vector<fusion::ReferenceOperand> arguments;
+    std::vector<fusion::ReferenceOperand> results;
+    for (const ProgramOperand& operand : step.inputs) {
+      arguments.push_back(place(operand));
+      own.push_back(operand.shape);
+    }
+    const fusion::TypedGraph& typed = *step.function->impl().definition.typed;
+    if (std::ranges::find(typed.nodes, fusion::Op::iota, &fusion::TypedNode::op) !=
+        typed.nodes.end()) {
+      // It counts through the shape of what it stores, whatever it reads.
+      const Dims& shape = step.outputs[0].shape;
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        arguments[i].strides = fusion::broadcast_strides(own[i], arguments[i].strides, shape);
+      }
+      for (const ProgramOperand& operand : step.outputs) results.push_back(place(operand));
+      fusion::evaluate(typed, shape, arguments, results);
+      continue;
+    }
+    const fusion::ShapedGraph graph = fusion::shape_graph(typed, own, "step");
+    for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+      results.push_back(place(step.outputs[i]));
+      // Axes of one element in front are the plan's, not the graph's.
+      const std::size_t rank = graph.shapes[graph.graph.outputs[i]].size();
+      const std::span<const std::int64_t> strides(results[i].strides);
+      results[i].strides = Dims(strides.subspan(strides.size() - rank));
+    }
+    fusion::evaluate_arrays(graph.graph, graph.shapes, arguments, results);
+  }
+  return outputs;
+}
+
+struct Case {
+  fusion::Graph graph;
+  std::vector<HostArray> inputs;
+  Rounding rounding = Rounding::once;
+  std::uint64_t seed = 0;
+};
+
+Case random_case(std::uint64_t seed, std::size_t nodes, bool packed = false) {
+  testing::ProgramKind kind;
+  kind.nodes = nodes;
+  kind.elements = nodes > 200 ? 60 : 400;
+  kind.floats = seed % 3 != 0;
+  kind.packed = packed;
+  testing::RandomProgram made = testing::random_program(seed, kind);
+  Case result{{}, testing::random_arguments(made, seed), Rounding::once, seed};
+  result.graph = std::move(made.graph);
+  if (seed % 4 == 1) result.rounding = Rounding::each;
+  return result;
+}
+
+ProgramCall call_of(const Case& one) {
+  ProgramCall call;
+  for (const HostArray& input : one.inputs) {
+    call.arguments.push_back({input.dtype, false, false});
+    call.arrays.push_back({input.dtype, input.shape, input.strides});
+  }
+  return call;
+}
+
+Definition definition_of(const fusion::Graph& graph, Rounding rounding = Rounding::once) {
+  Definition definition;
+  definition.name = "random";
+  definition.graph = graph;
+  definition.options.rounding = rounding;
+  return definition;
+}
+
+// Emits the kernels for every kind of device.
+void emit_kernels(const ProgramPlan& plan, const std::vector<HostArray>& inputs,
+                  const std::vector<HostArray>& outputs) {
+  const auto shape_of = [&](const ProgramOperand& operand) {
+    DType dtype = DType::f32;
+    switch (operand.kind) {
+      case ProgramOperand::Kind::argument: dtype = inputs[operand.index].dtype; break;
+      case ProgramOperand::Kind::output: dtype = outputs[operand.index].dtype; break;
+      case ProgramOperand::Kind::temporary: dtype = plan.temporaries[operand.index].dtype; break;
+    }
+    return OperandShape{dtype, operand.shape, operand.layout.strides, 0, operand.layout.offset, {}};
+  };
+  for (const ProgramStep& step : plan.steps) {
+    std::vector<fusion::ArgumentType> types;
+    std::vector<OperandShape> arrays;
+    std::vector<OperandShape> results;
+    for (const ProgramOperand& operand : step.inputs) {
+      arrays.push_back(shape_of(operand));
+      types.push_back({arrays.back().dtype, false, false});
+    }
+    for (const ProgramOperand& operand : step.outputs) results.push_back(shape_of(operand));
+    for (const TypedCall& call :
+         type_call(step.function->impl().definition, types, arrays, results)) {
+      if (std::ranges::find(call.shape, 0) != call.shape.end()) continue;  // nothing is launched
+      for (const char* target : {"cpu", "gfx90a", "sm_90"}) emit_call(call, target);
+    }
+  }
+}
+
+std::uint64_t byte_count(DType dtype, const Dims& shape) {
+  std::uint64_t size = 1;
+  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
+  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
+}
+
+// That the operands of a step have.
+std::uint64_t bytes_of(const ProgramStep& step, const ProgramPlan& plan, const ProgramCall& call) {
+  std::uint64_t bytes = 0;
+  for (const auto* operands : {&step.inputs, &step.outputs}) {
+    for (const ProgramOperand& operand : *operands) {
+      if (operand.scalar) continue;
+      DType dtype = plan.output_dtypes.front();
+      switch (operand.kind) {
+        case ProgramOperand::Kind::argument: dtype = call.arguments[operand.index].dtype; break;
+        case ProgramOperand::Kind::output: dtype = plan.output_dtypes[operand.index]; break;
+        case ProgramOperand::Kind::temporary: dtype = plan.temporaries[operand.index].dtype; break;
+      }
+      bytes += byte_count(dtype, operand.shape);
+    }
+  }
+  return bytes;
+}
+
+// What is wrong with the bytes that a plan says it moves, or nothing.
+std::string wrong_bytes(const Definition& definition, const ProgramCall& call,
+                        const fusion::CostModel& model = {}) {
+  const ProgramPlan plan = plan_program(definition, call, model);
+  const ProgramInfo& info = plan.info;
+  if (info.bytes > info.op_by_op_bytes) {
+    return fmt::format("it moves {} bytes, {} op by op", info.bytes, info.op_by_op_bytes);
+  }
+  if (info.bytes < info.lower_bound) return "it moves less than the lower bound";
+  for (std::size_t k = 0; k < plan.steps.size(); ++k) {
+    const std::uint64_t bytes = bytes_of(plan.steps[k], plan, call);
+    if (bytes == info.kernels[k].bytes) continue;
+    return fmt::format("kernel {} says that it moves {} bytes, its operands have {}", k,
+                       info.kernels[k].bytes, bytes);
+  }
+  const std::uint64_t unfused = op_by_op_workspace(definition, call);
+  if (info.workspace_bytes > unfused) {
+    return "it needs more room than one kernel for each operation does";
+  }
+  if (info.workspace_bytes > 0 && info.op_by_op_workspace != unfused) {
+    return "it is compared with another plan of one kernel for each operation";
+  }
+  return {};
+}
+
+// What is wrong with the plan of a case, or nothing.
+std::string wrong(const Case& one) {
+  const Definition definition = definition_of(one.graph, one.rounding);
+  ProgramCall call = call_of(one);
+  std::mt19937_64 random(one.seed);
+  std::vector<HostArray> outputs;
+  const ProgramPlan natural = plan_program(definition, call);
+  for (std::size_t i = 0; i < natural.output_shapes.size(); ++i) {
+    const DType dtype = natural.output_dtypes[i];
+    outputs.push_back(testing::with_random_layout(dtype, natural.output_shapes[i], random));
+    call.outputs.push_back({dtype, natural.output_shapes[i], outputs.back().strides});
+  }
+  if (std::string bytes = wrong_bytes(definition, call); !bytes.empty()) return bytes;
+  const ProgramPlan plan = plan_program(definition, call);
+  try {
+    if (one.seed % 3 == 0) emit_kernels(plan, one.inputs, outputs);
+  } catch (const Error& error) {
+    return fmt::format("a kernel is refused: {}", error.what());
+  }
+  const std::vector<HostArray> got = run_by_reference(plan, one.inputs, outputs);
+
+  std::vector<fusion::ArgumentType> types;
+  std::vector<Dims> shapes;
+  for (const HostArray& input : one.inputs) {
+    types.push_back({input.dtype, false, false});
+    shapes.push_back(input.shape);
+  }
+  const fusion::ShapedGraph whole = fusion::shape_graph(
+      fusion::infer(one.graph, types, {}, one.rounding, "reference"), shapes, "reference");
+  const auto expected = testing::enclose(whole, one.inputs, definition.options, DeviceType::cpu);
+  testing::Compared compared;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::string text = testing::outside(expected[i], got[i], compared);
+    if (!text.empty()) return fmt::format("output {}: {}", i, text);
+  }
+  return {};
+}
+
+// The part of a program that computes one of its values.
+Case part_of(const Case& whole, fusion::NodeId value) {
+  fusion::Graph graph = whole.graph;
+  graph.add_output(value);
+  const std::size_t last = graph.outputs().size() - 1;
+  fusion::Extract part = fusion::extract(graph, std::span(&last, 1));
+  Case result{std::move(part.graph), {}, whole.rounding, whole.seed};
+  for (const std::size_t i : part.arguments) result.inputs.push_back(whole.inputs[i]);
+  return result;
+}
+
+std::string shrunk(const Case& whole) {
+  for (fusion::NodeId id = 0; id < whole.graph.nodes().size(); ++id) {
+    if (whole.graph[id].arity == 0) continue;
+    const Case part = part_of(whole, id);
+    if (wrong(part).empty()) continue;
+    std::string text = fusion::to_text(part.graph);
+    for (const HostArray& input : part.inputs) {
+      text += fmt::format("; {}{}@{}", name(input.dtype), fusion::to_string(input.shape),
+                          fusion::to_string(input.strides));
+    }
+    return text;
+  }
+  return "only the whole program fails: " + fusion::to_text(whole.graph);
+}
+
+TEST(ProgramPlan, GivesTheSameNumbersInItsWorkspace) {
+  for (std::uint64_t seed = 100; seed < 400; ++seed) {
+    const Case one = random_case(seed, 10 + seed % 7 * 12);
+    const std::string what = wrong(one);
+    ASSERT_EQ(what, "") << "seed " << seed << ": " << shrunk(one);
+  }
+}
+
+// Kernels that run along an axis read no packed numbers: those lie one in each byte for them,
+// whatever else reads them and wherever they lie.
+TEST(ProgramPlan, HasAKernelForWhatRunsBesidePackedNumbers) {
+  for (std::uint64_t number = 0; number < 300; ++number) {
+    const std::uint64_t seed = 3 * number;  // all of their kernels are emitted
+    const Case one = random_case(seed, 4 + number % 5 * 4, true);
+    const std::string what = wrong(one);
+    ASSERT_EQ(what, "") << "seed " << seed << ": " << shrunk(one);
+  }
+}
+
+Case packed_case(const std::string& text, DType dtype, std::uint64_t seed) {
+  Case one{fusion::parse(text), {}, seed % 2 == 0 ? Rounding::once : Rounding::each, 3 * seed};
+  testing::RandomProgram types;
+  types.dtypes.assign(one.graph.arguments().size(), dtype);
+  types.shapes.assign(one.graph.arguments().size(), {6, 10});
+  one.inputs = testing::random_arguments(types, seed);
+  return one;
+}
+
+TEST(ProgramPlan, ReadsPackedNumbersInEveryWayBesideWhatRuns) {
+  for (const char* text :
+       {"t = cummax(a, -1); bool(c), t, a / (c + 1)", "cumsum(a, 0), a + c",
+        "cumsum(a * c, -1) + c", "cumsum(a[::-1], 0), c[:, ::-1] + 1", "concat(0, cumsum(a, 0), c)",
+        "s = cumsum(a, 1); u4(s), s * c", "cumprod(a, 0) + max(c, 1)",
+        "cumsum(cumsum(a, 0), 1) + f32(c)", "cummax(transpose(a), 0) * transpose(c)",
+        "cumsum(concat(1, a, c), 1)", "b = bitcast(a, i4); cumsum(b, 0), b + c, cumsum(c, 0)",
+        "cumsum(bitcast(bitcast(a, i4), u4)[1:, ::2], 1)", "max(bitcast(a, i4), 1) + a * c",
+        "cumsum(bitcast(a, f4e2m1), 0)", "cummax(bitcast(a, u4) + bitcast(c, u4), 0)"}) {
+    for (const DType dtype : {DType::u4, DType::i4, DType::f4e2m1}) {
+      for (std::uint64_t seed = 0; seed < 8; ++seed) {
+        const Case one = packed_case(text, dtype, seed);
+        ASSERT_EQ(wrong(one), "") << text << " of " << name(dtype) << ", seed " << seed;
+      }
+    }
+  }
+}
+
+// What only moves is of the dtype in memory from the load to the store, on every kind of device.
+TEST(ProgramPlan, ConvertsNothingThatOnlyMoves) {
+  const std::string text = "x, x[::-1], concat(0, x, y), reshape(transpose(y), -1), x[None]";
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2,
+                            DType::f8e4m3fnuz, DType::f8e5m2fnuz}) {
+    ProgramCall call;
+    for (int i = 0; i < 2; ++i) {
+      call.arguments.push_back({dtype, false, false});
+      call.arrays.push_back({dtype, {6, 10}, {10, 1}});
+    }
+    for (const Dims& shape : {Dims{6, 10}, {6, 10}, {12, 10}, {60}, {1, 6, 10}}) {
+      call.outputs.push_back({dtype, shape, contiguous_strides(shape)});
+    }
+    for (const Rounding rounding : {Rounding::once, Rounding::each}) {
+      const Definition definition = definition_of(fusion::parse(text), rounding);
+      const ProgramPlan plan = plan_program(definition, call);
+      for (const ProgramStep& step : plan.steps) {
+        const fusion::TypedGraph& graph = *step.function->impl().definition.typed;
+        const fusion::NodeText nodes(graph, Accuracy::storage);
+        for (fusion::NodeId id = 0; id < graph.nodes.size(); ++id) {
+          EXPECT_EQ(graph.nodes[id].dtype, dtype) << fusion::info(graph.nodes[id].op).name;
+          EXPECT_FALSE(nodes.needs_value(id)) << name(dtype) << " is computed with";
+        }
+      }
+    }
+  }
+}
+
+// Each value is looked at a number of times that does not depend on how many paths lead to it.
+TEST(ProgramPlan, TakesNoTimeForEachPathThroughAGraph) {
+  constexpr int kOperations = 200;
+  std::string larger = "a = x; ";
+  std::string of_packed = "s = x; ";
+  for (int i = 0; i < kOperations; ++i) {
+    larger += "a = maximum(a, a * y); ";
+    of_packed += "s = s * s; ";
+  }
+  for (const std::string& text :
+       {larger + "sum(a, -1)", larger + "max(log(a), -1)", larger + "a[::-1]",
+        larger + "concat(0, a, a)", larger + "cumsum(a, 1)", of_packed + "sum(q * s * y, -1)"}) {
+    Case one{fusion::parse(text), {}, Rounding::once, 0};
+    ProgramCall call;
+    testing::RandomProgram types;
+    for (const std::string& argument : one.graph.arguments()) {
+      types.dtypes.push_back(argument == "q" ? DType::u4 : DType::bf16);
+      types.shapes.push_back({6, 64});
+    }
+    one.inputs = testing::random_arguments(types, 1);
+    call = call_of(one);
+    const ProgramPlan plan = plan_program(definition_of(one.graph), call);
+    std::vector<HostArray> outputs;
+    for (std::size_t i = 0; i < plan.output_shapes.size(); ++i) {
+      outputs.push_back(HostArray::contiguous(plan.output_dtypes[i], plan.output_shapes[i]));
+    }
+    emit_kernels(plan, one.inputs, outputs);
+    EXPECT_GE(plan.steps.size(), 1u);
+  }
+}
+
+// With a thousand operations there are hundreds of temporaries in few places.
+TEST(ProgramPlan, KeepsApartWhatLivesTogetherInLargePrograms) {
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+    const Case one = random_case(seed, 1000);
+    const Definition definition = definition_of(one.graph, one.rounding);
+    const ProgramPlan plan = plan_program(definition, call_of(one));
+    std::vector<fusion::Lifetime> lives(plan.temporaries.size(), {0, plan.steps.size(), 0});
+    for (std::size_t k = 0; k < plan.steps.size(); ++k) {
+      for (const auto* operands : {&plan.steps[k].inputs, &plan.steps[k].outputs}) {
+        for (const ProgramOperand& operand : *operands) {
+          if (operand.kind != ProgramOperand::Kind::temporary) continue;
+          fusion::Lifetime& life = lives[operand.index];
+          life.first = std::min(life.first, k);
+          life.last = std::max(life.last, k);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < lives.size(); ++i) {
+      const ProgramPlan::Temporary& a = plan.temporaries[i];
+      EXPECT_LE(a.offset + a.bytes, plan.info.workspace_bytes);
+      for (std::size_t k = 0; k < i; ++k) {
+        const ProgramPlan::Temporary& b = plan.temporaries[k];
+        const bool together = lives[i].first <= lives[k].last && lives[k].first <= lives[i].last;
+        const bool apart = a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset;
+        // A kernel may store where it reads for the last time.
+        const bool in_turn = lives[i].first == lives[k].last || lives[k].first == lives[i].last;
+        const bool same = a.offset == b.offset && a.bytes == b.bytes && a.dtype == b.dtype;
+        EXPECT_TRUE(apart || !together || (in_turn && same))
+            << "seed " << seed << ", temporaries " << k << ", " << i;
+      }
+    }
+    EXPECT_GT(lives.size(), 10u) << "seed " << seed;
+    EXPECT_EQ(wrong(one), "") << "seed " << seed;
+  }
+}
+
+// Whatever the sizes, and also where all arrays count as larger than the caches.
+void expect_no_larger_than_unfused(const Case& one) {
+  fusion::CostModel uncached;
+  uncached.cached_bytes = 0;
+  const Definition definition = definition_of(one.graph, one.rounding);
+  const ProgramCall call = call_of(one);
+  ASSERT_EQ(wrong_bytes(definition, call), "") << "seed " << one.seed;
+  ASSERT_EQ(wrong_bytes(definition, call, uncached), "") << "seed " << one.seed << ", uncached";
+}
+
+TEST(ProgramPlan, MovesNoMoreAndNeedsNoMoreRoomThanOpByOp) {
+  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+    const std::size_t nodes = seed % 50 == 0 ? 300 : 4 + seed % 23 * 3;
+    ASSERT_NO_FATAL_FAILURE(expect_no_larger_than_unfused(random_case(seed, nodes)));
+  }
+}
+
+// Fused kernels need more unpacked than those of one operation each.
+TEST(ProgramPlan, IsNoLargerThanUnfusedWhereItUnpacks) {
+  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+    const std::size_t nodes = 4 + seed % 23 * 3;
+    ASSERT_NO_FATAL_FAILURE(expect_no_larger_than_unfused(random_case(seed, nodes, true)));
+  }
+}
+
+// In one kernel with the running sum, q has to lie one number in each byte; in one of its own it
+// does not.
+TEST(ProgramPlan, ComparesWithUnfusedKernelsThatReadWhatTheyCanPacked) {
+  const Dims shape{64, 512};
+  ProgramCall call;
+  for (const DType dtype : {DType::f32, DType::u4}) {
+    call.arguments.push_back({dtype, false, false});
+    call.arrays.push_back({dtype, shape, contiguous_strides(shape)});
+  }
+  const std::vector<std::string> names{"x", "q"};
+  const auto definition = [&](const char* text) {
+    return definition_of(fusion::parse(text, names));
+  };
+  const std::uint64_t elements = 64 * 512;
+  const Definition stored = definition("s = cumsum(x, 0); (s), s * q");
+  EXPECT_EQ(op_by_op_workspace(stored, call), 0u);
+  EXPECT_EQ(plan_program(stored, call).info.workspace_bytes, 0u);
+  const Definition passed = definition("cumsum(x, 0) * q");
+  const ProgramInfo info = plan_program(passed, call).info;
+  EXPECT_EQ(info.workspace_bytes, elements) << "of q in bytes";
+  EXPECT_EQ(info.op_by_op_workspace, 4 * elements) << "of the sum";
+  EXPECT_EQ(info.op_by_op_bytes, elements * 16 + elements / 2);
+}
+
+// What a kernel stores lies where it has read something of that kind for the last time.
+TEST(ProgramPlan, StoresInPlaceOfWhatIsReadForTheLastTime) {
+  const Dims shape{64, 512};
+  ProgramCall call;
+  call.arguments.push_back({DType::f32, false, false});
+  call.arrays.push_back({DType::f32, shape, contiguous_strides(shape)});
+  const auto room_of = [&](const char* text) {
+    return plan_program(definition_of(fusion::parse(text)), call).info.workspace_bytes;
+  };
+  const std::uint64_t array = 64 * 512 * 4;
+  EXPECT_EQ(room_of("cumsum(cumsum(cumsum(x, 0), 1), 0)"), array);
+  EXPECT_EQ(room_of("cumsum(transpose(cumsum(transpose(cumsum(x, 0)), 0)), 0)"), 2 * array)
+      << "in another order";
+  EXPECT_EQ(room_of("y = cumsum(x, 0); cumsum(cumsum(y, 1), 0) + y"), 2 * array) << "still read";
+}
+
+// Arrays that have a part in common do not all live from when that is known.
+TEST(ProgramPlan, CopiesWhatIsAPartOfSeveralArraysWhenEachIsNeeded) {
+  const Dims shape{64, 512};
+  ProgramCall call;
+  call.arguments.push_back({DType::f32, false, false});
+  call.arrays.push_back({DType::f32, shape, contiguous_strides(shape)});
+  std::string text = "t = x";
+  for (int i = 0; i < 20; ++i) text += "; t = reshape(concat(0, t[:32], x[32:]), 0, -1) * 0.5";
+  const ProgramInfo info = plan_program(definition_of(fusion::parse(text + "; t")), call).info;
+  const std::uint64_t array = 64 * 512 * 4;
+  EXPECT_LE(info.workspace_bytes, 2 * array);
+  EXPECT_LE(info.op_by_op_workspace, 2 * array);
+  EXPECT_LE(info.op_by_op_bytes, 20 * 4 * array);
+}
+
+// A value is computed again where that spares a write and a read of it; with more readers each of
+// them spares less.
+TEST(ProgramPlan, StoresWhatManyKernelsRead) {
+  const Dims shape{256, 256, 256};
+  ProgramCall call;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    call.arguments.push_back({dtype, false, false});
+    call.arrays.push_back({dtype, shape, contiguous_strides(shape)});
+  }
+  const auto plan_of = [&](const char* text) {
+    return plan_program(definition_of(fusion::parse(text)), call);
+  };
+  EXPECT_EQ(plan_of("v = a * b; cumsum(v, 0), cumsum(v, 1)").info.workspace_bytes, 0u);
+  const ProgramInfo many =
+      plan_of("v = a * b; cumsum(v, 0), cumsum(v, 1), cumsum(v, 2), sum(v, 0), sum(v, 1)").info;
+  EXPECT_GT(many.workspace_bytes, 0u);
+  EXPECT_LT(many.bytes, many.op_by_op_bytes);
+}
+
+TEST(SinkViews, ComputesBehindAViewInsteadOfStoring) {
+  const auto plan_of = [](const std::string& text, const std::vector<Dims>& shapes) {
+    ProgramCall call;
+    for (const Dims& shape : shapes) {
+      call.arguments.push_back({DType::bf16, false, false});
+      call.arrays.push_back({DType::bf16, shape, contiguous_strides(shape)});
+    }
+    return plan_program(definition_of(fusion::parse(text)), call);
+  };
+  const ProgramPlan pairs =
+      plan_of("h = x * w + 1.0; h[..., 0::2] * h[..., 1::2]", {{8, 64}, {64}});
+  EXPECT_EQ(pairs.steps.size(), 1u);
+  EXPECT_EQ(pairs.info.workspace_bytes, 0u);
+  // A norm before a rotation: only the scale of each row is stored.
+  const ProgramPlan norm =
+      plan_of("h = rms_norm(x, w, 1e-5); h[..., 0::2] * h[..., 1::2]", {{8, 64}, {64}});
+  EXPECT_EQ(norm.steps.size(), 2u);
+  EXPECT_EQ(norm.info.workspace_bytes, 256u);
+  // What is broadcast may have no elements.
+  EXPECT_EQ(plan_of("h = x + (w * v)[::-1]; h[0:1] * 2.0", {{2, 0}, {0}, {0}}).steps.size(), 1u);
+  // Of which all is needed too stays where it is.
+  EXPECT_EQ(plan_of("h = exp(x); h[..., 0::2] + sum(h, -1)", {{8, 64}}).steps.size(), 2u);
+}
+
+// An axis that a reduction keeps is taken away after what else is computed with the result.
+TEST(RaiseViews, ComputesInTheKernelThatReduces) {
+  const auto plan_of = [](const std::string& text) {
+    ProgramCall call;
+    for (const Dims& shape : {Dims{64, 8, 512}, Dims{64, 512}, Dims{512}}) {
+      call.arguments.push_back({DType::bf16, false, false});
+      call.arrays.push_back({DType::bf16, shape, contiguous_strides(shape)});
+    }
+    const std::vector<std::string> names{"x", "r", "w"};
+    return plan_program(definition_of(fusion::parse(text, names)), call).info;
+  };
+  for (const char* text :
+       {"squeeze(sum(x, 1), 1) * w + r", "s = squeeze(sum(x, 1), 1); silu(s) * w + r, s * r",
+        "reshape(mean(x, 1), 0, -1) * w - r"}) {
+    const ProgramInfo info = plan_of(text);
+    EXPECT_EQ(info.kernels.size(), 1u) << text;
+    EXPECT_EQ(info.bytes, info.lower_bound) << text;
+  }
+  // Not where that would store more.
+  const ProgramInfo other = plan_of("s = squeeze(sum(x, 1), 1) + r; cumsum(s, 0), s * w");
+  EXPECT_LE(other.kernels.size(), 3u);
+}
+
+}  // namespace
+}  // namespace kiln

@@ -1,0 +1,131 @@
+// Few long rows and few columns of many rows, whose reductions are two kernels each, on every
+// device that is there: against the reference interpreter, bit by bit from run to run, and within
+// the bound that preamble/reduce.h states.
+#include <gtest/gtest.h>
+
+#include "fusion/passes/split_reductions.hpp"
+#include "tests/src/program/run_program.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::HostArray;
+
+class SplitRows : public testing::ProgramsOnDevices {};
+
+INSTANTIATE_TEST_SUITE_P(Devices, SplitRows,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
+
+constexpr const char* kAll =
+    "sum(x, -1), mean(x, -1), max(x, -1), min(x, -1), argmax(x, -1), argmin(x, -1), "
+    "any(x > 8, -1), all(x < 6, -1), count_nonzero(x, -1)";
+
+TEST_P(SplitRows, OfEveryDtype) {
+  for (const DType dtype : {DType::u8, DType::i64, DType::f16, DType::f32}) {
+    check(kAll, {testing::random_array(dtype, {1, 65601}, 1)}, 1e-5);
+  }
+  check(kAll, {testing::random_array(DType::f64, {1, 65536}, 2)}, 1e-12);
+  check("argmax(x, -1), argmin(x, -1), sum(x, -1)",
+        {testing::random_array(DType::boolean, {1, 70000}, 3)}, 0);
+}
+
+TEST_P(SplitRows, OfColumnsAndSeveralAxes) {
+  check("sum(x, 0), argmax(x, 0), mean(x, 0)", {testing::random_array(DType::bf16, {9001, 20}, 4)},
+        1e-4);
+  check("sum(x, 0)", {testing::random_array(DType::f32, {30000, 3}, 5)}, 1e-4);
+  const HostArray x = testing::random_array(DType::f32, {300, 3, 300}, 6);
+  check("sum(x), argmin(x), max(x, 0, 2), argmax(x, 0, 2)", {x}, 1e-4);
+  const HostArray few = testing::random_array(DType::f32, {3, 2, 70001}, 10);
+  check("sum(few), argmin(few), max(few, 0, 2), argmax(few, 0, 2), mean(few)", {few}, 1e-4);
+  const HostArray columns = testing::random_array(DType::f32, {3, 30000, 3}, 11);
+  check("sum(columns, 0, 1), argmax(columns, 0, 1)", {columns}, 1e-4);
+}
+
+// A set of axes counts 32 from the front.
+TEST_P(SplitRows, OfArraysOfManyAxes) {
+  for (const std::size_t before : {31, 32, 40, 70}) {
+    Dims shape(before + 3, 1);
+    shape[before] = 70'001;
+    const HostArray x = testing::random_array(DType::f32, shape, 12);
+    check("sum(x, -3), mean(x, -3), argmax(x, -3), max(x)", {x}, 1e-4);
+  }
+}
+
+TEST_P(SplitRows, WithWhatComesBeforeAndAfter) {
+  const HostArray x = testing::random_array(DType::f32, {2, 70000}, 7);
+  const HostArray w = testing::random_array(DType::bf16, {70000}, 8);
+  check("softmax(x, -1), logsumexp(x, -1)", {x}, 1e-5);
+  check("layer_norm(x, w, 1e-5)", {x, w}, 1e-5);
+  check("h = x + w; h, h * rsqrt(mean(h * h, -1) + 1e-5)", {x, w}, 1e-5, true);
+  check("var(x, -1), std(x, -1), norm2(x, -1)", {x}, 1e-5);
+}
+
+TEST_P(SplitRows, WhereThePlaceIsInOneOfThePieces) {
+  HostArray x = HostArray::contiguous(DType::f32, {4, 1 << 17});
+  const auto set = [&](std::int64_t row, std::int64_t column, double value) {
+    testing::set_bits(x, row * (1 << 17) + column, fusion::encode(value, DType::f32));
+  };
+  for (std::int64_t column = 0; column < 1 << 17; ++column) set(3, column, -INFINITY);
+  set(0, 100000, 1);
+  set(0, 120000, 1);
+  set(1, 70000, std::nan(""));
+  set(1, 90000, std::nan(""));
+  set(1, 5, 8);
+  set(2, 0, -0.0);
+  check("argmax(x, -1), argmin(x, -1), max(x, -1), min(x, -1)", {x}, 0);
+}
+
+TEST_P(SplitRows, GiveTheSameBitsOnEveryRun) {
+  const std::string text = "sum(x, -1), mean(x * x, -1), sum(exp(x), -1)";
+  const std::vector<HostArray> x = {testing::random_array(DType::f32, {4, 70000}, 9)};
+  const Program program = parse_program("bits", text);
+  const std::vector<HostArray> first = run(program, text, x, false);
+  for (int again = 0; again < 3; ++again) {
+    const std::vector<HostArray> got = run(program, text, x, again == 2);
+    for (std::size_t i = 0; i < first.size(); ++i) EXPECT_EQ(got[i].bytes, first[i].bytes);
+  }
+}
+
+// Numbers that all round the same way, in 256 pieces of 2^14.
+TEST_P(SplitRows, ErrorsOfLongSumsStayBounded) {
+  constexpr std::int64_t kLength = 1 << 22;
+  HostArray x = HostArray::contiguous(DType::f32, {1, kLength});
+  for (std::int64_t i = 0; i < kLength; ++i)
+    testing::set_bits(x, i, fusion::encode(0.1, DType::f32));
+  const double exact = kLength * static_cast<double>(0.1f);
+  std::vector<HostArray> got = {HostArray::contiguous(DType::f32, {1, 1})};
+  jit::Backend& backend = jit::backend(device());
+  const Stream stream{device(), nullptr};
+  const testing::DeviceBuffer from(backend, x.bytes);
+  const testing::DeviceBuffer to(backend, got[0].bytes);
+  const View in(from.data(), DType::f32, x.shape, device());
+  const View out(to.data(), DType::f32, {1, 1}, device());
+  const Program program = parse_program("long", "sum(x, -1)");
+  const std::size_t bytes =
+      program.workspace_bytes(stream, std::vector<Argument>{in}, std::vector{out});
+  EXPECT_GE(bytes, 256u * 4) << "in pieces";
+  const testing::DeviceBuffer memory(backend, std::vector<std::byte>(bytes));
+  const View workspace(memory.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, device());
+  program.run(stream, {in}, {out}, workspace);
+  got[0].bytes = to.read();
+  // Stretches of 64 vectors in 256 lanes and the tree over them, twice.
+  EXPECT_NEAR(testing::number_at(got[0], 0), exact,
+              exact * 2 * (64 + 1 + 8) * std::ldexp(1.0, -24));
+}
+
+TEST(SplitModel, CutsWhatLeavesADeviceIdle) {
+  using fusion::pieces_of;
+  EXPECT_EQ(pieces_of({1, 1 << 28}, {1, 1}, false), 8192);
+  EXPECT_EQ(pieces_of({80, 1 << 20}, {1, 1}, false), 5120) << "along the longer axis";
+  EXPECT_EQ(pieces_of({8, 1 << 20, 80}, {8, 1, 1}, false), 1024);
+  EXPECT_EQ(pieces_of({65536, 4096}, {1, 4096}, false), 64);
+  EXPECT_EQ(pieces_of({4096, 4096}, {4096, 1}, false), 1) << "many rows";
+  EXPECT_EQ(pieces_of({1, 40000}, {1, 1}, false), 1) << "a short row";
+  EXPECT_EQ(pieces_of({100, 1 << 20}, {100, 1}, false), 64);
+  EXPECT_EQ(pieces_of({100, 1 << 20}, {100, 1}, true), 1) << "its block reads it again";
+  EXPECT_EQ(pieces_of({0, 1 << 20}, {0, 1}, false), 1);
+}
+
+}  // namespace
+}  // namespace kiln
