@@ -41,7 +41,7 @@ void plan(benchmark::State& state) {
   Definition definition;
   definition.name = "bench";
   definition.graph = random.graph;
-  ProgramCall call;
+  CallTypes call;
   for (std::size_t i = 0; i < random.dtypes.size(); ++i) {
     const Dims& shape = random.shapes[i];
     call.arguments.push_back({random.dtypes[i], false, false});

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
-#include <atomic>
 #include <filesystem>
 #include <future>
 
@@ -56,13 +55,7 @@ void together(benchmark::State& state, const std::string& target) {
     for (const Function& function : functions) {
       requests.push_back({&function, &specification, {}, target});
     }
-    std::promise<void> all;
-    std::atomic<int> left{kKernels};
-    const std::vector<Preparation> preparations = start_preparations(requests, [&](std::size_t) {
-      if (--left == 0) all.set_value();
-    });
-    all.get_future().wait();
-    for (const Preparation& one : preparations) {
+    for (const Preparation& one : prepare_requests(requests, {})) {
       if (const auto error = one.error()) state.SkipWithError(error->what());
     }
   }

@@ -6,9 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "call/call_types.hpp"
 #include "fusion/schedule/explain.hpp"
 #include "jit/service/compile.hpp"
+#include "kernel/emit_kernel.hpp"
+#include "kernel/kernel_spec.hpp"
 #include "kiln/function.hpp"
 #include "kiln/program.hpp"
 #include "kiln/specification.hpp"
@@ -39,24 +40,22 @@ bool takes_program(const Function& function, const Specification& specification)
 ProgramInfo explain_program(const Function& function, const Specification& specification);
 
 /// The kernels of such a call, in the order in which they run: one for each shape among its
-/// outputs, as a function of what those outputs read; or those of a program. Usually the call
-/// itself.
-struct KernelOfCall {
-  Function function;
-  Specification specification;
-};
-std::vector<KernelOfCall> kernels_of(const Function& function, const Specification& specification);
+/// outputs, or those of a program. Usually one.
+std::vector<KernelSpec> kernel_specs(const Function& function, const Specification& specification);
 
-/// The kernel's source for `target`, with its final entry name. Needs no compiler. Throws
-/// Error(unsupported), as compile_for does, where the outputs have several shapes.
+/// The kernel's source for `target`, with its final entry name. Needs no compiler.
+std::string emit_for(const KernelSpec& kernel, std::string_view target, bool with_preamble);
+/// Of the only kernel of a call of a Function. Throws Error(unsupported), as compile_for does,
+/// where the outputs have several shapes.
 std::string emit_for(const Function& function, const Specification& specification,
                      std::string_view target, bool with_preamble);
 
-/// The kernels of such a call for a target, as kernels_of() has them.
-std::vector<EmittedCall> emit_all(const Function& function, const Specification& specification,
-                                  std::string_view target);
+/// The kernels of such a call of a Function for a target.
+std::vector<EmittedKernel> emit_all(const Function& function, const Specification& specification,
+                                    std::string_view target);
 
 /// Finds the kernel in the cache or compiles it and publishes it. `info.cache` says which.
+CompiledKernel compile_for(const KernelSpec& kernel, std::string_view target);
 CompiledKernel compile_for(const Function& function, const Specification& specification,
                            std::string_view target);
 
@@ -65,7 +64,6 @@ struct Explanation {
   fusion::LayoutReport layout;
   fusion::Estimate estimate;
 };
-Explanation explain_for(const Function& function, const Specification& specification,
-                        std::string_view target);
+Explanation explain_for(const KernelSpec& kernel, std::string_view target);
 
 }  // namespace kiln

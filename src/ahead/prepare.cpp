@@ -10,7 +10,7 @@
 
 #include "ahead/compile_only.hpp"
 #include "call/function_impl.hpp"
-#include "call/record.hpp"
+#include "call/manifest_log.hpp"
 #include "jit/device/backend.hpp"
 #include "kernel/kernel_table.hpp"
 #include "kiln/error.hpp"
@@ -45,16 +45,10 @@ struct Preparation::State {
   }
 
   void summarise() {
-    info.cache = CacheState::memory;
     for (const KernelResult& kernel : kernels) {
       if (kernel.failure && !error) error = kernel.failure;
-      info.cache = std::max(info.cache, kernel.info.cache);
-      info.compile_ms += kernel.info.compile_ms;
+      add_built(info, kernel.info);
     }
-    if (kernels.empty()) return;
-    info.entry = kernels.front().info.entry;
-    info.key = kernels.front().info.key;
-    if (!error) info.source = fusion::with_entry(info.source, info.entry);
   }
 
   /// What became of it. `lock` is held.
@@ -128,31 +122,25 @@ Specification with_layouts(const PrepareRequest& request) {
 // Fills in what is known before anything is compiled; gives the kernels to make.
 std::vector<WantedKernel> kernels_wanted(const PrepareRequest& request, KernelInfo& info) {
   const Definition& definition = request.function->impl().definition;
-  info.function = definition.name;
-  info.expression = definition.expression;
   jit::Backend* const backend = request.target.empty() ? &jit::backend(request.device) : nullptr;
   const std::string target = backend != nullptr ? backend->target() : request.target;
-  std::vector<EmittedCall> calls = emit_all(*request.function, *request.specification, target);
-  if (recording()) record(definition, with_layouts(request));
-  std::vector<WantedKernel> wanted;
-  for (EmittedCall& call : calls) {
-    if (wanted.empty()) {
-      info.target = call.request.target;
-      info.variant = std::move(call.variant);
-      info.source = call.request.text;
-    }
-    info.bytes += call.bytes;
-    if (call.layout.work_items == 0) continue;
-    wanted.push_back({std::move(call.request), backend});
+  std::vector<EmittedKernel> kernels = emit_all(*request.function, *request.specification, target);
+  if (logs_manifest()) {
+    log_to_manifest(names_of(definition), definition.expression, definition.options,
+                    with_layouts(request));
   }
-  info.kernels = static_cast<int>(wanted.size());
+  info = describe_kernels(definition.name, definition.expression, kernels);
+  std::vector<WantedKernel> wanted;
+  for (EmittedKernel& kernel : kernels) {
+    if (!kernel.is_empty()) wanted.push_back({std::move(kernel.request), backend});
+  }
   return wanted;
 }
 
-}  // namespace
-
+// Starts them all. `done` is called once for each, with its index, from any thread and maybe before
+// this returns.
 std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requests,
-                                            std::function<void(std::size_t)> done) {
+                                            const std::function<void(std::size_t)>& done) {
   std::vector<std::shared_ptr<Preparation::State>> states;
   std::vector<WantedKernel> wanted;
   std::vector<KernelTable::Done> deliveries;
@@ -189,6 +177,8 @@ std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requ
   return preparations;
 }
 
+}  // namespace
+
 Preparation Function::prepare(Device device, const Specification& specification) const {
   const PrepareRequest request{this, &specification, device, {}};
   std::vector<Preparation> preparations = start_preparations({&request, 1}, {});
@@ -200,12 +190,9 @@ Preparation Function::prepare(Device device, const Specification& specification)
   return preparation;
 }
 
-std::vector<Preparation> prepare_all(std::span<const PrepareItem> items,
-                                     const std::function<void(const PrepareProgress&)>& progress) {
-  std::vector<PrepareRequest> requests;
-  for (const PrepareItem& item : items) {
-    requests.push_back({&item.function, &item.specification, item.device, {}});
-  }
+std::vector<Preparation> prepare_requests(
+    std::span<const PrepareRequest> requests,
+    const std::function<void(const PrepareProgress&)>& progress) {
   struct Finished {
     std::mutex mutex;
     std::condition_variable changed;
@@ -233,6 +220,15 @@ std::vector<Preparation> prepare_all(std::span<const PrepareItem> items,
   }
   if (thrown) std::rethrow_exception(thrown);
   return preparations;
+}
+
+std::vector<Preparation> prepare_all(std::span<const PrepareItem> items,
+                                     const std::function<void(const PrepareProgress&)>& progress) {
+  std::vector<PrepareRequest> requests;
+  for (const PrepareItem& item : items) {
+    requests.push_back({&item.function, &item.specification, item.device, {}});
+  }
+  return prepare_requests(requests, progress);
 }
 
 }  // namespace kiln

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,10 @@ struct PrepareRequest {
   std::string target;  ///< empty: the device's
 };
 
-/// Starts them all. `done` is called once for each, with its index, from any thread and maybe
-/// before this returns. What is wrong with a request is its preparation's error.
-std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requests,
-                                            std::function<void(std::size_t)> done);
+/// Prepares them all as prepare_all() does. What is wrong with a request is its preparation's
+/// error.
+std::vector<Preparation> prepare_requests(
+    std::span<const PrepareRequest> requests,
+    const std::function<void(const PrepareProgress&)>& progress);
 
 }  // namespace kiln

@@ -39,9 +39,9 @@ Launch::Impl::Impl(std::shared_ptr<Function::Impl> bound_function, const Plan& b
 
 void Launch::Impl::refill() {
   if (plan.kernels.empty()) return;
-  check_overlap(function->definition, plan, call());
+  check_overlap(plan, call());
   for (std::size_t i = 0; i < filled.size(); ++i) {
-    fill_parameters(function->definition, plan.kernels[i], call(),
+    fill_parameters(plan, plan.kernels[i], call(),
                     reinterpret_cast<std::byte*>(filled[i].block.data()));
   }
 }
@@ -60,7 +60,7 @@ void Launch::operator()(const Stream& stream) const {
 }
 
 void Launch::set_input(std::size_t index, const void* data) {
-  const std::string& name = impl_->function->definition.name;
+  const std::string& name = impl_->plan.info.function;
   if (index >= impl_->inputs.size() || impl_->inputs[index].is_scalar()) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: set_input: input {} is not an array argument", name, index));
@@ -72,7 +72,7 @@ void Launch::set_input(std::size_t index, const void* data) {
 }
 
 void Launch::set_output(std::size_t index, void* data) {
-  const std::string& name = impl_->function->definition.name;
+  const std::string& name = impl_->plan.info.function;
   if (index >= impl_->outputs.size()) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: set_output: there is no output {}", name, index));
@@ -82,7 +82,7 @@ void Launch::set_output(std::size_t index, void* data) {
 }
 
 void Launch::set_scalar(std::size_t index, Scalar value) {
-  const std::string& name = impl_->function->definition.name;
+  const std::string& name = impl_->plan.info.function;
   if (index >= impl_->inputs.size() || !impl_->inputs[index].is_scalar()) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: set_scalar: input {} is not a scalar argument", name, index));

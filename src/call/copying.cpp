@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/check_view.hpp"
 #include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
 
@@ -35,19 +36,6 @@ bool same_strides(const View& a, const View& b) {
     if (a.shape()[k] != 1 && a.strides()[k] != b.strides()[k]) return false;
   }
   return true;
-}
-
-void check_block(const View& view, Device device, std::string_view function,
-                 std::string_view what) {
-  if (view.device() != device) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: is on {}, but the stream is on {}", function, what,
-                            to_string(view.device()), to_string(device)));
-  }
-  if (view.data() == nullptr && view.size() != 0) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: the data pointer is null", function, what));
-  }
 }
 
 // Bits that only move are those of an unsigned integer: one kernel for all dtypes of a width, and
@@ -92,8 +80,8 @@ std::optional<std::size_t> block_bytes(const Copy& copy, Device device, std::str
   // Half a byte cannot be moved alone.
   const bool whole = to.size() * width % 8 == 0 && from.offset() == 0 && to.offset() == 0;
   if (!empty && !(whole && same_strides(from, to) && is_dense(to))) return std::nullopt;
-  check_block(from, device, function, "from");
-  check_block(to, device, function, "to");
+  check_view(from, device, function, "from");
+  check_view(to, device, function, "to");
   const auto bytes = static_cast<std::size_t>(to.size() * width / 8);
   const auto source = reinterpret_cast<std::uintptr_t>(from.data());
   const auto target = reinterpret_cast<std::uintptr_t>(to.data());

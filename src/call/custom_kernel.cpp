@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 
+#include "core/check_view.hpp"
 #include "core/scalar_bytes.hpp"
 #include "fusion/emit/emit.hpp"
 #include "kernel/kernel_table.hpp"
@@ -216,11 +217,8 @@ void check_arguments(const Kernel::Impl& kernel, Device device, const Grid& grid
       refuse(i, fmt::format("expected an array of {}, got one of {}", name(parameter.dtype),
                             name(view.dtype())));
     }
-    if (view.device() != device) {
-      refuse(i, fmt::format("is on {}, but the stream is on {}", to_string(view.device()),
-                            to_string(device)));
-    }
-    if (view.data() == nullptr && view.size() != 0) refuse(i, "the data pointer is null");
+    if (!is_usable(view, device))
+      check_view(view, device, kernel.name, fmt::format("argument {}", i));
   }
   if (device.type != DeviceType::cpu) return;
   if (grid.shared_bytes != 0) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "call/bound_launch.hpp"
+#include "call/call_specs.hpp"
 #include "call/function_impl.hpp"
+#include "call/manifest_log.hpp"
 #include "fusion/graph/number.hpp"
 #include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
@@ -16,40 +18,33 @@ Function make_function(std::string_view name, fusion::Graph graph, const Options
   if (graph.outputs().empty()) {
     throw Error(Code::invalid_argument, fmt::format("{}: the function has no outputs", name));
   }
-  auto impl = std::make_shared<Function::Impl>();
-  impl->definition.name = std::string(name);
-  impl->definition.expression = fusion::to_text(graph);
-  impl->definition.graph = std::move(graph);
-  impl->definition.options = options;
-  return Function(std::move(impl));
+  std::string expression = fusion::to_text(graph);
+  return Function(std::make_shared<Function::Impl>(
+      Definition{std::string(name), std::move(graph), options, std::move(expression)}));
 }
 
 }  // namespace
 
-const Plan& plan_for(Function::Impl& impl, const Call& call) {
-  const Signature signature(call);
-  if (const Plan* plan = impl.plans.find(signature)) return *plan;
-  const OnMiss on_miss = impl.definition.options.on_miss;
-  return impl.plans.insert(make_plan(impl.definition, call, signature, on_miss));
+std::unique_ptr<Plan> Function::Impl::make_plan(const Call& call, OnMiss on_miss) const {
+  const CallNames names = names_of(definition);
+  const CallTypes types = check_call(names, call);
+  const std::vector<KernelSpec> specs = call_specs(definition, types);
+  if (logs_manifest()) {
+    log_to_manifest(names, definition.expression, definition.options,
+                    specification_of(names, call));
+  }
+  return kiln::make_plan(names, definition.expression, specs, call, on_miss);
 }
 
 void Function::call(const Stream& stream, std::span<const Argument> inputs,
                     std::span<const View> outputs) const {
   const Call call{stream, inputs, outputs};
-  launch_plan(impl_->definition, plan_for(*impl_, call), call);
+  launch_plan(impl_->plan_for(call), call);
 }
 
 KernelInfo Function::prepare(const Stream& stream, std::span<const Argument> inputs,
                              std::span<const View> outputs) const {
-  const Call call{stream, inputs, outputs};
-  const Signature signature(call);
-  if (const Plan* plan = impl_->plans.find(signature)) {
-    KernelInfo info = plan->info;
-    info.cache = CacheState::memory;
-    info.compile_ms = 0;
-    return info;
-  }
-  return impl_->plans.insert(make_plan(impl_->definition, call, signature, OnMiss::compile)).info;
+  return impl_->prepare({stream, inputs, outputs});
 }
 
 Launch Function::bind(const Stream& stream, std::initializer_list<Argument> inputs,
@@ -60,7 +55,7 @@ Launch Function::bind(const Stream& stream, std::initializer_list<Argument> inpu
 
 Launch Function::bind(const Stream& stream, std::span<const Argument> inputs,
                       std::span<const View> outputs) const {
-  const Plan& plan = plan_for(*impl_, {stream, inputs, outputs});
+  const Plan& plan = impl_->plan_for({stream, inputs, outputs});
   return Launch(std::make_unique<Launch::Impl>(impl_, plan, stream, inputs, outputs));
 }
 

@@ -1,18 +1,19 @@
-// What is behind a Function: its definition and its plans.
+// What is behind a Function: its definition, and how a call of it becomes kernels.
 #pragma once
 
-#include "call/plan.hpp"
-#include "call/plan_table.hpp"
+#include "call/callable.hpp"
 #include "kiln/function.hpp"
 
 namespace kiln {
 
-struct Function::Impl {
-  Definition definition;
-  PlanTable plans;
-};
+struct Function::Impl final : Callable {
+  explicit Impl(Definition defined)
+      : Callable(defined.options.on_miss), definition(std::move(defined)) {}
 
-/// The plan of a call, made if it is not there. Throws what make_plan throws.
-const Plan& plan_for(Function::Impl& impl, const Call& call);
+  const Definition definition;
+
+ private:
+  std::unique_ptr<Plan> make_plan(const Call& call, OnMiss on_miss) const override;
+};
 
 }  // namespace kiln

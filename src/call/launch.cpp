@@ -32,35 +32,23 @@ void put(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-[[noreturn]] void throw_does_not_fit(const Definition& definition, std::uint32_t input,
+[[noreturn]] void throw_does_not_fit(const CallNames& names, std::uint32_t input,
                                      const Scalar& scalar, DType dtype) {
   throw Error(
       Code::invalid_argument,
       fmt::format("{}: input {} '{}': the number {} does not fit {}, the dtype of its partner",
-                  definition.name, input, definition.graph.arguments()[input], scalar_text(scalar),
-                  name(dtype)));
+                  names.function, input, names.arguments[input], scalar_text(scalar), name(dtype)));
 }
 
-void put_scalar(const Definition& definition, std::byte* to, std::uint32_t input,
-                const Scalar& scalar, DType dtype) {
-  if (!put_scalar_bytes(to, scalar, dtype)) throw_does_not_fit(definition, input, scalar, dtype);
+void put_scalar(const CallNames& names, std::byte* to, std::uint32_t input, const Scalar& scalar,
+                DType dtype) {
+  if (!put_scalar_bytes(to, scalar, dtype)) throw_does_not_fit(names, input, scalar, dtype);
 }
 
 }  // namespace
 
-std::string operand_label(const Definition& definition, const Call& call, std::uint32_t operand) {
-  const bool input = operand < call.inputs.size();
-  const std::size_t index = input ? operand : operand - call.inputs.size();
-  const std::vector<std::string>& names =
-      input ? definition.graph.arguments() : definition.graph.output_names();
-  std::string text = fmt::format("{} {}", input ? "input" : "output", index);
-  // A call with another number of operands than the function has is an error of its own.
-  if (index < names.size() && !names[index].empty()) text += fmt::format(" '{}'", names[index]);
-  return text;
-}
-
 // Any overlap but the exact one would make the result depend on the order in which threads run.
-void check_overlap(const Definition& definition, const Plan& plan, const Call& call) {
+void check_overlap(const Plan& plan, const Call& call) {
   for (const Plan::Extent& output : plan.extents) {
     if (!output.output) continue;
     const View& written = view_of(call, output.operand);
@@ -78,34 +66,33 @@ void check_overlap(const Definition& definition, const Plan& plan, const Call& c
           Code::invalid_argument,
           fmt::format("{}: {} overlaps {}: an output must be exactly the view of an input, or "
                       "lie apart from every other operand",
-                      definition.name, operand_label(definition, call, output.operand),
-                      operand_label(definition, call, other.operand)));
+                      plan.names.function, operand_label(plan.names, call, output.operand),
+                      operand_label(plan.names, call, other.operand)));
     }
   }
 }
 
-void fill_parameters(const Definition& definition, const PlannedKernel& kernel, const Call& call,
+void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const Call& call,
                      std::byte* block) {
   std::memcpy(block, kernel.parameters.bytes.data(), kernel.parameters.bytes.size());
   for (const PlannedKernel::PointerSlot& slot : kernel.pointers) {
     put(block + slot.offset, static_cast<char*>(view_of(call, slot.operand).data()) + slot.bytes);
   }
   for (const PlannedKernel::ScalarSlot& slot : kernel.scalars) {
-    put_scalar(definition, block + slot.offset, slot.input, call.inputs[slot.input].scalar(),
+    put_scalar(plan.names, block + slot.offset, slot.input, call.inputs[slot.input].scalar(),
                slot.dtype);
   }
 }
 
 namespace {
 
-void launch_kernel(const Definition& definition, jit::Backend& backend, const PlannedKernel& kernel,
-                   const Call& call) {
+void launch_kernel(const Plan& plan, const PlannedKernel& kernel, const Call& call) {
   const auto launch = [&](std::byte* block, void** arguments) {
-    fill_parameters(definition, kernel, call, block);
+    fill_parameters(plan, kernel, call, block);
     for (std::size_t i = 0; i < kernel.parameters.offsets.size(); ++i) {
       arguments[i] = block + kernel.parameters.offsets[i];
     }
-    backend.launch(*kernel.kernel, kernel.shape, arguments, call.stream);
+    plan.backend->launch(*kernel.kernel, kernel.shape, arguments, call.stream);
   };
   if (kernel.parameters.bytes.size() <= kInlineBytes &&
       kernel.parameters.offsets.size() <= kInlineParameters) {
@@ -121,12 +108,10 @@ void launch_kernel(const Definition& definition, jit::Backend& backend, const Pl
 
 }  // namespace
 
-void launch_plan(const Definition& definition, const Plan& plan, const Call& call) {
+void launch_plan(const Plan& plan, const Call& call) {
   if (plan.kernels.empty()) return;
-  check_overlap(definition, plan, call);
-  for (const PlannedKernel& kernel : plan.kernels) {
-    launch_kernel(definition, *plan.backend, kernel, call);
-  }
+  check_overlap(plan, call);
+  for (const PlannedKernel& kernel : plan.kernels) launch_kernel(plan, kernel, call);
 }
 
 }  // namespace kiln

@@ -4,95 +4,32 @@
 
 #include <optional>
 
-#include "call/call_types.hpp"
-#include "call/record.hpp"
 #include "core/view_bytes.hpp"
+#include "kernel/emit_kernel.hpp"
 #include "kernel/kernel_table.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
-void check_view(const Definition& definition, const View& view, const Device& device,
-                const std::string& what) {
-  if (view.device() != device) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: is on {}, but the stream is on {}", definition.name, what,
-                            to_string(view.device()), to_string(device)));
-  }
-  if (view.size() == 0) return;
-  if (view.data() == nullptr) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: the data pointer is null", definition.name, what));
-  }
-  const auto bytes = static_cast<std::uintptr_t>(std::max(1, bits(view.dtype()) / 8));
-  const std::uintptr_t unit = view.dtype() == DType::c64 ? 4 : bytes;
-  if (reinterpret_cast<std::uintptr_t>(view.data()) % unit != 0) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: address {} is not a multiple of {}, the size of {}",
-                            definition.name, what, view.data(), unit, name(view.dtype())));
-  }
-}
-
 namespace {
 
 constexpr std::uint64_t kScalarTag = 1ull << 63;
 
-OperandShape shape_of(const View& view) {
-  return {view.dtype(),   view.shape(),
-          view.strides(), static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data())),
-          view.offset(),  {}};
-}
-
-std::vector<TypedCall> check_call(const Definition& definition, const Call& call) {
-  if (call.inputs.size() != definition.graph.arguments().size()) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: expected {} inputs, got {}", definition.name,
-                            definition.graph.arguments().size(), call.inputs.size()));
-  }
-  if (call.outputs.size() != definition.graph.outputs().size()) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: expected {} outputs, got {}", definition.name,
-                            definition.graph.outputs().size(), call.outputs.size()));
-  }
-  std::vector<fusion::ArgumentType> types;
-  std::vector<OperandShape> arrays;
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const Argument& input = call.inputs[i];
-    if (input.is_scalar()) {
-      types.push_back({input.scalar().dtype(), true, input.scalar().weak()});
-      continue;
-    }
-    check_view(definition, input.view(), call.stream.device,
-               operand_label(definition, call, static_cast<std::uint32_t>(i)));
-    types.push_back({input.view().dtype(), false, false});
-    arrays.push_back(shape_of(input.view()));
-    arrays.back().place = definition.place(i);
-  }
-  std::vector<OperandShape> outputs;
-  for (std::size_t i = 0; i < call.outputs.size(); ++i) {
-    check_view(definition, call.outputs[i], call.stream.device,
-               operand_label(definition, call, static_cast<std::uint32_t>(call.inputs.size() + i)));
-    outputs.push_back(shape_of(call.outputs[i]));
-    outputs.back().place = definition.place(call.inputs.size() + i);
-  }
-  return type_call(definition, types, arrays, outputs);
-}
-
-// The operand of the call for each array of a part's layout.
-std::vector<std::uint32_t> operands_of(const TypedCall& part, const Call& call) {
+// The operand of the call for each array of a kernel's layout.
+std::vector<std::uint32_t> operands_of(const KernelSpec& spec, const Call& call) {
   std::vector<std::uint32_t> operands;
-  for (const std::size_t argument : part.arguments) {
+  for (const std::size_t argument : spec.arguments) {
     if (!call.inputs[argument].is_scalar())
       operands.push_back(static_cast<std::uint32_t>(argument));
   }
-  for (const std::size_t output : part.outputs) {
+  for (const std::size_t output : spec.outputs) {
     operands.push_back(static_cast<std::uint32_t>(call.inputs.size() + output));
   }
   return operands;
 }
 
-void place_slots(PlannedKernel& planned, const TypedCall& part, const Call& call,
-                 const EmittedCall& emitted) {
-  const std::vector<std::uint32_t> operands = operands_of(part, call);
+void place_slots(PlannedKernel& planned, const KernelSpec& spec, const Call& call,
+                 const EmittedKernel& emitted) {
+  const std::vector<std::uint32_t> operands = operands_of(spec, call);
   for (std::size_t p = 0; p < emitted.kernel.parameters.size(); ++p) {
     const fusion::Parameter& parameter = emitted.kernel.parameters[p];
     const std::uint32_t offset = planned.parameters.offsets[p];
@@ -104,7 +41,7 @@ void place_slots(PlannedKernel& planned, const TypedCall& part, const Call& call
            emitted.layout.schedule.operands[parameter.index].before_pdl_wait});
     } else if (parameter.kind == fusion::Parameter::Kind::scalar) {
       planned.scalars.push_back(
-          {offset, static_cast<std::uint32_t>(part.arguments[parameter.index]), parameter.dtype});
+          {offset, static_cast<std::uint32_t>(spec.arguments[parameter.index]), parameter.dtype});
     } else if (parameter.kind == fusion::Parameter::Kind::launched_early) {
       planned.early = offset;
     }
@@ -127,32 +64,17 @@ std::vector<Plan::Extent> extents_of(const Call& call) {
   return extents;
 }
 
-// Puts one kernel more into the plan, and what is to be said about it.
-void add_kernel(Plan& plan, const TypedCall& part, const Call& call, OnMiss on_miss) {
-  EmittedCall emitted = emit_call(part, plan.backend->target());
-  emitted.request.options.on_miss = on_miss;
-  plan.info.bytes += emitted.bytes;
-  const bool first = plan.kernels.empty();
-  if (first) plan.info.variant = emitted.variant;
-  if (emitted.layout.work_items == 0) return;
+PlannedKernel planned_kernel(std::shared_ptr<jit::Kernel> kernel, const KernelSpec& spec,
+                             const Call& call, const EmittedKernel& emitted) {
   PlannedKernel planned;
-  KernelInfo info;
-  planned.kernel = load_kernel(*plan.backend, emitted.request, info);
-  planned.entry = info.entry;
-  if (first) {
-    plan.info.entry = info.entry;
-    plan.info.key = info.key;
-    plan.info.source = fusion::with_entry(emitted.request.text, info.entry);
-  }
-  plan.info.cache = std::max(plan.info.cache, info.cache);
-  plan.info.compile_ms += info.compile_ms;
+  planned.kernel = std::move(kernel);
   planned.parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
   planned.programmatic = emitted.layout.schedule.pdl;
   planned.shape.work_items = emitted.layout.threads();
   planned.shape.block = emitted.kernel.block;
   planned.shape.shared_bytes = emitted.kernel.shared_bytes;
-  place_slots(planned, part, call, emitted);
-  plan.kernels.push_back(std::move(planned));
+  place_slots(planned, spec, call, emitted);
+  return planned;
 }
 
 }  // namespace
@@ -201,29 +123,32 @@ std::span<const std::uint64_t> Signature::words() const {
   return {inline_.data(), size_};
 }
 
-std::unique_ptr<Plan> make_plan(const Definition& definition, const Call& call,
-                                const Signature& signature, OnMiss on_miss) {
+std::unique_ptr<Plan> make_plan(const CallNames& names, std::string_view expression,
+                                std::span<const KernelSpec> specs, const Call& call,
+                                OnMiss on_miss) {
   auto plan = std::make_unique<Plan>();
-  plan->signature.assign(signature.words().begin(), signature.words().end());
-  plan->hash = signature.hash();
-  const std::vector<TypedCall> parts = check_call(definition, call);
+  plan->names = names;
   plan->backend = &jit::backend(call.stream.device);
-  plan->info.function = definition.name;
-  plan->info.expression = definition.expression;
-  plan->info.target = plan->backend->target();
-  // The text of a kernel over pieces does not say what it computes.
-  if (recording() && definition.pieces == 1) record(definition, specification_of(definition, call));
+  std::vector<EmittedKernel> kernels;
+  for (const KernelSpec& spec : specs) {
+    kernels.push_back(emit_kernel(spec, plan->backend->target()));
+    kernels.back().request.options.on_miss = on_miss;
+  }
+  plan->info = describe_kernels(names.function, expression, kernels);
   std::optional<Error> missing;  // thrown when all have been looked for, and compiles have begun
-  for (const TypedCall& part : parts) {
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].is_empty()) continue;
     try {
-      add_kernel(*plan, part, call, on_miss);
+      KernelInfo built;
+      auto kernel = load_kernel(*plan->backend, kernels[i].request, built);
+      add_built(plan->info, built);
+      plan->kernels.push_back(planned_kernel(std::move(kernel), specs[i], call, kernels[i]));
     } catch (const Error& error) {
       if (error.code() != Code::would_compile || on_miss != OnMiss::background) throw;
       if (!missing) missing = error;
     }
   }
   if (missing) throw Error(*missing);
-  plan->info.kernels = static_cast<int>(plan->kernels.size());
   plan->extents = extents_of(call);
   return plan;
 }

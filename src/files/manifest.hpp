@@ -1,6 +1,6 @@
 // Manifests: the kernels that a program needs, one JSON object a line, so that they can be compiled
 // before it runs and on another machine. Reading and writing text only; what becomes of an entry is
-// in tool/manifest.cpp, and who records one in call/record.cpp.
+// in tool/manifest.cpp, and who writes one in call/manifest_log.cpp.
 //
 //   {"name": "swiglu", "expression": "silu(gate) * up",
 //    "types": {"gate": "bf16[64,172]", "up": "bf16[64,172]@1,64"},

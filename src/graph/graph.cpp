@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "call/function_impl.hpp"
 #include "graph/recorded.hpp"
 #include "jit/device/dependencies.hpp"
 #include "jit/device/graph.hpp"
@@ -120,7 +121,12 @@ struct Recorder::Impl {
 
 std::size_t Recorder::call(const Function& function, std::span<const Argument> inputs,
                            std::span<const View> outputs) {
-  return impl_.add(record_call(function, impl_.stream(), inputs, outputs));
+  return call(function.shared_impl(), inputs, outputs);
+}
+
+std::size_t Recorder::call(std::shared_ptr<Callable> callable, std::span<const Argument> inputs,
+                           std::span<const View> outputs) {
+  return impl_.add(record_call(std::move(callable), impl_.stream(), inputs, outputs));
 }
 
 std::size_t Recorder::call(const Function& function, std::initializer_list<Argument> inputs,

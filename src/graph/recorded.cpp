@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 
-#include "call/call_types.hpp"
 #include "call/copying.hpp"
+#include "call/function_impl.hpp"
+#include "core/check_view.hpp"
 #include "core/view_bytes.hpp"
+#include "kernel/target.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
@@ -56,21 +58,11 @@ void visit_views(Operation& operation, const Visit& visit) {
 
 // ---- Checks ------------------------------------------------------------------------------------
 
-void check_view(const View& view, Device device, std::string_view function, std::string_view what) {
-  if (view.device() != device) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: is on {}, but the graph is for {}", function, what,
-                            to_string(view.device()), to_string(device)));
-  }
-  if (view.size() != 0 && view.data() == nullptr) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: {}: the data pointer is null", function, what));
-  }
-}
+constexpr std::string_view kUser = "the graph";  ///< of views, in messages
 
 void check_contiguous(const View& view, Device device, std::string_view function,
                       std::string_view what) {
-  check_view(view, device, function, what);
+  check_view(view, device, function, what, kUser);
   if (view.size() > 1 && view.strides() != contiguous_strides(view.shape())) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: {}: expected a view in C order", function, what));
@@ -92,8 +84,8 @@ void check_copy(const Copy& copy, Device device) {
 // Finds the plan of the operands as they are now.
 void plan_call(RecordedCall& recorded, const Stream& stream) {
   const Call call{stream, recorded.inputs, recorded.outputs};
-  recorded.plan = &plan_for(*recorded.function, call);
-  check_overlap(recorded.function->definition, *recorded.plan, call);
+  recorded.plan = &recorded.callable->plan_for(call);
+  check_overlap(*recorded.plan, call);
 }
 
 // ---- Work --------------------------------------------------------------------------------------
@@ -101,8 +93,7 @@ void plan_call(RecordedCall& recorded, const Stream& stream) {
 Work work_of(const RecordedCall& recorded, const PlannedKernel& kernel, const Stream& stream) {
   std::vector<std::uint64_t> block((kernel.parameters.bytes.size() + 7) / 8);
   auto* const bytes = reinterpret_cast<std::byte*>(block.data());
-  fill_parameters(recorded.function->definition, kernel,
-                  {stream, recorded.inputs, recorded.outputs}, bytes);
+  fill_parameters(*recorded.plan, kernel, {stream, recorded.inputs, recorded.outputs}, bytes);
   if (kernel.early)
     bytes[*kernel.early] = std::byte{1};  // the first byte of a little-endian number
   jit::Arguments arguments;
@@ -131,9 +122,9 @@ Work work_of(const RecordedKernel& recorded, Device device) {
 
 // ---- Recording ---------------------------------------------------------------------------------
 
-Recorded record_call(const Function& function, const Stream& stream,
+Recorded record_call(std::shared_ptr<Callable> callable, const Stream& stream,
                      std::span<const Argument> inputs, std::span<const View> outputs) {
-  RecordedCall recorded{function.shared_impl(),
+  RecordedCall recorded{std::move(callable),
                         nullptr,
                         {inputs.begin(), inputs.end()},
                         {outputs.begin(), outputs.end()}};
@@ -154,7 +145,7 @@ Recorded record_copy(const Copy& copy, const Stream& stream) {
   if (block_bytes(copy, stream.device, "Recorder::copy")) return copy;
   const CopyCall call = copy_call(copy);
   const std::array<Argument, 1> inputs = {Argument(call.views.from)};
-  return record_call(call.function, stream, inputs, std::span(&call.views.to, 1));
+  return record_call(call.function.shared_impl(), stream, inputs, std::span(&call.views.to, 1));
 }
 
 Recorded record_fill(const View& to, std::uint8_t byte, Device device) {
@@ -165,8 +156,12 @@ Recorded record_fill(const View& to, std::uint8_t byte, Device device) {
 Recorded record_sequence(std::string_view name, Device device, std::span<const View> reads,
                          std::span<const View> writes, std::function<void(const Stream&)> body) {
   if (!body) throw Error(Code::invalid_argument, "Recorder::sequence: body: the function is empty");
-  for (const View& view : reads) check_view(view, device, "Recorder::sequence", "reads");
-  for (const View& view : writes) check_view(view, device, "Recorder::sequence", "writes");
+  for (const View& view : reads) {
+    check_view(view, device, "Recorder::sequence", "reads", kUser);
+  }
+  for (const View& view : writes) {
+    check_view(view, device, "Recorder::sequence", "writes", kUser);
+  }
   return RecordedSequence{std::string(name),
                           {reads.begin(), reads.end()},
                           {writes.begin(), writes.end()},
@@ -223,7 +218,7 @@ bool same_kernels(const Recorded& a, const Recorded& b) {
 
 std::string name_of(const Recorded& recorded) {
   if (const auto* call = std::get_if<RecordedCall>(&recorded)) {
-    return call->function->definition.name;
+    return call->plan->info.function;
   }
   if (const auto* kernel = std::get_if<RecordedKernel>(&recorded)) return kernel->kernel->name;
   if (const auto* sequence = std::get_if<RecordedSequence>(&recorded)) return sequence->name;

@@ -9,9 +9,8 @@
 #include <variant>
 #include <vector>
 
+#include "call/callable.hpp"
 #include "call/custom_kernel.hpp"
-#include "call/function_impl.hpp"
-#include "call/plan.hpp"
 #include "jit/device/dependencies.hpp"
 #include "jit/device/graph.hpp"
 #include "kiln/copy.hpp"
@@ -21,7 +20,7 @@
 namespace kiln {
 
 struct RecordedCall {
-  std::shared_ptr<Function::Impl> function;  ///< owns the plan
+  std::shared_ptr<Callable> callable;  ///< owns the plan
   const Plan* plan = nullptr;
   std::vector<Argument> inputs;
   std::vector<View> outputs;
@@ -45,7 +44,7 @@ struct RecordedSequence {
 using Recorded = std::variant<RecordedCall, RecordedKernel, Copy, RecordedFill, RecordedSequence>;
 
 // Checked, with its kernel found or made. Each throws what the call itself would throw.
-Recorded record_call(const Function& function, const Stream& stream,
+Recorded record_call(std::shared_ptr<Callable> callable, const Stream& stream,
                      std::span<const Argument> inputs, std::span<const View> outputs);
 Recorded record_kernel(const Kernel& kernel, const Stream& stream, const Grid& grid,
                        std::span<const Argument> arguments);

@@ -185,6 +185,15 @@ class Build {
 
 }  // namespace
 
+KernelInfo info_of(const KernelCode& code) {
+  KernelInfo info;
+  info.entry = code.named.entry_name;
+  info.key = code.named.key_text;
+  info.cache = code.state;
+  info.compile_ms = code.state == CacheState::compiled ? code.compile_ms : 0;
+  return info;
+}
+
 jit::CompileResult BuildControl::compile(jit::CompileRequest request) {
   jit::CompileHandle handle;
   {

@@ -31,6 +31,9 @@ struct KernelCode {
   double compile_ms = 0;
 };
 
+/// Its entry, key, cache and compile_ms.
+KernelInfo info_of(const KernelCode& code);
+
 /// An Error as its parts: every thread that waits throws an exception of its own.
 struct Failure {
   Code code = Code::internal;

@@ -23,15 +23,6 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-KernelInfo info_of(const KernelCode& code) {
-  KernelInfo info;
-  info.entry = code.named.entry_name;
-  info.key = code.named.key_text;
-  info.cache = code.state;
-  info.compile_ms = code.state == CacheState::compiled ? code.compile_ms : 0;
-  return info;
-}
-
 Error error_of(const Failure& failure) { return Error(failure.code, failure.message); }
 
 // A thread that waits for one result.

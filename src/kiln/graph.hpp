@@ -20,6 +20,7 @@
 
 namespace kiln {
 
+class Callable;
 class Graph;
 
 /// Records operations in the order in which they would run one after the other. Each returns its
@@ -50,7 +51,10 @@ class Recorder {
 
  private:
   friend Graph record(Device device, const std::function<void(Recorder&)>& body);
+  friend class Program;
   explicit Recorder(Impl& impl) : impl_(impl) {}
+  std::size_t call(std::shared_ptr<Callable> callable, std::span<const Argument> inputs,
+                   std::span<const View> outputs);
   Impl& impl_;
 };
 

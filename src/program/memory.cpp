@@ -53,7 +53,7 @@ class InPlace {
   /// For each temporary the first one that was where it is.
   std::vector<std::size_t> run() {
     for (std::size_t k = 0; k < plan_.steps.size(); ++k) {
-      if (plan_.steps[k].function) look_at(k);
+      if (plan_.steps[k].kernel) look_at(k);
     }
     return std::move(first_);
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "call/call_reduction.hpp"
 #include "fusion/infer/infer.hpp"
 #include "fusion/passes/passes.hpp"
 #include "fusion/passes/split_reductions.hpp"
@@ -29,17 +28,17 @@ struct Prepared {
   std::vector<DType> output_dtypes;
 };
 
-Prepared prepare(const Definition& definition, const ProgramCall& call,
+Prepared prepare(const Definition& definition, const CallTypes& call,
                  const fusion::Unpacked& unpacked) {
   std::vector<DType> dtypes;
-  for (const OperandShape& output : call.outputs) dtypes.push_back(output.dtype);
+  for (const ArrayType& output : call.outputs) dtypes.push_back(output.dtype);
   const fusion::TypedGraph typed = fusion::infer(definition.graph, call.arguments, dtypes,
                                                  definition.options.rounding, definition.name);
   Prepared prepared;
   std::vector<Dims> shapes;
   std::size_t next = 0;
   for (const fusion::ArgumentType& argument : call.arguments) {
-    const OperandShape array = argument.scalar ? OperandShape() : call.arrays[next++];
+    const ArrayType array = argument.scalar ? ArrayType() : call.arrays[next++];
     shapes.push_back(array.shape);
     prepared.arguments.push_back({array.strides, 0});
   }
@@ -53,8 +52,9 @@ Prepared prepare(const Definition& definition, const ProgramCall& call,
     if (call.outputs.empty()) {
       outputs.push_back(fusion::contiguous_layout(kept));
     } else {
-      const OperandShape whole = with_kept_axes(definition, i, call.outputs[i], kept);
-      check_output(definition, i, whole, kept);
+      const std::string label = output_label(definition.graph.output_names(), i);
+      const ArrayType whole = with_kept_axes(definition.name, label, call.outputs[i], kept);
+      check_output(definition.name, label, whole, kept);
       outputs.push_back({whole.strides, 0});
     }
   }
@@ -76,7 +76,7 @@ struct Planned {
 // Plans one call by several cost models.
 class Planner {
  public:
-  Planner(const Definition& definition, const ProgramCall& call)
+  Planner(const Definition& definition, const CallTypes& call)
       : definition_(definition), call_(call) {}
 
   // Of the graph in which those arrays are unpacked.
@@ -123,7 +123,7 @@ class Planner {
   }
 
   const Definition& definition_;
-  const ProgramCall& call_;
+  const CallTypes& call_;
   std::map<fusion::Unpacked, Prepared> prepared_;
 };
 
@@ -190,11 +190,11 @@ class SmallerPlans {
 
 }  // namespace
 
-std::uint64_t op_by_op_workspace(const Definition& definition, const ProgramCall& call) {
+std::uint64_t op_by_op_workspace(const Definition& definition, const CallTypes& call) {
   return Planner(definition, call).plan_unfused().workspace();
 }
 
-ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
+ProgramPlan plan_program(const Definition& definition, const CallTypes& call,
                          const fusion::CostModel& model) {
   Planner planner(definition, call);
   fusion::Unpacked unpacked;
@@ -210,19 +210,70 @@ ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
   return std::move(planned.plan);
 }
 
-ProgramCall program_call(const Definition& definition, const Specification& specification) {
-  ProgramCall call;
-  for (const std::string& name : definition.graph.arguments()) {
-    const auto found = std::ranges::find(specification.arguments, name, &ArgumentSpec::name);
-    if (found == specification.arguments.end()) {
-      throw Error(Code::invalid_argument, fmt::format("{}: no type was given for the argument '{}'",
-                                                      definition.name, name));
-    }
-    call.arguments.push_back({found->dtype, found->scalar, found->weak});
-    if (found->scalar) continue;
-    const Dims strides = found->strides.empty() ? contiguous_strides(found->shape) : found->strides;
-    call.arrays.push_back({found->dtype, found->shape, strides, found->misalignment});
+namespace {
+
+// The array that an operand is a view of; temporaries begin at multiples of 16.
+ArrayType memory_of(const ProgramOperand& operand, const ProgramPlan& plan, const CallTypes& call) {
+  if (operand.kind == ProgramOperand::Kind::argument) {
+    std::size_t array = 0;
+    for (std::size_t i = 0; i < operand.index; ++i) array += call.arguments[i].scalar ? 0 : 1;
+    return call.arrays[array];
   }
+  const bool output = operand.kind == ProgramOperand::Kind::output;
+  if (output && !call.outputs.empty()) return call.outputs[operand.index];
+  ArrayType array;
+  array.dtype = operand_dtype(operand, plan, call);
+  if (!output) array.address = plan.temporaries[operand.index].offset;
+  return array;
+}
+
+ArrayType type_of(const ProgramOperand& operand, const ProgramPlan& plan, const CallTypes& call) {
+  ArrayType array = memory_of(operand, plan, call);
+  array.shape = operand.shape;
+  array.strides = operand.layout.strides;
+  const std::int64_t bit = (array.offset + operand.layout.offset) * bits(array.dtype);
+  array.address += static_cast<std::uint64_t>(bit >> 3);
+  array.offset = is_packed(array.dtype) ? bit >> 2 & 1 : 0;  // as View::from()
+  return array;
+}
+
+}  // namespace
+
+DType operand_dtype(const ProgramOperand& operand, const ProgramPlan& plan, const CallTypes& call) {
+  switch (operand.kind) {
+    case ProgramOperand::Kind::argument: return call.arguments[operand.index].dtype;
+    case ProgramOperand::Kind::output: return plan.output_dtypes[operand.index];
+    case ProgramOperand::Kind::temporary: break;
+  }
+  return plan.temporaries[operand.index].dtype;
+}
+
+CallTypes step_types(const ProgramPlan& plan, const ProgramStep& step, const CallTypes& call) {
+  CallTypes types;
+  for (const ProgramOperand& operand : step.inputs) {
+    if (operand.scalar) {
+      types.arguments.push_back(call.arguments[operand.index]);
+      continue;
+    }
+    types.arrays.push_back(type_of(operand, plan, call));
+    types.arguments.push_back({types.arrays.back().dtype, false, false});
+  }
+  for (const ProgramOperand& operand : step.outputs) {
+    types.outputs.push_back(type_of(operand, plan, call));
+  }
+  return types;
+}
+
+std::vector<KernelSpec> step_specs(const ProgramPlan& plan, const CallTypes& call) {
+  std::vector<KernelSpec> specs;
+  for (const ProgramStep& step : plan.steps) {
+    if (step.kernel) specs.push_back(step.kernel->spec(step_types(plan, step, call)));
+  }
+  return specs;
+}
+
+CallTypes program_types(const Definition& definition, const Specification& specification) {
+  CallTypes call = argument_types(definition, specification);
   if (specification.outputs.empty()) return call;
   const ProgramPlan natural = plan_program(definition, call);
   if (specification.outputs.size() != natural.output_shapes.size()) {

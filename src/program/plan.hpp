@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "call/call_types.hpp"
-#include "call/function_impl.hpp"
 #include "fusion/partition/partition.hpp"
 #include "kiln/library_call.hpp"
 #include "kiln/program.hpp"
+#include "program/step_kernel.hpp"
 
 namespace kiln {
 
@@ -26,7 +26,7 @@ struct ProgramOperand {
 
 /// A kernel, or a call of the caller.
 struct ProgramStep {
-  std::optional<Function> function;
+  std::shared_ptr<StepKernel> kernel;  ///< or else
   std::shared_ptr<const LibraryCall> call;
   Dims shape{};  ///< that the kernel runs over
   std::vector<ProgramOperand> inputs;
@@ -48,22 +48,21 @@ struct ProgramPlan {
   ProgramInfo info;
 };
 
-/// What a program is called with, without memory. Arrays among the arguments, in their order.
-/// Outputs may be empty: the natural dtypes, in C order.
-struct ProgramCall {
-  std::vector<fusion::ArgumentType> arguments;
-  std::vector<OperandShape> arrays;
-  std::vector<OperandShape> outputs;
-};
-
-/// Plans a call; compiles nothing. Throws Error(invalid_argument).
-ProgramPlan plan_program(const Definition& definition, const ProgramCall& call,
+/// Plans a call; compiles nothing. Its outputs may be left open: then they are of the natural
+/// dtypes, in C order. Throws Error(invalid_argument).
+ProgramPlan plan_program(const Definition& definition, const CallTypes& call,
                          const fusion::CostModel& model = {});
 
 /// The bytes of workspace if every operation had a kernel of its own.
-std::uint64_t op_by_op_workspace(const Definition& definition, const ProgramCall& call);
+std::uint64_t op_by_op_workspace(const Definition& definition, const CallTypes& call);
+
+DType operand_dtype(const ProgramOperand& operand, const ProgramPlan& plan, const CallTypes& call);
+/// What a step of the plan of such a call reads and writes.
+CallTypes step_types(const ProgramPlan& plan, const ProgramStep& step, const CallTypes& call);
+/// The kernels of such a plan, in order.
+std::vector<KernelSpec> step_specs(const ProgramPlan& plan, const CallTypes& call);
 
 /// The call that such a specification describes. Throws Error(invalid_argument).
-ProgramCall program_call(const Definition& definition, const Specification& specification);
+CallTypes program_types(const Definition& definition, const Specification& specification);
 
 }  // namespace kiln

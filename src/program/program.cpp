@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "call/function_impl.hpp"
 #include "core/view_bytes.hpp"
 #include "fusion/schedule/overlap.hpp"
 #include "kiln/error.hpp"
@@ -23,34 +24,6 @@ struct Program::Impl {
 
 namespace {
 
-void check_counts(const Definition& definition, const Call& call) {
-  const auto check = [&](std::string_view what, std::size_t expected, std::size_t given) {
-    if (expected == given) return;
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: expected {} {}, got {}", definition.name, expected, what, given));
-  };
-  check("inputs", definition.graph.arguments().size(), call.inputs.size());
-  check("outputs", definition.graph.outputs().size(), call.outputs.size());
-}
-
-std::shared_ptr<const ProgramPlan> make_program_plan(const Definition& definition,
-                                                     const Call& call) {
-  ProgramCall types;
-  const auto shape_of = [](const View& view) {
-    return OperandShape{view.dtype(), view.shape(), view.strides(), 0, view.offset(), {}};
-  };
-  for (const Argument& input : call.inputs) {
-    if (input.is_scalar()) {
-      types.arguments.push_back({input.scalar().dtype(), true, input.scalar().weak()});
-    } else {
-      types.arguments.push_back({input.view().dtype(), false, false});
-      types.arrays.push_back(shape_of(input.view()));
-    }
-  }
-  for (const View& output : call.outputs) types.outputs.push_back(shape_of(output));
-  return std::make_shared<ProgramPlan>(plan_program(definition, types));
-}
-
 bool is_same_view(const View& a, const View& b) {
   return a.data() == b.data() && a.offset() == b.offset() && bits(a.dtype()) == bits(b.dtype()) &&
          a.shape() == b.shape() && a.strides() == b.strides();
@@ -61,7 +34,7 @@ class Operands {
  public:
   Operands(const Definition& definition, const ProgramPlan& plan, const Call& call,
            const View& workspace)
-      : definition_(definition), plan_(plan), call_(call) {
+      : names_(names_of(definition)), plan_(plan), call_(call) {
     check_views();
     check_workspace(workspace);
     base_ = static_cast<char*>(workspace.data());
@@ -91,12 +64,10 @@ class Operands {
   }
 
   [[noreturn]] void fail(const std::string& message) const {
-    throw Error(Code::invalid_argument, fmt::format("{}: {}", definition_.name, message));
+    throw Error(Code::invalid_argument, fmt::format("{}: {}", names_.function, message));
   }
 
-  std::string input_label(std::size_t i) const {
-    return operand_label(definition_, call_, static_cast<std::uint32_t>(i));
-  }
+  std::string input_label(std::size_t i) const { return operand_label(names_, call_, i); }
   std::string output_label(std::size_t i) const { return input_label(call_.inputs.size() + i); }
 
   // An argument that no kernel reads may be anything.
@@ -108,10 +79,10 @@ class Operands {
   void check_views() const {
     const Device& device = call_.stream.device;
     for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-      if (is_read(i)) check_view(definition_, call_.inputs[i].view(), device, input_label(i));
+      if (is_read(i)) check_operand(names_, call_.inputs[i].view(), device, input_label(i));
     }
     for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
-      check_view(definition_, call_.outputs[i], device, output_label(i));
+      check_operand(names_, call_.outputs[i], device, output_label(i));
     }
   }
 
@@ -167,7 +138,7 @@ class Operands {
                      last ? "is not exactly its view" : "a later kernel reads"));
   }
 
-  const Definition& definition_;
+  const CallNames names_;
   const ProgramPlan& plan_;
   const Call& call_;
   char* base_ = nullptr;
@@ -196,12 +167,14 @@ void for_each_step(const Definition& definition, const ProgramPlan& plan, const 
 }  // namespace
 
 std::shared_ptr<const ProgramPlan> Program::Impl::plan_for(const Call& call) {
-  check_counts(definition(), call);
+  check_counts(names_of(definition()), call);
   const Signature signature(call);
   const std::vector<std::uint64_t> words(signature.words().begin(), signature.words().end());
   const std::lock_guard lock(mutex);
   std::shared_ptr<const ProgramPlan>& plan = plans[words];
-  if (plan == nullptr) plan = make_program_plan(definition(), call);
+  if (plan == nullptr) {
+    plan = std::make_shared<ProgramPlan>(plan_program(definition(), types_of(call)));
+  }
   return plan;
 }
 
@@ -217,8 +190,9 @@ void Program::run(const Stream& stream, std::span<const Argument> inputs,
   for_each_step(impl_->definition(), *plan, call, workspace,
                 [&](const ProgramStep& step, const std::vector<Argument>& arguments,
                     const std::vector<View>& results) {
-                  if (step.function) return step.function->call(stream, arguments, results);
-                  step.call->run(stream, views_of(arguments), results);
+                  if (!step.kernel) return step.call->run(stream, views_of(arguments), results);
+                  const Call kernel{stream, arguments, results};
+                  launch_plan(step.kernel->plan_for(kernel), kernel);
                 });
 }
 
@@ -230,8 +204,8 @@ void Program::record(Recorder& recorder, Device device, std::span<const Argument
   for_each_step(impl_->definition(), *plan, call, workspace,
                 [&](const ProgramStep& step, const std::vector<Argument>& arguments,
                     const std::vector<View>& results) {
-                  if (step.function) {
-                    recorder.call(*step.function, arguments, results);
+                  if (step.kernel) {
+                    recorder.call(step.kernel, arguments, results);
                     return;
                   }
                   const std::vector<View> reads = views_of(arguments);

@@ -122,65 +122,59 @@ class Steps {
 
   void add_step(std::size_t k) {
     const fusion::KernelPart& part = partition_.kernels[k];
-    ProgramKernel told;
-    told.reason = part.reason;
-    told.bytes = part.bytes;
-    told.op_by_op_bytes = part.op_by_op;
+    ProgramKernel info;
+    info.reason = part.reason;
+    info.bytes = part.bytes;
+    info.op_by_op_bytes = part.op_by_op;
     std::set<std::size_t> after;
     ProgramStep step =
-        part.call ? call_step(part, k, told, after) : kernel_step(part, k, told, after);
-    told.after.assign(after.begin(), after.end());
+        part.call ? call_step(part, k, info, after) : kernel_step(part, k, info, after);
+    info.after.assign(after.begin(), after.end());
     plan_.steps.push_back(std::move(step));
-    plan_.info.kernels.push_back(std::move(told));
+    plan_.info.kernels.push_back(std::move(info));
   }
 
-  ProgramStep call_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& told,
+  ProgramStep call_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& info,
                         std::set<std::size_t>& after) {
     const fusion::PlacedCall& placed = graph_.calls[*part.call];
     const fusion::OpaqueCall& call = graph_.graph.tables->calls[placed.call];
     ProgramStep step;
     step.call = std::static_pointer_cast<const LibraryCall>(call.body);
-    told.name = call.name;
-    told.call = true;
-    for (const NodeId id : placed.inputs) step.inputs.push_back(input(id, k, told, after));
+    info.name = call.name;
+    info.call = true;
+    for (const NodeId id : placed.inputs) step.inputs.push_back(input(id, k, info, after));
     std::vector<NodeId> results = placed.results;
     std::ranges::sort(results, {}, [&](NodeId id) { return node(id).payload; });
     for (const NodeId id : results) {
       step.outputs.push_back(written(id, places_.at(id), k));
       stored_by_[id] = k;
-      told.writes.push_back(places_.at(id).kind == Kind::output ? output_name(places_.at(id).index)
+      info.writes.push_back(places_.at(id).kind == Kind::output ? output_name(places_.at(id).index)
                                                                 : fmt::format("t{}", id));
     }
-    told.expression = fmt::format("{}({})", call.name, fmt::join(told.reads, ", "));
+    info.expression = fmt::format("{}({})", call.name, fmt::join(info.reads, ", "));
     return step;
   }
 
-  ProgramStep kernel_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& told,
+  ProgramStep kernel_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& info,
                           std::set<std::size_t>& after) {
     std::vector<fusion::Store> stores;
     ProgramStep step;
-    for (const NodeId id : part.results) store(id, k, stores, step.outputs, told);
+    for (const NodeId id : part.results) store(id, k, stores, step.outputs, info);
     fusion::KernelGraph kernel = fusion::kernel_graph(graph_, part, stores);
-    told.name = partition_.kernels.size() == 1 ? definition_.name
+    info.name = partition_.kernels.size() == 1 ? definition_.name
                                                : fmt::format("{}_{}", definition_.name, k);
     const bool along_axes = fusion::works_along_axes(kernel.graph);
-    auto impl = std::make_shared<Function::Impl>();
-    impl->definition.name = told.name;
-    impl->definition.expression = fusion::to_text(kernel.untyped);
-    told.expression = fusion::to_short_text(kernel.untyped);
-    impl->definition.graph = std::move(kernel.untyped);
-    impl->definition.options = definition_.options;
-    impl->definition.pieces = part.pieces;
-    impl->definition.typed = std::make_shared<fusion::TypedGraph>(std::move(kernel.graph));
+    TypedFunction function{info.name, fusion::to_text(kernel.untyped), definition_.options,
+                           std::move(kernel.graph), part.pieces};
+    info.expression = fusion::to_short_text(kernel.untyped);
     for (const NodeId id : part.values) {
       const bool counts =
           node(id).arity > 0 && node(id).op != Op::promote && node(id).op != Op::view;
-      told.operations += counts ? 1 : 0;
+      info.operations += counts ? 1 : 0;
     }
-    for (const NodeId id : kernel.arguments) step.inputs.push_back(input(id, k, told, after));
+    for (const NodeId id : kernel.arguments) step.inputs.push_back(input(id, k, info, after));
     if (!along_axes) give_one_rank(step.outputs);
-    impl->definition.places = places_of(step);
-    step.function = Function(std::move(impl));
+    step.kernel = std::make_shared<StepKernel>(std::move(function), places_of(step));
     step.shape = part.shape;
     return step;
   }
@@ -217,7 +211,7 @@ class Steps {
   // A result goes to every output and into every join that it is a part of, and where another
   // kernel needs it, to a temporary, unless an output holds it without loss.
   void store(NodeId id, std::size_t k, std::vector<fusion::Store>& stores,
-             std::vector<ProgramOperand>& outputs, ProgramKernel& told) {
+             std::vector<ProgramOperand>& outputs, ProgramKernel& info) {
     const DType stored = fusion::stored_dtype(graph_, id);
     const DType own = node(id).dtype;
     const ArrayLayout in_order = fusion::contiguous_layout(graph_.shapes[id]);
@@ -226,7 +220,7 @@ class Steps {
       stores.push_back({id, own});
       outputs.push_back(written(id, place, k));
       const bool whole = graph_.stores[place.index].size() == 1;
-      told.writes.push_back(whole ? output_name(place.index) : part_name(place, id));
+      info.writes.push_back(whole ? output_name(place.index) : part_name(place, id));
       const bool readable = !seen_.contains(id) || place.layout.strides == in_order.strides;
       if (stored == own && readable) places_.emplace(id, place);
     }
@@ -239,28 +233,28 @@ class Steps {
             {id, place.kind == Kind::output ? own : fusion::stored_dtype(graph_, join)});
         outputs.push_back(written(id, place, k));
         stored_by_[join] = std::max(stored_by_[join], k);
-        told.writes.push_back(part_name(place, join));
+        info.writes.push_back(part_name(place, join));
       }
     }
     if (places_.contains(id) || !shared_.contains(id)) return;
     places_[id] = add_temporary(id);
     stores.push_back({id, stored});
     outputs.push_back(written(id, places_[id], k));
-    told.writes.push_back(fmt::format("t{}", id));
+    info.writes.push_back(fmt::format("t{}", id));
   }
 
-  ProgramOperand input(NodeId id, std::size_t k, ProgramKernel& told,
+  ProgramOperand input(NodeId id, std::size_t k, ProgramKernel& info,
                        std::set<std::size_t>& after) {
     const NodeId root = fusion::viewed(graph_.graph, id);
     const fusion::TypedNode& source = node(root);
     const std::string suffix =
         root == id ? "" : fmt::format(" seen as {}", fusion::to_string(graph_.shapes[id]));
     if (source.op == Op::scalar) {
-      told.reads.push_back(graph_.graph.argument_names[source.payload]);
+      info.reads.push_back(graph_.graph.argument_names[source.payload]);
       return {Kind::argument, source.payload, true, {}, {}};
     }
     if (source.op == Op::input) {
-      told.reads.push_back(graph_.graph.argument_names[source.payload] + suffix);
+      info.reads.push_back(graph_.graph.argument_names[source.payload] + suffix);
       plan_.last_read[source.payload] = k + 1;
       ProgramOperand operand{Kind::argument, source.payload, false, graph_.shapes[id], {}};
       operand.layout = root == id ? arguments_[source.payload] : view_layout(id);
@@ -272,7 +266,7 @@ class Steps {
                                               definition_.name, k));
     }
     add_writers(root, after);
-    told.reads.push_back(fmt::format("t{}{}", root, suffix));
+    info.reads.push_back(fmt::format("t{}{}", root, suffix));
     ProgramOperand operand{place->second.kind, place->second.index, false, graph_.shapes[id],
                            place->second.layout};
     if (root != id) {

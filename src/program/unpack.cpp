@@ -2,72 +2,33 @@
 
 #include <algorithm>
 
-#include "call/call_reduction.hpp"
+#include "fusion/infer/scan_space.hpp"
 #include "fusion/infer/shapes.hpp"
+#include "kernel/emit_kernel.hpp"
 
 namespace kiln {
 namespace {
 
-using Kind = ProgramOperand::Kind;
-
-class Kernels {
- public:
-  Kernels(const ProgramPlan& plan, const ProgramCall& call) : plan_(plan), call_(call) {}
-
-  bool reads_packed(const ProgramOperand& operand) const {
-    return !operand.scalar && is_packed(dtype_of(operand));
-  }
-
-  // Whether there is such a kernel.
-  bool is_there(const ProgramStep& step) const {
-    const Definition& definition = step.function->impl().definition;
-    if (!fusion::works_along_axes(*definition.typed)) return true;
-    if (fusion::has_scans(*definition.typed)) return false;
-    std::vector<fusion::ArgumentType> types;
-    std::vector<OperandShape> arrays;
-    std::vector<OperandShape> outputs;
-    for (const ProgramOperand& operand : step.inputs) {
-      if (operand.scalar) {
-        types.push_back(call_.arguments[operand.index]);
-        continue;
-      }
-      types.push_back({dtype_of(operand), false, false});
-      arrays.push_back(shape_of(operand));
-    }
-    for (const ProgramOperand& operand : step.outputs) outputs.push_back(shape_of(operand));
-    return can_reduce_packed(type_reduction(definition, types, arrays, outputs, *definition.typed));
-  }
-
- private:
-  DType dtype_of(const ProgramOperand& operand) const {
-    switch (operand.kind) {
-      case Kind::argument: return call_.arguments[operand.index].dtype;
-      case Kind::output: return plan_.output_dtypes[operand.index];
-      case Kind::temporary: break;
-    }
-    return plan_.temporaries[operand.index].dtype;
-  }
-
-  OperandShape shape_of(const ProgramOperand& operand) const {
-    return {dtype_of(operand), operand.shape, operand.layout.strides, 0, operand.layout.offset, {}};
-  }
-
-  const ProgramPlan& plan_;
-  const ProgramCall& call_;
-};
+// Whether there is a kernel that reads such packed operands.
+bool is_there(const StepKernel& kernel, const CallTypes& types) {
+  const fusion::TypedGraph& graph = kernel.function().graph;
+  if (!fusion::works_along_axes(graph)) return true;
+  return !fusion::has_scans(graph) && can_reduce_packed(kernel.spec(types));
+}
 
 }  // namespace
 
-bool add_to_unpack(fusion::Unpacked& unpacked, const ProgramPlan& plan, const ProgramCall& call) {
-  const Kernels kernels(plan, call);
+bool add_to_unpack(fusion::Unpacked& unpacked, const ProgramPlan& plan, const CallTypes& call) {
   unpacked.arguments.resize(call.arguments.size(), false);
   bool added = false;
   for (const ProgramStep& step : plan.steps) {
-    const auto reads = [&](const ProgramOperand& operand) { return kernels.reads_packed(operand); };
-    if (!step.function || std::ranges::none_of(step.inputs, reads)) continue;
-    if (kernels.is_there(step)) continue;
+    const auto reads_packed = [&](const ProgramOperand& operand) {
+      return !operand.scalar && is_packed(operand_dtype(operand, plan, call));
+    };
+    if (!step.kernel || std::ranges::none_of(step.inputs, reads_packed)) continue;
+    if (is_there(*step.kernel, step_types(plan, step, call))) continue;
     for (const ProgramOperand& operand : step.inputs) {
-      if (!reads(operand)) continue;
+      if (!reads_packed(operand)) continue;
       if (operand.kind == ProgramOperand::Kind::argument) {
         added = added || !unpacked.arguments[operand.index];
         unpacked.arguments[operand.index] = true;

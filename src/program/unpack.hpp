@@ -9,6 +9,6 @@ namespace kiln {
 
 /// Adds the packed arrays that `plan` has read by kernels of a kind that cannot. False if all are
 /// there already.
-bool add_to_unpack(fusion::Unpacked& unpacked, const ProgramPlan& plan, const ProgramCall& call);
+bool add_to_unpack(fusion::Unpacked& unpacked, const ProgramPlan& plan, const CallTypes& call);
 
 }  // namespace kiln

@@ -25,7 +25,7 @@ namespace {
 struct Request {
   Function function;
   Specification specification;
-  std::vector<KernelOfCall> kernels;
+  std::vector<KernelSpec> kernels;
   std::vector<std::string> targets;
   std::optional<ProgramInfo> program;  ///< if that is what the kernels are of
 };
@@ -33,7 +33,7 @@ struct Request {
 Request parse_request(const KernelOptions& options) {
   Function function = parse_function(options.expression);
   Specification specification = parse_specification(function, options);
-  std::vector<KernelOfCall> kernels = kernels_of(function, specification);
+  std::vector<KernelSpec> kernels = kernel_specs(function, specification);
   std::optional<ProgramInfo> program;
   if (takes_program(function, specification)) program = explain_program(function, specification);
   return {std::move(function), std::move(specification), std::move(kernels),
@@ -43,18 +43,18 @@ Request parse_request(const KernelOptions& options) {
 /// A kernel, or why there is none.
 struct Attempt {
   std::string target;
-  const KernelOfCall* of = nullptr;
+  const KernelSpec* of = nullptr;
   CompiledKernel kernel;
   std::string error;
   Code code = Code::internal;
 };
 
-Attempt attempt(const KernelOfCall& kernel, const std::string& target) {
+Attempt attempt(const KernelSpec& kernel, const std::string& target) {
   Attempt result;
   result.target = target;
   result.of = &kernel;
   try {
-    result.kernel = compile_for(kernel.function, kernel.specification, target);
+    result.kernel = compile_for(kernel, target);
   } catch (const Error& error) {
     result.error = error.what();
     result.code = error.code();
@@ -66,7 +66,7 @@ Attempt attempt(const KernelOfCall& kernel, const std::string& target) {
 std::vector<Attempt> compile_all(const Request& request) {
   std::vector<std::future<Attempt>> futures;
   for (const std::string& target : request.targets) {
-    for (const KernelOfCall& kernel : request.kernels) {
+    for (const KernelSpec& kernel : request.kernels) {
       futures.push_back(
           std::async(std::launch::async, [&kernel, &target] { return attempt(kernel, target); }));
     }
@@ -178,9 +178,8 @@ int run_emit(const EmitOptions& options) {
   const Request request = parse_request(options.kernel);
   Json json = Json::array();
   for (const std::string& target : request.targets) {
-    for (const KernelOfCall& kernel : request.kernels) {
-      const std::string source =
-          emit_for(kernel.function, kernel.specification, target, options.full);
+    for (const KernelSpec& kernel : request.kernels) {
+      const std::string source = emit_for(kernel, target, options.full);
       if (options.kernel.json) {
         json.push_back({{"target", target}, {"source", source}});
       } else {
@@ -248,8 +247,8 @@ int run_isa(const IsaOptions& options) {
   const Request request = parse_request(options.kernel);
   Json json = Json::array();
   for (const std::string& target : request.targets) {
-    for (const KernelOfCall& one : request.kernels) {
-      const CompiledKernel kernel = compile_for(one.function, one.specification, target);
+    for (const KernelSpec& one : request.kernels) {
+      const CompiledKernel kernel = compile_for(one, target);
       const std::string text = jit::disassemble(kernel.code, kernel.info.target);
       const std::vector<InstructionCount> memory = memory_instructions(text);
       if (options.kernel.json) {
@@ -320,9 +319,7 @@ void print_explanation(Table& table, const Explanation& explanation) {
                             estimate.fraction_of_copy, estimate.memory, estimate.arithmetic)});
 }
 
-Explanation explain(const Attempt& attempt) {
-  return explain_for(attempt.of->function, attempt.of->specification, attempt.target);
-}
+Explanation explain(const Attempt& attempt) { return explain_for(*attempt.of, attempt.target); }
 
 /// Of one kernel that no program is made of: what its operations would move, each in a kernel of
 /// its own, and what is read and written in any case. Nothing for outputs of a shape that was asked

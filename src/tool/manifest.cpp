@@ -8,11 +8,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 
 #include "ahead/prepare.hpp"
 #include "files/file_io.hpp"
@@ -76,24 +74,12 @@ std::vector<Preparation> prepare(const std::vector<Item>& items, bool json) {
   for (const Item& item : items) {
     requests.push_back({&item.wanted->function, &item.wanted->specification, {}, item.target});
   }
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::vector<std::size_t> finished;
-  std::vector<Preparation> preparations = start_preparations(requests, [&](std::size_t index) {
-    const std::lock_guard lock(mutex);
-    finished.push_back(index);
-    changed.notify_one();
-  });
   Progress progress(Progress::style(json), items.size());
-  for (std::size_t done = 0; done < items.size(); ++done) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return finished.size() > done; });
-    const std::size_t index = finished[done];
-    lock.unlock();
-    progress.step(fmt::format("{} for {}: {}", items[index].wanted->function.name(),
-                              clip(items[index].target, 40), outcome_text(preparations[index])));
-  }
-  return preparations;
+  return prepare_requests(requests, [&](const PrepareProgress& done) {
+    const Item& item = items[done.index];
+    progress.step(fmt::format("{} for {}: {}", item.wanted->function.name(), clip(item.target, 40),
+                              outcome_text(done.preparation)));
+  });
 }
 
 Json to_json(const Item& item, const Preparation& preparation) {

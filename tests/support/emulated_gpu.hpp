@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "ahead/compile_only.hpp"
-#include "call/call_types.hpp"
 #include "fusion/emit/emit.hpp"
+#include "kernel/emit_kernel.hpp"
 #include "kiln/function.hpp"
 #include "preamble/preamble.hpp"
 #include "tests/support/arrays.hpp"
@@ -100,7 +100,7 @@ class EmulatedGpu {
 
  private:
   struct Kernel {
-    EmittedCall call;
+    EmittedKernel call;
     OutputTypes types;
   };
 
@@ -115,7 +115,7 @@ class EmulatedGpu {
           reinterpret_cast<std::uintptr_t>(input.bytes.data() + input.first) % 16);
       specification.arguments.push_back(argument);
     }
-    std::vector<EmittedCall> calls = emit_all(function, specification, what.target);
+    std::vector<EmittedKernel> calls = emit_all(function, specification, what.target);
     if (calls.size() != 1) throw std::runtime_error(what.text + " is not one kernel");
     return {std::move(calls[0]), output_types(function, specification)};
   }

@@ -93,7 +93,7 @@ class Kernels {
       for (std::size_t i = 0; i < functions_.size(); ++i)
         requests.push_back({&functions_[i], &specifications_[i], {}, target});
     }
-    const std::vector<Preparation> all = start_preparations(requests, {});
+    const std::vector<Preparation> all = prepare_requests(requests, {});
     double milliseconds = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::optional<Error> error = all[i].error();

@@ -175,12 +175,12 @@ TEST_P(LargeIndex, ASmallGridStridesOverAllWork) {
   const View to(out, DType::u8, {F::kRows, F::kColumns / 2}, {F::kColumns, 2}, device);
   const std::array<Argument, 1> inputs = {from};
   const Call call{stream, inputs, std::span(&to, 1)};
-  const Plan& plan = plan_for(*f.shared_impl(), call);
+  const Plan& plan = f.shared_impl()->plan_for(call);
   ASSERT_EQ(plan.kernels.size(), 1u);
   const PlannedKernel& kernel = plan.kernels[0];
   std::vector<std::uint64_t> block((kernel.parameters.bytes.size() + 7) / 8);
   auto* const bytes = reinterpret_cast<std::byte*>(block.data());
-  fill_parameters(f.impl().definition, kernel, call, bytes);
+  fill_parameters(plan, kernel, call, bytes);
   std::vector<void*> arguments;
   for (const std::uint32_t offset : kernel.parameters.offsets) arguments.push_back(bytes + offset);
   jit::LaunchShape shape = kernel.shape;

@@ -215,7 +215,7 @@ TEST(NamesForTargets, BeginAsNothingElseInAKernel) {
         specification.arguments.push_back(
             {name, name == "qu" ? DType::u4 : DType::bf16, shape, {}, false});
       }
-      for (const EmittedCall& call : emit_all(function, specification, target)) {
+      for (const EmittedKernel& call : emit_all(function, specification, target)) {
         const std::string& source = call.request.text;
         std::size_t found = 0;
         for (std::sregex_iterator at(source.begin(), source.end(), operand), end; at != end; ++at) {

@@ -18,6 +18,7 @@
 #include "fusion/reference/arrays.hpp"
 #include "fusion/reference/reference.hpp"
 #include "fusion/text/text.hpp"
+#include "kernel/emit_kernel.hpp"
 #include "tests/src/program/enclosure.hpp"
 #include "tests/src/program/random_arguments.hpp"
 #include "tests/support/arrays.hpp"
@@ -59,7 +60,7 @@ std::vector<HostArray> run_by_reference(const ProgramPlan& plan,
       arguments.push_back(place(operand));
       own.push_back(operand.shape);
     }
-    const fusion::TypedGraph& typed = *step.function->impl().definition.typed;
+    const fusion::TypedGraph& typed = step.kernel->function().graph;
     if (std::ranges::find(typed.nodes, fusion::Op::iota, &fusion::TypedNode::op) !=
         typed.nodes.end()) {
       // It counts through the shape of what it stores, whatever it reads.
@@ -104,8 +105,8 @@ Case random_case(std::uint64_t seed, std::size_t nodes, bool packed = false) {
   return result;
 }
 
-ProgramCall call_of(const Case& one) {
-  ProgramCall call;
+CallTypes call_of(const Case& one) {
+  CallTypes call;
   for (const HostArray& input : one.inputs) {
     call.arguments.push_back({input.dtype, false, false});
     call.arrays.push_back({input.dtype, input.shape, input.strides});
@@ -122,31 +123,10 @@ Definition definition_of(const fusion::Graph& graph, Rounding rounding = Roundin
 }
 
 // Emits the kernels for every kind of device.
-void emit_kernels(const ProgramPlan& plan, const std::vector<HostArray>& inputs,
-                  const std::vector<HostArray>& outputs) {
-  const auto shape_of = [&](const ProgramOperand& operand) {
-    DType dtype = DType::f32;
-    switch (operand.kind) {
-      case ProgramOperand::Kind::argument: dtype = inputs[operand.index].dtype; break;
-      case ProgramOperand::Kind::output: dtype = outputs[operand.index].dtype; break;
-      case ProgramOperand::Kind::temporary: dtype = plan.temporaries[operand.index].dtype; break;
-    }
-    return OperandShape{dtype, operand.shape, operand.layout.strides, 0, operand.layout.offset, {}};
-  };
-  for (const ProgramStep& step : plan.steps) {
-    std::vector<fusion::ArgumentType> types;
-    std::vector<OperandShape> arrays;
-    std::vector<OperandShape> results;
-    for (const ProgramOperand& operand : step.inputs) {
-      arrays.push_back(shape_of(operand));
-      types.push_back({arrays.back().dtype, false, false});
-    }
-    for (const ProgramOperand& operand : step.outputs) results.push_back(shape_of(operand));
-    for (const TypedCall& call :
-         type_call(step.function->impl().definition, types, arrays, results)) {
-      if (std::ranges::find(call.shape, 0) != call.shape.end()) continue;  // nothing is launched
-      for (const char* target : {"cpu", "gfx90a", "sm_90"}) emit_call(call, target);
-    }
+void emit_kernels(const ProgramPlan& plan, const CallTypes& call) {
+  for (const KernelSpec& spec : step_specs(plan, call)) {
+    if (std::ranges::find(spec.shape, 0) != spec.shape.end()) continue;  // nothing is launched
+    for (const char* target : {"cpu", "gfx90a", "sm_90"}) emit_kernel(spec, target);
   }
 }
 
@@ -157,7 +137,7 @@ std::uint64_t byte_count(DType dtype, const Dims& shape) {
 }
 
 // That the operands of a step have.
-std::uint64_t bytes_of(const ProgramStep& step, const ProgramPlan& plan, const ProgramCall& call) {
+std::uint64_t bytes_of(const ProgramStep& step, const ProgramPlan& plan, const CallTypes& call) {
   std::uint64_t bytes = 0;
   for (const auto* operands : {&step.inputs, &step.outputs}) {
     for (const ProgramOperand& operand : *operands) {
@@ -175,7 +155,7 @@ std::uint64_t bytes_of(const ProgramStep& step, const ProgramPlan& plan, const P
 }
 
 // What is wrong with the bytes that a plan says it moves, or nothing.
-std::string wrong_bytes(const Definition& definition, const ProgramCall& call,
+std::string wrong_bytes(const Definition& definition, const CallTypes& call,
                         const fusion::CostModel& model = {}) {
   const ProgramPlan plan = plan_program(definition, call, model);
   const ProgramInfo& info = plan.info;
@@ -202,7 +182,7 @@ std::string wrong_bytes(const Definition& definition, const ProgramCall& call,
 // What is wrong with the plan of a case, or nothing.
 std::string wrong(const Case& one) {
   const Definition definition = definition_of(one.graph, one.rounding);
-  ProgramCall call = call_of(one);
+  CallTypes call = call_of(one);
   std::mt19937_64 random(one.seed);
   std::vector<HostArray> outputs;
   const ProgramPlan natural = plan_program(definition, call);
@@ -214,7 +194,7 @@ std::string wrong(const Case& one) {
   if (std::string bytes = wrong_bytes(definition, call); !bytes.empty()) return bytes;
   const ProgramPlan plan = plan_program(definition, call);
   try {
-    if (one.seed % 3 == 0) emit_kernels(plan, one.inputs, outputs);
+    if (one.seed % 3 == 0) emit_kernels(plan, call);
   } catch (const Error& error) {
     return fmt::format("a kernel is refused: {}", error.what());
   }
@@ -314,7 +294,7 @@ TEST(ProgramPlan, ConvertsNothingThatOnlyMoves) {
   const std::string text = "x, x[::-1], concat(0, x, y), reshape(transpose(y), -1), x[None]";
   for (const DType dtype : {DType::f16, DType::bf16, DType::f8e4m3, DType::f8e5m2,
                             DType::f8e4m3fnuz, DType::f8e5m2fnuz}) {
-    ProgramCall call;
+    CallTypes call;
     for (int i = 0; i < 2; ++i) {
       call.arguments.push_back({dtype, false, false});
       call.arrays.push_back({dtype, {6, 10}, {10, 1}});
@@ -326,7 +306,7 @@ TEST(ProgramPlan, ConvertsNothingThatOnlyMoves) {
       const Definition definition = definition_of(fusion::parse(text), rounding);
       const ProgramPlan plan = plan_program(definition, call);
       for (const ProgramStep& step : plan.steps) {
-        const fusion::TypedGraph& graph = *step.function->impl().definition.typed;
+        const fusion::TypedGraph& graph = step.kernel->function().graph;
         const fusion::NodeText nodes(graph, Accuracy::storage);
         for (fusion::NodeId id = 0; id < graph.nodes.size(); ++id) {
           EXPECT_EQ(graph.nodes[id].dtype, dtype) << fusion::info(graph.nodes[id].op).name;
@@ -350,7 +330,7 @@ TEST(ProgramPlan, TakesNoTimeForEachPathThroughAGraph) {
        {larger + "sum(a, -1)", larger + "max(log(a), -1)", larger + "a[::-1]",
         larger + "concat(0, a, a)", larger + "cumsum(a, 1)", of_packed + "sum(q * s * y, -1)"}) {
     Case one{fusion::parse(text), {}, Rounding::once, 0};
-    ProgramCall call;
+    CallTypes call;
     testing::RandomProgram types;
     for (const std::string& argument : one.graph.arguments()) {
       types.dtypes.push_back(argument == "q" ? DType::u4 : DType::bf16);
@@ -359,11 +339,7 @@ TEST(ProgramPlan, TakesNoTimeForEachPathThroughAGraph) {
     one.inputs = testing::random_arguments(types, 1);
     call = call_of(one);
     const ProgramPlan plan = plan_program(definition_of(one.graph), call);
-    std::vector<HostArray> outputs;
-    for (std::size_t i = 0; i < plan.output_shapes.size(); ++i) {
-      outputs.push_back(HostArray::contiguous(plan.output_dtypes[i], plan.output_shapes[i]));
-    }
-    emit_kernels(plan, one.inputs, outputs);
+    emit_kernels(plan, call);
     EXPECT_GE(plan.steps.size(), 1u);
   }
 }
@@ -409,7 +385,7 @@ void expect_no_larger_than_unfused(const Case& one) {
   fusion::CostModel uncached;
   uncached.cached_bytes = 0;
   const Definition definition = definition_of(one.graph, one.rounding);
-  const ProgramCall call = call_of(one);
+  const CallTypes call = call_of(one);
   ASSERT_EQ(wrong_bytes(definition, call), "") << "seed " << one.seed;
   ASSERT_EQ(wrong_bytes(definition, call, uncached), "") << "seed " << one.seed << ", uncached";
 }
@@ -433,7 +409,7 @@ TEST(ProgramPlan, IsNoLargerThanUnfusedWhereItUnpacks) {
 // does not.
 TEST(ProgramPlan, ComparesWithUnfusedKernelsThatReadWhatTheyCanPacked) {
   const Dims shape{64, 512};
-  ProgramCall call;
+  CallTypes call;
   for (const DType dtype : {DType::f32, DType::u4}) {
     call.arguments.push_back({dtype, false, false});
     call.arrays.push_back({dtype, shape, contiguous_strides(shape)});
@@ -456,7 +432,7 @@ TEST(ProgramPlan, ComparesWithUnfusedKernelsThatReadWhatTheyCanPacked) {
 // What a kernel stores lies where it has read something of that kind for the last time.
 TEST(ProgramPlan, StoresInPlaceOfWhatIsReadForTheLastTime) {
   const Dims shape{64, 512};
-  ProgramCall call;
+  CallTypes call;
   call.arguments.push_back({DType::f32, false, false});
   call.arrays.push_back({DType::f32, shape, contiguous_strides(shape)});
   const auto room_of = [&](const char* text) {
@@ -472,7 +448,7 @@ TEST(ProgramPlan, StoresInPlaceOfWhatIsReadForTheLastTime) {
 // Arrays that have a part in common do not all live from when that is known.
 TEST(ProgramPlan, CopiesWhatIsAPartOfSeveralArraysWhenEachIsNeeded) {
   const Dims shape{64, 512};
-  ProgramCall call;
+  CallTypes call;
   call.arguments.push_back({DType::f32, false, false});
   call.arrays.push_back({DType::f32, shape, contiguous_strides(shape)});
   std::string text = "t = x";
@@ -488,7 +464,7 @@ TEST(ProgramPlan, CopiesWhatIsAPartOfSeveralArraysWhenEachIsNeeded) {
 // them spares less.
 TEST(ProgramPlan, StoresWhatManyKernelsRead) {
   const Dims shape{256, 256, 256};
-  ProgramCall call;
+  CallTypes call;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     call.arguments.push_back({dtype, false, false});
     call.arrays.push_back({dtype, shape, contiguous_strides(shape)});
@@ -505,7 +481,7 @@ TEST(ProgramPlan, StoresWhatManyKernelsRead) {
 
 TEST(SinkViews, ComputesBehindAViewInsteadOfStoring) {
   const auto plan_of = [](const std::string& text, const std::vector<Dims>& shapes) {
-    ProgramCall call;
+    CallTypes call;
     for (const Dims& shape : shapes) {
       call.arguments.push_back({DType::bf16, false, false});
       call.arrays.push_back({DType::bf16, shape, contiguous_strides(shape)});
@@ -530,7 +506,7 @@ TEST(SinkViews, ComputesBehindAViewInsteadOfStoring) {
 // An axis that a reduction keeps is taken away after what else is computed with the result.
 TEST(RaiseViews, ComputesInTheKernelThatReduces) {
   const auto plan_of = [](const std::string& text) {
-    ProgramCall call;
+    CallTypes call;
     for (const Dims& shape : {Dims{64, 8, 512}, Dims{64, 512}, Dims{512}}) {
       call.arguments.push_back({DType::bf16, false, false});
       call.arrays.push_back({DType::bf16, shape, contiguous_strides(shape)});

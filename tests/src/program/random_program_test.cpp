@@ -7,14 +7,17 @@
 
 #include <cstdlib>
 #include <future>
+#include <latch>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "call/function_impl.hpp"
 #include "fusion/graph/extract.hpp"
 #include "fusion/infer/infer.hpp"
 #include "fusion/text/text.hpp"
-#include "kiln/prepare.hpp"
+#include "kernel/emit_kernel.hpp"
+#include "kernel/kernel_table.hpp"
 #include "kiln/program.hpp"
 #include "program/plan.hpp"
 #include "tests/src/program/enclosure.hpp"
@@ -66,6 +69,15 @@ std::string describe(const Case& one) {
   return text;
 }
 
+// Compiled together, and loaded. What fails is found when it is called.
+void load_all(const std::vector<WantedKernel>& wanted) {
+  std::latch left(static_cast<std::ptrdiff_t>(wanted.size()));
+  const std::vector<KernelTable::Done> done(wanted.size(),
+                                            [&left](const KernelResult&) { left.count_down(); });
+  KernelTable::instance().request(wanted, done);
+  left.wait();
+}
+
 // ---- One program on a device -------------------------------------------------------------------
 
 // A case with its program, what it may give and where that goes.
@@ -94,36 +106,23 @@ class Trial {
   }
 
   // Its kernels, so that many programs' can be compiled together.
-  std::vector<PrepareItem> kernels() const {
-    ProgramCall call;
+  std::vector<WantedKernel> kernels() const {
+    CallTypes call;
     for (const HostArray& input : one_.inputs) {
       call.arguments.push_back({input.dtype, false, false});
-      call.arrays.push_back({input.dtype, input.shape, input.strides});
+      call.arrays.push_back({input.dtype, input.shape, input.strides, input.first});
     }
     for (const HostArray& output : outputs_) {
-      call.outputs.push_back({output.dtype, output.shape, output.strides});
+      call.outputs.push_back({output.dtype, output.shape, output.strides, output.first});
     }
+    jit::Backend& backend = jit::backend(device_);
     const ProgramPlan plan = plan_program(function_.impl().definition, call);
-    std::vector<PrepareItem> items;
-    for (const ProgramStep& step : plan.steps) {
-      PrepareItem item{*step.function, device_, {}};
-      const std::vector<std::string>& names = step.function->impl().definition.graph.arguments();
-      for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-        const ProgramOperand& operand = step.inputs[i];
-        const auto [dtype, first] = memory(plan, operand);
-        ArgumentSpec argument{names[i], dtype, operand.shape, operand.layout.strides};
-        argument.misalignment = misalignment(dtype, first, operand);
-        item.specification.arguments.push_back(std::move(argument));
-      }
-      for (const ProgramOperand& operand : step.outputs) {
-        const auto [dtype, first] = memory(plan, operand);
-        item.specification.outputs.push_back(dtype);
-        item.specification.layouts.push_back(
-            {operand.shape, operand.layout.strides, misalignment(dtype, first, operand)});
-      }
-      items.push_back(std::move(item));
+    std::vector<WantedKernel> wanted;
+    for (const KernelSpec& spec : step_specs(plan, call)) {
+      EmittedKernel kernel = emit_kernel(spec, backend.target());
+      if (!kernel.is_empty()) wanted.push_back({std::move(kernel.request), &backend});
     }
-    return items;
+    return wanted;
   }
 
   // What is wrong; nothing if all is right.
@@ -150,23 +149,6 @@ class Trial {
   }
 
  private:
-  std::pair<DType, std::uint64_t> memory(const ProgramPlan& plan,
-                                         const ProgramOperand& operand) const {
-    if (operand.kind == ProgramOperand::Kind::temporary) {
-      const ProgramPlan::Temporary& temporary = plan.temporaries[operand.index];
-      return {temporary.dtype, temporary.offset};
-    }
-    const bool output = operand.kind == ProgramOperand::Kind::output;
-    const HostArray& array = output ? outputs_[operand.index] : one_.inputs[operand.index];
-    return {array.dtype, array.first};
-  }
-
-  static std::uint32_t misalignment(DType dtype, std::uint64_t first,
-                                    const ProgramOperand& operand) {
-    const std::int64_t offset = operand.layout.offset * bits(dtype) / 8;
-    return static_cast<std::uint32_t>((first + static_cast<std::uint64_t>(offset)) % 16);
-  }
-
   void launch(std::vector<HostArray>& outputs) const {
     jit::Backend& backend = jit::backend(device_);
     const Stream stream{device_, nullptr};
@@ -276,18 +258,18 @@ Found run_batch(std::uint64_t seed, std::uint64_t begin, std::uint64_t end, Devi
     found.number = begin + k;
     found.what = what;
   };
-  std::vector<PrepareItem> items;
+  std::vector<WantedKernel> wanted;
   in_parallel([&](std::size_t k) {
     try {
       trials[k].emplace(cases[k], device);
-      std::vector<PrepareItem> own = trials[k]->kernels();
+      std::vector<WantedKernel> own = trials[k]->kernels();
       const std::lock_guard lock(mutex);
-      std::ranges::move(own, std::back_inserter(items));
+      std::ranges::move(own, std::back_inserter(wanted));
     } catch (const Error& error) {
       report(k, fmt::format("it threw before it ran: {}", error.what()));
     }
   });
-  prepare_all(items);
+  load_all(wanted);
   in_parallel([&](std::size_t k) {
     if (!trials[k]) return;
     Compared compared;

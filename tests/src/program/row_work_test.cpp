@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 
 #include "ahead/compile_only.hpp"
-#include "call/function_impl.hpp"
 #include "fusion/infer/infer.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
 #include "fusion/text/text.hpp"
+#include "kernel/target.hpp"
 #include "kiln/error.hpp"
 #include "tests/src/program/run_program.hpp"
 
@@ -72,12 +72,7 @@ struct Taken {
   std::size_t kernels = 0;
 };
 
-fusion::RowWork work_of(const KernelOfCall& kernel, const fusion::Schedule& schedule) {
-  const Definition& definition = kernel.function.impl().definition;
-  const std::vector<fusion::ArgumentType> types(kernel.specification.arguments.size());
-  const fusion::TypedGraph graph =
-      definition.typed ? *definition.typed
-                       : fusion::infer(definition.graph, types, {}, Rounding::once, "f");
+fusion::RowWork work_of(const fusion::TypedGraph& graph, const fusion::Schedule& schedule) {
   std::vector<bool> uniform;
   for (const fusion::OperandSchedule& operand : schedule.operands)
     uniform.push_back(operand.row_invariant);
@@ -86,14 +81,12 @@ fusion::RowWork work_of(const KernelOfCall& kernel, const fusion::Schedule& sche
 
 Taken taken_by(const std::string& text, const Specification& types, std::string_view target) {
   Taken taken;
-  for (const KernelOfCall& kernel : kernels_of(parse("f", text), types)) {
-    const std::vector<EmittedCall> emitted =
-        emit_all(kernel.function, kernel.specification, target);
-    EXPECT_EQ(emitted.size(), 1u);
-    const fusion::RowWork work = work_of(kernel, emitted[0].layout.schedule);
+  for (const KernelSpec& spec : kernel_specs(parse("f", text), types)) {
+    const EmittedKernel kernel = emit_kernel(spec, resolve_target(target));
+    const fusion::RowWork work = work_of(spec.function.graph, kernel.layout.schedule);
     taken.work += work.once + work.again;
     taken.once += work.once;
-    taken.text += emitted[0].request.text.size();
+    taken.text += kernel.request.text.size();
     ++taken.kernels;
   }
   return taken;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "call/function_impl.hpp"
 #include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
 #include "kiln/program.hpp"
@@ -30,7 +31,7 @@ Definition definition_of(const std::string& text) {
 
 ProgramPlan plan_of(const std::string& text, const std::vector<Dims>& shapes,
                     DType dtype = DType::f32) {
-  ProgramCall call;
+  CallTypes call;
   for (const Dims& shape : shapes) {
     call.arguments.push_back({dtype, false, false});
     call.arrays.push_back({dtype, shape, contiguous_strides(shape)});
@@ -47,7 +48,7 @@ TEST(ShapeOps, TakeEveryStep) {
   for (const std::int64_t step : {INT64_MIN, INT64_MIN + 1, INT64_MAX}) {
     const Function function =
         fuse("f", [&](Value x) { return slice(x, 0, std::nullopt, std::nullopt, step) + 1.0; });
-    ProgramCall call;
+    CallTypes call;
     call.arguments.push_back({DType::f32, false, false});
     call.arrays.push_back({DType::f32, Dims{7}, Dims{1}});
     EXPECT_EQ(plan_program(function.impl().definition, call).output_shapes[0], (Dims{1})) << step;

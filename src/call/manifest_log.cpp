@@ -1,5 +1,4 @@
-// See record.hpp.
-#include "call/record.hpp"
+#include "call/manifest_log.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,16 +15,15 @@
 
 #include "base/environment.hpp"
 #include "files/manifest.hpp"
-#include "fusion/graph/graph.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
 namespace {
 
 // One process' view of the file: what it has read so far, and which lines it knows.
-class Recorder {
+class ManifestLog {
  public:
-  explicit Recorder(std::string path) : path_(std::move(path)) {}
+  explicit ManifestLog(std::string path) : path_(std::move(path)) {}
 
   void add(const std::string& line) {
     const std::lock_guard lock(mutex_);
@@ -120,10 +118,10 @@ class Recorder {
 };
 
 // Never destroyed: threads of the caller may still call functions while the process ends.
-Recorder* recorder() {
-  static Recorder* const instance = [] {
+ManifestLog* manifest_log() {
+  static ManifestLog* const instance = [] {
     std::string path = base::environment("KILN_RECORD");
-    return path.empty() ? nullptr : new Recorder(std::move(path));
+    return path.empty() ? nullptr : new ManifestLog(std::move(path));
   }();
   return instance;
 }
@@ -136,42 +134,39 @@ Dims strides_unless_contiguous(const View& view) {
   return view.strides() == contiguous_strides(view.shape()) ? Dims() : view.strides();
 }
 
-}  // namespace
-
-bool recording() { return recorder() != nullptr; }
-
-void record(const Definition& definition, const Specification& specification) {
-  files::ManifestEntry entry;
-  entry.name = definition.name;
-  entry.expression = definition.expression;
-  entry.options = definition.options;
-  entry.specification = specification;
-  // The order of the arguments is part of the kernel.
-  const std::vector<std::string>& order = definition.graph.arguments();
-  std::ranges::stable_sort(entry.specification.arguments, {}, [&](const ArgumentSpec& argument) {
-    return std::ranges::find(order, argument.name) - order.begin();
-  });
-  recorder()->add(files::manifest_line(entry));
-}
-
-namespace {
-
-// Where an operand of a program's kernel begins, if others begin in the same memory.
-fusion::MemoryPlace shared_place(const Definition& definition, std::size_t operand) {
-  const fusion::MemoryPlace place = definition.place(operand);
-  const auto sharers =
-      std::ranges::count(definition.places, place.memory, &fusion::MemoryPlace::memory);
+// Where an operand begins, if others begin in the same memory.
+fusion::MemoryPlace shared_place(std::span<const fusion::MemoryPlace> places, std::size_t operand) {
+  if (operand >= places.size()) return {};
+  const fusion::MemoryPlace place = places[operand];
+  const auto sharers = std::ranges::count(places, place.memory, &fusion::MemoryPlace::memory);
   return sharers > 1 ? place : fusion::MemoryPlace();
 }
 
 }  // namespace
 
-Specification specification_of(const Definition& definition, const Call& call) {
+bool logs_manifest() { return manifest_log() != nullptr; }
+
+void log_to_manifest(const CallNames& names, std::string_view expression, const Options& options,
+                     const Specification& specification) {
+  files::ManifestEntry entry;
+  entry.name = names.function;
+  entry.expression = expression;
+  entry.options = options;
+  entry.specification = specification;
+  // The order of the arguments is part of the kernel.
+  std::ranges::stable_sort(entry.specification.arguments, {}, [&](const ArgumentSpec& argument) {
+    return std::ranges::find(names.arguments, argument.name) - names.arguments.begin();
+  });
+  manifest_log()->add(files::manifest_line(entry));
+}
+
+Specification specification_of(const CallNames& names, const Call& call,
+                               std::span<const fusion::MemoryPlace> places) {
   Specification specification;
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     const Argument& input = call.inputs[i];
     ArgumentSpec argument;
-    argument.name = definition.graph.arguments()[i];
+    argument.name = names.arguments[i];
     if (input.is_scalar()) {
       argument.dtype = input.scalar().dtype();
       argument.scalar = true;
@@ -181,7 +176,7 @@ Specification specification_of(const Definition& definition, const Call& call) {
       argument.shape = input.view().shape();
       argument.strides = strides_unless_contiguous(input.view());
       argument.misalignment = misalignment_of(input.view());
-      const fusion::MemoryPlace place = shared_place(definition, i);
+      const fusion::MemoryPlace place = shared_place(places, i);
       argument.memory = place.memory;
       argument.element = place.element;
     }
@@ -189,7 +184,7 @@ Specification specification_of(const Definition& definition, const Call& call) {
   }
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const View& output = call.outputs[i];
-    const fusion::MemoryPlace place = shared_place(definition, call.inputs.size() + i);
+    const fusion::MemoryPlace place = shared_place(places, call.inputs.size() + i);
     specification.outputs.push_back(output.dtype());
     specification.layouts.push_back({output.shape(), strides_unless_contiguous(output),
                                      misalignment_of(output), place.memory, place.element});

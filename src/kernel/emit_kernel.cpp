@@ -1,0 +1,180 @@
+#include "kernel/emit_kernel.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "fusion/emit/kernel_names.hpp"
+#include "fusion/emit/products/products.hpp"
+#include "fusion/emit/rows/rows.hpp"
+#include "fusion/emit/scan/scan.hpp"
+#include "fusion/schedule/iota_operands.hpp"
+#include "fusion/schedule/products/product_layout.hpp"
+#include "fusion/schedule/rows/row_layout.hpp"
+#include "fusion/schedule/scan/scan_layout.hpp"
+#include "kernel/target.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+bool is_packed_operand(const fusion::Operand& operand) { return is_packed(operand.dtype); }
+
+std::optional<fusion::Layout> products_of(const KernelSpec& spec, const RowsForm& rows,
+                                          fusion::Backend backend, bool tiles) {
+  if (rows.space.pieces > 1) return std::nullopt;
+  return fusion::plan_products(spec.function.graph, rows.space, spec.operands, rows.row_invariant,
+                               backend, tiles);
+}
+
+// Kernels in several passes keep a row in registers, element by element.
+void check_not_packed(const KernelSpec& spec) {
+  const auto packed = std::ranges::find_if(spec.operands, is_packed_operand);
+  if (packed == spec.operands.end()) return;
+  const auto index = static_cast<std::size_t>(packed - spec.operands.begin());
+  throw Error(Code::unsupported,
+              fmt::format("{}: {} '{}': packed numbers ({}) can be reduced where a kernel only "
+                          "stores what there is one of for each row, and they are contiguous along "
+                          "what is reduced; a kiln::Program does the rest in two kernels",
+                          spec.function.name, packed->output ? "output" : "input",
+                          operand_names(spec.function.graph)[index], name(packed->dtype)));
+}
+
+bool gives_places(const fusion::TypedGraph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const fusion::TypedNode& node) {
+    return node.op == fusion::Op::argmax || node.op == fusion::Op::argmin;
+  });
+}
+
+// Layout and text of each form.
+class Emission {
+ public:
+  Emission(const KernelSpec& spec, std::string_view target, EmittedKernel& emitted)
+      : spec_(spec), target_(target), backend_(backend_of(target)), emitted_(emitted) {}
+
+  void operator()(const ElementwiseForm&) {
+    emitted_.layout = fusion::plan_layout(spec_.shape, spec_.operands, backend_);
+    write(fusion::emit);
+  }
+
+  void operator()(const RowsForm& rows) {
+    if (auto products = products_of(spec_, rows, backend_, has_tiles(target_))) {
+      emitted_.layout = *std::move(products);
+      write(fusion::emit_products);
+    } else {
+      check_not_packed(spec_);
+      emitted_.layout =
+          fusion::plan_rows(rows.space, spec_.operands, rows.row_invariant,
+                            gives_places(spec_.function.graph), backend_, row_features(target_));
+      write(fusion::emit_rows);
+    }
+    emitted_.kernel.block = emitted_.layout.block();
+  }
+
+  void operator()(const ScanForm& scan) {
+    emitted_.layout = fusion::plan_scan(scan, spec_.operands, backend_);
+    write(fusion::emit_scan);
+    emitted_.kernel.block = emitted_.layout.block();
+  }
+
+ private:
+  template <class Emit>
+  void write(const Emit& emit) {
+    const TypedFunction& function = spec_.function;
+    fusion::Schedule& schedule = emitted_.layout.schedule;
+    schedule.pdl = has_programmatic_launches(target_);
+    emitted_.kernel = emit(function.graph, schedule, function.options.accuracy, function.name,
+                           function.expression);
+  }
+
+  const KernelSpec& spec_;
+  const std::string_view target_;
+  const fusion::Backend backend_;
+  EmittedKernel& emitted_;
+};
+
+std::string signature_text(const KernelSpec& spec) {
+  std::string text;
+  for (const fusion::ArgumentType& argument : spec.function.graph.arguments) {
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", argument.scalar ? "scalar " : "",
+                        name(argument.dtype));
+  }
+  text += " ->";
+  for (const fusion::Operand& operand : spec.operands) {
+    if (operand.output) text += fmt::format(" {}", name(operand.dtype));
+  }
+  return text;
+}
+
+std::uint64_t bytes_moved(const KernelSpec& spec) {
+  std::uint64_t total_bits = 0;
+  for (const fusion::Operand& operand : spec.operands) {
+    if (operand.iota) continue;
+    std::uint64_t elements = 1;
+    for (std::size_t k = 0; k < spec.shape.size(); ++k) {
+      if (operand.strides[k] != 0) elements *= static_cast<std::uint64_t>(spec.shape[k]);
+      if (spec.shape[k] == 0) elements = 0;
+    }
+    total_bits += elements * static_cast<std::uint64_t>(bits(operand.dtype));
+  }
+  return total_bits / 8;
+}
+
+}  // namespace
+
+EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
+  EmittedKernel emitted;
+  std::visit(Emission(spec, target, emitted), spec.form);
+  const TypedFunction& function = spec.function;
+  emitted.variant = fusion::describe(emitted.layout.schedule, operand_names(function.graph));
+  emitted.bytes = bytes_moved(spec);
+  emitted.request = {function.name,        function.expression,
+                     signature_text(spec), std::move(emitted.kernel.source),
+                     std::string(target),  function.options};
+  return emitted;
+}
+
+bool can_reduce_packed(const KernelSpec& spec) {
+  return std::ranges::none_of(spec.operands, is_packed_operand) ||
+         products_of(spec, std::get<RowsForm>(spec.form), fusion::Backend::host, false).has_value();
+}
+
+std::vector<std::string> operand_names(const fusion::TypedGraph& graph) {
+  std::vector<std::string> names;
+  const fusion::KernelNames operands(graph);
+  for (const fusion::NamedOperand& operand : operands.operands()) names.push_back(operand.label);
+  for (const std::int64_t axis : fusion::iota_axes(graph)) names.push_back(fusion::iota_name(axis));
+  return names;
+}
+
+KernelInfo describe_kernels(std::string_view function, std::string_view expression,
+                            std::span<const EmittedKernel> kernels) {
+  KernelInfo info;
+  info.function = function;
+  info.expression = expression;
+  info.kernels = 0;
+  for (const EmittedKernel& kernel : kernels) {
+    info.bytes += kernel.bytes;
+    if (info.kernels == 0) {
+      info.target = kernel.request.target;
+      info.variant = kernel.variant;
+    }
+    if (kernel.is_empty()) continue;
+    if (info.kernels == 0) info.source = kernel.request.text;
+    ++info.kernels;
+  }
+  return info;
+}
+
+void add_built(KernelInfo& info, const KernelInfo& built) {
+  if (info.entry.empty()) {
+    info.entry = built.entry;
+    info.key = built.key;
+    info.source = fusion::with_entry(info.source, info.entry);
+  }
+  info.cache = std::max(info.cache, built.cache);
+  info.compile_ms += built.compile_ms;
+}
+
+}  // namespace kiln

@@ -1,0 +1,196 @@
+#include "kernel/kernel_spec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/infer/shapes.hpp"
+#include "fusion/schedule/iota_operands.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::to_string;
+
+void check_no_conflict(const TypedFunction& function, const std::string& conflict) {
+  if (conflict.empty()) return;
+  throw Error(Code::unsupported,
+              fmt::format("{}: one kernel cannot compute this: {}; a kiln::Program can, in several",
+                          function.name, conflict));
+}
+
+// An argument that nothing reads may have any shape.
+bool fits(const ArrayType& array, const Dims& shape) {
+  return fusion::broadcast(array.shape, shape) == shape;
+}
+
+fusion::Operand argument_operand(const ArrayType& array, const Dims& shape) {
+  const ArrayType one{array.dtype, Dims(), Dims(), array.address};
+  return operand_of(fits(array, shape) ? array : one, shape, false);
+}
+
+// ---- Element by element ------------------------------------------------------------------------
+
+// The outputs' shape, with the most axes that one of them has.
+Dims common_shape(const TypedFunction& function, std::span<const ArrayType> outputs) {
+  Dims shape;
+  for (const ArrayType& output : outputs) {
+    if (output.shape.size() > shape.size()) shape = output.shape;
+  }
+  for (const ArrayType& output : outputs) {
+    if (fusion::same_but_for_ones_in_front(output.shape, shape)) continue;
+    throw Error(Code::internal,
+                fmt::format("{}: one kernel has outputs of shapes {} and {}", function.name,
+                            to_string(output.shape), to_string(shape)));
+  }
+  return shape;
+}
+
+void add_elementwise(KernelSpec& spec, std::span<const ArrayType> arrays,
+                     std::span<const ArrayType> outputs) {
+  spec.shape = common_shape(spec.function, outputs);
+  for (const ArrayType& array : arrays) {
+    spec.operands.push_back(argument_operand(array, spec.shape));
+  }
+  for (const ArrayType& output : outputs) {
+    spec.operands.push_back(operand_of(output, spec.shape, true));
+  }
+  for (fusion::Operand& count :
+       fusion::iota_operands(spec.function.graph, spec.shape, spec.function.name)) {
+    spec.operands.push_back(std::move(count));
+  }
+}
+
+// ---- Along axes --------------------------------------------------------------------------------
+
+// An output of the shape that the graph gives it.
+fusion::Operand output_operand(const TypedFunction& function, std::size_t index,
+                               const ArrayType& output, const Dims& kept, const Dims& shape) {
+  const std::string label = output_label(function.graph.output_names, index);
+  const ArrayType whole = with_kept_axes(function.name, label, output, kept);
+  check_output(function.name, label, whole, kept);
+  return operand_of(whole, shape, true);
+}
+
+// A result for each piece of each row: it has the shape of the rows, and a stride from one piece to
+// the next.
+fusion::Operand partial_result(const TypedFunction& function, std::size_t index,
+                               const ArrayType& output, const fusion::ReduceSpace& rows) {
+  const Dims expected = rows.piece_shape();
+  ArrayType whole = output;
+  whole.shape = Dims(expected.size(), 1);
+  whole.strides = Dims(expected.size(), 0);
+  const std::size_t more = expected.size() - std::min(expected.size(), output.shape.size());
+  std::copy(output.shape.begin(), output.shape.end(), whole.shape.begin() + more);
+  std::copy(output.strides.begin(), output.strides.end(), whole.strides.begin() + more);
+  if (whole.shape != expected) {
+    throw Error(Code::internal,
+                fmt::format("{}: output {}: expected shape {}, got {}", function.name, index,
+                            to_string(expected), to_string(output.shape)));
+  }
+  const Dims strides = whole.strides;
+  whole.shape = rows.row_shape();
+  fusion::Operand operand = operand_of(whole, rows.shape, true);
+  for (std::size_t k = 0; k < expected.size(); ++k) {
+    if (expected[k] != whole.shape[k]) operand.split_stride = strides[k];
+  }
+  return operand;
+}
+
+void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
+              std::span<const ArrayType> outputs, std::vector<Dims> shapes) {
+  TypedFunction& function = spec.function;
+  function.graph = fusion::drop_trivial_reductions(function.graph, shapes);
+  RowsForm rows{fusion::reduce_space(function.graph, shapes), {}};
+  check_no_conflict(function, rows.space.conflict);
+  rows.space.pieces = function.pieces;
+  spec.shape = rows.space.shape;
+  for (const ArrayType& array : arrays) {
+    spec.operands.push_back(argument_operand(array, spec.shape));
+    rows.row_invariant.push_back(!fits(array, spec.shape) ||
+                                 fusion::is_row_invariant(array.shape, rows.space));
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Dims& kept = shapes[function.graph.outputs[i]];
+    rows.row_invariant.push_back(fusion::is_row_invariant(kept, rows.space));
+    const bool partial = rows.row_invariant.back() && function.pieces > 1;
+    spec.operands.push_back(partial ? partial_result(function, i, outputs[i], rows.space)
+                                    : output_operand(function, i, outputs[i], kept, spec.shape));
+  }
+  spec.form = std::move(rows);
+}
+
+void check_not_packed(const TypedFunction& function, std::span<const ArrayType> arrays,
+                      std::span<const ArrayType> outputs) {
+  const auto packed = [](const ArrayType& array) { return is_packed(array.dtype); };
+  if (std::ranges::none_of(arrays, packed) && std::ranges::none_of(outputs, packed)) return;
+  throw Error(
+      Code::unsupported,
+      fmt::format("{}: packed numbers (u4, i4, f4e2m1) are not read or stored in one kernel "
+                  "with cumsum, cumprod or cummax; a kiln::Program takes two",
+                  function.name));
+}
+
+void add_scan(KernelSpec& spec, std::span<const ArrayType> arrays,
+              std::span<const ArrayType> outputs, std::span<const Dims> shapes) {
+  TypedFunction& function = spec.function;
+  check_not_packed(function, arrays, outputs);
+  fusion::ScanSpace space = fusion::scan_space(function.graph, shapes);
+  check_no_conflict(function, space.conflict);
+  spec.shape = space.shape;
+  for (const ArrayType& array : arrays) {
+    spec.operands.push_back(argument_operand(array, spec.shape));
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Dims& kept = shapes[function.graph.outputs[i]];
+    spec.operands.push_back(output_operand(function, i, outputs[i], kept, spec.shape));
+  }
+  function.graph = fusion::drop_trivial_scans(function.graph, shapes);
+  // Along an axis of size one nothing runs.
+  if (fusion::has_scans(function.graph)) spec.form = std::move(space);
+}
+
+std::vector<std::size_t> positions(std::size_t count) {
+  std::vector<std::size_t> all(count);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  return all;
+}
+
+}  // namespace
+
+std::vector<Dims> argument_shapes(const fusion::TypedGraph& graph,
+                                  std::span<const ArrayType> arrays) {
+  std::vector<Dims> shapes;
+  std::size_t next = 0;
+  for (const fusion::ArgumentType& argument : graph.arguments) {
+    shapes.push_back(argument.scalar ? Dims() : arrays[next++].shape);
+  }
+  return shapes;
+}
+
+KernelSpec kernel_spec(TypedFunction function, std::span<const ArrayType> arrays,
+                       std::span<const ArrayType> outputs) {
+  KernelSpec spec;
+  spec.function = std::move(function);
+  const fusion::TypedGraph& graph = spec.function.graph;
+  spec.arguments = positions(graph.arguments.size());
+  spec.outputs = positions(outputs.size());
+  if (!fusion::works_along_axes(graph)) {
+    add_elementwise(spec, arrays, outputs);
+    return spec;
+  }
+  std::vector<Dims> shapes =
+      fusion::infer_shapes(graph, argument_shapes(graph, arrays), spec.function.name);
+  if (fusion::has_scans(graph)) {
+    add_scan(spec, arrays, outputs, shapes);
+  } else {
+    add_rows(spec, arrays, outputs, std::move(shapes));
+  }
+  return spec;
+}
+
+}  // namespace kiln

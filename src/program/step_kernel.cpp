@@ -1,0 +1,30 @@
+#include "program/step_kernel.hpp"
+
+#include "call/manifest_log.hpp"
+
+namespace kiln {
+
+KernelSpec StepKernel::spec(CallTypes types) const {
+  std::size_t array = 0;
+  for (std::size_t i = 0; i < types.arguments.size(); ++i) {
+    if (!types.arguments[i].scalar) types.arrays[array++].place = places_[i];
+  }
+  for (std::size_t i = 0; i < types.outputs.size(); ++i) {
+    types.outputs[i].place = places_[types.arguments.size() + i];
+  }
+  return kernel_spec(function_, types.arrays, types.outputs);
+}
+
+std::unique_ptr<Plan> StepKernel::make_plan(const Call& call, OnMiss on_miss) const {
+  const CallNames names{function_.name, function_.graph.argument_names,
+                        function_.graph.output_names};
+  const KernelSpec kernel = spec(check_call(names, call));
+  // The text of a kernel over pieces of rows does not say what it computes.
+  if (logs_manifest() && function_.pieces == 1) {
+    log_to_manifest(names, function_.expression, function_.options,
+                    specification_of(names, call, places_));
+  }
+  return kiln::make_plan(names, function_.expression, {&kernel, 1}, call, on_miss);
+}
+
+}  // namespace kiln

@@ -1,0 +1,30 @@
+// A kernel of a Program: a function whose types are known, and where its operands begin in memory
+// that they share.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "call/callable.hpp"
+#include "kernel/kernel_spec.hpp"
+
+namespace kiln {
+
+class StepKernel final : public Callable {
+ public:
+  StepKernel(TypedFunction function, std::vector<fusion::MemoryPlace> places)
+      : Callable(function.options.on_miss),
+        function_(std::move(function)),
+        places_(std::move(places)) {}
+
+  const TypedFunction& function() const { return function_; }
+  KernelSpec spec(CallTypes types) const;
+
+ private:
+  std::unique_ptr<Plan> make_plan(const Call& call, OnMiss on_miss) const override;
+
+  const TypedFunction function_;
+  const std::vector<fusion::MemoryPlace> places_;  ///< of the arguments, then of the outputs
+};
+
+}  // namespace kiln
