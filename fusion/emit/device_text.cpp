@@ -66,19 +66,4 @@ std::string constant_text(const TypedNode& node, Rounding rounding) {
   return fmt::format("{}({}ll)", compute_type(dtype), value);
 }
 
-std::string_view device_name(Op op) {
-  switch (op) {
-    case Op::prod:
-    case Op::cumprod: return "Prod";
-    case Op::reduce_max:
-    case Op::cummax: return "Max";
-    case Op::reduce_min: return "Min";
-    case Op::reduce_any: return "Any";
-    case Op::reduce_all: return "All";
-    case Op::argmax: return "ArgMax";
-    case Op::argmin: return "ArgMin";
-    default: return "Sum";
-  }
-}
-
 }  // namespace kiln::fusion

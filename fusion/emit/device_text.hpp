@@ -16,9 +16,6 @@ std::string_view compute_type(DType dtype);
 /// One line, clipped, that cannot leave a // comment.
 std::string comment_text(std::string_view text);
 
-/// The name of a reduction's or a running result's way of joining, in preamble/reduce.h.
-std::string_view device_name(Op op);
-
 /// The exact value of a constant node: shortest decimals that read back to the same bits, bit
 /// patterns for what has none.
 std::string constant_text(const TypedNode& node, Rounding rounding);

@@ -14,25 +14,6 @@
 namespace kiln::fusion {
 namespace {
 
-bool keeps_relative_error(Op op) {
-  switch (op) {
-    case Op::promote:
-    case Op::abs:
-    case Op::neg:
-    case Op::sqrt:
-    case Op::mul:
-    case Op::div:
-    case Op::reciprocal:
-    case Op::rsqrt:
-    case Op::maximum:
-    case Op::minimum:
-    case Op::where:
-    case Op::reduce_max:
-    case Op::reduce_min: return true;
-    default: return false;
-  }
-}
-
 // What a softmax takes the exponential of.
 bool is_below_row_maximum(const TypedGraph& graph, NodeId id) {
   const TypedNode& node = graph.nodes[id];
@@ -41,10 +22,14 @@ bool is_below_row_maximum(const TypedGraph& graph, NodeId id) {
   return maximum.op == Op::reduce_max && maximum.operands[0] == node.operands[0];
 }
 
-// A sum's relative error is at most its terms' where none has another sign.
 bool keeps_relative_error(const TypedNode& node, const std::vector<bool>& never_negative) {
-  const bool sum = node.op == Op::sum || node.op == Op::mean;
-  return keeps_relative_error(node.op) || (sum && never_negative[node.operands[0]]);
+  switch (info(node.op).relative_error) {
+    case RelativeError::kept: return true;
+    case RelativeError::kept_of_one_sign: return never_negative[node.operands[0]];
+    case RelativeError::amplified:
+    case RelativeError::dampened: return false;
+  }
+  return false;
 }
 
 // Zero by choice, as what a mask or a gate leaves out is.
@@ -71,11 +56,6 @@ bool is_quotient_of_integer(const TypedGraph& graph, const TypedNode& node) {
   const double by = fusion::decode(b.payload, DType::f32);
   return is_integer(from) && bits(from) <= 16 && by >= std::ldexp(1.0, -60) &&
          by <= std::ldexp(1.0, 60);
-}
-
-// Whose result is wrong by no more, relatively, than its operand.
-bool dampens_relative_error(Op op) {
-  return op == Op::tanh || op == Op::erf || op == Op::atan || op == Op::asinh || op == Op::cbrt;
 }
 
 // 1 / the constant, if it is a normal number as the constant is.
@@ -357,7 +337,8 @@ void NodeText::find_loose() {
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    const bool allows = dampens_relative_error(node.op) && !qualifier(node).empty();
+    const bool allows =
+        info(node.op).relative_error == RelativeError::dampened && !qualifier(node).empty();
     for (const NodeId operand : node.inputs()) {
       if (!allows) loose_[operand] = false;
     }

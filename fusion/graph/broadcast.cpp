@@ -38,6 +38,12 @@ Dims broadcast_strides(const Dims& own_shape, const Dims& own_strides, const Dim
   return strides;
 }
 
+std::int64_t element_count(const Dims& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
 std::string to_string(const Dims& dims) {
   return fmt::format("[{}]", fmt::join(dims.begin(), dims.end(), ","));
 }

@@ -19,6 +19,9 @@ bool same_but_for_ones_in_front(const Dims& a, const Dims& b);
 /// it repeats. `own_shape` must broadcast to `shape`.
 Dims broadcast_strides(const Dims& own_shape, const Dims& own_strides, const Dims& shape);
 
+/// How many elements an array of that shape has.
+std::int64_t element_count(const Dims& shape);
+
 /// "[63,172]".
 std::string to_string(const Dims& dims);
 

@@ -8,49 +8,13 @@
 
 #include "fusion/graph/reduction_calls.hpp"
 #include "fusion/graph/shape_ops.hpp"
+#include "fusion/graph/term.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
 
 using Arguments = std::span<const NodeId>;
-
-// Writes a composition as an expression: operators and calls on nodes of one graph.
-struct Term {
-  Graph* graph;
-  NodeId id;
-};
-
-Term literal(Graph& graph, double value) {
-  return {&graph, graph.constant(Literal::floating(value))};
-}
-
-Term apply(Op op, std::initializer_list<Term> operands) {
-  std::array<NodeId, 3> ids{};
-  std::size_t count = 0;
-  for (const Term& operand : operands) ids[count++] = operand.id;
-  Graph* graph = operands.begin()->graph;
-  return {graph, graph->apply(op, {ids.data(), count})};
-}
-
-Term operator+(Term a, Term b) { return apply(Op::add, {a, b}); }
-Term operator-(Term a, Term b) { return apply(Op::sub, {a, b}); }
-Term operator*(Term a, Term b) { return apply(Op::mul, {a, b}); }
-Term operator/(Term a, Term b) { return apply(Op::div, {a, b}); }
-Term operator-(Term a) { return apply(Op::neg, {a}); }
-Term operator+(Term a, double b) { return a + literal(*a.graph, b); }
-Term operator+(double a, Term b) { return literal(*b.graph, a) + b; }
-Term operator*(Term a, double b) { return a * literal(*a.graph, b); }
-Term operator/(Term a, double b) { return a / literal(*a.graph, b); }
-Term maximum(Term a, double b) { return apply(Op::maximum, {a, literal(*a.graph, b)}); }
-Term minimum(Term a, double b) { return apply(Op::minimum, {a, literal(*a.graph, b)}); }
-Term greater(Term a, double b) { return apply(Op::greater, {a, literal(*a.graph, b)}); }
-Term where(Term condition, Term a, Term b) { return apply(Op::where, {condition, a, b}); }
-Term integer(Graph& graph, std::int64_t value) {
-  return {&graph, graph.constant(Literal::integer(value))};
-}
-
-Term unary(Op op, Term x) { return apply(op, {x}); }
 
 // softplus(x) = log(1 + exp(x)), without overflow for large x.
 Term softplus_of(Term x) {

@@ -5,16 +5,10 @@
 namespace kiln::fusion {
 namespace {
 
-// Which nodes the outputs need. Operands come before what uses them, so one walk backwards is
-// enough.
-std::vector<bool> live_nodes(const Graph& graph, std::span<const std::size_t> outputs) {
-  std::vector<bool> live(graph.nodes().size(), false);
-  for (const std::size_t output : outputs) live[graph.outputs()[output]] = true;
-  for (std::size_t id = live.size(); id-- > 0;) {
-    if (!live[id]) continue;
-    for (const NodeId operand : graph.nodes()[id].inputs()) live[operand] = true;
-  }
-  return live;
+std::vector<bool> needed_by(const Graph& graph, std::span<const std::size_t> outputs) {
+  std::vector<NodeId> roots;
+  for (const std::size_t output : outputs) roots.push_back(graph.outputs()[output]);
+  return live_nodes(graph.nodes(), roots);
 }
 
 std::vector<bool> read_arguments(const Graph& graph, const std::vector<bool>& live) {
@@ -34,11 +28,11 @@ NodeId copy_node(const Graph& from, Node node, const std::vector<NodeId>& moved,
 }  // namespace
 
 std::vector<bool> arguments_of(const Graph& graph, std::size_t output) {
-  return read_arguments(graph, live_nodes(graph, std::span(&output, 1)));
+  return read_arguments(graph, needed_by(graph, std::span(&output, 1)));
 }
 
 Extract extract(const Graph& graph, std::span<const std::size_t> outputs) {
-  const std::vector<bool> live = live_nodes(graph, outputs);
+  const std::vector<bool> live = needed_by(graph, outputs);
   const std::vector<bool> read = read_arguments(graph, live);
   Extract result;
   result.graph.share_tables(graph);

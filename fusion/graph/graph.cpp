@@ -11,17 +11,12 @@
 namespace kiln::fusion {
 namespace {
 
-std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
-  hash ^= value + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
-  return hash * 0xff51afd7ed558ccdu;
-}
-
 std::uint64_t hash_of(const Node& node) {
   std::uint64_t hash =
-      mix(static_cast<std::uint64_t>(node.op), static_cast<std::uint64_t>(node.dtype));
-  for (const NodeId operand : node.inputs()) hash = mix(hash, operand);
-  hash = mix(hash, node.payload);
-  return mix(hash, static_cast<std::uint64_t>(node.literal));
+      mixed(static_cast<std::uint64_t>(node.op), static_cast<std::uint64_t>(node.dtype));
+  for (const NodeId operand : node.inputs()) hash = mixed(hash, operand);
+  hash = mixed(hash, node.payload);
+  return mixed(hash, static_cast<std::uint64_t>(node.literal));
 }
 
 }  // namespace
@@ -49,15 +44,21 @@ double Literal::as_double() const {
   }
 }
 
+std::uint64_t Tables::add_list(const std::vector<std::int64_t>& list) {
+  std::uint64_t hash = list.size();
+  for (const std::int64_t entry : list) hash = mixed(hash, static_cast<std::uint64_t>(entry));
+  const auto next = static_cast<std::uint32_t>(lists.size());
+  const std::uint32_t position = list_index_.find_or_enter(
+      hash, next, [&](std::uint32_t known) { return lists[known] == list; });
+  if (position == next) lists.push_back(list);
+  return position;
+}
+
 NodeId Graph::intern(const Node& node) {
-  const std::uint64_t hash = hash_of(node);
-  const auto [first, last] = interned_.equal_range(hash);
-  for (auto it = first; it != last; ++it) {
-    if (nodes_[it->second] == node) return it->second;
-  }
-  nodes_.push_back(node);
-  const auto id = static_cast<NodeId>(nodes_.size() - 1);
-  interned_.emplace(hash, id);
+  const auto next = static_cast<NodeId>(nodes_.size());
+  const NodeId id = index_.find_or_enter(hash_of(node), next,
+                                         [&](NodeId known) { return nodes_[known] == node; });
+  if (id == next) nodes_.push_back(node);
   return id;
 }
 
@@ -128,47 +129,44 @@ Tables& Graph::own_tables() {
 }
 
 NodeId Graph::shape_op(Op op, std::span<const NodeId> operands,
-                       std::vector<std::int64_t> parameters) {
+                       const std::vector<std::int64_t>& parameters) {
   if (!is_shape_op(op) || operands.size() != static_cast<std::size_t>(info(op).arity)) {
     throw Error(Code::invalid_argument, fmt::format("{} does not change the shape of {} values",
                                                     info(op).name, operands.size()));
   }
-  std::vector<std::vector<std::int64_t>>& lists = own_tables().lists;
-  const auto known = std::find(lists.begin(), lists.end(), parameters);
   Node node;
   node.op = op;
   node.arity = static_cast<std::uint8_t>(operands.size());
-  node.payload = static_cast<std::uint64_t>(known - lists.begin());
+  node.payload = own_tables().add_list(parameters);
   std::copy(operands.begin(), operands.end(), node.operands.begin());
-  if (known == lists.end()) lists.push_back(std::move(parameters));
   return intern(node);
 }
 
-std::vector<NodeId> Graph::opaque(OpaqueCall call, std::span<const NodeId> inputs,
-                                  std::size_t results) {
+std::vector<NodeId> Graph::custom_call(CustomCall call, std::span<const NodeId> inputs,
+                                       std::size_t results) {
   if (inputs.empty() || results == 0 || results > kMostResults) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: a call takes at least one input and gives 1 to {} results, got {} "
                             "and {}",
                             call.name, kMostResults, inputs.size(), results));
   }
-  std::vector<OpaqueCall>& calls = own_tables().calls;
+  std::vector<CustomCall>& calls = own_tables().calls;
   calls.push_back(std::move(call));
   Node node;
-  node.op = Op::link;
+  node.op = Op::tuple;
   node.arity = 2;
-  node.operands = {inputs[0], inputs[0], 0};  // the first link's own list is its value
-  NodeId list = intern(node);
+  node.operands = {inputs[0], inputs[0], 0};  // what a tuple of one value extends is that value
+  NodeId tuple = intern(node);
   for (const NodeId input : inputs.subspan(1)) {
-    node.operands = {list, input, 0};
-    list = intern(node);
+    node.operands = {tuple, input, 0};
+    tuple = intern(node);
   }
   std::vector<NodeId> values;
   for (std::size_t i = 0; i < results; ++i) {
     Node result;
-    result.op = Op::opaque;
+    result.op = Op::custom_call;
     result.arity = 1;
-    result.operands[0] = list;
+    result.operands[0] = tuple;
     result.payload = (calls.size() - 1) * kMostResults + i;
     values.push_back(intern(result));
   }

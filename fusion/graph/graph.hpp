@@ -10,10 +10,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "fusion/graph/axes.hpp"
+#include "fusion/graph/hash_index.hpp"
 #include "fusion/graph/op.hpp"
 #include "kiln/dims.hpp"
 #include "kiln/dtype.hpp"
@@ -38,12 +38,12 @@ struct Literal {
   friend bool operator==(const Literal&, const Literal&) = default;
 };
 
-/// The axis of an iota that counts all elements of the outputs, in C order.
+/// The axis of an iota over all elements of the outputs, in C order.
 inline constexpr std::int64_t kAllAxes = INT64_MIN;
 
-/// A call of the caller as the graph sees it: what comes out of it. `body` is what it does, which
-/// only those who put it there know.
-struct OpaqueCall {
+/// A call of the caller's code as the graph sees it: what comes out of it. `body` is what it does,
+/// which only those who put it there know.
+struct CustomCall {
   std::string name;
   std::function<std::vector<DType>(std::span<const DType>)> dtypes;
   std::function<std::vector<Dims>(std::span<const Dims>)> shapes;
@@ -53,14 +53,20 @@ struct OpaqueCall {
 /// What does not fit a node; nodes hold positions. Entries are only ever added, so that graphs made
 /// of one another share them.
 struct Tables {
-  std::vector<std::vector<std::int64_t>> lists;  ///< of shape ops (shape_ops.hpp)
-  std::vector<OpaqueCall> calls;
+  std::vector<std::vector<std::int64_t>> lists;  ///< of shape ops (shape_ops.hpp), each once
+  std::vector<CustomCall> calls;
+
+  /// The position of a list, which is appended unless it is there.
+  std::uint64_t add_list(const std::vector<std::int64_t>& list);
+
+ private:
+  HashIndex list_index_;
 };
 
-/// The payload of Op::opaque: which call, and which of its results.
+/// The payload of Op::custom_call: which call of the tables, and which of its results.
 inline constexpr std::uint64_t kMostResults = 64;
-inline std::size_t opaque_call(std::uint64_t payload) { return payload / kMostResults; }
-inline std::size_t opaque_result(std::uint64_t payload) { return payload % kMostResults; }
+inline std::size_t call_index(std::uint64_t payload) { return payload / kMostResults; }
+inline std::size_t call_result(std::uint64_t payload) { return payload % kMostResults; }
 
 struct Node {
   Op op = Op::input;
@@ -76,6 +82,19 @@ struct Node {
   friend bool operator==(const Node&, const Node&) = default;
 };
 
+/// Of each node, whether one of `roots` depends on it. Operands come before what uses them, so one
+/// walk backwards is enough.
+template <class AnyNode>
+std::vector<bool> live_nodes(const std::vector<AnyNode>& nodes, std::span<const NodeId> roots) {
+  std::vector<bool> live(nodes.size(), false);
+  for (const NodeId root : roots) live[root] = true;
+  for (std::size_t id = nodes.size(); id-- > 0;) {
+    if (!live[id]) continue;
+    for (const NodeId operand : nodes[id].inputs()) live[operand] = true;
+  }
+  return live;
+}
+
 class Graph {
  public:
   /// The argument of that name; a new one is appended. Arguments are arrays or scalars: which one
@@ -86,8 +105,8 @@ class Graph {
   NodeId apply(Op op, std::span<const NodeId> operands);
   NodeId cast(NodeId value, DType dtype);
   NodeId bitcast(NodeId value, DType dtype);
-  /// The place of an element along `axis` of the outputs' shape, negative from its end, or
-  /// kAllAxes. Throws Error(invalid_argument) for a dtype that does not count.
+  /// The index of each element along `axis` of the outputs' shape, negative from its end, or in all
+  /// of it (kAllAxes). Throws Error(invalid_argument) for a dtype that is no number.
   NodeId iota(std::int64_t axis, DType dtype);
   /// `node` as it is, whose operands are nodes of this graph: for passes that take graphs apart.
   NodeId add(const Node& node) { return intern(node); }
@@ -95,9 +114,11 @@ class Graph {
   /// another op.
   NodeId reduce(Op op, NodeId value, AxisSet axes);
   /// A shape op with its parameters. Throws Error(invalid_argument) for an op that is none.
-  NodeId shape_op(Op op, std::span<const NodeId> operands, std::vector<std::int64_t> parameters);
-  /// The results of a call. Throws Error(invalid_argument) without inputs or for too many results.
-  std::vector<NodeId> opaque(OpaqueCall call, std::span<const NodeId> inputs, std::size_t results);
+  NodeId shape_op(Op op, std::span<const NodeId> operands,
+                  const std::vector<std::int64_t>& parameters);
+  /// A custom call's results. Throws Error(invalid_argument) without inputs or for too many.
+  std::vector<NodeId> custom_call(CustomCall call, std::span<const NodeId> inputs,
+                                  std::size_t results);
   void add_output(NodeId value, std::string_view name = {});
 
   /// Nodes in an order in which operands come first.
@@ -121,7 +142,7 @@ class Graph {
   std::vector<NodeId> outputs_;
   std::vector<std::string> output_names_;
   std::shared_ptr<Tables> tables_;
-  std::unordered_multimap<std::uint64_t, NodeId> interned_;
+  HashIndex index_;  ///< of the nodes
 };
 
 }  // namespace kiln::fusion

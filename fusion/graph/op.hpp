@@ -1,6 +1,6 @@
-// The op table: every operation of kiln with its name, arity, dtype rule, device function and error
-// bound. The parser, inference, emit, the reference interpreter, the published table and the tests
-// all read this one table, so that they cannot disagree.
+// The op table: every operation of kiln in one row, with all that is known of it. The parser,
+// inference, passes, partition, emit, the published table and the tests all read this one table, so
+// that they cannot disagree.
 #pragma once
 
 #include <cstdint>
@@ -133,9 +133,9 @@ enum class Op : std::uint8_t {
   expand_dims,
   squeeze,
   concat,
-  // programs: one more value of a list, and a call of the caller on such a list
-  link,
-  opaque,
+  // programs: a tuple, one value longer than its first operand, and a custom call on a tuple
+  tuple,
+  custom_call,
   // programs whose views are placed (place_views.hpp): other strides over a stored value, and an
   // array that several kernels write
   view,
@@ -166,27 +166,69 @@ enum class Rule : std::uint8_t {
 /// fusion/reference/bound.hpp counts them; 0.5 is correctly rounded, 0 exact. Which of the four
 /// holds depends on whose function computes it.
 struct Bounds {
-  double own;  ///< the device code's functions for host compilers: f32 on the CPU, not under strict
-  double libm;  ///< the host's library: f64 on the CPU, and f32 under strict
-  double cuda;  ///< on NVIDIA GPUs: NVRTC's library, or the preamble's own functions
-  double hip;   ///< the same on AMD GPUs, with hiprtc's library
+  double own = 0;   ///< the device code's functions for host compilers: f32 on the CPU, not strict
+  double libm = 0;  ///< the host's library: f64 on the CPU, and f32 under strict
+  double cuda = 0;  ///< on NVIDIA GPUs: NVRTC's library, or the preamble's own functions
+  double hip = 0;   ///< on AMD GPUs: hiprtc's library, or the preamble's own functions
 };
 
-/// The same for c64, as fusion/reference/bound.hpp counts it for a complex result. It holds on
-/// every device: all compute in f64 on the way.
+/// The largest error of a c64 result, as fusion/reference/bound.hpp counts it. It holds on every
+/// device: all compute in f64 on the way.
 struct ComplexBound {
   double error;
   bool same_bits;  ///< on every device: only operations that all of them round alike
 };
 
-struct OpInfo {
-  Op op;
-  std::string_view name;  ///< in the text form and the API
-  int arity;
-  Rule rule;
-  std::string_view infix;  ///< the operator of the text form and of device code on floats, or empty
-  Bounds f32;              ///< of an f32 result
-  Bounds f64;              ///< of an f64 result
+/// For which operands the result is never below zero, though it may be -0 or NaN.
+enum class Sign : std::uint8_t {
+  unknown,
+  never_negative,   ///< of any
+  magnitude,        ///< of floats, and of an integer that is not below zero (other integers wrap)
+  square,           ///< of floats; integers wrap
+  of_any_operand,   ///< where one of them is never below zero
+  of_all_operands,  ///< where none of them is below zero, or both are the same; integers wrap
+};
+
+/// Whether the result of a larger float is never smaller. NaN gives NaN, and nothing else does.
+enum class Order : std::uint8_t {
+  unknown,
+  increasing,
+  increasing_from_zero,  ///< of floats that are not below zero
+};
+
+/// What becomes of the operands' relative errors.
+enum class RelativeError : std::uint8_t {
+  amplified,         ///< or unknown
+  kept,              ///< the result's is no more than theirs together, and what rounding adds
+  kept_of_one_sign,  ///< kept where all that is reduced has one sign
+  dampened,          ///< no more than the operand's, and the function's own
+};
+
+/// What else is known of an op: the columns that most rows leave at these defaults. What a column
+/// claims holds; a default claims nothing.
+struct OpTraits {
+  std::string_view infix{};  ///< the operator of the text form and of device code on floats
+  double cost = 1;           ///< in multiples of an f32 addition: the preamble's instructions
+  bool cheap = true;  ///< a few instructions: better computed twice than stored; of a cost up to 1
+  Sign sign = Sign::unknown;
+  Order order = Order::unknown;
+  RelativeError relative_error = RelativeError::amplified;
+  bool ieee = false;              ///< IEEE 754 arithmetic: every device rounds it correctly
+  bool fast_instruction = false;  ///< Accuracy::fast has one on GPUs, although it is IEEE's
+  bool undoes_itself = false;     ///< f(f(x)) is x
+  bool idempotent = false;        ///< f(x, x) is x
+  std::optional<Op> on_bools{};   ///< what arithmetic of Rule::same is on bools, if it is anything
+  std::optional<ComplexBound> c64{};  ///< nothing for an op that has no complex arithmetic
+  std::string_view joiner{};  ///< of a reduction or running result: its struct in preamble/reduce.h
+};
+
+struct OpInfo : OpTraits {
+  Op op = Op::input;
+  std::string_view name{};  ///< in the text form and the API
+  int arity = 0;
+  Rule rule = Rule::leaf;
+  Bounds f32{};  ///< of an f32 result
+  Bounds f64{};  ///< of an f64 result
 };
 
 const OpInfo& info(Op op);
@@ -202,10 +244,10 @@ inline bool is_scan(Op op) { return op >= Op::cumsum && op <= Op::cummax; }
 inline bool has_axes(Op op) { return is_reduction(op) || is_scan(op); }
 /// What moves elements and computes nothing: only a Program can.
 inline bool is_shape_op(Op op) { return op >= Op::reshape && op <= Op::concat; }
+/// A shape op of one operand, whose elements it shows in another shape.
+inline bool is_view_op(Op op) { return is_shape_op(op) && op != Op::concat; }
 /// What is computed element by element, or a leaf.
 inline bool is_elementwise(Op op) { return op < Op::sum; }
-/// Nothing for an op that has no arithmetic on complex numbers.
-std::optional<ComplexBound> complex_bound(Op op);
 /// Whether complex numbers mean something to the op.
 bool takes_complex(Op op);
 /// Whether operands of that dtype do, all of them: what inference does not refuse.
@@ -214,8 +256,5 @@ std::optional<Op> find_reduction(std::string_view name);
 
 /// The op of that name that a user may write by a call of its name on values, or nothing.
 std::optional<Op> find_op(std::string_view name);
-
-/// What one operation takes, in multiples of an f32 addition: the preamble's instructions.
-double cost_of(Op op);
 
 }  // namespace kiln::fusion

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "fusion/graph/describe.hpp"
+#include "fusion/graph/term.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -17,42 +18,23 @@ constexpr std::array<std::string_view, 21> kNames = {
     "argmax",  "argmin",      "var",        "std",      "logsumexp", "norm2",   "count_nonzero",
     "softmax", "log_softmax", "layer_norm", "rms_norm", "cumsum",    "cumprod", "cummax"};
 
-// A value of the graph with the operators that the formulas below are written in.
-struct Term {
-  Graph* graph;
-  NodeId id;
-};
-
-Term apply(Op op, std::initializer_list<Term> operands) {
-  std::array<NodeId, 3> ids{};
-  std::size_t count = 0;
-  for (const Term& operand : operands) ids[count++] = operand.id;
-  return {operands.begin()->graph, operands.begin()->graph->apply(op, {ids.data(), count})};
-}
-
-Term operator+(Term a, Term b) { return apply(Op::add, {a, b}); }
-Term operator-(Term a, Term b) { return apply(Op::sub, {a, b}); }
-Term operator*(Term a, Term b) { return apply(Op::mul, {a, b}); }
-Term reduce(Op op, Term x, AxisSet axes) { return {x.graph, x.graph->reduce(op, x.id, axes)}; }
-
 // A float of the same value: what integers and bool are computed with becomes f32.
-Term floating(Term x) { return x * Term{x.graph, x.graph->constant(Literal::floating(1))}; }
+Term floating(Term x) { return x * 1.0; }
 
 Term variance(Term x, AxisSet axes) {
-  return reduce(Op::mean, apply(Op::square, {x - reduce(Op::mean, x, axes)}), axes);
+  return reduce(Op::mean, unary(Op::square, x - reduce(Op::mean, x, axes)), axes);
 }
 
 // What x is shifted by before it is exponentiated: its maximum, or 0 where that is infinite, so
 // that no infinity is taken from itself.
 Term finite_maximum(Term x, AxisSet axes) {
   const Term largest = reduce(Op::reduce_max, x, axes);
-  const Term zero{x.graph, x.graph->constant(Literal::floating(0))};
-  return apply(Op::where, {apply(Op::isfinite, {largest}), largest, zero});
+  return where(unary(Op::isfinite, largest), largest, literal(*x.graph, 0));
 }
 
 Term logsumexp(Term x, AxisSet axes) {
   const Term shift = finite_maximum(x, axes);
-  return apply(Op::log, {reduce(Op::sum, apply(Op::exp, {x - shift}), axes)}) + shift;
+  return unary(Op::log, reduce(Op::sum, unary(Op::exp, x - shift), axes)) + shift;
 }
 
 // x below its maximum, as a float whatever x is: a difference of integers would wrap. Of floats
@@ -61,13 +43,13 @@ Term below_maximum(Term x, AxisSet axes) { return x - floating(reduce(Op::reduce
 
 // A row of nothing but -inf gives NaN, as 0 / 0 does.
 Term softmax(Term x, AxisSet axes) {
-  const Term e = apply(Op::exp, {below_maximum(x, axes)});
-  return e * apply(Op::reciprocal, {reduce(Op::sum, e, axes)});  // one division for each row
+  const Term e = unary(Op::exp, below_maximum(x, axes));
+  return e * unary(Op::reciprocal, reduce(Op::sum, e, axes));  // one division for each row
 }
 
 Term log_softmax(Term x, AxisSet axes) {
   const Term shifted = below_maximum(x, axes);
-  return shifted - apply(Op::log, {reduce(Op::sum, apply(Op::exp, {shifted}), axes)});
+  return shifted - unary(Op::log, reduce(Op::sum, unary(Op::exp, shifted), axes));
 }
 
 [[noreturn]] void fail(std::string_view function, std::string_view message) {
@@ -105,9 +87,9 @@ NodeId normalise(Graph& graph, std::string_view function, std::span<const NodeId
   const Term eps = literal_of(graph, arguments.back(), function);
   const Term centre = centred ? x - reduce(Op::mean, x, last) : x;
   // What is centred is a float; an integer's square would wrap.
-  const Term squares = apply(Op::square, {centred ? centre : floating(x)});
+  const Term squares = unary(Op::square, centred ? centre : floating(x));
   const Term scale = reduce(Op::mean, squares, last) + eps;
-  Term result = centre * apply(Op::rsqrt, {scale});
+  Term result = centre * unary(Op::rsqrt, scale);
   if (arguments.size() > 2) result = result * Term{&graph, arguments[1]};
   if (arguments.size() > 3) result = result + Term{&graph, arguments[2]};
   return result.id;
@@ -127,12 +109,12 @@ NodeId reduce_by_name(Graph& graph, std::string_view function, NodeId value, Axi
     return reduce(*op, x, axes).id;
   }
   if (function == "var") return variance(x, axes).id;
-  if (function == "std") return apply(Op::sqrt, {variance(x, axes)}).id;
+  if (function == "std") return unary(Op::sqrt, variance(x, axes)).id;
   if (function == "logsumexp") return logsumexp(x, axes).id;
   if (function == "norm2") {
     // An integer's square would wrap.
-    const Term squares = apply(Op::square, {floating(x)});
-    return apply(Op::sqrt, {reduce(Op::sum, squares, axes)}).id;
+    const Term squares = unary(Op::square, floating(x));
+    return unary(Op::sqrt, reduce(Op::sum, squares, axes)).id;
   }
   if (function == "count_nonzero") {
     return reduce(Op::sum, {&graph, graph.cast(value, DType::boolean)}, axes).id;

@@ -27,7 +27,7 @@ NodeId apply(Graph& graph, Op op, NodeId value, ShapeList list) {
 std::int64_t integer_of(const Graph& graph, NodeId id, std::string_view function) {
   const Node& node = graph[id];
   if (node.op != Op::constant || node.literal != Kind::signed_integer) {
-    fail(function, fmt::format("axes, extents and places: expected integer literals, got {}",
+    fail(function, fmt::format("axes, extents and indices: expected integer literals, got {}",
                                describe(graph, id)));
   }
   return static_cast<std::int64_t>(node.payload);
@@ -57,10 +57,10 @@ NodeId slice(Graph& graph, NodeId value, std::int64_t axis, std::int64_t start, 
   return apply(graph, Op::slice, value, {axis, start, stop, step});
 }
 
-NodeId element(Graph& graph, NodeId value, std::int64_t axis, std::int64_t place) {
-  const bool last = place == -1 || place == std::numeric_limits<std::int64_t>::max();
-  const std::int64_t stop = last ? kOmitted : place + 1;
-  return squeeze(graph, apply(graph, Op::slice, value, {axis, place, stop, 1, 1}), axis);
+NodeId select(Graph& graph, NodeId value, std::int64_t axis, std::int64_t index) {
+  const bool last = index == -1 || index == std::numeric_limits<std::int64_t>::max();
+  const std::int64_t stop = last ? kOmitted : index + 1;
+  return squeeze(graph, apply(graph, Op::slice, value, {axis, index, stop, 1, 1}), axis);
 }
 
 NodeId expand_dims(Graph& graph, NodeId value, std::int64_t axis) {
@@ -96,7 +96,7 @@ NodeId subscript(Graph& graph, NodeId value, std::span<const Subscript> items) {
   const auto apply_item = [&](const Subscript& item, std::int64_t step) {
     switch (item.kind) {
       case Item::rest: fail("[]", "more than one '...'");
-      case Item::element: result = element(graph, result, axis, item.start); return;
+      case Item::index: result = select(graph, result, axis, item.start); return;
       case Item::new_axis: result = expand_dims(graph, result, axis); break;
       case Item::slice: {
         const bool all = item.start == kOmitted && item.stop == kOmitted && item.step == 1;

@@ -98,7 +98,7 @@ class Resolved {
     for (std::size_t k = 0; k < result.size(); ++k) {
       if (result[k] == 0) {
         if (k >= shape().size()) {
-          fail(fmt::format("extent 0 at place {} stands for that axis of {}, which has none", k,
+          fail(fmt::format("extent 0 at position {} stands for that axis of {}, which has none", k,
                            to_string(shape())));
         }
         result[k] = shape()[k];

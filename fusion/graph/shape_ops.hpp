@@ -64,8 +64,8 @@ NodeId transpose(Graph& graph, NodeId value, std::span<const std::int64_t> axes)
 NodeId swapaxes(Graph& graph, NodeId value, std::int64_t a, std::int64_t b);
 NodeId slice(Graph& graph, NodeId value, std::int64_t axis, std::int64_t start, std::int64_t stop,
              std::int64_t step);
-/// One element along an axis, which goes.
-NodeId element(Graph& graph, NodeId value, std::int64_t axis, std::int64_t place);
+/// The elements at `index` along `axis`, which goes.
+NodeId select(Graph& graph, NodeId value, std::int64_t axis, std::int64_t index);
 NodeId expand_dims(Graph& graph, NodeId value, std::int64_t axis);
 NodeId squeeze(Graph& graph, NodeId value, std::int64_t axis);
 NodeId concat(Graph& graph, std::int64_t axis, std::span<const NodeId> values);
@@ -74,7 +74,7 @@ NodeId stack(Graph& graph, std::int64_t axis, std::span<const NodeId> values);
 
 /// One item between the brackets of x[...].
 struct Subscript {
-  enum class Kind : std::uint8_t { slice, element, new_axis, rest };
+  enum class Kind : std::uint8_t { slice, index, new_axis, rest };
   Kind kind = Kind::slice;
   std::int64_t start = kOmitted;
   std::int64_t stop = kOmitted;

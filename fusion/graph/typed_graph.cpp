@@ -2,22 +2,19 @@
 
 namespace kiln::fusion {
 
-std::uint64_t hash_of(const TypedNode& node) {
-  std::uint64_t hash =
-      static_cast<std::uint64_t>(node.op) * 64 + static_cast<std::uint64_t>(node.dtype);
-  for (const NodeId operand : node.inputs()) hash = (hash ^ operand) * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ node.payload) * 0xff51afd7ed558ccdu;
-  return hash ^ hash >> 32;
+std::vector<std::vector<NodeId>> users_of(const std::vector<TypedNode>& nodes) {
+  std::vector<std::vector<NodeId>> users(nodes.size());
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    for (const NodeId operand : nodes[id].inputs()) users[operand].push_back(id);
+  }
+  return users;
 }
 
-std::vector<bool> live_nodes(const TypedGraph& graph) {
-  std::vector<bool> live(graph.nodes.size(), false);
-  for (const NodeId output : graph.outputs) live[output] = true;
-  for (std::size_t id = graph.nodes.size(); id-- > 0;) {
-    if (!live[id]) continue;
-    for (const NodeId operand : graph.nodes[id].inputs()) live[operand] = true;
-  }
-  return live;
+std::uint64_t hash_of(const TypedNode& node) {
+  std::uint64_t hash =
+      mixed(static_cast<std::uint64_t>(node.op), static_cast<std::uint64_t>(node.dtype));
+  for (const NodeId operand : node.inputs()) hash = mixed(hash, operand);
+  return mixed(hash, node.payload);
 }
 
 }  // namespace kiln::fusion

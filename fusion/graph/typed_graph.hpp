@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "fusion/graph/graph.hpp"
+#include "kiln/dims.hpp"
 #include "kiln/options.hpp"
 
 namespace kiln::fusion {
@@ -32,7 +33,7 @@ struct TypedNode {
   std::uint64_t payload = 0;  ///< of input and scalar: the argument's position; of constant: its
                               ///< bits in `dtype`, or for f16 and bf16 under Rounding::once the
                               ///< bits of an f32; of a reduction: its AxisSet; of iota: its axis;
-                              ///< of what graph.hpp keeps in tables: its place there
+                              ///< of what graph.hpp keeps in tables: its position there
   std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
   friend bool operator==(const TypedNode&, const TypedNode&) = default;
 };
@@ -47,10 +48,16 @@ struct TypedGraph {
   std::shared_ptr<const Tables> tables{};
 };
 
+/// A typed graph with the shape of every node.
+struct ShapedGraph {
+  TypedGraph graph;
+  std::vector<Dims> shapes;
+};
+
+/// Of each node, those that have it as an operand: as often as they do, and in their order.
+std::vector<std::vector<NodeId>> users_of(const std::vector<TypedNode>& nodes);
+
 /// Equal nodes have equal hashes.
 std::uint64_t hash_of(const TypedNode& node);
-
-/// Of each node, whether an output depends on it.
-std::vector<bool> live_nodes(const TypedGraph& graph);
 
 }  // namespace kiln::fusion

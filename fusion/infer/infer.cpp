@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/rewriter.hpp"
 #include "fusion/infer/literal_bits.hpp"
 #include "fusion/infer/weak_types.hpp"
 #include "kiln/error.hpp"
@@ -19,7 +20,11 @@ class Inference {
  public:
   Inference(const Graph& graph, std::span<const ArgumentType> arguments, Rounding rounding,
             std::string_view function)
-      : graph_(graph), arguments_(arguments), rounding_(rounding), function_(function) {
+      : graph_(graph),
+        arguments_(arguments),
+        rounding_(rounding),
+        function_(function),
+        builder_(typed_) {
     typed_.arguments.assign(arguments.begin(), arguments.end());
     typed_.argument_names = graph.arguments();
     typed_.output_names = graph.output_names();
@@ -43,7 +48,7 @@ class Inference {
       if (typed_.nodes[value].dtype != stored) value = convert(Op::cast, value, stored);
       typed_.outputs.push_back(value);
     }
-    drop_dead();
+    drop_dead_nodes(typed_);
     return std::move(typed_);
   }
 
@@ -169,7 +174,7 @@ class Inference {
 
   // The dtype in which `node`, whose result is wanted in `dtype`, takes its operand `i`.
   DType operand_dtype(const Node& node, std::size_t i, DType dtype) const {
-    if (node.op == Op::link || node.op == Op::opaque) return natural_dtype(node.operands[i]);
+    if (node.op == Op::tuple || node.op == Op::custom_call) return natural_dtype(node.operands[i]);
     switch (info(node.op).rule) {
       case Rule::leaf:
       case Rule::index: break;
@@ -211,21 +216,6 @@ class Inference {
     fail("internal: a leaf has no operands");
   }
 
-  // What an operation on numbers is on bools.
-  static Op boolean_op(Op op) {
-    switch (op) {
-      case Op::add:
-      case Op::maximum:
-      case Op::fmax: return Op::logical_or;
-      case Op::mul:
-      case Op::minimum:
-      case Op::fmin: return Op::logical_and;
-      case Op::reduce_max: return Op::reduce_any;
-      case Op::reduce_min: return Op::reduce_all;
-      default: return op;
-    }
-  }
-
   NodeId make(NodeId id, DType dtype) {
     const Node& node = graph_[id];
     TypedNode typed;
@@ -233,19 +223,19 @@ class Inference {
     typed.dtype = dtype;
     if (node.op == Op::constant) {
       typed.payload = literal_bits({node.literal, node.payload}, dtype, rounding_, function_);
-      return intern(typed);
+      return builder_.add(typed);
     }
     if (info(node.op).rule == Rule::leaf) return make_argument(node, dtype);
-    if (node.op == Op::link) return make_link(node);
+    if (node.op == Op::tuple) return make_tuple(node);
     if (node.op == Op::iota || !is_elementwise(node.op)) typed.payload = node.payload;
-    if (dtype == DType::boolean) typed.op = boolean_op(node.op);
+    if (dtype == DType::boolean) typed.op = info(node.op).on_bools.value_or(node.op);
     typed.arity = node.arity;
     for (std::size_t i = 0; i < node.arity; ++i) {
       typed.operands[i] = made_.at(memo_key(node.operands[i], operand_dtype(node, i, dtype)));
     }
     if (node.op == Op::bitcast) check_bitcast(typed);
     if (is_times_one(node) && is_floating(dtype)) return typed.operands[0];
-    return intern(typed);
+    return builder_.add(typed);
   }
 
   // x * 1.0 is how an integer is made a float; once it is one, the product changes no bit.
@@ -255,19 +245,19 @@ class Inference {
            Literal{factor.literal, factor.payload}.as_double() == 1;
   }
 
-  // Each value of a list is rounded to its dtype: whoever is called sees what is stored.
-  NodeId make_link(const Node& node) {
+  // Each value of a tuple is rounded to its dtype: whoever is called sees what is stored.
+  NodeId make_tuple(const Node& node) {
     const NodeId value = node.operands[1];
     const DType dtype = natural_dtype(value);
     TypedNode typed;
-    typed.op = Op::link;
-    typed.dtype = kListDType;
+    typed.op = Op::tuple;
+    typed.dtype = kTupleDType;
     typed.arity = 2;
     typed.operands[1] = convert(Op::cast, made_.at(memo_key(value, dtype)), dtype);
-    const bool first = graph_[node.operands[0]].op != Op::link;
+    const bool first = graph_[node.operands[0]].op != Op::tuple;
     typed.operands[0] =
-        first ? typed.operands[1] : made_.at(memo_key(node.operands[0], kListDType));
-    return intern(typed);
+        first ? typed.operands[1] : made_.at(memo_key(node.operands[0], kTupleDType));
+    return builder_.add(typed);
   }
 
   // An argument is loaded in its storage dtype; what is computed with starts one conversion later.
@@ -277,7 +267,7 @@ class Inference {
     typed.op = argument.scalar ? Op::scalar : Op::input;
     typed.dtype = argument.weak ? dtype : argument.dtype;
     typed.payload = node.payload;
-    const NodeId loaded = intern(typed);
+    const NodeId loaded = builder_.add(typed);
     return typed.dtype == dtype ? loaded : convert(Op::promote, loaded, dtype);
   }
 
@@ -295,33 +285,7 @@ class Inference {
     typed.dtype = dtype;
     typed.arity = 1;
     typed.operands[0] = value;
-    return intern(typed);
-  }
-
-  NodeId intern(const TypedNode& node) {
-    const auto [first, last] = interned_.equal_range(hash_of(node));
-    for (auto it = first; it != last; ++it) {
-      if (typed_.nodes[it->second] == node) return it->second;
-    }
-    typed_.nodes.push_back(node);
-    const auto id = static_cast<NodeId>(typed_.nodes.size() - 1);
-    interned_.emplace(hash_of(node), id);
-    return id;
-  }
-
-  void drop_dead() {
-    const std::vector<bool> live = live_nodes(typed_);
-    std::vector<NodeId> renumbered(typed_.nodes.size(), 0);
-    std::vector<TypedNode> kept;
-    for (std::size_t id = 0; id < typed_.nodes.size(); ++id) {
-      if (!live[id]) continue;
-      TypedNode node = typed_.nodes[id];
-      for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = renumbered[node.operands[i]];
-      renumbered[id] = static_cast<NodeId>(kept.size());
-      kept.push_back(node);
-    }
-    for (NodeId& output : typed_.outputs) output = renumbered[output];
-    typed_.nodes = std::move(kept);
+    return builder_.add(typed);
   }
 
   const Graph& graph_;
@@ -331,8 +295,8 @@ class Inference {
   std::vector<WeakType> types_;
   std::vector<std::optional<DType>> stored_;
   std::unordered_map<std::uint64_t, NodeId> made_;
-  std::unordered_multimap<std::uint64_t, NodeId> interned_;
   TypedGraph typed_;
+  GraphBuilder builder_;  ///< of it
 };
 
 }  // namespace

@@ -11,13 +11,9 @@ std::int64_t iota_axis(const TypedNode& node) { return static_cast<std::int64_t>
 
 namespace {
 
-// How far an iota counts along `axis`.
+// How many indices an iota gives along `axis`.
 std::int64_t extent(std::int64_t axis, const Dims& shape, std::string_view function) {
-  if (axis == kAllAxes) {
-    std::int64_t size = 1;
-    for (const std::int64_t length : shape) size *= length;
-    return size;
-  }
+  if (axis == kAllAxes) return element_count(shape);
   const auto rank = static_cast<std::int64_t>(shape.size());
   if (axis < -rank || axis >= rank) {
     throw Error(Code::invalid_argument,
@@ -29,7 +25,7 @@ std::int64_t extent(std::int64_t axis, const Dims& shape, std::string_view funct
 
 }  // namespace
 
-void check_count(const TypedNode& node, const Dims& shape, std::string_view function) {
+void check_iota(const TypedNode& node, const Dims& shape, std::string_view function) {
   const std::int64_t length = extent(iota_axis(node), shape, function);
   const int digits = bits(node.dtype) - (kind(node.dtype) == Kind::signed_integer ? 1 : 0);
   if (!is_integer(node.dtype) || digits >= 63 || length <= std::int64_t{1} << digits) return;

@@ -1,4 +1,4 @@
-// Whether an iota can count along an axis of a shape.
+// Along which axis of a shape an iota runs.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace kiln::fusion {
 
-/// The axis that an iota counts along, negative from the end, or kAllAxes.
+/// The axis along which an iota gives indices, negative from the end, or kAllAxes.
 std::int64_t iota_axis(const TypedNode& node);
 
 /// Throws Error(invalid_argument) for an iota along an axis that the shape has not, or whose
-/// integer dtype is too small to count.
-void check_count(const TypedNode& node, const Dims& shape, std::string_view function);
+/// integer dtype cannot hold its largest value.
+void check_iota(const TypedNode& node, const Dims& shape, std::string_view function);
 
 }  // namespace kiln::fusion

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/rewriter.hpp"
 #include "fusion/infer/shapes.hpp"
 
 namespace kiln::fusion {
@@ -20,9 +21,9 @@ std::vector<bool> shortened_axes(const Dims& from, const Dims& to, std::size_t r
   return axes;
 }
 
-// The place of the one element that a row has, 0. A constant has no shape, and kernels infer theirs
-// from what they read: it is made from the operand, none of whose numbers is below itself.
-std::array<TypedNode, 2> only_place(const TypedNode& node) {
+// The position of a row's only element, 0. A constant would have no shape, and kernels infer shapes
+// from what they read: so it is made from the operand, none of whose numbers is below itself.
+std::array<TypedNode, 2> only_position(const TypedNode& node) {
   const NodeId operand = node.operands[0];
   TypedNode no;
   no.op = Op::less;
@@ -62,32 +63,26 @@ std::size_t piece_axis(const Dims& from, const Dims& to) {
 }
 
 TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& shapes) {
-  TypedGraph result = graph;
-  result.nodes.clear();
-  std::vector<Dims> own;
+  ShapedGraph result{without_nodes(graph), {}};
+  GraphBuilder builder(result);
   std::vector<NodeId> moved;
-  const auto append = [&](const TypedNode& node, const Dims& shape) {
-    result.nodes.push_back(node);
-    own.push_back(shape);
-    return static_cast<NodeId>(result.nodes.size() - 1);
-  };
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     TypedNode node = graph.nodes[id];
     const bool trivial = is_reduction(node.op) && shapes[node.operands[0]] == shapes[id];
     for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved[node.operands[i]];
     if (trivial && (node.op == Op::argmax || node.op == Op::argmin)) {
-      auto [no, zero] = only_place(node);
-      zero.operands = {append(no, shapes[id])};
+      auto [no, zero] = only_position(node);
+      zero.operands = {builder.append(no, shapes[id])};
       node = zero;
     } else if (trivial) {
       node.op = Op::promote;
       node.payload = 0;
     }
-    moved.push_back(append(node, shapes[id]));
+    moved.push_back(builder.append(node, shapes[id]));
   }
-  for (NodeId& output : result.outputs) output = moved[output];
-  shapes = std::move(own);
-  return result;
+  for (const NodeId output : graph.outputs) result.graph.outputs.push_back(moved[output]);
+  shapes = std::move(result.shapes);
+  return std::move(result.graph);
 }
 
 ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes) {
@@ -168,16 +163,15 @@ bool is_row_invariant(const Dims& shape, const ReduceSpace& space) {
 
 std::vector<bool> row_invariant_nodes(const TypedGraph& graph,
                                       const std::vector<bool>& row_invariant_arguments) {
-  std::vector<bool> uniform;
+  std::vector<bool> invariant;
   for (const TypedNode& node : graph.nodes) {
-    bool one =
-        is_reduction(node.op) || node.op != Op::input || row_invariant_arguments[node.payload];
+    bool is_one = node.op != Op::input || row_invariant_arguments[node.payload];
     if (!is_reduction(node.op)) {
-      for (const NodeId operand : node.inputs()) one = one && uniform[operand];
+      for (const NodeId operand : node.inputs()) is_one = is_one && invariant[operand];
     }
-    uniform.push_back(one);
+    invariant.push_back(is_one);
   }
-  return uniform;
+  return invariant;
 }
 
 }  // namespace kiln::fusion

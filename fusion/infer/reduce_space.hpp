@@ -22,7 +22,7 @@ struct ReduceSpace {
   int reductions = 0;        ///< in the graph
   std::int64_t pieces = 1;   ///< that each row is cut into, with a result for each
   Dims row_shape() const;    ///< `shape` with size one along the reduced axes
-  Dims piece_shape() const;  ///< the same with `pieces` along one of them: the results'
+  Dims piece_shape() const;  ///< the results': row_shape() with `pieces` along one axis
 };
 
 /// The longest of the axes that are reduced from `from` to `to`: as many pieces as rows can have
@@ -36,10 +36,10 @@ TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& s
 /// The space of a graph without trivial reductions.
 ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes);
 
-/// Whether a value of that shape has one element for each row.
+/// Whether a value of that shape is row-invariant: has one element for each row.
 bool is_row_invariant(const Dims& shape, const ReduceSpace& space);
 
-/// True for nodes that have one element for each row.
+/// Of each node, whether it is row-invariant, given which arguments are.
 std::vector<bool> row_invariant_nodes(const TypedGraph& graph,
                                       const std::vector<bool>& row_invariant_arguments);
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/infer/iota.hpp"
 #include "kiln/error.hpp"
@@ -50,20 +51,20 @@ void check_not_empty(const TypedNode& node, const Dims& operand, const Dims& res
 
 Dims result_of_call(const TypedGraph& graph, const TypedNode& node, const std::vector<Dims>& shapes,
                     std::string_view function) {
-  const OpaqueCall& call = graph.tables->calls[opaque_call(node.payload)];
+  const CustomCall& call = graph.tables->calls[call_index(node.payload)];
   std::vector<Dims> inputs;
-  for (const NodeId id : linked_values(graph, node.operands[0])) inputs.push_back(shapes[id]);
+  for (const NodeId id : tuple_values(graph, node.operands[0])) inputs.push_back(shapes[id]);
   std::vector<Dims> results = call.shapes(inputs);
-  if (results.size() <= opaque_result(node.payload)) {
+  if (results.size() <= call_result(node.payload)) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: {}: shapes: expected those of {} results or more, got {}",
-                            function, call.name, opaque_result(node.payload) + 1, results.size()));
+                            function, call.name, call_result(node.payload) + 1, results.size()));
   }
-  Dims& shape = results[opaque_result(node.payload)];
+  Dims& shape = results[call_result(node.payload)];
   if (std::ranges::any_of(shape, [](std::int64_t extent) { return extent < 0; })) {
     throw Error(Code::invalid_argument,
                 fmt::format("{}: {}: shapes: result {}: expected extents of 0 or more, got {}",
-                            function, call.name, opaque_result(node.payload), to_string(shape)));
+                            function, call.name, call_result(node.payload), to_string(shape)));
   }
   return std::move(shape);
 }
@@ -72,8 +73,8 @@ Dims result_of_call(const TypedGraph& graph, const TypedNode& node, const std::v
 Dims any_shape_of(const TypedGraph& graph, const TypedNode& node, const std::vector<Dims>& shapes,
                   std::span<const Dims> arguments, std::string_view function) {
   if (node.op == Op::input) return arguments[node.payload];
-  if (node.op == Op::link) return {};
-  if (node.op == Op::opaque) return result_of_call(graph, node, shapes, function);
+  if (node.op == Op::tuple) return {};
+  if (node.op == Op::custom_call) return result_of_call(graph, node, shapes, function);
   if (is_shape_op(node.op)) {
     std::array<Dims, 2> operands;
     for (std::size_t i = 0; i < node.arity; ++i) operands[i] = shapes[node.operands[i]];
@@ -118,85 +119,85 @@ Dims shape_of(const TypedGraph& graph, const TypedNode& node, const std::vector<
 // ---- Iota --------------------------------------------------------------------------------------
 
 // Gives every iota the shape of what it is a part of.
-class Counting {
+class IotaShapes {
  public:
-  Counting(const TypedGraph& graph, std::span<const Dims> arguments, std::string_view function)
+  IotaShapes(const TypedGraph& graph, std::span<const Dims> arguments, std::string_view function)
       : graph_(graph), arguments_(arguments), function_(function) {}
 
   ShapedGraph run() {
-    learn();
-    demand();
-    ShapedGraph result;
-    result.graph = graph_;
-    result.graph.nodes.clear();
+    find_shapes();
+    find_wanted();
+    ShapedGraph result{without_nodes(graph_), {}};
+    GraphBuilder builder(result);
     moved_.resize(graph_.nodes.size());
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
-      if (!counts_[id]) moved_[id] = {add(result, id, nullptr)};
-      for (const Dims& shape : wanted_[id]) moved_[id].push_back(add(result, id, &shape));
+      if (!depends_on_iota_[id]) moved_[id] = {builder.add(moved_node(id, nullptr), natural_[id])};
+      for (const Dims& shape : wanted_[id]) {
+        moved_[id].push_back(builder.add(moved_node(id, &shape), shape));
+      }
     }
-    for (NodeId& output : result.graph.outputs) output = moved(output, &natural_[output]);
+    for (const NodeId output : graph_.outputs) {
+      result.graph.outputs.push_back(moved(output, &natural_[output]));
+    }
     return result;
   }
 
  private:
   // Which values depend on an iota element by element, and the shapes that all have without.
-  void learn() {
+  void find_shapes() {
     for (const TypedNode& node : graph_.nodes) {
-      const auto counts = [&](NodeId operand) { return static_cast<bool>(counts_[operand]); };
-      counts_.push_back(node.op == Op::iota ||
-                        (is_elementwise(node.op) && std::ranges::any_of(node.inputs(), counts)));
+      const auto depends = [&](NodeId operand) { return depends_on_iota_[operand]; };
+      depends_on_iota_.push_back(
+          node.op == Op::iota ||
+          (is_elementwise(node.op) && std::ranges::any_of(node.inputs(), depends)));
       natural_.push_back(shape_of(graph_, node, natural_, arguments_, function_));
     }
   }
 
   // From the last node to the first: the shapes in which such values are wanted.
-  void demand() {
+  void find_wanted() {
     wanted_.resize(graph_.nodes.size());
     for (const NodeId output : graph_.outputs) want(output, natural_[output]);
     for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
       for (const NodeId operand : graph_.nodes[id].inputs()) {
-        if (!counts_[operand]) continue;
-        if (!counts_[id]) want(operand, natural_[operand]);
+        if (!depends_on_iota_[operand]) continue;
+        if (!depends_on_iota_[id]) want(operand, natural_[operand]);
         for (std::size_t k = 0; k < wanted_[id].size(); ++k) want(operand, Dims(wanted_[id][k]));
       }
     }
   }
 
   void want(NodeId id, const Dims& shape) {
-    if (!counts_[id] || std::ranges::find(wanted_[id], shape) != wanted_[id].end()) return;
+    if (!depends_on_iota_[id] || std::ranges::find(wanted_[id], shape) != wanted_[id].end()) return;
     wanted_[id].push_back(shape);
   }
 
   NodeId moved(NodeId id, const Dims* shape) const {
-    if (!counts_[id]) return moved_[id][0];
+    if (!depends_on_iota_[id]) return moved_[id][0];
     const auto found = std::ranges::find(wanted_[id], *shape);
     return moved_[id][static_cast<std::size_t>(found - wanted_[id].begin())];
   }
 
-  NodeId add(ShapedGraph& to, NodeId id, const Dims* wanted) const {
+  TypedNode moved_node(NodeId id, const Dims* wanted) const {
     TypedNode node = graph_.nodes[id];
-    Dims shape = natural_[id];
     for (std::size_t i = 0; i < node.arity; ++i) {
       const NodeId operand = node.operands[i];
       node.operands[i] = moved(operand, wanted != nullptr ? wanted : &natural_[operand]);
     }
     if (node.op == Op::iota) {
-      check_count(node, *wanted, function_);
+      check_iota(node, *wanted, function_);
       const auto axis = static_cast<std::int64_t>(node.payload);
       if (axis >= 0) {
         node.payload = static_cast<std::uint64_t>(axis - static_cast<std::int64_t>(wanted->size()));
       }
     }
-    if (wanted != nullptr) shape = *wanted;
-    to.graph.nodes.push_back(node);
-    to.shapes.push_back(std::move(shape));
-    return static_cast<NodeId>(to.graph.nodes.size() - 1);
+    return node;
   }
 
   const TypedGraph& graph_;
   std::span<const Dims> arguments_;
   std::string_view function_;
-  std::vector<char> counts_;
+  std::vector<bool> depends_on_iota_;
   std::vector<Dims> natural_;
   std::vector<std::vector<Dims>> wanted_;
   std::vector<std::vector<NodeId>> moved_;
@@ -219,10 +220,10 @@ const OpInfo* program_op(const Graph& graph) {
   return nullptr;
 }
 
-std::vector<NodeId> linked_values(const TypedGraph& graph, NodeId list) {
+std::vector<NodeId> tuple_values(const TypedGraph& graph, NodeId tuple) {
   std::vector<NodeId> values;
-  for (; graph.nodes[list].op == Op::link; list = graph.nodes[list].operands[0]) {
-    values.push_back(graph.nodes[list].operands[1]);
+  for (; graph.nodes[tuple].op == Op::tuple; tuple = graph.nodes[tuple].operands[0]) {
+    values.push_back(graph.nodes[tuple].operands[1]);
   }
   std::ranges::reverse(values);
   return values;
@@ -246,8 +247,9 @@ std::vector<Dims> infer_shapes(const TypedGraph& graph, std::span<const Dims> ar
 
 ShapedGraph shape_graph(const TypedGraph& graph, std::span<const Dims> arguments,
                         std::string_view function) {
-  const bool counts = std::ranges::find(graph.nodes, Op::iota, &TypedNode::op) != graph.nodes.end();
-  if (counts) return Counting(graph, arguments, function).run();
+  const bool has_iota =
+      std::ranges::find(graph.nodes, Op::iota, &TypedNode::op) != graph.nodes.end();
+  if (has_iota) return IotaShapes(graph, arguments, function).run();
   return {graph, infer_shapes(graph, arguments, function)};
 }
 

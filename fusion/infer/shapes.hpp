@@ -12,23 +12,17 @@
 
 namespace kiln::fusion {
 
-/// A typed graph with the shape of every node.
-struct ShapedGraph {
-  TypedGraph graph;
-  std::vector<Dims> shapes;
-};
-
 /// Whether there are reductions or running results.
 bool works_along_axes(const Graph& graph);
 bool works_along_axes(const TypedGraph& graph);
 
-/// The first op that only a Program can do, a shape op or a call of the caller; null if none.
+/// The first op that only a Program can do, a shape op or a custom call; null if none.
 const OpInfo* program_op(const Graph& graph);
 
-/// The values of a list, which ends with the link `list`.
-std::vector<NodeId> linked_values(const TypedGraph& graph, NodeId list);
+/// The values of a tuple.
+std::vector<NodeId> tuple_values(const TypedGraph& graph, NodeId tuple);
 
-/// The graph with its shapes, where every iota counts through the shape of what it is a part of:
+/// The graph with its shapes, where every iota runs over the shape of what it is a part of:
 /// the value that is stored, reduced, reshaped or given to a call. An iota that is a part of
 /// several is copied for each, and its axis is counted from the end. Throws as infer_shapes() does.
 ShapedGraph shape_graph(const TypedGraph& graph, std::span<const Dims> arguments,

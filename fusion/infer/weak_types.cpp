@@ -70,8 +70,8 @@ class WeakTypes {
   }
 
   WeakType type_of(const Node& node) const {
-    if (node.op == Op::link) return strong(kListDType);
-    if (node.op == Op::opaque) return strong(result_dtype(node));
+    if (node.op == Op::tuple) return strong(kTupleDType);
+    if (node.op == Op::custom_call) return strong(result_dtype(node));
     for (const NodeId operand : node.inputs()) {
       if (types_[operand].kind == Kind::complex && !takes_complex(node.op)) {
         fail(
@@ -108,19 +108,19 @@ class WeakTypes {
   }
 
   DType result_dtype(const Node& node) const {
-    const OpaqueCall& call = graph_.tables()->calls[opaque_call(node.payload)];
+    const CustomCall& call = graph_.tables()->calls[call_index(node.payload)];
     std::vector<DType> inputs;
-    NodeId link = node.operands[0];
-    for (; graph_[link].op == Op::link; link = graph_[link].operands[0]) {
-      inputs.push_back(natural_dtype(types_[graph_[link].operands[1]]));
+    NodeId tuple = node.operands[0];
+    for (; graph_[tuple].op == Op::tuple; tuple = graph_[tuple].operands[0]) {
+      inputs.push_back(natural_dtype(types_[graph_[tuple].operands[1]]));
     }
     std::ranges::reverse(inputs);
     const std::vector<DType> results = call.dtypes(inputs);
-    if (results.size() <= opaque_result(node.payload)) {
+    if (results.size() <= call_result(node.payload)) {
       fail(fmt::format("{}: dtypes: expected those of {} results or more, got {}", call.name,
-                       opaque_result(node.payload) + 1, results.size()));
+                       call_result(node.payload) + 1, results.size()));
     }
-    return results[opaque_result(node.payload)];
+    return results[call_result(node.payload)];
   }
 
   WeakType type_of_argument(const ArgumentType& argument) const {

@@ -18,8 +18,8 @@ struct WeakType {
   Kind kind = Kind::floating;
 };
 
-/// The dtype of a list of values, which has none of its own.
-inline constexpr DType kListDType = DType::boolean;
+/// The dtype that a tuple has in place of its own.
+inline constexpr DType kTupleDType = DType::boolean;
 
 /// One of each node. Operands that an op does not take are Error(invalid_argument); `function`
 /// names the function in messages.

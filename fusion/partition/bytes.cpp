@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/partition/facts.hpp"
 #include "kiln/view.hpp"
 
@@ -11,9 +12,8 @@ namespace kiln::fusion {
 namespace {
 
 std::uint64_t byte_count(const Dims& shape, DType dtype) {
-  std::uint64_t size = 1;
-  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
-  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
+  const auto count = static_cast<std::uint64_t>(element_count(shape));
+  return (count * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
 }
 
 class Bytes {
@@ -42,24 +42,24 @@ class Bytes {
     for (KernelPart& kernel : result.kernels) {
       for (const NodeId id : kernel.values) {
         const bool array = nodes_[id].op == Op::input || is_view_of_argument(id);
-        kernel.op_by_op += bytes_alone(id);
+        kernel.unfused_bytes += bytes_alone(id);
         if (array) kernel.bytes += bytes_of(graph_, id);
       }
       for (const NodeId id : kernel.reads) kernel.bytes += stored_bytes(graph_, id);
       for (const NodeId id : kernel.results) kernel.bytes += bytes_written(id, shared[id]);
-      if (kernel.call) kernel.op_by_op = kernel.bytes;
+      if (kernel.call) kernel.unfused_bytes = kernel.bytes;
       result.bytes += kernel.bytes;
     }
     std::unordered_set<NodeId> read;  // arguments and views of them
     for (NodeId id = 0; id < nodes_.size(); ++id) {
       const TypedNode& node = nodes_[id];
-      result.op_by_op += bytes_alone(id);
+      result.unfused_bytes += bytes_alone(id);
       if (node.op != Op::view) read.insert(node.inputs().begin(), node.inputs().end());
     }
     for (const PlacedCall& call : graph_.calls) {
       read.insert(call.inputs.begin(), call.inputs.end());
     }
-    result.op_by_op += bytes_copied();
+    result.unfused_bytes += bytes_copied();
     result.lower_bound = bytes_read(read);
     for (const auto& parts : graph_.stores) {
       for (const PlacedPart& part : parts) result.lower_bound += bytes_of(graph_, part.value);
@@ -102,7 +102,7 @@ class Bytes {
   // and an array of its own for other kernels, unless they can read an output.
   std::uint64_t bytes_written(NodeId id, bool shared) const {
     const Copies& copies = copies_[id];
-    if (nodes_[id].op == Op::opaque) return stored_bytes(graph_, id);
+    if (nodes_[id].op == Op::custom_call) return stored_bytes(graph_, id);
     const bool apart = shared ? !copies.readable : !copies.any;
     return copies.bytes + (apart ? stored_bytes(graph_, id) : 0);
   }
@@ -154,7 +154,7 @@ class Bytes {
   // To one output, from which others are copied, and to an array of its own unless that is read.
   std::uint64_t bytes_written_alone(NodeId id) const {
     const Copies& copies = copies_[id];
-    if (!copies.output || nodes_[id].op == Op::opaque) return stored_bytes(graph_, id);
+    if (!copies.output || nodes_[id].op == Op::custom_call) return stored_bytes(graph_, id);
     const bool apart = read_[id] && !copies.readable;
     return bytes_of(graph_, id) + (apart ? stored_bytes(graph_, id) : 0);
   }
@@ -166,11 +166,12 @@ class Bytes {
     // A join of one part is that part.
     if (node.op == Op::join)
       return graph_.joins[node.payload].size() == 1 ? 0 : 2 * stored_bytes(graph_, id);
-    if (node.op == Op::opaque && opaque_result(node.payload) == 0) {
-      const PlacedCall& call = graph_.calls[opaque_call(node.payload)];
+    if (node.op == Op::custom_call && call_result(node.payload) == 0) {
+      const PlacedCall& call = graph_.calls[call_index(node.payload)];
       for (const NodeId input : call.inputs) bytes += stored_bytes(graph_, input);
     }
-    if ((!is_computed(node) && node.op != Op::opaque) || is_free(id) || is_part(id)) return bytes;
+    if ((!is_computed(node) && node.op != Op::custom_call) || is_free(id) || is_part(id))
+      return bytes;
     bytes += bytes_written_alone(id);
     for (NodeId operand : node.inputs()) {
       while (is_free(operand)) operand = nodes_[operand].operands[0];

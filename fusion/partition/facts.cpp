@@ -55,7 +55,7 @@ void PartitionFacts::find_kept() {
 }
 
 // What is read in one dtype and computed with in another has no kernel of its own: each reader
-// converts it. So it does with a count.
+// converts it, also an iota.
 bool PartitionFacts::is_conversion(NodeId id) const {
   const TypedNode& node = nodes[id];
   if (node.op != Op::promote || kept[id] || seen_as_view[id]) return false;
@@ -112,7 +112,7 @@ NodeId PartitionFacts::read_of(NodeId id) const {
 bool PartitionFacts::is_deferred(NodeId id) const {
   const NodeId root = viewed(graph.graph, id);
   const Op op = nodes[root].op;
-  return op == Op::join || op == Op::opaque || (root != id && op != Op::input);
+  return op == Op::join || op == Op::custom_call || (root != id && op != Op::input);
 }
 
 bool PartitionFacts::stores_packed(NodeId id) const {
@@ -135,15 +135,15 @@ bool PartitionFacts::narrows(NodeId id) const {
   });
 }
 
-// Which values reductions depend on, and which depend on counts.
+// Which values reductions depend on, and which depend on an iota.
 void PartitionFacts::find_reduced() {
   reduced.assign(nodes.size(), false);
-  after_count.assign(nodes.size(), false);
+  after_iota.assign(nodes.size(), false);
   for (NodeId id = 0; id < nodes.size(); ++id) {
-    after_count[id] =
+    after_iota[id] =
         nodes[id].op == Op::iota ||
         (!has_axes(nodes[id].op) && std::ranges::any_of(nodes[id].inputs(), [&](NodeId operand) {
-          return after_count[operand];
+          return after_iota[operand];
         }));
   }
   for (NodeId id = static_cast<NodeId>(nodes.size()); id-- > 0;) {
@@ -156,7 +156,7 @@ std::size_t PartitionFacts::running_axis(NodeId id) const {
   return scan_axis(nodes[id], graph.shapes[id]);
 }
 
-bool PartitionFacts::reads_count(NodeId id) const {
+bool PartitionFacts::reads_iota(NodeId id) const {
   return std::ranges::any_of(
       nodes[id].inputs(), [&](NodeId operand) { return nodes[read_of(operand)].op == Op::iota; });
 }

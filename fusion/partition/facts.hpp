@@ -1,6 +1,6 @@
 // What a partition asks about the values of a graph, whatever kernels they will be in: what is
-// stored anyway, what depends on arguments alone, what counts, what is only converted. Where values
-// go is in partition.cpp, and what of them is stored in stores.cpp.
+// stored anyway, what depends on arguments alone, what reads an iota, what is only converted. Where
+// values go is in partition.cpp, and what of them is stored in stores.cpp.
 #pragma once
 
 #include <vector>
@@ -26,7 +26,7 @@ struct PartitionFacts {
   std::vector<bool> alone;         ///< depends on arguments alone
   std::vector<bool> early;         ///< computed before all others: see find_early()
   std::vector<bool> reduced;       ///< a reduction depends on it
-  std::vector<bool> after_count;   ///< depends on a count, and no reduction between
+  std::vector<bool> after_iota;    ///< depends on an iota, and no reduction between
 
   /// What is read in one dtype and computed with in another: each reader converts it.
   bool is_conversion(NodeId id) const;
@@ -41,8 +41,8 @@ struct PartitionFacts {
   /// Stored with two elements in each byte, which no kernel does that reduces or runs along an
   /// axis.
   bool stores_packed(NodeId id) const;
-  /// Whether one of its operands is a count of elements.
-  bool reads_count(NodeId id) const;
+  /// Whether one of its operands is an iota.
+  bool reads_iota(NodeId id) const;
   /// Whether a value takes fewer bytes than any that it is computed from and that has its elements.
   bool narrows(NodeId id) const;
   /// The axes that a reduction reduces, and that of a running result, from 1.

@@ -8,6 +8,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "fusion/graph/rewriter.hpp"
 #include "fusion/reference/node.hpp"
 
 namespace kiln::fusion {
@@ -27,7 +28,8 @@ Literal literal_of(const TypedGraph& graph, const TypedNode& node) {
 
 class Extraction {
  public:
-  Extraction(const PlacedGraph& whole, const KernelPart& part) : whole_(whole), part_(part) {
+  Extraction(const PlacedGraph& whole, const KernelPart& part)
+      : whole_(whole), part_(part), builder_(result_.graph) {
     for (const std::string& name : whole.graph.argument_names) taken_.insert(name);
   }
 
@@ -50,7 +52,7 @@ class Extraction {
       NodeId value = moved_.at(store.value);
       NodeId shown = shown_.at(store.value);
       if (result_.graph.nodes[value].dtype != store.dtype) {
-        value = append({Op::promote, store.dtype, 1, {value}, 0});
+        value = builder_.append({Op::promote, store.dtype, 1, {value}, 0});
       }
       result_.graph.outputs.push_back(value);
       result_.graph.output_names.emplace_back();
@@ -60,11 +62,6 @@ class Extraction {
   }
 
  private:
-  NodeId append(const TypedNode& node) {
-    result_.graph.nodes.push_back(node);
-    return static_cast<NodeId>(result_.graph.nodes.size() - 1);
-  }
-
   // A value of another kernel, in the dtype in which it was stored.
   void read(NodeId id) { array(id, stored_dtype(whole_, id), fmt::format("t{}", id)); }
 
@@ -72,9 +69,9 @@ class Extraction {
     const std::string wanted = name;
     for (int i = 2; !taken_.insert(name).second; ++i) name = fmt::format("{}{}", wanted, i);
     const std::uint64_t position = add_argument(id, {stored, false, false}, name);
-    NodeId value = append({Op::input, stored, 0, {}, position});
+    NodeId value = builder_.append({Op::input, stored, 0, {}, position});
     const DType dtype = whole_.graph.nodes[id].dtype;
-    if (dtype != stored) value = append({Op::promote, dtype, 1, {value}, 0});
+    if (dtype != stored) value = builder_.append({Op::promote, dtype, 1, {value}, 0});
     moved_[id] = value;
     shown_[id] = result_.untyped.argument(name);
   }
@@ -92,7 +89,7 @@ class Extraction {
     if (fresh) known->second = add_argument(id, whole_.graph.arguments[node.payload], name);
     TypedNode own = node;
     own.payload = known->second;
-    moved_[id] = append(own);
+    moved_[id] = builder_.append(own);
     shown_[id] = result_.untyped.argument(name);
   }
 
@@ -103,7 +100,7 @@ class Extraction {
       own.operands[i] = moved_.at(node.operands[i]);
       shown[i] = shown_.at(node.operands[i]);
     }
-    moved_[id] = append(own);
+    moved_[id] = builder_.append(own);
     shown_[id] = show(node, std::span(shown).first(node.arity));
   }
 
@@ -123,6 +120,7 @@ class Extraction {
   const PlacedGraph& whole_;
   const KernelPart& part_;
   KernelGraph result_;
+  GraphBuilder builder_;  ///< of its typed graph
   std::set<std::string> taken_;
   std::unordered_map<NodeId, NodeId> moved_;
   std::unordered_map<NodeId, NodeId> shown_;

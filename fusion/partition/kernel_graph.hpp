@@ -11,7 +11,7 @@ namespace kiln::fusion {
 
 struct KernelGraph {
   TypedGraph graph;
-  Graph untyped;  ///< the same for people: names and text
+  Graph untyped;  ///< `graph` for people: names and text
   std::vector<NodeId>
       arguments;  ///< of `graph`: nodes of the whole graph: leaves, stored values, views
 };

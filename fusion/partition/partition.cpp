@@ -17,7 +17,7 @@ namespace kiln::fusion {
 namespace {
 
 constexpr const char* kAloneReason =
-    "in fewer kernels values would live longer, and take more room";
+    "in fewer kernels values would live longer, and need more workspace";
 
 class Partitioner {
  public:
@@ -140,8 +140,8 @@ class Partitioner {
   bool floats(NodeId id) const {
     return !model_.is_alone(id) && facts_.alone[id] && is_computed(nodes_[id]) &&
            !facts_.early[id] && !facts_.kept[id] && !facts_.seen_as_view[id] &&
-           !facts_.is_conversion(id) && !facts_.reads_count(id) &&
-           !(facts_.reduced[id] && facts_.after_count[id]);
+           !facts_.is_conversion(id) && !facts_.reads_iota(id) &&
+           !(facts_.reduced[id] && facts_.after_iota[id]);
   }
 
   // The operands that still wait, and theirs; operands first.
@@ -195,7 +195,7 @@ class Partitioner {
         }
         return last;
       }
-      case Op::opaque: return call(opaque_call(node.payload));
+      case Op::custom_call: return call(call_index(node.payload));
       case Op::promote: return ready_[node.operands[0]];
       default: return kNoKernel;
     }
@@ -207,7 +207,7 @@ class Partitioner {
     }
     Group group;
     group.call = index;
-    group.reason = "a call of the caller";
+    group.reason = "a custom call";
     groups_.push_back(std::move(group));
     return static_cast<std::int64_t>(groups_.size()) - 1;
   }
@@ -218,7 +218,7 @@ class Partitioner {
     for (const NodeId operand : nodes_[id].inputs()) {
       if (!facts_.is_deferred(facts_.read_of(operand))) continue;
       const Op op = nodes_[facts_.array_of(operand)].op;
-      if (op == Op::opaque) return "it reads what a call of the caller gives";
+      if (op == Op::custom_call) return "it reads the result of a custom call";
       if (op == Op::join) return joined_reason(facts_.array_of(operand));
       return "it reads a view of a stored value";
     }
@@ -234,7 +234,7 @@ class Partitioner {
   // Why the value cannot join the kernel; empty if it can.
   std::string obstacle(NodeId id, const Group& group) const {
     const TypedNode& node = nodes_[id];
-    if (group.call) return "the kernel before is a call of the caller";
+    if (group.call) return "the kernel before is a custom call";
     if (model_.is_alone(id) || group.alone) return kAloneReason;
     if (group.values >= model_.most_values) {
       return fmt::format("the kernel before has {} values", group.values);
@@ -243,15 +243,16 @@ class Partitioner {
       return fmt::format("the kernel before reads {} arrays", group.arrays.size());
     }
     if (group.pieces > 1 && reads_pieces(id, group)) return split_reason(group);
-    if (group.counts && is_reduction(node.op)) {
-      return fmt::format("{} reduces, the kernel before counts elements", info(node.op).name);
+    if (group.has_iota && is_reduction(node.op)) {
+      return fmt::format("{} reduces, the kernel before reads an iota", info(node.op).name);
     }
-    if (group.counts && facts_.reduced[id] && !facts_.reads_count(id) && !facts_.narrows(id)) {
-      return fmt::format("{} is reduced, and takes more bytes than what the kernel before counts",
-                         info(node.op).name);
+    if (group.has_iota && facts_.reduced[id] && !facts_.reads_iota(id) && !facts_.narrows(id)) {
+      return fmt::format(
+          "{} is reduced, and takes more bytes than what the kernel before makes of an iota",
+          info(node.op).name);
     }
-    if (facts_.reads_count(id) && !group.reduced.empty()) {
-      return fmt::format("{} counts elements, the kernel before reduces", info(node.op).name);
+    if (facts_.reads_iota(id) && !group.reduced.empty()) {
+      return fmt::format("{} reads an iota, the kernel before reduces", info(node.op).name);
     }
     if (group.packs && has_axes(node.op)) {
       return fmt::format("{} {}, the kernel before stores packed numbers", info(node.op).name,
@@ -289,14 +290,14 @@ class Partitioner {
   // Running results go along one axis of a kernel, beside no reductions.
   std::string running_obstacle(NodeId id, const Group& group) const {
     const TypedNode& node = nodes_[id];
-    if (group.running != 0 && (is_reduction(node.op) || facts_.reads_count(id))) {
+    if (group.running != 0 && (is_reduction(node.op) || facts_.reads_iota(id))) {
       return fmt::format("{} {}, the kernel before has running results", info(node.op).name,
-                         is_reduction(node.op) ? "reduces" : "counts elements");
+                         is_reduction(node.op) ? "reduces" : "reads an iota");
     }
     if (!is_scan(node.op)) return {};
-    if (!group.reduced.empty() || group.counts) {
+    if (!group.reduced.empty() || group.has_iota) {
       return fmt::format("{} runs along an axis, the kernel before {}", info(node.op).name,
-                         group.counts ? "counts elements" : "reduces");
+                         group.has_iota ? "reads an iota" : "reduces");
     }
     if (group.running != 0 && group.running != facts_.running_axis(id)) {
       return fmt::format("{} runs along another axis than the kernel before", info(node.op).name);
@@ -338,7 +339,7 @@ class Partitioner {
       group.pieces = pieces_of(graph_.graph, facts_.shapes, id);
     }
     if (is_scan(node.op)) group.running = facts_.running_axis(id);
-    group.counts = group.counts || facts_.reads_count(id);
+    group.has_iota = group.has_iota || facts_.reads_iota(id);
     group.packs = group.packs || facts_.stores_packed(id);
     for (const NodeId operand : node.inputs()) {
       const bool array =

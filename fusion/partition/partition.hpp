@@ -8,9 +8,9 @@
 //   * another shape, or other reduced axes;
 //   * running results along another axis, or beside reductions;
 //   * it reads another view of what the kernel stores, or an array that several kernels write;
-//   * it counts elements (iota, uniform, normal) and the kernel reduces, or the other way round: of
-//     what leads from the one to the other, the kernel that counts stores the narrowest;
-//   * the kernel is a call of the caller, or has as many values or arrays as it may (registers);
+//   * it reads an iota (as uniform and normal do) and the kernel reduces, or the other way round:
+//     of what leads from the one to the other, the kernel of the iota stores the narrowest;
+//   * the kernel is a custom call, or has as many values or arrays as it may (registers);
 //   * the kernel reduces pieces of few long rows (passes/split_reductions.hpp): what comes after
 //   waits for all;
 //   * passes over rows would compute more again than a cut moves (row_passes.hpp).
@@ -43,7 +43,7 @@ struct CostModel {
   bool is_alone(NodeId id) const { return !fuse || (id < alone.size() && alone[id]); }
 };
 
-/// One kernel, or a call of the caller. `values` and `results` are nodes of the graph, operands
+/// One kernel, or a custom call. `values` and `results` are nodes of the graph, operands
 /// first.
 struct KernelPart {
   std::vector<NodeId> values;       ///< that it computes, and what it reads of arguments
@@ -55,15 +55,15 @@ struct KernelPart {
   std::int64_t pieces = 1;  ///< of each row, with a result for each (passes/split_reductions.hpp)
   std::string reason;       ///< why it begins
   std::uint64_t bytes = 0;  ///< that it moves: each array once
-  std::uint64_t op_by_op = 0;  ///< had each of its operations a kernel of its own
+  std::uint64_t unfused_bytes = 0;  ///< had each of its operations a kernel of its own
 };
 
 struct Partition {
   std::vector<KernelPart> kernels;
-  std::uint64_t bytes = 0;        ///< of all kernels
-  std::uint64_t op_by_op = 0;     ///< had every operation a kernel of its own
-  std::uint64_t lower_bound = 0;  ///< every argument read and every output written once
-  std::uint64_t steps = 0;        ///< that deciding took: values looked at
+  std::uint64_t bytes = 0;          ///< of all kernels
+  std::uint64_t unfused_bytes = 0;  ///< had every operation a kernel of its own
+  std::uint64_t lower_bound = 0;    ///< every argument read and every output written once
+  std::uint64_t steps = 0;          ///< that deciding took: values looked at
 };
 
 /// The bytes of a value in its own dtype, and as it is stored between kernels.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "fusion/graph/broadcast.hpp"
+
 namespace kiln::fusion {
 
 RowPasses::RowPasses(const PartitionFacts& facts, const CostModel& model,
@@ -66,8 +68,7 @@ double RowPasses::bytes_of_cut(NodeId id, std::int64_t place, const Group& group
     const std::uint64_t own = stored_bytes(facts_.graph, operand);
     bytes += facts_.kept[operand] ? own : 2 * own;
   }
-  double elements = 1;
-  for (const std::int64_t size : group.shape) elements *= static_cast<double>(size);
+  const auto elements = static_cast<double>(element_count(group.shape));
   return static_cast<double>(bytes) / std::max(1.0, elements);
 }
 
@@ -80,7 +81,7 @@ bool RowPasses::recomputes_too_much(NodeId id, std::int64_t place, const Group& 
   const NodeId from = is_reduction(node.op) ? node.operands[0] : id;
   if (is_reduction(node.op) && home_[from] != place) return false;
   for_each_new(from, pass, place, group, [&](NodeId each) {
-    if (!passes_[each].empty()) again += cost_of(facts_.nodes[each].op);
+    if (!passes_[each].empty()) again += info(facts_.nodes[each].op).cost;
   });
   return again > group.once + model_.operations_per_byte * bytes_of_cut(id, place, group);
 }
@@ -91,10 +92,10 @@ void RowPasses::add(NodeId id, std::int64_t place, Group& group) {
   after_[id] = is_reduction(node.op) ? pass + 1 : pass;
   const bool of_row = is_of_row(id, group);
   if (is_reduction(node.op) || !of_row) group.passes = std::max(group.passes, pass + 1);
-  if (!of_row) group.once += cost_of(node.op);
+  if (!of_row) group.once += info(node.op).cost;
   if (!is_reduction(node.op) || home_[node.operands[0]] != place) return;
   for_each_new(node.operands[0], pass, place, group, [&](NodeId each) {
-    if (!passes_[each].empty()) group.again += cost_of(facts_.nodes[each].op);
+    if (!passes_[each].empty()) group.again += info(facts_.nodes[each].op).cost;
     passes_[each].push_back(pass);
   });
 }

@@ -10,20 +10,20 @@ namespace {
 // What a pass computes: the roots' elements and what those need.
 class PassWork {
  public:
-  PassWork(const TypedGraph& graph, const std::vector<bool>& uniform)
-      : graph_(graph), uniform_(uniform), pass_(graph.nodes.size(), -1) {}
+  PassWork(const TypedGraph& graph, const std::vector<bool>& row_invariant)
+      : graph_(graph), row_invariant_(row_invariant), pass_(graph.nodes.size(), -1) {}
 
   double add(NodeId root, int pass) {
     double work = 0;
-    if (!uniform_[root]) open_.push_back(root);
+    if (!row_invariant_[root]) open_.push_back(root);
     while (!open_.empty()) {
       const NodeId id = open_.back();
       open_.pop_back();
       if (pass_[id] == pass) continue;
       pass_[id] = pass;
-      work += cost_of(graph_.nodes[id].op);
+      work += info(graph_.nodes[id].op).cost;
       for (const NodeId operand : graph_.nodes[id].inputs()) {
-        if (!uniform_[operand] && pass_[operand] != pass) open_.push_back(operand);
+        if (!row_invariant_[operand] && pass_[operand] != pass) open_.push_back(operand);
       }
     }
     return work;
@@ -32,14 +32,14 @@ class PassWork {
   double once() const {
     double work = 0;
     for (NodeId id = 0; id < pass_.size(); ++id) {
-      if (pass_[id] >= 0) work += cost_of(graph_.nodes[id].op);
+      if (pass_[id] >= 0) work += info(graph_.nodes[id].op).cost;
     }
     return work;
   }
 
  private:
   const TypedGraph& graph_;
-  const std::vector<bool>& uniform_;
+  const std::vector<bool>& row_invariant_;
   std::vector<int> pass_;  ///< the last one that computes a node
   std::vector<NodeId> open_;
 };
@@ -57,7 +57,7 @@ bool RowWork::is_out_of_bounds() const {
   return again > kMost * once + kFew;
 }
 
-RowWork row_work(const TypedGraph& graph, const std::vector<bool>& uniform) {
+RowWork row_work(const TypedGraph& graph, const std::vector<bool>& row_invariant) {
   // The roots of each pass: what reductions of that pass reduce.
   std::vector<std::vector<NodeId>> roots(1);
   std::vector<std::size_t> after(graph.nodes.size(), 0);
@@ -71,15 +71,15 @@ RowWork row_work(const TypedGraph& graph, const std::vector<bool>& uniform) {
     roots[after[id]++].push_back(node.operands[0]);
   }
   for (const NodeId output : graph.outputs) {
-    if (!uniform[output]) last = std::max(last, after[output]);
+    if (!row_invariant[output]) last = std::max(last, after[output]);
   }
   roots.resize(last + 1);
   for (const NodeId output : graph.outputs) roots[last].push_back(output);
   double bound = 0;
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
-    bound += uniform[id] ? 0 : cost_of(graph.nodes[id].op);
+    bound += row_invariant[id] ? 0 : info(graph.nodes[id].op).cost;
   }
-  PassWork passes(graph, uniform);
+  PassWork passes(graph, row_invariant);
   double all = 0;
   for (std::size_t pass = 0; pass < roots.size(); ++pass) {
     for (const NodeId root : roots[pass]) all += passes.add(root, static_cast<int>(pass));

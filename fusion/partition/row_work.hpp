@@ -9,7 +9,7 @@
 
 namespace kiln::fusion {
 
-/// Operations on one element, in multiples of an f32 addition (cost_of).
+/// Operations on one element, in multiples of an f32 addition (OpTraits::cost).
 struct RowWork {
   double once = 0;   ///< had each value been computed once
   double again = 0;  ///< what passes compute beyond that
@@ -22,7 +22,8 @@ struct RowWork {
   bool is_out_of_bounds() const;
 };
 
-/// `uniform` are the nodes with one element for each row. Stops as soon as that is out of bounds.
-RowWork row_work(const TypedGraph& graph, const std::vector<bool>& uniform);
+/// `row_invariant` are the nodes with one element for each row. Stops as soon as the work is out of
+/// bounds.
+RowWork row_work(const TypedGraph& graph, const std::vector<bool>& row_invariant);
 
 }  // namespace kiln::fusion

@@ -2,21 +2,10 @@
 
 #include <algorithm>
 
+#include "fusion/graph/broadcast.hpp"
+
 namespace kiln::fusion {
 namespace {
-
-// Exact operations and conversions: a few instructions each.
-bool is_cheap(const TypedNode& node) {
-  if (has_axes(node.op)) return false;
-  switch (info(node.op).rule) {
-    case Rule::random: return false;
-    case Rule::floating: return node.op == Op::copysign;
-    case Rule::same:
-      return node.op != Op::power && node.op != Op::floor_divide && node.op != Op::remainder &&
-             node.op != Op::fmod;
-    default: return true;
-  }
-}
 
 class Stores {
  public:
@@ -27,14 +16,11 @@ class Stores {
         home_(home),
         groups_(groups),
         kernels_(groups.size()),
+        users_(users_of(facts.nodes)),
         steps_(&steps) {}
 
   // A value that another kernel needs is a result of its own, or computed again there.
   std::vector<StoredValues> run() {
-    users_.resize(facts_.nodes.size());
-    for (NodeId id = 0; id < facts_.nodes.size(); ++id) {
-      for (const NodeId operand : facts_.nodes[id].inputs()) users_[operand].push_back(id);
-    }
     count_readers();
     std::vector<bool> stored = facts_.kept;
     // From the last kernel to the first: what a kernel computes again, it needs the operands of.
@@ -178,11 +164,11 @@ class Stores {
         continue;
       }
       if (facts_.is_deferred(at) || has_axes(node.op)) return false;
-      if (facts_.reads_count(at) && (!groups_[g].reduced.empty() || groups_[g].running != 0))
+      if (facts_.reads_iota(at) && (!groups_[g].reduced.empty() || groups_[g].running != 0))
         return false;
       if (node.op != Op::promote && ++operations > model_.most_recomputed) return false;
-      cheap = cheap && is_cheap(node);
-      cost += cost_of(node.op);
+      cheap = cheap && info(node.op).cheap;
+      cost += info(node.op).cost;
       for (const NodeId operand : node.inputs()) {
         if (seen.insert(operand).second) wanted.push_back(operand);
       }
@@ -205,9 +191,7 @@ class Stores {
   }
 
   double elements_of(NodeId id) const {
-    double elements = 1;
-    for (const std::int64_t size : facts_.shapes[id]) elements *= static_cast<double>(size);
-    return elements;
+    return static_cast<double>(element_count(facts_.shapes[id]));
   }
 
   // Whether everything that uses a value is among those two sets or of kernel `g`.

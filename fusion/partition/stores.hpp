@@ -23,14 +23,14 @@ struct Group {
   std::size_t values = 0;
   std::unordered_set<NodeId> arrays;
   std::string reason;
-  bool counts = false;
+  bool has_iota = false;    ///< reads one, as random numbers do
   bool packs = false;       ///< stores packed numbers
   bool alone = false;       ///< nothing joins what it began with
   std::size_t running = 0;  ///< the axis of running results, from 1; 0: there are none
   std::optional<std::size_t> call;
   int passes = 1;    ///< over each row
   double once = 0;   ///< operations on an element, of values that are not one for each row
-  double again = 0;  ///< the same of those that more than one pass computes for its reductions
+  double again = 0;  ///< operations on an element that passes after the first compute again
 
   Dims row_shape() const {
     Dims result = shape;

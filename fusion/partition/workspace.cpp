@@ -6,17 +6,17 @@
 
 namespace kiln::fusion {
 
-std::uint64_t room_of(std::uint64_t bytes) {
+std::uint64_t aligned_bytes(std::uint64_t bytes) {
   constexpr std::uint64_t kAlign = 256;
   return std::max<std::uint64_t>(1, (bytes + kAlign - 1) / kAlign) * kAlign;
 }
 
 namespace {
 
-// Places that are in use, from begin to end.
-class Room {
+// The parts of the workspace that are in use, from begin to end.
+class UsedParts {
  public:
-  // The lowest place with that much room.
+  // The lowest offset with that many bytes free.
   std::uint64_t find(std::uint64_t bytes) const {
     std::uint64_t at = 0;
     for (const auto& [begin, end] : used_) {
@@ -39,16 +39,16 @@ Workspace place_in_order(std::span<const Lifetime> lifetimes) {
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return lifetimes[i].first; });
   Workspace result;
   result.offsets.resize(lifetimes.size());
-  Room room;
+  UsedParts used;
   std::multimap<std::size_t, std::uint64_t> ends;  // last kernel to begin
   for (const std::size_t i : order) {
     while (!ends.empty() && ends.begin()->first < lifetimes[i].first) {
-      room.give_back(ends.begin()->second);
+      used.give_back(ends.begin()->second);
       ends.erase(ends.begin());
     }
-    const std::uint64_t bytes = room_of(lifetimes[i].bytes);
-    const std::uint64_t at = room.find(bytes);
-    room.take(at, bytes);
+    const std::uint64_t bytes = aligned_bytes(lifetimes[i].bytes);
+    const std::uint64_t at = used.find(bytes);
+    used.take(at, bytes);
     ends.emplace(lifetimes[i].last, at);
     result.offsets[i] = at;
     result.bytes = std::max(result.bytes, at + bytes);
@@ -66,13 +66,13 @@ Workspace place_by_size(std::span<const Lifetime> lifetimes) {
   result.offsets.resize(lifetimes.size());
   std::vector<std::size_t> placed;  // by their offsets
   for (const std::size_t i : order) {
-    const std::uint64_t bytes = room_of(lifetimes[i].bytes);
+    const std::uint64_t bytes = aligned_bytes(lifetimes[i].bytes);
     std::uint64_t at = 0;
     for (const std::size_t k : placed) {
       if (lifetimes[k].last < lifetimes[i].first || lifetimes[i].last < lifetimes[k].first)
         continue;
       if (result.offsets[k] >= at + bytes) break;
-      at = std::max(at, result.offsets[k] + room_of(lifetimes[k].bytes));
+      at = std::max(at, result.offsets[k] + aligned_bytes(lifetimes[k].bytes));
     }
     result.offsets[i] = at;
     result.bytes = std::max(result.bytes, at + bytes);

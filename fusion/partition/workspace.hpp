@@ -20,10 +20,10 @@ struct Workspace {
 };
 
 /// What a temporary of that many bytes takes of the workspace.
-std::uint64_t room_of(std::uint64_t bytes);
+std::uint64_t aligned_bytes(std::uint64_t bytes);
 
-/// Temporaries that live at the same time lie apart. The lowest free place is taken, in the order
-/// in which they are written or by their size, whichever takes less.
+/// Temporaries that live at the same time do not overlap. Each takes the lowest free offset, in the
+/// order in which they are written or by their size, whichever needs fewer bytes.
 Workspace plan_workspace(std::span<const Lifetime> lifetimes);
 
 }  // namespace kiln::fusion

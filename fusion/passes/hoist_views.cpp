@@ -1,197 +1,199 @@
-// The pass that moves axes of one element towards the outputs (passes.hpp): f(squeeze(sum(x)), r)
-// becomes squeeze(f(sum(x), r seen with that axis)), where that keeps the sum from being stored.
+// The pass that moves shape ops towards the arguments (passes.hpp): a view of f(a, b) becomes f of
+// views, where that keeps f from being stored.
 #include <algorithm>
-#include <optional>
+#include <map>
+#include <set>
 
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/passes/passes.hpp"
 
 namespace kiln::fusion {
 namespace {
 
-Dims without_ones(const Dims& shape) {
-  std::vector<std::int64_t> extents;
-  std::ranges::copy_if(shape, std::back_inserter(extents), [](auto extent) { return extent != 1; });
-  return Dims(std::span<const std::int64_t>(extents));
-}
+constexpr std::size_t kMostOperations = 16;  ///< that are computed behind the view instead
 
 bool is_operation(const TypedNode& node) { return node.arity > 0 && is_elementwise(node.op); }
 
-class Raising {
+// What is computed between a value that is only seen through views and what it depends on.
+class Cones {
  public:
-  explicit Raising(const ShapedGraph& from)
-      : from_(from), raised_(from.graph.nodes.size(), false), computed_in_(raised_.size()) {}
+  explicit Cones(const ShapedGraph& graph)
+      : graph_(graph), users_(users_of(graph.graph.nodes)), stored_(users_.size(), false) {
+    for (const NodeId output : graph.graph.outputs) stored_[output] = true;
+  }
+
+  /// The operations behind `view` that move in front of it; empty if none should.
+  std::set<NodeId> of(NodeId view) const {
+    const NodeId root = node(view).operands[0];
+    if (!is_operation(node(root)) || !is_seen_only(root)) return {};
+    std::set<NodeId> cone{root};
+    std::uint64_t bytes = 0;
+    std::vector<NodeId> open{root};
+    std::set<NodeId> leaves;
+    while (!open.empty()) {
+      const NodeId at = open.back();
+      open.pop_back();
+      for (const NodeId operand : node(at).inputs()) {
+        if (cone.contains(operand) || leaves.contains(operand)) continue;
+        const TypedNode& below = node(operand);
+        if (!fits(view, operand)) return {};
+        if (is_operation(below)) {
+          cone.insert(operand);
+          open.push_back(operand);
+          if (cone.size() > kMostOperations) return {};
+        } else {
+          if (below.op == Op::iota) return {};
+          leaves.insert(operand);
+          bytes += bytes_of(operand);
+        }
+      }
+    }
+    for (const NodeId id : cone) {
+      // What is converted for several users is converted for each.
+      const bool shared = node(id).op == Op::promote;
+      if (id != root && !shared && !is_inside(id, cone)) return {};
+    }
+    // To store it takes a write and a read.
+    return bytes <= 2 * bytes_of(root) ? cone : std::set<NodeId>();
+  }
+
+ private:
+  const TypedNode& node(NodeId id) const { return graph_.graph.nodes[id]; }
+
+  std::uint64_t bytes_of(NodeId id) const {
+    const DType dtype = node(id).op == Op::input ? node(id).dtype : compute_dtype(node(id).dtype);
+    return static_cast<std::uint64_t>(element_count(graph_.shapes[id])) *
+           static_cast<std::uint64_t>(bits(dtype)) / 8;
+  }
+
+  // All users are views, which show no element twice.
+  bool is_seen_only(NodeId id) const {
+    std::int64_t seen = 0;
+    for (const NodeId user : users_[id]) {
+      if (!is_view_op(node(user).op)) return false;
+      seen += element_count(graph_.shapes[user]);
+    }
+    return !stored_[id] && seen <= element_count(graph_.shapes[id]);
+  }
+
+  bool is_inside(NodeId id, const std::set<NodeId>& cone) const {
+    return !stored_[id] &&
+           std::ranges::all_of(users_[id], [&](NodeId user) { return cone.contains(user); });
+  }
+
+  // Whether the view of a value is one of its operand too, which may have been broadcast.
+  bool fits(NodeId view, NodeId operand) const {
+    const Dims& shape = graph_.shapes[operand];
+    const Dims& whole = graph_.shapes[node(view).operands[0]];
+    if (shape.empty() || shape == whole) return true;
+    if (node(view).op == Op::reshape) return false;
+    if (node(view).op != Op::slice) return true;
+    const std::int64_t axis = shape_list(graph_.graph, node(view))[0];
+    return whole[static_cast<std::size_t>(axis) + (axis < 0 ? whole.size() : 0)] != 1;
+  }
+
+  const ShapedGraph& graph_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> stored_;
+};
+
+class ViewHoisting {
+ public:
+  explicit ViewHoisting(const ShapedGraph& from) : from_(from), to_(from), cones_(from) {}
+
+  bool changed() const { return changed_; }
 
   ShapedGraph run() {
-    choose();
-    if (std::ranges::find(raised_, true) == raised_.end()) return from_;
-    to_.graph = from_.graph;
-    to_.graph.nodes.clear();
-    if (from_.graph.tables != nullptr) tables_ = std::make_shared<Tables>(*from_.graph.tables);
-    for (NodeId id = 0; id < raised_.size(); ++id) moved_.push_back(move(id));
-    for (NodeId& output : to_.graph.outputs) output = moved_[output];
-    to_.graph.tables = tables_;
-    return std::move(to_);
+    return to_.run([&](NodeId id) { return hoist(id); });
   }
 
  private:
   const TypedNode& node(NodeId id) const { return from_.graph.nodes[id]; }
-  const Dims& shape(NodeId id) const { return from_.shapes[id]; }
 
-  // Adds or takes away axes of one element and does nothing else.
-  bool is_unit_view(NodeId id) const {
-    const Op op = node(id).op;
-    const bool may = op == Op::squeeze || op == Op::expand_dims || op == Op::reshape;
-    return may && without_ones(shape(id)) == without_ones(shape(node(id).operands[0]));
+  NodeId hoist(NodeId id) {
+    // Arguments without axes have none to be seen through.
+    const bool view = is_view_op(node(id).op) && !from_.shapes[node(id).operands[0]].empty();
+    const std::set<NodeId> cone = view ? cones_.of(id) : std::set<NodeId>();
+    if (cone.empty()) return to_.copy(id);
+    changed_ = true;
+    std::map<NodeId, NodeId> seen;
+    return seen_through(id, node(id).operands[0], cone, seen);
   }
 
-  // -- Which operations
-
-  void choose() {
-    for (NodeId id = 0; id < raised_.size(); ++id) {
-      if (is_unit_view(id)) {
-        const NodeId below = node(id).operands[0];
-        const bool computes = is_operation(node(below)) || has_axes(node(below).op);
-        computed_in_[id] = computed_in_[below];
-        if (!computed_in_[id] && computes) computed_in_[id] = shape(below);
-      } else if (is_operation(node(id))) {
-        computed_in_[id] = shape_before(id);
-        raised_[id] = computed_in_[id].has_value();
-      }
-    }
-    keep_those_whose_users_are();
-  }
-
-  // The shape that an operation's operands were computed in before they were seen in its own.
-  std::optional<Dims> shape_before(NodeId id) const {
-    if (std::ranges::find(shape(id), 0) != shape(id).end()) return std::nullopt;
-    std::optional<Dims> before;
-    for (const NodeId operand : node(id).inputs()) {
-      if (is_movable(operand)) continue;
-      const std::optional<Dims>& own = computed_in_[operand];
-      if (!own || shape(operand) != shape(id) || (before && *before != *own)) return std::nullopt;
-      before = own;
-    }
-    return before && *before != shape(id) ? before : std::nullopt;
-  }
-
-  // An argument, a view of one or a number, as it is or in another dtype.
-  bool is_movable(NodeId id) const {
-    while (node(id).op == Op::promote || (is_shape_op(node(id).op) && node(id).op != Op::concat)) {
-      id = node(id).operands[0];
-    }
-    const Op op = node(id).op;
-    return op == Op::input || op == Op::scalar || op == Op::constant;
-  }
-
-  // Where something else reads an operation, it would be stored although it was not before.
-  void keep_those_whose_users_are() {
-    std::vector<std::vector<NodeId>> users(raised_.size());
-    for (NodeId id = 0; id < raised_.size(); ++id) {
-      for (const NodeId operand : node(id).inputs()) users[operand].push_back(id);
-    }
-    std::vector<NodeId> open;
-    std::vector<bool> dropped(raised_.size(), false);
-    const auto drop = [&](NodeId id) {
-      if (dropped[id] || !(raised_[id] || is_unit_view(id))) return;
-      dropped[id] = true;
-      raised_[id] = false;
-      open.push_back(id);
-    };
-    for (NodeId id = 0; id < raised_.size(); ++id) {
-      const bool all = std::ranges::all_of(
-          users[id], [&](NodeId user) { return is_shape_op(node(user).op) || raised_[user]; });
-      if (!all && raised_[id]) drop(id);
-    }
-    while (!open.empty()) {
-      const NodeId id = open.back();
-      open.pop_back();
-      // What was raised after it, or before it for nobody else, depends on it.
-      for (const NodeId user : users[id]) drop(user);
-      if (is_unit_view(id)) continue;
-      for (const NodeId operand : node(id).inputs()) {
-        if (raised_[operand]) drop(operand);
-      }
-    }
-  }
-
-  // -- How
-
-  NodeId move(NodeId id) {
-    TypedNode copy = node(id);
-    if (!raised_[id]) {
-      for (std::size_t i = 0; i < copy.arity; ++i) copy.operands[i] = moved_[copy.operands[i]];
-      return append(copy, shape(id));
-    }
-    const Dims& before = *computed_in_[id];
-    for (std::size_t i = 0; i < copy.arity; ++i) {
-      copy.operands[i] = seen_before(copy.operands[i], shape(id), before);
-    }
-    return reshaped(append(copy, before), shape(id));
-  }
-
-  // An operand of a value of shape `now` as it is for one of shape `before`.
-  NodeId seen_before(NodeId id, const Dims& now, const Dims& before) {
-    if (node(id).op == Op::promote && is_movable(id)) {
+  // `id` as the view shows it, computed from what the view shows of its leaves. The recursion is no
+  // deeper than a cone is large.
+  NodeId seen_through(NodeId view, NodeId id, const std::set<NodeId>& cone,
+                      std::map<NodeId, NodeId>& seen) {
+    if (const auto known = seen.find(id); known != seen.end()) return known->second;
+    NodeId result = 0;
+    if (cone.contains(id)) {
       TypedNode copy = node(id);
-      copy.operands[0] = seen_before(copy.operands[0], now, before);
-      return append(copy, Dims(to_.shapes[copy.operands[0]]));
-    }
-    const Dims& own = shape(id);
-    if (own.empty()) return moved_[id];
-    // Its extent along each axis of `now` that has more than one element, and so of `before`.
-    std::vector<std::int64_t> extents;
-    std::size_t axis = 0;
-    for (const std::int64_t extent : before) {
-      if (extent == 1) {
-        extents.push_back(1);
-        continue;
+      for (std::size_t i = 0; i < copy.arity; ++i) {
+        copy.operands[i] = seen_through(view, copy.operands[i], cone, seen);
       }
-      while (now[axis] == 1) ++axis;
-      const std::size_t missing = now.size() - own.size();
-      extents.push_back(axis < missing ? 1 : own[axis - missing]);
-      ++axis;
+      const bool is_whole = from_.shapes[id] == from_.shapes[node(view).operands[0]];
+      result = to_.add(copy, is_whole ? from_.shapes[view] : broadcast_of(copy));
+    } else {
+      result = view_of_leaf(view, id);
     }
-    return reshaped(moved_[id], Dims(std::span<const std::int64_t>(extents)));
+    seen[id] = result;
+    return result;
   }
 
-  // Back to what it was before another reshape, where it was that.
-  NodeId reshaped(NodeId id, const Dims& wanted) {
-    NodeId at = id;
-    while (true) {
-      if (to_.shapes[at] == wanted) return at;
-      const TypedNode& view = to_.graph.nodes[at];
-      const bool unit =
-          (view.op == Op::reshape || view.op == Op::squeeze || view.op == Op::expand_dims) &&
-          without_ones(to_.shapes[view.operands[0]]) == without_ones(wanted);
-      if (!unit) break;
-      at = view.operands[0];
+  Dims broadcast_of(const TypedNode& copy) const {
+    Dims shape;
+    for (const NodeId operand : copy.inputs()) shape = *broadcast(shape, to_.shape(operand));
+    return shape;
+  }
+
+  NodeId view_of_leaf(NodeId view, NodeId leaf) {
+    const Dims& whole = from_.shapes[node(view).operands[0]];
+    Dims shape = from_.shapes[leaf];
+    NodeId operand = to_.moved(leaf);
+    if (shape.empty()) return operand;
+    while (shape.size() < whole.size()) {
+      Dims padded(shape.size() + 1, 1);
+      std::ranges::copy(shape, padded.begin() + 1);
+      shape = std::move(padded);
+      operand =
+          to_.add({Op::expand_dims, node(leaf).dtype, 1, {operand}, to_.add_list({0})}, shape);
     }
-    return append({Op::reshape, to_.graph.nodes[id].dtype, 1, {id}, list_of(wanted)}, Dims(wanted));
-  }
-
-  std::uint64_t list_of(const Dims& extents) {
-    if (tables_ == nullptr) tables_ = std::make_shared<Tables>();
-    tables_->lists.emplace_back(extents.begin(), extents.end());
-    return tables_->lists.size() - 1;
-  }
-
-  NodeId append(const TypedNode& node, Dims shape) {
-    to_.graph.nodes.push_back(node);
-    to_.shapes.push_back(std::move(shape));
-    return static_cast<NodeId>(to_.graph.nodes.size() - 1);
+    TypedNode own = node(view);
+    const ShapeList& list = shape_list(from_.graph, own);
+    if (own.op == Op::slice) {
+      const auto axis = static_cast<std::size_t>(
+          list[0] < 0 ? list[0] + static_cast<std::int64_t>(whole.size()) : list[0]);
+      if (shape[axis] != whole[axis]) return operand;  // it is broadcast along the axis
+    }
+    own.dtype = node(leaf).dtype;
+    own.operands[0] = operand;
+    return to_.add(own, result_shape(own.op, list, std::span(&shape, 1), "view"));
   }
 
   const ShapedGraph& from_;
-  std::vector<bool> raised_;
-  std::vector<std::optional<Dims>> computed_in_;  ///< of unit views, and of what is raised
-  ShapedGraph to_;
-  std::shared_ptr<Tables> tables_;
-  std::vector<NodeId> moved_;
+  GraphRewriter to_;
+  Cones cones_;
+  bool changed_ = false;
 };
 
 }  // namespace
 
-ShapedGraph raise_views(const ShapedGraph& graph) { return Raising(graph).run(); }
+ShapedGraph hoist_views(const ShapedGraph& graph) {
+  // A chain of views moves one at a time; what is left then is stored, as before.
+  constexpr int kMostRounds = 8;
+  ShapedGraph result = graph;
+  for (int round = 0; round < kMostRounds; ++round) {
+    const auto is_view = [](const TypedNode& node) { return is_view_op(node.op); };
+    if (std::ranges::none_of(result.graph.nodes, is_view)) break;
+    ViewHoisting hoisting(result);
+    ShapedGraph next = hoisting.run();
+    if (!hoisting.changed()) break;
+    result = std::move(next);
+  }
+  return result;
+}
 
 }  // namespace kiln::fusion

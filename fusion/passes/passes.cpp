@@ -4,50 +4,14 @@
 #include <bit>
 #include <cmath>
 #include <optional>
-#include <unordered_map>
 
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/rewriter.hpp"
 #include "fusion/reference/node.hpp"
 #include "fusion/reference/operation.hpp"
 
 namespace kiln::fusion {
 namespace {
-
-// Copies a graph node by node; `rewrite` may give an earlier node of the copy to stand for one.
-class Copy {
- public:
-  explicit Copy(const ShapedGraph& from) : from_(from) {
-    to_.graph.arguments = from.graph.arguments;
-    to_.graph.argument_names = from.graph.argument_names;
-    to_.graph.output_names = from.graph.output_names;
-    to_.graph.rounding = from.graph.rounding;
-    to_.graph.tables = from.graph.tables;
-  }
-
-  template <class Rewrite>
-  ShapedGraph run(const Rewrite& rewrite) {
-    moved_.reserve(from_.graph.nodes.size());
-    for (std::size_t id = 0; id < from_.graph.nodes.size(); ++id) {
-      TypedNode node = from_.graph.nodes[id];
-      for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved_[node.operands[i]];
-      const std::optional<NodeId> instead = rewrite(to_, node, from_.shapes[id]);
-      moved_.push_back(instead ? *instead : append(node, from_.shapes[id]));
-    }
-    for (const NodeId output : from_.graph.outputs) to_.graph.outputs.push_back(moved_[output]);
-    return std::move(to_);
-  }
-
- private:
-  NodeId append(const TypedNode& node, const Dims& shape) {
-    to_.graph.nodes.push_back(node);
-    to_.shapes.push_back(shape);
-    return static_cast<NodeId>(to_.graph.nodes.size() - 1);
-  }
-
-  const ShapedGraph& from_;
-  ShapedGraph to_;
-  std::vector<NodeId> moved_;
-};
 
 // ---- Simplification ----------------------------------------------------------------------------
 
@@ -73,11 +37,9 @@ bool is_number(const TypedGraph& graph, NodeId id, double number) {
 
 // Whether a value has been rounded to its dtype, as an array's elements are.
 bool is_rounded(const TypedGraph& graph, NodeId id) {
-  while (is_shape_op(graph.nodes[id].op) && graph.nodes[id].op != Op::concat) {
-    id = graph.nodes[id].operands[0];
-  }
+  while (is_view_op(graph.nodes[id].op)) id = graph.nodes[id].operands[0];
   const Op op = graph.nodes[id].op;
-  return op == Op::cast || op == Op::input || op == Op::opaque;
+  return op == Op::cast || op == Op::input || op == Op::custom_call;
 }
 
 std::optional<std::size_t> same_as_operand(const TypedGraph& graph, const TypedNode& node) {
@@ -85,6 +47,7 @@ std::optional<std::size_t> same_as_operand(const TypedGraph& graph, const TypedN
   const auto is = [&](std::size_t i, double number) { return is_number(graph, x[i], number); };
   const bool floating = is_floating(node.dtype);
   const bool integral = is_integer(node.dtype);
+  if (info(node.op).idempotent && x[0] == x[1]) return 0;
   switch (node.op) {
     case Op::promote:
     case Op::cast: {
@@ -110,16 +73,6 @@ std::optional<std::size_t> same_as_operand(const TypedGraph& graph, const TypedN
       if (is(1, floating ? -0.0 : 0)) return 0;
       if (is(0, floating ? -0.0 : 0)) return 1;
       return std::nullopt;
-    case Op::maximum:
-    case Op::minimum:
-    case Op::fmax:
-    case Op::fmin:
-    case Op::logical_and:
-    case Op::logical_or:
-    case Op::bitwise_and:
-    case Op::bitwise_or:
-      if (x[0] == x[1]) return 0;
-      return std::nullopt;
     case Op::where:
       if (x[1] == x[2]) return 1;
       if (is(0, 1)) return 1;
@@ -133,15 +86,11 @@ std::optional<std::size_t> same_as_operand(const TypedGraph& graph, const TypedN
 std::optional<NodeId> undone(const TypedGraph& graph, const TypedNode& node) {
   if (node.arity != 1) return std::nullopt;
   const TypedNode& inner = graph.nodes[node.operands[0]];
+  if (info(node.op).undoes_itself && inner.op == node.op &&
+      graph.nodes[inner.operands[0]].dtype == node.dtype) {
+    return inner.operands[0];
+  }
   switch (node.op) {
-    case Op::neg:
-    case Op::bitwise_not:
-    case Op::logical_not:
-    case Op::conj:
-      if (inner.op == node.op && graph.nodes[inner.operands[0]].dtype == node.dtype) {
-        return inner.operands[0];
-      }
-      return std::nullopt;
     case Op::abs:
       if (inner.op == Op::abs) return node.operands[0];
       return std::nullopt;
@@ -165,21 +114,6 @@ bool is_constant(const TypedGraph& graph, const TypedNode& node) {
   return info(node.dtype).storage_only == false && kind(node.dtype) != Kind::complex;
 }
 
-// What devices round correctly has to be rounded in its own format, not in a wider one before.
-bool is_arithmetic(Op op) {
-  switch (op) {
-    case Op::add:
-    case Op::sub:
-    case Op::mul:
-    case Op::div:
-    case Op::square:
-    case Op::reciprocal:
-    case Op::sqrt:
-    case Op::fma: return true;
-    default: return false;
-  }
-}
-
 std::optional<TypedNode> folded(const TypedGraph& graph, const TypedNode& node) {
   std::array<reference::Value, 3> operands;
   for (std::size_t i = 0; i < node.arity; ++i) {
@@ -187,21 +121,22 @@ std::optional<TypedNode> folded(const TypedGraph& graph, const TypedNode& node) 
     if (kind(operand.dtype) == Kind::complex) return std::nullopt;
     operands[i] = value_of(graph, operand);
   }
-  // A value that is rounded once is held in what it is computed in.
+  // Under Rounding::once a narrow constant has the bits of what it is computed in.
   const bool narrow = compute_dtype(node.dtype) != node.dtype;
-  const bool held_wide = narrow && graph.rounding == Rounding::once;
-  const DType held = held_wide ? DType::f32 : node.dtype;
+  const bool is_wide = narrow && graph.rounding == Rounding::once;
+  const DType stored = is_wide ? DType::f32 : node.dtype;
   const std::span<const reference::Value> given = std::span(operands).first(node.arity);
   reference::Value value;
-  if (is_floating(held) && is_arithmetic(node.op)) {
+  // What devices round correctly has to be rounded in its own format, not in a wider one before.
+  if (is_floating(stored) && info(node.op).ieee) {
     TypedNode own = node;
-    own.dtype = held;
+    own.dtype = stored;
     value = reference::operate(own, given, Rounding::each);
   } else {
     value = reference::evaluate_node(graph, node, given);
   }
   value.dtype = node.dtype;
-  value = reference::convert(value, held, true);
+  value = reference::convert(value, stored, true);
   if (std::isnan(value.real)) return std::nullopt;
   TypedNode constant;
   constant.op = Op::constant;
@@ -253,42 +188,44 @@ std::optional<NodeId> inside_clamp(const TypedGraph& graph, NodeId id, double la
 }  // namespace
 
 ShapedGraph simplify(const ShapedGraph& graph) {
-  return Copy(graph).run(
-      [](const ShapedGraph& to, const TypedNode& node, const Dims& shape) -> std::optional<NodeId> {
-        std::optional<NodeId> instead;
-        if (const auto operand = same_as_operand(to.graph, node)) {
-          instead = node.operands[*operand];
-        } else {
-          instead = undone(to.graph, node);
-        }
-        // What stands for a value must have its shape, also where the other operand was the larger
-        // one.
-        const bool fits =
-            instead && to.graph.nodes[*instead].dtype == node.dtype && to.shapes[*instead] == shape;
-        return fits ? instead : std::nullopt;
-      });
+  GraphRewriter to(graph);
+  return to.run([&](NodeId id) {
+    const TypedNode node = to.moved_node(id);
+    std::optional<NodeId> instead;
+    if (const auto operand = same_as_operand(to.graph(), node)) {
+      instead = node.operands[*operand];
+    } else {
+      instead = undone(to.graph(), node);
+    }
+    // What stands for a value must have its shape, also where the other operand was the larger one.
+    const bool fits =
+        instead && to.node(*instead).dtype == node.dtype && to.shape(*instead) == graph.shapes[id];
+    return fits ? *instead : to.add(node, graph.shapes[id]);
+  });
 }
 
 ShapedGraph fold_constants(const ShapedGraph& graph) {
-  ShapedGraph result = graph;
-  for (TypedNode& node : result.graph.nodes) {
-    if (!is_constant(result.graph, node)) continue;
-    if (const auto constant = folded(result.graph, node)) node = *constant;
-  }
-  return result;
+  GraphRewriter to(graph);
+  return to.run([&](NodeId id) {
+    const TypedNode node = to.moved_node(id);
+    const auto constant = is_constant(to.graph(), node) ? folded(to.graph(), node) : std::nullopt;
+    return to.add(constant.value_or(node), graph.shapes[id]);
+  });
 }
 
 ShapedGraph drop_clamps(const ShapedGraph& graph) {
-  ShapedGraph result = graph;
-  for (TypedNode& node : result.graph.nodes) {
+  GraphRewriter to(graph);
+  return to.run([&](NodeId id) {
+    TypedNode node = to.moved_node(id);
     const std::optional<double> largest =
         node.op == Op::cast ? saturates_at(node.dtype) : std::nullopt;
-    if (!largest) continue;
-    while (const auto inner = inside_clamp(result.graph, node.operands[0], *largest)) {
+    while (largest) {
+      const std::optional<NodeId> inner = inside_clamp(to.graph(), node.operands[0], *largest);
+      if (!inner) break;
       node.operands[0] = *inner;
     }
-  }
-  return result;
+    return to.add(node, graph.shapes[id]);
+  });
 }
 
 TypedGraph drop_clamps(const TypedGraph& graph) {
@@ -297,40 +234,17 @@ TypedGraph drop_clamps(const TypedGraph& graph) {
   };
   if (std::ranges::none_of(graph.nodes, saturates)) return graph;
   const ShapedGraph shapeless = {graph, std::vector<Dims>(graph.nodes.size())};
-  return drop_dead(drop_clamps(shapeless)).graph;
+  return drop_clamps(shapeless).graph;
 }
 
 ShapedGraph share_common(const ShapedGraph& graph) {
-  std::unordered_multimap<std::uint64_t, NodeId> seen;
-  return Copy(graph).run([&](const ShapedGraph& to, const TypedNode& node,
-                             const Dims& shape) -> std::optional<NodeId> {
-    const std::uint64_t hash = hash_of(node);
-    const auto [first, last] = seen.equal_range(hash);
-    for (auto it = first; it != last; ++it) {
-      // The shape of an iota is not in the node.
-      const NodeId other = it->second;
-      if (to.graph.nodes[other] == node && to.shapes[other] == shape) return other;
-    }
-    seen.emplace(hash, static_cast<NodeId>(to.graph.nodes.size()));
-    return std::nullopt;
-  });
-}
-
-ShapedGraph drop_dead(const ShapedGraph& graph) {
-  const std::vector<bool> live = live_nodes(graph.graph);
-  std::size_t next = 0;
-  return Copy(graph).run(
-      [&](const ShapedGraph&, const TypedNode&, const Dims&) -> std::optional<NodeId> {
-        return live[next++] ? std::nullopt : std::optional<NodeId>(0);
-      });
+  GraphRewriter to(graph);
+  return to.run([&](NodeId id) { return to.copy(id); });
 }
 
 ShapedGraph optimise(const ShapedGraph& graph) {
-  ShapedGraph result = share_common(simplify(drop_clamps(fold_constants(graph))));
-  // Sharing makes operands equal, which simplifies further.
-  result = drop_dead(raise_functions(drop_dead(share_common(simplify(result)))));
-  result = sink_views(share_common(result));
-  return drop_dead(share_common(raise_views(result)));
+  const ShapedGraph simple = simplify(drop_clamps(fold_constants(graph)));
+  return sink_unit_axes(hoist_views(sink_functions(simple)));
 }
 
 }  // namespace kiln::fusion

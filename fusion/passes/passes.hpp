@@ -1,6 +1,8 @@
 // Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
-// raise_functions and fold_constants, which keep every function's bound. They work on typed graphs
-// whose shapes are known; each stands alone, and optimise() runs them in order.
+// sink_functions and fold_constants, which keep every function's bound. They work on typed graphs
+// whose shapes are known; each stands alone, and optimise() runs them in order. All are written
+// over GraphRewriter (graph/rewriter.hpp): in what they return equal nodes are one, and every node
+// is needed by an output. Arguments stay.
 #pragma once
 
 #include "fusion/infer/shapes.hpp"
@@ -20,33 +22,29 @@ ShapedGraph fold_constants(const ShapedGraph& graph);
 
 /// Leaves out bounds that a cast to an 8-bit float, which saturates, has anyway.
 ShapedGraph drop_clamps(const ShapedGraph& graph);
-/// The same without what is then for nothing, for functions of one kernel, whose other passes are
-/// the compiler's.
+/// Leaves such bounds out of a function of one kernel, whose other passes are the compiler's.
 TypedGraph drop_clamps(const TypedGraph& graph);
 
-/// Equal nodes become one.
+/// Equal nodes become one, and nodes that no output depends on go.
 ShapedGraph share_common(const ShapedGraph& graph);
-
-/// Without the nodes that no output depends on. Arguments stay.
-ShapedGraph drop_dead(const ShapedGraph& graph);
-
-/// Moves shape ops towards the arguments: a view of x * w + b becomes x, w and b seen through it,
-/// so that the value between needs no memory. Only where all that is computed there is seen through
-/// views alone, each element once, and what it depends on takes no more bytes than a write and a
-/// read of it: arguments, and results of reductions.
-ShapedGraph sink_views(const ShapedGraph& graph);
-
-/// Moves axes of one element towards the outputs, past operations on what is computed and on
-/// arguments: squeeze(sum(x)) + r becomes the same of sum(x) + r, whose kernel needs no other.
-ShapedGraph raise_views(const ShapedGraph& graph);
 
 /// Moves functions that keep the order of numbers towards the outputs, past the largest and the
 /// smallest of a row: max(log(x)) becomes log(max(x)) where no x is below zero. The result is the
 /// function of the same element; where an implementation is not quite monotonic, another element's
 /// could be larger by its error. Under Rounding::each nothing moves.
-ShapedGraph raise_functions(const ShapedGraph& graph);
+ShapedGraph sink_functions(const ShapedGraph& graph);
 
-/// All of them, each as often as it helps another.
+/// Moves views (shape ops of one operand) towards the arguments: a view of x * w + b becomes x, w
+/// and b seen through it, so that the value between needs no memory. Only where all that is
+/// computed there is seen through views alone, each element once, and what it depends on takes no
+/// more bytes than a write and a read of it: arguments, and results of reductions.
+ShapedGraph hoist_views(const ShapedGraph& graph);
+
+/// Moves axes of one element towards the outputs, past operations on what is computed and on
+/// arguments: squeeze(sum(x)) + r becomes a view of sum(x) + r, whose kernel needs no other.
+ShapedGraph sink_unit_axes(const ShapedGraph& graph);
+
+/// All of them, in the order in which one helps the next.
 ShapedGraph optimise(const ShapedGraph& graph);
 
 }  // namespace kiln::fusion

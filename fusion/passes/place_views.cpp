@@ -10,6 +10,7 @@
 #include <set>
 
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/rewriter.hpp"
 #include "kiln/error.hpp"
 #include "kiln/view.hpp"
 
@@ -19,7 +20,7 @@ namespace {
 // Has memory of its own, or is given some where another kernel needs it.
 bool is_array(const TypedNode& node) {
   return node.op == Op::input || node.op == Op::view || node.op == Op::join ||
-         node.op == Op::opaque || node.arity > 0;
+         node.op == Op::custom_call || node.arity > 0;
 }
 
 // The 8-bit dtype that holds every number of a packed one.
@@ -43,13 +44,12 @@ class Placer {
  public:
   Placer(const ShapedGraph& from, std::span<const ArrayLayout> arguments,
          std::span<const ArrayLayout> outputs, const Unpacked& unpacked)
-      : from_(from), arguments_(arguments), outputs_(outputs), unpacked_(unpacked) {}
+      : from_(from), arguments_(arguments), outputs_(outputs), unpacked_(unpacked), builder_(to_) {}
 
   PlacedGraph run() {
     count_uses();
     dissolve();
-    to_.graph = from_.graph;
-    to_.graph.nodes.clear();
+    to_.graph = without_nodes(from_.graph);
     moved_.resize(from_.graph.nodes.size());
     for (NodeId id = 0; id < moved_.size(); ++id) {
       if (!dissolved_[id]) moved_[id] = place(id);
@@ -58,7 +58,7 @@ class Placer {
       std::vector<PlacedPart>& parts = to_.stores.emplace_back();
       for (const Part& part : output_parts_[i]) parts.push_back(store(part, true));
       // For the dtype and the shape: what the output is, or a part of it.
-      to_.graph.outputs[i] = parts.front().value;
+      to_.graph.outputs.push_back(parts.front().value);
     }
     return std::move(to_);
   }
@@ -90,7 +90,7 @@ class Placer {
     }
   }
 
-  // Takes apart what lies at `whole.layout`. The root of a join stays.
+  // Splits what lies at `whole.layout` into parts. The root of a join stays.
   void dissolve(const Part& whole, bool with_root, std::vector<Part>& parts) {
     std::vector<Part> open{whole};
     for (bool root = true; !open.empty(); root = false) {
@@ -98,7 +98,7 @@ class Placer {
       open.pop_back();
       const TypedNode& node = source(part.value);
       const bool stays = root && !with_root;
-      // Parts of a packed array would meet inside of a byte; a join has a byte for each number.
+      // Parts of a packed array would share a byte; a join has a byte for each number.
       const bool ours = stays || (uses_[part.value] == 1 && !is_packed(node.dtype));
       const bool dissolves = ours && (node.op == Op::concat || is_movable(part.value));
       if (!dissolves || !push_operands(part, open)) {
@@ -159,15 +159,15 @@ class Placer {
 
   NodeId place(NodeId id) {
     TypedNode node = source(id);
-    if (node.op == Op::link) return 0;
+    if (node.op == Op::tuple) return 0;
     if (node.op == Op::concat) return join(id);
-    if (node.op == Op::opaque) return call(id);
+    if (node.op == Op::custom_call) return call(id);
     if (is_shape_op(node.op)) return view(id, moved_[node.operands[0]]);
     const bool converts = node.op == Op::promote || node.op == Op::cast;
     for (std::size_t i = 0; i < node.arity; ++i) {
       node.operands[i] = converts ? in_bytes(node.operands[i]) : moved_[node.operands[i]];
     }
-    return append(node, from_.shapes[id]);
+    return builder_.append(node, from_.shapes[id]);
   }
 
   // -- Packed numbers
@@ -179,9 +179,8 @@ class Placer {
       if (!is_packed(node.dtype)) return false;
       const std::vector<bool>& arguments = unpacked_.arguments;
       if (node.op == Op::input) return node.payload < arguments.size() && arguments[node.payload];
-      if (node.op == Op::opaque) return unpacked_.results;
-      const bool view = is_shape_op(node.op) && node.op != Op::concat;
-      if (!view && node.op != Op::bitcast) return false;
+      if (node.op == Op::custom_call) return unpacked_.results;
+      if (!is_view_op(node.op) && node.op != Op::bitcast) return false;
       id = node.operands[0];
     }
   }
@@ -203,18 +202,12 @@ class Placer {
   NodeId unpack(NodeId packed) {
     const DType dtype = byte_dtype(placed(packed).dtype);
     const Dims shape = to_.shapes[packed];
-    const NodeId bytes = append({Op::cast, dtype, 1, {packed}, 0}, shape);
+    const NodeId bytes = builder_.append({Op::cast, dtype, 1, {packed}, 0}, shape);
     to_.joins.push_back({{bytes, contiguous_layout(shape)}});
-    return append({Op::join, dtype, 0, {}, to_.joins.size() - 1}, shape);
+    return builder_.append({Op::join, dtype, 0, {}, to_.joins.size() - 1}, shape);
   }
 
   // -- Arrays
-
-  NodeId append(const TypedNode& node, const Dims& shape) {
-    to_.graph.nodes.push_back(node);
-    to_.shapes.push_back(shape);
-    return static_cast<NodeId>(to_.graph.nodes.size() - 1);
-  }
 
   ArrayLayout layout_of(NodeId id) const {
     const TypedNode& node = placed(id);
@@ -231,7 +224,7 @@ class Placer {
   }
 
   NodeId new_copy(NodeId id) {
-    return append({Op::promote, placed(id).dtype, 1, {id}, 0}, Dims(to_.shapes[id]));
+    return builder_.append({Op::promote, placed(id).dtype, 1, {id}, 0}, to_.shapes[id]);
   }
 
   // Of `operand`, which is the value that is viewed, as it lies in memory.
@@ -250,7 +243,8 @@ class Placer {
     for (const NodeId other : views_[root]) {
       if (to_.shapes[other] == shape && layout_of(other) == *layout) return other;
     }
-    const NodeId made = append({Op::view, placed(root).dtype, 1, {root}, to_.views.size()}, shape);
+    const NodeId made =
+        builder_.append({Op::view, placed(root).dtype, 1, {root}, to_.views.size()}, shape);
     to_.views.push_back(std::move(*layout));
     views_[root].push_back(made);
     return made;
@@ -261,7 +255,7 @@ class Placer {
     std::vector<PlacedPart> parts;
     for (const Part& part : concat_parts_.at(id)) parts.push_back(store(part, false));
     to_.joins.push_back(std::move(parts));
-    return append({Op::join, node.dtype, 0, {}, to_.joins.size() - 1}, from_.shapes[id]);
+    return builder_.append({Op::join, node.dtype, 0, {}, to_.joins.size() - 1}, from_.shapes[id]);
   }
 
   PlacedPart store(const Part& part, bool output) {
@@ -270,7 +264,7 @@ class Placer {
     for (std::size_t k = part.then.size(); k-- > 0;) {
       TypedNode node = source(part.then[k]);
       node.operands[0] = value;
-      value = append(node, Dims(to_.shapes[value]));
+      value = builder_.append(node, to_.shapes[value]);
     }
     // What is a part of several arrays is copied to each when that is needed, lest all of them live
     // from the first on.
@@ -287,36 +281,36 @@ class Placer {
   }
 
   // Whether a value can be stored in an output and nowhere else, or there too. What several kernels
-  // write or the caller does has one place, and its elements lie in C order.
+  // or a custom call write has one layout, in C order.
   bool lives_at(NodeId root, const ArrayLayout& layout) {
     if (is_computed(placed(root))) return true;
     const Op op = placed(root).op;
-    return (op == Op::join || op == Op::opaque) &&
+    return (op == Op::join || op == Op::custom_call) &&
            layout.strides == contiguous_strides(to_.shapes[root]) &&
            stored_dtype(to_, root) == placed(root).dtype && claimed_.insert(root).second;
   }
 
   NodeId call(NodeId id) {
     const TypedNode& node = source(id);
-    const std::size_t which = opaque_call(node.payload);
+    const std::size_t which = call_index(node.payload);
     const auto [known, fresh] = calls_.emplace(which, to_.calls.size());
     if (fresh) to_.calls.push_back(placed_call(which, node.operands[0]));
-    return to_.calls[known->second].results[opaque_result(node.payload)];
+    return to_.calls[known->second].results[call_result(node.payload)];
   }
 
-  // With all of its results, also those that nothing reads: the caller's code counts on them.
+  // With all of its results, also those that nothing reads: the caller's code writes them.
   PlacedCall placed_call(std::size_t which, NodeId list) {
     PlacedCall made;
     made.call = which;
     std::vector<DType> dtypes;
     std::vector<Dims> shapes;
-    for (const NodeId value : linked_values(from_.graph, list)) {
+    for (const NodeId value : tuple_values(from_.graph, list)) {
       dtypes.push_back(source(value).dtype);
       shapes.push_back(from_.shapes[value]);
       const NodeId input = moved_[value];
       made.inputs.push_back(is_array(placed(input)) ? input : copy(input));
     }
-    const OpaqueCall& call = from_.graph.tables->calls[which];
+    const CustomCall& call = from_.graph.tables->calls[which];
     dtypes = call.dtypes(dtypes);
     shapes = call.shapes(shapes);
     if (dtypes.size() != shapes.size() || dtypes.size() > kMostResults) {
@@ -326,8 +320,9 @@ class Placer {
                               call.name, kMostResults, dtypes.size(), shapes.size()));
     }
     for (std::size_t i = 0; i < dtypes.size(); ++i) {
-      const TypedNode result{Op::opaque, dtypes[i], 0, {}, to_.calls.size() * kMostResults + i};
-      made.results.push_back(append(result, shapes[i]));
+      const TypedNode result{
+          Op::custom_call, dtypes[i], 0, {}, to_.calls.size() * kMostResults + i};
+      made.results.push_back(builder_.append(result, shapes[i]));
     }
     return made;
   }
@@ -347,6 +342,7 @@ class Placer {
   std::map<std::size_t, std::size_t> calls_;
   std::set<NodeId> claimed_;  ///< joins and results that are an output
   PlacedGraph to_;
+  GraphBuilder builder_;  ///< of it; copies are nodes of their own
 };
 
 }  // namespace
@@ -366,14 +362,14 @@ DType stored_dtype(const PlacedGraph& placed, NodeId id) {
   const TypedNode& node = graph.nodes[id];
   if (node.op == Op::view) return stored_dtype(placed, node.operands[0]);
   const DType wide = compute_dtype(node.dtype);
-  // Kernels that reduce read no packed numbers, and parts would meet inside of a byte.
+  // Kernels that reduce read no packed numbers, and parts would share a byte.
   const bool shared = is_computed(node) || node.op == Op::join;
   if (is_packed(node.dtype) && shared) return byte_dtype(node.dtype);
   if (graph.rounding == Rounding::each || wide == node.dtype) return node.dtype;
   switch (node.op) {
     case Op::cast:
     case Op::input:
-    case Op::opaque: return node.dtype;
+    case Op::custom_call: return node.dtype;
     case Op::promote: {
       const bool copy = graph.nodes[node.operands[0]].dtype == node.dtype;
       return copy ? stored_dtype(placed, node.operands[0]) : wide;

@@ -23,12 +23,12 @@ struct PlacedPart {
 struct PlacedCall {
   std::size_t call = 0;         ///< in the graph's tables
   std::vector<NodeId> inputs;   ///< arguments, stored values and views of either
-  std::vector<NodeId> results;  ///< nodes Op::opaque, also those that nothing reads
+  std::vector<NodeId> results;  ///< nodes Op::custom_call, also those that nothing reads
 };
 
 /// Of shape ops only these are left: Op::view of an argument, a computed value, a join or a result
-/// of a call, its payload a position in `views`; and Op::join, a position in `joins`. Op::link is
-/// gone, and the payload of Op::opaque is a position in `calls`, times kMostResults, plus the
+/// of a call, its payload a position in `views`; and Op::join, a position in `joins`. Op::tuple is
+/// gone, and the payload of Op::custom_call is a position in `calls`, times kMostResults, plus the
 /// result.
 struct PlacedGraph : ShapedGraph {
   std::vector<ArrayLayout> views;
@@ -50,7 +50,7 @@ struct Unpacked {
 PlacedGraph place_views(const ShapedGraph& graph, std::span<const ArrayLayout> arguments,
                         std::span<const ArrayLayout> outputs, const Unpacked& unpacked = {});
 
-/// The same for arguments and outputs in C order.
+/// Places the views of a graph whose arguments and outputs lie in C order.
 PlacedGraph place_views(const ShapedGraph& graph);
 
 /// Whether a kernel computes it: no leaf, view, join or result of a call.

@@ -19,22 +19,23 @@ bool is_never_negative(const TypedGraph& graph, const TypedNode& node,
   // What is left is signed: a float has no largest number to pass, an integer wraps.
   const bool floating = is_floating(node.dtype);
   const auto of = [&](std::size_t i) { return known[node.operands[i]]; };
-  switch (node.op) {
-    case Op::constant: {
-      const reference::Value value = reference::evaluate_node(graph, node, {});
-      return floating ? value.real >= 0 : value.integer >= 0;
-    }
-    case Op::exp:
-    case Op::exp2:
-    case Op::sqrt:
-    case Op::sigmoid: return true;
-    case Op::abs: return floating || of(0);  // the smallest integer has no absolute value
-    case Op::square: return floating;
-    case Op::promote: return of(0) && keeps_sign(graph.nodes[node.operands[0]].dtype, node.dtype);
-    case Op::maximum: return of(0) || of(1);
-    case Op::mul: return floating && (node.operands[0] == node.operands[1] || (of(0) && of(1)));
-    default: return false;
+  if (node.op == Op::constant) {
+    const reference::Value value = reference::evaluate_node(graph, node, {});
+    return floating ? value.real >= 0 : value.integer >= 0;
   }
+  if (node.op == Op::promote) {
+    return of(0) && keeps_sign(graph.nodes[node.operands[0]].dtype, node.dtype);
+  }
+  switch (info(node.op).sign) {
+    case Sign::unknown: return false;
+    case Sign::never_negative: return true;
+    case Sign::magnitude: return floating || of(0);
+    case Sign::square: return floating;
+    case Sign::of_any_operand: return of(0) || of(1);
+    case Sign::of_all_operands:
+      return floating && (node.operands[0] == node.operands[1] || (of(0) && of(1)));
+  }
+  return false;
 }
 
 }  // namespace

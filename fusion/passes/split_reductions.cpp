@@ -6,17 +6,13 @@
 #include <limits>
 
 #include "fusion/graph/axes.hpp"
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/rewriter.hpp"
 #include "fusion/infer/reduce_space.hpp"
 
 namespace kiln::fusion {
 namespace {
-
-std::int64_t elements(const Dims& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
-  return count;
-}
 
 // The shapes in which values are computed that wait for a reduction.
 std::vector<Dims> shapes_read_again(const ShapedGraph& graph) {
@@ -46,42 +42,29 @@ std::vector<bool> of_packed(const TypedGraph& graph) {
 
 class Splitter {
  public:
-  Splitter(const ShapedGraph& from, const SplitModel& model) : from_(from), model_(model) {
-    to_ = from;
-    to_.graph.nodes.clear();
-    to_.shapes.clear();
-  }
+  Splitter(const ShapedGraph& from, const SplitModel& model)
+      : from_(from), model_(model), to_(from) {}
 
   ShapedGraph run() {
     const std::vector<Dims> again = shapes_read_again(from_);
     const std::vector<bool> packed = of_packed(from_.graph);
-    for (std::size_t id = 0; id < from_.graph.nodes.size(); ++id) {
-      TypedNode node = from_.graph.nodes[id];
-      for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved_[node.operands[i]];
+    return to_.run([&](NodeId id) {
+      const TypedNode node = to_.moved_node(id);
       std::int64_t pieces = 1;
       if (is_reduction(node.op) && !packed[from_.graph.nodes[id].operands[0]]) {
-        const Dims& rows = to_.shapes[node.operands[0]];
+        const Dims& rows = to_.shape(node.operands[0]);
         const bool read_again = std::ranges::find(again, rows) != again.end();
         pieces = pieces_of(rows, from_.shapes[id], read_again, model_);
       }
-      moved_.push_back(pieces > 1 ? split(node, from_.shapes[id], pieces)
-                                  : append(node, from_.shapes[id]));
-    }
-    for (NodeId& output : to_.graph.outputs) output = moved_[output];
-    return std::move(to_);
+      return pieces > 1 ? split(node, from_.shapes[id], pieces) : to_.add(node, from_.shapes[id]);
+    });
   }
 
  private:
-  NodeId append(const TypedNode& node, const Dims& shape) {
-    to_.graph.nodes.push_back(node);
-    to_.shapes.push_back(shape);
-    return static_cast<NodeId>(to_.graph.nodes.size() - 1);
-  }
-
   NodeId split(const TypedNode& node, const Dims& kept, std::int64_t pieces) {
     in_pieces_ = kept;
     axes_ = node.payload;
-    axis_ = piece_axis(to_.shapes[node.operands[0]], kept);
+    axis_ = piece_axis(to_.shape(node.operands[0]), kept);
     in_pieces_[axis_] = pieces;
     switch (node.op) {
       case Op::mean: return split_mean(node, kept);
@@ -96,7 +79,7 @@ class Splitter {
     TypedNode partial = node;
     partial.op = op;
     partial.dtype = compute_dtype(node.dtype);
-    return append(partial, in_pieces_);
+    return to_.add(partial, in_pieces_);
   }
 
   NodeId join(Op op, DType dtype, NodeId partial, const Dims& kept) {
@@ -104,49 +87,49 @@ class Splitter {
     // have size one by now.
     constexpr std::size_t kMostFromFront = 32;
     const AxisSet axes = axis_ < kMostFromFront ? AxisSet{1} << axis_ : axes_;
-    return append({op, dtype, 1, {partial}, axes}, kept);
+    return to_.add({op, dtype, 1, {partial}, axes}, kept);
   }
 
   NodeId split_mean(const TypedNode& node, const Dims& kept) {
     const DType dtype = compute_dtype(node.dtype);
     const NodeId sum = join(Op::sum, dtype, over_pieces(node, Op::sum), kept);
-    const auto length = static_cast<double>(elements(to_.shapes[node.operands[0]]) /
-                                            std::max<std::int64_t>(1, elements(kept)));
+    const auto length = static_cast<double>(element_count(to_.shape(node.operands[0])) /
+                                            std::max<std::int64_t>(1, element_count(kept)));
     const std::uint64_t bits = dtype == DType::f64
                                    ? std::bit_cast<std::uint64_t>(length)
                                    : std::bit_cast<std::uint32_t>(static_cast<float>(length));
-    const NodeId count = append({Op::constant, dtype, 0, {}, bits}, {});
-    const NodeId mean = append({Op::div, dtype, 2, {sum, count}, 0}, kept);
-    return dtype == node.dtype ? mean : append({Op::promote, node.dtype, 1, {mean}, 0}, kept);
+    const NodeId count = to_.add({Op::constant, dtype, 0, {}, bits}, {});
+    const NodeId mean = to_.add({Op::div, dtype, 2, {sum, count}, 0}, kept);
+    return dtype == node.dtype ? mean : to_.add({Op::promote, node.dtype, 1, {mean}, 0}, kept);
   }
 
   // The first of the places in those pieces whose value is the row's. If one is NaN, so is that.
   NodeId split_place(const TypedNode& node, const Dims& kept) {
     const bool largest = node.op == Op::argmax;
-    const DType dtype = to_.graph.nodes[node.operands[0]].dtype;
+    const DType dtype = to_.node(node.operands[0]).dtype;
     const Op find = dtype == DType::boolean ? (largest ? Op::reduce_any : Op::reduce_all)
                                             : (largest ? Op::reduce_max : Op::reduce_min);
     const NodeId place = over_pieces(node, node.op);
     TypedNode found = node;
     found.dtype = dtype;
     const NodeId value = over_pieces(found, find);
-    const DType computed = to_.graph.nodes[value].dtype;
+    const DType computed = to_.node(value).dtype;
     const NodeId best = join(find, computed, value, kept);
-    NodeId here = append({Op::equal, DType::boolean, 2, {value, best}, 0}, in_pieces_);
+    NodeId here = to_.add({Op::equal, DType::boolean, 2, {value, best}, 0}, in_pieces_);
     if (is_floating(computed)) {
-      const NodeId nan = append({Op::isnan, DType::boolean, 1, {value}, 0}, in_pieces_);
-      here = append({Op::logical_or, DType::boolean, 2, {here, nan}, 0}, in_pieces_);
+      const NodeId nan = to_.add({Op::isnan, DType::boolean, 1, {value}, 0}, in_pieces_);
+      here = to_.add({Op::logical_or, DType::boolean, 2, {here, nan}, 0}, in_pieces_);
     }
     const auto last = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    const NodeId nowhere = append({Op::constant, DType::i64, 0, {}, last}, {});
-    const NodeId places = append({Op::where, DType::i64, 3, {here, place, nowhere}, 0}, in_pieces_);
+    const NodeId nowhere = to_.add({Op::constant, DType::i64, 0, {}, last}, {});
+    const NodeId places =
+        to_.add({Op::where, DType::i64, 3, {here, place, nowhere}, 0}, in_pieces_);
     return join(Op::reduce_min, node.dtype, places, kept);
   }
 
   const ShapedGraph& from_;
   const SplitModel& model_;
-  ShapedGraph to_;
-  std::vector<NodeId> moved_;
+  GraphRewriter to_;
   Dims in_pieces_;
   AxisSet axes_ = 0;  ///< of the reduction that is split
   std::size_t axis_ = 0;
@@ -155,8 +138,8 @@ class Splitter {
 }  // namespace
 
 std::int64_t pieces_of(const Dims& from, const Dims& to, bool read_again, const SplitModel& model) {
-  const std::int64_t rows = elements(to);
-  if (rows == 0 || elements(from) == 0) return 1;
+  const std::int64_t rows = element_count(to);
+  if (rows == 0 || element_count(from) == 0) return 1;
   // The innermost axis with more than one element, kept or not.
   std::size_t inner = from.size() - 1;
   while (inner > 0 && from[inner] == 1) --inner;
@@ -164,13 +147,13 @@ std::int64_t pieces_of(const Dims& from, const Dims& to, bool read_again, const 
   const std::int64_t side_by_side = columns ? std::min(from[inner], model.columns) : 1;
   const std::int64_t blocks = (rows + side_by_side - 1) / side_by_side;
   if (blocks >= (read_again ? model.few_read_again : model.few_blocks)) return 1;
-  const std::int64_t in_block = elements(from) / rows * side_by_side;
+  const std::int64_t in_block = element_count(from) / rows * side_by_side;
   const std::int64_t pieces = std::min(
       {in_block / model.least_piece, model.most_blocks / blocks, from[piece_axis(from, to)] - 1});
   return pieces < model.least_pieces ? 1 : pieces;
 }
 
-ShapedGraph split_rows(const ShapedGraph& graph, const SplitModel& model) {
+ShapedGraph split_reductions(const ShapedGraph& graph, const SplitModel& model) {
   return Splitter(graph, model).run();
 }
 

@@ -29,7 +29,7 @@ std::int64_t pieces_of(const Dims& from, const Dims& to, bool read_again,
 /// infer/reduce_space.hpp), with one element for each piece: its shape tells it from others.
 /// In pieces a mean is a sum, and a place comes with its value. `graph` has no trivial reductions
 /// (infer/reduce_space.hpp).
-ShapedGraph split_rows(const ShapedGraph& graph, const SplitModel& model = {});
+ShapedGraph split_reductions(const ShapedGraph& graph, const SplitModel& model = {});
 
 /// How many pieces a node's rows are in: 1 for what is no reduction over pieces.
 std::int64_t pieces_of(const TypedGraph& graph, std::span<const Dims> shapes, NodeId id);

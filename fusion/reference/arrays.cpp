@@ -18,16 +18,10 @@ using reference::Integer;
 using reference::Value;
 using Array = std::vector<Value>;
 
-std::int64_t size_of(const Dims& shape) {
-  std::int64_t size = 1;
-  for (const std::int64_t extent : shape) size *= extent;
-  return size;
-}
-
 // Calls body(coordinates) for every element of `shape` in C order.
 template <class Body>
 void for_each_element(const Dims& shape, const Body& body) {
-  if (size_of(shape) == 0) return;
+  if (element_count(shape) == 0) return;
   Dims at(shape.size(), 0);
   while (true) {
     body(at);
@@ -164,7 +158,7 @@ Value finish(const TypedNode& node, Running running, Rounding rounding) {
 
 Array reduce(const TypedGraph& graph, const TypedNode& node, const Dims& result_shape,
              const Array& operand, const Dims& shape) {
-  std::vector<Running> running(static_cast<std::size_t>(size_of(result_shape)));
+  std::vector<Running> running(static_cast<std::size_t>(element_count(result_shape)));
   const DType from = graph.nodes[node.operands[0]].dtype;
   for (Running& each : running) each.value = empty_result(node, from);
   std::size_t i = 0;
@@ -199,7 +193,7 @@ Array accumulate(const TypedGraph& graph, const TypedNode& node, const Array& op
     if (axes[k]) rows[k] = 1;
   }
   const TypedNode step = step_of(node);
-  std::vector<Running> running(static_cast<std::size_t>(size_of(rows)));
+  std::vector<Running> running(static_cast<std::size_t>(element_count(rows)));
   for (Running& each : running) {
     each.value = empty_result(step, graph.nodes[node.operands[0]].dtype);
   }
@@ -246,10 +240,10 @@ class ArrayEvaluation {
       return result;
     }
     if (is_shape_op(node.op)) return moved(id);
-    if (node.op == Op::link) return {};
-    if (node.op == Op::opaque) {
+    if (node.op == Op::tuple) return {};
+    if (node.op == Op::custom_call) {
       throw Error(Code::unsupported,
-                  "reference: what a call of the caller computes is known to the caller only");
+                  "reference: what a custom call computes is known to the caller only");
     }
     if (node.op == Op::iota) {
       for_each_element(shapes_[id], [&](const Dims& at) {

@@ -35,17 +35,6 @@ bool is_always_rounded(const Bounds& bounds) {
   return std::max({bounds.own, bounds.libm, bounds.cuda, bounds.hip}) <= 0.5;
 }
 
-// What Accuracy::fast has a hardware instruction for in f32, besides everything that is made of
-// them.
-bool has_fast_method(const OpInfo& op) {
-  switch (op.op) {
-    case Op::div:
-    case Op::sqrt:
-    case Op::reciprocal: return true;
-    default: return false;
-  }
-}
-
 }  // namespace
 
 namespace {
@@ -77,7 +66,7 @@ std::optional<double> error_bound(const OpInfo& op, DType result, Accuracy accur
                                   DeviceType device) {
   const Bounds& bounds = bounds_of(op, result);
   const bool approximate = is_approximate(accuracy, result, device);
-  if (approximate && (!is_always_rounded(bounds) || has_fast_method(op))) return std::nullopt;
+  if (approximate && (!is_always_rounded(bounds) || op.fast_instruction)) return std::nullopt;
   return promised(bounds, result, accuracy, device);
 }
 

@@ -49,7 +49,7 @@ inline constexpr double kWrongResult = 1e9;
 /// units of the largest term. This gives its magnitude, and 0 for all other ops.
 long double largest_term(Op op, std::span<const long double> operands);
 
-/// The same for compositions. gelu, logit and tanhshrink have such terms. Where the sigmoid in
+/// The largest term of a composition: gelu, logit and tanhshrink have some. Where the sigmoid in
 /// gelu_tanh and quick_gelu is small, the rounding of its argument u alone moves it by |u| half
 /// units. Where it, or its like in silu, gelu and mish, is below the normal range, it has fewer
 /// digits, and units are those of the smallest normal number times x. Of a 16-bit result neither is
@@ -64,7 +64,7 @@ std::optional<double> composition_bound(const Composition& composition, DType re
 /// ulp_error in units of the exact result or of `largest_term`, whichever is larger.
 double counted_error(long double largest_term, long double actual, long double exact, DType dtype);
 
-/// The same with the op's own largest term. Where one of lerp's overflows no error is counted.
+/// The error in units of the op's own largest term; 0 where a term of lerp overflows.
 double counted_error(Op op, long double actual, long double exact,
                      std::span<const long double> operands, DType dtype);
 
@@ -76,7 +76,7 @@ using WideComplex = std::complex<long double>;
 /// of a zero does not count.
 double complex_error(const WideComplex& actual, const WideComplex& exact);
 
-/// The same in larger units where more cannot be known: fma's are of its product, which may cancel,
+/// complex_error in larger units where less is known: fma's are of its product, which may cancel,
 /// and those of a power grow with its angle |b log(a)|, of which f64 has 53 digits, from 2^20 on;
 /// from 2^44 on nothing is known of it.
 double counted_error(Op op, const WideComplex& actual, const WideComplex& exact,

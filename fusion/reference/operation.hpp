@@ -14,7 +14,7 @@ namespace kiln::fusion::reference {
 /// dtype's arithmetic.
 Value operate(const TypedNode& node, std::span<const Value> operands, Rounding rounding);
 
-/// The same for ops of one and two real arguments in f64 throughout: to a few units in its last
+/// The result of ops of one and two real arguments in f64 throughout: to a few units in its last
 /// place, or logaddexp in that of its larger operand, which is enough to judge almost every
 /// narrower float by, in a tenth of the time.
 double operate_quickly(Op op, double x);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/op.hpp"
 #include "fusion/schedule/explain.hpp"
 
@@ -34,7 +35,7 @@ double operations_of(const TypedGraph& graph) {
   double total = 0;
   for (const TypedNode& node : graph.nodes) {
     const int width = node.arity == 0 ? 32 : bits(graph.nodes[node.operands[0]].dtype);
-    total += cost_of(node.op) * (width == 64 ? 2 : 1);
+    total += info(node.op).cost * (width == 64 ? 2 : 1);
   }
   return total;
 }
@@ -45,8 +46,7 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
                   const Layout& layout, std::string_view target) {
   const double sector = layout.schedule.backend == Backend::host ? 64 : 32;
   const std::size_t inner = layout.shape.size() - 1;
-  double elements = 1;
-  for (const std::int64_t size : shape) elements *= static_cast<double>(size);
+  const auto elements = static_cast<double>(element_count(shape));
   double useful = 0;
   double moved = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {

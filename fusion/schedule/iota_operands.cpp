@@ -45,7 +45,7 @@ std::string iota_name(std::int64_t axis) {
 std::vector<Operand> iota_operands(const TypedGraph& graph, const Dims& shape,
                                    std::string_view function) {
   for (const TypedNode& node : graph.nodes) {
-    if (node.op == Op::iota) check_count(node, shape, function);
+    if (node.op == Op::iota) check_iota(node, shape, function);
   }
   std::vector<Operand> operands;
   for (const std::int64_t axis : iota_axes(graph)) {

@@ -19,7 +19,7 @@ std::vector<std::int64_t> iota_axes(const TypedGraph& graph);
 /// "index", "index0" or "index_end1", for people.
 std::string iota_name(std::int64_t axis);
 
-/// One operand for each of `iota_axes`, over the outputs' shape, after check_count()
+/// One operand for each of `iota_axes`, over the outputs' shape, after check_iota()
 /// (infer/iota.hpp). `function` names the function in messages.
 std::vector<Operand> iota_operands(const TypedGraph& graph, const Dims& shape,
                                    std::string_view function);

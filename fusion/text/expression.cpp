@@ -188,7 +188,7 @@ Subscript Parser::subscript_item() {
   if (!peek().is(":")) {
     item.start = subscript_number();
     if (!peek().is(":")) {
-      item.kind = Subscript::Kind::element;
+      item.kind = Subscript::Kind::index;
       return item;
     }
   }

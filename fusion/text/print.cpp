@@ -155,7 +155,7 @@ class Printer {
     for (const NodeId output : graph_.outputs()) ++uses_[output];
     for (NodeId id = static_cast<NodeId>(uses_.size()); id-- > 0;) {
       if (uses_[id] == 0) continue;
-      const std::uint32_t times = graph_[id].op == Op::link ? uses_[id] : 1;
+      const std::uint32_t times = graph_[id].op == Op::tuple ? uses_[id] : 1;
       for (const NodeId operand : graph_[id].inputs()) uses_[operand] += times;
     }
   }
@@ -220,7 +220,7 @@ class Printer {
         }
       }
       const bool last = last_is_assignment() && id == graph_.outputs()[0];
-      const bool alone = uses_[id] > 1 && node.op != Op::link;
+      const bool alone = uses_[id] > 1 && node.op != Op::tuple;
       if (names_[id].empty() && alone && !last) names_[id] = fresh_name();
     }
   }
@@ -324,8 +324,8 @@ class Printer {
       steps.emplace_back(kept(parameter_text(node.op, list_of(node))));
       steps.emplace_back("[");
       push_operand(steps, node, 0);
-    } else if (node.op == Op::link) {
-      push_link(steps, node);
+    } else if (node.op == Op::tuple) {
+      push_tuple(steps, node);
     } else {
       push_call(steps, node);
     }
@@ -336,19 +336,19 @@ class Printer {
   // Text that lives as long as the printer, for a step.
   std::string_view kept(std::string text) const { return kept_.emplace_back(std::move(text)); }
 
-  // The values of a call of the caller. The first link's list is its value.
-  void push_link(std::vector<Step>& steps, const Node& node) const {
+  // The values that a custom call takes. What a tuple of one value extends is that value.
+  void push_tuple(std::vector<Step>& steps, const Node& node) const {
     steps.emplace_back(node.operands[1]);
-    if (graph_[node.operands[0]].op != Op::link) return;
+    if (graph_[node.operands[0]].op != Op::tuple) return;
     steps.emplace_back(", ");
     steps.emplace_back(node.operands[0]);
   }
 
   std::string_view name_of_call(const Node& node) const {
     if (node.op == Op::cast) return name(node.dtype);
-    if (node.op != Op::opaque) return info(node.op).name;
-    const std::size_t result = opaque_result(node.payload);
-    const std::string& name = graph_.tables()->calls[opaque_call(node.payload)].name;
+    if (node.op != Op::custom_call) return info(node.op).name;
+    const std::size_t result = call_result(node.payload);
+    const std::string& name = graph_.tables()->calls[call_index(node.payload)].name;
     return result == 0 ? std::string_view(name) : kept(fmt::format("{}.{}", name, result));
   }
 

@@ -29,7 +29,7 @@ Graph parse(std::string_view text, std::span<const std::string> arguments = {});
 /// is linear in the number of nodes. parse(to_text(g)) computes the same.
 std::string to_text(const Graph& graph);
 
-/// The same for people: what only puts arguments into their order is left out.
+/// to_text() for people: what only puts arguments into their order is left out.
 std::string to_short_text(const Graph& graph);
 
 }  // namespace kiln::fusion

@@ -31,7 +31,7 @@ void check_one_kernel(const Definition& definition) {
   throw Error(Code::unsupported,
               fmt::format("{}: {} is not for a Function, which is one kernel: make it a "
                           "kiln::Program (kiln::program, trace_program, parse_program)",
-                          definition.name, op->op == fusion::Op::link ? "a call" : op->name));
+                          definition.name, op->op == fusion::Op::tuple ? "a call" : op->name));
 }
 
 fusion::TypedGraph typed_graph(const Definition& definition,

@@ -173,7 +173,7 @@ class Group {
     for (int k = 0; k < arity_; ++k) row.worst.push_back(inputs_.operand(k, found.at));
     const DeviceType device = backend_.device().type;
     if (dtype_ == DType::c64) {
-      row.bound = fusion::complex_bound(*subject.op)->error;
+      row.bound = fusion::info(*subject.op).c64->error;
     } else if (subject.op) {
       const fusion::OpInfo& op = fusion::info(*subject.op);
       row.bound = fusion::error_bound(op, dtype_, accuracy, device);

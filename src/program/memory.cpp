@@ -125,7 +125,7 @@ std::size_t busiest_step(const ProgramPlan& plan) {
   std::vector<std::int64_t> change(plan.steps.size() + 1, 0);
   for (const fusion::Lifetime& life : lifetimes_of(plan)) {
     if (life.first > life.last) continue;
-    const auto room = static_cast<std::int64_t>(fusion::room_of(life.bytes));
+    const auto room = static_cast<std::int64_t>(fusion::aligned_bytes(life.bytes));
     change[life.first] += room;
     change[life.last + 1] -= room;
   }

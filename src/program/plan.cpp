@@ -59,7 +59,7 @@ Prepared prepare(const Definition& definition, const CallTypes& call,
     }
   }
   graph.graph = fusion::drop_trivial_reductions(graph.graph, graph.shapes);
-  graph = fusion::share_common(fusion::split_rows(fusion::optimise(graph)));
+  graph = fusion::split_reductions(fusion::optimise(graph));
   prepared.graph = fusion::place_views(graph, prepared.arguments, outputs, unpacked);
   return prepared;
 }

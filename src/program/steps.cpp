@@ -48,7 +48,7 @@ class Steps {
     for (std::size_t k = 0; k < partition_.kernels.size(); ++k) add_step(k);
     plan_.info.program = definition_.name;
     plan_.info.bytes = partition_.bytes;
-    plan_.info.op_by_op_bytes = partition_.op_by_op;
+    plan_.info.op_by_op_bytes = partition_.unfused_bytes;
     plan_.info.lower_bound = partition_.lower_bound;
     return std::move(plan_);
   }
@@ -77,12 +77,12 @@ class Steps {
         const Op op = node(part.value).op;
         const Place place{Kind::output, i, part.layout};
         outputs_[part.value].push_back(place);
-        if (op == Op::join || op == Op::opaque) places_[part.value] = place;
+        if (op == Op::join || op == Op::custom_call) places_[part.value] = place;
       }
     }
     for (NodeId id = 0; id < graph_.graph.nodes.size(); ++id) {
       const Op op = node(id).op;
-      if (op != Op::join && op != Op::opaque) continue;
+      if (op != Op::join && op != Op::custom_call) continue;
       if (!places_.contains(id)) places_[id] = add_temporary(id);
       if (op != Op::join) continue;
       for (const PlacedPart& part : graph_.joins[node(id).payload]) {
@@ -125,7 +125,7 @@ class Steps {
     ProgramKernel info;
     info.reason = part.reason;
     info.bytes = part.bytes;
-    info.op_by_op_bytes = part.op_by_op;
+    info.op_by_op_bytes = part.unfused_bytes;
     std::set<std::size_t> after;
     ProgramStep step =
         part.call ? call_step(part, k, info, after) : kernel_step(part, k, info, after);
@@ -137,7 +137,7 @@ class Steps {
   ProgramStep call_step(const fusion::KernelPart& part, std::size_t k, ProgramKernel& info,
                         std::set<std::size_t>& after) {
     const fusion::PlacedCall& placed = graph_.calls[*part.call];
-    const fusion::OpaqueCall& call = graph_.graph.tables->calls[placed.call];
+    const fusion::CustomCall& call = graph_.graph.tables->calls[placed.call];
     ProgramStep step;
     step.call = std::static_pointer_cast<const LibraryCall>(call.body);
     info.name = call.name;

@@ -129,7 +129,7 @@ Value slice(const Value& x, std::int64_t axis, std::optional<std::int64_t> start
 
 Value element(const Value& x, std::int64_t axis, std::int64_t place) {
   fusion::Graph& graph = graph_of("element", x);
-  return {&graph, fusion::element(graph, x.node_in(graph), axis, place)};
+  return {&graph, fusion::select(graph, x.node_in(graph), axis, place)};
 }
 
 Value expand_dims(const Value& x, std::int64_t axis) {
@@ -171,8 +171,8 @@ std::vector<Value> call(const LibraryCall& call, std::size_t results,
   fusion::Graph& graph = common_graph(call.name, values);
   const auto body = std::make_shared<const LibraryCall>(call);
   std::vector<Value> made;
-  for (const fusion::NodeId id : graph.opaque({body->name, body->dtypes, body->shapes, body},
-                                              nodes_of(graph, values), results)) {
+  for (const fusion::NodeId id : graph.custom_call({body->name, body->dtypes, body->shapes, body},
+                                                   nodes_of(graph, values), results)) {
     made.emplace_back(&graph, id);
   }
   return made;

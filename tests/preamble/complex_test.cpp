@@ -59,7 +59,7 @@ void expect_within_bound(Op op, c64 actual, const std::vector<c64>& operands) {
   }
   const WideComplex expected = exact(op, operands);
   EXPECT_LE(fusion::counted_error(op, widened(actual), expected, given),
-            fusion::complex_bound(op)->error)
+            fusion::info(op).c64->error)
       << fusion::info(op).name << " of" << text << " is " << widened(actual) << ", not "
       << expected;
 }

@@ -139,15 +139,15 @@ class ColumnEmitter : public ReductionEmitter {
     const TypedNode& node = graph_.nodes[id];
     const std::string lanes = name_of(id) + (in_stretches(node) ? "_all" : "_lanes");
     if (in_stretches(node)) {
-      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", device_name(node.op), name_of(id));
+      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).joiner, name_of(id));
     }
     if (!is_host()) {
-      out_.line(2, "reduce_columns<{}, {}, {}>({}, slots);", device_name(node.op), rows_.columns,
+      out_.line(2, "reduce_columns<{}, {}, {}>({}, slots);", info(node.op).joiner, rows_.columns,
                 rows_.threads, lanes);
     }
     values_[id] = lanes + "[lane]";
     std::string joined = values_[id];
-    if (is_host()) joined = fmt::format("joined<{}>({})", device_name(node.op), joined);
+    if (is_host()) joined = fmt::format("joined<{}>({})", info(node.op).joiner, joined);
     const std::string result = result_text(node, joined);
     if (result == values_[id]) return;
     const std::string& own = name_of(id);

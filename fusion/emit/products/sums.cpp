@@ -56,7 +56,7 @@ void ProductEmitter::begin_sums() {
       out_.line(2, "{} {}_{}{};", type, name_of(id), suffix, extents(every_result()));
       if (vectors_) return;
       out_.line(2, "{}{}_{}{} = start<{}, {}, {}>();", loops(every_result()), name_of(id), suffix,
-                indices(every_result()), device_name(node.op), compute_type(node.dtype),
+                indices(every_result()), info(node.op).joiner, compute_type(node.dtype),
                 lanes_per_sum_);
     };
     declare("lanes");
@@ -294,7 +294,7 @@ void ProductEmitter::joins(int depth) {
     } else if (vectors_) {
       out_.line(depth, "{} += {};", sum, values_[operand]);
     } else {
-      out_.line(depth, "{0} = {1}::join({0}, {2});", sum, device_name(node.op), values_[operand]);
+      out_.line(depth, "{0} = {1}::join({0}, {2});", sum, info(node.op).joiner, values_[operand]);
     }
   }
 }
@@ -303,7 +303,7 @@ void ProductEmitter::carry_over(int depth, const std::string& guard) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op) || !in_stretches(node) || nodes_.form(id)) continue;
-    const std::string joined = vectors_ ? "" : fmt::format("<{}>", device_name(node.op));
+    const std::string joined = vectors_ ? "" : fmt::format("<{}>", info(node.op).joiner);
     out_.line(depth, "{0}{1}carry{2}({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
               joined, name_of(id), indices(every_result()));
   }
@@ -313,7 +313,7 @@ void ProductEmitter::end_sums() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op)) continue;
-    const std::string_view op = device_name(node.op);
+    const std::string_view op = info(node.op).joiner;
     const std::string fold = vectors_ ? "total" : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
     out_.line(2, "{}{}_of[{}] = {}({}_{}{});", loops(every_result()), name_of(id), result_index(),
               fold, name_of(id), in_stretches(node) ? "all" : "lanes", indices(every_result()));

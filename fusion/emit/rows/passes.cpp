@@ -125,7 +125,7 @@ void ReductionEmitter::emit_pass(int pass) {
     const TypedNode& node = graph_.nodes[id];
     if (!reduces_in(id, pass)) continue;
     out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", name_of(id),
-              is_host() ? "start_held" : "start", device_name(node.op), partial_type(node),
+              is_host() ? "start_held" : "start", info(node.op).joiner, partial_type(node),
               schedule_.width);
     if (in_stretches(node)) out_.line(2, "auto {0}_all = {0}_lanes;", name_of(id));
     if (is_off_centre(id)) {
@@ -362,7 +362,7 @@ void ReductionEmitter::carry_stretches(int pass, int depth, std::string_view don
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!reduces_in(id, pass) || !in_stretches(graph_.nodes[id])) continue;
     out_.line(depth, "if (ends_stretch<{0}, {1}>({2})) carry<{3}>({4}_all, {4}_lanes);",
-              rows_.threads, rows_.batch, done, device_name(graph_.nodes[id].op), name_of(id));
+              rows_.threads, rows_.batch, done, info(graph_.nodes[id].op).joiner, name_of(id));
   }
 }
 
@@ -373,12 +373,12 @@ void ReductionEmitter::emit_join(std::size_t id, int depth) {
     value = fmt::format("{}{{{}, {}}}", partial_type(node), value, position_text());
   }
   if (in_parts()) {
-    out_.line(depth, "join_lane<{}>(part, {}_lanes, lane, {});", device_name(node.op), name_of(id),
+    out_.line(depth, "join_lane<{}>(part, {}_lanes, lane, {});", info(node.op).joiner, name_of(id),
               value);
     return;
   }
   out_.line(depth, "{3}{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
-            device_name(node.op), value, at_ends_ ? "if (at_end) " : "");
+            info(node.op).joiner, value, at_ends_ ? "if (at_end) " : "");
   if (!is_off_centre(id)) return;
   const NodeId difference = graph_.nodes[node.operands[0]].operands[0];
   out_.line(depth, "{2}{0}_off[lane] = Sum::join({0}_off[lane], {1});", name_of(id),

@@ -170,9 +170,9 @@ class RowEmitter : public ReductionEmitter {
     if (pair != nullptr) return emit_joined(*pair);
     const bool stretches = in_stretches(node);
     if (stretches) {
-      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", device_name(node.op), name_of(id));
+      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).joiner, name_of(id));
     }
-    const std::string joined = fmt::format("reduce<{}>({}_{}, {}_slots)", device_name(node.op),
+    const std::string joined = fmt::format("reduce<{}>({}_{}, {}_slots)", info(node.op).joiner,
                                            name_of(id), stretches ? "all" : "lanes", name_of(id));
     out_.line(2, "const {} {} = {};", compute_type(node.dtype), name_of(id),
               result_text(node, joined));

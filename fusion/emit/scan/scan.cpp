@@ -131,7 +131,7 @@ class ScanEmitter {
       const TypedNode& node = graph_.nodes[id];
       if (!is_scan(node.op)) continue;
       out_.line(2, "{0} {1}_carried = {2}::start<{0}>();", compute_type(node.dtype), name_of(id),
-                device_name(node.op));
+                info(node.op).joiner);
     }
     // All threads of a block go on to the end together. Those past the end of the row repeat its
     // last vector, which nothing before it depends on.
@@ -159,7 +159,7 @@ class ScanEmitter {
       const TypedNode& node = graph_.nodes[id];
       if (!is_scan(node.op)) continue;
       out_.line(2, "auto {}_carried = start_columns<{}, {}, {}>();", name_of(id),
-                device_name(node.op), compute_type(node.dtype), schedule_.width);
+                info(node.op).joiner, compute_type(node.dtype), schedule_.width);
     }
     out_.line(2, "for ({0} at_{1} = 0; at_{1} < length.divisor; ++at_{1}) {{", index_, scanned());
   }
@@ -233,10 +233,10 @@ class ScanEmitter {
     const std::string& own = name_of(id);
     define(id, values_[node.operands[0]]);
     if (along()) {
-      out_.line(3, "scan<{0}, {1}>({2}, {2}_carried, {2}_slots);", device_name(node.op),
+      out_.line(3, "scan<{0}, {1}>({2}, {2}_carried, {2}_slots);", info(node.op).joiner,
                 shares_.threads, own);
     } else {
-      out_.line(3, "scan_row<{0}>({1}, {1}_carried, at_{2});", device_name(node.op), own,
+      out_.line(3, "scan_row<{0}>({1}, {1}_carried, at_{2});", info(node.op).joiner, own,
                 scanned());
     }
     values_[id] = node_text_.rounded(node, values_[id]);

@@ -27,7 +27,7 @@ ShapedGraph shaped(const std::string& text, DType dtype = DType::f32, Dims shape
 
 std::size_t operations(const ShapedGraph& graph) {
   return static_cast<std::size_t>(std::ranges::count_if(
-      drop_dead(graph).graph.nodes, [](const TypedNode& node) { return node.arity > 0; }));
+      graph.graph.nodes, [](const TypedNode& node) { return node.arity > 0; }));
 }
 
 std::size_t simplified(const std::string& text, DType dtype = DType::f32) {
@@ -73,7 +73,7 @@ TEST(Simplify, KeepsTheShapeOfABroadcast) {
 }
 
 TEST(FoldConstants, ComputesWhatDependsOnConstantsAlone) {
-  const ShapedGraph folded = drop_dead(fold_constants(shaped("x * (2.0 * 3.0 + 1.0)")));
+  const ShapedGraph folded = fold_constants(shaped("x * (2.0 * 3.0 + 1.0)"));
   EXPECT_EQ(operations(folded), 1u);
   EXPECT_EQ(operations(fold_constants(shaped("x * sqrt(2.0)"))), 1u);
   EXPECT_EQ(operations(fold_constants(shaped("x + i32(2.7)", DType::i32))), 1u);
@@ -82,7 +82,7 @@ TEST(FoldConstants, ComputesWhatDependsOnConstantsAlone) {
 
 // The bits of a constant of `dtype` that `text`, which is x plus it, folds to.
 std::uint64_t folded_bits(const std::string& text, DType dtype) {
-  const ShapedGraph folded = drop_dead(fold_constants(shaped("x + (" + text + ")", dtype)));
+  const ShapedGraph folded = fold_constants(shaped("x + (" + text + ")", dtype));
   EXPECT_EQ(operations(folded), 1u) << text;
   for (const TypedNode& node : folded.graph.nodes) {
     if (node.op == Op::constant) return node.payload;
@@ -100,7 +100,7 @@ TEST(FoldConstants, RoundsOnceToTheFormatOfTheResult) {
 }
 
 TEST(FoldConstants, RoundsEachStepAsADeviceDoes) {
-  const ShapedGraph folded = drop_dead(fold_constants(shaped("x + (16777216.0 + 1.0) + 1.0")));
+  const ShapedGraph folded = fold_constants(shaped("x + (16777216.0 + 1.0) + 1.0"));
   for (const TypedNode& node : folded.graph.nodes) {
     if (node.op == Op::constant && node.payload != 0x3f800000u) {
       EXPECT_EQ(node.payload, 0x4b800000u) << "2^24 + 1 is 2^24 in f32";
@@ -109,7 +109,7 @@ TEST(FoldConstants, RoundsEachStepAsADeviceDoes) {
 }
 
 std::size_t clamps(const std::string& text, DType dtype = DType::f32) {
-  const ShapedGraph graph = drop_dead(drop_clamps(shaped(text, dtype)));
+  const ShapedGraph graph = drop_clamps(shaped(text, dtype));
   return static_cast<std::size_t>(
       std::ranges::count_if(graph.graph.nodes, [](const TypedNode& node) {
         return node.op == Op::clip || node.op == Op::maximum || node.op == Op::minimum;
@@ -146,15 +146,15 @@ TEST(DropClamps, KeepsThoseThatChangeACode) {
 
 // The op whose operand is what a largest or smallest is taken of.
 Op reduced(const std::string& text, Dims shape = {4, 3}, DType dtype = DType::f32) {
-  const ShapedGraph graph = drop_dead(raise_functions(shaped(text, dtype, shape)));
+  const ShapedGraph graph = sink_functions(shaped(text, dtype, shape));
   for (const TypedNode& node : graph.graph.nodes) {
     if (node.op == Op::reduce_max || node.op == Op::reduce_min || node.op == Op::sum)
       return graph.graph.nodes[node.operands[0]].op;
   }
-  return Op::link;
+  return Op::tuple;
 }
 
-TEST(RaiseFunctions, PastTheLargestAndSmallest) {
+TEST(SinkFunctions, PastTheLargestAndSmallest) {
   EXPECT_EQ(reduced("max(exp(x), -1)"), Op::input);
   EXPECT_EQ(reduced("min(tanh(x))"), Op::input);
   EXPECT_EQ(reduced("max(log10(maximum(x, 1e-10)))"), Op::input);
@@ -165,7 +165,7 @@ TEST(RaiseFunctions, PastTheLargestAndSmallest) {
   EXPECT_EQ(reduced("m = exp(x); m - max(m, -1)", large), Op::input) << "read twice in any case";
 }
 
-TEST(RaiseFunctions, NotWhereTheOrderOrTheResultWouldBeAnother) {
+TEST(SinkFunctions, NotWhereTheOrderOrTheResultWouldBeAnother) {
   EXPECT_EQ(reduced("max(log(x))"), Op::log) << "of a negative number it is NaN";
   EXPECT_EQ(reduced("max(log(maximum(x, -1.0)))"), Op::log);
   EXPECT_EQ(reduced("max(cos(x))"), Op::cos);
@@ -180,7 +180,13 @@ TEST(RaiseFunctions, NotWhereTheOrderOrTheResultWouldBeAnother) {
     EXPECT_EQ(reduced(text, {4, 3}, DType::u8), Op::promote) << text;
   }
   const ShapedGraph each = shaped("max(exp(x))", DType::f16, {4, 3}, Rounding::each);
-  EXPECT_EQ(raise_functions(each).graph.nodes, each.graph.nodes);
+  EXPECT_EQ(sink_functions(each).graph.nodes, each.graph.nodes);
+}
+
+// Each of two operations is on equal nodes only once the nodes before it are one.
+TEST(Simplify, FindsEqualOperandsHoweverFarTheyAre) {
+  EXPECT_EQ(simplified("maximum(exp(exp(exp(x * 1))), exp(exp(exp(x))))"), 3u);
+  EXPECT_EQ(simplified("a = maximum(exp(x * 1), exp(x)); minimum(exp(a), exp(exp(x * 1)))"), 2u);
 }
 
 TEST(ShareCommon, MakesEqualNodesOne) {
@@ -195,11 +201,11 @@ TEST(ShareCommon, MakesEqualNodesOne) {
   EXPECT_EQ(operations(shared), 1u);
 }
 
-TEST(DropDead, KeepsArgumentsAndOutputs) {
+TEST(ShareCommon, DropsWhatNoOutputNeedsAndKeepsArguments) {
   ShapedGraph graph = shaped("x + y");
   graph.graph.nodes.push_back({Op::exp, DType::f32, 1, {0}, 0});
   graph.shapes.push_back(graph.shapes[0]);
-  const ShapedGraph live = drop_dead(graph);
+  const ShapedGraph live = share_common(graph);
   EXPECT_EQ(live.graph.nodes.size(), 3u);
   EXPECT_EQ(live.graph.arguments.size(), 2u);
   EXPECT_EQ(live.shapes.size(), 3u);

@@ -437,7 +437,7 @@ TEST(Print, NamesWhatCallsOfSeveralResultsAreGiven) {
   Graph graph;
   std::vector<NodeId> values{graph.argument("x"), graph.argument("y")};
   for (int i = 0; i < 60; ++i) {
-    values = graph.opaque({fmt::format("two{}", i), {}, {}, nullptr}, values, 2);
+    values = graph.custom_call({fmt::format("two{}", i), {}, {}, nullptr}, values, 2);
   }
   graph.add_output(graph.apply(Op::add, values));
   EXPECT_EQ(to_text(graph).substr(0, 68),

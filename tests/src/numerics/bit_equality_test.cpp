@@ -199,7 +199,7 @@ bool is_defined(const OpInfo& op, DType dtype) {
   if (op.rule == Rule::random) return dtype == DType::u64 || dtype == DType::i32;
   if (op.rule == Rule::component) return dtype == DType::c64;
   if (dtype == DType::c64) {
-    const auto bound = fusion::complex_bound(op.op);
+    const auto bound = fusion::info(op.op).c64;
     return !bound || bound->same_bits;
   }
   const bool returns_integer = op.rule == Rule::same || op.rule == Rule::integral;

@@ -53,7 +53,7 @@ bool is_defined(Op op, Accuracy accuracy) {
 
 // The ops that are defined to the bit on complex numbers too, as the reference has them.
 bool is_defined_for_complex(Op op) {
-  const auto bound = fusion::complex_bound(op);
+  const auto bound = fusion::info(op).c64;
   return bound ? bound->error <= 0.5 : fusion::takes_complex(op);
 }
 
@@ -71,8 +71,7 @@ bool agrees_as_complex(Op op, const Value& actual, const Value& exact,
   std::array<fusion::WideComplex, 3> z;
   for (std::size_t i = 0; i < operands.size(); ++i) z[i] = {operands[i].real, operands[i].imag};
   return fusion::counted_error(op, {actual.real, actual.imag}, {exact.real, exact.imag},
-                               std::span(z).first(operands.size())) <=
-         fusion::complex_bound(op)->error;
+                               std::span(z).first(operands.size())) <= fusion::info(op).c64->error;
 }
 
 // Under fast, a product may not have been rounded before it was added, so that the error of a sum

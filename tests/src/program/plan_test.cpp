@@ -479,7 +479,7 @@ TEST(ProgramPlan, StoresWhatManyKernelsRead) {
   EXPECT_LT(many.bytes, many.op_by_op_bytes);
 }
 
-TEST(SinkViews, ComputesBehindAViewInsteadOfStoring) {
+TEST(HoistViews, ComputesBehindAViewInsteadOfStoring) {
   const auto plan_of = [](const std::string& text, const std::vector<Dims>& shapes) {
     CallTypes call;
     for (const Dims& shape : shapes) {
@@ -504,7 +504,7 @@ TEST(SinkViews, ComputesBehindAViewInsteadOfStoring) {
 }
 
 // An axis that a reduction keeps is taken away after what else is computed with the result.
-TEST(RaiseViews, ComputesInTheKernelThatReduces) {
+TEST(SinkUnitAxes, ComputesInTheKernelThatReduces) {
   const auto plan_of = [](const std::string& text) {
     CallTypes call;
     for (const Dims& shape : {Dims{64, 8, 512}, Dims{64, 512}, Dims{512}}) {

@@ -146,7 +146,7 @@ TEST(LibraryCalls, AreToldApartInExplain) {
   ASSERT_EQ(info.kernels.size(), 3u);
   EXPECT_TRUE(info.kernels[1].call);
   EXPECT_EQ(info.kernels[1].name, "caller_sum");
-  EXPECT_EQ(info.kernels[2].reason, "it reads what a call of the caller gives");
+  EXPECT_EQ(info.kernels[2].reason, "it reads the result of a custom call");
   EXPECT_NE(program.expression().find("caller_sum("), std::string::npos);
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/rewriter.hpp"
 #include "fusion/passes/passes.hpp"
 #include "fusion/passes/signs.hpp"
 
@@ -12,39 +14,22 @@ namespace {
 // Rows from which on no kernel keeps what it has computed of them for a second pass.
 constexpr std::int64_t kLongRow = 1 << 18;
 
-std::int64_t elements(const Dims& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  return count;
-}
-
-// Takes more than a few instructions, and is never smaller of a larger number; NaN of NaN.
+// Whether a node is an increasing function that takes more than a few instructions.
 bool is_increasing_function(const TypedNode& node, const std::vector<bool>& never_negative) {
-  switch (node.op) {
-    case Op::exp:
-    case Op::exp2:
-    case Op::expm1:
-    case Op::tanh:
-    case Op::sinh:
-    case Op::asinh:
-    case Op::atan:
-    case Op::cbrt:
-    case Op::sigmoid:
-    case Op::erf:
-    case Op::ndtr: return true;
-    case Op::sqrt:
-    case Op::log:
-    case Op::log2:
-    case Op::log10:
-    case Op::log1p: return never_negative[node.operands[0]];
-    default: return false;
+  if (info(node.op).cheap) return false;
+  switch (info(node.op).order) {
+    case Order::unknown: return false;
+    case Order::increasing: return true;
+    case Order::increasing_from_zero: return never_negative[node.operands[0]];
   }
+  return false;
 }
 
-class Raising {
+class FunctionSinking {
  public:
-  explicit Raising(const ShapedGraph& from)
+  explicit FunctionSinking(const ShapedGraph& from)
       : from_(from),
+        to_(from),
         never_negative_(never_negative(from.graph)),
         uses_(from.graph.nodes.size(), 0),
         compared_(from.graph.nodes.size(), false) {
@@ -55,55 +40,49 @@ class Raising {
       }
     }
     for (const NodeId output : from.graph.outputs) ++uses_[output];
-    to_.graph = from.graph;
-    to_.graph.nodes.clear();
   }
 
   ShapedGraph run() {
-    for (NodeId id = 0; id < from_.graph.nodes.size(); ++id) moved_.push_back(move(id));
-    for (NodeId& output : to_.graph.outputs) output = moved_[output];
-    return std::move(to_);
+    return to_.run([&](NodeId id) { return sink_into(id); });
   }
 
  private:
   const TypedNode& node(NodeId id) const { return from_.graph.nodes[id]; }
 
-  NodeId move(NodeId id) {
+  NodeId sink_into(NodeId id) {
     const std::vector<NodeId> functions = functions_before(id);
+    if (functions.empty()) return to_.copy(id);
+    const NodeId first = *argument(functions.back());
     TypedNode reduction = node(id);
-    const NodeId first = functions.empty() ? reduction.operands[0] : *argument(functions.back());
-    if (!functions.empty()) {
-      reduction.operands[0] = first;
-      reduction.dtype = node(first).dtype;
-    }
-    for (std::size_t i = 0; i < reduction.arity; ++i)
-      reduction.operands[i] = moved_[reduction.operands[i]];
-    NodeId result = append(reduction, from_.shapes[id]);
+    reduction.operands[0] = to_.moved(first);
+    reduction.dtype = node(first).dtype;
+    NodeId result = to_.add(reduction, from_.shapes[id]);
     for (auto function = functions.rbegin(); function != functions.rend(); ++function) {
-      TypedNode copy = node(*function);
+      TypedNode copy = to_.moved_node(*function);
       const NodeId of = *argument(*function);
-      for (std::size_t i = 0; i < copy.arity; ++i)
-        copy.operands[i] = copy.operands[i] == of ? result : moved_[copy.operands[i]];
-      result = append(copy, from_.shapes[id]);
+      for (std::size_t i = 0; i < copy.arity; ++i) {
+        if (node(*function).operands[i] == of) copy.operands[i] = result;
+      }
+      result = to_.add(copy, from_.shapes[id]);
     }
     return result;
   }
 
-  // What can be computed of the result of a reduction instead of its operand, the last of it first;
-  // nothing if that saves nothing.
+  // The functions that can be applied to the result of reduction `id` instead of its operand, the
+  // last one first; none if that saves nothing.
   std::vector<NodeId> functions_before(NodeId id) const {
     std::vector<NodeId> functions;
     const TypedNode& reduction = node(id);
     if (reduction.op != Op::reduce_max && reduction.op != Op::reduce_min) return {};
     const NodeId operand = reduction.operands[0];
-    const std::int64_t results = std::max<std::int64_t>(1, elements(from_.shapes[id]));
-    const std::int64_t length = elements(from_.shapes[operand]) / results;
+    const std::int64_t results = std::max<std::int64_t>(1, element_count(from_.shapes[id]));
+    const std::int64_t length = element_count(from_.shapes[operand]) / results;
     if (length == 0) return {};
     bool saves = false;
     std::optional<NodeId> of;
     for (NodeId at = operand; (of = argument(at)); at = *of) {
-      // Where others need the function of every element, a short row is computed once for all, and
-      // what is compared with the largest has to be the same number.
+      // Where others need the function of every element, a kernel computes a short row once for all
+      // of them; and what is compared with the largest has to be the same number.
       if (uses_[at] > 1 && (length < kLongRow || compared_[at])) break;
       saves = saves || is_increasing_function(node(at), never_negative_);
       functions.push_back(at);
@@ -133,26 +112,19 @@ class Raising {
     return keeps ? found : std::nullopt;
   }
 
-  NodeId append(const TypedNode& node, const Dims& shape) {
-    to_.graph.nodes.push_back(node);
-    to_.shapes.push_back(shape);
-    return static_cast<NodeId>(to_.graph.nodes.size() - 1);
-  }
-
   const ShapedGraph& from_;
+  GraphRewriter to_;
   std::vector<bool> never_negative_;
   std::vector<int> uses_;
   std::vector<bool> compared_;
-  ShapedGraph to_;
-  std::vector<NodeId> moved_;
 };
 
 }  // namespace
 
-ShapedGraph raise_functions(const ShapedGraph& graph) {
-  // There every op gives the bits that it has alone.
+ShapedGraph sink_functions(const ShapedGraph& graph) {
+  // Rounding::each promises the bits that every op gives when it is alone.
   if (graph.graph.rounding == Rounding::each) return graph;
-  return Raising(graph).run();
+  return FunctionSinking(graph).run();
 }
 
 }  // namespace kiln::fusion
