@@ -76,21 +76,6 @@ BENCHMARK(service_32_kernels)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
-void service_10000_requests_for_one_key(benchmark::State& state) {
-  Service service(settings_for(2));
-  std::uint64_t compiles = 0;
-  for (auto _ : state) {
-    const std::uint64_t before = service.counters().exchanges;
-    const CompileRequest request = distinct_kernel();
-    std::vector<CompileHandle> handles;
-    for (int i = 0; i < 10'000; ++i) handles.push_back(service.compile_async(request));
-    for (const CompileHandle& handle : handles) handle.wait();
-    compiles = service.counters().exchanges - before;
-  }
-  state.counters["compiles"] = static_cast<double>(compiles);
-}
-BENCHMARK(service_10000_requests_for_one_key)->Unit(benchmark::kMillisecond)->UseRealTime();
-
 // Eight kernels as eight programs on one worker, or as one program: what sharing a program would
 // save.
 void eight_kernels(benchmark::State& state) {

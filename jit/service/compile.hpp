@@ -41,8 +41,7 @@ class CompileRefused : public Error {
   explicit CompileRefused(const std::string& message) : Error(Code::compile_failed, message) {}
 };
 
-/// A compile that was asked for. Copies share one compile, and so do requests that differ only in
-/// `function`, `expression` and `background` while it runs. Dropping a handle does not stop it.
+/// A compile that was asked for; copies share it. Dropping a handle does not stop it.
 class CompileHandle {
  public:
   CompileHandle() = default;
@@ -54,8 +53,8 @@ class CompileHandle {
   CompileResult get() const;
   /// Somebody waits for it now: it overtakes what is in the background.
   void raise_priority();
-  /// Takes back the request. The compile is stopped, or never started, once every request for it
-  /// has been; get() then throws Error(compile_failed).
+  /// Takes back the request: the compile is stopped, or never started, and get() throws
+  /// Error(compile_failed).
   void cancel();
 
  private:

@@ -2,16 +2,11 @@
 #include <fmt/format.h>
 
 #include "jit/service/diagnostics.hpp"
-#include "jit/service/flight.hpp"
+#include "jit/service/outcome.hpp"
 #include "jit/service/service.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
-
-void Service::run_compile(Flight& flight, int cancel) {
-  land(flight.shared_from_this(),
-       Outcome::of([&] { return compile_now(flight.request, flight.toolchain, cancel); }));
-}
 
 CompileResult Service::compile_now(const CompileRequest& request, const Toolchain& toolchain,
                                    int cancel) {

@@ -4,37 +4,27 @@
 #include "base/text.hpp"
 #include "jit/compilers/objdump.hpp"
 #include "jit/service/diagnostics.hpp"
-#include "jit/service/flight.hpp"
+#include "jit/service/outcome.hpp"
 #include "jit/service/service.hpp"
 #include "jit/toolchain/toolchain.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
 
-// Workers are used by threads of the pool only, see WorkerProcess.
-std::future<Service::Outcome> Service::post(std::function<void(int cancel)> run) {
-  auto promise = std::make_shared<std::promise<Outcome>>();
-  std::future<Outcome> future = promise->get_future();
-  pool_->add(std::make_shared<Job>(
-      [promise, run = std::move(run)](int cancel) {
-        promise->set_value(Outcome::of([&] {
-          run(cancel);
-          return CompileResult{};
-        }));
-      },
-      [promise] {
-        promise->set_value(Outcome::of([]() -> CompileResult {
-          throw Error(Code::compile_failed, "the compile service is ending");
-        }));
-      },
-      false));
-  return future;
-}
+namespace {
+
+Error ending_error() { return Error(Code::compile_failed, "the compile service is ending"); }
+
+}  // namespace
 
 std::string Service::run_job(const Toolchain& toolchain, MessageType type,
                              const std::string& body) {
   Exchange answer;
-  post([&](int cancel) { answer = exchange(toolchain, type, body, cancel); }).get().get();
+  const auto ask = [&](int cancel) {
+    answer = exchange(toolchain, type, body, cancel);
+    return CompileResult{};
+  };
+  post(ask, ending_error(), false).outcome.get().get();
   const char* what = type == MessageType::disassemble ? "disassemble" : "known_targets";
   if (answer.end != Exchange::End::replied) {
     throw Error(Code::compile_failed,
@@ -73,13 +63,17 @@ std::vector<std::string> Service::known_targets(const Toolchain& toolchain) {
     }
     return candidates;
   }
-  std::vector<std::future<Outcome>> probes;
+  std::vector<Posted> probes;
   for (const std::string& candidate : candidates) {
     if (targets_.lookup(toolchain, candidate)) continue;
-    probes.push_back(post([&](int cancel) { target_is_unknown(toolchain, candidate, cancel); }));
+    const auto try_it = [&](int cancel) {
+      target_is_unknown(toolchain, candidate, cancel);
+      return CompileResult{};
+    };
+    probes.push_back(post(try_it, ending_error(), false));
   }
-  for (std::future<Outcome>& probe : probes) probe.wait();  // all, before the first may throw
-  for (std::future<Outcome>& probe : probes) probe.get().get();
+  for (const Posted& probe : probes) probe.outcome.wait();  // all, before the first may throw
+  for (const Posted& probe : probes) probe.outcome.get().get();
   targets_.keep(toolchain);
   std::erase_if(candidates, [&](const std::string& candidate) {
     return targets_.lookup(toolchain, candidate) != true;

@@ -1,19 +1,16 @@
-// The compile service behind compile.hpp: which worker gets which request, what is asked once for
-// many, and what becomes of a worker's failure. One instance serves the process; tests make their
-// own.
+// The compile service behind compile.hpp: which worker gets which request, and what becomes of a
+// worker's failure. Each request is one compile; that a kernel is asked for once is the business of
+// kernel/kernel_table.hpp. One instance serves the process; tests make their own.
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
-#include <future>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "jit/compilers/compiler.hpp"
@@ -36,9 +33,8 @@ class Service {
   /// The one of this process, with the settings of the environment; a forked child gets its own.
   static Service& instance();
 
-  /// What a compiler has refused is not compiled again. Any other failure, of a worker, a thread,
-  /// the disk or the memory, is an error of the requests that wait for it; the next one tries
-  /// again.
+  /// A failure, be it of the source, a worker, a thread, the disk or the memory, is one of this
+  /// request: the next one tries again.
   CompileHandle compile_async(CompileRequest request);
   std::vector<std::string> known_targets(const Toolchain& toolchain);
   std::string disassemble(std::string_view code, std::string_view target);
@@ -53,11 +49,10 @@ class Service {
 
  private:
   struct Outcome;
-  struct Flight;  // one compile and everyone who waits for it
+  struct Posted;
   friend class CompileHandle;
 
   Toolchain toolchain_of(const CompileRequest& request);
-  void run_compile(Flight& flight, int cancel);
   CompileResult compile_now(const CompileRequest& request, const Toolchain& toolchain, int cancel);
   bool target_is_unknown(const Toolchain& toolchain, const std::string& target, int cancel);
   /// Whether the smallest kernel compiles for the target; nothing where the compiler has not said.
@@ -67,13 +62,13 @@ class Service {
   Exchange exchange_in_process(const Toolchain& toolchain, MessageType type,
                                const std::string& body);
   std::string run_job(const Toolchain& toolchain, MessageType type, const std::string& body);
-  std::future<Outcome> post(std::function<void(int cancel)> run);
+  /// `dropped` is what comes of it if it is cancelled before it runs, or the service ends.
+  Posted post(std::function<CompileResult(int cancel)> action, const Error& dropped,
+              bool background);
 
   std::unique_ptr<WorkerProcess> take_worker(const Toolchain& toolchain);
   void keep_worker(std::unique_ptr<WorkerProcess> worker);
   std::optional<Pool::TimePoint> end_idle_workers();
-  std::shared_ptr<Flight> find_refused(const CompileRequest& request, std::size_t hash) const;
-  void land(const std::shared_ptr<Flight>& flight, Outcome outcome);
 
   struct IdleWorker {
     std::unique_ptr<WorkerProcess> worker;
@@ -87,9 +82,7 @@ class Service {
 
   mutable std::mutex
       mutex_;  // of what follows; never held while a compiler or a process is waited for
-  std::unordered_multimap<std::size_t, std::shared_ptr<Flight>> flights_;
-  std::deque<std::shared_ptr<Flight>> refused_;  // landed with the compiler's verdict, oldest first
-  std::list<IdleWorker> idle_;                   // the one used last is first
+  std::list<IdleWorker> idle_;  // the one used last is first
   std::map<std::string, Toolchain> toolchains_;
   std::mutex compilers_mutex_;
   std::map<std::string, std::unique_ptr<Compiler>> compilers_;  // in-process only

@@ -20,6 +20,8 @@ namespace {
 std::optional<Failure> failure_of(const std::function<void()>& action) {
   try {
     action();
+  } catch (const jit::CompileRefused& error) {
+    return Failure{error.code(), error.what(), true};
   } catch (const Error& error) {
     return Failure{error.code(), error.what()};
   } catch (const std::exception& error) {

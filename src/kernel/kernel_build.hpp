@@ -38,6 +38,7 @@ KernelInfo info_of(const KernelCode& code);
 struct Failure {
   Code code = Code::internal;
   std::string message;
+  bool is_verdict = false;  ///< the compiler's on the source, which it would give again
 };
 
 struct BuildResult {

@@ -148,6 +148,7 @@ KernelResult KernelTable::get(const WantedKernel& wanted, const cache::Key& key)
     if (const auto loaded = loaded_.find({wanted.backend, key}); loaded != loaded_.end()) {
       return {loaded->second, {}, std::nullopt};
     }
+    if (auto verdict = verdict_on(key)) return {nullptr, {}, std::move(verdict)};
     task = task_of(wanted, key);
     task->add(wanted.backend, next_number_++, waiter.done());
     leads = !task->running;
@@ -180,6 +181,10 @@ std::vector<KernelTable::Ticket> KernelTable::request(std::span<const WantedKern
         known.emplace_back(i, std::move(result));
         continue;
       }
+      if ((result.failure = verdict_on(key))) {
+        known.emplace_back(i, std::move(result));
+        continue;
+      }
       tickets[i] = {task_of(wanted[i], key), next_number_++};
       tickets[i].task->add(wanted[i].backend, tickets[i].number, done[i]);
       enqueue(tickets[i].task);
@@ -203,13 +208,20 @@ void KernelTable::request_missed(const WantedKernel& wanted, const cache::Key& k
   throw_failure_of_miss(key);  // there may be no thread for it
 }
 
-// Once: the reason may be gone when it is asked for again.
+// The mutex is held.
+std::optional<Failure> KernelTable::verdict_on(const cache::Key& key) const {
+  const auto found = failures_.find(key);
+  if (found == failures_.end() || !found->second.is_verdict) return std::nullopt;
+  return found->second;
+}
+
+// Unless it is a verdict, once: the reason may be gone when it is asked for again.
 void KernelTable::throw_failure_of_miss(const cache::Key& key) {
   const std::lock_guard lock(mutex_);
   const auto found = failures_.find(key);
   if (found == failures_.end()) return;
-  const Failure failure = std::move(found->second);
-  failures_.erase(found);
+  const Failure failure = found->second;
+  if (!failure.is_verdict) failures_.erase(found);
   throw error_of(failure);
 }
 
@@ -339,7 +351,7 @@ void KernelTable::finish(const std::shared_ptr<Task>& task, BuildResult built,
                          BuildControl& control) {
   if (built.failure) {
     const std::lock_guard lock(mutex_);
-    if (task->missed) {
+    if (task->missed || built.failure->is_verdict) {
       if (failures_.size() >= kMaxFailures) failures_.clear();
       failures_.insert_or_assign(task->key, *built.failure);
     }

@@ -55,7 +55,8 @@ class KernelTable {
   /// The loaded kernel, or null.
   std::shared_ptr<jit::Kernel> find(const jit::Backend& backend, const cache::Key& key);
 
-  /// Gets it for a call, which waits.
+  /// Gets it for a call, which waits. A source that a compiler of this process has refused is not
+  /// compiled again, here or by request() and request_missed(); any other failure is tried again.
   KernelResult get(const WantedKernel& wanted, const cache::Key& key);
 
   /// Loads code that was found in the cache under `key`. A driver that calls it invalid costs one
@@ -86,6 +87,7 @@ class KernelTable {
   std::shared_ptr<Task> task_of(const WantedKernel& wanted, const cache::Key& key);
   void enqueue(const std::shared_ptr<Task>& task);
   void throw_failure_of_miss(const cache::Key& key);
+  std::optional<Failure> verdict_on(const cache::Key& key) const;
   void start_threads();
   void begin(const std::vector<std::shared_ptr<Task>>& tasks, BuildControl& control);
   void forget(const std::shared_ptr<Task>& task);
@@ -102,7 +104,8 @@ class KernelTable {
   std::mutex mutex_;
   std::map<Id, std::shared_ptr<jit::Kernel>> loaded_;
   std::unordered_map<cache::Key, std::shared_ptr<Task>> tasks_;  ///< queued or running
-  std::unordered_map<cache::Key, Failure> failures_;             ///< of kernels that calls missed
+  /// Verdicts of compilers, and until they are thrown other failures of kernels that calls missed.
+  std::unordered_map<cache::Key, Failure> failures_;
   std::deque<std::shared_ptr<Task>> queue_;
   std::condition_variable wake_;
   std::size_t threads_ = 0;

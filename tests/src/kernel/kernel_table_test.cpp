@@ -114,6 +114,52 @@ TEST_F(KernelTables, TheCompilersVerdictIsRemembered) {
   EXPECT_EQ(exchanges(), before);
 }
 
+// Compilers report a missing header as they report a full disk: as a fatal error.
+TEST_F(KernelTables, AFailureThatIsNoVerdictIsTriedAgain) {
+  WantedKernel wanted = distinct();
+  wanted.request.text += "\n#include \"no_such_header.h\"\n";
+  for (int i = 0; i < 2; ++i) {
+    const std::uint64_t before = exchanges();
+    const KernelResult result = table_.get(wanted, key_of(wanted));
+    ASSERT_TRUE(result.failure);
+    EXPECT_EQ(result.failure->code, Code::compile_failed);
+    EXPECT_FALSE(result.failure->is_verdict);
+    EXPECT_GT(exchanges(), before);
+  }
+}
+
+TEST_F(KernelTables, AVerdictIsOnOneSourceOnly) {
+  WantedKernel wanted = broken();
+  EXPECT_TRUE(table_.get(wanted, key_of(wanted)).failure);
+  wanted.request.text.resize(wanted.request.text.find("\nno_such_type"));
+  EXPECT_FALSE(table_.get(wanted, key_of(wanted)).failure);
+}
+
+TEST_F(KernelTables, ThousandsOfRequestsForOneKernelCostOneCompile) {
+  const std::vector<WantedKernel> wanted(2000, distinct());
+  const std::uint64_t before = exchanges();
+  std::atomic<std::size_t> loaded{0};
+  std::promise<void> all;
+  const std::vector<KernelTable::Done> done(wanted.size(), [&](const KernelResult& result) {
+    EXPECT_TRUE(result.kernel);
+    if (++loaded == wanted.size()) all.set_value();
+  });
+  table_.request(wanted, done);
+  all.get_future().wait();
+  EXPECT_EQ(exchanges(), before + 1);
+}
+
+TEST_F(KernelTables, OneOfTwoRequestsThatIsGivenUpDoesNotStopTheOther) {
+  const std::vector<WantedKernel> wanted(2, distinct());
+  std::promise<KernelResult> stays;
+  const std::vector<KernelTable::Done> done = {
+      [](const KernelResult&) {}, [&](const KernelResult& result) { stays.set_value(result); }};
+  const std::vector<KernelTable::Ticket> tickets = table_.request(wanted, done);
+  table_.cancel(tickets.front());
+  EXPECT_FALSE(table_.cancel(tickets.front())) << "twice is once";
+  EXPECT_TRUE(stays.get_future().get().kernel);
+}
+
 TEST_F(KernelTables, AMissedKernelThatFailsSaysSoToALaterCall) {
   WantedKernel wanted = broken();
   wanted.request.options.on_miss = OnMiss::background;
@@ -122,12 +168,14 @@ TEST_F(KernelTables, AMissedKernelThatFailsSaysSoToALaterCall) {
   table_.request_missed(wanted, key_of(wanted));
   table_.request({&wanted, 1}, {&done, 1});
   EXPECT_TRUE(prepared.get_future().get().failure);
-  KernelInfo info;
-  try {
-    load_kernel(backend(), wanted.request, info);
-    ADD_FAILURE() << "did not throw";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::compile_failed);
+  for (int call = 0; call < 2; ++call) {
+    KernelInfo info;
+    try {
+      load_kernel(backend(), wanted.request, info);
+      ADD_FAILURE() << "did not throw";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::compile_failed);
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// One compile and everyone who waits for it: between the parts of the service, for none else.
+// A job of the service, and what came of it: between its parts, for none else.
 #pragma once
 
 #include <fmt/format.h>
@@ -40,14 +40,10 @@ struct Service::Outcome {
   }
 };
 
-struct Service::Flight : std::enable_shared_from_this<Service::Flight> {
-  CompileRequest request;
-  Toolchain toolchain;
-  std::size_t hash = 0;
-  std::promise<Outcome> promise;
-  std::shared_future<Outcome> future = promise.get_future().share();
-  std::shared_ptr<Job> job;
-  int holders = 0;  // requests that have not been cancelled; guarded by the service's mutex
+// A job of the pool: what will come of it, and the job itself while it is queued or runs.
+struct Service::Posted {
+  std::shared_future<Outcome> outcome;
+  std::weak_ptr<Job> job;
 };
 
 inline Error cancelled_error(const CompileRequest& request) {
