@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/bytes.hpp"
+#include "base/elf.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
@@ -17,8 +18,6 @@ constexpr std::string_view kMagic = "\x89KILN\r\n\x1a";
 constexpr std::size_t kDigestBytes = 8;
 constexpr std::size_t kChecksumBytes = 16;
 constexpr int kCompressionLevel = 3;
-constexpr std::uint64_t kElfSegment = 56;  // sizeof(Elf64_Phdr)
-constexpr std::uint64_t kElfSection = 64;  // sizeof(Elf64_Shdr)
 
 // Numbers in files: append only, never reuse.
 enum Field : std::uint16_t {
@@ -239,31 +238,8 @@ std::string wrong_key(const Key& expected, const Key& found) {
 }  // namespace
 
 std::string check_elf(std::string_view code) {
-  if (code.size() < 64)
-    return fmt::format("holds a code object of {} bytes, too few for ELF", code.size());
-  if (code.substr(0, 4) !=
-      "\x7f"
-      "ELF")
-    return "holds a code object that is not ELF";
-  if (code[4] != 2 || code[5] != 1) return "holds an ELF image that is not 64-bit little-endian";
-  base::ByteReader tables(code.substr(32));
-  const std::uint64_t segments = tables.u64();
-  const std::uint64_t sections = tables.u64();
-  tables.raw(6);
-  const std::uint64_t segment_size = tables.u16(), segment_count = tables.u16();
-  const std::uint64_t section_size = tables.u16(), section_count = tables.u16();
-  if ((segment_count != 0 && segment_size != kElfSegment) ||
-      (section_count != 0 && section_size != kElfSection)) {
-    return "holds an ELF image whose tables have entries of a wrong size";
-  }
-  const auto outside = [&](std::uint64_t offset, std::uint64_t bytes) {
-    return bytes != 0 && (offset > code.size() || bytes > code.size() - offset);
-  };
-  if (outside(segments, segment_count * kElfSegment) ||
-      outside(sections, section_count * kElfSection)) {
-    return "holds an ELF image whose tables lie outside it";
-  }
-  return {};
+  const std::string error = base::Elf::table_error(code);
+  return error.empty() ? error : "holds a code object that " + error;
 }
 
 std::string encode(const Key& key, const Entry& entry) {

@@ -47,7 +47,7 @@ void print_address(std::uint64_t address, void* user) {
 class Disassembler {
  public:
   Disassembler(const std::string& comgr, const std::string& target) {
-    void* library = load_library(comgr);
+    const base::DynamicLibrary library = load_library(comgr);
     create_ = find_symbol<Create>(library, "amd_comgr_create_disassembly_info", comgr);
     destroy_ = find_symbol<Destroy>(library, "amd_comgr_destroy_disassembly_info", comgr);
     one_ = find_symbol<One>(library, "amd_comgr_disassemble_instruction", comgr);

@@ -10,7 +10,7 @@ namespace kiln::jit {
 namespace {
 
 // Loading comgr by its path first makes sure that hiprtc uses the one in the toolchain's identity.
-void* load_with_comgr(const std::string& path) {
+base::DynamicLibrary load_with_comgr(const std::string& path) {
   if (const auto comgr = find_comgr(path)) load_library(*comgr);
   return load_library(path);
 }

@@ -4,79 +4,54 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cstring>
+
+#include "base/bytes.hpp"
 
 namespace kiln::jit {
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "the frames are written as they lie in memory");
-
 constexpr std::string_view kMagic = "KLNW";
 
-struct FrameHeader {
-  char magic[4];
-  std::uint16_t version;
-  std::uint16_t type;
-  std::uint64_t id;
-  std::uint64_t length;
-};
-static_assert(sizeof(FrameHeader) == 24);
+constexpr std::size_t kHeaderBytes = 24;
 
 class Writer {
  public:
-  template <class T>
-  void number(T value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  }
-  void string(std::string_view text) {
-    number<std::uint64_t>(text.size());
-    bytes_ += text;
-  }
+  void number(std::uint64_t value) { out_.u64(value); }
+  void number32(std::uint32_t value) { out_.u32(value); }
+  void string(std::string_view text) { out_.text(text); }
   void strings(const std::vector<std::string>& list) {
-    number<std::uint64_t>(list.size());
+    number(list.size());
     for (const std::string& text : list) string(text);
   }
   std::string take() { return std::move(bytes_); }
 
  private:
   std::string bytes_;
+  base::ByteWriter out_{bytes_};
 };
 
 class Reader {
  public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-  template <class T>
-  T number() {
-    T value;
-    std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
-    return value;
-  }
-  std::string string() { return std::string(take(number<std::uint64_t>())); }
+  explicit Reader(std::string_view bytes) : size_(bytes.size()), in_(bytes) {}
+  std::uint64_t number() { return in_.u64(); }
+  std::uint32_t number32() { return in_.u32(); }
+  std::string string() { return std::string(in_.text()); }
   std::vector<std::string> strings() {
     std::vector<std::string> list;
-    for (auto count = number<std::uint64_t>(); count > 0; --count) list.push_back(string());
+    for (std::uint64_t count = number(); in_.ok() && count > 0; --count) list.push_back(string());
     return list;
   }
+  /// Throws Error(internal) if there was less to read than was asked for, or more.
   void finish() const {
-    if (!bytes_.empty()) {
-      throw Error(Code::internal,
-                  fmt::format("compile protocol: {} bytes after a body", bytes_.size()));
-    }
+    if (in_.ok() && in_.at_end()) return;
+    throw Error(Code::internal, fmt::format("compile protocol: a body of {} bytes {}", size_,
+                                            in_.ok() ? "is longer than its fields"
+                                                     : "is shorter than its fields"));
   }
 
  private:
-  std::string_view take(std::uint64_t size) {
-    if (size > bytes_.size()) {
-      throw Error(Code::internal,
-                  fmt::format("compile protocol: a field of {} bytes in {}", size, bytes_.size()));
-    }
-    const std::string_view part = bytes_.substr(0, size);
-    bytes_.remove_prefix(size);
-    return part;
-  }
-
-  std::string_view bytes_;
+  std::size_t size_;
+  base::ByteReader in_;
 };
 
 }  // namespace
@@ -108,13 +83,13 @@ std::string encode(const CompileOutput& output) {
   Writer writer;
   writer.string(output.code);
   writer.string(output.log);
-  writer.number(output.milliseconds);
+  writer.number(std::bit_cast<std::uint64_t>(output.milliseconds));
   return writer.take();
 }
 
 std::string encode(const Failure& failure) {
   Writer writer;
-  writer.number(static_cast<std::uint32_t>(failure.code));
+  writer.number32(static_cast<std::uint32_t>(failure.code));
   writer.string(failure.message);
   writer.string(failure.log);
   return writer.take();
@@ -123,7 +98,7 @@ std::string encode(const Failure& failure) {
 // Braces evaluate their initialisers from left to right, so the fields are read in order.
 WorkerStart decode_worker_start(std::string_view body) {
   Reader reader(body);
-  WorkerStart start{reader.string(), reader.number<std::uint64_t>()};
+  WorkerStart start{reader.string(), reader.number()};
   reader.finish();
   return start;
 }
@@ -144,14 +119,15 @@ DisassembleTask decode_disassemble_task(std::string_view body) {
 
 CompileOutput decode_compile_output(std::string_view body) {
   Reader reader(body);
-  CompileOutput output{reader.string(), reader.string(), reader.number<double>()};
+  CompileOutput output{reader.string(), reader.string(),
+                       std::bit_cast<double>(reader.number())};
   reader.finish();
   return output;
 }
 
 Failure decode_failure(std::string_view body) {
   Reader reader(body);
-  const auto code = reader.number<std::uint32_t>();
+  const std::uint32_t code = reader.number32();
   Failure failure{static_cast<Code>(code), reader.string(), reader.string()};
   reader.finish();
   if (code > static_cast<std::uint32_t>(Code::internal)) {
@@ -161,35 +137,36 @@ Failure decode_failure(std::string_view body) {
 }
 
 std::string encode_frame(const Message& message) {
-  FrameHeader header{{},
-                     kProtocolVersion,
-                     static_cast<std::uint16_t>(message.type),
-                     message.id,
-                     message.body.size()};
-  std::memcpy(header.magic, kMagic.data(), kMagic.size());
-  std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
-  return bytes += message.body;
+  std::string bytes;
+  base::ByteWriter writer(bytes);
+  writer.raw(kMagic);
+  writer.u16(kProtocolVersion);
+  writer.u16(static_cast<std::uint16_t>(message.type));
+  writer.u64(message.id);
+  writer.text(message.body);
+  return bytes;
 }
 
 std::optional<Message> FrameReader::next() {
-  if (buffer_.size() < sizeof(FrameHeader)) return std::nullopt;
-  FrameHeader header;
-  std::memcpy(&header, buffer_.data(), sizeof(header));
-  if (std::string_view(header.magic, kMagic.size()) != kMagic) {
+  if (buffer_.size() < kHeaderBytes) return std::nullopt;
+  base::ByteReader reader(buffer_);
+  if (reader.raw(kMagic.size()) != kMagic) {
     throw Error(Code::internal, "compile protocol: bytes that are not a frame");
   }
-  if (header.version != kProtocolVersion) {
-    throw Error(Code::internal, fmt::format("compile protocol: version {}, expected {}",
-                                            header.version, kProtocolVersion));
+  if (const std::uint16_t version = reader.u16(); version != kProtocolVersion) {
+    throw Error(Code::internal, fmt::format("compile protocol: version {}, expected {}", version,
+                                            kProtocolVersion));
   }
-  if (header.type > static_cast<std::uint16_t>(MessageType::failed) || header.length > kMaxBody) {
-    throw Error(Code::internal, fmt::format("compile protocol: a message of type {} and {} bytes",
-                                            header.type, header.length));
+  const std::uint16_t type = reader.u16();
+  const std::uint64_t id = reader.u64();
+  const std::uint64_t length = reader.u64();
+  if (type > static_cast<std::uint16_t>(MessageType::failed) || length > kMaxBody) {
+    throw Error(Code::internal,
+                fmt::format("compile protocol: a message of type {} and {} bytes", type, length));
   }
-  if (buffer_.size() - sizeof(header) < header.length) return std::nullopt;
-  Message message{static_cast<MessageType>(header.type), header.id,
-                  buffer_.substr(sizeof(header), header.length)};
-  buffer_.erase(0, sizeof(header) + header.length);
+  if (reader.left() < length) return std::nullopt;
+  Message message{static_cast<MessageType>(type), id, std::string(reader.raw(length))};
+  buffer_.erase(0, kHeaderBytes + length);
   return message;
 }
 

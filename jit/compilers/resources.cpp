@@ -5,12 +5,12 @@
 #include <elf.h>
 #include <fmt/format.h>
 
-#include <cstring>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/bytes.hpp"
 #include "base/elf.hpp"
 #include "kiln/error.hpp"
 
@@ -156,17 +156,15 @@ std::vector<NvRecord> nv_records(std::string_view bytes) {
   constexpr std::uint8_t kSized =
       4;  // the only format that carries a symbol; the others are 4 bytes
   std::vector<NvRecord> records;
-  while (bytes.size() >= 4) {
-    std::uint16_t size = 0;
-    if (static_cast<std::uint8_t>(bytes[0]) == kSized) std::memcpy(&size, &bytes[2], sizeof(size));
-    if (size > bytes.size() - 4) break;
-    if (size == 8) {
-      NvRecord record{static_cast<std::uint8_t>(bytes[1]), 0, 0};
-      std::memcpy(&record.symbol, &bytes[4], 4);
-      std::memcpy(&record.value, &bytes[8], 4);
-      records.push_back(record);
-    }
-    bytes.remove_prefix(4 + size);
+  base::ByteReader reader(bytes);
+  while (reader.left() >= 4) {
+    const std::string_view kind = reader.raw(2);
+    const std::uint16_t value = reader.u16();
+    if (static_cast<std::uint8_t>(kind[0]) != kSized) continue;
+    base::ByteReader sized(reader.raw(value));
+    if (value != 8 || !reader.ok()) continue;
+    const std::uint32_t symbol = sized.u32();
+    records.push_back({static_cast<std::uint8_t>(kind[1]), symbol, sized.u32()});
   }
   return records;
 }

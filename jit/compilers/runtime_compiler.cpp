@@ -9,8 +9,8 @@
 
 namespace kiln::jit {
 
-RuntimeCompiler::RuntimeCompiler(std::string path, void* library, Names names)
-    : path_(std::move(path)), library_(library), names_(std::move(names)) {
+RuntimeCompiler::RuntimeCompiler(std::string path, base::DynamicLibrary library, Names names)
+    : path_(std::move(path)), library_(std::move(library)), names_(std::move(names)) {
   bind(create_, name("CreateProgram"));
   bind(compile_, name("CompileProgram"));
   bind(destroy_, name("DestroyProgram"));

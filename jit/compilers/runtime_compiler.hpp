@@ -20,7 +20,7 @@ class RuntimeCompiler : public Compiler {
   };
 
   /// `library` has been loaded from `path`. Throws Error(not_found) that names a function it lacks.
-  RuntimeCompiler(std::string path, void* library, Names names);
+  RuntimeCompiler(std::string path, base::DynamicLibrary library, Names names);
 
   /// Throws CompilerError(compile_failed) with the function that failed and the compiler's log.
   CompileOutput compile(const CompileTask& task) override;
@@ -43,7 +43,7 @@ class RuntimeCompiler : public Compiler {
   std::string log(void* program) const;
 
   std::string path_;
-  void* library_;
+  base::DynamicLibrary library_;
   Names names_;
   int (*create_)(void**, const char*, const char*, int, const char* const*,
                  const char* const*) = nullptr;

@@ -4,16 +4,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
+#include <optional>
 
 #include "base/subprocess.hpp"
 #include "jit/toolchain/environment.hpp"
@@ -28,7 +26,7 @@ constexpr std::size_t kKeptOutput = 64 << 10;
 constexpr int kWorkerSocket = 3;
 
 [[noreturn]] void throw_errno(const char* what, int error) {
-  throw Error(Code::io, fmt::format("compile worker: {}: {}", what, std::strerror(error)));
+  throw Error(Code::io, fmt::format("compile worker: {}: {}", what, base::describe_errno(error)));
 }
 
 std::pair<base::UniqueFd, base::UniqueFd> own_descriptors(const std::array<int, 2>& ends) {
@@ -55,61 +53,6 @@ void set_nonblocking(const base::UniqueFd& fd) {
   fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
 }
 
-std::vector<char*> pointers(std::vector<std::string>& strings) {
-  std::vector<char*> list;
-  for (std::string& text : strings) list.push_back(text.data());
-  list.push_back(nullptr);
-  return list;
-}
-
-// posix_spawn's two kinds of instructions, released together.
-struct SpawnPlan {
-  posix_spawn_file_actions_t actions{};
-  posix_spawnattr_t attributes{};
-
-  /// Neither is one of the descriptors that the first actions replace.
-  SpawnPlan(int socket, int output) {
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, output, 1);
-    posix_spawn_file_actions_adddup2(&actions, output, 2);
-    posix_spawn_file_actions_adddup2(&actions, socket, kWorkerSocket);
-    posix_spawnattr_init(&attributes);
-    // Nothing of the caller's signal set-up reaches the compiler, and no Ctrl-C of a terminal does.
-    sigset_t none;
-    sigset_t all;
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(
-        &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  }
-  ~SpawnPlan() {
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-  }
-  SpawnPlan(const SpawnPlan&) = delete;
-  SpawnPlan& operator=(const SpawnPlan&) = delete;
-};
-
-// Waits a moment for a process whose socket is closed to end by itself, so that its own status is
-// seen and not that of the signal that follows. False when it is still there; kernels before 5.3
-// cannot tell.
-bool await_end(pid_t pid) {
-#ifdef SYS_pidfd_open
-  const base::UniqueFd process =
-      base::own_descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  if (process.get() < 0) return true;
-  pollfd ended{process.get(), POLLIN, 0};
-  return poll(&ended, 1, 1000) != 0;
-#else
-  (void)pid;
-  return true;
-#endif
-}
-
 // Throws for an answer that cannot be read: its worker is not to be trusted with another request.
 void check_body(const Message& message) {
   if (message.type == MessageType::done) {
@@ -131,19 +74,20 @@ WorkerProcess::~WorkerProcess() { finish(); }
 void WorkerProcess::start(const Settings& settings) {
   auto [here, there] = make_socket_pair();
   auto [read_end, write_end] = make_pipe();
-  const SpawnPlan plan(there.get(), write_end.get());
-  std::vector<std::string> arguments = {settings.worker, "--serve", std::string(name(kind_)), path_,
-                                        std::to_string(settings.memory_bytes)};
-  std::vector<std::string> environment = scrubbed_environment(temporary_.path());
-  environment.insert(environment.end(), settings.worker_environment.begin(),
-                     settings.worker_environment.end());
-  const int error = posix_spawn(&pid_, settings.worker.c_str(), &plan.actions, &plan.attributes,
-                                pointers(arguments).data(), pointers(environment).data());
-  if (error != 0) {
-    pid_ = -1;
-    throw base::start_error(fmt::format("the compile worker {}", settings.worker), error,
-                            "; KILN_WORKER names another, KILN_COMPILE=inprocess does without");
-  }
+  base::SpawnRequest program{
+      .command = {settings.worker, "--serve", std::string(name(kind_)), path_,
+                  std::to_string(settings.memory_bytes)},
+      .environment = scrubbed_environment(temporary_.path()),
+      .redirections = {{.descriptor = 0, .path = "/dev/null", .flags = O_RDONLY},
+                       {.descriptor = 1, .copy_of = write_end.get()},
+                       {.descriptor = 2, .copy_of = write_end.get()},
+                       {.descriptor = kWorkerSocket, .copy_of = there.get()}},
+      .own_group = true,
+      .reset_signals = true};
+  program.environment.insert(program.environment.end(), settings.worker_environment.begin(),
+                             settings.worker_environment.end());
+  pid_ = base::spawn(program, fmt::format("cannot start the compile worker {}", settings.worker),
+                     "; KILN_WORKER names another, KILN_COMPILE=inprocess does without");
   socket_ = std::move(here);
   output_pipe_ = std::move(read_end);
   set_nonblocking(socket_);
@@ -166,15 +110,9 @@ std::string WorkerProcess::finish() {
   // The group first: once the process is reaped its number may be somebody else's.
   kill(-pid_, SIGKILL);
   kill(pid_, SIGKILL);
-  int status = 0;
-  pid_t reaped = -1;
-  do {
-    reaped = waitpid(pid_, &status, 0);
-  } while (reaped < 0 && errno == EINTR);
-  const bool known =
-      reaped == pid_;  // not if the application ignores SIGCHLD or reaps all its children
+  const std::optional<int> status = base::wait_for(pid_);
   pid_ = -1;
-  return known ? base::describe_ending(status) : "ended";
+  return status ? base::describe_ending(*status) : "ended";
 }
 
 void WorkerProcess::read_output() {
@@ -275,7 +213,9 @@ Exchange WorkerProcess::call(MessageType type, std::string body, std::chrono::mi
     exchange.what = error.what();
   }
   if (exchange.end == Exchange::End::died) {
-    const bool ended = await_end(pid_);
+    // A moment to end by itself, so that its own status is seen and not that of the signal that
+    // follows.
+    const bool ended = base::ends_before(pid_, Clock::now() + std::chrono::seconds(1));
     exchange.what = finish();
     if (!ended) exchange.what = "closed its socket without an answer";
   } else if (exchange.end != Exchange::End::replied) {

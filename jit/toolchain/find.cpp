@@ -1,11 +1,9 @@
 // See find.hpp.
 #include "jit/toolchain/find.hpp"
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
 #include <glob.h>
-#include <link.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/dynamic_library.hpp"
 #include "base/elf.hpp"
 #include "base/environment.hpp"
 #include "base/mapped_file.hpp"
@@ -104,12 +103,8 @@ std::optional<std::string> resolved(const fs::path& path) {
 // The directory of the HIP runtime that this process has loaded already.
 std::optional<fs::path> loaded_hip_directory() {
   for (const char* name : {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}) {
-    void* handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) continue;
-    link_map* map = nullptr;
-    dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map));
-    const auto path = map != nullptr ? resolved(map->l_name) : std::nullopt;
-    dlclose(handle);
+    const auto library = base::DynamicLibrary::find_loaded(name);
+    const auto path = library ? resolved(library.path()) : std::nullopt;
     if (path) return fs::path(*path).parent_path();
   }
   return std::nullopt;

@@ -2,6 +2,7 @@
 #include "base/dynamic_library.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <utility>
 
@@ -20,21 +21,38 @@ DynamicLibrary::DynamicLibrary(std::span<const std::string> names) {
   }
 }
 
+DynamicLibrary DynamicLibrary::find_loaded(const std::string& name) {
+  DynamicLibrary library;
+  library.handle_ = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  return library;
+}
+
 DynamicLibrary::~DynamicLibrary() {
-  if (handle_ != nullptr) dlclose(handle_);
+  if (handle_ != nullptr && !kept_) dlclose(handle_);
 }
 
 DynamicLibrary::DynamicLibrary(DynamicLibrary&& other) noexcept
-    : handle_(std::exchange(other.handle_, nullptr)), error_(std::move(other.error_)) {}
+    : handle_(std::exchange(other.handle_, nullptr)),
+      kept_(other.kept_),
+      error_(std::move(other.error_)) {}
 
 DynamicLibrary& DynamicLibrary::operator=(DynamicLibrary&& other) noexcept {
   std::swap(handle_, other.handle_);
+  std::swap(kept_, other.kept_);
   std::swap(error_, other.error_);
   return *this;
 }
 
 void* DynamicLibrary::symbol(const char* name) const {
   return handle_ != nullptr ? dlsym(handle_, name) : nullptr;
+}
+
+std::string DynamicLibrary::path() const {
+  link_map* map = nullptr;
+  if (handle_ == nullptr || dlinfo(handle_, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0) {
+    return {};
+  }
+  return map != nullptr && map->l_name != nullptr ? map->l_name : std::string();
 }
 
 }  // namespace kiln::base

@@ -2,6 +2,7 @@
 #include "base/elf.hpp"
 
 #include <elf.h>
+#include <fmt/format.h>
 
 #include <cstring>
 
@@ -73,17 +74,45 @@ void read_notes(std::string_view bytes, std::vector<ElfNote>& notes) {
 
 }  // namespace
 
-std::optional<Elf> Elf::parse(std::string_view bytes) {
+bool has_elf_magic(std::string_view bytes) {
+  return bytes.starts_with(std::string_view(ELFMAG, SELFMAG));
+}
+
+std::string Elf::header_error(std::string_view bytes) {
+  if (!has_elf_magic(bytes)) return "is not ELF";
   const auto header = read<Elf64_Ehdr>(bytes, 0);
-  if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-      header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB ||
-      !is_table_of<Elf64_Shdr>(header->e_shnum, header->e_shentsize) ||
-      !is_table_of<Elf64_Phdr>(header->e_phnum, header->e_phentsize)) {
-    return std::nullopt;
+  if (!header) return fmt::format("has {} bytes, too few for ELF", bytes.size());
+  if (header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB) {
+    return "is not 64-bit little-endian ELF";
   }
+  if (!is_table_of<Elf64_Shdr>(header->e_shnum, header->e_shentsize) ||
+      !is_table_of<Elf64_Phdr>(header->e_phnum, header->e_phentsize)) {
+    return "has tables with entries of a wrong size";
+  }
+  return {};
+}
+
+std::string Elf::table_error(std::string_view bytes) {
+  if (std::string error = header_error(bytes); !error.empty()) return error;
+  const Elf64_Ehdr header = *read<Elf64_Ehdr>(bytes, 0);
+  const auto is_inside = [&](std::uint64_t offset, std::uint64_t size) {
+    return size == 0 || slice(bytes, offset, size);
+  };
+  if (!is_inside(header.e_phoff, header.e_phnum * sizeof(Elf64_Phdr)) ||
+      !is_inside(header.e_shoff, header.e_shnum * sizeof(Elf64_Shdr))) {
+    return "has tables that lie outside it";
+  }
+  return {};
+}
+
+std::optional<Elf> Elf::parse(std::string_view bytes) {
+  if (!header_error(bytes).empty()) return std::nullopt;
+  const auto header = read<Elf64_Ehdr>(bytes, 0);
   Elf elf;
   elf.bytes_ = bytes;
+  elf.type_ = header->e_type;
   elf.machine_ = header->e_machine;
+  elf.segment_count_ = header->e_phnum;
 
   const auto section_header = [&](std::uint64_t index) {
     return entry<Elf64_Shdr>(bytes, header->e_shoff, index);
@@ -115,7 +144,10 @@ std::optional<Elf> Elf::parse(std::string_view bytes) {
   std::uint64_t segment_bytes = 0;
   for (std::uint64_t i = 0; header->e_phoff != 0 && i < header->e_phnum; ++i) {
     const auto raw = entry<Elf64_Phdr>(bytes, header->e_phoff, i);
-    if (!raw || raw->p_type != PT_NOTE) continue;
+    if (!raw) break;
+    elf.segments_.push_back({raw->p_type, raw->p_offset, raw->p_filesz, raw->p_vaddr, raw->p_memsz,
+                             raw->p_align});
+    if (raw->p_type != PT_NOTE) continue;
     if (const auto part = slice(bytes, raw->p_offset, raw->p_filesz)) {
       segment_bytes += part->size();
       elf.note_segments_.push_back(*part);

@@ -1,4 +1,5 @@
-// See subprocess.hpp. Output goes through files: no pipe can fill up and no thread has to empty it.
+// See subprocess.hpp. A command's output goes through files: no pipe can fill up and no thread has
+// to empty it.
 #include "base/subprocess.hpp"
 
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <cstring>
 #include <thread>
 
-#include "base/io.hpp"
 #include "base/temporary.hpp"
 
 namespace kiln::base {
@@ -23,20 +23,106 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// False when it is still running at `end`. Leaves it to be reaped.
-bool ends_before(pid_t pid, Clock::time_point end) {
-  const auto left = [&] {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now()).count();
-  };
+// posix_spawn's two kinds of instructions, released together.
+class Instructions {
+ public:
+  explicit Instructions(const SpawnRequest& request) {
+    posix_spawn_file_actions_init(&actions);
+    for (const SpawnRequest::Redirection& one : request.redirections) {
+      if (one.path.empty()) {
+        posix_spawn_file_actions_adddup2(&actions, one.copy_of, one.descriptor);
+      } else {
+        posix_spawn_file_actions_addopen(&actions, one.descriptor, one.path.c_str(), one.flags,
+                                         0600);
+      }
+    }
+    posix_spawnattr_init(&attributes);
+    int flags = 0;
+    if (request.own_group) {
+      posix_spawnattr_setpgroup(&attributes, 0);
+      flags |= POSIX_SPAWN_SETPGROUP;
+    }
+    if (request.reset_signals) {
+      sigset_t none;
+      sigset_t all;
+      sigemptyset(&none);
+      sigfillset(&all);
+      posix_spawnattr_setsigmask(&attributes, &none);
+      posix_spawnattr_setsigdefault(&attributes, &all);
+      flags |= POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF;
+    }
+    posix_spawnattr_setflags(&attributes, static_cast<short>(flags));
+  }
+  ~Instructions() {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  }
+  Instructions(const Instructions&) = delete;
+  Instructions& operator=(const Instructions&) = delete;
+
+  posix_spawn_file_actions_t actions{};
+  posix_spawnattr_t attributes{};
+};
+
+// As execve takes them, which writes to none.
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+  std::vector<char*> list;
+  for (const std::string& text : strings) list.push_back(const_cast<char*>(text.c_str()));
+  list.push_back(nullptr);
+  return list;
+}
+
+bool is_the_programs_fault(int error) {
+  return error == ENOENT || error == EACCES || error == ENOEXEC || error == ENOTDIR ||
+         error == ELOOP || error == ENAMETOOLONG;
+}
+
+}  // namespace
+
+pid_t spawn(const SpawnRequest& request, std::string_view failure, std::string_view advice) {
+  const Instructions instructions(request);
+  const std::vector<char*> arguments = pointers(request.command);
+  const std::vector<char*> variables = pointers(request.environment);
+  pid_t pid = -1;
+  const int error = (request.on_path ? posix_spawnp : posix_spawn)(
+      &pid, arguments[0], &instructions.actions, &instructions.attributes, arguments.data(),
+      variables.data());
+  if (error == 0) return pid;
+  const bool its_fault = is_the_programs_fault(error);
+  throw Error(its_fault ? Code::not_found : Code::io,
+              fmt::format("{}: {}{}", failure, describe_errno(error), its_fault ? advice : ""));
+}
+
+std::optional<int> wait_for(pid_t pid) {
+  int status = 0;
+  pid_t reaped = -1;
+  do {
+    reaped = waitpid(pid, &status, 0);
+  } while (reaped < 0 && errno == EINTR);
+  return reaped == pid ? std::optional(status) : std::nullopt;
+}
+
+UniqueFd process_descriptor(pid_t pid) {
 #ifdef SYS_pidfd_open
-  const UniqueFd process = own_descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  while (process.get() >= 0) {
+  return own_descriptor(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+#else
+  (void)pid;
+  errno = ENOSYS;
+  return {};
+#endif
+}
+
+bool ends_before(pid_t pid, Clock::time_point deadline) {
+  const auto left = [&] {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  };
+  const UniqueFd process = process_descriptor(pid);
+  while (process) {
     pollfd ended{process.get(), POLLIN, 0};
     const long most = std::clamp<long>(left() + 1, 0, 1 << 30);
     if (poll(&ended, 1, static_cast<int>(most)) > 0) return true;
     if (left() < 0) return false;
   }
-#endif
   while (true) {  // Linux before 5.3, or ended and reaped by the system
     siginfo_t info{};
     if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return true;
@@ -44,16 +130,6 @@ bool ends_before(pid_t pid, Clock::time_point end) {
     if (left() < 0) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-}
-
-}  // namespace
-
-Error start_error(std::string_view what, int error, std::string_view advice) {
-  const bool is_its_fault = error == ENOENT || error == EACCES || error == ENOEXEC ||
-                            error == ENOTDIR || error == ELOOP || error == ENAMETOOLONG;
-  return Error(
-      is_its_fault ? Code::not_found : Code::io,
-      fmt::format("cannot start {}: {}{}", what, std::strerror(error), is_its_fault ? advice : ""));
 }
 
 std::string describe_ending(int status) {
@@ -68,41 +144,19 @@ CommandResult run_command(const std::vector<std::string>& command, const std::st
   const bool limited = deadline != std::chrono::milliseconds::max();
   const std::string output = fmt::format("{}/stdout", directory);
   const std::string errors = fmt::format("{}/stderr", directory);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_addopen(&actions, 2, errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  if (limited) {
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  }
-  std::vector<char*> arguments;
-  for (const std::string& argument : command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  std::vector<char*> variables;
-  for (std::string& variable : environment) variables.push_back(variable.data());
-  variables.push_back(nullptr);
-
-  pid_t pid = -1;
-  const int error =
-      posix_spawn(&pid, arguments[0], &actions, &attributes, arguments.data(), variables.data());
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (error != 0) throw start_error(command[0], error);
+  constexpr int kNew = O_WRONLY | O_CREAT | O_TRUNC;
+  const SpawnRequest request{
+      .command = command,
+      .environment = std::move(environment),
+      .redirections = {{0, "/dev/null", O_RDONLY}, {1, output, kNew}, {2, errors, kNew}},
+      .own_group = limited};
+  const pid_t pid = spawn(request, fmt::format("cannot start {}", command[0]));
   CommandResult result;
   result.stopped = limited && !ends_before(pid, Clock::now() + deadline);
   if (result.stopped) kill(-pid, SIGKILL);
-  while (waitpid(pid, &result.status, 0) < 0) {
-    if (errno == EINTR) continue;
-    // An application that ignores SIGCHLD, or reaps everything, has taken the status; the command
-    // has ended all the same, and its callers look at what it made.
-    if (errno == ECHILD) break;
-    throw Error(Code::io, fmt::format("cannot wait for {}: {}", command[0], std::strerror(errno)));
-  }
+  // Where somebody else has taken the status, the command has ended all the same, and its callers
+  // look at what it made.
+  result.status = wait_for(pid).value_or(0);
   result.ending = result.stopped
                       ? fmt::format("did not end within {} ms and was stopped", deadline.count())
                       : describe_ending(result.status);

@@ -5,12 +5,12 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "base/environment.hpp"
+#include "base/io.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::base {
@@ -19,6 +19,12 @@ namespace {
 std::string& temporary_parent() {
   static std::string parent;
   return parent;
+}
+
+/// Empty, errno: it cannot be made.
+std::string make_directory(const std::string& parent, std::string_view prefix) {
+  std::string path = fmt::format("{}/{}-XXXXXX", parent, prefix);
+  return mkdtemp(path.data()) != nullptr ? path : std::string();
 }
 
 }  // namespace
@@ -30,14 +36,17 @@ TemporaryDirectory::TemporaryDirectory(std::string_view prefix) {
   for (const std::string& parent : {temporary_parent(), environment("TMPDIR"), std::string("/tmp"),
                                     std::string("/var/tmp"), std::string("/dev/shm")}) {
     if (!parent.starts_with('/')) continue;
-    std::string path = fmt::format("{}/{}-XXXXXX", parent, prefix);
-    if (mkdtemp(path.data()) != nullptr) {
-      path_ = path;
-      return;
-    }
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", parent, std::strerror(errno));
+    if (path_ = make_directory(parent, prefix); !path_.empty()) return;
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", parent, describe_errno(errno));
   }
   throw Error(Code::io, fmt::format("no directory for temporary files ({})", reasons));
+}
+
+TemporaryDirectory::TemporaryDirectory(const std::string& parent, std::string_view prefix) {
+  path_ = make_directory(parent, prefix);
+  if (!path_.empty()) return;
+  throw Error(Code::io, fmt::format("no directory for temporary files ({}: {})", parent,
+                                    describe_errno(errno)));
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
@@ -50,7 +59,7 @@ std::string TemporaryDirectory::write(std::string_view name, std::string_view by
   std::ofstream file(path, std::ios::binary);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
-  if (!file) throw Error(Code::io, fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  if (!file) throw Error(Code::io, fmt::format("cannot write {}: {}", path, describe_errno(errno)));
   return path;
 }
 

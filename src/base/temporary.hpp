@@ -12,6 +12,8 @@ class TemporaryDirectory {
   /// use_temporary_parent() said, else $TMPDIR, if that is a directory to write in, else /tmp,
   /// /var/tmp or /dev/shm. Throws Error(io) when none of them is.
   explicit TemporaryDirectory(std::string_view prefix);
+  /// The same under `parent` alone.
+  TemporaryDirectory(const std::string& parent, std::string_view prefix);
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;

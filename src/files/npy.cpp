@@ -7,6 +7,7 @@
 #include <charconv>
 #include <string>
 
+#include "base/bytes.hpp"
 #include "files/format.hpp"
 
 namespace kiln::files {
@@ -171,14 +172,6 @@ DType dtype_of(const std::string& path, std::string_view descr, bool& big_endian
            Code::unsupported);
 }
 
-std::uint64_t little_endian(std::string_view bytes) {
-  std::uint64_t value = 0;
-  for (std::size_t i = bytes.size(); i-- > 0;) {
-    value = value << 8 | static_cast<unsigned char>(bytes[i]);
-  }
-  return value;
-}
-
 }  // namespace
 
 std::uint64_t npy_header_size(const std::string& path, std::string_view probe,
@@ -199,7 +192,8 @@ std::uint64_t npy_header_size(const std::string& path, std::string_view probe,
   }
   const std::size_t length_bytes = major == 1 ? 2 : 4;
   if (probe.size() < 8 + length_bytes) bad_file(path, "truncated: the header's length is cut off");
-  const std::uint64_t length = little_endian(probe.substr(8, length_bytes));
+  base::ByteReader reader(probe.substr(8));
+  const std::uint64_t length = major == 1 ? reader.u16() : reader.u32();
   const std::uint64_t size = 8 + length_bytes + length;
   if (length > kMaxHeader) {
     bad_file(path, fmt::format("a header of {} bytes; the most that kiln reads is {}", length,

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <unordered_set>
 
+#include "base/bytes.hpp"
 #include "files/format.hpp"
 
 namespace kiln::files {
@@ -174,8 +175,7 @@ std::uint64_t safetensors_header_size(const std::string& path, std::string_view 
     bad_file(path,
              fmt::format("truncated: {} bytes, a .safetensors file has at least 8", file_size));
   }
-  std::uint64_t length = 0;
-  for (std::size_t i = 8; i-- > 0;) length = length << 8 | static_cast<unsigned char>(probe[i]);
+  const std::uint64_t length = base::ByteReader(probe).u64();
   if (length > kMaxHeader) {
     bad_file(path,
              fmt::format("not a .safetensors file: a header of {} bytes, the format allows {}",

@@ -1,11 +1,10 @@
 #include "tool/drawing.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
+#include "base/temporary.hpp"
 #include "jit/toolchain/environment.hpp"
 #include "jit/toolchain/find.hpp"
 #include "kiln/error.hpp"
@@ -31,15 +30,9 @@ std::string svg_text(const std::string& dot) {
     throw Error(Code::not_found,
                 "--svg needs the program dot (Debian, Ubuntu: graphviz); --dot needs nothing");
   }
-  std::string directory = (std::filesystem::temp_directory_path() / "kiln-graph-XXXXXX").string();
-  if (::mkdtemp(directory.data()) == nullptr) {
-    throw Error(Code::io, fmt::format("{}: cannot be made", directory));
-  }
-  const std::string file = directory + "/graph.dot";
-  std::ofstream(file) << dot;
-  const base::CommandResult result = jit::run_scrubbed({*program, "-Tsvg", file}, directory);
-  std::error_code ignored;
-  std::filesystem::remove_all(directory, ignored);
+  const base::TemporaryDirectory directory("kiln-graph");
+  const base::CommandResult result = jit::run_scrubbed(
+      {*program, "-Tsvg", directory.write("graph.dot", dot)}, directory.path());
   if (!result.succeeded()) {
     throw Error(Code::io, fmt::format("{} {}: {}", *program, result.ending, result.errors));
   }

@@ -3,7 +3,6 @@
 #include "files/manifest.hpp"
 
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include <filesystem>
 
 #include "ahead/prepare.hpp"
+#include "base/subprocess.hpp"
 #include "files/file_io.hpp"
 #include "kiln/error.hpp"
 #include "tool/arguments.hpp"
@@ -160,26 +160,13 @@ int run_manifest_record(const ManifestRecordOptions& options) {
     if (!std::string_view(*variable).starts_with("KILN_RECORD=")) variables.emplace_back(*variable);
   }
   variables.push_back("KILN_RECORD=" + path);
-  const auto pointers = [](std::vector<std::string>& texts) {
-    std::vector<char*> result;
-    for (std::string& text : texts) result.push_back(text.data());
-    result.push_back(nullptr);
-    return result;
-  };
-  std::vector<std::string> program = options.program;
-  pid_t child = 0;
-  const int error = ::posix_spawnp(&child, program[0].c_str(), nullptr, nullptr,
-                                   pointers(program).data(), pointers(variables).data());
-  if (error != 0) {
-    throw Error(Code::not_found, fmt::format("manifest record: cannot run {}: {}", program[0],
-                                             std::strerror(error)));
-  }
+  const pid_t child =
+      base::spawn({.command = options.program, .environment = variables, .on_path = true},
+                  fmt::format("manifest record: cannot run {}", options.program[0]));
   // What a terminal sends is for the program; it ends or not, and is waited for.
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGQUIT, SIG_IGN);
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = base::wait_for(child).value_or(0);
   std::size_t entries = 0;
   if (std::filesystem::exists(path)) {
     entries = files::parse_manifest(read_text(path)).entries.size();

@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 
+#include "base/dynamic_library.hpp"
+
 namespace kiln::jit::cpu {
 
 /// Move-only owner of a loaded shared object.
@@ -15,15 +17,12 @@ class SharedObject {
   /// is not a complete ELF shared object for this machine, and Error(device) with the loader's
   /// reason when it refuses one that is.
   SharedObject(std::span<const std::byte> image, const std::string& name);
-  ~SharedObject();
-  SharedObject(SharedObject&& other) noexcept;
-  SharedObject& operator=(SharedObject&&) = delete;
 
   /// Throws InvalidImage when there is no such symbol.
   void* symbol(const std::string& name) const;
 
  private:
-  void* handle_ = nullptr;
+  base::DynamicLibrary library_;
 };
 
 /// Why `image` can never be loaded: not ELF, another machine, shorter than its headers say, nothing
@@ -31,9 +30,9 @@ class SharedObject {
 /// crash.
 std::string why_not_loadable(std::span<const std::byte> image);
 
-/// The two ways, for the tests: each returns a dlopen handle or null and appends to `reason`.
-void* load_from_memory(std::span<const std::byte> image, const std::string& name,
-                       std::string& reason);
-void* load_from_file(std::span<const std::byte> image, std::string& reason);
+/// The two ways, for the tests: each gives the library, or an empty object and appends to `reason`.
+base::DynamicLibrary load_from_memory(std::span<const std::byte> image, const std::string& name,
+                                      std::string& reason);
+base::DynamicLibrary load_from_file(std::span<const std::byte> image, std::string& reason);
 
 }  // namespace kiln::jit::cpu

@@ -1,7 +1,6 @@
 // The GPU backend on AMD: hip_backend.inl over the platform's HIP. The library that belongs to the
 // headers is loaded at run time, never linked, so that the same build runs where ROCm is not
 // installed.
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <hip/hip_runtime_api.h>
 #include <hip/hip_version.h>
@@ -116,10 +115,7 @@ std::string other_release() {
   for (int major = 5; major <= 9; ++major) {
     if (major == HIP_VERSION_MAJOR) continue;
     const std::string name = fmt::format("libamdhip64.so.{}", major);
-    if (void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD)) {
-      dlclose(handle);
-      return name;
-    }
+    if (base::DynamicLibrary::find_loaded(name)) return name;
   }
   return {};
 }
@@ -149,7 +145,7 @@ std::string load() {
   KILN_HIP_OPTIONAL_FUNCTIONS(KILN_HIP_RESOLVE)
 #undef KILN_HIP_RESOLVE
   if (!missing.empty()) return fmt::format("{} has no {}", kLibraryName, missing);
-  library.leak();
+  library.keep_loaded();
   return {};
 }
 

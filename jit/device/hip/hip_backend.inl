@@ -54,9 +54,9 @@ bool is_about_the_image(hipError_t error) {
 
 /// Whether an ELF image has a symbol for the kernel; PTX is text, and says nothing of itself here.
 /// Drivers have more than one reason for an image that is none: CUDA's is "unknown error" for some.
-bool holds_kernel(std::span<const std::byte> code, const std::string& entry) {
+bool has_kernel(std::span<const std::byte> code, const std::string& entry) {
   const std::string_view bytes(reinterpret_cast<const char*>(code.data()), code.size());
-  if (!bytes.starts_with('\x7f')) return true;
+  if (!base::has_elf_magic(bytes)) return true;
   const std::optional<base::Elf> elf = base::Elf::parse(bytes);
   if (!elf) return false;
   const std::vector<base::ElfSymbol> symbols = elf->symbols();
@@ -67,7 +67,7 @@ bool holds_kernel(std::span<const std::byte> code, const std::string& entry) {
 /// loaded, else Error(device).
 [[noreturn]] void fail_to_load(hipError_t error, const char* call, const std::string& where,
                                std::span<const std::byte> code, const std::string& entry) {
-  if (is_about_the_image(error) || !holds_kernel(code, entry)) {
+  if (is_about_the_image(error) || !has_kernel(code, entry)) {
     throw InvalidImage(failure(error, call, where));
   }
   fail(error, call, where);

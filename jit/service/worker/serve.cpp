@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "base/io.hpp"
+#include "base/subprocess.hpp"
 #include "base/temporary.hpp"
 #include "jit/compilers/compiler.hpp"
 #include "jit/compilers/protocol.hpp"
@@ -69,15 +70,6 @@ pid_t process_at_socket() {
   return peer.pid;
 }
 
-// A descriptor that becomes readable at the end of the process; empty where the kernel has none.
-base::UniqueFd process_descriptor(pid_t process) {
-#ifdef SYS_pidfd_open
-  if (process > 0) return base::UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
-#endif
-  errno = ENOSYS;
-  return {};
-}
-
 // A compile cannot be interrupted, so another thread looks out for the parent's end: its socket
 // closes, or, should a forked copy of the parent hold that open, the process itself has ended. The
 // parent need not be the one that started this process: there may be a script between them.
@@ -86,9 +78,10 @@ void watch_parent(pid_t parent) {
   struct sigaction action {};
   action.sa_handler = ask_for_end;
   sigaction(SIGTERM, &action, nullptr);
-  base::UniqueFd process = process_descriptor(parent);
-  if (process.get() < 0 && errno == ESRCH) end_everything();
-  if (process.get() < 0 && parent == getppid()) {  // Linux before 5.3
+  base::UniqueFd process;
+  if (parent > 0) process = base::process_descriptor(parent);
+  if (!process && parent > 0 && errno == ESRCH) end_everything();
+  if (!process && parent == getppid()) {  // Linux before 5.3
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) end_everything();
   }

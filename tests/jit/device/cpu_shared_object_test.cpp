@@ -1,5 +1,4 @@
 // Shared objects in memory: loaded two ways, told apart, and refused when they are not whole.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -59,14 +58,13 @@ TEST_F(SharedObjectTest, LoadingManyLeavesNoDescriptorBehind) {
 
 TEST_F(SharedObjectTest, LoadsFromAPrivateFileAndRemovesIt) {
   std::string reason;
-  void* handle = load_from_file(images_[1], reason);
-  ASSERT_NE(handle, nullptr) << reason;
-  EXPECT_EQ(call(dlsym(handle, "answer")), 2);
-  Dl_info info{};
-  ASSERT_NE(dladdr(dlsym(handle, "answer"), &info), 0);
-  EXPECT_FALSE(std::filesystem::exists(info.dli_fname)) << info.dli_fname;
-  EXPECT_FALSE(std::filesystem::exists(std::filesystem::path(info.dli_fname).parent_path()));
-  dlclose(handle);
+  const base::DynamicLibrary library = load_from_file(images_[1], reason);
+  ASSERT_TRUE(library) << reason;
+  EXPECT_EQ(call(library.symbol("answer")), 2);
+  const std::filesystem::path path = library.path();
+  EXPECT_TRUE(path.is_absolute()) << path;
+  EXPECT_FALSE(std::filesystem::exists(path)) << path;
+  EXPECT_FALSE(std::filesystem::exists(path.parent_path()));
 }
 
 TEST_F(SharedObjectTest, EveryTruncationIsRefusedOrHarmless) {

@@ -42,7 +42,7 @@ std::string load() {
         "libcuda.so.1 is older than CUDA 12.0, which is the oldest kiln uses: it has no {}",
         missing);
   }
-  library.leak();
+  library.keep_loaded();
   if (CUresult error = cuda.cuInit(0); error != 0) {
     const char* text = nullptr;
     cuda.cuGetErrorString(error, &text);
