@@ -44,7 +44,7 @@ struct BundleItem {
 struct BundleIndex {
   std::vector<BundleItem> items;  ///< ascending by key
   Signature signature = Signature::none;
-  std::string reason;  ///< why there is none, in words
+  std::string reason;  ///< why there is none, for people
 };
 
 /// Entry files on their way into a bundle: their bytes wait in a file, their places in memory.

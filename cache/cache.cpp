@@ -149,7 +149,7 @@ void Cache::reject(const Key& key, std::string_view reason) {
   if (user_) user_->quarantine(key, fmt::format("was refused: {}", reason));
 }
 
-std::string Cache::trouble() { return user_ ? user_->trouble() : config_.why_uncached; }
+std::string Cache::health_error() { return user_ ? user_->health_error() : config_.why_uncached; }
 
 Stats Cache::stats() {
   Stats sum = counters_.read();

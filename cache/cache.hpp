@@ -3,7 +3,7 @@
 //
 // Everything here may be called from any thread, and nothing here throws for what is found on a
 // disk: a bad file is a miss, a full or read-only disk is a cache that keeps nothing, and each is
-// said once through the log.
+// logged once.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ namespace kiln::cache {
 
 class Cache {
  public:
-  /// Touches no disk yet. Says once why nothing will be kept, if that is so.
+  /// Touches no disk yet. Logs once why nothing will be stored, if that is so.
   static std::shared_ptr<Cache> open(Config config = Config::from_environment());
   explicit Cache(Config config);
   ~Cache();
@@ -69,8 +69,9 @@ class Cache {
   std::optional<Entry> read(const Key& key);
 
   const Config& config() const { return config_; }
-  /// Why nothing is kept on disk, for people; empty if it is. Tries it, where the directory exists.
-  std::string trouble();
+  /// Why nothing is stored on disk, for people; empty if it is. Reads and writes in the directory,
+  /// if it exists, to find out.
+  std::string health_error();
   /// The user's directory, or null. Lives as long as the cache.
   Directory* directory() { return user_.get(); }
   /// The read-only layers, in the order in which they are asked.

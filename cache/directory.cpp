@@ -95,7 +95,7 @@ std::string Directory::unreadable() {
   return opened.state == Opened::State::missing ? std::string() : opened.reason;
 }
 
-std::string Directory::trouble() {
+std::string Directory::health_error() {
   const Opened opened = open_root(false);
   if (opened.state == Opened::State::missing) return {};
   if (opened.state != Opened::State::open) return opened.reason;
@@ -298,8 +298,8 @@ void Directory::quarantine(const base::UniqueFd& shard, const std::string& name,
       fmt::format("{}-{:x}{}", name.substr(0, name.find('.')), io_.now(), kEntrySuffix);
   std::string what = fmt::format("moved to {}/{}", kQuarantine, moved);
   if (!target || io_.rename_at(shard.get(), name.c_str(), target.get(), moved.c_str()) != 0) {
-    // No room to keep it for a look: then away with it. What cannot be deleted either stays, and is
-    // refused again the next time.
+    // Where it cannot be moved it is deleted. What cannot be deleted either stays, and is refused
+    // again the next time.
     what = remove(shard, name) ? "deleted"
                                : fmt::format("cannot be moved ({})", base::describe_errno(errno));
   }

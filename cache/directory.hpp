@@ -46,18 +46,19 @@ class Directory final : public Layer {
   void heads(const std::function<void(const Head&)>& visit) override;
 
   /// Writes an entry's file so that readers see all of it or nothing, and keeps the bound. False:
-  /// it was not kept, which has been said.
+  /// it was not stored, which has been logged.
   bool publish(const Key& key, std::string_view bytes);
   /// Moves the entry of that key, whatever it is, out of the way.
   void quarantine(const Key& key, std::string_view reason);
   /// Whether there is something under the name of that key.
   bool exists(const Key& key);
 
-  /// Why the directory cannot be read now; empty if it can, or is not there yet. Tries it.
+  /// Why the directory cannot be read now; empty if it can, or is not there yet. Opens
+  /// it to find out.
   std::string unreadable();
-  /// Why the directory cannot be read or written now; empty if it can, or is not there yet. Tries
-  /// it.
-  std::string trouble();
+  /// Why the directory cannot be read or written now; empty if it can, or is not there yet. Reads
+  /// and writes there to find out.
+  std::string health_error();
 
   // For locks, statistics and the tool.
   base::Io& io() const { return io_; }
@@ -65,19 +66,19 @@ class Directory final : public Layer {
   bool writable() const { return options_.writable; }
   /// The root; null if it is not there or not usable.
   std::shared_ptr<const base::UniqueFd> root(bool create);
-  /// A sub-directory of the root, by its number.
-  /// `to_name_files`: only to open, look at, move or delete the files in it.
+  /// A sub-directory of the root, by its number. `to_name_files`: only to open, look at, move or
+  /// delete the files in it.
   base::UniqueFd shard(const base::UniqueFd& root, unsigned number, bool create,
                        bool to_name_files = false);
   /// The numbers of the sub-directories that there are, ascending.
   std::vector<unsigned> shards(const base::UniqueFd& root);
   /// Calls `visit` for every file of a sub-directory; one that goes meanwhile is left out.
   void scan(const base::UniqueFd& shard, const std::function<void(const Item&)>& visit);
-  /// The same for every sub-directory.
+  /// Calls `visit` for every file of every sub-directory.
   void scan(const std::function<void(const base::UniqueFd& shard, const Item&)>& visit);
-  /// Deletes one. False, errno: it was not there (ENOENT), or it still is.
+  /// Deletes a file. False, errno: it was not there (ENOENT), or it still is.
   bool remove(const base::UniqueFd& shard, const std::string& name);
-  /// Moves one to quarantine unless it has been replaced since `seen`.
+  /// Moves a file to quarantine unless it has been replaced since `seen`.
   void quarantine(const base::UniqueFd& shard, const std::string& name, const struct stat* seen,
                   std::string_view reason);
   /// Calls `visit` for every file in quarantine.

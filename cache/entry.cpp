@@ -180,7 +180,7 @@ bool decompress(std::string_view packed, std::uint64_t size, std::string& text) 
   return !ZSTD_isError(result) && result == size;
 }
 
-// What the fixed head says, with every length already checked against the limits.
+// The fixed head, with every length already checked against the limits.
 struct FixedHead {
   std::uint32_t version = 0;
   Key key;

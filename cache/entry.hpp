@@ -51,7 +51,7 @@ enum class Parts : std::uint8_t {
 /// An entry, or why the bytes are not one that may be used.
 struct Decoded {
   std::optional<Entry> entry;
-  std::string reason;          ///< in words; empty if there is an entry
+  std::string reason;          ///< for people; empty if there is an entry
   bool other_version = false;  ///< intact as far as one can tell, but for another kiln
 };
 

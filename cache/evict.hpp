@@ -25,7 +25,7 @@ struct EvictionPolicy {
 };
 
 /// The positions of what has to go, the least recently used first; equal times go by name, so that
-/// two processes decide alike. A time further in the future than a clock may be off says nothing
+/// two processes decide alike. A time further in the future than a clock may be off means nothing
 /// about recency (the clock was set back since): it counts as the oldest, and a use renews it.
 std::vector<std::size_t> choose_victims(std::span<const Candidate> candidates,
                                         const EvictionPolicy& policy);

@@ -1,4 +1,4 @@
-// Why two entries are two: which ingredients of their keys differ, in words.
+// Why two entries have different keys: which ingredients differ, as sentences.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,12 +52,12 @@ Values without(const Values& values, Values others) {
 std::string list_words(const Values& a, const Values& b, const std::string& tag) {
   const Values only_a = without(a, b), only_b = without(b, a);
   if (only_a.empty() && only_b.empty()) return fmt::format("the {}s are in another order", tag);
-  std::string words;
-  if (!only_a.empty()) words += fmt::format("only A has {} {}", tag, joined(only_a));
+  std::string text;
+  if (!only_a.empty()) text += fmt::format("only A has {} {}", tag, joined(only_a));
   if (!only_b.empty()) {
-    words += fmt::format("{}only B has {} {}", words.empty() ? "" : "; ", tag, joined(only_b));
+    text += fmt::format("{}only B has {} {}", text.empty() ? "" : "; ", tag, joined(only_b));
   }
-  return words;
+  return text;
 }
 
 std::string source_words(std::string_view a, std::string_view b) {
@@ -77,8 +77,8 @@ std::string source_words(std::string_view a, std::string_view b) {
   return "the stored sources are the same, the hashed ones are not";
 }
 
-std::string words_for(const std::string& tag, const Values& a, const Values& b,
-                      const Entry& entry_a, const Entry& entry_b) {
+std::string describe_difference(const std::string& tag, const Values& a, const Values& b,
+                                const Entry& entry_a, const Entry& entry_b) {
   if (tag == "source") return source_words(entry_a.source, entry_b.source);
   if (a.size() > 1 || b.size() > 1) return list_words(a, b, tag);
   if (a.empty()) return fmt::format("only B has {}: {}", tag, joined(b));
@@ -103,8 +103,8 @@ std::vector<Difference> explain(const Entry& a, const Entry& b) {
   for (const std::string& tag : tags) {
     const Values values_a = grouped_a.of(tag), values_b = grouped_b.of(tag);
     if (values_a == values_b) continue;
-    differences.push_back(
-        {tag, joined(values_a), joined(values_b), words_for(tag, values_a, values_b, a, b)});
+    differences.push_back({tag, joined(values_a), joined(values_b),
+                           describe_difference(tag, values_a, values_b, a, b)});
   }
   return differences;
 }

@@ -13,9 +13,8 @@
 
 namespace kiln::cache {
 
-/// A flock on a file beside the entry. The kernel
-/// releases it when its owner dies, however that happens; a lock file without an owner is just
-/// taken.
+/// A flock on a file beside the entry. The system releases it when its owner dies, however that
+/// happens; a lock file without an owner is just taken.
 class KeyLock {
  public:
   enum class State : std::uint8_t {

@@ -14,7 +14,7 @@ namespace kiln::cache {
 void for_each_item(Directory& directory,
                    const std::function<bool(const base::UniqueFd& shard, const Item&)>& visit);
 
-/// What the head of that file says; nothing if it is gone.
+/// The head of that file; nothing if it is gone.
 std::optional<Listing> read_listing(Directory& directory, const base::UniqueFd& shard,
                                     const Item& item);
 

@@ -1,6 +1,6 @@
-// The keyed code that says an entry comes from somebody who knows the secret: for what reaches this
-// machine by ways that the trust checks of a directory say nothing about, such as a bundle or a
-// server. A checksum cannot do this: anybody can make one right.
+// The keyed code that proves an entry comes from somebody who knows the secret: for what reaches
+// this machine by ways that the trust checks of a directory say nothing about, such as a bundle or
+// a server. A checksum cannot do this: anybody can make one right.
 #pragma once
 
 #include <array>

@@ -32,7 +32,7 @@ Directory* readable(Cache& cache) {
   return directory;
 }
 
-/// Files that could not be deleted, as far as an error tells of them.
+/// Files that could not be deleted, as far as an error names them.
 struct Failures {
   std::size_t count = 0;
   std::string first;
@@ -70,7 +70,7 @@ void for_each_left(
   }
 }
 
-/// What verify() says of what dead processes have left, and with `repair` its removal.
+/// What verify() reports of what dead processes have left, and with `repair` its removal.
 void verify_left(Directory& directory, bool repair, std::vector<Problem>& problems) {
   const std::int64_t now = directory.now();
   for_each_left(directory, [&](unsigned number, const base::UniqueFd& shard, const Item& item) {
@@ -109,7 +109,7 @@ Failures sweep(Directory& directory) {
   return failures;
 }
 
-/// trim() that tells of what stays instead of throwing.
+/// trim() that returns what stays instead of throwing.
 Removed remove_entries(Cache& cache, Directory& directory, const TrimPolicy& policy,
                        Failures& failures) {
   std::vector<Listing> listings = list(cache, policy.filter);
@@ -152,7 +152,7 @@ std::shared_ptr<Cache> open(const std::string& directory) {
 
 std::string directory(const Cache& cache) { return cache.config().directory; }
 
-std::string trouble(Cache& cache) { return cache.trouble(); }
+std::string trouble(Cache& cache) { return cache.health_error(); }
 
 bool Filter::matches(const Listing& listing) const {
   const std::string& whole = listing.metadata.target;

@@ -1,5 +1,4 @@
-// Directory, the writing half: how an entry gets into the directory, and how the directory is kept
-// within its bound.
+// The writing half of Directory: how an entry gets into the directory, and how its bound is kept.
 #include <fmt/format.h>
 
 #include "base/atomic_file.hpp"

@@ -159,9 +159,9 @@ Transfer import_bundle(Cache& cache, const std::string& path, const TransferProg
     if (progress) progress(++done, index.items.size());
   }
   if (transfer.entries + transfer.present == 0) {
-    const std::string trouble = directory.trouble();
+    const std::string problem = directory.health_error();
     throw Error(Code::io, fmt::format("cache import: {}: nothing could be kept in {}{}", path,
-                                      directory.path(), trouble.empty() ? "" : ": " + trouble));
+                                      directory.path(), problem.empty() ? "" : ": " + problem));
   }
   return transfer;
 }

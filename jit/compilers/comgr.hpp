@@ -1,4 +1,4 @@
-// AMD's disassembler: the part of libamd_comgr that has kept its interface from release 2.0 on.
+// AMD's disassembler: the part of libamd_comgr whose interface is the same from release 2.0 on.
 #pragma once
 
 #include <string>

@@ -11,8 +11,8 @@
 
 namespace kiln::jit {
 
-/// What a Compiler throws: the compiler's log is kept apart from the message until the two meet the
-/// request's source again.
+/// What a Compiler throws. The compiler's log is apart from the message, because only the parent
+/// has the source that its lines refer to.
 class CompilerError : public Error {
  public:
   CompilerError(Code code, const std::string& message, std::string log)

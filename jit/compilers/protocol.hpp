@@ -67,7 +67,7 @@ struct CompileOutput {
 struct Failure {
   Code code = Code::compile_failed;
   std::string message;  ///< what failed, in one line
-  std::string log;      ///< what the compiler said
+  std::string log;      ///< of the compiler
 };
 
 std::string encode(const WorkerStart& start);

@@ -1,4 +1,5 @@
-// What a code object says about its kernel, read from its bytes without any tool or driver.
+// Registers, memory and code size of a kernel, read from its code object without any tool or
+// driver.
 #pragma once
 
 #include <cstdint>

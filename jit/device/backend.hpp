@@ -60,7 +60,8 @@ struct LaunchShape {
 inline constexpr std::uint32_t kCpuBlock = 16 * 1024;
 
 /// What Backend::load() throws about the code that it was given: by the driver's verdict or by the
-/// image itself it can never be loaded, while any other Error says that it could not be loaded now.
+/// image itself it can never be loaded, while any other Error means that it could not be loaded
+/// now.
 class InvalidImage : public Error {
  public:
   explicit InvalidImage(const std::string& message) : Error(Code::device, message) {}
@@ -72,8 +73,8 @@ class Backend {
 
   virtual Device device() const = 0;
   virtual std::string name() const = 0;  ///< for people, "NVIDIA H200"
-  /// What the compiler is told, with features: "gfx90a:sramecc+:xnack-", "sm_90", or the CPU's name
-  /// and feature set.
+  /// The target for the compiler, with features: "gfx90a:sramecc+:xnack-", "sm_90", or the CPU's
+  /// name and feature set.
   virtual std::string target() const = 0;
   virtual int wave_size() const = 0;
   virtual int compute_units() const = 0;

@@ -30,7 +30,7 @@ struct CompileRequest {
 
 struct CompileResult {
   std::string code;         ///< an ELF image: AMD code object, cubin or shared object
-  std::string log;          ///< what the compiler said, warnings included
+  std::string log;          ///< of the compiler, warnings included
   double milliseconds = 0;  ///< in the compiler
 };
 

@@ -66,7 +66,7 @@ CompileResult Service::compile_now(const CompileRequest& request, const Toolchai
   throw Error(failure.code, text);
 }
 
-// Tries the smallest kernel there is, so that a crash on an unknown target is told from one on a
+// Tries the smallest kernel there is, to distinguish a crash on an unknown target from one on a
 // source.
 bool Service::target_is_unknown(const Toolchain& toolchain, const std::string& target, int cancel) {
   const auto known = targets_.find_out(toolchain, target, [&]() -> std::optional<bool> {

@@ -112,10 +112,9 @@ std::string describe_failure(const CompileRequest& request, const Toolchain& too
   if (const int line = first_error_line(log)) {
     text += fmt::format("\ngenerated line {}: {}", line, source_line(request.source, line));
   }
-  if (!log.empty())
-    text += fmt::format("\nthe compiler said:\n{}", base::last_lines(log, kShownLines));
+  if (!log.empty()) text += fmt::format("\ncompiler log:\n{}", base::last_lines(log, kShownLines));
   if (!output.empty()) {
-    text += fmt::format("\nthe compiler printed:\n{}", base::last_lines(output, kShownLines));
+    text += fmt::format("\ncompiler output:\n{}", base::last_lines(output, kShownLines));
   }
   return text;
 }

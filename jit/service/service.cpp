@@ -15,7 +15,7 @@ struct CompileHandle::State {
 };
 
 Service::Service(Settings settings)
-    : settings_(std::move(settings)), targets_(settings_.memory_directory) {
+    : settings_(std::move(settings)), targets_(settings_.cache_directory) {
   pool_ = std::make_unique<Pool>(settings_.jobs, [this] { return end_idle_workers(); });
 }
 

@@ -55,7 +55,7 @@ class Service {
   Toolchain toolchain_of(const CompileRequest& request);
   CompileResult compile_now(const CompileRequest& request, const Toolchain& toolchain, int cancel);
   bool target_is_unknown(const Toolchain& toolchain, const std::string& target, int cancel);
-  /// Whether the smallest kernel compiles for the target; nothing where the compiler has not said.
+  /// Whether the smallest kernel compiles for the target; nothing where that is not known.
   std::optional<bool> probe(const Toolchain& toolchain, const std::string& target, int cancel);
   Exchange exchange(const Toolchain& toolchain, MessageType type, const std::string& body,
                     int cancel);

@@ -11,7 +11,8 @@ TargetKnowledge::Known& TargetKnowledge::known(const Toolchain& toolchain) {
   const auto found = by_toolchain_.find(key);
   if (found != by_toolchain_.end()) return found->second;
   Known remembered;
-  if (!toolchain.identity.empty()) remembered = Memory(directory_).targets(toolchain.identity);
+  if (!toolchain.identity.empty())
+    remembered = ToolchainCache(directory_).targets(toolchain.identity);
   return by_toolchain_.emplace(key, std::move(remembered)).first->second;
 }
 
@@ -47,7 +48,7 @@ std::optional<bool> TargetKnowledge::find_out(const Toolchain& toolchain, const 
   if (found) {
     known(toolchain)[target] = *found;
     if (!toolchain.identity.empty())
-      Memory(directory_).remember_targets(toolchain.identity, {{target, *found}});
+      ToolchainCache(directory_).remember_targets(toolchain.identity, {{target, *found}});
   }
   return found;
 }
@@ -60,7 +61,7 @@ void TargetKnowledge::learn(const Toolchain& toolchain, const std::string& targe
 void TargetKnowledge::keep(const Toolchain& toolchain) {
   const std::lock_guard lock(mutex_);
   if (!toolchain.identity.empty()) {
-    Memory(directory_).remember_targets(toolchain.identity, known(toolchain));
+    ToolchainCache(directory_).remember_targets(toolchain.identity, known(toolchain));
   }
 }
 

@@ -1,5 +1,5 @@
-// Which targets a toolchain can compile for: found out by trying, at most once at a time, and kept
-// in the toolchain cache under the toolchain's identity.
+// Which targets a toolchain can compile for: found by trying, at most once at a time, and stored in
+// the toolchain cache under the toolchain's identity.
 #pragma once
 
 #include <condition_variable>
@@ -18,14 +18,14 @@ namespace kiln::jit {
 
 class TargetKnowledge {
  public:
-  /// `directory` as Memory takes it.
+  /// `directory` as ToolchainCache takes it.
   explicit TargetKnowledge(std::string directory) : directory_(std::move(directory)) {}
 
   /// Nothing if it has not been found out yet.
   std::optional<bool> lookup(const Toolchain& toolchain, const std::string& target);
 
   /// lookup(), or else what `probe` finds, which may be nothing; a second caller waits for the
-  /// first. Only what was found is remembered.
+  /// first. Only what was found is stored.
   std::optional<bool> find_out(const Toolchain& toolchain, const std::string& target,
                                const std::function<std::optional<bool>()>& probe);
 

@@ -1,5 +1,5 @@
-// The service's workers: which is asked, which are kept warm and for how long; and what stands in
-// for one in-process.
+// The service's workers: which one gets a request, which stay warm and for how long; and the
+// compiler in this process that replaces them on request.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -176,7 +176,7 @@ std::vector<std::string> find_host_compilers() {
   return paths;
 }
 
-// Where the library itself says that those it needs lie.
+// The directories that the library itself names for those it needs.
 std::vector<std::string> run_paths(const std::string& library) {
   constexpr std::string_view kOrigin = "$ORIGIN";
   const base::MappedFile file(library);

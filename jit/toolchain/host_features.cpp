@@ -1,5 +1,6 @@
 // See host_features.hpp. Only features that help a generated kernel are listed: what is not here is
-// not used, and so is not part of the target.
+// not used, and so is not part of the target. CPUID is read by hand because the compilers' own
+// __builtin_cpu_supports does not know f16c and lzcnt everywhere (clang 14).
 #include "jit/toolchain/host_features.hpp"
 
 #include <fmt/format.h>
@@ -104,7 +105,9 @@ constexpr std::string_view kHere = kArm;
 #error "kiln: the CPU device knows x86-64 and aarch64; add this machine's features here"
 #endif
 
-std::string_view family(std::string_view target) { return target.substr(0, target.find(':')); }
+std::string_view architecture(std::string_view target) {
+  return target.substr(0, target.find(':'));
+}
 
 std::vector<std::string_view> features_of(std::string_view target) {
   std::vector<std::string_view> features;
@@ -128,11 +131,11 @@ std::string host_target() {
 }
 
 bool is_host_target(std::string_view target) {
-  return family(target) == kX86 || family(target) == kArm;
+  return architecture(target) == kX86 || architecture(target) == kArm;
 }
 
 std::vector<std::string> host_target_options(std::string_view target) {
-  const bool x86 = family(target) == kX86;
+  const bool x86 = architecture(target) == kX86;
   const auto check = [&](std::string_view feature, const auto& known) {
     if (std::find(known.begin(), known.end(), feature) != known.end()) return;
     throw Error(Code::invalid_argument,

@@ -52,7 +52,7 @@ std::vector<std::string> words_of(std::string_view line) {
   return words;
 }
 
-/// What a compile by the driver starts and reads, as far as it says.
+/// What a compile by the driver starts and reads, as far as it prints that.
 struct Parts {
   std::vector<std::string> programs;     ///< names or paths
   std::vector<std::string> files;        ///< read by the programs: a linker's plugin, specs
@@ -86,7 +86,7 @@ Parts parts_of(std::string_view dry_run) {
   return parts;
 }
 
-/// The files that clang says its options come from.
+/// The files that clang names as sources of its options.
 std::vector<std::string> configuration_files(std::string_view version) {
   constexpr std::string_view kFile = "Configuration file: ";
   std::vector<std::string> files;

@@ -22,8 +22,7 @@ struct HostCompilerIdentity {
 };
 
 /// Asks the driver at `path`, which takes some dozens of milliseconds; each question has that
-/// deadline. Throws Error(not_found) that says how it ended and what it printed if it does not
-/// answer to
+/// deadline. Throws Error(not_found) with how it ended and what it printed if it does not answer to
 /// --version.
 HostCompilerIdentity identify_host_compiler(
     const std::string& path, std::chrono::milliseconds deadline = base::kProbeDeadline);

@@ -71,7 +71,7 @@ Settings settings_from_environment() {
   }
   settings.in_process = mode == "inprocess";
   settings.dump = base::environment("KILN_DUMP");
-  settings.memory_directory = cache::Config::from_environment().directory;
+  settings.cache_directory = cache::Config::from_environment().directory;
   return settings;
 }
 

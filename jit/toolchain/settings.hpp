@@ -21,8 +21,8 @@ struct Settings {
   /// process's stderr, and sees its whole environment; deadline, memory limit and cancelling have
   /// no effect. The host compiler is a process in any case.
   bool in_process = false;
-  std::string dump;              ///< directory for source, log, ISA and command; or empty
-  std::string memory_directory;  ///< the cache's, where compilers are remembered; or empty
+  std::string dump;             ///< directory for source, log, ISA and command; or empty
+  std::string cache_directory;  ///< where the ToolchainCache is; or empty
   std::vector<std::string>
       worker_environment;  ///< "NAME=value" for workers, on top of the scrubbed one
 };

@@ -1,5 +1,6 @@
-// The toolchains of this machine, with their identities. Only files are looked at, apart from a
-// host compiler that is not remembered: this is on the way of a first call whose kernel is on disk.
+// The toolchains of this machine, with their identities. Only files are looked at, except for a
+// host compiler that is not in the ToolchainCache: a first call whose kernel is on disk comes
+// through here.
 #include "jit/toolchain/toolchain.hpp"
 
 #include <fmt/format.h>
@@ -57,8 +58,8 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-// What a host compiler's driver says depends on the environment that it is asked in.
-std::string remembered_name(const std::string& path) {
+// What a host compiler's driver answers depends on its environment.
+std::string name_in_cache(const std::string& path) {
   std::string name = path;
   for (const std::string& variable : scrubbed_environment("")) name += "\n" + variable;
   return name;
@@ -72,15 +73,15 @@ struct Candidate {
 
 Candidate host_toolchain(const std::string& path) {
   const Settings settings = settings_from_environment();
-  Memory memory(settings.memory_directory);
-  const std::string name = remembered_name(path);
-  auto known = memory.compiler(name);
+  ToolchainCache cache(settings.cache_directory);
+  const std::string name = name_in_cache(path);
+  auto known = cache.compiler(name);
   if (!known) {
     try {
       const HostCompilerIdentity found =
           identify_host_compiler(path, std::min(base::kProbeDeadline, settings.deadline));
       known = {found.version, found.identity};
-      if (found.settled) memory.remember_compiler(name, *known, found.evidence);
+      if (found.settled) cache.remember_compiler(name, *known, found.evidence);
     } catch (const Error& error) {
       if (error.code() != Code::not_found) throw;
       return {std::nullopt, error.what()};

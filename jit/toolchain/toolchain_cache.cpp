@@ -29,7 +29,7 @@ constexpr std::size_t kMaxBytes = 1 << 20;
 std::pair<std::optional<std::string>, std::string> read_trusted(const std::string& directory) {
   base::Io& io = base::system_io();
   const Opened opened = cache::open_trusted(io, directory, false);
-  if (opened.state != Opened::State::open) return {};  // which is said when it is to be written
+  if (opened.state != Opened::State::open) return {};  // logged when it is to be written
   // Whatever lies there: a pipe that nobody writes to must not be waited for.
   const base::UniqueFd file =
       base::open_at(io, opened.directory.get(), kFile, O_RDONLY | O_NONBLOCK);
@@ -63,13 +63,13 @@ std::string write_trusted(const std::string& directory, const std::string& text)
 
 }  // namespace
 
-Memory::Memory(std::string directory) : directory_(std::move(directory)) {
+ToolchainCache::ToolchainCache(std::string directory) : directory_(std::move(directory)) {
   if (directory_.empty()) return;
   path_ = fmt::format("{}/{}", directory_, kFile);
   content_ = read();
 }
 
-Memory::Content Memory::read() const {
+ToolchainCache::Content ToolchainCache::read() const {
   auto [text, reason] = read_trusted(directory_);
   if (text) {
     try {
@@ -79,16 +79,14 @@ Memory::Content Memory::read() const {
     }
   }
   if (!reason.empty()) {
-    log_once(
-        LogLevel::info, "jit.memory.read " + path_,
-        fmt::format("{} is ignored ({}): what it could tell about compilers is found out again",
-                    path_, reason));
+    log_once(LogLevel::info, "jit.toolchain_cache.read " + path_,
+             fmt::format("{} is ignored ({}): compilers are identified anew", path_, reason));
   }
   return {};
 }
 
 // Throws for what is not the content of such a file.
-Memory::Content Memory::parse(const std::string& text) {
+ToolchainCache::Content ToolchainCache::parse(const std::string& text) {
   // What is deeper than anything that is written here is dropped while it is read.
   const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
     return depth <= kMaxDepth;
@@ -106,7 +104,7 @@ Memory::Content Memory::parse(const std::string& text) {
   return content;
 }
 
-std::string Memory::text_of(const Content& content) {
+std::string ToolchainCache::text_of(const Content& content) {
   auto compilers = nlohmann::json::object();
   for (const auto& [name, remembered] : content.compilers) {
     compilers[name] = {{"version", remembered.compiler.version},
@@ -119,21 +117,21 @@ std::string Memory::text_of(const Content& content) {
   return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-void Memory::write() const {
+void ToolchainCache::write() const {
   if (path_.empty()) return;
   std::string text = text_of(content_);
-  // It grows with every compiler that there ever was; what is still true is soon found out again.
+  // It grows with every compiler that there ever was; what is still true is soon found again.
   if (text.size() > kMaxBytes) text = text_of({});
   if (const std::string reason = write_trusted(directory_, text); !reason.empty()) {
     log_once(
-        LogLevel::info, "jit.memory " + path_,
+        LogLevel::info, "jit.toolchain_cache " + path_,
         fmt::format("{} cannot be written ({}): what is found out about compilers is found out "
                     "again by every process",
                     path_, reason));
   }
 }
 
-std::optional<Memory::Compiler> Memory::compiler(const std::string& name) const {
+std::optional<ToolchainCache::Compiler> ToolchainCache::compiler(const std::string& name) const {
   const auto found = content_.compilers.find(name);
   if (found == content_.compilers.end()) return std::nullopt;
   for (const auto& [path, stamp] : found->second.evidence) {
@@ -142,21 +140,21 @@ std::optional<Memory::Compiler> Memory::compiler(const std::string& name) const 
   return found->second.compiler;
 }
 
-void Memory::remember_compiler(const std::string& name, const Compiler& compiler,
-                               const std::map<std::string, std::string>& evidence) {
+void ToolchainCache::remember_compiler(const std::string& name, const Compiler& compiler,
+                                       const std::map<std::string, std::string>& evidence) {
   if (path_.empty()) return;
   content_ = read();  // what others wrote since
   content_.compilers.insert_or_assign(name, Remembered{compiler, evidence});
   write();
 }
 
-std::map<std::string, bool> Memory::targets(const std::string& identity) const {
+std::map<std::string, bool> ToolchainCache::targets(const std::string& identity) const {
   const auto found = content_.targets.find(identity);
   return found != content_.targets.end() ? found->second : std::map<std::string, bool>{};
 }
 
-void Memory::remember_targets(const std::string& identity,
-                              const std::map<std::string, bool>& targets) {
+void ToolchainCache::remember_targets(const std::string& identity,
+                                      const std::map<std::string, bool>& targets) {
   if (path_.empty()) return;
   content_ = read();
   for (const auto& [target, known] : targets) content_.targets[identity][target] = known;

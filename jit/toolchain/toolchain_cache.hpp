@@ -1,6 +1,5 @@
-// What the service has found out about compilers and wants to keep: who they are, and which targets
-// they know. One small JSON file, toolchains.json, in the cache directory; losing it costs time
-// only.
+// What is known of compilers, for the next process: their identities, and which targets they know.
+// One small JSON file, toolchains.json, in the cache directory; losing it costs time only.
 #pragma once
 
 #include <map>
@@ -12,17 +11,17 @@ namespace kiln::jit {
 /// Reads the file when made and writes it, whole and by rename, on every change, both by the
 /// cache's rules of trust (cache/trust.hpp). Ill-formed content is ignored, which is logged once,
 /// and replaced by the next change. An empty directory, or one that is not trusted or cannot be
-/// written, remembers nothing.
-class Memory {
+/// written, stores nothing.
+class ToolchainCache {
  public:
-  explicit Memory(std::string directory);
+  explicit ToolchainCache(std::string directory);
 
   struct Compiler {
     std::string version;
     std::string identity;
   };
-  /// What was remembered of the compiler that `name` stands for, if none of the files and
-  /// directories has changed that it was found out from.
+  /// What is stored of the compiler that `name` stands for, if none of the files and directories
+  /// has changed that it was derived from.
   std::optional<Compiler> compiler(const std::string& name) const;
   /// `evidence` is what file_stamp() gave for each path before it was looked at.
   void remember_compiler(const std::string& name, const Compiler& compiler,

@@ -37,9 +37,9 @@ std::string_view c_string(std::string_view table, std::uint64_t offset) {
   return end == rest.npos && rest.size() == kLongestName ? std::string_view{} : rest.substr(0, end);
 }
 
-// Entry `index` of a table of T.
+// Element `index` of a table of T.
 template <class T>
-std::optional<T> entry(std::string_view bytes, std::uint64_t table, std::uint64_t index) {
+std::optional<T> element(std::string_view bytes, std::uint64_t table, std::uint64_t index) {
   if (table > bytes.size()) return std::nullopt;
   return read<T>(bytes, table + sizeof(T) * index);
 }
@@ -115,7 +115,7 @@ std::optional<Elf> Elf::parse(std::string_view bytes) {
   elf.segment_count_ = header->e_phnum;
 
   const auto section_header = [&](std::uint64_t index) {
-    return entry<Elf64_Shdr>(bytes, header->e_shoff, index);
+    return element<Elf64_Shdr>(bytes, header->e_shoff, index);
   };
   std::string_view names;
   if (const auto table = section_header(header->e_shstrndx)) {
@@ -143,10 +143,10 @@ std::optional<Elf> Elf::parse(std::string_view bytes) {
   }
   std::uint64_t segment_bytes = 0;
   for (std::uint64_t i = 0; header->e_phoff != 0 && i < header->e_phnum; ++i) {
-    const auto raw = entry<Elf64_Phdr>(bytes, header->e_phoff, i);
+    const auto raw = element<Elf64_Phdr>(bytes, header->e_phoff, i);
     if (!raw) break;
-    elf.segments_.push_back({raw->p_type, raw->p_offset, raw->p_filesz, raw->p_vaddr, raw->p_memsz,
-                             raw->p_align});
+    elf.segments_.push_back(
+        {raw->p_type, raw->p_offset, raw->p_filesz, raw->p_vaddr, raw->p_memsz, raw->p_align});
     if (raw->p_type != PT_NOTE) continue;
     if (const auto part = slice(bytes, raw->p_offset, raw->p_filesz)) {
       segment_bytes += part->size();

@@ -11,7 +11,7 @@ namespace kiln::base {
 /// runs and loads.
 std::string environment(const char* name);
 
-/// As environment(), for a variable whose empty value means something.
+/// The variable's value as environment() gives it, for one whose empty value means something.
 std::optional<std::string> environment_if_set(const char* name);
 
 /// Where programs are looked for: PATH, or the system's own directories where it is not set.

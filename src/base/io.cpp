@@ -58,8 +58,8 @@ int Io::names(int directory, std::vector<std::string>& out) {
     ::close(fd);
     return -1;
   }
-  for (errno = 0; const dirent* entry = ::readdir(stream.get()); errno = 0) {
-    const std::string_view name = entry->d_name;
+  for (errno = 0; const dirent* file = ::readdir(stream.get()); errno = 0) {
+    const std::string_view name = file->d_name;
     if (name != "." && name != "..") out.emplace_back(name);
   }
   return errno == 0 ? 0 : -1;

@@ -8,11 +8,11 @@ namespace kiln::base {
 
 class TemporaryDirectory {
  public:
-  /// Makes a directory of mode 0700 with a name that starts with `prefix`, under what
-  /// use_temporary_parent() said, else $TMPDIR, if that is a directory to write in, else /tmp,
-  /// /var/tmp or /dev/shm. Throws Error(io) when none of them is.
+  /// Makes a directory of mode 0700 with a name that starts with `prefix`, under the
+  /// directory of use_temporary_parent(), else $TMPDIR, if that is a directory to write in, else
+  /// /tmp, /var/tmp or /dev/shm. Throws Error(io) when none of them is.
   explicit TemporaryDirectory(std::string_view prefix);
-  /// The same under `parent` alone.
+  /// Makes such a directory under `parent`. Throws Error(io) when it cannot.
   TemporaryDirectory(const std::string& parent, std::string_view prefix);
   ~TemporaryDirectory();
   TemporaryDirectory(const TemporaryDirectory&) = delete;

@@ -1,4 +1,4 @@
-// cache::recompile(): where the cache and the compile service meet to check each other.
+// cache::recompile(): compiles entries again to check that the same code comes out.
 #include "cache/cache.hpp"
 #include "jit/service/compile.hpp"
 #include "kiln/cache.hpp"

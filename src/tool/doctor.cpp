@@ -114,10 +114,10 @@ Json missing_toolchains(const Json& found) {
 Json cache_health() {
   cache::Cache& cache = process_cache();
   Json json = {{"directory", cache.config().directory}};
-  const std::string trouble = cache.trouble();
-  json["healthy"] = trouble.empty();
-  if (!trouble.empty()) {
-    json["problem"] = trouble;
+  const std::string problem = cache.health_error();
+  json["healthy"] = problem.empty();
+  if (!problem.empty()) {
+    json["problem"] = problem;
     return json;
   }
   const cache::Usage usage = cache::usage(cache);

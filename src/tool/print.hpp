@@ -1,5 +1,5 @@
 // How the tool writes: aligned columns, sizes and ages for people, colour only on a terminal, JSON.
-// Text from elsewhere (metadata of a cache's entries, names of files, what a compiler said) cannot
+// Text from elsewhere (metadata of a cache's entries, names of files, a compiler's log) cannot
 // give a terminal commands: print(), Table and print_json() write control characters as escapes.
 #pragma once
 

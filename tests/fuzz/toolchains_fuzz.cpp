@@ -11,7 +11,7 @@
 
 #include "jit/toolchain/toolchain_cache.hpp"
 
-using kiln::jit::Memory;
+using kiln::jit::ToolchainCache;
 
 namespace {
 
@@ -33,10 +33,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::ofstream file(directory.path + "/toolchains.json", std::ios::binary);
   file.write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   file.close();
-  Memory memory(directory.path);
-  auto targets = memory.targets("nvrtc");
+  ToolchainCache cache(directory.path);
+  auto targets = cache.targets("nvrtc");
   targets["sm_90"] = true;
-  memory.remember_targets("nvrtc", {{"sm_90", true}});
-  if (Memory(directory.path).targets("nvrtc") != targets) std::abort();
+  cache.remember_targets("nvrtc", {{"sm_90", true}});
+  if (ToolchainCache(directory.path).targets("nvrtc") != targets) std::abort();
   return 0;
 }

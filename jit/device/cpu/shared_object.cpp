@@ -162,9 +162,9 @@ SharedObject::SharedObject(std::span<const std::byte> image, const std::string& 
   };
   std::string reason = why_not_loadable(image);
   if (!reason.empty()) throw InvalidImage(message(reason));
-  // What the loader refuses from here on it refuses for want of memory, mappings, descriptors or
-  // libraries: of an image that is whole that says nothing. Its texts are not looked at, since
-  // there are as many of them as languages and C libraries.
+  // From here on the loader refuses for want of memory, mappings, descriptors or libraries, which
+  // is no property of a whole image. Its messages are not looked at: they differ by language and C
+  // library.
   library_ = load_from_memory(image, name, reason);
   if (!library_) library_ = load_from_file(image, reason);
   if (!library_) throw Error(Code::device, message(reason));

@@ -203,7 +203,7 @@ class CurrentDevice {
 /// Launches may ask for all the shared memory that there is.
 hipError_t allow_shared(hipFunction_t, std::uint32_t) { return hipSuccess; }
 
-/// Kernels begin when those before them have ended: HIP has no programmatic launches.
+/// Kernels begin when those before them have ended: HIP has no programmatic dependent launch.
 hipError_t add_kernel_node(hipGraphNode_t* node, hipGraph_t graph,
                            std::span<const hipGraphNode_t> after, const hipKernelNodeParams& kernel,
                            bool /*programmatic*/) {
@@ -225,7 +225,7 @@ hipError_t copy_kernel_attributes(hipGraphNode_t from, hipGraphNode_t to) {
   return hipGraphKernelNodeSetAttribute(to, hipKernelNodeAttributeCooperative, &value);
 }
 
-const char* unlike_an_image(std::span<const std::byte> code) {
+const char* expected_format(std::span<const std::byte> code) {
   constexpr std::string_view kElf = "\177ELF";
   constexpr std::string_view kBundle = "__CLANG_OFFLOAD_BUNDLE__";
   const std::string_view text(reinterpret_cast<const char*>(code.data()), code.size());

@@ -52,7 +52,7 @@ bool is_about_the_image(hipError_t error) {
   }
 }
 
-/// Whether an ELF image has a symbol for the kernel; PTX is text, and says nothing of itself here.
+/// Whether an ELF image has a symbol for the kernel; PTX is text, of which nothing is known here.
 /// Drivers have more than one reason for an image that is none: CUDA's is "unknown error" for some.
 bool has_kernel(std::span<const std::byte> code, const std::string& entry) {
   const std::string_view bytes(reinterpret_cast<const char*>(code.data()), code.size());
@@ -63,7 +63,7 @@ bool has_kernel(std::span<const std::byte> code, const std::string& entry) {
   return std::ranges::find(symbols, entry, &base::ElfSymbol::name) != symbols.end();
 }
 
-/// Throws InvalidImage where the driver's reason or the image itself says that it can never be
+/// Throws InvalidImage where the driver's reason or the image itself shows that it can never be
 /// loaded, else Error(device).
 [[noreturn]] void fail_to_load(hipError_t error, const char* call, const std::string& where,
                                std::span<const std::byte> code, const std::string& entry) {
@@ -191,7 +191,7 @@ HipBackend::HipBackend(int index) : index_(index), name_("no name yet") {
 std::shared_ptr<Kernel> HipBackend::load(std::span<const std::byte> code,
                                          const std::string& entry) {
   // Drivers have crashed on what is not an image at all, so that much is checked here.
-  if (const char* expected = unlike_an_image(code)) {
+  if (const char* expected = expected_format(code)) {
     throw InvalidImage(fmt::format("load of {} on {}: the code object of {} bytes is not {}", entry,
                                    where(), code.size(), expected));
   }

@@ -66,7 +66,7 @@ void HipGraph::build() {
     driver_ =
         GraphBuilder(backend_.device(), backend_.limits(), backend_.where()).build(list_.nodes());
   } catch (const std::exception& error) {
-    // A sequence that cannot work at all says so again when the list is run.
+    // A sequence that cannot work at all fails again when the list is run.
     const std::string message =
         fmt::format("a graph of {} operations runs as separate launches: {}", list_.nodes().size(),
                     error.what());
@@ -106,7 +106,7 @@ void HipGraph::launch(const Stream& stream) {
 }
 
 /// A replay that the driver refuses, for lack of memory perhaps, is run as a list from then on. If
-/// the device itself is broken, the list says so.
+/// the device itself is broken, the list fails too.
 void HipGraph::give_up(hipError_t error) {
   (void)hipGetLastError();
   const std::string message = fmt::format(

@@ -57,7 +57,7 @@ class CurrentDevice {
 };
 
 /// What the driver takes is an ELF image (a cubin), a fat binary or PTX, which is text.
-const char* unlike_an_image(std::span<const std::byte> code) {
+const char* expected_format(std::span<const std::byte> code) {
   return code.size() < 8 ? "a cubin or PTX" : nullptr;
 }
 
@@ -68,7 +68,7 @@ hipError_t allow_shared(hipFunction_t function, std::uint32_t bytes) {
       reinterpret_cast<CUfunction>(function), kMaxDynamicSharedBytes, static_cast<int>(bytes)));
 }
 
-/// Only between kernels.
+/// Programmatic dependencies exist only between kernels.
 bool can_be_programmatic(std::span<const hipGraphNode_t> after) {
   return cuda.cuGraphAddDependencies_v2 != nullptr &&
          std::ranges::all_of(after, [](hipGraphNode_t node) {
@@ -77,7 +77,7 @@ bool can_be_programmatic(std::span<const hipGraphNode_t> after) {
          });
 }
 
-/// A programmatic kernel may begin when every block of those before it has begun.
+/// With programmatic dependent launch a kernel may begin when every block of those before it has.
 hipError_t add_kernel_node(hipGraphNode_t* node, hipGraph_t graph,
                            std::span<const hipGraphNode_t> after, const hipKernelNodeParams& kernel,
                            bool programmatic) {

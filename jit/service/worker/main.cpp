@@ -21,7 +21,7 @@ constexpr std::string_view kUsage =
     "  compiles SOURCE with hiprtc, nvrtc or the host compiler (KIND) at COMPILER, as kiln does\n";
 
 // Nothing can be done about a standard error that takes nothing.
-void say(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
+void print_error(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
 bool parse_kind(std::string_view text, ToolchainKind& kind) {
   for (const ToolchainKind each :
@@ -44,11 +44,11 @@ int compile_by_hand(int count, char** arguments, ToolchainKind kind) {
     std::ofstream file(arguments[7], std::ios::binary);
     file << output.code;
     file.close();
-    say(fmt::format("{}{}: {} bytes, {:.1f} ms\n", output.log, arguments[7], output.code.size(),
-                    output.milliseconds));
+    print_error(fmt::format("{}{}: {} bytes, {:.1f} ms\n", output.log, arguments[7],
+                            output.code.size(), output.milliseconds));
     return file ? 0 : 1;
   } catch (const CompilerError& error) {
-    say(fmt::format("{}{}\n", error.log(), error.what()));
+    print_error(fmt::format("{}{}\n", error.log(), error.what()));
     return 1;
   }
 }
@@ -67,9 +67,9 @@ int main(int count, char** arguments) {
       return compile_by_hand(count, arguments, kind);
     }
   } catch (const std::exception& error) {
-    say(fmt::format("kiln-compile-worker: {}\n", error.what()));
+    print_error(fmt::format("kiln-compile-worker: {}\n", error.what()));
     return 1;
   }
-  say(kUsage);
+  print_error(kUsage);
   return 2;
 }

@@ -36,7 +36,7 @@ void ask_for_end(int) {
   if (write(end_pipe[1], &byte, 1) < 0) _exit(1);
 }
 
-// What ends with this process: empty until the parent has said what it made for it.
+// What ends with this process: empty until the parent has sent what it made for it.
 struct Own {
   std::string directory;
   bool group = false;

@@ -91,7 +91,7 @@ TEST_P(EachToolchain, reports_function_module_target_and_the_generated_line_of_a
   EXPECT_THAT(message, HasSubstr("expression: x * no_such_name"));
   EXPECT_THAT(message, testing::ContainsRegex(
                            "generated line [23]: .*y\\[i\\] = x\\[i\\] \\* no_such_name"));
-  EXPECT_THAT(message, HasSubstr("the compiler said:"));
+  EXPECT_THAT(message, HasSubstr("compiler log:"));
 }
 
 TEST_P(EachToolchain, puts_warnings_into_the_log) {

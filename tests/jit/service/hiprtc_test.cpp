@@ -22,7 +22,7 @@ class CompileHiprtc : public testing::Test {
  protected:
   CompileHiprtc() : directory_("kiln-test") {
     settings_ = settings_from_environment();
-    settings_.memory_directory = directory_.path();
+    settings_.cache_directory = directory_.path();
   }
   void SetUp() override {
     try {

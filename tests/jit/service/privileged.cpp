@@ -17,7 +17,7 @@ int main(int count, char** arguments) {
   out << "secure " << getauxval(AT_SECURE) << '\n';
   out << "worker " << settings.worker << '\n';
   out << "dump " << settings.dump << '\n';
-  out << "memory " << settings.memory_directory << '\n';
+  out << "memory " << settings.cache_directory << '\n';
   for (const std::string& path : find_compilers(ToolchainKind::host)) {
     out << "compiler " << path << '\n';
   }
