@@ -8,12 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <string>
 #include <unordered_set>
 
 #include "base/environment.hpp"
+#include "base/io.hpp"
 #include "files/manifest.hpp"
 #include "kiln/error.hpp"
 
@@ -30,8 +30,9 @@ class ManifestLog {
     if (known_.contains(line)) return;
     if (!open_file() || !add_locked(line)) {
       const int error = errno;
-      log_once(LogLevel::warning, "record " + path_,
-               fmt::format("KILN_RECORD={}: cannot be written: {}", path_, std::strerror(error)));
+      log_once(
+          LogLevel::warning, "record " + path_,
+          fmt::format("KILN_RECORD={}: cannot be written: {}", path_, base::describe_errno(error)));
       return;
     }
     known_.insert(line);
@@ -42,13 +43,12 @@ class ManifestLog {
   // parent's, and everybody does when it was deleted.
   bool open_file() {
     struct stat status {};
-    const bool there = file_ >= 0 && fstat(file_, &status) == 0 && status.st_nlink > 0;
+    const bool there = file_ && fstat(file_.get(), &status) == 0 && status.st_nlink > 0;
     if (there && owner_ == getpid()) return true;
-    if (file_ >= 0) close(file_);
     if (!there) forget();
     owner_ = getpid();
-    file_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    return file_ >= 0;
+    file_ = base::open_file(base::system_io(), path_, O_RDWR | O_APPEND | O_CREAT, 0666);
+    return static_cast<bool>(file_);
   }
 
   void forget() {
@@ -58,12 +58,12 @@ class ManifestLog {
   }
 
   bool add_locked(const std::string& line) {
-    while (flock(file_, LOCK_EX) != 0) {
+    while (flock(file_.get(), LOCK_EX) != 0) {
       if (errno != EINTR) return false;
     }
     const bool written = read_others() && (known_.contains(line) || append(line));
     const int error = errno;
-    flock(file_, LOCK_UN);
+    flock(file_.get(), LOCK_UN);
     errno = error;
     return written;
   }
@@ -71,17 +71,16 @@ class ManifestLog {
   // What others have added since.
   bool read_others() {
     struct stat status {};
-    if (fstat(file_, &status) != 0) return false;
+    if (fstat(file_.get(), &status) != 0) return false;
     if (status.st_size < read_to_) {  // somebody has emptied it
       forget();
     }
-    std::string text(static_cast<std::size_t>(status.st_size - read_to_), '\0');
-    for (std::size_t got = 0; got < text.size();) {
-      const ssize_t more =
-          pread(file_, text.data() + got, text.size() - got, read_to_ + static_cast<off_t>(got));
-      if (more < 0 && errno == EINTR) continue;
-      if (more <= 0) return false;
-      got += static_cast<std::size_t>(more);
+    const auto more = static_cast<std::uint64_t>(status.st_size - read_to_);
+    std::string text;
+    if (!base::read_bytes(base::system_io(), file_.get(), static_cast<std::uint64_t>(read_to_),
+                          more, text) ||
+        text.size() < more) {
+      return false;
     }
     read_to_ = status.st_size;
     ends_line_ = text.empty() ? ends_line_ : text.back() == '\n';
@@ -98,7 +97,7 @@ class ManifestLog {
     const std::string bytes = fmt::format("{}{}\n", ends_line_ ? "" : "\n", line);
     ssize_t written = -1;
     do {
-      written = write(file_, bytes.data(), bytes.size());
+      written = write(file_.get(), bytes.data(), bytes.size());
     } while (written < 0 && errno == EINTR);
     if (written > 0) {
       read_to_ += written;
@@ -111,7 +110,7 @@ class ManifestLog {
   const std::string path_;
   std::mutex mutex_;
   std::unordered_set<std::string> known_;
-  int file_ = -1;
+  base::UniqueFd file_;
   pid_t owner_ = -1;
   off_t read_to_ = 0;
   bool ends_line_ = true;

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <span>
 #include <sstream>
 
+#include "base/io.hpp"
 #include "kiln/error.hpp"
 #include "tool/cli.hpp"
 #include "tool/commands.hpp"
@@ -46,7 +46,7 @@ void occupy_standard_descriptors() {
 int check_output(int code) {
   const int error = output_error();
   if (error == 0) return code;
-  print(stderr, "kiln: standard output: {}\n", std::strerror(error));
+  print(stderr, "kiln: standard output: {}\n", base::describe_errno(error));
   return code == kSuccess ? kFailure : code;
 }
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <span>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/dynamic_library.hpp"
+#include "base/io.hpp"
 #include "kiln/view.hpp"
 
 #define KILN_TEXT_(text) #text
@@ -161,7 +161,7 @@ std::string why_no_kernel_driver() {
   if (errno == ENOENT)
     return "there is no /dev/kfd: no AMD GPU, or the amdgpu driver is not loaded";
   return fmt::format("/dev/kfd cannot be opened ({}): add this user to the groups render and video",
-                     std::strerror(errno));
+                     base::describe_errno(errno));
 }
 
 /// The device node comes first: a machine without one never loads the library, which costs tens of
