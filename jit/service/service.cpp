@@ -49,19 +49,20 @@ CompileHandle Service::compile_async(CompileRequest request) {
                 fmt::format("compile of function '{}': {} is empty", request.function,
                             request.entry.empty() ? "the entry's name" : "the source"));
   }
-  CompileHandle handle;
-  handle.state_ = std::make_shared<CompileHandle::State>();
-  handle.state_->service = this;
   const bool background = request.background;
   const Error cancelled = cancelled_error(request);
   Toolchain toolchain = toolchain_of(request);
-  const auto compile = [this, request = std::move(request), toolchain = std::move(toolchain)](
-                           int cancel) { return compile_now(request, toolchain, cancel); };
-  handle.state_->posted = post(compile, cancelled, background);
+  CompileHandle handle;
+  handle.state_ = std::make_shared<CompileHandle::State>();
+  handle.state_->service = this;
+  handle.state_->posted =
+      post([this, request = std::move(request), toolchain = std::move(toolchain)](
+               int cancel) { return compile_now(request, toolchain, cancel); },
+           cancelled, background);
   return handle;
 }
 
-// Workers are used by threads of the pool only, see WorkerProcess.
+// Whatever needs a worker: they are used by threads of the pool only, see WorkerProcess.
 Service::Posted Service::post(std::function<CompileResult(int cancel)> action, const Error& dropped,
                               bool background) {
   const auto promise = std::make_shared<std::promise<Outcome>>();
