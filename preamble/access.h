@@ -1,31 +1,31 @@
-// How kernels reach memory: the lanes of a work item, loads and stores of known alignment, and the
-// division by run-time constants that turns a work item's number into coordinates.
+// Loads and stores of known alignment for the lanes of a work item, and division by run-time
+// constants, which turns a work item's number into coordinates.
 #pragma once
 
 namespace kiln {
 
-// How many lanes at most, as a type: for_each_vector calls its body with this, the first element,
-// and how many there are, which on a GPU is always the most. Where those are several vectors, they
-// begin `Apart` elements after each other, so that threads side by side move whole lines of memory
-// at once though each moves more than one access of a vector.
-template <int Lanes, int Vectors = 1, int Apart = 0>
+// The largest number of lanes, as a type. for_each_vector calls its body with it, the first
+// element, and the number of lanes, which on a GPU is always the largest. Several vectors begin
+// `Stride` elements after each other, so that neighbouring threads access whole cache lines at once
+// though each has more than one vector.
+template <int Lanes, int Vectors = 1, int Stride = 0>
 struct Width {
   enum : int {
     size = Lanes * Vectors,
     each = Lanes,
     vectors = Vectors,
-    apart = Apart,
+    stride = Stride,
     interleave = Lanes >= 128  ? 4
                  : Lanes >= 64 ? 2
-                               : 1,  // of the host's SIMD vectors
+                               : 1,  // SIMD vectors, on the CPU
   };
 };
 
 #if KILN_HOST
 #define KILN_INLINED __attribute__((always_inline))
 
-// On the host the lanes of a work item are a stretch of the row itself: the loop over them is what
-// the compiler vectorises, and nothing is copied.
+// On the CPU the lanes of a work item are part of the row itself: the compiler vectorises the loop
+// over them, and nothing is copied.
 template <class T>
 struct Row {
   T* start;
@@ -57,20 +57,20 @@ template <int Lanes, class T, class Index, class Stride>
 KILN_FN StridedRow<T, Stride> results(T* row, Index first, Stride stride) {
   return {row + Stride(first) * stride, stride};
 }
-// The lanes were written where they belong.
+// Nothing to do: the lanes were written in place.
 template <int Lanes, int Align, class T, class Index>
 KILN_FN void store(T*, Index, const Row<T>&) {}
 template <int Lanes, class T, class Index, class Stride>
 KILN_FN void scatter(T*, Index, Stride, const StridedRow<T, Stride>&) {}
 
-// Rows that are no longer than this are so short that it matters how their last lanes are computed.
+// Up to this length the time for the last lanes of a row matters.
 enum : int { kShortRow = 128 };
 template <int Most>
 struct FewerLanes : Width<Most> {
   enum : int { interleave = 1 };
 };
 template <int Count>
-struct AsManyLanes {
+struct FixedLanes {
   constexpr operator int() const { return Count; }
 };
 template <int Most, class Index, class Body>
@@ -79,14 +79,14 @@ KILN_FN void for_each_vector(Index start, Index size, const Body& body) {
   if constexpr (Most > kShortRow) {
     body(Width<Most>(), start, lanes);
   } else if (lanes == Most) {
-    body(Width<Most>(), start, AsManyLanes<Most>());
+    body(Width<Most>(), start, FixedLanes<Most>());
   } else {
     body(FewerLanes<Most>(), start, lanes);
   }
 }
 
-// Results that leave no room in the caches for anything else go past them, which would fetch every
-// line before it is overwritten: they are collected here and then stored in whole vectors.
+// Large outputs bypass the caches, which would fetch every line before it is overwritten: they are
+// collected here and stored in whole vectors.
 template <class T, int Lanes>
 struct Collected {
   alignas(64) T lane[Lanes];
@@ -146,7 +146,8 @@ KILN_FN void stream(T* row, Index first, int lanes, const Collected<T, Lanes>& v
   if (bytes != 0) __builtin_memcpy(to, from, bytes);
 }
 
-// Such stores are not ordered with others: this makes them visible before the kernel returns.
+// Non-temporal stores are not ordered with others: this makes them visible before the kernel
+// returns.
 KILN_FN void finish_streams() {
 #ifdef __SSE2__
   __builtin_ia32_sfence();
@@ -212,8 +213,8 @@ KILN_FN Vec<T, Lanes> load(const T* row, Index first) {
   return result;
 }
 
-// The same in words. A bf16 in the upper half of one is a float but for what is below it: NVIDIA's
-// compiler takes one instruction for it where it sees the word, else two, but more registers.
+// Like load(), in 32-bit words. A bf16 in the upper half of a word is an f32 after one instruction
+// if NVIDIA's compiler sees the word, else after two; but words take more registers.
 template <int Lanes, int Align, class T, class Index>
 KILN_FN Vec<T, Lanes> load_words(const T* row, Index first) {
   if constexpr (is_same<T, bf16>() && Lanes % 2 == 0) {
@@ -229,7 +230,7 @@ KILN_FN Vec<T, Lanes> load_words(const T* row, Index first) {
   }
 }
 
-// The same where neighbours in the row lie `stride` elements apart.
+// Like load(), where neighbours are `stride` elements apart.
 template <int Lanes, class T, class Index, class Stride>
 KILN_FN Vec<T, Lanes> gather(const T* row, Index first, Stride stride) {
   Vec<T, Lanes> result;
@@ -239,12 +240,11 @@ KILN_FN Vec<T, Lanes> gather(const T* row, Index first, Stride stride) {
   return result;
 }
 
-// Elements [first, first + Lanes) of a row whose vectors are aligned, but none begins with the
-// first of these elements: what they have of two vectors, of which the row's last one may have a
-// part only. What is `inner` is not the last, which saves a branch that the loads of others would
-// wait for.
+// Like load(), for a row that is aligned where `first` is not a multiple of Lanes: takes the
+// elements out of the two aligned vectors that they straddle. The second may be past the end of the
+// row, unless `inner`, which saves a branch that other loads would wait for.
 template <int Lanes, class T, class Index>
-KILN_FN Vec<T, Lanes> load_between(const T* row, Index first, Index size, bool inner) {
+KILN_FN Vec<T, Lanes> load_unaligned(const T* row, Index first, Index size, bool inner) {
   using Vector = Vec<T, Lanes>;
   constexpr int kWords = Vector::kBytes / 4;
   const u32 past = u32(first) % Lanes;
@@ -271,7 +271,7 @@ KILN_FN Vec<T, Lanes> load_between(const T* row, Index first, Index size, bool i
   return bit_cast<Vector>(result);
 }
 
-// Where the lanes of an output are put until they are stored.
+// The lanes of an output, until they are stored.
 template <int Lanes, class T, class Index>
 KILN_FN Vec<T, Lanes> results(T*, Index) {
   return {};
@@ -286,23 +286,23 @@ KILN_FN void store(T* row, Index first, const Vec<T, Lanes>& value) {
   copy_bytes<Vec<T, Lanes>::kBytes, Align>(row + first, value.lane);
 }
 
-// Copies 16 bytes into memory that the block shares, where the thread that asked finds them after
-// await_copies(): past its registers, where the GPU can do that.
+// Copies 16 bytes to shared memory, where this thread sees them after wait_copies(). They bypass
+// registers on GPUs that can do that.
 template <int Lanes, class T, class Index>
-KILN_FN void copy_ahead(T* to, int place, const T* row, Index first) {
-  static_assert(sizeof(T) * Lanes == 16, "copy_ahead: not 16 bytes");
+KILN_FN void copy_async(T* to, int place, const T* row, Index first) {
+  static_assert(sizeof(T) * Lanes == 16, "copy_async: not 16 bytes");
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
-  copy_piece(to + place, row + first);
-  end_copies();
+  copy_chunk(to + place, row + first);
+  commit_copies();
 #else
   store<Lanes, 16>(to, place, load<Lanes, 16>(row, first));
 #endif
 }
-// Until no more than so many of the last are still on their way.
+// Waits until at most `Left` of the latest copies are in flight.
 template <int Left>
-KILN_FN void await_copies() {
+KILN_FN void wait_copies() {
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
-  await_groups<Left>();
+  wait_copy_groups<Left>();
 #endif
 }
 
@@ -313,12 +313,12 @@ KILN_FN void scatter(T* row, Index first, Stride stride, const Vec<T, Lanes>& va
   }
 }
 
-// Several vectors of a work item: `Ways` elements in each for every lane.
+// All vectors of a work item, with `Ways` interleaved elements for every lane.
 template <int Ways, int Align, class W, class T, class Index>
-KILN_FN Vec<T, Ways * W::size> load_apart(W, const T* row, Index first) {
+KILN_FN Vec<T, Ways * W::size> load_vectors(W, const T* row, Index first) {
   Vec<T, Ways * W::size> result;
   _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
-    const auto part = load<Ways * W::each, Align>(row, Index(Ways) * (first + i * W::apart));
+    const auto part = load<Ways * W::each, Align>(row, Index(Ways) * (first + i * W::stride));
     _Pragma("unroll") for (int k = 0; k < Ways * W::each; ++k) {
       result.lane[i * Ways * W::each + k] = part.lane[k];
     }
@@ -326,38 +326,38 @@ KILN_FN Vec<T, Ways * W::size> load_apart(W, const T* row, Index first) {
   return result;
 }
 template <class W, class T, class Index, class Stride>
-KILN_FN Vec<T, W::size> gather_apart(W, const T* row, Index first, Stride stride) {
+KILN_FN Vec<T, W::size> gather_vectors(W, const T* row, Index first, Stride stride) {
   Vec<T, W::size> result;
   _Pragma("unroll") for (int lane = 0; lane < W::size; ++lane) {
-    result.lane[lane] = row[Stride(first + lane / W::each * W::apart + lane % W::each) * stride];
+    result.lane[lane] = row[Stride(first + lane / W::each * W::stride + lane % W::each) * stride];
   }
   return result;
 }
 template <int Ways, int Align, class W, class T, class Index>
-KILN_FN void store_apart(W, T* row, Index first, const Vec<T, Ways * W::size>& value) {
+KILN_FN void store_vectors(W, T* row, Index first, const Vec<T, Ways * W::size>& value) {
   _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
     Vec<T, Ways * W::each> part;
     _Pragma("unroll") for (int k = 0; k < Ways * W::each; ++k) {
       part.lane[k] = value.lane[i * Ways * W::each + k];
     }
-    store<Ways * W::each, Align>(row, Index(Ways) * (first + i * W::apart), part);
+    store<Ways * W::each, Align>(row, Index(Ways) * (first + i * W::stride), part);
   }
 }
 template <class W, class T, class Index, class Stride>
-KILN_FN void scatter_apart(W, T* row, Index first, Stride stride, const Vec<T, W::size>& value) {
+KILN_FN void scatter_vectors(W, T* row, Index first, Stride stride, const Vec<T, W::size>& value) {
   _Pragma("unroll") for (int lane = 0; lane < W::size; ++lane) {
-    row[Stride(first + lane / W::each * W::apart + lane % W::each) * stride] = value.lane[lane];
+    row[Stride(first + lane / W::each * W::stride + lane % W::each) * stride] = value.lane[lane];
   }
 }
 
-// Where a work item's vectors begin: `Threads` neighbours take theirs in turns.
+// The first element of a work item: `Threads` neighbouring items interleave their vectors.
 template <int Threads, int Vectors, int Lanes, class Index>
 KILN_FN Index first_of(Index item) {
   return item / Threads * (Threads * Vectors * Lanes) + item % Threads * Lanes;
 }
 
-// A full vector without a branch in it, so that all its loads are under way at once; the end of a
-// row element by element.
+// Full vectors have no branch, so that all their loads are in flight at once; the end of a row goes
+// element by element.
 template <int Most, class Index, class Body>
 KILN_FN void for_each_vector(Index start, Index size, const Body& body) {
   if (Most == 1 || start + Most <= size) {
@@ -366,12 +366,12 @@ KILN_FN void for_each_vector(Index start, Index size, const Body& body) {
     for (Index first = start; first < size; ++first) body(Width<1>(), first, 1);
   }
 }
-template <int Lanes, int Vectors, int Apart, class Index, class Body>
-KILN_FN void for_each_vector_apart(Index start, Index size, const Body& body) {
-  if (start + (Vectors - 1) * Apart + Lanes <= size) {
-    body(Width<Lanes, Vectors, Apart>(), start, Lanes * Vectors);
+template <int Lanes, int Vectors, int Stride, class Index, class Body>
+KILN_FN void for_each_vectors(Index start, Index size, const Body& body) {
+  if (start + (Vectors - 1) * Stride + Lanes <= size) {
+    body(Width<Lanes, Vectors, Stride>(), start, Lanes * Vectors);
   } else {
-    for (Index first = start; first < size && first < start + Vectors * Apart; first += Apart) {
+    for (Index first = start; first < size && first < start + Vectors * Stride; first += Stride) {
       for_each_vector<Lanes>(first, size, body);
     }
   }

@@ -1,5 +1,5 @@
-// Blocks that share a row: a cluster of them, which runs at once and reads and writes each other's
-// shared memory. NVIDIA's GPUs have clusters from compute capability 9.0 on; nothing else calls
+// Blocks that share a row: a cluster, whose blocks run at the same time and access each other's
+// shared memory. NVIDIA GPUs have clusters from compute capability 9.0 on; other targets never call
 // this.
 #pragma once
 
@@ -13,14 +13,14 @@ KILN_FN u32 block_of_cluster() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(block));
   return block;
 }
-// What lies in the shared memory of a block where `own` lies in this one's.
+// The address in the shared memory of `block` that corresponds to `own` in this block's.
 template <class T>
 KILN_FN T* in_block(T* own, u32 block) {
   u64 place;
   asm("mapa.u64 %0, %1, %2;" : "=l"(place) : "l"(own), "r"(block));
   return reinterpret_cast<T*>(place);
 }
-// A thread says that it has come so far; then it waits for all of the cluster to have said so.
+// A barrier of the cluster in two halves: threads arrive, and later wait for all to have arrived.
 KILN_FN void arrive_in_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 KILN_FN void await_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 #else
@@ -34,15 +34,15 @@ __device__ void arrive_in_cluster();
 __device__ void await_cluster();
 #endif
 
-// One place for every wave of a block's part of a row, and one for every block.
+// One slot for every wave of this block, and one for every block.
 template <class T, int Threads, int Blocks>
 struct ClusterSlots {
   Slots<T, Threads> own;
   T block[Blocks];
 };
 
-// As of a row that one block has. Every block gives its result to all of them, which must have
-// begun.
+// Like reduce() of a block. Every block writes its result to all blocks of the cluster, which must
+// have started.
 template <class Reduction, int Threads, int Blocks, class T, int Width>
 KILN_FN T reduce(Lanes<T, Width>& lanes, ClusterSlots<T, Threads, Blocks>& slots) {
   const T value = reduce<Reduction>(lanes, slots.own);

@@ -1,5 +1,5 @@
-// f16 in blocks, on the host. Compilers that make vectors of its conversions convert lane by lane;
-// for those that do not, whole blocks are converted before and after what is computed of them.
+// Conversion of f16 in blocks, on the CPU. Some compilers vectorise single conversions; for others,
+// whole blocks are converted before and after the computation.
 #pragma once
 
 #if KILN_HOST
@@ -7,7 +7,7 @@ namespace kiln {
 
 #if defined(__F16C__) && !KILN_HALF
 #define KILN_STAGED_HALVES 1
-// What a lane of f16 is held in until its block is stored.
+// The type of an f16 lane until its block is stored.
 using f16_lane = f32;
 
 #ifdef __AVX512F__

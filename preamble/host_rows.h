@@ -1,12 +1,12 @@
-// How the host goes through rows: its lanes are stretches of a row, of which the compiler makes
-// SIMD vectors, and the last elements, of which there are no whole vectors, are computed with as
-// others are. Also what stands on the host for the threads of a GPU's row.
+// Rows on the CPU. Lanes are parts of a row, which the compiler vectorises; the last elements of a
+// row, too few for a whole vector, are computed as part of a vector that overlaps the one before.
+// Also stands in for what GPUs have threads for.
 #pragma once
 
 #if KILN_HOST
 
-// Lanes whose number is fixed, or a multiple of what SIMD vectors have: without that, and unrolled
-// before they become vectors, many would be computed one by one. `part` is what the lanes are of.
+// Loops whose number of lanes is fixed, or a multiple of a SIMD vector: otherwise, or unrolled too
+// early, many lanes would be computed one by one. `part` is the part of the row that the lanes are.
 #if defined(__clang__)
 // clang-format off
 #define KILN_FOR_EACH_LANE_OF(lane, part) \
@@ -36,9 +36,9 @@ enum : int { kSimd = 8 };
 enum : int { kSimd = 4 };
 #endif
 
-// What rows of up to `Most` elements at a time are cut into: a few SIMD vectors that do not wait
-// for each other, but no more than the shortest of these rows has. Of those of eight it may have
-// one.
+// The parts that up to `Most` elements of a row are cut into: a few SIMD vectors, which do not wait
+// for each other, but no more than the shortest of these rows has. A row of up to eight elements
+// may have as few as one.
 template <int Most>
 struct PartOf {
   enum : int {
@@ -52,30 +52,29 @@ struct PartOf {
   enum : bool { copies = size > Most / 2 };
 };
 
-// All `Most` lanes, the whole parts among them, and the part at the end of a row, of whose lanes
-// the first ones, `others`, are none of its own. `at` is the first lane's place among all. Lanes
-// that are no part's own are computed too, from elements of the same row, and nothing is done with
-// the results.
+// All `Most` lanes; the whole parts among them; and the last part of a row, whose first `overlap`
+// lanes belong to the part before. `at` is the index of the first lane. Overlapping lanes are
+// computed from elements of the same row, and their results are ignored.
 template <int Most>
 struct AllLanes {
-  enum : int { lanes = Most, most = Most, at = 0, others = 0 };
+  enum : int { lanes = Most, most = Most, at = 0, overlap = 0 };
   enum : int { interleave = Most < kSimd ? 1 : PartOf<Most>::interleave };
   enum : bool { copies = false, last = false };
   KILN_MEMBER bool has(int) const { return true; }
 };
 template <int Most>
 struct WholeParts {
-  enum : int { most = Most, at = 0, others = 0, interleave = PartOf<Most>::interleave };
+  enum : int { most = Most, at = 0, overlap = 0, interleave = PartOf<Most>::interleave };
   enum : bool { copies = false, last = false };
   int lanes;
   KILN_MEMBER bool has(int) const { return true; }
 };
 
-// Which lanes are not before a place: as many bits as a float, which is what they choose most
+// Masks for lanes from an index on, with as many bits as a float, which is what they select most
 // often.
-enum : int { kMostOthers = 32 };
+enum : int { kMaxOverlap = 32 };
 #define KILN_EIGHT(word) word, word, word, word, word, word, word, word
-alignas(64) constexpr u32 kFromPlace[2 * kMostOthers] = {
+alignas(64) constexpr u32 kFromLane[2 * kMaxOverlap] = {
     KILN_EIGHT(0u),  KILN_EIGHT(0u),  KILN_EIGHT(0u),  KILN_EIGHT(0u),
     KILN_EIGHT(~0u), KILN_EIGHT(~0u), KILN_EIGHT(~0u), KILN_EIGHT(~0u)};
 #undef KILN_EIGHT
@@ -85,10 +84,10 @@ struct LastPart {
   enum : int { lanes = PartOf<Most>::size, most = lanes, interleave = PartOf<Most>::interleave };
   enum : bool { copies = PartOf<Most>::copies, last = true };
   int at;
-  int others;
+  int overlap;
   const u32* own;
   KILN_MEMBER LastPart(int from, int count)
-      : at(from), others(lanes - count), own(kFromPlace + kMostOthers - (lanes - count)) {}
+      : at(from), overlap(lanes - count), own(kFromLane + kMaxOverlap - (lanes - count)) {}
   KILN_MEMBER bool has(int lane) const { return i32(own[lane]) < 0; }
 };
 
@@ -98,7 +97,7 @@ KILN_FN int lanes_from(Index first, Index size) {
   return int(size - first < Most ? size - first : Most);
 }
 
-// The body gets a part, and where its first lane is in the row.
+// The body gets a part and the index of its first lane in the row.
 template <int Most, class Index, class Body>
 KILN_FN void for_each_part(Index first, Index size, const Body& body) {
   constexpr int kPart = PartOf<Most>::size;
@@ -136,15 +135,15 @@ KILN_FN void copy_few(T* to, const T* from, int count) {
     *to = *from;
 }
 
-// The lanes that are not the part's own are elements before it; a row that is shorter has none
-// there, and is copied.
+// Overlapping lanes are the elements before the part. A row that is shorter has none there, and is
+// copied.
 template <class Part, class T, class Index>
 KILN_FN auto load(const Part& part, const T* row, Index first) {
   if constexpr (Part::copies) {
-    const T* const from = row + Index(first + Index(part.others));
+    const T* const from = row + Index(first + Index(part.overlap));
     Collected<T, Part::lanes> copy;
     for (int lane = 0; lane < Part::lanes; ++lane) copy.lane[lane] = *from;
-    copy_few(copy.lane + part.others, from, part.lanes - part.others);
+    copy_few(copy.lane + part.overlap, from, part.lanes - part.overlap);
     return copy;
   } else {
     return Row<const T>{row + first};
@@ -155,7 +154,7 @@ KILN_FN auto gather(const Part& part, const T* row, Index first, Stride stride) 
   if constexpr (Part::copies) {
     Collected<T, Part::lanes> copy;
     for (int lane = 0; lane < Part::lanes; ++lane) {
-      const int own = lane < part.others ? part.others : lane;
+      const int own = lane < part.overlap ? part.overlap : lane;
       copy.lane[lane] = row[Stride(Index(first + Index(own))) * stride];
     }
     return copy;
@@ -164,8 +163,8 @@ KILN_FN auto gather(const Part& part, const T* row, Index first, Stride stride) 
   }
 }
 
-// The results of the last part are collected: where they replace what is read, lanes before its own
-// have other results by then.
+// The results of the last part are collected: where outputs overwrite inputs, the elements of
+// overlapping lanes have changed by then.
 template <class Part, class T, class Index>
 KILN_FN auto results(const Part&, T* row, Index first) {
   if constexpr (Part::last)
@@ -183,14 +182,14 @@ KILN_FN auto results(const Part&, T* row, Index first, Stride stride) {
 template <class Part, class T, class Index, class Lanes>
 KILN_FN void store(const Part& part, T* row, Index first, const Lanes& values) {
   if constexpr (Part::last) {
-    copy_few(row + Index(first + Index(part.others)), values.lane + part.others,
-             part.lanes - part.others);
+    copy_few(row + Index(first + Index(part.overlap)), values.lane + part.overlap,
+             part.lanes - part.overlap);
   }
 }
 template <class Part, class T, class Index, class Stride, class Lanes>
 KILN_FN void scatter(const Part& part, T* row, Index first, Stride stride, const Lanes& values) {
   if constexpr (Part::last) {
-    for (int lane = part.others; lane < part.lanes; ++lane) {
+    for (int lane = part.overlap; lane < part.lanes; ++lane) {
       row[Stride(Index(first + Index(lane))) * stride] = values.lane[lane];
     }
   }
@@ -221,7 +220,7 @@ KILN_FN auto half_results(const Part& part, f16* row, Index first) {
 #endif
 }
 template <class Part, class Index, class Lanes>
-KILN_FN void put_halves(const Part& part, f16* row, Index first, const Lanes& values) {
+KILN_FN void store_halves(const Part& part, f16* row, Index first, const Lanes& values) {
 #if KILN_STAGED_HALVES
   if constexpr (Part::last)
     store(part, row, first, narrowed(part.lanes, values));
@@ -243,65 +242,65 @@ KILN_FN Repeated<T> repeat(const T* from) {
   return {*from};
 }
 
-// ---- what has been joined -----------------------------------------------------------------------
+// ---- accumulators -------------------------------------------------------------------------------
 
-// As `start`, in the type in which the host's lanes hold what they have joined.
+// The identity of a reduction in every lane, in the type in which the CPU accumulates.
 template <class Reduction, class T>
-struct Held {
+struct Accumulator {
   using Type = T;
 };
 template <>
-struct Held<Max, f32> {
+struct Accumulator<Max, f32> {
   using Type = Rising;
 };
 template <>
-struct Held<Min, f32> {
+struct Accumulator<Min, f32> {
   using Type = Falling;
 };
 template <class Reduction, class T, int Width>
-KILN_FN Lanes<typename Held<Reduction, T>::Type, Width> start_held() {
-  using Type = typename Held<Reduction, T>::Type;
+KILN_FN Lanes<typename Accumulator<Reduction, T>::Type, Width> start_accumulators() {
+  using Type = typename Accumulator<Reduction, T>::Type;
   if constexpr (is_same<Type, T>()) {
-    return start<Reduction, T, Width>();
+    return identity_lanes<Reduction, T, Width>();
   } else {
     Lanes<Type, Width> lanes;
-    for (int i = 0; i < Width; ++i) lanes.lane[i] = Type::of(Reduction::template start<T>());
+    for (int i = 0; i < Width; ++i) lanes.lane[i] = Type::of(Reduction::template identity<T>());
     return lanes;
   }
 }
 template <class Reduction, class T>
-KILN_FN T joined(T result) {
+KILN_FN T result_of(T result) {
   return result;
 }
 template <class Reduction, u32 Least>
-KILN_FN f32 joined(Ordered<Least> result) {
+KILN_FN f32 result_of(Ordered<Least> result) {
   return result.value();
 }
 
 template <class T>
-KILN_FN T chosen(bool first, T a, T b) {
+KILN_FN T select(bool first, T a, T b) {
   return first ? a : b;
 }
 template <u32 Least>
-KILN_FN Ordered<Least> chosen(bool first, Ordered<Least> a, Ordered<Least> b) {
-  return {first ? a.place : b.place};
+KILN_FN Ordered<Least> select(bool first, Ordered<Least> a, Ordered<Least> b) {
+  return {first ? a.order : b.order};
 }
 
 template <class Reduction, class Part, class T, int Width, class Value>
-KILN_FN void join_lane(const Part& part, Lanes<T, Width>& lanes, int lane, Value value) {
+KILN_FN void combine_lane(const Part& part, Lanes<T, Width>& lanes, int lane, Value value) {
   T& to = lanes.lane[part.at + lane];
-  to = chosen(part.has(lane), Reduction::join(to, value), to);
+  to = select(part.has(lane), Reduction::combine(to, value), to);
 }
 
-// Each half of the lanes with the other, and again, until one is left: from all to eight in one
-// loop, which is made of SIMD vectors.
+// Combines each half of the lanes with the other until one is left. The step from all lanes to
+// eight is one loop, which is vectorised.
 template <class Reduction, int Count, int Step, class T, int Most>
 KILN_FN T fold_every(const Lanes<T, Most>& lanes, int first) {
   if constexpr (Count == 1) {
     return lanes.lane[first];
   } else {
-    return Reduction::join(fold_every<Reduction, Count / 2, 2 * Step>(lanes, first),
-                           fold_every<Reduction, Count / 2, 2 * Step>(lanes, first + Step));
+    return Reduction::combine(fold_every<Reduction, Count / 2, 2 * Step>(lanes, first),
+                              fold_every<Reduction, Count / 2, 2 * Step>(lanes, first + Step));
   }
 }
 template <class Reduction, int Width, class T, int Most>
@@ -321,7 +320,7 @@ template <class T, int Threads>
 struct Slots {};
 template <class Reduction, int Threads, class T, class Part, int Width>
 KILN_FN T reduce(Lanes<Part, Width>& lanes, Slots<T, Threads>&) {
-  return joined<Reduction>(fold<Reduction, Width>(lanes));
+  return result_of<Reduction>(fold<Reduction, Width>(lanes));
 }
 template <int Threads>
 KILN_FN bool is_first() {
@@ -332,7 +331,7 @@ KILN_FN Index row_of(Index item) {
   return item;
 }
 
-// Vectors of a row one after the other.
+// The vectors of a row, one after the other.
 #define KILN_FOR_EACH_VECTOR(Index, threads, vectors, slot, vector, count) \
   for (Index vector = 0; vector < count; ++vector)
 

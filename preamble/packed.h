@@ -1,11 +1,11 @@
-// Elements that lie two to a byte, the first in its low half: loads unpack whole bytes into lanes,
-// stores pack lanes into whole bytes. Rows that begin in the middle of a byte, and elements that
-// are no neighbours, go one by one.
+// Packed elements, two to a byte, the first in the low half. Loads unpack whole bytes into lanes,
+// stores pack lanes into whole bytes; rows that begin in the middle of a byte, and strided
+// elements, go one by one.
 #pragma once
 
 namespace kiln {
 
-// A place among packed elements, in half bytes from `data`.
+// The address of a packed element: half bytes from `data`.
 template <class T, class Index>
 struct Packed {
   T* data;
@@ -34,7 +34,7 @@ KILN_FN T element(Packed<const T, Index> from) {
   return T{u8((from.data[from.element >> 1].bits >> ((from.element & 1) * 4)) & 15)};
 }
 
-// Changes one half of a byte whose other half is nobody else's at this time.
+// Writes one half of a byte whose other half no other thread writes.
 template <class T, class Index>
 KILN_FN void put_alone(Packed<T, Index> to, T value) {
   u8& byte = to.data[to.element >> 1].bits;
@@ -42,7 +42,7 @@ KILN_FN void put_alone(Packed<T, Index> to, T value) {
   byte = u8((byte & (0xf0 >> shift)) | (value.bits & 15) << shift);
 }
 
-// The same where another work item may be changing the other half.
+// Writes one half of a byte whose other half another work item may be writing.
 template <class T, class Index>
 KILN_FN void put_shared(Packed<T, Index> to, T value) {
   T* const place = to.data + (to.element >> 1);
@@ -107,10 +107,10 @@ KILN_FN Unpacked<T, Lanes> load(Packed<const T, Index> row, First first, int lan
 
 #if !KILN_HOST
 template <int Ways, int Align, class W, class T, class Index, class First>
-KILN_FN Unpacked<T, W::size> load_apart(W, Packed<const T, Index> row, First first) {
+KILN_FN Unpacked<T, W::size> load_vectors(W, Packed<const T, Index> row, First first) {
   Unpacked<T, W::size> result;
   _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
-    const auto part = load<W::each, Align>(row, first + i * W::apart, W::each);
+    const auto part = load<W::each, Align>(row, first + i * W::stride, W::each);
     _Pragma("unroll") for (int k = 0; k < W::each; ++k) {
       result.lane[i * W::each + k] = part.lane[k];
     }
@@ -119,7 +119,7 @@ KILN_FN Unpacked<T, W::size> load_apart(W, Packed<const T, Index> row, First fir
 }
 #endif
 
-// The same for any row, and neighbours `stride` elements apart.
+// Like load(), for any row and neighbours `stride` elements apart.
 template <int Lanes, class T, class Index, class First>
 KILN_FN Unpacked<T, Lanes> gather(Packed<const T, Index> row, First first, Index stride,
                                   int lanes) {
@@ -144,8 +144,9 @@ KILN_FN Unpacked<T, Lanes> results(Packed<T, Index>, First, Stride) {
   return result;
 }
 
-// A row that begins with a byte: work items take an even number of elements, so each of its bytes
-// is one work item's, and only the upper half of the last may be somebody else's, who keeps it.
+// For a row that begins at a whole byte. Work items have an even number of elements, so each byte
+// belongs to one work item; only the upper half of the last byte may belong to something else, and
+// is kept.
 template <int Lanes, int Align, class T, class Index, class First>
 KILN_FN void store(Packed<T, Index> row, First first, const Unpacked<T, Lanes>& value, int lanes) {
   const Index begin = row.element + Index(first);

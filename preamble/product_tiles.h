@@ -1,14 +1,14 @@
-// Tiles of sixteen rows of weights times up to eight vectors, by the instruction of NVIDIA GPUs
-// (from sm_80 on) that adds up exact products of 16-bit floats in f32. Which kernels are made of
-// them is decided in fusion/schedule/products/tile_layout.cpp.
+// Tiles of sixteen rows of weights times up to eight vectors x, by the matrix instruction of NVIDIA
+// GPUs (mma.sync, from sm_80 on), which adds exact products of 16-bit floats up in f32.
+// fusion/schedule/products/tile_layout.cpp decides which kernels use it.
 //
-// The instruction may cut what it adds to 24 bits below the largest of it (Fasi, Higham, Mikaitis
-// and Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021): with sixteen products
-// it is off by at most 34 u, u being half a unit in the last place of 1, of the sum of their sizes.
-// A thread of w adds W / 4 of them for each of its vectors of W elements, scales that and adds it
-// to its sum, so that of n elements a sum is off by at most (8.5 W + n / (W w) + log2(w) + 1) u of
-// the sum of the sizes of its terms; three times that where they have a bias or a point
-// (products.h).
+// The instruction may truncate its terms to 24 bits below the largest of them (Fasi, Higham,
+// Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ CS 2021): with sixteen
+// products its error is at most 34 u times the sum of their sizes, u being half a unit in the last
+// place of 1. Each of w threads adds W / 4 of them for each of its vectors of W elements, scales
+// that and adds it to its sum. So a sum of n elements has an error of at most (8.5 W + n / (W w) +
+// log2(w) + 1) u times the sum of the sizes of its terms, and three times that where weights have a
+// bias or a zero point (products.h).
 #pragma once
 
 #if KILN_NVIDIA
@@ -34,10 +34,10 @@ KILN_FN void multiply_tile(TileSums& sums, u32 a0, u32 a1, u32 a2, u32 a3, u32 b
   }
 }
 
-// The numbers of a line before they are used.
-struct TileLine {
+// The numbers of a group as they are loaded.
+struct TileGroup {
   f32 scale;
-  f32 bias;  // or point
+  f32 offset;  // bias or zero point
 };
 
 template <class Tiles>
@@ -66,14 +66,15 @@ KILN_FN Words load_once(const void* from) {
   return words;
 }
 
-// 16 bytes that others may have written, asked for where this stands among other such statements.
-KILN_FN Chunk<16> load_in_turn(const Chunk<16>* from) {
-  Chunk<16> piece;
+// 16 bytes that another kernel may have written. Such loads are issued in the order in which they
+// are written here.
+KILN_FN Chunk<16> load_volatile(const Chunk<16>* from) {
+  Chunk<16> chunk;
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(piece.word[0]), "=r"(piece.word[1]), "=r"(piece.word[2]), "=r"(piece.word[3])
+               : "=r"(chunk.word[0]), "=r"(chunk.word[1]), "=r"(chunk.word[2]), "=r"(chunk.word[3])
                : "l"(from)
                : "memory");
-  return piece;
+  return chunk;
 }
 
 template <class Tiles>
@@ -82,14 +83,14 @@ struct StepVector {
 };
 
 template <class Tiles>
-KILN_FN StepVector<Tiles> placed_step(const Chunk<16>* x) {
+KILN_FN StepVector<Tiles> smem_step(const Chunk<16>* x) {
   StepVector<Tiles> result;
   KILN_EACH(i, Tiles::kChunks) result.chunk[i] = x[i * (Tiles::kColumns * 4)];
   return result;
 }
 
 template <class Tiles>
-KILN_FN StepVector<Tiles> loaded_step(bool wanted, const typename Tiles::X* x) {
+KILN_FN StepVector<Tiles> global_step(bool wanted, const typename Tiles::X* x) {
   StepVector<Tiles> result = {};
   if (wanted) {
     KILN_EACH(i, Tiles::kChunks) result.chunk[i] = ((const Chunk<16>*)x)[i];
@@ -112,7 +113,7 @@ KILN_FN TileSums sum_step(const StepVector<Tiles>& x) {
   return sums;
 }
 
-// The sums of (weight - point) x of a step, in weight_unit()s.
+// The sums of (weight - zero point) x of a step, in units of weight_unit().
 template <class Tiles>
 KILN_FN TileSums multiply_step(const TileWords<Tiles> (&weights)[2], const PairTerms& terms,
                                const StepVector<Tiles>& x) {
@@ -136,73 +137,74 @@ KILN_FN TileSums multiply_step(const TileWords<Tiles> (&weights)[2], const PairT
   return sums;
 }
 
-// What is added up of a line: scale * (sum of (weight - point) x) + rest * (sum of x), the former
-// sum in weight_unit()s.
+// The factors of a group in scale * (sum of (weight - zero point) x) + offset * (sum of x); the
+// former sum is in units of weight_unit().
 struct TileFactors {
   f32 scale;
-  f32 rest;
+  f32 offset;
 };
 template <class Tiles>
-KILN_FN TileFactors tile_factors(TileLine line, f32& point) {
+KILN_FN TileFactors tile_factors(TileGroup group, f32& zero_point) {
   using T = typename Tiles::T;
-  const f32 scale = line.scale * (1.0f / weight_unit<typename Tiles::X, T>());
+  const f32 scale = group.scale * (1.0f / weight_unit<typename Tiles::X, T>());
   if constexpr (Tiles::kHasBias) {
-    point = nearest_weight<T>(-line.bias, line.scale);
-    return {scale, fma(point, line.scale, line.bias)};
-  } else if constexpr (Tiles::kHasPoint) {
-    point = nearest_weight<T>(line.bias, 1.0f);
-    return {scale, (point - line.bias) * line.scale};
+    zero_point = nearest_weight<T>(-group.offset, group.scale);
+    return {scale, fma(zero_point, group.scale, group.offset)};
+  } else if constexpr (Tiles::kHasZeroPoint) {
+    zero_point = nearest_weight<T>(group.offset, 1.0f);
+    return {scale, (zero_point - group.offset) * group.scale};
   } else {
-    point = 0.0f;
+    zero_point = 0.0f;
     return {scale, 0.0f};
   }
 }
 
-// What a wave multiplies at once.
+// What a wave loads at a time.
 template <class Tiles>
 struct TileSet {
   TileWords<Tiles> words[Tiles::kSteps][2];
-  TileLine lines[2][Tiles::kOwnSteps][Tiles::kOwnLines];
+  TileGroup groups[2][Tiles::kOwnSteps][Tiles::kOwnGroups];
 };
 
-// The results of a tile, of what its waves have left in the memory of this round.
+// Combines what the waves have left in shared memory to the results of a tile.
 template <class Tiles, class Again, class Store>
-KILN_FN void join_waves(TileMemory<Tiles>& memory, u32 round, u32 tile, const Again& add_again,
-                        const Store& store_of) {
-  const f32(&joined)[Tiles::kWaves][16 * Tiles::kColumns] = memory.wave[round % 2];
+KILN_FN void combine_waves(TileMemory<Tiles>& memory, u32 round, u32 tile, const Again& recompute,
+                           const Store& store_of) {
+  const f32(&partial)[Tiles::kWaves][16 * Tiles::kColumns] = memory.wave[round % 2];
   const u32 i = (threadIdx.x + round * 32) % Tiles::kThreads;
   const bool has_result = i < 16 * Tiles::kColumns;
   f32 result = 0.0f;
   if (has_result) {
     Lanes<f32, Tiles::kWaves> waves;
-    KILN_EACH(w, Tiles::kWaves) waves[w] = joined[w][i];
+    KILN_EACH(w, Tiles::kWaves) waves[w] = partial[w][i];
     result = fold<Sum, Tiles::kWaves>(waves);
     memory.result[i] = result;
   }
   if (!__syncthreads_and(isfinite(result))) {
-    add_again(tile);
+    recompute(tile);
     __syncthreads();
     if (has_result) result = memory.result[i];
   }
   if (has_result) store_of(tile * 16 + i / Tiles::kColumns, i % Tiles::kColumns, result);
 }
 
-// The rows of weights of a block's tiles times the vectors x: `weights_of(row)` and
-// `vector_of(column)` are where they begin, `line_of(row, line)` what there is of a line. Tiles
-// `tile`, `tile + apart`, ... are the block's; without kAhead it has one. Where not all of a tile's
-// results are finite, `add_again(tile)` replaces them; `store_of(row, column, result)` takes each.
-// Where kernels ahead may still be running that write x, `weights_first`, weights and lines come
-// while those end.
+// Multiplies the rows of weights of a block's tiles by the vectors x. `weights_of(row)` and
+// `vector_of(column)` are where they begin, `group_of(row, group)` has the numbers of a group. The
+// block's tiles are `tile`, `tile + tile_stride`, ...; without kPrefetch it has one. Where a result
+// of a tile is not finite, `recompute(tile)` replaces such rows; `store_of(row, column, result)`
+// takes each result. `weights_first`: kernels that this one depends on may still be running and
+// writing x, so weights and groups are loaded while they end.
 template <class Tiles, class Weights, class Vector, class Line, class Again, class Store>
-KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u32 tile, u32 apart,
-                       bool weights_first, const Weights& weights_of, const Vector& vector_of,
-                       const Line& line_of, const Again& add_again, const Store& store_of) {
+KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u32 tile,
+                       u32 tile_stride, bool weights_first, const Weights& weights_of,
+                       const Vector& vector_of, const Line& group_of, const Again& recompute,
+                       const Store& store_of) {
   using T = typename Tiles::T;
   using X = typename Tiles::X;
   constexpr int kSteps = Tiles::kSteps;
   constexpr int kSets = Tiles::kSets;
   constexpr int kOwnSteps = Tiles::kOwnSteps;
-  constexpr int kOwnLines = Tiles::kOwnLines;
+  constexpr int kOwnGroups = Tiles::kOwnGroups;
   constexpr int kVectorBytes = Tiles::kLanes * lane_bits<T>() / 8;
   const int t = Tiles::thread();
   const u32 wave = threadIdx.x / 32;
@@ -219,20 +221,20 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
       }
     }
   };
-  // Of a tile past the last one, those of the last row: where a branch skipped that, numbers would
-  // be converted within it, and be waited for before anything is multiplied.
-  const auto load_lines = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
+  // For a tile past the end these are the groups of the last row. A branch that skipped the loads
+  // would make the compiler convert the numbers within it, and wait for them before it multiplies.
+  const auto load_groups = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
     KILN_EACH(r, 2) {
       const u32 row = row_or_last(of_tile * 16 + Tiles::row() + r * 8, row_count);
-      KILN_EACH(i, kOwnSteps) KILN_EACH(k, kOwnLines) {
+      KILN_EACH(i, kOwnSteps) KILN_EACH(k, kOwnGroups) {
         const u32 step = set * kSteps + Tiles::first_step() + i;
-        const int line = Tiles::line_of_column(Tiles::first_column() + k);
-        loaded.lines[r][i][k] = line_of(row, Tiles::line_of_step(step, line, vectors));
+        const int group = Tiles::group_of_column(Tiles::first_column() + k);
+        loaded.groups[r][i][k] = group_of(row, Tiles::group_of_step(step, group, vectors));
       }
     }
   };
   const auto load_set = [&](TileSet<Tiles>& loaded, u32 of_tile, u32 set) {
-    load_lines(loaded, of_tile, set);
+    load_groups(loaded, of_tile, set);
     load_words(loaded, of_tile, set);
   };
   TileSet<Tiles> now;
@@ -240,23 +242,25 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
   if (kSets >= Tiles::kWaves || wave < kSets) load_set(now, tile, wave);
   if (weights_first) await_prerequisites();
 
-  // The column of which this thread has x, as far as it is of the line that the column is of.
+  // The column whose x this thread has, if the column is of the same group as this thread's
+  // vectors.
   const int column = Tiles::row() % Tiles::kUsed;
-  const int own_line = t / Tiles::kSharers;
-  const bool wanted = Tiles::line_of_column(column) == own_line;
+  const int own_group = t / Tiles::kVectorsPerGroup;
+  const bool wanted = Tiles::group_of_column(column) == own_group;
   const int place = Tiles::vector_of_column(column) * 4 + t;
   const X* x = nullptr;
-  if constexpr (Tiles::kPlaced) {
-    place_vectors(memory, vector_of, vectors);
+  if constexpr (Tiles::kXInSmem) {
+    stage_vectors(memory, vector_of, vectors);
   } else {
     x = vector_of(u32(Tiles::vector_of_column(column)));
   }
-  // Who has the point of that line.
-  const int owner = int(threadIdx.x) % 32 / 4 * 4 + Tiles::owner_of_line(own_line);
-  const u32 pick = kOwnLines == 2 && own_line % 2 == 1 ? 0x3232u : 0x1010u;
+  // Which thread has the zero point of that group.
+  const int owner = int(threadIdx.x) % 32 / 4 * 4 + Tiles::owner_of_group(own_group);
+  const u32 pick = kOwnGroups == 2 && own_group % 2 == 1 ? 0x3232u : 0x1010u;
 
   const u32 tiles = (row_count + 15) / 16;
-  for (u32 round = 0; round == 0 || (Tiles::kAhead && tile < tiles); tile += apart, ++round) {
+  for (u32 round = 0; round == 0 || (Tiles::kPrefetch && tile < tiles);
+       tile += tile_stride, ++round) {
     f32 sum[2][Tiles::kOwnVectors] = {};
     _Pragma("unroll 1") for (int turn = 0; turn < Tiles::kTurns; ++turn) {
       const u32 set = turn * Tiles::kWaves + wave;
@@ -264,19 +268,19 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
       TileSet<Tiles> next;
       const bool last = Tiles::kTurns == 1 || set + Tiles::kWaves >= kSets;
       const u32 next_set = last ? wave : set + Tiles::kWaves;
-      const u32 next_tile = last ? tile + apart : tile;
-      if constexpr (Tiles::kAhead) {
-        load_lines(next, next_tile, next_set);
+      const u32 next_tile = last ? tile + tile_stride : tile;
+      if constexpr (Tiles::kPrefetch) {
+        load_groups(next, next_tile, next_set);
         if (next_tile < tiles) load_words(next, next_tile, next_set);
       }
-      TileFactors factors[2][kOwnSteps][kOwnLines];
+      TileFactors factors[2][kOwnSteps][kOwnGroups];
       u32 terms[2][kOwnSteps];
       KILN_EACH(r, 2) KILN_EACH(i, kOwnSteps) {
         f32 term[2] = {};
-        KILN_EACH(k, kOwnLines) {
-          f32 point;
-          factors[r][i][k] = tile_factors<Tiles>(now.lines[r][i][k], point);
-          term[k] = point_term<X, T>(point);
+        KILN_EACH(k, kOwnGroups) {
+          f32 zero_point;
+          factors[r][i][k] = tile_factors<Tiles>(now.groups[r][i][k], zero_point);
+          term[k] = zero_point_term<X, T>(zero_point);
         }
         terms[r][i] = exact_pair<X>(term[0], term[1]);
       }
@@ -286,28 +290,28 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
           (const Chunk<16>*)memory.x + (wanted ? set * Tiles::kSetChunks : Tiles::kZeros) + place;
       KILN_EACH(step, kSteps) {
         StepVector<Tiles> of_step;
-        if constexpr (Tiles::kPlaced) {
-          of_step = placed_step<Tiles>(placed + step * Tiles::kStepChunks);
+        if constexpr (Tiles::kXInSmem) {
+          of_step = smem_step<Tiles>(placed + step * Tiles::kStepChunks);
         } else {
           const u32 at = (set * kSteps + step) * 4 + t;
           of_step =
-              loaded_step<Tiles>(wanted && (Tiles::kWhole || at < vectors), x + at * Tiles::kLanes);
+              global_step<Tiles>(wanted && (Tiles::kWhole || at < vectors), x + at * Tiles::kLanes);
         }
         PairTerms of_rows;
         KILN_EACH(r, 2) {
           u32 term = terms[r][step % kOwnSteps];
-          if constexpr (Tiles::kHasRest) {
-            term = __shfl_sync(0xffffffffu, term, owner + step / kOwnSteps * Tiles::kApart);
+          if constexpr (Tiles::kHasOffset) {
+            term = __shfl_sync(0xffffffffu, term, owner + step / kOwnSteps * Tiles::kColumnThreads);
           }
-          of_rows.of[r] = point_terms<X, T>(__byte_perm(term, 0, pick));
+          of_rows.of[r] = zero_point_terms<X, T>(__byte_perm(term, 0, pick));
         }
         const TileSums sums = multiply_step<Tiles>(now.words[step], of_rows, of_step);
-        // Only the threads of these steps' columns keep them.
+        // Only the threads with columns of these steps keep the sums.
         const bool kept = step < kOwnSteps || Tiles::first_step() == step / kOwnSteps * kOwnSteps;
         KILN_EACH(i, 4) {
           own[step % kOwnSteps].of[i] = kept ? sums.of[i] : own[step % kOwnSteps].of[i];
         }
-        if constexpr (Tiles::kHasRest && !Tiles::kPlaced) {
+        if constexpr (Tiles::kHasOffset && !Tiles::kXInSmem) {
           const TileSums of_x = sum_step<Tiles>(of_step);
           KILN_EACH(i, 2) {
             shared[step % kOwnSteps].of[i] = kept ? of_x.of[i] : shared[step % kOwnSteps].of[i];
@@ -315,39 +319,39 @@ KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u3
         }
       }
       KILN_EACH(i, kOwnSteps) {
-        if constexpr (Tiles::kHasRest && Tiles::kPlaced) {
+        if constexpr (Tiles::kHasOffset && Tiles::kXInSmem) {
           KILN_EACH(k, 2) {
             const int n = Tiles::first_column() + k;
             shared[i].of[k] = memory.sum[set * kSteps + Tiles::first_step() + i]
-                                        [Tiles::line_of_column(n)][Tiles::vector_of_column(n)];
+                                        [Tiles::group_of_column(n)][Tiles::vector_of_column(n)];
           }
         }
         KILN_EACH(r, 2) KILN_EACH(k, Tiles::kTerms) {
-          const TileFactors& line = factors[r][i][Tiles::kByLines ? k : 0];
-          f32& all = sum[r][Tiles::kByLines ? 0 : k];
-          all = fma(own[i].of[r * 2 + k], line.scale, all);
-          if constexpr (Tiles::kHasRest) all = fma(shared[i].of[k], line.rest, all);
+          const TileFactors& group = factors[r][i][Tiles::kByGroups ? k : 0];
+          f32& all = sum[r][Tiles::kByGroups ? 0 : k];
+          all = fma(own[i].of[r * 2 + k], group.scale, all);
+          if constexpr (Tiles::kHasOffset) all = fma(shared[i].of[k], group.offset, all);
         }
       }
-      if constexpr (Tiles::kAhead) {
+      if constexpr (Tiles::kPrefetch) {
         now = next;
       } else {
         if (!last) load_set(now, tile, next_set);
       }
     }
-    // The threads of the rows become one, then the waves.
-    f32(&joined)[Tiles::kWaves][16 * Tiles::kColumns] = memory.wave[round % 2];
+    // First the threads of a row are combined, then the waves.
+    f32(&partial)[Tiles::kWaves][16 * Tiles::kColumns] = memory.wave[round % 2];
     KILN_EACH(r, 2) KILN_EACH(k, Tiles::kOwnVectors) {
       f32 value = sum[r][k];
       if constexpr (Tiles::kVectors <= 2 && !Tiles::kRepeats) value += exchange<1, true>(value);
       if constexpr (Tiles::kVectors <= 4) value += exchange<2, true>(value);
       const int c = t * 2 + k;
       if (c < Tiles::kColumns) {
-        joined[wave][(Tiles::row() + r * 8) * Tiles::kColumns + c] = value;
+        partial[wave][(Tiles::row() + r * 8) * Tiles::kColumns + c] = value;
       }
     }
     __syncthreads();
-    join_waves<Tiles>(memory, round, tile, add_again, store_of);
+    combine_waves<Tiles>(memory, round, tile, recompute, store_of);
   }
 }
 

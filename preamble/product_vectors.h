@@ -1,6 +1,6 @@
-// Packed weights on the host: kernels of products compute with them in whole vectors and keep their
-// sums in registers, which compilers do not make of loops over lanes. Vectors of even elements come
-// in turn with those of odd ones, as the halves of bytes have them.
+// Packed weights on the CPU: kernels of products compute with whole SIMD vectors and keep their
+// sums in registers, which compilers do not achieve for loops over lanes. Vectors of even elements
+// alternate with vectors of odd ones, as the halves of bytes do.
 #pragma once
 
 #if KILN_HOST
@@ -37,7 +37,7 @@ KILN_FN Integers widened(const u8* bytes) {
 #endif
 }
 
-// Elements of a row, as vectors in that order.
+// Elements of a row as vectors in that order.
 template <class T>
 struct VectorsOf {
   const T* row;
@@ -104,7 +104,7 @@ KILN_FN Floats add_product(Floats sum, Floats a, Floats b) {
 #endif
 }
 
-// Also of one number for all lanes.
+// One number for all lanes is allowed too.
 KILN_FN Floats in_all(Floats value) { return value; }
 KILN_FN Floats in_all(f32 value) { return value - Floats{}; }
 template <class A, class B, class C>
@@ -117,7 +117,7 @@ struct VectorSums {
   Floats vector[Count] = {};
   KILN_MEMBER Floats& operator[](int i) { return vector[i]; }
 };
-// A stretch is short, since a vector has several terms of each piece of a row.
+// A stretch is short, since a vector adds several terms to each sum.
 template <class Index>
 KILN_FN bool ends_vectors(Index done) {
   return done % 16 == 15;

@@ -1,10 +1,9 @@
-// Rows that share operands, such as a matrix times a few vectors: small integers taken out of the
-// words that they were loaded in, products added to sums, and the partial results of several rows
-// made one at a time. What is to be computed from the numbers is in the kernel.
+// Matrix times a few vectors: unpacks small integers from the words that they were loaded in, adds
+// products to sums, and combines the partial results of several rows at a time.
 #pragma once
 
 #define KILN_EACH(i, count) KILN_UNROLL for (int i = 0; i < count; ++i)
-// Lanes do not depend on each other; the host makes vectors of them.
+// Lanes are independent; the CPU vectorises the loop.
 #if KILN_HOST && defined(__clang__)
 #define KILN_EACH_LANE(lane, count) \
   _Pragma("clang loop vectorize(assume_safety)") for (int lane = 0; lane < count; ++lane)
@@ -16,8 +15,8 @@
 
 namespace kiln {
 
-// a * b is added without being rounded first where the machine can do that: a sum's terms are then
-// closer to exact, and its bound holds.
+// Adds a * b without rounding it first where the hardware can do that: a sum's terms are then
+// closer to exact, and its error bound holds.
 #if KILN_HOST
 KILN_FN f32 add_product(f32 sum, f32 a, f32 b) { return host::madd(a, b, sum); }
 KILN_FN f64 add_product(f64 sum, f64 a, f64 b) { return host::madd(a, b, sum); }
@@ -31,9 +30,9 @@ KILN_FN constexpr bool is_packed() {
   return is_same<T, u4>() || is_same<T, i4>() || is_same<T, f4e2m1>();
 }
 
-// A lane as it lies in memory.
+// A lane in its storage type.
 template <class T>
-KILN_FN T plain(T lane) {
+KILN_FN T as_stored(T lane) {
   return lane;
 }
 
@@ -61,7 +60,7 @@ using LanesOf = typename LanesAs<T, Lanes>::Type;
 #else
 
 // A lane of a word that holds several, the first in its lowest bits. `place` is known when the loop
-// over the lanes is unrolled, and so is everything that is made of it.
+// over the lanes is unrolled, so shifts and masks are constants.
 template <class T>
 struct InWord {
   u32 word;
@@ -74,7 +73,7 @@ KILN_FN constexpr int lane_bits() {
 }
 
 template <class T>
-KILN_FN T plain(InWord<T> lane) {
+KILN_FN T as_stored(InWord<T> lane) {
   const u32 bits = lane.word >> lane.place * lane_bits<T>();
   if constexpr (is_packed<T>())
     return T{u8(bits & 15)};
@@ -88,9 +87,9 @@ KILN_FN f32 number(InWord<bf16> lane) {
   return bit_cast<f32>(lane.place == 0 ? lane.word << 16 : lane.word & 0xffff0000u);
 }
 
-// As an f32. A conversion instruction has a quarter of the speed of arithmetic on NVIDIA: there the
-// bits go below the exponent of a power of two, from which that is subtracted again. AMD converts
-// any byte of a word at full speed.
+// A small integer as an f32. Conversion instructions of NVIDIA GPUs have a quarter of the speed of
+// arithmetic, so there the bits are put below the exponent of a power of two, which is subtracted
+// again. AMD converts any byte of a word at full speed.
 #if KILN_NVIDIA
 
 struct Lifted {
@@ -98,7 +97,7 @@ struct Lifted {
   f32 power;  // what it was added to
 };
 
-// (word & mask) ^ bits, which the compiler would make two instructions of, having two constants.
+// (word & mask) ^ bits in one instruction; the compiler would use two for two constants.
 KILN_FN u32 select_bits(u32 word, u32 mask, u32 bits) {
   u32 result;
   asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
@@ -111,7 +110,7 @@ KILN_FN Lifted lifted(InWord<T> lane) {
     const int place = lane.place & 3;
     const u32 word = lane.place < 4 ? lane.word : lane.word >> 16;
     const u32 power = u32(127 + 23 - 4 * place) << 23;
-    // With its highest bit turned round, an i4 is 8 more.
+    // With its highest bit flipped, an i4 is 8 more.
     const u32 above = is_same<T, i4>() ? 8u : 0u;
     const u32 bits = power | above << 4 * place;
     return {bit_cast<f32>(select_bits(word, 15u << 4 * place, bits)), bit_cast<f32>(bits)};
@@ -147,13 +146,13 @@ KILN_FN f32 number(InWord<T> lane) {
     const u32 halves = pair_of_halves<T>(u16(lane.word >> (lane.place & 2) * 8));
     return to<f32>(f16{u16(halves >> (lane.place & 1) * 16)});
   } else {
-    return to<f32>(plain(lane));
+    return to<f32>(as_stored(lane));
   }
 }
 
-// number(lane) * scale, rounded once as that is, in one instruction less: power * scale is exact,
-// and needed once for all lanes. Not finite where it is not, for scales from 2^104 on: the caller
-// looks at what comes of it.
+// number(lane) * scale, rounded once, in one instruction less: power * scale is exact and needed
+// once for all lanes. Not finite for scales from 2^104 on, where number(lane) * scale may be; the
+// caller checks for that.
 template <class T>
 KILN_FN f32 scaled(InWord<T> lane, f32 scale) {
   static_assert(is_same<T, u4>() || is_same<T, u8>(), "scaled: the power of two has a single bit");
@@ -172,26 +171,26 @@ KILN_FN f32 number(InWord<T> lane) {
   } else if constexpr (is_same<T, u8>()) {
     return f32((lane.word >> lane.place * 8) & 255u);
   } else {
-    return to<f32>(plain(lane));
+    return to<f32>(as_stored(lane));
   }
 }
 
 #endif
 
-// number(lane) - point, for a whole number of at most 2048.
+// number(lane) - zero_point, for a whole number of at most 2048.
 template <class T>
-KILN_FN f32 from_point(InWord<T> lane, f32 point) {
+KILN_FN f32 minus_zero_point(InWord<T> lane, f32 zero_point) {
 #if KILN_NVIDIA
   const Lifted number = lifted(lane);
-  return number.value - (number.power + point);
+  return number.value - (number.power + zero_point);
 #else
-  return number(lane) - point;
+  return number(lane) - zero_point;
 #endif
 }
 
-// The whole number that is nearest to a quotient, or 0 for one so large that what it stands for
-// cannot be cancelled by a small integer.
-KILN_FN f32 nearest_point(f32 dividend, f32 divisor) {
+// The whole number nearest to dividend / divisor, or 0 for one so large that subtracting it from a
+// small integer would not help.
+KILN_FN f32 nearest_zero_point(f32 dividend, f32 divisor) {
 #if KILN_NVIDIA
   f32 reciprocal;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(divisor));
@@ -216,7 +215,7 @@ KILN_FN To to(InWord<T> lane) {
   if constexpr (is_same<To, f32>())
     return number(lane);
   else
-    return to<To>(plain(lane));
+    return to<To>(as_stored(lane));
 }
 
 template <class T, int Lanes>
@@ -231,7 +230,8 @@ struct LaneWords {
   }
 };
 
-// Whole words of small integers and small floats; fewer of them, and wider ones, as they are.
+// Small integers and small floats are loaded in whole words; fewer of them, and wider types, as
+// they are.
 template <class T, int Lanes,
           bool InWords = sizeof(T) <= 2 && !is_same<T, b8>() && Lanes * lane_bits<T>() % 32 == 0>
 struct LanesAs {
@@ -280,7 +280,7 @@ KILN_FN LanesOf<T, Lanes> lanes_of(Packed<const T, Place> row, Index first) {
   if constexpr (Lanes == 1) return {element(packed(row.data, row.element + Place(first)))};
 #if !KILN_HOST
   if constexpr (is_in_words<T, Lanes>()) {
-    // Rows begin with bytes: halved apart, what rows have in common is computed once.
+    // Rows begin with whole bytes: halved separately, what rows have in common is computed once.
     LanesOf<T, Lanes> result;
     copy_bytes<Lanes / 2, Align>(result.word,
                                  row.data + ((row.element >> 1) + (Place(first) >> 1)));
@@ -299,25 +299,24 @@ KILN_FN bool all_finite(const f32 (&value)[Count]) {
 }
 #endif
 
-// The rows past the last one are the last one again; they are not stored.
+// Rows past the end repeat the last row; they are not stored.
 template <class Index>
 KILN_FN Index row_or_last(Index row, Index count) {
   return row < count ? row : count - 1;
 }
 
-// ---- several results at a time ------------------------------------------------------------------
-// A thread adds the products of a vector of W elements to a sum per lane A of its own and that to
-// the sum of all, so of n elements shared out to t threads a sum is off by at most
+// A thread adds the products of a vector of W elements to one sum per lane (A of them) and those to
+// the total, so a sum of n elements by t threads has an error of at most
 //   (W / A + n / (W t) + log2(A t) + 1) u
-// of the sum of the sizes of its terms, u being half a unit in the last place of 1. The host
-// carries a sum over after 64 of its terms, or after 16 W / A where it takes whole vectors
+// times the sum of the sizes of its terms, u being half a unit in the last place of 1. The CPU adds
+// a sum to its total after 64 terms, or after 16 W / A where it computes with whole vectors
 // (product_vectors.h).
 //
 // Where the terms are small integers n with a scale s and a bias b for each group, times x, GPUs
-// add (n - p) x and x, and scale the two sums once for each group, by s and by b + p s. The whole
-// number p next to -b / s sees to it that the two cannot cancel: |s (n - p)| + |b + p s| is at most
-// three times |s n + b|, and so the error at most three times the bound above. A sum that is not
-// finite is added up again, term by term.
+// sum (n - p) x and x, and scale the two sums once for each group, by s and by b + p s. The whole
+// number p nearest to -b / s keeps the two from cancelling: |s (n - p)| + |b + p s| is at most
+// three times |s n + b|, so the error is at most three times the bound above. A sum that is not
+// finite is recomputed term by term.
 
 #if KILN_HOST
 
@@ -333,7 +332,7 @@ struct ManySlots {
   T wave[(Threads + kWave - 1) / kWave][Count];
 };
 
-// Every thread of the rows gets the results, after one barrier for all.
+// Every thread of the rows gets the results, after one barrier for all of them.
 template <class Reduction, int Threads, class T, int Count>
 KILN_FN void reduce_all(T (&value)[Count], ManySlots<T, Threads, Count>& slots) {
   constexpr int kTogether = Threads < kWave ? Threads : kWave;

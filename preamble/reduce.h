@@ -1,6 +1,6 @@
-// Reductions: how partial results become one, in the lanes of a thread, across the threads of a
+// Reductions: how partial results are combined, in the lanes of a thread, across the threads of a
 // wave and across the waves of a block. The order is the same tree for every wave size and every
-// grid, so that a result has the same bits on every run. What only the host does is in host_rows.h.
+// grid, so a result has the same bits on every run. What is for the CPU only is in host_rows.h.
 #pragma once
 
 #if KILN_HOST
@@ -14,9 +14,9 @@
 
 namespace kiln {
 
-// ---- how two partial results become one ---------------------------------------------------------
+// ---- how two partial results are combined -------------------------------------------------------
 
-// What a maximum or minimum of nothing is.
+// The maximum and the minimum of no elements.
 template <class T>
 KILN_FN T lowest() {
   if constexpr (is_real<T>())
@@ -41,13 +41,13 @@ KILN_FN T highest() {
 }
 
 #if KILN_HOST
-// A float as an integer whose order is that of floats, -0 before +0 and NaN at one end: host
-// compilers make one instruction of the larger of two. `Least` is the code that becomes 0.
+// A float as an integer of the same order, -0 before +0 and NaN at one end: host compilers make one
+// instruction of the larger of two. `Least` is the code that becomes 0.
 template <u32 Least>
 struct Ordered {
-  u32 place;
+  u32 order;
   static KILN_MEMBER Ordered of(f32 x) { return {turned(bit_cast<u32>(x)) - Least}; }
-  KILN_MEMBER f32 value() const { return bit_cast<f32>(turned(place + Least)); }
+  KILN_MEMBER f32 value() const { return bit_cast<f32>(turned(order + Least)); }
 
  private:
   static KILN_MEMBER u32 turned(u32 bits) { return bits ^ (u32(i32(bits) >> 31) >> 1); }
@@ -58,45 +58,45 @@ using Falling = Ordered<0x7f800001u>;  // from every NaN and then -infinity to +
 
 struct Sum {
   template <class T>
-  KILN_MEMBER static T start() {
+  KILN_MEMBER static T identity() {
     return T{};
   }
   template <class T>
-  KILN_MEMBER static T join(T a, T b) {
+  KILN_MEMBER static T combine(T a, T b) {
     return add(a, b);
   }
 };
 struct Prod {
   template <class T>
-  KILN_MEMBER static T start() {
+  KILN_MEMBER static T identity() {
     if constexpr (is_same<T, c64>())
       return c64{1.0f, 0.0f};
     else
       return T(1);
   }
   template <class T>
-  KILN_MEMBER static T join(T a, T b) {
+  KILN_MEMBER static T combine(T a, T b) {
     return mul(a, b);
   }
 };
 struct Max {
   template <class T>
-  KILN_MEMBER static T start() {
+  KILN_MEMBER static T identity() {
     return lowest<T>();
   }
   template <class T>
-  KILN_MEMBER static T join(T a, T b) {
+  KILN_MEMBER static T combine(T a, T b) {
     return maximum(a, b);
   }
 #if KILN_HOST
-  KILN_MEMBER static Rising join(Rising a, Rising b) {
-    return {a.place < b.place ? b.place : a.place};
+  KILN_MEMBER static Rising combine(Rising a, Rising b) {
+    return {a.order < b.order ? b.order : a.order};
   }
-  KILN_MEMBER static Rising join(Rising a, f32 b) { return join(a, Rising::of(b)); }
+  KILN_MEMBER static Rising combine(Rising a, f32 b) { return combine(a, Rising::of(b)); }
 #endif
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
-  // One instruction, which gives a NaN of its own.
-  KILN_MEMBER static f32 join(f32 a, f32 b) {
+  // One instruction, whose NaN is its own.
+  KILN_MEMBER static f32 combine(f32 a, f32 b) {
     f32 result;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
     return result;
@@ -105,21 +105,21 @@ struct Max {
 };
 struct Min {
   template <class T>
-  KILN_MEMBER static T start() {
+  KILN_MEMBER static T identity() {
     return highest<T>();
   }
   template <class T>
-  KILN_MEMBER static T join(T a, T b) {
+  KILN_MEMBER static T combine(T a, T b) {
     return minimum(a, b);
   }
 #if KILN_HOST
-  KILN_MEMBER static Falling join(Falling a, Falling b) {
-    return {b.place < a.place ? b.place : a.place};
+  KILN_MEMBER static Falling combine(Falling a, Falling b) {
+    return {b.order < a.order ? b.order : a.order};
   }
-  KILN_MEMBER static Falling join(Falling a, f32 b) { return join(a, Falling::of(b)); }
+  KILN_MEMBER static Falling combine(Falling a, f32 b) { return combine(a, Falling::of(b)); }
 #endif
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
-  KILN_MEMBER static f32 join(f32 a, f32 b) {
+  KILN_MEMBER static f32 combine(f32 a, f32 b) {
     f32 result;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(a), "f"(b));
     return result;
@@ -128,26 +128,27 @@ struct Min {
 };
 struct Any {
   template <class T>
-  KILN_MEMBER static T start() {
+  KILN_MEMBER static T identity() {
     return false;
   }
   template <class T>
-  KILN_MEMBER static T join(T a, T b) {
+  KILN_MEMBER static T combine(T a, T b) {
     return a | b;
   }
 };
 struct All {
   template <class T>
-  KILN_MEMBER static T start() {
+  KILN_MEMBER static T identity() {
     return true;
   }
   template <class T>
-  KILN_MEMBER static T join(T a, T b) {
+  KILN_MEMBER static T combine(T a, T b) {
     return a & b;
   }
 };
 
-// A value and where it stands in its row. The first of equals wins, NaN before every number.
+// A value and its position in the row. The first of equal values wins, and NaN wins over every
+// number.
 template <class T, class Index>
 struct Found {
   T value;
@@ -167,28 +168,28 @@ KILN_FN Found<T, Index> earlier(Found<T, Index> a, Found<T, Index> b, bool b_win
 }
 struct ArgMax {
   template <class P>
-  KILN_MEMBER static P start() {
+  KILN_MEMBER static P identity() {
     return {lowest<decltype(P::value)>(), decltype(P::index)(~decltype(P::index)(0)) >> 1};
   }
   template <class P>
-  KILN_MEMBER static P join(P a, P b) {
+  KILN_MEMBER static P combine(P a, P b) {
     return earlier(a, b, b.value > a.value);
   }
 };
 struct ArgMin {
   template <class P>
-  KILN_MEMBER static P start() {
+  KILN_MEMBER static P identity() {
     return {highest<decltype(P::value)>(), decltype(P::index)(~decltype(P::index)(0)) >> 1};
   }
   template <class P>
-  KILN_MEMBER static P join(P a, P b) {
+  KILN_MEMBER static P combine(P a, P b) {
     return earlier(a, b, b.value < a.value);
   }
 };
 
 // ---- the lanes of a thread ----------------------------------------------------------------------
 
-// One partial result per lane: neighbours in a row never wait for each other.
+// One partial result per lane, so that neighbours in a row do not wait for each other.
 template <class T, int Width>
 struct Lanes {
   T lane[Width];
@@ -197,9 +198,9 @@ struct Lanes {
 };
 
 template <class Reduction, class T, int Width>
-KILN_FN Lanes<T, Width> start() {
+KILN_FN Lanes<T, Width> identity_lanes() {
   Lanes<T, Width> lanes;
-  KILN_UNROLL for (int i = 0; i < Width; ++i) lanes.lane[i] = Reduction::template start<T>();
+  KILN_UNROLL for (int i = 0; i < Width; ++i) lanes.lane[i] = Reduction::template identity<T>();
   return lanes;
 }
 #if !KILN_HOST
@@ -209,21 +210,22 @@ KILN_FN T fold(Lanes<T, Most>& lanes) {
     return lanes.lane[0];
   } else {
     KILN_UNROLL for (int i = 0; i < Width / 2; ++i) {
-      lanes.lane[i] = Reduction::join(lanes.lane[i], lanes.lane[i + Width / 2]);
+      lanes.lane[i] = Reduction::combine(lanes.lane[i], lanes.lane[i + Width / 2]);
     }
     return fold<Reduction, Width / 2>(lanes);
   }
 }
 #endif
 
-// A long row is summed in stretches: the lanes of one are added to those of all, and start again.
-// Of n elements shared out to a threads of b lanes, a sum is then off by at most
+// A long row is summed in stretches: the sums of a stretch are added to those of the whole row and
+// start again at 0. A sum of n elements by a threads with b lanes each then has an error of at most
 //   (kStretch + n / (a b kStretch) + log2(a b) + 1) u
-// of the sum of their sizes, u being half a unit in the last place of 1. Of columns b is 1, and a
-// row in p pieces has the errors of n / p elements and then of p.
+// times the sum of their sizes, u being half a unit in the last place of 1. For columns b is 1. A
+// split reduction in p parts has the errors of n / p elements and then of p.
 enum : int { kStretch = 64 };
 
-// A thread takes `Batch` vectors at a time, of which this one is `done` vectors into the row.
+// Whether a thread, which takes `Batch` vectors at a time, ends a stretch with vector `done` of the
+// row.
 template <int Threads, int Batch, class Index>
 KILN_FN bool ends_stretch(Index done) {
   constexpr int kBatches = kStretch / Batch;
@@ -233,8 +235,8 @@ KILN_FN bool ends_stretch(Index done) {
 template <class Reduction, class T, int Width>
 KILN_FN void carry(Lanes<T, Width>& all, Lanes<T, Width>& stretch) {
   KILN_UNROLL for (int i = 0; i < Width; ++i) {
-    all.lane[i] = Reduction::join(all.lane[i], stretch.lane[i]);
-    stretch.lane[i] = Reduction::template start<T>();
+    all.lane[i] = Reduction::combine(all.lane[i], stretch.lane[i]);
+    stretch.lane[i] = Reduction::template identity<T>();
   }
 }
 
@@ -261,17 +263,17 @@ enum : int { kWave = 32 };
 enum : int { kWave = 32 };
 #endif
 
-// What the lane has whose number differs from this one's in the bit `Mask`. On AMD the masks below
-// 16 are moves within the vector unit; 4 and 8 are its mirrors, which meet the same partial result
-// if all masks below have been `Joined`.
-template <int Mask, bool Joined>
+// The word of the lane whose number differs from this one's in bit `Mask`. On AMD, masks below 16
+// are moves within the vector unit; 4 and 8 are mirror moves, which give the right partial result
+// if all smaller masks have been `Combined`.
+template <int Mask, bool Combined>
 KILN_FN u32 exchange_word(u32 value) {
 #if KILN_AMD
   if constexpr (Mask == 1) return u32(__builtin_amdgcn_mov_dpp(int(value), 0xb1, 0xf, 0xf, true));
   if constexpr (Mask == 2) return u32(__builtin_amdgcn_mov_dpp(int(value), 0x4e, 0xf, 0xf, true));
-  if constexpr (Mask == 4 && Joined)
+  if constexpr (Mask == 4 && Combined)
     return u32(__builtin_amdgcn_mov_dpp(int(value), 0x141, 0xf, 0xf, true));
-  if constexpr (Mask == 8 && Joined)
+  if constexpr (Mask == 8 && Combined)
     return u32(__builtin_amdgcn_mov_dpp(int(value), 0x140, 0xf, 0xf, true));
   if constexpr (Mask < 32) return u32(__builtin_amdgcn_ds_swizzle(int(value), Mask << 10 | 0x1f));
   return u32(__builtin_amdgcn_ds_bpermute(int((threadIdx.x ^ u32(Mask)) << 2), int(value)));
@@ -280,21 +282,21 @@ KILN_FN u32 exchange_word(u32 value) {
 #endif
 }
 
-template <int Mask, bool Joined, class T>
+template <int Mask, bool Combined, class T>
 KILN_FN T exchange(T value) {
   if constexpr (sizeof(T) % 4 == 0) {
     auto words = bit_cast<Words<int(sizeof(T) / 4)>>(value);
     _Pragma("unroll") for (int i = 0; i < int(sizeof(T) / 4); ++i) {
-      words.word[i] = exchange_word<Mask, Joined>(words.word[i]);
+      words.word[i] = exchange_word<Mask, Combined>(words.word[i]);
     }
     return bit_cast<T>(words);
   } else {
-    return T(exchange_word<Mask, Joined>(u32(value)));
+    return T(exchange_word<Mask, Combined>(u32(value)));
   }
 }
-template <int Mask, bool Joined, class T, class Index>
+template <int Mask, bool Combined, class T, class Index>
 KILN_FN Found<T, Index> exchange(Found<T, Index> place) {
-  return {exchange<Mask, Joined>(place.value), exchange<Mask, Joined>(place.index)};
+  return {exchange<Mask, Combined>(place.value), exchange<Mask, Combined>(place.index)};
 }
 
 template <class Reduction, int Threads, int Mask = 1, class T>
@@ -303,17 +305,17 @@ KILN_FN T reduce_wave(T value) {
     return value;
   } else {
     return reduce_wave<Reduction, Threads, Mask * 2>(
-        Reduction::join(value, exchange<Mask, true>(value)));
+        Reduction::combine(value, exchange<Mask, true>(value)));
   }
 }
 
-// One place for every wave of a row.
+// One slot for every wave of a row.
 template <class T, int Threads>
 struct Slots {
   T wave[(Threads + kWave - 1) / kWave];
 };
 
-// Every thread of the row gets the result. Slots are used once; a kernel that takes several rows
+// Every thread of the row gets the result. Slots are used once: a kernel that takes several rows
 // one after the other synchronises between them.
 template <class Reduction, int Threads, class T, int Width>
 KILN_FN T reduce(Lanes<T, Width>& lanes, Slots<T, Threads>& slots) {
@@ -329,73 +331,73 @@ KILN_FN T reduce(Lanes<T, Width>& lanes, Slots<T, Threads>& slots) {
   return value;
 }
 
-// ---- two reductions at once ---------------------------------------------------------------------
+// ---- online reductions: two in one pass ---------------------------------------------------------
 
 template <class T>
 KILN_FN bool is_lowest(T value) {
   return value == lowest<T>();
 }
 
-// The largest of some elements, and the sum of the exponentials of what they are below it.
+// The largest of some elements, and the sum of exp(element - largest).
 struct Exponentials {
   f32 largest;
   f32 sum;
 };
-// The sum below the smaller of two largest ones is moved to the larger. Both sides of an exchange
-// compute the same.
+// Rescales the sum of the smaller `largest` to the larger one. Both sides of an exchange compute
+// the same bits.
 template <bool Narrow>
-struct JoinExponentials {
+struct CombineExponentials {
   KILN_MEMBER static f32 exp(f32 x) {
     if constexpr (Narrow)
       return narrow::exp_not_positive(x);
     else
       return kiln::exp(x);
   }
-  KILN_MEMBER static Exponentials join(Exponentials a, Exponentials b) {
+  KILN_MEMBER static Exponentials combine(Exponentials a, Exponentials b) {
     const bool first = a.largest > b.largest;
     const f32 smaller = first ? b.largest : a.largest;
-    const f32 larger = Max::join(a.largest, b.largest);
+    const f32 larger = Max::combine(a.largest, b.largest);
     const f32 scale = exp(smaller == larger ? 0.0f : smaller - larger);
     return {larger, (first ? a.sum : b.sum) + (first ? b.sum : a.sum) * scale};
   }
 };
 
-// How many elements, their mean, and the sum of the squares of what they are off it.
+// The number of elements, their mean, and the sum of their squared differences from it.
 struct Moments {
   f32 count;
   f32 mean;
   f32 squares;
 };
-// Of numbers around `centre`, by the sums of what they are off it and of its squares. It is the
-// mean of some of them, so that the squares of all are no fewer than the difference that is taken
-// from them.
+// The moments of numbers whose differences from `centre` sum to `off` and whose squared differences
+// sum to `squares`. `centre` is the mean of some of them, so the result of the subtraction is not
+// negative but for rounding.
 KILN_FN Moments moments_around(f32 centre, f32 count, f32 off, f32 squares) {
-  const f32 apart = off / maximum(count, 1.0f);
-  return {count, centre + apart, maximum(squares - off * apart, 0.0f)};
+  const f32 delta = off / maximum(count, 1.0f);
+  return {count, centre + delta, maximum(squares - off * delta, 0.0f)};
 }
 template <bool Equal>  // counts
-struct JoinMoments {
-  KILN_MEMBER static Moments join(Moments a, Moments b) {
+struct CombineMoments {
+  KILN_MEMBER static Moments combine(Moments a, Moments b) {
     const f32 count = a.count + b.count;
-    const f32 apart = a.mean - b.mean;
+    const f32 delta = a.mean - b.mean;
     const f32 squares = a.squares + b.squares;
     if constexpr (Equal) {
-      return {count, 0.5f * (a.mean + b.mean), squares + apart * apart * (0.5f * a.count)};
+      return {count, 0.5f * (a.mean + b.mean), squares + delta * delta * (0.5f * a.count)};
     } else {
       const f32 each = 1.0f / maximum(count, 1.0f);
       return {count, (a.count * a.mean + b.count * b.mean) * each,
-              squares + apart * apart * (a.count * b.count * each)};
+              squares + delta * delta * (a.count * b.count * each)};
     }
   }
 };
 
 // ---- the threads of a row and its vectors -------------------------------------------------------
 
-// Which of the `Threads` threads of a row this is, where the neighbours along the row stand `Apart`
-// threads apart, and which row or columns a block's item gives it.
-template <int Apart, int Threads>
+// The index of this thread among the `Threads` of a row, where neighbours along the row are
+// `Stride` threads from each other; and the row of this thread within a work item of the block.
+template <int Stride, int Threads>
 KILN_FN u32 thread_of() {
-  return threadIdx.x / Apart % Threads;
+  return threadIdx.x / Stride % Threads;
 }
 template <int Threads>
 KILN_FN bool is_first() {
@@ -406,8 +408,8 @@ KILN_FN Index row_of(Index item) {
   return item * Rows + Index(threadIdx.x / Threads);
 }
 
-// The vectors of a row that this thread handles. With `vectors` of them the loop is unrolled, so
-// that what is held for each stays in registers; with none the row may have any length.
+// The vectors of a row that this thread handles. With `vectors` > 0 the loop is unrolled, so that
+// arrays with an element for each stay in registers; with 0 the row may have any length.
 #define KILN_FOR_EACH_VECTOR(Index, threads, vectors, slot, vector, count)                   \
   _Pragma("unroll") for (int slot = 0; slot < (vectors > 0 ? vectors : 1);                   \
                          ++slot) for (Index vector = Index(slot) * (threads) +               \
@@ -428,9 +430,9 @@ KILN_FN Vec<T, Lanes> repeat(const T* from) {
   return result;
 }
 
-// ---- rows that begin within a vector ------------------------------------------------------------
+// ---- unaligned rows -----------------------------------------------------------------------------
 
-// How many elements of a row come before the first vector that is aligned.
+// The number of elements of a row before the first aligned vector.
 template <int Lanes, class T>
 KILN_FN u32 head_of(const T* row) {
   return (0 - u32(u64(row) / sizeof(T))) % Lanes;
@@ -438,10 +440,11 @@ KILN_FN u32 head_of(const T* row) {
 
 // ---- the threads of a column --------------------------------------------------------------------
 
-// They stand `Columns` apart. Those of a wave exchange what they have, and the waves, or the
-// threads where a wave is all columns, meet in shared memory: one place for each lane of each.
+// Threads of a column are `Columns` threads from each other. Those in one wave exchange registers;
+// the waves, or all threads where a wave is only columns, exchange through shared memory, with one
+// slot for each lane of each.
 template <int Columns, int Threads>
-struct Meeting {
+struct ColumnExchange {
   enum : int {
     kWithin = Columns >= kWave ? 1 : kWave / Columns,
     kTogether = Threads < kWithin ? Threads : kWithin,
@@ -450,7 +453,7 @@ struct Meeting {
 };
 template <int Bytes, int Columns, int Threads, int Rows, int Width>
 struct ColumnSlots {
-  enum : int { kGroups = Meeting<Columns, Threads>::kGroups };
+  enum : int { kGroups = ColumnExchange<Columns, Threads>::kGroups };
   alignas(16) u8 byte[kGroups == 1 ? 16 : kGroups * Columns * Rows * Width * Bytes];
 };
 
@@ -460,42 +463,43 @@ KILN_FN T reduce_across(T value) {
     return value;
   } else {
     return reduce_across<Reduction, Mask * 2, End>(
-        Reduction::join(value, exchange<Mask, false>(value)));
+        Reduction::combine(value, exchange<Mask, false>(value)));
   }
 }
 
-template <class Reduction, int Apart, int Count, class T>
-KILN_FN T join_slots(const T* slots) {
+template <class Reduction, int Stride, int Count, class T>
+KILN_FN T combine_slots(const T* slots) {
   if constexpr (Count == 1) {
     return *slots;
   } else {
-    return Reduction::join(join_slots<Reduction, Apart, Count / 2>(slots),
-                           join_slots<Reduction, Apart, Count / 2>(slots + Count / 2 * Apart));
+    return Reduction::combine(
+        combine_slots<Reduction, Stride, Count / 2>(slots),
+        combine_slots<Reduction, Stride, Count / 2>(slots + Count / 2 * Stride));
   }
 }
 
-// Every thread of a column gets its result, joined in the order in which the threads of a row are.
+// Every thread of a column gets its result, combined in the same order as that of a row.
 template <class Reduction, int Columns, int Threads, class T, int Width, class Slots>
 KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
-  using Meet = Meeting<Columns, Threads>;
+  using Exchange = ColumnExchange<Columns, Threads>;
   KILN_UNROLL for (int i = 0; i < Width; ++i) {
-    lanes.lane[i] = reduce_across<Reduction, Columns, Columns * Meet::kTogether>(lanes.lane[i]);
+    lanes.lane[i] = reduce_across<Reduction, Columns, Columns * Exchange::kTogether>(lanes.lane[i]);
   }
-  if constexpr (Meet::kGroups > 1) {
-    constexpr int kApart = Columns * Width;
+  if constexpr (Exchange::kGroups > 1) {
+    constexpr int kStride = Columns * Width;
     T* const own = reinterpret_cast<T*>(slots.byte) +
-                   threadIdx.x / (Columns * Threads) * (Meet::kGroups * kApart) +
+                   threadIdx.x / (Columns * Threads) * (Exchange::kGroups * kStride) +
                    threadIdx.x % Columns;
     const int thread = int(thread_of<Columns, Threads>());
-    KILN_SYNCHRONIZE();  // what was joined here before has been read
-    if (thread % Meet::kTogether == 0) {
+    KILN_SYNCHRONIZE();  // all have read the slots of the reduction before
+    if (thread % Exchange::kTogether == 0) {
       KILN_UNROLL for (int i = 0; i < Width; ++i) {
-        own[thread / Meet::kTogether * kApart + i * Columns] = lanes.lane[i];
+        own[thread / Exchange::kTogether * kStride + i * Columns] = lanes.lane[i];
       }
     }
     KILN_SYNCHRONIZE();
     KILN_UNROLL for (int i = 0; i < Width; ++i) {
-      lanes.lane[i] = join_slots<Reduction, kApart, Meet::kGroups>(own + i * Columns);
+      lanes.lane[i] = combine_slots<Reduction, kStride, Exchange::kGroups>(own + i * Columns);
     }
   }
 }

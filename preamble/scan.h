@@ -1,11 +1,11 @@
-// Running results along an axis (cumsum, cumprod, cummax): across the lanes of a thread, the
-// threads of a wave and the waves of a block, and what is carried from one block of elements to the
-// next. What a running result joins is in reduce.h.
+// Running results along an axis (scans: cumsum, cumprod, cummax): across the lanes of a thread, the
+// threads of a wave and the waves of a block; the result so far is carried from one block of
+// elements to the next. The operations are in reduce.h.
 //
-// A row of n elements goes block by block through t threads of w lanes: element i is then off by at
-// most (w + log2(t) + t / wave + n / (t w)) u of the sum of the sizes of the terms up to it, u
-// being half a unit in the last place of 1. Along an axis that is not the innermost one, stretches
-// of kStretch elements are added up: (kStretch + n / kStretch) u.
+// Where a row of n elements goes block by block through t threads of w lanes, element i has an
+// error of at most (w + log2(t) + t / wave + n / (t w)) u times the sum of the sizes of the terms
+// up to it, u being half a unit in the last place of 1. Along an axis that is not the innermost
+// one, stretches of kStretch elements are added up: (kStretch + n / kStretch) u.
 #pragma once
 
 namespace kiln {
@@ -26,20 +26,20 @@ KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&) {
   for (int k = 0; k < kStretches; ++k) through[k] = lane[k * kEach];
   for (int i = 1; i < kEach; ++i) {
     for (int k = 0; k < kStretches; ++k) {
-      through[k] = Reduction::join(through[k], lane[k * kEach + i]);
+      through[k] = Reduction::combine(through[k], lane[k * kEach + i]);
       lane[k * kEach + i] = through[k];
     }
   }
   for (int k = 0; k < kStretches; ++k) {
     T* const stretch = lane + k * kEach;
-    for (int i = 0; i < kEach; ++i) stretch[i] = Reduction::join(carried, stretch[i]);
+    for (int i = 0; i < kEach; ++i) stretch[i] = Reduction::combine(carried, stretch[i]);
     carried = stretch[kEach - 1];
   }
 }
 
 #else
 
-// What the lane has whose number is `Distance` lower; anything where there is none.
+// The word of the lane that is `Distance` lower; undefined if there is none.
 template <int Distance>
 KILN_FN u32 lower_word(u32 value) {
 #if KILN_AMD
@@ -48,7 +48,7 @@ KILN_FN u32 lower_word(u32 value) {
   return __shfl_up_sync(0xffffffffu, value, Distance);
 #endif
 }
-// What the last lane of `Threads` has.
+// The word of the last lane of `Threads`.
 template <int Threads>
 KILN_FN u32 last_word(u32 value) {
 #if KILN_AMD
@@ -89,7 +89,7 @@ struct ScanSlots {
   T wave[(Threads + kWave - 1) / kWave];
 };
 
-// The running result of the lanes below this one, of `Threads` together.
+// The running result of this lane and those below it, among `Threads`.
 template <class Reduction, int Threads, int Distance = 1, class T>
 KILN_FN T scan_wave(T value) {
   if constexpr (Distance >= Threads) {
@@ -97,18 +97,18 @@ KILN_FN T scan_wave(T value) {
   } else {
     const T lower = fetch<FromLower, Distance>(value);
     const bool has_lower = int(threadIdx.x) % Threads >= Distance;
-    const T joined = Reduction::join(lower, value);
+    const T joined = Reduction::combine(lower, value);
     return scan_wave<Reduction, Threads, Distance * 2>(has_lower ? joined : value);
   }
 }
 
-// Makes lanes of a block of elements, one thread's after the other's, running results that begin
-// with what is carried, and carries on.
+// Replaces the lanes of a block of elements by running results that continue `carried`, and updates
+// `carried`.
 template <class Reduction, int Threads, int Width, class T>
 KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>& slots) {
   constexpr int kTogether = Threads < kWave ? Threads : kWave;
   _Pragma("unroll") for (int i = 1; i < Width; ++i) {
-    lane[i] = Reduction::join(lane[i - 1], lane[i]);
+    lane[i] = Reduction::combine(lane[i - 1], lane[i]);
   }
   const T through = scan_wave<Reduction, kTogether>(lane[Width - 1]);
   const bool is_first = int(threadIdx.x) % kTogether == 0;
@@ -125,14 +125,14 @@ KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>& slots) {
     T below = slots.wave[0];
     _Pragma("unroll") for (int i = 1; i < kWaves; ++i) {
       if (i == wave) below = waves;
-      waves = Reduction::join(waves, slots.wave[i]);
+      waves = Reduction::combine(waves, slots.wave[i]);
     }
-    if (wave > 0) before = Reduction::join(before, below);
+    if (wave > 0) before = Reduction::combine(before, below);
     all = waves;
   }
-  if (!is_first) before = Reduction::join(before, lower);
-  _Pragma("unroll") for (int i = 0; i < Width; ++i) lane[i] = Reduction::join(before, lane[i]);
-  carried = Reduction::join(carried, all);
+  if (!is_first) before = Reduction::combine(before, lower);
+  _Pragma("unroll") for (int i = 0; i < Width; ++i) lane[i] = Reduction::combine(before, lane[i]);
+  carried = Reduction::combine(carried, all);
 }
 
 #endif
@@ -150,8 +150,8 @@ template <class Reduction, class T, int Width>
 KILN_FN Columns<T, Width> start_columns() {
   Columns<T, Width> columns;
   KILN_UNROLL for (int i = 0; i < Width; ++i) {
-    columns.all[i] = Reduction::template start<T>();
-    columns.stretch[i] = Reduction::template start<T>();
+    columns.all[i] = Reduction::template identity<T>();
+    columns.stretch[i] = Reduction::template identity<T>();
   }
   return columns;
 }
@@ -160,10 +160,10 @@ template <class Reduction, class T, int Width, class Index>
 KILN_FN void scan_row(T (&lane)[Width], Columns<T, Width>& columns, Index row) {
   const bool ends = row % kStretch == kStretch - 1;
   KILN_UNROLL for (int i = 0; i < Width; ++i) {
-    const T stretch = Reduction::join(columns.stretch[i], lane[i]);
-    lane[i] = Reduction::join(columns.all[i], stretch);
+    const T stretch = Reduction::combine(columns.stretch[i], lane[i]);
+    lane[i] = Reduction::combine(columns.all[i], stretch);
     columns.all[i] = ends ? lane[i] : columns.all[i];
-    columns.stretch[i] = ends ? Reduction::template start<T>() : stretch;
+    columns.stretch[i] = ends ? Reduction::template identity<T>() : stretch;
   }
 }
 

@@ -1,5 +1,5 @@
-// Outputs of 8-bit floats on NVIDIA GPUs, which are converted several at a time when their vector
-// is stored. Single conversions are in convert.h.
+// Outputs of 8-bit floats on NVIDIA GPUs: several are converted at a time when their vector is
+// stored. Single conversions are in convert.h.
 #pragma once
 
 #if KILN_NVIDIA

@@ -1,6 +1,6 @@
-// Functions of sixteen values, on the host: where nothing but a packed element differs between the
-// lanes of a row, the results of all its codes are computed first and then looked up, many at once
-// in a register. GPUs compute each element.
+// Lookup tables on the CPU: where a packed element is all that differs between the lanes of a row,
+// the results for its sixteen codes are computed first and then looked up, many at once in a
+// register. GPUs compute each element.
 #pragma once
 
 #if KILN_HOST
@@ -8,14 +8,14 @@ namespace kiln {
 
 constexpr int kCodes = 16;
 
-// All packed elements that there are, in the place of a row of them.
+// All sixteen packed elements, used in place of a row.
 template <class T>
 struct Codes {
   inline __attribute__((always_inline)) T operator[](int lane) const { return T{u8(lane)}; }
 };
 
-// Sixteen lanes are one or two vectors, too few for what keeps a CPU busy in long rows; g++ would
-// make sixteen statements of them before it thinks of vectors.
+// Sixteen lanes are one or two vectors, too few for the interleaving of long rows. g++ would unroll
+// the loop before it vectorises it.
 #if defined(__clang__)
 #define KILN_FOR_EACH_CODE(lane)                                                        \
   _Pragma("clang loop vectorize(assume_safety) interleave_count(1)") for (int lane = 0; \
@@ -53,9 +53,8 @@ KILN_FN To read_as(const From* from) {
 }
 #endif
 
-// Sixteen results, ready to be looked up: block() takes kBytes bytes, of two codes each, the first
-// in the low half, to their results. What no instruction of the CPU looks up is looked up one by
-// one.
+// Sixteen results to look up. block() maps kBytes bytes of two codes each, the first in the low
+// half, to their results; without a matching instruction, one by one.
 template <class T, int Size = int(sizeof(T))>
 struct LookUp {
   static constexpr int kBytes = 1;
@@ -72,7 +71,7 @@ struct LookUp {
 template <class T>
 struct LookUp<T, 2> {
   static constexpr int kBytes = 16;
-  Halves32 results;  // twice, since five bits of a code's place are read
+  Halves32 results;  // twice, since the instruction reads five bits of an index
   static inline __attribute__((always_inline)) LookUp of(const T* from) {
     const Longs4 once = read_as<Longs4>(from);
 #if defined(__clang__)
@@ -88,11 +87,11 @@ struct LookUp<T, 2> {
     const Words16 pairs =
         Words16(__builtin_ia32_pmovzxbd512_mask(read_as<Chars16>(codes), Ints16{}, u16(-1)));
 #endif
-    const Words16 apart = pairs | pairs << 12;
+    const Words16 shifted = pairs | pairs << 12;
 #if defined(__clang__)
-    const auto found = __builtin_ia32_permvarhi512(Shorts32(results), Shorts32(apart));
+    const auto found = __builtin_ia32_permvarhi512(Shorts32(results), Shorts32(shifted));
 #else
-    const auto found = __builtin_shuffle(results, Halves32(apart));
+    const auto found = __builtin_shuffle(results, Halves32(shifted));
 #endif
     __builtin_memcpy(to, &found, sizeof found);
   }
@@ -113,11 +112,11 @@ struct LookUp<T, 4> {
     const Longs2 eight = {read_as<long long>(codes), 0};
     const Quads8 pairs = Quads8(__builtin_ia32_pmovzxbq512_mask(Chars16(eight), Longs8{}, u8(-1)));
 #endif
-    const Quads8 apart = pairs | pairs << 28;
+    const Quads8 shifted = pairs | pairs << 28;
 #if defined(__clang__)
-    const auto found = __builtin_ia32_permvarsi512(Ints16(results), Ints16(apart));
+    const auto found = __builtin_ia32_permvarsi512(Ints16(results), Ints16(shifted));
 #else
-    const auto found = __builtin_shuffle(results, Words16(apart));
+    const auto found = __builtin_shuffle(results, Words16(shifted));
 #endif
     __builtin_memcpy(to, &found, sizeof found);
   }
@@ -132,9 +131,9 @@ struct LookUp<T, 4> {
 #define KILN_PICK(Vector, a, b, ...) __builtin_shuffle(Vector(a), Vector(b), Vector{__VA_ARGS__})
 #endif
 
-// The low and the high bytes of the results are looked up apart and then joined, within each half
-// of a vector: of the codes, every other four bytes go to the upper halves, so that results are in
-// order.
+// The low and the high bytes of the results are looked up separately and then interleaved, within
+// each half of a vector. Every other four bytes of codes go to the upper halves, so that results
+// are in order.
 template <class T>
 struct LookUp<T, 2> {
   static constexpr int kBytes = 32;
@@ -206,11 +205,11 @@ struct LookUp<T, 4> {
     const Ints4 four = {read_as<i32>(codes), 0, 0, 0};
     const Quads4 pairs = Quads4(__builtin_ia32_pmovzxbq256(Chars16(four)));
 #endif
-    const Ints8 apart = Ints8(pairs | pairs << 28);
-    // The fourth bit of a code, as a sign, says which of the two.
+    const Ints8 shifted = Ints8(pairs | pairs << 28);
+    // The fourth bit of a code, as a sign, selects one of the two.
     const Floats8 found = __builtin_ia32_blendvps256(
-        Floats8(__builtin_ia32_permvarsi256(below, apart)),
-        Floats8(__builtin_ia32_permvarsi256(above, apart)), Floats8(apart << 28));
+        Floats8(__builtin_ia32_permvarsi256(below, shifted)),
+        Floats8(__builtin_ia32_permvarsi256(above, shifted)), Floats8(shifted << 28));
     __builtin_memcpy(to, &found, sizeof found);
   }
 };

@@ -1,39 +1,37 @@
 // Transposed operands: a square tile of them is read along the axis in which they are contiguous
-// and used along the other, by way of memory that a block of threads shares, or of the first cache
-// on the host.
+// and used along the other, through shared memory, or through the L1 cache on the CPU.
 #pragma once
 
 namespace kiln {
 
-// Narrow elements take a word each, so that no two threads write into one.
+// Narrow elements take a word each, so that no two threads write to one word.
 template <class T>
 struct alignas(sizeof(T) < 4 ? 4 : sizeof(T)) Slot {
   T value;
 };
 
-// Where memory has element (row, column) of a tile whose operand is contiguous along the rows.
+// The address of element (row, column) of a tile whose operand is contiguous along the rows.
 template <class T, class Index, class Stride>
-KILN_FN const T* below(const T* data, Index row, Index column, Stride column_stride) {
+KILN_FN const T* element_at(const T* data, Index row, Index column, Stride column_stride) {
   return data + row + Stride(column) * column_stride;
 }
 
 #if KILN_HOST
 
-// Of whole lines of the first cache.
+// Aligned to cache lines.
 template <class T, int Edge>
 struct Tile {
   alignas(64) Slot<T> at[Edge][Edge];
 };
 
-// Eight by eight words, of which neighbours lie side by side in `from` and below each other in
-// `to`.
+// Transposes eight by eight words.
 typedef i32 EightWords __attribute__((vector_size(32)));
 #if defined(__clang__)
 #define KILN_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define KILN_PICK(a, b, ...) __builtin_shuffle(a, b, EightWords{__VA_ARGS__})
 #endif
-KILN_FN void turn_words(const u8* from, i64 from_step, u8* to, i64 to_step) {
+KILN_FN void transpose_words(const u8* from, i64 from_step, u8* to, i64 to_step) {
   EightWords a[8];
   EightWords b[8];
   _Pragma("GCC unroll 8") for (int i = 0; i < 8; ++i) {
@@ -58,53 +56,53 @@ KILN_FN void turn_words(const u8* from, i64 from_step, u8* to, i64 to_step) {
 }
 #undef KILN_PICK
 
-// Lines of memory that are far apart are what no prefetcher of a CPU expects: those of the columns,
-// and rows, that come so many later are asked for here, into the second cache: the first is full of
-// what they would push out. Asking for what is no memory does nothing.
-enum : int { kAhead = 8 };
+// Cache lines that are far apart are not expected by the hardware prefetcher of a CPU. Those of the
+// columns, and rows, that come so many later are prefetched here, into the L2 cache: L1 is full of
+// what they would evict. Prefetching an invalid address does nothing.
+enum : int { kPrefetched = 8 };
 template <int Elements, class T>
-KILN_FN void ask_for(const T* data, i64 element) {
+KILN_FN void prefetch(const T* data, i64 element) {
   const u64 from = reinterpret_cast<u64>(data) + u64(element) * sizeof(T);
   for (u64 byte = 0; byte < Elements * sizeof(T); byte += 64) {
     __builtin_prefetch(reinterpret_cast<const void*>(from + byte), 0, 2);
   }
 }
-// Of an operand that is contiguous along the columns; after the last row of a tile comes the first
-// one of the tile beside it.
+// For an operand that is contiguous along the columns. After the last row of a tile comes the first
+// row of the next tile.
 template <int Edge, class T, class Index, class Stride>
-KILN_FN void ask_for_row(const T* data, Stride stride, Index at, Index top, Index first) {
-  const Index row = at - top + kAhead;
-  ask_for<Edge>(data, i64(top + row % Edge) * stride + i64(first) + (row < Edge ? 0 : Edge));
+KILN_FN void prefetch_row(const T* data, Stride stride, Index at, Index top, Index first) {
+  const Index row = at - top + kPrefetched;
+  prefetch<Edge>(data, i64(top + row % Edge) * stride + i64(first) + (row < Edge ? 0 : Edge));
 }
 
-// `top` and `left` are the tile's place, `rows` and `size` how far the array goes.
+// `top` and `left` are the tile's origin, `rows` and `size` the extents of the array.
 template <int Threads, int Vector, int Align, class T, int Edge, class Index, class Stride>
 KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Index rows, Index size,
                   Stride stride) {
   const int height = int(rows - top < Edge ? rows - top : Edge);
   const int width = int(size - left < Edge ? size - left : Edge);
-  // Every line of memory is read once, before what else there is in the first cache's same places.
+  // Every cache line is read once, before other operands that map to the same cache sets evict it.
   alignas(64) T lines[Edge][Edge];
   for (int column = 0; column < width; ++column) {
-    const T* from = below(data, top, left + column, stride);
-    ask_for<Edge>(from, i64(kAhead) * stride);
+    const T* from = element_at(data, top, left + column, stride);
+    prefetch<Edge>(from, i64(kPrefetched) * stride);
     if (height == Edge)
       __builtin_memcpy(lines[column], from, sizeof lines[0]);
     else
       for (int row = 0; row < height; ++row) lines[column][row] = from[row];
   }
   constexpr int kTogether = 8;
-  int turned = 0;
+  int transposed = 0;
   if (sizeof(T) == 4 && height == Edge) {
-    for (; turned + kTogether <= width; turned += kTogether) {
+    for (; transposed + kTogether <= width; transposed += kTogether) {
       for (int row = 0; row < Edge; row += kTogether) {
-        turn_words(reinterpret_cast<const u8*>(&lines[turned][row]), sizeof lines[0],
-                   reinterpret_cast<u8*>(&tile.at[row][turned]), sizeof tile.at[0]);
+        transpose_words(reinterpret_cast<const u8*>(&lines[transposed][row]), sizeof lines[0],
+                        reinterpret_cast<u8*>(&tile.at[row][transposed]), sizeof tile.at[0]);
       }
     }
   }
   for (int row = 0; row < height; ++row) {
-    for (int column = turned; column < width; ++column) {
+    for (int column = transposed; column < width; ++column) {
       tile.at[row][column].value = lines[column][row];
     }
   }
@@ -131,9 +129,9 @@ KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size,
 
 #else
 
-// 16 bytes of a row lie together and are read at once. Their places are exchanged within the row,
-// in another way for every 16 bytes of the operand's lines, so that threads that write along a
-// line, and thus down the tile's rows, meet different banks.
+// 16 bytes of a row are contiguous and are read at once. They are swizzled within the row, in
+// another way for every 16 bytes of the operand's lines, so that threads that write down the tile's
+// rows use different banks.
 template <class T, int Edge>
 struct Tile {
   enum : int {
@@ -142,13 +140,13 @@ struct Tile {
   };
   alignas(16) Slot<T> slots[Edge * Edge];
   __device__ __forceinline__ Slot<T>& at(int row, int column) {
-    const int place = (column / kTogether) ^ (row / kLine);
-    return slots[row * Edge + place * kTogether + column % kTogether];
+    const int bank = (column / kTogether) ^ (row / kLine);
+    return slots[row * Edge + bank * kTogether + column % kTogether];
   }
 };
 
-// The same for memory. Lines of a tile lie far apart, and the L2 cache of NVIDIA GPUs moves them a
-// few percent faster when those that are read are the last to go.
+// Loads for tiles. Lines of a tile are far apart, and NVIDIA GPUs move them a few percent faster
+// where the L2 cache evicts them last.
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 800
 template <int Lanes, int Align, class T, class Index>
 KILN_FN Vec<T, Lanes> load_tiled(const T* row, Index first) {
@@ -173,10 +171,10 @@ KILN_FN Vec<T, Lanes> load_tiled(const T* row, Index first) {
 }
 #endif
 
-// Vector n of a tile whose lines hold PerLine of them: those of a line, 16 at most, then the same
-// of the next line.
+// The order in which threads take the vectors of a tile whose lines have PerLine of them: up to 16
+// of a line, then as many of the next line.
 template <int PerLine>
-struct Place {
+struct TileOrder {
   enum : int { kRun = PerLine < 16 ? PerLine : 16 };
   template <int Edge>
   KILN_FN static int line(int n) {
@@ -188,29 +186,29 @@ struct Place {
   }
 };
 
-// `top` and `left` are the tile's place, `rows` and `size` how far the array goes. The operand's
+// `top` and `left` are the tile's origin, `rows` and `size` the extents of the array. The operand's
 // lines, which are the tile's columns, are aligned to Align at every multiple of Vector.
 template <int Threads, int Vector, int Align, class T, int Edge, class Index, class Stride>
 KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Index rows, Index size,
                   Stride stride) {
   const int thread = int(threadIdx.x);
   if (top + Edge <= rows && left + Edge <= size) {
-    using Of = Place<Edge / Vector>;
+    using Of = TileOrder<Edge / Vector>;
     constexpr int kVectors = Edge * Edge / Vector;
     constexpr int kEach = (kVectors + Threads - 1) / Threads;
-    Vec<T, Vector> held[kEach];
+    Vec<T, Vector> loaded[kEach];
     _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
       const int n = thread + i * Threads;
       if (kVectors % Threads != 0 && n >= kVectors) break;
-      const T* line = below(data, top, left + Of::template line<Edge>(n), stride);
-      held[i] = load_tiled<Vector, Align>(line, Of::template vector<Edge>(n) * Vector);
+      const T* line = element_at(data, top, left + Of::template line<Edge>(n), stride);
+      loaded[i] = load_tiled<Vector, Align>(line, Of::template vector<Edge>(n) * Vector);
     }
     _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
       const int n = thread + i * Threads;
       if (kVectors % Threads != 0 && n >= kVectors) break;
       const int row = Of::template vector<Edge>(n) * Vector;
       _Pragma("unroll") for (int lane = 0; lane < Vector; ++lane) {
-        tile.at(row + lane, Of::template line<Edge>(n)).value = held[i].lane[lane];
+        tile.at(row + lane, Of::template line<Edge>(n)).value = loaded[i].lane[lane];
       }
     }
   } else {
@@ -218,46 +216,43 @@ KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Ind
       const Index row = top + n % Edge;
       const Index column = left + n / Edge;
       if (row < rows && column < size) {
-        tile.at(n % Edge, n / Edge).value = *below(data, row, column, stride);
+        tile.at(n % Edge, n / Edge).value = *element_at(data, row, column, stride);
       }
     }
   }
 }
 
-// What a thread reads of an operand that is contiguous along the tile's rows, while the tile is
-// being filled: nothing at the edges, where elements are read when they are wanted. `data` and
-// `stride` say where the rows begin.
+// A thread's vectors of an operand that is contiguous along the tile's rows, loaded while the tile
+// is being filled. At the edges nothing is loaded. `data` and `stride` are those of the rows.
 template <class T, int Most, int Each>
-struct Held {
+struct Preloaded {
   Vec<T, Most> lanes[Each];
 };
 template <int Threads, int Edge, int Most, int Align, class T, class Index, class Stride>
-KILN_FN Held<T, Most, (Edge * Edge / Most + Threads - 1) / Threads> hold(const T* data, Index top,
-                                                                         Index left, Index rows,
-                                                                         Index size,
-                                                                         Stride stride) {
+KILN_FN Preloaded<T, Most, (Edge * Edge / Most + Threads - 1) / Threads> preload(
+    const T* data, Index top, Index left, Index rows, Index size, Stride stride) {
   constexpr int kVectors = Edge * Edge / Most;
   constexpr int kEach = (kVectors + Threads - 1) / Threads;
-  using Of = Place<Edge / Most>;
-  Held<T, Most, kEach> held;
+  using Of = TileOrder<Edge / Most>;
+  Preloaded<T, Most, kEach> preloaded;
   if (top + Edge <= rows && left + Edge <= size) {
     _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
       const int n = int(threadIdx.x) + i * Threads;
       if (kVectors % Threads != 0 && n >= kVectors) break;
       const T* row = data + Stride(top + Of::template line<Edge>(n)) * stride;
-      held.lanes[i] = load_tiled<Most, Align>(row, left + Of::template vector<Edge>(n) * Most);
+      preloaded.lanes[i] = load_tiled<Most, Align>(row, left + Of::template vector<Edge>(n) * Most);
     }
   }
-  return held;
+  return preloaded;
 }
 template <int Align, class T, int Most, int Each, class Index>
-KILN_FN Vec<T, Most> from_held(Width<Most>, const Held<T, Most, Each>& held, int turn, const T* row,
-                               Index first) {
-  return turn < 0 ? load<Most, Align>(row, first) : held.lanes[turn];
+KILN_FN Vec<T, Most> from_preloaded(Width<Most>, const Preloaded<T, Most, Each>& preloaded,
+                                    int slot, const T* row, Index first) {
+  return slot < 0 ? load<Most, Align>(row, first) : preloaded.lanes[slot];
 }
 template <int Align, int Lanes, class T, int Most, int Each, class Index>
-KILN_FN Vec<T, Lanes> from_held(Width<Lanes>, const Held<T, Most, Each>&, int, const T* row,
-                                Index first) {
+KILN_FN Vec<T, Lanes> from_preloaded(Width<Lanes>, const Preloaded<T, Most, Each>&, int,
+                                     const T* row, Index first) {
   return load<Lanes, Align>(row, first);
 }
 
@@ -274,12 +269,12 @@ KILN_FN Vec<T, Lanes> from_tile(Tile<T, Edge>& tile, Index row, Index column) {
   return result;
 }
 
-// The last argument of the body: which vector of the thread it is, -1 for a single element.
+// The body's last argument is the index of the vector among the thread's, -1 for a single element.
 template <int Threads, int Edge, int Most, class Index, class Body>
 KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size, const Body& body) {
   const int thread = int(threadIdx.x);
   if (top + Edge <= rows && left + Edge <= size) {
-    using Of = Place<Edge / Most>;
+    using Of = TileOrder<Edge / Most>;
     constexpr int kVectors = Edge * Edge / Most;
     _Pragma("unroll") for (int i = 0; i < (kVectors + Threads - 1) / Threads; ++i) {
       const int n = thread + i * Threads;

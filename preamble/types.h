@@ -18,12 +18,11 @@
 #endif
 
 #if KILN_HOST && !defined(__clang__)
-// A choice between two numbers becomes one instruction of a vectorised loop as long as g++ does not
-// follow what is computed from each of them on a path of its own.
-// Short loops that clear lanes are better off without a call of memset.
+// g++ vectorises a choice between two numbers only if it does not give each a path of its own. A
+// call of memset costs short loops that clear lanes more than the loop.
 #pragma GCC optimize("no-thread-jumps", "no-tree-pre", "no-tree-loop-distribute-patterns")
-// Where it makes vectors of statements outside of loops, g++ 12 joins a product with sums and
-// differences against -ffp-contract=off, and leaves out that an f64 is rounded to f32 and back.
+// Where it vectorises straight-line code, g++ 12 contracts a product and a sum against
+// -ffp-contract=off, and omits the rounding of an f64 to f32 and back.
 #pragma GCC optimize("no-tree-slp-vectorize")
 #endif
 
@@ -75,7 +74,7 @@ KILN_FN To bit_cast(From from) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast: the sizes differ");
 #if KILN_NVIDIA
   To to;
-  memcpy(&to, &from, sizeof(To));  // NVRTC knows it by this name only
+  memcpy(&to, &from, sizeof(To));  // NVRTC has it under this name only
   return to;
 #else
   return __builtin_bit_cast(To, from);
@@ -84,10 +83,10 @@ KILN_FN To bit_cast(From from) {
 
 }  // namespace kiln
 
-// The frame of a kernel. On a GPU it is an extern "C" __global__ function and a work item is a
-// thread; on the host it is a function over a range of work items, which the entry at the end of
-// the text makes callable. With 32-bit indices every thread has one item at most; with 64-bit ones
-// the grid may be smaller than the work.
+// How a kernel is declared. On a GPU it is an extern "C" __global__ function and a work item is a
+// thread; on the CPU it is a function over a range of work items, called by the entry at the end of
+// the text. With 32-bit indices every thread has at most one item; with 64-bit ones the grid may be
+// smaller than the work.
 //
 //   KILN_KERNEL(256, name, const f32* x, f32* y, u32 work_items) {
 //     KILN_FOR_EACH_WORK_ITEM(u32, 256, item, work_items) { ... }
@@ -101,14 +100,14 @@ KILN_FN To bit_cast(From from) {
 #else
 #define KILN_KERNEL(threads, name, ...) \
   extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
-// The same with so few registers that a multiprocessor has room for that many blocks.
+// The same, limited to so few registers that a multiprocessor has room for `blocks` blocks.
 #if KILN_NVIDIA
 #define KILN_DENSE_KERNEL(threads, blocks, name, ...) \
   extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
 #else
 #define KILN_DENSE_KERNEL(threads, blocks, name, ...) KILN_KERNEL(threads, name, __VA_ARGS__)
 #endif
-// The same, where that many blocks side by side are a cluster (cluster.h).
+// The same, where `cluster` neighbouring blocks are a cluster (cluster.h).
 #if KILN_NVIDIA
 #define KILN_CLUSTER_KERNEL(threads, blocks, cluster, name, ...)                                \
   extern "C" __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, blocks) \
@@ -126,16 +125,16 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
 }  // namespace kiln
 #endif
 
-// The same where a block of threads takes a work item together, with memory that it shares.
+// Loops where a block of threads takes a work item together and shares memory.
 #if KILN_HOST
 #define KILN_FOR_EACH_BLOCK(Index, item, count) \
   for (Index item = Index(kiln_begin); item < Index(kiln_end); ++item)
-// Several at a time, as many as `turns` says.
-#define KILN_FOR_EACH_FEW(Index, most, few, turns)                                            \
-  for (Index few = Index(kiln_begin), turns = 0, left;                                        \
-       few < Index(kiln_end) &&                                                               \
-       (left = Index(kiln_end) - few, turns = left < Index(most) ? left : Index(most), true); \
-       few += turns)
+// Up to `most` rows at a time: `size` of them from `group` on.
+#define KILN_FOR_EACH_ROW_GROUP(Index, most, group, size)                                      \
+  for (Index group = Index(kiln_begin), size = 0, left;                                        \
+       group < Index(kiln_end) &&                                                              \
+       (left = Index(kiln_end) - group, size = left < Index(most) ? left : Index(most), true); \
+       group += size)
 #define KILN_SHARED
 #define KILN_SYNCHRONIZE()
 #else
@@ -144,17 +143,17 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
        item = ::kiln::next_work_item(item, Index(1), count))
 #define KILN_SHARED __shared__
 #define KILN_SYNCHRONIZE() __syncthreads()
-// As many bytes as a launch asks for. Copies of a wave are faster where they write whole lines of
-// 128 bytes of that memory.
-#define KILN_SHARED_BY_LAUNCH(alignment, name) \
+// As many bytes as the launch asks for. Copies of a wave are faster where they write whole 128-byte
+// lines of shared memory.
+#define KILN_DYNAMIC_SHARED(alignment, name) \
   extern __shared__ __attribute__((aligned(alignment))) ::kiln::Chunk<16> name[]
 #endif
 
-// The elements that one work item computes, side by side: unrolled into registers on a GPU, SIMD on
-// the host. Iterations are independent, also where an output is an input. Four SIMD vectors at a
-// time keep a CPU busy where one waits for each step of a polynomial; short rows have fewer.
-// `lanes` may be of a type that says their number: unrolled early, such loops would not become
-// vectors.
+// A loop over the elements of one work item: unrolled into registers on a GPU, SIMD on the CPU.
+// Iterations are independent, also where an output is an input. Four SIMD vectors at a time keep a
+// CPU busy while each step of a polynomial waits for the one before; short rows have fewer. `lanes`
+// may be of a type that fixes the number (FixedLanes): unrolled early, such loops would not be
+// vectorised.
 #if KILN_HOST && defined(__clang__)
 // clang-format off
 #define KILN_FOR_EACH_LANE(lane, width, lanes)                                                      \

@@ -1,12 +1,12 @@
-// Small weights as pairs of 16-bit floats, on NVIDIA GPUs: small integers less a whole number, the
-// point, and 8-bit floats, all of which bf16 and f16 hold exactly.
+// Small weights as pairs of 16-bit floats, on NVIDIA GPUs: small integers minus a whole number, the
+// zero point, and 8-bit floats. bf16 and f16 hold all of these exactly.
 #pragma once
 
 #if KILN_NVIDIA
 
 namespace kiln {
 
-// The weight that is nearest to a quotient.
+// The weight value nearest to a quotient.
 template <class T>
 KILN_FN f32 nearest_weight(f32 dividend, f32 divisor) {
   constexpr f32 kLeast = is_same<T, i4>() ? -8.0f : is_same<T, i8>() ? -128.0f : 0.0f;
@@ -62,14 +62,13 @@ KILN_FN u32 add_pairs(u32 a, u32 b) {
   return sum;
 }
 
-// What is added to the bits of a weight beside the power of two: with its highest bit turned round,
-// a signed one is that much more (lifted()).
+// The offset in the bits of a signed weight whose highest bit is flipped (lifted()).
 template <class T>
 KILN_FN constexpr u32 bit_above() {
   return is_same<T, i4>() ? 8u : is_same<T, i8>() ? 0x80u : 0u;
 }
 
-// Weights below the exponent of a power of two, as pairs: 8-bit ones have no room in bf16.
+// Whether weights fit below the exponent of a power of two, as pairs: 8-bit ones do not fit bf16.
 template <class X, class T>
 KILN_FN constexpr bool is_in_pairs() {
   return is_packed<T>() || (is_same<X, f16>() && !is_same<T, f8e4m3>() && !is_same<T, f8e5m2>());
@@ -86,11 +85,10 @@ KILN_FN u32 fma_pairs(u32 a, u32 b, u32 c) {
   return sum;
 }
 
-// Of 4-bit weights the upper half of a byte is taken as it lies there, so that half of the shifts
-// are not needed. As f16 that is sixteen times the weight beside the power of two. In bf16 the four
-// bits reach into the exponent; with nothing else in it they are 2^-129 times the weight, be that
-// subnormal or not, and the greatest power of two makes quarters of it: the lower halves become
-// quarters too.
+// The upper half of a byte of 4-bit weights is used in place, which saves half of the shifts. In
+// f16 it is sixteen times the weight above the power of two. In bf16 the four bits reach into the
+// exponent: alone they are 2^-129 times the weight, subnormal or not, and the greatest power of two
+// makes quarters of it, so the lower halves are made quarters too.
 template <class X, class T>
 KILN_FN constexpr f32 weight_unit() {
   return is_packed<T>() && is_same<X, bf16>() ? 0.25f : 1.0f;
@@ -114,15 +112,16 @@ struct UpperHalf<f16> {
   };
 };
 
-// What becomes of a point before it is given to other threads: what is to be added to such pairs,
-// or the point itself.
+// A zero point as threads pass it to each other: the number to add to such pairs, or the zero point
+// itself.
 template <class X, class T>
-KILN_FN f32 point_term(f32 point) {
-  if constexpr (!is_in_pairs<X, T>()) return point;
-  return (-(f32(PairFormat<X>::kPowerValue) + f32(bit_above<T>())) - point) * weight_unit<X, T>();
+KILN_FN f32 zero_point_term(f32 zero_point) {
+  if constexpr (!is_in_pairs<X, T>()) return zero_point;
+  return (-(f32(PairFormat<X>::kPowerValue) + f32(bit_above<T>())) - zero_point) *
+         weight_unit<X, T>();
 }
 
-// Either of a pair twice, as an instruction for pairs takes it by itself.
+// One of a pair, twice, as instructions for pairs take it.
 template <int Which>
 KILN_FN u32 twice(u32 pair) {
   u32 result;
@@ -138,32 +137,32 @@ KILN_FN u32 twice(u32 pair) {
   return result;
 }
 
-// Pairs of it, for the lower and the upper halves of bytes.
-struct PointTerms {
+// The numbers to add to pairs from the lower and from the upper halves of bytes.
+struct ZeroPointTerms {
   u32 lower;
   u32 upper;
 };
 template <class X, class T>
-KILN_FN PointTerms point_terms(u32 lower) {
+KILN_FN ZeroPointTerms zero_point_terms(u32 lower) {
   if constexpr (!is_packed<T>()) return {lower, lower};
   return {lower, add_pairs<X>(lower, UpperHalf<X>::kLess * 0x00010001u)};
 }
 
-// Of two rows whose points are in one word.
+// For two rows whose numbers are in one word.
 struct PairTerms {
-  PointTerms of[2];
+  ZeroPointTerms of[2];
 };
 template <class X, class T>
-KILN_FN PairTerms terms_of_pair(u32 points) {
-  const PointTerms both = point_terms<X, T>(points);
+KILN_FN PairTerms terms_of_pair(u32 zero_points) {
+  const ZeroPointTerms both = zero_point_terms<X, T>(zero_points);
   return {
       {{twice<0>(both.lower), twice<0>(both.upper)}, {twice<1>(both.lower), twice<1>(both.upper)}}};
 }
 
-// Pair i of a word of weights, less a point, in weight_unit()s. Of 4-bit weights it is lanes i and
-// i + 4, with two masked out at once; of 8-bit ones, neighbours.
+// Pair i of a word of weights, minus a zero point, in units of weight_unit(). For 4-bit weights it
+// is lanes i and i + 4, masked at once; for 8-bit ones, neighbours.
 template <class X, class T>
-KILN_FN u32 weight_pair(u32 word, int i, PointTerms terms) {
+KILN_FN u32 weight_pair(u32 word, int i, ZeroPointTerms terms) {
   if constexpr (is_packed<T>()) {
     const u32 bytes = word >> i / 2 * 8;
     if (i % 2 == 1) {
@@ -179,9 +178,9 @@ KILN_FN u32 weight_pair(u32 word, int i, PointTerms terms) {
     const u32 bytes = word ^ bit_above<T>() * 0x01010101u;
     return add_pairs<X>(__byte_perm(bytes, 0x64646464u, i == 0 ? 0x4140 : 0x4342), terms.lower);
   } else if constexpr (is_same<T, u8>() || is_same<T, i8>()) {
-    const f32 point = bit_cast<f32>(terms.lower << 16);
-    return exact_pair<X>(from_point(InWord<T>{word, 2 * i}, point),
-                         from_point(InWord<T>{word, 2 * i + 1}, point));
+    const f32 zero_point = bit_cast<f32>(terms.lower << 16);
+    return exact_pair<X>(minus_zero_point(InWord<T>{word, 2 * i}, zero_point),
+                         minus_zero_point(InWord<T>{word, 2 * i + 1}, zero_point));
   } else if constexpr (kHasPairs && is_same<X, f16>()) {
     return pair_of_halves<T>(u16(word >> 16 * i));
   } else {

@@ -1,5 +1,5 @@
-// The words of device code: type names, constants and comments as emit writes them.
-// Which statements there are is decided in emit/elementwise/elementwise.cpp.
+// Type names, constants and comments in device code. Which statements a kernel has is decided in
+// the emitters.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Emit: from a typed graph and a layout schedule to the text of a kernel and the list of its
+// Emission: from a typed graph and a schedule to the text of a kernel and the list of its
 // parameters. The text is for people to read, and the same for every compiler.
 #pragma once
 
@@ -63,7 +63,7 @@ inline constexpr std::string_view kEntryMarker = "kiln_kernel_entry";
 std::string with_entry(std::string_view source, std::string_view entry);
 
 /// `operands` of the schedule are the array arguments in the graph's order, then the outputs, then
-/// the counts (schedule/iota_operands.hpp).
+/// the iotas (schedule/iota_operands.hpp).
 KernelDescription emit(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
                        std::string_view function, std::string_view expression);
 

@@ -1,6 +1,6 @@
 // The identifiers of one kernel's text. Its operands come first, arrays that it reads in the order
-// of the graph's arguments, then those that it writes; where their elements lie is for the emitter
-// of each kind of kernel.
+// of the graph's arguments, then those that it writes; how their elements are addressed
+// is up to the emitter of each form of kernel.
 //
 // Names of the user may be anything: a keyword, a macro, what the preamble or the kernel itself
 // calls something, or equal to one another once what no identifier may have is left out. So there
@@ -35,7 +35,7 @@ class KernelNames {
   explicit KernelNames(const TypedGraph& graph);
 
   const std::vector<NamedOperand>& operands() const { return operands_; }
-  /// What holds an argument that is a number.
+  /// The parameter for an argument that is a number.
   std::string scalar_parameter(std::size_t argument) const;
 
   void add_pointers(KernelWriter& writer) const;

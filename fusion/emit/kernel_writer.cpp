@@ -103,7 +103,7 @@ void KernelWriter::signature(int threads, int blocks, int cluster) {
   if (pdl_) line(1, "let_dependents_launch();");
 }
 
-void KernelWriter::await_prerequisites(int depth) {
+void KernelWriter::pdl_wait(int depth) {
   if (pdl_) line(depth, "await_prerequisites();");
 }
 

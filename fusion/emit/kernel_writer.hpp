@@ -1,5 +1,5 @@
 // The frame of a kernel's text: lines, the parameter list with its declarations, and the entry by
-// which a host calls it. What stands inside is for the emitter of each kind of kernel.
+// which the CPU calls it. The emitter of each form of kernel writes what is inside.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ struct CommentedOperand {
   std::string_view name;
   DType dtype = DType::f32;
   bool output = false;
-  bool array = true;  ///< has memory, and so a type to be told
+  bool array = true;  ///< has memory, and so a dtype to print
 };
 
 class KernelWriter {
@@ -34,14 +34,14 @@ class KernelWriter {
     text_.push_back('\n');
   }
 
-  /// Lines from here on stand deeper, or less deep.
+  /// Indents the lines that follow by so much more, or less.
   void indent(int by) { indent_ += by; }
 
   /// Where the next line begins, and lines that go there once they are known.
   std::size_t here() const { return text_.size(); }
   void insert(std::size_t at, std::string_view lines);
 
-  /// What a reader wants to know first: the expression, dtypes, layout, rounding and accuracy.
+  /// The comment before a kernel: the expression, dtypes, schedule, rounding and accuracy.
   void comment(std::string_view function, std::string_view expression,
                std::span<const CommentedOperand> operands, const Schedule& schedule,
                Rounding rounding, Accuracy accuracy);
@@ -51,26 +51,26 @@ class KernelWriter {
   void add_pointer(std::uint32_t operand, DType dtype, bool output, std::string_view name);
   /// An argument that is a number.
   void add_scalar(std::uint32_t argument, DType dtype, std::string_view name);
-  /// How many there are of something.
+  /// A number of things.
   void add_count(Parameter::Kind kind, std::string_view name);
-  /// The place of an operand's first element, or its stride along an axis.
+  /// The offset of an operand's first element, or its stride along an axis.
   void add_offset(Parameter::Kind kind, std::string_view name, std::uint32_t operand,
                   std::uint32_t axis = 0);
-  /// How many there are of what a number is divided by.
+  /// A divisor (preamble/access.h).
   void add_divisor(Parameter::Kind kind, std::string_view name, std::uint32_t axis = 0);
 
-  /// `KILN_KERNEL(threads, entry, parameters...) {`, and in a programmatic kernel what lets those
-  /// launch that wait for it.
-  /// `blocks`: that a multiprocessor of NVIDIA should have room for; 0: as many as it happens to.
+  /// `KILN_KERNEL(threads, entry, parameters...) {`, and the PDL trigger where the schedule says
+  /// `pdl`.
+  /// `blocks`: how many an NVIDIA multiprocessor must have room for; 0: no such demand.
   void signature(int threads, int blocks = 0, int cluster = 1);
-  /// In a programmatic kernel, before it touches what another kernel may write: waits for the
-  /// kernels before it.
-  void await_prerequisites(int depth);
-  /// Takes the number `of` apart into the coordinates at_K along the axes K in [from, to), the last
-  /// the fastest.
+  /// The PDL wait, where the schedule says `pdl`: before the kernel accesses memory that another
+  /// kernel may write.
+  void pdl_wait(int depth);
+  /// Splits the number `of` into the coordinates at_K along the axes K in [from, to), the last the
+  /// fastest.
   void coordinates(int depth, std::string_view index, std::string of, std::uint32_t from,
                    std::uint32_t to);
-  /// The host's way in, for use after the kernel. `last` is a statement that ends it, if not empty.
+  /// The entry by which the CPU calls the kernel. `last` is a statement at its end, if not empty.
   void host_entry(std::string_view last = {});
   KernelDescription finish(std::uint32_t block);
 

@@ -14,7 +14,7 @@
 namespace kiln::fusion {
 namespace {
 
-// What a softmax takes the exponential of.
+// Whether a node is a row's element minus the row's maximum, as in softmax.
 bool is_below_row_maximum(const TypedGraph& graph, NodeId id) {
   const TypedNode& node = graph.nodes[id];
   if (node.op != Op::sub) return false;
@@ -22,6 +22,7 @@ bool is_below_row_maximum(const TypedGraph& graph, NodeId id) {
   return maximum.op == Op::reduce_max && maximum.operands[0] == node.operands[0];
 }
 
+// The relative error of a sum is at most that of its terms if they all have one sign.
 bool keeps_relative_error(const TypedNode& node, const std::vector<bool>& never_negative) {
   switch (info(node.op).relative_error) {
     case RelativeError::kept: return true;
@@ -32,7 +33,7 @@ bool keeps_relative_error(const TypedNode& node, const std::vector<bool>& never_
   return false;
 }
 
-// Zero by choice, as what a mask or a gate leaves out is.
+// Often exactly zero, as masked or gated values are.
 bool is_often_zero(const TypedGraph& graph, NodeId id) {
   const TypedNode& node = graph.nodes[id];
   const auto is_zero = [&](NodeId operand) {
@@ -46,7 +47,7 @@ bool is_often_zero(const TypedGraph& graph, NodeId id) {
   }
 }
 
-// A small integer and a constant, as quotient_of_integer (preamble/math.h) wants them.
+// Whether quotient_of_integer (preamble/math.h) applies: a small integer divided by a constant.
 bool is_quotient_of_integer(const TypedGraph& graph, const TypedNode& node) {
   if (node.op != Op::div || node.dtype != DType::f32) return false;
   const TypedNode& a = graph.nodes[node.operands[0]];
@@ -60,9 +61,9 @@ bool is_quotient_of_integer(const TypedGraph& graph, const TypedNode& node) {
 
 // 1 / the constant, if it is a normal number as the constant is.
 std::optional<TypedNode> reciprocal_of(const TypedNode& node) {
-  const bool held_in_f32 =
+  const bool computed_in_f32 =
       node.dtype == DType::f32 || node.dtype == DType::f16 || node.dtype == DType::bf16;
-  if (node.op != Op::constant || !held_in_f32) return std::nullopt;
+  if (node.op != Op::constant || !computed_in_f32) return std::nullopt;
   const auto value = std::bit_cast<float>(static_cast<std::uint32_t>(node.payload));
   const float result = 1.0F / value;
   if (!std::isnormal(value) || !std::isnormal(result)) return std::nullopt;
@@ -72,20 +73,20 @@ std::optional<TypedNode> reciprocal_of(const TypedNode& node) {
   return reciprocal;
 }
 
-// A promotion to the dtype that its operand has moves it and computes nothing.
+// Whether a node is a promotion to the dtype that its operand has, which computes nothing.
 bool is_copy(const TypedGraph& graph, const TypedNode& node) {
   return node.op == Op::promote && graph.nodes[node.operands[0]].dtype == node.dtype;
 }
 
-bool is_held(NodeId id, std::span<const std::string> stored) {
-  return id < stored.size() && !stored[id].empty();
+bool has_storage(NodeId id, std::span<const std::string> storage) {
+  return id < storage.size() && !storage[id].empty();
 }
 
 bool is_negative_zero(const TypedGraph& graph, const TypedNode& node) {
   if (node.op != Op::constant) return false;
   const bool own = graph.rounding == Rounding::each && is_narrow_float(node.dtype);
-  const DType held = own ? node.dtype : compute_dtype(node.dtype);
-  return is_floating(held) && node.payload == std::uint64_t{1} << (bits(held) - 1);
+  const DType dtype = own ? node.dtype : compute_dtype(node.dtype);
+  return is_floating(dtype) && node.payload == std::uint64_t{1} << (bits(dtype) - 1);
 }
 
 bool is_not_positive(const TypedGraph& graph, NodeId id) {
@@ -103,8 +104,8 @@ bool is_fraction(const TypedGraph& graph, NodeId id) {
   return node.op == Op::exp && is_not_positive(graph, node.operands[0]);
 }
 
-// The maximum that is taken from a row's elements, or that is 0 there where it is infinite, as in
-// logsumexp; or null.
+// The maximum that is subtracted from a row's elements, or replaced by 0 where it is infinite, as
+// in logsumexp; or null.
 const TypedNode* shifting_maximum(const TypedGraph& graph, NodeId difference) {
   const TypedNode& node = graph.nodes[difference];
   if (node.op != Op::sub) return nullptr;
@@ -120,8 +121,8 @@ const TypedNode* shifting_maximum(const TypedGraph& graph, NodeId difference) {
   return is_own ? &maximum : nullptr;
 }
 
-// Whether NaN comes from nowhere but arithmetic and what keeps no more than the upper half of an
-// f32.
+// Whether every NaN has its bits in the upper half of an f32: NaNs come only from arithmetic and
+// from types of at most 16 bits.
 bool has_short_nans(const TypedGraph& graph) {
   const auto is_short = [](const ArgumentType& argument) {
     const bool narrow = argument.dtype == DType::bf16 || bits(argument.dtype) <= 8;
@@ -142,18 +143,18 @@ NodeText::NodeText(const TypedGraph& graph, Accuracy accuracy)
   find_narrow();
   find_terms();
   find_loose();
-  find_stored();
+  find_storage();
 }
 
 NodeText::Expression NodeText::of(NodeId id, std::span<const std::string> values,
-                                  std::span<const std::string> stored) const {
+                                  std::span<const std::string> storage) const {
   const TypedNode& node = graph_.nodes[id];
   switch (node.op) {
     case Op::constant: return {constant_text(node, graph_.rounding), true};
     case Op::promote:
     case Op::cast: return conversion(node, values);
     case Op::bitcast: {
-      const std::string text = is_held(id, stored) ? stored[id] : bits(node, values, stored);
+      const std::string text = has_storage(id, storage) ? storage[id] : bits(node, values, storage);
       if (compute_dtype(node.dtype) == node.dtype) return {text};
       return {fmt::format("to<{}>({})", compute_type(node.dtype), text)};
     }
@@ -175,7 +176,7 @@ std::string NodeText::scalar(const TypedNode& node, const std::string& parameter
   const DType given = compute_dtype(scalar_dtype(node.payload));
   const ArgumentType& argument = graph_.arguments[node.payload];
   if (!argument.weak && compute_dtype(argument.dtype) != argument.dtype) {
-    // A number of a narrow dtype is rounded to it, as an array's element was when it was stored.
+    // A scalar of a narrow dtype is rounded to it, as an array's element was when it was stored.
     return fmt::format("to<{}>(to<{}>({}))", compute_type(node.dtype), name(argument.dtype),
                        parameter);
   }
@@ -219,25 +220,25 @@ std::string NodeText::narrowed(const TypedNode& node, std::span<const std::strin
 }
 
 std::string NodeText::bits(const TypedNode& node, std::span<const std::string> values,
-                           std::span<const std::string> stored) const {
+                           std::span<const std::string> storage) const {
   const NodeId operand = node.operands[0];
-  if (node.op == Op::promote) return stored[operand];
+  if (node.op == Op::promote) return storage[operand];
   const DType from = graph_.nodes[operand].dtype;
   const std::string text =
-      compute_dtype(from) == from ? values[operand] : store(operand, values, stored);
+      compute_dtype(from) == from ? values[operand] : store(operand, values, storage);
   return fmt::format("bit_cast<{}>({})", name(node.dtype), text);
 }
 
 std::string NodeText::store(NodeId id, std::span<const std::string> values,
-                            std::span<const std::string> stored) const {
-  if (is_held(id, stored)) return stored[id];
+                            std::span<const std::string> storage) const {
+  if (has_storage(id, storage)) return storage[id];
   return fmt::format("to<{}>({})", storage_type(graph_.nodes[id].dtype), values[id]);
 }
 
 std::string NodeText::store_on_host(NodeId id, std::span<const std::string> values,
-                                    std::span<const std::string> stored) const {
-  if (graph_.nodes[id].dtype != DType::bf16 || !short_nans_ || is_held(id, stored)) {
-    return store(id, values, stored);
+                                    std::span<const std::string> storage) const {
+  if (graph_.nodes[id].dtype != DType::bf16 || !short_nans_ || has_storage(id, storage)) {
+    return store(id, values, storage);
   }
   return fmt::format("to_bf16_of_short_nan({})", values[id]);
 }
@@ -287,8 +288,8 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
   return call + ')';
 }
 
-// Which values end in 16-bit stores or casts only, by way of operations that do not amplify a
-// relative error: for those a cheaper method is allowed under Accuracy::storage (numerics.md).
+// Finds values that end only in 16-bit stores or casts, through operations that do not amplify a
+// relative error: they may use a cheaper method under Accuracy::storage (numerics.md).
 void NodeText::find_narrow() {
   narrow_.assign(graph_.nodes.size(), true);
   const std::vector<bool> signs = never_negative(graph_);
@@ -302,9 +303,9 @@ void NodeText::find_narrow() {
   }
 }
 
-// Exponentials in 16 bits that only sums take, of which one is 1 and none is more. On an H200
-// logsumexp of bf16 goes from 0.70 of a copy to 0.95 (rows of 64), from 0.69 to 1.06 (512) and from
-// 0.89 to 1.075 (4,096).
+// Finds exponentials in 16 bits that only sums take, where one term is 1 and none is more. On an
+// H200 logsumexp of bf16 goes from 0.70 of a copy to 0.95 (rows of 64), from 0.69 to 1.06 (512) and
+// from 0.89 to 1.075 (4,096).
 void NodeText::find_terms() {
   terms_.assign(graph_.nodes.size(), false);
   if (accuracy_ != Accuracy::storage || graph_.rounding != Rounding::once) return;
@@ -324,9 +325,9 @@ void NodeText::find_terms() {
   for (const NodeId output : graph_.outputs) terms_[output] = false;
 }
 
-// Quotients by a constant that only such functions take as end in 16 bits and are computed by a
-// cheaper method: the product with the reciprocal is part of the method. It is within 1.5 units of
-// an f32's last place, where the functions' results need not be within 32.
+// Finds quotients by a constant whose only users end in 16 bits and use a cheaper method: there the
+// product with the reciprocal is good enough. It is within 1.5 units in the last place of an f32,
+// where the functions' results need not be within 32.
 void NodeText::find_loose() {
   loose_.assign(graph_.nodes.size(), false);
   if (accuracy_ != Accuracy::storage || graph_.rounding != Rounding::once) return;
@@ -346,25 +347,25 @@ void NodeText::find_loose() {
   for (const NodeId output : graph_.outputs) loose_[output] = false;
 }
 
-// What comes from memory or from a bitcast, or is a copy of such, in a dtype that is not computed
-// in, and goes to memory or to a bitcast.
-void NodeText::find_stored() {
-  needs_stored_.assign(graph_.nodes.size(), false);
+// Finds values that come from memory or a bitcast, or are a copy of such, in a dtype that is not
+// computed in, and that go to memory or to a bitcast.
+void NodeText::find_storage() {
+  needs_storage_.assign(graph_.nodes.size(), false);
   needs_value_.assign(graph_.nodes.size(), false);
-  std::vector<bool> kept;
+  std::vector<bool> has_storage_form;
   for (const TypedNode& node : graph_.nodes) {
     const bool source = node.op == Op::input || node.op == Op::bitcast;
-    const bool copy = is_copy(graph_, node) && kept[node.operands[0]];
-    kept.push_back(compute_dtype(node.dtype) != node.dtype && (source || copy));
+    const bool copy = is_copy(graph_, node) && has_storage_form[node.operands[0]];
+    has_storage_form.push_back(compute_dtype(node.dtype) != node.dtype && (source || copy));
   }
-  const auto use = [&](NodeId id, bool as_stored) {
-    (as_stored && kept[id] ? needs_stored_ : needs_value_)[id] = true;
+  const auto use = [&](NodeId id, bool as_storage) {
+    (as_storage && has_storage_form[id] ? needs_storage_ : needs_value_)[id] = true;
   };
   for (const NodeId output : graph_.outputs) use(output, true);
   for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
     const TypedNode& node = graph_.nodes[id];
-    if (kept[id] && is_copy(graph_, node)) {
-      if (needs_stored_[id]) use(node.operands[0], true);
+    if (has_storage_form[id] && is_copy(graph_, node)) {
+      if (needs_storage_[id]) use(node.operands[0], true);
       if (needs_value_[id]) use(node.operands[0], false);
       continue;
     }

@@ -1,6 +1,6 @@
 // The C++ expression of one node, given those of its operands: the operations, conversions and
-// run-time numbers that every kind of kernel writes alike. Which statements there are, and where an
-// element is loaded from, is for the kernel's own emitter.
+// run-time scalars that all emitters share. Which statements there are, and where an element is
+// loaded from, is up to each emitter.
 #pragma once
 
 #include <span>
@@ -19,39 +19,40 @@ class NodeText {
 
   struct Expression {
     std::string text;
-    bool same = false;  ///< it is another value's name or a literal: there is nothing to compute
+    bool same = false;  ///< another value's name or a literal: there is nothing to compute
   };
-  /// Of a node that is neither an argument nor a reduction; `values` has the text of every node
-  /// before it, `stored` that of those that are there as they lie in memory too, if any are.
+  /// The expression of a node that is neither an argument nor a reduction. `values` has the text of
+  /// every node before it, `storage` the text of those that are also there in their storage type.
   Expression of(NodeId id, std::span<const std::string> values,
-                std::span<const std::string> stored = {}) const;
+                std::span<const std::string> storage = {}) const;
 
-  /// A narrow number passes from memory to memory, and is reinterpreted, without a conversion,
-  /// which would not give every infinity and NaN back: whether `id` must be there as it lies in
-  /// memory, and whether as a value.
-  bool needs_stored(NodeId id) const { return needs_stored_[id]; }
+  /// Narrow numbers pass from memory to memory, and are reinterpreted, without a conversion, which
+  /// would not preserve every infinity and NaN. Whether `id` is needed in its storage type, and
+  /// whether as a value.
+  bool needs_storage(NodeId id) const { return needs_storage_[id]; }
   bool needs_value(NodeId id) const { return needs_value_[id]; }
-  /// What is assigned to an element of the output that holds `id`.
+  /// The expression that is stored to an output whose value is `id`.
   std::string store(NodeId id, std::span<const std::string> values,
-                    std::span<const std::string> stored) const;
-  /// The same on the host, where rounding to bf16 takes fewer instructions if every NaN has its
-  /// bits in the upper half of an f32.
+                    std::span<const std::string> storage) const;
+  /// The same on the CPU, where rounding to bf16 takes fewer instructions if every NaN has its bits
+  /// in the upper half of an f32.
   std::string store_on_host(NodeId id, std::span<const std::string> values,
-                            std::span<const std::string> stored) const;
-  /// A conversion that rounds to a dtype that is not computed in, and its result as it lies in
-  /// memory.
+                            std::span<const std::string> storage) const;
+  /// Whether a conversion rounds to a dtype that is not computed in, and its result in the storage
+  /// type.
   bool rounds(const TypedNode& node) const;
   std::string narrowed(const TypedNode& node, std::span<const std::string> values) const;
-  /// The result of a bitcast or a copy as it lies in memory.
+  /// The result of a bitcast or a copy in its storage type.
   std::string bits(const TypedNode& node, std::span<const std::string> values,
-                   std::span<const std::string> stored) const;
+                   std::span<const std::string> storage) const;
 
-  /// Whether `id` is an exponential that only sums take and that is computed as a term of them.
+  /// Whether `id` is an exponential that only sums take, and so may be computed by
+  /// narrow::exp_term.
   bool is_term(NodeId id) const { return terms_[id]; }
 
-  /// The value of a run-time number that the kernel takes as `parameter`, and the dtype in which it
-  /// takes it: that of its node, which a weak one takes from its partner. One that is not used, or
-  /// used in several dtypes, enters as it came.
+  /// The value of a run-time scalar that the kernel takes as `parameter`, and the dtype of that
+  /// parameter: its node's, which a weak scalar takes from its partner. A scalar that is not used,
+  /// or used in several dtypes, is passed as it was given.
   std::string scalar(const TypedNode& node, const std::string& parameter) const;
   DType scalar_dtype(std::size_t argument) const;
 
@@ -62,7 +63,7 @@ class NodeText {
   void find_narrow();
   void find_terms();
   void find_loose();
-  void find_stored();
+  void find_storage();
   Expression conversion(const TypedNode& node, std::span<const std::string> values) const;
   std::string operation(const TypedNode& node, std::span<const std::string> values) const;
   std::string_view qualifier(const TypedNode& node) const;
@@ -73,7 +74,7 @@ class NodeText {
   std::vector<bool> narrow_;
   std::vector<bool> terms_;
   std::vector<bool> loose_;  ///< quotients that need not be the correctly rounded ones
-  std::vector<bool> needs_stored_;
+  std::vector<bool> needs_storage_;
   std::vector<bool> needs_value_;
 };
 

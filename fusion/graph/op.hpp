@@ -219,7 +219,8 @@ struct OpTraits {
   bool idempotent = false;        ///< f(x, x) is x
   std::optional<Op> on_bools{};   ///< what arithmetic of Rule::same is on bools, if it is anything
   std::optional<ComplexBound> c64{};  ///< nothing for an op that has no complex arithmetic
-  std::string_view joiner{};  ///< of a reduction or running result: its struct in preamble/reduce.h
+  std::string_view
+      combiner{};  ///< of a reduction or running result: its struct in preamble/reduce.h
 };
 
 struct OpInfo : OpTraits {

@@ -21,7 +21,8 @@ std::string list_of(const std::vector<std::size_t>& axes) {
 
 // ---- Axes --------------------------------------------------------------------------------------
 
-std::string why_apart(const Layout& layout, std::span<const std::string> names, std::size_t outer) {
+std::string why_not_merged(const Layout& layout, std::span<const std::string> names,
+                           std::size_t outer) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     const std::int64_t want = layout.strides[i][outer + 1] * layout.shape[outer + 1];
     const std::int64_t have = layout.strides[i][outer];
@@ -51,7 +52,7 @@ std::vector<std::string> explain_axes(const Dims& shape, std::span<const std::st
         fmt::format("{}: {}{}", list_of(from), from.size() > 1 ? "merged into one of " : "",
                     plural(layout.shape[k], "element"));
     if (k + 1 < layout.axes.size()) {
-      line += fmt::format(", apart from the next, since {}", why_apart(layout, names, k));
+      line += fmt::format(", not merged with the next, since {}", why_not_merged(layout, names, k));
     } else {
       line += ", innermost";
     }
@@ -69,7 +70,7 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
   const std::string start = plural(schedule.width, "element") + " per work item";
   const std::int64_t inner = layout.shape[layout.shape.size() - 1];
   if (model.vector_bytes == 0) {
-    return fmt::format("{}: a stretch of a row, which the compiler vectorises", start);
+    return fmt::format("{}: part of a row, which the compiler vectorises", start);
   }
   const auto bits_of = [&](std::size_t i) {
     return bits(operands[i].dtype) * schedule.operands[i].ways;
@@ -99,8 +100,8 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
     return fmt::format("{}: a tile's row", start);
   }
   if (stored != operands.size() && schedule.width * bits_of(stored) == 8 * model.max_stored_bytes) {
-    return fmt::format("{}: {} bytes of {}, so that threads side by side store whole lines", start,
-                       model.max_stored_bytes, names[stored]);
+    return fmt::format("{}: {} bytes of {}, so that neighbouring threads store whole cache lines",
+                       start, model.max_stored_bytes, names[stored]);
   }
   return fmt::format("{}: more would take too many registers for {}, which is {} bits wide", start,
                      names[widest], bits(operands[widest].dtype));
@@ -130,10 +131,11 @@ std::string what_misaligns(const Operand& operand, const Layout& layout, std::si
   for (std::size_t k = 0; k < layout.shape.size(); ++k) {
     const std::int64_t step = layout.strides[index][k] * width;
     if (k == along || step % wanted == 0) continue;
-    return fmt::format("its rows start {} bytes apart, no multiple of {}", std::abs(step), wanted);
+    return fmt::format("its rows start {} bytes apart, which is no multiple of {}", std::abs(step),
+                       wanted);
   }
   return fmt::format(
-      "its first element lies at {} modulo 16",
+      "its first element is at address {} modulo 16",
       (operand.address + static_cast<std::uint64_t>(layout.offsets[index] * width)) % 16);
 }
 
@@ -145,8 +147,8 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
   OperandReport report;
   report.name = names[index];
   if (operand.iota) {
-    report.access = "counted";
-    report.reason = "it is no array and takes no memory";
+    report.access = "computed";
+    report.reason = "it is an index, not an array, and takes no memory";
     return report;
   }
   std::uint64_t elements = 1;
@@ -166,7 +168,7 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
       break;
     case Access::strided:
       report.access = "one element at a time";
-      report.reason = fmt::format("its neighbours lie {} elements apart along the innermost axis",
+      report.reason = fmt::format("its neighbours are {} elements apart along the innermost axis",
                                   layout.strides[index][inner]);
       break;
     case Access::transposed:
@@ -179,8 +181,8 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
     case Access::interleaved:
       report.access = fmt::format("element {} of every {}, all of which are {} at a time",
                                   own.way + 1, own.ways, operand.output ? "stored" : "loaded");
-      report.reason = fmt::format("vectors of {} hold it too", names[own.first_way]);
-      if (own.way == 0) report.reason = "other operands lie between its elements";
+      report.reason = fmt::format("vectors of {} hold its elements too", names[own.first_way]);
+      if (own.way == 0) report.reason = "other operands are interleaved with it";
       break;
     case Access::contiguous:
       if (schedule.backend == Backend::host) {
@@ -192,7 +194,7 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
       report.access =
           fmt::format("contiguous, {} byte{} at a time", at_once, at_once == 1 ? "" : "s");
       if (at_once == 16) {
-        report.reason = "the widest there is";
+        report.reason = "the widest access of a GPU";
       } else if (at_once == vector) {
         report.reason = fmt::format("all of its {}", plural(schedule.width, "element"));
       } else {
@@ -211,11 +213,11 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
   const Schedule& schedule = layout.schedule;
   const RowSchedule& rows = schedule.reduction;
   if (schedule.scan == ScanSchedule::along) {
-    report.axes.push_back(fmt::format("{} of {}, each gone through by {}, a block at a time",
+    report.axes.push_back(fmt::format("{} of {}, each scanned by {}, a block of elements at a time",
                                       plural(layout.rows, "row"), plural(layout.reduced, "element"),
                                       plural(rows.threads, "thread")));
   } else if (schedule.scan == ScanSchedule::across) {
-    report.axes.push_back(fmt::format("{} of {}, each gone through by a thread",
+    report.axes.push_back(fmt::format("{} of {}, each scanned by one thread",
                                       plural(schedule.width, "column"),
                                       plural(layout.reduced / schedule.width, "element")));
   } else if (rows.axes == 0) {
@@ -227,10 +229,10 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
         plural(schedule.products.rows, "row"), plural(schedule.products.columns, "column")));
   } else {
     report.axes.push_back(fmt::format(
-        "{} of {}, each reduced by {}, which {}", plural(layout.rows, "row"),
+        "{} of {}, each reduced by {} and {}", plural(layout.rows, "row"),
         plural(layout.reduced, "element"), plural(rows.threads, "thread"),
-        rows.vectors == 0 || schedule.backend == Backend::host ? "reads it once for each pass"
-                                                               : "keeps it in registers"));
+        rows.vectors == 0 || schedule.backend == Backend::host ? "read once for each pass"
+                                                               : "kept on chip"));
   }
   report.width = explain_width(operands, names, layout);
   report.index = explain_index(names, layout);

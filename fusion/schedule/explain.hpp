@@ -1,5 +1,5 @@
-// Why a call gets the schedule of the kernel that it gets, in words, and how fast that should be.
-// For people: nothing here decides anything.
+// Explains a layout to people: why a call gets the schedule that it gets, and how fast that should
+// be. Nothing here decides anything.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct LayoutReport {
   std::vector<OperandReport> operands;
 };
 
-/// `operands` and `names` as plan_layout got them; `layout` is what it made of them.
+/// `operands` and `names` as given to plan_layout(), and the layout that it planned.
 LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
                      std::span<const std::string> names, const Layout& layout);
 

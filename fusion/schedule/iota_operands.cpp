@@ -11,7 +11,7 @@
 namespace kiln::fusion {
 namespace {
 
-Dims count_strides(std::int64_t axis, const Dims& shape) {
+Dims iota_strides(std::int64_t axis, const Dims& shape) {
   Dims strides(shape.size(), 0);
   if (axis != kAllAxes) {
     const auto rank = static_cast<std::int64_t>(shape.size());
@@ -52,7 +52,7 @@ std::vector<Operand> iota_operands(const TypedGraph& graph, const Dims& shape,
     Operand operand;
     operand.dtype = DType::i64;
     operand.iota = true;
-    operand.strides = count_strides(axis, shape);
+    operand.strides = iota_strides(axis, shape);
     operands.push_back(std::move(operand));
   }
   return operands;

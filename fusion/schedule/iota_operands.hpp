@@ -1,6 +1,5 @@
-// Counting: what `iota` reads. To the layout a count is an operand without memory, a number that
-// goes up by its strides, so that axes merge, turn round and spread over vectors exactly where the
-// count allows it.
+// Iotas as operands. To the layout an iota is an operand without memory, whose value grows by its
+// strides, so that axes are merged, reversed and vectorised only where that keeps its values.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace kiln::fusion {
 
-/// The axes that the graph counts along, kAllAxes among them, each once.
+/// The axes of the graph's iotas, kAllAxes among them, each once.
 std::vector<std::int64_t> iota_axes(const TypedGraph& graph);
 
 /// "index", "index0" or "index_end1", for people.

@@ -1,4 +1,4 @@
-// Schedules in words, for people and for what is compared of kernels.
+// Descriptions of schedules: in the comment of a kernel, and where kernels are listed.
 #include <fmt/format.h>
 
 #include "fusion/schedule/layout.hpp"
@@ -15,16 +15,17 @@ std::string describe(const RowSchedule& rows, Backend backend) {
                         : rows.vectors == 1 ? "1 vector each"
                                             : fmt::format("{} vectors each", rows.vectors),
                         rows.columns == 0 ? "row" : "column");
-    if (rows.cluster_blocks > 1) text += fmt::format(", in {} blocks", rows.cluster_blocks);
+    if (rows.cluster_blocks > 1)
+      text += fmt::format(", in a cluster of {} blocks", rows.cluster_blocks);
     if (rows.in_smem > 0) text += fmt::format(", {} of them in shared memory", rows.in_smem);
     if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
     if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
   } else if (rows.columns > 0) {
     text += ", columns";
   }
-  if (rows.split) text += ", in pieces";
-  if (rows.phase >= 0) text += ", rows begin within vectors";
-  if (rows.row_step != 0) text += fmt::format(", those of a block {} apart", rows.row_step);
+  if (rows.split) text += ", split reduction";
+  if (rows.phase >= 0) text += ", unaligned rows";
+  if (rows.row_step != 0) text += fmt::format(", every {} rows in a block", rows.row_step);
   return text;
 }
 
@@ -37,7 +38,8 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
                                  schedule.rank == 1 ? "axis" : "axes", schedule.width,
                                  schedule.width == 1 ? "" : "s", schedule.wide_index ? 64 : 32);
   if (schedule.vectors > 1) {
-    text += fmt::format(", {} times, {} work items in turns", schedule.vectors, schedule.threads);
+    text += fmt::format(", {} vectors each, interleaved over {} work items", schedule.vectors,
+                        schedule.threads);
   }
   if (schedule.products.rows == 0) text += describe(schedule.reduction, schedule.backend);
   if (schedule.products.rows != 0) {
@@ -45,15 +47,15 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
                         schedule.reduction.threads, schedule.reduction.threads == 1 ? "" : "s",
                         schedule.products.rows, schedule.products.rows == 1 ? "" : "s",
                         schedule.products.columns, schedule.products.columns == 1 ? "" : "s");
-    if (schedule.products.tiles.vectors_per_group != 0) text += ", in tiles of products";
+    if (schedule.products.tiles.vectors_per_group != 0) text += ", by matrix instructions";
   }
   if (schedule.scan == ScanSchedule::along) {
-    text += fmt::format(", running along rows, {} thread{} to each", schedule.reduction.threads,
+    text += fmt::format(", scan along rows, {} thread{} per row", schedule.reduction.threads,
                         schedule.reduction.threads == 1 ? "" : "s");
   }
-  if (schedule.scan == ScanSchedule::across) text += ", running across rows";
+  if (schedule.scan == ScanSchedule::across) text += ", scan across rows";
   if (schedule.streamed) text += ", streamed";
-  if (schedule.table) text += ", looked up in a table";
+  if (schedule.table) text += ", by lookup table";
   if (schedule.tile != 0) text += fmt::format(", in tiles of {0} by {0}", schedule.tile);
   for (std::size_t i = 0; i < schedule.operands.size(); ++i) {
     const OperandSchedule& operand = schedule.operands[i];
@@ -68,7 +70,7 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
     if (vectors && operand.alignment != 0) {
       text += fmt::format(", aligned to {}", operand.alignment);
     }
-    if (operand.unaligned) text += ", between vectors";
+    if (operand.unaligned) text += ", straddling vectors";
   }
   return text;
 }

@@ -48,7 +48,7 @@ double extent_of(const std::vector<MergedAxis>& axes, const Operand& operand, st
   return bytes;
 }
 
-// The axis as one of `size` steps over the rest of it, and the rest.
+// Splits an axis in two: `size` steps, and the elements of one step.
 std::pair<MergedAxis, MergedAxis> split(const MergedAxis& axis, std::int64_t size) {
   MergedAxis steps = axis;
   MergedAxis rest = axis;
@@ -58,8 +58,8 @@ std::pair<MergedAxis, MergedAxis> split(const MergedAxis& axis, std::int64_t siz
   return {steps, rest};
 }
 
-// The axis along which inputs repeat that no cache near the threads holds, and that take a good
-// part of what is moved.
+// The axis along which inputs repeat that are too large for the caches near the threads and that
+// are a good part of what is moved.
 std::optional<std::size_t> repeating_axis(const std::vector<MergedAxis>& axes,
                                           std::span<const Operand> operands) {
   constexpr double kNearBytes = 64 << 10;
@@ -77,23 +77,23 @@ std::optional<std::size_t> repeating_axis(const std::vector<MergedAxis>& axes,
   return std::nullopt;
 }
 
-std::vector<MergedAxis> between_stretches(std::vector<MergedAxis> axes, std::size_t k) {
-  constexpr std::int64_t kStretch = 512;
+std::vector<MergedAxis> interleave_steps(std::vector<MergedAxis> axes, std::size_t k) {
+  constexpr std::int64_t kPart = 512;
   constexpr std::int64_t kSteps = 8;
   const MergedAxis inner = axes.back();
   const MergedAxis repeating = axes[k];
-  if (inner.size % kStretch != 0 || inner.size == kStretch || repeating.size % kSteps != 0) {
+  if (inner.size % kPart != 0 || inner.size == kPart || repeating.size % kSteps != 0) {
     return axes;
   }
-  const auto [stretches, stretch] = split(inner, inner.size / kStretch);
+  const auto [parts, part] = split(inner, inner.size / kPart);
   axes.pop_back();
   if (repeating.size == kSteps) {
     axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(k));
-    axes.insert(axes.end(), {stretches, repeating, stretch});
+    axes.insert(axes.end(), {parts, repeating, part});
   } else {
     const auto [others, few] = split(repeating, repeating.size / kSteps);
     axes[k] = others;
-    axes.insert(axes.end(), {stretches, few, stretch});
+    axes.insert(axes.end(), {parts, few, part});
   }
   return axes;
 }
@@ -102,7 +102,7 @@ std::vector<MergedAxis> between_stretches(std::vector<MergedAxis> axes, std::siz
 
 namespace {
 
-// Whether some operand is for tiles.
+// Whether some operand is to be read through tiles.
 bool has_columns(const std::vector<MergedAxis>& axes) {
   constexpr std::int64_t kNear = 4;
   return std::ranges::any_of(axes.back().strides,
@@ -112,7 +112,7 @@ bool has_columns(const std::vector<MergedAxis>& axes) {
 }  // namespace
 
 std::vector<MergedAxis> follow_largest_input(std::vector<MergedAxis> axes,
-                                             std::span<const Operand> operands, double line,
+                                             std::span<const Operand> operands, double cache_line,
                                              std::int64_t most) {
   if (axes.empty() || has_columns(axes)) return axes;
   std::size_t largest = operands.size();
@@ -125,7 +125,7 @@ std::vector<MergedAxis> follow_largest_input(std::vector<MergedAxis> axes,
   }
   if (largest == operands.size()) return axes;
   const MergedAxis& inner = axes.back();
-  if (static_cast<double>(inner.size) * bytes_of(operands[largest]) >= line) return axes;
+  if (static_cast<double>(inner.size) * bytes_of(operands[largest]) >= cache_line) return axes;
   for (std::size_t k = 0; k + 2 < axes.size(); ++k) {
     if (axes[k].strides[largest] != inner.size * inner.strides[largest]) continue;
     if (axes[k].size > most) continue;
@@ -136,11 +136,11 @@ std::vector<MergedAxis> follow_largest_input(std::vector<MergedAxis> axes,
   return axes;
 }
 
-std::vector<MergedAxis> bring_together(std::vector<MergedAxis> axes,
-                                       std::span<const Operand> operands) {
+std::vector<MergedAxis> order_for_reuse(std::vector<MergedAxis> axes,
+                                        std::span<const Operand> operands) {
   constexpr double kLine = 128;
   if (has_columns(axes)) return axes;
-  if (const auto k = repeating_axis(axes, operands)) return between_stretches(std::move(axes), *k);
+  if (const auto k = repeating_axis(axes, operands)) return interleave_steps(std::move(axes), *k);
   return follow_largest_input(std::move(axes), operands, kLine,
                               std::numeric_limits<std::int64_t>::max());
 }

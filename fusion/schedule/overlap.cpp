@@ -117,9 +117,9 @@ bool overlaps(const ByteView& a, const ByteView& b) {
 
 bool overlaps_itself(const ByteView& view) {
   if (std::ranges::find(view.shape, 0) != view.shape.end()) return false;
-  // Two elements differ first along some axis k, by at least one step: a view of the axes after k
-  // meets one that is a step along k further. Only distances matter, so the first stays at zero,
-  // and the address is one from which no step leaves 64 bits.
+  // Two elements differ first along some axis k, by at least one step: elements of the axes after k
+  // are compared with those one step or more along k. Only distances matter, so the first stays at
+  // zero, and the address is one from which no step leaves 64 bits.
   constexpr std::uint64_t kMiddle = std::uint64_t{1} << 63;
   for (std::size_t k = 0; k < view.shape.size(); ++k) {
     if (view.shape[k] == 1) continue;

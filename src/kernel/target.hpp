@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "fusion/schedule/layout.hpp"
-#include "fusion/schedule/rows/row_sharing.hpp"
+#include "fusion/schedule/rows/row_mapping.hpp"
 
 namespace kiln {
 

@@ -93,7 +93,7 @@ std::vector<std::vector<int>> writers_of_bytes(u32 vectors) {
     for (const int pattern : {0x55, 0xaa}) {
       alignas(16) TileMemory<Tiles> memory;
       std::memset(&memory, pattern, sizeof memory);
-      place_vectors(
+      stage_vectors(
           memory, [&](u32) { return x.data(); }, vectors);
       const auto* bytes = reinterpret_cast<const unsigned char*>(&memory);
       for (std::size_t i = 0; i < writers.size(); ++i) seen[i] |= bytes[i] != pattern;
@@ -118,17 +118,34 @@ void expect_one_writer(u32 vectors) {
     ASSERT_EQ(writers[i].size(), 1U) << "no thread makes byte " << i << " zero";
 }
 
-// Weights, factors, lanes, sharers, steps of a line, columns, rest, threads, steps, sets, whole,
-// ahead, placed.
+template <class W, int Lanes, int VectorsPerGroup, int Columns, bool HasBias, int Threads,
+          int Steps, int Sets, bool Whole>
+struct Shape {
+  using Weight = W;
+  using Activation = bf16;
+  enum : int {
+    lanes = Lanes,
+    vectors_per_group = VectorsPerGroup,
+    steps_per_group = 1,
+    columns = Columns,
+    threads = Threads,
+    steps = Steps,
+    sets = Sets,
+  };
+  enum : bool {
+    has_bias = HasBias,
+    has_zero_point = false,
+    whole = Whole,
+    prefetch = false,
+    x_in_smem = true,
+  };
+};
+
 TEST(Tiling, NoTwoThreadsWriteTheSameMemory) {
-  expect_one_writer<Tiling<u4, bf16, 32, 1, 1, 1, TileRest::bias, 256, 4, 8, true, false, true>>(
-      128);
-  expect_one_writer<Tiling<u4, bf16, 32, 2, 1, 2, TileRest::none, 128, 4, 6, false, false, true>>(
-      90);
-  expect_one_writer<Tiling<i4, bf16, 32, 1, 1, 2, TileRest::none, 128, 2, 16, true, false, true>>(
-      128);
-  expect_one_writer<Tiling<u4, bf16, 32, 4, 1, 1, TileRest::bias, 256, 4, 8, true, false, true>>(
-      128);
+  expect_one_writer<Tiling<Shape<u4, 32, 1, 1, true, 256, 4, 8, true>>>(128);
+  expect_one_writer<Tiling<Shape<u4, 32, 2, 2, false, 128, 4, 6, false>>>(90);
+  expect_one_writer<Tiling<Shape<i4, 32, 1, 2, false, 128, 2, 16, true>>>(128);
+  expect_one_writer<Tiling<Shape<u4, 32, 4, 1, true, 256, 4, 8, true>>>(128);
 }
 
 }  // namespace

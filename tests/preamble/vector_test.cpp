@@ -55,14 +55,14 @@ std::string source() {
   }
   for (const int lanes : kRows) {
     text << "extern \"C\" f32 loop_row_" << lanes << "(const f32* row, f32* to, u32 size) {\n"
-         << "  auto sums = start_held<Sum, f32, " << lanes << ">();\n"
+         << "  auto sums = start_accumulators<Sum, f32, " << lanes << ">();\n"
          << "  for_each_part<" << lanes << ">(0u, size, [&](auto part, u32 first) KILN_INLINED {\n"
          << "    if constexpr (decltype(part)::last) {\n"
          << "      const auto x = load(part, row, first);\n"
          << "      auto y = results(part, to, first);\n"
          << "      KILN_FOR_EACH_LANE_OF(lane, part) {\n"
          << "        y[lane] = kiln::exp_not_positive(x[lane]);\n"
-         << "        join_lane<Sum>(part, sums, lane, y[lane]);\n"
+         << "        combine_lane<Sum>(part, sums, lane, y[lane]);\n"
          << "      }\n"
          << "      store(part, to, first, y);\n"
          << "    }\n"

@@ -36,8 +36,8 @@ class EmulatedGpu {
     out << "#define EMULATED_WAVE " << wave << "\n#include \"" << KILN_TEST_SUPPORT
         << "/emulated_gpu_device.h\"\n"
         << preamble::text()
-        << "#undef KILN_SHARED_BY_LAUNCH\n"
-           "#define KILN_SHARED_BY_LAUNCH(alignment, name) \\\n"
+        << "#undef KILN_DYNAMIC_SHARED\n"
+           "#define KILN_DYNAMIC_SHARED(alignment, name) \\\n"
            "  auto* const name = (::kiln::Chunk<16>*)emulated::launched[emulated::block_now]\n"
            "namespace kiln {\n"
            "u32 block_of_cluster() { return emulated::block_now; }\n"

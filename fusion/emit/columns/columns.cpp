@@ -1,7 +1,6 @@
-// A kernel that reduces along an axis that is not the innermost one: neighbouring threads take
-// vectors of neighbouring columns, so that they read whole cache lines together, and the threads
-// that share a column take every so many of its elements. What there is one of for each row is a
-// lane of each vector here.
+// Reductions along an axis that is not the innermost one: neighbouring threads take vectors of
+// neighbouring columns, so that they read whole cache lines together, and the threads that share a
+// column take its elements in turn. Row-invariant values are lanes of a vector here.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,24 +21,25 @@ class ColumnEmitter : public ReductionEmitter {
  private:
   bool is_guarded() const override { return !is_host(); }
 
-  void numbers() override { out_.add_divisor(Parameter::Kind::column_strips, "strips"); }
+  void add_counts() override { out_.add_divisor(Parameter::Kind::column_strips, "strips"); }
 
-  // One place that all reductions use one after the other.
+  // Slots that all reductions use in turn.
   void shared_memory() override {
     if (is_host()) return;
     int bytes = 1;
     for (const TypedNode& node : graph_.nodes) {
       if (!is_reduction(node.op)) continue;
-      const DType joined = is_place(node.op) ? graph_.nodes[node.operands[0]].dtype : node.dtype;
-      const int own = std::max(1, bits(compute_dtype(joined)) / 8);
+      const DType combined =
+          is_arg_reduction(node.op) ? graph_.nodes[node.operands[0]].dtype : node.dtype;
+      const int own = std::max(1, bits(compute_dtype(combined)) / 8);
       const int index = schedule_.wide_index ? 8 : 4;
-      bytes = std::max(bytes, is_place(node.op) ? 2 * std::max(own, index) : own);
+      bytes = std::max(bytes, is_arg_reduction(node.op) ? 2 * std::max(own, index) : own);
     }
     out_.line(1, "KILN_SHARED ColumnSlots<{}, {}, {}, {}, {}> slots;", bytes, rows_.columns,
               rows_.threads, rows_.rows, schedule_.width);
   }
 
-  void place() override {
+  void locate_rows() override {
     const int threads = rows_.columns * rows_.threads;
     std::string unit = "item";
     if (rows_.rows > 1) {
@@ -49,8 +49,8 @@ class ColumnEmitter : public ReductionEmitter {
     }
     out_.line(2, "const {} rest = divide({}, strips);", index_, unit);
     out_.line(2, "const {} strip = {} - rest * strips.divisor;", index_, unit);
-    piece_of("rest", "row");
-    piece_bounds();
+    locate_split("rest", "row");
+    split_bounds();
     if (is_host()) {
       out_.line(2, "const {} first = strip * {};", index_, schedule_.width);
     } else {
@@ -71,16 +71,16 @@ class ColumnEmitter : public ReductionEmitter {
     }
   }
 
-  void place_vector(int depth) override {
+  void locate_vector(int depth) override {
     out_.coordinates(depth, index_, "vector", first_reduced(), inner());
   }
 
   std::string load_text(std::size_t i) const override {
-    // A row's own value lies where no reduced axis leads.
+    // A row-invariant value does not depend on the reduced axes.
     const std::string line = operands_[i].row_invariant ? operands_[i].name + "_row" : line_text(i);
     switch (schedule_.operands[i].access) {
       case Access::contiguous:
-        if (is_staged(i)) {
+        if (converts_in_blocks(i)) {
           return fmt::format("load_halves<{}>({}, first, lanes)", schedule_.width, line);
         }
         return fmt::format("load<{}, {}>({}, first)", schedule_.width,
@@ -94,21 +94,21 @@ class ColumnEmitter : public ReductionEmitter {
 
   std::string position_text() const override { return "vector"; }
 
-  // Values of the rows are kept for each lane.
+  // Row-invariant values have one value for each lane.
   void row_values(int pass) override {
     std::vector<std::size_t> computed;
     std::vector<std::size_t> passed_on;
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
-      if (!uniform_[id] || pass_[id] != pass || is_reduction(node.op)) continue;
+      if (!row_invariant_[id] || pass_[id] != pass || is_reduction(node.op)) continue;
       if (node.op == Op::input) {
         emit_value(id, 2);
         const std::string lane = values_[id] + "_lanes[lane]";
-        if (node_text_.needs_stored(static_cast<NodeId>(id))) stored_[id] = lane;
+        if (node_text_.needs_storage(static_cast<NodeId>(id))) storage_[id] = lane;
         values_[id] = fmt::format("to<{}>({})", compute_type(node.dtype), lane);
       } else if (node.arity == 0) {
         emit_value(id, 2);
-      } else if (node_text_.of(static_cast<NodeId>(id), values_, stored_).same) {
+      } else if (node_text_.of(static_cast<NodeId>(id), values_, storage_).same) {
         passed_on.push_back(id);
       } else {
         out_.line(2, "Lanes<{}, {}> {}_lanes;", compute_type(node.dtype), schedule_.width,
@@ -131,7 +131,7 @@ class ColumnEmitter : public ReductionEmitter {
     for (const std::size_t id : both) {
       values_[id] = std::ranges::binary_search(computed, id)
                         ? name_of(id) + "_lanes[lane]"
-                        : node_text_.of(static_cast<NodeId>(id), values_, stored_).text;
+                        : node_text_.of(static_cast<NodeId>(id), values_, storage_).text;
     }
   }
 
@@ -139,16 +139,16 @@ class ColumnEmitter : public ReductionEmitter {
     const TypedNode& node = graph_.nodes[id];
     const std::string lanes = name_of(id) + (in_stretches(node) ? "_all" : "_lanes");
     if (in_stretches(node)) {
-      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).joiner, name_of(id));
+      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, name_of(id));
     }
     if (!is_host()) {
-      out_.line(2, "reduce_columns<{}, {}, {}>({}, slots);", info(node.op).joiner, rows_.columns,
+      out_.line(2, "reduce_columns<{}, {}, {}>({}, slots);", info(node.op).combiner, rows_.columns,
                 rows_.threads, lanes);
     }
     values_[id] = lanes + "[lane]";
-    std::string joined = values_[id];
-    if (is_host()) joined = fmt::format("joined<{}>({})", info(node.op).joiner, joined);
-    const std::string result = result_text(node, joined);
+    std::string combined = values_[id];
+    if (is_host()) combined = fmt::format("result_of<{}>({})", info(node.op).combiner, combined);
+    const std::string result = result_text(node, combined);
     if (result == values_[id]) return;
     const std::string& own = name_of(id);
     out_.line(2, "Lanes<{}, {}> {};", compute_type(node.dtype), schedule_.width, own);
@@ -170,7 +170,7 @@ class ColumnEmitter : public ReductionEmitter {
     out_.line(depth, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
     for_each_result(true, [&](std::size_t, const OperandText& operand) {
       out_.line(depth + 1, "{}_lanes[lane] = {};", operand.name,
-                node_text_.store(operand.value, values_, stored_));
+                node_text_.store(operand.value, values_, storage_));
     });
     out_.line(depth, "}}");
     for_each_result(true,

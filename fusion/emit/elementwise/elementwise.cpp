@@ -1,4 +1,4 @@
-// The frame of a kernel that works element by element, and where its work items are.
+// The frame of an elementwise kernel, and the indices of its work items.
 #include <fmt/format.h>
 
 #include "fusion/emit/device_text.hpp"
@@ -13,7 +13,7 @@ KernelDescription ElementEmitter::run(std::string_view function, std::string_vie
   line(0, "namespace kiln {{");
   line(0, "");
   writer_.signature(block());
-  writer_.await_prerequisites(1);
+  writer_.pdl_wait(1);
   if (operands_.tiled()) {
     emit_tiles();
   } else {
@@ -23,15 +23,15 @@ KernelDescription ElementEmitter::run(std::string_view function, std::string_vie
     if (schedule_.table) emit_table();
     const bool host = schedule_.backend == Backend::host;
     line(2, "{}(start, size, [&](auto width, {} first, {} lanes) {}{{",
-         apart() ? fmt::format("for_each_vector_apart<{}, {}, {}>", schedule_.width,
-                               schedule_.vectors, schedule_.width * schedule_.threads)
-                 : fmt::format("for_each_vector<{}>", schedule_.width),
+         is_multi_vector() ? fmt::format("for_each_vectors<{}, {}, {}>", schedule_.width,
+                                         schedule_.vectors, schedule_.width * schedule_.threads)
+                           : fmt::format("for_each_vector<{}>", schedule_.width),
          index_, host ? "auto" : "int", host ? "KILN_INLINED " : "");
   }
   if (!schedule_.table) {
     emit_vector_loads();
     emit_results();
-    emit_counts();
+    emit_iota_rows();
     emit_random_words();
     line(3, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
     emit_lane(4);
@@ -64,7 +64,7 @@ void ElementEmitter::emit_coordinates() {
   const bool rows = operands_.rank() > 1;
   if (rows) line(2, "const {} row = divide(item, columns);", index_);
   const std::string_view in_row = rows ? "item - row * columns.divisor" : "item";
-  if (apart()) {
+  if (is_multi_vector()) {
     line(2, "const {} start = first_of<{}, {}, {}>({});", index_, schedule_.threads,
          schedule_.vectors, schedule_.width, in_row);
   } else if (schedule_.width == 1) {
@@ -76,7 +76,7 @@ void ElementEmitter::emit_coordinates() {
   if (rows) emit_outer_coordinates();
 }
 
-// The row's number is taken apart from the innermost of the outer axes to the outermost.
+// Splits the row's number into coordinates from the innermost outer axis to the outermost.
 void ElementEmitter::emit_outer_coordinates() {
   const std::vector<std::uint32_t> outer = operands_.outer_axes();
   std::string rest = "row";
@@ -111,8 +111,9 @@ void ElementEmitter::emit_tiles() {
   }
   if (schedule_.wide_index) line(2, "KILN_SYNCHRONIZE();");
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (!is_held(i)) continue;
-    line(2, "const auto {0}_held = hold<{1}, {2}, {3}, {4}>({5}, top, left, rows, size, {6});",
+    if (!is_preloaded(i)) continue;
+    line(2,
+         "const auto {0}_preloaded = preload<{1}, {2}, {3}, {4}>({5}, top, left, rows, size, {6});",
          operands_[i].name, threads, edge, schedule_.width, schedule_.operands[i].alignment,
          operands_.row_pointer(i, schedule_.tile_axis), operands_.stride_along(i, tile_axis()));
   }
@@ -125,7 +126,7 @@ void ElementEmitter::emit_tiles() {
   line(2, "KILN_SYNCHRONIZE();");
   line(2,
        "for_each_tile_vector<{}, {}, {}>(top, left, rows, size, "
-       "[&](auto width, {} at_{}, {} first, int lanes, int turn) {{",
+       "[&](auto width, {} at_{}, {} first, int lanes, int slot) {{",
        threads, edge, schedule_.width, index_, schedule_.tile_axis, index_);
   emit_broadcast_loads(3);
 }

@@ -1,6 +1,5 @@
-// The text of a kernel that works element by element, as its parts build it: the frame, where
-// elements are and tiles (elementwise.cpp), what is loaded and stored (access.cpp), and
-// what is computed of it (values.cpp). Where operands lie is in operands.hpp.
+// Writes elementwise kernels: the frame, indices and tiles (elementwise.cpp), loads and stores
+// (access.cpp), and computed values (values.cpp). Operands are in operands.hpp.
 #pragma once
 
 #include <optional>
@@ -29,7 +28,7 @@ class ElementEmitter {
         index_(operands_.index()),
         signed_index_(operands_.signed_index()),
         values_(graph.nodes.size()),
-        stored_(graph.nodes.size()),
+        storage_(graph.nodes.size()),
         words_(graph.nodes.size()) {}
   KernelDescription run(std::string_view function, std::string_view expression);
 
@@ -43,8 +42,8 @@ class ElementEmitter {
   int block() const;
   void emit_comment(std::string_view function, std::string_view expression);
   void emit_coordinates();
-  // Several vectors for each work item.
-  bool apart() const { return schedule_.vectors > 1; }
+  // Several vectors per work item.
+  bool is_multi_vector() const { return schedule_.vectors > 1; }
   void emit_outer_coordinates();
   void emit_tiles();
   bool through_tile(std::size_t i) const {
@@ -56,12 +55,12 @@ class ElementEmitter {
   void emit_broadcast_loads(int depth);
   void define_input(int depth, const ElementOperand& operand, std::string element);
   void emit_vector_loads();
-  bool is_held(std::size_t i) const;
-  bool lies_beside_tile(std::size_t i) const;
-  bool asks_ahead(std::size_t i) const;
+  bool is_preloaded(std::size_t i) const;
+  bool is_read_with_tile(std::size_t i) const;
+  bool prefetches_rows(std::size_t i) const;
   void emit_results();
   std::string looked_up(std::size_t i) const;
-  bool is_staged(std::size_t i) const;
+  bool converts_in_blocks(std::size_t i) const;
   bool is_unrounded(std::size_t i) const;
   NodeId output_node(std::size_t i) const;
   NodeId input_of(std::size_t i) const;
@@ -69,19 +68,19 @@ class ElementEmitter {
   void emit_stores();
 
   // What is computed.
-  void emit_counts();
+  void emit_iota_rows();
   void emit_lane(int depth);
   std::string element_text(std::size_t i, NodeId id) const;
   void emit_table();
   void emit_random_words();
-  std::optional<std::size_t> count_behind(NodeId id) const;
+  std::optional<std::size_t> iota_behind(NodeId id) const;
   std::string invariant_text(NodeId id) const;
   std::vector<bool> find_needed() const;
   void emit_node(std::size_t id);
   bool is_operand(NodeId id) const;
   void define(std::size_t id, const std::string& expression);
   void emit_input(std::size_t id, const TypedNode& node);
-  std::string count_text(const TypedNode& node) const;
+  std::string iota_text(const TypedNode& node) const;
 
   const TypedGraph& graph_;
   const Schedule& schedule_;
@@ -92,9 +91,9 @@ class ElementEmitter {
   std::string_view index_;
   std::string_view signed_index_;
   std::vector<std::string> values_;
-  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
-  std::vector<std::string> words_;   ///< of random numbers, those of a whole vector
-  int depth_ = 4;                    ///< of the statements for each lane
+  std::vector<std::string> storage_;  ///< of narrow numbers: the text of the storage type
+  std::vector<std::string> words_;    ///< of random numbers, those of a whole vector
+  int depth_ = 4;                     ///< of the statements for each lane
   KernelWriter writer_{schedule_};
 };
 

@@ -20,7 +20,8 @@ ElementOperands::ElementOperands(const TypedGraph& graph, const Schedule& schedu
     operands_.push_back({{name, name, 0, 0, DType::i64, false}, true, axis});
   }
   if (operands_.size() != schedule_.operands.size()) {
-    throw Error(Code::internal, "emit: the schedule has another number of operands than the graph");
+    throw Error(Code::internal,
+                "emit: the schedule and the graph differ in their number of operands");
   }
 }
 
@@ -83,7 +84,7 @@ bool ElementOperands::per_lane(std::size_t i) const {
   return access != Access::broadcast && access != Access::scalar;
 }
 
-bool ElementOperands::lies_in_rows(std::size_t i) const {
+bool ElementOperands::moves_in_vectors(std::size_t i) const {
   const Access access = schedule_.operands[i].access;
   return access == Access::contiguous || access == Access::interleaved;
 }

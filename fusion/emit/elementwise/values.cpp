@@ -1,5 +1,4 @@
-// What a kernel that works element by element computes: for each lane, and random numbers for whole
-// vectors.
+// The values of an elementwise kernel: for each lane, and random numbers for whole vectors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,14 +9,14 @@
 
 namespace kiln::fusion {
 
-void ElementEmitter::emit_counts() {
+void ElementEmitter::emit_iota_rows() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const std::string row = operands_[i].iota ? operands_.row_place(i) : "";
     if (!row.empty()) line(3, "const {} {}_row = {};", signed_index_, operands_[i].name, row);
   }
 }
 
-// What is computed for each lane, or each code of a table.
+// Writes the values of each lane, or of each code of a lookup table.
 void ElementEmitter::emit_lane(int depth) {
   depth_ = depth;
   const std::vector<bool> needed = find_needed();
@@ -33,13 +32,13 @@ void ElementEmitter::emit_lane(int depth) {
 }
 
 std::string ElementEmitter::element_text(std::size_t i, NodeId id) const {
-  if (is_staged(i)) return fmt::format("to<f16_lane>({})", values_[unrounded(id)]);
+  if (converts_in_blocks(i)) return fmt::format("to<f16_lane>({})", values_[unrounded(id)]);
   if (is_unrounded(i)) return values_[unrounded(id)];
-  if (schedule_.backend == Backend::host) return node_text_.store_on_host(id, values_, stored_);
-  return node_text_.store(id, values_, stored_);
+  if (schedule_.backend == Backend::host) return node_text_.store_on_host(id, values_, storage_);
+  return node_text_.store(id, values_, storage_);
 }
 
-// The results of all values of the one operand that differs between the lanes of a row.
+// Writes the lookup table: results for all values of the one operand that differs within a row.
 void ElementEmitter::emit_table() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const ElementOperand& operand = operands_[i];
@@ -54,28 +53,28 @@ void ElementEmitter::emit_table() {
   line(2, "}}");
 }
 
-// On GPUs, the words of a whole vector at once where those of four neighbours are one
+// On GPUs: the random words of a whole vector at once, where four neighbours come from one
 // computation.
 void ElementEmitter::emit_random_words() {
   if (schedule_.backend == Backend::host) return;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (info(node.op).rule != Rule::random) continue;
-    const std::optional<std::size_t> count = count_behind(node.operands[2]);
+    const std::optional<std::size_t> iota = iota_behind(node.operands[2]);
     const std::string seed = invariant_text(node.operands[0]);
     const std::string offset = invariant_text(node.operands[1]);
-    if (!count || schedule_.operands[*count].alignment == 0 || seed.empty() || offset.empty())
+    if (!iota || schedule_.operands[*iota].alignment == 0 || seed.empty() || offset.empty())
       continue;
     const std::string row =
-        operands_.row_place(*count).empty() ? "" : operands_[*count].name + "_row + ";
+        operands_.row_place(*iota).empty() ? "" : operands_[*iota].name + "_row + ";
     words_[id] = fmt::format("v{}_words", id);
     line(3, "const auto {} = random_words<width.size>({}, {}, to<u64>({}{}(first)));", words_[id],
          seed, offset, row, signed_index_);
   }
 }
 
-// The count that a node is, by way of conversions that keep it.
-std::optional<std::size_t> ElementEmitter::count_behind(NodeId id) const {
+// The iota behind a node, through conversions that preserve its value.
+std::optional<std::size_t> ElementEmitter::iota_behind(NodeId id) const {
   const TypedNode* node = &graph_.nodes[id];
   while ((node->op == Op::promote || node->op == Op::cast) &&
          (node->dtype == DType::u64 || node->dtype == DType::i64)) {
@@ -88,8 +87,7 @@ std::optional<std::size_t> ElementEmitter::count_behind(NodeId id) const {
   return static_cast<std::size_t>(operand - operands_.begin());
 }
 
-// What is the same for all lanes, as an expression before their loop; empty if it is not known
-// to be.
+// The expression of a value that is the same for all lanes; empty if it is not known to be.
 std::string ElementEmitter::invariant_text(NodeId id) const {
   const TypedNode& node = graph_.nodes[id];
   if (node.op == Op::scalar)
@@ -104,7 +102,8 @@ std::string ElementEmitter::invariant_text(NodeId id) const {
   return node_text_.of(id, values).text;
 }
 
-// What the outputs depend on, but for the places of random numbers whose words are there.
+// The nodes that the outputs depend on, without the indices of random numbers whose words are
+// already there.
 std::vector<bool> ElementEmitter::find_needed() const {
   std::vector<bool> needed(graph_.nodes.size(), false);
   for (const NodeId output : graph_.outputs) needed[output] = true;
@@ -125,17 +124,17 @@ void ElementEmitter::emit_node(std::size_t id) {
     case Op::input: return emit_input(id, node);
     case Op::scalar:
       return define(id, node_text_.scalar(node, identifiers_.scalar_parameter(node.payload)));
-    case Op::iota: return define(id, node_text_.rounded(node, count_text(node)));
+    case Op::iota: return define(id, node_text_.rounded(node, iota_text(node)));
     default: break;
   }
-  if (node_text_.needs_stored(static_cast<NodeId>(id)))
-    stored_[id] = node_text_.bits(node, values_, stored_);
+  if (node_text_.needs_storage(static_cast<NodeId>(id)))
+    storage_[id] = node_text_.bits(node, values_, storage_);
   if (node_text_.rounds(node) && std::ranges::count(graph_.outputs, static_cast<NodeId>(id))) {
-    stored_[id] = node_text_.narrowed(node, values_);
+    storage_[id] = node_text_.narrowed(node, values_);
     if (!is_operand(static_cast<NodeId>(id))) return;
   }
   if (!node_text_.needs_value(static_cast<NodeId>(id))) return;
-  const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_, stored_);
+  const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_, storage_);
   if (!expression.same) return define(id, expression.text);
   values_[id] = expression.text;
 }
@@ -161,7 +160,7 @@ void ElementEmitter::emit_input(std::size_t id, const TypedNode& node) {
   define_input(depth_, *operand, operands_.lane_of(i));
 }
 
-std::string ElementEmitter::count_text(const TypedNode& node) const {
+std::string ElementEmitter::iota_text(const TypedNode& node) const {
   const auto operand = std::ranges::find_if(operands_, [&](const ElementOperand& o) {
     return o.iota && o.axis == static_cast<std::int64_t>(node.payload);
   });

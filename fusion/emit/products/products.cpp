@@ -1,5 +1,5 @@
-// The frame of a kernel of products: operands, parameters, the rows of a thread, and what becomes
-// of the sums. How they are added up is in sums.cpp.
+// The frame of a matrix-vector product: operands, parameters, the rows of a thread, and the
+// results. sums.cpp adds up the sums.
 #include "fusion/emit/products/products.hpp"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
       signed_index_(schedule.wide_index ? "i64" : "i32"),
       identifiers_(graph),
       values_(graph.nodes.size()),
-      stored_(graph.nodes.size()),
+      storage_(graph.nodes.size()),
       names_(graph.nodes.size()),
       lanes_(graph.nodes.size()) {
   rows_ = in_tiles() ? 1 : products_.rows;
@@ -37,23 +37,23 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
 }
 
 KernelDescription ProductEmitter::run(std::string_view function, std::string_view expression) {
-  const std::uint32_t shared_bytes = held_bytes();
-  place_operands();
+  const std::uint32_t shared_bytes = staged_bytes();
+  collect_operands();
   collect_parameters();
   comment(function, expression);
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
-  // Where blocks have one turn, there is to be room for those of the next kernel beside: their
-  // weights come while these are multiplied.
+  // If each block has one tile, there must be room for a block of the next kernel beside it, whose
+  // weights are loaded while these are multiplied.
   const bool beside = schedule_.pdl && products_.tiles.single_tile;
   out_.signature(shares_.threads * shares_.rows, beside ? 2 : products_.tiles.min_blocks);
-  if (!in_tiles()) out_.await_prerequisites(1);
+  if (!in_tiles()) out_.pdl_wait(1);
   if (vectors_) out_.line(1, "constexpr int kVectors = {} / kSimd;", schedule_.width);
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   find_item();
   if (in_tiles()) {
-    sum_up_in_tiles();
+    sum_tiles();
   } else {
     out_.line(2, "const {} row = row_of<{}, {}>({}){};", index_, shares_.threads, shares_.rows,
               batch_axes() > 0 ? "block" : "item", rows_ == 1 ? "" : fmt::format(" * {}", rows_));
@@ -61,7 +61,7 @@ KernelDescription ProductEmitter::run(std::string_view function, std::string_vie
     emit_values(Level::row, 2);
     declare_results();
     sum_up();
-    if (nodes_.is_quick() || nodes_.has_forms()) sum_up_carefully();
+    if (nodes_.has_fast_path() || nodes_.has_forms()) recompute_non_finite();
     store_results();
   }
   out_.line(1, "}}");
@@ -83,7 +83,7 @@ bool ProductEmitter::takes_vectors() const {
     const TypedNode& node = graph_.nodes[id];
     if (is_reduction(node.op)) {
       if (!adds(node) || compute_dtype(node.dtype) != DType::f32) return false;
-    } else if (nodes_.place(id).level == Level::element) {
+    } else if (nodes_.scope(id).level == Level::element) {
       if (!is_vector(id)) return false;
       packed = packed || (node.op == Op::input && is_packed(node.dtype));
     }
@@ -93,7 +93,7 @@ bool ProductEmitter::takes_vectors() const {
 
 bool ProductEmitter::is_vector(std::size_t id) const {
   const TypedNode& node = graph_.nodes[id];
-  if (node_text_.needs_stored(static_cast<NodeId>(id))) return false;
+  if (node_text_.needs_storage(static_cast<NodeId>(id))) return false;
   if (is_small(id)) return true;
   if (compute_dtype(node.dtype) != DType::f32) return false;
   switch (node.op) {
@@ -110,7 +110,7 @@ bool ProductEmitter::is_vector(std::size_t id) const {
   }
 }
 
-// Of four bits and no more than eleven.
+// Factors of four bits and at most eleven have exact products.
 bool ProductEmitter::is_exact_product(std::size_t id) const {
   const TypedNode& node = graph_.nodes[id];
   if (!vectors_ || node.op != Op::mul) return false;
@@ -138,20 +138,20 @@ bool ProductEmitter::is_added(std::size_t id) const {
   return added && uses == 1;
 }
 
-// A packed integer that is not computed with yet.
+// Whether a node is a packed integer before any computation.
 bool ProductEmitter::is_small(std::size_t id) const {
   const TypedNode& node = graph_.nodes[id];
   if (node.op == Op::promote) return is_integer(node.dtype) && is_small(node.operands[0]);
   return node.op == Op::input && (node.dtype == DType::u4 || node.dtype == DType::i4);
 }
 
-void ProductEmitter::place_operands() {
+void ProductEmitter::collect_operands() {
   for (const NamedOperand& operand : identifiers_.operands()) {
-    operands_.push_back({operand, nodes_.operand_place(operands_.size())});
+    operands_.push_back({operand, nodes_.operand_scope(operands_.size())});
   }
   if (operands_.size() != schedule_.operands.size()) {
     throw Error(Code::internal,
-                "emit_products: the schedule has another number of operands than the graph");
+                "emit_products: the schedule and the graph differ in their number of operands");
   }
 }
 
@@ -163,13 +163,13 @@ void ProductEmitter::collect_parameters() {
   out_.add_count(P::length, "length");
   out_.add_count(P::row_count, "row_count");
   if (batch_axes() > 0 || in_tiles()) out_.add_divisor(P::row_blocks, "row_blocks");
-  if (has_lines()) out_.add_divisor(P::columns, "columns");
+  if (has_groups()) out_.add_divisor(P::columns, "columns");
   for (std::uint32_t k = 1; k < inner(); ++k) {
     if (k < batch_axes() || k > first_reduced())
       out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
   }
   out_.add_count(P::work_items, "work_items");
-  if (reads_early()) out_.add_count(P::launched_early, "early");
+  if (loads_before_pdl_wait()) out_.add_count(P::launched_early, "launched_early");
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
     if (schedule_.operands[i].start) {
       out_.add_offset(P::start, operands_[i].name + "_start", i);
@@ -186,7 +186,7 @@ void ProductEmitter::comment(std::string_view function, std::string_view express
 }
 
 void ProductEmitter::shared_memory() {
-  if (in_tiles()) name_tiles();
+  if (in_tiles()) declare_tiles();
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!is_reduction(graph_.nodes[id].op)) continue;
     out_.line(1, "KILN_SHARED ManySlots<{}, {}, {}> {}_slots;",
@@ -214,12 +214,12 @@ void ProductEmitter::find_rows(int depth) {
                           stride_name(i, k));
     }
     if (text.empty()) continue;
-    if (extents(operand.place).empty()) {
+    if (extents(operand.scope).empty()) {
       out_.line(depth, "const {} {}_row = {};", signed_index_, operand.name, text);
       continue;
     }
-    out_.line(depth, "{} {}_row{};", signed_index_, operand.name, extents(operand.place));
-    out_.line(depth, "{}{}_row{} = {};", loops(operand.place), operand.name, indices(operand.place),
+    out_.line(depth, "{} {}_row{};", signed_index_, operand.name, extents(operand.scope));
+    out_.line(depth, "{}{}_row{} = {};", loops(operand.scope), operand.name, indices(operand.scope),
               text);
   }
 }
@@ -235,11 +235,11 @@ void ProductEmitter::store_results() {
   out_.line(2, "}}");
 }
 
-// What is computed of the results of the reductions.
+// Writes the values that depend on reductions.
 void ProductEmitter::emit_results(int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    if (nodes_.place(id).level != Level::result) continue;
+    if (nodes_.scope(id).level != Level::result) continue;
     const std::string_view type = compute_type(node.dtype);
     std::string text;
     if (is_reduction(node.op)) {

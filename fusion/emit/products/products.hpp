@@ -1,6 +1,6 @@
-// Emit for kernels whose rows share operands, such as a matrix of packed weights times a few
-// vectors: a thread takes several rows and columns at once, and what they share is loaded and
-// computed once for them.
+// Emits matrix-vector products, kernels whose rows share operands, such as a matrix of packed
+// weights times a few vectors: a thread takes several rows and columns at once, and what they share
+// is loaded and computed once.
 #pragma once
 
 #include <string_view>

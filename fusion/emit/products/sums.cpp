@@ -1,6 +1,6 @@
-// The loops in which the sums of a kernel of products are added up. What elements share across rows
-// is computed first and kept for all rows; small integers of a group are added up before they are
-// scaled (product_form.hpp).
+// The loops that add up the sums of a matrix-vector product. What all rows share is computed first
+// and kept for all of them; small integers of a group are added up before they are scaled
+// (product_form.hpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,14 +29,15 @@ void ProductEmitter::sum_up() {
   end_sums();
 }
 
-// Again, where numbers were too large for the quick way.
-void ProductEmitter::sum_up_carefully() {
+// Writes the code that recomputes results that are not finite, without the fast path.
+void ProductEmitter::recompute_non_finite() {
   std::string finite;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!is_reduction(graph_.nodes[id].op) || !(nodes_.is_quick() || nodes_.form(id))) continue;
+    if (!is_reduction(graph_.nodes[id].op) || !(nodes_.has_fast_path() || nodes_.form(id)))
+      continue;
     finite += fmt::format("{}all_finite({}_of)", finite.empty() ? "" : " && ", name_of(id));
   }
-  nodes_.go_carefully();
+  nodes_.disable_fast_path();
   out_.line(2, "if (!({})) {{", finite);
   out_.indent(1);
   if (shares_.rows == 1) out_.line(2, "KILN_SYNCHRONIZE();");
@@ -55,8 +56,8 @@ void ProductEmitter::begin_sums() {
     const auto declare = [&](std::string_view suffix) {
       out_.line(2, "{} {}_{}{};", type, name_of(id), suffix, extents(every_result()));
       if (vectors_) return;
-      out_.line(2, "{}{}_{}{} = start<{}, {}, {}>();", loops(every_result()), name_of(id), suffix,
-                indices(every_result()), info(node.op).joiner, compute_type(node.dtype),
+      out_.line(2, "{}{}_{}{} = identity_lanes<{}, {}, {}>();", loops(every_result()), name_of(id),
+                suffix, indices(every_result()), info(node.op).combiner, compute_type(node.dtype),
                 lanes_per_sum_);
     };
     declare("lanes");
@@ -66,7 +67,7 @@ void ProductEmitter::begin_sums() {
 
 bool ProductEmitter::in_parts(std::size_t i) const {
   const OperandText& operand = operands_[i];
-  return host() || !operand.place.rows || operand.place.columns ||
+  return host() || !operand.scope.rows || operand.scope.columns ||
          schedule_.width * bits(operand.dtype) > 256;
 }
 
@@ -74,17 +75,17 @@ void ProductEmitter::for_each_vector() {
   out_.line(2, "KILN_FOR_EACH_VECTOR({}, {}, 0, slot, vector, vectors) {{", index_,
             shares_.threads);
   const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
-  if (has_lines()) {
-    out_.line(3, "const {} line = divide(vector, columns);", index_);
-    out_.line(3, "const {} first = (vector - line * columns.divisor){};", index_, scale);
-    out_.coordinates(3, index_, "line", first_reduced(), inner());
+  if (has_groups()) {
+    out_.line(3, "const {} group = divide(vector, columns);", index_);
+    out_.line(3, "const {} first = (vector - group * columns.divisor){};", index_, scale);
+    out_.coordinates(3, index_, "group", first_reduced(), inner());
   } else {
     out_.line(3, "const {} first = vector{};", index_, scale);
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (is_loaded(i) && !in_parts(i)) load(i, 3, schedule_.width, "first");
   }
-  emit_values(Level::line, 3);
+  emit_values(Level::group, 3);
   begin_groups();
   const bool parts = products_.lanes < schedule_.width;
   if (parts) {
@@ -93,8 +94,8 @@ void ProductEmitter::for_each_vector() {
     out_.line(3, "{{");
   }
   first_ = parts ? fmt::format("first + {}(part * {})", index_, products_.lanes) : "first";
-  shared_elements();
-  add_shared();
+  row_invariant_elements();
+  add_activations();
   rows_elements();
   out_.line(3, "}}");
   end_groups();
@@ -107,14 +108,14 @@ void ProductEmitter::for_each_vector() {
 
 bool ProductEmitter::is_loaded(std::size_t i) const {
   const OperandText& operand = operands_[i];
-  return !operand.output && operand.place.level == Level::element && is_used(operand);
+  return !operand.output && operand.scope.level == Level::element && is_used(operand);
 }
 
-// What the loaded lanes are kept for: parts of a row's are loaded within the loop over the rows.
-Place ProductEmitter::held(std::size_t i) const {
-  Place place = operands_[i].place;
-  place.rows = place.rows && !in_parts(i);
-  return place;
+// The scope of loaded lanes: those that are loaded part by part are inside the loop over the rows.
+Scope ProductEmitter::loaded_scope(std::size_t i) const {
+  Scope scope = operands_[i].scope;
+  scope.rows = scope.rows && !in_parts(i);
+  return scope;
 }
 
 void ProductEmitter::load(std::size_t i, int depth, int width, const std::string& first) {
@@ -122,45 +123,45 @@ void ProductEmitter::load(std::size_t i, int depth, int width, const std::string
   const std::string type = vectors_
                                ? fmt::format("VectorsOf<{}>", storage_type(operand.dtype))
                                : fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
-  const Place place = held(i);
+  const Scope scope = loaded_scope(i);
   std::string from;
   if (is_packed(operand.dtype)) {
     const std::string row = row_text(i);
     from = fmt::format("packed({}_data, {}), {}", operand.name,
-                       row.empty() ? fmt::format("{}(0)", signed_index_) : row, in_line(i, first));
+                       row.empty() ? fmt::format("{}(0)", signed_index_) : row, in_group(i, first));
   } else {
-    from = fmt::format("{}_data, {}", operand.name, place_text(i, first));
+    from = fmt::format("{}_data, {}", operand.name, element_offset(i, first));
   }
   const std::string text =
       vectors_ ? fmt::format("vectors_of({})", from)
                : fmt::format("lanes_of<{}, {}>({})", width, schedule_.operands[i].alignment, from);
-  if (extents(place).empty()) {
+  if (extents(scope).empty()) {
     out_.line(depth, "const {} {}_lanes = {};", type, operand.name, text);
     return;
   }
-  out_.line(depth, "{} {}_lanes{};", type, operand.name, extents(place));
-  out_.line(depth, "{}{}_lanes{} = {};", loops(place), operand.name, indices(place), text);
+  out_.line(depth, "{} {}_lanes{};", type, operand.name, extents(scope));
+  out_.line(depth, "{}{}_lanes{} = {};", loops(scope), operand.name, indices(scope), text);
 }
 
-// What all rows share of a part of a vector: computed and kept.
-void ProductEmitter::shared_elements() {
+// Writes what all rows share of a part of a vector: it is computed once and kept.
+void ProductEmitter::row_invariant_elements() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (is_loaded(i) && in_parts(i) && !operands_[i].place.rows)
+    if (is_loaded(i) && in_parts(i) && !operands_[i].scope.rows)
       load(i, 4, products_.lanes, first_);
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    const Place& place = nodes_.place(id);
-    if (place.level != Level::element || place.rows || !nodes_.is_wanted(id)) continue;
+    const Scope& scope = nodes_.scope(id);
+    if (scope.level != Level::element || scope.rows || !nodes_.is_wanted(id)) continue;
     std::string text = value_text(id);
     if (text.empty()) {
       if (graph_.nodes[id].op != Op::input) continue;
       text = values_[id];
     }
-    // A name of its own, beside that of the lanes.
-    out_.line(4, "{} {}{}[{}];", element_type(id), name_of(id), extents(place), lanes());
-    out_.line(4, "{}{}(lane, {}) {}{}[lane] = {};", loops(place), each_lane(), lanes(), name_of(id),
-              indices(place), text);
-    values_[id] = fmt::format("{}{}[lane]", name_of(id), indices(place));
+    // Its name differs from that of the lanes.
+    out_.line(4, "{} {}{}[{}];", element_type(id), name_of(id), extents(scope), lanes());
+    out_.line(4, "{}{}(lane, {}) {}{}[lane] = {};", loops(scope), each_lane(), lanes(), name_of(id),
+              indices(scope), text);
+    values_[id] = fmt::format("{}{}[lane]", name_of(id), indices(scope));
   }
 }
 
@@ -171,7 +172,7 @@ void ProductEmitter::rows_elements() {
     out_.line(4, "{{");
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (is_loaded(i) && in_parts(i) && operands_[i].place.rows) load(i, 5, products_.lanes, first_);
+    if (is_loaded(i) && in_parts(i) && operands_[i].scope.rows) load(i, 5, products_.lanes, first_);
   }
   if (has_columns()) {
     rows_values();
@@ -180,16 +181,16 @@ void ProductEmitter::rows_elements() {
     out_.line(5, "{}(lane, {}) {{", each_lane(), lanes());
   }
   lane_values();
-  joins(6);
+  combine(6);
   out_.line(5, "}}");
   out_.line(4, "}}");
 }
 
-// What the columns share of a row's part: kept for all of them.
+// Writes what the columns share of a part of a row: it is computed once and kept.
 void ProductEmitter::rows_values() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    const Place& place = nodes_.place(id);
-    if (place.level != Level::element || !place.rows || place.columns || !nodes_.is_wanted(id))
+    const Scope& scope = nodes_.scope(id);
+    if (scope.level != Level::element || !scope.rows || scope.columns || !nodes_.is_wanted(id))
       continue;
     const std::string text = value_text(id);
     if (text.empty()) continue;
@@ -201,8 +202,8 @@ void ProductEmitter::rows_values() {
 
 void ProductEmitter::lane_values() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    const Place& place = nodes_.place(id);
-    if (place.level != Level::element || !place.rows || place.columns != has_columns() ||
+    const Scope& scope = nodes_.scope(id);
+    if (scope.level != Level::element || !scope.rows || scope.columns != has_columns() ||
         !nodes_.is_wanted(id))
       continue;
     const std::string text = value_text(id);
@@ -212,43 +213,44 @@ void ProductEmitter::lane_values() {
   }
 }
 
-Place ProductEmitter::of_shared(const ProductForm& form) const {
-  return {Level::line, false, nodes_.place(form.shared).columns};
+Scope ProductEmitter::of_activation(const ProductForm& form) const {
+  return {Level::group, false, nodes_.scope(form.activation).columns};
 }
 
 void ProductEmitter::begin_groups() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.form(id)) continue;
     const ProductForm& form = *nodes_.form(id);
-    value_text(form.lane);  // what the lanes are called
-    if (!form.has_rest()) continue;
+    value_text(form.weight);  // what the lanes are called
+    if (!form.has_offset()) continue;
     const std::string scale = form.scale ? values_[*form.scale] : "1.0f";
     const std::string& own = name_of(id);
-    out_.line(3, "f32 {0}_point{1}, {0}_rest{1};", own, extents(by_row()));
+    out_.line(3, "f32 {0}_zero_point{1}, {0}_offset{1};", own, extents(by_row()));
     out_.line(3, "{}{{", loops(by_row()));
     const std::string at = indices(by_row());
-    if (form.point) {
-      const std::string& point = values_[*form.point];
-      out_.line(4, "{}_point{} = nearest_point({}, 1.0f);", own, at, point);
-      out_.line(4, "{0}_rest{1} = ({0}_point{1} - {2}) * {3};", own, at, point, scale);
+    if (form.zero_point) {
+      const std::string& zero_point = values_[*form.zero_point];
+      out_.line(4, "{}_zero_point{} = nearest_zero_point({}, 1.0f);", own, at, zero_point);
+      out_.line(4, "{0}_offset{1} = ({0}_zero_point{1} - {2}) * {3};", own, at, zero_point, scale);
     } else {
       const std::string& bias = values_[*form.bias];
       const bool minus = form.bias_is_subtracted;
-      out_.line(4, "{}_point{} = nearest_point({}{}, {});", own, at, minus ? "" : "-", bias, scale);
-      out_.line(4, "{0}_rest{1} = fma({0}_point{1}, {2}, {3}{4});", own, at, scale,
+      out_.line(4, "{}_zero_point{} = nearest_zero_point({}{}, {});", own, at, minus ? "" : "-",
+                bias, scale);
+      out_.line(4, "{0}_offset{1} = fma({0}_zero_point{1}, {2}, {3}{4});", own, at, scale,
                 minus ? "-" : "", bias);
     }
     out_.line(3, "}}");
-    out_.line(3, "f32 {}_shared{} = {{}};", own, extents(of_shared(form)));
+    out_.line(3, "f32 {}_activation{} = {{}};", own, extents(of_activation(form)));
   }
 }
 
-void ProductEmitter::add_shared() {
+void ProductEmitter::add_activations() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!nodes_.form(id) || !nodes_.form(id)->has_rest()) continue;
-    const Place place = of_shared(*nodes_.form(id));
-    out_.line(4, "{}KILN_EACH(lane, {}) {}_shared{} += {};", loops(place), products_.lanes,
-              name_of(id), indices(place), values_[nodes_.form(id)->shared]);
+    if (!nodes_.form(id) || !nodes_.form(id)->has_offset()) continue;
+    const Scope scope = of_activation(*nodes_.form(id));
+    out_.line(4, "{}KILN_EACH(lane, {}) {}_activation{} += {};", loops(scope), products_.lanes,
+              name_of(id), indices(scope), values_[nodes_.form(id)->activation]);
   }
 }
 
@@ -261,15 +263,15 @@ void ProductEmitter::end_groups() {
     out_.line(3, "{}{{", loops(every_result()));
     out_.line(4, "carry_scaled({0}_all{1}, {0}_lanes{1}, {2});", own, at,
               form.scale ? values_[*form.scale] : "1.0f");
-    if (form.has_rest()) {
-      out_.line(4, "{0}_all{1}[0] = add_product({0}_all{1}[0], {0}_rest{2}, {0}_shared{3});", own,
-                at, indices(by_row()), indices(of_shared(form)));
+    if (form.has_offset()) {
+      out_.line(4, "{0}_all{1}[0] = add_product({0}_all{1}[0], {0}_offset{2}, {0}_activation{3});",
+                own, at, indices(by_row()), indices(of_activation(form)));
     }
     out_.line(3, "}}");
   }
 }
 
-void ProductEmitter::joins(int depth) {
+void ProductEmitter::combine(int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op)) continue;
@@ -280,13 +282,13 @@ void ProductEmitter::joins(int depth) {
         fmt::format("{}_lanes{}[{}]", name_of(id), indices(every_result()), lane);
     const NodeId operand = node.operands[0];
     if (nodes_.form(id)) {
-      const std::string& text = lanes_[nodes_.form(id)->lane].text;
-      const std::string number =
-          nodes_.form(id)->has_rest()
-              ? fmt::format("from_point({}, {}_point{})", text, name_of(id), indices(by_row()))
-              : fmt::format("to<f32>({})", text);
+      const std::string& text = lanes_[nodes_.form(id)->weight].text;
+      const std::string number = nodes_.form(id)->has_offset()
+                                     ? fmt::format("minus_zero_point({}, {}_zero_point{})", text,
+                                                   name_of(id), indices(by_row()))
+                                     : fmt::format("to<f32>({})", text);
       out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, number,
-                values_[nodes_.form(id)->shared]);
+                values_[nodes_.form(id)->activation]);
     } else if (nodes_.is_in_sum(operand)) {
       const TypedNode& product = graph_.nodes[operand];
       out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, values_[product.operands[0]],
@@ -294,7 +296,8 @@ void ProductEmitter::joins(int depth) {
     } else if (vectors_) {
       out_.line(depth, "{} += {};", sum, values_[operand]);
     } else {
-      out_.line(depth, "{0} = {1}::join({0}, {2});", sum, info(node.op).joiner, values_[operand]);
+      out_.line(depth, "{0} = {1}::combine({0}, {2});", sum, info(node.op).combiner,
+                values_[operand]);
     }
   }
 }
@@ -303,9 +306,9 @@ void ProductEmitter::carry_over(int depth, const std::string& guard) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op) || !in_stretches(node) || nodes_.form(id)) continue;
-    const std::string joined = vectors_ ? "" : fmt::format("<{}>", info(node.op).joiner);
+    const std::string operation = vectors_ ? "" : fmt::format("<{}>", info(node.op).combiner);
     out_.line(depth, "{0}{1}carry{2}({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
-              joined, name_of(id), indices(every_result()));
+              operation, name_of(id), indices(every_result()));
   }
 }
 
@@ -313,7 +316,7 @@ void ProductEmitter::end_sums() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op)) continue;
-    const std::string_view op = info(node.op).joiner;
+    const std::string_view op = info(node.op).combiner;
     const std::string fold = vectors_ ? "total" : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
     out_.line(2, "{}{}_of[{}] = {}({}_{}{});", loops(every_result()), name_of(id), result_index(),
               fold, name_of(id), in_stretches(node) ? "all" : "lanes", indices(every_result()));

@@ -1,6 +1,6 @@
-// Sums of small weights times vectors of 16-bit floats in tiles (preamble/product_tiles.h): where
-// rows, vectors and lines are, and what is stored. Rows whose results are not finite are added up
-// again, term by term (sums.cpp).
+// Sums of small weights times vectors of 16-bit floats by matrix instructions
+// (preamble/product_tiles.h): lambdas that give the device code rows, vectors and groups, and that
+// store results. Rows whose results are not finite are recomputed term by term (sums.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,83 +26,102 @@ std::vector<bool> ProductEmitter::all_of(std::vector<NodeId> wanted) const {
   return all;
 }
 
-void ProductEmitter::name_tiles() {
+// Declares the shape of the tiles and the shared memory, and asserts that a launch provides as much
+// of it as the device code uses.
+void ProductEmitter::declare_tiles() {
   const NodeId sum = *nodes_.tile_sum();
   const ProductForm& form = *nodes_.form(sum);
   const TileSchedule& tiles = products_.tiles;
-  const std::string_view rest = form.bias ? "bias" : form.point ? "point" : "none";
-  out_.line(1,
-            "// Weights, factors, lanes, sharers, steps of a line, columns, rest, threads, steps, "
-            "sets, whole, ahead, placed.");
-  out_.line(1,
-            "using Tiles = Tiling<{}, {}, {}, {}, {}, {}, TileRest::{}, {}, {}, {}, {}, {}, {}>;",
-            storage_type(graph_.nodes[form.lane].dtype),
-            storage_type(graph_.nodes[nodes_.tile_vector(sum)].dtype), schedule_.width,
-            tiles.vectors_per_group, tiles.steps_per_group, products_.columns, rest,
-            shares_.threads * shares_.rows, tiles.steps, tiles.sets, tiles.whole, tiles.prefetch,
-            tiles.x_in_smem);
+  out_.line(1, "struct Shape {{");
+  out_.line(2, "using Weight = {};", storage_type(graph_.nodes[form.weight].dtype));
+  out_.line(2, "using Activation = {};", storage_type(graph_.nodes[nodes_.tile_vector(sum)].dtype));
+  out_.line(2, "enum : int {{");
+  out_.line(3, "lanes = {},", schedule_.width);
+  out_.line(3, "vectors_per_group = {},", tiles.vectors_per_group);
+  out_.line(3, "steps_per_group = {},", tiles.steps_per_group);
+  out_.line(3, "columns = {},", products_.columns);
+  out_.line(3, "threads = {},", shares_.threads * shares_.rows);
+  out_.line(3, "steps = {},", tiles.steps);
+  out_.line(3, "sets = {},", tiles.sets);
+  out_.line(2, "}};");
+  out_.line(2, "enum : bool {{");
+  out_.line(3, "has_bias = {},", form.bias.has_value());
+  out_.line(3, "has_zero_point = {},", form.zero_point.has_value());
+  out_.line(3, "whole = {},", tiles.whole);
+  out_.line(3, "prefetch = {},", tiles.prefetch);
+  out_.line(3, "x_in_smem = {},", tiles.x_in_smem);
+  out_.line(2, "}};");
+  out_.line(1, "}};");
+  out_.line(1, "using Tiles = Tiling<Shape>;");
   if (tiles.split_k) {
-    out_.line(1, "using Parts = RowParts<Tiles, {}, {}, {}>;",
-              storage_type(operands_[scales_of_lines()].dtype), tiles.steps_per_group,
-              tiles.single_tile);
-    out_.line(1, "KILN_SHARED Parts::Memory part_memory;");
-    out_.line(1, "KILN_SHARED_BY_LAUNCH(128, held_sets);");
+    out_.line(1, "using Split = SplitKTiles<Tiles, {}, {}>;",
+              storage_type(operands_[scales_of_groups()].dtype), tiles.single_tile);
+    out_.line(1, "KILN_SHARED Split::Memory split_memory;");
+    out_.line(1, "KILN_DYNAMIC_SHARED(128, staged_weights);");
+    out_.line(1, "static_assert(Tiles::kWaves * sizeof(Split::Stage) == {},", staged_bytes());
+    out_.line(1, "              \"a launch gives a block other shared memory\");");
     return;
   }
   out_.line(1, "KILN_SHARED TileMemory<Tiles> tile_memory;");
   if (!tiles.x_in_registers) return;
-  out_.line(1, "KILN_SHARED HeldLines<Tiles> held_lines;");
-  out_.line(1, "KILN_SHARED_BY_LAUNCH(128, held_sets);");
+  out_.line(1, "KILN_SHARED StagedGroups<Tiles> staged_groups;");
+  out_.line(1, "KILN_DYNAMIC_SHARED(128, staged_weights);");
+  out_.line(1, "static_assert(Tiles::kWaves * 2 * sizeof(StagedWeights<Tiles>) == {},",
+            staged_bytes());
+  out_.line(1, "              \"a launch gives a block other shared memory\");");
 }
 
-void ProductEmitter::sum_up_in_tiles() {
-  if (products_.tiles.split_k) return sum_up_in_parts();
+void ProductEmitter::sum_tiles() {
+  if (products_.tiles.split_k) return sum_split_k_tiles();
   rows_of_weights();
   columns_of_vectors();
-  lines_of_rows();
+  groups_of_rows();
   store_tiles();
-  add_tiles_again();
+  emit_recompute();
   out_.line(2,
             "{}<Tiles>(tile_memory, {}u32(vectors), u32(row_count), u32({}), "
-            "u32(row_blocks.divisor), {}, weights_of, vector_of, line_of, add_again, store_of);",
-            products_.tiles.x_in_registers ? "sum_held_tiles" : "sum_tiles",
-            products_.tiles.x_in_registers ? "held_lines, held_sets, " : "",
-            batch_axes() > 0 ? "block" : "item", reads_early() ? "early != 0" : "false");
+            "u32(row_blocks.divisor), {}, weights_of, vector_of, group_of, recompute, store_of);",
+            products_.tiles.x_in_registers ? "sum_register_tiles" : "sum_tiles",
+            products_.tiles.x_in_registers ? "staged_groups, staged_weights, " : "",
+            batch_axes() > 0 ? "block" : "item",
+            loads_before_pdl_wait() ? "launched_early != 0" : "false");
 }
 
-std::uint32_t ProductEmitter::held_bytes() const {
+// Of weights, and of the numbers of groups, that waves stage in shared memory. The kernel's text
+// asserts that its types are as large (declare_tiles).
+std::uint32_t ProductEmitter::staged_bytes() const {
   if (!in_tiles()) return 0;
-  if (products_.tiles.split_k) {  // RowParts::Stage, of each wave
+  if (products_.tiles.split_k) {  // SplitKTiles::Stage, of each wave
     constexpr int kRows = 8;
     constexpr int kSteps = 16;
     constexpr int kStepBytes = 32;
-    constexpr int kPiece = 16;
-    constexpr int kLineBytes = 2;
-    const int lines = kSteps / products_.tiles.steps_per_group;
-    const int operands = nodes_.form(*nodes_.tile_sum())->has_rest() ? 2 : 1;
-    const int row = kSteps * kStepBytes + operands * std::max(kPiece, lines * kLineBytes);
+    constexpr int kChunk = 16;
+    constexpr int kScaleBytes = 2;
+    const int groups = kSteps / products_.tiles.steps_per_group;
+    const int operands = nodes_.form(*nodes_.tile_sum())->has_offset() ? 2 : 1;
+    const int row = kSteps * kStepBytes + operands * std::max(kChunk, groups * kScaleBytes);
     return static_cast<std::uint32_t>(kRows * row * shares_.rows);
   }
   if (!products_.tiles.x_in_registers) return 0;
   constexpr int kRows = 16;
-  constexpr int kSets = 2;  // of each wave
-  const DType weights = graph_.nodes[nodes_.form(*nodes_.tile_sum())->lane].dtype;
+  constexpr int kTiles = 2;  // of each wave: one is multiplied while the next is copied
+  const DType weights = graph_.nodes[nodes_.form(*nodes_.tile_sum())->weight].dtype;
   const int row = static_cast<int>(products_.tiles.sets) * products_.tiles.steps * 4 *
                   schedule_.width * bits(weights) / 8;
-  return static_cast<std::uint32_t>(kRows * kSets * row);
+  return static_cast<std::uint32_t>(kRows * kTiles * row);
 }
 
-// Rows whose results are not finite, one after the other and term by term. Before any is stored:
-// what a result is stored over may be read for it.
-void ProductEmitter::add_tiles_again() {
+// Recomputes rows whose results are not finite, one after the other and term by term, before any
+// result is stored: outputs may overwrite inputs that this reads.
+void ProductEmitter::emit_recompute() {
   const NodeId sum = *nodes_.tile_sum();
   wanted_ = all_of({graph_.nodes[sum].operands[0]});
-  out_.line(2, "const auto add_again = [&]({} tile) {{", index_);
+  out_.line(2, "const auto recompute = [&]({} tile) {{", index_);
   out_.line(3, "for (int i = 0; i < 16; ++i) {{");
   out_.indent(2);
   out_.line(2, "if (is_finite_row(tile_memory, i)) continue;");
   out_.line(2, "const {0} row = row_or_last(tile * 16 + {0}(i), row_count);", index_);
-  nodes_.go_carefully();
+  nodes_.disable_fast_path();
   find_rows(2);
   emit_values(Level::row, 2);
   declare_results();
@@ -119,13 +138,13 @@ void ProductEmitter::add_tiles_again() {
   wanted_.clear();
 }
 
-// As sum_up_in_tiles(), of rows of which waves have parts: a wave adds one up again.
-void ProductEmitter::sum_up_in_parts() {
+// Like sum_tiles(), for a split reduction within the block: one wave recomputes a row.
+void ProductEmitter::sum_split_k_tiles() {
   rows_of_weights();
-  lines_of_parts();
+  groups_of_split_k();
   const NodeId sum = *nodes_.tile_sum();
-  const std::size_t weights = nodes_.operand_of(graph_.nodes[nodes_.form(sum)->lane]);
-  out_.line(2, "const {} apart = {} >> 1;", signed_index_,
+  const std::size_t weights = nodes_.operand_of(graph_.nodes[nodes_.form(sum)->weight]);
+  out_.line(2, "const {} row_stride = {} >> 1;", signed_index_,
             has_stride(weights, row_axis()) ? stride_name(weights, row_axis()) : "0");
   const NodeId x = nodes_.tile_vector(sum);
   wanted_ = all_of({x});
@@ -136,9 +155,9 @@ void ProductEmitter::sum_up_in_parts() {
   wanted_.clear();
   store_tiles();
   wanted_ = all_of({graph_.nodes[sum].operands[0]});
-  out_.line(2, "const auto add_again = [&]({} row) {{", index_);
+  out_.line(2, "const auto recompute = [&]({} row) {{", index_);
   out_.indent(1);
-  nodes_.go_carefully();
+  nodes_.disable_fast_path();
   find_rows(2);
   emit_values(Level::row, 2);
   declare_results();
@@ -148,27 +167,29 @@ void ProductEmitter::sum_up_in_parts() {
   out_.line(2, "}};");
   wanted_.clear();
   out_.line(2, "const u32 share = u32(divide((row_count + 7) / 8, row_blocks));");
-  out_.line(2,
-            "sum_row_parts<Tiles, Parts>(part_memory, held_sets, u32(row_count), u32({}), "
-            "u32(row_blocks.divisor), share, {}, vector_of(), apart, weights_of, scales_of, "
-            "rests_of, line_from, add_again, store_of);",
-            batch_axes() > 0 ? "block" : "item", reads_early() ? "early != 0" : "false");
+  out_.line(
+      2,
+      "sum_split_k_tiles<Tiles, Split>(split_memory, staged_weights, u32(row_count), u32({}), "
+      "u32(row_blocks.divisor), share, {}, vector_of(), row_stride, weights_of, scales_of, "
+      "offsets_of, group_from, recompute, store_of);",
+      batch_axes() > 0 ? "block" : "item",
+      loads_before_pdl_wait() ? "launched_early != 0" : "false");
 }
 
-bool ProductEmitter::reads_early() const {
+bool ProductEmitter::loads_before_pdl_wait() const {
   return schedule_.pdl && products_.tiles.weights_before_pdl_wait;
 }
 
-std::size_t ProductEmitter::scales_of_lines() const {
+std::size_t ProductEmitter::scales_of_groups() const {
   return nodes_.operand_of(graph_.nodes[*nodes_.form(*nodes_.tile_sum())->scale]);
 }
-std::size_t ProductEmitter::rests_of_lines() const {
+std::size_t ProductEmitter::offsets_of_groups() const {
   const ProductForm& form = *nodes_.form(*nodes_.tile_sum());
-  if (!form.has_rest()) return scales_of_lines();
-  return nodes_.operand_of(graph_.nodes[form.bias ? *form.bias : *form.point]);
+  if (!form.has_offset()) return scales_of_groups();
+  return nodes_.operand_of(graph_.nodes[form.bias ? *form.bias : *form.zero_point]);
 }
 
-void ProductEmitter::lines_of_parts() {
+void ProductEmitter::groups_of_split_k() {
   const ProductForm& form = *nodes_.form(*nodes_.tile_sum());
   const auto row_of = [&](std::string_view name, NodeId node, std::size_t operand) {
     wanted_ = all_of({node});
@@ -178,15 +199,15 @@ void ProductEmitter::lines_of_parts() {
     out_.line(2, "}};");
     wanted_.clear();
   };
-  row_of("scales_of", *form.scale, scales_of_lines());
-  row_of("rests_of",
-         form.bias    ? *form.bias
-         : form.point ? *form.point
-                      : *form.scale,
-         rests_of_lines());
-  out_.line(2, "const auto line_from = [&]({0} scale, {0} rest) {{",
-            storage_type(operands_[scales_of_lines()].dtype));
-  out_.line(3, "return TileLine{{to<f32>(scale), {}to<f32>(rest)}};",
+  row_of("scales_of", *form.scale, scales_of_groups());
+  row_of("offsets_of",
+         form.bias         ? *form.bias
+         : form.zero_point ? *form.zero_point
+                           : *form.scale,
+         offsets_of_groups());
+  out_.line(2, "const auto group_from = [&]({0} scale, {0} offset) {{",
+            storage_type(operands_[scales_of_groups()].dtype));
+  out_.line(3, "return TileGroup{{to<f32>(scale), {}to<f32>(offset)}};",
             form.bias_is_subtracted ? "-" : "");
   out_.line(2, "}};");
 }
@@ -200,11 +221,11 @@ std::string ProductEmitter::tile_pointer(std::size_t i) const {
 }
 
 void ProductEmitter::rows_of_weights() {
-  const NodeId lane = nodes_.form(*nodes_.tile_sum())->lane;
-  wanted_ = all_of({lane});
+  const NodeId weight = nodes_.form(*nodes_.tile_sum())->weight;
+  wanted_ = all_of({weight});
   out_.line(2, "const auto weights_of = [&]({} row) {{", index_);
   find_rows(3);
-  out_.line(3, "return {};", tile_pointer(nodes_.operand_of(graph_.nodes[lane])));
+  out_.line(3, "return {};", tile_pointer(nodes_.operand_of(graph_.nodes[weight])));
   out_.line(2, "}};");
 }
 
@@ -219,22 +240,22 @@ void ProductEmitter::columns_of_vectors() {
   one_column_ = false;
 }
 
-void ProductEmitter::lines_of_rows() {
+void ProductEmitter::groups_of_rows() {
   const ProductForm& form = *nodes_.form(*nodes_.tile_sum());
   std::vector<NodeId> parts;
-  for (const auto& part : {form.scale, form.bias, form.point}) {
+  for (const auto& part : {form.scale, form.bias, form.zero_point}) {
     if (part) parts.push_back(*part);
   }
   wanted_ = all_of(parts);
-  out_.line(2, "const auto line_of = [&]({0} row, {0} line) {{", index_);
-  if (has_lines()) out_.coordinates(3, index_, "line", first_reduced(), inner());
+  out_.line(2, "const auto group_of = [&]({0} row, {0} group) {{", index_);
+  if (has_groups()) out_.coordinates(3, index_, "group", first_reduced(), inner());
   find_rows(3);
   emit_values(Level::row, 3);
-  emit_values(Level::line, 3);
-  std::string rest = "0.0f";
-  if (form.bias) rest = (form.bias_is_subtracted ? "-" : "") + values_[*form.bias];
-  if (form.point) rest = values_[*form.point];
-  out_.line(3, "return TileLine{{{}, {}}};", form.scale ? values_[*form.scale] : "1.0f", rest);
+  emit_values(Level::group, 3);
+  std::string offset = "0.0f";
+  if (form.bias) offset = (form.bias_is_subtracted ? "-" : "") + values_[*form.bias];
+  if (form.zero_point) offset = values_[*form.zero_point];
+  out_.line(3, "return TileGroup{{{}, {}}};", form.scale ? values_[*form.scale] : "1.0f", offset);
   out_.line(2, "}};");
   wanted_.clear();
 }

@@ -1,7 +1,6 @@
-// A value is computed where the loops stand that it depends on: once for a thread, for each of its
-// rows, each column or both; before the loop over the reduced elements, for each line of them (a
-// group of weights that share a scale), or for each element. The loops are in
-// sums.cpp.
+// Names, offsets and values of a matrix-vector product. A value is computed in the outermost loop
+// that it depends on: once for a thread, for each of its rows, each column or both; before the loop
+// over the reduced elements, for each group of them, or for each element. sums.cpp has the loops.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,22 +11,22 @@
 
 namespace kiln::fusion {
 
-std::string ProductEmitter::loops(const Place& place) const {
+std::string ProductEmitter::loops(const Scope& scope) const {
   std::string text;
-  if (by_rows(place)) text += fmt::format("{}(r, {}) ", each(), rows_);
-  if (by_columns(place)) text += fmt::format("{}(c, {}) ", each(), products_.columns);
+  if (by_rows(scope)) text += fmt::format("{}(r, {}) ", each(), rows_);
+  if (by_columns(scope)) text += fmt::format("{}(c, {}) ", each(), products_.columns);
   return text;
 }
 
-std::string ProductEmitter::extents(const Place& place) const {
+std::string ProductEmitter::extents(const Scope& scope) const {
   std::string text;
-  if (by_rows(place)) text += fmt::format("[{}]", rows_);
-  if (by_columns(place)) text += fmt::format("[{}]", products_.columns);
+  if (by_rows(scope)) text += fmt::format("[{}]", rows_);
+  if (by_columns(scope)) text += fmt::format("[{}]", products_.columns);
   return text;
 }
 
-std::string ProductEmitter::indices(const Place& place) const {
-  return fmt::format("{}{}", by_rows(place) ? "[r]" : "", by_columns(place) ? "[c]" : "");
+std::string ProductEmitter::indices(const Scope& scope) const {
+  return fmt::format("{}{}", by_rows(scope) ? "[r]" : "", by_columns(scope) ? "[c]" : "");
 }
 
 std::string ProductEmitter::result_index() const {
@@ -65,16 +64,15 @@ bool ProductEmitter::is_used(const OperandText& operand) const {
   return false;
 }
 
-// Where the row of an operand begins, in elements; empty for 0.
+// The offset of an operand's row, in elements; empty for 0.
 std::string ProductEmitter::row_text(std::size_t i) const {
   bool moves = schedule_.operands[i].start;
   for (std::uint32_t k = 0; k < first_reduced(); ++k) moves = moves || has_stride(i, k);
-  return moves ? operands_[i].name + "_row" + indices(operands_[i].place) : "";
+  return moves ? operands_[i].name + "_row" + indices(operands_[i].scope) : "";
 }
 
-// Where from the beginning of an operand's row the line lies that the loop is at, and `element`
-// of it; empty for 0.
-std::string ProductEmitter::in_line(std::size_t i, const std::string& element) const {
+// The offset of `element` of the current group from the beginning of an operand's row; empty for 0.
+std::string ProductEmitter::in_group(std::size_t i, const std::string& element) const {
   std::string text;
   for (std::uint32_t k = first_reduced(); k < inner(); ++k) {
     if (!has_stride(i, k)) continue;
@@ -85,19 +83,19 @@ std::string ProductEmitter::in_line(std::size_t i, const std::string& element) c
   return fmt::format("{}{}{}({})", text, text.empty() ? "" : " + ", signed_index_, element);
 }
 
-std::string ProductEmitter::place_text(std::size_t i, const std::string& element) const {
+std::string ProductEmitter::element_offset(std::size_t i, const std::string& element) const {
   const std::string row = row_text(i);
-  const std::string line = in_line(i, element);
-  if (row.empty() && line.empty()) return fmt::format("{}(0)", signed_index_);
-  // What rows have in common is computed once.
-  return row.empty() ? line : line.empty() ? row : fmt::format("{} + ({})", row, line);
+  const std::string in_row = in_group(i, element);
+  if (row.empty() && in_row.empty()) return fmt::format("{}(0)", signed_index_);
+  // Offsets that rows share are computed once.
+  return row.empty() ? in_row : in_row.empty() ? row : fmt::format("{} + ({})", row, in_row);
 }
 
 std::string ProductEmitter::one_element(std::size_t i) const {
   const std::string& name = operands_[i].name;
-  const std::string place = place_text(i, "");
-  return is_packed(operands_[i].dtype) ? fmt::format("element(packed({}_data, {}))", name, place)
-                                       : fmt::format("{}_data[{}]", name, place);
+  const std::string offset = element_offset(i, "");
+  return is_packed(operands_[i].dtype) ? fmt::format("element(packed({}_data, {}))", name, offset)
+                                       : fmt::format("{}_data[{}]", name, offset);
 }
 
 std::string_view ProductEmitter::element_type(std::size_t id) const {
@@ -108,35 +106,35 @@ std::string ProductEmitter::lanes() const {
   return vectors_ ? "kVectors" : fmt::format("{}", products_.lanes);
 }
 
-// What is there once for each row or line, of rows and columns as it depends on them.
+// Writes the values of a level, for rows and columns as each depends on them.
 void ProductEmitter::emit_values(Level level, int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    const Place& place = nodes_.place(id);
-    if (place.level != level || is_reduction(graph_.nodes[id].op)) continue;
+    const Scope& scope = nodes_.scope(id);
+    if (scope.level != level || is_reduction(graph_.nodes[id].op)) continue;
     if (!wanted_.empty() && !wanted_[id]) continue;
     const std::string text = value_text(id);
     if (text.empty()) continue;
     const std::string& name = name_of(id);
     const std::string_view type = compute_type(graph_.nodes[id].dtype);
-    if (extents(place).empty()) {
+    if (extents(scope).empty()) {
       out_.line(depth, "const {} {} = {};", type, name, text);
     } else {
-      out_.line(depth, "{} {}{};", type, name, extents(place));
-      out_.line(depth, "{}{}{} = {};", loops(place), name, indices(place), text);
+      out_.line(depth, "{} {}{};", type, name, extents(scope));
+      out_.line(depth, "{}{}{} = {};", loops(scope), name, indices(scope), text);
     }
-    values_[id] = name + indices(place);
+    values_[id] = name + indices(scope);
   }
 }
 
-// The expression of a node that has to be computed; otherwise sets its value and returns nothing.
+// The expression of a node that must be computed; else sets its value and returns nothing.
 std::string ProductEmitter::value_text(std::size_t id) {
   const TypedNode& node = graph_.nodes[id];
   if (node.op == Op::input) {
     const std::size_t i = nodes_.operand_of(node);
     const OperandText& operand = operands_[i];
     names_[id] = operand.name;
-    if (operand.place.level != Level::element) {
-      if (node_text_.needs_stored(static_cast<NodeId>(id))) stored_[id] = one_element(i);
+    if (operand.scope.level != Level::element) {
+      if (node_text_.needs_storage(static_cast<NodeId>(id))) storage_[id] = one_element(i);
       return fmt::format("to<{}>({})", compute_type(node.dtype), one_element(i));
     }
     lane_of(id, i);
@@ -144,8 +142,8 @@ std::string ProductEmitter::value_text(std::size_t id) {
   }
   if (node.op == Op::scalar)
     return node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
-  if (node_text_.needs_stored(static_cast<NodeId>(id)))
-    stored_[id] = node_text_.bits(node, values_, stored_);
+  if (node_text_.needs_storage(static_cast<NodeId>(id)))
+    storage_[id] = node_text_.bits(node, values_, storage_);
   if (is_added(id)) return {};
   for (const std::size_t i : {0u, 1u}) {
     if (node.op != Op::add || !is_added(node.operands[i])) continue;
@@ -158,22 +156,22 @@ std::string ProductEmitter::value_text(std::size_t id) {
     return text;
   }
   if (std::string text = scaled_lane(node); !text.empty()) return text;
-  const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_, stored_);
+  const NodeText::Expression expression = node_text_.of(static_cast<NodeId>(id), values_, storage_);
   if (!expression.same) return expression.text;
   values_[id] = expression.text;
   if (node.op == Op::promote) lanes_[id] = lanes_[node.operands[0]];
   return {};
 }
 
-// The lane of a loaded vector.
+// Sets a node's value to a lane of a loaded vector.
 void ProductEmitter::lane_of(std::size_t id, std::size_t i) {
   const OperandText& operand = operands_[i];
   const bool whole = !in_parts(i) && products_.lanes < schedule_.width;
   const std::string lane =
-      fmt::format("{}_lanes{}[{}]", operand.name, indices(held(i)),
+      fmt::format("{}_lanes{}[{}]", operand.name, indices(loaded_scope(i)),
                   whole ? fmt::format("part * {} + lane", products_.lanes) : "lane");
-  if (node_text_.needs_stored(static_cast<NodeId>(id)))
-    stored_[id] = fmt::format("plain({})", lane);
+  if (node_text_.needs_storage(static_cast<NodeId>(id)))
+    storage_[id] = fmt::format("as_stored({})", lane);
   values_[id] = vectors_ ? lane : fmt::format("to<{}>({})", compute_type(operand.dtype), lane);
   if (is_integer(operand.dtype) && bits(operand.dtype) <= 8) {
     const int width = whole ? schedule_.width : products_.lanes;
@@ -183,8 +181,8 @@ void ProductEmitter::lane_of(std::size_t id, std::size_t i) {
   }
 }
 
-// Small integers become floats without being computed as integers first; all are exact in f16 and
-// bf16 too.
+// Small integers become floats without being computed as integers first; f16 and bf16 hold all of
+// them exactly too.
 std::string ProductEmitter::from_lane(const TypedNode& node) const {
   if (node.op != Op::promote && node.op != Op::cast) return {};
   const std::string& lane = lanes_[node.operands[0]].text;
@@ -194,13 +192,13 @@ std::string ProductEmitter::from_lane(const TypedNode& node) const {
   return vectors_ ? lane : fmt::format("to<f32>({})", lane);
 }
 
-// A small integer times what does not change from lane to lane.
+// A small integer times a value that is the same for all lanes.
 std::string ProductEmitter::scaled_lane(const TypedNode& node) const {
-  if (!nodes_.is_quick() || node.op != Op::mul) return {};
+  if (!nodes_.has_fast_path() || node.op != Op::mul) return {};
   for (const std::size_t i : {0u, 1u}) {
     const Lane& lane = lanes_[node.operands[i]];
     const NodeId scale = node.operands[1 - i];
-    if (!lane.liftable || nodes_.place(scale).level == Level::element) continue;
+    if (!lane.liftable || nodes_.scope(scale).level == Level::element) continue;
     return node_text_.rounded(node, fmt::format("scaled({}, {})", lane.text, values_[scale]));
   }
   return {};

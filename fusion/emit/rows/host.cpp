@@ -1,5 +1,5 @@
-// What is the host's own in kernels that reduce: passes over the vectors of a row, one after the
-// other and the last one in parts, and where the lanes of results are until they are stored.
+// The parts of reductions that only the CPU has: passes over the vectors of a row, one after the
+// other and the last one in parts, and where results are until they are stored.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 
 namespace kiln::fusion {
 
-// Of short rows the host takes several, one after the other in each pass: what each waits for at
-// the end of a pass, others compute meanwhile. With one at a time softmax of 64 bf16 takes 1.5
-// times as long. Each pass finds its rows and what passes before it have left anew, of which many
-// passes would be text that grows with their square.
-int ReductionEmitter::rows_at_once() const {
+// The CPU takes short rows in groups, one after the other within each pass: while one row waits at
+// the end of a pass, others are computed. One row at a time takes softmax of 64 bf16 1.5 times as
+// long. Each pass locates its rows and reloads what earlier passes have left, so for many passes
+// the text would grow with their square.
+int ReductionEmitter::row_group_size() const {
   constexpr int kMost = 8;
   constexpr int kElements = 512;
   constexpr int kMostPasses = 8;
@@ -23,12 +23,12 @@ int ReductionEmitter::rows_at_once() const {
   return is_short ? std::clamp(kElements / schedule_.width, 1, kMost) : 1;
 }
 
-// The pass after which a row's value is known.
+// The pass after which a row-invariant value is known.
 int ReductionEmitter::defined_in(std::size_t id) const {
   return is_reduction(graph_.nodes[id].op) ? pass_[id] - 1 : pass_[id];
 }
 
-// The values of a row that what comes after `pass` is computed from.
+// The row-invariant values that code after `pass` uses.
 std::vector<bool> ReductionEmitter::wanted_after(int pass) {
   std::vector<bool> wanted(graph_.nodes.size(), false);
   for_each_result(true, [&](std::size_t, const OperandText& operand) {
@@ -36,33 +36,33 @@ std::vector<bool> ReductionEmitter::wanted_after(int pass) {
   });
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
     bool later =
-        uniform_[id] && (defined_in(id) > pass || (wanted[id] && values_[id] != name_of(id)));
-    for (int next = pass + 1; next <= last_pass_ && !uniform_[id]; ++next) {
-      later = later || (needed_[static_cast<std::size_t>(next)][id] && !is_kept_for(id, next));
+        row_invariant_[id] && (defined_in(id) > pass || (wanted[id] && values_[id] != name_of(id)));
+    for (int next = pass + 1; next <= last_pass_ && !row_invariant_[id]; ++next) {
+      later = later || (needed_[static_cast<std::size_t>(next)][id] && !is_cached_for(id, next));
     }
     for (const NodeId operand : graph_.nodes[id].inputs()) {
-      wanted[operand] = wanted[operand] || (later && uniform_[operand]);
+      wanted[operand] = wanted[operand] || (later && row_invariant_[operand]);
     }
   }
   return wanted;
 }
 
-void ReductionEmitter::emit_in_turns() {
-  out_.line(1, "KILN_FOR_EACH_FEW({}, {}, few, turns) {{", index_, rows_at_once());
+void ReductionEmitter::emit_row_groups() {
+  out_.line(1, "KILN_FOR_EACH_ROW_GROUP({}, {}, group, group_size) {{", index_, row_group_size());
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!keeps(id)) continue;
-    out_.line(2, "Lanes<f32, {}> {}_kept[{}];", schedule_.width, name_of(id), rows_at_once());
+    if (!is_cached(id)) continue;
+    out_.line(2, "Lanes<f32, {}> {}_cached[{}];", schedule_.width, name_of(id), row_group_size());
   }
   const std::size_t before = out_.here();
   std::string declarations;
-  std::vector<std::size_t> held;
+  std::vector<std::size_t> saved;
   for (int pass = 0; pass <= last_pass_; ++pass) {
-    out_.line(2, "for ({0} turn = 0; turn < turns; ++turn) {{", index_);
+    out_.line(2, "for ({0} member = 0; member < group_size; ++member) {{", index_);
     out_.indent(1);
-    out_.line(2, "const {} item = few + turn;", index_);
-    place();
-    for (const std::size_t id : held) {
-      out_.line(2, "const {0} {1} = {1}_few[turn];", compute_type(graph_.nodes[id].dtype),
+    out_.line(2, "const {} item = group + member;", index_);
+    locate_rows();
+    for (const std::size_t id : saved) {
+      out_.line(2, "const {0} {1} = {1}_group[member];", compute_type(graph_.nodes[id].dtype),
                 name_of(id));
     }
     row_values(pass);
@@ -72,15 +72,15 @@ void ReductionEmitter::emit_in_turns() {
       store_row_values();
     }
     const std::vector<bool> wanted = wanted_after(pass);
-    std::erase_if(held, [&](std::size_t id) { return !wanted[id]; });
+    std::erase_if(saved, [&](std::size_t id) { return !wanted[id]; });
     for (std::size_t id = 0; id < graph_.nodes.size() && pass < last_pass_; ++id) {
       const bool own = wanted[id] && defined_in(id) == pass && graph_.nodes[id].op != Op::input &&
                        values_[id] == name_of(id);
       if (!own) continue;
-      out_.line(2, "{0}_few[turn] = {0};", name_of(id));
-      declarations += fmt::format("    {} {}_few[{}];\n", compute_type(graph_.nodes[id].dtype),
-                                  name_of(id), rows_at_once());
-      held.push_back(id);
+      out_.line(2, "{0}_group[member] = {0};", name_of(id));
+      declarations += fmt::format("    {} {}_group[{}];\n", compute_type(graph_.nodes[id].dtype),
+                                  name_of(id), row_group_size());
+      saved.push_back(id);
     }
     out_.indent(-1);
     out_.line(2, "}}");
@@ -89,7 +89,7 @@ void ReductionEmitter::emit_in_turns() {
   out_.line(1, "}}");
 }
 
-// The parts of a vector, of which the last one of a row has fewer lanes, are computed by one text.
+// One text computes all parts of a vector, of which the last one of a row has fewer lanes.
 void ReductionEmitter::emit_host_pass(int pass) {
   if (in_parts() && rows_.vectors == 1) {
     out_.line(2, "{{");
@@ -98,8 +98,8 @@ void ReductionEmitter::emit_host_pass(int pass) {
     out_.line(2, "for ({} vector = {}; vector < {}; ++vector) {{", index_,
               rows_.split ? "begin" : "0", last_vector());
   }
-  place_vector(3);
-  if (pass == last_pass_) ask_for_next_row();
+  locate_vector(3);
+  if (pass == last_pass_) prefetch_next_row();
   const auto for_each_streamed = [&](const auto& body) {
     if (pass != last_pass_) return;
     for_each_result(false, [&](std::size_t i, const OperandText& operand) {
@@ -120,7 +120,7 @@ void ReductionEmitter::emit_host_pass(int pass) {
     if (operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
     out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
   }
-  emit_vector(pass, depth, rows_at_once() > 1 ? "turn" : "vector");
+  emit_vector(pass, depth, row_group_size() > 1 ? "member" : "vector");
   if (ragged) {
     out_.line(3, "}});");
     for_each_streamed([&](const std::string& name, const std::string& row) {
@@ -132,7 +132,7 @@ void ReductionEmitter::emit_host_pass(int pass) {
   out_.line(2, "}}");
 }
 
-bool ReductionEmitter::is_staged(std::size_t i) const {
+bool ReductionEmitter::converts_in_blocks(std::size_t i) const {
   const OperandText& operand = operands_[i];
   const bool of_columns = is_host() && rows_.columns != 0 && !operand.output;
   if (!(in_parts() || of_columns) || operand.dtype != DType::f16 || operand.row_invariant ||
@@ -140,7 +140,7 @@ bool ReductionEmitter::is_staged(std::size_t i) const {
     return false;
   }
   const auto is_plain = [&](std::size_t id) {
-    return !node_text_.needs_stored(static_cast<NodeId>(id));
+    return !node_text_.needs_storage(static_cast<NodeId>(id));
   };
   if (operand.output) {
     return is_plain(operand.value) && !(is_streamed(i) && rows_.ragged) &&
@@ -153,8 +153,8 @@ bool ReductionEmitter::is_staged(std::size_t i) const {
   return true;
 }
 
-// The last pass over a row finds it in the caches, while memory has time for the next row.
-void ReductionEmitter::ask_for_next_row() {
+// The last pass over a row reads from the caches, while memory has time to fetch the next row.
+void ReductionEmitter::prefetch_next_row() {
   if (last_pass_ == 0 || rows_.vectors == 0 || rows_.axes != 1 || first_reduced() == 0) return;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
@@ -163,9 +163,9 @@ void ReductionEmitter::ask_for_next_row() {
         schedule_.operands[i].access != Access::contiguous) {
       continue;
     }
-    const std::string_view few = rows_at_once() > 1 ? " * i64(turns)" : "";
-    out_.line(3, "ask_for<{}>({}_row, i64({}){} + i64(first));", schedule_.width, operand.name,
-              stride_name(i, axis), few);
+    const std::string_view per_group = row_group_size() > 1 ? " * i64(group_size)" : "";
+    out_.line(3, "prefetch<{}>({}_row, i64({}){} + i64(first));", schedule_.width, operand.name,
+              stride_name(i, axis), per_group);
   }
 }
 
@@ -179,7 +179,8 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
       out_.line(depth, "auto {0}_lanes = results(part, {0}_all.lane, part.at - part.others);",
                 name);
     } else {
-      const std::string_view lane = is_staged(i) ? "f16_lane" : storage_type(operands_[i].dtype);
+      const std::string_view lane =
+          converts_in_blocks(i) ? "f16_lane" : storage_type(operands_[i].dtype);
       out_.line(depth, "Collected<{}, {}> {}_lanes;", lane, width(), name);
     }
     return;
@@ -187,7 +188,7 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
   const std::string stride = contiguous ? "" : ", " + stride_name(i, inner());
   if (in_parts()) {
     out_.line(depth, "auto {}_lanes = {}(part, {}, first{});", name,
-              is_staged(i) ? "half_results" : "results", row, stride);
+              converts_in_blocks(i) ? "half_results" : "results", row, stride);
   } else {
     out_.line(depth, "auto {}_lanes = results<{}>({}, first{});", name, width(), row, stride);
   }
@@ -206,8 +207,8 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
                 name);
     }
   } else if (in_parts() && contiguous) {
-    out_.line(depth, "{}(part, {}, first, {}_lanes);", is_staged(i) ? "put_halves" : "store", row,
-              name);
+    out_.line(depth, "{}(part, {}, first, {}_lanes);",
+              converts_in_blocks(i) ? "store_halves" : "store", row, name);
   } else if (in_parts()) {
     out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row, stride_name(i, inner()), name);
   } else if (contiguous) {

@@ -1,5 +1,5 @@
-// The text of the passes of kernels that reduce: what a thread loads, computes, joins and stores of
-// its vectors, and the elements at the ends of rows that begin within one.
+// The passes of reductions: what a thread loads, computes, combines and stores of its vectors, and
+// the elements at the ends of unaligned rows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,29 +11,30 @@ namespace kiln::fusion {
 
 // ---- Passes -------------------------------------------------------------------------------------
 
-void ReductionEmitter::hold_inputs() {
-  std::vector<std::size_t> held;
+void ReductionEmitter::load_inputs() {
+  std::vector<std::size_t> loaded;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!operands_[i].in_registers) continue;
     const std::string_view type = storage_type(operands_[i].dtype);
-    const int registers = operands_[i].in_smem ? in_registers() : rows_.vectors;
+    const int registers = operands_[i].in_smem ? register_vectors() : rows_.vectors;
     if (registers != 0) {
-      out_.line(2, "Vec<{}, {}> {}_held[{}];", type, schedule_.width, operands_[i].name, registers);
+      out_.line(2, "Vec<{}, {}> {}_registers[{}];", type, schedule_.width, operands_[i].name,
+                registers);
     }
     if (is_shifted()) out_.line(2, "Vec<{}, 1> {}_end;", type, operands_[i].name);
-    held.push_back(i);
+    loaded.push_back(i);
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (kept_[id] < 0) continue;
-    out_.line(2, "{}<f32, {}> {}_kept[{}];", is_host() ? "Lanes" : "Vec", schedule_.width,
+    if (cached_in_[id] < 0) continue;
+    out_.line(2, "{}<f32, {}> {}_cached[{}];", is_host() ? "Lanes" : "Vec", schedule_.width,
               name_of(id), rows_.vectors);
     if (is_shifted()) out_.line(2, "Vec<f32, 1> {}_end;", name_of(id));
   }
-  if (held.empty()) return place_weights();
-  if (has_stored()) share_memory();
+  if (loaded.empty()) return stage_weights();
+  if (uses_smem()) declare_smem();
   out_.line(2, "KILN_UNROLL for (int slot = 0; slot < {}; ++slot) {{", rows_.vectors);
-  // A row that every thread has something of has a last vector, which is read in place of one past
-  // the end: no load waits for a branch.
+  // If every thread has a vector of the row, indices past the end are clamped to the last vector,
+  // so that no load waits for a branch.
   if (!is_full() && rows_.full_vectors > 0) {
     out_.line(3, "const {0} vector = least({0}(slot) * {1} + thread, vectors - 1);", index_,
               rows_.threads);
@@ -41,59 +42,59 @@ void ReductionEmitter::hold_inputs() {
     out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
     skip_missing(3, "slot");
   }
-  place_vector(3);
+  locate_vector(3);
   slot_ = "slot";
-  for (const std::size_t i : held) {
+  for (const std::size_t i : loaded) {
     const std::string in_register =
-        fmt::format("{}_held[slot] = {};", operands_[i].name, load_text(i));
+        fmt::format("{}_registers[slot] = {};", operands_[i].name, load_text(i));
     const std::string in_memory =
-        fmt::format("store<{}, {}>({}_stored, {}, {});", schedule_.width, stored_alignment(i),
-                    operands_[i].name, stored_place(), load_text(i));
+        fmt::format("store<{}, {}>({}_smem, {}, {});", schedule_.width, smem_alignment(i),
+                    operands_[i].name, smem_offset(), load_text(i));
     if (!operands_[i].in_smem) {
       out_.line(3, "{}", in_register);
-    } else if (copies_rows()) {
-      out_.line(3, "copy_ahead<{}>({}_stored, {}, {}, first);", schedule_.width, operands_[i].name,
-                stored_place(), line_text(i));
-    } else if (in_registers() == 0) {
+    } else if (copies_rows_async()) {
+      out_.line(3, "copy_async<{}>({}_smem, {}, {}, first);", schedule_.width, operands_[i].name,
+                smem_offset(), line_text(i));
+    } else if (register_vectors() == 0) {
       out_.line(3, "{}", in_memory);
     } else {
-      out_.line(3, "if (slot < {}) {}", in_registers(), in_register);
+      out_.line(3, "if (slot < {}) {}", register_vectors(), in_register);
       out_.line(3, "else {}", in_memory);
     }
   }
   out_.line(2, "}}");
   slot_.clear();
-  copying_ = copies_rows();
-  begin_ahead();
+  copies_pending_ = copies_rows_async();
+  begin_prefetch();
   if (!is_shifted()) return;
   for_ends([&] {
-    for (const std::size_t i : held) {
+    for (const std::size_t i : loaded) {
       out_.line(3, "{}_end = {};", operands_[i].name, load_text(i));
     }
   });
-  place_weights();
+  stage_weights();
 }
 
-// Where each operand's part of the memory that the block shares begins for a thread, whose vectors
-// stand as far apart as there are threads.
-void ReductionEmitter::share_memory() {
-  out_.line(2, "KILN_SHARED_BY_LAUNCH(16, memory);");
+// Declares pointers to each operand's part of shared memory for a thread. Its vectors are as many
+// vectors apart as there are threads.
+void ReductionEmitter::declare_smem() {
+  out_.line(2, "KILN_DYNAMIC_SHARED(16, memory);");
   int before = 0;
   for (const OperandText& operand : operands_) {
     if (!operand.in_smem) continue;
     const std::string_view type = storage_type(operand.dtype);
-    out_.line(2, "{0}* const {1}_stored = reinterpret_cast<{0}*>(memory + {2}) + {4} * {3};", type,
+    out_.line(2, "{0}* const {1}_smem = reinterpret_cast<{0}*>(memory + {2}) + {4} * {3};", type,
               operand.name, before / 16, schedule_.width,
               in_cluster() ? "thread_in_block" : "thread");
     before += rows_.in_smem * threads_of_block() * vector_bytes(operand);
   }
 }
 
-std::string ReductionEmitter::stored_place() const {
-  return fmt::format("(slot - {}) * {}", in_registers(), threads_of_block() * schedule_.width);
+std::string ReductionEmitter::smem_offset() const {
+  return fmt::format("(slot - {}) * {}", register_vectors(), threads_of_block() * schedule_.width);
 }
 
-int ReductionEmitter::stored_alignment(std::size_t operand) const {
+int ReductionEmitter::smem_alignment(std::size_t operand) const {
   return std::min(16, vector_bytes(operands_[operand]));
 }
 
@@ -106,9 +107,9 @@ void ReductionEmitter::skip_missing(int depth, std::string_view slot) {
   out_.line(depth, "if ({}) continue;", missing);
 }
 
-// What is done with the elements before a row's first vector and after its last one, of which each
-// of the first threads has one. The others go along with the row's first element and keep nothing
-// of it: without a branch, this is computed beside the vectors.
+// Writes `body` for the elements before a row's first aligned vector and after its last one, of
+// which each of the first threads has one. The other threads use the row's first element and ignore
+// the result: without a branch, this is computed beside the vectors.
 void ReductionEmitter::for_ends(const std::function<void()>& body) {
   out_.line(2, "{{");
   out_.line(3, "const {} first = at_end ? thread < head ? thread : thread + vectors * {} : 0;",
@@ -125,11 +126,11 @@ void ReductionEmitter::emit_pass(int pass) {
     const TypedNode& node = graph_.nodes[id];
     if (!reduces_in(id, pass)) continue;
     out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", name_of(id),
-              is_host() ? "start_held" : "start", info(node.op).joiner, partial_type(node),
-              schedule_.width);
+              is_host() ? "start_accumulators" : "identity_lanes", info(node.op).combiner,
+              partial_type(node), schedule_.width);
     if (in_stretches(node)) out_.line(2, "auto {0}_all = {0}_lanes;", name_of(id));
     if (is_off_centre(id)) {
-      out_.line(2, "auto {0}_off = {0}_lanes;", name_of(id));
+      out_.line(2, "auto {0}_delta = {0}_lanes;", name_of(id));
     }
   }
   if (is_host()) {
@@ -143,8 +144,8 @@ void ReductionEmitter::emit_pass(int pass) {
   }
 }
 
-// A thread's vectors on a GPU. What is not in registers is loaded in batches, whose loads are all
-// under way before the first is used; a store among them would hold up those after it.
+// The vectors of a thread on a GPU. Those that are not on chip are loaded in batches, whose loads
+// are all in flight before the first is used; a store among them would delay those after it.
 void ReductionEmitter::emit_batches(int pass) {
   std::vector<std::size_t> fetched;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
@@ -154,33 +155,33 @@ void ReductionEmitter::emit_batches(int pass) {
     fetched.push_back(i);
   }
   if (finds_centres(pass)) {
-    from_memory_ = has_stored() && in_registers() == 0;
-    if (copying_) out_.line(2, "await_copies<{}>();", rows_.vectors - 1);
+    from_smem_ = uses_smem() && register_vectors() == 0;
+    if (copies_pending_) out_.line(2, "wait_copies<{}>();", rows_.vectors - 1);
     emit_slots(pass, 0, 1, "KILN_UNROLL");
-    from_memory_ = false;
+    from_smem_ = false;
     return;
   }
-  if (pass == last_pass_ && !ahead_.empty()) return emit_ahead(pass);
-  if (rows_.vectors != 0 && (fetched.empty() || has_stored())) {
-    if (in_registers() != 0 || !has_stored()) {
-      emit_slots(pass, 0, has_stored() ? in_registers() : rows_.vectors, "KILN_UNROLL");
+  if (pass == last_pass_ && !prefetched_.empty()) return emit_prefetched(pass);
+  if (rows_.vectors != 0 && (fetched.empty() || uses_smem())) {
+    if (register_vectors() != 0 || !uses_smem()) {
+      emit_slots(pass, 0, uses_smem() ? register_vectors() : rows_.vectors, "KILN_UNROLL");
     }
-    if (has_stored()) {
-      from_memory_ = true;
-      if (copying_) {
+    if (uses_smem()) {
+      from_smem_ = true;
+      if (copies_pending_) {
         emit_arriving(pass);
       } else {
-        emit_slots(pass, in_registers(), rows_.vectors, "KILN_UNROLL_TWICE");
+        emit_slots(pass, register_vectors(), rows_.vectors, "KILN_UNROLL_TWICE");
       }
-      from_memory_ = false;
+      from_smem_ = false;
     }
     return;
   }
   const int step = rows_.threads * rows_.batch;
   if (rows_.vectors != 0) {
-    out_.line(2, "KILN_UNROLL for (int held = 0; held < {}; held += {}) {{", rows_.vectors,
+    out_.line(2, "KILN_UNROLL for (int base = 0; base < {}; base += {}) {{", rows_.vectors,
               rows_.batch);
-    out_.line(3, "const {0} batch = {0}(held) * {1} + thread;", index_, rows_.threads);
+    out_.line(3, "const {0} batch = {0}(base) * {1} + thread;", index_, rows_.threads);
   } else if (is_backwards(pass)) {
     out_.line(2, "for ({0} left = (vectors + {1}) / {2}; left-- > 0;) {{", index_, step - 1, step);
     out_.line(3, "const {} batch = left * {} + thread;", index_, step);
@@ -192,11 +193,11 @@ void ReductionEmitter::emit_batches(int pass) {
   out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
   out_.line(4, "const {0} vector = batch + {0}(step) * {1};", index_, rows_.threads);
   if (rows_.vectors % rows_.batch != 0) {
-    out_.line(4, "if (held + step >= {}) continue;", rows_.vectors);
+    out_.line(4, "if (base + step >= {}) continue;", rows_.vectors);
   }
-  skip_missing(4, "held + step");
-  place_vector(4);
-  emit_vector(pass, 4, "held + step");
+  skip_missing(4, "base + step");
+  locate_vector(4);
+  emit_vector(pass, 4, "base + step");
   out_.line(3, "}}");
   if (rows_.vectors == 0) {
     carry_stretches(pass, 3, rows_.split ? "batch - begin" : "batch");
@@ -204,15 +205,15 @@ void ReductionEmitter::emit_batches(int pass) {
   out_.line(2, "}}");
 }
 
-// Whether all that a pass over shared memory is for are centres of squares, for which a thread then
-// takes the mean of its first vector: what the others have beside it, the next pass finds.
-// Layer_norm of 32,768 f16 goes from 0.945 of a copy to 0.95.
+// Whether a pass over shared memory computes only centres of squares. A thread then uses the mean
+// of its first vector as its centre, and the next pass corrects for the others: layer_norm of
+// 32,768 f16 goes from 0.945 of a copy to 0.95.
 bool ReductionEmitter::finds_centres(int pass) const {
   constexpr int kFewThreads = 512;
-  if (!has_stored() || rows_.full_vectors == 0 || rows_.block() > kFewThreads) return false;
+  if (!uses_smem() || rows_.full_vectors == 0 || rows_.block() > kFewThreads) return false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!reduces_in(id, pass)) continue;
-    const JoinedReductions* const pair = joined_by(id);
+    const OnlineReductions* const pair = online_pair_of(id);
     if (pair == nullptr || !pair->squares || pair->centre != id) return false;
   }
   return pass != last_pass_;
@@ -220,12 +221,12 @@ bool ReductionEmitter::finds_centres(int pass) const {
 
 // Whether squares are around such a centre.
 bool ReductionEmitter::is_off_centre(std::size_t id) const {
-  const JoinedReductions* const pair = joined_by(id);
+  const OnlineReductions* const pair = online_pair_of(id);
   return pair != nullptr && pair->squares && pair->around == id &&
          finds_centres(pass_[pair->centre] - 1);
 }
 
-// What only stores a row that was read before begins where that ended, with what the caches have.
+// A pass that only stores goes over the row backwards, beginning with what the caches still hold.
 bool ReductionEmitter::is_backwards(int pass) const {
   if (rows_.columns != 0 || rows_.split || pass == 0) return false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -234,19 +235,20 @@ bool ReductionEmitter::is_backwards(int pass) const {
   return true;
 }
 
-// A pass over the vectors `from` to `to` of those that a thread keeps.
+// A pass over the vectors from `from` to `to` of those that a thread keeps.
 void ReductionEmitter::emit_slots(int pass, int from, int to, std::string_view unroll) {
   out_.line(2, "{} for (int slot = {}; slot < {}; ++slot) {{", unroll, from, to);
   out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
   if (to > rows_.full_vectors) skip_missing(3, "slot");
-  place_vector(3);
+  locate_vector(3);
   slot_ = "slot";
   emit_vector(pass, 3, "slot");
   slot_.clear();
   out_.line(2, "}}");
 }
 
-// Loads a batch. Lanes past the end read the last vector again, so that no load waits for a branch.
+// Loads a batch. Indices past the end are clamped to the last vector, so that no load waits for a
+// branch.
 void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth) {
   if (operands.empty()) return;
   for (const std::size_t i : operands) {
@@ -257,15 +259,15 @@ void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth
   const std::string vector = fmt::format("batch + {}(step) * {}", index_, rows_.threads);
   if (rows_.vectors != 0) {
     if (rows_.vectors % rows_.batch != 0) {
-      out_.line(depth + 1, "if (held + step >= {}) continue;", rows_.vectors);
+      out_.line(depth + 1, "if (base + step >= {}) continue;", rows_.vectors);
     }
     out_.line(depth + 1, "const {} vector = {};", index_, vector);
-    skip_missing(depth + 1, "held + step");
+    skip_missing(depth + 1, "base + step");
   } else {
     out_.line(depth + 1, "const {} vector = least({}, {} - 1);", index_, vector, last_vector());
   }
-  place_vector(depth + 1);
-  if (rows_.vectors != 0) slot_ = "held + step";
+  locate_vector(depth + 1);
+  if (rows_.vectors != 0) slot_ = "base + step";
   for (const std::size_t i : operands) {
     out_.line(depth + 1, "{}_batch[step] = {};", operands_[i].name, load_text(i));
   }
@@ -274,28 +276,29 @@ void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth
 }
 
 // One vector's part of a pass.
-void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_slot) {
+void ReductionEmitter::emit_vector(int pass, int depth, std::string_view slot_index) {
   for (const OperandText& operand : operands_) {
     if (is_host() || operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
     const auto i = static_cast<std::size_t>(&operand - operands_.data());
     if (at_ends_) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name,
                 operand.in_registers ? operand.name + "_end" : load_text(i));
-    } else if (operand.in_smem && taken_ahead_ && in_registers() != 0) {
+    } else if (operand.in_smem && from_prefetch_ && register_vectors() != 0) {
       out_.line(depth, "const auto {0}_lanes =", operand.name);
-      out_.line(depth + 2, "slot < {0} ? {1}_held[slot < {0} ? slot : 0]", in_registers(),
+      out_.line(depth + 2, "slot < {0} ? {1}_registers[slot < {0} ? slot : 0]", register_vectors(),
                 operand.name);
-      out_.line(depth + 2, "{:{}} : {}<{}, {}>({}_stored, {});", "",
-                std::to_string(in_registers()).size() + 5, load_name(), schedule_.width,
-                stored_alignment(i), operand.name, stored_place());
-    } else if (operand.in_smem && (from_memory_ || taken_ahead_)) {
-      out_.line(depth, "const auto {0}_lanes = {4}<{1}, {2}>({0}_stored, {3});", operand.name,
-                schedule_.width, stored_alignment(i), stored_place(), load_name());
-    } else if (!operand.in_registers && has_stored() && !taken_ahead_) {
+      out_.line(depth + 2, "{:{}} : {}<{}, {}>({}_smem, {});", "",
+                std::to_string(register_vectors()).size() + 5, load_name(), schedule_.width,
+                smem_alignment(i), operand.name, smem_offset());
+    } else if (operand.in_smem && (from_smem_ || from_prefetch_)) {
+      out_.line(depth, "const auto {0}_lanes = {4}<{1}, {2}>({0}_smem, {3});", operand.name,
+                schedule_.width, smem_alignment(i), smem_offset(), load_name());
+    } else if (!operand.in_registers && uses_smem() && !from_prefetch_) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
     } else {
       out_.line(depth, "const auto& {0}_lanes = {0}_{1}[{2}];", operand.name,
-                operand.in_registers ? "held" : "batch", operand.in_registers ? held_slot : "step");
+                operand.in_registers ? "registers" : "batch",
+                operand.in_registers ? slot_index : "step");
     }
   }
   if (pass == last_pass_) {
@@ -305,7 +308,7 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
   if (!in_parts() && rows_.columns == 0) {
     out_.line(depth, "const int lanes = lanes_from<{}>(first, size);", width());
   }
-  emit_lanes(pass, depth, held_slot);
+  emit_lanes(pass, depth, slot_index);
   if (pass == last_pass_) {
     for_each_result(
         false, [&](std::size_t i, const OperandText&) { store_result(depth, i, line_text(i)); });
@@ -313,96 +316,95 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view held_sl
 }
 
 // What is computed for each lane of a vector.
-void ReductionEmitter::emit_each_lane(int pass, int depth, std::string_view held_slot) {
+void ReductionEmitter::emit_each_lane(int pass, int depth, std::string_view slot_index) {
   if (in_parts()) {
     out_.line(depth, "KILN_FOR_EACH_LANE_OF(lane, part) {{");
   } else {
     out_.line(depth, "KILN_FOR_EACH_LANE(lane, {}, lanes) {{", at_ends_ ? "one" : "width");
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (needed_[static_cast<std::size_t>(pass)][id]) emit_element(id, pass, depth + 1, held_slot);
-    if (reduces_in(id, pass)) emit_join(id, depth + 1);
+    if (needed_[static_cast<std::size_t>(pass)][id]) emit_element(id, pass, depth + 1, slot_index);
+    if (reduces_in(id, pass)) emit_combine(id, depth + 1);
   }
   if (pass == last_pass_) {
     for_each_result(false, [&](std::size_t i, const OperandText& operand) {
       out_.line(depth + 1, "{}_lanes[lane] = {};", operand.name,
-                is_staged(i) ? fmt::format("to<f16_lane>({})", values_[operand.value])
-                : is_host()  ? node_text_.store_on_host(operand.value, values_, stored_)
-                             : node_text_.store(operand.value, values_, stored_));
+                converts_in_blocks(i) ? fmt::format("to<f16_lane>({})", values_[operand.value])
+                : is_host()           ? node_text_.store_on_host(operand.value, values_, storage_)
+                                      : node_text_.store(operand.value, values_, storage_));
     });
   }
   out_.line(depth, "}}");
 }
 
-// A value of a lane: computed, or kept by the pass that did.
+// The value of a lane: computed, or cached by an earlier pass.
 void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::string_view slot) {
-  if (is_kept_for(id, pass)) {
-    const bool moved = std::ranges::any_of(joined_, [&](const JoinedReductions& pair) {
+  if (is_cached_for(id, pass)) {
+    const bool moved = std::ranges::any_of(online_, [&](const OnlineReductions& pair) {
       return !pair.squares && pair.exponential == id;
     });
-    out_.line(depth, "const f32 {0} = {1}{2};", name_of(id), kept_text(id, slot),
-              moved ? fmt::format(" * {}_moved", name_of(id)) : "");
+    out_.line(depth, "const f32 {0} = {1}{2};", name_of(id), cached_text(id, slot),
+              moved ? fmt::format(" * {}_rescale", name_of(id)) : "");
     values_[id] = name_of(id);
     return;
   }
-  if (usual_ && is_shared_quotient(id, pass)) return emit_usual_quotient(id, depth);
+  if (fast_quotients_ && is_shared_quotient(id, pass)) return emit_fast_quotient(id, depth);
   emit_value(id, depth);
-  if (kept_[id] == pass) {
-    out_.line(depth, "{} = {};", kept_text(id, slot), values_[id]);
+  if (cached_in_[id] == pass) {
+    out_.line(depth, "{} = {};", cached_text(id, slot), values_[id]);
   }
 }
 
-std::string ReductionEmitter::kept_text(std::size_t id, std::string_view slot) {
+std::string ReductionEmitter::cached_text(std::size_t id, std::string_view slot) {
   const std::string& name = name_of(id);
-  if (in_parts()) return fmt::format("{}_kept[{}].lane[part.at + lane]", name, slot);
-  return at_ends_ ? name + "_end.lane[lane]" : fmt::format("{}_kept[{}].lane[lane]", name, slot);
+  if (in_parts()) return fmt::format("{}_cached[{}].lane[part.at + lane]", name, slot);
+  return at_ends_ ? name + "_end.lane[lane]" : fmt::format("{}_cached[{}].lane[lane]", name, slot);
 }
 
 void ReductionEmitter::carry_stretches(int pass, int depth, std::string_view done) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!reduces_in(id, pass) || !in_stretches(graph_.nodes[id])) continue;
     out_.line(depth, "if (ends_stretch<{0}, {1}>({2})) carry<{3}>({4}_all, {4}_lanes);",
-              rows_.threads, rows_.batch, done, info(graph_.nodes[id].op).joiner, name_of(id));
+              rows_.threads, rows_.batch, done, info(graph_.nodes[id].op).combiner, name_of(id));
   }
 }
 
-void ReductionEmitter::emit_join(std::size_t id, int depth) {
+void ReductionEmitter::emit_combine(std::size_t id, int depth) {
   const TypedNode& node = graph_.nodes[id];
   std::string value = values_[node.operands[0]];
-  if (is_place(node.op)) {
+  if (is_arg_reduction(node.op)) {
     value = fmt::format("{}{{{}, {}}}", partial_type(node), value, position_text());
   }
   if (in_parts()) {
-    out_.line(depth, "join_lane<{}>(part, {}_lanes, lane, {});", info(node.op).joiner, name_of(id),
-              value);
+    out_.line(depth, "combine_lane<{}>(part, {}_lanes, lane, {});", info(node.op).combiner,
+              name_of(id), value);
     return;
   }
-  out_.line(depth, "{3}{0}_lanes[lane] = {1}::join({0}_lanes[lane], {2});", name_of(id),
-            info(node.op).joiner, value, at_ends_ ? "if (at_end) " : "");
+  out_.line(depth, "{3}{0}_lanes[lane] = {1}::combine({0}_lanes[lane], {2});", name_of(id),
+            info(node.op).combiner, value, at_ends_ ? "if (at_end) " : "");
   if (!is_off_centre(id)) return;
   const NodeId difference = graph_.nodes[node.operands[0]].operands[0];
-  out_.line(depth, "{2}{0}_off[lane] = Sum::join({0}_off[lane], {1});", name_of(id),
+  out_.line(depth, "{2}{0}_delta[lane] = Sum::combine({0}_delta[lane], {1});", name_of(id),
             values_[difference], at_ends_ ? "if (at_end) " : "");
 }
 
-// The result of a reduction, from the partial result that everything has been joined to.
+// The result of a reduction, from the combined partial results.
 std::string ReductionEmitter::result_text(const TypedNode& node, std::string lane) {
   const std::string_view type = compute_type(node.dtype);
-  if (is_place(node.op)) lane = fmt::format("to<{}>({}.index)", type, lane);
-  // One division for each row: an approximation, where the accuracy allows one, would save nothing.
+  if (is_arg_reduction(node.op)) lane = fmt::format("to<{}>({}.index)", type, lane);
+  // One division for each row: an approximation would save nothing.
   if (node.op == Op::mean) lane = fmt::format("div({}, to<{}>(length))", lane, type);
   return node_text_.rounded(node, lane);
 }
 
-// An element that was loaded: the number that is computed with, and where that is wanted the
-// element as it lies in memory.
+// Defines a loaded element as the value that is computed with and, if needed, in its storage type.
 void ReductionEmitter::define_input(std::size_t id, int depth, const std::string& name,
                                     std::string element) {
   const DType dtype = graph_.nodes[id].dtype;
-  if (node_text_.needs_stored(static_cast<NodeId>(id))) {
-    stored_[id] = name + "_bits";
-    out_.line(depth, "const {} {} = {};", storage_type(dtype), stored_[id], element);
-    element = stored_[id];
+  if (node_text_.needs_storage(static_cast<NodeId>(id))) {
+    storage_[id] = name + "_bits";
+    out_.line(depth, "const {} {} = {};", storage_type(dtype), storage_[id], element);
+    element = storage_[id];
   }
   out_.line(depth, "const {} {} = to<{}>({});", compute_type(dtype), name, compute_type(dtype),
             element);
@@ -418,13 +420,13 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
     define_input(id, depth, operand->name, operand->name + "_lanes[lane]");
     return;
   }
-  if (node_text_.needs_stored(static_cast<NodeId>(id)))
-    stored_[id] = node_text_.bits(node, values_, stored_);
+  if (node_text_.needs_storage(static_cast<NodeId>(id)))
+    storage_[id] = node_text_.bits(node, values_, storage_);
   NodeText::Expression expression;
   if (node.op == Op::scalar) {
     expression.text = node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
   } else {
-    expression = node_text_.of(static_cast<NodeId>(id), values_, stored_);
+    expression = node_text_.of(static_cast<NodeId>(id), values_, storage_);
   }
   if (expression.same) {
     values_[id] = expression.text;

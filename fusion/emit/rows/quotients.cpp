@@ -1,6 +1,5 @@
-// The text of quotients by one number for each row: what depends on the number is computed once for
-// all of a thread's elements (preamble/math_gpu.h). How other values are computed is for
-// passes.cpp.
+// Quotients by one number for each row: what depends only on the divisor is computed once for all
+// of a thread's elements (preamble/math_gpu.h). passes.cpp computes other values.
 #include <fmt/format.h>
 
 #include <set>
@@ -15,12 +14,12 @@ bool ReductionEmitter::is_shared_quotient(std::size_t id, int pass) const {
   const TypedNode& node = graph_.nodes[id];
   if (node.op != Op::div || compute_dtype(node.dtype) != DType::f32) return false;
   const NodeId by = node.operands[1];
-  return uniform_[by] && pass_[by] > 0 && needed_[static_cast<std::size_t>(pass)][id] &&
-         !is_kept_for(id, pass);
+  return row_invariant_[by] && pass_[by] > 0 && needed_[static_cast<std::size_t>(pass)][id] &&
+         !is_cached_for(id, pass);
 }
 
-// Those of the last pass, whose lanes can be computed once more where a dividend or the divisor is
-// not a usual one.
+// The quotients of the last pass that share a divisor. Their lanes are computed again where a
+// dividend or the divisor is outside the range of the fast method.
 std::vector<std::size_t> ReductionEmitter::shared_quotients(int pass) const {
   std::vector<std::size_t> quotients;
   if (is_host() || rows_.columns != 0 || accuracy_ == Accuracy::fast || pass != last_pass_) {
@@ -42,7 +41,7 @@ void ReductionEmitter::prepare_divisors(int pass) {
   }
 }
 
-// The lanes of a vector, with its quotients.
+// Writes the lanes of a vector with the fast method, and again without it if that does not apply.
 void ReductionEmitter::emit_lanes(int pass, int depth, std::string_view slot) {
   const std::vector<std::size_t> quotients =
       at_ends_ ? std::vector<std::size_t>() : shared_quotients(pass);
@@ -53,15 +52,15 @@ void ReductionEmitter::emit_lanes(int pass, int depth, std::string_view slot) {
     found += fmt::format("{}{}_unusual.found({}_divisor)", found.empty() ? "" : " || ", name_of(id),
                          name_of(graph_.nodes[id].operands[1]));
   }
-  usual_ = true;
+  fast_quotients_ = true;
   emit_each_lane(pass, depth, slot);
-  usual_ = false;
+  fast_quotients_ = false;
   out_.line(depth, "if ({}) {{", found);
   emit_each_lane(pass, depth + 1, slot);
   out_.line(depth, "}}");
 }
 
-void ReductionEmitter::emit_usual_quotient(std::size_t id, int depth) {
+void ReductionEmitter::emit_fast_quotient(std::size_t id, int depth) {
   const TypedNode& node = graph_.nodes[id];
   const std::string quotient =
       fmt::format("quotient({}, {}_divisor, {}_unusual)", values_[node.operands[0]],

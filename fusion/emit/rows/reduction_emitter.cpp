@@ -7,7 +7,7 @@
 #include "fusion/emit/device_text.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
-#include "fusion/schedule/rows/row_sharing.hpp"
+#include "fusion/schedule/rows/row_mapping.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -31,7 +31,7 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
   out_.signature(rows_.block(), dense_blocks(), rows_.cluster_blocks);
-  out_.await_prerequisites(1);
+  out_.pdl_wait(1);
   if (!in_parts()) {
     out_.line(1, "constexpr Width<{}> width{{}};", schedule_.width);
   } else if (!rows_.ragged) {
@@ -39,12 +39,12 @@ KernelDescription ReductionEmitter::run(std::string_view function, std::string_v
   }
   if (is_shifted()) out_.line(1, "constexpr Width<1> one{{}};");
   shared_memory();
-  if (rows_at_once() > 1) {
-    emit_in_turns();
+  if (row_group_size() > 1) {
+    emit_row_groups();
   } else {
     out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
-    place();
-    hold_inputs();
+    locate_rows();
+    load_inputs();
     count_own();
     for (int pass = 0; pass <= last_pass_; ++pass) {
       row_values(pass);
@@ -69,7 +69,7 @@ void ReductionEmitter::find_operands() {
   for (const NamedOperand& operand : identifiers_.operands()) operands_.push_back({operand});
   if (operands_.size() != schedule_.operands.size()) {
     throw Error(Code::internal,
-                "emit_rows: the schedule has another number of operands than the graph");
+                "emit_rows: the schedule and the graph differ in their number of operands");
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     operands_[i].row_invariant = schedule_.operands[i].row_invariant;
@@ -77,11 +77,11 @@ void ReductionEmitter::find_operands() {
 }
 
 void ReductionEmitter::order_passes() {
-  std::vector<bool> uniform(graph_.arguments.size(), true);
+  std::vector<bool> row_invariant(graph_.arguments.size(), true);
   for (const OperandText& operand : operands_) {
-    if (!operand.output) uniform[operand.argument] = operand.row_invariant;
+    if (!operand.output) row_invariant[operand.argument] = operand.row_invariant;
   }
-  uniform_ = row_invariant_nodes(graph_, uniform);
+  row_invariant_ = row_invariant_nodes(graph_, row_invariant);
   pass_.assign(graph_.nodes.size(), 0);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
@@ -94,45 +94,45 @@ void ReductionEmitter::order_passes() {
     if (operand.output && !operand.row_invariant)
       last_pass_ = std::max(last_pass_, pass_[operand.value]);
   }
-  join_reductions();
-  keep_functions();
+  choose_online_reductions();
+  cache_functions();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (operands_[i].output || !schedule_.operands[i].in_registers) continue;
     for (int pass = 0; pass <= last_pass_; ++pass) {
       operands_[i].in_registers = operands_[i].in_registers || is_read(operands_[i], pass);
     }
   }
-  choose_stored();
-  choose_ahead();
+  choose_smem();
+  choose_prefetched();
   values_.resize(graph_.nodes.size());
-  stored_.resize(graph_.nodes.size());
+  storage_.resize(graph_.nodes.size());
   names_.resize(graph_.nodes.size());
 }
 
-// Where the threads of a row have much to do between one meeting and the next, one less is worth
-// what moving a result to another centre takes.
-void ReductionEmitter::join_reductions() {
+// Online reductions pay where the threads of a row have much to do between barriers: one barrier
+// less is worth the cost of moving a result to another centre.
+void ReductionEmitter::choose_online_reductions() {
   constexpr int kManyVectors = 4;
   constexpr int kWave = 32;
   if (is_host() || rows_.columns != 0 || rows_.vectors < kManyVectors) return;
   if (accuracy_ != Accuracy::storage) return;
-  joined_ = joined_reductions(graph_, pass_, uniform_, last_pass_);
-  // Parts of different numbers of elements take a division where they meet.
+  online_ = online_reductions(graph_, pass_, row_invariant_, last_pass_);
+  // Combining parts of different sizes takes a division.
   if (is_shifted() && rows_.threads <= kWave) {
-    std::erase_if(joined_, [](const JoinedReductions& pair) { return pair.squares; });
+    std::erase_if(online_, [](const OnlineReductions& pair) { return pair.squares; });
   }
 }
 
-const JoinedReductions* ReductionEmitter::joined_by(std::size_t id) const {
-  const auto found = std::ranges::find_if(joined_, [&](const JoinedReductions& pair) {
+const OnlineReductions* ReductionEmitter::online_pair_of(std::size_t id) const {
+  const auto found = std::ranges::find_if(online_, [&](const OnlineReductions& pair) {
     return pair.centre == id || pair.around == id;
   });
-  return found == joined_.end() ? nullptr : &*found;
+  return found == online_.end() ? nullptr : &*found;
 }
 
-// How many of a row's elements a thread has, where a mean of its own depends on that.
+// Writes the number of a thread's elements, if the mean of its own elements is used.
 void ReductionEmitter::count_own() {
-  if (std::ranges::none_of(joined_, &JoinedReductions::squares)) return;
+  if (std::ranges::none_of(online_, &OnlineReductions::squares)) return;
   std::string count = fmt::format("{}", rows_.full_vectors * schedule_.width);
   for (int slot = rows_.full_vectors; slot < rows_.vectors; ++slot) {
     count +=
@@ -142,8 +142,8 @@ void ReductionEmitter::count_own() {
   out_.line(2, "const f32 own_count = f32({});", count);
 }
 
-// Shared memory is for what more than one pass reads.
-void ReductionEmitter::choose_stored() {
+// Shared memory is for inputs that more than one pass reads.
+void ReductionEmitter::choose_smem() {
   if (rows_.in_smem == 0) return;
   for (OperandText& operand : operands_) {
     int passes = 0;
@@ -161,20 +161,20 @@ int ReductionEmitter::vector_bytes(const OperandText& operand) const {
   return schedule_.width * std::max(1, bits(operand.dtype) / 8);
 }
 
-// How many blocks a multiprocessor of NVIDIA's is to have room for; 0: as many as happen to. With
-// part of a row in shared memory two blocks of 512 threads, of which each has half of what the
-// compiler would give it; those of a cluster wait for each other: with three, 131,072 f32 go from
-// 0.68 of a copy to 0.86 (rmsnorm). Else as many as have 64 KiB of rows under way, and for many
-// small blocks less: what the compiler then does with more registers is worth more than more blocks
-// (softmax of 8,192 bf16 goes from 0.97 to 0.99).
+// How many blocks an NVIDIA multiprocessor must have room for; 0: no such demand. With part of a
+// row in shared memory two blocks of 512 threads, each with half of the registers that the compiler
+// would use; blocks of a cluster wait for each other: with three, 131,072 f32 go from 0.68 of a
+// copy to 0.86 (rmsnorm). Else as many as have 64 KiB of rows in flight, and one less where that is
+// many small blocks: more registers are then worth more than more blocks (softmax of 8,192 bf16
+// goes from 0.97 to 0.99).
 int ReductionEmitter::dense_blocks() const {
   constexpr int kUnderWay = 64 << 10;
   constexpr int kMany = 4;
   constexpr int kFewThreads = 256;
   constexpr int kWide = 8;
-  if (has_stored()) {
+  if (uses_smem()) {
     const auto stored = std::ranges::count_if(operands_, &OperandText::in_smem);
-    if (stored != 1 || rows_.block() > 512 || in_registers() > 7) return 0;
+    if (stored != 1 || rows_.block() > 512 || register_vectors() > 7) return 0;
     return in_cluster() && rows_.vectors <= 8 ? 3 : 2;
   }
   const bool stores = std::ranges::any_of(operands_, [](const OperandText& operand) {
@@ -197,20 +197,20 @@ void ReductionEmitter::find_needed() {
   for (int pass = 0; pass <= last_pass_; ++pass) needed_.push_back(needed_in(pass));
 }
 
-// Where a thread's part of a row is in registers, what a function has given stays there too, if a
-// later pass needs it again: the exponentials of a softmax. Outermost first, since what leads to a
-// value that is kept is not needed again. On the host it is in the caches.
-void ReductionEmitter::keep_functions() {
+// Caches the results of functions that a later pass needs again, such as the exponentials of a
+// softmax: in registers if a thread's part of a row is there, on the CPU in its caches. Outermost
+// functions come first, since the operands of a cached value are not needed again.
+void ReductionEmitter::cache_functions() {
   constexpr int kMostRegisters = 64;
   constexpr int kMostOnHost = 1 << 17;
-  kept_.assign(graph_.nodes.size(), -1);
+  cached_in_.assign(graph_.nodes.size(), -1);
   find_needed();
   if (rows_.vectors == 0 || rows_.columns != 0 || rows_.in_smem != 0) return;
   int left = (is_host() ? kMostOnHost : kMostRegisters) / (rows_.vectors * schedule_.width);
   for (std::size_t id = graph_.nodes.size(); id-- > 0 && left > 0;) {
     const TypedNode& node = graph_.nodes[id];
     const bool function = info(node.op).rule == Rule::floating;
-    if (!function || compute_dtype(node.dtype) != DType::f32 || is_quick(id)) continue;
+    if (!function || compute_dtype(node.dtype) != DType::f32 || is_cheaper_recomputed(id)) continue;
     int first = -1;
     int uses = 0;
     for (int pass = last_pass_; pass >= 0; --pass) {
@@ -219,24 +219,24 @@ void ReductionEmitter::keep_functions() {
       ++uses;
     }
     if (uses < 2) continue;
-    kept_[id] = first;
+    cached_in_[id] = first;
     --left;
     find_needed();
   }
 }
 
-// Whether an exponential is had again sooner than it is kept: then its argument stays where it is,
-// and no factor moves it to the row's maximum. On an H200 softmax goes from 0.97 of a copy to 0.99
+// Whether computing an exponential again is cheaper than caching it: then its argument is cached,
+// and nothing rescales it to the row's maximum. On an H200 softmax goes from 0.97 of a copy to 0.99
 // (4,096 bf16 and f32), and with more threads from 0.98 to 0.93 (16,384 bf16).
-bool ReductionEmitter::is_quick(std::size_t id) const {
+bool ReductionEmitter::is_cheaper_recomputed(std::size_t id) const {
   constexpr int kFewThreads = 256;
   return schedule_.backend == Backend::nvidia && rows_.block() <= kFewThreads &&
-         std::ranges::any_of(joined_, [&](const JoinedReductions& pair) {
+         std::ranges::any_of(online_, [&](const OnlineReductions& pair) {
            return !pair.squares && pair.exponential == id;
          });
 }
 
-// The values with an element for each of the row's that a pass computes or has kept.
+// The values that vary within the row and that a pass computes or reads from its cache.
 std::vector<bool> ReductionEmitter::needed_in(int pass) const {
   std::vector<bool> needed(graph_.nodes.size(), false);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -247,11 +247,11 @@ std::vector<bool> ReductionEmitter::needed_in(int pass) const {
       needed[operand.value] = true;
   }
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
-    if (!needed[id] || uniform_[id] || is_kept_for(id, pass)) continue;
+    if (!needed[id] || row_invariant_[id] || is_cached_for(id, pass)) continue;
     for (const NodeId operand : graph_.nodes[id].inputs()) needed[operand] = true;
   }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (uniform_[id]) needed[id] = false;
+    if (row_invariant_[id]) needed[id] = false;
   }
   return needed;
 }
@@ -277,13 +277,13 @@ bool ReductionEmitter::is_used(const OperandText& operand) const {
   });
 }
 
-// What a reduction's partial results are.
+// The type of a reduction's partial results.
 std::string ReductionEmitter::partial_type(const TypedNode& node) const {
-  if (!is_place(node.op)) return std::string(compute_type(node.dtype));
+  if (!is_arg_reduction(node.op)) return std::string(compute_type(node.dtype));
   return fmt::format("Found<{}, {}>", compute_type(graph_.nodes[node.operands[0]].dtype), index_);
 }
 
-// Where rounding errors would add up over a long row.
+// Whether a long row is summed in stretches, which keeps rounding errors small.
 bool ReductionEmitter::in_stretches(const TypedNode& node) const {
   const bool adds = node.op == Op::sum || node.op == Op::mean || node.op == Op::prod;
   const bool is_long = rows_.vectors == 0 || rows_.vectors > kStretchVectors;
@@ -309,13 +309,13 @@ void ReductionEmitter::collect_parameters() {
   out_.add_count(P::size, "size");
   if (!is_shifted()) out_.add_count(P::vectors, "vectors");
   out_.add_count(P::length, "length");
-  numbers();
+  add_counts();
   for (std::uint32_t k = 1; k < inner(); ++k) {
     if (k != first_reduced()) out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
   }
   if (rows_.split) {
-    out_.add_divisor(P::splits, "pieces");
-    out_.add_count(P::split_vectors, "piece_vectors");
+    out_.add_divisor(P::splits, "splits");
+    out_.add_count(P::split_vectors, "split_vectors");
   }
   if (rows_.rows > 1) out_.add_count(P::row_count, "row_count");
   out_.add_count(P::work_items, "work_items");
@@ -324,7 +324,7 @@ void ReductionEmitter::collect_parameters() {
       if (has_stride(i, k)) out_.add_offset(P::stride, stride_name(i, k), i, k);
     }
     if (rows_.split && operands_[i].output && operands_[i].row_invariant) {
-      out_.add_offset(P::split_stride, operands_[i].name + "_stride_piece", i);
+      out_.add_offset(P::split_stride, operands_[i].name + "_stride_split", i);
     }
   }
 }
@@ -341,20 +341,20 @@ const std::string& ReductionEmitter::name_of(std::size_t id) {
   return names_[id];
 }
 
-// The number `unit` is that of a piece of a row; without pieces, that of the row.
-void ReductionEmitter::piece_of(std::string_view unit, std::string_view row) {
+// `unit` is the number of a split of a row, or of the row if the reduction is not split.
+void ReductionEmitter::locate_split(std::string_view unit, std::string_view row) {
   if (!rows_.split) {
     out_.line(2, "const {} {} = {};", index_, row, unit);
     return;
   }
-  out_.line(2, "const {} {} = divide({}, pieces);", index_, row, unit);
-  out_.line(2, "const {} piece = {} - {} * pieces.divisor;", index_, unit, row);
+  out_.line(2, "const {} {} = divide({}, splits);", index_, row, unit);
+  out_.line(2, "const {} split = {} - {} * splits.divisor;", index_, unit, row);
 }
 
-void ReductionEmitter::piece_bounds() {
+void ReductionEmitter::split_bounds() {
   if (!rows_.split) return;
-  out_.line(2, "const {} begin = piece * piece_vectors;", index_);
-  out_.line(2, "const {} end = least(begin + piece_vectors, vectors);", index_);
+  out_.line(2, "const {} begin = split * split_vectors;", index_);
+  out_.line(2, "const {} end = least(begin + split_vectors, vectors);", index_);
 }
 
 void ReductionEmitter::row_pointers() {
@@ -362,7 +362,7 @@ void ReductionEmitter::row_pointers() {
     const OperandText& operand = operands_[i];
     std::string at = offset(i, 0, first_reduced());
     if (rows_.split && operand.output && operand.row_invariant) {
-      at += fmt::format(" + {}(piece) * {}_stride_piece", signed_index_, operand.name);
+      at += fmt::format(" + {}(split) * {}_stride_split", signed_index_, operand.name);
     }
     out_.line(2, "{}{}* const {}_row = {}_data{};", operand.output ? "" : "const ",
               storage_type(operand.dtype), operand.name, operand.name, at);
@@ -384,14 +384,15 @@ std::string ReductionEmitter::line_text(std::size_t operand) const {
   return operands_[operand].name + "_row" + offset(operand, first_reduced(), inner());
 }
 
-// Where rows are long enough to lie in shared memory, registers are left for it; and where their
-// exponentials are computed as terms, instructions count.
+// Loads in words take fewer instructions and more registers (preamble/access.h): they are used if
+// rows in shared memory leave registers free, or where exponentials are computed as terms of sums
+// and instructions count.
 bool ReductionEmitter::loads_words() const {
   for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
     if (node_text_.is_term(id)) return true;
   }
-  const bool left = ahead_.empty() || rows_.vectors > 8 || copies_rows();
-  return has_stored() && rows_.block() <= 512 && left;
+  const bool left = prefetched_.empty() || rows_.vectors > 8 || copies_rows_async();
+  return uses_smem() && rows_.block() <= 512 && left;
 }
 
 std::string ReductionEmitter::last_vector() const {

@@ -1,7 +1,7 @@
-// What the kernels that reduce have in common: a sequence of passes over each row, in which a pass
-// computes the reductions whose operands are known by then and the last one stores what has an
-// element for each of the row's. In between stand the values that there is one of for each row. How
-// rows lie in the threads is for rows.cpp and emit/columns/columns.cpp.
+// What all emitters of reductions share: a sequence of passes over each row. A pass computes the
+// reductions whose operands are known by then; the last one stores what varies within rows.
+// Row-invariant values are computed between passes. rows.cpp and emit/columns/columns.cpp map rows
+// to threads.
 #pragma once
 
 #include <functional>
@@ -33,27 +33,27 @@ class ReductionEmitter {
     bool in_smem = false;  ///< of that, the last RowSchedule::in_smem vectors in shared memory
   };
 
-  // What depends on how rows lie in the threads.
-  virtual void numbers() = 0;        ///< the parameters that say how many there are of everything
-  virtual void shared_memory() = 0;  ///< where the threads of a row meet
-  virtual void place() = 0;          ///< from the number of a block to rows, coordinates, pointers
-  virtual void place_vector(int depth) = 0;  ///< from the number of a vector to its place
-  virtual void place_weights() {}            ///< that threads share, once their own loads are begun
+  // What depends on the mapping of rows to threads.
+  virtual void add_counts() = 0;              ///< parameters for numbers of things
+  virtual void shared_memory() = 0;           ///< slots where threads of a row exchange results
+  virtual void locate_rows() = 0;             ///< rows, coordinates and pointers of a block
+  virtual void locate_vector(int depth) = 0;  ///< the coordinates of a vector
+  virtual void stage_weights() {}             ///< weights that threads share, after their own loads
   virtual std::string load_text(std::size_t operand) const = 0;
   virtual std::string position_text() const = 0;  ///< of a lane in the row
   virtual void row_values(int pass) = 0;          ///< that are known before `pass`
   virtual void emit_result(std::size_t id) = 0;   ///< of a reduction, from its lanes
   virtual void store_row_values() = 0;
-  virtual bool is_guarded() const = 0;  ///< some threads have no row
+  virtual bool is_guarded() const = 0;  ///< whether some threads have no row
 
   // The graph.
   bool is_used(const OperandText& operand) const;
   bool is_read(const OperandText& operand, int pass) const;
   std::string partial_type(const TypedNode& node) const;
   bool in_stretches(const TypedNode& node) const;
-  /// The pair of reductions that a node is the centre or the second one of, or null.
-  const JoinedReductions* joined_by(std::size_t id) const;
-  bool keeps(std::size_t id) const { return kept_[id] >= 0; }
+  /// The pair of online reductions that a node is the centre or the second one of, or null.
+  const OnlineReductions* online_pair_of(std::size_t id) const;
+  bool is_cached(std::size_t id) const { return cached_in_[id] >= 0; }
 
   // Axes: the rows' come first, then those reduced, of which the innermost may be the last of all.
   std::uint32_t rank() const { return static_cast<std::uint32_t>(schedule_.rank); }
@@ -63,39 +63,39 @@ class ReductionEmitter {
   }
   bool is_shifted() const { return rows_.phase >= 0; }
   /// How many of a thread's vectors are in registers, where some are in shared memory.
-  int in_registers() const { return rows_.vectors - rows_.in_smem; }
+  int register_vectors() const { return rows_.vectors - rows_.in_smem; }
   bool in_cluster() const { return rows_.cluster_blocks > 1; }
-  /// That share a row.
+  /// Threads of this block that share a row.
   int threads_of_block() const { return rows_.threads / rows_.cluster_blocks; }
   bool is_full() const { return rows_.vectors != 0 && rows_.full_vectors == rows_.vectors; }
   bool is_host() const { return schedule_.backend == Backend::host; }
-  /// Whether lanes are those of a part of a row (preamble/host_rows.h).
+  /// Whether lanes are part of a row (preamble/host_rows.h).
   bool in_parts() const { return is_host() && rows_.columns == 0; }
-  /// Of those, what is f16 in memory and f32 before and after (preamble/halves.h).
-  bool is_staged(std::size_t operand) const;
+  /// Whether f16 is converted in blocks (preamble/halves.h).
+  bool converts_in_blocks(std::size_t operand) const;
   bool is_streamed(std::size_t operand) const {
     return schedule_.streamed && !operands_[operand].row_invariant;
   }
   bool has_stride(std::size_t operand, std::uint32_t axis) const;
   std::string stride_name(std::size_t operand, std::uint32_t axis) const;
   std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
-  /// The start of a row, and of the line of it that a vector is in.
+  /// The pointer to a row, or to the segment of it that a vector is in.
   std::string line_text(std::size_t operand) const;
   std::string_view load_name() const { return loads_words() ? "load_words" : "load"; }
   bool loads_words() const;
-  /// Elements that are loaded and stored together, and what their place is a multiple of.
+  /// The number of elements in an access, and its alignment.
   int width() const { return at_ends_ ? 1 : schedule_.width; }
   int alignment(std::size_t operand) const;
-  bool has_stored() const { return shared_bytes_ != 0; }
-  /// Whether rows go into shared memory past the registers.
-  bool copies_rows() const;
+  bool uses_smem() const { return shared_bytes_ != 0; }
+  /// Whether rows are copied to shared memory asynchronously.
+  bool copies_rows_async() const;
   bool finds_centres(int pass) const;
   bool is_off_centre(std::size_t id) const;
   bool reduces_in(std::size_t id, int pass) const;
 
   // Text.
-  void piece_of(std::string_view unit, std::string_view row);
-  void piece_bounds();
+  void locate_split(std::string_view unit, std::string_view row);
+  void split_bounds();
   void row_pointers();
   const std::string& name_of(std::size_t id);
   void emit_value(std::size_t id, int depth);
@@ -103,9 +103,9 @@ class ReductionEmitter {
   std::string result_text(const TypedNode& node, std::string lane);
 
   template <class Body>
-  void for_each_result(bool uniform, const Body& body) {
+  void for_each_result(bool row_invariant, const Body& body) {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (operands_[i].output && operands_[i].row_invariant == uniform) body(i, operands_[i]);
+      if (operands_[i].output && operands_[i].row_invariant == row_invariant) body(i, operands_[i]);
     }
   }
   void open_result(int depth, std::size_t operand, const std::string& row);
@@ -119,11 +119,11 @@ class ReductionEmitter {
   std::string_view signed_index_;
   KernelNames identifiers_;
   std::vector<OperandText> operands_;
-  std::vector<bool> uniform_;  ///< nodes that have one element for each row
-  std::vector<int> pass_;      ///< how many passes stand before a node can be computed
+  std::vector<bool> row_invariant_;  ///< nodes that have one element for each row
+  std::vector<int> pass_;            ///< how many passes stand before a node can be computed
   std::vector<std::string> values_;
-  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
-  int shared_bytes_ = 0;             ///< of all operands that are stored
+  std::vector<std::string> storage_;  ///< of narrow numbers: the text of the storage type
+  int shared_bytes_ = 0;              ///< of all operands that are stored
   std::string slot_;  ///< the number of a vector that what is written loads, among a thread's
   KernelWriter out_{schedule_};
 
@@ -132,70 +132,72 @@ class ReductionEmitter {
   void order_passes();
   std::vector<bool> needed_in(int pass) const;
   void find_needed();
-  void keep_functions();
-  bool is_kept_for(std::size_t id, int pass) const { return kept_[id] >= 0 && kept_[id] < pass; }
+  void cache_functions();
+  bool is_cached_for(std::size_t id, int pass) const {
+    return cached_in_[id] >= 0 && cached_in_[id] < pass;
+  }
   void collect_parameters();
   void comment(std::string_view function, std::string_view expression);
   void skip_missing(int depth, std::string_view slot);
-  void choose_stored();
-  void join_reductions();
+  void choose_smem();
+  void choose_online_reductions();
   void count_own();
   int dense_blocks() const;
-  void choose_ahead();
+  void choose_prefetched();
   bool is_weight(std::size_t operand) const;
-  bool is_quick(std::size_t id) const;
-  void begin_ahead();
-  void fetch_ahead(int depth, std::string_view from);
-  int count_ahead() const;
-  void emit_ahead(int pass);
+  bool is_cheaper_recomputed(std::size_t id) const;
+  void begin_prefetch();
+  void prefetch(int depth, std::string_view from);
+  int prefetch_distance() const;
+  void emit_prefetched(int pass);
   int vector_bytes(const OperandText& operand) const;
   bool is_backwards(int pass) const;
 
-  void share_memory();
-  std::string stored_place() const;
-  int stored_alignment(std::size_t operand) const;
+  void declare_smem();
+  std::string smem_offset() const;
+  int smem_alignment(std::size_t operand) const;
   void emit_slots(int pass, int from, int to, std::string_view unroll);
   void emit_arriving(int pass);
   void for_ends(const std::function<void()>& body);
-  std::string kept_text(std::size_t id, std::string_view slot);
-  void hold_inputs();
+  std::string cached_text(std::size_t id, std::string_view slot);
+  void load_inputs();
   void emit_pass(int pass);
-  int rows_at_once() const;
+  int row_group_size() const;
   int defined_in(std::size_t id) const;
   std::vector<bool> wanted_after(int pass);
-  void emit_in_turns();
+  void emit_row_groups();
   void emit_host_pass(int pass);
-  void ask_for_next_row();
+  void prefetch_next_row();
   void emit_batches(int pass);
   void fetch(const std::vector<std::size_t>& operands, int depth);
-  void emit_vector(int pass, int depth, std::string_view held_slot);
+  void emit_vector(int pass, int depth, std::string_view slot_index);
   void emit_each_lane(int pass, int depth, std::string_view slot);
   void emit_element(std::size_t id, int pass, int depth, std::string_view slot);
   bool is_shared_quotient(std::size_t id, int pass) const;
   std::vector<std::size_t> shared_quotients(int pass) const;
   void prepare_divisors(int pass);
   void emit_lanes(int pass, int depth, std::string_view slot);
-  void emit_usual_quotient(std::size_t id, int depth);
-  void emit_join(std::size_t id, int depth);
+  void emit_fast_quotient(std::size_t id, int depth);
+  void emit_combine(std::size_t id, int depth);
   void carry_stretches(int pass, int depth, std::string_view done);
   std::string last_vector() const;
 
   Accuracy accuracy_;
-  bool from_memory_ = false;  ///< what is written is for the vectors in shared memory
-  bool copying_ = false;      ///< not all of a row that is copied has been awaited
-  bool taken_ahead_ = false;  ///< what is written has the vectors of `ahead_`
-  bool at_ends_ = false;      ///< what is written is for single elements at the ends of a row
-  bool usual_ = false;        ///< what is written takes divisors and dividends for usual ones
-  std::vector<JoinedReductions> joined_;
-  std::vector<std::size_t> ahead_;  ///< operands that the last pass alone reads, before their turn
+  bool from_smem_ = false;       ///< the code being written reads vectors from shared memory
+  bool copies_pending_ = false;  ///< not all asynchronous copies have been waited for
+  bool from_prefetch_ = false;   ///< the code being written has the vectors of `prefetched_`
+  bool at_ends_ = false;         ///< it is for single elements at the ends of a row
+  bool fast_quotients_ = false;  ///< it takes divisors and dividends to be in range
+  std::vector<OnlineReductions> online_;
+  std::vector<std::size_t> prefetched_;  ///< operands that only the last pass reads
   int last_pass_ = 0;
   std::vector<std::vector<bool>> needed_;  ///< by pass and node
   std::vector<int>
-      kept_;  ///< the pass that leaves a node's values in registers for later ones, or -1
+      cached_in_;  ///< the pass that leaves a node's values in registers for later ones, or -1
   std::vector<std::string> names_;
 };
 
-inline bool is_place(Op op) { return op == Op::argmax || op == Op::argmin; }
+inline bool is_arg_reduction(Op op) { return op == Op::argmax || op == Op::argmin; }
 
 KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
                                std::string_view function, std::string_view expression);

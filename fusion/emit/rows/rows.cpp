@@ -1,5 +1,5 @@
-// A kernel that reduces along the innermost axis: the threads of a row stand side by side along it,
-// and several short rows share a block.
+// Reductions along the innermost axis: the threads of a row are neighbours along it, and several
+// short rows share a block.
 #include "fusion/emit/rows/rows.hpp"
 
 #include <fmt/format.h>
@@ -18,12 +18,12 @@ class RowEmitter : public ReductionEmitter {
 
  private:
   bool has_lines() const { return rows_.axes > 1; }
-  bool places(std::size_t i) const {
+  bool stages(std::size_t i) const {
     return rows_.row_step != 0 && schedule_.operands[i].can_stage() && is_used(operands_[i]);
   }
   bool is_guarded() const override { return rows_.rows > 1; }
 
-  void numbers() override {
+  void add_counts() override {
     if (has_lines()) out_.add_divisor(Parameter::Kind::columns, "columns");
   }
 
@@ -32,7 +32,7 @@ class RowEmitter : public ReductionEmitter {
       const TypedNode& node = graph_.nodes[id];
       if (!is_reduction(node.op)) continue;
       std::string type = partial_type(node);
-      if (const JoinedReductions* pair = joined_by(id)) {
+      if (const OnlineReductions* pair = online_pair_of(id)) {
         if (pair->centre == id) continue;
         type = pair->squares ? "Moments" : "Exponentials";
       }
@@ -44,13 +44,13 @@ class RowEmitter : public ReductionEmitter {
       }
     }
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (!places(i)) continue;
-      out_.line(1, "KILN_SHARED Vec<{}, {}> {}_placed[{}];", storage_type(operands_[i].dtype),
+      if (!stages(i)) continue;
+      out_.line(1, "KILN_SHARED Vec<{}, {}> {}_staged[{}];", storage_type(operands_[i].dtype),
                 schedule_.width, operands_[i].name, rows_.threads * rows_.vectors);
     }
   }
 
-  void place() override {
+  void locate_rows() override {
     std::string unit = in_cluster() ? fmt::format("item / {}", rows_.cluster_blocks) : "item";
     if (rows_.rows > 1) {
       unit = "least(wanted, row_count - 1)";
@@ -70,9 +70,9 @@ class RowEmitter : public ReductionEmitter {
         unit = "unit";
       }
     } else if (schedule_.wide_index) {
-      out_.line(2, "KILN_SYNCHRONIZE();");  // the slots of the row before may still be read
+      out_.line(2, "KILN_SYNCHRONIZE();");  // threads may still read the slots of the row before
     }
-    piece_of(unit, "row");
+    locate_split(unit, "row");
     if (in_cluster()) {
       out_.line(2, "arrive_in_cluster();");
       out_.line(2, "const {} thread_in_block = thread_of<1, {}>();", index_, threads_of_block());
@@ -88,9 +88,9 @@ class RowEmitter : public ReductionEmitter {
                 operands_[static_cast<std::size_t>(rows_.phase)].name);
       out_.line(2, "const {} vectors = (size - head) / {};", index_, schedule_.width);
       out_.line(2, "const bool at_end = {}thread < size - vectors * {};",
-                rows_.split ? "piece == 0 && " : "", schedule_.width);
+                rows_.split ? "split == 0 && " : "", schedule_.width);
     }
-    piece_bounds();
+    split_bounds();
     for (const OperandText& operand : operands_) {
       if (operand.output || !operand.row_invariant || !is_used(operand)) continue;
       const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
@@ -101,22 +101,22 @@ class RowEmitter : public ReductionEmitter {
     }
   }
 
-  void place_vector(int depth) override {
+  void locate_vector(int depth) override {
     const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
     if (!has_lines()) {
       out_.line(depth, "const {} first = vector{}{};", index_, scale,
                 is_shifted() ? " + head" : "");
       return;
     }
-    out_.line(depth, "const {} line = divide(vector, columns);", index_);
-    out_.line(depth, "const {} first = (vector - line * columns.divisor){};", index_, scale);
-    out_.coordinates(depth, index_, "line", first_reduced(), inner());
+    out_.line(depth, "const {} segment = divide(vector, columns);", index_);
+    out_.line(depth, "const {} first = (vector - segment * columns.divisor){};", index_, scale);
+    out_.coordinates(depth, index_, "segment", first_reduced(), inner());
   }
 
   std::string load_text(std::size_t i) const override {
-    if (places(i) && width() > 1) return operands_[i].name + "_placed[vector]";
+    if (stages(i) && width() > 1) return operands_[i].name + "_staged[vector]";
     if (in_parts() && schedule_.operands[i].access == Access::contiguous) {
-      return fmt::format("{}(part, {}, first)", is_staged(i) ? "load_halves" : "load",
+      return fmt::format("{}(part, {}, first)", converts_in_blocks(i) ? "load_halves" : "load",
                          line_text(i));
     }
     if (in_parts()) {
@@ -125,7 +125,7 @@ class RowEmitter : public ReductionEmitter {
     if (schedule_.operands[i].unaligned && width() > 1) {
       const std::string inner =
           slot_.empty() ? "false" : fmt::format("{} < {}", slot_, rows_.full_vectors - 1);
-      return fmt::format("load_between<{}>({}, first, size, {})", width(), line_text(i), inner);
+      return fmt::format("load_unaligned<{}>({}, first, size, {})", width(), line_text(i), inner);
     }
     if (schedule_.operands[i].access == Access::contiguous) {
       return fmt::format("{}<{}, {}>({}, first)", load_name(), width(), alignment(i), line_text(i));
@@ -133,15 +133,16 @@ class RowEmitter : public ReductionEmitter {
     return fmt::format("gather<{}>({}, first, {})", width(), line_text(i), stride_name(i, inner()));
   }
 
-  // All threads of a block put weights where its rows' vectors lie, which is the same for all.
-  void place_weights() override {
+  // All threads of a block stage weights in shared memory, shifted as its rows are misaligned,
+  // which is alike for all of them.
+  void stage_weights() override {
     if (rows_.row_step == 0) return;
     out_.line(2, "for ({0} vector = threadIdx.x; vector < vectors; vector += {1}) {{", index_,
               rows_.block());
-    place_vector(3);
+    locate_vector(3);
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (!places(i)) continue;
-      out_.line(3, "{}_placed[vector] = load_between<{}>({}, first, size, false);",
+      if (!stages(i)) continue;
+      out_.line(3, "{}_staged[vector] = load_unaligned<{}>({}, first, size, false);",
                 operands_[i].name, schedule_.width, line_text(i));
     }
     out_.line(2, "}}");
@@ -149,38 +150,39 @@ class RowEmitter : public ReductionEmitter {
   }
 
   std::string position_text() const override {
-    return fmt::format("{}first + {}(lane)", has_lines() ? "line * size + " : "", index_);
+    return fmt::format("{}first + {}(lane)", has_lines() ? "segment * size + " : "", index_);
   }
 
   void row_values(int pass) override {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      if (!uniform_[id] || pass_[id] != pass || is_reduction(graph_.nodes[id].op)) continue;
+      if (!row_invariant_[id] || pass_[id] != pass || is_reduction(graph_.nodes[id].op)) continue;
       emit_value(id, 2);
     }
   }
 
   void emit_result(std::size_t id) override {
     const TypedNode& node = graph_.nodes[id];
-    const JoinedReductions* const pair = joined_by(id);
-    if (pair != nullptr && pair->centre == id) return own_centre(*pair);
+    const OnlineReductions* const pair = online_pair_of(id);
+    if (pair != nullptr && pair->centre == id) return emit_own_centre(*pair);
     if (in_cluster() && !cluster_begun_) {
       cluster_begun_ = true;
-      out_.line(2, "await_cluster();  // all blocks have begun, and read what the row before left");
+      out_.line(2,
+                "await_cluster();  // all blocks have begun and read the slots of the row before");
     }
-    if (pair != nullptr) return emit_joined(*pair);
+    if (pair != nullptr) return emit_online(*pair);
     const bool stretches = in_stretches(node);
     if (stretches) {
-      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).joiner, name_of(id));
+      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, name_of(id));
     }
-    const std::string joined = fmt::format("reduce<{}>({}_{}, {}_slots)", info(node.op).joiner,
-                                           name_of(id), stretches ? "all" : "lanes", name_of(id));
+    const std::string combined = fmt::format("reduce<{}>({}_{}, {}_slots)", info(node.op).combiner,
+                                             name_of(id), stretches ? "all" : "lanes", name_of(id));
     out_.line(2, "const {} {} = {};", compute_type(node.dtype), name_of(id),
-              result_text(node, joined));
+              result_text(node, combined));
     values_[id] = name_of(id);
   }
 
-  // What a thread takes for the row's largest element or mean.
-  void own_centre(const JoinedReductions& pair) {
+  // The centre that a thread uses: its own largest element, or the mean of its own elements.
+  void emit_own_centre(const OnlineReductions& pair) {
     const std::string& name = name_of(pair.centre);
     out_.line(2, "const f32 {0}_own = {1}{2}>({0}_lanes);", name,
               pair.squares ? "fold<Sum, " : "fold<Max, ", schedule_.width);
@@ -196,8 +198,8 @@ class RowEmitter : public ReductionEmitter {
     values_[pair.centre] = name + "_centre";
   }
 
-  // Both results, from those around the threads' own centres.
-  void emit_joined(const JoinedReductions& pair) {
+  // Both results of a pair of online reductions, from those around the threads' own centres.
+  void emit_online(const OnlineReductions& pair) {
     const std::string& centre = name_of(pair.centre);
     const std::string& around = name_of(pair.around);
     const std::string sum = fmt::format("fold<Sum, {}>({}_lanes)", schedule_.width, around);
@@ -206,31 +208,31 @@ class RowEmitter : public ReductionEmitter {
       const bool equal = rows_.full_vectors == rows_.vectors && !is_shifted();
       if (is_off_centre(pair.around)) {
         out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{moments_around(", around);
-        out_.line(4, "{0}_centre, own_count, fold<Sum, {2}>({1}_off), {3})}}}};", centre, around,
+        out_.line(4, "{0}_centre, own_count, fold<Sum, {2}>({1}_delta), {3})}}}};", centre, around,
                   schedule_.width, sum);
       } else {
         out_.line(2, "Lanes<Moments, 1> {0}_own = {{{{{{own_count, {1}_centre, {2}}}}}}};", around,
                   centre, sum);
       }
-      out_.line(2, "const Moments {0}_row = reduce<JoinMoments<{1}>>({0}_own, {0}_slots);", around,
-                equal);
+      out_.line(2, "const Moments {0}_row = reduce<CombineMoments<{1}>>({0}_own, {0}_slots);",
+                around, equal);
       out_.line(2, "const f32 {} = {}_row.mean;", centre, around);
       result = around + "_row.squares";
     } else {
       const bool narrow =
           !node_text_.is_term(pair.exponential) &&
-          node_text_.of(pair.exponential, values_, stored_).text.starts_with("narrow");
+          node_text_.of(pair.exponential, values_, storage_).text.starts_with("narrow");
       out_.line(2, "Lanes<Exponentials, 1> {0}_own = {{{{{{{1}_own, {2}}}}}}};", around, centre,
                 sum);
-      out_.line(2,
-                "const Exponentials {0}_row = reduce<JoinExponentials<{1}>>({0}_own, {0}_slots);",
-                around, narrow);
+      out_.line(
+          2, "const Exponentials {0}_row = reduce<CombineExponentials<{1}>>({0}_own, {0}_slots);",
+          around, narrow);
       out_.line(2, "const f32 {} = {}_row.largest;", centre, around);
-      if (keeps(pair.exponential)) {
-        out_.line(2, "const f32 {0}_moved = JoinExponentials<{1}>::exp({2}_own - {2});",
+      if (is_cached(pair.exponential)) {
+        out_.line(2, "const f32 {0}_rescale = CombineExponentials<{1}>::exp({2}_own - {2});",
                   name_of(pair.exponential), narrow, centre);
       }
-      // Of nothing but -infinity, and with +infinity, it is NaN.
+      // A row of only -infinity, or with +infinity, gives NaN.
       result = fmt::format("{0}_row.sum + ({1} - {1})", around, centre);
     }
     values_[pair.centre] = centre;
@@ -244,11 +246,12 @@ class RowEmitter : public ReductionEmitter {
     if (is_guarded()) guard = "if (active && thread == 0) ";
     for_each_result(true, [&](std::size_t, const OperandText& operand) {
       out_.line(2, "{}*{}_row = {};", guard, operand.name,
-                node_text_.store(operand.value, values_, stored_));
+                node_text_.store(operand.value, values_, storage_));
     });
   }
 
-  bool cluster_begun_ = false;  ///< what is written waits no more for other blocks to begin
+  bool cluster_begun_ =
+      false;  ///< the code so far has waited for all blocks of the cluster to begin
 };
 
 }  // namespace

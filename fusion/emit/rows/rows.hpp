@@ -1,5 +1,5 @@
-// Emit for kernels that reduce along rows: what comes before the reductions, the reductions and
-// what comes after them, in one kernel that reads a row once where it fits into registers.
+// Emits reductions along rows: whatever comes before the reductions, the reductions, and whatever
+// comes after them, in one kernel that reads a row once if it fits on chip.
 #pragma once
 
 #include <string_view>

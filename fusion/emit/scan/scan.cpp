@@ -1,6 +1,6 @@
-// Every value is an array of the lanes that a thread has at a time; a running result goes over the
-// lanes of all threads of a row, or over those of the thread's columns. An element depends on those
-// before it alone, so running results of running results take no second pass.
+// Emits scans. Every value is an array of the lanes that a thread has at a time; a running result
+// goes over the lanes of all threads of a row, or over those of the thread's columns. An element
+// depends only on those before it, so running results of running results take no second pass.
 #include "fusion/emit/scan/scan.hpp"
 
 #include <fmt/format.h>
@@ -32,20 +32,20 @@ class ScanEmitter {
         identifiers_(graph),
         operands_(identifiers_.operands()),
         values_(graph.nodes.size()),
-        stored_(graph.nodes.size()),
+        storage_(graph.nodes.size()),
         names_(graph.nodes.size()) {}
 
   KernelDescription run(std::string_view function, std::string_view expression) {
     if (operands_.size() != schedule_.operands.size()) {
       throw Error(Code::internal,
-                  "emit_scan: the schedule has another number of operands than the graph");
+                  "emit_scan: the schedule and the graph differ in their number of operands");
     }
     collect_parameters();
     comment(function, expression);
     out_.line(0, "namespace kiln {{");
     out_.line(0, "");
     out_.signature(threads());
-    out_.await_prerequisites(1);
+    out_.pdl_wait(1);
     out_.line(1, "constexpr Width<{}> width{{}};", schedule_.width);
     if (along()) {
       open_rows();
@@ -108,7 +108,7 @@ class ScanEmitter {
                  accuracy_);
   }
 
-  // -- Who takes what
+  // -- Which thread takes which elements
 
   void open_rows() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
@@ -130,10 +130,10 @@ class ScanEmitter {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
       if (!is_scan(node.op)) continue;
-      out_.line(2, "{0} {1}_carried = {2}::start<{0}>();", compute_type(node.dtype), name_of(id),
-                info(node.op).joiner);
+      out_.line(2, "{0} {1}_carried = {2}::identity<{0}>();", compute_type(node.dtype), name_of(id),
+                info(node.op).combiner);
     }
-    // All threads of a block go on to the end together. Those past the end of the row repeat its
+    // All threads of a block stay in the loop to its end. Those past the end of the row repeat its
     // last vector, which nothing before it depends on.
     const std::string thread = schedule_.backend == Backend::host
                                    ? "0"
@@ -159,7 +159,7 @@ class ScanEmitter {
       const TypedNode& node = graph_.nodes[id];
       if (!is_scan(node.op)) continue;
       out_.line(2, "auto {}_carried = start_columns<{}, {}, {}>();", name_of(id),
-                info(node.op).joiner, compute_type(node.dtype), schedule_.width);
+                info(node.op).combiner, compute_type(node.dtype), schedule_.width);
     }
     out_.line(2, "for ({0} at_{1} = 0; at_{1} < length.divisor; ++at_{1}) {{", index_, scanned());
   }
@@ -233,10 +233,10 @@ class ScanEmitter {
     const std::string& own = name_of(id);
     define(id, values_[node.operands[0]]);
     if (along()) {
-      out_.line(3, "scan<{0}, {1}>({2}, {2}_carried, {2}_slots);", info(node.op).joiner,
+      out_.line(3, "scan<{0}, {1}>({2}, {2}_carried, {2}_slots);", info(node.op).combiner,
                 shares_.threads, own);
     } else {
-      out_.line(3, "scan_row<{0}>({1}, {1}_carried, at_{2});", info(node.op).joiner, own,
+      out_.line(3, "scan_row<{0}>({1}, {1}_carried, at_{2});", info(node.op).combiner, own,
                 scanned());
     }
     values_[id] = node_text_.rounded(node, values_[id]);
@@ -252,17 +252,17 @@ class ScanEmitter {
       const bool lanes = access == Access::contiguous || access == Access::strided;
       names_[id] = operand->name;
       std::string element = operand->name + "_bits";
-      // Kept, as an output may lie in its memory.
-      if (lanes && node_text_.needs_stored(static_cast<NodeId>(id))) {
+      // Copied, since an output may overwrite it.
+      if (lanes && node_text_.needs_storage(static_cast<NodeId>(id))) {
         out_.line(3, "{} {}[{}];", storage_type(node.dtype), element, schedule_.width);
         out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {}_lanes[lane];",
                   element, operand->name);
         element += "[lane]";
-        stored_[id] = element;
+        storage_[id] = element;
       } else if (lanes) {
         element = operand->name + "_lanes[lane]";
       } else {
-        stored_[id] = element;
+        storage_[id] = element;
       }
       define(id, fmt::format("to<{}>({})", compute_type(node.dtype), element));
       return;
@@ -273,10 +273,10 @@ class ScanEmitter {
       values_[id] = name_of(id);
       return;
     }
-    if (node_text_.needs_stored(static_cast<NodeId>(id)))
-      stored_[id] = node_text_.bits(node, values_, stored_);
+    if (node_text_.needs_storage(static_cast<NodeId>(id)))
+      storage_[id] = node_text_.bits(node, values_, storage_);
     const NodeText::Expression expression =
-        node_text_.of(static_cast<NodeId>(id), values_, stored_);
+        node_text_.of(static_cast<NodeId>(id), values_, storage_);
     if (expression.same) {
       values_[id] = expression.text;
     } else {
@@ -301,8 +301,8 @@ class ScanEmitter {
       out_.line(3, "auto {}_lanes = results<{}>({}, first{});", operand.name, schedule_.width,
                 pointer(i), contiguous ? "" : ", " + inner_stride(i));
       const std::string element = schedule_.backend == Backend::host
-                                      ? node_text_.store_on_host(operand.value, values_, stored_)
-                                      : node_text_.store(operand.value, values_, stored_);
+                                      ? node_text_.store_on_host(operand.value, values_, storage_)
+                                      : node_text_.store(operand.value, values_, storage_);
       out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}_lanes[lane] = {};", operand.name,
                 element);
       if (contiguous) {
@@ -329,7 +329,7 @@ class ScanEmitter {
   KernelNames identifiers_;
   const std::vector<NamedOperand>& operands_;
   std::vector<std::string> values_;
-  std::vector<std::string> stored_;  ///< of narrow numbers, as they lie in memory
+  std::vector<std::string> storage_;  ///< of narrow numbers: the text of the storage type
   std::vector<std::string> names_;
   KernelWriter out_{schedule_};
 };

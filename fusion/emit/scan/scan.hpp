@@ -1,5 +1,5 @@
-// Emit for kernels with running results along an axis (cumsum, cumprod, cummax): what comes before,
-// between and after them is computed for the same elements, in one pass over the axis.
+// Emits scans: kernels with running results along an axis (cumsum, cumprod, cummax). Whatever comes
+// before, between and after them is computed for the same elements, in one pass over the axis.
 #pragma once
 
 #include <string_view>

@@ -34,7 +34,8 @@ void choose_tile(const std::vector<MergedAxis>& axes, std::span<const Operand> o
     schedule.tile_axis = static_cast<int>(k);
   }
   if (best.empty()) return;
-  // At the edges of a tile every element is a thread's own: two would share a byte of the output.
+  // At the edges of a tile each thread stores single elements: two threads would write one byte of
+  // the output.
   if (std::ranges::any_of(operands,
                           [](const Operand& o) { return o.output && is_packed(o.dtype); }))
     return;
@@ -120,7 +121,7 @@ void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const
   int loaded = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const OperandSchedule& own = schedule.operands[i];
-    // Counts, and packed elements that are no vectors, go on from lane to lane.
+    // Iotas, and packed elements without vectors, continue from lane to lane.
     const bool packed = is_packed(operands[i].dtype);
     if (operands[i].iota || (packed && (operands[i].output || own.access == Access::strided)))
       return;

@@ -14,13 +14,11 @@ namespace kiln::fusion {
 namespace {
 
 // GPUs: one 16-byte access of the narrowest operand per thread keeps enough bytes in flight with
-// 256 threads a block, and 64 bytes of the widest still fit registers. What is stored is one access
-// of a thread, so that neighbouring threads fill whole lines of memory at once: of several, each
-// would leave gaps for the next, and the second cache is slow to join them, as the first does for
-// what is loaded. Half of what a block may
-// have of the shared memory goes to tiles, so that two blocks fit a compute unit. The host: one
-// work item is a stretch of a row, long enough that finding its place costs nothing; tiles fit its
-// first cache.
+// 256 threads a block, and 64 bytes of the widest operand still fit registers. An output is stored
+// in one access of a thread, so that neighbouring threads fill whole cache lines at once: several
+// accesses would leave gaps for the next one, and L2 is slow to merge them. Tiles take half of the
+// shared memory of a block, so that two blocks fit a compute unit. The CPU: a work item is a part
+// of a row, long enough that locating it costs nothing; tiles fit the L1 cache.
 constexpr DeviceModel kModels[] = {
     /* amd    */ {16, 64, 16, 16, 256, 256, 0, 32 << 10},
     /* nvidia */ {16, 64, 16, 16, 256, 512, 0, 32 << 10},
@@ -29,19 +27,21 @@ constexpr DeviceModel kModels[] = {
 
 constexpr int kMostRank = 64;
 
-// What the host streams it collects first, no more than leaves its store buffer room to go on while
-// memory takes what is under way, unless every part would then end within a line: copies with 4096
-// / 1024 / 512 / 256 bytes at a time reach 27, 31, 39 and 40 GB/s with one thread of a Zen 3.
+// On the CPU streamed outputs are collected first, in parts so short that the store buffer can
+// continue while memory takes the last part, but not so short that each ends within a cache line:
+// copies with 4096 / 1024 / 512 / 256 bytes at a time reach 27, 31, 39 and 40 GB/s with one thread
+// of a Zen 3.
 constexpr int kStreamedBytes = 512;
 
-// The host's kernels know how long short rows are: no lanes of whole ones are computed one by one.
+// On the CPU kernels for short rows have the rows' width: no lanes of whole rows are computed one
+// by one.
 constexpr std::int64_t kShortRow = 128;
 int short_width(std::int64_t size) {
   constexpr std::uint64_t kLeast = 4;
   return static_cast<int>(std::bit_ceil(std::max(kLeast, static_cast<std::uint64_t>(size))));
 }
 
-// Whether memory is gone through from its start on, with gaps that are not much longer than what is
+// Whether memory is traversed from start to end with gaps that are not much longer than what is
 // read between them.
 bool has_gaps(const std::vector<MergedAxis>& axes, std::size_t operand) {
   constexpr std::int64_t kLongest = 8;
@@ -57,11 +57,12 @@ bool has_gaps(const std::vector<MergedAxis>& axes, std::size_t operand) {
   return gaps;
 }
 
-// So many outputs, or parts of one, are written side by side where that reads whole lines.
+// At most this many outputs, or parts of one, are written side by side where that reads whole cache
+// lines.
 constexpr double kHostLine = 64;
 constexpr std::int64_t kMostStreams = 32;
 
-// The axes that have a length. Without elements they are one, of none, however long the others are.
+// The axes of more than one element. Without any elements they are one axis of size 0.
 std::vector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands) {
   std::vector<MergedAxis> axes;
   if (std::ranges::find(shape, 0) != shape.end()) {
@@ -84,9 +85,9 @@ std::size_t first_output(std::span<const Operand> operands) {
   return found == operands.end() ? 0 : static_cast<std::size_t>(found - operands.begin());
 }
 
-// Axes along which the first output runs backwards start from their other end, in every operand.
-void turn_round(std::vector<MergedAxis>& axes, std::size_t output,
-                std::vector<std::int64_t>& offsets) {
+// Reverses axes along which the first output runs backwards, in every operand.
+void reverse_axes(std::vector<MergedAxis>& axes, std::size_t output,
+                  std::vector<std::int64_t>& offsets) {
   for (MergedAxis& axis : axes) {
     if (axis.strides[output] >= 0) continue;
     for (std::size_t i = 0; i < axis.strides.size(); ++i) {
@@ -96,14 +97,14 @@ void turn_round(std::vector<MergedAxis>& axes, std::size_t output,
   }
 }
 
-// What the kernel adds to an operand's place, because its pointer cannot.
+// The offset that the kernel adds, because a pointer cannot express it.
 std::int64_t start_of(const Operand& operand, std::int64_t offset) {
   if (operand.iota) return offset;
   return is_packed(operand.dtype) ? offset & 1 : 0;
 }
 
-// Whether vectors of what counts up begin at multiples of four, of which one call of the random
-// number generator gives the numbers.
+// 4 if all vectors of an iota begin at multiples of four, for which one call of the random number
+// generator gives the numbers; else 0.
 int count_alignment(const std::vector<MergedAxis>& axes, std::size_t operand, std::int64_t start,
                     int width) {
   std::int64_t steps = start | width;
@@ -111,7 +112,7 @@ int count_alignment(const std::vector<MergedAxis>& axes, std::size_t operand, st
   return axes.back().strides[operand] == 1 && steps % 4 == 0 ? 4 : 0;
 }
 
-// Does every row of a packed operand begin with a byte?
+// Whether every row of a packed operand begins at a whole byte.
 bool rows_are_bytes(const std::vector<MergedAxis>& axes, std::size_t operand, std::int64_t offset) {
   bool whole = offset % 2 == 0;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
@@ -135,7 +136,7 @@ bool rows_are_lines(const Operand& operand, std::int64_t offset,
 
 bool is_streamed(std::span<const Operand> operands, const std::vector<OperandSchedule>& schedules,
                  const std::vector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
-                 bool in_pieces, Backend backend) {
+                 bool short_stores, Backend backend) {
   constexpr std::uint64_t kLongRow = 2048;
   const std::uint64_t least = device_model(backend).stream_bytes;
   std::uint64_t elements = 1;
@@ -151,7 +152,7 @@ bool is_streamed(std::span<const Operand> operands, const std::vector<OperandSch
                          return !operand.iota && operand.address == written.address;
                        }) == 1;
     const bool is_long =
-        !in_pieces && static_cast<std::uint64_t>(axes.back().size) * width >= kLongRow;
+        !short_stores && static_cast<std::uint64_t>(axes.back().size) * width >= kLongRow;
     if (least == 0 || elements * width < least || !everywhere || !alone ||
         schedules[i].access != Access::contiguous ||
         !(is_long || rows_are_lines(written, offsets[i], axes, i))) {
@@ -184,7 +185,7 @@ std::uint32_t Layout::block() const {
     return static_cast<std::uint32_t>(schedule.tile != 0 ? model.tile_block : model.block);
   }
   if (gpu) return static_cast<std::uint32_t>(schedule.reduction.block());
-  // As many items as keep a core busy for longer than it takes to wake it.
+  // Enough items to keep a core busy for longer than it takes to wake it.
   constexpr std::int64_t kWorthwhile = 16 * 1024;
   const std::int64_t side_by_side = schedule.reduction.columns != 0 ? schedule.width : 1;
   const std::int64_t elements = std::max<std::int64_t>(1, reduced / splits) * side_by_side;
@@ -204,13 +205,13 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
   std::vector<MergedAxis> axes = axes_of(shape, operands);
   const std::size_t output = first_output(operands);
-  turn_round(axes, output, layout.offsets);
+  reverse_axes(axes, output, layout.offsets);
   sort_by_memory(axes, output);
   axes = merge(std::move(axes));
   if (backend == Backend::host) {
     axes = follow_largest_input(std::move(axes), operands, kHostLine, kMostStreams);
   } else if (!axes.empty()) {
-    axes = bring_together(std::move(axes), operands);
+    axes = order_for_reuse(std::move(axes), operands);
   }
   if (axes.empty()) {
     axes.push_back(
@@ -268,7 +269,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     layout.work_items *= blocks(axes[k].size, tile != 0 && k == tile_axis ? tile : 1);
   }
-  // A short row is less than a work item of the host could take.
+  // On the CPU a short row has fewer elements than a work item could.
   const std::int64_t filled = backend == Backend::host ? std::min<std::int64_t>(inner.size, width)
                                                        : std::int64_t{width} * vectors;
   const std::uint64_t elements =
@@ -279,8 +280,8 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
     schedules[i].gaps = backend == Backend::host && tile == 0 && width <= kShortRow &&
                         !operands[i].output && !is_packed(operands[i].dtype) &&
                         schedules[i].access == Access::contiguous && has_gaps(axes, i);
-    // A CPU loads from any address at the same cost, so there alignment is no reason for a
-    // schedule. What lies in the vectors of another operand is aligned as that one is.
+    // A CPU loads from any address at the same cost, so alignment there is no reason for another
+    // kernel. An interleaved operand is aligned as the first one is.
     const bool aligned = backend != Backend::host && !operands[i].iota && schedules[i].way == 0;
     schedules[i].alignment =
         operands[i].iota ? count_alignment(axes, i, start_of(operands[i], layout.offsets[i]), width)

@@ -1,8 +1,9 @@
-// What the terms of a sum are where they are made of small integers: integers with a scale and a
-// bias or a point, times what all rows share. Their sum is then one of integers times what is
-// shared, scaled once for each group.
+// Recognises sums of dequantised weights times activations: small weights with a scale and a bias
+// or a zero point for each group, times what all rows share. Such a sum is one of weights times
+// activations, scaled once for each group.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -10,27 +11,33 @@
 
 namespace kiln::fusion {
 
-/// Where a value stands in a kernel of products.
-struct ValuePlace {
-  bool element = false;  ///< one for each element, not for a group or row of them
-  bool rows = false;     ///< another for each row
-  bool columns = false;  ///< another for each column
+/// How often a value is computed in a kernel of products: once for each row, for each group (of
+/// contiguous reduced elements, which share a scale), for each element, or after the reductions.
+enum class Level : std::uint8_t { row, group, element, result };
+
+/// Where a value is computed, and for which rows and columns of a thread.
+struct Scope {
+  Level level = Level::row;
+  bool rows = false;     ///< another value for each row
+  bool columns = false;  ///< another value for each column
 };
 
-/// (lane * scale + bias) * shared, or (lane - point) * scale * shared; what is not there is 1 or 0.
+/// (weight * scale + bias) * activation, or (weight - zero_point) * scale * activation; what is not
+/// there is 1 or 0.
 struct ProductForm {
-  NodeId lane = 0;  ///< an argument of u4, i4, u8 or i8; in tiles also of f8e4m3 or f8e5m2
+  NodeId weight = 0;  ///< an argument of u4, i4, u8 or i8; in tiles also of f8e4m3 or f8e5m2
   std::optional<NodeId> scale;
   std::optional<NodeId> bias;
   bool bias_is_subtracted = false;
-  std::optional<NodeId> point;
-  NodeId shared = 0;
-  bool has_rest() const { return bias || point; }
+  std::optional<NodeId> zero_point;
+  NodeId activation = 0;
+  bool has_offset() const { return bias || zero_point; }
 };
 
-/// The form of the terms of `sum`; nothing if they have another. Without rounding between the
-/// operations only: each would be another one. With `small_floats` they are lanes too.
+/// The form of the terms of `sum`, or nothing if they have another one. There is none where each
+/// operation rounds, since the form computes in another order. `scopes` are those of the graph's
+/// nodes; with `small_floats` 8-bit floats are weights too.
 std::optional<ProductForm> product_form(const TypedGraph& graph, NodeId sum,
-                                        const std::vector<ValuePlace>& places, bool small_floats);
+                                        const std::vector<Scope>& scopes, bool small_floats);
 
 }  // namespace kiln::fusion

@@ -9,11 +9,10 @@
 namespace kiln::fusion {
 namespace {
 
-// A thread takes four rows or so at once: what they share is loaded and converted once for them,
-// and four loads of 16 bytes are under way. With more columns it is fewer rows, as registers allow.
-// A row is shared out to a wave, and to more threads while there are too few for every GPU that is
-// known. The host takes a row at a time and adds 64 elements side by side, in a loop that compilers
-// make vectors of.
+// A thread takes about four rows at once: what they share is loaded and converted once, and four
+// loads of 16 bytes are in flight. With more columns it takes fewer rows, as registers allow. A row
+// is mapped to a wave, and to more threads while there are too few for the largest GPUs. The CPU
+// takes a row at a time and adds 64 elements side by side, in a loop that compilers vectorise.
 constexpr int kMostColumns = 8;
 constexpr int kLanesAtATime = 8;
 constexpr int kHostLanes = 64;
@@ -39,8 +38,8 @@ std::vector<Axis> axes_where(const ReduceSpace& space, std::span<const Operand> 
 }
 
 // One pass, whose results are all that is stored.
-bool has_the_structure(const TypedGraph& graph, const ReduceSpace& space,
-                       std::span<const Operand> operands, const std::vector<bool>& uniform) {
+bool is_product(const TypedGraph& graph, const ReduceSpace& space,
+                std::span<const Operand> operands, const std::vector<bool>& row_invariant) {
   std::vector<bool> after(graph.nodes.size(), false);
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const TypedNode& node = graph.nodes[id];
@@ -50,7 +49,7 @@ bool has_the_structure(const TypedGraph& graph, const ReduceSpace& space,
     after[id] = true;
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].output && (!uniform[i] || is_packed(operands[i].dtype))) return false;
+    if (operands[i].output && (!row_invariant[i] || is_packed(operands[i].dtype))) return false;
   }
   return std::ranges::none_of(space.shape, [](std::int64_t size) { return size == 0; });
 }
@@ -73,7 +72,7 @@ std::size_t largest(std::span<const Operand> operands, const ReduceSpace& space)
   return found;
 }
 
-// The axes of one kernel before they are put in a row.
+// The axes of a kernel before they are arranged.
 struct Axes {
   std::vector<Axis> batches;
   Axis columns;
@@ -89,8 +88,8 @@ int most_columns(std::int64_t size) {
   return 1;
 }
 
-// The columns are the axis along which the largest operand does not move, the rows the one along
-// which its rows follow each other.
+// Columns are the axis along which the largest operand repeats, rows the axis along which its rows
+// follow each other.
 Axes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::size_t operand,
              std::size_t operands) {
   Axes axes;
@@ -111,7 +110,7 @@ Axes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::size_t ope
     for (std::int64_t& stride : axis.strides) stride *= columns;
     axes.batches.push_back(std::move(axis));
   }
-  // What does not move in the largest operand is a batch, before those that do.
+  // Axes along which the largest operand repeats are batches and come first.
   std::ranges::stable_sort(axes.batches, [&](const Axis& a, const Axis& b) {
     return a.strides[operand] == 0 && b.strides[operand] != 0;
   });
@@ -131,27 +130,27 @@ bool rows_begin_with_bytes(const Operand& operand, std::size_t index,
   return whole;
 }
 
-// 16 bytes of the narrowest operand that moves along the innermost axis, as long as vectors fit it.
-// With more, neighbouring threads would read what the rows share from places so far apart that
-// they wait for each other.
+// 16 bytes of the narrowest operand that moves along the innermost axis, as long as vectors divide
+// it. Wider vectors would make neighbouring threads read shared operands from places so far apart
+// that accesses are not coalesced.
 int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operands,
                  Backend backend) {
   const Axis& inner = axes.back();
   int narrowest = kVectorBits;
-  bool halves = true;  // of bytes may be loaded together
+  bool whole_bytes = true;  // packed operands can be loaded byte by byte
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (inner.strides[i] == 0) continue;
     narrowest = std::min(narrowest, bits(operands[i].dtype));
     if (is_packed(operands[i].dtype))
-      halves = halves && rows_begin_with_bytes(operands[i], i, axes);
+      whole_bytes = whole_bytes && rows_begin_with_bytes(operands[i], i, axes);
   }
-  if (!halves) return 1;
+  if (!whole_bytes) return 1;
   int width = backend == Backend::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
 }
 
-void share_out(Layout& layout, std::int64_t batches, Backend backend) {
+void map_to_threads(Layout& layout, std::int64_t batches, Backend backend) {
   Schedule& schedule = layout.schedule;
   ProductSchedule& products = schedule.products;
   products.rows = products.columns <= 2 ? 4 : backend == Backend::host ? 1 : 2;
@@ -170,8 +169,8 @@ void share_out(Layout& layout, std::int64_t batches, Backend backend) {
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
 
-void place_operands(Schedule& schedule, const std::vector<Axis>& axes,
-                    std::span<const Operand> operands) {
+void schedule_operands(Schedule& schedule, const std::vector<Axis>& axes,
+                       std::span<const Operand> operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule operand;
     operand.access = access_of(axes, i);
@@ -194,8 +193,9 @@ void align(OperandSchedule& schedule, const Operand& operand, std::size_t index,
 
 std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
                                     std::span<const Operand> operands,
-                                    const std::vector<bool>& uniform, Backend backend, bool tiles) {
-  if (!has_the_structure(graph, space, operands, uniform)) return std::nullopt;
+                                    const std::vector<bool>& row_invariant, Backend backend,
+                                    bool tiles) {
+  if (!is_product(graph, space, operands, row_invariant)) return std::nullopt;
   const std::size_t weights = largest(operands, space);
   std::vector<Axis> outer = axes_where(space, operands, false);
   std::vector<Axis> reduced = axes_where(space, operands, true);
@@ -231,7 +231,7 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   schedule.products.lanes =
       backend == Backend::host ? schedule.width : std::min(schedule.width, kLanesAtATime);
   layout.rows = arranged.rows.size;
-  place_operands(schedule, axes, operands);
+  schedule_operands(schedule, axes, operands);
   if (tiles) choose_tiles(graph, operands, axes, layout);
   layout.units = layout.rows;
   layout.reduced = 1;
@@ -239,13 +239,13 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   layout.vectors = layout.reduced / schedule.width;
   std::int64_t batches = 1;
   for (const Axis& axis : arranged.batches) batches *= axis.size;
-  // Rows and what they are made of are counted, but never their product.
+  // Rows and their elements are counted, but never their product.
   const auto counted = static_cast<std::uint64_t>(std::max(layout.reduced, layout.rows * batches));
   schedule.wide_index = needs_wide_index(axes, operands.size(), counted, schedule.width);
   if (schedule.products.tiles.vectors_per_group > 0) {
-    share_out_tiles(layout, batches);
+    map_tiles(layout, batches);
   } else {
-    share_out(layout, batches, backend);
+    map_to_threads(layout, batches, backend);
   }
 
   layout.shape = Dims(axes.size());

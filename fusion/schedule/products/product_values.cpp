@@ -7,30 +7,30 @@
 namespace kiln::fusion {
 namespace {
 
-// From three columns on, the sum of the shared factor costs more than the weights.
+// From three columns on, the sum of the activations costs more than dequantising the weights.
 constexpr int kMostFactoredColumns = 2;
 
 }  // namespace
 
 ProductValues::ProductValues(const TypedGraph& graph, const Schedule& schedule)
     : ProductAxes(schedule), graph_(graph) {
-  place_values();
+  find_scopes();
   find_products();
   find_forms();
   find_wanted();
-  find_quick_way();
+  find_fast_path();
 }
 
-Place ProductValues::operand_place(std::size_t operand) const {
-  Place place;
-  place.rows = has_stride(operand, row_axis());
-  place.columns = has_columns() && has_stride(operand, row_axis() - 1);
+Scope ProductValues::operand_scope(std::size_t operand) const {
+  Scope scope;
+  scope.rows = has_stride(operand, row_axis());
+  scope.columns = has_columns() && has_stride(operand, row_axis() - 1);
   if (schedule_.operands[operand].access == Access::contiguous) {
-    place.level = Level::element;
+    scope.level = Level::element;
   } else if (schedule_.operands[operand].outer_axes >> first_reduced() != 0) {
-    place.level = Level::line;
+    scope.level = Level::group;
   }
-  return place;
+  return scope;
 }
 
 // Operands are the array arguments in order, then the outputs.
@@ -44,24 +44,24 @@ bool ProductValues::has_forms() const {
   return std::ranges::any_of(forms_, [](const auto& form) { return form.has_value(); });
 }
 
-void ProductValues::go_carefully() {
-  quick_ = false;
+void ProductValues::disable_fast_path() {
+  fast_path_ = false;
   forms_.assign(graph_.nodes.size(), std::nullopt);
   find_wanted();
 }
 
-void ProductValues::place_values() {
-  places_.resize(graph_.nodes.size());
+void ProductValues::find_scopes() {
+  scopes_.resize(graph_.nodes.size());
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    Place& place = places_[id];
-    if (node.op == Op::input) place = operand_place(operand_of(node));
+    Scope& scope = scopes_[id];
+    if (node.op == Op::input) scope = operand_scope(operand_of(node));
     for (const NodeId operand : node.inputs()) {
-      place.level = std::max(place.level, places_[operand].level);
-      place.rows = place.rows || places_[operand].rows;
-      place.columns = place.columns || places_[operand].columns;
+      scope.level = std::max(scope.level, scopes_[operand].level);
+      scope.rows = scope.rows || scopes_[operand].rows;
+      scope.columns = scope.columns || scopes_[operand].columns;
     }
-    if (is_reduction(node.op)) place = {Level::result, true, has_columns()};
+    if (is_reduction(node.op)) scope = {Level::result, true, has_columns()};
   }
 }
 
@@ -71,7 +71,7 @@ void ProductValues::find_products() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     const bool exact = graph_.rounding == Rounding::once || !is_narrow_float(node.dtype);
-    in_sum_[id] = node.op == Op::mul && places_[id].level == Level::element && exact &&
+    in_sum_[id] = node.op == Op::mul && scopes_[id].level == Level::element && exact &&
                   is_floating(node.dtype);
   }
   for (const TypedNode& node : graph_.nodes) {
@@ -80,26 +80,22 @@ void ProductValues::find_products() {
   }
 }
 
-// Terms of small integers are added up group by group on GPUs. With many columns it takes less to
+// Sums of small integers are added up group by group on GPUs. With many columns it costs less to
 // compute the weights and then their products.
 void ProductValues::find_forms() {
   forms_.assign(graph_.nodes.size(), std::nullopt);
   if (schedule_.backend == Backend::host) return;
-  std::vector<ValuePlace> places;
-  for (const Place& place : places_) {
-    places.push_back({place.level == Level::element, place.rows, place.columns});
-  }
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    auto form = product_form(graph_, static_cast<NodeId>(id), places, in_tiles());
+    auto form = product_form(graph_, static_cast<NodeId>(id), scopes_, in_tiles());
     const bool few = in_tiles() || schedule_.products.columns <= kMostFactoredColumns;
-    if (!form || (form->has_rest() && !few)) continue;
-    const int bits_at_once = schedule_.width * bits(graph_.nodes[form->lane].dtype);
+    if (!form || (form->has_offset() && !few)) continue;
+    const int bits_at_once = schedule_.width * bits(graph_.nodes[form->weight].dtype);
     if (bits_at_once % 32 == 0) forms_[id] = form;
   }
 }
 
 NodeId ProductValues::tile_vector(NodeId sum) const {
-  NodeId id = forms_[sum]->shared;
+  NodeId id = forms_[sum]->activation;
   while (graph_.nodes[id].op == Op::promote) id = graph_.nodes[id].operands[0];
   return id;
 }
@@ -123,7 +119,7 @@ void ProductValues::find_wanted() {
     const TypedNode& node = graph_.nodes[id];
     if (!is_reduction(node.op)) continue;
     if (forms_[id]) {
-      wanted_[forms_[id]->shared] = true;
+      wanted_[forms_[id]->activation] = true;
     } else if (in_sum_[node.operands[0]]) {
       for (const NodeId factor : graph_.nodes[node.operands[0]].inputs()) wanted_[factor] = true;
     } else {
@@ -136,23 +132,23 @@ void ProductValues::find_wanted() {
   }
 }
 
-void ProductValues::find_quick_way() {
-  quick_ = schedule_.backend == Backend::nvidia;
+void ProductValues::find_fast_path() {
+  fast_path_ = schedule_.backend == Backend::nvidia;
   bool scales = false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (is_reduction(node.op)) {
-      quick_ = quick_ && adds(node) && compute_dtype(node.dtype) == DType::f32;
-    } else if (places_[id].level == Level::element && node.op != Op::input) {
+      fast_path_ = fast_path_ && adds(node) && compute_dtype(node.dtype) == DType::f32;
+    } else if (scopes_[id].level == Level::element && node.op != Op::input) {
       const bool shows = node.op == Op::promote || node.op == Op::mul || node.op == Op::add ||
                          node.op == Op::sub || node.op == Op::neg;
       const bool rounds = is_narrow_float(node.dtype) && graph_.rounding == Rounding::each;
-      quick_ = quick_ && shows && !rounds;
+      fast_path_ = fast_path_ && shows && !rounds;
       scales = scales ||
                (node.op == Op::mul && compute_dtype(node.dtype) == DType::f32 && scales_lane(node));
     }
   }
-  quick_ = quick_ && scales;
+  fast_path_ = fast_path_ && scales;
 }
 
 bool ProductValues::scales_lane(const TypedNode& node) const {
@@ -161,8 +157,8 @@ bool ProductValues::scales_lane(const TypedNode& node) const {
     while (graph_.nodes[lane].op == Op::promote) lane = graph_.nodes[lane].operands[0];
     const DType dtype = graph_.nodes[lane].dtype;
     const bool liftable = dtype == DType::u4 || dtype == DType::u8;
-    if (liftable && graph_.nodes[lane].op == Op::input && places_[lane].level == Level::element &&
-        places_[node.operands[1 - i]].level != Level::element)
+    if (liftable && graph_.nodes[lane].op == Op::input && scopes_[lane].level == Level::element &&
+        scopes_[node.operands[1 - i]].level != Level::element)
       return true;
   }
   return false;

@@ -1,6 +1,6 @@
-// The layout of sums of small weights times 16-bit floats in tiles (preamble/product_tiles.h):
-// which sums those are, and how their rows and vectors are shared out to waves. Part of
-// plan_products().
+// Plans sums of small weights times 16-bit floats by matrix instructions
+// (preamble/product_tiles.h): which sums those are, and how their rows and vectors are mapped to
+// waves. Part of plan_products().
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace kiln::fusion {
 
-/// Sets the schedule's tiles and its width if they suit the graph's sum and its operands. The
-/// schedule has its axes, columns and operands by then.
+/// Sets the schedule's tiles and width if they suit the graph's sum and its operands. The schedule
+/// has its axes, columns and operands by then.
 void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
                   const std::vector<MergedAxis>& axes, Layout& layout);
 
-/// Threads, blocks and sets of a layout in tiles, of so many batches of rows.
-void share_out_tiles(Layout& layout, std::int64_t batches);
+/// Sets the threads, blocks and sets of a layout with tiles, for that many batches of rows.
+void map_tiles(Layout& layout, std::int64_t batches);
 
 }  // namespace kiln::fusion

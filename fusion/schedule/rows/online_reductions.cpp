@@ -7,7 +7,7 @@
 namespace kiln::fusion {
 namespace {
 
-// What is reduced around a centre: exp(x - centre), or (x - centre) squared.
+// The difference in exp(x - centre) or (x - centre) squared, if `term` is one of these.
 const TypedNode* difference_in(const TypedGraph& graph, const TypedNode& term) {
   const bool square =
       term.op == Op::square || (term.op == Op::mul && term.operands[0] == term.operands[1]);
@@ -24,13 +24,14 @@ bool is_centre(const TypedGraph& graph, const TypedNode& difference, bool square
 
 }  // namespace
 
-std::vector<JoinedReductions> joined_reductions(const TypedGraph& graph,
+std::vector<OnlineReductions> online_reductions(const TypedGraph& graph,
                                                 const std::vector<int>& pass,
-                                                const std::vector<bool>& uniform, int last_pass) {
-  std::vector<JoinedReductions> joined;
-  if (graph.rounding != Rounding::once) return joined;
+                                                const std::vector<bool>& row_invariant,
+                                                int last_pass) {
+  std::vector<OnlineReductions> found;
+  if (graph.rounding != Rounding::once) return found;
   const bool stores =
-      std::ranges::any_of(graph.outputs, [&](NodeId output) { return !uniform[output]; });
+      std::ranges::any_of(graph.outputs, [&](NodeId output) { return !row_invariant[output]; });
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
     const TypedNode& around = graph.nodes[id];
     if (around.op != Op::sum && around.op != Op::mean) continue;
@@ -40,7 +41,7 @@ std::vector<JoinedReductions> joined_reductions(const TypedGraph& graph,
     if (difference == nullptr || !is_centre(graph, *difference, square)) continue;
     const NodeId centre = difference->operands[1];
     if (compute_dtype(around.dtype) != DType::f32 || (around.op == Op::mean && !square)) continue;
-    // The pass of the second reduction has wrong elements for everything else.
+    // In the pass of the second reduction other values would use a wrong centre.
     const bool alone =
         pass[id] == pass[centre] + 1 && (!stores || pass[id] <= last_pass) &&
         std::ranges::none_of(graph.nodes, [&](const TypedNode& node) {
@@ -48,12 +49,12 @@ std::vector<JoinedReductions> joined_reductions(const TypedGraph& graph,
           const bool reduces = is_reduction(node.op) && pass[other] == pass[id];
           const bool uses = std::ranges::find(node.inputs(), centre) != node.inputs().end();
           return (reduces && other != id) ||
-                 (uses && &node != difference && (uniform[other] || is_reduction(node.op)) &&
+                 (uses && &node != difference && (row_invariant[other] || is_reduction(node.op)) &&
                   pass[other] <= pass[id]);
         });
-    if (alone) joined.push_back({centre, id, square ? NodeId{0} : term, square});
+    if (alone) found.push_back({centre, id, square ? NodeId{0} : term, square});
   }
-  return joined;
+  return found;
 }
 
 }  // namespace kiln::fusion

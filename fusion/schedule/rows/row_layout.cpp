@@ -10,12 +10,13 @@
 namespace kiln::fusion {
 namespace {
 
-// Of columns every lane of a GPU's thread has a place in shared memory. The host reads runs of
-// pages, which its prefetchers follow, and adds them to sums that its first cache holds.
+// Reductions by columns: every lane of a GPU's thread has a slot in shared memory. The CPU reads
+// runs of pages, which the hardware prefetcher follows, and adds them to sums that fit the L1
+// cache.
 constexpr int kMostColumns = 8;
 constexpr std::int64_t kHostColumns = 1024;
 
-// Of short rows, and of few columns, the host adds no more elements side by side than there are.
+// For short rows, and few columns, the CPU adds no more elements side by side than there are.
 constexpr int kLeastLanes = 8;
 
 using Axis = MergedAxis;
@@ -41,10 +42,10 @@ std::int64_t product(std::span<const Axis> axes) {
 
 int element_bytes(const Operand& operand) { return std::max(1, bits(operand.dtype) / 8); }
 
-// A vector of the narrowest operand. `uniform` says which operands have a register of their own for
-// each row, not for each element.
+// Elements in a vector of the narrowest operand. Row-invariant operands have one register for each
+// row, not for each element.
 int full_width(const Axis& inner, std::span<const Operand> operands,
-               const std::vector<bool>& uniform, Backend backend) {
+               const std::vector<bool>& row_invariant, Backend backend) {
   if (const int most = row_model(backend).lanes; most != 0) {
     return std::min(most, std::max(kLeastLanes, power_of_two_from(inner.size)));
   }
@@ -52,7 +53,7 @@ int full_width(const Axis& inner, std::span<const Operand> operands,
   int widest = 1;
   int stored = 1;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (uniform[i]) continue;
+    if (row_invariant[i]) continue;
     widest = std::max(widest, element_bytes(operands[i]));
     if (operands[i].output) stored = std::max(stored, element_bytes(operands[i]));
     if (inner.strides[i] != 1) continue;
@@ -69,14 +70,14 @@ int vector_alignment(const Operand& operand, int width) {
   return std::min(16, width * element_bytes(operand));
 }
 
-// What preamble/access.h can take from two vectors.
+// Whether load_unaligned() (preamble/access.h) supports the operand.
 bool has_words(const Operand& operand, int width) {
   const int bytes = width * element_bytes(operand);
   return bytes >= 4 && bytes <= 16;
 }
 
-// Whether `a` is aligned wherever vectors of `b` begin, of which no more is known than how far it
-// is past a multiple of 16 bytes.
+// Whether `a` is aligned wherever vectors of `b` begin, if nothing but their offsets from multiples
+// of 16 bytes is known.
 bool in_phase(const Operand& a, const Operand& b, const std::vector<Axis>& axes, std::size_t i,
               std::size_t k, int width) {
   const auto place = [](const Operand& operand) {
@@ -95,8 +96,8 @@ bool in_phase(const Operand& a, const Operand& b, const std::vector<Axis>& axes,
   return same;
 }
 
-// Rows that are no whole number of vectors, or do not begin at one, are read in vectors all the
-// same where they have so many that there is a thread for each element at their ends.
+// Unaligned rows, or rows that are no whole number of vectors, are still read in vectors if they
+// are so long that there is a thread for each element at their ends.
 bool begins_within_vectors(const std::vector<Axis>& axes, const Operand& operand, std::size_t index,
                            int width) {
   const bool whole = axes.back().size % width == 0 &&
@@ -106,13 +107,13 @@ bool begins_within_vectors(const std::vector<Axis>& axes, const Operand& operand
          in_phase(operand, operand, axes, index, index, width);
 }
 
-// At whose vectors rows begin in the middle: the leading operand's, or if those are wider than 16
-// bytes, of whose alignment nothing is known, another's.
+// The operand whose aligned vectors are read: the leading one, or if its vectors are wider than 16
+// bytes, beyond which alignment is unknown, another one. -1: rows are aligned.
 int phase_operand(const std::vector<Axis>& axes, std::span<const Operand> operands,
-                  const std::vector<bool>& uniform, std::size_t leading, int width) {
+                  const std::vector<bool>& row_invariant, std::size_t leading, int width) {
   constexpr int kKnown = 16;
   const auto begins_within = [&](std::size_t i) {
-    return !uniform[i] && width * element_bytes(operands[i]) <= kKnown &&
+    return !row_invariant[i] && width * element_bytes(operands[i]) <= kKnown &&
            begins_within_vectors(axes, operands[i], i, width);
   };
   if (begins_within(leading)) return static_cast<int>(leading);
@@ -123,28 +124,28 @@ int phase_operand(const std::vector<Axis>& axes, std::span<const Operand> operan
   return -1;
 }
 
-// Of an operand whose place along the innermost axis, which is reduced, is that of the row.
-Access row_access(const std::vector<Axis>& axes, std::size_t operand, bool uniform) {
-  if (!uniform) return axes.back().strides[operand] == 1 ? Access::contiguous : Access::strided;
+// The access of an operand where the innermost axis is reduced.
+Access row_access(const std::vector<Axis>& axes, std::size_t operand, bool row_invariant) {
+  if (!row_invariant)
+    return axes.back().strides[operand] == 1 ? Access::contiguous : Access::strided;
   const bool moves =
       std::ranges::any_of(axes, [&](const Axis& axis) { return axis.strides[operand] != 0; });
   return moves ? Access::broadcast : Access::scalar;
 }
 
-// How far rows that begin within vectors are apart which begin at the same place within them.
-int rows_apart(const Operand& operand, const Axis& axis, std::size_t index, int width) {
+// The distance between rows that are misaligned by the same number of elements.
+int equal_phase_step(const Operand& operand, const Axis& axis, std::size_t index, int width) {
   const std::int64_t step = vector_alignment(operand, width) / element_bytes(operand);
   return static_cast<int>(step / std::gcd(step, axis.strides[index]));
 }
 
-// The operand with an element for each of the rows' whose bytes are most: the one that had better
-// be read in order.
+// The operand with the most bytes that varies within rows: it had better be read in order.
 std::size_t largest_varying(const ReduceSpace& space, std::span<const Operand> operands,
-                            const std::vector<bool>& uniform) {
+                            const std::vector<bool>& row_invariant) {
   std::size_t found = 0;
   std::int64_t most = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    std::int64_t total = uniform[i] ? 0 : bits(operands[i].dtype);
+    std::int64_t total = row_invariant[i] ? 0 : bits(operands[i].dtype);
     for (std::size_t k = 0; k < space.shape.size(); ++k) {
       if (operands[i].strides[k] != 0) total *= space.shape[k];
     }
@@ -169,13 +170,13 @@ bool is_one_element(const std::vector<Axis>& axes, std::size_t operand) {
 }  // namespace
 
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
-                 const std::vector<bool>& uniform, bool keep_order, Backend backend,
+                 const std::vector<bool>& row_invariant, bool keep_order, Backend backend,
                  const RowFeatures& device) {
   Layout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
   layout.offsets.assign(operands.size(), 0);
-  const std::size_t leading = largest_varying(space, operands, uniform);
+  const std::size_t leading = largest_varying(space, operands, row_invariant);
   std::vector<Axis> outer = axes_where(space, operands, false);
   std::vector<Axis> inner = axes_where(space, operands, true);
   sort_by_memory(outer, leading);
@@ -196,21 +197,21 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   schedule.rank = static_cast<int>(axes.size());
   const bool gpu = backend != Backend::host;
   int& width = schedule.width;
-  width = full_width(innermost, operands, by_columns ? std::vector<bool>(operands.size()) : uniform,
-                     backend);
+  width = full_width(innermost, operands,
+                     by_columns ? std::vector<bool>(operands.size()) : row_invariant, backend);
   if (by_columns) {
     const int host =
         std::max(kLeastLanes, power_of_two_from(std::min(innermost.size, kHostColumns)));
     width = gpu ? std::min(width, kMostColumns) : host;
   }
-  const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && !uniform[leading];
+  const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && !row_invariant[leading];
   while (gpu && width > 1) {
-    if (may_begin_within) rows.phase = phase_operand(axes, operands, uniform, leading, width);
+    if (may_begin_within) rows.phase = phase_operand(axes, operands, row_invariant, leading, width);
     if (rows.phase >= 0) break;
     if (innermost.size % width == 0) break;
     width /= 2;
   }
-  // Of rows that begin within vectors those that begin with one have the most.
+  // Of unaligned rows, those that happen to be aligned have the most vectors.
   const std::int64_t across = (innermost.size + (rows.phase < 0 ? width - 1 : 0)) / width;
   const std::int64_t fewest = rows.phase < 0 ? across : (innermost.size - (width - 1)) / width;
   rows.ragged = !gpu && !by_columns && innermost.size % width != 0;
@@ -221,7 +222,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     return layout.rows > 1 && is_one_element(elsewhere, i);
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (uniform[i] || operands[i].output) continue;
+    if (row_invariant[i] || operands[i].output) continue;
     bytes.bf16 = bytes.bf16 || (operands[i].dtype == DType::bf16 && !is_weight(i));
     const bool repeats = innermost.strides[i] == 0;  // the same register for all lanes
     (is_weight(i) ? bytes.weights : bytes.rows) +=
@@ -229,28 +230,28 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   }
   bool stores = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    stores = stores || (operands[i].output && !uniform[i]);
+    stores = stores || (operands[i].output && !row_invariant[i]);
   }
   std::int64_t units = layout.rows * layout.splits;
   if (by_columns) {
     layout.vectors = layout.reduced;
     const std::int64_t others = layout.rows / std::max<std::int64_t>(1, innermost.size);
-    share_columns(rows, layout.vectors / layout.splits, across, others * across * layout.splits,
-                  space.reductions, backend);
+    map_columns(rows, layout.vectors / layout.splits, across, others * across * layout.splits,
+                space.reductions, backend);
     layout.column_strips = (across + rows.columns - 1) / rows.columns;
     units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.splits;
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
-    share_row(rows, (layout.vectors + layout.splits - 1) / layout.splits, bytes, width,
-              rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, device, backend);
+    map_row(rows, (layout.vectors + layout.splits - 1) / layout.splits, bytes, width,
+            rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, device, backend);
   }
   layout.units = units;
 
-  choose_held(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width, device,
-              backend);
+  choose_registers(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width,
+                   device, backend);
   const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_model(backend).spare_bytes;
 
-  // Threads count on past the end of a row, by less than this.
+  // Indices of threads exceed the end of a row by less than this.
   constexpr std::uint64_t kBeyond = 1 << 20;
   schedule.wide_index = needs_wide_index(
       axes, operands.size(), static_cast<std::uint64_t>(product(axes)) + kBeyond, schedule.width);
@@ -258,10 +259,10 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule operand;
-    operand.row_invariant = uniform[i];
+    operand.row_invariant = row_invariant[i];
     operand.in_registers =
-        gpu && !uniform[i] && rows.vectors != 0 && (room || bytes.rows == 0 || !is_weight(i));
-    operand.access = by_columns ? access_of(axes, i) : row_access(axes, i, uniform[i]);
+        gpu && !row_invariant[i] && rows.vectors != 0 && (room || bytes.rows == 0 || !is_weight(i));
+    operand.access = by_columns ? access_of(axes, i) : row_access(axes, i, row_invariant[i]);
     operand.alignment = element_bytes(operands[i]);
     if (backend != Backend::host && operand.access == Access::contiguous) {
       operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, width);
@@ -274,7 +275,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
         operand.alignment =
             phased ? vector_alignment(operands[i], width) : element_bytes(operands[i]);
       }
-      if (rows.split && operands[i].output && uniform[i]) {
+      if (rows.split && operands[i].output && row_invariant[i]) {
         const auto step =
             static_cast<std::uint64_t>(operands[i].split_stride * element_bytes(operands[i]));
         const std::uint64_t both = step | static_cast<std::uint64_t>(operand.alignment);
@@ -291,13 +292,14 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     }
     schedule.operands.push_back(operand);
   }
-  // Threads that share a block share weights, as long as these lie alike beside their rows: on an
-  // H200 layer_norm of 777 and 1,001 bf16 goes from 0.64 and 0.70 of a copy to 0.79 and 0.87.
+  // Threads of a block share weights in shared memory if these are misaligned alike for all rows of
+  // the block: on an H200 layer_norm of 777 and 1,001 bf16 goes from 0.64 and 0.70 of a copy to
+  // 0.79 and 0.87.
   const bool places = std::ranges::any_of(
       schedule.operands, [](const OperandSchedule& operand) { return operand.can_stage(); });
   if (places && rows.rows > 1 && rows.vectors != 0 && !schedule.wide_index && axes.size() == 2) {
     const auto phase = static_cast<std::size_t>(rows.phase);
-    rows.row_step = rows_apart(operands[phase], axes[0], phase, width);
+    rows.row_step = equal_phase_step(operands[phase], axes[0], phase, width);
     rows.rows = row_model(backend).block / rows.threads;
   }
   const std::int64_t together = std::int64_t{rows.rows} * std::max(1, rows.row_step);

@@ -13,9 +13,9 @@
 namespace kiln::fusion {
 namespace {
 
-// A row is shared out to as many threads as it has vectors, and to a block of them where it has
-// more; a vector is 16 bytes of the narrowest operand, and no more lanes than registers allow with
-// several values of each. The host takes 256 elements of a row, or columns, at a time.
+// A row is mapped to as many threads as it has vectors, at most a block; a vector is 16 bytes of
+// the narrowest operand, with no more lanes than registers allow for several values of each. The
+// CPU takes 256 elements of a row, or columns, at a time.
 constexpr int kMostThreads = 256;
 constexpr int kShortRow = 32;
 constexpr int kBlock = 128;
@@ -36,7 +36,7 @@ Axis axis_of(const ScanSpace& space, std::span<const Operand> operands, std::siz
   return axis;
 }
 
-// The axes beside the scanned one, the last the fastest in the first output.
+// The axes that are not scanned, the last the fastest in the first output.
 std::vector<Axis> other_axes(const ScanSpace& space, std::span<const Operand> operands) {
   std::vector<Axis> axes;
   for (std::size_t k = 0; k < space.shape.size(); ++k) {
@@ -56,8 +56,8 @@ int choose_width(const Axis& inner, std::span<const Operand> operands, Backend b
   return width;
 }
 
-// How rows along the axis are shared out, `rows` of them.
-void share_out(Layout& layout, std::int64_t rows, Backend backend) {
+// Maps `rows` rows along the axis to threads.
+void map_to_threads(Layout& layout, std::int64_t rows, Backend backend) {
   RowSchedule& shares = layout.schedule.reduction;
   if (backend != Backend::host) {
     shares.threads = static_cast<int>(std::bit_ceil(
@@ -96,7 +96,7 @@ Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Back
     layout.work_items = static_cast<std::uint64_t>(others / schedule.width);
     layout.reduced *= schedule.width;
   } else {
-    share_out(layout, others, backend);
+    map_to_threads(layout, others, backend);
   }
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;

@@ -1,5 +1,5 @@
-// The layout of kernels with running results along an axis (cumsum, cumprod, cummax): who takes
-// which elements in which order.
+// Plans the layout of scans (cumsum, cumprod, cummax): which thread takes which elements, and in
+// which order.
 #pragma once
 
 #include <span>
@@ -12,8 +12,9 @@
 
 namespace kiln::fusion {
 
-/// Operands as in plan_layout(), with strides over the space's shape. Rows along the axis go
-/// through a block of threads; where neighbours lie along another axis, each thread takes columns.
+/// Operands as in plan_layout(), with strides over the space's shape. A block of threads scans a
+/// row along the axis; where neighbours in memory are along another axis, each thread scans
+/// columns.
 Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Backend backend);
 
 }  // namespace kiln::fusion

@@ -59,7 +59,7 @@ TEST(OpTraits, OfARowFitTogether) {
     SCOPED_TRACE(op.name);
     EXPECT_GE(op.cost, 0);
     EXPECT_TRUE(!op.cheap || (op.cost <= 1 && !has_axes(op.op)));
-    EXPECT_EQ(op.joiner.empty(), !has_axes(op.op));
+    EXPECT_EQ(op.combiner.empty(), !has_axes(op.op));
     EXPECT_TRUE(op.order == Order::unknown || (op.arity == 1 && is_real_function(op)));
     EXPECT_TRUE(op.relative_error != RelativeError::dampened || op.arity == 1);
     EXPECT_EQ(op.relative_error == RelativeError::kept_of_one_sign,

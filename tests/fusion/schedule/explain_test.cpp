@@ -60,15 +60,15 @@ TEST(Explain, SaysWhyAnAccessIsNoWider) {
         .report.operands[0];
   };
   EXPECT_EQ(reason(72, 4096).access, "contiguous, 16 bytes at a time");
-  EXPECT_EQ(reason(72, 4096).reason, "the widest there is");
+  EXPECT_EQ(reason(72, 4096).reason, "the widest access of a GPU");
   EXPECT_EQ(reason(68, 4096).access, "contiguous, 8 bytes at a time");
-  EXPECT_EQ(reason(68, 4096).reason, "its rows start 136 bytes apart, no multiple of 16");
+  EXPECT_EQ(reason(68, 4096).reason, "its rows start 136 bytes apart, which is no multiple of 16");
   EXPECT_EQ(reason(72, 4096 + 6).access, "contiguous, 2 bytes at a time");
-  EXPECT_EQ(reason(72, 4096 + 6).reason, "its first element lies at 6 modulo 16");
+  EXPECT_EQ(reason(72, 4096 + 6).reason, "its first element is at address 6 modulo 16");
   const Explained strided =
       explained({64}, {operand(DType::f32, {3}), operand(DType::f32, {1}, true)});
   EXPECT_EQ(strided.report.operands[0].reason,
-            "its neighbours lie 3 elements apart along the innermost axis");
+            "its neighbours are 3 elements apart along the innermost axis");
 }
 
 TEST(Explain, SaysWhatDecidedTheWidth) {
@@ -78,8 +78,8 @@ TEST(Explain, SaysWhatDecidedTheWidth) {
   EXPECT_EQ(width({4096}, {operand(DType::f32, {1}), operand(DType::bf16, {1}, true)}),
             "8 elements per work item: 16 bytes of d, the narrowest contiguous operand");
   EXPECT_EQ(width({4096}, {operand(DType::bf16, {1}), operand(DType::f32, {1}, true)}),
-            "4 elements per work item: 16 bytes of d, so that threads side by side store whole "
-            "lines");
+            "4 elements per work item: 16 bytes of d, so that neighbouring threads store whole "
+            "cache lines");
   EXPECT_EQ(width({3, 5}, {operand(DType::f32, {8, 1}), operand(DType::u8, {5, 1}, true)}),
             "4 elements per work item: a row has only 5");
   EXPECT_EQ(width({4096}, {operand(DType::f64, {1}), operand(DType::u8, {1}, true)}),

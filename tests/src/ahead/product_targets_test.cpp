@@ -164,7 +164,8 @@ TEST(TiledSums, AreThoseOfSmallWeightsTimesSixteenBitFloats) {
   }
   EXPECT_TRUE(is_tiled("sum(q * scale * x, -1, -2)", DType::f8e4m3, 1, "sm_90"));
   EXPECT_TRUE(is_tiled("sum(bf16(q) * scale * x, -1, -2)", DType::f8e5m2, 8, "sm_90"));
-  EXPECT_FALSE(is_tiled(kMatrixVector, DType::f8e4m3, 1, "sm_90"));  // no point of a float's bias
+  EXPECT_FALSE(
+      is_tiled(kMatrixVector, DType::f8e4m3, 1, "sm_90"));  // a float's bias has no zero point
   EXPECT_FALSE(is_tiled("sum(q * scale * silu(x), -1, -2)", DType::u4, 1, "sm_90"));
   EXPECT_FALSE(is_tiled("max(q * scale * x, -1, -2)", DType::u4, 1, "sm_90"));
   Options each;
@@ -181,51 +182,52 @@ TEST(TiledSums, TakeAScaleThatIsSquaredAgainAndAgain) {
   EXPECT_NE(source.find("sum_tiles<"), std::string::npos);
 }
 
-// Waves have parts of rows where there is one vector and lines lie in pieces of 16 bytes.
-TEST(TiledSums, HaveRowsInParts) {
-  const auto has_parts = [](const char* text, DType weights, std::int64_t columns) {
-    return source_of(text, weights, columns, "sm_90", {}).find("sum_row_parts<") !=
+// Waves split rows where there is one vector x and the numbers of groups come in chunks of 16
+// bytes.
+TEST(TiledSums, SplitRowsOverWaves) {
+  const auto splits_rows = [](const char* text, DType weights, std::int64_t columns) {
+    return source_of(text, weights, columns, "sm_90", {}).find("sum_split_k_tiles<") !=
            std::string::npos;
   };
-  EXPECT_TRUE(has_parts(kMatrixVector, DType::u4, 1));
-  EXPECT_TRUE(has_parts("sum((q - bias) * scale * x, -1, -2)", DType::i4, 1));
-  EXPECT_FALSE(has_parts(kMatrixVector, DType::u4, 2));
-  EXPECT_FALSE(has_parts(kMatrixVector, DType::u8, 1));  // more than a block has room for
-  EXPECT_FALSE(has_parts("sum((q * silu(scale) + bias) * x, -1, -2)", DType::u4, 1));
+  EXPECT_TRUE(splits_rows(kMatrixVector, DType::u4, 1));
+  EXPECT_TRUE(splits_rows("sum((q - bias) * scale * x, -1, -2)", DType::i4, 1));
+  EXPECT_FALSE(splits_rows(kMatrixVector, DType::u4, 2));
+  EXPECT_FALSE(splits_rows(kMatrixVector, DType::u8, 1));  // more than a block has room for
+  EXPECT_FALSE(splits_rows("sum((q * silu(scale) + bias) * x, -1, -2)", DType::u4, 1));
 }
 
-// Their weights are asked for before the kernels ahead have ended, if the launch says so.
-TEST(TiledSums, ReadWeightsBeforeTheyWait) {
-  const auto reads_early = [](DType weights, std::int64_t columns, const char* target) {
+// Weights are loaded before the PDL wait, if the launch says so.
+TEST(TiledSums, LoadWeightsBeforeThePdlWait) {
+  const auto loads_early = [](DType weights, std::int64_t columns, const char* target) {
     const std::string source = source_of(kMatrixVector, weights, columns, target, {});
     const std::string kernel = source.substr(source.find("using Tiles"));
     EXPECT_EQ(kernel.find("await_prerequisites"),
               std::string::npos);  // the preamble's functions do
-    EXPECT_EQ(source.find("u32 early") == std::string::npos,
-              kernel.find("early != 0") == std::string::npos);
-    return kernel.find("early != 0") != std::string::npos;
+    EXPECT_EQ(source.find("u32 launched_early") == std::string::npos,
+              kernel.find("launched_early != 0") == std::string::npos);
+    return kernel.find("launched_early != 0") != std::string::npos;
   };
   for (const std::int64_t columns : {1, 2, 8}) {
-    EXPECT_TRUE(reads_early(DType::u4, columns, "sm_90"));
-    EXPECT_TRUE(reads_early(DType::u8, columns, "sm_100"));
-    EXPECT_FALSE(reads_early(DType::u4, columns, "sm_80"));
+    EXPECT_TRUE(loads_early(DType::u4, columns, "sm_90"));
+    EXPECT_TRUE(loads_early(DType::u8, columns, "sm_100"));
+    EXPECT_FALSE(loads_early(DType::u4, columns, "sm_80"));
   }
 }
 
-// Waves hold their part of five to eight vectors where that is all of a row's, and a block has room
-// for the weights.
-TEST(TiledSums, HoldVectorsInWaves) {
-  const auto holds = [](const char* text, DType weights, std::int64_t columns) {
+// Waves keep their part of five to eight vectors in registers, if all waves of a block together
+// have the whole row and its weights fit shared memory.
+TEST(TiledSums, KeepVectorsInRegisters) {
+  const auto keeps = [](const char* text, DType weights, std::int64_t columns) {
     const std::string source = source_of(text, weights, columns, "sm_90", {});
-    return source.find("sum_held_tiles<Tiles>(") != std::string::npos;
+    return source.find("sum_register_tiles<Tiles>(") != std::string::npos;
   };
   for (const std::int64_t columns : {5, 8}) {
-    EXPECT_TRUE(holds(kMatrixVector, DType::u4, columns));
-    EXPECT_TRUE(holds("sum((f32(q) - bias) * scale * x, -1, -2)", DType::i4, columns));
-    EXPECT_FALSE(holds(kMatrixVector, DType::u8, columns));  // more than a block has room for
+    EXPECT_TRUE(keeps(kMatrixVector, DType::u4, columns));
+    EXPECT_TRUE(keeps("sum((f32(q) - bias) * scale * x, -1, -2)", DType::i4, columns));
+    EXPECT_FALSE(keeps(kMatrixVector, DType::u8, columns));  // more than a block has room for
   }
-  EXPECT_FALSE(holds(kMatrixVector, DType::u4, 1));
-  EXPECT_FALSE(holds(kMatrixVector, DType::u4, 4));
+  EXPECT_FALSE(keeps(kMatrixVector, DType::u4, 1));
+  EXPECT_FALSE(keeps(kMatrixVector, DType::u4, 4));
 }
 
 // Rows times columns times the length of a row may be more than 32 bits count where no operand

@@ -31,7 +31,7 @@ std::vector<std::string> hostile_names() {
       // macros, types and functions of the preamble
       "KILN_FN", "KILN_HOST", "KILN_KERNEL", "KILN_FOR_EACH_LANE", "kiln", "Sum", "Max", "Vec",
       "Lanes", "b8", "scan", "load", "store", "divide", "divisor", "least", "reduce", "fold",
-      "carry", "total", "to", "narrow", "fast", "strict", "join_lane", "kSimd", "kCodes",
+      "carry", "total", "to", "narrow", "fast", "strict", "combine_lane", "kSimd", "kCodes",
       // what kernels call something
       "kiln_kernel_entry", "kiln_begin", "lane", "lanes", "first", "item", "size", "row", "rows",
       "column", "columns", "at_0", "v3", "part", "slot", "vector", "block", "r", "c", "Tiles",

@@ -1,0 +1,203 @@
+#include "fusion/schedule/rows/row_mapping.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace kiln::fusion {
+namespace {
+
+// GPUs: half a wave of threads with two vectors each hides more of a short row's latency than a
+// wave with one: softmax of 256 bf16 reaches 0.98 of a copy, and 0.93 with a wave, on an H200. For
+// longer rows four vectors per thread are enough in flight and leave blocks small: rows of 4,096
+// bf16 with 128 / 256 / 512 threads reach 0.979 / 0.976 / 0.915 (rmsnorm) and 0.976 / 0.978 / 0.803
+// (softmax), since every reduction is a barrier where all threads of a block wait for the slowest.
+// For 16,384 f16, 256 threads with eight vectors reach 0.96, 0.96 and 0.97 (rmsnorm, layer_norm,
+// softmax), 512 with four 0.99, 0.98 and 0.97.
+//
+// A block with rows of 64 KiB in registers leaves no room for a second one: 32,768 bf16 go from
+// 0.93 to 0.97 (rmsnorm) and from 0.80 to 0.98 (softmax) with most of a row in shared memory, of
+// which every GPU that NVIDIA's compiler knows has 60 KiB for a block. As many bytes of f32 are
+// half as much work: they stay in registers, where 16,384 reach 0.97 to 0.98, and 32,768 with 1,024
+// threads 0.96. AMD GPUs have four times the registers for as much shared memory. Longer rows are
+// kept by clusters, 64 KiB in each block: 131,072 bf16 go from 0.69 to 0.85 (rmsnorm), 0.48 to 0.79
+// (layer_norm) and 0.52 to 0.86 (softmax). Shorter rows lose by that, since blocks of a cluster
+// wait for each other and start together: 32,768 bf16 in two blocks reach 0.80.
+//
+// 2^18 threads fill the largest GPUs of today, with four vectors each in flight. The CPU sums 256
+// elements side by side, enough to hide the latency of an addition whatever the width of its
+// vectors, and keeps computed values of up to 512 times as many, which its caches hold: room for 64
+// times as many or for 512, so that one kernel does for all of them.
+constexpr RowModel kModels[] = {
+    /* amd    */ {32, 16, 256, 0, 4, 512, 512, 16, 256, 128 << 10, 1 << 29, 0, 512, 0, 128, 4, 128,
+                  0, 1 << 18},
+    /* nvidia */
+    {32, 16, 256, 4 << 10, 4, 512, 512, 16, 256, 128 << 10, 32 << 10, 60 << 10, 1024, 64 << 10, 128,
+     4, 128, 0, 1 << 18},
+    /* host   */ {0, 0, 1, 0, 1, 1, 1, 512, 0, 0, 0, 0, 1, 0, 0, 1, 0, 256, 0},
+};
+
+// The largest cluster that all devices with clusters support.
+constexpr int kMostBlocks = 8;
+
+// Threads of a block with several rows whose results are stored. Where stores follow loads soon,
+// small blocks let the loads of other blocks come between. With 128 and 64 threads instead of 256
+// softmax goes from 0.98 to 1.00 of a copy (64 f32 and 128 bf16) and from 1.01 to 1.015 (1,024
+// bf16), layer_norm of 512 bf16 from 0.97 to 1.00. With 64 threads of one vector each, from 1.01 to
+// 0.80.
+constexpr int kLeastBlock = 64;
+constexpr int kMostBlock = 128;
+
+// GPUs with more shared memory keep most of rows of up to 128 KiB there, in blocks of 512 threads,
+// two to a multiprocessor, and longer rows in clusters of such blocks: 65,536 f16 and bf16 go from
+// 0.90 of a copy to 0.96 (rmsnorm), 65,536 and 131,072 f32 from 0.87 to 0.94 and 0.92. bf16 needs
+// more registers for the rest: softmax of 65,536 reaches 0.96 with 96 KiB and 0.92 with 80, and of
+// f16 0.90 and 0.95. More threads remain better with two weights for each element and for unaligned
+// rows with one; clusters of smaller blocks remain better for softmax in 16 bits and for bf16.
+constexpr int kRoom = 80 << 10;
+constexpr int kRoomOfBf16 = 96 << 10;
+
+// With two weights for each element all of a row of 64 KiB is in shared memory, which leaves the
+// registers to weights (emit/rows/prefetch.cpp). Where threads have different numbers of vectors,
+// that takes too many registers.
+constexpr int kRoomBesideWeights = 64 << 10;
+
+// Vectors in shared memory of each of 1,024 threads: with two, layer_norm of 32,768 f32 goes from
+// 0.95 of a copy to 0.96.
+constexpr int kRoomForWeights = 2;
+
+int power_of_two_to(std::int64_t count) {
+  return static_cast<int>(
+      std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
+}
+
+}  // namespace
+
+const RowModel& row_model(Backend backend) { return kModels[static_cast<std::size_t>(backend)]; }
+
+int power_of_two_from(std::int64_t count) {
+  return static_cast<int>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
+}
+
+int on_chip_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows : bytes.weights; }
+
+void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t least_vectors,
+                      const VectorBytes& bytes, int width, const RowFeatures& device,
+                      Backend backend) {
+  const RowModel& model = row_model(backend);
+  const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
+  if (backend == Backend::host) {
+    const bool kept = !rows.split && rows.columns == 0 && each <= model.max_vectors;
+    rows.vectors = !kept                        ? 0
+                   : vectors == 1               ? 1
+                   : vectors <= kStretchVectors ? kStretchVectors
+                                                : model.max_vectors;
+    return;
+  }
+  const int kept = on_chip_bytes(bytes);
+  const int threads = rows.threads / rows.cluster_blocks;
+  const bool fits = !rows.split && each <= model.max_vectors &&
+                    each * kept <= model.register_bytes &&
+                    each * kept * threads <= model.on_chip_row;
+  const int all = std::max(1, bytes.rows + bytes.weights);
+  rows.vectors = fits ? static_cast<int>(each) : 0;
+  rows.full_vectors = fits ? static_cast<int>(least_vectors / rows.threads) : 0;
+  rows.batch = power_of_two_to(std::min(model.batch, model.batch_bytes / all));
+  if (fits) rows.batch = std::min(rows.batch, rows.vectors);
+  const bool wide = width >= 8 || rows.cluster_blocks > 1;
+  const std::int64_t in_block = vectors * kept / rows.cluster_blocks;
+  if (fits && rows.columns == 0 && wide && in_block > model.long_row) {
+    int memory = model.shared_bytes;
+    if (device.large_smem && rows.phase < 0 && in_block > 2 * model.long_row &&
+        threads <= model.max_threads) {
+      memory = bytes.bf16 ? kRoomOfBf16 : kRoom;
+    } else if (device.large_smem && rows.phase < 0 && rows.cluster_blocks == 1 && width >= 8 &&
+               threads <= model.max_threads && rows.full_vectors == rows.vectors &&
+               bytes.weights == 2 * bytes.rows) {
+      memory = kRoomBesideWeights;
+    }
+    rows.in_smem = std::min(rows.vectors, memory / std::max(1, threads * kept));
+  } else if (fits && threads > model.max_threads && bytes.weights != 0) {
+    rows.in_smem = kRoomForWeights;
+  }
+}
+
+void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
+             int least, int reductions, bool stores, const RowFeatures& device, Backend backend) {
+  const RowModel& model = row_model(backend);
+  const int kept = on_chip_bytes(in_vector);
+  const bool wide = width >= 8 && !rows.split;
+  const bool large_smem = device.large_smem && (rows.phase < 0 ? in_vector.weights <= in_vector.rows
+                                                               : in_vector.weights == 0);
+  if (device.clusters && !rows.split && vectors * kept > model.on_chip_row) {
+    const bool twice = large_smem && (!wide || (in_vector.weights != 0 && !in_vector.bf16));
+    const int cluster_row = twice ? model.on_chip_row : model.cluster_row;
+    const int blocks = power_of_two_from((vectors * kept + cluster_row - 1) / cluster_row);
+    if (blocks <= kMostBlocks) {
+      rows.cluster_blocks = blocks;
+      map_row(rows, (vectors + blocks - 1) / blocks, in_vector, width, least, reductions, stores,
+              {false, device.large_smem}, backend);
+      rows.threads *= blocks;
+      return;
+    }
+  }
+  const auto threads_for = [&](std::int64_t each, int fewest, int most) {
+    return power_of_two_from(std::clamp<std::int64_t>((vectors + each - 1) / each, fewest, most));
+  };
+  const std::int64_t bytes = rows.split ? 0 : vectors * kept;
+  // With one barrier for all threads, twice as many of them with half as much each are better. A
+  // kernel that only reads needs more in flight: of 4,096 bf16 a logsumexp reaches 0.78 of a copy
+  // with four vectors and 0.88 with eight.
+  int each = model.vectors;
+  if (stores && reductions == 1) each = (each + 1) / 2;
+  if (!stores && !rows.split) each *= 2;
+  if (vectors <= model.short_row) {
+    rows.threads = threads_for(reductions > 1 ? 2 : 1, 1, std::max(1, model.short_threads));
+  } else if (width < 8 && bytes > 2 * model.long_row && (rows.cluster_blocks == 1 || !large_smem)) {
+    rows.threads = threads_for(each, model.short_row, model.long_threads);
+  } else {
+    // So many threads have registers for weights; without weights fewer are better.
+    const bool crowded = bytes > 2 * model.long_row && in_vector.weights != 0 && !large_smem;
+    const int most = !wide || bytes > model.on_chip_row ? model.max_threads
+                     : bytes <= model.long_row          ? model.wide_threads
+                     : crowded                          ? model.long_threads
+                                                        : model.max_threads;
+    // For 512 elements, where exponentials take fewer instructions, 32 threads reach 1.02 and 16
+    // threads 1.06.
+    const bool few = !stores && !rows.split && vectors <= 2 * model.short_row;
+    rows.threads = threads_for(each, few ? model.short_threads : model.short_row, most);
+  }
+  rows.threads = std::max(rows.threads, least);
+  if (rows.threads > model.short_row) return;
+  int block = model.block;
+  if (stores && model.block_bytes != 0) {
+    const std::int64_t own =
+        (std::max<std::int64_t>(vectors, 1) + rows.threads - 1) / rows.threads * std::max(1, kept);
+    block = std::clamp(power_of_two_to(model.block_bytes / own), kLeastBlock, kMostBlock);
+  }
+  rows.rows = block / rows.threads;
+}
+
+void map_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, std::int64_t count,
+                 int reductions, Backend backend) {
+  constexpr int kLine = 8;  // 16-byte vectors
+  constexpr std::int64_t kKept = 8;
+  const RowModel& model = row_model(backend);
+  if (backend == Backend::host) {
+    rows.columns = 1;
+    return;
+  }
+  const int most = model.max_threads / kLine;
+  rows.threads = std::clamp(power_of_two_to(model.threads / std::max<std::int64_t>(count, 1)), 1,
+                            std::min(most, power_of_two_from(length / model.batch)));
+  const int few = power_of_two_from(across);
+  const int keeping = power_of_two_from((length + kKept - 1) / kKept);
+  const bool keeps = reductions > 1 && rows.threads <= keeping &&
+                     std::int64_t{std::max(kLine, few)} * keeping <= model.max_threads;
+  if (keeps) rows.threads = keeping;
+  const int side_by_side = std::max(kLine, model.block / rows.threads);
+  rows.columns = keeps ? few : std::min(few, side_by_side);
+  rows.rows = std::max(1, model.block / (rows.columns * rows.threads));
+}
+
+}  // namespace kiln::fusion

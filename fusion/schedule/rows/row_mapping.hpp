@@ -1,0 +1,81 @@
+// How rows and columns are mapped to threads: a model for each backend, with its reasons, and what
+// follows from it for one row. What a row is, and how its elements are accessed, is decided in
+// row_layout.cpp.
+#pragma once
+
+#include <cstdint>
+
+#include "fusion/schedule/layout.hpp"
+
+namespace kiln::fusion {
+
+/// What a backend's devices do best with rows.
+struct RowModel {
+  int short_row;       ///< vectors of the longest row that is short
+  int short_threads;   ///< for a short row, with several rows in a block
+  int block;           ///< threads of a block with several rows, or of columns
+  int block_bytes;     ///< of a block with several rows whose results are stored; 0: any number
+  int vectors;         ///< of a longer row, for each thread
+  int max_threads;     ///< for a row, before each thread gets more vectors
+  int wide_threads;    ///< the same where a vector has eight elements or more
+  int max_vectors;     ///< that a thread keeps on chip
+  int register_bytes;  ///< that a thread keeps on chip
+  int on_chip_row;   ///< bytes of the longest row that is kept on chip; longer ones are read again
+                     ///< by each pass
+  int long_row;      ///< bytes of a row from which on, where a vector has eight elements or more,
+                     ///< a part is kept in shared memory
+  int shared_bytes;  ///< of that part; 0: none
+  int long_threads;  ///< for rows twice as long
+  int cluster_row;   ///< bytes of a row beyond `on_chip_row` for each block of a cluster
+  int spare_bytes;   ///< up to which weights are loaded before the first pass too
+  int batch;         ///< vectors in flight where none are kept
+  int batch_bytes;   ///< of those vectors
+  int lanes;         ///< elements side by side of a work item on the CPU; 0: a vector's
+  std::int64_t threads;  ///< that columns should be mapped to
+};
+
+const RowModel& row_model(Backend backend);
+
+/// Vectors of a stretch, after which the sums of a long row start again: kStretch of
+/// preamble/reduce.h.
+inline constexpr int kStretchVectors = 64;
+
+/// Features in which GPUs of one backend differ.
+struct RowFeatures {
+  bool clusters = false;    ///< blocks may share a row (preamble/cluster.h)
+  bool large_smem = false;  ///< two blocks of a multiprocessor have 112 KiB of shared memory each
+};
+
+/// Register bytes for one vector of every input: of inputs that differ from row to row, and of
+/// weights, which all rows share and the caches keep.
+struct VectorBytes {
+  int rows = 0;
+  int weights = 0;
+  bool bf16 = false;  ///< some of the rows are
+};
+
+/// Register bytes of the inputs whose vectors a thread keeps from one pass to the next.
+int on_chip_bytes(const VectorBytes& bytes);
+
+int power_of_two_from(std::int64_t count);
+
+/// Maps a row of that many vectors to threads, at least `least` of them. With more than one
+/// reduction, fewer threads with two vectors each have less to wait for: rows of 64 f32 go from
+/// 0.77 to 0.94 of a copy (three reductions), and with one reduction from 1.00 to 0.97.
+void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
+             int least, int reductions, bool stores, const RowFeatures& device, Backend backend);
+
+/// Maps columns of `length` elements, of which `across` vectors are side by side and `count` in
+/// all, to as many threads as fill the device; neighbours read whole cache lines together. Each
+/// thread has at least a batch to read. Where few columns are side by side and threads can keep
+/// what they read, so many share one that they do, and no pass reads it again.
+void map_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, std::int64_t count,
+                 int reductions, Backend backend);
+
+/// Decides how many of its vectors a thread keeps on chip, and how many loads of others it has in
+/// flight.
+void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t least_vectors,
+                      const VectorBytes& bytes, int width, const RowFeatures& device,
+                      Backend backend);
+
+}  // namespace kiln::fusion

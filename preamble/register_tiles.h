@@ -1,0 +1,160 @@
+// Tiles of sixteen rows of weights times five to eight vectors x (product_tiles.h), with x in
+// registers: a block is wide enough that each of its waves takes the same part of every row, and
+// keeps that part of x. Weights are staged in shared memory, one tile being multiplied while the
+// next is copied. The error bound of a sum is that of product_tiles.h.
+#pragma once
+
+#if KILN_NVIDIA
+
+namespace kiln {
+
+// The factors of the groups of a wave's steps. One thread computes them for all threads of its row.
+struct StagedGroup {
+  f32 scale;
+  f32 offset;
+  u32 term;  // pair of zero_point_term()
+  u32 none;
+};
+template <class Tiles>
+struct StagedGroups {
+  alignas(16) StagedGroup of[Tiles::kWaves][Tiles::kSteps][16];
+};
+
+// A wave's part of the rows of a tile, in chunks of 16 bytes. They are swizzled by row, so that
+// threads of neighbouring rows meet no bank conflict.
+template <class Tiles>
+struct StagedWeights {
+  enum : int {
+    kVectorBytes = Tiles::kLanes * lane_bits<typename Tiles::T>() / 8,
+    kStepChunks = 4 * kVectorBytes / 16,
+    kRowChunks = Tiles::kSteps * kStepChunks,
+  };
+  Chunk<16> chunk[16][kRowChunks];
+  static __device__ __forceinline__ int chunk_index(int row, int chunk) {
+    return chunk ^ (row * kStepChunks & 7);
+  }
+};
+
+template <class Tiles, class Weights>
+KILN_FN void stage_weights(StagedWeights<Tiles>& to, u32 tile, u32 row_count,
+                           const Weights& weights_of) {
+  using Set = StagedWeights<Tiles>;
+  KILN_EACH(r, 2) {
+    const int own = Tiles::row() + r * 8;
+    const u32 row = row_or_last(tile * 16 + own, row_count);
+    const u8* const from = (const u8*)weights_of(row) + threadIdx.x / 32 * (Set::kRowChunks * 16);
+    KILN_EACH(i, Set::kRowChunks / 4) {
+      const int chunk = i * 4 + Tiles::thread();
+      copy_chunk(&to.chunk[own][Set::chunk_index(own, chunk)], from + chunk * 16);
+    }
+  }
+}
+
+// Like sum_tiles(), for persistent blocks. `sets` has room for two tiles of every wave. x is loaded
+// before the weights, since loads arrive in the order in which they were issued, unless
+// `weights_first`.
+template <class Tiles, class Weights, class Vector, class Line, class Again, class Store>
+KILN_FN void sum_register_tiles(TileMemory<Tiles>& memory, StagedGroups<Tiles>& staged_groups,
+                                Chunk<16>* sets, u32 vectors, u32 row_count, u32 tile,
+                                u32 tile_stride, bool weights_first, const Weights& weights_of,
+                                const Vector& vector_of, const Line& group_of,
+                                const Again& recompute, const Store& store_of) {
+  using T = typename Tiles::T;
+  using X = typename Tiles::X;
+  using Set = StagedWeights<Tiles>;
+  constexpr int kSteps = Tiles::kSteps;
+  constexpr int kColumns = Tiles::kColumns;
+  static_assert(kSteps == 4 && Tiles::kVectorsPerGroup == 4 && Tiles::kTurns == 1 &&
+                    Tiles::kWhole && Tiles::kVectors == 8,
+                "sum_register_tiles: a thread has a step and two vectors");
+  const int t = Tiles::thread();
+  const int g = Tiles::row();
+  const u32 wave = threadIdx.x / 32;
+  const u32 tiles = (row_count + 15) / 16;
+  Set* const own_sets = (Set*)sets + wave * 2;
+  const X* const x = vector_of(u32(Tiles::vector_of_column(g)));
+  StepVector<Tiles> of_step[kSteps];
+  const auto load_vectors = [&] {
+    KILN_EACH(step, kSteps) KILN_EACH(i, Tiles::kChunks) {
+      const u32 chunk = ((wave * kSteps + step) * 4 + t) * Tiles::kChunks + i;
+      of_step[step].chunk[i] = load_volatile((const Chunk<16>*)x + chunk);
+    }
+  };
+  if (!weights_first) {
+    await_prerequisites();
+    load_vectors();
+  }
+  stage_weights<Tiles>(own_sets[0], tile, row_count, weights_of);
+  commit_copies();
+  const auto load_groups = [&](TileGroup(&groups)[2], u32 of_tile) {
+    const u32 group = Tiles::group_of_step(wave * kSteps + t, 0, vectors);
+    KILN_EACH(r, 2) groups[r] = group_of(row_or_last(of_tile * 16 + g + r * 8, row_count), group);
+  };
+  TileGroup now[2];
+  load_groups(now, tile);
+  if (weights_first) {
+    await_prerequisites();
+    load_vectors();
+  }
+
+  TileSums of_x[kSteps];
+  KILN_EACH(step, kSteps) {
+    KILN_EACH(i, Tiles::kChunks) {
+      of_step[step].chunk[i] = in_order<Tiles>(of_step[step].chunk[i]);
+    }
+    if constexpr (Tiles::kHasOffset) of_x[step] = sum_step<Tiles>(of_step[step]);
+  }
+
+  StagedGroup(&groups)[kSteps][16] = staged_groups.of[wave];
+  for (u32 round = 0; tile < tiles; tile += tile_stride, ++round) {
+    TileGroup next[2];
+    load_groups(next, tile + tile_stride);
+    KILN_EACH(r, 2) {
+      f32 zero_point;
+      const TileFactors factors = tile_factors<Tiles>(now[r], zero_point);
+      const f32 term = zero_point_term<X, T>(zero_point);
+      groups[t][g + r * 8] = {factors.scale, factors.offset, exact_pair<X>(term, term), 0};
+    }
+    wait_all_copies();
+    __syncwarp();
+    if (tile + tile_stride < tiles) {
+      stage_weights<Tiles>(own_sets[(round + 1) % 2], tile + tile_stride, row_count, weights_of);
+    }
+    const Set& set = own_sets[round % 2];
+    f32 sum[2][2] = {};
+    KILN_EACH(step, kSteps) {
+      TileWords<Tiles> words[2];
+      StagedGroup group[2];
+      PairTerms terms;
+      KILN_EACH(r, 2) {
+        const int first = t * Set::kVectorBytes;
+        const int chunk_index = Set::chunk_index(g + r * 8, step * Set::kStepChunks + first / 16);
+        const u8* const from = (const u8*)&set.chunk[g + r * 8][chunk_index] + first % 16;
+        words[r] = *(const TileWords<Tiles>*)__builtin_assume_aligned(from, Set::kVectorBytes);
+        const Chunk<16> of_group = *(const Chunk<16>*)&groups[step][g + r * 8];
+        group[r] = bit_cast<StagedGroup>(of_group);
+        terms.of[r] = zero_point_terms<X, T>(group[r].term);
+      }
+      const TileSums own = multiply_step<Tiles>(words, terms, of_step[step]);
+      KILN_EACH(r, 2) KILN_EACH(k, 2) {
+        sum[r][k] = fma(own.of[r * 2 + k], group[r].scale, sum[r][k]);
+        if constexpr (Tiles::kHasOffset)
+          sum[r][k] = fma(of_x[step].of[k], group[r].offset, sum[r][k]);
+      }
+    }
+    __syncwarp();
+    KILN_EACH(r, 2) now[r] = next[r];
+
+    f32(&partial)[Tiles::kWaves][16 * kColumns] = memory.wave[round % 2];
+    KILN_EACH(r, 2) KILN_EACH(k, 2) {
+      const int c = t * 2 + k;
+      if (c < kColumns) partial[wave][(g + r * 8) * kColumns + c] = sum[r][k];
+    }
+    __syncthreads();
+    combine_waves<Tiles>(memory, round, tile, recompute, store_of);
+  }
+}
+
+}  // namespace kiln
+
+#endif
