@@ -105,7 +105,7 @@ void publish(benchmark::State& state) {
   const auto cache = Cache::open(populated(state.range(0)).config());
   const Entry entry = typical_entry();
   for (auto _ : state) {
-    if (!cache->publish(sample_key(0), entry)) state.SkipWithError("not kept");
+    if (!cache->publish(sample_key(0), entry)) state.SkipWithError("not published");
   }
 }
 BENCHMARK(publish)->Arg(10)->Arg(1'000)->Unit(benchmark::kMicrosecond);

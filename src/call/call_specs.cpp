@@ -124,10 +124,11 @@ void check_work(const KernelSpec& spec, std::span<const ArrayType> arrays) {
   if (!work.is_out_of_bounds()) return;
   throw Error(
       Code::unsupported,
-      fmt::format("{}: one kernel cannot compute this: its reductions wait for each other, and to "
-                  "compute again what each of them reduces would take more than {:.0f} operations "
-                  "on every element instead of {:.0f}; a kiln::Program can, in several",
-                  spec.function.name, work.once + work.again, work.once));
+      fmt::format(
+          "{}: one kernel cannot compute this: its reductions wait for each other, and "
+          "recomputing what each of them reduces would take more than {:.0f} operations per "
+          "element instead of {:.0f}; use a kiln::Program, which takes several kernels",
+          spec.function.name, work.once + work.again, work.once));
 }
 
 // ---- Element by element: one kernel for each shape ---------------------------------------------

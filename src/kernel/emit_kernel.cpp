@@ -34,9 +34,10 @@ void check_not_packed(const KernelSpec& spec) {
   if (packed == spec.operands.end()) return;
   const auto index = static_cast<std::size_t>(packed - spec.operands.begin());
   throw Error(Code::unsupported,
-              fmt::format("{}: {} '{}': packed numbers ({}) can be reduced where a kernel only "
-                          "stores what there is one of for each row, and they are contiguous along "
-                          "what is reduced; a kiln::Program does the rest in two kernels",
+              fmt::format("{}: {} '{}': expected a dtype of at least 8 bits, got {}: a Function "
+                          "reduces packed numbers only if they are contiguous along the reduced "
+                          "axes and every output has one element per row; use a kiln::Program, "
+                          "which unpacks them in a kernel of its own",
                           spec.function.name, packed->output ? "output" : "input",
                           operand_names(spec.function.graph)[index], name(packed->dtype)));
 }

@@ -18,9 +18,9 @@ using fusion::to_string;
 
 void check_no_conflict(const TypedFunction& function, const std::string& conflict) {
   if (conflict.empty()) return;
-  throw Error(Code::unsupported,
-              fmt::format("{}: one kernel cannot compute this: {}; a kiln::Program can, in several",
-                          function.name, conflict));
+  throw Error(Code::unsupported, fmt::format("{}: one kernel cannot compute this: {}; use a "
+                                             "kiln::Program, which takes several kernels",
+                                             function.name, conflict));
 }
 
 // An argument that nothing reads may have any shape.
@@ -131,7 +131,7 @@ void check_not_packed(const TypedFunction& function, std::span<const ArrayType> 
   throw Error(
       Code::unsupported,
       fmt::format("{}: packed numbers (u4, i4, f4e2m1) are not read or stored in one kernel "
-                  "with cumsum, cumprod or cummax; a kiln::Program takes two",
+                  "with cumsum, cumprod or cummax; use a kiln::Program, which takes two",
                   function.name));
 }
 

@@ -70,7 +70,7 @@ struct KernelInfo {
   std::string entry;       ///< the hashed module and kernel name
   std::string key;      ///< of the cache entry, 32 hex digits; empty if nothing could be persisted
   std::string target;   ///< "gfx90a:sramecc+:xnack-", "sm_90", "x86-64 ..."
-  std::string variant;  ///< the layout variant in words
+  std::string variant;  ///< how the kernel runs: layout, vectors, threads
   std::string source;   ///< the kernel, without the preamble
   CacheState cache = CacheState::memory;
   double compile_ms = 0;    ///< 0 unless `cache` is compiled

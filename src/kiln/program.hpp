@@ -29,19 +29,19 @@ struct ProgramKernel {
   std::vector<std::string> writes;  ///< outputs, and values for other kernels
   std::size_t operations = 0;
   std::uint64_t bytes = 0;           ///< that it moves
-  std::uint64_t op_by_op_bytes = 0;  ///< had every operation of it a kernel of its own
+  std::uint64_t op_by_op_bytes = 0;  ///< unfused: with a kernel for each of its operations
 };
 
-/// What a program moves and needs, beside what it would op by op: then every operation is a kernel
-/// of its own, and a composition such as gelu is the operations that it is made of.
+/// What a program moves and needs, beside what it would unfused: then every operation is a kernel
+/// of its own, and a composition such as gelu is the operations that it consists of.
 struct ProgramInfo {
   std::string program;
   std::vector<ProgramKernel> kernels;
   std::uint64_t bytes = 0;           ///< that all kernels move
-  std::uint64_t op_by_op_bytes = 0;  ///< had every operation a kernel of its own
+  std::uint64_t op_by_op_bytes = 0;  ///< unfused: with a kernel for every operation
   std::uint64_t lower_bound = 0;     ///< every input read and every output written once
   std::uint64_t workspace_bytes = 0;
-  std::uint64_t op_by_op_workspace = 0;  ///< had every operation a kernel; 0 where none is needed
+  std::uint64_t op_by_op_workspace = 0;  ///< unfused; 0 if none is needed
 };
 
 class Program {

@@ -312,7 +312,7 @@ int run_bench_corpus(const BenchOptions& options) {
   }
   if (!options.plot.empty()) {
     files::OutputFile file(options.plot);
-    file.write(bar_chart(fmt::format("{}: what each function has to move, as a fraction of a copy "
+    file.write(bar_chart(fmt::format("{}: what each function must move, as a fraction of a copy "
                                      "({:.0f} GB/s)",
                                      backend.name(), copied),
                          bars, 1, "copy"));

@@ -109,11 +109,13 @@ int run_cache_verify(const CacheVerifyOptions& options) {
                       : red(fmt::format("{} problem{}", problems, problems == 1 ? "" : "s")));
   print_problems(verification.problems);
   if (verification.other_versions) {
-    print("{} of another entry format, left alone\n", verification.other_versions);
+    print("{} in another entry format, not checked\n", verification.other_versions);
   }
   if (options.recompile) {
-    print("{} compile to the same code, {} were made by a compiler that is not here\n", again.same,
-          again.skipped);
+    print(
+        "{} compile to the same code, {} were not compiled again, since their compiler is "
+        "missing\n",
+        again.same, again.skipped);
     print_problems(again.problems);
   }
   return good ? kSuccess : kFailure;
@@ -135,7 +137,8 @@ int run_cache_trim(const CacheTrimOptions& options) {
   const bool says_nothing =
       !policy.max_size && !policy.unused_for && options.target.empty() && options.function.empty();
   if (says_nothing) {
-    throw UsageError("trim: say what goes: --max-size, --older-than, --target or --function");
+    throw UsageError(
+        "trim: expected at least one of --max-size, --older-than, --target and --function");
   }
   cache::Cache& cache = disk_cache();
   policy.filter = make_filter(cache, options.target, options.function);

@@ -234,9 +234,13 @@ int run_cache_extract(const CacheExtractOptions& options) {
     return kSuccess;
   }
   if (options.what == "code") {
-    if (options.json) throw UsageError("--what code --json: code is no text; give -o FILE as well");
+    if (options.json)
+      throw UsageError(
+          "--what code --json: a code object is binary and cannot be part of JSON; give -o FILE as "
+          "well");
     if (::isatty(STDOUT_FILENO)) {
-      throw UsageError("--what code: code is no text for a terminal; give -o FILE");
+      throw UsageError(
+          "--what code: a code object is binary and is not written to a terminal; give -o FILE");
     }
   }
   if (options.json) {
@@ -265,7 +269,7 @@ int run_cache_explain(const CacheExplainOptions& options) {
     print_json({{"a", a.key.hex()}, {"b", b.key.hex()}, {"differences", list}});
     return kSuccess;
   }
-  if (differences.empty()) print("the keys are made of the same ingredients\n");
+  if (differences.empty()) print("the keys have the same ingredients\n");
   for (const cache::Difference& difference : differences) {
     print("{}: {}\n", bold(difference.tag), difference.words);
   }

@@ -14,8 +14,10 @@ namespace kiln::tool {
 namespace {
 
 constexpr auto kKernelFooter =
-    "Types: x=f32[64,172] is an array in C order, x=f32[64,64]@1,64 one with strides in elements,\n"
-    "s=f32 a number. An expression that begins with '-' goes in parentheses.\n"
+    "Types: x=f32[64,172] is an array in C order, x=f32[64,64]@1,64 an array with these strides "
+    "in\n"
+    "elements, s=f32 a number passed by value. An expression that begins with '-' goes in "
+    "parentheses.\n"
     "Example: kiln emit 'silu(gate) * up' --type gate=bf16[63,172] --type up=bf16[63,172] "
     "--target gfx90a";
 constexpr auto kRunFooter =
@@ -26,16 +28,16 @@ constexpr auto kRunFooter =
     "--in up=block.safetensors:up0 --out y=y.npy";
 
 constexpr auto kManifestFooter =
-    "A manifest has one JSON object a line: name, expression, types (an object of argument to\n"
-    "dtype[shape], in the order of the arguments), and, if need be, options (round, accuracy) and\n"
-    "outputs. A program writes one by itself where KILN_RECORD=FILE is set.\n"
+    "A manifest has one JSON object per line: name, expression, types (an object from arguments "
+    "to\n"
+    "dtype[shape], in the order of the arguments), and optionally options (round, accuracy) and\n"
+    "outputs. A program writes a manifest itself if KILN_RECORD=FILE is set.\n"
     "Example: kiln manifest record -o engine.jsonl -- ./engine --warm-up\n"
     "         kiln compile --manifest engine.jsonl --target gfx90a,gfx942";
 
 constexpr auto kGraphFooter =
-    "Lines are as those of kiln compile --manifest. An argument or output is the buffer of its "
-    "own\n"
-    "name, or of the one that \"buffers\" gives it; numbers are 1.\n"
+    "FILE is a manifest (kiln manifest --help). An argument or output uses the buffer of its own\n"
+    "name, or the one that \"buffers\" gives it; scalars are 1.\n"
     "Example: {\"name\": \"gate\", \"expression\": \"h = silu(g) * u\",\n"
     "          \"types\": {\"g\": \"bf16[172]\", \"u\": \"bf16[172]\"}, \"buffers\": {\"h\": "
     "\"hidden\"}}";
@@ -86,10 +88,11 @@ class Builder {
             ->required();
     app.add_option("--name", options.name, "The function's name in kernel names and the cache")
         ->capture_default_str();
-    add_choice<Rounding>(app, "--round", options.options.rounding, kRoundings,
-                         "Round f16 and bf16 once, where stored or cast, or after each operation");
+    add_choice<Rounding>(
+        app, "--round", options.options.rounding, kRoundings,
+        "Round f16 and bf16 once, where a value is stored or cast, or after each operation");
     add_choice<Accuracy>(app, "--accuracy", options.options.accuracy, kAccuracies,
-                         "How exact functions are");
+                         "How accurate functions are");
     return expression;
   }
 
@@ -126,14 +129,14 @@ class Builder {
   }
 
   static void add_shape(CLI::App& app, std::string& shape) {
-    app.add_option("--shape", shape, "The outputs' shape where it is larger than the inputs'")
+    app.add_option("--shape", shape, "The outputs' shape, if it is larger than the inputs'")
         ->type_name("N,N,...");
   }
 
   void doctor() {
-    auto [app, options] =
-        add<DoctorOptions>(*line_.app, "doctor",
-                           "Show devices, compilers, the cache, and what is missing", run_doctor);
+    auto [app, options] = add<DoctorOptions>(
+        *line_.app, "doctor",
+        "Show devices, compilers and the cache, and which packages are missing", run_doctor);
     add_json(*app, options->json);
   }
 
@@ -141,16 +144,16 @@ class Builder {
     auto [app, options] =
         add<RunOptions>(*line_.app, "run", "Run an expression on arrays in files", run_run);
     add_expression(*app, options->expression);
-    add_list(*app, "--in", options->inputs, "NAME=FILE[:TENSOR]", "An array that is read");
-    add_list(*app, "--scalar", options->scalars, "NAME=VALUE", "A number that is passed by value");
-    add_list(*app, "--out", options->outputs, "NAME=FILE[:TENSOR]", "Where an output is written");
+    add_list(*app, "--in", options->inputs, "NAME=FILE[:TENSOR]",
+             "Read an input array from a file");
+    add_list(*app, "--scalar", options->scalars, "NAME=VALUE", "Pass a number by value");
+    add_list(*app, "--out", options->outputs, "NAME=FILE[:TENSOR]", "Write an output to a file");
     add_list(*app, "--type-out", options->dtypes, "NAME=DTYPE",
-             "The dtype of an output, if not its natural one");
+             "The dtype of an output, if not the one that the expression gives");
     add_list(*app, "--expect", options->expected, "NAME=FILE[:TENSOR]",
-             "Report how far an output is from this array");
+             "Compare an output with this array and report the largest error");
     add_shape(*app, options->shape);
-    app->add_option("--device", options->device,
-                    "Where to run: auto takes a GPU where there is one")
+    app->add_option("--device", options->device, "Where to run: auto uses a GPU if there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]|reference")
         ->capture_default_str();
     app->add_option("--repeat", options->repeat, "Timed launches; the median is reported")
@@ -163,9 +166,10 @@ class Builder {
   CLI::Option* add_kernel(CLI::App& app, KernelOptions& options,
                           const std::string& default_target) {
     CLI::Option* expression = add_expression(app, options.expression);
-    add_list(app, "--type", options.types, "NAME=DTYPE[SHAPE]", "What an argument is");
+    add_list(app, "--type", options.types, "NAME=DTYPE[SHAPE]",
+             "The dtype and shape of an argument");
     add_list(app, "--type-out", options.dtypes, "NAME=DTYPE",
-             "The dtype of an output, if not its natural one");
+             "The dtype of an output, if not the one that the expression gives");
     add_shape(app, options.shape);
     CLI::Option* target = add_list(app, "--target", options.targets, "TARGET[,TARGET...]",
                                    "gfx90a, gfx942:xnack-, sm_90, cpu, ...");
@@ -185,35 +189,36 @@ class Builder {
         add<EmitOptions>(*line_.app, "emit", "Print the source of a kernel", run_emit);
     add_kernel(*emit, emit_options->kernel, "cpu");
     emit->add_flag("--full", emit_options->full,
-                   "With the device code that every kernel starts with");
+                   "Include the device code that every kernel starts with");
 
     auto [compile, compile_options] = add<CompileOptions>(
-        *line_.app, "compile", "Compile into the cache, for targets that need not be here",
-        run_compile);
+        *line_.app, "compile",
+        "Compile into the cache, also for GPUs that this machine does not have", run_compile);
     add_kernel(*compile, compile_options->kernel, "")->required(false);
     compile
-        ->add_option("--manifest", compile_options->manifest,
-                     "In place of EXPR: every entry of a manifest (kiln manifest --help), side by "
-                     "side; what is in the cache already is skipped")
+        ->add_option(
+            "--manifest", compile_options->manifest,
+            "Compile every entry of a manifest (kiln manifest --help) in parallel, instead "
+            "of EXPR; kernels that are in the cache are skipped")
         ->type_name("FILE");
     compile
         ->add_option("-o,--output", compile_options->directory,
-                     "Write code objects and sources into this directory as well")
+                     "Also write code objects and sources into this directory")
         ->type_name("DIR");
 
-    auto [isa, isa_options] =
-        add<IsaOptions>(*line_.app, "isa", "Disassemble a kernel and show what it uses", run_isa);
+    auto [isa, isa_options] = add<IsaOptions>(
+        *line_.app, "isa", "Disassemble a kernel and show the registers and memory that it uses",
+        run_isa);
     add_kernel(*isa, isa_options->kernel, "");
 
     auto [explain, explain_options] = add<ExplainOptions>(
         *line_.app, "explain",
-        "Say which kernels an expression takes and why, which variants they get, and what it costs",
+        "Explain which kernels an expression needs, how each one runs and why, and what it costs",
         run_explain);
     add_kernel(*explain, explain_options->kernel, "cpu");
     explain
         ->add_option("--dot", explain_options->dot,
-                     "Write the kernels and what passes between them for Graphviz; - is standard "
-                     "output")
+                     "Write the kernels and their dependencies for Graphviz; - is standard output")
         ->type_name("FILE");
     explain->add_option("--svg", explain_options->svg, "Write a picture, drawn by Graphviz")
         ->type_name("FILE");
@@ -225,10 +230,10 @@ class Builder {
     parent.require_subcommand(1);
     parent.footer(kManifestFooter);
     auto [app, options] = add<ManifestRecordOptions>(
-        parent, "record", "Run a program and write down every function and signature it asks for",
+        parent, "record", "Run a program and record every function and signature that it calls",
         run_manifest_record);
     app->add_option("-o,--output", options->file,
-                    "The manifest; what it does not have yet is added")
+                    "The manifest; entries that it does not have yet are added")
         ->type_name("FILE")
         ->capture_default_str();
     app->add_option("PROGRAM", options->program, "The program and its arguments, after --")
@@ -238,12 +243,10 @@ class Builder {
 
   void graph() {
     auto [app, options] = add<GraphOptions>(
-        *line_.app, "graph", "Record calls as one graph, show what waits for what, and time it",
+        *line_.app, "graph", "Record calls as one graph, show its dependencies, and time it",
         run_graph);
-    app->add_option("FILE", options->file, "A manifest: one call a line, in their order")
-        ->required();
-    app->add_option("--device", options->device,
-                    "Where to run: auto takes a GPU where there is one")
+    app->add_option("FILE", options->file, "A manifest: one call per line, in order")->required();
+    app->add_option("--device", options->device, "Where to run: auto uses a GPU if there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]")
         ->capture_default_str();
     app->add_option("--dot", options->dot, "Write the graph for Graphviz; - is standard output")
@@ -259,24 +262,23 @@ class Builder {
   void bench() {
     auto [app, options] = add<BenchOptions>(
         *line_.app, "bench", "Measure fused kernels against a copy in the same run", run_bench);
-    app->add_option("CASE", options->cases, "Which cases; all of them if none is named");
+    app->add_option("CASE", options->cases, "Cases to run; all of them by default");
     app->footer("Cases: " + bench_case_names() + ".");
-    app->add_option("--device", options->device,
-                    "Where to run: auto takes a GPU where there is one")
+    app->add_option("--device", options->device, "Where to run: auto uses a GPU if there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]")
         ->capture_default_str();
-    app->add_option(
-           "--size", options->mebibytes,
-           "MiB of a case's largest operand (512 on a GPU; on the CPU 64 or twice its caches)")
+    app->add_option("--size", options->mebibytes,
+                    "MiB of a case's largest operand (default: 512 on a GPU; on the CPU 64 or "
+                    "twice its caches)")
         ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 20));
-    app->add_option("--samples", options->samples, "Timings of a case; the median is reported")
+    app->add_option("--samples", options->samples,
+                    "Number of timings per case; the median is reported")
         ->check(CLI::Range(1, 10'000))
         ->capture_default_str();
-    app->add_option(
-           "--corpus", options->corpus,
-           "Functions of a file in place of these cases, such as bench/corpus/functions.txt")
+    app->add_option("--corpus", options->corpus,
+                    "Run the functions in this file instead, such as bench/corpus/functions.txt")
         ->type_name("FILE");
-    app->add_option("--plot", options->plot, "Draw the cases as bars into an SVG file")
+    app->add_option("--plot", options->plot, "Draw the results as a bar chart in an SVG file")
         ->type_name("FILE.svg");
     add_json(*app, options->json);
   }
@@ -284,27 +286,26 @@ class Builder {
   void numerics() {
     auto [app, options] = add<NumericsOptions>(
         *line_.app, "numerics",
-        "Measure how far results are from exact ones, and compare with the bounds", run_numerics);
+        "Measure the errors of operations and compare them with their bounds", run_numerics);
     add_list(*app, "--op", options->functions, "NAME", "Only this op or library function");
     add_list(*app, "--dtype", options->dtypes, "f16|bf16|f32|f64|c64", "Only this dtype");
-    app->add_option("--device", options->device,
-                    "Where to run: auto takes a GPU where there is one")
+    app->add_option("--device", options->device, "Where to run: auto uses a GPU if there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]")
         ->capture_default_str();
     add_choice<Accuracy>(*app, "--accuracy", options->accuracy, kAccuracies,
-                         "How exact functions are");
+                         "How accurate functions are");
     app->add_flag("--long", options->complete,
-                  "Every f32 for functions of one argument, instead of a stride through them");
+                  "Test functions of one argument on every f32 instead of a sample");
     CLI::Option* merge =
         add_list(*app, "--merge", options->merge, "FILE",
-                 "Measure nothing; put the results that --json wrote side by side");
+                 "Measure nothing; combine results that --json wrote into one table");
     app->add_flag("--markdown", options->markdown, "Write the table as Markdown");
     for (const char* other : {"--op", "--dtype", "--long"}) merge->excludes(app->get_option(other));
     add_json(*app, options->json);
   }
 
   void cache() {
-    CLI::App& parent = *line_.app->add_subcommand("cache", "Look at and change the cache");
+    CLI::App& parent = *line_.app->add_subcommand("cache", "Show and change the cache");
     parent.require_subcommand(1);
     cache_look(parent);
     cache_change(parent);
@@ -317,10 +318,11 @@ class Builder {
 
     auto [ls, ls_options] = add<CacheListOptions>(parent, "ls", "List entries", run_cache_ls);
     add_filter(*ls, ls_options->target, ls_options->function);
-    ls->add_option("--sort", ls_options->sort, "What comes first")
+    ls->add_option("--sort", ls_options->sort,
+                   "Sort by last use, creation, size, function or compile time")
         ->check(CLI::IsMember({"used", "created", "size", "function", "compile"}))
         ->capture_default_str();
-    ls->add_option("--limit", ls_options->limit, "At most so many")
+    ls->add_option("--limit", ls_options->limit, "List at most this many entries")
         ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 30));
     add_json(*ls, ls_options->json);
 
@@ -331,7 +333,7 @@ class Builder {
 
     auto [stats, stats_options] =
         add<CacheStatsOptions>(parent, "stats", "Show size, hits and misses", run_cache_stats);
-    stats->add_flag("--zero", stats_options->zero, "Set the counters to zero after showing them");
+    stats->add_flag("--zero", stats_options->zero, "Reset the counters after showing them");
     add_json(*stats, stats_options->json);
 
     auto [extract, extract_options] =
@@ -340,12 +342,14 @@ class Builder {
     extract->add_option("--what", extract_options->what, "Which part")
         ->check(CLI::IsMember({"source", "code", "isa", "meta"}))
         ->capture_default_str();
-    extract->add_option("-o,--output", extract_options->output, "A file instead of standard output")
+    extract
+        ->add_option("-o,--output", extract_options->output,
+                     "Write to this file instead of standard output")
         ->type_name("FILE");
     add_json(*extract, extract_options->json);
 
     auto [explain, explain_options] = add<CacheExplainOptions>(
-        parent, "explain", "Say why two entries are two", run_cache_explain);
+        parent, "explain", "Show how the keys of two entries differ", run_cache_explain);
     add_key(*explain, "A", explain_options->a);
     add_key(*explain, "B", explain_options->b);
     add_json(*explain, explain_options->json);
@@ -356,15 +360,17 @@ class Builder {
         add<CacheVerifyOptions>(parent, "verify", "Read and check every entry", run_cache_verify);
     verify->add_flag("--repair", verify_options->repair, "Move bad entries to quarantine");
     verify->add_flag("--recompile", verify_options->recompile,
-                     "Compile every entry again and compare byte for byte");
+                     "Also compile every entry again and compare the code byte by byte");
     add_json(*verify, verify_options->json);
 
     auto [trim, trim_options] = add<CacheTrimOptions>(
         parent, "trim", "Remove entries, the least recently used first", run_cache_trim);
-    trim->add_option("--max-size", trim_options->max_size, "Down to this size, such as 512M");
-    trim->add_option("--older-than", trim_options->older_than, "Not used for so long, such as 30d");
+    trim->add_option("--max-size", trim_options->max_size,
+                     "Remove entries until the cache has this size, such as 512M");
+    trim->add_option("--older-than", trim_options->older_than,
+                     "Remove entries that were not used for this long, such as 30d");
     add_filter(*trim, trim_options->target, trim_options->function);
-    trim->add_flag("--dry-run", trim_options->dry_run, "Only say what would go");
+    trim->add_flag("--dry-run", trim_options->dry_run, "Only show what would be removed");
     add_json(*trim, trim_options->json);
 
     auto [clear, clear_options] =
@@ -372,14 +378,14 @@ class Builder {
     add_json(*clear, clear_options->json);
 
     auto [export_app, export_options] = add<CacheTransferOptions>(
-        parent, "export", "Write entries into one file for other machines", run_cache_export);
+        parent, "export", "Write entries to one file, for other machines", run_cache_export);
     export_app->add_option("FILE", export_options->file, "The bundle")->required();
     add_filter(*export_app, export_options->target, export_options->function);
     add_list(*export_app, "--key", export_options->keys, "KEY", "Only these entries");
     add_json(*export_app, export_options->json);
 
     auto [import_app, import_options] = add<CacheTransferOptions>(
-        parent, "import", "Check a bundle and take its entries", run_cache_import);
+        parent, "import", "Check a bundle and add its entries to the cache", run_cache_import);
     import_app->add_option("FILE", import_options->file, "The bundle")->required();
     add_json(*import_app, import_options->json);
   }

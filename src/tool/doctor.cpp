@@ -159,7 +159,7 @@ void print_toolchains(const Json& report) {
                text("version") + (toolchain["used"].get<bool>() ? "" : dim(" (not used)"))});
     table.row({"", text("path")});
     table.row({"", text("identity").empty()
-                       ? red("no identity: what it compiles is not kept on disk")
+                       ? red("not identified: kernels that it compiles are not cached on disk")
                        : "identity " + clip(text("identity"), 80)});
     if (toolchain.contains("targets")) table.row({"", "targets " + joined(toolchain["targets"])});
     if (toolchain.contains("problem")) table.row({"", red(text("problem"))});
@@ -186,7 +186,9 @@ void print_cache(const Json& cache) {
         human_bytes(cache["bytes"].get<std::uint64_t>()),
         bound ? fmt::format(" of at most {}", human_bytes(bound)) : "");
   if (const auto bad = cache["quarantined"].get<std::uint64_t>()) {
-    print("  {}\n", red(fmt::format("{} in quarantine: see kiln cache verify", bad)));
+    print("  {}\n",
+          red(fmt::format("{} damaged or refused entries in quarantine: see kiln cache verify",
+                          bad)));
   }
 }
 

@@ -28,7 +28,8 @@ std::string svg_text(const std::string& dot) {
   const auto program = jit::find_program("dot");
   if (!program) {
     throw Error(Code::not_found,
-                "--svg needs the program dot (Debian, Ubuntu: graphviz); --dot needs nothing");
+                "--svg needs the program dot; install it (Debian, Ubuntu: graphviz), or use --dot, "
+                "which needs no program");
   }
   const base::TemporaryDirectory directory("kiln-graph");
   const base::CommandResult result = jit::run_scrubbed(

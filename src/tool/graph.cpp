@@ -84,7 +84,7 @@ CallSpec call_of(const files::ManifestEntry& entry, Names buffers, const std::st
     const auto& types = entry.specification.arguments;
     const auto type = std::ranges::find(types, name, &ArgumentSpec::name);
     if (type == types.end()) {
-      throw UsageError(fmt::format("{}: types: nothing is said about '{}'", where, name));
+      throw UsageError(fmt::format("{}: types: expected a type for '{}', got none", where, name));
     }
     call.numbers.push_back(*type);
     call.inputs.push_back(type->scalar ? std::nullopt : std::optional(place(name, *type)));
@@ -308,7 +308,7 @@ void print_graph(const Graph& graph, const Buffers& buffers, jit::Backend& backe
         buffers.count(), to_string(backend.device()), backend.name());
   Table times({"", "host", "until done"});
   times.row({"one by one", human_time(eager.host_us), human_time(eager.total_us)});
-  times.row({graph.is_replayed() ? "replayed" : "graph (a list here)", human_time(replay.host_us),
+  times.row({graph.is_replayed() ? "replayed" : "graph (run as a list)", human_time(replay.host_us),
              human_time(replay.total_us)});
   times.print();
 }

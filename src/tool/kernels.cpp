@@ -27,7 +27,7 @@ struct Request {
   Specification specification;
   std::vector<KernelSpec> kernels;
   std::vector<std::string> targets;
-  std::optional<ProgramInfo> program;  ///< if that is what the kernels are of
+  std::optional<ProgramInfo> program;  ///< if the expression takes several kernels
 };
 
 Request parse_request(const KernelOptions& options) {
@@ -62,7 +62,8 @@ Attempt attempt(const KernelSpec& kernel, const std::string& target) {
   return result;
 }
 
-/// The kernels of every target, side by side: the compile service decides how many run at once.
+/// Compiles the kernels of every target in parallel: the compile service decides how many run at
+/// once.
 std::vector<Attempt> compile_all(const Request& request) {
   std::vector<std::future<Attempt>> futures;
   for (const std::string& target : request.targets) {
@@ -194,14 +195,20 @@ int run_emit(const EmitOptions& options) {
 int run_compile(const CompileOptions& options) {
   const std::string& expression = options.kernel.expression.text;
   if (options.manifest.empty() && expression.empty()) {
-    throw UsageError("compile: give an expression, or --manifest FILE");
+    throw UsageError(
+        "compile: expected an expression or --manifest FILE, got neither; give an expression, or "
+        "--manifest FILE");
   }
   if (!options.manifest.empty()) {
     if (!expression.empty() || !options.kernel.types.empty() || !options.kernel.dtypes.empty()) {
-      throw UsageError("compile --manifest: expressions and types are in the manifest");
+      throw UsageError(
+          "compile --manifest: expected no EXPR, --type or --type-out, since they are in the "
+          "manifest");
     }
     if (!options.directory.empty()) {
-      throw UsageError("compile --manifest: fills the cache; --output is for one expression");
+      throw UsageError(
+          "compile --manifest: --output is not supported; it takes an expression instead of a "
+          "manifest");
     }
     return run_compile_manifest(options.manifest, parse_targets(options.kernel.targets),
                                 options.kernel.json);
@@ -321,9 +328,9 @@ void print_explanation(Table& table, const Explanation& explanation) {
 
 Explanation explain(const Attempt& attempt) { return explain_for(*attempt.of, attempt.target); }
 
-/// Of one kernel that no program is made of: what its operations would move, each in a kernel of
-/// its own, and what is read and written in any case. Nothing for outputs of a shape that was asked
-/// for.
+/// For an expression that is one kernel: what its operations would move unfused, each in a kernel
+/// of its own, and the least that must be read and written. Nothing if --shape gives the outputs'
+/// shape.
 std::optional<ProgramInfo> beside(const Request& request) {
   const bool one = !request.program && request.kernels.size() == 1;
   if (!one || !request.specification.shape.empty()) return std::nullopt;
@@ -333,7 +340,7 @@ std::optional<ProgramInfo> beside(const Request& request) {
 std::string moves(const Attempt& attempt, const std::optional<ProgramInfo>& beside) {
   const std::string text = fmt::format("{} per launch", human_bytes(attempt.kernel.info.bytes));
   if (!beside) return text;
-  return fmt::format("{}; op by op {}; at least {}", text, human_bytes(beside->op_by_op_bytes),
+  return fmt::format("{}; unfused {}; at least {}", text, human_bytes(beside->op_by_op_bytes),
                      human_bytes(beside->lower_bound));
 }
 

@@ -17,34 +17,38 @@ struct Setting {
   std::string_view text;
 };
 constexpr Setting kEnvironment[] = {
-    {"KILN_CACHE_DIR", "The cache; else $XDG_CACHE_HOME/kiln, else ~/.cache/kiln."},
-    {"KILN_CACHE", "off: keep nothing on disk."},
+    {"KILN_CACHE_DIR",
+     "The directory of the cache (default $XDG_CACHE_HOME/kiln, or else ~/.cache/kiln)."},
+    {"KILN_CACHE", "off: store nothing on disk."},
     {"KILN_CACHE_MAX_SIZE",
-     "Bound of the cache, such as 512M (default 1G; 0: none). The least recently used entries go."},
+     "The largest size of the cache, such as 512M (default 1G; 0: no limit). The least recently "
+     "used "
+     "entries are removed."},
     {"KILN_CACHE_READONLY_DIRS",
-     "Further caches or bundles that are only read, separated by colons."},
+     "More caches or bundles, separated by colons, which are only read."},
     {"KILN_CACHE_SECRET",
-     "What machines that share kernels have in common, 32 or more random characters: exports are "
-     "signed with it, and only what is signed with it is imported."},
+     "A secret of 32 or more random characters that machines which exchange kernels share: exports "
+     "are signed with it, and only bundles that are signed with it are imported."},
     {"KILN_HIPRTC", "The hiprtc library to use."},
     {"KILN_NVRTC", "The NVRTC library to use."},
     {"KILN_CXX", "The host compiler to use."},
-    {"KILN_COMPILE", "inprocess: compile without worker processes."},
-    {"KILN_COMPILE_JOBS", "Compiles at a time (default: usable cores)."},
-    {"KILN_COMPILE_TIMEOUT", "Seconds that one compile may take (default 120)."},
-    {"KILN_COMPILE_MEMORY", "MiB that one worker may take (default 4096)."},
-    {"KILN_CPU_THREADS", "Threads of the CPU device (default: usable cores)."},
-    {"KILN_DUMP", "Directory for the source, log, ISA and command of every compile."},
-    {"KILN_RECORD", "File to which every function and signature that is asked for is added."},
-    {"KILN_WORKER", "Path of kiln-compile-worker, if it is not where it was installed."},
-    {"NO_COLOR", "If set, no colours on a terminal either."},
+    {"KILN_COMPILE", "inprocess: compile in the program itself, without worker processes."},
+    {"KILN_COMPILE_JOBS", "Number of parallel compiles (default: usable cores)."},
+    {"KILN_COMPILE_TIMEOUT", "Time limit of one compile in seconds (default 120)."},
+    {"KILN_COMPILE_MEMORY", "Memory limit of one worker in MiB (default 4096)."},
+    {"KILN_CPU_THREADS", "Number of threads of the CPU device (default: usable cores)."},
+    {"KILN_DUMP", "A directory for the source, log, ISA and command of every compile."},
+    {"KILN_RECORD",
+     "A manifest file to which every function and signature that is called is added."},
+    {"KILN_WORKER", "The path of kiln-compile-worker, if it was moved after installation."},
+    {"NO_COLOR", "If set, output has no colours, even on a terminal."},
 };
 
 constexpr Setting kFiles[] = {
-    {"<cache>/3f/3f<30 hex digits>.kiln", "An entry: source, code object and where it came from."},
+    {"<cache>/3f/3f<30 hex digits>.kiln", "A cache entry: source, code object and metadata."},
     {"<cache>/quarantine/",
-     "What was in place of an entry and not one, or was refused by a driver; at most 64 files."},
-    {"<cache>/stats", "What kiln cache stats shows."},
+     "Damaged entries, and entries that a driver refused; at most 64 files."},
+    {"<cache>/stats", "The counters that kiln cache stats shows."},
 };
 
 /// Text in roff: a backslash, a hyphen and a dot at the start of a line mean themselves.
@@ -74,12 +78,12 @@ void print_option(const OptionText& option) {
   std::string head = fmt::format("{}", fmt::join(flags, ", "));
   if (!option.name.empty()) head = italic_roff(option.name);
   if (option.name.empty() && !option.value.empty()) head += " " + italic_roff(option.value);
-  std::string words = option.description;
-  if (!words.empty() && words.back() != '.') words += '.';
-  if (option.required && option.name.empty()) words += " Required.";
-  if (option.repeated) words += " May be given several times.";
-  if (!option.initial.empty()) words += fmt::format(" The default is {}.", option.initial);
-  print(".TP\n{}\n{}\n", head, roff(words));
+  std::string text = option.description;
+  if (!text.empty() && text.back() != '.') text += '.';
+  if (option.required && option.name.empty()) text += " Required.";
+  if (option.repeated) text += " May be given several times.";
+  if (!option.initial.empty()) text += fmt::format(" The default is {}.", option.initial);
+  print(".TP\n{}\n{}\n", head, roff(text));
 }
 
 std::string synopsis(const CommandText& command) {
@@ -119,16 +123,14 @@ int run_manual(const CLI::App& app) {
     if (command.subcommands.empty()) print("{}\n.br\n", synopsis(command));
   });
   print(".SH DESCRIPTION\n{}\n.SH COMMANDS\n",
-        roff("kiln runs and compiles expressions on arrays, and looks after the cache of "
-             "compiled kernels that it shares with every program that uses libkiln. An "
+        roff("kiln runs and compiles expressions on arrays, and manages the cache of compiled "
+             "kernels, which all programs that use libkiln share. An "
              "expression has Python's operators and precedence, calls by name, casts by dtype "
              "name, and ';' between statements."));
   for_each_command(root, print_command);
   print_settings("ENVIRONMENT", kEnvironment);
   print_settings("FILES", kFiles);
-  print(
-      ".SH EXIT STATUS\n0 if it did what it was asked, 1 if that failed, 2 if the command line "
-      "is wrong.\n");
+  print(".SH EXIT STATUS\n0 on success, 1 on failure, 2 if the command line is wrong.\n");
   return kSuccess;
 }
 

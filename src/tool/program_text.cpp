@@ -9,7 +9,7 @@ namespace kiln::tool {
 namespace {
 
 std::string moves(const ProgramKernel& kernel) {
-  return fmt::format("{}, op by op {}", human_bytes(kernel.bytes),
+  return fmt::format("{}, unfused {}", human_bytes(kernel.bytes),
                      human_bytes(kernel.op_by_op_bytes));
 }
 
@@ -20,11 +20,11 @@ void print_program(const ProgramInfo& program) {
   const std::size_t count = program.kernels.size();
   table.row({"kernels", fmt::format("{}", count)});
   table.row({"moves",
-             fmt::format("{}; op by op {}; at least {}", human_bytes(program.bytes),
+             fmt::format("{}; unfused {}; at least {}", human_bytes(program.bytes),
                          human_bytes(program.op_by_op_bytes), human_bytes(program.lower_bound))});
   table.row({"workspace", program.workspace_bytes == 0
                               ? std::string("none")
-                              : fmt::format("{}; op by op {}", human_bytes(program.workspace_bytes),
+                              : fmt::format("{}; unfused {}", human_bytes(program.workspace_bytes),
                                             human_bytes(program.op_by_op_workspace))});
   for (std::size_t i = 0; i < count; ++i) {
     const ProgramKernel& kernel = program.kernels[i];

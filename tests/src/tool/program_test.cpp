@@ -43,7 +43,7 @@ TEST_F(ToolProgram, ExplainsWhatOneKernelSaves) {
   const std::vector<std::string> arguments{"explain", "x * rsqrt(mean(x * x, -1) + 1e-5)", "--type",
                                            "x=f32[64,100]"};
   const testing::Finished shown = run(arguments);
-  EXPECT_THAT(shown.out, HasSubstr("50.0 KiB per launch; op by op"));
+  EXPECT_THAT(shown.out, HasSubstr("50.0 KiB per launch; unfused"));
   EXPECT_THAT(shown.out, HasSubstr("; at least 50.0 KiB"));
   const json report = run_json({arguments[0], arguments[1], arguments[2], arguments[3], "--json"});
   EXPECT_EQ(report["lower_bound"], 2 * 4 * 6400);
@@ -60,7 +60,7 @@ TEST_F(ToolProgram, EmitsEachKernel) {
 TEST_F(ToolProgram, DrawsTheKernels) {
   const testing::Finished drawn =
       run({"explain", "y = x / sum(x, 0); y / sum(y, 1)", "--type", "x=f32[64,100]", "--dot", "-"});
-  EXPECT_THAT(drawn.out, AllOf(HasSubstr("digraph"), HasSubstr("n0 -> n1"), HasSubstr("op by op")));
+  EXPECT_THAT(drawn.out, AllOf(HasSubstr("digraph"), HasSubstr("n0 -> n1"), HasSubstr("unfused")));
 }
 
 TEST_F(ToolProgram, DrawsTheKernelsAsAPictureWhereGraphvizIs) {
@@ -71,7 +71,7 @@ TEST_F(ToolProgram, DrawsTheKernelsAsAPictureWhereGraphvizIs) {
   if (drawn.code == 0) {
     std::ifstream file(path("kernels.svg"));
     const std::string picture((std::istreambuf_iterator<char>(file)), {});
-    EXPECT_THAT(picture, AllOf(HasSubstr("<svg"), HasSubstr("op by op"), HasSubstr("</svg>")));
+    EXPECT_THAT(picture, AllOf(HasSubstr("<svg"), HasSubstr("unfused"), HasSubstr("</svg>")));
   }
   const std::string programs = std::getenv("PATH");
   setenv("PATH", path("").c_str(), 1);
