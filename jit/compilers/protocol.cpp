@@ -44,9 +44,9 @@ class Reader {
   /// Throws Error(internal) if there was less to read than was asked for, or more.
   void finish() const {
     if (in_.ok() && in_.at_end()) return;
-    throw Error(Code::internal, fmt::format("compile protocol: a body of {} bytes {}", size_,
-                                            in_.ok() ? "is longer than its fields"
-                                                     : "is shorter than its fields"));
+    throw Error(Code::internal,
+                fmt::format("compile protocol: a body of {} bytes {}", size_,
+                            in_.ok() ? "is longer than its fields" : "is shorter than its fields"));
   }
 
  private:
@@ -119,8 +119,7 @@ DisassembleTask decode_disassemble_task(std::string_view body) {
 
 CompileOutput decode_compile_output(std::string_view body) {
   Reader reader(body);
-  CompileOutput output{reader.string(), reader.string(),
-                       std::bit_cast<double>(reader.number())};
+  CompileOutput output{reader.string(), reader.string(), std::bit_cast<double>(reader.number())};
   reader.finish();
   return output;
 }

@@ -1,5 +1,6 @@
 // A bounds-checked reader of 64-bit little-endian ELF images, as far as code objects, cubins and
-// shared objects need it, and the only one. It knows nothing of kernels: see jit/compilers/resources.cpp.
+// shared objects need it, and the only one. It knows nothing of kernels: see
+// jit/compilers/resources.cpp.
 #pragma once
 
 #include <cstddef>

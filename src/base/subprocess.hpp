@@ -29,8 +29,8 @@ struct SpawnRequest {
   std::vector<std::string> environment;  ///< "NAME=value" each
   /// Made in this order: none is a copy of what one before it has replaced.
   std::vector<Redirection> redirections = {};
-  bool on_path = false;        ///< the first of `command` may be a name on PATH
-  bool own_group = false;      ///< in a process group of its own, which no key of a terminal reaches
+  bool on_path = false;    ///< the first of `command` may be a name on PATH
+  bool own_group = false;  ///< in a process group of its own, which no key of a terminal reaches
   bool reset_signals = false;  ///< nothing of this process's signal set-up reaches it
 };
 

@@ -32,8 +32,8 @@ std::string svg_text(const std::string& dot) {
                 "which needs no program");
   }
   const base::TemporaryDirectory directory("kiln-graph");
-  const base::CommandResult result = jit::run_scrubbed(
-      {*program, "-Tsvg", directory.write("graph.dot", dot)}, directory.path());
+  const base::CommandResult result =
+      jit::run_scrubbed({*program, "-Tsvg", directory.write("graph.dot", dot)}, directory.path());
   if (!result.succeeded()) {
     throw Error(Code::io, fmt::format("{} {}: {}", *program, result.ending, result.errors));
   }

@@ -148,7 +148,8 @@ TEST(Entry, CodeThatIsNotElfIsRefused) {
   entry.code[60] = 2;
   EXPECT_EQ(check_elf(entry.code), "");
   entry.code[58] = 0;  // ... or all in the same place
-  EXPECT_EQ(check_elf(entry.code), "holds a code object that has tables with entries of a wrong size");
+  EXPECT_EQ(check_elf(entry.code),
+            "holds a code object that has tables with entries of a wrong size");
 }
 
 TEST(Entry, UnknownMetadataFieldsAreSkipped) {
