@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <tuple>
 #include <variant>
@@ -21,29 +20,6 @@
 #include "tests/support/settings.hpp"
 
 namespace kiln::testing {
-
-/// A cache directory of this test process' own, so that no test sees what another run compiled.
-/// KILN_TEST_CACHE_DIR names one that is kept, for a second run that must not start a compiler.
-class PrivateCache : public ::testing::Environment {
- public:
-  PrivateCache() {
-    if (const char* kept = std::getenv("KILN_TEST_CACHE_DIR")) {
-      setenv("KILN_CACHE_DIR", kept, 1);
-      return;
-    }
-    std::string name = (std::filesystem::temp_directory_path() / "kiln-test-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) std::abort();
-    directory_ = name;
-    setenv("KILN_CACHE_DIR", name.c_str(), 1);
-  }
-  ~PrivateCache() override {
-    std::error_code ignored;
-    if (!directory_.empty()) std::filesystem::remove_all(directory_, ignored);
-  }
-
- private:
-  std::filesystem::path directory_;
-};
 
 /// A device of that type, or why the test is skipped.
 inline bool has_device(DeviceType type) {

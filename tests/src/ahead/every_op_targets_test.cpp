@@ -13,14 +13,13 @@
 #include "fusion/graph/composition.hpp"
 #include "fusion/graph/op.hpp"
 #include "tests/support/machine_code.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using fusion::OpInfo;
 using fusion::Rule;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 // The time of a compile grows faster than its kernel; functions of a library are long.
 constexpr std::size_t kFunctionsOfKernel = 8;

@@ -16,11 +16,10 @@
 #include "jit/service/compile.hpp"
 #include "preamble/preamble.hpp"
 #include "tests/support/machine_code.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 struct Machine {
   CompiledKernel kernel;

@@ -9,11 +9,10 @@
 #include "kernel/named_kernel.hpp"
 #include "kiln/program.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 const Device kCpu{DeviceType::cpu, 0};
 const Stream kStream{kCpu, nullptr};

@@ -9,11 +9,10 @@
 #include "ahead/compile_only.hpp"
 #include "fusion/text/text.hpp"
 #include "tests/support/machine_code.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 struct Case {
   std::string text;

@@ -16,13 +16,13 @@
 #include "kernel/process_cache.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/no_threads.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using ::testing::HasSubstr;
 
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 const Stream kStream{{DeviceType::cpu, 0}, nullptr};
 const Device kCpu{DeviceType::cpu, 0};
 

@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/machine_code.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 std::vector<ArgumentSpec> matrix_vector(DType weights, std::int64_t columns,
                                         std::int64_t rows = 4096) {

@@ -8,14 +8,13 @@
 #include <future>
 
 #include "tests/support/machine_code.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::Machine;
 using testing::targets_of;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 // Every other element, so that a thread has one and the compiler little to unroll.
 Specification on_vectors(const Function& function, DType dtype) {

@@ -15,6 +15,7 @@
 #include "kiln/error.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
+#include "tests/support/private_cache.hpp"
 #include "tests/support/reference.hpp"
 #include "tests/support/special_complex_rows.hpp"
 
@@ -23,8 +24,6 @@ namespace {
 
 using testing::HostArray;
 using testing::TestInput;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 std::complex<double> complex_of(std::uint64_t bits) {
   return {std::bit_cast<float>(static_cast<std::uint32_t>(bits)),

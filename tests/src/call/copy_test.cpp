@@ -13,12 +13,11 @@
 #include "kiln/graph.hpp"
 #include "tests/support/device_test.hpp"
 #include "tests/support/numbers.hpp"
+#include "tests/support/private_cache.hpp"
 #include "tests/support/reference.hpp"
 
 namespace kiln {
 namespace {
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 class Copy : public testing::DeviceTest {
  protected:

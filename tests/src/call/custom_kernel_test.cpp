@@ -10,6 +10,7 @@
 #include "kiln/graph.hpp"
 #include "kiln/kernel.hpp"
 #include "tests/support/device_test.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
@@ -18,8 +19,6 @@ using ::testing::AllOf;
 using testing::counting;
 using testing::error_of;
 using ::testing::HasSubstr;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 constexpr std::string_view kScaleAdd = R"(
 extern "C" __global__ void scale_add(const float* x, float* y, float a, unsigned int n) {

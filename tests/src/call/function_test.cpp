@@ -15,13 +15,12 @@
 
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 constexpr Device kCpu{DeviceType::cpu, 0};
 const Stream kStream{kCpu, nullptr};

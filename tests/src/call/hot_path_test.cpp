@@ -15,14 +15,13 @@
 #include "kiln/kiln.hpp"
 #include "tests/support/counted.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::allocations;
 using testing::locks;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 class HotPath : public ::testing::TestWithParam<DeviceType> {
  protected:

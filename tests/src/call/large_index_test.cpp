@@ -8,11 +8,10 @@
 
 #include "call/function_impl.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 constexpr std::int64_t k31 = std::int64_t{1} << 31;
 constexpr std::int64_t k32 = std::int64_t{1} << 32;

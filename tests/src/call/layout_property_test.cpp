@@ -18,6 +18,7 @@
 #include "tests/support/devices.hpp"
 #include "tests/support/guarded_memory.hpp"
 #include "tests/support/layout_case.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
@@ -25,8 +26,6 @@ namespace {
 using testing::Case;
 using testing::CaseOperand;
 using testing::GuardedMemory;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 using Bytes = std::vector<std::byte>;
 

@@ -7,13 +7,12 @@
 
 #include "kiln/graph.hpp"
 #include "tests/support/device_test.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::counting;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 class Outputs : public testing::DeviceTest {
  protected:

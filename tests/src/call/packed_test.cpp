@@ -10,6 +10,7 @@
 #include "kiln/error.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
+#include "tests/support/private_cache.hpp"
 #include "tests/support/reference.hpp"
 
 namespace kiln {
@@ -17,8 +18,6 @@ namespace {
 
 using testing::HostArray;
 using testing::TestInput;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 constexpr DType kStored[] = {DType::f8e4m3, DType::f8e5m2, DType::f8e4m3fnuz, DType::f8e5m2fnuz,
                              DType::u4,     DType::i4,     DType::f4e2m1};

@@ -11,14 +11,13 @@
 #include "kiln/reduction.hpp"
 #include "tests/support/arrays.hpp"
 #include "tests/support/guarded_memory.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::GuardedMemory;
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 constexpr std::int64_t kLengths[] = {1,  2,  3,  5,  7,  8,  9,   15,  16,  17,  23,  31,  33,
                                      40, 47, 63, 65, 77, 97, 100, 127, 129, 161, 255, 257, 1001};

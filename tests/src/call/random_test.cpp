@@ -9,6 +9,7 @@
 #include "kiln/error.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
+#include "tests/support/private_cache.hpp"
 #include "tests/support/reference.hpp"
 
 namespace kiln {
@@ -16,8 +17,6 @@ namespace {
 
 using testing::HostArray;
 using testing::TestInput;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 class RandomOnDevice : public ::testing::TestWithParam<DeviceType> {
  protected:

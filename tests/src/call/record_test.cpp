@@ -15,6 +15,7 @@
 #include "kernel/named_kernel.hpp"
 #include "kernel/process_cache.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
@@ -23,7 +24,7 @@ const Device kCpu{DeviceType::cpu, 0};
 const Stream kStream{kCpu, nullptr};
 
 /// A file to record into, set before kiln looks for it.
-class RecordFile : public testing::PrivateCache {
+class RecordFile : public ::testing::Environment {
  public:
   RecordFile() {
     path = std::string(getenv("KILN_CACHE_DIR")) + ".jsonl";

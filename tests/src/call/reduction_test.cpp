@@ -8,13 +8,12 @@
 #include <algorithm>
 
 #include "tests/support/arrays.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 class Reduction : public testing::OnDevice {
  protected:

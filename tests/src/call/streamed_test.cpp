@@ -8,13 +8,12 @@
 
 #include "kiln/function.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 constexpr Device kCpu{DeviceType::cpu, 0};
 constexpr std::byte kUntouched{0x5a};

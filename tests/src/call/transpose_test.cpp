@@ -9,13 +9,12 @@
 
 #include "kiln/function.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 struct Case {
   const char* expression;

@@ -8,6 +8,7 @@
 
 #include "kiln/kiln.hpp"
 #include "tests/support/device_test.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
@@ -17,8 +18,6 @@ using testing::Capture;
 using testing::counting;
 using testing::error_of;
 using ::testing::HasSubstr;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 class Capturing : public testing::DeviceTest {
  protected:

@@ -10,11 +10,10 @@
 #include "files/tensor_file.hpp"
 #include "kiln/kiln.hpp"
 #include "tests/support/device_test.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 constexpr std::int64_t kWidth = 64;
 constexpr std::int64_t kHidden = 172;

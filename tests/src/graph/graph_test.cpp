@@ -10,13 +10,12 @@
 #include <set>
 
 #include "tests/support/device_test.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::counting;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 class GraphOnDevice : public testing::DeviceTest {};
 

@@ -11,6 +11,7 @@
 
 #include "kiln/kiln.hpp"
 #include "tests/support/device_test.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
@@ -18,8 +19,6 @@ namespace {
 using ::testing::Each;
 using testing::error_of;
 using ::testing::HasSubstr;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 constexpr std::int64_t kSize = 1000;
 constexpr std::int64_t kStep = 1024;  ///< from one array to the next in a block of two

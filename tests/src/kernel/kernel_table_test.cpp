@@ -12,13 +12,12 @@
 #include "ahead/compile_only.hpp"
 #include "jit/service/service.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using ::testing::HasSubstr;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 class KernelTables : public ::testing::Test {
  protected:

@@ -11,14 +11,13 @@
 #include "cache/cache.hpp"
 #include "tests/jit/device/hip_host_driver.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using ::testing::HasSubstr;
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 /// An intact entry of `function` on disk that this process has not loaded.
 cache::Key put_on_disk(Device device, const Function& function) {

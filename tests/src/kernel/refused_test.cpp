@@ -6,14 +6,13 @@
 #include "ahead/compile_only.hpp"
 #include "cache/cache.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using ::testing::HasSubstr;
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 class RefusedModule : public ::testing::TestWithParam<DeviceType> {
  protected:

@@ -9,14 +9,13 @@
 #include "ahead/compile_only.hpp"
 #include "kiln/program.hpp"
 #include "tests/support/arrays.hpp"
+#include "tests/support/private_cache.hpp"
 #include "tests/support/toolchains.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 bool truth_at(const HostArray& array, std::int64_t i) { return testing::get_bits(array, i) != 0; }
 

@@ -14,14 +14,13 @@
 #include "tests/src/numerics/contract.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
+#include "tests/support/private_cache.hpp"
 #include "tests/support/reference.hpp"
 
 namespace kiln {
 namespace {
 
 using namespace testing;  // NOLINT: the contract's own
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 // ---- The table ---------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@
 #include "fusion/reference/reference.hpp"
 #include "fusion/text/text.hpp"
 #include "tests/support/graph_case.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
@@ -35,8 +36,6 @@ using testing::ArgumentPool;
 using testing::GraphCase;
 using testing::GraphDraw;
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 

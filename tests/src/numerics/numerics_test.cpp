@@ -16,6 +16,7 @@
 #include "numerics/inputs.hpp"
 #include "numerics/measure.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/private_cache.hpp"
 
 #if defined(__GLIBC__)
 #include <gnu/libc-version.h>
@@ -23,9 +24,6 @@
 
 namespace kiln::numerics {
 namespace {
-
-const auto* const private_cache =
-    ::testing::AddGlobalTestEnvironment(new kiln::testing::PrivateCache);
 
 // The table's bounds of the host's library are those of one release; a newer one may be better.
 // AMD's were not measured at all.

@@ -14,6 +14,7 @@
 #include "fusion/text/text.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
@@ -22,8 +23,6 @@ using fusion::Op;
 using fusion::OpInfo;
 using fusion::Rule;
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 constexpr std::int64_t kCount = 2048;
 

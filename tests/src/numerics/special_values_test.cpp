@@ -15,6 +15,7 @@
 #include "fusion/text/text.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
+#include "tests/support/private_cache.hpp"
 #include "tests/support/special_rows.hpp"
 
 namespace kiln {
@@ -23,8 +24,6 @@ namespace {
 using fusion::OpInfo;
 using testing::HostArray;
 using testing::SpecialRow;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 constexpr std::size_t kCallsOfKernel = 12;
 

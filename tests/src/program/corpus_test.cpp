@@ -15,13 +15,12 @@
 #include "files/tensor_file.hpp"
 #include "kiln/program.hpp"
 #include "tests/support/arrays.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 struct CorpusFunction {
   std::string name;

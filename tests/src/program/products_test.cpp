@@ -6,13 +6,12 @@
 
 #include "kiln/program.hpp"
 #include "tests/support/arrays.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 class Products : public ::testing::TestWithParam<DeviceType> {
  protected:

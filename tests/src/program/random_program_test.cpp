@@ -23,14 +23,13 @@
 #include "tests/src/program/enclosure.hpp"
 #include "tests/src/program/random_arguments.hpp"
 #include "tests/support/arrays.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::Compared;
 using testing::HostArray;
-
-const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new testing::PrivateCache);
 
 struct Case {
   fusion::Graph graph;

@@ -6,10 +6,9 @@
 
 #include "kiln/program.hpp"
 #include "tests/support/arrays.hpp"
+#include "tests/support/private_cache.hpp"
 
 namespace kiln::testing {
-
-inline const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new PrivateCache);
 
 class ProgramsOnDevices : public OnDevice {
  protected:

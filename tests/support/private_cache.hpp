@@ -1,0 +1,67 @@
+// A cache directory of the test process' own, for every test of a program that includes this: no
+// test sees what another one compiled.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace kiln::testing {
+
+/// KILN_TEST_CACHE_DIR names a directory that is kept instead, for a second run that must not start
+/// a compiler. What is known of the compilers (toolchains.json) comes from the directory that
+/// KILN_CACHE_DIR named and goes back there: to find out which targets hiprtc knows takes seconds,
+/// for each of them starts a process.
+class PrivateCache : public ::testing::Environment {
+ public:
+  PrivateCache() {
+    if (const char* kept = std::getenv("KILN_TEST_CACHE_DIR")) {
+      setenv("KILN_CACHE_DIR", kept, 1);
+      return;
+    }
+    std::string name = (std::filesystem::temp_directory_path() / "kiln-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    directory_ = name;
+    if (const char* shared = std::getenv("KILN_CACHE_DIR")) {
+      shared_ = shared;
+      std::error_code absent;
+      std::filesystem::copy_file(shared_ / kToolchains, directory_ / kToolchains, absent);
+    }
+    setenv("KILN_CACHE_DIR", name.c_str(), 1);
+  }
+  ~PrivateCache() override {
+    if (directory_.empty()) return;
+    std::error_code ignored;
+    if (!shared_.empty()) share();
+    std::filesystem::remove_all(directory_, ignored);
+  }
+
+ private:
+  static constexpr const char* kToolchains = "toolchains.json";
+
+  // By rename, since others read it; what says more replaces what says less.
+  void share() const {
+    namespace fs = std::filesystem;
+    const auto bytes = [](const fs::path& file) {
+      std::error_code absent;
+      const auto size = fs::file_size(file, absent);
+      return absent ? 0 : size;
+    };
+    if (bytes(directory_ / kToolchains) <= bytes(shared_ / kToolchains)) return;
+    const fs::path copy = shared_ / (directory_.filename().string() + ".json");
+    std::error_code failed;
+    fs::copy_file(directory_ / kToolchains, copy, failed);
+    if (!failed) fs::rename(copy, shared_ / kToolchains, failed);
+    if (failed) fs::remove(copy, failed);
+  }
+
+  std::filesystem::path directory_;
+  std::filesystem::path shared_;
+};
+
+inline const auto* const private_cache = ::testing::AddGlobalTestEnvironment(new PrivateCache);
+
+}  // namespace kiln::testing
