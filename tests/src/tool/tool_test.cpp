@@ -171,7 +171,7 @@ TEST_F(Tool, SaysWhatIsWrongWithTheCommandLine) {
       {{"emit", "x", "--type", "x=f32[2,3]@1"}, "1 strides for 2 axes"},
       {{"emit", "x", "--type", "x=f32[2]", "--target", "gfx90a,,cpu"}, "an empty name"},
       {{"compile", "x", "--type", "x=f32[2]"}, "kiln compile: --target is required"},
-      {{"cache", "trim"}, "say what goes"},
+      {{"cache", "trim"}, "expected at least one of --max-size"},
       {{"cache", "trim", "--max-size", "big"}, "expected a size such as 4096, 512M or 2G"},
       {{"cache", "trim", "--older-than", "5 weeks"},
        "expected a time such as 90s, 10m, 12h or 30d"},
