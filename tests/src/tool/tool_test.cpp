@@ -411,7 +411,7 @@ TEST_F(Tool, ExplainsWhyAnAccessIsNoWider) {
                                 "y=bf16[64,4096]", "--target", "gfx90a", "--json"});
   const json& target = report["targets"][0];
   EXPECT_EQ(target["layout"]["operands"][0]["reason"],
-            "its rows start 8200 bytes apart, no multiple of 16");
+            "its rows start 8200 bytes apart, which is no multiple of 16");
   EXPECT_GT(target["resources"]["registers"], 0);
   const testing::Finished text = run({"explain", "x + y", "--type", "x=bf16[64,4096]", "--type",
                                       "y=bf16[4096]", "--target", "gfx90a"});
