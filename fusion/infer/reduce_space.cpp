@@ -47,13 +47,13 @@ Dims ReduceSpace::row_shape() const {
   return result;
 }
 
-Dims ReduceSpace::piece_shape() const {
+Dims ReduceSpace::split_shape() const {
   Dims result = row_shape();
-  result[piece_axis(shape, result)] = pieces;
+  result[split_axis(shape, result)] = splits;
   return result;
 }
 
-std::size_t piece_axis(const Dims& from, const Dims& to) {
+std::size_t split_axis(const Dims& from, const Dims& to) {
   std::size_t longest = 0;
   for (std::size_t k = 1; k < from.size(); ++k) {
     const bool longer = from[longest] == to[longest] || from[k] > from[longest];

@@ -20,14 +20,14 @@ struct ReduceSpace {
   std::vector<bool> reduced;
   std::string conflict;      ///< why one kernel cannot compute the graph; else empty
   int reductions = 0;        ///< in the graph
-  std::int64_t pieces = 1;   ///< that each row is cut into, with a result for each
+  std::int64_t splits = 1;   ///< parts of each row, with a result for each: a split reduction
   Dims row_shape() const;    ///< `shape` with size one along the reduced axes
-  Dims piece_shape() const;  ///< the results': row_shape() with `pieces` along one axis
+  Dims split_shape() const;  ///< the results': row_shape() with `splits` along one axis
 };
 
-/// The longest of the axes that are reduced from `from` to `to`: as many pieces as rows can have
-/// must be fewer than it has elements.
-std::size_t piece_axis(const Dims& from, const Dims& to);
+/// The longest of the axes that are reduced from `from` to `to`, which a split reduction splits: it
+/// has more elements than there are splits.
+std::size_t split_axis(const Dims& from, const Dims& to);
 
 /// Reductions over axes that already have size one become conversions. `shapes` is brought into
 /// step.

@@ -105,9 +105,9 @@ class Partitioner {
       if (other.empty()) return settle(reader->second);
       if (free) reason = std::move(other);
     }
-    // What pieces of rows gave is joined by one kernel.
-    const bool in_pieces = latest != kNoKernel && group(latest).pieces > 1;
-    if (in_pieces) {
+    // One kernel joins the results of a split reduction.
+    const bool is_split = latest != kNoKernel && group(latest).splits > 1;
+    if (is_split) {
       const auto joiner = joiners_.find(latest);
       if (joiner != joiners_.end() && joiner->second > after && why_not(joiner->second).empty()) {
         return settle(joiner->second);
@@ -242,7 +242,7 @@ class Partitioner {
     if (group.arrays.size() + node.arity > model_.most_arrays) {
       return fmt::format("the kernel before reads {} arrays", group.arrays.size());
     }
-    if (group.pieces > 1 && reads_pieces(id, group)) return split_reason(group);
+    if (group.splits > 1 && reads_splits(id, group)) return split_reason(group);
     if (group.has_iota && is_reduction(node.op)) {
       return fmt::format("{} reduces, the kernel before reads an iota", info(node.op).name);
     }
@@ -273,7 +273,7 @@ class Partitioner {
       if (!group.reduced.empty() && group.reduced != facts_.reduced_by(id)) {
         return fmt::format("{} reduces other axes than the kernel before", info(node.op).name);
       }
-      if (!group.reduced.empty() && pieces_of(graph_.graph, facts_.shapes, id) != group.pieces) {
+      if (!group.reduced.empty() && splits_of(graph_.graph, facts_.shapes, id) != group.splits) {
         return split_reason(group);
       }
       return {};
@@ -282,7 +282,7 @@ class Partitioner {
     if (shape == group.shape) {
       return {};
     }
-    if (!group.reduced.empty() && group.pieces == 1 && shape == group.row_shape()) return {};
+    if (!group.reduced.empty() && group.splits == 1 && shape == group.row_shape()) return {};
     return fmt::format("{} has shape {}, the kernel before runs over {}", info(node.op).name,
                        to_string(shape), to_string(group.shape));
   }
@@ -305,12 +305,12 @@ class Partitioner {
     return {};
   }
 
-  // The values of the kernel that a piece of a row gives are only joined by another one.
-  bool reads_pieces(NodeId id, const Group& group) const {
+  // Whether a value reads what a split of a row gave: another kernel has to join those.
+  bool reads_splits(NodeId id, const Group& group) const {
     return std::ranges::any_of(nodes_[id].inputs(), [&](NodeId operand) {
       return home_[operand] != kNoKernel &&
              &groups_[static_cast<std::size_t>(home_[operand])] == &group &&
-             pieces_of(graph_.graph, facts_.shapes, operand) > 1;
+             splits_of(graph_.graph, facts_.shapes, operand) > 1;
     });
   }
 
@@ -336,7 +336,7 @@ class Partitioner {
     const TypedNode& node = nodes_[id];
     if (is_reduction(node.op)) {
       group.reduced = facts_.reduced_by(id);
-      group.pieces = pieces_of(graph_.graph, facts_.shapes, id);
+      group.splits = splits_of(graph_.graph, facts_.shapes, id);
     }
     if (is_scan(node.op)) group.running = facts_.running_axis(id);
     group.has_iota = group.has_iota || facts_.reads_iota(id);
@@ -363,7 +363,7 @@ class Partitioner {
         std::ranges::any_of(kernel.values, [&](NodeId id) { return is_reduction(nodes_[id].op); });
     if (reduces) {
       kernel.reduced = group.reduced;
-      kernel.pieces = group.pieces;
+      kernel.splits = group.splits;
     }
     return kernel;
   }
@@ -376,7 +376,8 @@ class Partitioner {
   std::vector<std::int64_t> ready_;  ///< of others: the kernel that must have ended
   std::vector<Group> groups_;
   std::unordered_map<NodeId, std::int64_t> last_reader_;
-  std::unordered_map<std::int64_t, std::int64_t> joiners_;  ///< of kernels over pieces
+  std::unordered_map<std::int64_t, std::int64_t>
+      joiners_;  ///< the kernel that joins the results of each split reduction
   std::uint64_t steps_ = 0;
   RowPasses passes_;
 };

@@ -11,8 +11,8 @@
 //   * it reads an iota (as uniform and normal do) and the kernel reduces, or the other way round:
 //     of what leads from the one to the other, the kernel of the iota stores the narrowest;
 //   * the kernel is a custom call, or has as many values or arrays as it may (registers);
-//   * the kernel reduces pieces of few long rows (passes/split_reductions.hpp): what comes after
-//   waits for all;
+//   * the kernel is the first of a split reduction (passes/split_reductions.hpp): what comes after
+//     waits for all of it;
 //   * passes over rows would compute more again than a cut moves (row_passes.hpp).
 // What depends on arguments alone is computed by the first kernel that needs it; before all others
 // if it is broadcast to larger values only.
@@ -52,7 +52,7 @@ struct KernelPart {
   std::optional<std::size_t> call;  ///< a position in PlacedGraph::calls
   Dims shape;                       ///< that it runs over
   std::vector<bool> reduced;        ///< axes of it; empty if none
-  std::int64_t pieces = 1;  ///< of each row, with a result for each (passes/split_reductions.hpp)
+  std::int64_t splits = 1;  ///< of each row, with a result for each (passes/split_reductions.hpp)
   std::string reason;       ///< why it begins
   std::uint64_t bytes = 0;  ///< that it moves: each array once
   std::uint64_t unfused_bytes = 0;  ///< had each of its operations a kernel of its own

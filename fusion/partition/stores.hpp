@@ -19,7 +19,7 @@ inline constexpr std::int64_t kNoKernel = -1;
 struct Group {
   Dims shape;
   std::vector<bool> reduced;
-  std::int64_t pieces = 1;  // of a row
+  std::int64_t splits = 1;  ///< of each row
   std::size_t values = 0;
   std::unordered_set<NodeId> arrays;
   std::string reason;

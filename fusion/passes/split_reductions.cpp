@@ -28,7 +28,7 @@ std::vector<Dims> shapes_read_again(const ShapedGraph& graph) {
   return again;
 }
 
-// Which values depend on packed elements one by one: no kernel over pieces takes those.
+// Which values depend on packed elements one by one: no split reduction takes those.
 std::vector<bool> of_packed(const TypedGraph& graph) {
   std::vector<bool> packed;
   for (const TypedNode& node : graph.nodes) {
@@ -50,36 +50,36 @@ class Splitter {
     const std::vector<bool> packed = of_packed(from_.graph);
     return to_.run([&](NodeId id) {
       const TypedNode node = to_.moved_node(id);
-      std::int64_t pieces = 1;
+      std::int64_t splits = 1;
       if (is_reduction(node.op) && !packed[from_.graph.nodes[id].operands[0]]) {
         const Dims& rows = to_.shape(node.operands[0]);
         const bool read_again = std::ranges::find(again, rows) != again.end();
-        pieces = pieces_of(rows, from_.shapes[id], read_again, model_);
+        splits = splits_of(rows, from_.shapes[id], read_again, model_);
       }
-      return pieces > 1 ? split(node, from_.shapes[id], pieces) : to_.add(node, from_.shapes[id]);
+      return splits > 1 ? split(node, from_.shapes[id], splits) : to_.add(node, from_.shapes[id]);
     });
   }
 
  private:
-  NodeId split(const TypedNode& node, const Dims& kept, std::int64_t pieces) {
-    in_pieces_ = kept;
+  NodeId split(const TypedNode& node, const Dims& kept, std::int64_t splits) {
+    split_shape_ = kept;
     axes_ = node.payload;
-    axis_ = piece_axis(to_.shape(node.operands[0]), kept);
-    in_pieces_[axis_] = pieces;
+    axis_ = split_axis(to_.shape(node.operands[0]), kept);
+    split_shape_[axis_] = splits;
     switch (node.op) {
       case Op::mean: return split_mean(node, kept);
       case Op::argmax:
       case Op::argmin: return split_place(node, kept);
-      default: return join(node.op, node.dtype, over_pieces(node, node.op), kept);
+      default: return join(node.op, node.dtype, over_splits(node, node.op), kept);
     }
   }
 
   // Partial results are what sums are computed in, not rounded.
-  NodeId over_pieces(const TypedNode& node, Op op) {
+  NodeId over_splits(const TypedNode& node, Op op) {
     TypedNode partial = node;
     partial.op = op;
     partial.dtype = compute_dtype(node.dtype);
-    return to_.add(partial, in_pieces_);
+    return to_.add(partial, split_shape_);
   }
 
   NodeId join(Op op, DType dtype, NodeId partial, const Dims& kept) {
@@ -92,7 +92,7 @@ class Splitter {
 
   NodeId split_mean(const TypedNode& node, const Dims& kept) {
     const DType dtype = compute_dtype(node.dtype);
-    const NodeId sum = join(Op::sum, dtype, over_pieces(node, Op::sum), kept);
+    const NodeId sum = join(Op::sum, dtype, over_splits(node, Op::sum), kept);
     const auto length = static_cast<double>(element_count(to_.shape(node.operands[0])) /
                                             std::max<std::int64_t>(1, element_count(kept)));
     const std::uint64_t bits = dtype == DType::f64
@@ -103,41 +103,41 @@ class Splitter {
     return dtype == node.dtype ? mean : to_.add({Op::promote, node.dtype, 1, {mean}, 0}, kept);
   }
 
-  // The first of the places in those pieces whose value is the row's. If one is NaN, so is that.
+  // The first of the indices of those splits whose value is the row's. If one is NaN, so is that.
   NodeId split_place(const TypedNode& node, const Dims& kept) {
     const bool largest = node.op == Op::argmax;
     const DType dtype = to_.node(node.operands[0]).dtype;
     const Op find = dtype == DType::boolean ? (largest ? Op::reduce_any : Op::reduce_all)
                                             : (largest ? Op::reduce_max : Op::reduce_min);
-    const NodeId place = over_pieces(node, node.op);
+    const NodeId place = over_splits(node, node.op);
     TypedNode found = node;
     found.dtype = dtype;
-    const NodeId value = over_pieces(found, find);
+    const NodeId value = over_splits(found, find);
     const DType computed = to_.node(value).dtype;
     const NodeId best = join(find, computed, value, kept);
-    NodeId here = to_.add({Op::equal, DType::boolean, 2, {value, best}, 0}, in_pieces_);
+    NodeId here = to_.add({Op::equal, DType::boolean, 2, {value, best}, 0}, split_shape_);
     if (is_floating(computed)) {
-      const NodeId nan = to_.add({Op::isnan, DType::boolean, 1, {value}, 0}, in_pieces_);
-      here = to_.add({Op::logical_or, DType::boolean, 2, {here, nan}, 0}, in_pieces_);
+      const NodeId nan = to_.add({Op::isnan, DType::boolean, 1, {value}, 0}, split_shape_);
+      here = to_.add({Op::logical_or, DType::boolean, 2, {here, nan}, 0}, split_shape_);
     }
     const auto last = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     const NodeId nowhere = to_.add({Op::constant, DType::i64, 0, {}, last}, {});
     const NodeId places =
-        to_.add({Op::where, DType::i64, 3, {here, place, nowhere}, 0}, in_pieces_);
+        to_.add({Op::where, DType::i64, 3, {here, place, nowhere}, 0}, split_shape_);
     return join(Op::reduce_min, node.dtype, places, kept);
   }
 
   const ShapedGraph& from_;
   const SplitModel& model_;
   GraphRewriter to_;
-  Dims in_pieces_;
+  Dims split_shape_;
   AxisSet axes_ = 0;  ///< of the reduction that is split
   std::size_t axis_ = 0;
 };
 
 }  // namespace
 
-std::int64_t pieces_of(const Dims& from, const Dims& to, bool read_again, const SplitModel& model) {
+std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const SplitModel& model) {
   const std::int64_t rows = element_count(to);
   if (rows == 0 || element_count(from) == 0) return 1;
   // The innermost axis with more than one element, kept or not.
@@ -148,24 +148,24 @@ std::int64_t pieces_of(const Dims& from, const Dims& to, bool read_again, const 
   const std::int64_t blocks = (rows + side_by_side - 1) / side_by_side;
   if (blocks >= (read_again ? model.few_read_again : model.few_blocks)) return 1;
   const std::int64_t in_block = element_count(from) / rows * side_by_side;
-  const std::int64_t pieces = std::min(
-      {in_block / model.least_piece, model.most_blocks / blocks, from[piece_axis(from, to)] - 1});
-  return pieces < model.least_pieces ? 1 : pieces;
+  const std::int64_t splits = std::min(
+      {in_block / model.least_length, model.most_blocks / blocks, from[split_axis(from, to)] - 1});
+  return splits < model.least_splits ? 1 : splits;
 }
 
 ShapedGraph split_reductions(const ShapedGraph& graph, const SplitModel& model) {
   return Splitter(graph, model).run();
 }
 
-std::int64_t pieces_of(const TypedGraph& graph, std::span<const Dims> shapes, NodeId id) {
+std::int64_t splits_of(const TypedGraph& graph, std::span<const Dims> shapes, NodeId id) {
   const TypedNode& node = graph.nodes[id];
   if (!is_reduction(node.op)) return 1;
   const Dims& from = shapes[node.operands[0]];
-  std::int64_t pieces = 1;
+  std::int64_t splits = 1;
   for (std::size_t k = 0; k < from.size(); ++k) {
-    if (from[k] != shapes[id][k]) pieces *= shapes[id][k];
+    if (from[k] != shapes[id][k]) splits *= shapes[id][k];
   }
-  return pieces;
+  return splits;
 }
 
 }  // namespace kiln::fusion

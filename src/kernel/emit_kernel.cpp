@@ -23,7 +23,7 @@ bool is_packed_operand(const fusion::Operand& operand) { return is_packed(operan
 
 std::optional<fusion::Layout> products_of(const KernelSpec& spec, const RowsForm& rows,
                                           fusion::Backend backend, bool tiles) {
-  if (rows.space.pieces > 1) return std::nullopt;
+  if (rows.space.splits > 1) return std::nullopt;
   return fusion::plan_products(spec.function.graph, rows.space, spec.operands, rows.row_invariant,
                                backend, tiles);
 }

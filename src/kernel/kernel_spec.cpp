@@ -80,7 +80,7 @@ fusion::Operand output_operand(const TypedFunction& function, std::size_t index,
 // the next.
 fusion::Operand partial_result(const TypedFunction& function, std::size_t index,
                                const ArrayType& output, const fusion::ReduceSpace& rows) {
-  const Dims expected = rows.piece_shape();
+  const Dims expected = rows.split_shape();
   ArrayType whole = output;
   whole.shape = Dims(expected.size(), 1);
   whole.strides = Dims(expected.size(), 0);
@@ -107,7 +107,7 @@ void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
   function.graph = fusion::drop_trivial_reductions(function.graph, shapes);
   RowsForm rows{fusion::reduce_space(function.graph, shapes), {}};
   check_no_conflict(function, rows.space.conflict);
-  rows.space.pieces = function.pieces;
+  rows.space.splits = function.pieces;
   spec.shape = rows.space.shape;
   for (const ArrayType& array : arrays) {
     spec.operands.push_back(argument_operand(array, spec.shape));

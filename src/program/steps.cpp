@@ -165,7 +165,7 @@ class Steps {
                                                : fmt::format("{}_{}", definition_.name, k);
     const bool along_axes = fusion::works_along_axes(kernel.graph);
     TypedFunction function{info.name, fusion::to_text(kernel.untyped), definition_.options,
-                           std::move(kernel.graph), part.pieces};
+                           std::move(kernel.graph), part.splits};
     info.expression = fusion::to_short_text(kernel.untyped);
     for (const NodeId id : part.values) {
       const bool counts =

@@ -185,10 +185,10 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   inner = merge(std::move(inner));
   layout.rows = product(outer);
   layout.reduced = product(inner);
-  layout.splits = space.pieces;
+  layout.splits = space.splits;
   RowSchedule& rows = schedule.reduction;
   rows.axes = static_cast<int>(inner.size());
-  rows.split = space.pieces > 1;
+  rows.split = space.splits > 1;
 
   const bool by_columns = lies_along_rows(outer.back(), inner.back(), leading);
   std::vector<Axis> axes = outer;

@@ -155,15 +155,15 @@ TEST(Partition, ComputesWhatIsBroadcastFirst) {
   EXPECT_EQ(partition.kernels.size(), 2u);
 }
 
-TEST(Partition, FewLongRowsAreReducedInPieces) {
+TEST(Partition, ReductionsOfFewLongRowsAreSplit) {
   const auto partition = partition_of("x / sum(x, -1)", {{2, 1 << 20}});
   ASSERT_EQ(partition.kernels.size(), 3u);
-  EXPECT_EQ(partition.kernels[0].pieces, 64);
+  EXPECT_EQ(partition.kernels[0].splits, 64);
   EXPECT_NE(partition.kernels[1].reason.find("split"), std::string::npos);
-  EXPECT_EQ(partition.kernels[1].pieces, 1);
+  EXPECT_EQ(partition.kernels[1].splits, 1);
   EXPECT_EQ(partition_of("sum(x, -1), max(x, -1), argmax(x, -1)", {{1, 1 << 20}}).kernels.size(),
             2u);
-  EXPECT_EQ(partition_of("sum(x, 0)", {{65536, 4096}}).kernels[0].pieces, 64) << "few columns";
+  EXPECT_EQ(partition_of("sum(x, 0)", {{65536, 4096}}).kernels[0].splits, 64) << "few columns";
 }
 
 TEST(Partition, RowsThatKeepADeviceBusyStayWhole) {

@@ -61,7 +61,7 @@ TEST_P(SplitRows, WithWhatComesBeforeAndAfter) {
   check("var(x, -1), std(x, -1), norm2(x, -1)", {x}, 1e-5);
 }
 
-TEST_P(SplitRows, WhereThePlaceIsInOneOfThePieces) {
+TEST_P(SplitRows, WhereTheIndexIsInOneOfTheSplits) {
   HostArray x = HostArray::contiguous(DType::f32, {4, 1 << 17});
   const auto set = [&](std::int64_t row, std::int64_t column, double value) {
     testing::set_bits(x, row * (1 << 17) + column, fusion::encode(value, DType::f32));
@@ -87,7 +87,7 @@ TEST_P(SplitRows, GiveTheSameBitsOnEveryRun) {
   }
 }
 
-// Numbers that all round the same way, in 256 pieces of 2^14.
+// Numbers that all round the same way, in 256 splits of 2^14.
 TEST_P(SplitRows, ErrorsOfLongSumsStayBounded) {
   constexpr std::int64_t kLength = 1 << 22;
   HostArray x = HostArray::contiguous(DType::f32, {1, kLength});
@@ -104,7 +104,7 @@ TEST_P(SplitRows, ErrorsOfLongSumsStayBounded) {
   const Program program = parse_program("long", "sum(x, -1)");
   const std::size_t bytes =
       program.workspace_bytes(stream, std::vector<Argument>{in}, std::vector{out});
-  EXPECT_GE(bytes, 256u * 4) << "in pieces";
+  EXPECT_GE(bytes, 256u * 4) << "split";
   const testing::DeviceBuffer memory(backend, std::vector<std::byte>(bytes));
   const View workspace(memory.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, device());
   program.run(stream, {in}, {out}, workspace);
@@ -115,16 +115,16 @@ TEST_P(SplitRows, ErrorsOfLongSumsStayBounded) {
 }
 
 TEST(SplitModel, CutsWhatLeavesADeviceIdle) {
-  using fusion::pieces_of;
-  EXPECT_EQ(pieces_of({1, 1 << 28}, {1, 1}, false), 8192);
-  EXPECT_EQ(pieces_of({80, 1 << 20}, {1, 1}, false), 5120) << "along the longer axis";
-  EXPECT_EQ(pieces_of({8, 1 << 20, 80}, {8, 1, 1}, false), 1024);
-  EXPECT_EQ(pieces_of({65536, 4096}, {1, 4096}, false), 64);
-  EXPECT_EQ(pieces_of({4096, 4096}, {4096, 1}, false), 1) << "many rows";
-  EXPECT_EQ(pieces_of({1, 40000}, {1, 1}, false), 1) << "a short row";
-  EXPECT_EQ(pieces_of({100, 1 << 20}, {100, 1}, false), 64);
-  EXPECT_EQ(pieces_of({100, 1 << 20}, {100, 1}, true), 1) << "its block reads it again";
-  EXPECT_EQ(pieces_of({0, 1 << 20}, {0, 1}, false), 1);
+  using fusion::splits_of;
+  EXPECT_EQ(splits_of({1, 1 << 28}, {1, 1}, false), 8192);
+  EXPECT_EQ(splits_of({80, 1 << 20}, {1, 1}, false), 5120) << "along the longer axis";
+  EXPECT_EQ(splits_of({8, 1 << 20, 80}, {8, 1, 1}, false), 1024);
+  EXPECT_EQ(splits_of({65536, 4096}, {1, 4096}, false), 64);
+  EXPECT_EQ(splits_of({4096, 4096}, {4096, 1}, false), 1) << "many rows";
+  EXPECT_EQ(splits_of({1, 40000}, {1, 1}, false), 1) << "a short row";
+  EXPECT_EQ(splits_of({100, 1 << 20}, {100, 1}, false), 64);
+  EXPECT_EQ(splits_of({100, 1 << 20}, {100, 1}, true), 1) << "its block reads it again";
+  EXPECT_EQ(splits_of({0, 1 << 20}, {0, 1}, false), 1);
 }
 
 }  // namespace
