@@ -35,6 +35,16 @@ std::string identifier(std::string_view kind, std::size_t position, std::string_
 
 }  // namespace
 
+std::string NamedOperand::stride_name(std::uint32_t axis) const {
+  return fmt::format("{}_stride_{}", name, axis);
+}
+
+std::vector<std::string> value_names(const TypedGraph& graph) {
+  std::vector<std::string> names;
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) names.push_back(fmt::format("v{}", id));
+  return names;
+}
+
 KernelNames::KernelNames(const TypedGraph& graph) : graph_(graph) {
   for (std::size_t i = 0; i < graph.arguments.size(); ++i) {
     const std::string& wanted = graph.argument_names[i];

@@ -28,7 +28,13 @@ struct NamedOperand {
   NodeId value = 0;          ///< of outputs
   DType dtype = DType::f32;
   bool output = false;
+
+  /// The parameter that is its stride along a collapsed axis.
+  std::string stride_name(std::uint32_t axis) const;
 };
+
+/// "v0", "v1", ...: of each node of a graph.
+std::vector<std::string> value_names(const TypedGraph& graph);
 
 class KernelNames {
  public:

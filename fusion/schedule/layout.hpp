@@ -168,6 +168,9 @@ struct Schedule {
   ProductSchedule products;
   ScanSchedule scan = ScanSchedule::none;
   std::vector<OperandSchedule> operands;
+
+  /// Whether the kernel has a parameter for the operand's stride along a collapsed axis.
+  bool has_stride(std::size_t operand, std::uint32_t axis) const;
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 

@@ -87,7 +87,7 @@ class ColumnEmitter : public ReductionEmitter {
                            schedule_.operands[i].alignment, line);
       case Access::strided:
         return fmt::format("gather<{}>({}, first, {})", schedule_.width, line,
-                           stride_name(i, inner()));
+                           operands_[i].stride_name(inner()));
       default: return fmt::format("repeat<{}>({})", schedule_.width, line);
     }
   }
@@ -112,7 +112,7 @@ class ColumnEmitter : public ReductionEmitter {
         passed_on.push_back(id);
       } else {
         out_.line(2, "Lanes<{}, {}> {}_lanes;", compute_type(node.dtype), schedule_.width,
-                  name_of(id));
+                  names_[id]);
         computed.push_back(id);
       }
     }
@@ -124,22 +124,22 @@ class ColumnEmitter : public ReductionEmitter {
     for (const std::size_t id : both) {
       emit_value(id, 3);
       if (next == computed.size() || computed[next] != id) continue;
-      out_.line(3, "{0}_lanes[lane] = {0};", name_of(id));
+      out_.line(3, "{0}_lanes[lane] = {0};", names_[id]);
       ++next;
     }
     if (!computed.empty()) out_.line(2, "}}");
     for (const std::size_t id : both) {
       values_[id] = std::ranges::binary_search(computed, id)
-                        ? name_of(id) + "_lanes[lane]"
+                        ? names_[id] + "_lanes[lane]"
                         : node_text_.of(static_cast<NodeId>(id), values_, storage_).text;
     }
   }
 
   void emit_result(std::size_t id) override {
     const TypedNode& node = graph_.nodes[id];
-    const std::string lanes = name_of(id) + (in_stretches(node) ? "_all" : "_lanes");
+    const std::string lanes = names_[id] + (in_stretches(node) ? "_all" : "_lanes");
     if (in_stretches(node)) {
-      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, name_of(id));
+      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, names_[id]);
     }
     if (!is_host()) {
       out_.line(2, "reduce_columns<{}, {}, {}>({}, slots);", info(node.op).combiner, rows_.columns,
@@ -150,7 +150,7 @@ class ColumnEmitter : public ReductionEmitter {
     if (is_host()) combined = fmt::format("result_of<{}>({})", info(node.op).combiner, combined);
     const std::string result = result_text(node, combined);
     if (result == values_[id]) return;
-    const std::string& own = name_of(id);
+    const std::string& own = names_[id];
     out_.line(2, "Lanes<{}, {}> {};", compute_type(node.dtype), schedule_.width, own);
     out_.line(2, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
     out_.line(3, "{}[lane] = {};", own, result);

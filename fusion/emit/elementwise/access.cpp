@@ -44,7 +44,7 @@ void ElementEmitter::emit_vector_loads() {
     if (!operands_.is_read(i) || operands_.is_within(i)) continue;
     if (prefetches_rows(i)) {
       line(3, "prefetch_row<{}>({}, {}, at_{}, top, first);", schedule_.tile,
-           operands_.row_pointer(i, schedule_.tile_axis), operands_.stride_name(i, tile_axis()),
+           operands_.row_pointer(i, schedule_.tile_axis), operands_[i].stride_name(tile_axis()),
            schedule_.tile_axis);
     }
     if (schedule.gaps) {
@@ -63,14 +63,14 @@ void ElementEmitter::emit_vector_loads() {
            schedule.ways, schedule.alignment, operands_.row_pointer(i));
     } else if (schedule.access == Access::strided && is_multi_vector()) {
       line(3, "const auto {}_lanes = gather_vectors(width, {}, first, {});", operand.name,
-           operands_.row_pointer(i), operands_.stride_name(i, operands_.rank() - 1));
+           operands_.row_pointer(i), operands_[i].stride_name(operands_.rank() - 1));
     } else if (operands_.moves_in_vectors(i)) {
       line(3, "const auto {}_lanes = load<{}, {}>({}, {}{});", operand.name,
            operands_.vector_size(i), schedule.alignment, operands_.row_pointer(i),
            operands_.vector_start(i), lanes);
     } else if (schedule.access == Access::strided) {
       line(3, "const auto {}_lanes = gather<width.size>({}, first, {}{});", operand.name,
-           operands_.row_pointer(i), operands_.stride_name(i, operands_.rank() - 1), lanes);
+           operands_.row_pointer(i), operands_[i].stride_name(operands_.rank() - 1), lanes);
     } else if (schedule.access == Access::transposed) {
       line(3, "const auto {}_lanes = from_tile<width.size>({}_tile, at_{} - top, first - left);",
            operand.name, operand.name, schedule_.tile_axis);
@@ -100,7 +100,7 @@ bool ElementEmitter::is_read_with_tile(std::size_t i) const {
 bool ElementEmitter::prefetches_rows(std::size_t i) const {
   return operands_.tiled() && schedule_.backend == Backend::host &&
          !is_packed(operands_[i].dtype) && schedule_.operands[i].access == Access::contiguous &&
-         operands_.has_stride(i, tile_axis());
+         schedule_.has_stride(i, tile_axis());
 }
 
 void ElementEmitter::emit_results() {

@@ -49,8 +49,8 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
       writer.add_offset(P::start, operands_[i].name + "_start", i);
     }
     for (std::uint32_t k = 0; k < rank(); ++k) {
-      if (!has_stride(i, k) || is_within(i)) continue;
-      writer.add_offset(P::stride, stride_name(i, k), i, k);
+      if (!schedule_.has_stride(i, k) || is_within(i)) continue;
+      writer.add_offset(P::stride, operands_[i].stride_name(k), i, k);
     }
   }
 }
@@ -61,14 +61,6 @@ std::vector<std::uint32_t> ElementOperands::outer_axes() const {
     if (!tiled() || k != static_cast<std::uint32_t>(schedule_.tile_axis)) axes.push_back(k);
   }
   return axes;
-}
-
-bool ElementOperands::has_stride(std::size_t operand, std::uint32_t axis) const {
-  const OperandSchedule& schedule = schedule_.operands[operand];
-  const bool transposed = schedule.access == Access::transposed;
-  if (axis + 1 == rank()) return transposed || schedule.access == Access::strided;
-  if (transposed && axis == static_cast<std::uint32_t>(schedule_.tile_axis)) return false;
-  return (schedule.outer_axes >> axis & 1) != 0;
 }
 
 bool ElementOperands::is_read(std::size_t i) const {
@@ -97,8 +89,8 @@ std::string ElementOperands::row_pointer(std::size_t i, int but) const {
                        place.empty() ? fmt::format("{}(0)", signed_index()) : place);
   }
   for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
-    if (has_stride(i, k) && static_cast<int>(k) != but)
-      pointer += fmt::format(" + {}(at_{}) * {}", signed_index(), k, stride_name(i, k));
+    if (schedule_.has_stride(i, k) && static_cast<int>(k) != but)
+      pointer += fmt::format(" + {}(at_{}) * {}", signed_index(), k, operands_[i].stride_name(k));
   }
   return pointer;
 }
@@ -106,19 +98,16 @@ std::string ElementOperands::row_pointer(std::size_t i, int but) const {
 std::string ElementOperands::row_place(std::size_t i) const {
   std::string row = schedule_.operands[i].start ? operands_[i].name + "_start" : "";
   for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
-    if (!has_stride(i, k)) continue;
+    if (!schedule_.has_stride(i, k)) continue;
     row += fmt::format("{}{}(at_{}) * {}", row.empty() ? "" : " + ", signed_index(), k,
-                       stride_name(i, k));
+                       operands_[i].stride_name(k));
   }
   return row;
 }
 
-std::string ElementOperands::stride_name(std::size_t operand, std::uint32_t axis) const {
-  return fmt::format("{}_stride_{}", operands_[operand].name, axis);
-}
-
 std::string ElementOperands::stride_along(std::size_t i, std::uint32_t axis) const {
-  return has_stride(i, axis) ? stride_name(i, axis) : fmt::format("{}(0)", signed_index());
+  return schedule_.has_stride(i, axis) ? operands_[i].stride_name(axis)
+                                       : fmt::format("{}(0)", signed_index());
 }
 
 std::string ElementOperands::vector_size(std::size_t i) const {

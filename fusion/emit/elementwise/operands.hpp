@@ -51,9 +51,7 @@ class ElementOperands {
   std::string row_pointer(std::size_t i, int but = -1) const;
   /// The offset of a row in elements, or the value of an iota there; empty for 0.
   std::string row_place(std::size_t i) const;
-  /// Whether the kernel has a parameter for its stride along an axis.
-  bool has_stride(std::size_t operand, std::uint32_t axis) const;
-  std::string stride_name(std::size_t operand, std::uint32_t axis) const;
+  /// Its stride along an axis, 0 where the kernel has no parameter for it.
   std::string stride_along(std::size_t i, std::uint32_t axis) const;
   std::string inner_stride(std::size_t i) const { return stride_along(i, rank() - 1); }
   /// The number of elements that are moved for each work item, and the first of them.

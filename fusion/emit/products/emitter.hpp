@@ -56,8 +56,6 @@ class ProductEmitter : private ProductAxes {
 
   // Names and offsets.
   bool host() const { return schedule_.backend == Backend::host; }
-  const std::string& name_of(std::size_t id);
-  std::string stride_name(std::size_t operand, std::uint32_t axis) const;
   std::string at(std::uint32_t axis) const;
   bool is_used(const OperandText& operand) const;
 

@@ -27,7 +27,7 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
       identifiers_(graph),
       values_(graph.nodes.size()),
       storage_(graph.nodes.size()),
-      names_(graph.nodes.size()),
+      names_(value_names(graph)),
       lanes_(graph.nodes.size()) {
   rows_ = in_tiles() ? 1 : products_.rows;
   lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
@@ -175,7 +175,7 @@ void ProductEmitter::collect_parameters() {
       out_.add_offset(P::start, operands_[i].name + "_start", i);
     }
     for (std::uint32_t k = 0; k < rank(); ++k) {
-      if (has_stride(i, k)) out_.add_offset(P::stride, stride_name(i, k), i, k);
+      if (has_stride(i, k)) out_.add_offset(P::stride, operands_[i].stride_name(k), i, k);
     }
   }
 }
@@ -190,7 +190,7 @@ void ProductEmitter::shared_memory() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!is_reduction(graph_.nodes[id].op)) continue;
     out_.line(1, "KILN_SHARED ManySlots<{}, {}, {}> {}_slots;",
-              compute_type(graph_.nodes[id].dtype), shares_.threads, results(), name_of(id));
+              compute_type(graph_.nodes[id].dtype), shares_.threads, results(), names_[id]);
   }
 }
 
@@ -211,7 +211,7 @@ void ProductEmitter::find_rows(int depth) {
     for (std::uint32_t k = 0; k < first_reduced(); ++k) {
       if (!has_stride(i, k)) continue;
       text += fmt::format("{}{}({}) * {}", text.empty() ? "" : " + ", signed_index_, at(k),
-                          stride_name(i, k));
+                          operands_[i].stride_name(k));
     }
     if (text.empty()) continue;
     if (extents(operand.scope).empty()) {
@@ -243,16 +243,16 @@ void ProductEmitter::emit_results(int depth) {
     const std::string_view type = compute_type(node.dtype);
     std::string text;
     if (is_reduction(node.op)) {
-      text = one_column_ ? fmt::format("{}_of", name_of(id))
-                         : fmt::format("{}_of[{}]", name_of(id), result_index());
+      text = one_column_ ? fmt::format("{}_of", names_[id])
+                         : fmt::format("{}_of[{}]", names_[id], result_index());
       if (node.op == Op::mean) text = fmt::format("div({}, to<{}>(length))", text, type);
       text = node_text_.rounded(node, text);
     } else {
       text = value_text(id);
       if (text.empty()) continue;
     }
-    out_.line(depth, "const {} {} = {};", type, name_of(id), text);
-    values_[id] = name_of(id);
+    out_.line(depth, "const {} {} = {};", type, names_[id], text);
+    values_[id] = names_[id];
   }
 }
 
@@ -266,7 +266,7 @@ std::string ProductEmitter::store(std::size_t i, const std::string& row) const {
                            k == row_axis() ? row
                            : column        ? "c"
                                            : fmt::format("at_{}", k),
-                           stride_name(i, k));
+                           operands_[i].stride_name(k));
   }
   return fmt::format("*({}) = to<{}>({});", pointer, storage_type(operand.dtype),
                      values_[operand.value]);

@@ -18,7 +18,7 @@ bool ProductEmitter::in_stretches(const TypedNode& node) const {
 void ProductEmitter::declare_results() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (is_reduction(graph_.nodes[id].op)) {
-      out_.line(2, "{} {}_of[{}];", compute_type(graph_.nodes[id].dtype), name_of(id), results());
+      out_.line(2, "{} {}_of[{}];", compute_type(graph_.nodes[id].dtype), names_[id], results());
     }
   }
 }
@@ -35,7 +35,7 @@ void ProductEmitter::recompute_non_finite() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!is_reduction(graph_.nodes[id].op) || !(nodes_.has_fast_path() || nodes_.form(id)))
       continue;
-    finite += fmt::format("{}all_finite({}_of)", finite.empty() ? "" : " && ", name_of(id));
+    finite += fmt::format("{}all_finite({}_of)", finite.empty() ? "" : " && ", names_[id]);
   }
   nodes_.disable_fast_path();
   out_.line(2, "if (!({})) {{", finite);
@@ -54,9 +54,9 @@ void ProductEmitter::begin_sums() {
         vectors_ ? fmt::format("VectorSums<{}>", lanes_per_sum_)
                  : fmt::format("Lanes<{}, {}>", compute_type(node.dtype), lanes_per_sum_);
     const auto declare = [&](std::string_view suffix) {
-      out_.line(2, "{} {}_{}{};", type, name_of(id), suffix, extents(every_result()));
+      out_.line(2, "{} {}_{}{};", type, names_[id], suffix, extents(every_result()));
       if (vectors_) return;
-      out_.line(2, "{}{}_{}{} = identity_lanes<{}, {}, {}>();", loops(every_result()), name_of(id),
+      out_.line(2, "{}{}_{}{} = identity_lanes<{}, {}, {}>();", loops(every_result()), names_[id],
                 suffix, indices(every_result()), info(node.op).combiner, compute_type(node.dtype),
                 lanes_per_sum_);
     };
@@ -158,10 +158,10 @@ void ProductEmitter::row_invariant_elements() {
       text = values_[id];
     }
     // Its name differs from that of the lanes.
-    out_.line(4, "{} {}{}[{}];", element_type(id), name_of(id), extents(scope), lanes());
-    out_.line(4, "{}{}(lane, {}) {}{}[lane] = {};", loops(scope), each_lane(), lanes(), name_of(id),
+    out_.line(4, "{} {}{}[{}];", element_type(id), names_[id], extents(scope), lanes());
+    out_.line(4, "{}{}(lane, {}) {}{}[lane] = {};", loops(scope), each_lane(), lanes(), names_[id],
               indices(scope), text);
-    values_[id] = fmt::format("{}{}[lane]", name_of(id), indices(scope));
+    values_[id] = fmt::format("{}{}[lane]", names_[id], indices(scope));
   }
 }
 
@@ -194,9 +194,9 @@ void ProductEmitter::rows_values() {
       continue;
     const std::string text = value_text(id);
     if (text.empty()) continue;
-    out_.line(5, "{} {}[{}];", element_type(id), name_of(id), lanes());
-    out_.line(5, "{}(lane, {}) {}[lane] = {};", each_lane(), lanes(), name_of(id), text);
-    values_[id] = name_of(id) + "[lane]";
+    out_.line(5, "{} {}[{}];", element_type(id), names_[id], lanes());
+    out_.line(5, "{}(lane, {}) {}[lane] = {};", each_lane(), lanes(), names_[id], text);
+    values_[id] = names_[id] + "[lane]";
   }
 }
 
@@ -208,8 +208,8 @@ void ProductEmitter::lane_values() {
       continue;
     const std::string text = value_text(id);
     if (text.empty()) continue;
-    out_.line(6, "const {} {} = {};", element_type(id), name_of(id), text);
-    values_[id] = name_of(id);
+    out_.line(6, "const {} {} = {};", element_type(id), names_[id], text);
+    values_[id] = names_[id];
   }
 }
 
@@ -224,7 +224,7 @@ void ProductEmitter::begin_groups() {
     value_text(form.weight);  // what the lanes are called
     if (!form.has_offset()) continue;
     const std::string scale = form.scale ? values_[*form.scale] : "1.0f";
-    const std::string& own = name_of(id);
+    const std::string& own = names_[id];
     out_.line(3, "f32 {0}_zero_point{1}, {0}_offset{1};", own, extents(by_row()));
     out_.line(3, "{}{{", loops(by_row()));
     const std::string at = indices(by_row());
@@ -250,7 +250,7 @@ void ProductEmitter::add_activations() {
     if (!nodes_.form(id) || !nodes_.form(id)->has_offset()) continue;
     const Scope scope = of_activation(*nodes_.form(id));
     out_.line(4, "{}KILN_EACH(lane, {}) {}_activation{} += {};", loops(scope), products_.lanes,
-              name_of(id), indices(scope), values_[nodes_.form(id)->activation]);
+              names_[id], indices(scope), values_[nodes_.form(id)->activation]);
   }
 }
 
@@ -259,7 +259,7 @@ void ProductEmitter::end_groups() {
     if (!nodes_.form(id)) continue;
     const ProductForm& form = *nodes_.form(id);
     const std::string at = indices(every_result());
-    const std::string& own = name_of(id);
+    const std::string& own = names_[id];
     out_.line(3, "{}{{", loops(every_result()));
     out_.line(4, "carry_scaled({0}_all{1}, {0}_lanes{1}, {2});", own, at,
               form.scale ? values_[*form.scale] : "1.0f");
@@ -279,13 +279,13 @@ void ProductEmitter::combine(int depth) {
                              : lanes_per_sum_ == 1                          ? "0"
                                                    : fmt::format("lane % {}", lanes_per_sum_);
     const std::string sum =
-        fmt::format("{}_lanes{}[{}]", name_of(id), indices(every_result()), lane);
+        fmt::format("{}_lanes{}[{}]", names_[id], indices(every_result()), lane);
     const NodeId operand = node.operands[0];
     if (nodes_.form(id)) {
       const std::string& text = lanes_[nodes_.form(id)->weight].text;
       const std::string number = nodes_.form(id)->has_offset()
                                      ? fmt::format("minus_zero_point({}, {}_zero_point{})", text,
-                                                   name_of(id), indices(by_row()))
+                                                   names_[id], indices(by_row()))
                                      : fmt::format("to<f32>({})", text);
       out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, number,
                 values_[nodes_.form(id)->activation]);
@@ -308,7 +308,7 @@ void ProductEmitter::carry_over(int depth, const std::string& guard) {
     if (!is_reduction(node.op) || !in_stretches(node) || nodes_.form(id)) continue;
     const std::string operation = vectors_ ? "" : fmt::format("<{}>", info(node.op).combiner);
     out_.line(depth, "{0}{1}carry{2}({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
-              operation, name_of(id), indices(every_result()));
+              operation, names_[id], indices(every_result()));
   }
 }
 
@@ -318,9 +318,9 @@ void ProductEmitter::end_sums() {
     if (!is_reduction(node.op)) continue;
     const std::string_view op = info(node.op).combiner;
     const std::string fold = vectors_ ? "total" : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
-    out_.line(2, "{}{}_of[{}] = {}({}_{}{});", loops(every_result()), name_of(id), result_index(),
-              fold, name_of(id), in_stretches(node) ? "all" : "lanes", indices(every_result()));
-    out_.line(2, "reduce_all<{0}, {1}>({2}_of, {2}_slots);", op, shares_.threads, name_of(id));
+    out_.line(2, "{}{}_of[{}] = {}({}_{}{});", loops(every_result()), names_[id], result_index(),
+              fold, names_[id], in_stretches(node) ? "all" : "lanes", indices(every_result()));
+    out_.line(2, "reduce_all<{0}, {1}>({2}_of, {2}_slots);", op, shares_.threads, names_[id]);
   }
 }
 }  // namespace kiln::fusion

@@ -127,7 +127,7 @@ void ProductEmitter::emit_recompute() {
   declare_results();
   out_.line(2, "KILN_SYNCHRONIZE();");
   sum_up();
-  const std::string& own = name_of(sum);
+  const std::string& own = names_[sum];
   out_.line(2, "if (is_first<{}>()) {{", shares_.threads);
   out_.line(3, "KILN_EACH(c, {0}) tile_memory.result[i * {0} + c] = {1}_of[c];", products_.columns,
             own);
@@ -145,7 +145,7 @@ void ProductEmitter::sum_split_k_tiles() {
   const NodeId sum = *nodes_.tile_sum();
   const std::size_t weights = nodes_.operand_of(graph_.nodes[nodes_.form(sum)->weight]);
   out_.line(2, "const {} row_stride = {} >> 1;", signed_index_,
-            has_stride(weights, row_axis()) ? stride_name(weights, row_axis()) : "0");
+            has_stride(weights, row_axis()) ? operands_[weights].stride_name(row_axis()) : "0");
   const NodeId x = nodes_.tile_vector(sum);
   wanted_ = all_of({x});
   out_.line(2, "const auto vector_of = [&] {{");
@@ -162,7 +162,7 @@ void ProductEmitter::sum_split_k_tiles() {
   emit_values(Level::row, 2);
   declare_results();
   sum_up();
-  out_.line(2, "return {}_of[0];", name_of(sum));
+  out_.line(2, "return {}_of[0];", names_[sum]);
   out_.indent(-1);
   out_.line(2, "}};");
   wanted_.clear();
@@ -268,7 +268,7 @@ void ProductEmitter::store_tiles() {
   }
   wanted_ = all_of(std::move(results));
   one_column_ = true;
-  out_.line(2, "const auto store_of = [&]({0} row, {0} c, f32 {1}_of) {{", index_, name_of(sum));
+  out_.line(2, "const auto store_of = [&]({0} row, {0} c, f32 {1}_of) {{", index_, names_[sum]);
   out_.line(3, "if (row >= row_count) return;");
   find_rows(3);
   emit_values(Level::row, 3);

@@ -35,15 +35,6 @@ std::string ProductEmitter::result_index() const {
   return rows_ == 1 ? "c" : fmt::format("r * {} + c", products_.columns);
 }
 
-const std::string& ProductEmitter::name_of(std::size_t id) {
-  if (names_[id].empty()) names_[id] = fmt::format("v{}", id);
-  return names_[id];
-}
-
-std::string ProductEmitter::stride_name(std::size_t operand, std::uint32_t axis) const {
-  return fmt::format("{}_stride_{}", operands_[operand].name, axis);
-}
-
 std::string ProductEmitter::at(std::uint32_t axis) const {
   if (axis == row_axis()) {
     if (in_tiles()) return "row";
@@ -77,7 +68,7 @@ std::string ProductEmitter::in_group(std::size_t i, const std::string& element) 
   for (std::uint32_t k = first_reduced(); k < inner(); ++k) {
     if (!has_stride(i, k)) continue;
     text += fmt::format("{}{}(at_{}) * {}", text.empty() ? "" : " + ", signed_index_, k,
-                        stride_name(i, k));
+                        operands_[i].stride_name(k));
   }
   if (element.empty()) return text;
   return fmt::format("{}{}{}({})", text, text.empty() ? "" : " + ", signed_index_, element);
@@ -114,7 +105,7 @@ void ProductEmitter::emit_values(Level level, int depth) {
     if (!wanted_.empty() && !wanted_[id]) continue;
     const std::string text = value_text(id);
     if (text.empty()) continue;
-    const std::string& name = name_of(id);
+    const std::string& name = names_[id];
     const std::string_view type = compute_type(graph_.nodes[id].dtype);
     if (extents(scope).empty()) {
       out_.line(depth, "const {} {} = {};", type, name, text);

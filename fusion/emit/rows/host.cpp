@@ -36,7 +36,7 @@ std::vector<bool> ReductionEmitter::wanted_after(int pass) {
   });
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
     bool later =
-        row_invariant_[id] && (defined_in(id) > pass || (wanted[id] && values_[id] != name_of(id)));
+        row_invariant_[id] && (defined_in(id) > pass || (wanted[id] && values_[id] != names_[id]));
     for (int next = pass + 1; next <= last_pass_ && !row_invariant_[id]; ++next) {
       later = later || (needed_[static_cast<std::size_t>(next)][id] && !is_cached_for(id, next));
     }
@@ -51,7 +51,7 @@ void ReductionEmitter::emit_row_groups() {
   out_.line(1, "KILN_FOR_EACH_ROW_GROUP({}, {}, group, group_size) {{", index_, row_group_size());
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!is_cached(id)) continue;
-    out_.line(2, "Lanes<f32, {}> {}_cached[{}];", schedule_.width, name_of(id), row_group_size());
+    out_.line(2, "Lanes<f32, {}> {}_cached[{}];", schedule_.width, names_[id], row_group_size());
   }
   const std::size_t before = out_.here();
   std::string declarations;
@@ -63,7 +63,7 @@ void ReductionEmitter::emit_row_groups() {
     locate_rows();
     for (const std::size_t id : saved) {
       out_.line(2, "const {0} {1} = {1}_group[member];", compute_type(graph_.nodes[id].dtype),
-                name_of(id));
+                names_[id]);
     }
     row_values(pass);
     emit_pass(pass);
@@ -75,11 +75,11 @@ void ReductionEmitter::emit_row_groups() {
     std::erase_if(saved, [&](std::size_t id) { return !wanted[id]; });
     for (std::size_t id = 0; id < graph_.nodes.size() && pass < last_pass_; ++id) {
       const bool own = wanted[id] && defined_in(id) == pass && graph_.nodes[id].op != Op::input &&
-                       values_[id] == name_of(id);
+                       values_[id] == names_[id];
       if (!own) continue;
-      out_.line(2, "{0}_group[member] = {0};", name_of(id));
+      out_.line(2, "{0}_group[member] = {0};", names_[id]);
       declarations += fmt::format("    {} {}_group[{}];\n", compute_type(graph_.nodes[id].dtype),
-                                  name_of(id), row_group_size());
+                                  names_[id], row_group_size());
       saved.push_back(id);
     }
     out_.indent(-1);
@@ -159,13 +159,13 @@ void ReductionEmitter::prefetch_next_row() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];
     const std::uint32_t axis = first_reduced() - 1;
-    if (operand.output || operand.row_invariant || !has_stride(i, axis) || !is_read(operand, 0) ||
-        schedule_.operands[i].access != Access::contiguous) {
+    if (operand.output || operand.row_invariant || !schedule_.has_stride(i, axis) ||
+        !is_read(operand, 0) || schedule_.operands[i].access != Access::contiguous) {
       continue;
     }
     const std::string_view per_group = row_group_size() > 1 ? " * i64(group_size)" : "";
     out_.line(3, "prefetch<{}>({}_row, i64({}){} + i64(first));", schedule_.width, operand.name,
-              stride_name(i, axis), per_group);
+              operands_[i].stride_name(axis), per_group);
   }
 }
 
@@ -185,7 +185,7 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
     }
     return;
   }
-  const std::string stride = contiguous ? "" : ", " + stride_name(i, inner());
+  const std::string stride = contiguous ? "" : ", " + operands_[i].stride_name(inner());
   if (in_parts()) {
     out_.line(depth, "auto {}_lanes = {}(part, {}, first{});", name,
               converts_in_blocks(i) ? "half_results" : "results", row, stride);
@@ -210,13 +210,14 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
     out_.line(depth, "{}(part, {}, first, {}_lanes);",
               converts_in_blocks(i) ? "store_halves" : "store", row, name);
   } else if (in_parts()) {
-    out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row, stride_name(i, inner()), name);
+    out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row,
+              operands_[i].stride_name(inner()), name);
   } else if (contiguous) {
     out_.line(depth, "{}store<{}, {}>({}, first, {}_lanes);", guard, width(), alignment(i), row,
               operands_[i].name);
   } else {
     out_.line(depth, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, width(), row,
-              stride_name(i, inner()), operands_[i].name);
+              operands_[i].stride_name(inner()), operands_[i].name);
   }
 }
 

@@ -27,8 +27,8 @@ void ReductionEmitter::load_inputs() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (cached_in_[id] < 0) continue;
     out_.line(2, "{}<f32, {}> {}_cached[{}];", is_host() ? "Lanes" : "Vec", schedule_.width,
-              name_of(id), rows_.vectors);
-    if (is_shifted()) out_.line(2, "Vec<f32, 1> {}_end;", name_of(id));
+              names_[id], rows_.vectors);
+    if (is_shifted()) out_.line(2, "Vec<f32, 1> {}_end;", names_[id]);
   }
   if (loaded.empty()) return stage_weights();
   if (uses_smem()) declare_smem();
@@ -125,12 +125,12 @@ void ReductionEmitter::emit_pass(int pass) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!reduces_in(id, pass)) continue;
-    out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", name_of(id),
+    out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", names_[id],
               is_host() ? "start_accumulators" : "identity_lanes", info(node.op).combiner,
               partial_type(node), schedule_.width);
-    if (in_stretches(node)) out_.line(2, "auto {0}_all = {0}_lanes;", name_of(id));
+    if (in_stretches(node)) out_.line(2, "auto {0}_all = {0}_lanes;", names_[id]);
     if (is_off_centre(id)) {
-      out_.line(2, "auto {0}_delta = {0}_lanes;", name_of(id));
+      out_.line(2, "auto {0}_delta = {0}_lanes;", names_[id]);
     }
   }
   if (is_host()) {
@@ -343,9 +343,9 @@ void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::st
     const bool moved = std::ranges::any_of(online_, [&](const OnlineReductions& pair) {
       return !pair.squares && pair.exponential == id;
     });
-    out_.line(depth, "const f32 {0} = {1}{2};", name_of(id), cached_text(id, slot),
-              moved ? fmt::format(" * {}_rescale", name_of(id)) : "");
-    values_[id] = name_of(id);
+    out_.line(depth, "const f32 {0} = {1}{2};", names_[id], cached_text(id, slot),
+              moved ? fmt::format(" * {}_rescale", names_[id]) : "");
+    values_[id] = names_[id];
     return;
   }
   if (fast_quotients_ && is_shared_quotient(id, pass)) return emit_fast_quotient(id, depth);
@@ -356,7 +356,7 @@ void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::st
 }
 
 std::string ReductionEmitter::cached_text(std::size_t id, std::string_view slot) {
-  const std::string& name = name_of(id);
+  const std::string& name = names_[id];
   if (in_parts()) return fmt::format("{}_cached[{}].lane[part.at + lane]", name, slot);
   return at_ends_ ? name + "_end.lane[lane]" : fmt::format("{}_cached[{}].lane[lane]", name, slot);
 }
@@ -365,7 +365,7 @@ void ReductionEmitter::carry_stretches(int pass, int depth, std::string_view don
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!reduces_in(id, pass) || !in_stretches(graph_.nodes[id])) continue;
     out_.line(depth, "if (ends_stretch<{0}, {1}>({2})) carry<{3}>({4}_all, {4}_lanes);",
-              rows_.threads, rows_.batch, done, info(graph_.nodes[id].op).combiner, name_of(id));
+              rows_.threads, rows_.batch, done, info(graph_.nodes[id].op).combiner, names_[id]);
   }
 }
 
@@ -377,14 +377,14 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
   }
   if (in_parts()) {
     out_.line(depth, "combine_lane<{}>(part, {}_lanes, lane, {});", info(node.op).combiner,
-              name_of(id), value);
+              names_[id], value);
     return;
   }
-  out_.line(depth, "{3}{0}_lanes[lane] = {1}::combine({0}_lanes[lane], {2});", name_of(id),
+  out_.line(depth, "{3}{0}_lanes[lane] = {1}::combine({0}_lanes[lane], {2});", names_[id],
             info(node.op).combiner, value, at_ends_ ? "if (at_end) " : "");
   if (!is_off_centre(id)) return;
   const NodeId difference = graph_.nodes[node.operands[0]].operands[0];
-  out_.line(depth, "{2}{0}_delta[lane] = Sum::combine({0}_delta[lane], {1});", name_of(id),
+  out_.line(depth, "{2}{0}_delta[lane] = Sum::combine({0}_delta[lane], {1});", names_[id],
             values_[difference], at_ends_ ? "if (at_end) " : "");
 }
 
@@ -432,8 +432,8 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
     values_[id] = expression.text;
     return;
   }
-  out_.line(depth, "const {} {} = {};", compute_type(node.dtype), name_of(id), expression.text);
-  values_[id] = name_of(id);
+  out_.line(depth, "const {} {} = {};", compute_type(node.dtype), names_[id], expression.text);
+  values_[id] = names_[id];
 }
 
 int ReductionEmitter::alignment(std::size_t operand) const {

@@ -37,7 +37,7 @@ void ReductionEmitter::prepare_divisors(int pass) {
   for (const std::size_t id : shared_quotients(pass)) {
     const NodeId by = graph_.nodes[id].operands[1];
     if (!prepared.insert(by).second) continue;
-    out_.line(2, "const Divisor {}_divisor = divisor({});", name_of(by), values_[by]);
+    out_.line(2, "const Divisor {}_divisor = divisor({});", names_[by], values_[by]);
   }
 }
 
@@ -48,9 +48,9 @@ void ReductionEmitter::emit_lanes(int pass, int depth, std::string_view slot) {
   if (quotients.empty()) return emit_each_lane(pass, depth, slot);
   std::string found;
   for (const std::size_t id : quotients) {
-    out_.line(depth, "Unusual {}_unusual;", name_of(id));
-    found += fmt::format("{}{}_unusual.found({}_divisor)", found.empty() ? "" : " || ", name_of(id),
-                         name_of(graph_.nodes[id].operands[1]));
+    out_.line(depth, "Unusual {}_unusual;", names_[id]);
+    found += fmt::format("{}{}_unusual.found({}_divisor)", found.empty() ? "" : " || ", names_[id],
+                         names_[graph_.nodes[id].operands[1]]);
   }
   fast_quotients_ = true;
   emit_each_lane(pass, depth, slot);
@@ -64,9 +64,9 @@ void ReductionEmitter::emit_fast_quotient(std::size_t id, int depth) {
   const TypedNode& node = graph_.nodes[id];
   const std::string quotient =
       fmt::format("quotient({}, {}_divisor, {}_unusual)", values_[node.operands[0]],
-                  name_of(node.operands[1]), name_of(id));
-  out_.line(depth, "const f32 {} = {};", name_of(id), node_text_.rounded(node, quotient));
-  values_[id] = name_of(id);
+                  names_[node.operands[1]], names_[id]);
+  out_.line(depth, "const f32 {} = {};", names_[id], node_text_.rounded(node, quotient));
+  values_[id] = names_[id];
 }
 
 }  // namespace kiln::fusion

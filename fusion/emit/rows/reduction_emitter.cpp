@@ -106,7 +106,7 @@ void ReductionEmitter::order_passes() {
   choose_prefetched();
   values_.resize(graph_.nodes.size());
   storage_.resize(graph_.nodes.size());
-  names_.resize(graph_.nodes.size());
+  names_ = value_names(graph_);
 }
 
 // Online reductions pay where the threads of a row have much to do between barriers: one barrier
@@ -292,16 +292,6 @@ bool ReductionEmitter::in_stretches(const TypedNode& node) const {
 
 // ---- Parameters ---------------------------------------------------------------------------------
 
-bool ReductionEmitter::has_stride(std::size_t operand, std::uint32_t axis) const {
-  const OperandSchedule& schedule = schedule_.operands[operand];
-  if (axis == inner()) return schedule.access == Access::strided;
-  return (schedule.outer_axes >> axis & 1) != 0;
-}
-
-std::string ReductionEmitter::stride_name(std::size_t operand, std::uint32_t axis) const {
-  return fmt::format("{}_stride_{}", operands_[operand].name, axis);
-}
-
 void ReductionEmitter::collect_parameters() {
   using P = Parameter::Kind;
   identifiers_.add_pointers(out_);
@@ -321,7 +311,7 @@ void ReductionEmitter::collect_parameters() {
   out_.add_count(P::work_items, "work_items");
   for (std::uint32_t i = 0; i < operands_.size(); ++i) {
     for (std::uint32_t k = 0; k < rank(); ++k) {
-      if (has_stride(i, k)) out_.add_offset(P::stride, stride_name(i, k), i, k);
+      if (schedule_.has_stride(i, k)) out_.add_offset(P::stride, operands_[i].stride_name(k), i, k);
     }
     if (rows_.split && operands_[i].output && operands_[i].row_invariant) {
       out_.add_offset(P::split_stride, operands_[i].name + "_stride_split", i);
@@ -334,11 +324,6 @@ void ReductionEmitter::collect_parameters() {
 void ReductionEmitter::comment(std::string_view function, std::string_view expression) {
   out_.comment(function, expression, identifiers_.commented(), schedule_, graph_.rounding,
                accuracy_);
-}
-
-const std::string& ReductionEmitter::name_of(std::size_t id) {
-  if (names_[id].empty()) names_[id] = fmt::format("v{}", id);
-  return names_[id];
 }
 
 // `unit` is the number of a split of a row, or of the row if the reduction is not split.
@@ -373,8 +358,8 @@ std::string ReductionEmitter::offset(std::size_t operand, std::uint32_t from,
                                      std::uint32_t to) const {
   std::string text;
   for (std::uint32_t k = from; k < to; ++k) {
-    if (has_stride(operand, k)) {
-      text += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(operand, k));
+    if (schedule_.has_stride(operand, k)) {
+      text += fmt::format(" + {}(at_{}) * {}", signed_index_, k, operands_[operand].stride_name(k));
     }
   }
   return text;

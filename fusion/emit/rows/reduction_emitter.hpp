@@ -76,8 +76,6 @@ class ReductionEmitter {
   bool is_streamed(std::size_t operand) const {
     return schedule_.streamed && !operands_[operand].row_invariant;
   }
-  bool has_stride(std::size_t operand, std::uint32_t axis) const;
-  std::string stride_name(std::size_t operand, std::uint32_t axis) const;
   std::string offset(std::size_t operand, std::uint32_t from, std::uint32_t to) const;
   /// The pointer to a row, or to the segment of it that a vector is in.
   std::string line_text(std::size_t operand) const;
@@ -97,7 +95,6 @@ class ReductionEmitter {
   void locate_split(std::string_view unit, std::string_view row);
   void split_bounds();
   void row_pointers();
-  const std::string& name_of(std::size_t id);
   void emit_value(std::size_t id, int depth);
   void define_input(std::size_t id, int depth, const std::string& name, std::string element);
   std::string result_text(const TypedNode& node, std::string lane);
@@ -121,6 +118,7 @@ class ReductionEmitter {
   std::vector<OperandText> operands_;
   std::vector<bool> row_invariant_;  ///< nodes that have one element for each row
   std::vector<int> pass_;            ///< how many passes stand before a node can be computed
+  std::vector<std::string> names_;   ///< of values
   std::vector<std::string> values_;
   std::vector<std::string> storage_;  ///< of narrow numbers: the text of the storage type
   int shared_bytes_ = 0;              ///< of all operands that are stored
@@ -194,7 +192,6 @@ class ReductionEmitter {
   std::vector<std::vector<bool>> needed_;  ///< by pass and node
   std::vector<int>
       cached_in_;  ///< the pass that leaves a node's values in registers for later ones, or -1
-  std::vector<std::string> names_;
 };
 
 inline bool is_arg_reduction(Op op) { return op == Op::argmax || op == Op::argmin; }

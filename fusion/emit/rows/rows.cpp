@@ -38,9 +38,9 @@ class RowEmitter : public ReductionEmitter {
       }
       if (in_cluster()) {
         out_.line(1, "KILN_SHARED ClusterSlots<{}, {}, {}> {}_slots;", type, threads_of_block(),
-                  rows_.cluster_blocks, name_of(id));
+                  rows_.cluster_blocks, names_[id]);
       } else {
-        out_.line(1, "KILN_SHARED Slots<{}, {}> {}_slots;", type, rows_.threads, name_of(id));
+        out_.line(1, "KILN_SHARED Slots<{}, {}> {}_slots;", type, rows_.threads, names_[id]);
       }
     }
     for (std::size_t i = 0; i < operands_.size(); ++i) {
@@ -120,7 +120,8 @@ class RowEmitter : public ReductionEmitter {
                          line_text(i));
     }
     if (in_parts()) {
-      return fmt::format("gather(part, {}, first, {})", line_text(i), stride_name(i, inner()));
+      return fmt::format("gather(part, {}, first, {})", line_text(i),
+                         operands_[i].stride_name(inner()));
     }
     if (schedule_.operands[i].unaligned && width() > 1) {
       const std::string inner =
@@ -130,7 +131,8 @@ class RowEmitter : public ReductionEmitter {
     if (schedule_.operands[i].access == Access::contiguous) {
       return fmt::format("{}<{}, {}>({}, first)", load_name(), width(), alignment(i), line_text(i));
     }
-    return fmt::format("gather<{}>({}, first, {})", width(), line_text(i), stride_name(i, inner()));
+    return fmt::format("gather<{}>({}, first, {})", width(), line_text(i),
+                       operands_[i].stride_name(inner()));
   }
 
   // All threads of a block stage weights in shared memory, shifted as its rows are misaligned,
@@ -172,18 +174,18 @@ class RowEmitter : public ReductionEmitter {
     if (pair != nullptr) return emit_online(*pair);
     const bool stretches = in_stretches(node);
     if (stretches) {
-      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, name_of(id));
+      out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, names_[id]);
     }
     const std::string combined = fmt::format("reduce<{}>({}_{}, {}_slots)", info(node.op).combiner,
-                                             name_of(id), stretches ? "all" : "lanes", name_of(id));
-    out_.line(2, "const {} {} = {};", compute_type(node.dtype), name_of(id),
+                                             names_[id], stretches ? "all" : "lanes", names_[id]);
+    out_.line(2, "const {} {} = {};", compute_type(node.dtype), names_[id],
               result_text(node, combined));
-    values_[id] = name_of(id);
+    values_[id] = names_[id];
   }
 
   // The centre that a thread uses: its own largest element, or the mean of its own elements.
   void emit_own_centre(const OnlineReductions& pair) {
-    const std::string& name = name_of(pair.centre);
+    const std::string& name = names_[pair.centre];
     out_.line(2, "const f32 {0}_own = {1}{2}>({0}_lanes);", name,
               pair.squares ? "fold<Sum, " : "fold<Max, ", schedule_.width);
     if (pair.squares) {
@@ -200,8 +202,8 @@ class RowEmitter : public ReductionEmitter {
 
   // Both results of a pair of online reductions, from those around the threads' own centres.
   void emit_online(const OnlineReductions& pair) {
-    const std::string& centre = name_of(pair.centre);
-    const std::string& around = name_of(pair.around);
+    const std::string& centre = names_[pair.centre];
+    const std::string& around = names_[pair.around];
     const std::string sum = fmt::format("fold<Sum, {}>({}_lanes)", schedule_.width, around);
     std::string result;
     if (pair.squares) {
@@ -230,7 +232,7 @@ class RowEmitter : public ReductionEmitter {
       out_.line(2, "const f32 {} = {}_row.largest;", centre, around);
       if (is_cached(pair.exponential)) {
         out_.line(2, "const f32 {0}_rescale = CombineExponentials<{1}>::exp({2}_own - {2});",
-                  name_of(pair.exponential), narrow, centre);
+                  names_[pair.exponential], narrow, centre);
       }
       // A row of only -infinity, or with +infinity, gives NaN.
       result = fmt::format("{0}_row.sum + ({1} - {1})", around, centre);

@@ -33,7 +33,7 @@ class ScanEmitter {
         operands_(identifiers_.operands()),
         values_(graph.nodes.size()),
         storage_(graph.nodes.size()),
-        names_(graph.nodes.size()) {}
+        names_(value_names(graph)) {}
 
   KernelDescription run(std::string_view function, std::string_view expression) {
     if (operands_.size() != schedule_.operands.size()) {
@@ -73,14 +73,6 @@ class ScanEmitter {
   std::uint32_t inner() const { return rank() - 1; }
   std::uint32_t scanned() const { return along() ? inner() : inner() - 1; }
 
-  bool has_stride(std::size_t operand, std::uint32_t axis) const {
-    const OperandSchedule& schedule = schedule_.operands[operand];
-    if (axis == inner()) return schedule.access == Access::strided;
-    return (schedule.outer_axes >> axis & 1) != 0;
-  }
-  std::string stride_name(std::size_t operand, std::uint32_t axis) const {
-    return fmt::format("{}_stride_{}", operands_[operand].name, axis);
-  }
   void collect_parameters() {
     using P = Parameter::Kind;
     identifiers_.add_pointers(out_);
@@ -98,7 +90,8 @@ class ScanEmitter {
     out_.add_count(P::work_items, "work_items");
     for (std::uint32_t i = 0; i < operands_.size(); ++i) {
       for (std::uint32_t k = 0; k < rank(); ++k) {
-        if (has_stride(i, k)) out_.add_offset(P::stride, stride_name(i, k), i, k);
+        if (schedule_.has_stride(i, k))
+          out_.add_offset(P::stride, operands_[i].stride_name(k), i, k);
       }
     }
   }
@@ -114,7 +107,7 @@ class ScanEmitter {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       if (!is_scan(graph_.nodes[id].op)) continue;
       out_.line(1, "KILN_SHARED ScanSlots<{}, {}> {}_slots;", compute_type(graph_.nodes[id].dtype),
-                shares_.threads, name_of(id));
+                shares_.threads, names_[id]);
     }
     out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
     if (shares_.rows == 1) {
@@ -130,7 +123,7 @@ class ScanEmitter {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
       if (!is_scan(node.op)) continue;
-      out_.line(2, "{0} {1}_carried = {2}::identity<{0}>();", compute_type(node.dtype), name_of(id),
+      out_.line(2, "{0} {1}_carried = {2}::identity<{0}>();", compute_type(node.dtype), names_[id],
                 info(node.op).combiner);
     }
     // All threads of a block stay in the loop to its end. Those past the end of the row repeat its
@@ -158,7 +151,7 @@ class ScanEmitter {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
       if (!is_scan(node.op)) continue;
-      out_.line(2, "auto {}_carried = start_columns<{}, {}, {}>();", name_of(id),
+      out_.line(2, "auto {}_carried = start_columns<{}, {}, {}>();", names_[id],
                 info(node.op).combiner, compute_type(node.dtype), schedule_.width);
     }
     out_.line(2, "for ({0} at_{1} = 0; at_{1} < length.divisor; ++at_{1}) {{", index_, scanned());
@@ -169,8 +162,9 @@ class ScanEmitter {
       const NamedOperand& operand = operands_[i];
       std::string pointer = operand.name + "_data";
       for (std::uint32_t k = 0; k < to; ++k) {
-        if (has_stride(i, k))
-          pointer += fmt::format(" + {}(at_{}) * {}", signed_index_, k, stride_name(i, k));
+        if (schedule_.has_stride(i, k))
+          pointer +=
+              fmt::format(" + {}(at_{}) * {}", signed_index_, k, operands_[i].stride_name(k));
       }
       out_.line(2, "{}{}* const {}_row = {};", operand.output ? "" : "const ",
                 storage_type(operand.dtype), operand.name, pointer);
@@ -179,18 +173,14 @@ class ScanEmitter {
 
   std::string pointer(std::size_t i) const {
     std::string text = operands_[i].name + "_row";
-    if (!along() && has_stride(i, scanned())) {
-      text += fmt::format(" + {}(at_{}) * {}", signed_index_, scanned(), stride_name(i, scanned()));
+    if (!along() && schedule_.has_stride(i, scanned())) {
+      text += fmt::format(" + {}(at_{}) * {}", signed_index_, scanned(),
+                          operands_[i].stride_name(scanned()));
     }
     return text;
   }
 
   // -- Values, lane by lane
-
-  const std::string& name_of(std::size_t id) {
-    if (names_[id].empty()) names_[id] = fmt::format("v{}", id);
-    return names_[id];
-  }
 
   bool is_used(const NamedOperand& operand) const {
     return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
@@ -209,7 +199,7 @@ class ScanEmitter {
           break;
         case Access::strided:
           out_.line(3, "const auto {}_lanes = gather<{}>({}, first, {});", operand.name,
-                    schedule_.width, pointer(i), stride_name(i, inner()));
+                    schedule_.width, pointer(i), operands_[i].stride_name(inner()));
           break;
         default:
           out_.line(3, "const {} {}_bits = *({});", storage_type(operand.dtype), operand.name,
@@ -230,7 +220,7 @@ class ScanEmitter {
   }
 
   void running(std::size_t id, const TypedNode& node) {
-    const std::string& own = name_of(id);
+    const std::string& own = names_[id];
     define(id, values_[node.operands[0]]);
     if (along()) {
       out_.line(3, "scan<{0}, {1}>({2}, {2}_carried, {2}_slots);", info(node.op).combiner,
@@ -268,9 +258,9 @@ class ScanEmitter {
       return;
     }
     if (node.op == Op::scalar) {
-      out_.line(3, "const {} {} = {};", compute_type(node.dtype), name_of(id),
+      out_.line(3, "const {} {} = {};", compute_type(node.dtype), names_[id],
                 node_text_.scalar(node, identifiers_.scalar_parameter(node.payload)));
-      values_[id] = name_of(id);
+      values_[id] = names_[id];
       return;
     }
     if (node_text_.needs_storage(static_cast<NodeId>(id)))
@@ -285,9 +275,9 @@ class ScanEmitter {
   }
 
   void define(std::size_t id, const std::string& text) {
-    out_.line(3, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), name_of(id), schedule_.width);
-    out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {};", name_of(id), text);
-    values_[id] = name_of(id) + "[lane]";
+    out_.line(3, "{} {}[{}];", compute_type(graph_.nodes[id].dtype), names_[id], schedule_.width);
+    out_.line(3, "KILN_FOR_EACH_LANE(lane, width, width.size) {}[lane] = {};", names_[id], text);
+    values_[id] = names_[id] + "[lane]";
   }
 
   void store_results() {
@@ -316,7 +306,8 @@ class ScanEmitter {
   }
 
   std::string inner_stride(std::size_t i) const {
-    return has_stride(i, inner()) ? stride_name(i, inner()) : fmt::format("{}(0)", signed_index_);
+    return schedule_.has_stride(i, inner()) ? operands_[i].stride_name(inner())
+                                            : fmt::format("{}(0)", signed_index_);
   }
 
   const TypedGraph& graph_;

@@ -177,6 +177,15 @@ std::uint64_t Layout::threads() const {
   return blocks && schedule.backend != Backend::host ? work_items * block() : work_items;
 }
 
+bool Schedule::has_stride(std::size_t operand, std::uint32_t axis) const {
+  const OperandSchedule& own = operands[operand];
+  const bool transposed = own.access == Access::transposed;
+  const auto along = static_cast<int>(axis);
+  if (along + 1 == rank) return transposed || own.access == Access::strided;
+  if (transposed && along == tile_axis) return false;
+  return (own.outer_axes >> axis & 1) != 0;
+}
+
 std::uint32_t Layout::block() const {
   const bool rows = schedule.reduction.axes != 0 || schedule.scan == ScanSchedule::along;
   const bool gpu = schedule.backend != Backend::host;

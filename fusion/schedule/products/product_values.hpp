@@ -27,7 +27,7 @@ class ProductAxes {
   std::uint32_t batch_axes() const { return row_axis() - (has_columns() ? 1 : 0); }
   bool has_groups() const { return schedule_.reduction.axes > 1; }
   bool has_stride(std::size_t operand, std::uint32_t axis) const {
-    return axis != inner() && (schedule_.operands[operand].outer_axes >> axis & 1) != 0;
+    return axis != inner() && schedule_.has_stride(operand, axis);
   }
 
  protected:
