@@ -159,7 +159,7 @@ TEST_F(CacheTest, OffMeansOffAndQuiet) {
     fetch(*cache, sample_key(), [&] { return ++compiles, sample_entry(); });
   EXPECT_EQ(compiles, 2);
   EXPECT_EQ(log_.text(), "");
-  EXPECT_EQ(cache->trouble(), "KILN_CACHE=off");
+  EXPECT_EQ(cache->health_error(), "KILN_CACHE=off");
 }
 
 // What a warm first call pays: the handle of the sub-directory, which is trusted by its own status,

@@ -56,7 +56,7 @@ TEST_F(ConfigTest, WithoutAHomeNothingIsKeptAndItIsSaid) {
   const auto cache = Cache::open(config);
   EXPECT_EQ(fetch(*cache, sample_key(), [] { return sample_entry(); }).from, From::compiled);
   EXPECT_FALSE(cache->find(sample_key()));
-  EXPECT_EQ(cache->trouble(), config.why_uncached);
+  EXPECT_EQ(cache->health_error(), config.why_uncached);
   EXPECT_NE(log.text().find("nothing is kept on disk"), std::string::npos);
 }
 

@@ -156,7 +156,7 @@ TEST_F(Trust, AFileInPlaceOfTheDirectoryIsSaidAndNotTouched) {
   write_text(file, "of the user");
   const auto cache = Cache::open(config_for(file));
   EXPECT_FALSE(cache->publish(sample_key(), sample_entry()));
-  EXPECT_THAT(cache->trouble(), HasSubstr(file));
+  EXPECT_THAT(cache->health_error(), HasSubstr(file));
   EXPECT_EQ(read_text(file), "of the user");
 }
 
@@ -209,7 +209,7 @@ TEST_F(Trust, AReadOnlyDirectoryIsReadAndNotWritten) {
     if (cache->publish(sample_key(1), sample_entry(1))) ::_exit(12);
     if (fetch(*cache, sample_key(1), [] { return sample_entry(1); }).from != From::compiled)
       ::_exit(13);
-    if (cache->trouble().find("cannot be written") == std::string::npos) ::_exit(15);
+    if (cache->health_error().find("cannot be written") == std::string::npos) ::_exit(15);
     ::_exit(log_.text().find("Permission denied") == std::string::npos ? 14 : 0);
   }
   int status = 0;
