@@ -56,7 +56,7 @@ View with_dtype(const View& view, DType dtype) {
 }
 
 // By the dtype that is cast to, and one more that stores what it reads. Made once, never freed: a
-// copy may be the last thing that a program does.
+// copy may be the last thing that a process does.
 const Function& copy_function(std::optional<DType> to) {
   static const auto* const functions = [] {
     auto* const made = new std::vector<Function>;

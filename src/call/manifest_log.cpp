@@ -147,16 +147,16 @@ bool logs_manifest() { return manifest_log() != nullptr; }
 
 void log_to_manifest(const CallNames& names, std::string_view expression, const Options& options,
                      const Specification& specification) {
-  files::ManifestEntry entry;
-  entry.name = names.function;
-  entry.expression = expression;
-  entry.options = options;
-  entry.specification = specification;
+  files::ManifestLine line;
+  line.name = names.function;
+  line.expression = expression;
+  line.options = options;
+  line.specification = specification;
   // The order of the arguments is part of the kernel.
-  std::ranges::stable_sort(entry.specification.arguments, {}, [&](const ArgumentSpec& argument) {
+  std::ranges::stable_sort(line.specification.arguments, {}, [&](const ArgumentSpec& argument) {
     return std::ranges::find(names.arguments, argument.name) - names.arguments.begin();
   });
-  manifest_log()->add(files::manifest_line(entry));
+  manifest_log()->add(files::manifest_line(line));
 }
 
 Specification specification_of(const CallNames& names, const Call& call,

@@ -43,7 +43,7 @@ void place_slots(PlannedKernel& planned, const KernelSpec& spec, const Call& cal
       planned.scalars.push_back(
           {offset, static_cast<std::uint32_t>(spec.arguments[parameter.index]), parameter.dtype});
     } else if (parameter.kind == fusion::Parameter::Kind::launched_early) {
-      planned.early = offset;
+      planned.launched_early = offset;
     }
   }
 }
@@ -69,7 +69,7 @@ PlannedKernel planned_kernel(std::shared_ptr<jit::Kernel> kernel, const KernelSp
   PlannedKernel planned;
   planned.kernel = std::move(kernel);
   planned.parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
-  planned.programmatic = emitted.layout.schedule.pdl;
+  planned.pdl = emitted.layout.schedule.pdl;
   planned.shape.work_items = emitted.layout.threads();
   planned.shape.block = emitted.kernel.block;
   planned.shape.shared_bytes = emitted.kernel.shared_bytes;

@@ -42,16 +42,16 @@ struct PlannedKernel {
   std::shared_ptr<jit::Kernel> kernel;
   jit::LaunchShape shape;
   fusion::ParameterBlock parameters;
-  bool programmatic = false;  ///< jit::KernelNode::programmatic
+  bool pdl = false;  ///< programmatic dependent launch: jit::KernelNode::programmatic
   /// Where the parameter is that says whether it is launched so; 0 here.
-  std::optional<std::uint32_t> early;
+  std::optional<std::uint32_t> launched_early;
 
   /// Where a pointer goes, and from which operand: inputs count from 0, outputs go on from there.
   struct PointerSlot {
     std::uint32_t offset;
     std::uint32_t operand;
-    std::int64_t bytes;  ///< from the view's data to the first element that the kernel addresses
-    bool early;          ///< read before the kernel waits for those before it
+    std::int64_t bytes;    ///< from the view's data to the first element that the kernel addresses
+    bool before_pdl_wait;  ///< read before the kernel waits for those before it
   };
   struct ScalarSlot {
     std::uint32_t offset;

@@ -17,7 +17,7 @@ void print_warning(LogLevel level, std::string_view message) {
 struct LogState {
   std::mutex mutex;
   std::shared_ptr<const LogSink> sink = std::make_shared<const LogSink>(print_warning);
-  std::set<std::string, std::less<>> said;
+  std::set<std::string, std::less<>> logged;
 };
 
 // Never destroyed: threads of the caller may still log while the process ends.
@@ -59,7 +59,7 @@ void log(LogLevel level, std::string_view message) {
 void log_once(LogLevel level, std::string_view key, std::string_view message) {
   {
     const std::lock_guard lock(state().mutex);
-    if (!state().said.emplace(key).second) return;
+    if (!state().logged.emplace(key).second) return;
   }
   log(level, message);
 }

@@ -139,20 +139,20 @@ void parse_outputs(const Json& json, Specification& specification) {
   }
 }
 
-ManifestEntry parse_line(std::string_view line) {
+ManifestLine parse_line(std::string_view line) {
   const Json json = parse_object(line);
-  ManifestEntry entry;
+  ManifestLine parsed;
   for (const auto& [key, value] : json.items()) {
     if (key == "name") {
-      entry.name = string_of(value, "name");
+      parsed.name = string_of(value, "name");
     } else if (key == "expression") {
-      entry.expression = string_of(value, "expression");
+      parsed.expression = string_of(value, "expression");
     } else if (key == "types") {
-      entry.specification.arguments = parse_types(value);
+      parsed.specification.arguments = parse_types(value);
     } else if (key == "options") {
-      entry.options = parse_options(value);
+      parsed.options = parse_options(value);
     } else if (key == "outputs") {
-      parse_outputs(value, entry.specification);
+      parse_outputs(value, parsed.specification);
     } else {
       fail(fmt::format("expected name, expression, types, options or outputs, found '{}'", key));
     }
@@ -160,8 +160,8 @@ ManifestEntry parse_line(std::string_view line) {
   for (const char* key : {"name", "expression", "types"}) {
     if (!json.contains(key)) fail(fmt::format("'{}' is missing", key));
   }
-  if (entry.name.empty()) fail("name: is empty");
-  return entry;
+  if (parsed.name.empty()) fail("name: is empty");
+  return parsed;
 }
 
 }  // namespace
@@ -230,8 +230,8 @@ Manifest parse_manifest(std::string_view text) {
     text.remove_prefix(std::min(end + 1, text.size()));
     if (line.find_first_not_of(" \t\r") == line.npos) continue;
     try {
-      manifest.entries.push_back(parse_line(line));
-      manifest.entries.back().line = number;
+      manifest.lines.push_back(parse_line(line));
+      manifest.lines.back().number = number;
     } catch (const Error& error) {
       manifest.problems.push_back({number, error.what()});
     }
@@ -239,23 +239,23 @@ Manifest parse_manifest(std::string_view text) {
   return manifest;
 }
 
-std::string manifest_line(const ManifestEntry& entry) {
+std::string manifest_line(const ManifestLine& line) {
   Json types = Json::object();
-  for (const ArgumentSpec& argument : entry.specification.arguments) {
+  for (const ArgumentSpec& argument : line.specification.arguments) {
     types[argument.name] = type_text(argument);
   }
   Json json = {
-      {"name", entry.name},
-      {"expression", entry.expression},
+      {"name", line.name},
+      {"expression", line.expression},
       {"types", types},
       {"options",
-       {{"round", name(entry.options.rounding)}, {"accuracy", name(entry.options.accuracy)}}}};
-  for (std::size_t i = 0; i < entry.specification.outputs.size(); ++i) {
-    const DType dtype = entry.specification.outputs[i];
-    if (entry.specification.layouts.empty()) {
+       {{"round", name(line.options.rounding)}, {"accuracy", name(line.options.accuracy)}}}};
+  for (std::size_t i = 0; i < line.specification.outputs.size(); ++i) {
+    const DType dtype = line.specification.outputs[i];
+    if (line.specification.layouts.empty()) {
       json["outputs"].push_back(name(dtype));
     } else {
-      const OutputSpec& layout = entry.specification.layouts[i];
+      const OutputSpec& layout = line.specification.layouts[i];
       json["outputs"].push_back(array_text(dtype, layout.shape, layout.strides, layout.misalignment,
                                            layout.memory, layout.element));
     }

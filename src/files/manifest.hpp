@@ -1,5 +1,5 @@
-// Manifests: the kernels that a program needs, one JSON object a line, so that they can be compiled
-// before it runs and on another machine. Reading and writing text only; what becomes of an entry is
+// Manifests: the kernels that a process needs, one JSON object a line, so that they can be compiled
+// before it runs and on another machine. Reading and writing text only; what becomes of a line is
 // in tool/manifest.cpp, and who writes one in call/manifest_log.cpp.
 //
 //   {"name": "swiglu", "expression": "silu(gate) * up",
@@ -27,12 +27,12 @@
 
 namespace kiln::files {
 
-struct ManifestEntry {
+struct ManifestLine {
   std::string name;
   std::string expression;
   Specification specification;
   Options options;
-  std::size_t line = 0;  ///< counted from 1
+  std::size_t number = 0;  ///< counted from 1
 };
 
 struct ManifestProblem {
@@ -41,15 +41,15 @@ struct ManifestProblem {
 };
 
 struct Manifest {
-  std::vector<ManifestEntry> entries;
-  std::vector<ManifestProblem> problems;  ///< of lines that are no entry; the others are not hurt
+  std::vector<ManifestLine> lines;
+  std::vector<ManifestProblem> problems;  ///< of other lines, which do not hurt these
 };
 
 /// Reads lines; empty ones are skipped. Whatever the bytes are, it does not throw for them.
 Manifest parse_manifest(std::string_view text);
 
-/// The line of an entry, without a newline. parse_manifest() gives the same entry for it.
-std::string manifest_line(const ManifestEntry& entry);
+/// The text of a line, without a newline. parse_manifest() gives the same line for it.
+std::string manifest_line(const ManifestLine& line);
 
 /// A type as above, for the argument `name`. Throws Error(invalid_argument) that says what was
 /// expected.

@@ -94,13 +94,13 @@ Work work_of(const RecordedCall& recorded, const PlannedKernel& kernel, const St
   std::vector<std::uint64_t> block((kernel.parameters.bytes.size() + 7) / 8);
   auto* const bytes = reinterpret_cast<std::byte*>(block.data());
   fill_parameters(*recorded.plan, kernel, {stream, recorded.inputs, recorded.outputs}, bytes);
-  if (kernel.early)
-    bytes[*kernel.early] = std::byte{1};  // the first byte of a little-endian number
+  if (kernel.launched_early)
+    bytes[*kernel.launched_early] = std::byte{1};  // the first byte of a little-endian number
   jit::Arguments arguments;
   for (std::size_t i = 0; i < kernel.parameters.offsets.size(); ++i) {
     arguments.add(bytes + kernel.parameters.offsets[i], kernel.parameters.sizes[i]);
   }
-  return jit::KernelNode{kernel.kernel, kernel.shape, std::move(arguments), kernel.programmatic};
+  return jit::KernelNode{kernel.kernel, kernel.shape, std::move(arguments), kernel.pdl};
 }
 
 Work work_of(const RecordedKernel& recorded, Device device) {
@@ -112,10 +112,9 @@ Work work_of(const RecordedKernel& recorded, Device device) {
   for (std::size_t i = 0; i < count; ++i) {
     arguments.add(words.data() + i, parameter_bytes(kernel, i));
   }
-  const bool programmatic =
-      kernel.awaits && has_programmatic_launches(recorded.loaded->backend->target());
+  const bool pdl = kernel.awaits && has_pdl(recorded.loaded->backend->target());
   return jit::KernelNode{recorded.loaded->kernel, launch_shape(kernel, device, recorded.grid),
-                         std::move(arguments), programmatic};
+                         std::move(arguments), pdl};
 }
 
 }  // namespace
@@ -181,7 +180,8 @@ jit::Access access_of(const Recorded& recorded) {
   if (const auto* call = std::get_if<RecordedCall>(&recorded)) {
     for (const PlannedKernel& kernel : call->plan->kernels) {
       for (const PlannedKernel::PointerSlot& slot : kernel.pointers) {
-        if (slot.early) access.early.push_back(range_of(call->inputs[slot.operand].view()));
+        if (slot.before_pdl_wait)
+          access.early.push_back(range_of(call->inputs[slot.operand].view()));
       }
     }
   }

@@ -84,7 +84,7 @@ class Emission {
   void write(const Emit& emit) {
     const TypedFunction& function = spec_.function;
     fusion::Schedule& schedule = emitted_.layout.schedule;
-    schedule.pdl = has_programmatic_launches(target_);
+    schedule.pdl = has_pdl(target_);
     emitted_.kernel = emit(function.graph, schedule, function.options.accuracy, function.name,
                            function.expression);
   }
@@ -128,7 +128,7 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
   EmittedKernel emitted;
   std::visit(Emission(spec, target, emitted), spec.form);
   const TypedFunction& function = spec.function;
-  emitted.variant = fusion::describe(emitted.layout.schedule, operand_names(function.graph));
+  emitted.schedule_text = fusion::describe(emitted.layout.schedule, operand_names(function.graph));
   emitted.bytes = bytes_moved(spec);
   emitted.request = {function.name,        function.expression,
                      signature_text(spec), std::move(emitted.kernel.source),
@@ -159,7 +159,7 @@ KernelInfo describe_kernels(std::string_view function, std::string_view expressi
     info.bytes += kernel.bytes;
     if (info.kernels == 0) {
       info.target = kernel.request.target;
-      info.variant = kernel.variant;
+      info.variant = kernel.schedule_text;
     }
     if (kernel.is_empty()) continue;
     if (info.kernels == 0) info.source = kernel.request.text;

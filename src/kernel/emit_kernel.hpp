@@ -1,5 +1,5 @@
-// From a kernel's specification to its text for a target: layout, emission, and what a compile of
-// it is asked with.
+// From a kernel's specification to its text for a target: layout, emission, and the request
+// for a compile.
 #pragma once
 
 #include <span>
@@ -19,8 +19,8 @@ struct EmittedKernel {
   fusion::Layout layout;
   fusion::KernelDescription kernel;  ///< but for its text, which is the request's
   KernelRequest request;
-  std::string variant;      ///< the layout for people
-  std::uint64_t bytes = 0;  ///< that a launch moves
+  std::string schedule_text;  ///< for people
+  std::uint64_t bytes = 0;    ///< that a launch moves
 
   /// Whether there is nothing to compute, so that nothing is built and launched.
   bool is_empty() const { return layout.work_items == 0; }

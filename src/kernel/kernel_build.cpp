@@ -144,20 +144,18 @@ class Build {
 
   // False if they have to be compiled one by one, because one of them may be to blame.
   bool compile_as_one() {
-    jit::CompileRequest program =
+    jit::CompileRequest unit =
         compile_request(requests_[missing_.front()], named(missing_.front()));
     for (std::size_t k = 1; k < missing_.size(); ++k) {
-      program.source += '\n';
-      program.source +=
-          fusion::with_entry(requests_[missing_[k]].text, named(missing_[k]).entry_name);
+      unit.source += '\n';
+      unit.source += fusion::with_entry(requests_[missing_[k]].text, named(missing_[k]).entry_name);
     }
     jit::CompileResult result;
-    const std::optional<Failure> failure = failure_of([&] { result = control_.compile(program); });
+    const std::optional<Failure> failure = failure_of([&] { result = control_.compile(unit); });
     if (failure && failure->code == Code::compile_failed) return false;
     result.milliseconds /= static_cast<double>(missing_.size());
     for (const std::size_t i : missing_) {
-      results_[i].failure =
-          failure ? failure : failure_of([&] { keep(i, result, program.source); });
+      results_[i].failure = failure ? failure : failure_of([&] { keep(i, result, unit.source); });
     }
     return true;
   }

@@ -1,8 +1,8 @@
 // From kernels' texts to their code objects: found in the cache, or compiled and published, several
-// as one program. What is loaded, and who waits for it, is in kernel_table.hpp.
+// as one translation unit. What is loaded, and who waits for it, is in kernel_table.hpp.
 //
 // Most of a compile is the same for one kernel and for several. Measured with one kernel and with
-// eight in a program, in milliseconds per kernel: HIP 5.2 347 and 82, NVRTC 13 104 and 52, clang 14
+// eight in a unit, in milliseconds per kernel: HIP 5.2 347 and 82, NVRTC 13 104 and 52, clang 14
 // for the host 155 and 41; with sixteen little is gained on that.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace kiln {
 
-inline constexpr std::size_t kMaxKernelsOfProgram = 8;
+inline constexpr std::size_t kMaxKernelsPerUnit = 8;
 
 /// A code object and where it is from.
 struct KernelCode {
@@ -70,11 +70,11 @@ class BuildControl {
 /// another machine's compiler has made of the same source.
 std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKernel& named);
 
-/// The code of each request, in their order: what is not in the cache is compiled as one program
-/// and published under each kernel's own key, with the program as its source. When the program does
-/// not compile, each is compiled alone, so that none fails with another's error. While a key is
-/// compiled no other process compiles it. All requests have different keys, one target and equal
-/// kernel_options(). Throws only std::bad_alloc.
+/// The code of each request, in their order: what is not in the cache is compiled as one
+/// translation unit and published under each kernel's own key, with the unit as its source. When
+/// the unit does not compile, each is compiled alone, so that none fails with another's error.
+/// While a key is compiled no other process compiles it. All requests have different keys, one
+/// target and equal kernel_options(). Throws only std::bad_alloc.
 std::vector<BuildResult> build_kernels(std::span<const KernelRequest> requests,
                                        BuildControl& control);
 

@@ -1,4 +1,4 @@
-// What is asked for: a kernel's text for a target.
+// A kernel's text for a target: what is named, built and loaded.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct KernelRequest {
   std::string text;
   std::string target;
   Options options;
-  bool alone = false;  ///< shares no program: `text` may define names of its own
+  bool alone = false;  ///< shares no translation unit: `text` may define names of its own
 };
 
 }  // namespace kiln

@@ -16,7 +16,7 @@
 namespace kiln {
 namespace {
 
-// A program that makes failing functions without end must not grow without end.
+// A process that makes failing functions without end must not grow without end.
 constexpr std::size_t kMaxFailures = 4096;
 
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -59,12 +59,12 @@ struct KernelTable::Target {
 struct KernelTable::Task {
   cache::Key key;
   KernelRequest request;
-  std::string program;  ///< equal for kernels that may share one; empty for one that may not
+  std::string unit;  ///< equal for kernels that may share one; empty for one that may not
   std::vector<Target> targets;
   bool missed = false;  ///< by a call, which will ask again
   bool urgent = false;
   bool running = false;
-  std::vector<std::weak_ptr<Task>> companions;  ///< in the same program, itself included
+  std::vector<std::weak_ptr<Task>> companions;  ///< in the same unit, itself included
   BuildControl* control = nullptr;              ///< while it is built
 
   bool is_wanted() const {
@@ -122,7 +122,7 @@ std::shared_ptr<KernelTable::Task> KernelTable::task_of(const WantedKernel& want
 void KernelTable::enqueue(const std::shared_ptr<Task>& task) {
   if (task->running || std::ranges::find(queue_, task) != queue_.end()) return;
   if (!task->request.alone) {
-    task->program =
+    task->unit =
         fmt::format("{}\n{}", task->request.target, fmt::join(kernel_options(task->request), "\n"));
   }
   queue_.push_back(task);
@@ -318,16 +318,16 @@ void KernelTable::work() {
   }
 }
 
-// The first of the queue and others that may share its program: few enough that every thread gets
+// The first of the queue and others that may share its unit: few enough that every thread gets
 // its part of what is queued, and alone if somebody waits for it. The mutex is held.
 std::vector<std::shared_ptr<KernelTable::Task>> KernelTable::take() {
-  const std::size_t share = std::min(kMaxKernelsOfProgram, (queue_.size() + limit_ - 1) / limit_);
+  const std::size_t share = std::min(kMaxKernelsPerUnit, (queue_.size() + limit_ - 1) / limit_);
   std::vector<std::shared_ptr<Task>> tasks = {queue_.front()};
   queue_.pop_front();
   const Task& first = *tasks.front();
-  if (first.program.empty() || first.urgent) return tasks;
+  if (first.unit.empty() || first.urgent) return tasks;
   for (auto at = queue_.begin(); at != queue_.end() && tasks.size() < share;) {
-    const bool joins = (*at)->program == first.program;
+    const bool joins = (*at)->unit == first.unit;
     if (joins) tasks.push_back(*at);
     at = joins ? queue_.erase(at) : at + 1;
   }

@@ -2,10 +2,10 @@
 //
 // A kernel that is not loaded is a task, one for each key. Whoever wants it joins the task: a call
 // takes one that nobody has begun and does it on its own thread, or raises its priority and waits;
-// a preparation leaves it to the table's threads, which build several kernels as one program. When
-// the code is there, it is loaded on every device that somebody wants it on. This is the only place
-// of the process where one thread waits for another's kernel; other processes are kept out by the
-// cache's locks while a key is compiled (kernel_build.hpp).
+// a preparation leaves it to the table's threads, which build several kernels as one translation
+// unit. When the code is there, it is loaded on every device that somebody wants it on. This is the
+// only place of the process where one thread waits for another's kernel; other processes are kept
+// out by the cache's locks while a key is compiled (kernel_build.hpp).
 #pragma once
 
 #include <condition_variable>
@@ -65,7 +65,7 @@ class KernelTable {
 
   /// Queues what is not loaded. `done[i]` is called once for `wanted[i]`, from any thread, maybe
   /// before this returns, and must not throw. The queue takes them together, so that they may share
-  /// programs.
+  /// translation units.
   std::vector<Ticket> request(std::span<const WantedKernel> wanted, std::span<const Done> done);
 
   /// Queues a kernel that a call missed and will ask for again. Throws why the attempt before

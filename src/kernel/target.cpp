@@ -41,6 +41,6 @@ fusion::RowFeatures row_features(std::string_view target) {
   return {capability >= 90, capability >= 90 && capability < 110};
 }
 
-bool has_programmatic_launches(std::string_view target) { return compute_capability(target) >= 90; }
+bool has_pdl(std::string_view target) { return compute_capability(target) >= 90; }
 
 }  // namespace kiln

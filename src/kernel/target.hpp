@@ -18,7 +18,8 @@ fusion::Backend backend_of(std::string_view target);
 bool has_tiles(std::string_view target);
 /// How long rows can be shared out on a target.
 fusion::RowFeatures row_features(std::string_view target);
-/// Whether a target has the instructions of preamble/dependents.h: sm_90 and later ones.
-bool has_programmatic_launches(std::string_view target);
+/// Whether a target has programmatic dependent launch (preamble/dependents.h): sm_90 and later
+/// ones.
+bool has_pdl(std::string_view target);
 
 }  // namespace kiln

@@ -125,9 +125,9 @@ std::size_t busiest_step(const ProgramPlan& plan) {
   std::vector<std::int64_t> change(plan.steps.size() + 1, 0);
   for (const fusion::Lifetime& life : lifetimes_of(plan)) {
     if (life.first > life.last) continue;
-    const auto room = static_cast<std::int64_t>(fusion::aligned_bytes(life.bytes));
-    change[life.first] += room;
-    change[life.last + 1] -= room;
+    const auto bytes = static_cast<std::int64_t>(fusion::aligned_bytes(life.bytes));
+    change[life.first] += bytes;
+    change[life.last + 1] -= bytes;
   }
   std::partial_sum(change.begin(), change.end(), change.begin());
   return static_cast<std::size_t>(std::ranges::max_element(change) - change.begin());

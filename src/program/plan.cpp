@@ -190,7 +190,7 @@ class SmallerPlans {
 
 }  // namespace
 
-std::uint64_t op_by_op_workspace(const Definition& definition, const CallTypes& call) {
+std::uint64_t unfused_workspace(const Definition& definition, const CallTypes& call) {
   return Planner(definition, call).plan_unfused().workspace();
 }
 

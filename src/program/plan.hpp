@@ -54,7 +54,7 @@ ProgramPlan plan_program(const Definition& definition, const CallTypes& call,
                          const fusion::CostModel& model = {});
 
 /// The bytes of workspace if every operation had a kernel of its own.
-std::uint64_t op_by_op_workspace(const Definition& definition, const CallTypes& call);
+std::uint64_t unfused_workspace(const Definition& definition, const CallTypes& call);
 
 DType operand_dtype(const ProgramOperand& operand, const ProgramPlan& plan, const CallTypes& call);
 /// What a step of the plan of such a call reads and writes.

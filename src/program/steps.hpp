@@ -1,5 +1,5 @@
 // The steps of a program's plan: the kernels of a partition as functions, what each reads and
-// writes, and what there is to tell of it. Where temporaries lie is decided in memory.hpp.
+// writes, and its description. Where temporaries lie is decided in memory.hpp.
 #pragma once
 
 #include <vector>

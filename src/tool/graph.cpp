@@ -72,8 +72,8 @@ std::string take_buffers(const std::string& line, std::size_t number, const std:
   return json.dump();
 }
 
-CallSpec call_of(const files::ManifestEntry& entry, Names buffers, const std::string& where) {
-  CallSpec call{parse(entry.name, entry.expression, entry.options), {}, {}, {}};
+CallSpec call_of(const files::ManifestLine& line, Names buffers, const std::string& where) {
+  CallSpec call{parse(line.name, line.expression, line.options), {}, {}, {}};
   const auto place = [&](const std::string& name, ArgumentSpec type) {
     const auto found = buffers.find(name);
     Place result{found == buffers.end() ? name : found->second, std::move(type)};
@@ -81,7 +81,7 @@ CallSpec call_of(const files::ManifestEntry& entry, Names buffers, const std::st
     return result;
   };
   for (const std::string& name : argument_names(call.function)) {
-    const auto& types = entry.specification.arguments;
+    const auto& types = line.specification.arguments;
     const auto type = std::ranges::find(types, name, &ArgumentSpec::name);
     if (type == types.end()) {
       throw UsageError(fmt::format("{}: types: expected a type for '{}', got none", where, name));
@@ -89,14 +89,14 @@ CallSpec call_of(const files::ManifestEntry& entry, Names buffers, const std::st
     call.numbers.push_back(*type);
     call.inputs.push_back(type->scalar ? std::nullopt : std::optional(place(name, *type)));
   }
-  const OutputTypes natural = output_types(call.function, entry.specification);
+  const OutputTypes natural = output_types(call.function, line.specification);
   const std::vector<std::string> names = named_outputs(call.function);
   for (std::size_t i = 0; i < names.size(); ++i) {
     ArgumentSpec type;
     type.dtype = natural.dtypes[i];
     type.shape = natural.shapes[i];
-    if (!entry.specification.layouts.empty()) {
-      const OutputSpec& layout = entry.specification.layouts[i];
+    if (!line.specification.layouts.empty()) {
+      const OutputSpec& layout = line.specification.layouts[i];
       type.shape = layout.shape;
       type.strides = layout.strides;
       type.misalignment = layout.misalignment;
@@ -123,8 +123,8 @@ std::vector<CallSpec> read_calls(const std::string& file) {
     if (!manifest.problems.empty()) {
       throw UsageError(fmt::format("{}: {}", where, manifest.problems[0].message));
     }
-    for (const files::ManifestEntry& entry : manifest.entries) {
-      calls.push_back(call_of(entry, std::move(buffers), where));
+    for (const files::ManifestLine& parsed : manifest.lines) {
+      calls.push_back(call_of(parsed, std::move(buffers), where));
     }
   }
   if (calls.empty()) throw UsageError(fmt::format("{}: no calls in it", file));

@@ -30,7 +30,7 @@ std::string read_text(const std::string& path) {
   return file.head(file.size());
 }
 
-/// An entry that makes sense, as a function.
+/// A line that makes sense, as a function.
 struct Wanted {
   std::size_t line = 0;
   Function function;
@@ -39,23 +39,23 @@ struct Wanted {
 
 std::vector<Wanted> functions_of(files::Manifest& manifest) {
   std::vector<Wanted> wanted;
-  for (files::ManifestEntry& entry : manifest.entries) {
+  for (files::ManifestLine& line : manifest.lines) {
     std::vector<std::string> order;
-    for (const ArgumentSpec& argument : entry.specification.arguments) {
+    for (const ArgumentSpec& argument : line.specification.arguments) {
       order.push_back(argument.name);
     }
     try {
-      wanted.push_back({entry.line, parse(entry.name, entry.expression, entry.options, order),
-                        std::move(entry.specification)});
+      wanted.push_back({line.number, parse(line.name, line.expression, line.options, order),
+                        std::move(line.specification)});
     } catch (const Error& error) {
-      manifest.problems.push_back({entry.line, error.what()});
+      manifest.problems.push_back({line.number, error.what()});
     }
   }
   std::ranges::sort(manifest.problems, {}, &files::ManifestProblem::line);
   return wanted;
 }
 
-/// One entry for one target.
+/// One line for one target.
 struct Item {
   const Wanted* wanted = nullptr;
   std::string target;
@@ -169,7 +169,7 @@ int run_manifest_record(const ManifestRecordOptions& options) {
   const int status = base::wait_for(child).value_or(0);
   std::size_t entries = 0;
   if (std::filesystem::exists(path)) {
-    entries = files::parse_manifest(read_text(path)).entries.size();
+    entries = files::parse_manifest(read_text(path)).lines.size();
   }
   print(stderr, "kiln: {} has {} {}{}\n", options.file, entries, entries == 1 ? "entry" : "entries",
         entries == 0 ? "; the program called no function of kiln" : "");

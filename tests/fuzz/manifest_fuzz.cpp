@@ -14,12 +14,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const ManifestProblem& problem : manifest.problems) {
     if (problem.line == 0 || problem.message.empty()) std::abort();
   }
-  for (const ManifestEntry& entry : manifest.entries) {
+  for (const ManifestLine& entry : manifest.lines) {
     const std::string line = manifest_line(entry);
     if (line.find('\n') != line.npos) std::abort();
     const Manifest again = parse_manifest(line);
-    if (!again.problems.empty() || again.entries.size() != 1) std::abort();
-    if (manifest_line(again.entries[0]) != line) std::abort();
+    if (!again.problems.empty() || again.lines.size() != 1) std::abort();
+    if (manifest_line(again.lines[0]) != line) std::abort();
   }
   return 0;
 }

@@ -41,10 +41,10 @@ files::Manifest recorded() {
   return files::parse_manifest(std::string(std::istreambuf_iterator<char>(stream), {}));
 }
 
-files::ManifestEntry last_recorded() {
+files::ManifestLine last_recorded() {
   const files::Manifest manifest = recorded();
   EXPECT_TRUE(manifest.problems.empty());
-  return manifest.entries.empty() ? files::ManifestEntry{} : manifest.entries.back();
+  return manifest.lines.empty() ? files::ManifestLine{} : manifest.lines.back();
 }
 
 // Asks for `count` functions without compiling one.
@@ -84,8 +84,8 @@ TEST(Record, ThreadsAndProcessesWriteEachFunctionOnce) {
   const files::Manifest manifest = recorded();
   EXPECT_TRUE(manifest.problems.empty());
   std::set<std::string> names;
-  for (const files::ManifestEntry& entry : manifest.entries) names.insert(entry.name);
-  EXPECT_EQ(manifest.entries.size(), names.size());
+  for (const files::ManifestLine& entry : manifest.lines) names.insert(entry.name);
+  EXPECT_EQ(manifest.lines.size(), names.size());
   EXPECT_EQ(names.size(), static_cast<std::size_t>(kFunctions));
 }
 
@@ -99,7 +99,7 @@ TEST(Record, ALineThatAKilledWriterLeftIsEnded) {
       Error);
   const files::Manifest manifest = recorded();
   EXPECT_EQ(manifest.problems.size(), 1u);
-  EXPECT_EQ(manifest.entries.back().name, "after_half");
+  EXPECT_EQ(manifest.lines.back().name, "after_half");
   std::filesystem::remove(file->path);  // which is noticed
 }
 
@@ -165,7 +165,7 @@ TEST_P(RecordCase, LeadsToTheSameKernel) {
     if (error.code() != Code::not_found) throw;
     GTEST_SKIP() << error.what();
   }
-  const files::ManifestEntry line = last_recorded();
+  const files::ManifestLine line = last_recorded();
   std::vector<std::string> order;
   for (const ArgumentSpec& argument : line.specification.arguments) order.push_back(argument.name);
   const Function again = parse(line.name, line.expression, line.options, order);

@@ -17,7 +17,7 @@ constexpr auto kSwiglu =
 
 std::string problem_of(std::string_view line) {
   const Manifest manifest = parse_manifest(line);
-  EXPECT_THAT(manifest.entries, IsEmpty());
+  EXPECT_THAT(manifest.lines, IsEmpty());
   EXPECT_THAT(manifest.problems, SizeIs(1));
   return manifest.problems.empty() ? "" : manifest.problems[0].message;
 }
@@ -25,8 +25,8 @@ std::string problem_of(std::string_view line) {
 TEST(Manifest, an_entry_has_what_its_line_says) {
   const Manifest manifest = parse_manifest(kSwiglu);
   ASSERT_THAT(manifest.problems, IsEmpty());
-  ASSERT_THAT(manifest.entries, SizeIs(1));
-  const ManifestEntry& entry = manifest.entries[0];
+  ASSERT_THAT(manifest.lines, SizeIs(1));
+  const ManifestLine& entry = manifest.lines[0];
   EXPECT_EQ(entry.name, "swiglu");
   EXPECT_EQ(entry.expression, "silu(gate) * up");
   EXPECT_EQ(entry.options.rounding, Rounding::each);
@@ -40,7 +40,7 @@ TEST(Manifest, an_entry_has_what_its_line_says) {
 }
 
 TEST(Manifest, what_is_written_is_read_as_the_same) {
-  ManifestEntry entry;
+  ManifestLine entry;
   entry.name = "na\"me\n\\ \xff";
   entry.expression = "where(x > s, x, y) * t";
   entry.specification.arguments = {
@@ -55,22 +55,22 @@ TEST(Manifest, what_is_written_is_read_as_the_same) {
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const Manifest manifest = parse_manifest(line);
   ASSERT_THAT(manifest.problems, IsEmpty());
-  EXPECT_EQ(manifest_line(manifest.entries.at(0)), line);
-  EXPECT_EQ(manifest.entries[0].specification.arguments[0].strides, (Dims{-3, 0}));
-  EXPECT_TRUE(manifest.entries[0].specification.arguments[1].weak);
-  EXPECT_FALSE(manifest.entries[0].specification.arguments[2].weak);
-  EXPECT_EQ(manifest.entries[0].specification.arguments[3].misalignment, 12u);
-  EXPECT_EQ(manifest.entries[0].specification.arguments[3].memory, 7u);
-  EXPECT_EQ(manifest.entries[0].specification.arguments[3].element, 64);
-  EXPECT_EQ(manifest.entries[0].specification.layouts[0].strides, (Dims{1, 2}));
+  EXPECT_EQ(manifest_line(manifest.lines.at(0)), line);
+  EXPECT_EQ(manifest.lines[0].specification.arguments[0].strides, (Dims{-3, 0}));
+  EXPECT_TRUE(manifest.lines[0].specification.arguments[1].weak);
+  EXPECT_FALSE(manifest.lines[0].specification.arguments[2].weak);
+  EXPECT_EQ(manifest.lines[0].specification.arguments[3].misalignment, 12u);
+  EXPECT_EQ(manifest.lines[0].specification.arguments[3].memory, 7u);
+  EXPECT_EQ(manifest.lines[0].specification.arguments[3].element, 64);
+  EXPECT_EQ(manifest.lines[0].specification.layouts[0].strides, (Dims{1, 2}));
 }
 
 TEST(Manifest, a_bad_line_is_reported_by_number_and_hurts_no_other) {
   const Manifest manifest =
       parse_manifest(std::string(kSwiglu) + "\r\n\n  \nnonsense\n" + kSwiglu + "\n{\"name\":");
-  ASSERT_THAT(manifest.entries, SizeIs(2));
-  EXPECT_EQ(manifest.entries[0].line, 1u);
-  EXPECT_EQ(manifest.entries[1].line, 5u);
+  ASSERT_THAT(manifest.lines, SizeIs(2));
+  EXPECT_EQ(manifest.lines[0].number, 1u);
+  EXPECT_EQ(manifest.lines[1].number, 5u);
   ASSERT_THAT(manifest.problems, SizeIs(2));
   EXPECT_EQ(manifest.problems[0].line, 4u);
   EXPECT_EQ(manifest.problems[1].line, 6u);

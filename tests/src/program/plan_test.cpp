@@ -169,7 +169,7 @@ std::string wrong_bytes(const Definition& definition, const CallTypes& call,
     return fmt::format("kernel {} says that it moves {} bytes, its operands have {}", k,
                        info.kernels[k].bytes, bytes);
   }
-  const std::uint64_t unfused = op_by_op_workspace(definition, call);
+  const std::uint64_t unfused = unfused_workspace(definition, call);
   if (info.workspace_bytes > unfused) {
     return "it needs more room than one kernel for each operation does";
   }
@@ -420,7 +420,7 @@ TEST(ProgramPlan, ComparesWithUnfusedKernelsThatReadWhatTheyCanPacked) {
   };
   const std::uint64_t elements = 64 * 512;
   const Definition stored = definition("s = cumsum(x, 0); (s), s * q");
-  EXPECT_EQ(op_by_op_workspace(stored, call), 0u);
+  EXPECT_EQ(unfused_workspace(stored, call), 0u);
   EXPECT_EQ(plan_program(stored, call).info.workspace_bytes, 0u);
   const Definition passed = definition("cumsum(x, 0) * q");
   const ProgramInfo info = plan_program(passed, call).info;
