@@ -65,7 +65,7 @@ class EmulatedGpu {
     if (library_ != nullptr) dlclose(library_);
   }
 
-  const std::string& variant(std::size_t i) const { return kernels_[i].call.variant; }
+  const std::string& schedule(std::size_t i) const { return kernels_[i].call.schedule_text; }
 
   /// The outputs, of memory that was all ones before.
   std::vector<HostArray> run(std::size_t i, const EmulatedCall& what, bool backwards = false) {

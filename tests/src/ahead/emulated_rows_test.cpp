@@ -137,7 +137,7 @@ TEST_F(EmulatedRows, AreRightAndHaveTheSameBitsForEveryWaveAndOrderOfBlocks) {
   EmulatedGpu of_64(all, 64, directory_);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::string what =
-        fmt::format("{} on {}: {}", all[i].text, all[i].target, of_32.variant(i));
+        fmt::format("{} on {}: {}", all[i].text, all[i].target, of_32.schedule(i));
     const std::vector<HostArray> got = of_32.run(i, all[i]);
     const std::vector<HostArray> wide = of_64.run(i, all[i]);
     const std::vector<HostArray> again = of_32.run(i, all[i], true);
