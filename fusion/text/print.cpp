@@ -80,8 +80,9 @@ bool needs_parentheses(const Node& parent, std::size_t index, const Node& operan
   return false;
 }
 
-// The integers that a shape op is called with, as text, or its subscript.
-std::string parameter_text(Op op, const ShapeList& list) {
+// The integers that a shape op is called with, as text, or its subscript: of a slice its range, or
+// the one index that is selected.
+std::string parameter_text(Op op, const ShapeList& list, bool selects) {
   std::string text;
   if (op != Op::slice) {
     for (const std::int64_t number : list) text += fmt::format(", {}", number);
@@ -90,8 +91,11 @@ std::string parameter_text(Op op, const ShapeList& list) {
   const auto place = [](std::int64_t at) {
     return at == kOmitted ? std::string() : fmt::format("{}", at);
   };
-  std::string range = fmt::format("{}:{}", place(list[1]), place(list[2]));
-  if (list[3] != 1) range += fmt::format(":{}", list[3]);
+  std::string range = place(list[1]);
+  if (!selects) {
+    range += fmt::format(":{}", place(list[2]));
+    if (list[3] != 1) range += fmt::format(":{}", list[3]);
+  }
   for (std::int64_t k = 0; k < list[0]; ++k) text += ":, ";
   if (list[0] < 0) text += "..., ";
   text += range;
@@ -146,6 +150,21 @@ class Printer {
   }
 
  private:
+  // Whether a value is `x[i]`, which is a squeeze of a slice that must not be empty (select in
+  // shape_calls.hpp). No call gives such a slice.
+  bool is_select(NodeId id) const {
+    const Node& node = graph_[id];
+    if (node.op != Op::squeeze) return false;
+    const Node& slice = graph_[node.operands[0]];
+    return slice.op == Op::slice && list_of(slice).size() > 4 &&
+           list_of(node) == ShapeList{list_of(slice)[0]};
+  }
+
+  /// The node that is written for a value: `x[i]` is one, of x.
+  const Node& written(NodeId id) const {
+    return is_select(id) ? graph_[graph_[id].operands[0]] : graph_[id];
+  }
+
   bool named(std::size_t output) const { return !output_names_[output].empty(); }
   bool last_is_assignment() const { return graph_.outputs().size() == 1 && named(0); }
 
@@ -156,7 +175,7 @@ class Printer {
     for (NodeId id = static_cast<NodeId>(uses_.size()); id-- > 0;) {
       if (uses_[id] == 0) continue;
       const std::uint32_t times = graph_[id].op == Op::tuple ? uses_[id] : 1;
-      for (const NodeId operand : graph_[id].inputs()) uses_[operand] += times;
+      for (const NodeId operand : written(id).inputs()) uses_[operand] += times;
     }
   }
 
@@ -202,7 +221,7 @@ class Printer {
   void name_shared() {
     std::vector<int> depth(names_.size());
     for (NodeId id = 0; id < names_.size(); ++id) {
-      const Node& node = graph_[id];
+      const Node& node = written(id);
       if (uses_[id] == 0 || is_leaf(node)) continue;
       const bool call = !infix_of(node.op) && !prefix_of(node.op) &&
                         !is_ternary(node, ternaries_) && node.op != Op::slice;
@@ -302,7 +321,7 @@ class Printer {
 
   // Pushes the parts of a value, the last one first.
   void push_expression(std::vector<Step>& steps, NodeId id) const {
-    const Node& node = graph_[id];
+    const Node& node = written(id);
     if (is_leaf(node)) {
       steps.push_back(id);
     } else if (const Operator* infix = infix_of(node.op)) {
@@ -321,7 +340,7 @@ class Printer {
       push_operand(steps, node, 1);
     } else if (node.op == Op::slice) {
       steps.emplace_back("]");
-      steps.emplace_back(kept(parameter_text(node.op, list_of(node))));
+      steps.emplace_back(kept(parameter_text(node.op, list_of(node), is_select(id))));
       steps.emplace_back("[");
       push_operand(steps, node, 0);
     } else if (node.op == Op::tuple) {
@@ -381,7 +400,7 @@ class Printer {
       }
     }
     if (is_shape_op(node.op) && node.op != Op::concat) {
-      steps.emplace_back(kept(parameter_text(node.op, list_of(node))));
+      steps.emplace_back(kept(parameter_text(node.op, list_of(node), false)));
     }
     std::size_t count = node.arity;
     if (info(node.op).rule == Rule::random && is_default_place(graph_[node.operands[2]])) --count;

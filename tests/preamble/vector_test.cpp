@@ -96,10 +96,10 @@ std::string source() {
   return text.str();
 }
 
-// Loops that g++ 14 leaves scalar, though without a call: slower there, and known. From 15 on those
-// are among them that convert f16 by its own type.
+// Loops that g++ from 13 on leaves scalar, though without a call: slower there, and known. From 14
+// on those are among them that convert f16 by its own type.
 bool is_scalar_with_this_compiler(const std::string& loop) {
-#if !defined(__clang__) && __GNUC__ >= 15
+#if !defined(__clang__) && __GNUC__ >= 14
   if (loop == "from_f16" || loop == "to_f16") return true;
 #endif
 #if !defined(__clang__) && __GNUC__ >= 13

@@ -176,7 +176,7 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
   const std::string& name = operands_[i].name;
   if (is_streamed(i)) {
     if (in_parts() && rows_.ragged) {
-      out_.line(depth, "auto {0}_lanes = results(part, {0}_all.lane, part.at - part.others);",
+      out_.line(depth, "auto {0}_lanes = results(part, {0}_all.lane, part.at - part.overlap);",
                 name);
     } else {
       const std::string_view lane =
@@ -201,7 +201,7 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
   const std::string& name = operands_[i].name;
   if (is_streamed(i)) {
     if (in_parts() && rows_.ragged) {
-      out_.line(depth, "store(part, {0}_all.lane, part.at - part.others, {0}_lanes);", name);
+      out_.line(depth, "store(part, {0}_all.lane, part.at - part.overlap, {0}_lanes);", name);
     } else {
       out_.line(depth, "stream({}, first, {}lanes, {}_lanes);", row, in_parts() ? "part." : "",
                 name);

@@ -125,7 +125,7 @@ TEST_F(CompileFault, a_frame_that_lies_is_no_answer) {
       {"version", "version 99"},
       {"type", "a message of type 99"},
       {"length", "bytes"},
-      {"truncated", "compile protocol: a field of"}};
+      {"truncated", "compile protocol: a body of 35 bytes is shorter than its fields"}};
   for (const auto& [action, words] : cases) {
     EXPECT_THAT(failure(fmt::format("frame:{}", action)).what(), HasSubstr(words));
   }
