@@ -150,7 +150,7 @@ bool reads_every_argument(const fusion::Graph& graph) {
   return std::ranges::find(read, false) == read.end();
 }
 
-// An iota counts along the axes of its own output, so there ranks are told apart.
+// An iota counts along the axes of its own output, so shapes of different rank differ there.
 bool counts_axes(const fusion::Graph& graph) {
   return std::ranges::find(graph.nodes(), fusion::Op::iota, &fusion::Node::op) !=
          graph.nodes().end();

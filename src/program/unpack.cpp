@@ -10,7 +10,7 @@ namespace kiln {
 namespace {
 
 // Whether there is a kernel that reads such packed operands.
-bool is_there(const StepKernel& kernel, const CallTypes& types) {
+bool has_kernel(const StepKernel& kernel, const CallTypes& types) {
   const fusion::TypedGraph& graph = kernel.function().graph;
   if (!fusion::works_along_axes(graph)) return true;
   return !fusion::has_scans(graph) && can_reduce_packed(kernel.spec(types));
@@ -26,7 +26,7 @@ bool add_to_unpack(fusion::Unpacked& unpacked, const ProgramPlan& plan, const Ca
       return !operand.scalar && is_packed(operand_dtype(operand, plan, call));
     };
     if (!step.kernel || std::ranges::none_of(step.inputs, reads_packed)) continue;
-    if (is_there(*step.kernel, step_types(plan, step, call))) continue;
+    if (has_kernel(*step.kernel, step_types(plan, step, call))) continue;
     for (const ProgramOperand& operand : step.inputs) {
       if (!reads_packed(operand)) continue;
       if (operand.kind == ProgramOperand::Kind::argument) {
