@@ -1,9 +1,11 @@
 // The GPU backend on AMD: hip_backend.inl over the platform's HIP. The library that belongs to the
 // headers is loaded at run time, never linked, so that the same build runs where ROCm is not
 // installed.
-#include <fmt/format.h>
 #include <hip/hip_runtime_api.h>
 #include <hip/hip_version.h>
+#undef __noinline__  // for kernels; the standard library of GCC 16 has an attribute of this name
+
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
