@@ -34,7 +34,7 @@ run_tidy() {
   shift
   install_packages "${packages[@]}" clang-tidy
   # A tree of its own: clang reads no header that another compiler has precompiled.
-  build_tree "$tree" "$tree/build.log" "${options[@]}" -DKILN_PRECOMPILE=OFF -- kiln_preamble
+  build_tree "$tree" "$tree/build.log" "${options[@]}" -DKILN_QUICK_BUILD=OFF -- kiln_preamble
 
   if (($#)); then
     for file in "$@"; do [[ -f $file ]] || usage "there is no file $file"; done

@@ -18,8 +18,8 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::string_view kMagic = "\x89KPKG\r\n\x1a";
-constexpr std::uint64_t kFixed = 24;
+constexpr std::string_view kBundleMagic = "\x89KPKG\r\n\x1a";
+constexpr std::uint64_t kHeadBytes = 24;
 constexpr std::uint64_t kItem = 32;  // without the code of a signed bundle
 constexpr std::uint32_t kSigned = 1;
 constexpr std::string_view kPurpose = "bundle";
@@ -64,23 +64,24 @@ class StreamedChecksum {
 };
 
 /// What is before the items.
-struct Fixed {
+struct BundleHead {
   bool is_signed = false;
   std::uint64_t count = 0;
 
   std::uint64_t item_bytes() const { return kItem + (is_signed ? kMacBytes : 0); }
   std::uint64_t index_bytes() const {
-    return kFixed + count * item_bytes() + (is_signed ? kMacBytes : 0) + kDigest;
+    return kHeadBytes + count * item_bytes() + (is_signed ? kMacBytes : 0) + kDigest;
   }
 };
 
-std::optional<Fixed> decode_fixed(std::string_view bytes) {
+std::optional<BundleHead> decode_bundle_head(std::string_view bytes) {
   base::ByteReader reader(bytes);
-  if (reader.raw(kMagic.size()) != kMagic || reader.u32() != kBundleVersion) return std::nullopt;
+  if (reader.raw(kBundleMagic.size()) != kBundleMagic || reader.u32() != kBundleVersion)
+    return std::nullopt;
   const std::uint32_t flags = reader.u32();
-  const Fixed fixed{flags == kSigned, reader.u64()};
-  if (!reader.ok() || flags > kSigned || fixed.count > kMaxItems) return std::nullopt;
-  return fixed;
+  const BundleHead head{flags == kSigned, reader.u64()};
+  if (!reader.ok() || flags > kSigned || head.count > kMaxItems) return std::nullopt;
+  return head;
 }
 
 class Bundle final : public Layer {
@@ -140,7 +141,7 @@ class Bundle final : public Layer {
     if (!S_ISREG(status.st_mode)) return "is not a regular file";
     if (std::string reason = distrust(status); !reason.empty()) return reason;
     std::string head;
-    if (!base::read_bytes(io_, fd_.get(), 0, kFixed, head)) return base::describe_errno(errno);
+    if (!base::read_bytes(io_, fd_.get(), 0, kHeadBytes, head)) return base::describe_errno(errno);
     const std::uint64_t size = bundle_index_size(head);
     const auto total = static_cast<std::uint64_t>(status.st_size);
     if (size > total) return "is truncated";
@@ -172,18 +173,18 @@ bool BundleWriter::add(const Key& key, std::string_view file) {
 }
 
 std::string BundleWriter::index() const {
-  const Fixed fixed{static_cast<bool>(secret_), items_.size()};
+  const BundleHead head{static_cast<bool>(secret_), items_.size()};
   std::string bytes;
-  bytes.reserve(fixed.index_bytes());
+  bytes.reserve(head.index_bytes());
   base::ByteWriter writer(bytes);
-  writer.raw(kMagic);
+  writer.raw(kBundleMagic);
   writer.u32(kBundleVersion);
   writer.u32(secret_ ? kSigned : 0);
   writer.u64(items_.size());
   for (const BundleItem& item : items_) {
     writer.u64(item.key.high);
     writer.u64(item.key.low);
-    writer.u64(fixed.index_bytes() + item.offset);
+    writer.u64(head.index_bytes() + item.offset);
     writer.u64(item.size);
     if (secret_) writer.raw(text_of(item.mac));
   }
@@ -210,8 +211,8 @@ bool BundleWriter::write(const base::UniqueFd& to) {
 }
 
 std::uint64_t bundle_index_size(std::string_view bytes) {
-  const std::optional<Fixed> fixed = decode_fixed(bytes);
-  return fixed ? fixed->index_bytes() : 0;
+  const std::optional<BundleHead> head = decode_bundle_head(bytes);
+  return head ? head->index_bytes() : 0;
 }
 
 BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total, const Secret& secret) {
@@ -220,16 +221,16 @@ BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total, con
     none.reason = std::move(reason);
     return none;
   };
-  const std::optional<Fixed> fixed = decode_fixed(bytes);
-  if (!fixed) return refuse("is not a kiln bundle of a version this kiln reads");
-  const std::uint64_t size = fixed->index_bytes();
+  const std::optional<BundleHead> head = decode_bundle_head(bytes);
+  if (!head) return refuse("is not a kiln bundle of a version this kiln reads");
+  const std::uint64_t size = head->index_bytes();
   if (bytes.size() < size || total < size + kChecksum) return refuse("is truncated");
   base::ByteReader digest(bytes.substr(size - kDigest));
   if (digest.u64() != XXH3_64bits(bytes.data(), size - kDigest)) {
     return refuse("has an index that does not match its digest");
   }
   BundleIndex index;
-  base::ByteReader reader(bytes.substr(kFixed, fixed->count * fixed->item_bytes()));
+  base::ByteReader reader(bytes.substr(kHeadBytes, head->count * head->item_bytes()));
   std::uint64_t next = size;
   while (!reader.at_end()) {
     BundleItem item;
@@ -237,7 +238,7 @@ BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total, con
     item.key.low = reader.u64();
     item.offset = reader.u64();
     item.size = reader.u64();
-    if (fixed->is_signed) item.mac = mac_of(reader.raw(kMacBytes));
+    if (head->is_signed) item.mac = mac_of(reader.raw(kMacBytes));
     const bool ascending = index.items.empty() || index.items.back().key < item.key;
     if (!ascending || item.offset != next || item.size > kMaxEntryBytes ||
         item.size > total - kChecksum - next) {
@@ -247,9 +248,9 @@ BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total, con
     index.items.push_back(item);
   }
   if (next != total - kChecksum) return refuse("is longer than its index says");
-  if (fixed->is_signed) index.signature = secret ? Signature::good : Signature::unchecked;
+  if (head->is_signed) index.signature = secret ? Signature::good : Signature::unchecked;
   if (!secret) return index;
-  if (!fixed->is_signed) return refuse("is not signed, and KILN_CACHE_SECRET is set");
+  if (!head->is_signed) return refuse("is not signed, and KILN_CACHE_SECRET is set");
   const std::uint64_t covered = size - kDigest - kMacBytes;
   if (!secret.accepts(mac_of(bytes.substr(covered, kMacBytes)), kPurpose,
                       bytes.substr(0, covered))) {
@@ -259,9 +260,9 @@ BundleIndex decode_bundle_index(std::string_view bytes, std::uint64_t total, con
 }
 
 BundleIndex check_bundle(std::uint64_t total, const ReadBundle& read, const Secret& secret) {
-  const std::uint64_t size = bundle_index_size(read(0, kFixed));
+  const std::uint64_t size = bundle_index_size(read(0, kHeadBytes));
   BundleIndex index = decode_bundle_index(
-      read(0, std::clamp(size, kFixed, std::max(total, kFixed))), total, secret);
+      read(0, std::clamp(size, kHeadBytes, std::max(total, kHeadBytes))), total, secret);
   if (!index.reason.empty()) return index;
   const std::uint64_t body = total - kChecksum;
   StreamedChecksum checksum;

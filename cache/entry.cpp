@@ -14,7 +14,7 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::string_view kMagic = "\x89KILN\r\n\x1a";
+constexpr std::string_view kEntryMagic = "\x89KILN\r\n\x1a";
 constexpr std::size_t kDigestBytes = 8;
 constexpr std::size_t kChecksumBytes = 16;
 constexpr int kCompressionLevel = 3;
@@ -203,7 +203,7 @@ FixedResult decode_fixed(std::string_view bytes) {
     return result;
   }
   base::ByteReader reader(bytes.substr(0, kEntryFixedHead));
-  if (reader.raw(kMagic.size()) != kMagic) {
+  if (reader.raw(kEntryMagic.size()) != kEntryMagic) {
     result.reason = "does not start with the magic of a kiln entry";
     return result;
   }
@@ -258,7 +258,7 @@ std::string encode(const Key& key, const Entry& entry) {
   bytes.reserve(kEntryFixedHead + metadata.size() + kDigestBytes + packed.size() +
                 entry.code.size() + kChecksumBytes);
   base::ByteWriter writer(bytes);
-  writer.raw(kMagic);
+  writer.raw(kEntryMagic);
   writer.u32(kEntryVersion);
   writer.u32(0);
   writer.u64(key.high);

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "kiln/error.hpp"
+
 namespace kiln::fusion {
 
 std::string constant_text(const Literal& literal) {
@@ -25,6 +27,10 @@ std::string describe(const Graph& graph, NodeId id) {
   if (node.op == Op::constant) return constant_text({node.literal, node.payload});
   if (node.op == Op::input) return fmt::format("'{}'", graph.arguments()[node.payload]);
   return fmt::format("the result of {}", info(node.op).name);
+}
+
+void refuse_call(std::string_view function, std::string_view message) {
+  throw Error(Code::invalid_argument, fmt::format("{}: {}", function, message));
 }
 
 }  // namespace kiln::fusion

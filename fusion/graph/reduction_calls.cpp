@@ -13,7 +13,7 @@
 namespace kiln::fusion {
 namespace {
 
-constexpr std::array<std::string_view, 21> kNames = {
+constexpr std::array<std::string_view, 21> kReductionCalls = {
     "sum",     "mean",        "prod",       "max",      "min",       "any",     "all",
     "argmax",  "argmin",      "var",        "std",      "logsumexp", "norm2",   "count_nonzero",
     "softmax", "log_softmax", "layer_norm", "rms_norm", "cumsum",    "cumprod", "cummax"};
@@ -52,25 +52,21 @@ Term log_softmax(Term x, AxisSet axes) {
   return shifted - unary(Op::log, reduce(Op::sum, unary(Op::exp, shifted), axes));
 }
 
-[[noreturn]] void fail(std::string_view function, std::string_view message) {
-  throw Error(Code::invalid_argument, fmt::format("{}: {}", function, message));
-}
-
 int axis_of(const Graph& graph, NodeId id, std::string_view function) {
   const Node& node = graph[id];
   const auto value = static_cast<std::int64_t>(node.payload);
   if (node.op != Op::constant || node.literal != Kind::signed_integer || value < -32 ||
       value > 31) {
-    fail(function, fmt::format("axis: expected an integer literal from -32 to 31, got {}",
-                               describe(graph, id)));
+    refuse_call(function, fmt::format("axis: expected an integer literal from -32 to 31, got {}",
+                                      describe(graph, id)));
   }
   return static_cast<int>(value);
 }
 
 Term literal_of(Graph& graph, NodeId id, std::string_view function) {
   if (graph[id].op != Op::constant) {
-    fail(function,
-         fmt::format("eps, the last argument: expected a number, got {}", describe(graph, id)));
+    refuse_call(function, fmt::format("eps, the last argument: expected a number, got {}",
+                                      describe(graph, id)));
   }
   return {&graph, id};
 }
@@ -79,8 +75,8 @@ NodeId normalise(Graph& graph, std::string_view function, std::span<const NodeId
   const bool centred = function == "layer_norm";
   const std::size_t most = centred ? 4 : 3;
   if (arguments.size() < 2 || arguments.size() > most) {
-    fail(function, fmt::format("expected 2 to {} arguments (x, weight, {}eps), got {}", most,
-                               centred ? "bias, " : "", arguments.size()));
+    refuse_call(function, fmt::format("expected 2 to {} arguments (x, weight, {}eps), got {}", most,
+                                      centred ? "bias, " : "", arguments.size()));
   }
   const AxisSet last = axis_set({-1}, function);
   const Term x{&graph, arguments[0]};
@@ -97,14 +93,14 @@ NodeId normalise(Graph& graph, std::string_view function, std::span<const NodeId
 
 }  // namespace
 
-std::span<const std::string_view> reduction_names() { return kNames; }
+std::span<const std::string_view> reduction_names() { return kReductionCalls; }
 
 NodeId reduce_by_name(Graph& graph, std::string_view function, NodeId value, AxisSet axes) {
   const Term x{&graph, value};
   if (const auto op = find_reduction(function)) {
     const std::size_t count = axes_of(axes).size();
     if (is_scan(*op) && count != 1) {
-      fail(function, fmt::format("axis: expected one, got {}", count));
+      refuse_call(function, fmt::format("axis: expected one, got {}", count));
     }
     return reduce(*op, x, axes).id;
   }
@@ -122,16 +118,16 @@ NodeId reduce_by_name(Graph& graph, std::string_view function, NodeId value, Axi
   const AxisSet one = axes == 0 ? axis_set({-1}, function) : axes;
   if (function == "softmax") return softmax(x, one).id;
   if (function == "log_softmax") return log_softmax(x, one).id;
-  fail(function, "there is no such reduction");
+  refuse_call(function, "there is no such reduction");
 }
 
 std::optional<NodeId> call_reduction(Graph& graph, std::string_view function,
                                      std::span<const NodeId> arguments) {
-  if (std::ranges::find(kNames, function) == kNames.end()) return std::nullopt;
+  if (std::ranges::find(kReductionCalls, function) == kReductionCalls.end()) return std::nullopt;
   if (function == "layer_norm" || function == "rms_norm") {
     return normalise(graph, function, arguments);
   }
-  if (arguments.empty()) fail(function, "expected a value and axes, got nothing");
+  if (arguments.empty()) refuse_call(function, "expected a value and axes, got nothing");
   std::vector<int> axes;
   for (const NodeId axis : arguments.subspan(1)) axes.push_back(axis_of(graph, axis, function));
   return reduce_by_name(graph, function, arguments[0], axis_set(axes, function));

@@ -13,12 +13,8 @@
 namespace kiln::fusion {
 namespace {
 
-constexpr std::array<std::string_view, 8> kNames = {
+constexpr std::array<std::string_view, 8> kShapeCalls = {
     "reshape", "transpose", "swapaxes", "slice", "expand_dims", "squeeze", "concat", "stack"};
-
-[[noreturn]] void fail(std::string_view function, std::string_view message) {
-  throw Error(Code::invalid_argument, fmt::format("{}: {}", function, message));
-}
 
 NodeId apply(Graph& graph, Op op, NodeId value, ShapeList list) {
   return graph.shape_op(op, std::span(&value, 1), std::move(list));
@@ -27,8 +23,9 @@ NodeId apply(Graph& graph, Op op, NodeId value, ShapeList list) {
 std::int64_t integer_of(const Graph& graph, NodeId id, std::string_view function) {
   const Node& node = graph[id];
   if (node.op != Op::constant || node.literal != Kind::signed_integer) {
-    fail(function, fmt::format("axes, extents and indices: expected integer literals, got {}",
-                               describe(graph, id)));
+    refuse_call(function,
+                fmt::format("axes, extents and indices: expected integer literals, got {}",
+                            describe(graph, id)));
   }
   return static_cast<std::int64_t>(node.payload);
 }
@@ -36,9 +33,10 @@ std::int64_t integer_of(const Graph& graph, NodeId id, std::string_view function
 }  // namespace
 
 NodeId reshape(Graph& graph, NodeId value, std::span<const std::int64_t> extents) {
-  if (extents.empty()) fail("reshape", "expected at least one extent");
+  if (extents.empty()) refuse_call("reshape", "expected at least one extent");
   for (const std::int64_t extent : extents) {
-    if (extent < -1) fail("reshape", fmt::format("expected an extent, -1 or 0, got {}", extent));
+    if (extent < -1)
+      refuse_call("reshape", fmt::format("expected an extent, -1 or 0, got {}", extent));
   }
   return apply(graph, Op::reshape, value, {extents.begin(), extents.end()});
 }
@@ -53,7 +51,7 @@ NodeId swapaxes(Graph& graph, NodeId value, std::int64_t a, std::int64_t b) {
 
 NodeId slice(Graph& graph, NodeId value, std::int64_t axis, std::int64_t start, std::int64_t stop,
              std::int64_t step) {
-  if (step == 0) fail("slice", "the step is 0");
+  if (step == 0) refuse_call("slice", "the step is 0");
   return apply(graph, Op::slice, value, {axis, start, stop, step});
 }
 
@@ -72,7 +70,7 @@ NodeId squeeze(Graph& graph, NodeId value, std::int64_t axis) {
 }
 
 NodeId concat(Graph& graph, std::int64_t axis, std::span<const NodeId> values) {
-  if (values.empty()) fail("concat", "expected an axis and values, got no values");
+  if (values.empty()) refuse_call("concat", "expected an axis and values, got no values");
   NodeId result = values[0];
   for (const NodeId value : values.subspan(1)) {
     result = graph.shape_op(Op::concat, std::array{result, value}, {axis});
@@ -81,7 +79,7 @@ NodeId concat(Graph& graph, std::int64_t axis, std::span<const NodeId> values) {
 }
 
 NodeId stack(Graph& graph, std::int64_t axis, std::span<const NodeId> values) {
-  if (values.empty()) fail("stack", "expected an axis and values, got no values");
+  if (values.empty()) refuse_call("stack", "expected an axis and values, got no values");
   std::vector<NodeId> expanded;
   for (const NodeId value : values) expanded.push_back(expand_dims(graph, value, axis));
   return concat(graph, axis, expanded);
@@ -95,7 +93,7 @@ NodeId subscript(Graph& graph, NodeId value, std::span<const Subscript> items) {
   std::int64_t axis = 0;
   const auto apply_item = [&](const Subscript& item, std::int64_t step) {
     switch (item.kind) {
-      case Item::rest: fail("[]", "more than one '...'");
+      case Item::rest: refuse_call("[]", "more than one '...'");
       case Item::index: result = select(graph, result, axis, item.start); return;
       case Item::new_axis: result = expand_dims(graph, result, axis); break;
       case Item::slice: {
@@ -112,13 +110,13 @@ NodeId subscript(Graph& graph, NodeId value, std::span<const Subscript> items) {
   return result;
 }
 
-std::span<const std::string_view> shape_op_names() { return kNames; }
+std::span<const std::string_view> shape_op_names() { return kShapeCalls; }
 
 std::optional<NodeId> call_shape_op(Graph& graph, std::string_view function,
                                     std::span<const NodeId> arguments) {
-  if (std::ranges::find(kNames, function) == kNames.end()) return std::nullopt;
+  if (std::ranges::find(kShapeCalls, function) == kShapeCalls.end()) return std::nullopt;
   const bool joins = function == "concat" || function == "stack";
-  if (arguments.empty()) fail(function, "expected arguments, got none");
+  if (arguments.empty()) refuse_call(function, "expected arguments, got none");
   std::vector<std::int64_t> numbers;
   for (const NodeId id : joins ? arguments.first(1) : arguments.subspan(1)) {
     numbers.push_back(integer_of(graph, id, function));
@@ -130,9 +128,9 @@ std::optional<NodeId> call_shape_op(Graph& graph, std::string_view function,
   const std::size_t least = function == "slice" ? 3 : function == "swapaxes" ? 2 : 1;
   const std::size_t most = function == "slice" ? 4 : least;
   if (numbers.size() < least || numbers.size() > most) {
-    fail(function, fmt::format("expected a value and {}{} integer{}, got {}", least,
-                               least == most ? "" : fmt::format(" to {}", most),
-                               most == 1 ? "" : "s", numbers.size()));
+    refuse_call(function, fmt::format("expected a value and {}{} integer{}, got {}", least,
+                                      least == most ? "" : fmt::format(" to {}", most),
+                                      most == 1 ? "" : "s", numbers.size()));
   }
   if (function == "swapaxes") return swapaxes(graph, arguments[0], numbers[0], numbers[1]);
   if (function == "expand_dims") return expand_dims(graph, arguments[0], numbers[0]);

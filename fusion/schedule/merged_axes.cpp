@@ -8,6 +8,18 @@
 
 namespace kiln::fusion {
 
+std::vector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
+                                   bool reduced) {
+  std::vector<MergedAxis> axes;
+  for (std::size_t k = 0; k < space.shape.size(); ++k) {
+    if (space.reduced[k] != reduced || space.shape[k] == 1) continue;
+    MergedAxis axis{space.shape[k], {}, {k}};
+    for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
+    axes.push_back(std::move(axis));
+  }
+  return axes;
+}
+
 void sort_by_memory(std::vector<MergedAxis>& axes, std::size_t operand) {
   std::ranges::stable_sort(axes, [&](const MergedAxis& a, const MergedAxis& b) {
     return std::abs(a.strides[operand]) > std::abs(b.strides[operand]);

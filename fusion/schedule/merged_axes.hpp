@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "fusion/infer/reduce_space.hpp"
 #include "fusion/schedule/layout.hpp"
 
 namespace kiln::fusion {
@@ -17,6 +18,10 @@ struct MergedAxis {
   std::vector<std::int64_t> strides;
   std::vector<std::size_t> from;
 };
+
+/// The axes that are reduced, or those that are not, without those of one element.
+std::vector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
+                                   bool reduced);
 
 /// Largest stride first, so that neighbours in the operand's memory are handled by neighbouring
 /// threads; equal ones keep their order.

@@ -11,16 +11,16 @@
 namespace kiln::jit {
 namespace {
 
-constexpr std::string_view kMagic = "__CLANG_OFFLOAD_BUNDLE__";
+constexpr std::string_view kOffloadBundleMagic = "__CLANG_OFFLOAD_BUNDLE__";
 
 Error truncated() { return Error(Code::internal, "hiprtc: a truncated offload bundle"); }
 
 }  // namespace
 
 std::string unbundle(std::string code, std::string_view target) {
-  if (!code.starts_with(kMagic)) return code;
+  if (!code.starts_with(kOffloadBundleMagic)) return code;
   const std::string_view bytes = code;
-  base::ByteReader reader(bytes.substr(kMagic.size()));
+  base::ByteReader reader(bytes.substr(kOffloadBundleMagic.size()));
   for (std::uint64_t count = reader.u64(); reader.ok() && count > 0; --count) {
     const std::uint64_t offset = reader.u64();
     const std::uint64_t size = reader.u64();

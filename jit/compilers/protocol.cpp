@@ -10,7 +10,7 @@
 namespace kiln::jit {
 namespace {
 
-constexpr std::string_view kMagic = "KLNW";
+constexpr std::string_view kProtocolMagic = "KLNW";
 
 constexpr std::size_t kHeaderBytes = 24;
 
@@ -138,7 +138,7 @@ Failure decode_failure(std::string_view body) {
 std::string encode_frame(const Message& message) {
   std::string bytes;
   base::ByteWriter writer(bytes);
-  writer.raw(kMagic);
+  writer.raw(kProtocolMagic);
   writer.u16(kProtocolVersion);
   writer.u16(static_cast<std::uint16_t>(message.type));
   writer.u64(message.id);
@@ -149,7 +149,7 @@ std::string encode_frame(const Message& message) {
 std::optional<Message> FrameReader::next() {
   if (buffer_.size() < kHeaderBytes) return std::nullopt;
   base::ByteReader reader(buffer_);
-  if (reader.raw(kMagic.size()) != kMagic) {
+  if (reader.raw(kProtocolMagic.size()) != kProtocolMagic) {
     throw Error(Code::internal, "compile protocol: bytes that are not a frame");
   }
   if (const std::uint16_t version = reader.u16(); version != kProtocolVersion) {

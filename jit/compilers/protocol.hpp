@@ -21,6 +21,7 @@
 namespace kiln::jit {
 
 inline constexpr std::uint16_t kProtocolVersion = 2;
+inline constexpr int kWorkerSocket = 3;  ///< the worker's descriptor
 inline constexpr std::uint64_t kMaxBody = std::uint64_t{1} << 30;
 
 enum class MessageType : std::uint16_t {

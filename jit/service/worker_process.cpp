@@ -23,7 +23,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kKeptOutput = 64 << 10;
-constexpr int kWorkerSocket = 3;
 
 [[noreturn]] void throw_errno(const char* what, int error) {
   throw Error(Code::io, fmt::format("compile worker: {}: {}", what, base::describe_errno(error)));

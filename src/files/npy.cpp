@@ -14,13 +14,13 @@ namespace kiln::files {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::uint64_t kMaxHeader = 1 << 20;
+constexpr std::uint64_t kMaxNpyHeader = 1 << 20;
 
 struct NpyType {
   std::string_view text;  ///< without the byte order
   DType dtype;
 };
-constexpr NpyType kTypes[] = {
+constexpr NpyType kNpyTypes[] = {
     {"b1", DType::boolean}, {"u1", DType::u8},  {"u2", DType::u16}, {"u4", DType::u32},
     {"u8", DType::u64},     {"i1", DType::i8},  {"i2", DType::i16}, {"i4", DType::i32},
     {"i8", DType::i64},     {"f2", DType::f16}, {"f4", DType::f32}, {"f8", DType::f64},
@@ -159,7 +159,7 @@ DType dtype_of(const std::string& path, std::string_view descr, bool& big_endian
   }
   big_endian = descr.front() == '>';
   const std::string_view type = descr.substr(1);
-  for (const NpyType& entry : kTypes) {
+  for (const NpyType& entry : kNpyTypes) {
     if (entry.text == type) return entry.dtype;
   }
   const std::string_view advice =
@@ -195,9 +195,9 @@ std::uint64_t npy_header_size(const std::string& path, std::string_view probe,
   base::ByteReader reader(probe.substr(8));
   const std::uint64_t length = major == 1 ? reader.u16() : reader.u32();
   const std::uint64_t size = 8 + length_bytes + length;
-  if (length > kMaxHeader) {
+  if (length > kMaxNpyHeader) {
     bad_file(path, fmt::format("a header of {} bytes; the most that kiln reads is {}", length,
-                               kMaxHeader));
+                               kMaxNpyHeader));
   }
   if (size > file_size) {
     bad_file(path,
@@ -232,7 +232,7 @@ Located decode_npy(const std::string& path, std::string_view header, std::uint64
 }
 
 std::optional<std::string> npy_descr(DType dtype) {
-  for (const NpyType& entry : kTypes) {
+  for (const NpyType& entry : kNpyTypes) {
     if (entry.dtype == dtype) return (bits(dtype) == 8 ? "|" : "<") + std::string(entry.text);
   }
   return std::nullopt;

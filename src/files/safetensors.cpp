@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kMaxHeader = 100'000'000;  // the format's own limit
-constexpr int kMaxDepth = 8;                       // a header has 3
+constexpr std::uint64_t kMaxSafetensorsHeader = 100'000'000;  // the format's own limit
+constexpr int kMaxDepth = 8;                                  // a header has 3
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct FileType {
@@ -25,7 +25,7 @@ struct FileType {
   int bits;
   std::optional<DType> dtype;
 };
-constexpr FileType kTypes[] = {
+constexpr FileType kSafetensorsTypes[] = {
     {"BOOL", 8, DType::boolean},
     {"U8", 8, DType::u8},
     {"I8", 8, DType::i8},
@@ -107,9 +107,9 @@ Located decode_tensor(const std::string& path, const std::string& name, const js
   if (!type.is_string())
     bad_file(path, fmt::format("tensor '{}': dtype is no string", shown(name)));
   const auto text = type.get<std::string>();
-  const auto* known = std::find_if(std::begin(kTypes), std::end(kTypes),
+  const auto* known = std::find_if(std::begin(kSafetensorsTypes), std::end(kSafetensorsTypes),
                                    [&](const FileType& entry) { return entry.text == text; });
-  if (known == std::end(kTypes)) {
+  if (known == std::end(kSafetensorsTypes)) {
     bad_file(path, fmt::format("tensor '{}': unknown dtype '{}'", shown(name), shown(text)));
   }
   if (!shape.is_array()) bad_file(path, fmt::format("tensor '{}': shape is no list", shown(name)));
@@ -176,10 +176,10 @@ std::uint64_t safetensors_header_size(const std::string& path, std::string_view 
              fmt::format("truncated: {} bytes, a .safetensors file has at least 8", file_size));
   }
   const std::uint64_t length = base::ByteReader(probe).u64();
-  if (length > kMaxHeader) {
+  if (length > kMaxSafetensorsHeader) {
     bad_file(path,
              fmt::format("not a .safetensors file: a header of {} bytes, the format allows {}",
-                         length, kMaxHeader));
+                         length, kMaxSafetensorsHeader));
   }
   if (8 + length > file_size) {
     bad_file(path, fmt::format("truncated: the header needs {} bytes, the file has {}", 8 + length,
@@ -204,7 +204,7 @@ std::vector<Located> decode_safetensors(const std::string& path, std::string_vie
 }
 
 std::optional<std::string_view> safetensors_name(DType dtype) {
-  for (const FileType& entry : kTypes) {
+  for (const FileType& entry : kSafetensorsTypes) {
     if (entry.dtype == dtype) return entry.text;
   }
   return std::nullopt;

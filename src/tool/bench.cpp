@@ -95,7 +95,7 @@ std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
   return values;
 }
 
-struct Result {
+struct CaseResult {
   std::string name;
   double microseconds = 0;
   double spread = 0;  ///< (largest - smallest) / median
@@ -141,7 +141,7 @@ class Bench {
   /// Bytes per second, in GB, of the device's own copy.
   double copy_speed() { return copy().speed(); }
 
-  Result run(const BenchCase& item) {
+  CaseResult run(const BenchCase& item) {
     std::int64_t widest = bits(item.output);
     for (const BenchOperand& operand : item.inputs)
       widest = std::max<std::int64_t>(widest, bits(operand.dtype));
@@ -168,7 +168,7 @@ class Bench {
     backend_.fill(output.data(), 0xff, result.bytes, stream_.get());
     const std::vector<View> outputs = {view(result, output)};
 
-    Result measured;
+    CaseResult measured;
     measured.name = item.name;
     std::vector<double> times = item.rows != 0
                                     ? time_graph(function, arrays, host, outputs, measured)
@@ -192,7 +192,7 @@ class Bench {
   }
 
   std::vector<double> time_function(const Function& function, const std::vector<Argument>& inputs,
-                                    const std::vector<View>& outputs, Result& result) {
+                                    const std::vector<View>& outputs, CaseResult& result) {
     const KernelInfo info = function.prepare(stream_.get(), inputs, outputs);
     result.bytes = info.bytes;
     result.variant = info.variant;
@@ -200,7 +200,7 @@ class Bench {
   }
 
   std::vector<double> time_program(const Program& program, const std::vector<Argument>& inputs,
-                                   const std::vector<View>& outputs, Result& result) {
+                                   const std::vector<View>& outputs, CaseResult& result) {
     const ProgramInfo info = program.explain(stream_.get(), inputs, outputs);
     result.bytes = info.lower_bound;
     for (const ProgramKernel& kernel : info.kernels) {
@@ -216,7 +216,7 @@ class Bench {
   // call before; and the same bytes only read.
   std::vector<double> time_graph(const Function& function, const std::vector<Array>& arrays,
                                  const std::vector<std::vector<std::byte>>& host,
-                                 const std::vector<View>& outputs, Result& result) {
+                                 const std::vector<View>& outputs, CaseResult& result) {
     constexpr std::size_t kMostCopies = 64;
     constexpr std::size_t kPlace = 256;  // what every array's address is a multiple of
     const auto place = [](std::size_t bytes) { return (bytes + kPlace - 1) / kPlace * kPlace; };
@@ -354,9 +354,10 @@ class Bench {
   std::optional<Copy> copy_;
 };
 
-void draw(const std::string& path, const std::string& title, const std::vector<Result>& results) {
+void draw(const std::string& path, const std::string& title,
+          const std::vector<CaseResult>& results) {
   std::vector<Bar> bars;
-  for (const Result& result : results) {
+  for (const CaseResult& result : results) {
     bars.push_back({result.name, result.fraction,
                     fmt::format("{:.3f}, {:.0f} GB/s{}", result.fraction, result.gb_per_s,
                                 result.right ? "" : ", WRONG RESULT")});
@@ -378,9 +379,9 @@ int run_bench(const BenchOptions& options) {
   Table table({"case", "time", "GB/s", "of copy", "of read", "spread"});
   for (std::size_t column = 1; column < 6; ++column) table.align_right(column);
   bool right = true;
-  std::vector<Result> results;
+  std::vector<CaseResult> results;
   for (const BenchCase& item : cases) {
-    const Result& result = results.emplace_back(bench.run(item));
+    const CaseResult& result = results.emplace_back(bench.run(item));
     right = right && result.right;
     list.push_back({{"case", result.name},
                     {"microseconds", result.microseconds},

@@ -29,7 +29,7 @@
 namespace kiln::tool {
 namespace {
 
-constexpr std::size_t kCheckedElements = 1 << 14;
+constexpr std::size_t kCheckedCorpusElements = 1 << 14;
 
 struct CorpusCase {
   std::string name;
@@ -136,7 +136,7 @@ std::vector<std::byte> random_values(const ArgumentSpec& argument, std::uint64_t
   return values;
 }
 
-struct Result {
+struct CorpusResult {
   std::string name;
   std::size_t kernels = 0;
   std::uint64_t bytes = 0;
@@ -253,13 +253,13 @@ class Case {
   ProgramInfo info_;
 };
 
-Result measure(const CorpusCase& item, jit::Backend& backend, const Stream& stream,
-               std::uint64_t bytes, Copy& copy) {
+CorpusResult measure(const CorpusCase& item, jit::Backend& backend, const Stream& stream,
+                     std::uint64_t bytes, Copy& copy) {
   const std::uint64_t step = bytes_of_one(item);
-  Result result;
+  CorpusResult result;
   result.name = item.name;
   const std::uint64_t few =
-      std::clamp<std::uint64_t>(kCheckedElements / std::max<std::uint64_t>(step, 1), 1, 4);
+      std::clamp<std::uint64_t>(kCheckedCorpusElements / std::max<std::uint64_t>(step, 1), 1, 4);
   result.right = Case(item, backend, stream, static_cast<std::int64_t>(few)).is_right();
   const std::uint64_t n = step == 0 ? 1 : std::max<std::uint64_t>(1, bytes / step);
   const Case whole(item, backend, stream, static_cast<std::int64_t>(n));
@@ -291,7 +291,7 @@ int run_bench_corpus(const BenchOptions& options) {
   std::vector<Bar> bars;
   bool right = true;
   for (const CorpusCase& item : cases) {
-    const Result result = measure(item, backend, stream.get(), size, copy);
+    const CorpusResult result = measure(item, backend, stream.get(), size, copy);
     right = right && result.right;
     list.push_back({{"case", result.name},
                     {"kernels", result.kernels},

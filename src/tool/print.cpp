@@ -113,17 +113,16 @@ std::vector<std::string_view> cells_of(std::string_view row) {
   return cells;
 }
 
-// No bound where standard output is no terminal: what a program reads is whole.
-std::size_t terminal_columns() {
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return SIZE_MAX;
-  return size.ws_col;
-}
-
 // Why standard output could not be written; of what is buffered it is known only later.
 int first_output_error = 0;
 
 }  // namespace
+
+std::size_t terminal_columns(int descriptor, std::size_t otherwise) {
+  winsize size{};
+  const bool known = ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : otherwise;
+}
 
 std::string printable(std::string_view text) { return shown(text, "", false); }
 
@@ -237,7 +236,8 @@ void Table::print() const {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width(row[i]));
   }
   constexpr std::size_t kNarrowest = 16;  // a narrower last column says nothing; then it may wrap
-  const std::size_t columns = terminal_columns();
+  // No bound where standard output is no terminal: what a program reads is whole.
+  const std::size_t columns = terminal_columns(STDOUT_FILENO, SIZE_MAX);
   for (const std::string& packed : rows_) {
     const std::vector<std::string_view> row = cells_of(packed);
     std::string line;

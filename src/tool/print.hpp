@@ -17,6 +17,9 @@ namespace kiln::tool {
 
 using Json = nlohmann::ordered_json;
 
+/// How many columns the descriptor's terminal has; `otherwise` where it is none.
+std::size_t terminal_columns(int descriptor, std::size_t otherwise);
+
 /// The text with every control character, and those that change the direction of what follows, as
 /// \n, \t or \u001b, and bytes that are not UTF-8 as \xff.
 std::string printable(std::string_view text);

@@ -1,7 +1,6 @@
 #include "tool/progress.hpp"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,10 +12,7 @@
 namespace kiln::tool {
 namespace {
 
-std::size_t terminal_columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
+std::size_t columns() { return terminal_columns(STDERR_FILENO, 80); }
 
 const std::string kClearLine = "\r\033[K";
 
@@ -38,7 +34,7 @@ void Progress::step(std::string_view what) {
   if (style_ == Style::lines) print(stderr, "{}/{} {}\n", done_, total_, what);
   if (style_ != Style::bar) return;
   // One column less, so that no terminal starts a line of its own.
-  write(kClearLine + progress_bar(done_, total_, printable(what), terminal_columns() - 1));
+  write(kClearLine + progress_bar(done_, total_, printable(what), columns() - 1));
   shown_ = true;
 }
 
@@ -58,7 +54,7 @@ std::function<void(std::uint64_t, std::uint64_t)> Counter::step() {
     if (shown_ && hundredths == last_) return;
     last_ = hundredths;
     shown_ = true;
-    print(stderr, "\r\033[K{}", progress_bar(done, total, what_, terminal_columns() - 1));
+    print(stderr, "\r\033[K{}", progress_bar(done, total, what_, columns() - 1));
     std::fflush(stderr);
   };
 }

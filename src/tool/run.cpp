@@ -153,7 +153,7 @@ std::int64_t element_count(const Dims& shape) {
 }
 
 /// What is said about one output.
-struct Result {
+struct OutputResult {
   std::string name;
   DType dtype;
   Dims shape;
@@ -162,7 +162,7 @@ struct Result {
   std::optional<Difference> difference;
 };
 
-Json to_json(const Result& result) {
+Json to_json(const OutputResult& result) {
   Json json = {{"name", result.name},
                {"dtype", name(result.dtype)},
                {"shape", std::vector(result.shape.begin(), result.shape.end())}};
@@ -186,7 +186,7 @@ Json to_json(const Result& result) {
   return json;
 }
 
-Json to_json(const Execution& execution, const std::vector<Result>& results) {
+Json to_json(const Execution& execution, const std::vector<OutputResult>& results) {
   Json json = {{"function", execution.kernel.function},
                {"expression", execution.kernel.expression},
                {"device", execution.device},
@@ -210,11 +210,11 @@ Json to_json(const Execution& execution, const std::vector<Result>& results) {
                            : 0.0;
   }
   json["outputs"] = Json::array();
-  for (const Result& result : results) json["outputs"].push_back(to_json(result));
+  for (const OutputResult& result : results) json["outputs"].push_back(to_json(result));
   return json;
 }
 
-void print_text(const Execution& execution, const std::vector<Result>& results) {
+void print_text(const Execution& execution, const std::vector<OutputResult>& results) {
   const KernelInfo& kernel = execution.kernel;
   print("{}\n", bold(clip(kernel.expression, 96)));
   Table table;
@@ -238,7 +238,7 @@ void print_text(const Execution& execution, const std::vector<Result>& results) 
                                                                    execution.launch_us / 1e3
                                                              : 0.0)});
   }
-  for (const Result& result : results) {
+  for (const OutputResult& result : results) {
     std::string text = fmt::format("{} {}", name(result.dtype), fusion::to_string(result.shape));
     if (result.range && result.range->finite > 0) {
       text += fmt::format(", {:.6g} to {:.6g}", result.range->lowest, result.range->highest);
@@ -286,10 +286,10 @@ int run_run(const RunOptions& options) {
                 : run_on_device(function, inputs, dtypes, at_least, device, options.repeat);
   write_outputs(execution, destinations);
 
-  std::vector<Result> results;
+  std::vector<OutputResult> results;
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Output& output = execution.outputs[i];
-    Result result{names[i], dtypes[i], output.shape, destinations[i], {}, {}};
+    OutputResult result{names[i], dtypes[i], output.shape, destinations[i], {}, {}};
     result.range = range_of(output.bytes.data(), dtypes[i], element_count(output.shape));
     if (expected[i]) result.difference = compare(execution, i, names[i], *expected[i]);
     results.push_back(std::move(result));

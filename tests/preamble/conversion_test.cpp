@@ -56,12 +56,6 @@ template <class From>
 class CastFrom : public ::testing::Test {};
 using AllTypes = ::testing::Types<b8, u8, u16, u32, u64, i8, i16, i32, i64, f16, bf16, f32, f64,
                                   f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz, u4, i4, f4e2m1>;
-struct TypeName {
-  template <class T>
-  static std::string GetName(int) {
-    return std::string(name(kDTypeOf<T>));
-  }
-};
 TYPED_TEST_SUITE(CastFrom, AllTypes, TypeName);
 
 TYPED_TEST(CastFrom, IsTheReferencesCastToEveryType) {

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "fusion/reference/value.hpp"
@@ -119,5 +120,13 @@ inline std::vector<double> boundary_numbers() {
     numbers.push_back(x);
   return numbers;
 }
+
+/// Typed tests are named by the dtype.
+struct TypeName {
+  template <class T>
+  static std::string GetName(int) {
+    return std::string(name(kDTypeOf<T>));
+  }
+};
 
 }  // namespace kiln::test

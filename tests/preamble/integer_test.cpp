@@ -17,12 +17,6 @@ namespace reference = fusion::reference;
 template <class T>
 class Integers : public ::testing::Test {};
 using IntegerTypes = ::testing::Types<u8, u16, u32, u64, i8, i16, i32, i64>;
-struct TypeName {
-  template <class T>
-  static std::string GetName(int) {
-    return std::string(name(kDTypeOf<T>));
-  }
-};
 TYPED_TEST_SUITE(Integers, IntegerTypes, TypeName);
 
 template <class T>

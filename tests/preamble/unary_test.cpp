@@ -34,12 +34,6 @@ Errors stored_errors(Op op, f32 (*function)(f32)) {
 
 template <class T>
 class SixteenBits : public ::testing::Test {};
-struct TypeName {
-  template <class T>
-  static std::string GetName(int) {
-    return std::string(name(kDTypeOf<T>));
-  }
-};
 using SixteenBitTypes = ::testing::Types<f16, bf16>;
 TYPED_TEST_SUITE(SixteenBits, SixteenBitTypes, TypeName);
 

@@ -13,7 +13,7 @@ namespace {
 // loads of 16 bytes are in flight. With more columns it takes fewer rows, as registers allow. A row
 // is mapped to a wave, and to more threads while there are too few for the largest GPUs. The CPU
 // takes a row at a time and adds 64 elements side by side, in a loop that compilers vectorise.
-constexpr int kMostColumns = 8;
+constexpr int kMostProductColumns = 8;
 constexpr int kLanesAtATime = 8;
 constexpr int kHostLanes = 64;
 constexpr int kVectorBits = 128;
@@ -24,18 +24,6 @@ constexpr int kMostThreads = 512;
 constexpr std::int64_t kFilled = 1 << 17;  // threads
 
 using Axis = MergedAxis;
-
-std::vector<Axis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
-                             bool reduced) {
-  std::vector<Axis> axes;
-  for (std::size_t k = 0; k < space.shape.size(); ++k) {
-    if (space.reduced[k] != reduced || space.shape[k] == 1) continue;
-    Axis axis{space.shape[k], {}, {k}};
-    for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
-    axes.push_back(std::move(axis));
-  }
-  return axes;
-}
 
 // One pass, whose results are all that is stored.
 bool is_product(const TypedGraph& graph, const ReduceSpace& space,
@@ -73,7 +61,7 @@ std::size_t largest(std::span<const Operand> operands, const ReduceSpace& space)
 }
 
 // The axes of a kernel before they are arranged.
-struct Axes {
+struct ArrangedAxes {
   std::vector<Axis> batches;
   Axis columns;
   Axis rows;
@@ -81,8 +69,8 @@ struct Axes {
 };
 
 int most_columns(std::int64_t size) {
-  if (size <= kMostColumns) return static_cast<int>(size);
-  for (int columns = kMostColumns; columns > 1; columns /= 2) {
+  if (size <= kMostProductColumns) return static_cast<int>(size);
+  for (int columns = kMostProductColumns; columns > 1; columns /= 2) {
     if (size % columns == 0) return columns;
   }
   return 1;
@@ -90,9 +78,9 @@ int most_columns(std::int64_t size) {
 
 // Columns are the axis along which the largest operand repeats, rows the axis along which its rows
 // follow each other.
-Axes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::size_t operand,
-             std::size_t operands) {
-  Axes axes;
+ArrangedAxes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::size_t operand,
+                     std::size_t operands) {
+  ArrangedAxes axes;
   const Axis one{1, std::vector<std::int64_t>(operands, 0), {}};
   axes.columns = axes.rows = one;
   axes.reduced = std::move(reduced);
@@ -207,7 +195,8 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   for (const std::int64_t stride : reduced.back().strides) {
     if (stride != 0 && stride != 1) return std::nullopt;
   }
-  const Axes arranged = arrange(std::move(outer), std::move(reduced), weights, operands.size());
+  const ArrangedAxes arranged =
+      arrange(std::move(outer), std::move(reduced), weights, operands.size());
   bool packed = false;
   bool shared = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {

@@ -18,10 +18,10 @@ constexpr int kRegisterLanes = 16;
 constexpr std::int64_t kMaxRowBits = 16384;  // of a row: two tiles are 64 KiB, which all GPUs have
 constexpr std::int64_t kMaxSmemElements = 16384;  // of x: 32 of the 48 KiB of a block
 
-using Axes = std::span<const MergedAxis>;
+using AxisSpan = std::span<const MergedAxis>;
 
 // Whether the reduced elements of an operand's rows are contiguous.
-bool is_contiguous(Axes reduced, std::size_t operand) {
+bool is_contiguous(AxisSpan reduced, std::size_t operand) {
   for (std::size_t k = 0; k + 1 < reduced.size(); ++k) {
     if (reduced[k].strides[operand] != reduced[k + 1].strides[operand] * reduced[k + 1].size)
       return false;
@@ -29,14 +29,14 @@ bool is_contiguous(Axes reduced, std::size_t operand) {
   return true;
 }
 
-std::int64_t length_of(Axes reduced) {
+std::int64_t length_of(AxisSpan reduced) {
   std::int64_t length = 1;
   for (const MergedAxis& axis : reduced) length *= axis.size;
   return length;
 }
 
 // How groups divide into steps of four vectors; nothing if a step would contain a part of a group.
-std::optional<TileSchedule> groups_in_steps(Axes reduced, int width) {
+std::optional<TileSchedule> groups_in_steps(AxisSpan reduced, int width) {
   TileSchedule tiles;
   const std::int64_t vectors = reduced.back().size / width;
   if (reduced.size() > 1 && vectors % 4 != 0) {
@@ -60,7 +60,7 @@ bool choose_split_k(const TypedGraph& graph, std::span<const Operand> operands,
   constexpr int kGroups = 8;  // whose scales are 16 bytes
   const ProductForm& form = *values.form(sum);
   const auto count = static_cast<std::size_t>(layout.schedule.reduction.axes);
-  const Axes reduced = Axes(axes).last(count);
+  const AxisSpan reduced = AxisSpan(axes).last(count);
   const std::size_t weights = values.operand_of(graph.nodes[form.weight]);
   const int weight_bits = bits(operands[weights].dtype);
   const int width = kStepBits / 4 / weight_bits;
@@ -128,7 +128,7 @@ void clear_before_pdl_wait(Schedule& schedule) {
 void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
                   const std::vector<MergedAxis>& axes, Layout& layout) {
   const auto count = static_cast<std::size_t>(layout.schedule.reduction.axes);
-  const Axes reduced = Axes(axes).last(count);
+  const AxisSpan reduced = AxisSpan(axes).last(count);
   Schedule trial = layout.schedule;
   trial.products.tiles.vectors_per_group = 4;
   trial.width = kWordBits / 4;

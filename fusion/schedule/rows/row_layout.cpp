@@ -13,7 +13,7 @@ namespace {
 // Reductions by columns: every lane of a GPU's thread has a slot in shared memory. The CPU reads
 // runs of pages, which the hardware prefetcher follows, and adds them to sums that fit the L1
 // cache.
-constexpr int kMostColumns = 8;
+constexpr int kMostColumnVector = 8;
 constexpr std::int64_t kHostColumns = 1024;
 
 // For short rows, and few columns, the CPU adds no more elements side by side than there are.
@@ -21,16 +21,8 @@ constexpr int kLeastLanes = 8;
 
 using Axis = MergedAxis;
 
-std::vector<Axis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
-                             bool reduced) {
-  std::vector<Axis> axes;
-  for (std::size_t k = 0; k < space.shape.size(); ++k) {
-    if (space.reduced[k] != reduced || space.shape[k] == 1) continue;
-    Axis axis{space.shape[k], {}, {k}};
-    for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
-    axes.push_back(std::move(axis));
-  }
-  if (axes.empty()) axes.push_back({1, std::vector<std::int64_t>(operands.size(), 0), {}});
+std::vector<Axis> at_least_one(std::vector<Axis> axes, std::size_t operands) {
+  if (axes.empty()) axes.push_back({1, std::vector<std::int64_t>(operands, 0), {}});
   return axes;
 }
 
@@ -177,8 +169,8 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   schedule.backend = backend;
   layout.offsets.assign(operands.size(), 0);
   const std::size_t leading = largest_varying(space, operands, row_invariant);
-  std::vector<Axis> outer = axes_where(space, operands, false);
-  std::vector<Axis> inner = axes_where(space, operands, true);
+  std::vector<Axis> outer = at_least_one(axes_where(space, operands, false), operands.size());
+  std::vector<Axis> inner = at_least_one(axes_where(space, operands, true), operands.size());
   sort_by_memory(outer, leading);
   if (!keep_order) sort_by_memory(inner, leading);
   outer = merge(std::move(outer));
@@ -202,7 +194,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   if (by_columns) {
     const int host =
         std::max(kLeastLanes, power_of_two_from(std::min(innermost.size, kHostColumns)));
-    width = gpu ? std::min(width, kMostColumns) : host;
+    width = gpu ? std::min(width, kMostColumnVector) : host;
   }
   const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && !row_invariant[leading];
   while (gpu && width > 1) {

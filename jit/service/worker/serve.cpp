@@ -26,8 +26,6 @@
 namespace kiln::jit {
 namespace {
 
-constexpr int kSocket = 3;
-
 // Written by the signal handler, read by the watch.
 int end_pipe[2] = {-1, -1};
 
@@ -58,14 +56,15 @@ pid_t process_at_socket() {
   int domain = 0;
   ucred peer{};
   socklen_t size = sizeof domain;
-  bool known = getsockopt(kSocket, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
+  bool known =
+      getsockopt(kWorkerSocket, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX;
   size = sizeof peer;
-  known = known && getsockopt(kSocket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+  known = known && getsockopt(kWorkerSocket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
   if (!known) {
     throw Error(Code::invalid_argument,
                 fmt::format("--serve: descriptor {} is not kiln's socket; kiln starts its workers "
                             "itself, --compile compiles by hand",
-                            kSocket));
+                            kWorkerSocket));
   }
   return peer.pid;
 }
@@ -87,7 +86,7 @@ void watch_parent(pid_t parent) {
   }
   std::thread([process = std::move(process)] {
     std::array<pollfd, 3> waiting = {
-        {{kSocket, POLLRDHUP, 0}, {end_pipe[0], POLLIN, 0}, {process.get(), POLLIN, 0}}};
+        {{kWorkerSocket, POLLRDHUP, 0}, {end_pipe[0], POLLIN, 0}, {process.get(), POLLIN, 0}}};
     while (poll(waiting.data(), waiting.size(), -1) <= 0) {
     }
     end_everything();
@@ -97,11 +96,11 @@ void watch_parent(pid_t parent) {
 // What the parent had open without O_CLOEXEC is none of the compiler's business, and neither is the
 // socket: a compiler that outlives this process must not hold it open.
 void close_inherited() {
-  fcntl(kSocket, F_SETFD, FD_CLOEXEC);
+  fcntl(kWorkerSocket, F_SETFD, FD_CLOEXEC);
 #ifdef SYS_close_range
-  if (syscall(SYS_close_range, kSocket + 1, ~0U, 0) == 0) return;
+  if (syscall(SYS_close_range, kWorkerSocket + 1, ~0U, 0) == 0) return;
 #endif
-  for (int fd = kSocket + 1; fd < 4096; ++fd) close(fd);
+  for (int fd = kWorkerSocket + 1; fd < 4096; ++fd) close(fd);
 }
 
 // Of what the process may write to, not of its address space: HIP and sanitizers reserve terabytes.
@@ -117,7 +116,7 @@ void limit_memory(std::uint64_t bytes) {
 
 void send_all(std::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t sent = send(kSocket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent = send(kWorkerSocket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent <= 0) end_everything();
     bytes.remove_prefix(static_cast<std::size_t>(sent));
@@ -128,7 +127,7 @@ Message receive(FrameReader& frames) {
   std::array<char, 64 << 10> buffer;
   while (true) {
     if (auto message = frames.next()) return std::move(*message);
-    const ssize_t got = recv(kSocket, buffer.data(), buffer.size(), 0);
+    const ssize_t got = recv(kWorkerSocket, buffer.data(), buffer.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) end_everything();
     frames.feed({buffer.data(), static_cast<std::size_t>(got)});

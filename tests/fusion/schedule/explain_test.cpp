@@ -6,16 +6,13 @@
 
 #include "fusion/infer/infer.hpp"
 #include "fusion/text/text.hpp"
+#include "tests/fusion/schedule/operand.hpp"
 
 namespace kiln::fusion {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Operand operand(DType dtype, Dims strides, bool output = false, std::uint64_t address = 4096) {
-  return {dtype, output, std::move(strides), address};
-}
 
 struct Explained {
   Layout layout;

@@ -7,19 +7,11 @@
 #include <random>
 
 #include "fusion/graph/broadcast.hpp"
+#include "tests/fusion/schedule/operand.hpp"
 #include "tests/support/settings.hpp"
 
 namespace kiln::fusion {
 namespace {
-
-Operand operand(DType dtype, Dims strides, bool output = false, std::uint64_t address = 4096) {
-  Operand result;
-  result.dtype = dtype;
-  result.output = output;
-  result.strides = std::move(strides);
-  result.address = address;
-  return result;
-}
 
 TEST(Layout, ContiguousOperandsBecomeOneVector) {
   const std::vector<Operand> operands = {operand(DType::bf16, {512, 64, 1}),

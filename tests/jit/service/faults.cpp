@@ -17,8 +17,6 @@
 namespace kiln::jit {
 namespace {
 
-constexpr int kSocket = 3;
-
 struct Fault {
   std::string step;
   std::string action;
@@ -52,7 +50,7 @@ bool is_due(Step step) {
 }
 
 void write_bytes(const std::string& bytes) {
-  if (send(kSocket, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) _exit(9);
+  if (send(kWorkerSocket, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) _exit(9);
 }
 
 void flood() {
@@ -91,7 +89,7 @@ void fault(Step step) {
   if (action == "flood") flood();
   if (action == "garbage") write_bytes(std::string(100, '?'));
   if (action == "close") {
-    shutdown(kSocket, SHUT_WR);
+    shutdown(kWorkerSocket, SHUT_WR);
     hang();
   }
 }

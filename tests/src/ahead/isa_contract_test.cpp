@@ -21,7 +21,7 @@
 namespace kiln {
 namespace {
 
-struct Machine {
+struct ContractMachine {
   CompiledKernel kernel;
   std::string assembly;
 
@@ -32,15 +32,15 @@ struct Machine {
   }
 };
 
-Machine machine_code(const std::string& text, DType dtype, Accuracy accuracy,
-                     const std::string& target) {
+ContractMachine machine_code(const std::string& text, DType dtype, Accuracy accuracy,
+                             const std::string& target) {
   Options options;
   options.accuracy = accuracy;
   const Function function = parse("contract", text, options);
   Specification specification;
   for (const std::string& argument : argument_names(function))
     specification.arguments.push_back({argument, dtype, {4096}, {2}, false});
-  Machine machine{compile_for(function, specification, target), {}};
+  ContractMachine machine{compile_for(function, specification, target), {}};
   machine.assembly = jit::disassemble(machine.kernel.code, target);
   return machine;
 }
@@ -90,9 +90,9 @@ TEST_P(IsaContract, SeparateOperationsAreRoundedSeparately) {
   constexpr auto kFused32 = "v_(pk_)?(dual_)?(fma|fmac|mac|mad)[a-z_]*_f32";
   constexpr auto kFused64 = "v_(fma|fmac)_f64";
   for (const Accuracy accuracy : kExact) {
-    const Machine f32 = machine_code("a * b + c", DType::f32, accuracy, GetParam());
+    const ContractMachine f32 = machine_code("a * b + c", DType::f32, accuracy, GetParam());
     EXPECT_EQ(f32.count(kFused32), 0) << f32.assembly;
-    const Machine f64 = machine_code("a * b - c", DType::f64, accuracy, GetParam());
+    const ContractMachine f64 = machine_code("a * b - c", DType::f64, accuracy, GetParam());
     EXPECT_EQ(f64.count(kFused64), 0) << f64.assembly;
   }
   EXPECT_GT(machine_code("a * b + c", DType::f32, Accuracy::fast, GetParam()).count(kFused32), 0);
@@ -100,14 +100,15 @@ TEST_P(IsaContract, SeparateOperationsAreRoundedSeparately) {
 }
 
 TEST_P(IsaContract, AWrittenFmaIsOne) {
-  const Machine machine = machine_code("fma(a, b, c)", DType::f32, Accuracy::strict, GetParam());
+  const ContractMachine machine =
+      machine_code("fma(a, b, c)", DType::f32, Accuracy::strict, GetParam());
   EXPECT_GT(machine.count("v_(pk_)?(fma|fmac)_f32"), 0) << machine.assembly;
 }
 
 TEST_P(IsaContract, NothingIsFlushedToZeroAndRoundingIsToNearest) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
     for (const Accuracy accuracy : {Accuracy::storage, Accuracy::strict}) {
-      const Machine machine = machine_code("a * b + exp(a)", dtype, accuracy, GetParam());
+      const ContractMachine machine = machine_code("a * b + exp(a)", dtype, accuracy, GetParam());
       const auto mode = float_mode(machine.kernel.code, machine.kernel.info.entry);
       ASSERT_TRUE(mode.has_value()) << machine.kernel.info.entry;
       EXPECT_EQ(mode->denormals_32, 3U) << name(dtype);
@@ -122,18 +123,18 @@ TEST_P(IsaContract, NothingIsFlushedToZeroAndRoundingIsToNearest) {
 }
 
 TEST_P(IsaContract, DivisionIsTheCorrectlyRoundedSequence) {
-  const auto holds = [&](const Machine& machine, const std::string& type) {
+  const auto holds = [&](const ContractMachine& machine, const std::string& type) {
     return machine.count("v_div_scale_" + type) >= 2 && machine.count("v_div_fmas_" + type) >= 1 &&
            machine.count("v_div_fixup_" + type) >= 1;
   };
   for (const Accuracy accuracy : kExact) {
-    const Machine f32 = machine_code("a / b", DType::f32, accuracy, GetParam());
+    const ContractMachine f32 = machine_code("a / b", DType::f32, accuracy, GetParam());
     EXPECT_TRUE(holds(f32, "f32")) << f32.assembly;
-    const Machine f64 = machine_code("a / b", DType::f64, accuracy, GetParam());
+    const ContractMachine f64 = machine_code("a / b", DType::f64, accuracy, GetParam());
     EXPECT_TRUE(holds(f64, "f64")) << f64.assembly;
   }
   EXPECT_FALSE(holds(machine_code("reciprocal(a)", DType::f32, Accuracy::fast, GetParam()), "f32"));
-  const Machine fast = machine_code("a / b", DType::f32, Accuracy::fast, GetParam());
+  const ContractMachine fast = machine_code("a / b", DType::f32, Accuracy::fast, GetParam());
   EXPECT_EQ(fast.count("v_div_"), 0) << fast.assembly;
   EXPECT_GT(fast.count("v_rcp_f32"), 0) << fast.assembly;
 }

@@ -14,18 +14,19 @@
 namespace kiln {
 namespace {
 
-const Device kCpu{DeviceType::cpu, 0};
-const Stream kStream{kCpu, nullptr};
+const Device kCpuDevice{DeviceType::cpu, 0};
+const Stream kCpuStream{kCpuDevice, nullptr};
 
 /// Memory that begins at a multiple of 16.
 struct alignas(16) Block {
   std::byte bytes[1 << 16] = {};
 };
 
-/// Arrays in C order, each so many bytes past a multiple of 16, in the order of the arguments.
-class Arrays {
+/// MisalignedArrays in C order, each so many bytes past a multiple of 16, in the order of the
+/// arguments.
+class MisalignedArrays {
  public:
-  Arrays(const Function& function, const std::vector<ArgumentSpec>& types) {
+  MisalignedArrays(const Function& function, const std::vector<ArgumentSpec>& types) {
     for (const ArgumentSpec& type : types) {
       specification_.arguments.push_back(type);
       inputs_.emplace_back(add(type.dtype, type.shape, type.misalignment));
@@ -41,7 +42,7 @@ class Arrays {
   const std::vector<View>& outputs() const { return outputs_; }
   View add(DType dtype, const Dims& shape, std::uint32_t misalignment) {
     blocks_.push_back(std::make_unique<Block>());
-    return View(blocks_.back()->bytes + misalignment, dtype, shape, kCpu);
+    return View(blocks_.back()->bytes + misalignment, dtype, shape, kCpuDevice);
   }
 
  private:
@@ -53,7 +54,7 @@ class Arrays {
 
 /// Those of the kernels that are not loaded on the CPU, by what they compute.
 std::vector<std::string> not_loaded(const std::vector<KernelSpec>& specs) {
-  jit::Backend& backend = jit::backend(kCpu);
+  jit::Backend& backend = jit::backend(kCpuDevice);
   std::vector<std::string> missing;
   for (const KernelSpec& spec : specs) {
     const EmittedKernel kernel = emit_kernel(spec, backend.target());
@@ -87,15 +88,15 @@ class KernelSpecs : public ::testing::Test {
   static void expect_that_a_run_loads_them(const char* text,
                                            const std::vector<ArgumentSpec>& types) {
     const Function function = parse("f", text);
-    Arrays arrays(function, types);
+    MisalignedArrays arrays(function, types);
     const Program whole = program(function);
     const auto room = static_cast<std::int64_t>(
-        whole.workspace_bytes(kStream, arrays.inputs(), arrays.outputs()));
+        whole.workspace_bytes(kCpuStream, arrays.inputs(), arrays.outputs()));
     ASSERT_LE(room, std::int64_t{sizeof(Block)});
     const View workspace = arrays.add(DType::u8, {room}, 0);
     const std::vector<KernelSpec> specs = kernel_specs(function, arrays.specification());
     EXPECT_EQ(not_loaded(specs).size(), specs.size()) << text << ": something is loaded already";
-    whole.run(kStream, arrays.inputs(), arrays.outputs(), workspace);
+    whole.run(kCpuStream, arrays.inputs(), arrays.outputs(), workspace);
     EXPECT_EQ(not_loaded(specs), std::vector<std::string>()) << text;
   }
 };
@@ -112,11 +113,12 @@ TEST_F(KernelSpecs, OfAProgramAreTheKernelsThatARunLoads) {
 
 TEST_F(KernelSpecs, OfAFunctionAreTheKernelsThatACallLoads) {
   const Function function = parse("f", "x + y, y * 2.5, x + 0.5");
-  const Arrays arrays(function, {array("x", DType::f32, {8, 32}, 4), array("y", DType::f16, {32})});
+  const MisalignedArrays arrays(function,
+                                {array("x", DType::f32, {8, 32}, 4), array("y", DType::f16, {32})});
   const std::vector<KernelSpec> specs = kernel_specs(function, arrays.specification());
   EXPECT_EQ(specs.size(), 2u);
   EXPECT_EQ(not_loaded(specs).size(), specs.size());
-  function.call(kStream, arrays.inputs(), arrays.outputs());
+  function.call(kCpuStream, arrays.inputs(), arrays.outputs());
   EXPECT_EQ(not_loaded(specs), std::vector<std::string>());
 }
 

@@ -12,12 +12,15 @@
 #include "fusion/graph/number.hpp"
 #include "kiln/graph.hpp"
 #include "tests/support/device_test.hpp"
+#include "tests/support/message.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/private_cache.hpp"
 #include "tests/support/reference.hpp"
 
 namespace kiln {
 namespace {
+
+using testing::message_of;
 
 class Copy : public testing::DeviceTest {
  protected:
@@ -113,17 +116,6 @@ TEST_P(Copy, InPlaceMayChangeTheDtype) {
   copy(stream, {.from = view(data, DType::f32, {4}), .to = view(data, DType::i32, {4})});
   EXPECT_EQ(read(reinterpret_cast<std::int32_t*>(data), 4),
             (std::vector<std::int32_t>{1, -2, 3, 4}));
-}
-
-template <class F>
-std::string message_of(const F& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST_P(Copy, SaysWhatCannotBe) {

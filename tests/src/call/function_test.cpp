@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "tests/support/devices.hpp"
+#include "tests/support/message.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/private_cache.hpp"
 
@@ -21,6 +22,7 @@ namespace kiln {
 namespace {
 
 using testing::HostArray;
+using testing::message_of;
 
 constexpr Device kCpu{DeviceType::cpu, 0};
 const Stream kStream{kCpu, nullptr};
@@ -29,21 +31,10 @@ View view(std::vector<float>& values, Dims shape) {
   return {values.data(), DType::f32, std::move(shape)};
 }
 
-std::vector<float> counting(std::size_t count) {
+std::vector<float> counted_from_zero(std::size_t count) {
   std::vector<float> values(count);
   std::iota(values.begin(), values.end(), 0.0f);
   return values;
-}
-
-template <class F>
-std::string message_of(const F& call, Code code = Code::invalid_argument) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "no error";
 }
 
 bool contains(const std::string& text, std::string_view part) {
@@ -102,7 +93,7 @@ TEST_P(OnDevice, BroadcastsByNumPysRules) {
 
 TEST_P(OnDevice, WalksAnyStrides) {
   const Function twice = fuse("twice", [](Value a) { return a + a; });
-  HostArray input = array_of(counting(12), {3, 4});
+  HostArray input = array_of(counted_from_zero(12), {3, 4});
   input.shape = {4, 3};
   input.strides = {1, 4};  // transposed
   HostArray output = HostArray::contiguous(DType::f32, {40});
@@ -123,7 +114,7 @@ TEST_P(OnDevice, WalksAnyStrides) {
 TEST_P(OnDevice, HandlesTailsOfEveryLength) {
   const Function function = fuse("affine", [](Value a, Value b) { return a * 2 + b; });
   for (std::int64_t size : {1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 255, 257, 1023, 1025, 4099}) {
-    const std::vector<float> a = counting(std::size_t(size));
+    const std::vector<float> a = counted_from_zero(std::size_t(size));
     const std::vector<float> out =
         run(function, {array_of(a, {size}), array_of(a, {size})}, {size});
     for (std::size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], 3 * a[i]) << size;
@@ -147,8 +138,8 @@ TEST_P(OnDevice, ManyAxes) {
   Dims column = shape;
   column[5] = 1;
   column[30] = 1;
-  const std::vector<float> a = counting(243);
-  const std::vector<float> b = counting(27);
+  const std::vector<float> a = counted_from_zero(243);
+  const std::vector<float> b = counted_from_zero(27);
   const std::vector<float> out = run(add, {array_of(a, shape), array_of(b, column)}, shape);
   for (std::size_t i = 0; i < 243; ++i) {
     const std::size_t repeated = i / 81 * 9 + i / 3 % 9;
@@ -163,8 +154,8 @@ TEST_P(OnDevice, SixteenAxesOfThirtyTwoThatDoNotMerge) {
   Dims repeated(32, 1);
   for (std::size_t axis = 0; axis < 32; axis += 2) shape[axis] = 2;
   for (std::size_t axis = 0; axis < 32; axis += 4) repeated[axis] = 2;
-  const std::vector<float> a = counting(65536);
-  const std::vector<float> b = counting(256);
+  const std::vector<float> a = counted_from_zero(65536);
+  const std::vector<float> b = counted_from_zero(256);
   const std::vector<float> out = run(add, {array_of(a, shape), array_of(b, repeated)}, shape);
   for (std::size_t i = 0; i < 65536; ++i) {
     std::size_t from = 0;  // every second bit of i
@@ -202,7 +193,7 @@ TEST(Function, AWeakNumberTakesItsPartnersDtype) {
 }
 
 TEST(Function, WritesOverItsInputWhenTheViewsAreTheSame) {
-  std::vector<float> x = counting(5000);
+  std::vector<float> x = counted_from_zero(5000);
   std::vector<float> ones(5000, 1.0f);
   const Function add = fuse("add", [](Value a, Value b) { return a + b; });
   add(kStream, {view(x, {5000}), view(ones, {5000})}, {view(x, {5000})});
@@ -210,7 +201,7 @@ TEST(Function, WritesOverItsInputWhenTheViewsAreTheSame) {
 }
 
 TEST(Function, RefusesAPartialOverlapAndNamesBoth) {
-  std::vector<float> memory = counting(16);
+  std::vector<float> memory = counted_from_zero(16);
   const Function twice = fuse("twice", [](Value a) { return a + a; });
   const View input(memory.data(), DType::f32, {8});
   const View output(memory.data() + 4, DType::f32, {8});
@@ -219,7 +210,7 @@ TEST(Function, RefusesAPartialOverlapAndNamesBoth) {
 }
 
 TEST(Function, AcceptsInterleavedViewsThatShareNoElement) {
-  std::vector<float> memory = counting(16);
+  std::vector<float> memory = counted_from_zero(16);
   const Function twice = fuse("twice", [](Value a) { return a + a; });
   const View even(memory.data(), DType::f32, {8}, {2});
   const View odd(memory.data() + 1, DType::f32, {8}, {2});
@@ -286,7 +277,7 @@ TEST(Function, SaysWhatIsWrongWithADescription) {
 
 TEST(Function, ALongNameDoesNotReachAnyLimit) {
   const Function f = fuse(std::string(10'000, 'x') + "/../\"\n", [](Value x) { return x + 1; });
-  std::vector<float> a = counting(4);
+  std::vector<float> a = counted_from_zero(4);
   std::vector<float> out(4);
   const KernelInfo info =
       f.prepare(kStream, std::array{Argument(view(a, {4}))}, std::array{view(out, {4})});
@@ -299,7 +290,7 @@ TEST(Function, TenThousandOpsAreOneKernel) {
   std::string text = "x";
   for (int i = 0; i < 10'000; ++i) text += i % 2 == 0 ? " + 1" : " * 1";
   const Function f = parse("long", text);
-  std::vector<float> a = counting(4);
+  std::vector<float> a = counted_from_zero(4);
   std::vector<float> out(4);
   f(kStream, {view(a, {4})}, {view(out, {4})});
   EXPECT_EQ(out[3], 5003.0f);
@@ -307,7 +298,7 @@ TEST(Function, TenThousandOpsAreOneKernel) {
 
 TEST(Function, KnowsWhereItsKernelCameFrom) {
   const Function f = fuse("origin", [](Value x) { return x * 3 + 0.125; });
-  std::vector<float> a = counting(4);
+  std::vector<float> a = counted_from_zero(4);
   std::vector<float> out(4);
   const std::array<Argument, 1> inputs = {view(a, {4})};
   const std::array<View, 1> outputs = {view(out, {4})};
@@ -322,7 +313,7 @@ TEST(Function, KnowsWhereItsKernelCameFrom) {
 TEST(Function, CanForbidCompilesInACall) {
   const Function f =
       fuse("never_compiled", [](Value x) { return x * 7 - 0.25; }, {.on_miss = OnMiss::fail});
-  std::vector<float> a = counting(4);
+  std::vector<float> a = counted_from_zero(4);
   std::vector<float> out(4);
   const std::string message =
       message_of([&] { f(kStream, {view(a, {4})}, {view(out, {4})}); }, Code::would_compile);
@@ -368,7 +359,7 @@ TEST(Function, ManyThreadsCallOneFunction) {
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&, t] {
       for (int size = 1 + t % 3; size < 60; ++size) {
-        std::vector<float> a = counting(std::size_t(size));
+        std::vector<float> a = counted_from_zero(std::size_t(size));
         std::vector<float> out(a.size());
         f(kStream, {view(a, {size}), view(a, {size})}, {view(out, {size})});
         for (std::size_t i = 0; i < a.size(); ++i) wrong += out[i] == a[i] * a[i] + 1 ? 0 : 1;

@@ -7,12 +7,14 @@
 
 #include "kiln/graph.hpp"
 #include "tests/support/device_test.hpp"
+#include "tests/support/message.hpp"
 #include "tests/support/private_cache.hpp"
 
 namespace kiln {
 namespace {
 
 using testing::counting;
+using testing::message_of;
 
 class Outputs : public testing::DeviceTest {
  protected:
@@ -23,17 +25,6 @@ class Outputs : public testing::DeviceTest {
 };
 
 constexpr float kPoison = -777;
-
-template <class F>
-std::string message_of(const F& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST_P(Outputs, MayHaveTheShapeOfWhatTheyDependOn) {
   constexpr std::int64_t kRows = 37;

@@ -25,7 +25,7 @@ constexpr std::int64_t kRows = 11;  // more than the host takes at a time
 constexpr std::byte kUnread{0xff};  // of floats, NaN
 
 /// Where rows lie: `gap` elements apart, at the start or at the end of the memory.
-struct Place {
+struct RowPlace {
   std::int64_t gap = 0;
   bool at_end = false;
 };
@@ -78,7 +78,7 @@ class RaggedRows : public testing::OnDevice {
   /// first argument.
   std::vector<HostArray> run(const std::string& text, const std::vector<HostArray>& inputs,
                              const std::vector<HostArray>& wanted, const std::vector<DType>& dtypes,
-                             Place place, bool in_place) const {
+                             RowPlace place, bool in_place) const {
     jit::Backend& backend = jit::backend(device());
     const Stream stream{device(), nullptr};
     std::vector<HostArray> arrays;
@@ -129,7 +129,7 @@ class RaggedRows : public testing::OnDevice {
     }
     const std::vector<HostArray> want = testing::reference_of(text, inputs);
     const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
-    for (const Place place : {Place{0, true}, Place{3, false}}) {
+    for (const RowPlace place : {RowPlace{0, true}, RowPlace{3, false}}) {
       const auto got = run(text, inputs, want, dtypes, place, in_place);
       for (std::size_t i = 0; i < want.size(); ++i) {
         const double unit = dtypes[i] == DType::f64 ? std::ldexp(1.0, -53) : std::ldexp(1.0, -24);

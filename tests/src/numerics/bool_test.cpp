@@ -47,7 +47,8 @@ class Bools : public testing::OnDevice {
   }
 };
 
-constexpr auto kAll = "x + y, maximum(x, y), fmax(x, y), x * y, minimum(x, y), fmin(x, y)";
+constexpr auto kBoolFunctions =
+    "x + y, maximum(x, y), fmax(x, y), x * y, minimum(x, y), fmin(x, y)";
 
 // Whole vectors and a tail.
 TEST_P(Bools, SumsAreOrAndProductsAreAnd) {
@@ -56,7 +57,7 @@ TEST_P(Bools, SumsAreOrAndProductsAreAnd) {
   HostArray z = y;
   for (std::int64_t i = 0; i < z.size(); ++i) testing::set_bits(z, i, i / 2 % 2);
   for (const HostArray& other : {y, z}) {
-    const std::vector<HostArray> got = run(kAll, {x, other});
+    const std::vector<HostArray> got = run(kBoolFunctions, {x, other});
     for (std::size_t op = 0; op < got.size(); ++op) {
       ASSERT_EQ(got[op].dtype, DType::boolean);
       for (std::int64_t i = 0; i < x.size(); ++i) {
@@ -66,14 +67,14 @@ TEST_P(Bools, SumsAreOrAndProductsAreAnd) {
             << "op " << op << " of " << a << " and " << b;
       }
     }
-    for (const HostArray& result : testing::reference_of(kAll, {x, other}))
+    for (const HostArray& result : testing::reference_of(kBoolFunctions, {x, other}))
       EXPECT_EQ(result.dtype, DType::boolean);
   }
 }
 
 TEST_P(Bools, Broadcast) {
   for (const Dims& shape : {Dims{1, 67}, Dims{5, 1}, Dims{67}, Dims{1}})
-    expect_reference(kAll, {bools({5, 67}, 3), bools(shape, 2)});
+    expect_reference(kBoolFunctions, {bools({5, 67}, 3), bools(shape, 2)});
 }
 
 TEST_P(Bools, LieWithAnyStrides) {
@@ -81,13 +82,13 @@ TEST_P(Bools, LieWithAnyStrides) {
   HostArray y = HostArray::strided(DType::boolean, {6, 35}, {70, 2});
   for (std::size_t i = 0; i < x.bytes.size(); ++i) x.bytes[i] = std::byte{i % 3 == 0};
   for (std::size_t i = 0; i < y.bytes.size(); ++i) y.bytes[i] = std::byte{i % 4 < 2};
-  expect_reference(kAll, {x, y});
+  expect_reference(kBoolFunctions, {x, y});
 }
 
 TEST_P(Bools, BesideNumbersAreNumbers) {
   const HostArray x = bools({77}, 3);
   for (const DType dtype : {DType::u8, DType::i32, DType::i64, DType::f16, DType::f32})
-    expect_reference(kAll, {x, testing::random_array(dtype, {77}, 5)});
+    expect_reference(kBoolFunctions, {x, testing::random_array(dtype, {77}, 5)});
   expect_reference("x + True, x * 3, maximum(x, 0), x + 0.5, sum(x), x / x", {x});
 }
 
@@ -131,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, Bools,
 
 void compile_all_for(const std::string& target) {
   std::vector<std::future<void>> compiles;
-  for (const std::string text : {kAll, "x + max(x, -1), x * min(x, -1)", "max(x * y, 0)",
+  for (const std::string text : {kBoolFunctions, "x + max(x, -1), x * min(x, -1)", "max(x * y, 0)",
                                  "cummax(x, -1) * y", "cummax(x + y, 0)"}) {
     compiles.push_back(std::async(std::launch::async, [text, target] {
       const Function function = parse("bools", text);

@@ -24,7 +24,7 @@ using fusion::OpInfo;
 using fusion::Rule;
 using testing::HostArray;
 
-constexpr std::int64_t kCount = 2048;
+constexpr std::int64_t kElements = 2048;
 
 constexpr DType kComputed[] = {DType::boolean, DType::u8,  DType::u16, DType::u32, DType::u64,
                                DType::i8,      DType::i16, DType::i32, DType::i64, DType::f16,
@@ -45,9 +45,9 @@ std::vector<HostArray> make_inputs(DType dtype, std::size_t arity) {
   constexpr std::int64_t kSpecial = 30;
   std::vector<HostArray> inputs;
   for (std::size_t i = 0; i < arity; ++i) {
-    HostArray array = HostArray::contiguous(dtype, {kCount});
-    const std::vector<std::uint64_t> values = testing::sample(dtype, kCount, 7 + i);
-    for (std::int64_t k = 0; k < kCount; ++k) {
+    HostArray array = HostArray::contiguous(dtype, {kElements});
+    const std::vector<std::uint64_t> values = testing::sample(dtype, kElements, 7 + i);
+    for (std::int64_t k = 0; k < kElements; ++k) {
       const std::int64_t choices[] = {k / kSpecial, k % kSpecial, k * 7 % kSpecial};
       const std::int64_t at = k < kSpecial * kSpecial ? choices[i] : k;
       testing::set_bits(array, k, values[static_cast<std::size_t>(at)]);
@@ -192,7 +192,7 @@ TEST_P(OpOnDevice, CastsBetweenAllPairsOfDtypes) {
     for (const DType to : kComputed) {
       text += fmt::format("{}{}(x)", text.empty() ? "" : ", ", name(to));
       dtypes.push_back(to);
-      outputs.push_back(HostArray::contiguous(to, {kCount}));
+      outputs.push_back(HostArray::contiguous(to, {kElements}));
     }
     const Function function = parse(fmt::format("casts_{}", name(from)), text);
     const std::vector<HostArray> inputs = make_inputs(from, 1);

@@ -56,13 +56,13 @@ std::vector<HostArray> arrays_for(std::span<const std::string> names, const Dims
   return arrays;
 }
 
-struct Case {
+struct NamesCase {
   std::string form;
   std::string text;
 };
 
 // Every kind of kernel, of all names at once.
-std::vector<Case> cases() {
+std::vector<NamesCase> cases() {
   const std::vector<std::string> names = hostile_names();
   const std::string sum = sum_of(names);
   return {{"elements", sum},

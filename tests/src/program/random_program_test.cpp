@@ -31,15 +31,15 @@ namespace {
 using testing::Compared;
 using testing::HostArray;
 
-struct Case {
+struct RandomCase {
   fusion::Graph graph;
   std::vector<HostArray> inputs;
   Options options;
   std::uint64_t seed = 0;
 };
 
-Case draw_case(std::uint64_t seed, std::uint64_t number) {
-  Case result;
+RandomCase draw_case(std::uint64_t seed, std::uint64_t number) {
+  RandomCase result;
   result.seed = seed + number * 0x9e3779b97f4a7c15;
   testing::ProgramKind kind;
   kind.nodes = 4 + number * 7 % 23;
@@ -54,7 +54,7 @@ Case draw_case(std::uint64_t seed, std::uint64_t number) {
   return result;
 }
 
-std::string describe(const Case& one) {
+std::string describe(const RandomCase& one) {
   std::string text = fusion::to_text(one.graph);
   text += fmt::format("\nrounding {}, accuracy {}",
                       one.options.rounding == Rounding::each ? "each" : "once",
@@ -82,7 +82,7 @@ void load_all(const std::vector<WantedKernel>& wanted) {
 // A case with its program, what it may give and where that goes.
 class Trial {
  public:
-  Trial(const Case& one, Device device)
+  Trial(const RandomCase& one, Device device)
       : one_(one),
         device_(device),
         function_(parse("random", fusion::to_text(one.graph), one.options, one.graph.arguments())),
@@ -179,7 +179,7 @@ class Trial {
     }
   }
 
-  const Case& one_;
+  const RandomCase& one_;
   Device device_;
   Function function_;
   Program program_;
@@ -187,7 +187,7 @@ class Trial {
   std::vector<HostArray> outputs_;
 };
 
-std::string wrong(const Case& one, Device device) {
+std::string wrong(const RandomCase& one, Device device) {
   Compared compared;
   try {
     return Trial(one, device).run(compared);
@@ -199,8 +199,8 @@ std::string wrong(const Case& one, Device device) {
 // ---- The smallest that fails -------------------------------------------------------------------
 
 // The part of a program that computes one of its values.
-Case part_of(const Case& whole, fusion::NodeId value) {
-  Case result = whole;
+RandomCase part_of(const RandomCase& whole, fusion::NodeId value) {
+  RandomCase result = whole;
   result.graph.add_output(value);
   const std::size_t last = result.graph.outputs().size() - 1;
   fusion::Extract part = fusion::extract(result.graph, std::span(&last, 1));
@@ -210,10 +210,10 @@ Case part_of(const Case& whole, fusion::NodeId value) {
   return result;
 }
 
-Case shrunk(const Case& whole, Device device) {
+RandomCase shrunk(const RandomCase& whole, Device device) {
   for (fusion::NodeId id = 0; id < whole.graph.nodes().size(); ++id) {
     if (whole.graph[id].arity == 0) continue;
-    Case part = part_of(whole, id);
+    RandomCase part = part_of(whole, id);
     if (!wrong(part, device).empty()) return part;
   }
   return whole;
@@ -234,7 +234,7 @@ struct Found {
 
 // Runs the programs [begin, end); the first that is wrong.
 Found run_batch(std::uint64_t seed, std::uint64_t begin, std::uint64_t end, Device device) {
-  std::vector<Case> cases;
+  std::vector<RandomCase> cases;
   for (std::uint64_t number = begin; number < end; ++number) {
     cases.push_back(draw_case(seed, number));
   }
@@ -293,8 +293,8 @@ TEST_P(RandomPrograms, GiveWhatTheContractSays) {
     const Found found = run_batch(seed, begin, std::min(begin + kBatch, last), device);
     compared += found.compared;
     if (found.number == UINT64_MAX) continue;
-    const Case whole = draw_case(seed, found.number);
-    const Case small = shrunk(whole, device);
+    const RandomCase whole = draw_case(seed, found.number);
+    const RandomCase small = shrunk(whole, device);
     FAIL() << "KILN_TEST_SEED=" << seed << " KILN_TEST_CASE=" << found.number << ": "
            << describe(whole) << "\n"
            << found.what << "\nat its smallest: " << describe(small) << "\n"
