@@ -117,16 +117,16 @@ struct VectorSums {
   Floats vector[Count] = {};
   KILN_MEMBER Floats& operator[](int i) { return vector[i]; }
 };
-// A stretch is short, since a vector adds several terms to each sum.
+// A block of a sum is short, since a vector adds several terms to each sum.
 template <class Index>
 KILN_FN bool ends_vectors(Index done) {
   return done % 16 == 15;
 }
 template <int Count>
-KILN_FN void carry(VectorSums<Count>& all, VectorSums<Count>& stretch) {
+KILN_FN void carry(VectorSums<Count>& all, VectorSums<Count>& block) {
   KILN_EACH_VECTOR(i, Count) {
-    all.vector[i] += stretch.vector[i];
-    stretch.vector[i] = Floats{};
+    all.vector[i] += block.vector[i];
+    block.vector[i] = Floats{};
   }
 }
 template <int Count>

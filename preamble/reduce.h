@@ -217,26 +217,27 @@ KILN_FN T fold(Lanes<T, Most>& lanes) {
 }
 #endif
 
-// A long row is summed in stretches: the sums of a stretch are added to those of the whole row and
-// start again at 0. A sum of n elements by a threads with b lanes each then has an error of at most
-//   (kStretch + n / (a b kStretch) + log2(a b) + 1) u
+// Blocked summation: the sums of kSumBlock vectors of a long row are added to those of the whole
+// row and start again at 0. A sum of n elements by a threads with b lanes each then has an error of
+// at most
+//   (kSumBlock + n / (a b kSumBlock) + log2(a b) + 1) u
 // times the sum of their sizes, u being half a unit in the last place of 1. For columns b is 1. A
 // split reduction in p parts has the errors of n / p elements and then of p.
-enum : int { kStretch = 64 };
+enum : int { kSumBlock = 64 };
 
-// Whether a thread, which takes `Batch` vectors at a time, ends a stretch with vector `done` of the
-// row.
+// Whether a thread, which takes `Batch` vectors at a time, ends such a block with vector `done` of
+// the row.
 template <int Threads, int Batch, class Index>
-KILN_FN bool ends_stretch(Index done) {
-  constexpr int kBatches = kStretch / Batch;
+KILN_FN bool ends_sum_block(Index done) {
+  constexpr int kBatches = kSumBlock / Batch;
   return done / (Threads * Batch) % kBatches == kBatches - 1;
 }
 
 template <class Reduction, class T, int Width>
-KILN_FN void carry(Lanes<T, Width>& all, Lanes<T, Width>& stretch) {
+KILN_FN void carry(Lanes<T, Width>& all, Lanes<T, Width>& block) {
   KILN_UNROLL for (int i = 0; i < Width; ++i) {
-    all.lane[i] = Reduction::combine(all.lane[i], stretch.lane[i]);
-    stretch.lane[i] = Reduction::template identity<T>();
+    all.lane[i] = Reduction::combine(all.lane[i], block.lane[i]);
+    block.lane[i] = Reduction::template identity<T>();
   }
 }
 

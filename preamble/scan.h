@@ -5,7 +5,7 @@
 // Where a row of n elements goes block by block through t threads of w lanes, element i has an
 // error of at most (w + log2(t) + t / wave + n / (t w)) u times the sum of the sizes of the terms
 // up to it, u being half a unit in the last place of 1. Along an axis that is not the innermost
-// one, stretches of kStretch elements are added up: (kStretch + n / kStretch) u.
+// one, blocks of kSumBlock elements are added up: (kSumBlock + n / kSumBlock) u.
 #pragma once
 
 namespace kiln {
@@ -17,23 +17,23 @@ namespace kiln {
 template <class T, int Threads>
 struct ScanSlots {};
 
-// Several stretches of the lanes at once, since each element waits for the one before it.
+// Several parts of the lanes at once, since each element waits for the one before it.
 template <class Reduction, int Threads, int Width, class T>
 KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&) {
-  constexpr int kStretches = Width < 64 ? 1 : 8;
-  constexpr int kEach = Width / kStretches;
-  T through[kStretches];
-  for (int k = 0; k < kStretches; ++k) through[k] = lane[k * kEach];
+  constexpr int kParts = Width < 64 ? 1 : 8;
+  constexpr int kEach = Width / kParts;
+  T through[kParts];
+  for (int k = 0; k < kParts; ++k) through[k] = lane[k * kEach];
   for (int i = 1; i < kEach; ++i) {
-    for (int k = 0; k < kStretches; ++k) {
+    for (int k = 0; k < kParts; ++k) {
       through[k] = Reduction::combine(through[k], lane[k * kEach + i]);
       lane[k * kEach + i] = through[k];
     }
   }
-  for (int k = 0; k < kStretches; ++k) {
-    T* const stretch = lane + k * kEach;
-    for (int i = 0; i < kEach; ++i) stretch[i] = Reduction::combine(carried, stretch[i]);
-    carried = stretch[kEach - 1];
+  for (int k = 0; k < kParts; ++k) {
+    T* const part = lane + k * kEach;
+    for (int i = 0; i < kEach; ++i) part[i] = Reduction::combine(carried, part[i]);
+    carried = part[kEach - 1];
   }
 }
 
@@ -139,11 +139,11 @@ KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>& slots) {
 
 // ---- across rows --------------------------------------------------------------------------------
 
-// The running results of neighbouring columns: of the stretches that are over, and of this one.
+// The running results of neighbouring columns: of the blocks that are over, and of this one.
 template <class T, int Width>
 struct Columns {
   T all[Width];
-  T stretch[Width];
+  T block[Width];
 };
 
 template <class Reduction, class T, int Width>
@@ -151,19 +151,19 @@ KILN_FN Columns<T, Width> start_columns() {
   Columns<T, Width> columns;
   KILN_UNROLL for (int i = 0; i < Width; ++i) {
     columns.all[i] = Reduction::template identity<T>();
-    columns.stretch[i] = Reduction::template identity<T>();
+    columns.block[i] = Reduction::template identity<T>();
   }
   return columns;
 }
 
 template <class Reduction, class T, int Width, class Index>
 KILN_FN void scan_row(T (&lane)[Width], Columns<T, Width>& columns, Index row) {
-  const bool ends = row % kStretch == kStretch - 1;
+  const bool ends = row % kSumBlock == kSumBlock - 1;
   KILN_UNROLL for (int i = 0; i < Width; ++i) {
-    const T stretch = Reduction::combine(columns.stretch[i], lane[i]);
-    lane[i] = Reduction::combine(columns.all[i], stretch);
+    const T block = Reduction::combine(columns.block[i], lane[i]);
+    lane[i] = Reduction::combine(columns.all[i], block);
     columns.all[i] = ends ? lane[i] : columns.all[i];
-    columns.stretch[i] = ends ? Reduction::template identity<T>() : stretch;
+    columns.block[i] = ends ? Reduction::template identity<T>() : block;
   }
 }
 

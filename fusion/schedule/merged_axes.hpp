@@ -54,8 +54,8 @@ bool rows_are_lines(const Operand& operand, std::int64_t offset,
                     const std::vector<MergedAxis>& axes, std::size_t index);
 
 /// Whether the outputs had better bypass the caches: all of them large, in memory of their own, in
-/// rows that are long or whole cache lines; whole cache lines where rows are written in short
-/// pieces (`short_stores`).
+/// rows that are long or whole cache lines; whole cache lines where each store writes a short part
+/// of a row (`short_stores`).
 bool is_streamed(std::span<const Operand> operands, const std::vector<OperandSchedule>& schedules,
                  const std::vector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
                  bool short_stores, Backend backend);

@@ -14,7 +14,7 @@
 namespace kiln {
 namespace {
 
-// Whether the elements fill one stretch of memory that starts at the first.
+// Whether the elements are contiguous in memory, in any order of the axes, from the first on.
 bool is_dense(const View& view) {
   std::array<std::size_t, 64> axes{};
   const std::size_t rank = view.shape().size();

@@ -76,8 +76,8 @@ fusion::Operand output_operand(const TypedFunction& function, std::size_t index,
   return operand_of(whole, shape, true);
 }
 
-// A result for each piece of each row: it has the shape of the rows, and a stride from one piece to
-// the next.
+// The output of a split reduction, with a result for each split of each row: an operand of the
+// shape of the rows, and its stride from one split to the next.
 fusion::Operand partial_result(const TypedFunction& function, std::size_t index,
                                const ArrayType& output, const fusion::ReduceSpace& rows) {
   const Dims expected = rows.split_shape();
@@ -107,7 +107,7 @@ void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
   function.graph = fusion::drop_trivial_reductions(function.graph, shapes);
   RowsForm rows{fusion::reduce_space(function.graph, shapes), {}};
   check_no_conflict(function, rows.space.conflict);
-  rows.space.splits = function.pieces;
+  rows.space.splits = function.splits;
   spec.shape = rows.space.shape;
   for (const ArrayType& array : arrays) {
     spec.operands.push_back(argument_operand(array, spec.shape));
@@ -117,7 +117,7 @@ void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Dims& kept = shapes[function.graph.outputs[i]];
     rows.row_invariant.push_back(fusion::is_row_invariant(kept, rows.space));
-    const bool partial = rows.row_invariant.back() && function.pieces > 1;
+    const bool partial = rows.row_invariant.back() && function.splits > 1;
     spec.operands.push_back(partial ? partial_result(function, i, outputs[i], rows.space)
                                     : output_operand(function, i, outputs[i], kept, spec.shape));
   }

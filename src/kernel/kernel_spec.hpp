@@ -26,7 +26,7 @@ struct TypedFunction {
   std::string expression;  ///< in the text form
   Options options;
   fusion::TypedGraph graph;
-  std::int64_t pieces = 1;  ///< that each row is cut into: results of reductions have one for each
+  std::int64_t splits = 1;  ///< parts of each row, with a result for each: a split reduction
 };
 
 /// Every element of the iteration space on its own.

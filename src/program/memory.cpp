@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/partition/workspace.hpp"
 
 namespace kiln {
@@ -35,12 +36,6 @@ std::vector<fusion::Lifetime> lifetimes_of(const ProgramPlan& plan) {
 
 bool is_same_view(const ProgramOperand& a, const ProgramOperand& b) {
   return a.shape == b.shape && a.layout == b.layout;
-}
-
-std::int64_t elements(const Dims& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  return count;
 }
 
 class InPlace {
@@ -77,7 +72,9 @@ class InPlace {
   // reads what another one stores, as all of a row do with a value of that row.
   bool can_take(std::size_t k, const ProgramOperand& output, const ProgramOperand& input) const {
     if (!is_temporary(input) || lives_[input.index].last != k) return false;
-    if (elements(output.shape) != elements(plan_.steps[k].shape)) return false;
+    if (fusion::element_count(output.shape) != fusion::element_count(plan_.steps[k].shape)) {
+      return false;
+    }
     const ProgramPlan::Temporary& from = plan_.temporaries[input.index];
     const ProgramPlan::Temporary& to = plan_.temporaries[output.index];
     if (from.dtype != to.dtype || from.bytes != to.bytes || !is_same_view(input, output)) {

@@ -19,8 +19,8 @@ std::unique_ptr<Plan> StepKernel::make_plan(const Call& call, OnMiss on_miss) co
   const CallNames names{function_.name, function_.graph.argument_names,
                         function_.graph.output_names};
   const KernelSpec kernel = spec(check_call(names, call));
-  // The text of a kernel over pieces of rows does not say what it computes.
-  if (logs_manifest() && function_.pieces == 1) {
+  // The expression does not say that the kernel stores a result for each split.
+  if (logs_manifest() && function_.splits == 1) {
     log_to_manifest(names, function_.expression, function_.options,
                     specification_of(names, call, places_));
   }

@@ -46,11 +46,11 @@ std::uint64_t scalar_bytes(const Scalar& scalar) {
   return std::bit_cast<std::uint32_t>(narrow);
 }
 
-/// The same where arrays of several shapes meet: arguments have the strides of their own shapes.
-void evaluate_reduction(const Function& function, const fusion::Extract& part,
-                        const std::vector<fusion::ArgumentType>& types,
-                        const std::vector<fusion::ReferenceOperand>& arguments,
-                        const std::vector<Input>& inputs, Output& output) {
+/// An output whose operands have several shapes: each argument has the strides of its own.
+void evaluate_along_axes(const Function& function, const fusion::Extract& part,
+                         const std::vector<fusion::ArgumentType>& types,
+                         const std::vector<fusion::ReferenceOperand>& arguments,
+                         const std::vector<Input>& inputs, Output& output) {
   const fusion::TypedGraph typed = fusion::infer(part.graph, types, std::span(&output.dtype, 1),
                                                  function.options().rounding, function.name());
   std::vector<Dims> shapes;
@@ -88,7 +88,7 @@ void evaluate_output(const Function& function, const fusion::Graph& whole,
     }
   }
   if (by_arrays) {
-    return evaluate_reduction(function, part, types, arguments, inputs, output);
+    return evaluate_along_axes(function, part, types, arguments, inputs, output);
   }
   const std::vector<fusion::ReferenceOperand> outputs = {
       {output.bytes.data(), output.dtype, contiguous_strides(output.shape), 0}};
@@ -171,9 +171,9 @@ Execution run_on_device(const Function& function, const std::vector<Input>& inpu
 
   const bool several = takes_program(function, specify(inputs, at_least));
   const Program whole = program(function);
-  const std::size_t room = several ? whole.workspace_bytes(stream.get(), arguments, views) : 0;
-  const DeviceMemory workspace(backend, std::max<std::size_t>(room, 1));
-  const View work(workspace.data(), DType::u8, {static_cast<std::int64_t>(room)}, device);
+  const std::size_t bytes = several ? whole.workspace_bytes(stream.get(), arguments, views) : 0;
+  const DeviceMemory workspace(backend, std::max<std::size_t>(bytes, 1));
+  const View work(workspace.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, device);
   if (several) {
     result.program = whole.explain(stream.get(), arguments, views);
     result.kernel.function = function.name();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/number.hpp"
 #include "kiln/error.hpp"
 
@@ -26,8 +27,7 @@ bool is_number(DType dtype) { return !info(dtype).storage_only && dtype != DType
 /// Calls `visit` with the position of every element of a strided array, in C order.
 template <class Visit>
 void for_each_element(const Dims& shape, const Dims& strides, Visit visit) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
+  const std::int64_t count = fusion::element_count(shape);
   Dims index(shape.size());
   std::int64_t element = 0;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -146,13 +146,7 @@ std::string_view cache_word(CacheState state) {
   return "";
 }
 
-std::int64_t element_count(const Dims& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : shape) count *= size;
-  return count;
-}
-
-/// What is said about one output.
+/// What is printed about one output.
 struct OutputResult {
   std::string name;
   DType dtype;
@@ -290,7 +284,7 @@ int run_run(const RunOptions& options) {
   for (std::size_t i = 0; i < names.size(); ++i) {
     const Output& output = execution.outputs[i];
     OutputResult result{names[i], dtypes[i], output.shape, destinations[i], {}, {}};
-    result.range = range_of(output.bytes.data(), dtypes[i], element_count(output.shape));
+    result.range = range_of(output.bytes.data(), dtypes[i], fusion::element_count(output.shape));
     if (expected[i]) result.difference = compare(execution, i, names[i], *expected[i]);
     results.push_back(std::move(result));
   }

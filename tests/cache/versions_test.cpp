@@ -43,8 +43,8 @@ int run_next_version(const std::string& directory, int end) {
       if (!other.publish(next_key(number), next_file(number))) return 1;
       if (read_text(path_of(directory, next_key(number))) != next_file(number)) return 2;
     }
-    char told = 0;
-    if (round > 0 && ::read(end, &told, 1) == 1) return 0;
+    char ended = 0;
+    if (round > 0 && ::read(end, &ended, 1) == 1) return 0;
   }
 }
 

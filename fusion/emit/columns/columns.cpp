@@ -137,8 +137,8 @@ class ColumnEmitter : public ReductionEmitter {
 
   void emit_result(std::size_t id) override {
     const TypedNode& node = graph_.nodes[id];
-    const std::string lanes = names_[id] + (in_stretches(node) ? "_all" : "_lanes");
-    if (in_stretches(node)) {
+    const std::string lanes = names_[id] + (sums_in_blocks(node) ? "_all" : "_lanes");
+    if (sums_in_blocks(node)) {
       out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, names_[id]);
     }
     if (!is_host()) {

@@ -88,7 +88,7 @@ class ProductEmitter : private ProductAxes {
   std::string_view each() const { return vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH"; }
 
   // The loop over the elements of the rows.
-  bool in_stretches(const TypedNode& node) const;
+  bool sums_in_blocks(const TypedNode& node) const;
   void declare_results();
   void sum_up();
   void recompute_non_finite();

@@ -11,7 +11,7 @@
 
 namespace kiln::fusion {
 
-bool ProductEmitter::in_stretches(const TypedNode& node) const {
+bool ProductEmitter::sums_in_blocks(const TypedNode& node) const {
   return (adds(node) || node.op == Op::prod) && !is_integer(node.dtype);
 }
 
@@ -61,7 +61,7 @@ void ProductEmitter::begin_sums() {
                 lanes_per_sum_);
     };
     declare("lanes");
-    if (in_stretches(node)) declare("all");
+    if (sums_in_blocks(node)) declare("all");
   }
 }
 
@@ -100,7 +100,7 @@ void ProductEmitter::for_each_vector() {
   out_.line(3, "}}");
   end_groups();
   carry_over(3, vectors_ ? "if (ends_vectors(vector)) "
-                : host() ? fmt::format("if (ends_stretch<{}, 1>(vector)) ", shares_.threads)
+                : host() ? fmt::format("if (ends_sum_block<{}, 1>(vector)) ", shares_.threads)
                          : "");
   out_.line(2, "}}");
   if (host()) carry_over(2, "");
@@ -305,7 +305,7 @@ void ProductEmitter::combine(int depth) {
 void ProductEmitter::carry_over(int depth, const std::string& guard) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    if (!is_reduction(node.op) || !in_stretches(node) || nodes_.form(id)) continue;
+    if (!is_reduction(node.op) || !sums_in_blocks(node) || nodes_.form(id)) continue;
     const std::string operation = vectors_ ? "" : fmt::format("<{}>", info(node.op).combiner);
     out_.line(depth, "{0}{1}carry{2}({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
               operation, names_[id], indices(every_result()));
@@ -319,7 +319,7 @@ void ProductEmitter::end_sums() {
     const std::string_view op = info(node.op).combiner;
     const std::string fold = vectors_ ? "total" : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
     out_.line(2, "{}{}_of[{}] = {}({}_{}{});", loops(every_result()), names_[id], result_index(),
-              fold, names_[id], in_stretches(node) ? "all" : "lanes", indices(every_result()));
+              fold, names_[id], sums_in_blocks(node) ? "all" : "lanes", indices(every_result()));
     out_.line(2, "reduce_all<{0}, {1}>({2}_of, {2}_slots);", op, shares_.threads, names_[id]);
   }
 }

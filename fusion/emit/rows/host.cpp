@@ -128,7 +128,7 @@ void ReductionEmitter::emit_host_pass(int pass) {
                 name);
     });
   }
-  carry_stretches(pass, 3, rows_.split ? "vector - begin" : "vector");
+  carry_sum_blocks(pass, 3, rows_.split ? "vector - begin" : "vector");
   out_.line(2, "}}");
 }
 

@@ -128,7 +128,7 @@ void ReductionEmitter::emit_pass(int pass) {
     out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", names_[id],
               is_host() ? "start_accumulators" : "identity_lanes", info(node.op).combiner,
               partial_type(node), schedule_.width);
-    if (in_stretches(node)) out_.line(2, "auto {0}_all = {0}_lanes;", names_[id]);
+    if (sums_in_blocks(node)) out_.line(2, "auto {0}_all = {0}_lanes;", names_[id]);
     if (is_off_centre(id)) {
       out_.line(2, "auto {0}_delta = {0}_lanes;", names_[id]);
     }
@@ -200,7 +200,7 @@ void ReductionEmitter::emit_batches(int pass) {
   emit_vector(pass, 4, "base + step");
   out_.line(3, "}}");
   if (rows_.vectors == 0) {
-    carry_stretches(pass, 3, rows_.split ? "batch - begin" : "batch");
+    carry_sum_blocks(pass, 3, rows_.split ? "batch - begin" : "batch");
   }
   out_.line(2, "}}");
 }
@@ -361,10 +361,10 @@ std::string ReductionEmitter::cached_text(std::size_t id, std::string_view slot)
   return at_ends_ ? name + "_end.lane[lane]" : fmt::format("{}_cached[{}].lane[lane]", name, slot);
 }
 
-void ReductionEmitter::carry_stretches(int pass, int depth, std::string_view done) {
+void ReductionEmitter::carry_sum_blocks(int pass, int depth, std::string_view done) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!reduces_in(id, pass) || !in_stretches(graph_.nodes[id])) continue;
-    out_.line(depth, "if (ends_stretch<{0}, {1}>({2})) carry<{3}>({4}_all, {4}_lanes);",
+    if (!reduces_in(id, pass) || !sums_in_blocks(graph_.nodes[id])) continue;
+    out_.line(depth, "if (ends_sum_block<{0}, {1}>({2})) carry<{3}>({4}_all, {4}_lanes);",
               rows_.threads, rows_.batch, done, info(graph_.nodes[id].op).combiner, names_[id]);
   }
 }

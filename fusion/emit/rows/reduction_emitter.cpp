@@ -283,10 +283,10 @@ std::string ReductionEmitter::partial_type(const TypedNode& node) const {
   return fmt::format("Found<{}, {}>", compute_type(graph_.nodes[node.operands[0]].dtype), index_);
 }
 
-// Whether a long row is summed in stretches, which keeps rounding errors small.
-bool ReductionEmitter::in_stretches(const TypedNode& node) const {
+// Whether a long row is summed in blocks, which keeps rounding errors small (preamble/reduce.h).
+bool ReductionEmitter::sums_in_blocks(const TypedNode& node) const {
   const bool adds = node.op == Op::sum || node.op == Op::mean || node.op == Op::prod;
-  const bool is_long = rows_.vectors == 0 || rows_.vectors > kStretchVectors;
+  const bool is_long = rows_.vectors == 0 || rows_.vectors > kSumBlockVectors;
   return is_long && adds && !is_integer(node.dtype);
 }
 

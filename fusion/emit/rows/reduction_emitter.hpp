@@ -50,7 +50,7 @@ class ReductionEmitter {
   bool is_used(const OperandText& operand) const;
   bool is_read(const OperandText& operand, int pass) const;
   std::string partial_type(const TypedNode& node) const;
-  bool in_stretches(const TypedNode& node) const;
+  bool sums_in_blocks(const TypedNode& node) const;
   /// The pair of online reductions that a node is the centre or the second one of, or null.
   const OnlineReductions* online_pair_of(std::size_t id) const;
   bool is_cached(std::size_t id) const { return cached_in_[id] >= 0; }
@@ -177,7 +177,7 @@ class ReductionEmitter {
   void emit_lanes(int pass, int depth, std::string_view slot);
   void emit_fast_quotient(std::size_t id, int depth);
   void emit_combine(std::size_t id, int depth);
-  void carry_stretches(int pass, int depth, std::string_view done);
+  void carry_sum_blocks(int pass, int depth, std::string_view done);
   std::string last_vector() const;
 
   Accuracy accuracy_;

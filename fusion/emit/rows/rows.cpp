@@ -172,12 +172,12 @@ class RowEmitter : public ReductionEmitter {
                 "await_cluster();  // all blocks have begun and read the slots of the row before");
     }
     if (pair != nullptr) return emit_online(*pair);
-    const bool stretches = in_stretches(node);
-    if (stretches) {
+    const bool in_blocks = sums_in_blocks(node);
+    if (in_blocks) {
       out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, names_[id]);
     }
     const std::string combined = fmt::format("reduce<{}>({}_{}, {}_slots)", info(node.op).combiner,
-                                             names_[id], stretches ? "all" : "lanes", names_[id]);
+                                             names_[id], in_blocks ? "all" : "lanes", names_[id]);
     out_.line(2, "const {} {} = {};", compute_type(node.dtype), names_[id],
               result_text(node, combined));
     values_[id] = names_[id];

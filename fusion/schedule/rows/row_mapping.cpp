@@ -88,10 +88,10 @@ void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t leas
   const std::int64_t each = std::max<std::int64_t>(1, (vectors + rows.threads - 1) / rows.threads);
   if (backend == Backend::host) {
     const bool kept = !rows.split && rows.columns == 0 && each <= model.max_vectors;
-    rows.vectors = !kept                        ? 0
-                   : vectors == 1               ? 1
-                   : vectors <= kStretchVectors ? kStretchVectors
-                                                : model.max_vectors;
+    rows.vectors = !kept                         ? 0
+                   : vectors == 1                ? 1
+                   : vectors <= kSumBlockVectors ? kSumBlockVectors
+                                                 : model.max_vectors;
     return;
   }
   const int kept = on_chip_bytes(bytes);

@@ -36,9 +36,8 @@ struct RowModel {
 
 const RowModel& row_model(Backend backend);
 
-/// Vectors of a stretch, after which the sums of a long row start again: kStretch of
-/// preamble/reduce.h.
-inline constexpr int kStretchVectors = 64;
+/// Vectors of a block of a long sum: kSumBlock of preamble/reduce.h.
+inline constexpr int kSumBlockVectors = 64;
 
 /// Features in which GPUs of one backend differ.
 struct RowFeatures {

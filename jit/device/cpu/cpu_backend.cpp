@@ -109,19 +109,19 @@ void CpuBackend::launch(const Kernel& kernel, const LaunchShape& shape, void* co
                                                     to_string(kernel.owner().device())));
   }
   const Entry entry = static_cast<const CpuKernel&>(kernel).entry();
-  const Cut pieces = cut(shape.work_items, shape.block, threads_);
-  if (pieces.pieces == 1) {
+  const Cut parts = cut(shape.work_items, shape.block, threads_);
+  if (parts.parts == 1) {
     entry(arguments, 0, shape.work_items);
     return;
   }
-  // Static: piece i goes to the same core in every launch, where its data may still be in the
+  // Static: part i goes to the same core in every launch, where its data may still be in the
   // cache.
   arena_.execute([&] {
     oneapi::tbb::parallel_for(
-        std::uint64_t{0}, pieces.pieces,
-        [&](std::uint64_t piece) {
-          const std::uint64_t begin = piece * pieces.length;
-          entry(arguments, begin, std::min(begin + pieces.length, shape.work_items));
+        std::uint64_t{0}, parts.parts,
+        [&](std::uint64_t part) {
+          const std::uint64_t begin = part * parts.length;
+          entry(arguments, begin, std::min(begin + parts.length, shape.work_items));
         },
         oneapi::tbb::static_partitioner());
   });
@@ -129,22 +129,22 @@ void CpuBackend::launch(const Kernel& kernel, const LaunchShape& shape, void* co
 
 // With all cores, where the copy is long enough and the two do not overlap.
 void CpuBackend::copy_on_device(void* to, const void* from, std::size_t bytes, const Stream&) {
-  constexpr std::size_t kPiece = std::size_t{1} << 18;
+  constexpr std::size_t kPart = std::size_t{1} << 18;
   auto* const target = static_cast<char*>(to);
   const auto* const source = static_cast<const char*>(from);
-  const Cut pieces = cut(bytes, kPiece, threads_);
+  const Cut parts = cut(bytes, kPart, threads_);
   if (bytes == 0) return;
-  if (pieces.pieces == 1 || (target < source + bytes && source < target + bytes)) {
+  if (parts.parts == 1 || (target < source + bytes && source < target + bytes)) {
     std::memmove(to, from, bytes);
     return;
   }
   arena_.execute([&] {
     oneapi::tbb::parallel_for(
-        std::uint64_t{0}, pieces.pieces,
-        [&](std::uint64_t piece) {
-          const std::uint64_t begin = piece * pieces.length;
+        std::uint64_t{0}, parts.parts,
+        [&](std::uint64_t part) {
+          const std::uint64_t begin = part * parts.length;
           std::memcpy(target + begin, source + begin,
-                      std::min<std::uint64_t>(pieces.length, bytes - begin));
+                      std::min<std::uint64_t>(parts.length, bytes - begin));
         },
         oneapi::tbb::static_partitioner());
   });

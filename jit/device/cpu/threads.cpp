@@ -41,14 +41,14 @@ Cut cut(std::uint64_t items, std::uint64_t block, int threads) {
   if (items == 0) return {};
   block = std::max<std::uint64_t>(block, 1);
   const std::uint64_t blocks = items / block + (items % block != 0);
-  std::uint64_t pieces = std::min(blocks, static_cast<std::uint64_t>(std::max(threads, 1)));
-  if (pieces == 1) return {1, items};
-  std::uint64_t length = items / pieces + (items % pieces != 0);
-  // Pieces end where a cache line or a vector does, unless that would leave cores without work.
+  std::uint64_t parts = std::min(blocks, static_cast<std::uint64_t>(std::max(threads, 1)));
+  if (parts == 1) return {1, items};
+  std::uint64_t length = items / parts + (items % parts != 0);
+  // Parts end where a cache line or a vector does, unless that would leave cores without work.
   constexpr std::uint64_t kAlign = 64;
   if (length >= 16 * kAlign) length = (length + kAlign - 1) / kAlign * kAlign;
-  pieces = items / length + (items % length != 0);
-  return {pieces, length};
+  parts = items / length + (items % length != 0);
+  return {parts, length};
 }
 
 }  // namespace kiln::jit::cpu

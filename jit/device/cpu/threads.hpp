@@ -13,11 +13,11 @@ int thread_count();
 /// variable for anything but a whole number from 1 to 4096.
 int parse_thread_count(const std::string& text);
 
-/// How [0, items) is cut: into `pieces` of `length` items, the last one shorter, none of them
-/// empty. There are at most as many pieces as threads and as blocks; long ones are multiples of 64
+/// How [0, items) is cut: into `parts` of `length` items, the last one shorter, none of them
+/// empty. There are at most as many parts as threads and as blocks; long ones are multiples of 64
 /// items, so that no two cores write into one cache line.
 struct Cut {
-  std::uint64_t pieces = 0;
+  std::uint64_t parts = 0;
   std::uint64_t length = 0;
 };
 Cut cut(std::uint64_t items, std::uint64_t block, int threads);

@@ -117,10 +117,10 @@ TEST(Partition, KeepsANormInOneKernel) {
 TEST(Partition, CutsWhereAxesDifferAndSaysSo) {
   const auto partition = partition_of("x / sum(x, -1) / sum(x, 0)", {{64, 512}});
   ASSERT_GE(partition.kernels.size(), 2u);
-  const bool told = std::ranges::any_of(partition.kernels, [](const fusion::KernelPart& kernel) {
+  const bool named = std::ranges::any_of(partition.kernels, [](const fusion::KernelPart& kernel) {
     return kernel.reason.find("axes") != std::string::npos;
   });
-  EXPECT_TRUE(told);
+  EXPECT_TRUE(named);
 }
 
 TEST(Partition, SiblingsThatReadTheSameShareAKernel) {

@@ -132,7 +132,7 @@ TEST(Layout, NothingToDoIsNoWorkItems) {
                                          operand(DType::f32, {8, 1}, true)};
   EXPECT_EQ(plan_layout({0, 8}, operands, Backend::amd).work_items, 0u);
   EXPECT_EQ(plan_layout({8, 0}, operands, Backend::amd).work_items, 0u);
-  // What repeats along one axis and would be cut into stretches along another.
+  // What repeats along one axis and would be cut into parts along another.
   const std::vector<Operand> repeating = {operand(DType::f32, {0, 1}),
                                           operand(DType::f32, {0, 1}, true)};
   for (const Dims& shape : {Dims{16, 0}, Dims{0, 1 << 20}, Dims{0, 0}}) {

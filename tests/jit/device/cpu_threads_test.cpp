@@ -18,28 +18,27 @@ TEST(Cut, CoversEverythingOnceForAnyCount) {
     const std::uint64_t items = random() >> (random() % 63);
     const std::uint64_t block = 1 + (random() >> (40 + random() % 24));
     const int threads = 1 + static_cast<int>(random() % 200);
-    const Cut pieces = cut(items, block, threads);
+    const Cut parts = cut(items, block, threads);
     if (items == 0) {
-      ASSERT_EQ(pieces.pieces, 0U);
+      ASSERT_EQ(parts.parts, 0U);
       continue;
     }
-    ASSERT_GE(pieces.pieces, 1U);
-    ASSERT_LE(pieces.pieces, static_cast<std::uint64_t>(threads));
-    ASSERT_EQ(pieces.pieces, (items - 1) / pieces.length + 1)
-        << "the last piece is empty or too long";
+    ASSERT_GE(parts.parts, 1U);
+    ASSERT_LE(parts.parts, static_cast<std::uint64_t>(threads));
+    ASSERT_EQ(parts.parts, (items - 1) / parts.length + 1) << "the last part is empty or too long";
   }
 }
 
 TEST(Cut, OneBlockStaysOnOneThread) {
-  EXPECT_EQ(cut(16'384, 16'384, 64).pieces, 1U);
-  EXPECT_EQ(cut(16'385, 16'384, 64).pieces, 2U);
+  EXPECT_EQ(cut(16'384, 16'384, 64).parts, 1U);
+  EXPECT_EQ(cut(16'385, 16'384, 64).parts, 2U);
 }
 
-TEST(Cut, NeverMorePiecesThanBlocks) { EXPECT_EQ(cut(3 * 4096, 4096, 64).pieces, 3U); }
+TEST(Cut, NeverMorePartsThanBlocks) { EXPECT_EQ(cut(3 * 4096, 4096, 64).parts, 3U); }
 
-TEST(Cut, FewLargeItemsUseEveryThread) { EXPECT_EQ(cut(8, 1, 8).pieces, 8U); }
+TEST(Cut, FewLargeItemsUseEveryThread) { EXPECT_EQ(cut(8, 1, 8).parts, 8U); }
 
-TEST(Cut, LongPiecesEndAtCacheLines) { EXPECT_EQ(cut(1'000'003, 1024, 7).length % 64, 0U); }
+TEST(Cut, LongPartsEndAtCacheLines) { EXPECT_EQ(cut(1'000'003, 1024, 7).length % 64, 0U); }
 
 TEST(Threads, OverrideIsAWholeNumber) {
   EXPECT_EQ(parse_thread_count("12"), 12);

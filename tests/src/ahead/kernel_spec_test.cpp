@@ -90,10 +90,10 @@ class KernelSpecs : public ::testing::Test {
     const Function function = parse("f", text);
     MisalignedArrays arrays(function, types);
     const Program whole = program(function);
-    const auto room = static_cast<std::int64_t>(
+    const auto bytes = static_cast<std::int64_t>(
         whole.workspace_bytes(kCpuStream, arrays.inputs(), arrays.outputs()));
-    ASSERT_LE(room, std::int64_t{sizeof(Block)});
-    const View workspace = arrays.add(DType::u8, {room}, 0);
+    ASSERT_LE(bytes, std::int64_t{sizeof(Block)});
+    const View workspace = arrays.add(DType::u8, {bytes}, 0);
     const std::vector<KernelSpec> specs = kernel_specs(function, arrays.specification());
     EXPECT_EQ(not_loaded(specs).size(), specs.size()) << text << ": something is loaded already";
     whole.run(kCpuStream, arrays.inputs(), arrays.outputs(), workspace);

@@ -122,7 +122,7 @@ TEST_F(Prepare, NothingToComputeIsReadyAtOnce) {
   EXPECT_EQ(preparation.get().kernels, 0);
 }
 
-TEST_F(Prepare, AllAreDoneAndToldOnceEach) {
+TEST_F(Prepare, AllAreDoneAndReportedOnceEach) {
   std::vector<PrepareItem> items;
   for (int i = 0; i < 12; ++i) {
     const Function f = distinct(fmt::format("many{}", i));
@@ -130,15 +130,15 @@ TEST_F(Prepare, AllAreDoneAndToldOnceEach) {
   }
   items.push_back(items.front());                  // twice the same
   items.push_back({items[1].function, kCpu, {}});  // and one that is wrong
-  std::vector<int> told(items.size());
+  std::vector<int> reports(items.size());
   std::size_t last = 0;
   const std::vector<Preparation> all = prepare_all(items, [&](const PrepareProgress& progress) {
-    ++told[progress.index];
+    ++reports[progress.index];
     EXPECT_EQ(progress.done, ++last);
     EXPECT_EQ(progress.total, items.size());
     EXPECT_TRUE(progress.preparation.ready());
   });
-  EXPECT_EQ(told, std::vector<int>(items.size(), 1));
+  EXPECT_EQ(reports, std::vector<int>(items.size(), 1));
   for (std::size_t i = 0; i + 1 < all.size(); ++i) {
     EXPECT_TRUE(all[i].ready());
     EXPECT_FALSE(all[i].error()) << all[i].error()->what();

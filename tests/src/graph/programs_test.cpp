@@ -15,37 +15,37 @@ namespace {
 
 constexpr std::int64_t kFloats = 1024;
 
-/// A strided piece of the memory.
-struct Piece {
+/// A strided part of the memory.
+struct Range {
   std::int64_t first = 0;
   std::int64_t count = 1;
   std::int64_t stride = 1;
   std::int64_t at(std::int64_t i) const { return first + i * stride; }
   std::int64_t low() const { return std::min(at(0), at(count - 1)); }
   std::int64_t high() const { return std::max(at(0), at(count - 1)) + 1; }
-  bool same(const Piece& o) const {
+  bool same(const Range& o) const {
     return first == o.first && count == o.count && stride == o.stride;
   }
 };
 
-bool apart(const Piece& a, const Piece& b) { return a.high() <= b.low() || b.high() <= a.low(); }
+bool apart(const Range& a, const Range& b) { return a.high() <= b.low() || b.high() <= a.low(); }
 
 struct Step {
   enum class Kind { mix, own_kernel, copy, fill, sequence } kind = Kind::mix;
-  Piece x, y, out;
+  Range x, y, out;
   float a = 0;
   std::uint8_t byte = 0;
 };
 
 class Programs : public testing::DeviceTest {
  protected:
-  Piece random_piece(std::int64_t count, bool strided) {
-    Piece piece{0, count, 1};
-    if (strided && random() % 3 == 0) piece.stride = random() % 2 == 0 ? 2 : -1;
-    const std::int64_t reach = (count - 1) * std::abs(piece.stride);
-    piece.first = static_cast<std::int64_t>(random() % std::uint64_t(kFloats - reach));
-    if (piece.stride < 0) piece.first += reach;
-    return piece;
+  Range random_range(std::int64_t count, bool strided) {
+    Range range{0, count, 1};
+    if (strided && random() % 3 == 0) range.stride = random() % 2 == 0 ? 2 : -1;
+    const std::int64_t reach = (count - 1) * std::abs(range.stride);
+    range.first = static_cast<std::int64_t>(random() % std::uint64_t(kFloats - reach));
+    if (range.stride < 0) range.first += reach;
+    return range;
   }
 
   Step random_step() {
@@ -56,9 +56,9 @@ class Programs : public testing::DeviceTest {
     const bool strided = step.kind == Step::Kind::mix;
     for (;;) {
       const auto count = static_cast<std::int64_t>(1 + random() % 96);
-      step.x = random_piece(count, strided);
-      step.y = random_piece(count, strided);
-      step.out = random() % 4 == 0 && strided ? step.x : random_piece(count, strided);
+      step.x = random_range(count, strided);
+      step.y = random_range(count, strided);
+      step.out = random() % 4 == 0 && strided ? step.x : random_range(count, strided);
       const bool in_place = strided;
       if ((apart(step.x, step.out) || (in_place && step.x.same(step.out))) &&
           (apart(step.y, step.out) || (in_place && step.y.same(step.out)))) {
@@ -67,7 +67,7 @@ class Programs : public testing::DeviceTest {
     }
   }
 
-  View of(float* memory, const Piece& p) const {
+  View of(float* memory, const Range& p) const {
     return {memory + p.first, DType::f32, {p.count}, {p.stride}, device};
   }
 
@@ -108,7 +108,7 @@ class Programs : public testing::DeviceTest {
   }
 
   static void reference(std::vector<float>& m, const Step& s) {
-    const auto f = [&](const Piece& p, std::int64_t i) -> float& {
+    const auto f = [&](const Range& p, std::int64_t i) -> float& {
       return m[std::size_t(p.at(i))];
     };
     const auto own_step = [&](std::int64_t i) {

@@ -180,13 +180,13 @@ TEST_F(KernelTables, AMissedKernelThatFailsSaysSoToALaterCall) {
 
 TEST_F(KernelTables, ARequestThatIsGivenUpIsNotAFailure) {
   const WantedKernel wanted = distinct();
-  std::atomic<int> told{0};
-  const KernelTable::Done done = [&](const KernelResult&) { ++told; };
+  std::atomic<int> calls{0};
+  const KernelTable::Done done = [&](const KernelResult&) { ++calls; };
   const std::vector<KernelTable::Ticket> tickets = table_.request({&wanted, 1}, {&done, 1});
   const bool given_up = table_.cancel(tickets.front());
   const KernelResult called = table_.get(wanted, key_of(wanted));
   EXPECT_FALSE(called.failure) << called.failure->message;
-  EXPECT_EQ(given_up ? 0 : 1, told.load());
+  EXPECT_EQ(given_up ? 0 : 1, calls.load());
 }
 
 TEST_F(KernelTables, WithoutADeviceAKernelIsOnlyPutIntoTheCache) {

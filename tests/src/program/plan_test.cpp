@@ -160,7 +160,7 @@ std::string wrong_bytes(const Definition& definition, const CallTypes& call,
   const ProgramPlan plan = plan_program(definition, call, model);
   const ProgramInfo& info = plan.info;
   if (info.bytes > info.op_by_op_bytes) {
-    return fmt::format("it moves {} bytes, {} op by op", info.bytes, info.op_by_op_bytes);
+    return fmt::format("it moves {} bytes, {} unfused", info.bytes, info.op_by_op_bytes);
   }
   if (info.bytes < info.lower_bound) return "it moves less than the lower bound";
   for (std::size_t k = 0; k < plan.steps.size(); ++k) {
@@ -171,7 +171,7 @@ std::string wrong_bytes(const Definition& definition, const CallTypes& call,
   }
   const std::uint64_t unfused = unfused_workspace(definition, call);
   if (info.workspace_bytes > unfused) {
-    return "it needs more room than one kernel for each operation does";
+    return "it needs a larger workspace than one kernel for each operation does";
   }
   if (info.workspace_bytes > 0 && info.op_by_op_workspace != unfused) {
     return "it is compared with another plan of one kernel for each operation";

@@ -342,7 +342,7 @@ TEST_P(Products, OfWeightsReadAsTheyLieInMemory) {
         {testing::random_array(DType::i8, {9, 64}, 35), x});
 }
 
-// Rows that would be cut into pieces if they were not packed.
+// Rows whose reductions would be split if they were not packed.
 TEST_P(Products, InProgramsOfFewLongRows) {
   constexpr std::int64_t kLength = 1 << 18;
   const HostArray q = weights(DType::u4, {1, kLength}, 36);

@@ -105,13 +105,13 @@ TEST(ProgramErrors, NameWhatDoesNotFit) {
   };
   const View output(y.data(), DType::f32, {3, 4});
   EXPECT_NE(message(output, View()).find("workspace: expected at least"), std::string::npos);
-  std::vector<double> room(1000);
-  const View workspace(room.data(), DType::f64, {1000});
+  std::vector<double> memory(1000);
+  const View workspace(memory.data(), DType::f64, {1000});
   EXPECT_NE(message(View(y.data(), DType::f32, {4, 3}), workspace).find("expected shape [3,4]"),
             std::string::npos);
   EXPECT_NE(message(View(x.data() + 1, DType::f32, {2, 4}), workspace), "");
   EXPECT_NE(
-      message(View(room.data(), DType::f32, {3, 4}), workspace).find("overlaps the workspace"),
+      message(View(memory.data(), DType::f32, {3, 4}), workspace).find("overlaps the workspace"),
       std::string::npos);
   EXPECT_EQ(message(output, View(x.data() + 4, DType::f32, {1000})),
             "two: input 0 'x' overlaps the workspace");
@@ -138,9 +138,9 @@ TEST_P(Programs, ReducePackedNumbersAndGiveThem) {
 // Before anything has run, and by the program's names and not by a kernel's.
 TEST(ProgramErrors, NameThePartsOfTheCall) {
   std::vector<float> x(12), y(12), z(24);
-  std::vector<double> room(1000);
+  std::vector<double> memory(1000);
   const View input(x.data(), DType::f32, {3, 4});
-  const View workspace(room.data(), DType::f64, {1000});
+  const View workspace(memory.data(), DType::f64, {1000});
   const Program two = parse_program("two", "a = x / sum(x, 0); b = y * a / sum(x, 1); a, b");
   const auto message = [&](const View& second, const View& first_output) {
     try {

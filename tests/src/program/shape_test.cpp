@@ -176,9 +176,9 @@ TEST(LibraryCalls, AreGivenAllResultsAlsoThoseThatNobodyReads) {
   for (const std::size_t used : {0, 1}) {
     const Program program = trace_program(
         "with_bounds", [&](Value v) { return v - call(caller_bounds(), 2, {v})[used]; });
-    std::vector<std::uint64_t> room(program.workspace_bytes({}, inputs, outputs) / 8 + 2);
+    std::vector<std::uint64_t> workspace(program.workspace_bytes({}, inputs, outputs) / 8 + 2);
     program.run({}, inputs, outputs,
-                View(room.data(), DType::u64, {static_cast<std::int64_t>(room.size())}));
+                View(workspace.data(), DType::u64, {static_cast<std::int64_t>(workspace.size())}));
     EXPECT_EQ(y[0], used == 0 ? 2 : -2);
   }
 }

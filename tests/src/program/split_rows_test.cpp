@@ -109,7 +109,7 @@ TEST_P(SplitRows, ErrorsOfLongSumsStayBounded) {
   const View workspace(memory.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, device());
   program.run(stream, {in}, {out}, workspace);
   got[0].bytes = to.read();
-  // Stretches of 64 vectors in 256 lanes and the tree over them, twice.
+  // Blocks of 64 vectors in 256 lanes and the tree over them, twice.
   EXPECT_NEAR(testing::number_at(got[0], 0), exact,
               exact * 2 * (64 + 1 + 8) * std::ldexp(1.0, -24));
 }
