@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ahead/compile_only.hpp"
+#include "base/temporary.hpp"
 #include "jit/device/backend.hpp"
 #include "kiln/kiln.hpp"
 
@@ -194,16 +195,10 @@ BENCHMARK(repeated_call)->Unit(benchmark::kMicrosecond)->UseRealTime();
 
 int main(int argc, char** argv) {
   // A cache of this run's own, and no second one under the compiler: cold is cold.
-  std::string directory = (std::filesystem::temp_directory_path() / "kiln-bench-XXXXXX").string();
-  if (mkdtemp(directory.data()) == nullptr) {
-    fmt::print(stderr, "cannot make {}\n", directory);
-    return 1;
-  }
-  setenv("KILN_CACHE_DIR", directory.c_str(), 1);
+  const kiln::base::TemporaryDirectory cache("kiln-bench");
+  setenv("KILN_CACHE_DIR", cache.path().c_str(), 1);
   setenv("AMD_COMGR_CACHE", "0", 1);
   benchmark::Initialize(&argc, argv);
   if (!benchmark::ReportUnrecognizedArguments(argc, argv)) benchmark::RunSpecifiedBenchmarks();
-  std::error_code ignored;
-  std::filesystem::remove_all(directory, ignored);
   return 0;
 }

@@ -2,7 +2,6 @@
 // launches, and on the CPU the call of a kernel and of the pool. Each figure is per launch (or per
 // graph), taken in bursts that fit the driver's queue, with the wait for the device left out.
 #include <benchmark/benchmark.h>
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <chrono>
@@ -13,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/raw_driver.hpp"
 #include "jit/device/backend.hpp"
 #include "jit/device/cpu/shared_object.hpp"
 #include "jit/device/graph.hpp"
@@ -22,6 +22,7 @@ namespace {
 
 using kiln::DeviceType;
 using kiln::Stream;
+using kiln::bench::RawDriver;
 using kiln::jit::Backend;
 
 constexpr std::uint64_t kElements = 4096;
@@ -34,7 +35,6 @@ struct Setup {
     auto code = kiln::jit::testing::saxpy(backend, reason);
     if (!code) throw std::runtime_error(reason);
     image = *code;
-    image.push_back(std::byte{0});
     kernel = backend.load(*code, "saxpy");
     x = backend.allocate(kElements * sizeof(float));
     y = backend.allocate(kElements * sizeof(float));
@@ -62,61 +62,13 @@ Setup& setup(DeviceType type) {
   return *one;
 }
 
-/// The driver without kiln. These functions have the same signatures in HIP and CUDA.
-struct RawDriver {
-  explicit RawDriver(DeviceType type) {
-    const bool cuda = type == DeviceType::cuda;
-    void* library = dlopen(cuda ? "libcuda.so.1" : "libamdhip64.so", RTLD_NOW);
-    const auto find = [&](auto& function, const char* cuda_name, const char* hip_name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(
-          dlsym(library, cuda ? cuda_name : hip_name));
-      if (function == nullptr) throw std::runtime_error(cuda ? cuda_name : hip_name);
-    };
-    find(load, "cuModuleLoadData", "hipModuleLoadData");
-    find(get_function, "cuModuleGetFunction", "hipModuleGetFunction");
-    find(launch, "cuLaunchKernel", "hipModuleLaunchKernel");
-    find(begin_capture, "cuStreamBeginCapture_v2", "hipStreamBeginCapture");
-    find(end_capture, "cuStreamEndCapture", "hipStreamEndCapture");
-    find(instantiate, "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags");
-    find(launch_graph, "cuGraphLaunch", "hipGraphLaunch");
-    if (cuda) {
-      find(retain, "cuDevicePrimaryCtxRetain", "");
-      find(set_current, "cuCtxSetCurrent", "");
-      ok(retain(&context, 0));
-    }
-    make_current();
-    void* module = nullptr;
-    ok(load(&module, setup(type).image.data()));
-    ok(get_function(&function, module, "saxpy"));
-  }
-
-  void make_current() const {
-    if (set_current != nullptr) ok(set_current(context));
-  }
-  static void ok(int error) {
-    if (error != 0) throw std::runtime_error(fmt::format("driver error {}", error));
-  }
-  void launch_saxpy(Setup& s, void* stream) const {
-    ok(launch(function, kElements / 256, 1, 1, 256, 1, 1, 0, stream, s.arguments, nullptr));
-  }
-
-  int (*load)(void**, const void*) = nullptr;
-  int (*get_function)(void**, void*, const char*) = nullptr;
-  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
-                void**, void**) = nullptr;
-  int (*begin_capture)(void*, int) = nullptr;
-  int (*end_capture)(void*, void**) = nullptr;
-  int (*instantiate)(void**, void*, unsigned long long) = nullptr;
-  int (*launch_graph)(void*, void*) = nullptr;
-  int (*retain)(void**, int) = nullptr;
-  int (*set_current)(void*) = nullptr;
-  void* context = nullptr;
-  void* function = nullptr;
-};
-
 RawDriver& raw_driver(DeviceType type) {
   static std::map<DeviceType, RawDriver> all;
   return all.try_emplace(type, type).first->second;
+}
+
+void launch_saxpy(const RawDriver& driver, Setup& s, void* stream) {
+  driver.launch_saxpy(kElements / 256, 256, s.arguments, stream);
 }
 
 /// Times `count` calls of `launch(stream)` at a time on a stream of this thread; the wait for the
@@ -138,10 +90,10 @@ void measure(benchmark::State& state, Backend& backend, int count, Launch launch
 
 void raw_launch(benchmark::State& state, DeviceType type) {
   Setup& s = setup(type);
-  RawDriver& driver = raw_driver(type);
+  const RawDriver& driver = raw_driver(type);
   driver.make_current();
   measure(state, s.backend, kBurst,
-          [&](const Stream& stream) { driver.launch_saxpy(s, stream.native); });
+          [&](const Stream& stream) { launch_saxpy(driver, s, stream.native); });
 }
 
 /// `own_context`: whether the caller has the device's context current, as users of the runtime
@@ -149,8 +101,8 @@ void raw_launch(benchmark::State& state, DeviceType type) {
 void backend_launch(benchmark::State& state, DeviceType type, bool own_context) {
   Setup& s = setup(type);
   if (type == DeviceType::cuda) {
-    RawDriver& driver = raw_driver(type);
-    RawDriver::ok(driver.set_current(own_context ? driver.context : nullptr));
+    const RawDriver& driver = raw_driver(type);
+    own_context ? driver.make_current() : driver.make_none_current();
   }
   measure(state, s.backend, kBurst,
           [&](const Stream& stream) { s.backend.launch(*s.kernel, s.shape, s.arguments, stream); });
@@ -158,20 +110,14 @@ void backend_launch(benchmark::State& state, DeviceType type, bool own_context) 
 
 void raw_graph(benchmark::State& state, DeviceType type) {
   Setup& s = setup(type);
-  RawDriver& driver = raw_driver(type);
+  const RawDriver& driver = raw_driver(type);
   driver.make_current();
   const Stream stream = s.backend.create_stream();
-  constexpr int kRelaxed = 2;
-  RawDriver::ok(driver.begin_capture(stream.native, kRelaxed));
-  for (int i = 0; i < state.range(0); ++i) driver.launch_saxpy(s, stream.native);
-  void* graph = nullptr;
-  RawDriver::ok(driver.end_capture(stream.native, &graph));
-  void* executable = nullptr;
-  RawDriver::ok(driver.instantiate(&executable, graph, 0));
-  measure(state, s.backend, 8,
-          [&](const Stream& on) { RawDriver::ok(driver.launch_graph(executable, on.native)); });
-  state.counters["device_us"] = s.backend.time_us(
-      stream, [&] { RawDriver::ok(driver.launch_graph(executable, stream.native)); });
+  const kiln::bench::RawGraph graph(driver, stream.native, [&] {
+    for (int i = 0; i < state.range(0); ++i) launch_saxpy(driver, s, stream.native);
+  });
+  measure(state, s.backend, 8, [&](const Stream& on) { graph.launch(on.native); });
+  state.counters["device_us"] = s.backend.time_us(stream, [&] { graph.launch(stream.native); });
   s.backend.destroy_stream(stream);
 }
 

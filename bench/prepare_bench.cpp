@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
-#include <filesystem>
 #include <future>
 
 #include "ahead/compile_only.hpp"
 #include "ahead/prepare.hpp"
+#include "base/temporary.hpp"
 #include "kiln/kiln.hpp"
 
 namespace {
@@ -94,13 +94,10 @@ void add(const std::string& target) {
 
 int main(int count, char** arguments) {
   setenv("AMD_COMGR_CACHE", "0", 1);
-  std::string cache = "/tmp/kiln-bench-XXXXXX";
-  if (mkdtemp(cache.data()) == nullptr) return 1;
-  setenv("KILN_CACHE_DIR", cache.c_str(), 1);
+  const kiln::base::TemporaryDirectory cache("kiln-bench");
+  setenv("KILN_CACHE_DIR", cache.path().c_str(), 1);
   for (const char* target : {"gfx906", "sm_80", "cpu"}) add(target);
   benchmark::Initialize(&count, arguments);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
-  std::error_code ignored;
-  std::filesystem::remove_all(cache, ignored);
 }

@@ -2,59 +2,52 @@
 // CUDA. Its kernel is the saxpy of the tests.
 #pragma once
 
-#include <dlfcn.h>
-#include <fmt/format.h>
-
 #include <functional>
 #include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
-#include <type_traits>
 
 #include "jit/device/backend.hpp"
 #include "tests/jit/device/fixtures.hpp"
+#include "tests/support/driver_functions.hpp"
 
 namespace kiln::bench {
 
 class RawDriver {
  public:
   explicit RawDriver(DeviceType type) {
-    const bool cuda = type == DeviceType::cuda;
-    void* library = dlopen(cuda ? "libcuda.so.1" : "libamdhip64.so", RTLD_NOW);
-    const auto find = [&](auto& function, const char* cuda_name, const char* hip_name) {
-      const char* name = cuda ? cuda_name : hip_name;
-      function =
-          reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
-      if (function == nullptr) throw std::runtime_error(name);
-    };
-    find(load_, "cuModuleLoadData", "hipModuleLoadData");
-    find(get_function_, "cuModuleGetFunction", "hipModuleGetFunction");
-    find(launch_, "cuLaunchKernel", "hipModuleLaunchKernel");
-    find(begin_capture, "cuStreamBeginCapture_v2", "hipStreamBeginCapture");
-    find(end_capture, "cuStreamEndCapture", "hipStreamEndCapture");
-    find(instantiate, "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags");
-    find(launch_graph, "cuGraphLaunch", "hipGraphLaunch");
-    if (cuda) {
+    jit::Backend& backend = jit::backend({type, 0});
+    const testing::DriverFunctions driver(type);
+    driver.find(load_, "cuModuleLoadData", "hipModuleLoadData");
+    driver.find(get_function_, "cuModuleGetFunction", "hipModuleGetFunction");
+    driver.find(launch_, "cuLaunchKernel", "hipModuleLaunchKernel");
+    driver.find(begin_capture, "cuStreamBeginCapture_v2", "hipStreamBeginCapture");
+    driver.find(end_capture, "cuStreamEndCapture", "hipStreamEndCapture");
+    driver.find(instantiate, "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags");
+    driver.find(launch_graph, "cuGraphLaunch", "hipGraphLaunch");
+    if (driver.is_cuda()) {
       int (*retain)(void**, int) = nullptr;
-      find(retain, "cuDevicePrimaryCtxRetain", "");
-      find(set_current_, "cuCtxSetCurrent", "");
+      driver.find(retain, "cuDevicePrimaryCtxRetain", "");
+      driver.find(set_current_, "cuCtxSetCurrent", "");
       ok(retain(&context_, 0));
     }
     make_current();
-    function_ = saxpy(type);
+    function_ = saxpy(backend);
   }
 
   /// As a user of the runtime has it.
   void make_current() const {
     if (set_current_ != nullptr) ok(set_current_(context_));
   }
+  /// As a thread has it that has done nothing with the device.
+  void make_none_current() const {
+    if (set_current_ != nullptr) ok(set_current_(nullptr));
+  }
   void launch_saxpy(unsigned blocks, unsigned threads, void** arguments, void* stream) const {
     ok(launch_(function_, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, nullptr));
   }
-  static void ok(int error) {
-    if (error != 0) throw std::runtime_error(fmt::format("driver error {}", error));
-  }
+  static void ok(int error) { testing::DriverFunctions::check(error, "raw driver"); }
 
   int (*begin_capture)(void*, int) = nullptr;
   int (*end_capture)(void*, void**) = nullptr;
@@ -63,14 +56,14 @@ class RawDriver {
 
  private:
   /// Loaded once and kept.
-  void* saxpy(DeviceType type) const {
+  void* saxpy(jit::Backend& backend) const {
     static std::mutex mutex;
     static std::map<DeviceType, void*> functions;
     const std::lock_guard lock(mutex);
-    void*& function = functions[type];
+    void*& function = functions[backend.device().type];
     if (function != nullptr) return function;
     std::string reason;
-    auto image = jit::testing::saxpy(jit::backend({type, 0}), reason);
+    auto image = jit::testing::saxpy(backend, reason);
     if (!image) throw std::runtime_error(reason);
     image->push_back(std::byte{0});
     void* module = nullptr;

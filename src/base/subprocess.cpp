@@ -29,11 +29,13 @@ class Instructions {
   explicit Instructions(const SpawnRequest& request) {
     posix_spawn_file_actions_init(&actions);
     for (const SpawnRequest::Redirection& one : request.redirections) {
-      if (one.path.empty()) {
-        posix_spawn_file_actions_adddup2(&actions, one.copy_of, one.descriptor);
-      } else {
+      if (!one.path.empty()) {
         posix_spawn_file_actions_addopen(&actions, one.descriptor, one.path.c_str(), one.flags,
                                          0600);
+      } else if (one.copy_of >= 0) {
+        posix_spawn_file_actions_adddup2(&actions, one.copy_of, one.descriptor);
+      } else {
+        posix_spawn_file_actions_addclose(&actions, one.descriptor);
       }
     }
     posix_spawnattr_init(&attributes);

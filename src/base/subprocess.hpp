@@ -16,8 +16,8 @@
 namespace kiln::base {
 
 struct SpawnRequest {
-  /// What a descriptor of the program is: a file that is opened, or a copy of one of this
-  /// process's.
+  /// What a descriptor of the program is: a file that is opened, a copy of one of this process's,
+  /// or, with neither, closed.
   struct Redirection {
     int descriptor = 0;
     std::string path = {};

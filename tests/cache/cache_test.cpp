@@ -186,7 +186,7 @@ TEST_F(CacheTest, NoFlippedByteOfAFileGivesOtherCode) {
   const auto cache = open();
   cache->publish(sample_key(), sample_entry());
   const std::string path = path_of(*cache, sample_key());
-  const std::string good = read_text(path);
+  const std::string good = read_file(path);
   const Head head = decode_head(good);
   std::size_t hits = 0;
   for (std::size_t i = 0; i < good.size(); ++i) {
@@ -213,7 +213,7 @@ TEST_F(CacheTest, ATruncatedFileIsNoHit) {
   const auto cache = open();
   cache->publish(sample_key(), sample_entry());
   const std::string path = path_of(*cache, sample_key());
-  const std::string good = read_text(path);
+  const std::string good = read_file(path);
   for (std::size_t size = 0; size < good.size(); ++size) {
     fs::remove(path);
     write_text(path, good.substr(0, size));
@@ -227,7 +227,7 @@ TEST_F(CacheTest, AnEntryWithoutADigestOfItsCodeIsAHit) {
   cache->publish(sample_key(), sample_entry());
   const std::string path = path_of(*cache, sample_key());
   fs::remove(path);
-  write_text(path, read_text(KILN_TEST_GOLDEN "/entry-v1.kiln"));
+  write_text(path, read_file(KILN_TEST_GOLDEN "/entry-v1.kiln"));
   const auto found = cache->find(sample_key());
   ASSERT_TRUE(found);
   EXPECT_EQ(found->code, sample_entry().code);
@@ -297,7 +297,7 @@ TEST_F(CacheTest, CountsWhatHappens) {
 
 TEST_F(CacheTest, TornStatisticsStartAgain) {
   fetch(*open(), sample_key(), [] { return sample_entry(); });
-  std::string text = read_text(directory() + "/stats");
+  std::string text = read_file(directory() + "/stats");
   text[40] = '9';
   write_text(directory() + "/stats", text);
   EXPECT_EQ(open()->stats().values, Stats{}.values);

@@ -153,7 +153,7 @@ TEST_F(Eviction, OfAnotherFormatVersionCountsAndIsOtherwiseLeftAlone) {
   const auto cache = open(100'000);
   cache->publish(sample_key(1), sample_entry(1, 5'000));
   const std::string path = path_of(directory(), sample_key(1));
-  std::string bytes = read_text(path);
+  std::string bytes = read_file(path);
   bytes[8] = 2;  // the version
   bytes[30] = static_cast<char>(bytes[30] ^ 0x55);
   write_text(path, bytes);
@@ -164,7 +164,7 @@ TEST_F(Eviction, OfAnotherFormatVersionCountsAndIsOtherwiseLeftAlone) {
   const Verification verification = verify(*cache, true);
   EXPECT_EQ(verification.other_versions, 1u);
   EXPECT_TRUE(verification.problems.empty());
-  EXPECT_EQ(read_text(path), bytes);
+  EXPECT_EQ(read_file(path), bytes);
 
   set_age(1, std::chrono::hours(50));
   for (std::uint64_t i = 10; i < 40; ++i) cache->publish(sample_key(i), sample_entry(i, 5'000));

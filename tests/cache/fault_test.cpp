@@ -7,10 +7,12 @@
 #include <cstring>
 #include <functional>
 
+#include "base/subprocess.hpp"
 #include "cache/bundle.hpp"
 #include "fault_io.hpp"
 #include "kiln/cache.hpp"
 #include "sample.hpp"
+#include "tests/support/child_process.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -57,7 +59,7 @@ void make_bundle(const std::string& directory) {
 void expect_whole_bundle(const std::string& directory) {
   const std::string path = directory + ".kilnpack";
   if (!fs::exists(path)) return;
-  const BundleIndex index = check_bundle(read_text(path), {});
+  const BundleIndex index = check_bundle(read_file(path), {});
   EXPECT_EQ(index.reason, "");
   EXPECT_FALSE(index.items.empty());
 }
@@ -74,7 +76,7 @@ void get_and_check(Cache& cache, std::uint64_t number) {
 
 void damage(const std::string& directory, std::uint64_t number) {
   const std::string path = path_of(directory, sample_key(number));
-  std::string bytes = read_text(path);
+  std::string bytes = read_file(path);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   write_text(path, bytes);
 }
@@ -262,17 +264,14 @@ TEST_P(Fault, AKillAtEachCallLosesNothing) {
       const TemporaryDirectory temporary(fast_directory(16 << 20));
       const std::string directory = temporary.path("kiln");
       scenario_.prepare(directory);
-      const pid_t child = ::fork();
-      ASSERT_GE(child, 0);
-      if (child == 0) {
+      const pid_t child = kiln::testing::fork_child([&] {
         const auto io = std::make_shared<FaultIo>();
         io->first = first;
         io->kill = kill;
         run(scenario_, directory, io);
-        ::_exit(0);  // not reached when every call was counted right
-      }
-      int status = 0;
-      ASSERT_EQ(::waitpid(child, &status, 0), child);
+        return 0;  // not reached when every call was counted right
+      });
+      const int status = base::wait_for(child).value();
       ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "call " << first;
       expect_healthy(directory, scenario_,
                      std::string(scenario_.name) + ": killed at call " + std::to_string(first) +

@@ -9,7 +9,7 @@
 namespace kiln::cache {
 namespace {
 
-std::string golden(const std::string& name) { return read_text(KILN_TEST_GOLDEN "/" + name); }
+std::string golden(const std::string& name) { return read_file(KILN_TEST_GOLDEN "/" + name); }
 
 TEST(Golden, EntryOfVersion1IsReadAsItWasWritten) {
   const Decoded decoded = decode(sample_key(), golden("entry-v1.kiln"), Parts::all);

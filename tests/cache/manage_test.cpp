@@ -10,10 +10,12 @@
 #include <limits>
 #include <utility>
 
+#include "base/subprocess.hpp"
 #include "cache/bundle.hpp"
 #include "fault_io.hpp"
 #include "kiln/cache.hpp"
 #include "sample.hpp"
+#include "tests/support/child_process.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -38,7 +40,7 @@ class Manage : public ::testing::Test {
   }
   void damage(std::uint64_t number) {
     const std::string path = path_of(directory(), sample_key(number));
-    std::string bytes = read_text(path);
+    std::string bytes = read_file(path);
     bytes[bytes.size() - 20] = static_cast<char>(bytes[bytes.size() - 20] ^ 1);
     write_text(path, bytes);
   }
@@ -150,8 +152,8 @@ TEST_F(Manage, ExportAndImportMoveEntriesVerified) {
   EXPECT_EQ(imported.present, 1u);
   EXPECT_TRUE(imported.problems.empty());
   EXPECT_EQ(other->read(sample_key(3))->source, sample_entry(3).source);
-  EXPECT_EQ(read_text(path_of(directory(), sample_key(3))),
-            read_text(path_of(temporary_.path("other"), sample_key(3))));
+  EXPECT_EQ(read_file(path_of(directory(), sample_key(3))),
+            read_file(path_of(temporary_.path("other"), sample_key(3))));
 }
 
 TEST_F(Manage, TheSameEntriesGiveTheSameBundle) {
@@ -160,14 +162,14 @@ TEST_F(Manage, TheSameEntriesGiveTheSameBundle) {
   const auto other = Cache::open(config_for(temporary_.path("other")));
   import_bundle(*other, a);
   export_bundle(*other, b);
-  EXPECT_EQ(read_text(a), read_text(b));
-  EXPECT_FALSE(read_text(a).empty());
+  EXPECT_EQ(read_file(a), read_file(b));
+  EXPECT_FALSE(read_file(a).empty());
 }
 
 TEST_F(Manage, NoDamagedBundleIsImported) {
   const std::string path = temporary_.path("bundle");
   export_bundle(*cache_, path, {"", "", {sample_key(0), sample_key(1)}});
-  const std::string good = read_text(path);
+  const std::string good = read_file(path);
   ASSERT_EQ(check_bundle(good, {}).reason, "");
   std::string bytes = good;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -193,7 +195,7 @@ TEST_F(Manage, AnExportThatFailsLeavesTheOldFile) {
   io_->count = 1'000'000;
   io_->error = ENOSPC;
   EXPECT_THROW(export_bundle(*cache_, path), Error);
-  EXPECT_EQ(read_text(path), "older");
+  EXPECT_EQ(read_file(path), "older");
 }
 
 TEST_F(Manage, AClearThatMayNotRemoveSaysWhereAndWhy) {
@@ -245,7 +247,7 @@ TEST_F(Manage, EntriesThatGoDuringAnExportAreLeftOutAndCounted) {
   EXPECT_EQ(transfer.entries, 5u);
   EXPECT_EQ(transfer.vanished, 1u);
   EXPECT_TRUE(transfer.problems.empty());
-  EXPECT_EQ(check_bundle(read_text(temporary_.path("bundle")), {}).items.size(), 5u);
+  EXPECT_EQ(check_bundle(read_file(temporary_.path("bundle")), {}).items.size(), 5u);
 }
 
 TEST_F(Manage, TransfersHoldOneEntryAtATime) {
@@ -286,16 +288,13 @@ TEST_F(Manage, AnExportThatIsKilledLeavesNothingBehind) {
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {
     if (calls[i] == "rename") continue;  // between the link and this a name is there
-    const pid_t child = ::fork();
-    if (child == 0) {
+    const pid_t child = kiln::testing::fork_child([&] {
       io_->first = io_->calls() + static_cast<int>(i);
       io_->kill = FaultIo::Kill::before;
       export_bundle(*cache_, path);
-      ::_exit(0);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << i << " " << calls[i];
+      return 0;  // not reached
+    });
+    ASSERT_TRUE(WIFSIGNALED(base::wait_for(child).value())) << i << " " << calls[i];
     EXPECT_EQ(std::distance(fs::directory_iterator(beside), {}), 1) << i << " " << calls[i];
   }
 }
@@ -323,8 +322,8 @@ TEST_P(Layers, AHitInAReadOnlyLayerIsCopied) {
       fetch(*cache, sample_key(3), []() -> Entry { throw Error(Code::io, "no"); });
   EXPECT_EQ(fetched.from, From::disk);
   EXPECT_EQ(fetched.entry.code, sample_entry(3, 4000).code);
-  EXPECT_EQ(read_text(path_of(config_.directory, sample_key(3))),
-            read_text(path_of(directory(), sample_key(3))));
+  EXPECT_EQ(read_file(path_of(config_.directory, sample_key(3))),
+            read_file(path_of(directory(), sample_key(3))));
   EXPECT_EQ(cache->read(sample_key(4))->source, sample_entry(4).source);
 }
 
@@ -355,7 +354,7 @@ TEST_P(Layers, ThatOthersMayWriteIsNotUsed) {
 TEST_P(Layers, WithADamagedEntryIsNotWrittenTo) {
   damage(3);
   if (GetParam()) {
-    std::string bytes = read_text(layer_);
+    std::string bytes = read_file(layer_);
     const BundleIndex index = decode_bundle_index(bytes, bytes.size(), {});
     for (const BundleItem& item : index.items) {
       char& byte = bytes[item.offset + item.size - 20];

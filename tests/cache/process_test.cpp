@@ -1,37 +1,20 @@
 // Many processes on one directory: one compile per key, also when the one that compiles is killed.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <thread>
 
+#include "base/subprocess.hpp"
 #include "fault_io.hpp"
 #include "kiln/cache.hpp"
 #include "sample.hpp"
+#include "tests/support/child_process.hpp"
 
 namespace kiln::cache {
 namespace {
 
-class Pipe {
- public:
-  Pipe() { EXPECT_EQ(::pipe(ends_), 0); }
-  ~Pipe() { ::close(ends_[0]), ::close(ends_[1]); }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  template <class T>
-  void send(const T& value) {
-    if (::write(ends_[1], &value, sizeof value) != sizeof value) ::_exit(2);
-  }
-  template <class T>
-  T receive() {
-    T value{};
-    if (::read(ends_[0], &value, sizeof value) != sizeof value) ::_exit(3);
-    return value;
-  }
-
- private:
-  int ends_[2] = {-1, -1};
-};
+using kiln::testing::fork_child;
+using kiln::testing::Pipe;
 
 constexpr int kProcesses = 64;
 
@@ -41,10 +24,7 @@ class Processes : public ::testing::Test {
   // one that waits for another says so once.
   void start() {
     for (int i = 0; i < kProcesses; ++i) {
-      const pid_t child = ::fork();
-      ASSERT_GE(child, 0);
-      if (child == 0) ::_exit(run_child());
-      children_.push_back(child);
+      children_.push_back(fork_child([this] { return run_child(); }));
     }
   }
 
@@ -68,9 +48,8 @@ class Processes : public ::testing::Test {
   void expect_all_right(std::size_t killed) {
     std::size_t right = 0, signalled = 0;
     for (const pid_t child : children_) {
-      int status = 0;
-      ASSERT_EQ(::waitpid(child, &status, 0), child);
-      right += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      const int status = base::wait_for(child).value();
+      right += status == 0;
       signalled += WIFSIGNALED(status);
     }
     EXPECT_EQ(signalled, killed);
@@ -113,11 +92,7 @@ TEST_F(Processes, AForkedChildDoesNotKeepTheLock) {
   pid_t child = -1;
   const auto cache = Cache::open(config_for(directory()));
   fetch(*cache, sample_key(), [&] {
-    child = ::fork();
-    if (child == 0) {
-      end.receive<char>();
-      ::_exit(0);
-    }
+    child = fork_child([&] { return end.receive<char>() == 'e' ? 0 : 1; });
     return sample_entry();
   });
   Config config = config_for(directory());
@@ -128,7 +103,7 @@ TEST_F(Processes, AForkedChildDoesNotKeepTheLock) {
   EXPECT_EQ(fetch(*Cache::open(config), sample_key(), [] { return sample_entry(); }).from,
             From::compiled);
   end.send('e');
-  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(base::wait_for(child), 0);
 }
 
 // The lock itself, step by step: `on_pause` runs when a waiter has found the lock taken.
@@ -172,16 +147,13 @@ TEST_F(KeyLocks, AWaiterIsNotFooledByTheFileOfAFormerOwner) {
 TEST_F(KeyLocks, AWaiterIsNotHeldUpByAForkedChildOfAFormerOwner) {
   std::unique_ptr<KeyLock> owner = take();
   Pipe end;
-  const pid_t child = ::fork();  // has the owner's descriptor, and does not know
-  if (child == 0) {
-    end.receive<char>();
-    ::_exit(0);
-  }
+  // It has the owner's descriptor, and does not know.
+  const pid_t child = fork_child([&] { return end.receive<char>() == 'e' ? 0 : 1; });
   waiter_io_->on_pause = [&] { owner.reset(); };
   const KeyLock lock(*waiter_->directory(), sample_key(), in(std::chrono::seconds(5)));
   EXPECT_EQ(lock.state(), KeyLock::State::owned);
   end.send('e');
-  ::waitpid(child, nullptr, 0);
+  EXPECT_EQ(base::wait_for(child), 0);
 }
 
 TEST_F(KeyLocks, AnEntryThatAppearsEndsTheWait) {

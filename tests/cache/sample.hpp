@@ -1,14 +1,10 @@
-// What the cache tests share: a directory that goes with the test, entries that look like real
-// ones, and a record of what was logged.
+// What the cache tests share: entries that look like real ones, and a record of what was logged.
 #pragma once
 
-#include <dirent.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -24,30 +20,14 @@
 #include "cache/bundle.hpp"
 #include "cache/cache.hpp"
 #include "kiln/error.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace kiln::cache {
 
 namespace fs = std::filesystem;
 
-class TemporaryDirectory {
- public:
-  explicit TemporaryDirectory(const fs::path& parent = fs::temp_directory_path()) {
-    std::string pattern = parent / "kiln-test-XXXXXX";
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryDirectory() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  std::string path(std::string_view name = {}) const {
-    return name.empty() ? path_ : path_ + "/" + std::string(name);
-  }
-
- private:
-  std::string path_;
-};
+using kiln::testing::read_file;
+using kiln::testing::TemporaryDirectory;
 
 enum class From : std::uint8_t { disk, compiled };
 struct Fetched {
@@ -67,10 +47,10 @@ inline Fetched fetch(Cache& cache, const Key& key, const std::function<Entry()>&
 
 /// A parent for temporary directories: in memory where there is room for `bytes`, because thousands
 /// of small files take minutes on a slow or busy disk.
-inline fs::path fast_directory(std::uintmax_t bytes) {
+inline std::string fast_directory(std::uintmax_t bytes) {
   std::error_code error;
-  const bool room = fs::space("/dev/shm", error).available > bytes && !error;
-  return room ? fs::path("/dev/shm") : fs::temp_directory_path();
+  const bool fits = fs::space("/dev/shm", error).available > bytes && !error;
+  return fits ? "/dev/shm" : fs::temp_directory_path().string();
 }
 
 /// The bytes of the bundle of those entry files, signed if there is a secret.
@@ -142,10 +122,6 @@ inline Entry sample_entry(std::uint64_t number = 0, std::size_t code_size = 300)
   return entry;
 }
 
-inline std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 inline void write_text(const std::string& path, std::string_view text) {
   std::ofstream(path, std::ios::binary)
       .write(text.data(), static_cast<std::streamsize>(text.size()));

@@ -115,13 +115,13 @@ TEST_F(SignedBundle, HasTheSameBytesForTheSameEntriesAndSecret) {
   const auto other = open("user", "the secret");
   import_bundle(*other, path());
   export_bundle(*other, temporary_.path("again"));
-  EXPECT_EQ(read_text(temporary_.path("again")), read_text(path()));
-  EXPECT_NE(read_text(unsigned_), read_text(path()));
+  EXPECT_EQ(read_file(temporary_.path("again")), read_file(path()));
+  EXPECT_NE(read_file(unsigned_), read_file(path()));
 }
 
 // Whoever changes a bundle on purpose makes its digest and checksum right again.
 TEST_F(SignedBundle, NoByteOfItCanBeChanged) {
-  const std::string good = read_text(path());
+  const std::string good = read_file(path());
   const Secret secret("the secret");
   const std::uint64_t head = bundle_index_size(good);
   int cases = 0;
@@ -179,7 +179,7 @@ TEST_F(SignedBundle, AsALayerIsCheckedWithoutUnpacking) {
 }
 
 TEST_F(SignedBundle, AsALayerGivesNoEntryThatWasChanged) {
-  std::string bytes = read_text(path());
+  std::string bytes = read_file(path());
   const Secret secret("the secret");
   const BundleIndex index = check_bundle(bytes, secret);
   ASSERT_EQ(index.items.size(), 3u);

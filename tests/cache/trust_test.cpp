@@ -9,8 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/subprocess.hpp"
 #include "kiln/cache.hpp"
 #include "sample.hpp"
+#include "tests/support/child_process.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -71,14 +73,13 @@ TEST_F(Trust, AFifoInPlaceOfAnEntryDoesNotHang) {
 
 TEST_F(Trust, ASocketInPlaceOfAnEntryIsMovedAway) {
   fs::remove(path_);
-  const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  const base::UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   ASSERT_LT(path_.size(), sizeof address.sun_path);
   path_.copy(address.sun_path, path_.size());
-  ASSERT_EQ(::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   expect_healed();
-  ::close(fd);
 }
 
 TEST_F(Trust, ADirectoryInPlaceOfAnEntryIsMovedAway) {
@@ -157,7 +158,7 @@ TEST_F(Trust, AFileInPlaceOfTheDirectoryIsSaidAndNotTouched) {
   const auto cache = Cache::open(config_for(file));
   EXPECT_FALSE(cache->publish(sample_key(), sample_entry()));
   EXPECT_THAT(cache->health_error(), HasSubstr(file));
-  EXPECT_EQ(read_text(file), "of the user");
+  EXPECT_EQ(read_file(file), "of the user");
 }
 
 TEST_F(Trust, WhatIsWrongIsSaidOnce) {
@@ -199,21 +200,19 @@ TEST_F(Trust, AReadOnlyDirectoryIsReadAndNotWritten) {
       ASSERT_EQ(::chown(file.path().c_str(), kNobody, kNobody), 0);
     }
   }
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    if (::geteuid() == 0 && ::setuid(kNobody) != 0) ::_exit(10);
-    if (::access(directory().c_str(), R_OK | X_OK) != 0) ::_exit(kUnreachable);
+  const pid_t child = kiln::testing::fork_child([&] {
+    if (::geteuid() == 0 && ::setuid(kNobody) != 0) return 10;
+    if (::access(directory().c_str(), R_OK | X_OK) != 0) return kUnreachable;
     const auto cache = Cache::open(config_for(directory()));
-    if (!cache->find(sample_key())) ::_exit(11);
-    if (cache->publish(sample_key(1), sample_entry(1))) ::_exit(12);
-    if (fetch(*cache, sample_key(1), [] { return sample_entry(1); }).from != From::compiled)
-      ::_exit(13);
-    if (cache->health_error().find("cannot be written") == std::string::npos) ::_exit(15);
-    ::_exit(log_.text().find("Permission denied") == std::string::npos ? 14 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
+    if (!cache->find(sample_key())) return 11;
+    if (cache->publish(sample_key(1), sample_entry(1))) return 12;
+    if (fetch(*cache, sample_key(1), [] { return sample_entry(1); }).from != From::compiled) {
+      return 13;
+    }
+    if (cache->health_error().find("cannot be written") == std::string::npos) return 15;
+    return log_.text().find("Permission denied") == std::string::npos ? 14 : 0;
+  });
+  const int status = base::wait_for(child).value();
   ASSERT_TRUE(WIFEXITED(status));
   if (WEXITSTATUS(status) == kUnreachable) {
     GTEST_SKIP() << "a directory above " << directory() << " is closed to other users";

@@ -7,14 +7,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/subprocess.hpp"
 #include "cache/bundle.hpp"
 #include "fault_io.hpp"
 #include "kiln/cache.hpp"
 #include "sample.hpp"
 #include "tests/fuzz/seal.hpp"
+#include "tests/support/child_process.hpp"
 
 namespace kiln::cache {
 namespace {
+
+using kiln::testing::fork_child;
+using kiln::testing::Pipe;
 
 constexpr std::uint64_t kEntries = 40;
 
@@ -34,17 +39,16 @@ std::string next_file(std::uint64_t number) {
 }
 
 /// That kiln's process: publishes and reads back, all the time, until it is told to end.
-int run_next_version(const std::string& directory, int end) {
+int run_next_version(const std::string& directory, Pipe& end) {
   const auto io = std::make_shared<FaultIo>();
   Counters counters;
   Directory other(*io, {directory, true, 0, 0}, counters);
   for (std::uint64_t round = 0;; ++round) {
     for (std::uint64_t number = 0; number < kEntries; ++number) {
       if (!other.publish(next_key(number), next_file(number))) return 1;
-      if (read_text(path_of(directory, next_key(number))) != next_file(number)) return 2;
+      if (read_file(path_of(directory, next_key(number))) != next_file(number)) return 2;
     }
-    char ended = 0;
-    if (round > 0 && ::read(end, &ended, 1) == 1) return 0;
+    if (round > 0 && end.is_readable()) return 0;
   }
 }
 
@@ -52,11 +56,8 @@ TEST(Versions, OnOneDirectoryLeaveEachOtherAlone) {
   const TemporaryDirectory temporary(fast_directory(16 << 20));
   const std::string directory = temporary.path("kiln");
   LogRecord log;
-  int ends[2];
-  ASSERT_EQ(::pipe2(ends, O_NONBLOCK), 0);
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) ::_exit(run_next_version(directory, ends[0]));
+  Pipe end;
+  const pid_t child = fork_child([&] { return run_next_version(directory, end); });
 
   Config config = config_for(directory);
   config.io = std::make_shared<FaultIo>();
@@ -77,15 +78,11 @@ TEST(Versions, OnOneDirectoryLeaveEachOtherAlone) {
       EXPECT_EQ(listing.other_version, !listing.problem.empty()) << listing.problem;
     }
   }
-  ASSERT_EQ(::write(ends[1], "e", 1), 1);
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  ::close(ends[0]);
-  ::close(ends[1]);
+  end.send('e');
+  EXPECT_EQ(base::wait_for(child), 0);
   EXPECT_EQ(others, kEntries);
   for (std::uint64_t number = 0; number < kEntries; ++number) {
-    EXPECT_EQ(read_text(path_of(directory, next_key(number))), next_file(number));
+    EXPECT_EQ(read_file(path_of(directory, next_key(number))), next_file(number));
   }
   EXPECT_EQ(count_quarantined(directory), 0u);
   EXPECT_EQ(log.text(), "");
@@ -137,20 +134,17 @@ class OddFileSystem : public ::testing::Test {
 TEST_F(OddFileSystem, AccessTimesSayNothingAboutRecency) { expect_the_used_one_stays(); }
 
 TEST_F(OddFileSystem, RecencyIsKeptWhereAccessTimesAreNot) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
   constexpr int kNoMount = 77;
-  if (child == 0) {
+  const pid_t child = fork_child([&] {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", "", MS_REC | MS_PRIVATE, "") != 0 ||
         ::mount("tmpfs", temporary_.path().c_str(), "tmpfs", MS_NOATIME, "size=4m,mode=0700") !=
             0) {
-      ::_exit(kNoMount);
+      return kNoMount;
     }
     expect_the_used_one_stays();
-    ::_exit(HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
+    return HasFailure() ? 1 : 0;
+  });
+  const int status = base::wait_for(child).value();
   ASSERT_TRUE(WIFEXITED(status));
   if (WEXITSTATUS(status) == kNoMount) GTEST_SKIP() << "needs root, to mount a tmpfs with noatime";
   EXPECT_EQ(WEXITSTATUS(status), 0);

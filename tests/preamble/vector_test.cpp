@@ -6,11 +6,12 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
+
+#include "base/temporary.hpp"
 
 namespace kiln::test {
 namespace {
@@ -124,7 +125,7 @@ bool is_scalar_product(const std::string& line) {
 
 // Counts the calls, the 32-byte register operands and the products of single floats of every loop_
 // function.
-std::map<std::string, Function> read_assembly(const std::filesystem::path& path) {
+std::map<std::string, Function> read_assembly(const std::string& path) {
   std::map<std::string, Function> functions;
   std::ifstream file(path);
   Function* current = nullptr;
@@ -140,23 +141,17 @@ std::map<std::string, Function> read_assembly(const std::filesystem::path& path)
 }
 
 [[maybe_unused]] std::map<std::string, Function> compiled_functions() {
-  std::string name = (std::filesystem::temp_directory_path() / "kiln-vector-XXXXXX").string();
-  EXPECT_NE(mkdtemp(name.data()), nullptr);
-  const std::filesystem::path directory = name;
-  const std::filesystem::path code = directory / "loops.cpp";
-  const std::filesystem::path assembly = directory / "loops.s";
-  std::ofstream(code) << source();
+  const kiln::base::TemporaryDirectory directory("kiln-vector");
+  const std::string code = directory.write("loops.cpp", source());
+  const std::string assembly = directory.path() + "/loops.s";
   const std::string command = "'" KILN_TEST_COMPILER
                               "' -std=c++17 -O3 -march=x86-64-v3 -ffp-contract=off "
                               "-fno-trapping-math -fno-math-errno -S -I'" KILN_TEST_SOURCE
                               "' -o '" +
-                              assembly.string() + "' '" + code.string() + "'";
+                              assembly + "' '" + code + "'";
   const int status = std::system(command.c_str());
-  std::map<std::string, Function> functions;
-  if (status == 0) functions = read_assembly(assembly);
-  std::filesystem::remove_all(directory);
   EXPECT_EQ(status, 0) << command;
-  return functions;
+  return status == 0 ? read_assembly(assembly) : std::map<std::string, Function>();
 }
 
 TEST(Vectorisation, EveryFunctionOfAChainBecomesVectorCodeWithoutACall) {

@@ -1,12 +1,8 @@
 // Stream capture by the driver's own functions, as a program that knows nothing of kiln does it.
 #pragma once
 
-#include <dlfcn.h>
-
-#include <stdexcept>
-#include <string>
-
 #include "kiln/view.hpp"
+#include "tests/support/driver_functions.hpp"
 
 namespace kiln::testing {
 
@@ -14,25 +10,23 @@ namespace kiln::testing {
 /// for a driver call that fails.
 class Capture {
  public:
-  explicit Capture(const Stream& stream) : stream_(stream) {
-    const bool cuda = stream.device.type == DeviceType::cuda;
-    library_ = cuda ? dlopen("libcuda.so.1", RTLD_NOW) : hip_library();
-    find(begin_, "cuStreamBeginCapture_v2", "hipStreamBeginCapture");
-    find(end_, "cuStreamEndCapture", "hipStreamEndCapture");
-    find(instantiate_, "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags");
-    find(launch_, "cuGraphLaunch", "hipGraphLaunch");
-    find(destroy_, "cuGraphExecDestroy", "hipGraphExecDestroy");
-    find(destroy_graph_, "cuGraphDestroy", "hipGraphDestroy");
-    find(synchronize_, "cuStreamSynchronize", "hipStreamSynchronize");
-    if (!cuda) return;
+  explicit Capture(const Stream& stream) : stream_(stream), driver_(stream.device.type) {
+    driver_.find(begin_, "cuStreamBeginCapture_v2", "hipStreamBeginCapture");
+    driver_.find(end_, "cuStreamEndCapture", "hipStreamEndCapture");
+    driver_.find(instantiate_, "cuGraphInstantiateWithFlags", "hipGraphInstantiateWithFlags");
+    driver_.find(launch_, "cuGraphLaunch", "hipGraphLaunch");
+    driver_.find(destroy_, "cuGraphExecDestroy", "hipGraphExecDestroy");
+    driver_.find(destroy_graph_, "cuGraphDestroy", "hipGraphDestroy");
+    driver_.find(synchronize_, "cuStreamSynchronize", "hipStreamSynchronize");
+    if (!driver_.is_cuda()) return;
     int (*retain)(void**, int) = nullptr;
     int (*push)(void*) = nullptr;
-    find(retain, "cuDevicePrimaryCtxRetain", "");
-    find(push, "cuCtxPushCurrent_v2", "");
-    find(pop_, "cuCtxPopCurrent_v2", "");
+    driver_.find(retain, "cuDevicePrimaryCtxRetain", "");
+    driver_.find(push, "cuCtxPushCurrent_v2", "");
+    driver_.find(pop_, "cuCtxPopCurrent_v2", "");
     void* context = nullptr;
-    ok(retain(&context, stream.device.index), "cuDevicePrimaryCtxRetain");
-    ok(push(context), "cuCtxPushCurrent_v2");
+    check(retain(&context, stream.device.index), "cuDevicePrimaryCtxRetain");
+    check(push(context), "cuCtxPushCurrent_v2");
   }
   ~Capture() {
     if (executable_ != nullptr) (void)destroy_(executable_);
@@ -47,39 +41,22 @@ class Capture {
   /// fail, and spoil the capture.
   void begin() {
     constexpr int kGlobal = 0;
-    ok(begin_(stream_.native, kGlobal), "begin capture");
+    check(begin_(stream_.native, kGlobal), "begin capture");
   }
   void end() {
-    ok(end_(stream_.native, &graph_), "end capture");
-    ok(instantiate_(&executable_, graph_, 0), "instantiate");
+    check(end_(stream_.native, &graph_), "end capture");
+    check(instantiate_(&executable_, graph_, 0), "instantiate");
   }
   void replay() {
-    ok(launch_(executable_, stream_.native), "launch graph");
-    ok(synchronize_(stream_.native), "synchronize");
+    check(launch_(executable_, stream_.native), "launch graph");
+    check(synchronize_(stream_.native), "synchronize");
   }
 
  private:
-  static void* hip_library() {
-    for (const char* name :
-         {"libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}) {
-      if (void* library = dlopen(name, RTLD_NOW | RTLD_NOLOAD)) return library;
-    }
-    throw std::runtime_error("libamdhip64.so is not loaded");
-  }
-  template <class Function>
-  void find(Function& function, const char* cuda_name, const char* hip_name) {
-    const char* name = stream_.device.type == DeviceType::cuda ? cuda_name : hip_name;
-    function = reinterpret_cast<Function>(dlsym(library_, name));
-    if (function == nullptr) throw std::runtime_error(std::string("the driver has no ") + name);
-  }
-  static void ok(int error, const char* what) {
-    if (error != 0) {
-      throw std::runtime_error(std::string(what) + ": driver error " + std::to_string(error));
-    }
-  }
+  static void check(int error, const char* what) { DriverFunctions::check(error, what); }
 
   Stream stream_;
-  void* library_ = nullptr;
+  DriverFunctions driver_;
   int (*begin_)(void*, int) = nullptr;
   int (*end_)(void*, void**) = nullptr;
   int (*instantiate_)(void**, void*, unsigned long long) = nullptr;

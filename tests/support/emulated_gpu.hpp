@@ -2,7 +2,6 @@
 // compiler and run thread by thread (emulated_gpu_device.h), with waves of any size.
 #pragma once
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "ahead/compile_only.hpp"
+#include "base/dynamic_library.hpp"
 #include "fusion/emit/emit.hpp"
 #include "kernel/emit_kernel.hpp"
 #include "kiln/function.hpp"
@@ -56,13 +56,8 @@ class EmulatedGpu {
         fmt::format("{0} -std=c++17 -w -O1 -ffp-contract=off -shared -fPIC -o {1}.so {1}.cpp",
                     KILN_TEST_CXX, base);
     if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
-    library_ = dlopen((base + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) throw std::runtime_error(dlerror());
-  }
-  EmulatedGpu(const EmulatedGpu&) = delete;
-  EmulatedGpu& operator=(const EmulatedGpu&) = delete;
-  ~EmulatedGpu() {
-    if (library_ != nullptr) dlclose(library_);
+    library_ = kiln::base::DynamicLibrary(base + ".so");
+    if (!library_) throw std::runtime_error(library_.error());
   }
 
   const std::string& schedule(std::size_t i) const { return kernels_[i].call.schedule_text; }
@@ -92,7 +87,7 @@ class EmulatedGpu {
     }
     using Run = void (*)(void* const*, unsigned, unsigned, unsigned, bool);
     const auto run =
-        reinterpret_cast<Run>(dlsym(library_, fmt::format("run_kernel_{}", i).c_str()));
+        reinterpret_cast<Run>(library_.symbol(fmt::format("run_kernel_{}", i).c_str()));
     run(arguments.data(), static_cast<unsigned>(kernel.call.layout.work_items), description.block,
         static_cast<unsigned>(kernel.call.layout.schedule.reduction.cluster_blocks), backwards);
     return results;
@@ -141,7 +136,7 @@ class EmulatedGpu {
   }
 
   std::vector<Kernel> kernels_;
-  void* library_ = nullptr;
+  base::DynamicLibrary library_;
 };
 
 }  // namespace kiln::testing

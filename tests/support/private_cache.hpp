@@ -6,8 +6,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <system_error>
+
+#include "tests/support/temporary_directory.hpp"
 
 namespace kiln::testing {
 
@@ -22,25 +25,22 @@ class PrivateCache : public ::testing::Environment {
       setenv("KILN_CACHE_DIR", kept, 1);
       return;
     }
-    std::string name = (std::filesystem::temp_directory_path() / "kiln-test-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) std::abort();
-    directory_ = name;
+    directory_.emplace();
     if (const char* shared = std::getenv("KILN_CACHE_DIR")) {
       shared_ = shared;
       std::error_code absent;
-      std::filesystem::copy_file(shared_ / kToolchains, directory_ / kToolchains, absent);
+      std::filesystem::copy_file(shared_ / kToolchains, own() / kToolchains, absent);
     }
-    setenv("KILN_CACHE_DIR", name.c_str(), 1);
+    setenv("KILN_CACHE_DIR", own().c_str(), 1);
   }
   ~PrivateCache() override {
-    if (directory_.empty()) return;
-    std::error_code ignored;
     if (!shared_.empty()) share();
-    std::filesystem::remove_all(directory_, ignored);
   }
 
  private:
   static constexpr const char* kToolchains = "toolchains.json";
+
+  std::filesystem::path own() const { return directory_->path(); }
 
   // By rename, since others read it; what says more replaces what says less.
   void share() const {
@@ -50,15 +50,15 @@ class PrivateCache : public ::testing::Environment {
       const auto size = fs::file_size(file, absent);
       return absent ? 0 : size;
     };
-    if (bytes(directory_ / kToolchains) <= bytes(shared_ / kToolchains)) return;
-    const fs::path copy = shared_ / (directory_.filename().string() + ".json");
+    if (bytes(own() / kToolchains) <= bytes(shared_ / kToolchains)) return;
+    const fs::path copy = shared_ / (own().filename().string() + ".json");
     std::error_code failed;
-    fs::copy_file(directory_ / kToolchains, copy, failed);
+    fs::copy_file(own() / kToolchains, copy, failed);
     if (!failed) fs::rename(copy, shared_ / kToolchains, failed);
     if (failed) fs::remove(copy, failed);
   }
 
-  std::filesystem::path directory_;
+  std::optional<TemporaryDirectory> directory_;
   std::filesystem::path shared_;
 };
 

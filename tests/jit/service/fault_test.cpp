@@ -3,13 +3,12 @@
 // everything else goes on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 
+#include "base/subprocess.hpp"
 #include "tests/jit/service/fixtures.hpp"
 
 extern char** environ;
@@ -168,11 +167,11 @@ TEST_P(CompileParentDeath, by_kill_9_leaves_no_worker_no_compiler_and_no_file) {
     ASSERT_EQ(mkfifo((gate + suffix).c_str(), 0600), 0);
   std::vector<std::string> arguments = {KILN_TEST_PARENT, KILN_TEST_WORKER, compiler_, gate};
   if (GetParam()) arguments.emplace_back("fork");
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  pid_t parent = -1;
-  ASSERT_EQ(posix_spawn(&parent, pointers[0], nullptr, nullptr, pointers.data(), environ), 0);
+  std::vector<std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    variables.emplace_back(*variable);
+  }
+  const pid_t parent = base::spawn({.command = arguments, .environment = variables}, "no parent");
 
   std::ifstream entered(gate + ".entered");
   int worker = 0;
@@ -187,7 +186,7 @@ TEST_P(CompileParentDeath, by_kill_9_leaves_no_worker_no_compiler_and_no_file) {
   ASSERT_TRUE(std::filesystem::exists(temporary));
 
   kill(parent, SIGKILL);
-  EXPECT_EQ(waitpid(parent, nullptr, 0), parent);
+  EXPECT_EQ(base::wait_for(parent), SIGKILL);
   EXPECT_TRUE(worker_end.ends());
   EXPECT_TRUE(compiler_end.ends());
   EXPECT_FALSE(std::filesystem::exists(temporary));

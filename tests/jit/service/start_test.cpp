@@ -3,16 +3,15 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <array>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
 
+#include "base/subprocess.hpp"
 #include "jit/toolchain/environment.hpp"
 #include "jit/toolchain/toolchain.hpp"
 #include "tests/jit/service/fixtures.hpp"
@@ -37,29 +36,11 @@ class CompileStart : public test::ServiceTest {
   // Starts `arguments` with descriptor 3 a copy of `socket`, or closed; gives its status.
   static int status_of(std::vector<std::string> arguments, std::vector<std::string> variables,
                        int socket) {
-    const auto pointers = [](std::vector<std::string>& texts) {
-      std::vector<char*> list;
-      for (std::string& text : texts) list.push_back(text.data());
-      list.push_back(nullptr);
-      return list;
-    };
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    if (socket >= 0) posix_spawn_file_actions_adddup2(&actions, socket, 3);
-    if (socket < 0) posix_spawn_file_actions_addclose(&actions, 3);
-    posix_spawnattr_t attributes;
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    pid_t pid = -1;
-    const int error = posix_spawn(&pid, arguments[0].c_str(), &actions, &attributes,
-                                  pointers(arguments).data(), pointers(variables).data());
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
-    EXPECT_EQ(error, 0);
-    int status = -1;
-    if (error == 0) waitpid(pid, &status, 0);
-    return status;
+    const base::SpawnRequest request{.command = std::move(arguments),
+                                     .environment = std::move(variables),
+                                     .redirections = {{.descriptor = 3, .copy_of = socket}},
+                                     .own_group = true};
+    return base::wait_for(base::spawn(request, "cannot start a shell")).value();
   }
 
   // Whether the failure of that compile, each of two times alike, is the compiler's verdict.

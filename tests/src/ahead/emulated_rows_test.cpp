@@ -2,9 +2,8 @@
 // the same bits for waves of 32 and of 64 lanes and for blocks in any order.
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "tests/support/emulated_gpu.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace kiln {
 namespace {
@@ -120,21 +119,14 @@ class EmulatedRows : public ::testing::Test {
     if (std::system(KILN_TEST_CXX " --version > /dev/null 2>&1") != 0) {
       GTEST_SKIP() << "the compiler that built this test, " KILN_TEST_CXX ", is not here";
     }
-    std::string pattern =
-        (std::filesystem::temp_directory_path() / "kiln-emulated-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
   }
-  void TearDown() override {
-    if (!directory_.empty()) std::filesystem::remove_all(directory_);
-  }
-  std::string directory_;
+  const testing::TemporaryDirectory directory_;
 };
 
 TEST_F(EmulatedRows, AreRightAndHaveTheSameBitsForEveryWaveAndOrderOfBlocks) {
   const std::vector<EmulatedCall> all = calls();
-  EmulatedGpu of_32(all, 32, directory_);
-  EmulatedGpu of_64(all, 64, directory_);
+  EmulatedGpu of_32(all, 32, directory_.path());
+  EmulatedGpu of_64(all, 64, directory_.path());
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::string what =
         fmt::format("{} on {}: {}", all[i].text, all[i].target, of_32.schedule(i));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <fstream>
 #include <iterator>
@@ -11,9 +10,11 @@
 #include <thread>
 
 #include "ahead/compile_only.hpp"
+#include "base/subprocess.hpp"
 #include "files/manifest.hpp"
 #include "kernel/named_kernel.hpp"
 #include "kernel/process_cache.hpp"
+#include "tests/support/child_process.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/private_cache.hpp"
 
@@ -67,20 +68,15 @@ TEST(Record, ThreadsAndProcessesWriteEachFunctionOnce) {
   constexpr int kFunctions = 20;
   std::vector<pid_t> children;
   for (int i = 0; i < 3; ++i) {
-    children.push_back(fork());
-    if (children.back() == 0) {
+    children.push_back(testing::fork_child([] {
       ask(kFunctions);
-      _exit(::testing::Test::HasFailure() ? 1 : 0);
-    }
+      return ::testing::Test::HasFailure() ? 1 : 0;
+    }));
   }
   std::vector<std::thread> threads;
   for (int i = 0; i < 8; ++i) threads.emplace_back([] { ask(kFunctions); });
   for (std::thread& thread : threads) thread.join();
-  for (const pid_t child : children) {
-    int status = -1;
-    EXPECT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_EQ(status, 0);
-  }
+  for (const pid_t child : children) EXPECT_EQ(base::wait_for(child), 0);
   const files::Manifest manifest = recorded();
   EXPECT_TRUE(manifest.problems.empty());
   std::set<std::string> names;

@@ -9,7 +9,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,6 +16,7 @@
 #include "files/tensor_file.hpp"
 #include "kiln/error.hpp"
 #include "kiln/view.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace kiln::files {
 namespace {
@@ -26,33 +26,22 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using namespace std::string_literals;
 
-class Files : public testing::Test {
+class Files : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "kiln-files-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    directory_ = pattern;
-  }
-  void TearDown() override {
-    fs::permissions(directory_, fs::perms::owner_all);
-    fs::remove_all(directory_);
-  }
+  // So that it can be removed.
+  void TearDown() override { fs::permissions(directory_.path(), fs::perms::owner_all); }
 
-  std::string path(std::string_view name) const { return (directory_ / name).string(); }
+  std::string path(std::string_view name) const { return directory_.path(name); }
   std::string put(std::string_view name, std::string_view bytes) const {
-    std::ofstream(path(name), std::ios::binary) << bytes;
-    return path(name);
+    return directory_.put(name, bytes);
   }
-  std::string get(std::string_view name) const {
-    std::ifstream file(path(name), std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  std::string get(std::string_view name) const { return kiln::testing::read_file(path(name)); }
   std::size_t file_count() const {
     return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(directory_), fs::directory_iterator()));
+        std::distance(fs::directory_iterator(directory_.path()), fs::directory_iterator()));
   }
 
-  fs::path directory_;
+  const kiln::testing::TemporaryDirectory directory_;
 };
 
 std::string error_of(const std::function<void()>& body, Code code) {
@@ -426,7 +415,7 @@ TEST_F(Files, SaysWhatIsWrongWithAnOutput) {
 
 TEST_F(Files, SaysThatAnOutputIsNotWritable) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
-  fs::permissions(directory_, fs::perms::owner_read | fs::perms::owner_exec);
+  fs::permissions(directory_.path(), fs::perms::owner_read | fs::perms::owner_exec);
   const float value = 1;
   const TensorData tensor{"x", DType::f32, {}, {}, &value};
   EXPECT_THAT(error_of(

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <kiln/kiln.hpp>
 
+#include "tests/support/temporary_directory.hpp"
 #include "tests/support/toolchains.hpp"
 
 namespace kiln {
@@ -20,14 +21,9 @@ class CacheApi : public ::testing::Test {
   void SetUp() override {
     KILN_NEED(host);
     // The process has one cache for its functions, in the directory of the first test.
-    static const std::string directory = [] {
-      std::string pattern = fs::temp_directory_path() / "kiln-api-XXXXXX";
-      const std::string made = ::mkdtemp(pattern.data());
-      ::setenv("KILN_CACHE_DIR", made.c_str(), 1);
-      std::atexit([] { fs::remove_all(::getenv("KILN_CACHE_DIR")); });
-      return made;
-    }();
-    directory_ = directory;
+    static const testing::TemporaryDirectory directory;
+    directory_ = directory.path();
+    ::setenv("KILN_CACHE_DIR", directory_.c_str(), 1);
     cache_ = cache::open();
     cache::clear(*cache_);
   }

@@ -1,13 +1,13 @@
 // A module that cannot be loaded: only what the driver, or the image itself, calls invalid is taken
 // for damage. Everything else is an error of that call, the entry stays where it is, and the next
 // call loads it.
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
 #include <csignal>
 
 #include "ahead/compile_only.hpp"
+#include "base/dynamic_library.hpp"
 #include "cache/cache.hpp"
 #include "tests/jit/device/hip_host_driver.hpp"
 #include "tests/support/devices.hpp"
@@ -101,10 +101,8 @@ TEST(LoadFailureOnTheCpu, LeavesTheEntryAndIsTriedAgain) {
 class LoadFailureOfTheDriver : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW);
-    if (library != nullptr) {
-      fail_ = reinterpret_cast<decltype(fail_)>(dlsym(library, "kiln_host_driver_fail_with"));
-    }
+    const base::DynamicLibrary library("libcuda.so.1");
+    fail_ = reinterpret_cast<decltype(fail_)>(library.symbol("kiln_host_driver_fail_with"));
     if (fail_ == nullptr) GTEST_SKIP() << "libcuda.so.1 is a real driver, or none";
   }
   void TearDown() override {
