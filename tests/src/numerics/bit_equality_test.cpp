@@ -54,7 +54,7 @@ void update_golden(const Hashes& found) {
   for (const auto& [name, hash] : hashes) file << name << ' ' << hash << '\n';
 }
 
-std::uint64_t encode(long double value, DType dtype) {
+std::uint64_t encoded(long double value, DType dtype) {
   return fusion::reference::encode(fusion::reference::from_real(dtype, value));
 }
 long double decode(std::uint64_t pattern, DType dtype) {
@@ -67,13 +67,13 @@ std::vector<std::uint64_t> corpus(DType dtype, std::uint64_t seed) {
   const std::uint64_t mask = bits(dtype) == 64 ? ~0ull : (1ull << bits(dtype)) - 1;
   std::vector<std::uint64_t> values;
   if (is_floating(dtype)) {
-    const std::uint64_t infinity = encode(INFINITY, dtype);
+    const std::uint64_t infinity = encoded(INFINITY, dtype);
     for (const long double value : {0.0, 1.0, 0.5, 1.5, 2.5, 3.0, 0.1, 10.0, 1e-3, 1e-40, 65504.0,
                                     1e30, 256.0, double(INFINITY)}) {
-      values.push_back(encode(value, dtype));
-      values.push_back(encode(-value, dtype));
+      values.push_back(encoded(value, dtype));
+      values.push_back(encoded(-value, dtype));
     }
-    values.push_back(encode(std::nanl(""), dtype));
+    values.push_back(encoded(std::nanl(""), dtype));
     values.push_back(1);             // the smallest subnormal
     values.push_back(infinity - 1);  // the largest finite number, but of types that saturate
   } else {
@@ -87,7 +87,7 @@ std::vector<std::uint64_t> corpus(DType dtype, std::uint64_t seed) {
     const std::uint64_t drawn = random();
     const auto near = static_cast<double>(static_cast<std::int64_t>(drawn % 200001) - 100000);
     const bool any = random() % 2 == 0;
-    values.push_back(is_floating(dtype) ? any ? drawn & mask : encode(near / 1024, dtype)
+    values.push_back(is_floating(dtype) ? any ? drawn & mask : encoded(near / 1024, dtype)
                                         : (drawn >> random() % 64) & mask);
   }
   if (dtype == DType::boolean) {
@@ -118,7 +118,7 @@ std::uint64_t without_payload(std::uint64_t pattern, DType dtype) {
            without_payload(pattern >> 32, DType::f32) << 32;
   }
   if (!is_floating(dtype) || !std::isnan(decode(pattern, dtype))) return pattern;
-  return encode(std::nanl(""), dtype);
+  return encoded(std::nanl(""), dtype);
 }
 
 struct Call {
