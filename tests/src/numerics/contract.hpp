@@ -35,8 +35,8 @@ inline std::uint64_t mask_of(DType dtype) {
   return bits(dtype) == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits(dtype)) - 1;
 }
 
-inline std::uint64_t bits_of(const Number& number, DType dtype) {
-  if (number.kind == Number::width) return bits_of(double(bits(dtype)), dtype);
+inline std::uint64_t number_bits(const Number& number, DType dtype) {
+  if (number.kind == Number::width) return number_bits(double(bits(dtype)), dtype);
   if (is_floating(dtype)) {
     const std::uint64_t largest = fusion::encode(kInf, dtype) - 1;
     switch (number.kind) {

@@ -276,7 +276,7 @@ TEST_P(RowContract, OfTheTable) {
     HostArray array = HostArray::contiguous(dtype(), {count});
     for (std::int64_t i = 0; i < count; ++i) {
       const Row& row = *rows[static_cast<std::size_t>(i)];
-      testing::set_bits(array, i, bits_of(first ? row.x : row.y, dtype()));
+      testing::set_bits(array, i, number_bits(first ? row.x : row.y, dtype()));
     }
     inputs.emplace_back(std::move(array));
   }
@@ -304,14 +304,15 @@ TEST_P(RowContract, OfTheTable) {
         if (call == calls.begin() + end) continue;
         const auto k = static_cast<std::size_t>(call - calls.begin()) - begin;
         const DType result = outputs[k].dtype;
-        const std::uint64_t wanted = bits_of(rows[i]->result, result);
+        const std::uint64_t wanted = number_bits(rows[i]->result, result);
         const bool nan = is_floating(result) && std::isnan(fusion::decode(wanted, result));
         for (const auto* arrays : {&outputs, &reference}) {
           const std::uint64_t got = testing::get_bits((*arrays)[k], static_cast<std::int64_t>(i));
           if (nan && std::isnan(fusion::decode(got, result))) continue;
           EXPECT_EQ(got, wanted) << rows[i]->call << " of " << name(dtype())
-                                 << fmt::format(" {:#x} and {:#x}, ", bits_of(rows[i]->x, dtype()),
-                                                bits_of(rows[i]->y, dtype()))
+                                 << fmt::format(" {:#x} and {:#x}, ",
+                                                number_bits(rows[i]->x, dtype()),
+                                                number_bits(rows[i]->y, dtype()))
                                  << mode_of(options)
                                  << (arrays == &outputs ? ", " + to_string(device())
                                                         : ", reference")

@@ -51,8 +51,8 @@ TEST_P(NanContract, OfMaximumAndMinimum) {
 TEST_P(ConstantContract, EveryBitSurvivesTheText) {
   std::mt19937_64 random(17);
   std::vector<std::uint64_t> wanted = testing::sample(dtype(), 64, 5);
-  const std::uint64_t any[] = {bits_of(kLargest, dtype()), bits_of(kLowest, dtype()),
-                               bits_of(kLeast, dtype())};
+  const std::uint64_t any[] = {number_bits(kLargest, dtype()), number_bits(kLowest, dtype()),
+                               number_bits(kLeast, dtype())};
   if (dtype() != DType::boolean) wanted.insert(wanted.end(), std::begin(any), std::end(any));
   while (wanted.size() < 128) wanted.push_back(random() & mask_of(dtype()));
   if (dtype() == DType::boolean)
