@@ -54,6 +54,8 @@ apt_knows() {
 what_is_lost_without() {
   case $1 in
     libamdhip64-dev) echo "AMD kernels are not compiled (with AMD's own packages in /opt/rocm they are)" ;;
+    libhiredis-dev) echo "there is no KILN_REMOTE_CACHE" ;;
+    redis-tools) echo "the remote cache is not tested" ;;
     libdlpack-dev) echo "kiln/dlpack.hpp is not tested" ;;
     clang-format-*) echo "the sources' format is not tested" ;;
     clang-tidy) echo "there is no --tidy" ;;
@@ -68,6 +70,7 @@ install_packages() {
   local package rocm missing optional=()
 
   if rocm=$(rocm_directory); then echo "HIP: $rocm"; else optional=(libamdhip64-dev); fi
+  optional+=(libhiredis-dev)
   for package in "$@"; do
     if [[ $package == \?* ]]; then optional+=("${package#?}"); else libraries+=("$package"); fi
   done

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cache/bundle.hpp"
 #include "kiln/error.hpp"
 
@@ -11,6 +13,10 @@ namespace {
 constexpr std::uint64_t kLookUpsPerFlush = 4096;
 // How often an entry that another process published may turn out unusable before we stop waiting.
 constexpr int kMaxTurns = 3;
+// How long a look-up on the server may take where no compile has been timed yet, which is less than
+// any takes; and where compiles take long.
+constexpr std::chrono::milliseconds kUnknownCompile{100};
+constexpr std::chrono::milliseconds kLongestLookUp{2000};
 
 Key key_without_toolchain(std::vector<Ingredient> ingredients) {
   std::erase_if(ingredients, [](const Ingredient& one) { return one.tag == "toolchain"; });
@@ -38,6 +44,7 @@ Cache::Cache(Config config)
   for (const std::string& path : config_.readonly) {
     layers_.push_back(open_readonly_layer(io_, path, config_.secret, counters_));
   }
+  use_remote(config_.remote, config_.secret);
 }
 
 Cache::~Cache() { flush_stats(); }
@@ -79,15 +86,68 @@ std::optional<Entry> Cache::read(const Key& key) {
   return std::move(loaded->entry);
 }
 
+void Cache::use_remote(std::optional<RemoteSettings> settings, Secret secret) {
+  std::shared_ptr<Remote> made;
+  if (settings) made = std::make_shared<Remote>(*std::move(settings), std::move(secret), counters_);
+  const std::lock_guard lock(mutex_);
+  remote_.swap(made);
+}
+
+std::shared_ptr<Remote> Cache::remote() {
+  const std::lock_guard lock(mutex_);
+  return remote_;
+}
+
+bool Cache::flush_remote(std::chrono::steady_clock::time_point deadline) {
+  const std::shared_ptr<Remote> remote = this->remote();
+  return !remote || remote->flush(deadline);
+}
+
+std::chrono::milliseconds Cache::remote_wait(const RemoteSettings& settings, std::size_t keys) {
+  if (settings.wait.count() > 0) return settings.wait;
+  const Stats known = stats();
+  std::chrono::milliseconds compile = kUnknownCompile;
+  if (known[Count::compiled] > 0 && known[Count::compile_ms] > 0) {
+    compile = std::chrono::milliseconds(known[Count::compile_ms] / known[Count::compiled]);
+  }
+  return std::min(compile * static_cast<int>(keys), kLongestLookUp);
+}
+
+std::vector<std::optional<Entry>> Cache::fetch(std::span<const Key> keys) {
+  std::vector<std::optional<Entry>> found(keys.size());
+  const std::shared_ptr<Remote> remote = this->remote();
+  std::vector<std::size_t> asked;
+  if (remote) {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (!rejected_.contains(keys[i])) asked.push_back(i);
+    }
+  }
+  if (asked.empty()) return found;
+  std::vector<Key> wanted;
+  for (const std::size_t i : asked) wanted.push_back(keys[i]);
+  const auto deadline =
+      std::chrono::steady_clock::now() + remote_wait(remote->settings(), wanted.size());
+  auto loaded = remote->fetch(wanted, deadline);
+  for (std::size_t k = 0; k < asked.size(); ++k) {
+    if (!loaded[k]) continue;
+    if (user_) user_->publish(wanted[k], loaded[k]->bytes);
+    found[asked[k]] = std::move(loaded[k]->entry);
+  }
+  return found;
+}
+
 bool Cache::publish(const Key& key, const Entry& entry) {
   counters_.add(Count::compiled);
+  counters_.add(Count::compile_ms, static_cast<std::uint64_t>(entry.metadata.compile_ms));
   const bool kept = keep(key, entry);
   flush_stats();
   return kept;
 }
 
 bool Cache::keep(const Key& key, const Entry& entry) {
-  if (!user_) return false;
+  const std::shared_ptr<Remote> remote = this->remote();
+  if (!user_ && !remote) return false;
   const auto refuse = [&](std::string_view reason) {
     log_once(LogLevel::warning, fmt::format("cache.publish:{}", reason),
              fmt::format("cache: '{}' is not kept: {}", entry.metadata.function, reason));
@@ -100,11 +160,16 @@ bool Cache::keep(const Key& key, const Entry& entry) {
   if (const std::string reason = check_elf(entry.code); !reason.empty()) return refuse(reason);
 
   const bool complete = entry.metadata.created != 0 && !entry.metadata.kiln_version.empty();
-  if (complete) return user_->publish(key, encode(key, entry));
+  const auto store = [&](const Entry& stored) {
+    const std::string file = encode(key, stored);
+    if (remote) remote->publish(key, file);
+    return user_ && user_->publish(key, file);
+  };
+  if (complete) return store(entry);
   Entry stamped = entry;
   if (stamped.metadata.created == 0) stamped.metadata.created = io_.now() / 1'000'000'000;
   if (stamped.metadata.kiln_version.empty()) stamped.metadata.kiln_version = KILN_VERSION;
-  return user_->publish(key, encode(key, stamped));
+  return store(stamped);
 }
 
 Locked Cache::lock(const Key& key, std::chrono::steady_clock::time_point deadline) {
@@ -147,6 +212,7 @@ void Cache::reject(const Key& key, std::string_view reason) {
     rejected_.insert(key);
   }
   if (user_) user_->quarantine(key, fmt::format("was refused: {}", reason));
+  if (const auto remote = this->remote()) remote->reject(key, reason);
 }
 
 std::string Cache::health_error() { return user_ ? user_->health_error() : config_.why_uncached; }

@@ -24,6 +24,7 @@
 #include "cache/entry.hpp"
 #include "cache/key.hpp"
 #include "cache/key_lock.hpp"
+#include "cache/remote/remote.hpp"
 #include "cache/stats.hpp"
 #include "kiln/cache.hpp"
 
@@ -51,9 +52,14 @@ class Cache {
   /// waiting at the deadline. Compile under the lock, publish(), and then drop it.
   Locked lock(const Key& key, std::chrono::steady_clock::time_point deadline);
 
-  /// Keeps an entry that was compiled; false if it was not kept. An entry whose toolchain_identity
-  /// is empty is never kept: nobody could tell which compiler its code is from. Nor is one whose
-  /// code is not ELF.
+  /// What the remote tier has of keys that find() missed, in their order, in one round trip; it is
+  /// copied into the user's directory. Waits no longer than compiling them is likely to take, and
+  /// not at all without a remote tier. Ask under the keys' locks: then a machine asks once.
+  std::vector<std::optional<Entry>> fetch(std::span<const Key> keys);
+
+  /// Keeps an entry that was compiled, and sends it to the remote tier behind the caller's back;
+  /// false if it was not kept on disk. An entry whose toolchain_identity is empty is never kept or
+  /// sent: nobody could tell which compiler its code is from. Nor is one whose code is not ELF.
   bool publish(const Key& key, const Entry& entry);
 
   /// The key of an entry whose ingredients are these but for the toolchain, the newest if there are
@@ -77,6 +83,13 @@ class Cache {
   /// The read-only layers, in the order in which they are asked.
   const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
 
+  /// Uses another remote tier from now on, or none.
+  void use_remote(std::optional<RemoteSettings> settings, Secret secret);
+  /// The remote tier, or null.
+  std::shared_ptr<Remote> remote();
+  /// Waits until the remote tier has what was published; false if it has not at the deadline.
+  bool flush_remote(std::chrono::steady_clock::time_point deadline);
+
   /// What all processes counted; this one's own counts are included.
   Stats stats();
   /// What this process counted and has not yet added to the file.
@@ -89,6 +102,7 @@ class Cache {
   std::optional<Loaded> look_up(const Key& key, Parts parts);
   std::optional<Entry> find_and_count(const Key& key, bool count_miss);
   bool keep(const Key& key, const Entry& entry);
+  std::chrono::milliseconds remote_wait(const RemoteSettings& settings, std::size_t keys);
 
   const Config config_;
   base::Io& io_;
@@ -106,6 +120,7 @@ class Cache {
 
   std::mutex mutex_;  ///< of what follows
   std::unordered_set<Key> rejected_;
+  std::shared_ptr<Remote> remote_;
 };
 
 }  // namespace kiln::cache

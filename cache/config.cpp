@@ -7,6 +7,7 @@
 
 #include "base/environment.hpp"
 #include "base/text.hpp"
+#include "cache/remote/remote.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
@@ -36,6 +37,23 @@ void choose_directory(Config& config) {
   } else {
     config.why_uncached = "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names a directory";
   }
+}
+
+/// Sets `remote`, or logs why there is none.
+void choose_remote(Config& config) {
+  const std::string url = base::environment("KILN_REMOTE_CACHE");
+  if (url.empty()) return;
+  std::string problem;
+  try {
+    RemoteSettings settings = parse_remote_url(url);
+    problem = remote_problem(settings, config.secret);
+    if (problem.empty()) config.remote = std::move(settings);
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  if (problem.empty()) return;
+  log_once(LogLevel::warning, "KILN_REMOTE_CACHE",
+           fmt::format("KILN_REMOTE_CACHE: not used: {}", problem));
 }
 
 }  // namespace
@@ -81,6 +99,7 @@ Config Config::from_environment(const std::string& directory) {
     config.readonly.push_back(absolute(path));
   }
   config.secret = Secret(base::environment("KILN_CACHE_SECRET"));
+  choose_remote(config);
   return config;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/io.hpp"
 #include "cache/mac.hpp"
+#include "cache/remote/settings.hpp"
 
 namespace kiln::cache {
 
@@ -23,8 +24,10 @@ struct Config {
   std::uint64_t max_size = std::uint64_t{1} << 30;
   /// Directories and bundles that are read and never written, in the order they are asked.
   std::vector<std::string> readonly;
-  /// With one, a bundle that was not signed with it is refused.
+  /// With one, a bundle that was not signed with it is refused. The remote tier needs one.
   Secret secret;
+  /// The server that is asked last, if there is one.
+  std::optional<RemoteSettings> remote;
   /// How long a caller waits for another one who compiles the same key before it compiles alone.
   std::chrono::milliseconds wait_limit{60'000};
   /// An entry's time of last use is renewed at most this often.
@@ -33,8 +36,9 @@ struct Config {
 
   /// KILN_CACHE=off; KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else $HOME/.cache/kiln;
   /// KILN_CACHE_MAX_SIZE (bytes, or with K, M, G, T); KILN_CACHE_READONLY_DIRS (separated by
-  /// colons); KILN_CACHE_SECRET. A set-user-id program sees none of them. A `directory` that is not
-  /// empty comes before what KILN_CACHE and the three variables say.
+  /// colons); KILN_CACHE_SECRET; KILN_REMOTE_CACHE (a URL), of which is logged why it is not used
+  /// if it cannot be. A set-user-id program sees none of them. A `directory` that is not empty
+  /// comes before what KILN_CACHE and the three variables say.
   static Config from_environment(const std::string& directory = {});
 };
 

@@ -1,5 +1,5 @@
-// A place where entries may be: the user's directory, a directory or bundle that came with an
-// application, and in time a server. The cache asks them in order.
+// A place on disk where entries may be: the user's directory, a directory or bundle that came with
+// an application. The cache asks them in order.
 #pragma once
 
 #include <functional>

@@ -2,9 +2,12 @@
 
 #include <sodium.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
 
 #include "base/bytes.hpp"
+#include "base/text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
@@ -41,46 +44,62 @@ class Hash {
   ::crypto_generichash_state state_;
 };
 
-Hash started(const std::array<unsigned char, 32>& key, std::string_view purpose) {
+using SecretKey = std::array<unsigned char, 32>;
+
+Mac sign_with(const SecretKey& key, std::string_view purpose, std::string_view bytes) {
   Hash hash(&key);
   hash.add_number(purpose.size());
   hash.add(purpose);
-  return hash;
-}
-
-bool same(const Mac& a, const Mac& b) { return ::sodium_memcmp(a.data(), b.data(), a.size()) == 0; }
-
-}  // namespace
-
-Secret::Secret(std::string_view text) : present_(!text.empty()) {
-  if (!present_) return;
-  Hash hash;
-  hash.add(text);
-  key_ = hash.finish();
-}
-
-Mac Secret::sign(std::string_view purpose, std::string_view bytes) const {
-  if (!present_) throw Error(Code::internal, "cache: signing without a secret");
-  Hash hash = started(key_, purpose);
   hash.add(bytes);
   return hash.finish();
 }
 
-bool Secret::accepts(const Mac& mac, std::string_view purpose, std::string_view bytes) const {
-  return present_ && same(mac, sign(purpose, bytes));
-}
-
-Mac Secret::sign_entry(const Key& key, std::string_view file) const {
-  if (!present_) throw Error(Code::internal, "cache: signing without a secret");
-  Hash hash = started(key_, "entry");
+Mac sign_entry_with(const SecretKey& secret, const Key& key, std::string_view file) {
+  constexpr std::string_view kPurpose = "entry";
+  Hash hash(&secret);
+  hash.add_number(kPurpose.size());
+  hash.add(kPurpose);
   hash.add_number(key.high);
   hash.add_number(key.low);
   hash.add(file);
   return hash.finish();
 }
 
+bool same(const Mac& a, const Mac& b) { return ::sodium_memcmp(a.data(), b.data(), a.size()) == 0; }
+
+const SecretKey& first(const std::vector<SecretKey>& keys) {
+  if (keys.empty()) throw Error(Code::internal, "cache: signing without a secret");
+  return keys.front();
+}
+
+}  // namespace
+
+Secret::Secret(std::string_view text) {
+  for (const std::string& one : base::split(text, ',')) {
+    Hash hash;
+    hash.add(one);
+    keys_.push_back(hash.finish());
+    strong_ = strong_ && one.size() >= kStrongSecret;
+  }
+}
+
+Mac Secret::sign(std::string_view purpose, std::string_view bytes) const {
+  return sign_with(first(keys_), purpose, bytes);
+}
+
+bool Secret::accepts(const Mac& mac, std::string_view purpose, std::string_view bytes) const {
+  return std::ranges::any_of(
+      keys_, [&](const SecretKey& key) { return same(mac, sign_with(key, purpose, bytes)); });
+}
+
+Mac Secret::sign_entry(const Key& key, std::string_view file) const {
+  return sign_entry_with(first(keys_), key, file);
+}
+
 bool Secret::accepts_entry(const Mac& mac, const Key& key, std::string_view file) const {
-  return present_ && same(mac, sign_entry(key, file));
+  return std::ranges::any_of(keys_, [&](const SecretKey& secret) {
+    return same(mac, sign_entry_with(secret, key, file));
+  });
 }
 
 }  // namespace kiln::cache

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "cache/key.hpp"
 
@@ -14,14 +15,20 @@ namespace kiln::cache {
 inline constexpr std::size_t kMacBytes = 32;
 using Mac = std::array<unsigned char, kMacBytes>;
 
-/// The secret that machines which share entries have in common, or none.
+/// Characters below which a secret can be found by trying.
+inline constexpr std::size_t kStrongSecret = 16;
+
+/// The secrets that machines which share entries have in common, or none. The first one signs, and
+/// all are accepted, so that a secret can be changed while machines with the old one run.
 class Secret {
  public:
   Secret() = default;
-  /// Of any length; the empty text is none. What can be guessed protects nothing: a secret is 32 or
-  /// more random characters.
+  /// Secrets separated by commas, each of any length; the empty text is none. What can be guessed
+  /// protects nothing: a secret is 32 or more random characters.
   explicit Secret(std::string_view text);
-  explicit operator bool() const { return present_; }
+  explicit operator bool() const { return !keys_.empty(); }
+  /// Whether each has kStrongSecret characters or more.
+  bool is_strong() const { return strong_; }
 
   /// Keyed BLAKE2b-256. `purpose` keeps the codes of one thing from being used for another. There
   /// must be a secret.
@@ -34,8 +41,8 @@ class Secret {
   bool accepts_entry(const Mac& mac, const Key& key, std::string_view file) const;
 
  private:
-  std::array<unsigned char, 32> key_{};
-  bool present_ = false;
+  std::vector<std::array<unsigned char, 32>> keys_;
+  bool strong_ = true;
 };
 
 }  // namespace kiln::cache

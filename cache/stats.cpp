@@ -25,16 +25,25 @@ std::string to_text(const Stats& stats) {
   return text + fmt::format("{:<16}{:>20x}\n", "checksum", XXH3_64bits(text.data(), text.size()));
 }
 
+// What another kiln counts and this one does not is left out, and the other way round.
 Stats from_text(std::string_view text) {
+  constexpr std::size_t kName = 16, kLine = 37;
   Stats stats;
-  std::size_t line = text.find('\n') + 1;
-  for (std::size_t i = 0; i < kCounts && line + 37 <= text.size(); ++i, line += 37) {
-    std::string_view value = text.substr(line + 16, 20);
+  for (std::size_t at = text.find('\n') + 1; at + kLine <= text.size(); at += kLine) {
+    std::string_view title = text.substr(at, kName);
+    title = title.substr(0, title.find(' '));
+    std::string_view value = text.substr(at + kName, kLine - kName - 1);
     value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
-    std::from_chars(value.data(), value.data() + value.size(), stats.values[i]);
+    std::uint64_t number = 0;
+    const bool is_last = title == "checksum";
+    std::from_chars(value.data(), value.data() + value.size(), number, is_last ? 16 : 10);
+    // What was torn, or is not ours: start again from nothing.
+    if (is_last) return number == XXH3_64bits(text.data(), at) ? stats : Stats{};
+    for (std::size_t i = 0; i < kCounts; ++i) {
+      if (title == name(static_cast<Count>(i))) stats.values[i] = number;
+    }
   }
-  // What does not write itself back alike was torn, or is not ours: start again from nothing.
-  return text.starts_with(to_text(stats)) ? stats : Stats{};
+  return {};
 }
 
 bool usable(base::Io& io, int fd) {
@@ -57,9 +66,21 @@ bool change_stats(base::Io& io, int root, Change change) {
 }  // namespace
 
 std::string_view name(Count count) {
-  static constexpr std::array<std::string_view, kCounts> names = {
-      "hits",    "misses",        "compiled",   "waited", "published", "published_bytes",
-      "evicted", "evicted_bytes", "quarantined"};
+  static constexpr std::array<std::string_view, kCounts> names = {"hits",
+                                                                  "misses",
+                                                                  "compiled",
+                                                                  "waited",
+                                                                  "published",
+                                                                  "published_bytes",
+                                                                  "evicted",
+                                                                  "evicted_bytes",
+                                                                  "quarantined",
+                                                                  "compile_ms",
+                                                                  "remote_hits",
+                                                                  "remote_misses",
+                                                                  "remote_published",
+                                                                  "remote_refused",
+                                                                  "remote_failures"};
   return names[static_cast<std::size_t>(count)];
 }
 

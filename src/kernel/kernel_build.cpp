@@ -71,7 +71,10 @@ class Build {
   std::vector<BuildResult> run() {
     name_kernels();
     std::erase_if(missing_, [this](std::size_t i) { return found(i); });
-    if (!missing_.empty() && can_be_kept(missing_.front())) lock_missing();
+    if (!missing_.empty() && can_be_kept(missing_.front())) {
+      lock_missing();
+      fetch_missing();
+    }
     if (missing_.size() < 2 || !compile_as_one()) compile_one_by_one();
     publish();
     return std::move(results_);
@@ -106,9 +109,9 @@ class Build {
     }
   }
 
-  void take(std::size_t i, cache::Entry entry) {
+  void take(std::size_t i, cache::Entry entry, CacheState state = CacheState::disk) {
     results_[i].code.code = std::move(entry.code);
-    results_[i].code.state = CacheState::disk;
+    results_[i].code.state = state;
   }
 
   bool found(std::size_t i) {
@@ -129,6 +132,21 @@ class Build {
       kernels_[i].lock = std::move(locked.lock);
       if (locked.entry) take(i, *std::move(locked.entry));
       return locked.entry.has_value();
+    });
+  }
+
+  // What another machine has compiled is not missing any more, here and for who waits for a lock.
+  void fetch_missing() {
+    std::vector<cache::Key> keys;
+    for (const std::size_t i : missing_) keys.push_back(named(i).key);
+    std::vector<std::optional<cache::Entry>> fetched = process_cache().fetch(keys);
+    std::size_t next = 0;
+    std::erase_if(missing_, [&](std::size_t i) {
+      std::optional<cache::Entry>& entry = fetched[next++];
+      if (!entry) return false;
+      take(i, *std::move(entry), CacheState::remote);
+      kernels_[i].lock.reset();
+      return true;
     });
   }
 
@@ -228,9 +246,15 @@ void BuildControl::cancel() {
 std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKernel& named) {
   if (named.toolchain.path.empty()) return find_any_toolchain(request);
   if (named.toolchain.identity.empty()) return std::nullopt;
+  CacheState state = CacheState::disk;
   std::optional<cache::Entry> entry = process_cache().find(named.key);
+  // What is compiled in the background is looked for on the server there, and nobody waits for it.
+  if (!entry && request.options.on_miss != OnMiss::background) {
+    entry = std::move(process_cache().fetch({&named.key, 1}).front());
+    state = CacheState::remote;
+  }
   if (!entry) return std::nullopt;
-  return KernelCode{named, std::move(entry->code), {}, CacheState::disk, 0};
+  return KernelCode{named, std::move(entry->code), {}, state, 0};
 }
 
 std::vector<BuildResult> build_kernels(std::span<const KernelRequest> requests,

@@ -387,7 +387,7 @@ KernelResult KernelTable::load(jit::Backend* backend, const KernelRequest& reque
       try {
         load_built();
       } catch (const jit::InvalidImage& error) {
-        if (built.code.state != CacheState::disk) throw;
+        if (built.code.state == CacheState::compiled) throw;
         built = rebuild_kernel(request, built.code, error.what(), control);
         if (!built.failure) load_built();
       }

@@ -157,8 +157,14 @@ enum class Count : std::uint8_t {
   evicted,
   evicted_bytes,
   quarantined,  ///< files that were not what they should be, or that a driver refused
+  compile_ms,   ///< that `compiled` took together
+  remote_hits,  ///< entries that the remote tier had, after a miss on disk
+  remote_misses,
+  remote_published,  ///< entries that are on the server because of us
+  remote_refused,    ///< values on the server that are not what they should be
+  remote_failures,   ///< look-ups and publications that the server did not answer, or not in time
 };
-inline constexpr std::size_t kCounts = 9;
+inline constexpr std::size_t kCounts = 15;
 std::string_view name(Count count);
 
 /// How often things happened, by all processes that used the directory, since it was made or the
@@ -214,6 +220,12 @@ Removed trim(Cache& cache, const TrimPolicy& policy);
 /// Removes every entry of every version, the quarantine, and what dead processes left. Throws as
 /// trim() does.
 Removed clear(Cache& cache);
+
+/// Uses the server at `url` (as in KILN_REMOTE_CACHE) as the remote tier of kiln::Function's cache
+/// from now on, with a secret (as in KILN_CACHE_SECRET), in place of what the environment says; an
+/// empty URL: none. Does not connect yet. Throws Error(invalid_argument) for a URL that is none or
+/// a missing or short secret, Error(unsupported) where this build cannot reach such a server.
+void use_remote(const std::string& url, const std::string& secret);
 
 /// What a bundle says about who made it. Signatures are made and checked with KILN_CACHE_SECRET.
 enum class Signature : std::uint8_t {

@@ -60,8 +60,8 @@ class Argument {
   bool is_scalar_ = false;
 };
 
-/// Where the kernel of a call came from.
-enum class CacheState : std::uint8_t { memory, disk, compiled };
+/// Where the kernel of a call came from; `remote` is the server of KILN_REMOTE_CACHE.
+enum class CacheState : std::uint8_t { memory, disk, remote, compiled };
 
 /// What a person or a tool wants to know about the kernel that a call would use.
 struct KernelInfo {

@@ -205,6 +205,13 @@ int run_cache_stats(const CacheStatsOptions& options) {
   row("published", cache::Count::published, human_bytes(stats[cache::Count::published_bytes]));
   row("evicted", cache::Count::evicted, human_bytes(stats[cache::Count::evicted_bytes]));
   row("quarantined", cache::Count::quarantined);
+  const std::uint64_t asked = stats[cache::Count::remote_hits] + stats[cache::Count::remote_misses];
+  row("remote hits", cache::Count::remote_hits,
+      asked ? fmt::format("{} %", 100 * stats[cache::Count::remote_hits] / asked) : "");
+  row("remote misses", cache::Count::remote_misses);
+  row("remote published", cache::Count::remote_published);
+  row("remote refused", cache::Count::remote_refused, "not signed with the secret, or damaged");
+  row("remote failures", cache::Count::remote_failures, "not answered, or not in time");
   table.print();
   return kSuccess;
 }

@@ -10,6 +10,16 @@
 
 namespace kiln::tool {
 
+std::string_view name_of(CacheState state) {
+  switch (state) {
+    case CacheState::memory: return "memory";
+    case CacheState::disk: return "disk";
+    case CacheState::remote: return "remote";
+    case CacheState::compiled: return "compiled";
+  }
+  return "";
+}
+
 Json to_json(const cache::Metadata& metadata) {
   Json json = {{"function", metadata.function},
                {"expression", metadata.expression},

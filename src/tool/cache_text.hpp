@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kiln/cache.hpp"
+#include "kiln/function.hpp"
 #include "tool/print.hpp"
 
 namespace kiln::tool {
@@ -14,6 +15,9 @@ namespace kiln::tool {
 Json to_json(const cache::Metadata& metadata);
 Json to_json(const cache::Listing& listing);
 Json to_json(const std::vector<cache::Problem>& problems);
+
+/// "disk", "compiled": in JSON, and after "from" for people.
+std::string_view name_of(CacheState state);
 
 /// The first digits of a key, enough to type.
 std::string short_key(const cache::Key& key);

@@ -13,6 +13,7 @@
 #include "fusion/graph/broadcast.hpp"
 #include "kiln/error.hpp"
 #include "tool/arguments.hpp"
+#include "tool/cache_text.hpp"
 #include "tool/commands.hpp"
 #include "tool/drawing.hpp"
 #include "tool/instructions.hpp"
@@ -120,7 +121,7 @@ Json to_json(const Attempt& attempt) {
   json["resolved_target"] = info.target;
   json["entry"] = info.entry;
   json["key"] = info.key;
-  json["cache"] = info.cache == CacheState::compiled ? "compiled" : "disk";
+  json["cache"] = name_of(info.cache);
   json["compile_ms"] = info.compile_ms;
   json["variant"] = info.variant;
   json["bytes"] = info.bytes;
@@ -233,7 +234,7 @@ int run_compile(const CompileOptions& options) {
       table.row({attempt.target,
                  info.cache == CacheState::compiled
                      ? fmt::format("compiled in {:.0f} ms", info.compile_ms)
-                     : "from disk",
+                     : fmt::format("from {}", name_of(info.cache)),
                  info.entry, to_text(attempt.kernel.resources)});
     }
     json.push_back(std::move(entry));

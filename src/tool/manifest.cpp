@@ -16,6 +16,7 @@
 #include "files/file_io.hpp"
 #include "kiln/error.hpp"
 #include "tool/arguments.hpp"
+#include "tool/cache_text.hpp"
 #include "tool/commands.hpp"
 #include "tool/print.hpp"
 #include "tool/progress.hpp"
@@ -64,6 +65,7 @@ struct Item {
 std::string outcome_text(const Preparation& preparation) {
   if (preparation.error()) return "failed";
   const KernelInfo info = preparation.get();
+  if (info.cache == CacheState::remote) return "from the remote cache";
   if (info.cache != CacheState::compiled) return "already there";
   return fmt::format("compiled in {:.0f} ms", info.compile_ms);
 }
@@ -92,7 +94,7 @@ Json to_json(const Item& item, const Preparation& preparation) {
   const KernelInfo info = preparation.get();
   json["entry"] = info.entry;
   json["key"] = info.key;
-  json["cache"] = info.cache == CacheState::compiled ? "compiled" : "disk";
+  json["cache"] = name_of(info.cache);
   json["compile_ms"] = info.compile_ms;
   return json;
 }

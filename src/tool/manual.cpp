@@ -19,7 +19,7 @@ struct Setting {
 constexpr Setting kEnvironment[] = {
     {"KILN_CACHE_DIR",
      "The directory of the cache (default $XDG_CACHE_HOME/kiln, or else ~/.cache/kiln)."},
-    {"KILN_CACHE", "off: store nothing on disk."},
+    {"KILN_CACHE", "off: store nothing on disk, and use no layer and no remote cache."},
     {"KILN_CACHE_MAX_SIZE",
      "The largest size of the cache, such as 512M (default 1G; 0: no limit). The least recently "
      "used "
@@ -28,7 +28,16 @@ constexpr Setting kEnvironment[] = {
      "More caches or bundles, separated by colons, which are only read."},
     {"KILN_CACHE_SECRET",
      "A secret of 32 or more random characters that machines which exchange kernels share: exports "
-     "are signed with it, and only bundles that are signed with it are imported."},
+     "are signed with it, and only bundles that are signed with it are imported. Several, "
+     "separated "
+     "by commas: the first one signs, and all are accepted."},
+    {"KILN_REMOTE_CACHE",
+     "A Redis or Valkey server that machines share, asked for what is not on disk: "
+     "redis://[user:password@]host[:port][/database] or redis+unix://[user:password@]/path. Needs "
+     "KILN_CACHE_SECRET. Options after a question mark, separated by &: ttl=30d (how long entries "
+     "stay), prefix=kiln (of their names), wait=TIME (of a look-up; without it, what a compile has "
+     "taken here), answer=5s (after which the server is left alone for a while), max=64M (largest "
+     "entry)."},
     {"KILN_HIPRTC", "The hiprtc library to use."},
     {"KILN_NVRTC", "The NVRTC library to use."},
     {"KILN_CXX", "The host compiler to use."},

@@ -9,6 +9,7 @@
 #include "fusion/graph/broadcast.hpp"
 #include "kiln/error.hpp"
 #include "tool/arguments.hpp"
+#include "tool/cache_text.hpp"
 #include "tool/commands.hpp"
 #include "tool/execute.hpp"
 #include "tool/numbers.hpp"
@@ -137,15 +138,6 @@ Difference compare(const Execution& execution, std::size_t i, const std::string&
   return difference(execution.outputs[i].bytes.data(), execution.outputs[i].dtype, expected);
 }
 
-std::string_view cache_word(CacheState state) {
-  switch (state) {
-    case CacheState::memory: return "memory";
-    case CacheState::disk: return "disk";
-    case CacheState::compiled: return "compiled";
-  }
-  return "";
-}
-
 /// What is printed about one output.
 struct OutputResult {
   std::string name;
@@ -193,7 +185,7 @@ Json to_json(const Execution& execution, const std::vector<OutputResult>& result
     json["variant"] = execution.kernel.variant;
     json["entry"] = execution.kernel.entry;
     json["key"] = execution.kernel.key;
-    json["cache"] = cache_word(execution.kernel.cache);
+    json["cache"] = name_of(execution.kernel.cache);
     json["compile_ms"] = execution.kernel.compile_ms;
   }
   json["launch_us"] = execution.launch_us;
@@ -225,7 +217,7 @@ void print_text(const Execution& execution, const std::vector<OutputResult>& res
       table.row({"variant", clip(kernel.variant, 96)});
       table.row({"cache", kernel.cache == CacheState::compiled
                               ? fmt::format("compiled in {:.0f} ms", kernel.compile_ms)
-                              : fmt::format("from {}", cache_word(kernel.cache))});
+                              : fmt::format("from {}", name_of(kernel.cache))});
     }
     table.row({"launch", fmt::format("{}, {:.3g} GB/s", human_time(execution.launch_us),
                                      execution.launch_us > 0 ? static_cast<double>(kernel.bytes) /

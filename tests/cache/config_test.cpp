@@ -28,8 +28,8 @@ class ConfigTest : public ::testing::Test {
   Config read() { return Config::from_environment(); }
 
   static constexpr const char* kNames[] = {
-      "KILN_CACHE",          "KILN_CACHE_DIR",           "XDG_CACHE_HOME",   "HOME",
-      "KILN_CACHE_MAX_SIZE", "KILN_CACHE_READONLY_DIRS", "KILN_CACHE_SECRET"};
+      "KILN_CACHE",          "KILN_CACHE_DIR",           "XDG_CACHE_HOME",    "HOME",
+      "KILN_CACHE_MAX_SIZE", "KILN_CACHE_READONLY_DIRS", "KILN_CACHE_SECRET", "KILN_REMOTE_CACHE"};
   std::map<std::string, std::string> before_;
 };
 
@@ -72,6 +72,27 @@ TEST_F(ConfigTest, TheBoundIsReadOrTheDefaultIsUsedAndSaid) {
   set("KILN_CACHE_MAX_SIZE", "a lot");
   EXPECT_EQ(read().max_size, 1u << 30);
   EXPECT_NE(log.text().find("'a lot'"), std::string::npos);
+}
+
+TEST_F(ConfigTest, TheRemoteCacheNeedsASecretAndItIsSaidWithoutThePassword) {
+  LogRecord log;
+  EXPECT_FALSE(read().remote);
+  EXPECT_EQ(log.text(), "");
+  set("KILN_REMOTE_CACHE", "redis://user:hunter2@host");
+  EXPECT_FALSE(read().remote);
+  EXPECT_NE(log.text().find("KILN_REMOTE_CACHE: not used: it needs KILN_CACHE_SECRET"),
+            std::string::npos)
+      << log.text();
+  EXPECT_EQ(log.text().find("hunter2"), std::string::npos);
+  set("KILN_CACHE_SECRET", "0123456789abcdef0123456789abcdef");
+  set("KILN_REMOTE_CACHE", "redis://user:hunter2@host:hunter2");
+  EXPECT_FALSE(read().remote);
+  if (!remote_unsupported({}).empty()) GTEST_SKIP() << remote_unsupported({});
+  set("KILN_REMOTE_CACHE", "redis://user:hunter2@host");
+  ASSERT_TRUE(read().remote);
+  EXPECT_EQ(read().remote->password, "hunter2");
+  set("KILN_CACHE", "off");
+  EXPECT_FALSE(read().remote);
 }
 
 TEST_F(ConfigTest, TheSecretIsReadAndTheEmptyOneIsNone) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -416,6 +417,33 @@ TEST(Explain, SaysWhenOnlyTheOrderOfOptionsDiffers) {
   std::swap(b.metadata.ingredients[1], b.metadata.ingredients[2]);
   ASSERT_EQ(explain(a, b).size(), 1u);
   EXPECT_EQ(explain(a, b)[0].words, "the options are in another order");
+}
+
+// What another kiln counted counts on, whichever things it knows.
+TEST(Stats, OfAnotherKilnAreReadAsFarAsTheyAreKnown) {
+  const TemporaryDirectory temporary;
+  const auto write = [&](std::string text) {
+    text = "kiln-stats 1\n" + text;
+    const unsigned long long sum = XXH3_64bits(text.data(), text.size());
+    char last[64];
+    std::snprintf(last, sizeof last, "%-16s%20llx\n", "checksum", sum);
+    write_text(temporary.path("stats"), text + last);
+    fs::permissions(temporary.path("stats"), fs::perms::owner_read | fs::perms::owner_write);
+  };
+  const auto line = [](const char* name, int value) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%-16s%20d\n", name, value);
+    return std::string(text);
+  };
+  const auto cache = Cache::open(config_for(temporary.path()));
+  write(line("hits", 3) + line("misses", 4));
+  EXPECT_EQ(stats(*cache)[Count::hits], 3u);
+  EXPECT_EQ(stats(*cache)[Count::misses], 4u);
+  write(line("of_tomorrow", 9) + line("misses", 5));
+  EXPECT_EQ(stats(*cache)[Count::hits], 0u);
+  EXPECT_EQ(stats(*cache)[Count::misses], 5u);
+  write_text(temporary.path("stats"), "kiln-stats 1\n" + line("hits", 3) + line("checksum", 1));
+  EXPECT_EQ(stats(*cache)[Count::hits], 0u);
 }
 
 }  // namespace

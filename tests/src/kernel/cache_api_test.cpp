@@ -7,6 +7,8 @@
 #include <fstream>
 #include <kiln/kiln.hpp>
 
+#include "kernel/process_cache.hpp"
+#include "tests/support/redis_server.hpp"
 #include "tests/support/temporary_directory.hpp"
 #include "tests/support/toolchains.hpp"
 
@@ -126,6 +128,40 @@ TEST_F(CacheApi, SaysThatNothingIsKept) {
   }
   EXPECT_EQ(cache::list(*cache::open(directory_)).size(), 0u);
   ::unsetenv("KILN_CACHE");
+}
+
+TEST_F(CacheApi, UsesARemoteCacheThatTheProgramNames) {
+  const std::string secret = "0123456789abcdef0123456789abcdef";
+  const auto error_of = [](const std::string& url, const std::string& with) {
+    try {
+      cache::use_remote(url, with);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error_of("host", secret), HasSubstr("expected redis://"));
+  EXPECT_THAT(error_of("redis://host", ""), HasSubstr("needs KILN_CACHE_SECRET"));
+  EXPECT_THAT(error_of("redis://host", "short"), HasSubstr("16 or more characters"));
+  if (testing::redis_program().empty()) {
+    GTEST_SKIP() << "neither valkey-server nor redis-server is installed";
+  }
+  const testing::RedisServer server;
+  const std::string url = "redis+unix://" + server.socket() + "?wait=20s";
+  try {
+    cache::use_remote(url, secret);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::unsupported);
+    GTEST_SKIP() << error.what();
+  }
+  const std::uint64_t before = process_cache().stats()[cache::Count::remote_published];
+  compile("api_remote", "x * 3 + 8");
+  ASSERT_TRUE(
+      process_cache().flush_remote(std::chrono::steady_clock::now() + std::chrono::seconds(60)));
+  EXPECT_EQ(process_cache().stats()[cache::Count::remote_published], before + 1);
+  cache::use_remote("", "");
+  EXPECT_EQ(process_cache().remote(), nullptr);
 }
 
 }  // namespace

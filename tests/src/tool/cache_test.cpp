@@ -13,6 +13,7 @@
 #include "cache/entry.hpp"
 #include "files/tensor_file.hpp"
 #include "tests/src/tool/tool_process.hpp"
+#include "tests/support/redis_server.hpp"
 #include "tests/support/toolchains.hpp"
 
 namespace kiln {
@@ -263,6 +264,31 @@ TEST_F(ToolCache, SignsWhatItExportsAndRefusesWhatIsNotSigned) {
   EXPECT_EQ(run({"cache", "import", path("signed")}).code, 1);
   environment_.erase("KILN_CACHE_SECRET");
   EXPECT_THAT(run({"cache", "import", path("signed")}).out, HasSubstr("signed, not checked"));
+}
+
+// Two machines, that is directories, and a server between them.
+TEST_F(ToolCache, LoadsFromTheServerWhatAnotherMachineCompiled) {
+  if (testing::redis_program().empty()) {
+    GTEST_SKIP() << "neither valkey-server nor redis-server is installed";
+  }
+  const testing::RedisServer server({"--requirepass", "hunter2"});
+  environment_["KILN_REMOTE_CACHE"] = "redis+unix://:hunter2@" + server.socket() + "?wait=20s";
+  environment_["KILN_CACHE_DIR"] = path("maker");
+  const std::vector<std::string> call = {"compile",  "x * x - 3", "--type", "x=f32[64]",
+                                         "--target", "cpu",       "--json"};
+  const testing::Finished refused = run(call);
+  EXPECT_EQ(refused.code, 0);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("KILN_REMOTE_CACHE: not used"), Not(HasSubstr("hunter2"))));
+  if (refused.err.find("without hiredis") != std::string::npos) GTEST_SKIP() << refused.err;
+  environment_["KILN_CACHE_SECRET"] = "0123456789abcdef0123456789abcdef";
+  environment_["KILN_CACHE_DIR"] = path("second");
+  EXPECT_EQ(run_json(call)[0]["cache"], "compiled");
+  environment_["KILN_CACHE_DIR"] = path("user");
+  EXPECT_EQ(run_json(call)[0]["cache"], "remote");
+  EXPECT_EQ(run_json(call)[0]["cache"], "disk");
+  EXPECT_EQ(run_json({"cache", "stats", "--json"})["remote_hits"], 1);
+  EXPECT_EQ(run_json({"cache", "verify", "--json"})["problems"].size(), 0u);
 }
 
 TEST_F(ToolCache, SaysThatADirectoryCannotBeUsed) {

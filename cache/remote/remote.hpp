@@ -1,0 +1,64 @@
+// The remote tier: entries on a server that many machines share. It knows how an entry is named and
+// proved there; connections and their failures are client.hpp's.
+//
+// An entry is the value (value.hpp) of `<prefix>:1:entry:<32 hex digits of its key>`. The 1 is the
+// version of all that kiln keeps on a server: another one leaves it alone.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "cache/layer.hpp"
+#include "cache/mac.hpp"
+#include "cache/remote/client.hpp"
+#include "cache/remote/settings.hpp"
+#include "cache/stats.hpp"
+
+namespace kiln::cache {
+
+class Remote {
+ public:
+  /// Connects when something is first wanted. `counters` outlives it.
+  Remote(RemoteSettings settings, Secret secret, Counters& counters);
+  /// What is published and not yet sent is given up; see flush().
+  ~Remote();
+
+  /// What the server has of these keys, in their order, in one round trip. What is there and was
+  /// not made by who has the secret is refused, counted and logged once.
+  std::vector<std::optional<Loaded>> fetch(std::span<const Key> keys, TimePoint deadline);
+
+  /// Sends an entry's file to the server, behind the caller's back. What is there already stays,
+  /// unless this process has refused it.
+  void publish(const Key& key, std::string_view file);
+
+  /// A driver refused the code of that key: what is compiled in its place replaces it.
+  void reject(const Key& key, std::string_view reason);
+
+  /// Waits for what was published; false if some of it is not on the server at the deadline.
+  bool flush(TimePoint deadline) { return client_.flush(deadline); }
+
+  const RemoteSettings& settings() const { return client_.settings(); }
+  RemoteHealth health() { return client_.health(); }
+
+ private:
+  std::string name_of(const Key& key) const;
+  std::optional<Loaded> take(const Key& key, const Reply& reply);
+  void refuse(const Key& key, std::string_view reason);
+
+  const Secret secret_;
+  Counters& counters_;
+  std::mutex mutex_;
+  std::unordered_set<Key> refused_;
+  Client client_;  // last: its thread uses the above
+};
+
+/// Why there can be no remote tier with these; empty if there can.
+std::string remote_problem(const RemoteSettings& settings, const Secret& secret);
+
+}  // namespace kiln::cache
