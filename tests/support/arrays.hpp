@@ -2,8 +2,10 @@
 // shapes that the function gives them.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -126,6 +128,46 @@ inline double rounding_of(DType dtype) {
     case DType::f32: return std::ldexp(1.0, -24);
     default: return 0;
   }
+}
+
+/// What one kernel of `text` gives on a device, each output in its natural dtype.
+inline std::vector<HostArray> outputs_of(Device device, const std::string& text,
+                                         const std::vector<HostArray>& inputs,
+                                         const Options& options = {}) {
+  const std::vector<DType> dtypes = natural_dtypes(text, inputs);
+  std::vector<HostArray> outputs;
+  for (const HostArray& want : reference_of(text, inputs, options.rounding)) {
+    outputs.push_back(HostArray::contiguous(dtypes[outputs.size()], want.shape));
+  }
+  run_on(device, parse("checked", text, options), inputs, outputs);
+  return outputs;
+}
+
+/// Floats within their dtype's rounding and `slack` roundings of an f32, or of an f64 if they are
+/// that, of the largest number of their output; everything else equal.
+inline void expect_within(const std::vector<HostArray>& got, const std::vector<HostArray>& want,
+                          double slack, const std::string& text) {
+  ASSERT_EQ(got.size(), want.size()) << text;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    double largest = 0;
+    for (std::int64_t k = 0; k < want[i].size(); ++k) {
+      const double value = std::fabs(number_at(want[i], k));
+      if (std::isfinite(value)) largest = std::max(largest, value);
+    }
+    const DType dtype = got[i].dtype;
+    const bool exact = !is_floating(dtype);
+    const double unit = std::ldexp(1.0, dtype == DType::f64 ? -53 : -24);
+    expect_close(got[i], want[i], exact ? 0 : rounding_of(dtype) * 1.01 + slack * unit,
+                 exact ? 0 : slack * unit * largest,
+                 fmt::format("{}, output {} of dtype {}", text, i, name(dtype)));
+  }
+}
+
+/// Compares what one kernel of `text` gives on a device with the reference, as expect_within().
+inline void check_on(Device device, const std::string& text, const std::vector<HostArray>& inputs,
+                     double slack, const Options& options = {}) {
+  expect_within(outputs_of(device, text, inputs, options),
+                reference_of(text, inputs, options.rounding), slack, text);
 }
 
 }  // namespace kiln::testing

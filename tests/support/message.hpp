@@ -1,4 +1,4 @@
-// What a call that must fail says.
+// What a call that must fail says, and its code.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,6 +19,19 @@ std::string message_of(const F& call, Code code = Code::invalid_argument) {
     return error.what();
   }
   return "no error";
+}
+
+/// The code of the Error that `call` throws, and its message.
+template <class F>
+Code code_of(const F& call, std::string* message = nullptr) {
+  try {
+    call();
+  } catch (const Error& error) {
+    if (message != nullptr) *message = error.what();
+    return error.code();
+  }
+  ADD_FAILURE() << "no error";
+  return Code::internal;
 }
 
 }  // namespace kiln::testing

@@ -92,10 +92,28 @@ class CpuBackend final : public Backend {
   double time_us(const Stream& stream, const std::function<void()>& body) override;
 
  private:
+  /// Calls work(begin, end) for each part, on all cores.
+  template <class Work>
+  void for_each_part(const Cut& parts, std::uint64_t items, const Work& work);
+
   std::string name_;
   int threads_;
   oneapi::tbb::task_arena arena_;
 };
+
+// Static: part i goes to the same core every time, where its data may still be in the cache.
+template <class Work>
+void CpuBackend::for_each_part(const Cut& parts, std::uint64_t items, const Work& work) {
+  arena_.execute([&] {
+    oneapi::tbb::parallel_for(
+        std::uint64_t{0}, parts.parts,
+        [&](std::uint64_t part) {
+          const std::uint64_t begin = part * parts.length;
+          work(begin, std::min(begin + parts.length, items));
+        },
+        oneapi::tbb::static_partitioner());
+  });
+}
 
 void CpuBackend::launch(const Kernel& kernel, const LaunchShape& shape, void* const* arguments,
                         const Stream& stream) {
@@ -114,17 +132,8 @@ void CpuBackend::launch(const Kernel& kernel, const LaunchShape& shape, void* co
     entry(arguments, 0, shape.work_items);
     return;
   }
-  // Static: part i goes to the same core in every launch, where its data may still be in the
-  // cache.
-  arena_.execute([&] {
-    oneapi::tbb::parallel_for(
-        std::uint64_t{0}, parts.parts,
-        [&](std::uint64_t part) {
-          const std::uint64_t begin = part * parts.length;
-          entry(arguments, begin, std::min(begin + parts.length, shape.work_items));
-        },
-        oneapi::tbb::static_partitioner());
-  });
+  for_each_part(parts, shape.work_items,
+                [&](std::uint64_t begin, std::uint64_t end) { entry(arguments, begin, end); });
 }
 
 // With all cores, where the copy is long enough and the two do not overlap.
@@ -138,15 +147,8 @@ void CpuBackend::copy_on_device(void* to, const void* from, std::size_t bytes, c
     std::memmove(to, from, bytes);
     return;
   }
-  arena_.execute([&] {
-    oneapi::tbb::parallel_for(
-        std::uint64_t{0}, parts.parts,
-        [&](std::uint64_t part) {
-          const std::uint64_t begin = part * parts.length;
-          std::memcpy(target + begin, source + begin,
-                      std::min<std::uint64_t>(parts.length, bytes - begin));
-        },
-        oneapi::tbb::static_partitioner());
+  for_each_part(parts, bytes, [&](std::uint64_t begin, std::uint64_t end) {
+    std::memcpy(target + begin, source + begin, end - begin);
   });
 }
 

@@ -8,8 +8,8 @@
 #include <random>
 
 #include "base/elf.hpp"
-#include "jit/service/compile.hpp"
 #include "kiln/error.hpp"
+#include "tests/jit/service/kernels.hpp"
 #include "tests/support/code_object.hpp"
 
 namespace kiln::jit {
@@ -60,24 +60,12 @@ TEST(Resources, refuse_what_is_not_an_elf_image) {
 }
 
 TEST(Resources, of_a_cubin_are_its_registers_shared_memory_and_code) {
-  CompileRequest request;
-  request.entry = "kiln_tile";
-  request.target = "sm_80";
-  request.options = compile_options("sm_80", false);
-  request.source = R"(extern "C" __global__ void kiln_tile(float* x, int n) {
-  __shared__ float tile[256];
-  float mine[128];
-  for (int i = 0; i < n; ++i) mine[(i * 7 + n) & 127] = x[i];
-  tile[threadIdx.x] = mine[n & 127];
-  __syncthreads();
-  x[threadIdx.x] = tile[255 - threadIdx.x];
-})";
   try {
     toolchain(ToolchainKind::nvrtc);
   } catch (const Error& error) {
     GTEST_SKIP() << error.what();
   }
-  const std::string code = compile(request).code;
+  const std::string code = compile(test::tile_request("sm_80")).code;
   const Resources found = resources(code, "kiln_tile");
   EXPECT_GT(found.vgprs.value_or(0), 4);
   EXPECT_EQ(found.lds, 1024);

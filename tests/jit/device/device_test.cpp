@@ -4,47 +4,20 @@
 
 #include <cmath>
 #include <numeric>
-#include <optional>
 #include <thread>
 
-#include "kiln/error.hpp"
-#include "tests/jit/device/fixtures.hpp"
+#include "tests/jit/device/saxpy_test.hpp"
+#include "tests/support/message.hpp"
 
 namespace kiln::jit {
 namespace {
 
+using kiln::testing::message_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Runs `body` and gives the message of the Error it throws, after checking its code.
-template <class Body>
-std::string message_of(Code code, Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(name(error.code()), name(code)) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return {};
-}
-
-class DeviceTest : public ::testing::TestWithParam<DeviceType> {
+class DeviceTest : public testing::SaxpyTest {
  protected:
-  void SetUp() override {
-    if (std::string reason = why_absent(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
-    device_ = &backend({GetParam(), 0});
-    std::string reason;
-    auto image = testing::saxpy(*device_, reason);
-    if (!image) GTEST_SKIP() << reason;
-    image_ = *image;
-    kernel_ = device_->load(image_, "saxpy");
-    stream_ = device_->create_stream();
-  }
-  void TearDown() override {
-    if (stream_) device_->destroy_stream(*stream_);
-  }
-
   /// y = 2 * x + y over n elements, on `stream`; true if every element is right.
   bool saxpy_is_right(std::uint64_t n, LaunchShape shape, const Stream& stream) {
     std::vector<float> x(n), y(n);
@@ -70,11 +43,6 @@ class DeviceTest : public ::testing::TestWithParam<DeviceType> {
     }
     return true;
   }
-
-  Backend* device_ = nullptr;
-  testing::Bytes image_;
-  std::shared_ptr<Kernel> kernel_;
-  std::optional<Stream> stream_;
 };
 
 TEST_P(DeviceTest, DescribesItself) {
@@ -94,13 +62,13 @@ TEST_P(DeviceTest, DescribesItself) {
 TEST_P(DeviceTest, ComputesEveryElementForAnyCountAndBlock) {
   for (std::uint64_t n : {1, 2, 255, 256, 257, 1000, 65'537, 1'000'003}) {
     for (std::uint32_t block : {32, 256, 1024}) {
-      EXPECT_TRUE(saxpy_is_right(n, {.block = block}, *stream_)) << n << " by " << block;
+      EXPECT_TRUE(saxpy_is_right(n, {.block = block}, stream_)) << n << " by " << block;
     }
   }
 }
 
 TEST_P(DeviceTest, FewerBlocksThanNeededStillComputeEverything) {
-  EXPECT_TRUE(saxpy_is_right(100'001, {.block = 128, .max_blocks = 3}, *stream_));
+  EXPECT_TRUE(saxpy_is_right(100'001, {.block = 128, .max_blocks = 3}, stream_));
 }
 
 TEST_P(DeviceTest, RunsOnTheDefaultStream) {
@@ -109,8 +77,8 @@ TEST_P(DeviceTest, RunsOnTheDefaultStream) {
 
 TEST_P(DeviceTest, LaunchOfNothingTouchesNothing) {
   // The arguments are null: a kernel that ran would fault.
-  device_->launch(*kernel_, {.work_items = 0}, nullptr, *stream_);
-  device_->synchronize(*stream_);
+  device_->launch(*kernel_, {.work_items = 0}, nullptr, stream_);
+  device_->synchronize(stream_);
 }
 
 TEST_P(DeviceTest, LaunchesFromManyThreadsOnTheirOwnStreams) {
@@ -130,7 +98,7 @@ TEST_P(DeviceTest, LaunchesFromManyThreadsOnTheirOwnStreams) {
 }
 
 TEST_P(DeviceTest, MeasuresTimeOnTheStream) {
-  const double us = device_->time_us(*stream_, [&] { saxpy_is_right(1'000'000, {}, *stream_); });
+  const double us = device_->time_us(stream_, [&] { saxpy_is_right(1'000'000, {}, stream_); });
   EXPECT_GT(us, 0.0);
   EXPECT_LT(us, 60e6);
 }
@@ -139,10 +107,10 @@ TEST_P(DeviceTest, CopiesOnTheDevice) {
   const int value = 0x1234567;
   void* a = device_->allocate(sizeof value);
   void* b = device_->allocate(sizeof value);
-  device_->copy_in(a, &value, sizeof value, *stream_);
-  device_->copy_on_device(b, a, sizeof value, *stream_);
+  device_->copy_in(a, &value, sizeof value, stream_);
+  device_->copy_on_device(b, a, sizeof value, stream_);
   int back = 0;
-  device_->copy_out(&back, b, sizeof value, *stream_);
+  device_->copy_out(&back, b, sizeof value, stream_);
   EXPECT_EQ(back, value);
   device_->free(a);
   device_->free(b);
@@ -152,46 +120,43 @@ TEST_P(DeviceTest, LoadOfGarbageIsAnErrorAndTheDeviceLivesOn) {
   const testing::Bytes empty;
   const testing::Bytes garbage(4096, std::byte{0x5A});
   for (const testing::Bytes& code : {empty, garbage}) {
-    EXPECT_THAT(message_of(Code::device, [&] { device_->load(code, "some_kernel"); }),
+    EXPECT_THAT(message_of([&] { device_->load(code, "some_kernel"); }, Code::device),
                 AllOf(HasSubstr("some_kernel"), HasSubstr(to_string(device_->device())),
                       HasSubstr(std::to_string(code.size()))));
   }
-  EXPECT_TRUE(saxpy_is_right(1000, {}, *stream_));
+  EXPECT_TRUE(saxpy_is_right(1000, {}, stream_));
 }
 
 TEST_P(DeviceTest, LoadNamesTheEntryThatIsMissing) {
-  EXPECT_THAT(message_of(Code::device, [&] { device_->load(image_, "no_such_entry"); }),
+  EXPECT_THAT(message_of([&] { device_->load(image_, "no_such_entry"); }, Code::device),
               HasSubstr("no_such_entry"));
 }
 
 TEST_P(DeviceTest, KernelOutlivesOthersOfItsModule) {
   auto second = device_->load(image_, "saxpy");
   second.reset();
-  EXPECT_TRUE(saxpy_is_right(1000, {}, *stream_));
+  EXPECT_TRUE(saxpy_is_right(1000, {}, stream_));
 }
 
 TEST_P(DeviceTest, StreamOfAnotherDeviceIsRefused) {
   const Device other{GetParam(), 7};
-  EXPECT_THAT(message_of(Code::invalid_argument,
-                         [&] {
-                           device_->launch(*kernel_, {.work_items = 1}, nullptr, {other, nullptr});
-                         }),
+  EXPECT_THAT(message_of([&] {
+                device_->launch(*kernel_, {.work_items = 1}, nullptr, {other, nullptr});
+              }),
               HasSubstr(to_string(other)));
 }
 
 TEST_P(DeviceTest, KernelOfAnotherDeviceIsRefused) {
   if (GetParam() == DeviceType::cpu) GTEST_SKIP() << "the CPU's own kernels are the others here";
   Backend& cpu = backend({DeviceType::cpu, 0});
-  EXPECT_THAT(
-      message_of(Code::invalid_argument,
-                 [&] {
-                   cpu.launch(*kernel_, {.work_items = 1}, nullptr, {cpu.device(), nullptr});
-                 }),
-      HasSubstr(to_string(device_->device())));
+  EXPECT_THAT(message_of([&] {
+                cpu.launch(*kernel_, {.work_items = 1}, nullptr, {cpu.device(), nullptr});
+              }),
+              HasSubstr(to_string(device_->device())));
 }
 
 TEST_P(DeviceTest, OrdinaryStreamIsNotCapturing) {
-  EXPECT_FALSE(device_->is_capturing(*stream_));
+  EXPECT_FALSE(device_->is_capturing(stream_));
   EXPECT_FALSE(device_->is_capturing({device_->device(), nullptr}));
 }
 

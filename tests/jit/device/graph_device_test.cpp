@@ -11,7 +11,7 @@
 #include "jit/device/dependencies.hpp"
 #include "jit/device/graph.hpp"
 #include "kiln/error.hpp"
-#include "tests/jit/device/fixtures.hpp"
+#include "tests/jit/device/saxpy_test.hpp"
 
 namespace kiln::jit {
 namespace {
@@ -19,24 +19,17 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-class GraphTest : public ::testing::TestWithParam<DeviceType> {
+class GraphTest : public testing::SaxpyTest {
  protected:
   void SetUp() override {
-    if (std::string reason = why_absent(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
-    device_ = &backend({GetParam(), 0});
-    std::string reason;
-    auto image = testing::saxpy(*device_, reason);
-    if (!image) GTEST_SKIP() << reason;
-    image_ = *image;
-    kernel_ = device_->load(image_, "saxpy");
-    stream_ = device_->create_stream();
+    SaxpyTest::SetUp();
+    if (device_ == nullptr) return;
     memory_ = static_cast<float*>(device_->allocate(kFloats * sizeof(float)));
     write(std::vector<float>(kFloats, 1.0F));
   }
   void TearDown() override {
-    if (device_ == nullptr || memory_ == nullptr) return;
-    device_->free(memory_);
-    device_->destroy_stream(stream_);
+    if (memory_ != nullptr) device_->free(memory_);
+    SaxpyTest::TearDown();
   }
 
   void write(const std::vector<float>& values) {
@@ -65,10 +58,6 @@ class GraphTest : public ::testing::TestWithParam<DeviceType> {
   }
 
   static constexpr std::size_t kFloats = 4096;
-  Backend* device_ = nullptr;
-  testing::Bytes image_;
-  std::shared_ptr<Kernel> kernel_;
-  Stream stream_;
   float* memory_ = nullptr;
 };
 

@@ -7,27 +7,14 @@
 #include <limits>
 
 #include "kiln/error.hpp"
-#include "tests/jit/device/fixtures.hpp"
+#include "tests/jit/device/saxpy_test.hpp"
 
 namespace kiln::jit {
 namespace {
 
 using ::testing::HasSubstr;
 
-class GpuTest : public ::testing::TestWithParam<DeviceType> {
- protected:
-  void SetUp() override {
-    if (std::string reason = why_absent(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
-    device_ = &backend({GetParam(), 0});
-    std::string reason;
-    auto image = testing::saxpy(*device_, reason);
-    if (!image) GTEST_SKIP() << reason;
-    kernel_ = device_->load(*image, "saxpy");
-  }
-
-  Backend* device_ = nullptr;
-  std::shared_ptr<Kernel> kernel_;
-};
+class GpuTest : public testing::SaxpyTest {};
 
 TEST_P(GpuTest, BlockThatTheDeviceDoesNotHaveIsRefused) {
   for (std::uint32_t block : {0U, 1'000'000U}) {

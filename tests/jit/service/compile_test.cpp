@@ -11,12 +11,13 @@
 #include <fstream>
 
 #include "base/temporary.hpp"
-#include "kiln/error.hpp"
 #include "tests/jit/service/kernels.hpp"
+#include "tests/support/message.hpp"
 
 namespace kiln::jit {
 namespace {
 
+using kiln::testing::code_of;
 using test::scale_request;
 using ::testing::Contains;
 using ::testing::HasSubstr;
@@ -42,18 +43,7 @@ std::string absent(ToolchainKind kind) {
   }
 }
 
-Code code_of(const std::function<void()>& action, std::string* message = nullptr) {
-  try {
-    action();
-  } catch (const Error& error) {
-    if (message != nullptr) *message = error.what();
-    return error.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return Code::internal;
-}
-
-class EachToolchain : public testing::TestWithParam<ToolchainKind> {
+class EachToolchain : public ::testing::TestWithParam<ToolchainKind> {
  protected:
   void SetUp() override {
     if (const std::string reason = absent(GetParam()); !reason.empty()) GTEST_SKIP() << reason;
@@ -89,7 +79,7 @@ TEST_P(EachToolchain, reports_function_module_target_and_the_generated_line_of_a
   EXPECT_THAT(message, HasSubstr("kiln_broken"));
   EXPECT_THAT(message, HasSubstr(sure_target(GetParam())));
   EXPECT_THAT(message, HasSubstr("expression: x * no_such_name"));
-  EXPECT_THAT(message, testing::ContainsRegex(
+  EXPECT_THAT(message, ::testing::ContainsRegex(
                            "generated line [23]: .*y\\[i\\] = x\\[i\\] \\* no_such_name"));
   EXPECT_THAT(message, HasSubstr("compiler log:"));
 }
@@ -121,8 +111,8 @@ TEST_P(EachToolchain, disassembles_what_it_compiled_or_names_the_package) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EachToolchain,
-                         testing::Values(ToolchainKind::hiprtc, ToolchainKind::nvrtc,
-                                         ToolchainKind::host),
+                         ::testing::Values(ToolchainKind::hiprtc, ToolchainKind::nvrtc,
+                                           ToolchainKind::host),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 }  // namespace

@@ -45,7 +45,7 @@ struct Death {
 };
 
 class CompileDeath : public CompileFault,
-                     public testing::WithParamInterface<std::tuple<const char*, Death>> {};
+                     public ::testing::WithParamInterface<std::tuple<const char*, Death>> {};
 
 TEST_P(CompileDeath, is_reported_with_its_cause_and_hurts_nobody_else) {
   const auto& [step, death] = GetParam();
@@ -67,12 +67,12 @@ TEST_P(CompileDeath, is_reported_with_its_cause_and_hurts_nobody_else) {
 
 INSTANTIATE_TEST_SUITE_P(
     EveryStep, CompileDeath,
-    testing::Combine(testing::Values("started", "before_read", "after_read", "before_answer",
-                                     "in_answer"),
-                     testing::Values(Death{"kill", "killed by signal 9 (Killed)"},
-                                     Death{"segv", "killed by signal 11 (Segmentation fault)"},
-                                     Death{"abort", "killed by signal 6 (Aborted)"},
-                                     Death{"exit", "exited with status 0"})),
+    ::testing::Combine(::testing::Values("started", "before_read", "after_read", "before_answer",
+                                         "in_answer"),
+                       ::testing::Values(Death{"kill", "killed by signal 9 (Killed)"},
+                                         Death{"segv", "killed by signal 11 (Segmentation fault)"},
+                                         Death{"abort", "killed by signal 6 (Aborted)"},
+                                         Death{"exit", "exited with status 0"})),
     [](const auto& info) {
       return fmt::format("{}_{}", std::get<0>(info.param), std::get<1>(info.param).action);
     });
@@ -159,7 +159,7 @@ TEST_F(CompileFault, a_flood_on_stderr_is_cut_to_its_last_words) {
 
 // --- the parent's death ---
 
-class CompileParentDeath : public CompileFault, public testing::WithParamInterface<bool> {};
+class CompileParentDeath : public CompileFault, public ::testing::WithParamInterface<bool> {};
 
 TEST_P(CompileParentDeath, by_kill_9_leaves_no_worker_no_compiler_and_no_file) {
   const std::string gate = file("gate");
@@ -193,7 +193,7 @@ TEST_P(CompileParentDeath, by_kill_9_leaves_no_worker_no_compiler_and_no_file) {
   if (copy > 0) kill(copy, SIGKILL);
 }
 
-INSTANTIATE_TEST_SUITE_P(WithAndWithout, CompileParentDeath, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(WithAndWithout, CompileParentDeath, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "a_forked_copy" : "alone"; });
 
 }  // namespace

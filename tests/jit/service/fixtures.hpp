@@ -20,7 +20,7 @@
 
 namespace kiln::jit::test {
 
-class ServiceTest : public testing::Test {
+class ServiceTest : public ::testing::Test {
  protected:
   ServiceTest() : directory_("kiln-test") {
     settings_.worker = KILN_TEST_WORKER;

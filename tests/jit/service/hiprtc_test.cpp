@@ -18,7 +18,7 @@ using test::scale_request;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-class CompileHiprtc : public testing::Test {
+class CompileHiprtc : public ::testing::Test {
  protected:
   CompileHiprtc() : directory_("kiln-test") {
     settings_ = settings_from_environment();
@@ -139,17 +139,9 @@ extern "C" __global__ void kiln_vector(const Four* x, Four* y) {
 }
 
 TEST_F(CompileHiprtc, resources_show_lds_and_scratch) {
-  CompileRequest request = scale_request("gfx906", "kiln_heavy");
-  request.source = R"(extern "C" __global__ void kiln_heavy(float* x, int n) {
-  __shared__ float tile[256];
-  float mine[128];
-  for (int i = 0; i < n; ++i) mine[(i * 7 + n) & 127] = x[i];
-  tile[threadIdx.x] = mine[n & 127];
-  __syncthreads();
-  x[threadIdx.x] = tile[255 - threadIdx.x];
-})";
   Service service(settings_);
-  const Resources found = resources(service.compile_async(request).get().code, "kiln_heavy");
+  const Resources found =
+      resources(service.compile_async(test::tile_request("gfx906")).get().code, "kiln_tile");
   EXPECT_EQ(found.lds, 1024);
   EXPECT_GE(found.scratch.value_or(0), 512);
 }

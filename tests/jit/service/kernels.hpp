@@ -30,4 +30,23 @@ inline CompileRequest scale_request(const std::string& target, const std::string
   return request;
 }
 
+/// "kiln_tile" for a GPU target: 1024 bytes of shared memory, and an array of 512 bytes per thread
+/// whose index is not known, which no compiler keeps in registers.
+inline CompileRequest tile_request(const std::string& target) {
+  CompileRequest request;
+  request.function = "tile";
+  request.entry = "kiln_tile";
+  request.target = target;
+  request.options = compile_options(target, false);
+  request.source = R"(extern "C" __global__ void kiln_tile(float* x, int n) {
+  __shared__ float tile[256];
+  float mine[128];
+  for (int i = 0; i < n; ++i) mine[(i * 7 + n) & 127] = x[i];
+  tile[threadIdx.x] = mine[n & 127];
+  __syncthreads();
+  x[threadIdx.x] = tile[255 - threadIdx.x];
+})";
+  return request;
+}
+
 }  // namespace kiln::jit::test

@@ -189,7 +189,7 @@ TEST_F(CompileService, compilers_see_the_environment_of_the_keys_and_a_directory
   EXPECT_THAT(seen, HasSubstr(fmt::format("CPATH={}\n", kEarlyPath)));
   EXPECT_THAT(seen, HasSubstr("AMD_COMGR_CACHE=0"));
   EXPECT_THAT(seen, HasSubstr("/kiln-worker-"));
-  EXPECT_THAT(recorded, testing::Contains(testing::Pair("CPATH", kEarlyPath)));
+  EXPECT_THAT(recorded, ::testing::Contains(::testing::Pair("CPATH", kEarlyPath)));
 }
 
 TEST_F(CompileService, works_in_a_process_that_ignores_its_children) {

@@ -10,6 +10,7 @@
 #include "kiln/program.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/toolchains.hpp"
 
 namespace kiln {
 namespace {
@@ -77,13 +78,7 @@ ArgumentSpec array(const char* name, DType dtype, Dims shape, std::uint32_t misa
 
 class KernelSpecs : public ::testing::Test {
  protected:
-  void SetUp() override {
-    try {
-      jit::toolchain(jit::ToolchainKind::host);
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { KILN_NEED(host); }
 
   static void expect_that_a_run_loads_them(const char* text,
                                            const std::vector<ArgumentSpec>& types) {

@@ -15,12 +15,15 @@
 #include "kernel/kernel_table.hpp"
 #include "kernel/process_cache.hpp"
 #include "tests/support/devices.hpp"
+#include "tests/support/message.hpp"
 #include "tests/support/no_threads.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/toolchains.hpp"
 
 namespace kiln {
 namespace {
 
+using testing::code_of;
 using ::testing::HasSubstr;
 
 const Stream kStream{{DeviceType::cpu, 0}, nullptr};
@@ -28,13 +31,7 @@ const Device kCpu{DeviceType::cpu, 0};
 
 class Prepare : public ::testing::Test {
  protected:
-  void SetUp() override {
-    try {
-      jit::toolchain(jit::ToolchainKind::host);
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { KILN_NEED(host); }
 };
 
 Specification vectors(const Function& function, std::int64_t size = 8) {
@@ -59,17 +56,6 @@ struct Arrays {
   std::vector<Argument> inputs() { return {View(in, DType::f32, {8}, kCpu)}; }
   std::vector<View> outputs() { return {View(out, DType::f32, {8}, kCpu)}; }
 };
-
-Code code_of(const std::function<void()>& action, std::string* message = nullptr) {
-  try {
-    action();
-  } catch (const Error& error) {
-    if (message != nullptr) *message = error.what();
-    return error.code();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return Code::internal;
-}
 
 TEST_F(Prepare, MakesACallThatMayNotCompilePossible) {
   const Function f = distinct("prepared", {.on_miss = OnMiss::fail});

@@ -17,29 +17,9 @@ using testing::HostArray;
 
 class Reduction : public testing::OnDevice {
  protected:
-  /// Runs `text` and compares: floats within their dtype's rounding and `slack` f32 roundings of
-  /// the largest number of the output.
   void check(const std::string& text, const std::vector<HostArray>& inputs, double slack,
              const Options& options = {}) {
-    const std::vector<HostArray> want = testing::reference_of(text, inputs, options.rounding);
-    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
-    std::vector<HostArray> got;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      got.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
-    }
-    testing::run_on(device(), parse("reduction", text, options), inputs, got);
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      double largest = 0;
-      for (std::int64_t k = 0; k < want[i].size(); ++k) {
-        const double value = std::fabs(testing::number_at(want[i], k));
-        if (std::isfinite(value)) largest = std::max(largest, value);
-      }
-      const bool exact = !is_floating(dtypes[i]);
-      const double unit = dtypes[i] == DType::f64 ? std::ldexp(1.0, -53) : std::ldexp(1.0, -24);
-      const double relative = exact ? 0 : testing::rounding_of(dtypes[i]) * 1.01 + slack * unit;
-      testing::expect_close(got[i], want[i], relative, exact ? 0 : slack * unit * largest,
-                            fmt::format("{}, output {} of dtype {}", text, i, name(dtypes[i])));
-    }
+    testing::check_on(device(), text, inputs, slack, options);
   }
 };
 

@@ -16,35 +16,9 @@ using testing::HostArray;
 
 class Scan : public testing::OnDevice {
  protected:
-  // Within the dtype's rounding and `slack` f32 roundings of the largest number of the output.
-  static void compare(const std::string& text, const std::vector<HostArray>& got,
-                      const std::vector<HostArray>& want, double slack) {
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      double largest = 0;
-      for (std::int64_t k = 0; k < want[i].size(); ++k) {
-        const double value = std::fabs(testing::number_at(want[i], k));
-        if (std::isfinite(value)) largest = std::max(largest, value);
-      }
-      const DType dtype = got[i].dtype;
-      const bool exact = !is_floating(dtype);
-      const double unit = std::ldexp(1.0, dtype == DType::f64 ? -53 : -24);
-      testing::expect_close(got[i], want[i],
-                            exact ? 0 : testing::rounding_of(dtype) * 1.01 + slack * unit,
-                            exact ? 0 : slack * unit * largest,
-                            fmt::format("{}, output {} of dtype {}", text, i, name(dtype)));
-    }
-  }
-
   void check(const std::string& text, const std::vector<HostArray>& inputs, double slack,
              const Options& options = {}) {
-    const std::vector<HostArray> want = testing::reference_of(text, inputs, options.rounding);
-    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
-    std::vector<HostArray> got;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      got.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
-    }
-    testing::run_on(device(), parse("scan", text, options), inputs, got);
-    compare(text, got, want, slack);
+    testing::check_on(device(), text, inputs, slack, options);
   }
 };
 
@@ -184,7 +158,7 @@ TEST_P(Scan, InProgramsBesideReductions) {
   fused.run(stream, arguments, results,
             View(memory.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, device()));
   for (std::size_t i = 0; i < got.size(); ++i) got[i].bytes = buffers[i]->read();
-  compare(text, {got[0]}, {want[0]}, 256);
+  testing::expect_within({got[0]}, {want[0]}, 256, text);
   // A row's sum may be near zero: compared before it is divided by.
   for (std::int64_t i = 0; i < 9 * 70; ++i) {
     const double expected = testing::number_at(want[1], i);

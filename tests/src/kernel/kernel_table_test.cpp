@@ -13,6 +13,7 @@
 #include "jit/service/service.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/toolchains.hpp"
 
 namespace kiln {
 namespace {
@@ -21,13 +22,7 @@ using ::testing::HasSubstr;
 
 class KernelTables : public ::testing::Test {
  protected:
-  void SetUp() override {
-    try {
-      jit::toolchain(jit::ToolchainKind::host);
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
-  }
+  void SetUp() override { KILN_NEED(host); }
 
   // A kernel for this CPU that no other test has.
   static WantedKernel distinct() {

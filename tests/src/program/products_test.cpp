@@ -13,37 +13,12 @@ namespace {
 
 using testing::HostArray;
 
-class Products : public ::testing::TestWithParam<DeviceType> {
+class Products : public testing::OnDevice {
  protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) {
-      GTEST_SKIP() << "no such device: " << jit::why_absent(GetParam());
-    }
-  }
-
-  // Runs `text` and compares: within the rounding of the result and 64 roundings of f32 of the
-  // largest number of the output, which many terms of both signs have added up to.
+  // Many terms of both signs have added up to the numbers.
   void check(const std::string& text, const std::vector<HostArray>& inputs,
              const Options& options = {}) {
-    const std::vector<HostArray> want = testing::reference_of(text, inputs, options.rounding);
-    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
-    std::vector<HostArray> got;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      got.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
-    }
-    testing::run_on({GetParam(), 0}, parse("product", text, options), inputs, got);
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      double largest = 0;
-      for (std::int64_t k = 0; k < want[i].size(); ++k) {
-        const double value = std::fabs(testing::number_at(want[i], k));
-        if (std::isfinite(value)) largest = std::max(largest, value);
-      }
-      const bool exact = !is_floating(dtypes[i]);
-      const double slack = exact ? 0 : 64 * std::ldexp(1.0, -24);
-      testing::expect_close(got[i], want[i],
-                            exact ? 0 : testing::rounding_of(dtypes[i]) * 1.01 + slack,
-                            slack * largest, fmt::format("{}, output {}", text, i));
-    }
+    testing::check_on(device(), text, inputs, 64, options);
   }
 };
 
