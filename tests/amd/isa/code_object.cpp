@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
 #include "base/elf.hpp"
 #include "jit/compilers/offload_bundle.hpp"
 #include "kiln/error.hpp"
+#include "tests/amd/isa/wave.hpp"
 
 namespace kiln::amd {
 namespace {
@@ -88,6 +91,39 @@ void read_descriptor(Kernel& kernel, std::string_view descriptor, std::uint64_t 
   kernel.accumulators = accumulators_are_vgprs ? ((resources3 & 0x3f) + 1) * 4 : kernel.vgprs;
 }
 
+// Programs by kernel, translated when they are first asked for.
+class Programs {
+ public:
+  template <class Listing>
+  const Program& find(const Kernel& kernel, Listing listing) const {
+    const std::lock_guard guard(lock_);
+    std::unique_ptr<Program>& program = programs_[&kernel];
+    if (!program) program = translate(kernel, listing());
+    return *program;
+  }
+
+ private:
+  mutable std::mutex lock_;
+  mutable std::map<const Kernel*, std::unique_ptr<Program>> programs_;
+};
+
+class Listing final : public LoadedCode {
+ public:
+  Listing(std::string listing, Kernel kernel) : listing_(std::move(listing)) {
+    target_ = kernel.target;
+    kernel.object = this;
+    kernels_.push_back(std::move(kernel));
+  }
+  std::span<const std::byte> memory() const override { return {}; }
+  const Program& program(const Kernel& kernel) const override {
+    return programs_.find(kernel, [&] { return listing_; });
+  }
+
+ private:
+  const std::string listing_;
+  Programs programs_;
+};
+
 class LoadedObject final : public LoadedCode {
  public:
   LoadedObject(std::string image, std::string_view target, Disassembler disassembler)
@@ -138,9 +174,11 @@ class LoadedObject final : public LoadedCode {
 
   std::span<const std::byte> memory() const override { return memory_; }
 
-  std::string_view listing() const override {
-    std::call_once(listed_, [&] { listing_ = disassembler_(image_, target_); });
-    return listing_;
+  const Program& program(const Kernel& kernel) const override {
+    return programs_.find(kernel, [&] {
+      if (listing_.empty()) listing_ = disassembler_(image_, target_);
+      return listing_;
+    });
   }
 
  private:
@@ -149,11 +187,15 @@ class LoadedObject final : public LoadedCode {
   const std::string image_;
   const Disassembler disassembler_;
   std::vector<std::byte> memory_;
-  mutable std::once_flag listed_;
-  mutable std::string listing_;
+  Programs programs_;
+  mutable std::string listing_;  ///< of all functions; written under the lock of the programs
 };
 
 }  // namespace
+
+std::shared_ptr<const CodeObject> object_of_listing(std::string listing, Kernel kernel) {
+  return std::make_shared<Listing>(std::move(listing), std::move(kernel));
+}
 
 const Kernel* CodeObject::kernel(std::string_view name) const {
   const auto found = std::ranges::find(kernels_, name, &Kernel::name);

@@ -104,6 +104,8 @@ struct Dispatch {
 struct Options {
   std::uint64_t seed = 0;   ///< of the order in which waves take turns
   bool check_races = true;  ///< between waves, on LDS and on device memory
+  /// Of a wave: more are a loop without an end.
+  std::uint64_t most_instructions = 100'000'000;
   bool check_waits = true;  ///< a register that a load has yet to fill must not be used
   /// Moves the last bit of results of v_exp, v_log, v_rcp, v_rsq, v_sqrt, v_sin and v_cos up or
   /// down, as their documented error allows.

@@ -1,0 +1,157 @@
+// Kernels with one thing wrong: each is refused, and without what is wrong it is not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/amd/isa/listing.hpp"
+
+namespace kiln::amd {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* kStart =
+    "s_load_dwordx4 s[4:7], s[0:1], 0x0\ns_waitcnt lgkmcnt(0)\nv_lshlrev_b32_e32 v1, 2, v0\n";
+
+// What running it says: 128 threads, of which the first argument holds a dword each, that are
+// written, and the second as many that are not.
+std::string outcome(const std::string& lines, const Options& options = {},
+                    const std::string& target = "gfx90a") {
+  TestMemory memory;
+  const std::uint64_t in = memory.allocate(std::vector<std::uint32_t>(128, 7));
+  const std::uint64_t out = memory.allocate(128 * 4);
+  Options limited = options;
+  limited.most_instructions = 10'000;
+  try {
+    run(*kernel_of(target, kStart + lines + "\ns_endpgm\n", 512), memory, {in, out}, 1, 128,
+        limited);
+    return "accepted";
+  } catch (const Fault& fault) {
+    return fault.what();
+  }
+}
+
+struct Planted {
+  const char* name;
+  const char* wrong;
+  const char* right;
+  const char* said;
+};
+
+const Planted kPlanted[] = {
+    {"load_out_of_bounds", "global_load_dword v2, v1, s[4:5] offset:4",
+     "global_load_dword v2, v1, s[4:5]", "in no allocation"},
+    {"store_out_of_bounds", "v_mov_b32_e32 v2, 1\nglobal_store_dword v1, v2, s[6:7] offset:-4",
+     "v_mov_b32_e32 v2, 1\nglobal_store_dword v1, v2, s[6:7]", "in no allocation"},
+    {"missing_wait", "global_load_dword v2, v1, s[4:5]\nv_add_u32_e32 v2, 1, v2",
+     "global_load_dword v2, v1, s[4:5]\ns_waitcnt vmcnt(0)\nv_add_u32_e32 v2, 1, v2",
+     "has not been waited for"},
+    {"wait_for_too_few",
+     "global_load_dword v2, v1, s[4:5]\nglobal_load_dword v3, v1, s[4:5]\ns_waitcnt vmcnt(1)\n"
+     "v_mov_b32_e32 v4, v3",
+     "global_load_dword v2, v1, s[4:5]\nglobal_load_dword v3, v1, s[4:5]\ns_waitcnt vmcnt(1)\n"
+     "v_mov_b32_e32 v4, v2",
+     "v3 is to be filled by a load"},
+    {"missing_wait_of_a_scalar_load",
+     "s_load_dword s8, s[4:5], 0x0\ns_waitcnt lgkmcnt(1)\ns_add_u32 s8, s8, 1",
+     "s_load_dword s8, s[4:5], 0x0\ns_waitcnt lgkmcnt(0)\ns_add_u32 s8, s8, 1",
+     "has not been waited for"},
+    {"overwritten_before_the_load_came", "global_load_dword v2, v1, s[4:5]\nv_mov_b32_e32 v2, 0",
+     "global_load_dword v2, v1, s[4:5]\nv_mov_b32_e32 v3, 0", "has not been waited for"},
+    {"race_on_lds",
+     "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\nv_xor_b32_e32 v2, 0x100, v1\n"
+     "ds_read_b32 v3, v2\ns_waitcnt lgkmcnt(0)",
+     "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\ns_barrier\nv_xor_b32_e32 v2, 0x100, v1\n"
+     "ds_read_b32 v3, v2\ns_waitcnt lgkmcnt(0)",
+     "a race"},
+    {"barrier_before_lds_is_written",
+     "ds_write_b32 v1, v0\ns_barrier\nds_read_b32 v3, v1\ns_waitcnt lgkmcnt(0)",
+     "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\ns_barrier\nds_read_b32 v3, v1\n"
+     "s_waitcnt lgkmcnt(0)",
+     "a write to LDS has not been waited for"},
+    {"race_on_memory", "v_and_b32_e32 v1, 0xfc, v1\nglobal_store_dword v1, v0, s[6:7]",
+     "global_store_dword v1, v0, s[6:7]", "a race"},
+    {"lanes_that_store_different_values",
+     "v_and_b32_e32 v1, 0x1f8, v1\nglobal_store_dword v1, v0, s[6:7]",
+     "v_and_b32_e32 v1, 0x1f8, v1\nv_lshrrev_b32_e32 v2, 3, v1\n"
+     "global_store_dword v1, v2, s[6:7]",
+     "two lanes store different values"},
+    {"register_never_written", "global_store_dword v1, v5, s[6:7]",
+     "v_mov_b32_e32 v5, 1\nglobal_store_dword v1, v5, s[6:7]", "nobody has written"},
+    {"memory_never_written",
+     "global_load_dword v2, v1, s[6:7]\ns_waitcnt vmcnt(0)\nglobal_store_dword v1, v2, s[6:7]",
+     "global_load_dword v2, v1, s[4:5]\ns_waitcnt vmcnt(0)\nglobal_store_dword v1, v2, s[6:7]",
+     "nobody has written"},
+    {"lds_never_written",
+     "ds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)\nglobal_store_dword v1, v2, s[6:7]",
+     "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\nds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)\n"
+     "global_store_dword v1, v2, s[6:7]",
+     "nobody has written"},
+    {"address_never_written", "global_load_dword v2, v5, s[4:5]",
+     "v_mov_b32_e32 v5, 0\nglobal_load_dword v2, v5, s[4:5]", "an address that nobody"},
+    {"branch_on_what_nobody_wrote",
+     "v_cmp_eq_u32_e32 vcc, v5, v0\ns_cbranch_vccz 1\ns_nop 0\ns_nop 0",
+     "v_cmp_eq_u32_e32 vcc, v1, v0\ns_cbranch_vccz 1\ns_nop 0\ns_nop 0", "a branch on VCC"},
+    {"mask_of_what_nobody_wrote", "v_cmp_eq_u32_e32 vcc, v5, v0\ns_and_saveexec_b64 s[8:9], vcc",
+     "v_cmp_eq_u32_e32 vcc, v1, v0\ns_and_saveexec_b64 s[8:9], vcc", "EXEC is made of"},
+    {"barrier_that_one_wave_misses",
+     "v_readfirstlane_b32 s8, v0\ns_cmp_eq_u32 s8, 0\ns_cbranch_scc1 1\ns_barrier\ns_nop 0",
+     "v_readfirstlane_b32 s8, v0\ns_cmp_eq_u32 s8, 0\ns_cbranch_scc1 1\ns_nop 0\ns_barrier",
+     "never comes to this barrier"},
+    {"misaligned_lds", "v_or_b32_e32 v1, 2, v1\nds_write_b32 v1, v0",
+     "v_or_b32_e32 v1, 2, v1\nds_write_b16 v1, v0", "misaligned"},
+    {"lds_beyond_what_is_declared", "ds_write_b32 v1, v0 offset:4", "ds_write_b32 v1, v0",
+     "of which the block has 512 bytes"},
+    {"register_beyond_those_declared", "v_mov_b32_e32 v32, 0", "v_mov_b32_e32 v31, 0",
+     "a register beyond"},
+    {"loop_without_an_end", "s_branch 65535", "s_branch 0", "a loop without an end"},
+    {"unknown_instruction", "v_unheard_of_f32 v1, v2", "s_nop 0", "is not known"},
+    {"unknown_modifier", "v_add_u32_e32 v1, 1, v1 turbo", "v_add_u32_e32 v1, 1, v1",
+     "is not known"},
+    {"changed_rounding", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 5", "s_nop 0",
+     "is not known"},
+    {"branch_out_of_the_code", "s_branch 1", "s_branch 0", "a branch to where no instruction is"},
+};
+
+class PlantedFault : public ::testing::TestWithParam<Planted> {};
+
+TEST_P(PlantedFault, is_caught_and_its_absence_is_not) {
+  EXPECT_THAT(outcome(GetParam().wrong),
+              AllOf(HasSubstr("listed (gfx90a): "), HasSubstr(GetParam().said), HasSubstr("wave")));
+  EXPECT_EQ(outcome(GetParam().right), "accepted");
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernel, PlantedFault, ::testing::ValuesIn(kPlanted),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Fault, says_kernel_instruction_address_block_wave_and_lane) {
+  EXPECT_THAT(outcome("v_add_u32_e32 v1, 0x1000, v1\nglobal_load_dword v2, v1, s[4:5]"),
+              AllOf(HasSubstr("listed (gfx90a): global_load_dword v2, v1, s[4:5] at 0x10: "),
+                    HasSubstr("(block 0,0,0, wave "), HasSubstr(", lane 0)")));
+}
+
+TEST(Options, switch_checks_off) {
+  Options options;
+  options.check_waits = options.check_races = false;
+  EXPECT_EQ(outcome("global_load_dword v2, v1, s[4:5]\nv_add_u32_e32 v2, 1, v2", options),
+            "accepted");
+  EXPECT_EQ(outcome("v_and_b32_e32 v1, 0xfc, v1\nglobal_store_dword v1, v0, s[6:7]", options),
+            "accepted");
+}
+
+TEST(SplitBarrier, waits_for_the_signals_of_all_waves) {
+  constexpr const char* kSynchronised =
+      "ds_store_b32 v1, v0\ns_wait_dscnt 0x0\ns_barrier_signal -1\ns_barrier_wait 0xffff\n"
+      "v_xor_b32_e32 v2, 0x100, v1\nds_load_b32 v3, v2\ns_wait_dscnt 0x0";
+  const std::string target = "gfx1201";
+  const std::string kLoad = "s_wait_kmcnt 0x0\n";
+  TestMemory memory;
+  const auto object = kernel_of(
+      target, kLoad + "v_lshlrev_b32_e32 v1, 2, v0\n" + kSynchronised + "\ns_endpgm\n", 512);
+  EXPECT_NO_THROW(run(*object, memory, {}, 1, 128));
+  const auto alone = kernel_of(target, "s_barrier_wait 0xffff\ns_endpgm\n");
+  EXPECT_THROW(run(*alone, memory, {}, 1, 32), Fault);
+}
+
+}  // namespace
+}  // namespace kiln::amd

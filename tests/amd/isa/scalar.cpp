@@ -1,0 +1,746 @@
+// Scalar instructions: arithmetic on scalar registers, branches, waits, barriers. The pseudocode of
+// AMD's ISA documents decides.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "tests/amd/isa/lanes.hpp"
+
+namespace kiln::amd {
+namespace {
+
+using u32 = std::uint32_t;
+using i32 = std::int32_t;
+using u64 = std::uint64_t;
+using i64 = std::int64_t;
+
+// A scalar operand: its value, and ones in the bits that nobody has written.
+struct Word {
+  u64 value = 0;
+  u64 unset = 0;
+};
+
+Word read(const Wave& wave, const Operand& operand, bool wide) {
+  if (operand.is_scalar()) {
+    if (wide && operand.count > 1) {
+      return {wave.pair(operand.index),
+              wave.scalar_unset[operand.index] | u64{wave.scalar_unset[operand.index + 1U]} << 32};
+    }
+    return {wave.scalar[operand.index], wave.scalar_unset[operand.index]};
+  }
+  if (operand.kind == OperandKind::scc) return {wave.scc ? 1U : 0U, wave.scc_unset ? 1U : 0U};
+  bool unset = false;
+  return {wide ? scalar_pair(wave, operand, unset) : scalar_word(wave, operand, Width::word, unset),
+          0};
+}
+
+void refuse_unset_exec(const Wave& wave, u64 unset) {
+  if (unset != 0) fault(wave, "EXEC is made of a register that nobody has written");
+}
+
+void write(Wave& wave, const Operand& operand, Word word, bool wide) {
+  if (!operand.is_scalar()) return;
+  if (operand.index >= kExec) refuse_unset_exec(wave, word.unset);
+  wave.set_scalar(operand.index, static_cast<u32>(word.value), static_cast<u32>(word.unset));
+  if (wide && operand.count > 1) {
+    wave.set_scalar(operand.index + 1, static_cast<u32>(word.value >> 32),
+                    static_cast<u32>(word.unset >> 32));
+  }
+}
+
+void set_scc(Wave& wave, bool value, bool unset) {
+  wave.scc = value;
+  wave.scc_unset = unset;
+}
+
+constexpr u64 all_if(bool condition) { return condition ? ~u64{0} : 0; }
+
+// ---- Arithmetic: what an operation makes of two words, and of SCC ----
+
+struct Sources {
+  u64 a = 0;
+  u64 b = 0;
+  bool scc = false;
+};
+struct Outcome {
+  u64 value = 0;
+  bool scc = false;
+};
+
+enum class Scc : std::uint8_t { keeps, sets, reads, reads_and_sets };
+
+template <class F, bool Wide, Scc Kind, int Count>
+void arithmetic(Wave& wave, const Operation& op) {
+  const Word a = read(wave, op.operands[op.first_source], Wide);
+  const Word b = Count > 1 ? read(wave, op.operands[op.first_source + 1U], Wide) : Word{};
+  Outcome outcome = F{}(Sources{a.value, b.value, wave.scc});
+  constexpr bool kReads = Kind == Scc::reads || Kind == Scc::reads_and_sets;
+  const bool unset = a.unset != 0 || b.unset != 0 || (kReads && wave.scc_unset);
+  if constexpr (!Wide) outcome.value &= 0xffffffff;
+  write(wave, op.operands[0], {outcome.value, all_if(unset)}, Wide);
+  if constexpr (Kind == Scc::sets || Kind == Scc::reads_and_sets) {
+    set_scc(wave, outcome.scc, unset);
+  }
+}
+
+// Bit by bit: D = S0 op S1, SCC = D != 0. `variant`: what is inverted.
+enum Invert : u32 { kFirst = 1, kSecond = 2, kResult = 4 };
+enum class Logic : std::uint8_t { both, either, one };
+
+Word logic(Logic kind, u32 invert, Word a, Word b, bool wide) {
+  if ((invert & kFirst) != 0) a.value = ~a.value;
+  if ((invert & kSecond) != 0) b.value = ~b.value;
+  Word result;
+  switch (kind) {
+    case Logic::both:
+      result.value = a.value & b.value;
+      result.unset = (a.unset & b.unset) | (a.unset & b.value) | (a.value & b.unset);
+      break;
+    case Logic::either:
+      result.value = a.value | b.value;
+      result.unset = (a.unset & b.unset) | (a.unset & ~b.value) | (~a.value & b.unset);
+      break;
+    case Logic::one:
+      result.value = a.value ^ b.value;
+      result.unset = a.unset | b.unset;
+      break;
+  }
+  if ((invert & kResult) != 0) result.value = ~result.value;
+  if (!wide) {
+    result.value &= 0xffffffff;
+    result.unset &= 0xffffffff;
+  }
+  return result;
+}
+
+template <Logic Kind, bool Wide>
+void bitwise(Wave& wave, const Operation& op) {
+  const Word result = logic(Kind, op.variant, read(wave, op.operands[1], Wide),
+                            read(wave, op.operands[2], Wide), Wide);
+  write(wave, op.operands[0], result, Wide);
+  set_scc(wave, result.value != 0, result.unset != 0);
+}
+
+// D = EXEC; EXEC = S0 op EXEC; SCC = EXEC != 0.
+template <Logic Kind, bool Wide>
+void save_exec(Wave& wave, const Operation& op) {
+  const Operand exec{OperandKind::scalar, kExec, 2, false, false, false, -1, 0, 0};
+  const Word source = read(wave, op.operands[1], Wide);
+  const Word old = read(wave, exec, Wide);
+  const Word result = logic(Kind, op.variant, source, old, Wide);
+  write(wave, op.operands[0], {Wide ? old.value : old.value & 0xffffffff, 0}, Wide);
+  refuse_unset_exec(wave, result.unset);
+  wave.set_scalar(kExec, static_cast<u32>(result.value));
+  if constexpr (Wide) wave.set_scalar(kExec + 1, static_cast<u32>(result.value >> 32));
+  set_scc(wave, result.value != 0, false);
+}
+
+template <bool Wide>
+void move(Wave& wave, const Operation& op) {
+  write(wave, op.operands[0], read(wave, op.operands[1], Wide), Wide);
+}
+
+template <bool Wide>
+void conditional_move(Wave& wave, const Operation& op) {
+  if (wave.scc_unset) fault(wave, "SCC holds nothing that anybody has written");
+  if (wave.scc) write(wave, op.operands[0], read(wave, op.operands[1], Wide), Wide);
+}
+
+template <bool Wide>
+void select(Wave& wave, const Operation& op) {
+  const Word a = read(wave, op.operands[1], Wide);
+  const Word b = read(wave, op.operands[2], Wide);
+  Word result = wave.scc ? a : b;
+  if (wave.scc_unset) result.unset = ~u64{0};
+  write(wave, op.operands[0], result, Wide);
+}
+
+template <bool Wide>
+void invert(Wave& wave, const Operation& op) {
+  Word word = read(wave, op.operands[1], Wide);
+  word.value = ~word.value;
+  if constexpr (!Wide) word.value &= 0xffffffff;
+  write(wave, op.operands[0], word, Wide);
+  set_scc(wave, word.value != 0, word.unset != 0);
+}
+
+// SCC = S0 relation S1: bits less, equal, greater of `variant`; 8 for signed, 16 for wide, 32 for
+// floats (unordered is 64).
+void compare(Wave& wave, const Operation& op) {
+  const bool wide = (op.variant & 16) != 0;
+  const Word a = read(wave, op.operands[0], wide);
+  const Word b = read(wave, op.operands[1], wide);
+  int relation = 0;
+  if ((op.variant & 32) != 0) {
+    const float x = as_float(static_cast<u32>(a.value));
+    const float y = as_float(static_cast<u32>(b.value));
+    relation = x < y ? 1 : x == y ? 2 : x > y ? 4 : 64;
+  } else if ((op.variant & 8) != 0) {
+    const auto x = static_cast<i32>(a.value);
+    const auto y = static_cast<i32>(b.value);
+    relation = x < y ? 1 : x == y ? 2 : 4;
+  } else {
+    relation = a.value < b.value ? 1 : a.value == b.value ? 2 : 4;
+  }
+  set_scc(wave, (op.variant & static_cast<u32>(relation)) != 0, (a.unset | b.unset) != 0);
+}
+
+// ---- Branches ----
+
+void jump(Wave& wave, u64 address) {
+  const u64 base = wave.launch->code_base;
+  const auto found = wave.launch->program->at_address.find(address - base);
+  if (found == wave.launch->program->at_address.end()) {
+    fault(wave, fmt::format("a jump to {:#x}, where no instruction is", address - base));
+  }
+  wave.pc = found->second;
+}
+
+u64 after(const Wave& wave, const Operation& op) { return wave.launch->code_base + op.address + 4; }
+
+void get_pc(Wave& wave, const Operation& op) {
+  write(wave, op.operands[0], {after(wave, op), 0}, true);
+}
+u64 jump_target(const Wave& wave, const Operand& operand) {
+  const Word word = read(wave, operand, true);
+  if (word.unset != 0) fault(wave, "a jump to an address that nobody has written");
+  return word.value;
+}
+void set_pc(Wave& wave, const Operation& op) { jump(wave, jump_target(wave, op.operands[0])); }
+void swap_pc(Wave& wave, const Operation& op) {
+  const u64 target = jump_target(wave, op.operands[1]);
+  write(wave, op.operands[0], {after(wave, op), 0}, true);
+  jump(wave, target);
+}
+void call(Wave& wave, const Operation& op) {
+  write(wave, op.operands[0], {after(wave, op), 0}, true);
+  wave.pc = op.target;
+}
+
+void branch(Wave& wave, const Operation& op) { wave.pc = op.target; }
+
+enum Condition : u32 { kScc0, kScc1, kVccZero, kVccNotZero, kExecZero, kExecNotZero };
+
+void conditional_branch(Wave& wave, const Operation& op) {
+  bool taken = false;
+  switch (op.variant) {
+    case kScc0:
+    case kScc1:
+      if (wave.scc_unset) fault(wave, "a branch on SCC, which holds nothing that anybody has set");
+      taken = wave.scc == (op.variant == kScc1);
+      break;
+    case kVccZero:
+    case kVccNotZero:
+      if (wave.mask_unset(kVcc) != 0) {
+        fault(wave, "a branch on VCC, which is made of what nobody has written",
+              lowest_lane(wave.mask_unset(kVcc)));
+      }
+      taken = (wave.mask(kVcc) == 0) == (op.variant == kVccZero);
+      break;
+    default: taken = (wave.exec == 0) == (op.variant == kExecZero); break;
+  }
+  if (taken) wave.pc = op.target;
+}
+
+// ---- Waits and barriers ----
+
+void finish(Wave& wave, std::deque<Outstanding>& queue, std::size_t most) {
+  if (queue.size() <= most) return;
+  // Scalar loads come in any order: only the wait for all of them says something.
+  const bool any_order =
+      std::ranges::any_of(queue, [](const Outstanding& entry) { return !entry.is_vector; });
+  if (any_order && most > 0) return;
+  while (queue.size() > most) {
+    const Outstanding& entry = queue.front();
+    for (u32 i = 0; i < entry.count; ++i) {
+      std::uint8_t& pending = entry.is_vector ? wave.pending_vector[entry.index + i]
+                                              : wave.pending_scalar[entry.index + i];
+      --pending;
+      --wave.pending;
+    }
+    queue.pop_front();
+  }
+}
+
+// `variant` has a byte for each counter: 255 does not wait.
+void wait(Wave& wave, const Operation& op) {
+  const auto counts = static_cast<u64>(op.offset);
+  for (std::size_t i = 0; i < kCounters; ++i) {
+    const u64 most = counts >> (8 * i) & 0xff;
+    if (most != 0xff) finish(wave, wave.outstanding[i], most);
+  }
+}
+
+void refuse_unfinished_writes(Wave& wave) {
+  if (!wave.launch->options->check_waits) return;
+  for (const auto& queue : wave.outstanding) {
+    for (const Outstanding& entry : queue) {
+      if (entry.is_lds_write) {
+        fault(wave, "a barrier while a write to LDS has not been waited for");
+      }
+    }
+  }
+}
+
+void barrier(Wave& wave, const Operation&) {
+  refuse_unfinished_writes(wave);
+  if (wave.signalled) fault(wave, "a barrier between the signal and the wait of another");
+  wave.at_barrier = wave.signalled = true;
+}
+void barrier_signal(Wave& wave, const Operation&) {
+  refuse_unfinished_writes(wave);
+  if (wave.signalled) fault(wave, "a second signal of a barrier without a wait");
+  wave.signalled = true;
+}
+void barrier_wait(Wave& wave, const Operation&) {
+  if (!wave.signalled) fault(wave, "a wait for a barrier that the wave has not signalled");
+  wave.at_barrier = true;
+}
+
+void end(Wave& wave, const Operation&) {
+  if (wave.signalled) fault(wave, "the wave ends between the signal and the wait of a barrier");
+  wave.ended = true;
+}
+
+void nothing(Wave&, const Operation&) {}
+
+// ---- The table ----
+
+struct Entry {
+  Execute execute = nullptr;
+  u32 variant = 0;
+  std::uint8_t destinations = 1;
+  std::uint8_t operands = 3;
+  bool is_short = false;  ///< the last operand is 16 bits, signed
+  bool is_short_unsigned = false;
+  bool accumulates = false;  ///< the destination is the first source
+};
+
+class Builder {
+ public:
+  std::unordered_map<std::string, Entry> entries;
+
+  template <bool Wide, Scc Kind, int Count, class F>
+  void add(std::initializer_list<const char*> names, F) {
+    for (const char* name : names) {
+      entries[name] = {&arithmetic<F, Wide, Kind, Count>, 0, 1, 1 + Count};
+    }
+  }
+  template <Logic Kind>
+  void add_logic(std::initializer_list<const char*> names, u32 inverted) {
+    for (const char* name : names) {
+      const std::string text = name;
+      entries[text + "_b32"] = {&bitwise<Kind, false>, inverted, 1, 3};
+      entries[text + "_b64"] = {&bitwise<Kind, true>, inverted, 1, 3};
+      // "s_andn2" has its S1 inverted; its S1 is EXEC when EXEC is saved.
+      entries[text + "_saveexec_b32"] = {&save_exec<Kind, false>, inverted, 1, 2};
+      entries[text + "_saveexec_b64"] = {&save_exec<Kind, true>, inverted, 1, 2};
+    }
+  }
+};
+
+u64 field(u64 value, u64 at, u64 width, bool is_signed, u64 bits) {
+  if (width == 0) return 0;
+  u64 result = at >= bits ? 0 : value >> at;
+  if (width < bits) result &= (u64{1} << width) - 1;
+  if (is_signed && width < 64) {
+    const u64 sign = u64{1} << (width - 1);
+    result = (result ^ sign) - sign;
+  }
+  return result;
+}
+
+void add_arithmetic(Builder& to) {
+  to.add<false, Scc::sets, 2>({"s_add_u32", "s_add_co_u32"}, [](Sources s) {
+    const u64 sum = s.a + s.b;
+    return Outcome{sum, sum >> 32 != 0};
+  });
+  to.add<false, Scc::sets, 2>({"s_sub_u32", "s_sub_co_u32"}, [](Sources s) {
+    return Outcome{s.a - s.b, s.b > s.a};
+  });
+  to.add<false, Scc::reads_and_sets, 2>({"s_addc_u32", "s_add_co_ci_u32"}, [](Sources s) {
+    const u64 sum = s.a + s.b + (s.scc ? 1 : 0);
+    return Outcome{sum, sum >> 32 != 0};
+  });
+  to.add<false, Scc::reads_and_sets, 2>({"s_subb_u32", "s_sub_co_ci_u32"}, [](Sources s) {
+    return Outcome{s.a - s.b - (s.scc ? 1 : 0), s.b + (s.scc ? 1 : 0) > s.a};
+  });
+  to.add<false, Scc::sets, 2>({"s_add_i32", "s_add_co_i32", "s_addk_i32", "s_addk_co_i32"},
+                              [](Sources s) {
+                                const i64 sum = i64{static_cast<i32>(s.a)} + static_cast<i32>(s.b);
+                                return Outcome{static_cast<u64>(sum), sum != static_cast<i32>(sum)};
+                              });
+  to.add<false, Scc::sets, 2>({"s_sub_i32", "s_sub_co_i32"}, [](Sources s) {
+    const i64 rest = i64{static_cast<i32>(s.a)} - static_cast<i32>(s.b);
+    return Outcome{static_cast<u64>(rest), rest != static_cast<i32>(rest)};
+  });
+  to.add<false, Scc::keeps, 2>({"s_mul_i32", "s_mulk_i32"},
+                               [](Sources s) { return Outcome{s.a * s.b}; });
+  to.add<false, Scc::keeps, 2>({"s_mul_hi_u32"},
+                               [](Sources s) { return Outcome{s.a * s.b >> 32}; });
+  to.add<false, Scc::keeps, 2>({"s_mul_hi_i32"}, [](Sources s) {
+    const i64 product = i64{static_cast<i32>(s.a)} * static_cast<i32>(s.b);
+    return Outcome{static_cast<u64>(product) >> 32};
+  });
+  to.add<true, Scc::keeps, 2>({"s_add_nc_u64", "s_add_u64"},
+                              [](Sources s) { return Outcome{s.a + s.b}; });
+  to.add<true, Scc::keeps, 2>({"s_sub_nc_u64", "s_sub_u64"},
+                              [](Sources s) { return Outcome{s.a - s.b}; });
+  to.add<true, Scc::keeps, 2>({"s_mul_u64"}, [](Sources s) { return Outcome{s.a * s.b}; });
+  to.add<false, Scc::sets, 2>({"s_min_u32"}, [](Sources s) {
+    return Outcome{std::min(s.a, s.b), s.a < s.b};
+  });
+  to.add<false, Scc::sets, 2>({"s_max_u32"}, [](Sources s) {
+    return Outcome{std::max(s.a, s.b), s.a > s.b};
+  });
+  to.add<false, Scc::sets, 2>({"s_min_i32"}, [](Sources s) {
+    const bool first = static_cast<i32>(s.a) < static_cast<i32>(s.b);
+    return Outcome{first ? s.a : s.b, first};
+  });
+  to.add<false, Scc::sets, 2>({"s_max_i32"}, [](Sources s) {
+    const bool first = static_cast<i32>(s.a) > static_cast<i32>(s.b);
+    return Outcome{first ? s.a : s.b, first};
+  });
+  const auto shift_add = [&]<u64 By>(const char* name) {
+    to.add<false, Scc::sets, 2>({name}, [](Sources s) {
+      const u64 sum = (s.a << By) + s.b;
+      return Outcome{sum, sum >> 32 != 0};
+    });
+  };
+  shift_add.operator()<1>("s_lshl1_add_u32");
+  shift_add.operator()<2>("s_lshl2_add_u32");
+  shift_add.operator()<3>("s_lshl3_add_u32");
+  shift_add.operator()<4>("s_lshl4_add_u32");
+  to.add<false, Scc::sets, 2>({"s_lshl_b32"}, [](Sources s) {
+    const u64 result = (s.a << (s.b & 31)) & 0xffffffff;
+    return Outcome{result, result != 0};
+  });
+  to.add<false, Scc::sets, 2>({"s_lshr_b32"}, [](Sources s) {
+    const u64 result = s.a >> (s.b & 31);
+    return Outcome{result, result != 0};
+  });
+  to.add<false, Scc::sets, 2>({"s_ashr_i32"}, [](Sources s) {
+    const i32 result = static_cast<i32>(s.a) >> (s.b & 31);
+    return Outcome{static_cast<u32>(result), result != 0};
+  });
+  to.add<true, Scc::sets, 2>({"s_lshl_b64"}, [](Sources s) {
+    const u64 result = s.a << (s.b & 63);
+    return Outcome{result, result != 0};
+  });
+  to.add<true, Scc::sets, 2>({"s_lshr_b64"}, [](Sources s) {
+    const u64 result = s.a >> (s.b & 63);
+    return Outcome{result, result != 0};
+  });
+  to.add<true, Scc::sets, 2>({"s_ashr_i64"}, [](Sources s) {
+    const i64 result = static_cast<i64>(s.a) >> (s.b & 63);
+    return Outcome{static_cast<u64>(result), result != 0};
+  });
+  to.add<false, Scc::sets, 2>({"s_bfe_u32"}, [](Sources s) {
+    const u64 result = field(s.a, s.b & 31, s.b >> 16 & 0x7f, false, 32);
+    return Outcome{result, result != 0};
+  });
+  to.add<false, Scc::sets, 2>({"s_bfe_i32"}, [](Sources s) {
+    const u64 wide = static_cast<u64>(i64{static_cast<i32>(s.a)});
+    const u64 result = field(wide, s.b & 31, s.b >> 16 & 0x7f, true, 32) & 0xffffffff;
+    return Outcome{result, result != 0};
+  });
+  to.add<true, Scc::sets, 2>({"s_bfe_u64"}, [](Sources s) {
+    const u64 result = field(s.a, s.b & 63, s.b >> 16 & 0x7f, false, 64);
+    return Outcome{result, result != 0};
+  });
+  to.add<true, Scc::sets, 2>({"s_bfe_i64"}, [](Sources s) {
+    const u64 result = field(s.a, s.b & 63, s.b >> 16 & 0x7f, true, 64);
+    return Outcome{result, result != 0};
+  });
+  to.add<false, Scc::keeps, 2>(
+      {"s_bfm_b32"}, [](Sources s) { return Outcome{((u64{1} << (s.a & 31)) - 1) << (s.b & 31)}; });
+  to.add<true, Scc::keeps, 2>(
+      {"s_bfm_b64"}, [](Sources s) { return Outcome{((u64{1} << (s.a & 63)) - 1) << (s.b & 63)}; });
+  to.add<false, Scc::keeps, 2>({"s_pack_ll_b32_b16"}, [](Sources s) {
+    return Outcome{(s.a & 0xffff) | (s.b & 0xffff) << 16};
+  });
+  to.add<false, Scc::keeps, 2>({"s_pack_lh_b32_b16"}, [](Sources s) {
+    return Outcome{(s.a & 0xffff) | (s.b & 0xffff0000)};
+  });
+  to.add<false, Scc::keeps, 2>({"s_pack_hh_b32_b16"}, [](Sources s) {
+    return Outcome{(s.a >> 16 & 0xffff) | (s.b & 0xffff0000)};
+  });
+  to.add<false, Scc::sets, 1>({"s_abs_i32"}, [](Sources s) {
+    const u32 a = static_cast<u32>(s.a);
+    const u32 result = static_cast<i32>(a) < 0 ? 0 - a : a;
+    return Outcome{result, result != 0};
+  });
+  to.add<false, Scc::keeps, 1>({"s_brev_b32"}, [](Sources s) {
+    u64 result = 0;
+    for (int i = 0; i < 32; ++i) result |= (s.a >> i & 1) << (31 - i);
+    return Outcome{result};
+  });
+  to.add<false, Scc::sets, 1>({"s_bcnt1_i32_b32"}, [](Sources s) {
+    const auto count = static_cast<u64>(std::popcount(static_cast<u32>(s.a)));
+    return Outcome{count, count != 0};
+  });
+  to.add<false, Scc::keeps, 1>({"s_ff1_i32_b32", "s_ctz_i32_b32"}, [](Sources s) {
+    const auto a = static_cast<u32>(s.a);
+    return Outcome{a == 0 ? ~u64{0} : static_cast<u64>(std::countr_zero(a))};
+  });
+  to.add<false, Scc::keeps, 1>({"s_flbit_i32_b32", "s_clz_i32_u32"}, [](Sources s) {
+    const auto a = static_cast<u32>(s.a);
+    return Outcome{a == 0 ? ~u64{0} : static_cast<u64>(std::countl_zero(a))};
+  });
+  to.add<false, Scc::keeps, 1>({"s_flbit_i32", "s_cls_i32"}, [](Sources s) {
+    auto a = static_cast<u32>(s.a);
+    if (static_cast<i32>(a) < 0) a = ~a;
+    return Outcome{a == 0 ? ~u64{0} : static_cast<u64>(std::countl_zero(a))};
+  });
+  to.add<false, Scc::keeps, 1>({"s_sext_i32_i8"}, [](Sources s) {
+    return Outcome{static_cast<u64>(i64{static_cast<std::int8_t>(s.a)})};
+  });
+  to.add<false, Scc::keeps, 1>({"s_sext_i32_i16"}, [](Sources s) {
+    return Outcome{static_cast<u64>(i64{static_cast<std::int16_t>(s.a)})};
+  });
+  to.add<false, Scc::keeps, 2>({"s_bitset0_b32"},
+                               [](Sources s) { return Outcome{s.a & ~(u64{1} << (s.b & 31))}; });
+  to.add<false, Scc::keeps, 2>({"s_bitset1_b32"},
+                               [](Sources s) { return Outcome{s.a | u64{1} << (s.b & 31)}; });
+}
+
+void add_floats(Builder& to) {
+  const auto f = [](u64 bits) { return as_float(static_cast<u32>(bits)); };
+  using Float = decltype(f);
+  to.add<false, Scc::keeps, 1>({"s_cvt_f32_u32"}, [](Sources s) {
+    return Outcome{as_bits(static_cast<float>(static_cast<u32>(s.a)))};
+  });
+  to.add<false, Scc::keeps, 1>({"s_cvt_f32_i32"}, [](Sources s) {
+    return Outcome{as_bits(static_cast<float>(static_cast<i32>(s.a)))};
+  });
+  to.add<false, Scc::keeps, 1>({"s_cvt_u32_f32"}, [](Sources s) {
+    const float a = Float{}(s.a);
+    return Outcome{!(a > 0) ? 0 : a >= 0x1p32F ? 0xffffffff : static_cast<u32>(a)};
+  });
+  to.add<false, Scc::keeps, 1>({"s_cvt_i32_f32"}, [](Sources s) {
+    const float a = Float{}(s.a);
+    if (a != a) return Outcome{0};
+    if (a >= 0x1p31F) return Outcome{0x7fffffff};
+    return Outcome{a < -0x1p31F ? 0x80000000 : static_cast<u32>(static_cast<i32>(a))};
+  });
+  to.add<false, Scc::keeps, 2>(
+      {"s_add_f32"}, [](Sources s) { return Outcome{as_bits(Float{}(s.a) + Float{}(s.b))}; });
+  to.add<false, Scc::keeps, 2>(
+      {"s_sub_f32"}, [](Sources s) { return Outcome{as_bits(Float{}(s.a) - Float{}(s.b))}; });
+  to.add<false, Scc::keeps, 2>(
+      {"s_mul_f32"}, [](Sources s) { return Outcome{as_bits(Float{}(s.a) * Float{}(s.b))}; });
+  to.add<false, Scc::keeps, 1>({"s_ceil_f32"},
+                               [](Sources s) { return Outcome{as_bits(std::ceil(Float{}(s.a)))}; });
+  to.add<false, Scc::keeps, 1>(
+      {"s_floor_f32"}, [](Sources s) { return Outcome{as_bits(std::floor(Float{}(s.a)))}; });
+  to.add<false, Scc::keeps, 1>(
+      {"s_trunc_f32"}, [](Sources s) { return Outcome{as_bits(std::trunc(Float{}(s.a)))}; });
+  to.add<false, Scc::keeps, 1>(
+      {"s_rndne_f32"}, [](Sources s) { return Outcome{as_bits(std::nearbyint(Float{}(s.a)))}; });
+}
+
+void add_rest(Builder& to) {
+  auto& entries = to.entries;
+  to.add_logic<Logic::both>({"s_and"}, 0);
+  to.add_logic<Logic::either>({"s_or"}, 0);
+  to.add_logic<Logic::one>({"s_xor"}, 0);
+  to.add_logic<Logic::both>({"s_andn2", "s_and_not1"}, kSecond);
+  to.add_logic<Logic::either>({"s_orn2", "s_or_not1"}, kSecond);
+  to.add_logic<Logic::both>({"s_nand"}, kResult);
+  to.add_logic<Logic::either>({"s_nor"}, kResult);
+  to.add_logic<Logic::one>({"s_xnor"}, kResult);
+  for (const char* width : {"b32", "b64"}) {
+    const bool wide = width == std::string_view("b64");
+    const std::string suffix = std::string("_saveexec_") + width;
+    for (const char* name : {"s_andn1", "s_and_not0"}) {
+      entries[name + suffix] = {
+          wide ? &save_exec<Logic::both, true> : &save_exec<Logic::both, false>, kFirst, 1, 2};
+    }
+    for (const char* name : {"s_orn1", "s_or_not0"}) {
+      entries[name + suffix] = {
+          wide ? &save_exec<Logic::either, true> : &save_exec<Logic::either, false>, kFirst, 1, 2};
+    }
+  }
+  entries["s_mov_b32"] = {&move<false>, 0, 1, 2};
+  entries["s_mov_b64"] = {&move<true>, 0, 1, 2};
+  entries["s_movk_i32"] = {&move<false>, 0, 1, 2, true};
+  entries["s_cmov_b32"] = {&conditional_move<false>, 0, 1, 2};
+  entries["s_cmov_b64"] = {&conditional_move<true>, 0, 1, 2};
+  entries["s_cmovk_i32"] = {&conditional_move<false>, 0, 1, 2, true};
+  entries["s_cselect_b32"] = {&select<false>, 0, 1, 3};
+  entries["s_cselect_b64"] = {&select<true>, 0, 1, 3};
+  entries["s_not_b32"] = {&invert<false>, 0, 1, 2};
+  entries["s_not_b64"] = {&invert<true>, 0, 1, 2};
+  for (const char* name : {"s_addk_i32", "s_addk_co_i32", "s_mulk_i32"}) {
+    entries[name].is_short = entries[name].accumulates = true;
+    entries[name].operands = 2;
+  }
+  for (const char* name : {"s_bitset0_b32", "s_bitset1_b32"}) {
+    entries[name].accumulates = true;
+    entries[name].operands = 2;
+  }
+  static constexpr std::pair<const char*, u32> kRelations[] = {{"lt", 1}, {"eq", 2}, {"le", 3},
+                                                               {"gt", 4}, {"lg", 5}, {"ge", 6}};
+  for (const auto& [name, relation] : kRelations) {
+    entries[fmt::format("s_cmp_{}_i32", name)] = {&compare, relation | 8, 0, 2};
+    entries[fmt::format("s_cmp_{}_u32", name)] = {&compare, relation, 0, 2};
+    entries[fmt::format("s_cmp_{}_u64", name)] = {&compare, relation | 16, 0, 2};
+    entries[fmt::format("s_cmpk_{}_i32", name)] = {&compare, relation | 8, 0, 2, true};
+    entries[fmt::format("s_cmpk_{}_u32", name)] = {&compare, relation, 0, 2, false, true};
+    entries[fmt::format("s_cmp_{}_f32", name)] = {&compare, relation | 32, 0, 2};
+    entries[fmt::format("s_cmp_n{}_f32", name)] = {&compare, ((7 ^ relation) & 7) | 32 | 64, 0, 2};
+  }
+  entries["s_cmp_neq_f32"] = {&compare, 5 | 32 | 64, 0, 2};
+  entries["s_getpc_b64"] = {&get_pc, 0, 1, 1};
+  entries["s_get_pc_i64"] = {&get_pc, 0, 1, 1};
+  entries["s_setpc_b64"] = {&set_pc, 0, 0, 1};
+  entries["s_set_pc_i64"] = {&set_pc, 0, 0, 1};
+  entries["s_swappc_b64"] = {&swap_pc, 0, 1, 2};
+  entries["s_swap_pc_i64"] = {&swap_pc, 0, 1, 2};
+  entries["s_call_b64"] = {&call, 0, 1, 2};
+  entries["s_branch"] = {&branch, 0, 0, 1};
+  static constexpr std::pair<const char*, u32> kConditions[] = {
+      {"scc0", kScc0},        {"scc1", kScc1},      {"vccz", kVccZero},
+      {"vccnz", kVccNotZero}, {"execz", kExecZero}, {"execnz", kExecNotZero}};
+  for (const auto& [name, condition] : kConditions) {
+    entries[fmt::format("s_cbranch_{}", name)] = {&conditional_branch, condition, 0, 1};
+  }
+  entries["s_barrier"] = {&barrier, 0, 0, 0};
+  entries["s_barrier_signal"] = {&barrier_signal, 0, 0, 1};
+  entries["s_barrier_wait"] = {&barrier_wait, 0, 0, 1};
+  entries["s_endpgm"] = {&end, 0, 0, 0};
+  for (const char* name :
+       {"s_nop", "s_clause", "s_delay_alu", "s_inst_prefetch", "s_set_inst_prefetch_distance",
+        "s_waitcnt_depctr", "s_wait_alu", "s_wait_idle", "s_sleep", "s_setprio", "s_icache_inv",
+        "s_dcache_inv", "s_dcache_wb", "s_prefetch_inst", "s_prefetch_inst_pc_rel",
+        "s_prefetch_data", "s_singleuse_vdst"}) {
+    entries[name] = {&nothing, 0, 0, 0};
+  }
+}
+
+const std::unordered_map<std::string, Entry>& table() {
+  static const auto all = [] {
+    Builder builder;
+    add_arithmetic(builder);
+    add_floats(builder);
+    add_rest(builder);
+    return std::move(builder.entries);
+  }();
+  return all;
+}
+
+std::int64_t number(std::string_view text) {
+  const int base = text.starts_with("0x") ? 16 : 10;
+  if (base == 16) text.remove_prefix(2);
+  std::int64_t value = -1;
+  std::from_chars(text.data(), text.data() + text.size(), value, base);
+  return value;
+}
+
+// Sets how many may be left of a counter.
+void set_wait(Operation& op, Counter counter, std::int64_t most) {
+  const int shift = 8 * static_cast<int>(counter);
+  const auto byte = static_cast<u64>(std::clamp<std::int64_t>(most, 0, 254));
+  op.offset = static_cast<std::int64_t>((static_cast<u64>(op.offset) & ~(u64{0xff} << shift)) |
+                                        byte << shift);
+}
+
+// "vmcnt(1) lgkmcnt(0)"; "null, 0x0" of s_waitcnt_vscnt; "0x1" of s_wait_loadcnt.
+bool translate_wait(const Instruction& instruction, Operation& op) {
+  const std::string_view name = instruction.mnemonic;
+  const std::string_view text = instruction.modifiers.at("text");
+  op.execute = &wait;
+  op.offset = -1;
+  if (name == "s_waitcnt") {
+    static constexpr std::pair<std::string_view, Counter> kNames[] = {
+        {"vmcnt(", Counter::load}, {"lgkmcnt(", Counter::lds}, {"expcnt(", Counter::exports}};
+    bool any = false;
+    for (const auto& [counter, to] : kNames) {
+      const std::size_t at = text.find(counter);
+      if (at == text.npos) continue;
+      set_wait(op, to, number(text.substr(at + counter.size())));
+      any = true;
+    }
+    return any;
+  }
+  const std::size_t comma = text.find(", ");
+  const std::int64_t most = number(comma == text.npos ? text : text.substr(comma + 2));
+  if (most < 0) return false;
+  static constexpr std::pair<std::string_view, Counter> kWaits[] = {
+      {"s_waitcnt_vmcnt", Counter::load},  {"s_waitcnt_vscnt", Counter::store},
+      {"s_waitcnt_lgkmcnt", Counter::lds}, {"s_waitcnt_expcnt", Counter::exports},
+      {"s_wait_loadcnt", Counter::load},   {"s_wait_storecnt", Counter::store},
+      {"s_wait_dscnt", Counter::lds},      {"s_wait_kmcnt", Counter::scalar},
+      {"s_wait_expcnt", Counter::exports}, {"s_wait_samplecnt", Counter::exports},
+      {"s_wait_bvhcnt", Counter::exports}, {"s_wait_xcnt", Counter::exports}};
+  for (const auto& [wait_name, counter] : kWaits) {
+    if (name != wait_name) continue;
+    set_wait(op, counter, most);
+    return true;
+  }
+  // Two counters in one number: the first in bits 8 to 13, LDS in bits 0 to 5.
+  if (name != "s_wait_loadcnt_dscnt" && name != "s_wait_storecnt_dscnt") return false;
+  set_wait(op, name == "s_wait_loadcnt_dscnt" ? Counter::load : Counter::store, most >> 8 & 63);
+  set_wait(op, Counter::lds, most & 63);
+  return true;
+}
+
+// Modes that this interpreter has: nearest even, subnormals kept.
+bool keeps_modes(const Instruction& instruction) {
+  const std::string_view text = instruction.modifiers.at("text");
+  if (instruction.mnemonic == "s_round_mode") return number(text) == 0;
+  if (instruction.mnemonic == "s_denorm_mode") return number(text) == 15;
+  // Where scratch memory is: it is found without it.
+  if (instruction.mnemonic == "s_setreg_b32") {
+    return text.starts_with("hwreg(HW_REG_FLAT_SCR_LO)") ||
+           text.starts_with("hwreg(HW_REG_FLAT_SCR_HI)");
+  }
+  return false;
+}
+
+}  // namespace
+
+bool translate_scalar(const Instruction& instruction, const Isa&, int, Operation& op) {
+  const std::string& name = instruction.mnemonic;
+  if (!name.starts_with("s_")) return false;
+  op.unit = Unit::scalar;
+  if (const auto found = table().find(name); found != table().end()) {
+    const Entry& entry = found->second;
+    op.execute = entry.execute;
+    op.variant = entry.variant;
+    op.first_source = entry.destinations;
+    op.operands = instruction.operands;
+    if (op.operands.size() != entry.operands) return false;
+    if (entry.is_short) {
+      Operand& last = op.operands.back();
+      last.bits = static_cast<u32>(static_cast<std::int16_t>(last.bits));
+    }
+    if (entry.is_short_unsigned) op.operands.back().bits &= 0xffff;
+    if (entry.accumulates) op.operands.insert(op.operands.begin() + 1, op.operands[0]);
+    if (name == "s_branch" || name.starts_with("s_cbranch_") || name == "s_call_b64") {
+      const auto distance = static_cast<std::int16_t>(op.operands.back().bits);
+      op.offset = static_cast<std::int64_t>(instruction.address) + 4 + 4 * distance;
+      op.operands.pop_back();
+    }
+    if (entry.execute == &nothing || name == "s_endpgm" || name.starts_with("s_barrier")) {
+      op.unit = Unit::other;
+      op.operands.clear();
+    }
+    return true;
+  }
+  op.unit = Unit::other;
+  if (name.starts_with("s_waitcnt") || name.starts_with("s_wait_")) {
+    return translate_wait(instruction, op);
+  }
+  op.execute = &nothing;
+  if (name == "s_sendmsg") {
+    return instruction.modifiers.at("text").find("MSG_DEALLOC_VGPRS") != std::string::npos;
+  }
+  if (name == "s_round_mode" || name == "s_denorm_mode" || name.starts_with("s_setreg")) {
+    return keeps_modes(instruction);
+  }
+  return false;
+}
+
+}  // namespace kiln::amd
