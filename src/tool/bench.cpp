@@ -72,18 +72,17 @@ std::uint64_t encode(double value, DType dtype) {
 }
 
 std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
-  // A stretch of random numbers, repeated: making a gigabyte of them would take longer than the
-  // case.
-  constexpr std::size_t kStretch = 1 << 16;
+  // Random numbers that repeat: making a gigabyte of them would take longer than the case.
+  constexpr std::size_t kPeriod = 1 << 16;
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 2);
   const auto width = std::max<std::size_t>(1, static_cast<std::size_t>(bits(array.dtype) / 8));
   std::vector<std::byte> values(array.bytes);
   const std::size_t count = array.bytes / width;
   for (std::size_t i = 0; i < count; ++i) {
-    if (i >= kStretch) {
-      const std::size_t rest = std::min(kStretch, count - i);
-      std::memcpy(values.data() + i * width, values.data() + (i - kStretch) * width, rest * width);
+    if (i >= kPeriod) {
+      const std::size_t rest = std::min(kPeriod, count - i);
+      std::memcpy(values.data() + i * width, values.data() + (i - kPeriod) * width, rest * width);
       i += rest - 1;
       continue;
     }

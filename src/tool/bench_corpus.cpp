@@ -109,18 +109,18 @@ std::uint64_t bytes_of_one(const CorpusCase& item) {
   return (most + 1) / 2;
 }
 
-// Positive numbers around one, as scales and variances need; a stretch of them, repeated.
+// Positive numbers around one, as scales and variances need, that repeat.
 std::vector<std::byte> random_values(const ArgumentSpec& argument, std::uint64_t seed) {
-  constexpr std::size_t kStretch = 1 << 16;
+  constexpr std::size_t kPeriod = 1 << 16;
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal(0, 1);
   const std::size_t width =
       std::max<std::size_t>(1, static_cast<std::size_t>(bits(argument.dtype)) / 8);
   std::vector<std::byte> values(bytes_of(argument.dtype, argument.shape));
   for (std::size_t i = 0; i + width <= values.size(); i += width) {
-    if (i >= kStretch * width) {
-      const std::size_t rest = std::min(kStretch * width, values.size() - i);
-      std::memcpy(values.data() + i, values.data() + i - kStretch * width, rest);
+    if (i >= kPeriod * width) {
+      const std::size_t rest = std::min(kPeriod * width, values.size() - i);
+      std::memcpy(values.data() + i, values.data() + i - kPeriod * width, rest);
       i += rest - width;
       continue;
     }
