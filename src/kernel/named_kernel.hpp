@@ -24,7 +24,7 @@ struct NamedKernel {
 /// unknown compiler.
 NamedKernel name_kernel(const KernelRequest& request);
 
-/// The same for a toolchain that is known.
+/// The names of what this toolchain makes of the request.
 NamedKernel name_with(const KernelRequest& request, jit::Toolchain toolchain);
 
 /// What the key is made of, with the compiler that is called `identity`.
