@@ -16,20 +16,6 @@
 namespace kiln {
 namespace {
 
-// What an action throws, as a failure.
-std::optional<Failure> failure_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const jit::CompileRefused& error) {
-    return Failure{error.code(), error.what(), true};
-  } catch (const Error& error) {
-    return Failure{error.code(), error.what()};
-  } catch (const std::exception& error) {
-    return Failure{Code::internal, error.what()};
-  }
-  return std::nullopt;
-}
-
 Error cancelled_error(const jit::CompileRequest& request) {
   return Error(Code::would_compile, fmt::format("{}: the compile for {} was cancelled",
                                                 request.function, request.target));
@@ -202,6 +188,19 @@ class Build {
 };
 
 }  // namespace
+
+std::optional<Failure> failure_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const jit::CompileRefused& error) {
+    return Failure{error.code(), error.what(), true};
+  } catch (const Error& error) {
+    return Failure{error.code(), error.what()};
+  } catch (const std::exception& error) {
+    return Failure{Code::internal, error.what()};
+  }
+  return std::nullopt;
+}
 
 KernelInfo info_of(const KernelCode& code) {
   KernelInfo info;

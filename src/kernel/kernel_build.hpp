@@ -6,6 +6,7 @@
 // for the host 155 and 41; with sixteen little is gained on that.
 #pragma once
 
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -40,6 +41,9 @@ struct Failure {
   std::string message;
   bool is_verdict = false;  ///< the compiler's on the source, which it would give again
 };
+
+/// What the action throws, of whatever type, as a failure.
+std::optional<Failure> failure_of(const std::function<void()>& action);
 
 struct BuildResult {
   KernelCode code;

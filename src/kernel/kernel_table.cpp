@@ -336,9 +336,15 @@ std::vector<std::shared_ptr<KernelTable::Task>> KernelTable::take() {
 
 // Builds tasks that have begun, and hands out what comes of them.
 void KernelTable::run(const std::vector<std::shared_ptr<Task>>& tasks, BuildControl& control) {
-  std::vector<KernelRequest> requests;
-  for (const auto& task : tasks) requests.push_back(task->request);
-  std::vector<BuildResult> built = build_kernels(requests, control);
+  std::vector<BuildResult> built(tasks.size());
+  const std::optional<Failure> failure = failure_of([&] {
+    std::vector<KernelRequest> requests;
+    for (const auto& task : tasks) requests.push_back(task->request);
+    built = build_kernels(requests, control);
+  });
+  if (failure) {  // somebody waits for each of them
+    for (BuildResult& result : built) result.failure = failure;
+  }
   {
     const std::lock_guard lock(mutex_);
     for (const auto& task : tasks) task->control = nullptr;  // it ends before they do
@@ -382,20 +388,17 @@ KernelResult KernelTable::load(jit::Backend* backend, const KernelRequest& reque
     result.kernel =
         insert(*backend, key, backend->load(bytes_of(code.code), code.named.entry_name));
   };
-  try {
-    if (!built.failure && backend != nullptr) {
-      try {
-        load_built();
-      } catch (const jit::InvalidImage& error) {
-        if (built.code.state == CacheState::compiled) throw;
-        built = rebuild_kernel(request, built.code, error.what(), control);
-        if (!built.failure) load_built();
-      }
+  result.failure = failure_of([&] {
+    if (built.failure || backend == nullptr) return;
+    try {
+      load_built();
+    } catch (const jit::InvalidImage& error) {
+      if (built.code.state == CacheState::compiled) throw;
+      built = rebuild_kernel(request, built.code, error.what(), control);
+      if (!built.failure) load_built();
     }
-    result.failure = built.failure;
-  } catch (const Error& error) {
-    result.failure = Failure{error.code(), error.what()};
-  }
+  });
+  if (!result.failure) result.failure = built.failure;
   result.info = info_of(built.code);
   return result;
 }

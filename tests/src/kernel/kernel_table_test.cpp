@@ -8,8 +8,10 @@
 
 #include <atomic>
 #include <future>
+#include <new>
 
 #include "ahead/compile_only.hpp"
+#include "jit/device/graph.hpp"
 #include "jit/service/service.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/private_cache.hpp"
@@ -48,6 +50,52 @@ class KernelTables : public ::testing::Test {
 
   KernelTable& table_ = KernelTable::instance();
 };
+
+// The CPU's, whose host has no memory left when a kernel is loaded.
+class ExhaustedBackend final : public jit::Backend {
+ public:
+  explicit ExhaustedBackend(jit::Backend& real) : real_(real) {}
+  Device device() const override { return real_.device(); }
+  std::string name() const override { return real_.name(); }
+  std::string target() const override { return real_.target(); }
+  int wave_size() const override { return real_.wave_size(); }
+  int compute_units() const override { return real_.compute_units(); }
+  std::shared_ptr<jit::Kernel> load(std::span<const std::byte>, const std::string&) override {
+    throw std::bad_alloc();
+  }
+  void launch(const jit::Kernel&, const jit::LaunchShape&, void* const*, const Stream&) override {}
+  bool is_capturing(const Stream&) override { return false; }
+  std::unique_ptr<jit::PreparedGraph> prepare(std::vector<jit::GraphNode>) override { return {}; }
+  void copy_on_device(void*, const void*, std::size_t, const Stream&) override {}
+  void fill(void*, std::uint8_t, std::size_t, const Stream&) override {}
+  void* allocate(std::size_t bytes) override { return real_.allocate(bytes); }
+  void free(void* pointer) noexcept override { real_.free(pointer); }
+  void copy_in(void*, const void*, std::size_t, const Stream&) override {}
+  void copy_out(void*, const void*, std::size_t, const Stream&) override {}
+  void synchronize(const Stream&) override {}
+  Stream create_stream() override { return real_.create_stream(); }
+  void destroy_stream(const Stream& stream) noexcept override { real_.destroy_stream(stream); }
+  double time_us(const Stream&, const std::function<void()>&) override { return 0; }
+
+ private:
+  jit::Backend& real_;
+};
+
+TEST_F(KernelTables, WhateverIsThrownIsTheFailureOfTheRequest) {
+  ExhaustedBackend exhausted(backend());
+  WantedKernel wanted = distinct();
+  wanted.backend = &exhausted;
+  const KernelResult called = table_.get(wanted, key_of(wanted));
+  ASSERT_TRUE(called.failure);
+  EXPECT_EQ(called.failure->code, Code::internal);
+  EXPECT_THAT(called.failure->message, HasSubstr("bad_alloc"));
+  std::promise<KernelResult> promise;  // on a thread of the table
+  const KernelTable::Done done = [&](const KernelResult& result) { promise.set_value(result); };
+  table_.request(std::span(&wanted, 1), std::span(&done, 1));
+  EXPECT_TRUE(promise.get_future().get().failure);
+  wanted.backend = &backend();  // there is memory again
+  EXPECT_FALSE(table_.get(wanted, key_of(wanted)).failure);
+}
 
 TEST_F(KernelTables, BuildOneKernelForAllThreadsThatWantIt) {
   const WantedKernel wanted = distinct();
