@@ -217,7 +217,7 @@ constexpr std::uint16_t kDispatchPointer = 2;
 constexpr std::uint16_t kQueuePointer = 4;
 constexpr std::uint16_t kArgumentPointer = 8;
 constexpr std::uint16_t kDispatchId = 16;
-constexpr std::uint16_t kFlatScratch = 32;
+constexpr std::uint16_t kFlatScratchPointer = 32;
 constexpr std::uint16_t kPrivateSize = 64;
 
 // What every wave of a launch starts from.
@@ -291,7 +291,7 @@ void start_scalars(Wave& wave, const Start& start) {
     pair(reinterpret_cast<std::uint64_t>(start.arguments.data()));
   }
   if ((kernel.properties & kDispatchId) != 0) pair(0);
-  if ((kernel.properties & kFlatScratch) != 0) pair(0);
+  if ((kernel.properties & kFlatScratchPointer) != 0) pair(0);
   if ((kernel.properties & kPrivateSize) != 0) word(kernel.scratch_bytes);
   const std::uint32_t preloaded = kernel.preload & 0x7f;
   for (std::uint32_t i = 0; i < preloaded; ++i) {

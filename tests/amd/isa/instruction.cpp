@@ -68,8 +68,16 @@ struct Special {
   std::uint8_t count;
 };
 constexpr Special kSpecials[] = {
-    {"vcc", kVcc, 2},   {"vcc_lo", kVcc, 1},   {"vcc_hi", kVcc + 1, 1},   {"m0", kM0, 1},
-    {"exec", kExec, 2}, {"exec_lo", kExec, 1}, {"exec_hi", kExec + 1, 1},
+    {"flat_scratch", kFlatScratch, 2},
+    {"flat_scratch_lo", kFlatScratch, 1},
+    {"flat_scratch_hi", kFlatScratch + 1, 1},
+    {"vcc", kVcc, 2},
+    {"vcc_lo", kVcc, 1},
+    {"vcc_hi", kVcc + 1, 1},
+    {"m0", kM0, 1},
+    {"exec", kExec, 2},
+    {"exec_lo", kExec, 1},
+    {"exec_hi", kExec + 1, 1},
 };
 
 bool parse_plain(std::string_view text, std::uint32_t accumulators, Operand& operand) {

@@ -24,6 +24,7 @@ enum class OperandKind : std::uint8_t {
 // The scalar registers by number, whatever the encoding of a target says.
 inline constexpr std::uint16_t kVcc = 106;
 inline constexpr std::uint16_t kTtmp = 108;
+inline constexpr std::uint16_t kFlatScratch = 122;  ///< where gfx9 has no TTMP that kernels use
 inline constexpr std::uint16_t kM0 = 124;
 inline constexpr std::uint16_t kExec = 126;
 inline constexpr std::uint16_t kScalars = 128;

@@ -202,6 +202,7 @@ const Case kIntegers[] = {
      {0x3f800000, 0x40000000},
      {0x3f800000, 0x40400000}},
     {"gfx1100", "v_dual_mov_b32 v8, v9 :: v_dual_mov_b32 v9, v8", {}, {0x5a5a5a5a, 0x5a5a5a5a}},
+    {"gfx950", "v_bitop3_b32 v8, v1, v2, v3 bitop3:0xc8", {0xc, 0xa, 0x3}, {0xa}},
     {"gfx942", "v_lshl_add_u64 v[8:9], v[1:2], 3, v[3:4]", {1, 0x80000000, 1, 0}, {9, 0}},
 };
 

@@ -292,19 +292,28 @@ void write_halves(Wave& wave, const Operation& op, std::size_t index, const std:
                                   : old.unset_high);
 }
 
+std::uint64_t unset_low_word(const Wave& wave, const Operation& op, int index) {
+  const Operand& operand = source(op, index);
+  if (operand.is_vector()) {
+    const VectorRegister& low = wave.vector[operand.index];
+    return low.unset_low | low.unset_high;
+  }
+  return spread(operand.is_scalar() && wave.scalar_unset[operand.index] != 0);
+}
+
 void write_pairs(Wave& wave, const Operation& op, std::size_t index, const std::uint64_t* lanes,
-                 std::uint64_t unset) {
+                 std::uint64_t unset_low_word, std::uint64_t unset_high_word) {
   const int to = op.operands[index].index;
   const std::uint64_t active = enabled(wave, op);
   std::array<std::uint32_t, kLanes> words;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     words[lane] = static_cast<std::uint32_t>(lanes[lane]);
   }
-  write_register(wave, to, active, words.data(), unset, unset);
+  write_register(wave, to, active, words.data(), unset_low_word, unset_low_word);
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     words[lane] = static_cast<std::uint32_t>(lanes[lane] >> 32);
   }
-  write_register(wave, to + 1, active, words.data(), unset, unset);
+  write_register(wave, to + 1, active, words.data(), unset_high_word, unset_high_word);
 }
 
 }  // namespace kiln::amd

@@ -33,10 +33,14 @@ void write_words(Wave& wave, const Operation& op, std::size_t index, const std::
 void write_halves(Wave& wave, const Operation& op, std::size_t index, const std::uint32_t* lanes,
                   std::uint64_t unset);
 void write_pairs(Wave& wave, const Operation& op, std::size_t index, const std::uint64_t* lanes,
-                 std::uint64_t unset);
+                 std::uint64_t unset_low_word, std::uint64_t unset_high_word);
 /// Words whose halves are unset apart.
 void write_register(Wave& wave, int index, std::uint64_t active, const std::uint32_t* lanes,
                     std::uint64_t unset_low, std::uint64_t unset_high);
+
+/// The lanes of which the low word of a 64-bit source is not written: compilers fill in that word
+/// alone where nobody looks at the upper half of the result.
+std::uint64_t unset_low_word(const Wave& wave, const Operation& op, int index);
 
 /// What a constant or a scalar operand is. `unset` becomes true if it holds unwritten bits.
 std::uint32_t scalar_word(const Wave& wave, const Operand& operand, Width width, bool& unset);

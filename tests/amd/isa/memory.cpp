@@ -605,8 +605,8 @@ void lds_load(Wave& wave, const Operation& op) {
   const int registers = (shape.bytes + 3) / 4;
   each_lane(wave.exec, [&](int lane) {
     for (int i = 0; i < shape.addresses; ++i) {
-      const u64 at = u64{from.lane[static_cast<std::size_t>(lane)]} +
-                     shape.offset[static_cast<std::size_t>(i)];
+      const u32 at = from.lane[static_cast<std::size_t>(lane)] +
+                     shape.offset[static_cast<std::size_t>(i)];  // wraps
       const Place place = lds(wave, at, shape.bytes, lane);
       touch_bytes(wave, at, shape.bytes, false, false, lane, true, nullptr, nullptr);
       fill_registers(wave, shape, to.index + i * registers, lane, load(place, shape.bytes));
@@ -623,8 +623,8 @@ void lds_store(Wave& wave, const Operation& op) {
   ++wave.launch->stamp;
   each_lane(wave.exec, [&](int lane) {
     for (int i = 0; i < shape.addresses; ++i) {
-      const u64 at = u64{from.lane[static_cast<std::size_t>(lane)]} +
-                     shape.offset[static_cast<std::size_t>(i)];
+      const u32 at = from.lane[static_cast<std::size_t>(lane)] +
+                     shape.offset[static_cast<std::size_t>(i)];  // wraps
       const Place place = lds(wave, at, shape.bytes, lane);
       std::array<u8, 16> data;
       const bool unset = data_of(wave, shape, op.operands[static_cast<std::size_t>(i) + 1].index,
@@ -649,7 +649,7 @@ void lds_atomic(Wave& wave, const Operation& op) {
   const std::size_t compare = at + (swapped ? 1 : op.operands.size() > at + 2 ? 2 : 1);
   ++wave.launch->stamp;
   each_lane(wave.exec, [&](int lane) {
-    const u64 place_at = u64{from.lane[static_cast<std::size_t>(lane)]} + shape.offset[0];
+    const u32 place_at = from.lane[static_cast<std::size_t>(lane)] + shape.offset[0];  // wraps
     const Place place = lds(wave, place_at, shape.bytes, lane);
     touch_bytes(wave, place_at, shape.bytes, true, true, lane, true, nullptr, nullptr);
     modify(wave, op, place, lane, op.operands[data].index, op.operands[compare].index,

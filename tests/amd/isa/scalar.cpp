@@ -186,6 +186,16 @@ void compare(Wave& wave, const Operation& op) {
   set_scc(wave, (op.variant & static_cast<u32>(relation)) != 0, (a.unset | b.unset) != 0);
 }
 
+// SCC = whether bit S1 of S0 is `variant`.
+template <bool Wide>
+void compare_bit(Wave& wave, const Operation& op) {
+  const Word word = read(wave, op.operands[0], Wide);
+  const Word at = read(wave, op.operands[1], false);
+  const u64 bit = u64{1} << (at.value & (Wide ? 63 : 31));
+  set_scc(wave, ((word.value & bit) != 0) == (op.variant != 0),
+          (word.unset & bit) != 0 || at.unset != 0);
+}
+
 // ---- Branches ----
 
 void jump(Wave& wave, u64 address) {
@@ -592,6 +602,10 @@ void add_rest(Builder& to) {
     entries[fmt::format("s_cmp_n{}_f32", name)] = {&compare, ((7 ^ relation) & 7) | 32 | 64, 0, 2};
   }
   entries["s_cmp_neq_f32"] = {&compare, 5 | 32 | 64, 0, 2};
+  entries["s_bitcmp0_b32"] = {&compare_bit<false>, 0, 0, 2};
+  entries["s_bitcmp1_b32"] = {&compare_bit<false>, 1, 0, 2};
+  entries["s_bitcmp0_b64"] = {&compare_bit<true>, 0, 0, 2};
+  entries["s_bitcmp1_b64"] = {&compare_bit<true>, 1, 0, 2};
   entries["s_getpc_b64"] = {&get_pc, 0, 1, 1};
   entries["s_get_pc_i64"] = {&get_pc, 0, 1, 1};
   entries["s_setpc_b64"] = {&set_pc, 0, 0, 1};

@@ -99,7 +99,7 @@ template <class T>
 void write(Wave& wave, const Operation& op, std::size_t index, const typename T::Bits* lanes,
            u64 unset) {
   if constexpr (is_pair_v<T>) {
-    write_pairs(wave, op, index, lanes, unset);
+    write_pairs(wave, op, index, lanes, unset, unset);
   } else if constexpr (is_half_v<T>) {
     write_halves(wave, op, index, lanes, unset);
   } else {
@@ -395,6 +395,7 @@ void multiply_add_wide(Wave& wave, const Operation& op) {
   u64 unset = 0;
   const u32* a = a_lanes.read(wave, op, 0, unset);
   const u32* b = b_lanes.read(wave, op, 1, unset);
+  const u64 low_unset = unset | unset_low_word(wave, op, 2);
   const u64* c = c_lanes.read(wave, op, 2, unset);
   alignas(64) std::array<u64, kLanes> out;
   u64 carries = 0;
@@ -410,10 +411,23 @@ void multiply_add_wide(Wave& wave, const Operation& op) {
     carries |= u64{sum < product} << lane;
   }
   const u64 active = enabled(wave, op);
-  write_pairs(wave, op, 0, out.data(), unset);
+  write_pairs(wave, op, 0, out.data(), low_unset, unset);
   if (op.operands[1].is_scalar()) {
     wave.set_mask(op.operands[1].index, carries & active, unset & active);
   }
+}
+
+// v_lshlrev_b64: what is shifted up leaves the low word as written as it was.
+void shift_left_wide(Wave& wave, const Operation& op) {
+  Lanes<B32> n_lanes;
+  Lanes<B64> a_lanes;
+  u64 unset = 0;
+  const u32* n = n_lanes.read(wave, op, 0, unset);
+  const u64 low_unset = unset | unset_low_word(wave, op, 1);
+  const u64* a = a_lanes.read(wave, op, 1, unset);
+  alignas(64) std::array<u64, kLanes> out;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) out[lane] = a[lane] << (n[lane] & 63);
+  write_pairs(wave, op, 0, out.data(), low_unset, unset);
 }
 
 // v_cndmask: S0 where the mask is 0, S1 where it is 1.
@@ -1093,7 +1107,7 @@ void small_pair_to_floats(Wave& wave, const Operation& op) {
   }
   Operation plain;
   plain.operands = op.operands;
-  write_pairs(wave, plain, 0, out.data(), unset);
+  write_pairs(wave, plain, 0, out.data(), unset, unset);
 }
 
 void floats_to_small_pair(Wave& wave, const Operation& op) {
@@ -1128,6 +1142,29 @@ void dot(Wave& wave, const Operation& op) {
   alignas(64) std::array<u32, kLanes> out;
   for (std::size_t lane = 0; lane < kLanes; ++lane) out[lane] = F{}(op, a[lane], b[lane], c[lane]);
   write_words(wave, op, 0, out.data(), unset);
+}
+
+// v_bitop3: `offset` is the truth table, whose index has S0 as its highest bit.
+template <class T>
+void bitwise3(Wave& wave, const Operation& op) {
+  Lanes<T> a_lanes;
+  Lanes<T> b_lanes;
+  Lanes<T> c_lanes;
+  u64 unset = 0;
+  const u32* a = a_lanes.read(wave, op, 0, unset);
+  const u32* b = b_lanes.read(wave, op, 1, unset);
+  const u32* c = c_lanes.read(wave, op, 2, unset);
+  alignas(64) std::array<u32, kLanes> out;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    u32 result = 0;
+    for (u32 index = 0; index < 8; ++index) {
+      if ((op.offset >> index & 1) == 0) continue;
+      result |= ((index & 4) != 0 ? a[lane] : ~a[lane]) & ((index & 2) != 0 ? b[lane] : ~b[lane]) &
+                ((index & 1) != 0 ? c[lane] : ~c[lane]);
+    }
+    out[lane] = result;
+  }
+  write<T>(wave, op, 0, out.data(), unset);
 }
 
 // ---- Values ----
@@ -1614,7 +1651,7 @@ void add_integers(Table& table) {
   table["v_lshlrev_b16"] = lanewise<B16, B16, B16>(shl16);
   table["v_lshrrev_b16"] = lanewise<B16, B16, B16>(shr16);
   table["v_ashrrev_i16"] = lanewise<I16, B16, B16>(sar16);
-  table["v_lshlrev_b64"] = lanewise<B64, B32, B64>([](u32 n, u64 a) { return a << (n & 63); });
+  table["v_lshlrev_b64"] = special(&shift_left_wide);
   table["v_lshrrev_b64"] = lanewise<B64, B32, B64>([](u32 n, u64 a) { return a >> (n & 63); });
   table["v_ashrrev_i64"] = lanewise<I64, B32, I64>([](u32 n, i64 a) { return a >> (n & 63); });
   table["v_bfe_u32"] = with_shadow(lanewise<B32, B32, B32, B32>([](u32 a, u32 at, u32 width) {
@@ -1719,6 +1756,9 @@ void add_moves(Table& table) {
   table["v_mov_b64"] = lanewise<B64, B64>([](u64 a) { return a; });
   table["v_mov_b64"].doubles = true;
   table["v_mov_b16"] = lanewise<B16, B16>([](u16 a) { return a; });
+  table["v_bitop3_b32"] = special(&bitwise3<B32>);
+  table["v_bitop3_b16"] = special(&bitwise3<B16>);
+  table["v_bitop3_b16"].is_half = table["v_bitop3_b16"].keeps_high = true;
   table["v_swap_b32"] = special(&swap);
   table["v_cndmask_b32"] = special(&select<B32>);
   table["v_cndmask_b16"] = special(&select<B16>);
@@ -1938,8 +1978,8 @@ bool all_known(const Instruction& instruction) {
         "div",       "src0_sel",  "src1_sel",  "dst_sel",    "dst_unused",      "quad_perm",
         "row_shl",   "row_shr",   "row_ror",   "row_mirror", "row_half_mirror", "row_newbcast",
         "row_share", "row_xmask", "row_bcast", "wave_shl",   "wave_shr",        "wave_rol",
-        "wave_ror",  "dpp8",      "row_mask",  "bank_mask",  "bound_ctrl",      "fi",
-        "byte_sel"};
+        "wave_ror",  "dpp8",      "row_mask",  "bank_mask",  "bound_ctrl",      "bitop3",
+        "fi",        "byte_sel"};
     if (std::ranges::find(kKnown, std::string_view(name)) == std::end(kKnown)) return false;
   }
   return true;
@@ -1987,6 +2027,7 @@ bool translate_vector(const Instruction& instruction, const Isa& isa, int lanes,
     if (name.starts_with("v_cvt") && (name.find("8") != name.npos) && isa.has_ocp_fp8) {
       op.variant |= 2;
     }
+    if (name.starts_with("v_bitop3")) op.offset = instruction.number("bitop3");
     if (name == "v_cvt_f32_fp8" || name == "v_cvt_f32_bf8") {
       op.offset = instruction.number("byte_sel");
       if (const auto list = instruction.list("op_sel")) {
