@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <random>
 
 #include "cache/bundle.hpp"
 #include "kiln/error.hpp"
@@ -103,38 +104,69 @@ bool Cache::flush_remote(std::chrono::steady_clock::time_point deadline) {
   return !remote || remote->flush(deadline);
 }
 
-std::chrono::milliseconds Cache::remote_wait(const RemoteSettings& settings, std::size_t keys) {
-  if (settings.wait.count() > 0) return settings.wait;
+std::chrono::steady_clock::time_point Cache::remote_deadline(const Remote& remote,
+                                                             std::size_t keys) {
+  const auto now = std::chrono::steady_clock::now();
+  if (remote.settings().wait.count() > 0) return now + remote.settings().wait;
   const Stats known = stats();
   std::chrono::milliseconds compile = kUnknownCompile;
   if (known[Count::compiled] > 0 && known[Count::compile_ms] > 0) {
     compile = std::chrono::milliseconds(known[Count::compile_ms] / known[Count::compiled]);
   }
-  return std::min(compile * static_cast<int>(keys), kLongestLookUp);
+  return now + std::min(compile * static_cast<int>(keys), kLongestLookUp);
+}
+
+std::vector<std::size_t> Cache::acceptable(std::span<const Key> keys) {
+  std::vector<std::size_t> positions;
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (!rejected_.contains(keys[i])) positions.push_back(i);
+  }
+  return positions;
 }
 
 std::vector<std::optional<Entry>> Cache::fetch(std::span<const Key> keys) {
   std::vector<std::optional<Entry>> found(keys.size());
   const std::shared_ptr<Remote> remote = this->remote();
-  std::vector<std::size_t> asked;
-  if (remote) {
-    const std::lock_guard lock(mutex_);
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-      if (!rejected_.contains(keys[i])) asked.push_back(i);
-    }
-  }
+  if (!remote) return found;
+  const std::vector<std::size_t> asked = acceptable(keys);
   if (asked.empty()) return found;
   std::vector<Key> wanted;
   for (const std::size_t i : asked) wanted.push_back(keys[i]);
-  const auto deadline =
-      std::chrono::steady_clock::now() + remote_wait(remote->settings(), wanted.size());
-  auto loaded = remote->fetch(wanted, deadline);
+  auto loaded = remote->fetch(wanted, remote_deadline(*remote, wanted.size()));
   for (std::size_t k = 0; k < asked.size(); ++k) {
     if (!loaded[k]) continue;
     if (user_) user_->publish(wanted[k], loaded[k]->bytes);
     found[asked[k]] = std::move(loaded[k]->entry);
   }
   return found;
+}
+
+std::vector<Cache::Claim> Cache::claim(std::span<const Key> keys) {
+  std::vector<Claim> claims(keys.size());
+  const std::shared_ptr<Remote> remote = this->remote();
+  if (!remote) return claims;
+  const std::vector<std::size_t> asked = acceptable(keys);
+  if (asked.empty()) return claims;
+  std::vector<Key> wanted;
+  for (const std::size_t i : asked) wanted.push_back(keys[i]);
+  auto claimed = remote->claim(wanted, remote_deadline(*remote, wanted.size()));
+  for (std::size_t k = 0; k < asked.size(); ++k) {
+    Claim& claim = claims[asked[k]];
+    claim.lease = std::move(claimed[k].lease);
+    claim.elsewhere = claimed[k].elsewhere;
+    if (!claimed[k].loaded) continue;
+    if (user_) user_->publish(wanted[k], claimed[k].loaded->bytes);
+    claim.entry = std::move(claimed[k].loaded->entry);
+  }
+  return claims;
+}
+
+void Cache::pause_for_others(int turn) {
+  constexpr int kLongest = 6;  // 5 ms, 10 ms, ... 320 ms
+  static thread_local std::minstd_rand random{std::random_device{}()};
+  const int most = 5000 << std::min(turn, kLongest);
+  io_.pause(std::chrono::microseconds(std::uniform_int_distribution<int>(most / 2, most)(random)));
 }
 
 bool Cache::publish(const Key& key, const Entry& entry) {

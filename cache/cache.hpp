@@ -57,6 +57,18 @@ class Cache {
   /// not at all without a remote tier. Ask under the keys' locks: then a machine asks once.
   std::vector<std::optional<Entry>> fetch(std::span<const Key> keys);
 
+  /// For keys that fetch() missed: which of them this machine compiles, with leases that other
+  /// machines respect, and which another one is compiling, for which to ask again after
+  /// pause_for_others(). All are ours without a remote tier, or if it does not answer.
+  struct Claim {
+    std::optional<Entry> entry;    ///< another machine has published it meanwhile
+    std::unique_ptr<Lease> lease;  ///< until it is published; null if nobody has to be kept out
+    bool elsewhere = false;        ///< another machine is compiling it
+  };
+  std::vector<Claim> claim(std::span<const Key> keys);
+  /// Waits a little longer with each turn.
+  void pause_for_others(int turn);
+
   /// Keeps an entry that was compiled, and sends it to the remote tier behind the caller's back;
   /// false if it was not kept on disk. An entry whose toolchain_identity is empty is never kept or
   /// sent: nobody could tell which compiler its code is from. Nor is one whose code is not ELF.
@@ -102,7 +114,9 @@ class Cache {
   std::optional<Loaded> look_up(const Key& key, Parts parts);
   std::optional<Entry> find_and_count(const Key& key, bool count_miss);
   bool keep(const Key& key, const Entry& entry);
-  std::chrono::milliseconds remote_wait(const RemoteSettings& settings, std::size_t keys);
+  std::chrono::steady_clock::time_point remote_deadline(const Remote& remote, std::size_t keys);
+  /// The positions of those keys that no driver has refused.
+  std::vector<std::size_t> acceptable(std::span<const Key> keys);
 
   const Config config_;
   base::Io& io_;

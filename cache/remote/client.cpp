@@ -117,8 +117,11 @@ bool is_failure(const Reply& reply) {
 }
 
 struct Client::State {
-  explicit State(const RemoteSettings& server)
-      : settings(server), wake_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  State(const RemoteSettings& server, const Repeated& again, milliseconds every)
+      : settings(server),
+        repeated(again),
+        interval(every),
+        wake_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~State() {
     {
       const std::lock_guard lock(mutex);
@@ -239,11 +242,8 @@ struct Client::State {
         current.reset();
         idle.notify_all();
         while (!ending && !(request = take())) {
-          if (away && !posted.empty()) {
-            wake.wait_until(lock, retry_at);
-          } else {
-            wake.wait(lock);
-          }
+          const bool retries = away && !posted.empty();
+          wake.wait_until(lock, retries ? std::min(retry_at, repeat_at) : repeat_at);
         }
         if (ending) return;
         current = request;
@@ -255,6 +255,15 @@ struct Client::State {
   // What the thread does next; null: nothing now. The mutex is held.
   std::shared_ptr<Request> take() {
     std::shared_ptr<Request> request;
+    if (Clock::now() >= repeat_at) {
+      repeat_at = Clock::now() + interval;
+      std::vector<Command> commands = repeated();
+      if (!commands.empty() && !away) {
+        request = std::make_shared<Request>();
+        request->commands = std::move(commands);
+        return request;
+      }
+    }
     if (away && Clock::now() < retry_at) return request;
     for (auto* const queue : {&asked, &posted}) {
       while (!request && !queue->empty()) {
@@ -309,6 +318,8 @@ struct Client::State {
   }
 
   const RemoteSettings settings;
+  const Repeated repeated;
+  const milliseconds interval;
   const base::UniqueFd wake_fd;  // readable when this ends
   std::mutex mutex;
   std::condition_variable wake;  // of the thread
@@ -323,6 +334,7 @@ struct Client::State {
   bool away = false;    // nobody waits for the server, until it was tried
   int failures = 0;     // one after the other
   TimePoint retry_at;
+  TimePoint repeat_at = Clock::now() + interval;
   bool connected = false;
   std::string problem;
   std::chrono::microseconds latency{0};
@@ -340,7 +352,8 @@ struct Client::Owned {
   State state;
 };
 
-Client::Client(RemoteSettings settings) : settings_(std::move(settings)) {}
+Client::Client(RemoteSettings settings, Repeated repeated, milliseconds interval)
+    : settings_(std::move(settings)), repeated_(std::move(repeated)), interval_(interval) {}
 
 Client::~Client() {
   Owned* const owned = current_.load();
@@ -350,7 +363,7 @@ Client::~Client() {
 Client::State& Client::state() {
   Owned* known = current_.load(std::memory_order_acquire);
   while (known == nullptr || known->owner != ::getpid()) {
-    auto* const made = new Owned{::getpid(), State(settings_)};
+    auto* const made = new Owned{::getpid(), State(settings_, repeated_, interval_)};
     if (current_.compare_exchange_strong(known, made)) return made->state;
     delete made;
   }

@@ -32,7 +32,10 @@ struct RemoteHealth {
 
 class Client {
  public:
-  explicit Client(RemoteSettings settings);
+  /// Commands to be sent every now and then as long as there are any; asked for on the thread of
+  /// the client.
+  using Repeated = std::function<std::vector<Command>()>;
+  Client(RemoteSettings settings, Repeated repeated, std::chrono::milliseconds interval);
   /// What is posted and not yet sent is given up.
   ~Client();
   Client(const Client&) = delete;
@@ -62,6 +65,8 @@ class Client {
   State& state();
 
   const RemoteSettings settings_;
+  const Repeated repeated_;
+  const std::chrono::milliseconds interval_;
   // A forked child has no thread of its parent's, and locks that may be held for ever: it gets a
   // state of its own, and the parent's stays as it is.
   struct Owned;

@@ -1,13 +1,25 @@
 #include "cache/remote/remote.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <random>
 #include <utility>
 
 #include "cache/remote/value.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
+namespace {
+
+// Only who has a lease renews it and gives it back: it may have run out, and be another's by now.
+constexpr const char* kRenew =
+    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('pexpire',KEYS[1],ARGV[2]) end "
+    "return 0";
+constexpr const char* kRelease =
+    "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0";
+
+}  // namespace
 
 std::string remote_problem(const RemoteSettings& settings, const Secret& secret) {
   if (!secret) {
@@ -24,7 +36,10 @@ std::string remote_problem(const RemoteSettings& settings, const Secret& secret)
 }
 
 Remote::Remote(RemoteSettings settings, Secret secret, Counters& counters)
-    : secret_(std::move(secret)), counters_(counters), client_(std::move(settings)) {}
+    : secret_(std::move(secret)),
+      counters_(counters),
+      client_(
+          settings, [this] { return renewals(); }, settings.lease / 3) {}
 Remote::~Remote() = default;
 
 std::string Remote::name_of(const Key& key) const {
@@ -48,6 +63,70 @@ std::vector<std::optional<Loaded>> Remote::fetch(std::span<const Key> keys, Time
   }
   return found;
 }
+
+std::string Remote::lease_of(const Key& key) const {
+  return fmt::format("{}:1:lease:{}", settings().prefix, key.hex());
+}
+
+std::vector<Remote::Claim> Remote::claim(std::span<const Key> keys, TimePoint deadline) {
+  std::vector<Claim> claims(keys.size());
+  std::vector<Command> commands;
+  std::vector<std::string> tokens;
+  const std::string last = std::to_string(settings().max_value + kRemoteHead);
+  for (const Key& key : keys) {
+    std::random_device random;
+    tokens.push_back(
+        fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random()));
+    commands.push_back({"SET", lease_of(key), tokens.back(), "NX", "PX",
+                        std::to_string(settings().lease.count())});
+    // After it: whoever had the lease before has published before giving it back.
+    commands.push_back({"GETRANGE", name_of(key), "0", last});
+  }
+  const auto replies = client_.ask(std::move(commands), deadline);
+  if (!replies) return claims;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const Reply& granted = (*replies)[2 * i];
+    if (granted.type == Reply::Type::text) {
+      const std::lock_guard lock(mutex_);
+      leases_[keys[i]] = {tokens[i], ::getpid()};
+      claims[i].lease = std::make_unique<Lease>(shared_from_this(), keys[i]);
+    }
+    claims[i].loaded = take(keys[i], (*replies)[2 * i + 1]);
+    if (claims[i].loaded) {
+      claims[i].lease.reset();
+      counters_.add(Count::remote_hits);
+    } else {
+      claims[i].elsewhere = granted.type == Reply::Type::nil;
+    }
+  }
+  return claims;
+}
+
+std::vector<Command> Remote::renewals() {
+  std::vector<Command> commands;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, held] : leases_) {
+    if (held.owner != ::getpid()) continue;
+    commands.push_back(
+        {"EVAL", kRenew, "1", lease_of(key), held.token, std::to_string(settings().lease.count())});
+  }
+  return commands;
+}
+
+std::optional<Command> Remote::take_release(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto held = leases_.find(key);
+  if (held == leases_.end() || held->second.owner != ::getpid()) return std::nullopt;
+  Command release = {"EVAL", kRelease, "1", lease_of(key), held->second.token};
+  leases_.erase(held);
+  return release;
+}
+
+void Remote::release(const Key& key) {
+  if (auto command = take_release(key)) client_.post({*std::move(command)}, [](const auto&) {});
+}
+
+Lease::~Lease() { remote_->release(key_); }
 
 std::optional<Loaded> Remote::take(const Key& key, const Reply& reply) {
   if (reply.type != Reply::Type::text) {
@@ -111,7 +190,9 @@ void Remote::publish(const Key& key, std::string_view file) {
       counters_.add(Count::remote_published);
     }
   };
-  if (!client_.post({std::move(set)}, done)) counters_.add(Count::remote_failures);
+  std::vector<Command> commands = {std::move(set)};
+  if (auto release = take_release(key)) commands.push_back(*std::move(release));
+  if (!client_.post(std::move(commands), done)) counters_.add(Count::remote_failures);
 }
 
 }  // namespace kiln::cache

@@ -1,8 +1,10 @@
 // The remote tier: entries on a server that many machines share. It knows how an entry is named and
 // proved there; connections and their failures are client.hpp's.
 //
-// An entry is the value (value.hpp) of `<prefix>:1:entry:<32 hex digits of its key>`. The 1 is the
-// version of all that kiln keeps on a server: another one leaves it alone.
+// An entry is the value (value.hpp) of `<prefix>:1:entry:<32 hex digits of its key>`. The machine
+// that compiles a key has `<prefix>:1:lease:<digits>`, whose value is a number of its own and which
+// the server forgets some seconds after the machine has stopped renewing it. The 1 is the version
+// of all that kiln keeps on a server: another one leaves it alone.
 #pragma once
 
 #include <memory>
@@ -11,7 +13,9 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "cache/layer.hpp"
@@ -22,7 +26,23 @@
 
 namespace kiln::cache {
 
-class Remote {
+class Remote;
+
+/// The right to compile a key, against other machines. Renewed while it lives; given back by
+/// Remote::publish, or when it is destroyed.
+class Lease {
+ public:
+  Lease(std::shared_ptr<Remote> remote, const Key& key) : remote_(std::move(remote)), key_(key) {}
+  ~Lease();
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+ private:
+  const std::shared_ptr<Remote> remote_;
+  const Key key_;
+};
+
+class Remote : public std::enable_shared_from_this<Remote> {
  public:
   /// Connects when something is first wanted. `counters` outlives it.
   Remote(RemoteSettings settings, Secret secret, Counters& counters);
@@ -33,8 +53,18 @@ class Remote {
   /// not made by who has the secret is refused, counted and logged once.
   std::vector<std::optional<Loaded>> fetch(std::span<const Key> keys, TimePoint deadline);
 
+  /// What became of a key that this machine wants to compile.
+  struct Claim {
+    std::optional<Loaded> loaded;  ///< another machine has published it meanwhile
+    std::unique_ptr<Lease> lease;  ///< this machine compiles it, and others wait
+    bool elsewhere = false;        ///< another machine is compiling it; ask again
+  };
+  /// One of the three for each key, in one round trip; none if there is no answer: then everybody
+  /// compiles.
+  std::vector<Claim> claim(std::span<const Key> keys, TimePoint deadline);
+
   /// Sends an entry's file to the server, behind the caller's back. What is there already stays,
-  /// unless this process has refused it.
+  /// unless this process has refused it. Gives the key's lease back, after the entry is there.
   void publish(const Key& key, std::string_view file);
 
   /// A driver refused the code of that key: what is compiled in its place replaces it.
@@ -47,7 +77,13 @@ class Remote {
   RemoteHealth health() { return client_.health(); }
 
  private:
+  friend class Lease;
   std::string name_of(const Key& key) const;
+  std::string lease_of(const Key& key) const;
+  std::vector<Command> renewals();
+  /// The command that gives a lease back; nothing if this process has none.
+  std::optional<Command> take_release(const Key& key);
+  void release(const Key& key);
   std::optional<Loaded> take(const Key& key, const Reply& reply);
   void refuse(const Key& key, std::string_view reason);
 
@@ -55,6 +91,11 @@ class Remote {
   Counters& counters_;
   std::mutex mutex_;
   std::unordered_set<Key> refused_;
+  struct Held {
+    std::string token;
+    pid_t owner;  ///< a forked child does not renew its parent's
+  };
+  std::unordered_map<Key, Held> leases_;
   Client client_;  // last: its thread uses the above
 };
 

@@ -90,6 +90,8 @@ void set_option(RemoteSettings& settings, std::string_view name, const std::stri
     settings.wait = duration(std::chrono::milliseconds(1));
   } else if (name == "answer") {
     settings.answer = duration(std::chrono::milliseconds(1));
+  } else if (name == "lease") {
+    settings.lease = duration(std::chrono::milliseconds(10));
   } else if (name == "ca") {
     settings.ca = value;
   } else if (name == "max") {
@@ -99,7 +101,7 @@ void set_option(RemoteSettings& settings, std::string_view name, const std::stri
     }
     settings.max_value = *bytes;
   } else {
-    refuse("has an option other than db, prefix, ttl, wait, answer, max and ca");
+    refuse("has an option other than db, prefix, ttl, wait, answer, lease, max and ca");
   }
 }
 

@@ -61,15 +61,22 @@ class Build {
       lock_missing();
       fetch_missing();
     }
-    if (missing_.size() < 2 || !compile_as_one()) compile_one_by_one();
-    publish();
+    const auto deadline = std::chrono::steady_clock::now() + process_cache().config().wait_limit;
+    for (int turn = 0; !missing_.empty();) {
+      std::vector<std::size_t> elsewhere = claim_missing(deadline);
+      if (missing_.empty() && !elsewhere.empty()) process_cache().pause_for_others(turn++);
+      if (missing_.size() < 2 || !compile_as_one()) compile_one_by_one();
+      publish();
+      missing_ = std::move(elsewhere);
+    }
     return std::move(results_);
   }
 
  private:
   struct Kernel {
     cache::Entry entry;                    // once it is compiled
-    std::unique_ptr<cache::KeyLock> lock;  // until it is published
+    std::unique_ptr<cache::KeyLock> lock;  // against other processes, until it is published
+    std::unique_ptr<cache::Lease> lease;   // against other machines
   };
 
   NamedKernel& named(std::size_t i) { return results_[i].code.named; }
@@ -136,6 +143,31 @@ class Build {
     });
   }
 
+  // What this machine compiles stays missing; what another one compiles until the deadline is
+  // given.
+  std::vector<std::size_t> claim_missing(std::chrono::steady_clock::time_point deadline) {
+    std::vector<std::size_t> elsewhere;
+    if (!can_be_kept(missing_.front())) return elsewhere;
+    std::vector<cache::Key> keys;
+    for (const std::size_t i : missing_) keys.push_back(named(i).key);
+    std::vector<cache::Cache::Claim> claims = process_cache().claim(keys);
+    const bool waits = std::chrono::steady_clock::now() < deadline && !control_.is_cancelled();
+    std::size_t next = 0;
+    std::erase_if(missing_, [&](std::size_t i) {
+      cache::Cache::Claim& claim = claims[next++];
+      kernels_[i].lease = std::move(claim.lease);
+      if (claim.entry) {
+        take(i, *std::move(claim.entry), CacheState::remote);
+        kernels_[i].lock.reset();
+        return true;
+      }
+      if (!claim.elsewhere || !waits) return false;
+      elsewhere.push_back(i);
+      return true;
+    });
+    return elsewhere;
+  }
+
   void compile_one_by_one() {
     for (const std::size_t i : missing_) {
       results_[i].failure = failure_of([&] {
@@ -176,6 +208,7 @@ class Build {
         if (can_be_kept(i)) process_cache().publish(named(i).key, kernels_[i].entry);
         results_[i].code.code = std::move(kernels_[i].entry.code);
       }
+      kernels_[i].lease.reset();
       kernels_[i].lock.reset();
     }
   }
@@ -226,6 +259,11 @@ jit::CompileResult BuildControl::compile(jit::CompileRequest request) {
     if (cancelled_) throw cancelled_error(request);
     throw;
   }
+}
+
+bool BuildControl::is_cancelled() {
+  const std::lock_guard lock(mutex_);
+  return cancelled_;
 }
 
 void BuildControl::raise_priority() {

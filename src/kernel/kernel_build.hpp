@@ -62,6 +62,7 @@ class BuildControl {
   void raise_priority();
   /// Gives up what runs and what follows, unless somebody waits for it.
   void cancel();
+  bool is_cancelled();
 
  private:
   std::mutex mutex_;

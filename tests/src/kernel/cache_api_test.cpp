@@ -6,7 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <kiln/kiln.hpp>
+#include <thread>
 
+#include "ahead/compile_only.hpp"
+#include "jit/toolchain/toolchain.hpp"
 #include "kernel/process_cache.hpp"
 #include "tests/support/redis_server.hpp"
 #include "tests/support/temporary_directory.hpp"
@@ -162,6 +165,53 @@ TEST_F(CacheApi, UsesARemoteCacheThatTheProgramNames) {
   EXPECT_EQ(process_cache().stats()[cache::Count::remote_published], before + 1);
   cache::use_remote("", "");
   EXPECT_EQ(process_cache().remote(), nullptr);
+}
+
+TEST_F(CacheApi, WaitsForAnotherMachineThatCompilesTheSameKernel) {
+  const std::string secret = "0123456789abcdef0123456789abcdef";
+  if (!cache::remote_unsupported({}).empty()) GTEST_SKIP() << cache::remote_unsupported({});
+  if (testing::redis_program().empty()) {
+    GTEST_SKIP() << "neither valkey-server nor redis-server is installed";
+  }
+  Specification types;
+  types.arguments = {{"x", DType::f32, {64}, {}}};
+  const auto build = [&] {
+    return compile_for(parse("api_wait", "x * 5 + 8"), types, jit::host_target());
+  };
+  const CompiledKernel compiled = build();
+  ASSERT_EQ(compiled.info.cache, CacheState::compiled);
+  const cache::Key key = cache::Key::parse(compiled.info.key).value();
+  const cache::Entry entry = cache::read(*cache_, key);
+  cache::clear(*cache_);
+
+  const testing::RedisServer server;
+  const std::string url = "redis+unix://" + server.socket() + "?wait=60s&answer=60s&lease=600s";
+  const testing::TemporaryDirectory directory;
+  cache::Config config;
+  config.directory = directory.path();
+  config.secret = cache::Secret(secret);
+  config.remote = cache::parse_remote_url(url);
+  cache::Cache other(config);
+  const cache::Cache::Claim claim = std::move(other.claim({&key, 1}).front());
+  ASSERT_TRUE(claim.lease);
+  cache::use_remote(url, secret);
+  std::thread machine([&] {
+    // Until somebody else has tried to get the lease.
+    cache::Connection connection(*config.remote, -1);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    EXPECT_EQ(connection.open(limit), "");
+    const cache::Command ask = {"INFO", "commandstats"};
+    std::vector<cache::Reply> replies;
+    do {
+      ASSERT_FALSE(connection.exchange({&ask, 1}, 1 << 20, limit, replies));
+    } while (replies.front().text.find("cmdstat_set:calls=1,") != std::string::npos);
+    EXPECT_TRUE(other.publish(key, entry));
+  });
+  const CompiledKernel fetched = build();
+  machine.join();
+  cache::use_remote("", "");
+  EXPECT_EQ(fetched.info.cache, CacheState::remote);
+  EXPECT_EQ(fetched.code, compiled.code);
 }
 
 }  // namespace
