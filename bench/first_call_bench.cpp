@@ -48,7 +48,8 @@ class Fixture {
     return {pointers_[i], kiln::DType::f32, {kElements}, backend_.device()};
   }
 
-  /// The same chain with another constant: a kernel of its own, of the same size.
+  /// A chain of operations with that constant: each constant's is a kernel of its own, all of one
+  /// size.
   static kiln::Function function(int constant) {
     return kiln::parse("swiglu", fmt::format("silu(gate) * up + {}.0", constant));
   }

@@ -167,7 +167,7 @@ void graph(benchmark::State& state, DeviceType type) {
   state.SetLabel(recorded.is_replayed() ? "replayed" : "as a list");
 }
 
-/// The same calls one by one.
+/// The calls of graph() one by one, without a graph.
 void eager(benchmark::State& state, DeviceType type) {
   const Lane lane(type);
   if (type != DeviceType::cpu) kiln::bench::RawDriver(type).make_current();

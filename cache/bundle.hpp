@@ -79,7 +79,7 @@ using ReadBundle = std::function<std::string(std::uint64_t offset, std::uint64_t
 /// The index of a bundle of `total` bytes that is there whole, after checking all of it but the
 /// entries themselves, which decode_bundle_entry() checks as they are used. Reads a part at a time.
 BundleIndex check_bundle(std::uint64_t total, const ReadBundle& read, const Secret& secret);
-/// The same of a bundle in memory.
+/// The index of a bundle in memory, after checking all of it but the entries themselves.
 BundleIndex check_bundle(std::string_view bytes, const Secret& secret);
 /// decode() of an entry's file, after checking its code if there is a secret.
 Decoded decode_bundle_entry(const BundleItem& item, std::string_view file, Parts parts,

@@ -15,7 +15,7 @@ namespace kiln::cache {
 /// lists of ingredients are the same bytes. Not a defence against a forger: that is what the trust
 /// checks of the directory (trust.hpp) and the keyed codes (mac.hpp) are for.
 Key make_key(std::span<const Ingredient> ingredients);
-/// The same of one list after the other.
+/// The key of two lists of ingredients, one after the other.
 Key make_key(std::span<const Ingredient> first, std::span<const Ingredient> rest);
 
 /// `kiln_`, the readable part of `function` clipped, `_`, the first 64 bits of the key: a valid C

@@ -34,8 +34,8 @@ class NodeText {
   /// The expression that is stored to an output whose value is `id`.
   std::string store(NodeId id, std::span<const std::string> values,
                     std::span<const std::string> storage) const;
-  /// The same on the CPU, where rounding to bf16 takes fewer instructions if every NaN has its bits
-  /// in the upper half of an f32.
+  /// The expression that is stored to an output on the CPU, where rounding to bf16 takes fewer
+  /// instructions if every NaN has its bits in the upper half of an f32.
   std::string store_on_host(NodeId id, std::span<const std::string> values,
                             std::span<const std::string> storage) const;
   /// Whether a conversion rounds to a dtype that is not computed in, and its result in the storage

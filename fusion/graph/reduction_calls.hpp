@@ -21,7 +21,7 @@ std::span<const std::string_view> reduction_names();
 std::optional<NodeId> call_reduction(Graph& graph, std::string_view function,
                                      std::span<const NodeId> arguments);
 
-/// The same with the axes as numbers.
+/// Adds `function(value, axes...)` for the name of a reduction and its axes as numbers.
 NodeId reduce_by_name(Graph& graph, std::string_view function, NodeId value, AxisSet axes);
 
 }  // namespace kiln::fusion

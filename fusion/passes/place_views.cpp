@@ -216,7 +216,7 @@ class Placer {
     return contiguous_layout(to_.shapes[id]);
   }
 
-  // The same numbers in an array of their own.
+  // The value of `id` in a new array in C order, made once.
   NodeId copy(NodeId id) {
     const auto [known, fresh] = copies_.emplace(id, 0);
     if (fresh) known->second = new_copy(id);
@@ -227,7 +227,8 @@ class Placer {
     return builder_.append({Op::promote, placed(id).dtype, 1, {id}, 0}, to_.shapes[id]);
   }
 
-  // Of `operand`, which is the value that is viewed, as it lies in memory.
+  // The view `id` of the value `operand`, as that lies in memory, or of a copy of it where strides
+  // cannot express the view.
   NodeId view(NodeId id, NodeId operand) {
     const TypedNode& node = source(id);
     const ShapeList& list = shape_list(from_.graph, node);

@@ -51,8 +51,8 @@ Manifest parse_manifest(std::string_view text);
 /// The text of a line, without a newline. parse_manifest() gives the same line for it.
 std::string manifest_line(const ManifestLine& line);
 
-/// A type as above, for the argument `name`. Throws Error(invalid_argument) that says what was
-/// expected.
+/// Reads a `type` of the grammar at the top of this file, of the argument `name`. Throws
+/// Error(invalid_argument) that says what was expected.
 ArgumentSpec parse_type(std::string_view name, std::string_view text);
 std::string type_text(const ArgumentSpec& argument);
 

@@ -32,7 +32,7 @@ struct KernelCode {
   double compile_ms = 0;
 };
 
-/// Its entry, key, cache and compile_ms.
+/// The entry, key, cache and compile_ms of what was built.
 KernelInfo info_of(const KernelCode& code);
 
 /// An Error as its parts: every thread that waits throws an exception of its own.

@@ -214,7 +214,7 @@ struct Removed {
   std::uint64_t bytes = 0;
 };
 /// Removes what the policy says; without max_size and unused_for, everything the filter matches.
-/// Also what dead processes left: locks, unfinished files. Throws Error(io) that names the
+/// What dead processes left goes too: locks, unfinished files. Throws Error(io) that names the
 /// directory and the reason, after removing the rest, if something could not be removed.
 Removed trim(Cache& cache, const TrimPolicy& policy);
 /// Removes every entry of every version, the quarantine, and what dead processes left. Throws as

@@ -127,8 +127,9 @@ class Function {
   KernelInfo prepare(const Stream& stream, std::span<const Argument> inputs,
                      std::span<const View> outputs) const;
 
-  /// The same without memory and without waiting: the kernels of such a call are found, or compiled
-  /// in the background, and loaded on the device. prepare_all (kiln/prepare.hpp) does it for many.
+  /// Finds the kernels of a call of that specification, or compiles them in the background, and
+  /// loads them on the device; needs no memory and does not wait. prepare_all (kiln/prepare.hpp)
+  /// does it for many calls.
   /// Throws Error(invalid_argument) for types that do not fit, not_found for a device that is not
   /// there; everything else is the preparation's.
   Preparation prepare(Device device, const Specification& specification) const;
@@ -236,8 +237,8 @@ Function fuse(std::string_view name, F&& body, const Options& options = {}) {
                               std::make_index_sequence<Arity>());
 }
 
-/// The same from the text form; arguments are its free names in order of first use (see
-/// `argument_names`). `arguments`, if given, come before those, in that order.
+/// A function from its text form; its arguments are the free names of `expression` in order of
+/// first use (see `argument_names`). `arguments`, if given, come before those, in that order.
 Function parse(std::string_view name, std::string_view expression, const Options& options = {},
                std::span<const std::string> arguments = {});
 std::vector<std::string> argument_names(const Function& function);

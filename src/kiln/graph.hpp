@@ -38,9 +38,10 @@ class Recorder {
   std::size_t call(const Kernel& kernel, const Grid& grid, std::span<const Argument> arguments);
   std::size_t call(const Kernel& kernel, const Grid& grid,
                    std::initializer_list<Argument> arguments);
-  /// As kiln::copy, between any layouts and dtypes; what takes a kernel is recorded as a call.
+  /// Copies between views of any layouts and dtypes, like kiln::copy; a copy that takes a kernel is
+  /// recorded as a call.
   std::size_t copy(const Copy& copy);
-  /// Every byte of a C-ordered view.
+  /// Sets every byte of a C-ordered view to `byte`.
   std::size_t fill(const View& to, std::uint8_t byte);
   /// The caller's own work on a stream: library calls, kernels of its own. It is captured once and
   /// replayed, so it must do the same each time; it touches no memory but `reads` and `writes`.
@@ -76,8 +77,10 @@ class Graph {
   /// addresses are not right (an overlap, a captured sequence that uses `old`), throws Error and
   /// changes nothing.
   std::size_t rebind(const void* old, void* now);
-  /// The same for a block of memory that is elsewhere now: every operand whose data lies in it
-  /// keeps its place in the block.
+  /// For a block of memory of `bytes` bytes that was at `old` and is at `now`: every operand whose
+  /// data lies in it keeps its offset in the block. Returns how many there were. Throws Error and
+  /// changes nothing if the new addresses are not right (an overlap, a captured sequence that uses
+  /// the block).
   std::size_t rebind(const void* old, void* now, std::size_t bytes);
   /// Another number for scalar argument `input` of the call of a function or kernel `operation`, of
   /// the same dtype and weakness.

@@ -63,8 +63,8 @@ class Program {
         std::span(outputs.begin(), outputs.size()), workspace);
   }
 
-  /// The same as operations of a graph. Calls of the caller are captured (Recorder::sequence), with
-  /// the addresses of `workspace` that they are given.
+  /// Records a run of the program as operations of a graph. Calls of the caller are captured
+  /// (Recorder::sequence), with the addresses of `workspace` that they are given.
   void record(Recorder& recorder, Device device, std::span<const Argument> inputs,
               std::span<const View> outputs, const View& workspace) const;
 

@@ -42,7 +42,8 @@ class Copy {
   /// GB/s, read and written, at the time of the latest samples.
   double speed() const { return speed_; }
 
-  /// As above.
+  /// Microseconds of one call, one number per sample; on a CPU, the copy is measured again beside
+  /// every sample, and speed() tells of those.
   template <class Body>
   std::vector<double> sample_times_beside(const Body& body) {
     if (backend_.device().type != DeviceType::cpu) {

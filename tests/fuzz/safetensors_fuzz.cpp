@@ -34,7 +34,7 @@ void check(std::string_view bytes, std::uint64_t file_size) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   check(bytes, size);
-  // The same as a header: the first two bytes say how much data follows.
+  // The input as the header of a file: its first two bytes say how much data follows.
   if (size < 2) return 0;
   const std::string_view json = bytes.substr(2);
   std::string file;

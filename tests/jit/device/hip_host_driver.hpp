@@ -6,7 +6,7 @@ extern "C" {
 
 /// The `nth` call of that function from now on fails (1 is the next); 0 takes it back.
 void kiln_host_driver_fail(const char* function, int nth);
-/// The same with that error of CUDA's.
+/// The `nth` call of that function from now on fails with that error of CUDA's.
 void kiln_host_driver_fail_with(const char* function, int nth, int error);
 /// Edges by which a kernel may begin before another has ended, of all graphs so far.
 int kiln_host_driver_programmatic_edges();

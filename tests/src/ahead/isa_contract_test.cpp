@@ -258,8 +258,8 @@ TEST_P(IsaContract, ProofsTellTrueFalseAndUnknownApart) {
   EXPECT_EQ(findings.unknown, std::set<std::size_t>{2});
 }
 
-// Also those of ROCm's device library, whose own may give +0 for -0. The sign is a check of its
-// own, since it can be known of a number that is not.
+// The functions of ROCm's device library too, which left to themselves may give +0 for -0. The sign
+// is a check of its own, since it can be known of a number that is not.
 TEST_P(IsaContract, FunctionsThatKeepTheSignOfZeroDo) {
   for (const char* accuracy : {"kiln", "strict", "narrow"}) {
     std::vector<std::string> checks;

@@ -79,7 +79,7 @@ TEST_P(Reduction, OfComplexNumbers) {
   check("real(prod(x, 0)), imag(prod(x, 0))", {few}, 64);
 }
 
-// Also where the axes are not one in memory.
+// Whether or not the axes can be merged into one in memory.
 TEST_P(Reduction, OfNothingThatLiesAnyhow) {
   for (const Dims& strides : {Dims{5, 5, 1}, Dims{1, 1, 2}, Dims{7, 40, 1}, Dims{30, 1, 6}}) {
     const HostArray x = HostArray::strided(DType::f32, {3, 0, 5}, strides);

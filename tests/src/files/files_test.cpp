@@ -244,7 +244,7 @@ TEST_F(Files, WritesWhatTheFormatsOwnWriterWrites) {
   const float values[] = {0, 1, 2, 3, 4, 5};
   const TensorData tensor{"attn.0", DType::f32, {1, 2, 3}, {}, values};
   write_tensors(path("a.safetensors"), {&tensor, 1});
-  // The same case as in the format's own tests.
+  // A case from the tests of the safetensors format itself.
   EXPECT_EQ(get("a.safetensors"),
             safetensors(R"({"attn.0":{"dtype":"F32","shape":[1,2,3],"data_offsets":[0,24]}})",
                         raw<float>({0, 1, 2, 3, 4, 5})));

@@ -61,7 +61,8 @@ long double decode(std::uint64_t pattern, DType dtype) {
   return fusion::reference::decode(dtype, pattern).real;
 }
 
-// The same on every platform: of the standard library's distributions nobody promises that.
+// Operands that are the same on every platform: of the standard library's distributions nobody
+// promises that.
 std::vector<std::uint64_t> corpus(DType dtype, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const std::uint64_t mask = bits(dtype) == 64 ? ~0ull : (1ull << bits(dtype)) - 1;

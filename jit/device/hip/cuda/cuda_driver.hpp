@@ -142,7 +142,7 @@ inline constexpr int kComputeCapabilityMinor = 76;
   FUNCTION(cuGraphExecMemsetNodeSetParams,                                                        \
            (CUgraphExec, CUgraphNode, const CudaMemsetNodeParams*, CUcontext))
 
-// The same of later releases than the oldest that kiln uses: null where the driver has none.
+// The functions of later releases than the oldest that kiln uses: null where the driver lacks them.
 #define KILN_CUDA_OPTIONAL_FUNCTIONS(FUNCTION) \
   FUNCTION(cuGraphAddDependencies_v2,          \
            (CUgraph, const CUgraphNode*, const CUgraphNode*, const CudaGraphEdge*, std::size_t))
