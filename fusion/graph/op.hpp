@@ -239,6 +239,8 @@ std::span<const OpInfo> all_ops();
 /// names.
 std::span<const OpInfo> all_reductions();
 inline bool is_reduction(Op op) { return op >= Op::sum && op <= Op::argmin; }
+/// A reduction that gives the index of an element and not a value.
+inline bool is_arg_reduction(Op op) { return info(op).rule == Rule::position; }
 /// A running result.
 inline bool is_scan(Op op) { return op >= Op::cumsum && op <= Op::cummax; }
 /// Written with axes.
@@ -247,6 +249,10 @@ inline bool has_axes(Op op) { return is_reduction(op) || is_scan(op); }
 inline bool is_shape_op(Op op) { return op >= Op::reshape && op <= Op::concat; }
 /// A shape op of one operand, whose elements it shows in another shape.
 inline bool is_view_op(Op op) { return is_shape_op(op) && op != Op::concat; }
+/// A view op whose result has the operand's elements in the operand's C order.
+inline bool keeps_element_order(Op op) {
+  return op == Op::reshape || op == Op::expand_dims || op == Op::squeeze;
+}
 /// What is computed element by element, or a leaf.
 inline bool is_elementwise(Op op) { return op < Op::sum; }
 /// Whether complex numbers mean something to the op.

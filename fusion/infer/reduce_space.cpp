@@ -70,7 +70,7 @@ TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& s
     TypedNode node = graph.nodes[id];
     const bool trivial = is_reduction(node.op) && shapes[node.operands[0]] == shapes[id];
     for (std::size_t i = 0; i < node.arity; ++i) node.operands[i] = moved[node.operands[i]];
-    if (trivial && (node.op == Op::argmax || node.op == Op::argmin)) {
+    if (trivial && is_arg_reduction(node.op)) {
       auto [no, zero] = only_position(node);
       zero.operands = {builder.append(no, shapes[id])};
       node = zero;

@@ -41,9 +41,8 @@ Dims broadcast_operands(const TypedNode& node, const std::vector<Dims>& shapes,
 
 void check_not_empty(const TypedNode& node, const Dims& operand, const Dims& result,
                      std::string_view function) {
-  const bool needs_one = node.op == Op::argmax || node.op == Op::argmin;
   const auto is_empty = [](const Dims& d) { return std::ranges::find(d, 0) != d.end(); };
-  if (!needs_one || !is_empty(operand) || is_empty(result)) return;
+  if (!is_arg_reduction(node.op) || !is_empty(operand) || is_empty(result)) return;
   throw Error(Code::invalid_argument,
               fmt::format("{}: {}: nothing to choose from in shape {}", function,
                           info(node.op).name, to_string(operand)));

@@ -38,9 +38,8 @@ class UnitAxisSinking {
 
   // Adds or takes away axes of one element and does nothing else.
   bool is_unit_view(NodeId id) const {
-    const Op op = node(id).op;
-    const bool may = op == Op::squeeze || op == Op::expand_dims || op == Op::reshape;
-    return may && without_ones(shape(id)) == without_ones(shape(node(id).operands[0]));
+    return keeps_element_order(node(id).op) &&
+           without_ones(shape(id)) == without_ones(shape(node(id).operands[0]));
   }
 
   // -- Which operations
@@ -153,10 +152,10 @@ class UnitAxisSinking {
     while (true) {
       if (to_.shape(at) == wanted) return at;
       const TypedNode& view = to_.node(at);
-      const bool unit =
-          (view.op == Op::reshape || view.op == Op::squeeze || view.op == Op::expand_dims) &&
-          without_ones(to_.shape(view.operands[0])) == without_ones(wanted);
-      if (!unit) break;
+      if (!keeps_element_order(view.op) ||
+          without_ones(to_.shape(view.operands[0])) != without_ones(wanted)) {
+        break;
+      }
       at = view.operands[0];
     }
     const std::uint64_t list = to_.add_list({wanted.begin(), wanted.end()});

@@ -66,12 +66,9 @@ class Splitter {
     axes_ = node.payload;
     axis_ = split_axis(to_.shape(node.operands[0]), kept);
     split_shape_[axis_] = splits;
-    switch (node.op) {
-      case Op::mean: return split_mean(node, kept);
-      case Op::argmax:
-      case Op::argmin: return split_place(node, kept);
-      default: return join(node.op, node.dtype, over_splits(node, node.op), kept);
-    }
+    if (is_arg_reduction(node.op)) return split_place(node, kept);
+    if (node.op == Op::mean) return split_mean(node, kept);
+    return join(node.op, node.dtype, over_splits(node, node.op), kept);
   }
 
   // Partial results are what sums are computed in, not rounded.

@@ -142,7 +142,7 @@ void take(const TypedNode& node, Running& running, const Value& next) {
 }
 
 Value finish(const TypedNode& node, Running running, Rounding rounding) {
-  if (node.op == Op::argmax || node.op == Op::argmin) {
+  if (is_arg_reduction(node.op)) {
     return reference::from_integer(node.dtype, running.position);
   }
   Value result = running.value;

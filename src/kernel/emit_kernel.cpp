@@ -43,9 +43,8 @@ void check_not_packed(const KernelSpec& spec) {
 }
 
 bool gives_places(const fusion::TypedGraph& graph) {
-  return std::ranges::any_of(graph.nodes, [](const fusion::TypedNode& node) {
-    return node.op == fusion::Op::argmax || node.op == fusion::Op::argmin;
-  });
+  return std::ranges::any_of(
+      graph.nodes, [](const fusion::TypedNode& node) { return fusion::is_arg_reduction(node.op); });
 }
 
 // Layout and text of each form.

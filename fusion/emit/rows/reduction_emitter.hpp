@@ -194,8 +194,6 @@ class ReductionEmitter {
       cached_in_;  ///< the pass that leaves a node's values in registers for later ones, or -1
 };
 
-inline bool is_arg_reduction(Op op) { return op == Op::argmax || op == Op::argmin; }
-
 KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
                                std::string_view function, std::string_view expression);
 

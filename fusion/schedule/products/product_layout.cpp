@@ -33,7 +33,7 @@ bool is_product(const TypedGraph& graph, const ReduceSpace& space,
     const TypedNode& node = graph.nodes[id];
     for (const NodeId operand : node.inputs()) after[id] = after[id] || after[operand];
     if (!is_reduction(node.op)) continue;
-    if (after[id] || node.op == Op::argmax || node.op == Op::argmin) return false;
+    if (after[id] || is_arg_reduction(node.op)) return false;
     after[id] = true;
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
