@@ -44,6 +44,19 @@ std::int64_t element_count(const Dims& shape) {
   return count;
 }
 
+std::int64_t element_count(const Dims& shape, const Dims& strides) {
+  std::int64_t count = 1;
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (strides[k] != 0) count *= shape[k];
+  }
+  return count;
+}
+
+std::uint64_t byte_count(DType dtype, const Dims& shape) {
+  const auto count = static_cast<std::uint64_t>(element_count(shape));
+  return (count * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
+}
+
 std::string to_string(const Dims& dims) {
   return fmt::format("[{}]", fmt::join(dims.begin(), dims.end(), ","));
 }

@@ -1,11 +1,13 @@
-// NumPy's broadcasting of shapes and strides: which shape a call has, and how each operand walks
-// it.
+// NumPy's broadcasting of shapes and strides: which shape a call has, how each operand walks it,
+// and how many elements and bytes that is.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "kiln/dims.hpp"
+#include "kiln/dtype.hpp"
 
 namespace kiln::fusion {
 
@@ -21,6 +23,13 @@ Dims broadcast_strides(const Dims& own_shape, const Dims& own_strides, const Dim
 
 /// How many elements an array of that shape has.
 std::int64_t element_count(const Dims& shape);
+
+/// How many elements an operand with `strides` over `shape` has: an axis of stride 0 repeats them
+/// and does not count.
+std::int64_t element_count(const Dims& shape, const Dims& strides);
+
+/// The bytes of a C-ordered array, the last one whole where packed elements leave half of it.
+std::uint64_t byte_count(DType dtype, const Dims& shape);
 
 /// "[63,172]".
 std::string to_string(const Dims& dims);

@@ -13,10 +13,6 @@
 namespace kiln::fusion {
 namespace {
 
-std::int64_t size_of(const Dims& shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 // A list whose axes have been found, and whose slices have been cut to what is there.
 class Resolved {
  public:
@@ -108,7 +104,7 @@ class Resolved {
         open = k;
       }
     }
-    const std::int64_t size = size_of(shape());
+    const std::int64_t size = element_count(shape());
     const std::int64_t known = size_of_known(result);
     if (open) {
       if (known == 0 || size % known != 0) {
@@ -186,7 +182,7 @@ Dims permuted(const Dims& dims, const std::vector<std::size_t>& order) {
 // into runs of axes with as many elements, and within a run the operand must be one longer axis.
 std::optional<Dims> reshaped_strides(const Dims& from, const Dims& strides, const Dims& to) {
   Dims result(to.size(), 0);
-  if (size_of(from) == 0) return result;
+  if (element_count(from) == 0) return result;
   std::size_t a = 0;
   std::size_t b = 0;
   while (a < from.size() || b < to.size()) {
@@ -320,7 +316,8 @@ std::optional<ArrayLayout> result_layout(Op op, const ShapeList& list, const Dim
 
 std::optional<ArrayLayout> layout_behind(const Dims& shape, const Dims& seen_shape,
                                          const ArrayLayout& seen, const ArrayLayout& wanted) {
-  if (seen.offset != 0 || size_of(shape) != size_of(seen_shape) || size_of(shape) == 0) {
+  if (seen.offset != 0 || element_count(shape) != element_count(seen_shape) ||
+      element_count(shape) == 0) {
     return std::nullopt;
   }
   // The axes that are seen, the one with the nearest neighbours first: together they must count

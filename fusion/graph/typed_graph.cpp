@@ -10,6 +10,15 @@ std::vector<std::vector<NodeId>> users_of(const std::vector<TypedNode>& nodes) {
   return users;
 }
 
+std::vector<std::size_t> use_counts(const TypedGraph& graph) {
+  std::vector<std::size_t> counts(graph.nodes.size(), 0);
+  for (const TypedNode& node : graph.nodes) {
+    for (const NodeId operand : node.inputs()) ++counts[operand];
+  }
+  for (const NodeId output : graph.outputs) ++counts[output];
+  return counts;
+}
+
 std::uint64_t hash_of(const TypedNode& node) {
   std::uint64_t hash =
       mixed(static_cast<std::uint64_t>(node.op), static_cast<std::uint64_t>(node.dtype));

@@ -57,6 +57,9 @@ struct ShapedGraph {
 /// Of each node, those that have it as an operand: as often as they do, and in their order.
 std::vector<std::vector<NodeId>> users_of(const std::vector<TypedNode>& nodes);
 
+/// Of each node, how often it is an operand or an output.
+std::vector<std::size_t> use_counts(const TypedGraph& graph);
+
 /// Equal nodes have equal hashes.
 std::uint64_t hash_of(const TypedNode& node);
 

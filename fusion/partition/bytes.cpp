@@ -11,11 +11,6 @@
 namespace kiln::fusion {
 namespace {
 
-std::uint64_t byte_count(const Dims& shape, DType dtype) {
-  const auto count = static_cast<std::uint64_t>(element_count(shape));
-  return (count * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
-}
-
 class Bytes {
  public:
   explicit Bytes(const PlacedGraph& graph)
@@ -93,7 +88,7 @@ class Bytes {
       const DType held = copies_[id].output ? nodes_[id].dtype : stored_dtype(graph_, id);
       for (const PlacedPart& part : graph_.joins[nodes_[id].payload]) {
         copies_[part.value].any = true;
-        copies_[part.value].bytes += byte_count(graph_.shapes[part.value], held);
+        copies_[part.value].bytes += byte_count(held, graph_.shapes[part.value]);
       }
     }
   }
@@ -191,11 +186,11 @@ class Bytes {
 }  // namespace
 
 std::uint64_t bytes_of(const ShapedGraph& graph, NodeId id) {
-  return byte_count(graph.shapes[id], graph.graph.nodes[id].dtype);
+  return byte_count(graph.graph.nodes[id].dtype, graph.shapes[id]);
 }
 
 std::uint64_t stored_bytes(const PlacedGraph& graph, NodeId id) {
-  return byte_count(graph.shapes[id], stored_dtype(graph, id));
+  return byte_count(stored_dtype(graph, id), graph.shapes[id]);
 }
 
 void count_bytes(const PlacedGraph& graph, Partition& partition) { Bytes(graph).count(partition); }

@@ -47,7 +47,7 @@ class Placer {
       : from_(from), arguments_(arguments), outputs_(outputs), unpacked_(unpacked), builder_(to_) {}
 
   PlacedGraph run() {
-    count_uses();
+    uses_ = use_counts(from_.graph);
     dissolve();
     to_.graph = without_nodes(from_.graph);
     moved_.resize(from_.graph.nodes.size());
@@ -68,14 +68,6 @@ class Placer {
   const TypedNode& placed(NodeId id) const { return to_.graph.nodes[id]; }
 
   // -- Backwards
-
-  void count_uses() {
-    uses_.assign(from_.graph.nodes.size(), 0);
-    for (const TypedNode& node : from_.graph.nodes) {
-      for (const NodeId operand : node.inputs()) ++uses_[operand];
-    }
-    for (const NodeId output : from_.graph.outputs) ++uses_[output];
-  }
 
   void dissolve() {
     dissolved_.assign(from_.graph.nodes.size(), false);

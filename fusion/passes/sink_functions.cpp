@@ -31,15 +31,12 @@ class FunctionSinking {
       : from_(from),
         to_(from),
         never_negative_(never_negative(from.graph)),
-        uses_(from.graph.nodes.size(), 0),
+        uses_(use_counts(from.graph)),
         compared_(from.graph.nodes.size(), false) {
     for (const TypedNode& node : from.graph.nodes) {
-      for (const NodeId operand : node.inputs()) {
-        ++uses_[operand];
-        if (info(node.op).rule == Rule::compare) compared_[operand] = true;
-      }
+      if (info(node.op).rule != Rule::compare) continue;
+      for (const NodeId operand : node.inputs()) compared_[operand] = true;
     }
-    for (const NodeId output : from.graph.outputs) ++uses_[output];
   }
 
   ShapedGraph run() {
@@ -115,7 +112,7 @@ class FunctionSinking {
   const ShapedGraph& from_;
   GraphRewriter to_;
   std::vector<bool> never_negative_;
-  std::vector<int> uses_;
+  std::vector<std::size_t> uses_;
   std::vector<bool> compared_;
 };
 

@@ -184,16 +184,20 @@ std::uint64_t encode(const Value& value) {
   return bits(value.dtype) == 64 ? all : all & ((std::uint64_t{1} << bits(value.dtype)) - 1);
 }
 
-Value read(const void* data, DType dtype, std::int64_t index) {
+std::uint64_t read_bits(const void* data, DType dtype, std::int64_t index) {
   const auto* bytes = static_cast<const unsigned char*>(data);
   if (bits(dtype) == 4) {
     const unsigned char pair = bytes[index >> 1];  // below 0 too
-    return decode(dtype, (index & 1) == 0 ? pair & 15U : pair >> 4U);
+    return (index & 1) == 0 ? pair & 15U : pair >> 4U;
   }
   const int size = bits(dtype) / 8;
   std::uint64_t pattern = 0;
   std::memcpy(&pattern, bytes + index * size, static_cast<std::size_t>(size));
-  return decode(dtype, pattern);
+  return pattern;
+}
+
+Value read(const void* data, DType dtype, std::int64_t index) {
+  return decode(dtype, read_bits(data, dtype, index));
 }
 
 void write(void* data, const Value& value, std::int64_t index) {

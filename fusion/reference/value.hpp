@@ -37,6 +37,10 @@ Value convert(const Value& value, DType dtype, bool rounds);
 Value decode(DType dtype, std::uint64_t bits);
 std::uint64_t encode(const Value& value);
 
+/// The bits of element `index` of the array at `data`; u4, i4 and f4e2m1 lie two to a byte, the low
+/// half first.
+std::uint64_t read_bits(const void* data, DType dtype, std::int64_t index);
+
 /// Element `index` of the array at `data`; u4, i4 and f4e2m1 lie two to a byte, the low half first.
 Value read(const void* data, DType dtype, std::int64_t index);
 void write(void* data, const Value& value, std::int64_t index);

@@ -151,11 +151,8 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
     report.reason = "it is an index, not an array, and takes no memory";
     return report;
   }
-  std::uint64_t elements = 1;
-  for (std::size_t k = 0; k <= inner; ++k) {
-    if (layout.strides[index][k] != 0) elements *= static_cast<std::uint64_t>(layout.shape[k]);
-  }
-  report.bytes = (elements * static_cast<std::uint64_t>(bits(operand.dtype)) + 7) / 8;
+  const std::int64_t elements = element_count(layout.shape, layout.strides[index]);
+  report.bytes = static_cast<std::uint64_t>((elements * bits(operand.dtype) + 7) / 8);
   const int vector = std::max(1, schedule.width * own.ways * bits(operand.dtype) / 8);
   switch (own.access) {
     case Access::scalar:

@@ -7,11 +7,16 @@
 
 namespace kiln::base {
 
-std::vector<std::string> split(std::string_view text, char separator) {
+std::vector<std::string> split(std::string_view text, char separator, Parts which) {
   std::vector<std::string> parts;
   for (std::size_t at = 0; at <= text.size();) {
     const std::size_t end = std::min(text.find(separator, at), text.size());
-    if (end > at) parts.emplace_back(text.substr(at, end - at));
+    std::string_view part = text.substr(at, end - at);
+    if (which == Parts::trimmed) {
+      part.remove_prefix(std::min(part.find_first_not_of(' '), part.size()));
+      part = part.substr(0, part.find_last_not_of(' ') + 1);
+    }
+    if (which == Parts::all || !part.empty()) parts.emplace_back(part);
     at = end + 1;
   }
   return parts;

@@ -9,6 +9,7 @@
 #include "fusion/emit/products/products.hpp"
 #include "fusion/emit/rows/rows.hpp"
 #include "fusion/emit/scan/scan.hpp"
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/schedule/iota_operands.hpp"
 #include "fusion/schedule/products/product_layout.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
@@ -108,15 +109,12 @@ std::string signature_text(const KernelSpec& spec) {
 }
 
 std::uint64_t bytes_moved(const KernelSpec& spec) {
+  if (fusion::element_count(spec.shape) == 0) return 0;
   std::uint64_t total_bits = 0;
   for (const fusion::Operand& operand : spec.operands) {
     if (operand.iota) continue;
-    std::uint64_t elements = 1;
-    for (std::size_t k = 0; k < spec.shape.size(); ++k) {
-      if (operand.strides[k] != 0) elements *= static_cast<std::uint64_t>(spec.shape[k]);
-      if (spec.shape[k] == 0) elements = 0;
-    }
-    total_bits += elements * static_cast<std::uint64_t>(bits(operand.dtype));
+    const std::int64_t elements = fusion::element_count(spec.shape, operand.strides);
+    total_bits += static_cast<std::uint64_t>(elements * bits(operand.dtype));
   }
   return total_bits / 8;
 }

@@ -4,19 +4,17 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "fusion/graph/number.hpp"
 #include "fusion/reference/bound.hpp"
 #include "fusion/reference/operation.hpp"
+#include "fusion/reference/value.hpp"
 
 namespace kiln::numerics {
 namespace {
 
 using fusion::Op;
 using fusion::reference::Value;
-
-std::size_t width_of(DType dtype) { return static_cast<std::size_t>(bits(dtype) / 8); }
 
 fusion::WideComplex complex_of(const Value& value) { return {value.real, value.imag}; }
 
@@ -35,12 +33,6 @@ double unit_at(double x, DType dtype) {
 }
 
 }  // namespace
-
-std::uint64_t read_bits(const Bytes& bytes, std::size_t width, std::uint64_t index) {
-  std::uint64_t value = 0;
-  std::memcpy(&value, bytes.data() + index * width, width);
-  return value;
-}
 
 void Found::add(double error, double counted, std::uint64_t index) {
   if (error > 0.5) ++misrounded;
@@ -84,9 +76,10 @@ Found Judge::compare(const std::vector<Bytes>& operands, const Bytes& results, s
   Found found;
   for (std::uint64_t i = begin; i < end; ++i) {
     Element element;
+    const auto index = static_cast<std::int64_t>(i);
     for (std::size_t k = 0; k < operands.size(); ++k)
-      element.operands[k] = read_bits(operands[k], width_of(dtype_), i);
-    element.result = read_bits(results, width_of(result_), i);
+      element.operands[k] = fusion::reference::read_bits(operands[k].data(), dtype_, index);
+    element.result = fusion::reference::read_bits(results.data(), result_, index);
     if (composition_ != nullptr) {
       add_composition(element, first + i, found);
     } else if (dtype_ == DType::c64) {

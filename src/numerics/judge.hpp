@@ -15,9 +15,6 @@ namespace kiln::numerics {
 
 using Bytes = std::vector<std::byte>;
 
-/// Element `index` of an array whose elements have `width` bytes.
-std::uint64_t read_bits(const Bytes& bytes, std::size_t width, std::uint64_t index);
-
 /// What was found so far, merged from all threads.
 struct Found {
   std::uint64_t misrounded = 0;

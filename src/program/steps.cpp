@@ -21,12 +21,6 @@ using fusion::NodeId;
 using fusion::Op;
 using fusion::PlacedPart;
 
-std::uint64_t byte_count(DType dtype, const Dims& shape) {
-  std::uint64_t size = 1;
-  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
-  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
-}
-
 // Where a stored value is: it may begin somewhere in an output.
 struct Place {
   ProgramOperand::Kind kind = ProgramOperand::Kind::temporary;
@@ -93,7 +87,7 @@ class Steps {
 
   Place add_temporary(NodeId id) {
     const DType dtype = fusion::stored_dtype(graph_, id);
-    const std::uint64_t bytes = byte_count(dtype, graph_.shapes[id]);
+    const std::uint64_t bytes = fusion::byte_count(dtype, graph_.shapes[id]);
     plan_.temporaries.push_back({dtype, bytes, 0});
     return {Kind::temporary, plan_.temporaries.size() - 1,
             fusion::contiguous_layout(graph_.shapes[id])};

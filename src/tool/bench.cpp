@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
-#include <random>
 
 #include "core/device_memory.hpp"
 #include "files/file_io.hpp"
@@ -27,6 +25,7 @@
 #include "tool/bench_compare.hpp"
 #include "tool/bench_corpus.hpp"
 #include "tool/bench_size.hpp"
+#include "tool/bench_values.hpp"
 #include "tool/commands.hpp"
 #include "tool/execute.hpp"
 #include "tool/plot.hpp"
@@ -64,34 +63,6 @@ Array array_of(DType dtype, Form form, std::int64_t rows, std::int64_t columns,
     last += array.strides[k] * (array.shape[k] - 1);
   array.bytes = static_cast<std::size_t>(((last + 1) * bits(dtype) + 7) / 8);
   return array;
-}
-
-std::uint64_t encode(double value, DType dtype) {
-  using namespace fusion::reference;
-  return fusion::reference::encode(convert(from_real(DType::f64, value), dtype, true));
-}
-
-std::vector<std::byte> random_values(const Array& array, std::uint64_t seed) {
-  // Random numbers that repeat: making a gigabyte of them would take longer than the case.
-  constexpr std::size_t kPeriod = 1 << 16;
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal(0, 2);
-  const auto width = std::max<std::size_t>(1, static_cast<std::size_t>(bits(array.dtype) / 8));
-  std::vector<std::byte> values(array.bytes);
-  const std::size_t count = array.bytes / width;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i >= kPeriod) {
-      const std::size_t rest = std::min(kPeriod, count - i);
-      std::memcpy(values.data() + i * width, values.data() + (i - kPeriod) * width, rest * width);
-      i += rest - 1;
-      continue;
-    }
-    // Any byte is an integer or two packed numbers, but some are NaN in the formats of 8 bits.
-    const bool any = !is_floating(array.dtype) || bits(array.dtype) < 8;
-    const std::uint64_t number = any ? random() : encode(normal(random), array.dtype);
-    std::memcpy(values.data() + i * width, &number, width);
-  }
-  return values;
 }
 
 struct CaseResult {
@@ -157,7 +128,8 @@ class Bench {
     for (const std::string& name : argument_names(function)) {
       const auto operand = std::ranges::find(item.inputs, name, &BenchOperand::name);
       arrays.push_back(array_of(operand->dtype, operand->form, rows, columns, item.vectors));
-      host.push_back(random_values(arrays.back(), arrays.size()));
+      host.push_back(random_values(operand->dtype, arrays.back().bytes, RandomFloats::around_zero,
+                                   arrays.size()));
       memory.emplace_back(backend_, arrays.back().bytes);
       backend_.copy_in(memory.back().data(), host.back().data(), host.back().size(), stream_.get());
       inputs.emplace_back(view(arrays.back(), memory.back()));
@@ -322,12 +294,11 @@ class Bench {
   static std::vector<double> sums_of(const Array& array, const std::vector<std::byte>& values,
                                      const Array& result) {
     std::vector<double> sums(static_cast<std::size_t>(result.shape[0] * result.shape[1]));
-    const auto width = static_cast<std::size_t>(bits(array.dtype) / 8);
-    std::size_t at = 0;
+    std::int64_t index = 0;
     for (std::int64_t row = 0; row < array.shape[0]; ++row) {
-      for (std::int64_t column = 0; column < array.shape[1]; ++column, at += width) {
-        std::uint64_t number = 0;
-        std::memcpy(&number, values.data() + at, width);
+      for (std::int64_t column = 0; column < array.shape[1]; ++column, ++index) {
+        const std::uint64_t number =
+            fusion::reference::read_bits(values.data(), array.dtype, index);
         sums[static_cast<std::size_t>(result.shape[1] == 1 ? row : column)] +=
             fusion::decode(number, array.dtype);
       }

@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <fstream>
-#include <random>
 
 #include "ahead/compile_only.hpp"
+#include "base/text.hpp"
 #include "files/file_io.hpp"
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/infer/infer.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "fusion/reference/arrays.hpp"
@@ -22,6 +21,7 @@
 #include "tool/bench_clock.hpp"
 #include "tool/bench_compare.hpp"
 #include "tool/bench_size.hpp"
+#include "tool/bench_values.hpp"
 #include "tool/execute.hpp"
 #include "tool/plot.hpp"
 #include "tool/print.hpp"
@@ -37,18 +37,6 @@ struct CorpusCase {
   std::vector<std::string> arguments;  ///< x=bf16[N,4096]
 };
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    const std::size_t first = text.find_first_not_of(' ', at);
-    const std::size_t last = text.find_last_not_of(' ', end - 1);
-    if (first < end) parts.push_back(text.substr(first, last + 1 - first));
-    at = end + 1;
-  }
-  return parts;
-}
-
 std::vector<CorpusCase> read_corpus(const BenchOptions& options) {
   std::ifstream file(options.corpus);
   if (!file) throw Error(Code::io, fmt::format("{}: cannot be read", options.corpus));
@@ -58,7 +46,7 @@ std::vector<CorpusCase> read_corpus(const BenchOptions& options) {
   for (std::string line; std::getline(file, line);) {
     ++number;
     if (line.empty() || line[0] == '#') continue;
-    const std::vector<std::string> parts = split(line, '|');
+    const std::vector<std::string> parts = base::split(line, '|', base::Parts::trimmed);
     if (parts.size() != 4) {
       throw UsageError(
           fmt::format("{}:{}: expected name | text | arguments | arguments of the "
@@ -68,7 +56,7 @@ std::vector<CorpusCase> read_corpus(const BenchOptions& options) {
     names.push_back(parts[0]);
     const bool chosen =
         options.cases.empty() || std::ranges::find(options.cases, parts[0]) != options.cases.end();
-    if (chosen) cases.push_back({parts[0], parts[1], split(parts[3], ' ')});
+    if (chosen) cases.push_back({parts[0], parts[1], base::split(parts[3], ' ')});
   }
   for (const std::string& name : options.cases) {
     if (std::ranges::find(names, name) != names.end()) continue;
@@ -76,12 +64,6 @@ std::vector<CorpusCase> read_corpus(const BenchOptions& options) {
                                  fmt::join(names, ", ")));
   }
   return cases;
-}
-
-std::uint64_t bytes_of(DType dtype, const Dims& shape) {
-  std::uint64_t size = 1;
-  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
-  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
 }
 
 // The arguments with N elements where the line says N.
@@ -103,37 +85,10 @@ std::uint64_t bytes_of_one(const CorpusCase& item) {
   const std::vector<ArgumentSpec> more = arguments_for(item, 4);
   std::uint64_t most = 0;
   for (std::size_t i = 0; i < few.size(); ++i) {
-    most = std::max(most,
-                    bytes_of(more[i].dtype, more[i].shape) - bytes_of(few[i].dtype, few[i].shape));
+    most = std::max(most, fusion::byte_count(more[i].dtype, more[i].shape) -
+                              fusion::byte_count(few[i].dtype, few[i].shape));
   }
   return (most + 1) / 2;
-}
-
-// Positive numbers around one, as scales and variances need, that repeat.
-std::vector<std::byte> random_values(const ArgumentSpec& argument, std::uint64_t seed) {
-  constexpr std::size_t kPeriod = 1 << 16;
-  std::mt19937_64 random(seed);
-  std::normal_distribution<double> normal(0, 1);
-  const std::size_t width =
-      std::max<std::size_t>(1, static_cast<std::size_t>(bits(argument.dtype)) / 8);
-  std::vector<std::byte> values(bytes_of(argument.dtype, argument.shape));
-  for (std::size_t i = 0; i + width <= values.size(); i += width) {
-    if (i >= kPeriod * width) {
-      const std::size_t rest = std::min(kPeriod * width, values.size() - i);
-      std::memcpy(values.data() + i, values.data() + i - kPeriod * width, rest);
-      i += rest - width;
-      continue;
-    }
-    std::uint64_t number = random();
-    if (is_floating(argument.dtype)) {
-      const auto value = fusion::reference::from_real(DType::f64, 0.25 + std::fabs(normal(random)));
-      number = fusion::reference::encode(fusion::reference::convert(value, argument.dtype, true));
-    } else if (argument.dtype == DType::boolean) {
-      number &= 1;
-    }
-    std::memcpy(values.data() + i, &number, width);
-  }
-  return values;
 }
 
 struct CorpusResult {
@@ -164,7 +119,8 @@ class Case {
             fmt::format("{}: the benchmark's arguments have no '{}'", item.name, name));
       }
       specs_.push_back(*found);
-      host_.push_back(random_values(*found, specs_.size()));
+      host_.push_back(random_values(found->dtype, fusion::byte_count(found->dtype, found->shape),
+                                    RandomFloats::positive, specs_.size()));
       memory_.emplace_back(backend, host_.back().size());
       backend.copy_in(memory_.back().data(), host_.back().data(), host_.back().size(), stream);
       inputs_.emplace_back(
@@ -174,7 +130,7 @@ class Case {
     specification.arguments = specs_;
     const OutputTypes types = output_types(function_, specification);
     for (std::size_t i = 0; i < types.dtypes.size(); ++i) {
-      memory_.emplace_back(backend, bytes_of(types.dtypes[i], types.shapes[i]));
+      memory_.emplace_back(backend, fusion::byte_count(types.dtypes[i], types.shapes[i]));
       outputs_.emplace_back(memory_.back().data(), types.dtypes[i], types.shapes[i],
                             backend.device());
     }
@@ -220,19 +176,16 @@ class Case {
 
  private:
   bool agrees(const View& output, const std::vector<double>& wanted) {
-    std::vector<std::byte> got(bytes_of(output.dtype(), output.shape()));
+    std::vector<std::byte> got(fusion::byte_count(output.dtype(), output.shape()));
     backend_.synchronize(stream_);
     backend_.copy_out(got.data(), output.data(), got.size(), stream_);
     backend_.synchronize(stream_);
-    const std::size_t width =
-        std::max<std::size_t>(1, static_cast<std::size_t>(bits(output.dtype())) / 8);
-    if (is_floating(output.dtype())) return may_be_rounded_from(output.dtype(), got, wanted);
-    const std::uint64_t mask = width == 8 ? ~std::uint64_t{0} : (std::uint64_t{1} << 8 * width) - 1;
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      std::uint64_t number = 0;
-      std::memcpy(&number, got.data() + i * width, width);
-      std::uint64_t expected = 0;
-      std::memcpy(&expected, reinterpret_cast<const std::byte*>(wanted.data()) + i * width, width);
+    const DType dtype = output.dtype();
+    if (is_floating(dtype)) return may_be_rounded_from(dtype, got, wanted);
+    const std::uint64_t mask = ~std::uint64_t{0} >> (64 - bits(dtype));
+    for (std::int64_t i = 0; i < output.size(); ++i) {
+      const std::uint64_t number = fusion::reference::read_bits(got.data(), dtype, i);
+      const std::uint64_t expected = fusion::reference::read_bits(wanted.data(), dtype, i);
       // A quotient may round to either whole number.
       const std::uint64_t difference = (number - expected) & mask;
       if (difference > 1 && difference != mask) return false;

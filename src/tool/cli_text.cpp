@@ -3,24 +3,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/text.hpp"
+
 namespace kiln::tool {
 namespace {
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(separator, at), text.size());
-    parts.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
 
 // The parser writes a type and what checks it as "TEXT:{used,created}", "INT:INT in [1 - 100]".
 void describe_value(const std::string& type, OptionText& text) {
   const std::size_t open = type.find('{'), close = type.rfind('}');
   if (open != type.npos && close != type.npos && open < close) {
-    text.choices = split(std::string_view(type).substr(open + 1, close - open - 1), ',');
+    text.choices = base::split(std::string_view(type).substr(open + 1, close - open - 1), ',',
+                               base::Parts::all);
     text.value = fmt::format("{}", fmt::join(text.choices, "|"));
   } else if (type.starts_with("INT") || type.starts_with("UINT")) {
     text.value = "N";

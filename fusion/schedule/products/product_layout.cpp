@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/schedule/merged_axes.hpp"
 #include "fusion/schedule/products/tile_layout.hpp"
 
@@ -42,12 +43,8 @@ bool is_product(const TypedGraph& graph, const ReduceSpace& space,
   return std::ranges::none_of(space.shape, [](std::int64_t size) { return size == 0; });
 }
 
-std::uint64_t bits_of(const Operand& operand, const ReduceSpace& space) {
-  auto total = static_cast<std::uint64_t>(bits(operand.dtype));
-  for (std::size_t k = 0; k < space.shape.size(); ++k) {
-    if (operand.strides[k] != 0) total *= static_cast<std::uint64_t>(space.shape[k]);
-  }
-  return total;
+std::int64_t bits_of(const Operand& operand, const ReduceSpace& space) {
+  return bits(operand.dtype) * element_count(space.shape, operand.strides);
 }
 
 // The operand with the most bytes: the one to be read once and in order.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/schedule/merged_axes.hpp"
 
 namespace kiln::fusion {
@@ -137,10 +138,9 @@ std::size_t largest_varying(const ReduceSpace& space, std::span<const Operand> o
   std::size_t found = 0;
   std::int64_t most = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    std::int64_t total = row_invariant[i] ? 0 : bits(operands[i].dtype);
-    for (std::size_t k = 0; k < space.shape.size(); ++k) {
-      if (operands[i].strides[k] != 0) total *= space.shape[k];
-    }
+    if (row_invariant[i]) continue;
+    const std::int64_t total =
+        bits(operands[i].dtype) * element_count(space.shape, operands[i].strides);
     if (total > most) {
       most = total;
       found = i;

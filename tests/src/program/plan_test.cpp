@@ -130,12 +130,6 @@ void emit_kernels(const ProgramPlan& plan, const CallTypes& call) {
   }
 }
 
-std::uint64_t byte_count(DType dtype, const Dims& shape) {
-  std::uint64_t size = 1;
-  for (const std::int64_t extent : shape) size *= static_cast<std::uint64_t>(extent);
-  return (size * static_cast<std::uint64_t>(bits(dtype)) + 7) / 8;
-}
-
 // That the operands of a step have.
 std::uint64_t bytes_of(const ProgramStep& step, const ProgramPlan& plan, const CallTypes& call) {
   std::uint64_t bytes = 0;
@@ -148,7 +142,7 @@ std::uint64_t bytes_of(const ProgramStep& step, const ProgramPlan& plan, const C
         case ProgramOperand::Kind::output: dtype = plan.output_dtypes[operand.index]; break;
         case ProgramOperand::Kind::temporary: dtype = plan.temporaries[operand.index].dtype; break;
       }
-      bytes += byte_count(dtype, operand.shape);
+      bytes += fusion::byte_count(dtype, operand.shape);
     }
   }
   return bytes;
@@ -390,7 +384,7 @@ void expect_no_larger_than_unfused(const Case& one) {
   ASSERT_EQ(wrong_bytes(definition, call, uncached), "") << "seed " << one.seed << ", uncached";
 }
 
-TEST(ProgramPlan, MovesNoMoreAndNeedsNoMoreRoomThanOpByOp) {
+TEST(ProgramPlan, MovesAndStoresNoMoreThanUnfused) {
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     const std::size_t nodes = seed % 50 == 0 ? 300 : 4 + seed % 23 * 3;
     ASSERT_NO_FATAL_FAILURE(expect_no_larger_than_unfused(random_case(seed, nodes)));

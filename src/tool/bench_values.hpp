@@ -1,0 +1,22 @@
+// What benchmarks compute with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kiln/dtype.hpp"
+
+namespace kiln::tool {
+
+enum class RandomFloats : std::uint8_t {
+  around_zero,  ///< of both signs, most of them below 4
+  positive,     ///< from 0.25 on, as scales and variances need
+};
+
+/// `bytes` bytes of random numbers of `dtype`; any integers, and floats as `floats` says. They
+/// repeat after 2^16: making a gigabyte of them would take longer than what is measured.
+std::vector<std::byte> random_values(DType dtype, std::size_t bytes, RandomFloats floats,
+                                     std::uint64_t seed);
+
+}  // namespace kiln::tool
