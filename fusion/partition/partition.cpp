@@ -227,7 +227,7 @@ class Partitioner {
 
   const char* joined_reason(NodeId join) const {
     return graph_.joins[nodes_[join].payload].size() == 1
-               ? "it reduces packed numbers, which lie one in each byte for that"
+               ? "it reads packed numbers that another kernel unpacks to a byte each"
                : "it reads an array that is concatenated of several parts";
   }
 

@@ -59,9 +59,9 @@ struct KernelNode {
   std::shared_ptr<const Kernel> kernel;
   LaunchShape shape;
   Arguments arguments;
-  /// It waits itself for the nodes before it to have ended, in every block, and may begin before
-  /// that (programmatic dependent launch) where the device has such launches.
-  bool programmatic = false;
+  /// Programmatic dependent launch: every block of the kernel waits for the nodes before it to have
+  /// ended, so that the kernel may begin before that where the device has such launches.
+  bool pdl = false;
 };
 
 /// Bytes from device memory to device memory; the two do not overlap.

@@ -42,7 +42,7 @@ struct PlannedKernel {
   std::shared_ptr<jit::Kernel> kernel;
   jit::LaunchShape shape;
   fusion::ParameterBlock parameters;
-  bool pdl = false;  ///< programmatic dependent launch: jit::KernelNode::programmatic
+  bool pdl = false;  ///< programmatic dependent launch: jit::KernelNode::pdl
   /// Where the parameter is that says whether it is launched so; 0 here.
   std::optional<std::uint32_t> launched_early;
 

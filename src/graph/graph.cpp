@@ -52,7 +52,7 @@ struct Recorder::Impl {
       firsts.push_back(static_cast<std::uint32_t>(nodes.size()));
       for (Work& work : works_of(operations[i], stream())) {
         if (auto* kernel = std::get_if<jit::KernelNode>(&work)) {
-          kernel->programmatic = kernel->programmatic && early[i];
+          kernel->pdl = kernel->pdl && early[i];
         }
         nodes.push_back({std::move(work), {}});
         const auto at = static_cast<std::uint32_t>(nodes.size() - 1);

@@ -19,8 +19,8 @@ Value swapaxes(const Value& x, std::int64_t a, std::int64_t b);
 /// Python's x[start:stop:step] along one axis.
 Value slice(const Value& x, std::int64_t axis, std::optional<std::int64_t> start,
             std::optional<std::int64_t> stop, std::int64_t step = 1);
-/// One element along an axis, which goes: x[..., place].
-Value element(const Value& x, std::int64_t axis, std::int64_t place);
+/// One element along an axis, which goes: x[..., index].
+Value element(const Value& x, std::int64_t axis, std::int64_t index);
 /// A new axis of one element, at that place of the result.
 Value expand_dims(const Value& x, std::int64_t axis);
 /// Without an axis that has one element.

@@ -196,10 +196,9 @@ class Builder {
         "Compile into the cache, also for GPUs that this machine does not have", run_compile);
     add_kernel(*compile, compile_options->kernel, "")->required(false);
     compile
-        ->add_option(
-            "--manifest", compile_options->manifest,
-            "Compile every entry of a manifest (kiln manifest --help) in parallel, instead "
-            "of EXPR; kernels that are in the cache are skipped")
+        ->add_option("--manifest", compile_options->manifest,
+                     "Compile every line of a manifest (kiln manifest --help) in parallel, instead "
+                     "of EXPR; kernels that are in the cache are skipped")
         ->type_name("FILE");
     compile
         ->add_option("-o,--output", compile_options->directory,
@@ -233,7 +232,7 @@ class Builder {
         parent, "record", "Run a program and record every function and signature that it calls",
         run_manifest_record);
     app->add_option("-o,--output", options->file,
-                    "The manifest; entries that it does not have yet are added")
+                    "The manifest; lines that it does not have yet are added")
         ->type_name("FILE")
         ->capture_default_str();
     app->add_option("PROGRAM", options->program, "The program and its arguments, after --")

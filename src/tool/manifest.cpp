@@ -108,7 +108,7 @@ int run_compile_manifest(const std::string& path, const std::vector<std::string>
   const std::vector<Wanted> wanted = functions_of(manifest);
   std::vector<Item> items;
   for (const std::string& target : targets) {
-    for (const Wanted& entry : wanted) items.push_back({&entry, target});
+    for (const Wanted& line : wanted) items.push_back({&line, target});
   }
   const std::vector<Preparation> preparations = prepare(items, json);
 
@@ -145,10 +145,11 @@ int run_compile_manifest(const std::string& path, const std::vector<std::string>
                 {"bad_lines", problems}});
   } else {
     print(
-        "{} entries for {} {}: {} compiled, {} already there, {} failed, {} bad lines; "
+        "{} {} for {} {}: {} compiled, {} already there, {} failed, {} bad lines; "
         "{:.1f} s\n",
-        wanted.size(), targets.size(), targets.size() == 1 ? "target" : "targets", compiled, there,
-        failed, manifest.problems.size(), elapsed.count());
+        wanted.size(), wanted.size() == 1 ? "line" : "lines", targets.size(),
+        targets.size() == 1 ? "target" : "targets", compiled, there, failed,
+        manifest.problems.size(), elapsed.count());
   }
   return failed == 0 && manifest.problems.empty() ? kSuccess : kFailure;
 }
@@ -169,12 +170,12 @@ int run_manifest_record(const ManifestRecordOptions& options) {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGQUIT, SIG_IGN);
   const int status = base::wait_for(child).value_or(0);
-  std::size_t entries = 0;
+  std::size_t lines = 0;
   if (std::filesystem::exists(path)) {
-    entries = files::parse_manifest(read_text(path)).lines.size();
+    lines = files::parse_manifest(read_text(path)).lines.size();
   }
-  print(stderr, "kiln: {} has {} {}{}\n", options.file, entries, entries == 1 ? "entry" : "entries",
-        entries == 0 ? "; the program called no function of kiln" : "");
+  print(stderr, "kiln: {} has {} {}{}\n", options.file, lines, lines == 1 ? "line" : "lines",
+        lines == 0 ? "; the program called no function of kiln" : "");
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

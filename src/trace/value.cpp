@@ -127,9 +127,9 @@ Value slice(const Value& x, std::int64_t axis, std::optional<std::int64_t> start
                                 stop.value_or(fusion::kOmitted), step)};
 }
 
-Value element(const Value& x, std::int64_t axis, std::int64_t place) {
+Value element(const Value& x, std::int64_t axis, std::int64_t index) {
   fusion::Graph& graph = graph_of("element", x);
-  return {&graph, fusion::select(graph, x.node_in(graph), axis, place)};
+  return {&graph, fusion::select(graph, x.node_in(graph), axis, index)};
 }
 
 Value expand_dims(const Value& x, std::int64_t axis) {

@@ -208,7 +208,7 @@ hipError_t allow_shared(hipFunction_t, std::uint32_t) { return hipSuccess; }
 /// Kernels begin when those before them have ended: HIP has no programmatic dependent launch.
 hipError_t add_kernel_node(hipGraphNode_t* node, hipGraph_t graph,
                            std::span<const hipGraphNode_t> after, const hipKernelNodeParams& kernel,
-                           bool /*programmatic*/) {
+                           bool /*pdl*/) {
   return hipGraphAddKernelNode(node, graph, after.data(), after.size(), &kernel);
 }
 

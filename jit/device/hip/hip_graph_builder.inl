@@ -167,7 +167,7 @@ void GraphBuilder::add(const Node& node, const Handles& after) {
 hipError_t GraphBuilder::make(hipGraphNode_t* handle, const KernelNode& node,
                               const Handles& after) {
   const hipKernelNodeParams wanted = parameters(node, limits_);
-  return add_kernel_node(handle, result_.graph.get(), after, wanted, node.programmatic);
+  return add_kernel_node(handle, result_.graph.get(), after, wanted, node.pdl);
 }
 
 hipError_t GraphBuilder::make(hipGraphNode_t* handle, const CopyNode& node, const Handles& after) {

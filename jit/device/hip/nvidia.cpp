@@ -69,7 +69,7 @@ hipError_t allow_shared(hipFunction_t function, std::uint32_t bytes) {
 }
 
 /// Programmatic dependencies exist only between kernels.
-bool can_be_programmatic(std::span<const hipGraphNode_t> after) {
+bool can_use_pdl(std::span<const hipGraphNode_t> after) {
   return cuda.cuGraphAddDependencies_v2 != nullptr &&
          std::ranges::all_of(after, [](hipGraphNode_t node) {
            hipGraphNodeType type{};
@@ -80,8 +80,8 @@ bool can_be_programmatic(std::span<const hipGraphNode_t> after) {
 /// With programmatic dependent launch a kernel may begin when every block of those before it has.
 hipError_t add_kernel_node(hipGraphNode_t* node, hipGraph_t graph,
                            std::span<const hipGraphNode_t> after, const hipKernelNodeParams& kernel,
-                           bool programmatic) {
-  if (after.empty() || !programmatic || !can_be_programmatic(after)) {
+                           bool pdl) {
+  if (after.empty() || !pdl || !can_use_pdl(after)) {
     return hipGraphAddKernelNode(node, graph, after.data(), after.size(), &kernel);
   }
   const hipError_t error = hipGraphAddKernelNode(node, graph, nullptr, 0, &kernel);

@@ -205,7 +205,7 @@ TEST(Partition, NarrowValuesCrossBetweenKernels) {
   EXPECT_EQ(partition.kernels[1].bytes, 64u * 512 * (2 + 8));
 }
 
-TEST(Partition, OpByOpCopiesWhatIsConcatenatedAndWhatIsStoredTwice) {
+TEST(Partition, UnfusedCopiesWhatIsConcatenatedAndWhatIsStoredTwice) {
   const std::uint64_t n = 64 * 512 * 4;
   EXPECT_EQ(partition_of("y = exp(x); concat(0, y, y)", {{64, 512}}).unfused_bytes, 2 * n + 4 * n);
   EXPECT_EQ(partition_of("y = exp(x); (y), (y)", {{64, 512}}).unfused_bytes, 2 * n + 2 * n);

@@ -41,9 +41,8 @@ class HostDriver : public ::testing::Test {
     function = reinterpret_cast<Function>(dlsym(library, name));
   }
 
-  GraphNode saxpy(float* x, float* y, std::vector<std::uint32_t> after, bool programmatic = false) {
-    return {KernelNode{kernel_, {.work_items = 100}, arguments(x, y), programmatic},
-            std::move(after)};
+  GraphNode saxpy(float* x, float* y, std::vector<std::uint32_t> after, bool pdl = false) {
+    return {KernelNode{kernel_, {.work_items = 100}, arguments(x, y), pdl}, std::move(after)};
   }
   static Arguments arguments(float* x, float* y) {
     Arguments result;

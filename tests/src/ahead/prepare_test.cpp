@@ -253,12 +253,14 @@ TEST_F(Prepare, ACancelledOneIsNotRememberedAsAFailure) {
   EXPECT_NO_THROW(f.call(kStream, arrays.inputs(), arrays.outputs()));
 }
 
-TEST_F(Prepare, CallsAndPreparationsOfTheSameFunctionsMeet) {
+TEST_F(Prepare, CallsAndPreparationsOfOneFunctionCompileItOnce) {
+  const auto compiled = [] { return cache::stats(process_cache())[cache::Count::compiled]; };
   std::vector<PrepareItem> items;
   for (int i = 0; i < 6; ++i) {
-    const Function f = distinct(fmt::format("meeting{}", i));
+    const Function f = distinct(fmt::format("asked_by_all{}", i));
     items.push_back({f, kCpu, vectors(f)});
   }
+  const std::uint64_t before = compiled();
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -277,6 +279,7 @@ TEST_F(Prepare, CallsAndPreparationsOfTheSameFunctionsMeet) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(compiled() - before, items.size());
 }
 
 }  // namespace

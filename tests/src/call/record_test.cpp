@@ -80,7 +80,7 @@ TEST(Record, ThreadsAndProcessesWriteEachFunctionOnce) {
   const files::Manifest manifest = recorded();
   EXPECT_TRUE(manifest.problems.empty());
   std::set<std::string> names;
-  for (const files::ManifestLine& entry : manifest.lines) names.insert(entry.name);
+  for (const files::ManifestLine& line : manifest.lines) names.insert(line.name);
   EXPECT_EQ(manifest.lines.size(), names.size());
   EXPECT_EQ(names.size(), static_cast<std::size_t>(kFunctions));
 }

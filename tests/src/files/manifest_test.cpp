@@ -22,36 +22,36 @@ std::string problem_of(std::string_view line) {
   return manifest.problems.empty() ? "" : manifest.problems[0].message;
 }
 
-TEST(Manifest, an_entry_has_what_its_line_says) {
+TEST(Manifest, a_line_has_what_its_text_says) {
   const Manifest manifest = parse_manifest(kSwiglu);
   ASSERT_THAT(manifest.problems, IsEmpty());
   ASSERT_THAT(manifest.lines, SizeIs(1));
-  const ManifestLine& entry = manifest.lines[0];
-  EXPECT_EQ(entry.name, "swiglu");
-  EXPECT_EQ(entry.expression, "silu(gate) * up");
-  EXPECT_EQ(entry.options.rounding, Rounding::each);
-  EXPECT_EQ(entry.options.accuracy, Accuracy::fast);
-  ASSERT_THAT(entry.specification.arguments, SizeIs(2));
-  EXPECT_EQ(entry.specification.arguments[0].name, "gate");
-  EXPECT_EQ(entry.specification.arguments[0].shape, (Dims{64, 172}));
-  EXPECT_TRUE(entry.specification.arguments[0].strides.empty());
-  EXPECT_EQ(entry.specification.arguments[1].strides, (Dims{1, 64}));
-  EXPECT_EQ(entry.specification.arguments[1].misalignment, 2u);
+  const ManifestLine& line = manifest.lines[0];
+  EXPECT_EQ(line.name, "swiglu");
+  EXPECT_EQ(line.expression, "silu(gate) * up");
+  EXPECT_EQ(line.options.rounding, Rounding::each);
+  EXPECT_EQ(line.options.accuracy, Accuracy::fast);
+  ASSERT_THAT(line.specification.arguments, SizeIs(2));
+  EXPECT_EQ(line.specification.arguments[0].name, "gate");
+  EXPECT_EQ(line.specification.arguments[0].shape, (Dims{64, 172}));
+  EXPECT_TRUE(line.specification.arguments[0].strides.empty());
+  EXPECT_EQ(line.specification.arguments[1].strides, (Dims{1, 64}));
+  EXPECT_EQ(line.specification.arguments[1].misalignment, 2u);
 }
 
 TEST(Manifest, what_is_written_is_read_as_the_same) {
-  ManifestLine entry;
-  entry.name = "na\"me\n\\ \xff";
-  entry.expression = "where(x > s, x, y) * t";
-  entry.specification.arguments = {
+  ManifestLine written;
+  written.name = "na\"me\n\\ \xff";
+  written.expression = "where(x > s, x, y) * t";
+  written.specification.arguments = {
       {"y", DType::f8e4m3, {2, 3}, {-3, 0}, false, false, 0},
       {"s", DType::f64, {}, {}, true, true, 0},
       {"t", DType::i32, {}, {}, true, false, 0},
       {"x", DType::u4, {}, {}, false, false, 12, 7, 64},
   };
-  entry.specification.outputs = {DType::f32, DType::bf16};
-  entry.specification.layouts = {{{2, 3}, {1, 2}, 4}, {{2, 3}, {}, 0}};
-  const std::string line = manifest_line(entry);
+  written.specification.outputs = {DType::f32, DType::bf16};
+  written.specification.layouts = {{{2, 3}, {1, 2}, 4}, {{2, 3}, {}, 0}};
+  const std::string line = manifest_line(written);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const Manifest manifest = parse_manifest(line);
   ASSERT_THAT(manifest.problems, IsEmpty());

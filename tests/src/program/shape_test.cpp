@@ -135,7 +135,7 @@ TEST_P(ShapePrograms, RunAlongWhatTheCallerPacks) {
   check(program, "p = x & 15; cumsum(p, 1), p * cumsum(x, 0), max(p, 0) + 1", {x}, 0, false);
 }
 
-TEST(LibraryCalls, AreToldApartInExplain) {
+TEST(LibraryCalls, AreKernelsOfTheirOwnInExplain) {
   std::vector<float> x(64), y(64);
   const LibraryCall sum = caller_sum({});
   const Program program =

@@ -44,13 +44,13 @@ TEST_F(ToolManifest, WhatAProgramAskedForIsThereWhenItRunsAgain) {
   for (int times = 0; times < 2; ++times) {
     const testing::Finished finished = run(record);
     ASSERT_EQ(finished.code, 0) << finished.err;
-    EXPECT_THAT(finished.err, HasSubstr("m.jsonl has 1 entry\n"));
+    EXPECT_THAT(finished.err, HasSubstr("m.jsonl has 1 line\n"));
   }
   environment_["KILN_CACHE_DIR"] = path("elsewhere");
   const testing::Finished compiled =
       run({"compile", "--manifest", path("m.jsonl"), "--target", "cpu"});
   ASSERT_EQ(compiled.code, 0) << compiled.err;
-  EXPECT_THAT(compiled.out, HasSubstr("1 entries for 1 target: 1 compiled, 0 already there"));
+  EXPECT_THAT(compiled.out, HasSubstr("1 line for 1 target: 1 compiled, 0 already there"));
   std::vector<std::string> again = run_arguments("x * 2 + 1");
   again.emplace_back("--json");
   const testing::Finished finished = run(again);
@@ -70,12 +70,12 @@ TEST_F(ToolManifest, RecordingGivesTheProgramsExitStatus) {
 TEST_F(ToolManifest, WhatIsThereIsSkippedAndTheRestIsCompiled) {
   const std::string some = put("m.jsonl", line("a", "x * 3") + line("b", "x * 4"));
   EXPECT_THAT(run({"compile", "--manifest", some, "--target", "cpu"}).out,
-              HasSubstr("2 entries for 1 target: 2 compiled, 0 already there, 0 failed"));
+              HasSubstr("2 lines for 1 target: 2 compiled, 0 already there, 0 failed"));
   put("m.jsonl", read(some) + line("c", "x * 5"));
   const testing::Finished finished = run({"compile", "--manifest", some, "--target", "cpu"});
   EXPECT_EQ(finished.code, 0);
   EXPECT_THAT(finished.out,
-              HasSubstr("3 entries for 1 target: 1 compiled, 2 already there, 0 failed"));
+              HasSubstr("3 lines for 1 target: 1 compiled, 2 already there, 0 failed"));
   EXPECT_THAT(finished.err, AllOf(HasSubstr("a for cpu: already there"),
                                   HasSubstr("c for cpu: compiled in"), HasSubstr("3/3 ")));
 }
@@ -119,7 +119,7 @@ TEST_F(ToolManifest, ProgressIsABarOnATerminal) {
   EXPECT_EQ(std::system(command.c_str()), 0);
   EXPECT_THAT(read(path("seen")), AllOf(HasSubstr("\r\033[K[##########..........] 1/2 "),
                                         HasSubstr("[####################] 2/2 "),
-                                        HasSubstr("2 entries for 1 target: 2 compiled")));
+                                        HasSubstr("2 lines for 1 target: 2 compiled")));
 }
 
 TEST_F(ToolManifest, WantsOneKindOfInput) {
