@@ -167,24 +167,32 @@ struct Vec {
   __device__ __forceinline__ const T& operator[](int i) const { return lane[i]; }
 };
 
+// Parts of elements of any type: without the attribute the compiler of HIP 5.2 takes a copy by
+// words for one that no element can see, and drops it.
+#if KILN_AMD
+#define KILN_MAY_ALIAS __attribute__((may_alias))
+#else
+#define KILN_MAY_ALIAS
+#endif
+
 template <int Bytes>
-struct alignas(Bytes) Chunk {
+struct alignas(Bytes) KILN_MAY_ALIAS Chunk {
   u8 byte[Bytes];
 };
 template <>
-struct alignas(16) Chunk<16> {
+struct alignas(16) KILN_MAY_ALIAS Chunk<16> {
   u32 word[4];
 };
 template <>
-struct alignas(8) Chunk<8> {
+struct alignas(8) KILN_MAY_ALIAS Chunk<8> {
   u32 word[2];
 };
 template <>
-struct Chunk<4> {
+struct KILN_MAY_ALIAS Chunk<4> {
   u32 word;
 };
 template <>
-struct Chunk<2> {
+struct KILN_MAY_ALIAS Chunk<2> {
   u16 half;
 };
 

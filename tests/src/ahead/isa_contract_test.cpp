@@ -204,6 +204,18 @@ TEST_P(IsaContract, ProductsKeepTheSignOfZero) {
   }
 }
 
+// Vectors are copied by words whatever their elements are. A compiler that takes the two for things
+// that cannot overlap leaves out words that it believes nobody reads.
+TEST_P(IsaContract, EveryElementOfAVectorIsLoaded) {
+  const testing::Machine machine = testing::machine_code(
+      "x + y", {{"x", DType::f32, {7, 3}, {3, 1}, false}, {"y", DType::f32, {7, 1}, {1, 1}, false}},
+      GetParam());
+  // A vector of two, the element after the vectors, and what is one for the row.
+  const int words =
+      machine.count("global_load_(dword|b32) ") + 2 * machine.count("global_load_(dwordx2|b64) ");
+  EXPECT_EQ(words, 4) << machine.assembly;
+}
+
 // What a compiler finds out about checks while it compiles: their numbers.
 struct Findings {
   std::set<std::size_t> proven;
