@@ -175,9 +175,10 @@ TEST_P(ComplexOnDevice, BitcastsKeepEveryBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, ComplexOnDevice, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, ComplexOnDevice,
-                         ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, ComplexOnDevice, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, ComplexOnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 TEST(Complex, WhatHasNoMeaningIsRefused) {
   for (const std::string text : {"x < y", "floor(x)", "erf(x)", "x // y", "maximum(x, y)", "x % y",

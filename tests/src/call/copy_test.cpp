@@ -231,8 +231,9 @@ TEST_P(Copy, OfAnyTwoIsOneOperation) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Copy, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, Copy, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, Copy, ::testing::Values(DeviceType::cpu), testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, Copy, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 }  // namespace
 }  // namespace kiln

@@ -164,8 +164,10 @@ TEST_P(OnDevice, SixteenAxesOfThirtyTwoThatDoNotMerge) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, OnDevice, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, OnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, OnDevice, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, OnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 TEST(Function, TakesNumbersByValue) {
   const Function axpy = fuse("axpy", [](Value alpha, Value x, Value y) { return alpha * x + y; });

@@ -132,7 +132,8 @@ TEST_P(HotPath, ReplayingAGraphAllocatesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, HotPath,
-                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda));
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 // From here on this thread may end the process, and nothing else.
 bool forbid_system_calls() {

@@ -284,9 +284,12 @@ TEST_P(ManyElements, ATransposedOperandOfMoreThanThirtyOneBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, LargeIndex, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, LargeIndex, ::testing::Values(DeviceType::hip, DeviceType::cuda));
-INSTANTIATE_TEST_SUITE_P(Gpu, ManyElements, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, LargeIndex, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, LargeIndex, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, ManyElements, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 }  // namespace
 }  // namespace kiln

@@ -321,8 +321,10 @@ TEST_P(LayoutProperty, AgreesWithTheReferenceInEveryByte) {
              compiled, seed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, LayoutProperty, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, LayoutProperty, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, LayoutProperty, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, LayoutProperty, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 }  // namespace
 }  // namespace kiln

@@ -228,8 +228,10 @@ TEST_P(Outputs, WithoutElementsAreNothingToDo) {
   EXPECT_EQ(read(twice, 5)[4], 10.0f);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Outputs, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, Outputs, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, Outputs, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, Outputs, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 }  // namespace
 }  // namespace kiln

@@ -261,8 +261,10 @@ TEST_P(PackedOnDevice, FunctionsOfPackedElementsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, PackedOnDevice, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, PackedOnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, PackedOnDevice, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, PackedOnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 TEST(Packed, OverlapIsDecidedInHalfBytes) {
   std::vector<std::uint8_t> memory(64);

@@ -151,8 +151,10 @@ TEST_P(RandomOnDevice, AnIndexOfOnesOwnGivesOneNumberForEachRow) {
   EXPECT_NE(value_at(outputs[0], 0), value_at(outputs[0], 50));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RandomOnDevice, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, RandomOnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, RandomOnDevice, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, RandomOnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 TEST(Counting, ValuesAndTextAreTheSameFunction) {
   const Function traced = fuse("f", [](Value seed) {

@@ -77,8 +77,10 @@ TEST_P(RefusedModule, WithoutTheKernelInIt) {
   expect_healed(function, 190, put_on_disk(parse("another", "x * 4 + 1")).code);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RefusedModule, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, RefusedModule, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, RefusedModule, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, RefusedModule, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 }  // namespace
 }  // namespace kiln

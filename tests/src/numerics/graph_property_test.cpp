@@ -449,8 +449,10 @@ TEST(GraphShrink, KeepsTheNodeThatFailsAndOneElement) {
   EXPECT_LT(calls, 60);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, GraphProperty, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, GraphProperty, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, GraphProperty, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, GraphProperty, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 }  // namespace
 }  // namespace kiln

@@ -92,8 +92,10 @@ TEST_P(Numerics, FastResultsAreAsNearAsIsPromised) {
   expect_bounds(request);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Numerics, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, Numerics, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, Numerics, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, Numerics, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 TEST(Inputs, ASampleHoldsEachNumberOnceWithTheSpecialsAndEveryPowerOfTwoOfSixteenBits) {
   const std::vector<std::uint64_t> values = sample(DType::bf16, 2048);

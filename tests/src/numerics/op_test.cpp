@@ -203,8 +203,10 @@ TEST_P(OpOnDevice, CastsBetweenAllPairsOfDtypes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, OpOnDevice, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, OpOnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, OpOnDevice, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, OpOnDevice, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 }  // namespace
 }  // namespace kiln

@@ -307,8 +307,10 @@ TEST_P(RandomPrograms, GiveWhatTheContractSays) {
   EXPECT_TRUE(one || said > compared.elements * 4 / 5) << said << " of " << compared.elements;
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, RandomPrograms, ::testing::Values(DeviceType::cpu));
-INSTANTIATE_TEST_SUITE_P(Gpu, RandomPrograms, ::testing::Values(DeviceType::hip, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Cpu, RandomPrograms, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, RandomPrograms, ::testing::Values(DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
 
 }  // namespace
 }  // namespace kiln
