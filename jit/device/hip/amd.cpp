@@ -75,8 +75,7 @@ namespace {
   FUNCTION(hipGraphExecMemcpyNodeSetParams1D, decltype(&::hipGraphExecMemcpyNodeSetParams1D))   \
   FUNCTION(hipGraphExecMemsetNodeSetParams, decltype(&::hipGraphExecMemsetNodeSetParams))
 
-// Declared by the headers of HIP 5.2 and not in its library: null there, and what needs them is
-// refused.
+// Declared by the headers of HIP 5.2 and not in its library: null there.
 #define KILN_HIP_OPTIONAL_FUNCTIONS(FUNCTION)                                           \
   FUNCTION(hipGraphKernelNodeGetAttribute, decltype(&::hipGraphKernelNodeGetAttribute)) \
   FUNCTION(hipGraphKernelNodeSetAttribute, decltype(&::hipGraphKernelNodeSetAttribute))
@@ -213,10 +212,10 @@ hipError_t add_kernel_node(hipGraphNode_t* node, hipGraph_t graph,
 }
 
 /// A kernel that was launched as a cooperative one must stay so; its parameters do not tell.
+bool can_copy_kernels() {
+  return hipGraphKernelNodeGetAttribute != nullptr && hipGraphKernelNodeSetAttribute != nullptr;
+}
 hipError_t copy_kernel_attributes(hipGraphNode_t from, hipGraphNode_t to) {
-  if (hipGraphKernelNodeGetAttribute == nullptr || hipGraphKernelNodeSetAttribute == nullptr) {
-    return hipErrorNotSupported;
-  }
   hipKernelNodeAttrValue value{};
   if (hipGraphKernelNodeGetAttribute(from, hipKernelNodeAttributeCooperative, &value) !=
       hipSuccess) {

@@ -233,12 +233,13 @@ std::optional<GraphBuilder::Edges> GraphBuilder::plain_edges(hipGraph_t captured
   return std::nullopt;
 }
 
+/// Whether copies of the nodes do all that they do; what is not copied is a graph in the graph.
 bool GraphBuilder::can_be_copied(const Handles& nodes) const {
   return std::all_of(nodes.begin(), nodes.end(), [&](hipGraphNode_t node) {
     hipGraphNodeType type{};
     check(hipGraphNodeGetType(node, &type), "hipGraphNodeGetType");
-    return type == hipGraphNodeTypeKernel || type == hipGraphNodeTypeMemset ||
-           type == hipGraphNodeTypeEmpty;
+    return type == hipGraphNodeTypeMemset || type == hipGraphNodeTypeEmpty ||
+           (type == hipGraphNodeTypeKernel && can_copy_kernels());
   });
 }
 

@@ -94,6 +94,7 @@ hipError_t add_kernel_node(hipGraphNode_t* node, hipGraph_t graph,
 }
 
 /// Clusters, cooperation and the like, which a kernel's parameters do not tell.
+bool can_copy_kernels() { return true; }
 hipError_t copy_kernel_attributes(hipGraphNode_t from, hipGraphNode_t to) {
   return hipGraphKernelNodeCopyAttributes(to, from);
 }
