@@ -66,6 +66,12 @@ std::uint32_t generation(std::string_view target) {
   return value;
 }
 
+// "gfx90a" of "gfx90a:xnack-" and of "amdgcn-amd-amdhsa--gfx90a:xnack-".
+std::string_view processor(std::string_view target) {
+  target = target.substr(0, target.find(':'));
+  return target.substr(target.rfind('-') + 1);
+}
+
 template <class T>
 T field(std::string_view descriptor, std::size_t offset) {
   T value;
@@ -132,16 +138,23 @@ class LoadedObject final : public LoadedCode {
     const auto elf = base::Elf::parse(image_);
     if (!elf) throw malformed(base::Elf::header_error(image_));
     if (elf->machine() != kMachineAmd) throw malformed("is not of an AMD GPU");
+    bool described = false;
     for (const base::ElfNote& note : elf->notes()) {
       if (note.type != kNoteMetadata || note.name != "AMDGPU") continue;
       try {
         const Json metadata = Json::from_msgpack(note.descriptor.begin(), note.descriptor.end());
+        described = true;
+        const std::string made_for = metadata.value("amdhsa.target", "");
+        if (!made_for.empty() && processor(made_for) != processor(target)) {
+          throw malformed(fmt::format("is for {} and not for {}", made_for, target));
+        }
         for (const Json& map : metadata.at("amdhsa.kernels"))
           kernels_.push_back(read_metadata(map));
       } catch (const Json::exception& error) {
         throw malformed(fmt::format("has metadata that cannot be read: {}", error.what()));
       }
     }
+    if (!described) throw malformed("has no metadata");
     for (Kernel& kernel : kernels_) {
       kernel.target = target_;
       kernel.object = this;

@@ -75,6 +75,11 @@ TEST(CodeObjectImage, that_is_none_is_refused) {
   EXPECT_THAT(refusal("no image"), HasSubstr("is not ELF"));
   EXPECT_THAT(refusal(testing::elf_image(EM_X86_64, {})), HasSubstr("is not of an AMD GPU"));
   EXPECT_THAT(refusal(testing::amd_code_object("\xc1")), HasSubstr("metadata that cannot be read"));
+  EXPECT_THAT(refusal(testing::elf_image(224, {})), HasSubstr("has no metadata"));
+  EXPECT_THAT(refusal(testing::amd_code_object("\x81\xad"
+                                               "amdhsa.target\xba"
+                                               "amdgcn-amd-amdhsa--gfx1030")),
+              HasSubstr("is for amdgcn-amd-amdhsa--gfx1030 and not for gfx90a"));
   const std::string kernels =
       "\x81\xae"
       "amdhsa.kernels\x91\x81\xa5.name\xa3one";

@@ -78,6 +78,12 @@ const Planted kPlanted[] = {
      "two lanes store different values"},
     {"register_never_written", "global_store_dword v1, v5, s[6:7]",
      "v_mov_b32_e32 v5, 1\nglobal_store_dword v1, v5, s[6:7]", "nobody has written"},
+    {"high_half_of_an_addend_never_written",
+     "v_mov_b32_e32 v4, v1\nv_mad_u64_u32 v[4:5], s[8:9], 1, 0, v[4:5]\n"
+     "global_store_dword v1, v5, s[6:7]",
+     "v_mov_b32_e32 v4, v1\nv_mad_u64_u32 v[4:5], s[8:9], 1, 0, v[4:5]\n"
+     "global_store_dword v1, v4, s[6:7]",
+     "nobody has written"},
     {"memory_never_written",
      "global_load_dword v2, v1, s[6:7]\ns_waitcnt vmcnt(0)\nglobal_store_dword v1, v2, s[6:7]",
      "global_load_dword v2, v1, s[4:5]\ns_waitcnt vmcnt(0)\nglobal_store_dword v1, v2, s[6:7]",
