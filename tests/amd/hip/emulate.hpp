@@ -1,0 +1,14 @@
+// Whether this process sees emulated AMD GPUs in place of real ones.
+#pragma once
+
+#include <string>
+
+namespace kiln::amd {
+
+/// By KILN_TEST_AMD: `emulated` or `real`. Without it, whether KILN_TEST_AMD_TARGET chooses what to
+/// emulate or there is no real one.
+bool is_emulating();
+/// What went wrong on the emulated GPUs since the last time; empty for nothing.
+std::string new_faults();
+
+}  // namespace kiln::amd

@@ -1,0 +1,176 @@
+// The state behind the emulated HIP: devices, handles, work, captures. hip.cpp and hip_graph.cpp
+// are the functions of its interface; a handle of HIP is a pointer to the struct of that name here.
+#pragma once
+
+#include <hip/hip_runtime_api.h>
+#include <hip/hip_version.h>
+#undef __noinline__  // for kernels; the standard library of GCC 16 has an attribute of this name
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tests/amd/hip/device_memory.hpp"
+#include "tests/amd/hip/targets.hpp"
+#include "tests/amd/hip/work_queue.hpp"
+#include "tests/amd/isa/dispatch.hpp"
+
+struct ihipModule_t {
+  int device = 0;
+  std::shared_ptr<const kiln::amd::CodeObject> code;
+  std::vector<hipFunction_t> functions;
+};
+
+/// A kernel of a module.
+struct ihipModuleSymbol_t {
+  const kiln::amd::Kernel* kernel = nullptr;
+  int device = 0;
+  std::weak_ptr<const kiln::amd::CodeObject> code;  ///< gone when the module is unloaded
+};
+
+namespace kiln::amd {
+
+/// A launch, with a copy of its arguments.
+struct KernelWork {
+  hipFunction_t function = nullptr;
+  std::weak_ptr<const CodeObject> code;
+  dim3 blocks;
+  dim3 threads;
+  std::uint32_t dynamic_lds = 0;
+  std::vector<std::byte> arguments;
+  std::vector<void*> pointers;  ///< into `arguments`, made for those who ask what a node launches
+};
+struct CopyWork {
+  void* to = nullptr;
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+};
+struct FillWork {
+  void* to = nullptr;
+  std::uint8_t value = 0;
+  std::size_t bytes = 0;
+};
+/// A graph in a graph: a copy, which belongs to the node.
+struct GraphWork {
+  std::shared_ptr<ihipGraph> graph;
+};
+/// What an operation or the node of a graph does; an empty node does nothing.
+using Work = std::variant<std::monostate, KernelWork, CopyWork, FillWork, GraphWork>;
+
+/// What is being recorded from a stream and from others that joined it.
+struct Capture {
+  std::unique_ptr<ihipGraph> graph;
+  hipStream_t origin = nullptr;
+  hipStreamCaptureMode mode = hipStreamCaptureModeGlobal;
+  const void* thread = nullptr;  ///< that began it
+  bool invalidated = false;
+};
+
+}  // namespace kiln::amd
+
+struct hipGraphNode {
+  kiln::amd::Work work;
+  std::vector<hipGraphNode_t> after;
+};
+
+struct ihipGraph {
+  std::vector<std::unique_ptr<hipGraphNode>> nodes;
+};
+
+struct ihipStream_t {
+  int device = 0;
+  bool blocking = false;  ///< it waits for the null stream, and the null stream for it
+  kiln::amd::Submitted last;
+  std::shared_ptr<kiln::amd::Capture> capture;
+  std::vector<hipGraphNode_t> captured_last;  ///< what its next captured operation comes after
+};
+
+struct ihipEvent_t {
+  using Time = std::chrono::steady_clock::time_point;
+  int device = 0;
+  bool timed = false;
+  kiln::amd::Submitted recorded;
+  std::shared_ptr<Time> time;  ///< when that ran
+  std::shared_ptr<kiln::amd::Capture> capture;
+  std::vector<hipGraphNode_t> captured_last;
+};
+
+/// A copy of a graph, in which the graphs in it are nodes of its own.
+struct hipGraphExec {
+  struct Node {
+    hipGraphNode_t original = nullptr;  ///< of the graph, which need not live any more
+    /// Launches that wait to run share it: a change reaches them too, as releases of HIP let it.
+    std::shared_ptr<kiln::amd::Work> work;
+    std::vector<std::size_t> after;
+  };
+  std::vector<Node> nodes;  ///< each stands behind those that it waits for
+};
+
+namespace kiln::amd {
+
+struct Gpu {
+  Gpu(int index, std::uint64_t bytes) : memory(bytes) { null_stream.device = index; }
+  DeviceMemory memory;
+  ihipStream_t null_stream;
+  bool lost = false;  ///< a kernel did what makes every later call fail
+};
+
+/// One for the process.
+struct Runtime {
+  static Runtime& instance();
+  Runtime();
+
+  std::recursive_mutex mutex;  ///< held during every call, and while kernels run
+  const Target* target = nullptr;
+  std::vector<std::unique_ptr<Gpu>> gpus;
+  std::string why_no_gpus;  ///< for people; empty if there are some
+  std::uint64_t seed = 0;
+  bool worst_transcendentals = false;
+  WorkQueue queue;
+  std::set<const void*> handles;  ///< that are valid, of every kind
+  std::set<ihipStream_t*> streams;
+  std::set<std::shared_ptr<Capture>> captures;
+  std::vector<std::string> faults;
+};
+
+/// Every function of the interface: the lock, and the error that hipGetLastError gives.
+class Call {
+ public:
+  Call() : lock_(Runtime::instance().mutex) {}
+  hipError_t end(hipError_t error) const;
+
+ private:
+  std::lock_guard<std::recursive_mutex> lock_;
+};
+
+bool is_valid(const void* handle);
+/// Null for a stream that is none; the default stream is the current device's.
+ihipStream_t* find_stream(hipStream_t stream);
+Gpu& gpu(int index);
+
+// What an operation may be. They give hipSuccess or the error of the call that asks for it.
+hipError_t check(const CopyWork& copy, hipMemcpyKind kind);
+hipError_t check(const FillWork& fill);
+/// Copies the arguments of a launch on that device.
+hipError_t make_kernel(const hipKernelNodeParams& given, int device, KernelWork& made);
+
+/// Puts the work behind what is on the stream or, if the stream is captured, into the graph.
+hipError_t submit(ihipStream_t& stream, Work work);
+/// What the next operation on the stream comes after.
+std::vector<Submitted> order(const ihipStream_t& stream);
+/// Does it now. A kernel's Fault is the device's end.
+void run(int device, const Work& work);
+void report(int device, const std::string& fault);
+
+/// For calls that captures forbid to threads that have not relaxed their mode: whether one does,
+/// which spoils it.
+bool is_forbidden();
+
+}  // namespace kiln::amd
