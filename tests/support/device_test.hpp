@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/support/devices.hpp"
+#include "tests/support/emulated.hpp"
 
 namespace kiln::testing {
 
@@ -71,11 +72,6 @@ std::string error_of(const F& call) {
     return error.what();
   }
   return "no error";
-}
-
-/// The CUDA driver made for tests, which runs kernels on the host.
-inline bool is_host_driver(const jit::Backend& backend) {
-  return backend.name() == "host driver of the tests";
 }
 
 inline std::string device_name(const ::testing::TestParamInfo<DeviceType>& info) {

@@ -126,13 +126,16 @@ std::optional<Bytes> saxpy(Backend& backend, std::string& reason) {
     case DeviceType::cuda: return bytes(kSaxpyPtx);
     case DeviceType::hip: break;
   }
-  CompileRequest request;
-  request.function = "saxpy";
-  request.entry = "saxpy";
-  request.source = kSaxpyHip;
-  request.target = backend.target();
-  request.options = compile_options(request.target, false);
-  return bytes(compile(request).code);
+  static const Bytes code = [&] {
+    CompileRequest request;
+    request.function = "saxpy";
+    request.entry = "saxpy";
+    request.source = kSaxpyHip;
+    request.target = backend.target();
+    request.options = compile_options(request.target, false);
+    return bytes(compile(request).code);
+  }();
+  return code;
 }
 
 }  // namespace kiln::jit::testing
