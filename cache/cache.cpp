@@ -142,6 +142,20 @@ std::vector<std::optional<Entry>> Cache::fetch(std::span<const Key> keys) {
   return found;
 }
 
+std::optional<Cache::Other> Cache::fetch_any_toolchain(std::span<const Ingredient> ingredients) {
+  const std::shared_ptr<Remote> remote = this->remote();
+  if (!remote) return std::nullopt;
+  const auto wait = remote->settings().wait;
+  const auto deadline =
+      std::chrono::steady_clock::now() + (wait.count() > 0 ? wait : kLongestLookUp);
+  const auto key = remote->find_source(key_without_toolchain(summarise(ingredients)), deadline);
+  if (!key || acceptable({&*key, 1}).empty()) return std::nullopt;
+  auto loaded = std::move(remote->fetch({&*key, 1}, deadline).front());
+  if (!loaded) return std::nullopt;
+  if (user_) user_->publish(*key, loaded->bytes);
+  return Other{*key, std::move(loaded->entry)};
+}
+
 std::vector<Cache::Claim> Cache::claim(std::span<const Key> keys) {
   std::vector<Claim> claims(keys.size());
   const std::shared_ptr<Remote> remote = this->remote();
@@ -194,7 +208,9 @@ bool Cache::keep(const Key& key, const Entry& entry) {
   const bool complete = entry.metadata.created != 0 && !entry.metadata.kiln_version.empty();
   const auto store = [&](const Entry& stored) {
     const std::string file = encode(key, stored);
-    if (remote) remote->publish(key, file);
+    if (remote) {
+      remote->publish(key, key_without_toolchain(stored.metadata.ingredients), file);
+    }
     return user_ && user_->publish(key, file);
   };
   if (complete) return store(entry);

@@ -57,6 +57,14 @@ class Cache {
   /// not at all without a remote tier. Ask under the keys' locks: then a machine asks once.
   std::vector<std::optional<Entry>> fetch(std::span<const Key> keys);
 
+  /// As find_any_toolchain(), from the remote tier, with the entry. Waits longer than fetch():
+  /// there is nothing else to be done on a machine without a compiler.
+  struct Other {
+    Key key;
+    Entry entry;
+  };
+  std::optional<Other> fetch_any_toolchain(std::span<const Ingredient> ingredients);
+
   /// For keys that fetch() missed: which of them this machine compiles, with leases that other
   /// machines respect, and which another one is compiling, for which to ask again after
   /// pause_for_others(). All are ours without a remote tier, or if it does not answer.

@@ -68,6 +68,10 @@ std::string Remote::lease_of(const Key& key) const {
   return fmt::format("{}:1:lease:{}", settings().prefix, key.hex());
 }
 
+std::string Remote::source_of(const Key& source) const {
+  return fmt::format("{}:1:source:{}", settings().prefix, source.hex());
+}
+
 std::vector<Remote::Claim> Remote::claim(std::span<const Key> keys, TimePoint deadline) {
   std::vector<Claim> claims(keys.size());
   std::vector<Command> commands;
@@ -144,22 +148,43 @@ std::optional<Loaded> Remote::take(const Key& key, const Reply& reply) {
 }
 
 void Remote::refuse(const Key& key, std::string_view reason) {
-  counters_.add(Count::remote_refused);
   {
     const std::lock_guard lock(mutex_);
     refused_.insert(key);
   }
-  log_once(LogLevel::warning, fmt::format("remote cache {} {}", settings().display(), key.hex()),
+  report(name_of(key), reason);
+}
+
+void Remote::report(const std::string& name, std::string_view reason) {
+  counters_.add(Count::remote_refused);
+  log_once(LogLevel::warning, fmt::format("remote cache {} {}", settings().display(), name),
            fmt::format("remote cache {}: the value of {} {}; not used, and replaced once the "
                        "kernel is compiled",
-                       settings().display(), name_of(key), reason));
+                       settings().display(), name, reason));
 }
 
 void Remote::reject(const Key& key, std::string_view reason) {
   refuse(key, fmt::format("was refused by a driver ({})", reason));
 }
 
-void Remote::publish(const Key& key, std::string_view file) {
+std::optional<Key> Remote::find_source(const Key& source, TimePoint deadline) {
+  const std::string name = source_of(source);
+  const auto replies = client_.ask({{"GETRANGE", name, "0", "255"}}, deadline);
+  if (!replies) {
+    counters_.add(Count::remote_failures);
+    return std::nullopt;
+  }
+  const Reply& reply = replies->front();
+  if (reply.type == Reply::Type::text && reply.text.empty()) {
+    counters_.add(Count::remote_misses);
+    return std::nullopt;
+  }
+  DecodedPointer decoded = decode_pointer(source, reply.text, secret_);
+  if (!decoded.entry) report(name, decoded.reason);
+  return decoded.entry;
+}
+
+void Remote::publish(const Key& key, const Key& source, std::string_view file) {
   if (file.size() > settings().max_value) {
     counters_.add(Count::remote_failures);
     log_once(LogLevel::warning, "remote cache size " + settings().display(),
@@ -190,7 +215,13 @@ void Remote::publish(const Key& key, std::string_view file) {
       counters_.add(Count::remote_published);
     }
   };
-  std::vector<Command> commands = {std::move(set)};
+  // The newest entry of a source is the one to be found.
+  Command point = {"SET", source_of(source), encode_pointer(source, key, secret_)};
+  if (settings().ttl.count() > 0) {
+    point.emplace_back("PX");
+    point.push_back(std::to_string(settings().ttl.count()));
+  }
+  std::vector<Command> commands = {std::move(set), std::move(point)};
   if (auto release = take_release(key)) commands.push_back(*std::move(release));
   if (!client_.post(std::move(commands), done)) counters_.add(Count::remote_failures);
 }

@@ -3,8 +3,9 @@
 //
 // An entry is the value (value.hpp) of `<prefix>:1:entry:<32 hex digits of its key>`. The machine
 // that compiles a key has `<prefix>:1:lease:<digits>`, whose value is a number of its own and which
-// the server forgets some seconds after the machine has stopped renewing it. The 1 is the version
-// of all that kiln keeps on a server: another one leaves it alone.
+// the server forgets some seconds after the machine has stopped renewing it. Which key a source has
+// is in `<prefix>:1:source:<digits of its key without the toolchain>`. The 1 is the version of all
+// that kiln keeps on a server: another one leaves it alone.
 #pragma once
 
 #include <memory>
@@ -63,9 +64,13 @@ class Remote : public std::enable_shared_from_this<Remote> {
   /// compiles.
   std::vector<Claim> claim(std::span<const Key> keys, TimePoint deadline);
 
+  /// The key of the entry that was published last with this `source`.
+  std::optional<Key> find_source(const Key& source, TimePoint deadline);
+
   /// Sends an entry's file to the server, behind the caller's back. What is there already stays,
   /// unless this process has refused it. Gives the key's lease back, after the entry is there.
-  void publish(const Key& key, std::string_view file);
+  /// `source` is its key without the toolchain.
+  void publish(const Key& key, const Key& source, std::string_view file);
 
   /// A driver refused the code of that key: what is compiled in its place replaces it.
   void reject(const Key& key, std::string_view reason);
@@ -80,12 +85,14 @@ class Remote : public std::enable_shared_from_this<Remote> {
   friend class Lease;
   std::string name_of(const Key& key) const;
   std::string lease_of(const Key& key) const;
+  std::string source_of(const Key& source) const;
   std::vector<Command> renewals();
   /// The command that gives a lease back; nothing if this process has none.
   std::optional<Command> take_release(const Key& key);
   void release(const Key& key);
   std::optional<Loaded> take(const Key& key, const Reply& reply);
   void refuse(const Key& key, std::string_view reason);
+  void report(const std::string& name, std::string_view reason);
 
   const Secret secret_;
   Counters& counters_;

@@ -10,6 +10,7 @@
 // of another key, an older one for another target, or one that was cut is none.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,5 +31,22 @@ struct DecodedValue {
 };
 /// Checks the code before anything else looks at the bytes. Never throws for what they are.
 DecodedValue decode_value(const Key& key, std::string_view bytes, const Secret& secret);
+
+// For machines without a compiler, which cannot make the key: where the newest entry of a source
+// is, whichever compiler made it. The format:
+//
+//   pointer := magic mac key
+//   magic   := "KSOURCE1"
+//   mac     := byte{32}        Secret::sign of the source's key and the entry's, as below
+//   key     := u64 u64         the entry's: high, low, little-endian
+
+std::string encode_pointer(const Key& source, const Key& entry, const Secret& secret);
+
+/// The key of the entry, or why there is none. Never throws for what the bytes are.
+struct DecodedPointer {
+  std::optional<Key> entry;
+  std::string reason;  ///< for people; empty if there is a key
+};
+DecodedPointer decode_pointer(const Key& source, std::string_view bytes, const Secret& secret);
 
 }  // namespace kiln::cache

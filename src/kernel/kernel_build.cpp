@@ -28,11 +28,21 @@ void warn_unidentified(const jit::Toolchain& toolchain) {
 }
 
 // Code that any toolchain has made of the same source with the same options: all that a machine
-// without a compiler can use. The entry has a name and a key of its own.
-std::optional<KernelCode> find_any_toolchain(const KernelRequest& request) {
+// without a compiler can use. The entry has a name and a key of its own. The server is asked last,
+// if the caller can wait.
+std::optional<KernelCode> find_any_toolchain(const KernelRequest& request, bool may_wait) {
   cache::Cache& cache = process_cache();
-  const auto key = cache.find_any_toolchain(ingredients_of(request, {}));
+  const std::vector<cache::Ingredient> ingredients = ingredients_of(request, {});
+  auto key = cache.find_any_toolchain(ingredients);
   std::optional<cache::Entry> entry = key ? cache.find(*key) : std::nullopt;
+  CacheState state = CacheState::disk;
+  if (!entry && may_wait) {
+    if (auto other = cache.fetch_any_toolchain(ingredients)) {
+      key = other->key;
+      entry = std::move(other->entry);
+      state = CacheState::remote;
+    }
+  }
   if (!entry) return std::nullopt;
   log_once(LogLevel::info, "any toolchain " + entry->metadata.toolchain_identity,
            fmt::format("no compiler for {} here; using what {} has compiled", request.target,
@@ -42,7 +52,7 @@ std::optional<KernelCode> find_any_toolchain(const KernelRequest& request) {
   code.named.key_text = key->hex();
   code.named.entry_name = std::move(entry->metadata.entry);
   code.code = std::move(entry->code);
-  code.state = CacheState::disk;
+  code.state = state;
   return code;
 }
 
@@ -88,7 +98,7 @@ class Build {
       results_[i].failure = failure_of([&] {
         named(i) = name_kernel(requests_[i]);
         if (named(i).toolchain.path.empty()) {
-          if (auto code = find_any_toolchain(requests_[i])) {
+          if (auto code = find_any_toolchain(requests_[i], true)) {
             results_[i].code = *std::move(code);
             return;
           }
@@ -281,12 +291,13 @@ void BuildControl::cancel() {
 }
 
 std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKernel& named) {
-  if (named.toolchain.path.empty()) return find_any_toolchain(request);
+  // What is compiled in the background is looked for on the server there, and nobody waits for it.
+  const bool may_wait = request.options.on_miss != OnMiss::background;
+  if (named.toolchain.path.empty()) return find_any_toolchain(request, may_wait);
   if (named.toolchain.identity.empty()) return std::nullopt;
   CacheState state = CacheState::disk;
   std::optional<cache::Entry> entry = process_cache().find(named.key);
-  // What is compiled in the background is looked for on the server there, and nobody waits for it.
-  if (!entry && request.options.on_miss != OnMiss::background) {
+  if (!entry && may_wait) {
     entry = std::move(process_cache().fetch({&named.key, 1}).front());
     state = CacheState::remote;
   }

@@ -333,6 +333,48 @@ TEST_F(RemoteServer, CodeThatADriverRefusedIsNotFetchedAgain) {
   EXPECT_FALSE(user->find(sample_key(1)));
 }
 
+// A machine without a compiler has all of a key's ingredients but the toolchain.
+TEST_F(RemoteServer, GivesAMachineWithoutACompilerWhatAnyCompilerMade) {
+  const auto without_toolchain = [](std::uint64_t number) {
+    auto ingredients = sample_ingredients(number);
+    for (Ingredient& one : ingredients) {
+      if (one.tag == "toolchain") one.value.clear();
+    }
+    return ingredients;
+  };
+  publish(1);
+  publish(2);
+  const auto user = machine("user");
+  const auto found = user->fetch_any_toolchain(without_toolchain(1));
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->key, sample_key(1));
+  EXPECT_EQ(found->entry.code, sample_entry(1).code);
+  EXPECT_TRUE(user->find(sample_key(1))) << "it is in the user's directory now";
+  EXPECT_FALSE(user->fetch_any_toolchain(without_toolchain(3)));
+  EXPECT_EQ(log_.text(), "");
+
+  const auto names = [&] {
+    std::vector<std::string> found;
+    for (const Reply& name : ask({"KEYS", "kiln:1:source:*"}).elements) found.push_back(name.text);
+    return found;
+  }();
+  ASSERT_EQ(names.size(), 2u);
+  const std::string first = ask({"GET", names[0]}).text;
+  const std::string second = ask({"GET", names[1]}).text;
+  int refused = 0;
+  for (const std::string& bad :
+       {std::string("hello"), first.substr(1), first + "x", "KSOURCE1" + std::string(48, 'x')}) {
+    for (const std::string& name : names) ask({"SET", name, bad});
+    EXPECT_FALSE(
+        machine("bad" + std::to_string(refused++))->fetch_any_toolchain(without_toolchain(1)));
+  }
+  ask({"SET", names[0], second});
+  ask({"SET", names[1], first});
+  const auto last = machine("last");
+  EXPECT_FALSE(last->fetch_any_toolchain(without_toolchain(1))) << "it points to another source's";
+  EXPECT_EQ(last->stats()[Count::remote_refused], 1u);
+}
+
 TEST_F(RemoteServer, EntryLongerThanTheBoundIsNotSent) {
   const auto maker = machine("maker", settings("wait=20s&max=1K"));
   EXPECT_TRUE(maker->publish(sample_key(1), sample_entry(1, 5000)));

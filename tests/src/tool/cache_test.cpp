@@ -288,6 +288,11 @@ TEST_F(ToolCache, LoadsFromTheServerWhatAnotherMachineCompiled) {
   EXPECT_EQ(run_json(call)[0]["cache"], "remote");
   EXPECT_EQ(run_json(call)[0]["cache"], "disk");
   EXPECT_EQ(run_json({"cache", "stats", "--json"})["remote_hits"], 1);
+  // A machine without a compiler.
+  environment_["KILN_CACHE_DIR"] = path("without");
+  environment_["KILN_CXX"] = "/nowhere";
+  EXPECT_EQ(run_json(call)[0]["cache"], "remote");
+  EXPECT_EQ(run_json(call)[0]["cache"], "disk");
   EXPECT_EQ(run_json({"cache", "verify", "--json"})["problems"].size(), 0u);
 }
 
