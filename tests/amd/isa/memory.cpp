@@ -57,7 +57,8 @@ bool concurrent(const Who& me, u32 block, u32 epoch) {
 
 // What is wrong with this access to some bytes of a dword, or nothing.
 const char* touch(Touched& touched, const Who& me, u8 bytes, bool writes, bool atomic) {
-  const bool both_atomic = atomic && touched.atomic;
+  // A load cannot tell whether its source was an atomic one: it may meet atomics.
+  const bool both_atomic = touched.atomic && (atomic || !writes);
   const bool by_me = touched.writer == me.wave && touched.writer_block == me.block;
   if ((touched.written_bytes & bytes) != 0 && !by_me && !both_atomic &&
       concurrent(me, touched.writer_block, touched.writer_epoch)) {
@@ -69,7 +70,7 @@ const char* touch(Touched& touched, const Who& me, u8 bytes, bool writes, bool a
   const bool read_by_me = touched.reader == me.wave && touched.reader_block == me.block;
   if (writes) {
     if (readers_concurrent && (touched.read_bytes & bytes) != 0 &&
-        (touched.many_readers || !read_by_me) && !both_atomic) {
+        (touched.many_readers || !read_by_me) && !atomic) {
       return "a race: another wave has read it and no barrier is between";
     }
     const bool adds = by_me && touched.writer_epoch == me.epoch;

@@ -681,7 +681,8 @@ void divide_scale(Wave& wave, const Operation& op) {
           finite && is_small(static_cast<Wide>(numerator) / static_cast<Wide>(denominator));
       if (reciprocal_small && quotient_small) {
         flag = true;
-        if (is_denominator) result = scaled(R::kScale);
+        // The documents have it scaled up, which would overflow.
+        if (is_denominator) result = scaled(-R::kScale);
       } else if (reciprocal_small) {
         result = scaled(-R::kScale);
       } else if (quotient_small) {
@@ -751,7 +752,8 @@ typename T::Bits fixed_quotient(typename T::Bits q, typename T::Bits d, typename
   if (magnitude_d == 0 || magnitude_n == R::kInfinity) return sign | R::kInfinity;
   if (magnitude_d == R::kInfinity || magnitude_n == 0) return sign;
   if (R::exponent(n) - R::exponent(d) < R::kUnderflow) return sign;
-  if (R::exponent(d) == R::kTop) return sign | R::kInfinity;
+  // The steps before it have overflowed.
+  if (R::exponent(d) == R::kTop || is_nan(q)) return sign | R::kInfinity;
   return (q & ~R::kSign) | sign;
 }
 
