@@ -136,6 +136,24 @@ TEST(Fault, says_kernel_instruction_address_block_wave_and_lane) {
                     HasSubstr("(block 0,0,0, wave "), HasSubstr(", lane 0)")));
 }
 
+// A 16-bit result leaves the other half of its register as it was; what reads that half alone, or
+// masks the other one away, may go on.
+TEST(Unwritten, halves_may_stay_so_where_nobody_looks) {
+  const std::string half = "v_lshrrev_b16 v3, 2, v0\n";
+  const std::string store = "\nglobal_store_dword v1, v4, s[6:7]";
+  for (const char* reader :
+       {"v_cvt_f32_ubyte1_e32 v4, v3", "v_and_b32_e32 v4, 15, v3", "v_bfe_u32 v4, v3, 4, 8",
+        "v_lshlrev_b32_e32 v4, 16, v3", "v_and_or_b32 v4, 0xffff, v3, v0",
+        "v_perm_b32 v4, v3, v0, 0xc0c0504", "v_cvt_f32_f16_e32 v4, v3"}) {
+    EXPECT_EQ(outcome(half + reader + store, {}, "gfx1030"), "accepted") << reader;
+  }
+  for (const char* reader :
+       {"v_cvt_f32_ubyte2_e32 v4, v3", "v_and_b32_e32 v4, 0x1ffff, v3", "v_bfe_u32 v4, v3, 12, 8",
+        "v_lshlrev_b32_e32 v4, 15, v3", "v_add_nc_u32_e32 v4, v3, v0"}) {
+    EXPECT_THAT(outcome(half + reader + store, {}, "gfx1030"), HasSubstr("nobody has written"));
+  }
+}
+
 TEST(Options, switch_checks_off) {
   Options options;
   options.check_waits = options.check_races = false;

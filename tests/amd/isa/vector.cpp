@@ -1077,6 +1077,23 @@ void pack_halves(Wave& wave, const Operation& op) {
   write_register(wave, op.operands[0].index, wave.exec, out.data(), low, high);
 }
 
+// v_cvt_f32_ubyte0 to 3: a byte; the half that it is not in may be unwritten.
+void byte_to_float(Wave& wave, const Operation& op) {
+  Lanes<B32> lanes;
+  u64 unset = 0;
+  const u32* in = lanes.read(wave, op, 0, unset);
+  const Operand& operand = source(op, 0);
+  if (operand.is_vector() && !op.is_sdwa && !op.is_dpp) {
+    const VectorRegister& from = wave.vector[operand.index];
+    unset = op.variant < 2 ? from.unset_low : from.unset_high;
+  }
+  alignas(64) std::array<u32, kLanes> out;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    out[lane] = as_bits(static_cast<float>(in[lane] >> (8 * op.variant) & 0xff));
+  }
+  write_words(wave, op, 0, out.data(), unset);
+}
+
 // ---- 8-bit floats ----
 
 const SmallFormat& small_format(const Operation& op) {
@@ -1519,13 +1536,10 @@ void add_conversions(Table& table) {
       [](float a) { return saturated<i32>(std::floor(static_cast<double>(a) + 0.5)); });
   table["v_cvt_flr_i32_f32"] = table["v_cvt_floor_i32_f32"] =
       lanewise<I32, F32>([](float a) { return saturated<i32>(std::floor(a)); });
-  table["v_cvt_f32_ubyte0"] =
-      lanewise<F32, B32>([](u32 a) { return static_cast<float>(a & 0xff); });
-  table["v_cvt_f32_ubyte1"] =
-      lanewise<F32, B32>([](u32 a) { return static_cast<float>(a >> 8 & 0xff); });
-  table["v_cvt_f32_ubyte2"] =
-      lanewise<F32, B32>([](u32 a) { return static_cast<float>(a >> 16 & 0xff); });
-  table["v_cvt_f32_ubyte3"] = lanewise<F32, B32>([](u32 a) { return static_cast<float>(a >> 24); });
+  table["v_cvt_f32_ubyte0"] = special(&byte_to_float, 1, 0);
+  table["v_cvt_f32_ubyte1"] = special(&byte_to_float, 1, 1);
+  table["v_cvt_f32_ubyte2"] = special(&byte_to_float, 1, 2);
+  table["v_cvt_f32_ubyte3"] = special(&byte_to_float, 1, 3);
   table["v_cvt_pkrtz_f16_f32"] = table["v_cvt_pk_rtz_f16_f32"] = lanewise<B32, F32, F32>(
       [](float a, float b) { return half_of(a, Round::zero) | half_of(b, Round::zero) << 16; });
   table["v_cvt_pk_f16_f32"] =
