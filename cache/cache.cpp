@@ -12,8 +12,6 @@ namespace kiln::cache {
 namespace {
 
 constexpr std::uint64_t kLookUpsPerFlush = 4096;
-// How often an entry that another process published may turn out unusable before we stop waiting.
-constexpr int kMaxTurns = 3;
 // How long a look-up on the server may take where no compile has been timed yet, which is less than
 // any takes; and where compiles take long.
 constexpr std::chrono::milliseconds kUnknownCompile{100};
@@ -221,21 +219,24 @@ bool Cache::keep(const Key& key, const Entry& entry) {
 }
 
 Locked Cache::lock(const Key& key, std::chrono::steady_clock::time_point deadline) {
-  for (int turn = 0; user_ && turn < kMaxTurns; ++turn) {
-    auto lock = std::make_unique<KeyLock>(*user_, key, deadline);
-    // Somebody may have published between our look and our lock.
-    if (auto entry = find_and_count(key, false)) {
-      if (lock->waited()) counters_.add(Count::waited);
-      return {std::move(entry), nullptr};
-    }
-    if (lock->state() == KeyLock::State::expired) {
-      log(LogLevel::info, fmt::format("cache {}: another process has been compiling {} for {} ms; "
-                                      "not waiting any longer",
-                                      user_->path(), key.hex(), config_.wait_limit.count()));
-    }
-    if (lock->state() != KeyLock::State::published) return {std::nullopt, std::move(lock)};
+  if (!user_) return {};
+  std::optional<Entry> entry;
+  const auto find = [&] {
+    entry = find_and_count(key, false);
+    return entry.has_value();
+  };
+  auto lock = std::make_unique<KeyLock>(*user_, key, deadline, find);
+  // Somebody may have published between our look and our lock.
+  if (lock->state() == KeyLock::State::published || find()) {
+    if (lock->waited()) counters_.add(Count::waited);
+    return {std::move(entry), nullptr};
   }
-  return {};
+  if (lock->state() == KeyLock::State::expired) {
+    log(LogLevel::info, fmt::format("cache {}: another process has been compiling {} for {} ms; "
+                                    "not waiting any longer",
+                                    user_->path(), key.hex(), config_.wait_limit.count()));
+  }
+  return {std::nullopt, std::move(lock)};
 }
 
 std::optional<Key> Cache::find_any_toolchain(std::span<const Ingredient> ingredients) {

@@ -33,13 +33,15 @@ bool still_named(base::Io& io, const base::UniqueFd& shard, const std::string& n
 }  // namespace
 
 KeyLock::KeyLock(Directory& directory, const Key& key,
-                 std::chrono::steady_clock::time_point deadline)
+                 std::chrono::steady_clock::time_point deadline,
+                 const std::function<bool()>& is_usable)
     : io_(directory.io()), name_(lock_name(key)) {
-  state_ = acquire(directory, key, deadline);
+  state_ = acquire(directory, key, deadline, is_usable);
 }
 
 KeyLock::State KeyLock::acquire(Directory& directory, const Key& key,
-                                std::chrono::steady_clock::time_point deadline) {
+                                std::chrono::steady_clock::time_point deadline,
+                                const std::function<bool()>& is_usable) {
   using std::chrono::microseconds;
   constexpr microseconds kFirstPause{500}, kLongestPause{20'000};
   constexpr int kMostReplaced = 1000;  // far above what waiters can cause: then stat itself fails
@@ -72,7 +74,7 @@ KeyLock::State KeyLock::acquire(Directory& directory, const Key& key,
       return State::expired;
     }
     waited_ = true;
-    if (directory.exists(key)) {
+    if (directory.exists(key) && is_usable()) {
       fd_.reset();
       return State::published;
     }

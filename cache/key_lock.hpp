@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,11 +20,14 @@ class KeyLock {
  public:
   enum class State : std::uint8_t {
     owned,        ///< nobody else compiles this key until the lock is destroyed
-    published,    ///< another process has just put something under this key
+    published,    ///< the owner has put something under this key that can be used
     expired,      ///< another process is still at it at the deadline
     unavailable,  ///< there can be no lock here (no directory, no permission, no flock)
   };
-  KeyLock(Directory& directory, const Key& key, std::chrono::steady_clock::time_point deadline);
+  /// Waits for the lock until `deadline`. While somebody else has it, `is_usable` is asked of what
+  /// stands under the key: true ends the wait as `published`.
+  KeyLock(Directory& directory, const Key& key, std::chrono::steady_clock::time_point deadline,
+          const std::function<bool()>& is_usable);
   ~KeyLock();
   KeyLock(const KeyLock&) = delete;
   KeyLock& operator=(const KeyLock&) = delete;
@@ -33,7 +37,8 @@ class KeyLock {
 
  private:
   State acquire(Directory& directory, const Key& key,
-                std::chrono::steady_clock::time_point deadline);
+                std::chrono::steady_clock::time_point deadline,
+                const std::function<bool()>& is_usable);
 
   base::Io& io_;
   base::UniqueFd shard_;

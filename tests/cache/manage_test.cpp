@@ -232,7 +232,8 @@ TEST_F(Manage, ClearAndTrimRemoveLocksThatNobodyHolds) {
   EXPECT_EQ(trim(*cache_, {{}, std::chrono::hours(1000), {}, false}).entries.size(), 0u);
   EXPECT_FALSE(fs::exists(free));
   write_text(free, "");
-  const KeyLock held(*cache_->directory(), sample_key(2), std::chrono::steady_clock::now());
+  const KeyLock held(*cache_->directory(), sample_key(2), std::chrono::steady_clock::now(),
+                     [] { return false; });
   ASSERT_EQ(held.state(), KeyLock::State::owned);
   clear(*cache_);
   EXPECT_EQ(count_files(directory(), ".lock"), 1u) << "the one that is held";

@@ -120,9 +120,14 @@ class KeyLocks : public ::testing::Test {
     return std::chrono::steady_clock::now() + time;
   }
   std::unique_ptr<KeyLock> take() {
-    auto lock = std::make_unique<KeyLock>(*owner_->directory(), sample_key(), in({}));
+    auto lock =
+        std::make_unique<KeyLock>(*owner_->directory(), sample_key(), in({}), [] { return false; });
     EXPECT_EQ(lock->state(), KeyLock::State::owned);
     return lock;
+  }
+  KeyLock wait(std::chrono::seconds time) {
+    return {*waiter_->directory(), sample_key(), in(time),
+            [this] { return waiter_->find(sample_key()).has_value(); }};
   }
   TemporaryDirectory temporary_;
   Config config_;
@@ -139,7 +144,7 @@ TEST_F(KeyLocks, AWaiterIsNotFooledByTheFileOfAFormerOwner) {
     owner.reset();
     if (++pauses == 1) owner = take();
   };
-  const KeyLock lock(*waiter_->directory(), sample_key(), in(std::chrono::seconds(60)));
+  const KeyLock lock = wait(std::chrono::seconds(60));
   EXPECT_EQ(lock.state(), KeyLock::State::owned);
   EXPECT_EQ(pauses, 2) << "it owned the lock while somebody else did";
 }
@@ -150,7 +155,7 @@ TEST_F(KeyLocks, AWaiterIsNotHeldUpByAForkedChildOfAFormerOwner) {
   // It has the owner's descriptor, and does not know.
   const pid_t child = fork_child([&] { return end.receive<char>() == 'e' ? 0 : 1; });
   waiter_io_->on_pause = [&] { owner.reset(); };
-  const KeyLock lock(*waiter_->directory(), sample_key(), in(std::chrono::seconds(5)));
+  const KeyLock lock = wait(std::chrono::seconds(5));
   EXPECT_EQ(lock.state(), KeyLock::State::owned);
   end.send('e');
   EXPECT_EQ(base::wait_for(child), 0);
@@ -159,8 +164,23 @@ TEST_F(KeyLocks, AWaiterIsNotHeldUpByAForkedChildOfAFormerOwner) {
 TEST_F(KeyLocks, AnEntryThatAppearsEndsTheWait) {
   const std::unique_ptr<KeyLock> owner = take();
   waiter_io_->on_pause = [&] { owner_->publish(sample_key(), sample_entry()); };
-  const KeyLock lock(*waiter_->directory(), sample_key(), in(std::chrono::seconds(60)));
+  const KeyLock lock = wait(std::chrono::seconds(60));
   EXPECT_EQ(lock.state(), KeyLock::State::published);
+}
+
+TEST_F(KeyLocks, EntriesThatCannotBeReadDoNotEndTheWait) {
+  constexpr int kDamaged = 5;
+  std::unique_ptr<KeyLock> owner = take();
+  int pauses = 0;
+  waiter_io_->on_pause = [&] {
+    if (++pauses > kDamaged) return owner.reset();
+    write_text(path_of(temporary_.path("kiln"), sample_key()), "damaged");
+  };
+  const Locked locked = waiter_->lock(sample_key(), in(std::chrono::seconds(60)));
+  EXPECT_FALSE(locked.entry);
+  ASSERT_TRUE(locked.lock);
+  EXPECT_EQ(locked.lock->state(), KeyLock::State::owned);
+  EXPECT_EQ(pauses, kDamaged + 1);
 }
 
 TEST_F(KeyLocks, AnAbandonedLockIsTaken) {
