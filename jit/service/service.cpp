@@ -35,12 +35,12 @@ Toolchain Service::toolchain_of(const CompileRequest& request) {
   if (request.toolchain.empty()) return toolchain(kind);
   {
     const std::lock_guard lock(mutex_);
-    const auto found = toolchains_.find(request.toolchain);
-    if (found != toolchains_.end()) return found->second;
+    if (const Toolchain* known = toolchains_[request.toolchain].get()) return *known;
   }
+  const auto began = FoundToolchain::Clock::now();
   Toolchain found = toolchain_at(kind, request.toolchain);
   const std::lock_guard lock(mutex_);
-  return toolchains_.emplace(request.toolchain, std::move(found)).first->second;
+  return toolchains_[request.toolchain].set(std::move(found), began);
 }
 
 CompileHandle Service::compile_async(CompileRequest request) {

@@ -18,6 +18,7 @@
 #include "jit/service/pool.hpp"
 #include "jit/service/target_knowledge.hpp"
 #include "jit/service/worker_process.hpp"
+#include "jit/toolchain/found_toolchain.hpp"
 #include "jit/toolchain/settings.hpp"
 
 namespace kiln::jit {
@@ -82,8 +83,8 @@ class Service {
 
   mutable std::mutex
       mutex_;  // of what follows; never held while a compiler or a process is waited for
-  std::list<IdleWorker> idle_;  // the one used last is first
-  std::map<std::string, Toolchain> toolchains_;
+  std::list<IdleWorker> idle_;                        // the one used last is first
+  std::map<std::string, FoundToolchain> toolchains_;  // by path
   std::mutex compilers_mutex_;
   std::map<std::string, std::unique_ptr<Compiler>> compilers_;  // in-process only
 

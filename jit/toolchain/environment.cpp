@@ -95,7 +95,7 @@ std::vector<std::string> scrubbed_environment(const std::string& temporary_direc
 
 base::CommandResult run_scrubbed(const std::vector<std::string>& command,
                                  const std::string& directory, std::chrono::milliseconds deadline) {
-  return base::run_command(command, directory, scrubbed_environment(directory), deadline);
+  return base::run_command(command, scrubbed_environment(directory), deadline);
 }
 
 std::vector<std::pair<std::string, std::string>> compiler_environment() {

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
+#include <set>
 #include <string_view>
 
 #include "base/elf.hpp"
@@ -58,27 +60,44 @@ struct Parts {
   std::vector<std::string> files;        ///< read by the programs: a linker's plugin, specs
   std::vector<std::string> directories;  ///< in which the linker searches
   std::vector<std::string> searched;     ///< in which the driver searches for programs
+  /// The commands lead from the source to the object, each reading what one before it writes. Those
+  /// of an answer without the compiler, the assembler or the linker, or with half a line, do not.
+  bool whole = false;
 };
 
-void add_command(Parts& parts, const std::vector<std::string>& words) {
+/// `made` is the source and what is written from it, so far.
+void add_command(Parts& parts, std::set<std::string>& made, const std::vector<std::string>& words,
+                 const std::string& object) {
+  constexpr const char* kPipe = "|";  // at the end of a command: the next one names no input
   if (words.empty()) return;
   add_unique(parts.programs, words.front());
+  const bool piped = made.erase(kPipe) != 0;
+  bool reads = false;
+  std::string output;
   for (std::size_t i = 1; i < words.size(); ++i) {
     const bool has_next = i + 1 < words.size();
+    if (words[i] == "-o" && has_next) output = words[i + 1];
+    if (made.contains(words[i])) reads = true;
     if (words[i] == "-plugin" && has_next) add_unique(parts.files, words[i + 1]);
     if (words[i] == "-L" && has_next) add_unique(parts.directories, words[i + 1]);
     if (words[i].size() > 2 && words[i].starts_with("-L"))
       add_unique(parts.directories, words[i].substr(2));
   }
+  if (output == object) {
+    parts.whole = reads;  // a linker is told what to link
+  } else if ((reads || piped) && !output.empty()) {
+    made.insert(words.back() == kPipe ? kPipe : output);
+  }
 }
 
 /// What "-###" prints: a line for each command, indented, among remarks.
-Parts parts_of(std::string_view dry_run) {
+Parts parts_of(std::string_view dry_run, const std::string& source, const std::string& object) {
   constexpr std::string_view kSpecs = "Reading specs from ";
   constexpr std::string_view kSearched = "COMPILER_PATH=";
   Parts parts;
+  std::set<std::string> made = {source};
   for (const std::string& line : base::split(dry_run, '\n')) {
-    if (line.starts_with(' ')) add_command(parts, words_of(line));
+    if (line.starts_with(' ')) add_command(parts, made, words_of(line), object);
     if (line.starts_with(kSpecs)) add_unique(parts.files, line.substr(kSpecs.size()));
     if (line.starts_with(kSearched))
       parts.searched = base::split(line.substr(kSearched.size()), ':');
@@ -109,12 +128,13 @@ std::optional<std::string> find_linked(const std::string& name,
   return std::nullopt;
 }
 
-/// The libraries that a linker script names; none of a file that is no text.
-std::vector<std::string> named_in_script(const std::string& path) {
+/// The libraries that a linker script names; none of a file that is no text. Nothing if it cannot
+/// be read.
+std::optional<std::vector<std::string>> named_in_script(const std::string& path) {
   const base::MappedFile file(path);
+  if (file.bytes().empty()) return std::nullopt;
   std::vector<std::string> names;
-  if (file.bytes().empty() || file.bytes().size() > 4096 ||
-      file.bytes().find('\0') != std::string_view::npos) {
+  if (file.bytes().size() > 4096 || file.bytes().find('\0') != std::string_view::npos) {
     return names;
   }
   std::string text(file.bytes());
@@ -128,24 +148,32 @@ std::vector<std::string> named_in_script(const std::string& path) {
   return names;
 }
 
-std::string interpreter_of(const std::string& program) {
+/// The dynamic loader that a program names; empty for one without any, such as a script. Nothing if
+/// the program cannot be read.
+std::optional<std::string> interpreter_of(const std::string& program) {
   const base::MappedFile file(program);
+  if (file.bytes().empty()) return std::nullopt;
   const auto elf = base::Elf::parse(file.bytes());
   const base::ElfSection* section = elf ? elf->section(".interp") : nullptr;
-  if (section == nullptr) return {};
+  if (section == nullptr) return std::string();
   return std::string(section->bytes.substr(0, section->bytes.find('\0')));
 }
 
 /// The shared libraries that the dynamic loader gives a program, by asking it: RPATH,
-/// LD_LIBRARY_PATH and its cache are its business. Empty for a program without any, such as a
-/// script.
-std::vector<std::string> shared_libraries(const std::string& program, const std::string& directory,
-                                          std::chrono::milliseconds deadline) {
-  const std::string loader = interpreter_of(program);
+/// LD_LIBRARY_PATH and its cache are its business. Empty for a program that needs none; nothing if
+/// it cannot be found out, or one of them is not there.
+std::optional<std::vector<std::string>> shared_libraries(const std::string& program,
+                                                         const std::string& directory,
+                                                         std::chrono::milliseconds deadline) {
+  const auto loader = interpreter_of(program);
+  if (!loader) return std::nullopt;
   std::vector<std::string> libraries;
-  if (loader.empty()) return libraries;
-  const base::CommandResult listed = run_scrubbed({loader, "--list", program}, directory, deadline);
+  if (loader->empty()) return libraries;
+  const base::CommandResult listed =
+      run_scrubbed({*loader, "--list", program}, directory, deadline);
+  if (!listed.succeeded()) return std::nullopt;
   for (const std::string& line : base::split(listed.output, '\n')) {  // "\tname => /path (0x7f...)"
+    if (line.ends_with("=> not found")) return std::nullopt;
     const std::size_t begin = line.find('/');
     const std::size_t end = line.find(" (0x");
     const std::size_t arrow = line.find("=> ");
@@ -153,6 +181,7 @@ std::vector<std::string> shared_libraries(const std::string& program, const std:
     const std::size_t from = arrow == std::string::npos ? begin : arrow + 3;
     libraries.push_back(line.substr(from, end - from));
   }
+  if (libraries.empty()) return std::nullopt;  // the loader itself is always among them
   return libraries;
 }
 
@@ -181,8 +210,8 @@ class Identification {
     add_program("driver", driver);
     // GNU's driver starts the linker by way of another program, so it does not show up.
     const std::string linker = answer({driver, "-print-prog-name=ld"});
-    Parts parts = parts_of(dry_run(driver));
-    if (parts.programs.empty() || linker.empty()) fail();
+    Parts parts = parts_of(dry_run(driver), kSource, object());
+    if (!parts.whole || linker.empty()) fail();
     add_unique(parts.programs, linker);
     for (const std::string& program : parts.programs) {
       add_program(fs::path(program).filename().string(), program);
@@ -195,6 +224,9 @@ class Identification {
   }
 
  private:
+  static constexpr const char* kSource = "/dev/null";
+  std::string object() const { return directory_.path() + "/kernel.so"; }
+
   base::CommandResult ask(const std::vector<std::string>& command) const {
     return run_scrubbed(command, directory_.path(), deadline_);
   }
@@ -205,7 +237,7 @@ class Identification {
   std::string dry_run(const std::string& driver) const {
     std::vector<std::string> command = {
         driver, "-###", "-x", "c++", "-O3", "-fPIC", "-shared", "-nostartfiles", "-nodefaultlibs"};
-    command.insert(command.end(), {"-o", directory_.path() + "/kernel.so", "/dev/null"});
+    command.insert(command.end(), {"-o", object(), kSource});
     const auto& link = host_link_options();
     command.insert(command.end(), link.begin(), link.end());
     const base::CommandResult result = ask(command);
@@ -238,9 +270,10 @@ class Identification {
     if (std::find(programs_.begin(), programs_.end(), file) != programs_.end()) return;
     programs_.push_back(file);
     depend_on(fs::path(*path).parent_path().string());
-    std::vector<std::string> files = shared_libraries(*path, directory_.path(), deadline_);
-    files.insert(files.begin(), *path);
-    add_files(name, files);
+    auto files = shared_libraries(*path, directory_.path(), deadline_);
+    if (!files) return fail();
+    files->insert(files->begin(), *path);
+    add_files(name, *files);
   }
 
   /// What a compiler's own libraries put into a kernel, and what those of the system make of its
@@ -252,7 +285,9 @@ class Identification {
       const auto file = find_linked(option.substr(2), directories);
       if (!file) continue;  // in the linker's own directories, or the link fails
       files.push_back(*file);
-      for (std::string& named : named_in_script(*file)) add_unique(files, std::move(named));
+      auto named = named_in_script(*file);
+      if (!named) return fail();
+      for (std::string& each : *named) add_unique(files, std::move(each));
     }
     for (const std::string& directory : directories) depend_on(directory);
     add_files("libraries", files);

@@ -13,8 +13,10 @@
 namespace kiln::jit {
 
 struct HostCompilerIdentity {
-  std::string version;   ///< what --version prints
-  std::string identity;  ///< by contents; empty if part of the compiler cannot be found
+  std::string version;  ///< what --version prints
+  /// By contents. Empty if the compiler does not name all that it starts, or part of it cannot be
+  /// found or read, which may be over the next time.
+  std::string identity;
   /// Files, and directories in which parts are searched for, absent ones among them, with the
   /// stamps that they had before they were looked at: as long as none changes, the rest is true.
   std::map<std::string, std::string> evidence;

@@ -17,6 +17,7 @@
 #include "jit/toolchain/environment.hpp"
 #include "jit/toolchain/file_identity.hpp"
 #include "jit/toolchain/find.hpp"
+#include "jit/toolchain/found_toolchain.hpp"
 #include "jit/toolchain/host_identity.hpp"
 #include "jit/toolchain/settings.hpp"
 #include "jit/toolchain/toolchain_cache.hpp"
@@ -107,6 +108,24 @@ void warn_passed_over(const std::string& problem) {
 
 constexpr std::array kKinds = {ToolchainKind::hiprtc, ToolchainKind::nvrtc, ToolchainKind::host};
 
+Toolchain first_that_works(ToolchainKind kind) {
+  std::vector<std::string> problems;
+  for (const std::string& path : find_compilers(kind)) {
+    Candidate found = describe(kind, path);
+    if (found.toolchain) {
+      for (const std::string& problem : problems) warn_passed_over(problem);
+      return *std::move(found.toolchain);
+    }
+    problems.push_back(std::move(found.problem));
+  }
+  if (problems.empty()) {
+    throw Error(Code::not_found,
+                fmt::format("no {} compiler: {}", name(kind), missing_compiler(kind)));
+  }
+  throw Error(Code::not_found,
+              fmt::format("no {} compiler that works: {}", name(kind), fmt::join(problems, "; ")));
+}
+
 }  // namespace
 
 Toolchain toolchain_at(ToolchainKind kind, const std::string& path) {
@@ -138,27 +157,12 @@ std::vector<Toolchain> toolchains() {
 
 Toolchain toolchain(ToolchainKind kind) {
   static std::mutex mutex;
-  static std::array<std::optional<Toolchain>, kKinds.size()> found;
+  static std::array<FoundToolchain, kKinds.size()> all;
   const std::lock_guard lock(mutex);
-  auto& remembered = found[static_cast<std::size_t>(kind)];
-  if (!remembered) {
-    std::vector<std::string> problems;
-    for (const std::string& path : find_compilers(kind)) {
-      Candidate found = describe(kind, path);
-      if ((remembered = std::move(found.toolchain))) break;
-      problems.push_back(std::move(found.problem));
-    }
-    if (!remembered && problems.empty()) {
-      throw Error(Code::not_found,
-                  fmt::format("no {} compiler: {}", name(kind), missing_compiler(kind)));
-    }
-    if (!remembered) {
-      throw Error(Code::not_found, fmt::format("no {} compiler that works: {}", name(kind),
-                                               fmt::join(problems, "; ")));
-    }
-    for (const std::string& problem : problems) warn_passed_over(problem);
-  }
-  return *remembered;
+  FoundToolchain& found = all[static_cast<std::size_t>(kind)];
+  if (const Toolchain* known = found.get()) return *known;
+  const auto began = FoundToolchain::Clock::now();
+  return found.set(first_that_works(kind), began);
 }
 
 }  // namespace kiln::jit

@@ -37,7 +37,8 @@ std::string host_target();
 /// What was found; the first of a kind is the one that is used. KILN_HIPRTC, KILN_NVRTC and
 /// KILN_CXX (a path or name each) choose another. Nothing is loaded into this process.
 std::vector<Toolchain> toolchains();
-/// The one that is used, found once. Throws Error(not_found) that says which library or package is
+/// The one that is used. Found once; one without an identity is looked for again, not sooner than a
+/// second later. Throws Error(not_found) that says which library or package is
 /// missing.
 Toolchain toolchain(ToolchainKind kind);
 

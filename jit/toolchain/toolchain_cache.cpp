@@ -21,7 +21,7 @@ namespace {
 using cache::Opened;
 
 constexpr const char* kFile = "toolchains.json";
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 constexpr int kMaxDepth = 5;  // of what this file nests
 constexpr std::size_t kMaxBytes = 1 << 20;
 
@@ -142,7 +142,7 @@ std::optional<ToolchainCache::Compiler> ToolchainCache::compiler(const std::stri
 
 void ToolchainCache::remember_compiler(const std::string& name, const Compiler& compiler,
                                        const std::map<std::string, std::string>& evidence) {
-  if (path_.empty()) return;
+  if (path_.empty() || compiler.identity.empty()) return;
   content_ = read();  // what others wrote since
   content_.compilers.insert_or_assign(name, Remembered{compiler, evidence});
   write();

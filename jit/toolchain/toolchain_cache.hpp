@@ -23,7 +23,8 @@ class ToolchainCache {
   /// What is stored of the compiler that `name` stands for, if none of the files and directories
   /// has changed that it was derived from.
   std::optional<Compiler> compiler(const std::string& name) const;
-  /// `evidence` is what file_stamp() gave for each path before it was looked at.
+  /// `evidence` is what file_stamp() gave for each path before it was looked at. Does nothing for
+  /// an empty identity: why there is none may be over before any of the files changes.
   void remember_compiler(const std::string& name, const Compiler& compiler,
                          const std::map<std::string, std::string>& evidence);
 

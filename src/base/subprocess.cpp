@@ -1,11 +1,13 @@
-// See subprocess.hpp. A command's output goes through files: no pipe can fill up and no thread has
-// to empty it.
+// See subprocess.hpp. A command's output goes to files in memory: no pipe can fill up, no thread
+// has to empty it, and no full disk cuts it short.
 #include "base/subprocess.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,8 +17,6 @@
 #include <csignal>
 #include <cstring>
 #include <thread>
-
-#include "base/temporary.hpp"
 
 namespace kiln::base {
 namespace {
@@ -79,6 +79,38 @@ bool is_the_programs_fault(int error) {
          error == ELOOP || error == ENAMETOOLONG;
 }
 
+// What a command prints on one descriptor.
+class Output {
+ public:
+  Output() {
+#ifdef MFD_NOEXEC_SEAL
+    // Some systems refuse memory files without this flag; older kernels do not know it.
+    file_ = own_descriptor(::memfd_create("kiln-output", MFD_CLOEXEC | MFD_NOEXEC_SEAL));
+    if (file_) return;
+#endif
+    file_ = own_descriptor(::memfd_create("kiln-output", MFD_CLOEXEC));
+    if (!file_) fail("made");
+  }
+  int descriptor() const { return file_.get(); }
+  std::string text() const {
+    struct stat status {};
+    std::string bytes;
+    if (system_io().stat(file_.get(), status) != 0 ||
+        !read_bytes(system_io(), file_.get(), 0, static_cast<std::uint64_t>(status.st_size),
+                    bytes)) {
+      fail("read");
+    }
+    return bytes;
+  }
+
+ private:
+  [[noreturn]] static void fail(std::string_view what) {
+    throw Error(Code::io, fmt::format("the memory file of a command's output cannot be {}: {}",
+                                      what, describe_errno(errno)));
+  }
+  UniqueFd file_;
+};
+
 }  // namespace
 
 pid_t spawn(const SpawnRequest& request, std::string_view failure, std::string_view advice) {
@@ -140,18 +172,18 @@ std::string describe_ending(int status) {
   return fmt::format("was killed by signal {} ({})", signal, strsignal(signal));
 }
 
-CommandResult run_command(const std::vector<std::string>& command, const std::string& directory,
+CommandResult run_command(const std::vector<std::string>& command,
                           std::vector<std::string> environment,
                           std::chrono::milliseconds deadline) {
   const bool limited = deadline != std::chrono::milliseconds::max();
-  const std::string output = fmt::format("{}/stdout", directory);
-  const std::string errors = fmt::format("{}/stderr", directory);
-  constexpr int kNew = O_WRONLY | O_CREAT | O_TRUNC;
-  const SpawnRequest request{
-      .command = command,
-      .environment = std::move(environment),
-      .redirections = {{0, "/dev/null", O_RDONLY}, {1, output, kNew}, {2, errors, kNew}},
-      .own_group = limited};
+  const Output output;
+  const Output errors;
+  const SpawnRequest request{.command = command,
+                             .environment = std::move(environment),
+                             .redirections = {{0, "/dev/null", O_RDONLY},
+                                              {.descriptor = 1, .copy_of = output.descriptor()},
+                                              {.descriptor = 2, .copy_of = errors.descriptor()}},
+                             .own_group = limited};
   const pid_t pid = spawn(request, fmt::format("cannot start {}", command[0]));
   CommandResult result;
   result.stopped = limited && !ends_before(pid, Clock::now() + deadline);
@@ -162,8 +194,8 @@ CommandResult run_command(const std::vector<std::string>& command, const std::st
   result.ending = result.stopped
                       ? fmt::format("did not end within {} ms and was stopped", deadline.count())
                       : describe_ending(result.status);
-  result.output = read_whole_file(output);
-  result.errors = read_whole_file(errors);
+  result.output = output.text();
+  result.errors = errors.text();
   return result;
 }
 

@@ -66,11 +66,10 @@ struct CommandResult {
 inline constexpr std::chrono::milliseconds kProbeDeadline{20'000};
 
 /// Runs `command` (its first element is a path) with its standard input empty and that environment
-/// ("NAME=value" each); its output is kept in `directory`. With a deadline it is, in a
-/// process group of its own, stopped when it has not ended by then; without one it stays in this
-/// process's group, whose end is somebody else's business. Throws what spawn() throws, and
-/// Error(io) when its output cannot be read.
-CommandResult run_command(const std::vector<std::string>& command, const std::string& directory,
+/// ("NAME=value" each). With a deadline it is, in a process group of its own, stopped when it has
+/// not ended by then; without one it stays in this process's group, whose end is somebody else's
+/// business. Throws what spawn() throws, and Error(io) when its output cannot be held or read.
+CommandResult run_command(const std::vector<std::string>& command,
                           std::vector<std::string> environment,
                           std::chrono::milliseconds deadline = std::chrono::milliseconds::max());
 

@@ -239,6 +239,13 @@ TEST_F(CompileStart, a_command_with_a_deadline_is_not_stopped_before) {
   EXPECT_EQ(result.errors, "err\n");
 }
 
+TEST_F(CompileStart, a_command_can_print_where_no_file_can_be_written) {
+  const base::CommandResult result =
+      run_scrubbed({"/bin/sh", "-c", "echo out; echo err >&2"}, file("no such directory"));
+  EXPECT_EQ(result.output, "out\n");
+  EXPECT_EQ(result.errors, "err\n");
+}
+
 TEST_F(CompileStart, a_compiler_that_does_not_say_its_version_is_named_with_what_it_said) {
   const std::string broken = script("broken", "echo my library is gone >&2; exit 127");
   const Error error = error_of([&] { toolchain_at(ToolchainKind::host, broken); });

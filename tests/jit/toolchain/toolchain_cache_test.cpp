@@ -108,6 +108,11 @@ TEST_F(ToolchainCaches, OfACompilerWithAForeignNameIsWritten) {
   EXPECT_EQ(found->identity, "identity");
 }
 
+TEST_F(ToolchainCaches, OfACompilerWithoutAnIdentityIsNotKept) {
+  ToolchainCache(directory()).remember_compiler("c++", {"version 1", ""}, {});
+  EXPECT_FALSE(ToolchainCache(directory()).compiler("c++"));
+}
+
 class IllFormed : public ToolchainCaches, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(IllFormed, IsIgnoredLoggedOnceAndReplaced) {
@@ -122,29 +127,29 @@ INSTANTIATE_TEST_SUITE_P(
     Every, IllFormed,
     ::testing::Values(
         "", "\n", "{", "[]", "[1, 2]", "null", "\"text\"", "7", "{}", "\xff\xfe",
-        R"({"format": "x"})", R"({"format": 1})", R"({"format": 1e999})", R"({"format": [2]})",
+        R"({"format": "x"})", R"({"format": 1})", R"({"format": 1e999})", R"({"format": [3]})",
         R"({"format": {}})", R"({"format": null})",
-        R"({"format": -2, "compilers": {}, "targets": {}})", R"({"format": 2})",
-        R"({"format": 2, "compilers": {}})", R"({"format": 2, "targets": {}})",
-        R"({"format": 2, "compilers": 3, "targets": {}})",
-        R"({"format": 2, "compilers": "x", "targets": {}})",
-        R"({"format": 2, "compilers": [7], "targets": {}})",
-        R"({"format": 2, "compilers": {"compiler": 7}, "targets": {}})",
-        R"({"format": 2, "compilers": {"compiler": {}}, "targets": {}})",
-        R"({"format": 2, "compilers": {"compiler": {"version": 1, "identity": "", "evidence": {}}},
+        R"({"format": -2, "compilers": {}, "targets": {}})", R"({"format": 3})",
+        R"({"format": 3, "compilers": {}})", R"({"format": 3, "targets": {}})",
+        R"({"format": 3, "compilers": 3, "targets": {}})",
+        R"({"format": 3, "compilers": "x", "targets": {}})",
+        R"({"format": 3, "compilers": [7], "targets": {}})",
+        R"({"format": 3, "compilers": {"compiler": 7}, "targets": {}})",
+        R"({"format": 3, "compilers": {"compiler": {}}, "targets": {}})",
+        R"({"format": 3, "compilers": {"compiler": {"version": 1, "identity": "", "evidence": {}}},
             "targets": {}})",
-        R"({"format": 2, "compilers": {"compiler": {"version": "", "identity": [], "evidence": {}}},
+        R"({"format": 3, "compilers": {"compiler": {"version": "", "identity": [], "evidence": {}}},
             "targets": {}})",
-        R"({"format": 2, "compilers": {"compiler": {"version": "", "identity": "", "evidence": 3}},
+        R"({"format": 3, "compilers": {"compiler": {"version": "", "identity": "", "evidence": 3}},
             "targets": {}})",
-        R"({"format": 2, "compilers": {"compiler": {"version": "", "identity": "",
+        R"({"format": 3, "compilers": {"compiler": {"version": "", "identity": "",
             "evidence": {"/": 3}}}, "targets": {}})",
-        R"({"format": 2, "compilers": {}, "targets": []})",
-        R"({"format": 2, "compilers": {}, "targets": [[]]})",
-        R"({"format": 2, "compilers": {}, "targets": {"toolchain": 3}})",
-        R"({"format": 2, "compilers": {}, "targets": {"toolchain": {"gfx906": "yes"}}})",
-        R"({"format": 2, "compilers": {}, "targets": {"toolchain": {"gfx906": null}}})",
-        R"({"format": 2, "compilers": {}, "targets": {"toolchain": {"gfx906": true}})"));
+        R"({"format": 3, "compilers": {}, "targets": []})",
+        R"({"format": 3, "compilers": {}, "targets": [[]]})",
+        R"({"format": 3, "compilers": {}, "targets": {"toolchain": 3}})",
+        R"({"format": 3, "compilers": {}, "targets": {"toolchain": {"gfx906": "yes"}}})",
+        R"({"format": 3, "compilers": {}, "targets": {"toolchain": {"gfx906": null}}})",
+        R"({"format": 3, "compilers": {}, "targets": {"toolchain": {"gfx906": true}})"));
 
 TEST_F(ToolchainCaches, DeepNestingIsIgnored) {
   for (const char* open : {"[", "{\"format\":"}) {
@@ -168,7 +173,7 @@ TEST_F(ToolchainCaches, APipeThatNobodyWritesToIsNotWaitedFor) {
 }
 
 TEST_F(ToolchainCaches, ASymlinkIsReplacedAndNotFollowed) {
-  const std::string elsewhere = directory_.write("elsewhere", R"({"format": 2, "compilers": {},
+  const std::string elsewhere = directory_.write("elsewhere", R"({"format": 3, "compilers": {},
     "targets": {"toolchain": {"gfx906": false}}})");
   chmod(elsewhere.c_str(), 0600);
   fs::create_symlink(elsewhere, file());
@@ -187,7 +192,7 @@ TEST_F(ToolchainCaches, ADirectoryInItsPlaceCostsMemoryOnly) {
 }
 
 TEST_F(ToolchainCaches, WhatOthersMayWriteIsNotBelieved) {
-  put(R"({"format": 2, "compilers": {}, "targets": {"toolchain": {"gfx906": false}}})");
+  put(R"({"format": 3, "compilers": {}, "targets": {"toolchain": {"gfx906": false}}})");
   EXPECT_EQ(ToolchainCache(directory()).targets("toolchain"), (Targets{{"gfx906", false}}));
   for (const mode_t mode : {0620U, 0602U}) {
     chmod(file().c_str(), mode);
@@ -203,7 +208,7 @@ TEST_F(ToolchainCaches, WhatOthersMayWriteIsNotBelieved) {
 
 TEST_F(ToolchainCaches, AFileThatCannotBeReadIsReplaced) {
   if (geteuid() == 0) GTEST_SKIP() << "root reads everything";
-  put(R"({"format": 2, "compilers": {}, "targets": {}})");
+  put(R"({"format": 3, "compilers": {}, "targets": {}})");
   chmod(file().c_str(), 0);
   expect_starts_anew();
 }
