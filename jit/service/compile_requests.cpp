@@ -69,15 +69,9 @@ CompileResult Service::compile_now(const CompileRequest& request, const Toolchai
 // Tries the smallest kernel there is, to distinguish a crash on an unknown target from one on a
 // source.
 bool Service::target_is_unknown(const Toolchain& toolchain, const std::string& target, int cancel) {
-  const auto known = targets_.find_out(toolchain, target, [&]() -> std::optional<bool> {
-    const auto found = probe(toolchain, target, cancel);
-    if (found != false) return found;
-    // It is the target only if there is another one with which the same kernel compiles now: a
-    // compiler without a directory for its temporary files, say, refuses all of them.
-    for (const std::string& other : sure_targets(toolchain.kind)) {
-      if (other != target && probe(toolchain, other, cancel) == true) return false;
-    }
-    return std::nullopt;
+  const auto known = targets_.find_out(toolchain, target, [&] {
+    return knows_target(target, sure_targets(toolchain.kind),
+                        [&](const std::string& each) { return probe(toolchain, each, cancel); });
   });
   return known == false;
 }

@@ -85,6 +85,17 @@ std::vector<std::string> sure_targets(ToolchainKind kind) {
   return {host_target()};
 }
 
+std::optional<bool> knows_target(
+    const std::string& target, const std::vector<std::string>& others,
+    const std::function<std::optional<bool>(const std::string&)>& probe) {
+  const auto found = probe(target);
+  if (found != false) return found;
+  for (const std::string& other : others) {
+    if (other != target && probe(other) == true) return probe(target);
+  }
+  return std::nullopt;
+}
+
 const std::vector<std::string>& well_known_amd_targets() {
   static const std::vector<std::string> targets = {
       "gfx900",  "gfx906",  "gfx908",  "gfx90a",  "gfx90c",  "gfx940",  "gfx941",

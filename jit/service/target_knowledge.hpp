@@ -52,6 +52,14 @@ CompileRequest probe_request(const Toolchain& toolchain, const std::string& targ
 /// Targets of which every release of such a toolchain knows at least one.
 std::vector<std::string> sure_targets(ToolchainKind kind);
 
+/// Whether the toolchain knows `target`, by `probe`, which gives whether the smallest kernel
+/// compiles for a target, or nothing where that is not known. Only a target that is refused before
+/// and after one of `others` compiles is unknown: a compiler without a directory for its temporary
+/// files, say, refuses all of them.
+std::optional<bool> knows_target(
+    const std::string& target, const std::vector<std::string>& others,
+    const std::function<std::optional<bool>(const std::string&)>& probe);
+
 /// The AMD processors that known_targets() tries, in the order in which it lists them.
 const std::vector<std::string>& well_known_amd_targets();
 

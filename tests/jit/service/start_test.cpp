@@ -10,6 +10,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <optional>
 
 #include "base/subprocess.hpp"
 #include "jit/toolchain/environment.hpp"
@@ -209,6 +211,27 @@ TEST(CompileTargets, a_probe_that_throws_lets_the_next_one_try) {
                                   }),
                Error);
   EXPECT_EQ(knowledge.find_out(toolchain, "gfx900", [] { return std::optional(true); }), true);
+}
+
+TEST(CompileTargets, only_one_refused_before_and_after_another_one_compiles_is_unknown) {
+  using Answer = std::optional<bool>;
+  using Answers = std::map<std::string, std::vector<Answer>>;  // the last one goes on
+  const auto known = [](Answers answers) {
+    return knows_target("new", {"new", "one", "two"}, [&](const std::string& target) {
+      std::vector<Answer>& list = answers.at(target);
+      const Answer answer = list.front();
+      if (list.size() > 1) list.erase(list.begin());
+      return answer;
+    });
+  };
+  EXPECT_EQ(known({{"new", {true}}}), true);
+  EXPECT_EQ(known({{"new", {std::nullopt}}}), std::nullopt);
+  EXPECT_EQ(known({{"new", {false}}, {"one", {true}}}), false);
+  EXPECT_EQ(known({{"new", {false}}, {"one", {false}}, {"two", {true}}}), false);
+  EXPECT_EQ(known({{"new", {false}}, {"one", {std::nullopt}}, {"two", {false}}}), std::nullopt);
+  // What kept it from compiling is over with the other one's turn.
+  EXPECT_EQ(known({{"new", {false, true}}, {"one", {true}}}), true);
+  EXPECT_EQ(known({{"new", {false, std::nullopt}}, {"one", {true}}}), std::nullopt);
 }
 
 // --- commands ---
