@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,20 +33,29 @@ std::uint64_t number(const char* variable, std::uint64_t otherwise) {
   return value;
 }
 
+// The shared library that holds this code, or the program. The loader has only the name under which
+// the program was started, which is its caller's choice, and of a program found on PATH no path.
+const char* own_file() {
+  Dl_info own{};
+  Dl_info program{};
+  const bool known = dladdr(reinterpret_cast<const void*>(&settings_from_environment), &own) != 0;
+  // The program's headers are in its own memory.
+  dladdr(reinterpret_cast<const void*>(getauxval(AT_PHDR)), &program);
+  const bool in_library = known && own.dli_fname != nullptr && own.dli_fbase != program.dli_fbase;
+  return in_library ? own.dli_fname : "/proc/self/exe";
+}
+
 // The first of: KILN_WORKER; as installed, seen from this library or the program that holds it;
-// beside that; the configured place.
+// beside that; the configured place. With more rights than its caller, who may have made a link to
+// the program elsewhere, only that.
 std::string find_worker() {
+  if (base::has_more_rights_than_caller()) return KILN_WORKER_DEFAULT;
   if (std::string chosen = base::environment("KILN_WORKER"); !chosen.empty()) return chosen;
   std::vector<fs::path> candidates;
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&settings_from_environment), &info) != 0 &&
-      info.dli_fname != nullptr) {
-    std::error_code error;
-    const fs::path library = fs::canonical(info.dli_fname, error);
-    if (!error) {
-      candidates.push_back(library.parent_path() / KILN_WORKER_RELATIVE);
-      candidates.push_back(library.parent_path() / "kiln-compile-worker");
-    }
+  std::error_code error;
+  if (const fs::path file = fs::canonical(own_file(), error); !error) {
+    candidates.push_back(file.parent_path() / KILN_WORKER_RELATIVE);
+    candidates.push_back(file.parent_path() / "kiln-compile-worker");
   }
   candidates.emplace_back(KILN_WORKER_DEFAULT);
   for (const fs::path& candidate : candidates) {

@@ -1,11 +1,14 @@
 // See environment.hpp.
 #include "base/environment.hpp"
 
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
 namespace kiln::base {
+
+bool has_more_rights_than_caller() { return ::getauxval(AT_SECURE) != 0; }
 
 std::optional<std::string> environment_if_set(const char* name) {
   const char* const value = ::secure_getenv(name);

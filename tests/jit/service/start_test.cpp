@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -43,6 +44,22 @@ class CompileStart : public test::ServiceTest {
                                      .redirections = {{.descriptor = 3, .copy_of = socket}},
                                      .own_group = true};
     return base::wait_for(base::spawn(request, "cannot start a shell")).value();
+  }
+
+  // Starts arguments[0] under another name; gives its status.
+  static int status_as(const std::string& name, std::vector<std::string> arguments,
+                       std::vector<std::string> variables) {
+    std::vector<char*> values = {const_cast<char*>(name.c_str())};
+    for (std::size_t i = 1; i < arguments.size(); ++i) values.push_back(arguments[i].data());
+    values.push_back(nullptr);
+    std::vector<char*> environment;
+    for (std::string& variable : variables) environment.push_back(variable.data());
+    environment.push_back(nullptr);
+    pid_t pid = -1;
+    EXPECT_EQ(posix_spawn(&pid, arguments[0].c_str(), nullptr, nullptr, values.data(),
+                          environment.data()),
+              0);
+    return base::wait_for(pid).value();
   }
 
   // Whether the failure of that compile, each of two times alike, is the compiler's verdict.
@@ -333,25 +350,33 @@ TEST_F(CompileStart, a_set_user_id_program_runs_nothing_that_its_caller_names) {
       "LD_LIBRARY_PATH=" + callers,           "CPATH=" + callers,
       "KILN_CACHE_DIR=" + callers + "/cache", "HOME=" + callers,
       "XDG_CACHE_HOME=" + callers + "/.cache"};
+  // Beside what the caller says that it starts.
+  const std::string name = callers + "/program";
+  for (const std::string& path : {name, callers + "/kiln-compile-worker"}) {
+    std::ofstream(path) << "#!/bin/sh\n";
+    chmod(path.c_str(), 0755);
+  }
   const std::string out = file("out");
-  const auto run = [&] {
-    EXPECT_EQ(status_of({program, KILN_TEST_WORKER, compiler_, out}, variables, -1), 0);
+  const auto run = [&](const std::vector<std::string>& environment) {
+    std::filesystem::remove(out);
+    EXPECT_EQ(status_as(name, {program, KILN_TEST_WORKER, compiler_, out}, environment), 0);
     return std::filesystem::exists(out) ? base::read_whole_file(out) : "";
   };
-  const std::string plain = run();
+  const std::vector<std::string> no_worker(variables.begin() + 1, variables.end());
+  EXPECT_THAT(run(no_worker), Not(HasSubstr("worker " + callers)));
+  const std::string plain = run(variables);
   EXPECT_THAT(plain, HasSubstr("worker " + callers));
   EXPECT_THAT(plain, HasSubstr("compiler " + callers));
   EXPECT_THAT(plain, HasSubstr("temporary " + callers));
   EXPECT_THAT(plain, HasSubstr("compiled"));
 
-  std::filesystem::remove(out);
   constexpr uid_t kNobody = 65534;
   if (chown(program.c_str(), kNobody, static_cast<gid_t>(-1)) != 0) {
     GTEST_SKIP() << "only root can make a set-user-id program of another user";
   }
   chmod(program.c_str(), 04755);
   ASSERT_EQ(chown(directory_.path().c_str(), kNobody, static_cast<gid_t>(-1)), 0);
-  const std::string privileged = run();
+  const std::string privileged = run(variables);
   if (privileged.find("secure 0") != std::string::npos) {
     GTEST_SKIP() << "set-user-id means nothing on the file system of temporary files";
   }
