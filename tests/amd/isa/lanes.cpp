@@ -134,7 +134,10 @@ const std::uint32_t* read_words(const Wave& wave, const Operation& op, int index
       lanes[lane] =
           selected(from.lane[static_cast<std::size_t>(lane)], select, operand.sign_extend);
     }
-    unset |= unset_selected(from, select == 6 && width == Width::half ? 4 : select);
+    // Of a result of which a byte or a word is kept, the low half alone counts. (Not so for shifts
+    // to the right, of which compilers write 16-bit forms then.)
+    const bool low_alone = select == 6 && (width == Width::half || op.destination_select < 6);
+    unset |= unset_selected(from, low_alone ? 4 : select);
   } else {
     const int shift = high ? 16 : 0;
     for (int lane = 0; lane < kLanes; ++lane) {
