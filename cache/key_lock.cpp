@@ -15,11 +15,8 @@ namespace {
 enum class Try : std::uint8_t { locked, busy, impossible };
 
 Try try_lock(base::Io& io, int fd) {
-  while (io.lock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) return Try::busy;
-    if (errno != EINTR) return Try::impossible;
-  }
-  return Try::locked;
+  if (base::lock_file(io, fd, LOCK_EX | LOCK_NB)) return Try::locked;
+  return errno == EWOULDBLOCK ? Try::busy : Try::impossible;
 }
 
 // The owner deletes its lock file before it lets go, so a lock may be of a file that is no longer
@@ -95,7 +92,7 @@ KeyLock::~KeyLock() {
   if (!fd_) return;
   io_.unlink_at(shard_.get(), name_.c_str(), 0);
   // Not left to close: a forked child may have inherited the descriptor.
-  io_.lock(fd_.get(), LOCK_UN);
+  base::lock_file(io_, fd_.get(), LOCK_UN);
 }
 
 bool remove_free_lock(base::Io& io, const base::UniqueFd& shard, const std::string& name) {
@@ -105,7 +102,7 @@ bool remove_free_lock(base::Io& io, const base::UniqueFd& shard, const std::stri
   const bool removed =
       still_named(io, shard, name, fd.get()) && io.unlink_at(shard.get(), name.c_str(), 0) == 0;
   const int error = errno;
-  io.lock(fd.get(), LOCK_UN);
+  base::lock_file(io, fd.get(), LOCK_UN);
   errno = error;
   return removed;
 }

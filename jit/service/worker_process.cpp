@@ -28,26 +28,6 @@ constexpr std::size_t kKeptOutput = 64 << 10;
   throw Error(Code::io, fmt::format("compile worker: {}: {}", what, base::describe_errno(error)));
 }
 
-std::pair<base::UniqueFd, base::UniqueFd> own_descriptors(const std::array<int, 2>& ends) {
-  std::pair pair{base::own_descriptor(ends[0]), base::own_descriptor(ends[1])};
-  if (pair.first.get() < 0 || pair.second.get() < 0) throw_errno("fcntl", errno);
-  return pair;
-}
-
-std::pair<base::UniqueFd, base::UniqueFd> make_socket_pair() {
-  std::array<int, 2> ends{};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    throw_errno("socketpair", errno);
-  }
-  return own_descriptors(ends);
-}
-
-std::pair<base::UniqueFd, base::UniqueFd> make_pipe() {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw_errno("pipe", errno);
-  return own_descriptors(ends);
-}
-
 void set_nonblocking(const base::UniqueFd& fd) {
   fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
 }
@@ -71,8 +51,10 @@ WorkerProcess::WorkerProcess(const Settings& settings, ToolchainKind kind, const
 WorkerProcess::~WorkerProcess() { finish(); }
 
 void WorkerProcess::start(const Settings& settings) {
-  auto [here, there] = make_socket_pair();
-  auto [read_end, write_end] = make_pipe();
+  auto [here, there] = base::make_socket_pair();
+  if (!here) throw_errno("socketpair", errno);
+  auto [read_end, write_end] = base::make_pipe();
+  if (!read_end) throw_errno("pipe", errno);
   base::SpawnRequest program{
       .command = {settings.worker, "--serve", std::string(name(kind_)), path_,
                   std::to_string(settings.memory_bytes)},

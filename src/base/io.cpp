@@ -4,8 +4,11 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <system_error>
@@ -88,6 +91,39 @@ UniqueFd own_descriptor(int fd) {
   return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
 }
 
+namespace {
+
+DescriptorPair own_both(const std::array<int, 2>& ends) {
+  DescriptorPair pair{own_descriptor(ends[0]), own_descriptor(ends[1])};
+  if (pair.first && pair.second) return pair;
+  const int error = errno;
+  pair = {};
+  errno = error;
+  return pair;
+}
+
+}  // namespace
+
+DescriptorPair make_pipe() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+  return own_both(ends);
+}
+
+DescriptorPair make_socket_pair() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) return {};
+  return own_both(ends);
+}
+
+void close_inherited_from(int first) {
+#ifdef SYS_close_range
+  if (::syscall(SYS_close_range, first, ~0U, 0) == 0) return;
+#endif
+  constexpr int kMost = 4096;  // Linux before 5.9 has no other way
+  for (int fd = first; fd < kMost; ++fd) ::close(fd);
+}
+
 UniqueFd open_file(Io& io, const std::string& path, int flags, mode_t mode) {
   int fd = -1;
   do {
@@ -140,6 +176,14 @@ bool sync_file(Io& io, int fd) {
     result = io.sync(fd);
   } while (result != 0 && errno == EINTR);
   return result == 0 || errno == EINVAL;
+}
+
+bool lock_file(Io& io, int fd, int operation) {
+  int result = 0;
+  do {
+    result = io.lock(fd, operation);
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
 }
 
 std::string describe_errno(int error) { return std::generic_category().message(error); }

@@ -78,6 +78,19 @@ class UniqueFd {
 /// child's own descriptors 0, 1 and 2 replace it. Empty if there is no other (errno says why).
 UniqueFd own_descriptor(int fd);
 
+/// Two descriptors that are connected, both as own_descriptor() gives them and with O_CLOEXEC.
+struct DescriptorPair {
+  UniqueFd first;
+  UniqueFd second;
+};
+/// What is written to `second` is read from `first`. Empty, errno: it failed.
+DescriptorPair make_pipe();
+/// Local stream sockets: what is sent to one is received from the other. Empty, errno: it failed.
+DescriptorPair make_socket_pair();
+/// Closes all descriptors of this process from `first` on, whoever owns them: for a program that
+/// has just been started and wants none of what it inherited.
+void close_inherited_from(int first);
+
 /// Opens a file that the user named, through symbolic links; O_CLOEXEC always.
 UniqueFd open_file(Io& io, const std::string& path, int flags, mode_t mode = 0);
 /// Opens a name in a directory and follows no symbolic link; O_CLOEXEC always.
@@ -93,6 +106,10 @@ bool write_bytes(Io& io, int fd, std::string_view bytes);
 /// Waits until the file is on the disk; without this a power cut may leave a name with no bytes
 /// behind it. True also for EINVAL, which file systems answer that cannot do this.
 bool sync_file(Io& io, int fd);
+
+/// Takes a lock of flock(2), or with LOCK_UN gives it back; however often a signal interrupts the
+/// wait. False, errno: it failed, with LOCK_NB as EWOULDBLOCK where somebody else has it.
+bool lock_file(Io& io, int fd, int operation);
 
 /// The system's message for an errno. Safe on any thread.
 std::string describe_errno(int error);

@@ -43,11 +43,11 @@ class ManifestLog {
   // parent's, and everybody does when it was deleted.
   bool open_file() {
     struct stat status {};
-    const bool there = file_ && fstat(file_.get(), &status) == 0 && status.st_nlink > 0;
+    const bool there = file_ && io_.stat(file_.get(), status) == 0 && status.st_nlink > 0;
     if (there && owner_ == getpid()) return true;
     if (!there) forget();
     owner_ = getpid();
-    file_ = base::open_file(base::system_io(), path_, O_RDWR | O_APPEND | O_CREAT, 0666);
+    file_ = base::open_file(io_, path_, O_RDWR | O_APPEND | O_CREAT, 0666);
     return static_cast<bool>(file_);
   }
 
@@ -58,12 +58,10 @@ class ManifestLog {
   }
 
   bool add_locked(const std::string& line) {
-    while (flock(file_.get(), LOCK_EX) != 0) {
-      if (errno != EINTR) return false;
-    }
+    if (!base::lock_file(io_, file_.get(), LOCK_EX)) return false;
     const bool written = read_others() && (known_.contains(line) || append(line));
     const int error = errno;
-    flock(file_.get(), LOCK_UN);
+    base::lock_file(io_, file_.get(), LOCK_UN);
     errno = error;
     return written;
   }
@@ -71,14 +69,13 @@ class ManifestLog {
   // What others have added since.
   bool read_others() {
     struct stat status {};
-    if (fstat(file_.get(), &status) != 0) return false;
+    if (io_.stat(file_.get(), status) != 0) return false;
     if (status.st_size < read_to_) {  // somebody has emptied it
       forget();
     }
     const auto more = static_cast<std::uint64_t>(status.st_size - read_to_);
     std::string text;
-    if (!base::read_bytes(base::system_io(), file_.get(), static_cast<std::uint64_t>(read_to_),
-                          more, text) ||
+    if (!base::read_bytes(io_, file_.get(), static_cast<std::uint64_t>(read_to_), more, text) ||
         text.size() < more) {
       return false;
     }
@@ -92,21 +89,17 @@ class ManifestLog {
     return true;
   }
 
-  // In one write, after whatever a writer that was killed has left.
+  // After whatever a writer that was killed, or had no room, has left. What is written here of a
+  // line that fails is read again as another's.
   bool append(const std::string& line) {
     const std::string bytes = fmt::format("{}{}\n", ends_line_ ? "" : "\n", line);
-    ssize_t written = -1;
-    do {
-      written = write(file_.get(), bytes.data(), bytes.size());
-    } while (written < 0 && errno == EINTR);
-    if (written > 0) {
-      read_to_ += written;
-      ends_line_ = static_cast<std::size_t>(written) == bytes.size();
-    }
-    if (written >= 0 && !ends_line_) errno = ENOSPC;
-    return written == static_cast<ssize_t>(bytes.size());
+    if (!base::write_bytes(io_, file_.get(), bytes)) return false;
+    read_to_ += static_cast<off_t>(bytes.size());
+    ends_line_ = true;
+    return true;
   }
 
+  base::Io& io_ = base::system_io();
   const std::string path_;
   std::mutex mutex_;
   std::unordered_set<std::string> known_;

@@ -1,11 +1,9 @@
 // Copies of a test's process, and what it and they say to each other.
 #pragma once
 
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
-#include <array>
 #include <functional>
 #include <stdexcept>
 
@@ -27,29 +25,26 @@ inline pid_t fork_child(const std::function<int()>& work) {
 class Pipe {
  public:
   Pipe() {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
-    read_end_ = base::UniqueFd(ends[0]);
-    write_end_ = base::UniqueFd(ends[1]);
+    if (!ends_.first) throw std::runtime_error("no pipe");
   }
   template <class T>
   void send(const T& value) {
-    if (::write(write_end_.get(), &value, sizeof value) != sizeof value) ::_exit(2);
+    if (::write(ends_.second.get(), &value, sizeof value) != sizeof value) ::_exit(2);
   }
   template <class T>
   T receive() {
     T value{};
-    if (::read(read_end_.get(), &value, sizeof value) != sizeof value) ::_exit(3);
+    if (::read(ends_.first.get(), &value, sizeof value) != sizeof value) ::_exit(3);
     return value;
   }
   /// Whether receive() would not wait.
   bool is_readable() const {
-    pollfd end{read_end_.get(), POLLIN, 0};
+    pollfd end{ends_.first.get(), POLLIN, 0};
     return ::poll(&end, 1, 0) > 0;
   }
 
  private:
-  base::UniqueFd read_end_, write_end_;
+  base::DescriptorPair ends_ = base::make_pipe();
 };
 
 }  // namespace kiln::testing

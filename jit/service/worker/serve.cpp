@@ -1,4 +1,5 @@
-// See serve.hpp.
+// See serve.hpp. What only a worker does to itself is here rather than in src/base: it asks who is
+// at the other end of its socket, takes its end from its parent's, and limits its memory.
 #include "jit/service/worker/serve.hpp"
 
 #include <fcntl.h>
@@ -7,7 +8,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -26,12 +26,12 @@
 namespace kiln::jit {
 namespace {
 
-// Written by the signal handler, read by the watch.
-int end_pipe[2] = {-1, -1};
+// The end of the watch's pipe that the signal handler writes to.
+int end_request = -1;
 
 void ask_for_end(int) {
   const char byte = 0;
-  if (write(end_pipe[1], &byte, 1) < 0) _exit(1);
+  if (write(end_request, &byte, 1) < 0) _exit(1);
 }
 
 // What ends with this process: empty until the parent has sent what it made for it.
@@ -73,7 +73,9 @@ pid_t process_at_socket() {
 // closes, or, should a forked copy of the parent hold that open, the process itself has ended. The
 // parent need not be the one that started this process: there may be a script between them.
 void watch_parent(pid_t parent) {
-  if (pipe2(end_pipe, O_CLOEXEC) != 0) _exit(1);
+  base::DescriptorPair end = base::make_pipe();
+  if (!end.first) _exit(1);
+  end_request = end.second.get();
   struct sigaction action {};
   action.sa_handler = ask_for_end;
   sigaction(SIGTERM, &action, nullptr);
@@ -84,9 +86,9 @@ void watch_parent(pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) end_everything();
   }
-  std::thread([process = std::move(process)] {
+  std::thread([process = std::move(process), end = std::move(end)] {
     std::array<pollfd, 3> waiting = {
-        {{kWorkerSocket, POLLRDHUP, 0}, {end_pipe[0], POLLIN, 0}, {process.get(), POLLIN, 0}}};
+        {{kWorkerSocket, POLLRDHUP, 0}, {end.first.get(), POLLIN, 0}, {process.get(), POLLIN, 0}}};
     while (poll(waiting.data(), waiting.size(), -1) <= 0) {
     }
     end_everything();
@@ -97,10 +99,7 @@ void watch_parent(pid_t parent) {
 // socket: a compiler that outlives this process must not hold it open.
 void close_inherited() {
   fcntl(kWorkerSocket, F_SETFD, FD_CLOEXEC);
-#ifdef SYS_close_range
-  if (syscall(SYS_close_range, kWorkerSocket + 1, ~0U, 0) == 0) return;
-#endif
-  for (int fd = kWorkerSocket + 1; fd < 4096; ++fd) close(fd);
+  base::close_inherited_from(kWorkerSocket + 1);
 }
 
 // Of what the process may write to, not of its address space: HIP and sanitizers reserve terabytes.

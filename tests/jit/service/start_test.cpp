@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <array>
@@ -88,10 +87,8 @@ TEST_F(CompileStart, a_worker_started_by_hand_deletes_nothing_and_kills_nobody) 
   const std::string precious = file("precious");
   std::filesystem::create_directory(precious);
   std::ofstream(precious + "/file") << "kept";
-  std::array<int, 2> ends{};
-  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
-  base::UniqueFd here(ends[0]);
-  const base::UniqueFd foreign(ends[1]);
+  auto [here, foreign] = base::make_socket_pair();
+  ASSERT_TRUE(here);
   here.reset();  // at its end, as the worker sees its parent's
   for (const char* arguments : {"host /bin/true 0", "host /bin/true 1 0"}) {
     for (const int socket : {-1, foreign.get()}) {

@@ -9,20 +9,20 @@
 
 #include "base/temporary.hpp"
 
-namespace kiln::jit {
+namespace kiln::base {
 namespace {
 
 TEST(UsableCores, QuotaOfACgroup) {
-  EXPECT_EQ(base::cores_of_quota("max 100000"), 0);
-  EXPECT_EQ(base::cores_of_quota("200000 100000"), 2);
-  EXPECT_EQ(base::cores_of_quota("150000 100000"), 2);
-  EXPECT_EQ(base::cores_of_quota("1000 100000"), 1);
+  EXPECT_EQ(cores_of_quota("max 100000"), 0);
+  EXPECT_EQ(cores_of_quota("200000 100000"), 2);
+  EXPECT_EQ(cores_of_quota("150000 100000"), 2);
+  EXPECT_EQ(cores_of_quota("1000 100000"), 1);
   for (const char* nonsense : {"", " ", "200000", "200000 ", "200000 0", "0 100000", "-1 100000"}) {
-    EXPECT_EQ(base::cores_of_quota(nonsense), 0) << nonsense;
+    EXPECT_EQ(cores_of_quota(nonsense), 0) << nonsense;
   }
 }
 
-class Cgroups : public testing::Test {
+class Cgroups : public ::testing::Test {
  protected:
   void put(const std::string& path, const std::string& text) const {
     const std::filesystem::path file = tree_.path() + path;
@@ -33,9 +33,9 @@ class Cgroups : public testing::Test {
     put(group + "/cpu.cfs_quota_us", quota);
     put(group + "/cpu.cfs_period_us", period);
   }
-  int cores() const { return base::cores_of_cgroups(tree_.path()); }
+  int cores() const { return cores_of_cgroups(tree_.path()); }
 
-  const base::TemporaryDirectory tree_{"kiln-cgroups"};
+  const TemporaryDirectory tree_{"kiln-cgroups"};
 };
 
 constexpr const char* kV2 =
@@ -121,9 +121,9 @@ TEST(UsableCores, AreAsManyAsTheAffinityAllowsAtMost) {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0)
     GTEST_SKIP() << "more cores than a cpu_set_t has";
-  EXPECT_GE(base::usable_cores(), 1);
-  EXPECT_LE(base::usable_cores(), CPU_COUNT(&set));
+  EXPECT_GE(usable_cores(), 1);
+  EXPECT_LE(usable_cores(), CPU_COUNT(&set));
 }
 
 }  // namespace
-}  // namespace kiln::jit
+}  // namespace kiln::base
