@@ -5,13 +5,13 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
 
 #include "base/temporary.hpp"
+#include "tests/support/host_compiler.hpp"
 
 namespace kiln::test {
 namespace {
@@ -144,14 +144,12 @@ std::map<std::string, Function> read_assembly(const std::string& path) {
   const kiln::base::TemporaryDirectory directory("kiln-vector");
   const std::string code = directory.write("loops.cpp", source());
   const std::string assembly = directory.path() + "/loops.s";
-  const std::string command = "'" KILN_TEST_COMPILER
-                              "' -std=c++17 -O3 -march=x86-64-v3 -ffp-contract=off "
-                              "-fno-trapping-math -fno-math-errno -S -I'" KILN_TEST_SOURCE
-                              "' -o '" +
-                              assembly + "' '" + code + "'";
-  const int status = std::system(command.c_str());
-  EXPECT_EQ(status, 0) << command;
-  return status == 0 ? read_assembly(assembly) : std::map<std::string, Function>();
+  const base::CommandResult compiled = testing::run_compiler(
+      {KILN_TEST_COMPILER, "-std=c++17", "-O3", "-march=x86-64-v3", "-ffp-contract=off",
+       "-fno-trapping-math", "-fno-math-errno", "-S", "-I" KILN_TEST_SOURCE, "-o", assembly, code},
+      directory.path());
+  EXPECT_TRUE(compiled.succeeded()) << compiled.errors;
+  return compiled.succeeded() ? read_assembly(assembly) : std::map<std::string, Function>();
 }
 
 TEST(Vectorisation, EveryFunctionOfAChainBecomesVectorCodeWithoutACall) {

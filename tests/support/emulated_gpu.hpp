@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -17,6 +17,7 @@
 #include "kiln/function.hpp"
 #include "preamble/preamble.hpp"
 #include "tests/support/arrays.hpp"
+#include "tests/support/host_compiler.hpp"
 
 namespace kiln::testing {
 
@@ -31,8 +32,8 @@ class EmulatedGpu {
  public:
   /// Compiles the kernels of all calls at once. Each must be one kernel.
   EmulatedGpu(const std::vector<EmulatedCall>& calls, int wave, const std::string& directory) {
-    const std::string base = fmt::format("{}/wave{}", directory, wave);
-    std::ofstream out(base + ".cpp");
+    const std::string stem = fmt::format("{}/wave{}", directory, wave);
+    std::ofstream out(stem + ".cpp");
     out << "#define EMULATED_WAVE " << wave << "\n#include \"" << KILN_TEST_SUPPORT
         << "/emulated_gpu_device.h\"\n"
         << preamble::text()
@@ -52,11 +53,13 @@ class EmulatedGpu {
       out << with_own_entry(kernels_.back().call.request.text, fmt::format("kernel_{}", i));
     }
     out.close();
-    const std::string command =
-        fmt::format("{0} -std=c++17 -w -O1 -ffp-contract=off -shared -fPIC -o {1}.so {1}.cpp",
-                    KILN_TEST_CXX, base);
-    if (std::system(command.c_str()) != 0) throw std::runtime_error("failed: " + command);
-    library_ = kiln::base::DynamicLibrary(base + ".so");
+    const base::CommandResult compiled =
+        run_compiler({KILN_TEST_CXX, "-std=c++17", "-w", "-O1", "-ffp-contract=off", "-shared",
+                      "-fPIC", "-o", stem + ".so", stem + ".cpp"},
+                     directory);
+    if (!compiled.succeeded())
+      throw std::runtime_error(KILN_TEST_CXX " failed: " + compiled.errors);
+    library_ = base::DynamicLibrary(stem + ".so");
     if (!library_) throw std::runtime_error(library_.error());
   }
 

@@ -1,18 +1,18 @@
 #include "tests/jit/device/fixtures.hpp"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
+#include "base/text.hpp"
 #include "jit/service/compile.hpp"
+#include "tests/support/host_compiler.hpp"
+#include "tests/support/temporary_directory.hpp"
 
 namespace kiln::jit::testing {
 namespace {
+
+using kiln::testing::run_compiler;
 
 // Written by hand: it needs no compiler on the machine, only the driver.
 constexpr std::string_view kSaxpyPtx = R"(
@@ -78,13 +78,18 @@ Bytes bytes(std::string_view text) {
   return result;
 }
 
-std::string host_compiler() {
+// A compiler, perhaps with arguments of its own; nothing if there is none.
+std::vector<std::string> host_compiler() {
+  const kiln::testing::TemporaryDirectory directory;
   std::vector<std::string> candidates = {"c++", "g++", "clang++"};
   for (const char* variable : {"CXX", "KILN_CXX"}) {
     if (const char* value = std::getenv(variable)) candidates.insert(candidates.begin(), value);
   }
   for (const std::string& candidate : candidates) {
-    if (std::system((candidate + " --version >/dev/null 2>&1").c_str()) == 0) return candidate;
+    const std::vector<std::string> compiler = base::split(candidate, ' ');
+    std::vector<std::string> command = compiler;
+    command.emplace_back("--version");
+    if (run_compiler(command, directory.path()).succeeded()) return compiler;
   }
   return {};
 }
@@ -92,29 +97,22 @@ std::string host_compiler() {
 }  // namespace
 
 std::optional<Bytes> compile_shared_object(const std::string& source, std::string& reason) {
-  static const std::string compiler = host_compiler();
+  static const std::vector<std::string> compiler = host_compiler();
   if (compiler.empty()) {
     reason = "no host compiler (c++, g++ or clang++)";
     return std::nullopt;
   }
-  std::string directory = (std::filesystem::temp_directory_path() / "kiln-test-XXXXXX").string();
-  if (::mkdtemp(directory.data()) == nullptr) {
-    reason = "no temporary directory";
+  const kiln::testing::TemporaryDirectory directory;
+  const std::string object = directory.path("kernel.so");
+  std::vector<std::string> command = compiler;
+  command.insert(command.end(),
+                 {"-O2", "-shared", "-fPIC", "-o", object, directory.put("kernel.cpp", source)});
+  const base::CommandResult result = run_compiler(command, directory.path());
+  if (!result.succeeded()) {
+    reason = "the host compiler " + result.ending + ": " + result.errors;
     return std::nullopt;
   }
-  const std::string object = directory + "/kernel.so";
-  std::ofstream(directory + "/kernel.cpp") << source;
-  const std::string command =
-      compiler + " -O2 -shared -fPIC -o " + object + " " + directory + "/kernel.cpp";
-  std::optional<Bytes> image;
-  if (std::system(command.c_str()) == 0) {
-    std::ifstream file(object, std::ios::binary);
-    image = bytes(std::string(std::istreambuf_iterator<char>(file), {}));
-  } else {
-    reason = "the host compiler failed: " + command;
-  }
-  std::filesystem::remove_all(directory);
-  return image;
+  return bytes(kiln::testing::read_file(object));
 }
 
 std::optional<Bytes> saxpy(Backend& backend, std::string& reason) {

@@ -1,6 +1,7 @@
 // An NVRTC for tests: compiles kernels with the host compiler into shared objects that the CUDA
 // driver made for tests (hip_host_driver.cpp) loads and runs. What is not a kernel of kiln's frame,
-// or shares memory between threads, is refused.
+// or shares memory between threads, is refused. Like the library that it stands for it links
+// nothing of kiln, and so makes its directory and starts the compiler itself.
 #include <unistd.h>
 
 #include <cstdlib>
