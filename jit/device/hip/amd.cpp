@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/dynamic_library.hpp"
+#include "base/elf.hpp"
 #include "base/io.hpp"
 #include "kiln/view.hpp"
 
@@ -227,11 +228,13 @@ hipError_t copy_kernel_attributes(hipGraphNode_t from, hipGraphNode_t to) {
 }
 
 const char* expected_format(std::span<const std::byte> code) {
-  constexpr std::string_view kElf = "\177ELF";
   constexpr std::string_view kBundle = "__CLANG_OFFLOAD_BUNDLE__";
+  // With the number of entries, and of one entry offset, size and the length of its name.
+  constexpr std::size_t kSmallestBundle = kBundle.size() + 4 * sizeof(std::uint64_t);
   const std::string_view text(reinterpret_cast<const char*>(code.data()), code.size());
-  const bool image = text.size() >= 64 && (text.starts_with(kElf) || text.starts_with(kBundle));
-  return image ? nullptr : "an ELF image or a code object bundle";
+  const bool image = base::Elf::header_error(text).empty() ||
+                     (text.size() >= kSmallestBundle && text.starts_with(kBundle));
+  return image ? nullptr : "a 64-bit ELF image or a code object bundle";
 }
 
 }  // namespace
