@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <cstring>
 #include <memory>
+#include <new>
 
 #include "base/bytes.hpp"
 #include "base/elf.hpp"
@@ -171,12 +173,14 @@ std::string compress(std::string_view text) {
   return packed;
 }
 
-// Two lies would have to agree before anything is allocated for them.
+// Two lies would have to agree before anything is allocated for them. Throws std::bad_alloc: want
+// of memory says nothing about the bytes.
 bool decompress(std::string_view packed, std::uint64_t size, std::string& text) {
   if (ZSTD_getFrameContentSize(packed.data(), packed.size()) != size) return false;
   text.resize(size);
   const std::size_t result =
       ZSTD_decompress(text.data(), text.size(), packed.data(), packed.size());
+  if (ZSTD_getErrorCode(result) == ZSTD_error_memory_allocation) throw std::bad_alloc();
   return !ZSTD_isError(result) && result == size;
 }
 

@@ -56,8 +56,8 @@ struct Decoded {
 };
 
 /// Checks everything: magic, version, key, lengths, digest, checksum, the ELF header of the code.
-/// Never throws for what the bytes are, and never allocates more than they and kMaxSourceBytes
-/// allow.
+/// Never throws for what the bytes are (std::bad_alloc for want of memory alone), and never
+/// allocates more than they and kMaxSourceBytes allow.
 Decoded decode(const Key& key, std::string_view bytes, Parts parts);
 
 /// The head of an entry's file: enough for a list.

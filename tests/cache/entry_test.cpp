@@ -1,10 +1,18 @@
 #include "cache/entry.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <xxhash.h>
 
+#include <cstdlib>
+#include <memory>
+#include <new>
+
 #include "base/bytes.hpp"
+#include "base/subprocess.hpp"
 #include "sample.hpp"
+#include "tests/support/child_process.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -33,6 +41,30 @@ TEST(Entry, IsReadBackWhole) {
   const Decoded decoded = decode(sample_key(), bytes, Parts::all);
   ASSERT_TRUE(decoded.entry) << decoded.reason;
   EXPECT_EQ(*decoded.entry, entry);
+}
+
+// Or a command would move entries to quarantine that nothing is wrong with.
+TEST(Entry, ThatCannotBeUnpackedForWantOfMemoryIsNotBroken) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own";
+#endif
+  const std::string bytes = encode(sample_key(), sample_entry());
+  const pid_t child = kiln::testing::fork_child([&] {
+    // Nothing is left but blocks that are too small for what unpacking needs.
+    auto small = std::make_unique<char[]>(32 << 10);
+    const rlimit limit{1, 1};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) return 10;
+    while (std::malloc(64 << 10) != nullptr) continue;
+    small.reset();
+    try {
+      return decode(sample_key(), bytes, Parts::all).entry ? 11 : 12;
+    } catch (const std::bad_alloc&) {
+      return 0;
+    }
+  });
+  const int status = base::wait_for(child).value();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "11: unpacked, 12: called broken";
 }
 
 TEST(Entry, WithEverythingEmptyIsReadBackToo) {
