@@ -111,6 +111,18 @@ std::string Directory::health_error() {
 
 base::UniqueFd Directory::shard(const base::UniqueFd& root, unsigned number, bool create,
                                 bool to_name_files) {
+  Opened opened = open_shard(root, number, create, to_name_files);
+  if (opened.state != Opened::State::open && opened.state != Opened::State::missing) {
+    // A system call that fails in one mostly fails in all.
+    report("sub-directory not used", opened.state == Opened::State::untrusted
+                                         ? fmt::format("{:02x} {}", number, opened.reason)
+                                         : opened.reason);
+  }
+  return std::move(opened.directory);
+}
+
+Opened Directory::open_shard(const base::UniqueFd& root, unsigned number, bool create,
+                             bool to_name_files) {
   const std::string name = fmt::format("{:02x}", number);
   // A path alone is enough to name what is in it, and is had without asking the file system to open
   // the directory, which stacked ones take their time for.
@@ -127,19 +139,17 @@ base::UniqueFd Directory::shard(const base::UniqueFd& root, unsigned number, boo
       root_.reset();
       errno = ESTALE;
     }
-    if (errno != ENOENT || create) report("sub-directory not used", base::describe_errno(errno));
-    return {};
+    const auto state = errno == ENOENT && !create ? Opened::State::missing : Opened::State::failed;
+    return {state, {}, base::describe_errno(errno)};
   }
   struct stat status = {};
   if (io_.stat(fd.get(), status) != 0) {
-    report("sub-directory not used", base::describe_errno(errno));
-    return {};
+    return {Opened::State::failed, {}, base::describe_errno(errno)};
   }
   if (const std::string reason = distrust(status); !reason.empty()) {
-    report("sub-directory not used", fmt::format("{} {}", name, reason));
-    return {};
+    return {Opened::State::untrusted, {}, reason};
   }
-  return fd;
+  return {Opened::State::open, std::move(fd), {}};
 }
 
 // The file's bytes are not read yet.
@@ -204,11 +214,20 @@ Directory::File Directory::read_head(const base::UniqueFd& shard, const std::str
 }
 
 void Directory::heads(const std::function<void(const Head&)>& visit) {
-  scan([&](const base::UniqueFd& shard, const Item& item) {
-    if (item.kind != Item::Kind::entry) return;
-    const Head head = decode_head(read_head(shard, item.name).bytes);
-    if (head.reason.empty() && head.key == item.key) visit(head);
-  });
+  const auto visit_shard = [&](unsigned, const base::UniqueFd& shard, std::vector<Item>& items) {
+    for (const Item& item : items) {
+      if (item.kind != Item::Kind::entry) continue;
+      const Head head = decode_head(read_head(shard, item.name).bytes);
+      if (head.reason.empty() && head.key == item.key) visit(head);
+    }
+    return true;
+  };
+  const std::vector<Problem> closed = for_each_shard(visit_shard);
+  if (!closed.empty()) {
+    const std::string more =
+        closed.size() > 1 ? fmt::format(" and {} more", closed.size() - 1) : std::string();
+    report("not listed", fmt::format("{}{}: {}", closed[0].path, more, closed[0].reason));
+  }
 }
 
 // What a launch needs of an entry whose head fits kLikelyHead and says what the code must be: the
@@ -279,29 +298,34 @@ void Directory::quarantine(const Key& key, std::string_view reason) {
   if (shard) quarantine(shard, entry_name(key), nullptr, reason);
 }
 
-void Directory::quarantine(const base::UniqueFd& shard, const std::string& name,
+bool Directory::quarantine(const base::UniqueFd& shard, const std::string& name,
                            const struct stat* seen, std::string_view reason) {
   if (!options_.writable) {
     report("read-only entry not used", fmt::format("{} {}", name, reason));
-    return;
+    return false;
   }
   struct stat status = {};
-  if (io_.stat_at(shard.get(), name.c_str(), status) != 0) return;
-  if (seen != nullptr && !same_file(*seen, status)) return;  // another process has healed it
+  if (io_.stat_at(shard.get(), name.c_str(), status) != 0) {
+    if (errno == ENOENT) return true;
+    report("entry not moved", base::describe_errno(errno));
+    return false;
+  }
+  if (seen != nullptr && !same_file(*seen, status)) return true;  // another process has healed it
 
   const std::shared_ptr<const base::UniqueFd> root = this->root(false);
-  if (!root) return;
+  if (!root) return false;
   io_.make_directory_at(root->get(), kQuarantine, 0700);
   const base::UniqueFd target =
       base::open_at(io_, root->get(), kQuarantine, O_RDONLY | O_DIRECTORY);
   const std::string moved =
       fmt::format("{}-{:x}{}", name.substr(0, name.find('.')), io_.now(), kEntrySuffix);
   std::string what = fmt::format("moved to {}/{}", kQuarantine, moved);
+  bool gone = true;
   if (!target || io_.rename_at(shard.get(), name.c_str(), target.get(), moved.c_str()) != 0) {
     // Where it cannot be moved it is deleted. What cannot be deleted either stays, and is refused
     // again the next time.
-    what = remove(shard, name) ? "deleted"
-                               : fmt::format("cannot be moved ({})", base::describe_errno(errno));
+    gone = remove(shard, name) || errno == ENOENT;
+    what = gone ? "deleted" : fmt::format("cannot be moved ({})", base::describe_errno(errno));
   }
   counters_.add(Count::quarantined);
   log_once(LogLevel::warning, fmt::format("cache:{}:{}", options_.path, name),
@@ -311,9 +335,10 @@ void Directory::quarantine(const base::UniqueFd& shard, const std::string& name,
   scan_quarantine([&](const base::UniqueFd&, const Item& item) {
     kept.emplace_back(item.status.st_ctim.tv_sec, item.name);
   });
-  if (kept.size() <= kMaxQuarantined) return;
+  if (kept.size() <= kMaxQuarantined) return gone;
   std::sort(kept.begin(), kept.end());
   for (std::size_t i = 0; i + kMaxQuarantined < kept.size(); ++i) remove(target, kept[i].second);
+  return gone;
 }
 
 bool Directory::remove(const base::UniqueFd& shard, const std::string& name) {
@@ -327,46 +352,63 @@ bool Directory::remove(const base::UniqueFd& shard, const std::string& name) {
   return false;
 }
 
-std::vector<unsigned> Directory::shards(const base::UniqueFd& root) {
+// False, errno: it could not be listed.
+bool Directory::scan(const base::UniqueFd& directory, std::vector<Item>& items) {
   std::vector<std::string> names;
-  if (io_.names(root.get(), names) != 0) report("not listed", base::describe_errno(errno));
-  std::vector<unsigned> numbers;
-  for (const std::string& name : names) {
-    const bool hex = name.size() == 2 && name.find_first_not_of("0123456789abcdef") == name.npos;
-    if (hex) numbers.push_back(static_cast<unsigned>(std::stoul(name, nullptr, 16)));
-  }
-  std::sort(numbers.begin(), numbers.end());
-  return numbers;
-}
-
-void Directory::scan(const base::UniqueFd& shard, const std::function<void(const Item&)>& visit) {
-  std::vector<std::string> names;
-  if (io_.names(shard.get(), names) != 0) {
-    report("sub-directory not listed", base::describe_errno(errno));
-    return;
-  }
+  if (io_.names(directory.get(), names) != 0) return false;
   for (std::string& name : names) {
     Item item = classify(std::move(name));
-    if (io_.stat_at(shard.get(), item.name.c_str(), item.status) == 0) visit(item);
+    if (io_.stat_at(directory.get(), item.name.c_str(), item.status) == 0) {
+      items.push_back(std::move(item));
+    }
   }
+  return true;
 }
 
-void Directory::scan(const std::function<void(const base::UniqueFd&, const Item&)>& visit) {
+std::vector<Problem> Directory::for_each_shard(
+    const std::function<bool(unsigned number, const base::UniqueFd& shard,
+                             std::vector<Item>& items)>& visit) {
   const std::shared_ptr<const base::UniqueFd> root = this->root(false);
-  if (!root) return;
-  for (const unsigned number : shards(*root)) {
-    const base::UniqueFd shard = this->shard(*root, number, false);
-    if (shard) scan(shard, [&](const Item& item) { visit(shard, item); });
+  if (!root) return {};
+  std::vector<std::string> names;
+  if (io_.names(root->get(), names) != 0) {
+    return {{options_.path, base::describe_errno(errno), false}};
   }
+  std::sort(names.begin(), names.end());
+  std::vector<Problem> problems;
+  for (const std::string& name : names) {
+    const bool hex = name.size() == 2 && name.find_first_not_of("0123456789abcdef") == name.npos;
+    if (!hex) continue;
+    const auto number = static_cast<unsigned>(std::stoul(name, nullptr, 16));
+    const Opened shard = open_shard(*root, number, false);
+    if (shard.state == Opened::State::missing) continue;
+    const std::string path = fmt::format("{}/{}", options_.path, name);
+    std::vector<Item> items;
+    if (shard.state != Opened::State::open) {
+      problems.push_back({path, shard.reason, false});
+    } else if (!scan(shard.directory, items)) {
+      problems.push_back({path, base::describe_errno(errno), false});
+    } else if (!visit(number, shard.directory, items)) {
+      break;
+    }
+  }
+  return problems;
 }
 
-void Directory::scan_quarantine(
+std::optional<Problem> Directory::scan_quarantine(
     const std::function<void(const base::UniqueFd&, const Item&)>& visit) {
   const std::shared_ptr<const base::UniqueFd> root = this->root(false);
-  if (!root) return;
+  if (!root) return std::nullopt;
   const base::UniqueFd directory =
       base::open_at(io_, root->get(), kQuarantine, O_RDONLY | O_DIRECTORY);
-  if (directory) scan(directory, [&](const Item& item) { visit(directory, item); });
+  std::vector<Item> items;
+  if (!directory && errno == ENOENT) return std::nullopt;
+  if (!directory || !scan(directory, items)) {
+    return Problem{fmt::format("{}/{}", options_.path, kQuarantine), base::describe_errno(errno),
+                   false};
+  }
+  for (const Item& item : items) visit(directory, item);
+  return std::nullopt;
 }
 
 }  // namespace kiln::cache

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "cache/layer.hpp"
 #include "cache/stats.hpp"
 #include "cache/trust.hpp"
+#include "kiln/cache.hpp"
 
 namespace kiln::cache {
 
@@ -67,22 +69,26 @@ class Directory final : public Layer {
   /// The root; null if it is not there or not usable.
   std::shared_ptr<const base::UniqueFd> root(bool create);
   /// A sub-directory of the root, by its number. `to_name_files`: only to open, look at, move or
-  /// delete the files in it.
+  /// delete the files in it. Where it cannot be used that is logged.
   base::UniqueFd shard(const base::UniqueFd& root, unsigned number, bool create,
                        bool to_name_files = false);
-  /// The numbers of the sub-directories that there are, ascending.
-  std::vector<unsigned> shards(const base::UniqueFd& root);
-  /// Calls `visit` for every file of a sub-directory; one that goes meanwhile is left out.
-  void scan(const base::UniqueFd& shard, const std::function<void(const Item&)>& visit);
-  /// Calls `visit` for every file of every sub-directory.
-  void scan(const std::function<void(const base::UniqueFd& shard, const Item&)>& visit);
+  /// The same, which logs nothing: why there is none is without the path.
+  Opened open_shard(const base::UniqueFd& root, unsigned number, bool create,
+                    bool to_name_files = false);
+  /// Calls `visit` with the files of every sub-directory, ascending by its number, until it returns
+  /// false; a file that goes meanwhile is left out. Returns what could not be looked at, and why:
+  /// sub-directories that are closed or not trusted, or the root itself. None of that is logged.
+  std::vector<Problem> for_each_shard(
+      const std::function<bool(unsigned number, const base::UniqueFd& shard,
+                               std::vector<Item>& items)>& visit);
   /// Deletes a file. False, errno: it was not there (ENOENT), or it still is.
   bool remove(const base::UniqueFd& shard, const std::string& name);
-  /// Moves a file to quarantine unless it has been replaced since `seen`.
-  void quarantine(const base::UniqueFd& shard, const std::string& name, const struct stat* seen,
+  /// Moves a file to quarantine unless it has been replaced since `seen`, or deletes it where it
+  /// cannot be moved. False: it is still there, which has been logged.
+  bool quarantine(const base::UniqueFd& shard, const std::string& name, const struct stat* seen,
                   std::string_view reason);
-  /// Calls `visit` for every file in quarantine.
-  void scan_quarantine(
+  /// Calls `visit` for every file in quarantine. Returns why it could not, if there is one.
+  std::optional<Problem> scan_quarantine(
       const std::function<void(const base::UniqueFd& directory, const Item&)>& visit);
 
   /// The bytes of an entry's file that passed the trust checks, or why there are none.
@@ -100,6 +106,7 @@ class Directory final : public Layer {
 
  private:
   Opened open_root(bool create);
+  bool scan(const base::UniqueFd& directory, std::vector<Item>& items);
   File open_file(const base::UniqueFd& shard, const std::string& name, base::UniqueFd& fd);
   void read_bytes_of(File& file, const base::UniqueFd& fd, std::uint64_t limit);
   std::optional<Entry> read_code(const Key& key, const File& file, const base::UniqueFd& fd);

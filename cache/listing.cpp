@@ -4,29 +4,22 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "cache/entry.hpp"
 
 namespace kiln::cache {
 
-void for_each_item(Directory& directory,
-                   const std::function<bool(const base::UniqueFd& shard, const Item&)>& visit) {
-  const std::shared_ptr<const base::UniqueFd> root = directory.root(false);
-  if (!root) return;
-  for (const unsigned number : directory.shards(*root)) {
-    const base::UniqueFd shard = directory.shard(*root, number, false);
-    if (!shard) continue;
-    std::vector<Item> items;
-    directory.scan(shard, [&](const Item& item) {
-      if (item.kind == Item::Kind::entry) items.push_back(item);
-    });
-    std::sort(items.begin(), items.end(),
-              [](const Item& a, const Item& b) { return a.key < b.key; });
-    for (const Item& item : items) {
-      if (!visit(shard, item)) return;
-    }
-  }
+std::vector<Problem> for_each_item(
+    Directory& directory,
+    const std::function<bool(const base::UniqueFd& shard, const Item&)>& visit) {
+  return directory.for_each_shard(
+      [&](unsigned, const base::UniqueFd& shard, std::vector<Item>& items) {
+        std::erase_if(items, [](const Item& item) { return item.kind != Item::Kind::entry; });
+        std::sort(items.begin(), items.end(),
+                  [](const Item& a, const Item& b) { return a.key < b.key; });
+        return std::all_of(items.begin(), items.end(),
+                           [&](const Item& item) { return visit(shard, item); });
+      });
 }
 
 std::optional<Listing> read_listing(Directory& directory, const base::UniqueFd& shard,

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "cache/directory.hpp"
 #include "kiln/cache.hpp"
@@ -10,9 +11,11 @@
 namespace kiln::cache {
 
 /// Calls `visit` for every entry's file, by key, until it returns false. Only the names of one
-/// sub-directory are in memory.
-void for_each_item(Directory& directory,
-                   const std::function<bool(const base::UniqueFd& shard, const Item&)>& visit);
+/// sub-directory are in memory. Returns what could not be looked at, as
+/// Directory::for_each_shard().
+std::vector<Problem> for_each_item(
+    Directory& directory,
+    const std::function<bool(const base::UniqueFd& shard, const Item&)>& visit);
 
 /// The head of that file; nothing if it is gone.
 std::optional<Listing> read_listing(Directory& directory, const base::UniqueFd& shard,

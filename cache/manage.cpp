@@ -32,48 +32,64 @@ Directory* readable(Cache& cache) {
   return directory;
 }
 
-/// Files that could not be deleted, as far as an error names them.
+/// Adds the problems of paths that have none yet.
+void add_new(std::vector<Problem>& problems, const std::vector<Problem>& more) {
+  for (const Problem& problem : more) {
+    const auto same = [&](const Problem& other) { return other.path == problem.path; };
+    if (std::none_of(problems.begin(), problems.end(), same)) problems.push_back(problem);
+  }
+}
+
+/// "2 directories cannot be used, PATH (REASON) first: ...".
+std::string describe_closed(const std::vector<Problem>& closed) {
+  const bool several = closed.size() > 1;
+  return fmt::format("{} cannot be used, {} ({}){}: make {} yours alone (chmod 700), or remove {}",
+                     several ? fmt::format("{} directories", closed.size()) : "1 directory",
+                     closed[0].path, closed[0].reason, several ? " first" : "",
+                     several ? "them" : "it", several ? "them" : "it");
+}
+
+/// What could not be deleted, as far as an error names it.
 struct Failures {
-  std::size_t count = 0;
+  std::size_t count = 0;  ///< files
   std::string first;
+  std::vector<Problem> closed;  ///< directories that could not be looked at
 
   void add(const std::string& path, int error) {
     if (count++ == 0) first = fmt::format("{}: {}", path, base::describe_errno(error));
   }
-  void merge(const Failures& other) {
-    if (count == 0) first = other.first;
-    count += other.count;
-  }
-  /// Throws Error(io) if there are any.
+  /// Throws Error(io) if there is anything.
   void check(std::string_view what, const Directory& directory) const {
-    if (count == 0) return;
-    throw Error(Code::io,
-                fmt::format("cache {}: {}: {} cannot be removed, {} first: make the "
-                            "directory writable, or remove them as its owner",
-                            what, directory.path(),
-                            count == 1 ? "1 file" : fmt::format("{} files", count), first));
+    if (count == 0 && closed.empty()) return;
+    std::string reason;
+    if (count != 0) {
+      reason = fmt::format(
+          "{} cannot be removed, {} first: make the directory writable, or remove them as its "
+          "owner",
+          count == 1 ? "1 file" : fmt::format("{} files", count), first);
+    }
+    if (!closed.empty()) reason += (reason.empty() ? "" : "; ") + describe_closed(closed);
+    throw Error(Code::io, fmt::format("cache {}: {}: {}", what, directory.path(), reason));
   }
 };
 
-/// Calls `visit` for every file that lies beside the entries.
-void for_each_left(
+/// Calls `visit` for every file that lies beside the entries. Returns what could not be looked at.
+std::vector<Problem> for_each_left(
     Directory& directory,
     const std::function<void(unsigned shard, const base::UniqueFd&, const Item&)>& visit) {
-  const std::shared_ptr<const base::UniqueFd> root = directory.root(false);
-  if (!root) return;
-  for (const unsigned number : directory.shards(*root)) {
-    const base::UniqueFd shard = directory.shard(*root, number, false);
-    if (!shard) continue;
-    directory.scan(shard, [&](const Item& item) {
-      if (item.kind != Item::Kind::entry) visit(number, shard, item);
-    });
-  }
+  return directory.for_each_shard(
+      [&](unsigned number, const base::UniqueFd& shard, const std::vector<Item>& items) {
+        for (const Item& item : items) {
+          if (item.kind != Item::Kind::entry) visit(number, shard, item);
+        }
+        return true;
+      });
 }
 
 /// What verify() reports of what dead processes have left, and with `repair` its removal.
 void verify_left(Directory& directory, bool repair, std::vector<Problem>& problems) {
   const std::int64_t now = directory.now();
-  for_each_left(directory, [&](unsigned number, const base::UniqueFd& shard, const Item& item) {
+  const auto look = [&](unsigned number, const base::UniqueFd& shard, const Item& item) {
     if (!is_abandoned(base::modification_time(item.status), now)) return;
     Problem problem{other_path(directory, number, item.name), {}, false};
     switch (item.kind) {
@@ -88,14 +104,14 @@ void verify_left(Directory& directory, bool repair, std::vector<Problem>& proble
       default: problem.reason = "is not a file of the cache";
     }
     problems.push_back(std::move(problem));
-  });
+  };
+  add_new(problems, for_each_left(directory, look));
 }
 
 /// Deletes the locks that nobody holds, however new, and what dead processes left unfinished.
-Failures sweep(Directory& directory) {
-  Failures failures;
+void sweep(Directory& directory, Failures& failures) {
   const std::int64_t now = directory.now();
-  for_each_left(directory, [&](unsigned number, const base::UniqueFd& shard, const Item& item) {
+  const auto delete_left = [&](unsigned number, const base::UniqueFd& shard, const Item& item) {
     bool gone = true;
     errno = 0;
     if (item.kind == Item::Kind::lock) {
@@ -105,14 +121,18 @@ Failures sweep(Directory& directory) {
       gone = directory.remove(shard, item.name);
     }
     if (!gone && errno != ENOENT) failures.add(other_path(directory, number, item.name), errno);
-  });
-  return failures;
+  };
+  add_new(failures.closed, for_each_left(directory, delete_left));
 }
 
 /// trim() that returns what stays instead of throwing.
 Removed remove_entries(Cache& cache, Directory& directory, const TrimPolicy& policy,
                        Failures& failures) {
-  std::vector<Listing> listings = list(cache, policy.filter);
+  std::vector<Listing> listings;
+  failures.closed = for_each(cache, [&](const Listing& listing) {
+    if (policy.filter.matches(listing)) listings.push_back(listing);
+    return true;
+  });
   std::vector<Candidate> candidates;
   for (const Listing& listing : listings) {
     candidates.push_back({listing.path, listing.file_bytes, listing.last_used * kSecond});
@@ -123,13 +143,19 @@ Removed remove_entries(Cache& cache, Directory& directory, const TrimPolicy& pol
 
   Removed removed;
   const std::shared_ptr<const base::UniqueFd> root = directory.root(false);
+  if (!root) return removed;
   for (const std::size_t victim : choose_victims(candidates, decide)) {
     Listing& listing = listings[victim];
     if (!policy.dry_run) {
-      const base::UniqueFd shard =
-          root ? directory.shard(*root, shard_of(listing.key), false) : base::UniqueFd();
-      if (!shard) continue;
-      if (!directory.remove(shard, entry_name(listing.key))) {
+      const unsigned number = shard_of(listing.key);
+      const Opened shard = directory.open_shard(*root, number, false);
+      if (shard.state == Opened::State::missing) continue;
+      if (shard.state != Opened::State::open) {
+        const std::string path = fmt::format("{}/{:02x}", directory.path(), number);
+        add_new(failures.closed, {{path, shard.reason, false}});
+        continue;
+      }
+      if (!directory.remove(shard.directory, entry_name(listing.key))) {
         if (errno != ENOENT) failures.add(listing.path, errno);
         continue;
       }
@@ -162,10 +188,10 @@ bool Filter::matches(const Listing& listing) const {
   return keys.empty() || std::find(keys.begin(), keys.end(), listing.key) != keys.end();
 }
 
-void for_each(Cache& cache, const std::function<bool(const Listing&)>& visit) {
+std::vector<Problem> for_each(Cache& cache, const std::function<bool(const Listing&)>& visit) {
   Directory* const directory = readable(cache);
-  if (directory == nullptr) return;
-  for_each_item(*directory, [&](const base::UniqueFd& shard, const Item& item) {
+  if (directory == nullptr) return {};
+  return for_each_item(*directory, [&](const base::UniqueFd& shard, const Item& item) {
     const std::optional<Listing> listing = read_listing(*directory, shard, item);
     return !listing || visit(*listing);
   });
@@ -184,10 +210,14 @@ std::optional<Listing> find_listing(Cache& cache, const Key& key) {
 
 std::vector<Listing> list(Cache& cache, const Filter& filter) {
   std::vector<Listing> listings;
-  for_each(cache, [&](const Listing& listing) {
+  const std::vector<Problem> closed = for_each(cache, [&](const Listing& listing) {
     if (filter.matches(listing)) listings.push_back(listing);
     return true;
   });
+  if (!closed.empty()) {
+    throw Error(Code::io,
+                fmt::format("cache list: {}: {}", directory(cache), describe_closed(closed)));
+  }
   return listings;
 }
 
@@ -199,11 +229,16 @@ Key resolve(Cache& cache, std::string_view prefix) {
                 fmt::format("cache: key '{}': expected 1 to 32 lower-case hex digits", prefix));
   }
   std::vector<Key> found;
+  std::vector<Problem> closed;
   if (Directory* const directory = readable(cache)) {
-    for_each_item(*directory, [&](const base::UniqueFd&, const Item& item) {
+    closed = for_each_item(*directory, [&](const base::UniqueFd&, const Item& item) {
       if (item.name.starts_with(prefix)) found.push_back(item.key);
       return found.size() < 2;
     });
+  }
+  if (found.empty() && !closed.empty()) {
+    throw Error(Code::io, fmt::format("cache: key '{}': no such entry in what can be read; {}",
+                                      prefix, describe_closed(closed)));
   }
   if (found.empty()) {
     throw Error(Code::not_found, fmt::format("cache: key '{}': no such entry", prefix));
@@ -239,13 +274,19 @@ Usage usage(Cache& cache) {
   usage.max_size = cache.config().max_size;
   Directory* const directory = readable(cache);
   if (directory == nullptr) return usage;
-  directory->scan([&](const base::UniqueFd&, const Item& item) {
-    usage.temporaries += item.kind == Item::Kind::temporary;
-    if (item.kind != Item::Kind::entry) return;
-    ++usage.entries;
-    usage.bytes += static_cast<std::uint64_t>(item.status.st_size);
-  });
-  directory->scan_quarantine([&](const base::UniqueFd&, const Item&) { ++usage.quarantined; });
+  const auto count = [&](unsigned, const base::UniqueFd&, const std::vector<Item>& items) {
+    for (const Item& item : items) {
+      usage.temporaries += item.kind == Item::Kind::temporary;
+      if (item.kind != Item::Kind::entry) continue;
+      ++usage.entries;
+      usage.bytes += static_cast<std::uint64_t>(item.status.st_size);
+    }
+    return true;
+  };
+  usage.problems = directory->for_each_shard(count);
+  const auto closed =
+      directory->scan_quarantine([&](const base::UniqueFd&, const Item&) { ++usage.quarantined; });
+  if (closed) usage.problems.push_back(*closed);
   return usage;
 }
 
@@ -253,7 +294,7 @@ Verification verify(Cache& cache, bool repair) {
   Verification result;
   Directory* const directory = readable(cache);
   if (directory == nullptr) return result;
-  for_each_item(*directory, [&](const base::UniqueFd& shard, const Item& item) {
+  const auto check = [&](const base::UniqueFd& shard, const Item& item) {
     const Directory::File file = directory->read_file(shard, item.name, kMaxEntryBytes);
     if (file.state == Directory::File::State::absent) return true;  // evicted meanwhile
     std::string reason = file.reason;
@@ -268,11 +309,12 @@ Verification verify(Cache& cache, bool repair) {
     ++result.entries;
     result.bytes += file.bytes.size();
     if (reason.empty()) return true;
-    const bool movable = repair && file.state != Directory::File::State::unavailable;
-    if (movable) directory->quarantine(shard, item.name, &item.status, reason);
-    result.problems.push_back({path_in(*directory, item.name), reason, movable});
+    const bool repaired = repair && file.state != Directory::File::State::unavailable &&
+                          directory->quarantine(shard, item.name, &item.status, reason);
+    result.problems.push_back({path_in(*directory, item.name), reason, repaired});
     return true;
-  });
+  };
+  add_new(result.problems, for_each_item(*directory, check));
   verify_left(*directory, repair, result.problems);
   return result;
 }
@@ -282,7 +324,7 @@ Removed trim(Cache& cache, const TrimPolicy& policy) {
   if (directory == nullptr) return {};
   Failures failures;
   Removed removed = remove_entries(cache, *directory, policy, failures);
-  if (!policy.dry_run) failures.merge(sweep(*directory));
+  if (!policy.dry_run) sweep(*directory, failures);
   failures.check("trim", *directory);
   return removed;
 }
@@ -292,12 +334,14 @@ Removed clear(Cache& cache) {
   if (directory == nullptr) return {};
   Failures failures;
   Removed removed = remove_entries(cache, *directory, {}, failures);
-  failures.merge(sweep(*directory));
-  directory->scan_quarantine([&](const base::UniqueFd& quarantine, const Item& item) {
-    if (!directory->remove(quarantine, item.name) && errno != ENOENT) {
-      failures.add(fmt::format("{}/quarantine/{}", directory->path(), item.name), errno);
-    }
-  });
+  sweep(*directory, failures);
+  const auto closed =
+      directory->scan_quarantine([&](const base::UniqueFd& quarantine, const Item& item) {
+        if (!directory->remove(quarantine, item.name) && errno != ENOENT) {
+          failures.add(fmt::format("{}/quarantine/{}", directory->path(), item.name), errno);
+        }
+      });
+  if (closed) failures.closed.push_back(*closed);
   failures.check("clear", *directory);
   return removed;
 }

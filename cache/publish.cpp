@@ -1,6 +1,8 @@
 // The writing half of Directory: how an entry gets into the directory, and how its bound is kept.
 #include <fmt/format.h>
 
+#include <cerrno>
+
 #include "base/atomic_file.hpp"
 #include "cache/directory.hpp"
 #include "cache/key_lock.hpp"
@@ -44,7 +46,9 @@ void Directory::keep_bound(const base::UniqueFd& root, unsigned number, const st
   for (unsigned i = first; i < first + count; ++i) {
     const base::UniqueFd shard = this->shard(root, i, false);
     if (!shard) continue;
-    scan(shard, [&](const Item& item) {
+    std::vector<Item> items;
+    if (!scan(shard, items)) report("sub-directory not listed", base::describe_errno(errno));
+    for (const Item& item : items) {
       if (item.kind == Item::Kind::entry) {
         total += static_cast<std::uint64_t>(item.status.st_size);
         candidates.push_back({item.name, static_cast<std::uint64_t>(item.status.st_size),
@@ -54,7 +58,7 @@ void Directory::keep_bound(const base::UniqueFd& root, unsigned number, const st
         if (item.kind == Item::Kind::temporary) remove(shard, item.name);
         if (item.kind == Item::Kind::lock) remove_free_lock(io_, shard, item.name);
       }
-    });
+    }
   }
   if (options_.max_size == 0 || total <= share.max_bytes) return;
 

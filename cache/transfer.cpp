@@ -76,7 +76,9 @@ Checked read_checked(Directory& directory, const base::UniqueFd& shard, const It
 
 /// Says whether there are none or none could be read.
 [[noreturn]] void fail_without_entries(Directory& directory, const std::vector<Problem>& problems) {
-  const std::string reason = problems.empty() ? directory.unreadable() : problems[0].reason;
+  const std::string reason = problems.empty()
+                                 ? directory.unreadable()
+                                 : fmt::format("{}: {}", problems[0].path, problems[0].reason);
   if (reason.empty()) {
     throw Error(Code::not_found,
                 fmt::format("cache export: no entry of {} matches", directory.path()));
@@ -104,7 +106,7 @@ Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filt
   BundleWriter bundle(io, std::move(scratch), secret);
   Transfer transfer;
   std::uint64_t done = 0;
-  for_each_item(directory, [&](const base::UniqueFd& shard, const Item& item) {
+  const auto add = [&](const base::UniqueFd& shard, const Item& item) {
     const Checked checked = read_checked(directory, shard, item, filter);
     if (checked.state == Checked::State::vanished) ++transfer.vanished;
     if (checked.state == Checked::State::bad) {
@@ -116,7 +118,10 @@ Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filt
     }
     if (progress) progress(++done, std::max(done, total));
     return true;
-  });
+  };
+  for (Problem& closed : for_each_item(directory, add)) {
+    transfer.problems.push_back(std::move(closed));
+  }
   if (bundle.entries() == 0) fail_without_entries(directory, transfer.problems);
   if (!bundle.write(file.fd())) fail("export", path, errno);
   if (!file.commit()) fail("export", path, file.error());

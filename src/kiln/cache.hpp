@@ -118,16 +118,27 @@ struct Filter {
   bool matches(const Listing& listing) const;
 };
 
+/// Something in the directory that is not as it should be.
+struct Problem {
+  std::string path;
+  std::string reason;
+  bool repaired = false;
+};
+
 /// Calls `visit` with every entry of the directory, in the order of their keys, until it returns
-/// false. Entries that come or go meanwhile may be left out.
-void for_each(Cache& cache, const std::function<bool(const Listing&)>& visit);
+/// false. Entries that come or go meanwhile may be left out. Returns the sub-directories that could
+/// not be looked at since they are closed or not trusted.
+std::vector<Problem> for_each(Cache& cache, const std::function<bool(const Listing&)>& visit);
+/// All that match. Throws Error(io) that names the first sub-directory that could not be looked at,
+/// if there is any: for_each() has the rest.
 std::vector<Listing> list(Cache& cache, const Filter& filter = {});
 /// The one of that key; nothing if the directory has none. With for_each(), which has each for a
 /// moment only, a way to go through more entries than fit in memory in any order.
 std::optional<Listing> find_listing(Cache& cache, const Key& key);
 
 /// The entry whose key starts with `prefix` (1 to 32 hex digits). Throws Error(not_found) if there
-/// is none, Error(invalid_argument) if there are several or `prefix` is not hex.
+/// is none, Error(io) if there is none and not everything could be looked at, and
+/// Error(invalid_argument) if there are several or `prefix` is not hex.
 Key resolve(Cache& cache, std::string_view prefix);
 
 /// The whole entry, checked, from the directory or a read-only layer. Throws Error(not_found) if
@@ -144,6 +155,7 @@ struct Usage {
   std::uint64_t quarantined = 0;
   std::uint64_t temporaries = 0;  ///< being written, or left by a process that was killed
   std::uint64_t max_size = 0;     ///< bytes above which the least recently used go; 0: no bound
+  std::vector<Problem> problems;  ///< sub-directories that could not be looked at, not counted
 };
 Usage usage(Cache& cache);
 
@@ -178,20 +190,15 @@ Stats stats(Cache& cache);
 /// Throws Error(io) if they cannot be written.
 void zero_stats(Cache& cache);
 
-struct Problem {
-  std::string path;
-  std::string reason;
-  bool repaired = false;
-};
-
 struct Verification {
   std::uint64_t entries = 0;  ///< read whole and checked, source unpacked
   std::uint64_t bytes = 0;
   std::uint64_t other_versions = 0;  ///< left alone
   std::vector<Problem> problems;
 };
-/// Reads and checks every entry and what lies about beside them. With `repair`, bad entries go to
-/// quarantine, and what dead processes left is deleted.
+/// Reads and checks every entry and what lies about beside them; a sub-directory that cannot be
+/// looked at is a problem. With `repair`, bad entries go to quarantine, and what dead processes
+/// left is deleted, as far as that can be done: Problem::repaired says whether it was.
 Verification verify(Cache& cache, bool repair = false);
 
 struct Recompilation {
@@ -215,7 +222,8 @@ struct Removed {
 };
 /// Removes what the policy says; without max_size and unused_for, everything the filter matches.
 /// What dead processes left goes too: locks, unfinished files. Throws Error(io) that names the
-/// directory and the reason, after removing the rest, if something could not be removed.
+/// directory and the reason, after removing the rest, if something could not be removed or, also
+/// with dry_run, looked at.
 Removed trim(Cache& cache, const TrimPolicy& policy);
 /// Removes every entry of every version, the quarantine, and what dead processes left. Throws as
 /// trim() does.
@@ -240,7 +248,7 @@ struct Transfer {
   std::uint64_t present = 0;   ///< import: already there, left as they were
   std::uint64_t vanished = 0;  ///< export: evicted or removed by others meanwhile, left out
   Signature signature = Signature::none;
-  std::vector<Problem> problems;  ///< entries that were left out, and why
+  std::vector<Problem> problems;  ///< entries and sub-directories that were left out, and why
 };
 /// Called after each entry, with how many of how many were looked at.
 using TransferProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;

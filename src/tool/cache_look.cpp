@@ -52,6 +52,14 @@ void add_row(Table& table, const cache::Listing& entry, std::int64_t now) {
              clip(entry.metadata.expression, kMostText)});
 }
 
+// Beside the output, which is of the rest.
+int report_closed(const std::vector<cache::Problem>& closed) {
+  for (const cache::Problem& problem : closed) {
+    print(stderr, "kiln: {}: {}: what it has is left out\n", problem.path, problem.reason);
+  }
+  return closed.empty() ? kSuccess : kFailure;
+}
+
 std::string resources_of(const cache::Metadata& metadata) {
   std::vector<std::string> parts;
   const auto put = [&](std::string_view name, const std::optional<int>& value) {
@@ -100,7 +108,7 @@ int run_cache_ls(const CacheListOptions& options) {
   cache::Cache& cache = disk_cache();
   const cache::Filter filter = make_filter(cache, options.target, options.function);
   std::vector<Place> places;
-  cache::for_each(cache, [&](const cache::Listing& listing) {
+  const auto closed = cache::for_each(cache, [&](const cache::Listing& listing) {
     if (filter.matches(listing)) places.push_back(place_of(listing, options.sort));
     return true;
   });
@@ -116,14 +124,14 @@ int run_cache_ls(const CacheListOptions& options) {
   if (options.json) {
     JsonArrayPrinter array;
     for_each_place([&](const cache::Listing& entry) { array.print(to_json(entry)); });
-    return kSuccess;
+    return report_closed(closed);
   }
   if (found == 0) {
     const bool filtered = !options.target.empty() || !options.function.empty();
     const std::uint64_t all = filtered ? cache::usage(cache).entries : 0;
     print("{} {}{}\n", all ? "none of" : "no entries in", all ? counted(all) + " in " : "",
           cache::directory(cache));
-    return kSuccess;
+    return report_closed(closed);
   }
   const std::int64_t now = seconds_since_1970();
   Table table({"KEY", "FUNCTION", "TARGET", "SIZE", "COMPILE", "USED", "EXPRESSION"});
@@ -133,7 +141,7 @@ int run_cache_ls(const CacheListOptions& options) {
   for_each_place([&](const cache::Listing& entry) { add_row(table, entry, now); });
   table.print();
   if (places.size() < found) print("{} of {} entries\n", places.size(), found);
-  return kSuccess;
+  return report_closed(closed);
 }
 
 int run_cache_show(const CacheShowOptions& options) {
@@ -183,7 +191,7 @@ int run_cache_stats(const CacheStatsOptions& options) {
       json[std::string(cache::name(count))] = stats[count];
     }
     print_json(json);
-    return kSuccess;
+    return report_closed(usage.problems);
   }
   Table table;
   table.align_right(1);
@@ -213,7 +221,7 @@ int run_cache_stats(const CacheStatsOptions& options) {
   row("remote refused", cache::Count::remote_refused, "not signed with the secret, or damaged");
   row("remote failures", cache::Count::remote_failures, "not answered, or not in time");
   table.print();
-  return kSuccess;
+  return report_closed(usage.problems);
 }
 
 int run_cache_extract(const CacheExtractOptions& options) {

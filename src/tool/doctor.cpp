@@ -126,6 +126,10 @@ Json cache_health() {
   json["max_bytes"] = usage.max_size;
   json["quarantined"] = usage.quarantined;
   json["readonly"] = cache.config().readonly;
+  if (!usage.problems.empty()) {
+    json["healthy"] = false;
+    json["problem"] = fmt::format("{}: {}", usage.problems[0].path, usage.problems[0].reason);
+  }
   return json;
 }
 

@@ -45,6 +45,24 @@ class Manage : public ::testing::Test {
     bytes[bytes.size() - 20] = static_cast<char>(bytes[bytes.size() - 20] ^ 1);
     write_text(path, bytes);
   }
+  // Every call of that name fails from now on.
+  void fail(const std::string& call, int error) {
+    io_->first = 0;
+    io_->count = std::numeric_limits<int>::max();
+    io_->named = call;
+    io_->error = error;
+  }
+  // Of the Error(io) that `command` throws.
+  template <class Command>
+  static std::string message_of(const Command& command) {
+    try {
+      command();
+      return "done";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::io);
+      return error.what();
+    }
+  }
   std::string directory() const { return temporary_.path("kiln"); }
   TemporaryDirectory temporary_;
   std::shared_ptr<FaultIo> io_ = std::make_shared<FaultIo>();
@@ -108,6 +126,65 @@ TEST_F(Manage, VerifyFindsWhatIsBadAndRepairsIt) {
   EXPECT_EQ(count_quarantined(directory()), 2u);
   EXPECT_EQ(count_files(directory(), ".tmp"), 0u);
   EXPECT_TRUE(verify(*cache_, false).problems.empty());
+}
+
+TEST_F(Manage, VerifySaysWhatItCouldNotRepair) {
+  const std::string path = path_of(directory(), sample_key(1));
+  fs::remove(path);
+  fs::create_directory(path);
+  write_text(path + "/something", "so that it cannot be deleted either");
+  fail("rename", EACCES);
+  const Verification repaired = verify(*cache_, true);
+  ASSERT_EQ(repaired.problems.size(), 1u);
+  EXPECT_EQ(repaired.problems[0].path, path);
+  EXPECT_FALSE(repaired.problems[0].repaired);
+  EXPECT_TRUE(fs::exists(path));
+  io_->error = 0;
+  EXPECT_TRUE(verify(*cache_, true).problems.at(0).repaired);
+  EXPECT_FALSE(fs::exists(path));
+}
+
+// A command that cannot look somewhere does not answer as if there were nothing.
+TEST_F(Manage, ASubDirectoryThatIsNotTrustedIsNamed) {
+  const std::string shard = fs::path(path_of(directory(), sample_key(1))).parent_path();
+  ASSERT_EQ(std::distance(fs::directory_iterator(shard), {}), 1);
+  ASSERT_EQ(::chmod(shard.c_str(), 0770), 0);
+  const auto names_it = [&](const std::vector<Problem>& problems) {
+    return problems.size() == 1 && problems[0].path == shard && !problems[0].repaired &&
+           problems[0].reason == "may be written by others (mode 0770)";
+  };
+  const auto says_where = AllOf(HasSubstr("1 directory cannot be used"), HasSubstr(shard),
+                                HasSubstr("may be written by others (mode 0770)"));
+  EXPECT_TRUE(names_it(verify(*cache_, true).problems));
+  EXPECT_EQ(usage(*cache_).entries, 5u);
+  EXPECT_TRUE(names_it(usage(*cache_).problems));
+  EXPECT_TRUE(names_it(for_each(*cache_, [](const Listing&) { return true; })));
+  EXPECT_TRUE(names_it(export_bundle(*cache_, temporary_.path("bundle")).problems));
+  EXPECT_THAT(message_of([&] { list(*cache_); }), says_where);
+  EXPECT_THAT(message_of([&] { resolve(*cache_, sample_key(1).hex()); }), says_where);
+  EXPECT_EQ(resolve(*cache_, sample_key(2).hex()), sample_key(2));
+  EXPECT_THAT(message_of([&] {
+                trim(*cache_, {{}, std::chrono::hours(1000), {}, true});
+              }),
+              says_where);
+  EXPECT_THAT(message_of([&] { clear(*cache_); }), says_where);
+  EXPECT_EQ(usage(*cache_).entries, 0u) << "the others are removed";
+
+  ASSERT_EQ(::chmod(shard.c_str(), 0700), 0);
+  EXPECT_EQ(clear(*cache_).entries.size(), 1u);
+  fs::remove(shard);
+  EXPECT_TRUE(usage(*cache_).problems.empty()) << "one that is not there is fine";
+}
+
+TEST_F(Manage, ADirectoryThatCannotBeListedIsNamed) {
+  fail("readdir", EIO);
+  EXPECT_THAT(message_of([&] { clear(*cache_); }),
+              AllOf(HasSubstr("cache clear: " + directory()), HasSubstr("Input/output error")));
+  EXPECT_EQ(verify(*cache_).problems.at(0).path, directory());
+  EXPECT_EQ(usage(*cache_).problems.at(0).path, directory());
+  io_->error = 0;
+  write_text(directory() + "/quarantine", "");
+  EXPECT_THAT(message_of([&] { clear(*cache_); }), HasSubstr(directory() + "/quarantine ("));
 }
 
 TEST_F(Manage, TrimRemovesWhatWasNotUsedForLongest) {
@@ -200,23 +277,11 @@ TEST_F(Manage, AnExportThatFailsLeavesTheOldFile) {
 }
 
 TEST_F(Manage, AClearThatMayNotRemoveSaysWhereAndWhy) {
-  io_->first = 0;
-  io_->count = std::numeric_limits<int>::max();
-  io_->named = "unlink";
-  io_->error = EROFS;
-  const auto message = [&](const auto& change) -> std::string {
-    try {
-      change();
-      return "removed";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Code::io);
-      return error.what();
-    }
-  };
-  EXPECT_THAT(message([&] { clear(*cache_); }),
+  fail("unlink", EROFS);
+  EXPECT_THAT(message_of([&] { clear(*cache_); }),
               AllOf(HasSubstr("cache clear: " + directory() + ": 6 files cannot be removed"),
                     HasSubstr("Read-only file system")));
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(message_of([&] {
                 trim(*cache_, {{}, {}, {"sm_90", "", {}}, false});
               }),
               HasSubstr("cache trim: " + directory() + ": 3 files cannot be removed"));

@@ -305,6 +305,30 @@ TEST_F(ToolCache, SaysThatADirectoryCannotBeUsed) {
   }
 }
 
+TEST_F(ToolCache, SaysWhichSubDirectoryItCannotLookInto) {
+  const std::filesystem::path shard = std::filesystem::path(entry_file(first_)).parent_path();
+  ASSERT_NE(first_.substr(0, 2), second_.substr(0, 2));
+  std::filesystem::permissions(
+      shard, std::filesystem::perms::owner_all | std::filesystem::perms::group_all);
+  const auto fails = [&](const std::vector<std::string>& arguments) {
+    const testing::Finished finished = run(arguments);
+    EXPECT_EQ(finished.code, 1) << arguments[1] << ": " << finished.out;
+    EXPECT_THAT(finished.out + finished.err,
+                AllOf(HasSubstr(shard.string()), HasSubstr("may be written by others")));
+    return finished.out;
+  };
+  EXPECT_THAT(fails({"cache", "ls"}), HasSubstr("second"));
+  EXPECT_EQ(json::parse(fails({"cache", "ls", "--json"})).size(), 1u);
+  EXPECT_THAT(fails({"cache", "stats"}), HasSubstr("entries"));
+  EXPECT_THAT(fails({"cache", "verify", "--repair"}), Not(HasSubstr("repaired")));
+  EXPECT_THAT(fails({"cache", "export", path("bundle")}), HasSubstr("exported 1 entry"));
+  fails({"cache", "show", first_});
+  fails({"cache", "trim", "--older-than", "1d"});
+  fails({"cache", "clear"});
+  std::filesystem::permissions(shard, std::filesystem::perms::owner_all);
+  EXPECT_THAT(run({"cache", "clear"}).out, HasSubstr("removed 1 entry"));
+}
+
 TEST_F(ToolCache, SaysThatThereIsNone) {
   environment_["KILN_CACHE"] = "off";
   const testing::Finished finished = run({"cache", "ls"});
