@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "fusion/graph/typed_graph.hpp"
 #include "fusion/reference/value.hpp"
@@ -27,27 +28,43 @@ double typical_size(std::span<const double> values) {
   return count == 0 ? 0 : std::sqrt(squares / count);
 }
 
+double largest_finite(std::span<const double> values) {
+  double largest = 0;
+  for (const double value : values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::fabs(value));
+  }
+  return largest;
+}
+
 }  // namespace
 
 bool may_be_rounded_from(DType dtype, std::span<const std::byte> stored,
-                         std::span<const double> exact) {
-  const double typical = typical_size(exact);
+                         std::span<const double> exact, double slack) {
+  const std::size_t parts = kind(dtype) == Kind::complex ? 2 : 1;
+  const DType part = parts == 2 ? DType::f32 : dtype;
+  const double least = std::max(kOfAll * typical_size(exact), slack);
   for (std::size_t i = 0; i < exact.size(); ++i) {
     const long double got =
-        fusion::reference::read(stored.data(), dtype, static_cast<std::int64_t>(i)).real;
+        fusion::reference::read(stored.data(), part, static_cast<std::int64_t>(i)).real;
     if (std::isnan(exact[i])) {
       if (!std::isnan(got)) return false;
       continue;
     }
-    const double slack =
-        std::isinf(exact[i]) ? 0 : std::max(kOfValue * std::fabs(exact[i]), kOfAll * typical);
+    const double size = largest_finite(exact.subspan(i / parts * parts, parts));
+    const double allowed = std::isinf(exact[i]) ? 0 : std::max(kOfValue * size, least);
     // Not the other way round: a NaN is in no order.
-    if (!(got >= fusion::reference::round_to(exact[i] - slack, dtype) &&
-          got <= fusion::reference::round_to(exact[i] + slack, dtype))) {
+    if (!(got >= fusion::reference::round_to(exact[i] - allowed, part) &&
+          got <= fusion::reference::round_to(exact[i] + allowed, part))) {
       return false;
     }
   }
   return true;
+}
+
+double typical_difference(std::span<const double> a, std::span<const double> b) {
+  std::vector<double> differences;
+  for (std::size_t i = 0; i < a.size(); ++i) differences.push_back(a[i] - b[i]);
+  return typical_size(differences);
 }
 
 void leave_outputs_unrounded(fusion::TypedGraph& graph) {

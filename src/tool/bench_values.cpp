@@ -23,12 +23,19 @@ std::vector<std::byte> random_values(DType dtype, std::size_t bytes, RandomFloat
                                      std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> unit(0, 1);
+  const auto real = [&](DType of) {
+    return rounded_to(
+        of, floats == RandomFloats::positive ? 0.25 + std::fabs(unit(random)) : 2 * unit(random));
+  };
   const auto number = [&]() -> std::uint64_t {
     if (dtype == DType::boolean) return random() & 1;
+    if (kind(dtype) == Kind::complex) {
+      const std::uint64_t low = real(DType::f32);
+      return low | real(DType::f32) << 32;
+    }
     // Any byte is an integer or two packed numbers, but some are NaN in the formats of 8 bits.
     if (!is_floating(dtype) || is_packed(dtype)) return random();
-    return rounded_to(dtype, floats == RandomFloats::positive ? 0.25 + std::fabs(unit(random))
-                                                              : 2 * unit(random));
+    return real(dtype);
   };
   const std::size_t width = is_packed(dtype) ? 1 : static_cast<std::size_t>(bits(dtype) / 8);
   const std::size_t count = bytes / width;

@@ -14,9 +14,9 @@ enum class RandomFloats : std::uint8_t {
   positive,     ///< from 0.25 on, as scales and variances need
 };
 
-/// `bytes` bytes of random numbers of `dtype`: floats as `floats` says, any bits of integers,
-/// packed numbers and c64. They repeat after 2^16: making a gigabyte of them would take longer than
-/// what is measured.
+/// `bytes` bytes of random numbers of `dtype`: floats and both parts of c64 as `floats` says,
+/// any bits of integers and packed numbers. They repeat after 2^16: making a gigabyte of them would
+/// take longer than what is measured.
 std::vector<std::byte> random_values(DType dtype, std::size_t bytes, RandomFloats floats,
                                      std::uint64_t seed);
 

@@ -52,6 +52,30 @@ TEST(BenchCompare, subnormal_and_too_large_numbers_of_8_bits_are_rounded_as_the_
   }
 }
 
+TEST(BenchCompare, parts_of_a_complex_number_are_as_exact_as_the_larger_one) {
+  const auto accepted = [](std::vector<float> stored, const std::vector<double>& exact) {
+    return may_be_rounded_from(DType::c64, std::as_bytes(std::span(stored)), exact);
+  };
+  EXPECT_TRUE(accepted({1, 1e-8F, 2, 3}, {1, 0, 2, 3}));
+  EXPECT_TRUE(accepted({1, 5e-4F}, {1, 0}));
+  EXPECT_FALSE(accepted({1, 5e-3F}, {1, 0}));
+  EXPECT_FALSE(accepted({3, 2}, {2, 3}));
+  EXPECT_TRUE(accepted({std::nanf(""), 1}, {kNan, 1}));
+  EXPECT_FALSE(accepted({1, std::nanf("")}, {1, 0}));
+}
+
+TEST(BenchCompare, what_rounding_each_step_moves_results_by_is_allowed) {
+  const std::vector<double> exact = {0.5, -0.25};
+  const std::vector<double> rounded = {0.501, -0.251};
+  const double off = typical_difference(exact, rounded);
+  EXPECT_NEAR(off, 1e-3, 1e-9);
+  const std::vector<float> stored = {0.502F, -0.252F};
+  const auto bytes = std::as_bytes(std::span(stored));
+  EXPECT_FALSE(may_be_rounded_from(DType::f32, bytes, exact));
+  EXPECT_TRUE(may_be_rounded_from(DType::f32, bytes, exact, 8 * off));
+  EXPECT_FALSE(may_be_rounded_from(DType::f32, bytes, exact, off));
+}
+
 TEST(BenchCompare, nan_and_infinity_are_right_only_where_they_are_exact) {
   EXPECT_TRUE(accepted(DType::f8e4m3fnuz, {kNan, 1}, {kNan, 1}));
   EXPECT_FALSE(accepted(DType::f8e4m3fnuz, {kNan}, {1.0}));
