@@ -4,6 +4,10 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
 
 #include "jit/device/graph.hpp"
 #include "kiln/error.hpp"
@@ -192,6 +196,33 @@ TEST_P(DriverError, NamesTheCallTheReasonAndTheDevice) {
   void* context = nullptr;
   EXPECT_EQ(current_(&context), 0);
   EXPECT_EQ(context, nullptr) << "kiln left a context current";
+}
+
+// In a process of its own, which has not initialised the driver yet.
+TEST(DriverInitialisation, IsTriedAgainAfterAFailure) {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  void (*fail)(const char*, int) = nullptr;
+  if (library != nullptr) {
+    fail = reinterpret_cast<decltype(fail)>(dlsym(library, "kiln_host_driver_fail"));
+  }
+  if (fail == nullptr)
+    GTEST_SKIP() << "libcuda.so.1 is a real driver here, which does not fail on demand";
+  const auto run = [fail] {
+    fail("cuInit", 1);
+    for (int i = 0; i < 3; ++i) {
+      if (why_absent(DeviceType::cuda).find("cuInit failed with error 999") == std::string::npos) {
+        return 1;
+      }
+    }
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    while (!why_absent(DeviceType::cuda).empty()) {
+      if (std::chrono::steady_clock::now() >= end) return 2;
+      std::this_thread::yield();
+    }
+    return 0;
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(_exit(run()), ::testing::ExitedWithCode(0), "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, DriverError,

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "base/dynamic_library.hpp"
+#include "base/retry_pause.hpp"
 
 namespace kiln::jit::nvidia {
 
@@ -43,20 +44,40 @@ std::string load() {
         missing);
   }
   library.keep_loaded();
-  if (CUresult error = cuda.cuInit(0); error != 0) {
-    const char* text = nullptr;
-    cuda.cuGetErrorString(error, &text);
-    return fmt::format("libcuda.so.1 is there but cuInit failed with error {}: {}", error,
-                       text != nullptr ? text : "unknown");
-  }
   return {};
+}
+
+// Why not; empty if it is.
+std::string initialise() {
+  const CUresult error = cuda.cuInit(0);
+  if (error == 0) return {};
+  const char* text = nullptr;
+  cuda.cuGetErrorString(error, &text);
+  return fmt::format("libcuda.so.1 is there but cuInit failed with error {}: {}", error,
+                     text != nullptr ? text : "unknown");
 }
 
 }  // namespace
 
-const std::string& load_cuda_driver() {
-  static const std::string error = load();
-  return error;
+std::string load_cuda_driver() {
+  static const std::string missing = load();
+  if (!missing.empty()) return missing;
+  static std::atomic<bool> initialised = false;
+  if (initialised.load(std::memory_order_acquire)) return {};
+  // A device may be reset or its driver not started yet: no reason to do without it for ever.
+  static std::mutex mutex;
+  static base::RetryPause pause;
+  static std::string failure;
+  const std::lock_guard lock(mutex);
+  if (initialised.load(std::memory_order_relaxed) || !pause.is_over()) return failure;
+  const auto began = base::RetryPause::Clock::now();
+  failure = initialise();
+  if (failure.empty()) {
+    initialised.store(true, std::memory_order_release);
+  } else {
+    pause.start(began);
+  }
+  return failure;
 }
 
 CUcontext primary_context(int index) {

@@ -157,8 +157,9 @@ struct CudaDriver {
 /// The loaded functions. Valid after load_cuda_driver() returned an empty string.
 extern CudaDriver cuda;
 
-/// Loads libcuda.so.1 and calls cuInit, once. Returns why that failed, or nothing.
-const std::string& load_cuda_driver();
+/// Loads libcuda.so.1, once, and calls cuInit, after a pause again where it failed. Returns why
+/// that failed, or nothing.
+std::string load_cuda_driver();
 
 /// The primary context of that device, which is the one the CUDA runtime uses, retained on first
 /// use and never released. Null if `index` was not passed to retain_primary_context().
