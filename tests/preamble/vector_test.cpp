@@ -146,8 +146,7 @@ std::map<std::string, Function> read_assembly(const std::string& path) {
   const std::string assembly = directory.path() + "/loops.s";
   const base::CommandResult compiled = testing::run_compiler(
       {KILN_TEST_COMPILER, "-std=c++17", "-O3", "-march=x86-64-v3", "-ffp-contract=off",
-       "-fno-trapping-math", "-fno-math-errno", "-S", "-I" KILN_TEST_SOURCE, "-o", assembly, code},
-      directory.path());
+       "-fno-trapping-math", "-fno-math-errno", "-S", "-I" KILN_TEST_SOURCE, "-o", assembly, code});
   EXPECT_TRUE(compiled.succeeded()) << compiled.errors;
   return compiled.succeeded() ? read_assembly(assembly) : std::map<std::string, Function>();
 }

@@ -55,8 +55,7 @@ class EmulatedGpu {
     out.close();
     const base::CommandResult compiled =
         run_compiler({KILN_TEST_CXX, "-std=c++17", "-w", "-O1", "-ffp-contract=off", "-shared",
-                      "-fPIC", "-o", stem + ".so", stem + ".cpp"},
-                     directory);
+                      "-fPIC", "-o", stem + ".so", stem + ".cpp"});
     if (!compiled.succeeded())
       throw std::runtime_error(KILN_TEST_CXX " failed: " + compiled.errors);
     library_ = base::DynamicLibrary(stem + ".so");

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/subprocess.hpp"
@@ -11,14 +12,13 @@
 namespace kiln::testing {
 
 /// Runs `command`, whose first element is a path or a name on PATH, to its end, in this process's
-/// environment; what it prints is kept in `directory`. A compiler that is not there has failed.
-inline base::CommandResult run_compiler(std::vector<std::string> command,
-                                        const std::string& directory) {
+/// environment. A compiler that is not there has failed.
+inline base::CommandResult run_compiler(std::vector<std::string> command) {
   command.insert(command.begin(), "/usr/bin/env");
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable)
     variables.emplace_back(*variable);
-  return base::run_command(command, directory, std::move(variables));
+  return base::run_command(command, std::move(variables));
 }
 
 }  // namespace kiln::testing

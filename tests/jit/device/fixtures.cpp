@@ -80,7 +80,6 @@ Bytes bytes(std::string_view text) {
 
 // A compiler, perhaps with arguments of its own; nothing if there is none.
 std::vector<std::string> host_compiler() {
-  const kiln::testing::TemporaryDirectory directory;
   std::vector<std::string> candidates = {"c++", "g++", "clang++"};
   for (const char* variable : {"CXX", "KILN_CXX"}) {
     if (const char* value = std::getenv(variable)) candidates.insert(candidates.begin(), value);
@@ -89,7 +88,7 @@ std::vector<std::string> host_compiler() {
     const std::vector<std::string> compiler = base::split(candidate, ' ');
     std::vector<std::string> command = compiler;
     command.emplace_back("--version");
-    if (run_compiler(command, directory.path()).succeeded()) return compiler;
+    if (run_compiler(command).succeeded()) return compiler;
   }
   return {};
 }
@@ -107,7 +106,7 @@ std::optional<Bytes> compile_shared_object(const std::string& source, std::strin
   std::vector<std::string> command = compiler;
   command.insert(command.end(),
                  {"-O2", "-shared", "-fPIC", "-o", object, directory.put("kernel.cpp", source)});
-  const base::CommandResult result = run_compiler(command, directory.path());
+  const base::CommandResult result = run_compiler(command);
   if (!result.succeeded()) {
     reason = "the host compiler " + result.ending + ": " + result.errors;
     return std::nullopt;

@@ -23,16 +23,12 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class Commands : public ::testing::Test {
- protected:
-  CommandResult run(const std::string& line,
-                    std::chrono::milliseconds deadline = std::chrono::milliseconds::max()) const {
-    return run_command({"/bin/sh", "-c", line}, directory_.path(), {"NAME=value"}, deadline);
-  }
-  const testing::TemporaryDirectory directory_;
-};
+CommandResult run(const std::string& line,
+                  std::chrono::milliseconds deadline = std::chrono::milliseconds::max()) {
+  return run_command({"/bin/sh", "-c", line}, {"NAME=value"}, deadline);
+}
 
-TEST_F(Commands, GiveWhatTheyPrinted) {
+TEST(Commands, GiveWhatTheyPrinted) {
   const CommandResult result = run("cat; echo out; echo $NAME >&2");
   EXPECT_TRUE(result.succeeded());
   EXPECT_EQ(result.output, "out\n");
@@ -40,20 +36,20 @@ TEST_F(Commands, GiveWhatTheyPrinted) {
   EXPECT_EQ(result.ending, "exited with status 0");
 }
 
-TEST_F(Commands, ThatExitWithAStatusHaveFailed) {
+TEST(Commands, ThatExitWithAStatusHaveFailed) {
   const CommandResult result = run("exit 7");
   EXPECT_FALSE(result.succeeded());
   EXPECT_FALSE(result.stopped);
   EXPECT_EQ(result.ending, "exited with status 7");
 }
 
-TEST_F(Commands, ThatASignalKilledHaveFailed) {
+TEST(Commands, ThatASignalKilledHaveFailed) {
   const CommandResult result = run("kill -KILL $$");
   EXPECT_FALSE(result.succeeded());
   EXPECT_THAT(result.ending, StartsWith("was killed by signal 9"));
 }
 
-TEST_F(Commands, AreStoppedAtTheirDeadlineWithWhatTheyStarted) {
+TEST(Commands, AreStoppedAtTheirDeadlineWithWhatTheyStarted) {
   DescriptorPair pipe = make_pipe();  // whose end is reached when nobody has the other one
   ASSERT_EQ(::fcntl(pipe.second.get(), F_SETFD, 0), 0);
   const CommandResult result = run("sleep 1000 & wait", std::chrono::milliseconds(100));
@@ -65,7 +61,7 @@ TEST_F(Commands, AreStoppedAtTheirDeadlineWithWhatTheyStarted) {
   EXPECT_EQ(::poll(&end, 1, 60'000), 1) << "the background command goes on";
 }
 
-TEST_F(Commands, ThatEndInTimeAreNotStopped) {
+TEST(Commands, ThatEndInTimeAreNotStopped) {
   const CommandResult result = run("exit 3", kProbeDeadline);
   EXPECT_FALSE(result.stopped);
   EXPECT_EQ(result.ending, "exited with status 3");
