@@ -105,7 +105,7 @@ TEST_F(ToolProgram, MeasuresACorpus) {
                            "columns | sum(x, 0) / sum(x) | x=f32[4,8] | x=bf16[N,256]\n"
                            "eighths | f8e4m3(silu(g) * u * 0.25) | g=bf16[8] u=bf16[8] | "
                            "g=bf16[N,4096] u=bf16[N,4096]\n"
-                           "complex | x * x + x; exp(x); x / x | x=c64[8] | x=c64[N,64]\n"
+                           "complex | x * x + x, exp(x), x / x | x=c64[8] | x=c64[N,64]\n"
                            "sensitive | cos(x * 1e4) | x=f32[8] | x=f32[N,4096]\n";
   const json report = run_json(
       {"bench", "--corpus", corpus, "--device", "cpu", "--size", "1", "--samples", "2", "--json"});
