@@ -170,7 +170,7 @@ struct Vec {
 // Parts of elements of any type: without the attribute the compiler of HIP 5.2 takes a copy by
 // words for one that no element can see, and drops it.
 #if KILN_AMD
-#define KILN_MAY_ALIAS __attribute__((may_alias))
+#define KILN_MAY_ALIAS [[gnu::may_alias]]
 #else
 #define KILN_MAY_ALIAS
 #endif
