@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <random>
 
 #include "tests/amd/isa/code_object.hpp"
 #include "tests/amd/isa/lanes.hpp"
@@ -362,8 +363,7 @@ void start_wave(Wave& wave, const Start& start, const Dispatch& dispatch) {
 }
 
 // Waves take turns of random lengths in a random order until all have ended.
-void run_block(Block& block, std::vector<Wave>& waves) {
-  Launch& launch = *block.launch;
+void run_block(std::vector<Wave>& waves, Block& block, std::mt19937_64& random) {
   while (true) {
     std::vector<Wave*> ready;
     Wave* waiting = nullptr;
@@ -379,9 +379,9 @@ void run_block(Block& block, std::vector<Wave>& waves) {
     }
     if (all_ended) return;
     if (!ready.empty()) {
-      Wave& wave = *ready[launch.random() % ready.size()];
+      Wave& wave = *ready[random() % ready.size()];
       const std::uint32_t turn =
-          waves.size() == 1 ? 1U << 16 : 1 + static_cast<std::uint32_t>(launch.random() % 200);
+          waves.size() == 1 ? 1U << 16 : 1 + static_cast<std::uint32_t>(random() % 200);
       run_wave(wave, turn);
       continue;
     }
@@ -429,7 +429,7 @@ Trace execute(const Dispatch& dispatch, const Memory& memory, const Options& opt
   launch.options = &options;
   launch.kernel = &kernel;
   launch.program = &program_of(kernel);
-  launch.random.seed(options.seed);
+  std::mt19937_64 random(options.seed);
   Start start;
   make_packet(dispatch, start);
   make_arguments(dispatch, start);
@@ -467,7 +467,7 @@ Trace execute(const Dispatch& dispatch, const Memory& memory, const Options& opt
           wave.number = i;
           start_wave(wave, start, dispatch);
         }
-        run_block(block, waves);
+        run_block(waves, block, random);
         launch.trace.waves += waves_of_block;
       }
     }

@@ -1,7 +1,10 @@
 // What single instructions compute: cases with known answers.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "tests/amd/isa/listing.hpp"
+#include "tests/amd/isa/numbers.hpp"
 
 namespace kiln::amd {
 namespace {
@@ -295,6 +298,31 @@ INSTANTIATE_TEST_SUITE_P(Of, Instructions,
                                            std::span<const Case>(kIntegers),
                                            std::span<const Case>(kFlow)),
                          name_of);
+
+// Between each half and the next one there are a value nearer to it, the middle, and a nearer one
+// to the next, which beyond the largest would be 65536.
+TEST(Halves, are_rounded_in_every_mode) {
+  for (u32 half = 0; half < 0x7c00; ++half) {
+    const double below = static_cast<double>(half_to_float(half));
+    const double above = half == 0x7bff ? 65536 : static_cast<double>(half_to_float(half + 1));
+    const double middle = (below + above) / 2;
+    const u32 even = half + (half & 1);
+    EXPECT_EQ(half_of(below), half);
+    EXPECT_EQ(half_of(-below, Round::zero), half | 0x8000);
+    EXPECT_EQ(half_of(std::nextafter(middle, below)), half);
+    EXPECT_EQ(half_of(middle), even);
+    EXPECT_EQ(half_of(-middle), even | 0x8000);
+    EXPECT_EQ(half_of(std::nextafter(middle, above)), half + 1);
+    EXPECT_EQ(half_of(middle, Round::up), half + 1);
+    EXPECT_EQ(half_of(middle, Round::down), half);
+    EXPECT_EQ(half_of(-middle, Round::down), (half + 1) | 0x8000);
+    EXPECT_EQ(half_of(-middle, Round::up), half | 0x8000);
+    EXPECT_EQ(half_of(middle, Round::zero), half);
+  }
+  EXPECT_EQ(half_of(0x1p-1074), 0U);
+  EXPECT_EQ(half_of(0x1p-1074, Round::up), 1U);
+  EXPECT_EQ(half_of(1e300), 0x7c00U);
+}
 
 // What each lane of a whole wave gets: `lines` reads v0, the lane, and writes v8.
 std::vector<u32> lanes_of(const std::string& target, const std::string& lines) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "jit/service/compile.hpp"
 #include "tests/amd/isa/listing.hpp"

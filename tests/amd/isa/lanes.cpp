@@ -295,6 +295,13 @@ void write_halves(Wave& wave, const Operation& op, std::size_t index, const std:
                                   : old.unset_high);
 }
 
+std::uint32_t unset_bits(const Wave& wave, const Operand& operand, int lane) {
+  if (!operand.is_vector()) return operand.is_scalar() ? wave.scalar_unset[operand.index] : 0;
+  const VectorRegister& from = wave.vector[operand.index];
+  return ((from.unset_low >> lane & 1) != 0 ? 0xffffU : 0U) |
+         ((from.unset_high >> lane & 1) != 0 ? 0xffff0000U : 0U);
+}
+
 std::uint64_t unset_low_word(const Wave& wave, const Operation& op, int index) {
   const Operand& operand = source(op, index);
   if (operand.is_vector()) {

@@ -38,6 +38,9 @@ void write_pairs(Wave& wave, const Operation& op, std::size_t index, const std::
 void write_register(Wave& wave, int index, std::uint64_t active, const std::uint32_t* lanes,
                     std::uint64_t unset_low, std::uint64_t unset_high);
 
+/// Of one lane: ones in the bits of a 32-bit operand that nobody has written.
+std::uint32_t unset_bits(const Wave& wave, const Operand& operand, int lane);
+
 /// The lanes of which the low word of a 64-bit source is not written: compilers fill in that word
 /// alone where nobody looks at the upper half of the result.
 std::uint64_t unset_low_word(const Wave& wave, const Operation& op, int index);

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <random>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -83,6 +82,7 @@ struct Shape {
   bool is_store = false;
 };
 
+struct VectorEntry;
 struct Wave;
 struct Block;
 struct Launch;
@@ -94,7 +94,8 @@ using Execute = void (*)(Wave&, const Operation&);
 struct Operation {
   Execute execute = nullptr;
   const Instruction* instruction = nullptr;
-  std::vector<Operand> operands;  ///< destinations first
+  const VectorEntry* entry = nullptr;  ///< of a vector instruction (lanewise.hpp)
+  std::vector<Operand> operands;       ///< destinations first
   std::uint64_t address = 0;
   Unit unit = Unit::other;
   std::uint8_t first_source = 1;
@@ -105,7 +106,6 @@ struct Operation {
   std::uint32_t next = 0;      ///< index of the instruction after it
   std::uint32_t target = 0;    ///< index of a branch's target
   bool reads_doubles = false;  ///< 32-bit literals are the upper half of what they mean
-  std::uint8_t shadow = 0;     ///< how unwritten bits pass through (vector.cpp)
   bool clamp = false;
   bool zeroes_high = false;    ///< 16-bit result that clears the other half
   bool returns = false;        ///< an atomic's old value
@@ -162,7 +162,6 @@ struct Launch {
   /// What kernels may read besides the caller's memory: code, arguments, the dispatch packet.
   std::vector<Allocation> own;
   std::unordered_map<std::uint64_t, std::vector<Touched>> touched;  ///< by address / kTouchedPage
-  std::mt19937_64 random;
   Trace trace;
   std::uint32_t stamp = 0;  ///< of the memory instruction that runs
   const Allocation* last = nullptr;
