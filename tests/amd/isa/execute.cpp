@@ -395,8 +395,38 @@ void run_block(std::vector<Wave>& waves, Block& block, std::mt19937_64& random) 
   }
 }
 
+// A field of COMPUTE_PGM_RSRC1 and what is modelled of it. From 12 on there is one behaviour in
+// place of DX10_CLAMP and IEEE_MODE, that which these bits ask for.
+struct ModeField {
+  const char* name;
+  std::uint32_t shift;
+  std::uint32_t width;
+  std::uint32_t modelled;
+  int before = 100;  ///< the generation that has it no more
+};
+constexpr ModeField kModes[] = {
+    {"FLOAT_ROUND_MODE_32", 12, 2, 0},      // nearest even
+    {"FLOAT_ROUND_MODE_16_64", 14, 2, 0},   // nearest even
+    {"FLOAT_DENORM_MODE_32", 16, 2, 3},     // subnormals are kept
+    {"FLOAT_DENORM_MODE_16_64", 18, 2, 3},  // subnormals are kept
+    {"ENABLE_DX10_CLAMP", 21, 1, 1, 12},    // clamp makes 0 of NaN
+    {"ENABLE_IEEE_MODE", 23, 1, 1, 12},     // minimum and maximum quieten signalling NaN
+    {"FP16_OVFL", 26, 1, 0},                // halves overflow to infinity
+};
+
+void check_modes(const Kernel& kernel) {
+  const int generation = isa_of(kernel.target).major;
+  for (const ModeField& mode : kModes) {
+    const std::uint32_t value = kernel.resources1 >> mode.shift & ((1U << mode.width) - 1);
+    if (generation >= mode.before || value == mode.modelled) continue;
+    throw Fault(fmt::format("{} ({}): its descriptor has {} = {}, of which {} alone is modelled",
+                            kernel.name, kernel.target, mode.name, value, mode.modelled));
+  }
+}
+
 void check_dispatch(const Dispatch& dispatch) {
   const Kernel& kernel = *dispatch.kernel;
+  check_modes(kernel);
   std::uint64_t threads = 1;
   for (std::size_t i = 0; i < 3; ++i) {
     threads *= dispatch.threads[i];

@@ -130,6 +130,37 @@ TEST_P(PlantedFault, is_caught_and_its_absence_is_not) {
 INSTANTIATE_TEST_SUITE_P(Kernel, PlantedFault, ::testing::ValuesIn(kPlanted),
                          [](const auto& info) { return info.param.name; });
 
+// The modes that a descriptor asks for and that are not modelled.
+TEST(Fault, names_the_mode_that_is_not_modelled) {
+  struct Mode {
+    const char* name;
+    std::uint32_t bits;  ///< that differ from the usual ones
+  };
+  constexpr Mode kModes[] = {{"FLOAT_ROUND_MODE_32 = 3", 3 << 12},
+                             {"FLOAT_ROUND_MODE_16_64 = 1", 1 << 14},
+                             {"FLOAT_DENORM_MODE_32 = 0", 3 << 16},
+                             {"FLOAT_DENORM_MODE_16_64 = 2", 1 << 18},
+                             {"ENABLE_DX10_CLAMP = 0", 1 << 21},
+                             {"ENABLE_IEEE_MODE = 0", 1 << 23},
+                             {"FP16_OVFL = 1", 1 << 26}};
+  const TestMemory memory;
+  const auto outcome_with = [&](const std::string& target, std::uint32_t bits) -> std::string {
+    try {
+      run(*kernel_of(target, "s_endpgm\n", 0, kUsualModes ^ bits), memory, {});
+      return "accepted";
+    } catch (const Fault& fault) {
+      return fault.what();
+    }
+  };
+  for (const Mode& mode : kModes) {
+    EXPECT_THAT(outcome_with("gfx90a", mode.bits),
+                AllOf(HasSubstr("listed (gfx90a): "), HasSubstr(mode.name)));
+  }
+  EXPECT_EQ(outcome_with("gfx90a", 0), "accepted");
+  // These bits mean something else there.
+  EXPECT_EQ(outcome_with("gfx1201", 1 << 21 | 1 << 23), "accepted");
+}
+
 TEST(Fault, says_kernel_instruction_address_block_wave_and_lane) {
   EXPECT_THAT(outcome("v_add_u32_e32 v1, 0x1000, v1\nglobal_load_dword v2, v1, s[4:5]"),
               AllOf(HasSubstr("listed (gfx90a): global_load_dword v2, v1, s[4:5] at 0x10: "),

@@ -52,11 +52,16 @@ class TestMemory final : public Memory {
   std::map<std::uint64_t, Allocation> allocations_;
 };
 
+/// COMPUTE_PGM_RSRC1 of kernels as compilers make them: rounding to nearest, subnormals kept in all
+/// formats, DX10_CLAMP, IEEE_MODE.
+inline constexpr std::uint32_t kUsualModes = 0xf << 16 | 1 << 21 | 1 << 23;
+
 /// A kernel of these lines, one instruction each, whose addresses are 4 apart: a branch over two
 /// lines has the offset 2. s[0:1] holds the address of the arguments, v0 the thread's number.
 inline std::shared_ptr<const CodeObject> kernel_of(const std::string& target,
                                                    const std::string& lines,
-                                                   std::uint32_t lds_bytes = 0) {
+                                                   std::uint32_t lds_bytes = 0,
+                                                   std::uint32_t modes = kUsualModes) {
   Kernel kernel;
   kernel.name = "listed";
   kernel.target = target;
@@ -66,6 +71,7 @@ inline std::shared_ptr<const CodeObject> kernel_of(const std::string& target,
   kernel.accumulators = 24;
   kernel.lds_bytes = lds_bytes;
   kernel.argument_bytes = kernel.segment_bytes = 64;
+  kernel.resources1 = modes;
   kernel.properties = 8;                // the address of the arguments
   kernel.resources2 = 2 << 1 | 1 << 7;  // two scalar registers of the user; block id x
   std::string listing;

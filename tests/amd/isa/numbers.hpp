@@ -17,6 +17,10 @@ inline bool is_nan(std::uint32_t bits) { return (bits & 0x7fffffff) > 0x7f800000
 inline bool is_nan(std::uint64_t bits) { return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000; }
 inline bool is_nan16(std::uint32_t bits) { return (bits & 0x7fff) > 0x7c00; }
 
+/// A signalling NaN made quiet.
+inline float quieted(float nan) { return as_float(as_bits(nan) | 0x00400000); }
+inline double quieted(double nan) { return as_double(as_bits(nan) | 0x0008000000000000); }
+
 /// A format of 16 or fewer bits: sign, exponent, fraction.
 struct SmallFormat {
   int exponent_bits;

@@ -5,28 +5,39 @@
 namespace kiln::amd {
 namespace {
 
+// The NaN that minimum and maximum give, as IEEE_MODE has it: a signalling one of the sources, made
+// quiet; a quiet one gives way to the other source.
+template <class T>
+bool signals(T value) {
+  return value != value && as_bits(value) != as_bits(quieted(value));
+}
+template <class T>
+T number_or_nan(T a, T b) {
+  if (signals(a)) return quieted(a);
+  if (signals(b)) return quieted(b);
+  return a != a ? b : a;
+}
+
 template <class T>
 T minimum_number(T a, T b) {
-  if (a != a) return b;
-  if (b != b) return a;
+  if (a != a || b != b) return number_or_nan(a, b);
   if (a == 0 && b == 0) return std::signbit(a) ? a : b;
   return a < b ? a : b;
 }
 template <class T>
 T maximum_number(T a, T b) {
-  if (a != a) return b;
-  if (b != b) return a;
+  if (a != a || b != b) return number_or_nan(a, b);
   if (a == 0 && b == 0) return std::signbit(a) ? b : a;
   return a > b ? a : b;
 }
 // IEEE 754-2019 minimum and maximum: NaN if either is one.
 template <class T>
 T minimum_or_nan(T a, T b) {
-  return a != a ? a : b != b ? b : minimum_number(a, b);
+  return a != a ? quieted(a) : b != b ? quieted(b) : minimum_number(a, b);
 }
 template <class T>
 T maximum_or_nan(T a, T b) {
-  return a != a ? a : b != b ? b : maximum_number(a, b);
+  return a != a ? quieted(a) : b != b ? quieted(b) : maximum_number(a, b);
 }
 
 template <class T>
