@@ -177,6 +177,7 @@ constexpr std::array kOps = {
              .relative_error = RelativeError::kept,
              .ieee = true,
              .fast_instruction = true,
+             .refuses_bools = true,
              .c64 = kC64ByF64}),
     rounded(Op::floor_divide, "floor_divide", 2, Rule::same, {.cost = 16}),
     rounded(Op::remainder, "remainder", 2, Rule::same, {.cost = 16}),
@@ -305,6 +306,9 @@ bool accepts(const OpInfo& op, DType dtype) {
     case Rule::position: return operands != Kind::complex;
     case Rule::same:
       if (operands == Kind::boolean) return op.on_bools.has_value();
+      break;
+    case Rule::floating:
+      if (operands == Kind::boolean) return !op.refuses_bools;
       break;
     default: break;
   }

@@ -149,7 +149,7 @@ enum class Rule : std::uint8_t {
   convert,     ///< the dtype is written in the node
   same,        ///< computed in and returns the operands' common dtype; bools have + * and an order
   integral,    ///< as `same`; integers and bool are returned unchanged (floor, round, ...)
-  floating,    ///< common dtype, integers and bool become f32
+  floating,    ///< common dtype, integers and bool become f32; bools have no /
   compare,     ///< computed in the common dtype, returns bool
   predicate,   ///< one operand of any dtype, returns bool
   logical,     ///< operands are taken to bool, returns bool
@@ -217,6 +217,7 @@ struct OpTraits {
   bool fast_instruction = false;  ///< Accuracy::fast has one on GPUs, although it is IEEE's
   bool undoes_itself = false;     ///< f(f(x)) is x
   bool idempotent = false;        ///< f(x, x) is x
+  bool refuses_bools = false;     ///< of Rule::floating: arithmetic, as that of Rule::same
   std::optional<Op> on_bools{};   ///< what arithmetic of Rule::same is on bools, if it is anything
   std::optional<ComplexBound> c64{};  ///< nothing for an op that has no complex arithmetic
   std::string_view

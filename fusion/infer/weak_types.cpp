@@ -92,7 +92,7 @@ class WeakTypes {
       case Rule::shift: return type_of_shift(node);
       case Rule::select: return common_of(node, 1);
       case Rule::bitwise: return type_of_bitwise(node);
-      case Rule::floating: return to_floating(common_of(node, 0));
+      case Rule::floating: return to_floating(type_of_arithmetic(node));
       case Rule::same: return type_of_arithmetic(node);
       case Rule::integral: return common_of(node, 0);
       case Rule::accumulate: return strong(accumulated_dtype(natural_dtype(common_of(node, 0))));

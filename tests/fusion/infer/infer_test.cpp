@@ -194,6 +194,8 @@ TEST(Inference, BoolsHaveOrAndInPlaceOfSumsAndProducts) {
   EXPECT_EQ(result("x + y", {DType::boolean, DType::i8}), DType::i8);
   EXPECT_EQ(result("x * 2", {DType::boolean}), DType::i32);
   EXPECT_EQ(result("x + True", {DType::boolean}), DType::boolean);
+  EXPECT_EQ(result("x / 2", {DType::boolean}), DType::f32);
+  EXPECT_EQ(result("x / y", {DType::boolean, DType::f16}), DType::f16);
 }
 
 // Two literals that are true make one that is true, whatever that is added to.
@@ -211,7 +213,8 @@ TEST(Inference, RefusesOtherArithmeticOfBoolsByName) {
       {"x - y", "- (sub)"},       {"-x", "- (neg)"},        {"x // y", "// (floor_divide)"},
       {"x % y", "% (remainder)"}, {"x ** y", "** (power)"}, {"sign(x)", "sign"},
       {"square(x)", "square"},    {"abs(x)", "abs"},        {"fmod(x, y)", "fmod"},
-      {"clip(x, y, y)", "clip"},  {"fma(x, y, x)", "fma"}};
+      {"clip(x, y, y)", "clip"},  {"fma(x, y, x)", "fma"},  {"x / y", "/ (div)"},
+      {"x / True", "/ (div)"}};
   for (const auto& [text, name] : cases) {
     const std::vector<DType> dtypes(text.find('y') == std::string::npos ? 1 : 2, DType::boolean);
     const std::string message = error_of(text, dtypes);
