@@ -323,6 +323,7 @@ void NodeText::find_terms() {
     }
   }
   for (const NodeId output : graph_.outputs) terms_[output] = false;
+  has_terms_ = std::ranges::find(terms_, true) != terms_.end();
 }
 
 // Finds quotients by a constant whose only users end in 16 bits and use a cheaper method: there the

@@ -49,6 +49,7 @@ class NodeText {
   /// Whether `id` is an exponential that only sums take, and so may be computed by
   /// narrow::exp_term.
   bool is_term(NodeId id) const { return terms_[id]; }
+  bool has_terms() const { return has_terms_; }
 
   /// The value of a run-time scalar that the kernel takes as `parameter`, and the dtype of that
   /// parameter: its node's, which a weak scalar takes from its partner. A scalar that is not used,
@@ -73,6 +74,7 @@ class NodeText {
   bool short_nans_;
   std::vector<bool> narrow_;
   std::vector<bool> terms_;
+  bool has_terms_ = false;
   std::vector<bool> loose_;  ///< quotients that need not be the correctly rounded ones
   std::vector<bool> needs_storage_;
   std::vector<bool> needs_value_;

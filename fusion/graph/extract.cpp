@@ -1,15 +1,7 @@
 #include "fusion/graph/extract.hpp"
 
-#include <algorithm>
-
 namespace kiln::fusion {
 namespace {
-
-std::vector<bool> needed_by(const Graph& graph, std::span<const std::size_t> outputs) {
-  std::vector<NodeId> roots;
-  for (const std::size_t output : outputs) roots.push_back(graph.outputs()[output]);
-  return live_nodes(graph.nodes(), roots);
-}
 
 std::vector<bool> read_arguments(const Graph& graph, const std::vector<bool>& live) {
   std::vector<bool> read(graph.arguments().size(), false);
@@ -27,12 +19,14 @@ NodeId copy_node(const Graph& from, Node node, const std::vector<NodeId>& moved,
 
 }  // namespace
 
-std::vector<bool> arguments_of(const Graph& graph, std::size_t output) {
-  return read_arguments(graph, needed_by(graph, std::span(&output, 1)));
+std::vector<bool> arguments_of(const Graph& graph, std::span<const NodeId> values) {
+  return read_arguments(graph, live_nodes(graph.nodes(), values));
 }
 
 Extract extract(const Graph& graph, std::span<const std::size_t> outputs) {
-  const std::vector<bool> live = needed_by(graph, outputs);
+  std::vector<NodeId> roots;
+  for (const std::size_t output : outputs) roots.push_back(graph.outputs()[output]);
+  const std::vector<bool> live = live_nodes(graph.nodes(), roots);
   const std::vector<bool> read = read_arguments(graph, live);
   Extract result;
   result.graph.share_tables(graph);

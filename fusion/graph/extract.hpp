@@ -10,8 +10,8 @@
 
 namespace kiln::fusion {
 
-/// For every argument of the graph, whether output `output` reads it.
-std::vector<bool> arguments_of(const Graph& graph, std::size_t output);
+/// For every argument of the graph, whether one of `values` depends on it.
+std::vector<bool> arguments_of(const Graph& graph, std::span<const NodeId> values);
 
 struct Extract {
   Graph graph;

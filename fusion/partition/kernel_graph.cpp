@@ -30,7 +30,11 @@ class Extraction {
  public:
   Extraction(const PlacedGraph& whole, const KernelPart& part)
       : whole_(whole), part_(part), builder_(result_.graph) {
-    for (const std::string& name : whole.graph.argument_names) taken_.insert(name);
+    for (const NodeId id : part.values) {
+      const TypedNode& node = whole.graph.nodes[id];
+      const bool argument = node.op == Op::input || node.op == Op::scalar;
+      if (argument) taken_.insert(whole.graph.argument_names[node.payload]);
+    }
   }
 
   KernelGraph run(std::span<const Store> stores) {
@@ -120,8 +124,8 @@ class Extraction {
   const PlacedGraph& whole_;
   const KernelPart& part_;
   KernelGraph result_;
-  GraphBuilder builder_;  ///< of its typed graph
-  std::set<std::string> taken_;
+  GraphBuilder builder_;         ///< of its typed graph
+  std::set<std::string> taken_;  ///< names of arguments
   std::unordered_map<NodeId, NodeId> moved_;
   std::unordered_map<NodeId, NodeId> shown_;
   std::unordered_map<std::uint64_t, std::uint64_t> positions_;

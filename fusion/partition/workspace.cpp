@@ -1,6 +1,8 @@
 #include "fusion/partition/workspace.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -13,23 +15,34 @@ std::uint64_t aligned_bytes(std::uint64_t bytes) {
 
 namespace {
 
-// The parts of the workspace that are in use, from begin to end.
-class UsedParts {
+// The parts of the workspace that are not in use, from begin to end; the last one has no end. Few
+// lie between large ones that are in use, however many of those there are.
+class FreeParts {
  public:
-  // The lowest offset with that many bytes free.
-  std::uint64_t find(std::uint64_t bytes) const {
-    std::uint64_t at = 0;
-    for (const auto& [begin, end] : used_) {
-      if (begin >= at + bytes) break;
-      at = std::max(at, end);
-    }
+  // Takes the lowest offset with that many bytes free.
+  std::uint64_t take(std::uint64_t bytes) {
+    auto part = free_.begin();
+    while (part->second - part->first < bytes) ++part;
+    const auto [at, end] = *part;
+    const auto next = free_.erase(part);
+    if (at + bytes < end) free_.emplace_hint(next, at + bytes, end);
     return at;
   }
-  void take(std::uint64_t at, std::uint64_t bytes) { used_.emplace(at, at + bytes); }
-  void give_back(std::uint64_t at) { used_.erase(at); }
+  void give_back(std::uint64_t at, std::uint64_t bytes) {
+    auto part = free_.emplace(at, at + bytes).first;
+    if (const auto next = std::next(part); next->first == part->second) {
+      part->second = next->second;
+      free_.erase(next);
+    }
+    if (part == free_.begin()) return;
+    const auto before = std::prev(part);
+    if (before->second != part->first) return;
+    before->second = part->second;
+    free_.erase(part);
+  }
 
  private:
-  std::map<std::uint64_t, std::uint64_t> used_;
+  std::map<std::uint64_t, std::uint64_t> free_{{0, std::numeric_limits<std::uint64_t>::max()}};
 };
 
 // In the order in which they are written.
@@ -39,17 +52,17 @@ Workspace place_in_order(std::span<const Lifetime> lifetimes) {
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return lifetimes[i].first; });
   Workspace result;
   result.offsets.resize(lifetimes.size());
-  UsedParts used;
-  std::multimap<std::size_t, std::uint64_t> ends;  // last kernel to begin
+  FreeParts free;
+  std::multimap<std::size_t, std::size_t> ends;  // last kernel to lifetime
   for (const std::size_t i : order) {
     while (!ends.empty() && ends.begin()->first < lifetimes[i].first) {
-      used.give_back(ends.begin()->second);
+      const std::size_t ended = ends.begin()->second;
+      free.give_back(result.offsets[ended], aligned_bytes(lifetimes[ended].bytes));
       ends.erase(ends.begin());
     }
     const std::uint64_t bytes = aligned_bytes(lifetimes[i].bytes);
-    const std::uint64_t at = used.find(bytes);
-    used.take(at, bytes);
-    ends.emplace(lifetimes[i].last, at);
+    const std::uint64_t at = free.take(bytes);
+    ends.emplace(lifetimes[i].last, i);
     result.offsets[i] = at;
     result.bytes = std::max(result.bytes, at + bytes);
   }

@@ -75,17 +75,23 @@ void check_inputs(const Definition& definition, const CallTypes& types) {
   }
 }
 
-// The shape of the arguments that the output depends on.
-Dims natural_shape(const Definition& definition, const CallTypes& types, std::size_t output) {
-  const std::vector<bool> read = fusion::arguments_of(definition.graph, output);
+// Of each node, the shape of the arguments that it depends on.
+std::vector<Dims> natural_shapes(const fusion::Graph& graph, const CallTypes& types) {
+  std::vector<Dims> arguments(types.arguments.size());
   const std::vector<std::size_t> positions = array_positions(types.arguments);
-  Dims shape;
-  for (std::size_t i = 0; i < types.arrays.size(); ++i) {
-    if (read[positions[i]]) shape = *fusion::broadcast(shape, types.arrays[i].shape);
+  for (std::size_t i = 0; i < positions.size(); ++i)
+    arguments[positions[i]] = types.arrays[i].shape;
+  std::vector<Dims> shapes;
+  for (const fusion::Node& node : graph.nodes()) {
+    Dims shape = node.op == fusion::Op::input ? arguments[node.payload] : Dims();
+    for (const fusion::NodeId operand : node.inputs())
+      shape = *fusion::broadcast(shape, shapes[operand]);
+    shapes.push_back(std::move(shape));
   }
-  return shape;
+  return shapes;
 }
 
+// Of the outputs.
 std::vector<Dims> natural_shapes(const Definition& definition, const fusion::TypedGraph& graph,
                                  const CallTypes& types) {
   std::vector<Dims> outputs;
@@ -96,9 +102,8 @@ std::vector<Dims> natural_shapes(const Definition& definition, const fusion::Typ
     return outputs;
   }
   check_inputs(definition, types);
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    outputs.push_back(natural_shape(definition, types, i));
-  }
+  const std::vector<Dims> shapes = natural_shapes(definition.graph, types);
+  for (const fusion::NodeId output : definition.graph.outputs()) outputs.push_back(shapes[output]);
   return outputs;
 }
 
@@ -142,11 +147,7 @@ Dims with_rank(const Dims& shape, std::size_t rank) {
 
 // An argument that nothing reads may have any shape, also one that no output has.
 bool reads_every_argument(const fusion::Graph& graph) {
-  std::vector<bool> read(graph.arguments().size(), false);
-  for (std::size_t i = 0; i < graph.outputs().size(); ++i) {
-    const std::vector<bool> own = fusion::arguments_of(graph, i);
-    for (std::size_t k = 0; k < read.size(); ++k) read[k] = read[k] || own[k];
-  }
+  const std::vector<bool> read = fusion::arguments_of(graph, graph.outputs());
   return std::ranges::find(read, false) == read.end();
 }
 

@@ -287,7 +287,7 @@ class CaseDraw {
   }
 
   CaseOperand output(const Case& item, const fusion::Graph& graph, std::size_t index) {
-    const std::vector<bool> read = fusion::arguments_of(graph, index);
+    const std::vector<bool> read = fusion::arguments_of(graph, {&graph.outputs()[index], 1});
     Dims natural;
     for (std::size_t i = 0; i < item.inputs.size(); ++i) {
       if (read[i]) natural = *fusion::broadcast(natural, item.inputs[i].shape);

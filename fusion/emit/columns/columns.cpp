@@ -98,9 +98,8 @@ class ColumnEmitter : public ReductionEmitter {
   void row_values(int pass) override {
     std::vector<std::size_t> computed;
     std::vector<std::size_t> passed_on;
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    for (const std::size_t id : row_values_before(pass)) {
       const TypedNode& node = graph_.nodes[id];
-      if (!row_invariant_[id] || pass_[id] != pass || is_reduction(node.op)) continue;
       if (node.op == Op::input) {
         emit_value(id, 2);
         const std::string lane = values_[id] + "_lanes[lane]";

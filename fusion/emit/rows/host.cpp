@@ -38,7 +38,7 @@ std::vector<bool> ReductionEmitter::wanted_after(int pass) {
     bool later =
         row_invariant_[id] && (defined_in(id) > pass || (wanted[id] && values_[id] != names_[id]));
     for (int next = pass + 1; next <= last_pass_ && !row_invariant_[id]; ++next) {
-      later = later || (needed_[static_cast<std::size_t>(next)][id] && !is_cached_for(id, next));
+      later = later || (is_needed(id, next) && !is_cached_for(id, next));
     }
     for (const NodeId operand : graph_.nodes[id].inputs()) {
       wanted[operand] = wanted[operand] || (later && row_invariant_[operand]);
@@ -146,11 +146,8 @@ bool ReductionEmitter::converts_in_blocks(std::size_t i) const {
     return is_plain(operand.value) && !(is_streamed(i) && rows_.ragged) &&
            compute_dtype(graph_.nodes[operand.value].dtype) == DType::f32;
   }
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    const TypedNode& node = graph_.nodes[id];
-    if (node.op == Op::input && node.payload == operand.argument && !is_plain(id)) return false;
-  }
-  return true;
+  const auto nodes = input_nodes_.find(operand.argument);
+  return nodes == input_nodes_.end() || std::ranges::all_of(nodes->second, is_plain);
 }
 
 // The last pass over a row reads from the caches, while memory has time to fetch the next row.

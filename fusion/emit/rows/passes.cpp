@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "fusion/emit/device_text.hpp"
 #include "fusion/emit/rows/reduction_emitter.hpp"
@@ -122,9 +123,8 @@ void ReductionEmitter::for_ends(const std::function<void()>& body) {
 
 void ReductionEmitter::emit_pass(int pass) {
   prepare_divisors(pass);
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+  for (const std::size_t id : reductions_in(pass)) {
     const TypedNode& node = graph_.nodes[id];
-    if (!reduces_in(id, pass)) continue;
     out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", names_[id],
               is_host() ? "start_accumulators" : "identity_lanes", info(node.op).combiner,
               partial_type(node), schedule_.width);
@@ -139,9 +139,7 @@ void ReductionEmitter::emit_pass(int pass) {
     emit_batches(pass);
     if (is_shifted() && !finds_centres(pass)) for_ends([&] { emit_vector(pass, 3, ""); });
   }
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (reduces_in(id, pass)) emit_result(id);
-  }
+  for (const std::size_t id : reductions_in(pass)) emit_result(id);
 }
 
 // The vectors of a thread on a GPU. Those that are not on chip are loaded in batches, whose loads
@@ -211,8 +209,7 @@ void ReductionEmitter::emit_batches(int pass) {
 bool ReductionEmitter::finds_centres(int pass) const {
   constexpr int kFewThreads = 512;
   if (!uses_smem() || rows_.full_vectors == 0 || rows_.block() > kFewThreads) return false;
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!reduces_in(id, pass)) continue;
+  for (const std::size_t id : reductions_in(pass)) {
     const OnlineReductions* const pair = online_pair_of(id);
     if (pair == nullptr || !pair->squares || pair->centre != id) return false;
   }
@@ -228,11 +225,7 @@ bool ReductionEmitter::is_off_centre(std::size_t id) const {
 
 // A pass that only stores goes over the row backwards, beginning with what the caches still hold.
 bool ReductionEmitter::is_backwards(int pass) const {
-  if (rows_.columns != 0 || rows_.split || pass == 0) return false;
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (reduces_in(id, pass)) return false;
-  }
-  return true;
+  return rows_.columns == 0 && !rows_.split && pass != 0 && reductions_in(pass).empty();
 }
 
 // A pass over the vectors from `from` to `to` of those that a thread keeps.
@@ -322,9 +315,14 @@ void ReductionEmitter::emit_each_lane(int pass, int depth, std::string_view slot
   } else {
     out_.line(depth, "KILN_FOR_EACH_LANE(lane, {}, lanes) {{", at_ends_ ? "one" : "width");
   }
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (needed_[static_cast<std::size_t>(pass)][id]) emit_element(id, pass, depth + 1, slot_index);
-    if (reduces_in(id, pass)) emit_combine(id, depth + 1);
+  Ids values;
+  std::ranges::merge(needed_in(pass), reductions_in(pass), std::back_inserter(values));
+  for (const std::size_t id : values) {
+    if (is_reduction(graph_.nodes[id].op)) {
+      emit_combine(id, depth + 1);
+    } else {
+      emit_element(id, pass, depth + 1, slot_index);
+    }
   }
   if (pass == last_pass_) {
     for_each_result(false, [&](std::size_t i, const OperandText& operand) {
@@ -340,11 +338,8 @@ void ReductionEmitter::emit_each_lane(int pass, int depth, std::string_view slot
 // The value of a lane: computed, or cached by an earlier pass.
 void ReductionEmitter::emit_element(std::size_t id, int pass, int depth, std::string_view slot) {
   if (is_cached_for(id, pass)) {
-    const bool moved = std::ranges::any_of(online_, [&](const OnlineReductions& pair) {
-      return !pair.squares && pair.exponential == id;
-    });
     out_.line(depth, "const f32 {0} = {1}{2};", names_[id], cached_text(id, slot),
-              moved ? fmt::format(" * {}_rescale", names_[id]) : "");
+              online_exponentials_.contains(id) ? fmt::format(" * {}_rescale", names_[id]) : "");
     values_[id] = names_[id];
     return;
   }
@@ -362,8 +357,8 @@ std::string ReductionEmitter::cached_text(std::size_t id, std::string_view slot)
 }
 
 void ReductionEmitter::carry_sum_blocks(int pass, int depth, std::string_view done) {
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!reduces_in(id, pass) || !sums_in_blocks(graph_.nodes[id])) continue;
+  for (const std::size_t id : reductions_in(pass)) {
+    if (!sums_in_blocks(graph_.nodes[id])) continue;
     out_.line(depth, "if (ends_sum_block<{0}, {1}>({2})) carry<{3}>({4}_all, {4}_lanes);",
               rows_.threads, rows_.batch, done, info(graph_.nodes[id].op).combiner, names_[id]);
   }

@@ -10,23 +10,23 @@
 
 namespace kiln::fusion {
 
+// Of a value that the pass needs.
 bool ReductionEmitter::is_shared_quotient(std::size_t id, int pass) const {
   const TypedNode& node = graph_.nodes[id];
   if (node.op != Op::div || compute_dtype(node.dtype) != DType::f32) return false;
   const NodeId by = node.operands[1];
-  return row_invariant_[by] && pass_[by] > 0 && needed_[static_cast<std::size_t>(pass)][id] &&
-         !is_cached_for(id, pass);
+  return row_invariant_[by] && pass_[by] > 0 && !is_cached_for(id, pass);
 }
 
 // The quotients of the last pass that share a divisor. Their lanes are computed again where a
 // dividend or the divisor is outside the range of the fast method.
 std::vector<std::size_t> ReductionEmitter::shared_quotients(int pass) const {
   std::vector<std::size_t> quotients;
-  if (is_host() || rows_.columns != 0 || accuracy_ == Accuracy::fast || pass != last_pass_) {
+  if (is_host() || rows_.columns != 0 || accuracy_ == Accuracy::fast || pass != last_pass_ ||
+      !reductions_in(pass).empty()) {
     return quotients;
   }
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (reduces_in(id, pass)) return {};
+  for (const std::size_t id : needed_in(pass)) {
     if (is_shared_quotient(id, pass)) quotients.push_back(id);
   }
   return quotients;

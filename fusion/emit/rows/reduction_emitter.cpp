@@ -21,7 +21,11 @@ ReductionEmitter::ReductionEmitter(const TypedGraph& graph, const Schedule& sche
       index_(schedule.wide_index ? "u64" : "u32"),
       signed_index_(schedule.wide_index ? "i64" : "i32"),
       identifiers_(graph),
-      accuracy_(accuracy) {}
+      accuracy_(accuracy) {
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    if (graph.nodes[id].op == Op::input) input_nodes_[graph.nodes[id].payload].push_back(id);
+  }
+}
 
 KernelDescription ReductionEmitter::run(std::string_view function, std::string_view expression) {
   find_operands();
@@ -94,8 +98,19 @@ void ReductionEmitter::order_passes() {
     if (operand.output && !operand.row_invariant)
       last_pass_ = std::max(last_pass_, pass_[operand.value]);
   }
+  const auto passes = static_cast<std::size_t>(last_pass_) + 1;
+  reductions_.resize(passes);
+  row_values_.resize(passes + 1);
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const auto after = static_cast<std::size_t>(pass_[id]);
+    if (is_reduction(graph_.nodes[id].op)) {
+      reductions_[after - 1].push_back(id);
+    } else if (row_invariant_[id]) {
+      row_values_[after].push_back(id);
+    }
+  }
   choose_online_reductions();
-  cache_functions();
+  find_needed();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (operands_[i].output || !schedule_.operands[i].in_registers) continue;
     for (int pass = 0; pass <= last_pass_; ++pass) {
@@ -121,13 +136,16 @@ void ReductionEmitter::choose_online_reductions() {
   if (is_shifted() && rows_.threads <= kWave) {
     std::erase_if(online_, [](const OnlineReductions& pair) { return pair.squares; });
   }
+  for (const OnlineReductions& pair : online_) {
+    online_pairs_.try_emplace(pair.centre, &pair);
+    online_pairs_.try_emplace(pair.around, &pair);
+    if (!pair.squares) online_exponentials_.insert(pair.exponential);
+  }
 }
 
 const OnlineReductions* ReductionEmitter::online_pair_of(std::size_t id) const {
-  const auto found = std::ranges::find_if(online_, [&](const OnlineReductions& pair) {
-    return pair.centre == id || pair.around == id;
-  });
-  return found == online_.end() ? nullptr : &*found;
+  const auto found = online_pairs_.find(id);
+  return found == online_pairs_.end() ? nullptr : found->second;
 }
 
 // Writes the number of a thread's elements, if the mean of its own elements is used.
@@ -192,37 +210,57 @@ int ReductionEmitter::dense_blocks() const {
   return blocks > kMany ? blocks - 1 : blocks;
 }
 
+// The passes that compute each value that varies within the row, or read it from its cache, in one
+// walk from the results to the arguments. On the way the results of functions that a later pass
+// needs again, such as the exponentials of a softmax, are cached: in registers if a thread's part
+// of a row is there, on the CPU in its caches. Outermost functions come first, since the operands
+// of a cached value are not needed again.
 void ReductionEmitter::find_needed() {
-  needed_.clear();
-  for (int pass = 0; pass <= last_pass_; ++pass) needed_.push_back(needed_in(pass));
+  std::vector<std::vector<int>> passes(graph_.nodes.size());
+  for (int pass = 0; pass <= last_pass_; ++pass) {
+    for (const std::size_t id : reductions_in(pass))
+      passes[graph_.nodes[id].operands[0]].push_back(pass);
+  }
+  for (const OperandText& operand : operands_) {
+    if (operand.output && !operand.row_invariant) passes[operand.value].push_back(last_pass_);
+  }
+  cached_in_.assign(graph_.nodes.size(), -1);
+  needed_.resize(reductions_.size());
+  read_.resize(reductions_.size());
+  int left = most_cached();
+  for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+    const TypedNode& node = graph_.nodes[id];
+    std::vector<int> own = std::move(passes[id]);
+    if (row_invariant_[id]) continue;
+    std::ranges::sort(own);
+    own.erase(std::ranges::unique(own).begin(), own.end());
+    if (own.size() > 1 && left > 0 && is_worth_caching(id)) {
+      cached_in_[id] = own.front();
+      --left;
+    }
+    for (const int pass : own) {
+      const auto p = static_cast<std::size_t>(pass);
+      needed_[p].push_back(id);
+      if (node.op == Op::input) read_[p].insert(node.payload);
+      if (is_cached_for(id, pass)) continue;
+      for (const NodeId operand : node.inputs()) passes[operand].push_back(pass);
+    }
+  }
+  for (std::vector<std::size_t>& ids : needed_) std::ranges::reverse(ids);
 }
 
-// Caches the results of functions that a later pass needs again, such as the exponentials of a
-// softmax: in registers if a thread's part of a row is there, on the CPU in its caches. Outermost
-// functions come first, since the operands of a cached value are not needed again.
-void ReductionEmitter::cache_functions() {
+// How many values a thread can cache.
+int ReductionEmitter::most_cached() const {
   constexpr int kMostRegisters = 64;
   constexpr int kMostOnHost = 1 << 17;
-  cached_in_.assign(graph_.nodes.size(), -1);
-  find_needed();
-  if (rows_.vectors == 0 || rows_.columns != 0 || rows_.in_smem != 0) return;
-  int left = (is_host() ? kMostOnHost : kMostRegisters) / (rows_.vectors * schedule_.width);
-  for (std::size_t id = graph_.nodes.size(); id-- > 0 && left > 0;) {
-    const TypedNode& node = graph_.nodes[id];
-    const bool function = info(node.op).rule == Rule::floating;
-    if (!function || compute_dtype(node.dtype) != DType::f32 || is_cheaper_recomputed(id)) continue;
-    int first = -1;
-    int uses = 0;
-    for (int pass = last_pass_; pass >= 0; --pass) {
-      if (!needed_[static_cast<std::size_t>(pass)][id]) continue;
-      first = pass;
-      ++uses;
-    }
-    if (uses < 2) continue;
-    cached_in_[id] = first;
-    --left;
-    find_needed();
-  }
+  if (rows_.vectors == 0 || rows_.columns != 0 || rows_.in_smem != 0) return 0;
+  return (is_host() ? kMostOnHost : kMostRegisters) / (rows_.vectors * schedule_.width);
+}
+
+bool ReductionEmitter::is_worth_caching(std::size_t id) const {
+  const TypedNode& node = graph_.nodes[id];
+  return info(node.op).rule == Rule::floating && compute_dtype(node.dtype) == DType::f32 &&
+         !is_cheaper_recomputed(id);
 }
 
 // Whether computing an exponential again is cheaper than caching it: then its argument is cached,
@@ -231,50 +269,19 @@ void ReductionEmitter::cache_functions() {
 bool ReductionEmitter::is_cheaper_recomputed(std::size_t id) const {
   constexpr int kFewThreads = 256;
   return schedule_.backend == Backend::nvidia && rows_.block() <= kFewThreads &&
-         std::ranges::any_of(online_, [&](const OnlineReductions& pair) {
-           return !pair.squares && pair.exponential == id;
-         });
+         online_exponentials_.contains(id);
 }
 
-// The values that vary within the row and that a pass computes or reads from its cache.
-std::vector<bool> ReductionEmitter::needed_in(int pass) const {
-  std::vector<bool> needed(graph_.nodes.size(), false);
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (reduces_in(id, pass)) needed[graph_.nodes[id].operands[0]] = true;
-  }
-  for (const OperandText& operand : operands_) {
-    if (operand.output && !operand.row_invariant && pass == last_pass_)
-      needed[operand.value] = true;
-  }
-  for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
-    if (!needed[id] || row_invariant_[id] || is_cached_for(id, pass)) continue;
-    for (const NodeId operand : graph_.nodes[id].inputs()) needed[operand] = true;
-  }
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (row_invariant_[id]) needed[id] = false;
-  }
-  return needed;
-}
-
-bool ReductionEmitter::reduces_in(std::size_t id, int pass) const {
-  return is_reduction(graph_.nodes[id].op) && pass_[id] == pass + 1;
+bool ReductionEmitter::is_needed(std::size_t id, int pass) const {
+  return std::ranges::binary_search(needed_in(pass), id);
 }
 
 bool ReductionEmitter::is_read(const OperandText& operand, int pass) const {
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    const TypedNode& node = graph_.nodes[id];
-    if (node.op == Op::input && node.payload == operand.argument &&
-        needed_[static_cast<std::size_t>(pass)][id]) {
-      return true;
-    }
-  }
-  return false;
+  return read_[static_cast<std::size_t>(pass)].contains(operand.argument);
 }
 
 bool ReductionEmitter::is_used(const OperandText& operand) const {
-  return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
-    return node.op == Op::input && node.payload == operand.argument;
-  });
+  return input_nodes_.contains(operand.argument);
 }
 
 // The type of a reduction's partial results.
@@ -373,9 +380,7 @@ std::string ReductionEmitter::line_text(std::size_t operand) const {
 // rows in shared memory leave registers free, or where exponentials are computed as terms of sums
 // and instructions count.
 bool ReductionEmitter::loads_words() const {
-  for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
-    if (node_text_.is_term(id)) return true;
-  }
+  if (node_text_.has_terms()) return true;
   const bool left = prefetched_.empty() || rows_.vectors > 8 || copies_rows_async();
   return uses_smem() && rows_.block() <= 512 && left;
 }

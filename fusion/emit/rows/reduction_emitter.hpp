@@ -7,6 +7,8 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "fusion/emit/emit.hpp"
@@ -89,7 +91,17 @@ class ReductionEmitter {
   bool copies_rows_async() const;
   bool finds_centres(int pass) const;
   bool is_off_centre(std::size_t id) const;
-  bool reduces_in(std::size_t id, int pass) const;
+
+  // Of each pass, ids ascending. Values before pass 0 depend on no reduction.
+  using Ids = std::vector<std::size_t>;
+  /// The reductions that it computes.
+  const Ids& reductions_in(int pass) const { return reductions_[static_cast<std::size_t>(pass)]; }
+  /// The values that vary within the row and that it computes or reads from their cache.
+  const Ids& needed_in(int pass) const { return needed_[static_cast<std::size_t>(pass)]; }
+  /// The row-invariant values, but for reductions, that are known before it and no earlier.
+  const Ids& row_values_before(int pass) const {
+    return row_values_[static_cast<std::size_t>(pass)];
+  }
 
   // Text.
   void locate_split(std::string_view unit, std::string_view row);
@@ -116,6 +128,7 @@ class ReductionEmitter {
   std::string_view signed_index_;
   KernelNames identifiers_;
   std::vector<OperandText> operands_;
+  std::unordered_map<std::uint64_t, std::vector<std::size_t>> input_nodes_;  ///< by argument
   std::vector<bool> row_invariant_;  ///< nodes that have one element for each row
   std::vector<int> pass_;            ///< how many passes stand before a node can be computed
   std::vector<std::string> names_;   ///< of values
@@ -128,9 +141,10 @@ class ReductionEmitter {
  private:
   void find_operands();
   void order_passes();
-  std::vector<bool> needed_in(int pass) const;
   void find_needed();
-  void cache_functions();
+  bool is_needed(std::size_t id, int pass) const;
+  int most_cached() const;
+  bool is_worth_caching(std::size_t id) const;
   bool is_cached_for(std::size_t id, int pass) const {
     return cached_in_[id] >= 0 && cached_in_[id] < pass;
   }
@@ -187,9 +201,14 @@ class ReductionEmitter {
   bool at_ends_ = false;         ///< it is for single elements at the ends of a row
   bool fast_quotients_ = false;  ///< it takes divisors and dividends to be in range
   std::vector<OnlineReductions> online_;
+  std::unordered_map<std::size_t, const OnlineReductions*> online_pairs_;  ///< by both their nodes
+  std::unordered_set<std::size_t> online_exponentials_;
   std::vector<std::size_t> prefetched_;  ///< operands that only the last pass reads
   int last_pass_ = 0;
-  std::vector<std::vector<bool>> needed_;  ///< by pass and node
+  std::vector<Ids> reductions_;  ///< by pass, as the next two
+  std::vector<Ids> needed_;
+  std::vector<Ids> row_values_;
+  std::vector<std::unordered_set<std::uint64_t>> read_;  ///< by pass: arguments that it loads
   std::vector<int>
       cached_in_;  ///< the pass that leaves a node's values in registers for later ones, or -1
 };

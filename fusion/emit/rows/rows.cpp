@@ -93,10 +93,7 @@ class RowEmitter : public ReductionEmitter {
     split_bounds();
     for (const OperandText& operand : operands_) {
       if (operand.output || !operand.row_invariant || !is_used(operand)) continue;
-      const auto node = std::ranges::find_if(graph_.nodes, [&](const TypedNode& n) {
-        return n.op == Op::input && n.payload == operand.argument;
-      });
-      define_input(static_cast<std::size_t>(node - graph_.nodes.begin()), 2, operand.name,
+      define_input(input_nodes_.at(operand.argument).front(), 2, operand.name,
                    fmt::format("*{}_row", operand.name));
     }
   }
@@ -156,10 +153,7 @@ class RowEmitter : public ReductionEmitter {
   }
 
   void row_values(int pass) override {
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      if (!row_invariant_[id] || pass_[id] != pass || is_reduction(graph_.nodes[id].op)) continue;
-      emit_value(id, 2);
-    }
+    for (const std::size_t id : row_values_before(pass)) emit_value(id, 2);
   }
 
   void emit_result(std::size_t id) override {
