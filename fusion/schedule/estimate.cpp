@@ -7,28 +7,16 @@
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/op.hpp"
 #include "fusion/schedule/explain.hpp"
+#include "fusion/schedule/gpu_model.hpp"
 
 namespace kiln::fusion {
 namespace {
 
-// Operations on f32 that a target can do while its memory copies one byte (read and write counted):
-// lanes * clock / copy bandwidth, from the vendors' data sheets with copies at 85 % of the peak,
-// and 4,159 GB/s measured on an H200. One core of a CPU: 8 lanes, two pipes, 3 GHz, 12 GB/s.
-struct Balance {
-  std::string_view target;
-  double operations_per_byte;
-};
-constexpr Balance kBalances[] = {
-    {"gfx906", 7.6}, {"gfx908", 11}, {"gfx90a", 8.1}, {"gfx942", 9.1}, {"gfx950", 5.8},
-    {"gfx103", 25},  {"gfx110", 19}, {"gfx120", 28},  {"gfx", 12},     {"sm_80", 6.3},
-    {"sm_86", 22},   {"sm_89", 47},  {"sm_90", 7.1},  {"sm_100", 5.3}, {"sm_120", 35},
-    {"sm_", 10},     {"", 4},
-};
-
+// Operations on f32 that a target can do while its memory copies one byte (read and write counted).
+// One core of a CPU: 8 lanes, two pipes, 3 GHz, 12 GB/s.
 double balance_of(std::string_view target) {
-  const auto* const found = std::ranges::find_if(
-      kBalances, [&](const Balance& balance) { return target.starts_with(balance.target); });
-  return found->operations_per_byte;
+  const GpuModel* const gpu = find_gpu_model(target);
+  return gpu == nullptr ? 4 : gpu->lanes_per_ns() / (kCopiedFraction * gpu->bandwidth_gbs);
 }
 
 double operations_of(const TypedGraph& graph) {

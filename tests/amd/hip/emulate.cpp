@@ -57,6 +57,13 @@ std::string new_faults() {
   return faults();
 }
 
+Trace take_trace() {
+  Trace trace;
+  if (loaded == nullptr) return trace;
+  reinterpret_cast<void (*)(Trace*)>(dlsym(loaded, "kiln_amd_take_trace"))(&trace);
+  return trace;
+}
+
 }  // namespace kiln::amd
 
 // In place of libc's.

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "tests/amd/isa/dispatch.hpp"
+
 namespace kiln::amd {
 
 /// By KILN_TEST_AMD: `emulated` or `real`. Without it, whether KILN_TEST_AMD_TARGET chooses what to
@@ -10,5 +12,7 @@ namespace kiln::amd {
 bool is_emulating();
 /// What went wrong on the emulated GPUs since the last time; empty for nothing.
 std::string new_faults();
+/// What the launches on them that have run since the last time executed.
+Trace take_trace();
 
 }  // namespace kiln::amd

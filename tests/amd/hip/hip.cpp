@@ -206,6 +206,11 @@ const char* kiln_amd_new_faults() {
   for (; told < runtime.faults.size(); ++told) text += runtime.faults[told] + "\n";
   return text.c_str();
 }
+/// What the launches since the last time executed.
+void kiln_amd_take_trace(kiln::amd::Trace* trace) {
+  const Call call;
+  *trace = std::exchange(Runtime::instance().trace, {});
+}
 /// Handles that have not been given back.
 int kiln_amd_live_handles() {
   const Call call;

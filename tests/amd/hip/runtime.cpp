@@ -32,8 +32,9 @@ void run_now(int device, const KernelWork& work) {
   dispatch.threads = {work.threads.x, work.threads.y, work.threads.z};
   dispatch.dynamic_lds = work.dynamic_lds;
   dispatch.arguments = work.arguments;
-  execute(dispatch, gpu(device).memory,
-          {.seed = runtime.queue.draw(), .worst_transcendentals = runtime.worst_transcendentals});
+  runtime.trace.add(execute(
+      dispatch, gpu(device).memory,
+      {.seed = runtime.queue.draw(), .worst_transcendentals = runtime.worst_transcendentals}));
 }
 
 void run_now(int, const CopyWork& work) {

@@ -138,6 +138,7 @@ struct Runtime {
   std::set<ihipStream_t*> streams;
   std::set<std::shared_ptr<Capture>> captures;
   std::vector<std::string> faults;
+  Trace trace;  ///< of the launches that have run and that nobody has asked for
 };
 
 /// Every function of the interface: the lock, and the error that hipGetLastError gives.

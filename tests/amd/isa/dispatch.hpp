@@ -112,7 +112,7 @@ struct Options {
   bool worst_transcendentals = false;
 };
 
-/// The units that issue instructions.
+/// The units that issue instructions; `other` has waits, barriers and branches.
 enum class Unit : std::uint8_t { vector, transcendental, matrix, scalar, lds, memory, other };
 inline constexpr std::size_t kUnits = 7;
 
@@ -126,6 +126,8 @@ struct Trace {
   std::uint64_t waves = 0;
   std::uint64_t bytes_read = 0;     ///< of device memory, by active lanes
   std::uint64_t bytes_written = 0;  ///< of device memory
+
+  void add(const Trace& other);
 };
 
 /// Runs a whole grid in the calling thread, block after block, the waves of a block in turns. Calls

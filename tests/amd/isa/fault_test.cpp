@@ -84,6 +84,10 @@ const Planted kPlanted[] = {
      "v_mov_b32_e32 v4, v1\nv_mad_u64_u32 v[4:5], s[8:9], 1, 0, v[4:5]\n"
      "global_store_dword v1, v4, s[6:7]",
      "nobody has written"},
+    {"high_word_of_a_move_never_written",
+     "s_mov_b32 s8, 1\nv_mov_b64_e32 v[4:5], s[8:9]\nglobal_store_dword v1, v5, s[6:7]",
+     "s_mov_b32 s8, 1\nv_mov_b64_e32 v[4:5], s[8:9]\nglobal_store_dword v1, v4, s[6:7]",
+     "nobody has written"},
     {"memory_never_written",
      "global_load_dword v2, v1, s[6:7]\ns_waitcnt vmcnt(0)\nglobal_store_dword v1, v2, s[6:7]",
      "global_load_dword v2, v1, s[4:5]\ns_waitcnt vmcnt(0)\nglobal_store_dword v1, v2, s[6:7]",

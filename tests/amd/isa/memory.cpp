@@ -965,7 +965,7 @@ bool translate_lds(std::string_view name, const Instruction& instruction, Operat
 
 bool translate_scalar_load(std::string_view name, const Instruction& instruction, Operation& op) {
   if (!take(name, "s_load_")) return false;
-  op.unit = Unit::memory;
+  op.unit = Unit::scalar;
   op.execute = &scalar_load;
   op.offset = instruction.number("offset");
   return only(instruction, kPolicies) && read_shape(name, op.shape) && op.operands.size() >= 2 &&

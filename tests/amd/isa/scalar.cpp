@@ -736,6 +736,7 @@ bool translate_scalar(const Instruction& instruction, const Isa&, int, Operation
       const auto distance = static_cast<std::int16_t>(op.operands.back().bits);
       op.offset = static_cast<std::int64_t>(instruction.address) + 4 + 4 * distance;
       op.operands.pop_back();
+      op.unit = Unit::other;
     }
     if (entry.execute == &nothing || name == "s_endpgm" || name.starts_with("s_barrier")) {
       op.unit = Unit::other;
