@@ -71,6 +71,13 @@ const Planted kPlanted[] = {
      "a write to LDS has not been waited for"},
     {"race_on_memory", "v_and_b32_e32 v1, 0xfc, v1\nglobal_store_dword v1, v0, s[6:7]",
      "global_store_dword v1, v0, s[6:7]", "a race"},
+    // Right is what lanes without a row do: they load one that its owner replaces in place.
+    {"load_of_what_another_wave_stores",
+     "v_xor_b32_e32 v2, 0x100, v1\nglobal_store_dword v1, v0, s[4:5]\n"
+     "global_load_dword v3, v2, s[4:5]",
+     "v_xor_b32_e32 v2, 0x100, v1\nglobal_load_dword v3, v1, s[4:5]\ns_waitcnt vmcnt(0)\n"
+     "global_store_dword v1, v0, s[4:5]\nglobal_load_dword v4, v2, s[4:5]",
+     "a race"},
     {"lanes_that_store_different_values",
      "v_and_b32_e32 v1, 0x1f8, v1\nglobal_store_dword v1, v0, s[6:7]",
      "v_and_b32_e32 v1, 0x1f8, v1\nv_lshrrev_b32_e32 v2, 3, v1\n"

@@ -56,12 +56,18 @@ bool concurrent(const Who& me, u32 block, u32 epoch) {
 }
 
 // What is wrong with this access to some bytes of a dword, or nothing.
-const char* touch(Touched& touched, const Who& me, u8 bytes, bool writes, bool atomic) {
+const char* touch(Touched& touched, const Who& me, u8 bytes, bool writes, bool atomic,
+                  bool in_lds) {
   // A load cannot tell whether its source was an atomic one: it may meet atomics.
   const bool both_atomic = touched.atomic && (atomic || !writes);
   const bool by_me = touched.writer == me.wave && touched.writer_block == me.block;
+  // A wave replaces what it has loaded itself. Lanes without a row of their own load somebody's, to
+  // drop it, and may do so at any time.
+  const u32 own_bit = u32{1} << (me.wave - 1) % 32;
+  const bool in_place =
+      !in_lds && touched.reader_block == me.block && (touched.readers & own_bit) != 0;
   if ((touched.written_bytes & bytes) != 0 && !by_me && !both_atomic &&
-      concurrent(me, touched.writer_block, touched.writer_epoch)) {
+      (writes || !touched.in_place) && concurrent(me, touched.writer_block, touched.writer_epoch)) {
     return writes ? "a race: another wave has written it and no barrier is between"
                   : "a race: another wave writes it and no barrier is between";
   }
@@ -70,7 +76,7 @@ const char* touch(Touched& touched, const Who& me, u8 bytes, bool writes, bool a
   const bool read_by_me = touched.reader == me.wave && touched.reader_block == me.block;
   if (writes) {
     if (readers_concurrent && (touched.read_bytes & bytes) != 0 &&
-        (touched.many_readers || !read_by_me) && !atomic) {
+        (touched.many_readers || !read_by_me) && !atomic && !in_place) {
       return "a race: another wave has read it and no barrier is between";
     }
     const bool adds = by_me && touched.writer_epoch == me.epoch;
@@ -80,6 +86,7 @@ const char* touch(Touched& touched, const Who& me, u8 bytes, bool writes, bool a
     touched.writer_epoch = me.epoch;
     touched.stamp = me.stamp;
     touched.atomic = atomic;
+    touched.in_place = in_place;
     return nullptr;
   }
   if (!readers_concurrent) {
@@ -89,6 +96,7 @@ const char* touch(Touched& touched, const Who& me, u8 bytes, bool writes, bool a
     touched.many_readers = true;
   }
   touched.read_bytes = static_cast<u8>(touched.read_bytes | bytes);
+  touched.readers = (touched.reader_block == me.block ? touched.readers : 0) | own_bit;
   // Readers of several blocks are concurrent with every other block.
   touched.reader_block =
       readers_concurrent && touched.reader_block != me.block ? ~u32{0} : me.block;
@@ -130,7 +138,7 @@ void touch_bytes(Wave& wave, u64 address, u32 bytes, bool writes, bool atomic, i
         std::memcmp(same + (at - address), data + (at - address), end - at) != 0) {
       fault(wave, fmt::format("two lanes store different values at {:#x}", at), lane);
     }
-    if (const char* race = touch(touched, me, mask, writes, atomic)) {
+    if (const char* race = touch(touched, me, mask, writes, atomic, in_lds)) {
       fault(wave, fmt::format("{} ({} {:#x})", race, in_lds ? "LDS" : "memory", at), lane);
     }
     at = end;

@@ -147,8 +147,10 @@ struct Touched {
   std::uint32_t writer_block = 0;
   std::uint8_t written_bytes = 0;
   std::uint8_t read_bytes = 0;
-  std::uint32_t stamp = 0;  ///< of the instruction that wrote
+  std::uint32_t stamp = 0;    ///< of the instruction that wrote
+  std::uint32_t readers = 0;  ///< a bit for each wave of the reader's block
   bool atomic = false;
+  bool in_place = false;      ///< who wrote it had loaded it
   bool many_readers = false;  ///< of several waves, in the reader's epoch
 };
 
