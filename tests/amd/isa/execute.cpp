@@ -357,6 +357,8 @@ void start_wave(Wave& wave, const Start& start, const Dispatch& dispatch) {
   const std::uint64_t mask = left >= kernel.wave_size ? wave.all() : (std::uint64_t{1} << left) - 1;
   wave.set_mask(kExec, mask, 0);
   wave.scalar_unset[kExec + 1] = 0;
+  wave.set_scalar(kPrivateBase, 0);
+  wave.set_scalar(kPrivateBase + 1, static_cast<std::uint32_t>(kPrivateAperture >> 32));
   wave.scalar[kExec + 1] = static_cast<std::uint32_t>(wave.exec >> 32);
   start_scalars(wave, start);
   start_vectors(wave, dispatch.threads);

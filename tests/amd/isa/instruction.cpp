@@ -78,6 +78,7 @@ constexpr Special kSpecials[] = {
     {"exec", kExec, 2},
     {"exec_lo", kExec, 1},
     {"exec_hi", kExec + 1, 1},
+    {"src_private_base", kPrivateBase, 2},
 };
 
 bool parse_plain(std::string_view text, std::uint32_t accumulators, Operand& operand) {
@@ -108,6 +109,11 @@ bool parse_plain(std::string_view text, std::uint32_t accumulators, Operand& ope
   if (text.starts_with('s')) {
     operand.kind = OperandKind::scalar;
     return parse_range(text.substr(1), operand) && operand.index + operand.count <= kVcc;
+  }
+  if (text == "hwreg(HW_REG_SH_MEM_BASES, 0, 16)") {
+    operand.kind = OperandKind::integer;
+    operand.bits = static_cast<std::uint32_t>(kPrivateAperture >> 48);
+    return true;
   }
   if (const auto value = integer(text)) {
     operand.kind = text.starts_with("0x") ? OperandKind::literal : OperandKind::integer;
@@ -158,10 +164,9 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 // Instructions whose operands are no registers: their text is a modifier called "text".
 bool is_free_text(std::string_view mnemonic) {
   for (const std::string_view name :
-       {"s_waitcnt",       "s_sendmsg", "s_delay_alu", "s_clause",     "s_nop",
-        "s_inst_prefetch", "s_wait_",   "s_setreg",    "s_getreg",     "s_set_inst_prefetch",
-        "s_sethalt",       "s_sleep",   "s_setprio",   "s_round_mode", "s_denorm_mode",
-        "s_icache",        "s_dcache",  "s_prefetch",  "s_code_end",   "s_singleuse"}) {
+       {"s_waitcnt", "s_sendmsg", "s_delay_alu", "s_clause", "s_nop", "s_inst_prefetch", "s_wait_",
+        "s_setreg", "s_set_inst_prefetch", "s_sethalt", "s_sleep", "s_setprio", "s_round_mode",
+        "s_denorm_mode", "s_icache", "s_dcache", "s_prefetch", "s_code_end", "s_singleuse"}) {
     if (mnemonic.starts_with(name)) return true;
   }
   return false;

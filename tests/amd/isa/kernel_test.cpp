@@ -51,6 +51,15 @@ KERNEL integers(const int* a, const int* b, int* out, u32 size) {
   if (i < size) out[i] = a[i] / b[i] + a[i] % b[i] * 3;
 }
 
+KERNEL own_memory(const float* a, const float* b, float* out, u32 size) {
+  const u32 i = BLOCK * 256 + THREAD;
+  if (i >= size) return;
+  float own[3] = {a[i], b[i], 0};
+  float* volatile anywhere = own + i % 3;
+  *anywhere += 1;
+  out[i] = *anywhere + own[1];
+}
+
 KERNEL block_sums(const float* a, const float*, float* out, u32 size) {
   __attribute__((shared)) static float partial[256];
   const u32 i = BLOCK * 256 + THREAD;
@@ -176,6 +185,12 @@ TEST_P(Kernels, compute_as_the_host_does) {
     return half_to_float(
         half_of(static_cast<double>(half_to_float(half_of(a))) * half_to_float(half_of(b))));
   });
+}
+
+TEST_P(Kernels, reach_their_own_memory_by_pointers_to_anything) {
+  const std::vector<float> a = {1, 2, 4};
+  const std::vector<float> b = {8, 16, 32};
+  EXPECT_EQ(run("own_memory", a, b), (std::vector<float>{10, 34, 33}));
 }
 
 TEST_P(Kernels, divide_integers) {

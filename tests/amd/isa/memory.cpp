@@ -418,6 +418,33 @@ void issue_memory(Wave& wave, const Operation& op, const Operand* filled, u32 re
   if ((op.variant & kIsFlat) != 0) issue(wave, Counter::lds, filled, registers, false);
 }
 
+Place scratch(Wave& wave, u64 offset, u32 bytes, int lane) {
+  const u32 size = wave.launch->kernel->scratch_bytes;
+  if (offset > size || bytes > size - offset) {
+    fault(wave,
+          fmt::format("{} bytes at {:#x} of scratch memory, of which a lane has {} bytes", bytes,
+                      offset, size),
+          lane);
+  }
+  const u64 at = static_cast<u64>(lane) * size + offset;
+  return {wave.scratch.data() + at, wave.scratch_written.data() + at};
+}
+
+// Whether a flat instruction means scratch memory; `offset` is where in the lane's own.
+bool is_in_scratch(const Operation& op, u64 address, u64& offset) {
+  offset = address - kPrivateAperture;
+  return (op.variant & kIsFlat) != 0 && offset < u64{1} << 32;
+}
+
+void store_in_scratch(Wave& wave, const Operation& op, int data, u64 offset, int lane) {
+  const Place place = scratch(wave, offset, op.shape.bytes, lane);
+  // Spilled registers may hold nothing in lanes that nobody looks at.
+  std::array<u8, 16> bytes;
+  const bool unset = data_of(wave, op.shape, data, lane, bytes.data());
+  std::memcpy(place.data, bytes.data(), op.shape.bytes);
+  std::memset(place.written, unset ? 0 : 1, op.shape.bytes);
+}
+
 void global_load(Wave& wave, const Operation& op) {
   const Operand& to = op.operands[0];
   const Shape& shape = op.shape;
@@ -428,6 +455,11 @@ void global_load(Wave& wave, const Operation& op) {
   if (!load_dense(wave, op, addresses)) {
     each_lane(wave.exec, [&](int lane) {
       const u64 address = addresses[static_cast<std::size_t>(lane)];
+      if (u64 offset = 0; is_in_scratch(op, address, offset)) {
+        const Place own = scratch(wave, offset, shape.bytes, lane);
+        fill_registers(wave, shape, to.index, lane, load(own, shape.bytes));
+        return;
+      }
       const Place place = device_memory(wave, address, shape.bytes, lane);
       touch_bytes(wave, address, shape.bytes, false, false, lane, false, nullptr, nullptr);
       fill_registers(wave, shape, to.index, lane, load(place, shape.bytes));
@@ -452,6 +484,10 @@ void global_store(Wave& wave, const Operation& op) {
   ++wave.launch->stamp;
   each_lane(wave.exec, [&](int lane) {
     const u64 address = addresses[static_cast<std::size_t>(lane)];
+    if (u64 offset = 0; is_in_scratch(op, address, offset)) {
+      store_in_scratch(wave, op, op.operands[1].index, offset, lane);
+      return;
+    }
     const Place place = device_memory(wave, address, shape.bytes, lane);
     std::array<u8, 16> data;
     if (data_of(wave, shape, op.operands[1].index, lane, data.data())) {
@@ -514,18 +550,6 @@ void scratch_offsets(Wave& wave, const Operation& op, const Operand& vector, con
   for (std::size_t lane = 0; lane < kLanes; ++lane) offsets[lane] = start + from.lane[lane];
 }
 
-Place scratch(Wave& wave, u64 offset, u32 bytes, int lane) {
-  const u32 size = wave.launch->kernel->scratch_bytes;
-  if (offset > size || bytes > size - offset) {
-    fault(wave,
-          fmt::format("{} bytes at {:#x} of scratch memory, of which a lane has {} bytes", bytes,
-                      offset, size),
-          lane);
-  }
-  const u64 at = static_cast<u64>(lane) * size + offset;
-  return {wave.scratch.data() + at, wave.scratch_written.data() + at};
-}
-
 void scratch_access(Wave& wave, const Operation& op) {
   const Shape& shape = op.shape;
   const bool is_buffer = (op.variant & kIsBuffer) != 0;
@@ -542,17 +566,14 @@ void scratch_access(Wave& wave, const Operation& op) {
   std::array<u64, kLanes> offsets;
   scratch_offsets(wave, op, op.operands[vector], op.operands[scalar], offsets);
   each_lane(wave.exec, [&](int lane) {
-    const Place place = scratch(wave, offsets[static_cast<std::size_t>(lane)], shape.bytes, lane);
+    const u64 offset = offsets[static_cast<std::size_t>(lane)];
     const int index = op.operands[data].index;
-    if (!shape.is_store) {
-      fill_registers(wave, shape, index, lane, load(place, shape.bytes));
+    if (shape.is_store) {
+      store_in_scratch(wave, op, index, offset, lane);
       return;
     }
-    // Spilled registers may hold nothing in lanes that nobody looks at.
-    std::array<u8, 16> bytes;
-    const bool unset = data_of(wave, shape, index, lane, bytes.data());
-    std::memcpy(place.data, bytes.data(), shape.bytes);
-    std::memset(place.written, unset ? 0 : 1, shape.bytes);
+    const Place place = scratch(wave, offset, shape.bytes, lane);
+    fill_registers(wave, shape, index, lane, load(place, shape.bytes));
   });
   issue_memory(wave, op, shape.is_store ? nullptr : &op.operands[0], (shape.bytes + 3U) / 4,
                shape.is_store);

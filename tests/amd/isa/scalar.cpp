@@ -573,6 +573,7 @@ void add_rest(Builder& to) {
     }
   }
   entries["s_mov_b32"] = {&move<false>, 0, 1, 2};
+  entries["s_getreg_b32"] = {&move<false>, 0, 1, 2};
   entries["s_mov_b64"] = {&move<true>, 0, 1, 2};
   entries["s_movk_i32"] = {&move<false>, 0, 1, 2, true};
   entries["s_cmov_b32"] = {&conditional_move<false>, 0, 1, 2};
