@@ -289,6 +289,11 @@ KILN_FN T exchange(T value) {
     auto words = bit_cast<Words<int(sizeof(T) / 4)>>(value);
     _Pragma("unroll") for (int i = 0; i < int(sizeof(T) / 4); ++i) {
       words.word[i] = exchange_word<Mask, Combined>(words.word[i]);
+#if KILN_AMD
+      // Products of complex numbers go on in f64. LLVM 14 (HIP 5.2) makes the move and that
+      // conversion one instruction, which gfx90a does not have; behind an asm it does not.
+      if constexpr (is_same<T, c64>()) asm("" : "+v"(words.word[i]));
+#endif
     }
     return bit_cast<T>(words);
   } else {
