@@ -17,11 +17,6 @@ constexpr std::uint64_t kLookUpsPerFlush = 4096;
 constexpr std::chrono::milliseconds kUnknownCompile{100};
 constexpr std::chrono::milliseconds kLongestLookUp{2000};
 
-Key key_without_toolchain(std::vector<Ingredient> ingredients) {
-  std::erase_if(ingredients, [](const Ingredient& one) { return one.tag == "toolchain"; });
-  return make_key(ingredients);
-}
-
 }  // namespace
 
 std::shared_ptr<Cache> Cache::open(Config config) {

@@ -83,4 +83,9 @@ std::vector<Ingredient> summarise(std::span<const Ingredient> ingredients) {
   return summary;
 }
 
+Key key_without_toolchain(std::vector<Ingredient> ingredients) {
+  std::erase_if(ingredients, [](const Ingredient& one) { return one.tag == "toolchain"; });
+  return make_key(ingredients);
+}
+
 }  // namespace kiln::cache

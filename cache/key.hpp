@@ -28,4 +28,7 @@ inline constexpr std::size_t kMaxModuleName = 63;
 /// elsewhere: a value above 256 bytes becomes its hash and length.
 std::vector<Ingredient> summarise(std::span<const Ingredient> ingredients);
 
+/// The key that the same source has whatever compiles it. Of summarised ingredients.
+Key key_without_toolchain(std::vector<Ingredient> ingredients);
+
 }  // namespace kiln::cache

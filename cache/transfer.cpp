@@ -1,10 +1,13 @@
-// Moving entries between caches: export to a bundle and import from one (kiln/cache.hpp).
+// Moving entries between caches: export to a bundle and import from one, push to the remote tier
+// and pull from it (kiln/cache.hpp).
 #include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <utility>
 
 #include "base/atomic_file.hpp"
@@ -45,12 +48,20 @@ Directory& directory_of(Cache& cache, std::string_view what) {
                                     cache.config().why_uncached));
 }
 
+Directory& readable_directory_of(Cache& cache, std::string_view what) {
+  Directory& directory = directory_of(cache, what);
+  const std::string reason = directory.unreadable();
+  if (reason.empty()) return directory;
+  throw Error(Code::io, fmt::format("cache {}: {}", what, reason));
+}
+
 /// An entry's file as an export wants it.
 struct Checked {
   enum class State : std::uint8_t { good, other, vanished, bad };
   State state = State::other;  ///< other: the filter does not match
   std::string bytes;
   std::string reason;
+  Key source;  ///< key_without_toolchain()
 };
 
 /// Reads the head alone where the filter needs no more.
@@ -58,45 +69,96 @@ Checked read_checked(Directory& directory, const base::UniqueFd& shard, const It
                      const Filter& filter) {
   using State = Checked::State;
   const std::optional<Listing> listing = read_listing(directory, shard, item);
-  if (!listing) return {State::vanished, {}, {}};
+  if (!listing) return {State::vanished, {}, {}, {}};
   if (!filter.matches(*listing)) return {};
   Directory::File file = directory.read_file(shard, item.name, kMaxEntryBytes);
-  if (file.state == Directory::File::State::absent) return {State::vanished, {}, {}};
-  if (file.state == Directory::File::State::unavailable) return {State::bad, {}, file.reason};
+  if (file.state == Directory::File::State::absent) return {State::vanished, {}, {}, {}};
+  if (file.state == Directory::File::State::unavailable) return {State::bad, {}, file.reason, {}};
   if (file.state == Directory::File::State::read) {
     const Decoded decoded = decode(item.key, file.bytes, Parts::all);
-    if (decoded.entry) return {State::good, std::move(file.bytes), {}};
+    if (decoded.entry) {
+      return {State::good,
+              std::move(file.bytes),
+              {},
+              key_without_toolchain(decoded.entry->metadata.ingredients)};
+    }
     file.reason = decoded.reason;
-    if (decoded.other_version) return {State::bad, {}, file.reason};
+    if (decoded.other_version) return {State::bad, {}, file.reason, {}};
   }
   const bool opened = file.status.st_ino != 0;
   directory.quarantine(shard, item.name, opened ? &file.status : nullptr, file.reason);
-  return {State::bad, {}, file.reason};
+  return {State::bad, {}, file.reason, {}};
 }
 
 /// Says whether there are none or none could be read.
-[[noreturn]] void fail_without_entries(Directory& directory, const std::vector<Problem>& problems) {
+[[noreturn]] void fail_without_entries(std::string_view what, Directory& directory,
+                                       const std::vector<Problem>& problems) {
   const std::string reason = problems.empty()
                                  ? directory.unreadable()
                                  : fmt::format("{}: {}", problems[0].path, problems[0].reason);
   if (reason.empty()) {
     throw Error(Code::not_found,
-                fmt::format("cache export: no entry of {} matches", directory.path()));
+                fmt::format("cache {}: no entry of {} matches", what, directory.path()));
   }
-  throw Error(Code::io, fmt::format("cache export: no entry of {} can be read: {}",
+  throw Error(Code::io, fmt::format("cache {}: no entry of {} can be read: {}", what,
                                     directory.path(), reason));
+}
+
+/// Calls `send` for each matching entry that is good, and puts the others into `transfer`. Throws
+/// if there is none.
+void send_entries(Cache& cache, std::string_view what, const Filter& filter,
+                  const TransferProgress& progress, Transfer& transfer,
+                  const std::function<void(const Key&, const Checked&)>& send) {
+  Directory& directory = directory_of(cache, what);
+  const std::uint64_t total = progress ? usage(cache).entries : 0;
+  std::uint64_t done = 0;
+  bool any = false;
+  const auto visit = [&](const base::UniqueFd& shard, const Item& item) {
+    const Checked checked = read_checked(directory, shard, item, filter);
+    if (checked.state == Checked::State::vanished) ++transfer.vanished;
+    if (checked.state == Checked::State::bad) {
+      transfer.problems.push_back({path_of(cache, item.key), checked.reason, false});
+    }
+    if (checked.state == Checked::State::good) {
+      any = true;
+      send(item.key, checked);
+    }
+    if (progress) progress(++done, std::max(done, total));
+    return true;
+  };
+  for (Problem& closed : for_each_item(directory, visit)) {
+    transfer.problems.push_back(std::move(closed));
+  }
+  if (!any) fail_without_entries(what, directory, transfer.problems);
+}
+
+std::shared_ptr<Remote> remote_of(Cache& cache, std::string_view what) {
+  if (auto remote = cache.remote()) return remote;
+  throw Error(Code::not_found,
+              fmt::format("cache {}: there is no remote cache: set KILN_REMOTE_CACHE and "
+                          "KILN_CACHE_SECRET",
+                          what));
+}
+
+/// Throws if the server has failed meanwhile.
+void check_answer(Remote& remote, std::string_view what) {
+  const std::string problem = remote.health().problem;
+  if (problem.empty()) return;
+  throw Error(Code::io, fmt::format("cache {}: {}: the server {}", what,
+                                    remote.settings().display(), problem));
+}
+
+/// Long enough for whatever a server does; the client has limits of its own.
+TimePoint patient(const Remote& remote) {
+  return std::chrono::steady_clock::now() + 2 * remote.settings().answer + std::chrono::seconds(1);
 }
 
 }  // namespace
 
 Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filter,
                        const TransferProgress& progress) {
-  Directory& directory = directory_of(cache, "export");
-  if (const std::string reason = directory.unreadable(); !reason.empty()) {
-    throw Error(Code::io, fmt::format("cache export: {}", reason));
-  }
+  Directory& directory = readable_directory_of(cache, "export");
   base::Io& io = directory.io();
-  const std::uint64_t total = progress ? usage(cache).entries : 0;
   base::AtomicFile file(io, AT_FDCWD, path, {.mode = 0644, .sync = true, .unnamed = true});
   if (file.error() != 0) fail("export", path, file.error());
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
@@ -105,24 +167,11 @@ Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filt
   const Secret& secret = cache.config().secret;
   BundleWriter bundle(io, std::move(scratch), secret);
   Transfer transfer;
-  std::uint64_t done = 0;
-  const auto add = [&](const base::UniqueFd& shard, const Item& item) {
-    const Checked checked = read_checked(directory, shard, item, filter);
-    if (checked.state == Checked::State::vanished) ++transfer.vanished;
-    if (checked.state == Checked::State::bad) {
-      transfer.problems.push_back({path_of(cache, item.key), checked.reason, false});
-    }
-    if (checked.state == Checked::State::good) {
-      if (!bundle.add(item.key, checked.bytes)) fail("export", path, errno);
-      transfer.bytes += checked.bytes.size();
-    }
-    if (progress) progress(++done, std::max(done, total));
-    return true;
-  };
-  for (Problem& closed : for_each_item(directory, add)) {
-    transfer.problems.push_back(std::move(closed));
-  }
-  if (bundle.entries() == 0) fail_without_entries(directory, transfer.problems);
+  send_entries(cache, "export", filter, progress, transfer,
+               [&](const Key& key, const Checked& checked) {
+                 if (!bundle.add(key, checked.bytes)) fail("export", path, errno);
+                 transfer.bytes += checked.bytes.size();
+               });
   if (!bundle.write(file.fd())) fail("export", path, errno);
   if (!file.commit()) fail("export", path, file.error());
   transfer.entries = bundle.entries();
@@ -167,6 +216,75 @@ Transfer import_bundle(Cache& cache, const std::string& path, const TransferProg
     const std::string problem = directory.health_error();
     throw Error(Code::io, fmt::format("cache import: {}: nothing could be kept in {}{}", path,
                                       directory.path(), problem.empty() ? "" : ": " + problem));
+  }
+  return transfer;
+}
+
+Transfer push(Cache& cache, const Filter& filter, const TransferProgress& progress) {
+  const std::shared_ptr<Remote> remote = remote_of(cache, "push");
+  readable_directory_of(cache, "push");
+  Transfer transfer;
+  transfer.signature = Signature::good;
+  const auto send = [&](const Key& key, const Checked& checked) {
+    switch (remote->push(key, checked.source, checked.bytes, patient(*remote))) {
+      case Remote::Pushed::sent:
+        ++transfer.entries;
+        transfer.bytes += checked.bytes.size();
+        break;
+      case Remote::Pushed::present: ++transfer.present; break;
+      case Remote::Pushed::failed:
+        check_answer(*remote, "push");
+        transfer.problems.push_back({path_of(cache, key), "was not kept by the server", false});
+    }
+  };
+  send_entries(cache, "push", filter, progress, transfer, send);
+  return transfer;
+}
+
+Transfer pull(Cache& cache, const Filter& filter, const TransferProgress& progress) {
+  constexpr std::size_t kAtOnce = 16;
+  const std::shared_ptr<Remote> remote = remote_of(cache, "pull");
+  Directory& directory = directory_of(cache, "pull");
+  const auto keys = filter.keys.empty() ? remote->keys(patient(*remote)) : filter.keys;
+  if (!keys) {
+    check_answer(*remote, "pull");
+    throw Error(Code::io, fmt::format("cache pull: {}: the server does not list its entries",
+                                      remote->settings().display()));
+  }
+  Transfer transfer;
+  transfer.signature = Signature::good;
+  std::vector<Key> missing;
+  for (const Key& key : *keys) {
+    const std::optional<Listing> listing = find_listing(cache, key);
+    if (!listing || !listing->problem.empty()) {
+      missing.push_back(key);
+    } else if (filter.matches(*listing)) {
+      ++transfer.present;
+    }
+  }
+  std::uint64_t done = keys->size() - missing.size();
+  for (std::size_t at = 0; at < missing.size(); at += kAtOnce) {
+    const std::span<const Key> part =
+        std::span(missing).subspan(at, std::min(kAtOnce, missing.size() - at));
+    const auto loaded = remote->fetch(part, patient(*remote));
+    check_answer(*remote, "pull");
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      if (progress) progress(++done, keys->size());
+      if (!loaded[i]) {
+        transfer.problems.push_back({part[i].hex(), "is not on the server, or was refused", false});
+        continue;
+      }
+      Listing listing;
+      listing.key = part[i];
+      listing.metadata = loaded[i]->entry.metadata;
+      if (!filter.matches(listing)) continue;
+      if (directory.publish(part[i], loaded[i]->bytes)) {
+        ++transfer.entries;
+        transfer.bytes += loaded[i]->bytes.size();
+      } else {
+        transfer.problems.push_back({part[i].hex(), "was not kept", false});
+      }
+    }
   }
   return transfer;
 }

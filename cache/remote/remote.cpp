@@ -184,14 +184,7 @@ std::optional<Key> Remote::find_source(const Key& source, TimePoint deadline) {
   return decoded.entry;
 }
 
-void Remote::publish(const Key& key, const Key& source, std::string_view file) {
-  if (file.size() > settings().max_value) {
-    counters_.add(Count::remote_failures);
-    log_once(LogLevel::warning, "remote cache size " + settings().display(),
-             fmt::format("remote cache {}: an entry of {} bytes is not sent, the bound is {}",
-                         settings().display(), file.size(), settings().max_value));
-    return;
-  }
+std::vector<Command> Remote::publication(const Key& key, const Key& source, std::string_view file) {
   bool was_refused = false;
   {
     const std::lock_guard lock(mutex_);
@@ -199,31 +192,77 @@ void Remote::publish(const Key& key, const Key& source, std::string_view file) {
   }
   Command set = {"SET", name_of(key), encode_value(key, file, secret_)};
   if (!was_refused) set.emplace_back("NX");
-  if (settings().ttl.count() > 0) {
-    set.emplace_back("PX");
-    set.push_back(std::to_string(settings().ttl.count()));
+  // The newest entry of a source is the one to be found.
+  Command point = {"SET", source_of(source), encode_pointer(source, key, secret_)};
+  for (Command* const command : {&set, &point}) {
+    if (settings().ttl.count() == 0) continue;
+    command->emplace_back("PX");
+    command->push_back(std::to_string(settings().ttl.count()));
   }
-  const auto done = [this](const std::vector<Reply>& replies) {
-    if (replies.empty()) {
-      counters_.add(Count::remote_failures);
-    } else if (replies.front().is_error()) {
-      counters_.add(Count::remote_failures);
+  return {std::move(set), std::move(point)};
+}
+
+Remote::Pushed Remote::count_publication(const std::vector<Reply>& replies) {
+  if (replies.empty() || replies.front().is_error()) {
+    counters_.add(Count::remote_failures);
+    if (!replies.empty()) {
       log_once(LogLevel::warning, "remote cache publish " + settings().display(),
                fmt::format("remote cache {}: the server keeps nothing new: {}",
                            settings().display(), printable(replies.front().text)));
-    } else if (replies.front().type != Reply::Type::nil) {  // else another machine was first
-      counters_.add(Count::remote_published);
     }
-  };
-  // The newest entry of a source is the one to be found.
-  Command point = {"SET", source_of(source), encode_pointer(source, key, secret_)};
-  if (settings().ttl.count() > 0) {
-    point.emplace_back("PX");
-    point.push_back(std::to_string(settings().ttl.count()));
+    return Pushed::failed;
   }
-  std::vector<Command> commands = {std::move(set), std::move(point)};
+  if (replies.front().type == Reply::Type::nil) return Pushed::present;
+  counters_.add(Count::remote_published);
+  return Pushed::sent;
+}
+
+bool Remote::fits(std::string_view file) {
+  if (file.size() <= settings().max_value) return true;
+  counters_.add(Count::remote_failures);
+  log_once(LogLevel::warning, "remote cache size " + settings().display(),
+           fmt::format("remote cache {}: an entry of {} bytes is not sent, the bound is {}",
+                       settings().display(), file.size(), settings().max_value));
+  return false;
+}
+
+void Remote::publish(const Key& key, const Key& source, std::string_view file) {
+  if (!fits(file)) return;
+  std::vector<Command> commands = publication(key, source, file);
   if (auto release = take_release(key)) commands.push_back(*std::move(release));
+  const auto done = [this](const std::vector<Reply>& replies) { count_publication(replies); };
   if (!client_.post(std::move(commands), done)) counters_.add(Count::remote_failures);
+}
+
+Remote::Pushed Remote::push(const Key& key, const Key& source, std::string_view file,
+                            TimePoint deadline) {
+  if (!fits(file)) return Pushed::failed;
+  const auto replies = client_.ask(publication(key, source, file), deadline);
+  return count_publication(replies ? *replies : std::vector<Reply>());
+}
+
+std::optional<std::vector<Key>> Remote::keys(TimePoint deadline) {
+  const std::string start = fmt::format("{}:1:entry:", settings().prefix);
+  std::string pattern;
+  for (const char c : start) {  // what has a meaning in a pattern stands for itself
+    if (std::string_view("*?[]^\\").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  std::unordered_set<Key> found;
+  std::string cursor = "0";
+  do {
+    auto replies =
+        client_.ask({{"SCAN", cursor, "MATCH", pattern + "*", "COUNT", "1000"}}, deadline);
+    if (!replies || replies->front().elements.size() != 2) return std::nullopt;
+    const Reply& reply = replies->front();
+    cursor = reply.elements[0].text;
+    for (const Reply& name : reply.elements[1].elements) {
+      if (!name.text.starts_with(start)) continue;
+      if (const auto key = Key::parse(name.text.substr(start.size()))) found.insert(*key);
+    }
+  } while (cursor != "0" && std::chrono::steady_clock::now() < deadline);
+  if (cursor != "0") return std::nullopt;
+  return std::vector<Key>(found.begin(), found.end());
 }
 
 }  // namespace kiln::cache

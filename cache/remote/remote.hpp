@@ -72,6 +72,13 @@ class Remote : public std::enable_shared_from_this<Remote> {
   /// `source` is its key without the toolchain.
   void publish(const Key& key, const Key& source, std::string_view file);
 
+  enum class Pushed : std::uint8_t { sent, present, failed };
+  /// As publish(), waiting for the answer.
+  Pushed push(const Key& key, const Key& source, std::string_view file, TimePoint deadline);
+
+  /// The keys of all entries on the server, in no order; nothing if it does not answer.
+  std::optional<std::vector<Key>> keys(TimePoint deadline);
+
   /// A driver refused the code of that key: what is compiled in its place replaces it.
   void reject(const Key& key, std::string_view reason);
 
@@ -90,6 +97,10 @@ class Remote : public std::enable_shared_from_this<Remote> {
   /// The command that gives a lease back; nothing if this process has none.
   std::optional<Command> take_release(const Key& key);
   void release(const Key& key);
+  bool fits(std::string_view file);
+  std::vector<Command> publication(const Key& key, const Key& source, std::string_view file);
+  /// What the server said to the first of publication(); counts it.
+  Pushed count_publication(const std::vector<Reply>& replies);
   std::optional<Loaded> take(const Key& key, const Reply& reply);
   void refuse(const Key& key, std::string_view reason);
   void report(const std::string& name, std::string_view reason);

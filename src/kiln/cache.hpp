@@ -246,7 +246,7 @@ struct Transfer {
   std::uint64_t entries = 0;
   std::uint64_t bytes = 0;
   std::uint64_t present = 0;   ///< import: already there, left as they were
-  std::uint64_t vanished = 0;  ///< export: evicted or removed by others meanwhile, left out
+  std::uint64_t vanished = 0;  ///< export, push: evicted or removed by others meanwhile, left out
   Signature signature = Signature::none;
   std::vector<Problem> problems;  ///< entries and sub-directories that were left out, and why
 };
@@ -265,6 +265,14 @@ Transfer export_bundle(Cache& cache, const std::string& path, const Filter& filt
 /// bundle is not signed with it; Error(io) when it cannot be read or nothing can be kept.
 Transfer import_bundle(Cache& cache, const std::string& path,
                        const TransferProgress& progress = {});
+
+/// Sends the matching entries, each checked, to the remote tier; `present`: it has them already.
+/// Throws Error(not_found) without a remote tier (KILN_REMOTE_CACHE) or if nothing matches,
+/// Error(io) if its server does not answer.
+Transfer push(Cache& cache, const Filter& filter = {}, const TransferProgress& progress = {});
+/// Copies what the remote tier has and the directory does not. Reads every entry that is missing,
+/// if only to see whether it matches. Throws as push() does, but not if nothing matches.
+Transfer pull(Cache& cache, const Filter& filter = {}, const TransferProgress& progress = {});
 
 struct Difference {
   std::string tag;  ///< of the ingredient

@@ -1,5 +1,5 @@
-// `kiln cache verify | trim | clear | export | import`: changing the cache, safely beside running
-// programs: what is deleted under them is a miss.
+// `kiln cache verify | trim | clear | export | import | push | pull`: changing the cache, safely
+// beside running programs: what is deleted under them is a miss.
 #include <fmt/format.h>
 
 #include "cache/config.hpp"
@@ -62,13 +62,14 @@ std::string_view signature_words(cache::Signature signature) {
 int print_transfer(const cache::Transfer& transfer, const std::string& file, std::string_view verb,
                    bool json) {
   if (json) {
-    print_json({{"file", file},
-                {"entries", transfer.entries},
-                {"bytes", transfer.bytes},
-                {"present", transfer.present},
-                {"vanished", transfer.vanished},
-                {"signature", signature_word(transfer.signature)},
-                {"problems", to_json(transfer.problems)}});
+    Json report = {{"entries", transfer.entries},
+                   {"bytes", transfer.bytes},
+                   {"present", transfer.present},
+                   {"vanished", transfer.vanished},
+                   {"signature", signature_word(transfer.signature)},
+                   {"problems", to_json(transfer.problems)}};
+    if (!file.empty()) report["file"] = file;
+    print_json(report);
   } else {
     print("{} {}, {}{}{}; {}\n", verb, counted(transfer.entries), human_bytes(transfer.bytes),
           transfer.present ? fmt::format(", {} were already there", transfer.present) : "",
@@ -164,6 +165,28 @@ int run_cache_import(const CacheTransferOptions& options) {
   const cache::Transfer transfer = cache::import_bundle(disk_cache(), options.file, counter.step());
   counter.clear();
   return print_transfer(transfer, options.file, "imported", options.json);
+}
+
+int run_cache_push(const CacheTransferOptions& options) {
+  cache::Cache& cache = disk_cache();
+  const cache::Filter filter = make_filter(cache, options.target, options.function, options.keys);
+  Counter counter("pushing", options.json);
+  const cache::Transfer transfer = cache::push(cache, filter, counter.step());
+  counter.clear();
+  return print_transfer(transfer, {}, "pushed", options.json);
+}
+
+int run_cache_pull(const CacheTransferOptions& options) {
+  cache::Filter filter = make_filter(disk_cache(), options.target, options.function, {});
+  for (const std::string& text : options.keys) {
+    const auto key = cache::Key::parse(text);
+    if (!key) throw UsageError(fmt::format("--key {}: expected 32 hexadecimal digits", text));
+    filter.keys.push_back(*key);
+  }
+  Counter counter("pulling", options.json);
+  const cache::Transfer transfer = cache::pull(disk_cache(), filter, counter.step());
+  counter.clear();
+  return print_transfer(transfer, {}, "pulled", options.json);
 }
 
 }  // namespace kiln::tool

@@ -387,6 +387,19 @@ class Builder {
         parent, "import", "Check a bundle and add its entries to the cache", run_cache_import);
     import_app->add_option("FILE", import_options->file, "The bundle")->required();
     add_json(*import_app, import_options->json);
+
+    auto [push, push_options] = add<CacheTransferOptions>(
+        parent, "push", "Send entries to the server of KILN_REMOTE_CACHE", run_cache_push);
+    add_filter(*push, push_options->target, push_options->function);
+    add_list(*push, "--key", push_options->keys, "KEY", "Only these entries");
+    add_json(*push, push_options->json);
+
+    auto [pull, pull_options] = add<CacheTransferOptions>(
+        parent, "pull", "Copy entries from the server of KILN_REMOTE_CACHE", run_cache_pull);
+    add_filter(*pull, pull_options->target, pull_options->function);
+    add_list(*pull, "--key", pull_options->keys, "KEY",
+             "Only these entries, all 32 digits of each");
+    add_json(*pull, pull_options->json);
   }
 
   void documents() {

@@ -195,6 +195,9 @@ struct CacheTransferOptions {
 };
 int run_cache_export(const CacheTransferOptions& options);
 int run_cache_import(const CacheTransferOptions& options);
+/// Without a file.
+int run_cache_push(const CacheTransferOptions& options);
+int run_cache_pull(const CacheTransferOptions& options);
 
 /// The manual page, in roff, of that command line.
 int run_manual(const CLI::App& app);

@@ -375,6 +375,50 @@ TEST_F(RemoteServer, GivesAMachineWithoutACompilerWhatAnyCompilerMade) {
   EXPECT_EQ(last->stats()[Count::remote_refused], 1u);
 }
 
+TEST_F(RemoteServer, TakesAndGivesWholeCaches) {
+  {
+    const auto offline = Cache::open(config_for(temporary_.path("maker")));
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      Entry entry = sample_entry(i);
+      if (i % 2 == 1) entry.metadata.target = "sm_90";
+      ASSERT_TRUE(offline->publish(sample_key(i), entry));
+    }
+    try {
+      push(*offline);
+      ADD_FAILURE() << "pushed to nowhere";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::not_found);
+      EXPECT_THAT(error.what(), HasSubstr("set KILN_REMOTE_CACHE"));
+    }
+  }
+  const auto maker = machine("maker", settings("wait=20s&prefix=a*[b]?"));
+  EXPECT_EQ(push(*maker, {.target = "gfx90a"}).entries, 20u);
+  const Transfer all = push(*maker);
+  EXPECT_EQ(all.entries, 20u);
+  EXPECT_EQ(all.present, 20u);
+  ask({"SET", "a*[b]?:1:entry:not a key", "x"});
+  const auto user = machine("user", settings("wait=20s&prefix=a*[b]?"));
+  EXPECT_EQ(pull(*user, {.target = "sm_90"}).entries, 20u);
+  const Transfer rest = pull(*user);
+  EXPECT_EQ(rest.entries, 20u);
+  EXPECT_EQ(rest.present, 20u);
+  EXPECT_TRUE(rest.problems.empty());
+  EXPECT_EQ(read(*user, sample_key(7)).code, sample_entry(7).code);
+  EXPECT_EQ(pull(*user, {.keys = {sample_key(3), sample_key(99)}}).problems.size(), 1u);
+  EXPECT_EQ(log_.text(), "");
+  server_->stop();
+  for (const auto& call : {std::function<void()>([&] { push(*machine("maker")); }),
+                           std::function<void()>([&] { pull(*machine("third")); })}) {
+    try {
+      call();
+      ADD_FAILURE() << "there is no server";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::io);
+      EXPECT_THAT(error.what(), HasSubstr("cannot be reached"));
+    }
+  }
+}
+
 TEST_F(RemoteServer, EntryLongerThanTheBoundIsNotSent) {
   const auto maker = machine("maker", settings("wait=20s&max=1K"));
   EXPECT_TRUE(maker->publish(sample_key(1), sample_entry(1, 5000)));

@@ -294,6 +294,15 @@ TEST_F(ToolCache, LoadsFromTheServerWhatAnotherMachineCompiled) {
   EXPECT_EQ(run_json(call)[0]["cache"], "remote");
   EXPECT_EQ(run_json(call)[0]["cache"], "disk");
   EXPECT_EQ(run_json({"cache", "verify", "--json"})["problems"].size(), 0u);
+  // Whole caches.
+  environment_["KILN_CACHE_DIR"] = path("cache");
+  EXPECT_EQ(run_json({"cache", "push", "--json"})["entries"], 2);
+  environment_["KILN_CACHE_DIR"] = path("pulled");
+  EXPECT_EQ(run_json({"cache", "pull", "--json"})["entries"], 3);
+  EXPECT_THAT(run({"cache", "pull"}).out, HasSubstr("3 were already there"));
+  EXPECT_EQ(run({"cache", "pull", "--key", "12"}).code, 2);
+  environment_.erase("KILN_REMOTE_CACHE");
+  EXPECT_THAT(run({"cache", "push"}).err, HasSubstr("set KILN_REMOTE_CACHE"));
 }
 
 TEST_F(ToolCache, SaysThatADirectoryCannotBeUsed) {
