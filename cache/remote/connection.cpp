@@ -21,7 +21,8 @@ namespace kiln::cache {
 namespace {
 
 constexpr std::size_t kMostElements = 1 << 20;
-constexpr std::uint64_t kFraming = 64 << 10;  // what a reply may have around its longest text
+constexpr std::uint64_t kFraming = 64 << 10;      // what a reply may have around its longest text
+constexpr std::uint64_t kMostReceived = 1 << 30;  // of one exchange, all of which is in memory
 
 // Replies as hiredis has them made, of a type that says how much there may be of it. An element is
 // put into the array that is being read; the pointer to it is used until the next one comes.
@@ -219,6 +220,7 @@ std::optional<Connection::Failure> Connection::exchange(std::span<const Command>
   }
   replies.clear();
   bool written = false;
+  std::uint64_t left = std::min(max_reply * commands.size() + kFraming, kMostReceived);
   while (true) {
     void* reply = nullptr;
     if (::redisGetReplyFromReader(redis, &reply) != REDIS_OK) return Failure::bad_reply;
@@ -240,7 +242,12 @@ std::optional<Connection::Failure> Connection::exchange(std::span<const Command>
     int done = written ? 1 : 0;
     if (!written && ::redisBufferWrite(redis, &done) != REDIS_OK) return Failure::lost;
     written = done != 0;
+    const std::size_t before = redis->reader->len;
     if (::redisBufferRead(redis) != REDIS_OK) return Failure::lost;
+    const std::uint64_t received = redis->reader->len - before;
+    // Also of many short texts, none of which stays in the reader.
+    if (received > left) return Failure::bad_reply;
+    left -= received;
   }
 }
 

@@ -48,8 +48,9 @@ class Connection {
 
   /// Connects. Why it did not, for people, without the server's name; empty: it did.
   std::string open(TimePoint deadline);
-  /// Sends commands at once and reads a reply to each, of at most `max_reply` bytes. After a
-  /// failure the connection is of no use any more. An error reply is a reply.
+  /// Sends commands at once and reads a reply to each, of at most `max_reply` bytes, and of no more
+  /// than 1 GiB together. After a failure the connection is of no use any more. An error reply is a
+  /// reply.
   std::optional<Failure> exchange(std::span<const Command> commands, std::uint64_t max_reply,
                                   TimePoint deadline, std::vector<Reply>& replies);
 

@@ -252,7 +252,7 @@ std::optional<std::vector<Key>> Remote::keys(TimePoint deadline) {
   std::string cursor = "0";
   do {
     auto replies =
-        client_.ask({{"SCAN", cursor, "MATCH", pattern + "*", "COUNT", "1000"}}, deadline);
+        client_.ask({{"SCAN", cursor, "MATCH", pattern + "*", "COUNT", "500"}}, deadline);
     if (!replies || replies->front().elements.size() != 2) return std::nullopt;
     const Reply& reply = replies->front();
     cursor = reply.elements[0].text;
