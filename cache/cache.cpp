@@ -16,6 +16,7 @@ constexpr std::uint64_t kLookUpsPerFlush = 4096;
 // any takes; and where compiles take long.
 constexpr std::chrono::milliseconds kUnknownCompile{100};
 constexpr std::chrono::milliseconds kLongestLookUp{2000};
+constexpr std::size_t kAskedAtOnce = 128;
 
 }  // namespace
 
@@ -97,8 +98,8 @@ bool Cache::flush_remote(std::chrono::steady_clock::time_point deadline) {
   return !remote || remote->flush(deadline);
 }
 
-std::chrono::steady_clock::time_point Cache::remote_deadline(const Remote& remote,
-                                                             std::size_t keys) {
+std::chrono::steady_clock::time_point Cache::remote_deadline(const Remote& remote, std::size_t keys,
+                                                             std::chrono::milliseconds longest) {
   const auto now = std::chrono::steady_clock::now();
   if (remote.settings().wait.count() > 0) return now + remote.settings().wait;
   const Stats known = stats();
@@ -106,7 +107,7 @@ std::chrono::steady_clock::time_point Cache::remote_deadline(const Remote& remot
   if (known[Count::compiled] > 0 && known[Count::compile_ms] > 0) {
     compile = std::chrono::milliseconds(known[Count::compile_ms] / known[Count::compiled]);
   }
-  return now + std::min(compile * static_cast<int>(keys), kLongestLookUp);
+  return now + std::min(compile * static_cast<int>(keys), longest);
 }
 
 std::vector<std::size_t> Cache::acceptable(std::span<const Key> keys) {
@@ -126,7 +127,7 @@ std::vector<std::optional<Entry>> Cache::fetch(std::span<const Key> keys) {
   if (asked.empty()) return found;
   std::vector<Key> wanted;
   for (const std::size_t i : asked) wanted.push_back(keys[i]);
-  auto loaded = remote->fetch(wanted, remote_deadline(*remote, wanted.size()));
+  auto loaded = remote->fetch(wanted, remote_deadline(*remote, wanted.size(), kLongestLookUp));
   for (std::size_t k = 0; k < asked.size(); ++k) {
     if (!loaded[k]) continue;
     if (user_) user_->publish(wanted[k], loaded[k]->bytes);
@@ -135,13 +136,61 @@ std::vector<std::optional<Entry>> Cache::fetch(std::span<const Key> keys) {
   return found;
 }
 
+bool Cache::is_local(const Key& key) {
+  return user_->exists(key) || (!layers_.empty() && look_up(key, Parts::code));
+}
+
+void Cache::ask_in_parts(Remote& remote, std::span<const Key> all,
+                         const std::function<void(std::span<const Key>, TimePoint)>& ask) {
+  for (std::size_t at = 0; at < all.size(); at += kAskedAtOnce) {
+    const auto part = all.subspan(at, std::min(kAskedAtOnce, all.size() - at));
+    ask(part, remote_deadline(remote, part.size(), remote.settings().answer));
+    if (!remote.health().problem.empty()) return;
+  }
+}
+
+void Cache::prefetch(std::span<const Key> keys) {
+  const std::shared_ptr<Remote> remote = this->remote();
+  if (!remote || !user_) return;
+  std::vector<Key> missing;
+  for (const std::size_t i : acceptable(keys)) {
+    if (!is_local(keys[i])) missing.push_back(keys[i]);
+  }
+  ask_in_parts(*remote, missing, [&](std::span<const Key> part, TimePoint deadline) {
+    const auto loaded = remote->fetch(part, deadline);
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      if (!loaded[i] || !user_->publish(part[i], loaded[i]->bytes)) continue;
+      const std::lock_guard lock(mutex_);
+      prefetched_.insert(part[i]);
+    }
+  });
+}
+
+bool Cache::take_prefetched(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  return prefetched_.erase(key) > 0;
+}
+
+std::vector<std::optional<Key>> Cache::find_sources(std::span<const Key> sources) {
+  std::vector<std::optional<Key>> keys;
+  if (const std::shared_ptr<Remote> remote = this->remote()) {
+    ask_in_parts(*remote, sources, [&](std::span<const Key> part, TimePoint deadline) {
+      const auto found = remote->find_sources(part, deadline);
+      keys.insert(keys.end(), found.begin(), found.end());
+    });
+  }
+  keys.resize(sources.size());
+  return keys;
+}
+
 std::optional<Cache::Other> Cache::fetch_any_toolchain(std::span<const Ingredient> ingredients) {
   const std::shared_ptr<Remote> remote = this->remote();
   if (!remote) return std::nullopt;
   const auto wait = remote->settings().wait;
   const auto deadline =
       std::chrono::steady_clock::now() + (wait.count() > 0 ? wait : kLongestLookUp);
-  const auto key = remote->find_source(key_without_toolchain(summarise(ingredients)), deadline);
+  const Key source = key_without_toolchain(summarise(ingredients));
+  const std::optional<Key> key = remote->find_sources({&source, 1}, deadline).front();
   if (!key || acceptable({&*key, 1}).empty()) return std::nullopt;
   auto loaded = std::move(remote->fetch({&*key, 1}, deadline).front());
   if (!loaded) return std::nullopt;
@@ -157,7 +206,7 @@ std::vector<Cache::Claim> Cache::claim(std::span<const Key> keys) {
   if (asked.empty()) return claims;
   std::vector<Key> wanted;
   for (const std::size_t i : asked) wanted.push_back(keys[i]);
-  auto claimed = remote->claim(wanted, remote_deadline(*remote, wanted.size()));
+  auto claimed = remote->claim(wanted, remote_deadline(*remote, wanted.size(), kLongestLookUp));
   for (std::size_t k = 0; k < asked.size(); ++k) {
     Claim& claim = claims[asked[k]];
     claim.lease = std::move(claimed[k].lease);

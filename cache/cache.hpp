@@ -57,6 +57,15 @@ class Cache {
   /// not at all without a remote tier. Ask under the keys' locks: then a machine asks once.
   std::vector<std::optional<Entry>> fetch(std::span<const Key> keys);
 
+  /// Copies into the user's directory what the remote tier has of these keys and no layer has; many
+  /// in a round trip, for each of which it waits as long as compiling them all would take.
+  void prefetch(std::span<const Key> keys);
+  /// Whether prefetch() has brought it; true once.
+  bool take_prefetched(const Key& key);
+  /// The keys of what any compiler has made of these sources (key_without_toolchain), the newest
+  /// of each, that the remote tier has; in their order, and in as few round trips.
+  std::vector<std::optional<Key>> find_sources(std::span<const Key> sources);
+
   /// As find_any_toolchain(), from the remote tier, with the entry. Waits longer than fetch():
   /// there is nothing else to be done on a machine without a compiler.
   struct Other {
@@ -122,7 +131,14 @@ class Cache {
   std::optional<Loaded> look_up(const Key& key, Parts parts);
   std::optional<Entry> find_and_count(const Key& key, bool count_miss);
   bool keep(const Key& key, const Entry& entry);
-  std::chrono::steady_clock::time_point remote_deadline(const Remote& remote, std::size_t keys);
+  std::chrono::steady_clock::time_point remote_deadline(const Remote& remote, std::size_t keys,
+                                                        std::chrono::milliseconds longest);
+  /// Whether a layer has it; copies it into the user's directory then.
+  bool is_local(const Key& key);
+  /// Asks the remote tier for parts that are not too many for one round trip, until it fails.
+  void ask_in_parts(Remote& remote, std::span<const Key> all,
+                    const std::function<void(std::span<const Key> part,
+                                             std::chrono::steady_clock::time_point)>& ask);
   /// The positions of those keys that no driver has refused.
   std::vector<std::size_t> acceptable(std::span<const Key> keys);
 
@@ -143,6 +159,7 @@ class Cache {
   std::mutex mutex_;  ///< of what follows
   std::unordered_set<Key> rejected_;
   std::shared_ptr<Remote> remote_;
+  std::unordered_set<Key> prefetched_;
 };
 
 }  // namespace kiln::cache

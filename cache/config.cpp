@@ -43,17 +43,16 @@ void choose_directory(Config& config) {
 void choose_remote(Config& config) {
   const std::string url = base::environment("KILN_REMOTE_CACHE");
   if (url.empty()) return;
-  std::string problem;
   try {
     RemoteSettings settings = parse_remote_url(url);
-    problem = remote_problem(settings, config.secret);
-    if (problem.empty()) config.remote = std::move(settings);
+    config.why_no_remote = remote_problem(settings, config.secret);
+    if (config.why_no_remote.empty()) config.remote = std::move(settings);
   } catch (const Error& error) {
-    problem = error.what();
+    config.why_no_remote = error.what();
   }
-  if (problem.empty()) return;
+  if (config.why_no_remote.empty()) return;
   log_once(LogLevel::warning, "KILN_REMOTE_CACHE",
-           fmt::format("KILN_REMOTE_CACHE: not used: {}", problem));
+           fmt::format("KILN_REMOTE_CACHE: not used: {}", config.why_no_remote));
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ struct Config {
   Secret secret;
   /// The server that is asked last, if there is one.
   std::optional<RemoteSettings> remote;
+  /// Why KILN_REMOTE_CACHE is not used, for people; empty if it is, or is not set.
+  std::string why_no_remote;
   /// How long a caller waits for another one who compiles the same key before it compiles alone.
   std::chrono::milliseconds wait_limit{60'000};
   /// An entry's time of last use is renewed at most this often.

@@ -167,21 +167,34 @@ void Remote::reject(const Key& key, std::string_view reason) {
   refuse(key, fmt::format("was refused by a driver ({})", reason));
 }
 
-std::optional<Key> Remote::find_source(const Key& source, TimePoint deadline) {
-  const std::string name = source_of(source);
-  const auto replies = client_.ask({{"GETRANGE", name, "0", "255"}}, deadline);
+std::vector<std::optional<Key>> Remote::find_sources(std::span<const Key> sources,
+                                                     TimePoint deadline) {
+  std::vector<std::optional<Key>> found(sources.size());
+  std::vector<Command> commands;
+  for (const Key& source : sources) commands.push_back({"GETRANGE", source_of(source), "0", "255"});
+  const auto replies = client_.ask(std::move(commands), deadline);
   if (!replies) {
     counters_.add(Count::remote_failures);
-    return std::nullopt;
+    return found;
   }
-  const Reply& reply = replies->front();
-  if (reply.type == Reply::Type::text && reply.text.empty()) {
-    counters_.add(Count::remote_misses);
-    return std::nullopt;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const Reply& reply = (*replies)[i];
+    if (reply.type == Reply::Type::text && reply.text.empty()) {
+      counters_.add(Count::remote_misses);
+      continue;
+    }
+    DecodedPointer decoded = decode_pointer(sources[i], reply.text, secret_);
+    if (!decoded.entry) report(source_of(sources[i]), decoded.reason);
+    found[i] = decoded.entry;
   }
-  DecodedPointer decoded = decode_pointer(source, reply.text, secret_);
-  if (!decoded.entry) report(name, decoded.reason);
-  return decoded.entry;
+  return found;
+}
+
+RemoteHealth Remote::check(TimePoint deadline) {
+  const bool answered = client_.ask({{"PING"}}, deadline).has_value();
+  RemoteHealth health = client_.health();
+  if (!answered && health.problem.empty()) health.problem = "does not answer in time";
+  return health;
 }
 
 std::vector<Command> Remote::publication(const Key& key, const Key& source, std::string_view file) {

@@ -64,8 +64,9 @@ class Remote : public std::enable_shared_from_this<Remote> {
   /// compiles.
   std::vector<Claim> claim(std::span<const Key> keys, TimePoint deadline);
 
-  /// The key of the entry that was published last with this `source`.
-  std::optional<Key> find_source(const Key& source, TimePoint deadline);
+  /// The keys of the entries that were published last with these sources, in their order, in one
+  /// round trip.
+  std::vector<std::optional<Key>> find_sources(std::span<const Key> sources, TimePoint deadline);
 
   /// Sends an entry's file to the server, behind the caller's back. What is there already stays,
   /// unless this process has refused it. Gives the key's lease back, after the entry is there.
@@ -87,6 +88,8 @@ class Remote : public std::enable_shared_from_this<Remote> {
 
   const RemoteSettings& settings() const { return client_.settings(); }
   RemoteHealth health() { return client_.health(); }
+  /// As health(), after asking the server, which is connected to if it has not been yet.
+  RemoteHealth check(TimePoint deadline);
 
  private:
   friend class Lease;

@@ -7,12 +7,15 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <numeric>
+#include <random>
 
 #include "ahead/compile_only.hpp"
 #include "call/function_impl.hpp"
 #include "call/manifest_log.hpp"
 #include "jit/device/backend.hpp"
 #include "kernel/kernel_table.hpp"
+#include "kernel/process_cache.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
@@ -137,6 +140,32 @@ std::vector<WantedKernel> kernels_wanted(const PrepareRequest& request, KernelIn
   return wanted;
 }
 
+// What the remote tier has of them, at once rather than as each is built.
+void prefetch(std::span<const WantedKernel> wanted) {
+  RemoteKeys keys;
+  for (const WantedKernel& kernel : wanted) keys.add(kernel.request);
+  process_cache().prefetch(keys.find());
+}
+
+// Queues them in an order that is another one on each machine: machines that start together and
+// need the same kernels then compile a part each, rather than wait for one of them again and again.
+std::vector<KernelTable::Ticket> request_in_any_order(
+    const std::vector<WantedKernel>& wanted, const std::vector<KernelTable::Done>& deliveries) {
+  std::vector<std::size_t> order(wanted.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::shuffle(order, std::minstd_rand(std::random_device{}()));
+  std::vector<WantedKernel> shuffled;
+  std::vector<KernelTable::Done> done;
+  for (const std::size_t i : order) {
+    shuffled.push_back(wanted[i]);
+    done.push_back(deliveries[i]);
+  }
+  const std::vector<KernelTable::Ticket> given = KernelTable::instance().request(shuffled, done);
+  std::vector<KernelTable::Ticket> tickets(wanted.size());
+  for (std::size_t k = 0; k < order.size(); ++k) tickets[order[k]] = given[k];
+  return tickets;
+}
+
 // Starts them all. `done` is called once for each, with its index, from any thread and maybe before
 // this returns.
 std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requests,
@@ -164,8 +193,11 @@ std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requ
   }
   first.push_back(wanted.size());
   // Handles are given out when their tickets are known; `done` may have been called before.
+  const bool is_shared = requests.size() > 1 && process_cache().remote() != nullptr;
+  if (is_shared) prefetch(wanted);
   const std::vector<KernelTable::Ticket> tickets =
-      KernelTable::instance().request(wanted, deliveries);
+      is_shared ? request_in_any_order(wanted, deliveries)
+                : KernelTable::instance().request(wanted, deliveries);
   std::vector<Preparation> preparations;
   for (std::size_t i = 0; i < states.size(); ++i) {
     const auto begin = tickets.begin() + static_cast<std::ptrdiff_t>(first[i]);
@@ -220,6 +252,22 @@ std::vector<Preparation> prepare_requests(
   }
   if (thrown) std::rethrow_exception(thrown);
   return preparations;
+}
+
+RequestedKeys remote_keys(std::span<const PrepareRequest> requests) {
+  RequestedKeys found;
+  RemoteKeys keys;
+  for (const PrepareRequest& request : requests) {
+    std::optional<Error>& error = found.errors.emplace_back();
+    try {
+      KernelInfo info;
+      for (const WantedKernel& kernel : kernels_wanted(request, info)) keys.add(kernel.request);
+    } catch (const Error& thrown) {
+      error = thrown;
+    }
+  }
+  found.keys = keys.find();
+  return found;
 }
 
 std::vector<Preparation> prepare_all(std::span<const PrepareItem> items,

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "kiln/cache.hpp"
+#include "kiln/error.hpp"
 #include "kiln/prepare.hpp"
 
 namespace kiln {
@@ -24,5 +27,12 @@ struct PrepareRequest {
 std::vector<Preparation> prepare_requests(
     std::span<const PrepareRequest> requests,
     const std::function<void(const PrepareProgress&)>& progress);
+
+/// The keys under which the remote tier may have their kernels.
+struct RequestedKeys {
+  std::vector<cache::Key> keys;
+  std::vector<std::optional<Error>> errors;  ///< of each request
+};
+RequestedKeys remote_keys(std::span<const PrepareRequest> requests);
 
 }  // namespace kiln

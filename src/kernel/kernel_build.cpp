@@ -35,7 +35,7 @@ std::optional<KernelCode> find_any_toolchain(const KernelRequest& request, bool 
   const std::vector<cache::Ingredient> ingredients = ingredients_of(request, {});
   auto key = cache.find_any_toolchain(ingredients);
   std::optional<cache::Entry> entry = key ? cache.find(*key) : std::nullopt;
-  CacheState state = CacheState::disk;
+  CacheState state = entry && cache.take_prefetched(*key) ? CacheState::remote : CacheState::disk;
   if (!entry && may_wait) {
     if (auto other = cache.fetch_any_toolchain(ingredients)) {
       key = other->key;
@@ -120,8 +120,10 @@ class Build {
   bool found(std::size_t i) {
     if (!can_be_kept(i)) return false;
     auto entry = process_cache().find(named(i).key);
-    if (entry) take(i, *std::move(entry));
-    return entry.has_value();
+    if (!entry) return false;
+    const bool was_remote = process_cache().take_prefetched(named(i).key);
+    take(i, *std::move(entry), was_remote ? CacheState::remote : CacheState::disk);
+    return true;
   }
 
   // Takes the right to compile each key; in one order everywhere, so that no two builds with
@@ -288,6 +290,24 @@ void BuildControl::cancel() {
   if (priority_ == Priority::foreground) return;
   cancelled_ = true;
   if (handle_.valid()) handle_.cancel();
+}
+
+void RemoteKeys::add(const KernelRequest& request) {
+  const NamedKernel named = name_kernel(request);
+  if (named.toolchain.path.empty()) {
+    sources_.insert(cache::key_without_toolchain(cache::summarise(ingredients_of(request, {}))));
+  } else if (!named.toolchain.identity.empty()) {
+    keys_.insert(named.key);
+  }
+}
+
+std::vector<cache::Key> RemoteKeys::find() const {
+  std::unordered_set<cache::Key> keys = keys_;
+  const std::vector<cache::Key> sources(sources_.begin(), sources_.end());
+  for (const std::optional<cache::Key>& key : process_cache().find_sources(sources)) {
+    if (key) keys.insert(*key);
+  }
+  return {keys.begin(), keys.end()};
 }
 
 std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKernel& named) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "jit/service/compile.hpp"
@@ -69,6 +70,19 @@ class BuildControl {
   Priority priority_;
   bool cancelled_ = false;
   jit::CompileHandle handle_;
+};
+
+/// Under which keys the remote tier may have kernels, so that many are asked for at once.
+class RemoteKeys {
+ public:
+  void add(const KernelRequest& request);
+  /// Those of the requests; where there is no compiler for a target, of what any compiler has made
+  /// of the same source, as far as the server has that. In no order, each once.
+  std::vector<cache::Key> find() const;
+
+ private:
+  std::unordered_set<cache::Key> keys_;
+  std::unordered_set<cache::Key> sources_;
 };
 
 /// The code of a named request if it is in the cache. Without a compiler for the target, what

@@ -25,9 +25,10 @@ struct PrepareProgress {
 };
 
 /// Prepares all items side by side, several kernels to a program where that is faster, and returns
-/// when every one is done; calls that are made meanwhile overtake. `progress` is called once for
-/// each, from one thread at a time, and what it throws is thrown here when all are done. An item
-/// that fails does not stop the others and throws nothing: its preparation has the error.
+/// when every one is done; what the remote cache has of them comes first, in one round trip; calls
+/// that are made meanwhile overtake. `progress` is called once for each, from one thread at a time,
+/// and what it throws is thrown here when all are done. An item that fails does not stop the others
+/// and throws nothing: its preparation has the error.
 std::vector<Preparation> prepare_all(
     std::span<const PrepareItem> items,
     const std::function<void(const PrepareProgress&)>& progress = {});

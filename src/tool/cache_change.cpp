@@ -2,8 +2,10 @@
 // beside running programs: what is deleted under them is a miss.
 #include <fmt/format.h>
 
+#include "cache/cache.hpp"
 #include "cache/config.hpp"
 #include "kiln/error.hpp"
+#include "tool/arguments.hpp"
 #include "tool/cache_text.hpp"
 #include "tool/commands.hpp"
 #include "tool/progress.hpp"
@@ -81,6 +83,17 @@ int print_transfer(const cache::Transfer& transfer, const std::string& file, std
     print_problems(transfer.problems);
   }
   return transfer.problems.empty() ? kSuccess : kFailure;
+}
+
+/// Whole ones: what is not here cannot be found by its first digits.
+std::vector<cache::Key> parse_keys(const std::vector<std::string>& texts) {
+  std::vector<cache::Key> keys;
+  for (const std::string& text : texts) {
+    const auto key = cache::Key::parse(text);
+    if (!key) throw UsageError(fmt::format("--key {}: expected 32 hexadecimal digits", text));
+    keys.push_back(*key);
+  }
+  return keys;
 }
 
 }  // namespace
@@ -177,16 +190,32 @@ int run_cache_push(const CacheTransferOptions& options) {
 }
 
 int run_cache_pull(const CacheTransferOptions& options) {
-  cache::Filter filter = make_filter(disk_cache(), options.target, options.function, {});
-  for (const std::string& text : options.keys) {
-    const auto key = cache::Key::parse(text);
-    if (!key) throw UsageError(fmt::format("--key {}: expected 32 hexadecimal digits", text));
-    filter.keys.push_back(*key);
+  cache::Cache& cache = disk_cache();
+  cache::Filter filter;
+  filter.function = options.function;
+  std::vector<std::string> problems;
+  if (options.manifest.empty()) {
+    filter.target = options.target;
+    filter.keys = parse_keys(options.keys);
+  } else {
+    if (options.target.empty() || !options.keys.empty()) {
+      throw UsageError("cache pull --manifest: expected --target and no --key");
+    }
+    ManifestKeys manifest = keys_of_manifest(options.manifest, parse_targets({options.target}));
+    filter.keys = std::move(manifest.keys);
+    problems = std::move(manifest.problems);
+  }
+  for (const std::string& problem : problems) print(stderr, "{}\n", problem);
+  // No keys would be all of them.
+  if (!options.manifest.empty() && filter.keys.empty() && cache.remote()) {
+    throw Error(Code::not_found,
+                fmt::format("cache pull: the server has no kernel of {}", options.manifest));
   }
   Counter counter("pulling", options.json);
-  const cache::Transfer transfer = cache::pull(disk_cache(), filter, counter.step());
+  const cache::Transfer transfer = cache::pull(cache, filter, counter.step());
   counter.clear();
-  return print_transfer(transfer, {}, "pulled", options.json);
+  const int status = print_transfer(transfer, {}, "pulled", options.json);
+  return problems.empty() ? status : kFailure;
 }
 
 }  // namespace kiln::tool

@@ -399,6 +399,10 @@ class Builder {
     add_filter(*pull, pull_options->target, pull_options->function);
     add_list(*pull, "--key", pull_options->keys, "KEY",
              "Only these entries, all 32 digits of each");
+    pull->add_option("--manifest", pull_options->manifest,
+                     "Only the kernels of a manifest (kiln manifest --help) for the targets of "
+                     "--target, separated by commas")
+        ->type_name("FILE");
     add_json(*pull, pull_options->json);
   }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kiln/cache.hpp"
 #include "kiln/options.hpp"
 
 namespace CLI {
@@ -76,6 +77,14 @@ struct CompileOptions {
 int run_compile(const CompileOptions& options);
 int run_compile_manifest(const std::string& path, const std::vector<std::string>& targets,
                          bool json);
+
+/// The keys under which a remote cache may have the kernels of a manifest, and what is wrong with
+/// its lines.
+struct ManifestKeys {
+  std::vector<cache::Key> keys;
+  std::vector<std::string> problems;
+};
+ManifestKeys keys_of_manifest(const std::string& path, const std::vector<std::string>& targets);
 
 struct ManifestRecordOptions {
   std::string file = "kiln-manifest.jsonl";
@@ -191,6 +200,7 @@ struct CacheTransferOptions {
   std::string target;
   std::string function;
   std::vector<std::string> keys;
+  std::string manifest;  ///< pull: in place of keys, compiled for the targets in `target`
   bool json = false;
 };
 int run_cache_export(const CacheTransferOptions& options);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 
 #include "jit/device/backend.hpp"
 #include "jit/service/compile.hpp"
@@ -133,6 +134,23 @@ Json cache_health() {
   return json;
 }
 
+/// The server of the remote cache; null without one.
+Json remote_health() {
+  cache::Cache& cache = process_cache();
+  const std::string& why = cache.config().why_no_remote;
+  if (!why.empty()) return {{"healthy", false}, {"problem", why}};
+  const auto remote = cache.remote();
+  if (!remote) return nullptr;
+  const auto limit = remote->settings().answer + std::chrono::seconds(1);
+  const cache::RemoteHealth health = remote->check(std::chrono::steady_clock::now() + limit);
+  Json json = {{"server", remote->settings().display()},
+               {"prefix", remote->settings().prefix},
+               {"healthy", health.problem.empty()}};
+  if (!health.problem.empty()) json["problem"] = "the server " + health.problem;
+  if (health.connected) json["latency_ms"] = static_cast<double>(health.latency.count()) / 1000;
+  return json;
+}
+
 std::string joined(const Json& list) {
   std::string text;
   for (const Json& item : list) text += (text.empty() ? "" : " ") + item.get<std::string>();
@@ -196,6 +214,16 @@ void print_cache(const Json& cache) {
   }
 }
 
+void print_remote(const Json& remote) {
+  if (remote.is_null()) return;
+  print("\n{}\n", bold("Remote cache"));
+  if (remote.contains("server")) print("  {}\n", remote["server"].get<std::string>());
+  if (remote.contains("latency_ms")) {
+    print("  answers in {:.2f} ms\n", remote["latency_ms"].get<double>());
+  }
+  if (remote.contains("problem")) print("  {}\n", red(remote["problem"].get<std::string>()));
+}
+
 }  // namespace
 
 int run_doctor(const DoctorOptions& options) {
@@ -205,6 +233,7 @@ int run_doctor(const DoctorOptions& options) {
   report["toolchains"] = toolchains();
   report["missing"] = missing_toolchains(report["toolchains"]);
   report["cache"] = cache_health();
+  report["remote"] = remote_health();
   // Something must be able to run, or kiln is of no use here.
   const bool works = !report["devices"].empty();
   report["works"] = works;
@@ -214,6 +243,7 @@ int run_doctor(const DoctorOptions& options) {
     print_devices(report);
     print_toolchains(report);
     print_cache(report["cache"]);
+    print_remote(report["remote"]);
   }
   return works ? kSuccess : kFailure;
 }

@@ -62,6 +62,31 @@ struct Item {
   std::string target;
 };
 
+std::vector<Item> items_of(const std::vector<Wanted>& wanted,
+                           const std::vector<std::string>& targets) {
+  std::vector<Item> items;
+  for (const std::string& target : targets) {
+    for (const Wanted& line : wanted) items.push_back({&line, target});
+  }
+  return items;
+}
+
+std::vector<PrepareRequest> requests_of(const std::vector<Item>& items) {
+  std::vector<PrepareRequest> requests;
+  for (const Item& item : items) {
+    requests.push_back({&item.wanted->function, &item.wanted->specification, {}, item.target});
+  }
+  return requests;
+}
+
+std::string describe(const std::string& path, const Item& item, const Error& error) {
+  return fmt::format("{}:{}: for {}: {}", path, item.wanted->line, item.target, error.what());
+}
+
+std::string describe(const std::string& path, const files::ManifestProblem& problem) {
+  return fmt::format("{}:{}: {}", path, problem.line, problem.message);
+}
+
 std::string outcome_text(const Preparation& preparation) {
   if (preparation.error()) return "failed";
   const KernelInfo info = preparation.get();
@@ -72,12 +97,8 @@ std::string outcome_text(const Preparation& preparation) {
 
 /// Compiles everything side by side and shows how far it is.
 std::vector<Preparation> prepare(const std::vector<Item>& items, bool json) {
-  std::vector<PrepareRequest> requests;
-  for (const Item& item : items) {
-    requests.push_back({&item.wanted->function, &item.wanted->specification, {}, item.target});
-  }
   Progress progress(Progress::style(json), items.size());
-  return prepare_requests(requests, [&](const PrepareProgress& done) {
+  return prepare_requests(requests_of(items), [&](const PrepareProgress& done) {
     const Item& item = items[done.index];
     progress.step(fmt::format("{} for {}: {}", item.wanted->function.name(), clip(item.target, 40),
                               outcome_text(done.preparation)));
@@ -106,10 +127,7 @@ int run_compile_manifest(const std::string& path, const std::vector<std::string>
   const auto start = std::chrono::steady_clock::now();
   files::Manifest manifest = files::parse_manifest(read_text(path));
   const std::vector<Wanted> wanted = functions_of(manifest);
-  std::vector<Item> items;
-  for (const std::string& target : targets) {
-    for (const Wanted& line : wanted) items.push_back({&line, target});
-  }
+  const std::vector<Item> items = items_of(wanted, targets);
   const std::vector<Preparation> preparations = prepare(items, json);
 
   std::size_t compiled = 0;
@@ -120,13 +138,10 @@ int run_compile_manifest(const std::string& path, const std::vector<std::string>
     failed += error ? 1 : 0;
     compiled += !error && preparations[i].get().cache == CacheState::compiled ? 1 : 0;
     results.push_back(to_json(items[i], preparations[i]));
-    if (error) {
-      print(stderr, "{}:{}: for {}: {}\n", path, items[i].wanted->line, items[i].target,
-            error->what());
-    }
+    if (error) print(stderr, "{}\n", describe(path, items[i], *error));
   }
   for (const files::ManifestProblem& problem : manifest.problems) {
-    print(stderr, "{}:{}: {}\n", path, problem.line, problem.message);
+    print(stderr, "{}\n", describe(path, problem));
   }
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   const std::size_t there = items.size() - compiled - failed;
@@ -152,6 +167,23 @@ int run_compile_manifest(const std::string& path, const std::vector<std::string>
         manifest.problems.size(), elapsed.count());
   }
   return failed == 0 && manifest.problems.empty() ? kSuccess : kFailure;
+}
+
+ManifestKeys keys_of_manifest(const std::string& path, const std::vector<std::string>& targets) {
+  files::Manifest manifest = files::parse_manifest(read_text(path));
+  const std::vector<Wanted> wanted = functions_of(manifest);
+  const std::vector<Item> items = items_of(wanted, targets);
+  RequestedKeys requested = remote_keys(requests_of(items));
+  ManifestKeys found{std::move(requested.keys), {}};
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (requested.errors[i]) {
+      found.problems.push_back(describe(path, items[i], *requested.errors[i]));
+    }
+  }
+  for (const files::ManifestProblem& problem : manifest.problems) {
+    found.problems.push_back(describe(path, problem));
+  }
+  return found;
 }
 
 int run_manifest_record(const ManifestRecordOptions& options) {

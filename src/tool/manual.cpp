@@ -33,11 +33,13 @@ constexpr Setting kEnvironment[] = {
      "by commas: the first one signs, and all are accepted."},
     {"KILN_REMOTE_CACHE",
      "A Redis or Valkey server that machines share, asked for what is not on disk: "
-     "redis://[user:password@]host[:port][/database] or redis+unix://[user:password@]/path. Needs "
-     "KILN_CACHE_SECRET. Options after a question mark, separated by &: ttl=30d (how long entries "
+     "redis://[user:password@]host[:port][/database], rediss://... (over TLS) or "
+     "redis+unix://[user:password@]/path. Needs KILN_CACHE_SECRET. Options after a question mark, "
+     "separated by &: ttl=30d (how long entries "
      "stay), prefix=kiln (of their names), wait=TIME (of a look-up; without it, what a compile has "
      "taken here), answer=5s (after which the server is left alone for a while), lease=15s (after "
-     "which the kernel of a machine that died is compiled by another), max=64M (largest entry)."},
+     "which the kernel of a machine that died is compiled by another), max=64M (largest entry), "
+     "ca=FILE (certificates of authorities, rediss:// only; default: the system's)."},
     {"KILN_HIPRTC", "The hiprtc library to use."},
     {"KILN_NVRTC", "The NVRTC library to use."},
     {"KILN_CXX", "The host compiler to use."},

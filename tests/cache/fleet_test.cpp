@@ -9,9 +9,8 @@
 
 #include "base/subprocess.hpp"
 #include "cache/remote/remote.hpp"
-#include "sample.hpp"
+#include "server_test.hpp"
 #include "tests/support/child_process.hpp"
-#include "tests/support/redis_server.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -21,58 +20,20 @@ using kiln::testing::Pipe;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-/// What a build of kernels does with one key.
-Entry build(Cache& cache, const Key& key, const std::function<Entry()>& compile) {
-  if (auto found = cache.find(key)) return *std::move(found);
-  const auto deadline = Clock::now() + cache.config().wait_limit;
-  const Locked locked = cache.lock(key, deadline);
-  if (locked.entry) return *locked.entry;
-  if (auto fetched = std::move(cache.fetch({&key, 1}).front())) return *std::move(fetched);
-  for (int turn = 0;; ++turn) {
-    Cache::Claim claim = std::move(cache.claim({&key, 1}).front());
-    if (claim.entry) return *std::move(claim.entry);
-    if (!claim.elsewhere || Clock::now() >= deadline) {
-      Entry entry = compile();
-      cache.publish(key, entry);
-      return entry;
-    }
-    cache.pause_for_others(turn);
-  }
-}
-
-class Fleet : public ::testing::Test {
+class Fleet : public ServerTest {
  protected:
-  void SetUp() override {
-    if (const std::string reason = remote_unsupported({}); !reason.empty()) GTEST_SKIP() << reason;
-    if (testing::redis_program().empty()) {
-      GTEST_SKIP() << "neither valkey-server nor redis-server is installed";
-    }
-    server_ = std::make_unique<testing::RedisServer>();
-  }
-
   /// The cache of a machine of that name. Patient, so that a busy machine compiles nothing twice.
   std::shared_ptr<Cache> machine(const std::string& name, const std::string& options,
                                  std::chrono::milliseconds wait_limit = seconds(120)) {
     Config config = config_for(temporary_.path(name));
     config.secret = Secret("0123456789abcdef0123456789abcdef");
-    config.remote =
-        parse_remote_url("redis+unix://" + server_->socket() + "?wait=60s&answer=60s&" + options);
+    config.remote = settings_at(server_->socket(), "wait=60s&answer=60s&" + options);
     config.wait_limit = wait_limit;
     return Cache::open(config);
-  }
-  static bool flush(Cache& cache) { return cache.flush_remote(Clock::now() + seconds(60)); }
-  Reply ask(const Command& command) {
-    const RemoteSettings settings = parse_remote_url("redis+unix://" + server_->socket());
-    Connection connection(settings, -1);
-    std::vector<Reply> replies;
-    EXPECT_EQ(connection.open(Clock::now() + seconds(20)), "");
-    EXPECT_FALSE(connection.exchange({&command, 1}, 1 << 20, Clock::now() + seconds(20), replies));
-    return replies.empty() ? Reply{} : std::move(replies.front());
   }
   static std::string lease_of(const Key& key) { return "kiln:1:lease:" + key.hex(); }
 
   const TemporaryDirectory temporary_{fast_directory(64 << 20)};
-  std::unique_ptr<testing::RedisServer> server_;
 };
 
 TEST_F(Fleet, OfEightMachinesCompilesEachOfTwoHundredKernelsOnce) {

@@ -2,12 +2,14 @@
 // network or somebody else who can write there does.
 #include "cache/remote/remote.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "cache/remote/value.hpp"
-#include "sample.hpp"
-#include "tests/support/redis_server.hpp"
+#include "server_test.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -94,6 +96,12 @@ TEST(RemoteSecret, IsNeededAndIsLongEnough) {
               HasSubstr("16 or more characters"));
 }
 
+TEST(RemoteUrl, WithTlsIsRefusedWhereThereIsNone) {
+  const std::string problem = remote_problem(parse_remote_url("rediss://host"), Secret(kSecret));
+  if (problem.empty()) GTEST_SKIP() << "this kiln was built with TLS";
+  EXPECT_THAT(problem, ::testing::AnyOf(HasSubstr("without TLS"), HasSubstr("without hiredis")));
+}
+
 TEST(RemoteValue, IsBoundToItsKeyAndContentAndToTheSecret) {
   const std::string file = encode(sample_key(1), sample_entry(1));
   const Secret secret(kSecret);
@@ -123,16 +131,8 @@ TEST(RemoteValue, IsAcceptedFromEachOfSeveralSecrets) {
   EXPECT_FALSE(decode_value(sample_key(1), new_value, Secret(kSecret)).loaded);
 }
 
-/// Whether there can be a server here; else the test is skipped, which is said.
-class RemoteServer : public ::testing::Test {
+class RemoteServer : public ServerTest {
  protected:
-  void SetUp() override {
-    if (const std::string reason = remote_unsupported({}); !reason.empty()) GTEST_SKIP() << reason;
-    if (testing::redis_program().empty()) {
-      GTEST_SKIP() << "neither valkey-server nor redis-server is installed";
-    }
-    server_ = std::make_unique<testing::RedisServer>();
-  }
   void TearDown() override {
     EXPECT_THAT(log_.text(), Not(HasSubstr(std::string(kSecret))));
     EXPECT_THAT(log_.text(), Not(HasSubstr("hunter2")));
@@ -140,9 +140,6 @@ class RemoteServer : public ::testing::Test {
 
   RemoteSettings settings(const std::string& options = "wait=20s") const {
     return settings_at(server_->socket(), options);
-  }
-  static RemoteSettings settings_at(const std::string& socket, const std::string& options) {
-    return parse_remote_url("redis+unix://" + socket + "?" + options);
   }
   std::shared_ptr<Cache> machine(const std::string& name, const RemoteSettings& settings,
                                  std::string_view secret = kSecret) {
@@ -152,18 +149,8 @@ class RemoteServer : public ::testing::Test {
     return Cache::open(config);
   }
   std::shared_ptr<Cache> machine(const std::string& name) { return machine(name, settings()); }
-  static bool flush(Cache& cache) { return cache.flush_remote(Clock::now() + seconds(60)); }
   static std::optional<Entry> fetch_one(Cache& cache, const Key& key) {
     return std::move(cache.fetch({&key, 1}).front());
-  }
-  /// What the server says to a command, asked past the proxy.
-  Reply ask(const Command& command) {
-    const RemoteSettings settings = this->settings("wait=20s&answer=20s");
-    Connection connection(settings, -1);
-    std::vector<Reply> replies;
-    EXPECT_EQ(connection.open(Clock::now() + seconds(20)), "");
-    EXPECT_FALSE(connection.exchange({&command, 1}, 64 << 20, Clock::now() + seconds(20), replies));
-    return replies.empty() ? Reply{} : std::move(replies.front());
   }
   static std::string name_of(const Key& key) { return "kiln:1:entry:" + key.hex(); }
   void publish(std::uint64_t number) {
@@ -174,7 +161,6 @@ class RemoteServer : public ::testing::Test {
 
   TemporaryDirectory temporary_;
   LogRecord log_;
-  std::unique_ptr<testing::RedisServer> server_;
 };
 
 TEST_F(RemoteServer, GivesOneMachineWhatAnotherCompiled) {
@@ -212,6 +198,34 @@ TEST_F(RemoteServer, GivesManyKeysInOneRoundTrip) {
       ASSERT_EQ(fetched[i]->code, sample_entry(i).code);
     }
   }
+}
+
+TEST_F(RemoteServer, PrefetchesManyKeysInAFewRoundTrips) {
+  const auto maker = machine("maker");
+  std::vector<Key> keys;
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    keys.push_back(sample_key(i));
+    if (i % 2 == 0) {
+      ASSERT_TRUE(maker->publish(sample_key(i), sample_entry(i)));
+    }
+  }
+  ASSERT_TRUE(flush(*maker));
+  testing::FaultProxy proxy(server_->socket());
+  const auto user = machine("user", settings_at(proxy.socket(), "wait=20s"));
+  user->prefetch(keys);
+  EXPECT_LE(proxy.round_trips(), 4) << "a greeting and three times 128 keys at most";
+  EXPECT_EQ(user->own_stats()[Count::remote_hits], 150u);
+  for (std::uint64_t i = 0; i < 300; ++i) {
+    ASSERT_EQ(user->find(keys[i]).has_value(), i % 2 == 0) << i;
+    ASSERT_EQ(user->take_prefetched(keys[i]), i % 2 == 0) << i;
+  }
+  EXPECT_FALSE(user->take_prefetched(keys[0])) << "that it was prefetched is said once";
+  const int before = proxy.round_trips();
+  user->prefetch(std::vector<Key>{keys[0], keys[2]});
+  EXPECT_EQ(proxy.round_trips(), before) << "what is on disk is not asked for";
+  server_->stop();
+  user->prefetch(keys);
+  EXPECT_TRUE(user->find(keys[0])) << "nothing is lost with the server";
 }
 
 TEST_F(RemoteServer, IsNotAskedForWhatIsOnDisk) {
@@ -273,6 +287,56 @@ TEST_F(RemoteServer, WithAPasswordAndADatabaseIsUsedWithThem) {
 }
 
 // A server that does not know a command says it back, arguments and all.
+TEST_F(RemoteServer, WithTlsHasToProveThatItIsTheOneNamed) {
+  if (const std::string reason = remote_unsupported(parse_remote_url("rediss://127.0.0.1"));
+      !reason.empty()) {
+    GTEST_SKIP() << reason;
+  }
+  if (ask({"CONFIG", "GET", "tls-port"}).elements.empty()) {
+    GTEST_SKIP() << "the server was built without TLS";
+  }
+  const std::string certificate = temporary_.path("certificate"), key = temporary_.path("key");
+  const std::string make =
+      "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+      "-subj /CN=kiln -addext subjectAltName=IP:127.0.0.1 -keyout " +
+      key + " -out " + certificate + " 2>/dev/null";
+  if (std::system(make.c_str()) != 0) GTEST_SKIP() << "openssl makes no certificate here";
+  int port = 0;
+  Reply listening;
+  for (int turn = 0; turn < 20 && listening.text != "OK"; ++turn) {
+    port = testing::unused_port();
+    listening = ask({"CONFIG", "SET", "bind", "127.0.0.1 127.0.0.2", "tls-auth-clients", "no",
+                     "tls-cert-file", certificate, "tls-key-file", key, "tls-ca-cert-file",
+                     certificate, "tls-port", std::to_string(port)});
+  }
+  ASSERT_EQ(listening.text, "OK");
+  const auto at = [&](const std::string& host, const std::string& authority) {
+    return parse_remote_url(fmt::format("rediss://{}:{}?wait=20s{}", host, port, authority));
+  };
+  const std::string trusting = "&ca=" + certificate;
+  {
+    const auto maker = machine("maker", at("127.0.0.1", trusting));
+    ASSERT_TRUE(maker->publish(sample_key(1), sample_entry(1, 1 << 20)));
+    ASSERT_TRUE(flush(*maker)) << log_.text();
+  }
+  const auto user = machine("user", at("127.0.0.1", trusting));
+  const auto fetched = fetch_one(*user, sample_key(1));
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->code, sample_entry(1, 1 << 20).code);
+  EXPECT_EQ(log_.text(), "");
+  const auto problem_at = [&](const RemoteSettings& settings) {
+    const auto other = machine("other", settings);
+    EXPECT_FALSE(fetch_one(*other, sample_key(1)));
+    return other->remote()->health().problem;
+  };
+  EXPECT_THAT(problem_at(at("127.0.0.2", trusting)), HasSubstr("IP address mismatch"));
+  EXPECT_THAT(problem_at(at("localhost", trusting)),
+              ::testing::AnyOf(HasSubstr("hostname mismatch"), HasSubstr("has no address")));
+  EXPECT_THAT(problem_at(at("127.0.0.1", "")), HasSubstr("has a certificate that is not accepted"));
+  EXPECT_THAT(problem_at(at("127.0.0.1", "&ca=/nowhere")), HasSubstr("from /nowhere"));
+  EXPECT_NE(problem_at(parse_remote_url(fmt::format("redis://127.0.0.1:{}?wait=20s", port))), "");
+}
+
 TEST_F(RemoteServer, ThatDoesNotKnowThePasswordsCommandIsNotQuoted) {
   server_ = std::make_unique<testing::RedisServer>(
       std::vector<std::string>{"--rename-command", "AUTH", ""});
@@ -417,6 +481,17 @@ TEST_F(RemoteServer, TakesAndGivesWholeCaches) {
       EXPECT_THAT(error.what(), HasSubstr("cannot be reached"));
     }
   }
+}
+
+TEST_F(RemoteServer, IsCheckedForPeople) {
+  const auto user = machine("user", settings_at(server_->socket(), "wait=20s"));
+  const auto check = [&] { return user->remote()->check(Clock::now() + seconds(20)); };
+  const RemoteHealth health = check();
+  EXPECT_TRUE(health.connected);
+  EXPECT_EQ(health.problem, "");
+  EXPECT_GT(health.latency.count(), 0);
+  server_->stop();
+  EXPECT_THAT(check().problem, HasSubstr("cannot be reached"));
 }
 
 TEST_F(RemoteServer, EntryLongerThanTheBoundIsNotSent) {
@@ -582,7 +657,9 @@ TEST_F(RemoteFault, EveryByteIsChanged) {
   std::uint64_t right = 0;
   for (long i = 0; i < reply_bytes(); ++i) {
     proxy_->change_at = i;
-    right += look_up("wait=100ms&answer=100ms") ? 1u : 0u;
+    // A value that is not right is refused as soon as it is there; a wrong length is waited for.
+    const bool is_value = i >= reply_bytes() - 2 - static_cast<long>(value_.size());
+    right += look_up(is_value ? "wait=20s&answer=20s" : "wait=100ms&answer=100ms") ? 1u : 0u;
   }
   // Those of the greeting's text and the end of the line after a value say nothing.
   EXPECT_LE(right, std::string("PONG\r\n").size());

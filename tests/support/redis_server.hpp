@@ -2,7 +2,9 @@
 // proxy in front of it, which does to what passes whatever a network and a broken server may do.
 #pragma once
 
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -57,6 +59,19 @@ inline base::UniqueFd connect_socket(const std::string& path) {
     return {};
   }
   return fd;
+}
+
+/// A port of the loopback address that nobody listens on; somebody may by the time it is used.
+inline int unused_port() {
+  const base::UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const place = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(::bind(fd.get(), place, size), 0);
+  EXPECT_EQ(::getsockname(fd.get(), place, &size), 0);
+  return ntohs(address.sin_port);
 }
 
 class RedisServer {
@@ -132,6 +147,8 @@ class FaultProxy {
   const std::string& socket() const { return path_; }
   /// Connections that were made.
   int connections() const { return connections_; }
+  /// How often something was asked after an answer, or for the first time.
+  int round_trips() const { return round_trips_; }
 
   // What happens to replies, counted in bytes from the start of each connection.
   std::atomic<long> cut_after{-1};   ///< then it closes both ends
@@ -180,16 +197,19 @@ class FaultProxy {
     std::array<char, 65536> buffer;
     long passed = 0;
     int replies = 0;
+    bool is_answered = true;
     pollfd found[3];
     while (wait_readable(client.get(), server.get(), found)) {
       if (found[1].revents != 0) {
         const ssize_t count = ::recv(client.get(), buffer.data(), buffer.size(), 0);
         if (count <= 0) return;
+        if (std::exchange(is_answered, false)) ++round_trips_;
         if (!send_all(server.get(), {buffer.data(), static_cast<std::size_t>(count)})) return;
       }
       if (found[2].revents != 0) {
         const ssize_t count = ::recv(server.get(), buffer.data(), buffer.size(), 0);
         if (count <= 0) return;
+        is_answered = true;
         std::string bytes(buffer.data(), static_cast<std::size_t>(count));
         if (++replies > 1 && !answer.empty()) bytes = answer;
         if (silent) continue;
@@ -225,6 +245,7 @@ class FaultProxy {
   const base::UniqueFd end_{::eventfd(0, EFD_CLOEXEC)};
   base::UniqueFd listener_;
   std::atomic<int> connections_{0};
+  std::atomic<int> round_trips_{0};
   std::vector<std::thread> passing_;
   std::thread thread_;
 };

@@ -301,6 +301,38 @@ TEST_F(ToolCache, LoadsFromTheServerWhatAnotherMachineCompiled) {
   EXPECT_EQ(run_json({"cache", "pull", "--json"})["entries"], 3);
   EXPECT_THAT(run({"cache", "pull"}).out, HasSubstr("3 were already there"));
   EXPECT_EQ(run({"cache", "pull", "--key", "12"}).code, 2);
+  // What a manifest needs, by its keys and, without a compiler, by its sources.
+  std::ofstream(path("two.jsonl"))
+      << R"({"name": "fused", "expression": "x * x - 3", "types": {"x": "f32[64]"}}
+{"name": "fused", "expression": "x * x - 4", "types": {"x": "f32[64]"}}
+)";
+  const std::vector<std::string> pull = {"cache",    "pull", "--manifest", path("two.jsonl"),
+                                         "--target", "cpu",  "--json"};
+  for (const char* compiler : {"/nowhere", ""}) {
+    environment_["KILN_CXX"] = compiler;
+    environment_["KILN_CACHE_DIR"] = path(compiler[0] == '\0' ? "listed" : "found");
+    const json pulled = json::parse(run(pull).out);
+    EXPECT_EQ(pulled["entries"], 1) << compiler;
+    // The second line's kernel is not there; without a compiler not even its key is known.
+    EXPECT_EQ(pulled["problems"].size(), compiler[0] == '\0' ? 1u : 0u);
+  }
+  EXPECT_EQ(run({"cache", "pull", "--manifest", path("two.jsonl")}).code, 2);
+  environment_["KILN_CACHE_DIR"] = path("prepared");
+  const json prepared = run_json(
+      {"compile", "--manifest", path("two.jsonl"), "--target", "cpu", "--json"})["results"];
+  EXPECT_EQ(prepared[0]["cache"], "remote");
+  EXPECT_EQ(prepared[1]["cache"], "compiled");
+  // Without compilers, whose targets it would try one by one.
+  for (const char* compiler : {"KILN_HIPRTC", "KILN_NVRTC", "KILN_CXX"}) {
+    environment_[compiler] = "/nowhere";
+  }
+  const json health = json::parse(run({"doctor", "--json"}).out)["remote"];
+  EXPECT_TRUE(health["healthy"]);
+  EXPECT_GT(health["latency_ms"], 0);
+  EXPECT_EQ(health["server"], "redis+unix://" + server.socket() + "?db=0");
+  environment_.erase("KILN_CACHE_SECRET");
+  EXPECT_THAT(run({"doctor"}).out,
+              AllOf(HasSubstr("needs KILN_CACHE_SECRET"), Not(HasSubstr("hunter2"))));
   environment_.erase("KILN_REMOTE_CACHE");
   EXPECT_THAT(run({"cache", "push"}).err, HasSubstr("set KILN_REMOTE_CACHE"));
 }
