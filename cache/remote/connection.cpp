@@ -16,6 +16,7 @@
 #include <new>
 
 #include "base/io.hpp"
+#include "cache/remote/tls.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -178,7 +179,7 @@ struct Connection::Context {
 };
 
 std::string remote_unsupported(const RemoteSettings& settings) {
-  return settings.tls ? "this kiln was built with a hiredis without TLS; use redis://" : "";
+  return settings.tls ? tls_unsupported() : std::string();
 }
 
 Connection::Connection(const RemoteSettings& settings, int cancel)
@@ -199,7 +200,11 @@ std::string Connection::open(TimePoint deadline) {
   if (reader == nullptr) return "cannot be used: memory is short";
   ::redisReaderFree(redis->reader);
   redis->reader = reader;
-  return {};
+  if (!settings_.tls) return {};
+  return start_tls(*redis, settings_, [&](short events) {
+    const Wait wait = wait_for(fd.get(), events, cancel_, deadline);
+    return wait == Wait::ready ? std::string() : name_of(wait);
+  });
 }
 
 std::optional<Connection::Failure> Connection::exchange(std::span<const Command> commands,
