@@ -1,6 +1,6 @@
 // The error bounds, on the kernels that a user gets: every function is measured on every device
-// that is here, the table is printed, and no bound may be exceeded or looser than twice what was
-// found.
+// that is here, the table is printed, and no bound may be exceeded or, where as much is measured as
+// the bounds are of, looser than twice what was found.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -36,6 +36,8 @@ bool can_be_loose(const Measurement& row, DeviceType device) {
   return device != DeviceType::cpu;
 }
 
+constexpr std::size_t kPairsOfBounds = 900;  // of so many numbers, at least
+
 class Numerics : public ::testing::TestWithParam<DeviceType> {
  protected:
   void SetUp() override {
@@ -54,9 +56,8 @@ class Numerics : public ::testing::TestWithParam<DeviceType> {
         fmt::print("{:<14}{:<5} under fast {:.2e}\n", row.function, name(row.dtype), *row.fast);
       EXPECT_FALSE(row.exceeded()) << row.function << " of " << name(row.dtype) << worst << ": "
                                    << row.largest << " ULP, bound " << *row.bound;
-      const bool measured =
-          request.accuracy != Accuracy::fast;  // over as much as the bounds are of
-      if (measured && can_be_loose(row, GetParam())) {
+      if (request.accuracy != Accuracy::fast && request.pairs >= kPairsOfBounds &&
+          can_be_loose(row, GetParam())) {
         EXPECT_FALSE(row.loose()) << row.function << " of " << name(row.dtype) << ": bound "
                                   << *row.bound << ", largest error found " << row.largest;
       }
@@ -64,30 +65,37 @@ class Numerics : public ::testing::TestWithParam<DeviceType> {
   }
 };
 
-TEST_P(Numerics, SixteenBitResultsAreWithinTheBoundForEveryInputAndAllPairsOf2048Values) {
-  Request request;
-  request.dtypes = {DType::f16, DType::bf16};
-  expect_bounds(request);
+TEST_P(Numerics, SixteenBitResultsAreWithinTheBoundForEveryInputAndPairsOf256Values) {
+  for (const Accuracy accuracy : {Accuracy::storage, Accuracy::strict}) {
+    Request request;
+    request.dtypes = {DType::f16, DType::bf16};
+    request.accuracy = accuracy;
+    request.pairs = 256;
+    expect_bounds(request);
+  }
 }
 
-TEST_P(Numerics, StrictSixteenBitResultsToo) {
-  Request request;
-  request.dtypes = {DType::f16, DType::bf16};
-  request.accuracy = Accuracy::strict;
-  expect_bounds(request);
+TEST_P(Numerics, SixteenBitResultsAreWithinTheBoundForEveryInputAndAllPairsOf2048Values) {
+  for (const Accuracy accuracy : {Accuracy::storage, Accuracy::strict}) {
+    Request request;
+    request.dtypes = {DType::f16, DType::bf16};
+    request.accuracy = accuracy;
+    request.pairs = 2048;
+    expect_bounds(request);
+  }
 }
 
 TEST_P(Numerics, WideResultsAreWithinBoundsThatAreNotLoose) {
   Request request;
   request.dtypes = {DType::f32, DType::f64, DType::c64};
-  request.pairs = 900;
+  request.pairs = kPairsOfBounds;
   expect_bounds(request);
 }
 
 TEST_P(Numerics, FastResultsAreAsNearAsIsPromised) {
   Request request;
   request.accuracy = Accuracy::fast;
-  request.pairs = 512;
+  request.pairs = 128;
   request.stride = 200003;
   expect_bounds(request);
 }
