@@ -188,7 +188,9 @@ TEST(Unwritten, halves_may_stay_so_where_nobody_looks) {
         "v_lshlrev_b32_e32 v4, 16, v3", "v_and_or_b32 v4, 0xffff, v3, v0",
         "v_perm_b32 v4, v3, v0, 0xc0c0504", "v_cvt_f32_f16_e32 v4, v3",
         "v_or_b32_sdwa v4, v3, v0 dst_sel:BYTE_1 dst_unused:UNUSED_PAD src0_sel:DWORD "
-        "src1_sel:DWORD"}) {
+        "src1_sel:DWORD",
+        "v_or_b32_sdwa v4, v3, v0 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD "
+        "src1_sel:BYTE_0\nv_and_b32_e32 v4, 0xffff, v4"}) {
     EXPECT_EQ(outcome(half + reader + store, {}, "gfx1030"), "accepted") << reader;
   }
   for (const char* reader :

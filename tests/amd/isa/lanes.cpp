@@ -302,6 +302,13 @@ std::uint32_t unset_bits(const Wave& wave, const Operand& operand, int lane) {
          ((from.unset_high >> lane & 1) != 0 ? 0xffff0000U : 0U);
 }
 
+std::uint32_t unset_bits(const Wave& wave, const Operation& op, int index, int lane) {
+  const Operand& operand = source(op, index);
+  const std::uint32_t bits = unset_bits(wave, operand, lane);
+  if (!op.is_sdwa || index > 1) return bits;
+  return selected(bits, op.source_select[static_cast<std::size_t>(index)], operand.sign_extend);
+}
+
 std::uint64_t unset_low_word(const Wave& wave, const Operation& op, int index) {
   const Operand& operand = source(op, index);
   if (operand.is_vector()) {

@@ -40,6 +40,8 @@ void write_register(Wave& wave, int index, std::uint64_t active, const std::uint
 
 /// Of one lane: ones in the bits of a 32-bit operand that nobody has written.
 std::uint32_t unset_bits(const Wave& wave, const Operand& operand, int lane);
+/// Of what an operation reads of its source, which may be a byte of it.
+std::uint32_t unset_bits(const Wave& wave, const Operation& op, int index, int lane);
 
 /// The lanes of which the low word of a 64-bit source is not written: compilers fill in that word
 /// alone where nobody looks at the upper half of the result.

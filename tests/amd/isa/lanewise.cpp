@@ -166,7 +166,7 @@ void write_shadowed(Wave& wave, const Operation& op, Computation& made) {
     const int count = made.entry.source_count;
     for (int i = 0; i < count; ++i) {
       value[i] = static_cast<const u32*>(made.loop.in[i])[lane];
-      unset[i] = unset_bits(wave, source(op, i), lane);
+      unset[i] = unset_bits(wave, op, i, lane);
     }
     value[count] = static_cast<u32>(made.loop.mask >> lane & 1);
     unset[count] = (made.mask_unset >> lane & 1) != 0 ? 0xffffffff : 0;
@@ -202,7 +202,8 @@ void run_lanewise(Wave& wave, const Operation& op) {
   u64 unset = made.unset();
   // Before the result is written, as that may be what chooses them.
   const u64 active = entry.destinations > 1 ? enabled(wave, op) : 0;
-  if (entry.shadow != nullptr && !op.is_sdwa && !op.is_dpp && (unset & wave.exec) != 0) {
+  const bool writes_word = !op.is_sdwa || op.destination_select == 6;
+  if (entry.shadow != nullptr && writes_word && !op.is_dpp && (unset & wave.exec) != 0) {
     write_shadowed(wave, op, made);
   } else {
     if (entry.selects) {
