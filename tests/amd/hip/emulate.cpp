@@ -44,6 +44,12 @@ void load_library() {
   });
 }
 
+// What a function of the library says that is not one of HIP's.
+std::string text_of(const char* function) {
+  if (loaded == nullptr) return {};  // nobody has asked for a device
+  return reinterpret_cast<const char* (*)()>(dlsym(loaded, function))();
+}
+
 }  // namespace
 
 bool is_emulating() {
@@ -51,11 +57,8 @@ bool is_emulating() {
   return decided;
 }
 
-std::string new_faults() {
-  if (loaded == nullptr) return {};  // nobody has asked for a device
-  const auto faults = reinterpret_cast<const char* (*)()>(dlsym(loaded, "kiln_amd_new_faults"));
-  return faults();
-}
+std::string new_faults() { return text_of("kiln_amd_new_faults"); }
+std::string executed() { return text_of("kiln_amd_executed"); }
 
 Trace take_trace() {
   Trace trace;

@@ -14,5 +14,7 @@ bool is_emulating();
 std::string new_faults();
 /// What the launches on them that have run since the last time executed.
 Trace take_trace();
+/// How many kernels ran and how often; empty if none did.
+std::string executed();
 
 }  // namespace kiln::amd

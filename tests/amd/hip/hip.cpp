@@ -211,6 +211,17 @@ void kiln_amd_take_trace(kiln::amd::Trace* trace) {
   const Call call;
   *trace = std::exchange(Runtime::instance().trace, {});
 }
+/// How many kernels have run and how often; empty if none has.
+const char* kiln_amd_executed() {
+  const Call call;
+  static std::string text;
+  const Runtime& runtime = Runtime::instance();
+  text.clear();
+  if (runtime.launches == 0) return text.c_str();
+  text = fmt::format("{}: {} kernels in {} launches", runtime.target->processor, runtime.kernels,
+                     runtime.launches);
+  return text.c_str();
+}
 /// Handles that have not been given back.
 int kiln_amd_live_handles() {
   const Call call;

@@ -26,6 +26,8 @@ void run_now(int device, const KernelWork& work) {
   Runtime& runtime = Runtime::instance();
   const std::shared_ptr<const CodeObject> code = work.code.lock();
   if (code == nullptr) throw Fault("a kernel's module was unloaded before its launch ran");
+  ++runtime.launches;
+  if (!std::exchange(work.function->has_run, true)) ++runtime.kernels;
   Dispatch dispatch;
   dispatch.kernel = work.function->kernel;
   dispatch.blocks = {work.blocks.x, work.blocks.y, work.blocks.z};

@@ -33,6 +33,7 @@ struct ihipModuleSymbol_t {
   const kiln::amd::Kernel* kernel = nullptr;
   int device = 0;
   std::weak_ptr<const kiln::amd::CodeObject> code;  ///< gone when the module is unloaded
+  bool has_run = false;
 };
 
 namespace kiln::amd {
@@ -138,7 +139,9 @@ struct Runtime {
   std::set<ihipStream_t*> streams;
   std::set<std::shared_ptr<Capture>> captures;
   std::vector<std::string> faults;
-  Trace trace;  ///< of the launches that have run and that nobody has asked for
+  Trace trace;                ///< of the launches that have run and that nobody has asked for
+  std::uint64_t kernels = 0;  ///< of all modules, that have run
+  std::uint64_t launches = 0;
 };
 
 /// Every function of the interface: the lock, and the error that hipGetLastError gives.

@@ -1,6 +1,7 @@
 // Linked into programs of tests beside emulate.cpp: a fault on an emulated GPU fails the test in
 // which it happened, whatever the test makes of the error, and where the installed hiprtc does not
 // know the emulated target the tests are skipped.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,6 +40,9 @@ class EmulatedGpu : public ::testing::Environment {
     if (processor == nullptr) return;
     const std::string reason = why_absent(processor);
     if (!reason.empty()) GTEST_SKIP() << "no emulated GPU: " << reason;
+  }
+  void TearDown() override {
+    if (const std::string work = executed(); !work.empty()) fmt::print("{}\n", work);
   }
 };
 

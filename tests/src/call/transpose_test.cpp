@@ -26,7 +26,7 @@ struct Case {
 
 std::string name_of(const ::testing::TestParamInfo<std::tuple<DeviceType, Case>>& info) {
   const Case& item = std::get<1>(info.param);
-  return fmt::format("{}_{}_{}", std::get<0>(info.param) == DeviceType::cpu ? "cpu" : "gpu",
+  return fmt::format("{}_{}_{}", testing::device_type_name({std::get<0>(info.param), 0}),
                      name(item.dtype), info.index);
 }
 
