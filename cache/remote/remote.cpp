@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <random>
 #include <utility>
 
@@ -18,6 +19,15 @@ constexpr const char* kRenew =
     "return 0";
 constexpr const char* kRelease =
     "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) end return 0";
+
+/// Of a line "name:value" of INFO; empty if there is none.
+std::string_view info_value(std::string_view text, std::string_view name) {
+  const std::string start = fmt::format("\n{}:", name);
+  const std::size_t at = text.find(start);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(at + start.size());
+  return rest.substr(0, rest.find_first_of("\r\n"));
+}
 
 }  // namespace
 
@@ -254,8 +264,8 @@ Remote::Pushed Remote::push(const Key& key, const Key& source, std::string_view 
   return count_publication(replies ? *replies : std::vector<Reply>());
 }
 
-std::optional<std::vector<Key>> Remote::keys(TimePoint deadline) {
-  const std::string start = fmt::format("{}:1:entry:", settings().prefix);
+std::optional<std::vector<Key>> Remote::scan(std::string_view kind, TimePoint deadline) {
+  const std::string start = fmt::format("{}:1:{}:", settings().prefix, kind);
   std::string pattern;
   for (const char c : start) {  // what has a meaning in a pattern stands for itself
     if (std::string_view("*?[]^\\").find(c) != std::string_view::npos) pattern += '\\';
@@ -276,6 +286,31 @@ std::optional<std::vector<Key>> Remote::keys(TimePoint deadline) {
   } while (cursor != "0" && std::chrono::steady_clock::now() < deadline);
   if (cursor != "0") return std::nullopt;
   return std::vector<Key>(found.begin(), found.end());
+}
+
+std::optional<Remote::Usage> Remote::usage(TimePoint deadline) {
+  const auto entries = scan("entry", deadline);
+  const auto leases = scan("lease", deadline);
+  const auto replies = client_.ask({{"INFO"}}, deadline);
+  if (!entries || !leases || !replies) return std::nullopt;
+  Usage usage;
+  usage.entries = entries->size();
+  usage.compiling = leases->size();
+  const std::string& text = replies->front().text;
+  const auto number = [&](std::string_view name) {
+    const std::string_view value = info_value(text, name);
+    std::uint64_t parsed = 0;
+    std::from_chars(value.data(), value.data() + value.size(), parsed);
+    return parsed;
+  };
+  usage.memory = number("used_memory");
+  usage.max_memory = number("maxmemory");
+  usage.evicted = number("evicted_keys");
+  const std::string_view valkey = info_value(text, "valkey_version");
+  usage.version = valkey.empty() ? fmt::format("Redis {}", info_value(text, "redis_version"))
+                                 : fmt::format("Valkey {}", valkey);
+  usage.version = printable(usage.version);
+  return usage;
 }
 
 }  // namespace kiln::cache

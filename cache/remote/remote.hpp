@@ -78,7 +78,18 @@ class Remote : public std::enable_shared_from_this<Remote> {
   Pushed push(const Key& key, const Key& source, std::string_view file, TimePoint deadline);
 
   /// The keys of all entries on the server, in no order; nothing if it does not answer.
-  std::optional<std::vector<Key>> keys(TimePoint deadline);
+  std::optional<std::vector<Key>> keys(TimePoint deadline) { return scan("entry", deadline); }
+
+  /// What is on the server, under this prefix and in all; nothing if it does not answer.
+  struct Usage {
+    std::uint64_t entries = 0;
+    std::uint64_t compiling = 0;   ///< kernels that a machine has a lease for
+    std::uint64_t memory = 0;      ///< bytes, of everything on the server
+    std::uint64_t max_memory = 0;  ///< 0: no bound
+    std::uint64_t evicted = 0;     ///< names, since the server was started
+    std::string version;           ///< "Redis 7.0.15"
+  };
+  std::optional<Usage> usage(TimePoint deadline);
 
   /// A driver refused the code of that key: what is compiled in its place replaces it.
   void reject(const Key& key, std::string_view reason);
@@ -96,6 +107,8 @@ class Remote : public std::enable_shared_from_this<Remote> {
   std::string name_of(const Key& key) const;
   std::string lease_of(const Key& key) const;
   std::string source_of(const Key& source) const;
+  /// The keys in the names of that kind.
+  std::optional<std::vector<Key>> scan(std::string_view kind, TimePoint deadline);
   std::vector<Command> renewals();
   /// The command that gives a lease back; nothing if this process has none.
   std::optional<Command> take_release(const Key& key);

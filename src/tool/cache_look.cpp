@@ -87,6 +87,48 @@ Json entry_json(const NamedEntry& named) {
   return json;
 }
 
+int show_remote_stats(bool json) {
+  const auto remote = disk_cache().remote();
+  if (!remote) {
+    throw Error(Code::not_found,
+                "cache stats --remote: there is no remote cache: set KILN_REMOTE_CACHE and "
+                "KILN_CACHE_SECRET");
+  }
+  const auto limit = 2 * remote->settings().answer + std::chrono::seconds(1);
+  const auto usage = remote->usage(std::chrono::steady_clock::now() + limit);
+  const cache::RemoteHealth health = remote->health();
+  const std::string server = remote->settings().display();
+  if (!usage) {
+    throw Error(Code::io,
+                fmt::format("cache stats --remote: {}: the server {}", server,
+                            health.problem.empty() ? "does not say what it has" : health.problem));
+  }
+  const double latency = static_cast<double>(health.latency.count()) / 1000;
+  if (json) {
+    print_json({{"server", server},
+                {"version", usage->version},
+                {"latency_ms", latency},
+                {"entries", usage->entries},
+                {"compiling", usage->compiling},
+                {"memory_bytes", usage->memory},
+                {"max_memory_bytes", usage->max_memory},
+                {"evicted", usage->evicted}});
+    return kSuccess;
+  }
+  Table table;
+  table.row({"server", server});
+  table.row({"version", usage->version});
+  table.row({"latency", fmt::format("{:.2f} ms", latency)});
+  table.row({"entries", fmt::format("{}", usage->entries)});
+  table.row({"being compiled", fmt::format("{}", usage->compiling)});
+  table.row({"memory in use",
+             human_bytes(usage->memory) +
+                 (usage->max_memory ? " of " + human_bytes(usage->max_memory) : ", no bound")});
+  table.row({"evicted", fmt::format("{}", usage->evicted)});
+  table.print();
+  return kSuccess;
+}
+
 }  // namespace
 
 int run_cache_path(const CacheOptions& options) {
@@ -175,6 +217,10 @@ int run_cache_show(const CacheShowOptions& options) {
 }
 
 int run_cache_stats(const CacheStatsOptions& options) {
+  if (options.remote && options.zero) {
+    throw UsageError("cache stats: --zero is for the cache on disk and not for --remote");
+  }
+  if (options.remote) return show_remote_stats(options.json);
   cache::Cache& cache = disk_cache();
   const cache::Usage usage = cache::usage(cache);
   const cache::Stats stats = cache::stats(cache);

@@ -136,7 +136,7 @@ class Builder {
   void doctor() {
     auto [app, options] = add<DoctorOptions>(
         *line_.app, "doctor",
-        "Show devices, compilers and the cache, and which packages are missing", run_doctor);
+        "Show devices, compilers and the caches, and which packages are missing", run_doctor);
     add_json(*app, options->json);
   }
 
@@ -333,6 +333,8 @@ class Builder {
     auto [stats, stats_options] =
         add<CacheStatsOptions>(parent, "stats", "Show size, hits and misses", run_cache_stats);
     stats->add_flag("--zero", stats_options->zero, "Reset the counters after showing them");
+    stats->add_flag("--remote", stats_options->remote,
+                    "Show what the server of KILN_REMOTE_CACHE has instead");
     add_json(*stats, stats_options->json);
 
     auto [extract, extract_options] =

@@ -158,6 +158,7 @@ int run_cache_show(const CacheShowOptions& options);
 
 struct CacheStatsOptions {
   bool zero = false;
+  bool remote = false;  ///< of the server instead
   bool json = false;
 };
 int run_cache_stats(const CacheStatsOptions& options);

@@ -494,6 +494,26 @@ TEST_F(RemoteServer, IsCheckedForPeople) {
   EXPECT_THAT(check().problem, HasSubstr("cannot be reached"));
 }
 
+TEST_F(RemoteServer, SaysWhatItHas) {
+  publish(1);
+  publish(2);
+  const auto user = machine("user");
+  const std::vector<Key> keys = {sample_key(3)};
+  const std::vector<Cache::Claim> claims = user->claim(keys);
+  ask({"CONFIG", "SET", "maxmemory", "100mb"});
+  ask({"SET", "another's", "x"});
+  const auto usage = user->remote()->usage(Clock::now() + seconds(20));
+  ASSERT_TRUE(usage);
+  EXPECT_EQ(usage->entries, 2u);
+  EXPECT_EQ(usage->compiling, 1u);
+  EXPECT_GT(usage->memory, 1u << 12);
+  EXPECT_EQ(usage->max_memory, 100u << 20);
+  EXPECT_EQ(usage->evicted, 0u);
+  EXPECT_THAT(usage->version, ::testing::MatchesRegex("(Redis|Valkey) [0-9.]+.*"));
+  server_->stop();
+  EXPECT_FALSE(user->remote()->usage(Clock::now() + seconds(20)));
+}
+
 TEST_F(RemoteServer, EntryLongerThanTheBoundIsNotSent) {
   const auto maker = machine("maker", settings("wait=20s&max=1K"));
   EXPECT_TRUE(maker->publish(sample_key(1), sample_entry(1, 5000)));

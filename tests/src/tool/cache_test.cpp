@@ -322,6 +322,13 @@ TEST_F(ToolCache, LoadsFromTheServerWhatAnotherMachineCompiled) {
       {"compile", "--manifest", path("two.jsonl"), "--target", "cpu", "--json"})["results"];
   EXPECT_EQ(prepared[0]["cache"], "remote");
   EXPECT_EQ(prepared[1]["cache"], "compiled");
+  const json stats = run_json({"cache", "stats", "--remote", "--json"});
+  EXPECT_EQ(stats["entries"], 4);
+  EXPECT_EQ(stats["compiling"], 0);
+  EXPECT_GT(stats["memory_bytes"], 4096);
+  EXPECT_THAT(run({"cache", "stats", "--remote"}).out,
+              AllOf(HasSubstr("being compiled  0"), Not(HasSubstr("hunter2"))));
+  EXPECT_EQ(run({"cache", "stats", "--remote", "--zero"}).code, 2);
   // Without compilers, whose targets it would try one by one.
   for (const char* compiler : {"KILN_HIPRTC", "KILN_NVRTC", "KILN_CXX"}) {
     environment_[compiler] = "/nowhere";
