@@ -58,14 +58,17 @@ std::optional<KernelCode> find_any_toolchain(const KernelRequest& request, bool 
 
 class Build {
  public:
-  Build(std::span<const KernelRequest> requests, BuildControl& control)
+  Build(std::span<const KernelRequest> requests, std::span<const NamedKernel> names,
+        BuildControl& control)
       : requests_(requests),
         control_(control),
         results_(requests.size()),
-        kernels_(requests.size()) {}
+        kernels_(requests.size()) {
+    for (std::size_t i = 0; i < requests.size(); ++i) named(i) = names[i];
+  }
 
   std::vector<BuildResult> run() {
-    name_kernels();
+    find_compilers();
     std::erase_if(missing_, [this](std::size_t i) { return found(i); });
     if (!missing_.empty() && can_be_kept(missing_.front())) {
       lock_missing();
@@ -93,10 +96,9 @@ class Build {
   bool can_be_kept(std::size_t i) { return !named(i).toolchain.identity.empty(); }
 
   // Without a compiler for the target, nothing stays missing.
-  void name_kernels() {
+  void find_compilers() {
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       results_[i].failure = failure_of([&] {
-        named(i) = name_kernel(requests_[i]);
         if (named(i).toolchain.path.empty()) {
           if (auto code = find_any_toolchain(requests_[i], true)) {
             results_[i].code = *std::move(code);
@@ -326,21 +328,23 @@ std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKer
 }
 
 std::vector<BuildResult> build_kernels(std::span<const KernelRequest> requests,
-                                       BuildControl& control) {
-  return Build(requests, control).run();
+                                       std::span<const NamedKernel> names, BuildControl& control) {
+  return Build(requests, names, control).run();
 }
 
 KernelCode build_kernel(const KernelRequest& request) {
   BuildControl control(BuildControl::Priority::foreground);
-  BuildResult result = std::move(build_kernels({&request, 1}, control).front());
+  const NamedKernel named = name_kernel(request);
+  BuildResult result = std::move(build_kernels({&request, 1}, {&named, 1}, control).front());
   if (result.failure) throw Error(result.failure->code, result.failure->message);
   return std::move(result.code);
 }
 
-BuildResult rebuild_kernel(const KernelRequest& request, const KernelCode& refused,
-                           std::string_view reason, BuildControl& control) {
+BuildResult rebuild_kernel(const KernelRequest& request, const NamedKernel& named,
+                           const KernelCode& refused, std::string_view reason,
+                           BuildControl& control) {
   if (!refused.named.key_text.empty()) process_cache().reject(refused.named.key, reason);
-  return std::move(build_kernels({&request, 1}, control).front());
+  return std::move(build_kernels({&request, 1}, {&named, 1}, control).front());
 }
 
 }  // namespace kiln

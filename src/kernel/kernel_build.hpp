@@ -89,20 +89,21 @@ class RemoteKeys {
 /// another machine's compiler has made of the same source.
 std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKernel& named);
 
-/// The code of each request, in their order: what is not in the cache is compiled as one
-/// translation unit and published under each kernel's own key, with the unit as its source. When
-/// the unit does not compile, each is compiled alone, so that none fails with another's error.
-/// While a key is compiled no other process compiles it. All requests have different keys, one
-/// target and equal kernel_options(). Throws only std::bad_alloc.
+/// The code of each request, by its name_kernel(), in their order: what is not in the cache is
+/// compiled as one translation unit and published under each kernel's own key, with the unit as its
+/// source. When the unit does not compile, each is compiled alone, so that none fails with
+/// another's error. While a key is compiled no other process compiles it. All requests have
+/// different keys, one target and equal kernel_options(). Throws only std::bad_alloc.
 std::vector<BuildResult> build_kernels(std::span<const KernelRequest> requests,
-                                       BuildControl& control);
+                                       std::span<const NamedKernel> names, BuildControl& control);
 
 /// build_kernels() for one request that somebody waits for. Throws Error: compile_failed,
 /// unsupported, not_found.
 KernelCode build_kernel(const KernelRequest& request);
 
 /// After a driver called `refused` invalid: moves its entry to quarantine and builds it once more.
-BuildResult rebuild_kernel(const KernelRequest& request, const KernelCode& refused,
-                           std::string_view reason, BuildControl& control);
+BuildResult rebuild_kernel(const KernelRequest& request, const NamedKernel& named,
+                           const KernelCode& refused, std::string_view reason,
+                           BuildControl& control);
 
 }  // namespace kiln

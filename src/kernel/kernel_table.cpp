@@ -25,6 +25,20 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 
 Error error_of(const Failure& failure) { return Error(failure.code, failure.message); }
 
+// What a call gets that may not compile.
+BuildResult look_up(const KernelRequest& request, const NamedKernel& named) {
+  if (auto code = find_code(request, named)) return {*std::move(code), std::nullopt};
+  BuildResult missing;
+  missing.code.named = named;
+  missing.failure = Failure{Code::would_compile,
+                            fmt::format("{}: no kernel for {} ({}) is in the cache, and {}",
+                                        request.function, request.target, request.signature,
+                                        request.options.on_miss == OnMiss::background
+                                            ? "it is being compiled in the background (on_miss)"
+                                            : "on_miss forbids compiling in the call")};
+  return missing;
+}
+
 // A thread that waits for one result.
 class Waiter {
  public:
@@ -57,8 +71,9 @@ struct KernelTable::Target {
 
 // Guarded by the table's mutex but for what never changes.
 struct KernelTable::Task {
-  cache::Key key;
+  NamedKernel named;
   KernelRequest request;
+  OnMiss on_miss = OnMiss::compile;  ///< for another value the cache is asked, and no compiler
   std::string unit;  ///< equal for kernels that may share one; empty for one that may not
   std::vector<Target> targets;
   bool missed = false;  ///< by a call, which will ask again
@@ -107,14 +122,31 @@ std::shared_ptr<jit::Kernel> KernelTable::insert(const jit::Backend& backend, co
   return loaded_.emplace(std::pair(&backend, key), std::move(kernel)).first->second;
 }
 
-// The task of that key, which may be there already. The mutex is held.
+// What needs no task. The mutex is held.
+std::optional<KernelResult> KernelTable::known_result(const jit::Backend* backend,
+                                                      const NamedKernel& named,
+                                                      OnMiss on_miss) const {
+  KernelResult result;
+  result.info.entry = named.entry_name;
+  result.info.key = named.key_text;
+  if (const auto loaded = loaded_.find({backend, named.key}); loaded != loaded_.end()) {
+    result.kernel = loaded->second;
+    result.info.cache = CacheState::memory;
+    return result;
+  }
+  if (on_miss == OnMiss::compile) result.failure = verdict_on(named.key);
+  return result.failure ? std::optional(result) : std::nullopt;
+}
+
+// The task of that kernel, which may be there already. The mutex is held.
 std::shared_ptr<KernelTable::Task> KernelTable::task_of(const WantedKernel& wanted,
-                                                        const cache::Key& key) {
-  std::shared_ptr<Task>& task = tasks_[key];
+                                                        const NamedKernel& named, OnMiss on_miss) {
+  std::shared_ptr<Task>& task = tasks_[{named.key, on_miss}];
   if (task) return task;
   task = std::make_shared<Task>();
-  task->key = key;
+  task->named = named;
   task->request = wanted.request;
+  task->on_miss = on_miss;
   return task;
 }
 
@@ -138,18 +170,16 @@ void KernelTable::begin(const std::vector<std::shared_ptr<Task>>& tasks, BuildCo
   }
 }
 
-KernelResult KernelTable::get(const WantedKernel& wanted, const cache::Key& key) {
+KernelResult KernelTable::get(const WantedKernel& wanted, const NamedKernel& named) {
+  const OnMiss on_miss = wanted.request.options.on_miss;
   Waiter waiter;
   BuildControl control(BuildControl::Priority::foreground);
   std::shared_ptr<Task> task;
   bool leads = false;
   {
     const std::lock_guard lock(mutex_);
-    if (const auto loaded = loaded_.find({wanted.backend, key}); loaded != loaded_.end()) {
-      return {loaded->second, {}, std::nullopt};
-    }
-    if (auto verdict = verdict_on(key)) return {nullptr, {}, std::move(verdict)};
-    task = task_of(wanted, key);
+    if (auto known = known_result(wanted.backend, named, on_miss)) return *std::move(known);
+    task = task_of(wanted, named, on_miss);
     task->add(wanted.backend, next_number_++, waiter.done());
     leads = !task->running;
     if (leads) {
@@ -172,20 +202,11 @@ std::vector<KernelTable::Ticket> KernelTable::request(std::span<const WantedKern
   {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-      const cache::Key& key = named[i].key;
-      KernelResult result;
-      result.info.entry = named[i].entry_name;
-      result.info.key = named[i].key_text;
-      if (const auto loaded = loaded_.find({wanted[i].backend, key}); loaded != loaded_.end()) {
-        result.kernel = loaded->second;
-        known.emplace_back(i, std::move(result));
+      if (auto result = known_result(wanted[i].backend, named[i], OnMiss::compile)) {
+        known.emplace_back(i, *std::move(result));
         continue;
       }
-      if ((result.failure = verdict_on(key))) {
-        known.emplace_back(i, std::move(result));
-        continue;
-      }
-      tickets[i] = {task_of(wanted[i], key), next_number_++};
+      tickets[i] = {task_of(wanted[i], named[i], OnMiss::compile), next_number_++};
       tickets[i].task->add(wanted[i].backend, tickets[i].number, done[i]);
       enqueue(tickets[i].task);
     }
@@ -195,17 +216,17 @@ std::vector<KernelTable::Ticket> KernelTable::request(std::span<const WantedKern
   return tickets;
 }
 
-void KernelTable::request_missed(const WantedKernel& wanted, const cache::Key& key) {
-  throw_failure_of_miss(key);
+void KernelTable::request_missed(const WantedKernel& wanted, const NamedKernel& named) {
+  throw_failure_of_miss(named.key);
   {
     const std::lock_guard lock(mutex_);
-    const std::shared_ptr<Task> task = task_of(wanted, key);
+    const std::shared_ptr<Task> task = task_of(wanted, named, OnMiss::compile);
     task->missed = true;
     task->add(wanted.backend, 0, {});
     enqueue(task);
   }
   start_threads();
-  throw_failure_of_miss(key);  // there may be no thread for it
+  throw_failure_of_miss(named.key);  // there may be no thread for it
 }
 
 // The mutex is held.
@@ -249,6 +270,7 @@ void KernelTable::start_threads() {
   BuildControl control(BuildControl::Priority::background);
   for (const auto& task : stranded) {
     BuildResult built;
+    built.code.named = task->named;
     built.failure = Failure{Code::io, fmt::format("{}: cannot start a thread to prepare it: {}",
                                                   task->request.function, reason)};
     finish(task, std::move(built), control);
@@ -297,7 +319,7 @@ bool KernelTable::cancel(const Ticket& ticket) {
 
 // The mutex is held.
 void KernelTable::forget(const std::shared_ptr<Task>& task) {
-  const auto known = tasks_.find(task->key);
+  const auto known = tasks_.find({task->named.key, task->on_miss});
   if (known != tasks_.end() && known->second == task) tasks_.erase(known);
 }
 
@@ -334,16 +356,25 @@ std::vector<std::shared_ptr<KernelTable::Task>> KernelTable::take() {
   return tasks;
 }
 
-// Builds tasks that have begun, and hands out what comes of them.
+// Builds tasks that have begun, or looks for one in the cache, and hands out what comes of them.
 void KernelTable::run(const std::vector<std::shared_ptr<Task>>& tasks, BuildControl& control) {
   std::vector<BuildResult> built(tasks.size());
   const std::optional<Failure> failure = failure_of([&] {
+    if (tasks.front()->on_miss != OnMiss::compile) {
+      built.front() = look_up(tasks.front()->request, tasks.front()->named);
+      return;
+    }
     std::vector<KernelRequest> requests;
-    for (const auto& task : tasks) requests.push_back(task->request);
-    built = build_kernels(requests, control);
+    std::vector<NamedKernel> names;
+    for (const auto& task : tasks) {
+      requests.push_back(task->request);
+      names.push_back(task->named);
+    }
+    built = build_kernels(requests, names, control);
   });
-  if (failure) {  // somebody waits for each of them
-    for (BuildResult& result : built) result.failure = failure;
+  for (std::size_t i = 0; failure && i < tasks.size(); ++i) {  // somebody waits for each of them
+    built[i].code.named = tasks[i]->named;
+    built[i].failure = failure;
   }
   {
     const std::lock_guard lock(mutex_);
@@ -359,7 +390,7 @@ void KernelTable::finish(const std::shared_ptr<Task>& task, BuildResult built,
     const std::lock_guard lock(mutex_);
     if (task->missed || built.failure->is_verdict) {
       if (failures_.size() >= kMaxFailures) failures_.clear();
-      failures_.insert_or_assign(task->key, *built.failure);
+      failures_.insert_or_assign(task->named.key, *built.failure);
     }
   }
   while (true) {
@@ -373,28 +404,30 @@ void KernelTable::finish(const std::shared_ptr<Task>& task, BuildResult built,
       }
     }
     for (const Target& target : targets) {
-      const KernelResult result = load(target.backend, task->request, task->key, built, control);
+      const KernelResult result = load(target.backend, *task, built, control);
       for (const auto& [number, done] : target.waiters) done(result);
     }
   }
   cache::Cache::reuse(std::move(built.code.code));
 }
 
-KernelResult KernelTable::load(jit::Backend* backend, const KernelRequest& request,
-                               const cache::Key& key, BuildResult& built, BuildControl& control) {
+KernelResult KernelTable::load(jit::Backend* backend, const Task& task, BuildResult& built,
+                               BuildControl& control) {
   KernelResult result;
   const auto load_built = [&] {
     const KernelCode& code = built.code;
     result.kernel =
-        insert(*backend, key, backend->load(bytes_of(code.code), code.named.entry_name));
+        insert(*backend, task.named.key, backend->load(bytes_of(code.code), code.named.entry_name));
   };
   result.failure = failure_of([&] {
     if (built.failure || backend == nullptr) return;
+    // For whoever came while it was being loaded.
+    if ((result.kernel = find(*backend, task.named.key))) return;
     try {
       load_built();
     } catch (const jit::InvalidImage& error) {
       if (built.code.state == CacheState::compiled) throw;
-      built = rebuild_kernel(request, built.code, error.what(), control);
+      built = rebuild_kernel(task.request, task.named, built.code, error.what(), control);
       if (!built.failure) load_built();
     }
   });
@@ -403,42 +436,20 @@ KernelResult KernelTable::load(jit::Backend* backend, const KernelRequest& reque
   return result;
 }
 
-KernelResult KernelTable::load(const WantedKernel& wanted, const cache::Key& key, KernelCode code) {
-  BuildControl control(BuildControl::Priority::foreground);
-  BuildResult built{std::move(code), std::nullopt};
-  KernelResult result = load(wanted.backend, wanted.request, key, built, control);
-  cache::Cache::reuse(std::move(built.code.code));
-  return result;
-}
-
 std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
                                          KernelInfo& info) {
   KernelTable& table = KernelTable::instance();
-  const NamedKernel named = name_kernel(request);
-  info.entry = named.entry_name;
-  info.key = named.key_text;
-  if (auto kernel = table.find(backend, named.key)) {
-    info.cache = CacheState::memory;
-    return kernel;
-  }
   const WantedKernel wanted{request, &backend};
-  KernelResult result;
-  if (request.options.on_miss == OnMiss::compile) {
-    result = table.get(wanted, named.key);
-  } else if (auto code = find_code(request, named)) {
-    result = table.load(wanted, named.key, *std::move(code));
-  } else {
-    const bool background = request.options.on_miss == OnMiss::background;
-    if (background) table.request_missed(wanted, named.key);
-    throw Error(Code::would_compile,
-                fmt::format("{}: no kernel for {} ({}) is in the cache, and {}", request.function,
-                            request.target, request.signature,
-                            background ? "it is being compiled in the background (on_miss)"
-                                       : "on_miss forbids compiling in the call"));
+  const NamedKernel named = name_kernel(request);
+  const KernelResult result = table.get(wanted, named);
+  if (result.failure) {
+    const bool missed = result.failure->code == Code::would_compile;
+    if (missed && request.options.on_miss == OnMiss::background)
+      table.request_missed(wanted, named);
+    throw error_of(*result.failure);
   }
-  if (result.failure) throw error_of(*result.failure);
-  if (!result.info.entry.empty()) info.entry = result.info.entry;
-  if (!result.info.key.empty()) info.key = result.info.key;
+  info.entry = result.info.entry;
+  info.key = result.info.key;
   info.cache = result.info.cache;
   info.compile_ms = result.info.compile_ms;
   return result.kernel;

@@ -3,9 +3,11 @@
 // A kernel that is not loaded is a task, one for each key. Whoever wants it joins the task: a call
 // takes one that nobody has begun and does it on its own thread, or raises its priority and waits;
 // a preparation leaves it to the table's threads, which build several kernels as one translation
-// unit. When the code is there, it is loaded on every device that somebody wants it on. This is the
-// only place of the process where one thread waits for another's kernel; other processes are kept
-// out by the cache's locks while a key is compiled (kernel_build.hpp).
+// unit. Calls that may not compile (Options::on_miss) have tasks of their own, which only look into
+// the cache, and wait for no compile. When the code is there, it is loaded on every device that
+// somebody wants it on. This is the only place of the process where one thread waits for another's
+// kernel; other processes are kept out by the cache's locks while a key is compiled
+// (kernel_build.hpp).
 #pragma once
 
 #include <condition_variable>
@@ -55,13 +57,11 @@ class KernelTable {
   /// The loaded kernel, or null.
   std::shared_ptr<jit::Kernel> find(const jit::Backend& backend, const cache::Key& key);
 
-  /// Gets it for a call, which waits. A source that a compiler of this process has refused is not
-  /// compiled again, here or by request() and request_missed(); any other failure is tried again.
-  KernelResult get(const WantedKernel& wanted, const cache::Key& key);
-
-  /// Loads code that was found in the cache under `key`. A driver that calls it invalid costs one
-  /// build anew; one that cannot load it now is an error, and what is on disk stays.
-  KernelResult load(const WantedKernel& wanted, const cache::Key& key, KernelCode code);
+  /// Gets it for a call, which waits: from the cache or, as far as the request's on_miss allows it,
+  /// from the compiler, else the failure is would_compile. A source that a compiler of this process
+  /// has refused is not compiled again, here or by request() and request_missed(); any other
+  /// failure is tried again. `named` is its name_kernel().
+  KernelResult get(const WantedKernel& wanted, const NamedKernel& named);
 
   /// Queues what is not loaded. `done[i]` is called once for `wanted[i]`, from any thread, maybe
   /// before this returns, and must not throw. The queue takes them together, so that they may share
@@ -70,7 +70,7 @@ class KernelTable {
 
   /// Queues a kernel that a call missed and will ask for again. Throws why the attempt before
   /// failed, once: it is queued again by the call after that.
-  void request_missed(const WantedKernel& wanted, const cache::Key& key);
+  void request_missed(const WantedKernel& wanted, const NamedKernel& named);
 
   /// Somebody waits for it now.
   void raise_priority(const Ticket& ticket);
@@ -84,7 +84,10 @@ class KernelTable {
   using Id = std::pair<const jit::Backend*, cache::Key>;
 
   KernelTable();
-  std::shared_ptr<Task> task_of(const WantedKernel& wanted, const cache::Key& key);
+  std::optional<KernelResult> known_result(const jit::Backend* backend, const NamedKernel& named,
+                                           OnMiss on_miss) const;
+  std::shared_ptr<Task> task_of(const WantedKernel& wanted, const NamedKernel& named,
+                                OnMiss on_miss);
   void enqueue(const std::shared_ptr<Task>& task);
   void throw_failure_of_miss(const cache::Key& key);
   std::optional<Failure> verdict_on(const cache::Key& key) const;
@@ -95,15 +98,15 @@ class KernelTable {
   std::vector<std::shared_ptr<Task>> take();
   void run(const std::vector<std::shared_ptr<Task>>& tasks, BuildControl& control);
   void finish(const std::shared_ptr<Task>& task, BuildResult built, BuildControl& control);
-  KernelResult load(jit::Backend* backend, const KernelRequest& request, const cache::Key& key,
-                    BuildResult& built, BuildControl& control);
+  KernelResult load(jit::Backend* backend, const Task& task, BuildResult& built,
+                    BuildControl& control);
   std::shared_ptr<jit::Kernel> insert(const jit::Backend& backend, const cache::Key& key,
                                       std::shared_ptr<jit::Kernel> kernel);
 
   const std::size_t limit_;
   std::mutex mutex_;
   std::map<Id, std::shared_ptr<jit::Kernel>> loaded_;
-  std::unordered_map<cache::Key, std::shared_ptr<Task>> tasks_;  ///< queued or running
+  std::map<std::pair<cache::Key, OnMiss>, std::shared_ptr<Task>> tasks_;  ///< queued or running
   /// Verdicts of compilers, and until they are thrown other failures of kernels that calls missed.
   std::unordered_map<cache::Key, Failure> failures_;
   std::deque<std::shared_ptr<Task>> queue_;

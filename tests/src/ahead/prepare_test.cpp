@@ -50,6 +50,12 @@ Function distinct(const std::string& name, Options options = {}) {
       name, [own](Value x) { return x * 3 + (own + 0.5); }, options);
 }
 
+std::vector<NamedKernel> names_of(const std::vector<KernelRequest>& requests) {
+  std::vector<NamedKernel> names;
+  for (const KernelRequest& request : requests) names.push_back(name_kernel(request));
+  return names;
+}
+
 struct Arrays {
   alignas(16) float in[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   alignas(16) float out[8] = {};
@@ -174,7 +180,7 @@ TEST_F(Prepare, KernelsThatShareAProgramAreEntriesOfTheirOwn) {
     requests.push_back(emit_all(f, vectors(f), "cpu").at(0).request);
   }
   BuildControl control(BuildControl::Priority::background);
-  const std::vector<BuildResult> outcomes = build_kernels(requests, control);
+  const std::vector<BuildResult> outcomes = build_kernels(requests, names_of(requests), control);
   cache::Filter filter;
   for (const BuildResult& outcome : outcomes) filter.keys.push_back(outcome.code.named.key);
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -223,7 +229,7 @@ TEST_F(Prepare, OneBadKernelOfAProgramFailsAlone) {
   }
   requests[1].text += "\nno_such_type broken;\n";
   BuildControl control(BuildControl::Priority::background);
-  const std::vector<BuildResult> outcomes = build_kernels(requests, control);
+  const std::vector<BuildResult> outcomes = build_kernels(requests, names_of(requests), control);
   EXPECT_FALSE(outcomes[0].failure);
   EXPECT_FALSE(outcomes[2].failure);
   ASSERT_TRUE(outcomes[1].failure);

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <future>
+#include <latch>
 #include <new>
 
 #include "ahead/compile_only.hpp"
@@ -45,24 +46,21 @@ class KernelTables : public ::testing::Test {
   }
 
   static jit::Backend& backend() { return jit::backend({DeviceType::cpu, 0}); }
-  static cache::Key key_of(const WantedKernel& wanted) { return name_kernel(wanted.request).key; }
+  static NamedKernel named(const WantedKernel& wanted) { return name_kernel(wanted.request); }
   static std::uint64_t exchanges() { return jit::Service::instance().counters().exchanges; }
 
   KernelTable& table_ = KernelTable::instance();
 };
 
-// The CPU's, whose host has no memory left when a kernel is loaded.
-class ExhaustedBackend final : public jit::Backend {
+// The CPU's, which loads kernels in its own way and launches none.
+class LoadingBackend : public jit::Backend {
  public:
-  explicit ExhaustedBackend(jit::Backend& real) : real_(real) {}
+  explicit LoadingBackend(jit::Backend& real) : real_(real) {}
   Device device() const override { return real_.device(); }
   std::string name() const override { return real_.name(); }
   std::string target() const override { return real_.target(); }
   int wave_size() const override { return real_.wave_size(); }
   int compute_units() const override { return real_.compute_units(); }
-  std::shared_ptr<jit::Kernel> load(std::span<const std::byte>, const std::string&) override {
-    throw std::bad_alloc();
-  }
   void launch(const jit::Kernel&, const jit::LaunchShape&, void* const*, const Stream&) override {}
   bool is_capturing(const Stream&) override { return false; }
   std::unique_ptr<jit::PreparedGraph> prepare(std::vector<jit::GraphNode>) override { return {}; }
@@ -77,15 +75,42 @@ class ExhaustedBackend final : public jit::Backend {
   void destroy_stream(const Stream& stream) noexcept override { real_.destroy_stream(stream); }
   double time_us(const Stream&, const std::function<void()>&) override { return 0; }
 
- private:
+ protected:
   jit::Backend& real_;
+};
+
+// Whose host has no memory left.
+class ExhaustedBackend final : public LoadingBackend {
+ public:
+  using LoadingBackend::LoadingBackend;
+  std::shared_ptr<jit::Kernel> load(std::span<const std::byte>, const std::string&) override {
+    throw std::bad_alloc();
+  }
+};
+
+// Which loads nothing before that many threads want it.
+class CountingBackend final : public LoadingBackend {
+ public:
+  CountingBackend(jit::Backend& real, int threads) : LoadingBackend(real), begun_(threads) {}
+  std::shared_ptr<jit::Kernel> load(std::span<const std::byte> code,
+                                    const std::string& entry) override {
+    begun_.wait();
+    ++loads_;
+    return real_.load(code, entry);
+  }
+  void begin() { begun_.count_down(); }
+  int loads() const { return loads_; }
+
+ private:
+  std::latch begun_;
+  std::atomic<int> loads_{0};
 };
 
 TEST_F(KernelTables, WhateverIsThrownIsTheFailureOfTheRequest) {
   ExhaustedBackend exhausted(backend());
   WantedKernel wanted = distinct();
   wanted.backend = &exhausted;
-  const KernelResult called = table_.get(wanted, key_of(wanted));
+  const KernelResult called = table_.get(wanted, named(wanted));
   ASSERT_TRUE(called.failure);
   EXPECT_EQ(called.failure->code, Code::internal);
   EXPECT_THAT(called.failure->message, HasSubstr("bad_alloc"));
@@ -94,7 +119,7 @@ TEST_F(KernelTables, WhateverIsThrownIsTheFailureOfTheRequest) {
   table_.request(std::span(&wanted, 1), std::span(&done, 1));
   EXPECT_TRUE(promise.get_future().get().failure);
   wanted.backend = &backend();  // there is memory again
-  EXPECT_FALSE(table_.get(wanted, key_of(wanted)).failure);
+  EXPECT_FALSE(table_.get(wanted, named(wanted)).failure);
 }
 
 TEST_F(KernelTables, BuildOneKernelForAllThreadsThatWantIt) {
@@ -103,7 +128,7 @@ TEST_F(KernelTables, BuildOneKernelForAllThreadsThatWantIt) {
   std::vector<std::future<KernelResult>> results;
   for (int i = 0; i < 16; ++i) {
     results.push_back(
-        std::async(std::launch::async, [&] { return table_.get(wanted, key_of(wanted)); }));
+        std::async(std::launch::async, [&] { return table_.get(wanted, named(wanted)); }));
   }
   std::shared_ptr<jit::Kernel> kernel;
   for (auto& result : results) {
@@ -113,7 +138,44 @@ TEST_F(KernelTables, BuildOneKernelForAllThreadsThatWantIt) {
     EXPECT_EQ(one.kernel, kernel);
   }
   EXPECT_EQ(exchanges(), before + 1);
-  EXPECT_EQ(table_.find(backend(), key_of(wanted)), kernel);
+  EXPECT_EQ(table_.find(backend(), named(wanted).key), kernel);
+}
+
+TEST_F(KernelTables, CallsThatMayNotCompileShareOneLoad) {
+  constexpr int kThreads = 16;
+  for (const OnMiss on_miss : {OnMiss::fail, OnMiss::background}) {
+    WantedKernel wanted = distinct();
+    wanted.backend = nullptr;
+    ASSERT_FALSE(table_.get(wanted, named(wanted)).failure);  // it is in the cache
+    wanted.request.options.on_miss = on_miss;
+    CountingBackend counting(backend(), kThreads);
+    const std::uint64_t before = exchanges();
+    std::vector<std::future<CacheState>> states;
+    for (int i = 0; i < kThreads; ++i) {
+      states.push_back(std::async(std::launch::async, [&] {
+        counting.begin();
+        KernelInfo info;
+        load_kernel(counting, wanted.request, info);
+        return info.cache;
+      }));
+    }
+    for (auto& state : states) EXPECT_NE(state.get(), CacheState::compiled);
+    EXPECT_EQ(counting.loads(), 1);
+    EXPECT_EQ(exchanges(), before);
+  }
+}
+
+TEST_F(KernelTables, ACallThatMayNotCompileWaitsForNoCompile) {
+  WantedKernel wanted = distinct();
+  std::promise<void> compiled;
+  const KernelTable::Done done = [&](const KernelResult&) { compiled.set_value(); };
+  const std::vector<KernelTable::Ticket> tickets = table_.request({&wanted, 1}, {&done, 1});
+  wanted.request.options.on_miss = OnMiss::fail;
+  const KernelResult result = table_.get(wanted, named(wanted));
+  // It may be there by now.
+  EXPECT_TRUE(!result.failure || result.failure->code == Code::would_compile);
+  compiled.get_future().wait();
+  EXPECT_FALSE(table_.get(wanted, named(wanted)).failure);
 }
 
 TEST_F(KernelTables, ACallAndAPreparationShareOneBuild) {
@@ -122,7 +184,7 @@ TEST_F(KernelTables, ACallAndAPreparationShareOneBuild) {
   std::promise<KernelResult> prepared;
   const KernelTable::Done done = [&](const KernelResult& result) { prepared.set_value(result); };
   table_.request({&wanted, 1}, {&done, 1});
-  const KernelResult called = table_.get(wanted, key_of(wanted));
+  const KernelResult called = table_.get(wanted, named(wanted));
   ASSERT_FALSE(called.failure) << called.failure->message;
   EXPECT_EQ(prepared.get_future().get().kernel, called.kernel);
   EXPECT_EQ(exchanges(), before + 1);
@@ -130,7 +192,7 @@ TEST_F(KernelTables, ACallAndAPreparationShareOneBuild) {
 
 TEST_F(KernelTables, WhatIsLoadedIsGivenAtOnce) {
   const WantedKernel wanted = distinct();
-  const KernelResult called = table_.get(wanted, key_of(wanted));
+  const KernelResult called = table_.get(wanted, named(wanted));
   bool given = false;
   const KernelTable::Done done = [&](const KernelResult& result) {
     given = result.kernel == called.kernel && result.info.cache == CacheState::memory;
@@ -143,12 +205,12 @@ TEST_F(KernelTables, WhatIsLoadedIsGivenAtOnce) {
 
 TEST_F(KernelTables, TheCompilersVerdictIsRemembered) {
   const WantedKernel wanted = broken();
-  const KernelResult first = table_.get(wanted, key_of(wanted));
+  const KernelResult first = table_.get(wanted, named(wanted));
   ASSERT_TRUE(first.failure);
   EXPECT_EQ(first.failure->code, Code::compile_failed);
   EXPECT_THAT(first.failure->message, HasSubstr("no_such_type broken;"));
   const std::uint64_t before = exchanges();
-  EXPECT_EQ(table_.get(wanted, key_of(wanted)).failure->message, first.failure->message);
+  EXPECT_EQ(table_.get(wanted, named(wanted)).failure->message, first.failure->message);
   std::promise<KernelResult> prepared;
   const KernelTable::Done done = [&](const KernelResult& result) { prepared.set_value(result); };
   table_.request({&wanted, 1}, {&done, 1});
@@ -162,7 +224,7 @@ TEST_F(KernelTables, AFailureThatIsNoVerdictIsTriedAgain) {
   wanted.request.text += "\n#include \"no_such_header.h\"\n";
   for (int i = 0; i < 2; ++i) {
     const std::uint64_t before = exchanges();
-    const KernelResult result = table_.get(wanted, key_of(wanted));
+    const KernelResult result = table_.get(wanted, named(wanted));
     ASSERT_TRUE(result.failure);
     EXPECT_EQ(result.failure->code, Code::compile_failed);
     EXPECT_FALSE(result.failure->is_verdict);
@@ -172,9 +234,9 @@ TEST_F(KernelTables, AFailureThatIsNoVerdictIsTriedAgain) {
 
 TEST_F(KernelTables, AVerdictIsOnOneSourceOnly) {
   WantedKernel wanted = broken();
-  EXPECT_TRUE(table_.get(wanted, key_of(wanted)).failure);
+  EXPECT_TRUE(table_.get(wanted, named(wanted)).failure);
   wanted.request.text.resize(wanted.request.text.find("\nno_such_type"));
-  EXPECT_FALSE(table_.get(wanted, key_of(wanted)).failure);
+  EXPECT_FALSE(table_.get(wanted, named(wanted)).failure);
 }
 
 TEST_F(KernelTables, ThousandsOfRequestsForOneKernelCostOneCompile) {
@@ -207,7 +269,7 @@ TEST_F(KernelTables, AMissedKernelThatFailsSaysSoToALaterCall) {
   wanted.request.options.on_miss = OnMiss::background;
   std::promise<KernelResult> prepared;
   const KernelTable::Done done = [&](const KernelResult& result) { prepared.set_value(result); };
-  table_.request_missed(wanted, key_of(wanted));
+  table_.request_missed(wanted, named(wanted));
   table_.request({&wanted, 1}, {&done, 1});
   EXPECT_TRUE(prepared.get_future().get().failure);
   for (int call = 0; call < 2; ++call) {
@@ -227,7 +289,7 @@ TEST_F(KernelTables, ARequestThatIsGivenUpIsNotAFailure) {
   const KernelTable::Done done = [&](const KernelResult&) { ++calls; };
   const std::vector<KernelTable::Ticket> tickets = table_.request({&wanted, 1}, {&done, 1});
   const bool given_up = table_.cancel(tickets.front());
-  const KernelResult called = table_.get(wanted, key_of(wanted));
+  const KernelResult called = table_.get(wanted, named(wanted));
   EXPECT_FALSE(called.failure) << called.failure->message;
   EXPECT_EQ(given_up ? 0 : 1, calls.load());
 }
@@ -235,7 +297,7 @@ TEST_F(KernelTables, ARequestThatIsGivenUpIsNotAFailure) {
 TEST_F(KernelTables, WithoutADeviceAKernelIsOnlyPutIntoTheCache) {
   WantedKernel wanted = distinct();
   wanted.backend = nullptr;
-  const KernelResult result = table_.get(wanted, key_of(wanted));
+  const KernelResult result = table_.get(wanted, named(wanted));
   ASSERT_FALSE(result.failure) << result.failure->message;
   EXPECT_FALSE(result.kernel);
   EXPECT_EQ(result.info.cache, CacheState::compiled);
