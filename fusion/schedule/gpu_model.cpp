@@ -18,7 +18,7 @@ namespace {
 //   transcendental unit of 8 lanes beside its others; LDS with 32 banks for each compute unit;
 //   addresses are taken from 32 lanes a cycle. Pairs (VOPD) are one instruction here.
 // NVIDIA: the table of arithmetic throughput in the CUDA C++ Programming Guide.
-constexpr GpuModel kModels[] = {
+constexpr GpuModel kGpus[] = {
     {"gfx906", "MI50", 60, 1.725, 1024, 64, 16, 32, 16, 1, false},
     {"gfx908", "MI100", 120, 1.502, 1228.8, 64, 16, 32, 16, 1, false},
     {"gfx90a", "MI250X", 110, 1.7, 1638.4, 64, 16, 32, 16, 1, false},
@@ -42,8 +42,8 @@ constexpr GpuModel kModels[] = {
 
 const GpuModel* find_gpu_model(std::string_view target) {
   const auto* const found = std::ranges::find_if(
-      kModels, [&](const GpuModel& model) { return target.starts_with(model.target); });
-  return found == std::end(kModels) ? nullptr : found;
+      kGpus, [&](const GpuModel& model) { return target.starts_with(model.target); });
+  return found == std::end(kGpus) ? nullptr : found;
 }
 
 }  // namespace kiln::fusion

@@ -107,8 +107,9 @@ struct Options {
   /// Of a wave: more are a loop without an end.
   std::uint64_t most_instructions = 100'000'000;
   bool check_waits = true;  ///< a register that a load has yet to fill must not be used
-  /// Moves the last bit of results of v_exp, v_log, v_rcp, v_rsq, v_sqrt, v_sin and v_cos up or
-  /// down, as their documented error allows.
+  /// v_exp, v_log, v_rcp, v_rsq, v_sqrt, v_sin and v_cos of f32 give now the nearest float and now
+  /// the one on the other side of the exact value, as their documented error of one unit in the
+  /// last place allows.
   bool worst_transcendentals = false;
 };
 

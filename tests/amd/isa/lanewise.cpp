@@ -32,6 +32,7 @@ struct Computation {
     loop.lanes = wave.lanes;
     loop.active = wave.exec;
     loop.variant = op.variant;
+    loop.worst = wave.launch->options->worst_transcendentals;
     if (wave.lanes < kLanes)
       std::fill(std::begin(result.bytes), std::end(result.bytes), std::byte{});
   }
@@ -112,31 +113,9 @@ void modify(const Operation& op, Bits* lanes) {
   }
 }
 
-// At worst: one unit in the last place, here and there. What hardware gives exactly stays: powers
-// of two, zeros, infinities.
-void perturb(Computation& made) {
-  u32* const out = made.result.words();
-  const auto* const in = static_cast<const u32*>(made.loop.in[0]);
-  for (int lane = 0; lane < made.loop.lanes; ++lane) {
-    const u32 bits = out[lane];
-    const u32 exponent = bits & 0x7f800000;
-    if ((bits & 0x7fffff) == 0 || exponent == 0 || exponent == 0x7f800000) continue;
-    const u32 hash = in[lane] * 0x9e3779b1U ^ in[lane] >> 15;
-    switch (hash >> 29 & 3) {
-      case 0: out[lane] = bits + 1; break;
-      case 1: out[lane] = bits - 1; break;
-      default: break;
-    }
-  }
-}
-
-void compute(const Wave& wave, const Operation& op, Computation& made) {
+void compute(const Operation& op, Computation& made) {
   const VectorEntry& entry = made.entry;
   entry.compute(made.loop);
-  if (entry.transcendental && entry.result == Type::f32 &&
-      wave.launch->options->worst_transcendentals) {
-    perturb(made);
-  }
   if (!is_real(entry.result)) return;
   give_default_nans(made);
   if (!op.clamp && op.scale == 1) return;
@@ -152,7 +131,7 @@ void read_and_compute(const Wave& wave, const Operation& op, Computation& made) 
     made.loop.in[i] = read(wave, op, i, made.sources[i], made.unset_of[i]);
   }
   read_mask(wave, op, made);
-  compute(wave, op, made);
+  compute(op, made);
 }
 
 // The halves that are unwritten, lane by lane.
@@ -253,7 +232,7 @@ void run_packed_halves(Wave& wave, const Operation& op) {
       if ((negate >> i & 1) == 0) continue;
       for (int lane = 0; lane < kLanes; ++lane) lanes[lane] ^= 0x8000;
     }
-    compute(wave, op, made);
+    compute(op, made);
     const u32* const result = made.result.words();
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       out[lane] |= (result[lane] & 0xffff) << (16 * half);
@@ -287,7 +266,7 @@ void run_packed_words(Wave& wave, const Operation& op) {
       if ((negate >> i & 1) == 0) continue;
       for (int lane = 0; lane < kLanes; ++lane) lanes[lane] ^= 0x80000000;
     }
-    compute(wave, op, made);
+    compute(op, made);
     std::copy_n(made.result.words(), kLanes, out[half].begin());
   }
   for (int half = 0; half < 2; ++half) {
@@ -323,7 +302,7 @@ void run_mixed(Wave& wave, const Operation& op) {
       if (negate) lanes[lane] ^= 0x80000000;
     }
   }
-  compute(wave, op, made);
+  compute(op, made);
   u32* const out = made.result.words();
   if (op.variant == kMixFloat) {
     write_words(wave, op, 0, out, unset);

@@ -83,6 +83,7 @@ struct LaneLoop {
   void* out = nullptr;
   int lanes = 64;  ///< 32 or 64
   u32 variant = 0;
+  bool worst = false;   ///< transcendental functions err as they may
   u64 active = 0;       ///< lanes whose results are written
   u64 mask = 0;         ///< the source that is a bit of each lane: a carry, a condition
   u64 result_mask = 0;  ///< the result that is one
@@ -214,13 +215,34 @@ void each_lane(LaneLoop& loop) {
   each_lane<F, D, S...>(loop, std::index_sequence_for<S...>());
 }
 
+// The worst that an error of less than one unit in the last place allows: of the two floats around
+// the exact value now the nearer one and now the other. What a float holds is exact.
+inline float erring(double exact, u32 source) {
+  const auto nearest = static_cast<float>(exact);
+  const auto rounded = static_cast<double>(nearest);
+  const bool errs = ((source * 0x9e3779b1U ^ source >> 15) >> 31) != 0;
+  if (!errs || !(std::fabs(rounded) >= 0x1p-126) || std::isinf(nearest) || rounded == exact) {
+    return nearest;
+  }
+  // Away from zero one bit more.
+  const bool away = (exact > rounded) == (rounded > 0);
+  const float other = as_float(away ? as_bits(nearest) + 1 : as_bits(nearest) - 1);
+  return std::isinf(other) ? nearest : other;
+}
+
 template <class F, class D, class S>
 void each_active_lane(LaneLoop& loop) {
   const auto* const in = static_cast<const typename S::Bits*>(loop.in[0]);
   auto* const out = static_cast<typename D::Bits*>(loop.out);
   for (int lane = 0; lane < loop.lanes; ++lane) {
-    const bool active = (loop.active >> lane & 1) != 0;
-    out[lane] = active ? D::bits(static_cast<typename D::Value>(F{}(S::value(in[lane])))) : 0;
+    out[lane] = 0;
+    if ((loop.active >> lane & 1) == 0) continue;
+    const double exact = F{}(S::value(in[lane]));
+    if constexpr (std::is_same_v<D, F32>) {
+      out[lane] = D::bits(loop.worst ? erring(exact, in[lane]) : static_cast<float>(exact));
+    } else {
+      out[lane] = D::bits(static_cast<typename D::Value>(exact));
+    }
   }
 }
 
@@ -241,7 +263,7 @@ constexpr VectorEntry lanewise(F) {
   return entry;
 }
 
-/// The same for functions that take long, and for the unit that has them.
+/// The same for functions that take long, of the unit that has them; they give the exact value.
 template <class D, class S, class F>
 constexpr VectorEntry transcendental(F function) {
   VectorEntry entry = lanewise<D, S>(function);

@@ -54,13 +54,13 @@ constexpr double kTwoPi = 6.283185307179586476925286766559;
 
 // Beyond that many turns the instructions give up.
 bool turns_too_often(float x) { return std::fabs(x) > 256; }
-float sine(float x) {
-  if (turns_too_often(x)) return std::isinf(x) ? as_float(0x7fc00000) : 0;
-  return static_cast<float>(std::sin(kTwoPi * static_cast<double>(x)));
+double sine(float x) {
+  if (turns_too_often(x)) return std::isinf(x) ? std::nan("") : 0;
+  return std::sin(kTwoPi * static_cast<double>(x));
 }
-float cosine(float x) {
-  if (turns_too_often(x)) return std::isinf(x) ? as_float(0x7fc00000) : 1;
-  return static_cast<float>(std::cos(kTwoPi * static_cast<double>(x)));
+double cosine(float x) {
+  if (turns_too_often(x)) return std::isinf(x) ? std::nan("") : 1;
+  return std::cos(kTwoPi * static_cast<double>(x));
 }
 
 // 2 / pi, the bits after the point.
@@ -134,9 +134,10 @@ constexpr auto exponent = [](auto a) {
   return exponent;
 };
 
-// Exact, then rounded once.
+// Exact: rounded once, or not to the nearest (LaneLoop::worst).
 constexpr auto exp = [](float a) {
-  return flushed(static_cast<float>(std::exp2(static_cast<double>(flushed(a)))));
+  const double power = std::exp2(static_cast<double>(flushed(a)));
+  return static_cast<float>(power) < 0x1p-126F ? 0 : power;
 };
 constexpr auto log = [](float a) { return std::log2(static_cast<double>(flushed(a))); };
 constexpr auto exp16 = [](float a) { return std::exp2(static_cast<double>(a)); };
@@ -258,8 +259,8 @@ const VectorRow kFloats[] = {
     {"v_rcp_f16", transcendental<F16Exact, F16>(rcp)},
     {"v_rsq_f16", transcendental<F16Exact, F16>(rsq)},
     {"v_sqrt_f16", transcendental<F16Exact, F16>(root)},
-    {"v_sin_f16", transcendental<F16, F16>(sin)},
-    {"v_cos_f16", transcendental<F16, F16>(cos)},
+    {"v_sin_f16", transcendental<F16Exact, F16>(sin)},
+    {"v_cos_f16", transcendental<F16Exact, F16>(cos)},
     {"v_pk_add_f16", packed(f16_2(add))},
     {"v_pk_mul_f16", packed(f16_2(mul))},
     {"v_pk_fma_f16", packed(kFma16)},
