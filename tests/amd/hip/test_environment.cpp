@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 
 #include "jit/device/backend.hpp"
 #include "jit/service/compile.hpp"
 #include "tests/amd/hip/emulate.hpp"
+#include "tests/amd/isa/disassembler.hpp"
 #include "tests/support/toolchains.hpp"
 
 namespace kiln::amd {
@@ -22,10 +24,14 @@ class FaultListener : public ::testing::EmptyTestEventListener {
   }
 };
 
-/// Why the processor that KILN_TEST_AMD_TARGET names cannot be tested; empty if it can.
+/// Why the processor that KILN_TEST_AMD_TARGET names cannot be tested; empty if it can. Throws
+/// where there is all that it takes, and yet no GPU.
 std::string why_absent(const std::string& processor) {
-  if (std::string reason = jit::why_absent(DeviceType::hip); !reason.empty()) return reason;
   if (!testing::has_toolchain(jit::ToolchainKind::hiprtc)) return "there is no hiprtc";
+  if (find_comgr().empty()) return "there is no libamd_comgr";
+  if (const std::string reason = jit::why_absent(DeviceType::hip); !reason.empty()) {
+    throw std::runtime_error("no emulated GPU: " + reason);
+  }
   if (processor == "gfx90a" || processor == "gfx1030") return {};  // every release knows them
   const auto known = jit::known_targets(jit::ToolchainKind::hiprtc);
   if (std::ranges::count(known, processor) != 0) return {};

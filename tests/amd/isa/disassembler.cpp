@@ -2,17 +2,9 @@
 #include "tests/amd/isa/disassembler.hpp"
 
 #include "jit/compilers/comgr.hpp"
-#include "jit/toolchain/find.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::amd {
-
-std::string find_comgr() {
-  for (const std::string& compiler : jit::find_compilers(jit::ToolchainKind::hiprtc)) {
-    if (auto found = jit::find_comgr(compiler)) return *found;
-  }
-  return {};
-}
 
 Disassembler comgr_disassembler() {
   return [](const std::string& code, const std::string& target) {
