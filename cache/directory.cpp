@@ -222,7 +222,7 @@ void Directory::heads(const std::function<void(const Head&)>& visit) {
     }
     return true;
   };
-  const std::vector<Problem> closed = for_each_shard(visit_shard);
+  const std::vector<Problem> closed = for_each_shard(all_shards(), visit_shard);
   if (!closed.empty()) {
     const std::string more =
         closed.size() > 1 ? fmt::format(" and {} more", closed.size() - 1) : std::string();
@@ -366,8 +366,8 @@ bool Directory::scan(const base::UniqueFd& directory, std::vector<Item>& items) 
 }
 
 std::vector<Problem> Directory::for_each_shard(
-    const std::function<bool(unsigned number, const base::UniqueFd& shard,
-                             std::vector<Item>& items)>& visit) {
+    const Shards& shards, const std::function<bool(unsigned number, const base::UniqueFd& shard,
+                                                   std::vector<Item>& items)>& visit) {
   const std::shared_ptr<const base::UniqueFd> root = this->root(false);
   if (!root) return {};
   std::vector<std::string> names;
@@ -380,6 +380,7 @@ std::vector<Problem> Directory::for_each_shard(
     const bool hex = name.size() == 2 && name.find_first_not_of("0123456789abcdef") == name.npos;
     if (!hex) continue;
     const auto number = static_cast<unsigned>(std::stoul(name, nullptr, 16));
+    if (!shards[number]) continue;
     const Opened shard = open_shard(*root, number, false);
     if (shard.state == Opened::State::missing) continue;
     const std::string path = fmt::format("{}/{}", options_.path, name);

@@ -3,6 +3,7 @@
 // miss, or an entry that was not kept; nothing here throws for the state of a disk.
 #pragma once
 
+#include <bitset>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,9 @@ struct Item {
   Key key;  ///< of an entry or a lock
   struct stat status = {};
 };
+
+/// Sub-directories, by their numbers.
+using Shards = std::bitset<256>;
 
 class Directory final : public Layer {
  public:
@@ -75,12 +79,12 @@ class Directory final : public Layer {
   /// The same, which logs nothing: why there is none is without the path.
   Opened open_shard(const base::UniqueFd& root, unsigned number, bool create,
                     bool to_name_files = false);
-  /// Calls `visit` with the files of every sub-directory, ascending by its number, until it returns
+  /// Calls `visit` with the files of those sub-directories, ascending by number, until it returns
   /// false; a file that goes meanwhile is left out. Returns what could not be looked at, and why:
   /// sub-directories that are closed or not trusted, or the root itself. None of that is logged.
   std::vector<Problem> for_each_shard(
-      const std::function<bool(unsigned number, const base::UniqueFd& shard,
-                               std::vector<Item>& items)>& visit);
+      const Shards& shards, const std::function<bool(unsigned number, const base::UniqueFd& shard,
+                                                     std::vector<Item>& items)>& visit);
   /// Deletes a file. False, errno: it was not there (ENOENT), or it still is.
   bool remove(const base::UniqueFd& shard, const std::string& name);
   /// Moves a file to quarantine unless it has been replaced since `seen`, or deletes it where it
@@ -123,6 +127,8 @@ class Directory final : public Layer {
 };
 
 unsigned shard_of(const Key& key);
+/// Every sub-directory.
+inline Shards all_shards() { return Shards().set(); }
 std::string entry_name(const Key& key);
 std::string lock_name(const Key& key);
 

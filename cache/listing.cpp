@@ -9,11 +9,18 @@
 
 namespace kiln::cache {
 
+Shards shards_of(const Filter& filter) {
+  if (filter.keys.empty()) return all_shards();
+  Shards shards;
+  for (const Key& key : filter.keys) shards.set(shard_of(key));
+  return shards;
+}
+
 std::vector<Problem> for_each_item(
-    Directory& directory,
+    Directory& directory, const Shards& shards,
     const std::function<bool(const base::UniqueFd& shard, const Item&)>& visit) {
   return directory.for_each_shard(
-      [&](unsigned, const base::UniqueFd& shard, std::vector<Item>& items) {
+      shards, [&](unsigned, const base::UniqueFd& shard, std::vector<Item>& items) {
         std::erase_if(items, [](const Item& item) { return item.kind != Item::Kind::entry; });
         std::sort(items.begin(), items.end(),
                   [](const Item& a, const Item& b) { return a.key < b.key; });

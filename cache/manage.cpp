@@ -77,13 +77,13 @@ struct Failures {
 std::vector<Problem> for_each_left(
     Directory& directory,
     const std::function<void(unsigned shard, const base::UniqueFd&, const Item&)>& visit) {
-  return directory.for_each_shard(
-      [&](unsigned number, const base::UniqueFd& shard, const std::vector<Item>& items) {
-        for (const Item& item : items) {
-          if (item.kind != Item::Kind::entry) visit(number, shard, item);
-        }
-        return true;
-      });
+  return directory.for_each_shard(all_shards(), [&](unsigned number, const base::UniqueFd& shard,
+                                                    const std::vector<Item>& items) {
+    for (const Item& item : items) {
+      if (item.kind != Item::Kind::entry) visit(number, shard, item);
+    }
+    return true;
+  });
 }
 
 /// What verify() reports of what dead processes have left, and with `repair` its removal.
@@ -129,8 +129,8 @@ void sweep(Directory& directory, Failures& failures) {
 Removed remove_entries(Cache& cache, Directory& directory, const TrimPolicy& policy,
                        Failures& failures) {
   std::vector<Listing> listings;
-  failures.closed = for_each(cache, [&](const Listing& listing) {
-    if (policy.filter.matches(listing)) listings.push_back(listing);
+  failures.closed = for_each(cache, policy.filter, [&](const Listing& listing) {
+    listings.push_back(listing);
     return true;
   });
   std::vector<Candidate> candidates;
@@ -178,7 +178,7 @@ std::shared_ptr<Cache> open(const std::string& directory) {
 
 std::string directory(const Cache& cache) { return cache.config().directory; }
 
-std::string trouble(Cache& cache) { return cache.health_error(); }
+std::string health_error(Cache& cache) { return cache.health_error(); }
 
 bool Filter::matches(const Listing& listing) const {
   const std::string& whole = listing.metadata.target;
@@ -188,13 +188,15 @@ bool Filter::matches(const Listing& listing) const {
   return keys.empty() || std::find(keys.begin(), keys.end(), listing.key) != keys.end();
 }
 
-std::vector<Problem> for_each(Cache& cache, const std::function<bool(const Listing&)>& visit) {
+std::vector<Problem> for_each(Cache& cache, const Filter& filter,
+                              const std::function<bool(const Listing&)>& visit) {
   Directory* const directory = readable(cache);
   if (directory == nullptr) return {};
-  return for_each_item(*directory, [&](const base::UniqueFd& shard, const Item& item) {
+  const auto look = [&](const base::UniqueFd& shard, const Item& item) {
     const std::optional<Listing> listing = read_listing(*directory, shard, item);
-    return !listing || visit(*listing);
-  });
+    return !listing || !filter.matches(*listing) || visit(*listing);
+  };
+  return for_each_item(*directory, shards_of(filter), look);
 }
 
 std::optional<Listing> find_listing(Cache& cache, const Key& key) {
@@ -210,8 +212,8 @@ std::optional<Listing> find_listing(Cache& cache, const Key& key) {
 
 std::vector<Listing> list(Cache& cache, const Filter& filter) {
   std::vector<Listing> listings;
-  const std::vector<Problem> closed = for_each(cache, [&](const Listing& listing) {
-    if (filter.matches(listing)) listings.push_back(listing);
+  const std::vector<Problem> closed = for_each(cache, filter, [&](const Listing& listing) {
+    listings.push_back(listing);
     return true;
   });
   if (!closed.empty()) {
@@ -228,10 +230,14 @@ Key resolve(Cache& cache, std::string_view prefix) {
     throw Error(Code::invalid_argument,
                 fmt::format("cache: key '{}': expected 1 to 32 lower-case hex digits", prefix));
   }
+  Shards shards;
+  for (unsigned number = 0; number < shards.size(); ++number) {
+    shards[number] = fmt::format("{:02x}", number).starts_with(prefix.substr(0, 2));
+  }
   std::vector<Key> found;
   std::vector<Problem> closed;
   if (Directory* const directory = readable(cache)) {
-    closed = for_each_item(*directory, [&](const base::UniqueFd&, const Item& item) {
+    closed = for_each_item(*directory, shards, [&](const base::UniqueFd&, const Item& item) {
       if (item.name.starts_with(prefix)) found.push_back(item.key);
       return found.size() < 2;
     });
@@ -283,7 +289,7 @@ Usage usage(Cache& cache) {
     }
     return true;
   };
-  usage.problems = directory->for_each_shard(count);
+  usage.problems = directory->for_each_shard(all_shards(), count);
   const auto closed =
       directory->scan_quarantine([&](const base::UniqueFd&, const Item&) { ++usage.quarantined; });
   if (closed) usage.problems.push_back(*closed);
@@ -314,7 +320,7 @@ Verification verify(Cache& cache, bool repair) {
     result.problems.push_back({path_in(*directory, item.name), reason, repaired});
     return true;
   };
-  add_new(result.problems, for_each_item(*directory, check));
+  add_new(result.problems, for_each_item(*directory, all_shards(), check));
   verify_left(*directory, repair, result.problems);
   return result;
 }

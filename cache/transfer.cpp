@@ -110,7 +110,10 @@ void send_entries(Cache& cache, std::string_view what, const Filter& filter,
                   const TransferProgress& progress, Transfer& transfer,
                   const std::function<void(const Key&, const Checked&)>& send) {
   Directory& directory = directory_of(cache, what);
-  const std::uint64_t total = progress ? usage(cache).entries : 0;
+  const Shards shards = shards_of(filter);
+  std::uint64_t total = 0;
+  const auto count = [&](const base::UniqueFd&, const Item&) { return ++total != 0; };
+  if (progress) for_each_item(directory, shards, count);
   std::uint64_t done = 0;
   bool any = false;
   const auto visit = [&](const base::UniqueFd& shard, const Item& item) {
@@ -126,7 +129,7 @@ void send_entries(Cache& cache, std::string_view what, const Filter& filter,
     if (progress) progress(++done, std::max(done, total));
     return true;
   };
-  for (Problem& closed : for_each_item(directory, visit)) {
+  for (Problem& closed : for_each_item(directory, shards, visit)) {
     transfer.problems.push_back(std::move(closed));
   }
   if (!any) fail_without_entries(what, directory, transfer.problems);

@@ -42,9 +42,9 @@ void recompile_entry(Cache& cache, const Listing& listing, Recompilation& result
 
 Recompilation recompile(Cache& cache, const Filter& filter) {
   Recompilation result;
-  const std::vector<Problem> closed = for_each(cache, [&](const Listing& listing) {
+  const std::vector<Problem> closed = for_each(cache, filter, [&](const Listing& listing) {
     const bool usable = listing.problem.empty() && !listing.other_version;
-    if (usable && filter.matches(listing)) recompile_entry(cache, listing, result);
+    if (usable) recompile_entry(cache, listing, result);
     return true;
   });
   result.problems.insert(result.problems.end(), closed.begin(), closed.end());

@@ -95,7 +95,7 @@ std::shared_ptr<Cache> open(const std::string& directory = {});
 std::string directory(const Cache& cache);
 /// Why the directory cannot be read or written, for people; empty if it can, or if it will be made
 /// when there is something to keep. Tries it.
-std::string trouble(Cache& cache);
+std::string health_error(Cache& cache);
 
 /// One entry, from the head of its file: the code is not read and nothing is unpacked.
 struct Listing {
@@ -125,10 +125,12 @@ struct Problem {
   bool repaired = false;
 };
 
-/// Calls `visit` with every entry of the directory, in the order of their keys, until it returns
-/// false. Entries that come or go meanwhile may be left out. Returns the sub-directories that could
-/// not be looked at since they are closed or not trusted.
-std::vector<Problem> for_each(Cache& cache, const std::function<bool(const Listing&)>& visit);
+/// Calls `visit` with every entry of the directory that matches, in the order of their keys, until
+/// it returns false. Entries that come or go meanwhile may be left out. Returns the sub-directories
+/// that could not be looked at since they are closed or not trusted; those that none of the
+/// filter's keys can be in are not looked at.
+std::vector<Problem> for_each(Cache& cache, const Filter& filter,
+                              const std::function<bool(const Listing&)>& visit);
 /// All that match. Throws Error(io) that names the first sub-directory that could not be looked at,
 /// if there is any: for_each() has the rest.
 std::vector<Listing> list(Cache& cache, const Filter& filter = {});

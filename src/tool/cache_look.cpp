@@ -133,25 +133,25 @@ int show_remote_stats(bool json) {
 
 int run_cache_path(const CacheOptions& options) {
   cache::Cache& cache = disk_cache();
-  const std::string trouble = cache::trouble(cache);
+  const std::string problem = cache::health_error(cache);
   if (options.json) {
     print_json({{"directory", cache::directory(cache)},
-                {"usable", trouble.empty()},
-                {"problem", trouble},
+                {"usable", problem.empty()},
+                {"problem", problem},
                 {"readonly", cache.config().readonly}});
   } else {
     print("{}\n", cache::directory(cache));
-    if (!trouble.empty()) print(stderr, "kiln: {}\n", trouble);
+    if (!problem.empty()) print(stderr, "kiln: {}\n", problem);
   }
-  return trouble.empty() ? kSuccess : kFailure;
+  return problem.empty() ? kSuccess : kFailure;
 }
 
 int run_cache_ls(const CacheListOptions& options) {
   cache::Cache& cache = disk_cache();
   const cache::Filter filter = make_filter(cache, options.target, options.function);
   std::vector<Place> places;
-  const auto closed = cache::for_each(cache, [&](const cache::Listing& listing) {
-    if (filter.matches(listing)) places.push_back(place_of(listing, options.sort));
+  const auto closed = cache::for_each(cache, filter, [&](const cache::Listing& listing) {
+    places.push_back(place_of(listing, options.sort));
     return true;
   });
   std::stable_sort(places.begin(), places.end(), comes_before);

@@ -17,6 +17,7 @@
 #include "kiln/cache.hpp"
 #include "sample.hpp"
 #include "tests/support/child_process.hpp"
+#include "tests/support/message.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -158,11 +159,20 @@ TEST_F(Manage, ASubDirectoryThatIsNotTrustedIsNamed) {
   EXPECT_TRUE(names_it(verify(*cache_, true).problems));
   EXPECT_EQ(usage(*cache_).entries, 5u);
   EXPECT_TRUE(names_it(usage(*cache_).problems));
-  EXPECT_TRUE(names_it(for_each(*cache_, [](const Listing&) { return true; })));
+  EXPECT_TRUE(names_it(for_each(*cache_, {}, [](const Listing&) { return true; })));
   EXPECT_TRUE(names_it(export_bundle(*cache_, temporary_.path("bundle")).problems));
   EXPECT_THAT(message_of([&] { list(*cache_); }), says_where);
   EXPECT_THAT(message_of([&] { resolve(*cache_, sample_key(1).hex()); }), says_where);
   EXPECT_EQ(resolve(*cache_, sample_key(2).hex()), sample_key(2));
+  // What cannot be in it is found all the same, and is not there for sure.
+  const Filter other{"", "", {sample_key(2)}};
+  EXPECT_TRUE(for_each(*cache_, other, [](const Listing&) { return true; }).empty());
+  EXPECT_EQ(list(*cache_, other).size(), 1u);
+  const Transfer alone = export_bundle(*cache_, temporary_.path("alone"), other);
+  EXPECT_TRUE(alone.problems.empty());
+  EXPECT_EQ(alone.entries, 1u);
+  const std::string absent = sample_key(2).hex().substr(0, 2) + std::string(30, '0');
+  EXPECT_EQ(kiln::testing::code_of([&] { resolve(*cache_, absent); }), Code::not_found);
   EXPECT_THAT(message_of([&] {
                 trim(*cache_, {{}, std::chrono::hours(1000), {}, true});
               }),

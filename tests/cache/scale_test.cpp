@@ -46,7 +46,7 @@ TEST(Scale, AHundredThousandEntriesAreFoundListedAndTrimmed) {
     ASSERT_EQ(entry->code, sample_entry(i).code);
   }
   std::uint64_t listed = 0;
-  for_each(*cache, [&](const Listing& listing) {
+  for_each(*cache, {}, [&](const Listing& listing) {
     listed += listing.problem.empty();
     return true;
   });

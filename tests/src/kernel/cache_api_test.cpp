@@ -52,10 +52,10 @@ class CacheApi : public ::testing::Test {
 
 TEST_F(CacheApi, ShowsWhatTheFunctionsOfThisProcessLeft) {
   EXPECT_EQ(cache::directory(*cache_), directory_);
-  EXPECT_EQ(cache::trouble(*cache_), "");
+  EXPECT_EQ(cache::health_error(*cache_), "");
   const cache::Key key = compile("api_show", "x * 3 + 7");
   int seen = 0;
-  cache::for_each(*cache_, [&](const cache::Listing& listing) {
+  cache::for_each(*cache_, {}, [&](const cache::Listing& listing) {
     EXPECT_EQ(listing.metadata.function, "api_show");
     EXPECT_EQ(listing.file_bytes, fs::file_size(listing.path));
     EXPECT_EQ(listing.problem, "");

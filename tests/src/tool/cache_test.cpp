@@ -370,6 +370,10 @@ TEST_F(ToolCache, SaysWhichSubDirectoryItCannotLookInto) {
   EXPECT_THAT(fails({"cache", "stats"}), HasSubstr("entries"));
   EXPECT_THAT(fails({"cache", "verify", "--repair"}), Not(HasSubstr("repaired")));
   EXPECT_THAT(fails({"cache", "export", path("bundle")}), HasSubstr("exported 1 entry"));
+  const testing::Finished alone = run({"cache", "export", path("alone"), "--key", second_});
+  EXPECT_EQ(alone.code, 0) << alone.out << alone.err;
+  const std::string verified = fails({"cache", "verify", "--recompile"});
+  EXPECT_EQ(verified.find(shard.string()), verified.rfind(shard.string())) << verified;
   fails({"cache", "show", first_});
   fails({"cache", "trim", "--older-than", "1d"});
   fails({"cache", "clear"});
