@@ -13,21 +13,13 @@
 namespace kiln::jit {
 namespace {
 
-// gfx9 runs 64 lanes, everything from gfx10 on 32 (hiprtc's default there, too). The last two
-// characters of a name are its minor version and stepping, which may be letters: gfx90a, gfx1030.
-int wave_size(std::string_view target) {
-  const std::string_view processor = target.substr(3, target.find(':') - 3);
-  return processor.size() > 3 ? 32 : 64;
-}
-
 std::string contraction(bool contract, const char* on, const char* off) {
   return contract ? on : off;
 }
 
 std::vector<std::string> hiprtc_options(std::string_view target, bool contract) {
   return {fmt::format("--offload-arch={}", target), "-O3", "-std=c++17",
-          contraction(contract, "-ffp-contract=fast", "-ffp-contract=off"),
-          fmt::format("-DKILN_WAVE_SIZE={}", wave_size(target))};
+          contraction(contract, "-ffp-contract=fast", "-ffp-contract=off")};
 }
 
 std::vector<std::string> nvrtc_options(std::string_view target, bool contract) {
@@ -37,8 +29,7 @@ std::vector<std::string> nvrtc_options(std::string_view target, bool contract) {
           "--prec-div=true",
           "--prec-sqrt=true",
           "--ftz=false",
-          "-default-device",
-          "-DKILN_WAVE_SIZE=32"};
+          "-default-device"};
 }
 
 // No -ffast-math and nothing of its family that changes a value: NaN, -0 and subnormals are kept.
@@ -53,7 +44,6 @@ std::vector<std::string> host_options(std::string_view target, bool contract) {
     options.emplace_back(option);
   }
   options.push_back(contraction(contract, "-ffp-contract=fast", "-ffp-contract=off"));
-  options.emplace_back("-DKILN_WAVE_SIZE=1");
   return options;
 }
 

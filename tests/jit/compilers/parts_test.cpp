@@ -70,15 +70,11 @@ TEST(CompileTarget, families_are_told_apart_and_others_refused) {
   }
 }
 
-TEST(CompileTarget, options_carry_the_full_target_the_wave_size_and_the_contraction) {
+TEST(CompileTarget, options_carry_the_full_target_and_the_contraction) {
   const auto mi200 = compile_options("gfx90a:sramecc+:xnack-", false);
   EXPECT_THAT(mi200, Contains("--offload-arch=gfx90a:sramecc+:xnack-"));
-  EXPECT_THAT(mi200, Contains("-DKILN_WAVE_SIZE=64"));
   EXPECT_THAT(mi200, Contains("-ffp-contract=off"));
   EXPECT_THAT(compile_options("gfx942", true), Contains("-ffp-contract=fast"));
-  for (const char* target : {"gfx1030", "gfx1100", "gfx1201:xnack-"}) {
-    EXPECT_THAT(compile_options(target, false), Contains("-DKILN_WAVE_SIZE=32")) << target;
-  }
   EXPECT_THAT(compile_options("sm_90", false), Contains("--fmad=false"));
   EXPECT_THAT(compile_options("sm_90", true), Contains("--fmad=true"));
 }
