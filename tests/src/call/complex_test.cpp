@@ -63,12 +63,8 @@ void expect_row(const testing::ComplexRow& row, std::uint64_t bits, DType dtype)
       << actual << ", not " << expected;
 }
 
-class ComplexOnDevice : public ::testing::TestWithParam<DeviceType> {
+class ComplexOnDevice : public testing::OnDevice {
  protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-  }
-
   void compare(const std::string& text, const std::vector<TestInput>& inputs,
                std::vector<HostArray> outputs, double bound) const {
     const Function function = parse("complex", text);

@@ -45,13 +45,8 @@ Function swiglu() {
   return fuse("swiglu", [](Value gate, Value up) { return silu(gate) * up; });
 }
 
-class OnDevice : public ::testing::TestWithParam<DeviceType> {
+class OnDevice : public testing::OnDevice {
  protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-  }
-  Device device() const { return {GetParam(), 0}; }
-
   std::vector<float> run(const Function& function, const std::vector<HostArray>& inputs,
                          Dims shape) const {
     std::vector<HostArray> outputs = {HostArray::contiguous(DType::f32, std::move(shape))};

@@ -32,12 +32,8 @@ bool is_nan(DType dtype, std::uint64_t pattern) {
   return std::isnan(fusion::reference::decode(dtype, pattern).real);
 }
 
-class PackedOnDevice : public ::testing::TestWithParam<DeviceType> {
+class PackedOnDevice : public testing::OnDevice {
  protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-  }
-
   // Every byte of the outputs, those beside the written elements too.
   void compare(const Function& function, const std::vector<TestInput>& inputs,
                std::vector<HostArray> outputs, const std::string& what) const {

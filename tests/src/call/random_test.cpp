@@ -18,13 +18,7 @@ namespace {
 using testing::HostArray;
 using testing::TestInput;
 
-class RandomOnDevice : public ::testing::TestWithParam<DeviceType> {
- protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-  }
-  Device device() const { return {GetParam(), 0}; }
-};
+using RandomOnDevice = testing::OnDevice;
 
 float value_at(const HostArray& array, std::int64_t n) {
   return std::bit_cast<float>(

@@ -38,12 +38,8 @@ bool can_be_loose(const Measurement& row, DeviceType device) {
 
 constexpr std::size_t kPairsOfBounds = 900;  // of so many numbers, at least
 
-class Numerics : public ::testing::TestWithParam<DeviceType> {
+class Numerics : public kiln::testing::OnDevice {
  protected:
-  void SetUp() override {
-    if (!kiln::testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-  }
-
   static void expect_bounds(const Request& request) {
     const Device device{GetParam(), 0};
     for (const Measurement& row : measure(device, request)) {

@@ -124,12 +124,8 @@ void compare(const OpInfo& op, const std::vector<HostArray>& inputs, const HostA
   }
 }
 
-class OpOnDevice : public ::testing::TestWithParam<DeviceType> {
+class OpOnDevice : public testing::OnDevice {
  protected:
-  void SetUp() override {
-    if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-  }
-
   // The ops of that many operands on the inputs, several to a kernel.
   static void expect_ops(DType dtype, int arity, const std::vector<HostArray>& inputs) {
     const bool cpu = GetParam() == DeviceType::cpu;
