@@ -75,8 +75,8 @@ void check_inputs(const Definition& definition, const CallTypes& types) {
   }
 }
 
-// Of each node, the shape of the arguments that it depends on.
-std::vector<Dims> natural_shapes(const fusion::Graph& graph, const CallTypes& types) {
+// The shape of the arguments that each node depends on.
+std::vector<Dims> node_shapes(const fusion::Graph& graph, const CallTypes& types) {
   std::vector<Dims> arguments(types.arguments.size());
   const std::vector<std::size_t> positions = array_positions(types.arguments);
   for (std::size_t i = 0; i < positions.size(); ++i)
@@ -102,7 +102,7 @@ std::vector<Dims> natural_shapes(const Definition& definition, const fusion::Typ
     return outputs;
   }
   check_inputs(definition, types);
-  const std::vector<Dims> shapes = natural_shapes(definition.graph, types);
+  const std::vector<Dims> shapes = node_shapes(definition.graph, types);
   for (const fusion::NodeId output : definition.graph.outputs()) outputs.push_back(shapes[output]);
   return outputs;
 }
