@@ -16,7 +16,7 @@ Value reshape(const Value& x, std::initializer_list<std::int64_t> extents);
 /// The axes in their new order; none: reversed.
 Value transpose(const Value& x, std::initializer_list<std::int64_t> axes = {});
 Value swapaxes(const Value& x, std::int64_t a, std::int64_t b);
-/// Python's x[start:stop:step] along one axis.
+/// Python's x[start:stop:step] along one axis. A start or stop of INT64_MIN counts as left out.
 Value slice(const Value& x, std::int64_t axis, std::optional<std::int64_t> start,
             std::optional<std::int64_t> stop, std::int64_t step = 1);
 /// One element along an axis, which goes: x[..., index].
