@@ -251,6 +251,31 @@ const Case kFlow[] = {
      {},
      {0x5a5a5a5a}},
     {k9, "s_movk_i32 s6, 0x8000\nv_mov_b32_e32 v8, s6", {}, {0xffff8000}},
+    {k9,
+     "s_mov_b32 s6, 0\ns_mov_b32 s7, 0x00010100\ns_bcnt1_i32_b64 s8, s[6:7]\n"
+     "v_mov_b32_e32 v8, s8",
+     {},
+     {2}},
+    {k9, "s_mov_b64 s[6:7], 7\ns_bcnt0_i32_b64 s8, s[6:7]\nv_mov_b32_e32 v8, s8", {}, {61}},
+    {k9, "s_mov_b32 s6, 7\ns_bcnt0_i32_b32 s8, s6\nv_mov_b32_e32 v8, s8", {}, {29}},
+    {k9,
+     "s_mov_b64 s[6:7], 0\ns_bcnt1_i32_b64 s8, s[6:7]\ns_cselect_b32 s8, 1, 5\n"
+     "v_mov_b32_e32 v8, s8",
+     {},
+     {5}},
+    {k9,
+     "s_mov_b32 s6, 0\ns_mov_b32 s7, 0x00010100\ns_ff1_i32_b64 s8, s[6:7]\n"
+     "v_mov_b32_e32 v8, s8",
+     {},
+     {40}},
+    {k9,
+     "s_mov_b32 s6, 0\ns_mov_b32 s7, 0x00010100\ns_flbit_i32_b64 s8, s[6:7]\n"
+     "v_mov_b32_e32 v8, s8",
+     {},
+     {15}},
+    {k9, "s_mov_b64 s[6:7], -2\ns_flbit_i32_i64 s8, s[6:7]\nv_mov_b32_e32 v8, s8", {}, {63}},
+    {k9, "s_mov_b64 s[6:7], 0\ns_flbit_i32_b64 s8, s[6:7]\nv_mov_b32_e32 v8, s8", {}, {0xffffffff}},
+    {k9, "s_mov_b64 s[6:7], 1\ns_brev_b64 s[8:9], s[6:7]\nv_mov_b32_e32 v8, s9", {}, {0x80000000}},
     {k9, "s_mov_b32 s6, 5\ns_bfe_u32 s7, 0xff0, 0x80004\nv_mov_b32_e32 v8, s7", {}, {0xff}},
     {k9,
      "s_mov_b64 s[6:7], exec\ns_andn2_b64 exec, exec, s[6:7]\nv_mov_b32_e32 v8, 1\n"

@@ -165,6 +165,15 @@ void invert(Wave& wave, const Operation& op) {
   set_scc(wave, word.value != 0, word.unset != 0);
 }
 
+// D of 32 bits = F(S0 of 64 bits), SCC whether that is not 0.
+template <class F, Scc Kind>
+void count(Wave& wave, const Operation& op) {
+  const Word word = read(wave, op.operands[1], true);
+  const u32 result = static_cast<u32>(F{}(word.value));
+  write(wave, op.operands[0], {result, word.unset != 0 ? 0xffffffff : u64{0}}, false);
+  if constexpr (Kind == Scc::sets) set_scc(wave, result != 0, word.unset != 0);
+}
+
 // SCC = S0 relation S1: bits less, equal, greater of `variant`; 8 for signed, 16 for wide, 32 for
 // floats (unordered is 64).
 void compare(Wave& wave, const Operation& op) {
@@ -337,6 +346,10 @@ class Builder {
       entries[name] = {&arithmetic<F, Wide, Kind, Count>, 0, 1, 1 + Count};
     }
   }
+  template <Scc Kind, class F>
+  void add_count(std::initializer_list<const char*> names, F) {
+    for (const char* name : names) entries[name] = {&count<F, Kind>, 0, 1, 2};
+  }
   template <Logic Kind>
   void add_logic(std::initializer_list<const char*> names, u32 inverted) {
     for (const char* name : names) {
@@ -486,6 +499,15 @@ void add_arithmetic(Builder& to) {
     for (int i = 0; i < 32; ++i) result |= (s.a >> i & 1) << (31 - i);
     return Outcome{result};
   });
+  to.add<true, Scc::keeps, 1>({"s_brev_b64"}, [](Sources s) {
+    u64 result = 0;
+    for (int i = 0; i < 64; ++i) result |= (s.a >> i & 1) << (63 - i);
+    return Outcome{result};
+  });
+  to.add<false, Scc::sets, 1>({"s_bcnt0_i32_b32"}, [](Sources s) {
+    const auto count = static_cast<u64>(32 - std::popcount(static_cast<u32>(s.a)));
+    return Outcome{count, count != 0};
+  });
   to.add<false, Scc::sets, 1>({"s_bcnt1_i32_b32"}, [](Sources s) {
     const auto count = static_cast<u64>(std::popcount(static_cast<u32>(s.a)));
     return Outcome{count, count != 0};
@@ -502,6 +524,16 @@ void add_arithmetic(Builder& to) {
     auto a = static_cast<u32>(s.a);
     if (static_cast<i32>(a) < 0) a = ~a;
     return Outcome{a == 0 ? ~u64{0} : static_cast<u64>(std::countl_zero(a))};
+  });
+  to.add_count<Scc::sets>({"s_bcnt0_i32_b64"}, [](u64 a) { return 64 - std::popcount(a); });
+  to.add_count<Scc::sets>({"s_bcnt1_i32_b64"}, [](u64 a) { return std::popcount(a); });
+  to.add_count<Scc::keeps>({"s_ff1_i32_b64", "s_ctz_i32_b64"},
+                           [](u64 a) { return a == 0 ? -1 : std::countr_zero(a); });
+  to.add_count<Scc::keeps>({"s_flbit_i32_b64", "s_clz_i32_u64"},
+                           [](u64 a) { return a == 0 ? -1 : std::countl_zero(a); });
+  to.add_count<Scc::keeps>({"s_flbit_i32_i64", "s_cls_i32_i64"}, [](u64 a) {
+    if (static_cast<i64>(a) < 0) a = ~a;
+    return a == 0 ? -1 : std::countl_zero(a);
   });
   to.add<false, Scc::keeps, 1>({"s_sext_i32_i8"}, [](Sources s) {
     return Outcome{static_cast<u64>(i64{static_cast<std::int8_t>(s.a)})};
