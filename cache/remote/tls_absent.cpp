@@ -1,4 +1,4 @@
-// Without hiredis' TLS there is none, and who asks for it is told so.
+// Built without hiredis_ssl: a server with TLS is refused, with that reason.
 #include "cache/remote/tls.hpp"
 
 namespace kiln::cache {

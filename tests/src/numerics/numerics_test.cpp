@@ -59,26 +59,24 @@ class Numerics : public kiln::testing::OnDevice {
       }
     }
   }
+
+  static void expect_sixteen_bit_bounds(std::size_t pairs) {
+    for (const Accuracy accuracy : {Accuracy::storage, Accuracy::strict}) {
+      Request request;
+      request.dtypes = {DType::f16, DType::bf16};
+      request.accuracy = accuracy;
+      request.pairs = pairs;
+      expect_bounds(request);
+    }
+  }
 };
 
 TEST_P(Numerics, SixteenBitResultsAreWithinTheBoundForEveryInputAndPairsOf256Values) {
-  for (const Accuracy accuracy : {Accuracy::storage, Accuracy::strict}) {
-    Request request;
-    request.dtypes = {DType::f16, DType::bf16};
-    request.accuracy = accuracy;
-    request.pairs = 256;
-    expect_bounds(request);
-  }
+  expect_sixteen_bit_bounds(256);
 }
 
 TEST_P(Numerics, SixteenBitResultsAreWithinTheBoundForEveryInputAndAllPairsOf2048Values) {
-  for (const Accuracy accuracy : {Accuracy::storage, Accuracy::strict}) {
-    Request request;
-    request.dtypes = {DType::f16, DType::bf16};
-    request.accuracy = accuracy;
-    request.pairs = 2048;
-    expect_bounds(request);
-  }
+  expect_sixteen_bit_bounds(2048);
 }
 
 TEST_P(Numerics, WideResultsAreWithinBoundsThatAreNotLoose) {
