@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -130,6 +131,13 @@ struct Trace {
 
   void add(const Trace& other);
 };
+
+/// What a kernel consists of, executed or not.
+struct Coverage {
+  std::set<std::string> mnemonics;
+  std::vector<std::string> unknown;  ///< instructions that this interpreter cannot execute
+};
+Coverage coverage_of(const Kernel& kernel);
 
 /// Runs a whole grid in the calling thread, block after block, the waves of a block in turns. Calls
 /// in several threads are independent.

@@ -124,6 +124,17 @@ std::unique_ptr<Program> translate(const Kernel& kernel, std::string_view listin
   return program;
 }
 
+Coverage coverage_of(const Kernel& kernel) {
+  Coverage coverage;
+  for (const Operation& op : program_of(kernel).operations) {
+    if (!op.instruction->mnemonic.empty()) coverage.mnemonics.insert(op.instruction->mnemonic);
+    if (op.execute == &unknown || op.execute == &nowhere || op.execute == &beyond) {
+      coverage.unknown.push_back(op.instruction->text);
+    }
+  }
+  return coverage;
+}
+
 void Wave::exec_changed() { exec = mask(kExec); }
 
 void Wave::set_mask(int index, std::uint64_t value, std::uint64_t unset) {

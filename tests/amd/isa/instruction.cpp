@@ -138,6 +138,8 @@ std::optional<Operand> parse_operand(std::string_view text, std::uint32_t accumu
   if (take_prefix(text, "|")) operand.absolute = take_suffix(text, "|");
   if (take_prefix(text, "abs(")) operand.absolute = take_suffix(text, ")");
   if (take_prefix(text, "sext(")) operand.sign_extend = take_suffix(text, ")");
+  // What an inline number could say, but is a literal: newer disassemblers mark it.
+  if (take_prefix(text, "lit(") && !take_suffix(text, ")")) return std::nullopt;
   if (!parse_plain(text, accumulators, operand)) return std::nullopt;
   return operand;
 }

@@ -250,6 +250,42 @@ const Case kFlow[] = {
      "s_mov_b32 s6, 0\ns_cmp_eq_u32 s6, 0\ns_cbranch_scc1 1\nv_mov_b32_e32 v8, 1\ns_nop 0",
      {},
      {0x5a5a5a5a}},
+    {"gfx1201",
+     "s_mov_b32 s6, 0x7fc00000\ns_cmp_u_f32 s6, 1.0\ns_cselect_b32 s7, 1, 5\n"
+     "s_cmp_o_f32 s6, s6\ns_cselect_b32 s8, 1, 5\nv_mov_b32_e32 v8, s7\nv_mov_b32_e32 v9, s8",
+     {},
+     {1, 5}},
+    {"gfx1201",
+     "s_mov_b32 s6, 0xc0000000\ns_cmp_nge_f32 s6, 1.0\ns_cselect_b32 s7, 1, 5\n"
+     "s_mov_b32 s8, 0x5a5abc00\ns_cmp_lt_f16 s8, 0\ns_cselect_b32 s8, 1, 5\n"
+     "v_mov_b32_e32 v8, s7\nv_mov_b32_e32 v9, s8",
+     {},
+     {1, 1}},
+    {"gfx1201",
+     "s_mov_b32 s6, 0x80000000\ns_min_num_f32 s7, 0, s6\ns_mov_b32 s8, 0x7fc00001\n"
+     "s_maximum_f32 s8, s8, 1.0\nv_mov_b32_e32 v8, s7\nv_mov_b32_e32 v9, s8",
+     {},
+     {0x80000000, 0x7fc00001}},
+    {"gfx1201",
+     "s_mov_b32 s6, 0x40000000\ns_fmac_f32 s6, 0.5, 4.0\ns_fmamk_f32 s7, s6, 0x3f000000, 1.0\n"
+     "v_mov_b32_e32 v8, s6\nv_mov_b32_e32 v9, s7",
+     {},
+     {0x40800000, 0x40400000}},
+    {"gfx1201",
+     "s_mov_b32 s6, 0xffff3c00\ns_add_f16 s7, s6, 1.0\ns_mov_b32 s6, 0x40003c00\n"
+     "s_cvt_hi_f32_f16 s8, s6\nv_mov_b32_e32 v8, s7\nv_mov_b32_e32 v9, s8",
+     {},
+     {0x4000, 0x40000000}},
+    {"gfx1201",
+     "s_mov_b32 s6, 0xcf000001\ns_cvt_i32_f32 s7, s6\ns_cvt_pk_rtz_f16_f32 s8, 1.0, s6\n"
+     "v_mov_b32_e32 v8, s7\nv_mov_b32_e32 v9, s8",
+     {},
+     {0x80000000, 0xfbff3c00}},
+    {"gfx942",
+     "s_mov_b32 s6, 3\ns_add_u32 s6, s6, lit(0xffffffff)\ns_addc_u32 s7, 0, lit(0x5)\n"
+     "v_mov_b32_e32 v8, s6\nv_mov_b32_e32 v9, s7",
+     {},
+     {2, 6}},
     {k9, "s_movk_i32 s6, 0x8000\nv_mov_b32_e32 v8, s6", {}, {0xffff8000}},
     {k9,
      "s_mov_b32 s6, 0\ns_mov_b32 s7, 0x00010100\ns_bcnt1_i32_b64 s8, s[6:7]\n"

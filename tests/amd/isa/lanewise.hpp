@@ -298,6 +298,9 @@ std::span<const VectorRow> conversion_rows();
 std::span<const VectorRow> division_rows();
 std::span<const VectorRow> move_rows();
 
+/// Of a mnemonic, which is no comparison; null if there is no such instruction.
+const VectorEntry* find_vector(std::string_view name);
+
 /// "nlt_f32" of "v_cmp_nlt_f32": null if there is no such comparison. `variant` becomes the bits of
 /// the relation.
 const VectorEntry* find_comparison(std::string_view name, u32& variant);

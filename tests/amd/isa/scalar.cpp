@@ -1,19 +1,15 @@
 // Scalar instructions: arithmetic on scalar registers, branches, waits, barriers. The pseudocode of
-// AMD's ISA documents decides.
+// AMD's ISA documents decides; floats are those of the vector instructions' tables.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
 #include "tests/amd/isa/lanes.hpp"
+#include "tests/amd/isa/lanewise.hpp"
 
 namespace kiln::amd {
 namespace {
-
-using u32 = std::uint32_t;
-using i32 = std::int32_t;
-using u64 = std::uint64_t;
-using i64 = std::int64_t;
 
 // A scalar operand: its value, and ones in the bits that nobody has written.
 struct Word {
@@ -174,18 +170,13 @@ void count(Wave& wave, const Operation& op) {
   if constexpr (Kind == Scc::sets) set_scc(wave, result != 0, word.unset != 0);
 }
 
-// SCC = S0 relation S1: bits less, equal, greater of `variant`; 8 for signed, 16 for wide, 32 for
-// floats (unordered is 64).
+// SCC = S0 relation S1: bits less, equal, greater of `variant`; 8 for signed, 16 for wide.
 void compare(Wave& wave, const Operation& op) {
   const bool wide = (op.variant & 16) != 0;
   const Word a = read(wave, op.operands[0], wide);
   const Word b = read(wave, op.operands[1], wide);
   int relation = 0;
-  if ((op.variant & 32) != 0) {
-    const float x = as_float(static_cast<u32>(a.value));
-    const float y = as_float(static_cast<u32>(b.value));
-    relation = x < y ? 1 : x == y ? 2 : x > y ? 4 : 64;
-  } else if ((op.variant & 8) != 0) {
+  if ((op.variant & 8) != 0) {
     const auto x = static_cast<i32>(a.value);
     const auto y = static_cast<i32>(b.value);
     relation = x < y ? 1 : x == y ? 2 : 4;
@@ -193,6 +184,44 @@ void compare(Wave& wave, const Operation& op) {
     relation = a.value < b.value ? 1 : a.value == b.value ? 2 : 4;
   }
   set_scc(wave, (op.variant & static_cast<u32>(relation)) != 0, (a.unset | b.unset) != 0);
+}
+
+// What the vector instruction of that name does in a lane, as the ISA documents say of floats in
+// scalar registers. 16 bits are in the low half, the high one becomes 0.
+std::pair<u32, bool> float_of_lane(const Wave& wave, const Operation& op) {
+  constexpr int kLaneBlock = 32;
+  std::array<std::array<u32, kLaneBlock>, 3> in;
+  std::array<u32, kLaneBlock> out;
+  LaneLoop loop;
+  loop.lanes = kLaneBlock;
+  loop.variant = op.variant;
+  loop.out = out.data();
+  bool unset = false;
+  for (int i = 0; i < op.entry->source_count; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const bool half = is_half(op.entry->sources[i]);
+    const Operand& operand = source(op, i);
+    bool any_unset = false;
+    u32 word = scalar_word(wave, operand, half ? Width::half : Width::word, any_unset);
+    u32 missing = operand.is_scalar() ? wave.scalar_unset[operand.index] : 0;
+    if (op.select != 0) {
+      word >>= 16;
+      missing >>= 16;
+    }
+    unset = unset || (half ? missing & 0xffff : missing) != 0;
+    in[at].fill(word);
+    loop.in[i] = in[at].data();
+  }
+  op.entry->compute(loop);
+  return {is_half(op.entry->result) ? out[0] & 0xffff : out[0], unset};
+}
+void float_arithmetic(Wave& wave, const Operation& op) {
+  const auto [value, unset] = float_of_lane(wave, op);
+  write(wave, op.operands[0], {value, all_if(unset)}, false);
+}
+void float_compare(Wave& wave, const Operation& op) {
+  const auto [relation, unset] = float_of_lane(wave, op);
+  set_scc(wave, (relation & op.variant) != 0, unset);
 }
 
 // SCC = whether bit S1 of S0 is `variant`.
@@ -547,41 +576,6 @@ void add_arithmetic(Builder& to) {
                                [](Sources s) { return Outcome{s.a | u64{1} << (s.b & 31)}; });
 }
 
-void add_floats(Builder& to) {
-  const auto f = [](u64 bits) { return as_float(static_cast<u32>(bits)); };
-  using Float = decltype(f);
-  to.add<false, Scc::keeps, 1>({"s_cvt_f32_u32"}, [](Sources s) {
-    return Outcome{as_bits(static_cast<float>(static_cast<u32>(s.a)))};
-  });
-  to.add<false, Scc::keeps, 1>({"s_cvt_f32_i32"}, [](Sources s) {
-    return Outcome{as_bits(static_cast<float>(static_cast<i32>(s.a)))};
-  });
-  to.add<false, Scc::keeps, 1>({"s_cvt_u32_f32"}, [](Sources s) {
-    const float a = Float{}(s.a);
-    return Outcome{!(a > 0) ? 0 : a >= 0x1p32F ? 0xffffffff : static_cast<u32>(a)};
-  });
-  to.add<false, Scc::keeps, 1>({"s_cvt_i32_f32"}, [](Sources s) {
-    const float a = Float{}(s.a);
-    if (a != a) return Outcome{0};
-    if (a >= 0x1p31F) return Outcome{0x7fffffff};
-    return Outcome{a < -0x1p31F ? 0x80000000 : static_cast<u32>(static_cast<i32>(a))};
-  });
-  to.add<false, Scc::keeps, 2>(
-      {"s_add_f32"}, [](Sources s) { return Outcome{as_bits(Float{}(s.a) + Float{}(s.b))}; });
-  to.add<false, Scc::keeps, 2>(
-      {"s_sub_f32"}, [](Sources s) { return Outcome{as_bits(Float{}(s.a) - Float{}(s.b))}; });
-  to.add<false, Scc::keeps, 2>(
-      {"s_mul_f32"}, [](Sources s) { return Outcome{as_bits(Float{}(s.a) * Float{}(s.b))}; });
-  to.add<false, Scc::keeps, 1>({"s_ceil_f32"},
-                               [](Sources s) { return Outcome{as_bits(std::ceil(Float{}(s.a)))}; });
-  to.add<false, Scc::keeps, 1>(
-      {"s_floor_f32"}, [](Sources s) { return Outcome{as_bits(std::floor(Float{}(s.a)))}; });
-  to.add<false, Scc::keeps, 1>(
-      {"s_trunc_f32"}, [](Sources s) { return Outcome{as_bits(std::trunc(Float{}(s.a)))}; });
-  to.add<false, Scc::keeps, 1>(
-      {"s_rndne_f32"}, [](Sources s) { return Outcome{as_bits(std::nearbyint(Float{}(s.a)))}; });
-}
-
 void add_rest(Builder& to) {
   auto& entries = to.entries;
   to.add_logic<Logic::both>({"s_and"}, 0);
@@ -631,10 +625,7 @@ void add_rest(Builder& to) {
     entries[fmt::format("s_cmp_{}_u64", name)] = {&compare, relation | 16, 0, 2};
     entries[fmt::format("s_cmpk_{}_i32", name)] = {&compare, relation | 8, 0, 2, true};
     entries[fmt::format("s_cmpk_{}_u32", name)] = {&compare, relation, 0, 2, false, true};
-    entries[fmt::format("s_cmp_{}_f32", name)] = {&compare, relation | 32, 0, 2};
-    entries[fmt::format("s_cmp_n{}_f32", name)] = {&compare, ((7 ^ relation) & 7) | 32 | 64, 0, 2};
   }
-  entries["s_cmp_neq_f32"] = {&compare, 5 | 32 | 64, 0, 2};
   entries["s_bitcmp0_b32"] = {&compare_bit<false>, 0, 0, 2};
   entries["s_bitcmp1_b32"] = {&compare_bit<false>, 1, 0, 2};
   entries["s_bitcmp0_b64"] = {&compare_bit<true>, 0, 0, 2};
@@ -670,11 +661,33 @@ const std::unordered_map<std::string, Entry>& table() {
   static const auto all = [] {
     Builder builder;
     add_arithmetic(builder);
-    add_floats(builder);
     add_rest(builder);
     return std::move(builder.entries);
   }();
   return all;
+}
+
+// "s_add_f32", "s_cvt_u32_f32", "s_cmp_nlt_f16".
+bool translate_float(const Instruction& instruction, Operation& op) {
+  const std::string_view name = instruction.mnemonic;
+  if (name.find("_f32") == name.npos && name.find("_f16") == name.npos) return false;
+  op.operands = instruction.operands;
+  if (name.starts_with("s_cmp_")) {
+    op.execute = &float_compare;
+    op.first_source = 0;
+    op.entry = find_comparison(name.substr(6), op.variant);
+    return op.entry != nullptr && op.operands.size() == 2;
+  }
+  const bool upper = name == "s_cvt_hi_f32_f16";
+  op.execute = &float_arithmetic;
+  op.entry = find_vector(upper ? "v_cvt_f32_f16" : fmt::format("v_{}", name.substr(2)));
+  if (op.entry == nullptr || op.entry->execute != &run_lanewise || op.entry->transcendental ||
+      is_pair(op.entry->result)) {
+    return false;
+  }
+  op.select = upper ? 1 : 0;
+  if (op.entry->accumulates) op.operands.push_back(op.operands[0]);
+  return op.operands.size() == op.entry->source_count + 1U && instruction.modifiers.empty();
 }
 
 std::int64_t number(std::string_view text) {
@@ -777,6 +790,7 @@ bool translate_scalar(const Instruction& instruction, const Isa&, int, Operation
     }
     return true;
   }
+  if (translate_float(instruction, op)) return true;
   op.unit = Unit::other;
   if (name.starts_with("s_waitcnt") || name.starts_with("s_wait_")) {
     return translate_wait(instruction, op);

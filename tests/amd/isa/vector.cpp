@@ -163,6 +163,11 @@ u32 variant_of(std::string_view name, const VectorEntry& entry, const Isa& isa,
 
 }  // namespace
 
+const VectorEntry* find_vector(std::string_view name) {
+  const auto found = table().find(name);
+  return found == table().end() ? nullptr : found->second;
+}
+
 bool translate_vector(const Instruction& instruction, const Isa& isa, int lanes, Operation& op) {
   std::string name = instruction.mnemonic;
   if (name.starts_with("v_dual_")) name.erase(2, 5);
@@ -179,9 +184,8 @@ bool translate_vector(const Instruction& instruction, const Isa& isa, int lanes,
     op.first_source = sets_exec && isa.major >= 10 ? 0 : 1;
     if (op.operands.size() != op.first_source + 2U) return false;
   } else {
-    const auto found = table().find(name);
-    if (found == table().end()) return false;
-    op.entry = found->second;
+    op.entry = find_vector(name);
+    if (op.entry == nullptr) return false;
     op.first_source = op.entry->destinations;
     if (op.entry->accumulates && op.operands.size() == 3) op.operands.push_back(op.operands[0]);
   }
