@@ -219,10 +219,12 @@ KILN_FN f32 nextafter(f32 from, f32 towards) {
 KILN_OPERATOR(add, +)
 KILN_OPERATOR(sub, -)
 KILN_OPERATOR(mul, *)
-KILN_OPERATOR(div, /)
 #if KILN_HOST
+KILN_OPERATOR(div, /)
 KILN_LIBRARY_1(sqrt, sqrt)
 #else
+KILN_FN f32 div(f32 a, f32 b) { return gpu::div(a, b); }
+KILN_FN f64 div(f64 a, f64 b) { return a / b; }
 KILN_FN f32 sqrt(f32 x) { return gpu::sqrt(x); }
 KILN_FN f64 sqrt(f64 x) { return ::sqrt(x); }
 #endif
@@ -236,7 +238,7 @@ KILN_FN f32 clip(f32 a, f32 low, f32 high) { return exact::clip(a, low, high); }
 KILN_FN f64 clip(f64 a, f64 low, f64 high) { return exact::clip(a, low, high); }
 KILN_FN f32 square(f32 x) { return x * x; }
 KILN_FN f64 square(f64 x) { return x * x; }
-KILN_FN f32 reciprocal(f32 x) { return 1.0f / x; }
+KILN_FN f32 reciprocal(f32 x) { return div(1.0f, x); }
 KILN_FN f64 reciprocal(f64 x) { return 1.0 / x; }
 #if KILN_HOST && !defined(__clang__)
 // g++ makes -a * b - c of -(a * b + c), also for a division by -d, and with it another sign of
@@ -271,7 +273,7 @@ KILN_FN f32 quotient_or_zero(f32 a, f32 b) {
   const f32 of_zero = ::fabsf(b) > 0.0f ? zero : quotient * 0.0f;  // 0 / 0 and 0 / NaN are NaN
   return a == 0.0f ? of_zero : quotient;
 #else
-  return a / b;
+  return div(a, b);
 #endif
 }
 // a / b where a is an integer of no more than 16 bits and b a constant from 2^-60 to 2^60. The
@@ -293,7 +295,7 @@ KILN_FN f64 lerp(f64 a, f64 b, f64 t) { return fma(t, b, fma(-t, a, a)); }
 // The rounded quotient's floor is one too high where rounding reached the next integer, which shows
 // in the sign of the exact a - floor * b: from one rounding in f64 for f32, from fma for f64.
 KILN_FN f32 floor_divide(f32 a, f32 b) {
-  const f32 q = floor(a / b);
+  const f32 q = floor(div(a, b));
   const f64 rest = f64(a) - f64(q) * f64(b);
   const f64 wrong_side = b < 0.0f ? rest : -rest;
   return wrong_side > 0.0 ? q - 1.0f : q;

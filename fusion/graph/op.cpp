@@ -43,7 +43,8 @@ constexpr OpInfo rounded(Op op, std::string_view name, int arity, Rule rule, OpT
 // too; `kiln numerics` does it again on any device. ROCm's could not be measured: they are half a
 // unit more than the distances from correctly rounded results that LLVM's libc found on an AMD GPU
 // ("GPU Conformance" in its documentation of math functions), or, where that has none, that HIP's
-// own documentation gives ("HIP math API").
+// own documentation gives ("HIP math API"); more where an emulated GPU gives more whose v_exp_f32,
+// v_log_f32 and v_rcp_f32 are as wrong as AMD's ISA documents allow (tests/amd/numerics).
 constexpr std::array kOps = {
     exact(Op::input, "input", 0, Rule::leaf, {.cost = 0}),
     exact(Op::scalar, "scalar", 0, Rule::leaf, {.cost = 0}),
@@ -120,7 +121,7 @@ constexpr std::array kOps = {
         {.cost = 24, .order = Order::increasing, .c64 = kC64ByLibrary}),
     row(Op::cosh, "cosh", 1, Rule::floating, {0.51, 2, 2.5, 1.5}, library(1.95, 1.5, 1.5),
         {.cost = 24, .c64 = kC64ByLibrary}),
-    row(Op::tanh, "tanh", 1, Rule::floating, {2.7, 2.3, 2.5, 1.5}, library(2.3, 1.5, 1.5),
+    row(Op::tanh, "tanh", 1, Rule::floating, {2.7, 2.3, 2.5, 2}, library(2.3, 1.5, 1.5),
         {.cost = 16,
          .order = Order::increasing,
          .relative_error = RelativeError::dampened,
@@ -144,7 +145,7 @@ constexpr std::array kOps = {
         {.cost = 24, .order = Order::increasing}),
     row(Op::erfinv, "erfinv", 1, Rule::floating, {0.53, 0.51, 2.5, 4}, library(2.5, 5, 8),
         {.cost = 24}),
-    row(Op::lgamma, "lgamma", 1, Rule::floating, {0.51, 0.51, 6.5, 4.5}, library(4, 4.5, 4.5),
+    row(Op::lgamma, "lgamma", 1, Rule::floating, {0.51, 0.51, 6.5, 7}, library(4, 4.5, 4.5),
         {.cost = 50}),
     exact(Op::floor, "floor", 1, Rule::integral, {.order = Order::increasing}),
     exact(Op::ceil, "ceil", 1, Rule::integral, {.order = Order::increasing}),
@@ -182,7 +183,7 @@ constexpr std::array kOps = {
     rounded(Op::floor_divide, "floor_divide", 2, Rule::same, {.cost = 16}),
     rounded(Op::remainder, "remainder", 2, Rule::same, {.cost = 16}),
     exact(Op::fmod, "fmod", 2, Rule::same, {.cost = 50}),
-    row(Op::power, "power", 2, Rule::same, {0.51, 0.51, 1.5, 1.5}, library(0.53, 2, 1.5),
+    row(Op::power, "power", 2, Rule::same, {0.51, 0.51, 1.5, 3}, library(0.53, 2, 1.5),
         {.cost = 50, .c64 = kC64ByLibrary}),
     exact(Op::maximum, "maximum", 2, Rule::same,
           {.sign = Sign::of_any_operand,

@@ -207,7 +207,7 @@ enum class RelativeError : std::uint8_t {
 /// What else is known of an op: the columns that most rows leave at these defaults. What a column
 /// claims holds; a default claims nothing.
 struct OpTraits {
-  std::string_view infix{};  ///< the operator of the text form and of device code on floats
+  std::string_view infix{};  ///< of the text form, and of device code on floats (div: on f64)
   double cost = 1;           ///< in multiples of an f32 addition: the preamble's instructions
   bool cheap = true;  ///< a few instructions: better computed twice than stored; of a cost up to 1
   Sign sign = Sign::unknown;

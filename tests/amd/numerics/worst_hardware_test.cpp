@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "jit/device/backend.hpp"
@@ -24,29 +22,6 @@ const bool is_chosen = [] {
   setenv("KILN_TEST_AMD_WORST", "1", 1);
   return true;
 }();
-
-// What exceeds its bound on such a GPU in f32: the bounds were measured with instructions that
-// round to the nearest.
-struct Excess {
-  std::string_view function;
-  double most;
-};
-constexpr Excess kExcesses[] = {
-    // The refined reciprocal of 2 - 2^-23 is wrongly rounded if that of v_rcp_f32 is.
-    {"reciprocal", 0.5000001},
-    {"div", 0.5000001},
-    {"floor_divide", 0.5001},
-    {"tanh", 2},
-    {"lgamma", 7},
-    {"power", 3},
-    {"gelu", 11},
-    {"softplus", 3},
-};
-bool is_excused(const numerics::Measurement& one) {
-  const auto* const found = std::ranges::find(kExcesses, one.function, &Excess::function);
-  return one.dtype == DType::f32 && !one.fast && found != std::end(kExcesses) &&
-         one.largest <= found->most;
-}
 
 constexpr Device kDevice{DeviceType::hip, 0};
 
@@ -66,9 +41,9 @@ std::vector<numerics::Measurement> expect_bounds(const numerics::Request& reques
   for (const numerics::Measurement& one : measured) {
     std::string operands;
     for (const std::uint64_t bits : one.worst) operands += fmt::format(" {:#x}", bits);
-    EXPECT_TRUE(!one.exceeded() || is_excused(one))
-        << one.function << " of " << name(one.dtype) << operands << ": " << one.largest
-        << " units in the last place, bound " << one.bound.value_or(0);
+    EXPECT_FALSE(one.exceeded()) << one.function << " of " << name(one.dtype) << operands << ": "
+                                 << one.largest << " units in the last place, bound "
+                                 << one.bound.value_or(0);
   }
   return measured;
 }
