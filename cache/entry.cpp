@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kEntryMagic = "\x89KILN\r\n\x1a";
 constexpr std::size_t kDigestBytes = 8;
 constexpr std::size_t kChecksumBytes = 16;
-constexpr int kCompressionLevel = 3;
+constexpr int kCompressionLevel = 9;
 
 // Numbers in files: append only, never reuse.
 enum Field : std::uint16_t {

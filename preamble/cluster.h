@@ -1,7 +1,11 @@
 // Blocks that share a row: a cluster, whose blocks run at the same time and access each other's
 // shared memory. NVIDIA GPUs have clusters from compute capability 9.0 on; other targets never call
 // this.
+//
+// Asked for by: ClusterSlots
 #pragma once
+
+#include "reduce.h"
 
 #if !KILN_HOST
 

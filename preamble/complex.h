@@ -2,7 +2,19 @@
 // there, nothing of f32's range overflows, and what is left of a sum that cancels is right. Special
 // values are those of C99, Annex G, but for products, which are the plain formula's, as in NumPy.
 // Conversions are in convert.h.
+//
+// Asked for by: c64
 #pragma once
+
+#include "arithmetic.h"
+#include "convert.h"
+#include "exp.h"
+#include "hyperbolics.h"
+#include "integer.h"
+#include "log.h"
+#include "roots.h"
+#include "signs.h"
+#include "trigonometry.h"
 
 namespace kiln {
 

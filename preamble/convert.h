@@ -3,6 +3,8 @@
 // 0). Narrow floats round to nearest even, once, also from f64 and i64. Arithmetic is elsewhere.
 #pragma once
 
+#include "types.h"
+
 namespace kiln {
 
 struct f4e2m1 {

@@ -2,6 +2,8 @@
 // on. A thread sees its own copies once it has waited for them.
 #pragma once
 
+#include "types.h"
+
 #if KILN_NVIDIA
 
 namespace kiln {

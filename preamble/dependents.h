@@ -3,6 +3,8 @@
 // other targets, both functions do nothing.
 #pragma once
 
+#include "types.h"
+
 namespace kiln {
 
 #if KILN_NVIDIA && __CUDA_ARCH__ >= 900

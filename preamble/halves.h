@@ -1,6 +1,11 @@
 // Conversion of f16 in blocks, on the CPU. Some compilers vectorise single conversions; for others,
 // whole blocks are converted before and after the computation.
+//
+// Asked for by: load_halves half_results
 #pragma once
+
+#include "convert.h"
+#include "streams.h"
 
 #if KILN_HOST
 namespace kiln {

@@ -1,7 +1,10 @@
 // Operations on integers and bool by the names of the op table, for all eight widths: they wrap,
 // and every case that C++ leaves undefined has a result (division by zero, INT_MIN / -1, wide
-// shifts). Floats are in math.h, whose overloads win over these templates.
+// shifts). Floats are in signs.h, order.h and arithmetic.h, whose overloads win over these
+// templates.
 #pragma once
+
+#include "convert.h"
 
 namespace kiln {
 
@@ -57,60 +60,6 @@ KILN_FN T sign(T a) {
 template <class T>
 KILN_FN T fma(T a, T b, T c) {
   return add(mul(a, b), c);
-}
-
-// ---- division -----------------------------------------------------------------------------------
-
-// What the hardware may divide by without a trap: -1 is taken out beside 0, because INT_MIN / -1
-// traps.
-template <class T>
-KILN_FN bool divides(T b) {
-  return b != T(0) && !(Type<T>::kSigned && b == T(-1));
-}
-
-// C's quotient and remainder; by 0 they are 0 and the dividend.
-template <class T>
-KILN_FN T quotient(T a, T b) {
-  const T result = T(a / (divides(b) ? b : T(1)));
-  return b == T(0) ? T(0) : divides(b) ? result : neg(a);
-}
-template <class T>
-KILN_FN T fmod(T a, T b) {
-  const T result = T(a % (divides(b) ? b : T(1)));
-  return b == T(0) ? a : divides(b) ? result : T(0);
-}
-
-// The sign of the divisor, as in Python.
-template <class T>
-KILN_FN T remainder(T a, T b) {
-  const T rest = fmod(a, b);
-  const bool other_sign = b != T(0) && rest != T(0) && negative(rest) != negative(b);
-  return other_sign ? add(rest, b) : rest;
-}
-template <class T>
-KILN_FN T floor_divide(T a, T b) {
-  const T rest = fmod(a, b);
-  const bool round_down = b != T(0) && rest != T(0) && negative(rest) != negative(b);
-  return sub(quotient(a, b), T(round_down));
-}
-
-// By squaring. A negative exponent gives the truncated inverse: 0, except for base 1 and -1.
-template <class T>
-KILN_FN T power(T base, T exponent) {
-  Wide<T> result = 1;
-  Wide<T> factor = Wide<T>(base);
-  Unsigned<T> bits = Unsigned<T>(exponent);
-  for (; bits != 0; bits = Unsigned<T>(bits >> 1)) {
-    result = (bits & 1) != 0 ? result * factor : result;
-    factor *= factor;
-  }
-  if constexpr (Type<T>::kSigned) {
-    if (negative(exponent)) {
-      const T unit = (exponent & T(1)) != 0 ? base : T(1);
-      return base == T(1) || base == T(-1) ? unit : T(0);
-    }
-  }
-  return T(result);
 }
 
 // ---- order --------------------------------------------------------------------------------------
@@ -179,65 +128,6 @@ template <class T>
 KILN_FN T where(bool condition, T a, T b) {
   return condition ? a : b;
 }
-
-// ---- bits ---------------------------------------------------------------------------------------
-
-template <class T>
-KILN_FN T bitwise_not(T a) {
-  return T(~a);
-}
-template <class T>
-KILN_FN T bitwise_and(T a, T b) {
-  return T(a & b);
-}
-template <class T>
-KILN_FN T bitwise_or(T a, T b) {
-  return T(a | b);
-}
-template <class T>
-KILN_FN T bitwise_xor(T a, T b) {
-  return T(a ^ b);
-}
-KILN_FN bool bitwise_not(bool a) { return !a; }
-
-// Counts at or above the width, and negative ones, shift everything out.
-template <class T, class Count>
-KILN_FN T left_shift(T a, Count count) {
-  constexpr Unsigned<Count> kBits = Type<T>::kBits;
-  const bool inside = Unsigned<Count>(count) < kBits;
-  return inside ? T(Wide<T>(a) << (inside ? int(count) : 0)) : T(0);
-}
-template <class T, class Count>
-KILN_FN T right_shift(T a, Count count) {
-  constexpr Unsigned<Count> kBits = Type<T>::kBits;
-  const bool inside = Unsigned<Count>(count) < kBits;
-  const T shifted = T(a >> (inside ? int(count) : Type<T>::kBits - 1));
-  return inside || Type<T>::kSigned ? shifted : T(0);
-}
-
-template <class T>
-KILN_FN T popcount(T a) {
-  u64 bits = Unsigned<T>(a);
-  bits = bits - ((bits >> 1) & 0x5555555555555555u);
-  bits = (bits & 0x3333333333333333u) + ((bits >> 2) & 0x3333333333333333u);
-  bits = (bits + (bits >> 4)) & 0x0f0f0f0f0f0f0f0fu;
-  return T((bits * 0x0101010101010101u) >> 56);
-}
-KILN_FN bool popcount(bool a) { return a; }
-
-// Leading zeros; of 0, the width. A bool is one bit wide.
-template <class T>
-KILN_FN T clz(T a) {
-  u64 bits = Unsigned<T>(a);
-  bits |= bits >> 1;
-  bits |= bits >> 2;
-  bits |= bits >> 4;
-  bits |= bits >> 8;
-  bits |= bits >> 16;
-  bits |= bits >> 32;
-  return T(Type<T>::kBits - int(popcount(bits)));
-}
-KILN_FN bool clz(bool a) { return !a; }
 
 // ---- logic, and ops that leave integers alone ---------------------------------------------------
 

@@ -1,7 +1,12 @@
 // Packed elements, two to a byte, the first in the low half. Loads unpack whole bytes into lanes,
 // stores pack lanes into whole bytes; rows that begin in the middle of a byte, and strided
 // elements, go one by one.
+//
+// Asked for by: packed Packed Unpacked
 #pragma once
+
+#include "access_gpu.h"
+#include "convert.h"
 
 namespace kiln {
 

@@ -1,11 +1,37 @@
-// The device code that every kernel starts with, as one text without includes: valid under hiprtc,
-// NVRTC and a host compiler. Embedded at build time from the .h files beside this one.
+// The device code that kernels start with: texts without includes, valid under hiprtc, NVRTC and a
+// host compiler, of which a kernel carries those that it needs. Embedded at build time from the .h
+// files beside this one.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace kiln::preamble {
 
-std::string_view text();
+enum class Device : std::uint8_t { host, amd, nvidia };
+
+/// A set of headers: bit i is the header of that place in the one order that they have.
+using Headers = std::uint64_t;
+
+/// What a kernel needs: every header that declares one of the words in its text, and what those
+/// include. Lines that are comments do not count. What a word means cannot depend on a header that
+/// is left out, except by token pasting: a text with ## needs everything.
+Headers needed_by(std::string_view kernel, Device device);
+
+/// Every header that has code for this kind of device.
+Headers all(Device device);
+
+/// Their code for this kind of device, one after the other.
+std::string text(Headers headers, Device device);
+
+std::size_t header_count();
+/// Such as "types.h".
+std::string_view header_name(std::size_t index);
+/// A header and all that it includes, directly or not.
+Headers needs_of(std::size_t index, Device device);
+/// The headers that declare `word`.
+Headers declared_by(std::string_view word, Device device);
 
 }  // namespace kiln::preamble

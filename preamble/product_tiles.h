@@ -11,6 +11,9 @@
 // bias or a zero point (products.h).
 #pragma once
 
+#include "copies.h"
+#include "tiling.h"
+
 #if KILN_NVIDIA
 
 namespace kiln {

@@ -3,6 +3,10 @@
 // alternate with vectors of odd ones, as the halves of bytes do.
 #pragma once
 
+#include "halves.h"
+#include "host_rows.h"
+#include "products.h"
+
 #if KILN_HOST
 #if defined(__clang__)
 #define KILN_EACH_VECTOR(i, count) \

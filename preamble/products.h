@@ -1,6 +1,19 @@
 // Matrix times a few vectors: unpacks small integers from the words that they were loaded in, adds
 // products to sums, and combines the partial results of several rows at a time.
+//
+// Asked for by: lanes_of InWord
 #pragma once
+
+#include "access_gpu.h"
+#include "access_host.h"
+#include "arithmetic.h"
+#include "convert.h"
+#include "host_math.h"
+#include "integer.h"
+#include "native.h"
+#include "packed.h"
+#include "reduce.h"
+#include "strides.h"
 
 #define KILN_EACH(i, count) KILN_UNROLL for (int i = 0; i < count; ++i)
 // Lanes are independent; the CPU vectorises the loop.
@@ -233,7 +246,7 @@ struct LaneWords {
 // Small integers and small floats are loaded in whole words; fewer of them, and wider types, as
 // they are.
 template <class T, int Lanes,
-          bool InWords = sizeof(T) <= 2 && !is_same<T, b8>() && Lanes * lane_bits<T>() % 32 == 0>
+          bool InWords = (sizeof(T) <= 2 && !is_same<T, b8>() && Lanes * lane_bits<T>() % 32 == 0)>
 struct LanesAs {
   using Type = LaneWords<T, Lanes>;
 };

@@ -3,6 +3,14 @@
 // grid, so a result has the same bits on every run. What is for the CPU only is in host_rows.h.
 #pragma once
 
+#include "access_gpu.h"
+#include "arithmetic.h"
+#include "blocks.h"
+#include "convert.h"
+#include "integer.h"
+#include "order.h"
+#include "signs.h"
+
 #if KILN_HOST
 #define KILN_MEMBER inline __attribute__((always_inline))
 #define KILN_UNROLL  // the compiler makes vectors of the loop
@@ -337,66 +345,6 @@ KILN_FN T reduce(Lanes<T, Width>& lanes, Slots<T, Threads>& slots) {
   return value;
 }
 
-// ---- online reductions: two in one pass ---------------------------------------------------------
-
-template <class T>
-KILN_FN bool is_lowest(T value) {
-  return value == lowest<T>();
-}
-
-// The largest of some elements, and the sum of exp(element - largest).
-struct Exponentials {
-  f32 largest;
-  f32 sum;
-};
-// Rescales the sum of the smaller `largest` to the larger one. Both sides of an exchange compute
-// the same bits.
-template <bool Narrow>
-struct CombineExponentials {
-  KILN_MEMBER static f32 exp(f32 x) {
-    if constexpr (Narrow)
-      return narrow::exp_not_positive(x);
-    else
-      return kiln::exp(x);
-  }
-  KILN_MEMBER static Exponentials combine(Exponentials a, Exponentials b) {
-    const bool first = a.largest > b.largest;
-    const f32 smaller = first ? b.largest : a.largest;
-    const f32 larger = Max::combine(a.largest, b.largest);
-    const f32 scale = exp(smaller == larger ? 0.0f : smaller - larger);
-    return {larger, (first ? a.sum : b.sum) + (first ? b.sum : a.sum) * scale};
-  }
-};
-
-// The number of elements, their mean, and the sum of their squared differences from it.
-struct Moments {
-  f32 count;
-  f32 mean;
-  f32 squares;
-};
-// The moments of numbers whose differences from `centre` sum to `off` and whose squared differences
-// sum to `squares`. `centre` is the mean of some of them, so the result of the subtraction is not
-// negative but for rounding.
-KILN_FN Moments moments_around(f32 centre, f32 count, f32 off, f32 squares) {
-  const f32 delta = off / maximum(count, 1.0f);
-  return {count, centre + delta, maximum(squares - off * delta, 0.0f)};
-}
-template <bool Equal>  // counts
-struct CombineMoments {
-  KILN_MEMBER static Moments combine(Moments a, Moments b) {
-    const f32 count = a.count + b.count;
-    const f32 delta = a.mean - b.mean;
-    const f32 squares = a.squares + b.squares;
-    if constexpr (Equal) {
-      return {count, 0.5f * (a.mean + b.mean), squares + delta * delta * (0.5f * a.count)};
-    } else {
-      const f32 each = 1.0f / maximum(count, 1.0f);
-      return {count, (a.count * a.mean + b.count * b.mean) * each,
-              squares + delta * delta * (a.count * b.count * each)};
-    }
-  }
-};
-
 // ---- the threads of a row and its vectors -------------------------------------------------------
 
 // The index of this thread among the `Threads` of a row, where neighbours along the row are
@@ -442,72 +390,6 @@ KILN_FN Vec<T, Lanes> repeat(const T* from) {
 template <int Lanes, class T>
 KILN_FN u32 head_of(const T* row) {
   return (0 - u32(u64(row) / sizeof(T))) % Lanes;
-}
-
-// ---- the threads of a column --------------------------------------------------------------------
-
-// Threads of a column are `Columns` threads from each other. Those in one wave exchange registers;
-// the waves, or all threads where a wave is only columns, exchange through shared memory, with one
-// slot for each lane of each.
-template <int Columns, int Threads>
-struct ColumnExchange {
-  enum : int {
-    kWithin = Columns >= kWave ? 1 : kWave / Columns,
-    kTogether = Threads < kWithin ? Threads : kWithin,
-    kGroups = Threads / kTogether,
-  };
-};
-template <int Bytes, int Columns, int Threads, int Rows, int Width>
-struct ColumnSlots {
-  enum : int { kGroups = ColumnExchange<Columns, Threads>::kGroups };
-  alignas(16) u8 byte[kGroups == 1 ? 16 : kGroups * Columns * Rows * Width * Bytes];
-};
-
-template <class Reduction, int Mask, int End, class T>
-KILN_FN T reduce_across(T value) {
-  if constexpr (Mask >= End) {
-    return value;
-  } else {
-    return reduce_across<Reduction, Mask * 2, End>(
-        Reduction::combine(value, exchange<Mask, false>(value)));
-  }
-}
-
-template <class Reduction, int Stride, int Count, class T>
-KILN_FN T combine_slots(const T* slots) {
-  if constexpr (Count == 1) {
-    return *slots;
-  } else {
-    return Reduction::combine(
-        combine_slots<Reduction, Stride, Count / 2>(slots),
-        combine_slots<Reduction, Stride, Count / 2>(slots + Count / 2 * Stride));
-  }
-}
-
-// Every thread of a column gets its result, combined in the same order as that of a row.
-template <class Reduction, int Columns, int Threads, class T, int Width, class Slots>
-KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
-  using Exchange = ColumnExchange<Columns, Threads>;
-  KILN_UNROLL for (int i = 0; i < Width; ++i) {
-    lanes.lane[i] = reduce_across<Reduction, Columns, Columns * Exchange::kTogether>(lanes.lane[i]);
-  }
-  if constexpr (Exchange::kGroups > 1) {
-    constexpr int kStride = Columns * Width;
-    T* const own = reinterpret_cast<T*>(slots.byte) +
-                   threadIdx.x / (Columns * Threads) * (Exchange::kGroups * kStride) +
-                   threadIdx.x % Columns;
-    const int thread = int(thread_of<Columns, Threads>());
-    KILN_SYNCHRONIZE();  // all have read the slots of the reduction before
-    if (thread % Exchange::kTogether == 0) {
-      KILN_UNROLL for (int i = 0; i < Width; ++i) {
-        own[thread / Exchange::kTogether * kStride + i * Columns] = lanes.lane[i];
-      }
-    }
-    KILN_SYNCHRONIZE();
-    KILN_UNROLL for (int i = 0; i < Width; ++i) {
-      lanes.lane[i] = combine_slots<Reduction, kStride, Exchange::kGroups>(own + i * Columns);
-    }
-  }
 }
 
 template <int Most, class Index>

@@ -4,6 +4,8 @@
 // next is copied. The error bound of a sum is that of product_tiles.h.
 #pragma once
 
+#include "product_tiles.h"
+
 #if KILN_NVIDIA
 
 namespace kiln {

@@ -8,6 +8,8 @@
 // one, blocks of kSumBlock elements are added up: (kSumBlock + n / kSumBlock) u.
 #pragma once
 
+#include "reduce.h"
+
 namespace kiln {
 
 // ---- along rows ---------------------------------------------------------------------------------

@@ -1,6 +1,11 @@
 // Outputs of 8-bit floats on NVIDIA GPUs: several are converted at a time when their vector is
 // stored. Single conversions are in convert.h.
+//
+// Asked for by: unrounded_results Unrounded
 #pragma once
+
+#include "access_gpu.h"
+#include "convert.h"
 
 #if KILN_NVIDIA
 namespace kiln {

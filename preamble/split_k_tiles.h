@@ -12,6 +12,8 @@
 // sum is that of product_tiles.h.
 #pragma once
 
+#include "product_tiles.h"
+
 #if KILN_NVIDIA
 
 namespace kiln {

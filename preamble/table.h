@@ -3,6 +3,9 @@
 // register. GPUs compute each element.
 #pragma once
 
+#include "packed.h"
+#include "streams.h"
+
 #if KILN_HOST
 namespace kiln {
 

@@ -2,6 +2,12 @@
 // and used along the other, through shared memory, or through the L1 cache on the CPU.
 #pragma once
 
+#include "access_gpu.h"
+#include "access_host.h"
+#include "blocks.h"
+#include "convert.h"
+#include "staging.h"
+
 namespace kiln {
 
 // Narrow elements take a word each, so that no two threads write to one word.

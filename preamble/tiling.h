@@ -6,6 +6,9 @@
 // the threads t = n / 2, for their two rows.
 #pragma once
 
+#include "dependents.h"
+#include "weight_pairs.h"
+
 #if KILN_NVIDIA
 
 namespace kiln {

@@ -100,22 +100,6 @@ KILN_FN To bit_cast(From from) {
 #else
 #define KILN_KERNEL(threads, name, ...) \
   extern "C" __global__ void __launch_bounds__(threads) name(__VA_ARGS__)
-// The same, limited to so few registers that a multiprocessor has room for `blocks` blocks.
-#if KILN_NVIDIA
-#define KILN_DENSE_KERNEL(threads, blocks, name, ...) \
-  extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
-#else
-#define KILN_DENSE_KERNEL(threads, blocks, name, ...) KILN_KERNEL(threads, name, __VA_ARGS__)
-#endif
-// The same, where `cluster` neighbouring blocks are a cluster (cluster.h).
-#if KILN_NVIDIA
-#define KILN_CLUSTER_KERNEL(threads, blocks, cluster, name, ...)                                \
-  extern "C" __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, blocks) \
-      name(__VA_ARGS__)
-#else
-#define KILN_CLUSTER_KERNEL(threads, blocks, cluster, name, ...) \
-  KILN_KERNEL(threads, name, __VA_ARGS__)
-#endif
 #define KILN_FOR_EACH_WORK_ITEM(Index, threads, item, count)                               \
   for (Index item = Index(blockIdx.x) * Index(threads) + Index(threadIdx.x); item < count; \
        item = ::kiln::next_work_item(item, Index(threads), count))
@@ -123,30 +107,6 @@ namespace kiln {
 KILN_FN u32 next_work_item(u32, u32, u32 count) { return count; }
 KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x * threads; }
 }  // namespace kiln
-#endif
-
-// Loops where a block of threads takes a work item together and shares memory.
-#if KILN_HOST
-#define KILN_FOR_EACH_BLOCK(Index, item, count) \
-  for (Index item = Index(kiln_begin); item < Index(kiln_end); ++item)
-// Up to `most` rows at a time: `size` of them from `group` on.
-#define KILN_FOR_EACH_ROW_GROUP(Index, most, group, size)                                      \
-  for (Index group = Index(kiln_begin), size = 0, left;                                        \
-       group < Index(kiln_end) &&                                                              \
-       (left = Index(kiln_end) - group, size = left < Index(most) ? left : Index(most), true); \
-       group += size)
-#define KILN_SHARED
-#define KILN_SYNCHRONIZE()
-#else
-#define KILN_FOR_EACH_BLOCK(Index, item, count)      \
-  for (Index item = Index(blockIdx.x); item < count; \
-       item = ::kiln::next_work_item(item, Index(1), count))
-#define KILN_SHARED __shared__
-#define KILN_SYNCHRONIZE() __syncthreads()
-// As many bytes as the launch asks for. Copies of a wave are faster where they write whole 128-byte
-// lines of shared memory.
-#define KILN_DYNAMIC_SHARED(alignment, name) \
-  extern __shared__ __attribute__((aligned(alignment))) ::kiln::Chunk<16> name[]
 #endif
 
 // A loop over the elements of one work item: unrolled into registers on a GPU, SIMD on the CPU.
@@ -161,7 +121,7 @@ KILN_FN u64 next_work_item(u64 item, u64 threads, u64) { return item + gridDim.x
   for (int lane = 0; lane < lanes; ++lane)
 // clang-format on
 #elif KILN_HOST
-// g++ forgets pragmas of loops whose condition calls a conversion.
+   // g++ forgets pragmas of loops whose condition calls a conversion.
 #define KILN_FOR_EACH_LANE(lane, width, lanes)                                          \
   _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int lane = 0, lane##_count = lanes; \
                                                     lane < lane##_count; ++lane)

@@ -2,6 +2,8 @@
 // zero point, and 8-bit floats. bf16 and f16 hold all of these exactly.
 #pragma once
 
+#include "products.h"
+
 #if KILN_NVIDIA
 
 namespace kiln {

@@ -56,7 +56,7 @@ class KernelWriter {
   /// The offset of an operand's first element, or its stride along an axis.
   void add_offset(Parameter::Kind kind, std::string_view name, std::uint32_t operand,
                   std::uint32_t axis = 0);
-  /// A divisor (preamble/access.h).
+  /// A divisor (preamble/divide.h).
   void add_divisor(Parameter::Kind kind, std::string_view name, std::uint32_t axis = 0);
 
   /// `KILN_KERNEL(threads, entry, parameters...) {`, and the PDL trigger where the schedule says

@@ -47,7 +47,8 @@ bool is_often_zero(const TypedGraph& graph, NodeId id) {
   }
 }
 
-// Whether quotient_of_integer (preamble/math.h) applies: a small integer divided by a constant.
+// Whether quotient_of_integer (preamble/arithmetic.h) applies: a small integer divided by a
+// constant.
 bool is_quotient_of_integer(const TypedGraph& graph, const TypedNode& node) {
   if (node.op != Op::div || node.dtype != DType::f32) return false;
   const TypedNode& a = graph.nodes[node.operands[0]];

@@ -209,7 +209,7 @@ struct Layout {
 /// longer axis in every operand are merged.
 Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend backend);
 
-/// The numbers by which device code divides (preamble/access.h): n / divisor is
+/// The numbers by which device code divides (preamble/divide.h): n / divisor is
 /// (mulhi(n, multiplier) + n) >> shift for n < 2^31 and 1 <= divisor <= 2^31.
 struct Divisor {
   std::uint32_t divisor = 1;

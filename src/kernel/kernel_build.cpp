@@ -9,7 +9,6 @@
 #include <numeric>
 #include <utility>
 
-#include "fusion/emit/emit.hpp"
 #include "kernel/process_cache.hpp"
 #include "kiln/error.hpp"
 
@@ -196,10 +195,9 @@ class Build {
   bool compile_as_one() {
     jit::CompileRequest unit =
         compile_request(requests_[missing_.front()], named(missing_.front()));
-    for (std::size_t k = 1; k < missing_.size(); ++k) {
-      unit.source += '\n';
-      unit.source += fusion::with_entry(requests_[missing_[k]].text, named(missing_[k]).entry_name);
-    }
+    std::vector<SourcePart> parts;
+    for (const std::size_t i : missing_) parts.push_back({&requests_[i], named(i).entry_name});
+    unit.source = complete_source(parts);
     jit::CompileResult result;
     const std::optional<Failure> failure = failure_of([&] { result = control_.compile(unit); });
     if (failure && failure->code == Code::compile_failed) return false;

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 #include <mutex>
 #include <tuple>
 
 #include "fusion/emit/emit.hpp"
+#include "kernel/target.hpp"
 #include "kiln/error.hpp"
 #include "kiln/option_names.hpp"
 #include "preamble/preamble.hpp"
@@ -20,16 +22,45 @@ std::string options_text(const Options& options) {
 
 using Ingredients = std::vector<cache::Ingredient>;
 
-// The preamble as an ingredient: its hash, which is made once. Every kernel has the same one, and
-// it is by far the longest thing in a key.
-const cache::Ingredient& preamble_ingredient() {
-  static const cache::Ingredient one =
-      cache::summarise(Ingredients{{"preamble", std::string(preamble::text())}}).front();
-  return one;
+preamble::Device device_of(const KernelRequest& request) {
+  switch (backend_of(request.target)) {
+    case fusion::Backend::amd: return preamble::Device::amd;
+    case fusion::Backend::nvidia: return preamble::Device::nvidia;
+    case fusion::Backend::host: break;
+  }
+  return preamble::Device::host;
+}
+
+// Each header as an ingredient: its name and the hash of its text.
+Ingredients summarise_headers(preamble::Device device) {
+  Ingredients all;
+  for (std::size_t i = 0; i < preamble::header_count(); ++i) {
+    const std::string text = preamble::text(preamble::Headers{1} << i, device);
+    const Ingredients summary = cache::summarise(Ingredients{{"preamble", text}});
+    all.push_back(
+        {"preamble", fmt::format("{} {}", preamble::header_name(i), summary.front().value)});
+  }
+  return all;
+}
+
+// Made once: the names of all kernels are made of them.
+const Ingredients& header_summaries(preamble::Device device) {
+  static const std::array<Ingredients, 3> all = {summarise_headers(preamble::Device::host),
+                                                 summarise_headers(preamble::Device::amd),
+                                                 summarise_headers(preamble::Device::nvidia)};
+  return all[static_cast<std::size_t>(device)];
 }
 
 Ingredients text_of(const KernelRequest& request) {
-  return {preamble_ingredient(), {"source", request.text}};
+  const preamble::Device device = device_of(request);
+  const preamble::Headers headers = preamble::needed_by(request.text, device);
+  const Ingredients& summaries = header_summaries(device);
+  Ingredients ingredients;
+  for (std::size_t i = 0; i < summaries.size(); ++i) {
+    if ((headers >> i & 1) != 0) ingredients.push_back(summaries[i]);
+  }
+  ingredients.push_back({"source", request.text});
+  return ingredients;
 }
 
 // Those that kernels of one target and accuracy share.
@@ -90,10 +121,23 @@ NamedKernel name_kernel(const KernelRequest& request) {
   return name_with(request, std::move(toolchain));
 }
 
+std::string complete_source(std::span<const SourcePart> kernels) {
+  const preamble::Device device = device_of(*kernels.front().request);
+  preamble::Headers headers = 0;
+  for (const SourcePart& kernel : kernels) {
+    headers |= preamble::needed_by(kernel.request->text, device);
+  }
+  std::string source = preamble::text(headers, device);
+  for (const SourcePart& kernel : kernels) {
+    source += '\n';
+    source += fusion::with_entry(kernel.request->text, kernel.entry_name);
+  }
+  return source;
+}
+
 std::string complete_source(const KernelRequest& request, std::string_view entry_name) {
-  std::string source(preamble::text());
-  source += '\n';
-  return source += fusion::with_entry(request.text, entry_name);
+  const SourcePart kernel{&request, entry_name};
+  return complete_source({&kernel, 1});
 }
 
 jit::CompileRequest compile_request(const KernelRequest& request, const NamedKernel& named) {

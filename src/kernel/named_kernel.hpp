@@ -2,6 +2,7 @@
 // of it becomes. Nothing here compiles or touches a disk.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +35,15 @@ std::vector<cache::Ingredient> ingredients_of(const KernelRequest& request,
 /// The compiler's options.
 std::vector<std::string> kernel_options(const KernelRequest& request);
 
-/// The complete source for a request, as compiled under that name.
+/// A kernel under the name that it is compiled as.
+struct SourcePart {
+  const KernelRequest* request;
+  std::string_view entry_name;
+};
+
+/// The complete source for kernels of one target: the headers of the preamble that any of them
+/// needs, and their texts.
+std::string complete_source(std::span<const SourcePart> kernels);
 std::string complete_source(const KernelRequest& request, std::string_view entry_name);
 
 /// The compile of this kernel alone.

@@ -38,7 +38,7 @@ struct Key {
 
 /// One thing that is hashed into a key, with a tag that says what it is. A tag may come several
 /// times and the order counts (compile options). The tags kiln uses, and why each is in the key:
-///   preamble    the device code that every kernel starts with, as its hash: it is compiled too
+///   preamble    a header of the device code that the kernel starts with, by name and hash
 ///   source      the complete text of the kernel after it
 ///   option      one per compile option, in order: -O2 -O0 is not -O0 -O2. One says the wave size,
 ///               since wave32 and wave64 code differ on targets that have both

@@ -85,7 +85,8 @@ class Kernel {
 ///   }
 ///
 /// `name` is the kernel's name there and the name in errors and the cache. The source may include
-/// nothing; kiln's device code (`kiln emit --full` shows it) stands before it, in namespace kiln.
+/// nothing; what it names of kiln's device code (preamble/README.md) stands before it, in namespace
+/// kiln. A source with ## gets all of that.
 /// On the CPU device the first form runs with one thread at a time and the second vectorised over
 /// the range of work items; a kernel whose threads share memory or wait for each other compiles for
 /// GPUs only. `options.accuracy == fast` allows contraction; rounding means nothing here.

@@ -2,20 +2,23 @@
 // what the tests of it share: its types beside kiln's dtypes, and values worth trying.
 #pragma once
 
-#include "preamble/types.h"
-//
-#include "preamble/convert.h"
-#include "preamble/integer.h"
-//
-#include "preamble/math_host.h"
-#include "preamble/math_host_narrow.h"
-#include "preamble/math_host_wide.h"
-//
-#include "preamble/math.h"
-//
+#include "preamble/arithmetic.h"
 #include "preamble/complex.h"
-//
-#include "preamble/accuracy.h"
+#include "preamble/convert.h"
+#include "preamble/exp.h"
+#include "preamble/hyperbolics.h"
+#include "preamble/integer.h"
+#include "preamble/integer_bits.h"
+#include "preamble/integer_division.h"
+#include "preamble/log.h"
+#include "preamble/logaddexp.h"
+#include "preamble/ndtr.h"
+#include "preamble/order.h"
+#include "preamble/power.h"
+#include "preamble/roots.h"
+#include "preamble/signs.h"
+#include "preamble/special.h"
+#include "preamble/trigonometry.h"
 //
 #include <cmath>
 #include <cstdint>
@@ -25,7 +28,7 @@
 
 #include "fusion/reference/value.hpp"
 #include "kiln/dtype.hpp"
-#include "preamble/random.h"
+#include "preamble/random_normal.h"
 
 namespace kiln::test {
 

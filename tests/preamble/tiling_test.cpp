@@ -47,35 +47,6 @@ double erfinv(double);
 
 }  // namespace
 
-#include "preamble/types.h"
-//
-#include "preamble/dependents.h"
-//
-#include "preamble/convert.h"
-#include "preamble/integer.h"
-//
-#include "preamble/math_gpu.h"
-//
-#include "preamble/math.h"
-//
-#include "preamble/complex.h"
-//
-#include "preamble/accuracy.h"
-//
-#include "preamble/copies.h"
-//
-#include "preamble/access.h"
-//
-#include "preamble/small_floats.h"
-//
-#include "preamble/packed.h"
-//
-#include "preamble/tile.h"
-//
-#include "preamble/reduce.h"
-//
-#include "preamble/products.h"
-//
 #include "preamble/tiling.h"
 
 namespace kiln {

@@ -36,9 +36,9 @@ constexpr const char* kNarrow[] = {"f16", "bf16", "f8e4m3", "f8e5m2", "f8e4m3fnu
 
 std::string source() {
   std::ostringstream text;
-  for (const char* part : {"types.h", "convert.h", "integer.h", "math_host.h", "math_host_narrow.h",
-                           "math_host_wide.h", "math.h", "complex.h", "accuracy.h", "access.h",
-                           "reduce.h", "host_rows.h"}) {
+  for (const char* part : {"integer.h", "arithmetic.h", "complex.h", "exp.h", "hyperbolics.h",
+                           "log.h", "logaddexp.h", "ndtr.h", "order.h", "power.h", "roots.h",
+                           "signs.h", "special.h", "trigonometry.h", "host_rows.h"}) {
     text << "#include \"preamble/" << part << "\"\n";
   }
   text << "using namespace kiln;\n";

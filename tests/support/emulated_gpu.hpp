@@ -32,11 +32,16 @@ class EmulatedGpu {
  public:
   /// Compiles the kernels of all calls at once. Each must be one kernel.
   EmulatedGpu(const std::vector<EmulatedCall>& calls, int wave, const std::string& directory) {
+    std::string texts;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      kernels_.push_back(emit(calls[i]));
+      texts += with_own_entry(kernels_.back().call.request.text, fmt::format("kernel_{}", i));
+    }
     const std::string stem = fmt::format("{}/wave{}", directory, wave);
     std::ofstream out(stem + ".cpp");
     out << "#define EMULATED_WAVE " << wave << "\n#include \"" << KILN_TEST_SUPPORT
         << "/emulated_gpu_device.h\"\n"
-        << preamble::text()
+        << preamble::text(preamble::needed_by(texts, kCompiledAs), kCompiledAs)
         << "#undef KILN_DYNAMIC_SHARED\n"
            "#define KILN_DYNAMIC_SHARED(alignment, name) \\\n"
            "  auto* const name = (::kiln::Chunk<16>*)emulated::launched[emulated::block_now]\n"
@@ -47,11 +52,8 @@ class EmulatedGpu {
            "}\n"
            "void arrive_in_cluster() {}\n"
            "void await_cluster() { emulated::wait_for_others(); }\n"
-           "}\n";
-    for (std::size_t i = 0; i < calls.size(); ++i) {
-      kernels_.push_back(emit(calls[i]));
-      out << with_own_entry(kernels_.back().call.request.text, fmt::format("kernel_{}", i));
-    }
+           "}\n"
+        << texts;
     out.close();
     const base::CommandResult compiled =
         run_compiler({KILN_TEST_CXX, "-std=c++17", "-w", "-O1", "-ffp-contract=off", "-shared",
@@ -96,6 +98,9 @@ class EmulatedGpu {
   }
 
  private:
+  // Whatever the target: this is what emulated_gpu_device.h says that the compiler is.
+  static constexpr auto kCompiledAs = preamble::Device::amd;
+
   struct Kernel {
     EmittedKernel call;
     OutputTypes types;

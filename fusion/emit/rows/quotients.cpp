@@ -1,5 +1,5 @@
 // Quotients by one number for each row: what depends only on the divisor is computed once for all
-// of a thread's elements (preamble/math_gpu.h). passes.cpp computes other values.
+// of a thread's elements (preamble/quotients.h). passes.cpp computes other values.
 #include <fmt/format.h>
 
 #include <set>

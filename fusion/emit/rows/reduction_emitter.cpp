@@ -376,7 +376,7 @@ std::string ReductionEmitter::line_text(std::size_t operand) const {
   return operands_[operand].name + "_row" + offset(operand, first_reduced(), inner());
 }
 
-// Loads in words take fewer instructions and more registers (preamble/access.h): they are used if
+// Loads in words take fewer instructions and more registers (preamble/strides.h): they are used if
 // rows in shared memory leave registers free, or where exponentials are computed as terms of sums
 // and instructions count.
 bool ReductionEmitter::loads_words() const {

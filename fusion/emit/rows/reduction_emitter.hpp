@@ -71,7 +71,7 @@ class ReductionEmitter {
   int threads_of_block() const { return rows_.threads / rows_.cluster_blocks; }
   bool is_full() const { return rows_.vectors != 0 && rows_.full_vectors == rows_.vectors; }
   bool is_host() const { return schedule_.backend == Backend::host; }
-  /// Whether lanes are part of a row (preamble/host_rows.h).
+  /// Whether lanes are part of a row (preamble/host_parts.h).
   bool in_parts() const { return is_host() && rows_.columns == 0; }
   /// Whether f16 is converted in blocks (preamble/halves.h).
   bool converts_in_blocks(std::size_t operand) const;

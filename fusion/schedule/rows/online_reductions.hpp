@@ -2,7 +2,7 @@
 // second can be moved from one centre to another. These are the sum of exponentials below the row's
 // maximum (softmax) and the sum of squares around its mean (variance, after Chan, Golub and
 // LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances", 1979). Each
-// thread uses its own maximum, or the mean of some of its elements; preamble/reduce.h combines
+// thread uses its own maximum, or the mean of some of its elements; preamble/online.h combines
 // them. Each combination rounds the mean, which adds u |mean| / deviation to the relative error of
 // a variance, u being half a unit in the last place of 1; around the mean of some of n elements the
 // squares of all have up to n u more.

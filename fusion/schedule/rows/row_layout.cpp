@@ -63,7 +63,7 @@ int vector_alignment(const Operand& operand, int width) {
   return std::min(16, width * element_bytes(operand));
 }
 
-// Whether load_unaligned() (preamble/access.h) supports the operand.
+// Whether load_unaligned() (preamble/strides.h) supports the operand.
 bool has_words(const Operand& operand, int width) {
   const int bytes = width * element_bytes(operand);
   return bytes >= 4 && bytes <= 16;

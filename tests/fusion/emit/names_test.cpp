@@ -68,10 +68,13 @@ TEST(KernelNames, AreOfAModestLengthAndDistinct) {
 }
 
 TEST(KernelNames, BeginAsNoIdentifierOfThePreambleDoes) {
-  const std::string text(preamble::text());
+  using preamble::Device;
   const std::regex identifier(R"(\b(in|out)[0-9]\w*)");
-  for (std::sregex_iterator at(text.begin(), text.end(), identifier), end; at != end; ++at)
-    ADD_FAILURE() << "the preamble has " << at->str();
+  for (const Device device : {Device::host, Device::amd, Device::nvidia}) {
+    const std::string text = preamble::text(preamble::all(device), device);
+    for (std::sregex_iterator at(text.begin(), text.end(), identifier), end; at != end; ++at)
+      ADD_FAILURE() << "the preamble has " << at->str();
+  }
 }
 
 // The text without its comments is that of harmless names.

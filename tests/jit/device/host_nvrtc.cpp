@@ -1,7 +1,8 @@
 // An NVRTC for tests: compiles kernels with the host compiler into shared objects that the CUDA
 // driver made for tests (hip_host_driver.cpp) loads and runs. What is not a kernel of kiln's frame,
 // or shares memory between threads, is refused. Like the library that it stands for it links
-// nothing of kiln, and so makes its directory and starts the compiler itself.
+// nothing of kiln but the host's preamble, and so makes its directory and starts the compiler
+// itself.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,6 +13,9 @@
 #include <map>
 #include <regex>
 #include <string>
+#include <string_view>
+
+#include "preamble/preamble.hpp"
 
 namespace {
 
@@ -27,6 +31,22 @@ void replace_all(std::string& text, std::string_view what, std::string_view by) 
   for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + by.size())) {
     text.replace(at, what.size(), by);
   }
+}
+
+// The kernel behind the preamble that the host has for it, in place of the one for NVIDIA GPUs.
+std::string for_the_host(std::string_view source) {
+  namespace preamble = kiln::preamble;
+  using preamble::Device;
+  const std::size_t size = source.size();
+  for (std::size_t i = 0; i < preamble::header_count(); ++i) {
+    const std::string text = preamble::text(preamble::Headers{1} << i, Device::nvidia);
+    if (source.starts_with(text)) source.remove_prefix(text.size());
+  }
+  std::string result;
+  if (source.size() != size) {
+    result = preamble::text(preamble::needed_by(source, Device::host), Device::host);
+  }
+  return result += source;
 }
 
 // The host's frame of a kernel takes a range of work items that is exact; a driver only knows the
@@ -69,7 +89,7 @@ int nvrtcCompileProgram(void* handle, int, const char* const*) {
   Program& program = of(handle);
   std::string directory = (std::filesystem::temp_directory_path() / "kiln-nvrtc-XXXXXX").string();
   if (::mkdtemp(directory.data()) == nullptr) return 1;
-  std::ofstream(directory + "/kernel.cpp") << for_the_driver(program.source);
+  std::ofstream(directory + "/kernel.cpp") << for_the_driver(for_the_host(program.source));
   const std::string command = "c++ -std=c++17 -O1 -shared -fPIC -ffp-contract=off -o " + directory +
                               "/kernel.so " + directory + "/kernel.cpp 2>" + directory + "/log";
   const bool compiled = std::system(command.c_str()) == 0;

@@ -228,8 +228,7 @@ struct Findings {
 // LLVM 17, leaves a check unknown. Each way that the machine code can take holds a mark, of
 // registers so high that the rest of the code does not use them.
 Findings examine(const std::vector<std::string>& checks, const std::string& target) {
-  std::string source(preamble::text());
-  source += "\nextern \"C\" __global__ void proof() {\n  using namespace kiln;\n";
+  std::string source = "\nextern \"C\" __global__ void proof() {\n  using namespace kiln;\n";
   for (std::size_t i = 0; i < checks.size(); ++i) {
     source += fmt::format(
         "  if ({0}) asm volatile(\"s_movk_i32 s98, {1}\" ::: \"s98\");\n"
@@ -237,6 +236,8 @@ Findings examine(const std::vector<std::string>& checks, const std::string& targ
         checks[i], i);
   }
   source += "}\n";
+  source.insert(
+      0, preamble::text(preamble::needed_by(source, preamble::Device::amd), preamble::Device::amd));
   jit::CompileRequest request;
   request.function = request.entry = "proof";
   request.source = source;

@@ -1,9 +1,12 @@
 // Functions for host compilers whose results end in f16 or bf16: 2^-18 of the exact ones, where f16
-// needs 2^-17.6 and bf16 2^-14.6 to stay within 0.51 ULP. Branch-free, as those of math_host.h.
+// needs 2^-17.6 and bf16 2^-14.6 to stay within 0.51 ULP. Branch-free.
 #pragma once
+
+#include "host_math.h"
 
 #if KILN_HOST
 namespace kiln {
+
 namespace host {
 
 // 2^t for t in [-127, 128], at whose ends it is 0 and infinity; NaN stays. The lowest bits of the
@@ -65,5 +68,6 @@ KILN_FN f32 narrow_ndtr(f32 x) {
 }
 
 }  // namespace host
+
 }  // namespace kiln
 #endif

@@ -1,0 +1,73 @@
+// The lanes of a work item on the CPU: part of the row itself.
+#pragma once
+
+#include "access.h"
+
+#if KILN_HOST
+#define KILN_INLINED __attribute__((always_inline))
+
+namespace kiln {
+
+// On the CPU the lanes of a work item are part of the row itself: the compiler vectorises the loop
+// over them, and nothing is copied.
+template <class T>
+struct Row {
+  T* start;
+  inline __attribute__((always_inline)) T& operator[](int lane) const { return start[lane]; }
+};
+
+template <class T, class Stride>
+struct StridedRow {
+  T* start;
+  Stride stride;
+  inline __attribute__((always_inline)) T& operator[](int lane) const {
+    return start[lane * stride];
+  }
+};
+
+template <int Lanes, int Align, class T, class Index>
+KILN_FN Row<const T> load(const T* row, Index first) {
+  return {row + first};
+}
+template <int Lanes, class T, class Index, class Stride>
+KILN_FN StridedRow<const T, Stride> gather(const T* row, Index first, Stride stride) {
+  return {row + Stride(first) * stride, stride};
+}
+template <int Lanes, class T, class Index>
+KILN_FN Row<T> results(T* row, Index first) {
+  return {row + first};
+}
+template <int Lanes, class T, class Index, class Stride>
+KILN_FN StridedRow<T, Stride> results(T* row, Index first, Stride stride) {
+  return {row + Stride(first) * stride, stride};
+}
+// Nothing to do: the lanes were written in place.
+template <int Lanes, int Align, class T, class Index>
+KILN_FN void store(T*, Index, const Row<T>&) {}
+template <int Lanes, class T, class Index, class Stride>
+KILN_FN void scatter(T*, Index, Stride, const StridedRow<T, Stride>&) {}
+
+// Up to this length the time for the last lanes of a row matters.
+enum : int { kShortRow = 128 };
+template <int Most>
+struct FewerLanes : Width<Most> {
+  enum : int { interleave = 1 };
+};
+template <int Count>
+struct FixedLanes {
+  constexpr operator int() const { return Count; }
+};
+template <int Most, class Index, class Body>
+KILN_FN void for_each_vector(Index start, Index size, const Body& body) {
+  const int lanes = int(size - start < Most ? size - start : Most);
+  if constexpr (Most > kShortRow) {
+    body(Width<Most>(), start, lanes);
+  } else if (lanes == Most) {
+    body(Width<Most>(), start, FixedLanes<Most>());
+  } else {
+    body(FewerLanes<Most>(), start, lanes);
+  }
+}
+
+}  // namespace kiln
+#endif

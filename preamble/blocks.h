@@ -1,0 +1,43 @@
+// Kernels in which a block of threads takes a work item together and shares memory.
+#pragma once
+
+#include "types.h"
+
+#if !KILN_HOST
+// KILN_KERNEL limited to so few registers that a multiprocessor has room for `blocks` blocks.
+#if KILN_NVIDIA
+#define KILN_DENSE_KERNEL(threads, blocks, name, ...) \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) name(__VA_ARGS__)
+#else
+#define KILN_DENSE_KERNEL(threads, blocks, name, ...) KILN_KERNEL(threads, name, __VA_ARGS__)
+#endif
+// The same, where `cluster` neighbouring blocks are a cluster (cluster.h).
+#if KILN_NVIDIA
+#define KILN_CLUSTER_KERNEL(threads, blocks, cluster, name, ...)                                \
+  extern "C" __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, blocks) \
+      name(__VA_ARGS__)
+#else
+#define KILN_CLUSTER_KERNEL(threads, blocks, cluster, name, ...) \
+  KILN_KERNEL(threads, name, __VA_ARGS__)
+#endif
+#endif
+
+// Loops where a block of threads takes a work item together and shares memory.
+#if KILN_HOST
+#define KILN_FOR_EACH_BLOCK(Index, item, count) \
+  for (Index item = Index(kiln_begin); item < Index(kiln_end); ++item)
+// Up to `most` rows at a time: `size` of them from `group` on.
+#define KILN_FOR_EACH_ROW_GROUP(Index, most, group, size)                                      \
+  for (Index group = Index(kiln_begin), size = 0, left;                                        \
+       group < Index(kiln_end) &&                                                              \
+       (left = Index(kiln_end) - group, size = left < Index(most) ? left : Index(most), true); \
+       group += size)
+#define KILN_SHARED
+#define KILN_SYNCHRONIZE()
+#else
+#define KILN_FOR_EACH_BLOCK(Index, item, count)      \
+  for (Index item = Index(blockIdx.x); item < count; \
+       item = ::kiln::next_work_item(item, Index(1), count))
+#define KILN_SHARED __shared__
+#define KILN_SYNCHRONIZE() __syncthreads()
+#endif

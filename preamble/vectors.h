@@ -1,0 +1,65 @@
+// Several vectors for each work item, on GPUs.
+#pragma once
+
+#include "access_gpu.h"
+#include "strides.h"
+
+#if !KILN_HOST
+namespace kiln {
+
+// All vectors of a work item, with `Ways` interleaved elements for every lane.
+template <int Ways, int Align, class W, class T, class Index>
+KILN_FN Vec<T, Ways * W::size> load_vectors(W, const T* row, Index first) {
+  Vec<T, Ways * W::size> result;
+  _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
+    const auto part = load<Ways * W::each, Align>(row, Index(Ways) * (first + i * W::stride));
+    _Pragma("unroll") for (int k = 0; k < Ways * W::each; ++k) {
+      result.lane[i * Ways * W::each + k] = part.lane[k];
+    }
+  }
+  return result;
+}
+template <class W, class T, class Index, class Stride>
+KILN_FN Vec<T, W::size> gather_vectors(W, const T* row, Index first, Stride stride) {
+  Vec<T, W::size> result;
+  _Pragma("unroll") for (int lane = 0; lane < W::size; ++lane) {
+    result.lane[lane] = row[Stride(first + lane / W::each * W::stride + lane % W::each) * stride];
+  }
+  return result;
+}
+template <int Ways, int Align, class W, class T, class Index>
+KILN_FN void store_vectors(W, T* row, Index first, const Vec<T, Ways * W::size>& value) {
+  _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
+    Vec<T, Ways * W::each> part;
+    _Pragma("unroll") for (int k = 0; k < Ways * W::each; ++k) {
+      part.lane[k] = value.lane[i * Ways * W::each + k];
+    }
+    store<Ways * W::each, Align>(row, Index(Ways) * (first + i * W::stride), part);
+  }
+}
+template <class W, class T, class Index, class Stride>
+KILN_FN void scatter_vectors(W, T* row, Index first, Stride stride, const Vec<T, W::size>& value) {
+  _Pragma("unroll") for (int lane = 0; lane < W::size; ++lane) {
+    row[Stride(first + lane / W::each * W::stride + lane % W::each) * stride] = value.lane[lane];
+  }
+}
+
+// The first element of a work item: `Threads` neighbouring items interleave their vectors.
+template <int Threads, int Vectors, int Lanes, class Index>
+KILN_FN Index first_of(Index item) {
+  return item / Threads * (Threads * Vectors * Lanes) + item % Threads * Lanes;
+}
+
+template <int Lanes, int Vectors, int Stride, class Index, class Body>
+KILN_FN void for_each_vectors(Index start, Index size, const Body& body) {
+  if (start + (Vectors - 1) * Stride + Lanes <= size) {
+    body(Width<Lanes, Vectors, Stride>(), start, Lanes * Vectors);
+  } else {
+    for (Index first = start; first < size && first < start + Vectors * Stride; first += Stride) {
+      for_each_vector<Lanes>(first, size, body);
+    }
+  }
+}
+
+}  // namespace kiln
+#endif
