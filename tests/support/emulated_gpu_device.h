@@ -148,6 +148,10 @@ static emulated::Dim3 threadIdx, blockIdx, gridDim;
 #define __builtin_amdgcn_rsqf(x) (1.0f / std::sqrt(float(x)))
 #define __builtin_amdgcn_sinf(x) std::sin(float(x) * 6.2831853f)
 #define __builtin_amdgcn_cosf(x) std::cos(float(x) * 6.2831853f)
+// The steps of a quotient, of which the last gives what the host's own division does.
+#define __builtin_amdgcn_div_scalef(a, b, first, scaled) (*(scaled) = false, (first) ? (a) : (b))
+#define __builtin_amdgcn_div_fmasf(a, b, c, scaled) (void(scaled), std::fma(a, b, c))
+#define __builtin_amdgcn_div_fixupf(near, b, a) (void(near), (a) / (b))
 #define __builtin_amdgcn_fractf(x) ((x)-std::floor(x))
 #define __builtin_amdgcn_exp2f(x) std::exp2(float(x))
 #define __builtin_amdgcn_logf(x) std::log2(float(x))

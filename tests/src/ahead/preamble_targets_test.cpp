@@ -1,8 +1,10 @@
 // A kernel with the headers of the preamble that it needs is the kernel with all of them: no word
 // of its text means something else for want of a header.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ahead/compile_only.hpp"
@@ -32,6 +34,31 @@ void expect_same_code(const std::string& text, DType dtype, const std::string& t
     EXPECT_LT(needed, job.source.size()) << text;
     EXPECT_EQ(code == jit::compile(job).code, true)
         << text << ", " << name(dtype) << ", " << target;
+  }
+}
+
+// So a change in another header leaves the key as it was.
+TEST(PreambleTargets, AKeyIsMadeOfTheHeadersThatTheKernelHas) {
+  const Function function = parse("named", "silu(x) * y");
+  Specification specification;
+  for (const char* name : {"x", "y"})
+    specification.arguments.push_back({name, DType::bf16, {64, 512}, {512, 1}, false});
+  for (const char* target : {"gfx90a", "sm_90"}) {
+    const KernelRequest request = emit_all(function, specification, target).front().request;
+    const std::string source = complete_source({{{&request, "named"}}});
+    std::vector<std::string> in_source, in_key;
+    constexpr std::string_view kMark = "// ---- preamble/";
+    for (std::size_t at = source.find(kMark); at != source.npos; at = source.find(kMark, at + 1)) {
+      const std::size_t begin = at + kMark.size();
+      in_source.push_back(source.substr(begin, source.find('\n', at) - begin));
+    }
+    for (const cache::Ingredient& one : ingredients_of(request, "compiler")) {
+      if (one.tag == "preamble") in_key.push_back(one.value.substr(0, one.value.find(' ')));
+    }
+    EXPECT_EQ(in_key, in_source);
+    EXPECT_THAT(in_key, ::testing::Contains("exp.h"));
+    for (const char* other : {"integer.h", "arithmetic.h", "complex.h", "reduce.h", "products.h"})
+      EXPECT_THAT(in_key, ::testing::Not(::testing::Contains(other)));
   }
 }
 
