@@ -83,14 +83,34 @@ std::optional<Entry> Cache::read(const Key& key) {
 
 void Cache::use_remote(std::optional<RemoteSettings> settings, Secret secret) {
   std::shared_ptr<Remote> made;
-  if (settings) made = std::make_shared<Remote>(*std::move(settings), std::move(secret), counters_);
+  std::shared_ptr<RequestQueue> requests;
+  if (settings) {
+    requests = std::make_shared<RequestQueue>(*settings, secret, counters_);
+    made = std::make_shared<Remote>(*std::move(settings), std::move(secret), counters_);
+  }
   const std::lock_guard lock(mutex_);
   remote_.swap(made);
+  requests_.swap(requests);
 }
 
 std::shared_ptr<Remote> Cache::remote() {
   const std::lock_guard lock(mutex_);
   return remote_;
+}
+
+std::shared_ptr<RequestQueue> Cache::requests() {
+  const std::lock_guard lock(mutex_);
+  return requests_;
+}
+
+bool Cache::share(const Key& key, const Key& source) {
+  const std::shared_ptr<Remote> remote = this->remote();
+  if (!remote) return false;
+  const auto deadline = std::chrono::steady_clock::now() + remote->settings().answer;
+  remote->flush(deadline);
+  if (remote->fetch({&key, 1}, deadline).front()) return remote->point(key, source, deadline);
+  const auto loaded = look_up(key, Parts::all);
+  return loaded && remote->push(key, source, loaded->bytes, deadline) != Remote::Pushed::failed;
 }
 
 bool Cache::flush_remote(std::chrono::steady_clock::time_point deadline) {

@@ -24,6 +24,7 @@
 #include "cache/entry.hpp"
 #include "cache/key.hpp"
 #include "cache/key_lock.hpp"
+#include "cache/remote/queue.hpp"
 #include "cache/remote/remote.hpp"
 #include "cache/stats.hpp"
 #include "kiln/cache.hpp"
@@ -116,6 +117,11 @@ class Cache {
   void use_remote(std::optional<RemoteSettings> settings, Secret secret);
   /// The remote tier, or null.
   std::shared_ptr<Remote> remote();
+  /// The queue of requests for compile servers, over the same server; null without a remote tier.
+  std::shared_ptr<RequestQueue> requests();
+  /// Whether the remote tier has a usable entry of that key, to be found by that source
+  /// (key_without_toolchain): sends it from here if it has not, and waits for the answer.
+  bool share(const Key& key, const Key& source);
   /// Waits until the remote tier has what was published; false if it has not at the deadline.
   bool flush_remote(std::chrono::steady_clock::time_point deadline);
 
@@ -159,6 +165,7 @@ class Cache {
   std::mutex mutex_;  ///< of what follows
   std::unordered_set<Key> rejected_;
   std::shared_ptr<Remote> remote_;
+  std::shared_ptr<RequestQueue> requests_;
   std::unordered_set<Key> prefetched_;
 };
 

@@ -15,6 +15,7 @@
 #include <random>
 #include <system_error>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
 #include "base/io.hpp"
@@ -100,6 +101,28 @@ class SignalsBlocked {
 
 }  // namespace
 
+std::optional<std::vector<std::string>> scan_names(Client& client, std::string_view start,
+                                                   TimePoint deadline) {
+  std::string pattern;
+  for (const char c : start) {  // what has a meaning in a pattern stands for itself
+    if (std::string_view("*?[]^\\").find(c) != std::string_view::npos) pattern += '\\';
+    pattern += c;
+  }
+  std::unordered_set<std::string> found;
+  std::string cursor = "0";
+  do {
+    auto replies = client.ask({{"SCAN", cursor, "MATCH", pattern + "*", "COUNT", "500"}}, deadline);
+    if (!replies || replies->front().elements.size() != 2) return std::nullopt;
+    Reply& reply = replies->front();
+    cursor = reply.elements[0].text;
+    for (Reply& name : reply.elements[1].elements) {
+      if (name.text.starts_with(start)) found.insert(std::move(name.text));
+    }
+  } while (cursor != "0" && Clock::now() < deadline);
+  if (cursor != "0") return std::nullopt;
+  return std::vector<std::string>(found.begin(), found.end());
+}
+
 std::string printable(std::string_view text) {
   constexpr std::size_t kMost = 160;
   std::string line(text.substr(0, kMost));
@@ -111,8 +134,8 @@ std::string printable(std::string_view text) {
 
 bool is_failure(const Reply& reply) {
   if (!reply.is_error()) return false;
-  static constexpr std::string_view kOfOneCommand[] = {"WRONGTYPE", "OOM", "READONLY", "MISCONF",
-                                                       "NOREPLICAS"};
+  static constexpr std::string_view kOfOneCommand[] = {"WRONGTYPE", "OOM",        "READONLY",
+                                                       "MISCONF",   "NOREPLICAS", "NOGROUP"};
   return std::ranges::find(kOfOneCommand, first_word(reply.text)) == std::end(kOfOneCommand);
 }
 

@@ -73,6 +73,11 @@ class Client {
   std::atomic<Owned*> current_{nullptr};
 };
 
+/// All names on the server that begin with `start`, each once, in no order; nothing if it does not
+/// list them all by then.
+std::optional<std::vector<std::string>> scan_names(Client& client, std::string_view start,
+                                                   TimePoint deadline);
+
 /// What a server said, as far as a line of a log takes it.
 std::string printable(std::string_view text);
 

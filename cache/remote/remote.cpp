@@ -52,9 +52,7 @@ Remote::Remote(RemoteSettings settings, Secret secret, Counters& counters)
           settings, [this] { return renewals(); }, settings.lease / 3) {}
 Remote::~Remote() = default;
 
-std::string Remote::name_of(const Key& key) const {
-  return fmt::format("{}:1:entry:{}", settings().prefix, key.hex());
-}
+std::string Remote::name_of(const Key& key) const { return settings().name("entry", key.hex()); }
 
 std::vector<std::optional<Loaded>> Remote::fetch(std::span<const Key> keys, TimePoint deadline) {
   std::vector<std::optional<Loaded>> found(keys.size());
@@ -74,12 +72,10 @@ std::vector<std::optional<Loaded>> Remote::fetch(std::span<const Key> keys, Time
   return found;
 }
 
-std::string Remote::lease_of(const Key& key) const {
-  return fmt::format("{}:1:lease:{}", settings().prefix, key.hex());
-}
+std::string Remote::lease_of(const Key& key) const { return settings().name("lease", key.hex()); }
 
 std::string Remote::source_of(const Key& source) const {
-  return fmt::format("{}:1:source:{}", settings().prefix, source.hex());
+  return settings().name("source", source.hex());
 }
 
 std::vector<Remote::Claim> Remote::claim(std::span<const Key> keys, TimePoint deadline) {
@@ -207,6 +203,18 @@ RemoteHealth Remote::check(TimePoint deadline) {
   return health;
 }
 
+Command Remote::pointing(const Key& key, const Key& source) const {
+  Command point = {"SET", source_of(source), encode_pointer(source, key, secret_)};
+  expire(point);
+  return point;
+}
+
+void Remote::expire(Command& set) const {
+  if (settings().ttl.count() == 0) return;
+  set.emplace_back("PX");
+  set.push_back(std::to_string(settings().ttl.count()));
+}
+
 std::vector<Command> Remote::publication(const Key& key, const Key& source, std::string_view file) {
   bool was_refused = false;
   {
@@ -215,14 +223,9 @@ std::vector<Command> Remote::publication(const Key& key, const Key& source, std:
   }
   Command set = {"SET", name_of(key), encode_value(key, file, secret_)};
   if (!was_refused) set.emplace_back("NX");
+  expire(set);
   // The newest entry of a source is the one to be found.
-  Command point = {"SET", source_of(source), encode_pointer(source, key, secret_)};
-  for (Command* const command : {&set, &point}) {
-    if (settings().ttl.count() == 0) continue;
-    command->emplace_back("PX");
-    command->push_back(std::to_string(settings().ttl.count()));
-  }
-  return {std::move(set), std::move(point)};
+  return {std::move(set), pointing(key, source)};
 }
 
 Remote::Pushed Remote::count_publication(const std::vector<Reply>& replies) {
@@ -264,28 +267,20 @@ Remote::Pushed Remote::push(const Key& key, const Key& source, std::string_view 
   return count_publication(replies ? *replies : std::vector<Reply>());
 }
 
+bool Remote::point(const Key& key, const Key& source, TimePoint deadline) {
+  const auto replies = client_.ask({pointing(key, source)}, deadline);
+  return replies && !replies->front().is_error();
+}
+
 std::optional<std::vector<Key>> Remote::scan(std::string_view kind, TimePoint deadline) {
-  const std::string start = fmt::format("{}:1:{}:", settings().prefix, kind);
-  std::string pattern;
-  for (const char c : start) {  // what has a meaning in a pattern stands for itself
-    if (std::string_view("*?[]^\\").find(c) != std::string_view::npos) pattern += '\\';
-    pattern += c;
+  const std::string start = settings().name(kind, "");
+  const auto names = scan_names(client_, start, deadline);
+  if (!names) return std::nullopt;
+  std::vector<Key> keys;
+  for (const std::string& name : *names) {
+    if (const auto key = Key::parse(name.substr(start.size()))) keys.push_back(*key);
   }
-  std::unordered_set<Key> found;
-  std::string cursor = "0";
-  do {
-    auto replies =
-        client_.ask({{"SCAN", cursor, "MATCH", pattern + "*", "COUNT", "500"}}, deadline);
-    if (!replies || replies->front().elements.size() != 2) return std::nullopt;
-    const Reply& reply = replies->front();
-    cursor = reply.elements[0].text;
-    for (const Reply& name : reply.elements[1].elements) {
-      if (!name.text.starts_with(start)) continue;
-      if (const auto key = Key::parse(name.text.substr(start.size()))) found.insert(*key);
-    }
-  } while (cursor != "0" && std::chrono::steady_clock::now() < deadline);
-  if (cursor != "0") return std::nullopt;
-  return std::vector<Key>(found.begin(), found.end());
+  return keys;
 }
 
 std::optional<Remote::Usage> Remote::usage(TimePoint deadline) {

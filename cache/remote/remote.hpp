@@ -4,8 +4,8 @@
 // An entry is the value (value.hpp) of `<prefix>:1:entry:<32 hex digits of its key>`. The machine
 // that compiles a key has `<prefix>:1:lease:<digits>`, whose value is a number of its own and which
 // the server forgets some seconds after the machine has stopped renewing it. Which key a source has
-// is in `<prefix>:1:source:<digits of its key without the toolchain>`. The 1 is the version of all
-// that kiln keeps on a server: another one leaves it alone.
+// is in `<prefix>:1:source:<digits of its key without the toolchain>`. Requests for compiles are in
+// queue.hpp.
 #pragma once
 
 #include <memory>
@@ -77,6 +77,9 @@ class Remote : public std::enable_shared_from_this<Remote> {
   /// As publish(), waiting for the answer.
   Pushed push(const Key& key, const Key& source, std::string_view file, TimePoint deadline);
 
+  /// Has find_sources() find an entry that is there under that source.
+  bool point(const Key& key, const Key& source, TimePoint deadline);
+
   /// The keys of all entries on the server, in no order; nothing if it does not answer.
   std::optional<std::vector<Key>> keys(TimePoint deadline) { return scan("entry", deadline); }
 
@@ -114,6 +117,8 @@ class Remote : public std::enable_shared_from_this<Remote> {
   std::optional<Command> take_release(const Key& key);
   void release(const Key& key);
   bool fits(std::string_view file);
+  Command pointing(const Key& key, const Key& source) const;
+  void expire(Command& set) const;
   std::vector<Command> publication(const Key& key, const Key& source, std::string_view file);
   /// What the server said to the first of publication(); counts it.
   Pushed count_publication(const std::vector<Reply>& replies);

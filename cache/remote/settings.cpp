@@ -134,6 +134,10 @@ std::string RemoteSettings::display() const {
                      address ? "]" : "", port, database);
 }
 
+std::string RemoteSettings::name(std::string_view kind, std::string_view rest) const {
+  return fmt::format("{}:1:{}:{}", prefix, kind, rest);
+}
+
 RemoteSettings parse_remote_url(std::string_view url) {
   RemoteSettings settings;
   const std::size_t colon = url.find("://");

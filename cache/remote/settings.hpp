@@ -26,6 +26,9 @@ struct RemoteSettings {
 
   /// scheme://host:port/database, for messages: without user and password.
   std::string display() const;
+  /// What kiln keeps on the server under that name. The version of all of it is in the name:
+  /// another one leaves it alone.
+  std::string name(std::string_view kind, std::string_view rest) const;
 };
 
 /// Reads a URL:

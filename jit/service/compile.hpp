@@ -3,6 +3,7 @@
 // it does not know.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -74,6 +75,9 @@ CompileResult compile(const CompileRequest& request);
 
 /// How many compiles run at a time (KILN_COMPILE_JOBS).
 int compile_jobs();
+
+/// How long one compile may take (KILN_COMPILE_TIMEOUT).
+std::chrono::milliseconds compile_deadline();
 
 /// The targets of a list of well-known ones that the toolchain can compile, found by trying in a
 /// worker and remembered with the toolchain's identity.

@@ -33,6 +33,8 @@ CompileResult compile(const CompileRequest& request) { return compile_async(requ
 
 int compile_jobs() { return Service::instance().jobs(); }
 
+std::chrono::milliseconds compile_deadline() { return Service::instance().deadline(); }
+
 std::vector<std::string> known_targets(ToolchainKind kind) {
   return Service::instance().known_targets(toolchain(kind));
 }

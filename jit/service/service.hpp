@@ -47,6 +47,7 @@ class Service {
   Counters counters() const { return {workers_started_, exchanges_}; }
   std::size_t idle_workers() const;
   int jobs() const { return settings_.jobs; }
+  std::chrono::milliseconds deadline() const { return settings_.deadline; }
 
  private:
   struct Outcome;

@@ -14,6 +14,7 @@
 #include "base/usable_cores.hpp"
 #include "cache/config.hpp"
 #include "jit/toolchain/environment.hpp"
+#include "jit/toolchain/toolchain.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::jit {
@@ -75,14 +76,19 @@ Settings settings_from_environment() {
       std::chrono::seconds(std::max<std::uint64_t>(number("KILN_COMPILE_TIMEOUT", 120), 1));
   settings.memory_bytes = number("KILN_COMPILE_MEMORY", 4096) << 20;
   const std::string mode = base::environment("KILN_COMPILE");
-  if (!mode.empty() && mode != "worker" && mode != "inprocess") {
+  if (!mode.empty() && mode != "worker" && mode != "inprocess" && mode != "remote") {
     throw Error(Code::invalid_argument,
-                fmt::format("KILN_COMPILE={}: expected worker or inprocess", mode));
+                fmt::format("KILN_COMPILE={}: expected worker, inprocess or remote", mode));
   }
   settings.in_process = mode == "inprocess";
   settings.dump = base::environment("KILN_DUMP");
   settings.cache_directory = cache::Config::from_environment().directory;
   return settings;
+}
+
+bool compiles_remotely() {
+  static const bool remotely = base::environment("KILN_COMPILE") == "remote";
+  return remotely;
 }
 
 }  // namespace kiln::jit

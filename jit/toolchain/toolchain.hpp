@@ -42,6 +42,10 @@ std::vector<Toolchain> toolchains();
 /// missing.
 Toolchain toolchain(ToolchainKind kind);
 
+/// Whether this machine's compilers are to be spared (KILN_COMPILE=remote): they are used for what
+/// no compile server gives.
+bool compiles_remotely();
+
 /// The environment variables that are set and change what a compiler writes, by name: part of a
 /// key. They are read once, and every compile of this process gets them as they were then.
 std::vector<std::pair<std::string, std::string>> compiler_environment();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernel/process_cache.hpp"
+#include "kernel/remote_compile.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
@@ -24,35 +25,6 @@ void warn_unidentified(const jit::Toolchain& toolchain) {
   log_once(LogLevel::warning, "toolchain identity " + toolchain.path,
            fmt::format("cannot tell which compiler {} is, so what it makes is not kept on disk",
                        toolchain.path));
-}
-
-// Code that any toolchain has made of the same source with the same options: all that a machine
-// without a compiler can use. The entry has a name and a key of its own. The server is asked last,
-// if the caller can wait.
-std::optional<KernelCode> find_any_toolchain(const KernelRequest& request, bool may_wait) {
-  cache::Cache& cache = process_cache();
-  const std::vector<cache::Ingredient> ingredients = ingredients_of(request, {});
-  auto key = cache.find_any_toolchain(ingredients);
-  std::optional<cache::Entry> entry = key ? cache.find(*key) : std::nullopt;
-  CacheState state = entry && cache.take_prefetched(*key) ? CacheState::remote : CacheState::disk;
-  if (!entry && may_wait) {
-    if (auto other = cache.fetch_any_toolchain(ingredients)) {
-      key = other->key;
-      entry = std::move(other->entry);
-      state = CacheState::remote;
-    }
-  }
-  if (!entry) return std::nullopt;
-  log_once(LogLevel::info, "any toolchain " + entry->metadata.toolchain_identity,
-           fmt::format("no compiler for {} here; using what {} has compiled", request.target,
-                       entry->metadata.toolchain));
-  KernelCode code;
-  code.named.key = *key;
-  code.named.key_text = key->hex();
-  code.named.entry_name = std::move(entry->metadata.entry);
-  code.code = std::move(entry->code);
-  code.state = state;
-  return code;
 }
 
 class Build {
@@ -96,20 +68,55 @@ class Build {
 
   // Without a compiler for the target, nothing stays missing.
   void find_compilers() {
+    std::vector<std::size_t> elsewhere;
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       results_[i].failure = failure_of([&] {
-        if (named(i).toolchain.path.empty()) {
-          if (auto code = find_any_toolchain(requests_[i], true)) {
-            results_[i].code = *std::move(code);
-            return;
-          }
-          // Says which compiler is missing, or finds one that has come meanwhile.
-          named(i) =
-              name_with(requests_[i], jit::toolchain(jit::toolchain_for(requests_[i].target)));
+        if (!named(i).toolchain.path.empty()) {
+          compile_here(i);
+        } else if (auto code = find_any_toolchain(requests_[i], true)) {
+          results_[i].code = *std::move(code);
+        } else {
+          elsewhere.push_back(i);
         }
-        if (!can_be_kept(i)) warn_unidentified(named(i).toolchain);
-        missing_.push_back(i);
       });
+    }
+    if (!elsewhere.empty()) ask_compile_servers(elsewhere);
+  }
+
+  void compile_here(std::size_t i) {
+    if (!can_be_kept(i)) warn_unidentified(named(i).toolchain);
+    missing_.push_back(i);
+  }
+
+  void ask_compile_servers(const std::vector<std::size_t>& elsewhere) {
+    std::vector<const KernelRequest*> requests;
+    for (const std::size_t i : elsewhere) requests.push_back(&requests_[i]);
+    std::vector<BuildResult> compiled = compile_remotely(requests, control_);
+    for (std::size_t k = 0; k < elsewhere.size(); ++k) {
+      const std::size_t i = elsewhere[k];
+      const std::optional<Failure>& remote = compiled[k].failure;
+      if (!remote) {
+        results_[i] = std::move(compiled[k]);
+        continue;
+      }
+      if (remote->code == Code::would_compile) {  // it was cancelled
+        results_[i].failure = remote;
+        continue;
+      }
+      // Says which compiler is missing, or finds one, which KILN_COMPILE=remote is to spare or
+      // which has come meanwhile.
+      results_[i].failure = failure_of([&] {
+        named(i) = name_with(requests_[i], jit::toolchain(jit::toolchain_for(requests_[i].target)));
+        log_once(LogLevel::warning, "compiled here",
+                 fmt::format("{}; compiling here", remote->message));
+        compile_here(i);
+      });
+      if (!results_[i].failure || remote->message.empty()) continue;
+      // What a compile server says of the source is worth more than that nobody can compile here.
+      results_[i].failure = remote->code != Code::not_found
+                                ? *remote
+                                : Failure{remote->code, fmt::format("{}. {}", remote->message,
+                                                                    results_[i].failure->message)};
     }
   }
 
@@ -234,6 +241,32 @@ class Build {
 
 }  // namespace
 
+std::optional<KernelCode> find_any_toolchain(const KernelRequest& request, bool may_wait) {
+  cache::Cache& cache = process_cache();
+  const std::vector<cache::Ingredient> ingredients = ingredients_of(request, {});
+  auto key = cache.find_any_toolchain(ingredients);
+  std::optional<cache::Entry> entry = key ? cache.find(*key) : std::nullopt;
+  CacheState state = entry && cache.take_prefetched(*key) ? CacheState::remote : CacheState::disk;
+  if (!entry && may_wait) {
+    if (auto other = cache.fetch_any_toolchain(ingredients)) {
+      key = other->key;
+      entry = std::move(other->entry);
+      state = CacheState::remote;
+    }
+  }
+  if (!entry) return std::nullopt;
+  log_once(LogLevel::info, "any toolchain " + entry->metadata.toolchain_identity,
+           fmt::format("no compiler for {} here; using what {} has compiled", request.target,
+                       entry->metadata.toolchain));
+  KernelCode code;
+  code.named.key = *key;
+  code.named.key_text = key->hex();
+  code.named.entry_name = std::move(entry->metadata.entry);
+  code.code = std::move(entry->code);
+  code.state = state;
+  return code;
+}
+
 std::optional<Failure> failure_of(const std::function<void()>& action) {
   try {
     action();
@@ -278,6 +311,11 @@ bool BuildControl::is_cancelled() {
   return cancelled_;
 }
 
+BuildControl::Priority BuildControl::priority() {
+  const std::lock_guard lock(mutex_);
+  return priority_;
+}
+
 void BuildControl::raise_priority() {
   const std::lock_guard lock(mutex_);
   if (priority_ == Priority::foreground) return;
@@ -295,7 +333,7 @@ void BuildControl::cancel() {
 void RemoteKeys::add(const KernelRequest& request) {
   const NamedKernel named = name_kernel(request);
   if (named.toolchain.path.empty()) {
-    sources_.insert(cache::key_without_toolchain(cache::summarise(ingredients_of(request, {}))));
+    sources_.insert(source_key(request));
   } else if (!named.toolchain.identity.empty()) {
     keys_.insert(named.key);
   }

@@ -22,6 +22,8 @@
 namespace kiln {
 
 inline constexpr std::size_t kMaxKernelsPerUnit = 8;
+/// Of which one build waits for compile servers, which several share.
+inline constexpr std::size_t kMaxKernelsAskedFor = 32;
 
 /// A code object and where it is from.
 struct KernelCode {
@@ -64,6 +66,7 @@ class BuildControl {
   /// Gives up what runs and what follows, unless somebody waits for it.
   void cancel();
   bool is_cancelled();
+  Priority priority();
 
  private:
   std::mutex mutex_;
@@ -92,10 +95,16 @@ std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKer
 /// The code of each request, by its name_kernel(), in their order: what is not in the cache is
 /// compiled as one translation unit and published under each kernel's own key, with the unit as its
 /// source. When the unit does not compile, each is compiled alone, so that none fails with
-/// another's error. While a key is compiled no other process compiles it. All requests have
-/// different keys, one target and equal kernel_options(). Throws only std::bad_alloc.
+/// another's error. While a key is compiled no other process compiles it. What no compiler is named
+/// for is asked of compile servers, and if they do not give it, compiled here if it can be. All
+/// requests have different keys, one target and equal kernel_options(). Throws only std::bad_alloc.
 std::vector<BuildResult> build_kernels(std::span<const KernelRequest> requests,
                                        std::span<const NamedKernel> names, BuildControl& control);
+
+/// Code that any toolchain has made of the same source with the same options: all that a machine
+/// without a compiler can use. The entry has a name and a key of its own. The server is asked last,
+/// if the caller can wait.
+std::optional<KernelCode> find_any_toolchain(const KernelRequest& request, bool may_wait);
 
 /// build_kernels() for one request that somebody waits for. Throws Error: compile_failed,
 /// unsupported, not_found.

@@ -341,9 +341,12 @@ void KernelTable::work() {
 }
 
 // The first of the queue and others that may share its unit: few enough that every thread gets
-// its part of what is queued, and alone if somebody waits for it. The mutex is held.
+// its part of what is queued, and alone if somebody waits for it; without a compiler here, what a
+// compile server is asked for at a time. The mutex is held.
 std::vector<std::shared_ptr<KernelTable::Task>> KernelTable::take() {
-  const std::size_t share = std::min(kMaxKernelsPerUnit, (queue_.size() + limit_ - 1) / limit_);
+  const bool elsewhere = queue_.front()->named.toolchain.path.empty();
+  const std::size_t share = std::min(elsewhere ? kMaxKernelsAskedFor : kMaxKernelsPerUnit,
+                                     (queue_.size() + limit_ - 1) / limit_);
   std::vector<std::shared_ptr<Task>> tasks = {queue_.front()};
   queue_.pop_front();
   const Task& first = *tasks.front();

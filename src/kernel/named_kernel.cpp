@@ -22,8 +22,8 @@ std::string options_text(const Options& options) {
 
 using Ingredients = std::vector<cache::Ingredient>;
 
-preamble::Device device_of(const KernelRequest& request) {
-  switch (backend_of(request.target)) {
+preamble::Device device_of(std::string_view target) {
+  switch (backend_of(target)) {
     case fusion::Backend::amd: return preamble::Device::amd;
     case fusion::Backend::nvidia: return preamble::Device::nvidia;
     case fusion::Backend::host: break;
@@ -52,7 +52,7 @@ const Ingredients& header_summaries(preamble::Device device) {
 }
 
 Ingredients text_of(const KernelRequest& request) {
-  const preamble::Device device = device_of(request);
+  const preamble::Device device = device_of(request.target);
   const preamble::Headers headers = preamble::needed_by(request.text, device);
   const Ingredients& summaries = header_summaries(device);
   Ingredients ingredients;
@@ -113,6 +113,7 @@ NamedKernel name_with(const KernelRequest& request, jit::Toolchain toolchain) {
 
 NamedKernel name_kernel(const KernelRequest& request) {
   jit::Toolchain toolchain;
+  if (jit::compiles_remotely()) return name_with(request, std::move(toolchain));
   try {
     toolchain = jit::toolchain(jit::toolchain_for(request.target));
   } catch (const Error& error) {
@@ -121,8 +122,16 @@ NamedKernel name_kernel(const KernelRequest& request) {
   return name_with(request, std::move(toolchain));
 }
 
+cache::Key source_key(const KernelRequest& request) {
+  return cache::key_without_toolchain(cache::summarise(ingredients_of(request, {})));
+}
+
+std::string preamble_digits(std::string_view target) {
+  return cache::make_key(header_summaries(device_of(target))).hex().substr(0, 8);
+}
+
 std::string complete_source(std::span<const SourcePart> kernels) {
-  const preamble::Device device = device_of(*kernels.front().request);
+  const preamble::Device device = device_of(kernels.front().request->target);
   preamble::Headers headers = 0;
   for (const SourcePart& kernel : kernels) {
     headers |= preamble::needed_by(kernel.request->text, device);

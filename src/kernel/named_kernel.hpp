@@ -18,11 +18,11 @@ struct NamedKernel {
   cache::Key key;
   std::string key_text;  ///< 32 hex digits; empty if the toolchain could not be identified
   std::string entry_name;
-  jit::Toolchain toolchain;  ///< without a path if there is none on this machine
+  jit::Toolchain toolchain;  ///< without a path if there is none on this machine that is to be used
 };
 
-/// Runs no compiler, but needs to know which one there is; without one the key is that of an
-/// unknown compiler.
+/// Runs no compiler, but needs to know which one there is; without one, and with
+/// KILN_COMPILE=remote, the key is that of an unknown compiler.
 NamedKernel name_kernel(const KernelRequest& request);
 
 /// The names of what this toolchain makes of the request.
@@ -31,6 +31,13 @@ NamedKernel name_with(const KernelRequest& request, jit::Toolchain toolchain);
 /// What the key is made of, with the compiler that is called `identity`.
 std::vector<cache::Ingredient> ingredients_of(const KernelRequest& request,
                                               const std::string& identity);
+
+/// What the key is made of but for the compiler, as a key.
+cache::Key source_key(const KernelRequest& request);
+
+/// Digits of all device code that kernels for the target may carry, which is another one in other
+/// versions of kiln.
+std::string preamble_digits(std::string_view target);
 
 /// The compiler's options.
 std::vector<std::string> kernel_options(const KernelRequest& request);

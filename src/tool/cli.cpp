@@ -42,6 +42,13 @@ constexpr auto kGraphFooter =
     "          \"types\": {\"g\": \"bf16[172]\", \"u\": \"bf16[172]\"}, \"buffers\": {\"h\": "
     "\"hidden\"}}";
 
+constexpr auto kServeFooter =
+    "A machine without a compiler for a target, or with KILN_COMPILE=remote, asks compile servers\n"
+    "for its kernels. SIGTERM ends a server when it has answered what it has taken; a second one\n"
+    "ends it at once.\n"
+    "Example: kiln serve --target gfx90a,gfx942 --jobs 16\n"
+    "         kiln serve --status";
+
 class Builder {
  public:
   explicit Builder(CommandLine& line) : line_(line) {}
@@ -59,6 +66,7 @@ class Builder {
     graph();
     numerics();
     cache();
+    serve();
     documents();
   }
 
@@ -406,6 +414,27 @@ class Builder {
                      "--target, separated by commas")
         ->type_name("FILE");
     add_json(*pull, pull_options->json);
+  }
+
+  void serve() {
+    auto [app, options] = add<ServeOptions>(
+        *line_.app, "serve",
+        "Compile for machines that cannot, which share the server of KILN_REMOTE_CACHE", run_serve);
+    app->add_option("--remote", options->remote,
+                    "The server, if not that of KILN_REMOTE_CACHE; without a password")
+        ->type_name("URL");
+    add_list(
+        *app, "--target", options->targets, "TARGET[,TARGET...]",
+        "Compile only for gfx90a, sm_90, cpu, ...; by default for all that the compilers know");
+    app->add_option("--jobs", options->jobs, "Compiles at a time (default: KILN_COMPILE_JOBS)")
+        ->check(CLI::Range(1, 1024));
+    app->add_option("--metrics-port", options->metrics_port,
+                    "Give numbers for Prometheus at this port of 127.0.0.1; 0: any")
+        ->check(CLI::Range(0, 65535));
+    app->add_flag("--status", options->status,
+                  "Show the compile servers that are alive, the queues and what was answered");
+    add_json(*app, options->json);
+    app->footer(kServeFooter);
   }
 
   void documents() {

@@ -136,6 +136,16 @@ struct NumericsOptions {
 };
 int run_numerics(const NumericsOptions& options);
 
+struct ServeOptions {
+  std::string remote;                ///< a URL; empty: KILN_REMOTE_CACHE
+  std::vector<std::string> targets;  ///< as written, separated by commas; empty: all
+  int jobs = 0;                      ///< 0: KILN_COMPILE_JOBS
+  std::optional<int> metrics_port;
+  bool status = false;  ///< only shows what compile servers do
+  bool json = false;
+};
+int run_serve(const ServeOptions& options);
+
 struct CacheOptions {
   bool json = false;
 };

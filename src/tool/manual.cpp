@@ -43,7 +43,9 @@ constexpr Setting kEnvironment[] = {
     {"KILN_HIPRTC", "The hiprtc library to use."},
     {"KILN_NVRTC", "The NVRTC library to use."},
     {"KILN_CXX", "The host compiler to use."},
-    {"KILN_COMPILE", "inprocess: compile in the program itself, without worker processes."},
+    {"KILN_COMPILE",
+     "inprocess: compile in the program itself, without worker processes. remote: have compile "
+     "servers (kiln serve) compile, and compile here only what they do not."},
     {"KILN_COMPILE_JOBS", "Number of parallel compiles (default: usable cores)."},
     {"KILN_COMPILE_TIMEOUT", "Time limit of one compile in seconds (default 120)."},
     {"KILN_COMPILE_MEMORY", "Memory limit of one worker in MiB (default 4096)."},

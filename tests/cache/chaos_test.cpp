@@ -26,14 +26,6 @@ class Chaos : public ServerTest {
   static constexpr std::size_t kMachines = 8, kKernels = 200;
   static constexpr milliseconds kCompile{20};
 
-  std::shared_ptr<Cache> machine(std::size_t number) {
-    Config config = config_for(temporary_.path("machine" + std::to_string(number)));
-    config.secret = Secret("0123456789abcdef0123456789abcdef");
-    config.remote = settings_at(server_->socket(), "wait=200ms&answer=500ms&lease=300ms");
-    config.wait_limit = std::chrono::seconds(2);
-    return Cache::open(config);
-  }
-
   /// Every machine builds every kernel while `disturb` is called again and again.
   void build_all(const std::function<void()>& disturb) {
     Pipe compiled;
@@ -42,7 +34,8 @@ class Chaos : public ServerTest {
     for (std::size_t m = 0; m < kMachines; ++m) {
       children.push_back(fork_child([&, m] {
         set_log([](LogLevel, std::string_view) {});
-        const auto cache = machine(m);
+        const auto cache = machine("machine" + std::to_string(m),
+                                   "wait=200ms&answer=500ms&lease=300ms", std::chrono::seconds(2));
         std::vector<std::size_t> order(kKernels);
         std::iota(order.begin(), order.end(), 0);
         std::ranges::shuffle(order, std::minstd_rand(static_cast<unsigned>(m)));
@@ -78,8 +71,6 @@ class Chaos : public ServerTest {
     // At worst a machine waits for another's lease with every kernel.
     EXPECT_LT(took, kKernels * (kCompile + milliseconds(500)));
   }
-
-  const TemporaryDirectory temporary_{fast_directory(256 << 20)};
 };
 
 TEST_F(Chaos, ServerIsKilledAndStartedAgainWithNothing) {

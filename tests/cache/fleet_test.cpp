@@ -22,18 +22,12 @@ using Clock = std::chrono::steady_clock;
 
 class Fleet : public ServerTest {
  protected:
-  /// The cache of a machine of that name. Patient, so that a busy machine compiles nothing twice.
+  /// Patient, so that a busy machine compiles nothing twice.
   std::shared_ptr<Cache> machine(const std::string& name, const std::string& options,
                                  std::chrono::milliseconds wait_limit = seconds(120)) {
-    Config config = config_for(temporary_.path(name));
-    config.secret = Secret("0123456789abcdef0123456789abcdef");
-    config.remote = settings_at(server_->socket(), "wait=60s&answer=60s&" + options);
-    config.wait_limit = wait_limit;
-    return Cache::open(config);
+    return ServerTest::machine(name, "wait=60s&answer=60s&" + options, wait_limit);
   }
   static std::string lease_of(const Key& key) { return "kiln:1:lease:" + key.hex(); }
-
-  const TemporaryDirectory temporary_{fast_directory(64 << 20)};
 };
 
 TEST_F(Fleet, OfEightMachinesCompilesEachOfTwoHundredKernelsOnce) {

@@ -159,7 +159,6 @@ class RemoteServer : public ServerTest {
     ASSERT_TRUE(flush(*maker));
   }
 
-  TemporaryDirectory temporary_;
   LogRecord log_;
 };
 

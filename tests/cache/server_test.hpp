@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,18 @@ class ServerTest : public ::testing::Test {
     server_ = std::make_unique<testing::RedisServer>();
   }
 
+  static constexpr std::string_view kMachineSecret = "0123456789abcdef0123456789abcdef";
+
+  /// The cache of a machine of that name, which waits so long for who compiles what it needs.
+  std::shared_ptr<Cache> machine(const std::string& name, const std::string& options,
+                                 std::chrono::milliseconds wait_limit) {
+    Config config = config_for(temporary_.path(name));
+    config.secret = Secret(kMachineSecret);
+    config.remote = settings_at(server_->socket(), options);
+    config.wait_limit = wait_limit;
+    return Cache::open(config);
+  }
+
   static RemoteSettings settings_at(const std::string& socket, const std::string& options) {
     return parse_remote_url("redis+unix://" + socket + "?" + options);
   }
@@ -64,6 +77,7 @@ class ServerTest : public ::testing::Test {
     return replies.empty() ? Reply{} : std::move(replies.front());
   }
 
+  const TemporaryDirectory temporary_{fast_directory(256 << 20)};
   std::unique_ptr<testing::RedisServer> server_;
 };
 

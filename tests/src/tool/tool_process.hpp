@@ -48,7 +48,7 @@ class ToolTest : public ::testing::Test {
     constexpr int kWrite = O_WRONLY | O_CREAT | O_TRUNC;
     base::SpawnRequest request{
         .command = std::move(arguments),
-        .environment = variables_of(),
+        .environment = variables_of(environment_),
         .redirections = {{0, in, O_RDONLY}, {1, out, kWrite}, {2, err, kWrite}}};
     for (const int fd : closed) request.redirections.push_back({.descriptor = fd});
     const int status = base::wait_for(base::spawn(request, "cannot start the tool")).value();
@@ -56,22 +56,22 @@ class ToolTest : public ::testing::Test {
             sink.empty() ? read(out) : "", error_sink.empty() ? read(err) : ""};
   }
 
-  const TemporaryDirectory directory_;
-  std::map<std::string, std::string> environment_;  ///< in place of what this process has
-
- private:
-  std::vector<std::string> variables_of() const {
+  /// What a process gets: these variables in place of what this one has, and the rest of that.
+  static std::vector<std::string> variables_of(const std::map<std::string, std::string>& own) {
     std::vector<std::string> result;
     for (char** variable = environ; *variable != nullptr; ++variable) {
       const std::string_view text(*variable);
       // Settings of whoever runs the tests must not decide what they find.
-      if (text.starts_with("KILN_CACHE")) continue;
-      if (environment_.count(std::string(text.substr(0, text.find('='))))) continue;
+      if (text.starts_with("KILN_CACHE") || text.starts_with("KILN_REMOTE")) continue;
+      if (own.count(std::string(text.substr(0, text.find('='))))) continue;
       result.emplace_back(text);
     }
-    for (const auto& [name, value] : environment_) result.push_back(name + "=" + value);
+    for (const auto& [name, value] : own) result.push_back(name + "=" + value);
     return result;
   }
+
+  const TemporaryDirectory directory_;
+  std::map<std::string, std::string> environment_;  ///< in place of what this process has
 };
 
 }  // namespace kiln::testing
