@@ -730,7 +730,7 @@ TEST_F(RemoteFault, RepliesAreDelayed) {
   EXPECT_FALSE(look_up("wait=100ms"));
 }
 
-TEST_F(RemoteFault, RepliesComeAByteAtATime) {
+TEST_F(RemoteFault, RepliesComeAByteASecond) {
   proxy_->slow_after = 0;
   const auto before = Clock::now();
   EXPECT_FALSE(look_up("wait=300ms&answer=300ms"));

@@ -1,6 +1,7 @@
 // Any bytes as what the server of the remote tier sends, and as its URL. The first byte says which:
 // a value, which is also tried with a code that is right, because no mutation gets that by itself;
-// a source's pointer, likewise; a URL; or the replies to as many commands.
+// a source's pointer, likewise; a URL; the replies to as many commands; or what compile servers and
+// their clients tell each other, likewise.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "base/io.hpp"
 #include "base/temporary.hpp"
 #include "cache/remote/connection.hpp"
+#include "cache/remote/message.hpp"
 #include "cache/remote/value.hpp"
 #include "kiln/error.hpp"
 #include "seal.hpp"
@@ -69,6 +71,42 @@ void check_url(std::string_view url) {
   }
 }
 
+/// A message for which the code is not right, and one with these bytes for which it is.
+template <class Decode>
+void check_message(std::string_view magic, std::string_view body, Decode decode) {
+  expect(!decode(body).body);
+  const std::string covered = std::string(16, '\0') + std::string(body);  // of the key 0
+  const Mac mac = kSecret.sign(magic, covered);
+  std::string message(magic);
+  message.append(reinterpret_cast<const char*>(mac.data()), mac.size());
+  message += body;
+  const auto decoded = decode(message);
+  expect(decoded.body.has_value() == decoded.reason.empty());
+  message.back() = static_cast<char>(message.back() ^ 1);
+  expect(!decode(message).body);
+}
+
+void check_messages(unsigned kind, std::string_view body) {
+  switch (kind % 3) {
+    case 0:
+      return check_message("KREQUES1", body, [](std::string_view bytes) {
+        auto decoded = decode_request(Key{}, bytes, kSecret);
+        if (decoded.body) expect(!encode_request(Key{}, *decoded.body, kSecret).empty());
+        return decoded;
+      });
+    case 1:
+      return check_message("KFAILUR1", body, [](std::string_view bytes) {
+        return decode_failure(Key{}, bytes, kSecret);
+      });
+    default:
+      return check_message("KSERVER1", body, [](std::string_view bytes) {
+        auto decoded = decode_server(bytes, kSecret);
+        if (decoded.body) expect(encode_server(*decoded.body, kSecret) == bytes);
+        return decoded;
+      });
+  }
+}
+
 /// A server that sends whatever it is given.
 class Sender {
  public:
@@ -112,6 +150,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   static Sender sender;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
+  if (data[0] >= 0xf0) {
+    check_messages(data[0], bytes);
+    return 0;
+  }
   switch (data[0] % 4) {
     case 0: check_file(std::string(bytes)); break;
     case 1: check_pointer(bytes); break;

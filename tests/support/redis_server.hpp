@@ -153,7 +153,7 @@ class FaultProxy {
   // What happens to replies, counted in bytes from the start of each connection.
   std::atomic<long> cut_after{-1};   ///< then it closes both ends
   std::atomic<long> change_at{-1};   ///< this byte is another one
-  std::atomic<long> slow_after{-1};  ///< from here on a byte at a time, with pauses
+  std::atomic<long> slow_after{-1};  ///< from here on a byte a second
   std::atomic<bool> silent{false};   ///< no reply passes
   std::atomic<int> delay_ms{0};      ///< before each
   /// In place of each reply, if it is not empty, from the second of a connection on: the first is
@@ -235,7 +235,7 @@ class FaultProxy {
     const std::size_t quick = index(slow_after);
     if (!send_all(client, bytes.substr(0, quick))) return false;
     for (std::size_t i = quick; i < bytes.size(); ++i) {
-      if (!send_all(client, bytes.substr(i, 1)) || !pause(20)) return false;
+      if (!send_all(client, bytes.substr(i, 1)) || !pause(1000)) return false;
     }
     return true;
   }

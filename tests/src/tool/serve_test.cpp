@@ -249,7 +249,7 @@ TEST_F(Serve, GivesNumbersToPrometheusAlsoBesideSlowClients) {
   ASSERT_NE(log.find(before), std::string::npos) << log;
   port = std::stoi(log.substr(log.find(before) + before.size()));
   std::vector<base::UniqueFd> slow;
-  for (int i = 0; i < 40; ++i) slow.push_back(connect_to_port(port));
+  for (int i = 0; i < 20; ++i) slow.push_back(connect_to_port(port));
   for (const base::UniqueFd& one : slow) ::send(one.get(), "GET /met", 8, MSG_NOSIGNAL);
   const std::string reply = get(port, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(reply, AllOf(HasSubstr("200 OK"),
