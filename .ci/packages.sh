@@ -55,7 +55,7 @@ what_is_lost_without() {
   case $1 in
     libamdhip64-dev) echo "AMD kernels are not compiled (with AMD's own packages in /opt/rocm they are)" ;;
     libhiredis-dev) echo "there is no KILN_REMOTE_CACHE" ;;
-    redis-tools) echo "the remote cache is not tested" ;;
+    valkey-tools | redis-tools) echo "the remote cache is tested if the other one of valkey-tools and redis-tools is here" ;;
     libdlpack-dev) echo "kiln/dlpack.hpp is not tested" ;;
     clang-format-*) echo "the sources' format is not tested" ;;
     clang-tidy) echo "there is no --tidy" ;;
