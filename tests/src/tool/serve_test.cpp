@@ -16,12 +16,15 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/io.hpp"
 #include "base/subprocess.hpp"
+#include "cache/remote/queue.hpp"
+#include "jit/toolchain/toolchain.hpp"
 #include "tests/src/tool/tool_process.hpp"
 #include "tests/support/redis_server.hpp"
 #include "tests/support/toolchains.hpp"
@@ -216,6 +219,55 @@ TEST_F(Serve, RefusesToStartWithoutACompilerAndWithAPasswordThatAllCanRead) {
   finished = run({"serve", "--status"});
   EXPECT_EQ(finished.code, 1);
   EXPECT_THAT(finished.err, HasSubstr("KILN_CACHE_SECRET"));
+}
+
+// Signed by who has the secret, and still not believed.
+TEST_F(Serve, RefusesARequestThatIsForAnotherKernelOrHasOtherOptions) {
+  start("server");
+  wait_for_servers(1);
+  const std::string kind = status()["servers"][0]["kinds"][0];
+  cache::Counters counters;
+  cache::RequestQueue queue(cache::parse_remote_url(environment_["KILN_REMOTE_CACHE"]),
+                            cache::Secret(environment_["KILN_CACHE_SECRET"]), counters);
+  cache::RemoteRequest request;
+  request.text = "extern \"C\" void kiln_kernel_entry() {}";
+  request.target = jit::host_target();
+  request.options = jit::compile_options(request.target, false);
+  const auto refused = [&](const cache::Key& source) -> std::string {
+    queue.post({&source, 1}, kind, cache::RequestPriority::foreground,
+               [&](std::size_t) { return queue.sign(source, request); });
+    std::optional<cache::RequestQueue::Answers> found;
+    wait_until("an answer", [&] {
+      found = queue.look({&source, 1}, kind);
+      return found && found->answers[0].failure;
+    });
+    return found->answers[0].failure->message;
+  };
+  EXPECT_THAT(refused({1, 2}), HasSubstr("makes another kernel"));
+  request.options.emplace_back("-fplugin=/tmp/plugin.so");
+  EXPECT_THAT(refused({3, 4}), HasSubstr("other options"));
+  request.target = "; rm -rf /";
+  EXPECT_THAT(refused({5, 6}), HasSubstr("expected an AMD processor"));
+  request.target = jit::host_target();
+  request.options = jit::compile_options(request.target, false);
+  request.text = "no place";
+  EXPECT_THAT(refused({7, 8}), HasSubstr("no place"));
+  EXPECT_EQ(status()["served"]["refused"], 4);
+}
+
+TEST_F(Serve, WithAnotherSecretNobodyIsAnswered) {
+  start("server");
+  wait_for_servers(1);
+  const std::string secret = environment_["KILN_CACHE_SECRET"];
+  have_no_compiler();
+  environment_["KILN_CACHE_SECRET"] = "fedcba9876543210fedcba9876543210";
+  environment_["KILN_COMPILE_TIMEOUT"] = "1";
+  const testing::Finished finished = run(compile("x + 1"));
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.err, HasSubstr("no compile server for x86-64 answered"));
+  EXPECT_EQ(status()["servers_refused"], 1);
+  environment_["KILN_CACHE_SECRET"] = secret;
+  EXPECT_GE(status()["served"]["refused"], 1);
 }
 
 base::UniqueFd connect_to_port(int port) {
