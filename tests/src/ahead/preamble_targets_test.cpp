@@ -88,9 +88,9 @@ TEST(TargetsLong, HeadersThatAreLeftOutDoNotChangeTheCode) {
       for (const char* text :
            {"silu(x) * y", "gelu(x + y)", "exp(x) + log(abs(y)) - sqrt(x)", "x / y + x ** y",
             "sin(x) * atan2(x, y) + cosh(y)", "erf(x) - lgamma(y)", "floor(x) // y % 3.0",
-            "softmax(x, -1) * y", "rms_norm(x, y[0], 1e-5)", "layer_norm(x, y[0], y[1], 1e-5)",
-            "logsumexp(x, -1)", "argmax(x, -1)", "sum(x * y, 0)", "cumsum(x, -1)", "x.T + 1.0",
-            "x[:, ::2] * y[:, 1::2]", "clip(x, -1.0, 1.0)", "bf16(x) + f8e5m2(y)"})
+            "softmax(x, -1) * y", "rms_norm(x, y, 1e-5)", "layer_norm(x, y, y, 1e-5)",
+            "logsumexp(x, -1)", "argmax(x, -1)", "sum(x * y, 0)", "cumsum(x, -1)",
+            "clip(x, -1.0, 1.0)", "bf16(x) + f8e5m2(y)"})
         expect_same_code(text, dtype, target.name, target.device);
     }
     for (const DType dtype : {DType::i32, DType::u8, DType::i64, DType::boolean}) {
