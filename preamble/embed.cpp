@@ -1,16 +1,17 @@
-// Writes the device code into a C++ source: the text of each header, the headers that it needs, the
-// devices that it is for, and every name that it declares, by which a kernel asks for it. Runs when
+// Writes the device code into a C++ source: for each kind of device the text of each header, the
+// headers that it needs and the names that it declares, by which a kernel asks for it. Runs when
 // kiln is built: embed OUTPUT HEADER..., the headers in the order in which they build on each
 // other.
 //
-// A header says about itself, besides its #include lines:
-//   // Devices: host               it has code for these only (host, gpu or nvidia)
-//   // Asked for by: c64 ...       it overloads functions of other headers for types of its own: a
-//                                  text that has none of these words does not need the overloads
+// What stands under #if KILN_HOST, KILN_AMD or KILN_NVIDIA is left out for the devices that it is
+// not for. A header that overloads functions of other headers for types of its own may say
+//   // Asked for by: c64
+// and is then not needed by a text that has one of these functions, but none of these words.
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <fstream>
+#include <initializer_list>
 #include <iostream>
 #include <iterator>
 #include <map>
@@ -137,12 +138,19 @@ class Names {
     fail(header_, "no " + close + " for a " + open);
   }
 
+  void skip_to(std::initializer_list<std::string_view> signs) {
+    while (std::ranges::find(signs, token(at_)) == signs.end()) {
+      if (at_ >= tokens_.size()) fail(header_, "a declaration has no end");
+      ++at_;
+    }
+  }
+
   void declaration() {
     const std::string& first = token(at_);
     if (first == "}" || first == ";") {
       ++at_;  // the end of a namespace
     } else if (first == "namespace") {
-      while (token(at_) != "{") ++at_;
+      skip_to({"{"});
       ++at_;
     } else if (first == "template") {
       at_ = behind(at_ + 1, "<", ">");
@@ -150,9 +158,9 @@ class Names {
       declare(at_ + 2);
       at_ = behind(at_ + 1, "(", ")");
     } else if (first == "using") {
-      while (token(at_) != ";" && token(at_) != "=") ++at_;
+      skip_to({"=", ";"});
       declare(at_ - 1);
-      while (token(at_) != ";") ++at_;
+      skip_to({";"});
     } else if (first == "struct" || first == "enum") {
       type();
     } else {
@@ -172,7 +180,7 @@ class Names {
     while (takes_arguments(token(at_)) || is_macro(token(at_)))
       at_ = token(at_ + 1) == "(" ? behind(at_ + 1, "(", ")") : at_ + 1;
     if (is_word(token(at_))) declare(at_);
-    while (token(at_) != "{" && token(at_) != ";") ++at_;
+    skip_to({"{", ";"});
     if (token(at_) == ";") return;
     const std::size_t end = behind(at_, "{", "}");
     for (std::size_t i = at_; enumeration && !scoped && i < end; ++i) {
@@ -196,8 +204,8 @@ class Names {
         if (next == "(") at_ = behind(at_ + 1, "(", ")") - 1;
       } else if (token(at_) == "operator") {
         name = at_;  // not a name that a text could have
-        while (token(at_ + 1) != "(") ++at_;
-        at_ = behind(at_ + 1, "(", ")") - 1;
+        skip_to({"("});
+        at_ = behind(at_, "(", ")") - 1;
       }
     }
     if (name == 0) fail(header_, "cannot tell what is declared before '" + token(at_ - 1) + "'");
