@@ -174,6 +174,20 @@ void fault(const Wave& wave, const std::string& what, int lane) {
 
 namespace {
 
+// Loads of one kind return in order: one may fill what another has yet to fill, such as the other
+// half of it.
+bool fills_after(const Wave& wave, const Operation& op, std::uint32_t index) {
+  const bool loads = (op.unit == Unit::memory || op.unit == Unit::lds) && !op.shape.is_store &&
+                     op.shape.atomic == Atomic::none;
+  if (!loads || op.instruction->mnemonic.starts_with("flat_")) return false;
+  const auto counter = op.unit == Unit::memory ? Counter::load : Counter::lds;
+  const auto in_order = std::ranges::count_if(
+      wave.outstanding[static_cast<std::size_t>(counter)], [&](const Outstanding& entry) {
+        return entry.is_vector && index >= entry.index && index - entry.index < entry.count;
+      });
+  return wave.pending_vector[index] == in_order;
+}
+
 void refuse_pending(const Wave& wave, const Operation& op) {
   for (const Operand& operand : op.operands) {
     for (std::uint32_t i = 0; i < operand.count; ++i) {
@@ -181,7 +195,8 @@ void refuse_pending(const Wave& wave, const Operation& op) {
       const bool pending = operand.is_vector()   ? wave.pending_vector[index] != 0
                            : operand.is_scalar() ? wave.pending_scalar[index] != 0
                                                  : false;
-      if (pending) {
+      const bool is_destination = &operand == op.operands.data();
+      if (pending && !(is_destination && operand.is_vector() && fills_after(wave, op, index))) {
         fault(wave, fmt::format("{}{} is to be filled by a load that has not been waited for",
                                 operand.is_vector() ? "v" : "s", index));
       }
@@ -500,6 +515,7 @@ Trace execute(const Dispatch& dispatch, const Memory& memory, const Options& opt
         block.lds.assign(lds, 0xcd);
         block.lds_written.assign(lds, 0);
         block.lds_touched.assign(lds / 4 + 1, {});
+        block.lds_touched_bytes.clear();
         for (std::uint32_t i = 0; i < waves_of_block; ++i) {
           Wave& wave = waves[i];
           std::vector<VectorRegister> registers = std::move(wave.vector);

@@ -52,6 +52,16 @@ const Planted kPlanted[] = {
      "global_load_dword v2, v1, s[4:5]\nglobal_load_dword v3, v1, s[4:5]\ns_waitcnt vmcnt(1)\n"
      "v_mov_b32_e32 v4, v2",
      "v3 is to be filled by a load"},
+    {"filled_by_loads_that_do_not_return_in_order",
+     "global_load_dword v2, v1, s[4:5]\nds_read_b32 v2, v1",
+     "global_load_short_d16 v2, v1, s[4:5]\nglobal_load_short_d16_hi v2, v1, s[4:5]",
+     "v2 is to be filled by a load"},
+    {"used_after_one_of_two_loads",
+     "global_load_short_d16 v2, v1, s[4:5]\nglobal_load_short_d16_hi v2, v1, s[4:5]\n"
+     "s_waitcnt vmcnt(1)\nv_mov_b32_e32 v4, v2",
+     "global_load_short_d16 v2, v1, s[4:5]\nglobal_load_short_d16_hi v2, v1, s[4:5]\n"
+     "s_waitcnt vmcnt(0)\nv_mov_b32_e32 v4, v2",
+     "v2 is to be filled by a load"},
     {"missing_wait_of_a_scalar_load",
      "s_load_dword s8, s[4:5], 0x0\ns_waitcnt lgkmcnt(1)\ns_add_u32 s8, s8, 1",
      "s_load_dword s8, s[4:5], 0x0\ns_waitcnt lgkmcnt(0)\ns_add_u32 s8, s8, 1",
@@ -198,6 +208,25 @@ TEST(Unwritten, halves_may_stay_so_where_nobody_looks) {
         "v_lshlrev_b32_e32 v4, 15, v3", "v_add_nc_u32_e32 v4, v3, v0"}) {
     EXPECT_THAT(outcome(half + reader + store, {}, "gfx1030"), HasSubstr("nobody has written"));
   }
+}
+
+// Two blocks replace a byte each of the same dwords, or each the byte that the other one loads.
+TEST(Race, is_one_of_bytes_and_not_of_the_dwords_that_hold_them) {
+  const auto outcome_of = [](const std::string& stored) -> std::string {
+    TestMemory memory;
+    const std::uint64_t data = memory.allocate(std::vector<std::uint32_t>(64, 7));
+    try {
+      run(*kernel_of("gfx90a", std::string(kStart) + "v_add_u32_e32 v2, s2, v1\n" +
+                                   "global_load_ubyte v3, v2, s[4:5]\ns_waitcnt vmcnt(0)\n" +
+                                   stored + "\nglobal_store_byte v2, v3, s[4:5]\ns_endpgm\n"),
+          memory, {data}, 2, 64);
+      return "accepted";
+    } catch (const Fault& fault) {
+      return fault.what();
+    }
+  };
+  EXPECT_EQ(outcome_of("s_nop 0"), "accepted");
+  EXPECT_THAT(outcome_of("s_xor_b32 s2, s2, 1\nv_add_u32_e32 v2, s2, v1"), HasSubstr("a race"));
 }
 
 TEST(Options, switch_checks_off) {

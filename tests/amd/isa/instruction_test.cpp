@@ -281,6 +281,11 @@ const Case kFlow[] = {
      "v_mov_b32_e32 v8, s7\nv_mov_b32_e32 v9, s8",
      {},
      {0x80000000, 0xfbff3c00}},
+    {"gfx1201",
+     "s_mov_b32 s6, 0xc0800000\nv_s_rsq_f32 s7, -s6\ns_mov_b32 s8, 0xcafe4400\n"
+     "v_s_sqrt_f16 s8, s8\nv_mov_b32_e32 v8, s7\nv_mov_b32_e32 v9, s8",
+     {},
+     {0x3f000000, 0x4000}},
     {"gfx942",
      "s_mov_b32 s6, 3\ns_add_u32 s6, s6, lit(0xffffffff)\ns_addc_u32 s7, 0, lit(0x5)\n"
      "v_mov_b32_e32 v8, s6\nv_mov_b32_e32 v9, s7",

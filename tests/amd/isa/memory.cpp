@@ -105,6 +105,19 @@ const char* touch(Touched& touched, const Who& me, u8 bytes, bool writes, bool a
   return nullptr;
 }
 
+std::array<Touched, 4>& bytes_of(Touched& touched, TouchedBytes& all) {
+  if (touched.parts == 0) {
+    auto& parts = all.emplace_back();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      parts[i] = touched;
+      parts[i].written_bytes &= static_cast<u8>(1U << i);
+      parts[i].read_bytes &= static_cast<u8>(1U << i);
+    }
+    touched.parts = static_cast<u32>(all.size());
+  }
+  return all[touched.parts - 1];
+}
+
 std::vector<Touched>& touched_page(Launch& launch, u64 address) {
   const u64 page = address / kTouchedPage;
   if (launch.last_touched == nullptr || launch.last_page != page) {
@@ -132,14 +145,25 @@ void touch_bytes(Wave& wave, u64 address, u32 bytes, bool writes, bool atomic, i
     const u64 dword = at & ~u64{3};
     const u64 end = std::min(dword + 4, address + bytes);
     const auto mask = static_cast<u8>(((1U << (end - at)) - 1) << (at - dword));
+    const auto check = [&](Touched& touched, u8 some, u64 from, u64 count) {
+      if (writes && !atomic && touched.stamp == me.stamp && (touched.written_bytes & some) != 0 &&
+          std::memcmp(same + (from - address), data + (from - address), count) != 0) {
+        fault(wave, fmt::format("two lanes store different values at {:#x}", from), lane);
+      }
+      if (const char* race = touch(touched, me, some, writes, atomic, in_lds)) {
+        fault(wave, fmt::format("{} ({} {:#x})", race, in_lds ? "LDS" : "memory", from), lane);
+      }
+    };
     Touched& touched = in_lds ? wave.block->lds_touched[dword / 4]
                               : touched_page(*wave.launch, dword)[dword % kTouchedPage / 4];
-    if (writes && !atomic && touched.stamp == me.stamp && (touched.written_bytes & mask) != 0 &&
-        std::memcmp(same + (at - address), data + (at - address), end - at) != 0) {
-      fault(wave, fmt::format("two lanes store different values at {:#x}", at), lane);
-    }
-    if (const char* race = touch(touched, me, mask, writes, atomic, in_lds)) {
-      fault(wave, fmt::format("{} ({} {:#x})", race, in_lds ? "LDS" : "memory", at), lane);
+    if (mask == 0xf && touched.parts == 0) {
+      check(touched, mask, at, 4);
+    } else {
+      auto& parts =
+          bytes_of(touched, in_lds ? wave.block->lds_touched_bytes : wave.launch->touched_bytes);
+      for (u64 byte = at; byte < end; ++byte) {
+        check(parts[byte - dword], static_cast<u8>(1U << (byte - dword)), byte, 1);
+      }
     }
     at = end;
   }

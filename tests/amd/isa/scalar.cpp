@@ -194,6 +194,8 @@ std::pair<u32, bool> float_of_lane(const Wave& wave, const Operation& op) {
   std::array<u32, kLaneBlock> out;
   LaneLoop loop;
   loop.lanes = kLaneBlock;
+  loop.active = 1;
+  loop.worst = wave.launch->options->worst_transcendentals;
   loop.variant = op.variant;
   loop.out = out.data();
   bool unset = false;
@@ -208,6 +210,9 @@ std::pair<u32, bool> float_of_lane(const Wave& wave, const Operation& op) {
       word >>= 16;
       missing >>= 16;
     }
+    const u32 sign = half ? 0x8000 : 0x80000000;
+    if (operand.absolute) word &= ~sign;
+    if (operand.negate) word ^= sign;
     unset = unset || (half ? missing & 0xffff : missing) != 0;
     in[at].fill(word);
     loop.in[i] = in[at].data();
@@ -667,9 +672,14 @@ const std::unordered_map<std::string, Entry>& table() {
   return all;
 }
 
-// "s_add_f32", "s_cvt_u32_f32", "s_cmp_nlt_f16".
+// "s_add_f32", "s_cvt_u32_f32", "s_cmp_nlt_f16"; "v_s_exp_f32", of the transcendental unit.
 bool translate_float(const Instruction& instruction, Operation& op) {
-  const std::string_view name = instruction.mnemonic;
+  std::string_view name = instruction.mnemonic;
+  const bool transcendental = name.starts_with("v_");
+  if (transcendental) {
+    name.remove_prefix(2);
+    op.unit = Unit::transcendental;
+  }
   if (name.find("_f32") == name.npos && name.find("_f16") == name.npos) return false;
   op.operands = instruction.operands;
   if (name.starts_with("s_cmp_")) {
@@ -681,8 +691,8 @@ bool translate_float(const Instruction& instruction, Operation& op) {
   const bool upper = name == "s_cvt_hi_f32_f16";
   op.execute = &float_arithmetic;
   op.entry = find_vector(upper ? "v_cvt_f32_f16" : fmt::format("v_{}", name.substr(2)));
-  if (op.entry == nullptr || op.entry->execute != &run_lanewise || op.entry->transcendental ||
-      is_pair(op.entry->result)) {
+  if (op.entry == nullptr || op.entry->execute != &run_lanewise ||
+      op.entry->transcendental != transcendental || is_pair(op.entry->result)) {
     return false;
   }
   op.select = upper ? 1 : 0;
@@ -763,6 +773,7 @@ bool keeps_modes(const Instruction& instruction) {
 
 bool translate_scalar(const Instruction& instruction, const Isa&, int, Operation& op) {
   const std::string& name = instruction.mnemonic;
+  if (name.starts_with("v_s_")) return translate_float(instruction, op);
   if (!name.starts_with("s_")) return false;
   op.unit = Unit::scalar;
   if (const auto found = table().find(name); found != table().end()) {

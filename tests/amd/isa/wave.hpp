@@ -137,7 +137,8 @@ struct Program {
   std::uint32_t entry = 0;
 };
 
-/// A dword of LDS or device memory as the check for races remembers it.
+/// A dword of LDS or device memory as the check for races remembers it, or a byte of it where not
+/// all of the dword is accessed at once.
 struct Touched {
   std::uint32_t writer = 0;  ///< wave plus one
   std::uint32_t reader = 0;  ///< wave plus one; the last one of those that differ from the writer
@@ -152,7 +153,9 @@ struct Touched {
   bool atomic = false;
   bool in_place = false;      ///< who wrote it had loaded it
   bool many_readers = false;  ///< of several waves, in the reader's epoch
+  std::uint32_t parts = 0;    ///< not 0: which records of bytes replace this one, from 1
 };
+using TouchedBytes = std::deque<std::array<Touched, 4>>;
 
 struct Launch {
   const Dispatch* dispatch = nullptr;
@@ -164,6 +167,7 @@ struct Launch {
   /// What kernels may read besides the caller's memory: code, arguments, the dispatch packet.
   std::vector<Allocation> own;
   std::unordered_map<std::uint64_t, std::vector<Touched>> touched;  ///< by address / kTouchedPage
+  TouchedBytes touched_bytes;
   Trace trace;
   std::uint32_t stamp = 0;  ///< of the memory instruction that runs
   const Allocation* last = nullptr;
@@ -181,6 +185,7 @@ struct Block {
   std::vector<std::uint8_t> lds;
   std::vector<std::uint8_t> lds_written;
   std::vector<Touched> lds_touched;
+  TouchedBytes lds_touched_bytes;
   std::uint32_t epoch = 0;  ///< barriers passed
 };
 
