@@ -42,9 +42,12 @@ struct Complex {
 KILN_FN Complex from(c64 z) { return {f64(z.re), f64(z.im)}; }
 KILN_FN c64 rounded(Complex z) { return {f32(z.re), f32(z.im)}; }
 
-// A product in which zero stays zero beside what is infinite or no number.
+// A product in which zero stays zero beside what is infinite or no number. A NaN counts as
+// positive: its sign is nobody's promise.
 KILN_FN f64 times(f64 a, f64 b) {
-  return a == 0.0 || b == 0.0 ? copysign(0.0, a) * copysign(1.0, b) : a * b;
+  const f64 sign_of_a = copysign(1.0, isnan(a) ? 0.0 : a);
+  const f64 sign_of_b = copysign(1.0, isnan(b) ? 0.0 : b);
+  return a == 0.0 || b == 0.0 ? 0.0 * sign_of_a * sign_of_b : a * b;
 }
 KILN_FN f64 infinity() { return bit_cast<f64>(0x7ff0000000000000ull); }
 
