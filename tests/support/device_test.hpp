@@ -51,6 +51,8 @@ class DeviceTest : public ::testing::TestWithParam<DeviceType> {
   }
   View view(float* data, std::int64_t count) const { return {data, DType::f32, {count}, device}; }
   bool on_gpu() const { return GetParam() != DeviceType::cpu; }
+  /// Not on one made of software, for which what keeps a GPU busy is too much.
+  bool on_real_gpu() const { return on_gpu() && !is_emulated(*backend); }
 
   Device device;
   jit::Backend* backend = nullptr;

@@ -171,7 +171,7 @@ extern "C" __global__ void halve_add(const float* x, float* y, unsigned int n) {
 }
 )",
                           {reads(DType::f32), reads_and_writes(DType::f32), scalar(DType::u32)});
-  const std::int64_t count = on_gpu() && !testing::is_emulated(*backend) ? 1 << 22 : 1 << 10;
+  const std::int64_t count = on_real_gpu() ? 1 << 22 : 1 << 10;
   const auto size = static_cast<std::size_t>(count);
   float* const a = allocate(counting(size));
   float* const b = allocate(std::vector<float>(size, 3));

@@ -123,7 +123,7 @@ TEST_P(GraphOnDevice, RandomProgramsOverOverlappingViewsGiveTheSameBits) {
 TEST_P(GraphOnDevice, SmallOperationsWaitForLargeOnes) {
   if (testing::is_host_driver(*backend)) GTEST_SKIP() << "no reductions on " << backend->name();
   const std::int64_t rows = 64;
-  const std::int64_t length = on_gpu() ? 1 << 17 : 64;
+  const std::int64_t length = on_real_gpu() ? 1 << 17 : 64;
   const auto count = static_cast<std::size_t>(rows * length);
   const Function mix = fuse("mix", [](Value x, Value y) { return x * 0.5 + y * 0.25; });
   const Function middle = parse("middle", "mean(x, -1)");
@@ -158,7 +158,7 @@ TEST_P(GraphOnDevice, SmallOperationsWaitForLargeOnes) {
 // them writes.
 TEST_P(GraphOnDevice, WeightsThatTheGraphWritesAreReadAfterwards) {
   if (testing::is_host_driver(*backend)) GTEST_SKIP() << "no reductions on " << backend->name();
-  const std::int64_t rows = on_gpu() ? 4096 : 16;
+  const std::int64_t rows = on_real_gpu() ? 4096 : 16;
   const std::int64_t groups = 64;
   const std::int64_t length = 64;
   const auto bytes = static_cast<std::size_t>(rows * groups * length / 2);
@@ -199,7 +199,7 @@ TEST_P(GraphOnDevice, ProductsWaitForTheirVectors) {
   if (testing::is_host_driver(*backend)) GTEST_SKIP() << "no reductions on " << backend->name();
   const Function product = parse("product", "bf16(sum((q * scale + bias) * x, -1, -2))");
   for (const std::int64_t rows : {256, 4096, 8192}) {  // of one tile for each team, and of several
-    if (!on_gpu() && rows > 256) break;
+    if (!on_real_gpu() && rows > 256) break;
     const std::int64_t groups = std::min<std::int64_t>(rows, 4096) / 64;
     const auto length = static_cast<std::size_t>(rows);
     const std::size_t lines = length * static_cast<std::size_t>(groups);

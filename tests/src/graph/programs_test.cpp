@@ -148,7 +148,7 @@ TEST_P(Programs, GraphCallsAndReferenceAgreeInEveryBit) {
   random.seed(seed);
   float* const graph_memory = zeros(kFloats);
   float* const eager_memory = zeros(kFloats);
-  for (int draw = 0; draw < (on_gpu() && !testing::is_emulated(*backend) ? 30 : 8); ++draw) {
+  for (int draw = 0; draw < (on_real_gpu() ? 30 : 8); ++draw) {
     SCOPED_TRACE(fmt::format("KILN_TEST_SEED={} draw {}", seed, draw));
     // From two calls to two hundred.
     const std::size_t length = 2 + random() % (draw % 3 == 0 ? 199 : 40);
