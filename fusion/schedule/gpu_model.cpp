@@ -7,8 +7,16 @@
 namespace kiln::fusion {
 namespace {
 
-// Compute units, clocks and bandwidths: the vendors' data sheets and product pages (of an MI250X
-// for one of its two dies, which is a device). Rates of AMD's compute units:
+// Compute units, clocks and bandwidths (of an MI250X for one of its two dies, which is a device):
+// * AMD Instinct: compute units from "AMD GPU specifications" of ROCm's documentation, bandwidths
+//   and peak rates of f32 from the table of products in Wikipedia's "AMD Instinct"; a compute unit
+//   does 128 operations a cycle, of CDNA 3 and 4 (packed) 256, so the MI300X's 163.4 TFLOPS are
+//   304 units at 2.1 GHz.
+// * Radeon and Ryzen: the tables in Wikipedia's "RDNA 2", "RDNA 3" and "RDNA 4" (boost clocks), and
+//   AMD's announcement of the Ryzen AI Max (40 units, 2.9 GHz, 256 bits of LPDDR5X-8000).
+// * NVIDIA: the white papers of each architecture and the data sheets of A100, H200 and B200. Of a
+//   B200 the driver says 7680 bits at 3996 MHz.
+// Rates of AMD's compute units:
 // * CDNA: "Pipeline descriptions" of ROCm Compute Profiler's documentation: four SIMDs of 16 lanes;
 //   each cycle instructions of several kinds issue, of different waves, one of them scalar; LDS
 //   with 32 banks of 4 bytes. A vector instruction of a wave of 64 takes 4 cycles, a transcendental
@@ -33,7 +41,7 @@ constexpr GpuModel kGpus[] = {
     {"sm_86", "RTX 3090", 82, 1.695, 936, 128, 16, 32, 0, 0, true},
     {"sm_89", "RTX 4090", 128, 2.52, 1008, 128, 16, 32, 0, 0, true},
     {"sm_90", "H200", 132, 1.98, 4800, 128, 16, 32, 0, 0, true},
-    {"sm_100", "B200", 148, 1.965, 8000, 128, 16, 32, 0, 0, true},
+    {"sm_100", "B200", 148, 1.965, 7672, 128, 16, 32, 0, 0, true},
     {"sm_120", "RTX 5090", 170, 2.407, 1792, 128, 16, 32, 0, 0, true},
     {"sm_", "of no known kind", 64, 1.7, 1640, 128, 16, 32, 0, 0, true},
 };
