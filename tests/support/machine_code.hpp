@@ -1,6 +1,8 @@
 // Machine code of kernels for targets that need not be here, to look for instructions in.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <iterator>
 #include <regex>
 #include <string>
@@ -21,6 +23,11 @@ inline std::vector<std::string> targets_of(jit::ToolchainKind kind) {
     if (error.code() != Code::not_found) throw;
     return {};
   }
+}
+
+/// For tests by target.
+inline std::string target_name(const ::testing::TestParamInfo<std::string>& test) {
+  return test.param;
 }
 
 struct Machine {

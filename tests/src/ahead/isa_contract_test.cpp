@@ -298,7 +298,8 @@ TEST_P(IsaContract, FunctionsThatKeepTheSignOfZeroDo) {
 
 INSTANTIATE_TEST_SUITE_P(Gfx, IsaContract,
                          ::testing::Values("gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100",
-                                           "gfx1201"));
+                                           "gfx1201"),
+                         testing::target_name);
 
 }  // namespace
 }  // namespace kiln

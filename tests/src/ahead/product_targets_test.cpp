@@ -95,7 +95,8 @@ TEST_P(AmdProducts, RunAcrossRowsInVectors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdProducts,
-                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
+                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
+                         testing::target_name);
 
 // Which sums are scaled once for each group, and which are added up in tiles: the text says it,
 // without a compiler.

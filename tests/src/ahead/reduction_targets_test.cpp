@@ -85,7 +85,8 @@ TEST_P(AmdReductions, ColumnsAreReadInWholeVectors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdReductions,
-                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
+                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
+                         testing::target_name);
 
 TEST(NvidiaReductions, Compile) {
   if (targets_of(jit::ToolchainKind::nvrtc).empty())

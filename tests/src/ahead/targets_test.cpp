@@ -166,7 +166,8 @@ TEST_P(AmdMachineCode, SeparateOperationsAreNotFusedIntoOneRounding) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdMachineCode,
-                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"));
+                         ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
+                         testing::target_name);
 
 }  // namespace
 }  // namespace kiln

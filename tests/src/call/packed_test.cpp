@@ -12,6 +12,7 @@
 #include "tests/support/numbers.hpp"
 #include "tests/support/private_cache.hpp"
 #include "tests/support/reference.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -87,9 +88,11 @@ const Place kPlaces[] = {
 };
 
 TEST_P(PackedOnDevice, EveryCodeThroughEveryPlace) {
+  testing::Share share(GetParam(), 5);
   for (const DType dtype : kStored) {
     const Function function = parse(fmt::format("copy_{}", name(dtype)), "x");
     for (const Place& place : kPlaces) {
+      if (!share.next()) continue;
       const HostArray array = HostArray::strided(dtype, place.shape, place.strides, place.lead);
       compare(function, {filled(array, 1)}, {filled(array, 2)},
               fmt::format("{} {}", name(dtype), place.name));
@@ -100,6 +103,7 @@ TEST_P(PackedOnDevice, EveryCodeThroughEveryPlace) {
 // What is copied or reinterpreted keeps every bit: infinities, which a conversion would saturate,
 // and each of the NaNs.
 TEST_P(PackedOnDevice, CopiesAndBitcastsKeepEveryCode) {
+  testing::Share share(GetParam(), 5);
   struct Pair {
     DType dtype;
     std::vector<DType> others;  // of the same width
@@ -123,6 +127,7 @@ TEST_P(PackedOnDevice, CopiesAndBitcastsKeepEveryCode) {
     Options options;
     options.rounding = rounding;
     for (const Pair& pair : pairs) {
+      if (!share.next()) continue;
       HostArray x = filled(HostArray::contiguous(pair.dtype, {1 << 16}), 7);
       if (bits(pair.dtype) <= 16) {
         for (std::int64_t n = 0; n < x.size(); ++n)
@@ -152,7 +157,8 @@ TEST_P(PackedOnDevice, CopiesAndBitcastsKeepEveryCode) {
 TEST_P(PackedOnDevice, InputsAndOutputsOfDifferentPlaces) {
   std::mt19937_64 random(11);
   const Function function = parse("mixed", "x * 0.5 + y, x - y + 0.5");
-  for (int draw = 0; draw < 40; ++draw) {
+  const int draws = GetParam() == DeviceType::cpu ? 12 : 40;
+  for (int draw = 0; draw < draws; ++draw) {
     const Dims shape = {static_cast<std::int64_t>(1 + random() % 6),
                         static_cast<std::int64_t>(1 + random() % 90)};
     const auto array = [&](std::uint64_t seed) {

@@ -9,6 +9,7 @@
 
 #include "tests/support/arrays.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -33,9 +34,11 @@ constexpr const char* kOfNumbers =
     "all(x < 6, -1), count_nonzero(x, -1), norm2(x, -1), var(x, -1), std(x, -1)";
 
 TEST_P(Reduction, OfEveryDtype) {
+  testing::Share share(GetParam(), 3);
   for (const DType dtype :
        {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32,
         DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64}) {
+    if (!share.next()) continue;
     check(kOfNumbers, {testing::random_array(dtype, {5, 200}, 1)}, 64);
   }
   check("sum(x, -1), any(x, -1), all(x, -1), count_nonzero(x, -1), mean(x, -1), argmax(x, -1)",
@@ -44,8 +47,10 @@ TEST_P(Reduction, OfEveryDtype) {
 
 // Of numbers around one and of both signs, so that products neither vanish nor overflow.
 TEST_P(Reduction, OfProducts) {
+  testing::Share share(GetParam(), 5);
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
     for (const Dims& shape : {Dims{3, 7}, Dims{5, 200}, Dims{2, 3000}}) {
+      if (!share.next()) continue;
       HostArray x = testing::random_array(dtype, shape, 21, 1);
       const double spread = shape[1] > 1000 ? 0.01 : 0.1;
       for (std::int64_t i = 0; i < x.size(); ++i) {
@@ -91,8 +96,10 @@ TEST_P(Reduction, OfNothingThatLiesAnyhow) {
 }
 
 TEST_P(Reduction, OfRowsOfEveryLength) {
+  testing::Share share(GetParam(), 4);
   for (const std::int64_t length :
        {1, 2, 3, 31, 64, 127, 256, 1000, 1024, 4096, 12289, 20001, 32768, 40000, 70001}) {
+    if (!share.next()) continue;
     const std::int64_t rows = length < 100 ? 77 : 3;
     check("sum(x, -1), max(x, -1), argmin(x, -1)",
           {testing::random_array(DType::f32, {rows, length}, 3)}, 64);
@@ -101,8 +108,10 @@ TEST_P(Reduction, OfRowsOfEveryLength) {
 }
 
 TEST_P(Reduction, OfRowsThatBeginAnywhere) {
+  testing::Share share(GetParam(), 5);
   for (const std::int64_t length : {130, 1001, 5003, 70001}) {
     for (const std::int64_t start : {0, 1, 5}) {
+      if (!share.next()) continue;
       HostArray x = testing::random_array(DType::bf16, {5, length + start}, 28);
       x.shape = {5, length};
       x.strides = {length + start, 1};
@@ -114,16 +123,20 @@ TEST_P(Reduction, OfRowsThatBeginAnywhere) {
 }
 
 TEST_P(Reduction, OfAnyAxes) {
+  testing::Share share(GetParam(), 4);
   const HostArray x = testing::random_array(DType::f32, {4, 6, 5, 8}, 5);
   for (const char* axes :
        {"0", "1", "2", "-1", "0, 1", "1, 3", "0, 2, 3", "-1, -3", "0, 1, 2, 3"}) {
+    if (!share.next()) continue;
     check(fmt::format("sum(x, {0}), argmax(x, {0}), x * max(x, {0})", axes), {x}, 64);
   }
   check("sum(x)", {x}, 64);
 }
 
 TEST_P(Reduction, OfColumns) {
+  testing::Share share(GetParam(), 2);
   for (const Dims& shape : {Dims{2, 2}, {3, 1000}, {1000, 3}, {777, 130}, {5000, 64}}) {
+    if (!share.next()) continue;
     check("sum(x, 0), max(x, 0), argmin(x, 0), mean(x * x, 0)",
           {testing::random_array(DType::f32, shape, 20)}, 64);
     check("y = x - mean(x, 0); y * rsqrt(mean(y * y, 0) + 1.0) * w + b",
@@ -160,7 +173,9 @@ TEST_P(Reduction, OfStridedAndBroadcastOperands) {
 }
 
 TEST_P(Reduction, NormsAndSoftmax) {
+  testing::Share share(GetParam(), 2);
   for (const std::int64_t length : {64, 172, 4096}) {
+    if (!share.next()) continue;
     const HostArray x = testing::random_array(DType::bf16, {6, length}, 11);
     const HostArray w = testing::random_array(DType::bf16, {length}, 12);
     const HostArray b = testing::random_array(DType::f32, {length}, 13);
@@ -175,9 +190,11 @@ TEST_P(Reduction, NormsAndSoftmax) {
 // Rows of a block begin alike within vectors, and share weights that lie in memory as theirs do;
 // the last blocks have fewer rows, or none.
 TEST_P(Reduction, RowsThatBeginWithinVectorsShareWeights) {
+  testing::Share share(GetParam(), 7);
   for (const std::int64_t rows : {1, 7, 75, 130}) {
     for (const std::int64_t length : {300, 501, 1001}) {
       for (const DType dtype : {DType::bf16, DType::f32}) {
+        if (!share.next()) continue;
         const HostArray x = testing::random_array(dtype, {rows, length}, 24);
         const HostArray w = testing::random_array(dtype, {length}, 25);
         const HostArray b = testing::random_array(dtype, {length}, 26);
@@ -212,8 +229,10 @@ TEST_P(Reduction, NormsAndSoftmaxOfIntegers) {
 
 // Shared memory has all of such rows on some GPUs, and registers the weights that come next.
 TEST_P(Reduction, LongRowsWithTwoWeights) {
+  testing::Share share(GetParam(), 3);
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const std::int64_t length : {28680, 32768}) {
+      if (!share.next()) continue;
       const HostArray x = testing::random_array(dtype, {5, length}, 21);
       const HostArray w = testing::random_array(dtype, {length}, 22);
       const HostArray b = testing::random_array(dtype, {length}, 23);
@@ -225,8 +244,10 @@ TEST_P(Reduction, LongRowsWithTwoWeights) {
 
 // In 16 bits they are powers of two of one product, whose scale depends on the largest element.
 TEST_P(Reduction, ExponentialsBelowTheLargest) {
+  testing::Share share(GetParam(), 3);
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const std::int64_t length : {64, 100, 512, 4096}) {
+      if (!share.next()) continue;
       const HostArray x = testing::random_array(dtype, {5, length}, 31);
       const double most = dtype == DType::f16 ? 6e4 : 3e38;
       for (const double offset : {0.0, 30.0, -1000.0, 5e4, -1e36, 1e37, -3e38}) {

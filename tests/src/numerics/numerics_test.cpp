@@ -61,7 +61,9 @@ class Numerics : public kiln::testing::OnDevice {
   }
 
   static void expect_sixteen_bit_bounds(std::size_t pairs) {
+    testing::Share share(GetParam(), 2);  // the compiler's own functions, of strict, change least
     for (const Accuracy accuracy : {Accuracy::storage, Accuracy::strict}) {
+      if (!share.next()) continue;
       Request request;
       request.dtypes = {DType::f16, DType::bf16};
       request.accuracy = accuracy;
@@ -89,8 +91,8 @@ TEST_P(Numerics, WideResultsAreWithinBoundsThatAreNotLoose) {
 TEST_P(Numerics, FastResultsAreAsNearAsIsPromised) {
   Request request;
   request.accuracy = Accuracy::fast;
-  request.pairs = 128;
-  request.stride = 200003;
+  request.pairs = 64;
+  request.stride = GetParam() == DeviceType::cpu ? 1000003 : 200003;
   expect_bounds(request);
 }
 

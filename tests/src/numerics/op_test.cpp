@@ -1,6 +1,5 @@
 // Every op of the table, compiled and run on a device, against the reference interpreter in f64 and
-// integer arithmetic. Ops share kernels, one per dtype and group. KILN_TEST_SHARE=N tries each op
-// on every Nth dtype: 1, the default on GPUs and for casts, is all of them.
+// integer arithmetic. Ops share kernels, one per dtype and group.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -128,13 +127,10 @@ class OpOnDevice : public testing::OnDevice {
  protected:
   // The ops of that many operands on the inputs, several to a kernel.
   static void expect_ops(DType dtype, int arity, const std::vector<HostArray>& inputs) {
-    const bool cpu = GetParam() == DeviceType::cpu;
-    const std::uint64_t share =
-        std::max<std::uint64_t>(1, testing::setting("KILN_TEST_SHARE", cpu ? 4 : 1));
-    std::uint64_t number = static_cast<std::uint64_t>(dtype);
+    testing::Share share(GetParam(), 8, static_cast<std::uint64_t>(dtype));
     std::vector<const OpInfo*> group;
     for (const OpInfo& op : fusion::all_ops()) {
-      if (number++ % share != 0 || op.arity != arity || !is_tried(op, dtype)) continue;
+      if (!share.next() || op.arity != arity || !is_tried(op, dtype)) continue;
       group.push_back(&op);
       if (group.size() < kOpsOfKernel) continue;
       expect_group(group, dtype, inputs);
@@ -186,9 +182,9 @@ TEST_P(OpOnDevice, AgreesWithTheReferenceForEverySmallInteger) {
 
 TEST_P(OpOnDevice, CastsBetweenAllPairsOfDtypes) {
   const Device device{GetParam(), 0};
-  const std::uint64_t share = std::max<std::uint64_t>(1, testing::setting("KILN_TEST_SHARE", 1));
-  for (std::size_t source = 0; source < std::size(kComputed); source += share) {
-    const DType from = kComputed[source];
+  testing::Share share(GetParam(), 3);
+  for (const DType from : kComputed) {
+    if (!share.next()) continue;
     std::string text;
     std::vector<HostArray> outputs;
     std::vector<DType> dtypes;

@@ -24,6 +24,7 @@
 #include "tests/src/program/enclosure.hpp"
 #include "tests/src/program/random_arguments.hpp"
 #include "tests/support/arrays.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -453,7 +454,9 @@ void expect_no_larger_than_unfused(const Case& one) {
 }
 
 TEST(ProgramPlan, MovesAndStoresNoMoreThanUnfused) {
+  testing::Share share(DeviceType::cpu, 3);
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+    if (!share.next()) continue;
     const std::size_t nodes = seed % 50 == 0 ? 300 : 4 + seed % 23 * 3;
     ASSERT_NO_FATAL_FAILURE(expect_no_larger_than_unfused(random_case(seed, nodes)));
   }
@@ -461,7 +464,9 @@ TEST(ProgramPlan, MovesAndStoresNoMoreThanUnfused) {
 
 // Fused kernels need more unpacked than those of one operation each.
 TEST(ProgramPlan, IsNoLargerThanUnfusedWhereItUnpacks) {
+  testing::Share share(DeviceType::cpu, 3);
   for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+    if (!share.next()) continue;
     const std::size_t nodes = 4 + seed % 23 * 3;
     ASSERT_NO_FATAL_FAILURE(expect_no_larger_than_unfused(random_case(seed, nodes, true)));
   }

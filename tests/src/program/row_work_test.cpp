@@ -224,7 +224,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, DependentReductionsRun,
 
 TEST_P(DependentReductionsRun, AgreeWithTheReferenceWhereverTheyAreCut) {
   const HostArray x = testing::random_array(DType::f32, {5, 300}, 1);
+  testing::Share share(GetParam(), 3);
   for (const Chain& chain : chains()) {
+    if (!share.next()) continue;
     const Dims shape = chain.y.size() == 1 ? Dims{300} : Dims{5, 300};
     check(text_of(chain, 6), {x, testing::random_array(DType::f32, shape, 2)}, 1e-4);
   }
