@@ -281,6 +281,10 @@ const Case kFlow[] = {
      "v_mov_b32_e32 v8, s7\nv_mov_b32_e32 v9, s8",
      {},
      {0x80000000, 0xfbff3c00}},
+    {"gfx1100",
+     "s_mov_b32 m0, 1\nv_movrels_b32_e32 v8, v1\nv_movreld_b32_e32 v8, v1",
+     {5, 6},
+     {6, 5}},
     {"gfx1201",
      "s_mov_b32 s6, 0xc0800000\nv_s_rsq_f32 s7, -s6\ns_mov_b32 s8, 0xcafe4400\n"
      "v_s_sqrt_f16 s8, s8\nv_mov_b32_e32 v8, s7\nv_mov_b32_e32 v9, s8",

@@ -1,4 +1,7 @@
 // Moves, selections, and what takes values from other lanes.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 
 #include "tests/amd/isa/lanes.hpp"
@@ -14,6 +17,38 @@ void swap(Wave& wave, const Operation& op) {
   const VectorRegister second = wave.vector[b];
   write_register(wave, a, wave.exec, second.lane.data(), second.unset_low, second.unset_high);
   write_register(wave, b, wave.exec, first.lane.data(), first.unset_low, first.unset_high);
+}
+
+// Which registers are as many after the ones named as M0 says.
+enum Relative : u32 { kSource = 1, kDestination = 2 };
+
+int register_after(Wave& wave, const Operand& named) {
+  if (wave.scalar_unset[kM0] != 0) fault(wave, "M0 holds what nobody has written");
+  const u64 index = u64{named.index} + wave.scalar[kM0];
+  if (index >= wave.vector.size()) fault(wave, "M0 leads to a register beyond those declared");
+  if (wave.pending_vector[index] != 0) {
+    fault(wave, fmt::format("v{} is to be filled by a load that has not been waited for", index));
+  }
+  return static_cast<int>(index);
+}
+void move_relative(Wave& wave, const Operation& op) {
+  const Operand& named = op.operands[0];
+  const bool is_far = (op.entry->variant & kDestination) != 0;
+  const int to = is_far ? register_after(wave, named) : named.index;
+  alignas(64) std::array<u32, kLanes> lanes{};
+  u64 unset_low = 0;
+  u64 unset_high = 0;
+  if ((op.entry->variant & kSource) != 0) {
+    const auto from = static_cast<std::size_t>(register_after(wave, source(op, 0)));
+    lanes = wave.vector[from].lane;
+    unset_low = wave.vector[from].unset_low;
+    unset_high = wave.vector[from].unset_high;
+  } else {
+    const u32* const words = read_words(wave, op, 0, Width::word, lanes.data(), unset_low);
+    if (words != lanes.data()) std::copy_n(words, kLanes, lanes.data());
+    unset_high = unset_low;
+  }
+  write_register(wave, to, wave.exec, lanes.data(), unset_low, unset_high);
 }
 
 // The lane that the second source chooses.
@@ -188,6 +223,9 @@ const VectorRow kMoves[] = {
     {"v_cndmask_b32", selection<B32>().shadowed(kSelected)},
     {"v_cndmask_b16", selection<B16>()},
     {"v_swap_b32", special(&swap)},
+    {"v_movrels_b32", special(&move_relative, kSource)},
+    {"v_movreld_b32", special(&move_relative, kDestination)},
+    {"v_movrelsd_b32", special(&move_relative, kSource | kDestination)},
     {"v_pk_mov_b32", special(&packed_move)},
     {"v_pack_b32_f16", special(&pack_halves)},
     {"v_readfirstlane_b32", special(&read_first_lane)},
