@@ -27,12 +27,14 @@ local head = redis.pcall('getrange', KEYS[1], 0, 40)
 local number = type(head) == 'string' and string.match(head, '^(%d+%-%d+) ')
 if number and redis.call('xrange', KEYS[2], number, number)[1] then
   redis.call('pexpire', KEYS[1], ARGV[2])
+  redis.call('pexpire', KEYS[2], 3600000)
   return 'waiting'
 end
 if ARGV[1] == '' then return 'absent' end
 if redis.call('xlen', KEYS[2]) >= tonumber(ARGV[3]) then return 'full' end
 number = redis.call('xadd', KEYS[2], '*', 'source', ARGV[4])
 redis.call('set', KEYS[1], number .. ' ' .. ARGV[1], 'PX', ARGV[2])
+redis.call('pexpire', KEYS[2], 3600000)
 return 'waiting')";
 
 // KEYS: queues. ARGV: group, server, how many of the first queues and of the others, how many
@@ -57,6 +59,7 @@ for queue, name in ipairs(KEYS) do
       add(queue, claimed[2], 1)
     elseif string.find(claimed.err, 'NOGROUP') then
       redis.pcall('xgroup', 'CREATE', name, ARGV[1], '0', 'MKSTREAM')
+      redis.pcall('pexpire', name, 3600000)
     elseif not string.find(claimed.err, 'WRONGTYPE') then
       return claimed
     end

@@ -4,11 +4,12 @@
 // without the toolchain, a priority `foreground` or `background`, and a kind what a compile server
 // either compiles or does not (kind_of in kernel/remote_compile.hpp):
 //
-//   queue:<priority>:<kind>   a stream: sources that are wanted, read by the group `servers`
+//   queue:<priority>:<kind>        a stream: sources that are wanted, read by the group `servers`;
+//                                  forgotten an hour after the last one came
 //   request:<priority>:<source>    the stream's number of it, a blank, and the request; forgotten
 //                                  when nobody has asked for it for two leases
 //   failure:<source>               the answer that it cannot be compiled, for a minute
-//   serves:<kind>             there is a compile server for it
+//   serves:<kind>                  there is a compile server for it
 //   server:<id>                    what a compile server says of itself
 //   served                         a hash: what all compile servers have counted
 //

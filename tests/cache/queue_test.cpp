@@ -285,6 +285,19 @@ TEST_F(QueueTest, ARequestThatNobodyWantsAnyMoreExpires) {
   EXPECT_EQ(length(), 0);
 }
 
+// Other versions of kiln and kinds that nobody serves leave nothing for ever.
+TEST_F(QueueTest, IsForgottenWhenNobodyUsesIt) {
+  const std::string start = "kiln:1:queue:";
+  take(*compile_server("a"));
+  EXPECT_GT(ask({"PTTL", start + "background:" + kKind}).integer, 0);
+  const auto queue = client();
+  for (int i = 0; i < 2; ++i) {
+    post(*queue, 1);
+    EXPECT_GT(ask({"PTTL", start + "foreground:" + kKind}).integer, 3'500'000);
+    ask({"PEXPIRE", start + "foreground:" + kKind, "60000"});
+  }
+}
+
 TEST_F(QueueTest, WhatTheServerLostIsPutBack) {
   const auto queue = client();
   const auto server = compile_server("a");
