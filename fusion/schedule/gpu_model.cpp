@@ -7,25 +7,28 @@
 namespace kiln::fusion {
 namespace {
 
-// Compute units, clocks and bandwidths (of an MI250X for one of its two dies, which is a device):
-// * AMD Instinct: compute units from "AMD GPU specifications" of ROCm's documentation, bandwidths
-//   and peak rates of f32 from the table of products in Wikipedia's "AMD Instinct"; a compute unit
-//   does 128 operations a cycle, of CDNA 3 and 4 (packed) 256, so the MI300X's 163.4 TFLOPS are
-//   304 units at 2.1 GHz.
-// * Radeon and Ryzen: the tables in Wikipedia's "RDNA 2", "RDNA 3" and "RDNA 4" (boost clocks), and
-//   AMD's announcement of the Ryzen AI Max (40 units, 2.9 GHz, 256 bits of LPDDR5X-8000).
-// * NVIDIA: the white papers of each architecture and the data sheets of A100, H200 and B200. Of a
-//   B200 the driver says 7680 bits at 3996 MHz.
+// Compute units, boost clocks and bandwidths (of an MI250X for one of its two dies, which is a
+// device), and how far they have been compared with something:
+// * with ROCm's documentation: compute units of MI300X and MI355X ("AMD GPU specifications"), clock
+//   and bandwidth of an MI250X's die ("MI250 microarchitecture": 1.7 GHz, 1.6 TB/s)
+// * with published figures of the product: MI300X (its peak of 163.4 TFLOPS in f32, packed, is 304
+//   units at 2.1 GHz with 256 operations a cycle), RX 7900 XTX, RX 9070, Ryzen AI Max+ 395
+//   (256 bits of LPDDR5X-8000), H200, RTX 4090
+// * with reviews, not with a vendor's page: RX 6900 XT; with reviews and what a device query
+//   printed: A100
+// * with what the driver says: bandwidth of a B200 (7680 bits at 3996 MHz)
+// * with nothing: MI50, MI100, RTX 3090, RTX 5090, units of the MI250X, clock and bandwidth of the
+//   MI355X, units and clock of the B200
 // Rates of AMD's compute units:
 // * CDNA: "Pipeline descriptions" of ROCm Compute Profiler's documentation: four SIMDs of 16 lanes;
 //   each cycle instructions of several kinds issue, of different waves, one of them scalar; LDS
 //   with 32 banks of 4 bytes. A vector instruction of a wave of 64 takes 4 cycles, a transcendental
 //   one four times as long (LLVM's SISchedule.td: a quarter of the rate), addresses are taken from
 //   16 lanes a cycle.
-// * RDNA: AMD's RDNA white paper: two SIMDs of 32 lanes, each with a scalar unit and with a
+// * RDNA, compared with no document: two SIMDs of 32 lanes, each with a scalar unit and with a
 //   transcendental unit of 8 lanes beside its others; LDS with 32 banks for each compute unit;
 //   addresses are taken from 32 lanes a cycle. Pairs (VOPD) are one instruction here.
-// NVIDIA: the table of arithmetic throughput in the CUDA C++ Programming Guide.
+// Rates of NVIDIA's multiprocessors are compared with no document.
 constexpr GpuModel kGpus[] = {
     {"gfx906", "MI50", 60, 1.725, 1024, 64, 16, 32, 16, 1, false},
     {"gfx908", "MI100", 120, 1.502, 1228.8, 64, 16, 32, 16, 1, false},

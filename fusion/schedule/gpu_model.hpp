@@ -1,5 +1,5 @@
-// What GPUs are made of, as far as costs follow from it: one table, from data sheets, for the
-// estimates of this folder and for reports of how much of a GPU a kernel uses.
+// What GPUs are made of, as far as costs follow from it: one table, for the estimates
+// of this folder and for reports of how much of a GPU a kernel uses.
 #pragma once
 
 #include <string_view>
