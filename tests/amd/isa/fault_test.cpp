@@ -210,6 +210,28 @@ TEST(Unwritten, halves_may_stay_so_where_nobody_looks) {
   }
 }
 
+// The same of a register of the wave that the lane's word went to.
+TEST(Unwritten, bits_of_scalar_registers_go_where_instructions_move_them) {
+  const std::string half = "v_lshrrev_b16 v3, 2, v0\nv_readfirstlane_b32 s8, v3\ns_mov_b32 s9, 1\n";
+  const std::string store = "\nv_mov_b32_e32 v4, s8\nglobal_store_dword v1, v4, s[6:7]";
+  for (const char* reader :
+       {"s_lshl_b32 s8, s8, 16", "s_lshl_b64 s[8:9], s[8:9], 16", "s_lshl_b32 s8, s9, s8",
+        "s_lshr_b32 s8, s8, 8\ns_and_b32 s8, s8, 0xff", "s_bfe_u32 s8, s8, 0x80008",
+        "s_bfe_i32 s8, s8, 0x80008", "s_bfe_u64 s[8:9], s[8:9], 0x80008", "s_sext_i32_i16 s8, s8",
+        "s_sext_i32_i8 s8, s8", "s_pack_ll_b32_b16 s8, s8, s8", "s_pack_lh_b32_b16 s8, s8, s9",
+        "s_brev_b32 s8, s8\ns_lshr_b32 s8, s8, 16"}) {
+    EXPECT_EQ(outcome(half + reader + store, {}, "gfx1030"), "accepted") << reader;
+  }
+  for (const char* reader :
+       {"s_nop 0", "s_lshl_b32 s8, s8, 15", "s_lshr_b32 s8, s8, 1", "s_ashr_i32 s8, s8, 20",
+        "s_lshr_b32 s8, s8, 8", "s_bfe_u32 s8, s8, 0x80009", "s_bfe_i32 s8, s8, 0x80009",
+        "s_bfe_u32 s8, s9, s8", "s_pack_lh_b32_b16 s8, s8, s8", "s_brev_b32 s8, s8",
+        "s_add_i32 s8, s8, 1", "s_lshl1_add_u32 s8, s8, s9"}) {
+    EXPECT_THAT(outcome(half + reader + store, {}, "gfx1030"), HasSubstr("nobody has written"))
+        << reader;
+  }
+}
+
 // Two blocks replace a byte each of the same dwords, or each the byte that the other one loads.
 TEST(Race, is_one_of_bytes_and_not_of_the_dwords_that_hold_them) {
   const auto outcome_of = [](const std::string& stored) -> std::string {

@@ -66,17 +66,33 @@ struct Outcome {
 
 enum class Scc : std::uint8_t { keeps, sets, reads, reads_and_sets };
 
-template <class F, bool Wide, Scc Kind, int Count>
+// How unwritten bits pass. `mixes`: one makes all of the result unwritten. The others give bits of
+// the sources other places, so that what they make of the masks of unwritten bits is that of the
+// result: those of S0 by S1 (of which a shift and a field look at some bits), or those of both.
+enum class Bits : std::uint8_t { mixes, shifts, field, moves };
+
+template <class F, bool Wide, Bits Passing>
+u64 unset_result(const Word& a, const Word& b) {
+  if constexpr (Passing == Bits::mixes) return all_if(a.unset != 0 || b.unset != 0);
+  if constexpr (Passing == Bits::moves) return F{}(Sources{a.unset, b.unset}).value;
+  constexpr u64 kRead = (Wide ? 63 : 31) | (Passing == Bits::field ? 0x7f0000 : 0);
+  return all_if((b.unset & kRead) != 0) | F{}(Sources{a.unset, b.value}).value;
+}
+
+template <class F, bool Wide, Scc Kind, int Count, Bits Passing>
 void arithmetic(Wave& wave, const Operation& op) {
   const Word a = read(wave, op.operands[op.first_source], Wide);
   const Word b = Count > 1 ? read(wave, op.operands[op.first_source + 1U], Wide) : Word{};
   Outcome outcome = F{}(Sources{a.value, b.value, wave.scc});
   constexpr bool kReads = Kind == Scc::reads || Kind == Scc::reads_and_sets;
-  const bool unset = a.unset != 0 || b.unset != 0 || (kReads && wave.scc_unset);
-  if constexpr (!Wide) outcome.value &= 0xffffffff;
-  write(wave, op.operands[0], {outcome.value, all_if(unset)}, Wide);
+  u64 unset = unset_result<F, Wide, Passing>(a, b) | all_if(kReads && wave.scc_unset);
+  if constexpr (!Wide) {
+    outcome.value &= 0xffffffff;
+    unset &= 0xffffffff;
+  }
+  write(wave, op.operands[0], {outcome.value, unset}, Wide);
   if constexpr (Kind == Scc::sets || Kind == Scc::reads_and_sets) {
-    set_scc(wave, outcome.scc, unset);
+    set_scc(wave, outcome.scc, unset != 0);
   }
 }
 
@@ -374,10 +390,10 @@ class Builder {
  public:
   std::unordered_map<std::string, Entry> entries;
 
-  template <bool Wide, Scc Kind, int Count, class F>
+  template <bool Wide, Scc Kind, int Count, Bits Passing = Bits::mixes, class F>
   void add(std::initializer_list<const char*> names, F) {
     for (const char* name : names) {
-      entries[name] = {&arithmetic<F, Wide, Kind, Count>, 0, 1, 1 + Count};
+      entries[name] = {&arithmetic<F, Wide, Kind, Count, Passing>, 0, 1, 1 + Count};
     }
   }
   template <Scc Kind, class F>
@@ -469,44 +485,44 @@ void add_arithmetic(Builder& to) {
   shift_add.operator()<2>("s_lshl2_add_u32");
   shift_add.operator()<3>("s_lshl3_add_u32");
   shift_add.operator()<4>("s_lshl4_add_u32");
-  to.add<false, Scc::sets, 2>({"s_lshl_b32"}, [](Sources s) {
+  to.add<false, Scc::sets, 2, Bits::shifts>({"s_lshl_b32"}, [](Sources s) {
     const u64 result = (s.a << (s.b & 31)) & 0xffffffff;
     return Outcome{result, result != 0};
   });
-  to.add<false, Scc::sets, 2>({"s_lshr_b32"}, [](Sources s) {
+  to.add<false, Scc::sets, 2, Bits::shifts>({"s_lshr_b32"}, [](Sources s) {
     const u64 result = s.a >> (s.b & 31);
     return Outcome{result, result != 0};
   });
-  to.add<false, Scc::sets, 2>({"s_ashr_i32"}, [](Sources s) {
+  to.add<false, Scc::sets, 2, Bits::shifts>({"s_ashr_i32"}, [](Sources s) {
     const i32 result = static_cast<i32>(s.a) >> (s.b & 31);
     return Outcome{static_cast<u32>(result), result != 0};
   });
-  to.add<true, Scc::sets, 2>({"s_lshl_b64"}, [](Sources s) {
+  to.add<true, Scc::sets, 2, Bits::shifts>({"s_lshl_b64"}, [](Sources s) {
     const u64 result = s.a << (s.b & 63);
     return Outcome{result, result != 0};
   });
-  to.add<true, Scc::sets, 2>({"s_lshr_b64"}, [](Sources s) {
+  to.add<true, Scc::sets, 2, Bits::shifts>({"s_lshr_b64"}, [](Sources s) {
     const u64 result = s.a >> (s.b & 63);
     return Outcome{result, result != 0};
   });
-  to.add<true, Scc::sets, 2>({"s_ashr_i64"}, [](Sources s) {
+  to.add<true, Scc::sets, 2, Bits::shifts>({"s_ashr_i64"}, [](Sources s) {
     const i64 result = static_cast<i64>(s.a) >> (s.b & 63);
     return Outcome{static_cast<u64>(result), result != 0};
   });
-  to.add<false, Scc::sets, 2>({"s_bfe_u32"}, [](Sources s) {
+  to.add<false, Scc::sets, 2, Bits::field>({"s_bfe_u32"}, [](Sources s) {
     const u64 result = field(s.a, s.b & 31, s.b >> 16 & 0x7f, false, 32);
     return Outcome{result, result != 0};
   });
-  to.add<false, Scc::sets, 2>({"s_bfe_i32"}, [](Sources s) {
+  to.add<false, Scc::sets, 2, Bits::field>({"s_bfe_i32"}, [](Sources s) {
     const u64 wide = static_cast<u64>(i64{static_cast<i32>(s.a)});
     const u64 result = field(wide, s.b & 31, s.b >> 16 & 0x7f, true, 32) & 0xffffffff;
     return Outcome{result, result != 0};
   });
-  to.add<true, Scc::sets, 2>({"s_bfe_u64"}, [](Sources s) {
+  to.add<true, Scc::sets, 2, Bits::field>({"s_bfe_u64"}, [](Sources s) {
     const u64 result = field(s.a, s.b & 63, s.b >> 16 & 0x7f, false, 64);
     return Outcome{result, result != 0};
   });
-  to.add<true, Scc::sets, 2>({"s_bfe_i64"}, [](Sources s) {
+  to.add<true, Scc::sets, 2, Bits::field>({"s_bfe_i64"}, [](Sources s) {
     const u64 result = field(s.a, s.b & 63, s.b >> 16 & 0x7f, true, 64);
     return Outcome{result, result != 0};
   });
@@ -514,13 +530,13 @@ void add_arithmetic(Builder& to) {
       {"s_bfm_b32"}, [](Sources s) { return Outcome{((u64{1} << (s.a & 31)) - 1) << (s.b & 31)}; });
   to.add<true, Scc::keeps, 2>(
       {"s_bfm_b64"}, [](Sources s) { return Outcome{((u64{1} << (s.a & 63)) - 1) << (s.b & 63)}; });
-  to.add<false, Scc::keeps, 2>({"s_pack_ll_b32_b16"}, [](Sources s) {
+  to.add<false, Scc::keeps, 2, Bits::moves>({"s_pack_ll_b32_b16"}, [](Sources s) {
     return Outcome{(s.a & 0xffff) | (s.b & 0xffff) << 16};
   });
-  to.add<false, Scc::keeps, 2>({"s_pack_lh_b32_b16"}, [](Sources s) {
+  to.add<false, Scc::keeps, 2, Bits::moves>({"s_pack_lh_b32_b16"}, [](Sources s) {
     return Outcome{(s.a & 0xffff) | (s.b & 0xffff0000)};
   });
-  to.add<false, Scc::keeps, 2>({"s_pack_hh_b32_b16"}, [](Sources s) {
+  to.add<false, Scc::keeps, 2, Bits::moves>({"s_pack_hh_b32_b16"}, [](Sources s) {
     return Outcome{(s.a >> 16 & 0xffff) | (s.b & 0xffff0000)};
   });
   to.add<false, Scc::sets, 1>({"s_abs_i32"}, [](Sources s) {
@@ -528,12 +544,12 @@ void add_arithmetic(Builder& to) {
     const u32 result = static_cast<i32>(a) < 0 ? 0 - a : a;
     return Outcome{result, result != 0};
   });
-  to.add<false, Scc::keeps, 1>({"s_brev_b32"}, [](Sources s) {
+  to.add<false, Scc::keeps, 1, Bits::moves>({"s_brev_b32"}, [](Sources s) {
     u64 result = 0;
     for (int i = 0; i < 32; ++i) result |= (s.a >> i & 1) << (31 - i);
     return Outcome{result};
   });
-  to.add<true, Scc::keeps, 1>({"s_brev_b64"}, [](Sources s) {
+  to.add<true, Scc::keeps, 1, Bits::moves>({"s_brev_b64"}, [](Sources s) {
     u64 result = 0;
     for (int i = 0; i < 64; ++i) result |= (s.a >> i & 1) << (63 - i);
     return Outcome{result};
@@ -569,10 +585,10 @@ void add_arithmetic(Builder& to) {
     if (static_cast<i64>(a) < 0) a = ~a;
     return a == 0 ? -1 : std::countl_zero(a);
   });
-  to.add<false, Scc::keeps, 1>({"s_sext_i32_i8"}, [](Sources s) {
+  to.add<false, Scc::keeps, 1, Bits::moves>({"s_sext_i32_i8"}, [](Sources s) {
     return Outcome{static_cast<u64>(i64{static_cast<std::int8_t>(s.a)})};
   });
-  to.add<false, Scc::keeps, 1>({"s_sext_i32_i16"}, [](Sources s) {
+  to.add<false, Scc::keeps, 1, Bits::moves>({"s_sext_i32_i16"}, [](Sources s) {
     return Outcome{static_cast<u64>(i64{static_cast<std::int16_t>(s.a)})};
   });
   to.add<false, Scc::keeps, 2>({"s_bitset0_b32"},
