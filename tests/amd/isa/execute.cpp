@@ -357,8 +357,7 @@ void start_vectors(Wave& wave, const std::array<std::uint32_t, 3>& threads) {
   }
   const std::uint32_t filled = wave.launch->program->isa.packs_ids ? 1 : std::min(ids, 2U) + 1;
   for (std::uint32_t i = 0; i < filled && i < wave.vector.size(); ++i) {
-    wave.vector[i].unset_low &= ~all;
-    wave.vector[i].unset_high &= ~all;
+    wave.vector[i].mark(all, 0, 0);
   }
 }
 
@@ -371,7 +370,7 @@ void start_wave(Wave& wave, const Start& start, const Dispatch& dispatch) {
   wave.vector.resize(kernel.vgprs);
   for (VectorRegister& reg : wave.vector) {
     reg.lane.fill(0xdeadbeef);
-    reg.unset_low = reg.unset_high = ~std::uint64_t{0};
+    reg.mark(~std::uint64_t{0}, ~std::uint64_t{0}, ~std::uint64_t{0});
   }
   wave.pending_vector.assign(kernel.vgprs, 0);
   const std::size_t scratch = std::size_t{kernel.scratch_bytes} * kernel.wave_size;

@@ -229,8 +229,7 @@ void write_register(Wave& wave, int index, std::uint64_t active, const std::uint
   } else {
     blend(to.lane.data(), lanes, active);
   }
-  to.unset_low = (to.unset_low & ~active) | (unset_low & active);
-  to.unset_high = (to.unset_high & ~active) | (unset_high & active);
+  to.mark(active, unset_low, unset_high);
 }
 
 void write_words(Wave& wave, const Operation& op, std::size_t index, const std::uint32_t* lanes,
@@ -298,6 +297,7 @@ void write_halves(Wave& wave, const Operation& op, std::size_t index, const std:
 std::uint32_t unset_bits(const Wave& wave, const Operand& operand, int lane) {
   if (!operand.is_vector()) return operand.is_scalar() ? wave.scalar_unset[operand.index] : 0;
   const VectorRegister& from = wave.vector[operand.index];
+  if ((from.by_bits >> lane & 1) != 0) return from.unset[static_cast<std::size_t>(lane)];
   return ((from.unset_low >> lane & 1) != 0 ? 0xffffU : 0U) |
          ((from.unset_high >> lane & 1) != 0 ? 0xffff0000U : 0U);
 }

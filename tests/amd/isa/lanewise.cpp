@@ -134,10 +134,11 @@ void read_and_compute(const Wave& wave, const Operation& op, Computation& made) 
   compute(op, made);
 }
 
-// The halves that are unwritten, lane by lane.
+// The bits that are unwritten, lane by lane.
 void write_shadowed(Wave& wave, const Operation& op, Computation& made) {
   u64 low = 0;
   u64 high = 0;
+  alignas(64) std::array<u32, kLanes> bits;
   for (u64 left = made.unset() & wave.exec; left != 0; left &= left - 1) {
     const int lane = std::countr_zero(left);
     u32 value[4] = {};
@@ -150,10 +151,17 @@ void write_shadowed(Wave& wave, const Operation& op, Computation& made) {
     value[count] = static_cast<u32>(made.loop.mask >> lane & 1);
     unset[count] = (made.mask_unset >> lane & 1) != 0 ? 0xffffffff : 0;
     const u32 result = made.entry.shadow(value, unset);
+    bits[static_cast<std::size_t>(lane)] = result;
     if ((result & 0xffff) != 0) low |= u64{1} << lane;
     if ((result & 0xffff0000) != 0) high |= u64{1} << lane;
   }
   write_register(wave, op.operands[0].index, wave.exec, made.result.words(), low, high);
+  VectorRegister& to = wave.vector[op.operands[0].index];
+  to.by_bits |= low | high;
+  for (u64 left = low | high; left != 0; left &= left - 1) {
+    const auto lane = static_cast<std::size_t>(std::countr_zero(left));
+    to.unset[lane] = bits[lane];
+  }
 }
 
 void write(Wave& wave, const Operation& op, Computation& made, u64 unset) {

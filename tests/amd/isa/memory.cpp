@@ -219,8 +219,7 @@ void set_register(Wave& wave, int index, int lane, u32 value, bool unset_low, bo
   VectorRegister& to = wave.vector[static_cast<std::size_t>(index)];
   const u64 bit = u64{1} << lane;
   to.lane[static_cast<std::size_t>(lane)] = value;
-  to.unset_low = unset_low ? to.unset_low | bit : to.unset_low & ~bit;
-  to.unset_high = unset_high ? to.unset_high | bit : to.unset_high & ~bit;
+  to.mark(bit, unset_low ? bit : 0, unset_high ? bit : 0);
 }
 
 // What was loaded goes into registers from `index` on.
@@ -423,7 +422,7 @@ bool load_dense(Wave& wave, const Operation& op, const std::array<u64, kLanes>& 
       std::memcpy(&to.lane[static_cast<std::size_t>(lane)],
                   place.data + (static_cast<u32>(lane) * words + i) * 4, 4);
     }
-    to.unset_low = to.unset_high = 0;
+    to.mark(~u64{0}, 0, 0);
   }
   return true;
 }

@@ -47,10 +47,10 @@ constexpr Shadow kAndOr = [](const u32* v, const u32* s) {
   return unset_or(v[0] & v[1], unset_and(v[0], s[0], v[1], s[1]), v[2], s[2]);
 };
 constexpr Shadow kShiftLeft = [](const u32* v, const u32* s) {
-  return s[1] << (v[0] & 31) | all_if(s[0] != 0);
+  return s[1] << (v[0] & 31) | all_if((s[0] & 31) != 0);
 };
 constexpr Shadow kShiftRight = [](const u32* v, const u32* s) {
-  return s[1] >> (v[0] & 31) | all_if(s[0] != 0);
+  return s[1] >> (v[0] & 31) | all_if((s[0] & 31) != 0);
 };
 constexpr Shadow kShiftLeftOr = [](const u32* v, const u32* s) {
   const u32 n = v[1] & 31;

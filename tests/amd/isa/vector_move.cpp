@@ -78,8 +78,7 @@ void write_lane(Wave& wave, const Operation& op) {
   VectorRegister& to = wave.vector[op.operands[0].index];
   to.lane[static_cast<std::size_t>(lane)] = word;
   const u64 bit = u64{1} << lane;
-  to.unset_low = unset ? to.unset_low | bit : to.unset_low & ~bit;
-  to.unset_high = unset ? to.unset_high | bit : to.unset_high & ~bit;
+  to.mark(bit, unset ? bit : 0, unset ? bit : 0);
 }
 
 // v_permlane16 and v_permlanex16: within or across rows of 16, by nibbles of two scalar registers.
@@ -134,6 +133,8 @@ void swap_rows(Wave& wave, const Operation& op) {
       of_a = (of_a & ~(u64{1} << upper)) | y << upper;
       of_b = (of_b & ~(u64{1} << lane)) | x << lane;
     };
+    a.by_bits &= ~(u64{1} << upper);
+    b.by_bits &= ~(u64{1} << lane);
     exchange(a.unset_low, b.unset_low);
     exchange(a.unset_high, b.unset_high);
   }

@@ -23,6 +23,15 @@ struct alignas(64) VectorRegister {
   std::array<std::uint32_t, kLanes> lane;
   std::uint64_t unset_low = ~std::uint64_t{0};   ///< a bit for each lane: bits 0 to 15
   std::uint64_t unset_high = ~std::uint64_t{0};  ///< bits 16 to 31
+  std::uint64_t by_bits = 0;                     ///< lanes of which `unset` has the bits, too
+  std::array<std::uint32_t, kLanes> unset;
+
+  /// Of those lanes; the low and the high halves that are unwritten now.
+  void mark(std::uint64_t lanes, std::uint64_t low, std::uint64_t high) {
+    unset_low = (unset_low & ~lanes) | (low & lanes);
+    unset_high = (unset_high & ~lanes) | (high & lanes);
+    by_bits &= ~lanes;
+  }
 };
 
 /// Which generation of the ISA, as far as its generations differ: 9, 10, 11, 12.
