@@ -88,7 +88,7 @@ const Place kPlaces[] = {
 };
 
 TEST_P(PackedOnDevice, EveryCodeThroughEveryPlace) {
-  testing::Share share(GetParam(), 5);
+  testing::Share share(GetParam(), 9);
   for (const DType dtype : kStored) {
     const Function function = parse(fmt::format("copy_{}", name(dtype)), "x");
     for (const Place& place : kPlaces) {
@@ -103,7 +103,7 @@ TEST_P(PackedOnDevice, EveryCodeThroughEveryPlace) {
 // What is copied or reinterpreted keeps every bit: infinities, which a conversion would saturate,
 // and each of the NaNs.
 TEST_P(PackedOnDevice, CopiesAndBitcastsKeepEveryCode) {
-  testing::Share share(GetParam(), 5);
+  testing::Share share(GetParam(), 9);
   struct Pair {
     DType dtype;
     std::vector<DType> others;  // of the same width
@@ -157,7 +157,7 @@ TEST_P(PackedOnDevice, CopiesAndBitcastsKeepEveryCode) {
 TEST_P(PackedOnDevice, InputsAndOutputsOfDifferentPlaces) {
   std::mt19937_64 random(11);
   const Function function = parse("mixed", "x * 0.5 + y, x - y + 0.5");
-  const int draws = GetParam() == DeviceType::cpu ? 12 : 40;
+  const int draws = GetParam() == DeviceType::cpu ? 8 : 40;
   for (int draw = 0; draw < draws; ++draw) {
     const Dims shape = {static_cast<std::int64_t>(1 + random() % 6),
                         static_cast<std::int64_t>(1 + random() % 90)};

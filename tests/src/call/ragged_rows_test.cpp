@@ -12,6 +12,7 @@
 #include "tests/support/arrays.hpp"
 #include "tests/support/guarded_memory.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -150,14 +151,14 @@ constexpr const char* kAll =
     "logsumexp(x, -1), argmax(x, -1), sum(x, -1), min(x, -1)";
 
 TEST_P(RaggedRows, OfEveryLength) {
-  testing::Share share(GetParam(), 5);
+  testing::Share share(GetParam(), 9);
   for (const std::int64_t length : kLengths) {
     if (share.next()) check(kAll, DType::f32, length, false);
   }
 }
 
 TEST_P(RaggedRows, OfEveryDtype) {
-  testing::Share share(GetParam(), 5);
+  testing::Share share(GetParam(), 9);
   for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
     for (const std::int64_t length : {5, 13, 63, 1001}) {
       if (share.next()) check(kAll, dtype, length, false);
@@ -167,7 +168,7 @@ TEST_P(RaggedRows, OfEveryDtype) {
 
 // The last pass reads a row again, of which part has been replaced by then.
 TEST_P(RaggedRows, InPlace) {
-  testing::Share share(GetParam(), 5);
+  testing::Share share(GetParam(), 9);
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const std::int64_t length : {7, 15, 21, 63, 77, 161, 1001}) {
       if (share.next()) check("x - mean(x, -1)", dtype, length, true);

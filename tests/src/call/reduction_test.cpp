@@ -34,7 +34,7 @@ constexpr const char* kOfNumbers =
     "all(x < 6, -1), count_nonzero(x, -1), norm2(x, -1), var(x, -1), std(x, -1)";
 
 TEST_P(Reduction, OfEveryDtype) {
-  testing::Share share(GetParam(), 3);
+  testing::Share share(GetParam(), 5);
   for (const DType dtype :
        {DType::u8, DType::u16, DType::u32, DType::u64, DType::i8, DType::i16, DType::i32,
         DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64}) {
@@ -47,7 +47,7 @@ TEST_P(Reduction, OfEveryDtype) {
 
 // Of numbers around one and of both signs, so that products neither vanish nor overflow.
 TEST_P(Reduction, OfProducts) {
-  testing::Share share(GetParam(), 5);
+  testing::Share share(GetParam(), 9);
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
     for (const Dims& shape : {Dims{3, 7}, Dims{5, 200}, Dims{2, 3000}}) {
       if (!share.next()) continue;
@@ -96,7 +96,7 @@ TEST_P(Reduction, OfNothingThatLiesAnyhow) {
 }
 
 TEST_P(Reduction, OfRowsOfEveryLength) {
-  testing::Share share(GetParam(), 4);
+  testing::Share share(GetParam(), 7);
   for (const std::int64_t length :
        {1, 2, 3, 31, 64, 127, 256, 1000, 1024, 4096, 12289, 20001, 32768, 40000, 70001}) {
     if (!share.next()) continue;
@@ -108,7 +108,7 @@ TEST_P(Reduction, OfRowsOfEveryLength) {
 }
 
 TEST_P(Reduction, OfRowsThatBeginAnywhere) {
-  testing::Share share(GetParam(), 5);
+  testing::Share share(GetParam(), 9);
   for (const std::int64_t length : {130, 1001, 5003, 70001}) {
     for (const std::int64_t start : {0, 1, 5}) {
       if (!share.next()) continue;
@@ -123,7 +123,7 @@ TEST_P(Reduction, OfRowsThatBeginAnywhere) {
 }
 
 TEST_P(Reduction, OfAnyAxes) {
-  testing::Share share(GetParam(), 4);
+  testing::Share share(GetParam(), 7);
   const HostArray x = testing::random_array(DType::f32, {4, 6, 5, 8}, 5);
   for (const char* axes :
        {"0", "1", "2", "-1", "0, 1", "1, 3", "0, 2, 3", "-1, -3", "0, 1, 2, 3"}) {
@@ -134,7 +134,7 @@ TEST_P(Reduction, OfAnyAxes) {
 }
 
 TEST_P(Reduction, OfColumns) {
-  testing::Share share(GetParam(), 2);
+  testing::Share share(GetParam(), 3);
   for (const Dims& shape : {Dims{2, 2}, {3, 1000}, {1000, 3}, {777, 130}, {5000, 64}}) {
     if (!share.next()) continue;
     check("sum(x, 0), max(x, 0), argmin(x, 0), mean(x * x, 0)",
@@ -173,7 +173,7 @@ TEST_P(Reduction, OfStridedAndBroadcastOperands) {
 }
 
 TEST_P(Reduction, NormsAndSoftmax) {
-  testing::Share share(GetParam(), 2);
+  testing::Share share(GetParam(), 3);
   for (const std::int64_t length : {64, 172, 4096}) {
     if (!share.next()) continue;
     const HostArray x = testing::random_array(DType::bf16, {6, length}, 11);
@@ -190,7 +190,7 @@ TEST_P(Reduction, NormsAndSoftmax) {
 // Rows of a block begin alike within vectors, and share weights that lie in memory as theirs do;
 // the last blocks have fewer rows, or none.
 TEST_P(Reduction, RowsThatBeginWithinVectorsShareWeights) {
-  testing::Share share(GetParam(), 7);
+  testing::Share share(GetParam(), 11);
   for (const std::int64_t rows : {1, 7, 75, 130}) {
     for (const std::int64_t length : {300, 501, 1001}) {
       for (const DType dtype : {DType::bf16, DType::f32}) {
@@ -229,7 +229,7 @@ TEST_P(Reduction, NormsAndSoftmaxOfIntegers) {
 
 // Shared memory has all of such rows on some GPUs, and registers the weights that come next.
 TEST_P(Reduction, LongRowsWithTwoWeights) {
-  testing::Share share(GetParam(), 3);
+  testing::Share share(GetParam(), 5);
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const std::int64_t length : {28680, 32768}) {
       if (!share.next()) continue;
@@ -244,7 +244,7 @@ TEST_P(Reduction, LongRowsWithTwoWeights) {
 
 // In 16 bits they are powers of two of one product, whose scale depends on the largest element.
 TEST_P(Reduction, ExponentialsBelowTheLargest) {
-  testing::Share share(GetParam(), 3);
+  testing::Share share(GetParam(), 5);
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const std::int64_t length : {64, 100, 512, 4096}) {
       if (!share.next()) continue;

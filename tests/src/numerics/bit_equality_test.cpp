@@ -20,6 +20,7 @@
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -181,7 +182,7 @@ class BitEquality : public ::testing::TestWithParam<std::tuple<DeviceType, DType
     const auto [device, dtype] = GetParam();
     if (updates_golden() && device == DeviceType::cpu) update_golden(run(all, Accuracy::storage));
     std::vector<Call> calls;
-    testing::Share share(device, 3, static_cast<std::uint64_t>(dtype));
+    testing::Share share(device, 6, static_cast<std::uint64_t>(dtype));
     for (const Call& call : all) {
       if (share.next()) calls.push_back(call);
     }

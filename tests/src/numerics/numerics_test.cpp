@@ -17,6 +17,7 @@
 #include "numerics/measure.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/settings.hpp"
 
 #if defined(__GLIBC__)
 #include <gnu/libc-version.h>

@@ -127,7 +127,7 @@ class OpOnDevice : public testing::OnDevice {
  protected:
   // The ops of that many operands on the inputs, several to a kernel.
   static void expect_ops(DType dtype, int arity, const std::vector<HostArray>& inputs) {
-    testing::Share share(GetParam(), 8, static_cast<std::uint64_t>(dtype));
+    testing::Share share(GetParam(), 16, static_cast<std::uint64_t>(dtype));
     std::vector<const OpInfo*> group;
     for (const OpInfo& op : fusion::all_ops()) {
       if (!share.next() || op.arity != arity || !is_tried(op, dtype)) continue;
@@ -182,7 +182,7 @@ TEST_P(OpOnDevice, AgreesWithTheReferenceForEverySmallInteger) {
 
 TEST_P(OpOnDevice, CastsBetweenAllPairsOfDtypes) {
   const Device device{GetParam(), 0};
-  testing::Share share(GetParam(), 3);
+  testing::Share share(GetParam(), 5);
   for (const DType from : kComputed) {
     if (!share.next()) continue;
     std::string text;

@@ -37,7 +37,7 @@ HostArray weights(DType dtype, const Dims& shape, std::uint64_t seed) {
 }
 
 TEST_P(Products, OfEveryWeightAndGroup) {
-  testing::Share share(GetParam(), 3);
+  testing::Share share(GetParam(), 5);
   constexpr std::int64_t kGroups[] = {32, 64, 128};
   std::uint64_t seed = 1;
   for (const DType dtype : kWeights) {
@@ -54,7 +54,7 @@ TEST_P(Products, OfEveryWeightAndGroup) {
 }
 
 TEST_P(Products, OfSeveralColumns) {
-  testing::Share share(GetParam(), 3);
+  testing::Share share(GetParam(), 5);
   for (const std::int64_t columns : {1, 2, 3, 5, 8, 11, 16}) {
     if (!share.next()) continue;
     const HostArray q = weights(DType::u4, {18, 1, 4, 64}, 10);
@@ -77,7 +77,7 @@ TEST_P(Products, OfSeveralColumns) {
 // Enough rows for the tiles of NVIDIA GPUs, the last of them a part; sets of vectors that are
 // parts; more tiles than blocks; more columns than a block keeps.
 TEST_P(Products, InTilesOfEveryWeightAndGroup) {
-  testing::Share share(GetParam(), 5);
+  testing::Share share(GetParam(), 9);
   std::uint64_t seed = 100;
   for (const DType dtype :
        {DType::u4, DType::i4, DType::u8, DType::i8, DType::f8e4m3, DType::f8e5m2}) {
@@ -102,7 +102,7 @@ TEST_P(Products, InTilesOfEveryWeightAndGroup) {
 
 // Five to eight vectors of which every wave of a block keeps a part: four waves, and sixteen.
 TEST_P(Products, InTilesOfVectorsThatWavesHold) {
-  testing::Share share(GetParam(), 4);
+  testing::Share share(GetParam(), 7);
   std::uint64_t seed = 150;
   for (const DType dtype :
        {DType::u4, DType::i4, DType::u8, DType::i8, DType::f8e4m3, DType::f8e5m2}) {
@@ -133,7 +133,7 @@ TEST_P(Products, InTilesOfVectorsThatWavesHold) {
 // and of two; lines of one step and of several; a row that is added up again beside one that is
 // not.
 TEST_P(Products, InPairsOfRows) {
-  testing::Share share(GetParam(), 5);
+  testing::Share share(GetParam(), 9);
   std::uint64_t seed = 300;
   for (const DType dtype :
        {DType::u4, DType::i4, DType::u8, DType::i8, DType::f8e4m3, DType::f8e5m2}) {
@@ -280,7 +280,7 @@ TEST_P(Products, InTilesOverWhatIsAdded) {
 }
 
 TEST_P(Products, OfManyAndFewRowsAndLongAndShortOnes) {
-  testing::Share share(GetParam(), 5);
+  testing::Share share(GetParam(), 9);
   for (const std::int64_t rows : {1, 3, 4, 130}) {
     for (const std::int64_t length : {1, 7, 36, 96, 2048, 40960}) {
       if (!share.next()) continue;

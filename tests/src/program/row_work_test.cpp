@@ -13,6 +13,7 @@
 #include "kernel/target.hpp"
 #include "kiln/error.hpp"
 #include "tests/src/program/run_program.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -224,7 +225,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, DependentReductionsRun,
 
 TEST_P(DependentReductionsRun, AgreeWithTheReferenceWhereverTheyAreCut) {
   const HostArray x = testing::random_array(DType::f32, {5, 300}, 1);
-  testing::Share share(GetParam(), 3);
+  testing::Share share(GetParam(), 5);
   for (const Chain& chain : chains()) {
     if (!share.next()) continue;
     const Dims shape = chain.y.size() == 1 ? Dims{300} : Dims{5, 300};

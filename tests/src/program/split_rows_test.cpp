@@ -23,7 +23,7 @@ constexpr const char* kAll =
     "any(x > 8, -1), all(x < 6, -1), count_nonzero(x, -1)";
 
 TEST_P(SplitRows, OfEveryDtype) {
-  testing::Share share(GetParam(), 3);
+  testing::Share share(GetParam(), 5);
   for (const DType dtype : {DType::u8, DType::i64, DType::f16, DType::f32}) {
     if (!share.next()) continue;
     check(kAll, {testing::random_array(dtype, {1, 65601}, 1)}, 1e-5);
