@@ -77,5 +77,10 @@ KILN_FN void finish_streams() {
 #endif
 }
 
+template <class T, int Lanes, class Index>
+KILN_FN void put(T* row, Index first, int lanes, const Collected<T, Lanes>& values) {
+  __builtin_memcpy(row + first, values.lane, u64(lanes) * sizeof(T));
+}
+
 }  // namespace kiln
 #endif

@@ -237,10 +237,5 @@ KILN_FN Collected<T, Lanes> look_up(const T (&results)[kCodes], Packed<const Pac
   return found;
 }
 
-template <class T, int Lanes, class Index>
-KILN_FN void put(T* row, Index first, int lanes, const Collected<T, Lanes>& values) {
-  __builtin_memcpy(row + first, values.lane, u64(lanes) * sizeof(T));
-}
-
 }  // namespace kiln
 #endif

@@ -428,7 +428,9 @@ bool Client::flush(TimePoint deadline) {
   State& state = this->state();
   std::unique_lock lock(state.mutex);
   const auto is_done = [&] { return state.posted.empty() && !state.current; };
-  state.idle.wait_until(lock, deadline, [&] { return is_done() || state.away; });
+  // A server that was away may be there again: what is under way now shows it.
+  const auto is_left_alone = [&] { return state.away && !state.current; };
+  state.idle.wait_until(lock, deadline, [&] { return is_done() || is_left_alone(); });
   return is_done();
 }
 
