@@ -8,27 +8,32 @@ namespace kiln::fusion {
 namespace {
 
 // Compute units, boost clocks and bandwidths (of an MI250X for one of its two dies, which is a
-// device), and how far they have been compared with something:
-// * with ROCm's documentation: compute units of MI300X and MI355X ("AMD GPU specifications"), clock
-//   and bandwidth of an MI250X's die ("MI250 microarchitecture": 1.7 GHz, 1.6 TB/s)
-// * with published figures of the product: MI300X (its peak of 163.4 TFLOPS in f32, packed, is 304
-//   units at 2.1 GHz with 256 operations a cycle), RX 7900 XTX, RX 9070, Ryzen AI Max+ 395
-//   (256 bits of LPDDR5X-8000), H200, RTX 4090
-// * with reviews, not with a vendor's page: RX 6900 XT; with reviews and what a device query
-//   printed: A100
-// * with what the driver says: bandwidth of a B200 (7680 bits at 3996 MHz)
-// * with nothing: MI50, MI100, RTX 3090, RTX 5090, units of the MI250X, clock and bandwidth of the
-//   MI355X, units and clock of the B200
+// device). What each was compared with:
+// * ROCm's documentation: compute units of MI250X, MI300X and MI355X ("AMD GPU specifications"),
+//   clock and bandwidth of an MI250X's die ("MI250 microarchitecture": 1.7 GHz, 1.6 TB/s)
+// * AMD's published peaks: MI100 (184.6 TFLOPS in f16 by its matrix units are 120 units with 1024
+//   operations a cycle at 1.502 GHz; 4096 bits of HBM2 at 1.2 GHz), MI250X (47.9 TFLOPS in f32 are
+//   220 units with 128 at 1.7 GHz), MI300X (163.4 in f32, packed, are 304 with 256 at 2.1 GHz),
+//   MI355X (2.4 GHz as presented at Hot Chips 2025; 8 TB/s)
+// * lists of the product's figures as reviews print them: RX 6900 XT (23.04 TFLOPS in f32), RX 7900
+//   XTX, RX 9070, Ryzen AI Max+ 395 (256 bits of LPDDR5X-8000), A100 (and a device query), H200,
+//   RTX 3090, RTX 4090, RTX 5090 (104 TFLOPS in f32), and units and clock of the B200
+// * what a driver says: bandwidth of a B200 (7680 bits at 3996 MHz); clocks of an MI50 under load,
+//   1725 MHz, memory at 1000 MHz. A list of its figures has 60 units and a boost clock of 1746 MHz.
 // Rates of AMD's compute units:
 // * CDNA: "Pipeline descriptions" of ROCm Compute Profiler's documentation: four SIMDs of 16 lanes;
 //   each cycle instructions of several kinds issue, of different waves, one of them scalar; LDS
-//   with 32 banks of 4 bytes. A vector instruction of a wave of 64 takes 4 cycles, a transcendental
-//   one four times as long (LLVM's SISchedule.td: a quarter of the rate), addresses are taken from
-//   16 lanes a cycle.
-// * RDNA, compared with no document: two SIMDs of 32 lanes, each with a scalar unit and with a
-//   transcendental unit of 8 lanes beside its others; LDS with 32 banks for each compute unit;
-//   addresses are taken from 32 lanes a cycle. Pairs (VOPD) are one instruction here.
-// Rates of NVIDIA's multiprocessors are compared with no document.
+//   with 32 banks of 4 bytes. A vector instruction of a wave of 64 takes 4 cycles, addresses are
+//   taken from 16 lanes a cycle.
+// * RDNA: 64 lanes a cycle without pairs (VOPD), which are one instruction here ("Workgroup
+//   processor" of that documentation: 128 operations in f32). Compared with no document: that each
+//   of two SIMDs has a scalar unit, that LDS has 32 banks for each compute unit, and that addresses
+//   are taken from 32 lanes a cycle.
+// * Both: transcendental instructions have a quarter of the rate (WriteTrans32 of LLVM's
+//   SISchedule.td), on RDNA in a unit of their own (HWTransVALU there).
+// Rates of NVIDIA's multiprocessors: the table "Throughput of Native Arithmetic Instructions" of
+// CUDA's guides: 64 lanes for 8.0 and 128 for the others, 16 of the special functions. Of 10.0 and
+// 12.0 these 16, and of all the 32 banks of shared memory, are as for their predecessors.
 constexpr GpuModel kGpus[] = {
     {"gfx906", "MI50", 60, 1.725, 1024, 64, 16, 32, 16, 1, false},
     {"gfx908", "MI100", 120, 1.502, 1228.8, 64, 16, 32, 16, 1, false},
