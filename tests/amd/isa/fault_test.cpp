@@ -10,8 +10,11 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr const char* kStart =
-    "s_load_dwordx4 s[4:7], s[0:1], 0x0\ns_waitcnt lgkmcnt(0)\nv_lshlrev_b32_e32 v1, 2, v0\n";
+std::string start_for(const std::string& target) {
+  return std::string("s_load_dwordx4 s[4:7], s[0:1], 0x0\n") +
+         (isa_of(target).major >= 12 ? "s_wait_kmcnt 0x0" : "s_waitcnt lgkmcnt(0)") +
+         "\nv_lshlrev_b32_e32 v1, 2, v0\n";
+}
 
 // What running it says: 128 threads, of which the first argument holds a dword each, that are
 // written, and the second as many that are not.
@@ -23,8 +26,8 @@ std::string outcome(const std::string& lines, const Options& options = {},
   Options limited = options;
   limited.most_instructions = 10'000;
   try {
-    run(*kernel_of(target, kStart + lines + "\ns_endpgm\n", 512), memory, {in, out}, 1, 128,
-        limited);
+    run(*kernel_of(target, start_for(target) + lines + "\ns_endpgm\n", 512), memory, {in, out}, 1,
+        128, limited);
     return "accepted";
   } catch (const Fault& fault) {
     return fault.what();
@@ -36,6 +39,7 @@ struct Planted {
   const char* wrong;
   const char* right;
   const char* said;
+  const char* target = "gfx90a";
 };
 
 const Planted kPlanted[] = {
@@ -131,6 +135,65 @@ const Planted kPlanted[] = {
      "of which the block has 512 bytes"},
     {"register_beyond_those_declared", "v_mov_b32_e32 v32, 0", "v_mov_b32_e32 v31, 0",
      "a register beyond"},
+    // Each generation has counters of its own.
+    {"wait_for_another_counter_of_gfx10",
+     "ds_write_b32 v1, v0\nds_read_b32 v2, v1\ns_waitcnt vmcnt(0)\nv_mov_b32_e32 v3, v2",
+     "ds_write_b32 v1, v0\nds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v3, v2",
+     "v2 is to be filled by a load", "gfx1030"},
+    {"wait_for_stores_of_gfx10",
+     "global_load_dword v2, v1, s[4:5]\ns_waitcnt_vscnt null, 0x0\nv_mov_b32_e32 v3, v2",
+     "global_load_dword v2, v1, s[4:5]\ns_waitcnt vmcnt(0)\nv_mov_b32_e32 v3, v2",
+     "v2 is to be filled by a load", "gfx1030"},
+    {"wait_for_one_of_two_counters_of_a_flat_load",
+     "v_mov_b32_e32 v2, s4\nv_mov_b32_e32 v3, s5\nflat_load_dword v4, v[2:3]\n"
+     "s_waitcnt vmcnt(0)\nv_mov_b32_e32 v5, v4",
+     "v_mov_b32_e32 v2, s4\nv_mov_b32_e32 v3, s5\nflat_load_dword v4, v[2:3]\n"
+     "s_waitcnt vmcnt(0) lgkmcnt(0)\nv_mov_b32_e32 v5, v4",
+     "v4 is to be filled by a load"},
+    {"missing_wait_of_gfx11", "global_load_b32 v2, v1, s[4:5]\nv_mov_b32_e32 v3, v2",
+     "global_load_b32 v2, v1, s[4:5]\ns_waitcnt vmcnt(0)\nv_mov_b32_e32 v3, v2",
+     "v2 is to be filled by a load", "gfx1100"},
+    {"wait_for_another_counter_of_gfx12",
+     "global_load_b32 v2, v1, s[4:5]\ns_wait_dscnt 0x0\nv_mov_b32_e32 v3, v2",
+     "global_load_b32 v2, v1, s[4:5]\ns_wait_loadcnt 0x0\nv_mov_b32_e32 v3, v2",
+     "v2 is to be filled by a load", "gfx1201"},
+    {"wait_for_too_few_of_gfx12",
+     "ds_store_b32 v1, v0\nglobal_load_b32 v2, v1, s[4:5]\nds_load_b32 v3, v1\n"
+     "s_wait_loadcnt_dscnt 0x1\nv_mov_b32_e32 v4, v3",
+     "ds_store_b32 v1, v0\nglobal_load_b32 v2, v1, s[4:5]\nds_load_b32 v3, v1\n"
+     "s_wait_loadcnt_dscnt 0x100\nv_mov_b32_e32 v4, v3",
+     "v3 is to be filled by a load", "gfx1201"},
+    {"missing_wait_of_a_scalar_load_of_gfx12",
+     "s_load_b32 s8, s[4:5], 0x0\ns_wait_dscnt 0x0\ns_add_co_u32 s8, s8, 1",
+     "s_load_b32 s8, s[4:5], 0x0\ns_wait_kmcnt 0x0\ns_add_co_u32 s8, s8, 1",
+     "has not been waited for", "gfx1201"},
+    {"end_between_the_halves_of_a_barrier", "s_barrier_signal -1",
+     "s_barrier_signal -1\ns_barrier_wait 0xffff", "the wave ends between", "gfx1201"},
+    {"store_to_lds_that_another_wave_reads",
+     "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\ns_barrier\nv_xor_b32_e32 v2, 0x100, v1\n"
+     "ds_read_b32 v3, v2\ns_waitcnt lgkmcnt(0)\nds_write_b32 v1, v0",
+     "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\ns_barrier\nv_xor_b32_e32 v2, 0x100, v1\n"
+     "ds_read_b32 v3, v2\ns_waitcnt lgkmcnt(0)\ns_barrier\nds_write_b32 v1, v0",
+     "a race"},
+    {"scalar_register_never_written", "v_mov_b32_e32 v5, s20\nglobal_store_dword v1, v5, s[6:7]",
+     "v_mov_b32_e32 v5, s4\nglobal_store_dword v1, v5, s[6:7]", "nobody has written"},
+    {"branch_on_scc_that_nobody_set", "s_cbranch_scc1 1\ns_nop 0\ns_nop 0",
+     "s_cmp_eq_u32 s4, s5\ns_cbranch_scc1 1\ns_nop 0\ns_nop 0", "a branch on SCC"},
+    {"jump_to_what_nobody_wrote", "s_setpc_b64 s[20:21]",
+     "s_getpc_b64 s[20:21]\ns_add_u32 s20, s20, 12\ns_addc_u32 s21, s21, 0\ns_setpc_b64 s[20:21]",
+     "a jump to an address that nobody has written"},
+    {"atomic_on_what_nobody_wrote", "global_atomic_add v1, v0, s[6:7]",
+     "global_atomic_add v1, v0, s[4:5]", "an atomic on memory that nobody has written"},
+    {"atomic_misaligned", "v_or_b32_e32 v1, 2, v1\nglobal_atomic_add v1, v0, s[4:5]",
+     "global_atomic_add v1, v0, s[4:5]", "misaligned"},
+    {"scalar_load_misaligned", "s_load_dword s8, s[4:5], 0x2", "s_load_dword s8, s[4:5], 0x4",
+     "misaligned"},
+    {"scratch_beyond_what_is_declared",
+     "v_mov_b32_e32 v2, 0\nv_mov_b32_e32 v3, 0x20000\nflat_load_dword v4, v[2:3]",
+     "v_mov_b32_e32 v2, s4\nv_mov_b32_e32 v3, s5\nflat_load_dword v4, v[2:3]",
+     "of which a lane has 0 bytes"},
+    {"scalar_register_beyond_those_declared", "s_mov_b32 s96, 0", "s_mov_b32 s95, 0",
+     "a register beyond"},
     {"loop_without_an_end", "s_branch 65535", "s_branch 0", "a loop without an end"},
     {"unknown_instruction", "v_unheard_of_f32 v1, v2", "s_nop 0", "is not known"},
     {"unknown_modifier", "v_add_u32_e32 v1, 1, v1 turbo", "v_add_u32_e32 v1, 1, v1",
@@ -143,9 +206,11 @@ const Planted kPlanted[] = {
 class PlantedFault : public ::testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedFault, is_caught_and_its_absence_is_not) {
-  EXPECT_THAT(outcome(GetParam().wrong),
-              AllOf(HasSubstr("listed (gfx90a): "), HasSubstr(GetParam().said), HasSubstr("wave")));
-  EXPECT_EQ(outcome(GetParam().right), "accepted");
+  const Planted& planted = GetParam();
+  EXPECT_THAT(outcome(planted.wrong, {}, planted.target),
+              AllOf(HasSubstr(std::string("listed (") + planted.target + "): "),
+                    HasSubstr(planted.said), HasSubstr("wave")));
+  EXPECT_EQ(outcome(planted.right, {}, planted.target), "accepted");
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernel, PlantedFault, ::testing::ValuesIn(kPlanted),
@@ -242,7 +307,7 @@ TEST(Race, is_one_of_bytes_and_not_of_the_dwords_that_hold_them) {
     TestMemory memory;
     const std::uint64_t data = memory.allocate(std::vector<std::uint32_t>(64, 7));
     try {
-      run(*kernel_of("gfx90a", std::string(kStart) + "v_add_u32_e32 v2, s2, v1\n" +
+      run(*kernel_of("gfx90a", start_for("gfx90a") + "v_add_u32_e32 v2, s2, v1\n" +
                                    "global_load_ubyte v3, v2, s[4:5]\ns_waitcnt vmcnt(0)\n" +
                                    stored + "\nglobal_store_byte v2, v3, s[4:5]\ns_endpgm\n"),
           memory, {data}, 2, 64);
