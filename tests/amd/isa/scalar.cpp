@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
+#include <tuple>
 
 #include "tests/amd/isa/lanes.hpp"
 #include "tests/amd/isa/lanewise.hpp"
@@ -786,6 +788,18 @@ bool keeps_modes(const Instruction& instruction) {
 }
 
 }  // namespace
+
+std::vector<std::vector<std::string>> scalar_names() {
+  std::map<std::tuple<Execute, u32, bool, bool, bool>, std::vector<std::string>> alike;
+  for (const auto& [name, entry] : table()) {
+    alike[{entry.execute, entry.variant, entry.is_short, entry.is_short_unsigned,
+           entry.accumulates}]
+        .push_back(name);
+  }
+  std::vector<std::vector<std::string>> names;
+  for (auto& [instruction, of_it] : alike) names.push_back(std::move(of_it));
+  return names;
+}
 
 bool translate_scalar(const Instruction& instruction, const Isa&, int, Operation& op) {
   const std::string& name = instruction.mnemonic;

@@ -259,6 +259,10 @@ bool translate_scalar(const Instruction& instruction, const Isa& isa, int lanes,
 bool translate_memory(const Instruction& instruction, const Isa& isa, int lanes,
                       Operation& operation);
 
+/// The scalar instructions that are not made of vector instructions' functions: the mnemonics of
+/// each, which targets call differently.
+std::vector<std::vector<std::string>> scalar_names();
+
 /// Runs until `wave` has ended, is at a barrier or has executed that many instructions.
 void run_wave(Wave& wave, std::uint32_t instructions);
 
