@@ -18,7 +18,7 @@ KILN_OPERATOR(mul, *)
 KILN_OPERATOR(div, /)
 #else
 KILN_FN f32 div(f32 a, f32 b) { return gpu::div(a, b); }
-KILN_FN f64 div(f64 a, f64 b) { return a / b; }
+KILN_FN f64 div(f64 a, f64 b) { return gpu::div(a, b); }
 #endif
 KILN_LIBRARY_1(floor, floor)
 KILN_LIBRARY_1(ceil, ceil)
@@ -28,7 +28,7 @@ KILN_LIBRARY_2(fmod, fmod)
 KILN_FN f32 square(f32 x) { return x * x; }
 KILN_FN f64 square(f64 x) { return x * x; }
 KILN_FN f32 reciprocal(f32 x) { return div(1.0f, x); }
-KILN_FN f64 reciprocal(f64 x) { return 1.0 / x; }
+KILN_FN f64 reciprocal(f64 x) { return div(1.0, x); }
 #if KILN_HOST && !defined(__clang__)
 // g++ makes -a * b - c of -(a * b + c), also for a division by -d, and with it another sign of
 // zero. It cannot where it does not see which instruction a number is from.
@@ -90,7 +90,7 @@ KILN_FN f32 floor_divide(f32 a, f32 b) {
   return wrong_side > 0.0 ? q - 1.0f : q;
 }
 KILN_FN f64 floor_divide(f64 a, f64 b) {
-  const f64 q = floor(a / b);
+  const f64 q = floor(div(a, b));
   const f64 rest = fma(-q, b, a);
   const f64 wrong_side = b < 0.0 ? rest : -rest;
   return wrong_side > 0.0 ? q - 1.0 : q;
@@ -138,7 +138,7 @@ namespace fast {
 #if !KILN_HOST
 KILN_FN f32 div(f32 a, f32 b) { return a * native::rcp(b); }
 KILN_FN f32 reciprocal(f32 x) { return native::rcp(x); }
-KILN_FN f64 div(f64 a, f64 b) { return a / b; }
+KILN_FN f64 div(f64 a, f64 b) { return kiln::div(a, b); }
 KILN_FN f64 reciprocal(f64 x) { return kiln::reciprocal(x); }
 #else
 using kiln::div;

@@ -1,4 +1,4 @@
-// Quotients of f32 on GPUs.
+// Quotients on GPUs.
 #pragma once
 
 #include "native.h"
@@ -8,12 +8,12 @@ namespace kiln {
 
 namespace gpu {
 
-// Correctly rounded. Compilers for AMD GPUs refine the reciprocal of the instruction, which is the
-// float below or above, and round 2^i / (2^j - 2^(j - 24)) down where it is below: the refined one
-// is midway between two floats, and so is the quotient. Here the next larger reciprocal makes the
-// quotient that the last step starts from, which then is above the middle; any other quotient that
-// is the float below or above does as well (Markstein, "Computation of elementary functions on the
-// IBM RISC System/6000 processor").
+// Correctly rounded. Compilers for AMD GPUs refine the reciprocal of the instruction, which in f32
+// is the float below or above and in f64 has half of the bits, and round 2^i / (2^j - 2^(j - 24)),
+// 2^(j - 53) in f64, down where the refined one is below: it is midway between two floats, and so
+// is the quotient. Here the next larger reciprocal makes the quotient that the last step starts
+// from, which then is above the middle; any other quotient that is the float below or above does as
+// well (Markstein, "Computation of elementary functions on the IBM RISC System/6000 processor").
 KILN_FN f32 div(f32 a, f32 b) {
 #if KILN_AMD
   // By constants, of which compilers multiply by some.
@@ -30,6 +30,27 @@ KILN_FN f32 div(f32 a, f32 b) {
   const f32 rest = ::fmaf(-d, nearer, n);
   return __builtin_amdgcn_div_fixupf(__builtin_amdgcn_div_fmasf(rest, reciprocal, nearer, scaled),
                                      b, a);
+#else
+  return a / b;
+#endif
+}
+KILN_FN f64 div(f64 a, f64 b) {
+#if KILN_AMD
+  constexpr u64 kFraction = 0xfffffffffffffull;
+  if (__builtin_constant_p(b) && (bit_cast<u64>(b) & kFraction) != kFraction) return a / b;
+  bool unused;
+  bool scaled;
+  const f64 d = __builtin_amdgcn_div_scale(a, b, false, &unused);
+  const f64 n = __builtin_amdgcn_div_scale(a, b, true, &scaled);
+  const f64 r = __builtin_amdgcn_rcp(d);
+  const f64 refined = __builtin_fma(__builtin_fma(-d, r, 1.0), r, r);
+  const f64 reciprocal = __builtin_fma(__builtin_fma(-d, refined, 1.0), refined, refined);
+  const f64 larger = bit_cast<f64>(bit_cast<u64>(reciprocal) + 1);
+  const f64 near = n * reciprocal;
+  const f64 nearer = __builtin_fma(__builtin_fma(-d, near, n), larger, near);
+  const f64 rest = __builtin_fma(-d, nearer, n);
+  return __builtin_amdgcn_div_fixup(__builtin_amdgcn_div_fmas(rest, reciprocal, nearer, scaled), b,
+                                    a);
 #else
   return a / b;
 #endif

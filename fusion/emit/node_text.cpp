@@ -262,13 +262,16 @@ std::string NodeText::operation(const TypedNode& node, std::span<const std::stri
   if (accuracy_ != Accuracy::fast && is_quotient_of_integer(graph_, node))
     return fmt::format("quotient_of_integer({}, {})", value(0), value(1));
   // Integer arithmetic wraps and has its own rules, so it is spelled as calls. So is a quotient of
-  // f32: compilers for AMD GPUs round not every one of them correctly, and `fast` approximates it.
+  // f32 or f64: compilers for AMD GPUs round not every one of them correctly, and `fast`
+  // approximates those of f32.
   const bool is_fast = accuracy_ == Accuracy::fast && dtype == DType::f32;
   const bool is_quotient_of_f32 =
       node.op == Op::div && dtype == DType::f32 && (is_fast || node.dtype == DType::f32);
   // LLVM 14 takes a quotient for positive if no operand is below zero, which -0.0 is not.
   if (node.op == Op::div && !is_fast && is_negative_zero(graph_, graph_.nodes[node.operands[1]]))
     return fmt::format("-({}) / {}", value(0), dtype == DType::f64 ? "0.0" : "0.0f");
+  if (node.op == Op::div && dtype == DType::f64)
+    return fmt::format("div({}, {})", value(0), value(1));
   const bool plain = (op.rule == Rule::compare || is_floating(dtype)) && !is_quotient_of_f32;
   if (!op.infix.empty() && plain) {
     if (op.arity == 1) return fmt::format("{}({})", op.infix, value(0));
