@@ -110,7 +110,7 @@ struct Options {
   bool check_waits = true;  ///< a register that a load has yet to fill must not be used
   /// v_exp, v_log, v_rcp, v_rsq, v_sqrt, v_sin and v_cos of f32 give now the nearest float and now
   /// the one on the other side of the exact value, as their documented error of one unit in the
-  /// last place allows.
+  /// last place allows; v_rcp, v_rsq and v_sqrt of f64 err by nearly the 2^29 units of theirs.
   bool worst_transcendentals = false;
 };
 

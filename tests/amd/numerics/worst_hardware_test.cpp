@@ -1,5 +1,6 @@
 // The bounds of numerics on the worst GPU that AMD's documents allow: an emulated one whose v_exp,
-// v_log, v_rcp, v_rsq, v_sqrt, v_sin and v_cos are wrong in the last place here and there.
+// v_log, v_rcp, v_rsq, v_sqrt, v_sin and v_cos are wrong in the last place here and there, those of
+// f64 in the last 29 bits.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -62,9 +63,18 @@ TEST_F(WorstHardware, stays_within_the_bounds_of_a_sample) {
   EXPECT_LT(rsqrt->largest, 1);
 }
 
+TEST_F(WorstHardware, rounds_quotients_and_roots_of_f64) {
+  numerics::Request request;
+  request.functions = {"sqrt", "reciprocal", "div"};
+  request.dtypes = {DType::f64};
+  for (const numerics::Measurement& one : expect_bounds(request)) {
+    EXPECT_LE(one.largest, 0.5) << one.function;
+  }
+}
+
 void expect_every_bound(Accuracy accuracy) {
   numerics::Request request;
-  request.dtypes = {DType::f16, DType::bf16, DType::f32};
+  request.dtypes = {DType::f16, DType::bf16, DType::f32, DType::f64};
   request.accuracy = accuracy;
   request.pairs = 512;
   EXPECT_GT(expect_bounds(request).size(), 100U);
