@@ -4,13 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 
 #include "fusion/graph/typed_graph.hpp"
 #include "fusion/infer/infer.hpp"
-#include "fusion/reference/bound.hpp"
-#include "fusion/reference/reference.hpp"
 #include "fusion/text/text.hpp"
+#include "tests/src/numerics/against_reference.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/private_cache.hpp"
@@ -38,89 +36,6 @@ bool is_tried(const OpInfo& op, DType dtype) {
 std::string call_text(const OpInfo& op) {
   constexpr std::string_view kOperands[] = {"x", "x, y", "x, y, z"};
   return fmt::format("{}({})", op.name, kOperands[op.arity - 1]);
-}
-
-// The first elements pair every special value of one operand with every one of the others.
-std::vector<HostArray> make_inputs(DType dtype, std::size_t arity) {
-  constexpr std::int64_t kSpecial = 30;
-  std::vector<HostArray> inputs;
-  for (std::size_t i = 0; i < arity; ++i) {
-    HostArray array = HostArray::contiguous(dtype, {kElements});
-    const std::vector<std::uint64_t> values = testing::sample(dtype, kElements, 7 + i);
-    for (std::int64_t k = 0; k < kElements; ++k) {
-      const std::int64_t choices[] = {k / kSpecial, k % kSpecial, k * 7 % kSpecial};
-      const std::int64_t at = k < kSpecial * kSpecial ? choices[i] : k;
-      testing::set_bits(array, k, values[static_cast<std::size_t>(at)]);
-    }
-    inputs.push_back(std::move(array));
-  }
-  return inputs;
-}
-
-// What the function gives exactly: floats unrounded in f64, everything else in its own dtype.
-std::vector<HostArray> expected(const Function& function, const std::vector<HostArray>& inputs,
-                                const std::vector<DType>& dtypes, Rounding rounding) {
-  const fusion::Graph graph = fusion::parse(function.expression());
-  std::vector<fusion::ArgumentType> types;
-  for (const HostArray& input : inputs) types.push_back({input.dtype, false, false});
-  std::vector<DType> stored;
-  for (const DType dtype : dtypes) stored.push_back(is_floating(dtype) ? DType::f64 : dtype);
-  const fusion::TypedGraph typed = fusion::infer(graph, types, stored, rounding, function.name());
-  std::vector<fusion::ReferenceOperand> arguments;
-  for (const HostArray& input : inputs) {
-    arguments.push_back(
-        {const_cast<std::byte*>(input.bytes.data()), input.dtype, input.strides, 0});
-  }
-  std::vector<HostArray> outputs;
-  std::vector<fusion::ReferenceOperand> results;
-  for (const DType dtype : stored) outputs.push_back(HostArray::contiguous(dtype, inputs[0].shape));
-  for (HostArray& output : outputs)
-    results.push_back({output.bytes.data(), output.dtype, output.strides, 0});
-  fusion::evaluate(typed, inputs[0].shape, arguments, results);
-  return outputs;
-}
-
-// The sign of a NaN is nobody's promise.
-bool is_sign_of_nan(const OpInfo& op, const std::vector<HostArray>& inputs, std::int64_t i) {
-  return op.op == Op::copysign &&
-         std::isnan(fusion::decode(testing::get_bits(inputs[1], i), inputs[1].dtype));
-}
-
-void compare(const OpInfo& op, const std::vector<HostArray>& inputs, const HostArray& got,
-             const HostArray& exact, Device device) {
-  const DType dtype = got.dtype;
-  double bound = 0;
-  if (is_floating(dtype)) bound = *fusion::error_bound(op, dtype, Accuracy::storage, device.type);
-  // What is expected has been rounded itself: to f64.
-  bound = std::max(0.5, dtype == DType::f64 ? bound + 0.5 : bound);
-  int reported = 0;
-  for (std::int64_t i = 0; i < got.size() && reported < 3; ++i) {
-    const std::uint64_t result = testing::get_bits(got, i);
-    const std::uint64_t wanted = testing::get_bits(exact, i);
-    bool right = result == wanted;
-    double error = 0;
-    if (is_floating(dtype)) {
-      std::array<long double, 3> operands{};
-      for (std::size_t k = 0; k < inputs.size(); ++k)
-        operands[k] = fusion::decode(testing::get_bits(inputs[k], i), inputs[k].dtype);
-      error = fusion::counted_error(op.op, fusion::decode(result, dtype),
-                                    fusion::decode(wanted, DType::f64), operands, dtype);
-      right = error <= bound || is_sign_of_nan(op, inputs, i);
-    }
-    if (right) continue;
-    ++reported;
-    std::string values;
-    for (const HostArray& input : inputs) {
-      values += fmt::format(" {:#x} ({})", testing::get_bits(input, i),
-                            fusion::decode(testing::get_bits(input, i), input.dtype));
-    }
-    ADD_FAILURE() << op.name << " of " << name(inputs[0].dtype) << values << " on "
-                  << to_string(device) << ": got "
-                  << fmt::format("{:#x} ({})", result, fusion::decode(result, dtype))
-                  << ", expected "
-                  << fusion::decode(wanted, is_floating(dtype) ? DType::f64 : dtype)
-                  << fmt::format(" ({} ULP, bound {})", error, bound);
-  }
 }
 
 class OpOnDevice : public testing::OnDevice {
@@ -158,16 +73,19 @@ class OpOnDevice : public testing::OnDevice {
       outputs.push_back(HostArray::contiguous(dtypes.back(), inputs[0].shape));
     }
     testing::run_on(device, function, inputs, outputs);
-    const std::vector<HostArray> exact = expected(function, inputs, dtypes, Rounding::once);
+    const std::vector<HostArray> exact =
+        testing::reference_results(function, inputs, dtypes, Rounding::once);
     for (std::size_t i = 0; i < group.size(); ++i)
-      compare(*group[i], inputs, outputs[i], exact[i], device);
+      testing::expect_results(*group[i], inputs, outputs[i], exact[i], 0, Accuracy::storage,
+                              device);
   }
 };
 
 TEST_P(OpOnDevice, AgreesWithTheReference) {
   for (const DType dtype : kComputed) {
     for (const int arity : {1, 2, 3})
-      expect_ops(dtype, arity, make_inputs(dtype, static_cast<std::size_t>(arity)));
+      expect_ops(dtype, arity,
+                 testing::special_inputs(dtype, static_cast<std::size_t>(arity), kElements));
   }
 }
 
@@ -194,11 +112,13 @@ TEST_P(OpOnDevice, CastsBetweenAllPairsOfDtypes) {
       outputs.push_back(HostArray::contiguous(to, {kElements}));
     }
     const Function function = parse(fmt::format("casts_{}", name(from)), text);
-    const std::vector<HostArray> inputs = make_inputs(from, 1);
+    const std::vector<HostArray> inputs = testing::special_inputs(from, 1, kElements);
     testing::run_on(device, function, inputs, outputs);
-    const std::vector<HostArray> exact = expected(function, inputs, dtypes, Rounding::once);
+    const std::vector<HostArray> exact =
+        testing::reference_results(function, inputs, dtypes, Rounding::once);
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      compare(fusion::info(Op::cast), inputs, outputs[i], exact[i], device);
+      testing::expect_results(fusion::info(Op::cast), inputs, outputs[i], exact[i], 0,
+                              Accuracy::storage, device);
   }
 }
 

@@ -1,5 +1,5 @@
-// The tables of special values on real kernels of every float dtype, under storage and strict: what
-// comes out is compared with what is written in them, not with the reference interpreter.
+// Special values on real kernels of every float dtype, under storage and strict: what comes out is
+// compared with what is written in the tables of them, and every pair of them with the reference.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include "fusion/infer/infer.hpp"
 #include "fusion/reference/bound.hpp"
 #include "fusion/text/text.hpp"
+#include "tests/src/numerics/against_reference.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
 #include "tests/support/private_cache.hpp"
@@ -62,7 +63,9 @@ class SpecialValues : public ::testing::TestWithParam<std::tuple<DeviceType, DTy
   static Device device() { return {std::get<0>(GetParam()), 0}; }
   static DType dtype() { return std::get<1>(GetParam()); }
 
-  static void expect(const std::vector<SpecialRow>& rows, Accuracy accuracy) {
+  /// The rows; with pairs also every special value of an operand beside every one of the others,
+  /// against the reference.
+  static void expect(const std::vector<SpecialRow>& rows, Accuracy accuracy, bool pairs) {
     std::map<std::string_view, std::vector<const SpecialRow*>> by_call;
     for (const SpecialRow& row : rows) by_call[row.call].push_back(&row);
     for (std::size_t arity = 1; arity <= 3; ++arity) {
@@ -72,7 +75,7 @@ class SpecialValues : public ::testing::TestWithParam<std::tuple<DeviceType, DTy
       }
       for (std::size_t from = 0; from < calls.size(); from += kCallsOfKernel) {
         const auto count = std::min(kCallsOfKernel, calls.size() - from);
-        run(std::span(calls).subspan(from, count), by_call, arity, accuracy);
+        run(std::span(calls).subspan(from, count), by_call, arity, accuracy, pairs);
       }
     }
   }
@@ -81,11 +84,19 @@ class SpecialValues : public ::testing::TestWithParam<std::tuple<DeviceType, DTy
   // Calls of one kernel: each on its own rows, element by element, the others' are ignored.
   static void run(std::span<const std::string_view> calls,
                   std::map<std::string_view, std::vector<const SpecialRow*>>& by_call,
-                  std::size_t arity, Accuracy accuracy) {
+                  std::size_t arity, Accuracy accuracy, bool pairs) {
     std::size_t size = 0;
     for (const std::string_view call : calls) size = std::max(size, by_call[call].size());
-    const auto count = static_cast<std::int64_t>(size * calls.size());
+    const auto rows = static_cast<std::int64_t>(size * calls.size());
+    const std::int64_t count = rows + (pairs ? testing::kSpecialPairs : 0);
     std::vector<HostArray> inputs(arity, HostArray::contiguous(dtype(), {count}));
+    if (pairs) {
+      const auto special = testing::special_inputs(dtype(), arity, testing::kSpecialPairs);
+      for (std::size_t k = 0; k < arity; ++k) {
+        for (std::int64_t i = rows; i < count; ++i)
+          testing::set_bits(inputs[k], i, testing::get_bits(special[k], i - rows));
+      }
+    }
     for (std::size_t c = 0; c < calls.size(); ++c) {
       for (std::size_t i = 0; i < by_call[calls[c]].size(); ++i) {
         for (std::size_t k = 0; k < arity; ++k) {
@@ -104,6 +115,14 @@ class SpecialValues : public ::testing::TestWithParam<std::tuple<DeviceType, DTy
     for (const fusion::NodeId output : typed.outputs)
       outputs.push_back(HostArray::contiguous(typed.nodes[output].dtype, {count}));
     testing::run_on(device(), function, inputs, outputs);
+    if (pairs) {
+      std::vector<DType> dtypes;
+      for (const HostArray& output : outputs) dtypes.push_back(output.dtype);
+      const auto exact = testing::reference_results(function, inputs, dtypes, Rounding::once);
+      for (std::size_t c = 0; c < calls.size(); ++c)
+        testing::expect_results(op_of(calls[c]), inputs, outputs[c], exact[c], rows, accuracy,
+                                device());
+    }
     for (std::size_t c = 0; c < calls.size(); ++c) {
       for (std::size_t i = 0; i < by_call[calls[c]].size(); ++i) {
         judge(*by_call[calls[c]][i], outputs[c],
@@ -133,11 +152,11 @@ class SpecialValues : public ::testing::TestWithParam<std::tuple<DeviceType, DTy
 
 TEST_P(SpecialValues, AreThoseOfTheTable) {
   testing::Share share(device().type, 2, dtype() == DType::bf16 ? 1 : 0);
-  expect(testing::special_rows(), Accuracy::storage);
-  if (share.next()) expect(testing::special_rows(), Accuracy::strict);
+  expect(testing::special_rows(), Accuracy::storage, true);
+  if (share.next()) expect(testing::special_rows(), Accuracy::strict, true);
 }
 
-TEST_P(SpecialValues, NanComesOutOfEveryFunction) { expect(nan_rows(), Accuracy::storage); }
+TEST_P(SpecialValues, NanComesOutOfEveryFunction) { expect(nan_rows(), Accuracy::storage, false); }
 
 // Of the first operand, or of the only one; NVIDIA's conversions of narrow floats keep no payload.
 TEST_P(SpecialValues, ANanKeepsItsPayloadThroughMaximumAndMinimum) {
