@@ -6,18 +6,6 @@
 
 #include "tests/amd/hip/runtime.hpp"
 
-using kiln::amd::Call;
-using kiln::amd::CopyWork;
-using kiln::amd::FillWork;
-using kiln::amd::find_stream;
-using kiln::amd::gpu;
-using kiln::amd::GraphWork;
-using kiln::amd::is_forbidden;
-using kiln::amd::is_valid;
-using kiln::amd::KernelWork;
-using kiln::amd::Runtime;
-using kiln::amd::Work;
-
 namespace kiln::amd {
 namespace {
 
@@ -31,8 +19,8 @@ const void* this_thread() {
 
 }  // namespace
 
-bool is_forbidden() {
-  if (capture_mode == hipStreamCaptureModeRelaxed) return false;
+void refuse_while_capturing() {
+  if (capture_mode == hipStreamCaptureModeRelaxed) return;
   bool forbidden = false;
   for (const std::shared_ptr<Capture>& capture : Runtime::instance().captures) {
     const bool everywhere =
@@ -43,7 +31,7 @@ bool is_forbidden() {
     capture->invalidated = true;
     forbidden = true;
   }
-  return forbidden;
+  if (forbidden) throw Refusal{hipErrorStreamCaptureUnsupported};
 }
 
 namespace {
@@ -57,21 +45,20 @@ void forget(const ihipGraph& graph) {
   for (const auto& node : graph.nodes) runtime.handles.erase(node.get());
 }
 
-hipError_t add_node(hipGraphNode_t* node, hipGraph_t graph, const hipGraphNode_t* after,
-                    std::size_t count, Work work) {
-  if (!is_valid(graph)) return hipErrorInvalidValue;
+void add_node(hipGraphNode_t* node, hipGraph_t graph, const hipGraphNode_t* after,
+              std::size_t count, Work work) {
+  valid(graph, hipErrorInvalidValue);
   auto made = std::make_unique<hipGraphNode>();
   made->work = std::move(work);
   for (std::size_t i = 0; i < count; ++i) {
     const auto is_same = [&](const auto& one) { return one.get() == after[i]; };
-    if (std::ranges::none_of(graph->nodes, is_same)) return hipErrorInvalidValue;
-    if (std::ranges::count(made->after, after[i]) != 0) return hipErrorInvalidValue;
+    if (std::ranges::none_of(graph->nodes, is_same)) throw Refusal{};
+    if (std::ranges::count(made->after, after[i]) != 0) throw Refusal{};
     made->after.push_back(after[i]);
   }
   *node = made.get();
   Runtime::instance().handles.insert(made.get());
   graph->nodes.push_back(std::move(made));
-  return hipSuccess;
 }
 
 std::shared_ptr<ihipGraph> copy(const ihipGraph& graph) {
@@ -110,12 +97,12 @@ std::size_t append(hipGraphExec& executable, const ihipGraph& graph,
   return executable.nodes.size() - 1;
 }
 
-hipError_t launch(const hipGraphExec& executable, ihipStream_t& stream) {
+void launch(const hipGraphExec& executable, ihipStream_t& stream) {
   if (stream.capture != nullptr) {
     stream.capture->invalidated = true;
-    return hipErrorStreamCaptureUnsupported;
+    throw Refusal{hipErrorStreamCaptureUnsupported};
   }
-  if (gpu(stream.device).lost) return hipErrorIllegalAddress;
+  require_healthy(stream.device);
   const std::vector<Submitted> before = order(stream);
   std::vector<Submitted> submitted;
   for (const hipGraphExec::Node& node : executable.nodes) {
@@ -133,44 +120,51 @@ hipError_t launch(const hipGraphExec& executable, ihipStream_t& stream) {
         Runtime::instance().queue.submit(stream.device, after.empty() ? before : after, run_node));
   }
   stream.last = submitted.back();
-  return hipSuccess;
 }
 
-/// The node of an executable, if it does that kind of work.
+/// Of a node that does that kind of work.
 template <class Kind>
-Kind* find_work(hipGraphExec_t executable, hipGraphNode_t node) {
-  if (!is_valid(executable) || node == nullptr) return nullptr;
-  const auto found = std::ranges::find(executable->nodes, node, &hipGraphExec::Node::original);
-  return found == executable->nodes.end() ? nullptr : std::get_if<Kind>(found->work.get());
+Kind& work_of(hipGraphNode_t node) {
+  Kind* const work = std::get_if<Kind>(&valid(node, hipErrorInvalidValue).work);
+  if (work == nullptr) throw Refusal{};
+  return *work;
 }
-
+/// The same of an executable, whose graph need not live any more.
 template <class Kind>
-Kind* find_work(hipGraphNode_t node) {
-  return is_valid(node) ? std::get_if<Kind>(&node->work) : nullptr;
+Kind& work_of(hipGraphExec_t executable, hipGraphNode_t node) {
+  auto& nodes = valid(executable, hipErrorInvalidValue).nodes;
+  const auto found = std::ranges::find(nodes, node, &hipGraphExec::Node::original);
+  if (node == nullptr || found == nodes.end()) throw Refusal{};
+  Kind* const work = std::get_if<Kind>(found->work.get());
+  if (work == nullptr) throw Refusal{};
+  return *work;
 }
 
-/// What HIP refuses of fills that it can do and kiln never asks for.
-hipError_t make_fill(const hipMemsetParams& given, FillWork& made) {
-  if (given.elementSize != 1 || given.height != 1 || given.width == 0) return hipErrorInvalidValue;
-  made = {given.dst, static_cast<std::uint8_t>(given.value), given.width};
-  return check(made);
+/// Refuses what HIP can do and kiln never asks for.
+FillWork fill_of(const hipMemsetParams& given) {
+  if (given.elementSize != 1 || given.height != 1 || given.width == 0) throw Refusal{};
+  const FillWork fill{given.dst, static_cast<std::uint8_t>(given.value), given.width};
+  check(fill);
+  return fill;
 }
 
-hipError_t make_copy(const CopyWork& copy, hipMemcpyKind kind) {
-  return copy.bytes == 0 ? hipErrorInvalidValue : check(copy, kind);
+CopyWork copy_of(void* to, const void* from, std::size_t bytes, hipMemcpyKind kind) {
+  const CopyWork copy{to, from, bytes};
+  if (bytes == 0) throw Refusal{};
+  check(copy, kind);
+  return copy;
 }
 
 /// Kernels run where their module is loaded.
-hipError_t make_kernel_node(const hipKernelNodeParams& given, KernelWork& made) {
+KernelWork kernel_of(const hipKernelNodeParams& given) {
   const auto function = static_cast<hipFunction_t>(given.func);
-  if (!is_valid(function)) return hipErrorInvalidDeviceFunction;
-  return make_kernel(given, function->device, made);
+  return kernel_work(given, valid(function, hipErrorInvalidDeviceFunction).device);
 }
 
 // ---- Captures ----------------------------------------------------------------------------------
 
-hipError_t begin_capture(ihipStream_t& stream, hipStreamCaptureMode mode) {
-  if (stream.capture != nullptr) return hipErrorIllegalState;
+void begin_capture(ihipStream_t& stream, hipStreamCaptureMode mode) {
+  if (stream.capture != nullptr) throw Refusal{hipErrorIllegalState};
   auto capture = std::make_shared<Capture>();
   capture->graph = std::make_unique<ihipGraph>();
   capture->origin = &stream;
@@ -179,7 +173,6 @@ hipError_t begin_capture(ihipStream_t& stream, hipStreamCaptureMode mode) {
   Runtime::instance().captures.insert(capture);
   stream.capture = std::move(capture);
   stream.captured_last.clear();
-  return hipSuccess;
 }
 
 /// Whether some captured work of other streams is not waited for by the stream that ends the
@@ -191,13 +184,13 @@ bool is_unjoined(const ihipGraph& graph, const std::vector<hipGraphNode_t>& last
                              [&](const auto& node) { return followed.count(node.get()) == 0; });
 }
 
-hipError_t end_capture(ihipStream_t& stream, hipGraph_t* graph) {
+void end_capture(ihipStream_t& stream, hipGraph_t* graph) {
   *graph = nullptr;
   const std::shared_ptr<Capture> capture = stream.capture;
-  if (capture == nullptr) return hipErrorIllegalState;
-  if (capture->origin != &stream) return hipErrorStreamCaptureUnmatched;
+  if (capture == nullptr) throw Refusal{hipErrorIllegalState};
+  if (capture->origin != &stream) throw Refusal{hipErrorStreamCaptureUnmatched};
   if (capture->mode != hipStreamCaptureModeRelaxed && capture->thread != this_thread()) {
-    return hipErrorStreamCaptureWrongThread;
+    throw Refusal{hipErrorStreamCaptureWrongThread};
   }
   const bool unjoined = is_unjoined(*capture->graph, stream.captured_last);
   Runtime& runtime = Runtime::instance();
@@ -209,55 +202,52 @@ hipError_t end_capture(ihipStream_t& stream, hipGraph_t* graph) {
   }
   if (capture->invalidated || unjoined) {
     forget(*capture->graph);
-    return unjoined ? hipErrorStreamCaptureUnjoined : hipErrorStreamCaptureInvalidated;
+    throw Refusal{unjoined ? hipErrorStreamCaptureUnjoined : hipErrorStreamCaptureInvalidated};
   }
   runtime.handles.insert(capture->graph.get());
   *graph = capture->graph.release();
-  return hipSuccess;
 }
 
 }  // namespace
 }  // namespace kiln::amd
 
+using namespace kiln::amd;  // NOLINT: the functions of HIP's interface are in no namespace
+
 extern "C" {
 
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode* mode) {
-  std::swap(*mode, kiln::amd::capture_mode);
+  std::swap(*mode, capture_mode);
   return hipSuccess;
 }
 hipError_t hipStreamIsCapturing(hipStream_t on, hipStreamCaptureStatus* status) {
-  const Call call;
-  const ihipStream_t* const stream = find_stream(on);
-  if (stream == nullptr) return call.end(hipErrorInvalidHandle);
-  *status = stream->capture == nullptr     ? hipStreamCaptureStatusNone
-            : stream->capture->invalidated ? hipStreamCaptureStatusInvalidated
-                                           : hipStreamCaptureStatusActive;
-  return call.end(hipSuccess);
+  return call([&] {
+    const ihipStream_t& stream = stream_of(on);
+    *status = stream.capture == nullptr     ? hipStreamCaptureStatusNone
+              : stream.capture->invalidated ? hipStreamCaptureStatusInvalidated
+                                            : hipStreamCaptureStatusActive;
+  });
 }
 hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode) {
-  const Call call;
-  if (stream == nullptr) return call.end(hipErrorStreamCaptureUnsupported);
-  if (!is_valid(stream)) return call.end(hipErrorInvalidHandle);
-  return call.end(kiln::amd::begin_capture(*stream, mode));
+  return call([&] {
+    if (stream == nullptr) throw Refusal{hipErrorStreamCaptureUnsupported};
+    begin_capture(valid(stream), mode);
+  });
 }
 hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
-  const Call call;
-  if (stream == nullptr || !is_valid(stream)) return call.end(hipErrorInvalidHandle);
-  return call.end(kiln::amd::end_capture(*stream, graph));
+  return call([&] { end_capture(valid(stream), graph); });
 }
 
 hipError_t hipGraphCreate(hipGraph_t* graph, unsigned) {
-  const Call call;
-  *graph = new ihipGraph;
-  Runtime::instance().handles.insert(*graph);
-  return call.end(hipSuccess);
+  return call([&] {
+    *graph = new ihipGraph;
+    Runtime::instance().handles.insert(*graph);
+  });
 }
 hipError_t hipGraphDestroy(hipGraph_t graph) {
-  const Call call;
-  if (!is_valid(graph)) return call.end(hipErrorInvalidValue);
-  kiln::amd::forget(*graph);
-  delete graph;
-  return call.end(hipSuccess);
+  return call([&] {
+    forget(valid(graph, hipErrorInvalidValue));
+    delete graph;
+  });
 }
 
 // ---- Nodes -------------------------------------------------------------------------------------
@@ -265,133 +255,111 @@ hipError_t hipGraphDestroy(hipGraph_t graph) {
 hipError_t hipGraphAddKernelNode(hipGraphNode_t* node, hipGraph_t graph,
                                  const hipGraphNode_t* after, std::size_t count,
                                  const hipKernelNodeParams* given) {
-  const Call call;
-  KernelWork work;
-  if (hipError_t error = kiln::amd::make_kernel_node(*given, work); error != hipSuccess) {
-    return call.end(error);
-  }
-  return call.end(kiln::amd::add_node(node, graph, after, count, std::move(work)));
+  return call([&] { add_node(node, graph, after, count, kernel_of(*given)); });
 }
 hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t* node, hipGraph_t graph,
                                    const hipGraphNode_t* after, std::size_t count, void* to,
                                    const void* from, std::size_t bytes, hipMemcpyKind kind) {
-  const Call call;
-  const CopyWork work{to, from, bytes};
-  if (hipError_t error = kiln::amd::make_copy(work, kind); error != hipSuccess) {
-    return call.end(error);
-  }
-  return call.end(kiln::amd::add_node(node, graph, after, count, work));
+  return call([&] { add_node(node, graph, after, count, copy_of(to, from, bytes, kind)); });
 }
 hipError_t hipGraphAddMemsetNode(hipGraphNode_t* node, hipGraph_t graph,
                                  const hipGraphNode_t* after, std::size_t count,
                                  const hipMemsetParams* given) {
-  const Call call;
-  FillWork work;
-  if (hipError_t error = kiln::amd::make_fill(*given, work); error != hipSuccess) {
-    return call.end(error);
-  }
-  return call.end(kiln::amd::add_node(node, graph, after, count, work));
+  return call([&] { add_node(node, graph, after, count, fill_of(*given)); });
 }
 hipError_t hipGraphAddEmptyNode(hipGraphNode_t* node, hipGraph_t graph, const hipGraphNode_t* after,
                                 std::size_t count) {
-  const Call call;
-  return call.end(kiln::amd::add_node(node, graph, after, count, {}));
+  return call([&] { add_node(node, graph, after, count, {}); });
 }
 hipError_t hipGraphAddChildGraphNode(hipGraphNode_t* node, hipGraph_t graph,
                                      const hipGraphNode_t* after, std::size_t count,
                                      hipGraph_t child) {
-  const Call call;
-  if (!is_valid(child)) return call.end(hipErrorInvalidValue);
-  return call.end(
-      kiln::amd::add_node(node, graph, after, count, GraphWork{kiln::amd::copy(*child)}));
+  return call([&] {
+    add_node(node, graph, after, count, GraphWork{copy(valid(child, hipErrorInvalidValue))});
+  });
 }
 
 // ---- What is in a graph: in no order, so backwards ---------------------------------------------
 
 hipError_t hipGraphGetNodes(hipGraph_t graph, hipGraphNode_t* nodes, std::size_t* count) {
-  const Call call;
-  if (!is_valid(graph)) return call.end(hipErrorInvalidValue);
-  const std::size_t all = graph->nodes.size();
-  for (std::size_t i = 0; nodes != nullptr && i < std::min(*count, all); ++i) {
-    nodes[i] = graph->nodes[all - 1 - i].get();
-  }
-  *count = nodes == nullptr ? all : std::min(*count, all);
-  return call.end(hipSuccess);
+  return call([&] {
+    const std::size_t all = valid(graph, hipErrorInvalidValue).nodes.size();
+    for (std::size_t i = 0; nodes != nullptr && i < std::min(*count, all); ++i) {
+      nodes[i] = graph->nodes[all - 1 - i].get();
+    }
+    *count = nodes == nullptr ? all : std::min(*count, all);
+  });
 }
 hipError_t hipGraphGetEdges(hipGraph_t graph, hipGraphNode_t* from, hipGraphNode_t* to,
                             std::size_t* count) {
-  const Call call;
-  if (!is_valid(graph)) return call.end(hipErrorInvalidValue);
-  std::size_t edges = 0;
-  for (auto node = graph->nodes.rbegin(); node != graph->nodes.rend(); ++node) {
-    for (const hipGraphNode_t before : (*node)->after) {
-      if (from != nullptr && to != nullptr) {
-        if (edges == *count) return call.end(hipSuccess);
-        from[edges] = before;
-        to[edges] = node->get();
+  return call([&] {
+    const auto& nodes = valid(graph, hipErrorInvalidValue).nodes;
+    std::size_t edges = 0;
+    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+      for (const hipGraphNode_t before : (*node)->after) {
+        if (from != nullptr && to != nullptr) {
+          if (edges == *count) return;
+          from[edges] = before;
+          to[edges] = node->get();
+        }
+        ++edges;
       }
-      ++edges;
     }
-  }
-  *count = edges;
-  return call.end(hipSuccess);
+    *count = edges;
+  });
 }
 hipError_t hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType* type) {
-  const Call call;
-  if (!is_valid(node)) return call.end(hipErrorInvalidValue);
-  constexpr hipGraphNodeType kTypes[] = {hipGraphNodeTypeEmpty, hipGraphNodeTypeKernel,
-                                         hipGraphNodeTypeMemcpy, hipGraphNodeTypeMemset,
-                                         hipGraphNodeTypeGraph};
-  static_assert(std::size(kTypes) == std::variant_size_v<Work>);
-  *type = kTypes[node->work.index()];
-  return call.end(hipSuccess);
+  return call([&] {
+    constexpr hipGraphNodeType kTypes[] = {hipGraphNodeTypeEmpty, hipGraphNodeTypeKernel,
+                                           hipGraphNodeTypeMemcpy, hipGraphNodeTypeMemset,
+                                           hipGraphNodeTypeGraph};
+    static_assert(std::size(kTypes) == std::variant_size_v<Work>);
+    *type = kTypes[valid(node, hipErrorInvalidValue).work.index()];
+  });
 }
 hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t node, hipKernelNodeParams* given) {
-  const Call call;
-  auto* const work = kiln::amd::find_work<KernelWork>(node);
-  if (work == nullptr) return call.end(hipErrorInvalidValue);
-  work->pointers.clear();
-  for (const kiln::amd::KernelArgument& argument : work->function->kernel->arguments) {
-    if (!argument.hidden()) work->pointers.push_back(work->arguments.data() + argument.offset);
-  }
-  *given = {};
-  given->func = work->function;
-  given->gridDim = work->blocks;
-  given->blockDim = work->threads;
-  given->sharedMemBytes = work->dynamic_lds;
-  given->kernelParams = work->pointers.data();
-  return call.end(hipSuccess);
+  return call([&] {
+    auto& work = work_of<KernelWork>(node);
+    work.pointers.clear();
+    for (const KernelArgument& argument : work.function->kernel->arguments) {
+      if (!argument.hidden()) work.pointers.push_back(work.arguments.data() + argument.offset);
+    }
+    *given = {};
+    given->func = work.function;
+    given->gridDim = work.blocks;
+    given->blockDim = work.threads;
+    given->sharedMemBytes = work.dynamic_lds;
+    given->kernelParams = work.pointers.data();
+  });
 }
 hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t node, hipMemsetParams* given) {
-  const Call call;
-  const auto* const work = kiln::amd::find_work<FillWork>(node);
-  if (work == nullptr) return call.end(hipErrorInvalidValue);
-  *given = {};
-  given->dst = work->to;
-  given->value = work->value;
-  given->elementSize = 1;
-  given->width = work->bytes;
-  given->height = 1;
-  return call.end(hipSuccess);
+  return call([&] {
+    const auto& work = work_of<FillWork>(node);
+    *given = {};
+    given->dst = work.to;
+    given->value = work.value;
+    given->elementSize = 1;
+    given->width = work.bytes;
+    given->height = 1;
+  });
 }
 
 #if HIP_VERSION_MAJOR > 5 || HIP_VERSION_MINOR > 2  // HIP 5.2 declares them and does not have them
 // No kernel here is launched as a cooperative one.
 hipError_t hipGraphKernelNodeGetAttribute(hipGraphNode_t node, hipKernelNodeAttrID attribute,
                                           hipKernelNodeAttrValue* value) {
-  const Call call;
-  if (kiln::amd::find_work<KernelWork>(node) == nullptr ||
-      attribute != hipKernelNodeAttributeCooperative) {
-    return call.end(hipErrorInvalidValue);
-  }
-  value->cooperative = 0;
-  return call.end(hipSuccess);
+  return call([&] {
+    work_of<KernelWork>(node);
+    if (attribute != hipKernelNodeAttributeCooperative) throw Refusal{};
+    value->cooperative = 0;
+  });
 }
 hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t node, hipKernelNodeAttrID,
                                           const hipKernelNodeAttrValue*) {
-  const Call call;
-  return call.end(kiln::amd::find_work<KernelWork>(node) == nullptr ? hipErrorInvalidValue
-                                                                    : hipErrorNotSupported);
+  return call([&] {
+    work_of<KernelWork>(node);
+    throw Refusal{hipErrorNotSupported};
+  });
 }
 #endif
 
@@ -399,52 +367,34 @@ hipError_t hipGraphKernelNodeSetAttribute(hipGraphNode_t node, hipKernelNodeAttr
 
 hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t* executable, hipGraph_t graph,
                                         unsigned long long) {
-  const Call call;
-  if (!is_valid(graph)) return call.end(hipErrorInvalidValue);
-  *executable = new hipGraphExec;
-  kiln::amd::append(**executable, *graph, {});
-  Runtime::instance().handles.insert(*executable);
-  return call.end(hipSuccess);
+  return call([&] {
+    valid(graph, hipErrorInvalidValue);
+    *executable = new hipGraphExec;
+    append(**executable, *graph, {});
+    Runtime::instance().handles.insert(*executable);
+  });
 }
 hipError_t hipGraphExecDestroy(hipGraphExec_t executable) {
-  const Call call;
-  if (Runtime::instance().handles.erase(executable) == 0) return call.end(hipErrorInvalidValue);
-  delete executable;
-  return call.end(hipSuccess);
+  return call([&] {
+    release(executable, hipErrorInvalidValue);
+    delete executable;
+  });
 }
 hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t on) {
-  const Call call;
-  ihipStream_t* const stream = find_stream(on);
-  if (!is_valid(executable) || stream == nullptr) return call.end(hipErrorInvalidValue);
-  return call.end(kiln::amd::launch(*executable, *stream));
+  return call([&] { launch(valid(executable, hipErrorInvalidValue), stream_of(on)); });
 }
 hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
                                            const hipKernelNodeParams* given) {
-  const Call call;
-  auto* const work = kiln::amd::find_work<KernelWork>(executable, node);
-  if (work == nullptr) return call.end(hipErrorInvalidValue);
-  return call.end(kiln::amd::make_kernel_node(*given, *work));
+  return call([&] { work_of<KernelWork>(executable, node) = kernel_of(*given); });
 }
 hipError_t hipGraphExecMemcpyNodeSetParams1D(hipGraphExec_t executable, hipGraphNode_t node,
                                              void* to, const void* from, std::size_t bytes,
                                              hipMemcpyKind kind) {
-  const Call call;
-  auto* const work = kiln::amd::find_work<CopyWork>(executable, node);
-  if (work == nullptr) return call.end(hipErrorInvalidValue);
-  const CopyWork wanted{to, from, bytes};
-  const hipError_t error = kiln::amd::make_copy(wanted, kind);
-  if (error == hipSuccess) *work = wanted;
-  return call.end(error);
+  return call([&] { work_of<CopyWork>(executable, node) = copy_of(to, from, bytes, kind); });
 }
 hipError_t hipGraphExecMemsetNodeSetParams(hipGraphExec_t executable, hipGraphNode_t node,
                                            const hipMemsetParams* given) {
-  const Call call;
-  auto* const work = kiln::amd::find_work<FillWork>(executable, node);
-  if (work == nullptr) return call.end(hipErrorInvalidValue);
-  FillWork wanted;
-  const hipError_t error = kiln::amd::make_fill(*given, wanted);
-  if (error == hipSuccess) *work = wanted;
-  return call.end(error);
+  return call([&] { work_of<FillWork>(executable, node) = fill_of(*given); });
 }
 
 }  // extern "C"

@@ -87,43 +87,57 @@ bool is_valid(const void* handle) { return Runtime::instance().handles.count(han
 
 Gpu& gpu(int index) { return *Runtime::instance().gpus[static_cast<std::size_t>(index)]; }
 
-hipError_t check(const CopyWork& copy, hipMemcpyKind kind) {
+void release(const void* handle, hipError_t otherwise) {
+  if (Runtime::instance().handles.erase(handle) == 0) throw Refusal{otherwise};
+}
+
+void require_healthy(int device) {
+  if (static_cast<std::size_t>(device) >= Runtime::instance().gpus.size()) {
+    throw Refusal{hipErrorNoDevice};
+  }
+  if (gpu(device).lost) throw Refusal{hipErrorIllegalAddress};
+}
+
+void check(const CopyWork& copy, hipMemcpyKind kind) {
   const DeviceMemory* const to = memory_of(copy.to);
   const DeviceMemory* const from = memory_of(copy.from);
-  if (copy.to == nullptr || copy.from == nullptr) return hipErrorInvalidValue;
-  if (to != nullptr && !to->holds(copy.to, copy.bytes)) return hipErrorInvalidValue;
-  if (from != nullptr && !from->holds(copy.from, copy.bytes)) return hipErrorInvalidValue;
+  if (copy.to == nullptr || copy.from == nullptr) throw Refusal{};
+  if (to != nullptr && !to->holds(copy.to, copy.bytes)) throw Refusal{};
+  if (from != nullptr && !from->holds(copy.from, copy.bytes)) throw Refusal{};
   const bool to_device = kind == hipMemcpyHostToDevice || kind == hipMemcpyDeviceToDevice;
   const bool from_device = kind == hipMemcpyDeviceToHost || kind == hipMemcpyDeviceToDevice;
   const bool is_as_said = (to != nullptr) == to_device && (from != nullptr) == from_device;
-  return kind == hipMemcpyDefault || is_as_said ? hipSuccess : hipErrorInvalidValue;
+  if (kind != hipMemcpyDefault && !is_as_said) throw Refusal{};
 }
 
-hipError_t check(const FillWork& fill) {
+void check(const FillWork& fill) {
   const DeviceMemory* const to = memory_of(fill.to);
-  return to != nullptr && to->holds(fill.to, fill.bytes) ? hipSuccess : hipErrorInvalidValue;
+  if (to == nullptr || !to->holds(fill.to, fill.bytes)) throw Refusal{};
 }
 
-hipError_t make_kernel(const hipKernelNodeParams& given, int device, KernelWork& made) {
+KernelWork kernel_work(const hipKernelNodeParams& given, int device) {
   const auto function = static_cast<hipFunction_t>(given.func);
-  if (!is_valid(function) || function->device != device) return hipErrorInvalidDeviceFunction;
+  if (valid(function, hipErrorInvalidDeviceFunction).device != device) {
+    throw Refusal{hipErrorInvalidDeviceFunction};
+  }
   const Kernel& kernel = *function->kernel;
   const auto volume = [](const dim3& size) { return std::uint64_t{size.x} * size.y * size.z; };
   constexpr std::uint64_t kMostThreads = std::uint64_t{1} << 32;  // along an axis, exclusive
   const auto fits = [](std::uint32_t blocks, std::uint32_t threads) {
     return std::uint64_t{blocks} * threads < kMostThreads;
   };
-  if (volume(given.gridDim) == 0 || volume(given.blockDim) == 0) return hipErrorInvalidValue;
-  if (volume(given.blockDim) > kernel.max_threads) return hipErrorInvalidConfiguration;
+  if (volume(given.gridDim) == 0 || volume(given.blockDim) == 0) throw Refusal{};
+  if (volume(given.blockDim) > kernel.max_threads) throw Refusal{hipErrorInvalidConfiguration};
   if (!fits(given.gridDim.x, given.blockDim.x) || !fits(given.gridDim.y, given.blockDim.y) ||
       !fits(given.gridDim.z, given.blockDim.z)) {
-    return hipErrorInvalidConfiguration;
+    throw Refusal{hipErrorInvalidConfiguration};
   }
   const auto lds = static_cast<std::uint64_t>(Runtime::instance().target->lds_bytes);
-  if (std::uint64_t{kernel.lds_bytes} + given.sharedMemBytes > lds) return hipErrorInvalidValue;
-  if (given.extra != nullptr) return hipErrorNotSupported;
-  if (given.kernelParams == nullptr && kernel.argument_bytes != 0) return hipErrorInvalidValue;
+  if (std::uint64_t{kernel.lds_bytes} + given.sharedMemBytes > lds) throw Refusal{};
+  if (given.extra != nullptr) throw Refusal{hipErrorNotSupported};
+  if (given.kernelParams == nullptr && kernel.argument_bytes != 0) throw Refusal{};
 
+  KernelWork made;
   made.function = function;
   made.code = function->code;
   made.blocks = given.gridDim;
@@ -134,7 +148,7 @@ hipError_t make_kernel(const hipKernelNodeParams& given, int device, KernelWork&
     const KernelArgument& argument = kernel.arguments[i];
     std::memcpy(made.arguments.data() + argument.offset, given.kernelParams[i], argument.bytes);
   }
-  return hipSuccess;
+  return made;
 }
 
 std::vector<Submitted> order(const ihipStream_t& stream) {
@@ -149,20 +163,19 @@ std::vector<Submitted> order(const ihipStream_t& stream) {
   return before;
 }
 
-hipError_t submit(ihipStream_t& stream, Work work) {
+void submit(ihipStream_t& stream, Work work) {
   if (stream.capture != nullptr) {
-    if (stream.capture->invalidated) return hipErrorStreamCaptureInvalidated;
+    if (stream.capture->invalidated) throw Refusal{hipErrorStreamCaptureInvalidated};
     auto node = std::make_unique<hipGraphNode>();
     node->work = std::move(work);
     node->after = std::exchange(stream.captured_last, {node.get()});
     Runtime::instance().handles.insert(node.get());
     stream.capture->graph->nodes.push_back(std::move(node));
-    return hipSuccess;
+    return;
   }
   stream.last = Runtime::instance().queue.submit(
       stream.device, order(stream),
       [device = stream.device, work = std::move(work)] { run(device, work); });
-  return hipSuccess;
 }
 
 void run(int device, const Work& work) {

@@ -144,37 +144,56 @@ struct Runtime {
   std::uint64_t launches = 0;
 };
 
-/// Every function of the interface: the lock, and the error that hipGetLastError gives.
-class Call {
- public:
-  Call() : lock_(Runtime::instance().mutex) {}
-  hipError_t end(hipError_t error) const;
-
- private:
-  std::lock_guard<std::recursive_mutex> lock_;
+/// Why a function of the interface does nothing; call() makes it the function's error.
+struct Refusal {
+  hipError_t error = hipErrorInvalidValue;
 };
+/// Makes it what hipGetLastError gives.
+hipError_t remember(hipError_t error);
+
+/// What a function of the interface does, under the lock.
+template <class Body>
+hipError_t call(Body body) {
+  const std::lock_guard lock(Runtime::instance().mutex);
+  try {
+    body();
+    return hipSuccess;
+  } catch (const Refusal& refusal) {
+    return remember(refusal.error);
+  }
+}
 
 bool is_valid(const void* handle);
-/// Null for a stream that is none; the default stream is the current device's.
-ihipStream_t* find_stream(hipStream_t stream);
 Gpu& gpu(int index);
 
-// What an operation may be. They give hipSuccess or the error of the call that asks for it.
-hipError_t check(const CopyWork& copy, hipMemcpyKind kind);
-hipError_t check(const FillWork& fill);
-/// Copies the arguments of a launch on that device.
-hipError_t make_kernel(const hipKernelNodeParams& given, int device, KernelWork& made);
+// These throw a Refusal.
 
+/// `otherwise` if the handle is none.
+template <class T>
+T& valid(T* handle, hipError_t otherwise = hipErrorInvalidHandle) {
+  if (!is_valid(handle)) throw Refusal{otherwise};
+  return *handle;
+}
+/// Gives up a handle, for its owner to delete.
+void release(const void* handle, hipError_t otherwise = hipErrorInvalidHandle);
+/// The default stream is the current device's.
+ihipStream_t& stream_of(hipStream_t stream);
+/// For a device that is lost, and on a machine without one.
+void require_healthy(int device);
+void check(const CopyWork& copy, hipMemcpyKind kind);
+void check(const FillWork& fill);
+/// With a copy of the arguments of a launch on that device.
+KernelWork kernel_work(const hipKernelNodeParams& given, int device);
 /// Puts the work behind what is on the stream or, if the stream is captured, into the graph.
-hipError_t submit(ihipStream_t& stream, Work work);
+void submit(ihipStream_t& stream, Work work);
+/// For calls that captures forbid to threads that have not relaxed their mode; it spoils the
+/// captures.
+void refuse_while_capturing();
+
 /// What the next operation on the stream comes after.
 std::vector<Submitted> order(const ihipStream_t& stream);
 /// Does it now. A kernel's Fault is the device's end.
 void run(int device, const Work& work);
 void report(int device, const std::string& fault);
-
-/// For calls that captures forbid to threads that have not relaxed their mode: whether one does,
-/// which spoils it.
-bool is_forbidden();
 
 }  // namespace kiln::amd
