@@ -1,25 +1,18 @@
-// Scalar instructions: arithmetic on scalar registers, branches, waits, barriers. The pseudocode of
-// AMD's ISA documents decides; floats are those of the vector instructions' tables.
+// Scalar arithmetic. The pseudocode of AMD's ISA documents decides; floats are those of the vector
+// instructions' tables.
+#include "tests/amd/isa/scalar.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <tuple>
 
 #include "tests/amd/isa/lanes.hpp"
-#include "tests/amd/isa/lanewise.hpp"
 
 namespace kiln::amd {
-namespace {
 
-// A scalar operand: its value, and ones in the bits that nobody has written.
-struct Word {
-  u64 value = 0;
-  u64 unset = 0;
-};
-
-Word read(const Wave& wave, const Operand& operand, bool wide) {
+Word read_scalar(const Wave& wave, const Operand& operand, bool wide) {
   if (operand.is_scalar()) {
     if (wide && operand.count > 1) {
       return {wave.pair(operand.index),
@@ -37,7 +30,7 @@ void refuse_unset_exec(const Wave& wave, u64 unset) {
   if (unset != 0) fault(wave, "EXEC is made of a register that nobody has written");
 }
 
-void write(Wave& wave, const Operand& operand, Word word, bool wide) {
+void write_scalar(Wave& wave, const Operand& operand, Word word, bool wide) {
   if (!operand.is_scalar()) return;
   if (operand.index >= kExec) refuse_unset_exec(wave, word.unset);
   wave.set_scalar(operand.index, static_cast<u32>(word.value), static_cast<u32>(word.unset));
@@ -46,6 +39,8 @@ void write(Wave& wave, const Operand& operand, Word word, bool wide) {
                     static_cast<u32>(word.unset >> 32));
   }
 }
+
+namespace {
 
 void set_scc(Wave& wave, bool value, bool unset) {
   wave.scc = value;
@@ -83,8 +78,8 @@ u64 unset_result(const Word& a, const Word& b) {
 
 template <class F, bool Wide, Scc Kind, int Count, Bits Passing>
 void arithmetic(Wave& wave, const Operation& op) {
-  const Word a = read(wave, op.operands[op.first_source], Wide);
-  const Word b = Count > 1 ? read(wave, op.operands[op.first_source + 1U], Wide) : Word{};
+  const Word a = read_scalar(wave, op.operands[op.first_source], Wide);
+  const Word b = Count > 1 ? read_scalar(wave, op.operands[op.first_source + 1U], Wide) : Word{};
   Outcome outcome = F{}(Sources{a.value, b.value, wave.scc});
   constexpr bool kReads = Kind == Scc::reads || Kind == Scc::reads_and_sets;
   u64 unset = unset_result<F, Wide, Passing>(a, b) | all_if(kReads && wave.scc_unset);
@@ -92,7 +87,7 @@ void arithmetic(Wave& wave, const Operation& op) {
     outcome.value &= 0xffffffff;
     unset &= 0xffffffff;
   }
-  write(wave, op.operands[0], {outcome.value, unset}, Wide);
+  write_scalar(wave, op.operands[0], {outcome.value, unset}, Wide);
   if constexpr (Kind == Scc::sets || Kind == Scc::reads_and_sets) {
     set_scc(wave, outcome.scc, unset != 0);
   }
@@ -130,9 +125,9 @@ Word logic(Logic kind, u32 invert, Word a, Word b, bool wide) {
 
 template <Logic Kind, bool Wide>
 void bitwise(Wave& wave, const Operation& op) {
-  const Word result = logic(Kind, op.variant, read(wave, op.operands[1], Wide),
-                            read(wave, op.operands[2], Wide), Wide);
-  write(wave, op.operands[0], result, Wide);
+  const Word result = logic(Kind, op.variant, read_scalar(wave, op.operands[1], Wide),
+                            read_scalar(wave, op.operands[2], Wide), Wide);
+  write_scalar(wave, op.operands[0], result, Wide);
   set_scc(wave, result.value != 0, result.unset != 0);
 }
 
@@ -140,10 +135,10 @@ void bitwise(Wave& wave, const Operation& op) {
 template <Logic Kind, bool Wide>
 void save_exec(Wave& wave, const Operation& op) {
   const Operand exec{OperandKind::scalar, kExec, 2, false, false, false, -1, 0, 0};
-  const Word source = read(wave, op.operands[1], Wide);
-  const Word old = read(wave, exec, Wide);
+  const Word source = read_scalar(wave, op.operands[1], Wide);
+  const Word old = read_scalar(wave, exec, Wide);
   const Word result = logic(Kind, op.variant, source, old, Wide);
-  write(wave, op.operands[0], {Wide ? old.value : old.value & 0xffffffff, 0}, Wide);
+  write_scalar(wave, op.operands[0], {Wide ? old.value : old.value & 0xffffffff, 0}, Wide);
   refuse_unset_exec(wave, result.unset);
   wave.set_scalar(kExec, static_cast<u32>(result.value));
   if constexpr (Wide) wave.set_scalar(kExec + 1, static_cast<u32>(result.value >> 32));
@@ -152,47 +147,47 @@ void save_exec(Wave& wave, const Operation& op) {
 
 template <bool Wide>
 void move(Wave& wave, const Operation& op) {
-  write(wave, op.operands[0], read(wave, op.operands[1], Wide), Wide);
+  write_scalar(wave, op.operands[0], read_scalar(wave, op.operands[1], Wide), Wide);
 }
 
 template <bool Wide>
 void conditional_move(Wave& wave, const Operation& op) {
   if (wave.scc_unset) fault(wave, "SCC holds nothing that anybody has written");
-  if (wave.scc) write(wave, op.operands[0], read(wave, op.operands[1], Wide), Wide);
+  if (wave.scc) write_scalar(wave, op.operands[0], read_scalar(wave, op.operands[1], Wide), Wide);
 }
 
 template <bool Wide>
 void select(Wave& wave, const Operation& op) {
-  const Word a = read(wave, op.operands[1], Wide);
-  const Word b = read(wave, op.operands[2], Wide);
+  const Word a = read_scalar(wave, op.operands[1], Wide);
+  const Word b = read_scalar(wave, op.operands[2], Wide);
   Word result = wave.scc ? a : b;
   if (wave.scc_unset) result.unset = ~u64{0};
-  write(wave, op.operands[0], result, Wide);
+  write_scalar(wave, op.operands[0], result, Wide);
 }
 
 template <bool Wide>
 void invert(Wave& wave, const Operation& op) {
-  Word word = read(wave, op.operands[1], Wide);
+  Word word = read_scalar(wave, op.operands[1], Wide);
   word.value = ~word.value;
   if constexpr (!Wide) word.value &= 0xffffffff;
-  write(wave, op.operands[0], word, Wide);
+  write_scalar(wave, op.operands[0], word, Wide);
   set_scc(wave, word.value != 0, word.unset != 0);
 }
 
 // D of 32 bits = F(S0 of 64 bits), SCC whether that is not 0.
 template <class F, Scc Kind>
 void count(Wave& wave, const Operation& op) {
-  const Word word = read(wave, op.operands[1], true);
+  const Word word = read_scalar(wave, op.operands[1], true);
   const u32 result = static_cast<u32>(F{}(word.value));
-  write(wave, op.operands[0], {result, word.unset != 0 ? 0xffffffff : u64{0}}, false);
+  write_scalar(wave, op.operands[0], {result, word.unset != 0 ? 0xffffffff : u64{0}}, false);
   if constexpr (Kind == Scc::sets) set_scc(wave, result != 0, word.unset != 0);
 }
 
 // SCC = S0 relation S1: bits less, equal, greater of `variant`; 8 for signed, 16 for wide.
 void compare(Wave& wave, const Operation& op) {
   const bool wide = (op.variant & 16) != 0;
-  const Word a = read(wave, op.operands[0], wide);
-  const Word b = read(wave, op.operands[1], wide);
+  const Word a = read_scalar(wave, op.operands[0], wide);
+  const Word b = read_scalar(wave, op.operands[1], wide);
   int relation = 0;
   if ((op.variant & 8) != 0) {
     const auto x = static_cast<i32>(a.value);
@@ -240,7 +235,7 @@ std::pair<u32, bool> float_of_lane(const Wave& wave, const Operation& op) {
 }
 void float_arithmetic(Wave& wave, const Operation& op) {
   const auto [value, unset] = float_of_lane(wave, op);
-  write(wave, op.operands[0], {value, all_if(unset)}, false);
+  write_scalar(wave, op.operands[0], {value, all_if(unset)}, false);
 }
 void float_compare(Wave& wave, const Operation& op) {
   const auto [relation, unset] = float_of_lane(wave, op);
@@ -250,147 +245,18 @@ void float_compare(Wave& wave, const Operation& op) {
 // SCC = whether bit S1 of S0 is `variant`.
 template <bool Wide>
 void compare_bit(Wave& wave, const Operation& op) {
-  const Word word = read(wave, op.operands[0], Wide);
-  const Word at = read(wave, op.operands[1], false);
+  const Word word = read_scalar(wave, op.operands[0], Wide);
+  const Word at = read_scalar(wave, op.operands[1], false);
   const u64 bit = u64{1} << (at.value & (Wide ? 63 : 31));
   set_scc(wave, ((word.value & bit) != 0) == (op.variant != 0),
           (word.unset & bit) != 0 || at.unset != 0);
 }
 
-// ---- Branches ----
-
-void jump(Wave& wave, u64 address) {
-  const u64 base = wave.launch->code_base;
-  const auto found = wave.launch->program->at_address.find(address - base);
-  if (found == wave.launch->program->at_address.end()) {
-    fault(wave, fmt::format("a jump to {:#x}, where no instruction is", address - base));
-  }
-  wave.pc = found->second;
-}
-
-u64 after(const Wave& wave, const Operation& op) { return wave.launch->code_base + op.address + 4; }
-
-void get_pc(Wave& wave, const Operation& op) {
-  write(wave, op.operands[0], {after(wave, op), 0}, true);
-}
-u64 jump_target(const Wave& wave, const Operand& operand) {
-  const Word word = read(wave, operand, true);
-  if (word.unset != 0) fault(wave, "a jump to an address that nobody has written");
-  return word.value;
-}
-void set_pc(Wave& wave, const Operation& op) { jump(wave, jump_target(wave, op.operands[0])); }
-void swap_pc(Wave& wave, const Operation& op) {
-  const u64 target = jump_target(wave, op.operands[1]);
-  write(wave, op.operands[0], {after(wave, op), 0}, true);
-  jump(wave, target);
-}
-void call(Wave& wave, const Operation& op) {
-  write(wave, op.operands[0], {after(wave, op), 0}, true);
-  wave.pc = op.target;
-}
-
-void branch(Wave& wave, const Operation& op) { wave.pc = op.target; }
-
-enum Condition : u32 { kScc0, kScc1, kVccZero, kVccNotZero, kExecZero, kExecNotZero };
-
-void conditional_branch(Wave& wave, const Operation& op) {
-  bool taken = false;
-  switch (op.variant) {
-    case kScc0:
-    case kScc1:
-      if (wave.scc_unset) fault(wave, "a branch on SCC, which holds nothing that anybody has set");
-      taken = wave.scc == (op.variant == kScc1);
-      break;
-    case kVccZero:
-    case kVccNotZero:
-      if (wave.mask_unset(kVcc) != 0) {
-        fault(wave, "a branch on VCC, which is made of what nobody has written",
-              lowest_lane(wave.mask_unset(kVcc)));
-      }
-      taken = (wave.mask(kVcc) == 0) == (op.variant == kVccZero);
-      break;
-    default: taken = (wave.exec == 0) == (op.variant == kExecZero); break;
-  }
-  if (taken) wave.pc = op.target;
-}
-
-// ---- Waits and barriers ----
-
-void finish(Wave& wave, std::deque<Outstanding>& queue, std::size_t most) {
-  if (queue.size() <= most) return;
-  // Scalar loads come in any order: only the wait for all of them says something.
-  const bool any_order =
-      std::ranges::any_of(queue, [](const Outstanding& entry) { return !entry.is_vector; });
-  if (any_order && most > 0) return;
-  while (queue.size() > most) {
-    const Outstanding& entry = queue.front();
-    for (u32 i = 0; i < entry.count; ++i) {
-      std::uint8_t& pending = entry.is_vector ? wave.pending_vector[entry.index + i]
-                                              : wave.pending_scalar[entry.index + i];
-      --pending;
-      --wave.pending;
-    }
-    queue.pop_front();
-  }
-}
-
-// `variant` has a byte for each counter: 255 does not wait.
-void wait(Wave& wave, const Operation& op) {
-  const auto counts = static_cast<u64>(op.offset);
-  for (std::size_t i = 0; i < kCounters; ++i) {
-    const u64 most = counts >> (8 * i) & 0xff;
-    if (most != 0xff) finish(wave, wave.outstanding[i], most);
-  }
-}
-
-void refuse_unfinished_writes(Wave& wave) {
-  if (!wave.launch->options->check_waits) return;
-  for (const auto& queue : wave.outstanding) {
-    for (const Outstanding& entry : queue) {
-      if (entry.is_lds_write) {
-        fault(wave, "a barrier while a write to LDS has not been waited for");
-      }
-    }
-  }
-}
-
-void barrier(Wave& wave, const Operation&) {
-  refuse_unfinished_writes(wave);
-  if (wave.signalled) fault(wave, "a barrier between the signal and the wait of another");
-  wave.at_barrier = wave.signalled = true;
-}
-void barrier_signal(Wave& wave, const Operation&) {
-  refuse_unfinished_writes(wave);
-  if (wave.signalled) fault(wave, "a second signal of a barrier without a wait");
-  wave.signalled = true;
-}
-void barrier_wait(Wave& wave, const Operation&) {
-  if (!wave.signalled) fault(wave, "a wait for a barrier that the wave has not signalled");
-  wave.at_barrier = true;
-}
-
-void end(Wave& wave, const Operation&) {
-  if (wave.signalled) fault(wave, "the wave ends between the signal and the wait of a barrier");
-  wave.ended = true;
-}
-
-void nothing(Wave&, const Operation&) {}
-
 // ---- The table ----
-
-struct Entry {
-  Execute execute = nullptr;
-  u32 variant = 0;
-  std::uint8_t destinations = 1;
-  std::uint8_t operands = 3;
-  bool is_short = false;  ///< the last operand is 16 bits, signed
-  bool is_short_unsigned = false;
-  bool accumulates = false;  ///< the destination is the first source
-};
 
 class Builder {
  public:
-  std::unordered_map<std::string, Entry> entries;
+  ScalarTable entries;
 
   template <bool Wide, Scc Kind, int Count, Bits Passing = Bits::mixes, class F>
   void add(std::initializer_list<const char*> names, F) {
@@ -653,38 +519,14 @@ void add_rest(Builder& to) {
   entries["s_bitcmp1_b32"] = {&compare_bit<false>, 1, 0, 2};
   entries["s_bitcmp0_b64"] = {&compare_bit<true>, 0, 0, 2};
   entries["s_bitcmp1_b64"] = {&compare_bit<true>, 1, 0, 2};
-  entries["s_getpc_b64"] = {&get_pc, 0, 1, 1};
-  entries["s_get_pc_i64"] = {&get_pc, 0, 1, 1};
-  entries["s_setpc_b64"] = {&set_pc, 0, 0, 1};
-  entries["s_set_pc_i64"] = {&set_pc, 0, 0, 1};
-  entries["s_swappc_b64"] = {&swap_pc, 0, 1, 2};
-  entries["s_swap_pc_i64"] = {&swap_pc, 0, 1, 2};
-  entries["s_call_b64"] = {&call, 0, 1, 2};
-  entries["s_branch"] = {&branch, 0, 0, 1};
-  static constexpr std::pair<const char*, u32> kConditions[] = {
-      {"scc0", kScc0},        {"scc1", kScc1},      {"vccz", kVccZero},
-      {"vccnz", kVccNotZero}, {"execz", kExecZero}, {"execnz", kExecNotZero}};
-  for (const auto& [name, condition] : kConditions) {
-    entries[fmt::format("s_cbranch_{}", name)] = {&conditional_branch, condition, 0, 1};
-  }
-  entries["s_barrier"] = {&barrier, 0, 0, 0};
-  entries["s_barrier_signal"] = {&barrier_signal, 0, 0, 1};
-  entries["s_barrier_wait"] = {&barrier_wait, 0, 0, 1};
-  entries["s_endpgm"] = {&end, 0, 0, 0};
-  for (const char* name :
-       {"s_nop", "s_clause", "s_delay_alu", "s_inst_prefetch", "s_set_inst_prefetch_distance",
-        "s_waitcnt_depctr", "s_wait_alu", "s_wait_idle", "s_sleep", "s_setprio", "s_icache_inv",
-        "s_dcache_inv", "s_dcache_wb", "s_prefetch_inst", "s_prefetch_inst_pc_rel",
-        "s_prefetch_data", "s_singleuse_vdst"}) {
-    entries[name] = {&nothing, 0, 0, 0};
-  }
 }
 
-const std::unordered_map<std::string, Entry>& table() {
+const ScalarTable& table() {
   static const auto all = [] {
     Builder builder;
     add_arithmetic(builder);
     add_rest(builder);
+    add_flow(builder.entries);
     return std::move(builder.entries);
   }();
   return all;
@@ -718,75 +560,6 @@ bool translate_float(const Instruction& instruction, Operation& op) {
   return op.operands.size() == op.entry->source_count + 1U && instruction.modifiers.empty();
 }
 
-std::int64_t number(std::string_view text) {
-  const int base = text.starts_with("0x") ? 16 : 10;
-  if (base == 16) text.remove_prefix(2);
-  std::int64_t value = -1;
-  std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return value;
-}
-
-// Sets how many may be left of a counter.
-void set_wait(Operation& op, Counter counter, std::int64_t most) {
-  const int shift = 8 * static_cast<int>(counter);
-  const auto byte = static_cast<u64>(std::clamp<std::int64_t>(most, 0, 254));
-  op.offset = static_cast<std::int64_t>((static_cast<u64>(op.offset) & ~(u64{0xff} << shift)) |
-                                        byte << shift);
-}
-
-// "vmcnt(1) lgkmcnt(0)"; "null, 0x0" of s_waitcnt_vscnt; "0x1" of s_wait_loadcnt.
-bool translate_wait(const Instruction& instruction, Operation& op) {
-  const std::string_view name = instruction.mnemonic;
-  const std::string_view text = instruction.modifiers.at("text");
-  op.execute = &wait;
-  op.offset = -1;
-  if (name == "s_waitcnt") {
-    static constexpr std::pair<std::string_view, Counter> kNames[] = {
-        {"vmcnt(", Counter::load}, {"lgkmcnt(", Counter::lds}, {"expcnt(", Counter::exports}};
-    bool any = false;
-    for (const auto& [counter, to] : kNames) {
-      const std::size_t at = text.find(counter);
-      if (at == text.npos) continue;
-      set_wait(op, to, number(text.substr(at + counter.size())));
-      any = true;
-    }
-    return any;
-  }
-  const std::size_t comma = text.find(", ");
-  const std::int64_t most = number(comma == text.npos ? text : text.substr(comma + 2));
-  if (most < 0) return false;
-  static constexpr std::pair<std::string_view, Counter> kWaits[] = {
-      {"s_waitcnt_vmcnt", Counter::load},  {"s_waitcnt_vscnt", Counter::store},
-      {"s_waitcnt_lgkmcnt", Counter::lds}, {"s_waitcnt_expcnt", Counter::exports},
-      {"s_wait_loadcnt", Counter::load},   {"s_wait_storecnt", Counter::store},
-      {"s_wait_dscnt", Counter::lds},      {"s_wait_kmcnt", Counter::scalar},
-      {"s_wait_expcnt", Counter::exports}, {"s_wait_samplecnt", Counter::exports},
-      {"s_wait_bvhcnt", Counter::exports}, {"s_wait_xcnt", Counter::exports}};
-  for (const auto& [wait_name, counter] : kWaits) {
-    if (name != wait_name) continue;
-    set_wait(op, counter, most);
-    return true;
-  }
-  // Two counters in one number: the first in bits 8 to 13, LDS in bits 0 to 5.
-  if (name != "s_wait_loadcnt_dscnt" && name != "s_wait_storecnt_dscnt") return false;
-  set_wait(op, name == "s_wait_loadcnt_dscnt" ? Counter::load : Counter::store, most >> 8 & 63);
-  set_wait(op, Counter::lds, most & 63);
-  return true;
-}
-
-// Modes that this interpreter has: nearest even, subnormals kept.
-bool keeps_modes(const Instruction& instruction) {
-  const std::string_view text = instruction.modifiers.at("text");
-  if (instruction.mnemonic == "s_round_mode") return number(text) == 0;
-  if (instruction.mnemonic == "s_denorm_mode") return number(text) == 15;
-  // Where scratch memory is: it is found without it.
-  if (instruction.mnemonic == "s_setreg_b32") {
-    return text.starts_with("hwreg(HW_REG_FLAT_SCR_LO)") ||
-           text.starts_with("hwreg(HW_REG_FLAT_SCR_HI)");
-  }
-  return false;
-}
-
 }  // namespace
 
 std::vector<std::vector<std::string>> scalar_names() {
@@ -807,7 +580,7 @@ bool translate_scalar(const Instruction& instruction, const Isa&, int, Operation
   if (!name.starts_with("s_")) return false;
   op.unit = Unit::scalar;
   if (const auto found = table().find(name); found != table().end()) {
-    const Entry& entry = found->second;
+    const ScalarEntry& entry = found->second;
     op.execute = entry.execute;
     op.variant = entry.variant;
     op.first_source = entry.destinations;
@@ -825,7 +598,7 @@ bool translate_scalar(const Instruction& instruction, const Isa&, int, Operation
       op.operands.pop_back();
       op.unit = Unit::other;
     }
-    if (entry.execute == &nothing || name == "s_endpgm" || name.starts_with("s_barrier")) {
+    if (entry.execute == &do_nothing || name == "s_endpgm" || name.starts_with("s_barrier")) {
       op.unit = Unit::other;
       op.operands.clear();
     }
@@ -833,17 +606,7 @@ bool translate_scalar(const Instruction& instruction, const Isa&, int, Operation
   }
   if (translate_float(instruction, op)) return true;
   op.unit = Unit::other;
-  if (name.starts_with("s_waitcnt") || name.starts_with("s_wait_")) {
-    return translate_wait(instruction, op);
-  }
-  op.execute = &nothing;
-  if (name == "s_sendmsg") {
-    return instruction.modifiers.at("text").find("MSG_DEALLOC_VGPRS") != std::string::npos;
-  }
-  if (name == "s_round_mode" || name == "s_denorm_mode" || name.starts_with("s_setreg")) {
-    return keeps_modes(instruction);
-  }
-  return false;
+  return translate_wait(instruction, op);
 }
 
 }  // namespace kiln::amd

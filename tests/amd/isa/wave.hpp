@@ -245,6 +245,9 @@ struct Wave {
   void exec_changed();
 };
 
+/// What caches and schedulers are told.
+inline void do_nothing(Wave&, const Operation&) {}
+
 /// Throws a Fault at the wave's current instruction.
 [[noreturn]] void fault(const Wave& wave, const std::string& what, int lane = -1);
 
