@@ -486,6 +486,9 @@ constexpr Case kMoves[] = {
      {6, 5}},
     {k9, "v_mov_b32_e32 v8, v1", {0x12345678}, {0x12345678}},
     {k9, "v_mov_b64_e32 v[8:9], v[1:2]", {1, 2}, {1, 2}},
+    // Of no type of its own: a literal is the low word, as of integers.
+    {k9, "v_mov_b64_e32 v[8:9], 0x10000", {}, {0x10000, 0}},
+    {k9, "v_mov_b64_e32 v[8:9], 1.0", {}, {0, 0x3ff00000}},
     {"gfx1100", "v_mov_b16_e32 v8, v1", {0x12345678}, {0x5a5a5678}},
     {"gfx1100",
      "v_cmp_eq_u32_e32 vcc_lo, 1, v1\nv_cndmask_b16 v8, v1, v2, vcc_lo",

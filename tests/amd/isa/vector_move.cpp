@@ -219,7 +219,7 @@ constexpr Shadow kSame = [](const u32*, const u32* unset) { return unset[0]; };
 const VectorRow kMoves[] = {
     {"v_mov_b32 v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32",
      lanewise<B32, B32>(same).shadowed(kSame)},
-    {"v_mov_b64", lanewise<B64, B64>(same).of_doubles().low_from(0)},
+    {"v_mov_b64", lanewise<B64, B64>(same).low_from(0)},
     {"v_mov_b16", lanewise<B16, B16>(same)},
     {"v_cndmask_b32", selection<B32>().shadowed(kSelected)},
     {"v_cndmask_b16", selection<B16>()},
