@@ -267,15 +267,24 @@ TEST(Unwritten, halves_may_stay_so_where_nobody_looks) {
         "v_or_b32_sdwa v4, v3, v0 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:DWORD "
         "src1_sel:BYTE_0\nv_and_b32_e32 v4, 0xffff, v4",
         "v_lshrrev_b32_e32 v4, 8, v3\nv_and_b32_e32 v4, 0xff, v4", "v_lshlrev_b32_e32 v4, v3, v0",
-        "v_lshlrev_b32_e32 v4, 8, v3\nv_mov_b32_e32 v5, v4\nv_lshlrev_b32_e32 v4, 8, v5"}) {
+        "v_lshlrev_b32_e32 v4, 8, v3\nv_mov_b32_e32 v5, v4\nv_lshlrev_b32_e32 v4, 8, v5",
+        "v_mul_lo_u32 v4, v3, v0\nv_sub_nc_u32_e32 v4, v0, v4\nv_and_b32_e32 v4, 0xffff, v4",
+        "v_mad_u32_u24 v4, v3, v0, v3\nv_add3_u32 v4, v4, v3, v0\nv_lshlrev_b32_e32 v4, 16, v4",
+        "v_add_co_u32 v4, vcc_lo, v3, v0\nv_and_b32_e32 v4, 0xffff, v4",
+        "v_lshl_add_u32 v4, v3, 16, v0", "v_lshl_add_u32 v4, v0, v3, v0",
+        "v_add_lshl_u32 v4, v3, v0, 16",
+        "v_cmp_class_f16_e32 vcc_lo, v3, v3\nv_cndmask_b32_e32 v4, v0, v1, vcc_lo"}) {
     EXPECT_EQ(outcome(half + reader + store, {}, "gfx1030"), "accepted") << reader;
   }
   for (const char* reader :
        {"v_cvt_f32_ubyte2_e32 v4, v3", "v_and_b32_e32 v4, 0x1ffff, v3", "v_bfe_u32 v4, v3, 12, 8",
         "v_lshlrev_b32_e32 v4, 15, v3", "v_lshrrev_b32_e32 v4, 8, v3\nv_and_b32_e32 v4, 0x1ff, v4",
-        "v_lshrrev_b32_e32 v4, 8, v3\nv_add_nc_u32_e32 v4, v4, v0",
-        "v_add_nc_u32_e32 v4, v3, v0"}) {
-    EXPECT_THAT(outcome(half + reader + store, {}, "gfx1030"), HasSubstr("nobody has written"));
+        "v_lshrrev_b32_e32 v4, 8, v3\nv_add_nc_u32_e32 v4, v4, v0", "v_add_nc_u32_e32 v4, v3, v0",
+        "v_mul_lo_u32 v4, v3, v0\nv_and_b32_e32 v4, 0x1ffff, v4", "v_lshl_add_u32 v4, v3, 15, v0",
+        "v_add_lshl_u32 v4, v3, v0, 15",
+        "v_add_co_u32 v4, vcc_lo, v3, v0\nv_cndmask_b32_e32 v4, v0, v1, vcc_lo"}) {
+    EXPECT_THAT(outcome(half + reader + store, {}, "gfx1030"), HasSubstr("nobody has written"))
+        << reader;
   }
 }
 

@@ -45,10 +45,11 @@ const VectorRow kTypes[] = {
     {"i64", comparison(lanewise<B32, I64, I64>(relation))},
     {"u64", comparison(lanewise<B32, B64, B64>(relation))},
 };
+// Of the mask, ten bits count: nothing of the upper half, which gfx11 may have something else in.
 const VectorRow kClasses[] = {
-    {"f16", comparison(lanewise<B32, B16, B32>(is_of_class<16, 10>))},
-    {"f32", comparison(lanewise<B32, B32, B32>(is_of_class<32, 23>))},
-    {"f64", comparison(lanewise<B32, B64, B32>(is_of_class<64, 52>).of_doubles())},
+    {"f16", comparison(lanewise<B32, B16, B16>(is_of_class<16, 10>))},
+    {"f32", comparison(lanewise<B32, B32, B16>(is_of_class<32, 23>))},
+    {"f64", comparison(lanewise<B32, B64, B16>(is_of_class<64, 52>).of_doubles())},
 };
 
 struct NamedRelation {

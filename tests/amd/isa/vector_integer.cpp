@@ -36,6 +36,20 @@ u32 permuted(u32 a, u32 b, u32 selector) {
   return result;
 }
 
+// Of sums, differences and products: a bit depends on no bit above it. Masks of lanes (carries)
+// count as a bit of each word.
+u32 upwards(u32 unset) { return unset | (0 - unset); }
+constexpr Shadow kArithmetic = [](const u32*, const u32* s) { return upwards(s[0] | s[1] | s[2]); };
+constexpr Shadow kProduct24 = [](const u32*, const u32* s) {
+  return upwards(((s[0] | s[1]) & 0xffffff) | s[2]);
+};
+constexpr Shadow kShiftAdd = [](const u32* v, const u32* s) {
+  return upwards(s[0] << (v[1] & 31) | s[2]) | all_if((s[1] & 31) != 0);
+};
+constexpr Shadow kAddShift = [](const u32* v, const u32* s) {
+  return upwards(s[0] | s[1]) << (v[2] & 31) | all_if((s[2] & 31) != 0);
+};
+
 constexpr Shadow kEach = [](const u32*, const u32* s) { return s[0]; };
 constexpr Shadow kEither = [](const u32*, const u32* s) { return s[0] | s[1]; };
 constexpr Shadow kAny3 = [](const u32*, const u32* s) { return s[0] | s[1] | s[2]; };
@@ -240,13 +254,13 @@ constexpr VectorEntry i16_3(F function) {
 }
 template <class F>
 constexpr VectorEntry carrying(F function, MaskSource carry = MaskSource::none) {
-  return b32_2(function).to_mask().masked(carry);
+  return b32_2(function).to_mask().masked(carry).shadowed(kArithmetic);
 }
 
 const VectorRow kIntegers[] = {
-    {"v_add_u32 v_add_nc_u32 v_add_i32 v_add_nc_i32", b32_2(add)},
-    {"v_sub_u32 v_sub_nc_u32 v_sub_i32 v_sub_nc_i32", b32_2(sub)},
-    {"v_subrev_u32 v_subrev_nc_u32", b32_2(subrev)},
+    {"v_add_u32 v_add_nc_u32 v_add_i32 v_add_nc_i32", b32_2(add).shadowed(kArithmetic)},
+    {"v_sub_u32 v_sub_nc_u32 v_sub_i32 v_sub_nc_i32", b32_2(sub).shadowed(kArithmetic)},
+    {"v_subrev_u32 v_subrev_nc_u32", b32_2(subrev).shadowed(kArithmetic)},
     {"v_add_u16", b16_2(add)},
     {"v_sub_u16", b16_2(sub)},
     {"v_subrev_u16", b16_2(subrev)},
@@ -261,18 +275,21 @@ const VectorRow kIntegers[] = {
     {"v_mul_lo_u16", b16_2(mul16)},
     {"v_mad_u16 v_mad_i16", b16_3(mad16)},
     {"v_mad_legacy_u16 v_mad_legacy_i16", lanewise<B16, B16, B16, B16>(mad16)},
-    {"v_mul_lo_u32", b32_2(mul)},
+    {"v_mul_lo_u32", b32_2(mul).shadowed(kArithmetic)},
     {"v_mul_hi_u32", b32_2([](u32 a, u32 b) { return high_word(u64{a} * b); })},
     {"v_mul_hi_i32", lanewise<B32, I32, I32>([](i32 a, i32 b) { return high_word(i64{a} * b); })},
-    {"v_mul_u32_u24", b32_2([](u32 a, u32 b) { return low24(a) * low24(b); })},
-    {"v_mul_i32_i24",
-     lanewise<B32, I32, I32>([](i32 a, i32 b) { return static_cast<u32>(mul24(a, b)); })},
+    {"v_mul_u32_u24", b32_2([](u32 a, u32 b) { return low24(a) * low24(b); }).shadowed(kProduct24)},
+    {"v_mul_i32_i24", lanewise<B32, I32, I32>([](i32 a, i32 b) {
+                        return static_cast<u32>(mul24(a, b));
+                      }).shadowed(kProduct24)},
     {"v_mul_hi_u32_u24", b32_2([](u32 a, u32 b) { return high_word(u64{low24(a)} * low24(b)); })},
     {"v_mul_hi_i32_i24",
      lanewise<B32, I32, I32>([](i32 a, i32 b) { return high_word(mul24(a, b)); })},
-    {"v_mad_u32_u24", b32_3([](u32 a, u32 b, u32 c) { return low24(a) * low24(b) + c; })},
-    {"v_mad_i32_i24", lanewise<B32, I32, I32, B32>(
-                          [](i32 a, i32 b, u32 c) { return static_cast<u32>(mul24(a, b)) + c; })},
+    {"v_mad_u32_u24",
+     b32_3([](u32 a, u32 b, u32 c) { return low24(a) * low24(b) + c; }).shadowed(kProduct24)},
+    {"v_mad_i32_i24", lanewise<B32, I32, I32, B32>([](i32 a, i32 b, u32 c) {
+                        return static_cast<u32>(mul24(a, b)) + c;
+                      }).shadowed(kProduct24)},
     {"v_mad_u32_u16",
      lanewise<B32, B16, B16, B32>([](u16 a, u16 b, u32 c) { return u32{a} * b + c; })},
     {"v_mad_i32_i16", lanewise<B32, I16, I16, B32>(
@@ -281,11 +298,12 @@ const VectorRow kIntegers[] = {
      lanewise<B64, B32, B32, B64>(mad_wide<u32>).to_mask().low_from(2)},
     {"v_mad_i64_i32 v_mad_co_i64_i32",
      lanewise<B64, I32, I32, B64>(mad_wide<i32>).to_mask().low_from(2)},
-    {"v_add3_u32", b32_3([](u32 a, u32 b, u32 c) { return a + b + c; })},
-    {"v_lshl_add_u32", b32_3(shl_add)},
+    {"v_add3_u32", b32_3([](u32 a, u32 b, u32 c) { return a + b + c; }).shadowed(kArithmetic)},
+    {"v_lshl_add_u32", b32_3(shl_add).shadowed(kShiftAdd)},
     {"v_lshl_add_u64", lanewise<B64, B64, B32, B64>(shl_add)},
-    {"v_add_lshl_u32", b32_3([](u32 a, u32 b, u32 n) { return (a + b) << (n & 31); })},
-    {"v_xad_u32", b32_3([](u32 a, u32 b, u32 c) { return (a ^ b) + c; })},
+    {"v_add_lshl_u32",
+     b32_3([](u32 a, u32 b, u32 n) { return (a + b) << (n & 31); }).shadowed(kAddShift)},
+    {"v_xad_u32", b32_3([](u32 a, u32 b, u32 c) { return (a ^ b) + c; }).shadowed(kArithmetic)},
     {"v_add_nc_u64 v_add_u64", lanewise<B64, B64, B64>(add)},
     {"v_sub_nc_u64 v_sub_u64", lanewise<B64, B64, B64>(sub)},
     {"v_lshl_or_b32",
