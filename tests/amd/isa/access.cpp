@@ -37,20 +37,28 @@ Loaded load(const Place& place, u32 bytes) {
   std::memcpy(loaded.words.data(), place.data, bytes);
   if (place.written == nullptr) return loaded;
   for (u32 i = 0; i < bytes; ++i) {
-    if (place.written[i] != 0) continue;
-    u8& unset = (i & 2) == 0 ? loaded.unset_low : loaded.unset_high;
-    unset = static_cast<u8>(unset | 1U << (i / 4));
+    if (place.written[i] == 0) loaded.unset[i / 4] |= u32{0xff} << (8 * (i % 4));
   }
   return loaded;
 }
 
 namespace {
 
-void set_register(Wave& wave, int index, int lane, u32 value, bool unset_low, bool unset_high) {
+void set_register(Wave& wave, int index, int lane, u32 value, u32 unset) {
   VectorRegister& to = wave.vector[static_cast<std::size_t>(index)];
-  const u64 bit = u64{1} << lane;
   to.lane[static_cast<std::size_t>(lane)] = value;
-  to.mark(bit, unset_low ? bit : 0, unset_high ? bit : 0);
+  to.mark_bits(static_cast<std::size_t>(lane), unset);
+}
+
+// A byte or two as a word. An unwritten sign makes what it is extended to unwritten.
+u32 extended(const Shape& shape, u32 word) {
+  if (!shape.is_signed) return word;
+  return shape.bytes == 1 ? static_cast<u32>(static_cast<std::int8_t>(word))
+                          : static_cast<u32>(static_cast<std::int16_t>(word));
+}
+
+u32 with_half(int half, u32 kept, u32 word) {
+  return half == 0 ? (kept & 0xffff0000) | (word & 0xffff) : (kept & 0xffff) | word << 16;
 }
 
 }  // namespace
@@ -58,50 +66,37 @@ void set_register(Wave& wave, int index, int lane, u32 value, bool unset_low, bo
 void fill_registers(Wave& wave, const Shape& shape, int index, int lane, Loaded loaded) {
   if (shape.bytes >= 4) {
     for (int i = 0; i < shape.bytes / 4; ++i) {
-      set_register(wave, index + i, lane, loaded.words[static_cast<std::size_t>(i)],
-                   (loaded.unset_low >> i & 1) != 0, (loaded.unset_high >> i & 1) != 0);
+      const auto at = static_cast<std::size_t>(i);
+      set_register(wave, index + i, lane, loaded.words[at], loaded.unset[at]);
     }
     return;
   }
-  u32 value = loaded.words[0];
-  if (shape.is_signed) {
-    value = shape.bytes == 1 ? static_cast<u32>(static_cast<std::int8_t>(value))
-                             : static_cast<u32>(static_cast<std::int16_t>(value));
+  u32 value = extended(shape, loaded.words[0]);
+  u32 unset = extended(shape, loaded.unset[0]);
+  if (shape.half >= 0) {
+    const VectorRegister& old = wave.vector[static_cast<std::size_t>(index)];
+    const auto at = static_cast<std::size_t>(lane);
+    value = with_half(shape.half, old.lane[at], value);
+    unset = with_half(shape.half, old.unset_in(at), unset);
   }
-  const bool unset = loaded.unset_low != 0;
-  if (shape.half < 0) {
-    set_register(wave, index, lane, value, unset, unset && shape.is_signed);
-    return;
-  }
-  const VectorRegister& old = wave.vector[static_cast<std::size_t>(index)];
-  const u32 kept = old.lane[static_cast<std::size_t>(lane)];
-  const bool low_unset = (old.unset_low >> lane & 1) != 0;
-  const bool high_unset = (old.unset_high >> lane & 1) != 0;
-  if (shape.half == 0) {
-    set_register(wave, index, lane, (kept & 0xffff0000) | (value & 0xffff), unset, high_unset);
-  } else {
-    set_register(wave, index, lane, (kept & 0xffff) | value << 16, low_unset, unset);
-  }
+  set_register(wave, index, lane, value, unset);
 }
 
-bool data_of(const Wave& wave, const Shape& shape, int index, int lane, u8* to) {
-  bool unset = false;
+u32 data_of(const Wave& wave, const Shape& shape, int index, int lane, u8* to) {
+  u32 unset = 0;
   std::array<u32, 4> words{};
   const u32 registers = (shape.bytes + 3U) / 4;
+  const int shift = shape.half == 1 ? 16 : 0;
   for (u32 i = 0; i < registers; ++i) {
     const VectorRegister& from = wave.vector[static_cast<std::size_t>(index) + i];
-    words[i] = from.lane[static_cast<std::size_t>(lane)];
-    const bool low = (from.unset_low >> lane & 1) != 0;
-    const bool high = (from.unset_high >> lane & 1) != 0;
-    if (shape.bytes >= 4) {
-      unset = unset || low || high;
-    } else {
-      unset = shape.half == 1 ? high : low;
-      if (shape.half == 1) words[i] >>= 16;
+    words[i] = from.lane[static_cast<std::size_t>(lane)] >> shift;
+    const u32 bits = from.unset_in(static_cast<std::size_t>(lane)) >> shift;
+    for (u32 byte = 0; bits != 0 && byte < 4; ++byte) {
+      if ((bits >> (8 * byte) & 0xff) != 0) unset |= 1U << (4 * i + byte);
     }
   }
   std::memcpy(to, words.data(), shape.bytes);
-  return unset;
+  return unset & ((1U << shape.bytes) - 1);
 }
 
 void store_bytes(Wave& wave, const Place& place, u64 address, u32 bytes, int lane, bool in_lds,
@@ -188,15 +183,15 @@ void modify(Wave& wave, const Operation& op, const Place& place, int lane, int d
   u64 value = 0;
   u64 expected = 0;
   std::array<u8, 16> bytes{};
-  bool unset = data_of(wave, shape, data, lane, bytes.data());
+  u32 unset = data_of(wave, shape, data, lane, bytes.data());
   std::memcpy(&value, bytes.data(), shape.bytes);
   if (shape.atomic == Atomic::compare_swap) {
-    unset = data_of(wave, shape, compare, lane, bytes.data()) || unset;
+    unset |= data_of(wave, shape, compare, lane, bytes.data());
     std::memcpy(&expected, bytes.data(), shape.bytes);
   }
-  if (unset) fault(wave, "an atomic with a register that nobody has written", lane);
+  if (unset != 0) fault(wave, "an atomic with a register that nobody has written", lane);
   const Loaded loaded = load(place, shape.bytes);
-  if (loaded.unset_low != 0 || loaded.unset_high != 0) {
+  if ((loaded.unset[0] | loaded.unset[1]) != 0) {
     fault(wave, "an atomic on memory that nobody has written", lane);
   }
   u64 old = 0;

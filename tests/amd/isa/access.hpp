@@ -23,11 +23,10 @@ struct Place {
   u8* written = nullptr;
 };
 
-/// Bits of halves of each dword that nobody has written.
+/// What is in memory, and ones in the bits that nobody has written.
 struct Loaded {
   std::array<u32, 4> words{};
-  u8 unset_low = 0;  ///< a bit for each dword
-  u8 unset_high = 0;
+  std::array<u32, 4> unset{};
 };
 
 /// Puts an instruction that fills so many registers, or none, behind those that are waited for.
@@ -41,8 +40,8 @@ void touch_bytes(Wave& wave, u64 address, u32 bytes, bool writes, bool atomic, i
 Loaded load(const Place& place, u32 bytes);
 /// What was loaded goes into registers from `index` on.
 void fill_registers(Wave& wave, const Shape& shape, int index, int lane, Loaded loaded);
-/// The bytes that a lane stores, and whether any of them is unwritten.
-bool data_of(const Wave& wave, const Shape& shape, int index, int lane, u8* to);
+/// The bytes that a lane stores; the result has ones for those of which a bit is unwritten.
+u32 data_of(const Wave& wave, const Shape& shape, int index, int lane, u8* to);
 void store_bytes(Wave& wave, const Place& place, u64 address, u32 bytes, int lane, bool in_lds,
                  const u8* data);
 /// An atomic: data in the registers from `data` on, compared with those from `compare` on; the old

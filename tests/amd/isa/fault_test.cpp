@@ -288,6 +288,44 @@ TEST(Unwritten, halves_may_stay_so_where_nobody_looks) {
   }
 }
 
+// A byte of LDS that is written, alone in its dword: it may be moved and computed with in wider
+// parts, as long as it alone comes out.
+TEST(Unwritten, bytes_stay_so_beside_one_that_is_written) {
+  const std::string to_store = "\nglobal_store_byte v1, v4, s[6:7]";
+  const std::string fill =
+      "ds_write_b8 v1, v0\ns_waitcnt lgkmcnt(0)\nds_read_b32 v3, v1\n"
+      "v_mov_b32_e32 v4, 0\ns_waitcnt lgkmcnt(0)\n";
+  const auto outcome_of = [&](const char* reader) { return outcome(fill + reader + to_store); };
+  for (const char* reader :
+       {"v_mov_b32_e32 v4, v3", "v_add_u16_e32 v4, v3, v3", "v_mul_lo_u16_e32 v4, v3, v0",
+        "ds_write_b32 v1, v3\nds_read_u8 v4, v1\ns_waitcnt lgkmcnt(0)",
+        "v_lshlrev_b16_e32 v4, 8, v3\nv_lshrrev_b16_e32 v4, 8, v4",
+        "v_xor_b32_sdwa v4, v3, v0 dst_sel:BYTE_2 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_0 "
+        "src1_sel:DWORD\nv_lshrrev_b32_e32 v4, 16, v4",
+        "v_add_u16_sdwa v4, v3, v3 dst_sel:BYTE_1 dst_unused:UNUSED_PAD src0_sel:DWORD "
+        "src1_sel:DWORD\nv_lshrrev_b32_e32 v4, 8, v4",
+        "v_xor_b32_sdwa v5, v3, v0 dst_sel:BYTE_3 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_0 "
+        "src1_sel:DWORD\nv_lshrrev_b32_e32 v4, 24, v5",
+        "v_cvt_f32_u32_sdwa v4, v3 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_0",
+        "v_bitop3_b32 v4, v3, v0, v0 bitop3:0x6c"}) {
+    EXPECT_EQ(outcome_of(reader), "accepted") << reader;
+  }
+  for (const char* reader :
+       {"v_lshrrev_b32_e32 v4, 8, v3", "v_lshrrev_b16_e32 v4, 1, v3", "v_lshrrev_b16_e32 v4, 8, v3",
+        "ds_write_b32 v1, v3\nds_read_u8 v4, v1 offset:1\ns_waitcnt lgkmcnt(0)",
+        "v_xor_b32_sdwa v4, v3, v0 dst_sel:BYTE_2 dst_unused:UNUSED_PAD src0_sel:BYTE_1 "
+        "src1_sel:DWORD\nv_lshrrev_b32_e32 v4, 16, v4",
+        "v_xor_b32_sdwa v5, v3, v0 dst_sel:BYTE_3 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_0 "
+        "src1_sel:DWORD\nv_lshrrev_b32_e32 v4, 16, v5",
+        "v_xor_b32_sdwa v4, v3, v0 dst_sel:BYTE_0 dst_unused:UNUSED_SEXT src0_sel:BYTE_1 "
+        "src1_sel:DWORD\nv_lshrrev_b32_e32 v4, 24, v4",
+        "v_lshlrev_b32_e32 v4, 16, v3\nv_ashrrev_i32_e32 v4, 28, v4",
+        "v_cvt_f32_u32_sdwa v4, v3 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_0",
+        "v_lshrrev_b32_e32 v3, 8, v3\nv_bitop3_b32 v4, v3, v0, v0 bitop3:0x6c"}) {
+    EXPECT_THAT(outcome_of(reader), HasSubstr("nobody has written")) << reader;
+  }
+}
+
 // The same of a register of the wave that the lane's word went to.
 TEST(Unwritten, bits_of_scalar_registers_go_where_instructions_move_them) {
   const std::string half = "v_lshrrev_b16 v3, 2, v0\nv_readfirstlane_b32 s8, v3\ns_mov_b32 s9, 1\n";

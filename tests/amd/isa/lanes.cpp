@@ -47,10 +47,10 @@ std::uint32_t selected(std::uint32_t word, std::uint8_t select, bool sign_extend
   return word;
 }
 
-std::uint64_t unset_selected(const VectorRegister& from, std::uint8_t select) {
-  if (select == 0 || select == 1 || select == 4) return from.unset_low;
-  if (select == 2 || select == 3 || select == 5) return from.unset_high;
-  return from.unset_low | from.unset_high;
+// The bits of the word that a select means.
+std::uint32_t selected_bits(std::uint8_t select) {
+  if (select < 4) return std::uint32_t{0xff} << (8 * select);
+  return select < 6 ? std::uint32_t{0xffff} << (16 * (select - 4)) : ~std::uint32_t{0};
 }
 
 // The lane that a lane reads, or -1.
@@ -134,10 +134,7 @@ const std::uint32_t* read_words(const Wave& wave, const Operation& op, int index
       lanes[lane] =
           selected(from.lane[static_cast<std::size_t>(lane)], select, operand.sign_extend);
     }
-    // Of a result of which a byte or a word is kept, the low half alone counts. (Not so for shifts
-    // to the right, of which compilers write 16-bit forms then.)
-    const bool low_alone = select == 6 && (width == Width::half || op.destination_select < 6);
-    unset |= unset_selected(from, low_alone ? 4 : select);
+    unset |= from.unset_lanes(selected_bits(select == 6 && width == Width::half ? 4 : select));
   } else {
     const int shift = high ? 16 : 0;
     for (int lane = 0; lane < kLanes; ++lane) {
@@ -232,81 +229,116 @@ void write_register(Wave& wave, int index, std::uint64_t active, const std::uint
   to.mark(active, unset_low, unset_high);
 }
 
-void write_words(Wave& wave, const Operation& op, std::size_t index, const std::uint32_t* lanes,
-                 std::uint64_t unset) {
-  const Operand& operand = op.operands[index];
-  const std::uint64_t active = enabled(wave, op);
-  if (!op.is_sdwa || op.destination_select == 6) {
-    write_register(wave, operand.index, active, lanes, unset, unset);
-    return;
+namespace {
+
+// How a result becomes a word of its register: a part of it, shifted, beside bits that stay.
+struct Merge {
+  std::uint32_t mask = ~std::uint32_t{0};
+  int shift = 0;
+  std::uint32_t kept = 0;
+  std::uint32_t sign = 0;  ///< where the sign is that fills `extension`
+  std::uint32_t extension = 0;
+
+  std::uint32_t word(std::uint32_t old, std::uint32_t result) const {
+    return (result & mask) << shift | (old & kept) | ((result & sign) != 0 ? extension : 0);
   }
-  const VectorRegister& old = wave.vector[operand.index];
+};
+
+Merge sdwa_merge(const Operation& op) {
+  Merge merge;
   const bool is_byte = op.destination_select < 4;
-  const int shift = is_byte ? 8 * op.destination_select : 16 * (op.destination_select - 4);
-  const std::uint32_t mask = is_byte ? 0xff : 0xffff;
-  std::array<std::uint32_t, kLanes> merged;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const std::uint32_t value = lanes[lane] & mask;
-    std::uint32_t word = value << shift;
-    if (op.unused == 2) word |= old.lane[lane] & ~(mask << shift);
-    if (op.unused == 1 && (value & (mask ^ mask >> 1)) != 0) word |= ~((mask << shift << 1) - 1);
-    merged[lane] = word;
+  merge.mask = is_byte ? 0xff : 0xffff;
+  merge.shift = is_byte ? 8 * op.destination_select : 16 * (op.destination_select - 4);
+  const std::uint32_t place = merge.mask << merge.shift;
+  if (op.unused == 2) merge.kept = ~place;
+  if (op.unused == 1) {
+    merge.sign = merge.mask ^ merge.mask >> 1;
+    merge.extension = ~((place << 1) - 1) & ~place;
   }
-  const bool in_high = shift >= 16;
-  const bool keeps = op.unused == 2;
-  const std::uint64_t other_low = keeps ? old.unset_low : 0;
-  const std::uint64_t other_high = keeps ? old.unset_high : 0;
-  write_register(wave, operand.index, active, merged.data(), in_high ? other_low : unset,
-                 in_high ? unset : other_high);
+  return merge;
+}
+
+// What is unwritten of the result merges as the result does.
+void write_merged(Wave& wave, const Operation& op, std::size_t index, const Merge& merge,
+                  const std::uint32_t* lanes, std::uint64_t unset, const std::uint32_t* bits) {
+  VectorRegister& to = wave.vector[op.operands[index].index];
+  const std::uint64_t active = enabled(wave, op);
+  std::array<std::uint32_t, kLanes> words;
+  for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    words[lane] = merge.word(to.lane[lane], lanes[lane]);
+  }
+  const std::uint32_t made = merge.mask << merge.shift | merge.extension;
+  const auto of_half = [&](std::uint32_t half, std::uint64_t old) {
+    return ((made & half) != 0 ? unset : 0) | ((merge.kept & half) != 0 ? old : 0);
+  };
+  const std::uint64_t low = of_half(0xffff, to.unset_low);
+  const std::uint64_t high = of_half(0xffff0000, to.unset_high);
+  // Masks of halves say it all, or else bits do.
+  const bool is_half = made == 0xffff || made == 0xffff0000;
+  std::uint64_t exact = bits != nullptr || !is_half ? unset : 0;
+  if (merge.kept != 0) exact |= is_half ? to.by_bits : to.unset_low | to.unset_high;
+  exact &= active;
+  std::array<std::uint32_t, kLanes> unset_words;
+  for (std::uint64_t left = exact; left != 0; left &= left - 1) {
+    const auto lane = static_cast<std::size_t>(std::countr_zero(left));
+    const bool any = (unset >> lane & 1) != 0;
+    const std::uint32_t of_result = !any ? 0 : bits != nullptr ? bits[lane] : ~std::uint32_t{0};
+    unset_words[lane] = merge.word(to.unset_in(lane), of_result);
+  }
+  write_register(wave, op.operands[index].index, active, words.data(), low, high);
+  for (; exact != 0; exact &= exact - 1) {
+    const auto lane = static_cast<std::size_t>(std::countr_zero(exact));
+    to.mark_bits(lane, unset_words[lane]);
+  }
+}
+
+}  // namespace
+
+void write_words(Wave& wave, const Operation& op, std::size_t index, const std::uint32_t* lanes,
+                 std::uint64_t unset, const std::uint32_t* bits) {
+  if (op.is_sdwa && op.destination_select != 6) {
+    write_merged(wave, op, index, sdwa_merge(op), lanes, unset, bits);
+  } else if (bits != nullptr) {
+    write_merged(wave, op, index, Merge{}, lanes, unset, bits);
+  } else {
+    write_register(wave, op.operands[index].index, enabled(wave, op), lanes, unset, unset);
+  }
 }
 
 void write_halves(Wave& wave, const Operation& op, std::size_t index, const std::uint32_t* lanes,
-                  std::uint64_t unset) {
+                  std::uint64_t unset, const std::uint32_t* bits) {
+  Merge merge;
+  merge.mask = 0xffff;
   if (op.is_sdwa) {
-    if (op.destination_select != 6) {
-      write_words(wave, op, index, lanes, unset);
-      return;
-    }
-    // Of 16 bits, whatever the select says.
-    std::array<std::uint32_t, kLanes> words;
-    for (std::size_t lane = 0; lane < kLanes; ++lane) words[lane] = lanes[lane] & 0xffff;
-    write_register(wave, op.operands[index].index, enabled(wave, op), words.data(), unset, 0);
-    return;
+    // Without a part to go to it is of 16 bits, too.
+    if (op.destination_select != 6) merge = sdwa_merge(op);
+  } else if (op.operands[index].half == 1 || (op.select & 0x80) != 0) {
+    merge.shift = 16;
+    merge.kept = 0xffff;
+  } else if (!op.zeroes_high) {
+    merge.kept = 0xffff0000;
   }
-  const Operand& operand = op.operands[index];
-  const VectorRegister& old = wave.vector[operand.index];
-  const bool high = operand.half == 1 || (op.select & 0x80) != 0;
-  std::array<std::uint32_t, kLanes> words;
-  if (high) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      words[lane] = (old.lane[lane] & 0xffff) | lanes[lane] << 16;
-    }
-  } else if (op.zeroes_high) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) words[lane] = lanes[lane] & 0xffff;
-  } else {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      words[lane] = (old.lane[lane] & 0xffff0000) | (lanes[lane] & 0xffff);
-    }
-  }
-  write_register(wave, operand.index, enabled(wave, op), words.data(), high ? old.unset_low : unset,
-                 high             ? unset
-                 : op.zeroes_high ? 0
-                                  : old.unset_high);
+  write_merged(wave, op, index, merge, lanes, unset, bits);
 }
 
 std::uint32_t unset_bits(const Wave& wave, const Operand& operand, int lane) {
   if (!operand.is_vector()) return operand.is_scalar() ? wave.scalar_unset[operand.index] : 0;
-  const VectorRegister& from = wave.vector[operand.index];
-  if ((from.by_bits >> lane & 1) != 0) return from.unset[static_cast<std::size_t>(lane)];
-  return ((from.unset_low >> lane & 1) != 0 ? 0xffffU : 0U) |
-         ((from.unset_high >> lane & 1) != 0 ? 0xffff0000U : 0U);
+  return wave.vector[operand.index].unset_in(static_cast<std::size_t>(lane));
 }
 
-std::uint32_t unset_bits(const Wave& wave, const Operation& op, int index, int lane) {
+std::uint32_t unset_bits(const Wave& wave, const Operation& op, int index, Width width, int lane) {
   const Operand& operand = source(op, index);
-  const std::uint32_t bits = unset_bits(wave, operand, lane);
-  if (!op.is_sdwa || index > 1) return bits;
-  return selected(bits, op.source_select[static_cast<std::size_t>(index)], operand.sign_extend);
+  if (op.is_dpp && index == 0) {
+    lane = dpp_lane(wave, op, lane);
+    if (lane < 0) return 0;
+  }
+  std::uint32_t bits = unset_bits(wave, operand, lane);
+  if (op.is_sdwa && index < 2) {
+    bits = selected(bits, op.source_select[static_cast<std::size_t>(index)], operand.sign_extend);
+  } else if (width == Width::half && (operand.half == 1 || (op.select >> index & 1) != 0)) {
+    bits >>= 16;
+  }
+  return width == Width::half ? bits & 0xffff : bits;
 }
 
 std::uint64_t unset_low_word(const Wave& wave, const Operation& op, int index) {

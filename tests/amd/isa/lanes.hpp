@@ -27,11 +27,12 @@ void read_halves(const Wave& wave, const Operation& op, int index, bool high, st
 /// The lanes that the operation writes.
 std::uint64_t enabled(const Wave& wave, const Operation& op);
 
-/// Each stores to operand `index`, in the enabled lanes.
+/// Each stores to operand `index`, in the enabled lanes. Of the lanes in `unset` the result is
+/// unwritten, altogether or in these bits.
 void write_words(Wave& wave, const Operation& op, std::size_t index, const std::uint32_t* lanes,
-                 std::uint64_t unset);
+                 std::uint64_t unset, const std::uint32_t* bits = nullptr);
 void write_halves(Wave& wave, const Operation& op, std::size_t index, const std::uint32_t* lanes,
-                  std::uint64_t unset);
+                  std::uint64_t unset, const std::uint32_t* bits = nullptr);
 void write_pairs(Wave& wave, const Operation& op, std::size_t index, const std::uint64_t* lanes,
                  std::uint64_t unset_low_word, std::uint64_t unset_high_word);
 /// Words whose halves are unset apart.
@@ -40,8 +41,8 @@ void write_register(Wave& wave, int index, std::uint64_t active, const std::uint
 
 /// Of one lane: ones in the bits of a 32-bit operand that nobody has written.
 std::uint32_t unset_bits(const Wave& wave, const Operand& operand, int lane);
-/// Of what an operation reads of its source, which may be a byte of it.
-std::uint32_t unset_bits(const Wave& wave, const Operation& op, int index, int lane);
+/// Of what an operation reads of its source, which may be a byte or a half of it.
+std::uint32_t unset_bits(const Wave& wave, const Operation& op, int index, Width width, int lane);
 
 /// The lanes of which the low word of a 64-bit source is not written: compilers fill in that word
 /// alone where nobody looks at the upper half of the result.

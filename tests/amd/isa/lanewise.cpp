@@ -136,32 +136,29 @@ void read_and_compute(const Wave& wave, const Operation& op, Computation& made) 
 
 // The bits that are unwritten, lane by lane.
 void write_shadowed(Wave& wave, const Operation& op, Computation& made) {
-  u64 low = 0;
-  u64 high = 0;
+  const VectorEntry& entry = made.entry;
+  u64 lanes = 0;
   alignas(64) std::array<u32, kLanes> bits;
   for (u64 left = made.unset() & wave.exec; left != 0; left &= left - 1) {
     const int lane = std::countr_zero(left);
     u32 value[4] = {};
     u32 unset[4] = {};
-    const int count = made.entry.source_count;
+    const int count = entry.source_count;
     for (int i = 0; i < count; ++i) {
-      value[i] = static_cast<const u32*>(made.loop.in[i])[lane];
-      unset[i] = unset_bits(wave, op, i, lane);
+      const bool half = is_half(entry.sources[i]);
+      const u32 word = static_cast<const u32*>(made.loop.in[i])[lane];
+      value[i] = half ? word & 0xffff : word;
+      unset[i] = unset_bits(wave, op, i, half ? Width::half : Width::word, lane);
     }
-    value[count] = static_cast<u32>(made.loop.mask >> lane & 1);
+    value[count] =
+        entry.mask == MaskSource::none ? op.variant : static_cast<u32>(made.loop.mask >> lane & 1);
     unset[count] = (made.mask_unset >> lane & 1) != 0 ? 0xffffffff : 0;
-    const u32 result = made.entry.shadow(value, unset);
+    const u32 result = entry.shadow(value, unset);
     bits[static_cast<std::size_t>(lane)] = result;
-    if ((result & 0xffff) != 0) low |= u64{1} << lane;
-    if ((result & 0xffff0000) != 0) high |= u64{1} << lane;
+    if (result != 0) lanes |= u64{1} << lane;
   }
-  write_register(wave, op.operands[0].index, wave.exec, made.result.words(), low, high);
-  VectorRegister& to = wave.vector[op.operands[0].index];
-  to.by_bits |= low | high;
-  for (u64 left = low | high; left != 0; left &= left - 1) {
-    const auto lane = static_cast<std::size_t>(std::countr_zero(left));
-    to.unset[lane] = bits[lane];
-  }
+  const auto write_part = is_half(entry.result) ? &write_halves : &write_words;
+  write_part(wave, op, 0, made.result.words(), lanes, bits.data());
 }
 
 void write(Wave& wave, const Operation& op, Computation& made, u64 unset) {
@@ -189,8 +186,7 @@ void run_lanewise(Wave& wave, const Operation& op) {
   u64 unset = made.unset();
   // Before the result is written, as that may be what chooses them.
   const u64 active = entry.destinations > 1 ? enabled(wave, op) : 0;
-  const bool writes_word = !op.is_sdwa || op.destination_select == 6;
-  if (entry.shadow != nullptr && writes_word && !op.is_dpp && (unset & wave.exec) != 0) {
+  if (entry.shadow != nullptr && (unset & wave.exec) != 0) {
     write_shadowed(wave, op, made);
   } else {
     if (entry.selects) {

@@ -96,7 +96,8 @@ struct MaskBits {
 };
 
 /// How unwritten bits of 32-bit sources pass to the result. `value` and `unset` are those of the
-/// sources; behind them stands the bit of the mask, as a word.
+/// sources, of which halves are words; behind them stands the bit of the mask, or the variant where
+/// there is no mask.
 using Shadow = u32 (*)(const u32* value, const u32* unset);
 
 enum class MaskSource : std::uint8_t { none, vcc, last_operand };

@@ -64,11 +64,13 @@ void lds_store(Wave& wave, const Operation& op) {
                      shape.offset[static_cast<std::size_t>(i)];  // wraps
       const Place place = lds(wave, at, shape.bytes, lane);
       std::array<u8, 16> data;
-      const bool unset = data_of(wave, shape, op.operands[static_cast<std::size_t>(i) + 1].index,
-                                 lane, data.data());
+      const u32 unset = data_of(wave, shape, op.operands[static_cast<std::size_t>(i) + 1].index,
+                                lane, data.data());
       store_bytes(wave, place, at, shape.bytes, lane, true, data.data());
       // What is unwritten in the register is unwritten in LDS.
-      if (unset) std::memset(place.written, 0, shape.bytes);
+      for (u32 byte = 0; byte < shape.bytes; ++byte) {
+        if ((unset >> byte & 1) != 0) place.written[byte] = 0;
+      }
     }
   });
   issue(wave, Counter::lds, nullptr, 0, true);

@@ -116,9 +116,9 @@ void store_in_scratch(Wave& wave, const Operation& op, int data, u64 offset, int
   const Place place = scratch(wave, offset, op.shape.bytes, lane);
   // Spilled registers may hold nothing in lanes that nobody looks at.
   std::array<u8, 16> bytes;
-  const bool unset = data_of(wave, op.shape, data, lane, bytes.data());
+  const u32 unset = data_of(wave, op.shape, data, lane, bytes.data());
   std::memcpy(place.data, bytes.data(), op.shape.bytes);
-  std::memset(place.written, unset ? 0 : 1, op.shape.bytes);
+  for (u32 i = 0; i < op.shape.bytes; ++i) place.written[i] = (unset >> i & 1) != 0 ? 0 : 1;
 }
 
 void global_load(Wave& wave, const Operation& op) {
@@ -159,7 +159,7 @@ void global_store(Wave& wave, const Operation& op) {
     }
     const Place place = device_memory(wave, address, shape.bytes, lane);
     std::array<u8, 16> data;
-    if (data_of(wave, shape, op.operands[1].index, lane, data.data())) {
+    if (data_of(wave, shape, op.operands[1].index, lane, data.data()) != 0) {
       fault(wave, "a store of a register that nobody has written", lane);
     }
     store_bytes(wave, place, address, shape.bytes, lane, false, data.data());

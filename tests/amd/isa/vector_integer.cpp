@@ -66,6 +66,18 @@ constexpr Shadow kShiftLeft = [](const u32* v, const u32* s) {
 constexpr Shadow kShiftRight = [](const u32* v, const u32* s) {
   return s[1] >> (v[0] & 31) | all_if((s[0] & 31) != 0);
 };
+constexpr Shadow kShiftArithmetic = [](const u32* v, const u32* s) {
+  return static_cast<u32>(static_cast<i32>(s[1]) >> (v[0] & 31)) | all_if((s[0] & 31) != 0);
+};
+constexpr Shadow kShiftLeft16 = [](const u32* v, const u32* s) {
+  return s[1] << (v[0] & 15) | all_if((s[0] & 15) != 0);
+};
+constexpr Shadow kShiftRight16 = [](const u32* v, const u32* s) {
+  return s[1] >> (v[0] & 15) | all_if((s[0] & 15) != 0);
+};
+constexpr Shadow kShiftArithmetic16 = [](const u32* v, const u32* s) {
+  return static_cast<u32>(static_cast<i16>(s[1]) >> (v[0] & 15)) | all_if((s[0] & 15) != 0);
+};
 constexpr Shadow kShiftLeftOr = [](const u32* v, const u32* s) {
   const u32 n = v[1] & 31;
   return unset_or(v[0] << n, s[0] << n | all_if(s[1] != 0), v[2], s[2]);
@@ -187,6 +199,17 @@ constexpr auto bitwise3 = [](u32 table, u32 a, u32 b, u32 c) {
   return result;
 };
 
+// Unwritten are the bits that differ with what unwritten bits of the sources may be.
+constexpr Shadow kBitwise3 = [](const u32* v, const u32* s) {
+  const auto with = [&](u32 choice) {
+    const auto source = [&](int i) { return (v[i] & ~s[i]) | ((choice >> i & 1) != 0 ? s[i] : 0); };
+    return bitwise3(v[3], source(0), source(1), source(2));
+  };
+  u32 unset = 0;
+  for (u32 choice = 1; choice < 8; ++choice) unset |= with(choice) ^ with(0);
+  return unset;
+};
+
 // ---- Products of vectors within a lane
 
 constexpr auto dot2_f16 = [](u32 a, u32 b, u32 c) {
@@ -261,20 +284,21 @@ const VectorRow kIntegers[] = {
     {"v_add_u32 v_add_nc_u32 v_add_i32 v_add_nc_i32", b32_2(add).shadowed(kArithmetic)},
     {"v_sub_u32 v_sub_nc_u32 v_sub_i32 v_sub_nc_i32", b32_2(sub).shadowed(kArithmetic)},
     {"v_subrev_u32 v_subrev_nc_u32", b32_2(subrev).shadowed(kArithmetic)},
-    {"v_add_u16", b16_2(add)},
-    {"v_sub_u16", b16_2(sub)},
-    {"v_subrev_u16", b16_2(subrev)},
-    {"v_add_nc_u16 v_add_nc_i16 v_add_i16", b16_2(add).keeping_high()},
-    {"v_sub_nc_u16 v_sub_nc_i16 v_sub_i16", b16_2(sub).keeping_high()},
+    {"v_add_u16", b16_2(add).shadowed(kArithmetic)},
+    {"v_sub_u16", b16_2(sub).shadowed(kArithmetic)},
+    {"v_subrev_u16", b16_2(subrev).shadowed(kArithmetic)},
+    {"v_add_nc_u16 v_add_nc_i16 v_add_i16", b16_2(add).keeping_high().shadowed(kArithmetic)},
+    {"v_sub_nc_u16 v_sub_nc_i16 v_sub_i16", b16_2(sub).keeping_high().shadowed(kArithmetic)},
     {"v_add_co_u32", carrying(add_carry)},
     {"v_sub_co_u32", carrying(sub_carry)},
     {"v_subrev_co_u32", carrying(subrev_carry)},
     {"v_addc_co_u32 v_add_co_ci_u32", carrying(add_carry, MaskSource::last_operand)},
     {"v_subb_co_u32 v_sub_co_ci_u32", carrying(sub_carry, MaskSource::last_operand)},
     {"v_subbrev_co_u32 v_subrev_co_ci_u32", carrying(subrev_carry, MaskSource::last_operand)},
-    {"v_mul_lo_u16", b16_2(mul16)},
-    {"v_mad_u16 v_mad_i16", b16_3(mad16)},
-    {"v_mad_legacy_u16 v_mad_legacy_i16", lanewise<B16, B16, B16, B16>(mad16)},
+    {"v_mul_lo_u16", b16_2(mul16).shadowed(kArithmetic)},
+    {"v_mad_u16 v_mad_i16", b16_3(mad16).shadowed(kArithmetic)},
+    {"v_mad_legacy_u16 v_mad_legacy_i16",
+     lanewise<B16, B16, B16, B16>(mad16).shadowed(kArithmetic)},
     {"v_mul_lo_u32", b32_2(mul).shadowed(kArithmetic)},
     {"v_mul_hi_u32", b32_2([](u32 a, u32 b) { return high_word(u64{a} * b); })},
     {"v_mul_hi_i32", lanewise<B32, I32, I32>([](i32 a, i32 b) { return high_word(i64{a} * b); })},
@@ -314,22 +338,23 @@ const VectorRow kIntegers[] = {
     {"v_and_b32", b32_2([](u32 a, u32 b) { return a & b; }).shadowed(kAnd)},
     {"v_or_b32", b32_2([](u32 a, u32 b) { return a | b; }).shadowed(kOr)},
     {"v_xor_b32", b32_2([](u32 a, u32 b) { return a ^ b; }).shadowed(kEither)},
-    {"v_xnor_b32", b32_2([](u32 a, u32 b) { return ~(a ^ b); })},
+    {"v_xnor_b32", b32_2([](u32 a, u32 b) { return ~(a ^ b); }).shadowed(kEither)},
     {"v_not_b32", b32_1([](u32 a) { return ~a; }).shadowed(kEach)},
-    {"v_and_b16", b16_2([](u16 a, u16 b) { return a & b; })},
-    {"v_or_b16", b16_2([](u16 a, u16 b) { return a | b; })},
-    {"v_xor_b16", b16_2([](u16 a, u16 b) { return a ^ b; })},
-    {"v_not_b16", lanewise<B16, B16>([](u16 a) { return ~a; })},
-    {"v_bitop3_b32", b32_3(bitwise3)},
-    {"v_bitop3_b16", lanewise<B16, B16, B16, B16>([](u32 table, u16 a, u16 b, u16 c) {
-                       return bitwise3(table, a, b, c);
-                     }).keeping_high()},
+    {"v_and_b16", b16_2([](u16 a, u16 b) { return a & b; }).shadowed(kAnd)},
+    {"v_or_b16", b16_2([](u16 a, u16 b) { return a | b; }).shadowed(kOr)},
+    {"v_xor_b16", b16_2([](u16 a, u16 b) { return a ^ b; }).shadowed(kEither)},
+    {"v_not_b16", lanewise<B16, B16>([](u16 a) { return ~a; }).shadowed(kEach)},
+    {"v_bitop3_b32", b32_3(bitwise3).shadowed(kBitwise3)},
+    {"v_bitop3_b16", lanewise<B16, B16, B16, B16>(
+                         [](u32 table, u16 a, u16 b, u16 c) { return bitwise3(table, a, b, c); })
+                         .keeping_high()
+                         .shadowed(kBitwise3)},
     {"v_lshlrev_b32", b32_2(shl).shadowed(kShiftLeft)},
     {"v_lshrrev_b32", b32_2(shr).shadowed(kShiftRight)},
-    {"v_ashrrev_i32", b32_2(sar).shadowed(kShiftRight)},
-    {"v_lshlrev_b16", b16_2(shl16)},
-    {"v_lshrrev_b16", b16_2(shr16)},
-    {"v_ashrrev_i16", lanewise<I16, B16, I16>(sar16)},
+    {"v_ashrrev_i32", b32_2(sar).shadowed(kShiftArithmetic)},
+    {"v_lshlrev_b16", b16_2(shl16).shadowed(kShiftLeft16)},
+    {"v_lshrrev_b16", b16_2(shr16).shadowed(kShiftRight16)},
+    {"v_ashrrev_i16", lanewise<I16, B16, I16>(sar16).shadowed(kShiftArithmetic16)},
     // What is shifted up leaves the low word as written as it was.
     {"v_lshlrev_b64",
      lanewise<B64, B32, B64>([](u32 n, u64 a) { return a << (n & 63); }).low_from(1)},

@@ -32,6 +32,29 @@ struct alignas(64) VectorRegister {
     unset_high = (unset_high & ~lanes) | (high & lanes);
     by_bits &= ~lanes;
   }
+  /// Ones in the bits of the lane that are unwritten.
+  std::uint32_t unset_in(std::size_t at) const {
+    const std::uint64_t bit = std::uint64_t{1} << at;
+    if ((by_bits & bit) != 0) return unset[at];
+    return ((unset_low & bit) != 0 ? 0xffffU : 0U) | ((unset_high & bit) != 0 ? 0xffff0000U : 0U);
+  }
+  void mark_bits(std::size_t at, std::uint32_t bits) {
+    const std::uint64_t bit = std::uint64_t{1} << at;
+    mark(bit, (bits & 0xffff) != 0 ? bit : 0, (bits & 0xffff0000) != 0 ? bit : 0);
+    if (bits == 0) return;
+    by_bits |= bit;
+    unset[at] = bits;
+  }
+  /// The lanes of which one of these bits is unwritten.
+  std::uint64_t unset_lanes(std::uint32_t bits) const {
+    std::uint64_t lanes =
+        ((bits & 0xffff) != 0 ? unset_low : 0) | ((bits & 0xffff0000) != 0 ? unset_high : 0);
+    for (std::uint64_t left = lanes & by_bits; left != 0; left &= left - 1) {
+      const auto at = static_cast<std::size_t>(std::countr_zero(left));
+      if ((unset[at] & bits) == 0) lanes &= ~(std::uint64_t{1} << at);
+    }
+    return lanes;
+  }
 };
 
 /// Which generation of the ISA, as far as its generations differ: 9, 10, 11, 12.
