@@ -307,6 +307,8 @@ TEST(Unwritten, bytes_stay_so_beside_one_that_is_written) {
         "v_xor_b32_sdwa v5, v3, v0 dst_sel:BYTE_3 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_0 "
         "src1_sel:DWORD\nv_lshrrev_b32_e32 v4, 24, v5",
         "v_cvt_f32_u32_sdwa v4, v3 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_0",
+        "v_pk_add_u16 v5, v3, v3 op_sel_hi:[0,0]\nv_lshrrev_b32_e32 v4, 16, v5",
+        "v_pk_lshlrev_b16 v5, 8, v3\nv_lshrrev_b16_e32 v4, 8, v5",
         "v_bitop3_b32 v4, v3, v0, v0 bitop3:0x6c"}) {
     EXPECT_EQ(outcome_of(reader), "accepted") << reader;
   }
@@ -321,6 +323,7 @@ TEST(Unwritten, bytes_stay_so_beside_one_that_is_written) {
         "src1_sel:DWORD\nv_lshrrev_b32_e32 v4, 24, v4",
         "v_lshlrev_b32_e32 v4, 16, v3\nv_ashrrev_i32_e32 v4, 28, v4",
         "v_cvt_f32_u32_sdwa v4, v3 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_0",
+        "v_pk_add_u16 v5, v3, v3\nv_lshrrev_b32_e32 v4, 16, v5", "v_pk_lshrrev_b16 v4, 1, v3",
         "v_lshrrev_b32_e32 v3, 8, v3\nv_bitop3_b32 v4, v3, v0, v0 bitop3:0x6c"}) {
     EXPECT_THAT(outcome_of(reader), HasSubstr("nobody has written")) << reader;
   }
@@ -335,14 +338,16 @@ TEST(Unwritten, bits_of_scalar_registers_go_where_instructions_move_them) {
         "s_lshr_b32 s8, s8, 8\ns_and_b32 s8, s8, 0xff", "s_bfe_u32 s8, s8, 0x80008",
         "s_bfe_i32 s8, s8, 0x80008", "s_bfe_u64 s[8:9], s[8:9], 0x80008", "s_sext_i32_i16 s8, s8",
         "s_sext_i32_i8 s8, s8", "s_pack_ll_b32_b16 s8, s8, s8", "s_pack_lh_b32_b16 s8, s8, s9",
-        "s_brev_b32 s8, s8\ns_lshr_b32 s8, s8, 16"}) {
+        "s_brev_b32 s8, s8\ns_lshr_b32 s8, s8, 16",
+        "s_mul_i32 s8, s8, s8\ns_sub_u32 s8, s9, s8\ns_and_b32 s8, s8, 0xffff"}) {
     EXPECT_EQ(outcome(half + reader + store, {}, "gfx1030"), "accepted") << reader;
   }
   for (const char* reader :
        {"s_nop 0", "s_lshl_b32 s8, s8, 15", "s_lshr_b32 s8, s8, 1", "s_ashr_i32 s8, s8, 20",
         "s_lshr_b32 s8, s8, 8", "s_bfe_u32 s8, s8, 0x80009", "s_bfe_i32 s8, s8, 0x80009",
         "s_bfe_u32 s8, s9, s8", "s_pack_lh_b32_b16 s8, s8, s8", "s_brev_b32 s8, s8",
-        "s_add_i32 s8, s8, 1", "s_lshl1_add_u32 s8, s8, s9"}) {
+        "s_add_i32 s8, s8, 1", "s_add_u32 s8, s8, 1\ns_cselect_b32 s8, s9, s9",
+        "s_mul_i32 s8, s8, s8\ns_and_b32 s8, s8, 0x1ffff", "s_lshl1_add_u32 s8, s8, s9"}) {
     EXPECT_THAT(outcome(half + reader + store, {}, "gfx1030"), HasSubstr("nobody has written"))
         << reader;
   }

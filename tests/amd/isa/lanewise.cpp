@@ -221,10 +221,27 @@ void run_comparison(Wave& wave, const Operation& op) {
   wave.set_mask(kExec, hits, 0);
 }
 
+namespace {
+
+// The unwritten bits of one half of a packed result in a lane.
+u32 unset_half(const Wave& wave, const Operation& op, const Computation& made, u32 select,
+               int lane) {
+  u32 value[4] = {};
+  u32 unset[4] = {};
+  for (int i = 0; i < made.entry.source_count; ++i) {
+    value[i] = static_cast<const u32*>(made.loop.in[i])[lane] & 0xffff;
+    unset[i] = unset_bits(wave, source(op, i), lane) >> (16 * (select >> i & 1)) & 0xffff;
+  }
+  return made.entry.shadow(value, unset) & 0xffff;
+}
+
+}  // namespace
+
 // Each half is chosen from its source by op_sel (of the low result) or op_sel_hi.
 void run_packed_halves(Wave& wave, const Operation& op) {
   alignas(64) std::array<u32, kLanes> out{};
   u64 unset[2] = {};
+  std::array<u32, kLanes> bits{};
   for (int half = 0; half < 2; ++half) {
     Computation made(wave, op);
     const u32 select = half == 0 ? op.select : op.select_hi;
@@ -241,8 +258,20 @@ void run_packed_halves(Wave& wave, const Operation& op) {
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
       out[lane] |= (result[lane] & 0xffff) << (16 * half);
     }
+    if (made.entry.shadow == nullptr) continue;
+    for (u64 left = unset[half] & wave.exec; left != 0; left &= left - 1) {
+      const int lane = std::countr_zero(left);
+      bits[static_cast<std::size_t>(lane)] |= unset_half(wave, op, made, select, lane)
+                                              << (16 * half);
+    }
   }
   write_register(wave, op.operands[0].index, wave.exec, out.data(), unset[0], unset[1]);
+  if (op.entry->shadow == nullptr) return;
+  VectorRegister& to = wave.vector[op.operands[0].index];
+  for (u64 left = (unset[0] | unset[1]) & wave.exec; left != 0; left &= left - 1) {
+    const auto lane = static_cast<std::size_t>(std::countr_zero(left));
+    to.mark_bits(lane, bits[lane]);
+  }
 }
 
 // Each word is chosen from two registers; a constant stands for both.

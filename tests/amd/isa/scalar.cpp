@@ -63,14 +63,19 @@ struct Outcome {
 
 enum class Scc : std::uint8_t { keeps, sets, reads, reads_and_sets };
 
-// How unwritten bits pass. `mixes`: one makes all of the result unwritten. The others give bits of
-// the sources other places, so that what they make of the masks of unwritten bits is that of the
-// result: those of S0 by S1 (of which a shift and a field look at some bits), or those of both.
-enum class Bits : std::uint8_t { mixes, shifts, field, moves };
+// How unwritten bits pass. `mixes`: one makes all of the result unwritten; `carries`: those above
+// it, of sums, differences and products. The others give bits of the sources other places, so that
+// what they make of the masks of unwritten bits is that of the result: those of S0 by S1 (of which
+// a shift and a field look at some bits), or those of both.
+enum class Bits : std::uint8_t { mixes, carries, shifts, field, moves };
 
 template <class F, bool Wide, Bits Passing>
 u64 unset_result(const Word& a, const Word& b) {
   if constexpr (Passing == Bits::mixes) return all_if(a.unset != 0 || b.unset != 0);
+  if constexpr (Passing == Bits::carries) {
+    const u64 unset = a.unset | b.unset;
+    return unset | (0 - unset);
+  }
   if constexpr (Passing == Bits::moves) return F{}(Sources{a.unset, b.unset}).value;
   constexpr u64 kRead = (Wide ? 63 : 31) | (Passing == Bits::field ? 0x7f0000 : 0);
   return all_if((b.unset & kRead) != 0) | F{}(Sources{a.unset, b.value}).value;
@@ -293,42 +298,45 @@ u64 field(u64 value, u64 at, u64 width, bool is_signed, u64 bits) {
 }
 
 void add_arithmetic(Builder& to) {
-  to.add<false, Scc::sets, 2>({"s_add_u32", "s_add_co_u32"}, [](Sources s) {
+  to.add<false, Scc::sets, 2, Bits::carries>({"s_add_u32", "s_add_co_u32"}, [](Sources s) {
     const u64 sum = s.a + s.b;
     return Outcome{sum, sum >> 32 != 0};
   });
-  to.add<false, Scc::sets, 2>({"s_sub_u32", "s_sub_co_u32"}, [](Sources s) {
+  to.add<false, Scc::sets, 2, Bits::carries>({"s_sub_u32", "s_sub_co_u32"}, [](Sources s) {
     return Outcome{s.a - s.b, s.b > s.a};
   });
-  to.add<false, Scc::reads_and_sets, 2>({"s_addc_u32", "s_add_co_ci_u32"}, [](Sources s) {
-    const u64 sum = s.a + s.b + (s.scc ? 1 : 0);
-    return Outcome{sum, sum >> 32 != 0};
-  });
-  to.add<false, Scc::reads_and_sets, 2>({"s_subb_u32", "s_sub_co_ci_u32"}, [](Sources s) {
-    return Outcome{s.a - s.b - (s.scc ? 1 : 0), s.b + (s.scc ? 1 : 0) > s.a};
-  });
-  to.add<false, Scc::sets, 2>({"s_add_i32", "s_add_co_i32", "s_addk_i32", "s_addk_co_i32"},
-                              [](Sources s) {
-                                const i64 sum = i64{static_cast<i32>(s.a)} + static_cast<i32>(s.b);
-                                return Outcome{static_cast<u64>(sum), sum != static_cast<i32>(sum)};
-                              });
-  to.add<false, Scc::sets, 2>({"s_sub_i32", "s_sub_co_i32"}, [](Sources s) {
+  to.add<false, Scc::reads_and_sets, 2, Bits::carries>(
+      {"s_addc_u32", "s_add_co_ci_u32"}, [](Sources s) {
+        const u64 sum = s.a + s.b + (s.scc ? 1 : 0);
+        return Outcome{sum, sum >> 32 != 0};
+      });
+  to.add<false, Scc::reads_and_sets, 2, Bits::carries>(
+      {"s_subb_u32", "s_sub_co_ci_u32"}, [](Sources s) {
+        return Outcome{s.a - s.b - (s.scc ? 1 : 0), s.b + (s.scc ? 1 : 0) > s.a};
+      });
+  to.add<false, Scc::sets, 2, Bits::carries>(
+      {"s_add_i32", "s_add_co_i32", "s_addk_i32", "s_addk_co_i32"}, [](Sources s) {
+        const i64 sum = i64{static_cast<i32>(s.a)} + static_cast<i32>(s.b);
+        return Outcome{static_cast<u64>(sum), sum != static_cast<i32>(sum)};
+      });
+  to.add<false, Scc::sets, 2, Bits::carries>({"s_sub_i32", "s_sub_co_i32"}, [](Sources s) {
     const i64 rest = i64{static_cast<i32>(s.a)} - static_cast<i32>(s.b);
     return Outcome{static_cast<u64>(rest), rest != static_cast<i32>(rest)};
   });
-  to.add<false, Scc::keeps, 2>({"s_mul_i32", "s_mulk_i32"},
-                               [](Sources s) { return Outcome{s.a * s.b}; });
+  to.add<false, Scc::keeps, 2, Bits::carries>({"s_mul_i32", "s_mulk_i32"},
+                                              [](Sources s) { return Outcome{s.a * s.b}; });
   to.add<false, Scc::keeps, 2>({"s_mul_hi_u32"},
                                [](Sources s) { return Outcome{s.a * s.b >> 32}; });
   to.add<false, Scc::keeps, 2>({"s_mul_hi_i32"}, [](Sources s) {
     const i64 product = i64{static_cast<i32>(s.a)} * static_cast<i32>(s.b);
     return Outcome{static_cast<u64>(product) >> 32};
   });
-  to.add<true, Scc::keeps, 2>({"s_add_nc_u64", "s_add_u64"},
-                              [](Sources s) { return Outcome{s.a + s.b}; });
-  to.add<true, Scc::keeps, 2>({"s_sub_nc_u64", "s_sub_u64"},
-                              [](Sources s) { return Outcome{s.a - s.b}; });
-  to.add<true, Scc::keeps, 2>({"s_mul_u64"}, [](Sources s) { return Outcome{s.a * s.b}; });
+  to.add<true, Scc::keeps, 2, Bits::carries>({"s_add_nc_u64", "s_add_u64"},
+                                             [](Sources s) { return Outcome{s.a + s.b}; });
+  to.add<true, Scc::keeps, 2, Bits::carries>({"s_sub_nc_u64", "s_sub_u64"},
+                                             [](Sources s) { return Outcome{s.a - s.b}; });
+  to.add<true, Scc::keeps, 2, Bits::carries>({"s_mul_u64"},
+                                             [](Sources s) { return Outcome{s.a * s.b}; });
   to.add<false, Scc::sets, 2>({"s_min_u32"}, [](Sources s) {
     return Outcome{std::min(s.a, s.b), s.a < s.b};
   });
