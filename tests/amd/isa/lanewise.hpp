@@ -95,9 +95,9 @@ struct MaskBits {
   bool out = false;
 };
 
-/// How unwritten bits of 32-bit sources pass to the result. `value` and `unset` are those of the
-/// sources, of which halves are words; behind them stands the bit of the mask, or the variant where
-/// there is no mask.
+/// How unwritten bits of sources of 32 or 16 bits pass to the result. `value` and `unset` have a
+/// word for each source; behind them stands the bit of the mask, or the variant where there is no
+/// mask.
 using Shadow = u32 (*)(const u32* value, const u32* unset);
 
 enum class MaskSource : std::uint8_t { none, vcc, last_operand };

@@ -36,8 +36,8 @@ u32 permuted(u32 a, u32 b, u32 selector) {
   return result;
 }
 
-// Of sums, differences and products: a bit depends on no bit above it. Masks of lanes (carries)
-// count as a bit of each word.
+// Of sums, differences and products: a bit depends on no bit above it. A carry that comes in counts
+// as one more source.
 u32 upwards(u32 unset) { return unset | (0 - unset); }
 constexpr Shadow kArithmetic = [](const u32*, const u32* s) { return upwards(s[0] | s[1] | s[2]); };
 constexpr Shadow kProduct24 = [](const u32*, const u32* s) {
