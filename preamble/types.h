@@ -17,6 +17,11 @@
 #define KILN_HOST 1
 #endif
 
+#if KILN_AMD && defined(KILN_CONTRACT)
+// Contracts products and sums across statements, but not in functions of the compiler's library.
+#pragma clang fp contract(fast)
+#endif
+
 #if KILN_HOST && !defined(__clang__)
 // g++ vectorises a choice between two numbers only if it does not give each a path of its own. A
 // call of memset costs short loops that clear lanes more than the loop.

@@ -74,7 +74,9 @@ TEST(CompileTarget, options_carry_the_full_target_and_the_contraction) {
   const auto mi200 = compile_options("gfx90a:sramecc+:xnack-", false);
   EXPECT_THAT(mi200, Contains("--offload-arch=gfx90a:sramecc+:xnack-"));
   EXPECT_THAT(mi200, Contains("-ffp-contract=off"));
-  EXPECT_THAT(compile_options("gfx942", true), Contains("-ffp-contract=fast"));
+  EXPECT_THAT(compile_options("gfx942", true), Contains("-DKILN_CONTRACT=1"));
+  EXPECT_THAT(compile_options("gfx942", true), Not(Contains("-ffp-contract=fast")))
+      << "contracts the compiler's library too";
   EXPECT_THAT(compile_options("sm_90", false), Contains("--fmad=false"));
   EXPECT_THAT(compile_options("sm_90", true), Contains("--fmad=true"));
 }
