@@ -24,6 +24,14 @@ std::vector<std::string> hiprtc_options(std::string_view target, bool contract) 
       fmt::format("--offload-arch={}", target), "-O3", "-std=c++17",
       contraction(contract, "-ffp-contract=on", "-ffp-contract=off")};
   if (contract) options.emplace_back("-DKILN_CONTRACT=1");
+  // gfx11: a load of 16 bits into one half of a register may change the other half while it is on
+  // its way. LLVM 21, which uses halves as registers of their own, does not wait for it, and later
+  // ones wait for two loads where one would do. LLVM before 18 warns of the name and ignores it.
+  if (target.starts_with("gfx11")) {
+    for (const char* option : {"-Xclang", "-target-feature", "-Xclang", "-real-true16"}) {
+      options.emplace_back(option);
+    }
+  }
   return options;
 }
 

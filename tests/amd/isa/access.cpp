@@ -19,6 +19,7 @@ void issue(Wave& wave, Counter counter, const Operand* filled, u32 registers, bo
   if (filled != nullptr && (filled->is_vector() || filled->is_scalar())) {
     entry.index = filled->index;
     entry.count = static_cast<u8>(registers);
+    entry.half = wave.current->shape.half;
     entry.is_vector = filled->is_vector();
     for (u32 i = 0; i < registers; ++i) {
       u8& pending = entry.is_vector ? wave.pending_vector[entry.index + i]

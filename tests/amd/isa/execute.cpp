@@ -174,20 +174,24 @@ void fault(const Wave& wave, const std::string& what, int lane) {
 
 namespace {
 
-// Loads of one kind return in order: one may fill what another has yet to fill, such as the other
-// half of it.
+// Loads of one kind return in order: one may fill what another has yet to fill. Those of gfx12 from
+// memory write their registers in any order, but for the other half of one.
 bool fills_after(const Wave& wave, const Operation& op, std::uint32_t index) {
   const bool loads = (op.unit == Unit::memory || op.unit == Unit::lds) && !op.shape.is_store &&
                      op.shape.atomic == Atomic::none;
   if (!loads || op.instruction->mnemonic.starts_with("flat_")) return false;
   const auto counter = op.unit == Unit::memory ? Counter::load : Counter::lds;
+  const bool halves_alone = op.unit == Unit::memory && wave.launch->program->isa.major >= 12;
   const auto in_order = std::ranges::count_if(
       wave.outstanding[static_cast<std::size_t>(counter)], [&](const Outstanding& entry) {
-        return entry.is_vector && index >= entry.index && index - entry.index < entry.count;
+        return entry.is_vector && index >= entry.index && index - entry.index < entry.count &&
+               (!halves_alone || entry.half == 1 - op.shape.half);
       });
   return wave.pending_vector[index] == in_order;
 }
 
+// Registers are waited for whole: a load of one half may change the other half while it is on its
+// way (gfx11, gfx12).
 void refuse_pending(const Wave& wave, const Operation& op) {
   for (const Operand& operand : op.operands) {
     for (std::uint32_t i = 0; i < operand.count; ++i) {

@@ -77,6 +77,7 @@ inline constexpr std::size_t kCounters = 5;
 struct Outstanding {
   std::uint16_t index = 0;  ///< the first register that it fills
   std::uint8_t count = 0;
+  std::int8_t half = -1;  ///< as in Shape
   bool is_vector = true;
   bool is_lds_write = false;
 };

@@ -77,6 +77,9 @@ TEST(CompileTarget, options_carry_the_full_target_and_the_contraction) {
   EXPECT_THAT(compile_options("gfx942", true), Contains("-DKILN_CONTRACT=1"));
   EXPECT_THAT(compile_options("gfx942", true), Not(Contains("-ffp-contract=fast")))
       << "contracts the compiler's library too";
+  EXPECT_THAT(compile_options("gfx1100", false), Contains("-real-true16"))
+      << "halves of registers that loads fill apart";
+  EXPECT_THAT(compile_options("gfx1201", false), Not(Contains("-real-true16")));
   EXPECT_THAT(compile_options("sm_90", false), Contains("--fmad=false"));
   EXPECT_THAT(compile_options("sm_90", true), Contains("--fmad=true"));
 }
