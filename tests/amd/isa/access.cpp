@@ -178,8 +178,7 @@ u64 combined(const Shape& shape, u64 old, u64 data, u64 compare) {
 
 }  // namespace
 
-void modify(Wave& wave, const Operation& op, const Place& place, int lane, int data, int compare,
-            const Operand* result) {
+void modify(Wave& wave, const Operation& op, const Place& place, int lane, int data, int compare) {
   const Shape& shape = op.shape;
   u64 value = 0;
   u64 expected = 0;
@@ -199,7 +198,7 @@ void modify(Wave& wave, const Operation& op, const Place& place, int lane, int d
   std::memcpy(&old, place.data, shape.bytes);
   const u64 now = combined(shape, old, value, expected);
   std::memcpy(place.data, &now, shape.bytes);
-  if (result != nullptr) fill_registers(wave, shape, result->index, lane, loaded);
+  if (op.returns) fill_registers(wave, shape, op.operands[0].index, lane, loaded);
 }
 
 // ---- Mnemonics ----

@@ -45,9 +45,13 @@ u32 data_of(const Wave& wave, const Shape& shape, int index, int lane, u8* to);
 void store_bytes(Wave& wave, const Place& place, u64 address, u32 bytes, int lane, bool in_lds,
                  const u8* data);
 /// An atomic: data in the registers from `data` on, compared with those from `compare` on; the old
-/// value goes to the result.
-void modify(Wave& wave, const Operation& op, const Place& place, int lane, int data, int compare,
-            const Operand* result);
+/// value goes to the first operand if it returns one.
+void modify(Wave& wave, const Operation& op, const Place& place, int lane, int data, int compare);
+
+/// The access of one lane to LDS at that address, as `shape` says.
+void load_from_lds(Wave& wave, const Shape& shape, u32 address, int index, int lane);
+void store_in_lds(Wave& wave, const Shape& shape, u32 address, int index, int lane);
+void modify_in_lds(Wave& wave, const Operation& op, u32 address, int lane, int data, int compare);
 
 /// The active lanes in which some register of the operand is unwritten.
 u64 unset_lanes(const Wave& wave, const Operand& operand);

@@ -388,6 +388,8 @@ void start_wave(Wave& wave, const Start& start, const Dispatch& dispatch) {
   wave.scalar_unset[kExec + 1] = 0;
   wave.set_scalar(kPrivateBase, 0);
   wave.set_scalar(kPrivateBase + 1, static_cast<std::uint32_t>(kPrivateAperture >> 32));
+  wave.set_scalar(kSharedBase, 0);
+  wave.set_scalar(kSharedBase + 1, static_cast<std::uint32_t>(kSharedAperture >> 32));
   wave.scalar[kExec + 1] = static_cast<std::uint32_t>(wave.exec >> 32);
   start_scalars(wave, start);
   start_vectors(wave, dispatch.threads);

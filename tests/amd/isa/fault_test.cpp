@@ -146,6 +146,24 @@ const Planted kPlanted[] = {
      "v_or_b32_e32 v1, 2, v1\nds_write_b16 v1, v0", "misaligned"},
     {"lds_beyond_what_is_declared", "ds_write_b32 v1, v0 offset:4", "ds_write_b32 v1, v0",
      "of which the block has 512 bytes"},
+    {"pointer_to_anything_beyond_lds",
+     "s_mov_b64 s[8:9], src_shared_base\nv_mov_b32_e32 v2, v1\nv_mov_b32_e32 v3, s9\n"
+     "flat_store_dword v[2:3], v0 offset:4",
+     "s_mov_b64 s[8:9], src_shared_base\nv_mov_b32_e32 v2, v1\nv_mov_b32_e32 v3, s9\n"
+     "flat_store_dword v[2:3], v0",
+     "of which the block has 512 bytes"},
+    {"barrier_before_a_pointer_to_anything_has_written_lds",
+     "s_mov_b64 s[8:9], src_shared_base\nv_mov_b32_e32 v2, v1\nv_mov_b32_e32 v3, s9\n"
+     "flat_store_dword v[2:3], v0\ns_waitcnt vmcnt(0)\ns_barrier",
+     "s_mov_b64 s[8:9], src_shared_base\nv_mov_b32_e32 v2, v1\nv_mov_b32_e32 v3, s9\n"
+     "flat_store_dword v[2:3], v0\ns_waitcnt vmcnt(0) lgkmcnt(0)\ns_barrier",
+     "a write to LDS has not been waited for"},
+    {"race_on_lds_by_a_pointer_to_anything",
+     "s_mov_b64 s[8:9], src_shared_base\nv_xor_b32_e32 v2, 0x100, v1\nv_mov_b32_e32 v3, s9\n"
+     "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\nflat_load_dword v4, v[2:3]",
+     "s_mov_b64 s[8:9], src_shared_base\nv_xor_b32_e32 v2, 0x100, v1\nv_mov_b32_e32 v3, s9\n"
+     "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\ns_barrier\nflat_load_dword v4, v[2:3]",
+     "a race"},
     {"register_beyond_those_declared", "v_mov_b32_e32 v32, 0", "v_mov_b32_e32 v31, 0",
      "a register beyond"},
     // Each generation has counters of its own.

@@ -79,6 +79,7 @@ constexpr Special kSpecials[] = {
     {"exec_lo", kExec, 1},
     {"exec_hi", kExec + 1, 1},
     {"src_private_base", kPrivateBase, 2},
+    {"src_shared_base", kSharedBase, 2},
 };
 
 bool parse_plain(std::string_view text, std::uint32_t accumulators, Operand& operand) {
@@ -110,9 +111,11 @@ bool parse_plain(std::string_view text, std::uint32_t accumulators, Operand& ope
     operand.kind = OperandKind::scalar;
     return parse_range(text.substr(1), operand) && operand.index + operand.count <= kVcc;
   }
-  if (text == "hwreg(HW_REG_SH_MEM_BASES, 0, 16)") {
+  if (text == "hwreg(HW_REG_SH_MEM_BASES, 0, 16)" || text == "hwreg(HW_REG_SH_MEM_BASES, 16, 16)") {
+    const bool is_private = text.find(" 0,") != text.npos;
     operand.kind = OperandKind::integer;
-    operand.bits = static_cast<std::uint32_t>(kPrivateAperture >> 48);
+    operand.bits =
+        static_cast<std::uint32_t>((is_private ? kPrivateAperture : kSharedAperture) >> 48);
     return true;
   }
   if (const auto value = integer(text)) {

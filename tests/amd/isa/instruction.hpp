@@ -24,13 +24,15 @@ enum class OperandKind : std::uint8_t {
 // The scalar registers by number, whatever the encoding of a target says.
 inline constexpr std::uint16_t kVcc = 106;
 inline constexpr std::uint16_t kTtmp = 108;
-/// Where flat instructions find scratch memory; hardware gives the upper 16 bits.
+/// Where flat instructions find LDS and scratch memory; hardware gives the upper 16 bits.
+inline constexpr std::uint64_t kSharedAperture = std::uint64_t{1} << 48;
 inline constexpr std::uint64_t kPrivateAperture = std::uint64_t{2} << 48;
 inline constexpr std::uint16_t kFlatScratch = 122;  ///< where gfx9 has no TTMP that kernels use
 inline constexpr std::uint16_t kM0 = 124;
 inline constexpr std::uint16_t kExec = 126;
 inline constexpr std::uint16_t kPrivateBase = 128;  ///< kPrivateAperture; no kernel writes it
-inline constexpr std::uint16_t kScalars = 130;
+inline constexpr std::uint16_t kSharedBase = 130;   ///< kSharedAperture, likewise
+inline constexpr std::uint16_t kScalars = 132;
 
 struct Operand {
   OperandKind kind = OperandKind::null;

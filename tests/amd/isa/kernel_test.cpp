@@ -60,6 +60,15 @@ KERNEL own_memory(const float* a, const float* b, float* out, u32 size) {
   out[i] = *anywhere + own[1];
 }
 
+KERNEL shared_memory(const float* a, const float* b, float* out, u32 size) {
+  __attribute__((shared)) static float all[256];
+  float* volatile anywhere = all + THREAD;
+  *anywhere = THREAD < size ? a[THREAD] : 0;
+  synchronise();
+  anywhere = all + (THREAD ^ 1);
+  if (THREAD < size) out[THREAD] = *anywhere + b[THREAD];
+}
+
 KERNEL block_sums(const float* a, const float*, float* out, u32 size) {
   __attribute__((shared)) static float partial[256];
   const u32 i = BLOCK * 256 + THREAD;
@@ -187,10 +196,11 @@ TEST_P(Kernels, compute_as_the_host_does) {
   });
 }
 
-TEST_P(Kernels, reach_their_own_memory_by_pointers_to_anything) {
+TEST_P(Kernels, reach_their_own_memory_and_lds_by_pointers_to_anything) {
   const std::vector<float> a = {1, 2, 4};
   const std::vector<float> b = {8, 16, 32};
   EXPECT_EQ(run("own_memory", a, b), (std::vector<float>{10, 34, 33}));
+  EXPECT_EQ(run("shared_memory", a, b), (std::vector<float>{10, 17, 32}));
 }
 
 TEST_P(Kernels, divide_integers) {

@@ -28,6 +28,33 @@ Place lds(Wave& wave, u64 address, u32 bytes, int lane) {
   return {block.lds.data() + address, block.lds_written.data() + address};
 }
 
+}  // namespace
+
+void load_from_lds(Wave& wave, const Shape& shape, u32 address, int index, int lane) {
+  const Place place = lds(wave, address, shape.bytes, lane);
+  touch_bytes(wave, address, shape.bytes, false, false, lane, true, nullptr, nullptr);
+  fill_registers(wave, shape, index, lane, load(place, shape.bytes));
+}
+
+void store_in_lds(Wave& wave, const Shape& shape, u32 address, int index, int lane) {
+  const Place place = lds(wave, address, shape.bytes, lane);
+  std::array<u8, 16> data;
+  const u32 unset = data_of(wave, shape, index, lane, data.data());
+  store_bytes(wave, place, address, shape.bytes, lane, true, data.data());
+  // What is unwritten in the register is unwritten in LDS.
+  for (u32 byte = 0; byte < shape.bytes; ++byte) {
+    if ((unset >> byte & 1) != 0) place.written[byte] = 0;
+  }
+}
+
+void modify_in_lds(Wave& wave, const Operation& op, u32 address, int lane, int data, int compare) {
+  const Place place = lds(wave, address, op.shape.bytes, lane);
+  touch_bytes(wave, address, op.shape.bytes, true, true, lane, true, nullptr, nullptr);
+  modify(wave, op, place, lane, data, compare);
+}
+
+namespace {
+
 void check_lds_addresses(Wave& wave, const Operand& address) {
   const u64 unset = unset_lanes(wave, address);
   if (unset != 0) fault(wave, "an address in LDS that nobody has written", lowest_lane(unset));
@@ -44,9 +71,7 @@ void lds_load(Wave& wave, const Operation& op) {
     for (int i = 0; i < shape.addresses; ++i) {
       const u32 at = from.lane[static_cast<std::size_t>(lane)] +
                      shape.offset[static_cast<std::size_t>(i)];  // wraps
-      const Place place = lds(wave, at, shape.bytes, lane);
-      touch_bytes(wave, at, shape.bytes, false, false, lane, true, nullptr, nullptr);
-      fill_registers(wave, shape, to.index + i * registers, lane, load(place, shape.bytes));
+      load_from_lds(wave, shape, at, to.index + i * registers, lane);
     }
   });
   issue(wave, Counter::lds, &to, static_cast<u32>(registers * shape.addresses), false);
@@ -62,15 +87,7 @@ void lds_store(Wave& wave, const Operation& op) {
     for (int i = 0; i < shape.addresses; ++i) {
       const u32 at = from.lane[static_cast<std::size_t>(lane)] +
                      shape.offset[static_cast<std::size_t>(i)];  // wraps
-      const Place place = lds(wave, at, shape.bytes, lane);
-      std::array<u8, 16> data;
-      const u32 unset = data_of(wave, shape, op.operands[static_cast<std::size_t>(i) + 1].index,
-                                lane, data.data());
-      store_bytes(wave, place, at, shape.bytes, lane, true, data.data());
-      // What is unwritten in the register is unwritten in LDS.
-      for (u32 byte = 0; byte < shape.bytes; ++byte) {
-        if ((unset >> byte & 1) != 0) place.written[byte] = 0;
-      }
+      store_in_lds(wave, shape, at, op.operands[static_cast<std::size_t>(i) + 1].index, lane);
     }
   });
   issue(wave, Counter::lds, nullptr, 0, true);
@@ -89,10 +106,7 @@ void lds_atomic(Wave& wave, const Operation& op) {
   ++wave.launch->stamp;
   each_lane(wave.exec, [&](int lane) {
     const u32 place_at = from.lane[static_cast<std::size_t>(lane)] + shape.offset[0];  // wraps
-    const Place place = lds(wave, place_at, shape.bytes, lane);
-    touch_bytes(wave, place_at, shape.bytes, true, true, lane, true, nullptr, nullptr);
-    modify(wave, op, place, lane, op.operands[data].index, op.operands[compare].index,
-           op.returns ? &op.operands[0] : nullptr);
+    modify_in_lds(wave, op, place_at, lane, op.operands[data].index, op.operands[compare].index);
   });
   issue(wave, Counter::lds, op.returns ? &op.operands[0] : nullptr, shape.bytes / 4U, true);
 }

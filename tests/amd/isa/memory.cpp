@@ -88,10 +88,10 @@ void count_bytes(Wave& wave, u32 bytes, bool writes) {
 constexpr u32 kIsFlat = 1;
 
 void issue_memory(Wave& wave, const Operation& op, const Operand* filled, u32 registers,
-                  bool is_store) {
+                  bool is_store, bool writes_lds = false) {
   const bool stores_apart = wave.launch->program->isa.major >= 10;
   issue(wave, is_store && stores_apart ? Counter::store : Counter::load, filled, registers, false);
-  if ((op.variant & kIsFlat) != 0) issue(wave, Counter::lds, filled, registers, false);
+  if ((op.variant & kIsFlat) != 0) issue(wave, Counter::lds, filled, registers, writes_lds);
 }
 
 Place scratch(Wave& wave, u64 offset, u32 bytes, int lane) {
@@ -106,9 +106,10 @@ Place scratch(Wave& wave, u64 offset, u32 bytes, int lane) {
   return {wave.scratch.data() + at, wave.scratch_written.data() + at};
 }
 
-// Whether a flat instruction means scratch memory; `offset` is where in the lane's own.
-bool is_in_scratch(const Operation& op, u64 address, u64& offset) {
-  offset = address - kPrivateAperture;
+// Whether a flat instruction means LDS or the lane's scratch memory, by its aperture; `offset` is
+// where in there.
+bool is_within(u64 aperture, const Operation& op, u64 address, u64& offset) {
+  offset = address - aperture;
   return (op.variant & kIsFlat) != 0 && offset < u64{1} << 32;
 }
 
@@ -131,7 +132,12 @@ void global_load(Wave& wave, const Operation& op) {
   if (!load_dense(wave, op, addresses)) {
     each_lane(wave.exec, [&](int lane) {
       const u64 address = addresses[static_cast<std::size_t>(lane)];
-      if (u64 offset = 0; is_in_scratch(op, address, offset)) {
+      u64 offset = 0;
+      if (is_within(kSharedAperture, op, address, offset)) {
+        load_from_lds(wave, shape, static_cast<u32>(offset), to.index, lane);
+        return;
+      }
+      if (is_within(kPrivateAperture, op, address, offset)) {
         const Place own = scratch(wave, offset, shape.bytes, lane);
         fill_registers(wave, shape, to.index, lane, load(own, shape.bytes));
         return;
@@ -151,9 +157,16 @@ void global_store(Wave& wave, const Operation& op) {
   global_addresses(wave, op, op.operands[0], op.operands.size() > 2 ? &op.operands[2] : nullptr,
                    addresses);
   ++wave.launch->stamp;
+  bool writes_lds = false;
   each_lane(wave.exec, [&](int lane) {
     const u64 address = addresses[static_cast<std::size_t>(lane)];
-    if (u64 offset = 0; is_in_scratch(op, address, offset)) {
+    u64 offset = 0;
+    if (is_within(kSharedAperture, op, address, offset)) {
+      store_in_lds(wave, shape, static_cast<u32>(offset), op.operands[1].index, lane);
+      writes_lds = true;
+      return;
+    }
+    if (is_within(kPrivateAperture, op, address, offset)) {
       store_in_scratch(wave, op, op.operands[1].index, offset, lane);
       return;
     }
@@ -165,7 +178,7 @@ void global_store(Wave& wave, const Operation& op) {
     store_bytes(wave, place, address, shape.bytes, lane, false, data.data());
   });
   count_bytes(wave, shape.bytes, true);
-  issue_memory(wave, op, nullptr, 0, true);
+  issue_memory(wave, op, nullptr, 0, true, writes_lds);
 }
 
 void refuse_misaligned(Wave& wave, u64 address, u32 bytes, int lane) {
@@ -183,17 +196,24 @@ void global_atomic(Wave& wave, const Operation& op) {
   global_addresses(wave, op, op.operands[at],
                    op.operands.size() > at + 2 ? &op.operands[at + 2] : nullptr, addresses);
   ++wave.launch->stamp;
+  bool writes_lds = false;
   each_lane(wave.exec, [&](int lane) {
     const u64 address = addresses[static_cast<std::size_t>(lane)];
+    const int compare = data.index + shape.bytes / 4;
+    if (u64 offset = 0; is_within(kSharedAperture, op, address, offset)) {
+      modify_in_lds(wave, op, static_cast<u32>(offset), lane, data.index, compare);
+      writes_lds = true;
+      return;
+    }
     refuse_misaligned(wave, address, shape.bytes, lane);
     const Place place = device_memory(wave, address, shape.bytes, lane);
     touch_bytes(wave, address, shape.bytes, true, true, lane, false, nullptr, nullptr);
-    modify(wave, op, place, lane, data.index, data.index + shape.bytes / 4,
-           op.returns ? &op.operands[0] : nullptr);
+    modify(wave, op, place, lane, data.index, compare);
   });
   count_bytes(wave, shape.bytes, false);
   count_bytes(wave, shape.bytes, true);
-  issue_memory(wave, op, op.returns ? &op.operands[0] : nullptr, shape.bytes / 4U, !op.returns);
+  issue_memory(wave, op, op.returns ? &op.operands[0] : nullptr, shape.bytes / 4U, !op.returns,
+               writes_lds);
 }
 
 // ---- Scratch ----

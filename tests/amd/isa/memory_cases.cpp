@@ -140,6 +140,20 @@ constexpr Case kMemory[] = {
      "lgkmcnt(0)\nflat_load_dword v8, v[6:7]",
      {5},
      {5}},
+    // Pointers to anything that point to LDS.
+    {k9,
+     "ds_write_b32 v20, v1\ns_waitcnt lgkmcnt(0)\ns_mov_b64 s[8:9], src_shared_base\n"
+     "v_mov_b32_e32 v6, v20\nv_mov_b32_e32 v7, s9\nflat_load_dword v8, v[6:7]\n"
+     "flat_load_ushort v9, v[6:7] offset:2",
+     {0x8899aabb},
+     {0x8899aabb, 0x8899}},
+    {k9,
+     "s_getreg_b32 s9, hwreg(HW_REG_SH_MEM_BASES, 16, 16)\ns_lshl_b32 s9, s9, 16\n"
+     "v_mov_b32_e32 v6, v20\nv_mov_b32_e32 v7, s9\nflat_store_dword v[6:7], v1 offset:4\n"
+     "flat_atomic_add v8, v[6:7], v2 offset:4 glc\ns_waitcnt vmcnt(0) lgkmcnt(0)\n"
+     "ds_read_b32 v9, v20 offset:4",
+     {5, 6},
+     {5, 11}},
     {k9,
      "s_load_dwordx4 s[8:11], s[0:1], 0x0\ns_waitcnt vmcnt(0) lgkmcnt(0)\ns_sub_u32 s8, s8, "
      "s4\nv_mov_b32_e32 v8, s8\nv_mov_b32_e32 v9, s10",
