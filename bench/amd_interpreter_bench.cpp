@@ -6,13 +6,14 @@
 #include <cstdio>
 
 #include "ahead/compile_only.hpp"
+#include "bench/rounds.hpp"
 #include "tests/amd/isa/listing.hpp"
 
 namespace kiln {
 namespace {
 
 void silu_mul(benchmark::State& state, const char* target) {
-  constexpr std::uint32_t kElements = 1 << 18;
+  const std::uint32_t kElements = bench::rounds(1U << 18, 1U << 12);
   const Function function = parse("silu_mul", "silu(gate) * up");
   Specification specification;
   for (const char* name : {"gate", "up"}) {

@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
+#include "bench/rounds.hpp"
 #include "jit/compilers/compiler.hpp"
 #include "jit/service/service.hpp"
 
 namespace {
 
 using namespace kiln::jit;
+
+const int kMany = kiln::bench::rounds(32, 2);
+const int kSeveral = kiln::bench::rounds(8, 2);
 
 // A kernel that differs from every other, so that nothing below kiln can have it ready.
 CompileRequest distinct_kernel() {
@@ -61,31 +65,31 @@ void service_first_compile(benchmark::State& state) {
 }
 BENCHMARK(service_first_compile)->Unit(benchmark::kMillisecond)->UseRealTime();
 
-void service_32_kernels(benchmark::State& state) {
+void service_many_kernels(benchmark::State& state) {
   Service service(settings_for(static_cast<int>(state.range(0))));
   for (auto _ : state) {
     std::vector<CompileHandle> handles;
-    for (int i = 0; i < 32; ++i) handles.push_back(service.compile_async(distinct_kernel()));
+    for (int i = 0; i < kMany; ++i) handles.push_back(service.compile_async(distinct_kernel()));
     for (const CompileHandle& handle : handles) handle.wait();
   }
 }
-BENCHMARK(service_32_kernels)
+BENCHMARK(service_many_kernels)
     ->ArgName("workers")
     ->Arg(1)
     ->Arg(2)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime();
 
-// Eight kernels as eight programs on one worker, or as one program: what sharing a program would
-// save.
-void eight_kernels(benchmark::State& state) {
+// Several kernels as as many programs on one worker, or as one program: what sharing a program
+// would save.
+void several_kernels(benchmark::State& state) {
   const bool shared = state.range(0) != 0;
   Service service(settings_for(1));
   service.compile_async(distinct_kernel()).wait();
   for (auto _ : state) {
     std::vector<CompileHandle> handles;
     CompileRequest all;
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < kSeveral; ++i) {
       CompileRequest one = distinct_kernel();
       if (!shared) handles.push_back(service.compile_async(one));
       one.source.insert(0, all.source);
@@ -95,7 +99,7 @@ void eight_kernels(benchmark::State& state) {
     for (const CompileHandle& handle : handles) handle.wait();
   }
 }
-BENCHMARK(eight_kernels)
+BENCHMARK(several_kernels)
     ->ArgName("one_program")
     ->Arg(0)
     ->Arg(1)

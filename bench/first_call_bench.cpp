@@ -15,15 +15,18 @@
 
 #include "ahead/compile_only.hpp"
 #include "base/temporary.hpp"
+#include "bench/rounds.hpp"
 #include "jit/device/backend.hpp"
 #include "kiln/kiln.hpp"
 
 namespace {
 
 constexpr std::int64_t kElements = 4096;
-constexpr int kColdCalls = 8;  // a host compiler takes a good part of a second for each
-constexpr int kWarmCalls = 24;
-constexpr int kUncounted = 16;  // loads first: the driver's and the process' memory grow with them
+// A host compiler takes a good part of a second for each.
+const int kColdCalls = kiln::bench::rounds(8, 1);
+const int kWarmCalls = kiln::bench::rounds(24, 1);
+// Loads first: the driver's and the process' memory grow with them.
+const int kUncounted = kiln::bench::rounds(16, 1);
 
 /// Three arrays on the best device and the function that the rows call.
 class Fixture {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/raw_driver.hpp"
+#include "bench/rounds.hpp"
 #include "jit/device/backend.hpp"
 #include "kiln/kiln.hpp"
 
@@ -33,7 +34,7 @@ using kiln::jit::Backend;
 
 constexpr std::int64_t kElements = 4096;
 constexpr int kBurst = 200;
-constexpr int kSamples = 60;
+const int kSamples = kiln::bench::rounds(60, 1);
 
 const Function& axpy() {
   static const Function* const function =
@@ -239,7 +240,7 @@ void register_device(DeviceType type) {
     return benchmark::RegisterBenchmark((name + "/" + device).c_str(), function, type)
         ->UseManualTime()
         ->Iterations(kSamples)
-        ->Repetitions(5)
+        ->Repetitions(kiln::bench::rounds(5, 1))
         ->ReportAggregatesOnly()
         ->Unit(benchmark::kMicrosecond);
   };

@@ -9,13 +9,14 @@
 #include "ahead/compile_only.hpp"
 #include "ahead/prepare.hpp"
 #include "base/temporary.hpp"
+#include "bench/rounds.hpp"
 #include "kiln/kiln.hpp"
 
 namespace {
 
 using namespace kiln;
 
-constexpr int kKernels = 32;
+const int kKernels = bench::rounds(32, 2);
 
 // Functions that differ from every other, so that nothing has them ready.
 std::vector<Function> distinct_functions() {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ahead/prepare.hpp"
+#include "bench/rounds.hpp"
 #include "cache/cache.hpp"
 #include "kiln/kiln.hpp"
 #include "tests/cache/sample.hpp"
@@ -29,7 +30,7 @@ namespace {
 using Seconds = std::chrono::duration<double>;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kKernels = 300;
+const std::size_t kKernels = bench::rounds<std::size_t>(300, 16);
 
 Entry typical_entry(std::uint64_t number) {
   Entry entry = sample_entry(number, 16 << 10);
@@ -163,7 +164,7 @@ struct Times {
       };
       made.round_trip = time(none);
       made.entry = time(all) / kKernels;
-      made.compile = compile_kernels(16);
+      made.compile = compile_kernels(bench::rounds(16, 2));
       made.entry_bytes =
           static_cast<double>(encode(sample_key(0), typical_entry(0)).size() + kMacBytes);
       return made;
@@ -307,7 +308,8 @@ int main(int count, char** arguments) {
   benchmark::RegisterBenchmark("local_hit", local_hit)->Unit(benchmark::kMicrosecond);
   benchmark::RegisterBenchmark("remote_hit", remote_hit)->Unit(benchmark::kMicrosecond);
   benchmark::RegisterBenchmark("remote_miss", remote_miss)->Unit(benchmark::kMicrosecond);
-  benchmark::RegisterBenchmark("prefetch_300", prefetch)->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark(fmt::format("prefetch_{}", kKernels).c_str(), prefetch)
+      ->Unit(benchmark::kMillisecond);
   benchmark::RegisterBenchmark("compile", compile_one)->Unit(benchmark::kMillisecond);
   for (const bool has_tier : {false, true}) {
     for (const int machines : {1, 8, 64, 512}) {
