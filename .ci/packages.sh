@@ -18,10 +18,14 @@ missing_programs() {
   for pair in "$@"; do command -v "${pair%%:*}" >/dev/null || echo "${pair#*:}"; done
 }
 
+# Of "A|B" one is enough.
 missing_libraries() {
-  local package
+  local package alternative
   for package in "$@"; do
-    [[ $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || echo "$package"
+    for alternative in ${package//|/ }; do
+      [[ $(dpkg-query -W -f '${db:Status-Status}' "$alternative" 2>/dev/null) != installed ]] || continue 2
+    done
+    echo "$package"
   done
 }
 
@@ -51,23 +55,33 @@ apt_knows() {
   [[ $(LC_ALL=C apt-cache policy "$1" 2>/dev/null | awk '/Candidate:/ {print $2}') == [0-9]* ]]
 }
 
+# Of "A|B" the first that this release has.
+first_known() {
+  local alternative
+  for alternative in ${1//|/ }; do
+    if apt_knows "$alternative"; then echo "$alternative"; return; fi
+  done
+  return 1
+}
+
 what_is_lost_without() {
   case $1 in
     libamdhip64-dev) echo "AMD kernels are not compiled (with AMD's own packages in /opt/rocm they are)" ;;
     libhiredis-dev) echo "there is no KILN_REMOTE_CACHE" ;;
-    valkey-tools | redis-tools) echo "the remote cache is tested if the other one of valkey-tools and redis-tools is here" ;;
+    valkey-tools*) echo "the remote cache is not tested" ;;
     libdlpack-dev) echo "kiln/dlpack.hpp is not tested" ;;
     clang-format-*) echo "the sources' format is not tested" ;;
     clang-tidy) echo "there is no --tidy" ;;
   esac
 }
 
-# install_packages [LIBRARY...] [?LIBRARY...]: what the build needs, and those; with ? what a release may lack.
+# install_packages [LIBRARY...] [?LIBRARY[|OTHER]...]: what the build needs, and those; with ? what a release
+# may lack.
 install_packages() {
   local programs=(g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config)
   local libraries=(libfmt-dev nlohmann-json3-dev libcli11-dev libtbb-dev libsodium-dev libxxhash-dev
     libzstd-dev)
-  local package rocm missing optional=()
+  local package known rocm missing optional=()
 
   if rocm=$(rocm_directory); then echo "HIP: $rocm"; else optional=(libamdhip64-dev); fi
   optional+=(libhiredis-dev)
@@ -94,10 +108,10 @@ install_packages() {
     apt_install $missing || { echo "Could not install: $missing" >&2; return 1; }
   fi
   for package in "${optional[@]}"; do
-    if ! apt_knows "$package"; then
-      echo "$package is not in this release: $(what_is_lost_without "$package")."
-    elif ! { echo "Installing with apt-get: $package" && apt_install "$package"; }; then
-      echo "$package could not be installed: $(what_is_lost_without "$package")."
+    if ! known=$(first_known "$package"); then
+      echo "${package//|/ or } is not in this release: $(what_is_lost_without "$package")."
+    elif ! { echo "Installing with apt-get: $known" && apt_install "$known"; }; then
+      echo "$known could not be installed: $(what_is_lost_without "$package")."
     fi
   done
 }
