@@ -4,8 +4,11 @@ set -euo pipefail
 
 prefix=$SCRATCH/prefix
 sanitize=${FLAGS:+-fsanitize=$FLAGS}
+# Of the cache that all tests share only what is known of compilers: to find that out takes seconds.
+toolchains=${KILN_CACHE_DIR:+$KILN_CACHE_DIR/toolchains.json}
 export KILN_CACHE_DIR=$SCRATCH/cache
 install -d -m 700 "$KILN_CACHE_DIR"
+[[ ! -f $toolchains ]] || install -m 600 "$toolchains" "$KILN_CACHE_DIR"
 
 expect_output() {  # PROGRAM...: runs it and compares what it prints
   local got

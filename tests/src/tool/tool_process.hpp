@@ -6,9 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/subprocess.hpp"
@@ -34,6 +37,18 @@ class ToolTest : public ::testing::Test {
     return directory_.put(name, bytes);
   }
   static std::string read(const std::string& file) { return read_file(file); }
+
+  /// Gives the tool what other tests found out about compilers, if they did: which targets hiprtc
+  /// knows takes seconds.
+  void share_toolchains() const {
+    namespace fs = std::filesystem;
+    const char* const shared = std::getenv("KILN_CACHE_DIR");
+    if (shared == nullptr) return;
+    fs::create_directory(path("cache"));
+    fs::permissions(path("cache"), fs::perms::owner_all);
+    std::error_code absent;
+    fs::copy_file(fs::path(shared) / "toolchains.json", path("cache/toolchains.json"), absent);
+  }
 
   /// Output goes through files, so that no amount of it can block the process.
   /// `sink` is a file to write to in place of what is read into Finished::out, `error_sink` one in

@@ -463,6 +463,7 @@ TEST_F(Tool, GivesEveryOutputTheShapeOfWhatItDependsOn) {
 
 TEST_F(Tool, DoctorReportsDevicesCompilersAndTheCache) {
   KILN_NEED(host);
+  share_toolchains();
   const json report = run_json({"doctor", "--json"});
   EXPECT_TRUE(report["works"]);
   EXPECT_EQ(report["devices"].back()["device"], "cpu");
