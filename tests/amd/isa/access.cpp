@@ -12,8 +12,43 @@
 
 namespace kiln::amd {
 
+void finish(Wave& wave, std::deque<Outstanding>& queue, std::size_t most) {
+  if (queue.size() <= most) return;
+  // Scalar loads come in any order: only the wait for all of them says something.
+  const bool any_order =
+      std::ranges::any_of(queue, [](const Outstanding& entry) { return !entry.is_vector; });
+  if (any_order && most > 0) return;
+  while (queue.size() > most) {
+    const Outstanding& entry = queue.front();
+    for (u32 i = 0; i < entry.count; ++i) {
+      u8& pending = entry.is_vector ? wave.pending_vector[entry.index + i]
+                                    : wave.pending_scalar[entry.index + i];
+      --pending;
+      --wave.pending;
+    }
+    queue.pop_front();
+  }
+}
+
+namespace {
+
+// How many instructions may be under way: another one of the counter is not issued before the
+// oldest of so many has ended.
+std::size_t capacity(const Isa& isa, Counter counter) {
+  switch (counter) {
+    case Counter::lds: return isa.major == 9 ? 15 : 63;
+    case Counter::scalar: return 31;
+    case Counter::exports: return 7;
+    default: return 63;
+  }
+}
+
+}  // namespace
+
 void issue(Wave& wave, Counter counter, const Operand* filled, u32 registers, bool is_lds_write) {
   if (!wave.launch->options->check_waits) return;
+  std::deque<Outstanding>& queue = wave.outstanding[static_cast<std::size_t>(counter)];
+  finish(wave, queue, capacity(wave.launch->program->isa, counter) - 1);
   Outstanding entry;
   entry.is_lds_write = is_lds_write;
   if (filled != nullptr && (filled->is_vector() || filled->is_scalar())) {
@@ -28,7 +63,7 @@ void issue(Wave& wave, Counter counter, const Operand* filled, u32 registers, bo
       ++wave.pending;
     }
   }
-  wave.outstanding[static_cast<std::size_t>(counter)].push_back(entry);
+  queue.push_back(entry);
 }
 
 // ---- One lane ----

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string_view>
 
@@ -28,6 +29,9 @@ struct Loaded {
   std::array<u32, 4> words{};
   std::array<u32, 4> unset{};
 };
+
+/// Waits until at most that many of a counter's instructions are left, if that says which.
+void finish(Wave& wave, std::deque<Outstanding>& queue, std::size_t most);
 
 /// Puts an instruction that fills so many registers, or none, behind those that are waited for.
 void issue(Wave& wave, Counter counter, const Operand* filled, u32 registers, bool is_lds_write);

@@ -247,6 +247,30 @@ TEST_P(PlantedFault, is_caught_and_its_absence_is_not) {
 INSTANTIATE_TEST_SUITE_P(Kernel, PlantedFault, ::testing::ValuesIn(kPlanted),
                          [](const auto& info) { return info.param.name; });
 
+// A counter counts so far, and an instruction that it has no room for waits for the oldest one:
+// compilers know.
+TEST(Waits, are_for_as_many_loads_as_a_counter_counts) {
+  struct Counted {
+    const char* target;
+    const char* load;  ///< of v2, for instance
+    int most;
+  };
+  constexpr Counted kCounted[] = {{"gfx90a", "global_load_dword {}, v1, s[4:5]\n", 63},
+                                  {"gfx1030", "global_load_dword {}, v1, s[4:5]\n", 63},
+                                  {"gfx90a", "ds_read_b32 {}, v1\n", 15},
+                                  {"gfx1201", "ds_load_b32 {}, v1\n", 63}};
+  for (const Counted& counted : kCounted) {
+    const auto outcome_after = [&](int younger) {
+      std::string lines = fmt::format(fmt::runtime(counted.load), "v2");
+      for (int i = 0; i < younger; ++i) lines += fmt::format(fmt::runtime(counted.load), "v3");
+      return outcome(lines + "v_mov_b32_e32 v4, v2", {}, counted.target);
+    };
+    EXPECT_THAT(outcome_after(counted.most - 1), HasSubstr("v2 is to be filled by a load"))
+        << counted.target << ' ' << counted.load;
+    EXPECT_EQ(outcome_after(counted.most), "accepted") << counted.target << ' ' << counted.load;
+  }
+}
+
 // The modes that a descriptor asks for and that are not modelled.
 TEST(Fault, names_the_mode_that_is_not_modelled) {
   struct Mode {

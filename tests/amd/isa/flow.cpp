@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <deque>
 
+#include "tests/amd/isa/access.hpp"
 #include "tests/amd/isa/lanes.hpp"
 #include "tests/amd/isa/scalar.hpp"
 
@@ -69,24 +69,6 @@ void conditional_branch(Wave& wave, const Operation& op) {
 }
 
 // ---- Waits and barriers ----
-
-void finish(Wave& wave, std::deque<Outstanding>& queue, std::size_t most) {
-  if (queue.size() <= most) return;
-  // Scalar loads come in any order: only the wait for all of them says something.
-  const bool any_order =
-      std::ranges::any_of(queue, [](const Outstanding& entry) { return !entry.is_vector; });
-  if (any_order && most > 0) return;
-  while (queue.size() > most) {
-    const Outstanding& entry = queue.front();
-    for (u32 i = 0; i < entry.count; ++i) {
-      std::uint8_t& pending = entry.is_vector ? wave.pending_vector[entry.index + i]
-                                              : wave.pending_scalar[entry.index + i];
-      --pending;
-      --wave.pending;
-    }
-    queue.pop_front();
-  }
-}
 
 // `variant` has a byte for each counter: 255 does not wait.
 void wait(Wave& wave, const Operation& op) {
