@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,7 +65,8 @@ inline constexpr std::uint32_t kCpuBlock = 16 * 1024;
 /// now.
 class InvalidImage : public Error {
  public:
-  explicit InvalidImage(const std::string& message) : Error(Code::device, message) {}
+  explicit InvalidImage(const std::string& message, std::optional<int> driver_code = {})
+      : Error(Code::device, message, driver_code) {}
 };
 
 class Backend {

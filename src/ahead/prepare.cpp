@@ -60,7 +60,7 @@ struct Preparation::State {
       return Error(Code::would_compile,
                    fmt::format("{}: its preparation was cancelled", info.function));
     }
-    if (error) return Error(error->code, error->message);
+    if (error) return error_of(*error);
     return std::nullopt;
   }
 
@@ -185,7 +185,7 @@ std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requ
         wanted.push_back(std::move(kernel));
       }
     } catch (const Error& error) {
-      state->error = Failure{error.code(), error.what()};
+      state->error = Failure{error.code(), error.what(), false, error.driver_code()};
     }
     state->kernels.resize(state->left);
     if (done) state->done = [done, index = states.size()] { done(index); };

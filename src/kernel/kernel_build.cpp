@@ -267,13 +267,17 @@ std::optional<KernelCode> find_any_toolchain(const KernelRequest& request, bool 
   return code;
 }
 
+Error error_of(const Failure& failure) {
+  return Error(failure.code, failure.message, failure.driver_code);
+}
+
 std::optional<Failure> failure_of(const std::function<void()>& action) {
   try {
     action();
   } catch (const jit::CompileRefused& error) {
     return Failure{error.code(), error.what(), true};
   } catch (const Error& error) {
-    return Failure{error.code(), error.what()};
+    return Failure{error.code(), error.what(), false, error.driver_code()};
   } catch (const std::exception& error) {
     return Failure{Code::internal, error.what()};
   }

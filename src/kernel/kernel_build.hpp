@@ -43,7 +43,10 @@ struct Failure {
   Code code = Code::internal;
   std::string message;
   bool is_verdict = false;  ///< the compiler's on the source, which it would give again
+  std::optional<int> driver_code = {};
 };
+
+Error error_of(const Failure& failure);
 
 /// What the action throws, of whatever type, as a failure.
 std::optional<Failure> failure_of(const std::function<void()>& action);

@@ -23,8 +23,6 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-Error error_of(const Failure& failure) { return Error(failure.code, failure.message); }
-
 // What a call gets that may not compile.
 BuildResult look_up(const KernelRequest& request, const NamedKernel& named) {
   if (auto code = find_code(request, named)) return {*std::move(code), std::nullopt};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -24,14 +25,19 @@ enum class Code {
 std::string_view name(Code code);
 
 /// Thrown by every function of kiln that fails. `what()` names the function, the argument, what was
-/// expected and what was given.
+/// expected and what was given. A value that nobody changes: threads may share one.
 class Error : public std::runtime_error {
  public:
-  Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  Error(Code code, const std::string& message, std::optional<int> driver_code = {})
+      : std::runtime_error(message), code_(code), driver_code_(driver_code) {}
   Code code() const noexcept { return code_; }
+  /// What the driver's failed call gave, a hipError_t or on NVIDIA GPUs a CUresult; nothing where
+  /// no call of a driver failed.
+  std::optional<int> driver_code() const noexcept { return driver_code_; }
 
  private:
   Code code_;
+  std::optional<int> driver_code_;
 };
 
 enum class LogLevel { debug, info, warning };
@@ -40,7 +46,8 @@ enum class LogLevel { debug, info, warning };
 /// lock.
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
-/// Replaces the sink; an empty one silences kiln. The default prints warnings to stderr.
+/// Replaces the sink; an empty one silences kiln. The default prints warnings to stderr. Safe from
+/// any thread; a line that another thread is logging may still go to the sink before.
 void set_log(LogSink sink);
 
 void log(LogLevel level, std::string_view message);

@@ -35,7 +35,7 @@ std::string failure(hipError_t error, const char* call, const std::string& where
 
 /// Throws Error(device).
 [[noreturn]] void fail(hipError_t error, const char* call, const std::string& where) {
-  throw Error(Code::device, failure(error, call, where));
+  throw Error(Code::device, failure(error, call, where), static_cast<int>(error));
 }
 
 /// Whether the driver speaks of the image and not of the device, its memory or its own state.
@@ -68,7 +68,7 @@ bool has_kernel(std::span<const std::byte> code, const std::string& entry) {
 [[noreturn]] void fail_to_load(hipError_t error, const char* call, const std::string& where,
                                std::span<const std::byte> code, const std::string& entry) {
   if (is_about_the_image(error) || !has_kernel(code, entry)) {
-    throw InvalidImage(failure(error, call, where));
+    throw InvalidImage(failure(error, call, where), static_cast<int>(error));
   }
   fail(error, call, where);
 }

@@ -189,6 +189,7 @@ TEST_P(DriverError, NamesTheCallTheReasonAndTheDevice) {
     ADD_FAILURE() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(name(error.code()), name(Code::device));
+    EXPECT_EQ(error.driver_code(), 999);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("failed on cuda:0 (host driver of the tests)"),
                                     HasSubstr("HOST_DRIVER_ERROR (999)")));
   }
