@@ -7,6 +7,7 @@
 
 #include "cache/bundle.hpp"
 #include "kiln/error.hpp"
+#include "kiln/version.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -278,7 +279,7 @@ bool Cache::keep(const Key& key, const Entry& entry) {
   if (complete) return store(entry);
   Entry stamped = entry;
   if (stamped.metadata.created == 0) stamped.metadata.created = io_.now() / 1'000'000'000;
-  if (stamped.metadata.kiln_version.empty()) stamped.metadata.kiln_version = KILN_VERSION;
+  if (stamped.metadata.kiln_version.empty()) stamped.metadata.kiln_version = KILN_VERSION_STRING;
   return store(stamped);
 }
 

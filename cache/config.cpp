@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/configuration.hpp"
 #include "base/environment.hpp"
 #include "base/text.hpp"
 #include "cache/remote/remote.hpp"
@@ -19,11 +20,20 @@ std::string absolute(const std::string& path) {
   return error ? path : result.lexically_normal().string();
 }
 
+/// Why nothing is to be kept on disk and no layer to be asked; empty otherwise.
+std::string why_off(const Configuration& configured) {
+  if (configured.cache_directory) {
+    return configured.cache_directory->empty() ? "kiln::configure() has set an empty directory"
+                                               : "";
+  }
+  const std::string choice = base::environment("KILN_CACHE");
+  return choice == "off" || choice == "0" ? "KILN_CACHE=" + choice : "";
+}
+
 /// Sets `directory`, or `why_uncached`.
-void choose_directory(Config& config) {
-  if (const std::string choice = base::environment("KILN_CACHE");
-      choice == "off" || choice == "0") {
-    config.why_uncached = "KILN_CACHE=" + choice;
+void choose_directory(Config& config, const Configuration& configured) {
+  if (configured.cache_directory) {
+    config.directory = absolute(*configured.cache_directory);
     return;
   }
   const std::string xdg = base::environment("XDG_CACHE_HOME");
@@ -76,14 +86,18 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
 }
 
 Config Config::from_environment(const std::string& directory) {
+  const Configuration& configured = base::configuration("the cache");
   Config config;
   if (!directory.empty()) {
     config.directory = absolute(directory);
   } else {
-    choose_directory(config);
-    if (config.why_uncached.starts_with("KILN_CACHE=")) return config;
+    config.why_uncached = why_off(configured);
+    if (!config.why_uncached.empty()) return config;
+    choose_directory(config, configured);
   }
-  if (const std::string size = base::environment("KILN_CACHE_MAX_SIZE"); !size.empty()) {
+  if (configured.cache_max_size) {
+    config.max_size = *configured.cache_max_size;
+  } else if (const std::string size = base::environment("KILN_CACHE_MAX_SIZE"); !size.empty()) {
     if (const auto bytes = parse_size(size)) {
       config.max_size = *bytes;
     } else {
@@ -94,9 +108,9 @@ Config Config::from_environment(const std::string& directory) {
                       size, config.max_size));
     }
   }
-  for (const std::string& path : base::split(base::environment("KILN_CACHE_READONLY_DIRS"), ':')) {
-    config.readonly.push_back(absolute(path));
-  }
+  config.readonly = configured.cache_readonly.value_or(
+      base::split(base::environment("KILN_CACHE_READONLY_DIRS"), ':'));
+  for (std::string& path : config.readonly) path = absolute(path);
   config.secret = Secret(base::environment("KILN_CACHE_SECRET"));
   choose_remote(config);
   return config;

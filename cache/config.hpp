@@ -1,4 +1,5 @@
-// The settings of the cache, and the one place that reads them from the environment.
+// The settings of the cache, and the one place that reads them from kiln::configure() and the
+// environment.
 #pragma once
 
 #include <chrono>
@@ -36,11 +37,11 @@ struct Config {
   std::chrono::seconds touch_interval{600};
   std::shared_ptr<base::Io> io;  ///< empty: the system's
 
-  /// KILN_CACHE=off; KILN_CACHE_DIR, else $XDG_CACHE_HOME/kiln, else $HOME/.cache/kiln;
-  /// KILN_CACHE_MAX_SIZE (bytes, or with K, M, G, T); KILN_CACHE_READONLY_DIRS (separated by
-  /// colons); KILN_CACHE_SECRET; KILN_REMOTE_CACHE (a URL), of which is logged why it is not used
-  /// if it cannot be. A set-user-id program sees none of them. A `directory` that is not empty
-  /// comes before what KILN_CACHE and the three variables say.
+  /// What kiln::configure() has set, and for the rest KILN_CACHE=off; KILN_CACHE_DIR, else
+  /// $XDG_CACHE_HOME/kiln, else $HOME/.cache/kiln; KILN_CACHE_MAX_SIZE (bytes, or with K, M, G, T);
+  /// KILN_CACHE_READONLY_DIRS (separated by colons); KILN_CACHE_SECRET; KILN_REMOTE_CACHE (a URL),
+  /// of which is logged why it is not used if it cannot be. A set-user-id program sees none of the
+  /// variables. A `directory` that is not empty comes before what all these say of it.
   static Config from_environment(const std::string& directory = {});
 };
 

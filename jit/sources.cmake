@@ -29,7 +29,6 @@ kiln_module(compilers SOURCES ${COMPILER_SOURCES}
   LIBRARIES fmt::fmt Threads::Threads ${CMAKE_DL_LIBS})
 
 add_executable(kiln-compile-worker service/worker/main.cpp service/worker/serve.cpp)
-target_compile_definitions(kiln-compile-worker PRIVATE KILN_VERSION="${PROJECT_VERSION}")
 target_link_libraries(kiln-compile-worker PRIVATE kiln_flags kiln_compilers kiln_base)
 if(KILN_INSTALL)
   install(TARGETS kiln-compile-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)

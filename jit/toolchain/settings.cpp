@@ -10,6 +10,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/configuration.hpp"
 #include "base/environment.hpp"
 #include "base/usable_cores.hpp"
 #include "cache/config.hpp"
@@ -46,10 +47,11 @@ const char* own_file() {
   return in_library ? own.dli_fname : "/proc/self/exe";
 }
 
-// The first of: KILN_WORKER; as installed, seen from this library or the program that holds it;
-// beside that; the configured place. With more rights than its caller, who may have made a link to
-// the program elsewhere, only that.
-std::string find_worker() {
+// The first of: what kiln::configure() has set; KILN_WORKER; as installed, seen from this library
+// or the program that holds it; beside that; the configured place. With more rights than its
+// caller, who may have made a link to the program elsewhere, only the first and the last.
+std::string find_worker(const Configuration& configured) {
+  if (configured.worker) return *configured.worker;
   if (base::has_more_rights_than_caller()) return KILN_WORKER_DEFAULT;
   if (std::string chosen = base::environment("KILN_WORKER"); !chosen.empty()) return chosen;
   std::vector<fs::path> candidates;
@@ -65,13 +67,18 @@ std::string find_worker() {
   return candidates.front().lexically_normal().string();
 }
 
+int jobs_from_environment() {
+  return static_cast<int>(std::clamp<std::uint64_t>(
+      number("KILN_COMPILE_JOBS", static_cast<std::uint64_t>(base::usable_cores())), 1, 1024));
+}
+
 }  // namespace
 
 Settings settings_from_environment() {
+  const Configuration& configured = base::configuration("the compile service");
   Settings settings;
-  settings.worker = find_worker();
-  settings.jobs = static_cast<int>(std::clamp<std::uint64_t>(
-      number("KILN_COMPILE_JOBS", static_cast<std::uint64_t>(base::usable_cores())), 1, 1024));
+  settings.worker = find_worker(configured);
+  settings.jobs = configured.jobs ? *configured.jobs : jobs_from_environment();
   settings.deadline =
       std::chrono::seconds(std::max<std::uint64_t>(number("KILN_COMPILE_TIMEOUT", 120), 1));
   settings.memory_bytes = number("KILN_COMPILE_MEMORY", 4096) << 20;

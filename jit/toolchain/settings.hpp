@@ -27,10 +27,10 @@ struct Settings {
       worker_environment;  ///< "NAME=value" for workers, on top of the scrubbed one
 };
 
-/// From KILN_WORKER, KILN_COMPILE_JOBS, KILN_COMPILE_TIMEOUT (seconds), KILN_COMPILE_MEMORY (MiB),
-/// KILN_COMPILE (worker, inprocess or remote, with which what is compiled here is compiled in a
-/// worker), KILN_DUMP and the cache directory's variables. Throws Error(invalid_argument) for a
-/// value that makes no sense.
+/// From kiln::configure(), and for the rest from KILN_WORKER, KILN_COMPILE_JOBS,
+/// KILN_COMPILE_TIMEOUT (seconds), KILN_COMPILE_MEMORY (MiB), KILN_COMPILE (worker, inprocess or
+/// remote, with which what is compiled here is compiled in a worker), KILN_DUMP and the cache
+/// directory's variables. Throws Error(invalid_argument) for a value that makes no sense.
 Settings settings_from_environment();
 
 }  // namespace kiln::jit

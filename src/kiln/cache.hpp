@@ -6,8 +6,8 @@
 //   for (const kiln::cache::Listing& entry : kiln::cache::list(*cache, {.target = "gfx90a"}))
 //     std::printf("%s %s\n", entry.key.hex().c_str(), entry.metadata.expression.c_str());
 //
-// Everything is safe beside running programs, of this process and others: what is deleted under
-// them is compiled again. What a call cannot do it throws as kiln::Error.
+// Everything is safe from any thread and beside running programs, of this process and others: what
+// is deleted under them is compiled again. What a call cannot do it throws as kiln::Error.
 #pragma once
 
 #include <array>
@@ -21,6 +21,11 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace kiln::cache {
+/// An open cache. Its own functions are kiln's; callers have those below. Safe from any thread.
+class Cache;
+}  // namespace kiln::cache
 
 namespace kiln::cache {
 
@@ -81,9 +86,6 @@ struct Entry {
   std::string code;    ///< the code object, an ELF image
   friend bool operator==(const Entry&, const Entry&) = default;
 };
-
-/// An open cache. Its own functions are kiln's; callers have those below.
-class Cache;
 
 /// The cache in `directory`, or, without one, that which kiln::Function uses: KILN_CACHE_DIR, else
 /// $XDG_CACHE_HOME/kiln, else ~/.cache/kiln. Other settings are those of the environment. Touches

@@ -82,7 +82,8 @@ struct KernelInfo {
 
 class Launch;
 
-/// A call that is being prepared. Copies are the same one; dropping them does not stop it.
+/// A call that is being prepared. Copies are the same one; dropping them does not stop it. Safe
+/// from any thread.
 class Preparation {
  public:
   Preparation() = default;
@@ -99,13 +100,15 @@ class Preparation {
   /// Nobody waits for it any more. What no other preparation wants is not compiled.
   void cancel();
 
-  struct State;
+  struct [[gnu::visibility("hidden")]] State;
   explicit Preparation(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
  private:
   std::shared_ptr<State> state_;
 };
 
+/// A fused function; copies are the same one. Safe from any thread: calls do not wait for each
+/// other, but for the first of them that needs a kernel.
 class Function {
  public:
   /// Checks, finds or makes the kernel, and launches it on `stream`; on a GPU it returns before the
@@ -148,7 +151,7 @@ class Function {
   /// The function in the text form.
   std::string expression() const;
 
-  struct Impl;
+  struct [[gnu::visibility("hidden")]] Impl;
   explicit Function(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   const Impl& impl() const { return *impl_; }
   const std::shared_ptr<Impl>& shared_impl() const { return impl_; }
@@ -181,7 +184,7 @@ class Launch {
 
  private:
   friend class Function;
-  struct Impl;
+  struct [[gnu::visibility("hidden")]] Impl;
   explicit Launch(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -19,12 +19,16 @@
 #include "kiln/view.hpp"
 
 namespace kiln {
-
 class Callable;
+}
+
+namespace kiln {
+
 class Graph;
 
 /// Records operations in the order in which they would run one after the other. Each returns its
-/// number. Nothing runs; kernels that are not ready are compiled (or not: Options::on_miss).
+/// number. Nothing runs; kernels that are not ready are compiled (or not: Options::on_miss). Only
+/// for the thread that records.
 class Recorder {
  public:
   /// A call of a fused function; checked as Function's own call is. It is one operation, also where
@@ -48,7 +52,7 @@ class Recorder {
   std::size_t sequence(std::string_view name, std::span<const View> reads,
                        std::span<const View> writes, std::function<void(const Stream&)> body);
 
-  struct Impl;
+  struct [[gnu::visibility("hidden")]] Impl;
 
  private:
   friend Graph record(Device device, const std::function<void(Recorder&)>& body);
@@ -59,6 +63,7 @@ class Recorder {
   Impl& impl_;
 };
 
+/// What was recorded. Safe from any thread, but for moving and destroying one.
 class Graph {
  public:
   Graph(Graph&&) noexcept;

@@ -50,7 +50,7 @@ struct Grid {
   }
 };
 
-/// A kernel of the caller's own (see kernel()).
+/// A kernel of the caller's own (see kernel()); copies are the same one. Safe from any thread.
 class Kernel {
  public:
   /// Checks, finds or compiles, and launches on `stream`. Arrays are handed over as the pointers of
@@ -69,7 +69,7 @@ class Kernel {
 
   const std::string& name() const;
 
-  struct Impl;
+  struct [[gnu::visibility("hidden")]] Impl;
   explicit Kernel(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   const std::shared_ptr<Impl>& shared_impl() const { return impl_; }
 

@@ -13,6 +13,8 @@
 
 namespace kiln {
 
+/// The functions are called from the threads that trace, run or record the program, also from
+/// several at once.
 struct LibraryCall {
   std::string name;  ///< for people: explain(), errors, graphs
   /// The dtypes of the results, from those of the inputs.

@@ -44,6 +44,8 @@ struct ProgramInfo {
   std::uint64_t op_by_op_workspace = 0;  ///< unfused; 0 if none is needed
 };
 
+/// A program; copies are the same one. Safe from any thread, but calls that run at the same time
+/// need a workspace each.
 class Program {
  public:
   /// The bytes that such a call needs as workspace; nothing is compiled.
@@ -75,7 +77,7 @@ class Program {
   const std::string& name() const;
   std::string expression() const;
 
-  struct Impl;
+  struct [[gnu::visibility("hidden")]] Impl;
   explicit Program(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
  private:

@@ -9,12 +9,13 @@
 
 #include "kiln/dtype.hpp"
 
-namespace kiln {
-
-namespace fusion {
+namespace kiln::fusion {
 class Graph;
 }
 
+namespace kiln {
+
+/// An operand of the callable that is being traced; only for the thread that traces it.
 class Value {
  public:
   Value(fusion::Graph* graph, std::uint32_t node) : graph_(graph), node_(node) {}

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kiln/option_names.hpp"
+#include "kiln/version.hpp"
 #include "tool/bench_cases.hpp"
 #include "tool/cli_text.hpp"
 #include "tool/commands.hpp"
@@ -55,7 +56,7 @@ class Builder {
 
   void build() {
     line_.app->description("Fuses chains of array operations into kernels, compiled at run time");
-    line_.app->set_version_flag("--version", std::string("kiln ") + KILN_VERSION);
+    line_.app->set_version_flag("--version", std::string("kiln ") + KILN_VERSION_STRING);
     line_.app->require_subcommand(1);
     line_.app->formatter(help_formatter());  // before the subcommands, which take it over
     doctor();

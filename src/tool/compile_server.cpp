@@ -14,6 +14,7 @@
 #include "kernel/process_cache.hpp"
 #include "kernel/remote_compile.hpp"
 #include "kiln/error.hpp"
+#include "kiln/version.hpp"
 
 namespace kiln::tool {
 namespace {
@@ -55,7 +56,7 @@ CompileServer::CompileServer(const cache::RemoteSettings& settings, const cache:
   self.id = queue_.id();
   self.host = host_name();
   self.pid = static_cast<std::uint64_t>(::getpid());
-  self.version = KILN_VERSION;
+  self.version = KILN_VERSION_STRING;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   self.started =
       static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::seconds>(now).count());

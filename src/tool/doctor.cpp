@@ -4,11 +4,12 @@
 #include <array>
 #include <chrono>
 
-#include "jit/device/backend.hpp"
 #include "jit/service/compile.hpp"
 #include "kernel/process_cache.hpp"
 #include "kiln/cache.hpp"
+#include "kiln/devices.hpp"
 #include "kiln/error.hpp"
+#include "kiln/version.hpp"
 #include "tool/commands.hpp"
 #include "tool/print.hpp"
 
@@ -44,16 +45,16 @@ Json to_json(const Packages& packages) {
   return json;
 }
 
-Json devices() {
+Json device_list() {
   Json json = Json::array();
-  for (const Device device : jit::devices()) {
+  for (const Device device : devices()) {
     try {
-      const jit::Backend& backend = jit::backend(device);
+      const DeviceInfo info = device_info(device);
       json.push_back({{"device", to_string(device)},
-                      {"name", backend.name()},
-                      {"target", backend.target()},
-                      {"compute_units", backend.compute_units()},
-                      {"wave_size", backend.wave_size()}});
+                      {"name", info.name},
+                      {"target", info.target},
+                      {"compute_units", info.compute_units},
+                      {"wave_size", info.wave_size}});
     } catch (const Error& error) {
       json.push_back({{"device", to_string(device)}, {"problem", error.what()}});
     }
@@ -66,7 +67,7 @@ Json absent_devices() {
   for (const auto& [type, name] :
        {std::pair(DeviceType::hip, "hip"), std::pair(DeviceType::cuda, "cuda"),
         std::pair(DeviceType::cpu, "cpu")}) {
-    if (std::string why = jit::why_absent(type); !why.empty()) json[name] = std::move(why);
+    if (std::string why = why_absent(type); !why.empty()) json[name] = std::move(why);
   }
   return json;
 }
@@ -227,8 +228,8 @@ void print_remote(const Json& remote) {
 }  // namespace
 
 int run_doctor(const DoctorOptions& options) {
-  Json report = {{"version", KILN_VERSION}};
-  report["devices"] = devices();
+  Json report = {{"version", KILN_VERSION_STRING}};
+  report["devices"] = device_list();
   report["absent"] = absent_devices();
   report["toolchains"] = toolchains();
   report["missing"] = missing_toolchains(report["toolchains"]);

@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "kiln/version.hpp"
 #include "tool/cli_text.hpp"
 #include "tool/commands.hpp"
 #include "tool/print.hpp"
@@ -129,7 +130,7 @@ void print_settings(std::string_view title, std::span<const Setting> settings) {
 int run_manual(const CLI::App& app) {
   const CommandText root = describe(app);
   print(".\\\" Written by kiln manual.\n.TH KILN 1 \"\" \"kiln {}\" \"User Commands\"\n",
-        KILN_VERSION);
+        KILN_VERSION_STRING);
   print(".SH NAME\nkiln \\- fuse chains of array operations into kernels, compiled at run time\n");
   print(".SH SYNOPSIS\n");
   for_each_command(root, [](const CommandText& command) {

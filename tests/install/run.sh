@@ -52,7 +52,7 @@ case $1 in
   find_package) user_project find_package -DCMAKE_PREFIX_PATH="$prefix" ;;
   pkg_config) with_pkg_config "$prefix" "$SCRATCH/with_pkg_config" ;;
   headers)  # each alone, in the order of nobody's includes, against nothing but the installation
-    for header in "$prefix"/include/kiln/*.hpp; do
+    for header in "$prefix"/include/kiln/*.h*; do
       echo "$header"
       if grep -q '<dlpack/' "$header" && ! echo '#include <dlpack/dlpack.h>' | "$CXX" -E -x c++ - >/dev/null 2>&1; then
         echo "left out: it needs dlpack/dlpack.h (Debian: libdlpack-dev), which is not here"

@@ -1,4 +1,5 @@
-// Loads kernels with dlopen and runs them over a pool of threads. See cpu_backend.hpp.
+// Loads kernels with dlopen and runs them over a pool of threads, kiln's or the caller's. See
+// cpu_backend.hpp.
 #include "jit/device/cpu/cpu_backend.hpp"
 
 #include <fmt/format.h>
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <new>
 
+#include "base/configuration.hpp"
 #include "jit/device/cpu/shared_object.hpp"
 #include "jit/device/cpu/threads.hpp"
 #include "jit/device/operation_list.hpp"
@@ -56,7 +58,11 @@ std::string cpu_name() {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend() : name_(cpu_name()), threads_(thread_count()), arena_(threads_) {}
+  CpuBackend()
+      : name_(cpu_name()),
+        threads_(thread_count()),
+        executor_(base::configuration("the CPU device").executor),
+        arena_(threads_) {}
 
   Device device() const override { return {DeviceType::cpu, 0}; }
   std::string name() const override { return name_; }
@@ -92,26 +98,33 @@ class CpuBackend final : public Backend {
   double time_us(const Stream& stream, const std::function<void()>& body) override;
 
  private:
-  /// Calls work(begin, end) for each part, on all cores.
+  /// Calls work(begin, end) for each part, on all cores or by the executor.
   template <class Work>
   void for_each_part(const Cut& parts, std::uint64_t items, const Work& work);
 
   std::string name_;
   int threads_;
+  const Executor& executor_;  // empty: the arena
   oneapi::tbb::task_arena arena_;
 };
 
-// Static: part i goes to the same core every time, where its data may still be in the cache.
 template <class Work>
 void CpuBackend::for_each_part(const Cut& parts, std::uint64_t items, const Work& work) {
+  const auto run = [&](std::size_t part) {
+    const std::uint64_t begin = part * parts.length;
+    work(begin, std::min(begin + parts.length, items));
+  };
+  if (executor_) {
+    using Run = decltype(run);
+    executor_(parts.parts,
+              Task([](const void* all, std::size_t part) { (*static_cast<const Run*>(all))(part); },
+                   &run));
+    return;
+  }
+  // Static: part i goes to the same core every time, where its data may still be in the cache.
   arena_.execute([&] {
-    oneapi::tbb::parallel_for(
-        std::uint64_t{0}, parts.parts,
-        [&](std::uint64_t part) {
-          const std::uint64_t begin = part * parts.length;
-          work(begin, std::min(begin + parts.length, items));
-        },
-        oneapi::tbb::static_partitioner());
+    oneapi::tbb::parallel_for(std::size_t{0}, static_cast<std::size_t>(parts.parts), run,
+                              oneapi::tbb::static_partitioner());
   });
 }
 

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
+#include "base/configuration.hpp"
 #include "base/environment.hpp"
 #include "base/usable_cores.hpp"
 #include "kiln/error.hpp"
@@ -14,6 +16,9 @@ namespace kiln::jit::cpu {
 namespace {
 
 int count() {
+  if (const std::optional<int> configured = base::configuration("the CPU device").threads) {
+    return *configured;
+  }
   const std::string text = base::environment("KILN_CPU_THREADS");
   return text.empty() ? base::usable_cores() : parse_thread_count(text);
 }

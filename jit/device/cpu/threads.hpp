@@ -6,7 +6,8 @@
 
 namespace kiln::jit::cpu {
 
-/// KILN_CPU_THREADS if it is set, else the usable cores (base/usable_cores.hpp). Read once.
+/// What kiln::configure() has set, else KILN_CPU_THREADS, else the usable cores
+/// (base/usable_cores.hpp). Read once.
 int thread_count();
 
 /// A number of threads as KILN_CPU_THREADS gives it. Throws Error(invalid_argument) that names the

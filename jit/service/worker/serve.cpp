@@ -22,6 +22,7 @@
 #include "jit/compilers/compiler.hpp"
 #include "jit/compilers/protocol.hpp"
 #include "jit/service/worker/fault.hpp"
+#include "kiln/version.h"
 
 namespace kiln::jit {
 namespace {
@@ -166,7 +167,7 @@ void serve(const WorkerArguments& arguments) {
   watch_parent(parent);
   limit_memory(arguments.memory_bytes);
   fault(Step::started);
-  send_all(encode_frame({MessageType::hello, 0, KILN_VERSION}));
+  send_all(encode_frame({MessageType::hello, 0, KILN_VERSION_STRING}));
 
   std::unique_ptr<Compiler> compiler;
   while (true) {
