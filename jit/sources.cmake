@@ -12,17 +12,19 @@ set(SERVICE_SOURCES
   service/queries.cpp service/service.cpp service/target_knowledge.cpp service/worker_process.cpp
   service/workers.cpp)
 
-# Where a worker is looked for besides beside the library: as installed, seen from the library, and
-# last under the prefix. What is not installed finds it in the build tree.
+# Where a worker is looked for besides beside the library: as installed, seen from the library or the
+# tool, and last under the prefix. What is not installed finds it in the build tree.
 file(RELATIVE_PATH KILN_LIBEXEC_FROM_LIB
   "${CMAKE_INSTALL_FULL_LIBDIR}" "${CMAKE_INSTALL_FULL_LIBEXECDIR}")
+file(RELATIVE_PATH KILN_LIBEXEC_FROM_BIN
+  "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBEXECDIR}")
 if(KILN_INSTALL)
   set(KILN_WORKER_DEFAULT "${CMAKE_INSTALL_FULL_LIBEXECDIR}/kiln/kiln-compile-worker")
 else()
   set(KILN_WORKER_DEFAULT "${CMAKE_CURRENT_BINARY_DIR}/kiln-compile-worker")
 endif()
 set_source_files_properties(toolchain/settings.cpp PROPERTIES COMPILE_DEFINITIONS
-  "KILN_WORKER_RELATIVE=\"${KILN_LIBEXEC_FROM_LIB}/kiln/kiln-compile-worker\";KILN_WORKER_DEFAULT=\"${KILN_WORKER_DEFAULT}\"")
+  "KILN_WORKER_FROM_LIB=\"${KILN_LIBEXEC_FROM_LIB}/kiln/kiln-compile-worker\";KILN_WORKER_FROM_BIN=\"${KILN_LIBEXEC_FROM_BIN}/kiln/kiln-compile-worker\";KILN_WORKER_DEFAULT=\"${KILN_WORKER_DEFAULT}\"")
 
 # A worker is linked without libkiln, so that it starts fast and stays small. The tests make one more.
 kiln_module(compilers SOURCES ${COMPILER_SOURCES}

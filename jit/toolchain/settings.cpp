@@ -57,7 +57,8 @@ std::string find_worker(const Configuration& configured) {
   std::vector<fs::path> candidates;
   std::error_code error;
   if (const fs::path file = fs::canonical(own_file(), error); !error) {
-    candidates.push_back(file.parent_path() / KILN_WORKER_RELATIVE);
+    candidates.push_back(file.parent_path() / KILN_WORKER_FROM_LIB);
+    candidates.push_back(file.parent_path() / KILN_WORKER_FROM_BIN);
     candidates.push_back(file.parent_path() / "kiln-compile-worker");
   }
   candidates.emplace_back(KILN_WORKER_DEFAULT);

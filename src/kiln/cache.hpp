@@ -27,6 +27,8 @@ namespace kiln::cache {
 class Cache;
 }  // namespace kiln::cache
 
+#pragma GCC visibility push(default)
+
 namespace kiln::cache {
 
 /// The key of an entry: XXH3-128 of everything that can change the code object.
@@ -294,3 +296,5 @@ template <>
 struct std::hash<kiln::cache::Key> {
   std::size_t operator()(const kiln::cache::Key& key) const noexcept { return key.low; }
 };
+
+#pragma GCC visibility pop

@@ -13,6 +13,8 @@
 
 #include "kiln/error.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// What an Executor runs: a reference to the work of one launch, valid until the executor returns.
@@ -69,3 +71,5 @@ void configure(Configuration configuration, const char* file = __builtin_FILE(),
                int line = __builtin_LINE());
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

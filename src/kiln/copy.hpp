@@ -3,6 +3,8 @@
 
 #include "kiln/view.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// What is copied where. Calls name the members, so that source and destination cannot be confused:
@@ -22,3 +24,5 @@ struct Copy {
 void copy(const Stream& stream, const Copy& copy);
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

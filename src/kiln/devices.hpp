@@ -6,6 +6,8 @@
 
 #include "kiln/view.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// Every device that can be used now: AMD GPUs, then NVIDIA GPUs, then the CPU, which is always
@@ -38,3 +40,5 @@ struct CompileTarget {
 std::vector<CompileTarget> compile_targets();
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

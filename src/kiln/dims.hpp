@@ -9,6 +9,8 @@
 #include <span>
 #include <utility>
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 class Dims {
@@ -63,3 +65,5 @@ class Dims {
 };
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

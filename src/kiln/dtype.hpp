@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// The element type of an array. `boolean` is one byte, 0 or 1. `c64` is two f32. The last group is
@@ -89,3 +91,5 @@ constexpr std::optional<DType> parse_dtype(std::string_view text) {
 }
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

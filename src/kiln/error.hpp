@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// What went wrong, for a program that wants to react. The message is for a person.
@@ -56,3 +58,5 @@ void log(LogLevel level, std::string_view message);
 void log_once(LogLevel level, std::string_view key, std::string_view message);
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

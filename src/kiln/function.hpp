@@ -19,6 +19,8 @@
 #include "kiln/value.hpp"
 #include "kiln/view.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// An argument of a call that is one number, passed by value. A C++ bool, integer or floating-point
@@ -262,3 +264,5 @@ requires std::is_arithmetic_v<T> Scalar::Scalar(T value) : weak_(true) {
 }
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

@@ -22,6 +22,8 @@ namespace kiln {
 class Callable;
 }
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 class Graph;
@@ -118,3 +120,5 @@ class Graph {
 Graph record(Device device, const std::function<void(Recorder&)>& body);
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

@@ -15,6 +15,8 @@
 #include "kiln/options.hpp"
 #include "kiln/view.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// One parameter of a kernel, in the order in which the kernel declares them. What a pointer is
@@ -104,3 +106,5 @@ Kernel kernel(std::string_view name, std::string_view source,
               std::initializer_list<KernelParameter> parameters, const Options& options = {});
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

@@ -11,6 +11,8 @@
 #include "kiln/value.hpp"
 #include "kiln/view.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// The functions are called from the threads that trace, run or record the program, also from
@@ -39,3 +41,5 @@ std::vector<Value> call(const LibraryCall& call, std::size_t results,
 Value call(const LibraryCall& call, std::initializer_list<Value> inputs);
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

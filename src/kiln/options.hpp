@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// When a value of a type narrower than f32 is rounded. `once`: when it is stored or where a cast
@@ -30,3 +32,5 @@ struct Options {
 };
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 
 #include "kiln/function.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// One call to prepare.
@@ -34,3 +36,5 @@ std::vector<Preparation> prepare_all(
     const std::function<void(const PrepareProgress&)>& progress = {});
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

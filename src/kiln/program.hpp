@@ -16,6 +16,8 @@
 #include "kiln/library_call.hpp"
 #include "kiln/shape.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// One kernel of a program or a call of the caller, for people and tools.
@@ -96,3 +98,5 @@ Program trace_program(std::string_view name, F&& body, const Options& options = 
 Program parse_program(std::string_view name, std::string_view text, const Options& options = {});
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

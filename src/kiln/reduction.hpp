@@ -8,6 +8,8 @@
 
 #include "kiln/value.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// Axes from the front or, negative, from the end. None means all.
@@ -65,3 +67,5 @@ inline Value layer_norm(const Value& x, const Value& weight, const Value& bias, 
 }
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

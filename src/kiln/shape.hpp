@@ -9,6 +9,8 @@
 
 #include "kiln/value.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// In C order. One extent may be -1, which is what is left; 0 is the operand's own extent there.
@@ -33,3 +35,5 @@ Value stack(std::int64_t axis, std::span<const Value> values);
 Value stack(std::int64_t axis, std::initializer_list<Value> values);
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

@@ -9,6 +9,8 @@
 #include "kiln/dims.hpp"
 #include "kiln/dtype.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// What a call would pass for one argument.
@@ -42,3 +44,5 @@ struct Specification {
 };
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

@@ -13,6 +13,8 @@ namespace kiln::fusion {
 class Graph;
 }
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// An operand of the callable that is being traced; only for the thread that traces it.
@@ -212,3 +214,5 @@ KILN_BINARY(celu)
 #undef KILN_TERNARY
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

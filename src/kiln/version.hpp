@@ -6,6 +6,8 @@
 
 #include "kiln/version.h"  // IWYU pragma: export
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// Of the library that this program runs with, such as "0.1.0"; KILN_VERSION_STRING is that of the
@@ -13,3 +15,5 @@ namespace kiln {
 std::string_view version() noexcept;
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

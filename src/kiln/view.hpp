@@ -9,6 +9,8 @@
 #include "kiln/dims.hpp"
 #include "kiln/dtype.hpp"
 
+#pragma GCC visibility push(default)
+
 namespace kiln {
 
 /// `hip` is an AMD GPU through HIP, `cuda` an NVIDIA GPU through the CUDA driver.
@@ -74,3 +76,5 @@ class View {
 Dims contiguous_strides(const Dims& shape);
 
 }  // namespace kiln
+
+#pragma GCC visibility pop

@@ -51,6 +51,20 @@ case $1 in
     ;;
   find_package) user_project find_package -DCMAKE_PREFIX_PATH="$prefix" ;;
   pkg_config) with_pkg_config "$prefix" "$SCRATCH/with_pkg_config" ;;
+  exports)  # what the public headers declare, with a version, and nothing else
+    nm -D --defined-only --with-symbol-versions "$prefix/$LIBDIR/libkiln.so" | cut -d ' ' -f 3- >"$SCRATCH/exports"
+    if others=$(grep -v -E '@@KILN_(CXX_)?[0-9.]+$|^KILN_' "$SCRATCH/exports"); then
+      echo "exported without a version: $others" >&2
+      exit 1
+    fi
+    sed 's/@@.*//' "$SCRATCH/exports" | c++filt >"$SCRATCH/exported"
+    if others=$(grep -E '^([a-z ]* for )?(kiln::(base|files|fusion|jit|numerics|tool)|std)::|::(Impl|State)::' \
+      "$SCRATCH/exported"); then
+      echo "exported, but not in a public header: $others" >&2
+      exit 1
+    fi
+    grep -q '^kiln::Function::call(' "$SCRATCH/exported"
+    ;;
   headers)  # each alone, in the order of nobody's includes, against nothing but the installation
     for header in "$prefix"/include/kiln/*.h*; do
       echo "$header"
