@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "call/call_specs.hpp"
+#include "call/custom_kernel.hpp"
 #include "call/function_impl.hpp"
 #include "fusion/emit/emit.hpp"
 #include "fusion/infer/shapes.hpp"
@@ -59,6 +60,18 @@ KernelSpec only_kernel(const Definition& definition, const Specification& specif
                                                definition.name, kernels.size()));
   }
   return std::move(kernels[0]);
+}
+
+CompiledKernel compiled_kernel(const KernelRequest& request, KernelInfo info) {
+  KernelCode code = build_kernel(request);
+  add_built(info, info_of(code));
+  CompiledKernel kernel;
+  kernel.info = std::move(info);
+  kernel.resources = jit::resources(code.code, code.named.entry_name);
+  kernel.source = complete_source(request, code.named.entry_name);
+  kernel.code = std::move(code.code);
+  kernel.log = std::move(code.log);
+  return kernel;
 }
 
 // A program's outputs have the shapes that they have.
@@ -131,17 +144,16 @@ std::vector<EmittedKernel> emit_all(const Function& function, const Specificatio
 
 CompiledKernel compile_for(const KernelSpec& spec, std::string_view target) {
   const EmittedKernel emitted = emit_kernel(spec, resolve_target(target));
-  KernelCode code = build_kernel(emitted.request);
-  CompiledKernel kernel;
-  kernel.info =
+  KernelInfo info =
       describe_kernels(spec.function.name, spec.function.expression, std::span(&emitted, 1));
-  kernel.info.source = emitted.request.text;  // compiled also where there is nothing to launch
-  add_built(kernel.info, info_of(code));
-  kernel.resources = jit::resources(code.code, code.named.entry_name);
-  kernel.source = complete_source(emitted.request, code.named.entry_name);
-  kernel.code = std::move(code.code);
-  kernel.log = std::move(code.log);
-  return kernel;
+  info.source = emitted.request.text;  // compiled also where there is nothing to launch
+  return compiled_kernel(emitted.request, std::move(info));
+}
+
+CompiledKernel compile_for(const Kernel& kernel, std::string_view target) {
+  const std::string resolved = resolve_target(target);
+  const Kernel::Impl& impl = *kernel.shared_impl();
+  return compiled_kernel(impl.request(resolved), impl.info(resolved));
 }
 
 CompiledKernel compile_for(const Function& function, const Specification& specification,

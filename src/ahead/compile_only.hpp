@@ -11,6 +11,7 @@
 #include "kernel/emit_kernel.hpp"
 #include "kernel/kernel_spec.hpp"
 #include "kiln/function.hpp"
+#include "kiln/kernel.hpp"
 #include "kiln/program.hpp"
 #include "kiln/specification.hpp"
 
@@ -58,6 +59,9 @@ std::vector<EmittedKernel> emit_all(const Function& function, const Specificatio
 CompiledKernel compile_for(const KernelSpec& kernel, std::string_view target);
 CompiledKernel compile_for(const Function& function, const Specification& specification,
                            std::string_view target);
+
+/// A kernel of the caller's own.
+CompiledKernel compile_for(const Kernel& kernel, std::string_view target);
 
 /// Why such a call gets the variant that it gets, and what it should cost. Needs no compiler.
 struct Explanation {

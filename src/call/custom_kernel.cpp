@@ -178,18 +178,27 @@ const LoadedKernel& Kernel::Impl::on(Device device) {
   if (const LoadedKernel* loaded = find(device)) return *loaded;
   auto made = std::make_unique<LoadedKernel>();
   made->backend = &jit::backend(device);
-  const KernelRequest request{
-      name, {}, signature_text(parameters), text, made->backend->target(), options, true};
-  made->info.function = name;
-  made->info.target = request.target;
-  made->info.variant = by_thread ? "the caller's, __global__" : "the caller's, KILN_KERNEL";
-  made->info.source = source;
-  made->kernel = load_kernel(*made->backend, request, made->info);
+  const std::string target = made->backend->target();
+  made->info = info(target);
+  made->kernel = load_kernel(*made->backend, request(target), made->info);
   const std::lock_guard lock(mutex_);
   if (const LoadedKernel* loaded = find(device)) return *loaded;  // another thread was first
   made->next = first_.load(std::memory_order_relaxed);
   first_.store(made.get(), std::memory_order_release);
   return *made.release();
+}
+
+KernelRequest Kernel::Impl::request(const std::string& target) const {
+  return {name, {}, signature_text(parameters), text, target, options, true};
+}
+
+KernelInfo Kernel::Impl::info(const std::string& target) const {
+  KernelInfo info;
+  info.function = name;
+  info.target = target;
+  info.variant = by_thread ? "the caller's, __global__" : "the caller's, KILN_KERNEL";
+  info.source = source;
+  return info;
 }
 
 // ---- One call ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "jit/device/backend.hpp"
+#include "kernel/kernel_request.hpp"
 #include "kiln/kernel.hpp"
 
 namespace kiln {
@@ -33,6 +34,9 @@ struct Kernel::Impl {
   const LoadedKernel* find(Device device) const;
   /// Loads it there if it is not.
   const LoadedKernel& on(Device device);
+  /// For that target.
+  KernelRequest request(const std::string& target) const;
+  KernelInfo info(const std::string& target) const;
 
   std::string name;
   std::string text;  ///< of its KernelRequest

@@ -64,6 +64,13 @@ case $1 in
       exit 1
     fi
     grep -q '^kiln::Function::call(' "$SCRATCH/exported"
+    # The C API: what the header declares, what the list names and what the library has are the same.
+    tr '\n' ' ' <"$prefix/include/kiln/kiln.h" | grep -oP 'KILN_API [^;]*?\b\Kkiln_\w+(?=\()' | sort >"$SCRATCH/declared"
+    grep -oP '^    \Kkiln_\w+(?=;)' "$SOURCE/src/package/exports.map.in" | sort >"$SCRATCH/listed"
+    grep -oP '^kiln_\w+(?=@@KILN_[0-9.]+$)' "$SCRATCH/exports" | sort >"$SCRATCH/found"
+    [[ -s $SCRATCH/declared ]]
+    diff "$SCRATCH/declared" "$SCRATCH/listed"
+    diff "$SCRATCH/declared" "$SCRATCH/found"
     ;;
   headers)  # each alone, in the order of nobody's includes, against nothing but the installation
     for header in "$prefix"/include/kiln/*.h*; do

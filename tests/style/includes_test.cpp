@@ -42,6 +42,7 @@ const std::vector<std::vector<std::string>> kOrder = {
     {"src/graph"},
     {"src/program"},
     {"src/ahead"},
+    {"src/c"},
     {"src/numerics"},
     {"src/tool"},
 };

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 #include <mutex>
 #include <vector>
 
+#include "kiln/kiln.h"
 #include "kiln/kiln.hpp"
 #include "tests/support/counted.hpp"
 #include "tests/support/devices.hpp"
@@ -117,6 +119,23 @@ TEST_P(HotPath, ACallOfAnOwnKernelAllocatesAndLocksNothing) {
   const Kernel k = kernel("k", "extern \"C\" __global__ void k(float* x, float a) { x[0] = a; }",
                           {writes(DType::f32), scalar(DType::f32)});
   expect_nothing([&] { k(stream, {}, {view(0), 1.5}); });
+}
+
+TEST_P(HotPath, ACallFromCAllocatesAndLocksNothing) {
+  kiln_function* f = nullptr;
+  ASSERT_EQ(kiln_parse("f", "a * x + y", nullptr, &f), KILN_OK);
+  const std::int64_t shape[] = {kSize};
+  const kiln_stream on = {{static_cast<std::int32_t>(device.type), 0}, stream.native};
+  const auto array = [&](int which) {
+    return kiln_view{memory[which], on.device, KILN_F32, 1, shape, nullptr, 0};
+  };
+  const kiln_argument inputs[] = {kiln_number(2), kiln_array(array(0)), kiln_array(array(1))};
+  const kiln_view output = array(2);
+  const kiln_call call = {inputs, 3, &output, 1};
+  kiln_status status = KILN_OK;
+  expect_nothing([&] { status = kiln_function_call(f, &on, &call); });
+  EXPECT_EQ(status, KILN_OK) << kiln_last_error()->message;
+  kiln_function_destroy(f);
 }
 
 TEST_P(HotPath, ReplayingAGraphAllocatesNothing) {
