@@ -4,8 +4,6 @@
 #include "access.h"
 
 #if KILN_HOST
-#define KILN_INLINED __attribute__((always_inline))
-
 namespace kiln {
 
 // On the CPU the lanes of a work item are part of the row itself: the compiler vectorises the loop

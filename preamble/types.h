@@ -37,6 +37,14 @@
 #define KILN_FN __device__ __forceinline__
 #endif
 
+// For the bodies of loops over vectors: clang before 18 calls long ones, which then find in memory
+// what they have captured, and load without knowing from where.
+#if KILN_HOST || KILN_AMD
+#define KILN_INLINED __attribute__((always_inline))
+#else
+#define KILN_INLINED
+#endif
+
 namespace kiln {
 
 using u8 = unsigned char;

@@ -22,11 +22,11 @@ KernelDescription ElementEmitter::run(std::string_view function, std::string_vie
     emit_broadcast_loads(2);
     if (schedule_.table) emit_table();
     const bool host = schedule_.backend == Backend::host;
-    line(2, "{}(start, size, [&](auto width, {} first, {} lanes) {}{{",
+    line(2, "{}(start, size, [&](auto width, {} first, {} lanes) KILN_INLINED {{",
          is_multi_vector() ? fmt::format("for_each_vectors<{}, {}, {}>", schedule_.width,
                                          schedule_.vectors, schedule_.width * schedule_.threads)
                            : fmt::format("for_each_vector<{}>", schedule_.width),
-         index_, host ? "auto" : "int", host ? "KILN_INLINED " : "");
+         index_, host ? "auto" : "int");
   }
   if (!schedule_.table) {
     emit_vector_loads();
@@ -126,7 +126,7 @@ void ElementEmitter::emit_tiles() {
   line(2, "KILN_SYNCHRONIZE();");
   line(2,
        "for_each_tile_vector<{}, {}, {}>(top, left, rows, size, "
-       "[&](auto width, {} at_{}, {} first, int lanes, int slot) {{",
+       "[&](auto width, {} at_{}, {} first, int lanes, int slot) KILN_INLINED {{",
        threads, edge, schedule_.width, index_, schedule_.tile_axis, index_);
   emit_broadcast_loads(3);
 }
