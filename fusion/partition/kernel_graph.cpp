@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
+#include <string>
 #include <unordered_map>
 
 #include "fusion/graph/rewriter.hpp"
@@ -14,11 +16,21 @@
 namespace kiln::fusion {
 namespace {
 
+// The number with the fewest digits that is the same f32, where a number is one: of 1e-5 in f32 it
+// is 1e-5 again.
+double shortest(double number) {
+  const auto narrow = static_cast<float>(number);
+  if (!std::isfinite(number) || static_cast<double>(narrow) != number) return number;
+  const double read = std::stod(fmt::format("{}", narrow));
+  return static_cast<float>(read) == narrow ? read : number;
+}
+
 Literal literal_of(const TypedGraph& graph, const TypedNode& node) {
   const reference::Value value = reference::evaluate_node(graph, node, {});
   if (node.dtype == DType::boolean) return Literal::boolean(value.integer != 0);
   if (kind(node.dtype) == Kind::floating || kind(node.dtype) == Kind::complex) {
-    return Literal::floating(static_cast<double>(value.real));
+    const auto number = static_cast<double>(value.real);
+    return Literal::floating(node.dtype == DType::f64 ? number : shortest(number));
   }
   if (kind(node.dtype) == Kind::unsigned_integer) {
     return Literal::unsigned_integer(static_cast<std::uint64_t>(value.integer));

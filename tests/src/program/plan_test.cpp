@@ -527,6 +527,21 @@ TEST(ProgramPlan, CopiesWhatIsAPartOfSeveralArraysWhenEachIsNeeded) {
   EXPECT_LE(info.op_by_op_bytes, 20 * 4 * array);
 }
 
+// A kernel's text has numbers of their dtype with as few digits as the caller's.
+TEST(ProgramPlan, PrintsNumbersWithTheFewestDigits) {
+  const Dims shape{64, 512};
+  const auto text_of = [&](DType dtype) {
+    CallTypes call;
+    call.arguments.push_back({dtype, false, false});
+    call.arrays.push_back({dtype, shape, contiguous_strides(shape)});
+    const char* text = "x * 1e-5 + 0.1 - 3e-42 + 16777216.0";
+    return plan_program(definition_of(fusion::parse(text)), call).info.kernels.at(0).expression;
+  };
+  for (const DType dtype : {DType::bf16, DType::f32, DType::f64}) {
+    EXPECT_EQ(text_of(dtype), "x * 1e-05 + 0.1 - 3e-42 + 16777216.0") << name(dtype);
+  }
+}
+
 // A value is computed again where that spares a write and a read of it; with more readers each of
 // them spares less.
 TEST(ProgramPlan, StoresWhatManyKernelsRead) {
