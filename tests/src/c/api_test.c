@@ -569,7 +569,7 @@ int main(int count, char **arguments) {
   test_errors();
   test_process(arguments[1]);
   if (!has_compiler()) {
-    printf("no compiler for the CPU: %s\n", kiln_last_error()->message);
+    printf("C API: Skipped\nno compiler for the CPU: %s\n", kiln_last_error()->message);
     return failures ? 1 : 77;
   }
   test_function();

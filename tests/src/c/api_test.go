@@ -79,7 +79,7 @@ func main() {
 	}
 	status, message := check(call(2))
 	if status == C.KILN_NOT_FOUND {
-		fmt.Println("skipped: no compiler for the CPU:", message)
+		fmt.Println("C API: Skipped\nno compiler for the CPU:", message)
 		os.Exit(77)
 	}
 	if status != C.KILN_OK {

@@ -76,7 +76,7 @@ outputs = (View * 1)(view(out))
 call = Call(inputs, 2, outputs, 1)
 status = kiln.kiln_function_call(function, c.byref(Stream()), c.byref(call))
 if status == KILN_NOT_FOUND:
-    print("skipped: no compiler for the CPU:", message())
+    print(f"C API: Skipped\nno compiler for the CPU: {message()}")
     sys.exit(77)
 check(status)
 assert [round(number, 4) for number in out] == [-0.2689, 0, 2.1932, 7.0464], out

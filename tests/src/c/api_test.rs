@@ -147,7 +147,7 @@ fn main() {
     ];
     match function.call(&inputs, &[view(&mut y)]) {
         Err((NOT_FOUND, message)) => {
-            println!("skipped: no compiler for the CPU: {message}");
+            println!("C API: Skipped\nno compiler for the CPU: {message}");
             std::process::exit(77);
         }
         result => result.unwrap(),
