@@ -13,7 +13,7 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kNanoseconds = 1'000'000'000;
 
 std::string path_in(const Directory& directory, const std::string& name) {
   return fmt::format("{}/{}/{}", directory.path(), name.substr(0, 2), name);
@@ -135,10 +135,10 @@ Removed remove_entries(Cache& cache, Directory& directory, const TrimPolicy& pol
   });
   std::vector<Candidate> candidates;
   for (const Listing& listing : listings) {
-    candidates.push_back({listing.path, listing.file_bytes, listing.last_used * kSecond});
+    candidates.push_back({listing.path, listing.file_bytes, listing.last_used * kNanoseconds});
   }
   EvictionPolicy decide{directory.now(), policy.max_size, std::nullopt};
-  if (policy.unused_for) decide.unused_for = policy.unused_for->count() * kSecond;
+  if (policy.unused_for) decide.unused_for = policy.unused_for->count() * kNanoseconds;
   if (!policy.max_size && !policy.unused_for) decide.max_bytes = 0;
 
   Removed removed;

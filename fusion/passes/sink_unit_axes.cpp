@@ -16,7 +16,7 @@ Dims without_ones(const Dims& shape) {
   return Dims(std::span<const std::int64_t>(extents));
 }
 
-bool is_operation(const TypedNode& node) { return node.arity > 0 && is_elementwise(node.op); }
+bool computes_elements(const TypedNode& node) { return node.arity > 0 && is_elementwise(node.op); }
 
 class UnitAxisSinking {
  public:
@@ -48,10 +48,10 @@ class UnitAxisSinking {
     for (NodeId id = 0; id < before_view_.size(); ++id) {
       if (is_unit_view(id)) {
         const NodeId below = node(id).operands[0];
-        const bool computes = is_operation(node(below)) || has_axes(node(below).op);
+        const bool computes = computes_elements(node(below)) || has_axes(node(below).op);
         computed_in_[id] = computed_in_[below];
         if (!computed_in_[id] && computes) computed_in_[id] = shape(below);
-      } else if (is_operation(node(id))) {
+      } else if (computes_elements(node(id))) {
         computed_in_[id] = shape_before(id);
         before_view_[id] = computed_in_[id].has_value();
       }

@@ -19,14 +19,14 @@ namespace {
 constexpr std::size_t kMostText = 200;  // characters of an expression; --json has all of them
 
 // What `ls` keeps of every entry, a few bytes; the rest is read again for those that are shown.
-struct Place {
+struct Rank {
   cache::Key key;
   double number = 0;  ///< the larger comes first ...
   std::string name;   ///< ... or the smaller
 };
 
 // Newest, largest and slowest first: what a person looks for is at the top.
-Place place_of(const cache::Listing& listing, std::string_view sort) {
+Rank rank_of(const cache::Listing& listing, std::string_view sort) {
   if (sort == "function") return {listing.key, 0, listing.metadata.function};
   const double number = sort == "created"   ? static_cast<double>(listing.metadata.created)
                         : sort == "size"    ? static_cast<double>(listing.file_bytes)
@@ -35,7 +35,7 @@ Place place_of(const cache::Listing& listing, std::string_view sort) {
   return {listing.key, std::isnan(number) ? 0 : number, {}};  // a NaN is in no order
 }
 
-bool comes_before(const Place& a, const Place& b) {
+bool comes_before(const Rank& a, const Rank& b) {
   return a.number != b.number ? a.number > b.number : a.name < b.name;
 }
 
@@ -149,23 +149,23 @@ int run_cache_path(const CacheOptions& options) {
 int run_cache_ls(const CacheListOptions& options) {
   cache::Cache& cache = disk_cache();
   const cache::Filter filter = make_filter(cache, options.target, options.function);
-  std::vector<Place> places;
+  std::vector<Rank> ranks;
   const auto closed = cache::for_each(cache, filter, [&](const cache::Listing& listing) {
-    places.push_back(place_of(listing, options.sort));
+    ranks.push_back(rank_of(listing, options.sort));
     return true;
   });
-  std::stable_sort(places.begin(), places.end(), comes_before);
-  const std::size_t found = places.size();
-  if (options.limit && places.size() > *options.limit) places.resize(*options.limit);
-  const auto for_each_place = [&](const auto& visit) {
-    for (const Place& place : places) {
+  std::stable_sort(ranks.begin(), ranks.end(), comes_before);
+  const std::size_t found = ranks.size();
+  if (options.limit && ranks.size() > *options.limit) ranks.resize(*options.limit);
+  const auto for_each_shown = [&](const auto& visit) {
+    for (const Rank& rank : ranks) {
       // One that has gone meanwhile is left out.
-      if (const auto listing = cache::find_listing(cache, place.key)) visit(*listing);
+      if (const auto listing = cache::find_listing(cache, rank.key)) visit(*listing);
     }
   };
   if (options.json) {
     JsonArrayPrinter array;
-    for_each_place([&](const cache::Listing& entry) { array.print(to_json(entry)); });
+    for_each_shown([&](const cache::Listing& entry) { array.print(to_json(entry)); });
     return report_closed(closed);
   }
   if (found == 0) {
@@ -180,9 +180,9 @@ int run_cache_ls(const CacheListOptions& options) {
   table.align_right(3);
   table.align_right(4);
   table.align_right(5);
-  for_each_place([&](const cache::Listing& entry) { add_row(table, entry, now); });
+  for_each_shown([&](const cache::Listing& entry) { add_row(table, entry, now); });
   table.print();
-  if (places.size() < found) print("{} of {} entries\n", places.size(), found);
+  if (ranks.size() < found) print("{} of {} entries\n", ranks.size(), found);
   return report_closed(closed);
 }
 
