@@ -13,6 +13,7 @@
 #include "kiln/error.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/numbers.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -66,7 +67,9 @@ TEST_P(ConstantContract, EveryBitSurvivesTheText) {
                ? static_cast<std::int64_t>(bits << unused) >> unused
                : static_cast<std::int64_t>(bits);
   };
+  testing::Share share(device().type, 2, static_cast<std::uint64_t>(dtype()));
   for_two_modes([&](const Options& options) {
+    if (!share.next()) return;
     const Function function = fuse(
         "constants",
         [&](Value place) {

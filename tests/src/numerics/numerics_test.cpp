@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "fusion/graph/composition.hpp"
 #include "fusion/graph/number.hpp"
@@ -15,6 +16,7 @@
 #include "numerics/exact_compositions.hpp"
 #include "numerics/inputs.hpp"
 #include "numerics/measure.hpp"
+#include "numerics/subjects.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/private_cache.hpp"
 #include "tests/support/settings.hpp"
@@ -61,15 +63,28 @@ class Numerics : public kiln::testing::OnDevice {
     }
   }
 
+  // Every other function where one dtype stands for another, from number `first` on.
+  static std::vector<std::string> functions_from(std::uint64_t first) {
+    testing::Share share(GetParam(), 2, first);
+    std::vector<std::string> names;
+    for (const Subject& subject : all_subjects()) {
+      if (share.next()) names.push_back(subject.name);
+    }
+    return names;
+  }
+
   static void expect_sixteen_bit_bounds(std::size_t pairs) {
     testing::Share share(GetParam(), 2);  // the compiler's own functions, of strict, change least
     for (const Accuracy accuracy : {Accuracy::storage, Accuracy::strict}) {
       if (!share.next()) continue;
-      Request request;
-      request.dtypes = {DType::f16, DType::bf16};
-      request.accuracy = accuracy;
-      request.pairs = pairs;
-      expect_bounds(request);
+      for (const DType dtype : {DType::f16, DType::bf16}) {
+        Request request;
+        request.functions = functions_from(dtype == DType::f16 ? 0 : 1);
+        request.dtypes = {dtype};
+        request.accuracy = accuracy;
+        request.pairs = pairs;
+        expect_bounds(request);
+      }
     }
   }
 };

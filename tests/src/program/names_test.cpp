@@ -11,6 +11,7 @@
 #include "ahead/compile_only.hpp"
 #include "kiln/program.hpp"
 #include "tests/src/program/run_program.hpp"
+#include "tests/support/settings.hpp"
 #include "tests/support/toolchains.hpp"
 
 namespace kiln {
@@ -182,7 +183,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, NamesInPrograms,
 
 void compile_all_for(const std::string& target) {
   std::vector<std::future<void>> compiles;
+  testing::Share share(DeviceType::cpu, 2);
   for (const auto& [form, text] : cases()) {
+    if (!share.next()) continue;
     compiles.push_back(std::async(std::launch::async, [form, text, target] {
       Specification specification;
       for (const std::string& name : hostile_names())

@@ -287,7 +287,7 @@ TEST_P(RandomPrograms, GiveWhatTheContractSays) {
   const bool one = only != UINT64_MAX;
   const std::uint64_t first = one ? only : 0;
   const std::uint64_t last =
-      one ? only + 1 : testing::setting("KILN_TEST_DRAWS", GetParam() == DeviceType::cpu ? 48 : 96);
+      one ? only + 1 : testing::setting("KILN_TEST_DRAWS", GetParam() == DeviceType::cpu ? 32 : 96);
   if (one) fmt::print(stderr, "{}\n", describe(draw_case(seed, only)));
   Compared compared;
   for (std::uint64_t begin = first; begin < last; begin += kBatch) {
