@@ -21,7 +21,8 @@ class PreparedGraph;
 struct GraphNode;
 
 /// A kernel that is loaded on one device. Its module is unloaded when the last reference goes: keep
-/// one for as long as a launch of it may be running or a graph may replay it.
+/// one for as long as a launch of it may be running (Backend::wait_until_idle) or a graph may
+/// replay it.
 class Kernel {
  public:
   explicit Kernel(const Backend& owner) : owner_(&owner) {}
@@ -92,6 +93,9 @@ class Backend {
   /// a stream or a kernel of another device.
   virtual void launch(const Kernel& kernel, const LaunchShape& shape, void* const* arguments,
                       const Stream& stream) = 0;
+  /// Waits until nothing that was launched before is running. False if that cannot be waited for
+  /// now, perhaps because a stream is being captured; then it may be running still.
+  virtual bool wait_until_idle() = 0;
   /// Whether what is launched on the stream is being recorded into a graph instead of run: then
   /// nothing may wait, time or allocate on the device.
   virtual bool is_capturing(const Stream& stream) = 0;

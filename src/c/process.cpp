@@ -11,6 +11,7 @@
 #include "kiln/configure.hpp"
 #include "kiln/devices.hpp"
 #include "kiln/error.hpp"
+#include "kiln/statistics.hpp"
 #include "kiln/version.hpp"
 
 namespace c = kiln::c;
@@ -77,6 +78,7 @@ kiln_status kiln_configure(const kiln_configuration* configuration, const char* 
     if (given.jobs != 0) chosen.jobs = given.jobs;
     if (given.threads != 0) chosen.threads = given.threads;
     chosen.executor = to_executor(given.executor, given.executor_context);
+    if (given.memory_limit != nullptr) chosen.memory_limit = *given.memory_limit;
     chosen.log = to_sink(given.log, given.log_context);
     kiln::configure(std::move(chosen), file != nullptr ? file : "an unknown place", line);
   });
@@ -104,6 +106,22 @@ kiln_status kiln_describe_device(kiln_device device, kiln_device_info* info) {
     result.compute_units = kept.compute_units;
     result.wave_size = kept.wave_size;
     c::put_sized(info, result);
+  });
+}
+
+kiln_status kiln_get_statistics(kiln_device device, kiln_statistics* statistics) {
+  return c::guard(__func__, [&](const char* called) {
+    c::require_sized(statistics, called, "statistics");
+    const kiln::Statistics kept = kiln::statistics(c::to_device(device, called));
+    kiln_statistics result{};
+    result.memory_limit = kept.memory_limit;
+    result.plans = kept.plans;
+    result.plan_bytes = kept.plan_bytes;
+    result.plans_dropped = kept.plans_dropped;
+    result.kernels = kept.kernels;
+    result.kernel_bytes = kept.kernel_bytes;
+    result.kernels_unloaded = kept.kernels_unloaded;
+    c::put_sized(statistics, result);
   });
 }
 

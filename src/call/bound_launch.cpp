@@ -18,11 +18,12 @@ View with_data(const View& view, void* data, std::string_view function, std::str
   return view.with_data(data);
 }
 
-Launch::Impl::Impl(std::shared_ptr<Function::Impl> bound_function, const Plan& bound_plan,
-                   const Stream& bound_stream, std::span<const Argument> bound_inputs,
-                   std::span<const View> bound_outputs)
+Launch::Impl::Impl(std::shared_ptr<Function::Impl> bound_function,
+                   std::shared_ptr<const Plan> bound_plan, const Stream& bound_stream,
+                   std::span<const Argument> bound_inputs, std::span<const View> bound_outputs)
     : function(std::move(bound_function)),
-      plan(bound_plan),
+      held(std::move(bound_plan)),
+      plan(*held),
       stream(bound_stream),
       inputs(bound_inputs.begin(), bound_inputs.end()),
       outputs(bound_outputs.begin(), bound_outputs.end()) {

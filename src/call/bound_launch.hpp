@@ -13,8 +13,8 @@
 namespace kiln {
 
 struct Launch::Impl {
-  Impl(std::shared_ptr<Function::Impl> function, const Plan& plan, const Stream& stream,
-       std::span<const Argument> inputs, std::span<const View> outputs);
+  Impl(std::shared_ptr<Function::Impl> function, std::shared_ptr<const Plan> plan,
+       const Stream& stream, std::span<const Argument> inputs, std::span<const View> outputs);
 
   Call call() const { return {stream, inputs, outputs}; }
   /// Checks the operands and writes the parameters again.
@@ -31,7 +31,8 @@ struct Launch::Impl {
     }
   }
 
-  std::shared_ptr<Function::Impl> function;  ///< owns the plan
+  std::shared_ptr<Function::Impl> function;  ///< owns what the plan names
+  std::shared_ptr<const Plan> held;
   const Plan& plan;
   Stream stream;
   std::vector<Argument> inputs;

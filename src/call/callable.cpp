@@ -1,28 +1,50 @@
 #include "call/callable.hpp"
 
+#include "base/reclamation.hpp"
+
 namespace kiln {
 
-const Plan& Callable::plan_for(const Call& call) {
+void Callable::launch(const Call& call) {
   const Signature signature(call);
-  if (const Plan* plan = plans_.find(signature)) return *plan;
+  {
+    const base::ReadSection reading;
+    if (const CachedPlan* plan = plans_.find(signature.words(), signature.hash())) {
+      launch_plan(static_cast<const Plan&>(*plan), call);
+      return;
+    }
+  }
+  launch_plan(*add_plan(call, signature, on_miss_), call);
+}
+
+std::shared_ptr<const Plan> Callable::plan_for(const Call& call) {
+  const Signature signature(call);
+  if (auto plan = find(signature)) return plan;
   return add_plan(call, signature, on_miss_);
 }
 
 KernelInfo Callable::prepare(const Call& call) {
   const Signature signature(call);
-  const Plan* const known = plans_.find(signature);
-  if (known == nullptr) return add_plan(call, signature, OnMiss::compile).info;
+  const std::shared_ptr<const Plan> known = find(signature);
+  if (known == nullptr) return add_plan(call, signature, OnMiss::compile)->info;
   KernelInfo info = known->info;
   info.cache = CacheState::memory;
   info.compile_ms = 0;
   return info;
 }
 
-const Plan& Callable::add_plan(const Call& call, const Signature& signature, OnMiss on_miss) {
-  std::unique_ptr<Plan> plan = make_plan(call, on_miss);
+std::shared_ptr<const Plan> Callable::find(const Signature& signature) const {
+  const base::ReadSection reading;
+  const CachedPlan* const plan = plans_.find(signature.words(), signature.hash());
+  if (plan == nullptr) return nullptr;
+  return std::static_pointer_cast<const Plan>(plan->shared_from_this());
+}
+
+std::shared_ptr<const Plan> Callable::add_plan(const Call& call, const Signature& signature,
+                                               OnMiss on_miss) {
+  std::shared_ptr<Plan> plan = make_plan(call, on_miss);
   plan->signature.assign(signature.words().begin(), signature.words().end());
   plan->hash = signature.hash();
-  return plans_.insert(std::move(plan));
+  return std::static_pointer_cast<const Plan>(plans_.insert(std::move(plan)));
 }
 
 }  // namespace kiln

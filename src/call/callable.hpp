@@ -2,9 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "call/plan.hpp"
-#include "call/plan_table.hpp"
+#include "core/plan_table.hpp"
 
 namespace kiln {
 
@@ -15,16 +16,24 @@ class Callable {
   Callable& operator=(const Callable&) = delete;
   virtual ~Callable() = default;
 
+  /// Launches the call. Where its plan is there: no lock, and no allocation. Throws Error.
+  void launch(const Call& call);
   /// The plan of a call, made if it is not there: then the call is checked, and its kernels are
-  /// found or, as Options::on_miss says, compiled. It stays as long as this does. Throws Error.
-  const Plan& plan_for(const Call& call);
+  /// found or, as Options::on_miss says, compiled. What it names belongs to this. Throws Error.
+  std::shared_ptr<const Plan> plan_for(const Call& call);
   /// What such a call launches; compiled if it is not there, whatever Options::on_miss says.
   KernelInfo prepare(const Call& call);
+  /// See PlanTable.
+  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const {
+    return plans_.loaded_kernels();
+  }
 
  private:
   /// Checks the call and makes its plan, but for the signature.
   virtual std::unique_ptr<Plan> make_plan(const Call& call, OnMiss on_miss) const = 0;
-  const Plan& add_plan(const Call& call, const Signature& signature, OnMiss on_miss);
+  std::shared_ptr<const Plan> find(const Signature& signature) const;
+  std::shared_ptr<const Plan> add_plan(const Call& call, const Signature& signature,
+                                       OnMiss on_miss);
 
   const OnMiss on_miss_;
   PlanTable plans_;

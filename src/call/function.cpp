@@ -38,8 +38,7 @@ std::unique_ptr<Plan> Function::Impl::make_plan(const Call& call, OnMiss on_miss
 
 void Function::call(const Stream& stream, std::span<const Argument> inputs,
                     std::span<const View> outputs) const {
-  const Call call{stream, inputs, outputs};
-  launch_plan(impl_->plan_for(call), call);
+  impl_->launch({stream, inputs, outputs});
 }
 
 KernelInfo Function::prepare(const Stream& stream, std::span<const Argument> inputs,
@@ -55,8 +54,8 @@ Launch Function::bind(const Stream& stream, std::initializer_list<Argument> inpu
 
 Launch Function::bind(const Stream& stream, std::span<const Argument> inputs,
                       std::span<const View> outputs) const {
-  const Plan& plan = impl_->plan_for({stream, inputs, outputs});
-  return Launch(std::make_unique<Launch::Impl>(impl_, plan, stream, inputs, outputs));
+  return Launch(std::make_unique<Launch::Impl>(impl_, impl_->plan_for({stream, inputs, outputs}),
+                                               stream, inputs, outputs));
 }
 
 const std::string& Function::name() const { return impl_->definition.name; }

@@ -123,11 +123,33 @@ std::span<const std::uint64_t> Signature::words() const {
   return {inline_.data(), size_};
 }
 
+std::size_t Plan::bytes() const {
+  std::size_t bytes = sizeof *this + 8 * signature.size() + extents.size() * sizeof(Extent);
+  for (const PlannedKernel& kernel : kernels) {
+    const fusion::ParameterBlock& block = kernel.parameters;
+    bytes += sizeof kernel + block.bytes.size() + 8 * block.offsets.size() +
+             kernel.pointers.size() * sizeof(PlannedKernel::PointerSlot) +
+             kernel.scalars.size() * sizeof(PlannedKernel::ScalarSlot);
+  }
+  for (const std::string* text : {&info.function, &info.expression, &info.entry, &info.key,
+                                  &info.target, &info.variant, &info.source}) {
+    bytes += text->size();
+  }
+  return bytes;
+}
+
+std::vector<std::shared_ptr<jit::Kernel>> Plan::loaded_kernels() const {
+  std::vector<std::shared_ptr<jit::Kernel>> loaded;
+  for (const PlannedKernel& kernel : kernels) loaded.push_back(kernel.kernel);
+  return loaded;
+}
+
 std::unique_ptr<Plan> make_plan(const CallNames& names, std::string_view expression,
                                 std::span<const KernelSpec> specs, const Call& call,
                                 OnMiss on_miss) {
   auto plan = std::make_unique<Plan>();
   plan->names = names;
+  plan->device = call.stream.device;
   plan->backend = &jit::backend(call.stream.device);
   std::vector<EmittedKernel> kernels;
   for (const KernelSpec& spec : specs) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "call/call_types.hpp"
+#include "core/plan_table.hpp"
 #include "fusion/emit/emit.hpp"
 #include "jit/device/backend.hpp"
 #include "kernel/kernel_spec.hpp"
@@ -62,9 +63,9 @@ struct PlannedKernel {
   std::vector<ScalarSlot> scalars;
 };
 
-struct Plan {
-  std::vector<std::uint64_t> signature;
-  std::uint64_t hash = 0;
+struct Plan final : CachedPlan {
+  std::size_t bytes() const override;
+  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override;
 
   CallNames names;  ///< of what was called, which owns the plan
   jit::Backend* backend = nullptr;

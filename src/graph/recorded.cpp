@@ -84,7 +84,7 @@ void check_copy(const Copy& copy, Device device) {
 // Finds the plan of the operands as they are now.
 void plan_call(RecordedCall& recorded, const Stream& stream) {
   const Call call{stream, recorded.inputs, recorded.outputs};
-  recorded.plan = &recorded.callable->plan_for(call);
+  recorded.plan = recorded.callable->plan_for(call);
   check_overlap(*recorded.plan, call);
 }
 

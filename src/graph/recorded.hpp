@@ -20,8 +20,8 @@
 namespace kiln {
 
 struct RecordedCall {
-  std::shared_ptr<Callable> callable;  ///< owns the plan
-  const Plan* plan = nullptr;
+  std::shared_ptr<Callable> callable;  ///< owns what the plan names
+  std::shared_ptr<const Plan> plan;
   std::vector<Argument> inputs;
   std::vector<View> outputs;
 };

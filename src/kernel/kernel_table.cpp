@@ -6,10 +6,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <string>
 #include <system_error>
 #include <thread>
 
+#include "core/memory_limit.hpp"
+#include "core/plan_table.hpp"
 #include "kernel/process_cache.hpp"
 #include "kiln/error.hpp"
 
@@ -110,25 +113,93 @@ KernelTable::KernelTable() : limit_(static_cast<std::size_t>(jit::compile_jobs()
 
 std::shared_ptr<jit::Kernel> KernelTable::find(const jit::Backend& backend, const cache::Key& key) {
   const std::lock_guard lock(mutex_);
-  const auto found = loaded_.find({&backend, key});
-  return found == loaded_.end() ? nullptr : found->second;
+  return use_loaded(&backend, key);
+}
+
+// Null if it is not loaded. The mutex is held.
+std::shared_ptr<jit::Kernel> KernelTable::use_loaded(const jit::Backend* backend,
+                                                     const cache::Key& key) {
+  const auto found = loaded_.find({backend, key});
+  if (found == loaded_.end()) return nullptr;
+  found->second.last_wanted = ++wanted_;
+  return found->second.kernel;
 }
 
 std::shared_ptr<jit::Kernel> KernelTable::insert(const jit::Backend& backend, const cache::Key& key,
-                                                 std::shared_ptr<jit::Kernel> kernel) {
+                                                 std::shared_ptr<jit::Kernel> kernel,
+                                                 std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  return loaded_.emplace(std::pair(&backend, key), std::move(kernel)).first->second;
+  const std::uint64_t counted = std::max<std::uint64_t>(bytes, kLeastModuleBytes);
+  const auto [at, added] =
+      loaded_.emplace(std::pair(&backend, key), Loaded{std::move(kernel), counted, ++wanted_});
+  if (added) {
+    KernelUsage& usage = devices_[&backend].usage;
+    ++usage.kernels;
+    usage.bytes += counted;
+  }
+  return at->second.kernel;
+}
+
+KernelUsage KernelTable::usage(Device device) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [backend, own] : devices_) {
+    if (backend->device() == device) return own.usage;
+  }
+  return {};
+}
+
+// ---- Unloading ---------------------------------------------------------------------------------
+
+// Where a device's kernels take more than the limit. Plans hold kernels, so old plans go too if
+// need be; what else holds kernels, such as graphs and launches, keeps them loaded.
+void KernelTable::unload_old(jit::Backend& backend) {
+  const std::uint64_t limit = memory_limit();
+  {
+    const std::lock_guard lock(mutex_);
+    PerDevice& own = devices_[&backend];
+    if (own.usage.bytes <= std::max(limit, own.next_limit)) return;
+    take_unused(backend, own);
+  }
+  std::vector<std::shared_ptr<jit::Kernel>> unloading;
+  if (usage(backend.device()).bytes > limit) drop_old_plans(backend.device());
+  {
+    const std::lock_guard lock(mutex_);
+    PerDevice& own = devices_[&backend];
+    if (own.usage.bytes > limit) take_unused(backend, own);
+    own.next_limit = own.usage.bytes > limit ? own.usage.bytes + limit / 8 : 0;
+    unloading.swap(own.unloading);
+  }
+  if (unloading.empty() || backend.wait_until_idle()) return;
+  const std::lock_guard lock(mutex_);
+  std::ranges::move(unloading, std::back_inserter(devices_[&backend].unloading));
+}
+// Takes those out of the table that nothing else holds, the least recently wanted first, until an
+// eighth of the limit is free, so that this is rare. The mutex is held.
+void KernelTable::take_unused(const jit::Backend& backend, PerDevice& own) {
+  using Entry = decltype(loaded_)::iterator;
+  std::vector<Entry> unused;
+  for (auto at = loaded_.begin(); at != loaded_.end(); ++at) {
+    if (at->first.first == &backend && at->second.kernel.use_count() == 1) unused.push_back(at);
+  }
+  std::ranges::sort(unused, {}, [](const Entry& at) { return at->second.last_wanted; });
+  const std::uint64_t limit = memory_limit();
+  for (const Entry& at : unused) {
+    if (own.usage.bytes <= limit - limit / 8) return;
+    --own.usage.kernels;
+    own.usage.bytes -= at->second.bytes;
+    ++own.usage.unloaded;
+    own.unloading.push_back(std::move(at->second.kernel));
+    loaded_.erase(at);
+  }
 }
 
 // What needs no task. The mutex is held.
 std::optional<KernelResult> KernelTable::known_result(const jit::Backend* backend,
-                                                      const NamedKernel& named,
-                                                      OnMiss on_miss) const {
+                                                      const NamedKernel& named, OnMiss on_miss) {
   KernelResult result;
   result.info.entry = named.entry_name;
   result.info.key = named.key_text;
-  if (const auto loaded = loaded_.find({backend, named.key}); loaded != loaded_.end()) {
-    result.kernel = loaded->second;
+  if ((result.kernel = use_loaded(backend, named.key))) {
     result.info.cache = CacheState::memory;
     return result;
   }
@@ -418,7 +489,9 @@ KernelResult KernelTable::load(jit::Backend* backend, const Task& task, BuildRes
   const auto load_built = [&] {
     const KernelCode& code = built.code;
     result.kernel =
-        insert(*backend, task.named.key, backend->load(bytes_of(code.code), code.named.entry_name));
+        insert(*backend, task.named.key, backend->load(bytes_of(code.code), code.named.entry_name),
+               code.code.size());
+    unload_old(*backend);
   };
   result.failure = failure_of([&] {
     if (built.failure || backend == nullptr) return;

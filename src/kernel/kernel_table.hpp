@@ -8,6 +8,9 @@
 // somebody wants it on. This is the only place of the process where one thread waits for another's
 // kernel; other processes are kept out by the cache's locks while a key is compiled
 // (kernel_build.hpp).
+//
+// Loaded kernels that only the table holds are unloaded, the least recently wanted first, when
+// those of a device take more than a limit (core/memory_limit.hpp).
 #pragma once
 
 #include <condition_variable>
@@ -40,6 +43,17 @@ struct KernelResult {
   KernelInfo info;                      ///< entry, key, cache and compile_ms
   std::optional<Failure> failure;
 };
+
+/// The kernels that the table has loaded on a device.
+struct KernelUsage {
+  std::uint64_t kernels = 0;
+  std::uint64_t bytes = 0;     ///< of their code, and no less than kLeastModuleBytes each
+  std::uint64_t unloaded = 0;  ///< since the process began
+};
+
+/// What a module counts at least: its pages and mappings. At four mappings each on the CPU, the
+/// default limit is a quarter of what Linux lets a process have.
+inline constexpr std::uint64_t kLeastModuleBytes = std::uint64_t{64} << 10;
 
 class KernelTable {
  public:
@@ -79,13 +93,25 @@ class KernelTable {
   /// compiled.
   bool cancel(const Ticket& ticket);
 
+  KernelUsage usage(Device device);
+
  private:
   struct Target;
   using Id = std::pair<const jit::Backend*, cache::Key>;
+  struct Loaded {
+    std::shared_ptr<jit::Kernel> kernel;
+    std::uint64_t bytes = 0;
+    std::uint64_t last_wanted = 0;
+  };
+  struct PerDevice {
+    KernelUsage usage;
+    std::uint64_t next_limit = 0;  ///< where so much is in use that nothing more can be unloaded
+    std::vector<std::shared_ptr<jit::Kernel>> unloading;  ///< not found any more; may be running
+  };
 
   KernelTable();
   std::optional<KernelResult> known_result(const jit::Backend* backend, const NamedKernel& named,
-                                           OnMiss on_miss) const;
+                                           OnMiss on_miss);
   std::shared_ptr<Task> task_of(const WantedKernel& wanted, const NamedKernel& named,
                                 OnMiss on_miss);
   void enqueue(const std::shared_ptr<Task>& task);
@@ -100,12 +126,17 @@ class KernelTable {
   void finish(const std::shared_ptr<Task>& task, BuildResult built, BuildControl& control);
   KernelResult load(jit::Backend* backend, const Task& task, BuildResult& built,
                     BuildControl& control);
+  std::shared_ptr<jit::Kernel> use_loaded(const jit::Backend* backend, const cache::Key& key);
   std::shared_ptr<jit::Kernel> insert(const jit::Backend& backend, const cache::Key& key,
-                                      std::shared_ptr<jit::Kernel> kernel);
+                                      std::shared_ptr<jit::Kernel> kernel, std::size_t bytes);
+  void unload_old(jit::Backend& backend);
+  void take_unused(const jit::Backend& backend, PerDevice& own);
 
   const std::size_t limit_;
   std::mutex mutex_;
-  std::map<Id, std::shared_ptr<jit::Kernel>> loaded_;
+  std::map<Id, Loaded> loaded_;
+  std::map<const jit::Backend*, PerDevice> devices_;
+  std::uint64_t wanted_ = 0;  ///< how often a kernel was: the time by which they are old
   std::map<std::pair<cache::Key, OnMiss>, std::shared_ptr<Task>> tasks_;  ///< queued or running
   /// Verdicts of compilers, and until they are thrown other failures of kernels that calls missed.
   std::unordered_map<cache::Key, Failure> failures_;

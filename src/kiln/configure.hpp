@@ -54,6 +54,9 @@ struct Configuration {
   /// KILN_CPU_THREADS: into how many parts a launch on the CPU is cut at most, and on how many
   /// threads they run without an executor; 1 to 4096.
   std::optional<int> threads = {};
+  /// KILN_MEMORY_LIMIT: bytes that the plans of a device may take, and as many the kernels that are
+  /// loaded on it (kiln/statistics.hpp); 0: no limit.
+  std::optional<std::uint64_t> memory_limit = {};
   /// Runs the parts of launches on the CPU; empty: kiln's own threads.
   Executor executor = {};
   /// Receives the log, as by set_log(); empty: as it is.

@@ -110,7 +110,8 @@ class Preparation {
 };
 
 /// A fused function; copies are the same one. Safe from any thread: calls do not wait for each
-/// other, but for the first of them that needs a kernel.
+/// other, but for the first of them that needs a kernel. What was captured from a stream while it
+/// was called needs one of the copies for as long as it is replayed (kiln/statistics.hpp).
 class Function {
  public:
   /// Checks, finds or makes the kernel, and launches it on `stream`; on a GPU it returns before the

@@ -52,7 +52,9 @@ struct Grid {
   }
 };
 
-/// A kernel of the caller's own (see kernel()); copies are the same one. Safe from any thread.
+/// A kernel of the caller's own (see kernel()); copies are the same one. Safe from any thread. What
+/// was captured from a stream while it was launched needs one of the copies for as long as it is
+/// replayed.
 class Kernel {
  public:
   /// Checks, finds or compiles, and launches on `stream`. Arrays are handed over as the pointers of

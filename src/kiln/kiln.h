@@ -119,6 +119,7 @@ typedef struct kiln_configuration {
   void* executor_context; /**< lives until the process ends */
   kiln_log_function log;
   void* log_context;
+  const uint64_t* memory_limit; /**< bytes; 0: no limit */
 } kiln_configuration;
 /** Before the first use of kiln, once: a second time only with the same values (executor and log
  * cannot be compared). Else fails with KILN_INVALID_ARGUMENT and says who was first. `file` and
@@ -153,6 +154,19 @@ typedef struct kiln_device_info {
   int32_t wave_size;
 } kiln_device_info;
 KILN_API kiln_status kiln_describe_device(kiln_device device, kiln_device_info* info);
+
+/** What is kept in memory of a device (kiln/statistics.hpp). */
+typedef struct kiln_statistics {
+  size_t size;
+  uint64_t memory_limit; /**< bytes for plans, and as many for kernels */
+  uint64_t plans;
+  uint64_t plan_bytes;
+  uint64_t plans_dropped;
+  uint64_t kernels;
+  uint64_t kernel_bytes;
+  uint64_t kernels_unloaded;
+} kiln_statistics;
+KILN_API kiln_status kiln_get_statistics(kiln_device device, kiln_statistics* statistics);
 
 /** Calls visit(context, name, compiler) for each target that a compiler of this machine makes code
  * for, and stops when it returns another status than KILN_OK, which is then returned. The texts

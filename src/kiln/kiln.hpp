@@ -27,6 +27,7 @@
 #include "kiln/reduction.hpp"      // IWYU pragma: export
 #include "kiln/shape.hpp"          // IWYU pragma: export
 #include "kiln/specification.hpp"  // IWYU pragma: export
+#include "kiln/statistics.hpp"     // IWYU pragma: export
 #include "kiln/value.hpp"          // IWYU pragma: export
 #include "kiln/version.hpp"        // IWYU pragma: export
 #include "kiln/view.hpp"           // IWYU pragma: export

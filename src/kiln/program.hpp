@@ -47,7 +47,8 @@ struct ProgramInfo {
 };
 
 /// A program; copies are the same one. Safe from any thread, but calls that run at the same time
-/// need a workspace each.
+/// need a workspace each. What was captured from a stream while it ran needs one of the copies for
+/// as long as it is replayed.
 class Program {
  public:
   /// The bytes that such a call needs as workspace; nothing is compiled.

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <map>
-#include <mutex>
+#include <algorithm>
+#include <iterator>
 
+#include "base/reclamation.hpp"
 #include "call/function_impl.hpp"
+#include "core/plan_table.hpp"
 #include "core/view_bytes.hpp"
 #include "fusion/schedule/overlap.hpp"
 #include "kiln/error.hpp"
@@ -13,10 +15,20 @@
 
 namespace kiln {
 
+namespace {
+
+struct CachedProgramPlan final : CachedPlan {
+  std::size_t bytes() const override;
+  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override;
+
+  ProgramPlan plan;
+};
+
+}  // namespace
+
 struct Program::Impl {
   std::shared_ptr<Function::Impl> function;
-  std::mutex mutex;
-  std::map<std::vector<std::uint64_t>, std::shared_ptr<const ProgramPlan>> plans;
+  PlanTable plans;
 
   const Definition& definition() const { return function->definition; }
   std::shared_ptr<const ProgramPlan> plan_for(const Call& call);
@@ -169,13 +181,51 @@ void for_each_step(const Definition& definition, const ProgramPlan& plan, const 
 std::shared_ptr<const ProgramPlan> Program::Impl::plan_for(const Call& call) {
   check_counts(names_of(definition()), call);
   const Signature signature(call);
-  const std::vector<std::uint64_t> words(signature.words().begin(), signature.words().end());
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<const ProgramPlan>& plan = plans[words];
-  if (plan == nullptr) {
-    plan = std::make_shared<ProgramPlan>(plan_program(definition(), types_of(call)));
+  const auto plan_of = [](std::shared_ptr<const CachedPlan> cached) {
+    const auto& own = static_cast<const CachedProgramPlan&>(*cached);
+    return std::shared_ptr<const ProgramPlan>(std::move(cached), &own.plan);
+  };
+  {
+    const base::ReadSection reading;
+    if (const CachedPlan* known = plans.find(signature.words(), signature.hash())) {
+      return plan_of(known->shared_from_this());
+    }
   }
-  return plan;
+  auto made = std::make_shared<CachedProgramPlan>();
+  made->plan = plan_program(definition(), types_of(call));
+  made->device = call.stream.device;
+  made->signature.assign(signature.words().begin(), signature.words().end());
+  made->hash = signature.hash();
+  return plan_of(plans.insert(std::move(made)));
+}
+
+// Its kernels' own plans count for themselves.
+std::size_t CachedProgramPlan::bytes() const {
+  const auto size_of = [](const std::vector<std::string>& texts) {
+    std::size_t bytes = 0;
+    for (const std::string& text : texts) bytes += sizeof text + text.size();
+    return bytes;
+  };
+  std::size_t bytes = sizeof *this + 8 * signature.size();
+  bytes += plan.temporaries.size() * sizeof(ProgramPlan::Temporary);
+  bytes += plan.output_shapes.size() * sizeof(Dims);
+  for (const ProgramStep& step : plan.steps) {
+    bytes += sizeof step + (step.inputs.size() + step.outputs.size()) * sizeof(ProgramOperand);
+    if (step.kernel) bytes += step.kernel->bytes();
+  }
+  for (const ProgramKernel& kernel : plan.info.kernels) {
+    bytes += sizeof kernel + kernel.name.size() + kernel.expression.size() + kernel.reason.size();
+    bytes += size_of(kernel.reads) + size_of(kernel.writes) + 8 * kernel.after.size();
+  }
+  return bytes;
+}
+
+std::vector<std::shared_ptr<jit::Kernel>> CachedProgramPlan::loaded_kernels() const {
+  std::vector<std::shared_ptr<jit::Kernel>> kernels;
+  for (const ProgramStep& step : plan.steps) {
+    if (step.kernel) std::ranges::move(step.kernel->loaded_kernels(), std::back_inserter(kernels));
+  }
+  return kernels;
 }
 
 std::size_t Program::workspace_bytes(const Stream& stream, std::span<const Argument> inputs,
@@ -192,7 +242,7 @@ void Program::run(const Stream& stream, std::span<const Argument> inputs,
                     const std::vector<View>& results) {
                   if (!step.kernel) return step.call->run(stream, views_of(arguments), results);
                   const Call kernel{stream, arguments, results};
-                  launch_plan(step.kernel->plan_for(kernel), kernel);
+                  step.kernel->launch(kernel);
                 });
 }
 

@@ -15,6 +15,17 @@ KernelSpec StepKernel::spec(CallTypes types) const {
   return kernel_spec(function_, types.arrays, types.outputs);
 }
 
+std::size_t StepKernel::bytes() const {
+  const fusion::TypedGraph& graph = function_.graph;
+  std::size_t bytes = sizeof *this + function_.name.size() + function_.expression.size();
+  bytes += places_.size() * sizeof(fusion::MemoryPlace);
+  bytes += graph.nodes.size() * sizeof(fusion::TypedNode);
+  for (const auto* names : {&graph.argument_names, &graph.output_names}) {
+    for (const std::string& name : *names) bytes += sizeof name + name.size();
+  }
+  return bytes;
+}
+
 std::unique_ptr<Plan> StepKernel::make_plan(const Call& call, OnMiss on_miss) const {
   const CallNames names{function_.name, function_.graph.argument_names,
                         function_.graph.output_names};

@@ -19,6 +19,8 @@ class StepKernel final : public Callable {
 
   const TypedFunction& function() const { return function_; }
   KernelSpec spec(CallTypes types) const;
+  /// The memory that it takes without its plans, about.
+  std::size_t bytes() const;
 
  private:
   std::unique_ptr<Plan> make_plan(const Call& call, OnMiss on_miss) const override;

@@ -75,6 +75,7 @@ class CpuBackend final : public Backend {
   }
   void launch(const Kernel& kernel, const LaunchShape& shape, void* const* arguments,
               const Stream& stream) override;
+  bool wait_until_idle() override { return true; }
   bool is_capturing(const Stream&) override { return false; }
   std::unique_ptr<PreparedGraph> prepare(std::vector<GraphNode> nodes) override {
     return prepare_list(*this, std::move(nodes));

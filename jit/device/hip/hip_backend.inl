@@ -132,6 +132,7 @@ class HipBackend final : public Backend {
   std::shared_ptr<Kernel> load(std::span<const std::byte> code, const std::string& entry) override;
   void launch(const Kernel& kernel, const LaunchShape& shape, void* const* arguments,
               const Stream& stream) override;
+  bool wait_until_idle() override;
   bool is_capturing(const Stream& stream) override;
   std::unique_ptr<PreparedGraph> prepare(std::vector<GraphNode> nodes) override;
   void copy_on_device(void* to, const void* from, std::size_t bytes, const Stream& stream) override;
@@ -249,6 +250,21 @@ void HipBackend::launch(const Kernel& kernel, const LaunchShape& shape, void* co
                      where(), blocks, shape.grid_y, shape.grid_z, shape.block, shape.block_y,
                      shape.block_z, shape.shared_bytes));
   }
+}
+
+bool HipBackend::wait_until_idle() {
+  CurrentDevice current(index_);
+  if (current.error() != hipSuccess) return false;
+  RelaxedCapture relaxed;
+  // A wait can end captures that are under way. Where one is of a stream that waits for the legacy
+  // one, asking about that fails and harms nothing.
+  hipStreamCaptureStatus status = hipStreamCaptureStatusNone;
+  if (hipStreamIsCapturing(nullptr, &status) == hipSuccess &&
+      hipDeviceSynchronize() == hipSuccess) {
+    return true;
+  }
+  (void)hipGetLastError();
+  return false;
 }
 
 bool HipBackend::is_capturing(const Stream& stream) {

@@ -491,7 +491,9 @@ CUresult cuStreamSynchronize(CUstream stream) {
 }
 CUresult cuStreamIsCapturing(CUstream stream, int* status) {
   CALL();
-  if (stream == nullptr || !is_known(stream)) return kInvalidHandle;
+  if (!is_known(stream)) return kInvalidHandle;
+  *status = 0;
+  if (stream == nullptr) return 0;  // the legacy stream, which no stream of this driver waits for
   *status = state_of(stream)->captured == nullptr ? 0 : state_of(stream)->invalidated ? 2 : 1;
   return 0;
 }

@@ -152,6 +152,8 @@ static void test_process(const char *directory) {
   kiln_configuration configuration;
   kiln_device devices[64];
   kiln_device_info info;
+  kiln_statistics statistics;
+  const uint64_t memory_limit = 1u << 30;
   size_t count = 0;
 
   EXPECT(strcmp(kiln_version(), KILN_VERSION_STRING) == 0);
@@ -164,6 +166,7 @@ static void test_process(const char *directory) {
   configuration.executor_context = &executed;
   configuration.log = log_line;
   configuration.log_context = &logged;
+  configuration.memory_limit = &memory_limit;
   OK(kiln_configure(&configuration, "engine.c", 42));
   configuration.executor = NULL;
   configuration.log = NULL;
@@ -178,6 +181,9 @@ static void test_process(const char *directory) {
   KILN_INIT(&info);
   OK(kiln_describe_device(cpu.device, &info));
   EXPECT(info.name[0] != '\0' && info.target[0] != '\0' && info.compute_units == 3);
+  KILN_INIT(&statistics);
+  OK(kiln_get_statistics(cpu.device, &statistics));
+  EXPECT(statistics.memory_limit == memory_limit && statistics.plans_dropped == 0);
 }
 
 /* ---- Functions ---- */

@@ -174,7 +174,8 @@ TEST_P(LargeIndex, ASmallGridStridesOverAllWork) {
   const View to(out, DType::u8, {F::kRows, F::kColumns / 2}, {F::kColumns, 2}, device);
   const std::array<Argument, 1> inputs = {from};
   const Call call{stream, inputs, std::span(&to, 1)};
-  const Plan& plan = f.shared_impl()->plan_for(call);
+  const std::shared_ptr<const Plan> held = f.shared_impl()->plan_for(call);
+  const Plan& plan = *held;
   ASSERT_EQ(plan.kernels.size(), 1u);
   const PlannedKernel& kernel = plan.kernels[0];
   std::vector<std::uint64_t> block((kernel.parameters.bytes.size() + 7) / 8);

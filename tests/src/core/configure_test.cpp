@@ -68,6 +68,7 @@ TEST(Configure, ComesBeforeTheEnvironment) {
     ::setenv("KILN_CACHE_DIR", "/nowhere", 1);
     ::setenv("KILN_CACHE_MAX_SIZE", "1M", 1);
     ::setenv("KILN_COMPILE_JOBS", "7", 1);
+    ::setenv("KILN_MEMORY_LIMIT", "1M", 1);
     ::setenv("KILN_CPU_THREADS", "7", 1);
     ::setenv("KILN_WORKER", "/nowhere", 1);
     std::vector<std::size_t> parts;
@@ -77,6 +78,7 @@ TEST(Configure, ComesBeforeTheEnvironment) {
                .jobs = 3,
                .worker = KILN_TEST_WORKER,
                .threads = 2,
+               .memory_limit = 7654321,
                .executor =
                    [&](std::size_t count, const Task& task) {
                      parts.push_back(count);
@@ -92,6 +94,7 @@ TEST(Configure, ComesBeforeTheEnvironment) {
     EXPECT_EQ(parts, std::vector<std::size_t>{2});
     EXPECT_EQ(jit::compile_jobs(), 3);
     EXPECT_EQ(device_info({}).compute_units, 2);
+    EXPECT_EQ(statistics({}).memory_limit, 7654321U);
     const auto cache = cache::open();
     EXPECT_EQ(cache::directory(*cache), directory.path("cache"));
     EXPECT_EQ(cache::usage(*cache).max_size, 12345678U);

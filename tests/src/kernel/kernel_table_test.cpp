@@ -62,6 +62,7 @@ class LoadingBackend : public jit::Backend {
   int wave_size() const override { return real_.wave_size(); }
   int compute_units() const override { return real_.compute_units(); }
   void launch(const jit::Kernel&, const jit::LaunchShape&, void* const*, const Stream&) override {}
+  bool wait_until_idle() override { return true; }
   bool is_capturing(const Stream&) override { return false; }
   std::unique_ptr<jit::PreparedGraph> prepare(std::vector<jit::GraphNode>) override { return {}; }
   void copy_on_device(void*, const void*, std::size_t, const Stream&) override {}

@@ -1,0 +1,257 @@
+// A process that runs for long: layouts without end, functions and graphs made and dropped, in
+// bounded memory and time. This program has a low limit, so that it is reached soon; how long the
+// soak takes is KILN_TEST_SECONDS.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kiln/kiln.hpp"
+#include "tests/support/device_test.hpp"
+#include "tests/support/private_cache.hpp"
+
+namespace kiln {
+namespace {
+
+// 128 plans, about, and eight kernels.
+constexpr std::uint64_t kLimit = std::uint64_t{512} << 10;
+const bool has_limit = [] { return ::setenv("KILN_MEMORY_LIMIT", "512K", 1) == 0; }();
+
+/// More than the limit lets in.
+constexpr int kKernels = 14;
+/// A function with a kernel of its own.
+Function numbered(int n) { return parse(fmt::format("f{}", n), fmt::format("x * {} + 1", n)); }
+
+/// Puts their kernels into the cache, a few at a time.
+void compile_numbered(Device device) {
+  static std::vector<Device> done;
+  if (std::ranges::find(done, device) != done.end()) return;
+  done.push_back(device);
+  std::vector<PrepareItem> items;
+  for (int n = 0; n < kKernels; ++n) {
+    Specification types;
+    types.arguments = {{"x", DType::f32, {64}, {}}};
+    types.outputs = {DType::f32};
+    items.push_back({numbered(n), device, types});
+  }
+  for (const Preparation& one : prepare_all(items)) one.get();
+}
+
+class Steady : public testing::DeviceTest {
+ protected:
+  static constexpr std::int64_t kSize = 4096;
+
+  void SetUp() override {
+    ASSERT_TRUE(has_limit);
+    DeviceTest::SetUp();
+    if (backend == nullptr) return;
+    compile_numbered(device);
+    x = allocate(testing::counting(kSize));
+    y = zeros(kSize);
+  }
+
+  /// A new layout for each turn: `size` elements at steps.
+  View strided(float* data, int turn, std::int64_t size = 4) const {
+    return {data, DType::f32, {size}, {1 + turn % 1000}, device};
+  }
+  View grown(float* data, int turn) const { return view(data, 1 + turn % kSize); }
+
+  Statistics usage() const { return statistics(device); }
+
+  float* x = nullptr;
+  float* y = nullptr;
+};
+
+TEST_P(Steady, PlansAreDroppedAboveTheLimit) {
+  const Function next = fuse("next", [](Value v) { return v + 1; });
+  const std::uint64_t dropped = usage().plans_dropped;
+  for (int turn = 0; turn < 1000; ++turn) {
+    next(stream, {grown(x, turn)}, {grown(y, turn)});
+    ASSERT_LE(usage().plan_bytes, kLimit) << turn;
+  }
+  EXPECT_GT(usage().plans_dropped, dropped);
+  EXPECT_GT(usage().plans, 20u);
+  EXPECT_EQ(usage().memory_limit, kLimit);
+  EXPECT_EQ(read(y, kSize)[999], 1001);
+}
+
+TEST_P(Steady, WhatIsCalledOftenStays) {
+  const Function next = fuse("next", [](Value v) { return v + 1; }, {.on_miss = OnMiss::fail});
+  const std::array<Argument, 1> often = {view(x, 64)};
+  const View result = view(y, 64);
+  next.prepare(stream, often, {&result, 1});
+  const Function other = fuse("other", [](Value v) { return v - 1; });
+  for (int turn = 0; turn < 1000; ++turn) {
+    other(stream, {grown(x, turn)}, {grown(y, turn)});
+    const std::uint64_t plans = usage().plans;
+    next.call(stream, often, {&result, 1});
+    ASSERT_EQ(usage().plans, plans) << "it was dropped, turn " << turn;
+  }
+}
+
+TEST_P(Steady, LaunchesAndGraphsKeepWhatTheyUse) {
+  const Function first = numbered(kKernels - 1);
+  Launch launch = first.bind(stream, {view(x, 64)}, {view(y, 64)});
+  Graph graph = record(device, [&](Recorder& r) {
+    r.call(numbered(kKernels - 2), {view(x, 64)},
+           {view(y + 64, 64)});  // the graph holds the function
+  });
+  const Function next = fuse("next", [](Value v) { return v + 1; });
+  for (int turn = 0; turn < 500; ++turn) next(stream, {grown(x, turn)}, {grown(y, turn)});
+  for (int n = 0; n < kKernels - 2; ++n) numbered(n)(stream, {view(x, 64)}, {view(y, 64)});
+  backend->synchronize(stream);
+  launch(stream);
+  launch.set_input(0, x + 64);
+  launch(stream);
+  graph.launch(stream);
+  graph.rebind(y + 64, y + 128);
+  graph.launch(stream);
+  EXPECT_EQ(read(y, kSize)[1], 66 * (kKernels - 1) + 1);
+  EXPECT_EQ(read(y, kSize)[65], 2 * (kKernels - 2) + 1);
+  EXPECT_EQ(read(y, kSize)[129], 2 * (kKernels - 2) + 1);
+}
+
+// Each is unloaded while the one before may be running, and made again when it is wanted again.
+TEST_P(Steady, KernelsOfFunctionsThatAreGoneAreUnloaded) {
+  const std::uint64_t unloaded = usage().kernels_unloaded;
+  for (int round = 0; round < 2; ++round) {
+    for (int n = 0; n < kKernels; ++n) {
+      numbered(n)(stream, {view(x, 64)}, {view(y, 64)});
+      ASSERT_LE(usage().kernel_bytes, kLimit) << n;
+      ASSERT_EQ(read(y, 64)[9], 10 * n + 1);
+    }
+  }
+  EXPECT_GT(usage().kernels_unloaded, unloaded + kKernels);
+}
+
+// Of functions that live, plans go for the kernels that they hold, and come back.
+TEST_P(Steady, KernelsOfOldPlansAreUnloaded) {
+  if (on_gpu()) GTEST_SKIP() << "a function keeps its kernels there, for captures";
+  std::vector<Function> functions;
+  for (int n = 0; n < kKernels; ++n) functions.push_back(numbered(n));
+  for (int round = 0; round < 2; ++round) {
+    for (int n = 0; n < kKernels; ++n) {
+      functions[static_cast<std::size_t>(n)](stream, {view(x, 64)}, {view(y, 64)});
+      ASSERT_LE(usage().kernel_bytes, kLimit + kLimit / 4) << n;
+      ASSERT_EQ(read(y, 64)[9], 10 * n + 1);
+    }
+  }
+}
+
+TEST_P(Steady, FunctionsThatDieReleaseTheirPlans) {
+  const std::uint64_t plans = usage().plans;
+  for (int i = 0; i < 1000; ++i) {
+    const Function next = fuse("next", [](Value v) { return v + 1; });
+    next(stream, {view(x, 64)}, {view(y, 64)});
+    ASSERT_LE(usage().plans, plans + 1);
+  }
+  EXPECT_EQ(usage().plans, plans);
+}
+
+TEST_P(Steady, ProgramsAreBoundedToo) {
+  const Program program = parse_program("scaled", "y = exp(x); y * 2 + y");
+  for (int turn = 0; turn < 300; ++turn) {
+    const View in(x, DType::f32, {2, 1024 + turn}, device);
+    const View out(y, DType::f32, {2, 1024 + turn}, device);
+    program.run(stream, {in}, {out}, {});
+    ASSERT_LE(usage().plan_bytes, kLimit) << turn;
+    backend->synchronize(stream);
+  }
+  EXPECT_GT(usage().plans_dropped, 0u);
+}
+
+// Calls go on while others drop what they have just found.
+TEST_P(Steady, ThreadsCallWhilePlansAreDropped) {
+  const Function next = fuse("next", [](Value v) { return v + 1; });
+  std::vector<std::thread> threads;
+  std::vector<float*> outputs;
+  for (int t = 0; t < 4; ++t) outputs.push_back(zeros(kSize));
+  std::vector<int> wrong(4);
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      const Stream own = backend->create_stream();
+      float* const out = outputs[static_cast<std::size_t>(t)];
+      for (int turn = 0; turn < 400; ++turn) {
+        const int size = t * 400 + turn;
+        next(own, {grown(x, size)}, {grown(out, size)});
+        next(own, {grown(x, 0)}, {grown(out, 0)});
+        backend->synchronize(own);
+        if (!on_gpu() && out[size % kSize] != static_cast<float>(size % kSize + 2)) {
+          ++wrong[static_cast<std::size_t>(t)];
+        }
+      }
+      backend->destroy_stream(own);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(wrong, ::testing::Each(0));
+}
+
+// Everything of the above at once, for as long as is asked for.
+TEST_P(Steady, Soak) {
+  const char* wanted = std::getenv("KILN_TEST_SECONDS");
+  const double seconds = wanted != nullptr ? std::atof(wanted) : 1.5;
+  const auto now = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const Function next = fuse("next", [](Value v) { return v + 1; });
+  const Program program = parse_program("scaled", "y = exp(x); y * 2 + y");
+  int turn = 0;
+  const auto turns = [&] {
+    for (int i = 0; i < 200; ++i, ++turn) {
+      next(stream, {grown(x, turn)}, {grown(y, turn)});
+      next(stream, {strided(x, turn)}, {strided(y, turn)});
+      fuse("dropped", [](Value v) { return v * 2; })(stream, {view(x, 64)}, {view(y, 64)});
+      if (i % 10 == 0) {
+        Graph graph = record(device, [&](Recorder& r) {
+          r.call(next, {grown(x, turn)}, {grown(y, turn)});
+          r.call(next, {grown(y, turn)}, {grown(x, turn)});
+        });
+        graph.launch(stream);
+        numbered(turn / 10 % kKernels)(stream, {view(x, 64)}, {view(y, 64)});
+        const View row(x, DType::f32, {2, 1024 + turn % 1024}, device);
+        program.run(stream, {row}, {row}, {});
+        backend->synchronize(stream);
+      }
+    }
+  };
+  const auto rounds = [&](double limit) {  // seconds of the fastest one
+    const double begin = now();
+    double fastest = 1e9;
+    do {
+      const double before = now();
+      turns();
+      fastest = std::min(fastest, now() - before);
+    } while (now() - begin < limit);
+    return fastest;
+  };
+  rounds(0);  // compiles
+  const double first = rounds(seconds / 3);
+  const std::size_t bytes = mallinfo2().uordblks;
+  const double last = rounds(seconds * 2 / 3);
+  const std::size_t later = mallinfo2().uordblks;
+  RecordProperty("turns", turn);
+  EXPECT_LT(later, bytes + kLimit) << "bytes before and after, of " << turn << " turns";
+  EXPECT_LT(last, 1.5 * first) << "seconds for 200 turns at the beginning and the end";
+  EXPECT_LE(usage().plan_bytes, kLimit);
+  fmt::print(
+      "{} turns; {} and {} bytes in use; {:.1f} and {:.1f} us a turn; {} plans dropped, {} "
+      "kernels unloaded\n",
+      turn, bytes, later, first / 200 * 1e6, last / 200 * 1e6, usage().plans_dropped,
+      usage().kernels_unloaded);
+}
+
+KILN_ON_EVERY_DEVICE(Steady);
+
+}  // namespace
+}  // namespace kiln
