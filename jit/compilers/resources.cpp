@@ -115,10 +115,10 @@ class AmdMetadata : public nlohmann::json_sax<nlohmann::json> {
     result.scratch = number(".private_segment_fixed_size");
     result.lds = number(".group_segment_fixed_size");
     const auto vector_spills = number(".vgpr_spill_count");
-    const auto scalar_spills = number(".sgpr_spill_count");
-    if (vector_spills || scalar_spills) {
+    result.scalar_spills = number(".sgpr_spill_count");
+    if (vector_spills || result.scalar_spills) {
       result.spills = figure(std::uint64_t(vector_spills.value_or(0)) +
-                             std::uint64_t(scalar_spills.value_or(0)));
+                             std::uint64_t(result.scalar_spills.value_or(0)));
     }
   }
 

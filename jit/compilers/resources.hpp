@@ -9,11 +9,12 @@
 namespace kiln::jit {
 
 struct Resources {
-  std::optional<int> vgprs;    ///< vector registers (AMD), registers per thread (NVIDIA)
-  std::optional<int> sgprs;    ///< AMD
-  std::optional<int> spills;   ///< AMD: spilled vector and scalar registers
-  std::optional<int> scratch;  ///< bytes per thread of private (local) memory
-  std::optional<int> lds;      ///< bytes per block of LDS (shared memory) that is known statically
+  std::optional<int> vgprs;          ///< vector registers (AMD), registers per thread (NVIDIA)
+  std::optional<int> sgprs;          ///< AMD
+  std::optional<int> spills;         ///< AMD: spilled vector and scalar registers
+  std::optional<int> scalar_spills;  ///< AMD: the scalar ones of them
+  std::optional<int> scratch;        ///< bytes per thread of private (local) memory
+  std::optional<int> lds;  ///< bytes per block of LDS (shared memory) that is known statically
   std::uint64_t code_bytes = 0;  ///< machine code of the kernel
 };
 

@@ -8,19 +8,83 @@
 
 namespace kiln::jit {
 
+namespace {
+
+// Fewer than these were never too few: the largest group that kernels load at once, 16, can begin
+// at register 84 on gfx9 and at 88 on later targets. Copies that split a register's life can be
+// there without a spill.
+constexpr int kScarceScalars = 84;
+
+bool lacks_scalars(const Toolchain& toolchain, const std::string& code, const std::string& entry) {
+  if (toolchain.kind != ToolchainKind::hiprtc) return false;
+  const Resources found = resources(code, entry);
+  return found.scalar_spills.value_or(0) > 0 || found.sgprs.value_or(0) >= kScarceScalars;
+}
+
+// hiprtc 5.2 takes the options of LLVM's code generator and has forgotten them when it gets there.
+bool passes_on_backend_options(const Toolchain& toolchain) {
+  return !toolchain.version.starts_with("HIP 5.2.");
+}
+
+std::string encoded_task(const CompileRequest& request) {
+  return encode(CompileTask{request.entry, request.source, request.target, request.options});
+}
+
+Error unsupported(const CompileRequest& request, const Toolchain& toolchain, std::string_view log) {
+  return Error(
+      Code::unsupported,
+      describe_failure(request, toolchain,
+                       fmt::format("{} does not know this target", toolchain.path), log, ""));
+}
+
+}  // namespace
+
 CompileResult Service::compile_now(const CompileRequest& request, const Toolchain& toolchain,
                                    int cancel) {
-  const auto unsupported = [&](std::string_view log) {
-    return Error(
-        Code::unsupported,
-        describe_failure(request, toolchain,
-                         fmt::format("{} does not know this target", toolchain.path), log, ""));
-  };
-  if (targets_.lookup(toolchain, request.target) == false) throw unsupported("");
+  if (targets_.lookup(toolchain, request.target) == false) {
+    throw unsupported(request, toolchain, "");
+  }
+  CompileResult result =
+      conclude(exchange(toolchain, MessageType::compile, encoded_task(request), cancel), request,
+               toolchain, cancel);
+  if (!lacks_scalars(toolchain, result.code, request.entry)) return result;
+  if (!passes_on_backend_options(toolchain)) {
+    log_once(LogLevel::warning, "jit.scarce_registers " + toolchain.path,
+             fmt::format("{} may place copies of registers wrongly in kernels that use nearly all "
+                         "scalar registers, as function '{}' (module {}) does for {}, and cannot "
+                         "be told to do otherwise; HIP 5.7 and later can",
+                         toolchain.version, request.function, request.entry, request.target));
+    return result;
+  }
+  CompileResult again = compile_again(request, toolchain, cancel);
+  again.milliseconds += result.milliseconds;
+  return again;
+}
 
-  const std::string body =
-      encode(CompileTask{request.entry, request.source, request.target, request.options});
-  Exchange answer = exchange(toolchain, MessageType::compile, body, cancel);
+CompileResult Service::compile_again(CompileRequest request, const Toolchain& toolchain,
+                                     int cancel) {
+  for (std::string& option : scarce_register_options(request.target)) {
+    request.options.push_back(std::move(option));
+  }
+  log(LogLevel::info,
+      fmt::format("function '{}' (module {}) lacks scalar registers on {}: it is compiled again",
+                  request.function, request.entry, request.target));
+  Exchange answer;
+  try {
+    answer = exchange_apart(toolchain, MessageType::compile, encoded_task(request), cancel);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                describe_failure(request, toolchain,
+                                 fmt::format("lacks scalar registers, and is to be compiled with "
+                                             "options for a process of its own: {}",
+                                             error.what()),
+                                 "", ""));
+  }
+  return conclude(std::move(answer), request, toolchain, cancel);
+}
+
+CompileResult Service::conclude(Exchange answer, const CompileRequest& request,
+                                const Toolchain& toolchain, int cancel) {
   const bool replied = answer.end == Exchange::End::replied;
   if (replied && answer.reply.type == MessageType::done) {
     CompileOutput output = decode_compile_output(answer.reply.body);
@@ -56,7 +120,7 @@ CompileResult Service::compile_now(const CompileRequest& request, const Toolchai
                                  (replied || answer.end == Exchange::End::died) &&
                                  toolchain.kind != ToolchainKind::host;
   if (may_be_the_target && target_is_unknown(toolchain, request.target, cancel)) {
-    throw unsupported(failure.log);
+    throw unsupported(request, toolchain, failure.log);
   }
   const std::string text =
       describe_failure(request, toolchain, failure.message, failure.log, answer.output);

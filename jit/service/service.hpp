@@ -56,6 +56,11 @@ class Service {
 
   Toolchain toolchain_of(const CompileRequest& request);
   CompileResult compile_now(const CompileRequest& request, const Toolchain& toolchain, int cancel);
+  /// What a kernel that lacks scalar registers is compiled with once more.
+  CompileResult compile_again(CompileRequest request, const Toolchain& toolchain, int cancel);
+  /// What became of a compile's exchange: its output, or an error for people.
+  CompileResult conclude(Exchange answer, const CompileRequest& request, const Toolchain& toolchain,
+                         int cancel);
   bool target_is_unknown(const Toolchain& toolchain, const std::string& target, int cancel);
   /// Whether the smallest kernel compiles for the target; nothing where that is not known.
   std::optional<bool> probe(const Toolchain& toolchain, const std::string& target, int cancel);
@@ -63,6 +68,9 @@ class Service {
                     int cancel);
   Exchange exchange_in_process(const Toolchain& toolchain, MessageType type,
                                const std::string& body);
+  /// With a worker that is started for it and ends with it, also where compilers run in-process.
+  Exchange exchange_apart(const Toolchain& toolchain, MessageType type, const std::string& body,
+                          int cancel);
   std::string run_job(const Toolchain& toolchain, MessageType type, const std::string& body);
   /// `dropped` is what comes of it if it is cancelled before it runs, or the service ends.
   Posted post(std::function<CompileResult(int cancel)> action, const Error& dropped,

@@ -56,6 +56,14 @@ Exchange Service::exchange_in_process(const Toolchain& toolchain, MessageType ty
   return answer;
 }
 
+Exchange Service::exchange_apart(const Toolchain& toolchain, MessageType type,
+                                 const std::string& body, int cancel) {
+  WorkerProcess worker(settings_, toolchain.kind, toolchain.path);
+  ++workers_started_;
+  ++exchanges_;
+  return worker.call(type, body, settings_.deadline, cancel);
+}
+
 std::unique_ptr<WorkerProcess> Service::take_worker(const Toolchain& toolchain) {
   {
     const std::lock_guard lock(mutex_);

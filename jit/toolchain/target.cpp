@@ -96,4 +96,15 @@ std::vector<std::string> compile_options(std::string_view target, bool contract)
   return host_options(target == "cpu" ? std::string_view(host_target()) : target, contract);
 }
 
+// LLVM allocates scalar registers before vector registers. Where the first run short, copies of
+// them can come to stand at the head of a block in which divergent control flow joins, before the
+// lanes that took another path are enabled again; the allocator of vector registers then does not
+// know the head for what it is (llvm-project#117544) and may put its own copies there, which reach
+// some of the lanes only. The basic allocator moves no live range to the head of a block: it puts
+// nothing but spills and reloads into the code, each next to the instruction that needs it.
+std::vector<std::string> scarce_register_options(std::string_view target) {
+  if (toolchain_for(target) != ToolchainKind::hiprtc) return {};
+  return {"-mllvm", "-vgpr-regalloc=basic"};
+}
+
 }  // namespace kiln::jit

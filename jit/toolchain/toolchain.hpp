@@ -30,6 +30,11 @@ ToolchainKind toolchain_for(std::string_view target);
 /// fast).
 std::vector<std::string> compile_options(std::string_view target, bool contract);
 
+/// The options besides, where a kernel turns out to lack scalar registers and is compiled once
+/// more; empty for a target whose compilers need nothing of the kind. LLVM reads some of them once
+/// in a process.
+std::vector<std::string> scarce_register_options(std::string_view target);
+
 /// This CPU as a target: "x86-64:avx,avx2,...", the same on every machine with the same features.
 /// The target "cpu" stands for it.
 std::string host_target();

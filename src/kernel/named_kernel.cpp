@@ -69,6 +69,9 @@ Ingredients make_settings(const KernelRequest& request, const std::string& ident
   for (std::string& option : kernel_options(request)) {
     ingredients.push_back({"option", std::move(option)});
   }
+  for (std::string& option : jit::scarce_register_options(request.target)) {
+    ingredients.push_back({"option.scarce_registers", std::move(option)});
+  }
   ingredients.push_back({"target", request.target});
   ingredients.push_back({"toolchain", identity});
   for (const auto& [variable, value] : jit::compiler_environment()) {

@@ -121,6 +121,7 @@ std::unique_ptr<Program> translate(const Kernel& kernel, std::string_view listin
     throw Fault(fmt::format("{}: no instruction at its entry {:#x}", kernel.name, kernel.entry));
   }
   program->entry = entry->second;
+  refuse_early_vectors(kernel, *program);
   return program;
 }
 

@@ -278,6 +278,10 @@ inline void do_nothing(Wave&, const Operation&) {}
 /// Makes the program of a kernel from its listing. Throws Fault for what it does not know.
 std::unique_ptr<Program> translate(const Kernel& kernel, std::string_view listing);
 
+/// Throws Fault if a vector instruction stands between the head of a block where control flow joins
+/// and the instruction that restores EXEC there.
+void refuse_early_vectors(const Kernel& kernel, const Program& program);
+
 /// Each sets what `operation` needs to run, or gives false if the mnemonic is none of its own.
 bool translate_vector(const Instruction& instruction, const Isa& isa, int lanes,
                       Operation& operation);

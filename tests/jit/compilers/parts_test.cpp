@@ -84,6 +84,12 @@ TEST(CompileTarget, options_carry_the_full_target_and_the_contraction) {
   EXPECT_THAT(compile_options("sm_90", true), Contains("--fmad=true"));
 }
 
+TEST(CompileTarget, only_amd_kernels_have_options_for_scarce_registers) {
+  EXPECT_THAT(scarce_register_options("gfx90a"), Contains("-vgpr-regalloc=basic"));
+  EXPECT_TRUE(scarce_register_options("sm_90").empty());
+  EXPECT_TRUE(scarce_register_options("cpu").empty());
+}
+
 TEST(CompileTarget, the_host_is_compiled_for_its_features_and_keeps_special_values) {
   const auto options = compile_options("cpu", false);
   EXPECT_EQ(options, compile_options(host_target(), false));

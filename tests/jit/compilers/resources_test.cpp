@@ -91,6 +91,7 @@ TEST(Resources, of_amd_metadata_are_the_figures_of_the_kernel_of_that_name) {
   EXPECT_EQ(found.vgprs, 12);
   EXPECT_EQ(found.sgprs, 34);
   EXPECT_EQ(found.spills, 3);
+  EXPECT_EQ(found.scalar_spills, 2);
   EXPECT_EQ(found.scratch, 16);
   EXPECT_EQ(found.lds, std::nullopt);  // no number of bytes that a block can have
   EXPECT_EQ(resources(code, "absent").vgprs, std::nullopt);

@@ -62,6 +62,23 @@ TEST(PreambleTargets, AKeyIsMadeOfTheHeadersThatTheKernelHas) {
   }
 }
 
+// Code of a kiln that compiled such kernels once is not found again.
+TEST(PreambleTargets, AKeyCoversTheOptionsForScarceRegisters) {
+  const auto options = [](const char* target) {
+    std::string in_key;
+    const Function function = parse("named", "x + 1");
+    Specification specification;
+    specification.arguments.push_back({"x", DType::f32, {64}, {1}, false});
+    for (const cache::Ingredient& one :
+         ingredients_of(emit_all(function, specification, target).front().request, "compiler")) {
+      if (one.tag == "option.scarce_registers") in_key += one.value + ' ';
+    }
+    return in_key;
+  };
+  EXPECT_EQ(options("gfx90a"), "-mllvm -vgpr-regalloc=basic ");
+  EXPECT_EQ(options("sm_90"), "");
+}
+
 TEST(PreambleTargets, HeadersThatAreLeftOutDoNotChangeTheCode) {
   KILN_NEED(host)
   const std::string target = resolve_target("cpu");
