@@ -230,19 +230,13 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string nearest_name(std::string_view wanted) {
   std::string_view best;
   std::size_t distance = std::max<std::size_t>(2, wanted.size() / 3) + 1;
-  const auto consider = [&](std::string_view candidate) {
+  for (const std::string_view candidate : callable_names()) {
     const std::size_t d = edit_distance(wanted.substr(0, 64), candidate);
     if (d < distance) {
       distance = d;
       best = candidate;
     }
-  };
-  for (const OpInfo& entry : all_ops()) {
-    if (find_op(entry.name)) consider(entry.name);
   }
-  for (const Composition& composition : kCompositions) consider(composition.name);
-  for (const std::string_view reduction : reduction_names()) consider(reduction);
-  for (const std::string_view shape_op : shape_op_names()) consider(shape_op);
   return best.empty() ? std::string() : fmt::format("; did you mean '{}'?", best);
 }
 
@@ -262,6 +256,17 @@ const Composition* find_composition(std::string_view name) {
   const auto* const found = std::find_if(kCompositions.begin(), kCompositions.end(),
                                          [&](const Composition& c) { return c.name == name; });
   return found == kCompositions.end() ? nullptr : found;
+}
+
+std::vector<std::string_view> callable_names() {
+  std::vector<std::string_view> names;
+  for (const OpInfo& entry : all_ops()) {
+    if (find_op(entry.name)) names.push_back(entry.name);
+  }
+  for (const Composition& composition : kCompositions) names.push_back(composition.name);
+  for (const std::string_view reduction : reduction_names()) names.push_back(reduction);
+  for (const std::string_view shape_op : shape_op_names()) names.push_back(shape_op);
+  return names;
 }
 
 NodeId call(Graph& graph, std::string_view function, std::span<const NodeId> arguments) {

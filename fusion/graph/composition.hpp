@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "fusion/graph/graph.hpp"
 
@@ -26,5 +27,7 @@ const Composition* find_composition(std::string_view name);
 /// the function, the number of arguments expected and given, and for an unknown name the nearest
 /// known one.
 NodeId call(Graph& graph, std::string_view function, std::span<const NodeId> arguments);
+/// Every name that call() knows.
+std::vector<std::string_view> callable_names();
 
 }  // namespace kiln::fusion

@@ -12,6 +12,7 @@
 #include "kernel/kernel_spec.hpp"
 #include "kiln/function.hpp"
 #include "kiln/kernel.hpp"
+#include "kiln/prepare.hpp"
 #include "kiln/program.hpp"
 #include "kiln/specification.hpp"
 
@@ -24,13 +25,6 @@ struct CompiledKernel {
   std::string log;
   jit::Resources resources;
 };
-
-/// The dtypes and the shapes that the outputs of such a call have.
-struct OutputTypes {
-  std::vector<DType> dtypes;
-  std::vector<Dims> shapes;
-};
-OutputTypes output_types(const Function& function, const Specification& specification);
 
 /// Whether such a call is more than a Function can do, so that it takes a Program: shape ops,
 /// reductions over several sets of axes, counting beside reductions, reductions that wait for each

@@ -8,6 +8,8 @@
 #include "call/manifest_log.hpp"
 #include "fusion/graph/number.hpp"
 #include "fusion/text/text.hpp"
+#include "fusion/text/tokens.hpp"
+#include "kiln/dynamic.hpp"
 #include "kiln/error.hpp"
 #include "trace/tracing.hpp"
 
@@ -92,17 +94,24 @@ Scalar Scalar::typed(std::int64_t value, DType dtype) {
   return scalar;
 }
 
-namespace detail {
-
-Function trace(std::string_view name, std::size_t arity, const Options& options,
-               const std::function<std::vector<Value>(const std::vector<Value>&)>& body) {
+Function trace(std::string_view name, std::span<const std::string> arguments,
+               const Options& options,
+               const std::function<std::vector<Value>(std::span<const Value>)>& body) {
   fusion::Graph graph;
-  std::vector<Value> arguments;
-  for (std::size_t i = 0; i < arity; ++i) {
-    arguments.emplace_back(&graph, graph.argument(fmt::format("in{}", i)));
+  std::vector<Value> values;
+  for (const std::string& argument : arguments) {
+    if (!fusion::is_name(argument)) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: '{}' cannot name an argument", name, argument));
+    }
+    values.emplace_back(&graph, graph.argument(argument));
+    if (graph.arguments().size() != values.size()) {
+      throw Error(Code::invalid_argument,
+                  fmt::format("{}: two arguments are called '{}'", name, argument));
+    }
   }
   const Tracing tracing(graph);
-  for (const Value& output : body(arguments)) {
+  for (const Value& output : body(values)) {
     if (output.graph() != nullptr && output.graph() != &graph) {
       throw Error(Code::invalid_argument,
                   fmt::format("{}: an output belongs to another function", name));
@@ -110,6 +119,17 @@ Function trace(std::string_view name, std::size_t arity, const Options& options,
     graph.add_output(output.node_in(graph));
   }
   return make_function(name, std::move(graph), options);
+}
+
+namespace detail {
+
+Function trace(std::string_view name, std::size_t arity, const Options& options,
+               const std::function<std::vector<Value>(const std::vector<Value>&)>& body) {
+  std::vector<std::string> arguments;
+  for (std::size_t i = 0; i < arity; ++i) arguments.push_back(fmt::format("in{}", i));
+  return kiln::trace(name, arguments, options, [&](std::span<const Value> values) {
+    return body({values.begin(), values.end()});
+  });
 }
 
 }  // namespace detail

@@ -16,6 +16,7 @@
 #include "kiln/copy.hpp"           // IWYU pragma: export
 #include "kiln/devices.hpp"        // IWYU pragma: export
 #include "kiln/dtype.hpp"          // IWYU pragma: export
+#include "kiln/dynamic.hpp"        // IWYU pragma: export
 #include "kiln/error.hpp"          // IWYU pragma: export
 #include "kiln/function.hpp"       // IWYU pragma: export
 #include "kiln/graph.hpp"          // IWYU pragma: export

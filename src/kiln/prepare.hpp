@@ -1,15 +1,28 @@
-// Preparing many calls before the first of them: what an engine does while it loads its weights.
+// Before the first call: which outputs it has, and preparing many of them, which is what an engine
+// does while it loads its weights.
 #pragma once
 
 #include <functional>
 #include <span>
 #include <vector>
 
+#include "kiln/dims.hpp"
+#include "kiln/dtype.hpp"
 #include "kiln/function.hpp"
+#include "kiln/specification.hpp"
 
 #pragma GCC visibility push(default)
 
 namespace kiln {
+
+/// The dtypes and shapes of the outputs that such a call has if the caller does not choose others.
+struct OutputTypes {
+  std::vector<DType> dtypes;
+  std::vector<Dims> shapes;
+};
+/// Of a call of the function, or of the Program of it where a Function cannot compute it. Compiles
+/// nothing. Throws Error(invalid_argument) for types that do not fit.
+OutputTypes output_types(const Function& function, const Specification& specification);
 
 /// One call to prepare.
 struct PrepareItem {

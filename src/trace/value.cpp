@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include "fusion/graph/graph.hpp"
 #include "fusion/graph/reduction_calls.hpp"
 #include "fusion/graph/shape_ops.hpp"
+#include "kiln/dynamic.hpp"
 #include "kiln/error.hpp"
 #include "kiln/library_call.hpp"
 #include "kiln/reduction.hpp"
@@ -73,10 +76,20 @@ std::uint32_t Value::node_in(fusion::Graph& graph) const {
   }
 }
 
+Value apply(std::string_view function, std::span<const Value> operands) {
+  fusion::Graph& graph = common_graph(function, operands);
+  return {&graph, fusion::call(graph, function, nodes_of(graph, operands))};
+}
+
 Value apply(std::string_view function, std::initializer_list<Value> operands) {
-  fusion::Graph& graph = common_graph(function, std::span(operands.begin(), operands.size()));
-  const auto ids = nodes_of(graph, std::span(operands.begin(), operands.size()));
-  return {&graph, fusion::call(graph, function, ids)};
+  return apply(function, std::span(operands.begin(), operands.size()));
+}
+
+std::vector<std::string> function_names() {
+  const std::vector<std::string_view> names = fusion::callable_names();
+  std::vector<std::string> sorted(names.begin(), names.end());
+  std::ranges::sort(sorted);
+  return sorted;
 }
 
 Value reduce(std::string_view function, const Value& x, const Axes& axes) {
@@ -161,21 +174,25 @@ Value stack(std::int64_t axis, std::initializer_list<Value> values) {
 }
 
 std::vector<Value> call(const LibraryCall& call, std::size_t results,
-                        std::initializer_list<Value> inputs) {
+                        std::span<const Value> inputs) {
   if (!call.dtypes || !call.shapes || !call.run) {
     throw Error(
         Code::invalid_argument,
         fmt::format("{}: a LibraryCall needs the functions dtypes, shapes and run", call.name));
   }
-  const std::span<const Value> values(inputs.begin(), inputs.size());
-  fusion::Graph& graph = common_graph(call.name, values);
+  fusion::Graph& graph = common_graph(call.name, inputs);
   const auto body = std::make_shared<const LibraryCall>(call);
   std::vector<Value> made;
   for (const fusion::NodeId id : graph.custom_call({body->name, body->dtypes, body->shapes, body},
-                                                   nodes_of(graph, values), results)) {
+                                                   nodes_of(graph, inputs), results)) {
     made.emplace_back(&graph, id);
   }
   return made;
+}
+
+std::vector<Value> call(const LibraryCall& one, std::size_t results,
+                        std::initializer_list<Value> inputs) {
+  return call(one, results, std::span(inputs.begin(), inputs.size()));
 }
 
 Value call(const LibraryCall& one, std::initializer_list<Value> inputs) {

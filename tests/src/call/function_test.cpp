@@ -5,14 +5,20 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
+#include <string>
 #include <thread>
 #include <tuple>
+#include <vector>
 
+#include "kiln/dynamic.hpp"
+#include "kiln/prepare.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/message.hpp"
 #include "tests/support/numbers.hpp"
@@ -249,6 +255,52 @@ TEST(Function, SaysWhatIsWrongWithACall) {
                        "write a cast to i32"));
   EXPECT_TRUE(contains(call({view(a, {6}), view(a, {6})}, {View(out.data(), DType::f32, {6}, {0})}),
                        "stride 0 along axis 0"));
+}
+
+TEST(Function, AnOutputWithoutElementsMayHaveAnyStrides) {
+  float nothing = 7;
+  const View empty(&nothing, DType::f32, {0, 4}, {0, 0});
+  swiglu()(kStream, {empty, empty}, {empty});
+  EXPECT_EQ(nothing, 7);
+}
+
+TEST(Function, IsTracedWithNamesThatAreKnownAtRunTimeOnly) {
+  const std::vector<std::string> names = {"gate", "up"};
+  const Function function = trace("swiglu", names, {}, [](std::span<const Value> values) {
+    const Value silu = kiln::apply("silu", values.first(1));
+    return std::vector<Value>{silu * values[1], kiln::apply("sum", {values[1], Value(-1)})};
+  });
+  EXPECT_EQ(argument_names(function), names);
+  Specification call;
+  call.arguments.resize(2);
+  call.arguments[0].name = "up";
+  call.arguments[0].shape = {3, 4};
+  call.arguments[1].name = "gate";
+  call.arguments[1].dtype = DType::bf16;
+  call.arguments[1].shape = {4};
+  const OutputTypes types = output_types(function, call);
+  EXPECT_EQ(types.dtypes, (std::vector{DType::f32, DType::f32}));
+  EXPECT_EQ(types.shapes, (std::vector<Dims>{{3, 4}, {3, 1}}));
+
+  const auto same = [](std::span<const Value> values) {
+    return std::vector<Value>{values.front()};
+  };
+  const std::vector<std::string> twice = {"x", "x"};
+  const std::vector<std::string> no_name = {"1x"};
+  EXPECT_TRUE(contains(message_of([&] { trace("f", twice, {}, same); }), "two arguments"));
+  EXPECT_TRUE(contains(message_of([&] { trace("f", no_name, {}, same); }), "cannot name"));
+}
+
+TEST(Function, EveryNameIsAFunctionOfTheTextForm) {
+  const std::vector<std::string> names = function_names();
+  EXPECT_TRUE(std::ranges::is_sorted(names));
+  for (const char* known : {"add", "silu", "softmax", "reshape", "stack"}) {
+    EXPECT_TRUE(std::ranges::binary_search(names, known)) << known;
+  }
+  for (const std::string& name : names) {
+    const std::string message = message_of([&] { parse("f", name + "()"); });
+    EXPECT_FALSE(contains(message, "unknown function")) << name << ": " << message;
+  }
 }
 
 TEST(Function, SaysWhatIsWrongWithADescription) {
