@@ -116,6 +116,30 @@ install_packages() {
   done
 }
 
+# install_python DIRECTORY: a virtual environment with what the Python package is built and tested with.
+# Fails, and says what is lost, where it cannot be made; a later run tries again.
+install_python() {
+  local directory=$1 log
+  local packages=(nanobind numpy ml_dtypes)
+  local test='import importlib.util as u, os, sys, sysconfig as c
+sys.exit(not (all(u.find_spec(name) for name in sys.argv[1:])
+              and os.path.exists(os.path.join(c.get_path("include"), "Python.h"))))'
+  [[ ! -x $directory/bin/python3 ]] || ! "$directory/bin/python3" -c "$test" "${packages[@]}" || return 0
+  log=$(mktemp)
+  echo "Installing with pip, in $directory: ${packages[*]}"
+  if ! { python3 -c 'import venv, ensurepip' || apt_install python3-venv; } >"$log" 2>&1 ||
+    ! { python3 -c "$test" || apt_install python3-dev; } >>"$log" 2>&1 ||
+    ! python3 -m venv "$directory" >>"$log" 2>&1 ||
+    ! "$directory/bin/pip" --disable-pip-version-check -q install "${packages[@]}" >>"$log" 2>&1 ||
+    ! "$directory/bin/python3" -c "$test" "${packages[@]}" >>"$log" 2>&1; then
+    tail -n 2 "$log" >&2
+    echo "They could not be installed: the Python package is not built and not tested."
+    rm -f "$log"
+    return 1
+  fi
+  rm -f "$log"
+}
+
 # build_tree DIRECTORY LOG [CMAKE_ARGUMENT...] [-- TARGET...]: configures and builds; shows the log only on
 # failure.
 build_tree() {

@@ -1,0 +1,118 @@
+// Calls from Python: what a Function, a Program, a Kernel and a recorded call take.
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kiln/dynamic.hpp"
+#include "kiln/prepare.hpp"
+#include "kiln/program.hpp"
+#include "python/arrays.hpp"
+#include "python/objects.hpp"
+
+namespace kiln::python {
+
+/// A function with the names of its operands as Python's objects, and the types of outputs that it
+/// has been asked for.
+class Described {
+ public:
+  explicit Described(Function function);
+  Described(const Described&) = delete;
+  Described& operator=(const Described&) = delete;
+
+  const Function& function() const { return function_; }
+  const std::vector<std::string>& arguments() const { return arguments_; }
+  const std::vector<std::string>& outputs() const { return outputs_; }
+  /// The number of the argument of that name.
+  std::optional<std::size_t> find(PyObject* name) const;
+  /// The outputs' types for such inputs.
+  const OutputTypes& types_for(const std::vector<Argument>& inputs);
+  std::string text() const;
+
+ private:
+  Function function_;
+  std::vector<std::string> arguments_;
+  std::vector<std::string> outputs_;
+  std::vector<PyObject*> names_;  ///< interned, kept until the process ends
+  std::map<std::vector<std::int64_t>, OutputTypes> types_;
+};
+
+struct PyFunction : Described {
+  using Described::Described;
+};
+
+struct PyProgram : Described {
+  explicit PyProgram(const Function& function)
+      : Described(function), program(kiln::program(function)) {}
+  Program program;
+};
+
+/// The operands of one call, valid while this and Python's arguments live.
+class Operands {
+ public:
+  /// `keywords` may be null. Outputs that are not given are allocated. Throws Error, also for
+  /// Python's arguments that are no operands.
+  Operands(Described& callee, PyObject* arguments, PyObject* keywords);
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+
+  const Stream& stream() const { return stream_; }
+  const std::vector<Argument>& inputs() const { return inputs_; }
+  const std::vector<View>& outputs() const { return outputs_; }
+  /// A workspace of so many bytes: the one that was given, or a new one.
+  View workspace(std::size_t bytes);
+
+  /// The array or the tuple of arrays that the call returns. A new reference.
+  PyObject* result() const;
+  /// Every array of the call, for what outlives it.
+  nb::object arrays() const;
+  /// The first of them; null if there is none.
+  PyObject* first_array() const { return first_; }
+
+ private:
+  void take_arguments(PyObject* arguments, PyObject* keywords);
+  void take_outputs(PyObject* out);
+  void choose_stream(PyObject* chosen);
+  void see(PyObject* array, const View& view);
+  PyObject* allocated(DType dtype, const Dims& shape);
+
+  Described& callee_;
+  Arrays views_;
+  std::vector<PyObject*> given_;  ///< borrowed
+  PyObject* out_ = nullptr;       ///< borrowed
+  PyObject* chosen_ = nullptr;
+  PyObject* workspace_ = nullptr;
+  PyObject* first_ = nullptr;
+  std::vector<nb::object> results_;
+  std::vector<nb::object> others_;
+  Stream stream_;
+  bool foreign_stream_ = false;  ///< it is not the one on which the framework's memory is reused
+  std::vector<Argument> inputs_;
+  std::vector<View> outputs_;
+};
+
+/// The stream of a later launch: `chosen`, or what the framework of `array` works on now.
+Stream stream_for(Device device, PyObject* array, PyObject* chosen);
+
+/// Adds Function, Program, Kernel, Launch, Preparation, Graph and Recorder to the module.
+void bind_calls(nb::module_& module);
+/// Adds Value and what traces functions.
+void bind_tracing(nb::module_& module);
+/// Adds the cache, devices and the settings of the process.
+void bind_process(nb::module_& module);
+
+/// Options by their names. Throws Error(invalid_argument).
+Options options_of(const std::string& rounding, const std::string& accuracy,
+                   const std::string& on_miss);
+Device device_of(nb::handle device);
+
+nb::dict fields_of(const KernelInfo& info);
+nb::object explanation(const ProgramInfo& info);
+
+}  // namespace kiln::python

@@ -1,0 +1,33 @@
+from dataclasses import dataclass
+
+class Cache:
+    @property
+    def directory(self) -> str: ...
+    def list(self, *, target: str = "", function: str = "") -> list[CacheEntry]: ...
+    def read(self, key: str) -> tuple[str, bytes]: ...
+    def stats(self) -> dict[str, int]: ...
+    def verify(self, *, repair: bool = False) -> list[tuple[str, str]]: ...
+    def trim(
+        self, *, max_size: int | None = None, unused_seconds: int | None = None, dry_run: bool = False
+    ) -> int: ...
+    def clear(self) -> int: ...
+    def export(self, path: str, *, target: str = "", function: str = "") -> int: ...
+    def import_(self, path: str) -> int: ...
+
+@dataclass(frozen=True)
+class CacheEntry:
+    key: str
+    function: str
+    expression: str
+    signature: str
+    target: str
+    toolchain: str
+    compile_ms: float
+    created: int
+    last_used: int
+    file_bytes: int
+    code_bytes: int
+    path: str
+    problem: str
+
+def open(directory: str = "") -> Cache: ...

@@ -1,0 +1,22 @@
+#!/bin/bash
+# `pip install .` as a user does it, in a virtual environment of its own: pip.sh PYTHON.
+set -euo pipefail
+python=$1
+rm -rf "$SCRATCH/pip"
+"$python" -m venv "$SCRATCH/pip"
+unset PYTHONPATH
+if ! "$SCRATCH/pip/bin/pip" --disable-pip-version-check -q download --no-deps -d "$SCRATCH/pip" scikit-build-core; then
+  echo "no package index is reached"
+  exit 77
+fi
+"$SCRATCH/pip/bin/pip" --disable-pip-version-check -q install "$SOURCE" numpy
+cd "$SCRATCH"  # the sources are not in the way
+"$SCRATCH/pip/bin/python3" - <<'PYTHON'
+import numpy as np
+
+import kiln
+
+x = np.linspace(-2, 2, 9, dtype=np.float32)
+np.testing.assert_allclose(kiln.fuse("silu(x)")(x), x / (1 + np.exp(-x)), rtol=1e-6)
+assert "/pip/" in kiln.__file__, kiln.__file__
+PYTHON
