@@ -17,6 +17,8 @@
 #include "kernel/kernel_table.hpp"
 #include "kernel/process_cache.hpp"
 #include "kiln/error.hpp"
+#include "program/plan.hpp"
+#include "program/program_impl.hpp"
 
 namespace kiln {
 
@@ -122,6 +124,14 @@ Specification with_layouts(const PrepareRequest& request) {
   return specification;
 }
 
+std::vector<WantedKernel> wanted_of(std::vector<EmittedKernel> kernels, jit::Backend* backend) {
+  std::vector<WantedKernel> wanted;
+  for (EmittedKernel& kernel : kernels) {
+    if (!kernel.is_empty()) wanted.push_back({std::move(kernel.request), backend});
+  }
+  return wanted;
+}
+
 // Fills in what is known before anything is compiled; gives the kernels to make.
 std::vector<WantedKernel> kernels_wanted(const PrepareRequest& request, KernelInfo& info) {
   const Definition& definition = request.function->impl().definition;
@@ -133,11 +143,21 @@ std::vector<WantedKernel> kernels_wanted(const PrepareRequest& request, KernelIn
                     with_layouts(request));
   }
   info = describe_kernels(definition.name, definition.expression, kernels);
-  std::vector<WantedKernel> wanted;
-  for (EmittedKernel& kernel : kernels) {
-    if (!kernel.is_empty()) wanted.push_back({std::move(kernel.request), backend});
+  return wanted_of(std::move(kernels), backend);
+}
+
+// The same of a program.
+std::vector<WantedKernel> kernels_wanted(const Definition& definition,
+                                         const Specification& specification, Device device,
+                                         KernelInfo& info) {
+  jit::Backend& backend = jit::backend(device);
+  const CallTypes types = program_types(definition, specification);
+  std::vector<EmittedKernel> kernels;
+  for (const KernelSpec& spec : step_specs(plan_program(definition, types), types)) {
+    kernels.push_back(emit_kernel(spec, backend.target()));
   }
-  return wanted;
+  info = describe_kernels(definition.name, definition.expression, kernels);
+  return wanted_of(std::move(kernels), &backend);
 }
 
 // What the remote tier has of them, at once rather than as each is built.
@@ -166,19 +186,22 @@ std::vector<KernelTable::Ticket> request_in_any_order(
   return tickets;
 }
 
-// Starts them all. `done` is called once for each, with its index, from any thread and maybe before
-// this returns.
-std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requests,
-                                            const std::function<void(std::size_t)>& done) {
+// Starts `count` of them. `wanted_kernels` gives the kernels of each and fills in what is known of
+// them. `done` is called once for each, with its index, from any thread and maybe before this
+// returns.
+std::vector<Preparation> start_preparations(
+    std::size_t count,
+    const std::function<std::vector<WantedKernel>(std::size_t, KernelInfo&)>& wanted_kernels,
+    const std::function<void(std::size_t)>& done) {
   std::vector<std::shared_ptr<Preparation::State>> states;
   std::vector<WantedKernel> wanted;
   std::vector<KernelTable::Done> deliveries;
   std::vector<std::size_t> first;  // of `wanted`, for each request
-  for (const PrepareRequest& request : requests) {
+  for (std::size_t k = 0; k < count; ++k) {
     auto state = std::make_shared<Preparation::State>();
     first.push_back(wanted.size());
     try {
-      for (WantedKernel& kernel : kernels_wanted(request, state->info)) {
+      for (WantedKernel& kernel : wanted_kernels(k, state->info)) {
         deliveries.push_back(
             [state, i = state->left](const KernelResult& kernel) { state->deliver(i, kernel); });
         ++state->left;
@@ -193,7 +216,7 @@ std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requ
   }
   first.push_back(wanted.size());
   // Handles are given out when their tickets are known; `done` may have been called before.
-  const bool is_shared = requests.size() > 1 && process_cache().remote() != nullptr;
+  const bool is_shared = count > 1 && process_cache().remote() != nullptr;
   if (is_shared) prefetch(wanted);
   const std::vector<KernelTable::Ticket> tickets =
       is_shared ? request_in_any_order(wanted, deliveries)
@@ -209,17 +232,30 @@ std::vector<Preparation> start_preparations(std::span<const PrepareRequest> requ
   return preparations;
 }
 
-}  // namespace
-
-Preparation Function::prepare(Device device, const Specification& specification) const {
-  const PrepareRequest request{this, &specification, device, {}};
-  std::vector<Preparation> preparations = start_preparations({&request, 1}, {});
+// Of one call, whose types are wrong here and now if they are.
+Preparation start_preparation(
+    const std::function<std::vector<WantedKernel>(KernelInfo&)>& wanted_kernels) {
+  std::vector<Preparation> preparations = start_preparations(
+      1, [&](std::size_t, KernelInfo& info) { return wanted_kernels(info); }, {});
   Preparation& preparation = preparations.front();
   if (preparation.ready()) {
     const std::optional<Error> error = preparation.error();
     if (error && error->code() == Code::invalid_argument) throw Error(*error);
   }
   return preparation;
+}
+
+}  // namespace
+
+Preparation Function::prepare(Device device, const Specification& specification) const {
+  const PrepareRequest request{this, &specification, device, {}};
+  return start_preparation([&](KernelInfo& info) { return kernels_wanted(request, info); });
+}
+
+Preparation Program::prepare(Device device, const Specification& specification) const {
+  return start_preparation([&](KernelInfo& info) {
+    return kernels_wanted(impl_->definition(), specification, device, info);
+  });
 }
 
 std::vector<Preparation> prepare_requests(
@@ -231,8 +267,10 @@ std::vector<Preparation> prepare_requests(
     std::vector<std::size_t> indices;
   };
   const auto finished = std::make_shared<Finished>();
-  const std::vector<Preparation> preparations =
-      start_preparations(requests, [finished](std::size_t index) {
+  const std::vector<Preparation> preparations = start_preparations(
+      requests.size(),
+      [&](std::size_t i, KernelInfo& info) { return kernels_wanted(requests[i], info); },
+      [finished](std::size_t index) {
         const std::lock_guard lock(finished->mutex);
         finished->indices.push_back(index);
         finished->changed.notify_one();

@@ -3,7 +3,6 @@
 
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "c/boundary.hpp"
@@ -12,17 +11,6 @@
 #include "kiln/copy.hpp"
 
 namespace c = kiln::c;
-
-struct kiln_preparation {
-  explicit kiln_preparation(kiln::Preparation made) : preparation(std::move(made)) {}
-  kiln::Preparation preparation;
-  std::once_flag described;
-  kiln::KernelInfo info;
-};
-
-struct kiln_launch {
-  kiln::Launch launch;
-};
 
 kiln_status kiln_copy(const kiln_stream* stream, const kiln_view* from, const kiln_view* to) {
   return c::guard(__func__, [&](const char* function) {

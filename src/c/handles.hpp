@@ -1,6 +1,7 @@
 // What is behind the handles that several files of the C API use.
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,6 +36,17 @@ struct kiln_function {
   explicit kiln_function(kiln::Function made) : function(std::move(made)), description(function) {}
   kiln::Function function;
   kiln::c::Description description;
+};
+
+struct kiln_preparation {
+  explicit kiln_preparation(kiln::Preparation made) : preparation(std::move(made)) {}
+  kiln::Preparation preparation;
+  std::once_flag described;
+  kiln::KernelInfo info;
+};
+
+struct kiln_launch {
+  kiln::Launch launch;
 };
 
 struct kiln_program {

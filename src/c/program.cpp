@@ -58,3 +58,27 @@ kiln_status kiln_program_run(const kiln_program* program, const kiln_stream* str
                      c::to_workspace(workspace, called));
   });
 }
+
+kiln_status kiln_program_prepare(const kiln_program* program, kiln_device device,
+                                 const kiln_call* call, kiln_preparation** preparation) {
+  return c::guard(__func__, [&](const char* called) {
+    c::require(preparation, called, "preparation");
+    const kiln_program& prepared = c::require(program, called, "program");
+    *preparation = new kiln_preparation(prepared.program.prepare(
+        c::to_device(device, called),
+        c::to_specification(call, prepared.description.arguments, called)));
+  });
+}
+
+kiln_status kiln_program_bind(const kiln_program* program, const kiln_stream* stream,
+                              const kiln_call* call, const kiln_view* workspace,
+                              kiln_launch** launch) {
+  return c::guard(__func__, [&](const char* called) {
+    c::require(launch, called, "launch");
+    const c::Operands operands(call, called);
+    *launch =
+        new kiln_launch{c::require(program, called, "program")
+                            .program.bind(c::to_stream(stream, called), operands.inputs(),
+                                          operands.outputs(), c::to_workspace(workspace, called))};
+  });
+}

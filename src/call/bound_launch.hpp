@@ -1,7 +1,10 @@
-// What is behind a Launch: a plan, the operands as they are now, and the parameters they make.
+// What is behind a Launch: the operands as they are now, and the parameters that they make of
+// kernels. A bound call of a Function; that of a Program is program/bound_program.hpp.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,12 +16,21 @@
 namespace kiln {
 
 struct Launch::Impl {
-  Impl(std::shared_ptr<Function::Impl> function, std::shared_ptr<const Plan> plan,
-       const Stream& stream, std::span<const Argument> inputs, std::span<const View> outputs);
+  Impl(const CallNames& names, const Stream& stream, std::span<const Argument> inputs,
+       std::span<const View> outputs)
+      : names(names),
+        stream(stream),
+        inputs(inputs.begin(), inputs.end()),
+        outputs(outputs.begin(), outputs.end()) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  virtual ~Impl() = default;
+
+  /// Checks the operands and writes the parameters again. Throws Error.
+  virtual void refill() = 0;
+  virtual void run(const Stream& stream) const = 0;
 
   Call call() const { return {stream, inputs, outputs}; }
-  /// Checks the operands and writes the parameters again.
-  void refill();
   /// Puts `value` into an operand and refills; if the call is then not right, nothing has changed.
   template <class Operand>
   void replace(Operand& operand, Operand value) {
@@ -27,27 +39,46 @@ struct Launch::Impl {
       refill();
     } catch (const Error&) {
       std::swap(operand, value);
+      refill();  // some parameters may have been written
       throw;
     }
   }
 
-  std::shared_ptr<Function::Impl> function;  ///< owns what the plan names
-  std::shared_ptr<const Plan> held;
-  const Plan& plan;
-  Stream stream;
-  std::vector<Argument> inputs;
-  std::vector<View> outputs;
-  /// The parameters of one kernel of the plan.
+  /// The parameters of one kernel.
   struct Filled {
+    std::byte* bytes() { return reinterpret_cast<std::byte*>(block.data()); }
+    const Plan* plan;
+    const PlannedKernel* kernel;
     std::vector<std::uint64_t> block;  ///< in words, for their alignment
     std::vector<void*> arguments;
   };
+  /// The plan must live as long as this does.
+  void add_kernels(const Plan& plan);
+  void launch(const Filled& kernel, const Stream& on) const {
+    kernel.plan->backend->launch(*kernel.kernel->kernel, kernel.kernel->shape,
+                                 const_cast<void**>(kernel.arguments.data()), on);
+  }
+
+  CallNames names;  ///< of what was bound
+  KernelInfo info;
+  Stream stream;
+  std::vector<Argument> inputs;
+  std::vector<View> outputs;
   std::vector<Filled> filled;
 };
 
-/// `view` with other data. Throws Error(invalid_argument) unless it is aligned as the old data is,
-/// since the kernel was chosen by that.
-View with_data(const View& view, void* data, std::string_view function, std::string_view setter,
-               std::size_t index);
+class BoundFunction final : public Launch::Impl {
+ public:
+  BoundFunction(std::shared_ptr<Function::Impl> function, std::shared_ptr<const Plan> plan,
+                const Stream& stream, std::span<const Argument> inputs,
+                std::span<const View> outputs);
+
+  void refill() override;
+  void run(const Stream& stream) const override;
+
+ private:
+  const std::shared_ptr<Function::Impl> function_;  ///< owns what the plan names
+  const std::shared_ptr<const Plan> plan_;
+};
 
 }  // namespace kiln

@@ -37,8 +37,12 @@ CallNames names_of(const Definition& definition) {
 }
 
 std::string operand_label(const CallNames& names, const Call& call, std::size_t operand) {
-  const bool input = operand < call.inputs.size();
-  const std::size_t index = input ? operand : operand - call.inputs.size();
+  return operand_label(names, call.inputs.size(), operand);
+}
+
+std::string operand_label(const CallNames& names, std::size_t inputs, std::size_t operand) {
+  const bool input = operand < inputs;
+  const std::size_t index = input ? operand : operand - inputs;
   const std::span<const std::string> own = input ? names.arguments : names.outputs;
   std::string text = fmt::format("{} {}", input ? "input" : "output", index);
   // A call with another number of operands than the function has is an error of its own.

@@ -42,6 +42,7 @@ struct Call {
 /// "input 1 'up'", "output 0": an operand in messages. Inputs count from 0, outputs go on from
 /// there.
 std::string operand_label(const CallNames& names, const Call& call, std::size_t operand);
+std::string operand_label(const CallNames& names, std::size_t inputs, std::size_t operand);
 
 struct CallTypes {
   std::vector<fusion::ArgumentType> arguments;

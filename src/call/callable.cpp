@@ -16,10 +16,10 @@ void Callable::launch(const Call& call) {
   launch_plan(*add_plan(call, signature, on_miss_), call);
 }
 
-std::shared_ptr<const Plan> Callable::plan_for(const Call& call) {
+std::shared_ptr<const Plan> Callable::plan_for(const Call& call, OnMiss on_miss) {
   const Signature signature(call);
   if (auto plan = find(signature)) return plan;
-  return add_plan(call, signature, on_miss_);
+  return add_plan(call, signature, on_miss);
 }
 
 KernelInfo Callable::prepare(const Call& call) {

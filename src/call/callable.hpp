@@ -20,7 +20,8 @@ class Callable {
   void launch(const Call& call);
   /// The plan of a call, made if it is not there: then the call is checked, and its kernels are
   /// found or, as Options::on_miss says, compiled. What it names belongs to this. Throws Error.
-  std::shared_ptr<const Plan> plan_for(const Call& call);
+  std::shared_ptr<const Plan> plan_for(const Call& call) { return plan_for(call, on_miss_); }
+  std::shared_ptr<const Plan> plan_for(const Call& call, OnMiss on_miss);
   /// What such a call launches; compiled if it is not there, whatever Options::on_miss says.
   KernelInfo prepare(const Call& call);
   /// See PlanTable.

@@ -56,8 +56,8 @@ Launch Function::bind(const Stream& stream, std::initializer_list<Argument> inpu
 
 Launch Function::bind(const Stream& stream, std::span<const Argument> inputs,
                       std::span<const View> outputs) const {
-  return Launch(std::make_unique<Launch::Impl>(impl_, impl_->plan_for({stream, inputs, outputs}),
-                                               stream, inputs, outputs));
+  return Launch(std::make_unique<BoundFunction>(impl_, impl_->plan_for({stream, inputs, outputs}),
+                                                stream, inputs, outputs));
 }
 
 const std::string& Function::name() const { return impl_->definition.name; }

@@ -21,6 +21,32 @@ const View& view_of(const Call& call, std::uint32_t operand) {
   return operand < call.inputs.size() ? call.inputs[operand].view()
                                       : call.outputs[operand - call.inputs.size()];
 }
+void* data_of(const Call& call, std::uint32_t operand) { return view_of(call, operand).data(); }
+const Scalar& scalar_of(const Call& call, std::uint32_t input) {
+  return call.inputs[input].scalar();
+}
+
+const PlacedOperands::Place& place_of(const PlacedOperands& operands, std::uint32_t operand) {
+  return operand < operands.inputs.size() ? operands.inputs[operand]
+                                          : operands.outputs[operand - operands.inputs.size()];
+}
+void* data_of(const PlacedOperands& operands, std::uint32_t operand) {
+  const PlacedOperands::Place& place = place_of(operands, operand);
+  return static_cast<char*>(operands.memories[place.memory]) + place.bytes;
+}
+View view_of(const PlacedOperands& operands, std::uint32_t operand) {
+  return place_of(operands, operand).view.with_data(data_of(operands, operand));
+}
+const Scalar& scalar_of(const PlacedOperands& operands, std::uint32_t input) {
+  return operands.arguments[operands.inputs[input].memory].scalar();
+}
+
+std::string label_of(const Plan& plan, const Call& call, std::uint32_t operand) {
+  return operand_label(plan.names, call, operand);
+}
+std::string label_of(const Plan& plan, const PlacedOperands& operands, std::uint32_t operand) {
+  return operand_label(plan.names, operands.inputs.size(), operand);
+}
 
 bool same_elements(const View& a, const View& b) {
   return a.data() == b.data() && bits(a.dtype()) == bits(b.dtype()) && a.shape() == b.shape() &&
@@ -45,54 +71,53 @@ void put_scalar(const CallNames& names, std::byte* to, std::uint32_t input, cons
   if (!put_scalar_bytes(to, scalar, dtype)) throw_does_not_fit(names, input, scalar, dtype);
 }
 
-}  // namespace
-
 // Any overlap but the exact one would make the result depend on the order in which threads run.
-void check_overlap(const Plan& plan, const Call& call) {
+template <class Operands>
+void check_overlap_of(const Plan& plan, const Operands& operands) {
   for (const Plan::Extent& output : plan.extents) {
     if (!output.output) continue;
-    const View& written = view_of(call, output.operand);
-    const char* const begin = static_cast<const char*>(written.data()) + output.low;
-    const char* const end = static_cast<const char*>(written.data()) + output.high;
+    const char* const written_data = static_cast<const char*>(data_of(operands, output.operand));
+    const char* const begin = written_data + output.low;
+    const char* const end = written_data + output.high;
     for (const Plan::Extent& other : plan.extents) {
       if (other.operand == output.operand) continue;
-      const View& view = view_of(call, other.operand);
-      const char* const other_begin = static_cast<const char*>(view.data()) + other.low;
-      const char* const other_end = static_cast<const char*>(view.data()) + other.high;
-      if (other_end <= begin || end <= other_begin) continue;
+      const char* const other_data = static_cast<const char*>(data_of(operands, other.operand));
+      if (other_data + other.high <= begin || end <= other_data + other.low) continue;
+      const View& written = view_of(operands, output.operand);
+      const View& view = view_of(operands, other.operand);
       if (!other.output && same_elements(written, view)) continue;
       if (!fusion::overlaps(bytes_of(written), bytes_of(view))) continue;
       throw Error(
           Code::invalid_argument,
           fmt::format("{}: {} overlaps {}: an output must be exactly the view of an input, or "
                       "lie apart from every other operand",
-                      plan.names.function, operand_label(plan.names, call, output.operand),
-                      operand_label(plan.names, call, other.operand)));
+                      plan.names.function, label_of(plan, operands, output.operand),
+                      label_of(plan, operands, other.operand)));
     }
   }
 }
 
-void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const Call& call,
-                     std::byte* block) {
+template <class Operands>
+void fill_parameters_of(const Plan& plan, const PlannedKernel& kernel, const Operands& operands,
+                        std::byte* block) {
   std::memcpy(block, kernel.parameters.bytes.data(), kernel.parameters.bytes.size());
   for (const PlannedKernel::PointerSlot& slot : kernel.pointers) {
-    put(block + slot.offset, static_cast<char*>(view_of(call, slot.operand).data()) + slot.bytes);
+    put(block + slot.offset, static_cast<char*>(data_of(operands, slot.operand)) + slot.bytes);
   }
   for (const PlannedKernel::ScalarSlot& slot : kernel.scalars) {
-    put_scalar(plan.names, block + slot.offset, slot.input, call.inputs[slot.input].scalar(),
+    put_scalar(plan.names, block + slot.offset, slot.input, scalar_of(operands, slot.input),
                slot.dtype);
   }
 }
 
-namespace {
-
-void launch_kernel(const Plan& plan, const PlannedKernel& kernel, const Call& call) {
+template <class Operands>
+void launch_kernel(const Plan& plan, const PlannedKernel& kernel, const Operands& operands) {
   const auto launch = [&](std::byte* block, void** arguments) {
-    fill_parameters(plan, kernel, call, block);
+    fill_parameters_of(plan, kernel, operands, block);
     for (std::size_t i = 0; i < kernel.parameters.offsets.size(); ++i) {
       arguments[i] = block + kernel.parameters.offsets[i];
     }
-    plan.backend->launch(*kernel.kernel, kernel.shape, arguments, call.stream);
+    plan.backend->launch(*kernel.kernel, kernel.shape, arguments, operands.stream);
   };
   if (kernel.parameters.bytes.size() <= kInlineBytes &&
       kernel.parameters.offsets.size() <= kInlineParameters) {
@@ -106,12 +131,32 @@ void launch_kernel(const Plan& plan, const PlannedKernel& kernel, const Call& ca
   launch(reinterpret_cast<std::byte*>(block.data()), arguments.data());
 }
 
+template <class Operands>
+void launch_plan_of(const Plan& plan, const Operands& operands) {
+  if (plan.kernels.empty()) return;
+  check_overlap_of(plan, operands);
+  for (const PlannedKernel& kernel : plan.kernels) launch_kernel(plan, kernel, operands);
+}
+
 }  // namespace
 
-void launch_plan(const Plan& plan, const Call& call) {
-  if (plan.kernels.empty()) return;
-  check_overlap(plan, call);
-  for (const PlannedKernel& kernel : plan.kernels) launch_kernel(plan, kernel, call);
+void check_overlap(const Plan& plan, const Call& call) { check_overlap_of(plan, call); }
+void check_overlap(const Plan& plan, const PlacedOperands& operands) {
+  check_overlap_of(plan, operands);
+}
+
+void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const Call& call,
+                     std::byte* block) {
+  fill_parameters_of(plan, kernel, call, block);
+}
+void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const PlacedOperands& operands,
+                     std::byte* block) {
+  fill_parameters_of(plan, kernel, operands, block);
+}
+
+void launch_plan(const Plan& plan, const Call& call) { launch_plan_of(plan, call); }
+void launch_plan(const Plan& plan, const PlacedOperands& operands) {
+  launch_plan_of(plan, operands);
 }
 
 }  // namespace kiln

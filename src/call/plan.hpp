@@ -99,6 +99,27 @@ void check_overlap(const Plan& plan, const Call& call);
 void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const Call& call,
                      std::byte* block);
 
+/// The operands of a kernel of a program: parts of memories that are somewhere else in each call.
+struct PlacedOperands {
+  struct Place {
+    std::size_t memory = 0;  ///< of a number, the program's input that it is
+    std::int64_t bytes = 0;  ///< from the memory's begin
+    bool scalar = false;     ///< a number, which has no view
+    View view = {};          ///< the operand, wherever
+  };
+  const Stream& stream;
+  std::span<const Place> inputs;
+  std::span<const Place> outputs;
+  std::span<void* const> memories;
+  std::span<const Argument> arguments;  ///< the program's inputs
+};
+
+/// The same for a kernel of a program. The message of an overlap names the operands of the plan.
+void check_overlap(const Plan& plan, const PlacedOperands& operands);
+void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const PlacedOperands& operands,
+                     std::byte* block);
+void launch_plan(const Plan& plan, const PlacedOperands& operands);
+
 /// Fills in pointers and scalars and launches. No lock, and no allocation unless a kernel's
 /// parameters take more than two kilobytes. Throws as check_overlap does.
 void launch_plan(const Plan& plan, const Call& call);

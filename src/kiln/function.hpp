@@ -163,15 +163,16 @@ class Function {
   std::shared_ptr<Impl> impl_;
 };
 
-/// A bound call (Function::bind). Launching it costs what the driver's own launch costs. Not safe
-/// to use from two threads at once; make one for each.
+/// A bound call (Function::bind, Program::bind). Launching it costs what the driver's own launches
+/// cost. Not safe to use from two threads at once; make one for each.
 class Launch {
  public:
   Launch(Launch&&) noexcept;
   Launch& operator=(Launch&&) noexcept;
   ~Launch();
 
-  /// Launches on a stream of the device that it was bound for.
+  /// Launches on a stream of the device that it was bound for. Of a program all kernels, and calls
+  /// what is the caller's, in order.
   void operator()(const Stream& stream) const;
 
   /// Other memory with the same dtype, shape and strides. Throws Error(invalid_argument) for an
@@ -185,9 +186,11 @@ class Launch {
 
   const KernelInfo& info() const;
 
+  struct [[gnu::visibility("hidden")]] Impl;
+
  private:
   friend class Function;
-  struct [[gnu::visibility("hidden")]] Impl;
+  friend class Program;
   explicit Launch(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -394,6 +394,15 @@ KILN_API kiln_status kiln_program_workspace(const kiln_program* program, const k
  * aligned to 16; NULL if none are needed. */
 KILN_API kiln_status kiln_program_run(const kiln_program* program, const kiln_stream* stream,
                                       const kiln_call* call, const kiln_view* workspace);
+/** Finds the kernels of such a call, or compiles them in the background, and loads them: data is
+ * not looked at but for its alignment. What is wrong with the types is an error here. */
+KILN_API kiln_status kiln_program_prepare(const kiln_program* program, kiln_device device,
+                                          const kiln_call* call, kiln_preparation** preparation);
+/** Decides everything about a run but pointers and numbers, and launches nothing. The workspace is
+ * used by each launch. */
+KILN_API kiln_status kiln_program_bind(const kiln_program* program, const kiln_stream* stream,
+                                       const kiln_call* call, const kiln_view* workspace,
+                                       kiln_launch** launch);
 
 /* ---- Graphs ---------------------------------------------------------------------------------- */
 

@@ -46,6 +46,17 @@ struct ProgramInfo {
   std::uint64_t op_by_op_workspace = 0;  ///< unfused; 0 if none is needed
 };
 
+/// An argument by its name (`argument_names`).
+struct NamedArgument {
+  std::string_view name;
+  Argument argument;
+};
+/// An output by its name (`output_names`); one without a name is out0, out1, ... by its position.
+struct NamedView {
+  std::string_view name;
+  View view;
+};
+
 /// A program; copies are the same one. Safe from any thread, but calls that run at the same time
 /// need a workspace each. What was captured from a stream while it ran needs one of the copies for
 /// as long as it is replayed.
@@ -68,7 +79,43 @@ class Program {
         std::span(outputs.begin(), outputs.size()), workspace);
   }
 
-  /// Records a run of the program as operations of a graph. Calls of the caller are captured
+  /// With operands by name, in any order: run(stream, {{"x", x}, {"w", w}}, {{"y", y}}, workspace).
+  /// Throws Error(invalid_argument) that says which are the program's for one that is missing, is
+  /// given twice or is none of it.
+  void run(const Stream& stream, std::span<const NamedArgument> inputs,
+           std::span<const NamedView> outputs, const View& workspace) const;
+  void run(const Stream& stream, std::initializer_list<NamedArgument> inputs,
+           std::initializer_list<NamedView> outputs, const View& workspace) const {
+    run(stream, std::span(inputs.begin(), inputs.size()),
+        std::span(outputs.begin(), outputs.size()), workspace);
+  }
+
+  /// The kernels that such a run uses, several compiled side by side; finds or compiles them,
+  /// whatever Options::on_miss says, and launches nothing.
+  KernelInfo prepare(const Stream& stream, std::span<const Argument> inputs,
+                     std::span<const View> outputs) const;
+  /// In the background, and without memory, as Function::prepare does.
+  Preparation prepare(Device device, const Specification& specification) const;
+
+  /// A run with everything decided but pointers and numbers: for callers who keep the same layouts.
+  /// Checks and compiles as a run does, launches nothing. The workspace is used at each launch.
+  Launch bind(const Stream& stream, std::span<const Argument> inputs, std::span<const View> outputs,
+              const View& workspace) const;
+  Launch bind(const Stream& stream, std::initializer_list<Argument> inputs,
+              std::initializer_list<View> outputs, const View& workspace) const {
+    return bind(stream, std::span(inputs.begin(), inputs.size()),
+                std::span(outputs.begin(), outputs.size()), workspace);
+  }
+  Launch bind(const Stream& stream, std::span<const NamedArgument> inputs,
+              std::span<const NamedView> outputs, const View& workspace) const;
+  Launch bind(const Stream& stream, std::initializer_list<NamedArgument> inputs,
+              std::initializer_list<NamedView> outputs, const View& workspace) const {
+    return bind(stream, std::span(inputs.begin(), inputs.size()),
+                std::span(outputs.begin(), outputs.size()), workspace);
+  }
+
+  /// Records a run of the program as operations of a graph; kernels that are missing are compiled
+  /// side by side. Calls of the caller are captured
   /// (Recorder::sequence), with the addresses of `workspace` that they are given.
   void record(Recorder& recorder, Device device, std::span<const Argument> inputs,
               std::span<const View> outputs, const View& workspace) const;
@@ -82,6 +129,7 @@ class Program {
 
   struct [[gnu::visibility("hidden")]] Impl;
   explicit Program(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  Impl& impl() const { return *impl_; }
 
  private:
   std::shared_ptr<Impl> impl_;
@@ -97,6 +145,9 @@ Program trace_program(std::string_view name, F&& body, const Options& options = 
 }
 /// From the text form: statements separated by `;`, the outputs last.
 Program parse_program(std::string_view name, std::string_view text, const Options& options = {});
+
+std::vector<std::string> argument_names(const Program& program);
+std::vector<std::string> output_names(const Program& program);
 
 }  // namespace kiln
 

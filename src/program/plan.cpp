@@ -69,16 +69,23 @@ std::vector<KernelSpec> step_specs(const ProgramPlan& plan, const CallTypes& cal
 
 CallTypes program_types(const Definition& definition, const Specification& specification) {
   CallTypes call = argument_types(definition, specification);
-  if (specification.outputs.empty()) return call;
+  if (specification.outputs.empty() && specification.layouts.empty()) return call;
   const ProgramPlan natural = plan_program(definition, call);
-  if (specification.outputs.size() != natural.output_shapes.size()) {
-    throw Error(Code::invalid_argument,
-                fmt::format("{}: expected the dtypes of {} outputs, got {}", definition.name,
-                            natural.output_shapes.size(), specification.outputs.size()));
-  }
-  for (std::size_t i = 0; i < natural.output_shapes.size(); ++i) {
-    const Dims& shape = natural.output_shapes[i];
-    call.outputs.push_back({specification.outputs[i], shape, contiguous_strides(shape)});
+  const std::size_t count = natural.output_shapes.size();
+  const auto check_count = [&](std::string_view what, std::size_t given) {
+    if (given == 0 || given == count) return;
+    throw Error(Code::invalid_argument, fmt::format("{}: expected the {} of {} outputs, got {}",
+                                                    definition.name, what, count, given));
+  };
+  check_count("dtypes", specification.outputs.size());
+  check_count("layouts", specification.layouts.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    OutputSpec layout{natural.output_shapes[i], {}, 0, 0, 0};
+    if (!specification.layouts.empty()) layout = specification.layouts[i];
+    if (layout.strides.empty()) layout.strides = contiguous_strides(layout.shape);
+    const DType dtype =
+        specification.outputs.empty() ? natural.output_dtypes[i] : specification.outputs[i];
+    call.outputs.push_back({dtype, layout.shape, layout.strides, layout.misalignment, 0, {}});
   }
   return call;
 }

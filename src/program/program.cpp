@@ -1,249 +1,158 @@
 #include "kiln/program.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/reclamation.hpp"
-#include "call/function_impl.hpp"
-#include "core/plan_table.hpp"
-#include "core/view_bytes.hpp"
-#include "fusion/schedule/overlap.hpp"
 #include "kiln/error.hpp"
-#include "program/plan.hpp"
+#include "program/bound_program.hpp"
+#include "program/program_impl.hpp"
 
 namespace kiln {
-
 namespace {
 
-struct CachedProgramPlan final : CachedPlan {
-  std::size_t bytes() const override;
-  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override;
-
-  ProgramPlan plan;
-};
-
-}  // namespace
-
-struct Program::Impl {
-  std::shared_ptr<Function::Impl> function;
-  PlanTable plans;
-
-  const Definition& definition() const { return function->definition; }
-  std::shared_ptr<const ProgramPlan> plan_for(const Call& call);
-};
-
-namespace {
-
-bool is_same_view(const View& a, const View& b) {
-  return a.data() == b.data() && a.offset() == b.offset() && bits(a.dtype()) == bits(b.dtype()) &&
-         a.shape() == b.shape() && a.strides() == b.strides();
+// The operands of a call in the program's order; `what` they are in messages.
+template <class Operand, class Named, class Get>
+std::vector<Operand> in_order(const Definition& definition, std::string_view what,
+                              std::span<const std::string> names, std::span<const Named> given,
+                              const Get& get) {
+  const auto fail = [&](const std::string& message) {
+    throw Error(Code::invalid_argument, fmt::format("{}: {}; the {}s are {}", definition.name,
+                                                    message, what, fmt::join(names, ", ")));
+  };
+  std::vector<Operand> ordered;
+  for (const std::string& name : names) {
+    const auto named = [&](const Named& one) { return one.name == name; };
+    const auto found = std::ranges::find_if(given, named);
+    if (found == given.end())
+      fail(fmt::format("expected the {} '{}', which is missing", what, name));
+    if (std::ranges::count_if(given, named) > 1) {
+      fail(fmt::format("expected the {} '{}' once, got it {} times", what, name,
+                       std::ranges::count_if(given, named)));
+    }
+    ordered.push_back(get(*found));
+  }
+  for (const Named& one : given) {
+    if (std::ranges::find(names, one.name) != names.end()) continue;
+    fail(fmt::format("there is no {} '{}'", what, one.name));
+  }
+  return ordered;
 }
 
-// The operands of every step of one call.
-class Operands {
- public:
-  Operands(const Definition& definition, const ProgramPlan& plan, const Call& call,
-           const View& workspace)
-      : names_(names_of(definition)), plan_(plan), call_(call) {
-    check_views();
-    check_workspace(workspace);
-    base_ = static_cast<char*>(workspace.data());
-    check_overlaps(workspace);
+std::vector<Argument> ordered_inputs(const Definition& definition,
+                                     std::span<const NamedArgument> given) {
+  return in_order<Argument>(definition, "argument", definition.graph.arguments(), given,
+                            [](const NamedArgument& one) { return one.argument; });
+}
+
+std::vector<View> ordered_outputs(const Definition& definition, std::span<const NamedView> given) {
+  std::vector<std::string> names = definition.graph.output_names();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) names[i] = fmt::format("out{}", i);
   }
+  return in_order<View>(definition, "output", names, given,
+                        [](const NamedView& one) { return one.view; });
+}
 
-  Argument input(const ProgramOperand& operand) const {
-    if (operand.scalar) return call_.inputs[operand.index];
-    return view(operand);
-  }
+View placed_view(const PlacedOperands::Place& place, std::span<void* const> memories) {
+  return place.view.with_data(static_cast<char*>(memories[place.memory]) + place.bytes);
+}
 
-  View view(const ProgramOperand& operand) const {
-    const View whole = memory(operand);
-    return View(whole.data(), whole.dtype(), operand.shape, operand.layout.strides, whole.device())
-        .from(whole.offset() + operand.layout.offset);
-  }
-
- private:
-  View memory(const ProgramOperand& operand) const {
-    switch (operand.kind) {
-      case ProgramOperand::Kind::argument: return call_.inputs[operand.index].view();
-      case ProgramOperand::Kind::output: return call_.outputs[operand.index];
-      case ProgramOperand::Kind::temporary: break;
-    }
-    const ProgramPlan::Temporary& temporary = plan_.temporaries[operand.index];
-    return {base_ + temporary.offset, temporary.dtype, Dims(), call_.stream.device};
-  }
-
-  [[noreturn]] void fail(const std::string& message) const {
-    throw Error(Code::invalid_argument, fmt::format("{}: {}", names_.function, message));
-  }
-
-  std::string input_label(std::size_t i) const { return operand_label(names_, call_, i); }
-  std::string output_label(std::size_t i) const { return input_label(call_.inputs.size() + i); }
-
-  // An argument that no kernel reads may be anything.
-  bool is_read(std::size_t input) const {
-    return !call_.inputs[input].is_scalar() && plan_.last_read[input] != 0;
-  }
-
-  // Before the first kernel runs, and by the names that the caller knows.
-  void check_views() const {
-    const Device& device = call_.stream.device;
-    for (std::size_t i = 0; i < call_.inputs.size(); ++i) {
-      if (is_read(i)) check_operand(names_, call_.inputs[i].view(), device, input_label(i));
-    }
-    for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
-      check_operand(names_, call_.outputs[i], device, output_label(i));
-    }
-  }
-
-  void check_workspace(const View& workspace) const {
-    const std::uint64_t needed = plan_.info.workspace_bytes;
-    const auto given = static_cast<std::uint64_t>(workspace.size() * bits(workspace.dtype()) / 8);
-    if (needed == 0) return;
-    if (given < needed || workspace.data() == nullptr) {
-      fail(fmt::format("workspace: expected at least {} bytes, got {}", needed,
-                       workspace.data() == nullptr ? 0 : given));
-    }
-    if (workspace.device() != call_.stream.device) {
-      fail(fmt::format("workspace: is on {}, but the stream is on {}",
-                       to_string(workspace.device()), to_string(call_.stream.device)));
-    }
-    if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 != 0) {
-      fail("workspace: expected an address that is a multiple of 16");
-    }
-  }
-
-  // Kernels check their own operands; here is what one kernel writes and another reads.
-  void check_overlaps(const View& workspace) const {
-    const bool works = plan_.info.workspace_bytes != 0;
-    for (std::size_t k = 0; k < call_.inputs.size(); ++k) {
-      if (works && is_read(k)) check_apart(workspace, call_.inputs[k].view(), input_label(k));
-    }
-    for (std::size_t i = 0; i < call_.outputs.size(); ++i) {
-      const View& written = call_.outputs[i];
-      for (std::size_t k = 0; k < call_.inputs.size(); ++k) {
-        if (is_read(k)) check_input_and_output(k, i);
-      }
-      for (std::size_t k = 0; k < i; ++k) {
-        if (fusion::overlaps(bytes_of(written), bytes_of(call_.outputs[k]))) {
-          fail(fmt::format("{} overlaps {}", output_label(i), output_label(k)));
-        }
-      }
-      if (works) check_apart(workspace, written, output_label(i));
-    }
-  }
-
-  void check_apart(const View& workspace, const View& view, const std::string& label) const {
-    if (!fusion::overlaps(bytes_of(workspace), bytes_of(view))) return;
-    fail(fmt::format("{} overlaps the workspace", label));
-  }
-
-  void check_input_and_output(std::size_t input, std::size_t output) const {
-    const View& read = call_.inputs[input].view();
-    const View& written = call_.outputs[output];
-    if (!fusion::overlaps(bytes_of(written), bytes_of(read))) return;
-    const bool last = plan_.last_read[input] <= plan_.written[output] + 1;
-    if (is_same_view(written, read) && last) return;
-    fail(fmt::format("{} overlaps {}, which {}", output_label(output), input_label(input),
-                     last ? "is not exactly its view" : "a later kernel reads"));
-  }
-
-  const CallNames names_;
-  const ProgramPlan& plan_;
-  const Call& call_;
-  char* base_ = nullptr;
-};
-
-// The operands of a call of the caller: always arrays.
-std::vector<View> views_of(const std::vector<Argument>& arguments) {
+std::vector<View> placed_views(std::span<const PlacedOperands::Place> places,
+                               std::span<void* const> memories) {
   std::vector<View> views;
-  for (const Argument& argument : arguments) views.push_back(argument.view());
+  for (const PlacedOperands::Place& place : places) views.push_back(placed_view(place, memories));
   return views;
 }
 
-template <class Run>
-void for_each_step(const Definition& definition, const ProgramPlan& plan, const Call& call,
-                   const View& workspace, const Run& run) {
-  const Operands operands(definition, plan, call, workspace);
-  for (const ProgramStep& step : plan.steps) {
-    std::vector<Argument> inputs;
-    std::vector<View> outputs;
-    for (const ProgramOperand& operand : step.inputs) inputs.push_back(operands.input(operand));
-    for (const ProgramOperand& operand : step.outputs) outputs.push_back(operands.view(operand));
-    run(step, inputs, outputs);
-  }
-}
-
 }  // namespace
 
-std::shared_ptr<const ProgramPlan> Program::Impl::plan_for(const Call& call) {
+// ---- Plans -------------------------------------------------------------------------------------
+
+const CachedProgramPlan* Program::Impl::find(const Signature& signature) const {
+  return static_cast<const CachedProgramPlan*>(plans_.find(signature.words(), signature.hash()));
+}
+
+std::shared_ptr<const CachedProgramPlan> Program::Impl::plan_for(const Call& call) {
   check_counts(names_of(definition()), call);
-  const Signature signature(call);
-  const auto plan_of = [](std::shared_ptr<const CachedPlan> cached) {
-    const auto& own = static_cast<const CachedProgramPlan&>(*cached);
-    return std::shared_ptr<const ProgramPlan>(std::move(cached), &own.plan);
-  };
+  return plan_for(call, Signature(call));
+}
+
+std::shared_ptr<const CachedProgramPlan> Program::Impl::plan_for(const Call& call,
+                                                                 const Signature& signature) {
   {
     const base::ReadSection reading;
-    if (const CachedPlan* known = plans.find(signature.words(), signature.hash())) {
-      return plan_of(known->shared_from_this());
+    if (const CachedProgramPlan* const known = find(signature)) {
+      return std::static_pointer_cast<const CachedProgramPlan>(known->shared_from_this());
     }
   }
-  auto made = std::make_shared<CachedProgramPlan>();
-  made->plan = plan_program(definition(), types_of(call));
-  made->device = call.stream.device;
+  auto made = std::make_shared<CachedProgramPlan>(definition(), call);
   made->signature.assign(signature.words().begin(), signature.words().end());
   made->hash = signature.hash();
-  return plan_of(plans.insert(std::move(made)));
+  return std::static_pointer_cast<const CachedProgramPlan>(plans_.insert(std::move(made)));
 }
 
-// Its kernels' own plans count for themselves.
-std::size_t CachedProgramPlan::bytes() const {
-  const auto size_of = [](const std::vector<std::string>& texts) {
-    std::size_t bytes = 0;
-    for (const std::string& text : texts) bytes += sizeof text + text.size();
-    return bytes;
-  };
-  std::size_t bytes = sizeof *this + 8 * signature.size();
-  bytes += plan.temporaries.size() * sizeof(ProgramPlan::Temporary);
-  bytes += plan.output_shapes.size() * sizeof(Dims);
-  for (const ProgramStep& step : plan.steps) {
-    bytes += sizeof step + (step.inputs.size() + step.outputs.size()) * sizeof(ProgramOperand);
-    if (step.kernel) bytes += step.kernel->bytes();
+void Program::Impl::run(const Call& call, const View& workspace) {
+  check_counts(names_of(definition()), call);
+  const Signature signature(call);
+  {
+    const base::ReadSection reading;
+    const CachedProgramPlan* const known = find(signature);
+    if (const ReadyProgram* const ready = known != nullptr ? known->ready_now() : nullptr) {
+      ready->run(call, workspace);
+      return;
+    }
   }
-  for (const ProgramKernel& kernel : plan.info.kernels) {
-    bytes += sizeof kernel + kernel.name.size() + kernel.expression.size() + kernel.reason.size();
-    bytes += size_of(kernel.reads) + size_of(kernel.writes) + 8 * kernel.after.size();
-  }
-  return bytes;
+  const auto plan = plan_for(call, signature);
+  plan->ready(call, definition().options.on_miss).run(call, workspace);
 }
 
-std::vector<std::shared_ptr<jit::Kernel>> CachedProgramPlan::loaded_kernels() const {
-  std::vector<std::shared_ptr<jit::Kernel>> kernels;
-  for (const ProgramStep& step : plan.steps) {
-    if (step.kernel) std::ranges::move(step.kernel->loaded_kernels(), std::back_inserter(kernels));
-  }
-  return kernels;
-}
+// ---- The public class --------------------------------------------------------------------------
 
 std::size_t Program::workspace_bytes(const Stream& stream, std::span<const Argument> inputs,
                                      std::span<const View> outputs) const {
-  return impl_->plan_for({stream, inputs, outputs})->info.workspace_bytes;
+  return impl_->plan_for({stream, inputs, outputs})->plan().info.workspace_bytes;
 }
 
 void Program::run(const Stream& stream, std::span<const Argument> inputs,
                   std::span<const View> outputs, const View& workspace) const {
+  impl_->run({stream, inputs, outputs}, workspace);
+}
+
+void Program::run(const Stream& stream, std::span<const NamedArgument> inputs,
+                  std::span<const NamedView> outputs, const View& workspace) const {
+  run(stream, ordered_inputs(impl_->definition(), inputs),
+      ordered_outputs(impl_->definition(), outputs), workspace);
+}
+
+KernelInfo Program::prepare(const Stream& stream, std::span<const Argument> inputs,
+                            std::span<const View> outputs) const {
   const Call call{stream, inputs, outputs};
   const auto plan = impl_->plan_for(call);
-  for_each_step(impl_->definition(), *plan, call, workspace,
-                [&](const ProgramStep& step, const std::vector<Argument>& arguments,
-                    const std::vector<View>& results) {
-                  if (!step.kernel) return step.call->run(stream, views_of(arguments), results);
-                  const Call kernel{stream, arguments, results};
-                  step.kernel->launch(kernel);
-                });
+  const bool known = plan->ready_now() != nullptr;
+  KernelInfo info = plan->ready(call, OnMiss::compile).info();
+  if (known) {
+    info.cache = CacheState::memory;
+    info.compile_ms = 0;
+  }
+  return info;
+}
+
+Launch Program::bind(const Stream& stream, std::span<const Argument> inputs,
+                     std::span<const View> outputs, const View& workspace) const {
+  const auto plan = impl_->plan_for({stream, inputs, outputs});
+  return Launch(std::make_unique<BoundProgram>(impl_, plan, stream, inputs, outputs, workspace));
+}
+
+Launch Program::bind(const Stream& stream, std::span<const NamedArgument> inputs,
+                     std::span<const NamedView> outputs, const View& workspace) const {
+  return bind(stream, ordered_inputs(impl_->definition(), inputs),
+              ordered_outputs(impl_->definition(), outputs), workspace);
 }
 
 void Program::record(Recorder& recorder, Device device, std::span<const Argument> inputs,
@@ -251,33 +160,47 @@ void Program::record(Recorder& recorder, Device device, std::span<const Argument
   const Stream stream{device, nullptr};
   const Call call{stream, inputs, outputs};
   const auto plan = impl_->plan_for(call);
-  for_each_step(impl_->definition(), *plan, call, workspace,
-                [&](const ProgramStep& step, const std::vector<Argument>& arguments,
-                    const std::vector<View>& results) {
-                  if (step.kernel) {
-                    recorder.call(step.kernel, arguments, results);
-                    return;
-                  }
-                  const std::vector<View> reads = views_of(arguments);
-                  recorder.sequence(step.call->name, reads, results,
-                                    [body = step.call, reads, results](const Stream& on) {
-                                      body->run(on, reads, results);
-                                    });
-                });
+  const ReadyProgram& ready = plan->ready(call, impl_->definition().options.on_miss);
+  ready.check(call, workspace);
+  std::vector<void*> memories(ready.memory_count());
+  ready.find_memories(call, workspace, memories);
+  for (std::size_t k = 0; k < ready.steps().size(); ++k) {
+    const ReadyProgram::Step& step = ready.steps()[k];
+    const std::vector<View> results = placed_views(step.outputs, memories);
+    if (step.plan) {
+      std::vector<Argument> arguments;
+      for (const PlacedOperands::Place& place : step.inputs) {
+        arguments.push_back(place.scalar ? inputs[place.memory]
+                                         : Argument(placed_view(place, memories)));
+      }
+      recorder.call(plan->plan().steps[k].kernel, arguments, results);
+      continue;
+    }
+    const std::vector<View> reads = placed_views(step.inputs, memories);
+    recorder.sequence(
+        step.call->name, reads, results,
+        [body = step.call, reads, results](const Stream& on) { body->run(on, reads, results); });
+  }
 }
 
 ProgramInfo Program::explain(const Stream& stream, std::span<const Argument> inputs,
                              std::span<const View> outputs) const {
-  return impl_->plan_for({stream, inputs, outputs})->info;
+  return impl_->plan_for({stream, inputs, outputs})->plan().info;
 }
 
 const std::string& Program::name() const { return impl_->definition().name; }
 std::string Program::expression() const { return impl_->definition().expression; }
 
+std::vector<std::string> argument_names(const Program& program) {
+  return program.impl().definition().graph.arguments();
+}
+
+std::vector<std::string> output_names(const Program& program) {
+  return program.impl().definition().graph.output_names();
+}
+
 Program program(const Function& function) {
-  auto impl = std::make_shared<Program::Impl>();
-  impl->function = function.shared_impl();
-  return Program(std::move(impl));
+  return Program(std::make_shared<Program::Impl>(function.shared_impl()));
 }
 
 Program parse_program(std::string_view name, std::string_view text, const Options& options) {

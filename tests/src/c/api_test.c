@@ -336,6 +336,9 @@ static int is_right_program(void) {
 static void test_program(void) {
   struct binary made;
   uint64_t bytes = 0;
+  kiln_preparation *preparation = NULL;
+  kiln_launch *launch = NULL;
+  kiln_kernel_info info;
 
   /* Reductions of columns and of rows, of which one waits for the other: several kernels. */
   OK(kiln_parse_program("centred", "d = x - mean(x, 0); d + y * sum(d, 1)", NULL, &program));
@@ -353,6 +356,20 @@ static void test_program(void) {
   HAS("workspace");
   OK(kiln_program_run(program, &cpu, &made.call, workspace()));
   EXPECT(is_right_program());
+
+  OK(kiln_program_prepare(program, cpu.device, &made.call, &preparation));
+  KILN_INIT(&info);
+  OK(kiln_preparation_wait(preparation, &info));
+  EXPECT(strcmp(info.function, "centred") == 0);
+  kiln_preparation_destroy(preparation);
+  OK(kiln_program_bind(program, &cpu, &made.call, workspace(), &launch));
+  memset(z, 0, sizeof z);
+  OK(kiln_launch_set_output(launch, 0, z));
+  OK(kiln_launch_run(launch, &cpu));
+  EXPECT(is_right_program());
+  EXPECT(kiln_launch_set_input(launch, 0, (const char *)x + 4) == KILN_INVALID_ARGUMENT);
+  HAS("input 0 'x'");
+  kiln_launch_destroy(launch);
 }
 
 static kiln_status double_in_place(void *context, const kiln_stream *stream) {

@@ -115,6 +115,33 @@ TEST_P(HotPath, ALaunchAllocatesAndLocksNothing) {
   });
 }
 
+// Kernels that depend on each other, and a call of the caller between them.
+TEST_P(HotPath, AProgramAllocatesAndLocksNothing) {
+  int calls = 0;
+  const LibraryCall count{
+      "count", [](std::span<const DType> in) { return std::vector{in[0]}; },
+      [](std::span<const Dims> in) { return std::vector{in[0]}; },
+      [&](const Stream&, std::span<const View>, std::span<const View>) { ++calls; }};
+  const Program program = trace_program("p", [&](Value a, Value x) {
+    const Value scaled = kiln::call(count, {a * x});
+    return scaled + kiln::sum(scaled, -1);
+  });
+  const std::vector<Argument> inputs = {2.0, view(0, {4, 256})};
+  const std::vector<View> outputs = {view(1, {4, 256})};
+  const std::size_t bytes = program.workspace_bytes(stream, inputs, outputs);
+  ASSERT_GT(bytes, 0u);
+  const View workspace(memory[2], DType::u8, {static_cast<std::int64_t>(bytes)}, device);
+  expect_nothing([&] { program.run(stream, inputs, outputs, workspace); });
+  Launch launch = program.bind(stream, inputs, outputs, workspace);
+  int turn = 0;
+  expect_nothing([&] {
+    launch.set_input(1, memory[turn++ % 2 * 3]);
+    launch.set_scalar(0, double(turn));
+    launch(stream);
+  });
+  EXPECT_EQ(calls, 202);
+}
+
 TEST_P(HotPath, ACallOfAnOwnKernelAllocatesAndLocksNothing) {
   const Kernel k = kernel("k", "extern \"C\" __global__ void k(float* x, float a) { x[0] = a; }",
                           {writes(DType::f32), scalar(DType::f32)});

@@ -1,0 +1,30 @@
+// What is behind a Program: what it computes, and its plans.
+#pragma once
+
+#include <memory>
+
+#include "call/function_impl.hpp"
+#include "core/plan_table.hpp"
+#include "kiln/program.hpp"
+#include "program/ready_program.hpp"
+
+namespace kiln {
+
+struct Program::Impl {
+  explicit Impl(std::shared_ptr<Function::Impl> of) : function(std::move(of)) {}
+
+  const Definition& definition() const { return function->definition; }
+  /// Made if it is not there; compiles nothing. Throws Error.
+  std::shared_ptr<const CachedProgramPlan> plan_for(const Call& call);
+  void run(const Call& call, const View& workspace);
+
+  const std::shared_ptr<Function::Impl> function;
+
+ private:
+  const CachedProgramPlan* find(const Signature& signature) const;
+  std::shared_ptr<const CachedProgramPlan> plan_for(const Call& call, const Signature& signature);
+
+  PlanTable plans_;
+};
+
+}  // namespace kiln
