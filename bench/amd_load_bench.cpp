@@ -1,7 +1,6 @@
 // What kernels ask of a GPU of AMD's, from their executed instructions: issued instructions of each
 // unit for an element, and the time that issuing them takes beside that of memory. The GPU is the
-// emulated one of tests/amd (KILN_TEST_AMD_TARGET, or all that the compiler knows, one process
-// each).
+// emulated one of tests/amd: KILN_TEST_AMD_TARGET, or gfx90a.
 //   amd_load_bench [--json FILE] [KERNEL...]
 #include <fmt/format.h>
 
