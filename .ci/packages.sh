@@ -71,6 +71,7 @@ what_is_lost_without() {
     valkey-tools*) echo "the remote cache is not tested" ;;
     libdlpack-dev) echo "kiln/dlpack.hpp is not tested" ;;
     clang-format-*) echo "the sources' format is not tested" ;;
+    doxygen) echo "the reference of the public API is not made" ;;
     clang-tidy) echo "there is no --tidy" ;;
   esac
 }

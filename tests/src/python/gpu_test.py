@@ -15,7 +15,7 @@ def have(module):
 
 
 if not any(have(module) for module in ("torch", "cupy", "jax")):
-    print("none of PyTorch, CuPy and JAX is installed")
+    print("python.gpu: Skipped\nnone of PyTorch, CuPy and JAX is installed")
     sys.exit(77)
 
 swiglu = kiln.fuse("silu(gate) * up", name="swiglu")

@@ -435,6 +435,23 @@ class Process(unittest.TestCase):
         self.assertIsNone(raised.exception.driver_code)
 
 
+class Readme(unittest.TestCase):
+    def test_its_example_prints_what_it_says(self):
+        import contextlib
+        import io
+        import os
+
+        text = pathlib.Path(os.environ["SOURCE"], "src/python/README.md").read_text()
+        block = text.split("```python\n")[1].split("```")[0]
+        said = [line.split("# ")[-1] for line in block.splitlines() if line.startswith("print(")]
+        printed = io.StringIO()
+        source = pathlib.Path(os.environ["SCRATCH"], "readme_example.py")  # tracing reads no source, people do
+        source.write_text(block)
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block, str(source), "exec"), {})
+        self.assertEqual(printed.getvalue().split("\n")[:-1], said)
+
+
 class Stubs(unittest.TestCase):
     """The stubs, which are kept by hand, name what there is."""
 

@@ -6,7 +6,7 @@ rm -rf "$SCRATCH/pip"
 "$python" -m venv "$SCRATCH/pip"
 unset PYTHONPATH
 if ! "$SCRATCH/pip/bin/pip" --disable-pip-version-check -q download --no-deps -d "$SCRATCH/pip" scikit-build-core; then
-  echo "no package index is reached"
+  printf 'python.pip: Skipped\nno package index is reached\n'
   exit 77
 fi
 "$SCRATCH/pip/bin/pip" --disable-pip-version-check -q install "$SOURCE" numpy
