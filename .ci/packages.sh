@@ -131,7 +131,7 @@ sys.exit(not (all(u.find_spec(name) for name in sys.argv[1:])
   if ! { python3 -c 'import venv, ensurepip' || apt_install python3-venv; } >"$log" 2>&1 ||
     ! { python3 -c "$test" || apt_install python3-dev; } >>"$log" 2>&1 ||
     ! python3 -m venv "$directory" >>"$log" 2>&1 ||
-    ! "$directory/bin/pip" --disable-pip-version-check -q install "${packages[@]}" >>"$log" 2>&1 ||
+    ! "$directory/bin/pip" --disable-pip-version-check -q --retries 1 --timeout 20 install "${packages[@]}" >>"$log" 2>&1 ||
     ! "$directory/bin/python3" -c "$test" "${packages[@]}" >>"$log" 2>&1; then
     tail -n 2 "$log" >&2
     echo "They could not be installed: the Python package is not built and not tested."

@@ -88,6 +88,18 @@ case $1 in
     "$prefix/bin/kiln" emit 'silu(gate) * up' --type 'gate=f32[8]' --type 'up=f32[8]' --target cpu |
       grep -q 'extern "C"'
     ;;
+  console)  # README.md's commands print what it says, but for the width of a table's columns
+    mkdir -p "$SCRATCH/console"
+    ln -sfn "$SOURCE/tests" "$SCRATCH/console/tests"
+    cd "$SCRATCH/console"
+    awk '/^```console/ {inside = 1; next} /^```/ {inside = 0} inside' "$SOURCE/README.md" | sed -E 's/ +/ /g' >said
+    [[ -s said ]]
+    grep '^\$ ' said | while read -r _ command; do
+      echo "\$ $command"
+      PATH=$prefix/bin:$PATH bash -c "$command" | sed -E 's/ +/ /g'
+    done >printed
+    diff said printed
+    ;;
   readme)  # the first C++ block of README.md is the body of program.cpp
     block=$(awk '/^```cpp/ {inside = 1; next} /^```/ {if (inside) exit} inside' "$SOURCE/README.md")
     program=$(tail -n +2 "$SOURCE/tests/install/program.cpp")
