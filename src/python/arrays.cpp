@@ -276,20 +276,21 @@ View Arrays::by_capsule(ArrayType& type, PyObject* array, const What& what, Acce
       stream = stream_number(static_cast<std::int32_t>(device_type), stream_);
     }
   }
-  PyObject* capsule = nullptr;
-  if (type.versioned) {
-    PyObject* arguments[] = {array, n.version, stream.ptr()};
-    capsule = PyObject_VectorcallMethod(
-        n.dlpack, arguments, 1, stream.ptr() != nullptr ? n.keywords_both : n.keywords_version);
-    if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_TypeError) != 0) {
-      PyErr_Clear();
-      type.versioned = false;
+  const auto by_call = [&](bool versioned) {
+    PyObject* both[] = {array, n.version, stream.ptr()};
+    PyObject* one[] = {array, stream.ptr()};
+    const bool ordered = stream.ptr() != nullptr;
+    if (versioned) {
+      return PyObject_VectorcallMethod(n.dlpack, both, 1,
+                                       ordered ? n.keywords_both : n.keywords_version);
     }
-  }
-  if (!type.versioned) {
-    PyObject* arguments[] = {array, stream.ptr()};
-    capsule = PyObject_VectorcallMethod(n.dlpack, arguments, 1,
-                                        stream.ptr() != nullptr ? n.keywords_stream : nullptr);
+    return PyObject_VectorcallMethod(n.dlpack, one, 1, ordered ? n.keywords_stream : nullptr);
+  };
+  PyObject* capsule = by_call(type.versioned);
+  if (capsule == nullptr && type.versioned && PyErr_ExceptionMatches(PyExc_TypeError) != 0) {
+    PyErr_Clear();  // a framework from before DLPack 1.0
+    capsule = by_call(false);
+    type.versioned = capsule == nullptr;
   }
   if (capsule == nullptr) {
     // Dtypes that DLPack has not, and read-only arrays of NumPy before 2.1.

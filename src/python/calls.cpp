@@ -45,15 +45,16 @@ Described::Described(Function function)
       arguments_(argument_names(function_)),
       outputs_(output_names(function_)) {
   for (const std::string& name : arguments_) {
-    names_.push_back(PyUnicode_InternFromString(name.c_str()));
+    names_.push_back(taken(PyUnicode_InternFromString(name.c_str())));
   }
 }
 
 std::optional<std::size_t> Described::find(PyObject* name) const {
-  const auto same = std::ranges::find(names_, name);
-  const auto found = same != names_.end() ? same : std::ranges::find_if(names_, [&](PyObject* own) {
-    return PyUnicode_Compare(own, name) == 0;
-  });
+  auto found = std::ranges::find(names_, name, &nb::object::ptr);
+  if (found == names_.end()) {
+    found = std::ranges::find_if(
+        names_, [&](const nb::object& own) { return PyUnicode_Compare(own.ptr(), name) == 0; });
+  }
   if (found == names_.end()) return std::nullopt;
   return static_cast<std::size_t>(found - names_.begin());
 }

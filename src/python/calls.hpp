@@ -39,7 +39,7 @@ class Described {
   Function function_;
   std::vector<std::string> arguments_;
   std::vector<std::string> outputs_;
-  std::vector<PyObject*> names_;  ///< interned, kept until the process ends
+  std::vector<nb::object> names_;  ///< interned
   std::map<std::vector<std::int64_t>, OutputTypes> types_;
 };
 

@@ -7,7 +7,9 @@
 
 from __future__ import annotations
 
-from kiln import _trace
+import atexit
+
+from kiln import _kiln, _trace
 from kiln._kiln import (
     Function,
     Graph,
@@ -24,7 +26,6 @@ from kiln._kiln import (
     device_info,
     devices,
     kernel,
-    set_log,
 )
 from kiln._kiln import _record, version as _version
 from kiln._results import DeviceInfo, Error, ExplainedKernel, Explanation, KernelInfo
@@ -37,6 +38,14 @@ __version__ = _version()
 # Every function of the text form by its name, and those that Python writes otherwise.
 globals().update(_trace.functions)
 from kiln._trace import bitcast, cast, concat, iota, stack  # noqa: E402: instead of those by name
+
+
+def set_log(callback):
+    """Calls ``callback(level, line)`` with each line of the log, from any thread; None silences it."""
+    _kiln.set_log(callback)
+    if callback is not None:  # threads of kiln may log while Python ends
+        atexit.unregister(_kiln.set_log)
+        atexit.register(_kiln.set_log, None)
 
 
 def record(device, body=None):
