@@ -162,7 +162,7 @@ TEST(EveryOp, HiprtcCompilesItForOneWaveSize) {
     GTEST_SKIP() << "there is no hiprtc on this machine";
   Kernels kernels[2];
   std::size_t number = 0;
-  testing::Share share(DeviceType::cpu, 5);
+  testing::Share share(DeviceType::cpu, 8);
   for (const DTypeInfo& entry : kDTypes) {
     if (!share.next()) continue;
     kernels[number++ % 2].add(ops_on(entry.dtype, false), entry.dtype, kCallsOfKernel);

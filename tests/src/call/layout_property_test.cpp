@@ -281,7 +281,7 @@ TEST_P(LayoutProperty, AgreesWithTheReferenceInEveryByte) {
   const DeviceType type = GetParam();
   if (!testing::has_device(type)) GTEST_SKIP() << jit::why_absent(type);
   const bool cpu = type == DeviceType::cpu;
-  const std::uint64_t wanted = testing::setting("KILN_TEST_DRAWS", cpu ? 1'500 : 100'000);
+  const std::uint64_t wanted = testing::setting("KILN_TEST_DRAWS", cpu ? 1'000 : 100'000);
   const std::uint64_t budget = testing::setting("KILN_TEST_KERNELS", cpu ? 16 : 400);
   const std::uint64_t seed = testing::random_seed();
   const char* const only = std::getenv("KILN_TEST_CASE");

@@ -404,7 +404,7 @@ TEST_P(GraphProperty, EveryOpOfRandomGraphsAgreesWithTheReference) {
   if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
   const Device device{GetParam(), 0};
   const std::uint64_t wanted =
-      testing::setting("KILN_TEST_DRAWS", GetParam() == DeviceType::cpu ? 144 : 2'000);
+      testing::setting("KILN_TEST_DRAWS", GetParam() == DeviceType::cpu ? 96 : 2'000);
   const std::uint64_t seed = testing::random_seed();
   for (std::uint64_t done = 0; wanted > kGraphsInProcess && done < wanted;
        done += kGraphsInProcess) {

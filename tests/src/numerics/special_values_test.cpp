@@ -151,7 +151,7 @@ class SpecialValues : public ::testing::TestWithParam<std::tuple<DeviceType, DTy
 };
 
 TEST_P(SpecialValues, AreThoseOfTheTable) {
-  testing::Share share(device().type, 2, dtype() == DType::bf16 ? 1 : 0);
+  testing::Share share(device().type, 3, dtype() == DType::bf16 ? 1 : 0);
   expect(testing::special_rows(), Accuracy::storage, true);
   if (share.next()) expect(testing::special_rows(), Accuracy::strict, true);
 }
