@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "call/caught_error.hpp"
+
 namespace kiln {
 namespace {
 
@@ -68,6 +70,10 @@ Launch& Launch::operator=(Launch&&) noexcept = default;
 Launch::~Launch() = default;
 
 void Launch::operator()(const Stream& stream) const { impl_->run(stream); }
+
+std::optional<Error> Launch::try_launch(const Stream& stream) const noexcept {
+  return caught_error([&] { impl_->run(stream); });
+}
 
 void Launch::set_input(std::size_t index, const void* data) {
   if (index >= impl_->inputs.size() || impl_->inputs[index].is_scalar()) {

@@ -67,7 +67,7 @@ struct Launch::Impl {
   std::vector<Filled> filled;
 };
 
-class BoundFunction final : public Launch::Impl {
+class [[gnu::visibility("hidden")]] BoundFunction final : public Launch::Impl {
  public:
   BoundFunction(std::shared_ptr<Function::Impl> function, std::shared_ptr<const Plan> plan,
                 const Stream& stream, std::span<const Argument> inputs,

@@ -4,6 +4,7 @@
 
 #include "call/bound_launch.hpp"
 #include "call/call_specs.hpp"
+#include "call/caught_error.hpp"
 #include "call/function_impl.hpp"
 #include "call/manifest_log.hpp"
 #include "fusion/graph/number.hpp"
@@ -41,6 +42,11 @@ std::unique_ptr<Plan> Function::Impl::make_plan(const Call& call, OnMiss on_miss
 void Function::call(const Stream& stream, std::span<const Argument> inputs,
                     std::span<const View> outputs) const {
   impl_->launch({stream, inputs, outputs});
+}
+
+std::optional<Error> Function::try_call(const Stream& stream, std::span<const Argument> inputs,
+                                        std::span<const View> outputs) const noexcept {
+  return caught_error([&] { call(stream, inputs, outputs); });
 }
 
 KernelInfo Function::prepare(const Stream& stream, std::span<const Argument> inputs,

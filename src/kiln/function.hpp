@@ -128,6 +128,11 @@ class Function {
   void call(const Stream& stream, std::span<const Argument> inputs,
             std::span<const View> outputs) const;
 
+  /// The same without an exception: what the call would throw, nothing if it is launched. For
+  /// callers that are built without exceptions.
+  std::optional<Error> try_call(const Stream& stream, std::span<const Argument> inputs,
+                                std::span<const View> outputs) const noexcept;
+
   /// The kernel that such a call uses; finds or compiles it, whatever Options::on_miss says, and
   /// launches nothing.
   KernelInfo prepare(const Stream& stream, std::span<const Argument> inputs,
@@ -174,6 +179,8 @@ class Launch {
   /// Launches on a stream of the device that it was bound for. Of a program all kernels, and calls
   /// what is the caller's, in order.
   void operator()(const Stream& stream) const;
+  /// The same without an exception: what it would throw.
+  std::optional<Error> try_launch(const Stream& stream) const noexcept;
 
   /// Other memory with the same dtype, shape and strides. Throws Error(invalid_argument) for an
   /// index that is not an array argument, and for a pointer that is aligned otherwise than the one

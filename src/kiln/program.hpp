@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -78,6 +80,11 @@ class Program {
     run(stream, std::span(inputs.begin(), inputs.size()),
         std::span(outputs.begin(), outputs.size()), workspace);
   }
+
+  /// The same without an exception: what run() would throw. Kernels before the one that fails have
+  /// been launched.
+  std::optional<Error> try_run(const Stream& stream, std::span<const Argument> inputs,
+                               std::span<const View> outputs, const View& workspace) const noexcept;
 
   /// With operands by name, in any order: run(stream, {{"x", x}, {"w", w}}, {{"y", y}}, workspace).
   /// Throws Error(invalid_argument) that says which are the program's for one that is missing, is

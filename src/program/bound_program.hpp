@@ -9,7 +9,7 @@
 
 namespace kiln {
 
-class BoundProgram final : public Launch::Impl {
+class [[gnu::visibility("hidden")]] BoundProgram final : public Launch::Impl {
  public:
   BoundProgram(std::shared_ptr<Program::Impl> program,
                std::shared_ptr<const CachedProgramPlan> plan, const Stream& stream,

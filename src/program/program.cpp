@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/reclamation.hpp"
+#include "call/caught_error.hpp"
 #include "kiln/error.hpp"
 #include "program/bound_program.hpp"
 #include "program/program_impl.hpp"
@@ -122,6 +123,12 @@ std::size_t Program::workspace_bytes(const Stream& stream, std::span<const Argum
 void Program::run(const Stream& stream, std::span<const Argument> inputs,
                   std::span<const View> outputs, const View& workspace) const {
   impl_->run({stream, inputs, outputs}, workspace);
+}
+
+std::optional<Error> Program::try_run(const Stream& stream, std::span<const Argument> inputs,
+                                      std::span<const View> outputs,
+                                      const View& workspace) const noexcept {
+  return caught_error([&] { impl_->run({stream, inputs, outputs}, workspace); });
 }
 
 void Program::run(const Stream& stream, std::span<const NamedArgument> inputs,

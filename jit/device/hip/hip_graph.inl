@@ -40,6 +40,7 @@ class HipGraph final : public PreparedGraph {
   std::optional<DriverGraph> driver_;
   bool launched_ = false;
   bool recorded_ = false;
+  bool behind_ = false;  ///< the event is recorded, and behind every launch so far
   hipStream_t last_stream_ = nullptr;
 };
 
@@ -74,10 +75,12 @@ void HipGraph::build() {
   }
 }
 
-/// A running launch may still use the executable, its arguments and its kernels.
+/// A running launch may still use the executable, its arguments and its kernels. Where the event
+/// tells when it has ended, nothing else on the device is waited for.
 void HipGraph::wait_for_launches() {
   if (!launched_) return;
   RelaxedCapture relaxed;
+  if (behind_ && hipEventSynchronize(done_.get()) == hipSuccess) return;
   if (hipDeviceSynchronize() != hipSuccess) (void)hipGetLastError();
 }
 
@@ -91,6 +94,7 @@ void HipGraph::launch(const Stream& stream) {
     backend_.check(hipStreamWaitEvent(native(stream), done_.get(), 0), "hipStreamWaitEvent");
   }
   launched_ = true;
+  behind_ = false;
   if (driver_) {
     if (hipError_t error = hipGraphLaunch(driver_->executable.get(), native(stream));
         error != hipSuccess) {
@@ -102,6 +106,7 @@ void HipGraph::launch(const Stream& stream) {
   if (!driver_) list_.run(stream);
   backend_.check(hipEventRecord(done_.get(), native(stream)), "hipEventRecord");
   recorded_ = true;
+  behind_ = true;
   last_stream_ = native(stream);
 }
 

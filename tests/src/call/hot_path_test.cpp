@@ -84,6 +84,9 @@ TEST_P(HotPath, CountersCount) {
 TEST_P(HotPath, ACallAllocatesAndLocksNothing) {
   const Function f = fuse("f", [](Value a, Value x, Value y) { return a * x + y; });
   expect_nothing([&] { f(stream, {2.0, view(0), view(1)}, {view(2)}); });
+  const std::vector<Argument> inputs = {2.0, view(0), view(1)};
+  const View output = view(2);
+  expect_nothing([&] { EXPECT_FALSE(f.try_call(stream, inputs, {&output, 1})); });
   const Function g = fuse("g", [](Value x, Value y) { return x + y; });
   // Broadcast and strided operands of several axes.
   expect_nothing([&] {

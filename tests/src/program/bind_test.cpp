@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <optional>
 #include <vector>
 
 #include "kiln/kiln.hpp"
@@ -118,7 +119,15 @@ TEST_P(BoundPrograms, NameTheOperandThatIsWrong) {
   EXPECT_THAT(error_of([&] { launch.set_output(0, x + 16); }), HasSubstr("overlaps input 1 'x'"));
   EXPECT_THAT(error_of([&] { launch.set_output(0, workspace.data()); }),
               HasSubstr("overlaps the workspace"));
-  launch(stream);  // nothing has changed
+  const std::array<Argument, 2> inputs = {2.0, matrix(x)};
+  const std::optional<Error> error = program.try_run(stream, inputs, results(x + 16), workspace);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), Code::invalid_argument);
+  EXPECT_THAT(error->what(), HasSubstr("overlaps input 1 'x'"));
+  const std::optional<Error> unlike = launch.try_launch({{DeviceType::cpu, 7}, nullptr});
+  ASSERT_TRUE(unlike);
+  EXPECT_THAT(unlike->what(), HasSubstr("stream"));
+  EXPECT_FALSE(launch.try_launch(stream));  // nothing has changed
   expect_result(y, 2, 1);
 }
 
