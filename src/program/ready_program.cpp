@@ -20,8 +20,6 @@
 namespace kiln {
 namespace {
 
-using Place = PlacedOperands::Place;
-
 // Before a program is run, temporaries are at their offsets from here: as aligned as a workspace.
 void* const kSomewhere = reinterpret_cast<void*>(std::uintptr_t{1} << 16);
 
@@ -45,7 +43,7 @@ class Places {
  public:
   Places(const ProgramPlan& plan, const Call& call) : plan_(plan), call_(call) {}
 
-  Place operator()(const ProgramOperand& operand) const {
+  PlacedOperands::Place operator()(const ProgramOperand& operand) const {
     if (operand.scalar) return {operand.index, 0, true, {}};
     const View whole = memory(operand);
     View view =
@@ -90,10 +88,10 @@ class Places {
 class StepCall {
  public:
   StepCall(const ReadyProgram::Step& step, const Call& call) : stream_(call.stream) {
-    for (const Place& place : step.inputs) {
+    for (const PlacedOperands::Place& place : step.inputs) {
       inputs_.push_back(place.scalar ? call.inputs[place.memory] : Argument(place.view));
     }
-    for (const Place& place : step.outputs) outputs_.push_back(place.view);
+    for (const PlacedOperands::Place& place : step.outputs) outputs_.push_back(place.view);
   }
   Call call() const { return {stream_, inputs_, outputs_}; }
 
@@ -301,10 +299,10 @@ void ReadyProgram::run_call(const Step& step, const Stream& stream,
                             std::span<void* const> memories) const {
   std::array<std::byte, 4096> memory;
   std::pmr::monotonic_buffer_resource resource(memory.data(), memory.size());
-  const auto views_of = [&](const std::vector<Place>& places) {
+  const auto views_of = [&](const std::vector<PlacedOperands::Place>& places) {
     std::pmr::vector<View> views(&resource);
     views.reserve(places.size());
-    for (const Place& place : places) {
+    for (const PlacedOperands::Place& place : places) {
       views.push_back(
           place.view.with_data(static_cast<char*>(memories[place.memory]) + place.bytes));
     }
@@ -364,7 +362,8 @@ std::size_t CachedProgramPlan::bytes() const {
   bytes += plan_.output_shapes.size() * sizeof(Dims);
   for (const ProgramStep& step : plan_.steps) {
     bytes += sizeof step + sizeof(ReadyProgram::Step) +
-             (step.inputs.size() + step.outputs.size()) * (sizeof(ProgramOperand) + sizeof(Place));
+             (step.inputs.size() + step.outputs.size()) *
+                 (sizeof(ProgramOperand) + sizeof(PlacedOperands::Place));
     if (step.kernel) bytes += step.kernel->bytes();
   }
   for (const ProgramKernel& kernel : plan_.info.kernels) {
