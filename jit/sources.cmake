@@ -33,5 +33,6 @@ kiln_module(compilers SOURCES ${COMPILER_SOURCES}
 add_executable(kiln-compile-worker service/worker/main.cpp service/worker/serve.cpp)
 target_link_libraries(kiln-compile-worker PRIVATE kiln_flags kiln_compilers kiln_base)
 if(KILN_INSTALL)
-  install(TARGETS kiln-compile-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln)
+  install(TARGETS kiln-compile-worker RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/kiln
+    COMPONENT tool)
 endif()

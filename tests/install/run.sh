@@ -120,5 +120,27 @@ case $1 in
     sanitize=
     user_project subproject -DKILN_SOURCE="$SOURCE" -DCMAKE_BUILD_TYPE=Release
     ;;
+  packages)  # Debian's: built, unpacked and used, without installing them
+    if ! command -v dpkg-deb >/dev/null; then
+      printf 'install.packages: Skipped\nnot a Debian\n'
+      exit 77
+    fi
+    rm -rf "$SCRATCH/debian" "$SCRATCH/root"
+    "$SOURCE/src/package/debian.sh" "$SCRATCH/debian" -DCMAKE_CXX_COMPILER="$CXX" \
+      -DCMAKE_CXX_COMPILER_LAUNCHER="${LAUNCHER:-}"
+    for package in libkiln0 libkiln-dev kiln; do
+      dpkg-deb -x "$SCRATCH/debian/${package}_"*.deb "$SCRATCH/root"
+    done
+    if command -v lintian >/dev/null; then lintian --fail-on error "$SCRATCH/debian/"*.deb; fi
+    root=$SCRATCH/root/usr
+    dpkg-deb -f "$SCRATCH/debian/libkiln0_"*.deb Depends | grep -q 'libfmt'
+    dpkg-deb -I "$SCRATCH/debian/libkiln0_"*.deb | grep -q shlibs
+    test -s "$root/share/man/man1/kiln.1.gz"
+    ! grep -aqF "$SCRATCH" "$root/bin/kiln" || { echo "kiln names the build directory" >&2; exit 1; }
+    "$root/bin/kiln" doctor --json | grep -q '"cache"'
+    sanitize=
+    library=$(cd "$root" && echo lib/*/libkiln.so.0)
+    LIBDIR=${library%/*} with_pkg_config "$root" "$SCRATCH/with_packages"
+    ;;
   *) echo "no such test: $1" >&2; exit 2 ;;
 esac
