@@ -41,7 +41,9 @@ enum Field : std::uint16_t {
   kEntryName,
   kKilnVersion,
   kLaunch,
-  kCodeDigest,  // of the entry, not of its metadata: the last one
+  kCodeDigest,  // of the entry, not of its metadata: the last one that is written
+  kArgument,
+  kOutput,
 };
 
 class MetadataWriter {
@@ -84,6 +86,8 @@ std::string encode_metadata(const Metadata& metadata) {
   writer.text(kFunction, metadata.function);
   writer.text(kExpression, metadata.expression);
   writer.text(kSignature, metadata.signature);
+  for (const std::string& name : metadata.arguments) writer.item(kArgument, name);
+  for (const std::string& name : metadata.outputs) writer.item(kOutput, name);
   writer.text(kTarget, metadata.target);
   writer.text(kToolchain, metadata.toolchain);
   writer.text(kIdentity, metadata.toolchain_identity);
@@ -118,6 +122,8 @@ bool decode_field(std::uint16_t id, std::string_view value, Parts parts, Head& h
     case kFunction: metadata.function = value; break;
     case kExpression: metadata.expression = value; break;
     case kSignature: metadata.signature = value; break;
+    case kArgument: metadata.arguments.emplace_back(value); break;
+    case kOutput: metadata.outputs.emplace_back(value); break;
     case kTarget: metadata.target = value; break;
     case kToolchain: metadata.toolchain = value; break;
     case kIdentity: metadata.toolchain_identity = value; break;

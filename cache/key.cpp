@@ -61,11 +61,11 @@ Key make_key(std::span<const Ingredient> first, std::span<const Ingredient> rest
   return hash(bytes);
 }
 
-std::string module_name(std::string_view function, const Key& key) {
+std::string module_name(std::string_view stem, const Key& key) {
   constexpr std::string_view prefix = "kiln_";
   constexpr std::size_t readable = kMaxModuleName - prefix.size() - 1 - 16;
   std::string name(prefix);
-  for (char c : function.substr(0, readable)) {
+  for (char c : stem.substr(0, readable)) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
     const bool kept = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
     name.push_back(kept ? c : '_');

@@ -18,10 +18,11 @@ Key make_key(std::span<const Ingredient> ingredients);
 /// The key of two lists of ingredients, one after the other.
 Key make_key(std::span<const Ingredient> first, std::span<const Ingredient> rest);
 
-/// `kiln_`, the readable part of `function` clipped, `_`, the first 64 bits of the key: a valid C
-/// identifier of [a-z0-9_], never over 63 bytes, because the file systems and compilers underneath
-/// have limits that a fused expression's name would pass.
-std::string module_name(std::string_view function, const Key& key);
+/// `kiln_`, the readable part of `stem` (a form of kernel, or the name of a user's own) clipped,
+/// `_`, the first 64 bits of the key: a valid C identifier of [a-z0-9_], never over 63 bytes,
+/// because the file systems and compilers underneath have limits that a fused expression's name
+/// would pass.
+std::string module_name(std::string_view stem, const Key& key);
 inline constexpr std::size_t kMaxModuleName = 63;
 
 /// The ingredients as they are stored beside an entry, for `explain` and for code that was compiled

@@ -7,7 +7,7 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::string_view kRequestMagic = "KREQUES1";
+constexpr std::string_view kRequestMagic = "KREQUES2";
 constexpr std::string_view kFailureMagic = "KFAILUR1";
 constexpr std::string_view kServerMagic = "KSERVER1";
 constexpr std::size_t kMessageHead = 8 + kMacBytes;
@@ -78,6 +78,9 @@ std::string encode_request(const Key& source, const RemoteRequest& request, cons
   writer.text(request.function);
   writer.text(request.expression);
   writer.text(request.signature);
+  writer.text(request.form);
+  write_texts(writer, request.arguments);
+  write_texts(writer, request.outputs);
   writer.u16(request.rounding);
   writer.u16(request.accuracy);
   if (kMessageHead + body.size() > kMaxMessageBytes) return {};
@@ -93,11 +96,13 @@ DecodedMessage<RemoteRequest> decode_request(const Key& source, std::string_view
   RemoteRequest request;
   request.text = reader.text();
   request.target = reader.text();
-  const bool ok = read_texts(reader, request.options);
+  bool ok = read_texts(reader, request.options);
   request.alone = reader.u16() != 0;
   request.function = reader.text();
   request.expression = reader.text();
   request.signature = reader.text();
+  request.form = reader.text();
+  ok = read_texts(reader, request.arguments) && read_texts(reader, request.outputs) && ok;
   request.rounding = reader.u16();
   request.accuracy = reader.u16();
   return decoded(reader, ok, std::move(request));

@@ -2,7 +2,7 @@
 // tier, as pure functions on bytes. The format:
 //
 //   message := magic mac body
-//   magic   := "KREQUES1" | "KFAILUR1" | "KSERVER1"
+//   magic   := "KREQUES2" | "KFAILUR1" | "KSERVER1"
 //   mac     := byte{32}        Secret::sign for that magic of the source's key and the body
 //   body    := field*          in the order in which message.cpp writes them
 //
@@ -31,6 +31,9 @@ struct RemoteRequest {
   std::string function;
   std::string expression;
   std::string signature;
+  std::string form;  ///< which the kernel's name begins with; empty: the function's name
+  std::vector<std::string> arguments;
+  std::vector<std::string> outputs;
   std::uint16_t rounding = 0;  ///< kiln::Rounding
   std::uint16_t accuracy = 0;  ///< kiln::Accuracy
 };

@@ -64,8 +64,7 @@ std::string with_entry(std::string_view source, std::string_view entry);
 
 /// `operands` of the schedule are the array arguments in the graph's order, then the outputs, then
 /// the iotas (schedule/iota_operands.hpp).
-KernelDescription emit(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
-                       std::string_view function, std::string_view expression);
+KernelDescription emit(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy);
 
 /// The parameters' values for one layout, one after the other, each at an offset that is a multiple
 /// of its alignment. Pointers and scalars are left zero: they are filled in for each call.

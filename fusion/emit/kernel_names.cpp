@@ -2,27 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <string_view>
+#include <system_error>
 
+#include "fusion/emit/device_text.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
 
 namespace kiln::fusion {
 
 namespace {
 
-bool is_letter_or_digit(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// in2_gate: the position makes it unique, the rest is for readers. Nothing follows where `wanted`
-// is the position or has no letters. Words are joined by one underscore: C++ keeps names with two.
-std::string identifier(std::string_view kind, std::size_t position, std::string_view wanted) {
+// What follows the position: nothing where `wanted` is the position or has no letters. Words are
+// joined by one underscore: C++ keeps names with two.
+std::string suffix(std::string_view kind, std::size_t position, std::string_view wanted) {
   constexpr std::size_t kMost = 48;
-  std::string name = fmt::format("{}{}", kind, position);
-  if (wanted == name || wanted == kind) return name;
+  if (wanted == kind || wanted == fmt::format("{}{}", kind, position)) return {};
+  std::string name;
   bool joint = true;
   for (const char c : wanted.substr(0, kMost)) {
-    if (!is_letter_or_digit(c)) {
+    if (!is_letter(c) && !is_digit(c)) {
       joint = true;
       continue;
     }
@@ -31,6 +34,12 @@ std::string identifier(std::string_view kind, std::size_t position, std::string_
     name += c;
   }
   return name;
+}
+
+std::vector<std::string> suffixes(std::string_view kind, std::span<const std::string> names) {
+  std::vector<std::string> all;
+  for (const std::string& name : names) all.push_back(suffix(kind, all.size(), name));
+  return all;
 }
 
 }  // namespace
@@ -48,7 +57,7 @@ std::vector<std::string> value_names(const TypedGraph& graph) {
 KernelNames::KernelNames(const TypedGraph& graph) : graph_(graph) {
   for (std::size_t i = 0; i < graph.arguments.size(); ++i) {
     const std::string& wanted = graph.argument_names[i];
-    argument_names_.push_back(identifier("in", i, wanted));
+    argument_names_.push_back(fmt::format("in{}", i));
     if (graph.arguments[i].scalar) continue;
     operands_.push_back({argument_names_[i], wanted.empty() ? argument_names_[i] : wanted, i, 0,
                          graph.arguments[i].dtype, false});
@@ -57,7 +66,7 @@ KernelNames::KernelNames(const TypedGraph& graph) : graph_(graph) {
     const std::string& wanted = graph.output_names[i];
     const std::string own = graph.outputs.size() == 1 ? "out" : fmt::format("out{}", i);
     const NodeId value = graph.outputs[i];
-    operands_.push_back({identifier("out", i, wanted), wanted.empty() ? own : wanted, 0, value,
+    operands_.push_back({fmt::format("out{}", i), wanted.empty() ? own : wanted, 0, value,
                          graph.nodes[value].dtype, true});
   }
 }
@@ -83,9 +92,45 @@ void KernelNames::add_scalars(KernelWriter& writer, const NodeText& node_text) c
 std::vector<CommentedOperand> KernelNames::commented() const {
   std::vector<CommentedOperand> commented;
   for (const NamedOperand& operand : operands_) {
-    commented.push_back({operand.label, operand.dtype, operand.output});
+    commented.push_back({operand.name, operand.dtype, operand.output});
   }
   return commented;
+}
+
+std::string with_names(std::string_view text, std::span<const std::string> arguments,
+                       std::span<const std::string> outputs) {
+  const std::vector<std::string> of_inputs = suffixes("in", arguments);
+  const std::vector<std::string> of_outputs = suffixes("out", outputs);
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = at;
+    while (at < text.size() && (is_letter(text[at]) || is_digit(text[at]) || text[at] == '_')) ++at;
+    if (at == begin) {
+      result += text[at++];
+      continue;
+    }
+    const std::string_view word = text.substr(begin, at - begin);
+    const std::string_view kind = word.starts_with("in")    ? "in"
+                                  : word.starts_with("out") ? "out"
+                                                            : "";
+    const std::size_t end =
+        std::min(word.find_first_not_of("0123456789", kind.size()), word.size());
+    std::size_t position = 0;
+    const auto [last, failure] =
+        std::from_chars(word.data() + kind.size(), word.data() + end, position);
+    const std::vector<std::string>& own = kind == "in" ? of_inputs : of_outputs;
+    const bool is_operand = !kind.empty() && end > kind.size() && failure == std::errc() &&
+                            (end == word.size() || word[end] == '_') && position < own.size();
+    result += is_operand ? word.substr(0, end) : word;
+    if (is_operand) result.append(own[position]).append(word.substr(end));
+  }
+  return result;
+}
+
+std::string readable(std::string_view text, std::string_view function, std::string_view expression,
+                     std::span<const std::string> arguments, std::span<const std::string> outputs) {
+  return fmt::format("// {}: {}\n{}", comment_text(function), comment_text(expression),
+                     with_names(text, arguments, outputs));
 }
 
 }  // namespace kiln::fusion

@@ -2,15 +2,15 @@
 // of the graph's arguments, then those that it writes; how their elements are addressed
 // is up to the emitter of each form of kernel.
 //
-// Names of the user may be anything: a keyword, a macro, what the preamble or the kernel itself
-// calls something, or equal to one another once what no identifier may have is left out. So there
-// is one rule: the identifier of an argument begins with in0_, in1_, ..., that of an output with
-// out0_, out1_, ..., and what a kernel calls its strides, lanes and so on begins with such a name.
-// No keyword, no macro of a compiler and nothing in the preamble or in a kernel begins so
-// (tests/fusion/emit/names_test.cpp).
+// What is compiled names operands by their positions: kernels that differ in the names of their
+// arguments alone are one. in0, in1, ... are arguments, out0, out1, ... outputs, and what a kernel
+// calls its strides, lanes and so on begins with such a name. No keyword, no macro of a compiler
+// and nothing in the preamble or in a kernel begins so (tests/fusion/emit/names_test.cpp). So
+// readers get names of the user, which may be anything, behind the positions: in0_gate.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,7 +23,7 @@ namespace kiln::fusion {
 
 struct NamedOperand {
   std::string name;          ///< of the value, and the stem of its pointer's and strides' names
-  std::string label;         ///< what the user calls it, for comments
+  std::string label;         ///< what the user calls it
   std::size_t argument = 0;  ///< of inputs: the position among the arguments
   NodeId value = 0;          ///< of outputs
   DType dtype = DType::f32;
@@ -35,6 +35,15 @@ struct NamedOperand {
 
 /// "v0", "v1", ...: of each node of a graph.
 std::vector<std::string> value_names(const TypedGraph& graph);
+
+/// The text of a kernel for people: after what it computes, with what the user calls its arguments
+/// and outputs.
+std::string readable(std::string_view text, std::string_view function, std::string_view expression,
+                     std::span<const std::string> arguments, std::span<const std::string> outputs);
+
+/// The text with these names alone.
+std::string with_names(std::string_view text, std::span<const std::string> arguments,
+                       std::span<const std::string> outputs);
 
 class KernelNames {
  public:

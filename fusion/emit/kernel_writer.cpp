@@ -14,10 +14,8 @@ void KernelWriter::insert(std::size_t at, std::string_view lines) {
   text_.append(after);
 }
 
-void KernelWriter::comment(std::string_view function, std::string_view expression,
-                           std::span<const CommentedOperand> operands, const Schedule& schedule,
+void KernelWriter::comment(std::span<const CommentedOperand> operands, const Schedule& schedule,
                            Rounding rounding, Accuracy accuracy) {
-  line(0, "// {}: {}", comment_text(function), comment_text(expression));
   std::vector<std::string> names;
   std::string types;
   bool arrow = false;
@@ -32,8 +30,8 @@ void KernelWriter::comment(std::string_view function, std::string_view expressio
                          name(operand.dtype), operand.name);
     arrow = arrow || operand.output;
   }
-  line(0, "// {}", comment_text(types));
-  line(0, "// {}", comment_text(describe(schedule, names)));
+  line(0, "// {}", types);
+  line(0, "// {}", describe(schedule, names));
   line(
       0, "// rounded {}; accuracy {}",
       rounding == Rounding::once ? "once, where a value is stored or cast" : "after each operation",

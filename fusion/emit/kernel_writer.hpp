@@ -41,9 +41,8 @@ class KernelWriter {
   std::size_t here() const { return text_.size(); }
   void insert(std::size_t at, std::string_view lines);
 
-  /// The comment before a kernel: the expression, dtypes, schedule, rounding and accuracy.
-  void comment(std::string_view function, std::string_view expression,
-               std::span<const CommentedOperand> operands, const Schedule& schedule,
+  /// The comment before a kernel: dtypes, schedule, rounding and accuracy.
+  void comment(std::span<const CommentedOperand> operands, const Schedule& schedule,
                Rounding rounding, Accuracy accuracy);
 
   // The kernel's parameters, in their order.

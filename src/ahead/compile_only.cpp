@@ -123,8 +123,9 @@ std::vector<KernelSpec> kernel_specs(const Function& function, const Specificati
 std::string emit_for(const KernelSpec& kernel, std::string_view target, bool with_preamble) {
   const EmittedKernel emitted = emit_kernel(kernel, resolve_target(target));
   const NamedKernel named = name_kernel(emitted.request);
-  if (with_preamble) return complete_source(emitted.request, named.entry_name);
-  return fusion::with_entry(emitted.request.text, named.entry_name);
+  return readable_text(emitted.request,
+                       with_preamble ? complete_source(emitted.request, named.entry_name)
+                                     : fusion::with_entry(emitted.request.text, named.entry_name));
 }
 
 std::string emit_for(const Function& function, const Specification& specification,
@@ -146,7 +147,8 @@ CompiledKernel compile_for(const KernelSpec& spec, std::string_view target) {
   const EmittedKernel emitted = emit_kernel(spec, resolve_target(target));
   KernelInfo info =
       describe_kernels(spec.function.name, spec.function.expression, std::span(&emitted, 1));
-  info.source = emitted.request.text;  // compiled also where there is nothing to launch
+  info.source = readable_text(
+      emitted.request, emitted.request.text);  // compiled also where there is nothing to launch
   return compiled_kernel(emitted.request, std::move(info));
 }
 

@@ -85,8 +85,7 @@ class Emission {
     const TypedFunction& function = spec_.function;
     fusion::Schedule& schedule = emitted_.layout.schedule;
     schedule.pdl = has_pdl(target_);
-    emitted_.kernel = emit(function.graph, schedule, function.options.accuracy, function.name,
-                           function.expression);
+    emitted_.kernel = emit(function.graph, schedule, function.options.accuracy);
   }
 
   const KernelSpec& spec_;
@@ -119,7 +118,20 @@ std::uint64_t bytes_moved(const KernelSpec& spec) {
   return total_bits / 8;
 }
 
+std::string form_of(const KernelSpec& spec, const fusion::Schedule& schedule) {
+  if (std::holds_alternative<ScanForm>(spec.form)) return "scan";
+  if (std::holds_alternative<ElementwiseForm>(spec.form)) return "elements";
+  if (schedule.products.rows != 0) return "products";
+  return schedule.reduction.columns != 0 ? "columns" : "rows";
+}
+
 }  // namespace
+
+std::string readable_text(const KernelRequest& request, std::string_view source) {
+  if (request.form.empty()) return std::string(source);
+  return fusion::readable(source, request.function, request.expression, request.arguments,
+                          request.outputs);
+}
 
 EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
   EmittedKernel emitted;
@@ -127,9 +139,15 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
   const TypedFunction& function = spec.function;
   emitted.schedule_text = fusion::describe(emitted.layout.schedule, operand_names(function.graph));
   emitted.bytes = bytes_moved(spec);
-  emitted.request = {function.name,        function.expression,
-                     signature_text(spec), std::move(emitted.kernel.source),
-                     std::string(target),  function.options};
+  emitted.request.function = function.name;
+  emitted.request.expression = function.expression;
+  emitted.request.signature = signature_text(spec);
+  emitted.request.text = std::move(emitted.kernel.source);
+  emitted.request.target = target;
+  emitted.request.options = function.options;
+  emitted.request.form = form_of(spec, emitted.layout.schedule);
+  emitted.request.arguments = function.graph.argument_names;
+  emitted.request.outputs = function.graph.output_names;
   return emitted;
 }
 
@@ -159,7 +177,7 @@ KernelInfo describe_kernels(std::string_view function, std::string_view expressi
       info.variant = kernel.schedule_text;
     }
     if (kernel.is_empty()) continue;
-    if (info.kernels == 0) info.source = kernel.request.text;
+    if (info.kernels == 0) info.source = readable_text(kernel.request, kernel.request.text);
     ++info.kernels;
   }
   return info;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "kiln/options.hpp"
 
@@ -16,6 +18,14 @@ struct KernelRequest {
   std::string target;
   Options options;
   bool alone = false;  ///< shares no translation unit: `text` may define names of its own
+  /// Of fused functions, whose text names arguments and outputs by position: the form of kernel,
+  /// which its name begins with, and what they are called. Not in the key.
+  std::string form{};
+  std::vector<std::string> arguments{};
+  std::vector<std::string> outputs{};
 };
+
+/// The text, or a complete source with it, for people.
+std::string readable_text(const KernelRequest& request, std::string_view source);
 
 }  // namespace kiln

@@ -108,7 +108,8 @@ std::vector<cache::Ingredient> ingredients_of(const KernelRequest& request,
 NamedKernel name_with(const KernelRequest& request, jit::Toolchain toolchain) {
   NamedKernel named;
   named.key = cache::make_key(text_of(request), settings_of(request, toolchain.identity));
-  named.entry_name = cache::module_name(request.function, named.key);
+  named.entry_name =
+      cache::module_name(request.form.empty() ? request.function : request.form, named.key);
   if (!toolchain.identity.empty()) named.key_text = named.key.hex();
   named.toolchain = std::move(toolchain);
   return named;
@@ -172,6 +173,8 @@ cache::Entry make_entry(const KernelRequest& request, const NamedKernel& named,
   metadata.function = request.function;
   metadata.expression = request.expression;
   metadata.signature = request.signature;
+  metadata.arguments = request.arguments;
+  metadata.outputs = request.outputs;
   metadata.target = request.target;
   metadata.toolchain = named.toolchain.version;
   metadata.toolchain_identity = named.toolchain.identity;

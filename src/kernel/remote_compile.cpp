@@ -191,6 +191,9 @@ cache::RemoteRequest remote_request(const KernelRequest& request) {
   remote.function = request.function;
   remote.expression = request.expression;
   remote.signature = request.signature;
+  remote.form = request.form;
+  remote.arguments = request.arguments;
+  remote.outputs = request.outputs;
   remote.rounding = static_cast<std::uint16_t>(request.options.rounding);
   remote.accuracy = static_cast<std::uint16_t>(request.options.accuracy);
   return remote;
@@ -221,6 +224,9 @@ KernelRequest kernel_request(cache::RemoteRequest remote) {
   request.function = std::move(remote.function);
   request.expression = std::move(remote.expression);
   request.signature = std::move(remote.signature);
+  request.form = std::move(remote.form);
+  request.arguments = std::move(remote.arguments);
+  request.outputs = std::move(remote.outputs);
   return request;
 }
 

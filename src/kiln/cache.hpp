@@ -60,9 +60,13 @@ struct Ingredient {
 
 /// Where an entry came from and what it needs; for people and tools, never for the driver.
 struct Metadata {
-  std::string function;            ///< the function's name
-  std::string expression;          ///< in the text form
-  std::string signature;           ///< dtypes and layout of the operands
+  std::string function;    ///< the function's name
+  std::string expression;  ///< in the text form
+  std::string signature;   ///< dtypes and layout of the operands
+  /// What the function that was compiled first calls its arguments and outputs, which the source
+  /// names by position. Empty for kernels whose source is the user's own.
+  std::vector<std::string> arguments;
+  std::vector<std::string> outputs;
   std::string target;              ///< "gfx90a:sramecc+:xnack-"
   std::string toolchain;           ///< for people: "HIP 5.2.21153"
   std::string toolchain_identity;  ///< which compiler exactly; an entry without is never kept

@@ -8,6 +8,7 @@
 
 #include "cache/cache.hpp"
 #include "files/file_io.hpp"
+#include "fusion/emit/kernel_names.hpp"
 #include "jit/service/compile.hpp"
 #include "kiln/error.hpp"
 #include "tool/cache_text.hpp"
@@ -274,7 +275,11 @@ int run_cache_extract(const CacheExtractOptions& options) {
   const NamedEntry named = find_entry(disk_cache(), options.key);
   std::string bytes;
   if (options.what == "source") {
-    bytes = named.entry.source;
+    const cache::Metadata& metadata = named.entry.metadata;
+    bytes = metadata.outputs.empty()
+                ? named.entry.source
+                : fusion::readable(named.entry.source, metadata.function, metadata.expression,
+                                   metadata.arguments, metadata.outputs);
   } else if (options.what == "code") {
     bytes = named.entry.code;
   } else if (options.what == "isa") {

@@ -24,6 +24,8 @@ Json to_json(const cache::Metadata& metadata) {
   Json json = {{"function", metadata.function},
                {"expression", metadata.expression},
                {"signature", metadata.signature},
+               {"arguments", metadata.arguments},
+               {"outputs", metadata.outputs},
                {"target", metadata.target},
                {"entry", metadata.entry},
                {"toolchain", metadata.toolchain},

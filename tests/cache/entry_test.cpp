@@ -43,6 +43,15 @@ TEST(Entry, IsReadBackWhole) {
   EXPECT_EQ(*decoded.entry, entry);
 }
 
+TEST(Entry, KeepsWhatOperandsAreCalled) {
+  Entry entry = sample_entry();
+  entry.metadata.arguments = {"gate", "", "up\n"};
+  entry.metadata.outputs = {""};
+  const Decoded decoded = decode(sample_key(), encode(sample_key(), entry), Parts::all);
+  ASSERT_TRUE(decoded.entry) << decoded.reason;
+  EXPECT_EQ(*decoded.entry, entry);
+}
+
 // Or a command would move entries to quarantine that nothing is wrong with.
 TEST(Entry, ThatCannotBeUnpackedForWantOfMemoryIsNotBroken) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

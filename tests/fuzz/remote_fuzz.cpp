@@ -89,7 +89,7 @@ void check_message(std::string_view magic, std::string_view body, Decode decode)
 void check_messages(unsigned kind, std::string_view body) {
   switch (kind % 3) {
     case 0:
-      return check_message("KREQUES1", body, [](std::string_view bytes) {
+      return check_message("KREQUES2", body, [](std::string_view bytes) {
         auto decoded = decode_request(Key{}, bytes, kSecret);
         if (decoded.body) expect(!encode_request(Key{}, *decoded.body, kSecret).empty());
         return decoded;

@@ -180,9 +180,9 @@ class ColumnEmitter : public ReductionEmitter {
 
 }  // namespace
 
-KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
-                               std::string_view function, std::string_view expression) {
-  return ColumnEmitter(graph, schedule, accuracy).run(function, expression);
+KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule,
+                               Accuracy accuracy) {
+  return ColumnEmitter(graph, schedule, accuracy).run();
 }
 
 }  // namespace kiln::fusion

@@ -7,9 +7,9 @@
 
 namespace kiln::fusion {
 
-KernelDescription ElementEmitter::run(std::string_view function, std::string_view expression) {
+KernelDescription ElementEmitter::run() {
   operands_.add_parameters(writer_, node_text_);
-  emit_comment(function, expression);
+  emit_comment();
   line(0, "namespace kiln {{");
   line(0, "");
   writer_.signature(block());
@@ -52,12 +52,13 @@ int ElementEmitter::block() const {
   return operands_.tiled() ? model.tile_block : model.block;
 }
 
-void ElementEmitter::emit_comment(std::string_view function, std::string_view expression) {
+void ElementEmitter::emit_comment() {
   std::vector<CommentedOperand> operands;
   for (const ElementOperand& operand : operands_) {
-    operands.push_back({operand.label, operand.dtype, operand.output, !operand.iota});
+    operands.push_back({operand.iota ? operand.label : operand.name, operand.dtype, operand.output,
+                        !operand.iota});
   }
-  writer_.comment(function, expression, operands, schedule_, graph_.rounding, accuracy_);
+  writer_.comment(operands, schedule_, graph_.rounding, accuracy_);
 }
 
 void ElementEmitter::emit_coordinates() {
@@ -131,9 +132,8 @@ void ElementEmitter::emit_tiles() {
   emit_broadcast_loads(3);
 }
 
-KernelDescription emit(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
-                       std::string_view function, std::string_view expression) {
-  return ElementEmitter(graph, schedule, accuracy).run(function, expression);
+KernelDescription emit(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy) {
+  return ElementEmitter(graph, schedule, accuracy).run();
 }
 
 std::string with_entry(std::string_view source, std::string_view entry) {

@@ -30,7 +30,7 @@ class ElementEmitter {
         values_(graph.nodes.size()),
         storage_(graph.nodes.size()),
         words_(graph.nodes.size()) {}
-  KernelDescription run(std::string_view function, std::string_view expression);
+  KernelDescription run();
 
  private:
   template <class... Args>
@@ -40,7 +40,7 @@ class ElementEmitter {
 
   // The frame, in the order in which the kernel reads.
   int block() const;
-  void emit_comment(std::string_view function, std::string_view expression);
+  void emit_comment();
   void emit_coordinates();
   // Several vectors per work item.
   bool is_multi_vector() const { return schedule_.vectors > 1; }

@@ -18,7 +18,7 @@ namespace kiln::fusion {
 class ProductEmitter : private ProductAxes {
  public:
   ProductEmitter(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy);
-  KernelDescription run(std::string_view function, std::string_view expression);
+  KernelDescription run();
 
  private:
   /// A small integer as it was loaded; empty for other values.
@@ -33,7 +33,7 @@ class ProductEmitter : private ProductAxes {
   // The frame.
   void collect_operands();
   void collect_parameters();
-  void comment(std::string_view function, std::string_view expression);
+  void comment();
   void shared_memory();
   void find_item();
   void find_rows(int depth);

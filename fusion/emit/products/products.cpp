@@ -36,11 +36,11 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
   if (vectors_) lanes_per_sum_ = results() <= 4 ? 2 : 1;
 }
 
-KernelDescription ProductEmitter::run(std::string_view function, std::string_view expression) {
+KernelDescription ProductEmitter::run() {
   const std::uint32_t shared_bytes = staged_bytes();
   collect_operands();
   collect_parameters();
-  comment(function, expression);
+  comment();
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
   // If each block has one tile, there must be room for a block of the next kernel beside it, whose
@@ -180,9 +180,8 @@ void ProductEmitter::collect_parameters() {
   }
 }
 
-void ProductEmitter::comment(std::string_view function, std::string_view expression) {
-  out_.comment(function, expression, identifiers_.commented(), schedule_, graph_.rounding,
-               accuracy_);
+void ProductEmitter::comment() {
+  out_.comment(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
 }
 
 void ProductEmitter::shared_memory() {
@@ -273,9 +272,8 @@ std::string ProductEmitter::store(std::size_t i, const std::string& row) const {
 }
 
 KernelDescription emit_products(const TypedGraph& graph, const Schedule& schedule,
-                                Accuracy accuracy, std::string_view function,
-                                std::string_view expression) {
-  return ProductEmitter(graph, schedule, accuracy).run(function, expression);
+                                Accuracy accuracy) {
+  return ProductEmitter(graph, schedule, accuracy).run();
 }
 
 }  // namespace kiln::fusion

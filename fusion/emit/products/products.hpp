@@ -12,7 +12,6 @@ namespace kiln::fusion {
 /// `schedule` is of plan_products(), its operands the array arguments in the graph's order, then
 /// the outputs; `graph` is what that was given.
 KernelDescription emit_products(const TypedGraph& graph, const Schedule& schedule,
-                                Accuracy accuracy, std::string_view function,
-                                std::string_view expression);
+                                Accuracy accuracy);
 
 }  // namespace kiln::fusion

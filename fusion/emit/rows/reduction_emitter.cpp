@@ -27,11 +27,11 @@ ReductionEmitter::ReductionEmitter(const TypedGraph& graph, const Schedule& sche
   }
 }
 
-KernelDescription ReductionEmitter::run(std::string_view function, std::string_view expression) {
+KernelDescription ReductionEmitter::run() {
   find_operands();
   order_passes();
   collect_parameters();
-  comment(function, expression);
+  comment();
   out_.line(0, "namespace kiln {{");
   out_.line(0, "");
   out_.signature(rows_.block(), dense_blocks(), rows_.cluster_blocks);
@@ -328,9 +328,8 @@ void ReductionEmitter::collect_parameters() {
 
 // ---- Text, in the order in which the kernel reads -----------------------------------------------
 
-void ReductionEmitter::comment(std::string_view function, std::string_view expression) {
-  out_.comment(function, expression, identifiers_.commented(), schedule_, graph_.rounding,
-               accuracy_);
+void ReductionEmitter::comment() {
+  out_.comment(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
 }
 
 // `unit` is the number of a split of a row, or of the row if the reduction is not split.

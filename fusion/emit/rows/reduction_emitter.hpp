@@ -26,7 +26,7 @@ class ReductionEmitter {
   ReductionEmitter& operator=(const ReductionEmitter&) = delete;
   virtual ~ReductionEmitter() = default;
 
-  KernelDescription run(std::string_view function, std::string_view expression);
+  KernelDescription run();
 
  protected:
   struct OperandText : NamedOperand {
@@ -149,7 +149,7 @@ class ReductionEmitter {
     return cached_in_[id] >= 0 && cached_in_[id] < pass;
   }
   void collect_parameters();
-  void comment(std::string_view function, std::string_view expression);
+  void comment();
   void skip_missing(int depth, std::string_view slot);
   void choose_smem();
   void choose_online_reductions();
@@ -213,7 +213,7 @@ class ReductionEmitter {
       cached_in_;  ///< the pass that leaves a node's values in registers for later ones, or -1
 };
 
-KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
-                               std::string_view function, std::string_view expression);
+KernelDescription emit_columns(const TypedGraph& graph, const Schedule& schedule,
+                               Accuracy accuracy);
 
 }  // namespace kiln::fusion

@@ -252,12 +252,11 @@ class RowEmitter : public ReductionEmitter {
 
 }  // namespace
 
-KernelDescription emit_rows(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
-                            std::string_view function, std::string_view expression) {
+KernelDescription emit_rows(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy) {
   if (schedule.reduction.columns != 0) {
-    return emit_columns(graph, schedule, accuracy, function, expression);
+    return emit_columns(graph, schedule, accuracy);
   }
-  return RowEmitter(graph, schedule, accuracy).run(function, expression);
+  return RowEmitter(graph, schedule, accuracy).run();
 }
 
 }  // namespace kiln::fusion

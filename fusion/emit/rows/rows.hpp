@@ -11,7 +11,6 @@ namespace kiln::fusion {
 /// `graph` has no trivial reductions and its space no conflict (infer/reduce_space.hpp);
 /// `schedule` is of plan_rows(), its operands the array arguments in the graph's order, then the
 /// outputs.
-KernelDescription emit_rows(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
-                            std::string_view function, std::string_view expression);
+KernelDescription emit_rows(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy);
 
 }  // namespace kiln::fusion

@@ -35,13 +35,13 @@ class ScanEmitter {
         storage_(graph.nodes.size()),
         names_(value_names(graph)) {}
 
-  KernelDescription run(std::string_view function, std::string_view expression) {
+  KernelDescription run() {
     if (operands_.size() != schedule_.operands.size()) {
       throw Error(Code::internal,
                   "emit_scan: the schedule and the graph differ in their number of operands");
     }
     collect_parameters();
-    comment(function, expression);
+    comment();
     out_.line(0, "namespace kiln {{");
     out_.line(0, "");
     out_.signature(threads());
@@ -96,10 +96,7 @@ class ScanEmitter {
     }
   }
 
-  void comment(std::string_view function, std::string_view expression) {
-    out_.comment(function, expression, identifiers_.commented(), schedule_, graph_.rounding,
-                 accuracy_);
-  }
+  void comment() { out_.comment(identifiers_.commented(), schedule_, graph_.rounding, accuracy_); }
 
   // -- Which thread takes which elements
 
@@ -327,9 +324,8 @@ class ScanEmitter {
 
 }  // namespace
 
-KernelDescription emit_scan(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
-                            std::string_view function, std::string_view expression) {
-  return ScanEmitter(graph, schedule, accuracy).run(function, expression);
+KernelDescription emit_scan(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy) {
+  return ScanEmitter(graph, schedule, accuracy).run();
 }
 
 }  // namespace kiln::fusion

@@ -11,7 +11,6 @@ namespace kiln::fusion {
 /// `graph` has no trivial running results and its space no conflict (infer/scan_space.hpp);
 /// `schedule` is of plan_scan(), its operands the array arguments in the graph's order, then the
 /// outputs.
-KernelDescription emit_scan(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy,
-                            std::string_view function, std::string_view expression);
+KernelDescription emit_scan(const TypedGraph& graph, const Schedule& schedule, Accuracy accuracy);
 
 }  // namespace kiln::fusion

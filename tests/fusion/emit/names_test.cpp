@@ -29,18 +29,42 @@ TypedGraph sum_of(const std::vector<std::string>& names, const std::string& outp
   return graph;
 }
 
+// What readers see of the identifiers of arguments that are called so, and of the output's.
 std::vector<std::string> identifiers_of(const std::vector<std::string>& names,
                                         const std::string& output) {
   const TypedGraph graph = sum_of(names, output);
   std::vector<std::string> identifiers;
   const KernelNames names_of(graph);
-  for (const NamedOperand& operand : names_of.operands()) identifiers.push_back(operand.name);
+  for (const NamedOperand& operand : names_of.operands()) {
+    identifiers.push_back(with_names(operand.name, names, std::vector{output}));
+  }
   return identifiers;
+}
+
+TEST(KernelNames, ArePositionsInWhatIsCompiled) {
+  const TypedGraph graph = sum_of({"gate", "up"}, "y");
+  const KernelNames names(graph);
+  EXPECT_EQ(names.operands()[0].name, "in0");
+  EXPECT_EQ(names.operands()[1].name, "in1");
+  EXPECT_EQ(names.operands()[2].name, "out0");
+  EXPECT_EQ(names.operands()[2].label, "y");
 }
 
 TEST(KernelNames, AreThePositionAndWhatTheUserCallsIt) {
   EXPECT_THAT(identifiers_of({"gate", "Up2", "int", "x_row"}, "y"),
               ElementsAre("in0_gate", "in1_Up2", "in2_int", "in3_x_row", "out0_y"));
+}
+
+TEST(KernelNames, StandWhereWordsAreOperands) {
+  const std::vector<std::string> arguments = {"gate", "up"};
+  const std::vector<std::string> outputs = {"y"};
+  const auto named = [&](std::string_view text) { return with_names(text, arguments, outputs); };
+  EXPECT_EQ(named("in0_lanes[lane] * in1; out0_data = in0"),
+            "in0_gate_lanes[lane] * in1_up; out0_y_data = in0_gate");
+  EXPECT_EQ(named("in2 in in_0 inner min0 xin0 in0x int out outer in00000000000000000000001"),
+            "in2 in in_0 inner min0 xin0 in0x int out outer in00000000000000000000001");
+  EXPECT_EQ(named(""), "");
+  EXPECT_EQ(with_names("in0 out0", {}, {}), "in0 out0");
 }
 
 TEST(KernelNames, DoNotSayThePositionTwice) {
@@ -85,8 +109,8 @@ TEST(KernelNames, CannotLeaveTheirComment) {
     for (Operand& operand : operands) operand.strides = {1};
     operands[2].output = true;
     const Layout layout = plan_layout({1024}, operands, Backend::amd);
-    const std::string text =
-        emit(graph, layout.schedule, Accuracy::storage, function, function).source;
+    const std::string text = readable(emit(graph, layout.schedule, Accuracy::storage).source,
+                                      function, function, graph.argument_names, graph.output_names);
     EXPECT_EQ(text.find('\0'), std::string::npos);
     // As a compiler does: first lines that end in a backslash are joined to the next ones.
     const std::string joined = std::regex_replace(text, std::regex(R"(\\[ \t\v\f\r]*\n)"), "");

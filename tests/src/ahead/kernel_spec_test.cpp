@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "ahead/compile_only.hpp"
+#include "kernel/emit_kernel.hpp"
 #include "kernel/kernel_table.hpp"
 #include "kernel/named_kernel.hpp"
 #include "kiln/program.hpp"
@@ -115,6 +118,57 @@ TEST_F(KernelSpecs, OfAFunctionAreTheKernelsThatACallLoads) {
   EXPECT_EQ(not_loaded(specs).size(), specs.size());
   function.call(kCpuStream, arrays.inputs(), arrays.outputs());
   EXPECT_EQ(not_loaded(specs), std::vector<std::string>());
+}
+
+// The keys of the kernels of `text`.
+std::set<std::string> keys_of(const std::string& name, const std::string& text,
+                              const std::vector<ArgumentSpec>& arguments) {
+  Specification specification;
+  specification.arguments = arguments;
+  std::set<std::string> keys;
+  for (const KernelSpec& spec : kernel_specs(parse(name, text), specification)) {
+    keys.insert(source_key(emit_kernel(spec, "gfx90a").request).hex());
+  }
+  return keys;
+}
+
+TEST(KernelKeys, DoNotDependOnNames) {
+  const auto of_names = [](const std::string& function, const std::string& a,
+                           const std::string& b) {
+    const Dims shape = {4, 64};
+    return keys_of(function,
+                   "silu(" + a + ") * " + b + ", sum(" + a + ", -1), cumsum(" + b + ", 0)",
+                   {array(a, DType::bf16, shape), array(b, DType::bf16, shape)});
+  };
+  const std::set<std::string> keys = of_names("swiglu", "gate", "up");
+  EXPECT_GE(keys.size(), 2u);
+  EXPECT_EQ(of_names("f", "a", "b"), keys);
+  EXPECT_EQ(of_names("f", "z", "y"), keys) << "the order is that of the text";
+  EXPECT_EQ(of_names("f", "in1", "in0"), keys);
+}
+
+// Equal layers of a model, one after the other.
+std::set<std::string> keys_of_layers(int count) {
+  std::string text = "h0 = x";
+  std::vector<ArgumentSpec> arguments = {array("x", DType::f16, {256})};
+  for (int i = 0; i < count; ++i) {
+    const std::string n = std::to_string(i);
+    text += "; a" + n + " = rms_norm(h" + n + ", w" + n + ", 1e-5)";
+    text += "; g" + n + " = sum(u" + n + " * a" + n + ", -1); d" + n + " = sum(v" + n + " * a" + n +
+            ", -1)";
+    text += "; h" + std::to_string(i + 1) + " = h" + n + " + silu(g" + n + ") * d" + n;
+    arguments.push_back(array("w" + n, DType::f16, {256}));
+    arguments.push_back(array("u" + n, DType::f16, {256, 256}));
+    arguments.push_back(array("v" + n, DType::f16, {256, 256}));
+  }
+  return keys_of("model", text + "; h" + std::to_string(count), arguments);
+}
+
+TEST(KernelKeys, OfEqualLayersAreThoseOfOne) {
+  const std::set<std::string> two = keys_of_layers(2);
+  const std::set<std::string> five = keys_of_layers(5);
+  EXPECT_EQ(five, two);
+  EXPECT_LE(five.size(), keys_of_layers(1).size() + 1);
 }
 
 TEST(KernelForms, AreWhatTheGraphComputesAlong) {

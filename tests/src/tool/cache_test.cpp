@@ -118,7 +118,9 @@ TEST_F(ToolCache, SaysWhichKeyIsWrong) {
 }
 
 TEST_F(ToolCache, ExtractsEveryPart) {
-  EXPECT_THAT(run({"cache", "extract", first_}).out, HasSubstr("kiln_first_"));
+  EXPECT_THAT(
+      run({"cache", "extract", first_}).out,
+      AllOf(HasSubstr("// first: x * x"), HasSubstr("kiln_elements_"), HasSubstr("in0_x_data")));
   EXPECT_EQ(run({"cache", "extract", first_, "--what", "code", "-o", path("code.so")}).code, 0);
   EXPECT_EQ(read(path("code.so")).substr(0, 4),
             "\x7f"

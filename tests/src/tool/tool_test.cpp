@@ -350,7 +350,7 @@ TEST_F(Tool, EmitsForEveryFamilyWithoutACompiler) {
     with_target.push_back(target);
     const testing::Finished plain = run(with_target);
     EXPECT_EQ(plain.code, 0) << plain.err;
-    EXPECT_THAT(plain.out, AllOf(HasSubstr("g * sigmoid(g) * u"), HasSubstr("kiln_fused_")));
+    EXPECT_THAT(plain.out, AllOf(HasSubstr("g * sigmoid(g) * u"), HasSubstr("kiln_elements_")));
     with_target.push_back("--full");
     const testing::Finished full = run(with_target);
     EXPECT_GT(full.out.size(), 2 * plain.out.size());
