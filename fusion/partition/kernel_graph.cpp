@@ -41,7 +41,10 @@ Literal literal_of(const TypedGraph& graph, const TypedNode& node) {
 class Extraction {
  public:
   Extraction(const PlacedGraph& whole, const KernelPart& part)
-      : whole_(whole), part_(part), builder_(result_.graph) {
+      : whole_(whole),
+        part_(part),
+        reads_(part.reads.begin(), part.reads.end()),
+        builder_(result_.graph) {
     for (const NodeId id : part.values) {
       const TypedNode& node = whole.graph.nodes[id];
       const bool argument = node.op == Op::input || node.op == Op::scalar;
@@ -51,19 +54,13 @@ class Extraction {
 
   KernelGraph run(std::span<const Store> stores) {
     result_.graph.rounding = whole_.graph.rounding;
-    // Operands first: what is read from other kernels, then what is computed, in the graph's order.
-    for (const NodeId id : part_.reads) read(id);
+    // Arguments are in the order in which they are used, whatever they are called in the whole
+    // graph: equal parts are equal kernels.
     for (const NodeId id : part_.values) {
-      const TypedNode& node = whole_.graph.nodes[id];
-      if (node.op == Op::input || node.op == Op::scalar) {
-        argument(id, node);
-      } else if (node.op == Op::view) {
-        const TypedNode& root = whole_.graph.nodes[node.operands[0]];
-        array(id, root.dtype, fmt::format("{}_view", whole_.graph.argument_names[root.payload]));
-      } else {
-        compute(id, node);
-      }
+      if (is_computed(id)) define(id);
     }
+    for (const NodeId id : part_.reads) define(id);
+    for (const NodeId id : part_.values) define(id);
     for (const Store& store : stores) {
       NodeId value = moved_.at(store.value);
       NodeId shown = shown_.at(store.value);
@@ -78,6 +75,28 @@ class Extraction {
   }
 
  private:
+  bool is_computed(NodeId id) const {
+    const Op op = whole_.graph.nodes[id].op;
+    return op != Op::input && op != Op::scalar && op != Op::view;
+  }
+
+  // What a computed value needs is defined before it; values are in the graph's order.
+  void define(NodeId id) {
+    if (moved_.contains(id)) return;
+    const TypedNode& node = whole_.graph.nodes[id];
+    if (reads_.contains(id)) {
+      read(id);
+    } else if (node.op == Op::input || node.op == Op::scalar) {
+      argument(id, node);
+    } else if (node.op == Op::view) {
+      const TypedNode& root = whole_.graph.nodes[node.operands[0]];
+      array(id, root.dtype, fmt::format("{}_view", whole_.graph.argument_names[root.payload]));
+    } else {
+      for (std::size_t i = 0; i < node.arity; ++i) define(node.operands[i]);
+      compute(id, node);
+    }
+  }
+
   // A value of another kernel, in the dtype in which it was stored.
   void read(NodeId id) { array(id, stored_dtype(whole_, id), fmt::format("t{}", id)); }
 
@@ -135,8 +154,9 @@ class Extraction {
 
   const PlacedGraph& whole_;
   const KernelPart& part_;
+  const std::set<NodeId> reads_;
   KernelGraph result_;
-  GraphBuilder builder_;         ///< of its typed graph
+  GraphBuilder builder_;  ///< of its typed graph
   std::set<std::string> taken_;  ///< names of arguments
   std::unordered_map<NodeId, NodeId> moved_;
   std::unordered_map<NodeId, NodeId> shown_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "fusion/emit/kernel_names.hpp"
 #include "fusion/infer/infer.hpp"
 #include "fusion/text/text.hpp"
 #include "kiln/error.hpp"
@@ -39,7 +40,7 @@ bool contains(const Emitted& emitted, std::string_view part) {
 
 TEST(Emit, ReadsLikeTheExpression) {
   const Emitted emitted = emit_text("silu(gate) * up", DType::bf16);
-  EXPECT_TRUE(contains(emitted, "// f: silu(gate) * up\n"));
+  EXPECT_TRUE(contains(emitted, "// bf16 in0, bf16 in1 -> bf16 out0\n"));
   EXPECT_TRUE(contains(emitted, "const f32 in0 = to<f32>(in0_lanes[lane]);"));
   EXPECT_TRUE(contains(emitted, "load<width.size, 16>(in0_data, first)"));
   EXPECT_TRUE(contains(emitted, "store<width.size, 16>(out0_data, first, out0_lanes);"));
@@ -139,8 +140,7 @@ TEST(Emit, CopiesAndBitcastsOfNarrowNumbersAreNotConverted) {
 }
 
 TEST(Emit, AnExpressionCannotLeaveItsComment) {
-  const Emitted emitted = emit_text("x +\n 1.5", DType::f32);
-  EXPECT_TRUE(contains(emitted, "// f: x +  1.5\n"));
+  EXPECT_EQ(readable("code\n", "f", "x +\n 1.5", {}, {}), "// f: x +  1.5\ncode\n");
 }
 
 TEST(Emit, ParametersArePackedAtTheirAlignment) {
