@@ -156,7 +156,7 @@ class Extraction {
   const KernelPart& part_;
   const std::set<NodeId> reads_;
   KernelGraph result_;
-  GraphBuilder builder_;  ///< of its typed graph
+  GraphBuilder builder_;         ///< of its typed graph
   std::set<std::string> taken_;  ///< names of arguments
   std::unordered_map<NodeId, NodeId> moved_;
   std::unordered_map<NodeId, NodeId> shown_;

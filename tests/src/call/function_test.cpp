@@ -392,7 +392,7 @@ TEST(Launch, RefusesWhatItWasNotBoundFor) {
   Launch launch =
       axpy.bind(kStream, {2.0, View(x, DType::f32, {4})}, {View(x + 4, DType::f32, {4})});
   EXPECT_TRUE(contains(message_of([&] { launch.set_input(1, x + 1); }),
-                       "axpy: set_input: input 1: expected an address"));
+                       "axpy: set_input: input 1 'in1': expected an address"));
   EXPECT_TRUE(
       contains(message_of([&] { launch.set_input(0, x); }), "input 0 is not an array argument"));
   EXPECT_TRUE(contains(message_of([&] { launch.set_scalar(0, 1); }),

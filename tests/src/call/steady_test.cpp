@@ -56,6 +56,10 @@ class Steady : public testing::DeviceTest {
     compile_numbered(device);
     x = allocate(testing::counting(kSize));
     y = zeros(kSize);
+    // What was held while it was prepared goes when other kernels are loaded.
+    for (int n = 0; n < 4 && usage().kernel_bytes > kLimit; ++n) {
+      parse("other", fmt::format("x - {}", n + 2))(stream, {view(x, 64)}, {view(y, 64)});
+    }
   }
 
   /// A new layout for each turn: `size` elements at steps.

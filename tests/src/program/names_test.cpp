@@ -219,7 +219,7 @@ TEST(NamesForTargets, BeginAsNothingElseInAKernel) {
             {name, name == "qu" ? DType::u4 : DType::bf16, shape, {}, false});
       }
       for (const EmittedKernel& call : emit_all(function, specification, target)) {
-        const std::string& source = call.request.text;
+        const std::string source = readable_text(call.request, call.request.text);
         std::size_t found = 0;
         for (std::sregex_iterator at(source.begin(), source.end(), operand), end; at != end; ++at) {
           EXPECT_TRUE(std::regex_match(at->str(), user)) << at->str() << " in " << text;
