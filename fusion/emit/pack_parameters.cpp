@@ -2,72 +2,72 @@
 #include <bit>
 #include <cstring>
 
-#include "fusion/emit/emit.hpp"
+#include "fusion/emit/pack_values.hpp"
 
 namespace kiln::fusion {
 
-ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& layout) {
-  ParameterBlock block;
-  const auto put = [&](const void* value, std::size_t bytes, std::size_t alignment) {
-    const std::size_t offset = (block.bytes.size() + alignment - 1) / alignment * alignment;
-    block.bytes.resize(offset + bytes);
-    block.offsets.push_back(static_cast<std::uint32_t>(offset));
-    block.sizes.push_back(static_cast<std::uint32_t>(bytes));
-    if (value != nullptr) std::memcpy(block.bytes.data() + offset, value, bytes);
-  };
-  const auto put_index = [&](std::int64_t value, std::uint32_t bytes) {
-    put(&value, bytes, bytes);
-  };
-  const auto put_divisor = [&](std::int64_t value, std::uint32_t bytes) {
-    if (bytes == 8) return put(&value, 8, 8);
-    // Along an axis without elements nothing is divided.
-    const Divisor divisor =
-        make_divisor(static_cast<std::uint32_t>(std::max<std::int64_t>(1, value)));
-    put(&divisor, sizeof divisor, 4);
-  };
+void pack_values(std::span<const Parameter> parameters, const Layout& layout,
+                 std::span<const std::uint32_t> offsets, std::byte* block) {
   static_assert(std::endian::native == std::endian::little,
                 "a narrow index is an index's first bytes");
   const std::int64_t inner = layout.shape[layout.shape.size() - 1];
   const Schedule& schedule = layout.schedule;
   const int step = schedule.tile != 0 ? schedule.tile : schedule.width;
   const std::int64_t rows = layout.shape[static_cast<std::size_t>(schedule.tile_axis)];
-  for (const Parameter& parameter : kernel.parameters) {
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const Parameter& parameter = parameters[p];
+    std::byte* const to = block + offsets[p];
+    const auto put_index = [&](std::int64_t value) { std::memcpy(to, &value, parameter.bytes); };
+    const auto put_divisor = [&](std::int64_t value) {
+      if (parameter.bytes == 8) return put_index(value);
+      // Along an axis without elements nothing is divided.
+      const Divisor divisor =
+          make_divisor(static_cast<std::uint32_t>(std::max<std::int64_t>(1, value)));
+      std::memcpy(to, &divisor, sizeof divisor);
+    };
     switch (parameter.kind) {
       case Parameter::Kind::pointer:
-      case Parameter::Kind::scalar: put(nullptr, parameter.bytes, parameter.bytes); break;
-      case Parameter::Kind::size: put_index(inner, parameter.bytes); break;
+      case Parameter::Kind::scalar: break;
+      case Parameter::Kind::size: put_index(inner); break;
       case Parameter::Kind::work_items:
-        put_index(static_cast<std::int64_t>(layout.work_items), parameter.bytes);
+        put_index(static_cast<std::int64_t>(layout.work_items));
         break;
-      case Parameter::Kind::columns: put_divisor(layout.row_items(), parameter.bytes); break;
-      case Parameter::Kind::rows: put_index(rows, parameter.bytes); break;
-      case Parameter::Kind::strips: put_divisor((rows + step - 1) / step, parameter.bytes); break;
-      case Parameter::Kind::extent:
-        put_divisor(layout.shape[parameter.axis], parameter.bytes);
-        break;
-      case Parameter::Kind::start:
-        put_index(layout.starts[parameter.index], parameter.bytes);
-        break;
+      case Parameter::Kind::columns: put_divisor(layout.row_items()); break;
+      case Parameter::Kind::rows: put_index(rows); break;
+      case Parameter::Kind::strips: put_divisor((rows + step - 1) / step); break;
+      case Parameter::Kind::extent: put_divisor(layout.shape[parameter.axis]); break;
+      case Parameter::Kind::start: put_index(layout.starts[parameter.index]); break;
       case Parameter::Kind::stride:
-        put_index(layout.strides[parameter.index][parameter.axis], parameter.bytes);
+        put_index(layout.strides[parameter.index][parameter.axis]);
         break;
-      case Parameter::Kind::row_count: put_index(layout.units, parameter.bytes); break;
-      case Parameter::Kind::row_blocks: put_divisor(layout.row_blocks, parameter.bytes); break;
-      case Parameter::Kind::vectors: put_index(layout.vectors, parameter.bytes); break;
-      case Parameter::Kind::length: put_index(layout.reduced, parameter.bytes); break;
-      case Parameter::Kind::column_strips:
-        put_divisor(layout.column_strips, parameter.bytes);
-        break;
-      case Parameter::Kind::splits: put_divisor(layout.splits, parameter.bytes); break;
+      case Parameter::Kind::row_count: put_index(layout.units); break;
+      case Parameter::Kind::row_blocks: put_divisor(layout.row_blocks); break;
+      case Parameter::Kind::vectors: put_index(layout.vectors); break;
+      case Parameter::Kind::length: put_index(layout.reduced); break;
+      case Parameter::Kind::column_strips: put_divisor(layout.column_strips); break;
+      case Parameter::Kind::splits: put_divisor(layout.splits); break;
       case Parameter::Kind::split_vectors:
-        put_index((layout.vectors + layout.splits - 1) / layout.splits, parameter.bytes);
+        put_index((layout.vectors + layout.splits - 1) / layout.splits);
         break;
-      case Parameter::Kind::split_stride:
-        put_index(layout.split_strides[parameter.index], parameter.bytes);
-        break;
-      case Parameter::Kind::launched_early: put_index(0, parameter.bytes); break;
+      case Parameter::Kind::split_stride: put_index(layout.split_strides[parameter.index]); break;
+      case Parameter::Kind::launched_early: put_index(0); break;
     }
   }
+}
+
+ParameterBlock pack_parameters(const KernelDescription& kernel, const Layout& layout) {
+  ParameterBlock block;
+  std::size_t end = 0;
+  for (const Parameter& parameter : kernel.parameters) {
+    const bool is_divisor = parameter.bytes == sizeof(Divisor);
+    const std::size_t alignment = is_divisor ? 4 : parameter.bytes;
+    const std::size_t offset = (end + alignment - 1) / alignment * alignment;
+    block.offsets.push_back(static_cast<std::uint32_t>(offset));
+    block.sizes.push_back(parameter.bytes);
+    end = offset + parameter.bytes;
+  }
+  block.bytes.resize(end);
+  pack_values(kernel.parameters, layout, block.offsets, block.bytes.data());
   return block;
 }
 

@@ -1,6 +1,8 @@
 #include "call/callable.hpp"
 
 #include "base/reclamation.hpp"
+#include "call/call_class.hpp"
+#include "call/manifest_log.hpp"
 
 namespace kiln {
 
@@ -10,6 +12,10 @@ void Callable::launch(const Call& call) {
     const base::ReadSection reading;
     if (const CachedPlan* plan = plans_.find(signature.words(), signature.hash())) {
       launch_plan(static_cast<const Plan&>(*plan), call);
+      return;
+    }
+    // Manifests list every shape.
+    if (has_classes() && !logs_manifest() && launch_by_class(plans_, call, signature.hash())) {
       return;
     }
   }
@@ -44,7 +50,11 @@ std::shared_ptr<const Plan> Callable::add_plan(const Call& call, const Signature
   std::shared_ptr<Plan> plan = make_plan(call, on_miss);
   plan->signature.assign(signature.words().begin(), signature.words().end());
   plan->hash = signature.hash();
-  return std::static_pointer_cast<const Plan>(plans_.insert(std::move(plan)));
+  auto kept = std::static_pointer_cast<const Plan>(plans_.insert(std::move(plan)));
+  if (has_classes()) {
+    add_to_class(plans_, call, *kept, [&](const CallTypes& types) { return specs(types); });
+  }
+  return kept;
 }
 
 }  // namespace kiln

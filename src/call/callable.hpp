@@ -16,7 +16,8 @@ class Callable {
   Callable& operator=(const Callable&) = delete;
   virtual ~Callable() = default;
 
-  /// Launches the call. Where its plan is there: no lock, and no allocation. Throws Error.
+  /// Launches the call. Where its plan is there, or its class is known: no lock. Where its plan is
+  /// there: no allocation. Throws Error.
   void launch(const Call& call);
   /// The plan of a call, made if it is not there: then the call is checked, and its kernels are
   /// found or, as Options::on_miss says, compiled. What it names belongs to this. Throws Error.
@@ -32,6 +33,9 @@ class Callable {
  private:
   /// Checks the call and makes its plan, but for the signature.
   virtual std::unique_ptr<Plan> make_plan(const Call& call, OnMiss on_miss) const = 0;
+  /// Whether calls have classes (call_class.hpp), and the kernels of one with such types.
+  virtual bool has_classes() const { return false; }
+  virtual std::vector<KernelSpec> specs(const CallTypes&) const { return {}; }
   std::shared_ptr<const Plan> find(const Signature& signature) const;
   std::shared_ptr<const Plan> add_plan(const Call& call, const Signature& signature,
                                        OnMiss on_miss);

@@ -39,6 +39,10 @@ std::unique_ptr<Plan> Function::Impl::make_plan(const Call& call, OnMiss on_miss
   return kiln::make_plan(names, definition.expression, specs, call, on_miss);
 }
 
+std::vector<KernelSpec> Function::Impl::specs(const CallTypes& types) const {
+  return call_specs(definition, types);
+}
+
 void Function::call(const Stream& stream, std::span<const Argument> inputs,
                     std::span<const View> outputs) const {
   impl_->launch({stream, inputs, outputs});

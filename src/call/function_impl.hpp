@@ -14,6 +14,8 @@ struct Function::Impl final : Callable {
 
  private:
   std::unique_ptr<Plan> make_plan(const Call& call, OnMiss on_miss) const override;
+  bool has_classes() const override { return true; }
+  std::vector<KernelSpec> specs(const CallTypes& types) const override;
 };
 
 }  // namespace kiln

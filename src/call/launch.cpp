@@ -41,11 +41,12 @@ const Scalar& scalar_of(const PlacedOperands& operands, std::uint32_t input) {
   return operands.arguments[operands.inputs[input].memory].scalar();
 }
 
-std::string label_of(const Plan& plan, const Call& call, std::uint32_t operand) {
-  return operand_label(plan.names, call, operand);
+std::string label_of(const CallNames& names, const Call& call, std::uint32_t operand) {
+  return operand_label(names, call, operand);
 }
-std::string label_of(const Plan& plan, const PlacedOperands& operands, std::uint32_t operand) {
-  return operand_label(plan.names, operands.inputs.size(), operand);
+std::string label_of(const CallNames& names, const PlacedOperands& operands,
+                     std::uint32_t operand) {
+  return operand_label(names, operands.inputs.size(), operand);
 }
 
 bool same_elements(const View& a, const View& b) {
@@ -73,13 +74,14 @@ void put_scalar(const CallNames& names, std::byte* to, std::uint32_t input, cons
 
 // Any overlap but the exact one would make the result depend on the order in which threads run.
 template <class Operands>
-void check_overlap_of(const Plan& plan, const Operands& operands) {
-  for (const Plan::Extent& output : plan.extents) {
+void check_overlap_of(const CallNames& names, std::span<const Plan::Extent> extents,
+                      const Operands& operands) {
+  for (const Plan::Extent& output : extents) {
     if (!output.output) continue;
     const char* const written_data = static_cast<const char*>(data_of(operands, output.operand));
     const char* const begin = written_data + output.low;
     const char* const end = written_data + output.high;
-    for (const Plan::Extent& other : plan.extents) {
+    for (const Plan::Extent& other : extents) {
       if (other.operand == output.operand) continue;
       const char* const other_data = static_cast<const char*>(data_of(operands, other.operand));
       if (other_data + other.high <= begin || end <= other_data + other.low) continue;
@@ -91,9 +93,17 @@ void check_overlap_of(const Plan& plan, const Operands& operands) {
           Code::invalid_argument,
           fmt::format("{}: {} overlaps {}: an output must be exactly the view of an input, or "
                       "lie apart from every other operand",
-                      plan.names.function, label_of(plan, operands, output.operand),
-                      label_of(plan, operands, other.operand)));
+                      names.function, label_of(names, operands, output.operand),
+                      label_of(names, operands, other.operand)));
     }
+  }
+}
+
+template <class Operands>
+void fill_scalars_of(const CallNames& names, const PlannedKernel& kernel, const Operands& operands,
+                     std::byte* block) {
+  for (const PlannedKernel::ScalarSlot& slot : kernel.scalars) {
+    put_scalar(names, block + slot.offset, slot.input, scalar_of(operands, slot.input), slot.dtype);
   }
 }
 
@@ -104,10 +114,7 @@ void fill_parameters_of(const Plan& plan, const PlannedKernel& kernel, const Ope
   for (const PlannedKernel::PointerSlot& slot : kernel.pointers) {
     put(block + slot.offset, static_cast<char*>(data_of(operands, slot.operand)) + slot.bytes);
   }
-  for (const PlannedKernel::ScalarSlot& slot : kernel.scalars) {
-    put_scalar(plan.names, block + slot.offset, slot.input, scalar_of(operands, slot.input),
-               slot.dtype);
-  }
+  fill_scalars_of(plan.names, kernel, operands, block);
 }
 
 template <class Operands>
@@ -134,15 +141,26 @@ void launch_kernel(const Plan& plan, const PlannedKernel& kernel, const Operands
 template <class Operands>
 void launch_plan_of(const Plan& plan, const Operands& operands) {
   if (plan.kernels.empty()) return;
-  check_overlap_of(plan, operands);
+  check_overlap_of(plan.names, plan.extents, operands);
   for (const PlannedKernel& kernel : plan.kernels) launch_kernel(plan, kernel, operands);
 }
 
 }  // namespace
 
-void check_overlap(const Plan& plan, const Call& call) { check_overlap_of(plan, call); }
+void check_overlap(const Plan& plan, const Call& call) {
+  check_overlap_of(plan.names, plan.extents, call);
+}
+void check_overlap(const CallNames& names, std::span<const Plan::Extent> extents,
+                   const Call& call) {
+  check_overlap_of(names, extents, call);
+}
 void check_overlap(const Plan& plan, const PlacedOperands& operands) {
-  check_overlap_of(plan, operands);
+  check_overlap_of(plan.names, plan.extents, operands);
+}
+
+void fill_scalars(const CallNames& names, const PlannedKernel& kernel, const Call& call,
+                  std::byte* block) {
+  fill_scalars_of(names, kernel, call, block);
 }
 
 void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const Call& call,

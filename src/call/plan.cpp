@@ -14,19 +14,6 @@ namespace {
 
 constexpr std::uint64_t kScalarTag = 1ull << 63;
 
-// The operand of the call for each array of a kernel's layout.
-std::vector<std::uint32_t> operands_of(const KernelSpec& spec, const Call& call) {
-  std::vector<std::uint32_t> operands;
-  for (const std::size_t argument : spec.arguments) {
-    if (!call.inputs[argument].is_scalar())
-      operands.push_back(static_cast<std::uint32_t>(argument));
-  }
-  for (const std::size_t output : spec.outputs) {
-    operands.push_back(static_cast<std::uint32_t>(call.inputs.size() + output));
-  }
-  return operands;
-}
-
 void place_slots(PlannedKernel& planned, const KernelSpec& spec, const Call& call,
                  const EmittedKernel& emitted) {
   const std::vector<std::uint32_t> operands = operands_of(spec, call);
@@ -36,8 +23,7 @@ void place_slots(PlannedKernel& planned, const KernelSpec& spec, const Call& cal
     if (parameter.kind == fusion::Parameter::Kind::pointer) {
       const std::int64_t elements = emitted.layout.offsets[parameter.index];
       planned.pointers.push_back(
-          {offset, operands[parameter.index],
-           is_packed(parameter.dtype) ? elements >> 1 : elements * (bits(parameter.dtype) / 8),
+          {offset, operands[parameter.index], pointer_bytes(elements, parameter.dtype),
            emitted.layout.schedule.operands[parameter.index].before_pdl_wait});
     } else if (parameter.kind == fusion::Parameter::Kind::scalar) {
       planned.scalars.push_back(
@@ -78,6 +64,22 @@ PlannedKernel planned_kernel(std::shared_ptr<jit::Kernel> kernel, const KernelSp
 }
 
 }  // namespace
+
+std::vector<std::uint32_t> operands_of(const KernelSpec& spec, const Call& call) {
+  std::vector<std::uint32_t> operands;
+  for (const std::size_t argument : spec.arguments) {
+    if (!call.inputs[argument].is_scalar())
+      operands.push_back(static_cast<std::uint32_t>(argument));
+  }
+  for (const std::size_t output : spec.outputs) {
+    operands.push_back(static_cast<std::uint32_t>(call.inputs.size() + output));
+  }
+  return operands;
+}
+
+std::int64_t pointer_bytes(std::int64_t elements, DType dtype) {
+  return is_packed(dtype) ? elements >> 1 : elements * (bits(dtype) / 8);
+}
 
 Signature::Signature(const Call& call) {
   push(static_cast<std::uint64_t>(call.stream.device.type) << 32 |

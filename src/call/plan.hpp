@@ -90,14 +90,26 @@ std::unique_ptr<Plan> make_plan(const CallNames& names, std::string_view express
                                 std::span<const KernelSpec> specs, const Call& call,
                                 OnMiss on_miss);
 
+/// The operand of the call for each array of a kernel's layout: inputs count from 0, outputs go on
+/// from there.
+std::vector<std::uint32_t> operands_of(const KernelSpec& spec, const Call& call);
+
+/// The bytes that so many elements take; two packed ones share one.
+std::int64_t pointer_bytes(std::int64_t elements, DType dtype);
+
 /// Throws Error(invalid_argument) when an output overlaps another operand of the call, unless it is
 /// element for element one of the inputs.
 void check_overlap(const Plan& plan, const Call& call);
+void check_overlap(const CallNames& names, std::span<const Plan::Extent> extents, const Call& call);
 
 /// Writes the parameters' values for this call into `block`, of kernel.parameters.bytes.size()
 /// bytes.
 void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const Call& call,
                      std::byte* block);
+
+/// Writes the numbers alone.
+void fill_scalars(const CallNames& names, const PlannedKernel& kernel, const Call& call,
+                  std::byte* block);
 
 /// The operands of a kernel of a program: parts of memories that are somewhere else in each call.
 struct PlacedOperands {

@@ -51,13 +51,13 @@ struct PlanTable::Tables {
 
   void count(const CachedPlan& plan) {
     PlanUsage& own = usage(plan.device);
-    ++own.plans;
+    own.plans += plan.plans();
     own.bytes += plan.counted_bytes;
   }
 
   void discount(const CachedPlan& plan) {
     PlanUsage& own = usage(plan.device);
-    --own.plans;
+    own.plans -= plan.plans();
     own.bytes -= plan.counted_bytes;
   }
 
@@ -95,7 +95,7 @@ std::size_t PlanTable::Tables::drop_old(Device device, const CachedPlan* but, Ga
   for (const Candidate& candidate : candidates) {
     if (own.bytes <= enough) break;
     discount(*candidate.plan);
-    ++own.dropped;
+    own.dropped += candidate.plan->plans();
     ++count;
     candidate.plan->is_dropped = true;
     changed.push_back(candidate.table);

@@ -23,6 +23,8 @@ struct CachedPlan : std::enable_shared_from_this<CachedPlan> {
 
   /// The memory that it takes, about; kernels are counted where they are loaded.
   virtual std::size_t bytes() const = 0;
+  /// What PlanUsage::plans counts it as; 0 for what only helps to make plans.
+  virtual std::size_t plans() const { return 1; }
   /// What it launches. Called while tables are locked.
   virtual std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const = 0;
 

@@ -22,25 +22,25 @@ namespace {
 
 bool is_packed_operand(const fusion::Operand& operand) { return is_packed(operand.dtype); }
 
-std::optional<fusion::Layout> products_of(const KernelSpec& spec, const RowsForm& rows,
+std::optional<fusion::Layout> products_of(const fusion::TypedGraph& graph, const RowsForm& rows,
+                                          std::span<const fusion::Operand> operands,
                                           fusion::Backend backend, bool tiles) {
   if (rows.space.splits > 1) return std::nullopt;
-  return fusion::plan_products(spec.function.graph, rows.space, spec.operands, rows.row_invariant,
-                               backend, tiles);
+  return fusion::plan_products(graph, rows.space, operands, rows.row_invariant, backend, tiles);
 }
 
 // Kernels in several passes keep a row in registers, element by element.
-void check_not_packed(const KernelSpec& spec) {
-  const auto packed = std::ranges::find_if(spec.operands, is_packed_operand);
-  if (packed == spec.operands.end()) return;
-  const auto index = static_cast<std::size_t>(packed - spec.operands.begin());
+void check_not_packed(const TypedFunction& function, std::span<const fusion::Operand> operands) {
+  const auto packed = std::ranges::find_if(operands, is_packed_operand);
+  if (packed == operands.end()) return;
+  const auto index = static_cast<std::size_t>(packed - operands.begin());
   throw Error(Code::unsupported,
               fmt::format("{}: {} '{}': expected a dtype of at least 8 bits, got {}: a Function "
                           "reduces packed numbers only if they are contiguous along the reduced "
                           "axes and every output has one element per row; use a kiln::Program, "
                           "which unpacks them in a kernel of its own",
-                          spec.function.name, packed->output ? "output" : "input",
-                          operand_names(spec.function.graph)[index], name(packed->dtype)));
+                          function.name, packed->output ? "output" : "input",
+                          operand_names(function.graph)[index], name(packed->dtype)));
 }
 
 bool gives_places(const fusion::TypedGraph& graph) {
@@ -48,51 +48,46 @@ bool gives_places(const fusion::TypedGraph& graph) {
       graph.nodes, [](const fusion::TypedNode& node) { return fusion::is_arg_reduction(node.op); });
 }
 
-// Layout and text of each form.
-class Emission {
- public:
-  Emission(const KernelSpec& spec, std::string_view target, EmittedKernel& emitted)
-      : spec_(spec), target_(target), backend_(backend_of(target)), emitted_(emitted) {}
-
-  void operator()(const ElementwiseForm&) {
-    emitted_.layout = fusion::plan_layout(spec_.shape, spec_.operands, backend_);
-    write(fusion::emit);
+// The layout of each form.
+struct Planning {
+  fusion::Layout operator()(const ElementwiseForm&) const {
+    return fusion::plan_layout(shape, operands, backend);
   }
 
-  void operator()(const RowsForm& rows) {
-    if (auto products = products_of(spec_, rows, backend_, has_tiles(target_))) {
-      emitted_.layout = *std::move(products);
-      write(fusion::emit_products);
-    } else {
-      check_not_packed(spec_);
-      emitted_.layout =
-          fusion::plan_rows(rows.space, spec_.operands, rows.row_invariant,
-                            gives_places(spec_.function.graph), backend_, row_features(target_));
-      write(fusion::emit_rows);
+  fusion::Layout operator()(const RowsForm& rows) const {
+    if (auto products = products_of(function.graph, rows, operands, backend, has_tiles(target))) {
+      return *std::move(products);
     }
-    emitted_.kernel.block = emitted_.layout.block();
+    check_not_packed(function, operands);
+    return fusion::plan_rows(rows.space, operands, rows.row_invariant, gives_places(function.graph),
+                             backend, row_features(target));
   }
 
-  void operator()(const ScanForm& scan) {
-    emitted_.layout = fusion::plan_scan(scan, spec_.operands, backend_);
-    write(fusion::emit_scan);
-    emitted_.kernel.block = emitted_.layout.block();
+  fusion::Layout operator()(const ScanForm& scan) const {
+    return fusion::plan_scan(scan, operands, backend);
   }
 
- private:
-  template <class Emit>
-  void write(const Emit& emit) {
-    const TypedFunction& function = spec_.function;
-    fusion::Schedule& schedule = emitted_.layout.schedule;
-    schedule.pdl = has_pdl(target_);
-    emitted_.kernel = emit(function.graph, schedule, function.options.accuracy);
-  }
-
-  const KernelSpec& spec_;
-  const std::string_view target_;
-  const fusion::Backend backend_;
-  EmittedKernel& emitted_;
+  const TypedFunction& function;
+  const Dims& shape;
+  const std::span<const fusion::Operand> operands;
+  const std::string_view target;
+  const fusion::Backend backend;
 };
+
+fusion::KernelDescription text_of(const KernelSpec& spec, const fusion::Layout& layout) {
+  const fusion::Schedule& schedule = layout.schedule;
+  const fusion::TypedGraph& graph = spec.function.graph;
+  const Accuracy accuracy = spec.function.options.accuracy;
+  if (std::holds_alternative<ElementwiseForm>(spec.form)) {
+    return fusion::emit(graph, schedule, accuracy);
+  }
+  fusion::KernelDescription kernel =
+      std::holds_alternative<ScanForm>(spec.form) ? fusion::emit_scan(graph, schedule, accuracy)
+      : schedule.products.rows != 0               ? fusion::emit_products(graph, schedule, accuracy)
+                                                  : fusion::emit_rows(graph, schedule, accuracy);
+  kernel.block = layout.block();
+  return kernel;
+}
 
 std::string signature_text(const KernelSpec& spec) {
   std::string text;
@@ -133,9 +128,18 @@ std::string readable_text(const KernelRequest& request, std::string_view source)
                           request.outputs);
 }
 
+fusion::Layout plan_kernel(const TypedFunction& function, const KernelForm& form, const Dims& shape,
+                           std::span<const fusion::Operand> operands, std::string_view target) {
+  fusion::Layout layout =
+      std::visit(Planning{function, shape, operands, target, backend_of(target)}, form);
+  layout.schedule.pdl = has_pdl(target);
+  return layout;
+}
+
 EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
   EmittedKernel emitted;
-  std::visit(Emission(spec, target, emitted), spec.form);
+  emitted.layout = plan_kernel(spec.function, spec.form, spec.shape, spec.operands, target);
+  emitted.kernel = text_of(spec, emitted.layout);
   const TypedFunction& function = spec.function;
   emitted.schedule_text = fusion::describe(emitted.layout.schedule, operand_names(function.graph));
   emitted.bytes = bytes_moved(spec);
@@ -153,7 +157,9 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
 
 bool can_reduce_packed(const KernelSpec& spec) {
   return std::ranges::none_of(spec.operands, is_packed_operand) ||
-         products_of(spec, std::get<RowsForm>(spec.form), fusion::Backend::host, false).has_value();
+         products_of(spec.function.graph, std::get<RowsForm>(spec.form), spec.operands,
+                     fusion::Backend::host, false)
+             .has_value();
 }
 
 std::vector<std::string> operand_names(const fusion::TypedGraph& graph) {

@@ -26,7 +26,12 @@ struct EmittedKernel {
   bool is_empty() const { return layout.work_items == 0; }
 };
 
-/// Throws Error(unsupported) for packed operands that no kernel of that form can have.
+/// How a kernel of that form runs over `shape` with those operands. Throws Error(unsupported) for
+/// packed operands that no kernel of that form can have.
+fusion::Layout plan_kernel(const TypedFunction& function, const KernelForm& form, const Dims& shape,
+                           std::span<const fusion::Operand> operands, std::string_view target);
+
+/// The same layout and the text for it. Throws as that does.
 EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target);
 
 /// Whether the packed operands of a kernel over rows, if it has any, can be read and stored there:

@@ -1,0 +1,450 @@
+#include "call/call_class.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/reclamation.hpp"
+#include "core/view_bytes.hpp"
+#include "fusion/emit/pack_values.hpp"
+#include "kernel/emit_kernel.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+// The first words of signatures that are no call's, whose first word is a device.
+constexpr std::uint64_t kClassTag = 1ull << 62;
+constexpr std::uint64_t kKernelsTag = 1ull << 61;
+
+constexpr std::size_t kMostKernels = 4;
+constexpr std::size_t kMostBytes = 2048;  // of a kernel's parameters
+constexpr std::size_t kMostParameters = 256;
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 32);
+}
+
+// Kernels of one schedule for each of a class's kernels.
+struct ScheduledKernels final : CachedPlan {
+  struct Kernel {
+    fusion::Schedule schedule;
+    std::vector<fusion::Parameter> parameters;
+    PlannedKernel planned;  ///< of the first call
+  };
+
+  std::size_t bytes() const override {
+    std::size_t bytes = sizeof *this + 8 * signature.size();
+    for (const Kernel& kernel : kernels) {
+      bytes += sizeof kernel + kernel.parameters.size() * (sizeof(fusion::Parameter) + 16) +
+               kernel.schedule.operands.size() * sizeof(fusion::OperandSchedule);
+    }
+    return bytes;
+  }
+  std::size_t plans() const override { return 0; }
+  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override {
+    std::vector<std::shared_ptr<jit::Kernel>> loaded;
+    for (const Kernel& kernel : kernels) loaded.push_back(kernel.planned.kernel);
+    return loaded;
+  }
+
+  std::vector<Kernel> kernels;
+};
+
+// Of what schedules of one class are likely to differ in.
+std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
+  const auto pair = [](int a, int b) {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(a)) << 32 |
+           static_cast<std::uint32_t>(b);
+  };
+  const fusion::RowSchedule& rows = schedule.reduction;
+  const fusion::ProductSchedule& products = schedule.products;
+  hash = mixed(hash, pair(schedule.rank, schedule.width));
+  hash = mixed(hash, pair(schedule.vectors, schedule.threads));
+  hash = mixed(hash, pair(schedule.tile, schedule.tile_axis) ^
+                         static_cast<std::uint64_t>(schedule.wide_index) << 30 ^
+                         static_cast<std::uint64_t>(schedule.streamed) << 29 ^
+                         static_cast<std::uint64_t>(schedule.table) << 28);
+  hash = mixed(hash, pair(rows.threads, rows.vectors));
+  hash = mixed(hash, pair(rows.columns, rows.rows));
+  hash = mixed(hash, pair(rows.axes, rows.row_step));
+  hash = mixed(hash, pair(products.rows, products.columns));
+  hash = mixed(hash, pair(products.tiles.sets, products.tiles.steps));
+  for (const fusion::OperandSchedule& operand : schedule.operands) {
+    hash = mixed(hash, pair(operand.alignment, static_cast<int>(operand.access)));
+    hash = mixed(hash, operand.outer_axes);
+  }
+  return hash;
+}
+
+// The kernels' layouts for a call, and what those of its schedules are found by.
+struct Layouts {
+  std::array<std::optional<fusion::Layout>, kMostKernels> of;
+  std::array<std::uint64_t, 3> words;
+  std::uint64_t hash = 0;
+};
+
+const View& view_of(const Call& call, std::size_t operand) {
+  return operand < call.inputs.size() ? call.inputs[operand].view()
+                                      : call.outputs[operand - call.inputs.size()];
+}
+
+// What check_operand() accepts.
+bool is_sound(const View& view, const Device& device) {
+  if (view.device() != device || view.data() == nullptr) return false;
+  const auto bytes = static_cast<std::uintptr_t>(std::max(1, bits(view.dtype()) / 8));
+  const std::uintptr_t unit = view.dtype() == DType::c64 ? 4 : bytes;
+  return reinterpret_cast<std::uintptr_t>(view.data()) % unit == 0;
+}
+
+// Whether each element lies beyond all those of the axes with smaller strides, so that no two share
+// memory. An output of which that is not true may be an error, or not.
+bool is_nested(const View& view) {
+  const Dims& shape = view.shape();
+  const Dims& strides = view.strides();
+  std::int64_t reach = 0;
+  for (std::uint32_t done = 0;;) {
+    std::size_t next = shape.size();
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      if (shape[k] == 1 || (done >> k & 1) != 0) continue;
+      if (next == shape.size() || std::abs(strides[k]) < std::abs(strides[next])) next = k;
+    }
+    if (next == shape.size()) return true;
+    if (std::abs(strides[next]) <= reach) return false;
+    reach += std::abs(strides[next]) * (shape[next] - 1);
+    done |= 1u << next;
+  }
+}
+
+bool is_sound(const Call& call) {
+  const Device& device = call.stream.device;
+  for (const Argument& input : call.inputs) {
+    if (!input.is_scalar() && !is_sound(input.view(), device)) return false;
+  }
+  return std::ranges::all_of(call.outputs, [&](const View& output) {
+    return is_sound(output, device) && is_nested(output);
+  });
+}
+
+// Copies into what the thread has from calls before, so that nothing is allocated.
+const KernelForm& form_of(const KernelForm& form, const Dims& shape) {
+  thread_local KernelForm rows{RowsForm{}};
+  thread_local KernelForm scan{ScanForm{}};
+  if (const auto* own = std::get_if<RowsForm>(&form)) {
+    RowsForm& copy = std::get<RowsForm>(rows);
+    copy = *own;
+    copy.space.shape = shape;
+    return rows;
+  }
+  if (const auto* own = std::get_if<ScanForm>(&form)) {
+    ScanForm& copy = std::get<ScanForm>(scan);
+    copy = *own;
+    copy.shape = shape;
+    return scan;
+  }
+  return form;
+}
+
+fusion::Layout layout_of(const CallClass& known, const CallClass::Kernel& kernel, const Call& call,
+                         std::span<const std::int64_t> sizes, double& elements) {
+  Dims shape(kernel.sizes.size());
+  elements = 1;
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    shape[k] = sizes[kernel.sizes[k]];
+    elements *= static_cast<double>(shape[k]);
+  }
+  std::array<fusion::Operand, ClassKey::kMostOperands> operands;
+  for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
+    const CallClass::Kernel::Operand& own = kernel.operands[i];
+    const View& view = view_of(call, own.operand);
+    fusion::Operand& operand = operands[i];
+    operand.dtype = view.dtype();
+    operand.output = own.operand >= call.inputs.size();
+    operand.strides = Dims(shape.size(), 0);
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      if (own.axes[k] != CallClass::Kernel::kRepeats) {
+        operand.strides[k] = view.strides()[static_cast<std::size_t>(own.axes[k])];
+      }
+    }
+    operand.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data()));
+    operand.offset = view.offset();
+  }
+  return plan_kernel(kernel.spec.function, form_of(kernel.spec.form, shape), shape,
+                     std::span(operands).first(kernel.operands.size()), known.target);
+}
+
+// False if the kernels may have to run in another order, or one would have nothing to compute.
+bool find_layouts(const CallClass& known, const Call& call, std::span<const std::int64_t> sizes,
+                  Layouts& layouts) {
+  layouts.hash = known.id;
+  double before = 0;
+  for (std::size_t i = 0; i < known.kernels.size(); ++i) {
+    double elements = 0;
+    layouts.of[i] = layout_of(known, known.kernels[i], call, sizes, elements);
+    if (layouts.of[i]->work_items == 0 || (i != 0 && elements >= before)) return false;
+    before = elements;
+    layouts.hash = hash_of(layouts.hash, layouts.of[i]->schedule);
+  }
+  layouts.words = {kKernelsTag, known.id, layouts.hash};
+  return true;
+}
+
+const ScheduledKernels* find_kernels(const PlanTable& plans, const CallClass& known,
+                                     const Layouts& layouts) {
+  const CachedPlan* const found = plans.find(layouts.words, layouts.hash);
+  if (found == nullptr) return nullptr;
+  const auto& kernels = static_cast<const ScheduledKernels&>(*found);
+  for (std::size_t i = 0; i < known.kernels.size(); ++i) {
+    if (kernels.kernels[i].schedule != layouts.of[i]->schedule) return nullptr;
+  }
+  return &kernels;
+}
+
+// Whether the signature had better have a plan of its own.
+bool is_called_often(const CallClass& known, std::uint64_t hash) {
+  constexpr std::uint64_t kCount = 0xffff;
+  std::atomic<std::uint64_t>& count = known.counts[(hash >> 16) % known.counts.size()];
+  const std::uint64_t before = count.load(std::memory_order_relaxed);
+  const bool same = (before & ~kCount) == (hash & ~kCount);
+  const std::uint64_t calls = same ? (before & kCount) + 1 : 1;
+  count.store((hash & ~kCount) | (calls % kCallsBeforePlan), std::memory_order_relaxed);
+  return calls == kCallsBeforePlan;
+}
+
+void check_overlap_of(const CallClass& known, const Call& call) {
+  std::array<Plan::Extent, ClassKey::kMostOperands> extents;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < call.inputs.size() + call.outputs.size(); ++i) {
+    const bool output = i >= call.inputs.size();
+    if (!output && call.inputs[i].is_scalar()) continue;
+    const ByteExtent extent = extent_of(view_of(call, i));
+    extents[count++] = {static_cast<std::uint32_t>(i), extent.low, extent.high, output};
+  }
+  check_overlap(known.names, std::span(extents).first(count), call);
+}
+
+void launch(const CallClass& known, const CallClass::Kernel& mapping,
+            const ScheduledKernels::Kernel& kernel, const fusion::Layout& layout,
+            const Call& call) {
+  const PlannedKernel& planned = kernel.planned;
+  const std::vector<std::uint32_t>& offsets = planned.parameters.offsets;
+  alignas(16) std::array<std::byte, kMostBytes> block;
+  std::array<void*, kMostParameters> arguments;
+  std::memset(block.data(), 0, planned.parameters.bytes.size());
+  fusion::pack_values(kernel.parameters, layout, offsets, block.data());
+  for (std::size_t p = 0; p < offsets.size(); ++p) {
+    arguments[p] = block.data() + offsets[p];
+    const fusion::Parameter& parameter = kernel.parameters[p];
+    if (parameter.kind != fusion::Parameter::Kind::pointer) continue;
+    const View& view = view_of(call, mapping.operands[parameter.index].operand);
+    const std::int64_t elements = layout.offsets[parameter.index];
+    void* const first = static_cast<char*>(view.data()) + pointer_bytes(elements, parameter.dtype);
+    std::memcpy(arguments[p], &first, sizeof first);
+  }
+  fill_scalars(known.names, planned, call, block.data());
+  jit::LaunchShape shape = planned.shape;
+  shape.work_items = layout.threads();
+  if (!std::holds_alternative<ElementwiseForm>(mapping.spec.form)) shape.block = layout.block();
+  known.backend->launch(*planned.kernel, shape, arguments.data(), call.stream);
+}
+
+// ---- Classes -----------------------------------------------------------------------------------
+
+// Strides of C order, but 0 along axes of one element: others differ from each other.
+Dims marked_strides(const Dims& shape) {
+  Dims strides = contiguous_strides(shape);
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (shape[k] == 1) strides[k] = 0;
+  }
+  return strides;
+}
+
+// The kernels' specifications, with strides that say which axis of the call each is.
+std::vector<KernelSpec> marked_specs(const Call& call, const SpecsOf& specs_of) {
+  CallTypes types = types_of(call);
+  for (std::vector<ArrayType>* arrays : {&types.arrays, &types.outputs}) {
+    for (ArrayType& array : *arrays) array.strides = marked_strides(array.shape);
+  }
+  return specs_of(types);
+}
+
+bool has_shape(const KernelForm& form, const Dims& shape) {
+  if (const auto* rows = std::get_if<RowsForm>(&form)) {
+    return rows->space.shape == shape && rows->space.splits == 1;
+  }
+  const auto* scan = std::get_if<ScanForm>(&form);
+  return scan == nullptr || scan->shape == shape;
+}
+
+// Nothing for kernels whose numbers are not a class's.
+std::optional<CallClass::Kernel> kernel_of(KernelSpec spec, const Call& call,
+                                           std::span<const std::int64_t> sizes) {
+  CallClass::Kernel kernel;
+  if (!has_shape(spec.form, spec.shape) || spec.shape.size() > Dims::kInline) return std::nullopt;
+  for (const std::int64_t size : spec.shape) {
+    const auto found = std::ranges::find(sizes, size);
+    if (found == sizes.end()) return std::nullopt;
+    kernel.sizes.push_back(static_cast<std::uint8_t>(found - sizes.begin()));
+  }
+  const std::vector<std::uint32_t> operands = operands_of(spec, call);
+  if (operands.size() != spec.operands.size()) return std::nullopt;  // iotas
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Dims marks = marked_strides(view_of(call, operands[i]).shape());
+    CallClass::Kernel::Operand operand{operands[i], {}};
+    for (const std::int64_t stride : spec.operands[i].strides) {
+      const auto axis = std::ranges::find(marks, stride) - marks.begin();
+      operand.axes.push_back(stride == 0 ? CallClass::Kernel::kRepeats
+                                         : static_cast<std::int8_t>(axis));
+    }
+    kernel.operands.push_back(std::move(operand));
+  }
+  kernel.spec = std::move(spec);
+  kernel.spec.operands.clear();
+  return kernel;
+}
+
+std::shared_ptr<CallClass> make_class(const ClassKey& key, const Call& call, const Plan& plan,
+                                      const SpecsOf& specs_of) {
+  static std::atomic<std::uint64_t> next{1};
+  std::vector<KernelSpec> specs = marked_specs(call, specs_of);
+  if (specs.size() != plan.kernels.size() || specs.size() > kMostKernels) return nullptr;
+  auto made = std::make_shared<CallClass>();
+  made->signature.assign(key.words().begin(), key.words().end());
+  made->hash = key.hash();
+  made->device = plan.device;
+  made->id = next++;
+  made->names = plan.names;
+  made->backend = plan.backend;
+  made->target = plan.backend->target();
+  for (KernelSpec& spec : specs) {
+    auto kernel = kernel_of(std::move(spec), call, key.sizes());
+    if (!kernel) return nullptr;
+    made->kernels.push_back(*std::move(kernel));
+  }
+  return made;
+}
+
+bool fits_stack(const PlannedKernel& kernel) {
+  return kernel.parameters.bytes.size() <= kMostBytes &&
+         kernel.parameters.offsets.size() <= kMostParameters;
+}
+
+}  // namespace
+
+ClassKey::ClassKey(const Call& call) {
+  sizes_[0] = 1;
+  has_class_ = call.inputs.size() + call.outputs.size() <= kMostOperands && !call.outputs.empty();
+  if (!has_class_) return;
+  push(kClassTag | static_cast<std::uint64_t>(call.stream.device.type) << 32 |
+       static_cast<std::uint32_t>(call.stream.device.index));
+  push(call.inputs.size() << 32 | call.outputs.size());
+  for (const Argument& input : call.inputs) {
+    if (input.is_scalar()) {
+      push(kClassTag | static_cast<std::uint64_t>(input.scalar().dtype()) << 1 |
+           (input.scalar().weak() ? 1 : 0));
+    } else {
+      push_view(input.view());
+    }
+  }
+  for (const View& output : call.outputs) push_view(output);
+}
+
+void ClassKey::push_view(const View& view) {
+  if (view.shape().size() > Dims::kInline) has_class_ = false;
+  if (!has_class_) return;
+  push(static_cast<std::uint64_t>(view.dtype()) | view.shape().size() << 8);
+  std::uint64_t axes = 0;
+  for (const std::int64_t size : view.shape()) axes = axes << 8 | number_of(size);
+  push(axes);
+}
+
+std::uint64_t ClassKey::number_of(std::int64_t size) {
+  for (std::size_t i = 0; i < sizes_count_; ++i) {
+    if (sizes_[i] == size) return i;
+  }
+  if (size == 0 || sizes_count_ == kMostSizes) {
+    has_class_ = false;
+    return 0;
+  }
+  sizes_[sizes_count_] = size;
+  return sizes_count_++;
+}
+
+void ClassKey::push(std::uint64_t word) {
+  hash_ = mixed(hash_, word);
+  words_[size_++] = word;
+}
+
+std::size_t CallClass::bytes() const {
+  std::size_t bytes = sizeof *this + 8 * signature.size() + target.size();
+  for (const Kernel& kernel : kernels) {
+    const fusion::TypedGraph& graph = kernel.spec.function.graph;
+    bytes += sizeof kernel + kernel.spec.function.expression.size() +
+             graph.nodes.size() * sizeof(fusion::TypedNode) +
+             kernel.operands.size() * (sizeof(Kernel::Operand) + Dims::kInline);
+  }
+  return bytes;
+}
+
+bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t hash) {
+  const ClassKey key(call);
+  if (!key.has_class()) return false;
+  const CachedPlan* const found = plans.find(key.words(), key.hash());
+  if (found == nullptr || !is_sound(call)) return false;
+  const auto& known = static_cast<const CallClass&>(*found);
+  Layouts layouts;
+  try {
+    if (!find_layouts(known, call, key.sizes(), layouts)) return false;
+  } catch (const Error&) {
+    return false;  // a plan says it in the words of this call
+  }
+  const ScheduledKernels* const kernels = find_kernels(plans, known, layouts);
+  if (kernels == nullptr || is_called_often(known, hash)) return false;
+  check_overlap_of(known, call);
+  for (std::size_t i = 0; i < known.kernels.size(); ++i) {
+    launch(known, known.kernels[i], kernels->kernels[i], *layouts.of[i], call);
+  }
+  return true;
+}
+
+void add_to_class(PlanTable& plans, const Call& call, const Plan& plan, const SpecsOf& specs_of) {
+  const ClassKey key(call);
+  if (!key.has_class() || plan.kernels.empty() || !std::ranges::all_of(plan.kernels, fits_stack)) {
+    return;
+  }
+  std::shared_ptr<const CachedPlan> found;
+  {
+    const base::ReadSection reading;
+    if (const CachedPlan* const known = plans.find(key.words(), key.hash())) {
+      found = known->shared_from_this();
+    }
+  }
+  if (found == nullptr) {
+    std::shared_ptr<CallClass> made = make_class(key, call, plan, specs_of);
+    if (made == nullptr) return;
+    found = plans.insert(std::move(made));
+  }
+  const auto& known = static_cast<const CallClass&>(*found);
+  Layouts layouts;
+  if (!find_layouts(known, call, key.sizes(), layouts)) return;
+  {
+    const base::ReadSection reading;
+    if (plans.find(layouts.words, layouts.hash) != nullptr) return;
+  }
+  const std::vector<KernelSpec> specs = specs_of(types_of(call));
+  auto kernels = std::make_shared<ScheduledKernels>();
+  kernels->signature.assign(layouts.words.begin(), layouts.words.end());
+  kernels->hash = layouts.hash;
+  kernels->device = plan.device;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    EmittedKernel emitted = emit_kernel(specs[i], known.target);
+    kernels->kernels.push_back({std::move(emitted.layout.schedule),
+                                std::move(emitted.kernel.parameters), plan.kernels[i]});
+  }
+  plans.insert(std::move(kernels));
+}
+
+}  // namespace kiln

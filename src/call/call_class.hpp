@@ -1,0 +1,97 @@
+// Calls by class, not by shape: what the text of a call's kernels depends on is looked up, and its
+// numbers are computed on the stack. A shape never seen then costs a layout, and leaves nothing
+// behind.
+//
+// Calls are of one class if they agree in everything but sizes, strides and alignment, and if the
+// same of their axes have one element and the same are equally long: then they have the same
+// specification, but for those numbers. A class keeps the kernels of each schedule that its layouts
+// have had so far. Where a schedule depends on sizes is the planners' business (fusion/schedule):
+// they run for every call.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "call/plan.hpp"
+#include "core/plan_table.hpp"
+#include "kernel/kernel_spec.hpp"
+
+namespace kiln {
+
+/// The words that decide a call's class. Lives on the stack of a call.
+class ClassKey {
+ public:
+  explicit ClassKey(const Call& call);
+  /// Not with operands without elements, of more than eight axes, or more than kMostOperands: such
+  /// calls are planned one by one.
+  bool has_class() const { return has_class_; }
+  std::span<const std::uint64_t> words() const { return {words_.data(), size_}; }
+  std::uint64_t hash() const { return hash_; }
+  /// The sizes of axes, each once: 1, and then in the order of their first axes.
+  std::span<const std::int64_t> sizes() const { return {sizes_.data(), sizes_count_}; }
+
+  static constexpr std::size_t kMostOperands = 32;
+  static constexpr std::size_t kMostSizes = 64;
+
+ private:
+  void push(std::uint64_t word);
+  void push_view(const View& view);
+  std::uint64_t number_of(std::int64_t size);
+
+  std::array<std::uint64_t, 2 + 2 * kMostOperands> words_;
+  std::array<std::int64_t, kMostSizes> sizes_;
+  std::size_t size_ = 0;
+  std::size_t sizes_count_ = 1;
+  std::uint64_t hash_ = 0;
+  bool has_class_ = true;
+};
+
+/// What the calls of a class have in common.
+struct CallClass final : CachedPlan {
+  /// From a call's numbers to those of one of its kernels.
+  struct Kernel {
+    static constexpr std::int8_t kRepeats = -1;
+    struct Operand {
+      std::uint32_t operand;          ///< of the call: inputs count from 0, outputs go on
+      std::vector<std::int8_t> axes;  ///< for each axis of the space the operand's, or kRepeats
+    };
+    KernelSpec spec;                  ///< of the first call
+    std::vector<std::uint8_t> sizes;  ///< for each axis of the space, which of ClassKey::sizes()
+    std::vector<Operand> operands;    ///< arrays
+  };
+
+  std::size_t bytes() const override;
+  std::size_t plans() const override { return 0; }
+  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override { return {}; }
+
+  std::uint64_t id = 0;  ///< of no other class
+  CallNames names;
+  jit::Backend* backend = nullptr;
+  std::string target;
+  std::vector<Kernel> kernels;  ///< in the order in which they run
+
+  /// Signatures that were called by class lately, with how often in the low 16 bits.
+  mutable std::array<std::atomic<std::uint64_t>, 64> counts{};
+};
+
+/// The specifications of calls of a Callable; throws Error.
+using SpecsOf = std::function<std::vector<KernelSpec>(const CallTypes&)>;
+
+/// A call of this signature gets a plan of its own when it was called this often by class; with
+/// lengths that are used for a while and then never again tables do not grow.
+inline constexpr std::uint64_t kCallsBeforePlan = 256;
+
+/// Launches a call whose class and schedules are known, and returns true. Else, if it may be an
+/// error, and if its signature (`hash`) has been called often, nothing happened. To be called in a
+/// base::ReadSection. Takes no lock. Throws as launch_plan() does.
+bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t hash);
+
+/// Adds the class of a call, if it has none, and the kernels of its plan.
+void add_to_class(PlanTable& plans, const Call& call, const Plan& plan, const SpecsOf& specs_of);
+
+}  // namespace kiln
