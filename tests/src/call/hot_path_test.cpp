@@ -7,10 +7,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "kiln/kiln.h"
@@ -95,6 +98,31 @@ TEST_P(HotPath, ACallAllocatesAndLocksNothing) {
   });
   const Function h = fuse("h", [](Value x) { return std::tuple(x + 1, x * 2); });
   expect_nothing([&] { h(stream, {view(0)}, {view(2), view(3)}); });
+}
+
+// Of a class that was called before (call/call_class.hpp). Its layout is planned, which allocates.
+TEST_P(HotPath, ACallOfANewShapeLocksNothing) {
+  const std::array<std::string, 2> names = {"a", "b"};
+  for (const char* const text :
+       {"a * 2 + b", "sum(a * b, -1)", "a / sum(b, 0)", "sum(a * b, 0)", "cumsum(a, -1) + b"}) {
+    const Function f = parse("f", text, {}, names);
+    const bool is_sum = std::string_view(text).starts_with("sum");
+    const bool is_column = std::string_view(text).ends_with("0)") && is_sum;
+    const auto call = [&](std::int64_t rows) {
+      const Dims reduced = is_column ? Dims{1, 64} : Dims{rows, 1};
+      f(stream, {view(0, {rows, 64}), view(1, {rows, 64})},
+        {view(2, is_sum ? reduced : Dims{rows, 64})});
+    };
+    for (std::int64_t rows = 2; rows < 64; rows += 2) call(rows);
+    const std::uint64_t plans = statistics(device).plans;
+    const std::size_t locked = locks;
+    for (std::int64_t rows = 33; rows < 64; rows += 2) call(rows);
+    if (GetParam() == DeviceType::cpu) {
+      EXPECT_EQ(locks - locked, 0u) << text;
+      EXPECT_EQ(statistics(device).plans, plans) << text;
+    }
+    backend->synchronize(stream);
+  }
 }
 
 TEST_P(HotPath, ACopyAllocatesAndLocksNothing) {
@@ -249,14 +277,21 @@ TEST(HotPathDeathTest, ACallMakesNoSystemCall) {
   const auto calls = [] {
     const Function f = fuse("f", [](Value a, Value x, Value y) { return a * x + y; });
     alignas(64) static float x[4096], y[4096], out[4096];
-    const auto view = [](float* data) { return View(data, DType::f32, {4096}); };
+    const auto view = [](float* data, std::int64_t size = 4096) {
+      return View(data, DType::f32, {size});
+    };
     const auto call = [&] { f({}, {2.0, view(x), view(y)}, {view(out)}); };
+    const auto call_new = [&](std::int64_t size) {
+      f({}, {2.0, view(x, size), view(y, size)}, {view(out, size)});
+    };
     call();
+    call_new(999);
     const Launch launch = f.bind({}, {2.0, view(x), view(y)}, {view(out)});
     if (!forbid_system_calls()) _exit(77);
     for (int i = 0; i < 100; ++i) {
       call();
       launch({});
+      call_new(1000 + i);
     }
     _exit(42);
   };
