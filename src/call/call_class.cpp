@@ -9,6 +9,7 @@
 #include "base/reclamation.hpp"
 #include "core/view_bytes.hpp"
 #include "fusion/emit/pack_values.hpp"
+#include "fusion/schedule/iota_operands.hpp"
 #include "kernel/emit_kernel.hpp"
 #include "kiln/error.hpp"
 
@@ -172,8 +173,15 @@ fusion::Layout layout_of(const CallClass& known, const CallClass::Kernel& kernel
     operand.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data()));
     operand.offset = view.offset();
   }
+  std::size_t count = kernel.operands.size();
+  if (kernel.has_iotas) {
+    const TypedFunction& function = kernel.spec.function;
+    for (fusion::Operand& iota : fusion::iota_operands(function.graph, shape, function.name)) {
+      operands[count++] = std::move(iota);
+    }
+  }
   return plan_kernel(kernel.spec.function, form_of(kernel.spec.form, shape), shape,
-                     std::span(operands).first(kernel.operands.size()), known.target);
+                     std::span(operands).first(count), known.target);
 }
 
 // False if the kernels may have to run in another order, or one would have nothing to compute.
@@ -290,7 +298,8 @@ std::optional<CallClass::Kernel> kernel_of(KernelSpec spec, const Call& call,
     kernel.sizes.push_back(static_cast<std::uint8_t>(found - sizes.begin()));
   }
   const std::vector<std::uint32_t> operands = operands_of(spec, call);
-  if (operands.size() != spec.operands.size()) return std::nullopt;  // iotas
+  if (spec.operands.size() > ClassKey::kMostOperands) return std::nullopt;
+  kernel.has_iotas = spec.operands.size() > operands.size();
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Dims marks = marked_strides(view_of(call, operands[i]).shape());
     CallClass::Kernel::Operand operand{operands[i], {}};

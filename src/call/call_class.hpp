@@ -62,7 +62,8 @@ struct CallClass final : CachedPlan {
     };
     KernelSpec spec;                  ///< of the first call
     std::vector<std::uint8_t> sizes;  ///< for each axis of the space, which of ClassKey::sizes()
-    std::vector<Operand> operands;    ///< arrays
+    std::vector<Operand> operands;    ///< arrays; iotas come after them
+    bool has_iotas = false;
   };
 
   std::size_t bytes() const override;

@@ -61,6 +61,7 @@ const Form kForms[] = {
     {"left_out", "sum(a * b, -1) * s", {-1, -2}, {-1, -2}, {-1}},
     {"columns", "sum(a * b, 0) * s", {-1, -2}, {-1, -2}, {1, -2}},
     {"products", "sum(a * b, -1) * s", {-1, -2}, {-2}, {-1, 1}},
+    {"iota", "where(iota(1) > iota(0), a, b) * s + f32(iota())", {-1, -2}, {-2}, {-1, -2}},
     {"scan", "cumsum(a * s, -1) + b", {-1, -2}, {-2}, {-1, -2}},
 };
 
