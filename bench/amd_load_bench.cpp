@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "fusion/schedule/gpu_model.hpp"
+#include "fusion/schedule/device_model.hpp"
 #include "jit/device/backend.hpp"
 #include "jit/service/compile.hpp"
 #include "kiln/kiln.hpp"
@@ -135,7 +135,7 @@ amd::Trace trace_of(const Case& one) {
   return trace;
 }
 
-Json report(const Case& one, const fusion::GpuModel& gpu, int wave_size) {
+Json report(const Case& one, const fusion::DeviceModel& gpu, int wave_size) {
   double bytes = 0;
   for (const Array& array : one.operands) bytes += bytes_of(array);
   const double elements = elements_of(one.operands[0]);
@@ -181,11 +181,11 @@ void print_head() {
 void run(const std::vector<std::string>& wanted, Json& rows) {
   jit::Backend& backend = jit::backend({DeviceType::hip, 0});
   const std::string target = backend.target();
-  const fusion::GpuModel* const gpu = fusion::find_gpu_model(target);
+  const fusion::DeviceModel& gpu = fusion::device_model(target);
   print_head();
   for (const Case& one : cases()) {
     if (!wanted.empty() && std::ranges::count(wanted, one.name) == 0) continue;
-    rows.push_back(report(one, *gpu, backend.wave_size()));
+    rows.push_back(report(one, gpu, backend.wave_size()));
     print(rows.back());
   }
 }

@@ -6,17 +6,16 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/op.hpp"
+#include "fusion/schedule/device_model.hpp"
 #include "fusion/schedule/explain.hpp"
-#include "fusion/schedule/gpu_model.hpp"
 
 namespace kiln::fusion {
 namespace {
 
 // Operations on f32 that a target can do while its memory copies one byte (read and write counted).
-// One core of a CPU: 8 lanes, two pipes, 3 GHz, 12 GB/s.
 double balance_of(std::string_view target) {
-  const GpuModel* const gpu = find_gpu_model(target);
-  return gpu == nullptr ? 4 : gpu->lanes_per_ns() / (kCopiedFraction * gpu->bandwidth_gbs);
+  const DeviceModel& model = device_model(target);
+  return model.lanes_per_ns() / (kCopiedFraction * model.bandwidth_gbs);
 }
 
 double operations_of(const TypedGraph& graph) {

@@ -69,7 +69,7 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
   const DeviceModel& model = device_model(schedule.backend);
   const std::string start = plural(schedule.width, "element") + " per work item";
   const std::int64_t inner = layout.shape[layout.shape.size() - 1];
-  if (model.vector_bytes == 0) {
+  if (model.work.vector_bytes == 0) {
     return fmt::format("{}: part of a row, which the compiler vectorises", start);
   }
   const auto bits_of = [&](std::size_t i) {
@@ -90,18 +90,19 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
   if (narrowest == operands.size()) {
     return start + ": no operand is contiguous, so a vector would save no access";
   }
-  const int full = model.vector_bytes * 8 / bits_of(narrowest);
+  const int full = model.work.vector_bytes * 8 / bits_of(narrowest);
   if (schedule.width >= full) {
     return fmt::format("{}: {} bytes of {}, the narrowest contiguous operand", start,
-                       model.vector_bytes * schedule.width / full, names[narrowest]);
+                       model.work.vector_bytes * schedule.width / full, names[narrowest]);
   }
   if (inner < full) return fmt::format("{}: a row has only {}", start, inner);
   if (schedule.tile != 0 && schedule.width >= schedule.tile) {
     return fmt::format("{}: a tile's row", start);
   }
-  if (stored != operands.size() && schedule.width * bits_of(stored) == 8 * model.max_stored_bytes) {
+  if (stored != operands.size() &&
+      schedule.width * bits_of(stored) == 8 * model.work.max_stored_bytes) {
     return fmt::format("{}: {} bytes of {}, so that neighbouring threads store whole cache lines",
-                       start, model.max_stored_bytes, names[stored]);
+                       start, model.work.max_stored_bytes, names[stored]);
   }
   return fmt::format("{}: more would take too many registers for {}, which is {} bits wide", start,
                      names[widest], bits(operands[widest].dtype));

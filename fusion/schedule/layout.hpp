@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "fusion/schedule/device_model.hpp"
 #include "kiln/dims.hpp"
 #include "kiln/dtype.hpp"
 
@@ -34,24 +35,6 @@ struct Operand {
                                   ///< split to the next
   MemoryPlace place{};            ///< of the element at `offset`, if it is known for every call
 };
-
-/// For which kind of device a kernel is written. jit::Backend drives such a device.
-enum class Backend : std::uint8_t { amd, nvidia, host };
-
-/// What a backend's devices do best, as numbers that schedules follow. One row per backend, with
-/// the reasons, in schedule/elementwise/elementwise.cpp.
-struct DeviceModel {
-  int vector_bytes;      ///< of the narrowest operand, for each work item; 0: always `max_lanes`
-                         ///< elements, whatever their size
-  int max_lane_bytes;    ///< of the widest operand, for each work item
-  int max_stored_bytes;  ///< of the widest output; 0: `max_lane_bytes`
-  int max_lanes;         ///< elements of a work item
-  int block;             ///< work items (threads) per block
-  int tile_block;        ///< the same in kernels that use tiles
-  std::uint64_t stream_bytes;  ///< outputs from this size on bypass the caches; 0: none do
-  int tile_bytes;              ///< shared memory for all tiles of one kernel
-};
-const DeviceModel& device_model(Backend backend);
 
 /// How the elements of an operand that one work item handles lie in memory.
 enum class Access : std::uint8_t {

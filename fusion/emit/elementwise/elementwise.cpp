@@ -49,7 +49,7 @@ KernelDescription ElementEmitter::run() {
 
 int ElementEmitter::block() const {
   const DeviceModel& model = device_model(schedule_.backend);
-  return operands_.tiled() ? model.tile_block : model.block;
+  return operands_.tiled() ? model.work.tile_block : model.work.block;
 }
 
 void ElementEmitter::emit_comment() {

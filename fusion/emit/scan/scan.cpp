@@ -67,7 +67,7 @@ class ScanEmitter {
  private:
   bool along() const { return schedule_.scan == ScanSchedule::along; }
   int threads() const {
-    return along() ? shares_.threads * shares_.rows : device_model(schedule_.backend).block;
+    return along() ? shares_.threads * shares_.rows : device_model(schedule_.backend).work.block;
   }
   std::uint32_t rank() const { return static_cast<std::uint32_t>(schedule_.rank); }
   std::uint32_t inner() const { return rank() - 1; }
@@ -135,7 +135,7 @@ class ScanEmitter {
 
   void open_columns() {
     out_.line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_,
-              device_model(schedule_.backend).block);
+              device_model(schedule_.backend).work.block);
     if (scanned() > 0) {
       out_.line(2, "const {} row = divide(item, columns);", index_);
       out_.line(2, "const {} first = (item - row * columns.divisor) * {};", index_,

@@ -46,9 +46,9 @@ void choose_tile(const std::vector<MergedAxis>& axes, std::span<const Operand> o
   };
   for (const int tile : kTiles) {
     schedule.tile = tile;
-    if (bytes(tile) <= model.tile_bytes) break;
+    if (bytes(tile) <= model.work.tile_bytes) break;
   }
-  while (bytes(schedule.tile) > model.tile_bytes) best.pop_back();
+  while (bytes(schedule.tile) > model.work.tile_bytes) best.pop_back();
   for (const std::size_t i : best) schedule.operands[i].access = Access::transposed;
 }
 
@@ -92,7 +92,7 @@ void find_interleaved(const std::vector<MergedAxis>& axes, std::span<const Opera
 
 int choose_width(std::int64_t inner, std::span<const Operand> operands,
                  const std::vector<OperandSchedule>& schedules, const DeviceModel& model) {
-  if (model.vector_bytes == 0) return model.max_lanes;
+  if (model.work.vector_bytes == 0) return model.work.max_lanes;
   int narrowest = 0;  // in bits, as all widths here
   int widest = 8;
   int stored = 8;
@@ -106,8 +106,9 @@ int choose_width(std::int64_t inner, std::span<const Operand> operands,
     narrowest = narrowest == 0 ? element : std::min(narrowest, element);
   }
   if (narrowest == 0) return 1;
-  int width = std::min({model.vector_bytes * 8 / narrowest, model.max_lane_bytes * 8 / widest,
-                        model.max_stored_bytes * 8 / stored, model.max_lanes});
+  int width =
+      std::min({model.work.vector_bytes * 8 / narrowest, model.work.max_lane_bytes * 8 / widest,
+                model.work.max_stored_bytes * 8 / stored, model.work.max_lanes});
   while (width > 1 && width > inner) width /= 2;
   return std::max(width, 1);
 }
@@ -116,7 +117,7 @@ void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const
                     Schedule& schedule) {
   constexpr int kEnoughBytes = 32;
   constexpr std::int64_t kLong = 16;
-  if (model.vector_bytes == 0 || schedule.tile != 0) return;
+  if (model.work.vector_bytes == 0 || schedule.tile != 0) return;
   int narrowest = 1024;  // in bits, as all widths here
   int loaded = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -133,7 +134,8 @@ void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const
     const std::uint64_t axes = (std::uint64_t{1} << (schedule.rank - 1)) - 1;
     if (own.way == 0 && own.outer_axes == axes) loaded += element * schedule.width;
   }
-  const int most = std::min(model.vector_bytes * 8 / narrowest, model.max_lanes) / schedule.width;
+  const int most =
+      std::min(model.work.vector_bytes * 8 / narrowest, model.work.max_lanes) / schedule.width;
   for (const int threads : {32, 16, 8, 4}) {
     for (int vectors = most; vectors > 1; vectors /= 2) {
       const std::int64_t together = std::int64_t{vectors} * threads * schedule.width;

@@ -13,18 +13,6 @@
 namespace kiln::fusion {
 namespace {
 
-// GPUs: one 16-byte access of the narrowest operand per thread keeps enough bytes in flight with
-// 256 threads a block, and 64 bytes of the widest operand still fit registers. An output is stored
-// in one access of a thread, so that neighbouring threads fill whole cache lines at once: several
-// accesses would leave gaps for the next one, and L2 is slow to merge them. Tiles take half of the
-// shared memory of a block, so that two blocks fit a compute unit. The CPU: a work item is a part
-// of a row, long enough that locating it costs nothing; tiles fit the L1 cache.
-constexpr DeviceModel kModels[] = {
-    /* amd    */ {16, 64, 16, 16, 256, 256, 0, 32 << 10},
-    /* nvidia */ {16, 64, 16, 16, 256, 512, 0, 32 << 10},
-    /* host   */ {0, 0, 0, 1024, 16, 16, 8 << 20, 32 << 10},
-};
-
 constexpr int kMostRank = 64;
 
 // On the CPU streamed outputs are collected first, in parts so short that the store buffer can
@@ -138,7 +126,7 @@ bool is_streamed(std::span<const Operand> operands, const std::vector<OperandSch
                  const std::vector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
                  bool short_stores, Backend backend) {
   constexpr std::uint64_t kLongRow = 2048;
-  const std::uint64_t least = device_model(backend).stream_bytes;
+  const std::uint64_t least = device_model(backend).work.stream_bytes;
   std::uint64_t elements = 1;
   for (const MergedAxis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
   bool any = false;
@@ -161,10 +149,6 @@ bool is_streamed(std::span<const Operand> operands, const std::vector<OperandSch
     any = true;
   }
   return any;
-}
-
-const DeviceModel& device_model(Backend backend) {
-  return kModels[static_cast<std::size_t>(backend)];
 }
 
 int slot_bytes(DType dtype) { return std::max(4, bits(dtype) / 8); }
@@ -191,7 +175,8 @@ std::uint32_t Layout::block() const {
   const bool gpu = schedule.backend != Backend::host;
   if (!rows && (gpu || schedule.scan == ScanSchedule::none)) {
     const DeviceModel& model = device_model(schedule.backend);
-    return static_cast<std::uint32_t>(schedule.tile != 0 ? model.tile_block : model.block);
+    return static_cast<std::uint32_t>(schedule.tile != 0 ? model.work.tile_block
+                                                         : model.work.block);
   }
   if (gpu) return static_cast<std::uint32_t>(schedule.reduction.block());
   // Enough items to keep a core busy for longer than it takes to wake it.

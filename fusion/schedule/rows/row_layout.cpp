@@ -55,8 +55,8 @@ int full_width(const Axis& inner, std::span<const Operand> operands,
   }
   if (narrowest == 0) return 1;
   const DeviceModel& gpu = device_model(backend);
-  return std::max(1, std::min({gpu.vector_bytes / narrowest, gpu.max_lane_bytes / widest,
-                               gpu.max_stored_bytes / stored, gpu.max_lanes}));
+  return std::max(1, std::min({gpu.work.vector_bytes / narrowest, gpu.work.max_lane_bytes / widest,
+                               gpu.work.max_stored_bytes / stored, gpu.work.max_lanes}));
 }
 
 int vector_alignment(const Operand& operand, int width) {

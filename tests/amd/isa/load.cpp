@@ -12,7 +12,7 @@ constexpr std::string_view kNames[kUnits] = {"vector", "transcendental", "matrix
                                              "lds",    "memory",         "other"};
 
 // Of a unit, per compute unit and cycle: lanes, or scalar instructions.
-double rate_of(Unit unit, const fusion::GpuModel& gpu) {
+double rate_of(Unit unit, const fusion::DeviceModel& gpu) {
   switch (unit) {
     case Unit::vector: return gpu.vector_lanes;
     case Unit::transcendental: return gpu.transcendental_lanes;
@@ -43,7 +43,7 @@ double Load::longest_ps() const {
 }
 
 Load load_of(const Trace& trace, std::uint32_t wave_size, double elements, double bytes,
-             const fusion::GpuModel& gpu) {
+             const fusion::DeviceModel& gpu) {
   constexpr double kPicosecondsOfNs = 1000;
   Load load;
   for (std::size_t i = 0; i < kUnits; ++i) {

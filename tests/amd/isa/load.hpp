@@ -6,7 +6,7 @@
 #include <array>
 #include <string_view>
 
-#include "fusion/schedule/gpu_model.hpp"
+#include "fusion/schedule/device_model.hpp"
 #include "tests/amd/isa/dispatch.hpp"
 
 namespace kiln::amd {
@@ -28,6 +28,6 @@ struct Load {
 
 /// `bytes` are those that a kernel cannot do without, whatever it loads again.
 Load load_of(const Trace& trace, std::uint32_t wave_size, double elements, double bytes,
-             const fusion::GpuModel& gpu);
+             const fusion::DeviceModel& gpu);
 
 }  // namespace kiln::amd

@@ -56,7 +56,7 @@ TEST(Load, counts_what_each_unit_issues) {
 }
 
 TEST(Load, is_the_time_of_the_unit_that_takes_longest) {
-  fusion::GpuModel gpu{"gfx", "one", 2, 1, 100, 64, 16, 32, 16, 1, false};
+  fusion::DeviceModel gpu{"gfx", "one", {}, 2, 1, 100, 64, 16, 32, 16, 1, false};
   const double elements = 128;
   const Load load = load_of(counted(), 64, elements, 1024, gpu);
   const auto of = [](const auto& values, Unit unit) {
