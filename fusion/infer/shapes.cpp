@@ -212,6 +212,10 @@ bool works_along_axes(const TypedGraph& graph) {
   return std::ranges::any_of(graph.nodes, [](const TypedNode& n) { return has_axes(n.op); });
 }
 
+bool has_custom_calls(const Graph& graph) {
+  return std::ranges::find(graph.nodes(), Op::custom_call, &Node::op) != graph.nodes().end();
+}
+
 const OpInfo* program_op(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     if (!is_elementwise(node.op) && !has_axes(node.op)) return &info(node.op);

@@ -16,6 +16,9 @@ namespace kiln::fusion {
 bool works_along_axes(const Graph& graph);
 bool works_along_axes(const TypedGraph& graph);
 
+/// Whether it has a custom call, which a text form does not say.
+bool has_custom_calls(const Graph& graph);
+
 /// The first op that only a Program can do, a shape op or a custom call; null if none.
 const OpInfo* program_op(const Graph& graph);
 

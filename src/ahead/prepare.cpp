@@ -11,11 +11,14 @@
 #include <random>
 
 #include "ahead/compile_only.hpp"
+#include "call/custom_kernel.hpp"
 #include "call/function_impl.hpp"
 #include "call/manifest_log.hpp"
+#include "fusion/infer/shapes.hpp"
 #include "jit/device/backend.hpp"
 #include "kernel/kernel_table.hpp"
 #include "kernel/process_cache.hpp"
+#include "kernel/target.hpp"
 #include "kiln/error.hpp"
 #include "program/plan.hpp"
 #include "program/program_impl.hpp"
@@ -115,10 +118,9 @@ void Preparation::cancel() {
 namespace {
 
 // A manifest has no shape for outputs but their own.
-Specification with_layouts(const PrepareRequest& request) {
-  Specification specification = *request.specification;
+Specification with_layouts(const Function& function, Specification specification) {
   if (specification.shape.empty() || !specification.layouts.empty()) return specification;
-  const OutputTypes types = output_types(*request.function, specification);
+  const OutputTypes types = output_types(function, specification);
   specification.outputs = types.dtypes;
   for (const Dims& shape : types.shapes) specification.layouts.push_back({shape, {}, 0});
   return specification;
@@ -132,32 +134,64 @@ std::vector<WantedKernel> wanted_of(std::vector<EmittedKernel> kernels, jit::Bac
   return wanted;
 }
 
-// Fills in what is known before anything is compiled; gives the kernels to make.
-std::vector<WantedKernel> kernels_wanted(const PrepareRequest& request, KernelInfo& info) {
-  const Definition& definition = request.function->impl().definition;
-  jit::Backend* const backend = request.target.empty() ? &jit::backend(request.device) : nullptr;
-  const std::string target = backend != nullptr ? backend->target() : request.target;
-  std::vector<EmittedKernel> kernels = emit_all(*request.function, *request.specification, target);
+// What is prepared for: a device, or a target alone.
+struct Destination {
+  jit::Backend* backend = nullptr;
+  std::string target;
+};
+
+// Each fills in what is known before anything is compiled, and gives the kernels to make.
+std::vector<WantedKernel> function_kernels(const Function& function,
+                                           const Specification& specification,
+                                           const Destination& destination, KernelInfo& info) {
+  const Definition& definition = function.impl().definition;
+  std::vector<EmittedKernel> kernels = emit_all(function, specification, destination.target);
   if (logs_manifest()) {
-    log_to_manifest(names_of(definition), definition.expression, definition.options,
-                    with_layouts(request));
+    log_function(names_of(definition), definition.expression, definition.options,
+                 with_layouts(function, specification));
   }
   info = describe_kernels(definition.name, definition.expression, kernels);
-  return wanted_of(std::move(kernels), backend);
+  return wanted_of(std::move(kernels), destination.backend);
 }
 
-// The same of a program.
-std::vector<WantedKernel> kernels_wanted(const Definition& definition,
-                                         const Specification& specification, Device device,
-                                         KernelInfo& info) {
-  jit::Backend& backend = jit::backend(device);
+std::vector<WantedKernel> program_kernels(const Definition& definition,
+                                          const Specification& specification,
+                                          const Destination& destination, KernelInfo& info) {
+  const std::string target = resolve_target(destination.target);
   const CallTypes types = program_types(definition, specification);
   std::vector<EmittedKernel> kernels;
   for (const KernelSpec& spec : step_specs(plan_program(definition, types), types)) {
-    kernels.push_back(emit_kernel(spec, backend.target()));
+    kernels.push_back(emit_kernel(spec, target));
+  }
+  if (logs_manifest() && !fusion::has_custom_calls(definition.graph)) {
+    log_program(definition, specification);
   }
   info = describe_kernels(definition.name, definition.expression, kernels);
-  return wanted_of(std::move(kernels), &backend);
+  return wanted_of(std::move(kernels), destination.backend);
+}
+
+std::vector<WantedKernel> own_kernel(const Kernel::Impl& kernel, const Destination& destination,
+                                     KernelInfo& info) {
+  const std::string target = resolve_target(destination.target);
+  info = kernel.info(target);
+  return {{kernel.request(target), destination.backend}};
+}
+
+std::vector<WantedKernel> kernels_wanted(const PrepareRequest& request, KernelInfo& info) {
+  Destination destination{nullptr, request.target};
+  if (request.target.empty()) {
+    destination.backend = &jit::backend(request.device);
+    destination.target = destination.backend->target();
+  }
+  if (const auto* const kernel = std::get_if<const Kernel*>(&request.of)) {
+    return own_kernel(*(*kernel)->shared_impl(), destination, info);
+  }
+  if (const auto* const program = std::get_if<const Program*>(&request.of)) {
+    return program_kernels((*program)->impl().definition(), *request.specification, destination,
+                           info);
+  }
+  return function_kernels(*std::get<const Function*>(request.of), *request.specification,
+                          destination, info);
 }
 
 // What the remote tier has of them, at once rather than as each is built.
@@ -233,10 +267,9 @@ std::vector<Preparation> start_preparations(
 }
 
 // Of one call, whose types are wrong here and now if they are.
-Preparation start_preparation(
-    const std::function<std::vector<WantedKernel>(KernelInfo&)>& wanted_kernels) {
+Preparation start_preparation(const PrepareRequest& request) {
   std::vector<Preparation> preparations = start_preparations(
-      1, [&](std::size_t, KernelInfo& info) { return wanted_kernels(info); }, {});
+      1, [&](std::size_t, KernelInfo& info) { return kernels_wanted(request, info); }, {});
   Preparation& preparation = preparations.front();
   if (preparation.ready()) {
     const std::optional<Error> error = preparation.error();
@@ -248,14 +281,11 @@ Preparation start_preparation(
 }  // namespace
 
 Preparation Function::prepare(Device device, const Specification& specification) const {
-  const PrepareRequest request{this, &specification, device, {}};
-  return start_preparation([&](KernelInfo& info) { return kernels_wanted(request, info); });
+  return start_preparation({.of = this, .specification = &specification, .device = device});
 }
 
 Preparation Program::prepare(Device device, const Specification& specification) const {
-  return start_preparation([&](KernelInfo& info) {
-    return kernels_wanted(impl_->definition(), specification, device, info);
-  });
+  return start_preparation({.of = this, .specification = &specification, .device = device});
 }
 
 std::vector<Preparation> prepare_requests(
@@ -312,7 +342,8 @@ std::vector<Preparation> prepare_all(std::span<const PrepareItem> items,
                                      const std::function<void(const PrepareProgress&)>& progress) {
   std::vector<PrepareRequest> requests;
   for (const PrepareItem& item : items) {
-    requests.push_back({&item.function, &item.specification, item.device, {}});
+    requests.push_back(
+        {.of = &item.function, .specification = &item.specification, .device = item.device});
   }
   return prepare_requests(requests, progress);
 }

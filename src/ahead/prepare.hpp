@@ -6,20 +6,24 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "kiln/cache.hpp"
 #include "kiln/error.hpp"
+#include "kiln/kernel.hpp"
 #include "kiln/prepare.hpp"
+#include "kiln/program.hpp"
 
 namespace kiln {
 
-/// As a PrepareItem; a target in place of a device is compiled for and not loaded.
+/// As a PrepareItem, or of a program or a kernel of the caller's own; a target in place of a device
+/// is compiled for and not loaded.
 struct PrepareRequest {
-  const Function* function = nullptr;
-  const Specification* specification = nullptr;
-  Device device;
-  std::string target;  ///< empty: the device's
+  std::variant<const Function*, const Program*, const Kernel*> of;
+  const Specification* specification = nullptr;  ///< of a function's or a program's call
+  Device device = {};
+  std::string target = {};  ///< empty: the device's
 };
 
 /// Prepares them all as prepare_all() does. What is wrong with a request is its preparation's

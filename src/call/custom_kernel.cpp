@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 
+#include "call/manifest_log.hpp"
 #include "core/check_view.hpp"
 #include "core/scalar_bytes.hpp"
 #include "fusion/emit/emit.hpp"
@@ -180,6 +181,7 @@ const LoadedKernel& Kernel::Impl::on(Device device) {
   made->backend = &jit::backend(device);
   const std::string target = made->backend->target();
   made->info = info(target);
+  if (logs_manifest()) log_kernel(name, source, parameters, options);
   made->kernel = load_kernel(*made->backend, request(target), made->info);
   const std::lock_guard lock(mutex_);
   if (const LoadedKernel* loaded = find(device)) return *loaded;  // another thread was first

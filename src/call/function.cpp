@@ -33,8 +33,7 @@ std::unique_ptr<Plan> Function::Impl::make_plan(const Call& call, OnMiss on_miss
   const CallTypes types = check_call(names, call);
   const std::vector<KernelSpec> specs = call_specs(definition, types);
   if (logs_manifest()) {
-    log_to_manifest(names, definition.expression, definition.options,
-                    specification_of(names, call));
+    log_function(names, definition.expression, definition.options, specification_of(names, call));
   }
   return kiln::make_plan(names, definition.expression, specs, call, on_miss);
 }

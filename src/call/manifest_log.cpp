@@ -134,21 +134,43 @@ fusion::MemoryPlace shared_place(std::span<const fusion::MemoryPlace> places, st
   return sharers > 1 ? place : fusion::MemoryPlace();
 }
 
-}  // namespace
-
-bool logs_manifest() { return manifest_log() != nullptr; }
-
-void log_to_manifest(const CallNames& names, std::string_view expression, const Options& options,
-                     const Specification& specification) {
+void log_call(files::ManifestKind kind, const CallNames& names, std::string_view text,
+              const Options& options, const Specification& specification) {
   files::ManifestLine line;
+  line.kind = kind;
   line.name = names.function;
-  line.expression = expression;
+  line.text = text;
   line.options = options;
   line.specification = specification;
   // The order of the arguments is part of the kernel.
   std::ranges::stable_sort(line.specification.arguments, {}, [&](const ArgumentSpec& argument) {
     return std::ranges::find(names.arguments, argument.name) - names.arguments.begin();
   });
+  manifest_log()->add(files::manifest_line(line));
+}
+
+}  // namespace
+
+bool logs_manifest() { return manifest_log() != nullptr; }
+
+void log_function(const CallNames& names, std::string_view expression, const Options& options,
+                  const Specification& specification) {
+  log_call(files::ManifestKind::function, names, expression, options, specification);
+}
+
+void log_program(const Definition& definition, const Specification& specification) {
+  log_call(files::ManifestKind::program, names_of(definition), definition.expression,
+           definition.options, specification);
+}
+
+void log_kernel(std::string_view name, std::string_view source,
+                std::span<const KernelParameter> parameters, const Options& options) {
+  files::ManifestLine line;
+  line.kind = files::ManifestKind::kernel;
+  line.name = name;
+  line.text = source;
+  line.parameters.assign(parameters.begin(), parameters.end());
+  line.options = options;
   manifest_log()->add(files::manifest_line(line));
 }
 

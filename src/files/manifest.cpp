@@ -84,6 +84,40 @@ const std::string& string_of(const Json& json, std::string_view what) {
   return json.get_ref<const std::string&>();
 }
 
+constexpr std::pair<std::string_view, ManifestKind> kKinds[] = {
+    {"expression", ManifestKind::function},
+    {"program", ManifestKind::program},
+    {"kernel", ManifestKind::kernel},
+};
+
+constexpr std::pair<std::string_view, KernelParameter::Kind> kParameterKinds[] = {
+    {"reads and writes ", KernelParameter::Kind::reads_and_writes},
+    {"reads ", KernelParameter::Kind::reads},
+    {"writes ", KernelParameter::Kind::writes},
+    {"", KernelParameter::Kind::scalar},
+};
+
+std::string parameter_text(const KernelParameter& parameter) {
+  const auto kind = std::ranges::find(kParameterKinds, parameter.kind,
+                                      &std::pair<std::string_view, KernelParameter::Kind>::second);
+  return fmt::format("{}{}", kind->first, name(parameter.dtype));
+}
+
+std::vector<KernelParameter> parse_parameters(const Json& json) {
+  if (!json.is_array())
+    fail(fmt::format("parameters: expected an array, found {}", json.type_name()));
+  std::vector<KernelParameter> parameters;
+  for (const Json& value : json) {
+    const std::string& text = string_of(value, "parameters");
+    const auto [word, kind] = *std::ranges::find_if(
+        kParameterKinds, [&](const auto& entry) { return text.starts_with(entry.first); });
+    const std::string whole = fmt::format("parameters: {}", text);
+    parameters.push_back(
+        {kind, parse_dtype_name(std::string_view(text).substr(word.size()), whole)});
+  }
+  return parameters;
+}
+
 template <class Value, std::size_t N>
 Value choice(const Json& json, std::string_view what,
              const std::array<std::pair<std::string_view, Value>, N>& choices) {
@@ -139,27 +173,49 @@ void parse_outputs(const Json& json, Specification& specification) {
   }
 }
 
+void check_keys(const Json& json, std::span<const std::string> kinds, bool is_kernel) {
+  if (kinds.size() > 1) fail(fmt::format("expected one of {}", fmt::join(kinds, " and ")));
+  if (kinds.empty()) fail("'expression' is missing");
+  for (const char* key : {"name", is_kernel ? "parameters" : "types"}) {
+    if (!json.contains(key)) fail(fmt::format("'{}' is missing", key));
+  }
+  const auto refuse = [&](const char* key) {
+    if (json.contains(key)) fail(fmt::format("'{}' does not go with '{}'", key, kinds[0]));
+  };
+  if (!is_kernel) return refuse("parameters");
+  refuse("types");
+  refuse("outputs");
+}
+
 ManifestLine parse_line(std::string_view line) {
   const Json json = parse_object(line);
   ManifestLine parsed;
+  std::vector<std::string> kinds;
   for (const auto& [key, value] : json.items()) {
-    if (key == "name") {
+    const auto kind =
+        std::ranges::find(kKinds, key, &std::pair<std::string_view, ManifestKind>::first);
+    if (kind != std::end(kKinds)) {
+      kinds.push_back(key);
+      parsed.kind = kind->second;
+      parsed.text = string_of(value, key);
+    } else if (key == "name") {
       parsed.name = string_of(value, "name");
-    } else if (key == "expression") {
-      parsed.expression = string_of(value, "expression");
     } else if (key == "types") {
       parsed.specification.arguments = parse_types(value);
     } else if (key == "options") {
       parsed.options = parse_options(value);
     } else if (key == "outputs") {
       parse_outputs(value, parsed.specification);
+    } else if (key == "parameters") {
+      parsed.parameters = parse_parameters(value);
     } else {
-      fail(fmt::format("expected name, expression, types, options or outputs, found '{}'", key));
+      fail(
+          fmt::format("expected name, expression, program, kernel, types, options, outputs or "
+                      "parameters, found '{}'",
+                      key));
     }
   }
-  for (const char* key : {"name", "expression", "types"}) {
-    if (!json.contains(key)) fail(fmt::format("'{}' is missing", key));
-  }
+  check_keys(json, kinds, parsed.kind == ManifestKind::kernel);
   if (parsed.name.empty()) fail("name: is empty");
   return parsed;
 }
@@ -240,16 +296,22 @@ Manifest parse_manifest(std::string_view text) {
 }
 
 std::string manifest_line(const ManifestLine& line) {
-  Json types = Json::object();
-  for (const ArgumentSpec& argument : line.specification.arguments) {
-    types[argument.name] = type_text(argument);
+  const auto kind =
+      std::ranges::find(kKinds, line.kind, &std::pair<std::string_view, ManifestKind>::second);
+  Json json = {{"name", line.name}, {kind->first, line.text}};
+  if (line.kind == ManifestKind::kernel) {
+    json["parameters"] = Json::array();
+    for (const KernelParameter& parameter : line.parameters) {
+      json["parameters"].push_back(parameter_text(parameter));
+    }
+  } else {
+    json["types"] = Json::object();
+    for (const ArgumentSpec& argument : line.specification.arguments) {
+      json["types"][argument.name] = type_text(argument);
+    }
   }
-  Json json = {
-      {"name", line.name},
-      {"expression", line.expression},
-      {"types", types},
-      {"options",
-       {{"round", name(line.options.rounding)}, {"accuracy", name(line.options.accuracy)}}}};
+  json["options"] = {{"round", name(line.options.rounding)},
+                     {"accuracy", name(line.options.accuracy)}};
   for (std::size_t i = 0; i < line.specification.outputs.size(); ++i) {
     const DType dtype = line.specification.outputs[i];
     if (line.specification.layouts.empty()) {

@@ -5,7 +5,14 @@
 //   {"name": "swiglu", "expression": "silu(gate) * up",
 //    "types": {"gate": "bf16[64,172]", "up": "bf16[64,172]@1,64"},
 //    "options": {"round": "once", "accuracy": "storage"}, "outputs": ["bf16[64,172]"]}
+//   {"name": "halves", "program": "x[..., 0::2] + sum(x, -1)", "types": {"x": "f32[64,172]"}}
+//   {"name": "scale", "kernel": "extern \"C\" __global__ void scale(const float* x, float* y, ...",
+//    "parameters": ["reads f32", "writes f32", "f32"]}
 //
+// The line of a Function has its `expression`, that of a Program its `program`, that of a kernel of
+// the user's own (kiln::kernel) its source as `kernel` and its `parameters`, but no types and
+// outputs:
+//   parameter := ["reads " | "writes " | "reads and writes "] DTYPE     a pointer, or a number
 // `types` gives the arguments in their order:
 //   type    := array | DTYPE | "weak " DTYPE       the last two are numbers, a weak one takes the
 //                                                  dtype of its partner
@@ -22,15 +29,21 @@
 #include <string_view>
 #include <vector>
 
+#include "kiln/kernel.hpp"
 #include "kiln/options.hpp"
 #include "kiln/specification.hpp"
 
 namespace kiln::files {
 
+/// What a line is of.
+enum class ManifestKind : std::uint8_t { function, program, kernel };
+
 struct ManifestLine {
+  ManifestKind kind = ManifestKind::function;
   std::string name;
-  std::string expression;
+  std::string text;  ///< the text form, or a kernel's source
   Specification specification;
+  std::vector<KernelParameter> parameters;  ///< of a kernel
   Options options;
   std::size_t number = 0;  ///< counted from 1
 };

@@ -10,6 +10,8 @@
 
 #include "base/reclamation.hpp"
 #include "call/caught_error.hpp"
+#include "call/manifest_log.hpp"
+#include "fusion/infer/shapes.hpp"
 #include "kiln/error.hpp"
 #include "program/bound_program.hpp"
 #include "program/program_impl.hpp"
@@ -93,6 +95,9 @@ std::shared_ptr<const CachedProgramPlan> Program::Impl::plan_for(const Call& cal
     }
   }
   auto made = std::make_shared<CachedProgramPlan>(definition(), call);
+  if (logs_manifest() && !fusion::has_custom_calls(definition().graph)) {
+    log_program(definition(), specification_of(names_of(definition()), call));
+  }
   made->signature.assign(signature.words().begin(), signature.words().end());
   made->hash = signature.hash();
   return std::static_pointer_cast<const CachedProgramPlan>(plans_.insert(std::move(made)));

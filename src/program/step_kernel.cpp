@@ -31,9 +31,9 @@ std::unique_ptr<Plan> StepKernel::make_plan(const Call& call, OnMiss on_miss) co
                         function_.graph.output_names};
   const KernelSpec kernel = spec(check_call(names, call));
   // The expression does not say that the kernel stores a result for each split.
-  if (logs_manifest() && function_.splits == 1) {
-    log_to_manifest(names, function_.expression, function_.options,
-                    specification_of(names, call, places_));
+  if (logged_ && logs_manifest() && function_.splits == 1) {
+    log_function(names, function_.expression, function_.options,
+                 specification_of(names, call, places_));
   }
   return kiln::make_plan(names, function_.expression, {&kernel, 1}, call, on_miss);
 }

@@ -12,10 +12,12 @@ namespace kiln {
 
 class StepKernel final : public Callable {
  public:
-  StepKernel(TypedFunction function, std::vector<fusion::MemoryPlace> places)
+  /// `logged`: in manifests it is a function, since its program cannot be in one.
+  StepKernel(TypedFunction function, std::vector<fusion::MemoryPlace> places, bool logged)
       : Callable(function.options.on_miss),
         function_(std::move(function)),
-        places_(std::move(places)) {}
+        places_(std::move(places)),
+        logged_(logged) {}
 
   const TypedFunction& function() const { return function_; }
   KernelSpec spec(CallTypes types) const;
@@ -27,6 +29,7 @@ class StepKernel final : public Callable {
 
   const TypedFunction function_;
   const std::vector<fusion::MemoryPlace> places_;  ///< of the arguments, then of the outputs
+  const bool logged_;
 };
 
 }  // namespace kiln

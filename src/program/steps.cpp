@@ -8,6 +8,7 @@
 #include <set>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/infer/shapes.hpp"
 #include "fusion/partition/kernel_graph.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
 #include "fusion/text/text.hpp"
@@ -32,7 +33,11 @@ class Steps {
  public:
   Steps(const Definition& definition, const fusion::PlacedGraph& graph,
         const std::vector<ArrayLayout>& arguments, const fusion::Partition& partition)
-      : definition_(definition), graph_(graph), arguments_(arguments), partition_(partition) {}
+      : definition_(definition),
+        graph_(graph),
+        arguments_(arguments),
+        partition_(partition),
+        has_custom_calls_(fusion::has_custom_calls(definition.graph)) {}
 
   ProgramPlan run() {
     plan_.written.assign(graph_.graph.outputs.size(), partition_.kernels.size());
@@ -168,7 +173,8 @@ class Steps {
     }
     for (const NodeId id : kernel.arguments) step.inputs.push_back(input(id, k, info, after));
     if (!along_axes) give_one_rank(step.outputs);
-    step.kernel = std::make_shared<StepKernel>(std::move(function), places_of(step));
+    step.kernel =
+        std::make_shared<StepKernel>(std::move(function), places_of(step), has_custom_calls_);
     step.shape = part.shape;
     return step;
   }
@@ -286,6 +292,7 @@ class Steps {
   const fusion::PlacedGraph& graph_;
   const std::vector<ArrayLayout>& arguments_;
   const fusion::Partition& partition_;
+  const bool has_custom_calls_;
   ProgramPlan plan_;
   std::set<NodeId> shared_;  ///< values that cross from one kernel to another
   std::set<NodeId> seen_;    ///< of those, the ones that are read through views

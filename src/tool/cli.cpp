@@ -32,7 +32,11 @@ constexpr auto kManifestFooter =
     "A manifest has one JSON object per line: name, expression, types (an object from arguments "
     "to\n"
     "dtype[shape], in the order of the arguments), and optionally options (round, accuracy) and\n"
-    "outputs. A program writes a manifest itself if KILN_RECORD=FILE is set.\n"
+    "outputs. What takes several kernels has program in place of expression; a kernel of one's "
+    "own\n"
+    "has its source as kernel, and parameters (reads f32, writes f32, f32, ...) in place of "
+    "types.\n"
+    "A program writes a manifest itself if KILN_RECORD=FILE is set.\n"
     "Example: kiln manifest record -o engine.jsonl -- ./engine --warm-up\n"
     "         kiln compile --manifest engine.jsonl --target gfx90a,gfx942";
 

@@ -73,7 +73,11 @@ std::string take_buffers(const std::string& line, std::size_t number, const std:
 }
 
 CallSpec call_of(const files::ManifestLine& line, Names buffers, const std::string& where) {
-  CallSpec call{parse(line.name, line.expression, line.options), {}, {}, {}};
+  if (line.kind != files::ManifestKind::function) {
+    throw UsageError(
+        fmt::format("{}: expected the line of a function, with an 'expression'", where));
+  }
+  CallSpec call{parse(line.name, line.text, line.options), {}, {}, {}};
   const auto place = [&](const std::string& name, ArgumentSpec type) {
     const auto found = buffers.find(name);
     Place result{found == buffers.end() ? name : found->second, std::move(type)};

@@ -10,6 +10,8 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <utility>
+#include <variant>
 
 #include "ahead/prepare.hpp"
 #include "base/subprocess.hpp"
@@ -31,23 +33,35 @@ std::string read_text(const std::string& path) {
   return file.head(file.size());
 }
 
-/// A line that makes sense, as a function.
+/// A line that makes sense.
 struct Wanted {
   std::size_t line = 0;
-  Function function;
+  std::string name;
+  std::variant<Function, Program, Kernel> of;
   Specification specification;
 };
 
-std::vector<Wanted> functions_of(files::Manifest& manifest) {
-  std::vector<Wanted> wanted;
-  for (files::ManifestLine& line : manifest.lines) {
+Wanted wanted_of(const files::ManifestLine& line) {
+  const auto made = [&]() -> std::variant<Function, Program, Kernel> {
+    if (line.kind == files::ManifestKind::kernel) {
+      return kernel(line.name, line.text, line.parameters, line.options);
+    }
     std::vector<std::string> order;
     for (const ArgumentSpec& argument : line.specification.arguments) {
       order.push_back(argument.name);
     }
+    Function function = parse(line.name, line.text, line.options, order);
+    if (line.kind == files::ManifestKind::program) return program(function);
+    return function;
+  };
+  return {line.number, line.name, made(), line.specification};
+}
+
+std::vector<Wanted> wanted_lines(files::Manifest& manifest) {
+  std::vector<Wanted> wanted;
+  for (const files::ManifestLine& line : manifest.lines) {
     try {
-      wanted.push_back({line.number, parse(line.name, line.expression, line.options, order),
-                        std::move(line.specification)});
+      wanted.push_back(wanted_of(line));
     } catch (const Error& error) {
       manifest.problems.push_back({line.number, error.what()});
     }
@@ -74,7 +88,11 @@ std::vector<Item> items_of(const std::vector<Wanted>& wanted,
 std::vector<PrepareRequest> requests_of(const std::vector<Item>& items) {
   std::vector<PrepareRequest> requests;
   for (const Item& item : items) {
-    requests.push_back({&item.wanted->function, &item.wanted->specification, {}, item.target});
+    PrepareRequest request;
+    std::visit([&](const auto& of) { request.of = &of; }, item.wanted->of);
+    request.specification = &item.wanted->specification;
+    request.target = item.target;
+    requests.push_back(std::move(request));
   }
   return requests;
 }
@@ -100,14 +118,13 @@ std::vector<Preparation> prepare(const std::vector<Item>& items, bool json) {
   Progress progress(Progress::style(json), items.size());
   return prepare_requests(requests_of(items), [&](const PrepareProgress& done) {
     const Item& item = items[done.index];
-    progress.step(fmt::format("{} for {}: {}", item.wanted->function.name(), clip(item.target, 40),
+    progress.step(fmt::format("{} for {}: {}", item.wanted->name, clip(item.target, 40),
                               outcome_text(done.preparation)));
   });
 }
 
 Json to_json(const Item& item, const Preparation& preparation) {
-  Json json = {
-      {"line", item.wanted->line}, {"name", item.wanted->function.name()}, {"target", item.target}};
+  Json json = {{"line", item.wanted->line}, {"name", item.wanted->name}, {"target", item.target}};
   if (const auto error = preparation.error()) {
     json["error"] = {{"code", name(error->code())}, {"message", error->what()}};
     return json;
@@ -126,7 +143,7 @@ int run_compile_manifest(const std::string& path, const std::vector<std::string>
                          bool json) {
   const auto start = std::chrono::steady_clock::now();
   files::Manifest manifest = files::parse_manifest(read_text(path));
-  const std::vector<Wanted> wanted = functions_of(manifest);
+  const std::vector<Wanted> wanted = wanted_lines(manifest);
   const std::vector<Item> items = items_of(wanted, targets);
   const std::vector<Preparation> preparations = prepare(items, json);
 
@@ -171,7 +188,7 @@ int run_compile_manifest(const std::string& path, const std::vector<std::string>
 
 ManifestKeys keys_of_manifest(const std::string& path, const std::vector<std::string>& targets) {
   files::Manifest manifest = files::parse_manifest(read_text(path));
-  const std::vector<Wanted> wanted = functions_of(manifest);
+  const std::vector<Wanted> wanted = wanted_lines(manifest);
   const std::vector<Item> items = items_of(wanted, targets);
   RequestedKeys requested = remote_keys(requests_of(items));
   ManifestKeys found{std::move(requested.keys), {}};
@@ -207,7 +224,7 @@ int run_manifest_record(const ManifestRecordOptions& options) {
     lines = files::parse_manifest(read_text(path)).lines.size();
   }
   print(stderr, "kiln: {} has {} {}{}\n", options.file, lines, lines == 1 ? "line" : "lines",
-        lines == 0 ? "; the program called no function of kiln" : "");
+        lines == 0 ? "; the program asked for no kernel of kiln" : "");
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

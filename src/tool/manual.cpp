@@ -56,7 +56,8 @@ constexpr Setting kEnvironment[] = {
      "Bytes that the plans of a device may take in a process, and as many its loaded kernels "
      "(default 256M; 0: no limit)."},
     {"KILN_RECORD",
-     "A manifest file to which every function and signature that is called is added."},
+     "A manifest file to which every function, program and signature that is called is added, and "
+     "every kernel of the program's own."},
     {"KILN_WORKER", "The path of kiln-compile-worker, if it was moved after installation."},
     {"NO_COLOR", "If set, output has no colours, even on a terminal."},
 };

@@ -97,8 +97,8 @@ class Kernels {
     double milliseconds = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::optional<Error> error = all[i].error();
-      EXPECT_FALSE(error.has_value()) << requests[i].function->expression() << " for "
-                                      << requests[i].target << ": " << error->what();
+      EXPECT_FALSE(error.has_value()) << std::get<const Function*>(requests[i].of)->expression()
+                                      << " for " << requests[i].target << ": " << error->what();
       if (error) continue;
       milliseconds += all[i].get().compile_ms;
       expect_code(requests[i]);
@@ -110,13 +110,13 @@ class Kernels {
  private:
   static void expect_code(const PrepareRequest& request) {
     const CompiledKernel kernel =
-        compile_for(*request.function, *request.specification, request.target);
+        compile_for(*std::get<const Function*>(request.of), *request.specification, request.target);
     EXPECT_FALSE(kernel.code.empty());
     // CUDA's own sine, cosine and tangent take some.
     if (request.target.starts_with("sm_")) return;
     // Scalar registers that are kept in lanes of vector registers are no memory.
     EXPECT_EQ(kernel.resources.scratch.value_or(0), 0)
-        << request.function->expression() << " for " << request.target;
+        << std::get<const Function*>(request.of)->expression() << " for " << request.target;
   }
 
   std::vector<Function> functions_;

@@ -14,9 +14,11 @@
 #include "files/manifest.hpp"
 #include "kernel/named_kernel.hpp"
 #include "kernel/process_cache.hpp"
+#include "kernel/target.hpp"
 #include "tests/support/child_process.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/private_cache.hpp"
+#include "tests/support/toolchains.hpp"
 
 namespace kiln {
 namespace {
@@ -164,9 +166,62 @@ TEST_P(RecordCase, LeadsToTheSameKernel) {
   const files::ManifestLine line = last_recorded();
   std::vector<std::string> order;
   for (const ArgumentSpec& argument : line.specification.arguments) order.push_back(argument.name);
-  const Function again = parse(line.name, line.expression, line.options, order);
+  const Function again = parse(line.name, line.text, line.options, order);
   EXPECT_EQ(name_kernel(emit_all(again, line.specification, "cpu").at(0).request).entry_name,
             entry);
+}
+
+TEST(Record, AProgramIsOneLineUnlessItCallsTheCaller) {
+  KILN_NEED(host);
+  const std::size_t before = recorded().lines.size();
+  const Program halves = parse_program("halves", "a = x[..., 0::2]; stack(-1, a, softmax(a, -1))");
+  const View x = array(0, DType::f32, {4, 8});
+  const View y = array(256, DType::f32, {4, 4, 2});
+  const KernelInfo info = halves.prepare(kStream, std::vector<Argument>{x}, std::vector<View>{y});
+  EXPECT_EQ(recorded().lines.size(), before + 1);
+  const files::ManifestLine line = last_recorded();
+  EXPECT_EQ(line.kind, files::ManifestKind::program);
+  EXPECT_EQ(line.specification.layouts.at(0).shape, (Dims{4, 4, 2}));
+  const Function again = parse(line.name, line.text, line.options);
+  std::vector<std::string> entries;
+  for (const KernelSpec& kernel : kernel_specs(again, line.specification)) {
+    entries.push_back(name_kernel(emit_kernel(kernel, resolve_target("cpu")).request).entry_name);
+  }
+  EXPECT_EQ(entries.size(), static_cast<std::size_t>(info.kernels));
+  EXPECT_EQ(entries.at(0), info.entry);
+
+  const LibraryCall doubled{
+      "doubled",
+      [](std::span<const DType> dtypes) { return std::vector(dtypes.begin(), dtypes.end()); },
+      [](std::span<const Dims> shapes) { return std::vector(shapes.begin(), shapes.end()); },
+      [](const Stream&, std::span<const View>, std::span<const View>) {}};
+  const Program calls =
+      trace_program("calls", [&](Value v) { return call(doubled, {v + 1.0}) * 3.0; });
+  calls.prepare(kStream, std::vector<Argument>{x},
+                std::vector<View>{array(256, DType::f32, {4, 8})});
+  const files::Manifest manifest = recorded();
+  ASSERT_EQ(manifest.lines.size(), before + 3);  // before and after the call
+  for (std::size_t i = before + 1; i < manifest.lines.size(); ++i) {
+    EXPECT_EQ(manifest.lines[i].kind, files::ManifestKind::function);
+  }
+}
+
+TEST(Record, AKernelOfOnesOwnIsItsSource) {
+  KILN_NEED(host);
+  const Kernel mine =
+      kernel("scale_recorded", R"(
+      extern "C" __global__ void scale_recorded(const float* x, float* y, float a, unsigned n) {
+        unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = a * x[i];
+      })",
+             {reads(DType::f32), writes(DType::f32), scalar(DType::f32), scalar(DType::u32)},
+             {.accuracy = Accuracy::fast});
+  const KernelInfo info = mine.prepare(kStream);
+  const files::ManifestLine line = last_recorded();
+  ASSERT_EQ(line.kind, files::ManifestKind::kernel);
+  EXPECT_EQ(line.options.accuracy, Accuracy::fast);
+  const Kernel again = kernel(line.name, line.text, line.parameters, line.options);
+  EXPECT_EQ(compile_for(again, "cpu").info.key, info.key);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RecordCase, ::testing::ValuesIn(cases()),

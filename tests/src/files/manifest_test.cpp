@@ -28,7 +28,7 @@ TEST(Manifest, a_line_has_what_its_text_says) {
   ASSERT_THAT(manifest.lines, SizeIs(1));
   const ManifestLine& line = manifest.lines[0];
   EXPECT_EQ(line.name, "swiglu");
-  EXPECT_EQ(line.expression, "silu(gate) * up");
+  EXPECT_EQ(line.text, "silu(gate) * up");
   EXPECT_EQ(line.options.rounding, Rounding::each);
   EXPECT_EQ(line.options.accuracy, Accuracy::fast);
   ASSERT_THAT(line.specification.arguments, SizeIs(2));
@@ -42,7 +42,7 @@ TEST(Manifest, a_line_has_what_its_text_says) {
 TEST(Manifest, what_is_written_is_read_as_the_same) {
   ManifestLine written;
   written.name = "na\"me\n\\ \xff";
-  written.expression = "where(x > s, x, y) * t";
+  written.text = "where(x > s, x, y) * t";
   written.specification.arguments = {
       {"y", DType::f8e4m3, {2, 3}, {-3, 0}, false, false, 0},
       {"s", DType::f64, {}, {}, true, true, 0},
@@ -63,6 +63,32 @@ TEST(Manifest, what_is_written_is_read_as_the_same) {
   EXPECT_EQ(manifest.lines[0].specification.arguments[3].memory, 7u);
   EXPECT_EQ(manifest.lines[0].specification.arguments[3].element, 64);
   EXPECT_EQ(manifest.lines[0].specification.layouts[0].strides, (Dims{1, 2}));
+}
+
+TEST(Manifest, has_lines_of_programs_and_kernels) {
+  const Manifest manifest = parse_manifest(
+      R"({"name":"halves","program":"x[..., 0::2]","types":{"x":"f32[8]"}})"
+      "\n"
+      R"({"name":"scale","kernel":"__global__","parameters":["reads f32","reads and writes bf16","writes u4","i32"]})"
+      "\n");
+  ASSERT_THAT(manifest.problems, IsEmpty());
+  ASSERT_THAT(manifest.lines, SizeIs(2));
+  EXPECT_EQ(manifest.lines[0].kind, ManifestKind::program);
+  EXPECT_EQ(manifest.lines[0].text, "x[..., 0::2]");
+  const ManifestLine& kernel = manifest.lines[1];
+  EXPECT_EQ(kernel.kind, ManifestKind::kernel);
+  EXPECT_EQ(kernel.text, "__global__");
+  ASSERT_THAT(kernel.parameters, SizeIs(4));
+  using Kind = KernelParameter::Kind;
+  EXPECT_EQ(kernel.parameters[0].kind, Kind::reads);
+  EXPECT_EQ(kernel.parameters[1].kind, Kind::reads_and_writes);
+  EXPECT_EQ(kernel.parameters[1].dtype, DType::bf16);
+  EXPECT_EQ(kernel.parameters[2].kind, Kind::writes);
+  EXPECT_EQ(kernel.parameters[3].kind, Kind::scalar);
+  for (const ManifestLine& line : manifest.lines) {
+    const std::string text = manifest_line(line);
+    EXPECT_EQ(manifest_line(parse_manifest(text).lines.at(0)), text);
+  }
 }
 
 TEST(Manifest, a_bad_line_is_reported_by_number_and_hurts_no_other) {
@@ -95,6 +121,15 @@ TEST(Manifest, says_what_is_wrong_with_a_line) {
               HasSubstr("found 'speed'"));
   EXPECT_THAT(problem_of(R"({"name":"a","expression":"x","types":{},"outputs":["f32[3]","f32"]})"),
               HasSubstr("either every output has a shape, or none has"));
+  EXPECT_THAT(problem_of(R"({"name":"a","expression":"x","program":"x","types":{}})"),
+              HasSubstr("expected one of expression and program"));
+  EXPECT_THAT(problem_of(R"({"name":"a","kernel":"x"})"), HasSubstr("'parameters' is missing"));
+  EXPECT_THAT(problem_of(R"({"name":"a","kernel":"x","parameters":[],"types":{}})"),
+              HasSubstr("'types' does not go with 'kernel'"));
+  EXPECT_THAT(problem_of(R"({"name":"a","program":"x","types":{},"parameters":[]})"),
+              HasSubstr("'parameters' does not go with 'program'"));
+  EXPECT_THAT(problem_of(R"({"name":"a","kernel":"x","parameters":["reads float"]})"),
+              HasSubstr("'float' is no dtype"));
 }
 
 TEST(Manifest, says_what_is_wrong_with_a_type) {

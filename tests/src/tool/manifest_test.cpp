@@ -80,6 +80,39 @@ TEST_F(ToolManifest, WhatIsThereIsSkippedAndTheRestIsCompiled) {
                                   HasSubstr("c for cpu: compiled in"), HasSubstr("3/3 ")));
 }
 
+TEST_F(ToolManifest, ProgramsAndKernelsOfOnesOwnAreCompiledToo) {
+  const std::string file = put(
+      "m.jsonl",
+      R"j({"name":"halves","program":"a = x[..., 0::2]; a - max(a, -1)","types":{"x":"f32[16,8]"}})j"
+      "\n"
+      R"j({"name":"mine","kernel":"extern \"C\" __global__ void mine(float* x) { x[0] = 1; }",)j"
+      R"j("parameters":["writes f32"]})j"
+      "\n");
+  const testing::Finished finished = run({"compile", "--manifest", file, "--target", "cpu"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_THAT(finished.out, HasSubstr("2 lines for 1 target: 2 compiled, 0 already there"));
+  EXPECT_THAT(finished.err, HasSubstr("mine for cpu: compiled in"));
+  const std::string bad = put("bad.jsonl", R"({"name":"other","kernel":"x","parameters":[]})");
+  EXPECT_THAT(run({"compile", "--manifest", bad, "--target", "cpu"}).err,
+              HasSubstr("bad.jsonl:1: other: source: there is no kernel of that name in it"));
+  EXPECT_THAT(run({"graph", file}).err, HasSubstr("m.jsonl:1: expected the line of a function"));
+}
+
+TEST_F(ToolManifest, WhatAProgramOfSeveralKernelsAskedForIsThereToo) {
+  const std::string expression = "y = x / sum(x, -1); y - max(y, 0)";
+  std::vector<std::string> record = {"manifest", "record", "-o", path("m.jsonl"), "--", KILN_TOOL};
+  for (const std::string& argument : run_arguments(expression)) record.push_back(argument);
+  ASSERT_EQ(run(record).code, 0);
+  EXPECT_THAT(read(path("m.jsonl")), HasSubstr(R"("program":)"));
+  environment_["KILN_CACHE_DIR"] = path("elsewhere");
+  ASSERT_EQ(run({"compile", "--manifest", path("m.jsonl"), "--target", "cpu"}).code, 0);
+  std::vector<std::string> again = run_arguments(expression);
+  again.emplace_back("--json");
+  const testing::Finished finished = run(again);
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  EXPECT_THAT(finished.out, Not(HasSubstr("\"compiled\"")));
+}
+
 TEST_F(ToolManifest, BadLinesAreNamedAndTheOthersCompiled) {
   const std::string file =
       put("m.jsonl", line("good", "x * 3") + "nonsense\n" + line("bad", "silu(x") +
