@@ -118,15 +118,9 @@ kiln_status kiln_compile_source(const char* name, const char* source,
   return c::guard(__func__, [&](const char* called) {
     c::require(code, called, "code");
     c::require(target, called, "target");
-    if (parameter_count != 0) c::require(parameters, called, "parameters");
-    std::vector<kiln::KernelParameter> declared;
-    for (size_t i = 0; i < parameter_count; ++i) {
-      declared.push_back({c::to_parameter_kind(parameters[i].kind, called),
-                          c::to_dtype(parameters[i].dtype, called)});
-    }
     const kiln::Kernel kernel = kiln::kernel(
         c::require_text(name, called, "name"), c::require_text(source, called, "source"),
-        std::span<const kiln::KernelParameter>(declared), c::to_options(options, called));
+        c::to_parameters(parameters, parameter_count, called), c::to_options(options, called));
     auto result = std::make_unique<kiln_code>();
     result->kernels.push_back(keep(kiln::compile_for(kernel, target)));
     *code = result.release();

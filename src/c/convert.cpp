@@ -87,8 +87,23 @@ DType to_dtype(std::int32_t dtype, const char* function) {
   return to_enum(dtype, DType::f4e2m1, function, "dtype");
 }
 
-KernelParameter::Kind to_parameter_kind(std::int32_t kind, const char* function) {
-  return to_enum(kind, KernelParameter::Kind::scalar, function, "parameters: kind");
+std::vector<KernelParameter> to_parameters(const kiln_kernel_parameter* parameters,
+                                           std::size_t count, const char* function) {
+  check_array(parameters, count, function, "parameters");
+  std::vector<KernelParameter> declared;
+  for (std::size_t i = 0; i < count; ++i) {
+    declared.push_back(
+        {to_enum(parameters[i].kind, KernelParameter::Kind::scalar, function, "parameters: kind"),
+         to_dtype(parameters[i].dtype, function)});
+  }
+  return declared;
+}
+
+Grid to_grid(const kiln_grid* grid, const char* function) {
+  const kiln_grid& given = require(grid, function, "grid");
+  return {{given.blocks[0], given.blocks[1], given.blocks[2]},
+          {given.threads[0], given.threads[1], given.threads[2]},
+          given.shared_bytes};
 }
 
 View to_view(const kiln_view* view, const char* function, const char* argument) {

@@ -24,7 +24,9 @@ Device to_device(kiln_device device, const char* function);
 kiln_device from_device(Device device);
 Stream to_stream(const kiln_stream* stream, const char* function);
 DType to_dtype(std::int32_t dtype, const char* function);
-KernelParameter::Kind to_parameter_kind(std::int32_t kind, const char* function);
+std::vector<KernelParameter> to_parameters(const kiln_kernel_parameter* parameters,
+                                           std::size_t count, const char* function);
+Grid to_grid(const kiln_grid* grid, const char* function);
 View to_view(const kiln_view* view, const char* function, const char* argument);
 /// NULL: an empty one.
 View to_workspace(const kiln_view* workspace, const char* function);

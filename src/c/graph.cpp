@@ -58,6 +58,18 @@ kiln_status kiln_recorder_call(kiln_recorder* recorder, const kiln_function* fun
   });
 }
 
+kiln_status kiln_recorder_kernel(kiln_recorder* recorder, const kiln_kernel* kernel,
+                                 const kiln_grid* grid, const kiln_argument* arguments,
+                                 size_t argument_count, size_t* operation) {
+  return c::guard(__func__, [&](const char* called) {
+    const kiln_call call{arguments, argument_count, nullptr, 0};
+    const c::Operands operands(&call, called);
+    put_operation(operation, c::require(recorder, called, "recorder")
+                                 .recorder.call(c::require(kernel, called, "kernel").kernel,
+                                                c::to_grid(grid, called), operands.inputs()));
+  });
+}
+
 kiln_status kiln_recorder_copy(kiln_recorder* recorder, const kiln_view* from, const kiln_view* to,
                                size_t* operation) {
   return c::guard(__func__, [&](const char* called) {

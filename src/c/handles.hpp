@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kiln/function.hpp"
+#include "kiln/kernel.hpp"
 #include "kiln/program.hpp"
 
 namespace kiln::c {
@@ -47,6 +48,10 @@ struct kiln_preparation {
 
 struct kiln_launch {
   kiln::Launch launch;
+};
+
+struct kiln_kernel {
+  kiln::Kernel kernel;
 };
 
 struct kiln_program {

@@ -404,6 +404,47 @@ KILN_API kiln_status kiln_program_bind(const kiln_program* program, const kiln_s
                                        const kiln_call* call, const kiln_view* workspace,
                                        kiln_launch** launch);
 
+/* ---- Kernels of one's own -------------------------------------------------------------------- */
+
+enum { KILN_READS = 0, KILN_WRITES = 1, KILN_READS_AND_WRITES = 2, KILN_SCALAR = 3 };
+typedef struct kiln_kernel_parameter {
+  int32_t kind; /**< a pointer that is read, written or both, or a number by value */
+  int32_t dtype;
+} kiln_kernel_parameter;
+
+/** Blocks of the grid and threads of a block along x, y, z, and bytes of dynamic shared memory. */
+typedef struct kiln_grid {
+  uint32_t blocks[3];
+  uint32_t threads[3];
+  uint32_t shared_bytes;
+} kiln_grid;
+
+/** Enough blocks of `threads` threads along x for `count` of them. */
+static inline kiln_grid kiln_grid_covering(uint64_t count, uint32_t threads) {
+  kiln_grid grid = {{1, 1, 1}, {1, 1, 1}, 0};
+  grid.blocks[0] = (uint32_t)((count + threads - 1) / threads);
+  grid.threads[0] = threads;
+  return grid;
+}
+
+typedef struct kiln_kernel kiln_kernel;
+
+/** A kernel from HIP source that has `name` in one of the two forms that kiln::kernel() describes;
+ * its parameters in the order in which it declares them. Compiles nothing. `options` may be NULL.
+ */
+KILN_API kiln_status kiln_kernel_create(const char* name, const char* source,
+                                        const kiln_kernel_parameter* parameters,
+                                        size_t parameter_count, const kiln_options* options,
+                                        kiln_kernel** kernel);
+KILN_API void kiln_kernel_destroy(kiln_kernel* kernel);
+/** Finds or compiles it for the stream's device, and launches nothing. */
+KILN_API kiln_status kiln_kernel_prepare(const kiln_kernel* kernel, const kiln_stream* stream);
+/** Checks, finds or compiles, and launches. Of arrays it is handed the pointers: shapes and strides
+ * are its own affair, but a view must span all that the kernel touches. */
+KILN_API kiln_status kiln_kernel_launch(const kiln_kernel* kernel, const kiln_stream* stream,
+                                        const kiln_grid* grid, const kiln_argument* arguments,
+                                        size_t argument_count);
+
 /* ---- Graphs ---------------------------------------------------------------------------------- */
 
 /** Lives during kiln_record(), for the thread that records. */
@@ -423,6 +464,9 @@ KILN_API kiln_status kiln_recorder_copy(kiln_recorder* recorder, const kiln_view
 /** Sets every byte of a C-ordered view. */
 KILN_API kiln_status kiln_recorder_fill(kiln_recorder* recorder, const kiln_view* to, uint8_t byte,
                                         size_t* operation);
+KILN_API kiln_status kiln_recorder_kernel(kiln_recorder* recorder, const kiln_kernel* kernel,
+                                          const kiln_grid* grid, const kiln_argument* arguments,
+                                          size_t argument_count, size_t* operation);
 /** All kernels of a program. */
 KILN_API kiln_status kiln_recorder_program(kiln_recorder* recorder, const kiln_program* program,
                                            const kiln_call* call, const kiln_view* workspace);
@@ -476,11 +520,6 @@ typedef struct kiln_code_info {
 KILN_API kiln_status kiln_function_compile(const kiln_function* function, const kiln_call* call,
                                            const char* target, kiln_code** code);
 
-enum { KILN_READS = 0, KILN_WRITES = 1, KILN_READS_AND_WRITES = 2, KILN_SCALAR = 3 };
-typedef struct kiln_kernel_parameter {
-  int32_t kind; /**< a pointer that is read, written or both, or a number by value */
-  int32_t dtype;
-} kiln_kernel_parameter;
 /** The same for a kernel of the caller's own: HIP source that has `name` in one of the two forms
  * that kiln::kernel() describes. `options` may be NULL. */
 KILN_API kiln_status kiln_compile_source(const char* name, const char* source,

@@ -439,14 +439,56 @@ static void test_graph(void) {
 
 /* ---- Code and the cache ---- */
 
+static const char scale_source[] =
+    "extern \"C\" __global__ void scale(const float* x, float* y, float a, unsigned n) {\n"
+    "  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "  if (i < n) y[i] = a * x[i];\n"
+    "}\n";
+static const kiln_kernel_parameter scale_parameters[] = {
+    {KILN_READS, KILN_F32}, {KILN_WRITES, KILN_F32}, {KILN_SCALAR, KILN_F32}, {KILN_SCALAR, KILN_U32}};
+static kiln_kernel *scale = NULL;
+
+static kiln_status record_kernel(void *context, kiln_recorder *recorder) {
+  const kiln_grid grid = kiln_grid_covering(SIZE, 64);
+  const kiln_argument arguments[] = {kiln_array(view_of(x)), kiln_array(view_of(y)), kiln_number(3),
+                                     kiln_integer(SIZE)};
+  return kiln_recorder_kernel(recorder, scale, &grid, arguments, 4, (size_t *)context);
+}
+
+static void test_kernel(void) {
+  kiln_grid grid = kiln_grid_covering(SIZE, 64);
+  kiln_argument arguments[4];
+  kiln_graph *graph = NULL;
+  kiln_scalar five = kiln_number(5).scalar;
+  size_t operation = 99;
+
+  EXPECT(kiln_kernel_create("other", scale_source, scale_parameters, 4, NULL, &scale) == KILN_INVALID_ARGUMENT);
+  HAS("there is no kernel of that name in it");
+  EXPECT(scale == NULL);
+  OK(kiln_kernel_create("scale", scale_source, scale_parameters, 4, NULL, &scale));
+  OK(kiln_kernel_prepare(scale, &cpu));
+  fill_inputs();
+  arguments[0] = kiln_array(view_of(x));
+  arguments[1] = kiln_array(view_of(y));
+  arguments[2] = kiln_number(2);
+  arguments[3] = kiln_integer(SIZE);
+  OK(kiln_kernel_launch(scale, &cpu, &grid, arguments, 4));
+  EXPECT(is_linear(y, 2, 0));
+  EXPECT(kiln_kernel_launch(scale, &cpu, &grid, arguments, 3) == KILN_INVALID_ARGUMENT);
+  HAS("expected 4 arguments, got 3");
+  EXPECT(kiln_kernel_launch(scale, &cpu, NULL, arguments, 4) == KILN_INVALID_ARGUMENT);
+  HAS("kiln_kernel_launch: grid: expected a pointer, got NULL");
+  OK(kiln_record(cpu.device, record_kernel, &operation, &graph));
+  OK(kiln_graph_launch(graph, &cpu));
+  EXPECT(operation == 0 && is_linear(y, 3, 0));
+  OK(kiln_graph_set_scalar(graph, operation, 2, &five));
+  OK(kiln_graph_launch(graph, &cpu));
+  EXPECT(is_linear(y, 5, 0));
+  kiln_graph_destroy(graph);
+  kiln_kernel_destroy(scale);
+}
+
 static void test_compile(void) {
-  static const char source[] =
-      "extern \"C\" __global__ void scale(const float* x, float* y, float a, unsigned n) {\n"
-      "  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-      "  if (i < n) y[i] = a * x[i];\n"
-      "}\n";
-  const kiln_kernel_parameter parameters[] = {
-      {KILN_READS, KILN_F32}, {KILN_WRITES, KILN_F32}, {KILN_SCALAR, KILN_F32}, {KILN_SCALAR, KILN_U32}};
   kiln_function *function = NULL;
   kiln_code *code = NULL;
   kiln_code_info info;
@@ -469,7 +511,7 @@ static void test_compile(void) {
   EXPECT(code == NULL);
   kiln_function_destroy(function);
 
-  OK(kiln_compile_source("scale", source, parameters, 4, NULL, "cpu", &code));
+  OK(kiln_compile_source("scale", scale_source, scale_parameters, 4, NULL, "cpu", &code));
   OK(kiln_code_describe(code, 0, &info));
   EXPECT(strcmp(info.function, "scale") == 0 && strstr(info.source, "blockDim.x") != NULL);
   kiln_code_destroy(code);
@@ -599,6 +641,7 @@ int main(int count, char **arguments) {
   test_executor();
   test_program();
   test_graph();
+  test_kernel();
   test_compile();
   test_cache(arguments[1]);
   test_dlpack();
