@@ -66,6 +66,8 @@ def main():
         wait = cupy.cuda.runtime.deviceSynchronize
         a, b, c = (cupy.ones(options.size, cupy.float32) for _ in range(3))
         kernel = cupy.ElementwiseKernel("float32 x, float32 y", "float32 z", "z = x + y", "add")
+        launch = add.bind(a, b, out=c)
+        measure("kiln, cupy arrays, bound", launch, wait)
         measure("kiln, cupy arrays, out=", lambda: add(a, b, out=c), wait)
         measure("kiln, cupy arrays, allocated", lambda: add(a, b), wait)
         measure("cupy.ElementwiseKernel, out", lambda: kernel(a, b, c), wait)

@@ -1,8 +1,10 @@
 #include "python/arrays.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 #include "kiln/dlpack_types.hpp"
 #include "kiln/error.hpp"
@@ -22,6 +24,12 @@ PyObject* interned(const char* text) { return PyUnicode_InternFromString(text); 
 struct Names {
   PyObject* dlpack = interned("__dlpack__");
   PyObject* dlpack_device = interned("__dlpack_device__");
+  PyObject* data = interned("data");
+  PyObject* ptr = interned("ptr");
+  PyObject* device_id = interned("device_id");
+  PyObject* dtype = interned("dtype");
+  PyObject* shape = interned("shape");
+  PyObject* strides = interned("strides");
   PyObject* version = Py_BuildValue("(II)", kDlpackMajor, kDlpackMinor);
   PyObject* no_stream = PyLong_FromLong(-1);  // of DLPack: does not synchronise
   PyObject* keywords_version = Py_BuildValue("(s)", "max_version");
@@ -97,6 +105,17 @@ const dlpack::Exchange* exchange_of(PyTypeObject* type) {
 
 nb::object attribute(PyObject* object, const char* name) {
   return taken(PyObject_GetAttrString(object, name));
+}
+nb::object attribute(PyObject* object, PyObject* name) {
+  return taken(PyObject_GetAttr(object, name));
+}
+
+Dims dims_of(PyObject* tuple) {
+  Dims dims(static_cast<std::size_t>(PyTuple_Size(tuple)));
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    dims[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, static_cast<Py_ssize_t>(i)));
+  }
+  return dims;
 }
 
 void* address_of(PyObject* number) {
@@ -231,6 +250,9 @@ View Arrays::view(PyObject* array, const What& what, Access access) {
              text_of(attribute(reinterpret_cast<PyObject*>(Py_TYPE(array)), "__name__").ptr()));
   }
   if (type->exchange != nullptr) return by_exchange(*type, array, what);
+  if (type->framework == Framework::cupy) {
+    if (std::optional<View> view = by_cupy(array, what)) return *std::move(view);
+  }
   return by_capsule(const_cast<ArrayType&>(*type), array, what, access);
 }
 
@@ -334,23 +356,46 @@ View Arrays::by_numpy(PyObject* array, const What& what, Access access) {
   if (access == Access::write && PyTuple_GetItem(data, 1) == Py_True) {
     fail(what, "the array is read-only");
   }
-  Dims extents(static_cast<std::size_t>(PyTuple_Size(shape)));
-  for (std::size_t i = 0; i < extents.size(); ++i) {
-    extents[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, static_cast<Py_ssize_t>(i)));
-  }
   void* address = address_of(PyTuple_GetItem(data, 0));
-  if (steps == nullptr || steps == Py_None) return {address, *dtype, std::move(extents)};
-  Dims strides(extents.size());
-  const std::int64_t bytes = bits(*dtype) / 8;
-  for (std::size_t i = 0; i < extents.size(); ++i) {
-    const std::int64_t step = PyLong_AsLongLong(PyTuple_GetItem(steps, static_cast<Py_ssize_t>(i)));
-    if (step % bytes != 0) {
-      fail(what, "its stride of " + std::to_string(step) + " bytes along axis " +
+  if (steps == nullptr || steps == Py_None) return {address, *dtype, dims_of(shape)};
+  return {address, *dtype, dims_of(shape), element_strides(steps, *dtype, what)};
+}
+
+// A tuple of strides in bytes.
+Dims Arrays::element_strides(PyObject* steps, DType dtype, const What& what) const {
+  Dims strides = dims_of(steps);
+  const std::int64_t bytes = bits(dtype) / 8;
+  for (std::size_t i = 0; i < strides.size(); ++i) {
+    if (strides[i] % bytes != 0) {
+      fail(what, "its stride of " + std::to_string(strides[i]) + " bytes along axis " +
                      std::to_string(i) + " is not a whole number of elements");
     }
-    strides[i] = step / bytes;
+    strides[i] /= bytes;
   }
-  return {address, *dtype, std::move(extents), std::move(strides)};
+  return strides;
+}
+
+// CuPy's own attributes, which cost a third of its DLPack capsules. Nothing for a dtype that only
+// those name.
+std::optional<View> Arrays::by_cupy(PyObject* array, const What& what) const {
+  const Names& n = names();
+  static const bool hip =
+      attribute(taken(PyImport_ImportModule("cupy.cuda.runtime")).ptr(), "is_hip").ptr() == Py_True;
+  static std::deque<std::pair<PyObject*, DType>> known;  // dtypes of NumPy, kept alive
+  const nb::object type = attribute(array, n.dtype);
+  auto found = std::ranges::find(known, type.ptr(), &std::pair<PyObject*, DType>::first);
+  if (found == known.end()) {
+    const auto dtype = dtype_by_name(text_of(attribute(type.ptr(), "name").ptr()));
+    if (!dtype) return std::nullopt;
+    found = known.insert(known.end(), {Py_NewRef(type.ptr()), *dtype});
+  }
+  const nb::object memory = attribute(array, n.data);
+  void* address = address_of(attribute(memory.ptr(), n.ptr).ptr());
+  const long index = PyLong_AsLong(attribute(memory.ptr(), n.device_id).ptr());
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return View(address, found->second, dims_of(attribute(array, n.shape).ptr()),
+              element_strides(attribute(array, n.strides).ptr(), found->second, what),
+              {hip ? DeviceType::hip : DeviceType::cuda, static_cast<int>(index)});
 }
 
 View Arrays::view_of(const dlpack::Tensor& tensor, const What& what) const {

@@ -61,6 +61,8 @@ class Arrays {
   void check_resolved(PyObject* tensor, const What& what) const;
   View by_capsule(ArrayType& type, PyObject* array, const What& what, Access access);
   View by_numpy(PyObject* array, const What& what, Access access);
+  std::optional<View> by_cupy(PyObject* array, const What& what) const;
+  Dims element_strides(PyObject* steps, DType dtype, const What& what) const;
   View view_of(const dlpack::Tensor& tensor, const What& what) const;
   [[noreturn]] void fail(const What& what, const std::string& message) const;
 
