@@ -30,26 +30,30 @@ constexpr Form kForms[] = {
     {"scan", "cumsum(a, -1) + b", true, false},
 };
 
-/// Every length of 512 to 1,535, again and again: a signature gets a plan of its own when it has
-/// come 256 times in the class's short memory, in which so many follow each other that none does.
+/// 256 lengths from 512 on, again and again: a signature gets a plan of its own when it has come
+/// 256 times in the class's short memory, in which so many follow each other that none does. For
+/// repeated calls each has come that often before.
 void call(benchmark::State& state, const Form& form, bool is_new) {
   const Function f = kiln::parse(form.name, form.text, {}, std::array<std::string, 2>{"a", "b"});
   std::vector<float> memory(3 * kMost, 1.0F);
   const auto view = [&](int which, kiln::Dims shape) {
     return View(memory.data() + which * kMost, DType::f32, std::move(shape));
   };
-  std::int64_t turn = 0;
-  const auto once = [&] {
-    const std::int64_t size = 512 + (is_new ? 4 * (turn++ % 256) : 0);
+  constexpr std::int64_t kLengths = 256;
+  const auto once = [&](std::int64_t turn) {
+    const std::int64_t size = 512 + 4 * (turn % kLengths);
     const Argument in[] = {form.is_matrix ? view(0, {2, size}) : view(0, {size}), view(1, {size})};
     const View out = form.is_reduced  ? view(2, {2, 1})
                      : form.is_matrix ? view(2, {2, size})
                                       : view(2, {size});
     f.call({}, in, {&out, 1});
   };
-  for (int i = 0; i < 256; ++i) once();
+  for (std::int64_t i = 0; i < kLengths; ++i) {
+    for (int times = 0; times < (is_new ? 1 : 300); ++times) once(i);
+  }
   const std::uint64_t plans = kiln::statistics({}).plans;
-  for (auto _ : state) once();
+  std::int64_t turn = 0;
+  for (auto _ : state) once(turn++);
   state.counters["plans"] = static_cast<double>(kiln::statistics({}).plans - plans);
 }
 

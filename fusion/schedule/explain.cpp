@@ -15,7 +15,7 @@ std::string plural(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-std::string list_of(const std::vector<std::size_t>& axes) {
+std::string list_of(std::span<const std::size_t> axes) {
   return fmt::format("{} {}", axes.size() == 1 ? "axis" : "axes", fmt::join(axes, ", "));
 }
 
@@ -46,7 +46,7 @@ std::vector<std::string> explain_axes(const Dims& shape, std::span<const std::st
     lines.push_back(fmt::format("{} of {}: dropped, one element", list_of(ones), to_string(shape)));
   }
   for (std::size_t k = 0; k < layout.axes.size(); ++k) {
-    const std::vector<std::size_t>& from = layout.axes[k];
+    const ScratchVector<std::size_t>& from = layout.axes[k];
     if (from.empty()) continue;
     std::string line =
         fmt::format("{}: {}{}", list_of(from), from.size() > 1 ? "merged into one of " : "",

@@ -28,8 +28,8 @@ Dims iota_strides(std::int64_t axis, const Dims& shape) {
 
 }  // namespace
 
-std::vector<std::int64_t> iota_axes(const TypedGraph& graph) {
-  std::vector<std::int64_t> axes;
+ScratchVector<std::int64_t> iota_axes(const TypedGraph& graph) {
+  ScratchVector<std::int64_t> axes;
   for (const TypedNode& node : graph.nodes) {
     if (node.op != Op::iota) continue;
     if (std::ranges::find(axes, iota_axis(node)) == axes.end()) axes.push_back(iota_axis(node));
@@ -42,12 +42,12 @@ std::string iota_name(std::int64_t axis) {
   return axis < 0 ? fmt::format("index_end{}", -axis) : fmt::format("index{}", axis);
 }
 
-std::vector<Operand> iota_operands(const TypedGraph& graph, const Dims& shape,
-                                   std::string_view function) {
+ScratchVector<Operand> iota_operands(const TypedGraph& graph, const Dims& shape,
+                                     std::string_view function) {
   for (const TypedNode& node : graph.nodes) {
     if (node.op == Op::iota) check_iota(node, shape, function);
   }
-  std::vector<Operand> operands;
+  ScratchVector<Operand> operands;
   for (const std::int64_t axis : iota_axes(graph)) {
     Operand operand;
     operand.dtype = DType::i64;

@@ -13,14 +13,14 @@
 namespace kiln::fusion {
 
 /// The axes of the graph's iotas, kAllAxes among them, each once.
-std::vector<std::int64_t> iota_axes(const TypedGraph& graph);
+ScratchVector<std::int64_t> iota_axes(const TypedGraph& graph);
 
 /// "index", "index0" or "index_end1", for people.
 std::string iota_name(std::int64_t axis);
 
 /// One operand for each of `iota_axes`, over the outputs' shape, after check_iota()
 /// (infer/iota.hpp). `function` names the function in messages.
-std::vector<Operand> iota_operands(const TypedGraph& graph, const Dims& shape,
-                                   std::string_view function);
+ScratchVector<Operand> iota_operands(const TypedGraph& graph, const Dims& shape,
+                                     std::string_view function);
 
 }  // namespace kiln::fusion

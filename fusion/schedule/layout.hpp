@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fusion/schedule/device_model.hpp"
+#include "fusion/schedule/scratch.hpp"
 #include "kiln/dims.hpp"
 #include "kiln/dtype.hpp"
 
@@ -150,7 +151,7 @@ struct Schedule {
   RowSchedule reduction;
   ProductSchedule products;
   ScanSchedule scan = ScanSchedule::none;
-  std::vector<OperandSchedule> operands;
+  ScratchVector<OperandSchedule> operands;
 
   /// Whether the kernel has a parameter for the operand's stride along a collapsed axis.
   bool has_stride(std::size_t operand, std::uint32_t axis) const;
@@ -167,24 +168,24 @@ int tile_vector(DType dtype);
 
 struct Layout {
   Schedule schedule;
-  Dims shape;                 ///< collapsed, outermost axis first
-  std::vector<Dims> strides;  ///< of each operand along the collapsed axes, in elements
-  std::vector<std::vector<std::size_t>> axes;  ///< the call's axes that each collapsed one is
-  std::vector<std::int64_t>
+  Dims shape;                   ///< collapsed, outermost axis first
+  ScratchVector<Dims> strides;  ///< of each operand along the collapsed axes, in elements
+  ScratchVector<ScratchVector<std::size_t>> axes;  ///< the call's axes that each collapsed one is
+  ScratchVector<std::int64_t>
       offsets;  ///< of each operand's first element from its address, in elements
-  std::vector<std::int64_t> starts;  ///< of each operand, where its schedule says `start`
-  std::uint64_t work_items = 0;      ///< with tiles: tiles; reductions: blocks
-  std::int64_t rows = 0;             ///< reductions
-  std::int64_t units = 0;            ///< reductions: rows times splits, or strips of columns
-  std::int64_t column_strips = 0;    ///< reductions by columns: units along the innermost axis
-  std::int64_t vectors = 0;          ///< reductions: in each row; by columns, elements
-  std::int64_t reduced = 0;          ///< reductions and scans: elements in each row
-  std::int64_t row_blocks = 0;       ///< products: blocks of rows in each batch
-  std::int64_t splits = 1;           ///< split reductions: parts of each row
-  std::vector<std::int64_t> split_strides;  ///< of each operand (Operand::split_stride)
-  std::uint32_t block() const;              ///< LaunchShape::block
-  std::int64_t row_items() const;           ///< work items of a row, or tiles
-  std::uint64_t threads() const;            ///< that a GPU needs for them
+  ScratchVector<std::int64_t> starts;  ///< of each operand, where its schedule says `start`
+  std::uint64_t work_items = 0;        ///< with tiles: tiles; reductions: blocks
+  std::int64_t rows = 0;               ///< reductions
+  std::int64_t units = 0;              ///< reductions: rows times splits, or strips of columns
+  std::int64_t column_strips = 0;      ///< reductions by columns: units along the innermost axis
+  std::int64_t vectors = 0;            ///< reductions: in each row; by columns, elements
+  std::int64_t reduced = 0;            ///< reductions and scans: elements in each row
+  std::int64_t row_blocks = 0;         ///< products: blocks of rows in each batch
+  std::int64_t splits = 1;             ///< split reductions: parts of each row
+  ScratchVector<std::int64_t> split_strides;  ///< of each operand (Operand::split_stride)
+  std::uint32_t block() const;                ///< LaunchShape::block
+  std::int64_t row_items() const;             ///< work items of a row, or tiles
+  std::uint64_t threads() const;              ///< that a GPU needs for them
 };
 
 /// `shape` is the outputs' shape. Axes of size one are dropped, the others are ordered by the first

@@ -8,9 +8,9 @@
 
 namespace kiln::fusion {
 
-std::vector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
-                                   bool reduced) {
-  std::vector<MergedAxis> axes;
+ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
+                                     bool reduced) {
+  ScratchVector<MergedAxis> axes;
   for (std::size_t k = 0; k < space.shape.size(); ++k) {
     if (space.reduced[k] != reduced || space.shape[k] == 1) continue;
     MergedAxis axis{space.shape[k], {}, {k}};
@@ -20,14 +20,14 @@ std::vector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Ope
   return axes;
 }
 
-void sort_by_memory(std::vector<MergedAxis>& axes, std::size_t operand) {
-  std::ranges::stable_sort(axes, [&](const MergedAxis& a, const MergedAxis& b) {
+void sort_by_memory(ScratchVector<MergedAxis>& axes, std::size_t operand) {
+  sort_axes(axes, [&](const MergedAxis& a, const MergedAxis& b) {
     return std::abs(a.strides[operand]) > std::abs(b.strides[operand]);
   });
 }
 
-std::vector<MergedAxis> merge(std::vector<MergedAxis> axes) {
-  std::vector<MergedAxis> merged;
+ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes) {
+  ScratchVector<MergedAxis> merged;
   for (MergedAxis& axis : axes) {
     if (!merged.empty()) {
       MergedAxis& outer = merged.back();
@@ -52,7 +52,7 @@ namespace {
 double bytes_of(const Operand& operand) { return bits(operand.dtype) / 8.0; }
 
 // The bytes of all elements of an operand, each once.
-double extent_of(const std::vector<MergedAxis>& axes, const Operand& operand, std::size_t index) {
+double extent_of(const ScratchVector<MergedAxis>& axes, const Operand& operand, std::size_t index) {
   double bytes = bytes_of(operand);
   for (const MergedAxis& axis : axes) {
     if (axis.strides[index] != 0) bytes *= static_cast<double>(axis.size);
@@ -72,7 +72,7 @@ std::pair<MergedAxis, MergedAxis> split(const MergedAxis& axis, std::int64_t siz
 
 // The axis along which inputs repeat that are too large for the caches near the threads and that
 // are a good part of what is moved.
-std::optional<std::size_t> repeating_axis(const std::vector<MergedAxis>& axes,
+std::optional<std::size_t> repeating_axis(const ScratchVector<MergedAxis>& axes,
                                           std::span<const Operand> operands) {
   constexpr double kNearBytes = 64 << 10;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
@@ -89,7 +89,7 @@ std::optional<std::size_t> repeating_axis(const std::vector<MergedAxis>& axes,
   return std::nullopt;
 }
 
-std::vector<MergedAxis> interleave_steps(std::vector<MergedAxis> axes, std::size_t k) {
+ScratchVector<MergedAxis> interleave_steps(ScratchVector<MergedAxis> axes, std::size_t k) {
   constexpr std::int64_t kPart = 512;
   constexpr std::int64_t kSteps = 8;
   const MergedAxis inner = axes.back();
@@ -115,7 +115,7 @@ std::vector<MergedAxis> interleave_steps(std::vector<MergedAxis> axes, std::size
 namespace {
 
 // Whether some operand is to be read through tiles.
-bool has_columns(const std::vector<MergedAxis>& axes) {
+bool has_columns(const ScratchVector<MergedAxis>& axes) {
   constexpr std::int64_t kNear = 4;
   return std::ranges::any_of(axes.back().strides,
                              [](std::int64_t stride) { return stride > kNear; });
@@ -123,9 +123,9 @@ bool has_columns(const std::vector<MergedAxis>& axes) {
 
 }  // namespace
 
-std::vector<MergedAxis> follow_largest_input(std::vector<MergedAxis> axes,
-                                             std::span<const Operand> operands, double cache_line,
-                                             std::int64_t most) {
+ScratchVector<MergedAxis> follow_largest_input(ScratchVector<MergedAxis> axes,
+                                               std::span<const Operand> operands, double cache_line,
+                                               std::int64_t most) {
   if (axes.empty() || has_columns(axes)) return axes;
   std::size_t largest = operands.size();
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -148,8 +148,8 @@ std::vector<MergedAxis> follow_largest_input(std::vector<MergedAxis> axes,
   return axes;
 }
 
-std::vector<MergedAxis> order_for_reuse(std::vector<MergedAxis> axes,
-                                        std::span<const Operand> operands) {
+ScratchVector<MergedAxis> order_for_reuse(ScratchVector<MergedAxis> axes,
+                                          std::span<const Operand> operands) {
   constexpr double kLine = 128;
   if (has_columns(axes)) return axes;
   if (const auto k = repeating_axis(axes, operands)) return interleave_steps(std::move(axes), *k);
@@ -157,7 +157,7 @@ std::vector<MergedAxis> order_for_reuse(std::vector<MergedAxis> axes,
                               std::numeric_limits<std::int64_t>::max());
 }
 
-Access access_of(const std::vector<MergedAxis>& axes, std::size_t operand) {
+Access access_of(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
   const std::int64_t stride = axes.back().strides[operand];
   if (stride == 1) return Access::contiguous;
   if (stride != 0) return Access::strided;
@@ -166,7 +166,7 @@ Access access_of(const std::vector<MergedAxis>& axes, std::size_t operand) {
   return moves ? Access::broadcast : Access::scalar;
 }
 
-int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<MergedAxis>& axes,
+int alignment_of(const Operand& operand, std::int64_t offset, const ScratchVector<MergedAxis>& axes,
                  std::size_t inner, std::size_t index, int width) {
   const int halves = bits(operand.dtype) / 4;  // bytes, for packed elements
   std::uint64_t steps = operand.address * 2 + static_cast<std::uint64_t>(offset * halves);
@@ -177,7 +177,7 @@ int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<
   return std::max(1, static_cast<int>(steps & (~steps + 1)) / 2);
 }
 
-bool needs_wide_index(const std::vector<MergedAxis>& axes, std::size_t operands,
+bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::size_t operands,
                       std::uint64_t elements, int width) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
   if (elements >= kLimit) return true;

@@ -3,9 +3,9 @@
 // decided in schedule/elementwise/elementwise.cpp and schedule/rows/row_layout.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "fusion/infer/reduce_space.hpp"
 #include "fusion/schedule/layout.hpp"
@@ -15,54 +15,63 @@ namespace kiln::fusion {
 /// One axis with its stride in every operand, and the call's axes that it is.
 struct MergedAxis {
   std::int64_t size;
-  std::vector<std::int64_t> strides;
-  std::vector<std::size_t> from;
+  ScratchVector<std::int64_t> strides;
+  ScratchVector<std::size_t> from;
 };
 
+/// Sorts a few axes, equal ones in the order in which they are; unlike std::stable_sort without
+/// memory of its own.
+template <class Before>
+void sort_axes(ScratchVector<MergedAxis>& axes, const Before& before) {
+  for (auto next = axes.begin(); next != axes.end(); ++next) {
+    std::rotate(std::upper_bound(axes.begin(), next, *next, before), next, next + 1);
+  }
+}
+
 /// The axes that are reduced, or those that are not, without those of one element.
-std::vector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
-                                   bool reduced);
+ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
+                                     bool reduced);
 
 /// Largest stride first, so that neighbours in the operand's memory are handled by neighbouring
 /// threads; equal ones keep their order.
-void sort_by_memory(std::vector<MergedAxis>& axes, std::size_t operand);
+void sort_by_memory(ScratchVector<MergedAxis>& axes, std::size_t operand);
 
 /// Neighbours that are one longer axis in every operand become that.
-std::vector<MergedAxis> merge(std::vector<MergedAxis> axes);
+ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes);
 
 /// If rows of the largest input are shorter than a cache line, moves the axis along which they
 /// follow each other next to the innermost one, if it has at most `most` elements.
-std::vector<MergedAxis> follow_largest_input(std::vector<MergedAxis> axes,
-                                             std::span<const Operand> operands, double cache_line,
-                                             std::int64_t most);
+ScratchVector<MergedAxis> follow_largest_input(ScratchVector<MergedAxis> axes,
+                                               std::span<const Operand> operands, double cache_line,
+                                               std::int64_t most);
 
 /// For GPUs: orders the axes so that threads that run at about the same time read the same data.
 /// Where large inputs repeat along an axis, a few steps along it come between parts of the
 /// innermost axis; else the largest input is followed.
-std::vector<MergedAxis> order_for_reuse(std::vector<MergedAxis> axes,
-                                        std::span<const Operand> operands);
+ScratchVector<MergedAxis> order_for_reuse(ScratchVector<MergedAxis> axes,
+                                          std::span<const Operand> operands);
 
 /// The access of an operand along the innermost axis.
-Access access_of(const std::vector<MergedAxis>& axes, std::size_t operand);
+Access access_of(const ScratchVector<MergedAxis>& axes, std::size_t operand);
 
 /// The alignment of the start of every row along axis `inner` and of every vector of `width` in it.
-int alignment_of(const Operand& operand, std::int64_t offset, const std::vector<MergedAxis>& axes,
+int alignment_of(const Operand& operand, std::int64_t offset, const ScratchVector<MergedAxis>& axes,
                  std::size_t inner, std::size_t index, int width);
 
 /// Whether every row of the operand begins at a cache line of a CPU.
 bool rows_are_lines(const Operand& operand, std::int64_t offset,
-                    const std::vector<MergedAxis>& axes, std::size_t index);
+                    const ScratchVector<MergedAxis>& axes, std::size_t index);
 
 /// Whether the outputs had better bypass the caches: all of them large, in memory of their own, in
 /// rows that are long or whole cache lines; whole cache lines where each store writes a short part
 /// of a row (`short_stores`).
-bool is_streamed(std::span<const Operand> operands, const std::vector<OperandSchedule>& schedules,
-                 const std::vector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
+bool is_streamed(std::span<const Operand> operands, const ScratchVector<OperandSchedule>& schedules,
+                 const ScratchVector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
                  bool short_stores, Backend backend);
 
 /// Whether 32-bit indices are too narrow for the elements, or for what an operand spans. Lanes past
 /// the end of a row are addressed, though not accessed.
-bool needs_wide_index(const std::vector<MergedAxis>& axes, std::size_t operands,
+bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::size_t operands,
                       std::uint64_t elements, int width);
 
 }  // namespace kiln::fusion

@@ -34,7 +34,7 @@ Wide inverse(Wide a, Wide modulus) {
 // of the terms from i on.
 class Search {
  public:
-  explicit Search(std::vector<Term> terms) : terms_(std::move(terms)) {
+  explicit Search(ScratchVector<Term> terms) : terms_(std::move(terms)) {
     reach_.assign(terms_.size() + 1, 0);
     divisor_.assign(terms_.size() + 1, 0);
     for (std::size_t i = terms_.size(); i-- > 0;) {
@@ -72,9 +72,9 @@ class Search {
     return false;
   }
 
-  std::vector<Term> terms_;
-  std::vector<Wide> reach_;
-  std::vector<Wide> divisor_;
+  ScratchVector<Term> terms_;
+  ScratchVector<Wide> reach_;
+  ScratchVector<Wide> divisor_;
   int steps_left_ = 20'000;
 };
 
@@ -83,7 +83,7 @@ class Search {
 bool overlaps(const ByteView& a, const ByteView& b) {
   // Bytes are equal where sum(i * s) + x - sum(j * t) - y = address_b - address_a. Every term is
   // turned to a positive coefficient, which moves the target.
-  std::vector<Term> terms;
+  ScratchVector<Term> terms;
   Wide target = static_cast<Wide>(b.address) - static_cast<Wide>(a.address);
   const auto add = [&](Wide coefficient, Wide most) {
     if (most == 0 || coefficient == 0) return;
@@ -104,7 +104,7 @@ bool overlaps(const ByteView& a, const ByteView& b) {
   add(1, a.element_bytes - 1);
   add(-1, b.element_bytes - 1);
   std::ranges::sort(terms, std::greater<>(), &Term::coefficient);
-  std::vector<Term> merged;
+  ScratchVector<Term> merged;
   for (const Term& term : terms) {
     if (!merged.empty() && merged.back().coefficient == term.coefficient) {
       merged.back().most += term.most;

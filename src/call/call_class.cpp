@@ -10,6 +10,7 @@
 #include "core/view_bytes.hpp"
 #include "fusion/emit/pack_values.hpp"
 #include "fusion/schedule/iota_operands.hpp"
+#include "fusion/schedule/scratch.hpp"
 #include "kernel/emit_kernel.hpp"
 #include "kiln/error.hpp"
 
@@ -404,6 +405,7 @@ bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t has
   const CachedPlan* const found = plans.find(key.words(), key.hash());
   if (found == nullptr || !is_sound(call)) return false;
   const auto& known = static_cast<const CallClass&>(*found);
+  const fusion::ScratchScope scratch;  // of the layouts, which end before it
   Layouts layouts;
   try {
     if (!find_layouts(known, call, key.sizes(), layouts)) return false;

@@ -11,19 +11,20 @@ constexpr int kTiles[] = {64, 32};
 
 bool lies_along(const MergedAxis& axis, std::size_t operand) { return axis.strides[operand] == 1; }
 
-bool can_transpose(std::span<const Operand> operands, const std::vector<OperandSchedule>& schedules,
-                   const MergedAxis& axis, std::size_t i) {
+bool can_transpose(std::span<const Operand> operands,
+                   const ScratchVector<OperandSchedule>& schedules, const MergedAxis& axis,
+                   std::size_t i) {
   return !operands[i].output && !operands[i].iota && schedules[i].access == Access::strided &&
          lies_along(axis, i) && bits(operands[i].dtype) >= 8;
 }
 
 }  // namespace
 
-void choose_tile(const std::vector<MergedAxis>& axes, std::span<const Operand> operands,
+void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
                  const DeviceModel& model, Schedule& schedule) {
-  std::vector<std::size_t> best;
+  ScratchVector<std::size_t> best;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-    std::vector<std::size_t> helped;
+    ScratchVector<std::size_t> helped;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (can_transpose(operands, schedule.operands, axes[k], i)) helped.push_back(i);
     }
@@ -52,9 +53,9 @@ void choose_tile(const std::vector<MergedAxis>& axes, std::span<const Operand> o
   for (const std::size_t i : best) schedule.operands[i].access = Access::transposed;
 }
 
-void find_interleaved(const std::vector<MergedAxis>& axes, std::span<const Operand> operands,
+void find_interleaved(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
                       std::span<const std::int64_t> offsets,
-                      std::vector<OperandSchedule>& schedules) {
+                      ScratchVector<OperandSchedule>& schedules) {
   constexpr std::int64_t kMostWays = 4;
   const auto element = [&](std::size_t i) {
     return operands[i].place.element + offsets[i] - operands[i].offset;
@@ -71,7 +72,7 @@ void find_interleaved(const std::vector<MergedAxis>& axes, std::span<const Opera
     if (operands[i].place.memory == 0 || is_packed(operands[i].dtype) || ways < 2 ||
         ways > kMostWays || schedules[i].access != Access::strided)
       continue;
-    std::vector<std::size_t> group;
+    ScratchVector<std::size_t> group;
     for (std::int64_t way = 0; way < ways; ++way) {
       for (std::size_t k = 0; k < operands.size(); ++k) {
         if (!beside(i, k) || element(k) != element(i) + way) continue;
@@ -91,7 +92,7 @@ void find_interleaved(const std::vector<MergedAxis>& axes, std::span<const Opera
 }
 
 int choose_width(std::int64_t inner, std::span<const Operand> operands,
-                 const std::vector<OperandSchedule>& schedules, const DeviceModel& model) {
+                 const ScratchVector<OperandSchedule>& schedules, const DeviceModel& model) {
   if (model.work.vector_bytes == 0) return model.work.max_lanes;
   int narrowest = 0;  // in bits, as all widths here
   int widest = 8;
@@ -148,7 +149,7 @@ void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const
   }
 }
 
-bool is_table(std::span<const Operand> operands, const std::vector<OperandSchedule>& schedules) {
+bool is_table(std::span<const Operand> operands, const ScratchVector<OperandSchedule>& schedules) {
   int codes = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool contiguous = schedules[i].access == Access::contiguous;

@@ -31,7 +31,7 @@ int short_width(std::int64_t size) {
 
 // Whether memory is traversed from start to end with gaps that are not much longer than what is
 // read between them.
-bool has_gaps(const std::vector<MergedAxis>& axes, std::size_t operand) {
+bool has_gaps(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
   constexpr std::int64_t kLongest = 8;
   constexpr std::int64_t kFar = 4096;  // elements
   std::int64_t span = axes.back().size;
@@ -51,10 +51,10 @@ constexpr double kHostLine = 64;
 constexpr std::int64_t kMostStreams = 32;
 
 // The axes of more than one element. Without any elements they are one axis of size 0.
-std::vector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands) {
-  std::vector<MergedAxis> axes;
+ScratchVector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands) {
+  ScratchVector<MergedAxis> axes;
   if (std::ranges::find(shape, 0) != shape.end()) {
-    MergedAxis none{0, std::vector<std::int64_t>(operands.size(), 1), {}};
+    MergedAxis none{0, ScratchVector<std::int64_t>(operands.size(), 1), {}};
     for (std::size_t k = 0; k < shape.size(); ++k) none.from.push_back(k);
     axes.push_back(std::move(none));
     return axes;
@@ -74,8 +74,8 @@ std::size_t first_output(std::span<const Operand> operands) {
 }
 
 // Reverses axes along which the first output runs backwards, in every operand.
-void reverse_axes(std::vector<MergedAxis>& axes, std::size_t output,
-                  std::vector<std::int64_t>& offsets) {
+void reverse_axes(ScratchVector<MergedAxis>& axes, std::size_t output,
+                  ScratchVector<std::int64_t>& offsets) {
   for (MergedAxis& axis : axes) {
     if (axis.strides[output] >= 0) continue;
     for (std::size_t i = 0; i < axis.strides.size(); ++i) {
@@ -93,7 +93,7 @@ std::int64_t start_of(const Operand& operand, std::int64_t offset) {
 
 // 4 if all vectors of an iota begin at multiples of four, for which one call of the random number
 // generator gives the numbers; else 0.
-int count_alignment(const std::vector<MergedAxis>& axes, std::size_t operand, std::int64_t start,
+int count_alignment(const ScratchVector<MergedAxis>& axes, std::size_t operand, std::int64_t start,
                     int width) {
   std::int64_t steps = start | width;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) steps |= axes[k].strides[operand];
@@ -101,7 +101,8 @@ int count_alignment(const std::vector<MergedAxis>& axes, std::size_t operand, st
 }
 
 // Whether every row of a packed operand begins at a whole byte.
-bool rows_are_bytes(const std::vector<MergedAxis>& axes, std::size_t operand, std::int64_t offset) {
+bool rows_are_bytes(const ScratchVector<MergedAxis>& axes, std::size_t operand,
+                    std::int64_t offset) {
   bool whole = offset % 2 == 0;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     whole = whole && axes[k].strides[operand] % 2 == 0;
@@ -112,7 +113,7 @@ bool rows_are_bytes(const std::vector<MergedAxis>& axes, std::size_t operand, st
 }  // namespace
 
 bool rows_are_lines(const Operand& operand, std::int64_t offset,
-                    const std::vector<MergedAxis>& axes, std::size_t index) {
+                    const ScratchVector<MergedAxis>& axes, std::size_t index) {
   constexpr std::int64_t kLine = 64;
   const std::int64_t width = bits(operand.dtype) / 8;
   bool whole = (static_cast<std::int64_t>(operand.address % kLine) + offset * width) % kLine == 0;
@@ -122,8 +123,8 @@ bool rows_are_lines(const Operand& operand, std::int64_t offset,
   return whole;
 }
 
-bool is_streamed(std::span<const Operand> operands, const std::vector<OperandSchedule>& schedules,
-                 const std::vector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
+bool is_streamed(std::span<const Operand> operands, const ScratchVector<OperandSchedule>& schedules,
+                 const ScratchVector<MergedAxis>& axes, std::span<const std::int64_t> offsets,
                  bool short_stores, Backend backend) {
   constexpr std::uint64_t kLongRow = 2048;
   const std::uint64_t least = device_model(backend).work.stream_bytes;
@@ -197,7 +198,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   Layout layout;
   layout.schedule.backend = backend;
   for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
-  std::vector<MergedAxis> axes = axes_of(shape, operands);
+  ScratchVector<MergedAxis> axes = axes_of(shape, operands);
   const std::size_t output = first_output(operands);
   reverse_axes(axes, output, layout.offsets);
   sort_by_memory(axes, output);
@@ -209,7 +210,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   }
   if (axes.empty()) {
     axes.push_back(
-        {1, std::vector<std::int64_t>(operands.size(), 1), {}});  // one element: a contiguous row
+        {1, ScratchVector<std::int64_t>(operands.size(), 1), {}});  // one element: a contiguous row
   }
   if (axes.size() > kMostRank) {
     throw Error(Code::unsupported,
@@ -217,7 +218,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
                             axes.size(), kMostRank));
   }
   const MergedAxis& inner = axes.back();
-  std::vector<OperandSchedule>& schedules = layout.schedule.operands;
+  ScratchVector<OperandSchedule>& schedules = layout.schedule.operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule schedule;
     schedule.access = access_of(axes, i);

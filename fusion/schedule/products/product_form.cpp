@@ -8,7 +8,7 @@ namespace {
 
 class Matcher {
  public:
-  Matcher(const TypedGraph& graph, const std::vector<Scope>& scopes, bool small_floats)
+  Matcher(const TypedGraph& graph, const ScratchVector<Scope>& scopes, bool small_floats)
       : graph_(graph), scopes_(scopes), small_floats_(small_floats) {}
 
   std::optional<ProductForm> terms(NodeId id) const {
@@ -118,14 +118,14 @@ class Matcher {
   }
 
   const TypedGraph& graph_;
-  const std::vector<Scope>& scopes_;
+  const ScratchVector<Scope>& scopes_;
   bool small_floats_;
 };
 
 }  // namespace
 
 std::optional<ProductForm> product_form(const TypedGraph& graph, NodeId sum,
-                                        const std::vector<Scope>& scopes, bool small_floats) {
+                                        const ScratchVector<Scope>& scopes, bool small_floats) {
   const TypedNode& node = graph.nodes[sum];
   if (node.op != Op::sum && node.op != Op::mean) return std::nullopt;
   if (graph.rounding != Rounding::once || compute_dtype(node.dtype) != DType::f32)

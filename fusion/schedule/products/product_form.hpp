@@ -38,6 +38,6 @@ struct ProductForm {
 /// operation rounds, since the form computes in another order. `scopes` are those of the graph's
 /// nodes; with `small_floats` 8-bit floats are weights too.
 std::optional<ProductForm> product_form(const TypedGraph& graph, NodeId sum,
-                                        const std::vector<Scope>& scopes, bool small_floats);
+                                        const ScratchVector<Scope>& scopes, bool small_floats);
 
 }  // namespace kiln::fusion

@@ -29,7 +29,7 @@ using Axis = MergedAxis;
 // One pass, whose results are all that is stored.
 bool is_product(const TypedGraph& graph, const ReduceSpace& space,
                 std::span<const Operand> operands, const std::vector<bool>& row_invariant) {
-  std::vector<bool> after(graph.nodes.size(), false);
+  ScratchVector<bool> after(graph.nodes.size(), false);
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const TypedNode& node = graph.nodes[id];
     for (const NodeId operand : node.inputs()) after[id] = after[id] || after[operand];
@@ -59,10 +59,10 @@ std::size_t largest(std::span<const Operand> operands, const ReduceSpace& space)
 
 // The axes of a kernel before they are arranged.
 struct ArrangedAxes {
-  std::vector<Axis> batches;
+  ScratchVector<Axis> batches;
   Axis columns;
   Axis rows;
-  std::vector<Axis> reduced;
+  ScratchVector<Axis> reduced;
 };
 
 int most_columns(std::int64_t size) {
@@ -75,10 +75,10 @@ int most_columns(std::int64_t size) {
 
 // Columns are the axis along which the largest operand repeats, rows the axis along which its rows
 // follow each other.
-ArrangedAxes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::size_t operand,
+ArrangedAxes arrange(ScratchVector<Axis> outer, ScratchVector<Axis> reduced, std::size_t operand,
                      std::size_t operands) {
   ArrangedAxes axes;
-  const Axis one{1, std::vector<std::int64_t>(operands, 0), {}};
+  const Axis one{1, ScratchVector<std::int64_t>(operands, 0), {}};
   axes.columns = axes.rows = one;
   axes.reduced = std::move(reduced);
   bool has_columns = false;
@@ -96,7 +96,7 @@ ArrangedAxes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::si
     axes.batches.push_back(std::move(axis));
   }
   // Axes along which the largest operand repeats are batches and come first.
-  std::ranges::stable_sort(axes.batches, [&](const Axis& a, const Axis& b) {
+  sort_axes(axes.batches, [&](const Axis& a, const Axis& b) {
     return a.strides[operand] == 0 && b.strides[operand] != 0;
   });
   if (!axes.batches.empty() && axes.batches.back().strides[operand] != 0) {
@@ -107,7 +107,7 @@ ArrangedAxes arrange(std::vector<Axis> outer, std::vector<Axis> reduced, std::si
 }
 
 bool rows_begin_with_bytes(const Operand& operand, std::size_t index,
-                           const std::vector<Axis>& axes) {
+                           const ScratchVector<Axis>& axes) {
   bool whole = operand.offset % 2 == 0;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     whole = whole && axes[k].strides[index] % 2 == 0;
@@ -118,7 +118,7 @@ bool rows_begin_with_bytes(const Operand& operand, std::size_t index,
 // 16 bytes of the narrowest operand that moves along the innermost axis, as long as vectors divide
 // it. Wider vectors would make neighbouring threads read shared operands from places so far apart
 // that accesses are not coalesced.
-int choose_width(const std::vector<Axis>& axes, std::span<const Operand> operands,
+int choose_width(const ScratchVector<Axis>& axes, std::span<const Operand> operands,
                  Backend backend) {
   const Axis& inner = axes.back();
   int narrowest = kVectorBits;
@@ -154,7 +154,7 @@ void map_to_threads(Layout& layout, std::int64_t batches, Backend backend) {
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
 
-void schedule_operands(Schedule& schedule, const std::vector<Axis>& axes,
+void schedule_operands(Schedule& schedule, const ScratchVector<Axis>& axes,
                        std::span<const Operand> operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule operand;
@@ -168,7 +168,7 @@ void schedule_operands(Schedule& schedule, const std::vector<Axis>& axes,
 }
 
 void align(OperandSchedule& schedule, const Operand& operand, std::size_t index,
-           const std::vector<Axis>& axes, int width, Backend backend) {
+           const ScratchVector<Axis>& axes, int width, Backend backend) {
   schedule.alignment = std::max(1, bits(operand.dtype) / 8);
   if (backend == Backend::host || schedule.access != Access::contiguous) return;
   schedule.alignment = alignment_of(operand, operand.offset, axes, axes.size() - 1, index, width);
@@ -182,9 +182,9 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
                                     bool tiles) {
   if (!is_product(graph, space, operands, row_invariant)) return std::nullopt;
   const std::size_t weights = largest(operands, space);
-  std::vector<Axis> outer = axes_where(space, operands, false);
-  std::vector<Axis> reduced = axes_where(space, operands, true);
-  if (reduced.empty()) reduced.push_back({1, std::vector<std::int64_t>(operands.size(), 0), {}});
+  ScratchVector<Axis> outer = axes_where(space, operands, false);
+  ScratchVector<Axis> reduced = axes_where(space, operands, true);
+  if (reduced.empty()) reduced.push_back({1, ScratchVector<std::int64_t>(operands.size(), 0), {}});
   sort_by_memory(outer, weights);
   sort_by_memory(reduced, weights);
   outer = merge(std::move(outer));
@@ -203,7 +203,7 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   }
   if (!packed && !shared) return std::nullopt;
 
-  std::vector<Axis> axes = arranged.batches;
+  ScratchVector<Axis> axes = arranged.batches;
   Layout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;

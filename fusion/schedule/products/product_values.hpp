@@ -74,10 +74,10 @@ class ProductValues : private ProductAxes {
   bool scales_lane(const TypedNode& node) const;
 
   const TypedGraph& graph_;
-  std::vector<Scope> scopes_;
-  std::vector<bool> in_sum_;
-  std::vector<bool> wanted_;
-  std::vector<std::optional<ProductForm>> forms_;
+  ScratchVector<Scope> scopes_;
+  ScratchVector<bool> in_sum_;
+  ScratchVector<bool> wanted_;
+  ScratchVector<std::optional<ProductForm>> forms_;
   bool fast_path_ = false;
 };
 

@@ -53,7 +53,7 @@ std::optional<TileSchedule> groups_in_steps(AxisSpan reduced, int width) {
 // (preamble/split_k_tiles.h), if the operands allow it: 4-bit weights in rows of a few parts, with
 // the numbers of groups in arrays whose rows are whole chunks of 16 bytes. Returns whether they do.
 bool choose_split_k(const TypedGraph& graph, std::span<const Operand> operands,
-                    const std::vector<MergedAxis>& axes, const ProductValues& values, NodeId sum,
+                    const ScratchVector<MergedAxis>& axes, const ProductValues& values, NodeId sum,
                     Layout& layout) {
   constexpr int kStepBits = 256;  // four threads have 8 bytes each
   constexpr std::int64_t kStepsOfChains = 32;
@@ -100,7 +100,7 @@ bool choose_split_k(const TypedGraph& graph, std::span<const Operand> operands,
 // PDL wait.
 void mark_before_pdl_wait(const TypedGraph& graph, const ProductValues& values,
                           const ProductForm& form, Schedule& schedule) {
-  std::vector<bool> wanted(graph.nodes.size(), false);
+  ScratchVector<bool> wanted(graph.nodes.size(), false);
   wanted[form.weight] = true;
   for (const std::optional<NodeId>& part : {form.scale, form.bias, form.zero_point}) {
     if (part) wanted[*part] = true;
@@ -126,7 +126,7 @@ void clear_before_pdl_wait(Schedule& schedule) {
 // The columns of the matrix instruction are those of x times the groups of a step: takes the
 // largest width with room for them.
 void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
-                  const std::vector<MergedAxis>& axes, Layout& layout) {
+                  const ScratchVector<MergedAxis>& axes, Layout& layout) {
   const auto count = static_cast<std::size_t>(layout.schedule.reduction.axes);
   const AxisSpan reduced = AxisSpan(axes).last(count);
   Schedule trial = layout.schedule;

@@ -22,8 +22,8 @@ constexpr int kLeastLanes = 8;
 
 using Axis = MergedAxis;
 
-std::vector<Axis> at_least_one(std::vector<Axis> axes, std::size_t operands) {
-  if (axes.empty()) axes.push_back({1, std::vector<std::int64_t>(operands, 0), {}});
+ScratchVector<Axis> at_least_one(ScratchVector<Axis> axes, std::size_t operands) {
+  if (axes.empty()) axes.push_back({1, ScratchVector<std::int64_t>(operands, 0), {}});
   return axes;
 }
 
@@ -38,7 +38,7 @@ int element_bytes(const Operand& operand) { return std::max(1, bits(operand.dtyp
 // Elements in a vector of the narrowest operand. Row-invariant operands have one register for each
 // row, not for each element.
 int full_width(const Axis& inner, std::span<const Operand> operands,
-               const std::vector<bool>& row_invariant, Backend backend) {
+               const std::vector<bool>* row_invariant, Backend backend) {
   if (const int most = row_model(backend).lanes; most != 0) {
     return std::min(most, std::max(kLeastLanes, power_of_two_from(inner.size)));
   }
@@ -46,7 +46,7 @@ int full_width(const Axis& inner, std::span<const Operand> operands,
   int widest = 1;
   int stored = 1;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (row_invariant[i]) continue;
+    if (row_invariant != nullptr && (*row_invariant)[i]) continue;
     widest = std::max(widest, element_bytes(operands[i]));
     if (operands[i].output) stored = std::max(stored, element_bytes(operands[i]));
     if (inner.strides[i] != 1) continue;
@@ -71,7 +71,7 @@ bool has_words(const Operand& operand, int width) {
 
 // Whether `a` is aligned wherever vectors of `b` begin, if nothing but their offsets from multiples
 // of 16 bytes is known.
-bool in_phase(const Operand& a, const Operand& b, const std::vector<Axis>& axes, std::size_t i,
+bool in_phase(const Operand& a, const Operand& b, const ScratchVector<Axis>& axes, std::size_t i,
               std::size_t k, int width) {
   const auto place = [](const Operand& operand) {
     return operand.address / static_cast<std::uint64_t>(element_bytes(operand));
@@ -91,8 +91,8 @@ bool in_phase(const Operand& a, const Operand& b, const std::vector<Axis>& axes,
 
 // Unaligned rows, or rows that are no whole number of vectors, are still read in vectors if they
 // are so long that there is a thread for each element at their ends.
-bool begins_within_vectors(const std::vector<Axis>& axes, const Operand& operand, std::size_t index,
-                           int width) {
+bool begins_within_vectors(const ScratchVector<Axis>& axes, const Operand& operand,
+                           std::size_t index, int width) {
   const bool whole = axes.back().size % width == 0 &&
                      alignment_of(operand, 0, axes, axes.size() - 1, index, width) >=
                          vector_alignment(operand, width);
@@ -102,7 +102,7 @@ bool begins_within_vectors(const std::vector<Axis>& axes, const Operand& operand
 
 // The operand whose aligned vectors are read: the leading one, or if its vectors are wider than 16
 // bytes, beyond which alignment is unknown, another one. -1: rows are aligned.
-int phase_operand(const std::vector<Axis>& axes, std::span<const Operand> operands,
+int phase_operand(const ScratchVector<Axis>& axes, std::span<const Operand> operands,
                   const std::vector<bool>& row_invariant, std::size_t leading, int width) {
   constexpr int kKnown = 16;
   const auto begins_within = [&](std::size_t i) {
@@ -118,7 +118,7 @@ int phase_operand(const std::vector<Axis>& axes, std::span<const Operand> operan
 }
 
 // The access of an operand where the innermost axis is reduced.
-Access row_access(const std::vector<Axis>& axes, std::size_t operand, bool row_invariant) {
+Access row_access(const ScratchVector<Axis>& axes, std::size_t operand, bool row_invariant) {
   if (!row_invariant)
     return axes.back().strides[operand] == 1 ? Access::contiguous : Access::strided;
   const bool moves =
@@ -155,7 +155,7 @@ bool lies_along_rows(const Axis& kept, const Axis& reduced, std::size_t operand)
          std::abs(reduced.strides[operand]) > 1;
 }
 
-bool is_one_element(const std::vector<Axis>& axes, std::size_t operand) {
+bool is_one_element(const ScratchVector<Axis>& axes, std::size_t operand) {
   return std::ranges::all_of(axes, [&](const Axis& axis) { return axis.strides[operand] == 0; });
 }
 
@@ -169,8 +169,8 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   schedule.backend = backend;
   layout.offsets.assign(operands.size(), 0);
   const std::size_t leading = largest_varying(space, operands, row_invariant);
-  std::vector<Axis> outer = at_least_one(axes_where(space, operands, false), operands.size());
-  std::vector<Axis> inner = at_least_one(axes_where(space, operands, true), operands.size());
+  ScratchVector<Axis> outer = at_least_one(axes_where(space, operands, false), operands.size());
+  ScratchVector<Axis> inner = at_least_one(axes_where(space, operands, true), operands.size());
   sort_by_memory(outer, leading);
   if (!keep_order) sort_by_memory(inner, leading);
   outer = merge(std::move(outer));
@@ -183,14 +183,13 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   rows.split = space.splits > 1;
 
   const bool by_columns = lies_along_rows(outer.back(), inner.back(), leading);
-  std::vector<Axis> axes = outer;
+  ScratchVector<Axis> axes = outer;
   axes.insert(by_columns ? axes.end() - 1 : axes.end(), inner.begin(), inner.end());
   const Axis& innermost = axes.back();
   schedule.rank = static_cast<int>(axes.size());
   const bool gpu = backend != Backend::host;
   int& width = schedule.width;
-  width = full_width(innermost, operands,
-                     by_columns ? std::vector<bool>(operands.size()) : row_invariant, backend);
+  width = full_width(innermost, operands, by_columns ? nullptr : &row_invariant, backend);
   if (by_columns) {
     const int host =
         std::max(kLeastLanes, power_of_two_from(std::min(innermost.size, kHostColumns)));
@@ -209,7 +208,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   rows.ragged = !gpu && !by_columns && innermost.size % width != 0;
   VectorBytes bytes;
   const auto is_weight = [&](std::size_t i) {
-    const std::vector<Axis> elsewhere(
+    const ScratchVector<Axis> elsewhere(
         axes.begin(), by_columns ? axes.end() - rows.axes - 1 : axes.end() - rows.axes);
     return layout.rows > 1 && is_one_element(elsewhere, i);
   };

@@ -37,8 +37,8 @@ Axis axis_of(const ScanSpace& space, std::span<const Operand> operands, std::siz
 }
 
 // The axes that are not scanned, the last the fastest in the first output.
-std::vector<Axis> other_axes(const ScanSpace& space, std::span<const Operand> operands) {
-  std::vector<Axis> axes;
+ScratchVector<Axis> other_axes(const ScanSpace& space, std::span<const Operand> operands) {
+  ScratchVector<Axis> axes;
   for (std::size_t k = 0; k < space.shape.size(); ++k) {
     if (k != space.axis && space.shape[k] != 1) axes.push_back(axis_of(space, operands, k));
   }
@@ -76,12 +76,12 @@ Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Back
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
   const std::size_t output = first_output(operands);
-  std::vector<Axis> axes = other_axes(space, operands);
+  ScratchVector<Axis> axes = other_axes(space, operands);
   const Axis scanned = axis_of(space, operands, space.axis);
   const bool across =
       !axes.empty() && std::abs(axes.back().strides[output]) < std::abs(scanned.strides[output]);
   schedule.scan = across ? ScanSchedule::across : ScanSchedule::along;
-  if (axes.empty()) axes.push_back({1, std::vector<std::int64_t>(operands.size(), 0), {}});
+  if (axes.empty()) axes.push_back({1, ScratchVector<std::int64_t>(operands.size(), 0), {}});
   axes.insert(across ? axes.end() - 1 : axes.end(), scanned);
   schedule.rank = static_cast<int>(axes.size());
   schedule.width = choose_width(axes.back(), operands, backend);
