@@ -117,11 +117,11 @@ install_packages() {
   done
 }
 
-# install_python DIRECTORY: a virtual environment with what the Python package is built and tested with.
+# install_python DIRECTORY PACKAGE...: a virtual environment with these, to build or test the Python package.
 # Fails, and says what is lost, where it cannot be made; a later run tries again.
 install_python() {
   local directory=$1 log
-  local packages=(nanobind numpy ml_dtypes)
+  local packages=("${@:2}")
   local test='import importlib.util as u, os, sys, sysconfig as c
 sys.exit(not (all(u.find_spec(name) for name in sys.argv[1:])
               and os.path.exists(os.path.join(c.get_path("include"), "Python.h"))))'

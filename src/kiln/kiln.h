@@ -4,8 +4,9 @@
  *   kiln_function *swiglu = NULL;
  *   if (kiln_parse("swiglu", "silu(gate) * up", NULL, &swiglu) != KILN_OK)
  *     fprintf(stderr, "%s\n", kiln_last_error()->message);
- *   kiln_argument inputs[] = {kiln_array(gate), kiln_array(up)};
- *   kiln_function_call(swiglu, &stream, inputs, 2, &out, 1);
+ *   const kiln_argument inputs[] = {kiln_array(gate), kiln_array(up)};
+ *   const kiln_call call = {inputs, 2, &out, 1};
+ *   kiln_function_call(swiglu, &stream, &call);
  *   kiln_function_destroy(swiglu);
  *
  * Status. Every function that can fail returns a kiln_status: KILN_OK, or the code of the error
