@@ -21,6 +21,9 @@ scratch=$(mktemp -d /var/tmp/kiln-packages.XXXXXX)
 chmod 755 "$scratch"
 trap 'userdel -rf "$user" >/dev/null 2>&1 || true; rm -rf "$scratch"' EXIT
 
+# A root directory as mktemp makes it is one in which there are no users.
+[[ $(stat -c %a /) == *[157] ]] || chmod 755 /
+
 step() { printf '\n== %s\n' "$1"; }
 as_user() { runuser -u "$user" -- env -i HOME="/home/$user" PATH=/usr/bin:/bin LANG=C.UTF-8 "$@"; }
 logged() { "$@" >"$scratch/log" 2>&1 || { tail -n 40 "$scratch/log" >&2; exit 1; }; }

@@ -34,6 +34,10 @@ with_pkg_config() {  # PREFIX PROGRAM
   expect_output "$2"
 }
 
+first_block() {  # LANGUAGE FILE: its first block of code in that language
+  awk -v fence="\`\`\`$1" '$0 == fence {inside = 1; next} /^```/ {if (inside) exit} inside' "$2"
+}
+
 case $1 in
   install)
     rm -rf "$prefix"
@@ -100,10 +104,34 @@ case $1 in
     done >printed
     diff said printed
     ;;
-  readme)  # the first C++ block of README.md is the body of program.cpp
-    block=$(awk '/^```cpp/ {inside = 1; next} /^```/ {if (inside) exit} inside' "$SOURCE/README.md")
-    program=$(tail -n +2 "$SOURCE/tests/install/program.cpp")
-    [[ -n $block ]] && diff <(echo "$block") <(echo "$program")
+  readme)  # the first blocks of code are the bodies of the programs here
+    for pair in cpp:README.md c:src/c/README.md python:src/python/README.md; do
+      language=${pair%%:*}
+      block=$(first_block "$language" "$SOURCE/${pair#*:}")
+      program=$(tail -n +2 "$SOURCE/tests/install/program.${language/python/py}")
+      [[ -n $block ]] && diff <(echo "$block") <(echo "$program")
+    done
+    ;;
+  c_program)
+    cc=$(command -v gcc || command -v clang) || { printf 'install.c_program: Skipped\nno C compiler\n'; exit 77; }
+    flags=$(PKG_CONFIG_PATH=$prefix/$LIBDIR/pkgconfig pkg-config --cflags --libs kiln)
+    # shellcheck disable=SC2086
+    "$cc" -std=c99 -Wall -Wextra -Wpedantic -Werror $sanitize "$SOURCE/tests/install/program.c" $flags \
+      -Wl,-rpath,"$prefix/$LIBDIR" -o "$SCRATCH/c_program"
+    expect_output "$SCRATCH/c_program"
+    ;;
+  release)  # the newest version of CHANGELOG.md is this one, and the sources of a release are what git has
+    version=$(sed -n 's/^project(kiln VERSION \([0-9.]*\).*/\1/p' "$SOURCE/CMakeLists.txt")
+    grep -m 1 '^## ' "$SOURCE/CHANGELOG.md" | grep -E "^## $version \([0-9]{4}-[0-9]{2}-[0-9]{2}\)\$"
+    if ! git -C "$SOURCE" rev-parse HEAD >/dev/null 2>&1; then
+      printf 'install.release: Skipped\nnot a clone: there is nothing to make sources of\n'
+      exit 77
+    fi
+    archive=$("$SOURCE/src/package/source.sh" "$SCRATCH/release")
+    first=$(sha256sum <"$archive")
+    [[ $first == "$(sha256sum <"$("$SOURCE/src/package/source.sh" "$SCRATCH/release")")" ]]
+    diff <(tar -tf "$archive" | grep -v '/$' | cut -d / -f 2- | sort) \
+      <(git -C "$SOURCE" ls-tree -r --name-only HEAD | sort)
     ;;
   static)
     tree=$SCRATCH/static-build
@@ -131,6 +159,9 @@ case $1 in
     for package in libkiln0 libkiln-dev kiln; do
       dpkg-deb -x "$SCRATCH/debian/${package}_"*.deb "$SCRATCH/root"
     done
+    for package in "$SCRATCH"/debian/python3-kiln_*.deb; do  # not where there is no nanobind
+      [[ ! -f $package ]] || dpkg-deb -x "$package" "$SCRATCH/root"
+    done
     if command -v lintian >/dev/null; then lintian --fail-on error "$SCRATCH/debian/"*.deb; fi
     root=$SCRATCH/root/usr
     dpkg-deb -f "$SCRATCH/debian/libkiln0_"*.deb Depends | grep -q 'libfmt'
@@ -141,6 +172,10 @@ case $1 in
     sanitize=
     library=$(cd "$root" && echo lib/*/libkiln.so.0)
     LIBDIR=${library%/*} with_pkg_config "$root" "$SCRATCH/with_packages"
+    if [[ -d $root/lib/python3 ]] && /usr/bin/python3 -c 'import numpy' 2>/dev/null; then
+      PYTHONPATH=$root/lib/python3/dist-packages LD_LIBRARY_PATH=$root/${library%/*} PYTHONDONTWRITEBYTECODE=1 \
+        expect_output /usr/bin/python3 "$SOURCE/tests/install/program.py"
+    fi
     ;;
   *) echo "no such test: $1" >&2; exit 2 ;;
 esac
