@@ -25,7 +25,7 @@ trap 'userdel -rf "$user" >/dev/null 2>&1 || true; rm -rf "$scratch"' EXIT
 [[ $(stat -c %a /) == *[157] ]] || chmod 755 /
 
 step() { printf '\n== %s\n' "$1"; }
-as_user() { runuser -u "$user" -- env -i HOME="/home/$user" PATH=/usr/bin:/bin LANG=C.UTF-8 "$@"; }
+as_user() { (cd "/home/$user" && runuser -u "$user" -- env -i HOME="/home/$user" PATH=/usr/bin:/bin LANG=C.UTF-8 "$@"); }
 logged() { "$@" >"$scratch/log" 2>&1 || { tail -n 40 "$scratch/log" >&2; exit 1; }; }
 installed() { dpkg-query -W -f '${db:Status-Abbrev} ${binary:Package}\n' | sort; }
 purge_since() {  # LIST: every package that was not installed then

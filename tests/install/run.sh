@@ -92,18 +92,6 @@ case $1 in
     "$prefix/bin/kiln" emit 'silu(gate) * up' --type 'gate=f32[8]' --type 'up=f32[8]' --target cpu |
       grep -q 'extern "C"'
     ;;
-  console)  # README.md's commands print what it says, but for the width of a table's columns
-    mkdir -p "$SCRATCH/console"
-    ln -sfn "$SOURCE/tests" "$SCRATCH/console/tests"
-    cd "$SCRATCH/console"
-    awk '/^```console/ {inside = 1; next} /^```/ {inside = 0} inside' "$SOURCE/README.md" | sed -E 's/ +/ /g' >said
-    [[ -s said ]]
-    grep '^\$ ' said | while read -r _ command; do
-      echo "\$ $command"
-      PATH=$prefix/bin:$PATH bash -c "$command" | sed -E 's/ +/ /g'
-    done >printed
-    diff said printed
-    ;;
   readme)  # the first blocks of code are the bodies of the programs here
     for pair in cpp:README.md c:src/c/README.md python:src/python/README.md; do
       language=${pair%%:*}
