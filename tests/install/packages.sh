@@ -27,13 +27,18 @@ trap 'userdel -rf "$user" >/dev/null 2>&1 || true; rm -rf "$scratch"' EXIT
 step() { printf '\n== %s\n' "$1"; }
 as_user() { (cd "/home/$user" && runuser -u "$user" -- env -i HOME="/home/$user" PATH=/usr/bin:/bin LANG=C.UTF-8 "$@"); }
 logged() { "$@" >"$scratch/log" 2>&1 || { tail -n 40 "$scratch/log" >&2; exit 1; }; }
+none() {  # WHAT: nothing may come
+  local lines
+  lines=$(cat)
+  [[ -z $lines ]] || { printf '%s:\n%s\n' "$1" "$lines" >&2; exit 1; }
+}
 installed() { dpkg-query -W -f '${db:Status-Abbrev} ${binary:Package}\n' | sort; }
 purge_since() {  # LIST: every package that was not installed then
   local packages
   packages=$(comm -13 "$1" <(installed) | awk '{print $2}')
   # shellcheck disable=SC2086
   [[ -z $packages ]] || logged apt-get -qq -y purge $packages
-  comm -3 "$1" <(installed) | { ! grep .; }
+  comm -3 "$1" <(installed) | none "not the packages that were installed"
 }
 files() {  # all but what programs write while they run, and what is not the system's
   find / -xdev \( -path "$scratch" -o -path "/home/$user" -o -path "$PWD" -o -path /proc -o -path /sys -o -path /dev \
@@ -58,7 +63,7 @@ printf '#!/bin/sh\necho "git was called" >&2\nexit 1\n' >"$scratch/no-git/git"
 chmod +x "$scratch/no-git/git"
 SECONDS=0
 PATH=$scratch/no-git:$PATH logged "$scratch"/kiln-*/src/package/debian.sh "$scratch/debian" "$@"
-! grep 'git was called' "$scratch/log"
+{ grep 'git was called' "$scratch/log" || true; } | none "the build needs git"
 echo "built in $SECONDS s"
 packages=()
 for name in "${names[@]}"; do packages+=("$(echo "$scratch/debian/${name}_"*.deb)"); done
@@ -110,9 +115,6 @@ step "Removed"
 logged apt-get -qq -y purge "${names[@]}"
 purge_since "$scratch/users"
 files >"$scratch/after"
-if left=$(comm -13 "$scratch/before" "$scratch/after" | grep .); then
-  printf 'left behind:\n%s\n' "$left" >&2
-  exit 1
-fi
-! ldconfig -p | grep libkiln
+comm -13 "$scratch/before" "$scratch/after" | none "left behind"
+{ ldconfig -p | grep libkiln || true; } | none "the loader still knows"
 echo "Nothing is left but the user's cache: $(du -sh "/home/$user/.cache/kiln")"
