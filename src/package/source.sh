@@ -8,6 +8,6 @@ version=$(sed -n 's/^project(kiln VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 directory=${1:-build}
 mkdir -p "$directory"
 archive=$directory/kiln-$version.tar.xz
-git archive --format=tar --prefix="kiln-$version/" HEAD | xz -9 --threads=1 >"$archive.part"
+git archive --format=tar --prefix="kiln-$version/" HEAD | xz -6 --threads=1 >"$archive.part"
 mv "$archive.part" "$archive"
 echo "$archive"
