@@ -23,12 +23,12 @@ file(WRITE ${debian}/triggers "activate-noawait ldconfig\n")
 file(WRITE ${debian}/shlibs "libkiln 0 libkiln0 (>= ${PROJECT_VERSION})\n")
 
 # CHANGELOG.md says what a version is and when it came; Debian's changelog only names it.
-file(STRINGS ${PROJECT_SOURCE_DIR}/CHANGELOG.md KILN_RELEASED REGEX "^## ${PROJECT_VERSION} \\(.*\\)$")
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/CHANGELOG.md KILN_RELEASED REGEX "^## ${PROJECT_VERSION} \\(.*\\)$")
 string(REGEX REPLACE ".*\\((.*)\\)" "\\1" KILN_RELEASED "${KILN_RELEASED}")
 execute_process(COMMAND ${CMAKE_COMMAND} -E env LC_ALL=C date -u -R -d "${KILN_RELEASED}" OUTPUT_VARIABLE KILN_RELEASED
   OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/changelog.in ${debian}/changelog.Debian @ONLY)
-configure_file(${PROJECT_SOURCE_DIR}/CHANGELOG.md ${debian}/changelog COPYONLY)
+configure_file(${CMAKE_CURRENT_LIST_DIR}/CHANGELOG.md ${debian}/changelog COPYONLY)
 foreach(file changelog changelog.Debian)
   execute_process(COMMAND gzip -9nkf ${debian}/${file} COMMAND_ERROR_IS_FATAL ANY)
 endforeach()

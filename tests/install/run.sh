@@ -110,7 +110,7 @@ case $1 in
     ;;
   release)  # the newest version of CHANGELOG.md is this one, and the sources of a release are what git has
     version=$(sed -n 's/^project(kiln VERSION \([0-9.]*\).*/\1/p' "$SOURCE/CMakeLists.txt")
-    grep -m 1 '^## ' "$SOURCE/CHANGELOG.md" | grep -E "^## $version \([0-9]{4}-[0-9]{2}-[0-9]{2}\)\$"
+    grep -m 1 '^## ' "$SOURCE/src/package/CHANGELOG.md" | grep -E "^## $version \([0-9]{4}-[0-9]{2}-[0-9]{2}\)\$"
     if ! git -C "$SOURCE" rev-parse HEAD >/dev/null 2>&1; then
       printf 'install.release: Skipped\nnot a clone: there is nothing to make sources of\n'
       exit 77
