@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "fusion/graph/typed_graph.hpp"
 #include "fusion/schedule/layout.hpp"

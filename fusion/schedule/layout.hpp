@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "fusion/schedule/device_model.hpp"
 #include "fusion/schedule/scratch.hpp"

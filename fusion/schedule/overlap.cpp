@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <numeric>
-#include <vector>
+
+#include "fusion/schedule/scratch.hpp"
 
 namespace kiln::fusion {
 namespace {

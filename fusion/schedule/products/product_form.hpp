@@ -5,9 +5,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/schedule/scratch.hpp"
 
 namespace kiln::fusion {
 

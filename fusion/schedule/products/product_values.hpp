@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "fusion/schedule/layout.hpp"
 #include "fusion/schedule/products/product_form.hpp"

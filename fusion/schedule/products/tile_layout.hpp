@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "fusion/graph/typed_graph.hpp"
 #include "fusion/schedule/layout.hpp"

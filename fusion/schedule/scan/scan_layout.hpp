@@ -4,7 +4,6 @@
 
 #include <span>
 #include <string>
-#include <vector>
 
 #include "fusion/infer/scan_space.hpp"
 #include "fusion/schedule/layout.hpp"
