@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "fusion/graph/size_trace.hpp"
+
 namespace kiln::fusion {
 namespace {
 
@@ -49,7 +51,10 @@ NodeId GraphBuilder::add(const TypedNode& node, const Dims& shape) {
 
 NodeId GraphBuilder::append(const TypedNode& node, const Dims& shape) {
   graph_->nodes.push_back(node);
-  if (shapes_ != nullptr) shapes_->push_back(shape);
+  if (shapes_ != nullptr) {
+    shapes_->push_back(shape);
+    if (SizeTrace* const trace = SizeTrace::current()) trace->add_extents(shapes_->back());
+  }
   return static_cast<NodeId>(graph_->nodes.size() - 1);
 }
 

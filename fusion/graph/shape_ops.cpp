@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -72,8 +73,14 @@ class Resolved {
     const auto place = [&](std::int64_t at, std::int64_t otherwise) {
       if (at == kOmitted) return otherwise;
       const std::int64_t from_front = at < 0 ? at + length : at;
+      trace_order(from_front, down ? -1 : 0);
+      trace_order(from_front, down ? length - 1 : length);
       return std::clamp<std::int64_t>(from_front, down ? -1 : 0, down ? length - 1 : length);
     };
+    if (list_.size() > 4) {
+      trace_order(list_[1], -length);
+      trace_order(list_[1], length);
+    }
     if (list_.size() > 4 && (list_[1] < -length || list_[1] >= length)) {
       fail(fmt::format("there is no element {} along axis {} of {}", list_[1], list_[0],
                        to_string(shape())));
@@ -82,6 +89,9 @@ class Resolved {
     const std::int64_t end = place(list_[2], down ? -1 : length);
     const std::int64_t span = down ? range.first - end : end - range.first;
     // The span and not the step is negated: the least step has no positive counterpart.
+    trace_order(span, 0);
+    trace_order(span, 1);
+    if (span > 1 && range.step != 1 && range.step != -1) trace_remainder(span - 1, range.step);
     range.count = span <= 0 ? 0 : (down ? 1 - span : span - 1) / range.step + 1;
     if (range.count == 0) range.first = 0;
     if (range.count <= 1) range.step = 1;  // a longer one might leave what 64 bits can count
@@ -106,6 +116,8 @@ class Resolved {
     }
     const std::int64_t size = element_count(shape());
     const std::int64_t known = size_of_known(result);
+    if (!open) trace_order(known, size);
+    if (open && known != 0) trace_divides(size, known);
     if (open) {
       if (known == 0 || size % known != 0) {
         fail(fmt::format("the {} elements of {} do not divide by {}", size, to_string(shape()),
@@ -190,7 +202,7 @@ std::optional<Dims> reshaped_strides(const Dims& from, const Dims& strides, cons
     std::size_t b_end = b;
     std::int64_t a_size = a_end < from.size() ? from[a_end++] : 1;
     std::int64_t b_size = b_end < to.size() ? to[b_end++] : 1;
-    while (a_size != b_size) {
+    while (trace_order(a_size, b_size), a_size != b_size) {
       if (a_size < b_size) {
         a_size *= from[a_end++];
       } else {
@@ -202,6 +214,7 @@ std::optional<Dims> reshaped_strides(const Dims& from, const Dims& strides, cons
     for (std::size_t k = a_end; k-- > a;) {
       if (from[k] == 1) continue;
       if (!next) step = strides[k];
+      if (next) trace_order(strides[k], *next);
       if (next && strides[k] != *next) return std::nullopt;
       next = strides[k] * from[k];
     }
@@ -316,6 +329,8 @@ std::optional<ArrayLayout> result_layout(Op op, const ShapeList& list, const Dim
 
 std::optional<ArrayLayout> layout_behind(const Dims& shape, const Dims& seen_shape,
                                          const ArrayLayout& seen, const ArrayLayout& wanted) {
+  trace_order(seen.offset, 0);
+  trace_order(element_count(shape), element_count(seen_shape));
   if (seen.offset != 0 || element_count(shape) != element_count(seen_shape) ||
       element_count(shape) == 0) {
     return std::nullopt;
@@ -327,8 +342,12 @@ std::optional<ArrayLayout> layout_behind(const Dims& shape, const Dims& seen_sha
     if (seen_shape[k] != 1) axes.push_back(k);
   }
   std::ranges::sort(axes, {}, [&](std::size_t k) { return seen.strides[k]; });
+  for (std::size_t i = 1; i < axes.size(); ++i) {
+    trace_order(seen.strides[axes[i - 1]], seen.strides[axes[i]]);
+  }
   std::int64_t covered = 1;
   for (const std::size_t k : axes) {
+    trace_order(seen.strides[k], covered);
     if (seen.strides[k] != covered) return std::nullopt;
     covered *= seen_shape[k];
   }
@@ -345,12 +364,18 @@ std::optional<ArrayLayout> layout_behind(const Dims& shape, const Dims& seen_sha
       const std::int64_t extent = seen_shape[axes[at]] / taken;
       const std::int64_t stride = wanted.strides[axes[at]] * taken;
       const std::int64_t part = std::min(left, extent);
+      trace_order(left, extent);
+      trace_divides(left, part);
+      trace_divides(extent, part);
+      if (!first) trace_order(stride, next);
       if (left % part != 0 || extent % part != 0) return std::nullopt;
       if (!first && stride != next) return std::nullopt;
       if (first) result.strides[k] = stride;
       next = stride * part;
       left /= part;
       taken *= part;
+      trace_order(left, 1);
+      trace_order(taken, seen_shape[axes[at]]);
       if (taken == seen_shape[axes[at]]) {
         ++at;
         taken = 1;

@@ -7,6 +7,7 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/rewriter.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/shapes.hpp"
 
 namespace kiln::fusion {
@@ -56,6 +57,7 @@ Dims ReduceSpace::split_shape() const {
 std::size_t split_axis(const Dims& from, const Dims& to) {
   std::size_t longest = 0;
   for (std::size_t k = 1; k < from.size(); ++k) {
+    trace_order(from[k], from[longest]);
     const bool longer = from[longest] == to[longest] || from[k] > from[longest];
     if (from[k] != to[k] && longer) longest = k;
   }

@@ -8,6 +8,7 @@
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/iota.hpp"
 #include "kiln/error.hpp"
 
@@ -150,6 +151,7 @@ class IotaShapes {
           node.op == Op::iota ||
           (is_elementwise(node.op) && std::ranges::any_of(node.inputs(), depends)));
       natural_.push_back(shape_of(graph_, node, natural_, arguments_, function_));
+      if (SizeTrace* const trace = SizeTrace::current()) trace->add_extents(natural_.back());
     }
   }
 
@@ -244,6 +246,7 @@ std::vector<Dims> infer_shapes(const TypedGraph& graph, std::span<const Dims> ar
                               function));
     }
     shapes.push_back(shape_of(graph, node, shapes, arguments, function));
+    if (SizeTrace* const trace = SizeTrace::current()) trace->add_extents(shapes.back());
   }
   return shapes;
 }

@@ -5,11 +5,30 @@
 #include <unordered_set>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/partition/facts.hpp"
 #include "kiln/view.hpp"
 
 namespace kiln::fusion {
 namespace {
+
+// A number of bytes, and what sizes it was made of.
+struct Amount {
+  std::uint64_t bytes = 0;
+  SizeSum sum{};
+
+  Amount& operator+=(const Amount& other) {
+    bytes += other.bytes;
+    sum.add(1, other.sum);
+    return *this;
+  }
+};
+
+Amount twice(Amount amount) {
+  const Amount once = amount;
+  amount += once;
+  return amount;
+}
 
 class Bytes {
  public:
@@ -34,27 +53,35 @@ class Bytes {
     for (const KernelPart& kernel : result.kernels) {
       for (const NodeId id : kernel.reads) shared[viewed(graph_.graph, id)] = true;
     }
+    Amount all;
     for (KernelPart& kernel : result.kernels) {
+      Amount moved;
       for (const NodeId id : kernel.values) {
         const bool array = nodes_[id].op == Op::input || is_view_of_argument(id);
-        kernel.unfused_bytes += bytes_alone(id);
-        if (array) kernel.bytes += bytes_of(graph_, id);
+        kernel.unfused_bytes += bytes_alone(id).bytes;
+        if (array) moved += own(id);
       }
-      for (const NodeId id : kernel.reads) kernel.bytes += stored_bytes(graph_, id);
-      for (const NodeId id : kernel.results) kernel.bytes += bytes_written(id, shared[id]);
+      for (const NodeId id : kernel.reads) moved += stored(id);
+      for (const NodeId id : kernel.results) moved += bytes_written(id, shared[id]);
+      kernel.bytes = moved.bytes;
       if (kernel.call) kernel.unfused_bytes = kernel.bytes;
-      result.bytes += kernel.bytes;
+      all += moved;
     }
+    result.bytes = all.bytes;
+    result.traced_bytes = std::move(all.sum);
+    Amount unfused;
     std::unordered_set<NodeId> read;  // arguments and views of them
     for (NodeId id = 0; id < nodes_.size(); ++id) {
       const TypedNode& node = nodes_[id];
-      result.unfused_bytes += bytes_alone(id);
+      unfused += bytes_alone(id);
       if (node.op != Op::view) read.insert(node.inputs().begin(), node.inputs().end());
     }
     for (const PlacedCall& call : graph_.calls) {
       read.insert(call.inputs.begin(), call.inputs.end());
     }
-    result.unfused_bytes += bytes_copied();
+    unfused += bytes_copied();
+    result.unfused_bytes = unfused.bytes;
+    result.traced_unfused_bytes = std::move(unfused.sum);
     result.lower_bound = bytes_read(read);
     for (const auto& parts : graph_.stores) {
       for (const PlacedPart& part : parts) result.lower_bound += bytes_of(graph_, part.value);
@@ -62,9 +89,17 @@ class Bytes {
   }
 
  private:
+  static Amount amount(DType dtype, const Dims& shape) {
+    Amount result{byte_count(dtype, shape)};
+    result.sum.add(bits(dtype) / 8.0, element_count(shape));
+    return result;
+  }
+  Amount own(NodeId id) const { return amount(nodes_[id].dtype, graph_.shapes[id]); }
+  Amount stored(NodeId id) const { return amount(stored_dtype(graph_, id), graph_.shapes[id]); }
+
   // Where a value goes whoever reads it.
   struct Copies {
-    std::uint64_t bytes = 0;  ///< in outputs and in arrays that are concatenated
+    Amount bytes;  ///< in outputs and in arrays that are concatenated
     bool any = false;
     bool output = false;
     bool readable = false;  ///< an output has it in the dtype and order in which others read it
@@ -77,8 +112,8 @@ class Bytes {
         Copies& copies = copies_[id];
         copies.any = true;
         copies.output = true;
-        copies.bytes += bytes_of(graph_, id);
-        const bool in_order = part.layout.strides == contiguous_strides(graph_.shapes[id]);
+        copies.bytes += own(id);
+        const bool in_order = is_contiguous(part.layout, graph_.shapes[id]);
         copies.readable = copies.readable || (stored_dtype(graph_, id) == nodes_[id].dtype &&
                                               (in_order || !seen_as_view_[id]));
       }
@@ -88,18 +123,20 @@ class Bytes {
       const DType held = copies_[id].output ? nodes_[id].dtype : stored_dtype(graph_, id);
       for (const PlacedPart& part : graph_.joins[nodes_[id].payload]) {
         copies_[part.value].any = true;
-        copies_[part.value].bytes += byte_count(held, graph_.shapes[part.value]);
+        copies_[part.value].bytes += amount(held, graph_.shapes[part.value]);
       }
     }
   }
 
   // What storing a value writes: its place in each output and in each array that it is a part of,
   // and an array of its own for other kernels, unless they can read an output.
-  std::uint64_t bytes_written(NodeId id, bool shared) const {
+  Amount bytes_written(NodeId id, bool shared) const {
     const Copies& copies = copies_[id];
-    if (nodes_[id].op == Op::custom_call) return stored_bytes(graph_, id);
+    if (nodes_[id].op == Op::custom_call) return stored(id);
     const bool apart = shared ? !copies.readable : !copies.any;
-    return copies.bytes + (apart ? stored_bytes(graph_, id) : 0);
+    Amount bytes = copies.bytes;
+    if (apart) bytes += stored(id);
+    return bytes;
   }
 
   bool is_view_of_argument(NodeId id) const {
@@ -122,13 +159,13 @@ class Bytes {
 
   // What one operation after the other copies into outputs: parts of a concatenation, and what is
   // another output already.
-  std::uint64_t bytes_copied() const {
-    std::uint64_t bytes = 0;
+  Amount bytes_copied() const {
+    Amount bytes;
     std::unordered_set<NodeId> written;
     for (const auto& parts : graph_.stores) {
       for (const PlacedPart& part : parts) {
         const bool first = written.insert(part.value).second;
-        if (!first || parts.size() > 1) bytes += 2 * bytes_of(graph_, part.value);
+        if (!first || parts.size() > 1) bytes += twice(own(part.value));
       }
     }
     return bytes;
@@ -147,23 +184,25 @@ class Bytes {
   }
 
   // To one output, from which others are copied, and to an array of its own unless that is read.
-  std::uint64_t bytes_written_alone(NodeId id) const {
+  Amount bytes_written_alone(NodeId id) const {
     const Copies& copies = copies_[id];
-    if (!copies.output || nodes_[id].op == Op::custom_call) return stored_bytes(graph_, id);
+    if (!copies.output || nodes_[id].op == Op::custom_call) return stored(id);
     const bool apart = read_[id] && !copies.readable;
-    return bytes_of(graph_, id) + (apart ? stored_bytes(graph_, id) : 0);
+    Amount bytes = own(id);
+    if (apart) bytes += stored(id);
+    return bytes;
   }
 
   // Had the operation a kernel of its own.
-  std::uint64_t bytes_alone(NodeId id) const {
+  Amount bytes_alone(NodeId id) const {
     const TypedNode& node = nodes_[id];
-    std::uint64_t bytes = 0;
+    Amount bytes;
     // A join of one part is that part.
     if (node.op == Op::join)
-      return graph_.joins[node.payload].size() == 1 ? 0 : 2 * stored_bytes(graph_, id);
+      return graph_.joins[node.payload].size() == 1 ? Amount() : twice(stored(id));
     if (node.op == Op::custom_call && call_result(node.payload) == 0) {
       const PlacedCall& call = graph_.calls[call_index(node.payload)];
-      for (const NodeId input : call.inputs) bytes += stored_bytes(graph_, input);
+      for (const NodeId input : call.inputs) bytes += stored(input);
     }
     if ((!is_computed(node) && node.op != Op::custom_call) || is_free(id) || is_part(id))
       return bytes;
@@ -171,7 +210,7 @@ class Bytes {
     for (NodeId operand : node.inputs()) {
       while (is_free(operand)) operand = nodes_[operand].operands[0];
       const Op op = nodes_[operand].op;
-      if (op != Op::constant && op != Op::iota) bytes += stored_bytes(graph_, operand);
+      if (op != Op::constant && op != Op::iota) bytes += stored(operand);
     }
     return bytes;
   }

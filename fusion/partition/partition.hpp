@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/passes/place_views.hpp"
 
 namespace kiln::fusion {
@@ -64,6 +65,8 @@ struct Partition {
   std::uint64_t unfused_bytes = 0;  ///< had every operation a kernel of its own
   std::uint64_t lower_bound = 0;    ///< every argument read and every output written once
   std::uint64_t steps = 0;          ///< that deciding took: values looked at
+  SizeSum traced_bytes;             ///< what `bytes` and `unfused_bytes` are sums of
+  SizeSum traced_unfused_bytes;
 };
 
 /// The bytes of a value in its own dtype, and as it is stored between kernels.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/size_trace.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -81,6 +82,7 @@ class Stores {
     for (NodeId at = id; converts(at);) {
       at = facts_.nodes[at].operands[0];
       if (home_[at] == kNoKernel) return false;
+      add_stored(add_stored(SizeSum(), 1, at), -1, id).decide();
       if (stored_bytes(facts_.graph, at) <= own) return true;
     }
     return false;
@@ -146,21 +148,29 @@ class Stores {
     double cost = 0;
     bool cheap = true;
     const bool large = stored_bytes(facts_.graph, id) >= model_.cached_bytes;
+    SizeSum traced;  // what `bytes` is
+    add_stored(SizeSum(), 1, id).add(-static_cast<double>(model_.cached_bytes), 1).decide();
     while (!wanted.empty()) {
       const NodeId at = wanted.back();
       wanted.pop_back();
       ++*steps_;
       const TypedNode& node = facts_.nodes[at];
       const bool array = node.op == Op::input || facts_.is_view_of_argument(at);
-      if (array && !groups_[g].arrays.contains(at)) bytes += bytes_of(facts_.graph, at);
+      if (array && !groups_[g].arrays.contains(at)) {
+        bytes += bytes_of(facts_.graph, at);
+        traced.add(bits(node.dtype) / 8.0, element_count(facts_.shapes[at]));
+      }
       if (is_leaf(node) || array) continue;
       if (at != id && stored[at] && home_[at] != static_cast<std::int64_t>(g)) {
-        bytes += kernels_[g].reads.contains(at) ? 0 : stored_bytes(facts_.graph, at);
+        if (kernels_[g].reads.contains(at)) continue;
+        bytes += stored_bytes(facts_.graph, at);
+        add_stored(traced, 1, at);
         continue;
       }
       const bool foreign = at != id && home_[at] != static_cast<std::int64_t>(g);
       if (has_axes(node.op) && large && foreign) {
         bytes += 2 * stored_bytes(facts_.graph, at);
+        add_stored(traced, 2, at);
         continue;
       }
       if (facts_.is_deferred(at) || has_axes(node.op)) return false;
@@ -178,16 +188,38 @@ class Stores {
     // Every further pass over the elements of rows computes it once more.
     const bool of_elements = facts_.shapes[id] == groups_[g].shape;
     const double further = of_elements ? cost * (groups_[g].passes - 1) * elements_of(id) : 0;
+    const double share = 1 + 1 / static_cast<double>(readers_[id]);
+    const double per_element = of_elements ? cost * (groups_[g].passes - 1) : 0;
+    const std::int64_t elements = element_count(facts_.shapes[id]);
+    add_stored(SizeSum().add(per_element, elements), -model_.operations_per_byte * share, id)
+        .decide();
     if (further > model_.operations_per_byte * static_cast<double>(spared)) return false;
+    if (large) {
+      add_stored(SizeSum().add(1, traced), -share, id).decide();
+      add_stored(
+          SizeSum().add(cost + per_element, elements).add(model_.operations_per_byte, traced),
+          -model_.operations_per_byte * share, id)
+          .decide();
+    }
     if (large && bytes < spared) {
       const auto saved = static_cast<double>(spared - bytes);
       if (cost * elements_of(id) + further <= model_.operations_per_byte * saved) return true;
     }
+    add_stored(SizeSum().add(1, traced), -1, id).decide();
     if (bytes > own) return false;
     return cheap || std::ranges::all_of(seen, [&](NodeId at) {
              return !is_computed(facts_.nodes[at]) || facts_.is_conversion(at) ||
                     (at != id && stored[at]) || is_used_only(at, seen, moved, g, stored);
            });
+  }
+
+  // The bytes of a stored value, for a trace.
+  SizeSum& add_stored(SizeSum& sum, double times, NodeId id) const {
+    return sum.add(times * bits(stored_dtype(facts_.graph, id)) / 8,
+                   element_count(facts_.shapes[id]));
+  }
+  SizeSum add_stored(SizeSum&& sum, double times, NodeId id) const {
+    return add_stored(sum, times, id);
   }
 
   double elements_of(NodeId id) const {

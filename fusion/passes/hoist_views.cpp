@@ -8,6 +8,7 @@
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/passes/passes.hpp"
 
 namespace kiln::fusion {
@@ -31,6 +32,7 @@ class Cones {
     if (!is_operation(node(root)) || !is_seen_only(root)) return {};
     std::set<NodeId> cone{root};
     std::uint64_t bytes = 0;
+    SizeSum traced;
     std::vector<NodeId> open{root};
     std::set<NodeId> leaves;
     while (!open.empty()) {
@@ -48,6 +50,7 @@ class Cones {
           if (below.op == Op::iota) return {};
           leaves.insert(operand);
           bytes += bytes_of(operand);
+          add_bytes(traced, 1, operand);
         }
       }
     }
@@ -57,14 +60,24 @@ class Cones {
       if (id != root && !shared && !is_inside(id, cone)) return {};
     }
     // To store it takes a write and a read.
+    add_bytes(traced, -2, root);
+    traced.decide();
     return bytes <= 2 * bytes_of(root) ? cone : std::set<NodeId>();
   }
 
  private:
   const TypedNode& node(NodeId id) const { return graph_.graph.nodes[id]; }
 
+  DType dtype_of(NodeId id) const {
+    return node(id).op == Op::input ? node(id).dtype : compute_dtype(node(id).dtype);
+  }
+
+  void add_bytes(SizeSum& sum, int times, NodeId id) const {
+    sum.add(times * bits(dtype_of(id)) / 8.0, element_count(graph_.shapes[id]));
+  }
+
   std::uint64_t bytes_of(NodeId id) const {
-    const DType dtype = node(id).op == Op::input ? node(id).dtype : compute_dtype(node(id).dtype);
+    const DType dtype = dtype_of(id);
     return static_cast<std::uint64_t>(element_count(graph_.shapes[id])) *
            static_cast<std::uint64_t>(bits(dtype)) / 8;
   }
@@ -72,10 +85,13 @@ class Cones {
   // All users are views, which show no element twice.
   bool is_seen_only(NodeId id) const {
     std::int64_t seen = 0;
+    SizeSum traced;
     for (const NodeId user : users_[id]) {
       if (!is_view_op(node(user).op)) return false;
       seen += element_count(graph_.shapes[user]);
+      traced.add(1, element_count(graph_.shapes[user]));
     }
+    traced.add(-1, element_count(graph_.shapes[id])).decide();
     return !stored_[id] && seen <= element_count(graph_.shapes[id]);
   }
 

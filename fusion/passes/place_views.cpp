@@ -11,6 +11,7 @@
 
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/rewriter.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "kiln/error.hpp"
 #include "kiln/view.hpp"
 
@@ -232,9 +233,9 @@ class Placer {
       layout = result_layout(node.op, list, to_.shapes[operand], shape, layout_of(operand));
     }
     const NodeId root = viewed(to_.graph, operand);
-    if (to_.shapes[root] == shape && layout_of(root) == *layout) return root;
+    if (to_.shapes[root] == shape && is_same(layout_of(root), *layout)) return root;
     for (const NodeId other : views_[root]) {
-      if (to_.shapes[other] == shape && layout_of(other) == *layout) return other;
+      if (to_.shapes[other] == shape && is_same(layout_of(other), *layout)) return other;
     }
     const NodeId made =
         builder_.append({Op::view, placed(root).dtype, 1, {root}, to_.views.size()}, shape);
@@ -278,8 +279,7 @@ class Placer {
   bool lives_at(NodeId root, const ArrayLayout& layout) {
     if (is_computed(placed(root))) return true;
     const Op op = placed(root).op;
-    return (op == Op::join || op == Op::custom_call) &&
-           layout.strides == contiguous_strides(to_.shapes[root]) &&
+    return (op == Op::join || op == Op::custom_call) && is_contiguous(layout, to_.shapes[root]) &&
            stored_dtype(to_, root) == placed(root).dtype && claimed_.insert(root).second;
   }
 
@@ -341,6 +341,18 @@ class Placer {
 }  // namespace
 
 ArrayLayout contiguous_layout(const Dims& shape) { return {contiguous_strides(shape), 0}; }
+
+bool is_same(const ArrayLayout& a, const ArrayLayout& b) {
+  trace_order(a.strides, b.strides);
+  trace_order(a.offset, b.offset);
+  return a == b;
+}
+
+bool is_contiguous(const ArrayLayout& layout, const Dims& shape) {
+  const Dims in_order = contiguous_strides(shape);
+  trace_order(layout.strides, in_order);
+  return layout.strides == in_order;
+}
 
 NodeId viewed(const TypedGraph& graph, NodeId id) {
   return graph.nodes[id].op == Op::view ? graph.nodes[id].operands[0] : id;

@@ -61,6 +61,9 @@ DType stored_dtype(const PlacedGraph& graph, NodeId id);
 
 /// In C order.
 ArrayLayout contiguous_layout(const Dims& shape);
+/// Whether its strides are that of C order.
+bool is_contiguous(const ArrayLayout& layout, const Dims& shape);
+bool is_same(const ArrayLayout& a, const ArrayLayout& b);
 
 /// What a view is of; the value itself if it is none.
 NodeId viewed(const TypedGraph& graph, NodeId id);

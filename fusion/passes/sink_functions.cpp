@@ -5,6 +5,7 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/rewriter.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/passes/passes.hpp"
 #include "fusion/passes/signs.hpp"
 
@@ -75,6 +76,7 @@ class FunctionSinking {
     const std::int64_t results = std::max<std::int64_t>(1, element_count(from_.shapes[id]));
     const std::int64_t length = element_count(from_.shapes[operand]) / results;
     if (length == 0) return {};
+    trace_order(element_count(from_.shapes[operand]), kLongRow * results);
     bool saves = false;
     std::optional<NodeId> of;
     for (NodeId at = operand; (of = argument(at)); at = *of) {

@@ -9,6 +9,7 @@
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/rewriter.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/reduce_space.hpp"
 
 namespace kiln::fusion {
@@ -55,6 +56,7 @@ class Splitter {
         const Dims& rows = to_.shape(node.operands[0]);
         const bool read_again = std::ranges::find(again, rows) != again.end();
         splits = splits_of(rows, from_.shapes[id], read_again, model_);
+        trace_splits(rows, from_.shapes[id], read_again, splits);
       }
       return splits > 1 ? split(node, from_.shapes[id], splits) : to_.add(node, from_.shapes[id]);
     });
