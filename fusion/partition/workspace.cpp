@@ -1,6 +1,7 @@
 #include "fusion/partition/workspace.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -96,7 +97,57 @@ Workspace place_by_size(std::span<const Lifetime> lifetimes) {
   return result;
 }
 
+// Places a few in some order, each at the lowest offset at which it meets nothing that it lives
+// together with.
+std::uint64_t place_few(std::span<const Lifetime> lifetimes, std::span<const std::uint8_t> order,
+                        std::span<std::uint64_t> offsets) {
+  std::array<std::uint8_t, kFewLifetimes> placed;  // by their offsets
+  std::size_t count = 0;
+  std::uint64_t bytes = 0;
+  for (const std::uint8_t i : order) {
+    const std::uint64_t own = aligned_bytes(lifetimes[i].bytes);
+    std::uint64_t at = 0;
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::uint8_t k = placed[n];
+      if (lifetimes[k].last < lifetimes[i].first || lifetimes[i].last < lifetimes[k].first)
+        continue;
+      if (offsets[k] >= at + own) break;
+      at = std::max(at, offsets[k] + aligned_bytes(lifetimes[k].bytes));
+    }
+    offsets[i] = at;
+    bytes = std::max(bytes, at + own);
+    std::size_t slot = count++;
+    for (; slot > 0 && offsets[placed[slot - 1]] > at; --slot) placed[slot] = placed[slot - 1];
+    placed[slot] = i;
+  }
+  return bytes;
+}
+
 }  // namespace
+
+std::uint64_t plan_few(std::span<const Lifetime> lifetimes, std::span<std::uint64_t> offsets) {
+  std::array<std::uint8_t, kFewLifetimes> order;
+  std::array<std::uint64_t, kFewLifetimes> other;
+  const auto sorted = [&](const auto& is_before) {
+    for (std::size_t i = 0; i < lifetimes.size(); ++i) {
+      std::size_t slot = i;
+      for (; slot > 0 && is_before(lifetimes[i], lifetimes[order[slot - 1]]); --slot) {
+        order[slot] = order[slot - 1];
+      }
+      order[slot] = static_cast<std::uint8_t>(i);
+    }
+    return std::span<const std::uint8_t>(order).first(lifetimes.size());
+  };
+  const std::uint64_t bytes = place_few(
+      lifetimes, sorted([](const Lifetime& a, const Lifetime& b) { return a.first < b.first; }),
+      offsets);
+  const std::uint64_t by_size = place_few(
+      lifetimes, sorted([](const Lifetime& a, const Lifetime& b) { return a.bytes > b.bytes; }),
+      other);
+  if (by_size >= bytes) return bytes;
+  std::copy_n(other.begin(), lifetimes.size(), offsets.begin());
+  return by_size;
+}
 
 Workspace plan_workspace(std::span<const Lifetime> lifetimes) {
   constexpr std::size_t kFew = 256;  // the second way takes time with the square of their number

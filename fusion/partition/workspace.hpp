@@ -25,5 +25,9 @@ std::uint64_t aligned_bytes(std::uint64_t bytes);
 /// Temporaries that live at the same time do not overlap. Each takes the lowest free offset, in the
 /// order in which they are written or by their size, whichever needs fewer bytes.
 Workspace plan_workspace(std::span<const Lifetime> lifetimes);
+/// The same for at most kFewLifetimes without an allocation: writes an offset for each, and gives
+/// the bytes.
+inline constexpr std::size_t kFewLifetimes = 64;
+std::uint64_t plan_few(std::span<const Lifetime> lifetimes, std::span<std::uint64_t> offsets);
 
 }  // namespace kiln::fusion

@@ -250,6 +250,22 @@ TEST(Workspace, PutsWhatLivesTogetherApart) {
   }
 }
 
+TEST(Workspace, OfFewIsTheSameWithoutAllocations) {
+  std::mt19937_64 random(3);
+  for (int turn = 0; turn < 500; ++turn) {
+    std::vector<fusion::Lifetime> lives(random() % fusion::kFewLifetimes);
+    for (fusion::Lifetime& life : lives) {
+      life.first = random() % 20;
+      life.last = life.first + random() % 8;
+      life.bytes = random() % 3 == 0 ? 512 : random() % 5000;
+    }
+    std::vector<std::uint64_t> offsets(lives.size());
+    const fusion::Workspace workspace = fusion::plan_workspace(lives);
+    EXPECT_EQ(fusion::plan_few(lives, offsets), workspace.bytes);
+    EXPECT_EQ(offsets, workspace.offsets);
+  }
+}
+
 // Nothing of it is dead.
 testing::RandomProgram live_program(std::size_t nodes, bool views) {
   testing::ProgramKind kind;
