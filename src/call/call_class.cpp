@@ -1,14 +1,11 @@
 #include "call/call_class.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "base/reclamation.hpp"
 #include "core/view_bytes.hpp"
-#include "fusion/emit/pack_values.hpp"
 #include "fusion/schedule/iota_operands.hpp"
 #include "fusion/schedule/scratch.hpp"
 #include "kernel/emit_kernel.hpp"
@@ -22,65 +19,6 @@ constexpr std::uint64_t kClassTag = 1ull << 62;
 constexpr std::uint64_t kKernelsTag = 1ull << 61;
 
 constexpr std::size_t kMostKernels = 4;
-constexpr std::size_t kMostBytes = 2048;  // of a kernel's parameters
-constexpr std::size_t kMostParameters = 256;
-
-std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
-  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-  return hash ^ (hash >> 32);
-}
-
-// Kernels of one schedule for each of a class's kernels.
-struct ScheduledKernels final : CachedPlan {
-  struct Kernel {
-    fusion::Schedule schedule;
-    std::vector<fusion::Parameter> parameters;
-    PlannedKernel planned;  ///< of the first call
-  };
-
-  std::size_t bytes() const override {
-    std::size_t bytes = sizeof *this + 8 * signature.size();
-    for (const Kernel& kernel : kernels) {
-      bytes += sizeof kernel + kernel.parameters.size() * (sizeof(fusion::Parameter) + 16) +
-               kernel.schedule.operands.size() * sizeof(fusion::OperandSchedule);
-    }
-    return bytes;
-  }
-  std::size_t plans() const override { return 0; }
-  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override {
-    std::vector<std::shared_ptr<jit::Kernel>> loaded;
-    for (const Kernel& kernel : kernels) loaded.push_back(kernel.planned.kernel);
-    return loaded;
-  }
-
-  std::vector<Kernel> kernels;
-};
-
-// Of what schedules of one class are likely to differ in.
-std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
-  const auto pair = [](int a, int b) {
-    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(a)) << 32 |
-           static_cast<std::uint32_t>(b);
-  };
-  const fusion::RowSchedule& rows = schedule.reduction;
-  const fusion::ProductSchedule& products = schedule.products;
-  hash = mixed(hash, pair(schedule.rank, schedule.width));
-  hash = mixed(hash, pair(schedule.vectors, schedule.threads));
-  hash = mixed(hash, pair(schedule.tile, schedule.tile_axis) ^
-                         static_cast<std::uint64_t>(schedule.wide_index) << 30 ^
-                         static_cast<std::uint64_t>(schedule.streamed) << 29 ^
-                         static_cast<std::uint64_t>(schedule.table) << 28);
-  hash = mixed(hash, pair(rows.threads, rows.vectors));
-  hash = mixed(hash, pair(rows.columns, rows.rows));
-  hash = mixed(hash, pair(rows.axes, rows.row_step));
-  hash = mixed(hash, pair(products.rows, products.columns));
-  hash = mixed(hash, pair(products.tiles.sets, products.tiles.steps));
-  for (const fusion::OperandSchedule& operand : schedule.operands) {
-    hash = mixed(hash, pair(operand.alignment, static_cast<int>(operand.access)));
-    hash = mixed(hash, operand.outer_axes);
-  }
-  return hash;
-}
 
 // The kernels' layouts for a call, and what those of its schedules are found by.
 struct Layouts {
@@ -92,62 +30,6 @@ struct Layouts {
 const View& view_of(const Call& call, std::size_t operand) {
   return operand < call.inputs.size() ? call.inputs[operand].view()
                                       : call.outputs[operand - call.inputs.size()];
-}
-
-// What check_operand() accepts.
-bool is_sound(const View& view, const Device& device) {
-  if (view.device() != device || view.data() == nullptr) return false;
-  const auto bytes = static_cast<std::uintptr_t>(std::max(1, bits(view.dtype()) / 8));
-  const std::uintptr_t unit = view.dtype() == DType::c64 ? 4 : bytes;
-  return reinterpret_cast<std::uintptr_t>(view.data()) % unit == 0;
-}
-
-// Whether each element lies beyond all those of the axes with smaller strides, so that no two share
-// memory. An output of which that is not true may be an error, or not.
-bool is_nested(const View& view) {
-  const Dims& shape = view.shape();
-  const Dims& strides = view.strides();
-  std::int64_t reach = 0;
-  for (std::uint32_t done = 0;;) {
-    std::size_t next = shape.size();
-    for (std::size_t k = 0; k < shape.size(); ++k) {
-      if (shape[k] == 1 || (done >> k & 1) != 0) continue;
-      if (next == shape.size() || std::abs(strides[k]) < std::abs(strides[next])) next = k;
-    }
-    if (next == shape.size()) return true;
-    if (std::abs(strides[next]) <= reach) return false;
-    reach += std::abs(strides[next]) * (shape[next] - 1);
-    done |= 1u << next;
-  }
-}
-
-bool is_sound(const Call& call) {
-  const Device& device = call.stream.device;
-  for (const Argument& input : call.inputs) {
-    if (!input.is_scalar() && !is_sound(input.view(), device)) return false;
-  }
-  return std::ranges::all_of(call.outputs, [&](const View& output) {
-    return is_sound(output, device) && is_nested(output);
-  });
-}
-
-// Copies into what the thread has from calls before, so that nothing is allocated.
-const KernelForm& form_of(const KernelForm& form, const Dims& shape) {
-  thread_local KernelForm rows{RowsForm{}};
-  thread_local KernelForm scan{ScanForm{}};
-  if (const auto* own = std::get_if<RowsForm>(&form)) {
-    RowsForm& copy = std::get<RowsForm>(rows);
-    copy = *own;
-    copy.space.shape = shape;
-    return rows;
-  }
-  if (const auto* own = std::get_if<ScanForm>(&form)) {
-    ScanForm& copy = std::get<ScanForm>(scan);
-    copy = *own;
-    copy.shape = shape;
-    return scan;
-  }
-  return form;
 }
 
 fusion::Layout layout_of(const CallClass& known, const CallClass::Kernel& kernel, const Call& call,
@@ -181,8 +63,8 @@ fusion::Layout layout_of(const CallClass& known, const CallClass::Kernel& kernel
       operands[count++] = std::move(iota);
     }
   }
-  return plan_kernel(kernel.spec.function, form_of(kernel.spec.form, shape), shape,
-                     std::span(operands).first(count), known.target);
+  return plan_kernel(kernel.spec.function, form_over(kernel.spec.form, shape), shape,
+                     std::span(operands).first(count), known.features);
 }
 
 // False if the kernels may have to run in another order, or one would have nothing to compute.
@@ -212,17 +94,6 @@ const ScheduledKernels* find_kernels(const PlanTable& plans, const CallClass& kn
   return &kernels;
 }
 
-// Whether the signature had better have a plan of its own.
-bool is_called_often(const CallClass& known, std::uint64_t hash) {
-  constexpr std::uint64_t kCount = 0xffff;
-  std::atomic<std::uint64_t>& count = known.counts[(hash >> 16) % known.counts.size()];
-  const std::uint64_t before = count.load(std::memory_order_relaxed);
-  const bool same = (before & ~kCount) == (hash & ~kCount);
-  const std::uint64_t calls = same ? (before & kCount) + 1 : 1;
-  count.store((hash & ~kCount) | (calls % kCallsBeforePlan), std::memory_order_relaxed);
-  return calls == kCallsBeforePlan;
-}
-
 void check_overlap_of(const CallClass& known, const Call& call) {
   std::array<Plan::Extent, ClassKey::kMostOperands> extents;
   std::size_t count = 0;
@@ -235,29 +106,15 @@ void check_overlap_of(const CallClass& known, const Call& call) {
   check_overlap(known.names, std::span(extents).first(count), call);
 }
 
-void launch(const CallClass& known, const CallClass::Kernel& mapping,
-            const ScheduledKernels::Kernel& kernel, const fusion::Layout& layout,
-            const Call& call) {
-  const PlannedKernel& planned = kernel.planned;
-  const std::vector<std::uint32_t>& offsets = planned.parameters.offsets;
-  alignas(16) std::array<std::byte, kMostBytes> block;
-  std::array<void*, kMostParameters> arguments;
-  std::memset(block.data(), 0, planned.parameters.bytes.size());
-  fusion::pack_values(kernel.parameters, layout, offsets, block.data());
-  for (std::size_t p = 0; p < offsets.size(); ++p) {
-    arguments[p] = block.data() + offsets[p];
-    const fusion::Parameter& parameter = kernel.parameters[p];
-    if (parameter.kind != fusion::Parameter::Kind::pointer) continue;
-    const View& view = view_of(call, mapping.operands[parameter.index].operand);
-    const std::int64_t elements = layout.offsets[parameter.index];
-    void* const first = static_cast<char*>(view.data()) + pointer_bytes(elements, parameter.dtype);
-    std::memcpy(arguments[p], &first, sizeof first);
+void launch(const CallClass& known, const CallClass::Kernel& mapping, const ScheduledKernel& kernel,
+            const fusion::Layout& layout, const Call& call) {
+  std::array<char*, ClassKey::kMostOperands> data;
+  for (std::size_t i = 0; i < mapping.operands.size(); ++i) {
+    data[i] = static_cast<char*>(view_of(call, mapping.operands[i].operand).data());
   }
-  fill_scalars(known.names, planned, call, block.data());
-  jit::LaunchShape shape = planned.shape;
-  shape.work_items = layout.threads();
-  if (!std::holds_alternative<ElementwiseForm>(mapping.spec.form)) shape.block = layout.block();
-  known.backend->launch(*planned.kernel, shape, arguments.data(), call.stream);
+  LaunchBlock block(kernel, layout, std::span(data).first(mapping.operands.size()));
+  fill_scalars(known.names, kernel.planned, call, block.bytes());
+  block.launch(*known.backend, mapping.spec.form, call.stream);
 }
 
 // ---- Classes -----------------------------------------------------------------------------------
@@ -329,17 +186,13 @@ std::shared_ptr<CallClass> make_class(const ClassKey& key, const Call& call, con
   made->names = plan.names;
   made->backend = plan.backend;
   made->target = plan.backend->target();
+  made->features = features_of(made->target);
   for (KernelSpec& spec : specs) {
     auto kernel = kernel_of(std::move(spec), call, key.sizes());
     if (!kernel) return nullptr;
     made->kernels.push_back(*std::move(kernel));
   }
   return made;
-}
-
-bool fits_stack(const PlannedKernel& kernel) {
-  return kernel.parameters.bytes.size() <= kMostBytes &&
-         kernel.parameters.offsets.size() <= kMostParameters;
 }
 
 }  // namespace
@@ -359,6 +212,7 @@ ClassKey::ClassKey(const Call& call) {
       push_view(input.view());
     }
   }
+  input_sizes_ = sizes_count_;
   for (const View& output : call.outputs) push_view(output);
 }
 
@@ -413,7 +267,7 @@ bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t has
     return false;  // a plan says it in the words of this call
   }
   const ScheduledKernels* const kernels = find_kernels(plans, known, layouts);
-  if (kernels == nullptr || is_called_often(known, hash)) return false;
+  if (kernels == nullptr || known.counts.is_often(hash)) return false;
   check_overlap_of(known, call);
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
     launch(known, known.kernels[i], kernels->kernels[i], *layouts.of[i], call);
@@ -423,7 +277,8 @@ bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t has
 
 void add_to_class(PlanTable& plans, const Call& call, const Plan& plan, const SpecsOf& specs_of) {
   const ClassKey key(call);
-  if (!key.has_class() || plan.kernels.empty() || !std::ranges::all_of(plan.kernels, fits_stack)) {
+  if (!key.has_class() || plan.kernels.empty() ||
+      !std::ranges::all_of(plan.kernels, ScheduledKernel::fits_stack)) {
     return;
   }
   std::shared_ptr<const CachedPlan> found;

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,8 +17,10 @@
 #include <vector>
 
 #include "call/plan.hpp"
+#include "call/scheduled_kernel.hpp"
 #include "core/plan_table.hpp"
 #include "kernel/kernel_spec.hpp"
+#include "kernel/target.hpp"
 
 namespace kiln {
 
@@ -34,6 +35,8 @@ class ClassKey {
   std::uint64_t hash() const { return hash_; }
   /// The sizes of axes, each once: 1, and then in the order of their first axes.
   std::span<const std::int64_t> sizes() const { return {sizes_.data(), sizes_count_}; }
+  /// How many of them, from the first on, inputs have.
+  std::size_t input_sizes() const { return input_sizes_; }
 
   static constexpr std::size_t kMostOperands = 32;
   static constexpr std::size_t kMostSizes = 64;
@@ -47,6 +50,7 @@ class ClassKey {
   std::array<std::int64_t, kMostSizes> sizes_;
   std::size_t size_ = 0;
   std::size_t sizes_count_ = 1;
+  std::size_t input_sizes_ = 1;
   std::uint64_t hash_ = 0;
   bool has_class_ = true;
 };
@@ -74,18 +78,14 @@ struct CallClass final : CachedPlan {
   CallNames names;
   jit::Backend* backend = nullptr;
   std::string target;
+  TargetFeatures features;      ///< of it
   std::vector<Kernel> kernels;  ///< in the order in which they run
 
-  /// Signatures that were called by class lately, with how often in the low 16 bits.
-  mutable std::array<std::atomic<std::uint64_t>, 64> counts{};
+  CallCounts counts;
 };
 
 /// The specifications of calls of a Callable; throws Error.
 using SpecsOf = std::function<std::vector<KernelSpec>(const CallTypes&)>;
-
-/// A call of this signature gets a plan of its own when it was called this often by class; with
-/// lengths that are used for a while and then never again tables do not grow.
-inline constexpr std::uint64_t kCallsBeforePlan = 256;
 
 /// Launches a call whose class and schedules are known, and returns true. Else, if it may be an
 /// error, and if its signature (`hash`) has been called often, nothing happened. To be called in a

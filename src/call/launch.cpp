@@ -163,6 +163,11 @@ void fill_scalars(const CallNames& names, const PlannedKernel& kernel, const Cal
   fill_scalars_of(names, kernel, call, block);
 }
 
+void fill_scalars(const CallNames& names, const PlannedKernel& kernel,
+                  const PlacedOperands& operands, std::byte* block) {
+  fill_scalars_of(names, kernel, operands, block);
+}
+
 void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const Call& call,
                      std::byte* block) {
   fill_parameters_of(plan, kernel, call, block);

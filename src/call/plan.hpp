@@ -130,6 +130,8 @@ struct PlacedOperands {
 void check_overlap(const Plan& plan, const PlacedOperands& operands);
 void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const PlacedOperands& operands,
                      std::byte* block);
+void fill_scalars(const CallNames& names, const PlannedKernel& kernel,
+                  const PlacedOperands& operands, std::byte* block);
 void launch_plan(const Plan& plan, const PlacedOperands& operands);
 
 /// Fills in pointers and scalars and launches. No lock, and no allocation unless a kernel's

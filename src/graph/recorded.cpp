@@ -112,7 +112,7 @@ Work work_of(const RecordedKernel& recorded, Device device) {
   for (std::size_t i = 0; i < count; ++i) {
     arguments.add(words.data() + i, parameter_bytes(kernel, i));
   }
-  const bool pdl = kernel.awaits && has_pdl(recorded.loaded->backend->target());
+  const bool pdl = kernel.awaits && features_of(recorded.loaded->backend->target()).pdl;
   return jit::KernelNode{recorded.loaded->kernel, launch_shape(kernel, device, recorded.grid),
                          std::move(arguments), pdl};
 }

@@ -51,27 +51,26 @@ bool gives_places(const fusion::TypedGraph& graph) {
 // The layout of each form.
 struct Planning {
   fusion::Layout operator()(const ElementwiseForm&) const {
-    return fusion::plan_layout(shape, operands, backend);
+    return fusion::plan_layout(shape, operands, target.backend);
   }
 
   fusion::Layout operator()(const RowsForm& rows) const {
-    if (auto products = products_of(function.graph, rows, operands, backend, has_tiles(target))) {
+    if (auto products = products_of(function.graph, rows, operands, target.backend, target.tiles)) {
       return *std::move(products);
     }
     check_not_packed(function, operands);
     return fusion::plan_rows(rows.space, operands, rows.row_invariant, gives_places(function.graph),
-                             backend, row_features(target));
+                             target.backend, target.rows);
   }
 
   fusion::Layout operator()(const ScanForm& scan) const {
-    return fusion::plan_scan(scan, operands, backend);
+    return fusion::plan_scan(scan, operands, target.backend);
   }
 
   const TypedFunction& function;
   const Dims& shape;
   const std::span<const fusion::Operand> operands;
-  const std::string_view target;
-  const fusion::Backend backend;
+  const TargetFeatures& target;
 };
 
 fusion::KernelDescription text_of(const KernelSpec& spec, const fusion::Layout& layout) {
@@ -129,16 +128,17 @@ std::string readable_text(const KernelRequest& request, std::string_view source)
 }
 
 fusion::Layout plan_kernel(const TypedFunction& function, const KernelForm& form, const Dims& shape,
-                           std::span<const fusion::Operand> operands, std::string_view target) {
-  fusion::Layout layout =
-      std::visit(Planning{function, shape, operands, target, backend_of(target)}, form);
-  layout.schedule.pdl = has_pdl(target);
+                           std::span<const fusion::Operand> operands,
+                           const TargetFeatures& target) {
+  fusion::Layout layout = std::visit(Planning{function, shape, operands, target}, form);
+  layout.schedule.pdl = target.pdl;
   return layout;
 }
 
 EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
   EmittedKernel emitted;
-  emitted.layout = plan_kernel(spec.function, spec.form, spec.shape, spec.operands, target);
+  emitted.layout =
+      plan_kernel(spec.function, spec.form, spec.shape, spec.operands, features_of(target));
   emitted.kernel = text_of(spec, emitted.layout);
   const TypedFunction& function = spec.function;
   emitted.schedule_text = fusion::describe(emitted.layout.schedule, operand_names(function.graph));

@@ -11,6 +11,7 @@
 #include "fusion/schedule/layout.hpp"
 #include "kernel/kernel_request.hpp"
 #include "kernel/kernel_spec.hpp"
+#include "kernel/target.hpp"
 #include "kiln/function.hpp"
 
 namespace kiln {
@@ -29,7 +30,7 @@ struct EmittedKernel {
 /// How a kernel of that form runs over `shape` with those operands. Throws Error(unsupported) for
 /// packed operands that no kernel of that form can have.
 fusion::Layout plan_kernel(const TypedFunction& function, const KernelForm& form, const Dims& shape,
-                           std::span<const fusion::Operand> operands, std::string_view target);
+                           std::span<const fusion::Operand> operands, const TargetFeatures& target);
 
 /// The same layout and the text for it. Throws as that does.
 EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target);

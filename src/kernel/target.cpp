@@ -32,15 +32,14 @@ fusion::Backend backend_of(std::string_view target) {
   return fusion::Backend::host;
 }
 
-bool has_tiles(std::string_view target) { return compute_capability(target) >= 80; }
-
 // From 9.0 to 10.3 multiprocessors have 228 KiB of shared memory; the others that have clusters
 // have 100 KiB.
-fusion::RowFeatures row_features(std::string_view target) {
+TargetFeatures features_of(std::string_view target) {
   const int capability = compute_capability(target);
-  return {capability >= 90, capability >= 90 && capability < 110};
+  return {backend_of(target),
+          capability >= 80,
+          capability >= 90,
+          {capability >= 90, capability >= 90 && capability < 110}};
 }
-
-bool has_pdl(std::string_view target) { return compute_capability(target) >= 90; }
 
 }  // namespace kiln

@@ -14,12 +14,13 @@ std::string resolve_target(std::string_view target);
 
 /// The backend of a target: gfx*, sm_*, everything else is the host.
 fusion::Backend backend_of(std::string_view target);
-/// Whether a target has the instructions of preamble/product_tiles.h: sm_80 and later ones.
-bool has_tiles(std::string_view target);
-/// How long rows can be shared out on a target.
-fusion::RowFeatures row_features(std::string_view target);
-/// Whether a target has programmatic dependent launch (preamble/dependents.h): sm_90 and later
-/// ones.
-bool has_pdl(std::string_view target);
+/// What the layouts of a target's kernels depend on.
+struct TargetFeatures {
+  fusion::Backend backend = fusion::Backend::host;
+  bool tiles = false;  ///< the instructions of preamble/product_tiles.h: from sm_80 on
+  bool pdl = false;    ///< programmatic dependent launch (preamble/dependents.h): from sm_90
+  fusion::RowFeatures rows{};  ///< how long rows can be shared out
+};
+TargetFeatures features_of(std::string_view target);
 
 }  // namespace kiln

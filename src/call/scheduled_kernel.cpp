@@ -1,0 +1,151 @@
+#include "call/scheduled_kernel.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "fusion/emit/pack_values.hpp"
+
+namespace kiln {
+namespace {
+
+// What check_operand() accepts.
+bool is_sound(const View& view, const Device& device) {
+  if (view.device() != device || view.data() == nullptr) return false;
+  const auto bytes = static_cast<std::uintptr_t>(std::max(1, bits(view.dtype()) / 8));
+  const std::uintptr_t unit = view.dtype() == DType::c64 ? 4 : bytes;
+  return reinterpret_cast<std::uintptr_t>(view.data()) % unit == 0;
+}
+
+// Whether each element lies beyond all those of the axes with smaller strides, so that no two share
+// memory. An output of which that is not true may be an error, or not.
+bool is_nested(const View& view) {
+  const Dims& shape = view.shape();
+  const Dims& strides = view.strides();
+  std::int64_t reach = 0;
+  for (std::uint32_t done = 0;;) {
+    std::size_t next = shape.size();
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      if (shape[k] == 1 || (done >> k & 1) != 0) continue;
+      if (next == shape.size() || std::abs(strides[k]) < std::abs(strides[next])) next = k;
+    }
+    if (next == shape.size()) return true;
+    if (std::abs(strides[next]) <= reach) return false;
+    reach += std::abs(strides[next]) * (shape[next] - 1);
+    done |= 1u << next;
+  }
+}
+
+}  // namespace
+
+std::size_t ScheduledKernels::bytes() const {
+  std::size_t bytes = sizeof *this + 8 * signature.size();
+  for (const ScheduledKernel& kernel : kernels) {
+    bytes += sizeof kernel + kernel.parameters.size() * (sizeof(fusion::Parameter) + 16) +
+             kernel.schedule.operands.size() * sizeof(fusion::OperandSchedule);
+  }
+  return bytes;
+}
+
+std::vector<std::shared_ptr<jit::Kernel>> ScheduledKernels::loaded_kernels() const {
+  std::vector<std::shared_ptr<jit::Kernel>> loaded;
+  for (const ScheduledKernel& kernel : kernels) loaded.push_back(kernel.planned.kernel);
+  return loaded;
+}
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 32);
+}
+
+std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
+  const auto add = [&](std::initializer_list<int> fields) {
+    std::uint64_t word = 0;
+    for (const int field : fields) word = word * 0x100000001b3u + static_cast<std::uint32_t>(field);
+    hash = mixed(hash, word);
+  };
+  const fusion::RowSchedule& rows = schedule.reduction;
+  const fusion::ProductSchedule& products = schedule.products;
+  const fusion::TileSchedule& tiles = products.tiles;
+  add({schedule.rank, schedule.width, schedule.vectors, schedule.threads, schedule.wide_index,
+       schedule.tile, schedule.tile_axis, schedule.streamed, schedule.table});
+  if (rows.axes != 0) {
+    add({rows.axes, rows.threads, rows.cluster_blocks, rows.vectors, rows.batch, rows.full_vectors,
+         rows.in_smem, rows.rows, rows.columns, rows.ragged, rows.phase, rows.row_step});
+  }
+  if (products.rows != 0) {
+    add({products.rows, products.columns, products.lanes, tiles.vectors_per_group,
+         tiles.steps_per_group, tiles.steps, tiles.sets, tiles.whole, tiles.prefetch,
+         tiles.x_in_smem, tiles.x_in_registers, tiles.split_k, tiles.single_tile,
+         tiles.min_blocks});
+  }
+  for (const fusion::OperandSchedule& operand : schedule.operands) {
+    add({operand.alignment, static_cast<int>(operand.access), operand.start, operand.in_registers,
+         operand.unaligned, operand.gaps, operand.ways, operand.way,
+         static_cast<int>(operand.outer_axes)});
+  }
+  return hash;
+}
+
+const KernelForm& form_over(const KernelForm& form, const Dims& shape) {
+  thread_local KernelForm rows{RowsForm{}};
+  thread_local KernelForm scan{ScanForm{}};
+  if (const auto* own = std::get_if<RowsForm>(&form)) {
+    RowsForm& copy = std::get<RowsForm>(rows);
+    copy = *own;
+    copy.space.shape = shape;
+    return rows;
+  }
+  if (const auto* own = std::get_if<ScanForm>(&form)) {
+    ScanForm& copy = std::get<ScanForm>(scan);
+    copy = *own;
+    copy.shape = shape;
+    return scan;
+  }
+  return form;
+}
+
+bool is_sound(const Call& call) {
+  const Device& device = call.stream.device;
+  for (const Argument& input : call.inputs) {
+    if (!input.is_scalar() && !is_sound(input.view(), device)) return false;
+  }
+  return std::ranges::all_of(call.outputs, [&](const View& output) {
+    return is_sound(output, device) && is_nested(output);
+  });
+}
+
+LaunchBlock::LaunchBlock(const ScheduledKernel& kernel, const fusion::Layout& layout,
+                         std::span<char* const> data)
+    : kernel_(kernel), layout_(layout) {
+  const std::vector<std::uint32_t>& offsets = kernel.planned.parameters.offsets;
+  std::memset(bytes_.data(), 0, kernel.planned.parameters.bytes.size());
+  fusion::pack_values(kernel.parameters, layout, offsets, bytes_.data());
+  for (std::size_t p = 0; p < offsets.size(); ++p) {
+    arguments_[p] = bytes_.data() + offsets[p];
+    const fusion::Parameter& parameter = kernel.parameters[p];
+    if (parameter.kind != fusion::Parameter::Kind::pointer) continue;
+    const std::int64_t elements = layout.offsets[parameter.index];
+    void* const first = data[parameter.index] + pointer_bytes(elements, parameter.dtype);
+    std::memcpy(arguments_[p], &first, sizeof first);
+  }
+}
+
+void LaunchBlock::launch(jit::Backend& backend, const KernelForm& form, const Stream& stream) {
+  jit::LaunchShape shape = kernel_.planned.shape;
+  shape.work_items = layout_.threads();
+  if (!std::holds_alternative<ElementwiseForm>(form)) shape.block = layout_.block();
+  backend.launch(*kernel_.planned.kernel, shape, arguments_.data(), stream);
+}
+
+bool CallCounts::is_often(std::uint64_t hash) const {
+  constexpr std::uint64_t kCount = 0xffff;
+  std::atomic<std::uint64_t>& count = counts_[(hash >> 16) % counts_.size()];
+  const std::uint64_t before = count.load(std::memory_order_relaxed);
+  const bool same = (before & ~kCount) == (hash & ~kCount);
+  const std::uint64_t calls = same ? (before & kCount) + 1 : 1;
+  count.store((hash & ~kCount) | (calls % kCallsBeforePlan), std::memory_order_relaxed);
+  return calls == kCallsBeforePlan;
+}
+
+}  // namespace kiln
