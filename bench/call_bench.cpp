@@ -1,5 +1,6 @@
-// What a call of a Function costs on the host: repeated, and with a length that was never seen but
-// whose class is known. On the CPU, where the call computes too: few elements.
+// What a call of a Function and a run of a Program cost on the host: repeated, and with a length
+// that was never seen but whose class is known; for programs also with a plan of its own. On the
+// CPU, where the call computes too: few elements.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -57,6 +58,55 @@ void call(benchmark::State& state, const Form& form, bool is_new) {
   state.counters["plans"] = static_cast<double>(kiln::statistics({}).plans - plans);
 }
 
+struct ProgramForm {
+  const char* name;
+  const char* text;
+};
+constexpr ProgramForm kPrograms[] = {
+    {"program of two", "y = x / sum(x, 0); y / sum(y, 1)"},
+    {"program of four",
+     "a = softmax(x, -1); b = softmax(a * 3, 0); c = b - mean(b, -1); c / sum(c, 0)"},
+};
+
+enum class Run { repeated, new_length, new_plan };
+
+/// The same 256 lengths again and again: repeated ones have plans, new ones the class alone, and of
+/// those with a new plan each is the first run of a program.
+void run(benchmark::State& state, const ProgramForm& form, Run kind) {
+  std::vector<float> memory(3 * kMost, 1.0F);
+  std::vector<std::uint64_t> workspace(kMost);
+  const View scratch(workspace.data(), DType::u8, {8 * kMost});
+  kiln::Program program = kiln::parse_program(form.name, form.text);
+  constexpr std::int64_t kLengths = 256;
+  const auto with_views = [&](std::int64_t turn, const auto& use) {
+    const std::int64_t rows = 4 + turn % kLengths;
+    const Argument in[] = {View(memory.data(), DType::f32, {rows, 64})};
+    const View out(memory.data() + kMost, DType::f32, {rows, 64});
+    use(std::span<const Argument>(in), std::span(&out, 1));
+  };
+  const auto once = [&](std::int64_t turn) {
+    with_views(turn, [&](auto in, auto out) { program.run({}, in, out, scratch); });
+  };
+  for (std::int64_t i = 0; i < kLengths; ++i) {
+    if (kind == Run::repeated) {
+      with_views(i, [&](auto in, auto out) { program.prepare({}, in, out); });
+    }
+    once(i);
+  }
+  std::int64_t turn = 0;
+  for (auto _ : state) {
+    if (kind == Run::new_plan) {
+      state.PauseTiming();
+      program = kiln::parse_program(form.name, form.text);
+      state.ResumeTiming();
+    }
+    once(turn++);
+  }
+  with_views(0, [&](auto in, auto out) {
+    state.counters["kernels"] = static_cast<double>(program.explain({}, in, out).kernels.size());
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -64,6 +114,15 @@ int main(int argc, char** argv) {
     for (const bool is_new : {false, true}) {
       const std::string name = std::string(form.name) + (is_new ? "/new length" : "/repeated");
       benchmark::RegisterBenchmark(name.c_str(), call, form, is_new);
+    }
+  }
+  for (const ProgramForm& form : kPrograms) {
+    for (const Run kind : {Run::repeated, Run::new_length, Run::new_plan}) {
+      const char* const what = kind == Run::repeated     ? "/repeated"
+                               : kind == Run::new_length ? "/new length"
+                                                         : "/new plan";
+      const std::string name = std::string(form.name) + what;
+      benchmark::RegisterBenchmark(name.c_str(), run, form, kind);
     }
   }
   benchmark::Initialize(&argc, argv);

@@ -64,7 +64,8 @@ struct NamedView {
 /// as long as it is replayed.
 class Program {
  public:
-  /// The bytes that such a call needs as workspace; nothing is compiled.
+  /// The bytes that such a call needs as workspace; nothing is compiled. Takes no lock and
+  /// allocates nothing where run() does not.
   std::size_t workspace_bytes(const Stream& stream, std::span<const Argument> inputs,
                               std::span<const View> outputs) const;
 
@@ -73,6 +74,14 @@ class Program {
   /// least workspace_bytes() bytes on the device, aligned to 16; it may be empty if none are
   /// needed, and holds nothing between calls. An output may be exactly the view of an input that no
   /// later kernel reads. Throws Error as Function::call does.
+  ///
+  /// A repeated run takes no lock and allocates nothing. The same is true of a shape that was never
+  /// seen, once two of its class have been run: calls in which the same axes have one element, the
+  /// same axes are equally long and the same operands are in C order, and whose sizes are such that
+  /// the same is fused and split (src/README.md says when). Such a run gives the bits and needs the
+  /// workspace of a plan made for its shape, of which nothing is kept; a shape that has come 256
+  /// times gets a plan. Calls are planned shape by shape if an output is an input or overlaps one,
+  /// and in programs with calls of the caller or with packed arguments.
   void run(const Stream& stream, std::span<const Argument> inputs, std::span<const View> outputs,
            const View& workspace) const;
   void run(const Stream& stream, std::initializer_list<Argument> inputs,

@@ -35,7 +35,7 @@ std::vector<fusion::Lifetime> lifetimes_of(const ProgramPlan& plan) {
 }
 
 bool is_same_view(const ProgramOperand& a, const ProgramOperand& b) {
-  return a.shape == b.shape && a.layout == b.layout;
+  return a.shape == b.shape && fusion::is_same(a.layout, b.layout);
 }
 
 class InPlace {
@@ -72,11 +72,12 @@ class InPlace {
   // reads what another one stores, as all of a row do with a value of that row.
   bool can_take(std::size_t k, const ProgramOperand& output, const ProgramOperand& input) const {
     if (!is_temporary(input) || lives_[input.index].last != k) return false;
-    if (fusion::element_count(output.shape) != fusion::element_count(plan_.steps[k].shape)) {
-      return false;
-    }
+    const std::int64_t elements = fusion::element_count(plan_.steps[k].shape);
+    fusion::trace_order(fusion::element_count(output.shape), elements);
+    if (fusion::element_count(output.shape) != elements) return false;
     const ProgramPlan::Temporary& from = plan_.temporaries[input.index];
     const ProgramPlan::Temporary& to = plan_.temporaries[output.index];
+    fusion::trace_order(static_cast<std::int64_t>(from.bytes), static_cast<std::int64_t>(to.bytes));
     if (from.dtype != to.dtype || from.bytes != to.bytes || !is_same_view(input, output)) {
       return false;
     }
@@ -94,26 +95,32 @@ class InPlace {
 
 }  // namespace
 
-void place_temporaries(ProgramPlan& plan, bool in_place) {
+TemporaryPlaces find_places(const ProgramPlan& plan, bool in_place) {
   const std::vector<fusion::Lifetime> lives = lifetimes_of(plan);
   std::vector<std::size_t> first(lives.size());
   std::iota(first.begin(), first.end(), std::size_t{0});
   if (in_place) first = InPlace(plan, lives).run();
   // One place for all that are in it, one after the other.
-  std::vector<fusion::Lifetime> places;
-  std::vector<std::size_t> place_of(lives.size());
+  TemporaryPlaces places;
+  places.of.resize(lives.size());
   for (std::size_t i = 0; i < lives.size(); ++i) {
     if (first[i] != i) continue;
-    place_of[i] = places.size();
-    places.push_back(lives[i]);
+    places.of[i] = places.lifetimes.size();
+    places.lifetimes.push_back(lives[i]);
   }
   for (std::size_t i = 0; i < lives.size(); ++i) {
-    fusion::Lifetime& whole = places[place_of[first[i]]];
+    places.of[i] = places.of[first[i]];
+    fusion::Lifetime& whole = places.lifetimes[places.of[i]];
     whole.last = std::max(whole.last, lives[i].last);
   }
-  const fusion::Workspace workspace = fusion::plan_workspace(places);
-  for (std::size_t i = 0; i < lives.size(); ++i) {
-    plan.temporaries[i].offset = workspace.offsets[place_of[first[i]]];
+  return places;
+}
+
+void place_temporaries(ProgramPlan& plan, bool in_place) {
+  const TemporaryPlaces places = find_places(plan, in_place);
+  const fusion::Workspace workspace = fusion::plan_workspace(places.lifetimes);
+  for (std::size_t i = 0; i < plan.temporaries.size(); ++i) {
+    plan.temporaries[i].offset = workspace.offsets[places.of[i]];
   }
   plan.info.workspace_bytes = workspace.bytes;
 }

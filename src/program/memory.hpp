@@ -2,9 +2,19 @@
 // of it at a time. The places themselves are found in fusion/partition/workspace.hpp.
 #pragma once
 
+#include <vector>
+
+#include "fusion/partition/workspace.hpp"
 #include "program/plan.hpp"
 
 namespace kiln {
+
+/// What lies in a workspace: one place for all temporaries that are in it one after the other.
+struct TemporaryPlaces {
+  std::vector<fusion::Lifetime> lifetimes;  ///< of each place
+  std::vector<std::size_t> of;              ///< of each temporary, its place
+};
+TemporaryPlaces find_places(const ProgramPlan& plan, bool in_place);
 
 /// Fills in the offsets of temporaries and the size of the workspace. `in_place`: what a kernel
 /// stores may lie where it reads something for the last time, element for element.

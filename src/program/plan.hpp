@@ -8,6 +8,7 @@
 
 #include "call/call_types.hpp"
 #include "fusion/partition/partition.hpp"
+#include "fusion/partition/workspace.hpp"
 #include "kiln/library_call.hpp"
 #include "kiln/program.hpp"
 #include "program/step_kernel.hpp"
@@ -48,10 +49,18 @@ struct ProgramPlan {
   ProgramInfo info;
 };
 
+/// How a plan was chosen.
+struct PlanChoice {
+  bool is_smaller = false;  ///< less is fused in it, since the first plan was larger than no fusion
+  /// What the workspace would hold if every operation had a kernel of its own; empty where the plan
+  /// needs none.
+  std::vector<fusion::Lifetime> unfused;
+};
+
 /// Plans a call; compiles nothing. Its outputs may be left open: then they are of the natural
 /// dtypes, in C order. Throws Error(invalid_argument).
 ProgramPlan plan_program(const Definition& definition, const CallTypes& call,
-                         const fusion::CostModel& model = {});
+                         const fusion::CostModel& model = {}, PlanChoice* choice = nullptr);
 
 /// The bytes of workspace if every operation had a kernel of its own.
 std::uint64_t unfused_workspace(const Definition& definition, const CallTypes& call);

@@ -129,6 +129,10 @@ class Planner {
 
 // Whether a plan needs no more workspace and moves no more bytes than the unfused one.
 bool is_no_larger(const Planned& planned, const Planned& unfused) {
+  fusion::SizeSum()
+      .add(1, planned.partition.traced_bytes)
+      .add(-1, unfused.partition.traced_unfused_bytes)
+      .decide();
   return planned.workspace() <= unfused.workspace() &&
          planned.bytes() <= unfused.plan.info.op_by_op_bytes;
 }
@@ -195,14 +199,19 @@ std::uint64_t unfused_workspace(const Definition& definition, const CallTypes& c
 }
 
 ProgramPlan plan_program(const Definition& definition, const CallTypes& call,
-                         const fusion::CostModel& model) {
+                         const fusion::CostModel& model, PlanChoice* choice) {
   Planner planner(definition, call);
   fusion::Unpacked unpacked;
   Planned planned = planner.plan(model, unpacked);
   if (planned.workspace() == 0) return std::move(planned.plan);
   const Planned unfused = planner.plan_unfused();
   // Fused values can live longer, and fused kernels need more unpacked.
-  if (!is_no_larger(planned, unfused)) {
+  const bool is_larger = !is_no_larger(planned, unfused);
+  if (choice != nullptr) {
+    choice->is_smaller = is_larger;
+    choice->unfused = find_places(unfused.plan, false).lifetimes;
+  }
+  if (is_larger) {
     planned = SmallerPlans(planner, model, unfused).run(planned, unpacked);
   }
   planned.plan.info.op_by_op_bytes = unfused.plan.info.op_by_op_bytes;

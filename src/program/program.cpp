@@ -14,6 +14,7 @@
 #include "fusion/infer/shapes.hpp"
 #include "kiln/error.hpp"
 #include "program/bound_program.hpp"
+#include "program/program_class.hpp"
 #include "program/program_impl.hpp"
 
 namespace kiln {
@@ -113,16 +114,39 @@ void Program::Impl::run(const Call& call, const View& workspace) {
       ready->run(call, workspace);
       return;
     }
+    // Manifests list every shape.
+    if (!logs_manifest() && run_by_class(plans_, call, workspace, signature.hash())) return;
   }
   const auto plan = plan_for(call, signature);
-  plan->ready(call, definition().options.on_miss).run(call, workspace);
+  const ReadyProgram& ready = plan->ready(call, definition().options.on_miss);
+  ready.run(call, workspace);
+  add_to_class(plans_, definition(), call, plan->plan(), ready);
+}
+
+std::uint64_t Program::Impl::workspace_bytes(const Call& call) {
+  check_counts(names_of(definition()), call);
+  const Signature signature(call);
+  if (!logs_manifest()) {
+    const base::ReadSection reading;
+    if (const CachedProgramPlan* const known = find(signature)) {
+      return known->plan().info.workspace_bytes;
+    }
+    if (const auto bytes = workspace_by_class(plans_, call)) return *bytes;
+  }
+  return plan_for(call, signature)->plan().info.workspace_bytes;
+}
+
+const ReadyProgram& Program::Impl::prepare(const Call& call, const CachedProgramPlan& plan) {
+  const ReadyProgram& ready = plan.ready(call, OnMiss::compile);
+  add_to_class(plans_, definition(), call, plan.plan(), ready);
+  return ready;
 }
 
 // ---- The public class --------------------------------------------------------------------------
 
 std::size_t Program::workspace_bytes(const Stream& stream, std::span<const Argument> inputs,
                                      std::span<const View> outputs) const {
-  return impl_->plan_for({stream, inputs, outputs})->plan().info.workspace_bytes;
+  return impl_->workspace_bytes({stream, inputs, outputs});
 }
 
 void Program::run(const Stream& stream, std::span<const Argument> inputs,
@@ -147,7 +171,7 @@ KernelInfo Program::prepare(const Stream& stream, std::span<const Argument> inpu
   const Call call{stream, inputs, outputs};
   const auto plan = impl_->plan_for(call);
   const bool known = plan->ready_now() != nullptr;
-  KernelInfo info = plan->ready(call, OnMiss::compile).info();
+  KernelInfo info = impl_->prepare(call, *plan).info();
   if (known) {
     info.cache = CacheState::memory;
     info.compile_ms = 0;

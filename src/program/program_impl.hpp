@@ -17,6 +17,9 @@ struct Program::Impl {
   /// Made if it is not there; compiles nothing. Throws Error.
   std::shared_ptr<const CachedProgramPlan> plan_for(const Call& call);
   void run(const Call& call, const View& workspace);
+  std::uint64_t workspace_bytes(const Call& call);
+  /// Makes the kernels of the call's plan, and its class. Throws Error.
+  const ReadyProgram& prepare(const Call& call, const CachedProgramPlan& plan);
 
   const std::shared_ptr<Function::Impl> function;
 

@@ -214,14 +214,14 @@ class Steps {
              std::vector<ProgramOperand>& outputs, ProgramKernel& info) {
     const DType stored = fusion::stored_dtype(graph_, id);
     const DType own = node(id).dtype;
-    const ArrayLayout in_order = fusion::contiguous_layout(graph_.shapes[id]);
     stored_by_[id] = k;
     for (const Place& place : outputs_[id]) {
       stores.push_back({id, own});
       outputs.push_back(written(id, place, k));
       const bool whole = graph_.stores[place.index].size() == 1;
       info.writes.push_back(whole ? output_name(place.index) : part_name(place, id));
-      const bool readable = !seen_.contains(id) || place.layout.strides == in_order.strides;
+      const bool readable =
+          !seen_.contains(id) || fusion::is_contiguous(place.layout, graph_.shapes[id]);
       if (stored == own && readable) places_.emplace(id, place);
     }
     if (const auto joined = joined_.find(id); joined != joined_.end()) {

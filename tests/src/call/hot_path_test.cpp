@@ -175,6 +175,39 @@ TEST_P(HotPath, AProgramAllocatesAndLocksNothing) {
   EXPECT_EQ(calls, 202);
 }
 
+// Of a class that was run before (program/program_class.hpp).
+TEST_P(HotPath, ARunOfANewShapeAllocatesAndLocksNothing) {
+  for (const char* const text :
+       {"y = x / sum(x, 0); y / sum(y, 1)", "a = softmax(x * s, -1); a + sum(a, 0)",
+        "t = transpose(x); transpose(t * 2 + sum(t, -1)) * s"}) {
+    const Program program = parse_program("p", text);
+    const auto run = [&](std::int64_t rows) {
+      const std::vector<Argument> all = {view(0, {rows, 64}), 2.0};
+      const std::span<const Argument> inputs = std::span(all).first(argument_names(program).size());
+      const View output = view(1, {rows, 64});
+      const std::size_t allocated = allocations;
+      const std::size_t locked = locks;
+      const std::size_t bytes = program.workspace_bytes(stream, inputs, {&output, 1});
+      const View workspace(memory[2], DType::u8, {static_cast<std::int64_t>(bytes)}, device);
+      program.run(stream, inputs, {&output, 1}, workspace);
+      return std::pair(allocations - allocated, locks - locked);
+    };
+    for (std::int64_t rows = 2; rows < 64; rows += 2) run(rows);
+    const std::uint64_t plans = statistics(device).plans;
+    for (std::int64_t rows = 3; rows < 64; rows += 2) {
+      const auto [allocated, locked] = run(rows);
+      EXPECT_EQ(allocated, 0u) << text << ", " << rows;
+      if (GetParam() == DeviceType::cpu) {
+        EXPECT_EQ(locked, 0u) << text << ", " << rows;
+      }
+    }
+    if (GetParam() == DeviceType::cpu) {
+      EXPECT_EQ(statistics(device).plans, plans) << text;
+    }
+    backend->synchronize(stream);
+  }
+}
+
 TEST_P(HotPath, ACallOfAnOwnKernelAllocatesAndLocksNothing) {
   const Kernel k = kernel("k", "extern \"C\" __global__ void k(float* x, float a) { x[0] = a; }",
                           {writes(DType::f32), scalar(DType::f32)});
@@ -286,14 +319,23 @@ TEST(HotPathDeathTest, ACallMakesNoSystemCall) {
     const auto call_new = [&](std::int64_t size) {
       f({}, {2.0, view(x, size), view(y, size)}, {view(out, size)});
     };
+    const Program program = parse_program("p", "y = x / sum(x, 0); y / sum(y, 1)");
+    alignas(16) static std::byte workspace[1 << 14];
+    const auto run_new = [&](std::int64_t rows) {
+      const Argument input = View(x, DType::f32, {rows, 32});
+      const View output(out, DType::f32, {rows, 32});
+      program.run({}, {&input, 1}, {&output, 1}, View(workspace, DType::u8, {1 << 14}));
+    };
     call();
     call_new(999);
+    for (std::int64_t rows = 2; rows < 24; rows += 2) run_new(rows);
     const Launch launch = f.bind({}, {2.0, view(x), view(y)}, {view(out)});
     if (!forbid_system_calls()) _exit(77);
     for (int i = 0; i < 100; ++i) {
       call();
       launch({});
       call_new(1000 + i);
+      if (i < 20) run_new(3 + i);
     }
     _exit(42);
   };

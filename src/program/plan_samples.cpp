@@ -1,0 +1,220 @@
+#include "program/plan_samples.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "fusion/infer/infer.hpp"
+#include "fusion/infer/shapes.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln {
+namespace {
+
+bool is_same_fact(const fusion::SizeFact& a, const fusion::SizeFact& b) {
+  const auto factor = [](const fusion::SizeTerm& term) { return term.factor; };
+  return a.kind == b.kind && a.result == b.result && a.read_again == b.read_again &&
+         std::ranges::equal(a.terms, b.terms, {}, factor, factor);
+}
+
+bool is_same_operand(const ProgramOperand& a, const ProgramOperand& b) {
+  return a.kind == b.kind && a.index == b.index && a.scalar == b.scalar;
+}
+
+bool is_same_form(const KernelForm& a, const KernelForm& b) {
+  if (a.index() != b.index()) return false;
+  if (const auto* rows = std::get_if<RowsForm>(&a)) {
+    const RowsForm& other = std::get<RowsForm>(b);
+    return rows->row_invariant == other.row_invariant &&
+           rows->space.reduced == other.space.reduced &&
+           rows->space.reductions == other.space.reductions &&
+           rows->space.splits == other.space.splits;
+  }
+  const auto* scan = std::get_if<ScanForm>(&a);
+  return scan == nullptr || scan->axis == std::get<ScanForm>(b).axis;
+}
+
+bool is_same_kernel(const KernelSpec& a, const KernelSpec& b) {
+  const auto is_same = [](const fusion::Operand& x, const fusion::Operand& y) {
+    return x.dtype == y.dtype && x.output == y.output && x.iota == y.iota &&
+           x.place.memory == y.place.memory;
+  };
+  return a.function.expression == b.function.expression &&
+         a.function.graph.nodes == b.function.graph.nodes &&
+         a.function.graph.outputs == b.function.graph.outputs &&
+         a.function.splits == b.function.splits && a.shape.size() == b.shape.size() &&
+         a.arguments == b.arguments && a.outputs == b.outputs && is_same_form(a.form, b.form) &&
+         std::ranges::equal(a.operands, b.operands, is_same);
+}
+
+bool has_same_structure(const PlanSample& a, const PlanSample& b) {
+  const auto is_same_step = [](const ProgramStep& x, const ProgramStep& y) {
+    return std::ranges::equal(x.inputs, y.inputs, is_same_operand) &&
+           std::ranges::equal(x.outputs, y.outputs, is_same_operand);
+  };
+  const auto is_same_life = [](const fusion::Lifetime& x, const fusion::Lifetime& y) {
+    return x.first == y.first && x.last == y.last;
+  };
+  return a.sizes.size() == b.sizes.size() && a.extents.size() == b.extents.size() &&
+         std::ranges::equal(a.facts, b.facts, is_same_fact) &&
+         std::ranges::equal(a.plan.steps, b.plan.steps, is_same_step) &&
+         std::ranges::equal(a.specs, b.specs, is_same_kernel) && a.places.of == b.places.of &&
+         std::ranges::equal(a.places.lifetimes, b.places.lifetimes, is_same_life) &&
+         std::ranges::equal(a.choice.unfused, b.choice.unfused, is_same_life);
+}
+
+// The extents of a view whose value has shape `now` in place of `before`: it may leave out axes
+// of size one.
+void resize_output(const Dims& view, const Dims& before, const Dims& now, Dims& result) {
+  if (view == before) {
+    result = now;
+    return;
+  }
+  std::size_t next = 0;
+  for (std::size_t k = 0; k < before.size() && next < view.size(); ++k) {
+    if (view[next] == before[k]) result[next++] = now[k];
+  }
+}
+
+}  // namespace
+
+PlanSamples::PlanSamples(const Definition& definition, const Call& call, const ProgramClassKey& key)
+    : definition_(definition), key_(key), types_(types_of(call)) {
+  for (std::vector<ArrayType>* arrays : {&types_.arrays, &types_.outputs}) {
+    for (ArrayType& array : *arrays) array.address = 0;
+  }
+  kept_ = natural_shapes(types_);
+}
+
+std::optional<PlanSample> PlanSamples::first() const {
+  PlanSample sample;
+  sample.sizes.assign(key_.sizes().begin(), key_.sizes().end());
+  sample.output_sizes.assign(key_.output_sizes().begin(), key_.output_sizes().end());
+  sample.types = types_;
+  return plan(sample) ? std::optional(std::move(sample)) : std::nullopt;
+}
+
+std::vector<PlanSample> PlanSamples::like(const PlanSample& first,
+                                          const std::vector<bool>& pinned) {
+  constexpr int kTries = 28;
+  constexpr int kPatience = 8;
+  std::vector<PlanSample> samples{first};
+  for (int turn = 0; turn < kTries && samples.size() < kCount; ++turn) {
+    if (turn == kPatience && samples.size() == 1) break;
+    std::optional<PlanSample> found = other(first, pinned, turn);
+    if (found) samples.push_back(*std::move(found));
+  }
+  return samples;
+}
+
+// Nothing if there is no such call, or its plan has another structure.
+std::optional<PlanSample> PlanSamples::other(const PlanSample& first,
+                                             const std::vector<bool>& pinned, int turn) {
+  try {
+    PlanSample sample = with_sizes(other_sizes(pinned, turn));
+    if (plan(sample) && has_same_structure(sample, first)) return sample;
+  } catch (const Error&) {  // sizes may depend on each other in a way that is not known here
+  }
+  return std::nullopt;
+}
+
+// Of the outputs, with reduced axes.
+std::vector<Dims> PlanSamples::natural_shapes(const CallTypes& types) const {
+  std::vector<DType> dtypes;
+  for (const ArrayType& output : types.outputs) dtypes.push_back(output.dtype);
+  const fusion::TypedGraph typed = fusion::infer(definition_.graph, types.arguments, dtypes,
+                                                 definition_.options.rounding, definition_.name);
+  const fusion::ShapedGraph graph =
+      fusion::shape_graph(typed, argument_shapes(typed, types.arrays), definition_.name);
+  std::vector<Dims> shapes;
+  for (const fusion::NodeId output : graph.graph.outputs) shapes.push_back(graph.shapes[output]);
+  return shapes;
+}
+
+bool PlanSamples::plan(PlanSample& sample) const {
+  fusion::SizeTrace trace;
+  sample.plan = plan_program(definition_, sample.types, {}, &sample.choice);
+  sample.specs = step_specs(sample.plan, sample.types);
+  sample.places = find_places(sample.plan, true);
+  sample.extents = trace.extents();
+  sample.facts = trace.facts();
+  return !sample.choice.is_smaller;
+}
+
+// Near the call's, so that most decisions stay; often multiples of the same power of two.
+std::vector<std::int64_t> PlanSamples::other_sizes(const std::vector<bool>& pinned, int turn) {
+  const auto own = key_.sizes().first(key_.axis_sizes());
+  std::vector<std::int64_t> sizes(own.begin(), own.end());
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (pinned[i]) continue;
+    const std::int64_t size = own[i];
+    const std::int64_t unit = turn % 4 == 3 ? 1 : size & -size;
+    const std::int64_t most = std::max<std::int64_t>(2, size / unit);
+    const std::int64_t step = std::uniform_int_distribution<std::int64_t>(1, most)(random_);
+    const bool down = turn % 4 == 2 && size - step / 2 * unit >= 2;
+    sizes[i] = down ? size - step / 2 * unit : size + step * unit;
+    while (std::ranges::count(sizes, sizes[i]) > 1) sizes[i] += unit;
+  }
+  return sizes;
+}
+
+PlanSample PlanSamples::with_sizes(std::vector<std::int64_t> sizes) {
+  PlanSample sample;
+  sample.types = types_;
+  const auto new_size = [&](std::int64_t size) {
+    const auto all = key_.sizes().first(key_.axis_sizes());
+    const auto found = std::ranges::find(all, size);
+    return found == all.end() ? size : sizes[static_cast<std::size_t>(found - all.begin())];
+  };
+  sample.sizes = sizes;
+  for (ArrayType& array : sample.types.arrays) {
+    const ArrayType before = array;
+    for (std::int64_t& extent : array.shape) extent = new_size(extent);
+    array.strides = new_strides(before, array.shape, sample.sizes);
+  }
+  const std::vector<Dims> kept = natural_shapes(sample.types);
+  sample.output_sizes.resize(key_.output_sizes().size());
+  for (std::size_t i = 0; i < kept.size(); ++i) {
+    ArrayType& output = sample.types.outputs[i];
+    const ArrayType before = output;
+    resize_output(before.shape, kept_[i], kept[i], output.shape);
+    output.strides = new_strides(before, output.shape, sample.sizes);
+    for (std::size_t k = 0; k < before.shape.size(); ++k) {
+      const auto known = std::ranges::find(key_.output_sizes(), before.shape[k]);
+      if (known == key_.output_sizes().end()) continue;
+      sample.output_sizes[static_cast<std::size_t>(known - key_.output_sizes().begin())] =
+          output.shape[k];
+    }
+  }
+  return sample;
+}
+
+// In C order if it was, else with gaps as before, or other ones; adds them to the sizes.
+Dims PlanSamples::new_strides(const ArrayType& before, const Dims& shape,
+                              std::vector<std::int64_t>& sizes) {
+  const Dims in_order = contiguous_strides(before.shape);
+  if (before.strides == in_order) return contiguous_strides(shape);
+  std::vector<std::size_t> axes(shape.size());
+  for (std::size_t k = 0; k < axes.size(); ++k) axes[k] = k;
+  std::ranges::stable_sort(axes, {}, [&](std::size_t k) { return std::abs(before.strides[k]); });
+  Dims strides = before.strides;
+  std::int64_t reach = 1;      // of the axes before, now
+  std::int64_t old_reach = 1;  // and in the call
+  for (const std::size_t k : axes) {
+    const std::int64_t old_stride = std::abs(before.strides[k]);
+    if (old_stride > 1) {
+      const std::int64_t gap = old_stride - old_reach;
+      const int more = std::uniform_int_distribution<int>(0, 3)(random_);
+      strides[k] = std::max<std::int64_t>(2, reach + gap + (gap > 0 ? 16 * more : 0));
+      if (before.strides[k] < 0) strides[k] = -strides[k];
+    }
+    reach = std::max(reach, std::abs(strides[k]) * shape[k]);
+    old_reach = std::max(old_reach, old_stride * before.shape[k]);
+  }
+  for (const std::int64_t stride : strides) {
+    if (stride < -1 || stride > 1) sizes.push_back(stride);
+  }
+  return strides;
+}
+
+}  // namespace kiln

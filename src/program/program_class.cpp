@@ -1,0 +1,390 @@
+// The hot path of runs by class: find the form, evaluate its numbers, launch. Forms are made in
+// program_form.cpp.
+#include "program/program_class.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/view_bytes.hpp"
+#include "fusion/passes/split_reductions.hpp"
+#include "fusion/schedule/scratch.hpp"
+#include "kernel/emit_kernel.hpp"
+#include "kiln/error.hpp"
+#include "program/program_form.hpp"
+
+namespace kiln {
+namespace {
+
+struct MemoryRange {
+  const char* begin;
+  const char* end;
+  bool meets(const MemoryRange& other) const { return begin < other.end && other.begin < end; }
+};
+
+MemoryRange memory_range(const View& view) {
+  const ByteExtent extent = extent_of(view);
+  const char* const data = static_cast<const char*>(view.data());
+  return {data + extent.low, data + extent.high};
+}
+
+std::uint64_t size_of(const View& workspace) {
+  return static_cast<std::uint64_t>(workspace.size() * bits(workspace.dtype()) / 8);
+}
+
+bool fits(const View& workspace, std::uint64_t bytes, const Device& device) {
+  return size_of(workspace) >= bytes && workspace.data() != nullptr &&
+         workspace.device() == device &&
+         reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 == 0;
+}
+
+// Whether no output shares memory with anything. What does may be an error, or not.
+bool is_apart(const Call& call, const View& workspace) {
+  std::array<MemoryRange, ClassKey::kMostOperands + 1> others;
+  std::size_t count = 0;
+  others[count++] = memory_range(workspace);
+  for (const Argument& input : call.inputs) {
+    if (input.is_scalar()) continue;
+    const MemoryRange range = memory_range(input.view());
+    if (range.meets(others[0])) return false;
+    others[count++] = range;
+  }
+  for (const View& output : call.outputs) {
+    const MemoryRange range = memory_range(output);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (range.meets(others[i])) return false;
+    }
+    others[count++] = range;
+  }
+  return true;
+}
+
+bool holds(const ProgramClass::Condition& condition, std::span<const std::int64_t> numbers) {
+  using Kind = fusion::SizeFact::Kind;
+  const auto& terms = condition.terms;
+  switch (condition.kind) {
+    case Kind::sign: {
+      double sum = 0;
+      double all = 0;
+      for (const auto& [factor, number] : terms) {
+        const double term = factor * static_cast<double>(numbers[number]);
+        sum += term;
+        all += std::abs(term);
+      }
+      // Bytes are rounded up, and shares of them down.
+      const double margin = condition.is_exact ? 0 : 64 + 1e-9 * all;
+      const std::int64_t sign = sum > margin ? 1 : sum < -margin ? -1 : 0;
+      return sign == condition.result;
+    }
+    case Kind::divides: {
+      const std::int64_t divisor = numbers[terms[1].second];
+      return divisor != 0 && (numbers[terms[0].second] % divisor == 0) == (condition.result != 0);
+    }
+    case Kind::remainder: {
+      const std::int64_t divisor = numbers[terms[1].second];
+      return divisor != 0 && numbers[terms[0].second] % divisor == condition.result;
+    }
+    case Kind::splits: break;
+  }
+  const std::size_t rank = terms.size() / 2;
+  Dims from(rank);
+  Dims to(rank);
+  for (std::size_t k = 0; k < rank; ++k) {
+    from[k] = numbers[terms[k].second];
+    to[k] = numbers[terms[rank + k].second];
+  }
+  return fusion::splits_of(from, to, condition.read_again) == condition.result;
+}
+
+std::uint64_t place(std::span<const ProgramClass::Place> places,
+                    std::span<const std::int64_t> numbers, std::span<std::uint64_t> offsets) {
+  std::array<fusion::Lifetime, fusion::kFewLifetimes> lifetimes;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const auto bytes = static_cast<std::uint64_t>(numbers[places[i].bytes]);
+    lifetimes[i] = {bytes, places[i].first, places[i].last};
+  }
+  return fusion::plan_few(std::span(lifetimes).first(places.size()), offsets);
+}
+
+const Argument* first_array(const Call& call) {
+  const auto found =
+      std::ranges::find_if(call.inputs, [](const Argument& input) { return !input.is_scalar(); });
+  return found == call.inputs.end() ? nullptr : &*found;
+}
+
+// Where the memories of a call are.
+class Memories {
+ public:
+  Memories(const Call& call, const View& workspace) {
+    std::size_t count = 0;
+    for (const Argument& input : call.inputs) {
+      data_[count++] = input.is_scalar() ? nullptr : static_cast<char*>(input.view().data());
+    }
+    for (const View& output : call.outputs) data_[count++] = static_cast<char*>(output.data());
+    data_[count] = static_cast<char*>(workspace.data());
+  }
+  char* operator[](std::size_t memory) const { return data_[memory]; }
+
+ private:
+  std::array<char*, ClassKey::kMostOperands + 1> data_;
+};
+
+// From the begin of its memory to the operand's first element.
+std::int64_t bytes_to(const ProgramClass::Operand& operand, const ProgramNumbers& at) {
+  const std::int64_t bytes = at.numbers[operand.bytes];
+  if (operand.temporary < 0) return bytes;
+  return bytes + static_cast<std::int64_t>(at.offsets[static_cast<std::size_t>(operand.temporary)]);
+}
+
+struct Layouts {
+  std::array<std::optional<fusion::Layout>, ProgramClass::kMostSteps> of;
+  std::array<const ScheduledKernel*, ProgramClass::kMostSteps> kernels{};
+};
+
+const ScheduledKernel* find_kernel(const PlanTable& plans, const ProgramClass& form,
+                                   std::size_t step, const fusion::Layout& layout) {
+  const StepKernelKey key(form, step, layout.schedule);
+  const CachedPlan* const found = plans.find(key.words, key.hash);
+  if (found == nullptr) return nullptr;
+  const ScheduledKernel& kernel = static_cast<const ScheduledKernels&>(*found).kernels.front();
+  return kernel.schedule == layout.schedule ? &kernel : nullptr;
+}
+
+// False if one would have nothing to compute, or its kernel is not there.
+bool find_kernels(const PlanTable& plans, const ProgramClass& form, const Call& call,
+                  const ProgramNumbers& at, Layouts& layouts) {
+  for (std::size_t k = 0; k < form.steps.size(); ++k) {
+    layouts.of[k] = layout_of(form, k, call, at);
+    if (layouts.of[k]->work_items == 0) return false;
+    layouts.kernels[k] = find_kernel(plans, form, k, *layouts.of[k]);
+    if (layouts.kernels[k] == nullptr) return false;
+  }
+  return true;
+}
+
+void launch_steps(const ProgramClass& form, const Call& call, const View& workspace,
+                  const ProgramNumbers& at, const Layouts& layouts) {
+  const Memories memories(call, workspace);
+  for (std::size_t k = 0; k < form.steps.size(); ++k) {
+    const ProgramClass::Step& step = form.steps[k];
+    std::array<char*, ClassKey::kMostOperands> data;
+    for (std::size_t i = 0; i < step.operands.size(); ++i) {
+      const ProgramClass::Operand& operand = step.operands[i];
+      if (!operand.fixed.iota) data[i] = memories[operand.memory] + bytes_to(operand, at);
+    }
+    LaunchBlock block(*layouts.kernels[k], *layouts.of[k],
+                      std::span(data).first(step.operands.size()));
+    fill_scalars(step.names(), layouts.kernels[k]->planned,
+                 {call.stream, step.inputs, {}, {}, call.inputs}, block.bytes());
+    block.launch(*form.backend, step.spec.form, call.stream);
+  }
+}
+
+}  // namespace
+
+// ---- Keys --------------------------------------------------------------------------------------
+
+ProgramClassKey::ProgramClassKey(const Call& call) : key_(call), has_class_(key_.has_class()) {
+  if (!has_class_ || first_array(call) == nullptr) {
+    has_class_ = false;
+    return;
+  }
+  hash_ = key_.hash();
+  for (const std::uint64_t word : key_.words()) words_[count_++] = word;
+  const std::span<const std::int64_t> sizes = key_.sizes().first(key_.input_sizes()).subspan(1);
+  if (sizes.size() > kMostSizes) {
+    has_class_ = false;
+    return;
+  }
+  size_count_ = axis_sizes_ = sizes.size();
+  std::ranges::copy(sizes, sizes_.begin());
+  for (const Argument& input : call.inputs) {
+    if (!input.is_scalar()) push_strides(input.view());
+  }
+  for (const View& output : call.outputs) push_strides(output);
+}
+
+void ProgramClassKey::push_strides(const View& view) {
+  if (is_packed(view.dtype())) has_class_ = false;
+  if (!has_class_) return;
+  std::uint64_t code = 0;
+  if (!is_in_c_order(view)) {
+    code = 1;
+    for (const std::int64_t stride : view.strides()) {
+      const bool is_literal = stride >= -1 && stride <= 1;
+      code = code << 2 | (is_literal ? static_cast<std::uint64_t>(stride + 1) : 3);
+      if (is_literal) continue;
+      if (size_count_ == kMostSizes) {
+        has_class_ = false;
+        return;
+      }
+      sizes_[size_count_++] = stride;
+    }
+  }
+  words_[count_++] = code;
+  hash_ = mixed(hash_, code);
+}
+
+std::span<const std::uint64_t> ProgramClassKey::words(std::uint64_t form) {
+  words_[count_] = form;
+  return {words_.data(), count_ + 1};
+}
+
+bool is_in_c_order(const View& view) {
+  std::int64_t expected = 1;
+  for (std::size_t k = view.shape().size(); k-- > 0;) {
+    if (view.strides()[k] != expected) return false;
+    expected *= view.shape()[k];
+  }
+  return true;
+}
+
+StepKernelKey::StepKernelKey(const ProgramClass& form, std::size_t step,
+                             const fusion::Schedule& schedule) {
+  constexpr std::uint64_t kKernelsTag = 1ull << 61;
+  hash = hash_of(mixed(form.id, step), schedule);
+  words = {kKernelsTag, form.id << 16 | step, hash};
+}
+
+// ---- Forms -------------------------------------------------------------------------------------
+
+CallNames ProgramClass::Step::names() const {
+  const TypedFunction& function = spec.function;
+  return {function.name, function.graph.argument_names, function.graph.output_names};
+}
+
+std::size_t ProgramClass::bytes() const {
+  std::size_t bytes = sizeof *this + 8 * signature.size() + target.size() +
+                      formulas.size() * sizeof(SizeFormula) +
+                      2 * (output_sizes.size() + extents.size() + 2 * different.size()) +
+                      (places.size() + unfused.size()) * sizeof(Place);
+  for (const Condition& condition : conditions) {
+    bytes += sizeof condition + condition.terms.size() * sizeof condition.terms[0];
+  }
+  for (const Step& step : steps) {
+    const fusion::TypedGraph& graph = step.spec.function.graph;
+    bytes += sizeof step + step.spec.function.expression.size() +
+             graph.nodes.size() * sizeof(fusion::TypedNode) +
+             step.operands.size() * (sizeof(Operand) + 2 * step.shape.size()) +
+             step.inputs.size() * sizeof(PlacedOperands::Place);
+  }
+  return bytes;
+}
+
+bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbers& at) {
+  if (form.is_empty) return false;
+  const std::span<const std::int64_t> sizes = key.sizes();
+  const std::span<const std::int64_t> numbers(at.numbers);
+  for (const auto& [position, size] : form.pinned) {
+    if (sizes[position] != size) return false;
+  }
+  std::array<std::int64_t, ProgramClassKey::kMostSizes + ProgramClass::kMostSums> variables;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < key.axis_sizes(); ++i) variables[count++] = sizes[i];
+  for (const SizeFormula& sum : form.sums) {
+    const std::optional<std::int64_t> extent = sum(sizes);
+    if (!extent) return false;
+    variables[count++] = *extent;
+  }
+  for (std::size_t i = key.axis_sizes(); i < sizes.size(); ++i) variables[count++] = sizes[i];
+  const std::span<const std::int64_t> known = std::span(variables).first(count);
+  for (std::size_t i = 0; i < form.formulas.size(); ++i) {
+    const std::optional<std::int64_t> number = form.formulas[i](known);
+    if (!number) return false;
+    at.numbers[i] = *number;
+  }
+  for (std::size_t i = 0; i < form.output_sizes.size(); ++i) {
+    if (numbers[form.output_sizes[i]] != key.output_sizes()[i]) return false;
+  }
+  for (const ProgramClass::Number extent : form.extents) {
+    if (numbers[extent] <= 0) return false;
+  }
+  for (const auto& [one, other] : form.different) {
+    if (numbers[one] == numbers[other]) return false;
+  }
+  for (const ProgramClass::Condition& condition : form.conditions) {
+    if (!holds(condition, numbers)) return false;
+  }
+  at.workspace = place(form.places, numbers, at.offsets);
+  if (form.unfused.empty()) return true;
+  std::array<std::uint64_t, fusion::kFewLifetimes> offsets;
+  return at.workspace <= place(form.unfused, numbers, offsets);
+}
+
+const ProgramClass* find_form(const PlanTable& plans, ProgramClassKey& key, ProgramNumbers& at,
+                              std::uint64_t& count) {
+  for (count = 0; count < ProgramClass::kMostForms; ++count) {
+    const CachedPlan* const found = plans.find(key.words(count), key.hash(count));
+    if (found == nullptr) return nullptr;
+    const auto& form = static_cast<const ProgramClass&>(*found);
+    if (evaluate(form, key, at)) return &form;
+  }
+  return nullptr;
+}
+
+fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call& call,
+                         const ProgramNumbers& at) {
+  thread_local std::vector<fusion::Operand> operands;
+  const ProgramClass::Step& own = form.steps[step];
+  Dims shape(own.shape.size());
+  for (std::size_t k = 0; k < shape.size(); ++k) shape[k] = at.numbers[own.shape[k]];
+  operands.resize(own.operands.size());
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const ProgramClass::Operand& mapped = own.operands[i];
+    fusion::Operand& operand = operands[i];
+    operand = mapped.fixed;
+    operand.strides = Dims(shape.size());
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      operand.strides[k] = at.numbers[mapped.strides[k]];
+    }
+    operand.offset = at.numbers[mapped.offset];
+    operand.split_stride = at.numbers[mapped.split_stride];
+    operand.place.element = at.numbers[mapped.place];
+    if (operand.iota) continue;
+    const std::uintptr_t base = mapped.memory < call.inputs.size() + call.outputs.size()
+                                    ? address_of(call, mapped.memory)
+                                    : kWorkspaceAddress;
+    operand.address = base + static_cast<std::uint64_t>(bytes_to(mapped, at));
+  }
+  return plan_kernel(own.spec.function, form_over(own.spec.form, shape), shape, operands,
+                     form.features);
+}
+
+std::uintptr_t address_of(const Call& call, std::size_t operand) {
+  const View& view = operand < call.inputs.size() ? call.inputs[operand].view()
+                                                  : call.outputs[operand - call.inputs.size()];
+  return reinterpret_cast<std::uintptr_t>(view.data());
+}
+
+// ---- Calls -------------------------------------------------------------------------------------
+
+std::optional<std::uint64_t> workspace_by_class(const PlanTable& plans, const Call& call) {
+  ProgramClassKey key(call);
+  ProgramNumbers at;
+  std::uint64_t count = 0;
+  if (!key.has_class() || find_form(plans, key, at, count) == nullptr) return std::nullopt;
+  return at.workspace;
+}
+
+bool run_by_class(const PlanTable& plans, const Call& call, const View& workspace,
+                  std::uint64_t hash) {
+  ProgramClassKey key(call);
+  if (!key.has_class() || !is_sound(call)) return false;
+  ProgramNumbers at;
+  std::uint64_t count = 0;
+  const ProgramClass* const form = find_form(plans, key, at, count);
+  if (form == nullptr) return false;
+  if (at.workspace != 0 && !fits(workspace, at.workspace, call.stream.device)) return false;
+  if (!is_apart(call, at.workspace != 0 ? workspace : View())) return false;
+  const fusion::ScratchScope scratch;  // of the layouts, which end before it
+  Layouts layouts;
+  try {
+    if (!find_kernels(plans, *form, call, at, layouts)) return false;
+  } catch (const Error&) {
+    return false;  // a plan says it in the words of this call
+  }
+  if (form->counts.is_often(hash)) return false;
+  launch_steps(*form, call, workspace, at, layouts);
+  return true;
+}
+
+}  // namespace kiln

@@ -1,0 +1,360 @@
+// How a form of a class is made: its call is planned for several sizes while decisions that depend
+// on sizes are recorded, the numbers of those plans become functions of the sizes, and the
+// decisions conditions on them.
+#include "program/program_form.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "program/plan_samples.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::SizeFact;
+using Number = ProgramClass::Number;
+
+// ---- The form ----------------------------------------------------------------------------------
+
+// Thrown and caught here: the numbers of a plan are no functions of sizes.
+struct NoFormula {};
+
+class FormMaker {
+ public:
+  FormMaker(ProgramClass& form, const std::vector<PlanSample>& samples,
+            const std::vector<bool>& pinned)
+      : form_(form), samples_(samples), axes_(pinned.size()) {
+    for (std::size_t i = 0; i < pinned.size(); ++i) {
+      if (pinned[i]) form_.pinned.emplace_back(i, samples[0].sizes[i]);
+    }
+  }
+
+  void run() {
+    find_extents();
+    zero_ = number([](const PlanSample&) { return 0; });
+    for (std::size_t i = 0; i < samples_[0].output_sizes.size(); ++i) {
+      form_.output_sizes.push_back(number([&](const PlanSample& s) { return s.output_sizes[i]; }));
+    }
+    add_steps();
+    add_places();
+    add_extents();
+    for (std::size_t i = 0; i < samples_[0].facts.size(); ++i) add_fact(i);
+    form_.formulas = finder_->formulas();
+    if (form_.formulas.size() > ProgramClass::kMostNumbers) throw NoFormula();
+  }
+
+ private:
+  // Extents as functions of sizes; those that are sums are factors of other numbers.
+  void find_extents() {
+    std::vector<std::vector<std::int64_t>> sizes;
+    for (const PlanSample& sample : samples_) sizes.push_back(sample.sizes);
+    FormulaFinder plain(sizes, axes_);
+    for (std::size_t i = 0; i < samples_[0].extents.size(); ++i) {
+      std::vector<std::int64_t> values;
+      for (const PlanSample& sample : samples_) values.push_back(sample.extents[i]);
+      const auto found = plain.find(values);
+      if (!found) throw NoFormula();
+      extents_.push_back(plain.formulas()[*found]);
+      if (extents_.back().terms[1].factor == 0 || form_.sums.size() == ProgramClass::kMostSums) {
+        continue;
+      }
+      const auto at = static_cast<std::ptrdiff_t>(axes_ + form_.sums.size());
+      form_.sums.push_back(extents_.back());
+      for (std::size_t k = 0; k < sizes.size(); ++k)
+        sizes[k].insert(sizes[k].begin() + at, values[k]);
+    }
+    factors_ = axes_ + form_.sums.size();
+    finder_.emplace(std::move(sizes), factors_);
+  }
+
+  template <class Get>
+  Number number(const Get& get) {
+    std::vector<std::int64_t> values;
+    for (const PlanSample& sample : samples_) values.push_back(get(sample));
+    const auto found = finder_->find(values);
+    if (!found) throw NoFormula();
+    return *found;
+  }
+  template <class Get>
+  std::vector<Number> numbers(std::size_t count, const Get& get) {
+    std::vector<Number> all;
+    for (std::size_t k = 0; k < count; ++k) {
+      all.push_back(number([&](const PlanSample& sample) { return get(sample)[k]; }));
+    }
+    return all;
+  }
+
+  const SizeFormula& formula(Number position) const { return finder_->formulas()[position]; }
+
+  // -- Steps
+
+  void add_steps() {
+    for (std::size_t k = 0; k < samples_[0].specs.size(); ++k) {
+      const KernelSpec& spec = samples_[0].specs[k];
+      check_shape(spec);
+      ProgramClass::Step step;
+      step.spec = spec;
+      step.shape =
+          numbers(spec.shape.size(), [&](const PlanSample& s) { return s.specs[k].shape; });
+      add_operands(step, k);
+      step.spec.operands.clear();
+      form_.steps.push_back(std::move(step));
+    }
+  }
+
+  static void check_shape(const KernelSpec& spec) {
+    const auto* rows = std::get_if<RowsForm>(&spec.form);
+    const auto* scan = std::get_if<ScanForm>(&spec.form);
+    if (rows != nullptr && rows->space.shape != spec.shape) throw NoFormula();
+    if (scan != nullptr && scan->shape != spec.shape) throw NoFormula();
+    if (spec.shape.size() > Dims::kInline || spec.operands.size() > ClassKey::kMostOperands) {
+      throw NoFormula();
+    }
+  }
+
+  void add_operands(ProgramClass::Step& step, std::size_t k) {
+    const ProgramStep& planned = samples_[0].plan.steps[k];
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < planned.inputs.size(); ++i) {
+      step.inputs.push_back({planned.inputs[i].index, 0, planned.inputs[i].scalar, {}});
+      if (planned.inputs[i].scalar) continue;
+      add_operand(step, k, next++, [&, i](const PlanSample& s) -> const ProgramOperand& {
+        return s.plan.steps[k].inputs[i];
+      });
+    }
+    for (std::size_t i = 0; i < planned.outputs.size(); ++i) {
+      add_operand(step, k, next++, [&, i](const PlanSample& s) -> const ProgramOperand& {
+        return s.plan.steps[k].outputs[i];
+      });
+    }
+    for (; next < step.spec.operands.size(); ++next) {
+      step.operands.push_back(operand_of_kernel(k, next));
+    }
+  }
+
+  // What the kernel's planning knows of it.
+  ProgramClass::Operand operand_of_kernel(std::size_t k, std::size_t i) {
+    const fusion::Operand& own = samples_[0].specs[k].operands[i];
+    const auto of = [&, k, i](const PlanSample& s) -> const fusion::Operand& {
+      return s.specs[k].operands[i];
+    };
+    ProgramClass::Operand operand;
+    operand.fixed.dtype = own.dtype;
+    operand.fixed.output = own.output;
+    operand.fixed.iota = own.iota;
+    operand.fixed.place.memory = own.place.memory;
+    operand.bytes = zero_;
+    operand.strides =
+        numbers(own.strides.size(), [&](const PlanSample& s) { return of(s).strides; });
+    operand.offset = number([&](const PlanSample& s) { return of(s).offset; });
+    operand.split_stride = number([&](const PlanSample& s) { return of(s).split_stride; });
+    operand.place = number([&](const PlanSample& s) { return of(s).place.element; });
+    return operand;
+  }
+
+  template <class Get>
+  void add_operand(ProgramClass::Step& step, std::size_t k, std::size_t i, const Get& get) {
+    ProgramClass::Operand operand = operand_of_kernel(k, i);
+    if (operand.offset != zero_) throw NoFormula();
+    const ProgramOperand& planned = get(samples_[0]);
+    const std::size_t inputs = samples_[0].types.arguments.size();
+    const std::int64_t width = bits(operand.fixed.dtype) / 8;
+    operand.bytes = number([&](const PlanSample& s) { return get(s).layout.offset * width; });
+    switch (planned.kind) {
+      case ProgramOperand::Kind::argument:
+        operand.memory = static_cast<std::uint32_t>(planned.index);
+        break;
+      case ProgramOperand::Kind::output:
+        operand.memory = static_cast<std::uint32_t>(inputs + planned.index);
+        break;
+      case ProgramOperand::Kind::temporary:
+        operand.memory = static_cast<std::uint32_t>(inputs + samples_[0].types.outputs.size());
+        operand.temporary = static_cast<std::int32_t>(samples_[0].places.of[planned.index]);
+    }
+    step.operands.push_back(std::move(operand));
+  }
+
+  // -- The workspace
+
+  template <class Get>
+  std::vector<ProgramClass::Place> places(const Get& get) {
+    const std::vector<fusion::Lifetime>& lives = get(samples_[0]);
+    if (lives.size() > fusion::kFewLifetimes) throw NoFormula();
+    std::vector<ProgramClass::Place> all;
+    for (std::size_t i = 0; i < lives.size(); ++i) {
+      const Number bytes =
+          number([&](const PlanSample& s) { return static_cast<std::int64_t>(get(s)[i].bytes); });
+      all.push_back({bytes, lives[i].first, lives[i].last});
+    }
+    return all;
+  }
+
+  void add_places() {
+    form_.places = places([](const PlanSample& s) -> const auto& { return s.places.lifetimes; });
+    form_.unfused = places([](const PlanSample& s) -> const auto& { return s.choice.unfused; });
+  }
+
+  // -- Conditions
+
+  // Whatever compares extents finds the same while the same of them are equal.
+  void add_extents() {
+    const SizeFormula one{{{{1, {}, 0}}}, 1};
+    std::vector<std::pair<SizeFormula, Number>> extents{
+        {one, number([](const PlanSample&) { return 1; })}};
+    for (std::size_t i = 0; i < extents_.size(); ++i) {
+      const Number extent = number([&](const PlanSample& s) { return s.extents[i]; });
+      if (extents_[i].is_constant() && extents_[i].terms[0].factor <= 0) {
+        throw NoFormula();  // there are no elements
+      }
+      if (extent != extents[0].second) extents.emplace_back(extents_[i], extent);
+      if (known_sign(sum_of(extents_[i]), axes_) <= 0) form_.extents.push_back(extent);
+    }
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      for (std::size_t k = 0; k < i; ++k) {
+        const auto& [a, first] = extents[i];
+        const auto& [b, second] = extents[k];
+        if (is_size(a) && is_size(b)) continue;  // the class says so
+        if (a.is_constant() && b.is_constant()) continue;
+        SizePolynomial difference = sum_of(a);
+        add(difference, -1, b);
+        drop_zeros(difference);
+        if (difference.empty()) throw NoFormula();
+        if (known_sign(difference, axes_) == 0) form_.different.emplace_back(first, second);
+      }
+    }
+  }
+
+  static SizePolynomial sum_of(const SizeFormula& formula) {
+    SizePolynomial sum;
+    add(sum, 1, formula);
+    return sum;
+  }
+
+  bool is_size(const SizeFormula& own) const {
+    return own.terms[0].count == 1 && own.terms[0].factor == 1 && own.terms[1].factor == 0 &&
+           own.divisor == 1 && own.terms[0].sizes[0] < axes_;
+  }
+
+  void add_fact(std::size_t i) {
+    const SizeFact& fact = samples_[0].facts[i];
+    ProgramClass::Condition condition{fact.kind, fact.read_again, true, fact.result, {}};
+    for (std::size_t t = 0; t < fact.terms.size(); ++t) {
+      const double factor = fact.terms[t].factor;
+      condition.is_exact = condition.is_exact && std::abs(factor) == 1;
+      if (factor == 0) continue;
+      condition.terms.emplace_back(
+          factor, number([&](const PlanSample& s) { return s.facts[i].terms[t].number; }));
+    }
+    const bool constant = std::ranges::all_of(
+        condition.terms, [&](const auto& term) { return formula(term.second).is_constant(); });
+    if (constant) return;
+    if (fact.kind == SizeFact::Kind::sign) {
+      add_sign(std::move(condition));
+    } else if (known_
+                   .emplace(static_cast<int>(fact.kind) * 2 + (fact.read_again ? 1 : 0),
+                            key_of(condition.terms))
+                   .second) {
+      form_.conditions.push_back(std::move(condition));
+    }
+  }
+
+  void add_sign(ProgramClass::Condition condition) {
+    SizePolynomial sum;
+    for (const auto& [factor, position] : condition.terms) add(sum, factor, formula(position));
+    drop_zeros(sum);
+    if (sum.empty()) {
+      if (condition.result != 0) throw NoFormula();
+      return;
+    }
+    if (condition.result == 0 && !condition.is_exact) throw NoFormula();
+    if (condition.result != 0 && known_sign(sum, factors_) == condition.result) return;
+    // What is larger than another number by a factor is the same condition.
+    const double scale = condition.is_exact ? 1 : std::abs(sum.begin()->second);
+    std::vector<double> key{static_cast<double>(condition.result)};
+    for (const auto& [product, factor] : sum) {
+      for (const std::uint8_t size : product) key.push_back(size);
+      key.push_back(-1);
+      key.push_back(factor / scale);
+    }
+    if (known_.emplace(condition.is_exact ? -1 : -2, std::move(key)).second) {
+      form_.conditions.push_back(std::move(condition));
+    }
+  }
+
+  static std::vector<double> key_of(const std::vector<std::pair<double, Number>>& terms) {
+    std::vector<double> key;
+    for (const auto& term : terms) key.push_back(term.second);
+    return key;
+  }
+
+  ProgramClass& form_;
+  const std::vector<PlanSample>& samples_;
+  const std::size_t axes_;            // how many sizes are of axes
+  std::size_t factors_ = 0;           // those, and extents that are sums of them: all 2 or more
+  std::vector<SizeFormula> extents_;  // of the samples' extents, of the sizes alone
+  std::optional<FormulaFinder> finder_;
+  Number zero_ = 0;
+  std::set<std::pair<int, std::vector<double>>> known_;  // conditions
+};
+
+// Which sizes of axes stay as they are in the calls of a form, in the order in which that is tried:
+// a program may name sizes, as in x[:, 64:128], or want one size to be twice another.
+std::vector<std::vector<bool>> pins_of(std::size_t sizes) {
+  std::vector<std::vector<bool>> pins{std::vector<bool>(sizes, false)};
+  for (std::size_t i = 0; i < sizes && sizes > 1; ++i) {
+    pins.emplace_back(sizes, false)[i] = true;
+  }
+  for (std::size_t i = 0; i < sizes && sizes > 2; ++i) {
+    pins.emplace_back(sizes, true)[i] = false;
+  }
+  return pins;
+}
+
+// Whether what the form says of a call is what its plan has.
+bool agrees(const ProgramClass& form, const ProgramClassKey& key, const ProgramPlan& plan,
+            const TemporaryPlaces& places) {
+  ProgramNumbers at;
+  if (!evaluate(form, key, at) || at.workspace != plan.info.workspace_bytes) return false;
+  for (std::size_t i = 0; i < plan.temporaries.size(); ++i) {
+    if (at.offsets[places.of[i]] != plan.temporaries[i].offset) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::shared_ptr<ProgramClass> make_form(const Definition& definition, const Call& call,
+                                        const ProgramClassKey& key, const ProgramPlan& plan) {
+  static std::atomic<std::uint64_t> next{1};
+  const auto empty = [&] {
+    auto form = std::make_shared<ProgramClass>();
+    form->is_empty = true;
+    form->device = call.stream.device;
+    form->id = next++;
+    form->backend = &jit::backend(call.stream.device);
+    form->target = form->backend->target();
+    form->features = features_of(form->target);
+    return form;
+  };
+  PlanSamples calls(definition, call, key);
+  const std::optional<PlanSample> first = calls.first();
+  if (!first) return empty();
+  for (const std::vector<bool>& pinned : pins_of(key.axis_sizes())) {
+    const std::vector<PlanSample> samples = calls.like(*first, pinned);
+    if (samples.size() < PlanSamples::kCount) continue;
+    std::shared_ptr<ProgramClass> form = empty();
+    try {
+      FormMaker(*form, samples, pinned).run();
+    } catch (const NoFormula&) {
+      continue;
+    }
+    form->is_empty = false;
+    if (agrees(*form, key, plan, first->places)) return form;
+  }
+  return empty();
+}
+
+}  // namespace kiln

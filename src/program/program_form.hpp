@@ -1,0 +1,47 @@
+// How forms of classes are evaluated and made: what program_class.cpp and program_form.cpp share.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "program/program_class.hpp"
+
+namespace kiln {
+
+/// The numbers of a form for one call.
+struct ProgramNumbers {
+  std::array<std::int64_t, ProgramClass::kMostNumbers> numbers;
+  std::array<std::uint64_t, fusion::kFewLifetimes> offsets;  ///< of places in the workspace
+  std::uint64_t workspace = 0;                               ///< bytes
+};
+
+/// What the kernels of a step are found by.
+struct StepKernelKey {
+  StepKernelKey(const ProgramClass& form, std::size_t step, const fusion::Schedule& schedule);
+  std::array<std::uint64_t, 3> words;
+  std::uint64_t hash = 0;
+};
+
+/// Where a workspace is when kernels are planned: as aligned as any.
+inline constexpr std::uintptr_t kWorkspaceAddress = std::uintptr_t{1} << 16;
+
+/// Whether its strides are those of C order.
+bool is_in_c_order(const View& view);
+/// Of the data of an operand; inputs count from 0, outputs go on.
+std::uintptr_t address_of(const Call& call, std::size_t operand);
+
+/// Whether the form holds for such a call; then its numbers.
+bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbers& at);
+/// The one that holds, or null; `count`: how many were looked at before.
+const ProgramClass* find_form(const PlanTable& plans, ProgramClassKey& key, ProgramNumbers& at,
+                              std::uint64_t& count);
+/// Of one kernel.
+fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call& call,
+                         const ProgramNumbers& at);
+
+/// The form of a call that has this plan; an empty one where its numbers are no functions of sizes.
+std::shared_ptr<ProgramClass> make_form(const Definition& definition, const Call& call,
+                                        const ProgramClassKey& key, const ProgramPlan& plan);
+
+}  // namespace kiln

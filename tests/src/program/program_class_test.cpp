@@ -1,0 +1,314 @@
+// Runs of programs with shapes that were never seen but whose class is known: the bits and the
+// workspace are those of a fresh program's plan, the errors too, and nothing is kept.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kiln/kiln.hpp"
+#include "tests/support/device_test.hpp"
+#include "tests/support/private_cache.hpp"
+
+namespace kiln {
+namespace {
+
+/// A program of arrays; -1, -2 and -3 in shapes stand for sizes, 100 and more for products of such:
+/// 102 is the first times the second.
+struct Form {
+  std::string_view name;
+  std::string_view text;
+  std::vector<Dims> inputs;
+  std::vector<Dims> outputs;
+  bool scalar = false;   ///< one more argument, the last
+  int least_known = 12;  ///< of 24 shapes
+};
+
+const Form kForms[] = {
+    {"normalised",
+     "(x - mean(x, -1)) * rsqrt(var(x, -1) + 1e-5) * w + b",
+     {{-1, -2}, {-2}, {-2}},
+     {{-1, -2}}},
+    {"columns_and_rows", "y = x / sum(x, 0); y / sum(y, 1)", {{-1, -2}}, {{-1, -2}}},
+    {"several_axes",
+     "sum(x * y, 0, 2) + mean(y, 0, 2)",
+     {{-1, -2, -3}, {-1, -2, -3}},
+     {{1, -2, 1}}},
+    {"left_out", "sum(exp(x), 1, 2) * s", {{-1, -2, -3}}, {{-1}}, true},
+    {"softmax_of_columns", "softmax(x * s, 0) + y", {{-1, -2}, {-1, -2}}, {{-1, -2}}, true},
+    {"transposed", "t = transpose(x); t * 2 + sum(t, -1)", {{-1, -2}}, {{-2, -1}}},
+    {"merged", "reshape(x + y, -1) * 2", {{-1, -2}, {-1, -2}}, {{102}}},
+    {"reshaped_sum", "sum(reshape(x, 0, -1), -1) * 2", {{-1, -2, -3}}, {{-1, 1}}},
+    {"joined", "concat(0, x * 2, y + 1) / (1 + sum(x, 0))", {{-1, -2}, {-3, -2}}, {{-4, -2}}},
+    {"halves",
+     "u = x[:, 0:64]; v = x[:, 64:128]; u / (1 + exp(-v)) + mean(u, -1)",
+     {{-1, 128}},
+     {{-1, 64}}},
+    {"outputs",
+     "m = max(x, -1); e = exp(x - m); e / sum(e, -1), m, sum(e, 0)",
+     {{-1, -2}},
+     {{-1, -2}, {-1, 1}, {1, -2}}},
+    {"scan", "c = cumsum(x, -1); c / (1 + sum(abs(x), 0))", {{-1, -2}}, {{-1, -2}}},
+    {"random_like", "f32(iota(1)) * x + sum(x * f32(iota(0)), 0)", {{-1, -2}}, {{-1, -2}}},
+    {"rows_of_products",
+     "h = x * w; k = sum(h, -1); sum(k * k, 0) + h",
+     {{-1, -2}, {-2}},
+     {{-1, -2}}},
+    {"interleaved",
+     "a = x[..., 0::2]; b = x[..., 1::2]; reshape(stack(-1, a * c - b * s, a * s + b * c), 0, -1)",
+     {{-1, 128}, {-1, 64}, {-1, 64}},
+     {{-1, 128}}},
+    {"chain",
+     "a = softmax(x, -1); b = softmax(a * 3, 0); c = b - mean(b, -1); c * s",
+     {{-1, -2}},
+     {{-1, -2}},
+     true},
+};
+
+class ProgramClasses : public testing::DeviceTest {
+ protected:
+  static constexpr std::int64_t kElements = 1 << 18;
+
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (backend == nullptr) return;
+    std::mt19937 random(7);
+    std::vector<float> values(kElements);
+    for (float& value : values) value = std::uniform_real_distribution<float>(0.5f, 2)(random);
+    for (float*& input : inputs) input = allocate(values);
+    by_class = zeros(kElements);
+    by_plan = zeros(kElements);
+    scratch = zeros(2 * kElements);
+  }
+
+  View view(float* data, Dims shape) const { return {data, DType::f32, std::move(shape), device}; }
+  View workspace(std::size_t bytes) const {
+    return {scratch, DType::u8, {static_cast<std::int64_t>(bytes)}, device};
+  }
+  std::uint64_t plans() const { return statistics(device).plans; }
+
+  static Dims shape_of(const Dims& form, std::span<const std::int64_t> sizes) {
+    Dims shape = form;
+    for (std::int64_t& size : shape) {
+      if (size == 102) {
+        size = sizes[0] * sizes[1];
+      } else if (size == -4) {
+        size = sizes[0] + sizes[2];
+      } else if (size < 0) {
+        size = sizes[static_cast<std::size_t>(-size - 1)];
+      }
+    }
+    return shape;
+  }
+
+  std::vector<Argument> arguments_of(const Form& form, std::span<const std::int64_t> sizes) const {
+    std::vector<Argument> arguments;
+    for (std::size_t i = 0; i < form.inputs.size(); ++i) {
+      arguments.emplace_back(view(inputs[i], shape_of(form.inputs[i], sizes)));
+    }
+    if (form.scalar) arguments.emplace_back(0.25 * static_cast<double>(sizes[0]));
+    return arguments;
+  }
+
+  std::vector<View> outputs_of(const Form& form, std::span<const std::int64_t> sizes,
+                               float* data) const {
+    std::vector<View> outputs;
+    for (const Dims& output : form.outputs) {
+      outputs.push_back(view(data, shape_of(output, sizes)));
+      data += (outputs.back().size() + 15) / 16 * 16;
+    }
+    return outputs;
+  }
+
+  /// Runs `known`, which may know the class, and a fresh program; whether `known` made a plan.
+  bool makes_plan(const Program& known, const Form& form, std::span<const std::int64_t> sizes) {
+    const std::vector<Argument> in = arguments_of(form, sizes);
+    const std::vector<View> out = outputs_of(form, sizes, by_class);
+    const std::uint64_t before = plans();
+    const std::size_t bytes = known.workspace_bytes(stream, in, out);
+    known.run(stream, in, out, workspace(bytes));
+    const bool made = plans() != before;
+    const Program fresh = parse_program(form.name, form.text);
+    const std::vector<View> want = outputs_of(form, sizes, by_plan);
+    EXPECT_EQ(fresh.explain(stream, in, want).workspace_bytes, bytes);
+    Launch launch = fresh.bind(stream, in, want, workspace(bytes));
+    launch(stream);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto count = static_cast<std::size_t>(out[i].size());
+      const std::vector<float> got = read(static_cast<const float*>(out[i].data()), count);
+      const std::vector<float> expected = read(static_cast<const float*>(want[i].data()), count);
+      EXPECT_EQ(std::memcmp(got.data(), expected.data(), count * sizeof(float)), 0)
+          << form.name << ", output " << i << " of " << sizes[0] << ", " << sizes[1] << ", "
+          << sizes[2];
+    }
+    return made;
+  }
+
+  std::array<float*, 3> inputs{};
+  float* by_class = nullptr;
+  float* by_plan = nullptr;
+  float* scratch = nullptr;
+};
+
+TEST_P(ProgramClasses, BitsAndWorkspaceAreThoseOfAFreshProgram) {
+  std::mt19937 random(11);
+  const auto size = [&](int least, int most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+  };
+  for (const Form& form : kForms) {
+    const Program known = parse_program(form.name, form.text);
+    int without_plan = 0;
+    for (int turn = 0; turn < 24; ++turn) {
+      const bool three = form.inputs[0].size() == 3;
+      const std::int64_t sizes[] = {size(2, three ? 30 : 90),
+                                    three ? size(31, 50) : 256 + 4 * size(1, 90), size(51, 66)};
+      if (!makes_plan(known, form, sizes)) ++without_plan;
+      if (HasFailure()) return;
+    }
+    EXPECT_GE(without_plan, form.least_known) << form.name;
+  }
+}
+
+// From sizes at which rows are short to those at which reductions are split and values leave the
+// caches: there a form ends, and another begins.
+TEST_P(ProgramClasses, WhereWhatIsFusedDependsOnSizes) {
+  std::mt19937 random(3);
+  const Form form{"f", "y = x * 2; sum(y, -1) + max(x, -1)", {{-1, -2}}, {{-1, 1}}};
+  const Program known = parse_program(form.name, form.text);
+  int without_plan = 0;
+  for (int turn = 0; turn < 60; ++turn) {
+    const auto power = std::uniform_int_distribution<int>(4, 16)(random);
+    const std::int64_t length = (1 << power) + std::uniform_int_distribution<int>(0, 99)(random);
+    const std::int64_t sizes[] = {2 + turn % 2, length, 0};
+    if (!makes_plan(known, form, sizes)) ++without_plan;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(without_plan, 20);
+}
+
+TEST_P(ProgramClasses, StridesAreNumbersToo) {
+  const Program known = parse_program("f", "y = x - mean(x, -1); y / (1 + sum(abs(y), 0))");
+  std::mt19937 random(5);
+  const auto upto = [&](int most) { return std::uniform_int_distribution<int>(0, most)(random); };
+  int without_plan = 0;
+  for (int turn = 0; turn < 30; ++turn) {
+    const std::int64_t rows = 20 + upto(20), columns = 200 + upto(50);
+    const auto matrix = [&](float* data, std::int64_t gap) {
+      return View(data, DType::f32, {rows, columns}, {columns + gap, 1}, device);
+    };
+    const Argument in[] = {matrix(inputs[0], 8 + 4 * upto(4))};
+    const View out = matrix(by_class, 16 + 4 * upto(2));
+    const std::uint64_t before = plans();
+    const std::size_t bytes = known.workspace_bytes(stream, in, {&out, 1});
+    known.run(stream, in, {&out, 1}, workspace(bytes));
+    if (plans() == before) ++without_plan;
+    const Program fresh = parse_program("f", known.expression());
+    const View want = out.with_data(by_plan);
+    Launch launch = fresh.bind(stream, in, {&want, 1}, workspace(bytes));
+    launch(stream);
+    ASSERT_EQ(read(by_class, kElements), read(by_plan, kElements)) << turn;
+  }
+  EXPECT_GT(without_plan, 15);
+}
+
+TEST_P(ProgramClasses, NothingIsKept) {
+  const Form form{"f", "a = softmax(x, -1); a / sum(a, 0)", {{-1, -2}}, {{-1, -2}}};
+  const Program program = parse_program(form.name, form.text);
+  const auto run = [&](std::int64_t rows, std::int64_t columns) {
+    const std::int64_t sizes[] = {rows, columns, 0};
+    const std::vector<Argument> in = arguments_of(form, sizes);
+    const std::vector<View> out = outputs_of(form, sizes, by_class);
+    program.run(stream, in, out, workspace(program.workspace_bytes(stream, in, out)));
+  };
+  const int count = on_gpu() ? 200 : 20000;
+  const auto run_all = [&](int shapes) {
+    for (int i = 0; i < shapes; ++i) run(2 + i % 100, 128 + 4 * (i / 100));
+  };
+  run_all(count / 100);
+  run_all(count);
+  const Statistics before = statistics(device);
+  run_all(count);
+  const Statistics after = statistics(device);
+  EXPECT_EQ(after.plans, before.plans);
+  EXPECT_EQ(after.plan_bytes, before.plan_bytes);
+  EXPECT_EQ(after.plans_dropped, before.plans_dropped);
+  EXPECT_LT(after.plans, 200u);
+}
+
+TEST_P(ProgramClasses, AShapeThatIsRunOftenGetsAPlan) {
+  const Form form{"f", "x / sum(x, 0) + sum(x, 1)", {{-1, -2}}, {{-1, -2}}};
+  const Program program = parse_program(form.name, form.text);
+  const auto run = [&](std::int64_t rows) {
+    const std::int64_t sizes[] = {rows, 256, 0};
+    const std::vector<Argument> in = arguments_of(form, sizes);
+    const std::vector<View> out = outputs_of(form, sizes, by_class);
+    program.run(stream, in, out, workspace(program.workspace_bytes(stream, in, out)));
+  };
+  run(50);
+  run(55);  // the second one makes the class
+  const std::uint64_t before = plans();
+  for (int i = 0; i < 200; ++i) run(60);
+  EXPECT_EQ(plans(), before);
+  for (int i = 0; i < 100; ++i) run(60);
+  EXPECT_GT(plans(), before);
+}
+
+// The same words for a class that is known as for one that is not.
+TEST_P(ProgramClasses, ErrorsAreThoseOfAFreshProgram) {
+  const auto make = [] {
+    return parse_program("f", "r = reshape(x, -1, 8); y = softmax(r * w, -1); y / sum(y, 0)");
+  };
+  const Program known = make();
+  const auto run = [&](const Program& program, std::int64_t rows, std::int64_t columns,
+                       const View& out, std::size_t bytes) {
+    const Argument in[] = {view(inputs[0], {rows, columns}), view(inputs[1], {8})};
+    program.run(stream, in, {&out, 1}, workspace(bytes));
+  };
+  const std::size_t enough = kElements;
+  run(known, 20, 16, view(by_class, {40, 8}), enough);
+  run(known, 24, 32, view(by_class, {96, 8}), enough);
+  struct Case {
+    std::int64_t rows, columns;
+    View output;
+    std::size_t bytes;
+  };
+  const Case cases[] = {
+      {21, 20, view(by_class, {52, 8}), enough},  // 420 elements do not divide by 8
+      {21, 24, view(by_class, {62, 8}), enough},
+      {21, 24, view(by_class, {63, 9}), enough},
+      {21, 24, view(nullptr, {63, 8}), enough},
+      {21, 24, view(by_class, {63, 8}), 4},
+      {21, 24, View(by_class, DType::f32, {63, 8}, {0, 1}, device), enough},
+      {21, 24, view(inputs[0] + 5, {63, 8}), enough},
+      {21, 24, view(scratch, {63, 8}), enough},
+  };
+  for (const Case& one : cases) {
+    const auto error = [&](const Program& program) {
+      return testing::error_of([&] { run(program, one.rows, one.columns, one.output, one.bytes); });
+    };
+    EXPECT_EQ(error(known), error(make()));
+    EXPECT_NE(error(known), "no error") << &one - cases;
+  }
+}
+
+// What the caller's own shape functions say is not known for other sizes.
+TEST_P(ProgramClasses, CallsOfTheCallerArePlannedForEachShape) {
+  const LibraryCall copy{"copy", [](std::span<const DType> in) { return std::vector{in[0]}; },
+                         [](std::span<const Dims> in) { return std::vector{in[0]}; },
+                         [](const Stream&, std::span<const View>, std::span<const View>) {}};
+  const Program program =
+      trace_program("p", [&](Value x) { return kiln::call(copy, {x * 2}) + 1; });
+  for (std::int64_t rows = 20; rows < 24; ++rows) {
+    const Argument in[] = {view(inputs[0], {rows, 300})};
+    const View out = view(by_class, {rows, 300});
+    const std::uint64_t before = plans();
+    program.run(stream, in, {&out, 1}, workspace(program.workspace_bytes(stream, in, {&out, 1})));
+    EXPECT_GT(plans(), before);
+  }
+}
+
+KILN_ON_EVERY_DEVICE(ProgramClasses);
+
+}  // namespace
+}  // namespace kiln
