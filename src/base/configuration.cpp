@@ -65,6 +65,7 @@ std::string difference(const Configuration& before, const Configuration& now) {
   compare("worker", before.worker, now.worker);
   compare("threads", before.threads, now.threads);
   compare("memory_limit", before.memory_limit, now.memory_limit);
+  compare("fallback_memory", before.fallback_memory, now.fallback_memory);
   if (found.empty() && now.executor) found = "executor cannot be set again";
   if (found.empty() && before.executor) found = "executor was set and is not now";
   if (found.empty() && now.log) found = "log cannot be set again (see set_log)";

@@ -3,6 +3,9 @@
 #include "base/reclamation.hpp"
 #include "call/call_class.hpp"
 #include "call/manifest_log.hpp"
+#include "fallback/run_unfused.hpp"
+#include "kernel/emit_kernel.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln {
 
@@ -19,7 +22,28 @@ void Callable::launch(const Call& call) {
       return;
     }
   }
-  launch_plan(*add_plan(call, signature, on_miss_), call);
+  if (on_miss_ != OnMiss::fallback) {
+    return launch_plan(*add_plan(call, signature, on_miss_), call);
+  }
+  const bool kept = jit::backend(call.stream.device).is_capturing(call.stream);
+  if (const auto plan = add_plan(call, signature, kept ? when_kept(on_miss_) : on_miss_)) {
+    return launch_plan(*plan, call);
+  }
+  fall_back(call);
+}
+
+void Callable::fall_back(const Call& call) const {
+  const CallTypes types = check_call(names(), call);
+  check_overlap(names(), extents_of(call), call);
+  const std::vector<KernelSpec> kernels = specs(types);
+  std::vector<UnfusedCall> unfused;
+  for (const KernelSpec& spec : kernels) {
+    unfused.push_back({&spec, {}});
+    for (const std::size_t argument : spec.arguments) {
+      unfused.back().scalars.push_back(call.inputs[argument].scalar());
+    }
+  }
+  run_unfused(jit::backend(call.stream.device), call.stream, names().function, unfused);
 }
 
 std::shared_ptr<const Plan> Callable::plan_for(const Call& call, OnMiss on_miss) {
@@ -38,6 +62,29 @@ KernelInfo Callable::prepare(const Call& call) {
   return info;
 }
 
+KernelInfo Callable::look_up(const Call& call) {
+  const Signature signature(call);
+  if (const auto known = find(signature)) {
+    KernelInfo info = known->info;
+    info.cache = CacheState::memory;
+    info.compile_ms = 0;
+    return info;
+  }
+  try {
+    return add_plan(call, signature, OnMiss::fail)->info;
+  } catch (const Error& error) {
+    if (error.code() != Code::would_compile) throw;
+  }
+  const std::string target = jit::backend(call.stream.device).target();
+  std::vector<EmittedKernel> kernels;
+  for (const KernelSpec& spec : specs(check_call(names(), call))) {
+    kernels.push_back(emit_kernel(spec, target));
+  }
+  KernelInfo info = describe_kernels(names().function, expression(), kernels);
+  info.fallback = true;
+  return info;
+}
+
 std::shared_ptr<const Plan> Callable::find(const Signature& signature) const {
   const base::ReadSection reading;
   const CachedPlan* const plan = plans_.find(signature.words(), signature.hash());
@@ -48,6 +95,7 @@ std::shared_ptr<const Plan> Callable::find(const Signature& signature) const {
 std::shared_ptr<const Plan> Callable::add_plan(const Call& call, const Signature& signature,
                                                OnMiss on_miss) {
   std::shared_ptr<Plan> plan = make_plan(call, on_miss);
+  if (!plan) return nullptr;
   plan->signature.assign(signature.words().begin(), signature.words().end());
   plan->hash = signature.hash();
   auto kept = std::static_pointer_cast<const Plan>(plans_.insert(std::move(plan)));

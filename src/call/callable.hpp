@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "call/plan.hpp"
@@ -21,8 +22,15 @@ class Callable {
   void launch(const Call& call);
   /// The plan of a call, made if it is not there: then the call is checked, and its kernels are
   /// found or, as Options::on_miss says, compiled. What it names belongs to this. Throws Error.
-  std::shared_ptr<const Plan> plan_for(const Call& call) { return plan_for(call, on_miss_); }
+  std::shared_ptr<const Plan> plan_for(const Call& call) {
+    return plan_for(call, when_kept(on_miss_));
+  }
+  /// Null under OnMiss::fallback where a kernel is being compiled.
   std::shared_ptr<const Plan> plan_for(const Call& call, OnMiss on_miss);
+  /// Serves the call without its kernels (fallback/run_unfused.hpp). Throws Error.
+  void fall_back(const Call& call) const;
+  /// What such a call would launch now; compiles nothing. Throws Error.
+  KernelInfo look_up(const Call& call);
   /// What such a call launches; compiled if it is not there, whatever Options::on_miss says.
   KernelInfo prepare(const Call& call);
   /// See PlanTable.
@@ -33,9 +41,12 @@ class Callable {
  private:
   /// Checks the call and makes its plan, but for the signature.
   virtual std::unique_ptr<Plan> make_plan(const Call& call, OnMiss on_miss) const = 0;
-  /// Whether calls have classes (call_class.hpp), and the kernels of one with such types.
+  virtual CallNames names() const = 0;
+  virtual std::string_view expression() const = 0;
+  /// The kernels of a call of such types.
+  virtual std::vector<KernelSpec> specs(const CallTypes& types) const = 0;
+  /// Whether calls have classes (call_class.hpp).
   virtual bool has_classes() const { return false; }
-  virtual std::vector<KernelSpec> specs(const CallTypes&) const { return {}; }
   std::shared_ptr<const Plan> find(const Signature& signature) const;
   std::shared_ptr<const Plan> add_plan(const Call& call, const Signature& signature,
                                        OnMiss on_miss);

@@ -138,6 +138,7 @@ Kernel::Impl::Impl(std::string_view kernel_name, std::string_view kernel_source,
       source(kernel_source),
       parameters(kernel_parameters.begin(), kernel_parameters.end()),
       options(kernel_options) {
+  if (options.on_miss == OnMiss::fallback) options.on_miss = OnMiss::compile;
   if (!is_identifier(name)) {
     throw_invalid(fmt::format("kernel: name: expected a C identifier, got '{}'", name));
   }

@@ -57,6 +57,11 @@ KernelInfo Function::prepare(const Stream& stream, std::span<const Argument> inp
   return impl_->prepare({stream, inputs, outputs});
 }
 
+KernelInfo Function::look_up(const Stream& stream, std::span<const Argument> inputs,
+                             std::span<const View> outputs) const {
+  return impl_->look_up({stream, inputs, outputs});
+}
+
 Launch Function::bind(const Stream& stream, std::initializer_list<Argument> inputs,
                       std::initializer_list<View> outputs) const {
   return bind(stream, std::span(inputs.begin(), inputs.size()),

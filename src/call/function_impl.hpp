@@ -15,6 +15,8 @@ struct Function::Impl final : Callable {
  private:
   std::unique_ptr<Plan> make_plan(const Call& call, OnMiss on_miss) const override;
   bool has_classes() const override { return true; }
+  CallNames names() const override { return names_of(definition); }
+  std::string_view expression() const override { return definition.expression; }
   std::vector<KernelSpec> specs(const CallTypes& types) const override;
 };
 

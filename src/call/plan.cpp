@@ -34,6 +34,21 @@ void place_slots(PlannedKernel& planned, const KernelSpec& spec, const Call& cal
   }
 }
 
+PlannedKernel planned_kernel(std::shared_ptr<jit::Kernel> kernel, const KernelSpec& spec,
+                             const Call& call, const EmittedKernel& emitted) {
+  PlannedKernel planned;
+  planned.kernel = std::move(kernel);
+  planned.parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
+  planned.pdl = emitted.layout.schedule.pdl;
+  planned.shape.work_items = emitted.layout.threads();
+  planned.shape.block = emitted.kernel.block;
+  planned.shape.shared_bytes = emitted.kernel.shared_bytes;
+  place_slots(planned, spec, call, emitted);
+  return planned;
+}
+
+}  // namespace
+
 std::vector<Plan::Extent> extents_of(const Call& call) {
   std::vector<Plan::Extent> extents;
   const auto add = [&](const View& view, std::uint32_t operand, bool output) {
@@ -49,21 +64,6 @@ std::vector<Plan::Extent> extents_of(const Call& call) {
   }
   return extents;
 }
-
-PlannedKernel planned_kernel(std::shared_ptr<jit::Kernel> kernel, const KernelSpec& spec,
-                             const Call& call, const EmittedKernel& emitted) {
-  PlannedKernel planned;
-  planned.kernel = std::move(kernel);
-  planned.parameters = fusion::pack_parameters(emitted.kernel, emitted.layout);
-  planned.pdl = emitted.layout.schedule.pdl;
-  planned.shape.work_items = emitted.layout.threads();
-  planned.shape.block = emitted.kernel.block;
-  planned.shape.shared_bytes = emitted.kernel.shared_bytes;
-  place_slots(planned, spec, call, emitted);
-  return planned;
-}
-
-}  // namespace
 
 std::vector<std::uint32_t> operands_of(const KernelSpec& spec, const Call& call) {
   std::vector<std::uint32_t> operands;
@@ -159,12 +159,15 @@ std::unique_ptr<Plan> make_plan(const CallNames& names, std::string_view express
     kernels.back().request.options.on_miss = on_miss;
   }
   plan->info = describe_kernels(names.function, expression, kernels);
+  bool complete = true;
   std::optional<Error> missing;  // thrown when all have been looked for, and compiles have begun
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (kernels[i].is_empty()) continue;
     try {
       KernelInfo built;
       auto kernel = load_kernel(*plan->backend, kernels[i].request, built);
+      complete = complete && kernel;
+      if (!complete) continue;
       add_built(plan->info, built);
       plan->kernels.push_back(planned_kernel(std::move(kernel), specs[i], call, kernels[i]));
     } catch (const Error& error) {
@@ -173,6 +176,7 @@ std::unique_ptr<Plan> make_plan(const CallNames& names, std::string_view express
     }
   }
   if (missing) throw Error(*missing);
+  if (!complete) return nullptr;
   plan->extents = extents_of(call);
   return plan;
 }

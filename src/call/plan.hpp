@@ -84,8 +84,14 @@ struct Plan final : CachedPlan {
   KernelInfo info;
 };
 
+/// What a miss means for a plan that is kept, so that nothing can take over from another.
+constexpr OnMiss when_kept(OnMiss on_miss) {
+  return on_miss == OnMiss::fallback ? OnMiss::compile : on_miss;
+}
+
 /// Emits the kernels of a call for its device, finds or, as `on_miss` says, compiles them, and
-/// loads them. `names` are of what owns the plan. Throws Error.
+/// loads them. Null under OnMiss::fallback where one is being compiled. `names` are of what owns
+/// the plan. Throws Error.
 std::unique_ptr<Plan> make_plan(const CallNames& names, std::string_view expression,
                                 std::span<const KernelSpec> specs, const Call& call,
                                 OnMiss on_miss);
@@ -96,6 +102,9 @@ std::vector<std::uint32_t> operands_of(const KernelSpec& spec, const Call& call)
 
 /// The bytes that so many elements take; two packed ones share one.
 std::int64_t pointer_bytes(std::int64_t elements, DType dtype);
+
+/// Of a call's operands.
+std::vector<Plan::Extent> extents_of(const Call& call);
 
 /// Throws Error(invalid_argument) when an output overlaps another operand of the call, unless it is
 /// element for element one of the inputs.

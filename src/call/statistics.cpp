@@ -2,6 +2,7 @@
 
 #include "core/memory_limit.hpp"
 #include "core/plan_table.hpp"
+#include "fallback/temporaries.hpp"
 #include "kernel/kernel_table.hpp"
 
 namespace kiln {
@@ -17,6 +18,7 @@ Statistics statistics(Device device) {
   result.kernels = kernels.kernels;
   result.kernel_bytes = kernels.bytes;
   result.kernels_unloaded = kernels.unloaded;
+  result.fallbacks = Temporaries::of(device).leases();
   return result;
 }
 

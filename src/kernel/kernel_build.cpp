@@ -354,11 +354,13 @@ std::vector<cache::Key> RemoteKeys::find() const {
 
 std::optional<KernelCode> find_code(const KernelRequest& request, const NamedKernel& named) {
   // What is compiled in the background is looked for on the server there, and nobody waits for it.
-  const bool may_wait = request.options.on_miss != OnMiss::background;
+  const OnMiss on_miss = request.options.on_miss;
+  const bool may_wait = on_miss != OnMiss::background && on_miss != OnMiss::fallback;
   if (named.toolchain.path.empty()) return find_any_toolchain(request, may_wait);
   if (named.toolchain.identity.empty()) return std::nullopt;
   CacheState state = CacheState::disk;
   std::optional<cache::Entry> entry = process_cache().find(named.key);
+  if (!entry && request.any_toolchain) return find_any_toolchain(request, false);
   if (!entry && may_wait) {
     entry = std::move(process_cache().fetch({&named.key, 1}).front());
     state = CacheState::remote;

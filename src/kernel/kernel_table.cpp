@@ -34,7 +34,7 @@ BuildResult look_up(const KernelRequest& request, const NamedKernel& named) {
   missing.failure = Failure{Code::would_compile,
                             fmt::format("{}: no kernel for {} ({}) is in the cache, and {}",
                                         request.function, request.target, request.signature,
-                                        request.options.on_miss == OnMiss::background
+                                        request.options.on_miss != OnMiss::fail
                                             ? "it is being compiled in the background (on_miss)"
                                             : "on_miss forbids compiling in the call")};
   return missing;
@@ -518,8 +518,10 @@ std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequ
   const KernelResult result = table.get(wanted, named);
   if (result.failure) {
     const bool missed = result.failure->code == Code::would_compile;
-    if (missed && request.options.on_miss == OnMiss::background)
+    const OnMiss on_miss = request.options.on_miss;
+    if (missed && (on_miss == OnMiss::background || on_miss == OnMiss::fallback))
       table.request_missed(wanted, named);
+    if (missed && on_miss == OnMiss::fallback) return nullptr;
     throw error_of(*result.failure);
   }
   info.entry = result.info.entry;

@@ -148,7 +148,8 @@ class KernelTable {
 };
 
 /// The kernel of a call: from the table, the cache or, as far as `Options::on_miss` allows it, the
-/// compiler. Fills in `info`'s entry, key, cache and compile_ms. Safe on any thread.
+/// compiler. Fills in `info`'s entry, key, cache and compile_ms. Null under OnMiss::fallback where
+/// it is being compiled. Safe on any thread.
 std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
                                          KernelInfo& info);
 

@@ -57,6 +57,9 @@ struct Configuration {
   /// KILN_MEMORY_LIMIT: bytes that the plans of a device may take, and as many the kernels that are
   /// loaded on it (kiln/statistics.hpp); 0: no limit.
   std::optional<std::uint64_t> memory_limit = {};
+  /// KILN_FALLBACK_MEMORY: bytes that calls with OnMiss::fallback may have on each device for
+  /// temporaries, allocated by the first such call that needs them; 0: none (kiln/fallback.hpp).
+  std::optional<std::uint64_t> fallback_memory = {};
   /// Runs the parts of launches on the CPU; empty: kiln's own threads.
   Executor executor = {};
   /// Receives the log, as by set_log(); empty: as it is.

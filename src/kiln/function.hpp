@@ -80,6 +80,9 @@ struct KernelInfo {
   int kernels = 1;  ///< launched by a call: one for each shape among the outputs, 0 if all are
                     ///< empty. Where there are several, what stands above is the first one's, but
                     ///< `cache`, `compile_ms` and `bytes` are those of all together.
+  bool fallback = false;  ///< of look_up(): it is not there, so that OnMiss::fallback would serve
+                          ///< the call by its general kernels, and other choices would compile or
+                          ///< throw; `entry` and `key` are empty
 };
 
 class Launch;
@@ -139,6 +142,11 @@ class Function {
   /// The kernel that such a call uses; finds or compiles it, whatever Options::on_miss says, and
   /// launches nothing.
   KernelInfo prepare(const Stream& stream, std::span<const Argument> inputs,
+                     std::span<const View> outputs) const;
+
+  /// What such a call would use now: looks for the kernel in memory and on disk, compiles and
+  /// launches nothing. KernelInfo::fallback says whether it is missing.
+  KernelInfo look_up(const Stream& stream, std::span<const Argument> inputs,
                      std::span<const View> outputs) const;
 
   /// Finds the kernels of a call of that specification, or compiles them in the background, and

@@ -18,6 +18,7 @@
 #include "kiln/dtype.hpp"          // IWYU pragma: export
 #include "kiln/dynamic.hpp"        // IWYU pragma: export
 #include "kiln/error.hpp"          // IWYU pragma: export
+#include "kiln/fallback.hpp"       // IWYU pragma: export
 #include "kiln/function.hpp"       // IWYU pragma: export
 #include "kiln/graph.hpp"          // IWYU pragma: export
 #include "kiln/kernel.hpp"         // IWYU pragma: export

@@ -21,8 +21,18 @@ enum class Accuracy : std::uint8_t { storage, fast, strict };
 /// What a call does when its kernel is neither in memory nor on disk. `compile`: compiles and
 /// waits. `fail`: throws Error(would_compile). `background`: throws it too, and has the kernel
 /// compiled and loaded meanwhile, so that a later call finds it; if that fails, a later call throws
-/// why. Function::prepare compiles in any case.
-enum class OnMiss : std::uint8_t { compile, fail, background };
+/// why. `fallback`: has it compiled as background does, and meanwhile serves calls at once, one
+/// operation after the other, by the precompiled kernels of a base pack for the target (`kiln
+/// compile --base-pack`; a bundle in KILN_CACHE_READONLY_DIRS), on the CPU device without one by an
+/// interpreter. The fused kernel takes over between two calls. What is exact (numerics.md: + - * /
+/// sqrt fma, casts, comparisons, selections, integers) has the same bits before and after;
+/// functions and sums are within their bounds. It needs memory for temporaries:
+/// Configuration::fallback_memory or what lend_fallback_memory() lends; without it, and for a GPU
+/// without a base pack, the call throws would_compile as under background. What is kept is compiled
+/// at once, as under `compile`: bound calls, recorded graphs, calls while the stream is being
+/// captured; and a kiln::Kernel is, which is no function. Function::prepare compiles in any case,
+/// Function::look_up tells which one a call would get.
+enum class OnMiss : std::uint8_t { compile, fail, background, fallback };
 
 struct Options {
   Rounding rounding = Rounding::once;

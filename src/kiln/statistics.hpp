@@ -28,6 +28,8 @@ struct Statistics {
   std::uint64_t kernels = 0;           ///< that are loaded
   std::uint64_t kernel_bytes = 0;      ///< their code, counted as 64 KiB at least
   std::uint64_t kernels_unloaded = 0;  ///< since the process began
+  std::uint64_t fallbacks = 0;  ///< calls, and kernels of programs, that were served before their
+                                ///< kernel was there (OnMiss::fallback), since the process began
 };
 /// Opens no device. Safe from any thread.
 Statistics statistics(Device device);

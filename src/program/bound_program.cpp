@@ -11,7 +11,7 @@ BoundProgram::BoundProgram(std::shared_ptr<Program::Impl> program,
     : Impl(names_of(program->definition()), stream, inputs, outputs),
       program_(std::move(program)),
       plan_(std::move(plan)),
-      ready_(plan_->ready(call(), program_->definition().options.on_miss)),
+      ready_(plan_->ready(call(), when_kept(program_->definition().options.on_miss))),
       workspace_(workspace),
       memories_(ready_.memory_count()) {
   info = ready_.info();

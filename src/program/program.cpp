@@ -118,9 +118,17 @@ void Program::Impl::run(const Call& call, const View& workspace) {
     if (!logs_manifest() && run_by_class(plans_, call, workspace, signature.hash())) return;
   }
   const auto plan = plan_for(call, signature);
-  const ReadyProgram& ready = plan->ready(call, definition().options.on_miss);
-  ready.run(call, workspace);
-  add_to_class(plans_, definition(), call, plan->plan(), ready);
+  const OnMiss on_miss = definition().options.on_miss;
+  const bool kept =
+      on_miss != OnMiss::fallback || jit::backend(call.stream.device).is_capturing(call.stream);
+  if (kept) {
+    plan->ready(call, when_kept(on_miss)).run(call, workspace);
+  } else {
+    plan->run_with_fallback(call, workspace);
+  }
+  if (const ReadyProgram* const ready = plan->ready_now()) {
+    add_to_class(plans_, definition(), call, plan->plan(), *ready);
+  }
 }
 
 std::uint64_t Program::Impl::workspace_bytes(const Call& call) {
@@ -196,7 +204,7 @@ void Program::record(Recorder& recorder, Device device, std::span<const Argument
   const Stream stream{device, nullptr};
   const Call call{stream, inputs, outputs};
   const auto plan = impl_->plan_for(call);
-  const ReadyProgram& ready = plan->ready(call, impl_->definition().options.on_miss);
+  const ReadyProgram& ready = plan->ready(call, when_kept(impl_->definition().options.on_miss));
   ready.check(call, workspace);
   std::vector<void*> memories(ready.memory_count());
   ready.find_memories(call, workspace, memories);

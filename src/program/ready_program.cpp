@@ -174,6 +174,10 @@ ReadyProgram::ReadyProgram(const Definition& definition, const ProgramPlan& plan
   }
 }
 
+bool ReadyProgram::is_complete() const {
+  return std::ranges::all_of(steps_, [](const Step& step) { return step.plan || step.call; });
+}
+
 KernelInfo ReadyProgram::info() const {
   KernelInfo info;
   info.kernels = 0;
@@ -311,16 +315,32 @@ void ReadyProgram::run_call(const Step& step, const Stream& stream,
   step.call->run(stream, views_of(step.inputs), views_of(step.outputs));
 }
 
+void ReadyProgram::fall_back(std::size_t step, const Call& call,
+                             std::span<void* const> memories) const {
+  Step placed = steps_[step];
+  const auto place = [&](PlacedOperands::Place& operand) {
+    if (operand.scalar) return;
+    operand.view =
+        operand.view.with_data(static_cast<char*>(memories[operand.memory]) + operand.bytes);
+  };
+  std::ranges::for_each(placed.inputs, place);
+  std::ranges::for_each(placed.outputs, place);
+  plan_.steps[step].kernel->fall_back(StepCall(placed, call).call());
+}
+
 void ReadyProgram::run(const Call& call, const View& workspace) const {
   constexpr std::size_t kInline = 64;
   check(call, workspace);
   const auto run_steps = [&](std::span<void*> memories) {
     find_memories(call, workspace, memories);
-    for (const Step& step : steps_) {
+    for (std::size_t k = 0; k < steps_.size(); ++k) {
+      const Step& step = steps_[k];
       if (step.plan) {
         launch_plan(*step.plan, {call.stream, step.inputs, step.outputs, memories, call.inputs});
-      } else {
+      } else if (step.call) {
         run_call(step, call.stream, memories);
+      } else {
+        fall_back(k, call, memories);
       }
     }
   };
@@ -341,7 +361,16 @@ CachedProgramPlan::CachedProgramPlan(const Definition& definition, const Call& c
 
 const ReadyProgram& CachedProgramPlan::ready(const Call& call, OnMiss on_miss) const {
   if (const ReadyProgram* const known = ready_now()) return *known;
-  auto made = std::make_unique<const ReadyProgram>(definition_, plan_, call, on_miss);
+  return keep(std::make_unique<const ReadyProgram>(definition_, plan_, call, on_miss));
+}
+
+void CachedProgramPlan::run_with_fallback(const Call& call, const View& workspace) const {
+  auto made = std::make_unique<const ReadyProgram>(definition_, plan_, call, OnMiss::fallback);
+  if (!made->is_complete()) return made->run(call, workspace);
+  keep(std::move(made)).run(call, workspace);
+}
+
+const ReadyProgram& CachedProgramPlan::keep(std::unique_ptr<const ReadyProgram> made) const {
   const std::lock_guard lock(mutex_);
   if (!made_) {  // else another thread was first
     made_ = std::move(made);

@@ -18,7 +18,7 @@ namespace kiln {
 class ReadyProgram {
  public:
   struct Step {
-    std::shared_ptr<const Plan> plan;         ///< or else
+    std::shared_ptr<const Plan> plan;         ///< null where the kernel is not there, or else
     std::shared_ptr<const LibraryCall> call;  ///< of the caller
     std::vector<PlacedOperands::Place> inputs;
     std::vector<PlacedOperands::Place> outputs;
@@ -30,6 +30,9 @@ class ReadyProgram {
                OnMiss on_miss);
 
   std::span<const Step> steps() const { return steps_; }
+  /// False under OnMiss::fallback while kernels are being compiled: then run() serves their steps
+  /// without them.
+  bool is_complete() const;
   /// What all kernels are together; the text is the first one's.
   KernelInfo info() const;
 
@@ -52,6 +55,7 @@ class ReadyProgram {
   void check_views(const Call& call) const;
   void check_workspace(const Call& call, const View& workspace) const;
   void check_input_and_output(const Call& call, std::size_t input, std::size_t output) const;
+  void fall_back(std::size_t step, const Call& call, std::span<void* const> memories) const;
 
   const Definition& definition_;
   const ProgramPlan& plan_;
@@ -74,8 +78,12 @@ class CachedProgramPlan final : public CachedPlan {
   const ReadyProgram* ready_now() const { return ready_.load(std::memory_order_acquire); }
   /// Makes its kernels as `on_miss` says, unless they are there. Throws Error.
   const ReadyProgram& ready(const Call& call, OnMiss on_miss) const;
+  /// Runs a call under OnMiss::fallback: with the kernels that are there. Throws Error.
+  void run_with_fallback(const Call& call, const View& workspace) const;
 
  private:
+  const ReadyProgram& keep(std::unique_ptr<const ReadyProgram> made) const;
+
   const Definition& definition_;
   const ProgramPlan plan_;
   mutable std::mutex mutex_;

@@ -15,6 +15,10 @@ KernelSpec StepKernel::spec(CallTypes types) const {
   return kernel_spec(function_, types.arrays, types.outputs);
 }
 
+CallNames StepKernel::names() const {
+  return {function_.name, function_.graph.argument_names, function_.graph.output_names};
+}
+
 std::size_t StepKernel::bytes() const {
   const fusion::TypedGraph& graph = function_.graph;
   std::size_t bytes = sizeof *this + function_.name.size() + function_.expression.size();
@@ -27,15 +31,13 @@ std::size_t StepKernel::bytes() const {
 }
 
 std::unique_ptr<Plan> StepKernel::make_plan(const Call& call, OnMiss on_miss) const {
-  const CallNames names{function_.name, function_.graph.argument_names,
-                        function_.graph.output_names};
-  const KernelSpec kernel = spec(check_call(names, call));
+  const KernelSpec kernel = spec(check_call(names(), call));
   // The expression does not say that the kernel stores a result for each split.
   if (logged_ && logs_manifest() && function_.splits == 1) {
-    log_function(names, function_.expression, function_.options,
-                 specification_of(names, call, places_));
+    log_function(names(), function_.expression, function_.options,
+                 specification_of(names(), call, places_));
   }
-  return kiln::make_plan(names, function_.expression, {&kernel, 1}, call, on_miss);
+  return kiln::make_plan(names(), function_.expression, {&kernel, 1}, call, on_miss);
 }
 
 }  // namespace kiln

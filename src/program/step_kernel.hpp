@@ -26,6 +26,9 @@ class StepKernel final : public Callable {
 
  private:
   std::unique_ptr<Plan> make_plan(const Call& call, OnMiss on_miss) const override;
+  CallNames names() const override;
+  std::string_view expression() const override { return function_.expression; }
+  std::vector<KernelSpec> specs(const CallTypes& types) const override { return {spec(types)}; }
 
   const TypedFunction function_;
   const std::vector<fusion::MemoryPlace> places_;  ///< of the arguments, then of the outputs

@@ -213,10 +213,17 @@ class Builder {
                      "Compile every line of a manifest (kiln manifest --help) in parallel, instead "
                      "of EXPR; kernels that are in the cache are skipped")
         ->type_name("FILE");
+    compile->add_flag(
+        "--base-pack", compile_options->base_pack,
+        "Compile, instead of EXPR, the general kernels that serve calls until their own "
+        "kernels are compiled (Options::on_miss = fallback), and write them as a bundle "
+        "to --output, for KILN_CACHE_READONLY_DIRS or kiln cache import");
     compile
-        ->add_option("-o,--output", compile_options->directory,
-                     "Also write code objects and sources into this directory")
-        ->type_name("DIR");
+        ->add_option(
+            "-o,--output", compile_options->directory,
+            "Also write code objects and sources into this directory; with --base-pack, the "
+            "bundle")
+        ->type_name("PATH");
 
     auto [isa, isa_options] = add<IsaOptions>(
         *line_.app, "isa", "Disassemble a kernel and show the registers and memory that it uses",

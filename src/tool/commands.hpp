@@ -71,10 +71,13 @@ int run_emit(const EmitOptions& options);
 
 struct CompileOptions {
   KernelOptions kernel;
-  std::string directory;  ///< empty: only into the cache
-  std::string manifest;   ///< in place of an expression
+  std::string directory;   ///< empty: only into the cache
+  std::string manifest;    ///< in place of an expression
+  bool base_pack = false;  ///< in place of an expression; `directory` is the bundle
 };
 int run_compile(const CompileOptions& options);
+int run_compile_base_pack(const std::vector<std::string>& targets, const std::string& file,
+                          bool json);
 int run_compile_manifest(const std::string& path, const std::vector<std::string>& targets,
                          bool json);
 

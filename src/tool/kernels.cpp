@@ -195,10 +195,25 @@ int run_emit(const EmitOptions& options) {
 
 int run_compile(const CompileOptions& options) {
   const std::string& expression = options.kernel.expression.text;
+  if (options.base_pack) {
+    if (!expression.empty() || !options.manifest.empty() || !options.kernel.types.empty() ||
+        !options.kernel.dtypes.empty()) {
+      throw UsageError(
+          "compile --base-pack: expected no EXPR, --manifest, --type or --type-out: a base pack "
+          "has "
+          "all kernels that there are in one");
+    }
+    if (options.directory.empty()) {
+      throw UsageError("compile --base-pack: expected --output FILE, the bundle to write");
+    }
+    return run_compile_base_pack(parse_targets(options.kernel.targets), options.directory,
+                                 options.kernel.json);
+  }
   if (options.manifest.empty() && expression.empty()) {
     throw UsageError(
-        "compile: expected an expression or --manifest FILE, got neither; give an expression, or "
-        "--manifest FILE");
+        "compile: expected an expression, --manifest FILE or --base-pack, got none of them; give "
+        "an "
+        "expression, --manifest FILE or --base-pack");
   }
   if (!options.manifest.empty()) {
     if (!expression.empty() || !options.kernel.types.empty() || !options.kernel.dtypes.empty()) {

@@ -38,6 +38,7 @@ const std::vector<std::vector<std::string>> kOrder = {
     {"src/files"},
     {"src/trace"},
     {"src/kernel"},
+    {"src/fallback"},
     {"src/call"},
     {"src/graph"},
     {"src/program"},

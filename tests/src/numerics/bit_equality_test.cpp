@@ -123,7 +123,7 @@ std::uint64_t without_payload(std::uint64_t pattern, DType dtype) {
   return encoded(std::nanl(""), dtype);
 }
 
-struct Call {
+struct GoldenCall {
   std::string name;  ///< in the file
   std::string text;
   std::size_t arity;
@@ -137,7 +137,8 @@ class BitEquality : public ::testing::TestWithParam<std::tuple<DeviceType, DType
   }
 
   // Which NaN comes out is open, and with it the sign that copysign takes from one.
-  std::string hash(const Call& call, const std::vector<HostArray>& inputs, HostArray output) const {
+  std::string hash(const GoldenCall& call, const std::vector<HostArray>& inputs,
+                   HostArray output) const {
     for (std::int64_t i = 0; i < output.size(); ++i) {
       std::uint64_t result = without_payload(testing::get_bits(output, i), output.dtype);
       const bool from_nan = call.text.starts_with("copysign") && is_floating(inputs[1].dtype) &&
@@ -149,7 +150,7 @@ class BitEquality : public ::testing::TestWithParam<std::tuple<DeviceType, DType
 
   DType dtype() const { return std::get<1>(GetParam()); }
 
-  Hashes run(const std::vector<Call>& calls, Accuracy accuracy) const {
+  Hashes run(const std::vector<GoldenCall>& calls, Accuracy accuracy) const {
     Hashes hashes;
     Options options;
     options.accuracy = accuracy;
@@ -177,13 +178,13 @@ class BitEquality : public ::testing::TestWithParam<std::tuple<DeviceType, DType
     return hashes;
   }
 
-  void compare(const std::vector<Call>& all, const std::vector<Accuracy>& accuracies) const {
+  void compare(const std::vector<GoldenCall>& all, const std::vector<Accuracy>& accuracies) const {
     ASSERT_FALSE(all.empty());
     const auto [device, dtype] = GetParam();
     if (updates_golden() && device == DeviceType::cpu) update_golden(run(all, Accuracy::storage));
-    std::vector<Call> calls;
+    std::vector<GoldenCall> calls;
     testing::Share share(device, 6, static_cast<std::uint64_t>(dtype));
-    for (const Call& call : all) {
+    for (const GoldenCall& call : all) {
       if (share.next()) calls.push_back(call);
     }
     const Hashes golden = read_golden();
@@ -212,9 +213,9 @@ bool is_defined(const OpInfo& op, DType dtype) {
   return op.f32.own <= 0.5 || (returns_integer && is_integer(dtype));
 }
 
-std::vector<Call> op_calls(DType dtype) {
+std::vector<GoldenCall> op_calls(DType dtype) {
   constexpr std::string_view kOperands[] = {"x", "x, y", "x, y, z"};
-  std::vector<Call> calls;
+  std::vector<GoldenCall> calls;
   for (const std::size_t arity : {1, 2, 3}) {
     for (const OpInfo& op : fusion::all_ops()) {
       if (op.arity != static_cast<int>(arity) || info(dtype).storage_only) continue;
@@ -235,8 +236,8 @@ std::vector<Call> op_calls(DType dtype) {
   return calls;
 }
 
-std::vector<Call> cast_calls(DType dtype) {
-  std::vector<Call> calls;
+std::vector<GoldenCall> cast_calls(DType dtype) {
+  std::vector<GoldenCall> calls;
   for (const DTypeInfo& to : kDTypes) {
     const bool parts = dtype == DType::c64 && to.dtype != DType::f32 && to.dtype != DType::f64;
     if (parts && to.dtype != DType::boolean) continue;
@@ -267,8 +268,8 @@ std::vector<DType> every_dtype() {
 TEST(BitEqualityGolden, HasEveryCallAndNoOther) {
   std::vector<std::string> called;
   for (const DType dtype : every_dtype()) {
-    for (const Call& call : op_calls(dtype)) called.push_back(call.name);
-    for (const Call& call : cast_calls(dtype)) called.push_back(call.name);
+    for (const GoldenCall& call : op_calls(dtype)) called.push_back(call.name);
+    for (const GoldenCall& call : cast_calls(dtype)) called.push_back(call.name);
   }
   std::ranges::sort(called);
   std::vector<std::string> kept;

@@ -1,7 +1,9 @@
 // Random graphs against the reference interpreter, op by op: kernels store intermediate values too,
 // and each is judged from the operands that the device itself had, so that no error hides in one
-// that came before. KILN_TEST_DRAWS and KILN_TEST_SEED change how many graphs, and which; a large
-// number is divided among processes, because modules stay loaded as long as theirs lives.
+// that came before. Once more before their kernels are there, when general kernels serve the calls
+// (OnMiss::fallback), and then by the kernels that take over. KILN_TEST_DRAWS and KILN_TEST_SEED
+// change how many graphs, and which; a large number is divided among processes, because modules
+// stay loaded as long as theirs lives.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -13,6 +15,8 @@
 #include <future>
 #include <thread>
 
+#include "call/call_specs.hpp"
+#include "call/function_impl.hpp"
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/infer/infer.hpp"
@@ -21,6 +25,8 @@
 #include "fusion/reference/operation.hpp"
 #include "fusion/reference/reference.hpp"
 #include "fusion/text/text.hpp"
+#include "kiln/statistics.hpp"
+#include "tests/support/general_kernels.hpp"
 #include "tests/support/graph_case.hpp"
 #include "tests/support/private_cache.hpp"
 
@@ -122,9 +128,76 @@ class Judge {
 
   // Runs the graph; what the first wrong value is, or nothing.
   std::string run() {
+    const Function function =
+        parse("property", fusion::to_text(item_.graph), options_, item_.graph.arguments());
+    if (options_.on_miss != OnMiss::fallback) return run(function);
+    if (std::string wrong = run_before(function); !wrong.empty()) return wrong;
+    const std::vector<HostArray> first = std::exchange(outputs_, before_);
+    Options compiling = options_;
+    compiling.on_miss = OnMiss::compile;
+    std::string wrong =
+        run(parse("property", fusion::to_text(item_.graph), compiling, item_.graph.arguments()));
+    return wrong.empty() ? difference(first) : wrong;
+  }
+
+ private:
+  // Before its kernel is there. General kernels are compiled first: always where there is no
+  // interpreter, and there for half of the graphs.
+  std::string run_before(const Function& function) {
+    if (device_.type != DeviceType::cpu || item_.graph.nodes().size() % 2 == 0) {
+      testing::load_general_kernels(call_specs(function.impl().definition, types()),
+                                    jit::backend(device_));
+    }
+    const std::string wrong = run(function);
+    return wrong.empty() ? wrong : "before its kernel was there: " + wrong;
+  }
+
+  CallTypes types() const {
+    const auto type = [](const HostArray& array) {
+      return ArrayType{array.dtype, array.shape, array.strides, array.first, array.offset, {}};
+    };
+    CallTypes types;
+    types.arguments = item_.pool.types(item_.graph);
+    for (const testing::TestInput& input : inputs_) {
+      if (const auto* array = std::get_if<HostArray>(&input)) types.arrays.push_back(type(*array));
+    }
+    for (const HostArray& output : outputs_) types.outputs.push_back(type(output));
+    return types;
+  }
+
+  // What has other bits than before the kernel took over, though the contract defines them.
+  std::string difference(const std::vector<HostArray>& first) const {
+    if (options_.accuracy == Accuracy::fast) return {};  // a kernel may contract
+    std::vector<bool> exact;
+    for (const TypedNode& node : typed_.nodes) {
+      const bool complex = node.dtype == DType::c64 ||
+                           (node.arity > 0 && typed_.nodes[node.operands[0]].dtype == DType::c64);
+      bool own = complex ? is_defined_for_complex(node.op)
+                         : !is_floating(node.dtype) || kiln::is_defined(node.op, options_.accuracy);
+      // A NaN has any bits.
+      own = own && node.op != Op::bitcast && node.op != Op::copysign;
+      for (const NodeId operand : node.inputs()) own = own && exact[operand];
+      exact.push_back(own);
+    }
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      if (!exact[typed_.outputs[i]]) continue;
+      for (std::int64_t n = 0; n < outputs_[i].size(); ++n) {
+        const std::int64_t place = testing::place_of(outputs_[i], n);
+        const std::uint64_t was = testing::get_bits(first[i], place);
+        const std::uint64_t is = testing::get_bits(outputs_[i], place);
+        const DType dtype = outputs_[i].dtype;
+        const bool nans = is_nan(fusion::reference::decode(dtype, was)) &&
+                          is_nan(fusion::reference::decode(dtype, is));
+        if (was == is || nans) continue;
+        return fmt::format("output {}, element {}: {:#x} before its kernel was there, {:#x} then",
+                           i, n, was, is);
+      }
+    }
+    return {};
+  }
+
+  std::string run(const Function& function) {
     try {
-      const Function function =
-          parse("property", fusion::to_text(item_.graph), options_, item_.graph.arguments());
       testing::run_on(device_, function, inputs_, outputs_);
     } catch (const Error& error) {
       return fmt::format("it threw: {}", error.what());
@@ -147,7 +220,6 @@ class Judge {
     return {};
   }
 
- private:
   struct Known {
     Value value;
     bool sure = true;  ///< false after an error that is allowed and was not stored
@@ -364,12 +436,14 @@ struct Batch {
   Options options;
 };
 
-Batch draw_batch(std::uint64_t seed, std::uint64_t number) {
-  GraphDraw draw(seed + number * 0x9e3779b97f4a7c15);
+Batch draw_batch(std::uint64_t seed, std::uint64_t number, bool before) {
+  // Other graphs, whose kernels are not there.
+  GraphDraw draw(seed + number * 0x9e3779b97f4a7c15 + (before ? 0x6a09e667f3bcc909 : 0));
   Batch batch{{{}, draw.pool()}, {}};
   batch.options.rounding = number % 2 == 0 ? Rounding::each : Rounding::once;
   constexpr Accuracy kAccuracies[] = {Accuracy::storage, Accuracy::strict, Accuracy::fast};
   batch.options.accuracy = kAccuracies[number / 2 % 3];
+  if (before) batch.options.on_miss = OnMiss::fallback;
   fusion::Graph& all = batch.item.graph;
   for (std::uint64_t i = 0; i < kGraphsInKernel; ++i) {
     const fusion::Graph graph =
@@ -389,22 +463,24 @@ constexpr std::uint64_t kGraphsInProcess = 50'000;
 
 // Runs this test, as one of its processes, on other graphs; false if one is wrong.
 bool run_in_process(std::uint64_t graphs, std::uint64_t seed) {
-  const std::string test =
-      ::testing::UnitTest::GetInstance()->current_test_info()->test_suite_name();
-  const std::string command =
-      fmt::format("KILN_TEST_DRAWS={} KILN_TEST_SEED={} '{}' '--gtest_filter={}.*' --gtest_brief=1",
-                  graphs, seed, std::filesystem::read_symlink("/proc/self/exe").string(), test);
+  const ::testing::TestInfo* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string command = fmt::format(
+      "KILN_TEST_DRAWS={} KILN_TEST_SEED={} '{}' '--gtest_filter={}.{}' --gtest_brief=1", graphs,
+      seed, std::filesystem::read_symlink("/proc/self/exe").string(), test->test_suite_name(),
+      test->name());
   std::fflush(stdout);
   return std::system(command.c_str()) == 0;
 }
 
+const bool has_fallback_memory = ::setenv("KILN_FALLBACK_MEMORY", "16M", 1) == 0;
+
 class GraphProperty : public ::testing::TestWithParam<DeviceType> {};
 
-TEST_P(GraphProperty, EveryOpOfRandomGraphsAgreesWithTheReference) {
-  if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-  const Device device{GetParam(), 0};
+// Draws graphs and judges them; `before`: also by the calls before their kernels are there.
+void check_graphs(DeviceType type, bool before) {
+  const Device device{type, 0};
   const std::uint64_t wanted =
-      testing::setting("KILN_TEST_DRAWS", GetParam() == DeviceType::cpu ? 96 : 2'000);
+      testing::setting("KILN_TEST_DRAWS", type == DeviceType::cpu ? 96 : 2'000);
   const std::uint64_t seed = testing::random_seed();
   for (std::uint64_t done = 0; wanted > kGraphsInProcess && done < wanted;
        done += kGraphsInProcess) {
@@ -414,11 +490,12 @@ TEST_P(GraphProperty, EveryOpOfRandomGraphsAgreesWithTheReference) {
   }
   if (wanted > kGraphsInProcess) return;
   const std::uint64_t batches = (wanted + kGraphsInKernel - 1) / kGraphsInKernel;
+  const std::uint64_t fallbacks = statistics(device).fallbacks;
   std::atomic<std::uint64_t> next{0};
   std::atomic<std::uint64_t> failed{UINT64_MAX};
   const auto work = [&] {
     for (std::uint64_t number = next++; number < batches && failed == UINT64_MAX; number = next++) {
-      const Batch batch = draw_batch(seed, number);
+      const Batch batch = draw_batch(seed, number, before);
       if (!wrong(batch.item, batch.options, device).empty()) failed = number;
     }
   };
@@ -426,10 +503,13 @@ TEST_P(GraphProperty, EveryOpOfRandomGraphsAgreesWithTheReference) {
   for (unsigned i = std::clamp(std::thread::hardware_concurrency(), 1u, 64u); i-- > 0;)
     workers.push_back(std::async(std::launch::async, work));
   for (std::future<void>& worker : workers) worker.get();
+  // One at least for each kernel that was not there.
+  EXPECT_TRUE(!before ||
+              statistics(device).fallbacks - fallbacks >= std::min(next.load(), batches));
   fmt::print("{} graphs, KILN_TEST_SEED={}\n", std::min(next.load(), batches) * kGraphsInKernel,
              seed);
   if (failed == UINT64_MAX) return;
-  const auto [item, options] = draw_batch(seed, failed);
+  const auto [item, options] = draw_batch(seed, failed, before);
   const Options& chosen = options;
   const GraphCase small = testing::shrink(
       item, [&](const GraphCase& candidate) { return !wrong(candidate, chosen, device).empty(); });
@@ -440,6 +520,17 @@ TEST_P(GraphProperty, EveryOpOfRandomGraphsAgreesWithTheReference) {
                                                   : "storage")
          << ": " << wrong(item, options, device) << "\nat its smallest: " << describe(small) << "\n"
          << wrong(small, options, device);
+}
+
+TEST_P(GraphProperty, EveryOpOfRandomGraphsAgreesWithTheReference) {
+  if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+  check_graphs(GetParam(), false);
+}
+
+TEST_P(GraphProperty, HoldsBeforeKernelsAreThereAndWhenTheyTakeOver) {
+  if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+  ASSERT_TRUE(has_fallback_memory);
+  check_graphs(GetParam(), true);
 }
 
 TEST(GraphShrink, KeepsTheNodeThatFailsAndOneElement) {

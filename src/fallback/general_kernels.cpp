@@ -1,0 +1,471 @@
+#include "fallback/general_kernels.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/emit/emit.hpp"
+#include "fusion/emit/node_text.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/op.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::compute_type;
+using fusion::Op;
+using fusion::Rule;
+using fusion::storage_type;
+
+// What values are computed in.
+constexpr std::array kComputed = {DType::boolean, DType::u8,  DType::u16, DType::u32,
+                                  DType::u64,     DType::i8,  DType::i16, DType::i32,
+                                  DType::i64,     DType::f32, DType::f64, DType::c64};
+
+// The types of `move`: bits that only move are those of an integer; a c64 need not be aligned as
+// one of 64 bits is.
+constexpr std::array<std::string_view, 6> kMoved = {"u8", "u16", "u32", "u64", "c64", "nibble"};
+
+std::size_t move_type(DType dtype) {
+  if (dtype == DType::c64) return 4;
+  switch (bits(dtype)) {
+    case 4: return 5;
+    case 8: return 0;
+    case 16: return 1;
+    case 32: return 2;
+    default: return 3;
+  }
+}
+
+struct KernelParameterText {
+  std::string type;
+  std::string name;
+  std::uint32_t bytes;
+};
+using Parameters = std::vector<KernelParameterText>;
+
+KernelParameterText pointer(std::string_view name, bool written) {
+  return {written ? "void*" : "const void*", std::string(name), 8};
+}
+KernelParameterText number(std::string_view type, std::string_view name) {
+  return {std::string(type), std::string(name), type == "u32" ? 4u : 8u};
+}
+
+Parameters parameters_of(GeneralKernel::Kind kind) {
+  switch (kind) {
+    case GeneralKernel::Kind::move: {
+      Parameters list = {pointer("array", true), pointer("value", true), number("u64", "first"),
+                         number("u64", "count"), number("u64", "bits"),  number("u32", "what"),
+                         number("u32", "rank"),  number("i64", "outer")};
+      for (std::size_t k = 0; k + 1 < kMostMovedAxes; ++k) {
+        list.push_back(number("u64", fmt::format("size{}", k)));
+        list.push_back(number("i64", fmt::format("stride{}", k)));
+      }
+      return list;
+    }
+    case GeneralKernel::Kind::convert:
+      return {pointer("from", false), pointer("result", true), number("u64", "count"),
+              number("u32", "what")};
+    case GeneralKernel::Kind::map:
+      return {pointer("a", false),     pointer("b", false),    pointer("c", false),
+              pointer("result", true), number("u64", "count"), number("u32", "what")};
+    case GeneralKernel::Kind::along: break;
+  }
+  return {pointer("from", false),  pointer("places", false),       pointer("before", false),
+          pointer("result", true), pointer("result_places", true), number("u64", "count"),
+          number("u64", "length"), number("u64", "part"),          number("u64", "parts"),
+          number("u32", "what")};
+}
+
+// ---- Text --------------------------------------------------------------------------------------
+
+// One way through the kernel: what it does with each element, or item.
+struct KernelCase {
+  std::uint32_t code;
+  std::string comment;
+  std::string body;
+};
+
+std::string kernel_text(std::string_view comment, GeneralKernel::Kind kind,
+                        std::span<const KernelCase> cases) {
+  const Parameters parameters = parameters_of(kind);
+  std::string list;
+  std::string values;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [type, name, bytes] = parameters[i];
+    list += fmt::format("{}{} {}", i == 0 ? "" : ", ", type, name);
+    values += fmt::format("\n      , *({}*)arguments[{}]", type, i);
+  }
+  std::string text = fmt::format("// {}\nnamespace kiln {{\n\nKILN_KERNEL(256, {}, {}) {{\n",
+                                 comment, fusion::kEntryMarker, list);
+  text += "  switch (what) {\n";
+  for (const KernelCase& one : cases) {
+    text += fmt::format(
+        "    case {}: {{  // {}\n"
+        "      KILN_FOR_EACH_WORK_ITEM(u64, 256, item, count) {{\n{}      }}\n"
+        "      break;\n    }}\n",
+        one.code, one.comment, one.body);
+  }
+  text += fmt::format(
+      "  }}\n}}\n\n}}  // namespace kiln\n\n#if KILN_HOST\n"
+      "extern \"C\" void {0}(void* const* arguments, kiln::u64 begin, kiln::u64 end) {{\n"
+      "  using namespace kiln;\n  {0}_range(begin, end{1}\n  );\n}}\n#endif\n",
+      fusion::kEntryMarker, values);
+  return text;
+}
+
+// Elements of four bits have a byte each between general kernels.
+std::string loaded(DType dtype, std::string_view pointer) {
+  if (is_packed(dtype)) {
+    return fmt::format("bit_cast<{}>(((const u8*){})[item])", name(dtype), pointer);
+  }
+  return fmt::format("((const {}*){})[item]", storage_type(dtype), pointer);
+}
+std::string stored(DType dtype, std::string_view pointer, std::string_view value) {
+  if (is_packed(dtype)) {
+    return fmt::format("((u8*){})[item] = bit_cast<u8>(to<{}>({}));", pointer, name(dtype), value);
+  }
+  return fmt::format("(({}*){})[item] = to<{}>({});", storage_type(dtype), pointer,
+                     storage_type(dtype), value);
+}
+
+// ---- Moves -------------------------------------------------------------------------------------
+
+// Where the element is: the item is its place in C order. Axes count from the innermost one.
+std::string strided_place() {
+  std::string text = "        u64 rest = first + item;\n        i64 at = 0;\n";
+  for (std::size_t k = 0; k + 1 < kMostMovedAxes; ++k) {
+    text += fmt::format(
+        "        if (rank > {0}) {{\n          const u64 quotient = rest / size{1};\n"
+        "          at += i64(rest - quotient * size{1}) * stride{1};\n          rest = quotient;\n"
+        "        }}\n",
+        k + 1, k);
+  }
+  return text + "        at += i64(rest) * outer;\n";
+}
+
+// Elements of four bits are `bits` more, 0 or 1, from the array's address. Two items may write to
+// one byte, so each changes its half by itself.
+std::string load_nibble() {
+  return strided_place() +
+         "        at += i64(bits);\n"
+         "        const u8 pair = ((const u8*)array)[at >> 1];\n"
+         "        ((u8*)value)[item] = u8((at & 1) == 0 ? pair & 15 : pair >> 4);\n";
+}
+std::string store_nibble() {
+  return strided_place() +
+         "        at += i64(bits);\n"
+         "        const u64 byte = u64(array) + u64(at >> 1);\n"
+         "        u32* const word = (u32*)(byte & ~u64(3));\n"
+         "        const u32 shift = u32(byte & 3) * 8 + u32(at & 1) * 4;\n"
+         "        const u32 others = ~(u32(15) << shift);\n"
+         "        const u32 own = u32(((const u8*)value)[item]) << shift;\n"
+         "#if KILN_NVIDIA\n"
+         "        atomicAnd(word, others);\n"
+         "        atomicOr(word, own);\n"
+         "#else\n"
+         "        __atomic_fetch_and(word, others, __ATOMIC_RELAXED);\n"
+         "        __atomic_fetch_or(word, own, __ATOMIC_RELAXED);\n"
+         "#endif\n";
+}
+
+std::string filled(std::string_view type) {
+  if (type == "c64") {
+    return "        ((c64*)value)[item] = c64{bit_cast<f32>(u32(bits)), bit_cast<f32>(u32(bits >> "
+           "32))};\n";
+  }
+  return fmt::format("        (({0}*)value)[item] = {0}(bits);\n", type);
+}
+
+std::string move_text() {
+  std::vector<KernelCase> cases;
+  for (std::size_t i = 0; i < kMoved.size(); ++i) {
+    const std::string_view type = kMoved[i];
+    const bool nibble = type == "nibble";
+    const auto code = [&](Movement what) {
+      return static_cast<std::uint32_t>(static_cast<std::size_t>(what) * kMoved.size() + i);
+    };
+    cases.push_back({code(Movement::load), fmt::format("load {}", type),
+                     nibble ? load_nibble()
+                            : strided_place() + fmt::format("        (({0}*)value)[item] = ((const "
+                                                            "{0}*)array)[at];\n",
+                                                            type)});
+    cases.push_back({code(Movement::store), fmt::format("store {}", type),
+                     nibble ? store_nibble()
+                            : strided_place() + fmt::format("        (({0}*)array)[at] = ((const "
+                                                            "{0}*)value)[item];\n",
+                                                            type)});
+    if (nibble) continue;
+    cases.push_back({code(Movement::fill), fmt::format("fill {}", type), filled(type)});
+  }
+  cases.push_back({move_code(Movement::index, DType::i64), "index",
+                   strided_place() + "        ((i64*)value)[item] = at + i64(bits);\n"});
+  return kernel_text("Elements of arrays with any strides to and from C order",
+                     GeneralKernel::Kind::move, cases);
+}
+
+// ---- Conversions -------------------------------------------------------------------------------
+
+std::string convert_text(DType from) {
+  std::vector<KernelCase> cases;
+  const bool computed = fusion::compute_dtype(from) == from;
+  for (const DTypeInfo& to : kDTypes) {
+    const bool wanted = computed ? to.dtype != from : to.dtype == fusion::compute_dtype(from);
+    if (!wanted) continue;
+    const bool narrow = fusion::compute_dtype(to.dtype) != to.dtype;
+    const std::string value = fmt::format("to<{}>({})", compute_type(from), loaded(from, "from"));
+    const std::string result =
+        narrow ? value : fmt::format("to<{}>({})", compute_type(to.dtype), value);
+    cases.push_back({static_cast<std::uint32_t>(to.dtype), std::string(to.name),
+                     "        " + stored(to.dtype, "result", result) + "\n"});
+  }
+  return kernel_text(fmt::format("{} to other dtypes", name(from)), GeneralKernel::Kind::convert,
+                     cases);
+}
+
+// ---- Element by element ------------------------------------------------------------------------
+
+bool is_costly(Op op) { return fusion::info(op).cost > 1; }
+
+bool is_mapped(const fusion::OpInfo& op, DType dtype) {
+  const bool integers = is_integer(dtype);
+  const bool narrow = fusion::compute_dtype(dtype) != dtype;
+  if (narrow) return op.op == Op::nextafter && (dtype == DType::f16 || dtype == DType::bf16);
+  switch (op.rule) {
+    case Rule::leaf:
+    case Rule::index:
+    case Rule::convert: return false;
+    case Rule::logical: return dtype == DType::boolean;
+    case Rule::floating: return !integers && dtype != DType::boolean && accepts(op, dtype);
+    case Rule::random: return dtype == DType::u64;
+    case Rule::same:
+      // Bools have other ops in place of arithmetic.
+      if (dtype == DType::boolean && op.on_bools != op.op) return false;
+      break;
+    default: break;
+  }
+  return accepts(op, dtype);
+}
+
+std::string expression(const fusion::OpInfo& op, DType dtype, Accuracy accuracy) {
+  fusion::TypedGraph graph;
+  fusion::TypedNode node{
+      op.op, map_result(op.op, dtype), static_cast<std::uint8_t>(op.arity), {}, 0};
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < node.arity; ++i) {
+    const DType operand = map_operand(op.op, dtype, i);
+    graph.nodes.push_back({Op::input, operand, 0, {}, i});
+    graph.arguments.push_back({operand, false, false});
+    node.operands[i] = static_cast<fusion::NodeId>(i);
+    values.push_back(std::string(1, static_cast<char>('x' + i)));
+  }
+  graph.nodes.push_back(node);
+  graph.outputs = {static_cast<fusion::NodeId>(op.arity)};
+  values.emplace_back();
+  return fusion::NodeText(graph, accuracy).of(graph.outputs[0], values).text;
+}
+
+KernelCase map_case(const fusion::OpInfo& op, DType dtype, Accuracy accuracy) {
+  constexpr std::array<std::string_view, 3> kPointers = {"a", "b", "c"};
+  std::string body;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(op.arity); ++i) {
+    const DType operand = fusion::compute_dtype(map_operand(op.op, dtype, i));
+    body += fmt::format("        const {} {} = to<{}>({});\n", compute_type(operand),
+                        static_cast<char>('x' + i), compute_type(operand),
+                        loaded(operand, kPointers[i]));
+  }
+  const DType result = fusion::compute_dtype(map_result(op.op, dtype));
+  body += "        " +
+          stored(result, "result",
+                 fmt::format("{}({})", compute_type(result), expression(op, dtype, accuracy))) +
+          "\n";
+  return {static_cast<std::uint32_t>(op.op), std::string(op.name), std::move(body)};
+}
+
+std::string map_text(const GeneralKernel& kernel) {
+  std::vector<KernelCase> cases;
+  for (const fusion::OpInfo& op : fusion::all_ops()) {
+    const bool here = kernel.own == Op::input ? !is_costly(op.op) : op.op == kernel.own;
+    if (!here || !is_mapped(op, kernel.dtype)) continue;
+    cases.push_back(
+        map_case(op, kernel.dtype, kernel.strict ? Accuracy::strict : Accuracy::storage));
+  }
+  return kernel_text(fmt::format("Operations on {}", name(kernel.dtype)), GeneralKernel::Kind::map,
+                     cases);
+}
+
+// ---- Along axes --------------------------------------------------------------------------------
+
+bool is_along(const fusion::OpInfo& op, DType dtype) {
+  if (op.op == Op::mean) return false;  // a sum and a quotient
+  if (dtype == DType::boolean && op.on_bools && op.on_bools != op.op) return false;
+  switch (op.rule) {
+    case Rule::logical: return dtype == DType::boolean;
+    // Computed in the dtype of the result.
+    case Rule::accumulate:
+      return dtype == DType::i64 || dtype == DType::u64 || dtype == DType::f32 ||
+             dtype == DType::f64 || dtype == DType::c64;
+    default: return accepts(op, dtype);
+  }
+}
+
+// An item is a part of a row.
+constexpr std::string_view kPartOfRow =
+    "        const u64 row = item / parts;\n"
+    "        u64 at = item % parts * part;\n"
+    "        const u64 end = at + part < length ? at + part : length;\n";
+
+std::string element(DType dtype) {
+  return fmt::format("to<{}>(((const {}*)from)[row * length + at])", compute_type(dtype),
+                     storage_type(dtype));
+}
+
+KernelCase place_case(const fusion::OpInfo& op, DType dtype) {
+  const std::string found = fmt::format("Found<{}, i64>", compute_type(dtype));
+  return {
+      static_cast<std::uint32_t>(op.op), std::string(op.name),
+      fmt::format("{0}        {1} all = {2}::identity<{1}>();\n"
+                  "        for (; at < end; ++at) {{\n"
+                  "          const i64 place = places ? ((const i64*)places)[row * length + at] : "
+                  "i64(at);\n"
+                  "          all = {2}::combine(all, {1}{{{3}, place}});\n        }}\n"
+                  "        ((i64*)result_places)[item] = all.index;\n"
+                  "        if (result) (({4}*)result)[item] = to<{4}>(all.value);\n",
+                  kPartOfRow, found, op.combiner, element(dtype), storage_type(dtype))};
+}
+
+// Bits of bools are combined as integers.
+KernelCase reduce_case(const fusion::OpInfo& op, DType dtype, bool running) {
+  const std::string_view type = compute_type(dtype);
+  std::string text =
+      fmt::format("{0}        {1} all = {2}::identity<{1}>();\n", kPartOfRow, type, op.combiner);
+  if (running) {
+    text += fmt::format(
+        "        if (before && item % parts != 0) all = to<{}>(((const {}*)before)[item - 1]);\n",
+        type, storage_type(dtype));
+  }
+  text += fmt::format(
+      "        for (; at < end; ++at) {{\n          all = {1}({2}::combine(all, {0}));\n",
+      element(dtype), type, op.combiner);
+  const std::string store =
+      fmt::format("(({0}*)result)[{{}}] = to<{0}>(all);\n", storage_type(dtype));
+  if (running) text += "          " + fmt::format(fmt::runtime(store), "row * length + at");
+  text += "        }\n";
+  if (!running) text += "        " + fmt::format(fmt::runtime(store), "item");
+  return {static_cast<std::uint32_t>(op.op), std::string(op.name), std::move(text)};
+}
+
+std::string along_text(DType dtype) {
+  std::vector<KernelCase> cases;
+  for (const fusion::OpInfo& op : fusion::all_reductions()) {
+    if (!is_along(op, dtype)) continue;
+    cases.push_back(fusion::is_arg_reduction(op.op)
+                        ? place_case(op, dtype)
+                        : reduce_case(op, dtype, fusion::is_scan(op.op)));
+  }
+  return kernel_text(fmt::format("Reductions and running results of {}", name(dtype)),
+                     GeneralKernel::Kind::along, cases);
+}
+
+std::string text_of(const GeneralKernel& kernel) {
+  switch (kernel.kind) {
+    case GeneralKernel::Kind::move: return move_text();
+    case GeneralKernel::Kind::convert: return convert_text(kernel.dtype);
+    case GeneralKernel::Kind::map: return map_text(kernel);
+    case GeneralKernel::Kind::along: break;
+  }
+  return along_text(kernel.dtype);
+}
+
+std::string name_of(const GeneralKernel& kernel) {
+  const std::string of(name(kernel.dtype));
+  switch (kernel.kind) {
+    case GeneralKernel::Kind::move: return "move";
+    case GeneralKernel::Kind::convert: return "convert " + of;
+    case GeneralKernel::Kind::map:
+      return fmt::format("{} {}{}", kernel.own == Op::input ? "map" : fusion::info(kernel.own).name,
+                         of, kernel.strict ? " strict" : "");
+    case GeneralKernel::Kind::along: break;
+  }
+  return "along " + of;
+}
+
+// Whether Accuracy::strict has another function.
+bool differs_if_strict(const GeneralKernel& kernel) {
+  return kernel.kind == GeneralKernel::Kind::map && kernel.own != Op::input &&
+         is_floating(kernel.dtype) && !fusion::info(kernel.own).ieee;
+}
+
+}  // namespace
+
+DType map_result(Op op, DType dtype) {
+  switch (fusion::info(op).rule) {
+    case Rule::compare:
+    case Rule::predicate:
+    case Rule::logical: return DType::boolean;
+    case Rule::random: return DType::f32;
+    case Rule::component: return dtype == DType::c64 ? DType::f32 : dtype;
+    default: return op == Op::abs && dtype == DType::c64 ? DType::f32 : dtype;
+  }
+}
+
+DType map_operand(Op op, DType dtype, std::size_t i) {
+  const Rule rule = fusion::info(op).rule;
+  if (rule == Rule::select && i == 0) return DType::boolean;
+  if (rule == Rule::shift && i == 1) return DType::u64;
+  return dtype;
+}
+
+std::optional<GeneralKernel> general_map(Op op, DType dtype, Accuracy accuracy) {
+  if (!is_mapped(fusion::info(op), dtype)) return std::nullopt;
+  GeneralKernel kernel{GeneralKernel::Kind::map, dtype, is_costly(op) ? op : Op::input, false};
+  kernel.strict = accuracy == Accuracy::strict && differs_if_strict(kernel);
+  return kernel;
+}
+
+std::uint32_t move_code(Movement what, DType dtype) {
+  return static_cast<std::uint32_t>(static_cast<std::size_t>(what) * kMoved.size() +
+                                    move_type(dtype));
+}
+
+std::vector<std::uint32_t> parameter_sizes(GeneralKernel::Kind kind) {
+  std::vector<std::uint32_t> sizes;
+  for (const KernelParameterText& parameter : parameters_of(kind)) sizes.push_back(parameter.bytes);
+  return sizes;
+}
+
+KernelRequest general_request(const GeneralKernel& kernel, std::string_view target) {
+  KernelRequest request;
+  request.function = name_of(kernel);
+  request.signature = "general";
+  request.text = text_of(kernel);
+  request.target = target;
+  request.options.accuracy = kernel.strict ? Accuracy::strict : Accuracy::storage;
+  request.options.on_miss = OnMiss::fail;
+  request.alone = true;  // an entry has the code of its whole translation unit
+  request.any_toolchain = true;
+  request.form = "general";
+  return request;
+}
+
+std::vector<GeneralKernel> all_general_kernels() {
+  using Kind = GeneralKernel::Kind;
+  std::vector<GeneralKernel> all = {{Kind::move, DType::u8, Op::input, false}};
+  for (const DTypeInfo& from : kDTypes)
+    all.push_back({Kind::convert, from.dtype, Op::input, false});
+  for (const DType dtype : kComputed) all.push_back({Kind::along, dtype, Op::input, false});
+  for (const DTypeInfo& dtype : kDTypes) {
+    for (const fusion::OpInfo& op : fusion::all_ops()) {
+      for (const Accuracy accuracy : {Accuracy::storage, Accuracy::strict}) {
+        const auto kernel = general_map(op.op, dtype.dtype, accuracy);
+        if (kernel && std::ranges::find(all, *kernel) == all.end()) all.push_back(*kernel);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace kiln

@@ -1,0 +1,43 @@
+// What general kernels do, on the CPU device where there is no base pack: an interpreter, one
+// element at a time, by the reference's definition of every op. Results of functions that have an
+// error bound may differ from a kernel's within it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "fallback/general_kernels.hpp"
+#include "fusion/graph/op.hpp"
+#include "kiln/dtype.hpp"
+
+namespace kiln::host {
+
+/// Elements of an array by their places in C order: axes count from the innermost one, the last
+/// has no bound.
+struct StridedArray {
+  void* data = nullptr;
+  std::int64_t offset = 0;  ///< of the first element, in elements
+  std::size_t rank = 1;
+  std::array<std::uint64_t, kMostMovedAxes> sizes{};
+  std::array<std::int64_t, kMostMovedAxes> strides{};
+
+  /// From `data`, in elements.
+  std::int64_t place(std::uint64_t element) const;
+};
+
+void load(const StridedArray& array, DType dtype, std::uint64_t first, std::uint64_t count,
+          void* value);
+void store(const StridedArray& array, DType dtype, std::uint64_t first, std::uint64_t count,
+           const void* value);
+void index(const StridedArray& array, std::uint64_t first, std::uint64_t count, void* value);
+void fill(void* value, DType dtype, std::uint64_t bits, std::uint64_t count);
+void convert(const void* from, DType from_dtype, void* to, DType to_dtype, std::uint64_t count);
+void map(fusion::Op op, DType dtype, std::span<const void* const> operands, void* to,
+         std::uint64_t count);
+/// Rows of `length` elements, of which each of `parts` parts of `part` elements gives a result, or
+/// for a running result each element does.
+void along(fusion::Op op, DType from_dtype, DType to_dtype, const void* from, void* to,
+           std::uint64_t rows, std::uint64_t length, std::uint64_t part, std::uint64_t parts);
+
+}  // namespace kiln::host

@@ -1,0 +1,34 @@
+// The general kernels that a call needs under OnMiss::fallback, compiled as a base pack would have
+// them: all of them take minutes on some machines.
+#pragma once
+
+#include <latch>
+#include <vector>
+
+#include "fallback/run_unfused.hpp"
+#include "kernel/kernel_table.hpp"
+
+namespace kiln::testing {
+
+/// Compiles and loads those of such kernels, which need no numbers.
+inline void load_general_kernels(std::span<const KernelSpec> kernels, jit::Backend& backend) {
+  std::vector<GeneralKernel> all;
+  for (const KernelSpec& spec : kernels) {
+    const std::vector<Scalar> scalars(spec.function.graph.arguments.size(), Scalar(0));
+    for (const Instruction& one : unfuse(spec, scalars).instructions) {
+      const auto kernel = general_kernel_of(one, spec.function.options.accuracy);
+      if (kernel && std::ranges::find(all, *kernel) == all.end()) all.push_back(*kernel);
+    }
+  }
+  std::vector<WantedKernel> wanted;
+  for (const GeneralKernel& kernel : all) {
+    wanted.push_back({general_request(kernel, backend.target()), &backend});
+  }
+  std::latch left(static_cast<std::ptrdiff_t>(wanted.size()));
+  const std::vector<KernelTable::Done> done(wanted.size(),
+                                            [&left](const KernelResult&) { left.count_down(); });
+  KernelTable::instance().request(wanted, done);
+  left.wait();
+}
+
+}  // namespace kiln::testing
