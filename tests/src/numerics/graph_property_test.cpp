@@ -503,9 +503,9 @@ void check_graphs(DeviceType type, bool before) {
   for (unsigned i = std::clamp(std::thread::hardware_concurrency(), 1u, 64u); i-- > 0;)
     workers.push_back(std::async(std::launch::async, work));
   for (std::future<void>& worker : workers) worker.get();
-  // One at least for each kernel that was not there.
-  EXPECT_TRUE(!before ||
-              statistics(device).fallbacks - fallbacks >= std::min(next.load(), batches));
+  // But for graphs that inference refuses.
+  const std::uint64_t served = statistics(device).fallbacks - fallbacks;
+  EXPECT_TRUE(!before || 2 * served > std::min(next.load(), batches)) << served;
   fmt::print("{} graphs, KILN_TEST_SEED={}\n", std::min(next.load(), batches) * kGraphsInKernel,
              seed);
   if (failed == UINT64_MAX) return;

@@ -1,0 +1,96 @@
+// Calls beside a compiler that does not end: nobody waits for it, and what it makes takes over.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "fallback/general_kernels.hpp"
+#include "kiln/kiln.hpp"
+#include "tests/support/private_cache.hpp"
+#include "tests/support/temporary_directory.hpp"
+
+namespace kiln {
+namespace {
+
+// A host compiler that waits for a line from a pipe before it compiles a kernel; from the begin of
+// the process, which finds its compiler once.
+class GatedCompiler {
+ public:
+  GatedCompiler() {
+    const std::string path = directory_.path() + "/c++";
+    const std::string gate = directory_.path() + "/gate";
+    std::ofstream(path) << "#!/bin/sh\ncase \"$*\" in *kiln_*) read line < " << gate
+                        << " ;; esac\nexec " << KILN_TEST_QUICK_CXX << " \"$@\"\n";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    if (::mkfifo(gate.c_str(), 0600) != 0) return;
+    gate_ = ::open(gate.c_str(), O_RDWR | O_CLOEXEC);
+    ::setenv("KILN_CXX", path.c_str(), 1);
+    ::setenv("KILN_FALLBACK_MEMORY", "1M", 1);
+  }
+  // Lets so many compiles go on.
+  bool open(int compiles) const {
+    const std::string lines(static_cast<std::size_t>(compiles), '\n');
+    return ::write(gate_, lines.data(), lines.size()) == static_cast<ssize_t>(lines.size());
+  }
+
+ private:
+  testing::TemporaryDirectory directory_;
+  int gate_ = -1;
+};
+const GatedCompiler gated;
+
+TEST(FallbackBesideACompiler, ServesTheCallAndIsTakenOverFromBetweenCalls) {
+  const Stream cpu;
+  const Function swiglu = fuse("swiglu", [](Value gate, Value up) { return silu(gate) * up; },
+                               {.on_miss = OnMiss::fallback});
+  std::array<float, 100> gate{};
+  std::array<float, 100> up{};
+  std::array<float, 100> first{};
+  for (std::size_t i = 0; i < gate.size(); ++i) {
+    gate[i] = static_cast<float>(i) / 8 - 4;
+    up[i] = 1.5F;
+  }
+  const auto view = [](std::array<float, 100>& data) {
+    return View(data.data(), DType::f32, {100});
+  };
+  const std::array<Argument, 2> inputs = {Argument(view(gate)), Argument(view(up))};
+  const std::array outputs = {view(first)};
+  // The compiler waits, but no call does.
+  swiglu.call(cpu, inputs, outputs);
+  swiglu.call(cpu, inputs, outputs);
+  EXPECT_EQ(statistics({}).fallbacks, 2u);
+  EXPECT_EQ(statistics({}).kernels, 0u);
+  EXPECT_TRUE(swiglu.look_up(cpu, inputs, outputs).fallback);
+  EXPECT_NEAR(first[99], 8.375 * 1.5 / (1 + std::exp(-8.375)), 1e-5);
+  ASSERT_TRUE(gated.open(1));
+  swiglu.prepare(cpu, inputs, outputs);
+  const std::array<float, 100> before = first;
+  swiglu.call(cpu, inputs, outputs);
+  EXPECT_EQ(statistics({}).fallbacks, 2u);
+  EXPECT_EQ(statistics({}).kernels, 1u);
+  const KernelInfo info = swiglu.look_up(cpu, inputs, outputs);
+  EXPECT_FALSE(info.fallback);
+  EXPECT_EQ(info.cache, CacheState::memory);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    EXPECT_NEAR(first[i], before[i], 1e-6 * std::abs(before[i]));
+  }
+}
+
+TEST(GeneralKernels, HaveDistinctTexts) {
+  std::vector<std::string> texts;
+  for (const GeneralKernel& kernel : all_general_kernels()) {
+    texts.push_back(general_request(kernel, "sm_90").text);
+  }
+  EXPECT_GT(texts.size(), 200u);
+  std::ranges::sort(texts);
+  EXPECT_EQ(std::ranges::adjacent_find(texts), texts.end());
+}
+
+}  // namespace
+}  // namespace kiln

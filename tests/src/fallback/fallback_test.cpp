@@ -1,0 +1,259 @@
+// OnMiss::fallback on every device that is there: calls are served before their kernel is, and what
+// they give is what the contract says. The first use of every text here falls back; that of random
+// graphs is in tests/src/numerics/graph_property_test.cpp and
+// tests/src/program/random_program_test.cpp.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "call/call_specs.hpp"
+#include "call/function_impl.hpp"
+#include "kiln/kiln.hpp"
+#include "program/plan.hpp"
+#include "program/program_impl.hpp"
+#include "tests/src/program/run_program.hpp"
+#include "tests/support/capture.hpp"
+#include "tests/support/general_kernels.hpp"
+#include "tests/support/message.hpp"
+
+namespace kiln {
+namespace {
+
+using ::testing::AllOf;
+using testing::DeviceBuffer;
+using ::testing::HasSubstr;
+using testing::HostArray;
+using testing::message_of;
+
+constexpr Options kFallback{.on_miss = OnMiss::fallback};
+
+class Fallbacks : public testing::ProgramsOnDevices {
+ protected:
+  void SetUp() override {
+    ProgramsOnDevices::SetUp();
+    if (!IsSkipped()) lend(std::size_t{4} << 20);
+  }
+  void TearDown() override {
+    if (memory_) lend_fallback_memory(View(nullptr, DType::u8, {0}, device()));
+  }
+
+  // As memory for temporaries from now on.
+  void lend(std::size_t bytes) {
+    auto lent = std::make_unique<DeviceBuffer>(jit::backend(device()),
+                                               std::vector<std::byte>(bytes, std::byte{0xff}));
+    lend_fallback_memory(
+        View(lent->data(), DType::u8, {static_cast<std::int64_t>(bytes)}, device()));
+    memory_ = std::move(lent);
+  }
+
+  std::uint64_t served() const { return statistics(device()).fallbacks; }
+  bool interprets() const { return GetParam() == DeviceType::cpu; }
+
+  static CallTypes types_of(const std::vector<HostArray>& inputs,
+                            const std::vector<HostArray>& outputs) {
+    CallTypes types;
+    const auto type = [](const HostArray& array) {
+      return ArrayType{array.dtype, array.shape, array.strides, array.first, array.offset, {}};
+    };
+    for (const HostArray& input : inputs) {
+      types.arguments.push_back({input.dtype, false, false});
+      types.arrays.push_back(type(input));
+    }
+    for (const HostArray& output : outputs) types.outputs.push_back(type(output));
+    return types;
+  }
+
+  // What a call gives before its kernel is there; on the CPU by the interpreter, and elsewhere by
+  // general kernels. Then what the kernel gives: within `slack` as expect_within() has it.
+  void check(const std::string& text, const std::vector<HostArray>& inputs, double slack,
+             Options options = kFallback) {
+    const std::vector<HostArray> want = testing::reference_of(text, inputs, options.rounding);
+    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
+    std::vector<HostArray> outputs;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      outputs.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
+    }
+    const Function function = parse("served", text, options);
+    if (!interprets()) {
+      load_general(call_specs(function.impl().definition, types_of(inputs, outputs)));
+    }
+    const std::uint64_t before = served();
+    testing::run_on(device(), function, inputs, outputs);
+    EXPECT_EQ(served(), before + 1) << text;
+    testing::expect_within(outputs, want, slack, text + ", before its kernel was there");
+    options.on_miss = OnMiss::compile;
+    testing::expect_within(testing::outputs_of(device(), text, inputs, options), want, slack, text);
+  }
+
+  // The same of a program, each of whose kernels is served.
+  void check_program(const std::string& text, const std::vector<HostArray>& inputs,
+                     double relative) {
+    const Program program = parse_program("served", text, kFallback);
+    const std::vector<HostArray> want = testing::reference_of(text, inputs);
+    const std::vector<DType> dtypes = testing::natural_dtypes(text, inputs);
+    std::vector<HostArray> outputs;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      outputs.push_back(HostArray::contiguous(dtypes[i], want[i].shape));
+    }
+    const CallTypes types = types_of(inputs, outputs);
+    const std::vector<KernelSpec> kernels =
+        step_specs(plan_program(program.impl().function->definition, types), types);
+    if (!interprets()) load_general(kernels);
+    const std::uint64_t before = served();
+    ProgramsOnDevices::check(program, text, inputs, relative, false);
+    EXPECT_EQ(served(), before + kernels.size()) << text;
+  }
+
+  void load_general(const std::vector<KernelSpec>& kernels) {
+    testing::load_general_kernels(kernels, jit::backend(device()));
+  }
+
+ private:
+  std::unique_ptr<DeviceBuffer> memory_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, Fallbacks,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
+
+HostArray floats(const Dims& shape, std::uint64_t seed, DType dtype = DType::f32) {
+  return testing::random_array(dtype, shape, seed);
+}
+
+TEST_P(Fallbacks, ServeRowsAndWhatIsBroadcast) {
+  check("softmax(x, -1)", {floats({5, 300}, 1)}, 8);
+  check("x * rsqrt(mean(x * x, -1) + 1e-5) * w", {floats({3, 65}, 2, DType::bf16), floats({65}, 3)},
+        16);
+  check("argmax(x, -1), argmin(x, -1), max(x, -1), any(x > 6, -1)", {floats({2, 1000}, 4)}, 0);
+  check("sum(x, 0) + 1", {floats({257, 6}, 5, DType::i32)}, 0);
+  check("prod(x, 0, 2) - x", {floats({2, 3, 3}, 6)}, 64);
+}
+
+TEST_P(Fallbacks, ServeRunningResults) {
+  check("cumsum(x, -1)", {floats({2, 10000}, 7, DType::i64)}, 0);
+  check("cummax(x * 2, 0), x + 1", {floats({300, 2}, 8)}, 0);
+  check("cumprod(x, -1)", {floats({1, 4}, 9, DType::f64)}, 8);
+}
+
+TEST_P(Fallbacks, ServeEveryKindOfNumber) {
+  check("bf16(x) + f8e4m3(y), u4(abs(x)), x << 3, ~x",
+        {floats({77}, 10, DType::i16), floats({77}, 11, DType::f16)}, 1);
+  check("where(x > 0, x, f32(iota(-1, i32))), uniform(3, 4)", {floats({5, 7}, 14)}, 0);
+  check("x / 3 + 1", {floats({129}, 15, DType::bf16)}, 0,
+        {.rounding = Rounding::each, .on_miss = OnMiss::fallback});
+}
+
+TEST_P(Fallbacks, TakeRowsInBlocksThatFitTheMemory) {
+  lend(20'000);
+  check("exp(x) * y - 2", {floats({100'000}, 16), floats({100'000}, 17)}, 8);
+  check("x - max(x, -1)", {floats({200, 100}, 18)}, 0);
+}
+
+TEST_P(Fallbacks, ServeProgramsStepByStep) {
+  check_program("y = softmax(x, -1); concat(1, y * 2, x), sum(y, 0)", {floats({6, 40}, 19)}, 1e-5);
+  // A split reduction.
+  check_program("sum(x, -1), argmax(x, -1), mean(x, -1)", {floats({1, 65601}, 20)}, 1e-5);
+}
+
+TEST_P(Fallbacks, WriteOverAnInputThatIsTheOutput) {
+  jit::Backend& backend = jit::backend(device());
+  const Function function = parse("in_place", "x * 2 + y, x", kFallback);
+  HostArray x = HostArray::contiguous(DType::f32, {4});
+  const auto number = [](float* at, float value) {
+    for (int i = 0; i < 4; ++i) at[i] = value * static_cast<float>(i + 1);
+  };
+  number(reinterpret_cast<float*>(x.bytes.data()), 1);
+  const DeviceBuffer in(backend, x.bytes);
+  const DeviceBuffer other(backend, x.bytes);
+  const DeviceBuffer copy(backend, x.bytes);
+  const View view(in.data(), DType::f32, {4}, device());
+  const std::array<Argument, 2> inputs = {Argument(view),
+                                          Argument(View(other.data(), DType::f32, {4}, device()))};
+  const std::array outputs = {view, View(copy.data(), DType::f32, {4}, device())};
+  if (!interprets()) {
+    load_general(call_specs(function.impl().definition, types_of({x, x}, {x, x})));
+  }
+  const Stream stream{device(), nullptr};
+  function.call(stream, inputs, outputs);
+  backend.synchronize(stream);
+  EXPECT_EQ(testing::number_at({DType::f32, {4}, {1}, in.read()}, 3), 12);
+  EXPECT_EQ(testing::number_at({DType::f32, {4}, {1}, copy.read()}, 3), 4);
+  const std::array wrong = {view.from(1), outputs[1]};
+  EXPECT_THAT(message_of([&] { function.call(stream, inputs, wrong); }, Code::invalid_argument),
+              HasSubstr("overlaps"));
+}
+
+TEST_P(Fallbacks, NeedMemory) {
+  jit::Backend& backend = jit::backend(device());
+  const HostArray x = floats({64}, 21);
+  const Function function = parse("hungry", "exp(x) - 64", kFallback);
+  if (!interprets()) load_general(call_specs(function.impl().definition, types_of({x}, {x})));
+  const DeviceBuffer buffer(backend, x.bytes);
+  const View view(buffer.data(), DType::f32, {64}, device());
+  const Stream stream{device(), nullptr};
+  const auto call = [&] { function(stream, {view}, {view}); };
+  lend_fallback_memory(View(nullptr, DType::u8, {0}, device()));
+  EXPECT_THAT(message_of(call, Code::would_compile),
+              AllOf(HasSubstr("hungry: on_miss is fallback, which needs memory for temporaries"),
+                    HasSubstr("kiln::lend_fallback_memory")));
+  const DeviceBuffer little(backend, std::vector<std::byte>(64));
+  const View odd(static_cast<char*>(little.data()) + 4, DType::u8, {32}, device());
+  EXPECT_THAT(message_of([&] { lend_fallback_memory(odd); }, Code::invalid_argument),
+              HasSubstr("expected an address that is a multiple of 16"));
+}
+
+TEST_P(Fallbacks, AreForNothingThatIsKept) {
+  const HostArray x = floats({64}, 22);
+  const DeviceBuffer in(jit::backend(device()), x.bytes);
+  const DeviceBuffer out(jit::backend(device()), x.bytes);
+  const View from(in.data(), DType::f32, {64}, device());
+  const View to(out.data(), DType::f32, {64}, device());
+  const Stream stream{device(), nullptr};
+  const std::uint64_t before = served();
+  const auto function = [&](int n) {
+    return parse("kept", fmt::format("x * {} + 0.125", n), kFallback);
+  };
+  Graph graph = record(device(), [&](Recorder& recorder) {
+    recorder.call(function(1), {from}, {to});
+    program(function(2)).record(recorder, device(), std::array{Argument(from)}, std::array{to}, {});
+  });
+  graph.launch(stream);
+  function(3).bind(stream, {from}, {to})(stream);
+  program(function(4)).bind(stream, {from}, {to}, {})(stream);
+  if (GetParam() != DeviceType::cpu) {
+    jit::Backend& backend = jit::backend(device());
+    const Stream own = backend.create_stream();
+    {
+      testing::Capture capture(own);
+      capture.begin();
+      function(5)(own, {from}, {to});
+      program(function(6)).run(own, {from}, {to}, {});
+      capture.end();
+      capture.replay();
+    }
+    backend.destroy_stream(own);
+  }
+  jit::backend(device()).synchronize(stream);
+  EXPECT_EQ(served(), before);
+}
+
+TEST_P(Fallbacks, NeedABasePackOnAGpu) {
+  if (interprets()) GTEST_SKIP() << "the CPU device has an interpreter";
+  const HostArray x = floats({8}, 23);
+  const DeviceBuffer buffer(jit::backend(device()), x.bytes);
+  const View view(buffer.data(), DType::f64, {4}, device());
+  // A function that no other test here has.
+  const Function function = parse("bare", "lgamma(x)", kFallback);
+  EXPECT_THAT(message_of(
+                  [&] {
+                    function(Stream{device(), nullptr}, {view}, {view});
+                  },
+                  Code::would_compile),
+              AllOf(HasSubstr("bare: on_miss is fallback, and no base pack for"),
+                    HasSubstr("kiln compile --base-pack --target")));
+}
+
+}  // namespace
+}  // namespace kiln
