@@ -1,6 +1,7 @@
 // What a user waits for: the first call of a function that nobody has compiled, the first call in a
-// process when the kernel is on disk, and every call after it. All through the public API, on the
-// best device there is; every figure is host time except where a row says otherwise.
+// process when the kernel is on disk, and every call after it; and the first call of a function
+// that nobody has compiled when general kernels serve it (OnMiss::fallback). All through the public
+// API, on the best device there is; every figure is host time except where a row says otherwise.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -16,7 +17,9 @@
 #include "ahead/compile_only.hpp"
 #include "base/temporary.hpp"
 #include "bench/rounds.hpp"
+#include "fallback/run_unfused.hpp"
 #include "jit/device/backend.hpp"
+#include "kernel/kernel_build.hpp"
 #include "kiln/kiln.hpp"
 
 namespace {
@@ -53,8 +56,8 @@ class Fixture {
 
   /// A chain of operations with that constant: each constant's is a kernel of its own, all of one
   /// size.
-  static kiln::Function function(int constant) {
-    return kiln::parse("swiglu", fmt::format("silu(gate) * up + {}.0", constant));
+  static kiln::Function function(int constant, const kiln::Options& options = {}) {
+    return kiln::parse("swiglu", fmt::format("silu(gate) * up + {}.0", constant), options);
   }
   void call(const kiln::Function& function) {
     function(stream(), {view(0), view(1)}, {view(2)});
@@ -66,14 +69,29 @@ class Fixture {
     return function.prepare(stream(), inputs, outputs);
   }
 
-  /// Puts the kernel on disk without loading it into this process.
-  kiln::CompiledKernel put_on_disk(const kiln::Function& function) const {
+  static kiln::Specification types_of(const kiln::Function& function) {
     kiln::Specification types;
     for (const std::string& name : kiln::argument_names(function)) {
       types.arguments.push_back({name, kiln::DType::f32, {kElements}, {}, false});
     }
     types.outputs = {kiln::DType::f32};
-    return kiln::compile_for(function, types, backend_.target());
+    return types;
+  }
+
+  /// Puts the kernel on disk without loading it into this process.
+  kiln::CompiledKernel put_on_disk(const kiln::Function& function) const {
+    return kiln::compile_for(function, types_of(function), backend_.target());
+  }
+
+  /// The same of the general kernels that serve it, of which a base pack has all.
+  void put_general_on_disk(const kiln::Function& function) const {
+    for (const kiln::KernelSpec& spec : kiln::kernel_specs(function, types_of(function))) {
+      const std::vector<kiln::Scalar> none(spec.function.graph.arguments.size(), kiln::Scalar(0));
+      for (const kiln::Instruction& one : kiln::unfuse(spec, none).instructions) {
+        const auto kernel = kiln::general_kernel_of(one, kiln::Accuracy::storage);
+        kiln::build_kernel(kiln::general_request(kernel.value(), backend_.target()));
+      }
+    }
   }
 
   static int fresh_constant() {
@@ -182,6 +200,33 @@ BENCHMARK(warm_first_call)
     ->UseManualTime()
     ->Iterations(kWarmCalls);
 
+// The first call of functions that nobody has compiled, served by general kernels that are on disk:
+// `first_us` is that of the process, which loads them. Nothing compiles beside it.
+void served_first_call(benchmark::State& state) {
+  Fixture fixture;
+  const kiln::Options fallback{.on_miss = kiln::OnMiss::fallback};
+  fixture.put_general_on_disk(Fixture::function(0));
+  std::vector<double> calls;
+  for (auto _ : state) {
+    const kiln::Function function = Fixture::function(Fixture::fresh_constant(), fallback);
+    const std::uint64_t before = kiln::statistics(fixture.backend().device()).fallbacks;
+    calls.push_back(microseconds_of([&] { fixture.call(function); }));
+    if (kiln::statistics(fixture.backend().device()).fallbacks != before + 1) {
+      state.SkipWithError("the call was not served before its kernel was there");
+      return;
+    }
+    state.SetIterationTime(calls.back() / 1e6);
+    fixture.prepare(function);
+  }
+  state.counters["first_us"] = calls.front();
+  state.counters["call_us"] = median(calls);
+  state.SetLabel(fixture.backend().name());
+}
+BENCHMARK(served_first_call)
+    ->Unit(benchmark::kMicrosecond)
+    ->UseManualTime()
+    ->Iterations(kColdCalls);
+
 // A full queue, as an engine keeps it: the host's share of one more call.
 void repeated_call(benchmark::State& state) {
   Fixture fixture;
@@ -202,6 +247,7 @@ int main(int argc, char** argv) {
   const kiln::base::TemporaryDirectory cache("kiln-bench");
   setenv("KILN_CACHE_DIR", cache.path().c_str(), 1);
   setenv("AMD_COMGR_CACHE", "0", 1);
+  setenv("KILN_FALLBACK_MEMORY", "1M", 1);
   benchmark::Initialize(&argc, argv);
   if (!benchmark::ReportUnrecognizedArguments(argc, argv)) benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -32,7 +32,7 @@ static_assert(static_cast<int>(DType::c64) == KILN_C64);
 static_assert(static_cast<int>(DType::f4e2m1) == KILN_F4E2M1 && kDTypes.size() == KILN_F4E2M1 + 1);
 static_assert(static_cast<int>(Rounding::each) == KILN_ROUND_EACH);
 static_assert(static_cast<int>(Accuracy::strict) == KILN_ACCURACY_STRICT);
-static_assert(static_cast<int>(OnMiss::background) == KILN_ON_MISS_BACKGROUND);
+static_assert(static_cast<int>(OnMiss::fallback) == KILN_ON_MISS_FALLBACK);
 static_assert(static_cast<int>(KernelParameter::Kind::scalar) == KILN_SCALAR);
 static_assert(static_cast<int>(CacheState::compiled) == KILN_FROM_COMPILER);
 
@@ -151,7 +151,7 @@ Options to_options(const kiln_options* options, const char* function) {
   if (given.reserved != 0) fail_reserved(function, "options");
   return {.rounding = to_enum(given.rounding, Rounding::each, function, "options: rounding"),
           .accuracy = to_enum(given.accuracy, Accuracy::strict, function, "options: accuracy"),
-          .on_miss = to_enum(given.on_miss, OnMiss::background, function, "options: on_miss")};
+          .on_miss = to_enum(given.on_miss, OnMiss::fallback, function, "options: on_miss")};
 }
 
 Specification to_specification(const kiln_call* call, const std::vector<std::string>& names,
@@ -209,7 +209,14 @@ kiln_kernel_info from_info(const KernelInfo& info) {
   result.compile_ms = info.compile_ms;
   result.cache = static_cast<std::int32_t>(info.cache);
   result.kernels = info.kernels;
+  result.fallback = info.fallback ? 1 : 0;
   return result;
+}
+
+kiln_kernel_info kept_for_thread(KernelInfo info) {
+  static thread_local KernelInfo kept;
+  kept = std::move(info);
+  return from_info(kept);
 }
 
 }  // namespace kiln::c

@@ -54,5 +54,7 @@ class Operands {
 
 /// Points into `info`.
 kiln_kernel_info from_info(const KernelInfo& info);
+/// The same; its texts live until this thread calls it again.
+kiln_kernel_info kept_for_thread(KernelInfo info);
 
 }  // namespace kiln::c

@@ -83,6 +83,18 @@ kiln_status kiln_function_bind(const kiln_function* function, const kiln_stream*
   });
 }
 
+kiln_status kiln_function_look_up(const kiln_function* function, const kiln_stream* stream,
+                                  const kiln_call* call, kiln_kernel_info* info) {
+  return c::guard(__func__, [&](const char* called) {
+    c::require_sized(info, called, "info");
+    const c::Operands operands(call, called);
+    c::put_sized(info,
+                 c::kept_for_thread(c::require(function, called, "function")
+                                        .function.look_up(c::to_stream(stream, called),
+                                                          operands.inputs(), operands.outputs())));
+  });
+}
+
 // ---- Preparations ------------------------------------------------------------------------------
 
 kiln_status kiln_function_prepare(const kiln_function* function, kiln_device device,

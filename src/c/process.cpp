@@ -11,6 +11,7 @@
 #include "kiln/configure.hpp"
 #include "kiln/devices.hpp"
 #include "kiln/error.hpp"
+#include "kiln/fallback.hpp"
 #include "kiln/statistics.hpp"
 #include "kiln/version.hpp"
 
@@ -79,6 +80,7 @@ kiln_status kiln_configure(const kiln_configuration* configuration, const char* 
     if (given.threads != 0) chosen.threads = given.threads;
     chosen.executor = to_executor(given.executor, given.executor_context);
     if (given.memory_limit != nullptr) chosen.memory_limit = *given.memory_limit;
+    if (given.fallback_memory != nullptr) chosen.fallback_memory = *given.fallback_memory;
     chosen.log = to_sink(given.log, given.log_context);
     kiln::configure(std::move(chosen), file != nullptr ? file : "an unknown place", line);
   });
@@ -121,7 +123,14 @@ kiln_status kiln_get_statistics(kiln_device device, kiln_statistics* statistics)
     result.kernels = kept.kernels;
     result.kernel_bytes = kept.kernel_bytes;
     result.kernels_unloaded = kept.kernels_unloaded;
+    result.fallbacks = kept.fallbacks;
     c::put_sized(statistics, result);
+  });
+}
+
+kiln_status kiln_lend_fallback_memory(const kiln_view* memory) {
+  return c::guard(__func__, [&](const char* called) {
+    kiln::lend_fallback_memory(c::to_view(memory, called, "memory"));
   });
 }
 

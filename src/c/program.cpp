@@ -59,6 +59,18 @@ kiln_status kiln_program_run(const kiln_program* program, const kiln_stream* str
   });
 }
 
+kiln_status kiln_program_look_up(const kiln_program* program, const kiln_stream* stream,
+                                 const kiln_call* call, kiln_kernel_info* info) {
+  return c::guard(__func__, [&](const char* called) {
+    c::require_sized(info, called, "info");
+    const c::Operands operands(call, called);
+    c::put_sized(info,
+                 c::kept_for_thread(c::require(program, called, "program")
+                                        .program.look_up(c::to_stream(stream, called),
+                                                         operands.inputs(), operands.outputs())));
+  });
+}
+
 kiln_status kiln_program_prepare(const kiln_program* program, kiln_device device,
                                  const kiln_call* call, kiln_preparation** preparation) {
   return c::guard(__func__, [&](const char* called) {

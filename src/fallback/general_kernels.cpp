@@ -185,23 +185,23 @@ std::string move_text() {
   for (std::size_t i = 0; i < kMoved.size(); ++i) {
     const std::string_view type = kMoved[i];
     const bool nibble = type == "nibble";
-    const auto code = [&](Movement what) {
+    const auto code = [&](GeneralMove what) {
       return static_cast<std::uint32_t>(static_cast<std::size_t>(what) * kMoved.size() + i);
     };
-    cases.push_back({code(Movement::load), fmt::format("load {}", type),
+    cases.push_back({code(GeneralMove::load), fmt::format("load {}", type),
                      nibble ? load_nibble()
                             : strided_place() + fmt::format("        (({0}*)value)[item] = ((const "
                                                             "{0}*)array)[at];\n",
                                                             type)});
-    cases.push_back({code(Movement::store), fmt::format("store {}", type),
+    cases.push_back({code(GeneralMove::store), fmt::format("store {}", type),
                      nibble ? store_nibble()
                             : strided_place() + fmt::format("        (({0}*)array)[at] = ((const "
                                                             "{0}*)value)[item];\n",
                                                             type)});
     if (nibble) continue;
-    cases.push_back({code(Movement::fill), fmt::format("fill {}", type), filled(type)});
+    cases.push_back({code(GeneralMove::fill), fmt::format("fill {}", type), filled(type)});
   }
-  cases.push_back({move_code(Movement::index, DType::i64), "index",
+  cases.push_back({move_code(GeneralMove::index, DType::i64), "index",
                    strided_place() + "        ((i64*)value)[item] = at + i64(bits);\n"});
   return kernel_text("Elements of arrays with any strides to and from C order",
                      GeneralKernel::Kind::move, cases);
@@ -426,7 +426,7 @@ std::optional<GeneralKernel> general_map(Op op, DType dtype, Accuracy accuracy) 
   return kernel;
 }
 
-std::uint32_t move_code(Movement what, DType dtype) {
+std::uint32_t move_code(GeneralMove what, DType dtype) {
   return static_cast<std::uint32_t>(static_cast<std::size_t>(what) * kMoved.size() +
                                     move_type(dtype));
 }

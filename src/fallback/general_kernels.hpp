@@ -44,8 +44,8 @@ DType map_result(fusion::Op op, DType dtype);
 DType map_operand(fusion::Op op, DType dtype, std::size_t i);
 
 /// What `move` does; the number is its parameter.
-enum class Movement : std::uint8_t { load, store, index, fill };
-std::uint32_t move_code(Movement what, DType dtype);
+enum class GeneralMove : std::uint8_t { load, store, index, fill };
+std::uint32_t move_code(GeneralMove what, DType dtype);
 /// The axes that an array may have for it, neighbours that are one axis counted once.
 inline constexpr std::size_t kMostMovedAxes = 8;
 

@@ -236,8 +236,9 @@ class UnfusedRun {
       case Operation::store: return store(one, prepared);
       case Operation::index: {
         StridedArray array = prepared.array;
-        return move(Movement::index, DType::i64, array, values_[one.output], first_of(one.output),
-                    count_of(one.output), static_cast<std::uint64_t>(array.offset), prepared);
+        return move(GeneralMove::index, DType::i64, array, values_[one.output],
+                    first_of(one.output), count_of(one.output),
+                    static_cast<std::uint64_t>(array.offset), prepared);
       }
       case Operation::fill: return fill(one, prepared);
       case Operation::expand: return expand(one, prepared);
@@ -262,7 +263,7 @@ class UnfusedRun {
     }
     StridedArray array = prepared.array;
     if (!is_packed(one.from)) take_offset(array, one.from);
-    move(Movement::load, one.from, array, values_[one.output], first, count_of(one.output),
+    move(GeneralMove::load, one.from, array, values_[one.output], first, count_of(one.output),
          static_cast<std::uint64_t>(array.offset), prepared);
   }
 
@@ -271,7 +272,7 @@ class UnfusedRun {
     const std::uint64_t count = count_of(one.inputs[0]);
     StridedArray array = prepared.array;
     if (!is_packed(one.to)) take_offset(array, one.to);
-    move(Movement::store, one.to, array, value, first_of(one.inputs[0]), count,
+    move(GeneralMove::store, one.to, array, value, first_of(one.inputs[0]), count,
          static_cast<std::uint64_t>(array.offset), prepared);
   }
 
@@ -280,12 +281,12 @@ class UnfusedRun {
     array.offset = 0;
   }
 
-  void move(Movement what, DType dtype, const StridedArray& array, void* value, std::uint64_t first,
-            std::uint64_t count, std::uint64_t own, const Prepared& prepared) {
+  void move(GeneralMove what, DType dtype, const StridedArray& array, void* value,
+            std::uint64_t first, std::uint64_t count, std::uint64_t own, const Prepared& prepared) {
     if (!prepared.kernel) {
-      if (what == Movement::load) return host::load(array, dtype, first, count, value);
-      if (what == Movement::store) return host::store(array, dtype, first, count, value);
-      if (what == Movement::index) return host::index(array, first, count, value);
+      if (what == GeneralMove::load) return host::load(array, dtype, first, count, value);
+      if (what == GeneralMove::store) return host::store(array, dtype, first, count, value);
+      if (what == GeneralMove::index) return host::index(array, first, count, value);
       return host::fill(value, dtype, own, count);
     }
     GeneralArguments arguments(array.data);
@@ -298,7 +299,7 @@ class UnfusedRun {
   }
 
   void fill(const Instruction& one, const Prepared& prepared) {
-    move(Movement::fill, one.to, {}, values_[one.output], 0, count_of(one.output), one.bits,
+    move(GeneralMove::fill, one.to, {}, values_[one.output], 0, count_of(one.output), one.bits,
          prepared);
   }
 
@@ -308,7 +309,7 @@ class UnfusedRun {
     array.rank = 2;
     array.sizes[0] = count_of(one.output) / std::max<std::uint64_t>(1, count_of(one.inputs[0]));
     array.strides = {0, 1};
-    move(Movement::load, one.from, array, values_[one.output], 0, count_of(one.output), 0,
+    move(GeneralMove::load, one.from, array, values_[one.output], 0, count_of(one.output), 0,
          prepared);
   }
 

@@ -120,7 +120,8 @@ typedef struct kiln_configuration {
   void* executor_context; /**< lives until the process ends */
   kiln_log_function log;
   void* log_context;
-  const uint64_t* memory_limit; /**< bytes; 0: no limit */
+  const uint64_t* memory_limit;    /**< bytes; 0: no limit */
+  const uint64_t* fallback_memory; /**< bytes of each device; 0: none */
 } kiln_configuration;
 /** Before the first use of kiln, once: a second time only with the same values (executor and log
  * cannot be compared). Else fails with KILN_INVALID_ARGUMENT and says who was first. `file` and
@@ -166,6 +167,7 @@ typedef struct kiln_statistics {
   uint64_t kernels;
   uint64_t kernel_bytes;
   uint64_t kernels_unloaded;
+  uint64_t fallbacks; /**< calls and programs' kernels served before their kernel was there */
 } kiln_statistics;
 KILN_API kiln_status kiln_get_statistics(kiln_device device, kiln_statistics* statistics);
 
@@ -283,11 +285,21 @@ KILN_API kiln_status kiln_view_to_dlpack(const kiln_view* view, void* tensor);
 KILN_API kiln_status kiln_copy(const kiln_stream* stream, const kiln_view* from,
                                const kiln_view* to);
 
+/** Lends memory of a device to calls with KILN_ON_MISS_FALLBACK, in C order and aligned to 16,
+ * until other memory of that device is lent; a view without data takes it back. Waits for the
+ * device. */
+KILN_API kiln_status kiln_lend_fallback_memory(const kiln_view* memory);
+
 /* ---- Functions ------------------------------------------------------------------------------- */
 
 enum { KILN_ROUND_ONCE = 0, KILN_ROUND_EACH = 1 };
 enum { KILN_ACCURACY_STORAGE = 0, KILN_ACCURACY_FAST = 1, KILN_ACCURACY_STRICT = 2 };
-enum { KILN_ON_MISS_COMPILE = 0, KILN_ON_MISS_FAIL = 1, KILN_ON_MISS_BACKGROUND = 2 };
+enum {
+  KILN_ON_MISS_COMPILE = 0,
+  KILN_ON_MISS_FAIL = 1,
+  KILN_ON_MISS_BACKGROUND = 2,
+  KILN_ON_MISS_FALLBACK = 3
+};
 /** kiln::Options. */
 typedef struct kiln_options {
   size_t size;
@@ -316,6 +328,9 @@ typedef struct kiln_kernel_info {
   double compile_ms;
   int32_t cache;   /**< KILN_FROM_... */
   int32_t kernels; /**< launched by a call */
+  int32_t
+      fallback; /**< 1: of look_up: it is not there; KILN_ON_MISS_FALLBACK would serve the call */
+  int32_t reserved;
 } kiln_kernel_info;
 
 /** A function from its text form. `name` is for people. `options` may be NULL. Its arguments are
@@ -341,6 +356,10 @@ KILN_API const char* kiln_function_output_name(const kiln_function* function, si
  * has run. kiln::Function::call says what inputs and outputs may be. */
 KILN_API kiln_status kiln_function_call(const kiln_function* function, const kiln_stream* stream,
                                         const kiln_call* call);
+/** What such a call would use now: compiles and launches nothing. The texts live until this thread
+ * asks again, of a function or a program. */
+KILN_API kiln_status kiln_function_look_up(const kiln_function* function, const kiln_stream* stream,
+                                           const kiln_call* call, kiln_kernel_info* info);
 /** Finds or compiles what such a call uses, and launches nothing. The types and shapes of the views
  * count, and of their addresses the last four bits; they need not be memory. Returns at once: the
  * work is done in the background. */
@@ -395,6 +414,9 @@ KILN_API kiln_status kiln_program_workspace(const kiln_program* program, const k
  * aligned to 16; NULL if none are needed. */
 KILN_API kiln_status kiln_program_run(const kiln_program* program, const kiln_stream* stream,
                                       const kiln_call* call, const kiln_view* workspace);
+/** As kiln_function_look_up. */
+KILN_API kiln_status kiln_program_look_up(const kiln_program* program, const kiln_stream* stream,
+                                          const kiln_call* call, kiln_kernel_info* info);
 /** Finds the kernels of such a call, or compiles them in the background, and loads them: data is
  * not looked at but for its alignment. What is wrong with the types is an error here. */
 KILN_API kiln_status kiln_program_prepare(const kiln_program* program, kiln_device device,

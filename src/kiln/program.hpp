@@ -110,6 +110,10 @@ class Program {
   /// whatever Options::on_miss says, and launches nothing.
   KernelInfo prepare(const Stream& stream, std::span<const Argument> inputs,
                      std::span<const View> outputs) const;
+  /// What such a run would use now, as Function::look_up tells: KernelInfo::fallback says whether
+  /// one of its kernels is missing.
+  KernelInfo look_up(const Stream& stream, std::span<const Argument> inputs,
+                     std::span<const View> outputs) const;
   /// In the background, and without memory, as Function::prepare does.
   Preparation prepare(Device device, const Specification& specification) const;
 

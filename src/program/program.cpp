@@ -187,6 +187,12 @@ KernelInfo Program::prepare(const Stream& stream, std::span<const Argument> inpu
   return info;
 }
 
+KernelInfo Program::look_up(const Stream& stream, std::span<const Argument> inputs,
+                            std::span<const View> outputs) const {
+  const Call call{stream, inputs, outputs};
+  return impl_->plan_for(call)->look_up(call);
+}
+
 Launch Program::bind(const Stream& stream, std::span<const Argument> inputs,
                      std::span<const View> outputs, const View& workspace) const {
   const auto plan = impl_->plan_for({stream, inputs, outputs});

@@ -101,6 +101,27 @@ class StepCall {
   std::vector<View> outputs_;
 };
 
+// What a program's kernels are together.
+KernelInfo info_of_all(const Definition& definition, std::vector<KernelInfo> kernels) {
+  KernelInfo info;
+  info.kernels = 0;
+  bool first = true;
+  for (KernelInfo& kernel : kernels) {
+    if (std::exchange(first, false)) {
+      info = std::move(kernel);
+      continue;
+    }
+    info.kernels += kernel.kernels;
+    info.bytes += kernel.bytes;
+    info.compile_ms += kernel.compile_ms;
+    info.cache = std::max(info.cache, kernel.cache);
+    info.fallback = info.fallback || kernel.fallback;
+  }
+  info.function = definition.name;
+  info.expression = definition.expression;
+  return info;
+}
+
 // Compiles those kernels side by side; what becomes of them, the calls that want them find out.
 void compile_together(std::span<const KernelSpec> specs, jit::Backend& backend) {
   std::vector<WantedKernel> wanted;
@@ -179,23 +200,25 @@ bool ReadyProgram::is_complete() const {
 }
 
 KernelInfo ReadyProgram::info() const {
-  KernelInfo info;
-  info.kernels = 0;
-  bool first = true;
+  std::vector<KernelInfo> kernels;
   for (const Step& step : steps_) {
-    if (!step.plan) continue;
-    if (std::exchange(first, false)) {
-      info = step.plan->info;
-      continue;
-    }
-    info.kernels += step.plan->info.kernels;
-    info.bytes += step.plan->info.bytes;
-    info.compile_ms += step.plan->info.compile_ms;
-    info.cache = std::max(info.cache, step.plan->info.cache);
+    if (step.plan) kernels.push_back(step.plan->info);
   }
-  info.function = definition_.name;
-  info.expression = definition_.expression;
-  return info;
+  return info_of_all(definition_, std::move(kernels));
+}
+
+KernelInfo ReadyProgram::look_up(const Definition& definition, const ProgramPlan& plan,
+                                 const Call& call) {
+  const Places place(plan, call);
+  std::vector<KernelInfo> kernels;
+  for (const ProgramStep& step : plan.steps) {
+    if (!step.kernel) continue;
+    Step placed;
+    std::ranges::transform(step.inputs, std::back_inserter(placed.inputs), place);
+    std::ranges::transform(step.outputs, std::back_inserter(placed.outputs), place);
+    kernels.push_back(step.kernel->look_up(StepCall(placed, call).call()));
+  }
+  return info_of_all(definition, std::move(kernels));
 }
 
 // ---- Checks ------------------------------------------------------------------------------------

@@ -35,6 +35,9 @@ class ReadyProgram {
   bool is_complete() const;
   /// What all kernels are together; the text is the first one's.
   KernelInfo info() const;
+  /// The same of calls like this one as they would run now; compiles nothing. Throws Error.
+  static KernelInfo look_up(const Definition& definition, const ProgramPlan& plan,
+                            const Call& call);
 
   /// The memories of a call that the places are in: its operands' data and the workspace's.
   std::size_t memory_count() const { return reads_.size() + outputs_.size() + 1; }
@@ -78,6 +81,10 @@ class CachedProgramPlan final : public CachedPlan {
   const ReadyProgram* ready_now() const { return ready_.load(std::memory_order_acquire); }
   /// Makes its kernels as `on_miss` says, unless they are there. Throws Error.
   const ReadyProgram& ready(const Call& call, OnMiss on_miss) const;
+  /// See ReadyProgram.
+  KernelInfo look_up(const Call& call) const {
+    return ReadyProgram::look_up(definition_, plan_, call);
+  }
   /// Runs a call under OnMiss::fallback: with the kernels that are there. Throws Error.
   void run_with_fallback(const Call& call, const View& workspace) const;
 

@@ -303,12 +303,17 @@ nb::object explain(Described& callee, const nb::args& arguments, const nb::kwarg
   return explanation(info);
 }
 
-nb::dict kernel_fields(PyFunction& self, const nb::args& arguments, const nb::kwargs& given) {
+// Of what such a call uses, compiled if it is not there, or of what it would use now.
+nb::dict kernel_fields(PyFunction& self, bool compile, const nb::args& arguments,
+                       const nb::kwargs& given) {
   const Operands operands(self, arguments.ptr(), given.ptr());
   KernelInfo info;
   {
     const nb::gil_scoped_release released;
-    info = self.function().prepare(operands.stream(), operands.inputs(), operands.outputs());
+    const Function& function = self.function();
+    const Stream& stream = operands.stream();
+    info = compile ? function.prepare(stream, operands.inputs(), operands.outputs())
+                   : function.look_up(stream, operands.inputs(), operands.outputs());
   }
   return fields_of(info);
 }
@@ -667,7 +672,14 @@ void bind_calls(nb::module_& module) {
   nb::class_<PyFunction> function(module, "Function", nb::type_slots(function_slots));
   bind_description(function);
   function.def("bind", bind)
-      .def("_kernel", kernel_fields)
+      .def("_kernel",
+           [](PyFunction& self, const nb::args& arguments, const nb::kwargs& given) {
+             return kernel_fields(self, true, arguments, given);
+           })
+      .def("_look_up",
+           [](PyFunction& self, const nb::args& arguments, const nb::kwargs& given) {
+             return kernel_fields(self, false, arguments, given);
+           })
       .def("_prepare",
            [](const PyFunction& self, const nb::tuple& operands, nb::handle device) {
              return self.function().prepare(

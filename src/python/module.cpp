@@ -101,6 +101,7 @@ nb::dict fields_of(const KernelInfo& info) {
   fields["compile_ms"] = info.compile_ms;
   fields["bytes"] = info.bytes;
   fields["kernels"] = info.kernels;
+  fields["fallback"] = info.fallback;
   return fields;
 }
 
@@ -158,7 +159,7 @@ void configure_process(std::optional<std::string> cache_directory,
                        std::optional<std::uint64_t> cache_max_size,
                        std::optional<std::vector<std::string>> cache_readonly,
                        std::optional<int> jobs, std::optional<std::string> worker,
-                       std::optional<int> threads) {
+                       std::optional<int> threads, std::optional<std::uint64_t> fallback_memory) {
   Configuration configuration;
   configuration.cache_directory = std::move(cache_directory);
   configuration.cache_max_size = cache_max_size;
@@ -166,6 +167,7 @@ void configure_process(std::optional<std::string> cache_directory,
   configuration.jobs = jobs;
   configuration.worker = std::move(worker);
   configuration.threads = threads;
+  configuration.fallback_memory = fallback_memory;
   configure(std::move(configuration), "kiln.configure", 0);
 }
 
@@ -341,7 +343,7 @@ NB_MODULE(_kiln, module) {
   module.def("configure", configure_process, nb::kw_only(), nb::arg("cache_directory") = nb::none(),
              nb::arg("cache_max_size") = nb::none(), nb::arg("cache_readonly") = nb::none(),
              nb::arg("jobs") = nb::none(), nb::arg("worker") = nb::none(),
-             nb::arg("threads") = nb::none());
+             nb::arg("threads") = nb::none(), nb::arg("fallback_memory") = nb::none());
   module.def("devices", device_names);
   module.def("device_info", describe_device, nb::arg("device"));
   module.def("compile_targets", target_names);

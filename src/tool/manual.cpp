@@ -52,6 +52,9 @@ constexpr Setting kEnvironment[] = {
     {"KILN_COMPILE_MEMORY", "Memory limit of one worker in MiB (default 4096)."},
     {"KILN_CPU_THREADS", "Number of threads of the CPU device (default: usable cores)."},
     {"KILN_DUMP", "A directory for the source, log, ISA and command of every compile."},
+    {"KILN_FALLBACK_MEMORY",
+     "Bytes that calls which are served until their kernel is compiled (OnMiss::fallback) may have "
+     "on each device for temporaries (default: none)."},
     {"KILN_MEMORY_LIMIT",
      "Bytes that the plans of a device may take in a process, and as many its loaded kernels "
      "(default 256M; 0: no limit)."},

@@ -10,8 +10,9 @@
 
 namespace kiln::testing {
 
-/// Compiles and loads those of such kernels, which need no numbers.
-inline void load_general_kernels(std::span<const KernelSpec> kernels, jit::Backend& backend) {
+/// Those that calls with such kernels need, each once.
+inline std::vector<WantedKernel> general_kernels_of(std::span<const KernelSpec> kernels,
+                                                    jit::Backend& backend) {
   std::vector<GeneralKernel> all;
   for (const KernelSpec& spec : kernels) {
     const std::vector<Scalar> scalars(spec.function.graph.arguments.size(), Scalar(0));
@@ -24,6 +25,12 @@ inline void load_general_kernels(std::span<const KernelSpec> kernels, jit::Backe
   for (const GeneralKernel& kernel : all) {
     wanted.push_back({general_request(kernel, backend.target()), &backend});
   }
+  return wanted;
+}
+
+/// Compiles and loads them.
+inline void load_general_kernels(std::span<const KernelSpec> kernels, jit::Backend& backend) {
+  const std::vector<WantedKernel> wanted = general_kernels_of(kernels, backend);
   std::latch left(static_cast<std::ptrdiff_t>(wanted.size()));
   const std::vector<KernelTable::Done> done(wanted.size(),
                                             [&left](const KernelResult&) { left.count_down(); });

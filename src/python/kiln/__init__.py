@@ -68,6 +68,12 @@ def _info(self, *arguments, **keywords):
     return KernelInfo(**self._kernel(*arguments, **keywords))
 
 
+def _described(self, *arguments, **keywords):
+    """The kernel that such a call would use now; nothing is compiled. Its ``fallback`` says whether it
+    is missing, so that ``on_miss="fallback"`` would serve the call without it."""
+    return KernelInfo(**self._look_up(*arguments, **keywords))
+
+
 def _prepare(self, *operands, device=None):
     """Compiles the kernel of such a call in the background: ``prepare("bf16[4096,4096]", "f32")``.
 
@@ -81,6 +87,7 @@ def _prepare(self, *operands, device=None):
 
 
 Function.info = _info
+Function.look_up = _described
 Function.prepare = _prepare
 
 __all__ = [

@@ -8,7 +8,7 @@ __version__: str
 
 _Rounding = Literal["once", "each"]
 _Accuracy = Literal["storage", "fast", "strict"]
-_OnMiss = Literal["compile", "fail", "background"]
+_OnMiss = Literal["compile", "fail", "background", "fallback"]
 _Number = bool | int | float
 
 class Error(Exception):
@@ -36,6 +36,7 @@ class KernelInfo:
     compile_ms: float
     bytes: int
     kernels: int
+    fallback: bool
 
 @dataclass(frozen=True)
 class ExplainedKernel:
@@ -137,6 +138,7 @@ class Function:
     def bind(self, *arguments: Any, out: Any = None, stream: Any = None, **named: Any) -> Launch: ...
     def explain(self, *arguments: Any, out: Any = None, **named: Any) -> Explanation: ...
     def info(self, *arguments: Any, out: Any = None, **named: Any) -> KernelInfo: ...
+    def look_up(self, *arguments: Any, out: Any = None, **named: Any) -> KernelInfo: ...
     def prepare(self, *operands: Any, device: Any = None) -> Preparation: ...
 
 class Program:
@@ -236,6 +238,7 @@ def configure(
     jobs: int | None = None,
     worker: str | None = None,
     threads: int | None = None,
+    fallback_memory: int | None = None,
 ) -> None: ...
 def set_log(callback: Callable[[str, str], None] | None) -> None: ...
 def devices() -> list[str]: ...

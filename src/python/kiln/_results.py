@@ -23,7 +23,8 @@ class Error(Exception):
 @dataclass(frozen=True)
 class KernelInfo:
     """The kernel of a call. ``cache`` says where it came from: "memory", "disk", "remote" or
-    "compiled"; ``bytes`` is what a call reads and writes."""
+    "compiled"; ``bytes`` is what a call reads and writes; ``fallback``, of ``look_up``, whether it is
+    missing."""
 
     function: str
     expression: str
@@ -36,6 +37,7 @@ class KernelInfo:
     compile_ms: float
     bytes: int
     kernels: int
+    fallback: bool
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ static void test_errors(void) {
   kiln_function_destroy(function);
   later.options.size = sizeof later.options;
   EXPECT(kiln_parse("f", "x", &later.options, &function) == KILN_INVALID_ARGUMENT);
-  HAS("on_miss: expected a number from 0 to 2, got 77");
+  HAS("on_miss: expected a number from 0 to 3, got 77");
 
   EXPECT(strcmp(kiln_status_name(KILN_WOULD_COMPILE), "would_compile") == 0);
   EXPECT(strcmp(kiln_status_name(-5), "unknown") == 0);
@@ -154,6 +154,7 @@ static void test_process(const char *directory) {
   kiln_device_info info;
   kiln_statistics statistics;
   const uint64_t memory_limit = 1u << 30;
+  const uint64_t fallback_memory = 1u << 20;
   size_t count = 0;
 
   EXPECT(strcmp(kiln_version(), KILN_VERSION_STRING) == 0);
@@ -167,6 +168,7 @@ static void test_process(const char *directory) {
   configuration.log = log_line;
   configuration.log_context = &logged;
   configuration.memory_limit = &memory_limit;
+  configuration.fallback_memory = &fallback_memory;
   OK(kiln_configure(&configuration, "engine.c", 42));
   configuration.executor = NULL;
   configuration.log = NULL;
@@ -187,6 +189,35 @@ static void test_process(const char *directory) {
 }
 
 /* ---- Functions ---- */
+
+/* Served before its kernel is there. */
+static void test_fallback(void) {
+  kiln_function *function = NULL;
+  kiln_preparation *preparation = NULL;
+  kiln_options options;
+  kiln_statistics statistics;
+  kiln_kernel_info info;
+  struct binary made;
+  KILN_INIT(&options);
+  options.on_miss = KILN_ON_MISS_FALLBACK;
+  OK(kiln_parse("served", "a * 2 + b - 0.375", &options, &function));
+  binary(&made, kiln_array(view_of(x)), kiln_number(1.375), z);
+  KILN_INIT(&info);
+  OK(kiln_function_look_up(function, &cpu, &made.call, &info));
+  EXPECT(info.fallback == 1 && strcmp(info.function, "served") == 0);
+  OK(kiln_function_call(function, &cpu, &made.call));
+  EXPECT(is_linear(z, 2, 1));
+  KILN_INIT(&statistics);
+  OK(kiln_get_statistics(cpu.device, &statistics));
+  EXPECT(statistics.fallbacks == 1);
+  OK(kiln_function_prepare(function, cpu.device, &made.call, &preparation));
+  OK(kiln_preparation_wait(preparation, NULL));
+  OK(kiln_function_look_up(function, &cpu, &made.call, &info));
+  EXPECT(info.fallback == 0 && strlen(info.key) == 32);
+  kiln_preparation_destroy(preparation);
+  kiln_function_destroy(function);
+  EXPECT(kiln_lend_fallback_memory(NULL) == KILN_INVALID_ARGUMENT);
+}
 
 static void test_function(void) {
   const kiln_options *defaults = NULL;
@@ -234,6 +265,8 @@ static void test_function(void) {
   made.output.rank = -1;
   EXPECT(kiln_function_call(function, &cpu, &made.call) == KILN_INVALID_ARGUMENT);
   HAS("rank");
+
+  test_fallback();
 
   /* Without memory: addresses that are none. */
   binary(&made, kiln_array(view_of((float *)16)), kiln_array(view_of((float *)32)), (float *)48);

@@ -15,6 +15,7 @@
 #include "program/program_impl.hpp"
 #include "tests/src/program/run_program.hpp"
 #include "tests/support/capture.hpp"
+#include "tests/support/emulated.hpp"
 #include "tests/support/general_kernels.hpp"
 #include "tests/support/message.hpp"
 
@@ -84,6 +85,8 @@ class Fallbacks : public testing::ProgramsOnDevices {
     EXPECT_EQ(served(), before + 1) << text;
     testing::expect_within(outputs, want, slack, text + ", before its kernel was there");
     options.on_miss = OnMiss::compile;
+    // That GPU made of software compiles no kernels of rows.
+    if (testing::is_host_driver(jit::backend(device()))) return;
     testing::expect_within(testing::outputs_of(device(), text, inputs, options), want, slack, text);
   }
 

@@ -1,5 +1,6 @@
 // Random programs on every device that is there: their results lie where the contract says
-// (enclosure.hpp), and nothing between the elements of an output is written. KILN_TEST_DRAWS and
+// (enclosure.hpp), and nothing between the elements of an output is written; also before their
+// kernels are there, when general kernels serve them (OnMiss::fallback). KILN_TEST_DRAWS and
 // KILN_TEST_SEED change how many programs, and which; KILN_TEST_CASE takes one of them alone.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -19,10 +20,12 @@
 #include "kernel/emit_kernel.hpp"
 #include "kernel/kernel_table.hpp"
 #include "kiln/program.hpp"
+#include "kiln/statistics.hpp"
 #include "program/plan.hpp"
 #include "tests/src/program/enclosure.hpp"
 #include "tests/src/program/random_arguments.hpp"
 #include "tests/support/arrays.hpp"
+#include "tests/support/general_kernels.hpp"
 #include "tests/support/private_cache.hpp"
 
 namespace kiln {
@@ -38,9 +41,11 @@ struct RandomCase {
   std::uint64_t seed = 0;
 };
 
-RandomCase draw_case(std::uint64_t seed, std::uint64_t number) {
+RandomCase draw_case(std::uint64_t seed, std::uint64_t number, bool before) {
   RandomCase result;
-  result.seed = seed + number * 0x9e3779b97f4a7c15;
+  // Other programs, whose kernels are not there.
+  result.seed = seed + number * 0x9e3779b97f4a7c15 + (before ? 0x6a09e667f3bcc908 : 0);
+  if (before) result.options.on_miss = OnMiss::fallback;
   testing::ProgramKind kind;
   kind.nodes = 4 + number * 7 % 23;
   kind.elements = number % 10 == 9 ? 6000 : 300;
@@ -104,8 +109,7 @@ class Trial {
     }
   }
 
-  // Its kernels, so that many programs' can be compiled together.
-  std::vector<WantedKernel> kernels() const {
+  std::vector<KernelSpec> specs() const {
     CallTypes call;
     for (const HostArray& input : one_.inputs) {
       call.arguments.push_back({input.dtype, false, false});
@@ -114,10 +118,16 @@ class Trial {
     for (const HostArray& output : outputs_) {
       call.outputs.push_back({output.dtype, output.shape, output.strides, output.first});
     }
+    return step_specs(plan_program(function_.impl().definition, call), call);
+  }
+
+  // Its kernels, so that many programs' can be compiled together: the general ones where it is to
+  // run before its own are there.
+  std::vector<WantedKernel> kernels() const {
     jit::Backend& backend = jit::backend(device_);
-    const ProgramPlan plan = plan_program(function_.impl().definition, call);
+    if (before()) return testing::general_kernels_of(specs(), backend);
     std::vector<WantedKernel> wanted;
-    for (const KernelSpec& spec : step_specs(plan, call)) {
+    for (const KernelSpec& spec : specs()) {
       EmittedKernel kernel = emit_kernel(spec, backend.target());
       if (!kernel.is_empty()) wanted.push_back({std::move(kernel.request), &backend});
     }
@@ -148,6 +158,8 @@ class Trial {
   }
 
  private:
+  bool before() const { return one_.options.on_miss == OnMiss::fallback; }
+
   void launch(std::vector<HostArray>& outputs) const {
     jit::Backend& backend = jit::backend(device_);
     const Stream stream{device_, nullptr};
@@ -164,7 +176,7 @@ class Trial {
     const std::size_t bytes = program_.workspace_bytes(stream, arguments, results);
     const testing::DeviceBuffer memory(backend, std::vector<std::byte>(bytes, std::byte{0xff}));
     const View workspace(memory.data(), DType::u8, {static_cast<std::int64_t>(bytes)}, device_);
-    if (one_.seed % 2 == 0) {
+    if (one_.seed % 2 == 0 || before()) {
       program_.run(stream, arguments, results, workspace);
     } else {
       Graph graph = kiln::record(device_, [&](Recorder& recorder) {
@@ -233,10 +245,11 @@ struct Found {
 };
 
 // Runs the programs [begin, end); the first that is wrong.
-Found run_batch(std::uint64_t seed, std::uint64_t begin, std::uint64_t end, Device device) {
+Found run_batch(std::uint64_t seed, std::uint64_t begin, std::uint64_t end, Device device,
+                bool before) {
   std::vector<RandomCase> cases;
   for (std::uint64_t number = begin; number < end; ++number) {
-    cases.push_back(draw_case(seed, number));
+    cases.push_back(draw_case(seed, number, before));
   }
   std::vector<std::optional<Trial>> trials(cases.size());
   Found found;
@@ -279,22 +292,22 @@ Found run_batch(std::uint64_t seed, std::uint64_t begin, std::uint64_t end, Devi
   return found;
 }
 
-TEST_P(RandomPrograms, GiveWhatTheContractSays) {
-  if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
-  const Device device{GetParam(), 0};
+// Draws programs and compares what they give; `before`: before their kernels are there.
+void check_programs(DeviceType type, bool before) {
+  const Device device{type, 0};
   const std::uint64_t seed = testing::setting("KILN_TEST_SEED", 1);
   const std::uint64_t only = testing::setting("KILN_TEST_CASE", UINT64_MAX);
   const bool one = only != UINT64_MAX;
   const std::uint64_t first = one ? only : 0;
   const std::uint64_t last =
-      one ? only + 1 : testing::setting("KILN_TEST_DRAWS", GetParam() == DeviceType::cpu ? 32 : 96);
-  if (one) fmt::print(stderr, "{}\n", describe(draw_case(seed, only)));
+      one ? only + 1 : testing::setting("KILN_TEST_DRAWS", type == DeviceType::cpu ? 32 : 96);
+  if (one) fmt::print(stderr, "{}\n", describe(draw_case(seed, only, before)));
   Compared compared;
   for (std::uint64_t begin = first; begin < last; begin += kBatch) {
-    const Found found = run_batch(seed, begin, std::min(begin + kBatch, last), device);
+    const Found found = run_batch(seed, begin, std::min(begin + kBatch, last), device, before);
     compared += found.compared;
     if (found.number == UINT64_MAX) continue;
-    const RandomCase whole = draw_case(seed, found.number);
+    const RandomCase whole = draw_case(seed, found.number, before);
     const RandomCase small = shrunk(whole, device);
     FAIL() << "KILN_TEST_SEED=" << seed << " KILN_TEST_CASE=" << found.number << ": "
            << describe(whole) << "\n"
@@ -306,6 +319,22 @@ TEST_P(RandomPrograms, GiveWhatTheContractSays) {
   // What may be anything proves nothing.
   const std::size_t said = compared.elements - compared.unknown - compared.wide;
   EXPECT_TRUE(one || said > compared.elements * 4 / 5) << said << " of " << compared.elements;
+}
+
+TEST_P(RandomPrograms, GiveWhatTheContractSays) {
+  if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+  check_programs(GetParam(), false);
+}
+
+const bool has_fallback_memory = ::setenv("KILN_FALLBACK_MEMORY", "16M", 1) == 0;
+
+TEST_P(RandomPrograms, GiveItBeforeTheirKernelsAreThere) {
+  if (!testing::has_device(GetParam())) GTEST_SKIP() << jit::why_absent(GetParam());
+  ASSERT_TRUE(has_fallback_memory);
+  const Device device{GetParam(), 0};
+  const std::uint64_t served = statistics(device).fallbacks;
+  check_programs(GetParam(), true);
+  EXPECT_GT(statistics(device).fallbacks, served);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, RandomPrograms, ::testing::Values(DeviceType::cpu),

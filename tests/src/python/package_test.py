@@ -4,6 +4,7 @@ import ast
 import gc
 import pathlib
 import random
+import subprocess
 import sys
 import threading
 import unittest
@@ -394,6 +395,23 @@ class Process(unittest.TestCase):
         preparation.wait()
         self.assertTrue(preparation.ready)
         np.testing.assert_allclose(function(GATE, UP), GATE * np.float32(factor) + UP, rtol=1e-5)
+
+    def test_fallback_serves_the_call_meanwhile(self):
+        program = """
+import random, numpy as np, kiln
+kiln.configure(fallback_memory=1 << 20)
+x = np.arange(24, dtype=np.float32)
+function = kiln.fuse(f"x * {1 + random.random()} + x", name="served", on_miss="fallback")
+first = function(x)
+assert function.look_up(x).entry or function.look_up(x).fallback
+info = function.info(x)
+assert not function.look_up(x).fallback and function.look_up(x).cache == "memory"
+np.testing.assert_array_equal(function(x), first)
+"""
+        subprocess.run([sys.executable, "-c", program], check=True)
+
+    def test_prepare_refuses_what_is_no_type(self):
+        function = kiln.fuse("x + y")
         for wrong in ("f33[4]", "f32[4", "f32[a]", "f32[-1]"):
             with self.assertRaisesRegex(kiln.Error, "expected a type"):
                 function.prepare(wrong, "f32[4]")
