@@ -121,12 +121,13 @@ class Trial {
     return step_specs(plan_program(function_.impl().definition, call), call);
   }
 
-  // Its kernels, so that many programs' can be compiled together: the general ones where it is to
-  // run before its own are there.
+  // Its kernels, so that many programs' can be compiled together. Where it is to run before they
+  // are there, the general ones, or none for the CPU device's interpreter.
   std::vector<WantedKernel> kernels() const {
     jit::Backend& backend = jit::backend(device_);
-    if (before()) return testing::general_kernels_of(specs(), backend);
     std::vector<WantedKernel> wanted;
+    if (before() && device_.type == DeviceType::cpu) return wanted;
+    if (before()) return testing::general_kernels_of(specs(), backend);
     for (const KernelSpec& spec : specs()) {
       EmittedKernel kernel = emit_kernel(spec, backend.target());
       if (!kernel.is_empty()) wanted.push_back({std::move(kernel.request), &backend});
