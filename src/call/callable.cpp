@@ -26,9 +26,9 @@ void Callable::launch(const Call& call) {
     return launch_plan(*add_plan(call, signature, on_miss_), call);
   }
   const bool kept = jit::backend(call.stream.device).is_capturing(call.stream);
-  if (const auto plan = add_plan(call, signature, kept ? when_kept(on_miss_) : on_miss_)) {
-    return launch_plan(*plan, call);
-  }
+  const auto plan = add_plan(call, signature, kept ? when_kept(on_miss_) : on_miss_);
+  if (plan->missing.empty()) return launch_plan(*plan, call);
+  const CompileLater later(plan->missing);  // the call comes first
   fall_back(call);
 }
 
@@ -95,7 +95,7 @@ std::shared_ptr<const Plan> Callable::find(const Signature& signature) const {
 std::shared_ptr<const Plan> Callable::add_plan(const Call& call, const Signature& signature,
                                                OnMiss on_miss) {
   std::shared_ptr<Plan> plan = make_plan(call, on_miss);
-  if (!plan) return nullptr;
+  if (!plan->missing.empty()) return plan;
   plan->signature.assign(signature.words().begin(), signature.words().end());
   plan->hash = signature.hash();
   auto kept = std::static_pointer_cast<const Plan>(plans_.insert(std::move(plan)));

@@ -25,7 +25,7 @@ class Callable {
   std::shared_ptr<const Plan> plan_for(const Call& call) {
     return plan_for(call, when_kept(on_miss_));
   }
-  /// Null under OnMiss::fallback where a kernel is being compiled.
+  /// Under OnMiss::fallback it may be one of which kernels are missing.
   std::shared_ptr<const Plan> plan_for(const Call& call, OnMiss on_miss);
   /// Serves the call without its kernels (fallback/run_unfused.hpp). Throws Error.
   void fall_back(const Call& call) const;

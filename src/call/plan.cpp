@@ -159,15 +159,16 @@ std::unique_ptr<Plan> make_plan(const CallNames& names, std::string_view express
     kernels.back().request.options.on_miss = on_miss;
   }
   plan->info = describe_kernels(names.function, expression, kernels);
-  bool complete = true;
   std::optional<Error> missing;  // thrown when all have been looked for, and compiles have begun
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     if (kernels[i].is_empty()) continue;
     try {
       KernelInfo built;
       auto kernel = load_kernel(*plan->backend, kernels[i].request, built);
-      complete = complete && kernel;
-      if (!complete) continue;
+      if (!kernel) {
+        plan->missing.push_back({kernels[i].request, plan->backend});
+        continue;
+      }
       add_built(plan->info, built);
       plan->kernels.push_back(planned_kernel(std::move(kernel), specs[i], call, kernels[i]));
     } catch (const Error& error) {
@@ -176,7 +177,6 @@ std::unique_ptr<Plan> make_plan(const CallNames& names, std::string_view express
     }
   }
   if (missing) throw Error(*missing);
-  if (!complete) return nullptr;
   plan->extents = extents_of(call);
   return plan;
 }

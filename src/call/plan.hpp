@@ -15,6 +15,7 @@
 #include "fusion/emit/emit.hpp"
 #include "jit/device/backend.hpp"
 #include "kernel/kernel_spec.hpp"
+#include "kernel/kernel_table.hpp"
 #include "kiln/function.hpp"
 
 namespace kiln {
@@ -72,6 +73,9 @@ struct Plan final : CachedPlan {
   /// In the order in which they run, one for each shape among the outputs; empty if there is
   /// nothing to compute.
   std::vector<PlannedKernel> kernels;
+  /// Under OnMiss::fallback, kernels that are not there: such a plan is not kept, and launches
+  /// nothing.
+  std::vector<WantedKernel> missing;
 
   /// The bytes that an operand spans around its view's data, [low, high).
   struct Extent {
@@ -89,9 +93,20 @@ constexpr OnMiss when_kept(OnMiss on_miss) {
   return on_miss == OnMiss::fallback ? OnMiss::compile : on_miss;
 }
 
+/// Has what calls were served without compiled, at its end: compiling does not hold them up.
+class CompileLater {
+ public:
+  explicit CompileLater(std::span<const WantedKernel> missing) : missing_(missing) {}
+  CompileLater(const CompileLater&) = delete;
+  CompileLater& operator=(const CompileLater&) = delete;
+  ~CompileLater() { KernelTable::instance().request_missed(missing_); }
+
+ private:
+  const std::span<const WantedKernel> missing_;
+};
+
 /// Emits the kernels of a call for its device, finds or, as `on_miss` says, compiles them, and
-/// loads them. Null under OnMiss::fallback where one is being compiled. `names` are of what owns
-/// the plan. Throws Error.
+/// loads them. `names` are of what owns the plan. Throws Error.
 std::unique_ptr<Plan> make_plan(const CallNames& names, std::string_view expression,
                                 std::span<const KernelSpec> specs, const Call& call,
                                 OnMiss on_miss);

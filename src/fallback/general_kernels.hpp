@@ -49,9 +49,6 @@ std::uint32_t move_code(GeneralMove what, DType dtype);
 /// The axes that an array may have for it, neighbours that are one axis counted once.
 inline constexpr std::size_t kMostMovedAxes = 8;
 
-/// Its parameters, in bytes: pointers first.
-std::vector<std::uint32_t> parameter_sizes(GeneralKernel::Kind kind);
-
 /// The kernel's text for a target. It is looked for and not compiled (OnMiss::fail), and taken from
 /// any compiler.
 KernelRequest general_request(const GeneralKernel& kernel, std::string_view target);

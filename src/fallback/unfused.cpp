@@ -104,7 +104,7 @@ class UnfusedBuilder {
     return array_operand(graph_.arguments.size()) + output;
   }
   std::size_t iota_operand(const TypedNode& node) const {
-    const std::vector<std::int64_t> axes = fusion::iota_axes(graph_);
+    const auto axes = fusion::iota_axes(graph_);
     const auto found = std::ranges::find(axes, fusion::iota_axis(node));
     return output_operand(graph_.outputs.size()) + static_cast<std::size_t>(found - axes.begin());
   }

@@ -289,13 +289,29 @@ void KernelTable::request_missed(const WantedKernel& wanted, const NamedKernel& 
   throw_failure_of_miss(named.key);
   {
     const std::lock_guard lock(mutex_);
-    const std::shared_ptr<Task> task = task_of(wanted, named, OnMiss::compile);
-    task->missed = true;
-    task->add(wanted.backend, 0, {});
-    enqueue(task);
+    enqueue_missed(wanted, named);
   }
   start_threads();
   throw_failure_of_miss(named.key);  // there may be no thread for it
+}
+
+void KernelTable::request_missed(std::span<const WantedKernel> wanted) {
+  std::vector<NamedKernel> named;
+  for (const WantedKernel& one : wanted) named.push_back(name_kernel(one.request));
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < wanted.size(); ++i) enqueue_missed(wanted[i], named[i]);
+  }
+  start_threads();
+}
+
+// The mutex is held.
+void KernelTable::enqueue_missed(const WantedKernel& wanted, const NamedKernel& named) {
+  if (use_loaded(wanted.backend, named.key)) return;  // it came meanwhile
+  const std::shared_ptr<Task> task = task_of(wanted, named, OnMiss::compile);
+  task->missed = true;
+  task->add(wanted.backend, 0, {});
+  enqueue(task);
 }
 
 // The mutex is held.
@@ -519,9 +535,11 @@ std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequ
   if (result.failure) {
     const bool missed = result.failure->code == Code::would_compile;
     const OnMiss on_miss = request.options.on_miss;
-    if (missed && (on_miss == OnMiss::background || on_miss == OnMiss::fallback))
-      table.request_missed(wanted, named);
-    if (missed && on_miss == OnMiss::fallback) return nullptr;
+    if (missed && on_miss == OnMiss::background) table.request_missed(wanted, named);
+    if (missed && on_miss == OnMiss::fallback) {
+      table.throw_failure_of_miss(named.key);
+      return nullptr;
+    }
     throw error_of(*result.failure);
   }
   info.entry = result.info.entry;

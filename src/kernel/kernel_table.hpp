@@ -85,6 +85,10 @@ class KernelTable {
   /// Queues a kernel that a call missed and will ask for again. Throws why the attempt before
   /// failed, once: it is queued again by the call after that.
   void request_missed(const WantedKernel& wanted, const NamedKernel& named);
+  /// The same of what calls missed that were served without; the next ones get its failures.
+  void request_missed(std::span<const WantedKernel> wanted);
+  /// Why the attempt before failed, if it has, as request_missed() throws it.
+  void throw_failure_of_miss(const cache::Key& key);
 
   /// Somebody waits for it now.
   void raise_priority(const Ticket& ticket);
@@ -115,7 +119,7 @@ class KernelTable {
   std::shared_ptr<Task> task_of(const WantedKernel& wanted, const NamedKernel& named,
                                 OnMiss on_miss);
   void enqueue(const std::shared_ptr<Task>& task);
-  void throw_failure_of_miss(const cache::Key& key);
+  void enqueue_missed(const WantedKernel& wanted, const NamedKernel& named);
   std::optional<Failure> verdict_on(const cache::Key& key) const;
   void start_threads();
   void begin(const std::vector<std::shared_ptr<Task>>& tasks, BuildControl& control);
@@ -149,7 +153,7 @@ class KernelTable {
 
 /// The kernel of a call: from the table, the cache or, as far as `Options::on_miss` allows it, the
 /// compiler. Fills in `info`'s entry, key, cache and compile_ms. Null under OnMiss::fallback where
-/// it is being compiled. Safe on any thread.
+/// it is missing. Safe on any thread.
 std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
                                          KernelInfo& info);
 

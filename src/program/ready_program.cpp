@@ -174,6 +174,9 @@ ReadyProgram::ReadyProgram(const Definition& definition, const ProgramPlan& plan
     try {
       steps_[k].plan = plan.steps[k].kernel->plan_for(StepCall(steps_[k], call).call(),
                                                       compiles ? OnMiss::fail : on_miss);
+      if (steps_[k].plan->missing.empty()) continue;
+      std::ranges::copy(steps_[k].plan->missing, std::back_inserter(missing_));
+      steps_[k].plan = nullptr;  // served without
     } catch (const Error& thrown) {
       if (thrown.code() != Code::would_compile) throw;
       if (!error) error = thrown;
@@ -193,10 +196,6 @@ ReadyProgram::ReadyProgram(const Definition& definition, const ProgramPlan& plan
     steps_[k].plan =
         plan.steps[k].kernel->plan_for(StepCall(steps_[k], call).call(), OnMiss::compile);
   }
-}
-
-bool ReadyProgram::is_complete() const {
-  return std::ranges::all_of(steps_, [](const Step& step) { return step.plan || step.call; });
 }
 
 KernelInfo ReadyProgram::info() const {
@@ -389,8 +388,9 @@ const ReadyProgram& CachedProgramPlan::ready(const Call& call, OnMiss on_miss) c
 
 void CachedProgramPlan::run_with_fallback(const Call& call, const View& workspace) const {
   auto made = std::make_unique<const ReadyProgram>(definition_, plan_, call, OnMiss::fallback);
-  if (!made->is_complete()) return made->run(call, workspace);
-  keep(std::move(made)).run(call, workspace);
+  if (made->is_complete()) return keep(std::move(made)).run(call, workspace);
+  const CompileLater later(made->missing());  // the call comes first
+  made->run(call, workspace);
 }
 
 const ReadyProgram& CachedProgramPlan::keep(std::unique_ptr<const ReadyProgram> made) const {

@@ -32,7 +32,9 @@ class ReadyProgram {
   std::span<const Step> steps() const { return steps_; }
   /// False under OnMiss::fallback while kernels are being compiled: then run() serves their steps
   /// without them.
-  bool is_complete() const;
+  bool is_complete() const { return missing_.empty(); }
+  /// Those kernels.
+  std::span<const WantedKernel> missing() const { return missing_; }
   /// What all kernels are together; the text is the first one's.
   KernelInfo info() const;
   /// The same of calls like this one as they would run now; compiles nothing. Throws Error.
@@ -63,6 +65,7 @@ class ReadyProgram {
   const Definition& definition_;
   const ProgramPlan& plan_;
   std::vector<Step> steps_;
+  std::vector<WantedKernel> missing_;
   std::vector<Read> reads_;          ///< of each input
   std::vector<ByteExtent> outputs_;  ///< of each output
 };
