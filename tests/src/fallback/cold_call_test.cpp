@@ -1,4 +1,6 @@
 // Calls beside a compiler that does not end: nobody waits for it, and what it makes takes over.
+// They are served by the interpreter, or by the base pack of which KILN_TEST_BASE_PACK says that it
+// is among KILN_CACHE_READONLY_DIRS: another compiler has made that.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,7 +67,8 @@ TEST(FallbackBesideACompiler, ServesTheCallAndIsTakenOverFromBetweenCalls) {
   swiglu.call(cpu, inputs, outputs);
   swiglu.call(cpu, inputs, outputs);
   EXPECT_EQ(statistics({}).fallbacks, 2u);
-  EXPECT_EQ(statistics({}).kernels, 0u);
+  const std::uint64_t general = statistics({}).kernels;
+  EXPECT_EQ(general != 0, std::getenv("KILN_TEST_BASE_PACK") != nullptr);
   EXPECT_TRUE(swiglu.look_up(cpu, inputs, outputs).fallback);
   EXPECT_NEAR(first[99], 8.375 * 1.5 / (1 + std::exp(-8.375)), 1e-5);
   ASSERT_TRUE(gated.open(1));
@@ -73,7 +76,7 @@ TEST(FallbackBesideACompiler, ServesTheCallAndIsTakenOverFromBetweenCalls) {
   const std::array<float, 100> before = first;
   swiglu.call(cpu, inputs, outputs);
   EXPECT_EQ(statistics({}).fallbacks, 2u);
-  EXPECT_EQ(statistics({}).kernels, 1u);
+  EXPECT_EQ(statistics({}).kernels, general + 1);
   const KernelInfo info = swiglu.look_up(cpu, inputs, outputs);
   EXPECT_FALSE(info.fallback);
   EXPECT_EQ(info.cache, CacheState::memory);

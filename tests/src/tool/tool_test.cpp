@@ -375,6 +375,17 @@ TEST_F(Tool, CompilesIntoTheCacheAndIntoFiles) {
   EXPECT_EQ(entries[0]["key"], first["key"]);
 }
 
+// The pack itself is tested in tests/src/fallback.
+TEST_F(Tool, SaysWhatABasePackTakes) {
+  const testing::Finished with_expression =
+      run({"compile", "x * x", "--base-pack", "--target", "cpu", "-o", path("base.kilnpack")});
+  EXPECT_EQ(with_expression.code, 2);
+  EXPECT_THAT(with_expression.err, HasSubstr("compile --base-pack: expected no EXPR"));
+  const testing::Finished nowhere = run({"compile", "--base-pack", "--target", "cpu"});
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_THAT(nowhere.err, HasSubstr("expected --output FILE"));
+}
+
 TEST_F(Tool, DisassemblesForAmdWithoutAGpu) {
   KILN_NEED(hiprtc);
   const testing::Finished finished =
