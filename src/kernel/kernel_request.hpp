@@ -17,7 +17,7 @@ struct KernelRequest {
   std::string text;
   std::string target;
   Options options;
-  bool alone = false;  ///< shares no translation unit: `text` may define names of its own
+  bool alone = false;          ///< shares no translation unit: `text` may define names of its own
   bool any_toolchain = false;  ///< code that another compiler made is as good
   /// Of fused functions, whose text names arguments and outputs by position: the form of kernel,
   /// which its name begins with, and what they are called. Not in the key.
