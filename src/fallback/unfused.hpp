@@ -11,6 +11,7 @@
 
 #include "fusion/graph/op.hpp"
 #include "kernel/kernel_spec.hpp"
+#include "kiln/function.hpp"
 
 namespace kiln {
 
