@@ -1,0 +1,121 @@
+// A decoder of the Llama architecture, written over kiln's public API: one graph launch is one
+// token of every sequence of a batch. Token and position live on the device, so that one recorded
+// graph serves every position. Prompts go through it token by token; an engine would run a long
+// prompt as matrices, with its GEMM as a kiln::LibraryCall (src/program/gemm.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <kiln/kiln.hpp>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace decode {
+
+/// A device's memory, which is the caller's. What is allocated stays for as long as the process.
+struct Memory {
+  kiln::Stream stream;
+  std::function<void*(std::size_t bytes)> allocate;
+  std::function<void()> wait;  ///< for what the stream has to do; both below do so too
+  std::function<void(void* to, const void* from, std::size_t bytes)> to_device;
+  std::function<void(void* to, const void* from, std::size_t bytes)> to_host;
+};
+
+struct Shape {
+  std::int64_t layers = 0, width = 0, hidden = 0, heads = 0, kv_heads = 0, vocabulary = 0;
+  double rope_base = 10000, norm_eps = 1e-5;
+  /// Elements of a row of weights that share a scale and a bias; 0: weights are floats.
+  std::int64_t group = 0;
+  kiln::DType activations = kiln::DType::f32;  ///< that weights are multiplied with
+  kiln::DType cache = kiln::DType::f32;        ///< of keys and values
+
+  std::int64_t head() const { return width / heads; }
+  std::int64_t kv_width() const { return kv_heads * head(); }
+};
+
+struct Tensor {
+  kiln::DType dtype = kiln::DType::f32;
+  kiln::Dims shape;
+  std::vector<std::byte> bytes;
+};
+using Tensors = std::map<std::string, Tensor>;
+using Views = std::map<std::string, kiln::View>;
+
+/// Weights on the host. Matrices are [rows, columns] of floats, or [rows, groups, group] of u4 with
+/// NAME_scale and NAME_bias [rows, groups, 1]. A layer has norm1, norm2 [width], wqkv (of queries,
+/// keys and values), wo, w13 (of gates and of what they are multiplied with) and w2; the ends have
+/// embedding [vocabulary, width] of floats, norm [width] and output.
+struct Model {
+  Shape shape;
+  Tensors ends;
+  std::vector<Tensors> layers;  ///< or one for all
+};
+
+/// Every tensor of a .safetensors file. Throws std::runtime_error for what is none.
+Tensors read_safetensors(const std::string& path);
+/// The model of tests/data/stories260k.safetensors.
+Model stories260k(const Tensors& file);
+/// Random weights of u4, of which all layers have the same.
+Model random_model(const Shape& shape);
+
+/// A model's weights on a device; all layers have memory of their own.
+struct Weights {
+  Weights(const Model& model, const Memory& memory);
+  Shape shape;
+  Views ends;
+  std::vector<Views> layers;
+  std::uint64_t bytes = 0;  ///< that a token reads: all but the embedding
+};
+
+/// `batch` sequences of up to `positions` tokens.
+class Decoder {
+ public:
+  Decoder(const Weights& weights, Memory memory, std::int64_t batch, std::int64_t positions);
+
+  /// Begins all sequences anew, each with `prompt` from `position` on, as if tokens before that had
+  /// been decoded. Waits.
+  void reset(const std::vector<std::int32_t>& prompt, std::int64_t position = 0) const;
+  /// One token for each sequence. Waits for nothing.
+  void step() { token_->launch(memory_.stream); }
+  /// The tokens of a sequence, -1 where there is none yet. Waits.
+  std::vector<std::int32_t> tokens(std::int64_t sequence = 0) const;
+  /// The logits of the last step, [batch, vocabulary]. Waits.
+  std::vector<float> logits() const;
+
+  const kiln::Graph& graph() const { return *token_; }
+  /// What a token consists of by kind, each for all layers, to be timed alone.
+  std::vector<std::pair<std::string, kiln::Graph>> kinds();
+  std::uint64_t cache_bytes() const;  ///< of keys and values, that a token reads
+
+ private:
+  /// A part of a layer: what it computes, and the names of its results.
+  struct Piece {
+    std::string kind, text, results;
+  };
+
+  std::vector<Piece> pieces() const;
+  std::string product(const char* weights, const char* x, std::int64_t rows,
+                      std::int64_t columns) const;
+  void add(const std::string& name, kiln::DType dtype, const kiln::Dims& shape);
+  void add_state();
+  void add_kernels();
+  void run(kiln::Recorder& recorder, const kiln::Program& program, const Views& weights);
+  void embed(kiln::Recorder& recorder) const;
+  void store(kiln::Recorder& recorder, std::size_t layer) const;
+  void next(kiln::Recorder& recorder) const;
+
+  const Weights& weights_;
+  const Shape& shape_;
+  Memory memory_;
+  std::int64_t batch_, positions_;
+  std::vector<Views> layers_;  ///< weights, keys and values of each
+  Views state_;                ///< what layers share
+  kiln::View workspace_;
+  std::optional<kiln::Kernel> embed_, store_, next_;
+  std::optional<kiln::Graph> token_;
+};
+
+}  // namespace decode
