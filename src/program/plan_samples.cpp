@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 #include <utility>
 
 #include "fusion/infer/infer.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "kiln/error.hpp"
+#include "program/program_form.hpp"
 
 namespace kiln {
 namespace {
@@ -63,6 +65,18 @@ bool has_same_structure(const PlanSample& a, const PlanSample& b) {
          std::ranges::equal(a.choice.unfused, b.choice.unfused, is_same_life);
 }
 
+// Whether each size that is not pinned has enough values to tell what depends on it, and how.
+bool varies_enough(const std::vector<PlanSample>& samples, const std::vector<bool>& pinned) {
+  constexpr std::size_t kLeastValues = 4;
+  for (std::size_t i = 0; i < samples.front().sizes.size(); ++i) {
+    if (i < pinned.size() && pinned[i]) continue;
+    std::set<std::int64_t> values;
+    for (const PlanSample& sample : samples) values.insert(sample.sizes[i]);
+    if (values.size() < kLeastValues) return false;
+  }
+  return true;
+}
+
 // The extents of a view whose value has shape `now` in place of `before`: it may leave out axes
 // of size one.
 void resize_output(const Dims& view, const Dims& before, const Dims& now, Dims& result) {
@@ -99,12 +113,14 @@ std::vector<PlanSample> PlanSamples::like(const PlanSample& first,
   constexpr int kTries = 28;
   constexpr int kPatience = 8;
   std::vector<PlanSample> samples{first};
-  for (int turn = 0; turn < kTries && samples.size() < kCount; ++turn) {
-    if (turn == kPatience && samples.size() == 1) break;
+  for (int turn = 0; turn < kTries; ++turn) {
+    if (turn == kPatience && samples.size() == 1) return {};
     std::optional<PlanSample> found = other(first, pinned, turn);
-    if (found) samples.push_back(*std::move(found));
+    if (!found) continue;
+    samples.push_back(*std::move(found));
+    if (samples.size() >= kCount && varies_enough(samples, pinned)) return samples;
   }
-  return samples;
+  return {};
 }
 
 // Nothing if there is no such call, or its plan has another structure.
@@ -151,8 +167,9 @@ std::vector<std::int64_t> PlanSamples::other_sizes(const std::vector<bool>& pinn
     const std::int64_t unit = turn % 4 == 3 ? 1 : size & -size;
     const std::int64_t most = std::max<std::int64_t>(2, size / unit);
     const std::int64_t step = std::uniform_int_distribution<std::int64_t>(1, most)(random_);
-    const bool down = turn % 4 == 2 && size - step / 2 * unit >= 2;
-    sizes[i] = down ? size - step / 2 * unit : size + step * unit;
+    const std::int64_t less = std::max<std::int64_t>(1, step / 2) * unit;
+    const bool down = turn % 4 == 2 && size - less >= 2;
+    sizes[i] = down ? size - less : size + step * unit;
     while (std::ranges::count(sizes, sizes[i]) > 1) sizes[i] += unit;
   }
   return sizes;
@@ -189,30 +206,29 @@ PlanSample PlanSamples::with_sizes(std::vector<std::int64_t> sizes) {
   return sample;
 }
 
-// In C order if it was, else with gaps as before, or other ones; adds them to the sizes.
+// In C order if it was, else with gaps where there were some, of any length; adds strides that are
+// numbers of their own to the sizes.
 Dims PlanSamples::new_strides(const ArrayType& before, const Dims& shape,
                               std::vector<std::int64_t>& sizes) {
-  const Dims in_order = contiguous_strides(before.shape);
-  if (before.strides == in_order) return contiguous_strides(shape);
-  std::vector<std::size_t> axes(shape.size());
-  for (std::size_t k = 0; k < axes.size(); ++k) axes[k] = k;
-  std::ranges::stable_sort(axes, {}, [&](std::size_t k) { return std::abs(before.strides[k]); });
+  if (before.strides == contiguous_strides(before.shape)) return contiguous_strides(shape);
+  const StrideKinds kinds(before.shape, before.strides);
   Dims strides = before.strides;
   std::int64_t reach = 1;      // of the axes before, now
   std::int64_t old_reach = 1;  // and in the call
-  for (const std::size_t k : axes) {
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::size_t k = kinds.order[i];
     const std::int64_t old_stride = std::abs(before.strides[k]);
-    if (old_stride > 1) {
-      const std::int64_t gap = old_stride - old_reach;
-      const int more = std::uniform_int_distribution<int>(0, 3)(random_);
-      strides[k] = std::max<std::int64_t>(2, reach + gap + (gap > 0 ? 16 * more : 0));
+    if (kinds.of[k] != StrideKinds::Kind::literal) {
+      const bool free = kinds.of[k] == StrideKinds::Kind::free;
+      const int more = free ? std::uniform_int_distribution<int>(0, 15)(random_) : 0;
+      strides[k] = reach + old_stride - old_reach + 16 * more;
       if (before.strides[k] < 0) strides[k] = -strides[k];
     }
     reach = std::max(reach, std::abs(strides[k]) * shape[k]);
     old_reach = std::max(old_reach, old_stride * before.shape[k]);
   }
-  for (const std::int64_t stride : strides) {
-    if (stride < -1 || stride > 1) sizes.push_back(stride);
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (kinds.of[k] == StrideKinds::Kind::free) sizes.push_back(strides[k]);
   }
   return strides;
 }

@@ -38,8 +38,8 @@ class PlanSamples {
 
   /// Of the call. Nothing if its plan was searched for.
   std::optional<PlanSample> first() const;
-  /// The first one and others, in which `pinned` sizes of axes are the same; fewer than kCount
-  /// where those have no plans of one structure.
+  /// The first one and others, at least kCount in all, in which `pinned` sizes of axes are the same
+  /// and each of the others has several values; none where those have no plans of one structure.
   std::vector<PlanSample> like(const PlanSample& first, const std::vector<bool>& pinned);
 
  private:

@@ -208,16 +208,20 @@ void ProgramClassKey::push_strides(const View& view) {
   if (!has_class_) return;
   std::uint64_t code = 0;
   if (!is_in_c_order(view)) {
+    const StrideKinds kinds(view.shape(), view.strides());
+    has_class_ = !kinds.overlaps;
     code = 1;
-    for (const std::int64_t stride : view.strides()) {
-      const bool is_literal = stride >= -1 && stride <= 1;
-      code = code << 2 | (is_literal ? static_cast<std::uint64_t>(stride + 1) : 3);
-      if (is_literal) continue;
-      if (size_count_ == kMostSizes) {
-        has_class_ = false;
-        return;
-      }
-      sizes_[size_count_++] = stride;
+    for (std::size_t k = 0; k < view.strides().size() && has_class_; ++k) {
+      const std::int64_t stride = view.strides()[k];
+      const StrideKinds::Kind kind = kinds.of[k];
+      const bool is_literal = kind == StrideKinds::Kind::literal;
+      const std::uint64_t sign = stride < 0 ? 1 : 0;
+      code = code << 3 | (is_literal                         ? static_cast<unsigned>(stride + 1)
+                          : kind == StrideKinds::Kind::dense ? 3 + sign
+                                                             : 5 + sign);
+      if (kind != StrideKinds::Kind::free) continue;
+      has_class_ = size_count_ < kMostSizes;
+      if (has_class_) sizes_[size_count_++] = stride;
     }
   }
   words_[count_++] = code;
@@ -236,6 +240,30 @@ bool is_in_c_order(const View& view) {
     expected *= view.shape()[k];
   }
   return true;
+}
+
+StrideKinds::StrideKinds(const Dims& shape, const Dims& strides) {
+  const std::size_t rank = shape.size();
+  const auto size_of = [&](std::size_t k) { return std::abs(strides[k]); };
+  for (std::size_t k = 0; k < rank; ++k) {
+    std::size_t at = k;
+    const auto comes_before = [&](std::size_t other) {
+      if (size_of(k) != size_of(other)) return size_of(k) < size_of(other);
+      return shape[k] == 1 && shape[other] != 1;
+    };
+    for (; at > 0 && comes_before(order[at - 1]); --at) order[at] = order[at - 1];
+    order[at] = static_cast<std::uint8_t>(k);
+  }
+  std::int64_t reach = 1;
+  for (std::size_t i = 0; i < rank; ++i) {
+    const std::size_t k = order[i];
+    const std::int64_t stride = size_of(k);
+    if (stride > 1) {
+      overlaps = overlaps || stride < reach;
+      of[k] = stride == reach ? Kind::dense : Kind::free;
+    }
+    reach = std::max(reach, stride * shape[k]);
+  }
 }
 
 StepKernelKey::StepKernelKey(const ProgramClass& form, std::size_t step,

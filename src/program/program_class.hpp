@@ -4,11 +4,11 @@
 //
 // Calls are of one class if they agree in everything but sizes, strides and alignment, if the same
 // of their axes have one element and the same are equally long, and if the same operands are in C
-// order. A class has several forms where what is fused, or how reductions are split, depends on
-// sizes. A form is what is planned alike: it was planned for several sizes while every decision
-// that depends on sizes was recorded (fusion/graph/size_trace.hpp), and holds for all sizes for
-// which those decisions would be the same. So a run by class launches what a plan for its own shape
-// would.
+// order, or have gaps along the same axes. A class has several forms where what is fused, or how
+// reductions are split, depends on sizes. A form is what is planned alike: it was planned for
+// several sizes while every decision that depends on sizes was recorded
+// (fusion/graph/size_trace.hpp), and holds for all sizes for which those decisions would be the
+// same. So a run by class launches what a plan for its own shape would.
 #pragma once
 
 #include <array>
@@ -34,14 +34,14 @@ namespace kiln {
 class ProgramClassKey {
  public:
   explicit ProgramClassKey(const Call& call);
-  /// See ClassKey; nor with packed operands.
+  /// See ClassKey; nor with packed operands, or such of which neighbours share memory.
   bool has_class() const { return has_class_; }
   /// Of one of its forms.
   std::span<const std::uint64_t> words(std::uint64_t form);
   std::uint64_t hash(std::uint64_t form) const { return mixed(hash_, form + 1); }
 
-  /// The sizes of the inputs' axes but 1, each once; then the strides, other than -1, 0 and 1, of
-  /// operands that are not in C order.
+  /// The sizes of the inputs' axes but 1, each once; then the strides of operands that are not in C
+  /// order, but for those that follow from sizes (StrideKinds).
   std::span<const std::int64_t> sizes() const { return {sizes_.data(), size_count_}; }
   /// How many of them are sizes of axes.
   std::size_t axis_sizes() const { return axis_sizes_; }

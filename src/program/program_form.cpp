@@ -344,7 +344,7 @@ std::shared_ptr<ProgramClass> make_form(const Definition& definition, const Call
   if (!first) return empty();
   for (const std::vector<bool>& pinned : pins_of(key.axis_sizes())) {
     const std::vector<PlanSample> samples = calls.like(*first, pinned);
-    if (samples.size() < PlanSamples::kCount) continue;
+    if (samples.empty()) continue;
     std::shared_ptr<ProgramClass> form = empty();
     try {
       FormMaker(*form, samples, pinned).run();

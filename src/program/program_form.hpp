@@ -28,6 +28,21 @@ inline constexpr std::uintptr_t kWorkspaceAddress = std::uintptr_t{1} << 16;
 
 /// Whether its strides are those of C order.
 bool is_in_c_order(const View& view);
+
+/// Which strides of an operand follow from its sizes, whatever these are, and which are numbers of
+/// their own. Of up to eight axes.
+struct StrideKinds {
+  enum class Kind : std::uint8_t {
+    literal,  ///< -1, 0 or 1
+    dense,    ///< neighbours along the axis lie one after the other, without gaps
+    free,     ///< there are gaps between them
+  };
+  StrideKinds(const Dims& shape, const Dims& strides);
+
+  std::array<Kind, Dims::kInline> of{};             ///< of each axis
+  std::array<std::uint8_t, Dims::kInline> order{};  ///< axes with shorter strides first
+  bool overlaps = false;  ///< some neighbours share memory: then of() means nothing
+};
 /// Of the data of an operand; inputs count from 0, outputs go on.
 std::uintptr_t address_of(const Call& call, std::size_t operand);
 

@@ -212,6 +212,24 @@ TEST_P(ProgramClasses, StridesAreNumbersToo) {
   EXPECT_GT(without_plan, 15);
 }
 
+// Columns that lie one after the other, until there are gaps between them.
+TEST_P(ProgramClasses, GapsAreNoNumbersOfCallsWithoutThem) {
+  const Program known = parse_program("f", "x * 2 + y");
+  for (int turn = 0; turn < 12; ++turn) {
+    const std::int64_t rows = 40 + turn, columns = 200 - turn;
+    const std::int64_t gap = turn < 4 ? 0 : 4 * (turn % 3);
+    const View turned(inputs[0], DType::f32, {rows, columns}, {1, rows + gap}, device);
+    const Argument in[] = {turned, view(inputs[1], {rows, columns})};
+    const View out = view(by_class, {rows, columns});
+    known.run(stream, in, {&out, 1}, {});
+    const Program fresh = parse_program("f", known.expression());
+    const View want = view(by_plan, {rows, columns});
+    Launch launch = fresh.bind(stream, in, {&want, 1}, {});
+    launch(stream);
+    ASSERT_EQ(read(by_class, kElements), read(by_plan, kElements)) << turn;
+  }
+}
+
 TEST_P(ProgramClasses, NothingIsKept) {
   const Form form{"f", "a = softmax(x, -1); a / sum(a, 0)", {{-1, -2}}, {{-1, -2}}};
   const Program program = parse_program(form.name, form.text);

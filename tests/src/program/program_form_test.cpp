@@ -6,14 +6,22 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "call/function_impl.hpp"
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/text/text.hpp"
+#include "kiln/error.hpp"
 #include "kiln/program.hpp"
 #include "program/memory.hpp"
+#include "tests/support/random_program.hpp"
+#include "tests/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -45,22 +53,34 @@ const SizedProgram kPrograms[] = {
     {"any(x > 1, 0), count_nonzero(x, 1), prod(x, -1)", {{-1, -2}}},
 };
 
+/// How operands of several axes lie; bit i stands for operand i, inputs first.
+struct Order {
+  std::int64_t gap = 0;      ///< after each row, where there is one
+  std::uint64_t gaps = ~0u;  ///< which ones have gaps
+  std::uint64_t turned = 0;  ///< which ones are in the order of Fortran
+
+  Dims strides(std::size_t operand, Dims shape) const {
+    if (shape.size() < 2) return contiguous_strides(shape);
+    const bool is_turned = (turned >> operand & 1) != 0;
+    if (is_turned) std::ranges::reverse(shape);
+    if ((gaps >> operand & 1) != 0) shape[shape.size() - 1] += gap;
+    Dims strides = contiguous_strides(shape);
+    if (is_turned) std::ranges::reverse(strides);
+    return strides;
+  }
+};
+
+/// A call of a program with arrays of these shapes; outputs have those that the program gives them.
 struct SizedCall {
-  SizedCall(const Definition& definition, const SizedProgram& program,
-            std::span<const std::int64_t> sizes, std::int64_t gap) {
-    std::uintptr_t at = 1 << 20;
+  SizedCall(const Definition& definition, std::span<const Dims> shapes,
+            std::span<const DType> dtypes, const Order& order) {
+    std::size_t operand = 0;
     const auto view = [&](DType dtype, const Dims& shape) {
-      at += std::uintptr_t{1} << 40;
-      Dims padded = shape;
-      if (shape.size() > 1) padded[shape.size() - 1] += gap;
-      return View(reinterpret_cast<void*>(at), dtype, shape, contiguous_strides(padded));
+      const std::uintptr_t at = (std::uintptr_t{operand + 1} << 40) + (1 << 20);
+      return View(reinterpret_cast<void*>(at), dtype, shape, order.strides(operand++, shape));
     };
-    for (const Dims& input : program.inputs) {
-      Dims shape = input;
-      for (std::int64_t& size : shape) {
-        if (size < 0) size = sizes[static_cast<std::size_t>(-size - 1)];
-      }
-      inputs.emplace_back(view(DType::f32, shape));
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      inputs.emplace_back(view(dtypes.empty() ? DType::f32 : dtypes[i], shapes[i]));
     }
     const ProgramPlan natural = plan_program(definition, types_of({stream, inputs, {}}));
     for (std::size_t i = 0; i < natural.output_shapes.size(); ++i) {
@@ -73,6 +93,16 @@ struct SizedCall {
   std::vector<Argument> inputs;
   std::vector<View> outputs;
 };
+
+std::vector<Dims> shapes_of(const SizedProgram& program, std::span<const std::int64_t> sizes) {
+  std::vector<Dims> shapes = program.inputs;
+  for (Dims& shape : shapes) {
+    for (std::int64_t& size : shape) {
+      if (size < 0) size = sizes[static_cast<std::size_t>(-size - 1)];
+    }
+  }
+  return shapes;
+}
 
 void expect_same(const ProgramClass& form, const ProgramNumbers& at, const ProgramPlan& plan,
                  const CallTypes& types) {
@@ -111,6 +141,20 @@ void expect_same(const ProgramClass& form, const ProgramNumbers& at, const Progr
   }
 }
 
+// Whether a form that was made for one call holds for another: then its numbers are those of that
+// call's plan.
+bool holds(const Definition& definition, const ProgramClass& form, const SizedCall& made_for,
+           const SizedCall& call) {
+  ProgramClassKey key(call.call());
+  ProgramClassKey own(made_for.call());
+  if (!key.has_class() || !std::ranges::equal(key.words(0), own.words(0))) return false;
+  ProgramNumbers at;
+  if (!evaluate(form, key, at)) return false;
+  const CallTypes types = types_of(call.call());
+  expect_same(form, at, plan_program(definition, types), types);
+  return true;
+}
+
 TEST(ProgramForm, HoldsWhereItsNumbersAreThoseOfThePlan) {
   std::mt19937 random(17);
   const auto size = [&] {
@@ -128,9 +172,12 @@ TEST(ProgramForm, HoldsWhereItsNumbersAreThoseOfThePlan) {
       const std::int64_t limit = three ? 300 : 1 << 13;
       const auto draw = [&] { return std::min(limit, size()); };
       const std::int64_t first_sizes[] = {draw(), draw(), draw()};
-      // Rows with gaps between them in every third call.
+      // Rows with gaps between them in every third call, columns that lie one after the other, with
+      // gaps or without, in others.
       const bool gaps = turn % 3 == 2;
-      const SizedCall first(definition, program, first_sizes, gaps ? 8 : 0);
+      const bool turned = turn % 4 == 1;
+      const SizedCall first(definition, shapes_of(program, first_sizes), {},
+                            {gaps ? 8 : 0, ~0u, turned ? ~0u : 0});
       const ProgramClassKey key(first.call());
       const auto form = make_form(definition, first.call(), key,
                                   plan_program(definition, types_of(first.call())));
@@ -138,15 +185,10 @@ TEST(ProgramForm, HoldsWhereItsNumbersAreThoseOfThePlan) {
       ++made;
       for (int other = 0; other < 40; ++other) {
         const std::int64_t sizes[] = {draw(), draw(), draw()};
-        const SizedCall second(definition, program, sizes, gaps ? 4 + 4 * (other % 3) : 0);
-        ProgramClassKey other_key(second.call());
-        ProgramClassKey first_key(first.call());
-        if (!std::ranges::equal(other_key.words(0), first_key.words(0))) continue;
-        ProgramNumbers at;
-        if (!evaluate(*form, other_key, at)) continue;
-        ++held;
-        CallTypes types = types_of(second.call());
-        expect_same(*form, at, plan_program(definition, types), types);
+        const std::int64_t gap = gaps || turned ? 4 * (other % 4) : 0;
+        const SizedCall second(definition, shapes_of(program, sizes), {},
+                               {gap, ~0u, turned ? ~0u : 0});
+        if (holds(definition, *form, first, second)) ++held;
         if (::testing::Test::HasFailure()) {
           FAIL() << fmt::format("{}\nmade for {}, {}, {}, of {}, {}, {}", program.text,
                                 first_sizes[0], first_sizes[1], first_sizes[2], sizes[0], sizes[1],
@@ -157,6 +199,65 @@ TEST(ProgramForm, HoldsWhereItsNumbersAreThoseOfThePlan) {
     if (made < 2 || held < 4) seldom += fmt::format("{}: {} {}\n", program.text, made, held);
   }
   EXPECT_EQ(seldom, "");
+}
+
+std::string text_of(const std::vector<Argument>& arguments) {
+  std::string text;
+  for (const Argument& argument : arguments) {
+    text += fusion::to_string(argument.view().shape()) + " by " +
+            fusion::to_string(argument.view().strides()) + " ";
+  }
+  return text;
+}
+
+// What nobody thought of.
+TEST(ProgramForm, OfRandomProgramsHoldsWhereItsNumbersAreThoseOfThePlan) {
+  const std::uint64_t seed = testing::setting("KILN_TEST_SEED", 1);
+  const auto draws = static_cast<int>(testing::setting("KILN_TEST_DRAWS", 60));
+  std::mt19937_64 random(seed);
+  int held = 0;
+  for (int draw = 0; draw < draws; ++draw) {
+    const testing::RandomProgram program =
+        testing::random_program(seed + static_cast<std::uint64_t>(draw),
+                                {.nodes = 4 + random() % 16, .floats = draw % 4 != 0});
+    const Definition definition{"f", program.graph, {}, fusion::to_text(program.graph)};
+    // Other numbers for the sizes of the program's arrays.
+    const auto shapes = [&] {
+      std::map<std::int64_t, std::int64_t> sizes{{0, 0}, {1, 1}};
+      std::vector<Dims> other = program.shapes;
+      for (Dims& shape : other) {
+        for (std::int64_t& size : shape) {
+          const double power = std::uniform_real_distribution<double>(1, 11)(random);
+          size = sizes.try_emplace(size, static_cast<std::int64_t>(std::exp2(power))).first->second;
+        }
+      }
+      return other;
+    };
+    const auto call_of = [&](const std::vector<Dims>& given, const Order& order) {
+      std::optional<SizedCall> call;
+      try {
+        call.emplace(definition, given, program.dtypes, order);
+      } catch (const Error&) {  // the program names sizes
+      }
+      return call;
+    };
+    const Order order{draw % 3 * 8, random(), draw % 2 == 0 ? 0 : random()};
+    const auto first = call_of(random() % 2 == 0 ? program.shapes : shapes(), order);
+    if (!first || !ProgramClassKey(first->call()).has_class()) continue;
+    const auto form = make_form(definition, first->call(), ProgramClassKey(first->call()),
+                                plan_program(definition, types_of(first->call())));
+    for (int other = 0; other < 30 && !form->is_empty; ++other) {
+      Order other_gaps = order;
+      if (order.gap != 0 || order.turned != 0) other_gaps.gap = 4 * (other % 5);
+      const auto second = call_of(shapes(), other_gaps);
+      if (second && holds(definition, *form, *first, *second)) ++held;
+      if (::testing::Test::HasFailure()) {
+        FAIL() << definition.expression << "\nmade for " << text_of(first->inputs) << ", of "
+               << text_of(second->inputs) << "\nof seed " << seed << ", program " << draw;
+      }
+    }
+  }
+  EXPECT_GT(held, draws) << "seed " << seed;
 }
 
 TEST(FormulaFinder, FindsProductsQuotientsAndSumsOfTwo) {
