@@ -96,13 +96,16 @@ constexpr OnMiss when_kept(OnMiss on_miss) {
 /// Has what calls were served without compiled, at its end: compiling does not hold them up.
 class CompileLater {
  public:
-  explicit CompileLater(std::span<const WantedKernel> missing) : missing_(missing) {}
+  explicit CompileLater(std::span<const WantedKernel> missing) : missing_(missing) {
+    for (const WantedKernel& one : missing) named_.push_back(name_kernel(one.request));
+  }
   CompileLater(const CompileLater&) = delete;
   CompileLater& operator=(const CompileLater&) = delete;
-  ~CompileLater() { KernelTable::instance().request_missed(missing_); }
+  ~CompileLater() { KernelTable::instance().request_missed(missing_, named_); }
 
  private:
   const std::span<const WantedKernel> missing_;
+  std::vector<NamedKernel> named_;  // beforehand: a destructor must not throw
 };
 
 /// Emits the kernels of a call for its device, finds or, as `on_miss` says, compiles them, and

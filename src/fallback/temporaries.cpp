@@ -14,6 +14,12 @@
 #include "kiln/fallback.hpp"
 
 namespace kiln {
+namespace {
+
+// hipStreamPerThread and CU_STREAM_PER_THREAD: another stream in each thread.
+void* const kStreamPerThread = reinterpret_cast<void*>(std::uintptr_t{2});
+
+}  // namespace
 
 Temporaries& Temporaries::of(Device device) {
   static auto* const mutex = new std::mutex;
@@ -41,7 +47,8 @@ Temporaries::Lease Temporaries::lease(jit::Backend& backend, const Stream& strea
                     "compiled in the background",
                     function));
   }
-  const bool elsewhere = used_ && stream_ != stream.native;
+  const bool same = stream_ == stream.native && stream.native != kStreamPerThread;
+  const bool elsewhere = used_ && !same;
   if (elsewhere && stream.device.type != DeviceType::cpu && !backend.wait_until_idle()) {
     throw Error(Code::would_compile,
                 fmt::format("{}: on_miss is fallback, whose temporaries another stream uses, which "

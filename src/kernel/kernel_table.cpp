@@ -295,9 +295,8 @@ void KernelTable::request_missed(const WantedKernel& wanted, const NamedKernel& 
   throw_failure_of_miss(named.key);  // there may be no thread for it
 }
 
-void KernelTable::request_missed(std::span<const WantedKernel> wanted) {
-  std::vector<NamedKernel> named;
-  for (const WantedKernel& one : wanted) named.push_back(name_kernel(one.request));
+void KernelTable::request_missed(std::span<const WantedKernel> wanted,
+                                 std::span<const NamedKernel> named) {
   {
     const std::lock_guard lock(mutex_);
     for (std::size_t i = 0; i < wanted.size(); ++i) enqueue_missed(wanted[i], named[i]);

@@ -86,7 +86,7 @@ class KernelTable {
   /// failed, once: it is queued again by the call after that.
   void request_missed(const WantedKernel& wanted, const NamedKernel& named);
   /// The same of what calls missed that were served without; the next ones get its failures.
-  void request_missed(std::span<const WantedKernel> wanted);
+  void request_missed(std::span<const WantedKernel> wanted, std::span<const NamedKernel> named);
   /// Why the attempt before failed, if it has, as request_missed() throws it.
   void throw_failure_of_miss(const cache::Key& key);
 

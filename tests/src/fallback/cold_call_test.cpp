@@ -7,10 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <latch>
+#include <numeric>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "fallback/general_kernels.hpp"
 #include "kiln/kiln.hpp"
@@ -83,6 +89,55 @@ TEST(FallbackBesideACompiler, ServesTheCallAndIsTakenOverFromBetweenCalls) {
   for (std::size_t i = 0; i < first.size(); ++i) {
     EXPECT_NEAR(first[i], before[i], 1e-6 * std::abs(before[i]));
   }
+}
+
+// Threads that call shapes never seen, while kernels take over.
+TEST(FallbackBesideACompiler, ServesThreadsUntilKernelsTakeOver) {
+  constexpr int kThreads = 4;
+  const Options options{.on_miss = OnMiss::fallback};
+  const Function function = parse("threaded", "x * 3 + 0.5", options);
+  const Program program = parse_program("threaded", "y = x * 2; y + max(y, -1)", options);
+  std::latch served(kThreads);
+  std::array<int, kThreads> wrong{};
+  const auto work = [&](int& errors) {
+    alignas(64) std::array<float, 256> x{};
+    alignas(64) std::array<float, 256> y{};
+    std::iota(x.begin(), x.end(), 0.F);
+    const Stream cpu;
+    const auto call = [&](std::int64_t size) {
+      const Argument in[] = {View(x.data(), DType::f32, {size})};
+      const View out(y.data(), DType::f32, {size});
+      function.call(cpu, in, {&out, 1});
+      const auto last = static_cast<std::size_t>(size - 1);
+      if (y[last] != x[last] * 3 + 0.5F) ++errors;
+      return function.look_up(cpu, in, {&out, 1}).fallback;
+    };
+    const auto run = [&](std::int64_t rows) {
+      const Argument in[] = {View(x.data(), DType::f32, {rows, 16})};
+      const View out(y.data(), DType::f32, {rows, 16});
+      program.run(cpu, in, {&out, 1}, {});
+      const auto last = static_cast<std::size_t>(16 * rows - 1);
+      if (y[last] != x[last] * 4) ++errors;
+      return program.look_up(cpu, in, {&out, 1}).fallback;
+    };
+    int served_turns = 0;
+    for (int after = 0; after < 200;) {
+      const int turn = served_turns + after;
+      const bool calls_wait = call(16 * (1 + turn % 16));
+      const bool runs_wait = run(2 + turn % 15);
+      if (!calls_wait && !runs_wait) {
+        ++after;
+      } else if (++served_turns == 10) {
+        served.count_down();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int& errors : wrong) threads.emplace_back(work, std::ref(errors));
+  served.wait();  // all of them are served without kernels
+  ASSERT_TRUE(gated.open(64));
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(wrong, ::testing::Each(0));
 }
 
 TEST(GeneralKernels, HaveDistinctTexts) {
