@@ -1,6 +1,6 @@
-// A process that runs for long: layouts without end, functions and graphs made and dropped, in
-// bounded memory and time. This program has a low limit, so that it is reached soon; how long the
-// soak takes is KILN_TEST_SECONDS.
+// A process that runs for long: layouts without end, functions, programs and graphs made and
+// dropped, kernels that calls do not wait for, in bounded memory and time. This program has a low
+// limit, so that it is reached soon; how long the soak takes is KILN_TEST_SECONDS.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,12 +10,18 @@
 #include <array>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
+#include <iterator>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "call/call_specs.hpp"
+#include "call/function_impl.hpp"
 #include "kiln/kiln.hpp"
 #include "tests/support/device_test.hpp"
+#include "tests/support/general_kernels.hpp"
 #include "tests/support/private_cache.hpp"
 
 namespace kiln {
@@ -62,9 +68,12 @@ class Steady : public testing::DeviceTest {
     }
   }
 
-  /// A new layout for each turn: `size` elements at steps.
-  View strided(float* data, int turn, std::int64_t size = 4) const {
-    return {data, DType::f32, {size}, {1 + turn % 1000}, device};
+  static constexpr int kLayouts = 20000;
+  /// A new layout for each turn: rows, their length, and the gaps between them.
+  View matrix(float* data, int turn) const {
+    const std::int64_t rows = 2 + turn % 4, columns = 1 + turn / 4 % 100;
+    const std::int64_t pitch = columns + turn / 400 % 50;
+    return {data, DType::f32, {rows, columns}, {pitch, 1}, device};
   }
   View grown(float* data, int turn) const { return view(data, 1 + turn % kSize); }
 
@@ -177,9 +186,10 @@ TEST_P(Steady, ProgramsAreBoundedToo) {
   EXPECT_GT(usage().plans_dropped, 0u);
 }
 
-// Calls go on while others drop what they have just found.
+// Calls and runs go on while others drop what they have just found.
 TEST_P(Steady, ThreadsCallWhilePlansAreDropped) {
   const Function next = fuse("next", [](Value v) { return v + 1; });
+  const Program program = parse_program("scaled", "y = x + 1; y * 2 + y");
   std::vector<std::thread> threads;
   std::vector<float*> outputs;
   for (int t = 0; t < 4; ++t) outputs.push_back(zeros(kSize));
@@ -188,6 +198,12 @@ TEST_P(Steady, ThreadsCallWhilePlansAreDropped) {
     threads.emplace_back([&, t] {
       const Stream own = backend->create_stream();
       float* const out = outputs[static_cast<std::size_t>(t)];
+      const auto expect_at = [&](int place, int value) {
+        backend->synchronize(own);
+        if (!on_gpu() && out[place] != static_cast<float>(value)) {
+          ++wrong[static_cast<std::size_t>(t)];
+        }
+      };
       for (int turn = 0; turn < 400; ++turn) {
         const int size = t * 400 + turn;
         const std::array<Argument, 1> in = {grown(x, size)};
@@ -195,10 +211,11 @@ TEST_P(Steady, ThreadsCallWhilePlansAreDropped) {
         if (turn % 2 == 0) next.prepare(own, in, {&result, 1});
         next.call(own, in, {&result, 1});
         next(own, {grown(x, 0)}, {grown(out, 0)});
-        backend->synchronize(own);
-        if (!on_gpu() && out[size % kSize] != static_cast<float>(size % kSize + 2)) {
-          ++wrong[static_cast<std::size_t>(t)];
-        }
+        expect_at(size % kSize, size % kSize + 2);
+        const std::array<Argument, 1> rows = {matrix(x, size)};
+        const View scaled = matrix(out, size);
+        program.run(own, rows, {&scaled, 1}, {});
+        expect_at(0, 6);
       }
       backend->destroy_stream(own);
     });
@@ -207,62 +224,132 @@ TEST_P(Steady, ThreadsCallWhilePlansAreDropped) {
   EXPECT_THAT(wrong, ::testing::Each(0));
 }
 
+std::size_t mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<std::size_t>(
+      std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
+}
+
 // Everything of the above at once, for as long as is asked for.
-TEST_P(Steady, Soak) {
-  const char* wanted = std::getenv("KILN_TEST_SECONDS");
+class Soak : public Steady {
+ protected:
+  void SetUp() override {
+    Steady::SetUp();
+    if (backend == nullptr) return;
+    has_rows = !testing::is_host_driver(*backend);
+    lent = allocate(std::vector<std::byte>(std::size_t{1} << 20));
+    lend_fallback_memory(View(lent, DType::u8, {1 << 20}, device));
+    if (!on_gpu()) return;  // the CPU device has an interpreter
+    CallTypes types;
+    types.arguments = {{DType::f32, false, false}};
+    types.arrays = {{DType::f32, {64}, {1}}};
+    types.outputs = {{DType::f32, {64}, {1}}};
+    const std::vector<KernelSpec> kernels = call_specs(numbered(1).impl().definition, types);
+    testing::load_general_kernels(kernels, *backend);
+  }
+  void TearDown() override {
+    if (lent != nullptr) lend_fallback_memory(View(nullptr, DType::u8, {0}, device));
+    Steady::TearDown();
+  }
+
+  void run_turn() {
+    next(stream, {grown(x, turn)}, {grown(y, turn)});
+    next(stream, {matrix(x, turn)}, {matrix(y, turn)});
+    fuse("dropped", [](Value v) { return v * 2; })(stream, {view(x, 64)}, {view(y, 64)});
+    if (turn % 10 == 0) run_tenth();
+    // A kernel that is in no cache.
+    if (turn % 10000 == 0) cold.emplace(cold_numbered(turn / 10000));
+    if (turn % 50 == 0) {
+      (*cold)(stream, {view(x, 64)}, {view(y, 64)});
+      backend->synchronize(stream);
+    }
+    ++turn;
+  }
+
+  // What takes longer.
+  void run_tenth() {
+    Graph graph = record(device, [&](Recorder& r) {
+      r.call(next, {grown(x, turn)}, {grown(y, turn)});
+      r.call(next, {grown(y, turn)}, {grown(z, turn)});
+    });
+    graph.launch(stream);
+    numbered(turn / 10 % kKernels)(stream, {view(x, 64)}, {view(y, 64)});
+    const std::array<Argument, 1> in = {matrix(x, turn)};
+    const View out = matrix(y, turn);
+    next.prepare(stream, in, {&out, 1});  // a plan
+    const View row(x, DType::f32, {2, 1024 + turn % 1024}, device);
+    const View scaled_row(y, DType::f32, {2, 1024 + turn % 1024}, device);
+    scaled.run(stream, {row}, {scaled_row}, {});
+    if (has_rows) {
+      const Dims shape{2 + turn % 20, 64 + 4 * (turn / 20 % 20)};
+      const View given(x, DType::f32, shape, device);
+      const View result(y, DType::f32, shape, device);
+      normalised.run(stream, {given}, {result}, View(z, DType::u8, {4 * kSize}, device));
+    }
+    backend->synchronize(stream);
+  }
+
+  /// None of them is like another one.
+  static Function cold_numbered(int n) {
+    return parse(fmt::format("cold{}", n), fmt::format("x * {} + 0.5", n),
+                 {.on_miss = OnMiss::fallback});
+  }
+
+  const Function next = fuse("next", [](Value v) { return v + 1; });
+  const Program scaled = parse_program("scaled", "y = exp(x); y * 2 + y");
+  const Program normalised = parse_program("normalised", "y = x / sum(x, 0); y / sum(y, 1)");
+  std::optional<Function> cold;
+  bool has_rows = false;
+  std::byte* lent = nullptr;
+  float* z = nullptr;
+  int turn = 0;
+};
+
+TEST_P(Soak, TakesBoundedMemoryAndTime) {
+  const char* const wanted = std::getenv("KILN_TEST_SECONDS");
   const double seconds = wanted != nullptr ? std::atof(wanted) : 1.5;
   const auto seconds_of = [](clockid_t clock) {
     timespec time{};
     ::clock_gettime(clock, &time);
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
   };
-  const Function next = fuse("next", [](Value v) { return v + 1; });
-  const Program program = parse_program("scaled", "y = exp(x); y * 2 + y");
-  int turn = 0;
-  const auto turns = [&] {
-    for (int i = 0; i < 200; ++i, ++turn) {
-      next(stream, {grown(x, turn)}, {grown(y, turn)});
-      next(stream, {strided(x, turn)}, {strided(y, turn)});
-      fuse("dropped", [](Value v) { return v * 2; })(stream, {view(x, 64)}, {view(y, 64)});
-      if (i % 10 == 0) {
-        Graph graph = record(device, [&](Recorder& r) {
-          r.call(next, {grown(x, turn)}, {grown(y, turn)});
-          r.call(next, {grown(y, turn)}, {grown(x, turn)});
-        });
-        graph.launch(stream);
-        numbered(turn / 10 % kKernels)(stream, {view(x, 64)}, {view(y, 64)});
-        const View row(x, DType::f32, {2, 1024 + turn % 1024}, device);
-        program.run(stream, {row}, {row}, {});
-        backend->synchronize(stream);
-      }
-    }
-  };
+  constexpr int kTurns = 200;
+  z = zeros(kSize);
   const auto rounds = [&](double limit) {  // this thread's time for the fastest one
     const double begin = seconds_of(CLOCK_MONOTONIC);
     double fastest = 1e9;
     do {
       const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-      turns();
+      for (int i = 0; i < kTurns; ++i) run_turn();
       fastest = std::min(fastest, seconds_of(CLOCK_THREAD_CPUTIME_ID) - before);
     } while (seconds_of(CLOCK_MONOTONIC) - begin < limit);
     return fastest;
   };
+  const std::uint64_t served = usage().fallbacks;
   rounds(0);  // compiles
   const double first = rounds(seconds / 3);
   const std::size_t bytes = mallinfo2().uordblks;
+  const std::size_t mapped = mappings();
   const double last = rounds(seconds * 2 / 3);
   const std::size_t later = mallinfo2().uordblks;
+  const std::size_t mapped_later = mappings();
   RecordProperty("turns", turn);
   EXPECT_LT(later, bytes + kLimit) << "bytes before and after, of " << turn << " turns";
+  EXPECT_LT(mapped_later, mapped + 200) << "mappings before and after, of " << turn << " turns";
   EXPECT_LT(last, 2 * first) << "seconds for 200 turns at the beginning and the end";
   EXPECT_LE(usage().plan_bytes, kLimit);
+  EXPECT_GT(usage().fallbacks, served);
+  if (seconds >= 60) {
+    EXPECT_GT(turn, kLayouts);
+  }
   fmt::print(
-      "{} turns; {} and {} bytes in use; {:.1f} and {:.1f} us a turn; {} plans dropped, {} "
-      "kernels unloaded\n",
-      turn, bytes, later, first / 200 * 1e6, last / 200 * 1e6, usage().plans_dropped,
-      usage().kernels_unloaded);
+      "{} turns; {} and {} bytes in use, {} and {} mappings; {:.1f} and {:.1f} us a turn; {} plans "
+      "dropped, {} kernels unloaded, {} calls served without their kernel\n",
+      turn, bytes, later, mapped, mapped_later, first / kTurns * 1e6, last / kTurns * 1e6,
+      usage().plans_dropped, usage().kernels_unloaded, usage().fallbacks - served);
 }
 
+KILN_ON_EVERY_DEVICE(Soak);
 KILN_ON_EVERY_DEVICE(Steady);
 
 }  // namespace
