@@ -8,7 +8,10 @@ read and every output written once.
 
     bench/peers_corpus.py [--device cuda|cpu] [--mebibytes N] [--samples N] [--peers eager,compile]
                           [--part I/N] [--workers N] [--budget SECONDS] [--kiln PATH] [--json FILE]
-                          [--corpus FILE] [FUNCTION ...]
+                          [--corpus FILE | --drawn FILE] [FUNCTION ...]
+
+--drawn measures the functions that a sweep has drawn, at the sizes that it has drawn: what
+`kiln bench --sweep --json` wrote, whose times are compared, or `kiln bench --sweep --list --json`.
 
 torch.compile takes seconds for a function, so with --workers that many processes first compile all of
 them into its cache on disk; then one process measures. Rows are printed, and the file of --json is
@@ -34,7 +37,7 @@ CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus", "fun
 DTYPES = {
     "f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16,
     "i64": torch.int64, "i32": torch.int32, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool,
-    "f8e4m3": torch.float8_e4m3fn,
+    "f8e4m3": torch.float8_e4m3fn, "f8e5m2": torch.float8_e5m2,
 }
 BITS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "u4": 4, "i4": 4}
 
@@ -54,6 +57,12 @@ class Packed:
         return ((values ^ 8) - 8) if self.signed else values
 
 
+def packed(x):
+    """Numbers of 4 bits, two to a byte, as kiln stores them."""
+    low, high = (part.to(torch.int32) & 15 for part in (x[..., 0::2], x[..., 1::2]))
+    return (low | high << 4).to(torch.uint8)
+
+
 def wide(x):
     return x.unpacked() if isinstance(x, Packed) else x
 
@@ -64,6 +73,21 @@ def cast(dtype):
 
 def reduction(function):
     return lambda x, *axes: function(wide(x), dim=list(axes or range(x.dim())), keepdim=True)
+
+
+def iota(shape, device):
+    """Indices along an axis of the largest argument."""
+
+    def along(axis):
+        extents = [1] * len(shape)
+        extents[axis] = shape[axis]
+        return torch.arange(shape[axis], device=device, dtype=torch.int32).reshape(extents)
+
+    return along
+
+
+def variance(x, dim, keepdim):
+    return torch.var(x, dim, correction=0, keepdim=keepdim)
 
 
 def common(*values):
@@ -108,12 +132,19 @@ def reshape(x, *extents):
 def names_for(first):
     functional = torch.nn.functional
     shape, device = first.shape, first.device
-    plain = ["exp", "log", "log10", "sqrt", "rsqrt", "tanh", "sigmoid", "abs", "round", "sin", "cos"]
+    plain = ["exp", "log", "log10", "sqrt", "rsqrt", "tanh", "sigmoid", "abs", "round", "sin", "cos",
+             "relu", "sign"]
     names = {name: getattr(torch, name) for name in plain}
     names.update({dtype: cast(torch_dtype) for dtype, torch_dtype in DTYPES.items()})
     names.update(
         sum=reduction(torch.sum), mean=reduction(torch.mean), max=reduction(torch.amax),
-        min=reduction(torch.amin), softmax=torch.softmax, cumsum=torch.cumsum,
+        min=reduction(torch.amin), var=reduction(variance), norm2=reduction(torch.linalg.vector_norm),
+        std=reduction(lambda x, dim, keepdim: torch.sqrt(variance(x, dim, keepdim))),
+        logsumexp=reduction(torch.logsumexp), argmax=lambda x, axis: torch.argmax(x, axis, keepdim=True),
+        softmax=torch.softmax, log_softmax=torch.log_softmax, cumsum=torch.cumsum,
+        cummax=lambda x, axis: torch.cummax(x, axis).values, iota=iota(shape, device),
+        u4=packed, i4=packed, gelu=functional.gelu, leaky_relu=functional.leaky_relu,
+        hardswish=functional.hardswish, quick_gelu=lambda x: x * torch.sigmoid(1.702 * x),
         silu=functional.silu, gelu_tanh=lambda x: functional.gelu(x, approximate="tanh"),
         mish=functional.mish, softplus=functional.softplus, rms_norm=rms_norm, layer_norm=layer_norm,
         squared_relu=lambda x: torch.relu(x) ** 2, where=scalar_where, inf=float("inf"),
@@ -165,6 +196,17 @@ def read_corpus(path, chosen):
             if not chosen or name in chosen:
                 functions.append((name, text, bench.split()))
     return functions
+
+
+def read_drawn(path, chosen):
+    """The functions of a sweep, and the rows of what it measured."""
+    with open(path, encoding="utf-8") as file:
+        cases = [case for case in json.load(file)["cases"] if not chosen or case["case"] in chosen]
+    functions = [(case["case"], case["text"], case["arguments"]) for case in cases]
+    rows = [{"case": case["case"], "peer": "kiln", "skipped": "refused: " + case["refused"]}
+            if "refused" in case else dict(case, peer="kiln")
+            for case in cases if "refused" in case or "microseconds" in case]
+    return functions, rows
 
 
 def arguments_of(specs, n):
@@ -285,7 +327,8 @@ def start_workers(functions, options):
     environment = dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS="1")
     for k in range(min(options.workers, len(functions))):
         command = [sys.executable, os.path.abspath(__file__), "--compile-only", "--device",
-                   options.device, "--mebibytes", str(options.mebibytes), "--corpus", options.corpus]
+                   options.device, "--mebibytes", str(options.mebibytes)]
+        command += ["--drawn", options.drawn] if options.drawn else ["--corpus", options.corpus]
         command += [name for name, _, _ in functions[k::options.workers]]
         workers.append(subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL, start_new_session=True))
@@ -339,6 +382,10 @@ class Report:
             same = times[case, "kiln"]["bytes"] == times[case, "compile"]["bytes"]
             print(f"{case:24} {ratio[case]:6.2f} x as fast as torch.compile"
                   + ("" if same else ", which moves another number of bytes"))
+        if both:
+            slower = sum(value < 1 / 1.05 for value in ratio.values())
+            mean = math.exp(statistics.fmean(math.log(value) for value in ratio.values()))
+            print(f"{len(both)} functions: geometric mean {mean:.3f} x; {slower} slower by more than 5 %")
 
 
 def parse_options():
@@ -350,6 +397,7 @@ def parse_options():
     parser.add_argument("--samples", type=int, default=15)
     parser.add_argument("--peers", default="eager,compile", type=lambda text: text.split(","))
     parser.add_argument("--corpus", metavar="FILE", default=CORPUS, help="other functions")
+    parser.add_argument("--drawn", metavar="FILE", help="the functions that a sweep has drawn")
     parser.add_argument("--part", default="1/1", help="only every Nth function, from the Ith")
     parser.add_argument("--workers", type=int, default=0, help="processes that compile beforehand")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds, then the rest is skipped")
@@ -365,7 +413,11 @@ def main():
     begin = time.perf_counter()
     options = parse_options()
     part, parts = (int(number) for number in options.part.split("/"))
-    functions = read_corpus(options.corpus, options.functions)[part - 1::parts]
+    if options.drawn:
+        functions, measured = read_drawn(options.drawn, options.functions)
+    else:
+        functions, measured = read_corpus(options.corpus, options.functions), []
+    functions = functions[part - 1::parts]
     if options.compile_only:
         compile_ahead(functions, options)
         return 0
@@ -374,8 +426,11 @@ def main():
     copy = copy_speed(options.device, options.mebibytes, options.samples)
     print(f"copy {copy / 1e3:.0f} GB/s, after {time.perf_counter() - begin:.0f} s", flush=True)
     report = Report(options, copy)
-    if options.kiln:
-        for row in kiln_rows(functions, options):
+    if options.kiln and not options.drawn:
+        measured = kiln_rows(functions, options)
+    names = {name for name, _, _ in functions}
+    for row in measured:
+        if row["case"] in names or row["case"] == "all":
             report.add(row)
     for name, text, specs in functions:
         if time.perf_counter() - begin > options.budget:

@@ -116,6 +116,12 @@ OutputTypes output_types(const Function& function, const Specification& specific
 std::vector<KernelSpec> kernel_specs(const Function& function, const Specification& specification) {
   const Definition& definition = function.impl().definition;
   if (!takes_program(function, specification)) return function_specs(definition, specification);
+  return program_specs(function, specification);
+}
+
+std::vector<KernelSpec> program_specs(const Function& function,
+                                      const Specification& specification) {
+  const Definition& definition = function.impl().definition;
   const CallTypes types = program_types(definition, specification);
   return step_specs(plan_program(definition, types), types);
 }

@@ -25,6 +25,7 @@
 #include "tool/bench_compare.hpp"
 #include "tool/bench_corpus.hpp"
 #include "tool/bench_size.hpp"
+#include "tool/bench_sweep.hpp"
 #include "tool/bench_values.hpp"
 #include "tool/commands.hpp"
 #include "tool/execute.hpp"
@@ -340,6 +341,7 @@ void draw(const std::string& path, const std::string& title,
 }  // namespace
 
 int run_bench(const BenchOptions& options) {
+  if (options.sweep) return run_bench_sweep(options);
   if (!options.corpus.empty()) return run_bench_corpus(options);
   const std::vector<BenchCase> cases = bench_cases(options.cases);
   const Device device = choose_device(options.device);

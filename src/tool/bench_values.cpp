@@ -10,7 +10,13 @@
 namespace kiln::tool {
 namespace {
 
-constexpr std::size_t kPeriod = 1 << 16;
+constexpr std::size_t kPeriod = 65521;
+constexpr std::uint64_t kCounts = 100;
+
+// Of what is drawn at once, in bytes.
+std::size_t width_of(DType dtype) {
+  return is_packed(dtype) ? 1 : static_cast<std::size_t>(bits(dtype) / 8);
+}
 
 std::uint64_t rounded_to(DType dtype, double value) {
   using namespace fusion::reference;
@@ -34,10 +40,11 @@ std::vector<std::byte> random_values(DType dtype, std::size_t bytes, RandomFloat
       return low | real(DType::f32) << 32;
     }
     // Any byte is an integer or two packed numbers, but some are NaN in the formats of 8 bits.
+    if (!is_floating(dtype) && bits(dtype) >= 32) return random() % kCounts;
     if (!is_floating(dtype) || is_packed(dtype)) return random();
     return real(dtype);
   };
-  const std::size_t width = is_packed(dtype) ? 1 : static_cast<std::size_t>(bits(dtype) / 8);
+  const std::size_t width = width_of(dtype);
   const std::size_t count = bytes / width;
   std::vector<std::byte> values(bytes);
   for (std::size_t i = 0; i < std::min(count, kPeriod); ++i) {
@@ -49,5 +56,7 @@ std::vector<std::byte> random_values(DType dtype, std::size_t bytes, RandomFloat
   }
   return values;
 }
+
+std::size_t period_bytes(DType dtype) { return kPeriod * width_of(dtype); }
 
 }  // namespace kiln::tool

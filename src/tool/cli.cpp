@@ -1,5 +1,8 @@
 #include "tool/cli.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <span>
 #include <string>
 #include <utility>
@@ -10,6 +13,7 @@
 #include "tool/bench_cases.hpp"
 #include "tool/cli_text.hpp"
 #include "tool/commands.hpp"
+#include "tool/sweep/draw.hpp"
 
 namespace kiln::tool {
 namespace {
@@ -281,7 +285,8 @@ class Builder {
   void bench() {
     auto [app, options] = add<BenchOptions>(
         *line_.app, "bench", "Measure fused kernels against a copy in the same run", run_bench);
-    app->add_option("CASE", options->cases, "Cases to run; all of them by default");
+    CLI::Option* cases =
+        app->add_option("CASE", options->cases, "Cases to run; all of them by default");
     app->footer("Cases: " + bench_case_names() + ".");
     app->add_option("--device", options->device, "Where to run: auto uses a GPU if there is one")
         ->type_name("auto|cpu|hip[:N]|cuda[:N]")
@@ -294,10 +299,30 @@ class Builder {
                     "Number of timings per case; the median is reported")
         ->check(CLI::Range(1, 10'000))
         ->capture_default_str();
-    app->add_option("--corpus", options->corpus,
-                    "Run the functions in this file instead, such as bench/corpus/functions.txt")
-        ->type_name("FILE");
-    app->add_option("--plot", options->plot, "Draw the results as a bar chart in an SVG file")
+    CLI::Option* corpus =
+        app->add_option(
+               "--corpus", options->corpus,
+               "Run the functions in this file instead, such as bench/corpus/functions.txt")
+            ->type_name("FILE");
+    CLI::Option* sweep =
+        app->add_flag("--sweep", options->sweep,
+                      "Run functions drawn from a grammar of what inference engines fuse")
+            ->excludes(cases)
+            ->excludes(corpus);
+    app->add_option("--seed", options->seed, "What the sweep's functions follow from")
+        ->needs(sweep)
+        ->capture_default_str();
+    app->add_option("--count", options->count, "Functions of the sweep")
+        ->needs(sweep)
+        ->check(CLI::Range(1, 100'000))
+        ->capture_default_str();
+    app->add_option("--family", options->family,
+                    fmt::format("Draw only of this family: {}", fmt::join(sweep_families(), ", ")))
+        ->type_name("NAME")
+        ->needs(sweep);
+    app->add_flag("--list", options->list, "Print the sweep's functions and measure nothing")
+        ->needs(sweep);
+    app->add_option("--plot", options->plot, "Draw the results as a chart in an SVG file")
         ->type_name("FILE.svg");
     add_json(*app, options->json);
   }

@@ -114,6 +114,11 @@ struct BenchOptions {
   int samples = 15;
   std::string plot;    ///< an SVG file; empty: none
   std::string corpus;  ///< a file of functions, in place of the built-in cases
+  bool sweep = false;  ///< functions drawn from a grammar, in place of the built-in cases
+  std::uint64_t seed = 1;
+  std::size_t count = 300;  ///< of drawn functions
+  std::string family;       ///< of drawn functions; empty: all of them
+  bool list = false;        ///< draws and prints, measures nothing
   bool json = false;
 };
 int run_bench(const BenchOptions& options);

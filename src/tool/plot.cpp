@@ -59,36 +59,87 @@ class Drawing {
   std::string text_;
 };
 
+// A title, a scale from 0 beyond `most`, one row of labels below the other, a line at a mark.
+class Chart {
+ public:
+  Chart(std::string_view title, std::size_t rows, double most)
+      : end_(std::ceil(most * 5 + 0.25) / 5),  // a fifth beyond, so that notes find room
+        bottom_(kTop + kStep * static_cast<double>(rows)),
+        drawing_(bottom_ + 40) {
+    drawing_.add(
+        R"(<text x="20" y="28" font-size="16" font-weight="bold" fill="#222222">{}</text>)",
+        escaped(title));
+    for (int tick = 0; tick * 0.2 <= end_ + 1e-9; ++tick) {
+      const double x = x_of(tick * 0.2);
+      drawing_.line(x, kTop - 6, bottom_, R"(stroke="#e4e4e4")");
+      drawing_.text(x, bottom_ + 18, "middle", "#777777", fmt::format("{:.1f}", tick * 0.2));
+    }
+  }
+
+  Drawing& drawing() { return drawing_; }
+  double x_of(double value) const { return kAxis + kPlot * value / end_; }
+  double top_of(std::size_t row) const {
+    return kTop + kStep * static_cast<double>(row) + (kStep - kBar) / 2;
+  }
+  void label(std::size_t row, std::string_view label) {
+    drawing_.text(kAxis - 10, top_of(row) + kBar - 5, "end", "#222222", label);
+  }
+  void note(std::size_t row, double value, std::string_view note) {
+    drawing_.text(x_of(value) + 8, top_of(row) + kBar - 5, "start", "#444444", note);
+  }
+  std::string finish(double mark, std::string_view label) {
+    drawing_.line(x_of(mark), kTop - 6, bottom_, R"(stroke="#b03a2e" stroke-dasharray="4 3")");
+    drawing_.text(x_of(mark), kTop - 12, "middle", "#b03a2e", label);
+    return drawing_.finish();
+  }
+
+ private:
+  double end_;
+  double bottom_;
+  Drawing drawing_;
+};
+
 }  // namespace
 
 std::string bar_chart(std::string_view title, const std::vector<Bar>& bars, double mark,
                       std::string_view mark_label) {
   double most = mark;
   for (const Bar& bar : bars) most = std::max(most, bar.value);
-  const double end = std::ceil(most * 5 + 0.25) / 5;  // a fifth beyond, so that notes find room
-  const double bottom = kTop + kStep * static_cast<double>(bars.size());
-  const auto x_of = [&](double value) { return kAxis + kPlot * value / end; };
-
-  Drawing drawing(bottom + 40);
-  drawing.add(R"(<text x="20" y="28" font-size="16" font-weight="bold" fill="#222222">{}</text>)",
-              escaped(title));
-  for (int tick = 0; tick * 0.2 <= end + 1e-9; ++tick) {
-    const double x = x_of(tick * 0.2);
-    drawing.line(x, kTop - 6, bottom, R"(stroke="#e4e4e4")");
-    drawing.text(x, bottom + 18, "middle", "#777777", fmt::format("{:.1f}", tick * 0.2));
-  }
+  Chart chart(title, bars.size(), most);
   for (std::size_t i = 0; i < bars.size(); ++i) {
     const Bar& bar = bars[i];
-    const double top = kTop + kStep * static_cast<double>(i) + (kStep - kBar) / 2;
-    const double length = x_of(std::max(bar.value, 0.0)) - kAxis;
-    drawing.text(kAxis - 10, top + kBar - 5, "end", "#222222", bar.label);
-    drawing.add(R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="{}"/>)", kAxis,
-                top, length, kBar, bar.value >= mark ? "#2a7f62" : "#7fb8a4");
-    drawing.text(kAxis + length + 8, top + kBar - 5, "start", "#444444", bar.note);
+    const double end = std::max(bar.value, 0.0);
+    chart.label(i, bar.label);
+    chart.drawing().add(R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" fill="{}"/>)",
+                        kAxis, chart.top_of(i), chart.x_of(end) - kAxis, kBar,
+                        bar.value >= mark ? "#2a7f62" : "#7fb8a4");
+    chart.note(i, end, bar.note);
   }
-  drawing.line(x_of(mark), kTop - 6, bottom, R"(stroke="#b03a2e" stroke-dasharray="4 3")");
-  drawing.text(x_of(mark), kTop - 12, "middle", "#b03a2e", mark_label);
-  return drawing.finish();
+  return chart.finish(mark, mark_label);
+}
+
+std::string dot_chart(std::string_view title, const std::vector<Dots>& rows, double mark,
+                      std::string_view mark_label) {
+  double most = mark;
+  for (const Dots& row : rows) {
+    for (const double value : row.values) most = std::max(most, value);
+  }
+  Chart chart(title, rows.size(), most);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double middle = chart.top_of(i) + kBar / 2;
+    chart.label(i, rows[i].label);
+    for (const double value : rows[i].expected) {
+      const double x = chart.x_of(std::clamp(value, 0.0, most));
+      chart.drawing().line(x, chart.top_of(i) - 3, chart.top_of(i) + 3, R"(stroke="#888888")");
+    }
+    for (const double value : rows[i].values) {
+      chart.drawing().add(
+          R"(<circle cx="{:.1f}" cy="{:.1f}" r="4" fill="{}" fill-opacity="0.55"/>)",
+          chart.x_of(std::max(value, 0.0)), middle, value >= mark ? "#2a7f62" : "#7fb8a4");
+    }
+    chart.note(i, most, rows[i].note);
+  }
+  return chart.finish(mark, mark_label);
 }
 
 }  // namespace kiln::tool

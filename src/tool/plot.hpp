@@ -18,4 +18,15 @@ struct Bar {
 std::string bar_chart(std::string_view title, const std::vector<Bar>& bars, double mark,
                       std::string_view mark_label);
 
+struct Dots {
+  std::string label;
+  std::vector<double> values;
+  std::vector<double> expected;  ///< drawn as strokes above the dots
+  std::string note;              ///< written behind them
+};
+
+/// Dots from 0, a row for each group, with a line at `mark` that `mark_label` names.
+std::string dot_chart(std::string_view title, const std::vector<Dots>& rows, double mark,
+                      std::string_view mark_label);
+
 }  // namespace kiln::tool

@@ -118,6 +118,30 @@ TEST_F(ToolProgram, MeasuresACorpus) {
   EXPECT_THAT(run({"bench", "--corpus", corpus}).err, HasSubstr("corpus.txt:1: expected name"));
 }
 
+// One function of each family, at both ends of its data.
+TEST_F(ToolProgram, MeasuresWhatASweepDraws) {
+  KILN_NEED(host);
+  const std::string file = path("sweep.svg");
+  const json report = run_json({"bench", "--sweep", "--count", "12", "--seed", "5", "--size", "1",
+                                "--samples", "1", "--device", "cpu", "--plot", file, "--json"});
+  ASSERT_EQ(report["cases"].size(), 12u);
+  for (const json& item : report["cases"]) {
+    EXPECT_TRUE(item.value("right", false)) << item;
+    EXPECT_GT(item["forecast"], 0) << item;
+    EXPECT_FALSE(item["reasons"].empty()) << item;
+  }
+  EXPECT_EQ(report["families"].size(), 12u);
+  EXPECT_EQ(report["all"]["functions"], 12);
+  std::ifstream stream(file);
+  const std::string svg((std::istreambuf_iterator<char>(stream)), {});
+  EXPECT_THAT(svg, AllOf(HasSubstr(">quantise</text>"), HasSubstr("<circle"), HasSubstr("</svg>")));
+  const testing::Finished listed =
+      run({"bench", "--sweep", "--list", "--count", "2", "--family", "scans", "--device", "cpu"});
+  EXPECT_THAT(listed.out, AllOf(HasSubstr("scans_0 | "), HasSubstr("scans_1 | ")));
+  EXPECT_EQ(run({"bench", "--sweep", "--family", "unknown", "--device", "cpu"}).code, 2);
+  EXPECT_EQ(run({"bench", "--count", "2", "--device", "cpu"}).code, 2);
+}
+
 TEST_F(ToolProgram, SaysWhatDoesNotFit) {
   const testing::Finished wrong = run({"explain", "reshape(x, 7, -1)", "--type", "x=f32[64,100]"});
   EXPECT_NE(wrong.code, 0);
