@@ -303,7 +303,7 @@ struct Client::State {
   }
 
   void run(const std::shared_ptr<Request>& request) {
-    static const std::string kTooLate = "answers later than a compile takes";
+    constexpr const char* kTooLate = "answers later than a compile takes";
     const std::string reason = exchange(*request);
     if (is_ending()) return;
     if (!reason.empty()) {

@@ -97,12 +97,12 @@ std::optional<bool> knows_target(
 }
 
 const std::vector<std::string>& well_known_amd_targets() {
-  static const std::vector<std::string> targets = {
+  static const auto* const targets = new std::vector<std::string>{
       "gfx900",  "gfx906",  "gfx908",  "gfx90a",  "gfx90c",  "gfx940",  "gfx941",
       "gfx942",  "gfx950",  "gfx1010", "gfx1012", "gfx1030", "gfx1031", "gfx1032",
       "gfx1033", "gfx1034", "gfx1035", "gfx1036", "gfx1100", "gfx1101", "gfx1102",
       "gfx1103", "gfx1150", "gfx1151", "gfx1152", "gfx1200", "gfx1201"};
-  return targets;
+  return *targets;
 }
 
 }  // namespace kiln::jit

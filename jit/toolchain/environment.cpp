@@ -52,23 +52,23 @@ struct CompilerVariables {
 };
 
 const CompilerVariables& compiler_variables() {
-  static const CompilerVariables variables = [] {
-    CompilerVariables read;
+  static const auto* const variables = [] {
+    auto* const read = new CompilerVariables;
     for (const auto& [name, paths] :
          {std::pair("PATH", base::program_path()),
           std::pair("LD_LIBRARY_PATH", base::environment("LD_LIBRARY_PATH"))}) {
       std::string value = absolute_directories(paths);
-      if (!value.empty()) read.run.emplace_back(name, std::move(value));
+      if (!value.empty()) read->run.emplace_back(name, std::move(value));
     }
     if (auto home = base::environment_if_set("HOME"))
-      read.run.emplace_back("HOME", *std::move(home));
+      read->run.emplace_back("HOME", *std::move(home));
     for (const char* name : kOutputVariables) {
       if (auto value = base::environment_if_set(name))
-        read.output.emplace_back(name, *std::move(value));
+        read->output.emplace_back(name, *std::move(value));
     }
     return read;
   }();
-  return variables;
+  return *variables;
 }
 
 }  // namespace

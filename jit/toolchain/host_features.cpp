@@ -122,12 +122,13 @@ std::vector<std::string_view> features_of(std::string_view target) {
 }  // namespace
 
 std::string host_target() {
-  static const std::string target = [] {
+  static const auto* const target = [] {
     const auto features = detect();
-    return features.empty() ? std::string(kHere)
-                            : fmt::format("{}:{}", kHere, fmt::join(features, ","));
+    return new std::string(features.empty()
+                               ? std::string(kHere)
+                               : fmt::format("{}:{}", kHere, fmt::join(features, ",")));
   }();
-  return target;
+  return *target;
 }
 
 bool is_host_target(std::string_view target) {
@@ -161,9 +162,9 @@ std::vector<std::string> host_target_options(std::string_view target) {
 }
 
 const std::vector<std::string>& host_link_options() {
-  static const std::vector<std::string> options = {"-s", "-Wl,--build-id=none", "-lm", "-lc",
-                                                   "-lgcc"};
-  return options;
+  static const auto* const options =
+      new std::vector<std::string>{"-s", "-Wl,--build-id=none", "-lm", "-lc", "-lgcc"};
+  return *options;
 }
 
 }  // namespace kiln::jit

@@ -157,9 +157,9 @@ std::vector<Toolchain> toolchains() {
 
 Toolchain toolchain(ToolchainKind kind) {
   static std::mutex mutex;
-  static std::array<FoundToolchain, kKinds.size()> all;
+  static auto* const all = new std::array<FoundToolchain, kKinds.size()>;
   const std::lock_guard lock(mutex);
-  FoundToolchain& found = all[static_cast<std::size_t>(kind)];
+  FoundToolchain& found = (*all)[static_cast<std::size_t>(kind)];
   if (const Toolchain* known = found.get()) return *known;
   const auto began = FoundToolchain::Clock::now();
   return found.set(first_that_works(kind), began);

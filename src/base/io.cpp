@@ -76,8 +76,8 @@ std::int64_t Io::now() {
 void Io::pause(std::chrono::microseconds time) { std::this_thread::sleep_for(time); }
 
 Io& system_io() {
-  static Io io;
-  return io;
+  static auto* const io = new Io;
+  return *io;
 }
 
 bool UniqueFd::close() {

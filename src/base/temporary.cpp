@@ -17,8 +17,8 @@ namespace kiln::base {
 namespace {
 
 std::string& temporary_parent() {
-  static std::string parent;
-  return parent;
+  static auto* const parent = new std::string;
+  return *parent;
 }
 
 /// Empty, errno: it cannot be made.

@@ -45,10 +45,10 @@ Ingredients summarise_headers(preamble::Device device) {
 
 // Made once: the names of all kernels are made of them.
 const Ingredients& header_summaries(preamble::Device device) {
-  static const std::array<Ingredients, 3> all = {summarise_headers(preamble::Device::host),
-                                                 summarise_headers(preamble::Device::amd),
-                                                 summarise_headers(preamble::Device::nvidia)};
-  return all[static_cast<std::size_t>(device)];
+  static const auto* const all = new std::array<Ingredients, 3>{
+      summarise_headers(preamble::Device::host), summarise_headers(preamble::Device::amd),
+      summarise_headers(preamble::Device::nvidia)};
+  return (*all)[static_cast<std::size_t>(device)];
 }
 
 Ingredients text_of(const KernelRequest& request) {

@@ -152,8 +152,8 @@ std::string load() {
 }
 
 const std::string& load_once() {
-  static const std::string error = load();
-  return error;
+  static const auto* const error = new std::string(load());
+  return *error;
 }
 
 /// The kernel driver's device node (or its kin under WSL), which HIP cannot do without.

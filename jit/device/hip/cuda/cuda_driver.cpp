@@ -60,24 +60,24 @@ std::string initialise() {
 }  // namespace
 
 std::string load_cuda_driver() {
-  static const std::string missing = load();
-  if (!missing.empty()) return missing;
+  static const auto* const missing = new std::string(load());
+  if (!missing->empty()) return *missing;
   static std::atomic<bool> initialised = false;
   if (initialised.load(std::memory_order_acquire)) return {};
   // A device may be reset or its driver not started yet: no reason to do without it for ever.
   static std::mutex mutex;
   static base::RetryPause pause;
-  static std::string failure;
+  static auto* const failure = new std::string;
   const std::lock_guard lock(mutex);
-  if (initialised.load(std::memory_order_relaxed) || !pause.is_over()) return failure;
+  if (initialised.load(std::memory_order_relaxed) || !pause.is_over()) return *failure;
   const auto began = base::RetryPause::Clock::now();
-  failure = initialise();
-  if (failure.empty()) {
+  *failure = initialise();
+  if (failure->empty()) {
     initialised.store(true, std::memory_order_release);
   } else {
     pause.start(began);
   }
-  return failure;
+  return *failure;
 }
 
 CUcontext primary_context(int index) {
