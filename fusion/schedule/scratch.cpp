@@ -2,30 +2,42 @@
 #include "fusion/schedule/scratch.hpp"
 
 #include <functional>
-#include <memory>
 #include <new>
+#include <utility>
 
 namespace kiln::fusion {
 namespace {
 
 constexpr std::size_t kScratchBytes = 64 << 10;
 
+// Without a constructor or destructor, which every access would have to ask for.
 struct Thread {
-  std::unique_ptr<std::byte[]> block;
+  std::byte* block = nullptr;
   std::size_t used = 0;
   int scopes = 0;
 
   bool owns(const void* memory) const {
     const std::less_equal<> before;
-    return block && before(block.get(), memory) && !before(block.get() + kScratchBytes, memory);
+    return block != nullptr && before(block, memory) && !before(block + kScratchBytes, memory);
   }
 };
-thread_local Thread thread;
+constinit thread_local Thread thread;
+
+// Frees the block when the thread ends.
+struct Owner {
+  ~Owner() { delete[] std::exchange(thread.block, nullptr); }
+};
+
+void allocate_block() {
+  thread_local Owner owner;
+  thread.block = new std::byte[kScratchBytes];
+  (void)owner;
+}
 
 }  // namespace
 
 ScratchScope::ScratchScope() {
-  if (!thread.block) thread.block = std::make_unique_for_overwrite<std::byte[]>(kScratchBytes);
+  if (thread.block == nullptr) allocate_block();
   ++thread.scopes;
 }
 
@@ -37,7 +49,7 @@ void* detail::allocate_scratch(std::size_t bytes) {
   constexpr std::size_t kAlignment = alignof(std::max_align_t);
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (thread.scopes == 0 || bytes > kScratchBytes - thread.used) return ::operator new(bytes);
-  void* const memory = thread.block.get() + thread.used;
+  void* const memory = thread.block + thread.used;
   thread.used += bytes;
   return memory;
 }
