@@ -1,14 +1,14 @@
 // What kiln keeps in memory of the calls of this process, and has dropped.
 //
-// A Program keeps a plan for each layout that it is called with. A Function keeps one for each that
-// it is prepared for, or called with often; of calls that differ in nothing but sizes, strides and
-// alignment it keeps what their kernels have in common. Plans keep their kernels loaded. When the
-// plans of a device take more than a limit (Configuration::memory_limit), the least recently used
-// go, of whatever function, and when the loaded kernels do, those that no plan has used for longest
-// are unloaded. Nothing is dropped that a Launch, a Graph, a running kernel or, of custom kernels,
-// a Kernel holds; what is dropped is made again, from the cache, by the next call that needs it. On
-// GPUs, a Function or Program keeps all kernels that it has launched, for a stream may have been
-// captured meanwhile: like a Graph's, a capture needs it to live as long as it is replayed.
+// A Function or Program keeps a plan for each layout that it is prepared for, or called with often;
+// of calls that differ in nothing but sizes, strides and alignment it keeps what their kernels have
+// in common. What a Program plans shape by shape leaves plans too. They keep their kernels loaded.
+// When those of a device take more than a limit (Configuration::memory_limit), the least recently
+// used go, of whatever function, and when the loaded kernels do, those that no plan has used for
+// longest are unloaded. Nothing is dropped that a Launch, a Graph, a running kernel or, of custom
+// kernels, a Kernel holds; what is dropped is made again, from the cache, by the next call that
+// needs it. On GPUs, a Function or Program keeps all kernels that it has launched, for a stream may
+// have been captured meanwhile: like a Graph's, a capture needs it to live while it is replayed.
 #pragma once
 
 #include <cstdint>
