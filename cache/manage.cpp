@@ -168,14 +168,6 @@ Removed remove_entries(Cache& cache, Directory& directory, const TrimPolicy& pol
 
 }  // namespace
 
-std::shared_ptr<Cache> open(const std::string& directory) {
-  Config config = Config::from_environment(directory);
-  if (config.directory.empty()) {
-    throw Error(Code::not_found, fmt::format("there is no cache on disk: {}", config.why_uncached));
-  }
-  return Cache::open(std::move(config));
-}
-
 std::string directory(const Cache& cache) { return cache.config().directory; }
 
 std::string health_error(Cache& cache) { return cache.health_error(); }

@@ -1,14 +1,18 @@
 // Functions, their preparations and bound calls in C.
 #include "kiln/function.hpp"
 
+#include <algorithm>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c/boundary.hpp"
 #include "c/convert.hpp"
 #include "c/handles.hpp"
 #include "kiln/copy.hpp"
+#include "kiln/prepare.hpp"
 
 namespace c = kiln::c;
 
@@ -131,6 +135,33 @@ kiln_status kiln_preparation_cancel(kiln_preparation* preparation) {
 }
 
 void kiln_preparation_destroy(kiln_preparation* preparation) { delete preparation; }
+
+kiln_status kiln_prepare_all(const kiln_prepare_item* items, size_t count,
+                             kiln_prepare_progress progress, void* context,
+                             kiln_preparation** preparations) {
+  return c::guard(__func__, [&](const char* called) {
+    if (count == 0) return;
+    c::require(items, called, "items");
+    c::require(preparations, called, "preparations");
+    std::vector<kiln::PrepareItem> calls;
+    for (size_t i = 0; i < count; ++i) {
+      const kiln_function& prepared = c::require(items[i].function, called, "items: function");
+      calls.push_back(
+          {prepared.function, c::to_device(items[i].device, called),
+           c::to_specification(&items[i].call, prepared.description.arguments, called)});
+    }
+    const auto report = [&](const kiln::PrepareProgress& done) {
+      if (progress != nullptr) {
+        c::check_callback(progress(context, done.index, done.done, done.total));
+      }
+    };
+    std::vector<std::unique_ptr<kiln_preparation>> made;
+    for (kiln::Preparation& preparation : kiln::prepare_all(calls, report)) {
+      made.push_back(std::make_unique<kiln_preparation>(std::move(preparation)));
+    }
+    std::ranges::transform(made, preparations, [](auto& handle) { return handle.release(); });
+  });
+}
 
 // ---- Bound calls -------------------------------------------------------------------------------
 

@@ -1,13 +1,16 @@
 // What is behind the handles that several files of the C API use.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kiln/function.hpp"
 #include "kiln/kernel.hpp"
+#include "kiln/kiln.h"
 #include "kiln/program.hpp"
 
 namespace kiln::c {
@@ -31,7 +34,19 @@ inline const char* text_at(const std::vector<std::string>& texts, std::size_t in
   return index < texts.size() ? texts[index].c_str() : nullptr;
 }
 
+/// One kernel, in memory of its own.
+struct KeptCode {
+  std::string code, source, log, function, expression, entry, key, target;
+  double compile_ms = 0;
+  std::int32_t cache = KILN_FROM_DISK;
+  std::optional<int> registers, scalar_registers, lds, scratch, spills;
+};
+
 }  // namespace kiln::c
+
+struct kiln_code {
+  std::vector<kiln::c::KeptCode> kernels;
+};
 
 struct kiln_function {
   explicit kiln_function(kiln::Function made) : function(std::move(made)), description(function) {}

@@ -5,6 +5,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 #include "kiln/error.hpp"
 
@@ -27,19 +30,53 @@ cache::Cache& process_cache() {
 }
 
 namespace cache {
+namespace {
+
+/// What use_remote() has chosen, for what is opened after it.
+struct ChosenRemote {
+  std::mutex mutex;
+  bool chosen = false;
+  std::optional<RemoteSettings> settings;
+  Secret secret;
+};
+
+ChosenRemote& chosen_remote() {
+  static auto* const kept = new ChosenRemote;
+  return *kept;
+}
+
+void choose_remote(const std::optional<RemoteSettings>& settings, const Secret& secret) {
+  ChosenRemote& remote = chosen_remote();
+  const std::lock_guard lock(remote.mutex);
+  process_cache().use_remote(settings, secret);
+  remote.chosen = true;
+  remote.settings = settings;
+  remote.secret = secret;
+}
+
+}  // namespace
+
+std::shared_ptr<Cache> open(const std::string& directory) {
+  Config config = Config::from_environment(directory);
+  if (config.directory.empty()) {
+    throw Error(Code::not_found, fmt::format("there is no cache on disk: {}", config.why_uncached));
+  }
+  std::shared_ptr<Cache> opened = Cache::open(std::move(config));
+  ChosenRemote& remote = chosen_remote();
+  const std::lock_guard lock(remote.mutex);
+  if (remote.chosen) opened->use_remote(remote.settings, remote.secret);
+  return opened;
+}
 
 void use_remote(const std::string& url, const std::string& secret) {
-  if (url.empty()) {
-    process_cache().use_remote(std::nullopt, {});
-    return;
-  }
-  RemoteSettings settings = parse_remote_url(url);
-  Secret shared(secret);
+  if (url.empty()) return choose_remote(std::nullopt, {});
+  const RemoteSettings settings = parse_remote_url(url);
+  const Secret shared(secret);
   if (const std::string problem = remote_problem(settings, shared); !problem.empty()) {
     throw Error(shared.is_strong() && shared ? Code::unsupported : Code::invalid_argument,
                 fmt::format("use_remote: {}", problem));
   }
-  process_cache().use_remote(std::move(settings), std::move(shared));
+  choose_remote(settings, shared);
 }
 
 }  // namespace cache

@@ -94,9 +94,9 @@ struct Entry {
 };
 
 /// The cache in `directory`, or, without one, that which kiln::Function uses: KILN_CACHE_DIR, else
-/// $XDG_CACHE_HOME/kiln, else ~/.cache/kiln. Other settings are those of the environment. Touches
-/// no disk yet. Throws Error(not_found) that says why when nothing is kept on disk
-/// (KILN_CACHE=off).
+/// $XDG_CACHE_HOME/kiln, else ~/.cache/kiln. Other settings are those of the environment, or what
+/// use_remote() has chosen. Touches no disk yet. Throws Error(not_found) that says why when nothing
+/// is kept on disk (KILN_CACHE=off).
 std::shared_ptr<Cache> open(const std::string& directory = {});
 
 /// The directory, absolute.
@@ -240,9 +240,10 @@ Removed trim(Cache& cache, const TrimPolicy& policy);
 Removed clear(Cache& cache);
 
 /// Uses the server at `url` (as in KILN_REMOTE_CACHE) as the remote tier of kiln::Function's cache
-/// from now on, with a secret (as in KILN_CACHE_SECRET), in place of what the environment says; an
-/// empty URL: none. Does not connect yet. Throws Error(invalid_argument) for a URL that is none or
-/// a missing or short secret, Error(unsupported) where this build cannot reach such a server.
+/// and of those that are opened from now on, with a secret (as in KILN_CACHE_SECRET), in place of
+/// what the environment says; an empty URL: none. Does not connect yet. Throws
+/// Error(invalid_argument) for a URL that is none or a missing or short secret, Error(unsupported)
+/// where this build cannot reach such a server.
 void use_remote(const std::string& url, const std::string& secret);
 
 /// What a bundle says about who made it. Signatures are made and checked with KILN_CACHE_SECRET.
@@ -277,8 +278,8 @@ Transfer import_bundle(Cache& cache, const std::string& path,
                        const TransferProgress& progress = {});
 
 /// Sends the matching entries, each checked, to the remote tier; `present`: it has them already.
-/// Throws Error(not_found) without a remote tier (KILN_REMOTE_CACHE) or if nothing matches,
-/// Error(io) if its server does not answer.
+/// Throws Error(not_found) without a remote tier (KILN_REMOTE_CACHE, use_remote()) or if nothing
+/// matches, Error(io) if its server does not answer.
 Transfer push(Cache& cache, const Filter& filter = {}, const TransferProgress& progress = {});
 /// Copies what the remote tier has and the directory does not. Reads every entry that is missing,
 /// if only to see whether it matches. Throws as push() does, but not if nothing matches.

@@ -379,6 +379,24 @@ KILN_API kiln_status kiln_preparation_cancel(kiln_preparation* preparation);
 /** Does not stop it. */
 KILN_API void kiln_preparation_destroy(kiln_preparation* preparation);
 
+/** One call to prepare. */
+typedef struct kiln_prepare_item {
+  const kiln_function* function;
+  kiln_device device;
+  kiln_call call; /**< as for kiln_function_prepare */
+} kiln_prepare_item;
+/** Item `index` is done, as `done` of `total` are; from one thread at a time. */
+typedef kiln_status (*kiln_prepare_progress)(void* context, size_t index, size_t done,
+                                             size_t total);
+/** Prepares all items side by side, several kernels to a program where that is faster, and returns
+ * when every one is done. Writes a preparation of each to `preparations`, which has room for
+ * `count`: kiln_preparation_wait says whether it failed, which stops no other item. `progress` may
+ * be NULL; with another status of it than KILN_OK, everything is prepared, nothing is written, and
+ * kiln_prepare_all returns it. */
+KILN_API kiln_status kiln_prepare_all(const kiln_prepare_item* items, size_t count,
+                                      kiln_prepare_progress progress, void* context,
+                                      kiln_preparation** preparations);
+
 KILN_API kiln_status kiln_launch_run(const kiln_launch* launch, const kiln_stream* stream);
 /** Other memory with the same dtype, shape, strides and alignment, or another number of the same
  * dtype and weakness. */
@@ -635,6 +653,59 @@ typedef struct kiln_removed {
 /** `removed` may be NULL. */
 KILN_API kiln_status kiln_cache_trim(kiln_cache* cache, const kiln_trim_policy* policy,
                                      kiln_removed* removed);
+
+/* ---- Bundles and the remote tier ------------------------------------------------------------- */
+
+/** How entries are copied; NULL or zero for what is not wanted. */
+typedef struct kiln_transfer_options {
+  size_t size;
+  const kiln_cache_filter* filter; /**< only these; NULL: all. A bundle is imported whole: NULL */
+  /** Called after each entry, with how many of how many were looked at. With another status than
+   * KILN_OK, nothing more is copied, no bundle is written, and the function returns it. */
+  kiln_status (*progress)(void* context, uint64_t done, uint64_t total);
+  void* progress_context;
+  kiln_problem_visitor visit; /**< of what was left out, and why; `repaired` is 0 */
+  void* visit_context;
+} kiln_transfer_options;
+
+enum { KILN_SIGNATURE_NONE = 0, KILN_SIGNATURE_UNCHECKED = 1, KILN_SIGNATURE_GOOD = 2 };
+/** kiln::cache::Transfer. */
+typedef struct kiln_transfer {
+  size_t size;
+  uint64_t entries; /**< that were copied */
+  uint64_t bytes;
+  uint64_t present;  /**< that were there already */
+  uint64_t vanished; /**< that others removed meanwhile, left out */
+  uint64_t problems;
+  int32_t signature; /**< of the bundle: KILN_SIGNATURE_... */
+  int32_t reserved;
+} kiln_transfer;
+
+/* Of all four `options` and `transfer` may be NULL. Problems are not a failure. */
+
+/** Writes entries, each checked, into one file, signed where there is a KILN_CACHE_SECRET: for
+ * kiln_cache_import or, as it is, for KILN_CACHE_READONLY_DIRS. Fails with KILN_NOT_FOUND if there
+ * are none. */
+KILN_API kiln_status kiln_cache_export(kiln_cache* cache, const char* path,
+                                       const kiln_transfer_options* options,
+                                       kiln_transfer* transfer);
+/** Checks a whole bundle, then copies its entries. Fails with KILN_INVALID_ARGUMENT when it is not
+ * intact, or not signed with the KILN_CACHE_SECRET that there is. */
+KILN_API kiln_status kiln_cache_import(kiln_cache* cache, const char* path,
+                                       const kiln_transfer_options* options,
+                                       kiln_transfer* transfer);
+/** Sends entries to the remote tier. Fails with KILN_NOT_FOUND without one or if there are none,
+ * with KILN_IO if its server does not answer. */
+KILN_API kiln_status kiln_cache_push(kiln_cache* cache, const kiln_transfer_options* options,
+                                     kiln_transfer* transfer);
+/** Copies what the remote tier has and the directory does not. */
+KILN_API kiln_status kiln_cache_pull(kiln_cache* cache, const kiln_transfer_options* options,
+                                     kiln_transfer* transfer);
+
+/** The server at `url`, as in KILN_REMOTE_CACHE, is the remote tier of the cache that functions use
+ * and of those that are opened from now on, with a secret as in KILN_CACHE_SECRET; "": there is
+ * none. Does not connect yet. */
+KILN_API kiln_status kiln_cache_use_remote(const char* url, const char* secret);
 
 #ifdef __cplusplus
 }

@@ -294,6 +294,56 @@ static void test_function(void) {
   kiln_function_destroy(function);
 }
 
+static kiln_status count_items(void *context, size_t index, size_t done, size_t total) {
+  size_t *const counted = context;
+  EXPECT(index < total && done == *counted + 1);
+  *counted = done;
+  return KILN_OK;
+}
+static kiln_status refuse_item(void *context, size_t index, size_t done, size_t total) {
+  (void)context;
+  return index < total && done > 0 ? 77 : KILN_OK;
+}
+
+static void test_prepare_all(void) {
+  kiln_function *first = NULL, *second = NULL;
+  kiln_preparation *preparations[3] = {NULL, NULL, NULL};
+  kiln_prepare_item items[3];
+  kiln_kernel_info info;
+  struct binary calls[3];
+  size_t done = 0, i;
+  const int64_t other[] = {SIZE + 1};
+
+  OK(kiln_parse("first", "a * 3 - b", NULL, &first));
+  OK(kiln_parse("second", "a - 3 * b", NULL, &second));
+  for (i = 0; i < 3; ++i) {
+    items[i].function = i == 1 ? second : first;
+    items[i].device = cpu.device;
+    items[i].call = *binary(&calls[i], kiln_array(view_of(x)), kiln_array(view_of(y)), z);
+  }
+  calls[2].inputs[1].view.shape = other; /* no broadcast: of this item alone */
+  OK(kiln_prepare_all(items, 3, count_items, &done, preparations));
+  EXPECT(done == 3);
+  KILN_INIT(&info);
+  OK(kiln_preparation_wait(preparations[0], &info));
+  EXPECT(strcmp(info.function, "first") == 0);
+  OK(kiln_preparation_wait(preparations[1], &info));
+  EXPECT(strcmp(info.function, "second") == 0);
+  EXPECT(kiln_preparation_wait(preparations[2], NULL) == KILN_INVALID_ARGUMENT);
+  for (i = 0; i < 3; ++i) kiln_preparation_destroy(preparations[i]);
+
+  preparations[0] = NULL;
+  EXPECT(kiln_prepare_all(items, 2, refuse_item, NULL, preparations) == KILN_CALLBACK);
+  HAS("77");
+  EXPECT(preparations[0] == NULL);
+  OK(kiln_prepare_all(NULL, 0, NULL, NULL, NULL));
+  items[1].function = NULL;
+  EXPECT(kiln_prepare_all(items, 2, NULL, NULL, preparations) == KILN_INVALID_ARGUMENT);
+  HAS("kiln_prepare_all: items: function: expected a pointer, got NULL");
+  kiln_function_destroy(first);
+  kiln_function_destroy(second);
+}
+
 static void test_executor(void) {
   const size_t size = 100000;
   float *large = malloc(size * sizeof *large);
@@ -565,6 +615,74 @@ static kiln_status list_one(void *context, const kiln_cache_entry *entry) {
   return context == NULL ? KILN_OK : *(kiln_status *)context;
 }
 
+static kiln_status count_transfers(void *context, uint64_t done, uint64_t total) {
+  *(uint64_t *)context = done;
+  return done <= total ? KILN_OK : KILN_INTERNAL;
+}
+static kiln_status stop_transfer(void *context, uint64_t done, uint64_t total) {
+  (void)done;
+  (void)total;
+  return *(kiln_status *)context;
+}
+static void expect_no_problem(void *context, const char *path, const char *reason, int32_t repaired) {
+  (void)context;
+  (void)repaired;
+  printf("%s: %s\n", path, reason);
+  EXPECT(0);
+}
+
+static void test_bundles(kiln_cache *cache, const char *directory) {
+  kiln_transfer_options options;
+  kiln_transfer transfer, again;
+  kiln_cache_filter filter;
+  kiln_trim_policy everything;
+  kiln_removed removed;
+  kiln_status stop = 55;
+  uint64_t done = 0;
+  char path[4096];
+  FILE *file;
+
+  snprintf(path, sizeof path, "%s.bundle", directory);
+  KILN_INIT(&options);
+  options.progress = stop_transfer;
+  options.progress_context = &stop;
+  EXPECT(kiln_cache_export(cache, path, &options, NULL) == KILN_CALLBACK);
+  HAS("55");
+  file = fopen(path, "rb");
+  EXPECT(file == NULL);
+  options.progress = count_transfers;
+  options.progress_context = &done;
+  options.visit = expect_no_problem;
+  KILN_INIT(&transfer);
+  OK(kiln_cache_export(cache, path, &options, &transfer));
+  EXPECT(transfer.entries > 4 && done == transfer.entries && transfer.bytes > 0 && transfer.problems == 0);
+
+  KILN_INIT(&everything);
+  KILN_INIT(&removed);
+  OK(kiln_cache_trim(cache, &everything, &removed));
+  EXPECT(removed.entries == transfer.entries);
+  EXPECT(kiln_cache_export(cache, path, NULL, NULL) == KILN_NOT_FOUND);
+  KILN_INIT(&filter);
+  filter.function = "scale";
+  options.filter = &filter;
+  EXPECT(kiln_cache_import(cache, path, &options, NULL) == KILN_INVALID_ARGUMENT);
+  HAS("kiln_cache_import: options: filter: expected NULL");
+  options.filter = NULL;
+  KILN_INIT(&again);
+  OK(kiln_cache_import(cache, path, &options, &again));
+  EXPECT(again.entries == transfer.entries && again.present == 0 && again.signature == KILN_SIGNATURE_NONE);
+  OK(kiln_cache_import(cache, path, NULL, &again));
+  EXPECT(again.entries == 0 && again.present == transfer.entries);
+  remove(path);
+  EXPECT(kiln_cache_import(cache, path, NULL, NULL) == KILN_IO);
+
+  /* Without a remote tier. With one: api_test.py. */
+  EXPECT(kiln_cache_push(cache, NULL, NULL) == KILN_NOT_FOUND);
+  EXPECT(kiln_cache_pull(cache, NULL, NULL) == KILN_NOT_FOUND);
+  EXPECT(kiln_cache_use_remote("http://nowhere", "0123456789abcdef0123456789abcdef") != KILN_OK);
+  OK(kiln_cache_use_remote("", NULL));
+}
+
 static void test_cache(const char *directory) {
   kiln_cache *cache = NULL;
   kiln_code *code = NULL;
@@ -594,6 +712,8 @@ static void test_cache(const char *directory) {
   EXPECT(strstr(info.source, "blockDim.x") != NULL);
   kiln_code_destroy(code);
   EXPECT(kiln_cache_read(cache, "not a key", &code) == KILN_INVALID_ARGUMENT);
+
+  test_bundles(cache, directory);
 
   KILN_INIT(&verification);
   OK(kiln_cache_verify(cache, 0, NULL, NULL, &verification));
@@ -671,6 +791,7 @@ int main(int count, char **arguments) {
     return failures ? 1 : 77;
   }
   test_function();
+  test_prepare_all();
   test_executor();
   test_program();
   test_graph();

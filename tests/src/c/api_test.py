@@ -1,7 +1,12 @@
-"""libkiln through ctypes: structures laid out by hand, a call, an error, a visitor."""
+"""libkiln through ctypes: structures laid out by hand, a call, an error, a visitor, the remote tier."""
 import array
 import ctypes as c
+import shutil
+import socket
+import subprocess
 import sys
+import tempfile
+import time
 
 
 class Device(c.Structure):
@@ -19,6 +24,17 @@ class Error(c.Structure):
 
 class Configuration(c.Structure):
     _fields_ = [("size", c.c_size_t), ("cache_directory", c.c_char_p)]  # those of an older caller
+
+
+class Transfer(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("entries", c.c_uint64), ("bytes", c.c_uint64), ("present", c.c_uint64),
+                ("vanished", c.c_uint64), ("problems", c.c_uint64), ("signature", c.c_int32),
+                ("reserved", c.c_int32)]
+
+
+class Policy(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("max_size", c.c_void_p), ("unused_seconds", c.c_void_p),
+                ("filter", c.c_void_p), ("dry_run", c.c_int32), ("reserved", c.c_int32)]
 
 
 class View(c.Structure):
@@ -39,7 +55,7 @@ class Call(c.Structure):
                 ("outputs", c.POINTER(View)), ("output_count", c.c_size_t)]
 
 
-KILN_OK, KILN_INVALID_ARGUMENT, KILN_NOT_FOUND, KILN_F32 = 0, 1, 3, 11
+KILN_OK, KILN_INVALID_ARGUMENT, KILN_UNSUPPORTED, KILN_NOT_FOUND, KILN_IO, KILN_F32 = 0, 1, 2, 3, 7, 11
 
 kiln = c.CDLL(sys.argv[1])
 kiln.kiln_last_error.restype = c.POINTER(Error)
@@ -95,8 +111,70 @@ def visit(_, entry):
     return KILN_OK
 
 
-cache = c.c_void_p()
-check(kiln.kiln_cache_open(None, c.byref(cache)))
-check(kiln.kiln_cache_list(cache, None, visit, None))
-assert len(seen) == 1 and len(seen[0]) == 32, seen
+def opened():
+    cache = c.c_void_p()
+    check(kiln.kiln_cache_open(None, c.byref(cache)))
+    return cache
+
+
+def entries(cache):
+    seen.clear()
+    check(kiln.kiln_cache_list(cache, None, visit, None))
+    return len(seen)
+
+
+cache = opened()
+assert entries(cache) == 1 and len(seen[0]) == 32, seen
 kiln.kiln_cache_destroy(cache)
+
+
+def serve(directory):
+    """A server on a socket there; None without one. Its package of tools has it by another name."""
+    programs = ("valkey-server", "redis-server", "valkey-check-rdb", "redis-check-rdb")
+    program = next(filter(None, map(shutil.which, programs)), None)
+    if program is None:
+        return None
+    server = subprocess.Popen(
+        ["redis-server", "--port", "0", "--unixsocket", f"{directory}/socket", "--save", "", "--dir", directory],
+        executable=program, stdout=subprocess.DEVNULL)
+    limit = time.monotonic() + 60
+    while True:
+        try:
+            socket.socket(socket.AF_UNIX).connect(f"{directory}/socket")
+            return server
+        except OSError:
+            assert server.poll() is None and time.monotonic() < limit, "the server does not answer"
+
+
+def use_remote_tier(directory):
+    url, secret = f"redis+unix://{directory}/socket".encode(), b"0123456789abcdef0123456789abcdef"
+    status = kiln.kiln_cache_use_remote(url, b"")
+    if status == KILN_UNSUPPORTED:
+        print("not tested: the remote tier, without hiredis")
+        return
+    assert status == KILN_INVALID_ARGUMENT and "KILN_CACHE_SECRET" in message(), message()
+    check(kiln.kiln_cache_use_remote(url, secret))
+    cache = opened()
+    assert kiln.kiln_cache_push(cache, None, None) == KILN_IO, message()
+    kiln.kiln_cache_destroy(cache)
+    server = serve(directory)
+    if server is None:
+        print("not tested: the remote tier with a server (Debian: redis-tools)")
+        return
+    try:
+        cache = opened()
+        transfer = Transfer(c.sizeof(Transfer))
+        check(kiln.kiln_cache_push(cache, None, c.byref(transfer)))
+        assert (transfer.entries, transfer.present) == (1, 0), (transfer.entries, transfer.present)
+        check(kiln.kiln_cache_trim(cache, c.byref(Policy(c.sizeof(Policy))), None))
+        assert entries(cache) == 0
+        check(kiln.kiln_cache_pull(cache, None, c.byref(transfer)))
+        assert transfer.entries == 1 and entries(cache) == 1
+        kiln.kiln_cache_destroy(cache)
+    finally:
+        server.kill()
+        server.wait()
+
+
+with tempfile.TemporaryDirectory() as place:
+    use_remote_tier(place)

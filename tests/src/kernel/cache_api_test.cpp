@@ -163,7 +163,9 @@ TEST_F(CacheApi, UsesARemoteCacheThatTheProgramNames) {
   ASSERT_TRUE(
       process_cache().flush_remote(std::chrono::steady_clock::now() + std::chrono::seconds(60)));
   EXPECT_EQ(process_cache().stats()[cache::Count::remote_published], before + 1);
+  EXPECT_EQ(cache::push(*cache::open(directory_), {.function = "api_remote"}).present, 1u);
   cache::use_remote("", "");
+  EXPECT_THROW(cache::push(*cache::open(directory_)), Error);
   EXPECT_EQ(process_cache().remote(), nullptr);
 }
 
