@@ -1,4 +1,4 @@
-// Calls from Python: what a Function, a Program, a Kernel and a recorded call take.
+// Calls from Python: what a Function, a Program and a recorded call take.
 #pragma once
 
 #include <Python.h>
@@ -11,12 +11,17 @@
 #include <vector>
 
 #include "kiln/dynamic.hpp"
+#include "kiln/error.hpp"
 #include "kiln/prepare.hpp"
 #include "kiln/program.hpp"
 #include "python/arrays.hpp"
 #include "python/objects.hpp"
 
 namespace kiln::python {
+
+[[noreturn]] inline void fail(const std::string& function, const std::string& message) {
+  throw Error(Code::invalid_argument, function + ": " + message);
+}
 
 /// A function with the names of its operands as Python's objects, and the types of outputs that it
 /// has been asked for.
@@ -70,8 +75,10 @@ class Operands {
 
   /// The array or the tuple of arrays that the call returns. A new reference.
   PyObject* result() const;
-  /// Every array of the call, for what outlives it.
-  nb::object arrays() const;
+  /// Every operand of the call, for what outlives it: the inputs, the outputs, the workspace.
+  nb::list kept() const;
+  /// The same arrays, each with its address.
+  std::vector<std::pair<const void*, nb::object>> memory() const;
   /// The first of them; null if there is none.
   PyObject* first_array() const { return first_; }
 
@@ -87,24 +94,34 @@ class Operands {
   std::vector<PyObject*> given_;  ///< borrowed
   PyObject* out_ = nullptr;       ///< borrowed
   PyObject* chosen_ = nullptr;
-  PyObject* workspace_ = nullptr;
+  PyObject* workspace_given_ = nullptr;
   PyObject* first_ = nullptr;
   std::vector<nb::object> results_;
-  std::vector<nb::object> others_;
+  nb::object workspace_array_;  ///< once there is one
+  View workspace_view_;
   Stream stream_;
   bool foreign_stream_ = false;  ///< it is not the one on which the framework's memory is reused
   std::vector<Argument> inputs_;
   std::vector<View> outputs_;
 };
 
+/// That such a call needs.
+std::size_t workspace_bytes(const PyProgram& program, const Operands& operands);
+
 /// The stream of a later launch: `chosen`, or what the framework of `array` works on now.
 Stream stream_for(Device device, PyObject* array, PyObject* chosen);
 
-/// Adds Function, Program, Kernel, Launch, Preparation, Graph and Recorder to the module.
+/// Adds Function, Program, Launch and Preparation to the module.
 void bind_calls(nb::module_& module);
+/// Adds Kernel.
+void bind_kernels(nb::module_& module);
+/// Adds Graph, Recorder and copies.
+void bind_graphs(nb::module_& module);
 /// Adds Value and what traces functions.
 void bind_tracing(nb::module_& module);
-/// Adds the cache, devices and the settings of the process.
+/// Adds the cache.
+void bind_cache(nb::module_& module);
+/// Adds devices and the settings of the process.
 void bind_process(nb::module_& module);
 
 /// Options by their names. Throws Error(invalid_argument).
@@ -112,7 +129,7 @@ Options options_of(const std::string& rounding, const std::string& accuracy,
                    const std::string& on_miss);
 Device device_of(nb::handle device);
 
-nb::dict fields_of(const KernelInfo& info);
+nb::object kernel_info(const KernelInfo& info);
 nb::object explanation(const ProgramInfo& info);
 
 }  // namespace kiln::python

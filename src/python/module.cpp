@@ -1,16 +1,15 @@
-// The module kiln._kiln: what is bound elsewhere, its errors, and the process's settings, devices
-// and cache.
+// The module kiln._kiln: what is bound elsewhere, its errors, and the process's settings and
+// devices.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
-
-#include "kiln/cache.hpp"
 #include "kiln/configure.hpp"
 #include "kiln/devices.hpp"
 #include "kiln/error.hpp"
+#include "kiln/fallback.hpp"
+#include "kiln/statistics.hpp"
 #include "kiln/version.hpp"
 #include "python/calls.hpp"
 #include "python/objects.hpp"
@@ -88,7 +87,7 @@ std::string name_of(CacheState state) {
 
 }  // namespace
 
-nb::dict fields_of(const KernelInfo& info) {
+nb::object kernel_info(const KernelInfo& info) {
   nb::dict fields;
   fields["function"] = info.function;
   fields["expression"] = info.expression;
@@ -102,7 +101,7 @@ nb::dict fields_of(const KernelInfo& info) {
   fields["bytes"] = info.bytes;
   fields["kernels"] = info.kernels;
   fields["fallback"] = info.fallback;
-  return fields;
+  return result("KernelInfo", fields);
 }
 
 nb::object explanation(const ProgramInfo& info) {
@@ -159,7 +158,8 @@ void configure_process(std::optional<std::string> cache_directory,
                        std::optional<std::uint64_t> cache_max_size,
                        std::optional<std::vector<std::string>> cache_readonly,
                        std::optional<int> jobs, std::optional<std::string> worker,
-                       std::optional<int> threads, std::optional<std::uint64_t> fallback_memory) {
+                       std::optional<int> threads, std::optional<std::uint64_t> memory_limit,
+                       std::optional<std::uint64_t> fallback_memory) {
   Configuration configuration;
   configuration.cache_directory = std::move(cache_directory);
   configuration.cache_max_size = cache_max_size;
@@ -167,12 +167,18 @@ void configure_process(std::optional<std::string> cache_directory,
   configuration.jobs = jobs;
   configuration.worker = std::move(worker);
   configuration.threads = threads;
+  configuration.memory_limit = memory_limit;
   configuration.fallback_memory = fallback_memory;
   configure(std::move(configuration), "kiln.configure", 0);
 }
 
 nb::object describe_device(nb::handle device) {
-  const DeviceInfo info = device_info(device_of(device));
+  const Device described = device_of(device);
+  DeviceInfo info;
+  {
+    const nb::gil_scoped_release released;
+    info = device_info(described);
+  }
   nb::dict fields;
   fields["name"] = info.name;
   fields["target"] = info.target;
@@ -181,7 +187,35 @@ nb::object describe_device(nb::handle device) {
   return result("DeviceInfo", fields);
 }
 
+nb::object statistics_of(nb::handle device) {
+  const Statistics kept = statistics(device_of(device));
+  nb::dict fields;
+  fields["memory_limit"] = kept.memory_limit;
+  fields["plans"] = kept.plans;
+  fields["plan_bytes"] = kept.plan_bytes;
+  fields["plans_dropped"] = kept.plans_dropped;
+  fields["kernels"] = kept.kernels;
+  fields["kernel_bytes"] = kept.kernel_bytes;
+  fields["kernels_unloaded"] = kept.kernels_unloaded;
+  fields["fallbacks"] = kept.fallbacks;
+  return result("Statistics", fields);
+}
+
+// The device's name.
+std::string lend_memory(nb::handle device, nb::handle memory) {
+  const Device on = device_of(device);
+  Arrays views("lend_fallback_memory");
+  const View view = memory.is_none() ? View(nullptr, DType::u8, {0}, on)
+                                     : views.view(memory.ptr(), {"memory"}, Access::write);
+  {
+    const nb::gil_scoped_release released;
+    lend_fallback_memory(view);
+  }
+  return to_string(on);
+}
+
 std::vector<std::string> device_names() {
+  const nb::gil_scoped_release released;
   std::vector<std::string> names;
   for (const Device device : devices()) names.push_back(to_string(device));
   return names;
@@ -200,128 +234,24 @@ nb::list target_names() {
   return list;
 }
 
-// ---- The cache ---------------------------------------------------------------------------------
-
-using CachePointer = std::shared_ptr<cache::Cache>;
-
-struct PyCache {
-  CachePointer cache;
-};
-
-nb::object listing(const cache::Listing& entry) {
-  nb::dict fields;
-  fields["key"] = entry.key.hex();
-  fields["function"] = entry.metadata.function;
-  fields["expression"] = entry.metadata.expression;
-  fields["signature"] = entry.metadata.signature;
-  fields["target"] = entry.metadata.target;
-  fields["toolchain"] = entry.metadata.toolchain;
-  fields["compile_ms"] = entry.metadata.compile_ms;
-  fields["created"] = entry.metadata.created;
-  fields["last_used"] = entry.last_used;
-  fields["file_bytes"] = entry.file_bytes;
-  fields["code_bytes"] = entry.code_bytes;
-  fields["path"] = entry.path;
-  fields["problem"] = entry.problem;
-  return result("CacheEntry", fields);
-}
-
-nb::list problems_of(const std::vector<cache::Problem>& problems) {
-  nb::list list;
-  for (const cache::Problem& problem : problems) {
-    list.append(nb::make_tuple(problem.path, problem.reason));
-  }
-  return list;
-}
-
-cache::Filter filter_of(const std::string& target, const std::string& function) {
-  return {.target = target, .function = function};
-}
-
-nb::list list_entries(const PyCache& self, const std::string& target, const std::string& function) {
-  std::vector<cache::Listing> entries;
-  {
-    const nb::gil_scoped_release released;
-    entries = cache::list(*self.cache, filter_of(target, function));
-  }
-  nb::list list;
-  for (const cache::Listing& entry : entries) list.append(listing(entry));
-  return list;
-}
-
-nb::tuple read_entry(const PyCache& self, const std::string& key) {
-  const cache::Entry entry = cache::read(*self.cache, cache::resolve(*self.cache, key));
-  return nb::make_tuple(entry.source, nb::bytes(entry.code.data(), entry.code.size()));
-}
-
-nb::dict stats_of(const PyCache& self) {
-  const cache::Stats stats = cache::stats(*self.cache);
-  nb::dict counts;
-  for (std::size_t i = 0; i < cache::kCounts; ++i) {
-    const auto count = static_cast<cache::Count>(i);
-    counts[nb::cast(std::string(cache::name(count)))] = stats[count];
-  }
-  return counts;
-}
-
-nb::list verify(const PyCache& self, bool repair) {
-  cache::Verification found;
-  {
-    const nb::gil_scoped_release released;
-    found = cache::verify(*self.cache, repair);
-  }
-  return problems_of(found.problems);
-}
-
-std::size_t trim(const PyCache& self, std::optional<std::uint64_t> max_size,
-                 std::optional<std::int64_t> unused_seconds, bool dry_run) {
-  if (!max_size && !unused_seconds) {
-    throw Error(Code::invalid_argument,
-                "trim: expected max_size= or unused_seconds=; clear() "
-                "removes everything");
-  }
-  cache::TrimPolicy policy;
-  policy.max_size = max_size;
-  if (unused_seconds) policy.unused_for = std::chrono::seconds(*unused_seconds);
-  policy.dry_run = dry_run;
-  const nb::gil_scoped_release released;
-  return cache::trim(*self.cache, policy).entries.size();
-}
-
-std::uint64_t export_entries(const PyCache& self, const std::string& path,
-                             const std::string& target, const std::string& function) {
-  const nb::gil_scoped_release released;
-  return cache::export_bundle(*self.cache, path, filter_of(target, function)).entries;
-}
-
-std::uint64_t import_entries(const PyCache& self, const std::string& path) {
-  const nb::gil_scoped_release released;
-  return cache::import_bundle(*self.cache, path).entries;
-}
-
-void bind_cache(nb::module_& module) {
-  nb::class_<PyCache>(module, "Cache")
-      .def_prop_ro("directory", [](const PyCache& self) { return cache::directory(*self.cache); })
-      .def("list", list_entries, nb::kw_only(), nb::arg("target") = "", nb::arg("function") = "")
-      .def("read", read_entry, nb::arg("key"))
-      .def("stats", stats_of)
-      .def("verify", verify, nb::kw_only(), nb::arg("repair") = false)
-      .def("trim", trim, nb::kw_only(), nb::arg("max_size") = nb::none(),
-           nb::arg("unused_seconds") = nb::none(), nb::arg("dry_run") = false)
-      .def("clear",
-           [](const PyCache& self) {
-             const nb::gil_scoped_release released;
-             return cache::clear(*self.cache).entries.size();
-           })
-      .def("export", export_entries, nb::arg("path"), nb::kw_only(), nb::arg("target") = "",
-           nb::arg("function") = "")
-      .def("import_", import_entries, nb::arg("path"));
-  module.def(
-      "_open_cache", [](const std::string& directory) { return PyCache{cache::open(directory)}; },
-      nb::arg("directory"));
-}
-
 }  // namespace
+
+void bind_process(nb::module_& module) {
+  module.def("version", [] { return std::string(version()); });
+  module.def(
+      "set_log", [](const nb::object& callback) { set_log(log_to(callback)); },
+      nb::arg("callback").none());
+  module.def("configure", configure_process, nb::kw_only(), nb::arg("cache_directory") = nb::none(),
+             nb::arg("cache_max_size") = nb::none(), nb::arg("cache_readonly") = nb::none(),
+             nb::arg("jobs") = nb::none(), nb::arg("worker") = nb::none(),
+             nb::arg("threads") = nb::none(), nb::arg("memory_limit") = nb::none(),
+             nb::arg("fallback_memory") = nb::none());
+  module.def("devices", device_names);
+  module.def("device_info", describe_device, nb::arg("device"));
+  module.def("compile_targets", target_names);
+  module.def("statistics", statistics_of, nb::arg("device"));
+  module.def("_lend_fallback_memory", lend_memory, nb::arg("device"), nb::arg("memory").none());
+}
 
 NB_MODULE(_kiln, module) {
   nb::register_exception_translator(
@@ -335,18 +265,10 @@ NB_MODULE(_kiln, module) {
       nullptr);
   bind_tracing(module);
   bind_calls(module);
+  bind_kernels(module);
+  bind_graphs(module);
   bind_cache(module);
-  module.def("version", [] { return std::string(version()); });
-  module.def(
-      "set_log", [](const nb::object& callback) { set_log(log_to(callback)); },
-      nb::arg("callback").none());
-  module.def("configure", configure_process, nb::kw_only(), nb::arg("cache_directory") = nb::none(),
-             nb::arg("cache_max_size") = nb::none(), nb::arg("cache_readonly") = nb::none(),
-             nb::arg("jobs") = nb::none(), nb::arg("worker") = nb::none(),
-             nb::arg("threads") = nb::none(), nb::arg("fallback_memory") = nb::none());
-  module.def("devices", device_names);
-  module.def("device_info", describe_device, nb::arg("device"));
-  module.def("compile_targets", target_names);
+  bind_process(module);
 }
 
 }  // namespace kiln::python

@@ -26,9 +26,10 @@ from kiln._kiln import (
     device_info,
     devices,
     kernel,
+    statistics,
 )
-from kiln._kiln import _record, version as _version
-from kiln._results import DeviceInfo, Error, ExplainedKernel, Explanation, KernelInfo
+from kiln._kiln import _lend_fallback_memory, _prepare_all, _record, version as _version
+from kiln._results import DeviceInfo, Error, ExplainedKernel, Explanation, KernelInfo, Statistics
 from kiln._trace import fuse, library_call, program
 
 from kiln import cache  # isort: skip: needs what is above
@@ -63,32 +64,49 @@ def record(device, body=None):
     return _record(device, body)
 
 
-def _info(self, *arguments, **keywords):
-    """The kernel that such a call uses; found or compiled, not launched."""
-    return KernelInfo(**self._kernel(*arguments, **keywords))
-
-
-def _described(self, *arguments, **keywords):
-    """The kernel that such a call would use now; nothing is compiled. Its ``fallback`` says whether it
-    is missing, so that ``on_miss="fallback"`` would serve the call without it."""
-    return KernelInfo(**self._look_up(*arguments, **keywords))
-
-
 def _prepare(self, *operands, device=None):
-    """Compiles the kernel of such a call in the background: ``prepare("bf16[4096,4096]", "f32")``.
+    """Compiles the kernels of such a call in the background: ``prepare("bf16[4096,4096]", "f32")``.
 
     An operand is a type (without brackets: a number), an array or a number. ``device`` is needed
     where no operand is an array.
     """
-    if device is None:
-        arrays = [operand for operand in operands if hasattr(operand, "__dlpack__")]
-        device = arrays[0] if arrays else devices()[0]
-    return self._prepare(operands, device)
+    return self._prepare(operands, _device_for(operands, device))
 
 
-Function.info = _info
-Function.look_up = _described
-Function.prepare = _prepare
+def _device_for(operands, device):
+    if device is not None:
+        return device
+    arrays = [operand for operand in operands if hasattr(operand, "__dlpack__")]
+    return arrays[0] if arrays else devices()[0]
+
+
+Function.prepare = Program.prepare = _prepare
+
+
+def prepare_all(calls, *, device=None, progress=None):
+    """Prepares many calls side by side, and returns when every one is done.
+
+    >>> kiln.prepare_all([(swiglu, "bf16[4096,11008]", "bf16[4096,11008]"), (norm, x, w)])
+
+    A call is a Function and what its ``prepare`` takes. ``progress(index, done, total)`` is called
+    once for each. Returns a Preparation of each: one that failed stops no other, and its ``wait()``
+    raises what it failed with.
+    """
+    return _prepare_all(
+        [(call[0], tuple(call[1:]), _device_for(call[1:], device)) for call in calls], progress
+    )
+
+
+_lent = {}
+
+
+def lend_fallback_memory(memory, device=None):
+    """Lends the memory of an array to calls with ``on_miss="fallback"`` on its device, until other
+    memory is lent; None takes back what ``device`` was lent."""
+    if memory is None and device is None:
+        raise Error("lend_fallback_memory: expected an array, or None and a device")
+    _lent[_lend_fallback_memory(device if memory is None else memory, memory)] = memory
+
 
 __all__ = [
     "DeviceInfo",
@@ -103,6 +121,7 @@ __all__ = [
     "Preparation",
     "Program",
     "Recorder",
+    "Statistics",
     "Value",
     "View",
     "cache",
@@ -113,10 +132,13 @@ __all__ = [
     "devices",
     "fuse",
     "kernel",
+    "lend_fallback_memory",
     "library_call",
+    "prepare_all",
     "program",
     "record",
     "set_log",
+    "statistics",
     "bitcast",
     "cast",
     "concat",

@@ -49,6 +49,20 @@ class DeviceInfo:
 
 
 @dataclass(frozen=True)
+class Statistics:
+    """What is kept in memory of a device: ``memory_limit`` bytes of plans, and as many of kernels."""
+
+    memory_limit: int
+    plans: int
+    plan_bytes: int
+    plans_dropped: int
+    kernels: int
+    kernel_bytes: int
+    kernels_unloaded: int
+    fallbacks: int
+
+
+@dataclass(frozen=True)
 class CacheEntry:
     """One kernel of the cache; times are seconds since 1970, ``problem`` says why it is not usable."""
 
@@ -150,19 +164,19 @@ class Explanation:
                 bottom = 10 + before * (height + gap) + height
                 if before == number - 1:
                     x = margin + width // 2
-                    parts.append(f'<path d="M{x} {bottom}V{top - 2}" class="edge"/>')
+                    parts.append(f'<path d="M{x} {bottom}V{top - 2}" class="kiln-edge"/>')
                 else:  # past the kernels in between
                     x = margin - 12 - 8 * (number - before) % (margin - 20)
                     y = bottom - height // 2
                     parts.append(
-                        f'<path d="M{margin} {y}H{x}V{top + height // 2}H{margin - 2}" class="edge"/>'
+                        f'<path d="M{margin} {y}H{x}V{top + height // 2}H{margin - 2}" class="kiln-edge"/>'
                     )
         total = 20 + len(self.kernels) * (height + gap) - gap
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width + 2 * margin}" height="{total}" '
             'font-family="monospace" font-size="12"><defs><marker id="kiln-arrow" orient="auto" '
             'markerWidth="8" markerHeight="8" refX="7" refY="4"><path d="M0 0L8 4L0 8z"/></marker>'
-            "</defs><style>.edge{fill:none;stroke:#333;marker-end:url(#kiln-arrow)}</style>"
+            "</defs><style>.kiln-edge{fill:none;stroke:#333;marker-end:url(#kiln-arrow)}</style>"
             + "".join(parts)
             + "</svg>"
         )

@@ -234,7 +234,7 @@ def fuse(
     ...     return kiln.silu(gate) * up
 
     ``rounding`` is "once" or "each", ``accuracy`` "storage", "fast" or "strict", ``on_miss``
-    "compile", "fail" or "background". ``arguments`` are names that come first.
+    "compile", "fail", "background" or "fallback". ``arguments`` are names that come first.
     """
     return _make(
         what, False, name, arguments, rounding=rounding, accuracy=accuracy, on_miss=on_miss

@@ -12,4 +12,10 @@ def open(directory: str = "") -> Cache:  # noqa: A001: as in C++
     return _kiln._open_cache(directory)
 
 
-__all__ = ["Cache", "CacheEntry", "open"]
+def use_remote(url: str, secret: str = "") -> None:
+    """The server at ``url``, as in KILN_REMOTE_CACHE, is the remote tier from now on, of calls and of
+    caches that are opened later, with a secret as in KILN_CACHE_SECRET; "": there is none."""
+    _kiln._use_remote(url, secret)
+
+
+__all__ = ["Cache", "CacheEntry", "open", "use_remote"]

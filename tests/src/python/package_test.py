@@ -281,6 +281,38 @@ class Programs(unittest.TestCase):
         with self.assertRaisesRegex(kiln.Error, "workspace"):
             two_norms(x, w, workspace=np.zeros(needed - 1, np.uint8))
 
+    def test_a_program_is_prepared_and_bound(self):
+        factor = 1 + random.random()  # that no cache has
+        centred = kiln.program(f"d = x - mean(x, 0); d + {factor} * sum(d, 1)", name="centred", on_miss="fail")
+        x = UP / 24
+        d = x - x.mean(0)
+        expected = d + np.float32(factor) * d.sum(1, keepdims=True)
+        self.assertTrue(centred.look_up(x).fallback)
+        with self.assertRaises(kiln.Error) as raised:
+            centred(x)
+        self.assertEqual(raised.exception.code, "would_compile")
+        centred.prepare("f32[4,6]", device="cpu").wait()
+        self.assertFalse(centred.look_up(x).fallback)
+        np.testing.assert_allclose(centred(x), expected, rtol=1e-5, atol=1e-6)
+        self.assertEqual(centred.info(x).function, "centred")
+        out = np.zeros_like(x)
+        workspace = np.zeros(centred.workspace_bytes(x, out=out), np.uint8)
+        launch = centred.bind(x, out=out, workspace=workspace)
+        gone = weakref.ref(workspace)
+        del workspace
+        gc.collect()
+        launch()
+        np.testing.assert_allclose(out, expected, rtol=1e-5, atol=1e-6)
+        other = np.zeros_like(x)
+        launch.set_output(other)
+        launch()
+        np.testing.assert_array_equal(other, out)
+        self.assertEqual(launch.info.function, "centred")
+        self.assertIsNotNone(gone())
+        del launch
+        gc.collect()
+        self.assertIsNone(gone())
+
     def test_a_library_call_runs_between_kernels(self):
         seen = []
 
@@ -359,6 +391,24 @@ class BoundAndRecorded(unittest.TestCase):
         with self.assertRaisesRegex(kiln.Error, "after the body"):
             self.recorder.fill(out)
 
+    def test_a_graph_lets_go_of_what_it_is_bound_to_no_more(self):
+        x, out = np.ones(8, np.float32), np.zeros(8, np.float32)
+        first = kiln.fuse("x * 3")
+        graph = kiln.record("cpu", lambda recorder: recorder.call(first, out=out, x=x))
+        arrays = []
+        for number in range(3):
+            other = np.full(8, number, np.float32)
+            self.assertEqual(graph.rebind(x, other), 1)
+            arrays.append(weakref.ref(other))
+            x = other
+            graph()
+            np.testing.assert_array_equal(out, 3 * number)
+        del other, x
+        gc.collect()
+        self.assertEqual([array() is None for array in arrays], [True, True, False])
+        graph()
+        np.testing.assert_array_equal(out, 6)
+
     def test_a_kernel_of_ones_own(self):
         scale = kiln.kernel("scale", '''
             extern "C" __global__ void scale(const float* x, float* y, float a, unsigned n) {
@@ -366,6 +416,7 @@ class BoundAndRecorded(unittest.TestCase):
               if (i < n) y[i] = a * x[i];
             }''', ["reads f32", "writes f32", "f32", "u32"])
         x, y = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+        self.assertEqual(scale.prepare("cpu").function, "scale")
         scale(x, y, 2.0, 1000, grid=1000)
         np.testing.assert_array_equal(y, 2 * x)
         scale(x, y, 3.0, 1000, grid=((4,), (256, 1, 1)))
@@ -396,16 +447,43 @@ class Process(unittest.TestCase):
         self.assertTrue(preparation.ready)
         np.testing.assert_allclose(function(GATE, UP), GATE * np.float32(factor) + UP, rtol=1e-5)
 
+    def test_many_calls_are_prepared_side_by_side(self):
+        first = kiln.fuse(f"x * {1 + random.random()} + y", on_miss="fail")
+        second = kiln.fuse(f"exp(x * {1 + random.random()})", on_miss="fail")
+        seen = []
+        done = kiln.prepare_all([(first, "f32[4,6]", UP), (second, UP), (first, "f32[4,6]", "f32[7]")],
+                                device="cpu", progress=lambda *numbers: seen.append(numbers))
+        self.assertEqual([numbers[1:] for numbers in seen], [(1, 3), (2, 3), (3, 3)])
+        self.assertEqual(sorted(numbers[0] for numbers in seen), [0, 1, 2])
+        done[0].wait()
+        done[1].wait()
+        with self.assertRaisesRegex(kiln.Error, "broadcast"):
+            done[2].wait()
+        first(GATE, UP)
+        second(UP)
+
+        def broken(index, done, total):
+            raise KeyError(done)
+
+        with self.assertRaises(KeyError):
+            kiln.prepare_all([(second, UP)], progress=broken)
+        with self.assertRaisesRegex(kiln.Error, "expected a Function"):
+            kiln.prepare_all([("x + 1", UP)])
+        self.assertEqual(kiln.prepare_all([]), [])
+
     def test_fallback_serves_the_call_meanwhile(self):
         program = """
 import random, numpy as np, kiln
-kiln.configure(fallback_memory=1 << 20)
+kiln.configure(memory_limit=1 << 28)
+assert kiln.statistics("cpu").memory_limit == 1 << 28
+kiln.lend_fallback_memory(np.zeros(1 << 17, np.float64))
 x = np.arange(24, dtype=np.float32)
 function = kiln.fuse(f"x * {1 + random.random()} + x", name="served", on_miss="fallback")
 first = function(x)
 assert function.look_up(x).entry or function.look_up(x).fallback
 info = function.info(x)
 assert not function.look_up(x).fallback and function.look_up(x).cache == "memory"
+kiln.lend_fallback_memory(None, "cpu")
 np.testing.assert_array_equal(function(x), first)
 """
         subprocess.run([sys.executable, "-c", program], check=True)
@@ -432,6 +510,37 @@ np.testing.assert_array_equal(function(x), first)
         with self.assertRaises(kiln.Error) as raised:
             cache.read("0" * 32)
         self.assertEqual(raised.exception.code, "not_found")
+
+    def test_bundles_and_the_remote_tier(self):
+        import os
+        import tempfile
+
+        swiglu.info(GATE, UP)
+        cache = kiln.cache.open()
+        count = len(cache.list(function="swiglu"))
+        self.assertGreater(count, 0)
+        with tempfile.TemporaryDirectory() as directory:
+            bundle = os.path.join(directory, "bundle")
+            self.assertEqual(cache.export(bundle, function="swiglu"), count)
+            os.mkdir(os.path.join(directory, "other"), 0o700)
+            other = kiln.cache.open(os.path.join(directory, "other"))
+            self.assertEqual(other.import_(bundle), count)
+            self.assertEqual(other.import_(bundle), 0)
+            self.assertEqual(other.clear(), count)
+            for call in (cache.push, cache.pull):
+                with self.assertRaises(kiln.Error) as raised:
+                    call()
+                self.assertEqual(raised.exception.code, "not_found")
+            with self.assertRaises(kiln.Error) as raised:
+                kiln.cache.use_remote(f"redis+unix://{directory}/nobody")
+            if raised.exception.code == "unsupported":
+                self.skipTest("the remote tier: this build has no hiredis")
+            self.assertIn("KILN_CACHE_SECRET", str(raised.exception))
+            kiln.cache.use_remote(f"redis+unix://{directory}/nobody", "0123456789abcdef0123456789abcdef")
+            with self.assertRaises(kiln.Error) as raised:
+                kiln.cache.open().push(function="swiglu")
+            self.assertEqual(raised.exception.code, "io")
+            kiln.cache.use_remote("")
 
     def test_devices_and_log(self):
         self.assertEqual(kiln.devices()[-1], "cpu")
