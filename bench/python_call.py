@@ -3,8 +3,8 @@ host's time, not of the kernel's. PYTHONPATH must find kiln.
 
     python3 bench/python_call.py [--device cuda|cpu] [--json FILE]
 
-The C++ call itself is measured by bench/launch_bench; `bound` here, a bound call without operands to
-look at, is the driver's launch and little more.
+The C++ call of the same sum is measured by bench/call_bench, `cuda:0/call` and `cuda:0/bound`; `bound`
+here, a bound call without operands to look at, is the driver's launch and little more.
 """
 
 import argparse

@@ -66,7 +66,13 @@ PATH=$scratch/no-git:$PATH logged "$scratch"/kiln-*/src/package/debian.sh "$scra
 { grep 'git was called' "$scratch/log" || true; } | none "the build needs git"
 echo "built in $SECONDS s"
 packages=()
-for name in "${names[@]}"; do packages+=("$(echo "$scratch/debian/${name}_"*.deb)"); done
+for name in "${names[@]}"; do
+  packages+=("$(echo "$scratch/debian/${name}_"*.deb)")
+  [[ -s ${packages[-1]} ]] && continue
+  grep -B 3 'could not be installed' "$scratch/log" >&2 || true
+  echo "$name was not built" >&2
+  exit 1
+done
 for package in "${packages[@]}"; do
   echo "${package##*/}: $(dpkg-deb -f "$package" Depends)"
 done
