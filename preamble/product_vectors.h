@@ -92,7 +92,7 @@ KILN_FN VectorsOf<T> vectors_of(const T* row, Index first) {
 }
 template <class T, class Place, class Index>
 KILN_FN VectorsOf<T> vectors_of(Packed<const T, Place> row, Index first) {
-  return {row.data + ((row.element + Place(first)) >> 1)};
+  return {row.data + ((row.element >> 1) + (Place(first) >> 1))};
 }
 
 KILN_FN Floats add_product(Floats sum, Floats a, Floats b) {

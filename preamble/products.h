@@ -38,6 +38,25 @@ KILN_FN f32 add_product(f32 sum, f32 a, f32 b) { return fma(a, b, sum); }
 KILN_FN f64 add_product(f64 sum, f64 a, f64 b) { return fma(a, b, sum); }
 #endif
 
+// The whole number nearest to a zero point, or 0 for one so large that subtracting it from a small
+// integer would not help.
+KILN_FN f32 nearest_zero_point(f32 zero_point) {
+  const f32 whole = (zero_point + 12582912.0f) - 12582912.0f;
+  return zero_point <= 1024.0f && zero_point >= -1024.0f ? whole : 0.0f;
+}
+// That of a quotient, which may be approximate.
+KILN_FN f32 nearest_zero_point(f32 dividend, f32 divisor) {
+#if KILN_NVIDIA
+  f32 reciprocal;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(divisor));
+#elif KILN_AMD
+  const f32 reciprocal = __builtin_amdgcn_rcpf(divisor);
+#else
+  const f32 reciprocal = 1.0f / divisor;
+#endif
+  return nearest_zero_point(dividend * reciprocal);
+}
+
 template <class T>
 KILN_FN constexpr bool is_packed() {
   return is_same<T, u4>() || is_same<T, i4>() || is_same<T, f4e2m1>();
@@ -201,20 +220,6 @@ KILN_FN f32 minus_zero_point(InWord<T> lane, f32 zero_point) {
 #endif
 }
 
-// The whole number nearest to dividend / divisor, or 0 for one so large that subtracting it from a
-// small integer would not help.
-KILN_FN f32 nearest_zero_point(f32 dividend, f32 divisor) {
-#if KILN_NVIDIA
-  f32 reciprocal;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(reciprocal) : "f"(divisor));
-#else
-  const f32 reciprocal = __builtin_amdgcn_rcpf(divisor);
-#endif
-  const f32 quotient = dividend * reciprocal;
-  const f32 whole = (quotient + 12582912.0f) - 12582912.0f;
-  return quotient <= 1024.0f && quotient >= -1024.0f ? whole : 0.0f;
-}
-
 template <int Count>
 KILN_FN void carry_scaled(Lanes<f32, Count>& all, Lanes<f32, Count>& group, f32 scale) {
   KILN_EACH(i, Count) {
@@ -303,14 +308,12 @@ KILN_FN LanesOf<T, Lanes> lanes_of(Packed<const T, Place> row, Index first) {
     return load<Lanes, Align>(row, first, Lanes);
 }
 
-#if !KILN_HOST
 template <int Count>
 KILN_FN bool all_finite(const f32 (&value)[Count]) {
   bool finite = true;
   KILN_EACH(i, Count) finite = finite && isfinite(value[i]);
   return finite;
 }
-#endif
 
 // Rows past the end repeat the last row; they are not stored.
 template <class Index>
@@ -330,6 +333,9 @@ KILN_FN Index row_or_last(Index row, Index count) {
 // number p nearest to -b / s keeps the two from cancelling: |s (n - p)| + |b + p s| is at most
 // three times |s n + b|, so the error is at most three times the bound above. A sum that is not
 // finite is recomputed term by term.
+//
+// Where x are integers too (product_integers.h), the products of a vector are added up exactly, so
+// W / A is 1 there.
 
 #if KILN_HOST
 

@@ -26,10 +26,10 @@ constexpr std::string_view kX86 = "x86-64";
 constexpr std::string_view kArm = "aarch64";
 
 // Named as after gcc's and clang's -m.
-constexpr std::array<std::string_view, 18> kX86Features = {
-    "sse3",    "ssse3",    "sse4.1",   "sse4.2",   "popcnt",   "avx",
-    "f16c",    "fma",      "bmi",      "avx2",     "bmi2",     "lzcnt",
-    "avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl", "avx512bf16"};
+constexpr std::array<std::string_view, 20> kX86Features = {
+    "sse3",     "ssse3",    "sse4.1",   "sse4.2",     "popcnt",     "avx",     "f16c",
+    "fma",      "bmi",      "avx2",     "bmi2",       "lzcnt",      "avx512f", "avx512cd",
+    "avx512bw", "avx512dq", "avx512vl", "avx512bf16", "avx512vnni", "avxvnni"};
 // Named as after -march=armv8-a+.
 constexpr std::array<std::string_view, 4> kArmFeatures = {"lse", "fp16", "dotprod", "bf16"};
 
@@ -79,7 +79,9 @@ std::vector<std::string_view> detect() {
                                                          avx512 && bit(b7, 30),
                                                          avx512 && bit(b7, 17),
                                                          avx512 && bit(b7, 31),
-                                                         avx512 && bit(a71, 5)};
+                                                         avx512 && bit(a71, 5),
+                                                         avx512 && bit(c7, 11),
+                                                         avx && bit(a71, 4)};
   std::vector<std::string_view> features;
   for (std::size_t i = 0; i < present.size(); ++i) {
     if (present[i]) features.push_back(kX86Features[i]);

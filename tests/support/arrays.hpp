@@ -72,8 +72,8 @@ inline std::vector<HostArray> reference_of(const std::string& text,
   for (const HostArray& input : inputs) {
     types.push_back({input.dtype, false, false});
     own.push_back(input.shape);
-    arguments.push_back(
-        {const_cast<std::byte*>(input.bytes.data()) + input.first, input.dtype, input.strides, 0});
+    arguments.push_back({const_cast<std::byte*>(input.bytes.data()) + input.first, input.dtype,
+                         input.strides, input.offset});
   }
   const fusion::ShapedGraph shaped = fusion::shape_graph(
       fusion::infer(graph, types, stored, rounding, "reference"), own, "reference");

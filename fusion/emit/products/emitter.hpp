@@ -1,6 +1,7 @@
 // Writes matrix-vector products (product_layout.hpp): the frame and stores (products.cpp), names,
-// offsets and values (values.cpp), the loops that add up sums (sums.cpp), and matrix instructions
-// (tiles.cpp). Where values are computed is decided in product_values.hpp.
+// offsets and values (values.cpp), the loops that add up sums (sums.cpp), integer products
+// (integers.cpp), and matrix instructions (tiles.cpp). Where values are computed is decided in
+// product_values.hpp.
 #pragma once
 
 #include <string>
@@ -94,9 +95,13 @@ class ProductEmitter : private ProductAxes {
   void recompute_non_finite();
   void begin_sums();
   bool in_parts(std::size_t i) const;
+  void begin_vectors();
+  void end_vectors();
+  void group_values();
   void for_each_vector();
   bool is_loaded(std::size_t i) const;
   Scope loaded_scope(std::size_t i) const;
+  std::string row_and_first(std::size_t i, const std::string& first) const;
   void load(std::size_t i, int depth, int width, const std::string& first);
   void row_invariant_elements();
   void rows_elements();
@@ -109,6 +114,12 @@ class ProductEmitter : private ProductAxes {
   void begin_groups();
   void add_activations();
   void end_groups();
+
+  // Integer products (preamble/product_integers.h).
+  void sum_integers();
+  void load_integers();
+  void add_integers(NodeId sum);
+  std::string integer_vector(const ProductForm& form) const;
 
   // Tiles (preamble/product_tiles.h).
   void declare_tiles();

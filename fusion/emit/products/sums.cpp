@@ -24,6 +24,7 @@ void ProductEmitter::declare_results() {
 }
 
 void ProductEmitter::sum_up() {
+  if (nodes_.in_integers()) return sum_integers();
   begin_sums();
   for_each_vector();
   end_sums();
@@ -33,11 +34,14 @@ void ProductEmitter::sum_up() {
 void ProductEmitter::recompute_non_finite() {
   std::string finite;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!is_reduction(graph_.nodes[id].op) || !(nodes_.has_fast_path() || nodes_.form(id)))
+    const TypedNode& node = graph_.nodes[id];
+    if (!is_reduction(node.op) || is_integer(node.dtype) ||
+        !(nodes_.has_fast_path() || nodes_.form(id)))
       continue;
     finite += fmt::format("{}all_finite({}_of)", finite.empty() ? "" : " && ", names_[id]);
   }
   nodes_.disable_fast_path();
+  if (finite.empty()) return;  // sums of integers
   out_.line(2, "if (!({})) {{", finite);
   out_.indent(1);
   if (shares_.rows == 1) out_.line(2, "KILN_SYNCHRONIZE();");
@@ -71,10 +75,21 @@ bool ProductEmitter::in_parts(std::size_t i) const {
          schedule_.width * bits(operand.dtype) > 256;
 }
 
-void ProductEmitter::for_each_vector() {
+// Opens the loop over the vectors of a row. The CPU has one over groups around it, with what it
+// computes once for each.
+void ProductEmitter::begin_vectors() {
+  const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
+  if (host() && has_groups()) {
+    out_.line(2, "for ({} group = 0, vector = 0; vector < vectors; ++group) {{", index_);
+    out_.coordinates(3, index_, "group", first_reduced(), inner());
+    group_values();
+    out_.line(3, "for ({0} first = 0; first < columns.divisor{1}; first += {2}, ++vector) {{",
+              index_, scale, schedule_.width);
+    out_.indent(1);
+    return;
+  }
   out_.line(2, "KILN_FOR_EACH_VECTOR({}, {}, 0, slot, vector, vectors) {{", index_,
             shares_.threads);
-  const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
   if (has_groups()) {
     out_.line(3, "const {} group = divide(vector, columns);", index_);
     out_.line(3, "const {} first = (vector - group * columns.divisor){};", index_, scale);
@@ -82,11 +97,30 @@ void ProductEmitter::for_each_vector() {
   } else {
     out_.line(3, "const {} first = vector{};", index_, scale);
   }
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (is_loaded(i) && !in_parts(i)) load(i, 3, schedule_.width, "first");
+  if (host()) group_values();
+}
+
+void ProductEmitter::end_vectors() {
+  if (host() && has_groups()) {
+    out_.indent(-1);
+    out_.line(3, "}}");
   }
+  out_.line(2, "}}");
+}
+
+void ProductEmitter::group_values() {
   emit_values(Level::group, 3);
   begin_groups();
+}
+
+void ProductEmitter::for_each_vector() {
+  begin_vectors();
+  if (!host()) {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (is_loaded(i) && !in_parts(i)) load(i, 3, schedule_.width, "first");
+    }
+    group_values();
+  }
   const bool parts = products_.lanes < schedule_.width;
   if (parts) {
     out_.line(3, "KILN_EACH(part, {}) {{", schedule_.width / products_.lanes);
@@ -102,7 +136,7 @@ void ProductEmitter::for_each_vector() {
   carry_over(3, vectors_ ? "if (ends_vectors(vector)) "
                 : host() ? fmt::format("if (ends_sum_block<{}, 1>(vector)) ", shares_.threads)
                          : "");
-  out_.line(2, "}}");
+  end_vectors();
   if (host()) carry_over(2, "");
 }
 
@@ -118,20 +152,23 @@ Scope ProductEmitter::loaded_scope(std::size_t i) const {
   return scope;
 }
 
+// An operand's row and the first element of a vector in it, as functions that load take them.
+std::string ProductEmitter::row_and_first(std::size_t i, const std::string& first) const {
+  const OperandText& operand = operands_[i];
+  if (!is_packed(operand.dtype))
+    return fmt::format("{}_data, {}", operand.name, element_offset(i, first));
+  const std::string row = row_text(i);
+  return fmt::format("packed({}_data, {}), {}", operand.name,
+                     row.empty() ? fmt::format("{}(0)", signed_index_) : row, in_group(i, first));
+}
+
 void ProductEmitter::load(std::size_t i, int depth, int width, const std::string& first) {
   const OperandText& operand = operands_[i];
   const std::string type = vectors_
                                ? fmt::format("VectorsOf<{}>", storage_type(operand.dtype))
                                : fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
   const Scope scope = loaded_scope(i);
-  std::string from;
-  if (is_packed(operand.dtype)) {
-    const std::string row = row_text(i);
-    from = fmt::format("packed({}_data, {}), {}", operand.name,
-                       row.empty() ? fmt::format("{}(0)", signed_index_) : row, in_group(i, first));
-  } else {
-    from = fmt::format("{}_data, {}", operand.name, element_offset(i, first));
-  }
+  const std::string from = row_and_first(i, first);
   const std::string text =
       vectors_ ? fmt::format("vectors_of({})", from)
                : fmt::format("lanes_of<{}, {}>({})", width, schedule_.operands[i].alignment, from);
@@ -222,15 +259,20 @@ void ProductEmitter::begin_groups() {
     if (!nodes_.form(id)) continue;
     const ProductForm& form = *nodes_.form(id);
     value_text(form.weight);  // what the lanes are called
-    if (!form.has_offset()) continue;
+    if (!form.is_centered()) continue;
     const std::string scale = form.scale ? values_[*form.scale] : "1.0f";
     const std::string& own = names_[id];
+    const std::string at = indices(by_row());
+    if (!form.has_offset()) {
+      out_.line(3, "f32 {}_zero_point{};", own, extents(by_row()));
+      out_.line(3, "{}{}_zero_point{} = {};", loops(by_row()), own, at, values_[*form.zero_point]);
+      continue;
+    }
     out_.line(3, "f32 {0}_zero_point{1}, {0}_offset{1};", own, extents(by_row()));
     out_.line(3, "{}{{", loops(by_row()));
-    const std::string at = indices(by_row());
     if (form.zero_point) {
       const std::string& zero_point = values_[*form.zero_point];
-      out_.line(4, "{}_zero_point{} = nearest_zero_point({}, 1.0f);", own, at, zero_point);
+      out_.line(4, "{}_zero_point{} = nearest_zero_point({});", own, at, zero_point);
       out_.line(4, "{0}_offset{1} = ({0}_zero_point{1} - {2}) * {3};", own, at, zero_point, scale);
     } else {
       const std::string& bias = values_[*form.bias];
@@ -241,6 +283,7 @@ void ProductEmitter::begin_groups() {
                 minus ? "-" : "", bias);
     }
     out_.line(3, "}}");
+    if (form.integers) continue;
     out_.line(3, "f32 {}_activation{} = {{}};", own, extents(of_activation(form)));
   }
 }
@@ -283,7 +326,7 @@ void ProductEmitter::combine(int depth) {
     const NodeId operand = node.operands[0];
     if (nodes_.form(id)) {
       const std::string& text = lanes_[nodes_.form(id)->weight].text;
-      const std::string number = nodes_.form(id)->has_offset()
+      const std::string number = nodes_.form(id)->is_centered()
                                      ? fmt::format("minus_zero_point({}, {}_zero_point{})", text,
                                                    names_[id], indices(by_row()))
                                      : fmt::format("to<f32>({})", text);

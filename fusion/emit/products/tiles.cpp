@@ -98,7 +98,7 @@ std::uint32_t ProductEmitter::staged_bytes() const {
     constexpr int kChunk = 16;
     constexpr int kScaleBytes = 2;
     const int groups = kSteps / products_.tiles.steps_per_group;
-    const int operands = nodes_.form(*nodes_.tile_sum())->has_offset() ? 2 : 1;
+    const int operands = nodes_.form(*nodes_.tile_sum())->is_centered() ? 2 : 1;
     const int row = kSteps * kStepBytes + operands * std::max(kChunk, groups * kScaleBytes);
     return static_cast<std::uint32_t>(kRows * row * shares_.rows);
   }
@@ -185,7 +185,7 @@ std::size_t ProductEmitter::scales_of_groups() const {
 }
 std::size_t ProductEmitter::offsets_of_groups() const {
   const ProductForm& form = *nodes_.form(*nodes_.tile_sum());
-  if (!form.has_offset()) return scales_of_groups();
+  if (!form.is_centered()) return scales_of_groups();
   return nodes_.operand_of(graph_.nodes[form.bias ? *form.bias : *form.zero_point]);
 }
 

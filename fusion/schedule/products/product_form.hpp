@@ -23,15 +23,21 @@ struct Scope {
 };
 
 /// (weight * scale + bias) * activation, or (weight - zero_point) * scale * activation; what is not
-/// there is 1 or 0.
+/// there is 1 or 0. Of integer products the activation is an argument of i8 times
+/// activation_scale.
 struct ProductForm {
   NodeId weight = 0;  ///< an argument of u4, i4, u8 or i8; in tiles also of f8e4m3 or f8e5m2
   std::optional<NodeId> scale;
   std::optional<NodeId> bias;
   bool bias_is_subtracted = false;
   std::optional<NodeId> zero_point;
+  bool zero_point_is_whole = false;  ///< an integer from -128 to 255, whatever the arguments are
   NodeId activation = 0;
-  bool has_offset() const { return bias || zero_point; }
+  std::optional<NodeId> activation_scale;
+  bool integers = false;  ///< weights and activations are integers, whose products are exact
+  /// Whether a multiple of the sum of the activations is added for each group.
+  bool has_offset() const { return bias || (zero_point && !zero_point_is_whole); }
+  bool is_centered() const { return bias || zero_point; }
 };
 
 /// The form of the terms of `sum`, or nothing if they have another one. There is none where each
@@ -39,5 +45,11 @@ struct ProductForm {
 /// nodes; with `small_floats` 8-bit floats are weights too.
 std::optional<ProductForm> product_form(const TypedGraph& graph, NodeId sum,
                                         const ScratchVector<Scope>& scopes, bool small_floats);
+
+/// The form of the terms of `sum` where they are integer products: of an i64 sum, small weights
+/// less an integer zero point times an argument of i8; of a sum in f32, such products with scales
+/// and a bias for each group, which may be factors of either operand or of their product.
+std::optional<ProductForm> integer_product_form(const TypedGraph& graph, NodeId sum,
+                                                const ScratchVector<Scope>& scopes);
 
 }  // namespace kiln::fusion

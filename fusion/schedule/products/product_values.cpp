@@ -10,6 +10,13 @@ namespace {
 // From three columns on, the sum of the activations costs more than dequantising the weights.
 constexpr int kMostFactoredColumns = 2;
 
+// Whether a vector of a row is whole words on GPUs, and on the CPU those that its functions take.
+bool has_whole_words(const Schedule& schedule, DType weights) {
+  if (schedule.backend == Backend::host) return schedule.width == 32 || schedule.width == 64;
+  constexpr int kWord = 32;
+  return schedule.width * bits(weights) % kWord == 0 && schedule.width * 8 % kWord == 0;
+}
+
 }  // namespace
 
 ProductValues::ProductValues(const TypedGraph& graph, const Schedule& schedule)
@@ -45,7 +52,7 @@ bool ProductValues::has_forms() const {
 }
 
 void ProductValues::disable_fast_path() {
-  fast_path_ = false;
+  fast_path_ = in_integers_ = false;
   forms_.assign(graph_.nodes.size(), std::nullopt);
   find_wanted();
 }
@@ -84,13 +91,24 @@ void ProductValues::find_products() {
 // compute the weights and then their products.
 void ProductValues::find_forms() {
   forms_.assign(graph_.nodes.size(), std::nullopt);
-  if (schedule_.backend == Backend::host) return;
+  find_integer_forms();
+  if (in_integers_ || schedule_.backend == Backend::host) return;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     auto form = product_form(graph_, static_cast<NodeId>(id), scopes_, in_tiles());
     const bool few = in_tiles() || schedule_.products.columns <= kMostFactoredColumns;
     if (!form || (form->has_offset() && !few)) continue;
     const int bits_at_once = schedule_.width * bits(graph_.nodes[form->weight].dtype);
     if (bits_at_once % 32 == 0) forms_[id] = form;
+  }
+}
+
+void ProductValues::find_integer_forms() {
+  if (in_tiles()) return;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!is_reduction(graph_.nodes[id].op)) continue;
+    forms_[id] = integer_product_form(graph_, static_cast<NodeId>(id), scopes_);
+    in_integers_ = forms_[id] && has_whole_words(schedule_, graph_.nodes[forms_[id]->weight].dtype);
+    if (!in_integers_) return forms_.assign(graph_.nodes.size(), std::nullopt);
   }
 }
 
@@ -117,7 +135,7 @@ void ProductValues::find_wanted() {
   wanted_.assign(graph_.nodes.size(), false);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    if (!is_reduction(node.op)) continue;
+    if (!is_reduction(node.op) || in_integers_) continue;
     if (forms_[id]) {
       wanted_[forms_[id]->activation] = true;
     } else if (in_sum_[node.operands[0]]) {
@@ -133,7 +151,7 @@ void ProductValues::find_wanted() {
 }
 
 void ProductValues::find_fast_path() {
-  fast_path_ = schedule_.backend == Backend::nvidia;
+  fast_path_ = schedule_.backend == Backend::nvidia && !in_integers_;
   bool scales = false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];

@@ -53,6 +53,8 @@ class ProductValues : private ProductAxes {
   /// The form of a sum that is added up group by group, if it is.
   const std::optional<ProductForm>& form(std::size_t id) const { return forms_[id]; }
   bool has_forms() const;
+  /// Whether every reduction adds integer products up (preamble/product_integers.h).
+  bool in_integers() const { return in_integers_; }
   /// The only sum, if its terms are 8-bit or 4-bit weights times an argument of 16-bit floats: what
   /// matrix instructions add up.
   std::optional<NodeId> tile_sum() const;
@@ -68,6 +70,7 @@ class ProductValues : private ProductAxes {
   void find_scopes();
   void find_products();
   void find_forms();
+  void find_integer_forms();
   void find_wanted();
   void find_fast_path();
   bool scales_lane(const TypedNode& node) const;
@@ -77,6 +80,7 @@ class ProductValues : private ProductAxes {
   ScratchVector<bool> in_sum_;
   ScratchVector<bool> wanted_;
   ScratchVector<std::optional<ProductForm>> forms_;
+  bool in_integers_ = false;
   bool fast_path_ = false;
 };
 

@@ -94,6 +94,26 @@ TEST_P(AmdProducts, RunAcrossRowsInVectors) {
   EXPECT_EQ(machine.count("ds_"), 0) << machine.assembly;
 }
 
+// Of 4-bit weights eight products take five instructions, of 8-bit ones four products one.
+TEST_P(AmdProducts, AddIntegerProductsByDotInstructions) {
+  const std::string dot = "v_dot4c?_i32_i(8|u8)";
+  for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8}) {
+    const std::vector<ArgumentSpec> arguments = {{"q", dtype, {4096, 1, 64, 64}, {}, false},
+                                                 {"x", DType::i8, {2, 64, 64}, {}, false},
+                                                 {"scale", DType::f16, {4096, 1, 64, 1}, {}, false},
+                                                 {"step", DType::f32, {2, 64, 1}, {}, false}};
+    const testing::Machine machine = testing::machine_code(
+        "sum((f32(q) - 8) * scale * (x * step), -1, -2)", arguments, GetParam());
+    expect_no_scratch(machine);
+    const int words = bits(dtype) == 4 ? 8 : 4;  // of x; four rows, two vectors and their sums
+    EXPECT_EQ(machine.count(dot), words * 2 * (4 + 1)) << name(dtype) << machine.assembly;
+    const testing::Machine whole = testing::machine_code("sum(i32(q) * i32(x), -1, -2)",
+                                                         {arguments[0], arguments[1]}, GetParam());
+    expect_no_scratch(whole);
+    EXPECT_GE(whole.count(dot), words * 2 * 4) << name(dtype) << whole.assembly;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdProducts,
                          ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
                          testing::target_name);

@@ -1,0 +1,211 @@
+// Matrices of small integers times vectors of 8-bit integers on every device that is there: sums
+// that are exact whatever instructions a device has for them, and such sums scaled once for each
+// group. Every width, number of rows and columns, alignment and tail, against the reference.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ahead/compile_only.hpp"
+#include "kiln/program.hpp"
+#include "tests/src/program/run_program.hpp"
+#include "tests/support/arrays.hpp"
+#include "tests/support/private_cache.hpp"
+#include "tests/support/settings.hpp"
+
+namespace kiln {
+namespace {
+
+using testing::HostArray;
+
+constexpr DType kWeights[] = {DType::u4, DType::i4, DType::u8, DType::i8};
+
+// Every number of the dtype, the least and the largest more often than others.
+HostArray fill(HostArray array, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const std::uint64_t most = (std::uint64_t{1} << bits(array.dtype)) - 1;
+  const std::uint64_t extremes[] = {0, most, most / 2, most / 2 + 1};
+  for (std::int64_t i = 0; i < array.size(); ++i) {
+    const std::uint64_t drawn = random();
+    testing::set_bits(array, i, drawn % 3 == 0 ? extremes[drawn / 3 % 4] : drawn & most);
+  }
+  return array;
+}
+HostArray integers(DType dtype, const Dims& shape, std::uint64_t seed) {
+  return fill(HostArray::contiguous(dtype, shape), seed);
+}
+
+class IntegerProducts : public testing::OnDevice {
+ protected:
+  void check(const std::string& text, const std::vector<HostArray>& inputs, double slack = 0) {
+    testing::check_on(device(), text, inputs, slack);
+  }
+  /// Whether the kernel of arrays q, x, scale, bias, step has sums of integer products.
+  bool in_integers(const std::string& text, const std::vector<ArgumentSpec>& arguments) {
+    Specification types;
+    types.arguments = arguments;
+    const std::string source =
+        emit_for(parse("f", text), types, jit::backend(device()).target(), false);
+    return source.find("dot_products(") != std::string::npos;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, IntegerProducts,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
+
+TEST_P(IntegerProducts, AreExactForEveryWeightAndLength) {
+  testing::Share share(GetParam(), 3);
+  std::uint64_t seed = 1;
+  for (const DType dtype : kWeights) {
+    for (const std::int64_t length : {1, 7, 8, 36, 64, 96, 4096, 4128}) {
+      ++seed;
+      if (!share.next()) continue;
+      const auto rows = static_cast<std::int64_t>(1 + seed % 7);
+      const HostArray q = integers(dtype, {rows, length}, seed);
+      const HostArray x = integers(DType::i8, {length}, seed + 100);
+      check("sum(i32(q) * i32(x), -1)", {q, x});
+      if (length % 32 == 0) check("i32(sum((i32(q) - 8) * x, -1))", {q, x});
+    }
+  }
+}
+
+TEST_P(IntegerProducts, AreExactForOneToEightColumns) {
+  testing::Share share(GetParam(), 3);
+  for (const DType dtype : kWeights) {
+    for (std::int64_t columns = 1; columns <= 8; ++columns) {
+      if (!share.next()) continue;
+      const HostArray q = integers(dtype, {columns % 3 * 2 + 3, 1, 96}, 200);
+      const HostArray x = integers(DType::i8, {columns, 96}, 201);
+      check("sum(i32(q) * i32(x), -1)", {q, x});
+    }
+  }
+}
+
+// Rows that begin at any byte, and with gaps between them.
+TEST_P(IntegerProducts, AreExactForEveryAlignment) {
+  for (const DType dtype : kWeights) {
+    for (const std::int64_t lead : {0, 2, 5, 8}) {
+      SCOPED_TRACE(fmt::format("{}, {} elements between rows", name(dtype), lead));
+      const std::int64_t stride = 64 + lead;
+      const HostArray q = fill(HostArray::strided(dtype, {5, 64}, {stride, 1}, lead), 300);
+      const HostArray x = fill(HostArray::strided(DType::i8, {64}, {1}, lead), 301);
+      check("sum(i32(q) * i32(x), -1)", {q, x});
+    }
+  }
+}
+
+// Sums of the largest products there are, of more terms than a 32-bit sum of them holds.
+TEST_P(IntegerProducts, AreExactForTheLargestSums) {
+  constexpr std::int64_t kLength = 1 << 17;
+  for (const DType dtype : {DType::u8, DType::i8}) {
+    HostArray q = HostArray::contiguous(dtype, {1, kLength});
+    HostArray x = HostArray::contiguous(DType::i8, {kLength});
+    for (std::int64_t i = 0; i < kLength; ++i) {
+      testing::set_bits(q, i, dtype == DType::u8 ? 255 : 128);
+      testing::set_bits(x, i, 128);
+    }
+    check("sum(i32(q) * i32(x), -1)", {q, x});
+  }
+}
+
+TEST_P(IntegerProducts, AreScaledOnceForEachGroup) {
+  testing::Share share(GetParam(), 3);
+  std::uint64_t seed = 400;
+  for (const DType dtype : kWeights) {
+    for (const std::int64_t group : {16, 32, 64, 128}) {
+      seed += 10;
+      if (!share.next()) continue;
+      const auto columns = static_cast<std::int64_t>(1 + seed / 10 % 5);
+      const DType narrow = seed % 20 == 0 ? DType::f16 : DType::bf16;
+      const HostArray q = integers(dtype, {11, 1, 5, group}, seed);
+      const HostArray scale = testing::random_array(narrow, {11, 1, 5, 1}, seed + 1);
+      const HostArray bias = testing::random_array(narrow, {11, 1, 5, 1}, seed + 2);
+      const HostArray x = integers(DType::i8, {columns, 5, group}, seed + 3);
+      const HostArray step = testing::random_array(DType::f32, {columns, 5, 1}, seed + 4, 0.01);
+      check("sum((f32(q) - 8) * scale * (x * step), -1, -2)", {q, scale, x, step}, 64);
+      check("sum((q * scale + bias) * (x * step), -1, -2)", {q, scale, bias, x, step}, 64);
+      check("sum(f32(i32(q) * i32(x)) * (scale * step), -1, -2)", {q, x, scale, step}, 64);
+      check("mean((f32(q) - zero) * scale * (x * step), -1, -2)", {q, bias, scale, x, step}, 64);
+    }
+  }
+}
+
+TEST_P(IntegerProducts, AreTakenWhereTheyAreExact) {
+  const auto types = [](DType weights, DType activation, std::int64_t group) {
+    return std::vector<ArgumentSpec>{{"q", weights, {64, 1, 4, group}, {}, false},
+                                     {"x", activation, {2, 4, group}, {}, false},
+                                     {"scale", DType::f16, {64, 1, 4, 1}, {}, false},
+                                     {"bias", DType::f16, {64, 1, 4, 1}, {}, false},
+                                     {"step", DType::f32, {2, 4, 1}, {}, false}};
+  };
+  const auto taken = [&](const std::string& text, const std::vector<ArgumentSpec>& all) {
+    std::vector<ArgumentSpec> used;
+    for (const ArgumentSpec& argument : all) {
+      if (text.find(argument.name) != std::string::npos) used.push_back(argument);
+    }
+    return in_integers(text, used);
+  };
+  for (const DType dtype : kWeights) {
+    const auto all = types(dtype, DType::i8, 32);
+    EXPECT_TRUE(taken("sum(i32(q) * i32(x), -1, -2)", all)) << name(dtype);
+    EXPECT_TRUE(taken("sum((i32(q) - 8) * i32(x), -1, -2)", all)) << name(dtype);
+    EXPECT_TRUE(taken("sum(q * scale * x * step, -1, -2)", all)) << name(dtype);
+    EXPECT_TRUE(taken("sum((q * scale - bias) * (x * step), -1, -2)", all)) << name(dtype);
+    EXPECT_TRUE(taken("sum(f32((i32(q) - 8) * x) * scale * step, -1, -2)", all)) << name(dtype);
+  }
+  const auto i8 = types(DType::i8, DType::i8, 32);
+  EXPECT_FALSE(taken("sum(q * x, -1, -2)", i8));                       // products wrap
+  EXPECT_FALSE(taken("sum(i32(u8(q)) * i32(x), -1, -2)", i8));         // negative ones do
+  EXPECT_FALSE(taken("sum(i64(i16(i32(q) * x)) * 2, -1, -2)", i8));    // more than products
+  EXPECT_FALSE(taken("sum((i32(q) - 300) * i32(x), -1, -2)", i8));     // no 8-bit zero point
+  EXPECT_FALSE(taken("max(i32(q) * i32(x), -1, -2)", i8));             // no sum
+  EXPECT_FALSE(taken("sum(exp(f32(q)) * x * step, -1, -2)", i8));      // no integers
+  EXPECT_FALSE(taken("sum(q * scale * bf16(x * step), -1, -2)", i8));  // rounded activations
+  EXPECT_FALSE(taken("sum(i32(q) * i32(x), -1, -2)", types(DType::i8, DType::u8, 32)));
+  EXPECT_FALSE(taken("sum(q * scale * x, -1, -2)", types(DType::u4, DType::bf16, 32)));
+}
+
+// A scale that is not finite shows, and is that row's affair; what is finite stays so.
+TEST_P(IntegerProducts, KeepWhatIsNotFiniteInItsRow) {
+  const HostArray q = integers(DType::u4, {9, 1, 2, 64}, 500);
+  HostArray scale = testing::random_array(DType::f32, {9, 1, 2, 1}, 501);
+  testing::set_bits(scale, 3, fusion::encode(INFINITY, DType::f32));
+  testing::set_bits(scale, 8, fusion::encode(1e37, DType::f32));
+  const HostArray x = integers(DType::i8, {1, 2, 64}, 502);
+  HostArray step = HostArray::contiguous(DType::f32, {1, 2, 1});
+  for (std::int64_t i = 0; i < 2; ++i)
+    testing::set_bits(step, i, fusion::encode(0x1p-20, DType::f32));
+  const std::string text = "sum(q * scale * (x * step), -1, -2)";
+  const HostArray want = testing::reference_of(text, {q, scale, x, step})[0];
+  const HostArray got = testing::outputs_of(device(), text, {q, scale, x, step})[0];
+  for (std::int64_t i = 0; i < 9; ++i) {
+    const double expected = testing::number_at(want, i);
+    if (i == 1) {
+      EXPECT_FALSE(std::isfinite(testing::number_at(got, i)));
+    } else {
+      EXPECT_NEAR(testing::number_at(got, i), expected, std::fabs(expected) * 1e-4 + 1e-3) << i;
+    }
+  }
+}
+
+class QuantisedPrograms : public testing::ProgramsOnDevices {};
+INSTANTIATE_TEST_SUITE_P(Devices, QuantisedPrograms,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
+
+// Activations are quantised for each group by one kernel, and multiplied by another.
+TEST_P(QuantisedPrograms, QuantiseActivationsAndMultiply) {
+  const HostArray q = integers(DType::u4, {37, 4, 32}, 600);
+  const HostArray scale = testing::random_array(DType::f16, {37, 4, 1}, 601);
+  const HostArray h = testing::random_array(DType::bf16, {4, 32}, 602);
+  check(
+      "step = maximum(max(abs(f32(h)), -1), 1e-20) / 127; x = i8(round(f32(h) / step)); "
+      "sum((f32(q) - 8) * scale * (x * step), -1, -2)",
+      {h, q, scale}, 1e-4);
+}
+
+}  // namespace
+}  // namespace kiln
