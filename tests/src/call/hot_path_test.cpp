@@ -210,8 +210,13 @@ TEST_P(HotPath, ARunOfANewShapeAllocatesAndLocksNothing) {
     };
     for (std::int64_t rows = 2; rows < 64; rows += 2) run(rows);
     const std::uint64_t plans = statistics(device).plans;
+    int of_known_schedules = 0;
     for (std::int64_t rows = 3; rows < 64; rows += 2) {
+      const std::uint64_t kernels = statistics(device).kernels;
       const auto [allocated, locked] = run(rows);
+      // Of a GPU some columns that are as short have schedules, and so kernels, of their own.
+      if (statistics(device).kernels != kernels) continue;
+      ++of_known_schedules;
       EXPECT_EQ(allocated, 0u) << text << ", " << rows;
       if (GetParam() == DeviceType::cpu) {
         EXPECT_EQ(locked, 0u) << text << ", " << rows;
@@ -220,6 +225,7 @@ TEST_P(HotPath, ARunOfANewShapeAllocatesAndLocksNothing) {
     if (GetParam() == DeviceType::cpu) {
       EXPECT_EQ(statistics(device).plans, plans) << text;
     }
+    EXPECT_GT(of_known_schedules, 20) << text;
     backend->synchronize(stream);
   }
 }
