@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::fusion {
@@ -28,7 +29,9 @@ std::int64_t extent(std::int64_t axis, const Dims& shape, std::string_view funct
 void check_iota(const TypedNode& node, const Dims& shape, std::string_view function) {
   const std::int64_t length = extent(iota_axis(node), shape, function);
   const int digits = bits(node.dtype) - (kind(node.dtype) == Kind::signed_integer ? 1 : 0);
-  if (!is_integer(node.dtype) || digits >= 63 || length <= std::int64_t{1} << digits) return;
+  if (!is_integer(node.dtype) || digits >= 63) return;
+  trace_order(length, std::int64_t{1} << digits);
+  if (length <= std::int64_t{1} << digits) return;
   throw Error(
       Code::invalid_argument,
       fmt::format("{}: {} counts to {}, which {} cannot hold; give it a wider dtype, such "

@@ -310,6 +310,19 @@ TEST_P(ProgramClasses, ErrorsAreThoseOfAFreshProgram) {
   }
 }
 
+TEST_P(ProgramClasses, IndicesThatDoNotFitTheirDtypeAreErrors) {
+  const Program program = parse_program("f", "f32(iota(0, u8)) * x");
+  const auto run = [&](std::int64_t rows) {
+    const Argument in[] = {view(inputs[0], {rows, 20})};
+    const View out = view(by_class, {rows, 20});
+    return testing::error_of([&] { program.run(stream, in, {&out, 1}, {}); });
+  };
+  EXPECT_EQ(run(40), "no error");
+  EXPECT_EQ(run(60), "no error");
+  EXPECT_EQ(run(256), "no error");
+  EXPECT_NE(run(257), "no error");
+}
+
 // What the caller's own shape functions say is not known for other sizes.
 TEST_P(ProgramClasses, CallsOfTheCallerArePlannedForEachShape) {
   const LibraryCall copy{"copy", [](std::span<const DType> in) { return std::vector{in[0]}; },
