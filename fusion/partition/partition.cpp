@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -28,14 +31,16 @@ class Partitioner {
         model_(model),
         home_(nodes_.size(), kNoKernel),
         ready_(nodes_.size(), kNoKernel),
-        passes_(facts_, model, home_, steps_) {}
+        passes_(facts_, model, home_, steps_) {
+    find_first_reductions();
+  }
 
   Partition run() {
     for (NodeId id = 0; id < nodes_.size(); ++id) {
       if (is_early(id) && !facts_.is_conversion(id)) place(id);
     }
     for (NodeId id = 0; id < nodes_.size(); ++id) {
-      if (is_early(id) || floats(id)) continue;
+      if (is_early(id) || floats(id) || home_[id] != kNoKernel) continue;
       if (is_computed(nodes_[id]) && !facts_.is_conversion(id)) {
         place(id);
       } else {
@@ -55,10 +60,13 @@ class Partitioner {
  private:
   // -- Where a value goes
 
-  void place(NodeId id) {
+  // `beside` is what others read that are to be in the same kernel.
+  void place(NodeId id, std::span<const NodeId> beside = {}) {
+    if (const std::optional<NodeId> wider = wider_reduction(id)) place(*wider);
     std::vector<NodeId> along = floating_operands(id);
     if (!along.empty() && !come_along(id, along)) {
-      for (const NodeId operand : along) place(operand);
+      const std::vector<NodeId> all = operands_of(along, id);
+      for (const NodeId operand : along) place(operand, all);
       along.clear();
     }
     std::int64_t latest = kNoKernel;
@@ -97,7 +105,9 @@ class Partitioner {
     }
     // A later kernel that reads the same array can compute this beside what it computes.
     const bool free = latest == kNoKernel && after == kNoKernel;
-    for (const NodeId operand : operands) {
+    std::vector<NodeId> shared = operands;
+    shared.insert(shared.end(), beside.begin(), beside.end());
+    for (const NodeId operand : shared) {
       const auto reader = last_reader_.find(facts_.array_of(operand));
       if (!model_.share_reads || reader == last_reader_.end()) continue;
       if (reader->second <= std::max(latest, after)) continue;
@@ -119,6 +129,63 @@ class Partitioner {
       if (why_not(last).empty()) return settle(last);
     }
     settle(begin_group(id, std::move(reason)));
+  }
+
+  // Reductions of what depends on arguments alone, by the arrays that they read, those that read
+  // most first.
+  void find_first_reductions() {
+    if (!model_.fuse || !model_.share_reads) return;
+    std::vector<std::vector<NodeId>> arrays(nodes_.size());  // of which a value is computed
+    std::vector<bool> anywhere(nodes_.size(), false);        // can be computed by any kernel
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      const TypedNode& node = nodes_[id];
+      const bool reduces = is_reduction(node.op) && anywhere[node.operands[0]];
+      anywhere[id] = facts_.alone[id] &&
+                     (!is_computed(node) || facts_.is_conversion(id) || is_early(id) || floats(id));
+      for (const NodeId operand : node.inputs()) anywhere[id] = anywhere[id] && anywhere[operand];
+      if (!reduces && !(anywhere[id] && is_computed(node))) continue;
+      for (const NodeId operand : node.inputs()) {
+        const NodeId array = facts_.array_of(operand);
+        if (nodes_[array].op == Op::input) arrays[id].push_back(array);
+        const std::vector<NodeId>& own = arrays[operand];
+        arrays[id].insert(arrays[id].end(), own.begin(), own.end());
+      }
+      std::ranges::sort(arrays[id]);
+      const auto again = std::ranges::unique(arrays[id]);
+      arrays[id].erase(again.begin(), again.end());
+      if (arrays[id].size() > model_.most_arrays) arrays[id].clear();
+      if (!reduces) continue;
+      for (const NodeId array : arrays[id]) reductions_of_[array].push_back(id);
+      reads_[id] = arrays[id];
+    }
+    for (auto& [array, reductions] : reductions_of_) {
+      std::ranges::stable_sort(reductions, std::ranges::greater(),
+                               [&](NodeId id) { return reads_.at(id).size(); });
+    }
+  }
+
+  // A reduction that reads more arrays, some of them the same, over the same space. It goes first:
+  // then one kernel reads the arrays of both, where a kernel that begins with fewer of them would
+  // not be found by what reads the others.
+  std::optional<NodeId> wider_reduction(NodeId id) {
+    const auto own = reads_.find(id);
+    if (own == reads_.end()) return {};
+    std::optional<NodeId> widest;
+    std::size_t most = own->second.size();
+    for (const NodeId array : own->second) {
+      for (const NodeId other : reductions_of_.at(array)) {
+        ++steps_;
+        if (reads_.at(other).size() <= most) break;
+        if (home_[other] != kNoKernel) continue;
+        if (facts_.shapes[other] != facts_.shapes[id] ||
+            facts_.shapes[nodes_[other].operands[0]] != facts_.shapes[nodes_[id].operands[0]]) {
+          continue;
+        }
+        widest = other;
+        most = reads_.at(other).size();
+      }
+    }
+    return widest;
   }
 
   // Those of several values and of the one that they come along with.
@@ -376,6 +443,8 @@ class Partitioner {
   std::vector<std::int64_t> ready_;  ///< of others: the kernel that must have ended
   std::vector<Group> groups_;
   std::unordered_map<NodeId, std::int64_t> last_reader_;
+  std::unordered_map<NodeId, std::vector<NodeId>> reductions_of_;  ///< those that read an array
+  std::unordered_map<NodeId, std::vector<NodeId>> reads_;  ///< the arrays of such a reduction
   std::unordered_map<std::int64_t, std::int64_t>
       joiners_;  ///< the kernel that joins the results of each split reduction
   std::uint64_t steps_ = 0;

@@ -129,6 +129,19 @@ TEST(Partition, SiblingsThatReadTheSameShareAKernel) {
   EXPECT_EQ(partition_of("exp(x), sin(y)", {{64, 512}, {64, 512}}).kernels.size(), 2u);
 }
 
+// Whatever is written first: what joins several arrays finds a kernel of all of them.
+TEST(Partition, ReductionsOfTheSameArraysShareAKernel) {
+  const auto kernels = [](const std::string& text, std::size_t arguments) {
+    return partition_of(text, std::vector<Dims>(arguments, {64, 1000})).kernels.size();
+  };
+  EXPECT_EQ(kernels("sum(x * x, -1) * sum(y * y, -1) + sum(x * y, -1)", 2), 1u);
+  EXPECT_EQ(kernels("r = rsqrt(mean(x * x, -1)); g * w - x * r * mean(g * w * x, -1)", 3), 1u);
+  EXPECT_EQ(kernels("sum(exp(a) * x, -1), sum(exp(b) * x, -1)", 3), 1u);
+  EXPECT_EQ(kernels("sum(a * b, -1), sum(c * c, -1), sum(b * c, -1), sum(a * c, -1)", 3), 1u);
+  EXPECT_EQ(kernels("sum(a * b, -1), sum(c * c, -1)", 3), 2u);
+  EXPECT_EQ(kernels("sum(a * a, 0), sum(a * b, -1)", 2), 2u);
+}
+
 TEST(Partition, ComputesCheapValuesAgain) {
   const auto partition = partition_of("s = w * 2.0; x * s, y + s", {{512}, {64, 512}, {8, 512}});
   ASSERT_EQ(partition.kernels.size(), 2u);
