@@ -69,13 +69,7 @@ void PartitionFacts::find_early() {
   early.assign(nodes.size(), false);
   std::vector<bool> used(nodes.size(), false);
   std::vector<bool> broadcast(nodes.size(), true);
-  alone.assign(nodes.size(), false);
-  for (NodeId id = 0; id < nodes.size(); ++id) {
-    const TypedNode& node = nodes[id];
-    alone[id] = is_leaf(node) || is_view_of_argument(id) ||
-                (is_computed(node) && !has_axes(node.op) &&
-                 std::ranges::all_of(node.inputs(), [&](NodeId x) { return alone[x]; }));
-  }
+  find_alone([&](NodeId id) { return is_view_of_argument(id); });
   for (NodeId id = static_cast<NodeId>(nodes.size()); id-- > 0;) {
     const TypedNode& node = nodes[id];
     early[id] = used[id] && broadcast[id] && alone[id] && !kept[id] && is_computed(node);
@@ -90,6 +84,19 @@ void PartitionFacts::find_early() {
     early[id] = early[id] && std::ranges::all_of(nodes[id].inputs(), [&](NodeId operand) {
                   return !is_computed(nodes[operand]) || early[operand] || is_conversion(operand);
                 });
+  }
+  find_alone([&](NodeId id) { return is_view_of_argument(id) || is_view_of_indices(id); });
+}
+
+// What depends on leaves and such views alone.
+template <class IsView>
+void PartitionFacts::find_alone(const IsView& is_view) {
+  alone.assign(nodes.size(), false);
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    const TypedNode& node = nodes[id];
+    alone[id] = is_leaf(node) || is_view(id) ||
+                (is_computed(node) && !has_axes(node.op) &&
+                 std::ranges::all_of(node.inputs(), [&](NodeId x) { return alone[x]; }));
   }
 }
 
@@ -125,6 +132,12 @@ bool PartitionFacts::is_in_memory(NodeId id) const {
 
 bool PartitionFacts::is_view_of_argument(NodeId id) const {
   return nodes[id].op == Op::view && nodes[nodes[id].operands[0]].op == Op::input;
+}
+
+bool PartitionFacts::is_view_of_indices(NodeId id) const {
+  if (nodes[id].op != Op::view) return false;
+  const TypedNode& root = nodes[nodes[id].operands[0]];
+  return root.op == Op::promote && nodes[root.operands[0]].op == Op::iota;
 }
 
 // Whether a value takes fewer bytes than any that it is computed from and that has its elements.

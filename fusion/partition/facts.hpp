@@ -23,7 +23,7 @@ struct PartitionFacts {
   std::vector<Dims> shapes;        ///< of one rank
   std::vector<bool> kept;          ///< stored whatever kernel computes it
   std::vector<bool> seen_as_view;  ///< read through a view
-  std::vector<bool> alone;         ///< depends on arguments alone
+  std::vector<bool> alone;         ///< depends on arguments and stored indices alone
   std::vector<bool> early;         ///< computed before all others: see find_early()
   std::vector<bool> reduced;       ///< a reduction depends on it
   std::vector<bool> after_iota;    ///< depends on an iota, and no reduction between
@@ -31,6 +31,8 @@ struct PartitionFacts {
   /// What is read in one dtype and computed with in another: each reader converts it.
   bool is_conversion(NodeId id) const;
   bool is_view_of_argument(NodeId id) const;
+  /// Of an iota that is stored (passes/store_iotas.cpp).
+  bool is_view_of_indices(NodeId id) const;
   /// Stored by another kernel before the one that reads it begins, whatever kernel that is.
   bool is_deferred(NodeId id) const;
   /// Read from an argument or a deferred array, perhaps in another dtype.
@@ -53,6 +55,8 @@ struct PartitionFacts {
   void pad_shapes();
   void find_kept();
   void find_early();
+  template <class IsView>
+  void find_alone(const IsView& is_view);
   void find_reduced();
 };
 

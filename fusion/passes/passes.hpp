@@ -44,6 +44,12 @@ ShapedGraph hoist_views(const ShapedGraph& graph);
 /// arguments: squeeze(sum(x)) + r becomes a view of sum(x) + r, whose kernel needs no other.
 ShapedGraph sink_unit_axes(const ShapedGraph& graph);
 
+/// Stores the indices of an axis, of which something is reduced or meets what a reduction gives, as
+/// an array of as many elements as the axis has: x where iota(-1) < n is then one kernel with what
+/// reduces it, which reads the indices as it reads a row's weights. Stays as it is where something
+/// that is reduced, moved or stored has its shape from an iota alone.
+ShapedGraph store_iotas(const ShapedGraph& graph);
+
 /// All of them, in the order in which one helps the next.
 ShapedGraph optimise(const ShapedGraph& graph);
 

@@ -189,6 +189,39 @@ TEST(Simplify, FindsEqualOperandsHoweverFarTheyAre) {
   EXPECT_EQ(simplified("a = maximum(exp(x * 1), exp(x)); minimum(exp(a), exp(exp(x * 1)))"), 2u);
 }
 
+// The shapes of the iotas of a graph over x of [4, 3] and y of [4, 1], after the pass.
+std::vector<Dims> iotas_of(const std::string& text) {
+  const Graph graph = parse(text);
+  std::vector<ArgumentType> types;
+  std::vector<Dims> own;
+  for (const std::string& name : graph.arguments()) {
+    types.push_back({DType::f32, false, false});
+    own.push_back(name == "y" ? Dims{4, 1} : Dims{4, 3});
+  }
+  const ShapedGraph stored =
+      store_iotas(shape_graph(infer(graph, types, {}, Rounding::once, "f"), own, "f"));
+  std::vector<Dims> shapes;
+  for (NodeId id = 0; id < stored.graph.nodes.size(); ++id) {
+    if (stored.graph.nodes[id].op == Op::iota) shapes.push_back(stored.shapes[id]);
+  }
+  return shapes;
+}
+
+TEST(StoreIotas, AsManyAsTheAxisHasWhereTheyMeetReductions) {
+  const std::vector<Dims> of_columns{{3}};
+  EXPECT_EQ(iotas_of("softmax(where(iota(-1) < y, x, -inf), -1)"), of_columns);
+  EXPECT_EQ(iotas_of("softmax(x, -1) - f32(iota(-1) == y)"), of_columns);
+  EXPECT_EQ(iotas_of("cumsum(x * f32(iota(1)), -1)"), of_columns);
+  EXPECT_EQ(iotas_of("sum(where(iota(0) <= iota(1), x, 0), -1)"), (std::vector<Dims>{{3}, {4}}));
+}
+
+TEST(StoreIotas, NotWhereNothingIsReducedOrNothingElseHasTheShape) {
+  const std::vector<Dims> as_before{{4, 3}};
+  EXPECT_EQ(iotas_of("where(iota(-1) < y, x, 0)"), as_before);
+  EXPECT_EQ(iotas_of("sum(x * f32(iota()), -1)"), as_before) << "of all elements";
+  EXPECT_EQ(iotas_of("sum(x + uniform(1, 2), -1)"), as_before) << "which numbers random elements";
+}
+
 TEST(ShareCommon, MakesEqualNodesOne) {
   ShapedGraph graph = shaped("x + y");
   const TypedNode again = graph.graph.nodes.back();
