@@ -254,6 +254,9 @@ void bind_process(nb::module_& module) {
 }
 
 NB_MODULE(_kiln, module) {
+  // A program keeps the functions of its calls, which may refer to their module and so to the
+  // program: a cycle through C++, which is there until the process ends and no fault of the user's.
+  nb::set_leak_warnings(false);
   nb::register_exception_translator(
       [](const std::exception_ptr& thrown, void*) {
         try {

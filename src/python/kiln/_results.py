@@ -111,7 +111,7 @@ def _clip(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """Which kernels a call takes, why each begins, and what they move; a picture in a notebook."""
 
@@ -141,6 +141,8 @@ class Explanation:
                 f"  moves     {_bytes(kernel.bytes)}; unfused {_bytes(kernel.unfused_bytes)}",
             ]
         return "\n".join(lines)
+
+    __repr__ = __str__  # what a prompt shows
 
     def _repr_svg_(self) -> str:
         """Kernels as boxes, one below the other, with arrows from those that they wait for."""

@@ -272,6 +272,7 @@ class Programs(unittest.TestCase):
         explained = two_norms.explain(x, w)
         self.assertGreater(len(explained.kernels), 1)
         self.assertIn("because", str(explained))
+        self.assertEqual(repr(explained), str(explained))
         self.assertIn("</svg>", explained._repr_svg_())
         self.assertEqual(explained._repr_svg_().count("<rect"), len(explained.kernels))
         self.assertGreater(explained.unfused_bytes, explained.bytes)
@@ -341,6 +342,17 @@ class Programs(unittest.TestCase):
         failing = kiln.program(lambda x: kiln.library_call(broken, x, shapes=lambda a: a) + 1)
         with self.assertRaisesRegex(KeyError, "mine"):
             failing(GATE)
+
+
+    def test_a_program_that_its_calls_refer_to_ends_in_silence(self):
+        program = """
+import kiln
+def run(stream, inputs, outputs):
+    return twice
+twice = kiln.program(lambda x: kiln.library_call(run, x, shapes=lambda a: a) * 2)
+"""
+        ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+        self.assertEqual(ended.stderr, "")
 
 
 class BoundAndRecorded(unittest.TestCase):
