@@ -147,7 +147,7 @@ class Explanation:
     def _repr_svg_(self) -> str:
         """Kernels as boxes, one below the other, with arrows from those that they wait for."""
         width, height, gap, margin = 560, 84, 34, 70
-        parts = []
+        parts, passing = [], 0
         for number, kernel in enumerate(self.kernels):
             top = 10 + number * (height + gap)
             dash = ' stroke-dasharray="5 3"' if kernel.call else ""
@@ -167,8 +167,9 @@ class Explanation:
                 if before == number - 1:
                     x = margin + width // 2
                     parts.append(f'<path d="M{x} {bottom}V{top - 2}" class="kiln-edge"/>')
-                else:  # past the kernels in between
-                    x = margin - 12 - 8 * (number - before) % (margin - 20)
+                else:  # past the kernels in between, beside the others that do
+                    x = margin - 12 - 8 * passing % (margin - 20)
+                    passing += 1
                     y = bottom - height // 2
                     parts.append(
                         f'<path d="M{margin} {y}H{x}V{top + height // 2}H{margin - 2}" class="kiln-edge"/>'
