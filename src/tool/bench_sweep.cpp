@@ -24,7 +24,7 @@ namespace kiln::tool {
 namespace {
 
 // Elements of the largest argument that are compared with the reference at each end.
-constexpr std::int64_t kCheckedElements = 1 << 14;
+constexpr std::int64_t kComparedElements = 1 << 14;
 // A forecast that is so far off what was measured is not called wrong.
 constexpr double kForecastError = 0.15;
 constexpr std::size_t kShownWorst = 10;
@@ -130,7 +130,7 @@ class Sweep {
       most = std::max(most, fusion::element_count(argument.shape) / prepared.free);
     }
     const std::int64_t few =
-        std::min(prepared.free, std::clamp<std::int64_t>(kCheckedElements / most, 1, 4));
+        std::min(prepared.free, std::clamp<std::int64_t>(kComparedElements / most, 1, 4));
     const std::vector<BenchArgument> part = arguments_for(*prepared.drawn, few);
     return function.is_right(part, BenchFunction::Part::first) &&
            (few == prepared.free || function.is_right(part, BenchFunction::Part::last));

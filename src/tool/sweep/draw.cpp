@@ -12,11 +12,11 @@
 namespace kiln::tool {
 namespace {
 
-struct Family {
+struct DrawnFamily {
   std::string_view name;
   DrawnFunction (*draw)(Draw&);
 };
-constexpr Family kFamilies[] = {
+constexpr DrawnFamily kFamilies[] = {
     {"elementwise", draw_elementwise},
     {"rows", draw_rows},
     {"columns", draw_columns},
@@ -39,20 +39,20 @@ std::uint64_t bytes_with(const DrawnArgument& argument, std::int64_t free) {
 
 std::vector<std::string_view> sweep_families() {
   std::vector<std::string_view> names;
-  for (const Family& family : kFamilies) names.push_back(family.name);
+  for (const DrawnFamily& family : kFamilies) names.push_back(family.name);
   return names;
 }
 
 std::vector<DrawnFunction> draw_functions(std::uint64_t seed, std::size_t count,
                                           std::string_view family) {
-  const auto* const chosen = std::ranges::find(kFamilies, family, &Family::name);
+  const auto* const chosen = std::ranges::find(kFamilies, family, &DrawnFamily::name);
   if (!family.empty() && chosen == std::end(kFamilies)) {
     throw UsageError(fmt::format("bench --sweep: --family: expected one of {}, got '{}'",
                                  fmt::join(sweep_families(), ", "), family));
   }
   std::vector<DrawnFunction> functions;
   for (std::size_t k = 0; k < count; ++k) {
-    const Family& own = family.empty() ? kFamilies[k % std::size(kFamilies)] : *chosen;
+    const DrawnFamily& own = family.empty() ? kFamilies[k % std::size(kFamilies)] : *chosen;
     Random numbers(seed);
     Random function(numbers.next() + k);
     Draw draw(function.next());
