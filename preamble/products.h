@@ -197,9 +197,12 @@ KILN_FN f32 scaled(InWord<T> lane, f32 scale) {
 template <class T>
 KILN_FN f32 number(InWord<T> lane) {
   if constexpr (is_same<T, u4>() || is_same<T, i4>()) {
-    const u32 halves = (lane.place % 2 == 0 ? lane.word : lane.word >> 4) & 0x0f0f0f0fu;
     const u32 above = is_same<T, i4>() ? 8u : 0u;
-    return f32(((halves ^ above * 0x01010101u) >> lane.place / 2 * 8) & 255u) - f32(above);
+    const u32 word = lane.word ^ above * 0x11111111u;
+    u32 halves = (lane.place % 2 == 0 ? word : word >> 4) & 0x0f0f0f0fu;
+    // Keeps the compiler from extracting each half by an instruction of its own.
+    asm("" : "+v"(halves));
+    return f32((halves >> lane.place / 2 * 8) & 255u) - f32(above);
   } else if constexpr (is_same<T, u8>()) {
     return f32((lane.word >> lane.place * 8) & 255u);
   } else {
@@ -298,10 +301,9 @@ KILN_FN LanesOf<T, Lanes> lanes_of(Packed<const T, Place> row, Index first) {
   if constexpr (Lanes == 1) return {element(packed(row.data, row.element + Place(first)))};
 #if !KILN_HOST
   if constexpr (is_in_words<T, Lanes>()) {
-    // Rows begin with whole bytes: halved separately, what rows have in common is computed once.
+    // Rows begin with whole bytes: added separately, what rows have in common is computed once.
     LanesOf<T, Lanes> result;
-    copy_bytes<Lanes / 2, Align>(result.word,
-                                 row.data + ((row.element >> 1) + (Place(first) >> 1)));
+    copy_bytes<Lanes / 2, Align>(result.word, row.data + (row.element >> 1) + (Place(first) >> 1));
     return result;
   } else
 #endif

@@ -359,6 +359,7 @@ KILN_FN bool is_first() {
 }
 template <int Threads, int Rows, class Index>
 KILN_FN Index row_of(Index item) {
+  if constexpr (Rows == 1) return item;  // of the whole block, which the compiler does not see
   return item * Rows + Index(threadIdx.x / Threads);
 }
 

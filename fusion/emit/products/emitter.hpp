@@ -65,7 +65,6 @@ class ProductEmitter : private ProductAxes {
   /// The offset of `element` of the current group from the beginning of an operand's row; empty for
   /// 0.
   std::string in_group(std::size_t i, const std::string& element) const;
-  std::string element_offset(std::size_t i, const std::string& element) const;
   std::string one_element(std::size_t i) const;
 
   // Writes the values of a level, for rows and columns as each depends on them.
@@ -76,11 +75,13 @@ class ProductEmitter : private ProductAxes {
   std::string from_lane(const TypedNode& node) const;
   std::string scaled_lane(const TypedNode& node) const;
 
-  // Whole SIMD vectors (preamble/product_vectors.h): the CPU, packed weights and plain arithmetic.
+  // Vectors of floats (preamble/product_vectors.h) for plain arithmetic: SIMD vectors of small
+  // weights on the CPU, pairs on AMD GPUs.
   bool takes_vectors() const;
+  bool has_packed_element() const;
+  bool in_pairs() const { return vectors_ && !host(); }
   bool is_vector(std::size_t id) const;
   bool is_small(std::size_t id) const;
-  bool is_exact_product(std::size_t id) const;
   /// Whether a product is added by its only user without being rounded first, which changes no bit.
   bool is_added(std::size_t id) const;
   std::string_view element_type(std::size_t id) const;
@@ -156,6 +157,7 @@ class ProductEmitter : private ProductAxes {
   std::string_view index_;
   std::string_view signed_index_;
   bool vectors_ = false;
+  bool alternate_ = false;    ///< vectors of even elements with those of odd ones
   int lanes_per_sum_ = 1;     ///< or vectors
   int rows_ = 1;              ///< of a thread, in the code being written
   bool one_column_ = false;   ///< c is a number there, not the index of a loop

@@ -33,7 +33,8 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
   lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
   if (host()) lanes_per_sum_ = products_.lanes;
   vectors_ = takes_vectors();
-  if (vectors_) lanes_per_sum_ = results() <= 4 ? 2 : 1;
+  alternate_ = has_packed_element();
+  if (vectors_) lanes_per_sum_ = host() && results() <= 4 ? 2 : 1;
 }
 
 KernelDescription ProductEmitter::run() {
@@ -48,7 +49,7 @@ KernelDescription ProductEmitter::run() {
   const bool beside = schedule_.pdl && products_.tiles.single_tile;
   out_.signature(shares_.threads * shares_.rows, beside ? 2 : products_.tiles.min_blocks);
   if (!in_tiles()) out_.pdl_wait(1);
-  if (vectors_) out_.line(1, "constexpr int kVectors = {} / kSimd;", schedule_.width);
+  if (vectors_) out_.line(1, "constexpr int kVectors = {} / kSimd;", products_.lanes);
   shared_memory();
   out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   find_item();
@@ -76,19 +77,32 @@ KernelDescription ProductEmitter::run() {
 }
 
 bool ProductEmitter::takes_vectors() const {
-  constexpr int kWidth = 64;
-  if (!host() || schedule_.width != kWidth || graph_.rounding != Rounding::once) return false;
-  bool packed = false;
+  if (graph_.rounding != Rounding::once || in_tiles()) return false;
+  if (schedule_.backend == Backend::host) {
+    if (schedule_.width != 64 && schedule_.width != 32) return false;
+  } else if (schedule_.backend != Backend::amd || products_.lanes % 2 != 0) {
+    return false;
+  }
+  bool small = false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (is_reduction(node.op)) {
       if (!adds(node) || compute_dtype(node.dtype) != DType::f32) return false;
     } else if (nodes_.scope(id).level == Level::element) {
       if (!is_vector(id)) return false;
-      packed = packed || (node.op == Op::input && is_packed(node.dtype));
+      small = small || (node.op == Op::input && bits(node.dtype) <= 8);
     }
   }
-  return packed;
+  return small || !host();
+}
+
+bool ProductEmitter::has_packed_element() const {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::input && nodes_.scope(id).level == Level::element && is_packed(node.dtype))
+      return true;
+  }
+  return false;
 }
 
 bool ProductEmitter::is_vector(std::size_t id) const {
@@ -97,7 +111,7 @@ bool ProductEmitter::is_vector(std::size_t id) const {
   if (is_small(id)) return true;
   if (compute_dtype(node.dtype) != DType::f32) return false;
   switch (node.op) {
-    case Op::input: return bits(node.dtype) >= 16;
+    case Op::input: return !host() || bits(node.dtype) >= 16;
     case Op::add:
     case Op::sub:
     case Op::mul: return true;
@@ -110,24 +124,8 @@ bool ProductEmitter::is_vector(std::size_t id) const {
   }
 }
 
-// Factors of four bits and at most eleven have exact products.
-bool ProductEmitter::is_exact_product(std::size_t id) const {
-  const TypedNode& node = graph_.nodes[id];
-  if (!vectors_ || node.op != Op::mul) return false;
-  const auto origin = [&](NodeId from) {
-    while (graph_.nodes[from].op == Op::promote) from = graph_.nodes[from].operands[0];
-    return from;
-  };
-  for (const std::size_t i : {0u, 1u}) {
-    const TypedNode& scale = graph_.nodes[origin(node.operands[1 - i])];
-    const bool narrow = scale.dtype == DType::bf16 || scale.dtype == DType::f16;
-    if (is_small(origin(node.operands[i])) && scale.op == Op::input && narrow) return true;
-  }
-  return false;
-}
-
 bool ProductEmitter::is_added(std::size_t id) const {
-  if (!is_exact_product(id)) return false;
+  if (!vectors_ || !nodes_.is_exact_product(id)) return false;
   int uses = 0;
   bool added = false;
   for (const TypedNode& node : graph_.nodes) {
@@ -138,11 +136,11 @@ bool ProductEmitter::is_added(std::size_t id) const {
   return added && uses == 1;
 }
 
-// Whether a node is a packed integer before any computation.
+// Whether a node is a small integer before any computation.
 bool ProductEmitter::is_small(std::size_t id) const {
   const TypedNode& node = graph_.nodes[id];
   if (node.op == Op::promote) return is_integer(node.dtype) && is_small(node.operands[0]);
-  return node.op == Op::input && (node.dtype == DType::u4 || node.dtype == DType::i4);
+  return node.op == Op::input && is_integer(node.dtype) && bits(node.dtype) <= 8;
 }
 
 void ProductEmitter::collect_operands() {

@@ -133,7 +133,7 @@ void ProductEmitter::for_each_vector() {
   rows_elements();
   out_.line(3, "}}");
   end_groups();
-  carry_over(3, vectors_ ? "if (ends_vectors(vector)) "
+  carry_over(3, vectors_ && host() ? "if (ends_vectors(vector)) "
                 : host() ? fmt::format("if (ends_sum_block<{}, 1>(vector)) ", shares_.threads)
                          : "");
   end_vectors();
@@ -155,23 +155,27 @@ Scope ProductEmitter::loaded_scope(std::size_t i) const {
 // An operand's row and the first element of a vector in it, as functions that load take them.
 std::string ProductEmitter::row_and_first(std::size_t i, const std::string& first) const {
   const OperandText& operand = operands_[i];
-  if (!is_packed(operand.dtype))
-    return fmt::format("{}_data, {}", operand.name, element_offset(i, first));
   const std::string row = row_text(i);
+  // Added separately, so that what rows have in common is computed once.
+  if (!is_packed(operand.dtype)) {
+    return fmt::format("{}_data{}{}, {}", operand.name, row.empty() ? "" : " + ", row,
+                       in_group(i, first));
+  }
   return fmt::format("packed({}_data, {}), {}", operand.name,
                      row.empty() ? fmt::format("{}(0)", signed_index_) : row, in_group(i, first));
 }
 
 void ProductEmitter::load(std::size_t i, int depth, int width, const std::string& first) {
   const OperandText& operand = operands_[i];
-  const std::string type = vectors_
-                               ? fmt::format("VectorsOf<{}>", storage_type(operand.dtype))
-                               : fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
+  const bool simd = vectors_ && host();
+  const std::string type =
+      simd ? fmt::format("VectorsOf<{}, {}>", storage_type(operand.dtype), alternate_)
+           : fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
   const Scope scope = loaded_scope(i);
   const std::string from = row_and_first(i, first);
   const std::string text =
-      vectors_ ? fmt::format("vectors_of({})", from)
-               : fmt::format("lanes_of<{}, {}>({})", width, schedule_.operands[i].alignment, from);
+      simd ? fmt::format("vectors_of<{}>({})", alternate_, from)
+           : fmt::format("lanes_of<{}, {}>({})", width, schedule_.operands[i].alignment, from);
   if (extents(scope).empty()) {
     out_.line(depth, "const {} {}_lanes = {};", type, operand.name, text);
     return;
@@ -284,7 +288,8 @@ void ProductEmitter::begin_groups() {
     }
     out_.line(3, "}}");
     if (form.integers) continue;
-    out_.line(3, "f32 {}_activation{} = {{}};", own, extents(of_activation(form)));
+    out_.line(3, "{} {}_activation{} = {{}};", vectors_ ? "Floats" : "f32", own,
+              extents(of_activation(form)));
   }
 }
 
@@ -292,8 +297,9 @@ void ProductEmitter::add_activations() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!nodes_.form(id) || !nodes_.form(id)->has_offset()) continue;
     const Scope scope = of_activation(*nodes_.form(id));
-    out_.line(4, "{}KILN_EACH(lane, {}) {}_activation{} += {};", loops(scope), products_.lanes,
-              names_[id], indices(scope), values_[nodes_.form(id)->activation]);
+    out_.line(4, "{}{}(lane, {}) {}_activation{} += {};", loops(scope),
+              vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH", lanes(), names_[id], indices(scope),
+              values_[nodes_.form(id)->activation]);
   }
 }
 
@@ -329,7 +335,8 @@ void ProductEmitter::combine(int depth) {
       const std::string number = nodes_.form(id)->is_centered()
                                      ? fmt::format("minus_zero_point({}, {}_zero_point{})", text,
                                                    names_[id], indices(by_row()))
-                                     : fmt::format("to<f32>({})", text);
+                                 : vectors_ ? text
+                                            : fmt::format("to<f32>({})", text);
       out_.line(depth, "{0} = add_product({0}, {1}, {2});", sum, number,
                 values_[nodes_.form(id)->activation]);
     } else if (nodes_.is_in_sum(operand)) {

@@ -74,19 +74,20 @@ std::string ProductEmitter::in_group(std::size_t i, const std::string& element) 
   return fmt::format("{}{}{}({})", text, text.empty() ? "" : " + ", signed_index_, element);
 }
 
-std::string ProductEmitter::element_offset(std::size_t i, const std::string& element) const {
-  const std::string row = row_text(i);
-  const std::string in_row = in_group(i, element);
-  if (row.empty() && in_row.empty()) return fmt::format("{}(0)", signed_index_);
-  // Offsets that rows share are computed once.
-  return row.empty() ? in_row : in_row.empty() ? row : fmt::format("{} + ({})", row, in_row);
-}
-
 std::string ProductEmitter::one_element(std::size_t i) const {
   const std::string& name = operands_[i].name;
-  const std::string offset = element_offset(i, "");
-  return is_packed(operands_[i].dtype) ? fmt::format("element(packed({}_data, {}))", name, offset)
-                                       : fmt::format("{}_data[{}]", name, offset);
+  const std::string row = row_text(i);
+  const std::string in_row = in_group(i, "");
+  if (!is_packed(operands_[i].dtype)) {
+    const std::string at = in_row.empty() ? fmt::format("{}(0)", signed_index_) : in_row;
+    return row.empty() ? fmt::format("{}_data[{}]", name, at)
+                       : fmt::format("({}_data + {})[{}]", name, row, at);
+  }
+  const std::string offset = row.empty() && in_row.empty() ? fmt::format("{}(0)", signed_index_)
+                             : row.empty()                 ? in_row
+                             : in_row.empty()              ? row
+                                                           : fmt::format("{} + ({})", row, in_row);
+  return fmt::format("element(packed({}_data, {}))", name, offset);
 }
 
 std::string_view ProductEmitter::element_type(std::size_t id) const {
@@ -158,9 +159,10 @@ std::string ProductEmitter::value_text(std::size_t id) {
 void ProductEmitter::lane_of(std::size_t id, std::size_t i) {
   const OperandText& operand = operands_[i];
   const bool whole = !in_parts(i) && products_.lanes < schedule_.width;
+  const std::string loaded = fmt::format("{}_lanes{}", operand.name, indices(loaded_scope(i)));
+  const std::string at = whole ? fmt::format("part * {} + lane", lanes()) : "lane";
   const std::string lane =
-      fmt::format("{}_lanes{}[{}]", operand.name, indices(loaded_scope(i)),
-                  whole ? fmt::format("part * {} + lane", products_.lanes) : "lane");
+      in_pairs() ? fmt::format("pair_of({}, {})", loaded, at) : fmt::format("{}[{}]", loaded, at);
   if (node_text_.needs_storage(static_cast<NodeId>(id)))
     storage_[id] = fmt::format("as_stored({})", lane);
   values_[id] = vectors_ ? lane : fmt::format("to<{}>({})", compute_type(operand.dtype), lane);

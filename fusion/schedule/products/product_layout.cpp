@@ -138,7 +138,7 @@ int choose_width(const ScratchVector<Axis>& axes, std::span<const Operand> opera
 void map_to_threads(Layout& layout, std::int64_t batches, Backend backend) {
   Schedule& schedule = layout.schedule;
   ProductSchedule& products = schedule.products;
-  products.rows = products.columns <= 2 ? 4 : 2;
+  products.rows = products.columns <= (backend == Backend::amd ? 4 : 2) ? 4 : 2;
   while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
   RowSchedule& shares = schedule.reduction;
   if (backend != Backend::host) {

@@ -96,10 +96,41 @@ void ProductValues::find_forms() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     auto form = product_form(graph_, static_cast<NodeId>(id), scopes_, in_tiles());
     const bool few = in_tiles() || schedule_.products.columns <= kMostFactoredColumns;
-    if (!form || (form->has_offset() && !few)) continue;
+    if (!form || (form->has_offset() && !few) || is_dequantised_at_once(*form)) continue;
     const int bits_at_once = schedule_.width * bits(graph_.nodes[form->weight].dtype);
     if (bits_at_once % 32 == 0) forms_[id] = form;
   }
+}
+
+// Factors of at most eight bits and at most eleven have exact products.
+bool ProductValues::is_exact_product(std::size_t id) const {
+  const TypedNode& node = graph_.nodes[id];
+  if (node.op != Op::mul || compute_dtype(node.dtype) != DType::f32) return false;
+  const auto origin = [&](NodeId from) {
+    while (graph_.nodes[from].op == Op::promote) from = graph_.nodes[from].operands[0];
+    return graph_.nodes[from];
+  };
+  for (const std::size_t i : {0u, 1u}) {
+    const TypedNode scale = origin(node.operands[1 - i]);
+    const TypedNode weight = origin(node.operands[i]);
+    const bool narrow = scale.dtype == DType::bf16 || scale.dtype == DType::f16;
+    const bool small = is_integer(weight.dtype) && bits(weight.dtype) <= 8;
+    if (weight.op == Op::input && small && scale.op == Op::input && narrow) return true;
+  }
+  return false;
+}
+
+// Whether weights are dequantised by one instruction, which rounds once: then it costs as much as
+// to subtract a zero point.
+bool ProductValues::is_dequantised_at_once(const ProductForm& form) const {
+  if (schedule_.backend != Backend::amd || !form.bias || form.bias_is_subtracted) return false;
+  for (const TypedNode& node : graph_.nodes) {
+    if (node.op != Op::add) continue;
+    for (const std::size_t i : {0u, 1u}) {
+      if (node.operands[i] == *form.bias && is_exact_product(node.operands[1 - i])) return true;
+    }
+  }
+  return false;
 }
 
 void ProductValues::find_integer_forms() {

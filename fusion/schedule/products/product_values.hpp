@@ -48,6 +48,8 @@ class ProductValues : private ProductAxes {
 
   /// Whether a node is a product that is added to a sum without being rounded.
   bool is_in_sum(std::size_t id) const { return in_sum_[id]; }
+  /// Whether a node is a product of a small integer by a narrow float, which f32 holds exactly.
+  bool is_exact_product(std::size_t id) const;
   /// Whether a value is computed, of those with one for each element.
   bool is_wanted(std::size_t id) const { return wanted_[id]; }
   /// The form of a sum that is added up group by group, if it is.
@@ -74,6 +76,7 @@ class ProductValues : private ProductAxes {
   void find_wanted();
   void find_fast_path();
   bool scales_lane(const TypedNode& node) const;
+  bool is_dequantised_at_once(const ProductForm& form) const;
 
   const TypedGraph& graph_;
   ScratchVector<Scope> scopes_;

@@ -50,13 +50,24 @@ TEST_P(AmdProducts, LoadSixteenBytesOfWeightsForEachOfFourRows) {
   const testing::Machine machine =
       testing::machine_code(kMatrixVector, matrix_vector(DType::u4, 1), GetParam());
   expect_no_scratch(machine);
-  // One of weights for each row and four of the vector that the rows share; and all again where a
-  // sum was not finite.
-  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 2 * (4 + 4)) << machine.assembly;
-  EXPECT_EQ(machine.count("global_load_(ushort|u16|d16_b16|short_d16)"), 2 * 4 * 2)
-      << machine.assembly;
-  // One instruction makes a float of a weight.
-  EXPECT_EQ(machine.count("v_cvt_f32_ubyte"), 2 * 4 * 32) << machine.assembly;
+  // One of weights for each row and four of the vector that the rows share.
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 4 + 4) << machine.assembly;
+  EXPECT_EQ(machine.count("global_load_(ushort|u16|d16_b16|short_d16)"), 4 * 2) << machine.assembly;
+  // One instruction makes a float of a weight, and one finds four weights in a word.
+  EXPECT_EQ(machine.count("v_cvt_f32_ubyte"), 4 * 32) << machine.assembly;
+  EXPECT_LE(machine.count("v_bfe_u32"), 16) << machine.assembly;
+}
+
+// One of them dequantises two weights, another multiplies and adds them.
+TEST_P(AmdProducts, MultiplyAndAddPairsWhereThereIsAnInstruction) {
+  const std::string& target = GetParam();
+  const bool has_pairs = target == "gfx90a" || target == "gfx942";
+  for (const std::int64_t columns : {1, 4}) {
+    const testing::Machine machine =
+        testing::machine_code(kMatrixVector, matrix_vector(DType::u4, columns), target);
+    const int pairs = 4 * 16 * static_cast<int>(1 + columns);
+    EXPECT_EQ(machine.count("v_pk_fma_f32"), has_pairs ? pairs : 0) << machine.assembly;
+  }
 }
 
 TEST_P(AmdProducts, ReadWeightsOnceForAllColumns) {
@@ -132,11 +143,14 @@ TEST(ScaledSums, AreThoseOfSmallIntegersOnGpus) {
         "mean(silu(x) * ((q - bias) * scale), -1, -2)"}) {
     for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8}) {
       EXPECT_TRUE(is_scaled(text, dtype, 1, "sm_75")) << text;
-      EXPECT_TRUE(is_scaled(text, dtype, 2, "gfx90a")) << text;
     }
     EXPECT_FALSE(is_scaled(text, DType::f8e4m3, 1, "sm_75")) << text;
     EXPECT_FALSE(is_scaled(text, DType::u4, 5, "sm_75")) << text;
   }
+  // AMD dequantises by one instruction, where that rounds no more often.
+  EXPECT_FALSE(is_scaled(kMatrixVector, DType::u4, 1, "gfx90a"));
+  EXPECT_TRUE(is_scaled("sum((q * scale - bias) * x, -1, -2)", DType::u4, 2, "gfx90a"));
+  EXPECT_TRUE(is_scaled("sum((f32(q) - 8) * scale * x, -1, -2)", DType::u4, 5, "gfx90a"));
   Options each;
   each.rounding = Rounding::each;
   EXPECT_FALSE(is_scaled(kMatrixVector, DType::u4, 1, "sm_90", each));
@@ -145,13 +159,13 @@ TEST(ScaledSums, AreThoseOfSmallIntegersOnGpus) {
   EXPECT_FALSE(is_scaled("sum((bf16(f32(q) * scale) + bias) * x, -1, -2)", DType::u4, 1, "sm_90"));
 }
 
-TEST(HostProducts, AreInVectorsWherePackedIntegersAreAddedAndMultiplied) {
+TEST(HostProducts, AreInVectorsWhereSmallIntegersAreAddedAndMultiplied) {
   const auto in_vectors = [](const char* text, DType weights, std::int64_t columns,
                              const char* target = "cpu", const Options& options = {}) {
     const std::string source = source_of(text, weights, columns, target, options);
     return source.find("VectorSums<") != std::string::npos;
   };
-  for (const DType dtype : {DType::u4, DType::i4}) {
+  for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8}) {
     EXPECT_TRUE(in_vectors(kMatrixVector, dtype, 1));
     EXPECT_TRUE(in_vectors(kMatrixVector, dtype, 5));
     EXPECT_TRUE(in_vectors("mean((f32(q) - bias) * scale * x, -1, -2)", dtype, 1));
@@ -160,7 +174,7 @@ TEST(HostProducts, AreInVectorsWherePackedIntegersAreAddedAndMultiplied) {
     EXPECT_FALSE(in_vectors("sum((bf16(f32(q) * scale) + bias) * x, -1, -2)", dtype, 1));
     EXPECT_FALSE(in_vectors(kMatrixVector, dtype, 1, "sm_90"));
   }
-  for (const DType dtype : {DType::f4e2m1, DType::u8, DType::f8e4m3}) {
+  for (const DType dtype : {DType::f4e2m1, DType::f8e4m3}) {
     EXPECT_FALSE(in_vectors(kMatrixVector, dtype, 1));
   }
   Options each;
