@@ -216,6 +216,11 @@ bool NodeText::rounds(const TypedNode& node) const {
   return narrows && (node.op == Op::cast || (promotes && graph_.rounding == Rounding::each));
 }
 
+NodeId NodeText::unrounded(NodeId id) const {
+  const TypedNode& node = graph_.nodes[id];
+  return rounds(node) ? node.operands[0] : id;
+}
+
 std::string NodeText::narrowed(const TypedNode& node, std::span<const std::string> values) const {
   return fmt::format("to<{}>({})", name(node.dtype), values[node.operands[0]]);
 }

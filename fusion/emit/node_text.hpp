@@ -41,6 +41,8 @@ class NodeText {
   /// Whether a conversion rounds to a dtype that is not computed in, and its result in the storage
   /// type.
   bool rounds(const TypedNode& node) const;
+  /// The operand of a rounding cast, since storing rounds as well; else the value itself.
+  NodeId unrounded(NodeId id) const;
   std::string narrowed(const TypedNode& node, std::span<const std::string> values) const;
   /// The result of a bitcast or a copy in its storage type.
   std::string bits(const TypedNode& node, std::span<const std::string> values,

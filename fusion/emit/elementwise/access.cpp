@@ -144,7 +144,7 @@ bool ElementEmitter::converts_in_blocks(std::size_t i) const {
   if (!operands_[i].output) return !node_text_.needs_storage(input_of(i));
   const NodeId id = output_node(i);
   return !node_text_.needs_storage(id) &&
-         compute_dtype(graph_.nodes[unrounded(id)].dtype) == DType::f32;
+         compute_dtype(graph_.nodes[node_text_.unrounded(id)].dtype) == DType::f32;
 }
 
 // Whether 8-bit floats are converted vector by vector, as NVIDIA GPUs do (preamble/small_floats.h).
@@ -155,7 +155,7 @@ bool ElementEmitter::is_unrounded(std::size_t i) const {
     return false;
   const NodeId id = output_node(i);
   return !node_text_.needs_storage(id) &&
-         compute_dtype(graph_.nodes[unrounded(id)].dtype) == DType::f32;
+         compute_dtype(graph_.nodes[node_text_.unrounded(id)].dtype) == DType::f32;
 }
 
 NodeId ElementEmitter::output_node(std::size_t i) const {
@@ -168,12 +168,6 @@ NodeId ElementEmitter::input_of(std::size_t i) const {
     return n.op == Op::input && n.payload == operands_[i].argument;
   });
   return static_cast<NodeId>(node - graph_.nodes.begin());
-}
-
-// The operand of a rounding cast, since storing rounds as well.
-NodeId ElementEmitter::unrounded(NodeId id) const {
-  const TypedNode& node = graph_.nodes[id];
-  return node_text_.rounds(node) ? node.operands[0] : id;
 }
 
 void ElementEmitter::emit_stores() {

@@ -64,7 +64,6 @@ class ElementEmitter {
   bool is_unrounded(std::size_t i) const;
   NodeId output_node(std::size_t i) const;
   NodeId input_of(std::size_t i) const;
-  NodeId unrounded(NodeId id) const;
   void emit_stores();
 
   // What is computed.

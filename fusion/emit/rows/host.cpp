@@ -187,7 +187,8 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
     out_.line(depth, "auto {}_lanes = {}(part, {}, first{});", name,
               converts_in_blocks(i) ? "half_results" : "results", row, stride);
   } else {
-    out_.line(depth, "auto {}_lanes = results<{}>({}, first{});", name, width(), row, stride);
+    out_.line(depth, "auto {}_lanes = {}<{}>({}, first{});", name,
+              operands_[i].unrounded ? "unrounded_results" : "results", width(), row, stride);
   }
 }
 

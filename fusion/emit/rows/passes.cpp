@@ -327,9 +327,10 @@ void ReductionEmitter::emit_each_lane(int pass, int depth, std::string_view slot
   if (pass == last_pass_) {
     for_each_result(false, [&](std::size_t i, const OperandText& operand) {
       out_.line(depth + 1, "{}_lanes[lane] = {};", operand.name,
-                converts_in_blocks(i) ? fmt::format("to<f16_lane>({})", values_[operand.value])
-                : is_host()           ? node_text_.store_on_host(operand.value, values_, storage_)
-                                      : node_text_.store(operand.value, values_, storage_));
+                operand.unrounded       ? values_[operand.value]
+                : converts_in_blocks(i) ? fmt::format("to<f16_lane>({})", values_[operand.value])
+                : is_host()             ? node_text_.store_on_host(operand.value, values_, storage_)
+                                        : node_text_.store(operand.value, values_, storage_));
     });
   }
   out_.line(depth, "}}");
@@ -417,6 +418,12 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
   }
   if (node_text_.needs_storage(static_cast<NodeId>(id)))
     storage_[id] = node_text_.bits(node, values_, storage_);
+  if (node_text_.rounds(node) && std::ranges::any_of(operands_, [&](const OperandText& operand) {
+        return operand.output && operand.value == id;
+      })) {
+    storage_[id] = node_text_.narrowed(node, values_);
+    if (is_stored_alone(id)) return;
+  }
   NodeText::Expression expression;
   if (node.op == Op::scalar) {
     expression.text = node_text_.scalar(node, identifiers_.scalar_parameter(node.payload));
@@ -429,6 +436,13 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
   }
   out_.line(depth, "const {} {} = {};", compute_type(node.dtype), names_[id], expression.text);
   values_[id] = names_[id];
+}
+
+// Of a value that is stored: whether nothing is computed of it.
+bool ReductionEmitter::is_stored_alone(std::size_t id) const {
+  return std::ranges::none_of(graph_.nodes, [&](const TypedNode& node) {
+    return std::ranges::count(node.inputs(), static_cast<NodeId>(id)) != 0;
+  });
 }
 
 int ReductionEmitter::alignment(std::size_t operand) const {

@@ -77,7 +77,26 @@ void ReductionEmitter::find_operands() {
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     operands_[i].row_invariant = schedule_.operands[i].row_invariant;
+    if (operands_[i].output) store_unrounded(i);
   }
+}
+
+// Vectors that are rounded when they are stored take the operand of a cast that rounds.
+void ReductionEmitter::store_unrounded(std::size_t i) {
+  OperandText& operand = operands_[i];
+  const NodeId rounded = operand.value;
+  operand.unrounded = converts_vectors(i);
+  if (!operand.unrounded && !converts_in_blocks(i)) return;
+  operand.value = node_text_.unrounded(rounded);
+  if (!operand.unrounded && !converts_in_blocks(i)) operand.value = rounded;
+}
+
+bool ReductionEmitter::converts_vectors(std::size_t i) const {
+  const OperandText& operand = operands_[i];
+  return schedule_.backend == Backend::nvidia && operand.output && !operand.row_invariant &&
+         operand.dtype == DType::f8e4m3 && schedule_.operands[i].access == Access::contiguous &&
+         !node_text_.needs_storage(operand.value) &&
+         compute_dtype(graph_.nodes[node_text_.unrounded(operand.value)].dtype) == DType::f32;
 }
 
 void ReductionEmitter::order_passes() {

@@ -31,6 +31,7 @@ class ReductionEmitter {
  protected:
   struct OperandText : NamedOperand {
     bool row_invariant = false;  ///< one element for each row
+    bool unrounded = false;      ///< an output whose vectors are rounded when they are stored
     bool in_registers = false;   ///< kept on chip from before the first pass
     bool in_smem = false;  ///< of that, the last RowSchedule::in_smem vectors in shared memory
   };
@@ -75,6 +76,9 @@ class ReductionEmitter {
   bool in_parts() const { return is_host() && rows_.columns == 0; }
   /// Whether f16 is converted in blocks (preamble/halves.h).
   bool converts_in_blocks(std::size_t operand) const;
+  /// Whether 8-bit floats are converted vector by vector, as NVIDIA GPUs do
+  /// (preamble/small_floats.h).
+  bool converts_vectors(std::size_t operand) const;
   bool is_streamed(std::size_t operand) const {
     return schedule_.streamed && !operands_[operand].row_invariant;
   }
@@ -140,6 +144,8 @@ class ReductionEmitter {
 
  private:
   void find_operands();
+  void store_unrounded(std::size_t operand);
+  bool is_stored_alone(std::size_t id) const;
   void order_passes();
   void find_needed();
   bool is_needed(std::size_t id, int pass) const;

@@ -93,6 +93,25 @@ TEST(ProgrammaticKernels, TouchNoMemoryBeforeTheyHaveWaited) {
   }
 }
 
+// Quantised rows are bound by arithmetic if each of their elements is converted alone.
+TEST(NvidiaRows, ConvertSeveral8BitFloatsWhereAVectorIsStored) {
+  const auto text_for = [](const std::string& text, const std::string& target, Dims shape) {
+    Specification specification;
+    specification.arguments = {{"x", DType::bf16, std::move(shape), {}, false}};
+    return emit_for(parse("checked", text), specification, target, false);
+  };
+  const std::string rows = "s = max(abs(x), -1) / 448.0; f8e4m3(x / s), s";
+  const std::string quantised = text_for(rows, "sm_90", {64, 4096});
+  EXPECT_EQ(occurrences(quantised, "unrounded_results<"), 1) << quantised;
+  EXPECT_EQ(occurrences(quantised, "to<f8e4m3>("), 0) << quantised;
+  EXPECT_EQ(occurrences(text_for(rows, "gfx942", {64, 4096}), "unrounded_results<"), 0);
+  const std::string columns = "s = max(abs(x), 0) / 448.0; f8e4m3(x / s), s";
+  EXPECT_EQ(occurrences(text_for(columns, "sm_90", {64, 4096}), "unrounded_results<"), 1);
+  const std::string both = "q = f8e4m3(x / max(abs(x), -1)); q, f32(q)";
+  EXPECT_EQ(occurrences(text_for(both, "sm_90", {64, 4096}), "unrounded_results<"), 1);
+  EXPECT_GT(occurrences(text_for(both, "sm_90", {64, 4096}), "to<f8e4m3>("), 0);
+}
+
 // NVRTC makes a variable in the GPU's memory of every constexpr outside of functions, and each
 // takes the driver a few microseconds to load. CUDA's own functions bring a table at most.
 TEST(NvidiaModule, HasNoVariablesOfKilns) {
