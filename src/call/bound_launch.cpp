@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/profiler_ranges.hpp"
 #include "call/caught_error.hpp"
 
 namespace kiln {
@@ -28,6 +29,11 @@ View with_data(const Launch::Impl& bound, std::string_view setter, const View& v
 
 [[noreturn]] void fail_setter(const Launch::Impl& bound, const std::string& message) {
   throw Error(Code::invalid_argument, fmt::format("{}: {}", bound.names.function, message));
+}
+
+void run_in_range(const Launch::Impl& bound, const Stream& stream) {
+  const base::ProfilerRange range([&] { return bound.names.function; });
+  bound.run(stream);
 }
 
 }  // namespace
@@ -69,10 +75,10 @@ Launch::Launch(Launch&&) noexcept = default;
 Launch& Launch::operator=(Launch&&) noexcept = default;
 Launch::~Launch() = default;
 
-void Launch::operator()(const Stream& stream) const { impl_->run(stream); }
+void Launch::operator()(const Stream& stream) const { run_in_range(*impl_, stream); }
 
 std::optional<Error> Launch::try_launch(const Stream& stream) const noexcept {
-  return caught_error([&] { impl_->run(stream); });
+  return caught_error([&] { run_in_range(*impl_, stream); });
 }
 
 void Launch::set_input(std::size_t index, const void* data) {

@@ -1,5 +1,6 @@
 #include "call/callable.hpp"
 
+#include "base/profiler_ranges.hpp"
 #include "base/reclamation.hpp"
 #include "call/call_class.hpp"
 #include "call/manifest_log.hpp"
@@ -10,6 +11,7 @@
 namespace kiln {
 
 void Callable::launch(const Call& call) {
+  const base::ProfilerRange range([&] { return names().function; });
   const Signature signature(call);
   {
     const base::ReadSection reading;

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/profiler_ranges.hpp"
 #include "call/function_impl.hpp"
 #include "graph/recorded.hpp"
 #include "jit/device/dependencies.hpp"
@@ -175,6 +176,7 @@ Graph& Graph::operator=(Graph&&) noexcept = default;
 Graph::~Graph() = default;
 
 void Graph::launch(const Stream& stream) {
+  const base::ProfilerRange range([] { return "kiln::Graph"; });
   const std::lock_guard lock(impl_->mutex);
   impl_->prepared->launch(stream);
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/profiler_ranges.hpp"
 #include "base/reclamation.hpp"
 #include "call/caught_error.hpp"
 #include "call/manifest_log.hpp"
@@ -105,6 +106,7 @@ std::shared_ptr<const CachedProgramPlan> Program::Impl::plan_for(const Call& cal
 }
 
 void Program::Impl::run(const Call& call, const View& workspace) {
+  const base::ProfilerRange range([&] { return std::string_view(definition().name); });
   check_counts(names_of(definition()), call);
   const Signature signature(call);
   {

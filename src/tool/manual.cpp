@@ -58,6 +58,10 @@ constexpr Setting kEnvironment[] = {
     {"KILN_MEMORY_LIMIT",
      "Bytes that the plans of a device may take in a process, and as many its loaded kernels "
      "(default 256M; 0: no limit)."},
+    {"KILN_PROFILER_RANGES",
+     "on: every call is a range of its function's name for profilers, by roctx or NVTX; a path: by "
+     "that library; off: none are (default: where the process has loaded one of these libraries, "
+     "or runs under a profiler of NVIDIA's)."},
     {"KILN_RECORD",
      "A manifest file to which every function, program and signature that is called is added, and "
      "every kernel of the program's own."},
