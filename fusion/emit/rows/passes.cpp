@@ -418,9 +418,10 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
   }
   if (node_text_.needs_storage(static_cast<NodeId>(id)))
     storage_[id] = node_text_.bits(node, values_, storage_);
-  if (node_text_.rounds(node) && std::ranges::any_of(operands_, [&](const OperandText& operand) {
-        return operand.output && operand.value == id;
-      })) {
+  const bool is_stored = std::ranges::any_of(operands_, [&](const OperandText& operand) {
+    return operand.output && !operand.row_invariant && operand.value == id;
+  });
+  if (is_stored && node_text_.rounds(node)) {
     storage_[id] = node_text_.narrowed(node, values_);
     if (is_stored_alone(id)) return;
   }
