@@ -188,14 +188,22 @@ KILN_FN void combine_waves(TileMemory<Tiles>& memory, u32 round, u32 tile, const
     __syncthreads();
     if (has_result) result = memory.result[i];
   }
-  if (has_result) store_of(tile * 16 + i / Tiles::kColumns, i % Tiles::kColumns, result);
+  const u32 row = tile * 16 + i / Tiles::kColumns;
+  if constexpr (Tiles::kSums == 2) {
+    if (has_result && row % 2 == 0) {
+      store_of(row / 2, i % Tiles::kColumns, result, memory.result[i + Tiles::kColumns]);
+    }
+  } else {
+    if (has_result) store_of(row, i % Tiles::kColumns, result);
+  }
 }
 
 // Multiplies the rows of weights of a block's tiles by the vectors x. `weights_of(row)` and
 // `vector_of(column)` are where they begin, `group_of(row, group)` has the numbers of a group. The
 // block's tiles are `tile`, `tile + tile_stride`, ...; without kPrefetch it has one. Where a result
 // of a tile is not finite, `recompute(tile)` replaces such rows; `store_of(row, column, result)`
-// takes each result. `weights_first`: kernels that this one depends on may still be running and
+// takes each result. Where kSums is 2, rows are those of both sums in turn, and
+// `store_of(row, column, result, second)` takes a row's two results. `weights_first`: kernels that this one depends on may still be running and
 // writing x, so weights and groups are loaded while they end.
 template <class Tiles, class Weights, class Vector, class Line, class Again, class Store>
 KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u32 tile,

@@ -122,7 +122,9 @@ KILN_FN void synchronize_team(u32 team) {
 // `offsets_of(row)` are where a row begins; rows of weights are `row_stride` bytes apart.
 // `group_from(scale, offset)` makes a TileGroup of a group's numbers. A block has `share` tiles of
 // eight rows, or one more. `recompute(row)` sums a row term by term where its result is not finite;
-// `store_of(row, 0, result)` takes each result.
+// `store_of(row, 0, result)` takes each result. Where kSums is 2, rows are those of both sums in
+// turn, those of one sum are `row_stride` bytes apart, and `store_of(row, 0, result, second)` takes
+// a row's two results.
 //
 // x is loaded first, since nothing can be multiplied without it and loads arrive in the order in
 // which they were issued. `weights_first`: kernels that this one depends on may still be running
@@ -184,10 +186,17 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
     asm volatile("" : "+l"(from));
     return from;
   };
+  // Of two sums, a pair has a row of each.
+  i64 sum_stride = 0;
+  if constexpr (Tiles::kSums == 2) {
+    sum_stride = (const u8*)weights_of(1) - (const u8*)weights_of(0);
+  }
   const auto fetch_pair = [&](const u8* from, int pair) {
     KILN_EACH(r, 2) {
       const int row = pair * 2 + r;
-      copy_chunk(weights + row * u32(sizeof stage.weights[0]), from + i64(row) * row_stride);
+      const auto offset = Tiles::kSums == 2 ? i64(pair) * row_stride + r * sum_stride
+                                            : i64(row) * row_stride;
+      copy_chunk(weights + row * u32(sizeof stage.weights[0]), from + offset);
     }
     arrive_after_copies(arrivals[pair]);
   };
@@ -309,7 +318,13 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
         }
       }
       const u32 row = first + lane;
-      if (lane < Split::kRows && row >= stored_tile * Split::kRows) store_of(row, 0, result);
+      const bool is_stored = lane < Split::kRows && row >= stored_tile * Split::kRows;
+      if constexpr (Tiles::kSums == 2) {
+        const f32 second = __shfl_xor_sync(0xffffffffu, result, 1);
+        if (is_stored && row % 2 == 0) store_of(row / 2, 0, result, second);
+      } else {
+        if (is_stored) store_of(row, 0, result);
+      }
     }
     if constexpr (Split::kOnce) break;
   }

@@ -19,6 +19,7 @@ namespace kiln {
 //   vectors_per_group      of the four vectors of a step, those that share a scale: 1, 2 or 4
 //   steps_per_group        if all four do, the steps that share it
 //   columns                vectors x
+//   sums                   of each row: 1, or 2 whose weights take turns as the rows of a tile
 //   has_bias               a weight is weight * scale + bias
 //   has_zero_point         a weight is (weight - zero point) * scale
 //   threads                of a block
@@ -38,6 +39,7 @@ struct Tiling {
     kVectorsPerGroup = Shape::vectors_per_group,
     kStepsPerGroup = Shape::steps_per_group,
     kColumns = Shape::columns,
+    kSums = Shape::sums,
     kThreads = Shape::threads,
     kSteps = Shape::steps,
     kSets = Shape::sets,

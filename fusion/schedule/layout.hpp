@@ -105,6 +105,7 @@ struct TileSchedule {
   int steps_per_group = 1;    ///< if all four share a scale: how many times four vectors do
   int steps = 0;              ///< of four vectors, that a wave takes at once: a set
   int sets = 0;               ///< in a row
+  int sums = 1;               ///< of each row, whose weights take turns as the rows of a tile
   bool whole = false;         ///< the last set of a row is complete
   bool prefetch = false;   ///< a block takes several tiles and loads the next before it multiplies
   bool x_in_smem = false;  ///< a block keeps x, the vectors that all rows share, in shared

@@ -76,7 +76,7 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
   if (products.rows != 0) {
     add({products.rows, products.columns, products.lanes, tiles.vectors_per_group,
          tiles.steps_per_group, tiles.steps, tiles.sets, tiles.whole, tiles.prefetch,
-         tiles.x_in_smem, tiles.x_in_registers, tiles.split_k, tiles.single_tile,
+         tiles.x_in_smem, tiles.x_in_registers, tiles.split_k, tiles.single_tile, tiles.sums,
          tiles.min_blocks});
   }
   for (const fusion::OperandSchedule& operand : schedule.operands) {

@@ -6,6 +6,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "fusion/emit/emit.hpp"
@@ -138,6 +139,11 @@ class ProductEmitter : private ProductAxes {
   std::size_t scales_of_groups() const;
   std::size_t offsets_of_groups() const;
   std::string tile_pointer(std::size_t i) const;
+  /// A row of a tile is one of a sum: begins a function of such rows, with that sum's operands.
+  bool has_two_sums() const { return products_.tiles.sums == 2; }
+  std::string_view tile_row() const { return has_two_sums() ? "tile_row" : "row"; }
+  std::string tile_rows() const;
+  void pick_sum(int depth);
   /// Shared memory that the launch must provide.
   std::uint32_t staged_bytes() const;
   /// The nodes that `wanted` are computed from, themselves included.
@@ -168,7 +174,8 @@ class ProductEmitter : private ProductAxes {
   std::vector<std::string> storage_;  ///< of narrow numbers: the text of the storage type
   std::vector<std::string> names_;
   std::vector<Lane> lanes_;
-  std::string first_;  ///< element of the current part
+  std::string first_;                                         ///< element of the current part
+  ScratchVector<std::pair<std::size_t, std::size_t>> pairs_;  ///< operands of two sums in tiles
   KernelWriter out_{schedule_};
 };
 

@@ -30,6 +30,7 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
       names_(value_names(graph)),
       lanes_(graph.nodes.size()) {
   rows_ = in_tiles() ? 1 : products_.rows;
+  if (has_two_sums()) pairs_ = nodes_.paired_operands();
   lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
   if (host()) lanes_per_sum_ = products_.lanes;
   vectors_ = takes_vectors();

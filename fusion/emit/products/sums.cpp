@@ -17,7 +17,7 @@ bool ProductEmitter::sums_in_blocks(const TypedNode& node) const {
 
 void ProductEmitter::declare_results() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (is_reduction(graph_.nodes[id].op)) {
+    if (nodes_.is_summed(id)) {
       out_.line(2, "{} {}_of[{}];", compute_type(graph_.nodes[id].dtype), names_[id], results());
     }
   }
@@ -53,7 +53,7 @@ void ProductEmitter::recompute_non_finite() {
 void ProductEmitter::begin_sums() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    if (!is_reduction(node.op)) continue;
+    if (!nodes_.is_summed(id)) continue;
     const std::string type =
         vectors_ ? fmt::format("VectorSums<{}>", lanes_per_sum_)
                  : fmt::format("Lanes<{}, {}>", compute_type(node.dtype), lanes_per_sum_);
@@ -323,7 +323,7 @@ void ProductEmitter::end_groups() {
 void ProductEmitter::combine(int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    if (!is_reduction(node.op)) continue;
+    if (!nodes_.is_summed(id)) continue;
     const std::string lane = lanes_per_sum_ == products_.lanes && !vectors_ ? "lane"
                              : lanes_per_sum_ == 1                          ? "0"
                                                    : fmt::format("lane % {}", lanes_per_sum_);
@@ -355,7 +355,7 @@ void ProductEmitter::combine(int depth) {
 void ProductEmitter::carry_over(int depth, const std::string& guard) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    if (!is_reduction(node.op) || !sums_in_blocks(node) || nodes_.form(id)) continue;
+    if (!nodes_.is_summed(id) || !sums_in_blocks(node) || nodes_.form(id)) continue;
     const std::string operation = vectors_ ? "" : fmt::format("<{}>", info(node.op).combiner);
     out_.line(depth, "{0}{1}carry{2}({3}_all{4}, {3}_lanes{4});", guard, loops(every_result()),
               operation, names_[id], indices(every_result()));
@@ -365,7 +365,7 @@ void ProductEmitter::carry_over(int depth, const std::string& guard) {
 void ProductEmitter::end_sums() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    if (!is_reduction(node.op)) continue;
+    if (!nodes_.is_summed(id)) continue;
     const std::string_view op = info(node.op).combiner;
     const std::string fold = vectors_ ? "total" : fmt::format("fold<{}, {}>", op, lanes_per_sum_);
     out_.line(2, "{}{}_of[{}] = {}({}_{}{});", loops(every_result()), names_[id], result_index(),

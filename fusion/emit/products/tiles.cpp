@@ -40,6 +40,7 @@ void ProductEmitter::declare_tiles() {
   out_.line(3, "vectors_per_group = {},", tiles.vectors_per_group);
   out_.line(3, "steps_per_group = {},", tiles.steps_per_group);
   out_.line(3, "columns = {},", products_.columns);
+  out_.line(3, "sums = {},", tiles.sums);
   out_.line(3, "threads = {},", shares_.threads * shares_.rows);
   out_.line(3, "steps = {},", tiles.steps);
   out_.line(3, "sets = {},", tiles.sets);
@@ -53,6 +54,9 @@ void ProductEmitter::declare_tiles() {
   out_.line(2, "}};");
   out_.line(1, "}};");
   out_.line(1, "using Tiles = Tiling<Shape>;");
+  for (const auto& [first, second] : pairs_) {
+    out_.line(1, "const auto* const {0}_of_first = {0}_data;", operands_[first].name);
+  }
   if (tiles.split_k) {
     out_.line(1, "using Split = SplitKTiles<Tiles, {}, {}>;",
               storage_type(operands_[scales_of_groups()].dtype), tiles.single_tile);
@@ -79,10 +83,10 @@ void ProductEmitter::sum_tiles() {
   store_tiles();
   emit_recompute();
   out_.line(2,
-            "{}<Tiles>(tile_memory, {}u32(vectors), u32(row_count), u32({}), "
+            "{}<Tiles>(tile_memory, {}u32(vectors), u32({}), u32({}), "
             "u32(row_blocks.divisor), {}, weights_of, vector_of, group_of, recompute, store_of);",
             products_.tiles.x_in_registers ? "sum_register_tiles" : "sum_tiles",
-            products_.tiles.x_in_registers ? "staged_groups, staged_weights, " : "",
+            products_.tiles.x_in_registers ? "staged_groups, staged_weights, " : "", tile_rows(),
             batch_axes() > 0 ? "block" : "item",
             loads_before_pdl_wait() ? "launched_early != 0" : "false");
 }
@@ -120,8 +124,10 @@ void ProductEmitter::emit_recompute() {
   out_.line(3, "for (int i = 0; i < 16; ++i) {{");
   out_.indent(2);
   out_.line(2, "if (is_finite_row(tile_memory, i)) continue;");
-  out_.line(2, "const {0} row = row_or_last(tile * 16 + {0}(i), row_count);", index_);
-  nodes_.disable_fast_path();
+  out_.line(2, "const {0} {1} = row_or_last(tile * 16 + {0}(i), {2});", index_, tile_row(),
+            tile_rows());
+  pick_sum(2);
+  nodes_.disable_fast_path(sum);
   find_rows(2);
   emit_values(Level::row, 2);
   declare_results();
@@ -155,9 +161,10 @@ void ProductEmitter::sum_split_k_tiles() {
   wanted_.clear();
   store_tiles();
   wanted_ = all_of({graph_.nodes[sum].operands[0]});
-  out_.line(2, "const auto recompute = [&]({} row) {{", index_);
+  out_.line(2, "const auto recompute = [&]({} {}) {{", index_, tile_row());
   out_.indent(1);
-  nodes_.disable_fast_path();
+  pick_sum(2);
+  nodes_.disable_fast_path(sum);
   find_rows(2);
   emit_values(Level::row, 2);
   declare_results();
@@ -166,14 +173,13 @@ void ProductEmitter::sum_split_k_tiles() {
   out_.indent(-1);
   out_.line(2, "}};");
   wanted_.clear();
-  out_.line(2, "const u32 share = u32(divide((row_count + 7) / 8, row_blocks));");
-  out_.line(
-      2,
-      "sum_split_k_tiles<Tiles, Split>(split_memory, staged_weights, u32(row_count), u32({}), "
-      "u32(row_blocks.divisor), share, {}, vector_of(), row_stride, weights_of, scales_of, "
-      "offsets_of, group_from, recompute, store_of);",
-      batch_axes() > 0 ? "block" : "item",
-      loads_before_pdl_wait() ? "launched_early != 0" : "false");
+  out_.line(2, "const u32 share = u32(divide(({} + 7) / 8, row_blocks));", tile_rows());
+  out_.line(2,
+            "sum_split_k_tiles<Tiles, Split>(split_memory, staged_weights, u32({}), u32({}), "
+            "u32(row_blocks.divisor), share, {}, vector_of(), row_stride, weights_of, scales_of, "
+            "offsets_of, group_from, recompute, store_of);",
+            tile_rows(), batch_axes() > 0 ? "block" : "item",
+            loads_before_pdl_wait() ? "launched_early != 0" : "false");
 }
 
 bool ProductEmitter::loads_before_pdl_wait() const {
@@ -193,7 +199,8 @@ void ProductEmitter::groups_of_split_k() {
   const ProductForm& form = *nodes_.form(*nodes_.tile_sum());
   const auto row_of = [&](std::string_view name, NodeId node, std::size_t operand) {
     wanted_ = all_of({node});
-    out_.line(2, "const auto {} = [&]({} row) {{", name, index_);
+    out_.line(2, "const auto {} = [&]({} {}) {{", name, index_, tile_row());
+    pick_sum(3);
     find_rows(3);
     out_.line(3, "return {};", tile_pointer(operand));
     out_.line(2, "}};");
@@ -212,6 +219,21 @@ void ProductEmitter::groups_of_split_k() {
   out_.line(2, "}};");
 }
 
+std::string ProductEmitter::tile_rows() const {
+  return has_two_sums() ? "row_count * 2" : "row_count";
+}
+
+// Rows of two sums take turns in a tile.
+void ProductEmitter::pick_sum(int depth) {
+  if (!has_two_sums()) return;
+  out_.line(depth, "const {} row = tile_row / 2;", index_);
+  for (const auto& [first, second] : pairs_) {
+    if (!is_used(operands_[first])) continue;
+    out_.line(depth, "const auto* const {0}_data = tile_row % 2 == 0 ? {0}_of_first : {1}_data;",
+              operands_[first].name, operands_[second].name);
+  }
+}
+
 std::string ProductEmitter::tile_pointer(std::size_t i) const {
   const std::string row = row_text(i);
   const std::string& name = operands_[i].name;
@@ -223,7 +245,8 @@ std::string ProductEmitter::tile_pointer(std::size_t i) const {
 void ProductEmitter::rows_of_weights() {
   const NodeId weight = nodes_.form(*nodes_.tile_sum())->weight;
   wanted_ = all_of({weight});
-  out_.line(2, "const auto weights_of = [&]({} row) {{", index_);
+  out_.line(2, "const auto weights_of = [&]({} {}) {{", index_, tile_row());
+  pick_sum(3);
   find_rows(3);
   out_.line(3, "return {};", tile_pointer(nodes_.operand_of(graph_.nodes[weight])));
   out_.line(2, "}};");
@@ -247,7 +270,8 @@ void ProductEmitter::groups_of_rows() {
     if (part) parts.push_back(*part);
   }
   wanted_ = all_of(parts);
-  out_.line(2, "const auto group_of = [&]({0} row, {0} group) {{", index_);
+  out_.line(2, "const auto group_of = [&]({0} {1}, {0} group) {{", index_, tile_row());
+  pick_sum(3);
   if (has_groups()) out_.coordinates(3, index_, "group", first_reduced(), inner());
   find_rows(3);
   emit_values(Level::row, 3);
@@ -268,7 +292,10 @@ void ProductEmitter::store_tiles() {
   }
   wanted_ = all_of(std::move(results));
   one_column_ = true;
-  out_.line(2, "const auto store_of = [&]({0} row, {0} c, f32 {1}_of) {{", index_, names_[sum]);
+  const std::string second =
+      has_two_sums() ? fmt::format(", f32 {}_of", names_[*nodes_.second_tile_sum()]) : "";
+  out_.line(2, "const auto store_of = [&]({0} row, {0} c, f32 {1}_of{2}) {{", index_, names_[sum],
+            second);
   out_.line(3, "if (row >= row_count) return;");
   find_rows(3);
   emit_values(Level::row, 3);

@@ -51,7 +51,8 @@ bool ProductValues::has_forms() const {
   return std::ranges::any_of(forms_, [](const auto& form) { return form.has_value(); });
 }
 
-void ProductValues::disable_fast_path() {
+void ProductValues::disable_fast_path(std::optional<NodeId> only) {
+  only_ = only;
   fast_path_ = in_integers_ = false;
   forms_.assign(graph_.nodes.size(), std::nullopt);
   find_wanted();
@@ -149,11 +150,71 @@ NodeId ProductValues::tile_vector(NodeId sum) const {
   return id;
 }
 
+std::optional<NodeId> ProductValues::second_tile_sum() const {
+  std::optional<NodeId> last;
+  std::size_t count = 0;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!is_reduction(graph_.nodes[id].op)) continue;
+    last = static_cast<NodeId>(id);
+    ++count;
+  }
+  return count == 2 ? last : std::nullopt;
+}
+
+ScratchVector<std::pair<std::size_t, std::size_t>> ProductValues::paired_operands() const {
+  ScratchVector<std::pair<std::size_t, std::size_t>> pairs;
+  if (const auto second = second_tile_sum()) are_alike(*tile_sum(), *second, pairs);
+  return pairs;
+}
+
+// Whether two values are computed by the same operations, from the same operands or from such as
+// stand in each other's place; adds those to `pairs`.
+bool ProductValues::are_alike(NodeId a, NodeId b,
+                              ScratchVector<std::pair<std::size_t, std::size_t>>& pairs) const {
+  ScratchVector<std::pair<NodeId, NodeId>> open;
+  open.push_back({a, b});
+  while (!open.empty()) {
+    const auto [first, second] = open.back();
+    open.pop_back();
+    if (first == second) continue;
+    const TypedNode& x = graph_.nodes[first];
+    const TypedNode& y = graph_.nodes[second];
+    if (x.op != y.op || x.dtype != y.dtype || x.arity != y.arity) return false;
+    if (x.op == Op::input) {
+      const std::pair pair{operand_of(x), operand_of(y)};
+      const auto alike = [](OperandSchedule operand) {
+        operand.alignment = 0;
+        operand.before_pdl_wait = false;
+        return operand;
+      };
+      if (alike(schedule_.operands[pair.first]) != alike(schedule_.operands[pair.second])) {
+        return false;
+      }
+      for (const auto& known : pairs) {
+        if ((known.first == pair.first) != (known.second == pair.second)) return false;
+      }
+      if (std::ranges::find(pairs, pair) == pairs.end()) pairs.push_back(pair);
+      continue;
+    }
+    if (x.payload != y.payload) return false;
+    for (std::size_t i = 0; i < x.arity; ++i) open.push_back({x.operands[i], y.operands[i]});
+  }
+  return true;
+}
+
 std::optional<NodeId> ProductValues::tile_sum() const {
   std::optional<NodeId> sum;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     if (!is_reduction(graph_.nodes[id].op)) continue;
-    if (sum || !forms_[id]) return std::nullopt;
+    const std::optional<NodeId> second = second_tile_sum();
+    if (!forms_[id] || (sum && !second)) return std::nullopt;
+    if (sum) {
+      ScratchVector<std::pair<std::size_t, std::size_t>> pairs;
+      if (forms_[id]->activation != forms_[*sum]->activation || !are_alike(*sum, *second, pairs)) {
+        return std::nullopt;
+      }
+      continue;
+    }
     sum = static_cast<NodeId>(id);
   }
   if (!sum) return std::nullopt;
@@ -166,7 +227,7 @@ void ProductValues::find_wanted() {
   wanted_.assign(graph_.nodes.size(), false);
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
-    if (!is_reduction(node.op) || in_integers_) continue;
+    if (!is_summed(id) || in_integers_) continue;
     if (forms_[id]) {
       wanted_[forms_[id]->activation] = true;
     } else if (in_sum_[node.operands[0]]) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "fusion/schedule/layout.hpp"
 #include "fusion/schedule/products/product_form.hpp"
@@ -57,16 +58,26 @@ class ProductValues : private ProductAxes {
   bool has_forms() const;
   /// Whether every reduction adds integer products up (preamble/product_integers.h).
   bool in_integers() const { return in_integers_; }
-  /// The only sum, if its terms are 8-bit or 4-bit weights times an argument of 16-bit floats: what
-  /// matrix instructions add up.
+  /// The only sum, or the first of two alike, if its terms are 8-bit or 4-bit weights times an
+  /// argument of 16-bit floats: what matrix instructions add up.
   std::optional<NodeId> tile_sum() const;
+  /// The other sum, if there are two.
+  std::optional<NodeId> second_tile_sum() const;
+  /// What the two sums read of each row: operands of the first, and those of the second in their
+  /// place.
+  ScratchVector<std::pair<std::size_t, std::size_t>> paired_operands() const;
   /// The argument of 16-bit floats of such a sum.
   NodeId tile_vector(NodeId sum) const;
   /// Whether numbers that are not finite would show in every result, so that scaled()
   /// (preamble/products.h) may be used and results that are not finite be recomputed.
   bool has_fast_path() const { return fast_path_; }
-  /// Afterwards every term is computed as it is written: for the code that recomputes results.
-  void disable_fast_path();
+  /// Afterwards every term is computed as it is written, of one sum alone if `only` is given: for
+  /// the code that recomputes results.
+  void disable_fast_path(std::optional<NodeId> only = {});
+  /// Whether a node is a reduction, and of those that are computed.
+  bool is_summed(std::size_t id) const {
+    return is_reduction(graph_.nodes[id].op) && (!only_ || *only_ == id);
+  }
 
  private:
   void find_scopes();
@@ -77,6 +88,8 @@ class ProductValues : private ProductAxes {
   void find_fast_path();
   bool scales_lane(const TypedNode& node) const;
   bool is_dequantised_at_once(const ProductForm& form) const;
+  bool are_alike(NodeId a, NodeId b,
+                 ScratchVector<std::pair<std::size_t, std::size_t>>& pairs) const;
 
   const TypedGraph& graph_;
   ScratchVector<Scope> scopes_;
@@ -85,6 +98,7 @@ class ProductValues : private ProductAxes {
   ScratchVector<std::optional<ProductForm>> forms_;
   bool in_integers_ = false;
   bool fast_path_ = false;
+  std::optional<NodeId> only_;  ///< of the sums
 };
 
 }  // namespace kiln::fusion

@@ -49,6 +49,16 @@ std::optional<TileSchedule> groups_in_steps(AxisSpan reduced, int width) {
   return tiles;
 }
 
+// An operand, and the one that stands in its place in the second of two sums.
+ScratchVector<std::size_t> in_each_sum(const ProductValues& values, std::size_t operand) {
+  ScratchVector<std::size_t> operands;
+  operands.push_back(operand);
+  for (const auto& [first, second] : values.paired_operands()) {
+    if (first == operand) operands.push_back(second);
+  }
+  return operands;
+}
+
 // Sets the schedule's tiles and width for a split reduction within the block
 // (preamble/split_k_tiles.h), if the operands allow it: 4-bit weights in rows of a few parts, with
 // the numbers of groups in arrays whose rows are whole chunks of 16 bytes. Returns whether they do.
@@ -72,7 +82,10 @@ bool choose_split_k(const TypedGraph& graph, std::span<const Operand> operands,
     return false;
   const std::size_t group_axis = axes.size() - 2;
   const auto begins_chunks = [&](std::size_t i, std::size_t inner, int lanes) {
-    return alignment_of(operands[i], operands[i].offset, axes, inner, i, lanes) * 8 >= kWordBits;
+    return std::ranges::all_of(in_each_sum(values, i), [&](std::size_t at) {
+      return alignment_of(operands[at], operands[at].offset, axes, inner, at, lanes) * 8 >=
+             kWordBits;
+    });
   };
   if (!begins_chunks(weights, axes.size() - 1, kWordBits / weight_bits)) return false;
   std::optional<DType> dtype;
@@ -111,6 +124,9 @@ void mark_before_pdl_wait(const TypedGraph& graph, const ProductValues& values,
     if (node.op == Op::input) schedule.operands[values.operand_of(node)].before_pdl_wait = true;
     for (const NodeId operand : node.inputs()) wanted[operand] = true;
   }
+  for (const auto& [first, second] : values.paired_operands()) {
+    schedule.operands[second].before_pdl_wait = schedule.operands[first].before_pdl_wait;
+  }
 }
 
 // Other operands are loaded before the PDL wait only if weights are.
@@ -139,15 +155,25 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
     return;
   const std::size_t weights = values.operand_of(graph.nodes[values.form(*sum)->weight]);
   const std::size_t vector = values.operand_of(graph.nodes[values.tile_vector(*sum)]);
+  // Rows of both sums are as far apart, so that they can take turns in a tile.
+  for (const auto& [first, second] : values.paired_operands()) {
+    const auto is_alike = [&, first = first, second = second](const MergedAxis& axis) {
+      return axis.strides[first] == axis.strides[second];
+    };
+    if (!std::ranges::all_of(axes, is_alike)) return;
+  }
   const auto is_aligned = [&](std::size_t i, int width) {
-    const int alignment =
-        alignment_of(operands[i], operands[i].offset, axes, axes.size() - 1, i, width);
-    return alignment * 8 >= width * bits(operands[i].dtype);
+    return std::ranges::all_of(in_each_sum(values, i), [&](std::size_t at) {
+      const int alignment =
+          alignment_of(operands[at], operands[at].offset, axes, axes.size() - 1, at, width);
+      return alignment * 8 >= width * bits(operands[at].dtype);
+    });
   };
   if (!is_contiguous(reduced, weights) || !is_contiguous(reduced, vector) ||
       trial.operands[weights].start || !is_aligned(vector, kChunk))
     return;
   const auto has_tiles = [&] {
+    layout.schedule.products.tiles.sums = values.second_tile_sum() ? 2 : 1;
     mark_before_pdl_wait(graph, values, *values.form(*sum), layout.schedule);
   };
   if (choose_split_k(graph, operands, axes, values, *sum, layout)) return has_tiles();
@@ -182,7 +208,7 @@ void map_split_k_tiles(Layout& layout, std::int64_t batches) {
   tiles.steps = kSteps;
   tiles.sets = static_cast<int>(layout.vectors / (4 * kSteps));
   tiles.whole = tiles.x_in_smem = true;
-  const std::int64_t count = (layout.rows + kTile - 1) / kTile;
+  const std::int64_t count = (layout.rows * tiles.sums + kTile - 1) / kTile;
   layout.row_blocks = std::min(count, std::max<std::int64_t>(1, kPersistentBlocks / batches));
   const std::int64_t teams = kWaves * kPartVectors / layout.vectors;
   tiles.single_tile = tiles.weights_before_pdl_wait = count <= teams * layout.row_blocks;
@@ -205,7 +231,7 @@ void map_tiles(Layout& layout, std::int64_t batches) {
   constexpr std::int64_t kMostWaves = 16;
   Schedule& schedule = layout.schedule;
   TileSchedule& tiles = schedule.products.tiles;
-  const std::int64_t count = (layout.rows + kRows - 1) / kRows;
+  const std::int64_t count = (layout.rows * tiles.sums + kRows - 1) / kRows;
   const std::int64_t all = count * batches;
   const int columns = schedule.products.columns;
   if (tiles.split_k) {
@@ -223,7 +249,7 @@ void map_tiles(Layout& layout, std::int64_t batches) {
     schedule.reduction.threads = 32 * static_cast<int>(parts);
   } else if (columns > 2) {
     tiles.steps = 4;
-    tiles.min_blocks = all <= kFew ? 2 : 4;
+    tiles.min_blocks = all <= kFew ? 2 : tiles.sums == 2 ? 3 : 4;  // a thread stores two results
   } else if (all <= kFew) {
     tiles.steps = 4;
     tiles.min_blocks = columns == 1 ? 2 : 3;

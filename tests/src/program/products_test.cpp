@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "kiln/program.hpp"
+#include "tests/src/program/run_program.hpp"
 #include "tests/support/arrays.hpp"
 #include "tests/support/private_cache.hpp"
 #include "tests/support/settings.hpp"
@@ -374,6 +377,67 @@ TEST_P(Products, WithScalesOfEverySize) {
       EXPECT_NEAR(result, expected, std::fabs(expected) * 1e-5 + 64 * std::ldexp(1.0, -149)) << i;
     } else {
       EXPECT_EQ(std::isnan(result), std::isnan(expected)) << i;
+    }
+  }
+}
+
+class TwoSums : public testing::ProgramsOnDevices {};
+
+INSTANTIATE_TEST_SUITE_P(Devices, TwoSums,
+                         ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
+                         testing::device_type_name);
+
+// Gates and what they are multiplied with, and rotated pairs: one kernel has both sums of a row.
+// Rows of few groups, those that waves of a block share, and several vectors.
+TEST_P(TwoSums, OfPartsOfOneMatrix) {
+  testing::Share share(GetParam(), 5);
+  for (const auto& [rows, groups, group, vectors] :
+       {std::tuple{70, 4, 64, 1}, std::tuple{70, 2, 32, 1}, std::tuple{66, 32, 64, 1},
+        std::tuple{2111, 64, 64, 1}, std::tuple{140, 64, 64, 3}, std::tuple{140, 64, 64, 8}}) {
+    if (!share.next()) continue;
+    const HostArray q = weights(DType::u4, {2 * rows, groups, group}, 270);
+    const HostArray scale = testing::random_array(DType::bf16, {2 * rows, groups, 1}, 271);
+    const HostArray bias = testing::random_array(DType::bf16, {2 * rows, groups, 1}, 272);
+    const HostArray x = testing::random_array(DType::bf16, {vectors, 1, groups, group}, 273);
+    const std::string product = "y = sum((q * scale + bias) * x, -1, -2);";
+    const std::string halves = fmt::format("{0} y[:, :{1}] + 0.5 * y[:, {1}:]", product, rows);
+    const std::string pairs = product + " y[:, 0::2] - 0.5 * y[:, 1::2]";
+    for (const std::string& text : {halves, pairs}) {
+      const std::vector<HostArray> inputs{q, scale, bias, x};
+      testing::expect_within(run(parse_program("sums", text), text, inputs, false),
+                             testing::reference_of(text, inputs), 64, text);
+    }
+  }
+}
+
+TEST_P(TwoSums, OfTwoMatrices) {
+  const std::vector<HostArray> inputs{
+      weights(DType::i4, {80, 32, 64}, 290), testing::random_array(DType::f16, {80, 32, 1}, 291),
+      testing::random_array(DType::f16, {32, 64}, 292), weights(DType::i4, {80, 32, 64}, 293),
+      testing::random_array(DType::f16, {80, 32, 1}, 294)};
+  const std::string text = "sum(q * scale * x, -1, -2) + 0.25 * sum(p * other * x, -1, -2)";
+  testing::expect_within(run(parse_program("sums", text), text, inputs, false),
+                         testing::reference_of(text, inputs), 64, text);
+}
+
+// One number of a row that is not finite is that row's affair.
+TEST_P(TwoSums, OfWhatIsNotFinite) {
+  for (const std::int64_t groups : {2, 32}) {
+    const HostArray q = weights(DType::u4, {160, groups, 64}, 280);
+    HostArray scale = testing::random_array(DType::bf16, {160, groups, 1}, 281);
+    testing::set_bits(scale, 3 * groups, fusion::encode(INFINITY, DType::bf16));
+    testing::set_bits(scale, 98 * groups + 1, fusion::encode(NAN, DType::bf16));
+    const HostArray x = testing::random_array(DType::bf16, {groups, 64}, 283);
+    const std::string text = "y = sum(q * scale * x, -1, -2); y[:80] + y[80:]";
+    const std::vector<HostArray> inputs{q, scale, x};
+    const HostArray want = testing::reference_of(text, inputs)[0];
+    const HostArray got = run(parse_program("sums", text), text, inputs, false)[0];
+    for (std::int64_t i = 0; i < 80; ++i) {
+      const double expected = testing::number_at(want, i);
+      const double result = testing::number_at(got, i);
+      EXPECT_EQ(std::isfinite(result), std::isfinite(expected)) << i;
+      if (!std::isfinite(expected)) continue;
+      EXPECT_NEAR(result, expected, std::fabs(expected) * 0.005 + 1e-3 * std::sqrt(groups)) << i;
     }
   }
 }
