@@ -12,6 +12,8 @@
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/size_trace.hpp"
+#include "fusion/reference/node.hpp"
+#include "fusion/reference/value.hpp"
 #include "kiln/error.hpp"
 #include "kiln/view.hpp"
 
@@ -354,6 +356,46 @@ bool is_contiguous(const ArrayLayout& layout, const Dims& shape) {
   return layout.strides == in_order;
 }
 
+namespace {
+
+// Whether an op gives one of its operands, or that with another sign.
+bool selects(Op op) {
+  switch (op) {
+    case Op::where:
+    case Op::maximum:
+    case Op::minimum:
+    case Op::fmax:
+    case Op::fmin:
+    case Op::abs:
+    case Op::neg:
+    case Op::reduce_max:
+    case Op::reduce_min: return true;
+    default: return false;
+  }
+}
+
+// Whether a value of a narrow float has been chosen among numbers of that dtype: then none is lost
+// when it is stored as that. Of long chains of choices that is not asked.
+bool is_selected(const PlacedGraph& placed, NodeId id, int depth) {
+  constexpr int kMostDepth = 4;
+  const TypedGraph& graph = placed.graph;
+  const TypedNode& node = graph.nodes[id];
+  if (!selects(node.op) || depth == kMostDepth) return false;
+  const auto choices = node.inputs().subspan(node.op == Op::where ? 1 : 0);
+  return std::ranges::all_of(choices, [&](NodeId choice) {
+    const TypedNode& own = graph.nodes[choice];
+    if (own.dtype != node.dtype) return false;
+    if (own.op == Op::constant) {
+      const reference::Value value = reference::evaluate_node(graph, own, {});
+      return reference::convert(value, own.dtype, true).real == value.real;
+    }
+    return selects(own.op) ? is_selected(placed, choice, depth + 1)
+                           : stored_dtype(placed, choice) == own.dtype;
+  });
+}
+
+}  // namespace
+
 NodeId viewed(const TypedGraph& graph, NodeId id) {
   return graph.nodes[id].op == Op::view ? graph.nodes[id].operands[0] : id;
 }
@@ -385,7 +427,7 @@ DType stored_dtype(const PlacedGraph& placed, NodeId id) {
       };
       return std::ranges::all_of(placed.joins[node.payload], is_exact) ? node.dtype : wide;
     }
-    default: return wide;
+    default: return is_selected(placed, id, 0) ? node.dtype : wide;
   }
 }
 
