@@ -6,6 +6,7 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/reshape.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/size_trace.hpp"
@@ -105,7 +106,11 @@ class Cones {
     const Dims& shape = graph_.shapes[operand];
     const Dims& whole = graph_.shapes[node(view).operands[0]];
     if (shape.empty() || shape == whole) return true;
-    if (node(view).op == Op::reshape) return false;
+    if (node(view).op == Op::reshape) {
+      // What is computed from rows is stored by their kernel, and seen in any shape.
+      return !has_axes(node(operand).op) &&
+             reshaped_operand(shape, whole, graph_.shapes[view]).has_value();
+    }
     if (node(view).op != Op::slice) return true;
     const std::int64_t axis = shape_list(graph_.graph, node(view))[0];
     return whole[static_cast<std::size_t>(axis) + (axis < 0 ? whole.size() : 0)] != 1;
@@ -186,6 +191,11 @@ class ViewHoisting {
     }
     own.dtype = node(leaf).dtype;
     own.operands[0] = operand;
+    if (own.op == Op::reshape && shape != whole) {
+      const Dims seen = reshaped_operand(shape, whole, from_.shapes[view]).value();
+      own.payload = to_.add_list({seen.begin(), seen.end()});
+      return to_.add(own, seen);
+    }
     return to_.add(own, result_shape(own.op, list, std::span(&shape, 1), "view"));
   }
 
@@ -199,7 +209,7 @@ class ViewHoisting {
 
 ShapedGraph hoist_views(const ShapedGraph& graph) {
   // A chain of views moves one at a time; what is left then is stored, as before.
-  constexpr int kMostRounds = 8;
+  constexpr int kMostRounds = 16;
   ShapedGraph result = graph;
   for (int round = 0; round < kMostRounds; ++round) {
     const auto is_view = [](const TypedNode& node) { return is_view_op(node.op); };

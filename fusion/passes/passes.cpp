@@ -244,7 +244,7 @@ ShapedGraph share_common(const ShapedGraph& graph) {
 
 ShapedGraph optimise(const ShapedGraph& graph) {
   const ShapedGraph simple = simplify(drop_clamps(fold_constants(graph)));
-  return store_iotas(sink_unit_axes(hoist_views(sink_functions(simple))));
+  return store_iotas(sink_views(hoist_views(hoist_reduced_views(sink_functions(simple)))));
 }
 
 }  // namespace kiln::fusion

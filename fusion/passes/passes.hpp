@@ -40,9 +40,16 @@ ShapedGraph sink_functions(const ShapedGraph& graph);
 /// more bytes than a write and a read of it: arguments, and results of reductions.
 ShapedGraph hoist_views(const ShapedGraph& graph);
 
-/// Moves axes of one element towards the outputs, past operations on what is computed and on
-/// arguments: squeeze(sum(x)) + r becomes a view of sum(x) + r, whose kernel needs no other.
-ShapedGraph sink_unit_axes(const ShapedGraph& graph);
+/// Moves views past reductions of the last axes, towards the arguments: gate, up = y[:n], y[n:] of
+/// y = sum(w * x, -1) become sums of w[:n] * x and w[n:] * x, which one kernel computes and
+/// combines. Only where parts are computed with together, no element is in two of them, and the
+/// terms are a few operations on arguments, numbers and views that nothing else needs.
+ShapedGraph hoist_reduced_views(const ShapedGraph& graph);
+
+/// Moves reshapes towards the outputs, past operations on what is computed and on arguments:
+/// reshape(sum(x)) + r becomes a view of sum(x) + reshape(r), whose kernel needs no other. Only
+/// where no more is stored than before, and arguments need no copy for it.
+ShapedGraph sink_views(const ShapedGraph& graph);
 
 /// Stores the indices of an axis, of which something is reduced or meets what a reduction gives, as
 /// an array of as many elements as the axis has: x where iota(-1) < n is then one kernel with what

@@ -586,7 +586,7 @@ TEST(HoistViews, ComputesBehindAViewInsteadOfStoring) {
 }
 
 // An axis that a reduction keeps is taken away after what else is computed with the result.
-TEST(SinkUnitAxes, ComputesInTheKernelThatReduces) {
+TEST(SinkViews, ComputesInTheKernelThatReduces) {
   const auto plan_of = [](const std::string& text) {
     CallTypes call;
     for (const Dims& shape : {Dims{64, 8, 512}, Dims{64, 512}, Dims{512}}) {
@@ -606,6 +606,107 @@ TEST(SinkUnitAxes, ComputesInTheKernelThatReduces) {
   // Not where that would store more.
   const ProgramInfo other = plan_of("s = squeeze(sum(x, 1), 1) + r; cumsum(s, 0), s * w");
   EXPECT_LE(other.kernels.size(), 3u);
+}
+
+// ---- A layer of a language model ---------------------------------------------------------------
+
+struct NamedType {
+  const char* name;
+  DType dtype;
+  Dims shape;
+};
+
+ProgramInfo info_of(const std::string& text, const std::vector<NamedType>& types) {
+  CallTypes call;
+  std::vector<std::string> names;
+  for (const NamedType& type : types) {
+    names.emplace_back(type.name);
+    call.arguments.push_back({type.dtype, false, false});
+    call.arrays.push_back({type.dtype, type.shape, contiguous_strides(type.shape)});
+  }
+  return plan_program(definition_of(fusion::parse(text, names)), call).info;
+}
+
+// Weights of 4 bits with a scale for each group, times `x`: [batch, rows].
+std::string product(const char* weights, const char* x, int batch, int rows, int columns) {
+  return fmt::format(
+      "reshape(sum({0} * {0}_scale * reshape({1}, {2}, 1, {3}, 64), -1, -2), {2}, {4})", weights, x,
+      batch, columns / 64, rows);
+}
+
+std::vector<NamedType> matrix(const char* name, const char* scale, int rows, int columns) {
+  return {{name, DType::u4, {rows, columns / 64, 64}},
+          {scale, DType::f16, {rows, columns / 64, 1}}};
+}
+
+// The residual is added, gates are multiplied with their partners, and casts are made by the
+// products that give their operands, whatever views are between.
+TEST(Layer, OfAnMlpIsANormAndTwoProducts) {
+  for (const int batch : {1, 4}) {
+    const std::string text = fmt::format(
+        "h = bf16(x * rsqrt(mean(x * x, -1) + 1e-5) * w); gu = {}; "
+        "gated = bf16(silu(gu[:, :512]) * gu[:, 512:]); y = x + {}",
+        product("w13", "h", batch, 1024, 256), product("w2", "gated", batch, 256, 512));
+    std::vector<NamedType> types{{"x", DType::f32, {batch, 256}}, {"w", DType::f32, {256}}};
+    for (const NamedType& type : matrix("w13", "w13_scale", 1024, 256)) types.push_back(type);
+    for (const NamedType& type : matrix("w2", "w2_scale", 256, 512)) types.push_back(type);
+    const ProgramInfo info = info_of(text, types);
+    EXPECT_EQ(info.kernels.size(), 3u) << batch;
+    EXPECT_EQ(info.workspace_bytes % 16, 0u);
+  }
+}
+
+// A stream that a norm and a later sum read is stored by the product that it is added to.
+TEST(Layer, StoresTheStreamWhereItIsAddedTo) {
+  const std::string text =
+      fmt::format("r = x + {}; h = bf16(r * rsqrt(mean(r * r, -1) + 1e-5) * w); y = r + {}",
+                  product("wo", "a", 1, 256, 256), product("w2", "h", 1, 256, 256));
+  std::vector<NamedType> types{
+      {"x", DType::f32, {1, 256}}, {"a", DType::bf16, {1, 256}}, {"w", DType::f32, {256}}};
+  for (const NamedType& type : matrix("wo", "wo_scale", 256, 256)) types.push_back(type);
+  for (const NamedType& type : matrix("w2", "w2_scale", 256, 256)) types.push_back(type);
+  EXPECT_EQ(info_of(text, types).kernels.size(), 3u);
+}
+
+// Pairs of queries and keys are rotated where they are summed up.
+TEST(Layer, RotatesPairsInTheirProduct) {
+  const std::string text = fmt::format(
+      "y = reshape({}, 1, 6, -1, 2); a = y[..., 0]; b = y[..., 1]; "
+      "reshape(stack(-1, a * c - b * s, a * s + b * c), 1, 6, 64)",
+      product("w", "h", 1, 384, 256));
+  std::vector<NamedType> types{
+      {"h", DType::bf16, {1, 256}}, {"c", DType::f32, {1, 1, 32}}, {"s", DType::f32, {1, 1, 32}}};
+  for (const NamedType& type : matrix("w", "w_scale", 384, 256)) types.push_back(type);
+  EXPECT_EQ(info_of(text, types).kernels.size(), 1u);
+}
+
+// What is seen whole too, or in parts that overlap, is stored.
+TEST(HoistReducedViews, OnlyWhereEachElementIsSeenOnce) {
+  const std::vector<NamedType> types{{"w", DType::f32, {64, 512}}, {"x", DType::f32, {512}}};
+  const std::string y = "y = sum(w * x, -1); ";
+  EXPECT_EQ(info_of(y + "y[:32] * y[32:]", types).kernels.size(), 1u);
+  EXPECT_EQ(info_of(y + "y[:32] * y[32:], max(y, 0)", types).kernels.size(), 3u);
+  EXPECT_EQ(info_of(y + "y[:40] * y[24:]", types).kernels.size(), 2u);
+}
+
+// A choice among bf16 numbers is one, not an f32; a sum of them is not.
+TEST(StoredDtype, OfAChoiceIsThatOfItsNumbers) {
+  const auto stored = [](const std::string& text) {
+    const std::vector<std::string> names{"x", "y"};
+    const std::vector<fusion::ArgumentType> types(2, {DType::bf16, false, false});
+    const std::vector<Dims> shapes(2, Dims{8, 64});
+    const fusion::PlacedGraph placed = fusion::place_views(fusion::shape_graph(
+        fusion::infer(fusion::parse(text, names), types, {}, Rounding::once, "f"), shapes, "f"));
+    return fusion::stored_dtype(placed, placed.graph.outputs[0]);
+  };
+  for (const char* text : {"where(x < y, x, -y)", "where(x < y, x, 0.0)", "where(x < y, x, -inf)",
+                           "maximum(abs(x), bf16(x + y))", "max(minimum(x, y), -1)"}) {
+    EXPECT_EQ(stored(text), DType::bf16) << text;
+  }
+  for (const char* text : {"x + y", "where(x < y, x + y, x)", "where(x < y, x, 0.1)",
+                           "maximum(x * y, x)", "max(x * y, -1)"}) {
+    EXPECT_EQ(stored(text), DType::f32) << text;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,218 @@
+// The pass that moves reshapes towards the outputs (passes.hpp): f(reshape(sum(x)), r) becomes
+// reshape(f(sum(x), reshape(r))), where that keeps the sum from being stored.
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/reshape.hpp"
+#include "fusion/graph/rewriter.hpp"
+#include "fusion/graph/shape_ops.hpp"
+#include "fusion/graph/size_trace.hpp"
+#include "fusion/passes/passes.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+bool computes_elements(const TypedNode& node) { return node.arity > 0 && is_elementwise(node.op); }
+
+class ViewSinking {
+ public:
+  explicit ViewSinking(const ShapedGraph& from)
+      : from_(from),
+        to_(from),
+        users_(users_of(from.graph.nodes)),
+        before_view_(from.graph.nodes.size(), false),
+        computed_in_(before_view_.size()),
+        is_output_(before_view_.size(), false) {
+    for (const NodeId output : from.graph.outputs) is_output_[output] = true;
+  }
+
+  ShapedGraph run() {
+    choose();
+    if (std::ranges::find(before_view_, true) == before_view_.end()) return from_;
+    return to_.run([&](NodeId id) { return before_view_[id] ? compute_before(id) : to_.copy(id); });
+  }
+
+ private:
+  const TypedNode& node(NodeId id) const { return from_.graph.nodes[id]; }
+  const Dims& shape(NodeId id) const { return from_.shapes[id]; }
+
+  bool is_reshape(NodeId id) const {
+    return keeps_element_order(node(id).op) && std::ranges::find(shape(id), 0) == shape(id).end();
+  }
+
+  // -- Which operations
+
+  void choose() {
+    for (NodeId id = 0; id < before_view_.size(); ++id) {
+      if (is_reshape(id)) {
+        const NodeId below = node(id).operands[0];
+        const bool computes = computes_elements(node(below)) || has_axes(node(below).op);
+        computed_in_[id] = computed_in_[below];
+        if (!computed_in_[id] && computes) computed_in_[id] = shape(below);
+      } else if (computes_elements(node(id))) {
+        computed_in_[id] = shape_before(id);
+        before_view_[id] = computed_in_[id].has_value();
+      }
+    }
+    for (NodeId id = static_cast<NodeId>(before_view_.size()); id-- > 0;) {
+      if (before_view_[id] && stores_more(id)) before_view_[id] = false;
+    }
+  }
+
+  // The shape that an operation's operands were computed in before they were seen in its own.
+  std::optional<Dims> shape_before(NodeId id) const {
+    if (std::ranges::find(shape(id), 0) != shape(id).end()) return std::nullopt;
+    std::optional<Dims> before;
+    for (const NodeId operand : node(id).inputs()) {
+      if (is_movable(operand)) continue;
+      const std::optional<Dims>& own = computed_in_[operand];
+      if (!own || shape(operand) != shape(id) || (before && *before != *own)) return std::nullopt;
+      before = own;
+    }
+    if (!before || *before == shape(id)) return std::nullopt;
+    for (const NodeId operand : node(id).inputs()) {
+      if (is_movable(operand) && !reshaped_operand(shape(operand), shape(id), *before)) {
+        return std::nullopt;
+      }
+    }
+    return before;
+  }
+
+  // An argument, a view of one or a number, as it is or in another dtype.
+  bool is_movable(NodeId id) const {
+    while (node(id).op == Op::promote || is_view_op(node(id).op)) id = node(id).operands[0];
+    const Op op = node(id).op;
+    return op == Op::input || op == Op::scalar || op == Op::constant;
+  }
+
+  // -- Which of them are better computed in their own shape, by the kernel that reads them
+
+  // Whether a moved operation has to be stored because one that stays reads it.
+  bool is_read(NodeId id) const {
+    return std::ranges::any_of(users_[id], [&](NodeId user) {
+      return !is_shape_op(node(user).op) && !before_view_[user];
+    });
+  }
+
+  // Values behind the views that an operation reads.
+  std::set<NodeId> sources(NodeId id) const {
+    std::set<NodeId> result;
+    for (NodeId operand : node(id).inputs()) {
+      if (is_movable(operand)) continue;
+      while (is_reshape(operand)) operand = node(operand).operands[0];
+      result.insert(operand);
+    }
+    return result;
+  }
+
+  // How many moved operations read a value, itself or through views; at least the one that asks.
+  std::size_t readers(NodeId source) const {
+    std::size_t count = 0;
+    std::vector<NodeId> open{source};
+    while (!open.empty()) {
+      const NodeId at = open.back();
+      open.pop_back();
+      for (const NodeId user : users_[at]) {
+        if (is_reshape(user)) open.push_back(user);
+        if (before_view_[user]) ++count;
+      }
+    }
+    return count;
+  }
+
+  // Whether what moved operations are computed from is stored for others too.
+  bool is_source_stored(NodeId source) const {
+    if (is_output_[source] || (before_view_[source] && is_read(source))) return true;
+    std::vector<NodeId> open{source};
+    while (!open.empty()) {
+      const NodeId at = open.back();
+      open.pop_back();
+      for (const NodeId user : users_[at]) {
+        if (is_reshape(user)) {
+          open.push_back(user);
+        } else if (!before_view_[user] && at != source) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  double element_bytes(NodeId id) const {
+    const TypedNode& own = node(id);
+    return bits(own.op == Op::cast ? own.dtype : compute_dtype(own.dtype)) / 8.0;
+  }
+
+  // Whether to store a moved operation for what reads it in its own shape takes more than to store
+  // what it is computed from.
+  bool stores_more(NodeId id) const {
+    const bool last = std::ranges::none_of(
+        users_[id], [&](NodeId user) { return before_view_[user] || is_shape_op(node(user).op); });
+    if (!last || is_output_[id] || !is_read(id)) return false;
+    double bytes = 0;  // more than without it
+    SizeSum traced;
+    const auto add = [&](NodeId value, double share) {
+      const std::int64_t elements = element_count(shape(value));
+      bytes += share * element_bytes(value) * static_cast<double>(elements);
+      traced.add(share * element_bytes(value), elements);
+    };
+    add(id, 1);
+    for (const NodeId source : sources(id)) {
+      if (!is_source_stored(source)) add(source, -1 / static_cast<double>(readers(source)));
+    }
+    traced.decide();
+    return bytes > 0;
+  }
+
+  // -- How
+
+  // An operation in the shape that its operands were computed in, seen in its own after that.
+  NodeId compute_before(NodeId id) {
+    TypedNode copy = node(id);
+    const Dims& before = *computed_in_[id];
+    for (std::size_t i = 0; i < copy.arity; ++i) {
+      copy.operands[i] = seen_before(copy.operands[i], shape(id), before);
+    }
+    return reshaped(to_.add(copy, before), shape(id));
+  }
+
+  // What an operand of a value of shape `now` is where that value has shape `before`.
+  NodeId seen_before(NodeId id, const Dims& now, const Dims& before) {
+    if (node(id).op == Op::promote && is_movable(id)) {
+      TypedNode copy = node(id);
+      copy.operands[0] = seen_before(copy.operands[0], now, before);
+      return to_.add(copy, to_.shape(copy.operands[0]));
+    }
+    if (shape(id).empty()) return to_.moved(id);
+    if (!is_movable(id)) return reshaped(to_.moved(id), before);
+    return reshaped(to_.moved(id), reshaped_operand(shape(id), now, before).value());
+  }
+
+  // The node in shape `wanted`: a value that it is a reshape of where that has the shape, else a
+  // new view.
+  NodeId reshaped(NodeId id, const Dims& wanted) {
+    for (NodeId at = id;; at = to_.node(at).operands[0]) {
+      if (to_.shape(at) == wanted) return at;
+      if (!keeps_element_order(to_.node(at).op)) break;
+    }
+    const std::uint64_t list = to_.add_list({wanted.begin(), wanted.end()});
+    return to_.add({Op::reshape, to_.node(id).dtype, 1, {id}, list}, wanted);
+  }
+
+  const ShapedGraph& from_;
+  GraphRewriter to_;
+  std::vector<std::vector<NodeId>> users_;
+  std::vector<bool> before_view_;  ///< operations that are to be computed before the views
+  std::vector<std::optional<Dims>>
+      computed_in_;  ///< the shape before the views: of those, of views
+  std::vector<bool> is_output_;
+};
+
+}  // namespace
+
+ShapedGraph sink_views(const ShapedGraph& graph) { return ViewSinking(graph).run(); }
+
+}  // namespace kiln::fusion
