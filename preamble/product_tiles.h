@@ -203,8 +203,9 @@ KILN_FN void combine_waves(TileMemory<Tiles>& memory, u32 round, u32 tile, const
 // block's tiles are `tile`, `tile + tile_stride`, ...; without kPrefetch it has one. Where a result
 // of a tile is not finite, `recompute(tile)` replaces such rows; `store_of(row, column, result)`
 // takes each result. Where kSums is 2, rows are those of both sums in turn, and
-// `store_of(row, column, result, second)` takes a row's two results. `weights_first`: kernels that this one depends on may still be running and
-// writing x, so weights and groups are loaded while they end.
+// `store_of(row, column, result, second)` takes a row's two results. `weights_first`: kernels that
+// this one depends on may still be running and writing x, so weights and groups are loaded while
+// they end.
 template <class Tiles, class Weights, class Vector, class Line, class Again, class Store>
 KILN_FN void sum_tiles(TileMemory<Tiles>& memory, u32 vectors, u32 row_count, u32 tile,
                        u32 tile_stride, bool weights_first, const Weights& weights_of,

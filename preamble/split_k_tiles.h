@@ -194,8 +194,8 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
   const auto fetch_pair = [&](const u8* from, int pair) {
     KILN_EACH(r, 2) {
       const int row = pair * 2 + r;
-      const auto offset = Tiles::kSums == 2 ? i64(pair) * row_stride + r * sum_stride
-                                            : i64(row) * row_stride;
+      const auto offset =
+          Tiles::kSums == 2 ? i64(pair) * row_stride + r * sum_stride : i64(row) * row_stride;
       copy_chunk(weights + row * u32(sizeof stage.weights[0]), from + offset);
     }
     arrive_after_copies(arrivals[pair]);

@@ -13,16 +13,18 @@ using kiln::DType;
 using kiln::View;
 using enum kiln::DType;
 
-// Looks the rows of each sequence's token and position up.
+// Looks the rows of each sequence's token and position up. Heads of values turn by nothing.
 constexpr const char* kEmbed = R"(
 KILN_KERNEL(256, embed, const kiln::i32* tokens, const kiln::i32* position, const kiln::{dtype}* table,
             const kiln::f32* turns, kiln::f32* x, kiln::f32* turn, kiln::u32 positions, kiln::u32 width,
-            kiln::u32 head, kiln::u32 count) {{
+            kiln::u32 head, kiln::u32 turned, kiln::u32 all, kiln::u32 count) {{
   KILN_FOR_EACH_WORK_ITEM(kiln::u32, 256, i, count) {{
-    const kiln::u32 sequence = i / width, column = i % width, at = position[sequence];
+    const kiln::u32 sequence = i / all, column = i % all, at = position[sequence];
     const kiln::u32 token = tokens[sequence * (positions + 1) + at];
-    x[i] = kiln::to<kiln::f32>(table[token * kiln::u64(width) + column]);
-    if (column < head) turn[sequence * head + column] = turns[at * head + column];
+    if (column < width) {{
+      x[sequence * width + column] = kiln::to<kiln::f32>(table[token * kiln::u64(width) + column]);
+    }}
+    turn[i] = column < turned ? turns[at * head + column % head] : column % 2 == 0 ? 1.0f : 0.0f;
   }}
 }})";
 
@@ -30,12 +32,13 @@ KILN_KERNEL(256, embed, const kiln::i32* tokens, const kiln::i32* position, cons
 constexpr const char* kStore = R"(
 KILN_KERNEL(256, store, const kiln::f32* k, const kiln::f32* v, const kiln::i32* position,
             kiln::{dtype}* keys, kiln::{dtype}* values, kiln::u32 positions, kiln::u32 heads,
-            kiln::u32 head, kiln::u32 count) {{
+            kiln::u32 head, kiln::u32 stride, kiln::u32 count) {{
   KILN_FOR_EACH_WORK_ITEM(kiln::u32, 256, i, count) {{
-    const kiln::u32 row = i / head;  // of a head of a sequence
-    const kiln::u64 to = (kiln::u64(row) * positions + position[row / heads]) * head + i % head;
-    keys[to] = kiln::to<kiln::{dtype}>(k[i]);
-    values[to] = kiln::to<kiln::{dtype}>(v[i]);
+    const kiln::u32 row = i / head, sequence = row / heads;  // row: of a head of a sequence
+    const kiln::u32 from = sequence * stride + i % (heads * head);
+    const kiln::u64 to = (kiln::u64(row) * positions + position[sequence]) * head + i % head;
+    keys[to] = kiln::to<kiln::{dtype}>(k[from]);
+    values[to] = kiln::to<kiln::{dtype}>(v[from]);
   }}
 }})";
 
@@ -99,7 +102,8 @@ std::string Decoder::product(const char* weights, const char* x, std::int64_t ro
       fmt::arg("rows", rows));
 }
 
-// A layer. Turned are pairs (2i, 2i + 1) of each head of the queries and keys.
+// A layer. Pairs (2i, 2i + 1) of each head of queries and keys turn with the position; the heads of
+// values, which are behind them in one matrix, turn by nothing.
 std::vector<Decoder::Piece> Decoder::pieces() const {
   const Shape& s = shape_;
   const auto fill = [&](const char* text) {
@@ -118,12 +122,10 @@ std::vector<Decoder::Piece> Decoder::pieces() const {
   };
   return {{"qkv", fill(R"(
             h = {f}(x * rsqrt(mean(x * x, -1) + {eps}) * norm1);
-            qkv = reshape({qkv}, {batch}, {all}, {head});
-            pairs = reshape(qkv[:, :{turned}], {batch}, {turned}, -1, 2);
+            pairs = reshape({qkv}, {batch}, {all}, -1, 2);
             a = pairs[..., 0]; b = pairs[..., 1]; c = turn[..., 0]; d = turn[..., 1];
-            qk = reshape(stack(-1, a * c - b * d, a * d + b * c), {batch}, {turned}, {head});
-            q = qk[:, :{heads}]; k = qk[:, {heads}:]; v = qkv[:, {turned}:];)"),
-           "q, k, v"},
+            qkv = reshape(stack(-1, a * c - b * d, a * d + b * c), {batch}, {all}, {head});)"),
+           "qkv"},
           {"attention", fill(R"(
             scores = {scale} * sum(reshape(q, {batch}, {kv}, {shared}, 1, {head}) * keys[:, :, None], -1);
             masked = where(iota(3) <= position[:, None, None, None, None], scores, -inf);
@@ -154,10 +156,18 @@ void Decoder::add_state() {
   add("position", i32, {batch_});
   add("x", f32, {batch_, s.width});
   state_.emplace("y", state_.at("x"));
-  add("turn", f32, {batch_, 1, s.head() / 2, 2});
-  add("q", f32, {batch_, s.heads, s.head()});
-  add("k", f32, {batch_, s.kv_heads, s.head()});
-  add("v", f32, {batch_, s.kv_heads, s.head()});
+  const std::int64_t all = s.heads + 2 * s.kv_heads;
+  add("turn", f32, {batch_, all, s.head() / 2, 2});
+  add("qkv", f32, {batch_, all, s.head()});
+  const auto part = [&](const char* name, std::int64_t first, std::int64_t heads) {
+    const View& whole = state_.at("qkv");
+    state_.emplace(name, View(whole.data(), f32, {batch_, heads, s.head()},
+                              contiguous_strides(whole.shape()), whole.device())
+                             .from(first * s.head()));
+  };
+  part("q", 0, s.heads);
+  part("k", s.heads, s.kv_heads);
+  part("v", s.heads + s.kv_heads, s.kv_heads);
   add("mixed", s.activations, {batch_, s.width});
   add("r", f32, {batch_, s.width});
   add("gated", s.activations, {batch_, s.hidden});
@@ -231,19 +241,22 @@ void Decoder::run(kiln::Recorder& recorder, const kiln::Program& program, const 
 }
 
 void Decoder::embed(kiln::Recorder& recorder) const {
-  const std::int64_t count = batch_ * shape_.width;
+  const std::int64_t all = shape_.width + 2 * shape_.kv_width();
+  const std::int64_t count = batch_ * all;
   recorder.call(*embed_, kiln::Grid::covering(static_cast<std::uint64_t>(count)),
                 {state_.at("tokens"), state_.at("position"), weights_.ends.at("embedding"),
                  state_.at("turns"), state_.at("x"), state_.at("turn"), number(positions_),
-                 number(shape_.width), number(shape_.head()), number(count)});
+                 number(shape_.width), number(shape_.head()),
+                 number(shape_.width + shape_.kv_width()), number(all), number(count)});
 }
 
 void Decoder::store(kiln::Recorder& recorder, std::size_t layer) const {
   const std::int64_t count = batch_ * shape_.kv_width();
-  recorder.call(*store_, kiln::Grid::covering(static_cast<std::uint64_t>(count)),
-                {state_.at("k"), state_.at("v"), state_.at("position"), layers_[layer].at("keys"),
-                 layers_[layer].at("values"), number(positions_), number(shape_.kv_heads),
-                 number(shape_.head()), number(count)});
+  recorder.call(
+      *store_, kiln::Grid::covering(static_cast<std::uint64_t>(count)),
+      {state_.at("k"), state_.at("v"), state_.at("position"), layers_[layer].at("keys"),
+       layers_[layer].at("values"), number(positions_), number(shape_.kv_heads),
+       number(shape_.head()), number(shape_.width + 2 * shape_.kv_width()), number(count)});
 }
 
 void Decoder::next(kiln::Recorder& recorder) const {
@@ -256,13 +269,14 @@ void Decoder::add_kernels() {
   using kiln::reads, kiln::writes, kiln::scalar;
   const auto changes = kiln::reads_and_writes;
   const DType table = weights_.ends.at("embedding").dtype();
-  embed_ = kiln::kernel("embed", fmt::format(kEmbed, fmt::arg("dtype", name(table))),
-                        {reads(i32), reads(i32), reads(table), reads(f32), writes(f32), writes(f32),
-                         scalar(u32), scalar(u32), scalar(u32), scalar(u32)});
-  store_ =
-      kiln::kernel("store", fmt::format(kStore, fmt::arg("dtype", name(shape_.cache))),
-                   {reads(f32), reads(f32), reads(i32), changes(shape_.cache),
-                    changes(shape_.cache), scalar(u32), scalar(u32), scalar(u32), scalar(u32)});
+  embed_ =
+      kiln::kernel("embed", fmt::format(kEmbed, fmt::arg("dtype", name(table))),
+                   {reads(i32), reads(i32), reads(table), reads(f32), writes(f32), writes(f32),
+                    scalar(u32), scalar(u32), scalar(u32), scalar(u32), scalar(u32), scalar(u32)});
+  store_ = kiln::kernel(
+      "store", fmt::format(kStore, fmt::arg("dtype", name(shape_.cache))),
+      {reads(f32), reads(f32), reads(i32), changes(shape_.cache), changes(shape_.cache),
+       scalar(u32), scalar(u32), scalar(u32), scalar(u32), scalar(u32)});
   next_ = kiln::kernel("next", fmt::format(kNext),
                        {reads(i32), changes(i32), changes(i32), scalar(u32), scalar(u32)});
 }
