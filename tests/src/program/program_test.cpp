@@ -63,6 +63,19 @@ TEST_P(Programs, FewLongRows) {
   check("x / sum(abs(x), -1)", {testing::random_array(DType::f32, {2, 70000}, 5)}, 1e-5);
 }
 
+// A written cast is honoured where its result is stored, and where something is computed of it too.
+TEST_P(Programs, StoreWhatTheyRoundInRowsAndColumns) {
+  const HostArray x = testing::random_array(DType::f32, {9, 70}, 3);
+  for (const std::string dtype : {"f16", "bf16", "f8e4m3", "f8e5m2"}) {
+    for (const int axis : {-1, 0}) {
+      check(fmt::format("q = {0}(x / max(abs(x), {1})); q, f32(q) * 2.0, {0}(max(f32(q), {1}))",
+                        dtype, axis),
+            {x}, 1e-5);
+      check(fmt::format("s = {0}(max(abs(x), {1})); s, {0}(x / s)", dtype, axis), {x}, 1e-5);
+    }
+  }
+}
+
 // Compilers join products with sums, or go on with a value from before it was rounded, most of all
 // where neighbours in memory take turns.
 TEST_P(Programs, RoundEveryResultBeforeItIsUsed) {

@@ -82,6 +82,20 @@ TEST_P(ShapePrograms, CountBesideReductions) {
   check("m = mean(x, -1); normal(3, 1) * m, (uniform(1, 2) + x)[..., ::2]", {x}, 1e-5);
 }
 
+// Indices are compared in the kernel that reduces, whichever axis they are of.
+TEST_P(ShapePrograms, CompareIndicesThatTheyReduce) {
+  const HostArray x = testing::random_array(DType::f32, {3, 20, 20}, 7);
+  HostArray length = HostArray::contiguous(DType::i32, {3, 20, 1});
+  for (std::int64_t i = 0; i < length.size(); ++i) {
+    testing::set_bits(length, i, static_cast<std::uint64_t>(1 + i % 20));
+  }
+  check("softmax(where(iota(-1) < y, x, -inf), -1)", {length, x}, 1e-5);
+  check("softmax(where(iota(-1) <= iota(-2), x, -inf), -1)", {x}, 1e-5);
+  check("softmax(x, -1) - f32(iota(-1) == y)", {x, length}, 1e-5);
+  check("logsumexp(x, -1) - sum(where(iota(-1) == y, x, 0.0), -1)", {x, length}, 1e-5);
+  check("sum(where(iota(1) < y, x, 0.0), 1), cumsum(x * f32(iota(2)), -1)", {length, x}, 1e-4);
+}
+
 TEST_P(ShapePrograms, RunOnPackedArguments) {
   const HostArray q = testing::random_array(DType::u4, {4, 32}, 8, 0.5);
   check("f32(q)[..., 1::2] * 2.0, reshape(f32(q), 4, 2, 16) - 8.0", {q}, 1e-6);
