@@ -12,8 +12,8 @@ namespace {
 
 // A thread takes about four rows at once: what they share is loaded and converted once, and four
 // loads of 16 bytes are in flight. With more columns it takes fewer rows, as registers allow. A row
-// is mapped to a wave, and to more threads while there are too few for the largest GPUs. The CPU
-// takes a row at a time and adds 64 elements side by side, in a loop that compilers vectorise.
+// is mapped to a wave, and to more threads while there are too few for the largest GPUs. The CPU adds
+// 64 elements side by side, in a loop that compilers vectorise.
 constexpr int kMostProductColumns = 8;
 constexpr int kLanesAtATime = 8;
 constexpr int kHostLanes = 64;
@@ -135,10 +135,17 @@ int choose_width(const ScratchVector<Axis>& axes, std::span<const Operand> opera
   return width;
 }
 
+int rows_at_once(int columns, Backend backend) {
+  constexpr int kFewColumns = 4;
+  if (columns <= 2) return 4;
+  if (columns <= kFewColumns) return backend == Backend::amd ? 4 : 2;
+  return backend == Backend::host ? 1 : 2;
+}
+
 void map_to_threads(Layout& layout, std::int64_t batches, Backend backend) {
   Schedule& schedule = layout.schedule;
   ProductSchedule& products = schedule.products;
-  products.rows = products.columns <= (backend == Backend::amd ? 4 : 2) ? 4 : 2;
+  products.rows = rows_at_once(products.columns, backend);
   while (products.rows > 1 && products.rows > layout.rows) products.rows /= 2;
   RowSchedule& shares = schedule.reduction;
   if (backend != Backend::host) {
