@@ -12,8 +12,8 @@ namespace {
 
 // A thread takes about four rows at once: what they share is loaded and converted once, and four
 // loads of 16 bytes are in flight. With more columns it takes fewer rows, as registers allow. A row
-// is mapped to a wave, and to more threads while there are too few for the largest GPUs. The CPU adds
-// 64 elements side by side, in a loop that compilers vectorise.
+// is mapped to a wave, and to more threads while there are too few for the largest GPUs. The CPU
+// adds 64 elements side by side, in a loop that compilers vectorise.
 constexpr int kMostProductColumns = 8;
 constexpr int kLanesAtATime = 8;
 constexpr int kHostLanes = 64;
