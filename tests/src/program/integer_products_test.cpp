@@ -20,7 +20,7 @@ namespace {
 
 using testing::HostArray;
 
-constexpr DType kWeights[] = {DType::u4, DType::i4, DType::u8, DType::i8};
+constexpr DType kIntegerWeights[] = {DType::u4, DType::i4, DType::u8, DType::i8};
 
 // Every number of the dtype, the least and the largest more often than others.
 HostArray fill(HostArray array, std::uint64_t seed) {
@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, IntegerProducts,
 TEST_P(IntegerProducts, AreExactForEveryWeightAndLength) {
   testing::Share share(GetParam(), 3);
   std::uint64_t seed = 1;
-  for (const DType dtype : kWeights) {
+  for (const DType dtype : kIntegerWeights) {
     for (const std::int64_t length : {1, 7, 8, 36, 64, 96, 4096, 4128}) {
       ++seed;
       if (!share.next()) continue;
@@ -74,7 +74,7 @@ TEST_P(IntegerProducts, AreExactForEveryWeightAndLength) {
 
 TEST_P(IntegerProducts, AreExactForOneToEightColumns) {
   testing::Share share(GetParam(), 3);
-  for (const DType dtype : kWeights) {
+  for (const DType dtype : kIntegerWeights) {
     for (std::int64_t columns = 1; columns <= 8; ++columns) {
       if (!share.next()) continue;
       const HostArray q = integers(dtype, {columns % 3 * 2 + 3, 1, 96}, 200);
@@ -86,7 +86,7 @@ TEST_P(IntegerProducts, AreExactForOneToEightColumns) {
 
 // Rows that begin at any byte, and with gaps between them.
 TEST_P(IntegerProducts, AreExactForEveryAlignment) {
-  for (const DType dtype : kWeights) {
+  for (const DType dtype : kIntegerWeights) {
     for (const std::int64_t lead : {0, 2, 5, 8}) {
       SCOPED_TRACE(fmt::format("{}, {} elements between rows", name(dtype), lead));
       const std::int64_t stride = 64 + lead;
@@ -114,7 +114,7 @@ TEST_P(IntegerProducts, AreExactForTheLargestSums) {
 TEST_P(IntegerProducts, AreScaledOnceForEachGroup) {
   testing::Share share(GetParam(), 3);
   std::uint64_t seed = 400;
-  for (const DType dtype : kWeights) {
+  for (const DType dtype : kIntegerWeights) {
     for (const std::int64_t group : {16, 32, 64, 128}) {
       seed += 10;
       if (!share.next()) continue;
@@ -148,7 +148,7 @@ TEST_P(IntegerProducts, AreTakenWhereTheyAreExact) {
     }
     return in_integers(text, used);
   };
-  for (const DType dtype : kWeights) {
+  for (const DType dtype : kIntegerWeights) {
     const auto all = types(dtype, DType::i8, 32);
     EXPECT_TRUE(taken("sum(i32(q) * i32(x), -1, -2)", all)) << name(dtype);
     EXPECT_TRUE(taken("sum((i32(q) - 8) * i32(x), -1, -2)", all)) << name(dtype);
