@@ -203,13 +203,9 @@ def read_drawn(path, chosen):
     with open(path, encoding="utf-8") as file:
         cases = [case for case in json.load(file)["cases"] if not chosen or case["case"] in chosen]
     functions = [(case["case"], case["text"], case["arguments"]) for case in cases]
-    kept = ("case", "bytes", "microseconds", "fraction_of_copy", "forecast", "right")
-    rows = []
-    for case in cases:
-        if "refused" in case:
-            rows.append({"case": case["case"], "peer": "kiln", "skipped": "refused: " + case["refused"]})
-        elif "microseconds" in case:
-            rows.append({"peer": "kiln"} | {key: case[key] for key in kept})
+    rows = [{"case": case["case"], "peer": "kiln", "skipped": "refused: " + case["refused"]}
+            if "refused" in case else dict(case, peer="kiln")
+            for case in cases if "refused" in case or "microseconds" in case]
     return functions, rows
 
 

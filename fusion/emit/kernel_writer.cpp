@@ -39,15 +39,16 @@ void KernelWriter::comment(std::span<const CommentedOperand> operands, const Sch
 }
 
 void KernelWriter::coordinates(int depth, std::string_view index, std::string of,
-                               std::uint32_t from, std::uint32_t to) {
+                               std::uint32_t from, std::uint32_t to, bool change) {
   if (from == to) return;
+  const std::string_view kind = change ? "" : "const ";
   for (std::uint32_t k = to - 1; k > from; --k) {
     const std::string rest = fmt::format("rest_{}", k);
     line(depth, "const {} {} = divide({}, extent_{});", index, rest, of, k);
-    line(depth, "const {} at_{} = {} - {} * extent_{}.divisor;", index, k, of, rest, k);
+    line(depth, "{}{} at_{} = {} - {} * extent_{}.divisor;", kind, index, k, of, rest, k);
     of = rest;
   }
-  line(depth, "const {} at_{} = {};", index, from, of);
+  line(depth, "{}{} at_{} = {};", kind, index, from, of);
 }
 
 void KernelWriter::add(const Parameter& parameter, std::string_view type, std::string_view name) {

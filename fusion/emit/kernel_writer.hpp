@@ -66,9 +66,9 @@ class KernelWriter {
   /// kernel may write.
   void pdl_wait(int depth);
   /// Splits the number `of` into the coordinates at_K along the axes K in [from, to), the last the
-  /// fastest.
+  /// fastest; they are variables where `change`.
   void coordinates(int depth, std::string_view index, std::string of, std::uint32_t from,
-                   std::uint32_t to);
+                   std::uint32_t to, bool change = false);
   /// The entry by which the CPU calls the kernel. `last` is a statement at its end, if not empty.
   void host_entry(std::string_view last = {});
   KernelDescription finish(std::uint32_t block);

@@ -375,6 +375,8 @@ void NodeText::find_storage() {
     (as_storage && has_storage_form[id] ? needs_storage_ : needs_value_)[id] = true;
   };
   for (const NodeId output : graph_.outputs) use(output, true);
+  for (const IndexedOperand& operand : graph_.indexed) use(operand.place, false);
+  for (const BoundedAxis& bound : graph_.bounds) use(bound.end, false);
   for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
     const TypedNode& node = graph_.nodes[id];
     if (has_storage_form[id] && is_copy(graph_, node)) {

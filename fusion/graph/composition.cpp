@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "fusion/graph/indexed.hpp"
 #include "fusion/graph/reduction_calls.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/term.hpp"
@@ -266,6 +267,7 @@ std::vector<std::string_view> callable_names() {
   for (const Composition& composition : kCompositions) names.push_back(composition.name);
   for (const std::string_view reduction : reduction_names()) names.push_back(reduction);
   for (const std::string_view shape_op : shape_op_names()) names.push_back(shape_op);
+  for (const std::string_view indexed : indexed_names()) names.push_back(indexed);
   return names;
 }
 
@@ -288,6 +290,7 @@ NodeId call(Graph& graph, std::string_view function, std::span<const NodeId> arg
     return *reduced;
   }
   if (const std::optional<NodeId> moved = call_shape_op(graph, function, arguments)) return *moved;
+  if (const std::optional<NodeId> made = call_indexed(graph, function, arguments)) return *made;
   throw Error(Code::invalid_argument, fmt::format("unknown function '{}'{}", function.substr(0, 64),
                                                   nearest_name(function)));
 }

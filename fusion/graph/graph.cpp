@@ -130,7 +130,7 @@ Tables& Graph::own_tables() {
 
 NodeId Graph::shape_op(Op op, std::span<const NodeId> operands,
                        const std::vector<std::int64_t>& parameters) {
-  if (!is_shape_op(op) || operands.size() != static_cast<std::size_t>(info(op).arity)) {
+  if (!has_list(op) || operands.size() != static_cast<std::size_t>(info(op).arity)) {
     throw Error(Code::invalid_argument, fmt::format("{} does not change the shape of {} values",
                                                     info(op).name, operands.size()));
   }

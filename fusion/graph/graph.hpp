@@ -75,7 +75,7 @@ struct Node {
   std::array<NodeId, 3> operands{};
   std::uint64_t payload = 0;  ///< of input: its position among the arguments; of constant:
                               ///< Literal::bits; of a reduction: its AxisSet; of iota: its axis,
-                              ///< an i64; of a shape op: its list
+                              ///< an i64; of an op that has_list(): that
   Kind literal = Kind::floating;  ///< of constant
 
   std::span<const NodeId> inputs() const { return {operands.data(), arity}; }
@@ -113,7 +113,8 @@ class Graph {
   /// A reduction over `axes`, or a running result along one. Throws Error(invalid_argument) for
   /// another op.
   NodeId reduce(Op op, NodeId value, AxisSet axes);
-  /// A shape op with its parameters. Throws Error(invalid_argument) for an op that is none.
+  /// A shape op with its parameters, or an indexed op with its axis. Throws
+  /// Error(invalid_argument) for an op that is neither.
   NodeId shape_op(Op op, std::span<const NodeId> operands,
                   const std::vector<std::int64_t>& parameters);
   /// A custom call's results. Throws Error(invalid_argument) without inputs or for too many.

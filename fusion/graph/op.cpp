@@ -250,6 +250,9 @@ constexpr std::array kOps = {
     exact(Op::expand_dims, "expand_dims", 1, Rule::integral),
     exact(Op::squeeze, "squeeze", 1, Rule::integral),
     exact(Op::concat, "concat", 2, Rule::integral),
+    exact(Op::take, "take", 2, Rule::indexed),
+    exact(Op::put, "put", 3, Rule::indexed),
+    exact(Op::bound, "bound", 2, Rule::indexed),
     exact(Op::tuple, "tuple", 2, Rule::convert),
     exact(Op::custom_call, "custom_call", 1, Rule::convert),
     exact(Op::view, "view", 1, Rule::convert),
@@ -290,6 +293,7 @@ bool takes_complex(Op op) {
     case Rule::predicate:
     case Rule::logical:
     case Rule::select:
+    case Rule::indexed:
     case Rule::component: return true;
     default: return op == Op::mean || info(op).c64.has_value();
   }
@@ -305,6 +309,7 @@ bool accepts(const OpInfo& op, DType dtype) {
     case Rule::random:
     case Rule::shift: return integers;
     case Rule::position: return operands != Kind::complex;
+    case Rule::indexed: return true;
     case Rule::same:
       if (operands == Kind::boolean) return op.on_bools.has_value();
       break;

@@ -133,6 +133,10 @@ enum class Op : std::uint8_t {
   expand_dims,
   squeeze,
   concat,
+  // along an axis that is written, by integers that are data (indexed.hpp)
+  take,
+  put,
+  bound,
   // programs: a tuple, one value longer than its first operand, and a custom call on a tuple
   tuple,
   custom_call,
@@ -160,6 +164,7 @@ enum class Rule : std::uint8_t {
   position,    ///< one operand of any dtype but c64, returns i64
   component,   ///< c64 gives f32, everything else is unchanged (real, imag)
   random,      ///< integers, taken to u64; returns f32
+  indexed,     ///< the first operand's dtype; the second operand is of any integer dtype
 };
 
 /// The largest error of an op's result over all inputs, in units in the last place as
@@ -254,6 +259,10 @@ inline bool is_view_op(Op op) { return is_shape_op(op) && op != Op::concat; }
 inline bool keeps_element_order(Op op) {
   return op == Op::reshape || op == Op::expand_dims || op == Op::squeeze;
 }
+/// What is told where to read, to write or to end by integers that are data.
+inline bool is_indexed(Op op) { return op >= Op::take && op <= Op::bound; }
+/// Whose payload is a list of integers in the graph's tables.
+inline bool has_list(Op op) { return is_shape_op(op) || is_indexed(op); }
 /// What is computed element by element, or a leaf.
 inline bool is_elementwise(Op op) { return op < Op::sum; }
 /// Whether complex numbers mean something to the op.

@@ -18,7 +18,7 @@ std::vector<NodeId> renumbered(const std::vector<bool>& live) {
 }
 
 void drop_dead_nodes(TypedGraph& graph, std::vector<Dims>* shapes) {
-  const std::vector<bool> live = live_nodes(graph.nodes, graph.outputs);
+  const std::vector<bool> live = live_nodes(graph.nodes, graph.roots());
   if (std::ranges::find(live, false) == live.end()) return;
   const std::vector<NodeId> positions = renumbered(live);
   std::size_t kept = 0;
@@ -35,6 +35,8 @@ void drop_dead_nodes(TypedGraph& graph, std::vector<Dims>* shapes) {
   graph.nodes.resize(kept);
   if (shapes != nullptr) shapes->resize(kept);
   for (NodeId& output : graph.outputs) output = positions[output];
+  for (IndexedOperand& operand : graph.indexed) operand.place = positions[operand.place];
+  for (BoundedAxis& bound : graph.bounds) bound.end = positions[bound.end];
 }
 
 }  // namespace

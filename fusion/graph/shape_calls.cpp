@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "fusion/graph/describe.hpp"
+#include "fusion/graph/indexed.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "kiln/error.hpp"
 
@@ -97,6 +98,10 @@ NodeId subscript(Graph& graph, NodeId value, std::span<const Subscript> items) {
       case Item::index: result = select(graph, result, axis, item.start); return;
       case Item::new_axis: result = expand_dims(graph, result, axis); break;
       case Item::slice: {
+        if (item.end) {
+          result = bound(graph, result, *item.end, axis);
+          break;
+        }
         const bool all = item.start == kOmitted && item.stop == kOmitted && item.step == 1;
         if (!all) result = slice(graph, result, axis, item.start, item.stop, item.step);
         break;

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fusion/graph/indexed_axis.hpp"
 #include "fusion/graph/typed_graph.hpp"
 #include "kiln/dims.hpp"
 
@@ -31,6 +32,7 @@ inline constexpr std::int64_t kOmitted = INT64_MIN;
 struct ArrayLayout {
   Dims strides;
   std::int64_t offset = 0;
+  IndexedAxis indexed{};  ///< of what is read or written at places that data says
   friend bool operator==(const ArrayLayout&, const ArrayLayout&) = default;
 };
 
@@ -79,8 +81,9 @@ struct Subscript {
   std::int64_t start = kOmitted;
   std::int64_t stop = kOmitted;
   std::int64_t step = 1;
+  std::optional<NodeId> end{};  ///< of a slice `:n` whose stop is a value (indexed.hpp)
 };
-/// NumPy's basic indexing. Throws Error(invalid_argument) for more than one `...`.
+/// NumPy's basic indexing, and bounds. Throws Error(invalid_argument) for more than one `...`.
 NodeId subscript(Graph& graph, NodeId value, std::span<const Subscript> items);
 
 /// The shape op of that name as the text form writes it: reshape(x, extent...), transpose(x,

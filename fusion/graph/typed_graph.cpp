@@ -2,6 +2,20 @@
 
 namespace kiln::fusion {
 
+const NodeId* TypedGraph::place_of(bool output, std::size_t position) const {
+  for (const IndexedOperand& operand : indexed) {
+    if (operand.output == output && operand.position == position) return &operand.place;
+  }
+  return nullptr;
+}
+
+std::vector<NodeId> TypedGraph::roots() const {
+  std::vector<NodeId> all = outputs;
+  for (const IndexedOperand& operand : indexed) all.push_back(operand.place);
+  for (const BoundedAxis& bound : bounds) all.push_back(bound.end);
+  return all;
+}
+
 std::vector<std::vector<NodeId>> users_of(const std::vector<TypedNode>& nodes) {
   std::vector<std::vector<NodeId>> users(nodes.size());
   for (NodeId id = 0; id < nodes.size(); ++id) {
@@ -15,7 +29,7 @@ std::vector<std::size_t> use_counts(const TypedGraph& graph) {
   for (const TypedNode& node : graph.nodes) {
     for (const NodeId operand : node.inputs()) ++counts[operand];
   }
-  for (const NodeId output : graph.outputs) ++counts[output];
+  for (const NodeId root : graph.roots()) ++counts[root];
   return counts;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -38,6 +39,22 @@ struct TypedNode {
   friend bool operator==(const TypedNode&, const TypedNode&) = default;
 };
 
+/// An operand of a kernel that is read, or written, at the places that a value of the kernel says
+/// (indexed.hpp).
+struct IndexedOperand {
+  bool output = false;
+  std::size_t position = 0;  ///< among the graph's arguments, or outputs
+  NodeId place = 0;
+  friend bool operator==(const IndexedOperand&, const IndexedOperand&) = default;
+};
+
+/// An axis that ends where a value says (indexed.hpp), unless its extent ends before.
+struct BoundedAxis {
+  std::int64_t axis = -1;  ///< negative, from the end
+  NodeId end = 0;
+  friend auto operator<=>(const BoundedAxis&, const BoundedAxis&) = default;
+};
+
 struct TypedGraph {
   std::vector<TypedNode> nodes;  ///< live ones only, operands first
   std::vector<NodeId> outputs;   ///< of the dtype the caller stores, by a final `cast` where needed
@@ -46,6 +63,13 @@ struct TypedGraph {
   std::vector<std::string> output_names;
   Rounding rounding = Rounding::once;
   std::shared_ptr<const Tables> tables{};
+  std::vector<IndexedOperand> indexed{};  ///< of a kernel, which has no indexed ops
+  std::vector<BoundedAxis> bounds{};      ///< of a kernel: of the space that it runs over
+
+  /// The place of an argument or output that is indexed, else null.
+  const NodeId* place_of(bool output, std::size_t position) const;
+  /// The outputs, and what indexed operands and bounds need: what nodes are there for.
+  std::vector<NodeId> roots() const;
 };
 
 /// A typed graph with the shape of every node.

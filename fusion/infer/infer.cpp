@@ -39,7 +39,8 @@ class Inference {
       const NodeId id = graph_.outputs()[i];
       const DType natural = natural_dtype(id);
       const DType stored = outputs.empty() ? natural : outputs[i];
-      check_store(i, natural, stored);
+      check_put_output(i, stored);
+      check_output_store(i, natural, stored);
       if (is_stored_as(id, stored)) {  // what only moves keeps every bit
         typed_.outputs.push_back(materialise(id, stored));
         continue;
@@ -65,7 +66,13 @@ class Inference {
     return weak_dtype(types_[id].kind, wide) == wide ? wide : weak_dtype(types_[id].kind);
   }
 
-  void check_store(std::size_t index, DType from, DType to) const {
+  void check_output_store(std::size_t index, DType from, DType to) const {
+    const std::string& output = graph_.output_names()[index];
+    check_store(fmt::format("output {}{}", index, output.empty() ? "" : " '" + output + "'"), from,
+                to);
+  }
+
+  void check_store(std::string_view place, DType from, DType to) const {
     const auto rank = [](DType dtype) {
       switch (kind(dtype)) {
         case Kind::boolean: return 0;
@@ -77,11 +84,18 @@ class Inference {
       return 3;
     };
     if (rank(from) <= rank(to)) return;
-    const std::string& output = graph_.output_names()[index];
     fail(fmt::format(
-        "output {}{}: the view's dtype is {}, which cannot hold the result's {}; write a cast to "
+        "{}: the view's dtype is {}, which cannot hold the result's {}; write a cast to "
         "{}",
-        index, output.empty() ? "" : " '" + output + "'", name(to), name(from), name(to)));
+        place, name(to), name(from), name(to)));
+  }
+
+  // What is updated in place cannot become another dtype.
+  void check_put_output(std::size_t index, DType stored) const {
+    const NodeId id = graph_.outputs()[index];
+    if (graph_[id].op != Op::put || types_[id].dtype == stored) return;
+    fail(fmt::format("output {}: expected {}, the dtype of the array that put updates, got {}",
+                     index, name(types_[id].dtype), name(stored)));
   }
 
   struct Want {
@@ -136,6 +150,8 @@ class Inference {
   // abs(-2) is no complex number.
   DType made_as(NodeId id, DType wanted) const {
     const WeakType& type = types_[id];
+    // What is read at places given by data is read as it is stored.
+    if (graph_[id].op == Op::take && stored_[id]) return *stored_[id];
     if (!type.weak) return type.dtype;
     const Rule rule = info(graph_[id].op).rule;
     if (rule == Rule::leaf) return wanted;
@@ -158,6 +174,8 @@ class Inference {
       std::optional<DType> stored;
       if (node.op == Op::input && !arguments_[node.payload].scalar) {
         stored = arguments_[node.payload].dtype;
+      } else if (is_indexed(node.op)) {
+        stored = stored_[node.operands[0]];
       } else if (is_shape_op(node.op)) {
         stored = stored_[node.operands[0]];
         for (const NodeId operand : node.inputs()) {
@@ -179,6 +197,12 @@ class Inference {
       case Rule::leaf:
       case Rule::index: break;
       case Rule::random: return DType::u64;
+      case Rule::indexed:
+        if (i == 0) return dtype;
+        if (i == 2)
+          return types_[node.operands[2]].weak ? weak_store(node.operands[2], dtype)
+                                               : natural_dtype(node.operands[2]);
+        return natural_dtype(node.operands[1]);
       case Rule::convert: {
         // A literal under a cast is made in the cast's dtype, so that f64(0.1) is not f32's 0.1.
         const WeakType& operand = types_[node.operands[0]];
@@ -234,8 +258,16 @@ class Inference {
       typed.operands[i] = made_.at(memo_key(node.operands[i], operand_dtype(node, i, dtype)));
     }
     if (node.op == Op::bitcast) check_bitcast(typed);
+    if (node.op == Op::put) typed.operands[2] = value_to_put(node, typed, dtype);
     if (is_times_one(node) && is_floating(dtype)) return typed.operands[0];
     return builder_.add(typed);
+  }
+
+  // The value that put stores, in the dtype of the array.
+  NodeId value_to_put(const Node& node, const TypedNode& typed, DType dtype) {
+    check_store("put", natural_dtype(node.operands[2]), dtype);
+    const NodeId value = typed.operands[2];
+    return typed_.nodes[value].dtype == dtype ? value : convert(Op::cast, value, dtype);
   }
 
   // x * 1.0 is how an integer is made a float; once it is one, the product changes no bit.

@@ -83,6 +83,14 @@ TypedGraph drop_trivial_reductions(const TypedGraph& graph, std::vector<Dims>& s
     moved.push_back(builder.append(node, shapes[id]));
   }
   for (const NodeId output : graph.outputs) result.graph.outputs.push_back(moved[output]);
+  for (IndexedOperand operand : graph.indexed) {
+    operand.place = moved[operand.place];
+    result.graph.indexed.push_back(operand);
+  }
+  for (BoundedAxis bound : graph.bounds) {
+    bound.end = moved[bound.end];
+    result.graph.bounds.push_back(bound);
+  }
   shapes = std::move(result.shapes);
   return std::move(result.graph);
 }

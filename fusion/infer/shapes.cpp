@@ -6,6 +6,7 @@
 #include <array>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/indexed.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/size_trace.hpp"
@@ -75,11 +76,13 @@ Dims any_shape_of(const TypedGraph& graph, const TypedNode& node, const std::vec
   if (node.op == Op::input) return arguments[node.payload];
   if (node.op == Op::tuple) return {};
   if (node.op == Op::custom_call) return result_of_call(graph, node, shapes, function);
-  if (is_shape_op(node.op)) {
-    std::array<Dims, 2> operands;
+  if (has_list(node.op)) {
+    std::array<Dims, 3> operands;
     for (std::size_t i = 0; i < node.arity; ++i) operands[i] = shapes[node.operands[i]];
-    return result_shape(node.op, shape_list(graph, node), std::span(operands).first(node.arity),
-                        function);
+    const auto given = std::span<const Dims>(operands).first(node.arity);
+    const ShapeList& list = shape_list(graph, node);
+    return is_shape_op(node.op) ? result_shape(node.op, list, given, function)
+                                : indexed_shape(node.op, list, given, function);
   }
   if (!has_axes(node.op)) return broadcast_operands(node, shapes, function);
   const Dims& operand = shapes[node.operands[0]];
@@ -220,9 +223,15 @@ bool has_custom_calls(const Graph& graph) {
 
 const OpInfo* program_op(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
-    if (!is_elementwise(node.op) && !has_axes(node.op)) return &info(node.op);
+    if (!is_elementwise(node.op) && !has_axes(node.op) && !is_indexed(node.op)) {
+      return &info(node.op);
+    }
   }
   return nullptr;
+}
+
+bool has_indexed(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const Node& n) { return is_indexed(n.op); });
 }
 
 std::vector<NodeId> tuple_values(const TypedGraph& graph, NodeId tuple) {

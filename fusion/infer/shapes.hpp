@@ -22,6 +22,9 @@ bool has_custom_calls(const Graph& graph);
 /// The first op that only a Program can do, a shape op or a custom call; null if none.
 const OpInfo* program_op(const Graph& graph);
 
+/// Whether there are indexed ops (graph/indexed.hpp).
+bool has_indexed(const Graph& graph);
+
 /// The values of a tuple.
 std::vector<NodeId> tuple_values(const TypedGraph& graph, NodeId tuple);
 

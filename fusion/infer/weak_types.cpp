@@ -97,6 +97,7 @@ class WeakTypes {
       case Rule::integral: return common_of(node, 0);
       case Rule::accumulate: return strong(accumulated_dtype(natural_dtype(common_of(node, 0))));
       case Rule::position: return type_of_position(node);
+      case Rule::indexed: return type_of_indexed(node);
       case Rule::component: {
         const WeakType operand = types_[node.operands[0]];
         if (operand.dtype == DType::c64 && node.op != Op::conj && !operand.weak)
@@ -168,6 +169,20 @@ class WeakTypes {
   WeakType type_of_random(const Node& node) const {
     expect_integers(node);
     return strong(DType::f32);
+  }
+
+  // An array that is updated in place keeps its dtype, also one that is only for storage.
+  WeakType type_of_indexed(const Node& node) const {
+    const Kind places = types_[node.operands[1]].kind;
+    if (places != Kind::signed_integer && places != Kind::unsigned_integer) {
+      fail(fmt::format("{}: expected {} of an integer dtype, got {}", info(node.op).name,
+                       node.op == Op::bound ? "an end" : "places",
+                       describe(types_[node.operands[1]])));
+    }
+    if (node.op != Op::put) return computed(types_[node.operands[0]]);
+    const ArgumentType& array = arguments_[graph_[node.operands[0]].payload];
+    if (array.scalar) fail("put: expected an array to update, got a number");
+    return strong(array.dtype);
   }
 
   WeakType type_of_shift(const Node& node) const {

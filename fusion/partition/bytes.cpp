@@ -84,7 +84,12 @@ class Bytes {
     result.traced_unfused_bytes = std::move(unfused.sum);
     result.lower_bound = bytes_read(read);
     for (const auto& parts : graph_.stores) {
-      for (const PlacedPart& part : parts) result.lower_bound += bytes_of(graph_, part.value);
+      for (const PlacedPart& part : parts) {
+        const bool updated = updated_argument(graph_, part.value).has_value();
+        const NodeId written =
+            updated ? graph_.joins[nodes_[part.value].payload].front().value : part.value;
+        result.lower_bound += bytes_of(graph_, written);
+      }
     }
   }
 

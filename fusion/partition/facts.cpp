@@ -28,6 +28,18 @@ PartitionFacts::PartitionFacts(const PlacedGraph& placed)
   find_kept();
   find_early();
   find_reduced();
+  find_updates();
+}
+
+void PartitionFacts::find_updates() {
+  for (std::size_t i = 0; i < graph.updates.size(); ++i) {
+    if (graph.updates[i]) updates_[graph.joins[i].front().value] = *graph.updates[i];
+  }
+}
+
+std::optional<NodeId> PartitionFacts::updates(NodeId id) const {
+  const auto found = updates_.find(id);
+  return found == updates_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void PartitionFacts::pad_shapes() {
@@ -51,6 +63,11 @@ void PartitionFacts::find_kept() {
   }
   for (const PlacedCall& call : graph.calls) {
     for (const NodeId input : call.inputs) kept[viewed(graph.graph, input)] = true;
+  }
+  for (const std::vector<BoundedAxis>& bounds : graph.bounds) {
+    for (const BoundedAxis& bound : bounds) {
+      if (is_computed(nodes[bound.end])) kept[bound.end] = true;
+    }
   }
 }
 
@@ -124,6 +141,10 @@ bool PartitionFacts::is_deferred(NodeId id) const {
 
 bool PartitionFacts::stores_packed(NodeId id) const {
   return kept[id] && is_packed(nodes[id].dtype) && is_computed(nodes[id]);
+}
+
+bool PartitionFacts::takes_packed(NodeId id) const {
+  return nodes[id].op == Op::take && is_packed(nodes[id].dtype);
 }
 
 bool PartitionFacts::is_in_memory(NodeId id) const {

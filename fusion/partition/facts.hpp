@@ -3,6 +3,8 @@
 // values go is in partition.cpp, and what of them is stored in stores.cpp.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "fusion/partition/partition.hpp"
@@ -43,6 +45,14 @@ struct PartitionFacts {
   /// Stored with two elements in each byte, which no kernel does that reduces or runs along an
   /// axis.
   bool stores_packed(NodeId id) const;
+  /// Reads packed numbers, two in each byte, at places that are data.
+  bool takes_packed(NodeId id) const;
+  /// PlacedGraph::bounds; none where there are none.
+  const std::vector<BoundedAxis>& bounds(NodeId id) const {
+    return id < graph.bounds.size() ? graph.bounds[id] : no_bounds_;
+  }
+  /// The argument that a value of put updates; nothing for any other.
+  std::optional<NodeId> updates(NodeId id) const;
   /// Whether one of its operands is an iota.
   bool reads_iota(NodeId id) const;
   /// Whether a value takes fewer bytes than any that it is computed from and that has its elements.
@@ -58,6 +68,10 @@ struct PartitionFacts {
   template <class IsView>
   void find_alone(const IsView& is_view);
   void find_reduced();
+  void find_updates();
+
+  std::vector<BoundedAxis> no_bounds_;
+  std::map<NodeId, NodeId> updates_;  ///< of values of put, the argument
 };
 
 }  // namespace kiln::fusion

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -11,6 +12,7 @@
 #include <unordered_map>
 
 #include "fusion/graph/rewriter.hpp"
+#include "fusion/graph/shape_ops.hpp"
 #include "fusion/reference/node.hpp"
 
 namespace kiln::fusion {
@@ -61,8 +63,18 @@ class Extraction {
     }
     for (const NodeId id : part_.reads) define(id);
     for (const NodeId id : part_.values) define(id);
+    for (const BoundedAxis& bound : part_.bounds) {
+      define(bound.end);
+      result_.graph.bounds.push_back({bound.axis, moved_.at(bound.end)});
+    }
     for (const Store& store : stores) {
-      NodeId value = moved_.at(store.value);
+      const TypedNode& stored = whole_.graph.nodes[store.value];
+      const bool at_places = stored.op == Op::put;
+      if (at_places) {
+        result_.graph.indexed.push_back(
+            {true, result_.graph.outputs.size(), moved_.at(stored.operands[1])});
+      }
+      NodeId value = moved_.at(at_places ? stored.operands[0] : store.value);
       NodeId shown = shown_.at(store.value);
       if (result_.graph.nodes[value].dtype != store.dtype) {
         value = builder_.append({Op::promote, store.dtype, 1, {value}, 0});
@@ -82,8 +94,8 @@ class Extraction {
 
   // What a computed value needs is defined before it; values are in the graph's order.
   void define(NodeId id) {
-    if (moved_.contains(id)) return;
     const TypedNode& node = whole_.graph.nodes[id];
+    if (moved_.contains(id) || is_indexed_view(node)) return;
     if (reads_.contains(id)) {
       read(id);
     } else if (node.op == Op::input || node.op == Op::scalar) {
@@ -91,16 +103,59 @@ class Extraction {
     } else if (node.op == Op::view) {
       const TypedNode& root = whole_.graph.nodes[node.operands[0]];
       array(id, root.dtype, fmt::format("{}_view", whole_.graph.argument_names[root.payload]));
+    } else if (node.op == Op::take) {
+      define(node.operands[1]);
+      take(id, node);
     } else {
       for (std::size_t i = 0; i < node.arity; ++i) define(node.operands[i]);
-      compute(id, node);
+      if (node.op == Op::put) {
+        put(id, node);
+      } else {
+        compute(id, node);
+      }
     }
+  }
+
+  // What take() reads, for which it has an argument of its own.
+  bool is_indexed_view(const TypedNode& node) const {
+    return node.op == Op::view && whole_.views[node.payload].indexed.exists();
+  }
+
+  // The rows of an array are an argument for each value that says which.
+  void take(NodeId id, const TypedNode& node) {
+    const NodeId rows = node.operands[0];
+    const NodeId root = viewed(whole_.graph, rows);
+    const TypedNode& source = whole_.graph.nodes[root];
+    const bool argument = source.op == Op::input;
+    const std::string name =
+        argument ? whole_.graph.argument_names[source.payload] : fmt::format("t{}", root);
+    const NodeId shown = array(rows, stored_dtype(whole_, rows), name + "_rows");
+    moved_[id] = moved_.at(rows);
+    moved_.erase(rows);
+    result_.graph.indexed.push_back(
+        {false, result_.graph.arguments.size() - 1, moved_.at(node.operands[1])});
+    shown_[id] = result_.untyped.shape_op(Op::take, std::array{shown, shown_.at(node.operands[1])},
+                                          shape_list(whole_.graph, node));
+  }
+
+  void put(NodeId id, const TypedNode& node) {
+    moved_[id] = moved_.at(node.operands[0]);
+    const auto stores_it = [&](const std::vector<PlacedPart>& parts) {
+      return parts.size() == 1 && parts[0].value == id;
+    };
+    const auto join = std::ranges::find_if(whole_.joins, stores_it) - whole_.joins.begin();
+    const TypedNode& array = whole_.graph.nodes[*whole_.updates[static_cast<std::size_t>(join)]];
+    shown_[id] = result_.untyped.shape_op(
+        Op::put,
+        std::array{result_.untyped.argument(whole_.graph.argument_names[array.payload]),
+                   shown_.at(node.operands[1]), shown_.at(node.operands[0])},
+        shape_list(whole_.graph, node));
   }
 
   // A value of another kernel, in the dtype in which it was stored.
   void read(NodeId id) { array(id, stored_dtype(whole_, id), fmt::format("t{}", id)); }
 
-  void array(NodeId id, DType stored, std::string name) {
+  NodeId array(NodeId id, DType stored, std::string name) {
     const std::string wanted = name;
     for (int i = 2; !taken_.insert(name).second; ++i) name = fmt::format("{}{}", wanted, i);
     const std::uint64_t position = add_argument(id, {stored, false, false}, name);
@@ -109,6 +164,7 @@ class Extraction {
     if (dtype != stored) value = builder_.append({Op::promote, dtype, 1, {value}, 0});
     moved_[id] = value;
     shown_[id] = result_.untyped.argument(name);
+    return shown_[id];
   }
 
   std::uint64_t add_argument(NodeId id, ArgumentType type, const std::string& name) {

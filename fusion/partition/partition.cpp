@@ -88,6 +88,7 @@ class Partitioner {
     };
     const auto why_not = [&](std::int64_t place) {
       std::string reason = obstacle(id, group(place));
+      if (reason.empty()) reason = update_obstacle(id, operands, group(place));
       if (reason.empty() && !has_room(place)) {
         reason = fmt::format("the kernel before has {} values", group(place).values);
       }
@@ -194,6 +195,7 @@ class Partitioner {
     const auto add = [&](NodeId value) {
       const auto inputs = nodes_[value].inputs();
       operands.insert(operands.end(), inputs.begin(), inputs.end());
+      for (const BoundedAxis& bound : facts_.bounds(value)) operands.push_back(bound.end);
     };
     for (const NodeId each : along) add(each);
     add(id);
@@ -205,11 +207,18 @@ class Partitioner {
   // A value of arguments alone that only kernels read waits for the first of them, and is computed
   // there.
   bool floats(NodeId id) const {
-    return !model_.is_alone(id) && facts_.alone[id] && is_computed(nodes_[id]) &&
-           !facts_.early[id] && !facts_.kept[id] && !facts_.seen_as_view[id] &&
-           !facts_.is_conversion(id) && !facts_.reads_iota(id) &&
+    return !model_.is_alone(id) && facts_.alone[id] && is_computed(nodes_[id]) && !has_places(id) &&
+           facts_.bounds(id).empty() && !facts_.early[id] && !facts_.kept[id] &&
+           !facts_.seen_as_view[id] && !facts_.is_conversion(id) && !facts_.reads_iota(id) &&
            !(facts_.reduced[id] && facts_.after_iota[id]);
   }
+
+  // Whether what put stores has fewer elements than there are places for.
+  bool repeats_value(NodeId id) const {
+    return nodes_[id].op == Op::put && facts_.shapes[nodes_[id].operands[0]] != facts_.shapes[id];
+  }
+
+  bool has_places(NodeId id) const { return nodes_[id].op == Op::take || nodes_[id].op == Op::put; }
 
   // The operands that still wait, and theirs; operands first.
   std::vector<NodeId> floating_operands(NodeId id) const {
@@ -293,6 +302,7 @@ class Partitioner {
   }
 
   const char* joined_reason(NodeId join) const {
+    if (updated_argument(graph_, join)) return "it reads an array that another kernel updates";
     return graph_.joins[nodes_[join].payload].size() == 1
                ? "it reads packed numbers that another kernel unpacks to a byte each"
                : "it reads an array that is concatenated of several parts";
@@ -321,6 +331,7 @@ class Partitioner {
     if (facts_.reads_iota(id) && !group.reduced.empty()) {
       return fmt::format("{} reads an iota, the kernel before reduces", info(node.op).name);
     }
+    if (std::string reason = place_obstacle(id, group); !reason.empty()) return reason;
     if (group.packs && has_axes(node.op)) {
       return fmt::format("{} {}, the kernel before stores packed numbers", info(node.op).name,
                          is_reduction(node.op) ? "reduces" : "runs along an axis");
@@ -331,6 +342,7 @@ class Partitioner {
                          group.running != 0 ? "has running results" : "reduces");
     }
     if (std::string reason = running_obstacle(id, group); !reason.empty()) return reason;
+    if (std::string reason = bound_obstacle(id, group); !reason.empty()) return reason;
     if (is_reduction(node.op)) {
       const Dims& from = facts_.shapes[node.operands[0]];
       if (from != group.shape) {
@@ -352,6 +364,87 @@ class Partitioner {
     if (!group.reduced.empty() && group.splits == 1 && shape == group.row_shape()) return {};
     return fmt::format("{} has shape {}, the kernel before runs over {}", info(node.op).name,
                        to_string(shape), to_string(group.shape));
+  }
+
+  // All values of a kernel end where it ends; what there is one of for each row has no reduced
+  // axes.
+  std::string bound_obstacle(NodeId id, const Group& group) const {
+    const bool of_row =
+        !is_reduction(nodes_[id].op) && !group.reduced.empty() && facts_.shapes[id] != group.shape;
+    std::vector<BoundedAxis> expected = group.bounds;
+    if (of_row) {
+      std::erase_if(expected, [&](const BoundedAxis& bound) {
+        return group.reduced[static_cast<std::size_t>(
+            static_cast<std::int64_t>(group.reduced.size()) + bound.axis)];
+      });
+    }
+    if (facts_.bounds(id) == expected) return {};
+    return fmt::format("{} ends elsewhere than the kernel before", info(nodes_[id].op).name);
+  }
+
+  // Places that are data are the same for all of a row that is reduced, and of no kernel with
+  // running results.
+  std::string place_obstacle(NodeId id, const Group& group) const {
+    const TypedNode& node = nodes_[id];
+    const auto varies = [&](NodeId place, const std::vector<bool>& reduced) {
+      for (std::size_t k = 0; k < reduced.size(); ++k) {
+        if (reduced[k] && facts_.shapes[place][k] != 1) return true;
+      }
+      return false;
+    };
+    if (has_places(id)) {
+      if (group.running != 0) {
+        return fmt::format("{} has places that are data, the kernel before has running results",
+                           info(node.op).name);
+      }
+      const NodeId place = node.operands[1];
+      const bool of_group =
+          home_[place] != kNoKernel && &groups_[static_cast<std::size_t>(home_[place])] == &group;
+      if (of_group && !group.reduced.empty() && !facts_.alone[place]) {
+        return fmt::format("the places of {} are computed by the kernel before, which reduces",
+                           info(node.op).name);
+      }
+      if (varies(place, group.reduced)) {
+        return fmt::format("the places of {} differ along axes that the kernel before reduces",
+                           info(node.op).name);
+      }
+      if (facts_.takes_packed(id) && !group.reduced.empty()) {
+        return "take reads packed numbers, the kernel before reduces";
+      }
+      if (repeats_value(id) && !group.reduced.empty()) {
+        return "put repeats its value along axes, the kernel before reduces";
+      }
+    }
+    if (group.places.empty() || !has_axes(node.op)) return {};
+    if (is_scan(node.op)) {
+      return fmt::format("{} runs along an axis, the kernel before has places that are data",
+                         info(node.op).name);
+    }
+    const std::vector<bool> reduced = facts_.reduced_by(id);
+    for (const NodeId place : group.places) {
+      if (!varies(place, reduced)) continue;
+      return fmt::format("{} reduces axes along which places differ in the kernel before",
+                         info(node.op).name);
+    }
+    return {};
+  }
+
+  // What is read of an array that is updated in place is read by a kernel before that one.
+  std::string update_obstacle(NodeId id, const std::vector<NodeId>& operands,
+                              const Group& group) const {
+    if (const auto updated = facts_.updates(id)) {
+      for (const NodeId array : group.arrays) {
+        if (viewed(graph_.graph, array) == *updated) {
+          return "the kernel before reads the array that put updates";
+        }
+      }
+    }
+    for (const NodeId operand : operands) {
+      if (group.updates.contains(facts_.array_of(operand))) {
+        return "the kernel before updates an array that is read";
+      }
+    }
+    return {};
   }
 
   // Running results go along one axis of a kernel, beside no reductions.
@@ -392,6 +485,7 @@ class Partitioner {
     group.shape = reduces ? facts_.shapes[node.operands[0]] : facts_.shapes[id];
     group.reason = std::move(reason);
     group.alone = model_.is_alone(id);
+    group.bounds = facts_.bounds(id);
     groups_.push_back(std::move(group));
     return static_cast<std::int64_t>(groups_.size()) - 1;
   }
@@ -407,7 +501,9 @@ class Partitioner {
     }
     if (is_scan(node.op)) group.running = facts_.running_axis(id);
     group.has_iota = group.has_iota || facts_.reads_iota(id);
-    group.packs = group.packs || facts_.stores_packed(id);
+    group.packs = group.packs || facts_.stores_packed(id) || facts_.takes_packed(id);
+    if (has_places(id)) group.places.push_back(repeats_value(id) ? id : node.operands[1]);
+    if (const auto updated = facts_.updates(id)) group.updates.insert(*updated);
     for (const NodeId operand : node.inputs()) {
       const bool array =
           facts_.is_in_memory(operand) || (home_[operand] != kNoKernel && home_[operand] != place);
@@ -432,6 +528,7 @@ class Partitioner {
       kernel.reduced = group.reduced;
       kernel.splits = group.splits;
     }
+    kernel.bounds = group.bounds;
     return kernel;
   }
 

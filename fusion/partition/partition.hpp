@@ -54,6 +54,7 @@ struct KernelPart {
   std::optional<std::size_t> call;  ///< a position in PlacedGraph::calls
   Dims shape;                       ///< that it runs over
   std::vector<bool> reduced;        ///< axes of it; empty if none
+  std::vector<BoundedAxis> bounds;  ///< axes of it that end where a value says
   std::int64_t splits = 1;  ///< of each row, with a result for each (passes/split_reductions.hpp)
   std::string reason;       ///< why it begins
   std::uint64_t bytes = 0;  ///< that it moves: each array once

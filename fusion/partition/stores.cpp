@@ -41,6 +41,7 @@ class Stores {
       std::vector<NodeId> wanted(needed.begin(), needed.end());
       std::ranges::sort(wanted);
       kernels_[g].results = wanted;
+      read_ends(g, needed, stored);
       collect(g, wanted, needed, stored);
     }
     return std::move(kernels_);
@@ -60,6 +61,19 @@ class Stores {
       readers_[id] = std::max<std::uint64_t>(
           1, static_cast<std::uint64_t>(std::unique(kernels.begin(), kernels.end()) -
                                         kernels.begin()));
+    }
+  }
+
+  // What says where axes of a kernel end is read by it.
+  void read_ends(std::size_t g, std::unordered_set<NodeId>& needed, std::vector<bool>& stored) {
+    for (const BoundedAxis& bound : groups_[g].bounds) {
+      const NodeId end = bound.end;
+      if (is_leaf(facts_.nodes[end]) || facts_.is_view_of_argument(end)) {
+        needed.insert(end);
+      } else {
+        stored[facts_.array_of(end)] = true;
+        kernels_[g].reads.insert(end);
+      }
     }
   }
 
@@ -156,6 +170,7 @@ class Stores {
       ++*steps_;
       const TypedNode& node = facts_.nodes[at];
       const bool array = node.op == Op::input || facts_.is_view_of_argument(at);
+      if (array && groups_[g].updates.contains(facts_.array_of(at))) return false;
       if (array && !groups_[g].arrays.contains(at)) {
         bytes += bytes_of(facts_.graph, at);
         traced.add(bits(node.dtype) / 8.0, element_count(facts_.shapes[at]));
@@ -174,6 +189,8 @@ class Stores {
         continue;
       }
       if (facts_.is_deferred(at) || has_axes(node.op)) return false;
+      if (node.op == Op::put || !facts_.bounds(at).empty()) return false;
+      if (node.op == Op::take && !takes_in(at, groups_[g])) return false;
       if (facts_.reads_iota(at) && (!groups_[g].reduced.empty() || groups_[g].running != 0))
         return false;
       if (node.op != Op::promote && ++operations > model_.most_recomputed) return false;
@@ -211,6 +228,15 @@ class Stores {
              return !is_computed(facts_.nodes[at]) || facts_.is_conversion(at) ||
                     (at != id && stored[at]) || is_used_only(at, seen, moved, g, stored);
            });
+  }
+
+  // Whether a kernel can take a value: places are the same for all of a row that is reduced.
+  bool takes_in(NodeId id, const Group& group) const {
+    const Dims& places = facts_.shapes[facts_.nodes[id].operands[1]];
+    for (std::size_t k = 0; k < group.reduced.size(); ++k) {
+      if (group.reduced[k] && places[k] != 1) return false;
+    }
+    return group.running == 0 && (group.reduced.empty() || !facts_.takes_packed(id));
   }
 
   // The bytes of a stored value, for a trace.

@@ -19,14 +19,17 @@ inline constexpr std::int64_t kNoKernel = -1;
 struct Group {
   Dims shape;
   std::vector<bool> reduced;
-  std::int64_t splits = 1;  ///< of each row
+  std::vector<BoundedAxis> bounds;  ///< of all values, but of axes that have been reduced
+  std::int64_t splits = 1;          ///< of each row
   std::size_t values = 0;
   std::unordered_set<NodeId> arrays;
   std::string reason;
-  bool has_iota = false;    ///< reads one, as random numbers do
-  bool packs = false;       ///< stores packed numbers
-  bool alone = false;       ///< nothing joins what it began with
-  std::size_t running = 0;  ///< the axis of running results, from 1; 0: there are none
+  bool has_iota = false;               ///< reads one, as random numbers do
+  bool packs = false;                  ///< stores packed numbers
+  bool alone = false;                  ///< nothing joins what it began with
+  std::vector<NodeId> places{};        ///< values that say where take reads and put writes
+  std::unordered_set<NodeId> updates;  ///< arguments that put updates
+  std::size_t running = 0;             ///< the axis of running results, from 1; 0: there are none
   std::optional<std::size_t> call;
   int passes = 1;    ///< over each row
   double once = 0;   ///< operations on an element, of values that are not one for each row

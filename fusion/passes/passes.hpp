@@ -57,7 +57,18 @@ ShapedGraph sink_views(const ShapedGraph& graph);
 /// that is reduced, moved or stored has its shape from an iota alone.
 ShapedGraph store_iotas(const ShapedGraph& graph);
 
-/// All of them, in the order in which one helps the next.
+/// Gives the places of take and put an axis of one element for each axis of the array that follows
+/// the indexed one: places then broadcast to what is read or written. Such graphs are what
+/// place_views() takes; it changes no bit and comes before the others.
+ShapedGraph expand_places(const ShapedGraph& graph);
+
+/// Moves bounds (graph/indexed.hpp) past views towards the outputs, and past what is computed for
+/// them alone towards the arguments, so that no more of it is computed. Comes before the others.
+/// Throws Error(unsupported) for a view that does not keep a bounded axis.
+ShapedGraph move_bounds(const ShapedGraph& graph);
+
+/// All of the passes above but expand_places() and move_bounds(), in the order in which one helps
+/// the next.
 ShapedGraph optimise(const ShapedGraph& graph);
 
 }  // namespace kiln::fusion

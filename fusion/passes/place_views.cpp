@@ -9,9 +9,12 @@
 #include <map>
 #include <set>
 
+#include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/indexed.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/size_trace.hpp"
+#include "fusion/infer/bounds.hpp"
 #include "fusion/reference/node.hpp"
 #include "fusion/reference/value.hpp"
 #include "kiln/error.hpp"
@@ -51,11 +54,14 @@ class Placer {
 
   PlacedGraph run() {
     uses_ = use_counts(from_.graph);
+    if (has_bounds(from_)) bounds_ = infer_bounds(from_, "bound");
     dissolve();
     to_.graph = without_nodes(from_.graph);
     moved_.resize(from_.graph.nodes.size());
     for (NodeId id = 0; id < moved_.size(); ++id) {
-      if (!dissolved_[id]) moved_[id] = place(id);
+      if (dissolved_[id]) continue;
+      moved_[id] = place(id);
+      if (!bounds_.empty()) set_bounds(id, put_value_of(moved_[id]));
     }
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       std::vector<PlacedPart>& parts = to_.stores.emplace_back();
@@ -63,6 +69,7 @@ class Placer {
       // For the dtype and the shape: what the output is, or a part of it.
       to_.graph.outputs.push_back(parts.front().value);
     }
+    check_updates();
     return std::move(to_);
   }
 
@@ -107,6 +114,7 @@ class Placer {
   // Whether a value of one operand is better dissolved: something is computed below it.
   bool is_movable(NodeId id) const {
     bool shaped = false;
+    if (!bounds_.empty() && !bounds_[id].empty()) return false;
     while (true) {
       const TypedNode& node = source(id);
       if (node.op == Op::concat) return true;
@@ -157,12 +165,120 @@ class Placer {
     if (node.op == Op::tuple) return 0;
     if (node.op == Op::concat) return join(id);
     if (node.op == Op::custom_call) return call(id);
+    if (node.op == Op::bound) return bound(id);
+    if (node.op == Op::take) return take(id);
+    if (node.op == Op::put) return put(id);
     if (is_shape_op(node.op)) return view(id, moved_[node.operands[0]]);
     const bool converts = node.op == Op::promote || node.op == Op::cast;
     for (std::size_t i = 0; i < node.arity; ++i) {
       node.operands[i] = converts ? in_bytes(node.operands[i]) : moved_[node.operands[i]];
     }
     return builder_.append(node, from_.shapes[id]);
+  }
+
+  // -- Places given by data
+
+  // The layout of what take(array, places) has, in an array that lies so.
+  ArrayLayout indexed_layout(const TypedNode& node, const ArrayLayout& array) const {
+    const Dims& shape = from_.shapes[node.operands[0]];
+    const std::size_t axis = axis_of(node);
+    const std::size_t of_places = places_of(node).size();
+    ArrayLayout layout{
+        Dims(shape.size() - 1 + of_places, 0), array.offset, {array.strides[axis], shape[axis]}};
+    for (std::size_t k = 0; k < axis; ++k) layout.strides[k] = array.strides[k];
+    for (std::size_t k = axis + 1; k < shape.size(); ++k) {
+      layout.strides[of_places + k - 1] = array.strides[k];
+    }
+    return layout;
+  }
+
+  std::size_t axis_of(const TypedNode& node) const {
+    return indexed_axis(node.op, shape_list(from_.graph, node), from_.shapes[node.operands[0]],
+                        "places");
+  }
+
+  // The shape of the places before they were expanded by the array's axes that follow.
+  Dims places_of(const TypedNode& node) const {
+    const Dims& places = from_.shapes[node.operands[1]];
+    const std::size_t after = from_.shapes[node.operands[0]].size() - 1 - axis_of(node);
+    return places.empty()
+               ? places
+               : Dims(std::span<const std::int64_t>(places).first(places.size() - after));
+  }
+
+  NodeId take(NodeId id) {
+    const TypedNode& node = source(id);
+    NodeId array = moved_[node.operands[0]];
+    if (!is_array(placed(array)) || layout_of(array).indexed.exists()) array = copy(array);
+    const NodeId root = viewed(to_.graph, array);
+    const NodeId rows = view_of(root, from_.shapes[id], indexed_layout(node, layout_of(array)));
+    TypedNode taken = node;
+    taken.operands = {rows, moved_[node.operands[1]], 0};
+    return builder_.append(taken, from_.shapes[id]);
+  }
+
+  // What is stored, and the array that it is stored in.
+  NodeId put(NodeId id) {
+    const TypedNode& node = source(id);
+    const NodeId array = moved_[node.operands[0]];
+    const ArrayLayout layout = indexed_layout(node, layout_of(array));
+    const Dims shape = taken_shape(from_.shapes[id], places_of(node), axis_of(node));
+    const TypedNode stored{Op::put,
+                           node.dtype,
+                           2,
+                           {moved_[node.operands[2]], moved_[node.operands[1]], 0},
+                           node.payload};
+    const NodeId value = builder_.append(stored, shape);
+    to_.joins.push_back({{value, layout}});
+    to_.updates.resize(to_.joins.size());
+    to_.updates.back() = array;
+    return builder_.append({Op::join, node.dtype, 0, {}, to_.joins.size() - 1}, from_.shapes[id]);
+  }
+
+  // -- Bounds
+
+  // Who reads what is bounded reads no further. What is stored is a value of its own.
+  NodeId bound(NodeId id) {
+    const NodeId value = moved_[source(id).operands[0]];
+    const bool stored = std::ranges::find(from_.graph.outputs, id) != from_.graph.outputs.end();
+    return stored ? new_copy(value) : value;
+  }
+
+  NodeId put_value_of(NodeId id) const {
+    return updated_argument(to_, id) ? to_.joins[placed(id).payload].front().value : id;
+  }
+
+  void set_bounds(NodeId id, NodeId made) {
+    if (!is_computed(placed(made)) || (source(id).op == Op::bound && !is_copy_of_bound(id, made))) {
+      return;
+    }
+    std::vector<BoundedAxis> own = bounds_of_space(from_, bounds_, id);
+    for (BoundedAxis& bound : own) bound.end = end_of(bound.end);
+    std::ranges::sort(own);
+    if (own.empty()) return;
+    to_.bounds.resize(to_.graph.nodes.size());
+    to_.bounds[made] = std::move(own);
+  }
+
+  bool is_copy_of_bound(NodeId id, NodeId made) const {
+    return moved_[source(id).operands[0]] != made;
+  }
+
+  // An end as it lies in memory, or a number: its dtype is no matter.
+  NodeId end_of(NodeId id) {
+    while (source(id).op == Op::promote) id = source(id).operands[0];
+    return moved_[id];
+  }
+
+  void check_updates() const {
+    for (NodeId id = 0; id < to_.graph.nodes.size(); ++id) {
+      if (!updated_argument(to_, id) || claimed_.contains(id)) continue;
+      throw Error(
+          Code::unsupported,
+          fmt::format("put: the result, argument '{}' updated in place, is no output; "
+                      "what has been put has to be an output",
+                      to_.graph.argument_names[placed(*updated_argument(to_, id)).payload]));
+    }
   }
 
   // -- Packed numbers
@@ -208,6 +324,7 @@ class Placer {
     const TypedNode& node = placed(id);
     if (node.op == Op::view) return to_.views[node.payload];
     if (node.op == Op::input) return arguments_[node.payload];
+    if (const auto argument = updated_argument(to_, id)) return layout_of(*argument);
     return contiguous_layout(to_.shapes[id]);
   }
 
@@ -234,14 +351,17 @@ class Placer {
       operand = copy(operand);
       layout = result_layout(node.op, list, to_.shapes[operand], shape, layout_of(operand));
     }
-    const NodeId root = viewed(to_.graph, operand);
-    if (to_.shapes[root] == shape && is_same(layout_of(root), *layout)) return root;
+    return view_of(viewed(to_.graph, operand), shape, std::move(*layout));
+  }
+
+  NodeId view_of(NodeId root, const Dims& shape, ArrayLayout layout) {
+    if (to_.shapes[root] == shape && is_same(layout_of(root), layout)) return root;
     for (const NodeId other : views_[root]) {
-      if (to_.shapes[other] == shape && is_same(layout_of(other), *layout)) return other;
+      if (to_.shapes[other] == shape && is_same(layout_of(other), layout)) return other;
     }
     const NodeId made =
         builder_.append({Op::view, placed(root).dtype, 1, {root}, to_.views.size()}, shape);
-    to_.views.push_back(std::move(*layout));
+    to_.views.push_back(std::move(layout));
     views_[root].push_back(made);
     return made;
   }
@@ -281,6 +401,14 @@ class Placer {
   bool lives_at(NodeId root, const ArrayLayout& layout) {
     if (is_computed(placed(root))) return true;
     const Op op = placed(root).op;
+    if (const auto argument = updated_argument(to_, root)) {
+      if (is_same(layout, layout_of(*argument))) return claimed_.insert(root).second;
+      throw Error(Code::invalid_argument,
+                  fmt::format("put: expected an output that is the view of argument '{}', which it "
+                              "updates: strides {}, got {}",
+                              to_.graph.argument_names[placed(*argument).payload],
+                              to_string(layout_of(*argument).strides), to_string(layout.strides)));
+    }
     return (op == Op::join || op == Op::custom_call) && is_contiguous(layout, to_.shapes[root]) &&
            stored_dtype(to_, root) == placed(root).dtype && claimed_.insert(root).second;
   }
@@ -336,6 +464,7 @@ class Placer {
   std::map<NodeId, std::vector<NodeId>> views_;  ///< of each root
   std::map<std::size_t, std::size_t> calls_;
   std::set<NodeId> claimed_;  ///< joins and results that are an output
+  std::vector<Ends> bounds_;  ///< of each node of `from_`; none if nothing is bounded
   PlacedGraph to_;
   GraphBuilder builder_;  ///< of it; copies are nodes of their own
 };
@@ -347,6 +476,8 @@ ArrayLayout contiguous_layout(const Dims& shape) { return {contiguous_strides(sh
 bool is_same(const ArrayLayout& a, const ArrayLayout& b) {
   trace_order(a.strides, b.strides);
   trace_order(a.offset, b.offset);
+  trace_order(a.indexed.stride, b.indexed.stride);
+  trace_order(a.indexed.extent, b.indexed.extent);
   return a == b;
 }
 
@@ -400,8 +531,15 @@ NodeId viewed(const TypedGraph& graph, NodeId id) {
   return graph.nodes[id].op == Op::view ? graph.nodes[id].operands[0] : id;
 }
 
+std::optional<NodeId> updated_argument(const PlacedGraph& graph, NodeId id) {
+  const TypedNode& node = graph.graph.nodes[id];
+  const bool known = node.op == Op::join && node.payload < graph.updates.size();
+  return known ? graph.updates[node.payload] : std::nullopt;
+}
+
 bool is_computed(const TypedNode& node) {
-  return node.arity > 0 && (is_elementwise(node.op) || has_axes(node.op));
+  return node.arity > 0 && (is_elementwise(node.op) || has_axes(node.op) || node.op == Op::take ||
+                            node.op == Op::put);
 }
 
 DType stored_dtype(const PlacedGraph& placed, NodeId id) {
@@ -409,6 +547,7 @@ DType stored_dtype(const PlacedGraph& placed, NodeId id) {
   const TypedNode& node = graph.nodes[id];
   if (node.op == Op::view) return stored_dtype(placed, node.operands[0]);
   const DType wide = compute_dtype(node.dtype);
+  if (node.op == Op::put || updated_argument(placed, id)) return node.dtype;
   // Kernels that reduce read no packed numbers, and parts would share a byte.
   const bool shared = is_computed(node) || node.op == Op::join;
   if (is_packed(node.dtype) && shared) return byte_dtype(node.dtype);
@@ -417,6 +556,7 @@ DType stored_dtype(const PlacedGraph& placed, NodeId id) {
     case Op::cast:
     case Op::input:
     case Op::custom_call: return node.dtype;
+    case Op::take: return stored_dtype(placed, node.operands[0]);
     case Op::promote: {
       const bool copy = graph.nodes[node.operands[0]].dtype == node.dtype;
       return copy ? stored_dtype(placed, node.operands[0]) : wide;

@@ -10,6 +10,7 @@
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/size_trace.hpp"
+#include "fusion/infer/bounds.hpp"
 #include "fusion/infer/reduce_space.hpp"
 
 namespace kiln::fusion {
@@ -49,10 +50,15 @@ class Splitter {
   ShapedGraph run() {
     const std::vector<Dims> again = shapes_read_again(from_);
     const std::vector<bool> packed = of_packed(from_.graph);
+    const bool any_bounds = has_bounds(from_);
+    const std::vector<Ends> ends = any_bounds ? infer_bounds(from_, "bound") : std::vector<Ends>();
     return to_.run([&](NodeId id) {
       const TypedNode node = to_.moved_node(id);
       std::int64_t splits = 1;
-      if (is_reduction(node.op) && !packed[from_.graph.nodes[id].operands[0]]) {
+      const NodeId reduced = node.arity > 0 ? from_.graph.nodes[id].operands[0] : id;
+      // Where a row ends, only its kernel knows.
+      const bool bounded = any_bounds && !ends[reduced].empty();
+      if (is_reduction(node.op) && !packed[reduced] && !bounded) {
         const Dims& rows = to_.shape(node.operands[0]);
         const bool read_again = std::ranges::find(again, rows) != again.end();
         splits = splits_of(rows, from_.shapes[id], read_again, model_);

@@ -1,11 +1,15 @@
 #include "fusion/reference/arrays.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/graph/indexed.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/reference/node.hpp"
 #include "fusion/reference/operation.hpp"
@@ -156,14 +160,17 @@ Value finish(const TypedNode& node, Running running, Rounding rounding) {
   return reference::convert(result, node.dtype, rounding == Rounding::each);
 }
 
+template <class Left>
 Array reduce(const TypedGraph& graph, const TypedNode& node, const Dims& result_shape,
-             const Array& operand, const Dims& shape) {
+             const Array& operand, const Dims& shape, const Left& is_left_out) {
   std::vector<Running> running(static_cast<std::size_t>(element_count(result_shape)));
   const DType from = graph.nodes[node.operands[0]].dtype;
   for (Running& each : running) each.value = empty_result(node, from);
   std::size_t i = 0;
   for_each_element(shape, [&](const Dims& at) {
-    take(node, running[element_at(at, result_shape)], operand[i++]);
+    const std::size_t element = i++;
+    if (is_left_out(element)) return;
+    take(node, running[element_at(at, result_shape)], operand[element]);
   });
   Array result;
   for (const Running& each : running) result.push_back(finish(node, each, graph.rounding));
@@ -215,8 +222,16 @@ class ArrayEvaluation {
       : graph_(graph), shapes_(shapes), arguments_(arguments) {}
 
   std::vector<Array> run() {
-    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) arrays_.push_back(array(id));
+    for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+      arrays_.push_back(array(id));
+      beyond_.push_back(beyond(id));
+    }
     return std::move(arrays_);
+  }
+
+  /// Whether an element of a node, at that place in C order, lies beyond an end.
+  bool is_beyond(std::size_t id, std::size_t element) const {
+    return std::ranges::any_of(beyond_[id], [&](const auto& axis) { return axis.second[element]; });
   }
 
  private:
@@ -225,7 +240,8 @@ class ArrayEvaluation {
     Array result;
     if (is_reduction(node.op)) {
       const NodeId operand = node.operands[0];
-      return reduce(graph_, node, shapes_[id], arrays_[operand], shapes_[operand]);
+      return reduce(graph_, node, shapes_[id], arrays_[operand], shapes_[operand],
+                    [&](std::size_t element) { return is_beyond(operand, element); });
     }
     if (is_scan(node.op)) {
       const NodeId operand = node.operands[0];
@@ -240,6 +256,9 @@ class ArrayEvaluation {
       return result;
     }
     if (is_shape_op(node.op)) return moved(id);
+    if (node.op == Op::take) return taken(id);
+    if (node.op == Op::put) return updated(id);
+    if (node.op == Op::bound) return arrays_[node.operands[0]];
     if (node.op == Op::tuple) return {};
     if (node.op == Op::custom_call) {
       throw Error(Code::unsupported,
@@ -283,6 +302,147 @@ class ArrayEvaluation {
     return result;
   }
 
+  // ---- Ends given by data
+
+  /// Of each axis, from the last one as 1, whether elements lie beyond an end along it.
+  using Beyond = std::map<std::size_t, std::vector<bool>>;
+
+  Beyond beyond(std::size_t id) const {
+    const TypedNode& node = graph_.nodes[id];
+    if (is_view_op(node.op)) return beyond_in_view(id, node);
+    Beyond result;
+    if (node.op == Op::put || node.op == Op::tuple) return result;
+    for (std::size_t i = 0; i < node.arity; ++i) {
+      const bool says = (node.op == Op::bound && i == 1) || (node.op == Op::take && i == 0);
+      if (!says) add_beyond(id, node.operands[i], shift_of(node, i), result);
+    }
+    if (node.op != Op::bound) return result;
+    const Dims& shape = shapes_[id];
+    const std::size_t axis = indexed_axis(node.op, shape_list(graph_, node), shape, "reference");
+    std::vector<bool>& own = axis_of(result, shape.size() - axis, id);
+    std::size_t element = 0;
+    for_each_element(shape, [&](const Dims& at) {
+      const Integer end =
+          arrays_[node.operands[1]][element_at(at, shapes_[node.operands[1]])].integer;
+      own[element] = own[element] || at[axis] >= end;
+      ++element;
+    });
+    return result;
+  }
+
+  // Axes of the array that follow those of places in what take gives.
+  std::size_t shift_of(const TypedNode& node, std::size_t operand) const {
+    if (node.op != Op::take || operand != 1) return 0;
+    const Dims& array = shapes_[node.operands[0]];
+    const std::size_t axis = indexed_axis(node.op, shape_list(graph_, node), array, "reference");
+    return array.size() - 1 - axis;
+  }
+
+  std::vector<bool>& axis_of(Beyond& beyond, std::size_t axis, std::size_t id) const {
+    std::vector<bool>& own = beyond[axis];
+    own.resize(static_cast<std::size_t>(element_count(shapes_[id])), false);
+    return own;
+  }
+
+  // What an operand's elements are beyond, the result's that come from them are: along the axes
+  // that the result has.
+  void add_beyond(std::size_t id, NodeId operand, std::size_t shift, Beyond& result) const {
+    const Dims& shape = shapes_[id];
+    const Dims& from = shapes_[operand];
+    for (const auto& [axis, elements] : beyond_[operand]) {
+      const std::size_t place = axis + shift;
+      const bool reduced = is_reduction(graph_.nodes[id].op) && shape[shape.size() - place] == 1 &&
+                           from[from.size() - axis] != 1;
+      if (reduced) continue;
+      std::vector<bool>& own = axis_of(result, place, id);
+      std::size_t element = 0;
+      for_each_element(shape, [&](const Dims& at) {
+        const Dims inner(std::span<const std::int64_t>(at).first(at.size() - shift));
+        own[element] = own[element] || elements[element_at(inner, from)];
+        ++element;
+      });
+    }
+  }
+
+  // An axis is where a step along it is one along the bounded one and no other.
+  Beyond beyond_in_view(std::size_t id, const TypedNode& node) const {
+    Beyond result;
+    const NodeId operand = node.operands[0];
+    const std::vector<Dims> from{shapes_[operand]};
+    const Dims& shape = shapes_[id];
+    for (const auto& [axis, elements] : beyond_[operand]) {
+      for (std::size_t k = 0; k < shape.size(); ++k) {
+        if (shape[k] != from[0][from[0].size() - axis] || shape[k] == 1) continue;
+        Dims at(shape.size(), 0);
+        Dims first;
+        Dims next;
+        element_source(node.op, shape_list(graph_, node), from, at, shape, first);
+        at[k] = 1;
+        element_source(node.op, shape_list(graph_, node), from, at, shape, next);
+        next[next.size() - axis] -= 1;
+        if (next != first) continue;
+        std::vector<bool>& own = axis_of(result, shape.size() - k, id);
+        std::size_t element = 0;
+        for_each_element(shape, [&](const Dims& place) {
+          Dims source;
+          element_source(node.op, shape_list(graph_, node), from, place, shape, source);
+          own[element++] = elements[element_at(source, from[0])];
+        });
+        break;
+      }
+    }
+    return result;
+  }
+
+  // ---- Places given by data
+
+  // Where the element at `at` of what take gives of array and places is in the array; nothing for
+  // a place that is not there.
+  std::optional<Dims> place_in_array(const TypedNode& node, const Dims& at) const {
+    const Dims& array = shapes_[node.operands[0]];
+    const Dims& places = shapes_[node.operands[1]];
+    const std::size_t axis = indexed_axis(node.op, shape_list(graph_, node), array, "reference");
+    Dims at_place(places.size(), 0);
+    for (std::size_t k = 0; k < places.size(); ++k) at_place[k] = at[axis + k];
+    const Integer place = arrays_[node.operands[1]][element_at(at_place, places)].integer;
+    if (place < 0 || place >= array[axis]) return std::nullopt;
+    Dims from(array.size(), 0);
+    for (std::size_t k = 0; k < array.size(); ++k) {
+      from[k] = k < axis    ? at[k]
+                : k == axis ? static_cast<std::int64_t>(place)
+                            : at[k + places.size() - 1];
+    }
+    return from;
+  }
+
+  Array taken(std::size_t id) const {
+    const TypedNode& node = graph_.nodes[id];
+    const Value zero = is_integral(node.dtype) ? reference::from_integer(node.dtype, 0)
+                                               : reference::from_real(node.dtype, 0);
+    Array result;
+    for_each_element(shapes_[id], [&](const Dims& at) {
+      const std::optional<Dims> from = place_in_array(node, at);
+      result.push_back(
+          from ? arrays_[node.operands[0]][element_at(*from, shapes_[node.operands[0]])] : zero);
+    });
+    return result;
+  }
+
+  // Of several values for one place the last one stands.
+  Array updated(std::size_t id) const {
+    const TypedNode& node = graph_.nodes[id];
+    const Dims& array = shapes_[id];
+    const std::size_t axis = indexed_axis(node.op, shape_list(graph_, node), array, "reference");
+    Array result = arrays_[node.operands[0]];
+    for_each_element(taken_shape(array, shapes_[node.operands[1]], axis), [&](const Dims& at) {
+      const std::optional<Dims> to = place_in_array(node, at);
+      if (!to) return;
+      result[element_at(*to, array)] =
+          arrays_[node.operands[2]][element_at(at, shapes_[node.operands[2]])];
+    });
+    return result;
+  }
+
   static std::int64_t place(const Dims& at, const Dims& shape, const TypedNode& iota) {
     const auto axis = static_cast<std::int64_t>(iota.payload);
     if (axis != kAllAxes) return at[static_cast<std::size_t>(axis) + (axis < 0 ? at.size() : 0)];
@@ -295,6 +455,7 @@ class ArrayEvaluation {
   std::span<const Dims> shapes_;
   std::span<const ReferenceOperand> arguments_;
   std::vector<Array> arrays_;
+  std::vector<Beyond> beyond_;
 };
 
 }  // namespace
@@ -306,13 +467,16 @@ void evaluate_arrays(const TypedGraph& graph, std::span<const Dims> shapes,
     throw Error(Code::internal, "reference: another number of operands than the graph has");
   }
   // All values are computed before the first is stored: an output may lie in an input's memory.
-  const std::vector<Array> arrays = ArrayEvaluation(graph, shapes, arguments).run();
+  ArrayEvaluation evaluation(graph, shapes, arguments);
+  const std::vector<Array> arrays = evaluation.run();
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const NodeId id = graph.outputs[i];
     const ReferenceOperand& output = outputs[i];
     std::size_t element = 0;
     for_each_element(shapes[id], [&](const Dims& at) {
-      const Value stored = reference::convert(arrays[id][element++], output.dtype, true);
+      const std::size_t place = element++;
+      if (evaluation.is_beyond(id, place)) return;
+      const Value stored = reference::convert(arrays[id][place], output.dtype, true);
       reference::write(output.data, stored, memory_index(at, output));
     });
   }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "fusion/graph/indexed_axis.hpp"
 #include "fusion/schedule/device_model.hpp"
 #include "fusion/schedule/scratch.hpp"
 #include "kiln/dims.hpp"
@@ -34,6 +35,16 @@ struct Operand {
   std::int64_t split_stride = 0;  ///< of a partial result of a split reduction: elements from one
                                   ///< split to the next
   MemoryPlace place{};            ///< of the element at `offset`, if it is known for every call
+  IndexedAxis indexed{};          ///< an axis of the array that is none of the shape, along which
+                                  ///< a value says where each element is
+  std::uint64_t index_operands = 0;  ///< bit i: that value depends on operand i
+};
+
+/// Where along the innermost axis the value that says an operand's places is the same.
+enum class Indexing : std::uint8_t {
+  none,  ///< there is no such value
+  row,   ///< along all of it
+  lane,  ///< it differs from element to element
 };
 
 /// How the elements of an operand that one work item handles lie in memory.
@@ -67,8 +78,11 @@ struct OperandSchedule {
   int ways = 1;                  ///< how many operands are interleaved, this one included
   int way = 0;                   ///< elements from the first of them to this one
   std::size_t first_way = 0;     ///< the first of them
+  Indexing indexing = Indexing::none;
   /// Whether rows of one block can share its vectors in shared memory (RowSchedule::row_step).
-  bool can_stage() const { return unaligned && !in_registers && outer_axes == 0; }
+  bool can_stage() const {
+    return unaligned && !in_registers && outer_axes == 0 && indexing == Indexing::none;
+  }
   friend bool operator==(const OperandSchedule&, const OperandSchedule&) = default;
 };
 
@@ -152,6 +166,7 @@ struct Schedule {
   ProductSchedule products;
   ScanSchedule scan = ScanSchedule::none;
   ScratchVector<OperandSchedule> operands;
+  ScratchVector<int> bounds;  ///< of each bound of the kernel's graph, the collapsed axis that ends
 
   /// Whether the kernel has a parameter for the operand's stride along a collapsed axis.
   bool has_stride(std::size_t operand, std::uint32_t axis) const;
@@ -183,15 +198,23 @@ struct Layout {
   std::int64_t row_blocks = 0;         ///< products: blocks of rows in each batch
   std::int64_t splits = 1;             ///< split reductions: parts of each row
   ScratchVector<std::int64_t> split_strides;  ///< of each operand (Operand::split_stride)
+  ScratchVector<IndexedAxis> indexed;         ///< of each operand
   std::uint32_t block() const;                ///< LaunchShape::block
   std::int64_t row_items() const;             ///< work items of a row, or tiles
   std::uint64_t threads() const;              ///< that a GPU needs for them
 };
 
+/// An axis of a kernel's space that ends where a value says.
+struct AxisBound {
+  std::size_t axis = 0;
+  std::uint64_t operands = 0;  ///< bit i: that value depends on operand i
+};
+
 /// `shape` is the outputs' shape. Axes of size one are dropped, the others are ordered by the first
 /// output's strides, those that run backwards in it are reversed, and neighbours that are one
 /// longer axis in every operand are merged.
-Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend backend);
+Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend backend,
+                   std::span<const AxisBound> bounds = {});
 
 /// The numbers by which device code divides (preamble/divide.h): n / divisor is
 /// (mulhi(n, multiplier) + n) >> shift for n < 2^31 and 1 <= divisor <= 2^31.

@@ -71,6 +71,8 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
       text += fmt::format(", aligned to {}", operand.alignment);
     }
     if (operand.unaligned) text += ", straddling vectors";
+    if (operand.indexing == Indexing::row) text += ", rows by index";
+    if (operand.indexing == Indexing::lane) text += ", by index";
   }
   return text;
 }

@@ -7,23 +7,75 @@
 #include <utility>
 
 namespace kiln::fusion {
+namespace {
+
+// Whether what depends on operands, given as bits, differs along an axis.
+bool differs_along(const MergedAxis& axis, std::uint64_t operands) {
+  for (std::size_t i = 0; i < axis.strides.size() && i < 64; ++i) {
+    if ((operands >> i & 1) != 0 && axis.strides[i] != 0) return true;
+  }
+  return false;
+}
+
+bool varies_along(const MergedAxis& axis, const Operand& operand) {
+  return differs_along(axis, operand.index_operands);
+}
+
+}  // namespace
+
+bool is_bounded(std::span<const AxisBound> bounds, std::size_t axis) {
+  return std::ranges::find(bounds, axis, &AxisBound::axis) != bounds.end();
+}
+
+ScratchVector<int> bounded_axes(const ScratchVector<MergedAxis>& axes,
+                                std::span<const AxisBound> bounds) {
+  ScratchVector<int> found;
+  for (const AxisBound& bound : bounds) {
+    const auto axis = std::ranges::find_if(axes, [&](const MergedAxis& one) {
+      return std::ranges::find(one.from, bound.axis) != one.from.end();
+    });
+    found.push_back(static_cast<int>(axis - axes.begin()));
+  }
+  return found;
+}
+
+bool ends_by_lane(const ScratchVector<MergedAxis>& axes, std::span<const AxisBound> bounds) {
+  return std::ranges::any_of(
+      bounds, [&](const AxisBound& bound) { return differs_along(axes.back(), bound.operands); });
+}
 
 ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
-                                     bool reduced) {
+                                     bool reduced, std::span<const AxisBound> bounds) {
   ScratchVector<MergedAxis> axes;
   for (std::size_t k = 0; k < space.shape.size(); ++k) {
-    if (space.reduced[k] != reduced || space.shape[k] == 1) continue;
-    MergedAxis axis{space.shape[k], {}, {k}};
+    const bool bounded = is_bounded(bounds, k);
+    if (space.reduced[k] != reduced || (space.shape[k] == 1 && !bounded)) continue;
+    MergedAxis axis{space.shape[k], {}, {k}, bounded};
     for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
     axes.push_back(std::move(axis));
   }
   return axes;
 }
 
-void sort_by_memory(ScratchVector<MergedAxis>& axes, std::size_t operand) {
-  sort_axes(axes, [&](const MergedAxis& a, const MergedAxis& b) {
-    return std::abs(a.strides[operand]) > std::abs(b.strides[operand]);
-  });
+void sort_by_memory(ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+                    std::size_t operand) {
+  const Operand& own = operands[operand];
+  const auto distance = [&](const MergedAxis& axis) {
+    const std::int64_t stride = axis.strides[operand];
+    return std::abs(stride == 0 && varies_along(axis, own) ? own.indexed.stride : stride);
+  };
+  sort_axes(axes,
+            [&](const MergedAxis& a, const MergedAxis& b) { return distance(a) > distance(b); });
+}
+
+Indexing indexing_of(const ScratchVector<MergedAxis>& axes, const Operand& operand) {
+  if (!operand.indexed.exists()) return Indexing::none;
+  return varies_along(axes.back(), operand) ? Indexing::lane : Indexing::row;
+}
+
+bool has_indexed(std::span<const Operand> operands) {
+  return std::ranges::any_of(operands,
+                             [](const Operand& operand) { return operand.indexed.exists(); });
 }
 
 ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes) {
@@ -31,7 +83,7 @@ ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes) {
   for (MergedAxis& axis : axes) {
     if (!merged.empty()) {
       MergedAxis& outer = merged.back();
-      bool one_axis = true;
+      bool one_axis = !outer.bounded && !axis.bounded;
       for (std::size_t i = 0; i < axis.strides.size(); ++i) {
         one_axis = one_axis && outer.strides[i] == axis.strides[i] * axis.size;
       }
@@ -80,7 +132,8 @@ std::optional<std::size_t> repeating_axis(const ScratchVector<MergedAxis>& axes,
     double once = 0;
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (operands[i].iota || axes.back().strides[i] == 0) continue;
-      const bool repeats = axes[k].strides[i] == 0 && !operands[i].output;
+      const bool repeats =
+          axes[k].strides[i] == 0 && !operands[i].output && !varies_along(axes[k], operands[i]);
       const bool far = extent_of(axes, operands[i], i) > kNearBytes;
       (repeats ? repeated : once) += repeats && !far ? 0 : bytes_of(operands[i]);
     }
@@ -170,6 +223,9 @@ int alignment_of(const Operand& operand, std::int64_t offset, const ScratchVecto
                  std::size_t inner, std::size_t index, int width) {
   const int halves = bits(operand.dtype) / 4;  // bytes, for packed elements
   std::uint64_t steps = operand.address * 2 + static_cast<std::uint64_t>(offset * halves);
+  if (operand.indexed.exists()) {
+    steps |= static_cast<std::uint64_t>(operand.indexed.stride * halves);
+  }
   for (std::size_t k = 0; k < axes.size(); ++k) {
     if (k != inner) steps |= static_cast<std::uint64_t>(axes[k].strides[index] * halves);
   }
@@ -177,12 +233,17 @@ int alignment_of(const Operand& operand, std::int64_t offset, const ScratchVecto
   return std::max(1, static_cast<int>(steps & (~steps + 1)) / 2);
 }
 
-bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::size_t operands,
+bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
                       std::uint64_t elements, int width) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
   if (elements >= kLimit) return true;
-  for (std::size_t i = 0; i < operands; ++i) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const IndexedAxis& indexed = operands[i].indexed;
     std::uint64_t span = 0;
+    if (indexed.exists()) {
+      span = static_cast<std::uint64_t>(std::abs(indexed.stride)) *
+             static_cast<std::uint64_t>(std::max<std::int64_t>(indexed.extent, 1) - 1);
+    }
     for (const MergedAxis& axis : axes) {
       span += static_cast<std::uint64_t>(std::abs(axis.strides[i])) *
               static_cast<std::uint64_t>(std::max<std::int64_t>(axis.size, 1) - 1);

@@ -17,6 +17,7 @@ struct MergedAxis {
   std::int64_t size;
   ScratchVector<std::int64_t> strides;
   ScratchVector<std::size_t> from;
+  bool bounded = false;  ///< ends where a value says: stays an axis of its own
 };
 
 /// Sorts a few axes, equal ones in the order in which they are; unlike std::stable_sort without
@@ -28,13 +29,26 @@ void sort_axes(ScratchVector<MergedAxis>& axes, const Before& before) {
   }
 }
 
-/// The axes that are reduced, or those that are not, without those of one element.
+/// The axes that are reduced, or those that are not, without those of one element that no value
+/// bounds.
 ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
-                                     bool reduced);
+                                     bool reduced, std::span<const AxisBound> bounds = {});
+
+/// Whether one of the bounds is of that axis.
+bool is_bounded(std::span<const AxisBound> bounds, std::size_t axis);
+
+/// Of each bound, which of the axes it is of.
+ScratchVector<int> bounded_axes(const ScratchVector<MergedAxis>& axes,
+                                std::span<const AxisBound> bounds);
+
+/// Whether an axis ends at places that differ along the innermost one.
+bool ends_by_lane(const ScratchVector<MergedAxis>& axes, std::span<const AxisBound> bounds);
 
 /// Largest stride first, so that neighbours in the operand's memory are handled by neighbouring
-/// threads; equal ones keep their order.
-void sort_by_memory(ScratchVector<MergedAxis>& axes, std::size_t operand);
+/// threads; equal ones keep their order. Axes of places that a value says are as far apart as
+/// those.
+void sort_by_memory(ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+                    std::size_t operand);
 
 /// Neighbours that are one longer axis in every operand become that.
 ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes);
@@ -50,6 +64,12 @@ ScratchVector<MergedAxis> follow_largest_input(ScratchVector<MergedAxis> axes,
 /// innermost axis; else the largest input is followed.
 ScratchVector<MergedAxis> order_for_reuse(ScratchVector<MergedAxis> axes,
                                           std::span<const Operand> operands);
+
+/// Where the value that says an operand's places is the same along the innermost axis.
+Indexing indexing_of(const ScratchVector<MergedAxis>& axes, const Operand& operand);
+
+/// Whether an operand's places are said by a value.
+bool has_indexed(std::span<const Operand> operands);
 
 /// The access of an operand along the innermost axis.
 Access access_of(const ScratchVector<MergedAxis>& axes, std::size_t operand);
@@ -71,7 +91,7 @@ bool is_streamed(std::span<const Operand> operands, const ScratchVector<OperandS
 
 /// Whether 32-bit indices are too narrow for the elements, or for what an operand spans. Lanes past
 /// the end of a row are addressed, though not accessed.
-bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::size_t operands,
+bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
                       std::uint64_t elements, int width);
 
 }  // namespace kiln::fusion

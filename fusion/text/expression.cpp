@@ -194,6 +194,14 @@ Subscript Parser::subscript_item() {
   }
   take();
   const auto given = [&] { return !peek().is(":") && !peek().is(",") && !peek().is("]"); };
+  if (item.start == kOmitted && peek().kind == TokenKind::name) {
+    named_operand();
+    item.end = operands_.back();
+    operands_.pop_back();
+    if (!peek().is(",") && !peek().is("]"))
+      expected("',' or ']': a stop that is a value bounds the axis");
+    return item;
+  }
   if (given()) item.stop = subscript_number();
   if (peek().is(":")) {
     take();
@@ -206,7 +214,7 @@ std::int64_t Parser::subscript_number() {
   const bool negative = peek().is("-");
   const Token& number = peek(negative ? 1 : 0);
   if (number.kind != TokenKind::number || number.literal.kind != Kind::signed_integer) {
-    expected("an integer, ':', '...' or None");
+    expected("an integer, ':', '...' or None; a value may only be a stop, [:n]");
   }
   const auto value = static_cast<std::int64_t>(number.literal.bits);
   at_ += negative ? 2 : 1;

@@ -399,7 +399,7 @@ class Printer {
         steps.emplace_back(", ");
       }
     }
-    if (is_shape_op(node.op) && node.op != Op::concat) {
+    if (has_list(node.op) && node.op != Op::concat) {
       steps.emplace_back(kept(parameter_text(node.op, list_of(node), false)));
     }
     std::size_t count = node.arity;

@@ -7,7 +7,7 @@
 //                 parentheses, `a if c else b`, numbers (decimal, hex, hex float, exponent, inf,
 //                 nan), True False, and NAME, which is a statement's name or an argument;
 //                 x[...] after any of them, with NumPy's basic indexing: slices, integers, `...`
-//                 and None, all of them literals
+//                 and None, all of them literals, and `:n` with a NAME that is a value
 #pragma once
 
 #include <span>

@@ -88,6 +88,7 @@ void check_no_shape(const Definition& definition, const Specification& specifica
 bool takes_program(const Function& function, const Specification& specification) {
   const Definition& definition = function.impl().definition;
   if (fusion::program_op(definition.graph) != nullptr) return true;
+  if (fusion::has_indexed(definition.graph)) return true;
   if (!fusion::works_along_axes(definition.graph)) return false;
   return !is_one_kernel(definition, argument_types(definition, specification));
 }

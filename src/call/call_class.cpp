@@ -149,6 +149,8 @@ bool has_shape(const KernelForm& form, const Dims& shape) {
 std::optional<CallClass::Kernel> kernel_of(KernelSpec spec, const Call& call,
                                            std::span<const std::int64_t> sizes) {
   CallClass::Kernel kernel;
+  const fusion::TypedGraph& graph = spec.function.graph;
+  if (!graph.indexed.empty() || !graph.bounds.empty()) return std::nullopt;
   if (!has_shape(spec.form, spec.shape) || spec.shape.size() > Dims::kInline) return std::nullopt;
   for (const std::int64_t size : spec.shape) {
     const auto found = std::ranges::find(sizes, size);

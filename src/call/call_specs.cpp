@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "call/indexed_specs.hpp"
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/extract.hpp"
 #include "fusion/infer/infer.hpp"
@@ -99,6 +100,14 @@ std::vector<Dims> natural_shapes(const Definition& definition, const fusion::Typ
     const std::vector<Dims> shapes =
         fusion::infer_shapes(graph, argument_shapes(graph, types.arrays), definition.name);
     for (const fusion::NodeId output : graph.outputs) outputs.push_back(shapes[output]);
+    return outputs;
+  }
+  if (fusion::has_indexed(definition.graph)) {
+    const fusion::ShapedGraph shaped =
+        fusion::shape_graph(graph, argument_shapes(graph, types.arrays), definition.name);
+    for (const fusion::NodeId output : shaped.graph.outputs) {
+      outputs.push_back(shaped.shapes[output]);
+    }
     return outputs;
   }
   check_inputs(definition, types);
@@ -212,6 +221,10 @@ KernelSpec spec_of(const Definition& whole, const CallTypes& types,
 }  // namespace
 
 std::vector<KernelSpec> call_specs(const Definition& definition, const CallTypes& types) {
+  if (fusion::has_indexed(definition.graph)) {
+    check_one_kernel(definition);
+    return {indexed_spec(definition, types)};
+  }
   std::vector<DType> dtypes;
   for (const ArrayType& output : types.outputs) dtypes.push_back(output.dtype);
   fusion::TypedGraph graph = typed_graph(definition, types.arguments, dtypes);

@@ -99,6 +99,19 @@ void check_overlap_of(const CallNames& names, std::span<const Plan::Extent> exte
   }
 }
 
+// What is updated in place has no other content than what is there.
+template <class Operands>
+void check_updates_of(const CallNames& names, std::span<const Plan::Update> updates,
+                      const Operands& operands) {
+  for (const Plan::Update& update : updates) {
+    if (same_elements(view_of(operands, update.output), view_of(operands, update.input))) continue;
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: expected exactly the view of {}, which put updates in place",
+                            names.function, label_of(names, operands, update.output),
+                            label_of(names, operands, update.input)));
+  }
+}
+
 template <class Operands>
 void fill_scalars_of(const CallNames& names, const PlannedKernel& kernel, const Operands& operands,
                      std::byte* block) {
@@ -142,6 +155,7 @@ template <class Operands>
 void launch_plan_of(const Plan& plan, const Operands& operands) {
   if (plan.kernels.empty()) return;
   check_overlap_of(plan.names, plan.extents, operands);
+  check_updates_of(plan.names, plan.updates, operands);
   for (const PlannedKernel& kernel : plan.kernels) launch_kernel(plan, kernel, operands);
 }
 
@@ -149,10 +163,15 @@ void launch_plan_of(const Plan& plan, const Operands& operands) {
 
 void check_overlap(const Plan& plan, const Call& call) {
   check_overlap_of(plan.names, plan.extents, call);
+  check_updates_of(plan.names, plan.updates, call);
 }
 void check_overlap(const CallNames& names, std::span<const Plan::Extent> extents,
                    const Call& call) {
   check_overlap_of(names, extents, call);
+}
+void check_updates(const CallNames& names, std::span<const Plan::Update> updates,
+                   const Call& call) {
+  check_updates_of(names, updates, call);
 }
 void check_overlap(const Plan& plan, const PlacedOperands& operands) {
   check_overlap_of(plan.names, plan.extents, operands);

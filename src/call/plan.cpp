@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "core/view_bytes.hpp"
@@ -63,6 +64,51 @@ std::vector<Plan::Extent> extents_of(const Call& call) {
     add(call.outputs[i], operand, true);
   }
   return extents;
+}
+
+namespace {
+
+// The bytes from an operand's first element that all places of a kernel's operand span.
+ByteExtent extent_of(const fusion::Operand& operand, const Dims& shape) {
+  std::int64_t low = operand.offset;
+  std::int64_t high = operand.offset;
+  const auto add = [&](std::int64_t stride, std::int64_t count) {
+    (stride < 0 ? low : high) += stride * (std::max<std::int64_t>(count, 1) - 1);
+  };
+  for (std::size_t k = 0; k < shape.size(); ++k) add(operand.strides[k], shape[k]);
+  add(operand.indexed.stride, operand.indexed.extent);
+  return {pointer_bytes(low, operand.dtype),
+          pointer_bytes(high, operand.dtype) + std::max(1, bits(operand.dtype) / 8)};
+}
+
+// Of operands at places that data says a view shows no more than one.
+void add_places(std::vector<Plan::Extent>& extents, std::span<const KernelSpec> specs,
+                const Call& call) {
+  for (const KernelSpec& spec : specs) {
+    const std::vector<std::uint32_t> operands = operands_of(spec, call);
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (!spec.operands[i].indexed.exists()) continue;
+      const ByteExtent whole = extent_of(spec.operands[i], spec.shape);
+      for (Plan::Extent& extent : extents) {
+        if (extent.operand != operands[i]) continue;
+        extent.low = std::min(extent.low, whole.low);
+        extent.high = std::max(extent.high, whole.high);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Plan::Update> updates_of(std::span<const KernelSpec> specs, const Call& call) {
+  std::vector<Plan::Update> updates;
+  for (const KernelSpec& spec : specs) {
+    for (const auto& [output, argument] : spec.updates) {
+      updates.push_back({static_cast<std::uint32_t>(call.inputs.size() + output),
+                         static_cast<std::uint32_t>(argument)});
+    }
+  }
+  return updates;
 }
 
 std::vector<std::uint32_t> operands_of(const KernelSpec& spec, const Call& call) {
@@ -178,6 +224,8 @@ std::unique_ptr<Plan> make_plan(const CallNames& names, std::string_view express
   }
   if (missing) throw Error(*missing);
   plan->extents = extents_of(call);
+  add_places(plan->extents, specs, call);
+  plan->updates = updates_of(specs, call);
   return plan;
 }
 

@@ -85,6 +85,12 @@ struct Plan final : CachedPlan {
     bool output;
   };
   std::vector<Extent> extents;
+  /// An output that is updated in place, and the input that it has to be exactly the view of.
+  struct Update {
+    std::uint32_t output;
+    std::uint32_t input;
+  };
+  std::vector<Update> updates;
   KernelInfo info;
 };
 
@@ -123,11 +129,14 @@ std::int64_t pointer_bytes(std::int64_t elements, DType dtype);
 
 /// Of a call's operands.
 std::vector<Plan::Extent> extents_of(const Call& call);
+std::vector<Plan::Update> updates_of(std::span<const KernelSpec> specs, const Call& call);
 
 /// Throws Error(invalid_argument) when an output overlaps another operand of the call, unless it is
-/// element for element one of the inputs.
+/// element for element one of the inputs, and when one that is updated in place is not the input
+/// that it updates.
 void check_overlap(const Plan& plan, const Call& call);
 void check_overlap(const CallNames& names, std::span<const Plan::Extent> extents, const Call& call);
+void check_updates(const CallNames& names, std::span<const Plan::Update> updates, const Call& call);
 
 /// Writes the parameters' values for this call into `block`, of kernel.parameters.bytes.size()
 /// bytes.

@@ -79,10 +79,11 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
          tiles.x_in_smem, tiles.x_in_registers, tiles.split_k, tiles.single_tile, tiles.sums,
          tiles.min_blocks});
   }
+  for (const int axis : schedule.bounds) add({axis});
   for (const fusion::OperandSchedule& operand : schedule.operands) {
     add({operand.alignment, static_cast<int>(operand.access), operand.start, operand.in_registers,
          operand.unaligned, operand.gaps, operand.ways, operand.way,
-         static_cast<int>(operand.outer_axes)});
+         static_cast<int>(operand.outer_axes), static_cast<int>(operand.indexing)});
   }
   return hash;
 }

@@ -94,6 +94,9 @@ class UnfusedRun {
         function_(function),
         spec_(*call.spec),
         unfused_(unfuse(spec_, call.scalars)) {
+    if (!spec_.function.graph.indexed.empty()) {
+      refuse("reads and writes at no places that data says");
+    }
     for (const Instruction& one : unfused_.instructions) prepare(one);
   }
 

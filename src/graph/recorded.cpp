@@ -176,8 +176,21 @@ jit::Access access_of(const Recorded& recorded) {
     if (read) access.reads.push_back(range);
     if (written) access.writes.push_back(range);
   };
-  std::visit([&](const auto& operation) { visit_views(operation, add); }, recorded);
-  if (const auto* call = std::get_if<RecordedCall>(&recorded)) {
+  const auto* const call = std::get_if<RecordedCall>(&recorded);
+  if (call == nullptr) {
+    std::visit([&](const auto& operation) { visit_views(operation, add); }, recorded);
+  } else {
+    // Where data says places, a kernel is in more of the memory than its views show.
+    for (const Plan::Extent& extent : call->plan->extents) {
+      const std::size_t inputs = call->inputs.size();
+      const View& view = extent.output ? call->outputs[extent.operand - inputs]
+                                       : call->inputs[extent.operand].view();
+      if (view.size() == 0) continue;
+      const auto data = reinterpret_cast<std::uintptr_t>(view.data());
+      const jit::ByteRange range{data + static_cast<std::uintptr_t>(extent.low),
+                                 data + static_cast<std::uintptr_t>(extent.high)};
+      (extent.output ? access.writes : access.reads).push_back(range);
+    }
     for (const PlannedKernel& kernel : call->plan->kernels) {
       for (const PlannedKernel::PointerSlot& slot : kernel.pointers) {
         if (slot.before_pdl_wait)

@@ -71,6 +71,7 @@ fusion::Operand operand_of(const ArrayType& array, const Dims& shape, bool outpu
   operand.address = array.address;
   operand.offset = array.offset;
   operand.place = array.place;
+  operand.indexed = array.indexed;
   return operand;
 }
 

@@ -19,6 +19,8 @@ struct ArrayType {
   std::uint64_t address = 0;    ///< what alignment is taken from
   std::int64_t offset = 0;      ///< of the first element from the address
   fusion::MemoryPlace place{};  ///< in memory that operands share, if that is known for every call
+  fusion::IndexedAxis indexed{};  ///< of an operand at places that data says: `shape` and `strides`
+                                  ///< have those places' axes, and no stride along them
 };
 
 /// "output 1", "output 0 'y'", for messages.

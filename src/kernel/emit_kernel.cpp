@@ -25,7 +25,9 @@ bool is_packed_operand(const fusion::Operand& operand) { return is_packed(operan
 std::optional<fusion::Layout> products_of(const fusion::TypedGraph& graph, const RowsForm& rows,
                                           std::span<const fusion::Operand> operands,
                                           fusion::Backend backend, bool tiles) {
-  if (rows.space.splits > 1) return std::nullopt;
+  if (rows.space.splits > 1 || !graph.indexed.empty() || !graph.bounds.empty()) {
+    return std::nullopt;
+  }
   return fusion::plan_products(graph, rows.space, operands, rows.row_invariant, backend, tiles);
 }
 
@@ -51,7 +53,7 @@ bool gives_places(const fusion::TypedGraph& graph) {
 // The layout of each form.
 struct Planning {
   fusion::Layout operator()(const ElementwiseForm&) const {
-    return fusion::plan_layout(shape, operands, target.backend);
+    return fusion::plan_layout(shape, operands, target.backend, function.bounds);
   }
 
   fusion::Layout operator()(const RowsForm& rows) const {
@@ -60,7 +62,7 @@ struct Planning {
     }
     check_not_packed(function, operands);
     return fusion::plan_rows(rows.space, operands, rows.row_invariant, gives_places(function.graph),
-                             target.backend, target.rows);
+                             target.backend, target.rows, function.bounds);
   }
 
   fusion::Layout operator()(const ScanForm& scan) const {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/infer/iota.hpp"
 #include "fusion/infer/shapes.hpp"
 #include "fusion/schedule/iota_operands.hpp"
 #include "kiln/error.hpp"
@@ -34,6 +35,13 @@ fusion::Operand argument_operand(const ArrayType& array, const Dims& shape) {
 }
 
 // ---- Element by element ------------------------------------------------------------------------
+
+// How many arrays come before an argument.
+std::size_t array_position(const fusion::TypedGraph& graph, std::uint64_t argument) {
+  return static_cast<std::size_t>(std::count_if(
+      graph.arguments.begin(), graph.arguments.begin() + static_cast<std::ptrdiff_t>(argument),
+      [](const fusion::ArgumentType& type) { return !type.scalar; }));
+}
 
 // The outputs' shape, with the most axes that one of them has.
 Dims common_shape(const TypedFunction& function, std::span<const ArrayType> outputs) {
@@ -115,6 +123,11 @@ void add_rows(KernelSpec& spec, std::span<const ArrayType> arrays,
                                  fusion::is_row_invariant(array.shape, rows.space));
   }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (function.graph.place_of(true, i) != nullptr) {
+      rows.row_invariant.push_back(fusion::is_row_invariant(outputs[i].shape, rows.space));
+      spec.operands.push_back(operand_of(outputs[i], spec.shape, true));
+      continue;
+    }
     const Dims& kept = shapes[function.graph.outputs[i]];
     rows.row_invariant.push_back(fusion::is_row_invariant(kept, rows.space));
     const bool partial = rows.row_invariant.back() && function.splits > 1;
@@ -154,6 +167,61 @@ void add_scan(KernelSpec& spec, std::span<const ArrayType> arrays,
   if (fusion::has_scans(function.graph)) spec.form = std::move(space);
 }
 
+// ---- Places that data says ----------------------------------------------------------------------
+
+// The operands on which a value of the graph depends, as bits.
+std::uint64_t operands_behind(const KernelSpec& spec, fusion::NodeId id) {
+  const fusion::TypedGraph& graph = spec.function.graph;
+  const std::vector<bool> live = fusion::live_nodes(graph.nodes, std::span(&id, 1));
+  const auto iotas = fusion::iota_axes(graph);
+  std::uint64_t operands = 0;
+  for (fusion::NodeId at = 0; at <= id; ++at) {
+    const fusion::TypedNode& node = graph.nodes[at];
+    if (!live[at]) continue;
+    std::size_t operand = 0;
+    if (node.op == fusion::Op::input) {
+      operand = array_position(graph, node.payload);
+    } else if (node.op == fusion::Op::iota) {
+      const auto found = std::ranges::find(iotas, fusion::iota_axis(node)) - iotas.begin();
+      operand = spec.operands.size() - iotas.size() + static_cast<std::size_t>(found);
+    } else {
+      continue;
+    }
+    if (operand >= 64) {
+      throw Error(
+          Code::unsupported,
+          fmt::format("{}: places and ends that data says can depend on the first 64 operands of a "
+                      "kernel, not on number {}",
+                      spec.function.name, operand));
+    }
+    operands |= std::uint64_t{1} << operand;
+  }
+  return operands;
+}
+
+void add_index_operands(KernelSpec& spec) {
+  const fusion::TypedGraph& graph = spec.function.graph;
+  for (const fusion::BoundedAxis& bound : graph.bounds) {
+    const auto rank = static_cast<std::int64_t>(spec.shape.size());
+    spec.function.bounds.push_back(
+        {static_cast<std::size_t>(rank + bound.axis), operands_behind(spec, bound.end)});
+  }
+  for (const fusion::IndexedOperand& indexed : graph.indexed) {
+    const std::size_t first = indexed.output ? graph.arguments.size() : indexed.position;
+    const std::size_t position =
+        array_position(graph, first) + (indexed.output ? indexed.position : 0);
+    fusion::Operand& operand = spec.operands[position];
+    operand.index_operands = operands_behind(spec, indexed.place);
+    if (indexed.output && is_packed(operand.dtype) && operand.indexed.stride % 2 != 0) {
+      throw Error(
+          Code::unsupported,
+          fmt::format("{}: put: {} is stored where the elements of a place are whole bytes, "
+                      "got places {} elements apart",
+                      spec.function.name, name(operand.dtype), operand.indexed.stride));
+    }
+  }
+}
+
 std::vector<std::size_t> positions(std::size_t count) {
   std::vector<std::size_t> all(count);
   std::iota(all.begin(), all.end(), std::size_t{0});
@@ -181,6 +249,7 @@ KernelSpec kernel_spec(TypedFunction function, std::span<const ArrayType> arrays
   spec.outputs = positions(outputs.size());
   if (!fusion::works_along_axes(graph)) {
     add_elementwise(spec, arrays, outputs);
+    add_index_operands(spec);
     return spec;
   }
   std::vector<Dims> shapes =
@@ -190,6 +259,7 @@ KernelSpec kernel_spec(TypedFunction function, std::span<const ArrayType> arrays
   } else {
     add_rows(spec, arrays, outputs, std::move(shapes));
   }
+  add_index_operands(spec);
   return spec;
 }
 

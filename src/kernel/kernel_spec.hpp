@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct TypedFunction {
   Options options;
   fusion::TypedGraph graph;
   std::int64_t splits = 1;  ///< parts of each row, with a result for each: a split reduction
+  std::vector<fusion::AxisBound> bounds{};  ///< of each bound of the graph: of KernelSpec::shape
 };
 
 /// Every element of the iteration space on its own.
@@ -50,6 +52,9 @@ struct KernelSpec {
   /// The arguments and outputs of the call that are the function's, by position.
   std::vector<std::size_t> arguments;
   std::vector<std::size_t> outputs;
+  /// Of a call: outputs that are updated in place, and the arguments that they must be the views
+  /// of, by position.
+  std::vector<std::pair<std::size_t, std::size_t>> updates{};
 };
 
 /// The kernel of a function on such arrays; `arrays` are its array arguments in order. Throws

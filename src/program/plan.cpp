@@ -26,6 +26,7 @@ ArrayType type_of(const ProgramOperand& operand, const ProgramPlan& plan, const 
   ArrayType array = memory_of(operand, plan, call);
   array.shape = operand.shape;
   array.strides = operand.layout.strides;
+  array.indexed = operand.layout.indexed;
   const std::int64_t bit = (array.offset + operand.layout.offset) * bits(array.dtype);
   array.address += static_cast<std::uint64_t>(bit >> 3);
   array.offset = is_packed(array.dtype) ? bit >> 2 & 1 : 0;  // as View::from()

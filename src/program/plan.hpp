@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "call/call_types.hpp"
@@ -46,6 +47,8 @@ struct ProgramPlan {
   std::vector<DType> output_dtypes;
   std::vector<std::size_t> last_read;  ///< of each argument: the last step that reads it, plus one
   std::vector<std::size_t> written;    ///< of each output: the first step that writes to it
+  /// Outputs that are updated in place, and the arguments that they are.
+  std::vector<std::pair<std::size_t, std::size_t>> updates;
   ProgramInfo info;
 };
 

@@ -40,9 +40,10 @@ Prepared prepare(const Definition& definition, const CallTypes& call,
   for (const fusion::ArgumentType& argument : call.arguments) {
     const ArrayType array = argument.scalar ? ArrayType() : call.arrays[next++];
     shapes.push_back(array.shape);
-    prepared.arguments.push_back({array.strides, 0});
+    prepared.arguments.push_back({array.strides, 0, {}});
   }
-  fusion::ShapedGraph graph = fusion::shape_graph(typed, shapes, definition.name);
+  fusion::ShapedGraph graph = fusion::move_bounds(
+      fusion::expand_places(fusion::shape_graph(typed, shapes, definition.name)));
   std::vector<ArrayLayout> outputs;
   for (std::size_t i = 0; i < graph.graph.outputs.size(); ++i) {
     const NodeId output = graph.graph.outputs[i];
@@ -55,7 +56,7 @@ Prepared prepare(const Definition& definition, const CallTypes& call,
       const std::string label = output_label(definition.graph.output_names(), i);
       const ArrayType whole = with_kept_axes(definition.name, label, call.outputs[i], kept);
       check_output(definition.name, label, whole, kept);
-      outputs.push_back({whole.strides, 0});
+      outputs.push_back({whole.strides, 0, {}});
     }
   }
   graph.graph = fusion::drop_trivial_reductions(graph.graph, graph.shapes);

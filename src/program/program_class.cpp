@@ -367,6 +367,7 @@ fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call&
     operand.offset = at.numbers[mapped.offset];
     operand.split_stride = at.numbers[mapped.split_stride];
     operand.place.element = at.numbers[mapped.place];
+    operand.indexed = {at.numbers[mapped.place_stride], at.numbers[mapped.place_count]};
     if (operand.iota) continue;
     const std::uintptr_t base = mapped.memory < call.inputs.size() + call.outputs.size()
                                     ? address_of(call, mapped.memory)

@@ -95,6 +95,8 @@ struct ProgramClass final : CachedPlan {
     Number offset = 0;  ///< of an iota
     Number split_stride = 0;
     Number place = 0;
+    Number place_stride = 0;  ///< Operand::indexed
+    Number place_count = 0;
   };
   struct Step {
     KernelSpec spec;  ///< of the first call

@@ -151,6 +151,9 @@ class FormMaker {
         numbers(own.strides.size(), [&](const PlanSample& s) { return of(s).strides; });
     operand.offset = number([&](const PlanSample& s) { return of(s).offset; });
     operand.split_stride = number([&](const PlanSample& s) { return of(s).split_stride; });
+    operand.fixed.index_operands = own.index_operands;
+    operand.place_stride = number([&](const PlanSample& s) { return of(s).indexed.stride; });
+    operand.place_count = number([&](const PlanSample& s) { return of(s).indexed.extent; });
     operand.place = number([&](const PlanSample& s) { return of(s).place.element; });
     return operand;
   }

@@ -290,6 +290,14 @@ void ReadyProgram::check(const Call& call, const View& workspace) const {
     const View& read = call.inputs[i].view();
     check_apart(read, range_of(read, reads_[i].extent), i);
   }
+  for (const auto& [output, argument] : plan_.updates) {
+    if (is_same_view(call.outputs[output], call.inputs[argument].view())) continue;
+    const CallNames names = names_of(definition_);
+    throw Error(Code::invalid_argument,
+                fmt::format("{}: {}: expected exactly the view of {}, which put updates in place",
+                            definition_.name, operand_label(names, call, inputs + output),
+                            operand_label(names, call, argument)));
+  }
   for (std::size_t i = 0; i < call.outputs.size(); ++i) {
     const View& written = call.outputs[i];
     const Range range = range_of(written, outputs_[i]);

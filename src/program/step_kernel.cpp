@@ -7,10 +7,13 @@ namespace kiln {
 KernelSpec StepKernel::spec(CallTypes types) const {
   std::size_t array = 0;
   for (std::size_t i = 0; i < types.arguments.size(); ++i) {
-    if (!types.arguments[i].scalar) types.arrays[array++].place = places_[i];
+    if (types.arguments[i].scalar) continue;
+    types.arrays[array].place = places_[i];
+    types.arrays[array++].indexed = indexed_[i];
   }
   for (std::size_t i = 0; i < types.outputs.size(); ++i) {
     types.outputs[i].place = places_[types.arguments.size() + i];
+    types.outputs[i].indexed = indexed_[types.arguments.size() + i];
   }
   return kernel_spec(function_, types.arrays, types.outputs);
 }
@@ -22,7 +25,7 @@ CallNames StepKernel::names() const {
 std::size_t StepKernel::bytes() const {
   const fusion::TypedGraph& graph = function_.graph;
   std::size_t bytes = sizeof *this + function_.name.size() + function_.expression.size();
-  bytes += places_.size() * sizeof(fusion::MemoryPlace);
+  bytes += places_.size() * (sizeof(fusion::MemoryPlace) + sizeof(fusion::IndexedAxis));
   bytes += graph.nodes.size() * sizeof(fusion::TypedNode);
   for (const auto* names : {&graph.argument_names, &graph.output_names}) {
     for (const std::string& name : *names) bytes += sizeof name + name.size();
@@ -32,8 +35,10 @@ std::size_t StepKernel::bytes() const {
 
 std::unique_ptr<Plan> StepKernel::make_plan(const Call& call, OnMiss on_miss) const {
   const KernelSpec kernel = spec(check_call(names(), call));
-  // The expression does not say that the kernel stores a result for each split.
-  if (logged_ && logs_manifest() && function_.splits == 1) {
+  // The expression does not say that the kernel stores a result for each split, nor do views where
+  // data says places.
+  const bool is_function = function_.splits == 1 && function_.graph.indexed.empty();
+  if (logged_ && logs_manifest() && is_function) {
     log_function(names(), function_.expression, function_.options,
                  specification_of(names(), call, places_));
   }

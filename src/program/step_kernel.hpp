@@ -1,5 +1,5 @@
-// A kernel of a Program: a function whose types are known, and where its operands begin in memory
-// that they share.
+// A kernel of a Program: a function whose types are known, where its operands begin in memory that
+// they share, and which of them are at places that data says.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,12 @@ namespace kiln {
 class StepKernel final : public Callable {
  public:
   /// `logged`: in manifests it is a function, since its program cannot be in one.
-  StepKernel(TypedFunction function, std::vector<fusion::MemoryPlace> places, bool logged)
+  StepKernel(TypedFunction function, std::vector<fusion::MemoryPlace> places,
+             std::vector<fusion::IndexedAxis> indexed, bool logged)
       : Callable(function.options.on_miss),
         function_(std::move(function)),
         places_(std::move(places)),
+        indexed_(std::move(indexed)),
         logged_(logged) {}
 
   const TypedFunction& function() const { return function_; }
@@ -31,7 +33,8 @@ class StepKernel final : public Callable {
   std::vector<KernelSpec> specs(const CallTypes& types) const override { return {spec(types)}; }
 
   const TypedFunction function_;
-  const std::vector<fusion::MemoryPlace> places_;  ///< of the arguments, then of the outputs
+  const std::vector<fusion::MemoryPlace> places_;   ///< of the arguments, then of the outputs
+  const std::vector<fusion::IndexedAxis> indexed_;  ///< of the same
   const bool logged_;
 };
 

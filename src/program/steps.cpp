@@ -44,7 +44,10 @@ class Steps {
     plan_.last_read.resize(graph_.graph.arguments.size());
     find_shared();
     place_whole();
-    for (std::size_t k = 0; k < partition_.kernels.size(); ++k) add_step(k);
+    for (std::size_t k = 0; k < partition_.kernels.size(); ++k) {
+      add_step(k);
+      check_updates(k);
+    }
     plan_.info.program = definition_.name;
     plan_.info.bytes = partition_.bytes;
     plan_.info.op_by_op_bytes = partition_.unfused_bytes;
@@ -77,6 +80,9 @@ class Steps {
         const Place place{Kind::output, i, part.layout};
         outputs_[part.value].push_back(place);
         if (op == Op::join || op == Op::custom_call) places_[part.value] = place;
+        if (const auto argument = fusion::updated_argument(graph_, part.value)) {
+          plan_.updates.emplace_back(i, node(*argument).payload);
+        }
       }
     }
     for (NodeId id = 0; id < graph_.graph.nodes.size(); ++id) {
@@ -115,6 +121,27 @@ class Steps {
     const std::string whole =
         place.kind == Kind::output ? output_name(place.index) : fmt::format("t{}", id);
     return fmt::format("a part of {}", whole);
+  }
+
+  // Where a kernel writes is nothing that it reads: threads would meet there.
+  void check_updates(std::size_t k) const {
+    const ProgramStep& step = plan_.steps[k];
+    for (const auto& [output, argument] : plan_.updates) {
+      const auto writes = [&](const ProgramOperand& operand) {
+        return operand.kind == Kind::output && operand.index == output;
+      };
+      const auto reads = [&](const ProgramOperand& operand) {
+        return operand.kind == Kind::argument && operand.index == argument;
+      };
+      if (!step.kernel || std::ranges::none_of(step.outputs, writes) ||
+          std::ranges::none_of(step.inputs, reads)) {
+        continue;
+      }
+      throw Error(Code::unsupported,
+                  fmt::format("{}: put: the kernel that updates '{}' reads it too; only another "
+                              "kernel, before it, can",
+                              definition_.name, graph_.graph.argument_names[argument]));
+    }
   }
 
   // -- Steps
@@ -173,8 +200,8 @@ class Steps {
     }
     for (const NodeId id : kernel.arguments) step.inputs.push_back(input(id, k, info, after));
     if (!along_axes) give_one_rank(step.outputs);
-    step.kernel =
-        std::make_shared<StepKernel>(std::move(function), places_of(step), has_custom_calls_);
+    step.kernel = std::make_shared<StepKernel>(std::move(function), places_of(step),
+                                               indexed_of(step), has_custom_calls_);
     step.shape = part.shape;
     return step;
   }
@@ -190,6 +217,14 @@ class Steps {
     for (const ProgramOperand& operand : step.inputs) add(operand);
     for (const ProgramOperand& operand : step.outputs) add(operand);
     return places;
+  }
+
+  static std::vector<fusion::IndexedAxis> indexed_of(const ProgramStep& step) {
+    std::vector<fusion::IndexedAxis> indexed;
+    for (const auto* operands : {&step.inputs, &step.outputs}) {
+      for (const ProgramOperand& operand : *operands) indexed.push_back(operand.layout.indexed);
+    }
+    return indexed;
   }
 
   // Outputs of a kernel that works element by element have one shape, but for axes of size one in
@@ -229,6 +264,7 @@ class Steps {
         Place place = places_.at(join);
         place.layout.strides = layout.strides;
         place.layout.offset += layout.offset;
+        place.layout.indexed = layout.indexed;
         stores.push_back(
             {id, place.kind == Kind::output ? own : fusion::stored_dtype(graph_, join)});
         outputs.push_back(written(id, place, k));
@@ -272,6 +308,7 @@ class Steps {
     if (root != id) {
       operand.layout.strides = view_layout(id).strides;
       operand.layout.offset += view_layout(id).offset;
+      operand.layout.indexed = view_layout(id).indexed;
     }
     return operand;
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "core/device_memory.hpp"
 #include "files/format.hpp"
@@ -39,6 +40,22 @@ std::vector<Output> allocate_outputs(const Function& function, const std::vector
   return outputs;
 }
 
+/// The input that an output is, updated in place. Throws Error(unsupported) where it is not in C
+/// order.
+std::optional<std::size_t> updated_input(const fusion::Graph& graph, std::size_t output,
+                                         const std::vector<Input>& inputs) {
+  const fusion::Node& node = graph[graph.outputs()[output]];
+  if (node.op != fusion::Op::put) return std::nullopt;
+  const std::size_t input = graph[node.operands[0]].payload;
+  const files::HostTensor& tensor = *inputs[input].tensor;
+  if (tensor.strides != contiguous_strides(tensor.shape)) {
+    throw Error(Code::unsupported,
+                fmt::format("input '{}', which put updates: expected an array in C order",
+                            inputs[input].name));
+  }
+  return input;
+}
+
 /// A number in the bytes of its dtype, as the reference reads it.
 std::uint64_t scalar_bytes(const Scalar& scalar) {
   if (scalar.dtype() != DType::f32) return scalar.bits();
@@ -67,7 +84,8 @@ void evaluate_along_axes(const Function& function, const fusion::Extract& part,
 void evaluate_output(const Function& function, const fusion::Graph& whole,
                      const std::vector<Input>& inputs, std::size_t index, Output& output) {
   const fusion::Extract part = fusion::extract(whole, std::span(&index, 1));
-  const bool by_arrays = fusion::works_along_axes(part.graph) || fusion::program_op(part.graph);
+  const bool by_arrays = fusion::works_along_axes(part.graph) || fusion::program_op(part.graph) ||
+                         fusion::has_indexed(part.graph);
   std::vector<fusion::ArgumentType> types;
   std::vector<fusion::ReferenceOperand> arguments;
   std::vector<std::uint64_t> numbers(inputs.size());
@@ -163,7 +181,13 @@ Execution run_on_device(const Function& function, const std::vector<Input>& inpu
   }
   std::vector<View> views;
   std::vector<void*> stored;
+  const fusion::Graph graph = fusion::parse(function.expression());
   for (const Output& output : result.outputs) {
+    if (const auto input = updated_input(graph, views.size(), inputs)) {
+      views.push_back(arguments[*input].view());
+      stored.push_back(views.back().data());
+      continue;
+    }
     memory.emplace_back(backend, output.bytes.size());
     stored.push_back(memory.back().data());
     views.emplace_back(memory.back().data(), output.dtype, output.shape, device);

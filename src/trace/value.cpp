@@ -9,6 +9,7 @@
 
 #include "fusion/graph/composition.hpp"
 #include "fusion/graph/graph.hpp"
+#include "fusion/graph/indexed.hpp"
 #include "fusion/graph/reduction_calls.hpp"
 #include "fusion/graph/shape_ops.hpp"
 #include "kiln/dynamic.hpp"
@@ -171,6 +172,25 @@ Value stack(std::int64_t axis, std::span<const Value> values) {
 
 Value stack(std::int64_t axis, std::initializer_list<Value> values) {
   return stack(axis, std::span(values.begin(), values.size()));
+}
+
+Value take(const Value& x, const Value& indices, std::int64_t axis) {
+  const Value operands[] = {x, indices};
+  fusion::Graph& graph = common_graph("take", operands);
+  return {&graph, fusion::take(graph, x.node_in(graph), indices.node_in(graph), axis)};
+}
+
+Value put(const Value& x, const Value& indices, const Value& y, std::int64_t axis) {
+  const Value operands[] = {x, indices, y};
+  fusion::Graph& graph = common_graph("put", operands);
+  return {&graph,
+          fusion::put(graph, x.node_in(graph), indices.node_in(graph), y.node_in(graph), axis)};
+}
+
+Value bound(const Value& x, const Value& end, std::int64_t axis) {
+  const Value operands[] = {x, end};
+  fusion::Graph& graph = common_graph("bound", operands);
+  return {&graph, fusion::bound(graph, x.node_in(graph), end.node_in(graph), axis)};
 }
 
 std::vector<Value> call(const LibraryCall& call, std::size_t results,

@@ -21,6 +21,10 @@ class ColumnEmitter : public ReductionEmitter {
  private:
   bool is_guarded() const override { return !is_host(); }
 
+  bool ends_columns() const {
+    return std::ranges::find(schedule_.bounds, static_cast<int>(inner())) != schedule_.bounds.end();
+  }
+
   void add_counts() override { out_.add_divisor(Parameter::Kind::column_strips, "strips"); }
 
   // Slots that all reductions use in turn.
@@ -52,17 +56,28 @@ class ColumnEmitter : public ReductionEmitter {
     locate_split("rest", "row");
     split_bounds();
     if (is_host()) {
+      out_.coordinates(2, index_, "row", 0, first_reduced());
+      row_ends();
       out_.line(2, "const {} first = strip * {};", index_, schedule_.width);
+      if (ends_columns()) out_.line(2, "if (first >= size) continue;");
     } else {
       out_.line(2, "const {} thread = thread_of<{}, {}>();", index_, rows_.columns, rows_.threads);
       out_.line(2, "const {} column = (strip * {} + thread_of<1, {}>()) * {};", index_,
                 rows_.columns, rows_.columns, schedule_.width);
-      out_.line(2, "const bool active = {}column < size;",
-                rows_.rows > 1 ? "wanted < row_count && " : "");
+      if (change_rows()) {
+        out_.line(2, "bool active = {};", rows_.rows > 1 ? "wanted < row_count" : "true");
+      }
+      out_.coordinates(2, index_, "row", 0, first_reduced(), change_rows());
+      row_ends();
+      if (change_rows()) {
+        out_.line(2, "active = active && column < size;");
+      } else {
+        out_.line(2, "const bool active = {}column < size;",
+                  rows_.rows > 1 ? "wanted < row_count && " : "");
+      }
       out_.line(2, "const {} first = active ? column : 0;", index_);
     }
     out_.line(2, "const int lanes = lanes_from<{}>(first, size);", schedule_.width);
-    out_.coordinates(2, index_, "row", 0, first_reduced());
     row_pointers();
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       const OperandText& operand = operands_[i];
@@ -106,7 +121,7 @@ class ColumnEmitter : public ReductionEmitter {
         if (node_text_.needs_storage(static_cast<NodeId>(id))) storage_[id] = lane;
         values_[id] = fmt::format("to<{}>({})", compute_type(node.dtype), lane);
       } else if (node.arity == 0) {
-        emit_value(id, 2);
+        if (!known_[id]) emit_value(id, 2);
       } else if (node_text_.of(static_cast<NodeId>(id), values_, storage_).same) {
         passed_on.push_back(id);
       } else {

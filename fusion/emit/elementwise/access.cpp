@@ -12,20 +12,143 @@ namespace kiln::fusion {
 // One element for the whole row, the same for every lane.
 void ElementEmitter::emit_broadcast_loads(int depth) {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    const ElementOperand& operand = operands_[i];
-    if (!operands_.is_read(i) || operands_.per_lane(i)) continue;
-    const std::string pointer = operands_.row_pointer(i);
-    const bool plain = pointer.find(' ') == std::string::npos;
-    define_input(depth, operand,
-                 is_packed(operand.dtype) ? fmt::format("element({})", pointer)
-                 : plain                  ? "*" + pointer
-                                          : "*(" + pointer + ")");
+    const bool done = i < loaded_.size() && loaded_[i];
+    if (is_indexed_by(i, Indexing::none) && !done) emit_broadcast_load(depth, i);
   }
+}
+
+void ElementEmitter::emit_broadcast_load(int depth, std::size_t i) {
+  const ElementOperand& operand = operands_[i];
+  if (!operands_.is_read(i) || operands_.per_lane(i)) return;
+  const std::string pointer = operands_.row_pointer(i);
+  const bool plain = pointer.find(' ') == std::string::npos;
+  define_input(depth, operand,
+               is_packed(operand.dtype) ? fmt::format("element({})", pointer)
+               : plain                  ? "*" + pointer
+                                        : "*(" + pointer + ")");
+}
+
+// ---- Places that data says ----------------------------------------------------------------------
+
+NodeId ElementEmitter::place_node(std::size_t i) const {
+  const ElementOperand& operand = operands_[i];
+  if (!operand.output) return *graph_.place_of(false, operand.argument);
+  const auto first = std::ranges::find_if(operands_, &ElementOperand::output);
+  return *graph_.place_of(true, i - static_cast<std::size_t>(first - operands_.begin()));
+}
+
+std::size_t ElementEmitter::operand_of_input(NodeId id) const {
+  const auto operand = std::ranges::find_if(operands_, [&](const ElementOperand& o) {
+    return !o.output && !o.iota && o.argument == graph_.nodes[id].payload;
+  });
+  return static_cast<std::size_t>(operand - operands_.begin());
+}
+
+// Where an operand's elements are: NAME_there, and from its first row NAME_at.
+void ElementEmitter::emit_place(int depth, std::size_t i) {
+  const std::string& name = operands_[i].name;
+  const std::string& place = values_[place_node(i)];
+  line(depth, "const bool {0}_there = is_place({1}, {0}_places);", name, place);
+  line(depth, "const {0} {1}_at = place_offset({1}_there, {2}, {1}_place_stride);", signed_index_,
+       name, place);
+}
+
+// Where axes end, and that there is nothing to do beyond, before anything else is read.
+void ElementEmitter::emit_ends() {
+  if (graph_.bounds.empty()) return;
+  std::vector<NodeId> ends;
+  for (const BoundedAxis& bound : graph_.bounds) ends.push_back(bound.end);
+  emit_iota_rows(2);
+  of_row_ = live_nodes(graph_.nodes, ends);
+  loaded_.assign(operands_.size(), false);
+  depth_ = 2;
+  for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+    if (!of_row_[id]) continue;
+    if (graph_.nodes[id].op == Op::input) {
+      const std::size_t i = operand_of_input(id);
+      emit_broadcast_load(2, i);
+      loaded_[i] = true;
+    }
+    emit_node(id);
+  }
+  std::string row_end = "size";
+  for (std::size_t b = 0; b < graph_.bounds.size(); ++b) {
+    const std::string& end = values_[graph_.bounds[b].end];
+    if (schedule_.bounds[b] + 1 == schedule_.rank) {
+      row_end = fmt::format("end_within({}, {})", end, row_end);
+    } else {
+      line(2, "if (at_{0} >= end_within({1}, {2}(-1))) continue;", schedule_.bounds[b], end,
+           index_);
+    }
+  }
+  if (!ends_in_row()) return;
+  line(2, "const {} row_end = {};", index_, row_end);
+  line(2, "if (start >= row_end) continue;");
+}
+
+// The places that are the same for a whole row, with what they are computed from, and what is read
+// there for the whole row.
+void ElementEmitter::emit_row_places() {
+  std::vector<NodeId> places;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (is_indexed_by(i, Indexing::row)) places.push_back(place_node(i));
+  }
+  if (places.empty()) return;
+  emit_iota_rows(2);
+  const std::vector<bool> before = std::move(of_row_);
+  of_row_ = live_nodes(graph_.nodes, places);
+  depth_ = 2;
+  std::vector<bool> emitted(operands_.size(), false);
+  for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+    if (before[id]) of_row_[id] = true;
+    if (!of_row_[id] || before[id]) continue;
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::input && is_indexed_by(operand_of_input(id), Indexing::row)) {
+      const std::size_t i = operand_of_input(id);
+      emit_place(2, i);
+      emit_broadcast_load(2, i);
+      emitted[i] = true;
+    }
+    emit_node(id);
+  }
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (!is_indexed_by(i, Indexing::row) || emitted[i]) continue;
+    emit_place(2, i);
+    emit_broadcast_load(2, i);
+  }
+}
+
+// Whether an output's lanes are collected on the CPU, where else they are its memory: what is not
+// there must not be written.
+bool ElementEmitter::collects(std::size_t i) const {
+  return schedule_.backend == Backend::host && is_indexed_by(i, Indexing::row) &&
+         !is_packed(operands_[i].dtype);
+}
+
+// An element whose place is one of its own.
+std::string ElementEmitter::element_at_place(std::size_t i) const {
+  const std::string place = operands_.lane_place(i);
+  if (!is_packed(operands_[i].dtype)) {
+    return fmt::format("({})[{}]", operands_.row_pointer(i), place);
+  }
+  const std::string row = operands_.row_place(i);
+  return fmt::format("element(packed({}_data, {}{}{}))", operands_[i].name, row,
+                     row.empty() ? "" : " + ", place);
+}
+
+void ElementEmitter::emit_lane_store(int depth, std::size_t i, NodeId id) {
+  emit_place(depth, i);
+  line(depth, "if ({}_there) ({})[{}] = {};", operands_[i].name, operands_.row_pointer(i),
+       operands_.lane_place(i), element_text(i, id));
 }
 
 // Defines a loaded element as the value that is computed with and, if needed, in its storage type.
 void ElementEmitter::define_input(int depth, const ElementOperand& operand, std::string element) {
-  const auto id = input_of(static_cast<std::size_t>(&operand - &operands_[0]));
+  const auto i = static_cast<std::size_t>(&operand - &operands_[0]);
+  const auto id = input_of(i);
+  if (!is_indexed_by(i, Indexing::none)) {
+    element = fmt::format("value_or_zero({}_there, {})", operand.name, element);
+  }
   if (node_text_.needs_storage(id)) {
     storage_[id] = operand.name + "_bits";
     line(depth, "const {} {} = {};", storage_type(operand.dtype), storage_[id], element);
@@ -41,7 +164,9 @@ void ElementEmitter::emit_vector_loads() {
     const ElementOperand& operand = operands_[i];
     const OperandSchedule& schedule = schedule_.operands[i];
     const std::string_view lanes = is_packed(operand.dtype) ? ", lanes" : "";
-    if (!operands_.is_read(i) || operands_.is_within(i)) continue;
+    if (!operands_.is_read(i) || operands_.is_within(i) || is_indexed_by(i, Indexing::lane)) {
+      continue;
+    }
     if (prefetches_rows(i)) {
       line(3, "prefetch_row<{}>({}, {}, at_{}, top, first);", schedule_.tile,
            operands_.row_pointer(i, schedule_.tile_axis), operands_[i].stride_name(tile_axis()),
@@ -106,9 +231,13 @@ bool ElementEmitter::prefetches_rows(std::size_t i) const {
 void ElementEmitter::emit_results() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const std::string& name = operands_[i].name;
-    if (!operands_[i].output || operands_.is_within(i)) continue;
+    if (!operands_[i].output || operands_.is_within(i) || is_indexed_by(i, Indexing::lane)) {
+      continue;
+    }
     const bool in_rows = operands_.moves_in_vectors(i);
-    if (converts_in_blocks(i) && schedule_.streamed) {
+    if (collects(i)) {
+      line(3, "auto {0}_lanes = collect<width.size>({0}_data);", name);
+    } else if (converts_in_blocks(i) && schedule_.streamed) {
       line(3, "Collected<f16_lane, width.size> {}_lanes;", name);
     } else if (converts_in_blocks(i)) {
       line(3, "auto {}_lanes = half_results<width.size>({}, first);", name,
@@ -139,8 +268,10 @@ std::string ElementEmitter::looked_up(std::size_t i) const {
 bool ElementEmitter::converts_in_blocks(std::size_t i) const {
   const OperandSchedule& schedule = schedule_.operands[i];
   if (schedule_.backend != Backend::host || operands_[i].dtype != DType::f16 || schedule_.table ||
-      operands_.tiled() || schedule.access != Access::contiguous)
+      operands_.tiled() || schedule.access != Access::contiguous ||
+      schedule.indexing == Indexing::lane)
     return false;
+  if (operands_[i].output && schedule.indexing != Indexing::none) return false;
   if (!operands_[i].output) return !node_text_.needs_storage(input_of(i));
   const NodeId id = output_node(i);
   return !node_text_.needs_storage(id) &&
@@ -173,8 +304,15 @@ NodeId ElementEmitter::input_of(std::size_t i) const {
 void ElementEmitter::emit_stores() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const ElementOperand& operand = operands_[i];
-    if (!operand.output || operands_.is_within(i)) continue;
+    if (!operand.output || operands_.is_within(i) || is_indexed_by(i, Indexing::lane)) continue;
     const std::string_view lanes = is_packed(operand.dtype) ? ", lanes" : "";
+    if (collects(i)) {
+      line(3, "put_where({0}_there, {1}, first, {2}lanes, {0}_lanes);", operand.name,
+           operands_.row_pointer(i),
+           operands_.moves_in_vectors(i) ? "" : operands_.inner_stride(i) + ", ");
+      continue;
+    }
+    if (is_indexed_by(i, Indexing::row)) line(3, "if ({}_there)", operand.name);
     if (schedule_.table) {
       line(3, "{}({}, first, lanes, {});", schedule_.streamed ? "stream" : "put",
            operands_.row_pointer(i), looked_up(i));

@@ -1,6 +1,8 @@
 // The frame of an elementwise kernel, and the indices of its work items.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "fusion/emit/device_text.hpp"
 #include "fusion/emit/elementwise/emitter.hpp"
 #include "fusion/emit/emit.hpp"
@@ -19,19 +21,21 @@ KernelDescription ElementEmitter::run() {
   } else {
     line(1, "KILN_FOR_EACH_WORK_ITEM({}, {}, item, work_items) {{", index_, block());
     emit_coordinates();
+    emit_ends();
     emit_broadcast_loads(2);
+    emit_row_places();
     if (schedule_.table) emit_table();
     const bool host = schedule_.backend == Backend::host;
-    line(2, "{}(start, size, [&](auto width, {} first, {} lanes) KILN_INLINED {{",
+    line(2, "{}(start, {}, [&](auto width, {} first, {} lanes) KILN_INLINED {{",
          is_multi_vector() ? fmt::format("for_each_vectors<{}, {}, {}>", schedule_.width,
                                          schedule_.vectors, schedule_.width * schedule_.threads)
                            : fmt::format("for_each_vector<{}>", schedule_.width),
-         index_, host ? "auto" : "int");
+         ends_in_row() ? "row_end" : "size", index_, host ? "auto" : "int");
   }
   if (!schedule_.table) {
     emit_vector_loads();
     emit_results();
-    emit_iota_rows();
+    emit_iota_rows(3);
     emit_random_words();
     line(3, "KILN_FOR_EACH_LANE(lane, width, lanes) {{");
     emit_lane(4);
@@ -45,6 +49,11 @@ KernelDescription ElementEmitter::run() {
   line(0, "}}  // namespace kiln");
   writer_.host_entry(schedule_.streamed ? "finish_streams();" : "");
   return writer_.finish(static_cast<std::uint32_t>(block()));
+}
+
+// Whether a value says where rows end.
+bool ElementEmitter::ends_in_row() const {
+  return std::ranges::find(schedule_.bounds, schedule_.rank - 1) != schedule_.bounds.end();
 }
 
 int ElementEmitter::block() const {

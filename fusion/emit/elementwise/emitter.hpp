@@ -29,7 +29,8 @@ class ElementEmitter {
         signed_index_(operands_.signed_index()),
         values_(graph.nodes.size()),
         storage_(graph.nodes.size()),
-        words_(graph.nodes.size()) {}
+        words_(graph.nodes.size()),
+        of_row_(graph.nodes.size(), false) {}
   KernelDescription run();
 
  private:
@@ -53,6 +54,20 @@ class ElementEmitter {
 
   // What is loaded and stored.
   void emit_broadcast_loads(int depth);
+  void emit_broadcast_load(int depth, std::size_t i);
+  bool is_indexed_by(std::size_t i, Indexing indexing) const {
+    return schedule_.operands[i].indexing == indexing;
+  }
+  // Places and ends that data says.
+  void emit_ends();
+  bool ends_in_row() const;
+  void emit_row_places();
+  void emit_place(int depth, std::size_t i);
+  NodeId place_node(std::size_t i) const;
+  bool collects(std::size_t i) const;
+  std::string element_at_place(std::size_t i) const;
+  void emit_lane_store(int depth, std::size_t i, NodeId id);
+  std::size_t operand_of_input(NodeId id) const;
   void define_input(int depth, const ElementOperand& operand, std::string element);
   void emit_vector_loads();
   bool is_preloaded(std::size_t i) const;
@@ -67,7 +82,7 @@ class ElementEmitter {
   void emit_stores();
 
   // What is computed.
-  void emit_iota_rows();
+  void emit_iota_rows(int depth);
   void emit_lane(int depth);
   std::string element_text(std::size_t i, NodeId id) const;
   void emit_table();
@@ -92,6 +107,8 @@ class ElementEmitter {
   std::vector<std::string> values_;
   std::vector<std::string> storage_;  ///< of narrow numbers: the text of the storage type
   std::vector<std::string> words_;    ///< of random numbers, those of a whole vector
+  std::vector<bool> of_row_;          ///< nodes that are computed before the lanes
+  std::vector<bool> loaded_;          ///< operands that have been for the whole row
   int depth_ = 4;                     ///< of the statements for each lane
   KernelWriter writer_{schedule_};
 };

@@ -52,6 +52,10 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
       if (!schedule_.has_stride(i, k) || is_within(i)) continue;
       writer.add_offset(P::stride, operands_[i].stride_name(k), i, k);
     }
+    if (indexing(i) != Indexing::none) {
+      writer.add_offset(P::place_stride, operands_[i].name + "_place_stride", i);
+      writer.add_offset(P::place_count, operands_[i].name + "_places", i);
+    }
   }
 }
 
@@ -73,12 +77,30 @@ bool ElementOperands::is_read(std::size_t i) const {
 
 bool ElementOperands::per_lane(std::size_t i) const {
   const Access access = schedule_.operands[i].access;
-  return access != Access::broadcast && access != Access::scalar;
+  return (access != Access::broadcast && access != Access::scalar) || indexing(i) == Indexing::lane;
 }
 
 bool ElementOperands::moves_in_vectors(std::size_t i) const {
   const Access access = schedule_.operands[i].access;
-  return access == Access::contiguous || access == Access::interleaved;
+  return (access == Access::contiguous || access == Access::interleaved) &&
+         indexing(i) != Indexing::lane;
+}
+
+std::string ElementOperands::place_term(std::size_t i) const {
+  return indexing(i) == Indexing::row ? operands_[i].name + "_at" : std::string();
+}
+
+std::string ElementOperands::lane_place(std::size_t i) const {
+  const std::string& name = operands_[i].name;
+  std::string place = name + "_at";
+  switch (schedule_.operands[i].access) {
+    case Access::contiguous: place += fmt::format(" + {}(first + lane)", signed_index()); break;
+    case Access::strided:
+      place += fmt::format(" + {}(first + lane) * {}", signed_index(), inner_stride(i));
+      break;
+    default: break;
+  }
+  return place;
 }
 
 std::string ElementOperands::row_pointer(std::size_t i, int but) const {
@@ -92,6 +114,7 @@ std::string ElementOperands::row_pointer(std::size_t i, int but) const {
     if (schedule_.has_stride(i, k) && static_cast<int>(k) != but)
       pointer += fmt::format(" + {}(at_{}) * {}", signed_index(), k, operands_[i].stride_name(k));
   }
+  if (const std::string at = place_term(i); !at.empty()) pointer += " + " + at;
   return pointer;
 }
 
@@ -101,6 +124,9 @@ std::string ElementOperands::row_place(std::size_t i) const {
     if (!schedule_.has_stride(i, k)) continue;
     row += fmt::format("{}{}(at_{}) * {}", row.empty() ? "" : " + ", signed_index(), k,
                        operands_[i].stride_name(k));
+  }
+  if (const std::string at = place_term(i); !at.empty()) {
+    row += row.empty() ? at : " + " + at;
   }
   return row;
 }

@@ -47,6 +47,11 @@ class ElementOperands {
   /// Whether its elements are in the vectors of another operand.
   bool is_within(std::size_t i) const { return schedule_.operands[i].way != 0; }
 
+  /// The part of a pointer or of a place that data says, after what is before it; empty if none.
+  std::string place_term(std::size_t i) const;
+  Indexing indexing(std::size_t i) const { return schedule_.operands[i].indexing; }
+  /// An element's offset in its row, where its place differs from lane to lane.
+  std::string lane_place(std::size_t i) const;
   /// The pointer to a row, without the offset along the axis `but`.
   std::string row_pointer(std::size_t i, int but = -1) const;
   /// The offset of a row in elements, or the value of an iota there; empty for 0.

@@ -9,10 +9,11 @@
 
 namespace kiln::fusion {
 
-void ElementEmitter::emit_iota_rows() {
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
+void ElementEmitter::emit_iota_rows(int depth) {
+  const bool known = std::ranges::find(of_row_, true) != of_row_.end();
+  for (std::size_t i = 0; i < operands_.size() && !known; ++i) {
     const std::string row = operands_[i].iota ? operands_.row_place(i) : "";
-    if (!row.empty()) line(3, "const {} {}_row = {};", signed_index_, operands_[i].name, row);
+    if (!row.empty()) line(depth, "const {} {}_row = {};", signed_index_, operands_[i].name, row);
   }
 }
 
@@ -21,12 +22,16 @@ void ElementEmitter::emit_lane(int depth) {
   depth_ = depth;
   const std::vector<bool> needed = find_needed();
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (needed[id]) emit_node(id);
+    if (needed[id] && !of_row_[id]) emit_node(id);
   }
   std::size_t output = 0;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!operands_[i].output) continue;
     const NodeId id = graph_.outputs[output++];
+    if (is_indexed_by(i, Indexing::lane)) {
+      emit_lane_store(depth, i, id);
+      continue;
+    }
     line(depth, "{} = {};", operands_.lane_of(i), element_text(i, id));
   }
 }
@@ -107,7 +112,7 @@ std::string ElementEmitter::invariant_text(NodeId id) const {
 // already there.
 std::vector<bool> ElementEmitter::find_needed() const {
   std::vector<bool> needed(graph_.nodes.size(), false);
-  for (const NodeId output : graph_.outputs) needed[output] = true;
+  for (const NodeId root : graph_.roots()) needed[root] = true;
   for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
     if (!needed[id] || !words_[id].empty()) continue;
     for (const NodeId operand : graph_.nodes[id].inputs()) needed[operand] = true;
@@ -141,9 +146,11 @@ void ElementEmitter::emit_node(std::size_t id) {
 }
 
 bool ElementEmitter::is_operand(NodeId id) const {
-  return std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
-    return std::ranges::count(node.inputs(), id) != 0;
-  });
+  const bool says_place =
+      std::ranges::find(graph_.indexed, id, &IndexedOperand::place) != graph_.indexed.end();
+  return says_place || std::ranges::any_of(graph_.nodes, [&](const TypedNode& node) {
+           return std::ranges::count(node.inputs(), id) != 0;
+         });
 }
 
 void ElementEmitter::define(std::size_t id, const std::string& expression) {
@@ -158,7 +165,10 @@ void ElementEmitter::emit_input(std::size_t id, const TypedNode& node) {
   values_[id] = operand->name;
   const auto i = static_cast<std::size_t>(operand - operands_.begin());
   if (!operands_.per_lane(i)) return;
-  define_input(depth_, *operand, operands_.lane_of(i));
+  if (!is_indexed_by(i, Indexing::lane))
+    return define_input(depth_, *operand, operands_.lane_of(i));
+  emit_place(depth_, i);
+  define_input(depth_, *operand, element_at_place(i));
 }
 
 std::string ElementEmitter::iota_text(const TypedNode& node) const {

@@ -74,8 +74,9 @@ void ReductionEmitter::emit_row_groups() {
     const std::vector<bool> wanted = wanted_after(pass);
     std::erase_if(saved, [&](std::size_t id) { return !wanted[id]; });
     for (std::size_t id = 0; id < graph_.nodes.size() && pass < last_pass_; ++id) {
+      // What says places is there again in every pass, before its rows.
       const bool own = wanted[id] && defined_in(id) == pass && graph_.nodes[id].op != Op::input &&
-                       values_[id] == names_[id];
+                       !of_place_[id] && values_[id] == names_[id];
       if (!own) continue;
       out_.line(2, "{0}_group[member] = {0};", names_[id]);
       declarations += fmt::format("    {} {}_group[{}];\n", compute_type(graph_.nodes[id].dtype),
@@ -111,8 +112,10 @@ void ReductionEmitter::emit_host_pass(int pass) {
     for_each_streamed([&](const std::string& name, const std::string& row) {
       out_.line(3, "auto {}_all = collect<{}>({});", name, schedule_.width, row);
     });
-    out_.line(3, "for_each_part<{}>(first, size, [&](auto part, {} first) KILN_INLINED {{",
-              schedule_.width, index_);
+    const bool ends =
+        std::ranges::find(schedule_.bounds, static_cast<int>(inner())) != schedule_.bounds.end();
+    out_.line(3, "{}<{}>(first, size, [&](auto part, {} first) KILN_INLINED {{",
+              ends ? "for_each_bounded_part" : "for_each_part", schedule_.width, index_);
   }
   const int depth = ragged ? 4 : 3;
   for (std::size_t i = 0; i < operands_.size(); ++i) {
@@ -143,7 +146,7 @@ bool ReductionEmitter::converts_in_blocks(std::size_t i) const {
     return !node_text_.needs_storage(static_cast<NodeId>(id));
   };
   if (operand.output) {
-    return is_plain(operand.value) && !(is_streamed(i) && rows_.ragged) &&
+    return !is_indexed(i) && is_plain(operand.value) && !(is_streamed(i) && rows_.ragged) &&
            compute_dtype(graph_.nodes[operand.value].dtype) == DType::f32;
   }
   const auto nodes = input_nodes_.find(operand.argument);
@@ -183,7 +186,9 @@ void ReductionEmitter::open_result(int depth, std::size_t i, const std::string& 
     return;
   }
   const std::string stride = contiguous ? "" : ", " + operands_[i].stride_name(inner());
-  if (in_parts()) {
+  if (collects(i)) {
+    out_.line(depth, "auto {}_lanes = part_results(part, {});", name, row);
+  } else if (in_parts()) {
     out_.line(depth, "auto {}_lanes = {}(part, {}, first{});", name,
               converts_in_blocks(i) ? "half_results" : "results", row, stride);
   } else {
@@ -197,6 +202,12 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
   if (at_ends_) guard = is_guarded() ? "if (active && at_end) " : "if (at_end) ";
   const bool contiguous = schedule_.operands[i].access == Access::contiguous;
   const std::string& name = operands_[i].name;
+  if (collects(i)) {
+    out_.line(depth, "put_part_where({0}_there, part, {1}, first, {2}{0}_lanes);", name, row,
+              contiguous ? "" : operands_[i].stride_name(inner()) + ", ");
+    return;
+  }
+  const std::string there = is_indexed(i) ? fmt::format("if ({}_there) ", name) : "";
   if (is_streamed(i)) {
     if (in_parts() && rows_.ragged) {
       out_.line(depth, "store(part, {0}_all.lane, part.at - part.overlap, {0}_lanes);", name);
@@ -211,10 +222,10 @@ void ReductionEmitter::store_result(int depth, std::size_t i, const std::string&
     out_.line(depth, "scatter(part, {}, first, {}, {}_lanes);", row,
               operands_[i].stride_name(inner()), name);
   } else if (contiguous) {
-    out_.line(depth, "{}store<{}, {}>({}, first, {}_lanes);", guard, width(), alignment(i), row,
-              operands_[i].name);
+    out_.line(depth, "{}{}store<{}, {}>({}, first, {}_lanes);", there, guard, width(), alignment(i),
+              row, operands_[i].name);
   } else {
-    out_.line(depth, "{}scatter<{}>({}, first, {}, {}_lanes);", guard, width(), row,
+    out_.line(depth, "{}{}scatter<{}>({}, first, {}, {}_lanes);", there, guard, width(), row,
               operands_[i].stride_name(inner()), operands_[i].name);
   }
 }

@@ -397,6 +397,9 @@ std::string ReductionEmitter::result_text(const TypedNode& node, std::string lan
 void ReductionEmitter::define_input(std::size_t id, int depth, const std::string& name,
                                     std::string element) {
   const DType dtype = graph_.nodes[id].dtype;
+  if (graph_.place_of(false, graph_.nodes[id].payload) != nullptr) {
+    element = fmt::format("value_or_zero({}_there, {})", name, element);
+  }
   if (node_text_.needs_storage(static_cast<NodeId>(id))) {
     storage_[id] = name + "_bits";
     out_.line(depth, "const {} {} = {};", storage_type(dtype), storage_[id], element);
@@ -418,10 +421,9 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
   }
   if (node_text_.needs_storage(static_cast<NodeId>(id)))
     storage_[id] = node_text_.bits(node, values_, storage_);
-  const bool is_stored = std::ranges::any_of(operands_, [&](const OperandText& operand) {
-    return operand.output && !operand.row_invariant && operand.value == id;
-  });
-  if (is_stored && node_text_.rounds(node)) {
+  if (node_text_.rounds(node) && std::ranges::any_of(operands_, [&](const OperandText& operand) {
+        return operand.output && operand.value == id;
+      })) {
     storage_[id] = node_text_.narrowed(node, values_);
     if (is_stored_alone(id)) return;
   }

@@ -39,7 +39,7 @@ void ReductionEmitter::choose_prefetched() {
 }
 
 bool ReductionEmitter::is_weight(std::size_t operand) const {
-  return schedule_.operands[operand].outer_axes == 0;
+  return schedule_.operands[operand].outer_axes == 0 && !is_indexed(operand);
 }
 
 // Whether a row that is wholly in shared memory is copied there asynchronously, which leaves the

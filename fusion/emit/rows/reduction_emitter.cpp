@@ -141,6 +141,10 @@ void ReductionEmitter::order_passes() {
   values_.resize(graph_.nodes.size());
   storage_.resize(graph_.nodes.size());
   names_ = value_names(graph_);
+  std::vector<NodeId> places;
+  for (const IndexedOperand& operand : graph_.indexed) places.push_back(operand.place);
+  for (const BoundedAxis& bound : graph_.bounds) places.push_back(bound.end);
+  of_place_ = live_nodes(graph_.nodes, places);
 }
 
 // Online reductions pay where the threads of a row have much to do between barriers: one barrier
@@ -339,6 +343,10 @@ void ReductionEmitter::collect_parameters() {
     for (std::uint32_t k = 0; k < rank(); ++k) {
       if (schedule_.has_stride(i, k)) out_.add_offset(P::stride, operands_[i].stride_name(k), i, k);
     }
+    if (is_indexed(i)) {
+      out_.add_offset(P::place_stride, operands_[i].name + "_place_stride", i);
+      out_.add_offset(P::place_count, operands_[i].name + "_places", i);
+    }
     if (rows_.split && operands_[i].output && operands_[i].row_invariant) {
       out_.add_offset(P::split_stride, operands_[i].name + "_stride_split", i);
     }
@@ -369,14 +377,117 @@ void ReductionEmitter::split_bounds() {
 
 void ReductionEmitter::row_pointers() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
-    const OperandText& operand = operands_[i];
-    std::string at = offset(i, 0, first_reduced());
-    if (rows_.split && operand.output && operand.row_invariant) {
-      at += fmt::format(" + {}(split) * {}_stride_split", signed_index_, operand.name);
-    }
-    out_.line(2, "{}{}* const {}_row = {}_data{};", operand.output ? "" : "const ",
-              storage_type(operand.dtype), operand.name, operand.name, at);
+    if (!is_indexed(i) && !located_[i]) row_pointer(i, "");
   }
+}
+
+void ReductionEmitter::row_pointer(std::size_t i, std::string_view place) {
+  const OperandText& operand = operands_[i];
+  std::string at = offset(i, 0, first_reduced());
+  if (rows_.split && operand.output && operand.row_invariant) {
+    at += fmt::format(" + {}(split) * {}_stride_split", signed_index_, operand.name);
+  }
+  located_[i] = true;
+  out_.line(2, "{}{}* const {}_row = {}_data{}{};", operand.output ? "" : "const ",
+            storage_type(operand.dtype), operand.name, operand.name, at, place);
+}
+
+const NodeId& ReductionEmitter::place_node(std::size_t i) const {
+  const OperandText& operand = operands_[i];
+  if (!operand.output) return *graph_.place_of(false, operand.argument);
+  const auto first = std::ranges::find_if(operands_, &OperandText::output);
+  return *graph_.place_of(true, i - static_cast<std::size_t>(first - operands_.begin()));
+}
+
+// An element that is not there is read as the first one, and taken for 0.
+void ReductionEmitter::locate_indexed(std::size_t i) {
+  const std::string& name = operands_[i].name;
+  const std::string& place = values_[place_node(i)];
+  out_.line(2, "const bool {0}_there = is_place({1}, {0}_places);", name, place);
+  row_pointer(i, fmt::format(" + place_offset({0}_there, {1}, {0}_place_stride)", name, place));
+}
+
+// What values say of rows, with what they are computed from: one element for each row. Of operands
+// at places those first that say the places of others.
+void ReductionEmitter::row_cone(const std::vector<NodeId>& roots) {
+  const std::vector<bool> cone = live_nodes(graph_.nodes, roots);
+  for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+    if (!cone[id] || known_[id]) continue;
+    known_[id] = true;
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::input) {
+      const auto operand = std::ranges::find_if(
+          operands_, [&](const OperandText& o) { return !o.output && o.argument == node.payload; });
+      const auto i = static_cast<std::size_t>(operand - operands_.begin());
+      if (is_indexed(i)) {
+        locate_indexed(i);
+      } else if (!located_[i]) {
+        row_pointer(i, "");
+      }
+      define_input(id, 2, operand->name, fmt::format("*{}_row", operand->name));
+    }
+    emit_value(id, 2);
+  }
+}
+
+void ReductionEmitter::row_places() {
+  std::vector<NodeId> places;
+  for (const IndexedOperand& operand : graph_.indexed) places.push_back(operand.place);
+  row_cone(places);
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (is_indexed(i) && !located_[i]) locate_indexed(i);
+  }
+}
+
+bool ReductionEmitter::ends_rows() const {
+  return std::ranges::any_of(schedule_.bounds, [&](int axis) {
+    return static_cast<std::uint32_t>(axis) < first_reduced();
+  });
+}
+
+// A row beyond an end is left out: by all threads of a block that has one row, else it is computed
+// as another one and not stored. Where the reduced axis ends, or the columns do, numbers of the
+// whole row are those of this one.
+void ReductionEmitter::row_ends() {
+  located_.assign(operands_.size(), false);
+  known_.assign(graph_.nodes.size(), false);
+  if (graph_.bounds.empty()) return;
+  std::vector<NodeId> ends;
+  for (const BoundedAxis& bound : graph_.bounds) ends.push_back(bound.end);
+  row_cone(ends);
+  std::string length;
+  std::string columns;
+  for (std::size_t b = 0; b < graph_.bounds.size(); ++b) {
+    const std::string& end = values_[graph_.bounds[b].end];
+    const auto axis = static_cast<std::uint32_t>(schedule_.bounds[b]);
+    if (axis < first_reduced()) {
+      const std::string within = fmt::format("at_{} < end_within({}, {}(-1))", axis, end, index_);
+      if (!change_rows()) {
+        out_.line(2, "if (!({})) continue;", within);
+      } else {
+        out_.line(2, "active = active && {};", within);
+        out_.line(2, "at_{0} = {1} ? at_{0} : 0;", axis, within);
+      }
+    } else if (rows_.columns != 0 && axis == inner()) {
+      columns = fmt::format("end_within({}, {})", end, columns.empty() ? "size" : columns);
+    } else {
+      length = fmt::format("end_within({}, {})", end, length.empty() ? "length" : length);
+    }
+  }
+  if (!length.empty()) {
+    out_.line(2, "const {} row_end = {};", index_, length);
+    out_.line(2, "const {} length = row_end;", index_);
+    if (rows_.columns != 0) {
+      out_.line(2, "const {} vectors = row_end;", index_);
+    } else {
+      out_.line(2, "const {} size = row_end;", index_);
+      out_.line(2, "const {0} vectors = (row_end + {1}) / {2};", index_, schedule_.width - 1,
+                schedule_.width);
+    }
+  }
+  if (columns.empty()) return;
+  out_.line(2, "const {} column_end = {};", index_, columns);
+  out_.line(2, "const {} size = column_end;", index_);
 }
 
 std::string ReductionEmitter::offset(std::size_t operand, std::uint32_t from,

@@ -108,6 +108,22 @@ class ReductionEmitter {
   }
 
   // Text.
+  /// Where axes end that values bound, and what follows from it: before any other row is located.
+  void row_ends();
+  /// Whether rows of one block end along their axes, each elsewhere.
+  bool change_rows() const { return is_guarded() && ends_rows(); }
+  bool ends_rows() const;
+  /// The pointers to rows at places that data says, with what those are computed from.
+  void row_places();
+  void row_cone(const std::vector<NodeId>& roots);
+  void locate_indexed(std::size_t operand);
+  void row_pointer(std::size_t operand, std::string_view at);
+  const NodeId& place_node(std::size_t operand) const;
+  bool is_indexed(std::size_t operand) const {
+    return schedule_.operands[operand].indexing != Indexing::none;
+  }
+  /// Whether an output's lanes are collected on the CPU, where else they are its memory.
+  bool collects(std::size_t operand) const { return is_host() && is_indexed(operand); }
   void locate_split(std::string_view unit, std::string_view row);
   void split_bounds();
   void row_pointers();
@@ -133,6 +149,9 @@ class ReductionEmitter {
   KernelNames identifiers_;
   std::vector<OperandText> operands_;
   std::unordered_map<std::uint64_t, std::vector<std::size_t>> input_nodes_;  ///< by argument
+  std::vector<bool> of_place_;       ///< nodes that row_ends() and row_places() compute
+  std::vector<bool> located_;        ///< operands whose row's pointer is there
+  std::vector<bool> known_;          ///< of those nodes, which are
   std::vector<bool> row_invariant_;  ///< nodes that have one element for each row
   std::vector<int> pass_;            ///< how many passes stand before a node can be computed
   std::vector<std::string> names_;   ///< of values

@@ -64,7 +64,7 @@ class RowEmitter : public ReductionEmitter {
       } else {
         out_.line(2, "const {} wanted = row_of<{}, {}>(item);", index_, rows_.threads, rows_.rows);
       }
-      out_.line(2, "const bool active = wanted < row_count;");
+      out_.line(2, "{}bool active = wanted < row_count;", change_rows() ? "" : "const ");
       if (rows_.split) {
         out_.line(2, "const {} unit = {};", index_, unit);
         unit = "unit";
@@ -81,8 +81,10 @@ class RowEmitter : public ReductionEmitter {
     } else if (!is_host()) {
       out_.line(2, "const {} thread = thread_of<1, {}>();", index_, rows_.threads);
     }
-    out_.coordinates(2, index_, "row", 0, first_reduced());
+    out_.coordinates(2, index_, "row", 0, first_reduced(), change_rows());
+    row_ends();
     row_pointers();
+    row_places();
     if (is_shifted()) {
       out_.line(2, "const {} head = head_of<{}>({}_row);", index_, schedule_.width,
                 operands_[static_cast<std::size_t>(rows_.phase)].name);
@@ -93,8 +95,9 @@ class RowEmitter : public ReductionEmitter {
     split_bounds();
     for (const OperandText& operand : operands_) {
       if (operand.output || !operand.row_invariant || !is_used(operand)) continue;
-      define_input(input_nodes_.at(operand.argument).front(), 2, operand.name,
-                   fmt::format("*{}_row", operand.name));
+      const std::size_t id = input_nodes_.at(operand.argument).front();
+      if (of_place_[id]) continue;  // row_places() has defined it
+      define_input(id, 2, operand.name, fmt::format("*{}_row", operand.name));
     }
   }
 
@@ -153,7 +156,9 @@ class RowEmitter : public ReductionEmitter {
   }
 
   void row_values(int pass) override {
-    for (const std::size_t id : row_values_before(pass)) emit_value(id, 2);
+    for (const std::size_t id : row_values_before(pass)) {
+      if (!of_place_[id]) emit_value(id, 2);
+    }
   }
 
   void emit_result(std::size_t id) override {
@@ -240,8 +245,9 @@ class RowEmitter : public ReductionEmitter {
   void store_row_values() override {
     std::string guard = is_host() ? "" : "if (thread == 0) ";
     if (is_guarded()) guard = "if (active && thread == 0) ";
-    for_each_result(true, [&](std::size_t, const OperandText& operand) {
-      out_.line(2, "{}*{}_row = {};", guard, operand.name,
+    for_each_result(true, [&](std::size_t i, const OperandText& operand) {
+      const std::string there = is_indexed(i) ? fmt::format("if ({}_there) ", operand.name) : "";
+      out_.line(2, "{}{}*{}_row = {};", there, guard, operand.name,
                 node_text_.store(operand.value, values_, storage_));
     });
   }

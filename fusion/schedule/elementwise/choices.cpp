@@ -22,6 +22,8 @@ bool can_transpose(std::span<const Operand> operands,
 
 void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
                  const DeviceModel& model, Schedule& schedule) {
+  // What values say of places is known for each row, not for each tile.
+  if (has_indexed(operands)) return;
   ScratchVector<std::size_t> best;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
     ScratchVector<std::size_t> helped;
@@ -63,14 +65,15 @@ void find_interleaved(const ScratchVector<MergedAxis>& axes, std::span<const Ope
   const auto beside = [&](std::size_t i, std::size_t k) {
     return operands[i].place.memory == operands[k].place.memory &&
            operands[i].output == operands[k].output && operands[i].dtype == operands[k].dtype &&
-           schedules[k].access == Access::strided &&
+           !operands[k].indexed.exists() && schedules[k].access == Access::strided &&
            std::ranges::all_of(
                axes, [&](const MergedAxis& axis) { return axis.strides[i] == axis.strides[k]; });
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const std::int64_t ways = axes.back().strides[i];
-    if (operands[i].place.memory == 0 || is_packed(operands[i].dtype) || ways < 2 ||
-        ways > kMostWays || schedules[i].access != Access::strided)
+    if (operands[i].place.memory == 0 || operands[i].indexed.exists() ||
+        is_packed(operands[i].dtype) || ways < 2 || ways > kMostWays ||
+        schedules[i].access != Access::strided)
       continue;
     ScratchVector<std::size_t> group;
     for (std::int64_t way = 0; way < ways; ++way) {
@@ -125,6 +128,7 @@ void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const
     const OperandSchedule& own = schedule.operands[i];
     // Iotas, and packed elements without vectors, continue from lane to lane.
     const bool packed = is_packed(operands[i].dtype);
+    if (own.indexing == Indexing::lane) return;
     if (operands[i].iota || (packed && (operands[i].output || own.access == Access::strided)))
       return;
     const bool in_rows = own.access == Access::contiguous || own.access == Access::interleaved;
@@ -154,7 +158,7 @@ bool is_table(std::span<const Operand> operands, const ScratchVector<OperandSche
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool contiguous = schedules[i].access == Access::contiguous;
     const int width = bits(operands[i].dtype);
-    if (operands[i].iota) return false;
+    if (operands[i].iota || operands[i].indexed.exists()) return false;
     if (operands[i].output && !(contiguous && (width == 16 || width == 32))) return false;
     const bool same =
         schedules[i].access == Access::broadcast || schedules[i].access == Access::scalar;

@@ -51,7 +51,8 @@ constexpr double kHostLine = 64;
 constexpr std::int64_t kMostStreams = 32;
 
 // The axes of more than one element. Without any elements they are one axis of size 0.
-ScratchVector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands) {
+ScratchVector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands,
+                                  std::span<const AxisBound> bounds) {
   ScratchVector<MergedAxis> axes;
   if (std::ranges::find(shape, 0) != shape.end()) {
     MergedAxis none{0, ScratchVector<std::int64_t>(operands.size(), 1), {}};
@@ -60,8 +61,9 @@ ScratchVector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> op
     return axes;
   }
   for (std::size_t k = 0; k < shape.size(); ++k) {
-    if (shape[k] == 1) continue;
-    MergedAxis axis{shape[k], {}, {k}};
+    const bool bounded = is_bounded(bounds, k);
+    if (shape[k] == 1 && !bounded) continue;
+    MergedAxis axis{shape[k], {}, {k}, bounded};
     for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
     axes.push_back(std::move(axis));
   }
@@ -77,7 +79,7 @@ std::size_t first_output(std::span<const Operand> operands) {
 void reverse_axes(ScratchVector<MergedAxis>& axes, std::size_t output,
                   ScratchVector<std::int64_t>& offsets) {
   for (MergedAxis& axis : axes) {
-    if (axis.strides[output] >= 0) continue;
+    if (axis.strides[output] >= 0 || axis.bounded) continue;
     for (std::size_t i = 0; i < axis.strides.size(); ++i) {
       offsets[i] += axis.strides[i] * (axis.size - 1);
       axis.strides[i] = -axis.strides[i];
@@ -134,6 +136,7 @@ bool is_streamed(std::span<const Operand> operands, const ScratchVector<OperandS
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Operand& written = operands[i];
     if (!written.output || schedules[i].row_invariant) continue;
+    if (written.indexed.exists()) return false;
     const auto width = static_cast<std::uint64_t>(bits(written.dtype)) / 8;
     const bool everywhere =
         std::popcount(schedules[i].outer_axes) == static_cast<int>(axes.size()) - 1;
@@ -194,16 +197,23 @@ std::int64_t Layout::row_items() const {
   return (inner + together - 1) / together * schedule.threads;
 }
 
-Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend backend) {
+Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend backend,
+                   std::span<const AxisBound> bounds) {
   Layout layout;
   layout.schedule.backend = backend;
   for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
-  ScratchVector<MergedAxis> axes = axes_of(shape, operands);
+  ScratchVector<MergedAxis> axes = axes_of(shape, operands, bounds);
   const std::size_t output = first_output(operands);
   reverse_axes(axes, output, layout.offsets);
-  sort_by_memory(axes, output);
+  sort_by_memory(axes, operands, output);
   axes = merge(std::move(axes));
-  if (backend == Backend::host) {
+  if (!bounds.empty()) {
+    // An axis in which every element ends elsewhere is no row: each element is one.
+    if (ends_by_lane(axes, bounds)) {
+      axes.push_back({1, ScratchVector<std::int64_t>(operands.size(), 0), {}});
+    }
+    layout.schedule.bounds = bounded_axes(axes, bounds);
+  } else if (backend == Backend::host) {
     axes = follow_largest_input(std::move(axes), operands, kHostLine, kMostStreams);
   } else if (!axes.empty()) {
     axes = order_for_reuse(std::move(axes), operands);
@@ -226,6 +236,14 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
       if (axes[k].strides[i] != 0) schedule.outer_axes |= std::uint64_t{1} << k;
     }
     schedule.start = start_of(operands[i], layout.offsets[i]) != 0;
+    schedule.indexing = indexing_of(axes, operands[i]);
+    if (operands[i].output && is_packed(operands[i].dtype) && schedule.indexing == Indexing::lane) {
+      throw Error(
+          Code::unsupported,
+          fmt::format("put: {} is stored where the elements of a place are whole bytes, got "
+                      "single elements",
+                      name(operands[i].dtype)));
+    }
     if (is_packed(operands[i].dtype) && schedule.access == Access::contiguous &&
         !rows_are_bytes(axes, i, layout.offsets[i])) {
       schedule.access = Access::strided;
@@ -233,18 +251,18 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
     schedules.push_back(schedule);
   }
   find_interleaved(axes, operands, layout.offsets, schedules);
-  choose_tile(axes, operands, device_model(backend), layout.schedule);
+  if (bounds.empty()) choose_tile(axes, operands, device_model(backend), layout.schedule);
   const int tile = layout.schedule.tile;
   const auto tile_axis = static_cast<std::size_t>(layout.schedule.tile_axis);
   layout.schedule.streamed =
-      is_streamed(operands, schedules, axes, layout.offsets, tile != 0, backend);
+      bounds.empty() && is_streamed(operands, schedules, axes, layout.offsets, tile != 0, backend);
   int most = tile == 0 ? 1024 : tile;
   if (layout.schedule.streamed &&
       rows_are_lines(operands[output], layout.offsets[output], axes, output)) {
     most = std::min(most, kStreamedBytes * 8 / bits(operands[output].dtype));
   }
-  layout.schedule.table = tile == 0 && backend == Backend::host && inner.size >= kLeastLookedUp &&
-                          is_table(operands, schedules);
+  layout.schedule.table = bounds.empty() && tile == 0 && backend == Backend::host &&
+                          inner.size >= kLeastLookedUp && is_table(operands, schedules);
   if (backend == Backend::host && tile == 0 && !layout.schedule.table && axes.size() > 1 &&
       inner.size <= kShortRow) {
     most = std::min(most, short_width(inner.size));
@@ -270,10 +288,11 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   const std::uint64_t elements =
       layout.work_items * static_cast<std::uint64_t>(tile == 0 ? filled : tile * tile);
   layout.schedule.wide_index =
-      needs_wide_index(axes, operands.size(), elements, width * vectors * threads);
+      needs_wide_index(axes, operands, elements, width * vectors * threads);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     schedules[i].gaps = backend == Backend::host && tile == 0 && width <= kShortRow &&
                         !operands[i].output && !is_packed(operands[i].dtype) &&
+                        !operands[i].indexed.exists() &&
                         schedules[i].access == Access::contiguous && has_gaps(axes, i);
     // A CPU loads from any address at the same cost, so alignment there is no reason for another
     // kernel. An interleaved operand is aligned as the first one is.
@@ -292,6 +311,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
     }
     layout.strides.emplace_back(axes.size());
     layout.starts.push_back(start_of(operands[i], layout.offsets[i]));
+    layout.indexed.push_back(operands[i].indexed);
   }
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) {

@@ -192,8 +192,8 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   ScratchVector<Axis> outer = axes_where(space, operands, false);
   ScratchVector<Axis> reduced = axes_where(space, operands, true);
   if (reduced.empty()) reduced.push_back({1, ScratchVector<std::int64_t>(operands.size(), 0), {}});
-  sort_by_memory(outer, weights);
-  sort_by_memory(reduced, weights);
+  sort_by_memory(outer, operands, weights);
+  sort_by_memory(reduced, operands, weights);
   outer = merge(std::move(outer));
   reduced = merge(std::move(reduced));
   for (const std::int64_t stride : reduced.back().strides) {
@@ -234,7 +234,7 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   for (const Axis& axis : arranged.batches) batches *= axis.size;
   // Rows and their elements are counted, but never their product.
   const auto counted = static_cast<std::uint64_t>(std::max(layout.reduced, layout.rows * batches));
-  schedule.wide_index = needs_wide_index(axes, operands.size(), counted, schedule.width);
+  schedule.wide_index = needs_wide_index(axes, operands, counted, schedule.width);
   if (schedule.products.tiles.vectors_per_group > 0) {
     map_tiles(layout, batches);
   } else {

@@ -7,6 +7,7 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/schedule/merged_axes.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -80,6 +81,11 @@ bool in_phase(const Operand& a, const Operand& b, const ScratchVector<Axis>& axe
     return operand.address % static_cast<std::uint64_t>(element_bytes(operand)) == 0;
   };
   const int step = vector_alignment(a, width) / element_bytes(a);
+  // Rows at places that data says are each misaligned in a way of their own.
+  const auto steps_whole = [&](const Operand& operand) {
+    return !operand.indexed.exists() || operand.indexed.stride % step == 0;
+  };
+  if (i != k && !(steps_whole(a) && steps_whole(b))) return false;
   bool same = whole(a) && whole(b) &&
               (place(a) - place(b)) % static_cast<std::uint64_t>(step) == 0 &&
               axes.back().strides[i] == 1 && axes.back().strides[k] == 1;
@@ -139,8 +145,10 @@ std::size_t largest_varying(const ReduceSpace& space, std::span<const Operand> o
   std::int64_t most = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (row_invariant[i]) continue;
-    const std::int64_t total =
-        bits(operands[i].dtype) * element_count(space.shape, operands[i].strides);
+    const std::int64_t elements = operands[i].indexed.exists()
+                                      ? element_count(space.shape)
+                                      : element_count(space.shape, operands[i].strides);
+    const std::int64_t total = bits(operands[i].dtype) * elements;
     if (total > most) {
       most = total;
       found = i;
@@ -163,16 +171,18 @@ bool is_one_element(const ScratchVector<Axis>& axes, std::size_t operand) {
 
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
                  const std::vector<bool>& row_invariant, bool keep_order, Backend backend,
-                 const RowFeatures& device) {
+                 const RowFeatures& device, std::span<const AxisBound> bounds) {
   Layout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
   layout.offsets.assign(operands.size(), 0);
   const std::size_t leading = largest_varying(space, operands, row_invariant);
-  ScratchVector<Axis> outer = at_least_one(axes_where(space, operands, false), operands.size());
-  ScratchVector<Axis> inner = at_least_one(axes_where(space, operands, true), operands.size());
-  sort_by_memory(outer, leading);
-  if (!keep_order) sort_by_memory(inner, leading);
+  ScratchVector<Axis> outer =
+      at_least_one(axes_where(space, operands, false, bounds), operands.size());
+  ScratchVector<Axis> inner =
+      at_least_one(axes_where(space, operands, true, bounds), operands.size());
+  sort_by_memory(outer, operands, leading);
+  if (!keep_order) sort_by_memory(inner, operands, leading);
   outer = merge(std::move(outer));
   inner = merge(std::move(inner));
   layout.rows = product(outer);
@@ -182,9 +192,17 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   rows.axes = static_cast<int>(inner.size());
   rows.split = space.splits > 1;
 
-  const bool by_columns = lies_along_rows(outer.back(), inner.back(), leading);
+  const bool by_columns = lies_along_rows(outer.back(), inner.back(), leading) &&
+                          !has_indexed(operands) && !ends_by_lane(outer, bounds);
   ScratchVector<Axis> axes = outer;
   axes.insert(by_columns ? axes.end() - 1 : axes.end(), inner.begin(), inner.end());
+  schedule.bounds = bounded_axes(axes, bounds);
+  // Rows whose end is known to the kernel alone are of any length up to their axis'.
+  const bool any_length = std::ranges::any_of(inner, &Axis::bounded);
+  if (any_length && inner.size() > 1) {
+    throw Error(Code::unsupported,
+                "a reduction over a bounded axis and others at once; reduce one after the other");
+  }
   const Axis& innermost = axes.back();
   schedule.rank = static_cast<int>(axes.size());
   const bool gpu = backend != Backend::host;
@@ -195,7 +213,10 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
         std::max(kLeastLanes, power_of_two_from(std::min(innermost.size, kHostColumns)));
     width = gpu ? std::min(width, kMostColumnVector) : host;
   }
-  const bool may_begin_within = gpu && !by_columns && rows.axes == 1 && !row_invariant[leading];
+  // No vector reaches beyond an end.
+  if (innermost.bounded) width = gpu ? 1 : std::min(width, by_columns ? width : kLeastLanes);
+  const bool may_begin_within =
+      gpu && !by_columns && rows.axes == 1 && !row_invariant[leading] && !innermost.bounded;
   while (gpu && width > 1) {
     if (may_begin_within) rows.phase = phase_operand(axes, operands, row_invariant, leading, width);
     if (rows.phase >= 0) break;
@@ -205,12 +226,12 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   // Of unaligned rows, those that happen to be aligned have the most vectors.
   const std::int64_t across = (innermost.size + (rows.phase < 0 ? width - 1 : 0)) / width;
   const std::int64_t fewest = rows.phase < 0 ? across : (innermost.size - (width - 1)) / width;
-  rows.ragged = !gpu && !by_columns && innermost.size % width != 0;
+  rows.ragged = !gpu && !by_columns && (innermost.size % width != 0 || innermost.bounded);
   VectorBytes bytes;
   const auto is_weight = [&](std::size_t i) {
     const ScratchVector<Axis> elsewhere(
         axes.begin(), by_columns ? axes.end() - rows.axes - 1 : axes.end() - rows.axes);
-    return layout.rows > 1 && is_one_element(elsewhere, i);
+    return layout.rows > 1 && is_one_element(elsewhere, i) && !operands[i].indexed.exists();
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (row_invariant[i] || operands[i].output) continue;
@@ -234,23 +255,31 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
     map_row(rows, (layout.vectors + layout.splits - 1) / layout.splits, bytes, width,
-            rows.phase < 0 ? 1 : 2 * width, space.reductions, stores, device, backend);
+            rows.phase < 0 ? 1 : 2 * width, space.reductions, stores,
+            bounds.empty() ? device : RowFeatures(), backend);
   }
   layout.units = units;
 
   choose_registers(rows, layout.vectors, rows.phase < 0 ? layout.vectors : fewest, bytes, width,
-                   device, backend);
+                   bounds.empty() ? device : RowFeatures(), backend);
+  if (any_length) {
+    rows.vectors = 0;
+    rows.full_vectors = 0;
+    rows.in_smem = 0;
+  }
   const bool room = rows.vectors * (bytes.rows + bytes.weights) <= row_model(backend).spare_bytes;
 
   // Indices of threads exceed the end of a row by less than this.
   constexpr std::uint64_t kBeyond = 1 << 20;
   schedule.wide_index = needs_wide_index(
-      axes, operands.size(), static_cast<std::uint64_t>(product(axes)) + kBeyond, schedule.width);
+      axes, operands, static_cast<std::uint64_t>(product(axes)) + kBeyond, schedule.width);
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule operand;
     operand.row_invariant = row_invariant[i];
+    operand.indexing = operands[i].indexed.exists() ? Indexing::row : Indexing::none;
+    layout.indexed.push_back(operands[i].indexed);
     operand.in_registers =
         gpu && !row_invariant[i] && rows.vectors != 0 && (room || bytes.rows == 0 || !is_weight(i));
     operand.access = by_columns ? access_of(axes, i) : row_access(axes, i, row_invariant[i]);
@@ -288,7 +317,10 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   // 0.79 and 0.87.
   const bool places = std::ranges::any_of(
       schedule.operands, [](const OperandSchedule& operand) { return operand.can_stage(); });
-  if (places && rows.rows > 1 && rows.vectors != 0 && !schedule.wide_index && axes.size() == 2) {
+  const bool shifts_alike =
+      rows.phase < 0 || !operands[static_cast<std::size_t>(rows.phase)].indexed.exists();
+  if (places && shifts_alike && rows.rows > 1 && rows.vectors != 0 && !schedule.wide_index &&
+      axes.size() == 2) {
     const auto phase = static_cast<std::size_t>(rows.phase);
     rows.row_step = equal_phase_step(operands[phase], axes[0], phase, width);
     rows.rows = row_model(backend).block / rows.threads;
@@ -296,7 +328,8 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   const std::int64_t together = std::int64_t{rows.rows} * std::max(1, rows.row_step);
   layout.work_items = static_cast<std::uint64_t>((units + together - 1) / together *
                                                  std::max(1, rows.row_step) * rows.cluster_blocks);
-  schedule.streamed = is_streamed(operands, schedule.operands, axes, layout.offsets, true, backend);
+  schedule.streamed = bounds.empty() &&
+                      is_streamed(operands, schedule.operands, axes, layout.offsets, true, backend);
   return layout;
 }
 

@@ -18,6 +18,6 @@ namespace kiln::fusion {
 /// order of the reduced axes, for results that are indices.
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
                  const std::vector<bool>& row_invariant, bool keep_order, Backend backend,
-                 const RowFeatures& device = {});
+                 const RowFeatures& device = {}, std::span<const AxisBound> bounds = {});
 
 }  // namespace kiln::fusion

@@ -16,12 +16,12 @@ namespace {
 // A row is mapped to as many threads as it has vectors, at most a block; a vector is 16 bytes of
 // the narrowest operand, with no more lanes than registers allow for several values of each. The
 // CPU takes 256 elements of a row, or columns, at a time.
-constexpr int kMostThreads = 256;
+constexpr int kMostScanThreads = 256;
 constexpr int kShortRow = 32;
-constexpr int kBlock = 128;
-constexpr int kVectorBits = 128;
-constexpr int kMostLanes = 8;
-constexpr int kHostLanes = 256;
+constexpr int kScanBlock = 128;
+constexpr int kScanVectorBits = 128;
+constexpr int kMostScanLanes = 8;
+constexpr int kHostScanLanes = 256;
 
 using Axis = MergedAxis;
 
@@ -42,27 +42,28 @@ ScratchVector<Axis> other_axes(const ScanSpace& space, std::span<const Operand> 
   for (std::size_t k = 0; k < space.shape.size(); ++k) {
     if (k != space.axis && space.shape[k] != 1) axes.push_back(axis_of(space, operands, k));
   }
-  sort_by_memory(axes, first_output(operands));
+  sort_by_memory(axes, operands, first_output(operands));
   return merge(std::move(axes));
 }
 
 int choose_width(const Axis& inner, std::span<const Operand> operands, Backend backend) {
-  int narrowest = kVectorBits;
+  int narrowest = kScanVectorBits;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (inner.strides[i] == 1) narrowest = std::min(narrowest, bits(operands[i].dtype));
   }
-  int width = backend == Backend::host ? kHostLanes : std::min(kVectorBits / narrowest, kMostLanes);
+  int width = backend == Backend::host ? kHostScanLanes
+                                       : std::min(kScanVectorBits / narrowest, kMostScanLanes);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
 }
 
 // Maps `rows` rows along the axis to threads.
-void map_to_threads(Layout& layout, std::int64_t rows, Backend backend) {
+void map_scan_to_threads(Layout& layout, std::int64_t rows, Backend backend) {
   RowSchedule& shares = layout.schedule.reduction;
   if (backend != Backend::host) {
     shares.threads = static_cast<int>(std::bit_ceil(
-        static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostThreads))));
-    if (shares.threads <= kShortRow) shares.rows = kBlock / shares.threads;
+        static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostScanThreads))));
+    if (shares.threads <= kShortRow) shares.rows = kScanBlock / shares.threads;
   }
   layout.rows = rows;
   layout.units = rows;
@@ -89,14 +90,14 @@ Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Back
   std::int64_t others = 1;
   for (const Axis& axis : axes) others *= axis.size;
   schedule.wide_index =
-      needs_wide_index(axes, operands.size(), static_cast<std::uint64_t>(others), schedule.width);
+      needs_wide_index(axes, operands, static_cast<std::uint64_t>(others), schedule.width);
   if (scanned.size != 0) others /= scanned.size;
   layout.vectors = axes.back().size / schedule.width;
   if (across) {
     layout.work_items = static_cast<std::uint64_t>(others / schedule.width);
     layout.reduced *= schedule.width;
   } else {
-    map_to_threads(layout, others, backend);
+    map_scan_to_threads(layout, others, backend);
   }
   layout.shape = Dims(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
