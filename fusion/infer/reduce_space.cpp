@@ -38,6 +38,22 @@ std::array<TypedNode, 2> only_position(const TypedNode& node) {
   return {no, zero};
 }
 
+int passes_of(const TypedGraph& graph, std::span<const Dims> shapes, const ReduceSpace& space) {
+  std::vector<int> before(graph.nodes.size(), 0);  // reductions on the longest way to a node
+  int last = 0;
+  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    for (const NodeId operand : node.inputs()) before[id] = std::max(before[id], before[operand]);
+    if (!is_reduction(node.op)) continue;
+    last = std::max(last, before[id]);
+    ++before[id];
+  }
+  for (const NodeId output : graph.outputs) {
+    if (!is_row_invariant(shapes[output], space)) last = std::max(last, before[output]);
+  }
+  return last + 1;
+}
+
 }  // namespace
 
 Dims ReduceSpace::row_shape() const {
@@ -149,6 +165,7 @@ ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes) 
       }
     }
   }
+  space.passes = passes_of(graph, shapes, space);
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     const Dims& shape = shapes[graph.outputs[i]];
     if (!same_but_for_ones_in_front(shape, space.shape) &&

@@ -53,7 +53,11 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
     text += fmt::format(", scan along rows, {} thread{} per row", schedule.reduction.threads,
                         schedule.reduction.threads == 1 ? "" : "s");
   }
-  if (schedule.scan == ScanSchedule::across) text += ", scan across rows";
+  if (schedule.scan == ScanSchedule::across) {
+    text += ", scan across rows";
+    if (schedule.reduction.batch > 1)
+      text += fmt::format(", {} loaded at a time", schedule.reduction.batch);
+  }
   if (schedule.streamed) text += ", streamed";
   if (schedule.table) text += ", by lookup table";
   if (schedule.tile != 0) text += fmt::format(", in tiles of {0} by {0}", schedule.tile);

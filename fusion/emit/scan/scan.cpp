@@ -55,6 +55,10 @@ class ScanEmitter {
     load_operands();
     compute();
     store_results();
+    if (loads_ahead()) {
+      out_.line(3, "}}");
+      out_.indent(-1);
+    }
     out_.line(2, "}}");
     out_.line(1, "}}");
     out_.line(0, "}}");
@@ -66,6 +70,7 @@ class ScanEmitter {
 
  private:
   bool along() const { return schedule_.scan == ScanSchedule::along; }
+  bool loads_ahead() const { return !along() && shares_.batch > 1; }
   int threads() const {
     return along() ? shares_.threads * shares_.rows : device_model(schedule_.backend).work.block;
   }
@@ -151,7 +156,34 @@ class ScanEmitter {
       out_.line(2, "auto {}_carried = start_columns<{}, {}, {}>();", names_[id],
                 info(node.op).combiner, compute_type(node.dtype), schedule_.width);
     }
-    out_.line(2, "for ({0} at_{1} = 0; at_{1} < length.divisor; ++at_{1}) {{", index_, scanned());
+    if (loads_ahead()) {
+      open_batches();
+    } else {
+      out_.line(2, "for ({0} at_{1} = 0; at_{1} < length.divisor; ++at_{1}) {{", index_, scanned());
+    }
+  }
+
+  // What the next elements of the columns need is loaded before the first of them is computed. At
+  // the end of the columns the last element is loaded more than once.
+  void open_batches() {
+    const int batch = shares_.batch;
+    out_.line(2, "for ({0} batch = 0; batch < length.divisor; batch += {1}) {{", index_, batch);
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (is_loaded(i)) {
+        out_.line(3, "{} {}_batch[{}];", loaded_type(i), operands_[i].name, batch);
+      }
+    }
+    out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", batch);
+    out_.line(4, "const {0} at_{1} = least(batch + {0}(step), length.divisor - 1);", index_,
+              scanned());
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (is_loaded(i)) out_.line(4, "{}_batch[step] = {};", operands_[i].name, load_text(i));
+    }
+    out_.line(3, "}}");
+    out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", batch);
+    out_.indent(1);
+    out_.line(3, "const {0} at_{1} = batch + {0}(step);", index_, scanned());
+    out_.line(3, "if (at_{} >= length.divisor) break;", scanned());
   }
 
   void row_pointers(std::uint32_t to) {
@@ -185,22 +217,40 @@ class ScanEmitter {
     });
   }
 
+  bool is_loaded(std::size_t i) const { return !operands_[i].output && is_used(operands_[i]); }
+
+  /// Whether the operand has a lane for each column.
+  bool has_lanes(std::size_t i) const {
+    const Access access = schedule_.operands[i].access;
+    return access == Access::contiguous || access == Access::strided;
+  }
+
+  std::string loaded_type(std::size_t i) const {
+    const std::string element(storage_type(operands_[i].dtype));
+    return has_lanes(i) ? fmt::format("Vec<{}, {}>", element, schedule_.width) : element;
+  }
+
+  std::string load_text(std::size_t i) const {
+    switch (schedule_.operands[i].access) {
+      case Access::contiguous:
+        return fmt::format("load<{}, {}>({}, first)", schedule_.width,
+                           schedule_.operands[i].alignment, pointer(i));
+      case Access::strided:
+        return fmt::format("gather<{}>({}, first, {})", schedule_.width, pointer(i),
+                           operands_[i].stride_name(inner()));
+      default: return fmt::format("*({})", pointer(i));
+    }
+  }
+
   void load_operands() {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      const NamedOperand& operand = operands_[i];
-      if (operand.output || !is_used(operand)) continue;
-      switch (schedule_.operands[i].access) {
-        case Access::contiguous:
-          out_.line(3, "const auto {}_lanes = load<{}, {}>({}, first);", operand.name,
-                    schedule_.width, schedule_.operands[i].alignment, pointer(i));
-          break;
-        case Access::strided:
-          out_.line(3, "const auto {}_lanes = gather<{}>({}, first, {});", operand.name,
-                    schedule_.width, pointer(i), operands_[i].stride_name(inner()));
-          break;
-        default:
-          out_.line(3, "const {} {}_bits = *({});", storage_type(operand.dtype), operand.name,
-                    pointer(i));
+      if (!is_loaded(i)) continue;
+      const std::string& name = operands_[i].name;
+      const std::string text = loads_ahead() ? name + "_batch[step]" : load_text(i);
+      if (has_lanes(i)) {
+        out_.line(3, "const auto {}_lanes = {};", name, text);
+      } else {
+        out_.line(3, "const {} {}_bits = {};", storage_type(operands_[i].dtype), name, text);
       }
     }
   }
@@ -235,8 +285,7 @@ class ScanEmitter {
         return !o.output && o.argument == node.payload;
       });
       const auto i = static_cast<std::size_t>(operand - operands_.begin());
-      const Access access = schedule_.operands[i].access;
-      const bool lanes = access == Access::contiguous || access == Access::strided;
+      const bool lanes = has_lanes(i);
       names_[id] = operand->name;
       std::string element = operand->name + "_bits";
       // Copied, since an output may overwrite it.

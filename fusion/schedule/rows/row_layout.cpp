@@ -249,7 +249,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     layout.vectors = layout.reduced;
     const std::int64_t others = layout.rows / std::max<std::int64_t>(1, innermost.size);
     map_columns(rows, layout.vectors / layout.splits, across, others * across * layout.splits,
-                space.reductions, backend);
+                space.passes, width * element_bytes(operands[leading]), bytes, backend);
     layout.column_strips = (across + rows.columns - 1) / rows.columns;
     units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.splits;
   } else {

@@ -70,6 +70,16 @@ int power_of_two_to(std::int64_t count) {
       std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
 }
 
+// The columns side by side that a block keeps, in vectors, if `threads` share each; 0: too many
+// threads, or too narrow a strip.
+int strip_kept(int threads, int across, int vector_bytes, const RowModel& model) {
+  constexpr int kLine = 128;
+  const int line = std::max(1, kLine / vector_bytes);
+  const int most = model.max_threads / threads;
+  const int strip = std::min({across, std::max(line, model.block / threads), most});
+  return strip == across || strip >= std::max(1, line / 2) ? strip : 0;
+}
+
 }  // namespace
 
 const RowModel& row_model(Backend backend) { return kModels[static_cast<std::size_t>(backend)]; }
@@ -179,9 +189,9 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
 }
 
 void map_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, std::int64_t count,
-                 int reductions, Backend backend) {
+                 int passes, int vector_bytes, const VectorBytes& in_vector, Backend backend) {
   constexpr int kLine = 8;  // 16-byte vectors
-  constexpr std::int64_t kKept = 8;
+  constexpr int kKept = 8;
   const RowModel& model = row_model(backend);
   if (backend == Backend::host) {
     rows.columns = 1;
@@ -191,12 +201,15 @@ void map_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, st
   rows.threads = std::clamp(power_of_two_to(model.threads / std::max<std::int64_t>(count, 1)), 1,
                             std::min(most, power_of_two_from(length / model.batch)));
   const int few = power_of_two_from(across);
-  const int keeping = power_of_two_from((length + kKept - 1) / kKept);
-  const bool keeps = reductions > 1 && rows.threads <= keeping &&
-                     std::int64_t{std::max(kLine, few)} * keeping <= model.max_threads;
-  if (keeps) rows.threads = keeping;
+  const int bytes = std::max(1, on_chip_bytes(in_vector));
+  const int each = std::clamp(power_of_two_to(model.register_bytes / bytes), 1, kKept);
+  const int keeping = power_of_two_from((length + each - 1) / each);
+  const int strip = passes > 1 && rows.threads <= keeping && keeping <= model.max_threads
+                        ? strip_kept(keeping, few, vector_bytes, model)
+                        : 0;
+  if (strip != 0) rows.threads = keeping;
   const int side_by_side = std::max(kLine, model.block / rows.threads);
-  rows.columns = keeps ? few : std::min(few, side_by_side);
+  rows.columns = strip != 0 ? strip : std::min(few, side_by_side);
   rows.rows = std::max(1, model.block / (rows.columns * rows.threads));
 }
 

@@ -23,6 +23,15 @@ constexpr int kScanVectorBits = 128;
 constexpr int kMostScanLanes = 8;
 constexpr int kHostScanLanes = 256;
 
+// Along another axis than the innermost one, a thread goes down its columns element by element. So
+// that memory is busy nevertheless, GPUs load some elements of a column before they need the first,
+// and where there are few columns each thread takes fewer of them, down to four bytes.
+constexpr std::int64_t kFillingThreads = 1 << 16;
+constexpr int kLeastVectorBits = 32;
+constexpr int kMostAhead = 8;
+constexpr int kAheadLanes = 32;   // whose code stands in the kernel
+constexpr int kAheadBytes = 128;  // in registers
+
 using Axis = MergedAxis;
 
 std::size_t first_output(std::span<const Operand> operands) {
@@ -46,15 +55,40 @@ ScratchVector<Axis> other_axes(const ScanSpace& space, std::span<const Operand> 
   return merge(std::move(axes));
 }
 
-int choose_width(const Axis& inner, std::span<const Operand> operands, Backend backend) {
+int narrowest_contiguous(const Axis& inner, std::span<const Operand> operands) {
   int narrowest = kScanVectorBits;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (inner.strides[i] == 1) narrowest = std::min(narrowest, bits(operands[i].dtype));
   }
+  return narrowest;
+}
+
+int choose_width(const Axis& inner, std::span<const Operand> operands, Backend backend) {
+  const int narrowest = narrowest_contiguous(inner, operands);
   int width = backend == Backend::host ? kHostScanLanes
                                        : std::min(kScanVectorBits / narrowest, kMostScanLanes);
   while (width > 1 && inner.size % width != 0) width /= 2;
   return width;
+}
+
+// How a thread of a GPU takes `columns` columns: how many side by side, and how many elements of
+// each it loads at a time.
+void map_columns_to_threads(Schedule& schedule, const Axis& inner,
+                            std::span<const Operand> operands, std::int64_t columns) {
+  int& width = schedule.width;
+  const int narrowest = narrowest_contiguous(inner, operands);
+  while (width % 2 == 0 && width * narrowest > kLeastVectorBits &&
+         columns / width < kFillingThreads) {
+    width /= 2;
+  }
+  int bytes = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const int lanes = inner.strides[i] == 0 ? 1 : width;
+    if (!operands[i].output) bytes += lanes * std::max(1, bits(operands[i].dtype) / 8);
+  }
+  const int ahead = std::min({kMostAhead, kAheadLanes / width, kAheadBytes / std::max(1, bytes)});
+  schedule.reduction.batch =
+      static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, ahead))));
 }
 
 // Maps `rows` rows along the axis to threads.
@@ -92,6 +126,9 @@ Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Back
   schedule.wide_index =
       needs_wide_index(axes, operands, static_cast<std::uint64_t>(others), schedule.width);
   if (scanned.size != 0) others /= scanned.size;
+  if (across && backend != Backend::host) {
+    map_columns_to_threads(schedule, axes.back(), operands, others);
+  }
   layout.vectors = axes.back().size / schedule.width;
   if (across) {
     layout.work_items = static_cast<std::uint64_t>(others / schedule.width);
