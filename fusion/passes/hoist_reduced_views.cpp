@@ -16,7 +16,7 @@
 namespace kiln::fusion {
 namespace {
 
-constexpr std::size_t kMostOperations = 16;  ///< of the terms of a reduction
+constexpr std::size_t kMostMovedOperations = 16;  ///< of the terms of a reduction
 
 /// A view of a reduction's result, as one of the axes that are kept, which come first.
 struct KeptView {
@@ -155,7 +155,7 @@ class ReducedViews {
                return operations.contains(user) || (id == terms && is_reduction(node(user).op));
              }));
     });
-    const bool few = operations.size() <= kMostOperations && users_[terms].size() == 1;
+    const bool few = operations.size() <= kMostMovedOperations && users_[terms].size() == 1;
     return alone && few ? operands : std::set<NodeId>();
   }
 
