@@ -114,7 +114,7 @@ TEST(Bounds, TravelAlongWithShapes) {
   EXPECT_EQ(ends_of("x[:, :n] * 2 + 1", {x, n}), "-2: 1");
   EXPECT_EQ(ends_of("(x * 2)[:, :n]", {x, n}), "-2: 1");
   EXPECT_EQ(ends_of("x[:, :n] + y[:m]", {x, n, x, n}), "-3: 3, -2: 1");
-  EXPECT_EQ(ends_of("x[:, :n] + y[:, :m]", {x, n, x, n}), "-2: 1, -2: 3");
+  EXPECT_EQ(ends_of("x[:, :n] + y[:, :m]", {x, n, x, n}), "-2: 3, -2: 1");
   EXPECT_EQ(ends_of("x + y[:n]", {x, {f32, {1, 7, 4}}, n}), "-3: 2");
   EXPECT_EQ(ends_of("sum(x[:, :n], -1)", {x, n}), "-2: 1");
   EXPECT_EQ(ends_of("sum(x[:, :n], 1)", {x, n}), "");
