@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/indexed.hpp"
@@ -153,6 +154,12 @@ class IotaShapes {
       depends_on_iota_.push_back(
           node.op == Op::iota ||
           (is_elementwise(node.op) && std::ranges::any_of(node.inputs(), depends)));
+      counted_.emplace_back();
+      if (node.op == Op::iota) counted_.back().insert(iota_axis(node));
+      for (const NodeId operand : node.inputs()) {
+        if (!depends_on_iota_.back()) break;
+        counted_.back().insert(counted_[operand].begin(), counted_[operand].end());
+      }
       natural_.push_back(shape_of(graph_, node, natural_, arguments_, function_));
       if (SizeTrace* const trace = SizeTrace::current()) trace->add_extents(natural_.back());
     }
@@ -166,9 +173,23 @@ class IotaShapes {
       for (const NodeId operand : graph_.nodes[id].inputs()) {
         if (!depends_on_iota_[operand]) continue;
         if (!depends_on_iota_[id]) want(operand, natural_[operand]);
-        for (std::size_t k = 0; k < wanted_[id].size(); ++k) want(operand, Dims(wanted_[id][k]));
+        for (const Dims& shape : wanted_[id]) want(operand, seen_in(operand, shape));
       }
     }
+  }
+
+  // The shape in which a value is wanted as an operand of what has the shape `whole`: its own where
+  // it counts the same indices there, and is broadcast as any other.
+  Dims seen_in(NodeId id, const Dims& whole) const {
+    const Dims& own = natural_[id];
+    const auto is_same = [&](std::int64_t axis) {
+      if (axis == kAllAxes || (axis >= 0 && own.size() != whole.size())) return false;
+      const auto rank = static_cast<std::int64_t>(whole.size());
+      const auto from_end = static_cast<std::size_t>(axis < 0 ? -axis : rank - axis);
+      return from_end > 0 && from_end <= own.size() && from_end <= whole.size() &&
+             own[own.size() - from_end] == whole[whole.size() - from_end];
+    };
+    return std::ranges::all_of(counted_[id], is_same) ? own : whole;
   }
 
   void want(NodeId id, const Dims& shape) {
@@ -186,7 +207,8 @@ class IotaShapes {
     TypedNode node = graph_.nodes[id];
     for (std::size_t i = 0; i < node.arity; ++i) {
       const NodeId operand = node.operands[i];
-      node.operands[i] = moved(operand, wanted != nullptr ? wanted : &natural_[operand]);
+      const Dims seen = wanted != nullptr ? seen_in(operand, *wanted) : natural_[operand];
+      node.operands[i] = moved(operand, &seen);
     }
     if (node.op == Op::iota) {
       check_iota(node, *wanted, function_);
@@ -202,6 +224,7 @@ class IotaShapes {
   std::span<const Dims> arguments_;
   std::string_view function_;
   std::vector<bool> depends_on_iota_;
+  std::vector<std::set<std::int64_t>> counted_;  ///< axes along which a value counts
   std::vector<Dims> natural_;
   std::vector<std::vector<Dims>> wanted_;
   std::vector<std::vector<NodeId>> moved_;

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/infer/attention_space.hpp"
 #include "fusion/partition/bytes.hpp"
 #include "fusion/partition/facts.hpp"
 #include "fusion/partition/row_passes.hpp"
@@ -31,15 +32,22 @@ class Partitioner {
         model_(model),
         home_(nodes_.size(), kNoKernel),
         ready_(nodes_.size(), kNoKernel),
+        attention_of_(nodes_.size(), kNone),
         passes_(facts_, model, home_, steps_) {
+    find_attentions();
     find_first_reductions();
   }
 
   Partition run() {
     for (NodeId id = 0; id < nodes_.size(); ++id) {
-      if (is_early(id) && !facts_.is_conversion(id)) place(id);
+      if (is_early(id) && !is_in_attention(id) && !facts_.is_conversion(id)) place(id);
     }
     for (NodeId id = 0; id < nodes_.size(); ++id) {
+      if (is_in_attention(id)) {
+        const AttentionNodes& own = attentions_[attention_of_[id]];
+        if (id == own.inside.back()) place_attention(own);
+        continue;
+      }
       if (is_early(id) || floats(id) || home_[id] != kNoKernel) continue;
       if (is_computed(nodes_[id]) && !facts_.is_conversion(id)) {
         place(id);
@@ -58,6 +66,56 @@ class Partitioner {
   }
 
  private:
+  // -- Attention
+
+  static constexpr std::size_t kNone = ~std::size_t{0};
+
+  void find_attentions() {
+    const auto ends = [&](NodeId id) { return !facts_.bounds(id).empty(); };
+    if (!model_.fuse) return;
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      if (ends(id)) return;
+    }
+    std::vector<bool> kept = facts_.kept;
+    for (NodeId id = 0; id < nodes_.size(); ++id) kept[id] = kept[id] || facts_.seen_as_view[id];
+    attentions_ = find_attention(graph_.graph, facts_.shapes, kept);
+    for (std::size_t i = 0; i < attentions_.size(); ++i) {
+      for (const NodeId id : attentions_[i].inside) attention_of_[id] = i;
+    }
+  }
+
+  bool is_in_attention(NodeId id) const { return attention_of_[id] != kNone; }
+
+  // All of it is one kernel, after those of what it reads.
+  void place_attention(const AttentionNodes& own) {
+    for (const NodeId id : own.inside) {
+      for (const NodeId operand : nodes_[id].inputs()) {
+        if (home_[operand] == kNoKernel && !is_in_attention(operand) && floats(operand)) {
+          place(operand);
+        }
+      }
+    }
+    const auto place = static_cast<std::int64_t>(groups_.size());
+    Group group;
+    group.shape = facts_.shapes[nodes_[own.result].operands[0]];
+    group.reduced = facts_.reduced_by(own.result);
+    group.splits = splits_of(graph_.graph, facts_.shapes, own.result);
+    group.values = own.inside.size();
+    group.attention = true;
+    const std::int64_t keys = facts_.shapes[own.scores][own.key];
+    group.reason = fmt::format("attention over {} keys{}", keys,
+                               group.splits > 1 ? fmt::format(", in {} parts", group.splits) : "");
+    for (const NodeId id : own.inside) {
+      home_[id] = place;
+      for (const NodeId operand : nodes_[id].inputs()) {
+        const bool array = facts_.is_in_memory(operand) ||
+                           (home_[operand] != kNoKernel && !is_in_attention(operand));
+        if (array) group.arrays.insert(facts_.read_of(operand));
+      }
+    }
+    groups_.push_back(std::move(group));
+  }
+
   // -- Where a value goes
 
   // `beside` is what others read that are to be in the same kernel.
@@ -140,7 +198,8 @@ class Partitioner {
     std::vector<bool> anywhere(nodes_.size(), false);        // can be computed by any kernel
     for (NodeId id = 0; id < nodes_.size(); ++id) {
       const TypedNode& node = nodes_[id];
-      const bool reduces = is_reduction(node.op) && anywhere[node.operands[0]];
+      const bool reduces =
+          is_reduction(node.op) && !is_in_attention(id) && anywhere[node.operands[0]];
       anywhere[id] = facts_.alone[id] &&
                      (!is_computed(node) || facts_.is_conversion(id) || is_early(id) || floats(id));
       for (const NodeId operand : node.inputs()) anywhere[id] = anywhere[id] && anywhere[operand];
@@ -312,6 +371,10 @@ class Partitioner {
   std::string obstacle(NodeId id, const Group& group) const {
     const TypedNode& node = nodes_[id];
     if (group.call) return "the kernel before is a custom call";
+    if (group.attention) {
+      return group.splits > 1 ? "it joins the parts of an attention"
+                              : "the kernel before is an attention";
+    }
     if (model_.is_alone(id) || group.alone) return kAloneReason;
     if (group.values >= model_.most_values) {
       return fmt::format("the kernel before has {} values", group.values);
@@ -539,6 +602,8 @@ class Partitioner {
   std::vector<std::int64_t> home_;   ///< of computed values: their kernel
   std::vector<std::int64_t> ready_;  ///< of others: the kernel that must have ended
   std::vector<Group> groups_;
+  std::vector<AttentionNodes> attentions_;
+  std::vector<std::size_t> attention_of_;  ///< of each node, a position among those, or kNone
   std::unordered_map<NodeId, std::int64_t> last_reader_;
   std::unordered_map<NodeId, std::vector<NodeId>> reductions_of_;  ///< those that read an array
   std::unordered_map<NodeId, std::vector<NodeId>> reads_;  ///< the arrays of such a reduction

@@ -169,6 +169,7 @@ class Stores {
       wanted.pop_back();
       ++*steps_;
       const TypedNode& node = facts_.nodes[at];
+      if (groups_[g].attention && is_indexed(node.op)) return false;
       const bool array = node.op == Op::input || facts_.is_view_of_argument(at);
       if (array && groups_[g].updates.contains(facts_.array_of(at))) return false;
       if (array && !groups_[g].arrays.contains(at)) {

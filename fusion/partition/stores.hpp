@@ -31,9 +31,10 @@ struct Group {
   std::unordered_set<NodeId> updates;  ///< arguments that put updates
   std::size_t running = 0;             ///< the axis of running results, from 1; 0: there are none
   std::optional<std::size_t> call;
-  int passes = 1;    ///< over each row
-  double once = 0;   ///< operations on an element, of values that are not one for each row
-  double again = 0;  ///< operations on an element that passes after the first compute again
+  bool attention = false;  ///< is one attention (infer/attention_space.hpp), which nothing joins
+  int passes = 1;          ///< over each row
+  double once = 0;         ///< operations on an element, of values that are not one for each row
+  double again = 0;        ///< operations on an element that passes after the first compute again
 
   Dims row_shape() const {
     Dims result = shape;

@@ -5,6 +5,7 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/rewriter.hpp"
+#include "fusion/infer/attention_space.hpp"
 #include "fusion/infer/iota.hpp"
 #include "fusion/passes/passes.hpp"
 
@@ -56,6 +57,20 @@ class IotaStoring {
       }
       stored_[id] = node.op == Op::iota && meets[id] && !is_random[id] &&
                     iota_axis(node) != kAllAxes && !from_.shapes[id].empty();
+    }
+    leave_attention();
+  }
+
+  // A kernel of attention counts by itself.
+  void leave_attention() {
+    std::vector<bool> inside(nodes_.size(), false);
+    for (const AttentionNodes& attention : find_attention(from_.graph, from_.shapes)) {
+      for (const NodeId id : attention.inside) inside[id] = true;
+    }
+    const auto users = users_of(nodes_);
+    for (NodeId id = 0; id < nodes_.size(); ++id) {
+      const auto is_inside = [&](NodeId user) { return inside[user]; };
+      if (stored_[id] && std::ranges::all_of(users[id], is_inside)) stored_[id] = false;
     }
   }
 

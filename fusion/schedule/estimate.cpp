@@ -33,7 +33,9 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
                   const Layout& layout, std::string_view target) {
   const double sector = layout.schedule.backend == Backend::host ? 64 : 32;
   const std::size_t inner = layout.shape.size() - 1;
-  const auto elements = static_cast<double>(element_count(shape));
+  auto elements = static_cast<double>(element_count(shape));
+  // Products are over the depth, weighted sums over the values' elements.
+  if (layout.schedule.attention.threads != 0) elements /= layout.schedule.attention.values.extent;
   double useful = 0;
   double moved = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {

@@ -122,6 +122,40 @@ std::string explain_index(std::span<const std::string> names, const Layout& layo
   return "64 bits: there are 2^31 elements or more";
 }
 
+// ---- Attention
+// -----------------------------------------------------------------------------------
+
+std::vector<std::string> explain_attention(const Layout& layout) {
+  const AttentionSchedule& own = layout.schedule.attention;
+  std::vector<std::string> lines{
+      fmt::format("attention over {} and {} to {}, in one pass over both: {} of {} that share them",
+                  plural(layout.reduced, "key"), plural(own.keys.extent, "element"),
+                  plural(own.values.extent, "element"), plural(layout.rows, "group"),
+                  own.queries() == 1 ? "one query" : fmt::format("{} queries", own.queries()))};
+  if (own.split) {
+    const std::int64_t tiles = (layout.vectors + layout.splits - 1) / layout.splits;
+    lines.push_back(fmt::format(
+        "keys in {} of {}, which another kernel combines in their order: as many for any batch",
+        plural(layout.splits, "part"), tiles * own.tile));
+  } else {
+    lines.push_back("keys in one part: a second kernel would cost more than it gains");
+  }
+  return lines;
+}
+
+std::string explain_attention_width(const Layout& layout) {
+  const AttentionSchedule& own = layout.schedule.attention;
+  if (layout.schedule.backend == Backend::host) {
+    return fmt::format("{} at a time by one thread, whole rows", plural(own.tile, "key"));
+  }
+  return fmt::format("{} at a time by {}: {} share a key, {} each, and {} a value, {} each; {}",
+                     plural(own.tile, "key"), plural(own.threads, "thread"), own.keys.threads,
+                     plural(own.keys.lanes(), "element"), own.values.threads,
+                     plural(own.values.lanes(), "element"),
+                     own.prefetch ? "values are loaded before their weights are known"
+                                  : "values are loaded once their weights are known");
+}
+
 // ---- Operands ----------------------------------------------------------------------------------
 
 // What keeps the rows of an operand from starting at multiples of 16 bytes.
@@ -210,7 +244,9 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
   LayoutReport report;
   const Schedule& schedule = layout.schedule;
   const RowSchedule& rows = schedule.reduction;
-  if (schedule.scan == ScanSchedule::along) {
+  if (schedule.attention.threads != 0) {
+    report.axes = explain_attention(layout);
+  } else if (schedule.scan == ScanSchedule::along) {
     report.axes.push_back(fmt::format("{} of {}, each scanned by {}, a block of elements at a time",
                                       plural(layout.rows, "row"), plural(layout.reduced, "element"),
                                       plural(rows.threads, "thread")));
@@ -232,7 +268,8 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
         rows.vectors == 0 || schedule.backend == Backend::host ? "read once for each pass"
                                                                : "kept on chip"));
   }
-  report.width = explain_width(operands, names, layout);
+  report.width = schedule.attention.threads != 0 ? explain_attention_width(layout)
+                                                 : explain_width(operands, names, layout);
   report.index = explain_index(names, layout);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     report.operands.push_back(explain_operand(operands[i], names, layout, i));

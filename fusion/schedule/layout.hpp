@@ -3,6 +3,7 @@
 // functions on values; nothing here knows a device.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -141,6 +142,34 @@ struct ProductSchedule {
   friend bool operator==(const ProductSchedule&, const ProductSchedule&) = default;
 };
 
+/// How threads share the elements of a row along the depth, or of values.
+struct AttentionLanes {
+  int extent = 0;    ///< elements of a row
+  int width = 1;     ///< of a vector
+  int threads = 1;   ///< that share a row, a power of two
+  int vectors = 1;   ///< of each of them; the last ones may be past the end of the row
+  int together = 1;  ///< keys whose loads a thread has in flight
+  int lanes() const { return width * vectors; }
+  bool ragged() const { return lanes() * threads != extent; }
+  friend bool operator==(const AttentionLanes&, const AttentionLanes&) = default;
+};
+
+/// How a kernel of attention maps keys to threads (schedule/attention/attention_layout.hpp). Its
+/// collapsed axes are those of work items, those of a group of queries that share keys and values,
+/// then the keys, the depth, and the values' elements.
+struct AttentionSchedule {
+  int threads = 0;                 ///< of a block; 0: no such kernel
+  int tile = 0;                    ///< keys at a time
+  int group_axes = 0;              ///< how many axes queries of a group have
+  std::array<int, 2> group{1, 1};  ///< their extents
+  AttentionLanes keys;
+  AttentionLanes values;
+  bool prefetch = false;  ///< values are loaded before scores are known
+  bool split = false;     ///< the keys are cut into Layout::splits
+  int queries() const { return group[0] * group[1]; }
+  friend bool operator==(const AttentionSchedule&, const AttentionSchedule&) = default;
+};
+
 /// Along which axis running results go (scan_layout.hpp): none, the innermost one, or the one
 /// before it.
 enum class ScanSchedule : std::uint8_t { none, along, across };
@@ -165,6 +194,7 @@ struct Schedule {
   RowSchedule reduction;
   ProductSchedule products;
   ScanSchedule scan = ScanSchedule::none;
+  AttentionSchedule attention;
   ScratchVector<OperandSchedule> operands;
   ScratchVector<int> bounds;  ///< of each bound of the kernel's graph, the collapsed axis that ends
 
@@ -193,8 +223,10 @@ struct Layout {
   std::int64_t rows = 0;               ///< reductions
   std::int64_t units = 0;              ///< reductions: rows times splits, or strips of columns
   std::int64_t column_strips = 0;      ///< reductions by columns: units along the innermost axis
-  std::int64_t vectors = 0;            ///< reductions: in each row; by columns, elements
-  std::int64_t reduced = 0;            ///< reductions and scans: elements in each row
+  std::int64_t vectors = 0;            ///< reductions: in each row; by columns, elements;
+                                       ///< attention: tiles of keys
+  std::int64_t reduced = 0;            ///< reductions and scans: elements in each row; attention:
+                                       ///< keys
   std::int64_t row_blocks = 0;         ///< products: blocks of rows in each batch
   std::int64_t splits = 1;             ///< split reductions: parts of each row
   ScratchVector<std::int64_t> split_strides;  ///< of each operand (Operand::split_stride)

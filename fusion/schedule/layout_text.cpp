@@ -29,6 +29,20 @@ std::string describe(const RowSchedule& rows, Backend backend) {
   return text;
 }
 
+// What differs from "threads per row": keys of a tile are taken by all threads of a block.
+std::string describe(const AttentionSchedule& attention, Backend backend) {
+  std::string text =
+      fmt::format("attention, {} quer{} per work item, {} keys at a time", attention.queries(),
+                  attention.queries() == 1 ? "y" : "ies", attention.tile);
+  if (backend != Backend::host) {
+    text += fmt::format(", {} threads, {} per key and {} per value", attention.threads,
+                        attention.keys.threads, attention.values.threads);
+  }
+  if (attention.prefetch) text += ", values prefetched";
+  if (attention.split) text += ", keys split over blocks";
+  return text;
+}
+
 }  // namespace
 
 std::string describe(const Schedule& schedule, std::span<const std::string> names) {
@@ -37,6 +51,10 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
   std::string text = fmt::format("{} {}, {} element{} per work item, {}-bit indices", schedule.rank,
                                  schedule.rank == 1 ? "axis" : "axes", schedule.width,
                                  schedule.width == 1 ? "" : "s", schedule.wide_index ? 64 : 32);
+  if (schedule.attention.threads != 0) {
+    text = fmt::format("{}, {}-bit indices", describe(schedule.attention, schedule.backend),
+                       schedule.wide_index ? 64 : 32);
+  }
   if (schedule.vectors > 1) {
     text += fmt::format(", {} vectors each, interleaved over {} work items", schedule.vectors,
                         schedule.threads);

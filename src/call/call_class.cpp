@@ -138,6 +138,7 @@ std::vector<KernelSpec> marked_specs(const Call& call, const SpecsOf& specs_of) 
 }
 
 bool has_shape(const KernelForm& form, const Dims& shape) {
+  if (std::holds_alternative<AttentionForm>(form)) return false;
   if (const auto* rows = std::get_if<RowsForm>(&form)) {
     return rows->space.shape == shape && rows->space.splits == 1;
   }

@@ -97,9 +97,11 @@ std::vector<Dims> natural_shapes(const Definition& definition, const fusion::Typ
                                  const CallTypes& types) {
   std::vector<Dims> outputs;
   if (fusion::works_along_axes(graph)) {
-    const std::vector<Dims> shapes =
-        fusion::infer_shapes(graph, argument_shapes(graph, types.arrays), definition.name);
-    for (const fusion::NodeId output : graph.outputs) outputs.push_back(shapes[output]);
+    const fusion::ShapedGraph shaped =
+        fusion::shape_graph(graph, argument_shapes(graph, types.arrays), definition.name);
+    for (const fusion::NodeId output : shaped.graph.outputs) {
+      outputs.push_back(shaped.shapes[output]);
+    }
     return outputs;
   }
   if (fusion::has_indexed(definition.graph)) {

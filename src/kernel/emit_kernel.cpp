@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "fusion/emit/attention/attention.hpp"
 #include "fusion/emit/kernel_names.hpp"
 #include "fusion/emit/products/products.hpp"
 #include "fusion/emit/rows/rows.hpp"
 #include "fusion/emit/scan/scan.hpp"
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/schedule/attention/attention_layout.hpp"
 #include "fusion/schedule/iota_operands.hpp"
 #include "fusion/schedule/products/product_layout.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
@@ -69,6 +71,10 @@ struct Planning {
     return fusion::plan_scan(scan, operands, target.backend);
   }
 
+  fusion::Layout operator()(const AttentionForm& attention) const {
+    return fusion::plan_attention(attention, operands, target.backend);
+  }
+
   const TypedFunction& function;
   const Dims& shape;
   const std::span<const fusion::Operand> operands;
@@ -81,6 +87,9 @@ fusion::KernelDescription text_of(const KernelSpec& spec, const fusion::Layout& 
   const Accuracy accuracy = spec.function.options.accuracy;
   if (std::holds_alternative<ElementwiseForm>(spec.form)) {
     return fusion::emit(graph, schedule, accuracy);
+  }
+  if (const auto* attention = std::get_if<AttentionForm>(&spec.form)) {
+    return fusion::emit_attention(graph, *attention, schedule, accuracy);
   }
   fusion::KernelDescription kernel =
       std::holds_alternative<ScanForm>(spec.form) ? fusion::emit_scan(graph, schedule, accuracy)
@@ -116,6 +125,7 @@ std::uint64_t bytes_moved(const KernelSpec& spec) {
 
 std::string form_of(const KernelSpec& spec, const fusion::Schedule& schedule) {
   if (std::holds_alternative<ScanForm>(spec.form)) return "scan";
+  if (std::holds_alternative<AttentionForm>(spec.form)) return "attention";
   if (std::holds_alternative<ElementwiseForm>(spec.form)) return "elements";
   if (schedule.products.rows != 0) return "products";
   return schedule.reduction.columns != 0 ? "columns" : "rows";
@@ -158,9 +168,10 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
 }
 
 bool can_reduce_packed(const KernelSpec& spec) {
-  return std::ranges::none_of(spec.operands, is_packed_operand) ||
-         products_of(spec.function.graph, std::get<RowsForm>(spec.form), spec.operands,
-                     fusion::Backend::host, false)
+  if (std::ranges::none_of(spec.operands, is_packed_operand)) return true;
+  const auto* rows = std::get_if<RowsForm>(&spec.form);
+  return rows != nullptr &&
+         products_of(spec.function.graph, *rows, spec.operands, fusion::Backend::host, false)
              .has_value();
 }
 

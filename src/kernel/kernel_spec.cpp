@@ -222,6 +222,123 @@ void add_index_operands(KernelSpec& spec) {
   }
 }
 
+// ---- Attention ----------------------------------------------------------------------------------
+
+// The array over the axes of an attention: what lies along its values' elements does so along the
+// last axis, and along the depth only what products are made of.
+ArrayType over_attention(const ArrayType& array, const AttentionForm& space, std::uint8_t sides) {
+  const std::size_t rank = space.value_axis();
+  ArrayType result = array;
+  result.shape = Dims(rank + 1, 1);
+  result.strides = Dims(rank + 1, 0);
+  const std::size_t more = rank - array.shape.size();
+  const auto take = [&](std::size_t from, std::size_t to) {
+    result.shape[to] = from < more ? 1 : array.shape[from - more];
+    result.strides[to] = from < more || result.shape[to] == 1 ? 0 : array.strides[from - more];
+  };
+  for (std::size_t k = 0; k < rank; ++k) {
+    if (k != space.nodes.depth && k != space.nodes.value) take(k, k);
+  }
+  if ((sides & fusion::kProductSide) != 0) take(space.nodes.depth, space.nodes.depth);
+  if ((sides & (fusion::kValueSide | fusion::kResultSide)) != 0) {
+    take(space.nodes.value, space.value_axis());
+  }
+  return result;
+}
+
+std::uint8_t sides_of_argument(const TypedFunction& function, const AttentionForm& space,
+                               std::size_t argument) {
+  std::uint8_t sides = 0;
+  for (std::size_t id = 0; id < function.graph.nodes.size(); ++id) {
+    const fusion::TypedNode& node = function.graph.nodes[id];
+    if (node.op == fusion::Op::input && node.payload == argument) sides |= space.sides[id];
+  }
+  return sides;
+}
+
+// An output; of parts of the keys it has a result for each.
+fusion::Operand attention_output(const TypedFunction& function, std::size_t index,
+                                 const ArrayType& output, const Dims& natural,
+                                 const AttentionForm& space) {
+  const std::size_t key = space.nodes.key;
+  Dims kept(space.value_axis(), 1);
+  std::copy(natural.begin(), natural.end(),
+            kept.begin() + static_cast<std::ptrdiff_t>(kept.size() - natural.size()));
+  if (space.splits == 1) {
+    const std::string label = output_label(function.graph.output_names, index);
+    const ArrayType whole = with_kept_axes(function.name, label, output, natural);
+    check_output(function.name, label, whole, natural);
+    return operand_of(over_attention(whole, space, fusion::kResultSide), space.shape, true);
+  }
+  kept[key] = space.splits;
+  ArrayType whole = output;
+  whole.shape = Dims(kept.size(), 1);
+  whole.strides = Dims(kept.size(), 0);
+  const std::size_t more = kept.size() - std::min(kept.size(), output.shape.size());
+  std::copy(output.shape.begin(), output.shape.end(), whole.shape.begin() + more);
+  std::copy(output.strides.begin(), output.strides.end(), whole.strides.begin() + more);
+  if (whole.shape != kept) {
+    throw Error(Code::internal,
+                fmt::format("{}: output {}: expected shape {}, got {}", function.name, index,
+                            to_string(kept), to_string(output.shape)));
+  }
+  const std::int64_t step = whole.strides[key];
+  whole.shape[key] = 1;
+  fusion::Operand operand =
+      operand_of(over_attention(whole, space, fusion::kResultSide), space.shape, true);
+  operand.split_stride = step;
+  return operand;
+}
+
+// An index along an axis of the values is one along those of the space.
+fusion::Operand attention_iota(const TypedFunction& function, const AttentionForm& space,
+                               std::int64_t axis) {
+  const std::size_t rank = space.value_axis();
+  const auto from = static_cast<std::size_t>(axis + static_cast<std::int64_t>(rank));
+  fusion::Operand operand;
+  operand.dtype = DType::i64;
+  operand.iota = true;
+  operand.strides = Dims(rank + 1, 0);
+  std::uint8_t sides = 0;
+  for (std::size_t id = 0; id < function.graph.nodes.size(); ++id) {
+    const fusion::TypedNode& node = function.graph.nodes[id];
+    if (node.op == fusion::Op::iota && static_cast<std::int64_t>(node.payload) == axis) {
+      sides |= space.sides[id];
+    }
+  }
+  const bool deep = from == space.nodes.depth && (sides & fusion::kProductSide) != 0;
+  const bool wide =
+      from == space.nodes.value && (sides & (fusion::kValueSide | fusion::kResultSide)) != 0;
+  if (deep) operand.strides[from] = 1;
+  if (wide) operand.strides[rank] = 1;
+  if (from != space.nodes.depth && from != space.nodes.value) operand.strides[from] = 1;
+  return operand;
+}
+
+void add_attention(KernelSpec& spec, std::span<const ArrayType> arrays,
+                   std::span<const ArrayType> outputs, std::span<const Dims> shapes,
+                   AttentionForm space) {
+  const TypedFunction& function = spec.function;
+  space.splits = function.splits;
+  spec.shape = space.shape;
+  std::size_t argument = 0;
+  for (const ArrayType& array : arrays) {
+    while (function.graph.arguments[argument].scalar) ++argument;
+    const std::uint8_t sides = sides_of_argument(function, space, argument++);
+    const ArrayType one{array.dtype, Dims(), Dims(), array.address, array.offset, array.place};
+    spec.operands.push_back(
+        operand_of(over_attention(sides == 0 ? one : array, space, sides), space.shape, false));
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    spec.operands.push_back(
+        attention_output(function, i, outputs[i], shapes[function.graph.outputs[i]], space));
+  }
+  for (const std::int64_t axis : fusion::iota_axes(function.graph)) {
+    spec.operands.push_back(attention_iota(function, space, axis));
+  }
+  spec.form = std::move(space);
+}
+
 std::vector<std::size_t> positions(std::size_t count) {
   std::vector<std::size_t> all(count);
   std::iota(all.begin(), all.end(), std::size_t{0});
@@ -252,8 +369,18 @@ KernelSpec kernel_spec(TypedFunction function, std::span<const ArrayType> arrays
     add_index_operands(spec);
     return spec;
   }
+  fusion::ShapedGraph shaped =
+      fusion::shape_graph(graph, argument_shapes(graph, arrays), spec.function.name);
+  if (auto space = fusion::attention_space(shaped.graph, shaped.shapes)) {
+    spec.function.graph = std::move(shaped.graph);
+    add_attention(spec, arrays, outputs, shaped.shapes, *std::move(space));
+    return spec;
+  }
+  // Where no attention is found, an iota is refused.
   std::vector<Dims> shapes =
-      fusion::infer_shapes(graph, argument_shapes(graph, arrays), spec.function.name);
+      fusion::iota_axes(graph).empty()
+          ? std::move(shaped.shapes)
+          : fusion::infer_shapes(graph, argument_shapes(graph, arrays), spec.function.name);
   if (fusion::has_scans(graph)) {
     add_scan(spec, arrays, outputs, shapes);
   } else {

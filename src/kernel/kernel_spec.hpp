@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/infer/attention_space.hpp"
 #include "fusion/infer/reduce_space.hpp"
 #include "fusion/infer/scan_space.hpp"
 #include "fusion/schedule/layout.hpp"
@@ -40,9 +41,11 @@ struct RowsForm {
 };
 /// Running results along an axis.
 using ScanForm = fusion::ScanSpace;
+/// Online softmax over keys and the weighted sum of values.
+using AttentionForm = fusion::AttentionSpace;
 /// How the kernel goes through its iteration space. Rows that share operands are laid out as
 /// products where the target can (emit_kernel.cpp).
-using KernelForm = std::variant<ElementwiseForm, RowsForm, ScanForm>;
+using KernelForm = std::variant<ElementwiseForm, RowsForm, ScanForm, AttentionForm>;
 
 struct KernelSpec {
   TypedFunction function;

@@ -32,6 +32,7 @@ bool is_same_form(const KernelForm& a, const KernelForm& b) {
            rows->space.reductions == other.space.reductions &&
            rows->space.splits == other.space.splits;
   }
+  if (std::holds_alternative<AttentionForm>(a)) return false;
   const auto* scan = std::get_if<ScanForm>(&a);
   return scan == nullptr || scan->axis == std::get<ScanForm>(b).axis;
 }

@@ -7,6 +7,7 @@
 
 #include "fusion/infer/infer.hpp"
 #include "fusion/passes/passes.hpp"
+#include "fusion/passes/split_attention.hpp"
 #include "fusion/passes/split_reductions.hpp"
 #include "fusion/schedule/rows/row_layout.hpp"
 #include "program/memory.hpp"
@@ -28,8 +29,9 @@ struct Prepared {
   std::vector<DType> output_dtypes;
 };
 
+// `fuse`: attention over many keys is split. Op by op, what that computes is none of an op.
 Prepared prepare(const Definition& definition, const CallTypes& call,
-                 const fusion::Unpacked& unpacked) {
+                 const fusion::Unpacked& unpacked, bool fuse) {
   std::vector<DType> dtypes;
   for (const ArrayType& output : call.outputs) dtypes.push_back(output.dtype);
   const fusion::TypedGraph typed = fusion::infer(definition.graph, call.arguments, dtypes,
@@ -60,7 +62,9 @@ Prepared prepare(const Definition& definition, const CallTypes& call,
     }
   }
   graph.graph = fusion::drop_trivial_reductions(graph.graph, graph.shapes);
-  graph = fusion::split_reductions(fusion::optimise(graph));
+  graph = fusion::optimise(graph);
+  if (fuse) graph = fusion::split_attention(graph);
+  graph = fusion::split_reductions(graph);
   prepared.graph = fusion::place_views(graph, prepared.arguments, outputs, unpacked);
   return prepared;
 }
@@ -82,7 +86,7 @@ class Planner {
 
   // Of the graph in which those arrays are unpacked.
   Planned plan(const fusion::Unpacked& unpacked, const fusion::CostModel& model) {
-    const Prepared& graph = prepared(unpacked);
+    const Prepared& graph = prepared(unpacked, model.fuse);
     Planned planned;
     planned.partition = fusion::partition(graph.graph, model);
     planned.plan = program_steps(definition_, graph.graph, graph.arguments, planned.partition);
@@ -117,15 +121,16 @@ class Planner {
   }
 
  private:
-  const Prepared& prepared(const fusion::Unpacked& unpacked) {
-    const auto known = prepared_.find(unpacked);
+  const Prepared& prepared(const fusion::Unpacked& unpacked, bool fuse) {
+    const std::pair key(unpacked, fuse);
+    const auto known = prepared_.find(key);
     if (known != prepared_.end()) return known->second;
-    return prepared_.emplace(unpacked, prepare(definition_, call_, unpacked)).first->second;
+    return prepared_.emplace(key, prepare(definition_, call_, unpacked, fuse)).first->second;
   }
 
   const Definition& definition_;
   const CallTypes& call_;
-  std::map<fusion::Unpacked, Prepared> prepared_;
+  std::map<std::pair<fusion::Unpacked, bool>, Prepared> prepared_;
 };
 
 // Whether a plan needs no more workspace and moves no more bytes than the unfused one.

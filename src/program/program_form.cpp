@@ -106,6 +106,7 @@ class FormMaker {
   }
 
   static void check_shape(const KernelSpec& spec) {
+    if (std::holds_alternative<AttentionForm>(spec.form)) throw NoFormula();
     const auto* rows = std::get_if<RowsForm>(&spec.form);
     const auto* scan = std::get_if<ScanForm>(&spec.form);
     if (rows != nullptr && rows->space.shape != spec.shape) throw NoFormula();

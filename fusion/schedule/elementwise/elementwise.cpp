@@ -160,8 +160,8 @@ int slot_bytes(DType dtype) { return std::max(4, bits(dtype) / 8); }
 int tile_vector(DType dtype) { return 128 / bits(dtype); }
 
 std::uint64_t Layout::threads() const {
-  const bool blocks =
-      schedule.tile != 0 || schedule.reduction.axes != 0 || schedule.scan == ScanSchedule::along;
+  const bool blocks = schedule.tile != 0 || schedule.reduction.axes != 0 ||
+                      schedule.scan == ScanSchedule::along || schedule.attention.threads != 0;
   return blocks && schedule.backend != Backend::host ? work_items * block() : work_items;
 }
 
@@ -175,6 +175,9 @@ bool Schedule::has_stride(std::size_t operand, std::uint32_t axis) const {
 }
 
 std::uint32_t Layout::block() const {
+  if (schedule.attention.threads != 0) {
+    return static_cast<std::uint32_t>(schedule.attention.threads);
+  }
   const bool rows = schedule.reduction.axes != 0 || schedule.scan == ScanSchedule::along;
   const bool gpu = schedule.backend != Backend::host;
   if (!rows && (gpu || schedule.scan == ScanSchedule::none)) {

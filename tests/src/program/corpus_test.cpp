@@ -114,8 +114,9 @@ double largest_of(const HostArray& array) {
 // what all of a row or of the array gives, of which some is stored, or a kernel that reduces needs
 // what one that counts gives.
 bool reads_again(const std::string& name) {
-  static const std::set<std::string> names{"dropout_norm", "norm_rotary", "moe_layer",
-                                           "gated_delta_rule", "nucleus_mass"};
+  static const std::set<std::string> names{"dropout_norm", "norm_rotary",
+                                           "moe_layer",    "gated_delta_rule",
+                                           "nucleus_mass", "decode_attention_long"};
   return names.contains(name);
 }
 

@@ -1,0 +1,271 @@
+#include "fusion/schedule/attention/attention_layout.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "fusion/schedule/merged_axes.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+// A thread has one vector of 16 bytes of a row where it can, and those of several keys in flight.
+// What a group of queries takes is in registers: a number for each query and lane, twice.
+constexpr int kVectorBits = 128;
+constexpr int kMostWidth = 16;
+constexpr int kMostShared = 32;     // threads of a row: those of the smallest wave
+constexpr int kGatheredLanes = 16;  // of a thread, where a row is read element by element
+constexpr int kRowsAtOnce = 8;      // keys that a block takes at once
+constexpr int kLeastThreads = 64;   // of a block: those of the largest wave
+constexpr int kMostThreads = 256;
+constexpr int kMostQueries = 8;
+constexpr int kQueryLanes = 64;     // registers for all queries
+constexpr int kPrefetchLanes = 32;  // the most of them beside values that wait
+constexpr int kBytesAhead = 128;    // that a thread loads before it computes
+
+using Axis = MergedAxis;
+using Axes = ScratchVector<Axis>;
+
+class AttentionPlanner {
+ public:
+  AttentionPlanner(const AttentionSpace& space, std::span<const Operand> operands, Backend backend)
+      : space_(space), operands_(operands), backend_(backend) {}
+
+  Layout run() {
+    layout_.schedule.backend = backend_;
+    key_ = axis_of(space_.nodes.key);
+    depth_ = axis_of(space_.nodes.depth);
+    value_ = axis_of(space_.value_axis());
+    plan_lanes();
+    plan_queries();
+    add_work_items();
+    add_operands();
+    return std::move(layout_);
+  }
+
+ private:
+  AttentionSchedule& own() { return layout_.schedule.attention; }
+  bool is_host() const { return backend_ == Backend::host; }
+
+  Axis axis_of(std::size_t k) const {
+    Axis axis{space_.shape[k], {}, {k}};
+    for (const Operand& operand : operands_) axis.strides.push_back(operand.strides[k]);
+    return axis;
+  }
+
+  // An array of a row for each key.
+  bool has_rows(std::size_t i, const Axis& along) const {
+    return !operands_[i].iota && !operands_[i].output && key_.strides[i] != 0 &&
+           along.strides[i] != 0;
+  }
+
+  // -- Threads
+
+  void plan_lanes() {
+    AttentionSchedule& attention = own();
+    attention.tile = static_cast<int>(kAttentionTile);
+    attention.threads = 1;
+    attention.keys = lanes_along(depth_);
+    attention.values = lanes_along(value_);
+    if (is_host()) return;
+    const int most = std::max(attention.keys.threads, attention.values.threads);
+    attention.threads = std::clamp(most * kRowsAtOnce, kLeastThreads, kMostThreads);
+    for (AttentionLanes* const lanes : {&attention.keys, &attention.values}) {
+      lanes->threads = std::max(lanes->threads, attention.threads / attention.tile);
+      lanes->vectors = parts(lanes->extent, lanes->width * lanes->threads);
+    }
+    const bool all_keys = load_together(attention.keys, depth_);
+    const bool all_values = load_together(attention.values, value_);
+    loads_whole_tile_ = all_keys && all_values;
+  }
+
+  static int parts(int size, int part) { return (size + part - 1) / part; }
+
+  AttentionLanes lanes_along(const Axis& axis) const {
+    AttentionLanes lanes;
+    lanes.extent = static_cast<int>(axis.size);
+    if (is_host()) {
+      lanes.width = lanes.extent;
+      return lanes;
+    }
+    int narrowest = 0;
+    bool gathered = false;
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (!has_rows(i, axis)) continue;
+      const int own = bits(operands_[i].dtype);
+      narrowest = narrowest == 0 ? own : std::min(narrowest, own);
+      gathered = gathered || axis.strides[i] != 1;
+    }
+    const auto shared_by = [&](int each) {
+      const int wanted = parts(lanes.extent, each);
+      return std::min(kMostShared, static_cast<int>(std::bit_ceil(static_cast<unsigned>(wanted))));
+    };
+    if (gathered || narrowest == 0) {
+      lanes.threads = shared_by(kGatheredLanes);
+    } else {
+      lanes.width = std::min(kMostWidth, kVectorBits / narrowest);
+      while (lanes.extent % lanes.width != 0) lanes.width /= 2;
+      lanes.threads = shared_by(lanes.width);
+    }
+    return lanes;
+  }
+
+  // How many keys' rows a thread loads before it computes, and whether that is all of a tile.
+  bool load_together(AttentionLanes& lanes, const Axis& along) {
+    int bytes = 1;
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (has_rows(i, along)) bytes += lanes.lanes() * bits(operands_[i].dtype) / 8;
+    }
+    const int each = own().tile * lanes.threads / own().threads;
+    lanes.together = std::min(each, static_cast<int>(std::bit_floor(static_cast<unsigned>(
+                                        std::max(1, (kBytesAhead + lanes.lanes()) / bytes)))));
+    return lanes.together == each;
+  }
+
+  // -- Queries
+
+  // Along axes where neither keys nor values move, queries share a block.
+  void plan_queries() {
+    Axes outer;
+    Axes shared;
+    for (std::size_t k = 0; k + 1 < space_.shape.size(); ++k) {
+      const bool inner = k == space_.nodes.key || k == space_.nodes.depth;
+      if (inner || space_.shape[k] == 1) continue;
+      const Axis axis = axis_of(k);
+      bool moves = false;
+      for (std::size_t i = 0; i < operands_.size(); ++i) {
+        const bool large = has_rows(i, depth_) || has_rows(i, value_);
+        moves = moves || (large && axis.strides[i] != 0);
+      }
+      (moves ? outer : shared).push_back(axis);
+    }
+    outer = merge(std::move(outer));
+    shared = merge(std::move(shared));
+    const int lanes = is_host() ? 1 : std::max(own().keys.lanes(), own().values.lanes());
+    const Axes group = take_group(shared, std::clamp(kQueryLanes / lanes, 1, kMostQueries));
+    // Blocks that read the same keys follow each other.
+    outer.insert(outer.end(), shared.begin(), shared.end());
+    if (outer.empty()) outer.push_back({1, ScratchVector<std::int64_t>(operands_.size(), 0), {}});
+    own().group_axes = static_cast<int>(group.size());
+    for (std::size_t k = 0; k < group.size(); ++k) {
+      own().group[own().group.size() - group.size() + k] = static_cast<int>(group[k].size);
+    }
+    // What many queries need leaves no registers for values that wait for their weights.
+    own().prefetch = loads_whole_tile_ && own().queries() * lanes <= kPrefetchLanes;
+    axes_ = std::move(outer);
+    axes_.insert(axes_.end(), group.begin(), group.end());
+    for (const Axis* const axis : {&key_, &depth_, &value_}) axes_.push_back(*axis);
+  }
+
+  // Takes the innermost axes, or a part of one, of at most so many queries together.
+  Axes take_group(Axes& shared, std::int64_t most) {
+    Axes group;
+    while (!shared.empty() && group.size() < own().group.size()) {
+      Axis rest = shared.back();
+      std::int64_t together = std::min(most, rest.size);
+      while (rest.size % together != 0) --together;
+      if (together == 1) break;
+      most /= together;
+      Axis part = rest;
+      part.size = together;
+      group.insert(group.begin(), part);
+      shared.pop_back();
+      if (together == rest.size) continue;
+      rest.size /= together;
+      for (std::int64_t& stride : rest.strides) stride *= together;
+      shared.push_back(rest);
+      break;
+    }
+    return group;
+  }
+
+  // -- The layout
+
+  void add_work_items() {
+    Schedule& schedule = layout_.schedule;
+    schedule.rank = static_cast<int>(axes_.size());
+    schedule.width = own().keys.width;
+    const std::size_t inner = static_cast<std::size_t>(own().group_axes) + 3;
+    std::int64_t units = 1;
+    for (std::size_t k = 0; k + inner < axes_.size(); ++k) units *= axes_[k].size;
+    own().split = space_.splits > 1;
+    layout_.splits = space_.splits;
+    layout_.reduced = key_.size;
+    layout_.vectors = (key_.size + own().tile - 1) / own().tile;
+    layout_.rows = units;
+    layout_.units = units * space_.splits;
+    layout_.work_items = static_cast<std::uint64_t>(layout_.units);
+    schedule.wide_index =
+        needs_wide_index(axes_, operands_, layout_.work_items, own().values.extent) ||
+        key_.size >= std::int64_t{1} << 30;
+    layout_.shape = Dims(axes_.size());
+    for (std::size_t k = 0; k < axes_.size(); ++k) {
+      layout_.shape[k] = axes_[k].size;
+      layout_.axes.push_back(axes_[k].from);
+    }
+  }
+
+  void add_operands() {
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      OperandSchedule operand;
+      const bool deep = depth_.strides[i] != 0;
+      const bool wide = value_.strides[i] != 0;
+      const auto is_unit = [&](const Axis& axis) {
+        return axis.strides[i] == 0 || axis.strides[i] == 1;
+      };
+      const bool vectors = (deep || wide) && is_unit(depth_) && is_unit(value_);
+      operand.access = vectors        ? Access::contiguous
+                       : deep || wide ? Access::strided
+                                      : Access::broadcast;
+      operand.alignment = std::max(1, bits(operands_[i].dtype) / 8);
+      if (!is_host() && vectors) operand.alignment = alignment(i, deep, wide);
+      layout_.strides.emplace_back(axes_.size());
+      for (std::size_t k = 0; k < axes_.size(); ++k) {
+        layout_.strides[i][k] = axes_[k].strides[i];
+        if (axes_[k].strides[i] != 0) operand.outer_axes |= std::uint64_t{1} << k;
+      }
+      layout_.offsets.push_back(operands_[i].offset);
+      layout_.split_strides.push_back(operands_[i].split_stride);
+      layout_.schedule.operands.push_back(operand);
+    }
+  }
+
+  int alignment(std::size_t i, bool deep, bool wide) {
+    int least = kVectorBits / 8;
+    const Operand& operand = operands_[i];
+    const std::size_t last = axes_.size() - 1;
+    Axes axes = axes_;
+    Axis splits{layout_.splits, ScratchVector<std::int64_t>(operands_.size(), 0), {}};
+    splits.strides[i] = operand.split_stride;
+    axes.insert(axes.begin(), splits);
+    for (Axis* const axis : {&axes[last], &axes[last + 1]}) axis->strides[i] = 0;
+    if (deep) {
+      least =
+          std::min(least, alignment_of(operand, operand.offset, axes, last, i, own().keys.width));
+    }
+    if (wide) {
+      least = std::min(
+          least, alignment_of(operand, operand.offset, axes, last + 1, i, own().values.width));
+    }
+    return least;
+  }
+
+  const AttentionSpace& space_;
+  const std::span<const Operand> operands_;
+  const Backend backend_;
+  Layout layout_;
+  bool loads_whole_tile_ = false;
+  Axis key_;
+  Axis depth_;
+  Axis value_;
+  Axes axes_;
+};
+
+}  // namespace
+
+Layout plan_attention(const AttentionSpace& space, std::span<const Operand> operands,
+                      Backend backend) {
+  return AttentionPlanner(space, operands, backend).run();
+}
+
+}  // namespace kiln::fusion

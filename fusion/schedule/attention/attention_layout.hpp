@@ -1,0 +1,17 @@
+// Plans the layout of attention: which queries share a block, and how its threads share keys and
+// the elements of their rows.
+#pragma once
+
+#include <span>
+
+#include "fusion/infer/attention_space.hpp"
+#include "fusion/schedule/layout.hpp"
+
+namespace kiln::fusion {
+
+/// Operands as in plan_layout(), with strides over the space's shape. A work item is a part of the
+/// keys of one head, for all queries that share them, or as many as registers allow.
+Layout plan_attention(const AttentionSpace& space, std::span<const Operand> operands,
+                      Backend backend);
+
+}  // namespace kiln::fusion
