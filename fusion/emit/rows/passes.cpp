@@ -421,7 +421,10 @@ void ReductionEmitter::emit_value(std::size_t id, int depth) {
   }
   if (node_text_.needs_storage(static_cast<NodeId>(id)))
     storage_[id] = node_text_.bits(node, values_, storage_);
-  if (node_text_.rounds(node) && std::ranges::any_of(operands_, [&](const OperandText& operand) {
+  // Of columns what there is one of for each is kept in lanes, as a value.
+  const bool of_lanes = rows_.columns != 0 && row_invariant_[id];
+  if (!of_lanes && node_text_.rounds(node) &&
+      std::ranges::any_of(operands_, [&](const OperandText& operand) {
         return operand.output && operand.value == id;
       })) {
     storage_[id] = node_text_.narrowed(node, values_);
