@@ -10,7 +10,7 @@ namespace {
 using Real = long double;
 using Complex = std::complex<Real>;
 
-constexpr Real kNan = std::numeric_limits<Real>::quiet_NaN();
+constexpr Real kComplexNan = std::numeric_limits<Real>::quiet_NaN();
 
 // The plain formula, also where an infinity meets a zero.
 Complex product(const Complex& a, const Complex& b) {
@@ -19,7 +19,7 @@ Complex product(const Complex& a, const Complex& b) {
 
 Complex power(const Complex& a, const Complex& b) {
   if (b == Complex(0)) return 1;
-  if (a == Complex(0)) return b.real() > 0 ? Complex(0) : Complex(kNan, kNan);
+  if (a == Complex(0)) return b.real() > 0 ? Complex(0) : Complex(kComplexNan, kComplexNan);
   return std::exp(product(b, std::log(a)));
 }
 
