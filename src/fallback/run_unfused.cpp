@@ -97,6 +97,7 @@ class UnfusedRun {
     if (!spec_.function.graph.indexed.empty()) {
       refuse("reads and writes at no places that data says");
     }
+    if (!spec_.function.graph.bounds.empty()) refuse("cannot end along an axis where data says");
     // Its sums are over two axes, one after the other.
     if (std::holds_alternative<AttentionForm>(spec_.form)) refuse("cannot compute attention");
     for (const Instruction& one : unfused_.instructions) prepare(one);

@@ -99,6 +99,7 @@ struct Shape {
     vectors_per_group = VectorsPerGroup,
     steps_per_group = 1,
     columns = Columns,
+    sums = 1,
     threads = Threads,
     steps = Steps,
     sets = Sets,

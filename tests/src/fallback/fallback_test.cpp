@@ -242,6 +242,23 @@ TEST_P(Fallbacks, AreForNothingThatIsKept) {
   EXPECT_EQ(served(), before);
 }
 
+TEST_P(Fallbacks, RefuseWhatEndsWhereDataSays) {
+  const HostArray x = floats({2, 4}, 29);
+  const DeviceBuffer buffer(jit::backend(device()), x.bytes);
+  const View view(buffer.data(), DType::f64, {1, 4}, device());
+  const std::vector<std::byte> zero(sizeof(std::int32_t));
+  const DeviceBuffer end(jit::backend(device()), zero);
+  const View ends(end.data(), DType::i32, {1}, device());
+  const Function function = parse("ended", "exp2(x[:, :n]) - 3.5", kFallback);
+  EXPECT_THAT(message_of(
+                  [&] {
+                    function(Stream{device(), nullptr}, {view, ends}, {view});
+                  },
+                  Code::would_compile),
+              AllOf(HasSubstr("ended: "),
+                    HasSubstr(interprets() ? "cannot end along an axis where data says" : "")));
+}
+
 TEST_P(Fallbacks, NeedABasePackOnAGpu) {
   if (interprets()) GTEST_SKIP() << "the CPU device has an interpreter";
   const HostArray x = floats({8}, 23);
