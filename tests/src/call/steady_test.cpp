@@ -174,12 +174,12 @@ TEST_P(Steady, FunctionsThatDieReleaseTheirPlans) {
   EXPECT_EQ(usage().plans, plans);
 }
 
+// In place, where each shape has a plan.
 TEST_P(Steady, ProgramsAreBoundedToo) {
-  const Program program = parse_program("scaled", "y = exp(x); y * 2 + y");
+  const Program program = parse_program("scaled", "y = exp(-x); y * 2 + y");
   for (int turn = 0; turn < 300; ++turn) {
     const View in(x, DType::f32, {2, 1024 + turn}, device);
-    const View out(y, DType::f32, {2, 1024 + turn}, device);
-    program.run(stream, {in}, {out}, {});
+    program.run(stream, {in}, {in}, {});
     ASSERT_LE(usage().plan_bytes, kLimit) << turn;
     backend->synchronize(stream);
   }
