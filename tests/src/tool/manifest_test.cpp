@@ -158,7 +158,7 @@ TEST_F(ToolManifest, ProgressIsABarOnATerminal) {
 TEST_F(ToolManifest, WantsOneKindOfInput) {
   const testing::Finished neither = run({"compile", "--target", "cpu"});
   EXPECT_EQ(neither.code, 2);
-  EXPECT_THAT(neither.err, HasSubstr("give an expression, or --manifest FILE"));
+  EXPECT_THAT(neither.err, HasSubstr("give an expression, --manifest FILE or --base-pack"));
   const testing::Finished both = run({"compile", "x", "--manifest", "m.jsonl", "--target", "cpu"});
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.err, HasSubstr("are in the manifest"));
