@@ -1,4 +1,4 @@
-// Indexed ops: take, put and bound, which are told by integers that are data where along an axis to
+// Indexed ops: take, put and bound, which take from integers that are data where along an axis to
 // read, where to write, and where to end. What they mean is here and nowhere else.
 //
 //   take(x, i)    the elements of x at the places i along the axis: the result has the axes of i

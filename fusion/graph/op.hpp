@@ -259,7 +259,7 @@ inline bool is_view_op(Op op) { return is_shape_op(op) && op != Op::concat; }
 inline bool keeps_element_order(Op op) {
   return op == Op::reshape || op == Op::expand_dims || op == Op::squeeze;
 }
-/// What is told where to read, to write or to end by integers that are data.
+/// What takes from integers that are data where to read, to write or to end.
 inline bool is_indexed(Op op) { return op >= Op::take && op <= Op::bound; }
 /// Whose payload is a list of integers in the graph's tables.
 inline bool has_list(Op op) { return is_shape_op(op) || is_indexed(op); }

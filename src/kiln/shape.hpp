@@ -1,6 +1,6 @@
 // Shape ops of a traced callable: they move elements and compute nothing. In a Program they cost
 // nothing where strides can express them; a Function, which is one kernel, refuses them. Indexed
-// ops, for both, are told by integers that are data where to read, write and end.
+// ops, for both, take from integers that are data where to read, write and end.
 #pragma once
 
 #include <cstdint>
