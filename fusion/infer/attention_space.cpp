@@ -27,17 +27,27 @@ bool is_computed_in_f32(DType dtype) {
   return compute_dtype(dtype) == DType::f32 && is_floating(dtype);
 }
 
+// Whether all keys of one row of scores end there.
+bool is_end_of_keys(const BoundedAxis& bound, const std::vector<Dims>& shapes,
+                    const AttentionNodes& nodes) {
+  const Dims& end = shapes[bound.end];
+  return static_cast<std::size_t>(std::ssize(end) + bound.axis) == nodes.key &&
+         end[nodes.key] == 1 && end[nodes.depth] == 1 && end[nodes.value] == 1;
+}
+
 // Finds the attention that ends in one sum.
 class AttentionFinder {
  public:
   AttentionFinder(const TypedGraph& graph, const std::vector<Dims>& shapes,
-                  const std::vector<std::vector<NodeId>>& users, const std::vector<bool>& kept)
-      : graph_(graph), shapes_(shapes), users_(users), kept_(kept) {}
+                  const std::vector<std::vector<NodeId>>& users, const std::vector<bool>& kept,
+                  std::span<const Ends> bounds)
+      : graph_(graph), shapes_(shapes), users_(users), kept_(kept), bounds_(bounds) {}
 
   std::optional<AttentionNodes> run(NodeId result) {
     inside_.assign(graph_.nodes.size(), false);
     found_ = {};
-    if (!find_softmax(result) || !find_product() || !has_axes_of_attention() || !is_closed()) {
+    if (!find_softmax(result) || !find_product() || !has_axes_of_attention() || !is_closed() ||
+        !ends_along_keys()) {
       return std::nullopt;
     }
     for (NodeId id = 0; id < inside_.size(); ++id) {
@@ -275,10 +285,25 @@ class AttentionFinder {
     return true;
   }
 
+  // Scores, weights and what these multiply end alike, and nothing ends along another axis.
+  bool ends_along_keys() {
+    const auto bounds = [&](NodeId id) { return id < bounds_.size() ? bounds_[id] : Ends(); };
+    found_.ends = bounds(found_.weights);
+    for (NodeId id = 0; id < inside_.size(); ++id) {
+      if (!inside_[id]) continue;
+      for (const BoundedAxis& bound : bounds(id)) {
+        if (!is_end_of_keys(bound, shapes_, found_)) return false;
+      }
+    }
+    return bounds(found_.scores) == found_.ends &&
+           bounds(node(found_.result).operands[0]) == found_.ends;
+  }
+
   const TypedGraph& graph_;
   const std::vector<Dims>& shapes_;
   const std::vector<std::vector<NodeId>>& users_;
   const std::vector<bool>& kept_;
+  const std::span<const Ends> bounds_;
   std::vector<bool> inside_;
   std::vector<bool> unfit_;
   AttentionNodes found_;
@@ -294,6 +319,7 @@ std::vector<bool> outputs_of(const TypedGraph& graph) {
 std::vector<std::uint8_t> sides_of(const TypedGraph& graph, const AttentionNodes& nodes) {
   std::vector<std::uint8_t> sides(graph.nodes.size(), 0);
   for (const NodeId output : graph.outputs) sides[output] |= kResultSide;
+  for (const BoundedAxis& bound : graph.bounds) sides[bound.end] |= kEndSide;
   for (NodeId id = static_cast<NodeId>(graph.nodes.size()); id-- > 0;) {
     const bool is_result = id == nodes.largest || id == nodes.total || id == nodes.result;
     if (is_result) continue;
@@ -309,18 +335,15 @@ std::vector<std::uint8_t> sides_of(const TypedGraph& graph, const AttentionNodes
 }  // namespace
 
 std::vector<AttentionNodes> find_attention(const TypedGraph& graph, std::span<const Dims> shapes,
-                                           const std::vector<bool>& kept) {
+                                           const std::vector<bool>& kept,
+                                           std::span<const Ends> bounds) {
   std::vector<AttentionNodes> found;
   const auto is_max = [](const TypedNode& node) { return node.op == Op::reduce_max; };
-  const auto ends = [](const TypedNode& node) { return node.op == Op::bound; };
-  if (graph.rounding != Rounding::once || std::ranges::none_of(graph.nodes, is_max) ||
-      std::ranges::any_of(graph.nodes, ends)) {
-    return found;
-  }
+  if (graph.rounding != Rounding::once || std::ranges::none_of(graph.nodes, is_max)) return found;
   const std::vector<Dims> padded = with_one_rank(shapes);
   const auto users = users_of(graph.nodes);
   const std::vector<bool> outputs = kept.empty() ? outputs_of(graph) : kept;
-  AttentionFinder finder(graph, padded, users, outputs);
+  AttentionFinder finder(graph, padded, users, outputs, bounds);
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
     if (graph.nodes[id].op != Op::sum) continue;
     if (auto nodes = finder.run(id)) found.push_back(*std::move(nodes));
@@ -328,10 +351,16 @@ std::vector<AttentionNodes> find_attention(const TypedGraph& graph, std::span<co
   return found;
 }
 
+std::vector<AttentionNodes> find_attention(const ShapedGraph& graph) {
+  std::vector<Ends> bounds;
+  if (has_bounds(graph)) bounds = infer_bounds(graph, "bound");
+  return find_attention(graph.graph, graph.shapes, {}, bounds);
+}
+
 std::optional<AttentionSpace> attention_space(const TypedGraph& graph,
                                               std::span<const Dims> shapes) {
   std::vector<AttentionNodes> found = find_attention(graph, shapes);
-  if (found.size() != 1 || !graph.bounds.empty() || !graph.indexed.empty()) return std::nullopt;
+  if (found.size() != 1 || !graph.indexed.empty()) return std::nullopt;
   AttentionSpace space;
   space.nodes = std::move(found.front());
   const AttentionNodes& nodes = space.nodes;
@@ -340,6 +369,10 @@ std::optional<AttentionSpace> attention_space(const TypedGraph& graph,
   std::vector<bool> inside(graph.nodes.size(), false);
   for (const NodeId id : nodes.inside) inside[id] = true;
   const std::int64_t keys = padded[nodes.scores][nodes.key];
+  for (const BoundedAxis& bound : graph.bounds) {
+    if (!is_end_of_keys(bound, padded, nodes)) return std::nullopt;
+  }
+  space.nodes.ends = graph.bounds;
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
     const TypedNode& node = graph.nodes[id];
     if (space.sides[id] == 0 || inside[id] || node.arity == 0) continue;

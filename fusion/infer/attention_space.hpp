@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "fusion/graph/typed_graph.hpp"
+#include "fusion/infer/bounds.hpp"
 #include "kiln/dims.hpp"
 
 namespace kiln::fusion {
@@ -28,6 +29,7 @@ enum AttentionSide : std::uint8_t {
   kScoreSide = 2,    ///< the scores, from the products on
   kValueSide = 4,    ///< what is weighted
   kResultSide = 8,   ///< what comes after the sums over the keys
+  kEndSide = 16,     ///< where the keys end
 };
 
 /// One attention among the nodes of a graph. Axes are those of shapes that are brought to one rank.
@@ -45,13 +47,19 @@ struct AttentionNodes {
   std::size_t value = 0;       ///< that of the values' elements: may be `depth`
   std::vector<NodeId> inside;  ///< computed within, ascending: used by each other, but for
                                ///< `largest`, `total` and `result`
+  Ends ends;                   ///< where the keys end: the same for all that runs over them, and
+                               ///< for every element of a key or a value
 };
 
-/// Every attention of a graph with those shapes, in which no axis ends where data says. `kept` are
-/// nodes that are stored whatever kernel computes them; empty: the outputs. What needs a result
-/// comes after all of `inside`.
+/// Every attention of a graph with those shapes. `kept` are nodes that are stored whatever kernel
+/// computes them; empty: the outputs. `bounds` are those of the space of each node
+/// (infer/bounds.hpp), or fewer where the others have none. What needs a result comes after all of
+/// `inside`. Attention may end along the keys alone.
 std::vector<AttentionNodes> find_attention(const TypedGraph& graph, std::span<const Dims> shapes,
-                                           const std::vector<bool>& kept = {});
+                                           const std::vector<bool>& kept = {},
+                                           std::span<const Ends> bounds = {});
+/// Those of a graph in which bounds are ops.
+std::vector<AttentionNodes> find_attention(const ShapedGraph& graph);
 
 /// What a kernel runs over: the axes of its values, then the axis of the values' elements.
 struct AttentionSpace {

@@ -143,6 +143,13 @@ class IotaShapes {
     for (const NodeId output : graph_.outputs) {
       result.graph.outputs.push_back(moved(output, &natural_[output]));
     }
+    for (const IndexedOperand& one : graph_.indexed) {
+      result.graph.indexed.push_back(
+          {one.output, one.position, moved(one.place, &natural_[one.place])});
+    }
+    for (const BoundedAxis& bound : graph_.bounds) {
+      result.graph.bounds.push_back({bound.axis, moved(bound.end, &natural_[bound.end])});
+    }
     return result;
   }
 
@@ -168,7 +175,7 @@ class IotaShapes {
   // From the last node to the first: the shapes in which such values are wanted.
   void find_wanted() {
     wanted_.resize(graph_.nodes.size());
-    for (const NodeId output : graph_.outputs) want(output, natural_[output]);
+    for (const NodeId root : graph_.roots()) want(root, natural_[root]);
     for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
       for (const NodeId operand : graph_.nodes[id].inputs()) {
         if (!depends_on_iota_[operand]) continue;

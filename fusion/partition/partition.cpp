@@ -71,14 +71,10 @@ class Partitioner {
   static constexpr std::size_t kNone = ~std::size_t{0};
 
   void find_attentions() {
-    const auto ends = [&](NodeId id) { return !facts_.bounds(id).empty(); };
     if (!model_.fuse) return;
-    for (NodeId id = 0; id < nodes_.size(); ++id) {
-      if (ends(id)) return;
-    }
     std::vector<bool> kept = facts_.kept;
     for (NodeId id = 0; id < nodes_.size(); ++id) kept[id] = kept[id] || facts_.seen_as_view[id];
-    attentions_ = find_attention(graph_.graph, facts_.shapes, kept);
+    attentions_ = find_attention(graph_.graph, facts_.shapes, kept, graph_.bounds);
     for (std::size_t i = 0; i < attentions_.size(); ++i) {
       for (const NodeId id : attentions_[i].inside) attention_of_[id] = i;
     }
@@ -102,6 +98,7 @@ class Partitioner {
     group.splits = splits_of(graph_.graph, facts_.shapes, own.result);
     group.values = own.inside.size();
     group.attention = true;
+    group.bounds = own.ends;
     const std::int64_t keys = facts_.shapes[own.scores][own.key];
     group.reason = fmt::format("attention over {} keys{}", keys,
                                group.splits > 1 ? fmt::format(", in {} parts", group.splits) : "");

@@ -17,7 +17,7 @@ class AttentionSplitter {
   }
 
   ShapedGraph run() {
-    for (AttentionNodes& nodes : find_attention(from_.graph, from_.shapes)) {
+    for (AttentionNodes& nodes : find_attention(from_)) {
       if (splits_of(nodes) > 1 && can_be_replaced(nodes)) {
         const NodeId last = nodes.inside.back();
         split_at_.emplace(last, std::move(nodes));
@@ -70,18 +70,18 @@ class AttentionSplitter {
     NodeId largest = 0;     ///< of each part
     NodeId total = 0;       ///< of each part
     bool is_total = false;  ///< which of the two it is
-    std::size_t key = 0;    ///< the axis of the parts
+    const AttentionNodes* nodes = nullptr;
   };
 
   NodeId joined_rows(const Rows& rows) {
-    key_ = rows.key;
+    key_ = rows.nodes->key;
     const NodeId most = reduce(Op::reduce_max, rows.largest);
     NodeId result = most;
     if (rows.is_total) {
       const Dims parts = to_.shape(rows.largest);
       const NodeId below = binary(Op::sub, rows.largest, most, parts);
       const NodeId scale = to_.add({Op::exp, DType::f32, 1, {below}, 0}, parts);
-      result = reduce(Op::sum, binary(Op::mul, rows.total, scale, parts));
+      result = sum_of_keys(*rows.nodes, reduce(Op::sum, binary(Op::mul, rows.total, scale, parts)));
     }
     return as(rows.dtype, result);
   }
@@ -129,6 +129,20 @@ class AttentionSplitter {
     join(nodes, largest, total, result);
   }
 
+  // A sum over the keys, which is 0 where there is none: no part has a largest score then. In the
+  // sum's shape the comparison takes no kernel of its own.
+  NodeId sum_of_keys(const AttentionNodes& nodes, NodeId sum) {
+    const Dims shape = to_.shape(sum);
+    for (const BoundedAxis& bound : nodes.ends) {
+      const NodeId end = to_.moved(bound.end);
+      const NodeId zero = to_.add({Op::constant, to_.node(end).dtype, 0, {}, 0}, {});
+      const NodeId any = to_.add({Op::greater, DType::boolean, 2, {end, zero}, 0}, shape);
+      const NodeId none = to_.add({Op::constant, DType::f32, 0, {}, 0}, {});
+      sum = to_.add({Op::where, DType::f32, 3, {any, sum, none}, 0}, shape);
+    }
+    return sum;
+  }
+
   // The parts' results, all seen in one shape so that one kernel reduces them.
   void join(const AttentionNodes& nodes, NodeId largest, NodeId total, NodeId result) {
     const Dims parts = to_.shape(result);
@@ -147,16 +161,16 @@ class AttentionSplitter {
       sum = binary(Op::mul, sum, inverse, whole);
     }
     const auto dtype = [&](NodeId old) { return from_.graph.nodes[old].dtype; };
-    replaced_[nodes.result] = as(dtype(nodes.result), sum);
-    of_rows_[nodes.largest] = {dtype(nodes.largest),
-                               whole,
-                               as(dtype(nodes.largest), most),
-                               largest,
-                               total,
-                               false,
-                               nodes.key};
-    of_rows_[nodes.total] = {
-        dtype(nodes.total), whole, as(dtype(nodes.total), all), largest, total, true, nodes.key};
+    replaced_[nodes.result] = as(dtype(nodes.result), sum_of_keys(nodes, sum));
+    of_rows_[nodes.largest] = {
+        dtype(nodes.largest), whole, as(dtype(nodes.largest), most), largest, total, false, &nodes};
+    of_rows_[nodes.total] = {dtype(nodes.total),
+                             whole,
+                             as(dtype(nodes.total), sum_of_keys(nodes, all)),
+                             largest,
+                             total,
+                             true,
+                             &nodes};
   }
 
   const ShapedGraph& from_;

@@ -64,7 +64,7 @@ class IotaStoring {
   // A kernel of attention counts by itself.
   void leave_attention() {
     std::vector<bool> inside(nodes_.size(), false);
-    for (const AttentionNodes& attention : find_attention(from_.graph, from_.shapes)) {
+    for (const AttentionNodes& attention : find_attention(from_)) {
       for (const NodeId id : attention.inside) inside[id] = true;
     }
     const auto users = users_of(nodes_);

@@ -9,19 +9,18 @@
 namespace kiln::fusion {
 namespace {
 
-// Whether what depends on operands, given as bits, differs along an axis.
+bool varies_along(const MergedAxis& axis, const Operand& operand) {
+  return differs_along(axis, operand.index_operands);
+}
+
+}  // namespace
+
 bool differs_along(const MergedAxis& axis, std::uint64_t operands) {
   for (std::size_t i = 0; i < axis.strides.size() && i < 64; ++i) {
     if ((operands >> i & 1) != 0 && axis.strides[i] != 0) return true;
   }
   return false;
 }
-
-bool varies_along(const MergedAxis& axis, const Operand& operand) {
-  return differs_along(axis, operand.index_operands);
-}
-
-}  // namespace
 
 bool is_bounded(std::span<const AxisBound> bounds, std::size_t axis) {
   return std::ranges::find(bounds, axis, &AxisBound::axis) != bounds.end();

@@ -34,6 +34,9 @@ void sort_axes(ScratchVector<MergedAxis>& axes, const Before& before) {
 ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
                                      bool reduced, std::span<const AxisBound> bounds = {});
 
+/// Whether one of the operands, given as bits, differs along that axis.
+bool differs_along(const MergedAxis& axis, std::uint64_t operands);
+
 /// Whether one of the bounds is of that axis.
 bool is_bounded(std::span<const AxisBound> bounds, std::size_t axis);
 

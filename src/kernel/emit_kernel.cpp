@@ -72,7 +72,7 @@ struct Planning {
   }
 
   fusion::Layout operator()(const AttentionForm& attention) const {
-    return fusion::plan_attention(attention, operands, target.backend);
+    return fusion::plan_attention(attention, operands, target.backend, function.bounds);
   }
 
   const TypedFunction& function;

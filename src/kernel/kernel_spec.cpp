@@ -199,10 +199,11 @@ std::uint64_t operands_behind(const KernelSpec& spec, fusion::NodeId id) {
   return operands;
 }
 
-void add_index_operands(KernelSpec& spec) {
+// `rank`: how many of the axes that the kernel runs over are those of values.
+void add_index_operands(KernelSpec& spec, std::size_t axes) {
   const fusion::TypedGraph& graph = spec.function.graph;
+  const auto rank = static_cast<std::int64_t>(axes);
   for (const fusion::BoundedAxis& bound : graph.bounds) {
-    const auto rank = static_cast<std::int64_t>(spec.shape.size());
     spec.function.bounds.push_back(
         {static_cast<std::size_t>(rank + bound.axis), operands_behind(spec, bound.end)});
   }
@@ -366,14 +367,16 @@ KernelSpec kernel_spec(TypedFunction function, std::span<const ArrayType> arrays
   spec.outputs = positions(outputs.size());
   if (!fusion::works_along_axes(graph)) {
     add_elementwise(spec, arrays, outputs);
-    add_index_operands(spec);
+    add_index_operands(spec, spec.shape.size());
     return spec;
   }
   fusion::ShapedGraph shaped =
       fusion::shape_graph(graph, argument_shapes(graph, arrays), spec.function.name);
   if (auto space = fusion::attention_space(shaped.graph, shaped.shapes)) {
     spec.function.graph = std::move(shaped.graph);
+    const std::size_t axes = space->value_axis();
     add_attention(spec, arrays, outputs, shaped.shapes, *std::move(space));
+    add_index_operands(spec, axes);
     return spec;
   }
   // Where no attention is found, an iota is refused.
@@ -386,7 +389,7 @@ KernelSpec kernel_spec(TypedFunction function, std::span<const ArrayType> arrays
   } else {
     add_rows(spec, arrays, outputs, std::move(shapes));
   }
-  add_index_operands(spec);
+  add_index_operands(spec, spec.shape.size());
   return spec;
 }
 

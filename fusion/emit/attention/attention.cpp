@@ -55,6 +55,7 @@ class AttentionEmitter {
     declare_form();
     out_.line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
     begin_item();
+    emit_keys();
     emit_invariants();
     const std::vector<std::string> outside = values_;
     emit_products();
@@ -181,13 +182,8 @@ class AttentionEmitter {
     if (own_.split) {
       out_.line(2, "const {} unit = divide(item, splits);", index_);
       out_.line(2, "const {} split = item - unit * splits.divisor;", index_);
-      out_.line(2, "const {} first_key = split * split_tiles * {};", index_, own_.tile);
-      out_.line(2, "const {0} last_key = least(first_key + split_tiles * {1}, keys);", index_,
-                own_.tile);
     } else {
       out_.line(2, "const {} unit = item;", index_);
-      out_.line(2, "const {} first_key = 0;", index_);
-      out_.line(2, "const {} last_key = keys;", index_);
     }
     out_.coordinates(2, index_, "unit", 0, first_query_axis());
     for (std::size_t i = 0; i < operands_.size() + iotas_.size(); ++i) {
@@ -207,6 +203,25 @@ class AttentionEmitter {
       } else {
         out_.line(2, "const {} {}_rows = {};", signed_index_, name_of(i), place);
       }
+    }
+  }
+
+  // The keys of the work item: none where its part begins beyond the end.
+  void emit_keys() {
+    std::vector<NodeId> ends;
+    for (const BoundedAxis& bound : graph_.bounds) ends.push_back(bound.end);
+    for (const NodeId id : missing(ends)) define(2, id);
+    std::string end = "keys";
+    for (const NodeId id : ends) end = fmt::format("end_within({}, {})", values_[id], end);
+    if (!ends.empty()) out_.line(2, "const {} key_end = {};", index_, end);
+    const std::string_view last = ends.empty() ? "keys" : "key_end";
+    if (own_.split) {
+      out_.line(2, "const {} first_key = split * split_tiles * {};", index_, own_.tile);
+      out_.line(2, "const {0} last_key = least(first_key + split_tiles * {1}, {2});", index_,
+                own_.tile, last);
+    } else {
+      out_.line(2, "const {} first_key = 0;", index_);
+      out_.line(2, "const {} last_key = {};", index_, last);
     }
   }
 
@@ -273,7 +288,7 @@ class AttentionEmitter {
   // Values of the whole work item.
   void emit_invariants() {
     for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
-      if (space_.sides[id] == 0 || after_[id] || moves_[id] != 0) continue;
+      if (space_.sides[id] == 0 || after_[id] || moves_[id] != 0 || !values_[id].empty()) continue;
       if (std::ranges::find(space_.nodes.inside, id) != space_.nodes.inside.end() &&
           has_axes(graph_.nodes[id].op)) {
         continue;
@@ -520,10 +535,12 @@ class AttentionEmitter {
     values_[nodes.total] = "total";
     std::string result = "sum[lane]";
     if (nodes.normalised) {
-      out_.line(3, "const f32 inverse = {}reciprocal(total);",
-                accuracy_ == Accuracy::strict ? "strict::"
-                : accuracy_ == Accuracy::fast ? "fast::"
-                                              : "");
+      const std::string_view accuracy = accuracy_ == Accuracy::strict ? "strict::"
+                                        : accuracy_ == Accuracy::fast ? "fast::"
+                                                                      : "";
+      // The sum of no products is 0.
+      const std::string_view none = graph_.bounds.empty() ? "" : "key_end == 0 ? 0.0f : ";
+      out_.line(3, "const f32 inverse = {}{}reciprocal(total);", none, accuracy);
       result += " * inverse";
     }
     values_[nodes.result] = names_[nodes.result];

@@ -28,8 +28,9 @@ using Axes = ScratchVector<Axis>;
 
 class AttentionPlanner {
  public:
-  AttentionPlanner(const AttentionSpace& space, std::span<const Operand> operands, Backend backend)
-      : space_(space), operands_(operands), backend_(backend) {}
+  AttentionPlanner(const AttentionSpace& space, std::span<const Operand> operands, Backend backend,
+                   std::span<const AxisBound> bounds)
+      : space_(space), operands_(operands), backend_(backend), bounds_(bounds) {}
 
   Layout run() {
     layout_.schedule.backend = backend_;
@@ -124,7 +125,7 @@ class AttentionPlanner {
 
   // -- Queries
 
-  // Along axes where neither keys nor values move, queries share a block.
+  // Along axes where neither keys nor values move, nor their end, queries share a block.
   void plan_queries() {
     Axes outer;
     Axes shared;
@@ -132,7 +133,8 @@ class AttentionPlanner {
       const bool inner = k == space_.nodes.key || k == space_.nodes.depth;
       if (inner || space_.shape[k] == 1) continue;
       const Axis axis = axis_of(k);
-      bool moves = false;
+      bool moves = std::ranges::any_of(
+          bounds_, [&](const AxisBound& bound) { return differs_along(axis, bound.operands); });
       for (std::size_t i = 0; i < operands_.size(); ++i) {
         const bool large = has_rows(i, depth_) || has_rows(i, value_);
         moves = moves || (large && axis.strides[i] != 0);
@@ -203,6 +205,7 @@ class AttentionPlanner {
       layout_.shape[k] = axes_[k].size;
       layout_.axes.push_back(axes_[k].from);
     }
+    schedule.bounds = bounded_axes(axes_, bounds_);
   }
 
   void add_operands() {
@@ -253,6 +256,7 @@ class AttentionPlanner {
   const AttentionSpace& space_;
   const std::span<const Operand> operands_;
   const Backend backend_;
+  const std::span<const AxisBound> bounds_;
   Layout layout_;
   bool loads_whole_tile_ = false;
   Axis key_;
@@ -264,8 +268,8 @@ class AttentionPlanner {
 }  // namespace
 
 Layout plan_attention(const AttentionSpace& space, std::span<const Operand> operands,
-                      Backend backend) {
-  return AttentionPlanner(space, operands, backend).run();
+                      Backend backend, std::span<const AxisBound> bounds) {
+  return AttentionPlanner(space, operands, backend, bounds).run();
 }
 
 }  // namespace kiln::fusion
