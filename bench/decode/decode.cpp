@@ -12,7 +12,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "memory.hpp"
+#include "decoder.hpp"
+#include "driver_memory.hpp"
+#include "random_model.hpp"
 
 namespace decode {
 namespace {
@@ -135,7 +137,12 @@ nlohmann::ordered_json measure(const Options& options, const Weights& weights, c
       batch, position, static_cast<double>(batch) / time, time * 1e6, median(host) * 1e6,
       bytes * 1e-9, bytes / time / copy);
   decoder.reset({1}, position);
-  for (auto& [kind, graph] : decoder.kinds()) {
+  for (const Decoder::Piece& piece : decoder.pieces()) {
+    const auto& kind = piece.kind;
+    const kiln::Program program = kiln::parse_program(kind, piece.text + piece.results);
+    kiln::Graph graph = kiln::record(memory.stream.device, [&](kiln::Recorder& recorder) {
+      decoder.record(recorder, program, piece.of_layer);
+    });
     const double own = time_of(graph, memory, 4);
     result["kinds"][kind] = {{"operations", graph.operations().size()}, {"us", own * 1e6}};
     fmt::print("  {:<10} {:>4} operations {:>9.1f} us\n", kind, graph.operations().size(),

@@ -6,23 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <kiln/kiln.hpp>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-namespace decode {
+#include "memory.hpp"
 
-/// A device's memory, which is the caller's. What is allocated stays for as long as the process.
-struct Memory {
-  kiln::Stream stream;
-  std::function<void*(std::size_t bytes)> allocate;
-  std::function<void()> wait;  ///< for what the stream has to do; both below do so too
-  std::function<void(void* to, const void* from, std::size_t bytes)> to_device;
-  std::function<void(void* to, const void* from, std::size_t bytes)> to_host;
-};
+namespace decode {
 
 struct Shape {
   std::int64_t layers = 0, width = 0, hidden = 0, heads = 0, kv_heads = 0, vocabulary = 0;
@@ -31,9 +23,7 @@ struct Shape {
   std::int64_t group = 0;
   kiln::DType activations = kiln::DType::f32;  ///< that weights are multiplied with
   kiln::DType cache = kiln::DType::f32;        ///< of keys and values
-
   std::int64_t head() const { return width / heads; }
-  std::int64_t kv_width() const { return kv_heads * head(); }
 };
 
 struct Tensor {
@@ -58,8 +48,6 @@ struct Model {
 Tensors read_safetensors(const std::string& path);
 /// The model of tests/data/stories260k.safetensors.
 Model stories260k(const Tensors& file);
-/// Random weights of u4, of which all layers have the same.
-Model random_model(const Shape& shape);
 
 /// A model's weights on a device; all layers have memory of their own.
 struct Weights {
@@ -86,26 +74,21 @@ class Decoder {
   std::vector<float> logits() const;
 
   const kiln::Graph& graph() const { return *token_; }
-  /// What a token consists of by kind, each for all layers, to be timed alone.
-  std::vector<std::pair<std::string, kiln::Graph>> kinds();
-  std::uint64_t cache_bytes() const;  ///< of keys and values, that a token reads
+  std::uint64_t cache_bytes() const;  ///< of keys and values, for all positions
 
- private:
-  /// A part of a layer: what it computes, and the names of its results.
+  /// A part of a token: what it computes, in kiln's text form, and the names of its results.
   struct Piece {
     std::string kind, text, results;
+    bool of_layer = true;
   };
-
   std::vector<Piece> pieces() const;
-  std::string product(const char* weights, const char* x, std::int64_t rows,
-                      std::int64_t columns) const;
-  void add(const std::string& name, kiln::DType dtype, const kiln::Dims& shape);
+  /// Records a program, for every layer or once. Arguments and results are named after what is in
+  /// memory.
+  void record(kiln::Recorder& recorder, const kiln::Program& program, bool of_layer);
+
+ private:
   void add_state();
-  void add_kernels();
   void run(kiln::Recorder& recorder, const kiln::Program& program, const Views& weights);
-  void embed(kiln::Recorder& recorder) const;
-  void store(kiln::Recorder& recorder, std::size_t layer) const;
-  void next(kiln::Recorder& recorder) const;
 
   const Weights& weights_;
   const Shape& shape_;
@@ -114,7 +97,6 @@ class Decoder {
   std::vector<Views> layers_;  ///< weights, keys and values of each
   Views state_;                ///< what layers share
   kiln::View workspace_;
-  std::optional<kiln::Kernel> embed_, store_, next_;
   std::optional<kiln::Graph> token_;
 };
 
