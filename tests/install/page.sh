@@ -12,7 +12,7 @@ mkdir -p "$directory/bin" "$directory/blocks"
 if grep -q '^```diff' "$page"; then
   tar -C "$SOURCE" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$directory" -xf -
 else
-  ln -s "$SOURCE/tests" "$directory/tests"
+  ln -s "$SOURCE/tests" "$SOURCE/bench" "$directory"
 fi
 prefix=$SCRATCH/prefix
 
