@@ -14,8 +14,8 @@ void KernelWriter::insert(std::size_t at, std::string_view lines) {
   text_.append(after);
 }
 
-void KernelWriter::comment(std::span<const CommentedOperand> operands, const Schedule& schedule,
-                           Rounding rounding, Accuracy accuracy) {
+void KernelWriter::open(std::span<const CommentedOperand> operands, const Schedule& schedule,
+                        Rounding rounding, Accuracy accuracy) {
   std::vector<std::string> names;
   std::string types;
   bool arrow = false;
@@ -36,6 +36,15 @@ void KernelWriter::comment(std::span<const CommentedOperand> operands, const Sch
       0, "// rounded {}; accuracy {}",
       rounding == Rounding::once ? "once, where a value is stored or cast" : "after each operation",
       name(accuracy));
+  line(0, "namespace kiln {{");
+  line(0, "");
+}
+
+void KernelWriter::close(std::string_view last) {
+  line(0, "}}");
+  line(0, "");
+  line(0, "}}  // namespace kiln");
+  host_entry(last);
 }
 
 void KernelWriter::coordinates(int depth, std::string_view index, std::string of,

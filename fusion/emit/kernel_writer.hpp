@@ -41,9 +41,10 @@ class KernelWriter {
   std::size_t here() const { return text_.size(); }
   void insert(std::size_t at, std::string_view lines);
 
-  /// The comment before a kernel: dtypes, schedule, rounding and accuracy.
-  void comment(std::span<const CommentedOperand> operands, const Schedule& schedule,
-               Rounding rounding, Accuracy accuracy);
+  /// What comes before the signature: a comment with dtypes, schedule, rounding and accuracy, and
+  /// the namespace.
+  void open(std::span<const CommentedOperand> operands, const Schedule& schedule, Rounding rounding,
+            Accuracy accuracy);
 
   // The kernel's parameters, in their order.
   /// The elements of an operand: NAME_data.
@@ -69,11 +70,13 @@ class KernelWriter {
   /// fastest; they are variables where `change`.
   void coordinates(int depth, std::string_view index, std::string of, std::uint32_t from,
                    std::uint32_t to, bool change = false);
-  /// The entry by which the CPU calls the kernel. `last` is a statement at its end, if not empty.
-  void host_entry(std::string_view last = {});
+  /// Ends the kernel and the namespace; then comes the entry by which the CPU calls the kernel,
+  /// with `last` as a statement at its end, if not empty.
+  void close(std::string_view last = {});
   KernelDescription finish(std::uint32_t block);
 
  private:
+  void host_entry(std::string_view last);
   void add(const Parameter& parameter, std::string_view type, std::string_view name);
 
   bool wide_;  ///< counts, strides and divisors have 64 bits

@@ -11,9 +11,7 @@ namespace kiln::fusion {
 
 KernelDescription ElementEmitter::run() {
   operands_.add_parameters(writer_, node_text_);
-  emit_comment();
-  line(0, "namespace kiln {{");
-  line(0, "");
+  open();
   writer_.signature(block());
   writer_.pdl_wait(1);
   if (operands_.tiled()) {
@@ -44,10 +42,7 @@ KernelDescription ElementEmitter::run() {
   emit_stores();
   line(2, "}});");
   line(1, "}}");
-  line(0, "}}");
-  line(0, "");
-  line(0, "}}  // namespace kiln");
-  writer_.host_entry(schedule_.streamed ? "finish_streams();" : "");
+  writer_.close(schedule_.streamed ? "finish_streams();" : "");
   return writer_.finish(static_cast<std::uint32_t>(block()));
 }
 
@@ -61,13 +56,13 @@ int ElementEmitter::block() const {
   return operands_.tiled() ? model.work.tile_block : model.work.block;
 }
 
-void ElementEmitter::emit_comment() {
+void ElementEmitter::open() {
   std::vector<CommentedOperand> operands;
   for (const ElementOperand& operand : operands_) {
     operands.push_back({operand.iota ? operand.label : operand.name, operand.dtype, operand.output,
                         !operand.iota});
   }
-  writer_.comment(operands, schedule_, graph_.rounding, accuracy_);
+  writer_.open(operands, schedule_, graph_.rounding, accuracy_);
 }
 
 void ElementEmitter::emit_coordinates() {

@@ -41,7 +41,7 @@ class ElementEmitter {
 
   // The frame, in the order in which the kernel reads.
   int block() const;
-  void emit_comment();
+  void open();
   void emit_coordinates();
   // Several vectors per work item.
   bool is_multi_vector() const { return schedule_.vectors > 1; }

@@ -35,7 +35,6 @@ class ProductEmitter : private ProductAxes {
   // The frame.
   void collect_operands();
   void collect_parameters();
-  void comment();
   void shared_memory();
   void find_item();
   void find_rows(int depth);

@@ -42,9 +42,7 @@ KernelDescription ProductEmitter::run() {
   const std::uint32_t shared_bytes = staged_bytes();
   collect_operands();
   collect_parameters();
-  comment();
-  out_.line(0, "namespace kiln {{");
-  out_.line(0, "");
+  out_.open(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
   // If each block has one tile, there must be room for a block of the next kernel beside it, whose
   // weights are loaded while these are multiplied.
   const bool beside = schedule_.pdl && products_.tiles.single_tile;
@@ -67,10 +65,7 @@ KernelDescription ProductEmitter::run() {
     store_results();
   }
   out_.line(1, "}}");
-  out_.line(0, "}}");
-  out_.line(0, "");
-  out_.line(0, "}}  // namespace kiln");
-  out_.host_entry();
+  out_.close();
   KernelDescription kernel =
       out_.finish(static_cast<std::uint32_t>(shares_.threads * shares_.rows));
   kernel.shared_bytes = shared_bytes;
@@ -177,10 +172,6 @@ void ProductEmitter::collect_parameters() {
       if (has_stride(i, k)) out_.add_offset(P::stride, operands_[i].stride_name(k), i, k);
     }
   }
-}
-
-void ProductEmitter::comment() {
-  out_.comment(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
 }
 
 void ProductEmitter::shared_memory() {

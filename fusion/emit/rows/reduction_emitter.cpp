@@ -31,9 +31,7 @@ KernelDescription ReductionEmitter::run() {
   find_operands();
   order_passes();
   collect_parameters();
-  comment();
-  out_.line(0, "namespace kiln {{");
-  out_.line(0, "");
+  out_.open(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
   out_.signature(rows_.block(), dense_blocks(), rows_.cluster_blocks);
   out_.pdl_wait(1);
   if (!in_parts()) {
@@ -58,10 +56,7 @@ KernelDescription ReductionEmitter::run() {
     store_row_values();
     out_.line(1, "}}");
   }
-  out_.line(0, "}}");
-  out_.line(0, "");
-  out_.line(0, "}}  // namespace kiln");
-  out_.host_entry(schedule_.streamed ? "finish_streams();" : "");
+  out_.close(schedule_.streamed ? "finish_streams();" : "");
   KernelDescription kernel = out_.finish(static_cast<std::uint32_t>(rows_.block()));
   kernel.shared_bytes = static_cast<std::uint32_t>(shared_bytes_);
   return kernel;
@@ -354,10 +349,6 @@ void ReductionEmitter::collect_parameters() {
 }
 
 // ---- Text, in the order in which the kernel reads -----------------------------------------------
-
-void ReductionEmitter::comment() {
-  out_.comment(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
-}
 
 // `unit` is the number of a split of a row, or of the row if the reduction is not split.
 void ReductionEmitter::locate_split(std::string_view unit, std::string_view row) {

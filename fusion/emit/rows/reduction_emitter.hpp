@@ -174,7 +174,6 @@ class ReductionEmitter {
     return cached_in_[id] >= 0 && cached_in_[id] < pass;
   }
   void collect_parameters();
-  void comment();
   void skip_missing(int depth, std::string_view slot);
   void choose_smem();
   void choose_online_reductions();

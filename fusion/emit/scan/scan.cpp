@@ -41,9 +41,7 @@ class ScanEmitter {
                   "emit_scan: the schedule and the graph differ in their number of operands");
     }
     collect_parameters();
-    comment();
-    out_.line(0, "namespace kiln {{");
-    out_.line(0, "");
+    out_.open(identifiers_.commented(), schedule_, graph_.rounding, accuracy_);
     out_.signature(threads());
     out_.pdl_wait(1);
     out_.line(1, "constexpr Width<{}> width{{}};", schedule_.width);
@@ -61,10 +59,7 @@ class ScanEmitter {
     }
     out_.line(2, "}}");
     out_.line(1, "}}");
-    out_.line(0, "}}");
-    out_.line(0, "");
-    out_.line(0, "}}  // namespace kiln");
-    out_.host_entry();
+    out_.close();
     return out_.finish(static_cast<std::uint32_t>(threads()));
   }
 
@@ -100,8 +95,6 @@ class ScanEmitter {
       }
     }
   }
-
-  void comment() { out_.comment(identifiers_.commented(), schedule_, graph_.rounding, accuracy_); }
 
   // -- Which thread takes which elements
 
