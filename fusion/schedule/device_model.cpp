@@ -74,12 +74,15 @@ const DeviceModel& device_model(std::string_view target) {
 }
 
 const DeviceModel& device_model(Backend backend) {
+  static const DeviceModel& amd = device_model("gfx");
+  static const DeviceModel& nvidia = device_model("sm_");
+  static const DeviceModel& host = device_model("");
   switch (backend) {
-    case Backend::amd: return device_model("gfx");
-    case Backend::nvidia: return device_model("sm_");
+    case Backend::amd: return amd;
+    case Backend::nvidia: return nvidia;
     case Backend::host: break;
   }
-  return device_model("");
+  return host;
 }
 
 }  // namespace kiln::fusion

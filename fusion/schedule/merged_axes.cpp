@@ -22,6 +22,15 @@ bool differs_along(const MergedAxis& axis, std::uint64_t operands) {
   return false;
 }
 
+void reserve_operands(Layout& layout, std::size_t operands) {
+  layout.schedule.operands.reserve(operands);
+  layout.strides.reserve(operands);
+  layout.offsets.reserve(operands);
+  layout.starts.reserve(operands);
+  layout.split_strides.reserve(operands);
+  layout.indexed.reserve(operands);
+}
+
 bool is_bounded(std::span<const AxisBound> bounds, std::size_t axis) {
   return std::ranges::find(bounds, axis, &AxisBound::axis) != bounds.end();
 }
@@ -46,10 +55,12 @@ bool ends_by_lane(const ScratchVector<MergedAxis>& axes, std::span<const AxisBou
 ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
                                      bool reduced, std::span<const AxisBound> bounds) {
   ScratchVector<MergedAxis> axes;
+  axes.reserve(space.shape.size());
   for (std::size_t k = 0; k < space.shape.size(); ++k) {
     const bool bounded = is_bounded(bounds, k);
     if (space.reduced[k] != reduced || (space.shape[k] == 1 && !bounded)) continue;
     MergedAxis axis{space.shape[k], {}, {k}, bounded};
+    axis.strides.reserve(operands.size());
     for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
     axes.push_back(std::move(axis));
   }
@@ -79,6 +90,7 @@ bool has_indexed(std::span<const Operand> operands) {
 
 ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes) {
   ScratchVector<MergedAxis> merged;
+  merged.reserve(axes.size());
   for (MergedAxis& axis : axes) {
     if (!merged.empty()) {
       MergedAxis& outer = merged.back();

@@ -20,6 +20,9 @@ struct MergedAxis {
   bool bounded = false;  ///< ends where a value says: stays an axis of its own
 };
 
+/// Takes the memory of what a layout has for each operand at once.
+void reserve_operands(Layout& layout, std::size_t operands);
+
 /// Sorts a few axes, equal ones in the order in which they are; unlike std::stable_sort without
 /// memory of its own.
 template <class Before>

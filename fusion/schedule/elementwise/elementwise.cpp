@@ -60,10 +60,12 @@ ScratchVector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> op
     axes.push_back(std::move(none));
     return axes;
   }
+  axes.reserve(shape.size());
   for (std::size_t k = 0; k < shape.size(); ++k) {
     const bool bounded = is_bounded(bounds, k);
     if (shape[k] == 1 && !bounded) continue;
     MergedAxis axis{shape[k], {}, {k}, bounded};
+    axis.strides.reserve(operands.size());
     for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
     axes.push_back(std::move(axis));
   }
@@ -204,6 +206,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
                    std::span<const AxisBound> bounds) {
   Layout layout;
   layout.schedule.backend = backend;
+  reserve_operands(layout, operands.size());
   for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
   ScratchVector<MergedAxis> axes = axes_of(shape, operands, bounds);
   const std::size_t output = first_output(operands);
@@ -317,6 +320,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
     layout.indexed.push_back(operands[i].indexed);
   }
   layout.shape = Dims(axes.size());
+  layout.axes.reserve(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) {
     layout.shape[k] = axes[k].size;
     layout.axes.push_back(std::move(axes[k].from));

@@ -29,6 +29,9 @@ using Axis = MergedAxis;
 // One pass, whose results are all that is stored.
 bool is_product(const TypedGraph& graph, const ReduceSpace& space,
                 std::span<const Operand> operands, const std::vector<bool>& row_invariant) {
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].output && (!row_invariant[i] || is_packed(operands[i].dtype))) return false;
+  }
   ScratchVector<bool> after(graph.nodes.size(), false);
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
     const TypedNode& node = graph.nodes[id];
@@ -36,9 +39,6 @@ bool is_product(const TypedGraph& graph, const ReduceSpace& space,
     if (!is_reduction(node.op)) continue;
     if (after[id] || is_arg_reduction(node.op)) return false;
     after[id] = true;
-  }
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].output && (!row_invariant[i] || is_packed(operands[i].dtype))) return false;
   }
   return std::ranges::none_of(space.shape, [](std::int64_t size) { return size == 0; });
 }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/schedule/merged_axes.hpp"
@@ -163,7 +165,7 @@ bool lies_along_rows(const Axis& kept, const Axis& reduced, std::size_t operand)
          std::abs(reduced.strides[operand]) > 1;
 }
 
-bool is_one_element(const ScratchVector<Axis>& axes, std::size_t operand) {
+bool is_one_element(std::span<const Axis> axes, std::size_t operand) {
   return std::ranges::all_of(axes, [&](const Axis& axis) { return axis.strides[operand] == 0; });
 }
 
@@ -175,6 +177,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   Layout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
+  reserve_operands(layout, operands.size());
   layout.offsets.assign(operands.size(), 0);
   const std::size_t leading = largest_varying(space, operands, row_invariant);
   ScratchVector<Axis> outer =
@@ -194,12 +197,14 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
 
   const bool by_columns = lies_along_rows(outer.back(), inner.back(), leading) &&
                           !has_indexed(operands) && !ends_by_lane(outer, bounds);
-  ScratchVector<Axis> axes = outer;
-  axes.insert(by_columns ? axes.end() - 1 : axes.end(), inner.begin(), inner.end());
-  schedule.bounds = bounded_axes(axes, bounds);
   // Rows whose end is known to the kernel alone are of any length up to their axis'.
   const bool any_length = std::ranges::any_of(inner, &Axis::bounded);
-  if (any_length && inner.size() > 1) {
+  ScratchVector<Axis> axes = std::move(outer);
+  axes.reserve(axes.size() + inner.size());
+  axes.insert(by_columns ? axes.end() - 1 : axes.end(), std::move_iterator(inner.begin()),
+              std::move_iterator(inner.end()));
+  schedule.bounds = bounded_axes(axes, bounds);
+  if (any_length && rows.axes > 1) {
     throw Error(Code::unsupported,
                 "a reduction over a bounded axis and others at once; reduce one after the other");
   }
@@ -229,8 +234,8 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   rows.ragged = !gpu && !by_columns && (innermost.size % width != 0 || innermost.bounded);
   VectorBytes bytes;
   const auto is_weight = [&](std::size_t i) {
-    const ScratchVector<Axis> elsewhere(
-        axes.begin(), by_columns ? axes.end() - rows.axes - 1 : axes.end() - rows.axes);
+    const auto reduced = static_cast<std::size_t>(rows.axes) + (by_columns ? 1 : 0);
+    const std::span elsewhere = std::span(axes).first(axes.size() - reduced);
     return layout.rows > 1 && is_one_element(elsewhere, i) && !operands[i].indexed.exists();
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {

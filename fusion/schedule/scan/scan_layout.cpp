@@ -110,6 +110,7 @@ Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Back
   Layout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
+  reserve_operands(layout, operands.size());
   const std::size_t output = first_output(operands);
   ScratchVector<Axis> axes = other_axes(space, operands);
   const Axis scanned = axis_of(space, operands, space.axis);
