@@ -38,6 +38,7 @@ void Callable::fall_back(const Call& call) const {
   const CallTypes types = check_call(names(), call);
   check_overlap(names(), extents_of(call), call);
   const std::vector<KernelSpec> kernels = specs(types);
+  check_updates(names(), updates_of(kernels, call), call);
   std::vector<UnfusedCall> unfused;
   for (const KernelSpec& spec : kernels) {
     unfused.push_back({&spec, {}});

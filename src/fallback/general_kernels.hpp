@@ -44,7 +44,14 @@ DType map_result(fusion::Op op, DType dtype);
 DType map_operand(fusion::Op op, DType dtype, std::size_t i);
 
 /// What `move` does; the number is its parameter.
-enum class GeneralMove : std::uint8_t { load, store, index, fill };
+enum class GeneralMove : std::uint8_t {
+  load,
+  store,
+  index,
+  fill,
+  load_at,   ///< of elements at places along one more axis (host_operations.hpp, Places)
+  store_at,  ///< to such places
+};
 std::uint32_t move_code(GeneralMove what, DType dtype);
 /// The axes that an array may have for it, neighbours that are one axis counted once.
 inline constexpr std::size_t kMostMovedAxes = 8;

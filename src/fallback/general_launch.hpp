@@ -35,7 +35,7 @@ class GeneralArguments {
     return *this;
   }
 
-  static constexpr std::size_t kMost = 8 + 2 * kMostMovedAxes;
+  static constexpr std::size_t kMost = 11 + 2 * kMostMovedAxes;
   std::array<std::uint64_t, kMost> words_{};
   std::size_t count_ = 0;
 };

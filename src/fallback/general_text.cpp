@@ -44,9 +44,11 @@ KernelParameterText number(std::string_view type, std::string_view name) {
 Parameters parameters_of(GeneralKernel::Kind kind) {
   switch (kind) {
     case GeneralKernel::Kind::move: {
-      Parameters list = {pointer("array", true), pointer("value", true), number("u64", "first"),
-                         number("u64", "count"), number("u64", "bits"),  number("u32", "what"),
-                         number("u32", "rank"),  number("i64", "outer")};
+      Parameters list = {
+          pointer("array", true),   pointer("value", true),        number("u64", "first"),
+          number("u64", "count"),   number("u64", "bits"),         number("u32", "what"),
+          pointer("places", false), number("i64", "place_stride"), number("i64", "place_count"),
+          number("u32", "rank"),    number("i64", "outer")};
       for (std::size_t k = 0; k + 1 < kMostMovedAxes; ++k) {
         list.push_back(number("u64", fmt::format("size{}", k)));
         list.push_back(number("i64", fmt::format("stride{}", k)));
@@ -82,16 +84,30 @@ std::string strided_place() {
   return text + "        at += i64(rest) * outer;\n";
 }
 
+// Where it is if data says a place along another axis: `there` if that is one.
+std::string data_place() {
+  return "        const i64 place = ((const i64*)places)[item];\n"
+         "        const bool there = is_place(place, place_count);\n"
+         "        at += place_offset(there, place, place_stride);\n";
+}
+
+std::string moved_place(bool at_places) {
+  return strided_place() + (at_places ? data_place() : "");
+}
+
 // Elements of four bits are `bits` more, 0 or 1, from the array's address. Two items may write to
 // one byte, so each changes its half by itself.
-std::string load_nibble() {
-  return strided_place() +
-         "        at += i64(bits);\n"
-         "        const u8 pair = ((const u8*)array)[at >> 1];\n"
-         "        ((u8*)value)[item] = u8((at & 1) == 0 ? pair & 15 : pair >> 4);\n";
+std::string load_nibble(bool at_places) {
+  return moved_place(at_places) +
+         fmt::format(
+             "        at += i64(bits);\n"
+             "        const u8 pair = {}((const u8*)array)[at >> 1]{};\n"
+             "        ((u8*)value)[item] = u8((at & 1) == 0 ? pair & 15 : pair >> 4);\n",
+             at_places ? "there ? " : "", at_places ? " : u8(0)" : "");
 }
-std::string store_nibble() {
-  return strided_place() +
+std::string store_nibble(bool at_places) {
+  const std::string when = at_places ? "if (there) " : "";
+  return moved_place(at_places) +
          "        at += i64(bits);\n"
          "        const u64 byte = u64(array) + u64(at >> 1);\n"
          "        u32* const word = (u32*)(byte & ~u64(3));\n"
@@ -99,12 +115,35 @@ std::string store_nibble() {
          "        const u32 others = ~(u32(15) << shift);\n"
          "        const u32 own = u32(((const u8*)value)[item]) << shift;\n"
          "#if KILN_NVIDIA\n"
-         "        atomicAnd(word, others);\n"
-         "        atomicOr(word, own);\n"
+         "        " +
+         when +
+         "atomicAnd(word, others);\n"
+         "        " +
+         when +
+         "atomicOr(word, own);\n"
          "#else\n"
-         "        __atomic_fetch_and(word, others, __ATOMIC_RELAXED);\n"
-         "        __atomic_fetch_or(word, own, __ATOMIC_RELAXED);\n"
+         "        " +
+         when +
+         "__atomic_fetch_and(word, others, __ATOMIC_RELAXED);\n"
+         "        " +
+         when +
+         "__atomic_fetch_or(word, own, __ATOMIC_RELAXED);\n"
          "#endif\n";
+}
+
+std::string load_element(std::string_view type, bool at_places) {
+  if (type == "nibble") return load_nibble(at_places);
+  const std::string element = fmt::format("((const {}*)array)[at]", type);
+  return moved_place(at_places) +
+         fmt::format("        (({0}*)value)[item] = {1};\n", type,
+                     at_places ? fmt::format("there ? {} : {}{{}}", element, type) : element);
+}
+std::string store_element(std::string_view type, bool at_places) {
+  if (type == "nibble") return store_nibble(at_places);
+  return moved_place(at_places) + fmt::format(
+                                      "        {1}(({0}*)array)[at] = ((const "
+                                      "{0}*)value)[item];\n",
+                                      type, at_places ? "if (there) " : "");
 }
 
 std::string filled(std::string_view type) {
@@ -163,22 +202,16 @@ std::string move_text() {
   std::vector<KernelCase> cases;
   for (std::size_t i = 0; i < kMoved.size(); ++i) {
     const std::string_view type = kMoved[i];
-    const bool nibble = type == "nibble";
-    const auto code = [&](GeneralMove what) {
-      return static_cast<std::uint32_t>(static_cast<std::size_t>(what) * kMoved.size() + i);
+    const auto add = [&](GeneralMove what, std::string_view comment, std::string body) {
+      const std::size_t code = static_cast<std::size_t>(what) * kMoved.size() + i;
+      cases.push_back(
+          {static_cast<std::uint32_t>(code), fmt::format("{} {}", comment, type), std::move(body)});
     };
-    cases.push_back({code(GeneralMove::load), fmt::format("load {}", type),
-                     nibble ? load_nibble()
-                            : strided_place() + fmt::format("        (({0}*)value)[item] = ((const "
-                                                            "{0}*)array)[at];\n",
-                                                            type)});
-    cases.push_back({code(GeneralMove::store), fmt::format("store {}", type),
-                     nibble ? store_nibble()
-                            : strided_place() + fmt::format("        (({0}*)array)[at] = ((const "
-                                                            "{0}*)value)[item];\n",
-                                                            type)});
-    if (nibble) continue;
-    cases.push_back({code(GeneralMove::fill), fmt::format("fill {}", type), filled(type)});
+    add(GeneralMove::load, "load", load_element(type, false));
+    add(GeneralMove::store, "store", store_element(type, false));
+    add(GeneralMove::load_at, "load at places", load_element(type, true));
+    add(GeneralMove::store_at, "store at places", store_element(type, true));
+    if (type != "nibble") add(GeneralMove::fill, "fill", filled(type));
   }
   cases.push_back({move_code(GeneralMove::index, DType::i64), "index",
                    strided_place() + "        ((i64*)value)[item] = at + i64(bits);\n"});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "fusion/graph/dtype_lattice.hpp"
 #include "fusion/reference/arrays.hpp"
@@ -33,6 +34,14 @@ void set_value_bits(void* value, DType dtype, std::uint64_t i, std::uint64_t pat
   std::memcpy(static_cast<std::byte*>(value) + i * bytes, &pattern, bytes);
 }
 
+// From an array's element to that at its place; nothing where that is not there.
+std::optional<std::int64_t> offset_of(const Places& places, std::uint64_t element) {
+  if (places.at == nullptr) return 0;
+  const std::int64_t place = places.at[element];
+  if (place < 0 || place >= places.count) return std::nullopt;
+  return place * places.stride;
+}
+
 }  // namespace
 
 std::int64_t StridedArray::place(std::uint64_t element) const {
@@ -45,17 +54,22 @@ std::int64_t StridedArray::place(std::uint64_t element) const {
 }
 
 void load(const StridedArray& array, DType dtype, std::uint64_t first, std::uint64_t count,
-          void* value) {
+          void* value, const Places& places) {
   for (std::uint64_t i = 0; i < count; ++i) {
-    set_value_bits(value, dtype, i, read_bits(array.data, dtype, array.place(first + i)));
+    const std::optional<std::int64_t> offset = offset_of(places, i);
+    const std::uint64_t bits =
+        offset ? read_bits(array.data, dtype, array.place(first + i) + *offset) : 0;
+    set_value_bits(value, dtype, i, bits);
   }
 }
 
 void store(const StridedArray& array, DType dtype, std::uint64_t first, std::uint64_t count,
-           const void* value) {
+           const void* value, const Places& places) {
   for (std::uint64_t i = 0; i < count; ++i) {
+    const std::optional<std::int64_t> offset = offset_of(places, i);
+    if (!offset) continue;
     fusion::reference::write(array.data, decode(dtype, value_bits(value, dtype, i)),
-                             array.place(first + i));
+                             array.place(first + i) + *offset);
   }
 }
 

@@ -26,10 +26,19 @@ struct StridedArray {
   std::int64_t place(std::uint64_t element) const;
 };
 
+/// Where data says that elements are, along an axis that a StridedArray has not: one for each
+/// element, or none. At one that is not there, below 0 or not below `count`, 0 is read, and nothing
+/// is written.
+struct Places {
+  const std::int64_t* at = nullptr;
+  std::int64_t stride = 0;  ///< from one place to the next, in elements
+  std::int64_t count = 0;
+};
+
 void load(const StridedArray& array, DType dtype, std::uint64_t first, std::uint64_t count,
-          void* value);
+          void* value, const Places& places);
 void store(const StridedArray& array, DType dtype, std::uint64_t first, std::uint64_t count,
-           const void* value);
+           const void* value, const Places& places);
 void index(const StridedArray& array, std::uint64_t first, std::uint64_t count, void* value);
 void fill(void* value, DType dtype, std::uint64_t bits, std::uint64_t count);
 void convert(const void* from, DType from_dtype, void* to, DType to_dtype, std::uint64_t count);

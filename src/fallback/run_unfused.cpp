@@ -52,9 +52,8 @@ Op reduction_of(Op op, DType dtype) {
 
 // The array over some axes of the kernel's space, in their order; neighbours that are one axis are
 // merged.
-std::optional<StridedArray> array_over(const KernelSpec& spec, std::size_t index,
+std::optional<StridedArray> array_over(const KernelSpec& spec, const fusion::Operand& operand,
                                        const Unfused& unfused, Extent extent) {
-  const fusion::Operand& operand = spec.operands[index];
   std::vector<std::pair<std::uint64_t, std::int64_t>> axes;
   const auto add = [&](std::int64_t size, std::int64_t stride) {
     if (size == 1) return;
@@ -65,10 +64,11 @@ std::optional<StridedArray> array_over(const KernelSpec& spec, std::size_t index
     axes.emplace_back(static_cast<std::uint64_t>(size), stride);
   };
   for (const std::size_t k : unfused.row_axes) add(spec.shape[k], operand.strides[k]);
-  if (extent == Extent::full) {
-    for (const std::size_t k : unfused.own_axes) add(spec.shape[k], operand.strides[k]);
-  }
-  if (extent == Extent::split) add(unfused.splits, operand.split_stride);
+  const auto add_axis = [&](std::size_t k) { add(spec.shape[k], operand.strides[k]); };
+  if (has(extent, Extent::values)) add_axis(unfused.values_axis);
+  if (has(extent, Extent::full)) std::ranges::for_each(unfused.own_axes, add_axis);
+  if (has(extent, Extent::split)) add(unfused.splits, operand.split_stride);
+  if (has(extent, Extent::depth)) add_axis(unfused.depth_axis);
   StridedArray array;
   array.data = reinterpret_cast<void*>(operand.address);
   array.offset = operand.offset;
@@ -94,12 +94,6 @@ class UnfusedRun {
         function_(function),
         spec_(*call.spec),
         unfused_(unfuse(spec_, call.scalars)) {
-    if (!spec_.function.graph.indexed.empty()) {
-      refuse("reads and writes at no places that data says");
-    }
-    if (!spec_.function.graph.bounds.empty()) refuse("cannot end along an axis where data says");
-    // Its sums are over two axes, one after the other.
-    if (std::holds_alternative<AttentionForm>(spec_.form)) refuse("cannot compute attention");
     for (const Instruction& one : unfused_.instructions) prepare(one);
   }
 
@@ -145,17 +139,28 @@ class UnfusedRun {
     if (one.kind == Operation::load || one.kind == Operation::store ||
         one.kind == Operation::index) {
       const std::size_t value = one.kind == Operation::store ? one.inputs[0] : one.output;
-      const auto array = array_over(spec_, one.operand, unfused_, unfused_.registers[value].extent);
+      const auto array =
+          array_over(spec_, operand_of(one), unfused_, unfused_.registers[value].extent);
       if (!array) refuse("reads and writes arrays of up to eight axes");
       prepared.array = *array;
       // What is stored as it was loaded may be overwritten by another store before.
       const bool only_moved = std::ranges::any_of(unfused_.instructions, [&](const auto& other) {
         return other.kind == Operation::store && other.inputs[0] == one.output;
       });
-      prepared.in_place =
-          one.kind == Operation::load && !is_packed(one.from) && is_in_order(*array) && !only_moved;
+      prepared.in_place = one.kind == Operation::load && one.inputs[1] == Instruction::kNone &&
+                          !is_packed(one.from) && is_in_order(*array) && !only_moved;
     }
     prepared_.push_back(std::move(prepared));
+  }
+
+  // That it reads or writes; places along an axis are those of an iota.
+  fusion::Operand operand_of(const Instruction& one) const {
+    if (one.operand != Instruction::kNone) return spec_.operands[one.operand];
+    fusion::Operand operand;
+    operand.iota = true;
+    operand.strides = Dims(spec_.shape.size(), 0);
+    operand.strides[one.axis] = 1;
+    return operand;
   }
 
   [[noreturn]] void refuse(std::string_view limit) const {
@@ -196,12 +201,12 @@ class UnfusedRun {
   std::size_t bytes(std::int64_t rows) const {
     std::size_t total = kAlignment;  // the memory may begin anywhere
     for (const Register& slot : unfused_.slots) total += slot_bytes(slot, rows);
-    const bool along = std::ranges::any_of(unfused_.instructions, [](const Instruction& one) {
-      return one.kind == Operation::reduce || one.kind == Operation::scan;
-    });
-    if (!along) return total;
-    return total + scratch_bytes(static_cast<std::uint64_t>(unfused_.length),
-                                 static_cast<std::uint64_t>(rows));
+    std::size_t most = 0;
+    for (const Instruction& one : unfused_.instructions) {
+      if (one.kind != Operation::reduce && one.kind != Operation::scan) continue;
+      most = std::max(most, scratch_bytes(length_of(one), rows_of(one, rows)));
+    }
+    return total + most;
   }
 
   void place_slots(std::byte* memory) {
@@ -224,6 +229,24 @@ class UnfusedRun {
 
   // -- Operations
 
+  // Of what goes along rows: how long they are, how many, and their splits.
+  bool is_over_depth(const Instruction& one) const {
+    const Extent before = unfused_.registers[one.inputs[0]].extent;
+    return has(before, Extent::depth) && !has(unfused_.registers[one.output].extent, Extent::depth);
+  }
+  std::uint64_t length_of(const Instruction& one) const {
+    return static_cast<std::uint64_t>(is_over_depth(one) ? unfused_.depth : unfused_.length);
+  }
+  std::uint64_t rows_of(const Instruction& one, std::int64_t rows) const {
+    const Extent along = is_over_depth(one) ? Extent::depth : Extent::full;
+    const Extent before = unfused_.registers[one.inputs[0]].extent;
+    return static_cast<std::uint64_t>(unfused_.count(without(before, along), rows));
+  }
+  std::uint64_t splits_of(const Instruction& one) const {
+    const bool split = has(unfused_.registers[one.output].extent, Extent::split);
+    return split ? static_cast<std::uint64_t>(unfused_.splits) : 1;
+  }
+
   std::uint64_t count_of(std::size_t value) const {
     return static_cast<std::uint64_t>(unfused_.count(unfused_.registers[value].extent, rows_));
   }
@@ -244,7 +267,7 @@ class UnfusedRun {
         StridedArray array = prepared.array;
         return move(GeneralMove::index, DType::i64, array, values_[one.output],
                     first_of(one.output), count_of(one.output),
-                    static_cast<std::uint64_t>(array.offset), prepared);
+                    static_cast<std::uint64_t>(array.offset), prepared, {});
       }
       case Operation::fill: return fill(one, prepared);
       case Operation::expand: return expand(one, prepared);
@@ -254,8 +277,7 @@ class UnfusedRun {
       case Operation::scan: break;
     }
     std::byte* const scratch = scratch_;
-    scan(one, prepared, values_[one.inputs[0]], values_[one.output],
-         static_cast<std::uint64_t>(unfused_.length));
+    scan(one, prepared, values_[one.inputs[0]], values_[one.output], length_of(one));
     scratch_ = scratch;
   }
 
@@ -269,8 +291,16 @@ class UnfusedRun {
     }
     StridedArray array = prepared.array;
     if (!is_packed(one.from)) take_offset(array, one.from);
-    move(GeneralMove::load, one.from, array, values_[one.output], first, count_of(one.output),
-         static_cast<std::uint64_t>(array.offset), prepared);
+    const host::Places places = places_of(one);
+    move(places.at == nullptr ? GeneralMove::load : GeneralMove::load_at, one.from, array,
+         values_[one.output], first, count_of(one.output), static_cast<std::uint64_t>(array.offset),
+         prepared, places);
+  }
+
+  host::Places places_of(const Instruction& one) const {
+    if (one.inputs[1] == Instruction::kNone) return {};
+    return {static_cast<const std::int64_t*>(values_[one.inputs[1]]), one.places.stride,
+            one.places.extent};
   }
 
   void store(const Instruction& one, const Prepared& prepared) {
@@ -278,8 +308,10 @@ class UnfusedRun {
     const std::uint64_t count = count_of(one.inputs[0]);
     StridedArray array = prepared.array;
     if (!is_packed(one.to)) take_offset(array, one.to);
-    move(GeneralMove::store, one.to, array, value, first_of(one.inputs[0]), count,
-         static_cast<std::uint64_t>(array.offset), prepared);
+    const host::Places places = places_of(one);
+    move(places.at == nullptr ? GeneralMove::store : GeneralMove::store_at, one.to, array, value,
+         first_of(one.inputs[0]), count, static_cast<std::uint64_t>(array.offset), prepared,
+         places);
   }
 
   static void take_offset(StridedArray& array, DType dtype) {
@@ -288,15 +320,21 @@ class UnfusedRun {
   }
 
   void move(GeneralMove what, DType dtype, const StridedArray& array, void* value,
-            std::uint64_t first, std::uint64_t count, std::uint64_t own, const Prepared& prepared) {
+            std::uint64_t first, std::uint64_t count, std::uint64_t own, const Prepared& prepared,
+            const host::Places& places) {
     if (!prepared.kernel) {
-      if (what == GeneralMove::load) return host::load(array, dtype, first, count, value);
-      if (what == GeneralMove::store) return host::store(array, dtype, first, count, value);
-      if (what == GeneralMove::index) return host::index(array, first, count, value);
-      return host::fill(value, dtype, own, count);
+      switch (what) {
+        case GeneralMove::load:
+        case GeneralMove::load_at: return host::load(array, dtype, first, count, value, places);
+        case GeneralMove::store:
+        case GeneralMove::store_at: return host::store(array, dtype, first, count, value, places);
+        case GeneralMove::index: return host::index(array, first, count, value);
+        case GeneralMove::fill: return host::fill(value, dtype, own, count);
+      }
     }
     GeneralArguments arguments(array.data);
     arguments.add(value).add(first).add(count).add(own).add(move_code(what, dtype));
+    arguments.add(static_cast<const void*>(places.at)).add(places.stride).add(places.count);
     arguments.add(static_cast<std::uint32_t>(array.rank)).add(array.strides[array.rank - 1]);
     for (std::size_t k = 0; k + 1 < kMostMovedAxes; ++k) {
       arguments.add(array.sizes[k]).add(array.strides[k]);
@@ -306,17 +344,32 @@ class UnfusedRun {
 
   void fill(const Instruction& one, const Prepared& prepared) {
     move(GeneralMove::fill, one.to, {}, values_[one.output], 0, count_of(one.output), one.bits,
-         prepared);
+         prepared, {});
   }
 
+  // Read with no stride along the axes that the value has not.
   void expand(const Instruction& one, const Prepared& prepared) {
+    const Extent before = unfused_.registers[one.inputs[0]].extent;
+    const Extent after = unfused_.registers[one.output].extent;
     StridedArray array;
     array.data = values_[one.inputs[0]];
-    array.rank = 2;
-    array.sizes[0] = count_of(one.output) / std::max<std::uint64_t>(1, count_of(one.inputs[0]));
-    array.strides = {0, 1};
+    array.rank = 0;
+    std::int64_t stride = 1;
+    const auto add = [&](std::int64_t size, bool moves) {
+      array.sizes[array.rank] = static_cast<std::uint64_t>(size);
+      array.strides[array.rank++] = moves ? stride : 0;
+      if (moves) stride *= size;
+    };
+    const auto add_axis = [&](Extent axis, std::int64_t size) {
+      if (has(after, axis)) add(size, has(before, axis));
+    };
+    add_axis(Extent::depth, unfused_.depth);
+    add_axis(Extent::split, unfused_.splits);
+    add_axis(Extent::full, unfused_.length);
+    add_axis(Extent::values, unfused_.values);
+    add(rows_, true);
     move(GeneralMove::load, one.from, array, values_[one.output], 0, count_of(one.output), 0,
-         prepared);
+         prepared, {});
   }
 
   void convert(const Instruction& one, const Prepared& prepared) {
@@ -356,13 +409,14 @@ class UnfusedRun {
     const void* before = nullptr;
     void* to = nullptr;
     void* to_places = nullptr;
+    std::uint64_t rows = 0;
     std::uint64_t length = 0;
     std::uint64_t part = 0;
     std::uint64_t parts = 1;
   };
 
   void launch(const Along& along, const jit::Kernel& kernel) {
-    const std::uint64_t items = static_cast<std::uint64_t>(rows_) * along.parts;
+    const std::uint64_t items = along.rows * along.parts;
     GeneralArguments arguments(along.from);
     arguments.add(along.places).add(along.before).add(along.to).add(along.to_places).add(items);
     arguments.add(along.length).add(along.part).add(along.parts);
@@ -372,20 +426,21 @@ class UnfusedRun {
 
   // In stages: each takes kPartLength elements together, the last what is left of each split.
   void reduce(const Instruction& one, const Prepared& prepared) {
-    const auto splits = static_cast<std::uint64_t>(unfused_.splits);
+    const std::uint64_t splits = splits_of(one);
     const bool places = fusion::is_arg_reduction(one.op);
     Along along{.op = one.op, .from = values_[one.inputs[0]]};
-    along.length = static_cast<std::uint64_t>(unfused_.length);
+    along.rows = rows_of(one, rows_);
+    along.length = length_of(one);
     if (!prepared.kernel) {
       along.part = (along.length + splits - 1) / splits;
-      return host::along(one.op, one.from, one.to, along.from, values_[one.output],
-                         static_cast<std::uint64_t>(rows_), along.length, along.part, splits);
+      return host::along(one.op, one.from, one.to, along.from, values_[one.output], along.rows,
+                         along.length, along.part, splits);
     }
     std::byte* const scratch = scratch_;
     while (along.length > std::max(kLongestPart, kPartLength * splits)) {
       along.part = kPartLength;
       along.parts = parts_of(along.length);
-      const std::uint64_t results = static_cast<std::uint64_t>(rows_) * along.parts;
+      const std::uint64_t results = along.rows * along.parts;
       along.to = take_scratch(results);
       along.to_places = places ? take_scratch(results) : nullptr;
       launch(along, *prepared.kernel);
@@ -405,11 +460,12 @@ class UnfusedRun {
   // each part.
   void scan(const Instruction& one, const Prepared& prepared, const void* from, void* to,
             std::uint64_t length) {
-    const auto rows = static_cast<std::uint64_t>(rows_);
+    const std::uint64_t rows = rows_of(one, rows_);
     if (!prepared.kernel) {
       return host::along(one.op, one.from, one.to, from, to, rows, length, length, 1);
     }
-    Along along{.op = one.op, .from = from, .to = to, .length = length, .part = length};
+    Along along{
+        .op = one.op, .from = from, .to = to, .rows = rows, .length = length, .part = length};
     if (length > kLongestPart) {
       along.part = kPartLength;
       along.parts = parts_of(length);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <map>
 #include <optional>
 
 #include "core/scalar_bytes.hpp"
@@ -29,7 +31,7 @@ bool is_number(const TypedNode& node) { return node.op == Op::scalar || node.op 
 // The registers of a node: what it is computed with, once for each extent that it is wanted in, and
 // for a dtype that is not computed in, its elements as they are in memory.
 struct NodeRegisters {
-  std::array<std::size_t, 3> value = {Instruction::kNone, Instruction::kNone, Instruction::kNone};
+  std::map<Extent, std::size_t> value;
   std::size_t stored = Instruction::kNone;
 };
 
@@ -41,17 +43,10 @@ class UnfusedBuilder {
   Unfused run() {
     find_rows();
     find_extents();
-    for (NodeId id = 0; id < graph_.nodes.size(); ++id) compute(id);
-    std::vector<std::size_t> stored;
-    for (const NodeId id : graph_.outputs) stored.push_back(stored_register(id));
-    for (std::size_t i = 0; i < stored.size(); ++i) {
-      Instruction store;
-      store.kind = Instruction::Kind::store;
-      store.operand = output_operand(i);
-      store.from = store.to = spec_.operands[store.operand].dtype;
-      store.inputs[0] = stored[i];
-      result_.instructions.push_back(store);
-    }
+    compute_all();
+    std::vector<Instruction> stores;
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i) stores.push_back(store(i));
+    std::ranges::copy(stores, std::back_inserter(result_.instructions));
     drop_unused();
     place_registers();
     return std::move(result_);
@@ -67,9 +62,19 @@ class UnfusedBuilder {
       result_.splits = rows->space.splits;
     } else if (const auto* scan = std::get_if<ScanForm>(&spec_.form)) {
       own[scan->axis] = true;
+    } else if (attention_ != nullptr) {
+      own[attention_->nodes.key] = true;
+      result_.splits = attention_->splits;
+      result_.values_axis = attention_->value_axis();
+      result_.values = spec_.shape[result_.values_axis];
+      result_.depth_axis = attention_->nodes.depth;
+      result_.depth = spec_.shape[result_.depth_axis];
     }
     result_.rows = 1;
     for (std::size_t k = 0; k < own.size(); ++k) {
+      const bool apart =
+          attention_ != nullptr && (k == result_.values_axis || k == result_.depth_axis);
+      if (apart) continue;
       (own[k] ? result_.own_axes : result_.row_axes).push_back(k);
       (own[k] ? result_.length : result_.rows) *= spec_.shape[k];
     }
@@ -77,6 +82,7 @@ class UnfusedBuilder {
 
   void find_extents() {
     extents_.assign(graph_.nodes.size(), Extent::full);
+    if (attention_ != nullptr) return find_attention_extents();
     const auto* rows = std::get_if<RowsForm>(&spec_.form);
     if (rows == nullptr) return;
     std::vector<bool> arguments(graph_.arguments.size(), true);
@@ -93,6 +99,35 @@ class UnfusedBuilder {
                                                 std::ranges::any_of(node.inputs(), is_split));
       extents_[id] = split ? Extent::split : Extent::row;
     }
+  }
+
+  // Results of an attention whose keys are split: all parts have the largest score of all keys, so
+  // that what joins them finds nothing to scale.
+  void find_attention_extents() {
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
+      const TypedNode& node = graph_.nodes[id];
+      Extent own = Extent::row;
+      for (const NodeId operand : node.inputs()) own = own | extents_[operand];
+      if (node.op == Op::input) own = extent_of(spec_.operands[array_operand(node.payload)]);
+      if (node.op == Op::iota) own = extent_of(spec_.operands[iota_operand(node)]);
+      if (fusion::is_reduction(node.op)) {
+        const fusion::AttentionNodes& nodes = attention_->nodes;
+        own = without(own, id == nodes.product ? Extent::depth : Extent::full);
+        const bool parts = id == nodes.total || id == nodes.result;
+        if (parts && result_.splits > 1) own = own | Extent::split;
+      }
+      extents_[id] = own;
+    }
+  }
+
+  // Along which axes it moves.
+  Extent extent_of(const fusion::Operand& operand) const {
+    const auto axis = [&](std::size_t k, Extent extent) {
+      return operand.strides[k] == 0 ? Extent::row : extent;
+    };
+    return axis(result_.own_axes.front(), Extent::full) |
+           axis(result_.values_axis, Extent::values) | axis(result_.depth_axis, Extent::depth) |
+           (operand.output && result_.splits > 1 ? Extent::split : Extent::row);
   }
 
   std::size_t array_operand(std::uint64_t argument) const {
@@ -128,7 +163,7 @@ class UnfusedBuilder {
   }
 
   std::size_t& value_slot(NodeId id, Extent extent) {
-    return nodes_[id].value[static_cast<std::size_t>(extent)];
+    return nodes_[id].value.try_emplace(extent, Instruction::kNone).first->second;
   }
   void set_value(NodeId id, std::size_t known) {
     value_slot(id, result_.registers[known].extent) = known;
@@ -153,11 +188,41 @@ class UnfusedBuilder {
       value_slot(id, extents_[id]) = own;
     }
     if (extent == extents_[id]) return own;
+    return known = expanded(own, dtype, extent);
+  }
+
+  std::size_t expanded(std::size_t value, DType dtype, Extent extent) {
+    if (result_.registers[value].extent == extent) return value;
     Instruction expand;
     expand.kind = Instruction::Kind::expand;
     expand.from = expand.to = dtype;
-    expand.inputs[0] = own;
-    return known = add(expand, extent);
+    expand.inputs[0] = value;
+    return add(expand, extent);
+  }
+
+  // A value of integers as an i64; of what is too large for that it is below zero.
+  std::size_t integers(NodeId id, Extent extent) {
+    const DType dtype = compute_dtype(graph_.nodes[id].dtype);
+    const std::size_t given = value(id, extent);
+    return dtype == DType::i64 ? given : convert(given, dtype, DType::i64);
+  }
+
+  std::size_t filled(std::uint64_t bits, DType dtype, Extent extent) {
+    Instruction fill;
+    fill.kind = Instruction::Kind::fill;
+    fill.to = dtype;
+    fill.bits = bits;
+    return add(fill, extent);
+  }
+
+  std::size_t mapped(Op op, DType from, DType to, std::array<std::size_t, 3> inputs) {
+    Instruction map;
+    map.kind = Instruction::Kind::map;
+    map.op = op;
+    map.from = from;
+    map.to = to;
+    map.inputs = inputs;
+    return add(map, result_.registers[inputs[0]].extent);
   }
 
   // Its elements as they are in memory.
@@ -201,7 +266,99 @@ class UnfusedBuilder {
     return encode(convert(number, dtype, true));
   }
 
+  // -- Where data says
+
+  // Whether elements of that extent are before the ends of axes along the row, or of all axes that
+  // they have; nothing where none ends.
+  std::optional<std::size_t> within(Extent extent, bool along_row) {
+    std::optional<std::size_t> all;
+    for (std::size_t b = 0; b < graph_.bounds.size(); ++b) {
+      const std::size_t axis = spec_.function.bounds[b].axis;
+      const bool own = std::ranges::find(result_.own_axes, axis) != result_.own_axes.end();
+      if (own ? !has(extent, Extent::full) : along_row) continue;
+      const std::size_t here = is_before(graph_.bounds[b].end, axis, extent);
+      all = all ? mapped(Op::logical_and, DType::boolean, DType::boolean,
+                         {*all, here, Instruction::kNone})
+                : here;
+    }
+    return all;
+  }
+
+  std::size_t is_before(NodeId end, std::size_t axis, Extent extent) {
+    Instruction index;
+    index.kind = Instruction::Kind::index;
+    index.operand = Instruction::kNone;
+    index.axis = axis;
+    index.to = DType::i64;
+    const std::size_t place = add(index, extent);
+    if (compute_dtype(graph_.nodes[end].dtype) == DType::u64) {
+      return mapped(
+          Op::less, DType::u64, DType::boolean,
+          {convert(place, DType::i64, DType::u64), value(end, extent), Instruction::kNone});
+    }
+    return mapped(Op::less, DType::i64, DType::boolean,
+                  {place, integers(end, extent), Instruction::kNone});
+  }
+
+  Instruction store(std::size_t output) {
+    const NodeId id = graph_.outputs[output];
+    Instruction store;
+    store.kind = Instruction::Kind::store;
+    store.operand = output_operand(output);
+    const fusion::Operand& operand = spec_.operands[store.operand];
+    store.from = store.to = operand.dtype;
+    store.inputs[0] = stored_register(id);
+    if (attention_ != nullptr) {
+      store.inputs[0] = expanded(store.inputs[0], operand.dtype, extent_of(operand));
+    }
+    const Extent extent = result_.registers[store.inputs[0]].extent;
+    if (const NodeId* const place = graph_.place_of(true, output)) {
+      store.places = operand.indexed;
+      store.inputs[1] = integers(*place, extent);
+    }
+    if (const auto here = within(extent, false)) {
+      if (store.inputs[1] == Instruction::kNone) {
+        store.places = {0, 1};
+        store.inputs[1] = filled(0, DType::i64, extent);
+      }
+      const std::size_t nowhere = filled(~std::uint64_t{0}, DType::i64, extent);
+      store.inputs[1] =
+          mapped(Op::where, DType::i64, DType::i64, {*here, store.inputs[1], nowhere});
+    }
+    return store;
+  }
+
   // -- Nodes
+
+  // Operands first, places before what is read there, and ends before all else.
+  void compute_all() {
+    std::vector<NodeId> order;
+    for (const fusion::BoundedAxis& bound : graph_.bounds) order.push_back(bound.end);
+    for (NodeId id = 0; id < graph_.nodes.size(); ++id) order.push_back(id);
+    std::vector<bool> done(graph_.nodes.size(), false);
+    std::vector<NodeId> waiting;
+    const auto want = [&](NodeId id) {
+      if (!done[id]) waiting.push_back(id);
+    };
+    for (const NodeId first : order) {
+      want(first);
+      while (!waiting.empty()) {
+        const NodeId next = waiting.back();
+        const TypedNode& node = graph_.nodes[next];
+        const std::size_t before = waiting.size();
+        for (const NodeId operand : node.inputs()) want(operand);
+        if (const NodeId* const place = place_of(node)) want(*place);
+        if (waiting.size() != before) continue;
+        waiting.pop_back();
+        if (!done[next]) compute(next);
+        done[next] = true;
+      }
+    }
+  }
+
+  const NodeId* place_of(const TypedNode& node) const {
+    return node.op == Op::input ? graph_.place_of(false, node.payload) : nullptr;
+  }
 
   void compute(NodeId id) {
     const TypedNode& node = graph_.nodes[id];
@@ -224,6 +381,10 @@ class UnfusedBuilder {
     load.kind = Instruction::Kind::load;
     load.operand = array_operand(node.payload);
     load.from = load.to = node.dtype;
+    if (const NodeId* const place = place_of(node)) {
+      load.places = spec_.operands[load.operand].indexed;
+      load.inputs[1] = integers(*place, extents_[id]);
+    }
     const std::size_t loaded = add(load, extents_[id]);
     if (compute_dtype(node.dtype) == node.dtype) {
       set_value(id, loaded);
@@ -315,24 +476,62 @@ class UnfusedBuilder {
     along.op = node.op == Op::mean ? Op::sum : node.op;
     along.from = compute_dtype(graph_.nodes[node.operands[0]].dtype);
     along.to = compute_dtype(node.dtype);
-    along.inputs[0] = value(node.operands[0], Extent::full);
+    const Extent extent = extent_along(id);
+    along.inputs[0] = value(node.operands[0], extent);
+    const bool over_row = !has(extents_[id], Extent::full);
+    const auto here = over_row ? within(extent, true) : std::nullopt;
+    if (here) along.inputs[0] = or_nothing(along, *here);
     const std::size_t result = add(along, extents_[id]);
-    finish(id, node, node.op == Op::mean ? divide_by_length(result, along.to) : result);
+    if (node.op != Op::mean) return finish(id, node, result);
+    const std::size_t length = here ? count_of(*here, along.to, extents_[id])
+                                    : filled(length_bits(along.to), along.to, extents_[id]);
+    finish(id, node, mapped(Op::div, along.to, along.to, {result, length, Instruction::kNone}));
   }
 
-  std::size_t divide_by_length(std::size_t sum, DType dtype) {
-    const Extent extent = result_.registers[sum].extent;
+  // Of what a reduction reduces: with the axis that it is over.
+  Extent extent_along(NodeId id) const {
+    if (attention_ == nullptr) return Extent::full;
+    if (id == attention_->nodes.product) return extents_[id] | Extent::depth;
+    return without(extents_[id], Extent::split) | Extent::full;
+  }
+
+  // The operand of a reduction, and beyond the end what changes nothing.
+  std::size_t or_nothing(const Instruction& along, std::size_t here) {
+    const DType dtype = along.from;
+    const std::size_t nothing =
+        filled(identity_bits(along.op, dtype), dtype, result_.registers[here].extent);
+    return mapped(Op::where, dtype, dtype, {here, along.inputs[0], nothing});
+  }
+
+  static std::uint64_t identity_bits(Op op, DType dtype) {
+    using namespace fusion::reference;
+    const bool largest = op == Op::reduce_max || op == Op::argmax;
+    if (largest || op == Op::reduce_min || op == Op::argmin) {
+      const long double infinity = std::numeric_limits<long double>::infinity();
+      if (is_floating(dtype)) return encode(from_real(dtype, largest ? -infinity : infinity));
+      const int digits = bits(dtype) - (kind(dtype) == Kind::signed_integer ? 1 : 0);
+      const Integer most = (Integer{1} << digits) - 1;
+      const Integer least = kind(dtype) == Kind::signed_integer ? -most - 1 : Integer{0};
+      return encode(from_integer(dtype, largest ? least : most));
+    }
+    const int number = op == Op::prod || op == Op::reduce_all ? 1 : 0;
+    const bool real = is_floating(dtype) || kind(dtype) == Kind::complex;
+    return encode(real ? from_real(dtype, number) : from_integer(dtype, number));
+  }
+
+  // How many of a row's elements are before the end.
+  std::size_t count_of(std::size_t here, DType dtype, Extent extent) {
+    Instruction sum;
+    sum.kind = Instruction::Kind::reduce;
+    sum.op = Op::sum;
+    sum.from = sum.to = DType::i64;
+    sum.inputs[0] = convert(here, DType::boolean, DType::i64);
+    return convert(add(sum, extent), DType::i64, dtype);
+  }
+
+  std::uint64_t length_bits(DType dtype) const {
     const auto length = fusion::reference::from_integer(DType::i64, result_.length);
-    Instruction fill;
-    fill.kind = Instruction::Kind::fill;
-    fill.to = dtype;
-    fill.bits = fusion::reference::encode(fusion::reference::convert(length, dtype, true));
-    Instruction divide;
-    divide.kind = Instruction::Kind::map;
-    divide.op = Op::div;
-    divide.from = divide.to = dtype;
-    divide.inputs = {sum, add(fill, extent), Instruction::kNone};
-    return add(divide, extent);
+    return fusion::reference::encode(fusion::reference::convert(length, dtype, true));
   }
 
   // -- Memory
@@ -392,6 +591,7 @@ class UnfusedBuilder {
 
   const KernelSpec& spec_;
   const fusion::TypedGraph& graph_;
+  const AttentionForm* const attention_ = std::get_if<AttentionForm>(&spec_.form);
   const std::span<const Scalar> scalars_;
   Unfused result_;
   std::vector<Extent> extents_;  ///< of each node

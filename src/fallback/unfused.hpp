@@ -15,13 +15,25 @@
 
 namespace kiln {
 
-/// How many elements a value has in a block of rows. A kernel that works element by element has a
-/// row for each element.
+/// Which axes a value has beside that of a block of rows, as bits, in C order from `values` to
+/// `depth`. A kernel that works element by element has a row for each element. A row of an
+/// attention is what its queries, heads and batches have one of; it goes along the keys.
 enum class Extent : std::uint8_t {
-  full,   ///< whole rows
-  row,    ///< one for each row
-  split,  ///< one for each split of each row: partial results of a split reduction
+  row = 0,     ///< none: one element for each row
+  full = 1,    ///< along the row
+  split = 2,   ///< one for each split of the row: partial results of a split reduction
+  values = 4,  ///< of an attention: the elements of its values
+  depth = 8,   ///< of an attention: what is summed for each score
 };
+constexpr Extent operator|(Extent a, Extent b) {
+  return static_cast<Extent>(static_cast<unsigned>(a) | static_cast<unsigned>(b));
+}
+constexpr bool has(Extent extent, Extent axis) {
+  return (static_cast<unsigned>(extent) & static_cast<unsigned>(axis)) != 0;
+}
+constexpr Extent without(Extent extent, Extent axis) {
+  return static_cast<Extent>(static_cast<unsigned>(extent) & ~static_cast<unsigned>(axis));
+}
 
 /// A value in C order. Elements of four bits have a byte each.
 struct Register {
@@ -32,11 +44,11 @@ struct Register {
 
 struct Instruction {
   enum class Kind : std::uint8_t {
-    load,     ///< from an operand
-    store,    ///< to an operand
-    index,    ///< the values of an iota operand, in i64
+    load,     ///< from an operand, where data says at the places in the second input
+    store,    ///< to an operand, where data says at the places in the second input
+    index,    ///< the values of an iota operand, in i64, or else places along an axis
     fill,     ///< every element is `bits`
-    expand,   ///< one element for each row becomes one for each of the row's
+    expand,   ///< a value with more axes, along which it repeats
     convert,  ///< from one dtype to another
     map,      ///< an op element by element
     reduce,   ///< of rows, or of the splits of rows
@@ -50,8 +62,11 @@ struct Instruction {
   DType to = DType::f32;              ///< what is written
   std::array<std::size_t, 3> inputs = {kNone, kNone, kNone};  ///< registers
   std::size_t output = kNone;                                 ///< a register
-  std::size_t operand = 0;  ///< of KernelSpec::operands: of load, store and index
-  std::uint64_t bits = 0;   ///< of fill
+  std::size_t operand = 0;       ///< of KernelSpec::operands: of load, store and index, kNone for
+                                 ///< places along `axis`
+  std::size_t axis = 0;          ///< of the kernel's space
+  fusion::IndexedAxis places{};  ///< of load and store with a second input
+  std::uint64_t bits = 0;        ///< of fill
 };
 
 struct Unfused {
@@ -61,13 +76,19 @@ struct Unfused {
   std::int64_t rows = 0;
   std::int64_t length = 1;            ///< of a row
   std::int64_t splits = 1;            ///< of a row
+  std::int64_t values = 1;            ///< of a row: Extent::values
+  std::int64_t depth = 1;             ///< of a row: Extent::depth
   std::vector<std::size_t> row_axes;  ///< of the kernel's space, in order
   std::vector<std::size_t> own_axes;  ///< along which rows go, in order
+  std::size_t values_axis = 0;        ///< where there are `values`
+  std::size_t depth_axis = 0;         ///< and a `depth`
 
   /// The elements of so many rows.
   std::int64_t count(Extent extent, std::int64_t of_rows) const {
-    return extent == Extent::full ? of_rows * length
-                                  : of_rows * (extent == Extent::split ? splits : 1);
+    if (has(extent, Extent::full)) of_rows *= length;
+    if (has(extent, Extent::split)) of_rows *= splits;
+    if (has(extent, Extent::values)) of_rows *= values;
+    return has(extent, Extent::depth) ? of_rows * depth : of_rows;
   }
 };
 

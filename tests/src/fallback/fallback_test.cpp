@@ -13,6 +13,7 @@
 #include "kiln/kiln.hpp"
 #include "program/plan.hpp"
 #include "program/program_impl.hpp"
+#include "tests/src/program/indexed_run.hpp"
 #include "tests/src/program/run_program.hpp"
 #include "tests/support/capture.hpp"
 #include "tests/support/emulated.hpp"
@@ -242,21 +243,82 @@ TEST_P(Fallbacks, AreForNothingThatIsKept) {
   EXPECT_EQ(served(), before);
 }
 
-TEST_P(Fallbacks, RefuseWhatEndsWhereDataSays) {
-  const HostArray x = floats({2, 4}, 29);
-  const DeviceBuffer buffer(jit::backend(device()), x.bytes);
-  const View view(buffer.data(), DType::f64, {1, 4}, device());
-  const std::vector<std::byte> zero(sizeof(std::int32_t));
-  const DeviceBuffer end(jit::backend(device()), zero);
-  const View ends(end.data(), DType::i32, {1}, device());
-  const Function function = parse("ended", "exp2(x[:, :n]) - 3.5", kFallback);
+TEST_P(Fallbacks, ServeWhatIsTakenWhereDataSays) {
+  const HostArray x = floats({7, 24}, 29);
+  const HostArray i = testing::integers(DType::i32, {5}, {3, -1, 6, 7, 0});
+  check("take(x, i) * 2 + 1", {x, i}, 4);
+  check("take(x, i, 1)", {x, testing::integers(DType::u8, {5}, {9, 30})},
+        4);
+  check("softmax(take(x, i), -1)", {x, i}, 16);
+  check("take(x, i)", {floats({7, 6}, 30, DType::u4), i}, 0);
+  check_program("take(x * 2, i), sum(take(x, i, 1), 0)", {x, i}, 1e-5);
+}
+
+TEST_P(Fallbacks, ServeWhatIsPutWhereDataSays) {
+  const HostArray x = floats({7, 8}, 31, DType::bf16);
+  const HostArray y = floats({3, 8}, 32);
+  const HostArray i = testing::integers(DType::i64, {3}, {6, 7, 2});
+  const std::string text = "put(x, i, y * 2)";
+  const Function function = parse("put", text, kFallback);
+  if (!interprets()) load_general(call_specs(function.impl().definition, types_of({x, i, y}, {x})));
+  jit::Backend& backend = jit::backend(device());
+  const DeviceBuffer updated(backend, x.bytes);
+  const DeviceBuffer places(backend, i.bytes);
+  const DeviceBuffer values(backend, y.bytes);
+  const View out(updated.data(), DType::bf16, {7, 8}, device());
+  const Argument inputs[] = {out, View(places.data(), DType::i64, {3}, device()),
+                             View(values.data(), DType::f32, {3, 8}, device())};
+  const Stream stream{device(), nullptr};
+  const std::uint64_t before = served();
+  function.call(stream, inputs, {&out, 1});
+  EXPECT_EQ(served(), before + 1);
+  backend.synchronize(stream);
+  HostArray got = x;
+  got.bytes = updated.read();
+  testing::expect_within({got}, testing::reference_of(text, {x, i, y}), 0, text);
+  const DeviceBuffer elsewhere(backend, x.bytes);
+  const View other = out.with_data(elsewhere.data());
   EXPECT_THAT(message_of(
                   [&] {
-                    function(Stream{device(), nullptr}, {view, ends}, {view});
+                    function.call(stream, inputs, {&other, 1});
                   },
-                  Code::would_compile),
-              AllOf(HasSubstr("ended: "),
-                    HasSubstr(interprets() ? "cannot end along an axis where data says" : "")));
+                  Code::invalid_argument),
+              HasSubstr("expected exactly the view of"));
+}
+
+TEST_P(Fallbacks, ServeWhatEndsWhereDataSays) {
+  const HostArray x = floats({4, 20}, 33);
+  const HostArray one = testing::integers(DType::i32, {}, {7});
+  const HostArray each = testing::integers(DType::i64, {4, 1}, {3, 20, -2, 99});
+  check("exp(x[:, :n])", {x, one}, 8);
+  check("x[:n] * 2", {x, testing::integers(DType::u64, {}, {2})}, 4);
+  check("sum(x[:, :n], -1), max(x[:, :n], -1)", {x, each}, 8);
+  check("argmax(x[:, :n], -1), any(x[:, :n] > 6, -1)", {x, one}, 0);
+  check("mean(x[:, :n], -1)", {x, one}, 8);
+  check("softmax(x[:, :n], -1)", {x, one}, 16);
+  check("sum(x[:n], 0)", {x, one}, 8);
+  check_program("y = x[:, :n] * 2; y - sum(y, -1)", {x, one}, 1e-5);
+}
+
+TEST_P(Fallbacks, ServeAttention) {
+  const auto heads = [](std::int64_t group, std::int64_t keys, std::int64_t depth,
+                        std::uint64_t seed, DType dtype = DType::f32) {
+    return floats({2, group, keys, depth}, seed, dtype);
+  };
+  const std::string plain = "sum(softmax(sum(q * k, -1) * 0.125, -2) * v, -2)";
+  const std::vector<HostArray> few = {floats({2, 3, 1, 16}, 34), heads(1, 21, 16, 35),
+                                      heads(1, 21, 8, 36)};
+  check(plain, few, 64);
+  check("s = where(iota(-2) < 9, sum(q * k, -1), -inf); sum(softmax(s, -2) * v, -2)", few, 64);
+  check_program(plain, few, 1e-5);
+  // In parts, which another kernel joins.
+  check_program(plain,
+                {floats({2, 2, 1, 16}, 37), heads(1, 330, 16, 38, DType::bf16),
+                 heads(1, 330, 16, 39, DType::f16)},
+                1e-4);
+  check_program(
+      "s = sum(q * k, -1); p = exp(s - max(s, -2)); sum(p * v, -2) / sum(p, -2), max(s, -2)",
+      {floats({2, 2, 1, 16}, 37), heads(1, 330, 16, 38), heads(1, 330, 16, 39)}, 1e-4);
 }
 
 TEST_P(Fallbacks, NeedABasePackOnAGpu) {
