@@ -1,7 +1,8 @@
 // What a call of a Function and a run of a Program cost on the host: repeated, and with a length
 // that was never seen but whose class is known; for programs also with a plan of its own. On the
-// CPU, where the call computes too: few elements. On GPUs, a call and a bound one of the sum that
-// python_call.py calls from Python, in bursts that fit the driver's queue.
+// CPU, where the call computes too: few elements. On GPUs, the runs of programs, and a call and a
+// bound one of the sum that python_call.py calls from Python, in bursts that fit the driver's
+// queue.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -139,6 +140,37 @@ void run(benchmark::State& state, const ProgramForm& form, Run kind) {
   });
 }
 
+/// The same on a GPU, with lengths between which no schedule changes.
+void run_on_gpu(benchmark::State& state, kiln::Device device, const ProgramForm& form, Run kind) {
+  constexpr int kBurst = 40;
+  constexpr std::int64_t kLengths = 128;
+  kiln::jit::Backend& backend = kiln::jit::backend(device);
+  const kiln::Stream stream = backend.create_stream();
+  std::array<void*, 3> memory{};
+  for (void*& block : memory) block = backend.allocate(8 * kMost);
+  const View scratch(memory[2], DType::u8, {8 * kMost}, device);
+  const kiln::Program program = kiln::parse_program(form.name, form.text);
+  const auto once = [&](std::int64_t turn, bool prepares) {
+    const std::int64_t rows = 768 + 2 * (turn % kLengths);
+    const Argument in[] = {View(memory[0], DType::f32, {rows, 64}, device)};
+    const View out(memory[1], DType::f32, {rows, 64}, device);
+    if (prepares) program.prepare(stream, in, {&out, 1});
+    program.run(stream, in, {&out, 1}, scratch);
+  };
+  for (std::int64_t i = 0; i < kLengths; ++i) once(i, kind == Run::repeated);
+  std::int64_t turn = 0;
+  for (auto _ : state) {
+    backend.synchronize(stream);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < kBurst; ++i) once(turn++, false);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    state.SetIterationTime(passed.count() / kBurst);
+  }
+  backend.synchronize(stream);
+  for (void* block : memory) backend.free(block);
+  backend.destroy_stream(stream);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -164,6 +196,15 @@ int main(int argc, char** argv) {
       benchmark::RegisterBenchmark(name.c_str(), call_on_gpu, device, is_bound)
           ->Iterations(60)
           ->UseManualTime();
+    }
+    for (const ProgramForm& form : kPrograms) {
+      for (const Run kind : {Run::repeated, Run::new_length}) {
+        const std::string name = kiln::to_string(device) + "/" + form.name +
+                                 (kind == Run::repeated ? "/repeated" : "/new length");
+        benchmark::RegisterBenchmark(name.c_str(), run_on_gpu, device, form, kind)
+            ->Iterations(100)
+            ->UseManualTime();
+      }
     }
   }
   benchmark::Initialize(&argc, argv);
