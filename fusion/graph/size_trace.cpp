@@ -53,4 +53,9 @@ void trace_splits(const Dims& from, const Dims& to, bool read_again, std::int64_
   SizeTrace::current()->add(std::move(fact));
 }
 
+void trace_key_splits(std::int64_t keys, std::int64_t splits) {
+  if (SizeTrace::current() == nullptr) return;
+  SizeTrace::current()->add({SizeFact::Kind::key_splits, false, splits, {{1, keys}}});
+}
+
 }  // namespace kiln::fusion

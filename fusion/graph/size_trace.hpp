@@ -26,6 +26,7 @@ struct SizeFact {
     divides,    ///< the second term divides the first (1), or does not (0)
     remainder,  ///< what is left when the first term is divided by the second
     splits,     ///< split_reductions.hpp: splits of rows; the extents of `from`, then those of `to`
+    key_splits,  ///< infer/attention_space.hpp: splits of so many keys
   };
   Kind kind = Kind::sign;
   bool read_again = false;  ///< splits
@@ -86,5 +87,7 @@ void trace_divides(std::int64_t a, std::int64_t b);
 void trace_remainder(std::int64_t a, std::int64_t b);
 /// Records how many splits rows have.
 void trace_splits(const Dims& from, const Dims& to, bool read_again, std::int64_t splits);
+/// Records how many splits the keys of an attention have.
+void trace_key_splits(std::int64_t keys, std::int64_t splits);
 
 }  // namespace kiln::fusion

@@ -1,8 +1,10 @@
 #include "fusion/infer/attention_space.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "fusion/graph/dtype_lattice.hpp"
+#include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/iota.hpp"
 
 namespace kiln::fusion {
@@ -267,6 +269,8 @@ class AttentionFinder {
     }
     if (!value) return false;
     found_.value = *value;
+    trace_order(products[found_.depth], kMostDepth + 1);
+    trace_order(weighted[found_.value], kMostDepth + 1);
     return products[found_.depth] <= kMostDepth && weighted[found_.value] <= kMostDepth;
   }
 
@@ -403,12 +407,17 @@ std::optional<AttentionSpace> attention_space(const TypedGraph& graph,
 
 std::int64_t attention_splits(std::int64_t keys) {
   constexpr std::int64_t kWhole = 2 * kAttentionTile;  // a second kernel would cost more
-  constexpr std::int64_t kMostSplits = 64;
+  constexpr std::uint64_t kMostSplits = 64;
   if (keys <= kWhole) return 1;
-  std::int64_t part = keys <= 1024 ? 1 : keys <= 4096 ? 2 : 4;  // in tiles
-  const std::int64_t tiles = (keys + kAttentionTile - 1) / kAttentionTile;
-  part = std::max(part, (tiles + kMostSplits - 1) / kMostSplits);
-  return (tiles + part - 1) / part;
+  const auto tiles = static_cast<std::uint64_t>((keys + kAttentionTile - 1) / kAttentionTile);
+  const std::uint64_t part = keys <= 1024 ? 1 : keys <= 4096 ? 2 : 4;  // in tiles
+  const std::uint64_t splits = std::bit_ceil((tiles + part - 1) / part);
+  return static_cast<std::int64_t>(std::min({splits, std::bit_floor(tiles), kMostSplits}));
+}
+
+bool fits_attention(const AttentionSpace& space, const Dims& shape) {
+  return shape[space.nodes.key] >= 2 && shape[space.nodes.depth] <= kMostDepth &&
+         shape[space.value_axis()] <= kMostDepth;
 }
 
 }  // namespace kiln::fusion

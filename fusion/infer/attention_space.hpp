@@ -49,6 +49,7 @@ struct AttentionNodes {
                                ///< `largest`, `total` and `result`
   Ends ends;                   ///< where the keys end: the same for all that runs over them, and
                                ///< for every element of a key or a value
+  friend bool operator==(const AttentionNodes&, const AttentionNodes&) = default;
 };
 
 /// Every attention of a graph with those shapes. `kept` are nodes that are stored whatever kernel
@@ -75,10 +76,14 @@ struct AttentionSpace {
 std::optional<AttentionSpace> attention_space(const TypedGraph& graph,
                                               std::span<const Dims> shapes);
 
+/// Whether a kernel over `space` can have these extents in place of its own.
+bool fits_attention(const AttentionSpace& space, const Dims& shape);
+
 /// Keys are taken so many at a time.
 inline constexpr std::int64_t kAttentionTile = 64;
-/// In how many parts so many keys are cut, each a multiple of kAttentionTile long but for the last:
-/// a function of their number alone, so that results have the same bits in every batch.
+/// In how many parts so many keys are cut, which are multiples of kAttentionTile long, but for the
+/// last, and differ by one: a function of their number alone, so that results have the same bits in
+/// every batch. A power of two from 1 to 64, so that few ranges of lengths are planned alike.
 std::int64_t attention_splits(std::int64_t keys);
 
 }  // namespace kiln::fusion

@@ -26,12 +26,17 @@ std::int64_t extent(std::int64_t axis, const Dims& shape, std::string_view funct
 
 }  // namespace
 
+std::int64_t most_indices(DType dtype) {
+  const int digits = bits(dtype) - (kind(dtype) == Kind::signed_integer ? 1 : 0);
+  return is_integer(dtype) && digits < 63 ? std::int64_t{1} << digits : INT64_MAX;
+}
+
 void check_iota(const TypedNode& node, const Dims& shape, std::string_view function) {
   const std::int64_t length = extent(iota_axis(node), shape, function);
-  const int digits = bits(node.dtype) - (kind(node.dtype) == Kind::signed_integer ? 1 : 0);
-  if (!is_integer(node.dtype) || digits >= 63) return;
-  trace_order(length, std::int64_t{1} << digits);
-  if (length <= std::int64_t{1} << digits) return;
+  const std::int64_t most = most_indices(node.dtype);
+  if (most == INT64_MAX) return;
+  trace_order(length, most);
+  if (length <= most) return;
   throw Error(
       Code::invalid_argument,
       fmt::format("{}: {} counts to {}, which {} cannot hold; give it a wider dtype, such "

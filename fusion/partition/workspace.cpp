@@ -125,6 +125,17 @@ std::uint64_t place_few(std::span<const Lifetime> lifetimes, std::span<const std
 
 }  // namespace
 
+bool lives_together(std::span<const Lifetime> lifetimes, std::uint64_t bytes) {
+  return std::ranges::any_of(lifetimes, [&](const Lifetime& begins) {
+    std::uint64_t sum = 0;
+    for (const Lifetime& other : lifetimes) {
+      const bool lives = other.first <= begins.first && begins.first <= other.last;
+      sum += lives ? aligned_bytes(other.bytes) : 0;
+    }
+    return sum >= bytes;
+  });
+}
+
 std::uint64_t plan_few(std::span<const Lifetime> lifetimes, std::span<std::uint64_t> offsets) {
   std::array<std::uint8_t, kFewLifetimes> order;
   std::array<std::uint64_t, kFewLifetimes> other;

@@ -25,8 +25,10 @@ std::uint64_t aligned_bytes(std::uint64_t bytes);
 /// Temporaries that live at the same time do not overlap. Each takes the lowest free offset, in the
 /// order in which they are written or by their size, whichever needs fewer bytes.
 Workspace plan_workspace(std::span<const Lifetime> lifetimes);
-/// The same for at most kFewLifetimes without an allocation: writes an offset for each, and gives
-/// the bytes.
+/// Whether what lives at some time takes so many bytes: then no workspace is smaller.
+bool lives_together(std::span<const Lifetime> lifetimes, std::uint64_t bytes);
+/// The same as plan_workspace() for at most kFewLifetimes without an allocation: writes an offset
+/// for each, and gives the bytes.
 inline constexpr std::size_t kFewLifetimes = 64;
 std::uint64_t plan_few(std::span<const Lifetime> lifetimes, std::span<std::uint64_t> offsets);
 

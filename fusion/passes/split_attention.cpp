@@ -48,7 +48,11 @@ class AttentionSplitter {
   std::int64_t splits_of(const AttentionNodes& nodes) const {
     const Dims& scores = from_.shapes[nodes.scores];
     const std::size_t more = rank_ - scores.size();
-    return nodes.key < more ? 1 : attention_splits(scores[nodes.key - more]);
+    if (nodes.key < more) return 1;
+    const std::int64_t keys = scores[nodes.key - more];
+    const std::int64_t splits = attention_splits(keys);
+    trace_key_splits(keys, splits);
+    return splits;
   }
 
   // What is an output itself can be replaced only where it is the last one and the result.

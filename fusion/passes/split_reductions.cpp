@@ -1,9 +1,12 @@
 #include "fusion/passes/split_reductions.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "fusion/graph/axes.hpp"
 #include "fusion/graph/broadcast.hpp"
@@ -47,12 +50,13 @@ class Splitter {
   Splitter(const ShapedGraph& from, const SplitModel& model)
       : from_(from), model_(model), to_(from) {}
 
-  ShapedGraph run() {
+  SplitGraph run() {
     const std::vector<Dims> again = shapes_read_again(from_);
     const std::vector<bool> packed = of_packed(from_.graph);
     const bool any_bounds = has_bounds(from_);
     const std::vector<Ends> ends = any_bounds ? infer_bounds(from_, "bound") : std::vector<Ends>();
-    return to_.run([&](NodeId id) {
+    SplitGraph result;
+    result.graph = to_.run([&](NodeId id) {
       const TypedNode node = to_.moved_node(id);
       std::int64_t splits = 1;
       const NodeId reduced = node.arity > 0 ? from_.graph.nodes[id].operands[0] : id;
@@ -66,9 +70,33 @@ class Splitter {
       }
       return splits > 1 ? split(node, from_.shapes[id], splits) : to_.add(node, from_.shapes[id]);
     });
+    add_lengths(result);
+    return result;
   }
 
  private:
+  void add_lengths(SplitGraph& result) {
+    TypedGraph& graph = result.graph.graph;
+    for (const auto& [length, dtype] : lengths_) {
+      std::string name = "elements";
+      for (int i = 2; std::ranges::find(graph.argument_names, name) != graph.argument_names.end();
+           ++i) {
+        name = fmt::format("elements{}", i);
+      }
+      graph.arguments.push_back({dtype, true, false});
+      graph.argument_names.push_back(std::move(name));
+      result.lengths.push_back(length);
+    }
+  }
+
+  NodeId length(std::int64_t elements, DType dtype) {
+    const std::pair wanted(elements, dtype);
+    const auto known = std::ranges::find(lengths_, wanted) - lengths_.begin();
+    if (known == std::ssize(lengths_)) lengths_.push_back(wanted);
+    const std::uint64_t argument = from_.graph.arguments.size() + static_cast<std::uint64_t>(known);
+    return to_.add({Op::scalar, dtype, 0, {}, argument}, {});
+  }
+
   NodeId split(const TypedNode& node, const Dims& kept, std::int64_t splits) {
     split_shape_ = kept;
     axes_ = node.payload;
@@ -98,12 +126,9 @@ class Splitter {
   NodeId split_mean(const TypedNode& node, const Dims& kept) {
     const DType dtype = compute_dtype(node.dtype);
     const NodeId sum = join(Op::sum, dtype, over_splits(node, Op::sum), kept);
-    const auto length = static_cast<double>(element_count(to_.shape(node.operands[0])) /
-                                            std::max<std::int64_t>(1, element_count(kept)));
-    const std::uint64_t bits = dtype == DType::f64
-                                   ? std::bit_cast<std::uint64_t>(length)
-                                   : std::bit_cast<std::uint32_t>(static_cast<float>(length));
-    const NodeId count = to_.add({Op::constant, dtype, 0, {}, bits}, {});
+    const std::int64_t elements =
+        element_count(to_.shape(node.operands[0])) / std::max<std::int64_t>(1, element_count(kept));
+    const NodeId count = length(elements, dtype);
     const NodeId mean = to_.add({Op::div, dtype, 2, {sum, count}, 0}, kept);
     return dtype == node.dtype ? mean : to_.add({Op::promote, node.dtype, 1, {mean}, 0}, kept);
   }
@@ -138,6 +163,7 @@ class Splitter {
   Dims split_shape_;
   AxisSet axes_ = 0;  ///< of the reduction that is split
   std::size_t axis_ = 0;
+  std::vector<std::pair<std::int64_t, DType>> lengths_;  ///< numbers that are arguments
 };
 
 }  // namespace
@@ -152,13 +178,15 @@ std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const 
   const std::int64_t side_by_side = columns ? std::min(from[inner], model.columns) : 1;
   const std::int64_t blocks = (rows + side_by_side - 1) / side_by_side;
   if (blocks >= (read_again ? model.few_read_again : model.few_blocks)) return 1;
-  const std::int64_t in_block = element_count(from) / rows * side_by_side;
-  const std::int64_t splits = std::min(
-      {in_block / model.least_length, model.most_blocks / blocks, from[split_axis(from, to)] - 1});
-  return splits < model.least_splits ? 1 : splits;
+  const std::int64_t wanted = element_count(from) / rows * side_by_side / model.least_length;
+  const std::int64_t most = std::min(model.most_blocks / blocks, from[split_axis(from, to)] - 1);
+  if (std::min(wanted, most) < model.least_splits) return 1;
+  const std::uint64_t splits = std::min(std::bit_ceil(static_cast<std::uint64_t>(wanted)),
+                                        std::bit_floor(static_cast<std::uint64_t>(most)));
+  return static_cast<std::int64_t>(splits);
 }
 
-ShapedGraph split_reductions(const ShapedGraph& graph, const SplitModel& model) {
+SplitGraph split_reductions(const ShapedGraph& graph, const SplitModel& model) {
   return Splitter(graph, model).run();
 }
 

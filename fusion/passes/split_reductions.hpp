@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "fusion/passes/passes.hpp"
 
@@ -16,20 +17,29 @@ struct SplitModel {
   std::int64_t few_read_again = 64;  ///< where elements are read again after the reduction, a block
                                      ///< that has them in its caches is better than more of them
   std::int64_t columns = 32;         ///< that a block takes
-  std::int64_t least_length = 1 << 14;  ///< elements
+  std::int64_t least_length = 1 << 14;  ///< elements of half a split, or of one
   std::int64_t least_splits = 4;        ///< fewer gain less than a kernel more costs
   std::int64_t most_blocks = 1 << 13;   ///< of the splits of all rows
 };
 
-/// How many splits rows of `from` have when they are reduced to `to`; 1: they are not split.
+/// How many splits rows of `from` have when they are reduced to `to`; 1: they are not split. A
+/// power of two, so that few ranges of lengths are planned alike.
 std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again,
                        const SplitModel& model = {});
+
+/// A graph with split reductions.
+struct SplitGraph {
+  ShapedGraph graph;
+  /// What its last arguments are, numbers that follow those of the graph before: how many elements
+  /// a mean is of. No text has it, so that rows of any length take one kernel.
+  std::vector<std::int64_t> lengths;
+};
 
 /// The first of the two reductions keeps the longest axis that it reduces (split_axis,
 /// infer/reduce_space.hpp), with one element for each split: its shape tells it from others. That
 /// of a mean is a sum, and an index comes with its value. `graph` has no trivial reductions
 /// (infer/reduce_space.hpp).
-ShapedGraph split_reductions(const ShapedGraph& graph, const SplitModel& model = {});
+SplitGraph split_reductions(const ShapedGraph& graph, const SplitModel& model = {});
 
 /// How many splits a node's rows have: 1 for what is not the first of two reductions.
 std::int64_t splits_of(const TypedGraph& graph, std::span<const Dims> shapes, NodeId id);

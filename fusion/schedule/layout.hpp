@@ -240,6 +240,7 @@ struct Layout {
 struct AxisBound {
   std::size_t axis = 0;
   std::uint64_t operands = 0;  ///< bit i: that value depends on operand i
+  friend bool operator==(const AxisBound&, const AxisBound&) = default;
 };
 
 /// `shape` is the outputs' shape. Axes of size one are dropped, the others are ordered by the first

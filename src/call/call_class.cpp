@@ -6,6 +6,7 @@
 
 #include "base/reclamation.hpp"
 #include "core/view_bytes.hpp"
+#include "fusion/infer/iota.hpp"
 #include "fusion/schedule/iota_operands.hpp"
 #include "fusion/schedule/scratch.hpp"
 #include "kernel/emit_kernel.hpp"
@@ -32,8 +33,24 @@ const View& view_of(const Call& call, std::size_t operand) {
                                       : call.outputs[operand - call.inputs.size()];
 }
 
-fusion::Layout layout_of(const CallClass& known, const CallClass::Kernel& kernel, const Call& call,
-                         std::span<const std::int64_t> sizes, double& elements) {
+// What kernel_spec() checks of the sizes of such a kernel.
+bool may_have(const CallClass::Kernel& kernel, const Dims& shape,
+              std::span<const fusion::Operand> operands) {
+  for (const fusion::Operand& operand : operands) {
+    const bool halves = operand.output && operand.indexed.exists() && is_packed(operand.dtype);
+    if (halves && operand.indexed.stride % 2 != 0) return false;
+  }
+  const auto* attention = std::get_if<AttentionForm>(&kernel.spec.form);
+  if (attention == nullptr) return true;
+  const bool counts = std::ranges::all_of(
+      shape, [&](std::int64_t extent) { return extent <= kernel.most_indices; });
+  return counts && fusion::fits_attention(*attention, shape);
+}
+
+// Nothing if there is no such kernel.
+std::optional<fusion::Layout> layout_of(const CallClass& known, const CallClass::Kernel& kernel,
+                                        const Call& call, std::span<const std::int64_t> sizes,
+                                        double& elements) {
   Dims shape(kernel.sizes.size());
   elements = 1;
   for (std::size_t k = 0; k < shape.size(); ++k) {
@@ -55,8 +72,16 @@ fusion::Layout layout_of(const CallClass& known, const CallClass::Kernel& kernel
     }
     operand.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data()));
     operand.offset = view.offset();
+    operand.index_operands = own.index_operands;
+    if (own.indexed_size < 0) continue;
+    operand.indexed.extent = sizes[static_cast<std::size_t>(own.indexed_size)];
+    if (own.indexed_axis != CallClass::Kernel::kRepeats) {
+      operand.indexed.stride = view.strides()[static_cast<std::size_t>(own.indexed_axis)];
+    }
   }
   std::size_t count = kernel.operands.size();
+  if (!may_have(kernel, shape, std::span(operands).first(count))) return std::nullopt;
+  for (const fusion::Operand& iota : kernel.iotas) operands[count++] = iota;
   if (kernel.has_iotas) {
     const TypedFunction& function = kernel.spec.function;
     for (fusion::Operand& iota : fusion::iota_operands(function.graph, shape, function.name)) {
@@ -75,7 +100,8 @@ bool find_layouts(const CallClass& known, const Call& call, std::span<const std:
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
     double elements = 0;
     layouts.of[i] = layout_of(known, known.kernels[i], call, sizes, elements);
-    if (layouts.of[i]->work_items == 0 || (i != 0 && elements >= before)) return false;
+    if (!layouts.of[i] || layouts.of[i]->work_items == 0 || (i != 0 && elements >= before))
+      return false;
     before = elements;
     layouts.hash = hash_of(layouts.hash, layouts.of[i]->schedule);
   }
@@ -138,7 +164,7 @@ std::vector<KernelSpec> marked_specs(const Call& call, const SpecsOf& specs_of) 
 }
 
 bool has_shape(const KernelForm& form, const Dims& shape) {
-  if (std::holds_alternative<AttentionForm>(form)) return false;
+  if (const auto* attention = std::get_if<AttentionForm>(&form)) return attention->shape == shape;
   if (const auto* rows = std::get_if<RowsForm>(&form)) {
     return rows->space.shape == shape && rows->space.splits == 1;
   }
@@ -146,12 +172,20 @@ bool has_shape(const KernelForm& form, const Dims& shape) {
   return scan == nullptr || scan->shape == shape;
 }
 
+// How many indices the dtypes of all iotas hold.
+std::int64_t most_indices(const fusion::TypedGraph& graph) {
+  std::int64_t most = INT64_MAX;
+  for (const fusion::TypedNode& node : graph.nodes) {
+    if (node.op == fusion::Op::iota) most = std::min(most, fusion::most_indices(node.dtype));
+  }
+  return most;
+}
+
 // Nothing for kernels whose numbers are not a class's.
 std::optional<CallClass::Kernel> kernel_of(KernelSpec spec, const Call& call,
                                            std::span<const std::int64_t> sizes) {
   CallClass::Kernel kernel;
   const fusion::TypedGraph& graph = spec.function.graph;
-  if (!graph.indexed.empty() || !graph.bounds.empty()) return std::nullopt;
   if (!has_shape(spec.form, spec.shape) || spec.shape.size() > Dims::kInline) return std::nullopt;
   for (const std::int64_t size : spec.shape) {
     const auto found = std::ranges::find(sizes, size);
@@ -160,14 +194,27 @@ std::optional<CallClass::Kernel> kernel_of(KernelSpec spec, const Call& call,
   }
   const std::vector<std::uint32_t> operands = operands_of(spec, call);
   if (spec.operands.size() > ClassKey::kMostOperands) return std::nullopt;
-  kernel.has_iotas = spec.operands.size() > operands.size();
+  if (std::holds_alternative<AttentionForm>(spec.form)) {
+    kernel.most_indices = most_indices(graph);
+    kernel.iotas.assign(spec.operands.begin() + std::ssize(operands), spec.operands.end());
+  } else {
+    kernel.has_iotas = spec.operands.size() > operands.size();
+  }
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const Dims marks = marked_strides(view_of(call, operands[i]).shape());
-    CallClass::Kernel::Operand operand{operands[i], {}};
-    for (const std::int64_t stride : spec.operands[i].strides) {
+    const auto axis_of = [&](std::int64_t stride) {
       const auto axis = std::ranges::find(marks, stride) - marks.begin();
-      operand.axes.push_back(stride == 0 ? CallClass::Kernel::kRepeats
-                                         : static_cast<std::int8_t>(axis));
+      return stride == 0 ? CallClass::Kernel::kRepeats : static_cast<std::int8_t>(axis);
+    };
+    const fusion::Operand& own = spec.operands[i];
+    CallClass::Kernel::Operand operand{operands[i], {}};
+    for (const std::int64_t stride : own.strides) operand.axes.push_back(axis_of(stride));
+    operand.index_operands = own.index_operands;
+    if (own.indexed.exists()) {
+      const auto found = std::ranges::find(sizes, own.indexed.extent);
+      if (found == sizes.end()) return std::nullopt;
+      operand.indexed_axis = axis_of(own.indexed.stride);
+      operand.indexed_size = static_cast<std::int8_t>(found - sizes.begin());
     }
     kernel.operands.push_back(std::move(operand));
   }
@@ -190,6 +237,7 @@ std::shared_ptr<CallClass> make_class(const ClassKey& key, const Call& call, con
   made->backend = plan.backend;
   made->target = plan.backend->target();
   made->features = features_of(made->target);
+  made->updates = updates_of(specs, call);
   for (KernelSpec& spec : specs) {
     auto kernel = kernel_of(std::move(spec), call, key.sizes());
     if (!kernel) return nullptr;
@@ -246,12 +294,14 @@ void ClassKey::push(std::uint64_t word) {
 }
 
 std::size_t CallClass::bytes() const {
-  std::size_t bytes = sizeof *this + 8 * signature.size() + target.size();
+  std::size_t bytes =
+      sizeof *this + 8 * signature.size() + target.size() + updates.size() * sizeof(Plan::Update);
   for (const Kernel& kernel : kernels) {
     const fusion::TypedGraph& graph = kernel.spec.function.graph;
     bytes += sizeof kernel + kernel.spec.function.expression.size() +
              graph.nodes.size() * sizeof(fusion::TypedNode) +
-             kernel.operands.size() * (sizeof(Kernel::Operand) + Dims::kInline);
+             kernel.operands.size() * (sizeof(Kernel::Operand) + Dims::kInline) +
+             kernel.iotas.size() * sizeof(fusion::Operand);
   }
   return bytes;
 }
@@ -272,6 +322,7 @@ bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t has
   const ScheduledKernels* const kernels = find_kernels(plans, known, layouts);
   if (kernels == nullptr || known.counts.is_often(hash)) return false;
   check_overlap_of(known, call);
+  check_updates(known.names, known.updates, call);
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
     launch(known, known.kernels[i], kernels->kernels[i], *layouts.of[i], call);
   }

@@ -63,11 +63,16 @@ struct CallClass final : CachedPlan {
     struct Operand {
       std::uint32_t operand;          ///< of the call: inputs count from 0, outputs go on
       std::vector<std::int8_t> axes;  ///< for each axis of the space the operand's, or kRepeats
+      std::int8_t indexed_axis = kRepeats;  ///< Operand::indexed: the axis, if it has elements, ...
+      std::int8_t indexed_size = -1;        ///< ... and which of ClassKey::sizes() that is
+      std::uint64_t index_operands = 0;     ///< as Operand has it
     };
-    KernelSpec spec;                  ///< of the first call
-    std::vector<std::uint8_t> sizes;  ///< for each axis of the space, which of ClassKey::sizes()
-    std::vector<Operand> operands;    ///< arrays; iotas come after them
-    bool has_iotas = false;
+    KernelSpec spec;                     ///< of the first call
+    std::vector<std::uint8_t> sizes;     ///< for each axis of the space, which of ClassKey::sizes()
+    std::vector<Operand> operands;       ///< arrays; iotas come after them
+    std::vector<fusion::Operand> iotas;  ///< whose strides no size changes
+    std::int64_t most_indices = INT64_MAX;  ///< that their dtypes hold
+    bool has_iotas = false;                 ///< others
   };
 
   std::size_t bytes() const override;
@@ -80,6 +85,7 @@ struct CallClass final : CachedPlan {
   std::string target;
   TargetFeatures features;      ///< of it
   std::vector<Kernel> kernels;  ///< in the order in which they run
+  std::vector<Plan::Update> updates;
 
   CallCounts counts;
 };

@@ -38,6 +38,7 @@ View view_of(const PlacedOperands& operands, std::uint32_t operand) {
   return place_of(operands, operand).view.with_data(data_of(operands, operand));
 }
 const Scalar& scalar_of(const PlacedOperands& operands, std::uint32_t input) {
+  if (const auto& length = operands.inputs[input].length) return *length;
   return operands.arguments[operands.inputs[input].memory].scalar();
 }
 
@@ -185,6 +186,13 @@ void fill_scalars(const CallNames& names, const PlannedKernel& kernel, const Cal
 void fill_scalars(const CallNames& names, const PlannedKernel& kernel,
                   const PlacedOperands& operands, std::byte* block) {
   fill_scalars_of(names, kernel, operands, block);
+}
+
+void fill_scalar(const PlannedKernel& kernel, std::uint32_t input, const Scalar& length,
+                 std::byte* block) {
+  for (const PlannedKernel::ScalarSlot& slot : kernel.scalars) {
+    if (slot.input == input) put_scalar_bytes(block + slot.offset, length, slot.dtype);
+  }
 }
 
 void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const Call& call,

@@ -150,10 +150,17 @@ void fill_scalars(const CallNames& names, const PlannedKernel& kernel, const Cal
 /// The operands of a kernel of a program: parts of memories that are somewhere else in each call.
 struct PlacedOperands {
   struct Place {
-    std::size_t memory = 0;  ///< of a number, the program's input that it is
-    std::int64_t bytes = 0;  ///< from the memory's begin
-    bool scalar = false;     ///< a number, which has no view
-    View view = {};          ///< the operand, wherever
+    std::size_t memory = 0;             ///< of a number, the program's input that it is
+    std::int64_t bytes = 0;             ///< from the memory's begin
+    bool scalar = false;                ///< a number, which has no view
+    View view = {};                     ///< the operand, wherever
+    std::optional<Scalar> length = {};  ///< a number of elements, which no input is
+
+    /// What a kernel is called with.
+    Argument argument(std::span<const Argument> of_program) const {
+      if (length) return *length;
+      return scalar ? of_program[memory] : Argument(view);
+    }
   };
   const Stream& stream;
   std::span<const Place> inputs;
@@ -168,6 +175,9 @@ void fill_parameters(const Plan& plan, const PlannedKernel& kernel, const Placed
                      std::byte* block);
 void fill_scalars(const CallNames& names, const PlannedKernel& kernel,
                   const PlacedOperands& operands, std::byte* block);
+/// Writes a number of elements, whatever the operands say, where the kernel takes that input.
+void fill_scalar(const PlannedKernel& kernel, std::uint32_t input, const Scalar& length,
+                 std::byte* block);
 void launch_plan(const Plan& plan, const PlacedOperands& operands);
 
 /// Fills in pointers and scalars and launches. No lock, and no allocation unless a kernel's

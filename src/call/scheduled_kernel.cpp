@@ -68,7 +68,8 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
   const fusion::ProductSchedule& products = schedule.products;
   const fusion::TileSchedule& tiles = products.tiles;
   add({schedule.rank, schedule.width, schedule.vectors, schedule.threads, schedule.wide_index,
-       schedule.tile, schedule.tile_axis, schedule.streamed, schedule.table});
+       schedule.tile, schedule.tile_axis, schedule.streamed, schedule.table,
+       static_cast<int>(schedule.scan)});
   if (rows.axes != 0) {
     add({rows.axes, rows.threads, rows.cluster_blocks, rows.vectors, rows.batch, rows.full_vectors,
          rows.in_smem, rows.rows, rows.columns, rows.ragged, rows.phase, rows.row_step});
@@ -78,6 +79,13 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
          tiles.steps_per_group, tiles.steps, tiles.sets, tiles.whole, tiles.prefetch,
          tiles.x_in_smem, tiles.x_in_registers, tiles.split_k, tiles.single_tile, tiles.sums,
          tiles.min_blocks});
+  }
+  if (const fusion::AttentionSchedule& own = schedule.attention; own.threads != 0) {
+    add({own.threads, own.tile, own.group_axes, own.group[0], own.group[1], own.prefetch,
+         own.split});
+    for (const fusion::AttentionLanes* const lanes : {&own.keys, &own.values}) {
+      add({lanes->extent, lanes->width, lanes->threads, lanes->vectors, lanes->together});
+    }
   }
   for (const int axis : schedule.bounds) add({axis});
   for (const fusion::OperandSchedule& operand : schedule.operands) {
@@ -91,6 +99,7 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
 const KernelForm& form_over(const KernelForm& form, const Dims& shape) {
   thread_local KernelForm rows{RowsForm{}};
   thread_local KernelForm scan{ScanForm{}};
+  thread_local KernelForm attention{AttentionForm{}};
   if (const auto* own = std::get_if<RowsForm>(&form)) {
     RowsForm& copy = std::get<RowsForm>(rows);
     copy = *own;
@@ -102,6 +111,12 @@ const KernelForm& form_over(const KernelForm& form, const Dims& shape) {
     copy = *own;
     copy.shape = shape;
     return scan;
+  }
+  if (const auto* own = std::get_if<AttentionForm>(&form)) {
+    AttentionForm& copy = std::get<AttentionForm>(attention);
+    copy = *own;
+    copy.shape = shape;
+    return attention;
   }
   return form;
 }

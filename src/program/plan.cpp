@@ -39,6 +39,7 @@ DType operand_dtype(const ProgramOperand& operand, const ProgramPlan& plan, cons
   switch (operand.kind) {
     case ProgramOperand::Kind::argument: return call.arguments[operand.index].dtype;
     case ProgramOperand::Kind::output: return plan.output_dtypes[operand.index];
+    case ProgramOperand::Kind::length: return DType::i64;
     case ProgramOperand::Kind::temporary: break;
   }
   return plan.temporaries[operand.index].dtype;
@@ -48,7 +49,9 @@ CallTypes step_types(const ProgramPlan& plan, const ProgramStep& step, const Cal
   CallTypes types;
   for (const ProgramOperand& operand : step.inputs) {
     if (operand.scalar) {
-      types.arguments.push_back(call.arguments[operand.index]);
+      const bool length = operand.kind == ProgramOperand::Kind::length;
+      types.arguments.push_back(length ? fusion::ArgumentType{DType::i64, true, false}
+                                       : call.arguments[operand.index]);
       continue;
     }
     types.arrays.push_back(type_of(operand, plan, call));

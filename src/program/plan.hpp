@@ -18,10 +18,15 @@ namespace kiln {
 
 /// An operand of a step: an argument or output of the program or a temporary, or a view of one.
 struct ProgramOperand {
-  enum class Kind : std::uint8_t { argument, output, temporary };
+  enum class Kind : std::uint8_t {
+    argument,
+    output,
+    temporary,
+    length,  ///< no memory but a number of elements, which `index` is
+  };
   Kind kind = Kind::argument;
   std::size_t index = 0;
-  bool scalar = false;  ///< an argument that is a number: what follows is empty
+  bool scalar = false;  ///< a number, an argument or a length: what follows is empty
   Dims shape{};
   fusion::ArrayLayout layout{};  ///< from the first element of the argument, output or temporary
 };

@@ -20,7 +20,8 @@ bool is_same_fact(const fusion::SizeFact& a, const fusion::SizeFact& b) {
 }
 
 bool is_same_operand(const ProgramOperand& a, const ProgramOperand& b) {
-  return a.kind == b.kind && a.index == b.index && a.scalar == b.scalar;
+  const bool length = a.kind == ProgramOperand::Kind::length;
+  return a.kind == b.kind && (length || a.index == b.index) && a.scalar == b.scalar;
 }
 
 bool is_same_form(const KernelForm& a, const KernelForm& b) {
@@ -32,7 +33,11 @@ bool is_same_form(const KernelForm& a, const KernelForm& b) {
            rows->space.reductions == other.space.reductions &&
            rows->space.splits == other.space.splits;
   }
-  if (std::holds_alternative<AttentionForm>(a)) return false;
+  if (const auto* attention = std::get_if<AttentionForm>(&a)) {
+    const AttentionForm& other = std::get<AttentionForm>(b);
+    return attention->nodes == other.nodes && attention->sides == other.sides &&
+           attention->splits == other.splits;
+  }
   const auto* scan = std::get_if<ScanForm>(&a);
   return scan == nullptr || scan->axis == std::get<ScanForm>(b).axis;
 }
@@ -40,14 +45,17 @@ bool is_same_form(const KernelForm& a, const KernelForm& b) {
 bool is_same_kernel(const KernelSpec& a, const KernelSpec& b) {
   const auto is_same = [](const fusion::Operand& x, const fusion::Operand& y) {
     return x.dtype == y.dtype && x.output == y.output && x.iota == y.iota &&
-           x.place.memory == y.place.memory;
+           x.place.memory == y.place.memory && x.index_operands == y.index_operands &&
+           x.indexed.exists() == y.indexed.exists();
   };
   return a.function.expression == b.function.expression &&
          a.function.graph.nodes == b.function.graph.nodes &&
          a.function.graph.outputs == b.function.graph.outputs &&
-         a.function.splits == b.function.splits && a.shape.size() == b.shape.size() &&
-         a.arguments == b.arguments && a.outputs == b.outputs && is_same_form(a.form, b.form) &&
-         std::ranges::equal(a.operands, b.operands, is_same);
+         a.function.graph.indexed == b.function.graph.indexed &&
+         a.function.graph.bounds == b.function.graph.bounds &&
+         a.function.bounds == b.function.bounds && a.function.splits == b.function.splits &&
+         a.shape.size() == b.shape.size() && a.arguments == b.arguments && a.outputs == b.outputs &&
+         is_same_form(a.form, b.form) && std::ranges::equal(a.operands, b.operands, is_same);
 }
 
 bool has_same_structure(const PlanSample& a, const PlanSample& b) {
@@ -61,7 +69,8 @@ bool has_same_structure(const PlanSample& a, const PlanSample& b) {
   return a.sizes.size() == b.sizes.size() && a.extents.size() == b.extents.size() &&
          std::ranges::equal(a.facts, b.facts, is_same_fact) &&
          std::ranges::equal(a.plan.steps, b.plan.steps, is_same_step) &&
-         std::ranges::equal(a.specs, b.specs, is_same_kernel) && a.places.of == b.places.of &&
+         a.plan.updates == b.plan.updates && std::ranges::equal(a.specs, b.specs, is_same_kernel) &&
+         a.places.of == b.places.of &&
          std::ranges::equal(a.places.lifetimes, b.places.lifetimes, is_same_life) &&
          std::ranges::equal(a.choice.unfused, b.choice.unfused, is_same_life);
 }

@@ -25,6 +25,7 @@ using fusion::NodeId;
 struct Prepared {
   fusion::PlacedGraph graph;
   std::vector<ArrayLayout> arguments;
+  std::vector<std::int64_t> lengths;  ///< arguments that follow: fusion::SplitGraph
   std::vector<Dims> output_shapes;
   std::vector<DType> output_dtypes;
 };
@@ -64,8 +65,9 @@ Prepared prepare(const Definition& definition, const CallTypes& call,
   graph.graph = fusion::drop_trivial_reductions(graph.graph, graph.shapes);
   graph = fusion::optimise(graph);
   if (fuse) graph = fusion::split_attention(graph);
-  graph = fusion::split_reductions(graph);
-  prepared.graph = fusion::place_views(graph, prepared.arguments, outputs, unpacked);
+  fusion::SplitGraph split = fusion::split_reductions(graph);
+  prepared.lengths = std::move(split.lengths);
+  prepared.graph = fusion::place_views(split.graph, prepared.arguments, outputs, unpacked);
   return prepared;
 }
 
@@ -89,7 +91,8 @@ class Planner {
     const Prepared& graph = prepared(unpacked, model.fuse);
     Planned planned;
     planned.partition = fusion::partition(graph.graph, model);
-    planned.plan = program_steps(definition_, graph.graph, graph.arguments, planned.partition);
+    planned.plan =
+        program_steps(definition_, graph.graph, graph.arguments, graph.lengths, planned.partition);
     planned.plan.output_shapes = graph.output_shapes;
     planned.plan.output_dtypes = graph.output_dtypes;
     place_temporaries(planned.plan, model.fuse);

@@ -222,7 +222,7 @@ void Program::record(Recorder& recorder, Device device, std::span<const Argument
     if (step.plan) {
       std::vector<Argument> arguments;
       for (const PlacedOperands::Place& place : step.inputs) {
-        arguments.push_back(place.scalar ? inputs[place.memory]
+        arguments.push_back(place.scalar ? place.argument(inputs)
                                          : Argument(placed_view(place, memories)));
       }
       recorder.call(plan->plan().steps[k].kernel, arguments, results);

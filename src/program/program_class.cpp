@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/view_bytes.hpp"
+#include "fusion/infer/attention_space.hpp"
 #include "fusion/passes/split_reductions.hpp"
 #include "fusion/schedule/scratch.hpp"
 #include "kernel/emit_kernel.hpp"
@@ -37,16 +38,26 @@ bool fits(const View& workspace, std::uint64_t bytes, const Device& device) {
          reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 == 0;
 }
 
-// Whether no output shares memory with anything. What does may be an error, or not.
-bool is_apart(const Call& call, const View& workspace) {
+bool is_same_view(const View& a, const View& b) {
+  return a.data() == b.data() && a.offset() == b.offset() && a.dtype() == b.dtype() &&
+         a.shape() == b.shape() && a.strides() == b.strides();
+}
+
+// Whether no output shares memory with anything, but for an input that it updates. What does may be
+// an error, or not.
+bool is_apart(const ProgramClass& form, const Call& call, const View& workspace) {
   std::array<MemoryRange, ClassKey::kMostOperands + 1> others;
   std::size_t count = 0;
   others[count++] = memory_range(workspace);
   for (const Argument& input : call.inputs) {
-    if (input.is_scalar()) continue;
-    const MemoryRange range = memory_range(input.view());
+    const MemoryRange range =
+        input.is_scalar() ? MemoryRange{nullptr, nullptr} : memory_range(input.view());
     if (range.meets(others[0])) return false;
     others[count++] = range;
+  }
+  for (const auto& [output, argument] : form.updates) {
+    if (!is_same_view(call.outputs[output], call.inputs[argument].view())) return false;
+    others[1 + argument] = {nullptr, nullptr};
   }
   for (const View& output : call.outputs) {
     const MemoryRange range = memory_range(output);
@@ -83,6 +94,8 @@ bool holds(const ProgramClass::Condition& condition, std::span<const std::int64_
       const std::int64_t divisor = numbers[terms[1].second];
       return divisor != 0 && numbers[terms[0].second] % divisor == condition.result;
     }
+    case Kind::key_splits:
+      return fusion::attention_splits(numbers[terms[0].second]) == condition.result;
     case Kind::splits: break;
   }
   const std::size_t rank = terms.size() / 2;
@@ -95,15 +108,22 @@ bool holds(const ProgramClass::Condition& condition, std::span<const std::int64_
   return fusion::splits_of(from, to, condition.read_again) == condition.result;
 }
 
-std::uint64_t place(std::span<const ProgramClass::Place> places,
-                    std::span<const std::int64_t> numbers, std::span<std::uint64_t> offsets) {
-  std::array<fusion::Lifetime, fusion::kFewLifetimes> lifetimes;
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    const auto bytes = static_cast<std::uint64_t>(numbers[places[i].bytes]);
-    lifetimes[i] = {bytes, places[i].first, places[i].last};
+// Of places in a workspace, for one call.
+class Lifetimes {
+ public:
+  Lifetimes(std::span<const ProgramClass::Place> places, std::span<const std::int64_t> numbers)
+      : count_(places.size()) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      const auto bytes = static_cast<std::uint64_t>(numbers[places[i].bytes]);
+      all_[i] = {bytes, places[i].first, places[i].last};
+    }
   }
-  return fusion::plan_few(std::span(lifetimes).first(places.size()), offsets);
-}
+  std::span<const fusion::Lifetime> all() const { return std::span(all_).first(count_); }
+
+ private:
+  std::array<fusion::Lifetime, fusion::kFewLifetimes> all_;
+  std::size_t count_;
+};
 
 const Argument* first_array(const Call& call) {
   const auto found =
@@ -175,6 +195,10 @@ void launch_steps(const ProgramClass& form, const Call& call, const View& worksp
                       std::span(data).first(step.operands.size()));
     fill_scalars(step.names(), layouts.kernels[k]->planned,
                  {call.stream, step.inputs, {}, {}, call.inputs}, block.bytes());
+    for (const auto& [input, number] : step.lengths) {
+      fill_scalar(layouts.kernels[k]->planned, input, Scalar::typed(at.numbers[number], DType::i64),
+                  block.bytes());
+    }
     block.launch(*form.backend, step.spec.form, call.stream);
   }
 }
@@ -281,10 +305,10 @@ CallNames ProgramClass::Step::names() const {
 }
 
 std::size_t ProgramClass::bytes() const {
-  std::size_t bytes = sizeof *this + 8 * signature.size() + target.size() +
-                      formulas.size() * sizeof(SizeFormula) +
-                      2 * (output_sizes.size() + extents.size() + 2 * different.size()) +
-                      (places.size() + unfused.size()) * sizeof(Place);
+  std::size_t bytes =
+      sizeof *this + 8 * signature.size() + target.size() + formulas.size() * sizeof(SizeFormula) +
+      2 * (output_sizes.size() + extents.size() + 2 * different.size()) +
+      updates.size() * sizeof updates[0] + (places.size() + unfused.size()) * sizeof(Place);
   for (const Condition& condition : conditions) {
     bytes += sizeof condition + condition.terms.size() * sizeof condition.terms[0];
   }
@@ -332,19 +356,31 @@ bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbe
   for (const ProgramClass::Condition& condition : form.conditions) {
     if (!holds(condition, numbers)) return false;
   }
-  at.workspace = place(form.places, numbers, at.offsets);
+  at.workspace = fusion::plan_few(Lifetimes(form.places, numbers).all(), at.offsets);
   if (form.unfused.empty()) return true;
+  const Lifetimes unfused(form.unfused, numbers);
+  if (fusion::lives_together(unfused.all(), at.workspace)) return true;
   std::array<std::uint64_t, fusion::kFewLifetimes> offsets;
-  return at.workspace <= place(form.unfused, numbers, offsets);
+  return at.workspace <= fusion::plan_few(unfused.all(), offsets);
 }
 
 const ProgramClass* find_form(const PlanTable& plans, ProgramClassKey& key, ProgramNumbers& at,
                               std::uint64_t& count) {
-  for (count = 0; count < ProgramClass::kMostForms; ++count) {
-    const CachedPlan* const found = plans.find(key.words(count), key.hash(count));
-    if (found == nullptr) return nullptr;
-    const auto& form = static_cast<const ProgramClass&>(*found);
-    if (evaluate(form, key, at)) return &form;
+  const auto form_of = [&](std::uint64_t number) {
+    return static_cast<const ProgramClass*>(plans.find(key.words(number), key.hash(number)));
+  };
+  count = 0;
+  const ProgramClass* const first = form_of(0);
+  if (first == nullptr) return nullptr;
+  const std::uint64_t recent = first->recent.load(std::memory_order_relaxed);
+  const ProgramClass* const likely = recent == 0 ? first : form_of(recent);
+  if (likely != nullptr && evaluate(*likely, key, at)) return likely;
+  for (; count < ProgramClass::kMostForms; ++count) {
+    const ProgramClass* const form = count == 0 ? first : form_of(count);
+    if (form == nullptr) return nullptr;
+    if (form == likely || !evaluate(*form, key, at)) continue;
+    first->recent.store(count, std::memory_order_relaxed);
+    return form;
   }
   return nullptr;
 }
@@ -403,7 +439,7 @@ bool run_by_class(const PlanTable& plans, const Call& call, const View& workspac
   const ProgramClass* const form = find_form(plans, key, at, count);
   if (form == nullptr) return false;
   if (at.workspace != 0 && !fits(workspace, at.workspace, call.stream.device)) return false;
-  if (!is_apart(call, at.workspace != 0 ? workspace : View())) return false;
+  if (!is_apart(*form, call, at.workspace != 0 ? workspace : View())) return false;
   const fusion::ScratchScope scratch;  // of the layouts, which end before it
   Layouts layouts;
   try {

@@ -12,10 +12,12 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "call/call_class.hpp"
@@ -70,7 +72,7 @@ struct ProgramClass final : CachedPlan {
   using Number = std::uint16_t;
   static constexpr std::size_t kMostNumbers = 512;
   static constexpr std::size_t kMostSteps = 32;
-  static constexpr std::uint64_t kMostForms = 8;
+  static constexpr std::uint64_t kMostForms = 16;
   static constexpr std::size_t kMostSums = 6;
 
   /// What was decided when the form was planned.
@@ -102,7 +104,8 @@ struct ProgramClass final : CachedPlan {
     KernelSpec spec;  ///< of the first call
     std::vector<Number> shape;
     std::vector<Operand> operands;
-    std::vector<PlacedOperands::Place> inputs;  ///< of numbers, which argument they are
+    std::vector<PlacedOperands::Place> inputs;              ///< of numbers, which argument they are
+    std::vector<std::pair<std::uint32_t, Number>> lengths;  ///< inputs that are numbers of elements
     CallNames names() const;
   };
 
@@ -122,10 +125,15 @@ struct ProgramClass final : CachedPlan {
   std::vector<Number> extents;       ///< all greater than 0
   std::vector<std::pair<Number, Number>> different;
   std::vector<Condition> conditions;
+  /// Outputs that are updated in place, and the inputs that they are.
+  std::vector<std::pair<std::size_t, std::size_t>> updates;
   std::vector<Place> places;   ///< of the workspace
   std::vector<Place> unfused;  ///< of the workspace if nothing were fused, which is not smaller
   std::vector<Step> steps;
   CallCounts counts;
+  /// Of the first form of a class: the number of the one that a call was of last, which the next is
+  /// likely to be of.
+  mutable std::atomic<std::uint64_t> recent = 0;
 };
 
 /// Of a call whose class and form are known, the bytes of workspace that it needs. To be called in

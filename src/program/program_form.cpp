@@ -39,6 +39,7 @@ class FormMaker {
       form_.output_sizes.push_back(number([&](const PlanSample& s) { return s.output_sizes[i]; }));
     }
     add_steps();
+    add_updates();
     add_places();
     add_extents();
     for (std::size_t i = 0; i < samples_[0].facts.size(); ++i) add_fact(i);
@@ -106,7 +107,8 @@ class FormMaker {
   }
 
   static void check_shape(const KernelSpec& spec) {
-    if (std::holds_alternative<AttentionForm>(spec.form)) throw NoFormula();
+    const auto* attention = std::get_if<AttentionForm>(&spec.form);
+    if (attention != nullptr && attention->shape != spec.shape) throw NoFormula();
     const auto* rows = std::get_if<RowsForm>(&spec.form);
     const auto* scan = std::get_if<ScanForm>(&spec.form);
     if (rows != nullptr && rows->space.shape != spec.shape) throw NoFormula();
@@ -121,6 +123,13 @@ class FormMaker {
     std::size_t next = 0;
     for (std::size_t i = 0; i < planned.inputs.size(); ++i) {
       step.inputs.push_back({planned.inputs[i].index, 0, planned.inputs[i].scalar, {}});
+      if (planned.inputs[i].kind == ProgramOperand::Kind::length) {
+        const auto length = [&](const PlanSample& s) {
+          return static_cast<std::int64_t>(s.plan.steps[k].inputs[i].index);
+        };
+        step.inputs.back().length = Scalar::typed(length(samples_[0]), DType::i64);
+        step.lengths.emplace_back(static_cast<std::uint32_t>(i), number(length));
+      }
       if (planned.inputs[i].scalar) continue;
       add_operand(step, k, next++, [&, i](const PlanSample& s) -> const ProgramOperand& {
         return s.plan.steps[k].inputs[i];
@@ -133,6 +142,15 @@ class FormMaker {
     }
     for (; next < step.spec.operands.size(); ++next) {
       step.operands.push_back(operand_of_kernel(k, next));
+    }
+  }
+
+  // What put updates is read before.
+  void add_updates() {
+    const ProgramPlan& plan = samples_[0].plan;
+    for (const auto& [output, argument] : plan.updates) {
+      if (plan.last_read[argument] > plan.written[output] + 1) throw NoFormula();
+      form_.updates.emplace_back(output, argument);
     }
   }
 
@@ -174,6 +192,7 @@ class FormMaker {
       case ProgramOperand::Kind::output:
         operand.memory = static_cast<std::uint32_t>(inputs + planned.index);
         break;
+      case ProgramOperand::Kind::length: break;  // no array
       case ProgramOperand::Kind::temporary:
         operand.memory = static_cast<std::uint32_t>(inputs + samples_[0].types.outputs.size());
         operand.temporary = static_cast<std::int32_t>(samples_[0].places.of[planned.index]);

@@ -44,6 +44,9 @@ class Places {
   Places(const ProgramPlan& plan, const Call& call) : plan_(plan), call_(call) {}
 
   PlacedOperands::Place operator()(const ProgramOperand& operand) const {
+    if (operand.kind == ProgramOperand::Kind::length) {
+      return {0, 0, true, {}, Scalar::typed(static_cast<std::int64_t>(operand.index), DType::i64)};
+    }
     if (operand.scalar) return {operand.index, 0, true, {}};
     const View whole = memory(operand);
     View view =
@@ -58,6 +61,7 @@ class Places {
     switch (operand.kind) {
       case ProgramOperand::Kind::argument: return operand.index;
       case ProgramOperand::Kind::output: return call_.inputs.size() + operand.index;
+      case ProgramOperand::Kind::length:
       case ProgramOperand::Kind::temporary: break;
     }
     return call_.inputs.size() + call_.outputs.size();
@@ -73,6 +77,7 @@ class Places {
     switch (operand.kind) {
       case ProgramOperand::Kind::argument: return call_.inputs[operand.index].view();
       case ProgramOperand::Kind::output: return call_.outputs[operand.index];
+      case ProgramOperand::Kind::length:
       case ProgramOperand::Kind::temporary: break;
     }
     const ProgramPlan::Temporary& temporary = plan_.temporaries[operand.index];
@@ -89,7 +94,7 @@ class StepCall {
  public:
   StepCall(const ReadyProgram::Step& step, const Call& call) : stream_(call.stream) {
     for (const PlacedOperands::Place& place : step.inputs) {
-      inputs_.push_back(place.scalar ? call.inputs[place.memory] : Argument(place.view));
+      inputs_.push_back(place.argument(call.inputs));
     }
     for (const PlacedOperands::Place& place : step.outputs) outputs_.push_back(place.view);
   }

@@ -32,16 +32,18 @@ struct Place {
 class Steps {
  public:
   Steps(const Definition& definition, const fusion::PlacedGraph& graph,
-        const std::vector<ArrayLayout>& arguments, const fusion::Partition& partition)
+        const std::vector<ArrayLayout>& arguments, const std::vector<std::int64_t>& lengths,
+        const fusion::Partition& partition)
       : definition_(definition),
         graph_(graph),
         arguments_(arguments),
+        lengths_(lengths),
         partition_(partition),
         has_custom_calls_(fusion::has_custom_calls(definition.graph)) {}
 
   ProgramPlan run() {
     plan_.written.assign(graph_.graph.outputs.size(), partition_.kernels.size());
-    plan_.last_read.resize(graph_.graph.arguments.size());
+    plan_.last_read.resize(arguments_.size());
     find_shared();
     place_whole();
     for (std::size_t k = 0; k < partition_.kernels.size(); ++k) {
@@ -287,6 +289,10 @@ class Steps {
         root == id ? "" : fmt::format(" seen as {}", fusion::to_string(graph_.shapes[id]));
     if (source.op == Op::scalar) {
       info.reads.push_back(graph_.graph.argument_names[source.payload]);
+      if (source.payload >= arguments_.size()) {
+        const std::int64_t length = lengths_[source.payload - arguments_.size()];
+        return {Kind::length, static_cast<std::size_t>(length), true, {}, {}};
+      }
       return {Kind::argument, source.payload, true, {}, {}};
     }
     if (source.op == Op::input) {
@@ -328,6 +334,7 @@ class Steps {
   const Definition& definition_;
   const fusion::PlacedGraph& graph_;
   const std::vector<ArrayLayout>& arguments_;
+  const std::vector<std::int64_t>& lengths_;
   const fusion::Partition& partition_;
   const bool has_custom_calls_;
   ProgramPlan plan_;
@@ -343,8 +350,9 @@ class Steps {
 
 ProgramPlan program_steps(const Definition& definition, const fusion::PlacedGraph& graph,
                           const std::vector<ArrayLayout>& arguments,
+                          const std::vector<std::int64_t>& lengths,
                           const fusion::Partition& partition) {
-  return Steps(definition, graph, arguments, partition).run();
+  return Steps(definition, graph, arguments, lengths, partition).run();
 }
 
 }  // namespace kiln

@@ -9,10 +9,12 @@
 
 namespace kiln {
 
-/// `arguments` says where those lie. Offsets of temporaries, the workspace and what the program's
+/// `arguments` says where those lie; those of the graph that follow are numbers of elements
+/// (`lengths`). Offsets of temporaries, the workspace and what the program's
 /// outputs are called with are left open.
 ProgramPlan program_steps(const Definition& definition, const fusion::PlacedGraph& graph,
                           const std::vector<fusion::ArrayLayout>& arguments,
+                          const std::vector<std::int64_t>& lengths,
                           const fusion::Partition& partition);
 
 }  // namespace kiln

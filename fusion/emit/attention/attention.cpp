@@ -128,7 +128,7 @@ void AttentionEmitter::collect_parameters() {
   out_.add_count(P::length, "keys");
   if (own_.split) {
     out_.add_divisor(P::splits, "splits");
-    out_.add_count(P::split_vectors, "split_tiles");
+    out_.add_count(P::vectors, "tiles");
   }
   for (std::uint32_t k = 1; k < first_query_axis(); ++k) {
     out_.add_divisor(P::extent, fmt::format("extent_{}", k), k);
@@ -195,8 +195,8 @@ void AttentionEmitter::emit_keys() {
   if (!ends.empty()) out_.line(2, "const {} key_end = {};", index_, end);
   const std::string_view last = ends.empty() ? "keys" : "key_end";
   if (own_.split) {
-    out_.line(2, "const {} first_key = split * split_tiles * {};", index_, own_.tile);
-    out_.line(2, "const {0} last_key = least(first_key + split_tiles * {1}, {2});", index_,
+    out_.line(2, "const {} first_key = divide(split * tiles, splits) * {};", index_, own_.tile);
+    out_.line(2, "const {} last_key = least(divide((split + 1) * tiles, splits) * {}, {});", index_,
               own_.tile, last);
   } else {
     out_.line(2, "const {} first_key = 0;", index_);

@@ -33,7 +33,7 @@ fusion::PlacedGraph shaped(const fusion::Graph& graph, const std::vector<Dims>& 
   fusion::ShapedGraph result =
       fusion::shape_graph(fusion::infer(graph, types, {}, Rounding::once, "f"), arguments, "f");
   result.graph = fusion::drop_trivial_reductions(result.graph, result.shapes);
-  return fusion::place_views(fusion::split_reductions(fusion::optimise(result)));
+  return fusion::place_views(fusion::split_reductions(fusion::optimise(result)).graph);
 }
 
 fusion::Partition partition_of(const std::string& text, const std::vector<Dims>& arguments,

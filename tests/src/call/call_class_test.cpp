@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,6 +27,11 @@ class CallClasses : public testing::DeviceTest {
     std::vector<float> values(kElements);
     for (float& value : values) value = std::uniform_real_distribution<float>(0.5f, 2)(random);
     for (float*& input : inputs) input = allocate(values);
+    std::vector<float> bits(kElements);  // of integers from -1 on
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      bits[i] = std::bit_cast<float>(static_cast<std::int32_t>(i * 7 % 60) - 1);
+    }
+    places = allocate(bits);
     by_class = zeros(kElements);
     by_plan = zeros(kElements);
   }
@@ -40,6 +46,7 @@ class CallClasses : public testing::DeviceTest {
   }
 
   std::array<float*, 3> inputs{};
+  float* places = nullptr;  ///< of i32
   float* by_class = nullptr;
   float* by_plan = nullptr;
 };
@@ -94,6 +101,82 @@ TEST_P(CallClasses, BitsAreThoseOfAPlanForTheCall) {
     }
     EXPECT_GT(without_plan, 5u) << form.name;
   }
+}
+
+/// A function of arrays, of which i and n are integers; its output may be its first argument.
+struct PlacedForm {
+  std::string_view text;
+  std::vector<std::string> names;
+  std::vector<Dims> inputs;
+  Dims out;
+  bool updates = false;
+};
+
+const PlacedForm kPlacedForms[] = {
+    {"take(a, i) * 2 + b", {"a", "b", "i"}, {{-1, -2}, {-2}, {7}}, {7, -2}},
+    {"take(a, i, 1) - b", {"a", "b", "i"}, {{-1, -2}, {-1, 1}, {9}}, {-1, 9}},
+    {"softmax(take(a, i), -1)", {"a", "i"}, {{-1, -2}, {7}}, {7, -2}},
+    {"sum(take(a, i) * b, -1)", {"a", "b", "i"}, {{-1, -2}, {-2}, {7}}, {7, 1}},
+    {"put(a, i, b * 2)", {"a", "b", "i"}, {{-1, -2}, {5, -2}, {5}}, {-1, -2}, true},
+    {"put(a, i, b, 1)", {"a", "b", "i"}, {{-1, -2}, {-1, 5}, {5}}, {-1, -2}, true},
+    {"exp(a[:, :n]) * b", {"a", "b", "n"}, {{-1, -2}, {-2}, {-1, 1}}, {-1, -2}},
+    {"a[:n] + b", {"a", "b", "n"}, {{-1, -2}, {-2}, {1, 1}}, {-1, -2}},
+    {"sum(bound(a, n, 1), -1)", {"a", "n"}, {{-1, -2}, {-1, 1}}, {-1, 1}},
+    {"sum(softmax(sum(a * b, -1) * 0.125, -2) * c, -2)",
+     {"a", "b", "c"},
+     {{2, 4, 1, 32}, {2, 1, -2, 32}, {2, 1, -2, 32}},
+     {2, 4, 1, 32}},
+    {"sum(softmax(where(iota(-2) <= i + 1, sum(a * b, -1), -inf), -2) * c, -2)",
+     {"a", "b", "c", "i"},
+     {{1, -1, 1, 16}, {1, 1, -2, 16}, {1, 1, -2, 16}, {1, -1, 1, 1}},
+     {1, -1, 1, 16}},
+};
+
+TEST_P(CallClasses, OfAttentionAndOfPlacesAndEndsThatDataSays) {
+  std::mt19937 random(13);
+  const auto size = [&](int most) { return std::uniform_int_distribution<int>(2, most)(random); };
+  for (const PlacedForm& form : kPlacedForms) {
+    const Function f = parse("placed", form.text, {}, form.names);
+    std::uint64_t without_plan = 0;
+    for (int turn = 0; turn < 16; ++turn) {
+      const std::int64_t first = 100 + size(60);
+      const std::int64_t second = 256 + 4 * size(30);
+      const auto arguments = [&](float* updated) {
+        std::vector<Argument> in;
+        for (std::size_t i = 0; i < form.inputs.size(); ++i) {
+          const Dims shape = shape_of(form.inputs[i], first, second);
+          const bool integers = form.names[i] == "i" || form.names[i] == "n";
+          const bool is_updated = form.updates && i == 0;
+          in.emplace_back(
+              integers ? View(places, DType::i32, shape, device)
+                       : view(is_updated ? updated : inputs.at(in.size() % inputs.size()), shape));
+        }
+        return in;
+      };
+      const View out = view(by_class, shape_of(form.out, first, second));
+      const std::uint64_t before = plans();
+      f.call(stream, arguments(by_class), {&out, 1});
+      if (plans() == before) ++without_plan;
+      call_by_plan(f, arguments(by_plan), out.with_data(by_plan));
+      const auto count = static_cast<std::size_t>(out.size());
+      ASSERT_EQ(read(by_class, count), read(by_plan, count))
+          << form.text << " of " << first << " and " << second;
+    }
+    EXPECT_GT(without_plan, 5u) << form.text;
+  }
+}
+
+TEST_P(CallClasses, WhatIsUpdatedIsTheInput) {
+  const Function f = parse("f", "put(a, i, b)", {}, std::array<std::string, 3>{"a", "i", "b"});
+  const auto call = [&](std::int64_t rows, float* updated) {
+    const Argument in[] = {view(by_class, {rows, 64}), View(places, DType::i32, {2}, device),
+                           view(inputs[0], {2, 64})};
+    const View out = view(updated, {rows, 64});
+    f.call(stream, in, {&out, 1});
+  };
+  call(40, by_class);
+  EXPECT_NE(testing::error_of([&] { call(48, by_plan); }).find("expected exactly the view of"),
+            std::string::npos);
 }
 
 TEST_P(CallClasses, StridesAndAlignmentAreNumbersToo) {

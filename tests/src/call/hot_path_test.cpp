@@ -101,10 +101,11 @@ TEST_P(HotPath, ACallAllocatesAndLocksNothing) {
 
 // Of a class that was called before (call/call_class.hpp).
 TEST_P(HotPath, ACallOfANewShapeAllocatesAndLocksNothing) {
-  const std::array<std::string, 2> names = {"a", "b"};
   struct Case {
     const char* text;
-    Dims a, b, out;  // -1 stands for a length
+    Dims a, b, out;        // -1 stands for a length
+    Dims i = {};           // integers, if there are any
+    bool updates = false;  // the output is a
   };
   const Case cases[] = {
       {"a * 2 + b", {-1, 64}, {-1, 64}, {-1, 64}},
@@ -118,15 +119,32 @@ TEST_P(HotPath, ACallOfANewShapeAllocatesAndLocksNothing) {
       {"where(iota(1) > iota(0), a, b) + f32(iota())", {-1, 64}, {64}, {-1, 64}},
       {"softmax(a, -1) * b", {8, -1}, {-1}, {8, -1}},
       {"argmax(a - b, -1) + 0.5", {8, -1}, {8, -1}, {8, 1}},
+      {"take(a, i) + b", {-1, 64}, {64}, {3, 64}, {3}},
+      {"put(a, i, b)", {-1, 64}, {3, 64}, {-1, 64}, {3}, true},
+      {"exp(bound(a, i, 0)) - b", {-1, 64}, {64}, {-1, 64}, {1, 1}},
+      {"sum(bound(a, i, 0) * b, -1)", {-1, 64}, {64}, {-1, 1}, {1, 1}},
+      {"sum(softmax(where(iota(-2) < 40, sum(a * b, -1), -inf), -2) * f32(i), -2)",
+       {2, 1, -1, 16},
+       {2, 3, 1, 16},
+       {2, 3, 1, 8},
+       {2, 1, -1, 8}},
   };
+  backend->fill(memory[3], 0, kSize * sizeof(float), stream);
   for (const Case& one : cases) {
+    std::vector<std::string> names = {"a", "b"};
+    if (one.i.size() != 0) names.emplace_back("i");
     const Function f = parse("f", one.text, {}, names);
     const auto call = [&](std::int64_t length) {
       const auto of = [&](int which, Dims shape) {
         for (std::int64_t& size : shape) size = size == -1 ? length : size;
         return view(which, shape);
       };
-      f(stream, {of(0, one.a), of(1, one.b)}, {of(2, one.out)});
+      Dims places = one.i;
+      for (std::int64_t& size : places) size = size == -1 ? length : size;
+      const Argument in[] = {of(0, one.a), of(1, one.b),
+                             View(memory[3], DType::i32, places, device)};
+      const View out = of(one.updates ? 0 : 2, one.out);
+      f.call(stream, std::span(in).first(names.size()), {&out, 1});
     };
     for (std::int64_t length = 2; length < 64; length += 2) call(length);
     call(33);
@@ -195,7 +213,9 @@ TEST_P(HotPath, AProgramAllocatesAndLocksNothing) {
 TEST_P(HotPath, ARunOfANewShapeAllocatesAndLocksNothing) {
   for (const char* const text :
        {"y = x / sum(x, 0); y / sum(y, 1)", "a = softmax(x * s, -1); a + sum(a, 0)",
-        "t = transpose(x); transpose(t * 2 + sum(t, -1)) * s"}) {
+        "t = transpose(x); transpose(t * 2 + sum(t, -1)) * s",
+        "i = i32(x[:, 0]); y = take(x, i) * s; y + sum(y, -1)",
+        "a = sum(softmax(sum(x[:, :32] * s, -1), 0) * x[:, 32:], 0); x + sum(a, -1)"}) {
     const Program program = parse_program("p", text);
     const auto run = [&](std::int64_t rows) {
       const std::vector<Argument> all = {view(0, {rows, 64}), 2.0};

@@ -141,6 +141,7 @@ std::uint64_t bytes_of(const ProgramStep& step, const ProgramPlan& plan, const C
       if (operand.scalar) continue;
       DType dtype = plan.output_dtypes.front();
       switch (operand.kind) {
+        case ProgramOperand::Kind::length: continue;
         case ProgramOperand::Kind::argument: dtype = call.arguments[operand.index].dtype; break;
         case ProgramOperand::Kind::output: dtype = plan.output_dtypes[operand.index]; break;
         case ProgramOperand::Kind::temporary: dtype = plan.temporaries[operand.index].dtype; break;

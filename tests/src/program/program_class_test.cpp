@@ -2,6 +2,7 @@
 // workspace are those of a fresh program's plan, the errors too, and nothing is kept.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstring>
 #include <random>
 #include <string>
@@ -64,6 +65,33 @@ const Form kForms[] = {
      {{-1, -2}},
      {{-1, -2}},
      true},
+    {"attention",
+     "sum(softmax(sum(q * k, -1) * 0.125, -2) * v, -2)",
+     {{2, 4, 1, 16}, {2, 1, -2, 16}, {2, 1, -2, 16}},
+     {{2, 4, 1, 16}}},
+    {"attention_in_a_row",
+     "a = sum(softmax(sum(q * k, -1) * 0.25, -2) * v, -2); a / (1 + sum(a * a, -1))",
+     {{1, 3, 1, 16}, {1, 1, -1, 16}, {1, 1, -1, 16}},
+     {{1, 3, 1, 16}}},
+};
+
+/// A program of which the arguments i and n are integers; its first output may be its argument x.
+struct PlacedForm {
+  std::string_view text;
+  std::vector<Dims> inputs;
+  std::vector<Dims> outputs;
+  bool updates = false;
+};
+
+const PlacedForm kPlacedForms[] = {
+    {"y = take(x, i) * w; y / (1 + sum(y, 0))", {{-1, -2}, {7}, {-2}}, {{7, -2}}},
+    {"softmax(take(x, i, 1), -1) + sum(x, 1)", {{-1, -2}, {9}}, {{-1, 9}}},
+    {"h = softmax(y * 2, -1); put(x, i, h / (1 + sum(h, 0))), sum(h, 0)",
+     {{5, -2}, {-1, -2}, {5}},
+     {{-1, -2}, {1, -2}},
+     true},
+    {"y = x[:, :n] * 2; y - sum(y, -1)", {{-1, -2}, {-1, 1}}, {{-1, -2}}},
+    {"y = exp(x[:n]); y / (1 + sum(y, -1))", {{-1, -2}, {1, 1}}, {{-1, -2}}},
 };
 
 class ProgramClasses : public testing::DeviceTest {
@@ -77,6 +105,11 @@ class ProgramClasses : public testing::DeviceTest {
     std::vector<float> values(kElements);
     for (float& value : values) value = std::uniform_real_distribution<float>(0.5f, 2)(random);
     for (float*& input : inputs) input = allocate(values);
+    std::vector<float> bits(1024);  // of integers from -1 on
+    for (std::size_t i = 0; i < bits.size(); ++i) {
+      bits[i] = std::bit_cast<float>(static_cast<std::int32_t>(i * 7 % 60) - 1);
+    }
+    places = allocate(bits);
     by_class = zeros(kElements);
     by_plan = zeros(kElements);
     scratch = zeros(2 * kElements);
@@ -121,6 +154,21 @@ class ProgramClasses : public testing::DeviceTest {
     return outputs;
   }
 
+  std::vector<Argument> arguments_of(const PlacedForm& form, const Program& program,
+                                     std::span<const std::int64_t> sizes, float* updated) const {
+    std::vector<Argument> arguments;
+    for (const std::string& name : argument_names(program)) {
+      const Dims shape = shape_of(form.inputs[arguments.size()], sizes);
+      if (name == "i" || name == "n") {
+        arguments.emplace_back(View(places, DType::i32, shape, device));
+      } else {
+        float* const own = inputs.at(arguments.size() % inputs.size());
+        arguments.emplace_back(view(form.updates && name == "x" ? updated : own, shape));
+      }
+    }
+    return arguments;
+  }
+
   /// Runs `known`, which may know the class, and a fresh program; whether `known` made a plan.
   bool makes_plan(const Program& known, const Form& form, std::span<const std::int64_t> sizes) {
     const std::vector<Argument> in = arguments_of(form, sizes);
@@ -146,6 +194,7 @@ class ProgramClasses : public testing::DeviceTest {
   }
 
   std::array<float*, 3> inputs{};
+  float* places = nullptr;  ///< of i32
   float* by_class = nullptr;
   float* by_plan = nullptr;
   float* scratch = nullptr;
@@ -176,7 +225,7 @@ TEST_P(ProgramClasses, BitsAndWorkspaceAreThoseOfAFreshProgram) {
 // caches: there a form ends, and another begins.
 TEST_P(ProgramClasses, WhereWhatIsFusedDependsOnSizes) {
   std::mt19937 random(3);
-  const Form form{"f", "y = x * 2; sum(y, -1) + max(x, -1)", {{-1, -2}}, {{-1, 1}}};
+  const Form form{"f", "y = x * 2; sum(y, -1) + max(x, -1) + mean(x, -1)", {{-1, -2}}, {{-1, 1}}};
   const Program known = parse_program(form.name, form.text);
   int without_plan = 0;
   for (int turn = 0; turn < 60; ++turn) {
@@ -187,6 +236,40 @@ TEST_P(ProgramClasses, WhereWhatIsFusedDependsOnSizes) {
     if (HasFailure()) return;
   }
   EXPECT_GT(without_plan, 20);
+}
+
+TEST_P(ProgramClasses, OfPlacesAndEndsThatDataSays) {
+  std::mt19937 random(17);
+  const auto size = [&](int most) { return std::uniform_int_distribution<int>(2, most)(random); };
+  for (const PlacedForm& form : kPlacedForms) {
+    const Program known = parse_program("placed", form.text);
+    int without_plan = 0;
+    for (int turn = 0; turn < 24; ++turn) {
+      const std::int64_t sizes[] = {100 + size(60), 256 + 4 * size(30), 0};
+      const auto outputs_of = [&](float* data) {
+        std::vector<View> outputs;
+        for (const Dims& output : form.outputs) {
+          outputs.push_back(view(data, shape_of(output, sizes)));
+          data += kElements / 2;
+        }
+        return outputs;
+      };
+      const std::vector<Argument> in = arguments_of(form, known, sizes, by_class);
+      const std::vector<View> out = outputs_of(by_class);
+      const std::uint64_t before = plans();
+      const std::size_t bytes = known.workspace_bytes(stream, in, out);
+      known.run(stream, in, out, workspace(bytes));
+      if (plans() == before) ++without_plan;
+      const Program fresh = parse_program("placed", form.text);
+      const std::vector<Argument> same = arguments_of(form, fresh, sizes, by_plan);
+      Launch launch = fresh.bind(stream, same, outputs_of(by_plan), workspace(bytes));
+      launch(stream);
+      ASSERT_EQ(read(by_class, kElements), read(by_plan, kElements))
+          << form.text << " of " << sizes[0] << " and " << sizes[1];
+    }
+    const int least = GetParam() == DeviceType::cpu ? 12 : 1;
+    EXPECT_GE(without_plan, least) << form.text;
+  }
 }
 
 TEST_P(ProgramClasses, StridesAreNumbersToo) {
