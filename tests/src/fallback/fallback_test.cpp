@@ -247,8 +247,7 @@ TEST_P(Fallbacks, ServeWhatIsTakenWhereDataSays) {
   const HostArray x = floats({7, 24}, 29);
   const HostArray i = testing::integers(DType::i32, {5}, {3, -1, 6, 7, 0});
   check("take(x, i) * 2 + 1", {x, i}, 4);
-  check("take(x, i, 1)", {x, testing::integers(DType::u8, {5}, {9, 30})},
-        4);
+  check("take(x, i, 1)", {x, testing::integers(DType::u8, {5}, {9, 30})}, 4);
   check("softmax(take(x, i), -1)", {x, i}, 16);
   check("take(x, i)", {floats({7, 6}, 30, DType::u4), i}, 0);
   check_program("take(x * 2, i), sum(take(x, i, 1), 0)", {x, i}, 1e-5);
