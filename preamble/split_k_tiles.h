@@ -29,6 +29,11 @@ struct SplitKTiles {
     kSteps = Tiles::kSets * Tiles::kSteps,
     kPartSteps = 16,  // of a wave: two chains
     kParts = kSteps / kPartSteps,
+    kFoldedParts = kParts <= 1   ? 1
+                   : kParts <= 2 ? 2
+                   : kParts <= 4 ? 4
+                   : kParts <= 8 ? 8
+                                 : 16,
     kTeams = Tiles::kWaves / kParts,
     kRows = 8,
     kPairs = kRows / 2,
@@ -304,9 +309,11 @@ KILN_FN void sum_split_k_tiles(typename Split::Memory& memory, Chunk<16>* stages
     if (t % 2 == 0 && g < 4) sums[part][g % 2 * 4 + own_pair * 2 + g / 2] = value;
     synchronize_team<Split::kParts * 32>(team);
     if (part == round % Split::kParts) {
-      Lanes<f32, Split::kParts> of_parts;
-      KILN_EACH(i, Split::kParts) of_parts[i] = sums[i][lane % Split::kRows];
-      f32 result = fold<Sum, Split::kParts>(of_parts);
+      Lanes<f32, Split::kFoldedParts> of_parts;
+      KILN_EACH(i, Split::kFoldedParts) {
+        of_parts[i] = i < Split::kParts ? sums[i][lane % Split::kRows] : 0.0f;
+      }
+      f32 result = fold<Sum, Split::kFoldedParts>(of_parts);
       // Keeps the assembler from holding both row numbers in registers all the time.
       u32 stored_tile = tile;
       asm volatile("" : "+r"(stored_tile));

@@ -56,9 +56,9 @@ struct Tiling {
     kWaves = kThreads / 32,
     kTurns = (kSets + kWaves - 1) / kWaves,  // of a wave
     kGroups = 4 / kVectorsPerGroup,          // of a step
-    kVectors = kColumns <= 2   ? int(kColumns)
-               : kColumns <= 4 ? 4
-                               : 8,
+    kVectors = kColumns <= 2                  ? int(kColumns)
+               : kColumns <= 4 && kGroups > 1 ? 4
+                                              : 8,
     kLeast = 8 / kSteps < 2 ? 2 : 8 / kSteps,
     kUsed = kVectors * kGroups < kLeast ? kLeast : kVectors * kGroups,  // columns
   };

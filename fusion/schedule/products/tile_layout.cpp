@@ -17,6 +17,8 @@ constexpr int kWordBits = 128;
 constexpr int kRegisterLanes = 16;
 constexpr std::int64_t kMaxRowBits = 16384;  // of a row: two tiles are 64 KiB, which all GPUs have
 constexpr std::int64_t kMaxSmemElements = 16384;  // of x: 32 of the 48 KiB of a block
+constexpr std::int64_t kSplitWaves = 16;          // of a block, most
+constexpr std::int64_t kPartVectors = 64;         // of a row, for a wave of a split reduction
 
 using AxisSpan = std::span<const MergedAxis>;
 
@@ -74,11 +76,11 @@ bool choose_split_k(const TypedGraph& graph, std::span<const Operand> operands,
   const std::size_t weights = values.operand_of(graph.nodes[form.weight]);
   const int weight_bits = bits(operands[weights].dtype);
   const int width = kStepBits / 4 / weight_bits;
+  const std::int64_t most = std::min(kSplitWaves * kPartVectors * width, kMaxSmemElements);
   const std::int64_t length = length_of(reduced);
   if (!is_packed(operands[weights].dtype) || layout.schedule.products.columns != 1 || count != 2 ||
       !form.scale || reduced.back().size % (4 * width) != 0 ||
-      length % (kStepsOfChains * 4 * width) != 0 || length * weight_bits > kMaxRowBits ||
-      reduced[0].size % kGroups != 0)
+      length % (kStepsOfChains * 4 * width) != 0 || length > most || reduced[0].size % kGroups != 0)
     return false;
   const std::size_t group_axis = axes.size() - 2;
   const auto begins_chunks = [&](std::size_t i, std::size_t inner, int lanes) {
@@ -181,6 +183,9 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
     if (reduced.back().size % width != 0 || !is_aligned(weights, width)) continue;
     const std::optional<TileSchedule> tiles = groups_in_steps(reduced, width);
     if (!tiles || trial.products.columns > 2 * tiles->vectors_per_group) continue;
+    // Columns that several vectors share with groups cost more than loads that are half as wide.
+    const bool shares_columns = trial.products.columns > 2 && tiles->vectors_per_group < 4;
+    if (shares_columns && width > kRegisterLanes) continue;
     layout.schedule.width = width;
     layout.schedule.products.lanes = kChunk;
     layout.schedule.products.tiles = *tiles;
@@ -192,26 +197,30 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
   }
 }
 
-// As measured on an H200 with rows of 4096 weights: one persistent block of sixteen waves on each
-// multiprocessor. Four waves share a tile of eight rows.
+// As measured on an H200 with rows of 4096 weights, and on an H100 with rows of 14336: one
+// persistent block on each multiprocessor, of sixteen waves or as many whole teams as that. The
+// waves of a team share a tile of eight rows: four where rows have 4096 weights. Weights that are
+// loaded before the PDL wait delay x; that pays for a team with one tile, which has nothing else to
+// load, and with so many that it catches up: not with two.
 void map_split_k_tiles(Layout& layout, std::int64_t batches) {
-  constexpr std::int64_t kWaves = 16;
   constexpr std::int64_t kPersistentBlocks = 132;
-  constexpr std::int64_t kTile = 8;          // rows
-  constexpr std::int64_t kPartVectors = 64;  // of a wave
+  constexpr std::int64_t kTile = 8;  // rows
   constexpr int kSteps = 4;
   Schedule& schedule = layout.schedule;
   TileSchedule& tiles = schedule.products.tiles;
   schedule.products.rows = kTile;
   schedule.reduction.threads = 32;
-  schedule.reduction.rows = kWaves;
+  const std::int64_t parts = layout.vectors / kPartVectors;
+  const std::int64_t teams = kSplitWaves / parts;
+  schedule.reduction.rows = static_cast<int>(teams * parts);
   tiles.steps = kSteps;
   tiles.sets = static_cast<int>(layout.vectors / (4 * kSteps));
   tiles.whole = tiles.x_in_smem = true;
   const std::int64_t count = (layout.rows * tiles.sums + kTile - 1) / kTile;
   layout.row_blocks = std::min(count, std::max<std::int64_t>(1, kPersistentBlocks / batches));
-  const std::int64_t teams = kWaves * kPartVectors / layout.vectors;
-  tiles.single_tile = tiles.weights_before_pdl_wait = count <= teams * layout.row_blocks;
+  const std::int64_t at_once = teams * layout.row_blocks;
+  tiles.single_tile = count <= at_once;
+  tiles.weights_before_pdl_wait = tiles.single_tile || count > 2 * at_once;
   tiles.min_blocks = 1;
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
@@ -219,8 +228,9 @@ void map_split_k_tiles(Layout& layout, std::int64_t batches) {
 // As measured on an H200 with rows of 4096 weights. One or two vectors: with few tiles, as many
 // waves as there are sets share a tile, with registers for a set each; with more tiles, smaller
 // sets leave registers for more waves; with very many, persistent blocks prefetch. More vectors do
-// not fit next to other blocks. With five and more, sixteen waves in persistent blocks keep vectors
-// of 4096 elements in their registers; else vectors come from the cache each time.
+// not fit next to other blocks. With five and more, or three and more tiles than two blocks of each
+// multiprocessor have, sixteen waves in persistent blocks keep vectors of 4096 elements in their
+// registers; else vectors come from the cache each time.
 void map_tiles(Layout& layout, std::int64_t batches) {
   constexpr std::int64_t kFew = 512;
   constexpr std::int64_t kMany = 4096;
@@ -241,8 +251,9 @@ void map_tiles(Layout& layout, std::int64_t batches) {
   schedule.products.rows = kRows;
   schedule.reduction.threads = all <= kFew ? 256 : 128;
   const std::int64_t parts = layout.vectors / kPart;
-  tiles.x_in_registers = tiles.x_in_registers && columns > 4 && layout.vectors % kPart == 0 &&
-                         parts >= kMinWaves && parts <= kMostWaves;
+  tiles.x_in_registers = tiles.x_in_registers && layout.vectors % kPart == 0 &&
+                         parts >= kMinWaves && parts <= kMostWaves &&
+                         (columns > 4 || (columns > 2 && all > 2 * kProcessors));
   if (tiles.x_in_registers) {
     tiles.steps = 4;
     tiles.min_blocks = kMostWaves / static_cast<int>(parts);

@@ -171,6 +171,20 @@ TEST_P(Products, InMorePairsThanWaves) {
         {q, scale, bias, testing::random_array(DType::bf16, {2, 1, 16, 128}, 353)});
 }
 
+// Rows whose parts are no power of two, are as many as a block has waves, and leave waves over.
+TEST_P(Products, OfRowsInManyParts) {
+  testing::Share share(GetParam(), 3);
+  for (const std::int64_t groups : {96, 160, 224, 256}) {
+    if (!share.next()) continue;
+    const std::int64_t rows = GetParam() == DeviceType::cpu ? 40 : 2120;
+    const HostArray q = weights(DType::u4, {rows, groups, 64}, 360);
+    const HostArray scale = testing::random_array(DType::f16, {rows, groups, 1}, 361);
+    const HostArray bias = testing::random_array(DType::f16, {rows, groups, 1}, 362);
+    check("sum((q * scale + bias) * x, -1, -2)",
+          {q, scale, bias, testing::random_array(DType::bf16, {groups, 64}, 363)});
+  }
+}
+
 TEST_P(Products, InTilesOfOneGroupAndWithWorkAfter) {
   for (const DType dtype : {DType::u4, DType::i8, DType::f8e4m3}) {
     const HostArray q = weights(dtype, {64, 2048}, 200);
