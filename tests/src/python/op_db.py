@@ -104,9 +104,8 @@ def gelu(sample):
 
 
 def softplus(sample):
-    if sample.kwargs.get("beta", 1) != 1 or sample.kwargs.get("threshold", 20) < 20:
-        raise Other
-    return "softplus(x)", [sample.input]
+    beta, threshold = literal(sample.kwargs.get("beta", 1)), literal(sample.kwargs.get("threshold", 20))
+    return f"where(x * {beta} > {threshold}, x, softplus(x * {beta}) / {beta})", [sample.input]
 
 
 def logit(sample):
@@ -180,9 +179,11 @@ def normalise(function):
             (list(sample.args) + [None] * 2)[:2] + [None] + (list(sample.args) + [None] * 3)[2:3])
         eps = sample.kwargs.get("eps", eps)
         weight, bias = sample.kwargs.get("weight", weight), sample.kwargs.get("bias", bias)
-        if len(shape) != 1 or (eps is None and function == "rms_norm"):
+        if len(shape) != 1:
             raise Other
-        eps = literal(1e-5 if eps is None else eps)
+        if eps is None:
+            eps = 1e-5 if function == "layer_norm" else torch.finfo(sample.input.dtype).eps
+        eps = literal(eps)
         if weight is None and bias is None:
             return f"{function}(x, {eps})", [sample.input]
         if function == "rms_norm":
@@ -208,9 +209,39 @@ def moved(function):
         values = sample.args[0] if len(sample.args) == 1 and not isinstance(sample.args[0], int) else sample.args
         if sample.kwargs or not all(isinstance(value, int) for value in values) or not len(values):
             raise Other
+        if function == "swapaxes" and sample.input.dim() == 0:
+            raise Other
         return f"{function}(x, {', '.join(map(str, values))})", [sample.input]
 
     return write
+
+
+def narrow(sample):
+    dim, start, length = sample.args
+    if sample.kwargs or not all(isinstance(value, int) for value in sample.args):
+        raise Other
+    dim, start = dim % sample.input.dim(), start % max(sample.input.size(dim), 1)
+    return f"slice(x, {dim}, {start}, {start + length})", [sample.input]
+
+
+def take(sample):
+    dim, index = sample.args
+    if sample.input.dim() == 0 or index.dim() == 0 or bool((index < 0).any()):  # kiln gives zero outside
+        raise Other
+    return f"take(x, i, {dim})", [sample.input, index]
+
+
+def embedding(sample):  # op_db gives (weight, indices)
+    if {"max_norm", "scale_grad_by_freq"} & {key for key, value in sample.kwargs.items() if value}:
+        raise Other
+    return "take(x, i, 0)", [sample.input, sample.args[0]]
+
+
+def put(sample):
+    dim, index, values = sample.args
+    if sample.input.dim() == 0 or index.dim() == 0 or index.unique().numel() != index.numel():
+        raise Other
+    return f"put(x, i, y, {dim})", [sample.input.clone(), index, values]
 
 
 UNARY = {name: name for name in (
@@ -249,7 +280,9 @@ WRITERS |= {
     "linalg.vector_norm": reduction("norm2", ord_first=True),
     "nn.functional.layer_norm": normalise("layer_norm"), "nn.functional.rms_norm": normalise("rms_norm"),
     "cat": listed("concat"), "stack": listed("stack"), "reshape": moved("reshape"), "permute": moved("transpose"),
-    "swapaxes": moved("swapaxes"), "unsqueeze": moved("expand_dims"), "squeeze": moved("squeeze"),
+    "swapaxes": moved("swapaxes"), "transpose": moved("swapaxes"), "narrow": narrow, "index_select": take,
+    "nn.functional.embedding": embedding, "index_copy": put,
+    "unsqueeze": moved("expand_dims"), "squeeze": moved("squeeze"),
 }
 
 
@@ -258,14 +291,16 @@ WRITERS |= {
 
 def kilns(text, operands):
     names = []
-    for word in ("x", "y", "c", "w", "b", "low", "high", *(f"x{i}" for i in range(20))):
+    for word in ("x", "i", "y", "c", "w", "b", "low", "high", *(f"x{i}" for i in range(20))):
         if word in re.findall(r"[a-z_]\w*", text) and word not in names:
             names.append(word)
     first = {"where(c, x, y)": ["c", "x", "y"]}.get(text, names)
-    make = kiln.program if any(text.startswith(f) for f in (
-        "reshape", "transpose", "swapaxes", "concat", "stack", "expand_dims", "squeeze")) else kiln.fuse
+    make = kiln.program if text.startswith((
+        "reshape", "transpose", "swapaxes", "concat", "stack", "expand_dims", "squeeze", "slice", "take", "put",
+    )) else kiln.fuse
     values = [operand.resolve_conj() if isinstance(operand, torch.Tensor) else operand for operand in operands]
-    return make(text, name="op_db", arguments=first)(*values)
+    placed = {"out": values[0]} if text.startswith("put") else {}
+    return make(text, name="op_db", arguments=first)(*values, **placed)
 
 
 def widened(value):
@@ -314,7 +349,7 @@ def compare(got, expected, exact):
 
 
 def judge(op, dtype, device, limit):
-    row = dict.fromkeys(VERDICTS, 0) | {"why": [], "text": ""}
+    row = dict.fromkeys(VERDICTS, 0) | {"why": [], "text": "", "functions": []}
     samples = itertools.chain(op.sample_inputs(device, dtype), op.reference_inputs(device, dtype))
     seen = 0
     for sample in samples:
@@ -333,6 +368,7 @@ def judge(op, dtype, device, limit):
             continue
         seen += 1
         row["text"] = row["text"] or text
+        row["functions"] += re.findall(r"[a-z_]\w*(?=\()", text)
         # A tensor of the host without axes is a number to PyTorch.
         operands = [operand.item() if isinstance(operand, torch.Tensor) and operand.device.type != torch.device(device).type
                     else operand for operand in operands]
@@ -352,6 +388,7 @@ def judge(op, dtype, device, limit):
         if why:
             row["why"].append(f"{text}: {why[:160]}")
     row["why"] = sorted(set(row["why"]))[:6]
+    row["functions"] = sorted(set(row["functions"]))
     return row
 
 
@@ -417,10 +454,9 @@ def markdown(torch_version, device, total, table):
             if one["dtype"] or one["differ"] or one["refused"] or "broken" in one:
                 reasons.setdefault((name, note_of(name, dtype, one)), []).append(dtype)
     lines += [f"* `{name}` ({' '.join(dtypes)}): {text}" for (name, text), dtypes in reasons.items()]
-    judged = {word for row in table.values() for one in row.values()
-              for word in re.findall(r"[a-z_]\w*(?=\()", one["text"])} | {"add", "sub", "mul", "div", "floor_divide",
-              "remainder", "power", "neg", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-              "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"}
+    judged = {word for row in table.values() for one in row.values() for word in one["functions"]} | {
+              "add", "sub", "mul", "div", "floor_divide", "remainder", "power", "neg", "equal", "not_equal", "less",
+              "less_equal", "greater", "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"}
     rest = sorted(set(kiln._kiln.function_names()) - judged)
     lines += ["", "## Functions of kiln that op_db does not judge", "", ", ".join(f"`{name}`" for name in rest), ""]
     return "\n".join(lines)
@@ -454,7 +490,7 @@ def main():
             with torch.no_grad():
                 return judge(op, dtype, options.device, options.samples)
         except Exception as error:  # op_db's own trouble on this machine
-            return dict.fromkeys(VERDICTS, 0) | {"why": [], "text": "", "broken": repr(error)[:200]}
+            return dict.fromkeys(VERDICTS, 0) | {"why": [], "text": "", "functions": [], "broken": repr(error)[:200]}
 
     with concurrent.futures.ThreadPoolExecutor(options.threads) as pool:
         rows = list(pool.map(run, tasks))
