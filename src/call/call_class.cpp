@@ -23,7 +23,7 @@ constexpr std::size_t kMostKernels = 4;
 
 // The kernels' layouts for a call, and what those of its schedules are found by.
 struct Layouts {
-  std::array<std::optional<fusion::Layout>, kMostKernels> of;
+  fusion::ScratchVector<fusion::Layout> of;
   std::array<std::uint64_t, 3> words;
   std::uint64_t hash = 0;
 };
@@ -57,7 +57,9 @@ std::optional<fusion::Layout> layout_of(const CallClass& known, const CallClass:
     shape[k] = sizes[kernel.sizes[k]];
     elements *= static_cast<double>(shape[k]);
   }
-  std::array<fusion::Operand, ClassKey::kMostOperands> operands;
+  fusion::ScratchVector<fusion::Operand> operands;
+  operands.reserve(ClassKey::kMostOperands);
+  operands.resize(kernel.operands.size());
   for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
     const CallClass::Kernel::Operand& own = kernel.operands[i];
     const View& view = view_of(call, own.operand);
@@ -79,17 +81,16 @@ std::optional<fusion::Layout> layout_of(const CallClass& known, const CallClass:
       operand.indexed.stride = view.strides()[static_cast<std::size_t>(own.indexed_axis)];
     }
   }
-  std::size_t count = kernel.operands.size();
-  if (!may_have(kernel, shape, std::span(operands).first(count))) return std::nullopt;
-  for (const fusion::Operand& iota : kernel.iotas) operands[count++] = iota;
+  if (!may_have(kernel, shape, operands)) return std::nullopt;
+  operands.insert(operands.end(), kernel.iotas.begin(), kernel.iotas.end());
   if (kernel.has_iotas) {
     const TypedFunction& function = kernel.spec.function;
     for (fusion::Operand& iota : fusion::iota_operands(function.graph, shape, function.name)) {
-      operands[count++] = std::move(iota);
+      operands.push_back(std::move(iota));
     }
   }
-  return plan_kernel(kernel.spec.function, form_over(kernel.spec.form, shape), shape,
-                     std::span(operands).first(count), known.features);
+  return plan_kernel(kernel.spec.function, form_over(kernel.spec.form, shape), shape, operands,
+                     known.features);
 }
 
 // False if the kernels may have to run in another order, or one would have nothing to compute.
@@ -97,13 +98,14 @@ bool find_layouts(const CallClass& known, const Call& call, std::span<const std:
                   Layouts& layouts) {
   layouts.hash = known.id;
   double before = 0;
+  layouts.of.reserve(known.kernels.size());
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
     double elements = 0;
-    layouts.of[i] = layout_of(known, known.kernels[i], call, sizes, elements);
-    if (!layouts.of[i] || layouts.of[i]->work_items == 0 || (i != 0 && elements >= before))
-      return false;
+    auto layout = layout_of(known, known.kernels[i], call, sizes, elements);
+    if (!layout || layout->work_items == 0 || (i != 0 && elements >= before)) return false;
     before = elements;
-    layouts.hash = hash_of(layouts.hash, layouts.of[i]->schedule);
+    layouts.hash = hash_of(layouts.hash, layout->schedule);
+    layouts.of.push_back(*std::move(layout));
   }
   layouts.words = {kKernelsTag, known.id, layouts.hash};
   return true;
@@ -115,7 +117,7 @@ const ScheduledKernels* find_kernels(const PlanTable& plans, const CallClass& kn
   if (found == nullptr) return nullptr;
   const auto& kernels = static_cast<const ScheduledKernels&>(*found);
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
-    if (kernels.kernels[i].schedule != layouts.of[i]->schedule) return nullptr;
+    if (kernels.kernels[i].schedule != layouts.of[i].schedule) return nullptr;
   }
   return &kernels;
 }
@@ -324,7 +326,7 @@ bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t has
   check_overlap_of(known, call);
   check_updates(known.names, known.updates, call);
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
-    launch(known, known.kernels[i], kernels->kernels[i], *layouts.of[i], call);
+    launch(known, known.kernels[i], kernels->kernels[i], layouts.of[i], call);
   }
   return true;
 }

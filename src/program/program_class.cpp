@@ -156,8 +156,8 @@ std::int64_t bytes_to(const ProgramClass::Operand& operand, const ProgramNumbers
 }
 
 struct Layouts {
-  std::array<std::optional<fusion::Layout>, ProgramClass::kMostSteps> of;
-  std::array<const ScheduledKernel*, ProgramClass::kMostSteps> kernels{};
+  fusion::ScratchVector<fusion::Layout> of;
+  std::array<const ScheduledKernel*, ProgramClass::kMostSteps> kernels;
 };
 
 const ScheduledKernel* find_kernel(const PlanTable& plans, const ProgramClass& form,
@@ -172,10 +172,11 @@ const ScheduledKernel* find_kernel(const PlanTable& plans, const ProgramClass& f
 // False if one would have nothing to compute, or its kernel is not there.
 bool find_kernels(const PlanTable& plans, const ProgramClass& form, const Call& call,
                   const ProgramNumbers& at, Layouts& layouts) {
+  layouts.of.reserve(form.steps.size());
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
-    layouts.of[k] = layout_of(form, k, call, at);
-    if (layouts.of[k]->work_items == 0) return false;
-    layouts.kernels[k] = find_kernel(plans, form, k, *layouts.of[k]);
+    const fusion::Layout& layout = layouts.of.emplace_back(layout_of(form, k, call, at));
+    if (layout.work_items == 0) return false;
+    layouts.kernels[k] = find_kernel(plans, form, k, layout);
     if (layouts.kernels[k] == nullptr) return false;
   }
   return true;
@@ -191,7 +192,7 @@ void launch_steps(const ProgramClass& form, const Call& call, const View& worksp
       const ProgramClass::Operand& operand = step.operands[i];
       if (!operand.fixed.iota) data[i] = memories[operand.memory] + bytes_to(operand, at);
     }
-    LaunchBlock block(*layouts.kernels[k], *layouts.of[k],
+    LaunchBlock block(*layouts.kernels[k], layouts.of[k],
                       std::span(data).first(step.operands.size()));
     fill_scalars(step.names(), layouts.kernels[k]->planned,
                  {call.stream, step.inputs, {}, {}, call.inputs}, block.bytes());
