@@ -1,5 +1,6 @@
 // The pass that moves reshapes towards the outputs (passes.hpp): f(reshape(sum(x)), r) becomes
-// reshape(f(sum(x), reshape(r))), where that keeps the sum from being stored.
+// reshape(f(sum(x), reshape(r))), where that keeps the sum from being stored; likewise where the
+// reshape is of an argument's view that strides cannot express, and so would be a copy of it.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -11,6 +12,7 @@
 #include "fusion/graph/shape_ops.hpp"
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/passes/passes.hpp"
+#include "kiln/view.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -25,11 +27,14 @@ class ViewSinking {
         users_(users_of(from.graph.nodes)),
         before_view_(from.graph.nodes.size(), false),
         computed_in_(before_view_.size()),
+        layout_(before_view_.size()),
+        is_copy_(before_view_.size(), false),
         is_output_(before_view_.size(), false) {
     for (const NodeId output : from.graph.outputs) is_output_[output] = true;
   }
 
   ShapedGraph run() {
+    find_copies();
     choose();
     if (std::ranges::find(before_view_, true) == before_view_.end()) return from_;
     return to_.run([&](NodeId id) { return before_view_[id] ? compute_before(id) : to_.copy(id); });
@@ -43,6 +48,24 @@ class ViewSinking {
     return keeps_element_order(node(id).op) && std::ranges::find(shape(id), 0) == shape(id).end();
   }
 
+  // -- Which views of arguments, taken to lie in C order, are copies of them
+
+  void find_copies() {
+    for (NodeId id = 0; id < layout_.size(); ++id) {
+      const TypedNode& own = node(id);
+      if (std::ranges::find(shape(id), 0) != shape(id).end()) continue;
+      if (own.op == Op::input) layout_[id] = ArrayLayout{contiguous_strides(shape(id)), 0};
+      if (own.op != Op::promote && !is_view_op(own.op)) continue;
+      const NodeId below = own.operands[0];
+      is_copy_[id] = is_copy_[below];
+      if (!layout_[below]) continue;
+      layout_[id] = own.op == Op::promote ? layout_[below]
+                                          : result_layout(own.op, shape_list(from_.graph, own),
+                                                          shape(below), shape(id), *layout_[below]);
+      is_copy_[id] = !layout_[id];
+    }
+  }
+
   // -- Which operations
 
   void choose() {
@@ -50,8 +73,9 @@ class ViewSinking {
       if (is_reshape(id)) {
         const NodeId below = node(id).operands[0];
         const bool computes = computes_elements(node(below)) || has_axes(node(below).op);
+        const bool copies = is_copy_[id] && layout_[below];
         computed_in_[id] = computed_in_[below];
-        if (!computed_in_[id] && computes) computed_in_[id] = shape(below);
+        if (!computed_in_[id] && (computes || copies)) computed_in_[id] = shape(below);
       } else if (computes_elements(node(id))) {
         computed_in_[id] = shape_before(id);
         before_view_[id] = computed_in_[id].has_value();
@@ -74,18 +98,33 @@ class ViewSinking {
     }
     if (!before || *before == shape(id)) return std::nullopt;
     for (const NodeId operand : node(id).inputs()) {
-      if (is_movable(operand) && !reshaped_operand(shape(operand), shape(id), *before)) {
-        return std::nullopt;
-      }
+      if (is_movable(operand) && !can_be_seen(operand, shape(id), *before)) return std::nullopt;
     }
     return before;
   }
 
-  // An argument, a view of one or a number, as it is or in another dtype.
+  // An argument, a view of one or a number, as it is or in another dtype; and what is computed from
+  // such for one operation alone.
   bool is_movable(NodeId id) const {
+    if (is_computed_for_one(id)) {
+      return std::ranges::all_of(node(id).inputs(), [&](NodeId i) { return is_movable(i); });
+    }
+    if (is_copy_[id]) return false;
     while (node(id).op == Op::promote || is_view_op(node(id).op)) id = node(id).operands[0];
     const Op op = node(id).op;
     return op == Op::input || op == Op::scalar || op == Op::constant;
+  }
+
+  bool is_computed_for_one(NodeId id) const {
+    return computes_elements(node(id)) && node(id).op != Op::promote && users_[id].size() == 1 &&
+           !is_output_[id];
+  }
+
+  // Whether something movable has a view in the shape `before`.
+  bool can_be_seen(NodeId id, const Dims& now, const Dims& before) const {
+    if (!is_computed_for_one(id)) return reshaped_operand(shape(id), now, before).has_value();
+    return std::ranges::all_of(node(id).inputs(),
+                               [&](NodeId i) { return can_be_seen(i, now, before); });
   }
 
   // -- Which of them are better computed in their own shape, by the kernel that reads them
@@ -181,6 +220,13 @@ class ViewSinking {
 
   // What an operand of a value of shape `now` is where that value has shape `before`.
   NodeId seen_before(NodeId id, const Dims& now, const Dims& before) {
+    if (is_computed_for_one(id) && is_movable(id)) {
+      TypedNode copy = node(id);
+      for (std::size_t i = 0; i < copy.arity; ++i) {
+        copy.operands[i] = seen_before(copy.operands[i], now, before);
+      }
+      return to_.add(copy, *reshaped_operand(shape(id), now, before));
+    }
     if (node(id).op == Op::promote && is_movable(id)) {
       TypedNode copy = node(id);
       copy.operands[0] = seen_before(copy.operands[0], now, before);
@@ -208,6 +254,8 @@ class ViewSinking {
   std::vector<bool> before_view_;  ///< operations that are to be computed before the views
   std::vector<std::optional<Dims>>
       computed_in_;  ///< the shape before the views: of those, of views
+  std::vector<std::optional<ArrayLayout>> layout_;  ///< of arguments and views of them
+  std::vector<bool> is_copy_;  ///< a view of an argument that strides cannot express
   std::vector<bool> is_output_;
 };
 

@@ -154,6 +154,26 @@ Op reduced(const std::string& text, Dims shape = {4, 3}, DType dtype = DType::f3
   return Op::tuple;
 }
 
+// How many reshapes, and in what shape what is computed before the last of them.
+std::pair<std::size_t, Dims> sunk(const std::string& text, Dims shape = {4, 3}) {
+  const ShapedGraph graph = sink_views(shaped(text, DType::f32, std::move(shape)));
+  const auto reshapes = std::ranges::count(graph.graph.nodes, Op::reshape, &TypedNode::op);
+  const TypedNode& output = graph.graph.nodes[graph.graph.outputs[0]];
+  return {static_cast<std::size_t>(reshapes),
+          graph.shapes[output.op == Op::reshape ? output.operands[0] : graph.graph.outputs[0]]};
+}
+
+TEST(SinkViews, PastOperationsOnWhatWouldBeACopy) {
+  EXPECT_EQ(sunk("exp(reshape(swapaxes(x, 0, 1), 12))"), std::pair(std::size_t{1}, Dims{3, 4}));
+  EXPECT_EQ(sunk("exp(reshape(x, 12))").second, Dims{12}) << "strides express it";
+  EXPECT_EQ(sunk("reshape(swapaxes(x, 0, 1), 12) * sigmoid(reshape(y, 12))").second, (Dims{3, 4}))
+      << "what is computed from arguments moves too";
+  EXPECT_EQ(
+      sunk("reshape(swapaxes(x, 0, 1), 12) + exp(reshape(swapaxes(y, 0, 1), 2, 6))[0, 0]").second,
+      Dims{12})
+      << "another copy is in the way";
+}
+
 TEST(SinkFunctions, PastTheLargestAndSmallest) {
   EXPECT_EQ(reduced("max(exp(x), -1)"), Op::input);
   EXPECT_EQ(reduced("min(tanh(x))"), Op::input);
