@@ -27,6 +27,19 @@ double operations_of(const TypedGraph& graph) {
   return total;
 }
 
+// How often a kernel reads what differs within rows: once if it keeps it, or stores nothing that
+// differs there, else again for what it stores. Caches are left out of account: all rows that are
+// in work at a time are larger.
+int reads_of(const Layout& layout, std::span<const Operand> operands) {
+  const RowSchedule& rows = layout.schedule.reduction;
+  const bool gpu = layout.schedule.backend != Backend::host;
+  if (!gpu || rows.axes == 0 || rows.vectors != 0 || layout.schedule.products.rows != 0) return 1;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].output && !layout.schedule.operands[i].row_invariant) return 2;
+  }
+  return 1;
+}
+
 }  // namespace
 
 Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Operand> operands,
@@ -36,6 +49,7 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
   auto elements = static_cast<double>(element_count(shape));
   // Products are over the depth, weighted sums over the values' elements.
   if (layout.schedule.attention.threads != 0) elements /= layout.schedule.attention.values.extent;
+  const int reads = reads_of(layout, operands);
   double useful = 0;
   double moved = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -47,8 +61,10 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
     const double width = bits(operands[i].dtype) / 8.0;
     const double step = std::abs(static_cast<double>(layout.strides[i][inner])) * width;
     const bool far = layout.schedule.operands[i].access == Access::strided;
+    const bool again = !operands[i].output && !layout.schedule.operands[i].row_invariant &&
+                       layout.schedule.operands[i].outer_axes != 0;
     useful += own;
-    moved += far ? own * std::min(step, sector) / width : own;
+    moved += (far ? own * std::min(step, sector) / width : own) * (again ? reads : 1);
   }
   Estimate result;
   result.operations = operations_of(graph);

@@ -169,6 +169,15 @@ bool is_one_element(std::span<const Axis> axes, std::size_t operand) {
   return std::ranges::all_of(axes, [&](const Axis& axis) { return axis.strides[operand] == 0; });
 }
 
+// Blocks share a row to keep all of it, or where there are fewer rows than blocks. What is read
+// once need not be kept: blocks of their own, several to a multiprocessor, wait for no other.
+RowFeatures features_for(const ReduceSpace& space, std::int64_t count, RowFeatures device,
+                         Backend backend) {
+  const RowModel& model = row_model(backend);
+  if (space.passes == 1 && count >= model.threads / model.max_threads) device.clusters = false;
+  return device;
+}
+
 }  // namespace
 
 Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
@@ -254,14 +263,15 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     layout.vectors = layout.reduced;
     const std::int64_t others = layout.rows / std::max<std::int64_t>(1, innermost.size);
     map_columns(rows, layout.vectors / layout.splits, across, others * across * layout.splits,
-                space.passes, width * element_bytes(operands[leading]), bytes, backend);
+                space.passes, width, width * element_bytes(operands[leading]), bytes, backend);
     layout.column_strips = (across + rows.columns - 1) / rows.columns;
     units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.splits;
   } else {
     layout.vectors = innermost.size == 0 ? 0 : layout.reduced / innermost.size * across;
     map_row(rows, (layout.vectors + layout.splits - 1) / layout.splits, bytes, width,
             rows.phase < 0 ? 1 : 2 * width, space.reductions, stores,
-            bounds.empty() ? device : RowFeatures(), backend);
+            bounds.empty() ? features_for(space, layout.rows, device, backend) : RowFeatures(),
+            backend);
   }
   layout.units = units;
 

@@ -70,6 +70,10 @@ int power_of_two_to(std::int64_t count) {
       std::bit_floor(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
 }
 
+// Vectors of a column that a thread keeps. Those of unaligned columns are short, and there are
+// more.
+int most_kept(int width) { return width <= 2 ? 64 / width : 8; }
+
 // The columns side by side that a block keeps, in vectors, if `threads` share each; 0: too many
 // threads, or too narrow a strip.
 int strip_kept(int threads, int across, int vector_bytes, const RowModel& model) {
@@ -106,8 +110,9 @@ void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t leas
   }
   const int kept = on_chip_bytes(bytes);
   const int threads = rows.threads / rows.cluster_blocks;
-  const bool fits = !rows.split && each <= model.max_vectors &&
-                    each * kept <= model.register_bytes &&
+  const int most =
+      rows.columns == 0 ? model.max_vectors : std::max(model.max_vectors, most_kept(width));
+  const bool fits = !rows.split && each <= most && each * kept <= model.register_bytes &&
                     each * kept * threads <= model.on_chip_row;
   const int all = std::max(1, bytes.rows + bytes.weights);
   rows.vectors = fits ? static_cast<int>(each) : 0;
@@ -189,11 +194,11 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
 }
 
 void map_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, std::int64_t count,
-                 int passes, int vector_bytes, const VectorBytes& in_vector, Backend backend) {
+                 int passes, int width, int vector_bytes, const VectorBytes& in_vector,
+                 Backend backend) {
   constexpr int kLine = 8;  // 16-byte vectors
   // With more in registers an H100 spills: sums of two inputs of 1,024 rows fall from 0.57 of a
   // copy to 0.29. One input goes from 0.48 to 0.88 (norm and softmax of 320 rows).
-  constexpr int kKept = 8;
   constexpr int kKeptBytes = 128;
   const RowModel& model = row_model(backend);
   if (backend == Backend::host) {
@@ -205,7 +210,7 @@ void map_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, st
                             std::min(most, power_of_two_from(length / model.batch)));
   const int few = power_of_two_from(across);
   const int bytes = std::max(1, on_chip_bytes(in_vector));
-  const int each = std::clamp(power_of_two_to(kKeptBytes / bytes), 1, kKept);
+  const int each = std::clamp(power_of_two_to(kKeptBytes / bytes), 1, most_kept(width));
   const int keeping = power_of_two_from((length + each - 1) / each);
   const int strip = passes > 1 && rows.threads <= keeping && keeping <= model.max_threads
                         ? strip_kept(keeping, few, vector_bytes, model)

@@ -68,10 +68,11 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
 /// all, to as many threads as fill the device; neighbours read whole cache lines together. Each
 /// thread has at least a batch to read. Where columns are read by more than one pass and a block
 /// can keep a strip of them that is as wide as a cache line, or half of one, so many threads share
-/// a column that they do, and no pass reads it again. `vector_bytes` is a vector of the largest
-/// operand, `in_vector` one of each.
+/// a column that they do, and no pass reads it again. `width` is the elements of a vector,
+/// `vector_bytes` a vector of the largest operand, `in_vector` one of each.
 void map_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, std::int64_t count,
-                 int passes, int vector_bytes, const VectorBytes& in_vector, Backend backend);
+                 int passes, int width, int vector_bytes, const VectorBytes& in_vector,
+                 Backend backend);
 
 /// Decides how many of its vectors a thread keeps on chip, and how many loads of others it has in
 /// flight.

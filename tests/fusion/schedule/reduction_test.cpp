@@ -119,8 +119,10 @@ TEST(ReduceSpace, TellsWhatOneKernelCanDo) {
       << "a shorter operand would be counted four times";
 }
 
-Layout rows_of(std::int64_t length, DType dtype, Backend backend, const RowFeatures& device = {}) {
-  const ReduceSpace space{{1000, length}, {false, true}, {}};
+Layout rows_of(std::int64_t length, DType dtype, Backend backend, const RowFeatures& device = {},
+               int passes = 2, std::int64_t count = 1000) {
+  ReduceSpace space{{count, length}, {false, true}, {}};
+  space.passes = passes;
   std::vector<Operand> operands(2);
   operands[0] = {dtype, false, {length, 1}, 0};
   operands[1] = {dtype, true, {1, 0}, 0};
@@ -144,11 +146,18 @@ TEST(RowLayout, BlocksOfAClusterShareLongRows) {
   EXPECT_EQ(longest.schedule.reduction.cluster_blocks, 1)
       << "more than clusters have on every device";
   EXPECT_EQ(longest.schedule.reduction.vectors, 0);
+  const auto blocks = [](int passes, std::int64_t count) {
+    return rows_of(131072, DType::bf16, Backend::nvidia, {true}, passes, count)
+        .schedule.reduction.cluster_blocks;
+  };
+  EXPECT_EQ(blocks(1, 1000), 1) << "read once";
+  EXPECT_EQ(blocks(1, 100), 4) << "too few for a block each";
 }
 
 // A row with so many weights, of which there are as many results.
 RowSchedule with_weights(std::int64_t length, DType dtype, int weights, bool roomy) {
-  const ReduceSpace space{{1000, length}, {false, true}, {}};
+  ReduceSpace space{{1000, length}, {false, true}, {}};
+  space.passes = 2;
   std::vector<Operand> operands(static_cast<std::size_t>(weights) + 2, {dtype, false, {0, 1}, 0});
   operands.front().strides = operands.back().strides = {length, 1};
   operands.back().output = true;
