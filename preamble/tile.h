@@ -1,5 +1,6 @@
-// Transposed operands: a square tile of them is read along the axis in which they are contiguous
-// and used along the other, through shared memory, or through the L1 cache on the CPU.
+// Transposed operands: a tile of them is read along the axis in which they are contiguous (its
+// rows' axis) and used along the other (its columns'), through shared memory, or through the L1
+// cache on the CPU.
 #pragma once
 
 #include "access_gpu.h"
@@ -10,12 +11,6 @@
 
 namespace kiln {
 
-// Narrow elements take a word each, so that no two threads write to one word.
-template <class T>
-struct alignas(sizeof(T) < 4 ? 4 : sizeof(T)) Slot {
-  T value;
-};
-
 // The address of element (row, column) of a tile whose operand is contiguous along the rows.
 template <class T, class Index, class Stride>
 KILN_FN const T* element_at(const T* data, Index row, Index column, Stride column_stride) {
@@ -24,10 +19,16 @@ KILN_FN const T* element_at(const T* data, Index row, Index column, Stride colum
 
 #if KILN_HOST
 
+// Narrow elements take a word each, for transposes in words.
+template <class T>
+struct alignas(sizeof(T) < 4 ? 4 : sizeof(T)) Slot {
+  T value;
+};
+
 // Aligned to cache lines.
-template <class T, int Edge>
+template <class T, int Rows, int Columns, int Vector>
 struct Tile {
-  alignas(64) Slot<T> at[Edge][Edge];
+  alignas(64) Slot<T> at[Rows][Columns];
 };
 
 // Transposes eight by eight words.
@@ -75,33 +76,34 @@ KILN_FN void prefetch(const T* data, i64 element) {
 }
 // For an operand that is contiguous along the columns. After the last row of a tile comes the first
 // row of the next tile.
-template <int Edge, class T, class Index, class Stride>
+template <int Rows, int Columns, class T, class Index, class Stride>
 KILN_FN void prefetch_row(const T* data, Stride stride, Index at, Index top, Index first) {
   const Index row = at - top + kPrefetched;
-  prefetch<Edge>(data, i64(top + row % Edge) * stride + i64(first) + (row < Edge ? 0 : Edge));
+  prefetch<Columns>(data, i64(top + row % Rows) * stride + i64(first) + (row < Rows ? 0 : Columns));
 }
 
 // `top` and `left` are the tile's origin, `rows` and `size` the extents of the array.
-template <int Threads, int Vector, int Align, class T, int Edge, class Index, class Stride>
-KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Index rows, Index size,
-                  Stride stride) {
-  const int height = int(rows - top < Edge ? rows - top : Edge);
-  const int width = int(size - left < Edge ? size - left : Edge);
+template <int Threads, int Align, class T, int Rows, int Columns, int Vector, class Index,
+          class Stride>
+KILN_FN void fill(Tile<T, Rows, Columns, Vector>& tile, const T* data, Index top, Index left,
+                  Index rows, Index size, Stride stride) {
+  const int height = int(rows - top < Rows ? rows - top : Rows);
+  const int width = int(size - left < Columns ? size - left : Columns);
   // Every cache line is read once, before other operands that map to the same cache sets evict it.
-  alignas(64) T lines[Edge][Edge];
+  alignas(64) T lines[Columns][Rows];
   for (int column = 0; column < width; ++column) {
     const T* from = element_at(data, top, left + column, stride);
-    prefetch<Edge>(from, i64(kPrefetched) * stride);
-    if (height == Edge)
+    prefetch<Rows>(from, i64(kPrefetched) * stride);
+    if (height == Rows)
       __builtin_memcpy(lines[column], from, sizeof lines[0]);
     else
       for (int row = 0; row < height; ++row) lines[column][row] = from[row];
   }
   constexpr int kTogether = 8;
   int transposed = 0;
-  if (sizeof(T) == 4 && height == Edge) {
+  if (sizeof(T) == 4 && height == Rows) {
     for (; transposed + kTogether <= width; transposed += kTogether) {
-      for (int row = 0; row < Edge; row += kTogether) {
+      for (int row = 0; row < Rows; row += kTogether) {
         transpose_words(reinterpret_cast<const u8*>(&lines[transposed][row]), sizeof lines[0],
                         reinterpret_cast<u8*>(&tile.at[row][transposed]), sizeof tile.at[0]);
       }
@@ -121,33 +123,37 @@ struct TileRow {
     return start[lane].value;
   }
 };
-template <int Lanes, class T, int Edge, class Index>
-KILN_FN TileRow<T> from_tile(const Tile<T, Edge>& tile, Index row, Index column) {
+template <int Lanes, class T, int Rows, int Columns, int Vector, class Index>
+KILN_FN TileRow<T> from_tile(const Tile<T, Rows, Columns, Vector>& tile, Index row, Index column) {
   return {&tile.at[row][column]};
 }
 
-template <int Threads, int Edge, int Most, class Index, class Body>
+template <int Threads, int Rows, int Columns, int Most, class Index, class Body>
 KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size, const Body& body) {
-  const Index end = rows - top < Edge ? rows : top + Edge;
-  const int width = int(size - left < Edge ? size - left : Edge);
-  for (Index row = top; row < end; ++row) body(Width<Edge>(), row, left, width, 0);
+  const Index end = rows - top < Rows ? rows : top + Rows;
+  const int width = int(size - left < Columns ? size - left : Columns);
+  for (Index row = top; row < end; ++row) body(Width<Columns>(), row, left, width, 0);
 }
 
 #else
 
-// 16 bytes of a row are contiguous and are read at once. They are swizzled within the row, in
-// another way for every 16 bytes of the operand's lines, so that threads that write down the tile's
-// rows use different banks.
-template <class T, int Edge>
+// A word holds neighbouring columns of a row: a thread writes whole words, from as many lines of
+// the operand, and reads up to 16 bytes of a row at once. These 16 bytes are swizzled within 128
+// bytes, in another way for every Vector rows, which is what a thread reads of a line, so that
+// threads that write down the tile's rows use different banks.
+template <class T, int Rows, int Columns, int Vector>
 struct Tile {
   enum : int {
-    kTogether = 16 / int(sizeof(Slot<T>)),
-    kLine = 16 / int(sizeof(T)),
+    kLines = sizeof(T) < 4 ? 4 / int(sizeof(T)) : 1,
+    kTogether = 16 / int(sizeof(T)),
+    kOfRow = Columns / kTogether,
+    kOfBanks = kOfRow < 8 ? 8 / kOfRow : 1,
+    kSwizzle = Vector > kOfBanks ? Vector : kOfBanks,
   };
-  alignas(16) Slot<T> slots[Edge * Edge];
-  __device__ __forceinline__ Slot<T>& at(int row, int column) {
-    const int bank = (column / kTogether) ^ (row / kLine);
-    return slots[row * Edge + bank * kTogether + column % kTogether];
+  alignas(16) T elements[Rows * Columns];
+  __device__ __forceinline__ T* at(int row, int column) {
+    const int together = (row * kOfRow + column / kTogether) ^ (row / kSwizzle & 7);
+    return elements + together * kTogether + column % kTogether;
   }
 };
 
@@ -177,77 +183,84 @@ KILN_FN Vec<T, Lanes> load_tiled(const T* row, Index first) {
 }
 #endif
 
-// The order in which threads take the vectors of a tile whose lines have PerLine of them: up to 16
-// of a line, then as many of the next line.
-template <int PerLine>
+// The order in which threads take the vectors of a tile that has PerLine of them in each of its
+// Lines: up to 16 of a line, or 32 short ones, then as many of the next line.
+template <int PerLine, int Lines, int Lanes>
 struct TileOrder {
-  enum : int { kRun = PerLine < 16 ? PerLine : 16 };
-  template <int Edge>
-  KILN_FN static int line(int n) {
-    return n / kRun % Edge;
-  }
-  template <int Edge>
-  KILN_FN static int vector(int n) {
-    return n % kRun + n / (kRun * Edge) * kRun;
-  }
+  enum : int { kMost = Lanes < 4 ? 32 : 16, kRun = PerLine < kMost ? PerLine : kMost };
+  KILN_FN static int line(int n) { return n / kRun % Lines; }
+  KILN_FN static int vector(int n) { return n % kRun + n / (kRun * Lines) * kRun; }
 };
 
 // `top` and `left` are the tile's origin, `rows` and `size` the extents of the array. The operand's
-// lines, which are the tile's columns, are aligned to Align at every multiple of Vector.
-template <int Threads, int Vector, int Align, class T, int Edge, class Index, class Stride>
-KILN_FN void fill(Tile<T, Edge>& tile, const T* data, Index top, Index left, Index rows, Index size,
-                  Stride stride) {
+// lines, which are the tile's columns, are aligned to Align at every multiple of Vector. Past the
+// edges of the array a thread loads what it does not use, so that no load waits for a branch.
+template <int Threads, int Align, class T, int Rows, int Columns, int Vector, class Index,
+          class Stride>
+KILN_FN void fill(Tile<T, Rows, Columns, Vector>& tile, const T* data, Index top, Index left,
+                  Index rows, Index size, Stride stride) {
+  constexpr int kLines = Tile<T, Rows, Columns, Vector>::kLines;
+  constexpr int kCount = Rows / Vector * (Columns / kLines);
+  constexpr int kEach = (kCount + Threads - 1) / Threads;
+  using Of = TileOrder<Rows / Vector, Columns / kLines, Vector>;
   const int thread = int(threadIdx.x);
-  if (top + Edge <= rows && left + Edge <= size) {
-    using Of = TileOrder<Edge / Vector>;
-    constexpr int kVectors = Edge * Edge / Vector;
-    constexpr int kEach = (kVectors + Threads - 1) / Threads;
-    Vec<T, Vector> loaded[kEach];
-    _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
-      const int n = thread + i * Threads;
-      if (kVectors % Threads != 0 && n >= kVectors) break;
-      const T* line = element_at(data, top, left + Of::template line<Edge>(n), stride);
-      loaded[i] = load_tiled<Vector, Align>(line, Of::template vector<Edge>(n) * Vector);
+  Vec<T, Vector> loaded[kEach][kLines];
+  _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
+    const int n = thread + i * Threads;
+    if (kCount % Threads != 0 && n >= kCount) break;
+    const Index row = top + Of::vector(n) * Vector;
+    const Index first = row + Vector <= rows ? row : Index(0);
+    _Pragma("unroll") for (int line = 0; line < kLines; ++line) {
+      const Index column = left + Of::line(n) * kLines + line;
+      const T* from = element_at(data, Index(0), column < size ? column : size - 1, stride);
+      loaded[i][line] = load_tiled<Vector, Align>(from, first);
     }
-    _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
-      const int n = thread + i * Threads;
-      if (kVectors % Threads != 0 && n >= kVectors) break;
-      const int row = Of::template vector<Edge>(n) * Vector;
-      _Pragma("unroll") for (int lane = 0; lane < Vector; ++lane) {
-        tile.at(row + lane, Of::template line<Edge>(n)).value = loaded[i].lane[lane];
+  }
+  _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
+    const int n = thread + i * Threads;
+    if (kCount % Threads != 0 && n >= kCount) break;
+    const int row = Of::vector(n) * Vector;
+    const int column = Of::line(n) * kLines;
+    if (Vector > 1 && top + row < rows && top + row + Vector > rows) {
+      for (int line = 0; line < kLines && left + column + line < size; ++line) {
+        for (int lane = 0; lane < int(rows - top) - row; ++lane) {
+          *tile.at(row + lane, column + line) =
+              *element_at(data, top + row + lane, left + column + line, stride);
+        }
       }
+      continue;
     }
-  } else {
-    for (int n = thread; n < Edge * Edge; n += Threads) {
-      const Index row = top + n % Edge;
-      const Index column = left + n / Edge;
-      if (row < rows && column < size) {
-        tile.at(n % Edge, n / Edge).value = *element_at(data, row, column, stride);
+    _Pragma("unroll") for (int lane = 0; lane < Vector; ++lane) {
+      Vec<T, kLines> word;
+      _Pragma("unroll") for (int line = 0; line < kLines; ++line) {
+        word.lane[line] = loaded[i][line].lane[lane];
       }
+      copy_bytes<int(sizeof word), int(sizeof word)>(tile.at(row + lane, column), word.lane);
     }
   }
 }
 
-// A thread's vectors of an operand that is contiguous along the tile's rows, loaded while the tile
-// is being filled. At the edges nothing is loaded. `data` and `stride` are those of the rows.
+// A thread's vectors of an operand that is contiguous along the tile's columns, loaded while the
+// tile is being filled. `data` and `stride` are those of the rows.
 template <class T, int Most, int Each>
 struct Preloaded {
   Vec<T, Most> lanes[Each];
 };
-template <int Threads, int Edge, int Most, int Align, class T, class Index, class Stride>
-KILN_FN Preloaded<T, Most, (Edge * Edge / Most + Threads - 1) / Threads> preload(
+template <int Threads, int Rows, int Columns, int Most, int Align, class T, class Index,
+          class Stride>
+KILN_FN Preloaded<T, Most, (Rows * Columns / Most + Threads - 1) / Threads> preload(
     const T* data, Index top, Index left, Index rows, Index size, Stride stride) {
-  constexpr int kVectors = Edge * Edge / Most;
-  constexpr int kEach = (kVectors + Threads - 1) / Threads;
-  using Of = TileOrder<Edge / Most>;
+  constexpr int kCount = Rows * Columns / Most;
+  constexpr int kEach = (kCount + Threads - 1) / Threads;
+  using Of = TileOrder<Columns / Most, Rows, Most>;
   Preloaded<T, Most, kEach> preloaded;
-  if (top + Edge <= rows && left + Edge <= size) {
-    _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
-      const int n = int(threadIdx.x) + i * Threads;
-      if (kVectors % Threads != 0 && n >= kVectors) break;
-      const T* row = data + Stride(top + Of::template line<Edge>(n)) * stride;
-      preloaded.lanes[i] = load_tiled<Most, Align>(row, left + Of::template vector<Edge>(n) * Most);
-    }
+  _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
+    const int n = int(threadIdx.x) + i * Threads;
+    if (kCount % Threads != 0 && n >= kCount) break;
+    const Index row = top + Of::line(n);
+    const Index first = left + Of::vector(n) * Most;
+    const T* from = data + Stride(row < rows ? row : rows - 1) * stride;
+    preloaded.lanes[i] = load_tiled<Most, Align>(from, first + Most <= size ? first : Index(0));
   }
   return preloaded;
 }
@@ -262,37 +275,36 @@ KILN_FN Vec<T, Lanes> from_preloaded(Width<Lanes>, const Preloaded<T, Most, Each
   return load<Lanes, Align>(row, first);
 }
 
-template <int Lanes, class T, int Edge, class Index>
-KILN_FN Vec<T, Lanes> from_tile(Tile<T, Edge>& tile, Index row, Index column) {
-  constexpr int kTogether = Tile<T, Edge>::kTogether;
-  constexpr int kAtOnce = Lanes % kTogether == 0 ? kTogether : 1;
+template <int Lanes, class T, int Rows, int Columns, int Vector, class Index>
+KILN_FN Vec<T, Lanes> from_tile(Tile<T, Rows, Columns, Vector>& tile, Index row, Index column) {
+  constexpr int kTogether = Tile<T, Rows, Columns, Vector>::kTogether;
+  constexpr int kAtOnce = Lanes < kTogether ? Lanes : kTogether;
   Vec<T, Lanes> result;
   _Pragma("unroll") for (int lane = 0; lane < Lanes; lane += kAtOnce) {
-    Slot<T> slots[kAtOnce];
-    copy_bytes<sizeof slots, sizeof slots>(slots, &tile.at(int(row), int(column) + lane));
-    _Pragma("unroll") for (int i = 0; i < kAtOnce; ++i) result.lane[lane + i] = slots[i].value;
+    Vec<T, kAtOnce> part;
+    copy_bytes<int(sizeof part), int(sizeof part)>(part.lane,
+                                                   tile.at(int(row), int(column) + lane));
+    _Pragma("unroll") for (int i = 0; i < kAtOnce; ++i) result.lane[lane + i] = part.lane[i];
   }
   return result;
 }
 
-// The body's last argument is the index of the vector among the thread's, -1 for a single element.
-template <int Threads, int Edge, int Most, class Index, class Body>
+// The body's last argument is the index of the vector among the thread's, -1 for a single element,
+// at the end of a row.
+template <int Threads, int Rows, int Columns, int Most, class Index, class Body>
 KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size, const Body& body) {
-  const int thread = int(threadIdx.x);
-  if (top + Edge <= rows && left + Edge <= size) {
-    using Of = TileOrder<Edge / Most>;
-    constexpr int kVectors = Edge * Edge / Most;
-    _Pragma("unroll") for (int i = 0; i < (kVectors + Threads - 1) / Threads; ++i) {
-      const int n = thread + i * Threads;
-      if (kVectors % Threads != 0 && n >= kVectors) break;
-      const Index first = left + Of::template vector<Edge>(n) * Most;
-      body(Width<Most>(), top + Of::template line<Edge>(n), first, Most, i);
-    }
-  } else {
-    for (int n = thread; n < Edge * Edge; n += Threads) {
-      const Index row = top + n / Edge;
-      const Index column = left + n % Edge;
-      if (row < rows && column < size) body(Width<1>(), row, column, 1, -1);
+  constexpr int kCount = Rows * Columns / Most;
+  using Of = TileOrder<Columns / Most, Rows, Most>;
+  _Pragma("unroll") for (int i = 0; i < (kCount + Threads - 1) / Threads; ++i) {
+    const int n = int(threadIdx.x) + i * Threads;
+    if (kCount % Threads != 0 && n >= kCount) break;
+    const Index row = top + Of::line(n);
+    const Index first = left + Of::vector(n) * Most;
+    if (row >= rows) continue;
+    if (first + Most <= size) {
+      body(Width<Most>(), row, first, Most, i);
+    } else {
+      for (Index at = first; Most > 1 && at < size; ++at) body(Width<1>(), row, at, 1, -1);
     }
   }
 }

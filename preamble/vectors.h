@@ -44,6 +44,53 @@ KILN_FN void scatter_vectors(W, T* row, Index first, Stride stride, const Vec<T,
   }
 }
 
+// The same where `address(n)` is that of element n of the space: vectors lie in one run, or their
+// elements `stride` apart.
+template <class T, int Align, class W, class Index, class Address>
+KILN_FN Vec<T, W::size> load_addressed(W, Index first, const Address& address) {
+  Vec<T, W::size> result;
+  _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
+    const auto part = load<W::each, Align>(address(Index(first + i * W::stride)), 0);
+    _Pragma("unroll") for (int k = 0; k < W::each; ++k) result.lane[i * W::each + k] = part.lane[k];
+  }
+  return result;
+}
+template <class T, class W, class Index, class Address, class Stride>
+KILN_FN Vec<T, W::size> gather_addressed(W, Index first, const Address& address, Stride stride) {
+  Vec<T, W::size> result;
+  _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
+    const auto part = gather<W::each>(address(Index(first + i * W::stride)), 0, stride);
+    _Pragma("unroll") for (int k = 0; k < W::each; ++k) result.lane[i * W::each + k] = part.lane[k];
+  }
+  return result;
+}
+// Every element of a vector has an address of its own.
+template <class T, class W, class Index, class Address>
+KILN_FN Vec<T, W::size> load_each_addressed(W, Index first, const Address& address) {
+  Vec<T, W::size> result;
+  _Pragma("unroll") for (int lane = 0; lane < W::size; ++lane) {
+    result.lane[lane] = *address(Index(first + lane));
+  }
+  return result;
+}
+template <int Align, class W, class T, class Index, class Address>
+KILN_FN void store_addressed(W, Index first, const Address& address, const Vec<T, W::size>& value) {
+  _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
+    Vec<T, W::each> part;
+    _Pragma("unroll") for (int k = 0; k < W::each; ++k) part.lane[k] = value.lane[i * W::each + k];
+    store<W::each, Align>(address(Index(first + i * W::stride)), 0, part);
+  }
+}
+template <class W, class T, class Index, class Address, class Stride>
+KILN_FN void scatter_addressed(W, Index first, const Address& address, Stride stride,
+                               const Vec<T, W::size>& value) {
+  _Pragma("unroll") for (int i = 0; i < W::vectors; ++i) {
+    Vec<T, W::each> part;
+    _Pragma("unroll") for (int k = 0; k < W::each; ++k) part.lane[k] = value.lane[i * W::each + k];
+    scatter<W::each>(address(Index(first + i * W::stride)), 0, stride, part);
+  }
+}
+
 // The first element of a work item: `Threads` neighbouring items interleave their vectors.
 template <int Threads, int Vectors, int Lanes, class Index>
 KILN_FN Index first_of(Index item) {

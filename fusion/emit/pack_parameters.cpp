@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "fusion/emit/pack_values.hpp"
+#include "fusion/graph/broadcast.hpp"
 
 namespace kiln::fusion {
 
@@ -12,7 +13,7 @@ void pack_values(std::span<const Parameter> parameters, const Layout& layout,
                 "a narrow index is an index's first bytes");
   const std::int64_t inner = layout.shape[layout.shape.size() - 1];
   const Schedule& schedule = layout.schedule;
-  const int step = schedule.tile != 0 ? schedule.tile : schedule.width;
+  const int step = schedule.tile != 0 ? schedule.tile_rows : schedule.width;
   const std::int64_t rows = layout.shape[static_cast<std::size_t>(schedule.tile_axis)];
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const Parameter& parameter = parameters[p];
@@ -28,7 +29,9 @@ void pack_values(std::span<const Parameter> parameters, const Layout& layout,
     switch (parameter.kind) {
       case Parameter::Kind::pointer:
       case Parameter::Kind::scalar: break;
-      case Parameter::Kind::size: put_index(inner); break;
+      case Parameter::Kind::size:
+        put_index(schedule.flat ? element_count(layout.shape) : inner);
+        break;
       case Parameter::Kind::work_items:
         put_index(static_cast<std::int64_t>(layout.work_items));
         break;

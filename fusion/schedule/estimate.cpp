@@ -60,7 +60,9 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
     }
     const double width = bits(operands[i].dtype) / 8.0;
     const double step = std::abs(static_cast<double>(layout.strides[i][inner])) * width;
-    const bool far = layout.schedule.operands[i].access == Access::strided;
+    // Where elements are counted over all axes, rows are short, and what is read beside an element
+    // is read by a neighbouring thread.
+    const bool far = layout.schedule.operands[i].access == Access::strided && !layout.schedule.flat;
     const bool again = !operands[i].output && !layout.schedule.operands[i].row_invariant &&
                        layout.schedule.operands[i].outer_axes != 0;
     useful += own;

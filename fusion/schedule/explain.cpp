@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "fusion/graph/broadcast.hpp"
 
@@ -68,6 +69,14 @@ std::string explain_width(std::span<const Operand> operands, std::span<const std
   const Schedule& schedule = layout.schedule;
   const DeviceModel& model = device_model(schedule.backend);
   const std::string start = plural(schedule.width, "element") + " per work item";
+  if (schedule.flat && schedule.vectors == 1) {
+    return fmt::format("{}: results are stored in whole vectors, within which rows end", start);
+  }
+  if (schedule.flat) {
+    return fmt::format(
+        "{}, {} times: rows are too short, or too unaligned, for vectors of their own", start,
+        schedule.vectors);
+  }
   const std::int64_t inner = layout.shape[layout.shape.size() - 1];
   if (model.work.vector_bytes == 0) {
     return fmt::format("{}: part of a row, which the compiler vectorises", start);
@@ -159,19 +168,22 @@ std::string explain_attention_width(const Layout& layout) {
 // ---- Operands ----------------------------------------------------------------------------------
 
 // What keeps the rows of an operand from starting at multiples of 16 bytes.
-std::string what_misaligns(const Operand& operand, const Layout& layout, std::size_t index,
-                           std::size_t along) {
+std::optional<std::string> what_misaligns(const Operand& operand, const Layout& layout,
+                                          std::size_t index, std::size_t along) {
+  const Schedule& schedule = layout.schedule;
   const std::int64_t width = std::max(1, bits(operand.dtype) / 8);
-  const auto wanted = std::min<std::int64_t>(16, width * layout.schedule.width);
-  for (std::size_t k = 0; k < layout.shape.size(); ++k) {
+  const auto wanted = std::min<std::int64_t>(16, width * schedule.width * schedule.vectors);
+  const bool begins_once = schedule.flat && !schedule.operands[index].addressed;
+  for (std::size_t k = 0; k < layout.shape.size() && !begins_once; ++k) {
     const std::int64_t step = layout.strides[index][k] * width;
     if (k == along || step % wanted == 0) continue;
     return fmt::format("its rows start {} bytes apart, which is no multiple of {}", std::abs(step),
                        wanted);
   }
-  return fmt::format(
-      "its first element is at address {} modulo 16",
-      (operand.address + static_cast<std::uint64_t>(layout.offsets[index] * width)) % 16);
+  const std::uint64_t first =
+      (operand.address + static_cast<std::uint64_t>(layout.offsets[index] * width)) % 16;
+  if (first % static_cast<std::uint64_t>(wanted) == 0) return std::nullopt;
+  return fmt::format("its first element is at address {} modulo 16", first);
 }
 
 OperandReport explain_operand(const Operand& operand, std::span<const std::string> names,
@@ -204,8 +216,9 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
                                   layout.strides[index][inner]);
       break;
     case Access::transposed:
-      report.access = fmt::format("through tiles of {0} by {0}, {1} bytes at a time", schedule.tile,
-                                  schedule.backend == Backend::host ? 16 : own.alignment);
+      report.access =
+          fmt::format("through tiles of {} by {}, {} bytes at a time", schedule.tile_rows,
+                      schedule.tile, schedule.backend == Backend::host ? 16 : own.alignment);
       report.reason =
           fmt::format("it is contiguous along another axis ({})",
                       list_of(layout.axes[static_cast<std::size_t>(schedule.tile_axis)]));
@@ -227,10 +240,10 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
           fmt::format("contiguous, {} byte{} at a time", at_once, at_once == 1 ? "" : "s");
       if (at_once == 16) {
         report.reason = "the widest access of a GPU";
-      } else if (at_once == vector) {
-        report.reason = fmt::format("all of its {}", plural(schedule.width, "element"));
       } else {
-        report.reason = what_misaligns(operand, layout, index, inner);
+        report.reason =
+            what_misaligns(operand, layout, index, inner)
+                .value_or(fmt::format("all of its {}", plural(schedule.width, "element")));
       }
       break;
   }

@@ -69,12 +69,14 @@ struct OperandSchedule {
   std::uint64_t outer_axes = 0;  ///< bit k: moves along collapsed axis k (the innermost excluded)
   bool start = false;  ///< an iota that does not begin at 0, or packed elements that begin in the
                        ///< middle of a byte
-  bool row_invariant = false;    ///< reductions: one element for each row
-  bool in_registers = false;     ///< reductions: loaded into registers before the first pass
-  bool unaligned = false;        ///< reductions: rows are aligned, but each vector that a thread
-                                 ///< needs straddles two aligned ones
-  bool gaps = false;             ///< CPU: short rows follow each other with gaps that the hardware
-                                 ///< prefetcher does not expect
+  bool row_invariant = false;  ///< reductions: one element for each row
+  bool in_registers = false;   ///< reductions: loaded into registers before the first pass
+  bool unaligned = false;      ///< reductions: rows are aligned, but each vector that a thread
+                               ///< needs straddles two aligned ones
+  bool gaps = false;           ///< CPU: short rows follow each other with gaps that the hardware
+                               ///< prefetcher does not expect
+  bool addressed = false;      ///< flat kernels: no run over all axes, so that the address of each
+                               ///< vector follows from its coordinates
   bool before_pdl_wait = false;  ///< may be read before the kernel's PDL wait
   int ways = 1;                  ///< how many operands are interleaved, this one included
   int way = 0;                   ///< elements from the first of them to this one
@@ -183,8 +185,11 @@ struct Schedule {
   int threads = 1;          ///< neighbouring work items that take such vectors in turn: a power of
                             ///< two
   bool wide_index = false;  ///< 64-bit indices
-  int tile = 0;       ///< edge of the square tiles of (tile axis, innermost axis) through which a
-                      ///< block reads transposed operands; 0: none
+  bool flat = false;  ///< elements are counted over all axes, so that work items do not end with
+                      ///< rows
+  int tile = 0;       ///< elements along the innermost axis of the tiles of (tile axis, innermost
+                      ///< axis) through which a block reads transposed operands; 0: none
+  int tile_rows = 0;  ///< elements of a tile along the tile axis
   int tile_axis = 0;  ///< the collapsed axis along which transposed operands are contiguous
   bool streamed = false;  ///< outputs are stored past the caches
   bool pdl = false;    ///< programmatic dependent launch: the kernel may start before those that it
@@ -206,10 +211,9 @@ struct Schedule {
 /// "contiguous, 8 elements per work item, 32-bit indices; gate: contiguous 16; ..." for people.
 std::string describe(const Schedule& schedule, std::span<const std::string> names);
 
-/// Bytes that one element takes in a tile (preamble/tile.h, Slot).
-int slot_bytes(DType dtype);
-/// Elements of a 16-byte vector along the tile axis.
-int tile_vector(DType dtype);
+/// Elements that a thread reads of a line of a tile at once, in 16 bytes where that is aligned to
+/// as many.
+int tile_lanes(DType dtype, int alignment);
 
 struct Layout {
   Schedule schedule;

@@ -59,6 +59,7 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
     text += fmt::format(", {} vectors each, interleaved over {} work items", schedule.vectors,
                         schedule.threads);
   }
+  if (schedule.flat) text += ", counted over all axes";
   if (schedule.products.rows == 0) text += describe(schedule.reduction, schedule.backend);
   if (schedule.products.rows != 0) {
     text += fmt::format(", {} thread{} per row, {} row{} and {} column{} at a time",
@@ -78,7 +79,9 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
   }
   if (schedule.streamed) text += ", streamed";
   if (schedule.table) text += ", by lookup table";
-  if (schedule.tile != 0) text += fmt::format(", in tiles of {0} by {0}", schedule.tile);
+  if (schedule.tile != 0) {
+    text += fmt::format(", in tiles of {} by {}", schedule.tile_rows, schedule.tile);
+  }
   for (std::size_t i = 0; i < schedule.operands.size(); ++i) {
     const OperandSchedule& operand = schedule.operands[i];
     text += fmt::format("; {}: {}", i < names.size() ? names[i] : fmt::format("#{}", i),
@@ -93,6 +96,7 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
       text += fmt::format(", aligned to {}", operand.alignment);
     }
     if (operand.unaligned) text += ", straddling vectors";
+    if (operand.addressed) text += ", by coordinates";
     if (operand.indexing == Indexing::row) text += ", rows by index";
     if (operand.indexing == Indexing::lane) text += ", by index";
   }

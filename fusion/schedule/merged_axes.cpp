@@ -214,10 +214,10 @@ ScratchVector<MergedAxis> follow_largest_input(ScratchVector<MergedAxis> axes,
 
 ScratchVector<MergedAxis> order_for_reuse(ScratchVector<MergedAxis> axes,
                                           std::span<const Operand> operands) {
-  constexpr double kLine = 128;
+  constexpr double kSector = 32;  // bytes that a GPU reads or writes at least
   if (has_columns(axes)) return axes;
   if (const auto k = repeating_axis(axes, operands)) return interleave_steps(std::move(axes), *k);
-  return follow_largest_input(std::move(axes), operands, kLine,
+  return follow_largest_input(std::move(axes), operands, kSector,
                               std::numeric_limits<std::int64_t>::max());
 }
 

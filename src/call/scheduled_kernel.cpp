@@ -68,8 +68,8 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
   const fusion::ProductSchedule& products = schedule.products;
   const fusion::TileSchedule& tiles = products.tiles;
   add({schedule.rank, schedule.width, schedule.vectors, schedule.threads, schedule.wide_index,
-       schedule.tile, schedule.tile_axis, schedule.streamed, schedule.table,
-       static_cast<int>(schedule.scan)});
+       schedule.tile, schedule.tile_rows, schedule.tile_axis, schedule.streamed, schedule.table,
+       static_cast<int>(schedule.scan), schedule.flat});
   if (rows.axes != 0) {
     add({rows.axes, rows.threads, rows.cluster_blocks, rows.vectors, rows.batch, rows.full_vectors,
          rows.in_smem, rows.rows, rows.columns, rows.ragged, rows.phase, rows.row_step});
@@ -90,7 +90,7 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
   for (const int axis : schedule.bounds) add({axis});
   for (const fusion::OperandSchedule& operand : schedule.operands) {
     add({operand.alignment, static_cast<int>(operand.access), operand.start, operand.in_registers,
-         operand.unaligned, operand.gaps, operand.ways, operand.way,
+         operand.unaligned, operand.gaps, operand.addressed, operand.ways, operand.way,
          static_cast<int>(operand.outer_axes), static_cast<int>(operand.indexing)});
   }
   return hash;

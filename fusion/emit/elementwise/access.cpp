@@ -168,16 +168,27 @@ void ElementEmitter::emit_vector_loads() {
       continue;
     }
     if (prefetches_rows(i)) {
-      line(3, "prefetch_row<{}>({}, {}, at_{}, top, first);", schedule_.tile,
-           operands_.row_pointer(i, schedule_.tile_axis), operands_[i].stride_name(tile_axis()),
-           schedule_.tile_axis);
+      line(3, "prefetch_row<{}, {}>({}, {}, at_{}, top, first);", schedule_.tile_rows,
+           schedule_.tile, operands_.row_pointer(i, schedule_.tile_axis),
+           operands_[i].stride_name(tile_axis()), schedule_.tile_axis);
     }
     if (schedule.gaps) {
       constexpr int kPrefetchBits = 2048 * 8;
       line(3, "prefetch<1>({}, i64(first) + {});", operands_.row_pointer(i),
            kPrefetchBits / bits(operand.dtype));
     }
-    if (is_preloaded(i)) {
+    if (operands_.is_addressed(i)) {
+      const std::string type(storage_type(operand.dtype));
+      const std::string lanes_text =
+          operands_.straddles_rows()
+              ? fmt::format("load_each_addressed<{}>(width, first, {}_address)", type, operand.name)
+          : schedule.access == Access::contiguous
+              ? fmt::format("load_addressed<{}, {}>(width, first, {}_address)", type,
+                            schedule.alignment, operand.name)
+              : fmt::format("gather_addressed<{}>(width, first, {}_address, {})", type,
+                            operand.name, operands_.inner_stride(i));
+      line(3, "const auto {}_lanes = {};", operand.name, lanes_text);
+    } else if (is_preloaded(i)) {
       line(3, "const auto {0}_lanes = from_preloaded<{1}>(width, {0}_preloaded, slot, {2}, first);",
            operand.name, schedule.alignment, operands_.row_pointer(i));
     } else if (converts_in_blocks(i)) {
@@ -211,7 +222,7 @@ bool ElementEmitter::is_preloaded(std::size_t i) const {
   int bytes = 0;
   for (std::size_t k = 0; k <= i; ++k) {
     if (!is_read_with_tile(k)) continue;
-    bytes += schedule_.tile * schedule_.tile / block() * bits(operands_[k].dtype) / 8;
+    bytes += schedule_.tile_rows * schedule_.tile / block() * bits(operands_[k].dtype) / 8;
   }
   return is_read_with_tile(i) && bytes <= kMaxPreloaded;
 }
@@ -247,6 +258,8 @@ void ElementEmitter::emit_results() {
     } else if (is_unrounded(i)) {
       line(3, "auto {}_lanes = unrounded_results<{}>({}, first);", name, operands_.vector_size(i),
            operands_.row_pointer(i));
+    } else if (operands_.is_addressed(i)) {
+      line(3, "auto {0}_lanes = results<width.size>({0}_data, first);", name);
     } else {
       line(3, "auto {}_lanes = results<{}>({}, {}{});", name, operands_.vector_size(i),
            operands_.row_pointer(i), operands_.vector_start(i),
@@ -280,7 +293,8 @@ bool ElementEmitter::converts_in_blocks(std::size_t i) const {
 
 // Whether 8-bit floats are converted vector by vector, as NVIDIA GPUs do (preamble/small_floats.h).
 bool ElementEmitter::is_unrounded(std::size_t i) const {
-  if (schedule_.backend != Backend::nvidia || operands_[i].dtype != DType::f8e4m3 ||
+  const DType dtype = operands_[i].dtype;
+  if (schedule_.backend != Backend::nvidia || (dtype != DType::f8e4m3 && dtype != DType::f8e5m2) ||
       !operands_[i].output || !operands_.moves_in_vectors(i) || is_multi_vector() ||
       operands_.tiled() || schedule_.table || schedule_.operands[i].ways != 1)
     return false;
@@ -313,7 +327,14 @@ void ElementEmitter::emit_stores() {
       continue;
     }
     if (is_indexed_by(i, Indexing::row)) line(3, "if ({}_there)", operand.name);
-    if (schedule_.table) {
+    if (operands_.is_addressed(i)) {
+      line(3, "{};",
+           schedule_.operands[i].access == Access::contiguous
+               ? fmt::format("store_addressed<{0}>(width, first, {1}_address, {1}_lanes)",
+                             schedule_.operands[i].alignment, operand.name)
+               : fmt::format("scatter_addressed(width, first, {0}_address, {1}, {0}_lanes)",
+                             operand.name, operands_.inner_stride(i)));
+    } else if (schedule_.table) {
       line(3, "{}({}, first, lanes, {});", schedule_.streamed ? "stream" : "put",
            operands_.row_pointer(i), looked_up(i));
     } else if (schedule_.streamed) {

@@ -66,7 +66,7 @@ void ElementEmitter::open() {
 }
 
 void ElementEmitter::emit_coordinates() {
-  const bool rows = operands_.rank() > 1;
+  const bool rows = operands_.rank() > 1 && !operands_.flat();
   if (rows) line(2, "const {} row = divide(item, columns);", index_);
   const std::string_view in_row = rows ? "item - row * columns.divisor" : "item";
   if (is_multi_vector()) {
@@ -78,61 +78,77 @@ void ElementEmitter::emit_coordinates() {
     line(2, "const {} start = {} * {};", index_, rows ? fmt::format("({})", in_row) : in_row,
          schedule_.width);
   }
-  if (rows) emit_outer_coordinates();
+  if (rows) emit_outer_coordinates(2, "row");
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (operands_.is_addressed(i) && (operands_.is_read(i) || operands_[i].output)) {
+      emit_address(i);
+    }
+  }
 }
 
-// Splits the row's number into coordinates from the innermost outer axis to the outermost.
-void ElementEmitter::emit_outer_coordinates() {
+// Splits a number into coordinates from the innermost of the outer axes to the outermost.
+void ElementEmitter::emit_outer_coordinates(int depth, std::string rest) {
   const std::vector<std::uint32_t> outer = operands_.outer_axes();
-  std::string rest = "row";
   for (std::size_t n = outer.size() - 1; n > 0; --n) {
     const std::uint32_t k = outer[n];
     const std::string next = fmt::format("row_{}", k);
-    line(2, "const {} {} = divide({}, extent_{});", index_, next, rest, k);
-    line(2, "const {} at_{} = {} - {} * extent_{}.divisor;", index_, k, rest, next, k);
+    line(depth, "const {} {} = divide({}, extent_{});", index_, next, rest, k);
+    line(depth, "const {} at_{} = {} - {} * extent_{}.divisor;", index_, k, rest, next, k);
     rest = next;
   }
-  line(2, "const {} at_{} = {};", index_, outer[0], rest);
+  line(depth, "const {} at_{} = {};", index_, outer[0], rest);
+}
+
+// The address of an operand's element, from its number in the whole space.
+void ElementEmitter::emit_address(std::size_t i) {
+  line(2, "const auto {}_address = [&]({} n) KILN_INLINED {{", operands_[i].name, index_);
+  emit_outer_coordinates(3, "n");
+  line(3, "return {};", operands_.element_pointer(i));
+  line(2, "}};");
 }
 
 // A block fills one tile per transposed operand, then computes the same tile of the outputs.
 void ElementEmitter::emit_tiles() {
-  const int edge = schedule_.tile;
+  const int tile_rows = schedule_.tile_rows;
+  const int tile_columns = schedule_.tile;
   const int threads = block();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!through_tile(i)) continue;
-    line(1, "KILN_SHARED Tile<{}, {}> {}_tile;", storage_type(operands_[i].dtype), edge,
+    line(1, "KILN_SHARED Tile<{}, {}, {}, {}> {}_tile;", storage_type(operands_[i].dtype),
+         tile_rows, tile_columns, tile_lanes(operands_[i].dtype, schedule_.operands[i].alignment),
          operands_[i].name);
   }
   line(1, "KILN_FOR_EACH_BLOCK({}, item, work_items) {{", index_);
   line(2, "const {} strip = divide(item, columns);", index_);
-  line(2, "const {} left = (item - strip * columns.divisor) * {};", index_, edge);
+  line(2, "const {} left = (item - strip * columns.divisor) * {};", index_, tile_columns);
   if (operands_.outer_axes().empty()) {
-    line(2, "const {} top = strip * {};", index_, edge);
+    line(2, "const {} top = strip * {};", index_, tile_rows);
   } else {
     line(2, "const {} row = divide(strip, strips);", index_);
-    line(2, "const {} top = (strip - row * strips.divisor) * {};", index_, edge);
-    emit_outer_coordinates();
+    line(2, "const {} top = (strip - row * strips.divisor) * {};", index_, tile_rows);
+    emit_outer_coordinates(2, "row");
   }
   if (schedule_.wide_index) line(2, "KILN_SYNCHRONIZE();");
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!is_preloaded(i)) continue;
     line(2,
-         "const auto {0}_preloaded = preload<{1}, {2}, {3}, {4}>({5}, top, left, rows, size, {6});",
-         operands_[i].name, threads, edge, schedule_.width, schedule_.operands[i].alignment,
-         operands_.row_pointer(i, schedule_.tile_axis), operands_.stride_along(i, tile_axis()));
+         "const auto {0}_preloaded = preload<{1}, {2}, {3}, {4}, {5}>({6}, top, left, rows, size, "
+         "{7});",
+         operands_[i].name, threads, tile_rows, tile_columns, schedule_.width,
+         schedule_.operands[i].alignment, operands_.row_pointer(i, schedule_.tile_axis),
+         operands_.stride_along(i, tile_axis()));
   }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!through_tile(i)) continue;
-    line(2, "fill<{}, {}, {}>({}_tile, {}, top, left, rows, size, {});", threads,
-         tile_vector(operands_[i].dtype), schedule_.operands[i].alignment, operands_[i].name,
-         operands_.row_pointer(i), operands_.inner_stride(i));
+    line(2, "fill<{}, {}>({}_tile, {}, top, left, rows, size, {});", threads,
+         schedule_.operands[i].alignment, operands_[i].name, operands_.row_pointer(i),
+         operands_.inner_stride(i));
   }
   line(2, "KILN_SYNCHRONIZE();");
   line(2,
-       "for_each_tile_vector<{}, {}, {}>(top, left, rows, size, "
+       "for_each_tile_vector<{}, {}, {}, {}>(top, left, rows, size, "
        "[&](auto width, {} at_{}, {} first, int lanes, int slot) KILN_INLINED {{",
-       threads, edge, schedule_.width, index_, schedule_.tile_axis, index_);
+       threads, tile_rows, tile_columns, schedule_.width, index_, schedule_.tile_axis, index_);
   emit_broadcast_loads(3);
 }
 

@@ -45,7 +45,8 @@ class ElementEmitter {
   void emit_coordinates();
   // Several vectors per work item.
   bool is_multi_vector() const { return schedule_.vectors > 1; }
-  void emit_outer_coordinates();
+  void emit_outer_coordinates(int depth, std::string rest);
+  void emit_address(std::size_t i);
   void emit_tiles();
   bool through_tile(std::size_t i) const {
     return schedule_.operands[i].access == Access::transposed && operands_.is_read(i);

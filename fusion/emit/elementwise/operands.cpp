@@ -34,7 +34,7 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
   }
   names_.add_scalars(writer, node_text);
   writer.add_count(P::size, "size");
-  if (schedule_.rank > 1) writer.add_divisor(P::columns, "columns");
+  if (schedule_.rank > 1 && !flat()) writer.add_divisor(P::columns, "columns");
   const std::vector<std::uint32_t> outer = outer_axes();
   if (tiled()) {
     writer.add_count(P::rows, "rows");
@@ -61,7 +61,7 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
 
 std::vector<std::uint32_t> ElementOperands::outer_axes() const {
   std::vector<std::uint32_t> axes;
-  for (std::uint32_t k = 0; k + 1 < rank(); ++k) {
+  for (std::uint32_t k = 0; k + (flat() ? 0 : 1) < rank(); ++k) {
     if (!tiled() || k != static_cast<std::uint32_t>(schedule_.tile_axis)) axes.push_back(k);
   }
   return axes;
@@ -77,12 +77,13 @@ bool ElementOperands::is_read(std::size_t i) const {
 
 bool ElementOperands::per_lane(std::size_t i) const {
   const Access access = schedule_.operands[i].access;
-  return (access != Access::broadcast && access != Access::scalar) || indexing(i) == Indexing::lane;
+  return (access != Access::broadcast && access != Access::scalar) || is_addressed(i) ||
+         indexing(i) == Indexing::lane;
 }
 
 bool ElementOperands::moves_in_vectors(std::size_t i) const {
   const Access access = schedule_.operands[i].access;
-  return (access == Access::contiguous || access == Access::interleaved) &&
+  return (access == Access::contiguous || access == Access::interleaved) && !is_addressed(i) &&
          indexing(i) != Indexing::lane;
 }
 
@@ -116,6 +117,17 @@ std::string ElementOperands::row_pointer(std::size_t i, int but) const {
   }
   if (const std::string at = place_term(i); !at.empty()) pointer += " + " + at;
   return pointer;
+}
+
+std::string ElementOperands::element_pointer(std::size_t i) const {
+  const std::uint32_t inner = rank() - 1;
+  switch (schedule_.operands[i].access) {
+    case Access::contiguous: return fmt::format("{} + at_{}", row_pointer(i), inner);
+    case Access::strided:
+      return fmt::format("{} + {}(at_{}) * {}", row_pointer(i), signed_index(), inner,
+                         operands_[i].stride_name(inner));
+    default: return row_pointer(i);
+  }
 }
 
 std::string ElementOperands::row_place(std::size_t i) const {

@@ -33,6 +33,12 @@ class ElementOperands {
 
   std::uint32_t rank() const { return static_cast<std::uint32_t>(schedule_.rank); }
   bool tiled() const { return schedule_.tile != 0; }
+  bool flat() const { return schedule_.flat; }
+  /// Whether elements of one vector are of several rows: work items of all others have several
+  /// vectors where elements are counted over all axes.
+  bool straddles_rows() const { return schedule_.flat && schedule_.vectors == 1; }
+  /// Whether the address of each vector follows from its coordinates.
+  bool is_addressed(std::size_t i) const { return schedule_.operands[i].addressed; }
   /// The axes that a work item's number is split into, the fastest last.
   std::vector<std::uint32_t> outer_axes() const;
   std::string_view index() const { return schedule_.wide_index ? "u64" : "u32"; }
@@ -54,6 +60,8 @@ class ElementOperands {
   std::string lane_place(std::size_t i) const;
   /// The pointer to a row, without the offset along the axis `but`.
   std::string row_pointer(std::size_t i, int but = -1) const;
+  /// The pointer to an element, from coordinates along all axes.
+  std::string element_pointer(std::size_t i) const;
   /// The offset of a row in elements, or the value of an iota there; empty for 0.
   std::string row_place(std::size_t i) const;
   /// Its stride along an axis, 0 where the kernel has no parameter for it.

@@ -89,7 +89,8 @@ void ReductionEmitter::store_unrounded(std::size_t i) {
 bool ReductionEmitter::converts_vectors(std::size_t i) const {
   const OperandText& operand = operands_[i];
   return schedule_.backend == Backend::nvidia && operand.output && !operand.row_invariant &&
-         operand.dtype == DType::f8e4m3 && schedule_.operands[i].access == Access::contiguous &&
+         (operand.dtype == DType::f8e4m3 || operand.dtype == DType::f8e5m2) &&
+         schedule_.operands[i].access == Access::contiguous &&
          !node_text_.needs_storage(operand.value) &&
          compute_dtype(graph_.nodes[node_text_.unrounded(operand.value)].dtype) == DType::f32;
 }

@@ -1,13 +1,16 @@
 #include "fusion/schedule/elementwise/choices.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <cmath>
+#include <limits>
 
 namespace kiln::fusion {
 namespace {
 
-// Rows of 64 four-byte elements are two cache lines of a GPU; smaller tiles where there are many.
-constexpr int kTiles[] = {64, 32};
+// Extents of which a tile has enough to pay for the detour.
+constexpr std::int64_t kFewest = 32;
+// What a tile has of one operand. Less where there are many of them.
+constexpr int kTileBytes[] = {16 << 10, 4 << 10};
 
 bool lies_along(const MergedAxis& axis, std::size_t operand) { return axis.strides[operand] == 1; }
 
@@ -16,6 +19,37 @@ bool can_transpose(std::span<const Operand> operands,
                    std::size_t i) {
   return !operands[i].output && !operands[i].iota && schedules[i].access == Access::strided &&
          lies_along(axis, i) && bits(operands[i].dtype) >= 8;
+}
+
+// Elements of a tile along both of its axes.
+struct TileShape {
+  int rows = 0;
+  int columns = 0;
+};
+
+// Tiles of `elements` that cover both extents with the fewest elements past the edges, where both
+// sides access whole cache lines if rows are as long; the one that is most nearly square of those.
+TileShape tile_shape(std::int64_t rows, std::int64_t columns, int elements, int bytes) {
+  constexpr int kLine = 128;
+  constexpr double kPartOfLine = 1.3;
+  TileShape best;
+  double best_cost = 0;
+  const auto covered = [](std::int64_t size, int step) {
+    return static_cast<double>((size + step - 1) / step * step);
+  };
+  const auto side = [&](std::int64_t size, int step) {
+    return size > step && step * bytes < kLine ? kPartOfLine : 1.0;
+  };
+  for (int r = static_cast<int>(kFewest); r <= elements / kFewest; r *= 2) {
+    const int c = elements / r;
+    const double square = 1 + 0.01 * std::abs(std::log2(static_cast<double>(r) / c));
+    const double cost =
+        covered(rows, r) * covered(columns, c) * side(rows, r) * side(columns, c) * square;
+    if (best.rows != 0 && cost >= best_cost) continue;
+    best = {r, c};
+    best_cost = cost;
+  }
+  return best;
 }
 
 }  // namespace
@@ -30,8 +64,7 @@ void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const Operand>
     for (std::size_t i = 0; i < operands.size(); ++i) {
       if (can_transpose(operands, schedule.operands, axes[k], i)) helped.push_back(i);
     }
-    const int smallest = kTiles[std::size(kTiles) - 1];
-    const bool fills = std::min(axes[k].size, axes.back().size) >= smallest;
+    const bool fills = std::min(axes[k].size, axes.back().size) >= kFewest;
     if (!fills || helped.size() <= best.size()) continue;
     best = std::move(helped);
     schedule.tile_axis = static_cast<int>(k);
@@ -42,16 +75,28 @@ void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const Operand>
   if (std::ranges::any_of(operands,
                           [](const Operand& o) { return o.output && is_packed(o.dtype); }))
     return;
-  const auto bytes = [&](int tile) {
+  // Host tiles are square, and narrow elements take a word each there.
+  const bool host = schedule.backend == Backend::host;
+  const auto width = [&](std::size_t i) {
+    return std::max(host ? 4 : 1, bits(operands[i].dtype) / 8);
+  };
+  int widest = 1;
+  for (const std::size_t i : best) widest = std::max(widest, width(i));
+  const auto bytes = [&] {
     int total = 0;
-    for (const std::size_t i : best) total += tile * tile * slot_bytes(operands[i].dtype);
+    for (const std::size_t i : best) total += schedule.tile_rows * schedule.tile * width(i);
     return total;
   };
-  for (const int tile : kTiles) {
-    schedule.tile = tile;
-    if (bytes(tile) <= model.work.tile_bytes) break;
+  for (const int most : kTileBytes) {
+    const auto [rows, columns] =
+        host ? TileShape{most == kTileBytes[0] ? 64 : 32, most == kTileBytes[0] ? 64 : 32}
+             : tile_shape(axes[static_cast<std::size_t>(schedule.tile_axis)].size, axes.back().size,
+                          most / widest, widest);
+    schedule.tile_rows = rows;
+    schedule.tile = columns;
+    if (bytes() <= model.work.tile_bytes) break;
   }
-  while (bytes(schedule.tile) > model.work.tile_bytes) best.pop_back();
+  while (bytes() > model.work.tile_bytes) best.pop_back();
   for (const std::size_t i : best) schedule.operands[i].access = Access::transposed;
 }
 
@@ -151,6 +196,126 @@ void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const
       return;
     }
   }
+}
+
+int aligned_elements(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+                     std::span<const std::int64_t> offsets, const Schedule& schedule,
+                     bool outputs_only) {
+  const std::size_t inner = axes.size() - 1;
+  const std::uint64_t all_axes = (std::uint64_t{1} << inner) - 1;
+  int aligned = schedule.width;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const OperandSchedule& own = schedule.operands[i];
+    const bool in_rows = own.access == Access::contiguous || own.access == Access::interleaved;
+    if (own.way != 0 || own.outer_axes != all_axes || !in_rows || operands[i].iota ||
+        (outputs_only && !operands[i].output))
+      continue;
+    const int bytes =
+        alignment_of(operands[i], offsets[i], axes, inner, i, schedule.width * own.ways);
+    // No access has more than 16 bytes.
+    if (bytes < 16) aligned = std::min(aligned, bytes * 8 / (bits(operands[i].dtype) * own.ways));
+  }
+  return std::max(1, aligned);
+}
+
+namespace {
+
+// Whether an operand's elements follow each other over all axes.
+bool is_run(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
+  bool run = axes.back().strides[operand] == 1;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    run = run && axes[k].strides[operand] == axes[k + 1].strides[operand] * axes[k + 1].size;
+  }
+  return run;
+}
+
+// Whether elements can be counted over all axes, in 32 bits, so many at a time.
+bool can_count(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+               const Schedule& schedule, std::int64_t together) {
+  std::uint64_t elements = 1;
+  for (const MergedAxis& axis : axes) elements *= static_cast<std::uint64_t>(axis.size);
+  const bool interleaved = std::ranges::any_of(schedule.operands, [](const OperandSchedule& own) {
+    return own.access == Access::interleaved;
+  });
+  return axes.size() > 1 && !interleaved &&
+         !needs_wide_index(axes, operands, elements, static_cast<int>(together));
+}
+
+void count_over_all_axes(const ScratchVector<MergedAxis>& axes, Schedule& schedule) {
+  schedule.flat = true;
+  for (std::size_t i = 0; i < schedule.operands.size(); ++i) {
+    OperandSchedule& own = schedule.operands[i];
+    own.addressed = own.access != Access::scalar && !is_run(axes, i);
+  }
+}
+
+// Whether narrow results are one run, which is stored in aligned vectors though rows end within
+// them, and few operands have an address for each element then.
+bool straddles_rows(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+                    std::span<const std::int64_t> offsets, const Schedule& schedule) {
+  constexpr int kMostAddressed = 2;
+  int addressed = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool run = is_run(axes, i);
+    addressed += run || schedule.operands[i].access == Access::scalar ? 0 : 1;
+    if (!operands[i].output) continue;
+    const int bytes = schedule.width * bits(operands[i].dtype) / 8;
+    if (!run || bits(operands[i].dtype) > 16 ||
+        alignment_of(operands[i], offsets[i], {}, 0, i, schedule.width) < std::min(16, bytes))
+      return false;
+  }
+  return addressed <= kMostAddressed && can_count(axes, operands, schedule, schedule.width);
+}
+
+}  // namespace
+
+bool choose_interleaved_vectors(const ScratchVector<MergedAxis>& axes,
+                                std::span<const Operand> operands,
+                                std::span<const std::int64_t> offsets, const DeviceModel& model,
+                                Schedule& schedule) {
+  if (model.work.vector_bytes == 0 || schedule.tile != 0 || has_indexed(operands)) return false;
+  for (const Operand& operand : operands) {
+    // They continue from lane to lane.
+    if (operand.iota || is_packed(operand.dtype)) return false;
+  }
+  const std::size_t inner = axes.size() - 1;
+  const std::int64_t size = axes[inner].size;
+  const int full =
+      choose_width(std::numeric_limits<std::int64_t>::max(), operands, schedule.operands, model);
+  const bool is_short = inner > 0 && size < full;
+  // Unaligned loads alone find what they share of cache lines near the threads: a copy's speed.
+  const bool stores = aligned_elements(axes, operands, offsets, schedule, true) < schedule.width;
+  if (!stores && !is_short) return false;
+  if (!is_short && straddles_rows(axes, operands, offsets, schedule)) {
+    count_over_all_axes(axes, schedule);
+    return true;
+  }
+  constexpr int kThreads = 32;
+  constexpr int kEnoughBits = 16 * 8;
+  int aligned = aligned_elements(axes, operands, offsets, schedule);
+  int loaded = 0;  // bits of an element
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const bool everywhere = schedule.operands[i].outer_axes == (std::uint64_t{1} << inner) - 1;
+    if (everywhere && !operands[i].output) loaded += bits(operands[i].dtype);
+  }
+  int vectors = full / aligned;
+  while (vectors * aligned * loaded < kEnoughBits && vectors * aligned < model.work.max_lanes) {
+    vectors *= 2;
+  }
+  constexpr std::int64_t kLong = 16;
+  const std::int64_t together = std::int64_t{vectors} * kThreads * aligned;
+  if (inner > 0 && size % together != 0 && size < kLong * together) {
+    if (!can_count(axes, operands, schedule, together)) return false;
+    while (size % aligned != 0) {
+      aligned /= 2;
+      vectors *= 2;
+    }
+    count_over_all_axes(axes, schedule);
+  }
+  schedule.width = aligned;
+  schedule.vectors = vectors;
+  schedule.threads = kThreads;
+  return true;
 }
 
 bool is_table(std::span<const Operand> operands, const ScratchVector<OperandSchedule>& schedules) {

@@ -11,7 +11,8 @@ namespace kiln::fusion {
 
 /// Inputs that are strided along the innermost axis but contiguous along another one are read
 /// through tiles of the two axes, so that both sides access whole cache lines. Chooses the axis
-/// that helps most inputs; what does not fit the shared memory for tiles stays strided.
+/// that helps most inputs, and the tile's shape from both extents; what does not fit the shared
+/// memory for tiles stays strided.
 void choose_tile(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
                  const DeviceModel& model, Schedule& schedule);
 
@@ -33,6 +34,23 @@ int choose_width(std::int64_t inner, std::span<const Operand> operands,
 /// vector.
 void choose_vectors(std::int64_t inner, std::span<const Operand> operands, const DeviceModel& model,
                     Schedule& schedule);
+
+/// The most neighbours along the innermost axis, up to the schedule's width, that are aligned in
+/// every operand, or every output, that has an element for each of the space.
+int aligned_elements(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+                     std::span<const std::int64_t> offsets, const Schedule& schedule,
+                     bool outputs_only = false);
+
+/// For GPUs: where a vector of an output is less aligned than it is long, a work item gets shorter
+/// ones, each of them aligned, that lie as far apart as `threads` neighbours fill with theirs: each
+/// access of these then reads or writes whole cache lines, and as many bytes are in flight. If rows
+/// are too short for that, or for one vector, elements are counted over all axes. So they are where
+/// narrow outputs are one run, which is stored in whole vectors: then elements of one vector are of
+/// several rows, and each has an address of its own. Whether it did.
+bool choose_interleaved_vectors(const ScratchVector<MergedAxis>& axes,
+                                std::span<const Operand> operands,
+                                std::span<const std::int64_t> offsets, const DeviceModel& model,
+                                Schedule& schedule);
 
 /// On the CPU: rows that depend on one packed input alone are computed once for each of its sixteen
 /// values and looked up, if they have more elements than that.

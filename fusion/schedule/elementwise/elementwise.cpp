@@ -157,9 +157,7 @@ bool is_streamed(std::span<const Operand> operands, const ScratchVector<OperandS
   return any;
 }
 
-int slot_bytes(DType dtype) { return std::max(4, bits(dtype) / 8); }
-
-int tile_vector(DType dtype) { return 128 / bits(dtype); }
+int tile_lanes(DType dtype, int alignment) { return std::max(1, alignment * 8 / bits(dtype)); }
 
 std::uint64_t Layout::threads() const {
   const bool blocks = schedule.tile != 0 || schedule.reduction.axes != 0 ||
@@ -170,6 +168,7 @@ std::uint64_t Layout::threads() const {
 bool Schedule::has_stride(std::size_t operand, std::uint32_t axis) const {
   const OperandSchedule& own = operands[operand];
   const bool transposed = own.access == Access::transposed;
+  if (flat && !own.addressed) return false;
   const auto along = static_cast<int>(axis);
   if (along + 1 == rank) return transposed || own.access == Access::strided;
   if (transposed && along == tile_axis) return false;
@@ -259,6 +258,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   find_interleaved(axes, operands, layout.offsets, schedules);
   if (bounds.empty()) choose_tile(axes, operands, device_model(backend), layout.schedule);
   const int tile = layout.schedule.tile;
+  const int tile_rows = layout.schedule.tile_rows;
   const auto tile_axis = static_cast<std::size_t>(layout.schedule.tile_axis);
   layout.schedule.streamed =
       bounds.empty() && is_streamed(operands, schedules, axes, layout.offsets, tile != 0, backend);
@@ -273,26 +273,38 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
       inner.size <= kShortRow) {
     most = std::min(most, short_width(inner.size));
   }
-  const int width =
+  layout.schedule.width =
       std::min(choose_width(inner.size, operands, schedules, device_model(backend)), most);
   const auto blocks = [](std::int64_t size, int step) {
     return static_cast<std::uint64_t>((size + step - 1) / step);
   };
-  layout.schedule.width = width;
   layout.schedule.rank = static_cast<int>(axes.size());
-  choose_vectors(inner.size, operands, device_model(backend), layout.schedule);
+  if (tile != 0 && backend != Backend::host) {
+    layout.schedule.width = std::min(
+        layout.schedule.width, aligned_elements(axes, operands, layout.offsets, layout.schedule));
+  }
+  const DeviceModel& model = device_model(backend);
+  if (!bounds.empty() ||
+      !choose_interleaved_vectors(axes, operands, layout.offsets, model, layout.schedule)) {
+    choose_vectors(inner.size, operands, model, layout.schedule);
+  }
+  const int width = layout.schedule.width;
   const int vectors = layout.schedule.vectors;
   const int threads = layout.schedule.threads;
-  layout.work_items = blocks(inner.size, tile == 0 ? width * vectors * threads : tile) *
+  std::int64_t run = inner.size;
+  if (layout.schedule.flat) {
+    for (std::size_t k = 0; k + 1 < axes.size(); ++k) run *= axes[k].size;
+  }
+  layout.work_items = blocks(run, tile == 0 ? width * vectors * threads : tile) *
                       static_cast<std::uint64_t>(tile == 0 ? threads : 1);
-  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-    layout.work_items *= blocks(axes[k].size, tile != 0 && k == tile_axis ? tile : 1);
+  for (std::size_t k = 0; k + 1 < axes.size() && !layout.schedule.flat; ++k) {
+    layout.work_items *= blocks(axes[k].size, tile != 0 && k == tile_axis ? tile_rows : 1);
   }
   // On the CPU a short row has fewer elements than a work item could.
   const std::int64_t filled = backend == Backend::host ? std::min<std::int64_t>(inner.size, width)
                                                        : std::int64_t{width} * vectors;
   const std::uint64_t elements =
-      layout.work_items * static_cast<std::uint64_t>(tile == 0 ? filled : tile * tile);
+      layout.work_items * static_cast<std::uint64_t>(tile == 0 ? filled : tile_rows * tile);
   layout.schedule.wide_index =
       needs_wide_index(axes, operands, elements, width * vectors * threads);
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -309,11 +321,14 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
     const bool in_rows =
         schedules[i].access == Access::contiguous || schedules[i].access == Access::interleaved;
     if (aligned && in_rows) {
-      schedules[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, axes.size() - 1,
-                                            i, width * schedules[i].ways);
+      // A run over all axes begins once.
+      const bool once = layout.schedule.flat && !schedules[i].addressed;
+      schedules[i].alignment = once ? alignment_of(operands[i], layout.offsets[i], {}, 0, i, width)
+                                    : alignment_of(operands[i], layout.offsets[i], axes,
+                                                   axes.size() - 1, i, width * schedules[i].ways);
     } else if (aligned && schedules[i].access == Access::transposed) {
       schedules[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, tile_axis, i,
-                                            tile_vector(operands[i].dtype));
+                                            128 / bits(operands[i].dtype));
     }
     layout.strides.emplace_back(axes.size());
     layout.starts.push_back(start_of(operands[i], layout.offsets[i]));

@@ -77,7 +77,11 @@ TEST(Explain, SaysWhatDecidedTheWidth) {
   EXPECT_EQ(width({4096}, {operand(DType::bf16, {1}), operand(DType::f32, {1}, true)}),
             "4 elements per work item: 16 bytes of d, so that neighbouring threads store whole "
             "cache lines");
-  EXPECT_EQ(width({3, 5}, {operand(DType::f32, {8, 1}), operand(DType::u8, {5, 1}, true)}),
+  EXPECT_EQ(
+      width({3, 5}, {operand(DType::f32, {8, 1}), operand(DType::u8, {5, 1}, true)}),
+      "1 element per work item, 16 times: rows are too short, or too unaligned, for vectors of "
+      "their own");
+  EXPECT_EQ(width({3, 5}, {operand(DType::u4, {8, 1}), operand(DType::f32, {5, 1}, true)}),
             "4 elements per work item: a row has only 5");
   EXPECT_EQ(width({4096}, {operand(DType::f64, {1}), operand(DType::u8, {1}, true)}),
             "8 elements per work item: more would take too many registers for c, which is 64 bits "

@@ -305,6 +305,48 @@ TEST(Divisor, IsExactUpTo31Bits) {
   }
 }
 
+// Rows of a GPU whose vectors would not be aligned: long ones are shared by threads that lie side
+// by side, short ones are no rows at all.
+TEST(Layout, UnalignedRowsAreStoredByNeighbouringThreads) {
+  const auto schedule = [](DType dtype, std::int64_t length, std::int64_t in, std::int64_t out) {
+    const std::vector<Operand> operands = {operand(dtype, {in, 1}), operand(dtype, {out, 1}, true)};
+    return plan_layout({1000, length}, operands, Backend::nvidia).schedule;
+  };
+  EXPECT_FALSE(schedule(DType::bf16, 64, 72, 64).flat) << "aligned";
+  EXPECT_FALSE(schedule(DType::bf16, 64, 65, 64).flat) << "only loads are not";
+  const Schedule longer = schedule(DType::bf16, 9001, 9001, 9003);
+  EXPECT_EQ(longer.width, 1);
+  EXPECT_EQ(longer.vectors, 8);
+  EXPECT_EQ(longer.threads, 32);
+  EXPECT_FALSE(longer.flat);
+  const Schedule brief = schedule(DType::bf16, 50, 50, 54);
+  EXPECT_EQ(brief.width, 2) << "pairs are aligned, and none is in two rows";
+  EXPECT_EQ(brief.vectors, 4);
+  EXPECT_TRUE(brief.flat);
+  EXPECT_FALSE(brief.operands[0].addressed) << "one run over all axes";
+  EXPECT_TRUE(brief.operands[1].addressed);
+  const Schedule run = schedule(DType::bf16, 77, 80, 77);
+  EXPECT_TRUE(run.flat);
+  EXPECT_EQ(run.width, 8) << "results are one run";
+  EXPECT_EQ(run.vectors, 1);
+  EXPECT_EQ(run.operands[1].alignment, 16);
+  EXPECT_GT(schedule(DType::f32, 77, 80, 77).vectors, 1) << "four bytes fill cache lines as it is";
+}
+
+TEST(Layout, TilesAreAsWideAsThereAreChannels) {
+  const auto tile = [](DType dtype, std::int64_t pixels, std::int64_t channels) {
+    const std::vector<Operand> operands = {operand(dtype, {pixels * channels, 1, pixels}),
+                                           operand(dtype, {pixels * channels, channels, 1}, true)};
+    const Schedule schedule =
+        plan_layout({100, pixels, channels}, operands, Backend::nvidia).schedule;
+    return std::pair(schedule.tile_rows, schedule.tile);
+  };
+  EXPECT_EQ(tile(DType::f32, 4096, 1024), std::pair(64, 64));
+  EXPECT_EQ(tile(DType::bf16, 4096, 32), std::pair(256, 32));
+  EXPECT_EQ(tile(DType::bf16, 64, 96), std::pair(64, 128));
+  EXPECT_EQ(tile(DType::f64, 4096, 64), std::pair(32, 64));
+}
+
 // With a bias, so that rows stay rows.
 TEST(Layout, TheHostKnowsHowLongShortRowsAre) {
   const auto width = [](std::int64_t length, Backend backend) {
@@ -318,7 +360,7 @@ TEST(Layout, TheHostKnowsHowLongShortRowsAre) {
   EXPECT_EQ(width(16, Backend::host), 16);
   EXPECT_EQ(width(63, Backend::host), 64);
   EXPECT_EQ(width(129, Backend::host), 1024) << "one kernel for all that are longer";
-  EXPECT_EQ(width(63, Backend::nvidia), 4);
+  EXPECT_EQ(width(64, Backend::nvidia), 4);
   const std::vector<Operand> vector = {operand(DType::f32, {1}), operand(DType::f32, {1}, true)};
   EXPECT_EQ(plan_layout({63}, vector, Backend::host).schedule.width, 1024);
 }

@@ -208,12 +208,14 @@ TEST_P(IsaContract, ProductsKeepTheSignOfZero) {
 // that cannot overlap leaves out words that it believes nobody reads.
 TEST_P(IsaContract, EveryElementOfAVectorIsLoaded) {
   const testing::Machine machine = testing::machine_code(
-      "x + y", {{"x", DType::f32, {7, 3}, {3, 1}, false}, {"y", DType::f32, {7, 1}, {1, 1}, false}},
+      "x + y", {{"x", DType::f32, {7, 4}, {6, 1}, false}, {"y", DType::f32, {7, 1}, {1, 1}, false}},
       GetParam());
-  // A vector of two, the element after the vectors, and what is one for the row.
-  const int words =
-      machine.count("global_load_(dword|b32) ") + 2 * machine.count("global_load_(dwordx2|b64) ");
-  EXPECT_EQ(words, 4) << machine.assembly;
+  // A vector of four, of two aligned parts; the element after the vectors; and what is one for the
+  // row.
+  const int words = machine.count("global_load_(dword|b32) ") +
+                    2 * machine.count("global_load_(dwordx2|b64) ") +
+                    4 * machine.count("global_load_(dwordx4|b128) ");
+  EXPECT_EQ(words, 6) << machine.assembly;
 }
 
 // What a compiler finds out about checks while it compiles: their numbers.

@@ -1,6 +1,7 @@
-// Transposed operands, which are read through tiles: the same bits as on arrays in C order, for
-// every width of element, whole and partial tiles, several transposed operands and axes around
-// them.
+// Operands that lie otherwise than in C order: the same bits as on arrays that do. Transposed ones
+// (t), which are read through tiles: every width of element, whole and partial tiles of every
+// shape, several transposed operands and axes around them. Unaligned ones (u), and runs that are no
+// whole vectors: neighbours are interleaved over threads, or counted over all axes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -33,9 +34,8 @@ std::string name_of(const ::testing::TestParamInfo<std::tuple<DeviceType, Case>>
 std::size_t bytes_of(DType dtype) { return static_cast<std::size_t>(bits(dtype)) / 8; }
 
 /// Small whole numbers, which every dtype here holds, one for each position and operand.
-HostArray numbers(const Case& item, const Dims& strides, int operand) {
-  HostArray array = HostArray::contiguous(item.dtype, item.shape);
-  array.strides = strides;
+HostArray numbers(const Case& item, const Dims& strides, int operand, std::int64_t lead = 0) {
+  HostArray array = HostArray::strided(item.dtype, item.shape, strides, lead);
   const std::size_t width = bytes_of(item.dtype);
   Dims at(item.shape.size(), 0);
   for (std::int64_t n = 0; n < array.size(); ++n) {
@@ -48,7 +48,7 @@ HostArray numbers(const Case& item, const Dims& strides, int operand) {
     const auto value = static_cast<unsigned char>((n * 7 + operand * 3) % 61);
     // As an integer in the low byte, or as the top byte of a float, which is a finite number too.
     const bool floating = is_floating(item.dtype);
-    std::byte* to = array.bytes.data() + static_cast<std::size_t>(place) * width;
+    std::byte* to = array.bytes.data() + array.first + static_cast<std::size_t>(place) * width;
     std::memset(to, 0, width);
     to[floating ? width - 1 : 0] = static_cast<std::byte>(value);
   }
@@ -65,6 +65,17 @@ Dims permuted_strides(const Case& item) {
   return strides;
 }
 
+// Rows with an element between them, and one in front of the first.
+Dims padded_strides(const Case& item) {
+  Dims strides(item.shape.size(), 0);
+  std::int64_t step = 1;
+  for (std::size_t k = strides.size(); k-- > 0;) {
+    strides[k] = step;
+    step *= item.shape[k] + (k + 1 == strides.size() ? 1 : 0);
+  }
+  return strides;
+}
+
 class Transposed : public ::testing::TestWithParam<std::tuple<DeviceType, Case>> {};
 
 TEST_P(Transposed, GivesTheBitsOfArraysInCOrder) {
@@ -76,8 +87,9 @@ TEST_P(Transposed, GivesTheBitsOfArraysInCOrder) {
   int operand = 0;
   for (const std::string& argument : argument_names(function)) {
     plain.push_back(numbers(item, contiguous_strides(item.shape), operand));
-    mixed.push_back(argument[0] == 't' ? numbers(item, permuted_strides(item), operand)
-                                       : plain.back());
+    mixed.push_back(argument[0] == 't'   ? numbers(item, permuted_strides(item), operand)
+                    : argument[0] == 'u' ? numbers(item, padded_strides(item), operand, 1)
+                                         : plain.back());
     ++operand;
   }
   std::vector<HostArray> expected(function.output_count(),
@@ -104,6 +116,27 @@ const Case kCases[] = {
     {"x + t", DType::u16, {40, 3, 72}, {2, 1, 0}},
     {"x + t", DType::i32, {3, 40, 2, 50}, {0, 3, 2, 1}},
     {"a = x + t; b = x * t", DType::f32, {128, 100}, {1, 0}},
+    // Few channels, before and behind the pixels; odd extents on either side.
+    {"x + t", DType::bf16, {3, 1024, 32}, {0, 2, 1}},
+    {"x + t", DType::bf16, {3, 32, 1024}, {0, 2, 1}},
+    {"x + t", DType::f16, {5, 64, 96}, {0, 2, 1}},
+    {"x + t", DType::f16, {9, 64, 77}, {0, 2, 1}},
+    {"x + t", DType::f16, {9, 77, 64}, {0, 2, 1}},
+    {"x + t", DType::u8, {4, 49, 320}, {0, 2, 1}},
+    {"x + t", DType::i8, {2, 130, 66}, {0, 2, 1}},
+    {"t1 + t2 * x", DType::bf16, {2, 300, 50}, {0, 2, 1}},
+    // Runs that are permuted as wholes.
+    {"x + t", DType::bf16, {3, 4, 20, 49}, {0, 2, 1, 3}},
+    {"x + t", DType::f32, {3, 8, 16, 7}, {0, 2, 1, 3}},
+    {"t", DType::u8, {5, 6, 11, 30}, {0, 2, 1, 3}},
+    // Unaligned rows, long and short.
+    {"x + u", DType::bf16, {3, 9001}, {1, 0}},
+    {"x + u", DType::f16, {40, 77}, {1, 0}},
+    {"u1 - u2 * x", DType::u8, {7, 5000}, {1, 0}},
+    {"x - u", DType::f32, {9, 4, 10}, {1, 0}},
+    {"u + x", DType::i64, {33, 31}, {1, 0}},
+    {"u", DType::bf16, {70001}, {0}},
+    {"u + t", DType::u16, {5, 6, 70}, {0, 2, 1}},
 };
 
 INSTANTIATE_TEST_SUITE_P(Devices, Transposed,
