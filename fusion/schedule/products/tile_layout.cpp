@@ -17,8 +17,10 @@ constexpr int kWordBits = 128;
 constexpr int kRegisterLanes = 16;
 constexpr std::int64_t kMaxRowBits = 16384;  // of a row: two tiles are 64 KiB, which all GPUs have
 constexpr std::int64_t kMaxSmemElements = 16384;  // of x: 32 of the 48 KiB of a block
-constexpr std::int64_t kSplitWaves = 16;          // of a block, most
-constexpr std::int64_t kPartVectors = 64;         // of a row, for a wave of a split reduction
+constexpr std::int64_t kProcessors = 132;
+constexpr std::int64_t kMany = 4096;       // tiles
+constexpr std::int64_t kSplitWaves = 16;   // of a block, most
+constexpr std::int64_t kPartVectors = 64;  // of a row, for a wave of a split reduction
 
 using AxisSpan = std::span<const MergedAxis>;
 
@@ -141,6 +143,14 @@ void clear_before_pdl_wait(Schedule& schedule) {
 
 }  // namespace
 
+// Whether three or four vectors take vectors of weights that are half as wide, so that each column
+// of the instruction is of one of them and not also of a group. As measured on an H100, that pays
+// for rows that do not fit the waves' registers, and for as many tiles as leave x there, but not
+// for so few that two blocks of each multiprocessor have them, or for very many.
+bool takes_narrow_loads(std::int64_t row_bits, std::int64_t tiles) {
+  return row_bits > kMaxRowBits || (tiles > 2 * kProcessors && tiles < kMany);
+}
+
 // The columns of the matrix instruction are those of x times the groups of a step: takes the
 // largest width with room for them.
 void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
@@ -179,13 +189,15 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
     mark_before_pdl_wait(graph, values, *values.form(*sum), layout.schedule);
   };
   if (choose_split_k(graph, operands, axes, values, *sum, layout)) return has_tiles();
+  const std::int64_t sums = values.second_tile_sum() ? 2 : 1;
+  const bool is_narrow = takes_narrow_loads(length_of(reduced) * bits(operands[weights].dtype),
+                                            (layout.rows * sums + kRows - 1) / kRows);
   for (int width = kWordBits / bits(operands[weights].dtype); width >= kChunk; width /= 2) {
     if (reduced.back().size % width != 0 || !is_aligned(weights, width)) continue;
     const std::optional<TileSchedule> tiles = groups_in_steps(reduced, width);
     if (!tiles || trial.products.columns > 2 * tiles->vectors_per_group) continue;
-    // Columns that several vectors share with groups cost more than loads that are half as wide.
     const bool shares_columns = trial.products.columns > 2 && tiles->vectors_per_group < 4;
-    if (shares_columns && width > kRegisterLanes) continue;
+    if (shares_columns && width > kRegisterLanes && is_narrow) continue;
     layout.schedule.width = width;
     layout.schedule.products.lanes = kChunk;
     layout.schedule.products.tiles = *tiles;
@@ -228,15 +240,13 @@ void map_split_k_tiles(Layout& layout, std::int64_t batches) {
 // As measured on an H200 with rows of 4096 weights. One or two vectors: with few tiles, as many
 // waves as there are sets share a tile, with registers for a set each; with more tiles, smaller
 // sets leave registers for more waves; with very many, persistent blocks prefetch. More vectors do
-// not fit next to other blocks. With five and more, or three and more tiles than two blocks of each
-// multiprocessor have, sixteen waves in persistent blocks keep vectors of 4096 elements in their
-// registers; else vectors come from the cache each time.
+// not fit next to other blocks. With five and more, or with three and a middling number of tiles,
+// sixteen waves in persistent blocks keep vectors of 4096 elements in their registers; else vectors
+// come from the cache each time.
 void map_tiles(Layout& layout, std::int64_t batches) {
   constexpr std::int64_t kFew = 512;
-  constexpr std::int64_t kMany = 4096;
   constexpr std::int64_t kPersistentBlocks = 660;  // blocks
-  constexpr std::int64_t kProcessors = 132;
-  constexpr std::int64_t kPart = 16;  // vectors of a row for each wave
+  constexpr std::int64_t kPart = 16;               // vectors of a row for each wave
   constexpr std::int64_t kMinWaves = 4;
   constexpr std::int64_t kMostWaves = 16;
   Schedule& schedule = layout.schedule;
@@ -253,7 +263,7 @@ void map_tiles(Layout& layout, std::int64_t batches) {
   const std::int64_t parts = layout.vectors / kPart;
   tiles.x_in_registers = tiles.x_in_registers && layout.vectors % kPart == 0 &&
                          parts >= kMinWaves && parts <= kMostWaves &&
-                         (columns > 4 || (columns > 2 && all > 2 * kProcessors));
+                         (columns > 4 || (columns > 2 && all > 2 * kProcessors && all < kMany));
   if (tiles.x_in_registers) {
     tiles.steps = 4;
     tiles.min_blocks = kMostWaves / static_cast<int>(parts);
@@ -270,8 +280,8 @@ void map_tiles(Layout& layout, std::int64_t batches) {
     tiles.min_blocks = tiles.prefetch ? 5 : columns == 1 && schedule.width > 16 ? 8 : 6;
   }
   // With more tiles, x, which then arrives after the weights, would take longer than the kernels
-  // before this one.
-  tiles.weights_before_pdl_wait = all <= kFew;
+  // before this one, unless it is loaded once.
+  tiles.weights_before_pdl_wait = all <= kFew || tiles.x_in_registers;
   clear_before_pdl_wait(schedule);
   const std::int64_t set = std::int64_t{4} * tiles.steps;
   const std::int64_t sets = (layout.vectors + set - 1) / set;

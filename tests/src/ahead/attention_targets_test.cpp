@@ -50,6 +50,20 @@ TEST_P(AmdAttention, NeedsNoScratchForLargeGroupsAndHeads) {
   }
 }
 
+// Keys and values are loaded as where their number is an extent. LLVM moves one of the loads of
+// values to where its key is known to be there, and takes it apart.
+TEST_P(AmdAttention, LoadsAsMuchWhereKeysEndWhereDataSays) {
+  std::vector<ArgumentSpec> arguments = decode(DType::bf16, 128);
+  arguments.insert(arguments.begin() + 2, {"n", DType::i32, {2, 1, 1, 1, 1}, {}, false});
+  const Machine machine = testing::machine_code(
+      "t = sum(q * k[:, :, :, :n], -1); sum(softmax(t * 0.1, -2) * v[:, :, :, :n], -2)", arguments,
+      GetParam());
+  EXPECT_EQ(machine.resources.scratch.value_or(-1), 0);
+  EXPECT_EQ(machine.resources.spills.value_or(-1), 0);
+  EXPECT_GE(machine.count("global_load_(dwordx4|b128)"), 8 + 7 + 4) << machine.assembly;
+  EXPECT_LE(machine.count("global_load_(ushort|u16|d16|short)"), 8) << machine.assembly;
+}
+
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdAttention,
                          ::testing::Values("gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100",
                                            "gfx1201"),
