@@ -47,6 +47,12 @@ struct PartitionFacts {
   bool stores_packed(NodeId id) const;
   /// Reads packed numbers, two in each byte, at places that are data.
   bool takes_packed(NodeId id) const;
+  /// Reads or stores at places that are data.
+  bool has_places(NodeId id) const { return nodes[id].op == Op::take || nodes[id].op == Op::put; }
+  /// Whether what put stores has fewer elements than there are places for.
+  bool repeats_value(NodeId id) const {
+    return nodes[id].op == Op::put && shapes[nodes[id].operands[0]] != shapes[id];
+  }
   /// PlacedGraph::bounds; none where there are none.
   const std::vector<BoundedAxis>& bounds(NodeId id) const {
     return id < graph.bounds.size() ? graph.bounds[id] : no_bounds_;

@@ -13,15 +13,13 @@
 #include "fusion/infer/attention_space.hpp"
 #include "fusion/partition/bytes.hpp"
 #include "fusion/partition/facts.hpp"
+#include "fusion/partition/obstacles.hpp"
 #include "fusion/partition/row_passes.hpp"
 #include "fusion/partition/stores.hpp"
 #include "fusion/passes/split_reductions.hpp"
 
 namespace kiln::fusion {
 namespace {
-
-constexpr const char* kAloneReason =
-    "in fewer kernels values would live longer, and need more workspace";
 
 class Partitioner {
  public:
@@ -33,6 +31,7 @@ class Partitioner {
         home_(nodes_.size(), kNoKernel),
         ready_(nodes_.size(), kNoKernel),
         attention_of_(nodes_.size(), kNone),
+        obstacles_(facts_, model, home_, groups_),
         passes_(facts_, model, home_, steps_) {
     find_attentions();
     find_first_reductions();
@@ -142,8 +141,8 @@ class Partitioner {
                                at.arrays.size() + arrays_among(operands) <= model_.most_arrays);
     };
     const auto why_not = [&](std::int64_t place) {
-      std::string reason = obstacle(id, group(place));
-      if (reason.empty()) reason = update_obstacle(id, operands, group(place));
+      std::string reason = obstacles_.of(id, group(place));
+      if (reason.empty()) reason = obstacles_.of_update(id, operands, group(place));
       if (reason.empty() && !has_room(place)) {
         reason = fmt::format("the kernel before has {} values", group(place).values);
       }
@@ -263,18 +262,11 @@ class Partitioner {
   // A value of arguments alone that only kernels read waits for the first of them, and is computed
   // there.
   bool floats(NodeId id) const {
-    return !model_.is_alone(id) && facts_.alone[id] && is_computed(nodes_[id]) && !has_places(id) &&
-           facts_.bounds(id).empty() && !facts_.early[id] && !facts_.kept[id] &&
-           !facts_.seen_as_view[id] && !facts_.is_conversion(id) && !facts_.reads_iota(id) &&
-           !(facts_.reduced[id] && facts_.after_iota[id]);
+    return !model_.is_alone(id) && facts_.alone[id] && is_computed(nodes_[id]) &&
+           !facts_.has_places(id) && facts_.bounds(id).empty() && !facts_.early[id] &&
+           !facts_.kept[id] && !facts_.seen_as_view[id] && !facts_.is_conversion(id) &&
+           !facts_.reads_iota(id) && !(facts_.reduced[id] && facts_.after_iota[id]);
   }
-
-  // Whether what put stores has fewer elements than there are places for.
-  bool repeats_value(NodeId id) const {
-    return nodes_[id].op == Op::put && facts_.shapes[nodes_[id].operands[0]] != facts_.shapes[id];
-  }
-
-  bool has_places(NodeId id) const { return nodes_[id].op == Op::take || nodes_[id].op == Op::put; }
 
   // The operands that still wait, and theirs; operands first.
   std::vector<NodeId> floating_operands(NodeId id) const {
@@ -364,180 +356,6 @@ class Partitioner {
                : "it reads an array that is concatenated of several parts";
   }
 
-  // Why the value cannot join the kernel; empty if it can.
-  std::string obstacle(NodeId id, const Group& group) const {
-    const TypedNode& node = nodes_[id];
-    if (group.call) return "the kernel before is a custom call";
-    if (group.attention) {
-      return group.splits > 1 ? "it joins the parts of an attention"
-                              : "the kernel before is an attention";
-    }
-    if (model_.is_alone(id) || group.alone) return kAloneReason;
-    if (group.values >= model_.most_values) {
-      return fmt::format("the kernel before has {} values", group.values);
-    }
-    if (group.arrays.size() + node.arity > model_.most_arrays) {
-      return fmt::format("the kernel before reads {} arrays", group.arrays.size());
-    }
-    if (group.splits > 1 && reads_splits(id, group)) return split_reason(group);
-    if (group.has_iota && is_reduction(node.op)) {
-      return fmt::format("{} reduces, the kernel before reads an iota", info(node.op).name);
-    }
-    if (group.has_iota && facts_.reduced[id] && !facts_.reads_iota(id) && !facts_.narrows(id)) {
-      return fmt::format(
-          "{} is reduced, and takes more bytes than what the kernel before makes of an iota",
-          info(node.op).name);
-    }
-    if (facts_.reads_iota(id) && !group.reduced.empty()) {
-      return fmt::format("{} reads an iota, the kernel before reduces", info(node.op).name);
-    }
-    if (std::string reason = place_obstacle(id, group); !reason.empty()) return reason;
-    if (group.packs && has_axes(node.op)) {
-      return fmt::format("{} {}, the kernel before stores packed numbers", info(node.op).name,
-                         is_reduction(node.op) ? "reduces" : "runs along an axis");
-    }
-    if (facts_.stores_packed(id) && (!group.reduced.empty() || group.running != 0)) {
-      return fmt::format("{} gives packed numbers to store, the kernel before {}",
-                         info(node.op).name,
-                         group.running != 0 ? "has running results" : "reduces");
-    }
-    if (std::string reason = running_obstacle(id, group); !reason.empty()) return reason;
-    if (std::string reason = bound_obstacle(id, group); !reason.empty()) return reason;
-    if (is_reduction(node.op)) {
-      const Dims& from = facts_.shapes[node.operands[0]];
-      if (from != group.shape) {
-        return fmt::format("{} is over {}, the kernel before runs over {}", info(node.op).name,
-                           to_string(from), to_string(group.shape));
-      }
-      if (!group.reduced.empty() && group.reduced != facts_.reduced_by(id)) {
-        return fmt::format("{} reduces other axes than the kernel before", info(node.op).name);
-      }
-      if (!group.reduced.empty() && splits_of(graph_.graph, facts_.shapes, id) != group.splits) {
-        return split_reason(group);
-      }
-      return {};
-    }
-    const Dims& shape = facts_.shapes[id];
-    if (shape == group.shape) {
-      return {};
-    }
-    if (!group.reduced.empty() && group.splits == 1 && shape == group.row_shape()) return {};
-    return fmt::format("{} has shape {}, the kernel before runs over {}", info(node.op).name,
-                       to_string(shape), to_string(group.shape));
-  }
-
-  // All values of a kernel end where it ends; what there is one of for each row has no reduced
-  // axes.
-  std::string bound_obstacle(NodeId id, const Group& group) const {
-    const bool of_row =
-        !is_reduction(nodes_[id].op) && !group.reduced.empty() && facts_.shapes[id] != group.shape;
-    std::vector<BoundedAxis> expected = group.bounds;
-    if (of_row) {
-      std::erase_if(expected, [&](const BoundedAxis& bound) {
-        return group.reduced[static_cast<std::size_t>(
-            static_cast<std::int64_t>(group.reduced.size()) + bound.axis)];
-      });
-    }
-    if (facts_.bounds(id) == expected) return {};
-    return fmt::format("{} ends elsewhere than the kernel before", info(nodes_[id].op).name);
-  }
-
-  // Places that are data are the same for all of a row that is reduced, and of no kernel with
-  // running results.
-  std::string place_obstacle(NodeId id, const Group& group) const {
-    const TypedNode& node = nodes_[id];
-    const auto varies = [&](NodeId place, const std::vector<bool>& reduced) {
-      for (std::size_t k = 0; k < reduced.size(); ++k) {
-        if (reduced[k] && facts_.shapes[place][k] != 1) return true;
-      }
-      return false;
-    };
-    if (has_places(id)) {
-      if (group.running != 0) {
-        return fmt::format("{} has places that are data, the kernel before has running results",
-                           info(node.op).name);
-      }
-      const NodeId place = node.operands[1];
-      const bool of_group =
-          home_[place] != kNoKernel && &groups_[static_cast<std::size_t>(home_[place])] == &group;
-      if (of_group && !group.reduced.empty() && !facts_.alone[place]) {
-        return fmt::format("the places of {} are computed by the kernel before, which reduces",
-                           info(node.op).name);
-      }
-      if (varies(place, group.reduced)) {
-        return fmt::format("the places of {} differ along axes that the kernel before reduces",
-                           info(node.op).name);
-      }
-      if (facts_.takes_packed(id) && !group.reduced.empty()) {
-        return "take reads packed numbers, the kernel before reduces";
-      }
-      if (repeats_value(id) && !group.reduced.empty()) {
-        return "put repeats its value along axes, the kernel before reduces";
-      }
-    }
-    if (group.places.empty() || !has_axes(node.op)) return {};
-    if (is_scan(node.op)) {
-      return fmt::format("{} runs along an axis, the kernel before has places that are data",
-                         info(node.op).name);
-    }
-    const std::vector<bool> reduced = facts_.reduced_by(id);
-    for (const NodeId place : group.places) {
-      if (!varies(place, reduced)) continue;
-      return fmt::format("{} reduces axes along which places differ in the kernel before",
-                         info(node.op).name);
-    }
-    return {};
-  }
-
-  // What is read of an array that is updated in place is read by a kernel before that one.
-  std::string update_obstacle(NodeId id, const std::vector<NodeId>& operands,
-                              const Group& group) const {
-    if (const auto updated = facts_.updates(id)) {
-      for (const NodeId array : group.arrays) {
-        if (viewed(graph_.graph, array) == *updated) {
-          return "the kernel before reads the array that put updates";
-        }
-      }
-    }
-    for (const NodeId operand : operands) {
-      if (group.updates.contains(facts_.array_of(operand))) {
-        return "the kernel before updates an array that is read";
-      }
-    }
-    return {};
-  }
-
-  // Running results go along one axis of a kernel, beside no reductions.
-  std::string running_obstacle(NodeId id, const Group& group) const {
-    const TypedNode& node = nodes_[id];
-    if (group.running != 0 && (is_reduction(node.op) || facts_.reads_iota(id))) {
-      return fmt::format("{} {}, the kernel before has running results", info(node.op).name,
-                         is_reduction(node.op) ? "reduces" : "reads an iota");
-    }
-    if (!is_scan(node.op)) return {};
-    if (!group.reduced.empty() || group.has_iota) {
-      return fmt::format("{} runs along an axis, the kernel before {}", info(node.op).name,
-                         group.has_iota ? "reads an iota" : "reduces");
-    }
-    if (group.running != 0 && group.running != facts_.running_axis(id)) {
-      return fmt::format("{} runs along another axis than the kernel before", info(node.op).name);
-    }
-    return {};
-  }
-
-  // Whether a value reads what a split of a row gave: another kernel has to join those.
-  bool reads_splits(NodeId id, const Group& group) const {
-    return std::ranges::any_of(nodes_[id].inputs(), [&](NodeId operand) {
-      return home_[operand] != kNoKernel &&
-             &groups_[static_cast<std::size_t>(home_[operand])] == &group &&
-             splits_of(graph_.graph, facts_.shapes, operand) > 1;
-    });
-  }
-
-  static std::string split_reason(const Group& group) {
-    return fmt::format("the few long rows of {} are split over blocks", to_string(group.shape));
-  }
-
   std::int64_t begin_group(NodeId id, std::string reason) {
     Group group;
     const TypedNode& node = nodes_[id];
@@ -562,7 +380,8 @@ class Partitioner {
     if (is_scan(node.op)) group.running = facts_.running_axis(id);
     group.has_iota = group.has_iota || facts_.reads_iota(id);
     group.packs = group.packs || facts_.stores_packed(id) || facts_.takes_packed(id);
-    if (has_places(id)) group.places.push_back(repeats_value(id) ? id : node.operands[1]);
+    if (facts_.has_places(id))
+      group.places.push_back(facts_.repeats_value(id) ? id : node.operands[1]);
     if (const auto updated = facts_.updates(id)) group.updates.insert(*updated);
     for (const NodeId operand : node.inputs()) {
       const bool array =
@@ -607,6 +426,7 @@ class Partitioner {
   std::unordered_map<std::int64_t, std::int64_t>
       joiners_;  ///< the kernel that joins the results of each split reduction
   std::uint64_t steps_ = 0;
+  const Obstacles obstacles_;
   RowPasses passes_;
 };
 
