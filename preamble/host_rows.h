@@ -3,6 +3,7 @@
 
 #include "host_parts.h"
 #include "reduce.h"
+#include "tree.h"
 
 #if KILN_HOST
 namespace kiln {
@@ -68,6 +69,17 @@ KILN_FN void combine_lane(const Part& part, Lanes<T, Width>& lanes, int lane, Va
   to = select(part.has(lane), Reduction::combine(to, value), to);
 }
 
+// The same for a sum or product of a row of one vector, where each lane gets one value, and keeps
+// its distance from others: lanes of a part that are of the one before get what they have already.
+// If no part is before, all of the row is as many lanes later.
+template <class Reduction, class Part, class T, int Width, class Value>
+KILN_FN void place_lane(const Part& part, Lanes<T, Width>& lanes, int lane, Value value) {
+  const T identity = Reduction::template identity<T>();
+  const T placed = Reduction::combine(identity, value);
+  lanes.lane[(Part::copies ? 0 : part.at - part.overlap) + lane] =
+      Part::copies ? select(part.has(lane), placed, identity) : placed;
+}
+
 // Combines each half of the lanes with the other until one is left. The step from all lanes to
 // eight is one loop, which is vectorised.
 template <class Reduction, int Count, int Step, class T, int Most>
@@ -89,6 +101,83 @@ KILN_FN T fold(const Lanes<T, Most>& lanes) {
     return fold_every<Reduction, Width, 1>(lanes, 0);
   }
 }
+
+// ---- sums and products of long rows, in the order of their tree ---------------------------------
+
+// Accumulators of a vector, with room before them for lanes of the part before; whether they have
+// nothing yet.
+template <class T>
+struct Accumulators {
+  T* start;
+  bool empty;
+};
+template <class Reduction, class Part, class T, class Value>
+KILN_FN void combine_lane(const Part& part, Accumulators<T> lanes, int lane, Value value) {
+  T& to = lanes.start[part.at - part.overlap + lane];
+  const T before = select(lanes.empty, Reduction::template identity<T>(), to);
+  to = select(part.has(lane), Reduction::combine(before, value), to);
+}
+
+// Of a row that is read in vectors, one after the other: an accumulator for each residue of a
+// chunk, and the results of chunks.
+template <class Reduction, class T, int Width>
+struct TreeRows {
+  enum : int { kOpen = 40 };
+  alignas(64) T lane[kMaxOverlap + kMostResidues];
+  T chunk[kOpen];
+  int residues;
+  int open;
+  KILN_MEMBER TreeRows() : open(0) {}
+
+  template <class Index>
+  KILN_MEMBER void begin(Index count) {
+    residues = int(tree_residues(count));
+    T* const first = lane + kMaxOverlap;
+    for (int i = int(count); i < residues; ++i) first[i] = Reduction::template identity<T>();
+  }
+  // Of the vector that begins with that element of the chunk.
+  template <class Index>
+  KILN_MEMBER Accumulators<T> of(Index element) {
+    return {lane + kMaxOverlap + int(u32(element) & u32(residues - 1)), element < Index(residues)};
+  }
+  KILN_MEMBER void end(int merges) {
+    chunk[open++] = fold_sets<1>();
+    for (; merges != 0; --merges, --open) {
+      chunk[open - 2] = Reduction::combine(chunk[open - 2], chunk[open - 1]);
+    }
+  }
+  KILN_MEMBER T result() const { return chunk[0]; }
+
+ private:
+  enum : int { kLanes = kLeastResidues };
+  // Combines accumulators in pairs, each half of all with the other.
+  template <int Sets>
+  KILN_MEMBER T fold_sets() const {
+    if constexpr (Sets * kLanes < kMostResidues) {
+      if (Sets * kLanes < residues) return fold_sets<2 * Sets>();
+    }
+    const T* const first = lane + kMaxOverlap;
+    alignas(64) Lanes<T, 8> eight;
+    if constexpr (Sets == 1) {
+      KILN_FOR_EIGHT_LANES(i) eight.lane[i] = fold_far<kLanes / 8, 8>(first + i);
+    } else {
+      alignas(64) Lanes<T, kLanes> left;
+      constexpr AllLanes<kLanes> part{};
+      KILN_FOR_EACH_LANE_OF(i, part) left.lane[i] = fold_far<Sets, kLanes>(first + i);
+      KILN_FOR_EIGHT_LANES(i) eight.lane[i] = fold_far<kLanes / 8, 8>(left.lane + i);
+    }
+    return fold_far<8, 1>(eight.lane);
+  }
+  template <int Count, int Step>
+  KILN_MEMBER static T fold_far(const T* first) {
+    if constexpr (Count == 1) {
+      return *first;
+    } else {
+      return Reduction::combine(fold_far<Count / 2, 2 * Step>(first),
+                                fold_far<Count / 2, 2 * Step>(first + Step));
+    }
+  }
+};
 
 // ---- what a GPU has threads for -----------------------------------------------------------------
 

@@ -11,6 +11,7 @@
 #include "fusion/graph/number.hpp"
 #include "fusion/graph/op.hpp"
 #include "fusion/reference/bound.hpp"
+#include "fusion/reference/tree.hpp"
 #include "jit/device/backend.hpp"
 #include "kiln/error.hpp"
 #include "kiln/option_names.hpp"
@@ -151,6 +152,20 @@ const Json& first_row(const std::vector<Json>& rows) {
   return rows.front();
 }
 
+// How deep the tree of a row's sum is.
+void print_depths() {
+  print(
+      "\n## Sums and products of rows\n\nWhat follows the tree of fusion/numerics.md is a sum of n "
+      "floats with an error of at most d u / (1 - d u)\ntimes the sum of their sizes, or a product "
+      "with that relative error; u is half a unit in the last place of 1.\n\n| n, up to | d |\n"
+      "| ---: | ---: |\n");
+  constexpr std::uint64_t kLengths[] = {1,     2,     16,        256,       1024,     4096,
+                                        16384, 32768, 1U << 20U, 1U << 24U, 1U << 30U};
+  for (const std::uint64_t length : kLengths) {
+    print("| {} | {} |\n", length, fusion::reference::tree_depth(length));
+  }
+}
+
 void print_markdown(const std::vector<Json>& results) {
   print(
       "# Errors of every operation, measured\n\n"
@@ -178,6 +193,7 @@ void print_markdown(const std::vector<Json>& results) {
       print("\n");
     }
   }
+  print_depths();
   print(
       "\n## Random numbers\n\nThey have the same bits on every device. `uniform` is a word's upper "
       "24 "

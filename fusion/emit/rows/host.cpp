@@ -90,15 +90,50 @@ void ReductionEmitter::emit_row_groups() {
   out_.line(1, "}}");
 }
 
-// One text computes all parts of a vector, of which the last one of a row has fewer lanes.
-void ReductionEmitter::emit_host_pass(int pass) {
+// The sums and products of a pass that are combined in the order of their trees.
+std::vector<std::size_t> ReductionEmitter::trees_in(int pass) const {
+  std::vector<std::size_t> trees;
+  std::ranges::copy_if(reductions_in(pass), std::back_inserter(trees),
+                       [&](std::size_t id) { return sums_in_tree(graph_.nodes[id]); });
+  return trees;
+}
+
+// The loop over the vectors of a row, chunk by chunk if there are trees.
+void ReductionEmitter::open_vectors(const std::vector<std::size_t>& trees) {
   if (in_parts() && rows_.vectors == 1) {
     out_.line(2, "{{");
     out_.line(3, "constexpr {} vector = 0;", index_);
-  } else {
+    return;
+  }
+  if (trees.empty()) {
     out_.line(2, "for ({} vector = {}; vector < {}; ++vector) {{", index_,
               rows_.split ? "begin" : "0", last_vector());
+    return;
   }
+  out_.line(2, "for_each_chunk(size, [&]({0} chunk, {0} count, int merges) KILN_INLINED {{",
+            index_);
+  for (const std::size_t id : trees) out_.line(3, "{}_tree.begin(count);", names_[id]);
+  out_.line(3, "for ({} own = 0; own < count; own += {}) {{", index_, schedule_.width);
+  out_.indent(1);
+  for (const std::size_t id : trees) {
+    out_.line(3, "const auto {0}_lanes = {0}_tree.of(own);", names_[id]);
+  }
+  out_.line(3, "const {} vector = (chunk + own) / {};", index_, schedule_.width);
+}
+
+void ReductionEmitter::close_vectors(const std::vector<std::size_t>& trees) {
+  if (!trees.empty()) {
+    out_.indent(-1);
+    out_.line(3, "}}");
+    for (const std::size_t id : trees) out_.line(3, "{}_tree.end(merges);", names_[id]);
+  }
+  out_.line(2, "{}", trees.empty() ? "}" : "});");
+}
+
+// One text computes all parts of a vector, of which the last one of a row has fewer lanes.
+void ReductionEmitter::emit_host_pass(int pass) {
+  const std::vector<std::size_t> trees = trees_in(pass);
+  open_vectors(trees);
   locate_vector(3);
   if (pass == last_pass_) prefetch_next_row();
   const auto for_each_streamed = [&](const auto& body) {
@@ -132,7 +167,7 @@ void ReductionEmitter::emit_host_pass(int pass) {
     });
   }
   carry_sum_blocks(pass, 3, rows_.split ? "vector - begin" : "vector");
-  out_.line(2, "}}");
+  close_vectors(trees);
 }
 
 bool ReductionEmitter::converts_in_blocks(std::size_t i) const {

@@ -125,6 +125,11 @@ void ReductionEmitter::emit_pass(int pass) {
   prepare_divisors(pass);
   for (const std::size_t id : reductions_in(pass)) {
     const TypedNode& node = graph_.nodes[id];
+    if (sums_in_tree(node)) {
+      out_.line(2, "TreeRows<{}, {}, {}> {}_tree;", info(node.op).combiner, partial_type(node),
+                schedule_.width, names_[id]);
+      continue;
+    }
     out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", names_[id],
               is_host() ? "start_accumulators" : "identity_lanes", info(node.op).combiner,
               partial_type(node), schedule_.width);
@@ -372,8 +377,9 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
     value = fmt::format("{}{{{}, {}}}", partial_type(node), value, position_text());
   }
   if (in_parts()) {
-    out_.line(depth, "combine_lane<{}>(part, {}_lanes, lane, {});", info(node.op).combiner,
-              names_[id], value);
+    out_.line(depth, "{}<{}>(part, {}_lanes, lane, {});",
+              rows_.vectors == 1 && sums_floats(node) ? "place_lane" : "combine_lane",
+              info(node.op).combiner, names_[id], value);
     return;
   }
   out_.line(depth, "{3}{0}_lanes[lane] = {1}::combine({0}_lanes[lane], {2});", names_[id],

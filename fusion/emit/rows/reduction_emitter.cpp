@@ -309,11 +309,22 @@ std::string ReductionEmitter::partial_type(const TypedNode& node) const {
   return fmt::format("Found<{}, {}>", compute_type(graph_.nodes[node.operands[0]].dtype), index_);
 }
 
+// Whether the order shows in which a reduction takes elements.
+bool ReductionEmitter::sums_floats(const TypedNode& node) const {
+  const bool adds = node.op == Op::sum || node.op == Op::mean || node.op == Op::prod;
+  return adds && !is_integer(node.dtype);
+}
+
 // Whether a long row is summed in blocks, which keeps rounding errors small (preamble/reduce.h).
 bool ReductionEmitter::sums_in_blocks(const TypedNode& node) const {
-  const bool adds = node.op == Op::sum || node.op == Op::mean || node.op == Op::prod;
   const bool is_long = rows_.vectors == 0 || rows_.vectors > kSumBlockVectors;
-  return is_long && adds && !is_integer(node.dtype);
+  return is_long && sums_floats(node) && !sums_in_tree(node);
+}
+
+// On the CPU a row of one vector has a lane for each residue. Of several reduced axes that are not
+// one in memory, elements of a residue are not at equal lanes.
+bool ReductionEmitter::sums_in_tree(const TypedNode& node) const {
+  return in_parts() && sums_floats(node) && rows_.axes == 1 && rows_.vectors != 1 && !rows_.split;
 }
 
 // ---- Parameters ---------------------------------------------------------------------------------

@@ -53,7 +53,11 @@ class ReductionEmitter {
   bool is_used(const OperandText& operand) const;
   bool is_read(const OperandText& operand, int pass) const;
   std::string partial_type(const TypedNode& node) const;
+  bool sums_floats(const TypedNode& node) const;
   bool sums_in_blocks(const TypedNode& node) const;
+  /// Whether a sum or product is combined in the order of its tree by TreeRows
+  /// (preamble/host_rows.h).
+  bool sums_in_tree(const TypedNode& node) const;
   /// The pair of online reductions that a node is the centre or the second one of, or null.
   const OnlineReductions* online_pair_of(std::size_t id) const;
   bool is_cached(std::size_t id) const { return cached_in_[id] >= 0; }
@@ -216,6 +220,9 @@ class ReductionEmitter {
   void emit_fast_quotient(std::size_t id, int depth);
   void emit_combine(std::size_t id, int depth);
   void carry_sum_blocks(int pass, int depth, std::string_view done);
+  std::vector<std::size_t> trees_in(int pass) const;
+  void open_vectors(const std::vector<std::size_t>& trees);
+  void close_vectors(const std::vector<std::size_t>& trees);
   std::string last_vector() const;
 
   Accuracy accuracy_;

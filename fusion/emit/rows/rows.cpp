@@ -175,8 +175,10 @@ class RowEmitter : public ReductionEmitter {
     if (in_blocks) {
       out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, names_[id]);
     }
-    const std::string combined = fmt::format("reduce<{}>({}_{}, {}_slots)", info(node.op).combiner,
-                                             names_[id], in_blocks ? "all" : "lanes", names_[id]);
+    const std::string combined =
+        sums_in_tree(node) ? names_[id] + "_tree.result()"
+                           : fmt::format("reduce<{}>({}_{}, {}_slots)", info(node.op).combiner,
+                                         names_[id], in_blocks ? "all" : "lanes", names_[id]);
     out_.line(2, "const {} {} = {};", compute_type(node.dtype), names_[id],
               result_text(node, combined));
     values_[id] = names_[id];

@@ -1,0 +1,223 @@
+// Rows against the tree by which they are to be added up (fusion/reference/tree.hpp), bit by bit:
+// whatever their number, where they lie in memory, and what is computed beside them. All NaN count
+// as one. What does not follow the tree, fusion/numerics.md names.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
+#include <type_traits>
+
+#include "fusion/reference/tree.hpp"
+#include "kiln/reduction.hpp"
+#include "tests/src/program/run_program.hpp"
+#include "tests/support/settings.hpp"
+
+namespace kiln {
+namespace {
+
+using fusion::reference::reduce_in_tree;
+using testing::HostArray;
+
+template <class T>
+using Row = std::vector<T>;
+
+template <class T>
+T sum(const Row<T>& row) {
+  return reduce_in_tree(row, T(0), std::plus<>());
+}
+template <class T>
+T product(const Row<T>& row) {
+  return reduce_in_tree(row, T(1), std::multiplies<>());
+}
+template <class T>
+T mean(const Row<T>& row) {
+  return sum(row) / static_cast<T>(row.size());
+}
+template <class T, class Function>
+Row<T> each(const Row<T>& row, const Function& function) {
+  Row<T> result;
+  for (const T x : row) result.push_back(function(x));
+  return result;
+}
+
+/// A function of rows whose operations are exactly rounded: `text` of y, and what it gives for one
+/// row, as many numbers as it has or one.
+enum class Case { sum, two_reductions, variance, normalised };
+constexpr Case kCases[] = {Case::sum, Case::two_reductions, Case::variance, Case::normalised};
+
+std::string text_of(Case which, DType computed) {
+  const std::string y = fmt::format("y = {}(x); ", name(computed));
+  switch (which) {
+    case Case::sum: return y + "sum(y, -1)";
+    case Case::two_reductions: return y + "sum(y * y, -1), prod(1 + y * 0.03125, -1), max(y, -1)";
+    case Case::variance: return y + "d = y - mean(y, -1); mean(y, -1), mean(d * d, -1)";
+    default: return y + "y / sqrt(mean(y * y, -1) + 0.5)";
+  }
+}
+
+template <class T>
+std::vector<Row<T>> expected(Case which, const Row<T>& y) {
+  const auto square = [](T a) { return a * a; };
+  switch (which) {
+    case Case::sum: return {{sum(y)}};
+    case Case::two_reductions: {
+      T largest = -std::numeric_limits<T>::infinity();
+      for (const T x : y) largest = std::isnan(x) || x > largest ? x : largest;
+      return {{sum(each(y, square))},
+              {product(each(y, [](T a) { return 1 + a * T(0.03125); }))},
+              {largest}};
+    }
+    case Case::variance: {
+      const T centre = mean(y);
+      return {{centre}, {mean(each(each(y, [&](T a) { return a - centre; }), square))}};
+    }
+    default: {
+      const T scale = std::sqrt(mean(each(y, square)) + T(0.5));
+      return {each(y, [&](T a) { return a / scale; })};
+    }
+  }
+}
+
+/// How rows lie in memory, in elements.
+struct Place {
+  std::int64_t step = 1;
+  std::int64_t gap = 0;
+  std::int64_t lead = 0;
+};
+
+class RowBits : public testing::ProgramsOnDevices {
+ protected:
+  static HostArray placed(const HostArray& rows, const Place& place) {
+    const std::int64_t length = rows.shape[1];
+    const std::int64_t pitch = std::abs(place.step) * length + place.gap;
+    HostArray array = HostArray::strided(rows.dtype, rows.shape, {pitch, place.step}, place.lead);
+    std::ranges::fill(array.bytes, std::byte{0xff});  // NaN between rows
+    const auto width = static_cast<std::size_t>(bits(rows.dtype)) / 8;
+    for (std::int64_t row = 0; row < rows.shape[0]; ++row) {
+      for (std::int64_t i = 0; i < length; ++i) {
+        const auto to = static_cast<std::ptrdiff_t>(width) * (row * pitch + i * place.step);
+        const auto from = width * static_cast<std::size_t>(row * length + i);
+        std::copy_n(rows.bytes.begin() + static_cast<std::ptrdiff_t>(from), width,
+                    array.bytes.begin() + static_cast<std::ptrdiff_t>(array.first) + to);
+      }
+    }
+    return array;
+  }
+
+  std::vector<HostArray> outputs_of(Case which, DType computed, const Dims& shape) const {
+    const std::size_t count = which == Case::two_reductions ? 3 : which == Case::variance ? 2 : 1;
+    std::vector<HostArray> outputs;
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool whole = which == Case::normalised;
+      outputs.push_back(HostArray::contiguous(computed, {shape[0], whole ? shape[1] : 1}));
+    }
+    return outputs;
+  }
+
+  template <class T>
+  static void compare(Case which, const HostArray& rows, const std::vector<HostArray>& got,
+                      const std::string& what) {
+    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+    const std::int64_t length = rows.shape[1];
+    for (std::int64_t row = 0; row < rows.shape[0]; ++row) {
+      Row<T> y;
+      for (std::int64_t i = 0; i < length; ++i) {
+        y.push_back(static_cast<T>(testing::number_at(rows, row * length + i)));
+      }
+      const std::vector<Row<T>> want = expected(which, y);
+      for (std::size_t k = 0; k < want.size(); ++k) {
+        const auto count = static_cast<std::int64_t>(want[k].size());
+        for (std::int64_t i = 0; i < count; ++i) {
+          const auto bits = static_cast<Bits>(get_bits(got[k], row * count + i));
+          const T value = std::bit_cast<T>(bits);
+          const T wanted = want[k][static_cast<std::size_t>(i)];
+          const bool same = std::isnan(value) && std::isnan(wanted);
+          ASSERT_TRUE(same || bits == std::bit_cast<Bits>(wanted))
+              << what << ": output " << k << " of row " << row << ", element " << i << " is "
+              << value << ", expected " << wanted;
+        }
+      }
+    }
+  }
+
+  void check(Case which, const HostArray& rows, const Place& place, bool as_program) {
+    const bool wide = rows.dtype == DType::f64;
+    const DType computed = wide ? DType::f64 : DType::f32;
+    const std::string text = text_of(which, computed);
+    std::vector<HostArray> outputs = outputs_of(which, computed, rows.shape);
+    if (as_program) {
+      outputs = run(parse_program("rows", text), {rows}, std::move(outputs), false);
+    } else {
+      run_on(device(), parse("rows", text), {placed(rows, place)}, outputs);
+    }
+    const std::string what = fmt::format("{} of {}[{}, {}], step {}, gap {}, lead {}{}", text,
+                                         name(rows.dtype), rows.shape[0], rows.shape[1], place.step,
+                                         place.gap, place.lead, as_program ? ", a Program" : "");
+    if (wide) {
+      compare<double>(which, rows, outputs, what);
+    } else {
+      compare<float>(which, rows, outputs, what);
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Devices, RowBits, ::testing::Values(DeviceType::cpu),
+                         testing::device_type_name);
+
+// From so many elements on a Program may split the reductions of few rows.
+constexpr std::int64_t kSplit = 65536;
+
+TEST_P(RowBits, FollowFromTheLengthAround) {
+  std::vector<std::int64_t> lengths = {0, 1, 2, 3, 7, 8, 9, 100};
+  for (std::int64_t n = 256; n <= 262'144; n *= 2) {
+    for (const std::int64_t length : {n - 1, n, n + 1}) lengths.push_back(length);
+  }
+  testing::Share share(GetParam(), 2, testing::random_seed());
+  for (const std::int64_t length : lengths) {
+    if (!share.next()) continue;
+    const auto seed = static_cast<std::uint64_t>(length);
+    check(Case::sum, testing::random_array(DType::bf16, {2, length}, seed), {}, false);
+  }
+}
+
+TEST_P(RowBits, DoNotShowWhereRowsLieOrHowMany) {
+  const std::uint64_t seed = testing::random_seed();
+  SCOPED_TRACE(fmt::format("KILN_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto draw = [&](std::int64_t below) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(below));
+  };
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
+  const std::uint64_t draws = testing::setting("KILN_TEST_DRAWS", 12);
+  for (std::uint64_t i = 0; i < draws && !HasFatalFailure(); ++i) {
+    const Case which = kCases[draw(std::ssize(kCases))];
+    const DType dtype = kTypes[draw(std::ssize(kTypes))];
+    const std::int64_t near = std::int64_t{1} << (2 + draw(16));
+    const std::int64_t length = std::max<std::int64_t>(1, near - 4 + draw(draw(2) == 0 ? 9 : near));
+    const std::int64_t rows = length > 20'000 ? 1 + draw(2) : 1 + draw(20);
+    const HostArray array = testing::random_array(dtype, {rows, length}, random());
+    constexpr std::int64_t kSteps[] = {1, 1, 1, -1, 2};
+    const Place place{kSteps[draw(std::ssize(kSteps))], draw(2) * draw(9), draw(2) * draw(9)};
+    check(which, array, place, false);
+    if (length < kSplit && draw(2) == 0) check(which, array, {}, true);
+  }
+}
+
+TEST_P(RowBits, OfInfinitiesZerosAndNaN) {
+  for (const std::int64_t length : {5, 300, 40'000}) {
+    HostArray rows = testing::random_array(DType::f32, {4, length}, 5);
+    for (std::int64_t i = 0; i < length; ++i) set_bits(rows, i, 0x80000000);  // -0 alone gives +0
+    set_bits(rows, length + 1, testing::bits_of(INFINITY, DType::f32));
+    set_bits(rows, 2 * length + 1, testing::bits_of(INFINITY, DType::f32));
+    set_bits(rows, 2 * length + 3, testing::bits_of(-INFINITY, DType::f32));
+    set_bits(rows, 3 * length + 4, testing::bits_of(NAN, DType::f32));
+    check(Case::sum, rows, {}, false);
+    check(Case::two_reductions, rows, {}, false);
+  }
+}
+
+}  // namespace
+}  // namespace kiln
