@@ -7,6 +7,7 @@
 #include "access_host.h"
 #include "blocks.h"
 #include "convert.h"
+#include "divide.h"
 #include "staging.h"
 
 namespace kiln {
@@ -305,6 +306,45 @@ KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size,
       body(Width<Most>(), row, first, Most, i);
     } else {
       for (Index at = first; Most > 1 && at < size; ++at) body(Width<1>(), row, at, 1, -1);
+    }
+  }
+}
+
+// The same for tiles of whole rows where outputs are one run along both axes: elements [begin, end)
+// of it, in vectors in which rows may end.
+template <int Threads, int Elements, int Most, int Align, class T, class Index>
+KILN_FN Preloaded<T, Most, (Elements / Most + Threads - 1) / Threads> preload_run(const T* data,
+                                                                                  Index begin,
+                                                                                  Index end) {
+  constexpr int kEach = (Elements / Most + Threads - 1) / Threads;
+  Preloaded<T, Most, kEach> preloaded;
+  _Pragma("unroll") for (int i = 0; i < kEach; ++i) {
+    const Index first = begin + Index(int(threadIdx.x) + i * Threads) * Most;
+    preloaded.lanes[i] = load_tiled<Most, Align>(data, first + Most <= end ? first : begin);
+  }
+  return preloaded;
+}
+
+template <int Lanes, class T, int Rows, int Columns, int Vector, class Index, class Divisor>
+KILN_FN Vec<T, Lanes> from_tile_run(Tile<T, Rows, Columns, Vector>& tile, Index first,
+                                    Divisor columns) {
+  Vec<T, Lanes> result;
+  _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
+    const Index row = divide(Index(first + lane), columns);
+    const Index column = first + lane - row * columns.divisor;
+    result.lane[lane] = *tile.at(int(row), int(column));
+  }
+  return result;
+}
+
+template <int Threads, int Elements, int Most, class Index, class Body>
+KILN_FN void for_each_tile_run(Index begin, Index end, const Body& body) {
+  _Pragma("unroll") for (int i = 0; i < (Elements / Most + Threads - 1) / Threads; ++i) {
+    const Index first = begin + Index(int(threadIdx.x) + i * Threads) * Most;
+    if (first + Most <= end) {
+      body(Width<Most>(), first, Most, i);
+    } else {
+      for (Index at = first; at < end; ++at) body(Width<1>(), at, 1, -1);
     }
   }
 }

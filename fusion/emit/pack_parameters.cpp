@@ -30,7 +30,7 @@ void pack_values(std::span<const Parameter> parameters, const Layout& layout,
       case Parameter::Kind::pointer:
       case Parameter::Kind::scalar: break;
       case Parameter::Kind::size:
-        put_index(schedule.flat ? element_count(layout.shape) : inner);
+        put_index(schedule.flat && schedule.tile == 0 ? element_count(layout.shape) : inner);
         break;
       case Parameter::Kind::work_items:
         put_index(static_cast<std::int64_t>(layout.work_items));

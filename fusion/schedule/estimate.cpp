@@ -40,6 +40,23 @@ int reads_of(const Layout& layout, std::span<const Operand> operands) {
   return 1;
 }
 
+// The part of a copy's speed that the loads of a kernel's rows allow which are in flight at a time:
+// a thread of a multiprocessor that is full of them needs so many bytes.
+double in_flight(const Layout& layout, std::span<const Operand> operands) {
+  constexpr double kEnoughBytes = 8;
+  const RowSchedule& rows = layout.schedule.reduction;
+  const bool own_loads = layout.schedule.backend != Backend::host && rows.axes != 0 &&
+                         layout.schedule.products.rows == 0;
+  if (!own_loads) return 1;
+  double bytes = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const OperandSchedule& own = layout.schedule.operands[i];
+    if (operands[i].output || operands[i].iota || own.row_invariant) continue;
+    bytes += layout.schedule.width * bits(operands[i].dtype) / 8.0;
+  }
+  return std::min(1.0, bytes * std::max(1, std::max(rows.vectors, rows.batch)) / kEnoughBytes);
+}
+
 }  // namespace
 
 Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Operand> operands,
@@ -71,7 +88,7 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
   Estimate result;
   result.operations = operations_of(graph);
   if (useful == 0) return result;
-  result.memory = moved / useful;
+  result.memory = moved / useful / in_flight(layout, operands);
   result.arithmetic = result.operations * elements / useful / balance_of(target);
   result.fraction_of_copy = 1 / std::max(result.memory, result.arithmetic);
   return result;

@@ -207,6 +207,10 @@ void ElementEmitter::emit_vector_loads() {
     } else if (schedule.access == Access::strided) {
       line(3, "const auto {}_lanes = gather<width.size>({}, first, {}{});", operand.name,
            operands_.row_pointer(i), operands_[i].stride_name(operands_.rank() - 1), lanes);
+    } else if (schedule.access == Access::transposed && operands_.tile_runs()) {
+      line(3,
+           "const auto {0}_lanes = from_tile_run<width.size>({0}_tile, first - begin, extent_{1});",
+           operand.name, operands_.rank() - 1);
     } else if (schedule.access == Access::transposed) {
       line(3, "const auto {}_lanes = from_tile<width.size>({}_tile, at_{} - top, first - left);",
            operand.name, operand.name, schedule_.tile_axis);
@@ -229,7 +233,7 @@ bool ElementEmitter::is_preloaded(std::size_t i) const {
 
 bool ElementEmitter::is_read_with_tile(std::size_t i) const {
   return operands_.is_read(i) && !is_packed(operands_[i].dtype) &&
-         schedule_.operands[i].access == Access::contiguous;
+         schedule_.operands[i].access == Access::contiguous && !operands_.is_addressed(i);
 }
 
 // Whether rows of a tile, which are far apart, are prefetched.

@@ -12,7 +12,7 @@ namespace kiln::fusion {
 KernelDescription ElementEmitter::run() {
   operands_.add_parameters(writer_, node_text_);
   open();
-  writer_.signature(block());
+  writer_.signature(block(), operands_.tiled() ? blocks_in_flight() : 0);
   writer_.pdl_wait(1);
   if (operands_.tiled()) {
     emit_tiles();
@@ -65,6 +65,19 @@ void ElementEmitter::open() {
   writer_.open(operands, schedule_, graph_.rounding, accuracy_);
 }
 
+// How many blocks of 512 threads a multiprocessor has room for: two, or three where a block loads
+// one operand alone before its threads meet, so that enough bytes are in flight.
+int ElementEmitter::blocks_in_flight() const {
+  if (schedule_.backend != Backend::nvidia) return 0;
+  int loaded = 0;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const bool differs = operands_.tile_runs() || schedule_.has_stride(i, tile_axis());
+    const bool moves = through_tile(i) || (is_preloaded(i) && differs);
+    loaded += moves ? 1 : 0;
+  }
+  return loaded == 1 ? 3 : 2;
+}
+
 void ElementEmitter::emit_coordinates() {
   const bool rows = operands_.rank() > 1 && !operands_.flat();
   if (rows) line(2, "const {} row = divide(item, columns);", index_);
@@ -79,11 +92,7 @@ void ElementEmitter::emit_coordinates() {
          schedule_.width);
   }
   if (rows) emit_outer_coordinates(2, "row");
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    if (operands_.is_addressed(i) && (operands_.is_read(i) || operands_[i].output)) {
-      emit_address(i);
-    }
-  }
+  emit_addresses();
 }
 
 // Splits a number into coordinates from the innermost of the outer axes to the outermost.
@@ -102,9 +111,24 @@ void ElementEmitter::emit_outer_coordinates(int depth, std::string rest) {
 // The address of an operand's element, from its number in the whole space.
 void ElementEmitter::emit_address(std::size_t i) {
   line(2, "const auto {}_address = [&]({} n) KILN_INLINED {{", operands_[i].name, index_);
-  emit_outer_coordinates(3, "n");
+  if (operands_.tile_runs()) {
+    const std::uint32_t inner = operands_.rank() - 1;
+    line(3, "const {} at_{} = divide(n, extent_{});", index_, schedule_.tile_axis, inner);
+    line(3, "const {0} at_{1} = n - at_{2} * extent_{1}.divisor;", index_, inner,
+         schedule_.tile_axis);
+  } else {
+    emit_outer_coordinates(3, "n");
+  }
   line(3, "return {};", operands_.element_pointer(i));
   line(2, "}};");
+}
+
+void ElementEmitter::emit_addresses() {
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (operands_.is_addressed(i) && (operands_.is_read(i) || operands_[i].output)) {
+      emit_address(i);
+    }
+  }
 }
 
 // A block fills one tile per transposed operand, then computes the same tile of the outputs.
@@ -129,8 +153,19 @@ void ElementEmitter::emit_tiles() {
     emit_outer_coordinates(2, "row");
   }
   if (schedule_.wide_index) line(2, "KILN_SYNCHRONIZE();");
+  if (operands_.tile_runs()) {
+    line(2, "const {} begin = top * size;", index_);
+    line(2, "const {0} end = (top + {1} < rows ? top + {1} : rows) * size;", index_, tile_rows);
+    emit_addresses();
+  }
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (!is_preloaded(i)) continue;
+    if (operands_.tile_runs()) {
+      line(2, "const auto {0}_preloaded = preload_run<{1}, {2}, {3}, {4}>({5}, begin, end);",
+           operands_[i].name, threads, tile_rows * tile_columns, schedule_.width,
+           schedule_.operands[i].alignment, operands_.row_pointer(i));
+      continue;
+    }
     line(2,
          "const auto {0}_preloaded = preload<{1}, {2}, {3}, {4}, {5}>({6}, top, left, rows, size, "
          "{7});",
@@ -145,10 +180,17 @@ void ElementEmitter::emit_tiles() {
          operands_.inner_stride(i));
   }
   line(2, "KILN_SYNCHRONIZE();");
-  line(2,
-       "for_each_tile_vector<{}, {}, {}, {}>(top, left, rows, size, "
-       "[&](auto width, {} at_{}, {} first, int lanes, int slot) KILN_INLINED {{",
-       threads, tile_rows, tile_columns, schedule_.width, index_, schedule_.tile_axis, index_);
+  if (operands_.tile_runs()) {
+    line(2,
+         "for_each_tile_run<{}, {}, {}>(begin, end, [&](auto width, {} first, int lanes, int slot) "
+         "KILN_INLINED {{",
+         threads, tile_rows * tile_columns, schedule_.width, index_);
+  } else {
+    line(2,
+         "for_each_tile_vector<{}, {}, {}, {}>(top, left, rows, size, "
+         "[&](auto width, {} at_{}, {} first, int lanes, int slot) KILN_INLINED {{",
+         threads, tile_rows, tile_columns, schedule_.width, index_, schedule_.tile_axis, index_);
+  }
   emit_broadcast_loads(3);
 }
 

@@ -41,12 +41,14 @@ class ElementEmitter {
 
   // The frame, in the order in which the kernel reads.
   int block() const;
+  int blocks_in_flight() const;
   void open();
   void emit_coordinates();
   // Several vectors per work item.
   bool is_multi_vector() const { return schedule_.vectors > 1; }
   void emit_outer_coordinates(int depth, std::string rest);
   void emit_address(std::size_t i);
+  void emit_addresses();
   void emit_tiles();
   bool through_tile(std::size_t i) const {
     return schedule_.operands[i].access == Access::transposed && operands_.is_read(i);

@@ -39,6 +39,8 @@ void ElementOperands::add_parameters(KernelWriter& writer, const NodeText& node_
   if (tiled()) {
     writer.add_count(P::rows, "rows");
     if (!outer.empty()) writer.add_divisor(P::strips, "strips");
+    if (tile_runs())
+      writer.add_divisor(P::extent, fmt::format("extent_{}", rank() - 1), rank() - 1);
   }
   for (std::size_t n = 1; n < outer.size(); ++n) {
     writer.add_divisor(P::extent, fmt::format("extent_{}", outer[n]), outer[n]);

@@ -33,7 +33,9 @@ class ElementOperands {
 
   std::uint32_t rank() const { return static_cast<std::uint32_t>(schedule_.rank); }
   bool tiled() const { return schedule_.tile != 0; }
-  bool flat() const { return schedule_.flat; }
+  bool flat() const { return schedule_.flat && !tiled(); }
+  /// Whether vectors of a tile may have elements of several of its rows.
+  bool tile_runs() const { return schedule_.flat && tiled(); }
   /// Whether elements of one vector are of several rows: work items of all others have several
   /// vectors where elements are counted over all axes.
   bool straddles_rows() const { return schedule_.flat && schedule_.vectors == 1; }

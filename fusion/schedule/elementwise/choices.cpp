@@ -249,6 +249,12 @@ void count_over_all_axes(const ScratchVector<MergedAxis>& axes, Schedule& schedu
   }
 }
 
+// Whether an operand's elements follow each other along both axes of tiles, whose rows are whole.
+bool is_tile_run(const ScratchVector<MergedAxis>& axes, std::size_t tile_axis,
+                 std::size_t operand) {
+  return axes.back().strides[operand] == 1 && axes[tile_axis].strides[operand] == axes.back().size;
+}
+
 // Whether narrow results are one run, which is stored in aligned vectors though rows end within
 // them, and few operands have an address for each element then.
 bool straddles_rows(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
@@ -267,7 +273,52 @@ bool straddles_rows(const ScratchVector<MergedAxis>& axes, std::span<const Opera
   return addressed <= kMostAddressed && can_count(axes, operands, schedule, schedule.width);
 }
 
+// Whether narrow outputs are not aligned along rows, but are along both axes of tiles.
+bool stores_tile_runs(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+                      std::span<const std::int64_t> offsets, const Schedule& schedule) {
+  const auto tile_axis = static_cast<std::size_t>(schedule.tile_axis);
+  const ScratchVector<MergedAxis> others = axes_beside(axes, tile_axis);
+  if (schedule.tile < axes.back().size) return false;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const OperandSchedule& own = schedule.operands[i];
+    if (operands[i].iota || is_packed(operands[i].dtype) || own.access == Access::interleaved) {
+      return false;
+    }
+    const bool run = is_tile_run(axes, tile_axis, i);
+    const int bytes = schedule.width * bits(operands[i].dtype) / 8;
+    if (operands[i].output && (!run || bits(operands[i].dtype) > 16)) return false;
+    if (run && alignment_of(operands[i], offsets[i], others, others.size(), i, schedule.width) <
+                   std::min(16, bytes))
+      return false;
+  }
+  return aligned_elements(axes, operands, offsets, schedule, true) < schedule.width;
+}
+
 }  // namespace
+
+ScratchVector<MergedAxis> axes_beside(const ScratchVector<MergedAxis>& axes,
+                                      std::size_t tile_axis) {
+  ScratchVector<MergedAxis> others;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    if (k != tile_axis) others.push_back(axes[k]);
+  }
+  return others;
+}
+
+void choose_tile_vectors(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+                         std::span<const std::int64_t> offsets, Schedule& schedule) {
+  if (!stores_tile_runs(axes, operands, offsets, schedule)) {
+    schedule.width = std::min(schedule.width, aligned_elements(axes, operands, offsets, schedule));
+    return;
+  }
+  const auto tile_axis = static_cast<std::size_t>(schedule.tile_axis);
+  schedule.flat = true;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    OperandSchedule& own = schedule.operands[i];
+    const bool moves = axes.back().strides[i] != 0 || axes[tile_axis].strides[i] != 0;
+    own.addressed = own.access != Access::transposed && moves && !is_tile_run(axes, tile_axis, i);
+  }
+}
 
 bool choose_interleaved_vectors(const ScratchVector<MergedAxis>& axes,
                                 std::span<const Operand> operands,

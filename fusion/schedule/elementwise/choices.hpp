@@ -41,6 +41,15 @@ int aligned_elements(const ScratchVector<MergedAxis>& axes, std::span<const Oper
                      std::span<const std::int64_t> offsets, const Schedule& schedule,
                      bool outputs_only = false);
 
+/// The axes but for two: that of tiles' rows and the innermost one.
+ScratchVector<MergedAxis> axes_beside(const ScratchVector<MergedAxis>& axes, std::size_t tile_axis);
+
+/// For GPUs: gives tiles vectors that are aligned along the innermost axis. Where narrow outputs
+/// are not, but are one run along both axes of the tiles, of which a tile has whole rows, they are
+/// stored in whole vectors, in which rows end; what lies otherwise has an address for each element.
+void choose_tile_vectors(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
+                         std::span<const std::int64_t> offsets, Schedule& schedule);
+
 /// For GPUs: where a vector of an output is less aligned than it is long, a work item gets shorter
 /// ones, each of them aligned, that lie as far apart as `threads` neighbours fill with theirs: each
 /// access of these then reads or writes whole cache lines, and as many bytes are in flight. If rows

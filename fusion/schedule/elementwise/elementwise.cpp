@@ -168,8 +168,8 @@ std::uint64_t Layout::threads() const {
 bool Schedule::has_stride(std::size_t operand, std::uint32_t axis) const {
   const OperandSchedule& own = operands[operand];
   const bool transposed = own.access == Access::transposed;
-  if (flat && !own.addressed) return false;
   const auto along = static_cast<int>(axis);
+  if (flat && !own.addressed && (tile == 0 || along == tile_axis)) return false;
   if (along + 1 == rank) return transposed || own.access == Access::strided;
   if (transposed && along == tile_axis) return false;
   return (own.outer_axes >> axis & 1) != 0;
@@ -280,8 +280,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   };
   layout.schedule.rank = static_cast<int>(axes.size());
   if (tile != 0 && backend != Backend::host) {
-    layout.schedule.width = std::min(
-        layout.schedule.width, aligned_elements(axes, operands, layout.offsets, layout.schedule));
+    choose_tile_vectors(axes, operands, layout.offsets, layout.schedule);
   }
   const DeviceModel& model = device_model(backend);
   if (!bounds.empty() ||
@@ -292,12 +291,13 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   const int vectors = layout.schedule.vectors;
   const int threads = layout.schedule.threads;
   std::int64_t run = inner.size;
-  if (layout.schedule.flat) {
+  const bool counted = layout.schedule.flat && tile == 0;
+  if (counted) {
     for (std::size_t k = 0; k + 1 < axes.size(); ++k) run *= axes[k].size;
   }
   layout.work_items = blocks(run, tile == 0 ? width * vectors * threads : tile) *
                       static_cast<std::uint64_t>(tile == 0 ? threads : 1);
-  for (std::size_t k = 0; k + 1 < axes.size() && !layout.schedule.flat; ++k) {
+  for (std::size_t k = 0; k + 1 < axes.size() && !counted; ++k) {
     layout.work_items *= blocks(axes[k].size, tile != 0 && k == tile_axis ? tile_rows : 1);
   }
   // On the CPU a short row has fewer elements than a work item could.
@@ -321,11 +321,14 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
     const bool in_rows =
         schedules[i].access == Access::contiguous || schedules[i].access == Access::interleaved;
     if (aligned && in_rows) {
-      // A run over all axes begins once.
-      const bool once = layout.schedule.flat && !schedules[i].addressed;
-      schedules[i].alignment = once ? alignment_of(operands[i], layout.offsets[i], {}, 0, i, width)
-                                    : alignment_of(operands[i], layout.offsets[i], axes,
-                                                   axes.size() - 1, i, width * schedules[i].ways);
+      // A run over all axes begins once, one of a tile where the others do.
+      const bool run = layout.schedule.flat && !schedules[i].addressed;
+      ScratchVector<MergedAxis> others;
+      if (run && tile != 0) others = axes_beside(axes, tile_axis);
+      schedules[i].alignment =
+          run ? alignment_of(operands[i], layout.offsets[i], others, others.size(), i, width)
+              : alignment_of(operands[i], layout.offsets[i], axes, axes.size() - 1, i,
+                             width * schedules[i].ways);
     } else if (aligned && schedules[i].access == Access::transposed) {
       schedules[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, tile_axis, i,
                                             128 / bits(operands[i].dtype));

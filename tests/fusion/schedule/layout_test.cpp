@@ -347,6 +347,24 @@ TEST(Layout, TilesAreAsWideAsThereAreChannels) {
   EXPECT_EQ(tile(DType::f64, 4096, 64), std::pair(32, 64));
 }
 
+TEST(Layout, TilesOfWholeRowsStoreRuns) {
+  const auto schedule = [](DType dtype, std::int64_t pixels, std::int64_t step) {
+    const std::vector<Operand> operands = {operand(dtype, {pixels * 64, 1, 64}),
+                                           operand(dtype, {0, 1, 0}),
+                                           operand(dtype, {step * 64, step, 1}, true)};
+    return plan_layout({100, 64, pixels}, operands, Backend::nvidia).schedule;
+  };
+  const Schedule odd = schedule(DType::bf16, 49, 49);
+  EXPECT_TRUE(odd.flat);
+  EXPECT_EQ(odd.width, 8);
+  EXPECT_EQ(odd.operands[2].alignment, 16);
+  EXPECT_TRUE(odd.operands[1].addressed) << "one element for each row";
+  EXPECT_FALSE(schedule(DType::bf16, 48, 48).flat) << "rows are aligned";
+  EXPECT_FALSE(schedule(DType::bf16, 49, 51).flat) << "no run";
+  EXPECT_EQ(schedule(DType::bf16, 49, 51).width, 1);
+  EXPECT_FALSE(schedule(DType::bf16, 1001, 1001).flat) << "no tile is as wide";
+}
+
 // With a bias, so that rows stay rows.
 TEST(Layout, TheHostKnowsHowLongShortRowsAre) {
   const auto width = [](std::int64_t length, Backend backend) {
