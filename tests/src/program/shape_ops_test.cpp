@@ -140,9 +140,9 @@ TEST(ShapeOps, PrintWhatTheParserReads) {
 }
 
 TEST(PlaceViews, ReadsViewsOfArgumentsInPlace) {
-  for (const char* text : {"exp(x[..., 0::2])", "transpose(x) * 2.0", "reshape(x, -1) + 1.0",
-                           "x[::-1] - x", "reshape(transpose(x), 16, 4) * 3.0",
-                           "sum(reshape(transpose(x), 16, 4), -1)"}) {
+  for (const char* text :
+       {"exp(x[..., 0::2])", "transpose(x) * 2.0", "reshape(x, -1) + 1.0", "x[::-1] - x",
+        "reshape(transpose(x), 16, 4) * 3.0", "sum(reshape(transpose(x), 16, 4), -1)"}) {
     const ProgramPlan plan = plan_of(text, {{8, 8}});
     const bool copies = std::string(text).find("sum(reshape") != std::string::npos;
     EXPECT_EQ(plan.steps.size(), copies ? 2u : 1u) << text;
