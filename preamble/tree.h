@@ -26,13 +26,31 @@ KILN_FN u32 tree_residues(Index count) {
 
 #if KILN_HOST
 
+template <bool Value>
+struct Flag {
+  enum : bool { value = Value };
+};
+
+// How many residues a walk visits: where none has two elements, half as many residues of two have
+// the same sums.
+template <class Index>
+KILN_FN u32 visited_residues(Index count) {
+  if (count <= 2) return 1;
+  if (count <= kLeastResidues) return 1u << (31 - __builtin_clz(u32(count) - 1));
+  return tree_residues(count);
+}
+// The residue after `residue` in bit-reversed order.
+KILN_FN u32 next_residue(u32 residue, u32 residues) {
+  u32 bit = residues / 2;
+  for (; residue & bit; bit /= 2) residue ^= bit;
+  return residue | bit;
+}
+
 // Visits up to kTreeChunk partial results in an order in which few have to be kept: residues in
 // bit-reversed order. After each is pushed on a stack, the two on top are combined `merges` times.
-// Where no residue has two elements, half as many residues of two have the same sums.
 template <class Index, class Visit>
 KILN_FN void walk_tree(Index count, const Visit& visit) {
-  u32 residues = count == 1 ? 1 : tree_residues(count);
-  while (residues > 1 && Index(residues) >= count) residues /= 2;
+  const u32 residues = visited_residues(count);
   u32 residue = 0;
   for (u32 turn = 0; turn < residues; ++turn) {
     const int merges = __builtin_ctz(~turn);
@@ -40,9 +58,7 @@ KILN_FN void walk_tree(Index count, const Visit& visit) {
       const bool ends = count - i <= residues;
       visit(i, (i == residue ? 0 : 1) + (ends ? merges : 0), ends && turn + 1 == residues);
     }
-    u32 bit = residues / 2;
-    for (; residue & bit; bit /= 2) residue ^= bit;
-    residue |= bit;
+    residue = next_residue(residue, residues);
   }
 }
 
@@ -60,6 +76,87 @@ KILN_FN void for_each_chunk(Index length, const Body& body) {
     });
   });
 }
+
+// ---- columns ------------------------------------------------------------------------------------
+
+// One or two elements of a residue, in the order in which they are combined: whether they are its
+// first, and its last; how often the two partial results on top of the stack are combined then;
+// whether no others follow, or which ones.
+template <bool Begins, bool Two>
+struct TreeStep {
+  enum : bool { begins = Begins, two = Two };
+  bool ends;
+  int merges;
+  bool last;
+  u32 next;
+  u32 after_next;
+};
+
+// Visits the elements of a chunk of a column, residue by residue, up to `Most` of one at a time.
+template <int Most, class Index, class Visit>
+KILN_FN void walk_elements(Index count, const Visit& visit) {
+  if (count == 0) return;
+  const u32 size = u32(count);
+  const u32 residues = visited_residues(count);
+  u32 residue = 0;
+  for (u32 turn = 0; turn < residues; ++turn) {
+    const int merges = __builtin_ctz(~turn);
+    const bool last = turn + 1 == residues;
+    const u32 following = next_residue(residue, residues);
+    u32 i = residue;
+    const auto next = [&](auto begins) KILN_INLINED {
+      constexpr bool kBegins = begins.value;
+      const u32 second = i + residues;
+      const u32 after = i + (Most == 2 && second < size ? 2 : 1) * residues;
+      const bool ends = after >= size;
+      const u32 ahead = ends ? following : after;
+      const u32 beside = Most == 2 && ahead + residues < size ? ahead + residues : ahead;
+      if constexpr (Most == 2) {
+        if (second < size) {
+          visit(Index(i), Index(second),
+                TreeStep<kBegins, true>{ends, merges, ends && last, ahead, beside});
+          i = after;
+          return;
+        }
+      }
+      visit(Index(i), Index(i),
+            TreeStep<kBegins, false>{ends, merges, ends && last, ahead, beside});
+      i = after;
+    };
+    next(Flag<true>());
+    while (i < size) next(Flag<false>());
+    residue = following;
+  }
+}
+
+// The sums or products of columns side by side: a stack of partial results, above them the residue
+// that is being added up.
+template <class Reduction, class T, int Width>
+struct TreeColumns {
+  enum : int { kOpen = 40 };
+  alignas(64) Lanes<T, Width> stack[kOpen];
+  int open;
+  KILN_MEMBER TreeColumns() : open(0) {}
+
+  KILN_MEMBER Lanes<T, Width>& residue() { return stack[open]; }
+  template <class Step>
+  KILN_MEMBER static T combine(Step, T sum, T first, T second) {
+    const T begun = Step::begins ? Reduction::template identity<T>() : sum;
+    const T one = Reduction::combine(begun, first);
+    return Step::two ? Reduction::combine(one, second) : one;
+  }
+  KILN_MEMBER void end(int merges) {
+    for (++open; merges != 0; --merges, --open) {
+      Lanes<T, Width>& to = stack[open - 2];
+      const Lanes<T, Width>& from = stack[open - 1];
+      for (int i = 0; i < Width; ++i) to.lane[i] = Reduction::combine(to.lane[i], from.lane[i]);
+    }
+  }
+  KILN_MEMBER const Lanes<T, Width>& result() {
+    if (open == 0) stack[0] = identity_lanes<Reduction, T, Width>();
+    return stack[0];
+  }
+};
 
 #endif
 

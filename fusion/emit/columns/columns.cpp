@@ -151,7 +151,11 @@ class ColumnEmitter : public ReductionEmitter {
 
   void emit_result(std::size_t id) override {
     const TypedNode& node = graph_.nodes[id];
-    const std::string lanes = names_[id] + (sums_in_blocks(node) ? "_all" : "_lanes");
+    const bool in_tree = sums_in_tree(node);
+    const std::string lanes = names_[id] + (in_tree                ? "_total"
+                                            : sums_in_blocks(node) ? "_all"
+                                                                   : "_lanes");
+    if (in_tree) out_.line(2, "const auto& {0}_total = {0}_tree.result();", names_[id]);
     if (sums_in_blocks(node)) {
       out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, names_[id]);
     }

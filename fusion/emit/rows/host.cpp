@@ -133,6 +133,7 @@ void ReductionEmitter::close_vectors(const std::vector<std::size_t>& trees) {
 // One text computes all parts of a vector, of which the last one of a row has fewer lanes.
 void ReductionEmitter::emit_host_pass(int pass) {
   const std::vector<std::size_t> trees = trees_in(pass);
+  if (!in_parts() && !trees.empty()) return emit_column_trees(pass, trees);
   open_vectors(trees);
   locate_vector(3);
   if (pass == last_pass_) prefetch_next_row();
@@ -153,11 +154,7 @@ void ReductionEmitter::emit_host_pass(int pass) {
               ends ? "for_each_bounded_part" : "for_each_part", schedule_.width, index_);
   }
   const int depth = ragged ? 4 : 3;
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    const OperandText& operand = operands_[i];
-    if (operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
-    out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
-  }
+  load_vector(pass, depth);
   emit_vector(pass, depth, row_group_size() > 1 ? "member" : "vector");
   if (ragged) {
     out_.line(3, "}});");
@@ -168,6 +165,15 @@ void ReductionEmitter::emit_host_pass(int pass) {
   }
   carry_sum_blocks(pass, 3, rows_.split ? "vector - begin" : "vector");
   close_vectors(trees);
+}
+
+// What a pass reads of a vector.
+void ReductionEmitter::load_vector(int pass, int depth) {
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    if (operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
+    out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
+  }
 }
 
 bool ReductionEmitter::converts_in_blocks(std::size_t i) const {

@@ -126,8 +126,8 @@ void ReductionEmitter::emit_pass(int pass) {
   for (const std::size_t id : reductions_in(pass)) {
     const TypedNode& node = graph_.nodes[id];
     if (sums_in_tree(node)) {
-      out_.line(2, "TreeRows<{}, {}, {}> {}_tree;", info(node.op).combiner, partial_type(node),
-                schedule_.width, names_[id]);
+      out_.line(2, "{}<{}, {}, {}> {}_tree;", in_parts() ? "TreeRows" : "TreeColumns",
+                info(node.op).combiner, partial_type(node), schedule_.width, names_[id]);
       continue;
     }
     out_.line(2, "auto {}_lanes = {}<{}, {}, {}>();", names_[id],
@@ -380,6 +380,11 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
     out_.line(depth, "{}<{}>(part, {}_lanes, lane, {});",
               rows_.vectors == 1 && sums_floats(node) ? "place_lane" : "combine_lane",
               info(node.op).combiner, names_[id], value);
+    return;
+  }
+  if (sums_in_tree(node)) {
+    out_.line(depth, "{0}_lanes[lane] = {0}_tree.combine(step, {0}_lanes[lane], {1}, {1});",
+              names_[id], value);
     return;
   }
   out_.line(depth, "{3}{0}_lanes[lane] = {1}::combine({0}_lanes[lane], {2});", names_[id],

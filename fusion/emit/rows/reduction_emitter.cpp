@@ -324,7 +324,8 @@ bool ReductionEmitter::sums_in_blocks(const TypedNode& node) const {
 // On the CPU a row of one vector has a lane for each residue. Of several reduced axes that are not
 // one in memory, elements of a residue are not at equal lanes.
 bool ReductionEmitter::sums_in_tree(const TypedNode& node) const {
-  return in_parts() && sums_floats(node) && rows_.axes == 1 && rows_.vectors != 1 && !rows_.split;
+  const bool of_one_vector = in_parts() && rows_.vectors == 1;
+  return is_host() && sums_floats(node) && rows_.axes == 1 && !of_one_vector && !rows_.split;
 }
 
 // ---- Parameters ---------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class ReductionEmitter {
   bool sums_floats(const TypedNode& node) const;
   bool sums_in_blocks(const TypedNode& node) const;
   /// Whether a sum or product is combined in the order of its tree by TreeRows
-  /// (preamble/host_rows.h).
+  /// or TreeColumns (preamble/host_rows.h, tree.h).
   bool sums_in_tree(const TypedNode& node) const;
   /// The pair of online reductions that a node is the centre or the second one of, or null.
   const OnlineReductions* online_pair_of(std::size_t id) const;
@@ -221,6 +221,12 @@ class ReductionEmitter {
   void emit_combine(std::size_t id, int depth);
   void carry_sum_blocks(int pass, int depth, std::string_view done);
   std::vector<std::size_t> trees_in(int pass) const;
+  bool sums_in_pairs(int pass) const;
+  bool has_varying_results(int pass) const;
+  void emit_column_trees(int pass, const Ids& trees);
+  std::string define_element(int pass);
+  void prefetch_next_elements(bool pairs);
+  void load_vector(int pass, int depth);
   void open_vectors(const std::vector<std::size_t>& trees);
   void close_vectors(const std::vector<std::size_t>& trees);
   std::string last_vector() const;

@@ -81,24 +81,27 @@ std::vector<Row<T>> expected(Case which, const Row<T>& y) {
   }
 }
 
-/// How rows lie in memory, in elements.
+/// How rows lie in memory, in elements; transposed ones are columns.
 struct Place {
   std::int64_t step = 1;
   std::int64_t gap = 0;
   std::int64_t lead = 0;
+  bool transposed = false;
 };
 
 class RowBits : public testing::ProgramsOnDevices {
  protected:
   static HostArray placed(const HostArray& rows, const Place& place) {
     const std::int64_t length = rows.shape[1];
-    const std::int64_t pitch = std::abs(place.step) * length + place.gap;
-    HostArray array = HostArray::strided(rows.dtype, rows.shape, {pitch, place.step}, place.lead);
+    const std::int64_t step =
+        place.transposed ? place.step * (rows.shape[0] + place.gap) : place.step;
+    const std::int64_t pitch = place.transposed ? 1 : std::abs(step) * length + place.gap;
+    HostArray array = HostArray::strided(rows.dtype, rows.shape, {pitch, step}, place.lead);
     std::ranges::fill(array.bytes, std::byte{0xff});  // NaN between rows
     const auto width = static_cast<std::size_t>(bits(rows.dtype)) / 8;
     for (std::int64_t row = 0; row < rows.shape[0]; ++row) {
       for (std::int64_t i = 0; i < length; ++i) {
-        const auto to = static_cast<std::ptrdiff_t>(width) * (row * pitch + i * place.step);
+        const auto to = static_cast<std::ptrdiff_t>(width) * (row * pitch + i * step);
         const auto from = width * static_cast<std::size_t>(row * length + i);
         std::copy_n(rows.bytes.begin() + static_cast<std::ptrdiff_t>(from), width,
                     array.bytes.begin() + static_cast<std::ptrdiff_t>(array.first) + to);
@@ -153,9 +156,10 @@ class RowBits : public testing::ProgramsOnDevices {
     } else {
       run_on(device(), parse("rows", text), {placed(rows, place)}, outputs);
     }
-    const std::string what = fmt::format("{} of {}[{}, {}], step {}, gap {}, lead {}{}", text,
-                                         name(rows.dtype), rows.shape[0], rows.shape[1], place.step,
-                                         place.gap, place.lead, as_program ? ", a Program" : "");
+    const std::string what =
+        fmt::format("{} of {}[{}, {}]{}, step {}, gap {}, lead {}{}", text, name(rows.dtype),
+                    rows.shape[0], rows.shape[1], place.transposed ? ", transposed" : "",
+                    place.step, place.gap, place.lead, as_program ? ", a Program" : "");
     if (wide) {
       compare<double>(which, rows, outputs, what);
     } else {
@@ -200,7 +204,8 @@ TEST_P(RowBits, DoNotShowWhereRowsLieOrHowMany) {
     const std::int64_t rows = length > 20'000 ? 1 + draw(2) : 1 + draw(20);
     const HostArray array = testing::random_array(dtype, {rows, length}, random());
     constexpr std::int64_t kSteps[] = {1, 1, 1, -1, 2};
-    const Place place{kSteps[draw(std::ssize(kSteps))], draw(2) * draw(9), draw(2) * draw(9)};
+    const Place place{kSteps[draw(std::ssize(kSteps))], draw(2) * draw(9), draw(2) * draw(9),
+                      draw(3) == 0};
     check(which, array, place, false);
     if (length < kSplit && draw(2) == 0) check(which, array, {}, true);
   }
