@@ -31,6 +31,11 @@ void reserve_operands(Layout& layout, std::size_t operands) {
   layout.indexed.reserve(operands);
 }
 
+std::size_t first_output(std::span<const Operand> operands) {
+  const auto found = std::ranges::find_if(operands, &Operand::output);
+  return found == operands.end() ? 0 : static_cast<std::size_t>(found - operands.begin());
+}
+
 bool is_bounded(std::span<const AxisBound> bounds, std::size_t axis) {
   return std::ranges::find(bounds, axis, &AxisBound::axis) != bounds.end();
 }

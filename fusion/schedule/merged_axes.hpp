@@ -23,6 +23,9 @@ struct MergedAxis {
 /// Takes the memory of what a layout has for each operand at once.
 void reserve_operands(Layout& layout, std::size_t operands);
 
+/// The place of the first output; 0 if none is one.
+std::size_t first_output(std::span<const Operand> operands);
+
 /// Sorts a few axes, equal ones in the order in which they are; unlike std::stable_sort without
 /// memory of its own.
 template <class Before>

@@ -72,11 +72,6 @@ ScratchVector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> op
   return axes;
 }
 
-std::size_t first_output(std::span<const Operand> operands) {
-  const auto found = std::ranges::find_if(operands, &Operand::output);
-  return found == operands.end() ? 0 : static_cast<std::size_t>(found - operands.begin());
-}
-
 // Reverses axes along which the first output runs backwards, in every operand.
 void reverse_axes(ScratchVector<MergedAxis>& axes, std::size_t output,
                   ScratchVector<std::int64_t>& offsets) {

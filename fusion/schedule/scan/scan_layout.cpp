@@ -17,7 +17,7 @@ namespace {
 // the narrowest operand, with no more lanes than registers allow for several values of each. The
 // CPU takes 256 elements of a row, or columns, at a time.
 constexpr int kMostScanThreads = 256;
-constexpr int kShortRow = 32;
+constexpr int kShortRowThreads = 32;
 constexpr int kScanBlock = 128;
 constexpr int kScanVectorBits = 128;
 constexpr int kMostScanLanes = 8;
@@ -33,11 +33,6 @@ constexpr int kAheadLanes = 32;   // whose code stands in the kernel
 constexpr int kAheadBytes = 128;  // in registers
 
 using Axis = MergedAxis;
-
-std::size_t first_output(std::span<const Operand> operands) {
-  const auto found = std::ranges::find_if(operands, &Operand::output);
-  return static_cast<std::size_t>(found - operands.begin());
-}
 
 Axis axis_of(const ScanSpace& space, std::span<const Operand> operands, std::size_t k) {
   Axis axis{space.shape[k], {}, {k}};
@@ -97,7 +92,7 @@ void map_scan_to_threads(Layout& layout, std::int64_t rows, Backend backend) {
   if (backend != Backend::host) {
     shares.threads = static_cast<int>(std::bit_ceil(
         static_cast<std::uint64_t>(std::clamp<std::int64_t>(layout.vectors, 1, kMostScanThreads))));
-    if (shares.threads <= kShortRow) shares.rows = kScanBlock / shares.threads;
+    if (shares.threads <= kShortRowThreads) shares.rows = kScanBlock / shares.threads;
   }
   layout.rows = rows;
   layout.units = rows;
