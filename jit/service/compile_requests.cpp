@@ -44,9 +44,23 @@ CompileResult Service::compile_now(const CompileRequest& request, const Toolchai
   if (targets_.lookup(toolchain, request.target) == false) {
     throw unsupported(request, toolchain, "");
   }
-  CompileResult result =
-      conclude(exchange(toolchain, MessageType::compile, encoded_task(request), cancel), request,
-               toolchain, cancel);
+  CompileRequest task = request;
+  Exchange answer = exchange(toolchain, MessageType::compile, encoded_task(task), cancel);
+  if (answer.end == Exchange::End::died) {
+    for (std::string& option : crash_options(task.target))
+      task.options.push_back(std::move(option));
+    if (task.options.size() > request.options.size()) {
+      log(LogLevel::info,
+          fmt::format("function '{}' (module {}) crashes the compiler for {}: it is compiled again",
+                      request.function, request.entry, request.target));
+      Exchange again = exchange(toolchain, MessageType::compile, encoded_task(task), cancel);
+      // Where that does not help, the first crash is what is told.
+      if (again.end == Exchange::End::replied && again.reply.type == MessageType::done) {
+        answer = std::move(again);
+      }
+    }
+  }
+  CompileResult result = conclude(std::move(answer), request, toolchain, cancel);
   if (!lacks_scalars(toolchain, result.code, request.entry)) return result;
   if (!passes_on_backend_options(toolchain)) {
     log_once(LogLevel::warning, "jit.scarce_registers " + toolchain.path,
@@ -56,7 +70,7 @@ CompileResult Service::compile_now(const CompileRequest& request, const Toolchai
                          toolchain.version, request.function, request.entry, request.target));
     return result;
   }
-  CompileResult again = compile_again(request, toolchain, cancel);
+  CompileResult again = compile_again(std::move(task), toolchain, cancel);
   again.milliseconds += result.milliseconds;
   return again;
 }

@@ -107,4 +107,11 @@ std::vector<std::string> scarce_register_options(std::string_view target) {
   return {"-mllvm", "-vgpr-regalloc=basic"};
 }
 
+// LLVM 22 (HIP 7.2) crashes while it selects instructions for some pairs of floats on gfx90a,
+// gfx942 and gfx950. Where instructions are not packed into pairs before, there are none.
+std::vector<std::string> crash_options(std::string_view target) {
+  if (toolchain_for(target) != ToolchainKind::hiprtc) return {};
+  return {"-fno-slp-vectorize"};
+}
+
 }  // namespace kiln::jit

@@ -35,6 +35,10 @@ std::vector<std::string> compile_options(std::string_view target, bool contract)
 /// in a process.
 std::vector<std::string> scarce_register_options(std::string_view target);
 
+/// The options besides, where a kernel crashes the compiler and is compiled once more; empty for a
+/// target where none is known to help. What they make is right like what is made without them.
+std::vector<std::string> crash_options(std::string_view target);
+
 /// This CPU as a target: "x86-64:avx,avx2,...", the same on every machine with the same features.
 /// The target "cpu" stands for it.
 std::string host_target();

@@ -1,8 +1,12 @@
 // A hiprtc whose code objects hold a kernel's metadata and nothing else, for tests of what the
 // service makes of it. As LLVM does, it reads an option of the code generator once in a process:
 // .vgpr_count is 2 where that is -vgpr-regalloc=basic, and 1 else. A source with the word "spills"
-// in it spills a scalar register, one with "scarce" takes nearly all of them.
+// in it spills a scalar register, one with "scarce" takes nearly all of them, and one with
+// "crashes" ends the process unless there is an option -fno-slp-vectorize, one with "always" even
+// then.
+#include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -16,11 +20,8 @@ struct Program {
   std::string code;
 };
 
-bool asks_for_basic(int count, const char* const* options) {
-  for (int i = 0; i < count; ++i) {
-    if (std::string_view(options[i]) == "-vgpr-regalloc=basic") return true;
-  }
-  return false;
+bool has_option(int count, const char* const* options, std::string_view wanted) {
+  return std::find(options, options + count, wanted) != options + count;
 }
 
 // A pair of a MessagePack map, whose number is below 128.
@@ -41,9 +42,11 @@ __attribute__((visibility("default"))) int hiprtcCreateProgram(void** program, c
 
 __attribute__((visibility("default"))) int hiprtcCompileProgram(void* program, int count,
                                                                 const char** options) {
-  static const bool basic = asks_for_basic(count, options);
+  static const bool basic = has_option(count, options, "-vgpr-regalloc=basic");
   Program& made = *static_cast<Program*>(program);
   const auto has = [&](const char* word) { return made.source.find(word) != std::string::npos; };
+  if (has("crashes") && !has_option(count, options, "-fno-slp-vectorize")) std::_Exit(1);
+  if (has("always")) std::_Exit(1);
   // {"amdhsa.kernels": [{".name": "k", ...}]}
   const std::string metadata = std::string("\x81\xae") + "amdhsa.kernels" +
                                "\x91\x84\xa5.name\xa1k" + pair(".vgpr_count", basic ? 2 : 1) +

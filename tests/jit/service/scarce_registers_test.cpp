@@ -78,6 +78,15 @@ TEST_F(ScarceRegisters, are_an_error_where_no_process_can_be_started) {
               AllOf(HasSubstr("lacks scalar registers"), HasSubstr("no-such-worker")));
 }
 
+TEST_F(ScarceRegisters, of_what_crashes_the_compiler_too) {
+  Service service(settings_);
+  EXPECT_EQ(compile_of(service, kernel("crashes")), kOnce);
+  EXPECT_EQ(compile_of(service, kernel("crashes and spills")), kAgain);
+  const Error error = test::error_of([&] { compile_of(service, kernel("always")); });
+  EXPECT_EQ(error.code(), Code::compile_failed);
+  EXPECT_THAT(error.what(), HasSubstr("the compile worker exited with status 1"));
+}
+
 TEST_F(ScarceRegisters, are_left_as_they_are_by_a_release_that_forgets_such_options) {
   Service service(settings_);
   EXPECT_EQ(compile_of(service, kernel("spills", "5.2.21153")), kOnce);
