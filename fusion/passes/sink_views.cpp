@@ -29,12 +29,14 @@ class ViewSinking {
         computed_in_(before_view_.size()),
         layout_(before_view_.size()),
         is_copy_(before_view_.size(), false),
-        is_output_(before_view_.size(), false) {
+        is_output_(before_view_.size(), false),
+        movable_(before_view_.size(), false) {
     for (const NodeId output : from.graph.outputs) is_output_[output] = true;
   }
 
   ShapedGraph run() {
     find_copies();
+    find_movable();
     choose();
     if (std::ranges::find(before_view_, true) == before_view_.end()) return from_;
     return to_.run([&](NodeId id) { return before_view_[id] ? compute_before(id) : to_.copy(id); });
@@ -105,15 +107,22 @@ class ViewSinking {
 
   // An argument, a view of one or a number, as it is or in another dtype; and what is computed from
   // such for one operation alone.
-  bool is_movable(NodeId id) const {
-    if (is_computed_for_one(id)) {
-      return std::ranges::all_of(node(id).inputs(), [&](NodeId i) { return is_movable(i); });
+  void find_movable() {
+    for (NodeId id = 0; id < movable_.size(); ++id) {
+      if (is_computed_for_one(id)) {
+        movable_[id] =
+            std::ranges::all_of(node(id).inputs(), [&](NodeId i) { return movable_[i]; });
+        continue;
+      }
+      NodeId source = id;
+      while (node(source).op == Op::promote || is_view_op(node(source).op)) {
+        source = node(source).operands[0];
+      }
+      const Op op = node(source).op;
+      movable_[id] = !is_copy_[id] && (op == Op::input || op == Op::scalar || op == Op::constant);
     }
-    if (is_copy_[id]) return false;
-    while (node(id).op == Op::promote || is_view_op(node(id).op)) id = node(id).operands[0];
-    const Op op = node(id).op;
-    return op == Op::input || op == Op::scalar || op == Op::constant;
   }
+  bool is_movable(NodeId id) const { return movable_[id]; }
 
   bool is_computed_for_one(NodeId id) const {
     return computes_elements(node(id)) && node(id).op != Op::promote && users_[id].size() == 1 &&
@@ -257,6 +266,7 @@ class ViewSinking {
   std::vector<std::optional<ArrayLayout>> layout_;  ///< of arguments and views of them
   std::vector<bool> is_copy_;  ///< a view of an argument that strides cannot express
   std::vector<bool> is_output_;
+  std::vector<bool> movable_;
 };
 
 }  // namespace

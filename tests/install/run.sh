@@ -115,6 +115,10 @@ case $1 in
       printf 'install.release: Skipped\nnot a clone: there is nothing to make sources of\n'
       exit 77
     fi
+    if ! command -v xz >/dev/null; then
+      printf 'install.release: Skipped\nthere is no xz, of xz-utils\n'
+      exit 77
+    fi
     archive=$("$SOURCE/src/package/source.sh" "$SCRATCH/release")
     diff <(tar -tf "$archive" | grep -v '/$' | cut -d / -f 2- | sort) \
       <(git -C "$SOURCE" ls-tree -r --name-only HEAD | sort)

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "tests/support/device_test.hpp"
+#include "tests/support/emulated.hpp"
 #include "tests/support/private_cache.hpp"
 
 namespace kiln {
@@ -79,6 +80,9 @@ TEST_P(GraphOnDevice, CopiesFillsAndSequencesKeepTheirPlace) {
 }
 
 TEST_P(GraphOnDevice, RandomProgramsOverOverlappingViewsGiveTheSameBits) {
+  if (testing::is_host_driver(*backend)) {
+    GTEST_SKIP() << "the driver made for tests compiles no kernels of several vectors";
+  }
   const Function mix = fuse("mix", [](Value x, Value y) { return x * 0.5 + y; });
   const std::uint64_t seed = testing::random_seed();
   SCOPED_TRACE("KILN_TEST_SEED=" + std::to_string(seed));
