@@ -54,13 +54,15 @@ CompileResult Service::compile_now(const CompileRequest& request, const Toolchai
           fmt::format("function '{}' (module {}) crashes the compiler for {}: it is compiled again",
                       request.function, request.entry, request.target));
       Exchange again = exchange(toolchain, MessageType::compile, encoded_task(task), cancel);
-      // Where that does not help, the first crash is what is told.
+      // Where that does not help, the error is the first crash.
       if (again.end == Exchange::End::replied && again.reply.type == MessageType::done) {
         answer = std::move(again);
+      } else {
+        task = request;
       }
     }
   }
-  CompileResult result = conclude(std::move(answer), request, toolchain, cancel);
+  CompileResult result = conclude(std::move(answer), task, toolchain, cancel);
   if (!lacks_scalars(toolchain, result.code, request.entry)) return result;
   if (!passes_on_backend_options(toolchain)) {
     log_once(LogLevel::warning, "jit.scarce_registers " + toolchain.path,

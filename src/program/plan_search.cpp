@@ -30,7 +30,7 @@ struct Prepared {
   std::vector<DType> output_dtypes;
 };
 
-// `fuse`: attention over many keys is split. Op by op, what that computes is none of an op.
+// `fuse`: attention over many keys is split. Op by op there is no attention to split.
 Prepared prepare(const Definition& definition, const CallTypes& call,
                  const fusion::Unpacked& unpacked, bool fuse) {
   std::vector<DType> dtypes;
