@@ -160,19 +160,20 @@ Value finish(const TypedNode& node, Running running, Rounding rounding) {
   return reference::convert(result, node.dtype, rounding == Rounding::each);
 }
 
-template <class Left>
+// element(at) is an element of what is reduced, whose shape is `shape`.
+template <class Element, class Left>
 Array reduce(const TypedGraph& graph, const TypedNode& node, const Dims& result_shape,
-             const Array& operand, const Dims& shape, const Left& is_left_out) {
+             const Dims& shape, const Element& element, const Left& is_left_out) {
   std::vector<Running> running(static_cast<std::size_t>(element_count(result_shape)));
   const DType from = graph.nodes[node.operands[0]].dtype;
   for (Running& each : running) each.value = empty_result(node, from);
   std::size_t i = 0;
   for_each_element(shape, [&](const Dims& at) {
-    const std::size_t element = i++;
-    if (is_left_out(element)) return;
-    take(node, running[element_at(at, result_shape)], operand[element]);
+    if (is_left_out(i++)) return;
+    take(node, running[element_at(at, result_shape)], element(at));
   });
   Array result;
+  result.reserve(running.size());
   for (const Running& each : running) result.push_back(finish(node, each, graph.rounding));
   return result;
 }
@@ -191,9 +192,10 @@ TypedNode step_of(const TypedNode& node) {
   return step;
 }
 
-// Every element is what is before it along the axis and itself.
-Array accumulate(const TypedGraph& graph, const TypedNode& node, const Array& operand,
-                 const Dims& shape) {
+// Every element is what is before it along the axis and itself; element(at) is one of the operand.
+template <class Element>
+Array accumulate(const TypedGraph& graph, const TypedNode& node, const Dims& shape,
+                 const Element& element) {
   const std::vector<bool> axes = resolve_axes(node.payload, shape.size(), "reference");
   Dims rows = shape;
   for (std::size_t k = 0; k < axes.size(); ++k) {
@@ -205,9 +207,10 @@ Array accumulate(const TypedGraph& graph, const TypedNode& node, const Array& op
     each.value = empty_result(step, graph.nodes[node.operands[0]].dtype);
   }
   Array result;
+  result.reserve(static_cast<std::size_t>(element_count(shape)));
   for_each_element(shape, [&](const Dims& at) {
     Running& row = running[element_at(at, rows)];
-    take(step, row, operand[result.size()]);
+    take(step, row, element(at));
     result.push_back(finish_one(node, row.value, graph.rounding));
   });
   return result;
@@ -215,15 +218,21 @@ Array accumulate(const TypedGraph& graph, const TypedNode& node, const Array& op
 
 // ---- The graph ---------------------------------------------------------------------------------
 
+// What a long chain of elementwise values is cut into, so that it does not fill the stack.
+constexpr int kMostDepth = 64;
+
 class ArrayEvaluation {
  public:
   ArrayEvaluation(const TypedGraph& graph, std::span<const Dims> shapes,
                   std::span<const ReferenceOperand> arguments)
-      : graph_(graph), shapes_(shapes), arguments_(arguments) {}
+      : graph_(graph), shapes_(shapes), arguments_(arguments) {
+    choose_what_is_held();
+  }
 
+  /// Arrays of the nodes that are held, those of outputs among them.
   std::vector<Array> run() {
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-      arrays_.push_back(array(id));
+      arrays_.push_back(held_[id] ? array(id) : Array());
       beyond_.push_back(beyond(id));
     }
     return std::move(arrays_);
@@ -235,27 +244,60 @@ class ArrayEvaluation {
   }
 
  private:
+  // A value whose elements are asked for once each, one after the other, is computed where they
+  // are: what products sum would fill the memory.
+  void choose_what_is_held() {
+    const std::size_t count = graph_.nodes.size();
+    std::vector<int> uses(count, 0);
+    std::vector<NodeId> user(count, 0);
+    for (const NodeId output : graph_.outputs) uses[output] += 2;
+    for (std::size_t id = 0; id < count; ++id) {
+      for (const NodeId operand : graph_.nodes[id].inputs()) {
+        ++uses[operand];
+        user[operand] = static_cast<NodeId>(id);
+      }
+    }
+    held_.assign(count, true);
+    std::vector<int> depth(count, 0);
+    for (std::size_t id = 0; id < count; ++id) {
+      if (uses[id] != 1 || !is_of_elements(graph_.nodes[id])) continue;
+      const TypedNode& next = graph_.nodes[user[id]];
+      const bool in_order = is_reduction(next.op) || is_scan(next.op) ||
+                            (is_of_elements(next) && !is_shape_op(next.op));
+      if (!in_order || (!is_reduction(next.op) && shapes_[user[id]] != shapes_[id])) continue;
+      for (const NodeId operand : graph_.nodes[id].inputs()) {
+        if (!held_[operand]) depth[id] = std::max(depth[id], depth[operand] + 1);
+      }
+      held_[id] = depth[id] >= kMostDepth;
+    }
+  }
+
+  // Whether each element follows from single elements of the operands.
+  static bool is_of_elements(const TypedNode& node) {
+    return !is_reduction(node.op) && !is_scan(node.op) && node.op != Op::take &&
+           node.op != Op::put && node.op != Op::bound && node.op != Op::tuple &&
+           node.op != Op::custom_call && node.op != Op::scalar;
+  }
+
+  // The element of a node that goes to `at` of what is computed of it.
+  Value element(std::size_t id, const Dims& at) const {
+    return held_[id] ? arrays_[id][element_at(at, shapes_[id])] : computed(id, at);
+  }
+
   Array array(std::size_t id) const {
     const TypedNode& node = graph_.nodes[id];
-    Array result;
     if (is_reduction(node.op)) {
       const NodeId operand = node.operands[0];
-      return reduce(graph_, node, shapes_[id], arrays_[operand], shapes_[operand],
-                    [&](std::size_t element) { return is_beyond(operand, element); });
+      return reduce(
+          graph_, node, shapes_[id], shapes_[operand],
+          [&](const Dims& at) { return element(operand, at); },
+          [&](std::size_t place) { return is_beyond(operand, place); });
     }
     if (is_scan(node.op)) {
       const NodeId operand = node.operands[0];
-      return accumulate(graph_, node, arrays_[operand], shapes_[operand]);
+      return accumulate(graph_, node, shapes_[operand],
+                        [&](const Dims& at) { return element(operand, at); });
     }
-    if (node.op == Op::input) {
-      const ReferenceOperand& argument = arguments_[node.payload];
-      for_each_element(shapes_[id], [&](const Dims& at) {
-        result.push_back(
-            reference::read(argument.data, argument.dtype, memory_index(at, argument)));
-      });
-      return result;
-    }
-    if (is_shape_op(node.op)) return moved(id);
     if (node.op == Op::take) return taken(id);
     if (node.op == Op::put) return updated(id);
     if (node.op == Op::bound) return arrays_[node.operands[0]];
@@ -264,42 +306,43 @@ class ArrayEvaluation {
       throw Error(Code::unsupported,
                   "reference: what a custom call computes is known to the caller only");
     }
-    if (node.op == Op::iota) {
-      for_each_element(shapes_[id], [&](const Dims& at) {
-        result.push_back(reference::convert(
-            reference::from_integer(DType::i64, place(at, shapes_[id], node)), node.dtype, true));
-      });
-      return result;
-    }
     if (node.op == Op::scalar) {
       const ReferenceOperand& argument = arguments_[node.payload];
       return {reference::scalar_value(
           graph_, node, reference::read(argument.data, argument.dtype, argument.offset))};
     }
-    for_each_element(shapes_[id], [&](const Dims& at) {
-      std::array<Value, 3> operands;
-      for (std::size_t i = 0; i < node.arity; ++i) {
-        operands[i] = arrays_[node.operands[i]][element_at(at, shapes_[node.operands[i]])];
-      }
-      result.push_back(
-          reference::evaluate_node(graph_, node, std::span(operands).first(node.arity)));
-    });
+    Array result;
+    result.reserve(static_cast<std::size_t>(element_count(shapes_[id])));
+    for_each_element(shapes_[id], [&](const Dims& at) { result.push_back(computed(id, at)); });
     return result;
   }
 
-  // Each element is looked up where the shape op takes it from.
-  Array moved(std::size_t id) const {
+  // The element at `at` of a node of elements.
+  Value computed(std::size_t id, const Dims& at) const {
+    const TypedNode& node = graph_.nodes[id];
+    if (node.op == Op::input) {
+      const ReferenceOperand& argument = arguments_[node.payload];
+      return reference::read(argument.data, argument.dtype, memory_index(at, argument));
+    }
+    if (node.op == Op::iota) {
+      return reference::convert(reference::from_integer(DType::i64, place(at, shapes_[id], node)),
+                                node.dtype, true);
+    }
+    if (is_shape_op(node.op)) return moved(id, at);
+    std::array<Value, 3> operands;
+    for (std::size_t i = 0; i < node.arity; ++i) operands[i] = element(node.operands[i], at);
+    return reference::evaluate_node(graph_, node, std::span(operands).first(node.arity));
+  }
+
+  // The element is where the shape op takes it from.
+  Value moved(std::size_t id, const Dims& at) const {
     const TypedNode& node = graph_.nodes[id];
     std::vector<Dims> operands;
     for (const NodeId operand : node.inputs()) operands.push_back(shapes_[operand]);
-    Array result;
-    for_each_element(shapes_[id], [&](const Dims& at) {
-      Dims from;
-      const std::size_t i =
-          element_source(node.op, shape_list(graph_, node), operands, at, shapes_[id], from);
-      result.push_back(arrays_[node.operands[i]][element_at(from, operands[i])]);
-    });
-    return result;
+    Dims from;
+    const std::size_t i =
+        element_source(node.op, shape_list(graph_, node), operands, at, shapes_[id], from);
+    return arrays_[node.operands[i]][element_at(from, operands[i])];
   }
 
   // ---- Ends given by data
@@ -420,6 +463,7 @@ class ArrayEvaluation {
     const Value zero = is_integral(node.dtype) ? reference::from_integer(node.dtype, 0)
                                                : reference::from_real(node.dtype, 0);
     Array result;
+    result.reserve(static_cast<std::size_t>(element_count(shapes_[id])));
     for_each_element(shapes_[id], [&](const Dims& at) {
       const std::optional<Dims> from = place_in_array(node, at);
       result.push_back(
@@ -454,6 +498,7 @@ class ArrayEvaluation {
   const TypedGraph& graph_;
   std::span<const Dims> shapes_;
   std::span<const ReferenceOperand> arguments_;
+  std::vector<bool> held_;
   std::vector<Array> arrays_;
   std::vector<Beyond> beyond_;
 };

@@ -1,5 +1,6 @@
 // The reference interpreter for graphs with reductions: evaluates a typed graph one whole array at
-// a time, each value over its own shape. Slow, and holds every value of the graph at once.
+// a time, each value over its own shape. Slow, and holds every array of the graph at once, but not
+// what is computed element by element for one reader.
 #pragma once
 
 #include <span>
