@@ -21,11 +21,24 @@ constexpr std::uint64_t kKernelsTag = 1ull << 61;
 
 constexpr std::size_t kMostKernels = 4;
 
-// The kernels' layouts for a call, and what those of its schedules are found by.
-struct Layouts {
-  fusion::ScratchVector<fusion::Layout> of;
+// The kernels' layouts for a call.
+using Layouts = fusion::ScratchVector<fusion::Layout>;
+
+// What the kernels of a call's schedules are found by.
+struct KernelsKey {
+  KernelsKey(const CallClass& known, std::uint64_t of)
+      : words{kKernelsTag, known.id, of}, hash(of) {}
+  KernelsKey(const CallClass& known, const Layouts& layouts)
+      : KernelsKey(known, hash_of(known, layouts)) {}
   std::array<std::uint64_t, 3> words;
-  std::uint64_t hash = 0;
+  std::uint64_t hash;
+
+ private:
+  static std::uint64_t hash_of(const CallClass& known, const Layouts& layouts) {
+    std::uint64_t hash = known.id;
+    for (const fusion::Layout& layout : layouts) hash = kiln::hash_of(hash, layout.schedule);
+    return hash;
+  }
 };
 
 const View& view_of(const Call& call, std::size_t operand) {
@@ -96,30 +109,34 @@ std::optional<fusion::Layout> layout_of(const CallClass& known, const CallClass:
 // False if the kernels may have to run in another order, or one would have nothing to compute.
 bool find_layouts(const CallClass& known, const Call& call, std::span<const std::int64_t> sizes,
                   Layouts& layouts) {
-  layouts.hash = known.id;
   double before = 0;
-  layouts.of.reserve(known.kernels.size());
+  layouts.reserve(known.kernels.size());
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
     double elements = 0;
     auto layout = layout_of(known, known.kernels[i], call, sizes, elements);
     if (!layout || layout->work_items == 0 || (i != 0 && elements >= before)) return false;
     before = elements;
-    layouts.hash = hash_of(layouts.hash, layout->schedule);
-    layouts.of.push_back(*std::move(layout));
+    layouts.push_back(*std::move(layout));
   }
-  layouts.words = {kKernelsTag, known.id, layouts.hash};
   return true;
 }
 
 const ScheduledKernels* find_kernels(const PlanTable& plans, const CallClass& known,
                                      const Layouts& layouts) {
-  const CachedPlan* const found = plans.find(layouts.words, layouts.hash);
-  if (found == nullptr) return nullptr;
-  const auto& kernels = static_cast<const ScheduledKernels&>(*found);
-  for (std::size_t i = 0; i < known.kernels.size(); ++i) {
-    if (kernels.kernels[i].schedule != layouts.of[i].schedule) return nullptr;
-  }
-  return &kernels;
+  const auto find = [&](const KernelsKey& key) -> const ScheduledKernels* {
+    const CachedPlan* const found = plans.find(key.words, key.hash);
+    if (found == nullptr) return nullptr;
+    const auto& kernels = static_cast<const ScheduledKernels&>(*found);
+    for (std::size_t i = 0; i < known.kernels.size(); ++i) {
+      if (kernels.kernels[i].schedule != layouts[i].schedule) return nullptr;
+    }
+    return &kernels;
+  };
+  const std::uint64_t recent = known.recent.load(std::memory_order_relaxed);
+  if (const ScheduledKernels* const same = find({known, recent})) return same;
+  const KernelsKey key(known, layouts);
+  known.recent.store(key.hash, std::memory_order_relaxed);
+  return find(key);
 }
 
 void check_overlap_of(const CallClass& known, const Call& call) {
@@ -326,7 +343,7 @@ bool launch_by_class(const PlanTable& plans, const Call& call, std::uint64_t has
   check_overlap_of(known, call);
   check_updates(known.names, known.updates, call);
   for (std::size_t i = 0; i < known.kernels.size(); ++i) {
-    launch(known, known.kernels[i], kernels->kernels[i], layouts.of[i], call);
+    launch(known, known.kernels[i], kernels->kernels[i], layouts[i], call);
   }
   return true;
 }
@@ -352,14 +369,15 @@ void add_to_class(PlanTable& plans, const Call& call, const Plan& plan, const Sp
   const auto& known = static_cast<const CallClass&>(*found);
   Layouts layouts;
   if (!find_layouts(known, call, key.sizes(), layouts)) return;
+  const KernelsKey kernels_key(known, layouts);
   {
     const base::ReadSection reading;
-    if (plans.find(layouts.words, layouts.hash) != nullptr) return;
+    if (plans.find(kernels_key.words, kernels_key.hash) != nullptr) return;
   }
   const std::vector<KernelSpec> specs = specs_of(types_of(call));
   auto kernels = std::make_shared<ScheduledKernels>();
-  kernels->signature.assign(layouts.words.begin(), layouts.words.end());
-  kernels->hash = layouts.hash;
+  kernels->signature.assign(kernels_key.words.begin(), kernels_key.words.end());
+  kernels->hash = kernels_key.hash;
   kernels->device = plan.device;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     EmittedKernel emitted = emit_kernel(specs[i], known.target);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -88,6 +89,8 @@ struct CallClass final : CachedPlan {
   std::vector<Plan::Update> updates;
 
   CallCounts counts;
+  /// The hash of the schedules that a call had last, which the next is likely to have.
+  mutable std::atomic<std::uint64_t> recent = 0;
 };
 
 /// The specifications of calls of a Callable; throws Error.

@@ -59,39 +59,44 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
 }
 
 std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
-  const auto add = [&](std::initializer_list<int> fields) {
+  const auto add = [&](std::initializer_list<std::uint64_t> fields) {
     std::uint64_t word = 0;
-    for (const int field : fields) word = word * 0x100000001b3u + static_cast<std::uint32_t>(field);
+    for (const std::uint64_t field : fields) word = word * 0x100000001b3u + field;
     hash = mixed(hash, word);
   };
+  const auto of = [](auto field) { return static_cast<std::uint64_t>(field); };
   const fusion::RowSchedule& rows = schedule.reduction;
   const fusion::ProductSchedule& products = schedule.products;
   const fusion::TileSchedule& tiles = products.tiles;
-  add({schedule.rank, schedule.width, schedule.vectors, schedule.threads, schedule.wide_index,
-       schedule.tile, schedule.tile_rows, schedule.tile_axis, schedule.streamed, schedule.table,
-       static_cast<int>(schedule.scan), schedule.flat});
-  if (rows.axes != 0) {
-    add({rows.axes, rows.threads, rows.cluster_blocks, rows.vectors, rows.batch, rows.full_vectors,
-         rows.in_smem, rows.rows, rows.columns, rows.ragged, rows.phase, rows.row_step});
+  add({of(schedule.rank), of(schedule.width), of(schedule.vectors), of(schedule.threads),
+       of(schedule.wide_index), of(schedule.flat), of(schedule.tile), of(schedule.tile_rows),
+       of(schedule.tile_axis), of(schedule.streamed), of(schedule.table), of(schedule.scan)});
+  if (rows != fusion::RowSchedule()) {  // a scan has threads, though no reduced axes
+    add({of(rows.axes), of(rows.threads), of(rows.cluster_blocks), of(rows.vectors), of(rows.batch),
+         of(rows.full_vectors), of(rows.in_smem), of(rows.rows), of(rows.columns), of(rows.ragged),
+         of(rows.split), of(rows.phase), of(rows.row_step)});
   }
   if (products.rows != 0) {
-    add({products.rows, products.columns, products.lanes, tiles.vectors_per_group,
-         tiles.steps_per_group, tiles.steps, tiles.sets, tiles.whole, tiles.prefetch,
-         tiles.x_in_smem, tiles.x_in_registers, tiles.split_k, tiles.single_tile, tiles.sums,
-         tiles.min_blocks});
+    add({of(products.rows), of(products.columns), of(products.lanes), of(tiles.vectors_per_group),
+         of(tiles.steps_per_group), of(tiles.steps), of(tiles.sets), of(tiles.sums),
+         of(tiles.min_blocks)});
+    add({of(tiles.whole), of(tiles.prefetch), of(tiles.x_in_smem), of(tiles.x_in_registers),
+         of(tiles.weights_before_pdl_wait), of(tiles.split_k), of(tiles.single_tile)});
   }
   if (const fusion::AttentionSchedule& own = schedule.attention; own.threads != 0) {
-    add({own.threads, own.tile, own.group_axes, own.group[0], own.group[1], own.prefetch,
-         own.split});
+    add({of(own.threads), of(own.tile), of(own.group_axes), of(own.group[0]), of(own.group[1]),
+         of(own.prefetch), of(own.split)});
     for (const fusion::AttentionLanes* const lanes : {&own.keys, &own.values}) {
-      add({lanes->extent, lanes->width, lanes->threads, lanes->vectors, lanes->together});
+      add({of(lanes->extent), of(lanes->width), of(lanes->threads), of(lanes->vectors),
+           of(lanes->together)});
     }
   }
-  for (const int axis : schedule.bounds) add({axis});
+  for (const int axis : schedule.bounds) add({of(axis)});
   for (const fusion::OperandSchedule& operand : schedule.operands) {
-    add({operand.alignment, static_cast<int>(operand.access), operand.start, operand.in_registers,
-         operand.unaligned, operand.gaps, operand.addressed, operand.ways, operand.way,
-         static_cast<int>(operand.outer_axes), static_cast<int>(operand.indexing)});
+    add({of(operand.access), of(operand.alignment), operand.outer_axes, of(operand.start),
+         of(operand.in_registers), of(operand.unaligned), of(operand.gaps), of(operand.addressed),
+         of(operand.before_pdl_wait), of(operand.ways), of(operand.way), operand.first_way,
+         of(operand.indexing)});
   }
   return hash;
 }

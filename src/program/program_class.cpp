@@ -161,12 +161,19 @@ struct Layouts {
 };
 
 const ScheduledKernel* find_kernel(const PlanTable& plans, const ProgramClass& form,
-                                   std::size_t step, const fusion::Layout& layout) {
-  const StepKernelKey key(form, step, layout.schedule);
-  const CachedPlan* const found = plans.find(key.words, key.hash);
-  if (found == nullptr) return nullptr;
-  const ScheduledKernel& kernel = static_cast<const ScheduledKernels&>(*found).kernels.front();
-  return kernel.schedule == layout.schedule ? &kernel : nullptr;
+                                   std::size_t step, const fusion::Schedule& schedule) {
+  const auto find = [&](const StepKernelKey& key) -> const ScheduledKernel* {
+    const CachedPlan* const found = plans.find(key.words, key.hash);
+    if (found == nullptr) return nullptr;
+    const ScheduledKernel& kernel = static_cast<const ScheduledKernels&>(*found).kernels.front();
+    return kernel.schedule == schedule ? &kernel : nullptr;
+  };
+  std::atomic<std::uint64_t>& recent = form.recent_schedules[step];
+  const StepKernelKey likely(form, step, recent.load(std::memory_order_relaxed));
+  if (const ScheduledKernel* const same = find(likely)) return same;
+  const StepKernelKey key(form, step, schedule);
+  recent.store(key.hash, std::memory_order_relaxed);
+  return find(key);
 }
 
 // False if one would have nothing to compute, or its kernel is not there.
@@ -176,7 +183,7 @@ bool find_kernels(const PlanTable& plans, const ProgramClass& form, const Call& 
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
     const fusion::Layout& layout = layouts.of.emplace_back(layout_of(form, k, call, at));
     if (layout.work_items == 0) return false;
-    layouts.kernels[k] = find_kernel(plans, form, k, layout);
+    layouts.kernels[k] = find_kernel(plans, form, k, layout.schedule);
     if (layouts.kernels[k] == nullptr) return false;
   }
   return true;
@@ -292,9 +299,12 @@ StrideKinds::StrideKinds(const Dims& shape, const Dims& strides) {
 }
 
 StepKernelKey::StepKernelKey(const ProgramClass& form, std::size_t step,
-                             const fusion::Schedule& schedule) {
+                             const fusion::Schedule& schedule)
+    : StepKernelKey(form, step, hash_of(mixed(form.id, step), schedule)) {}
+
+StepKernelKey::StepKernelKey(const ProgramClass& form, std::size_t step, std::uint64_t of)
+    : hash(of) {
   constexpr std::uint64_t kKernelsTag = 1ull << 61;
-  hash = hash_of(mixed(form.id, step), schedule);
   words = {kKernelsTag, form.id << 16 | step, hash};
 }
 

@@ -134,6 +134,8 @@ struct ProgramClass final : CachedPlan {
   /// Of the first form of a class: the number of the one that a call was of last, which the next is
   /// likely to be of.
   mutable std::atomic<std::uint64_t> recent = 0;
+  /// Of each step, the hash of the schedule that a call had last, which the next is likely to have.
+  mutable std::array<std::atomic<std::uint64_t>, kMostSteps> recent_schedules{};
 };
 
 /// Of a call whose class and form are known, the bytes of workspace that it needs. To be called in

@@ -19,6 +19,8 @@ struct ProgramNumbers {
 /// What the kernels of a step are found by.
 struct StepKernelKey {
   StepKernelKey(const ProgramClass& form, std::size_t step, const fusion::Schedule& schedule);
+  /// `of`: the hash of another key of that step.
+  StepKernelKey(const ProgramClass& form, std::size_t step, std::uint64_t of);
   std::array<std::uint64_t, 3> words;
   std::uint64_t hash = 0;
 };
