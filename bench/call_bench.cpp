@@ -1,8 +1,7 @@
 // What a call of a Function and a run of a Program cost on the host: repeated, and with a length
 // that was never seen but whose class is known; for programs also with a plan of its own. On the
-// CPU, where the call computes too: few elements. On GPUs, the runs of programs, and a call and a
-// bound one of the sum that python_call.py calls from Python, in bursts that fit the driver's
-// queue.
+// CPU, where the call computes too: few elements. On GPUs, the runs of programs, in bursts that fit
+// the driver's queue.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -60,35 +59,6 @@ void call(benchmark::State& state, const Form& form, bool is_new) {
   std::int64_t turn = 0;
   for (auto _ : state) once(turn++);
   state.counters["plans"] = static_cast<double>(kiln::statistics({}).plans - plans);
-}
-
-void call_on_gpu(benchmark::State& state, kiln::Device device, bool is_bound) {
-  constexpr int kBurst = 200;
-  constexpr std::int64_t kSize = 1024;
-  kiln::jit::Backend& backend = kiln::jit::backend(device);
-  const kiln::Stream stream = backend.create_stream();
-  std::array<void*, 3> memory{};
-  std::array<View, 3> views;
-  for (std::size_t i = 0; i < 3; ++i) {
-    memory[i] = backend.allocate(kSize * sizeof(float));
-    backend.fill(memory[i], 0, kSize * sizeof(float), stream);
-    views[i] = View(memory[i], DType::f32, {kSize}, device);
-  }
-  const Function f = kiln::parse("add", "x + y");
-  const Argument in[] = {views[0], views[1]};
-  const std::span<const View> out(&views[2], 1);
-  const kiln::Launch bound = f.bind(stream, in, out);
-  f.call(stream, in, out);
-  for (auto _ : state) {
-    backend.synchronize(stream);
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kBurst; ++i) is_bound ? bound(stream) : f.call(stream, in, out);
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    state.SetIterationTime(passed.count() / kBurst);
-  }
-  backend.synchronize(stream);
-  for (void* block : memory) backend.free(block);
-  backend.destroy_stream(stream);
 }
 
 struct ProgramForm {
@@ -191,12 +161,6 @@ int main(int argc, char** argv) {
   }
   for (const kiln::Device device : kiln::devices()) {
     if (device.type == kiln::DeviceType::cpu || device.index != 0) continue;
-    for (const bool is_bound : {false, true}) {
-      const std::string name = kiln::to_string(device) + (is_bound ? "/bound" : "/call");
-      benchmark::RegisterBenchmark(name.c_str(), call_on_gpu, device, is_bound)
-          ->Iterations(60)
-          ->UseManualTime();
-    }
     for (const ProgramForm& form : kPrograms) {
       for (const Run kind : {Run::repeated, Run::new_length}) {
         const std::string name = kiln::to_string(device) + "/" + form.name +

@@ -1,86 +1,114 @@
-"""What a call from Python costs, beside CuPy's ElementwiseKernel and torch.add: nanoseconds of the
-host's time, not of the kernel's. PYTHONPATH must find kiln.
+"""What a call from Python costs, beside the same call from C++, CuPy's ElementwiseKernel and torch.add:
+nanoseconds of the host's time, not of the kernel's. PYTHONPATH must find kiln.
 
-    python3 bench/python_call.py [--device cuda|cpu] [--json FILE]
+    python3 bench/python_call.py [--cpp build/bench/libcall_loop.so] [--device cuda|cpu] [--json FILE]
 
-The C++ call of the same sum is measured by bench/call_bench, `cuda:0/call` and `cuda:0/bound`; `bound`
-here, a bound call without operands to look at, is the driver's launch and little more.
+Every call is measured in bursts that fit the driver's queue, with the GPU idle before each, in turn with the
+others of its framework; the least burst of each is reported, and for kiln what it is over the C++ call. `bound`
+is a bound call, without operands to look at: the driver's launch and little more.
 """
 
 import argparse
+import ctypes
 import json
 import time
 
 import kiln
 
+ROUNDS, CALLS = 150, 200
 
-def best(call, synchronize, rounds=9, calls=2000):
-    """The least mean of several rounds: what others on the machine add is only ever more."""
-    found = float("inf")
-    for _ in range(rounds):
-        synchronize()
-        start = time.perf_counter_ns()
-        for _ in range(calls):
-            call()
-        found = min(found, (time.perf_counter_ns() - start) / calls)
-        synchronize()
-    return found
+
+def nanoseconds_of(call):
+    start = time.perf_counter_ns()
+    for _ in range(CALLS):
+        call()
+    return (time.perf_counter_ns() - start) / CALLS
+
+
+class Rows:
+    def __init__(self, framework, synchronize):
+        self.framework, self.synchronize, self.measured = framework, synchronize, {}
+
+    def call(self, name, call):
+        self.measured[name] = lambda: nanoseconds_of(call)
+
+    def cpp(self, library, device, stream, arrays, size):
+        """The C++ call on three addresses: x, y and the output."""
+        if library is None:
+            return
+        loop = ctypes.CDLL(library).kiln_call_loop
+        loop.restype = ctypes.c_double
+        loop.argtypes = [ctypes.c_char_p, *[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_int]
+        self.measured["kiln in C++"] = lambda: loop(device.encode(), stream, *arrays, size, CALLS)
+
+    def report(self, rows):
+        best = dict.fromkeys(self.measured, float("inf"))
+        for _ in range(ROUNDS):  # in turn, so that a slow moment of the machine is everybody's
+            for name, measure in self.measured.items():
+                self.synchronize()
+                best[name] = min(best[name], measure())
+        self.synchronize()
+        base = best.get("kiln in C++")
+        for name, found in best.items():
+            over = f"{found - base:+8.0f} over C++" if base and name.startswith("kiln, ") else ""
+            print(f"{self.framework}: {name:30} {found:8.0f} ns {over}", flush=True)
+            rows[f"{self.framework}: {name}"] = found
 
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--cpp", help="the shared library of bench/call_loop.cpp")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--size", type=int, default=1024)
     parser.add_argument("--json")
     options = parser.parse_args()
     add = kiln.fuse("x + y", name="add")
     rows = {}
-
-    def measure(name, call, synchronize):
-        call()
-        rows[name] = best(call, synchronize)
-        print(f"{name:44} {rows[name]:8.0f} ns", flush=True)
+    on_gpu = options.device == "cuda"
+    device = kiln.devices()[0] if on_gpu else "cpu"
 
     def nothing():
         pass
 
-    measure("an empty call of Python", nothing, nothing)
+    def measure(framework, wait, arrays, addresses, stream, others):
+        x, y, out = arrays
+        table = Rows(framework, wait)
+        table.call("an empty call of Python", nothing)
+        table.cpp(options.cpp, device, stream, addresses, options.size)
+        launch = add.bind(x, y, out=out)
+        table.call("kiln, bound", lambda: launch())
+        table.call("kiln, out=", lambda: add(x, y, out=out))
+        table.call("kiln, allocated", lambda: add(x, y))
+        for name, call in others.items():
+            table.call(name, call)
+        table.report(rows)
+
     try:
         import torch
     except ImportError:
         torch = None
     if torch is not None:
-        wait = torch.cuda.synchronize if options.device == "cuda" else nothing
         x, y, out = (torch.ones(options.size, device=options.device) for _ in range(3))
-        launch = add.bind(x, y, out=out)
-        measure("kiln, torch tensors, bound", launch, wait)
-        measure("kiln, torch tensors, out=", lambda: add(x, y, out=out), wait)
-        measure("kiln, torch tensors, allocated", lambda: add(x, y), wait)
-        measure("torch.add, out=", lambda: torch.add(x, y, out=out), wait)
-        measure("torch.add, allocated", lambda: torch.add(x, y), wait)
+        measure("torch", torch.cuda.synchronize if on_gpu else nothing, (x, y, out),
+                [array.data_ptr() for array in (x, y, out)],
+                torch.cuda.current_stream().cuda_stream if on_gpu else None,
+                {"torch.add, out=": lambda: torch.add(x, y, out=out), "torch.add, allocated": lambda: torch.add(x, y)})
     try:
         import cupy
     except ImportError:
         cupy = None
-    if cupy is not None and options.device == "cuda":
-        wait = cupy.cuda.runtime.deviceSynchronize
+    if cupy is not None and on_gpu:
         a, b, c = (cupy.ones(options.size, cupy.float32) for _ in range(3))
         kernel = cupy.ElementwiseKernel("float32 x, float32 y", "float32 z", "z = x + y", "add")
-        launch = add.bind(a, b, out=c)
-        measure("kiln, cupy arrays, bound", launch, wait)
-        measure("kiln, cupy arrays, out=", lambda: add(a, b, out=c), wait)
-        measure("kiln, cupy arrays, allocated", lambda: add(a, b), wait)
-        measure("cupy.ElementwiseKernel, out", lambda: kernel(a, b, c), wait)
-        measure("cupy.ElementwiseKernel, allocated", lambda: kernel(a, b), wait)
-    if options.device == "cpu":
+        measure("cupy", cupy.cuda.runtime.deviceSynchronize, (a, b, c), [array.data.ptr for array in (a, b, c)],
+                cupy.cuda.get_current_stream().ptr,
+                {"ElementwiseKernel, out": lambda: kernel(a, b, c), "ElementwiseKernel, allocated": lambda: kernel(a, b)})
+    if not on_gpu:
         import numpy
 
         a, b, c = (numpy.ones(options.size, numpy.float32) for _ in range(3))
-        launch = add.bind(a, b, out=c)
-        measure("kiln, numpy arrays, bound", launch, nothing)
-        measure("kiln, numpy arrays, out=", lambda: add(a, b, out=c), nothing)
-        measure("kiln, numpy arrays, allocated", lambda: add(a, b), nothing)
-        measure("numpy.add, out=", lambda: numpy.add(a, b, out=c), nothing)
+        measure("numpy", nothing, (a, b, c), [array.ctypes.data for array in (a, b, c)], None,
+                {"numpy.add, out=": lambda: numpy.add(a, b, out=c)})
     if options.json:
         with open(options.json, "w") as file:
             json.dump(rows, file, indent=1)
