@@ -2,6 +2,8 @@
 // the C API.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -42,11 +44,19 @@ constexpr std::optional<DlpackDType> dlpack_dtype(DType dtype) {
   }
 }
 
+/// Of the dtypes in their order; no bits where DLPack has none.
+inline constexpr std::array<DlpackDType, kDTypes.size()> kDlpackDTypes = [] {
+  std::array<DlpackDType, kDTypes.size()> types;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    types[i] = dlpack_dtype(kDTypes[i].dtype).value_or(DlpackDType{});
+  }
+  return types;
+}();
+
 constexpr std::optional<DType> dtype_of_dlpack(int code, int bits, int lanes) {
-  if (lanes != 1) return std::nullopt;
-  for (const DTypeInfo& entry : kDTypes) {
-    const std::optional<DlpackDType> type = dlpack_dtype(entry.dtype);
-    if (type && type->code == code && type->bits == bits) return entry.dtype;
+  if (lanes != 1 || bits == 0) return std::nullopt;
+  for (std::size_t i = 0; i < kDlpackDTypes.size(); ++i) {
+    if (kDlpackDTypes[i].code == code && kDlpackDTypes[i].bits == bits) return kDTypes[i].dtype;
   }
   return std::nullopt;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -26,6 +27,7 @@ struct Names {
   PyObject* dlpack_device = interned("__dlpack_device__");
   PyObject* data = interned("data");
   PyObject* ptr = interned("ptr");
+  PyObject* cuda_stream = interned("cuda_stream");
   PyObject* device_id = interned("device_id");
   PyObject* dtype = interned("dtype");
   PyObject* shape = interned("shape");
@@ -213,9 +215,11 @@ nb::object call_empty(PyObject* empty, const nb::object& shape, const nb::object
 
 const ArrayType* array_type(PyObject* object) {
   static std::deque<ArrayType> known;  // each keeps its type alive, so an address is one type
+  static const ArrayType* last = nullptr;
   PyTypeObject* type = Py_TYPE(object);
+  if (last != nullptr && last->type == type) return last;
   for (const ArrayType& entry : known) {
-    if (entry.type == type) return &entry;
+    if (entry.type == type) return last = &entry;
   }
   const int exports = PyObject_HasAttr(reinterpret_cast<PyObject*>(type), names().dlpack);
   if (exports == 0 || PyType_Check(object)) return nullptr;
@@ -364,13 +368,13 @@ View Arrays::by_numpy(PyObject* array, const What& what, Access access) {
 // A tuple of strides in bytes.
 Dims Arrays::element_strides(PyObject* steps, DType dtype, const What& what) const {
   Dims strides = dims_of(steps);
-  const std::int64_t bytes = bits(dtype) / 8;
+  const int shift = std::countr_zero(static_cast<unsigned>(bits(dtype) / 8));  // 1, 2, 4 or 8 bytes
   for (std::size_t i = 0; i < strides.size(); ++i) {
-    if (strides[i] % bytes != 0) {
+    if ((strides[i] & ((std::int64_t{1} << shift) - 1)) != 0) {
       fail(what, "its stride of " + std::to_string(strides[i]) + " bytes along axis " +
                      std::to_string(i) + " is not a whole number of elements");
     }
-    strides[i] /= bytes;
+    strides[i] >>= shift;
   }
   return strides;
 }
@@ -500,10 +504,12 @@ void* current_stream(const ArrayType& type, Device device) {
     return stream;
   }
   if (type.framework == Framework::torch || type.framework == Framework::cupy) {
+    const nb::object index = taken(PyLong_FromLong(device.index));
+    PyObject* arguments[] = {index.ptr()};
     const nb::object stream = taken(
-        PyObject_CallFunction(functions_of(type.framework).current_stream, "i", device.index));
+        PyObject_Vectorcall(functions_of(type.framework).current_stream, arguments, 1, nullptr));
     const bool torch = type.framework == Framework::torch;
-    return address_of(attribute(stream.ptr(), torch ? "cuda_stream" : "ptr").ptr());
+    return address_of(attribute(stream.ptr(), torch ? names().cuda_stream : names().ptr).ptr());
   }
   return nullptr;
 }

@@ -5,6 +5,7 @@
 #include <Python.h>
 
 #include <cstddef>
+#include <memory_resource>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,8 +45,10 @@ enum class Access {
 /// Views of the arrays of one call, valid while this lives.
 class Arrays {
  public:
-  /// `function` is for messages, and lives as long.
-  explicit Arrays(std::string_view function) : function_(function) {}
+  /// `function` is for messages, and lives as long, as `memory` does.
+  explicit Arrays(std::string_view function,
+                  std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+      : function_(function), kept_(memory), managed_(memory) {}
   Arrays(const Arrays&) = delete;
   Arrays& operator=(const Arrays&) = delete;
   ~Arrays();
@@ -68,8 +71,8 @@ class Arrays {
 
   std::string_view function_;
   void* stream_ = nullptr;
-  std::vector<PyObject*> kept_;  ///< capsules, each with what it manages
-  std::vector<dlpack::ManagedVersioned*> managed_;
+  std::pmr::vector<PyObject*> kept_;  ///< capsules, each with what it manages
+  std::pmr::vector<dlpack::ManagedVersioned*> managed_;
 };
 
 /// A number as a scalar: of Python weak, of NumPy with its dtype. Nothing for anything else. Throws

@@ -194,9 +194,13 @@ PyLaunch bound(Launch launch, const Described& callee, const Operands& operands)
   for (const Argument& input : operands.inputs()) {
     inputs.push_back(input.is_scalar() ? View() : input.view());
   }
-  return {
-      std::move(launch),  operands.stream(), operands.kept(),   nb::borrow(operands.first_array()),
-      callee.arguments(), std::move(inputs), operands.outputs()};
+  return {std::move(launch),
+          operands.stream(),
+          operands.kept(),
+          nb::borrow(operands.first_array()),
+          callee.arguments(),
+          std::move(inputs),
+          {operands.outputs().begin(), operands.outputs().end()}};
 }
 
 PyLaunch bind_function(PyFunction& self, const nb::args& arguments, const nb::kwargs& given) {

@@ -3,9 +3,13 @@
 
 #include <Python.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory_resource>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +41,7 @@ class Described {
   /// The number of the argument of that name.
   std::optional<std::size_t> find(PyObject* name) const;
   /// The outputs' types for such inputs.
-  const OutputTypes& types_for(const std::vector<Argument>& inputs);
+  const OutputTypes& types_for(std::span<const Argument> inputs);
   std::string text() const;
 
  private:
@@ -68,8 +72,8 @@ class Operands {
   Operands& operator=(const Operands&) = delete;
 
   const Stream& stream() const { return stream_; }
-  const std::vector<Argument>& inputs() const { return inputs_; }
-  const std::vector<View>& outputs() const { return outputs_; }
+  std::span<const Argument> inputs() const { return inputs_; }
+  std::span<const View> outputs() const { return outputs_; }
   /// A workspace of so many bytes: the one that was given, or a new one.
   View workspace(std::size_t bytes);
 
@@ -89,20 +93,23 @@ class Operands {
   void see(PyObject* array, const View& view);
   PyObject* allocated(DType dtype, const Dims& shape);
 
+  // The lists of a call of up to about ten operands lie here: it allocates nothing.
+  alignas(std::max_align_t) std::array<std::byte, 4096> memory_;
+  std::pmr::monotonic_buffer_resource lists_{memory_.data(), memory_.size()};
   Described& callee_;
   Arrays views_;
-  std::vector<PyObject*> given_;  ///< borrowed
-  PyObject* out_ = nullptr;       ///< borrowed
+  std::pmr::vector<PyObject*> given_{&lists_};  ///< borrowed
+  PyObject* out_ = nullptr;                     ///< borrowed
   PyObject* chosen_ = nullptr;
   PyObject* workspace_given_ = nullptr;
   PyObject* first_ = nullptr;
-  std::vector<nb::object> results_;
+  std::pmr::vector<nb::object> results_{&lists_};
   nb::object workspace_array_;  ///< once there is one
   View workspace_view_;
   Stream stream_;
   bool foreign_stream_ = false;  ///< it is not the one on which the framework's memory is reused
-  std::vector<Argument> inputs_;
-  std::vector<View> outputs_;
+  std::pmr::vector<Argument> inputs_{&lists_};
+  std::pmr::vector<View> outputs_{&lists_};
 };
 
 /// That such a call needs.

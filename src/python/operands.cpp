@@ -49,7 +49,7 @@ std::optional<std::size_t> Described::find(PyObject* name) const {
   return static_cast<std::size_t>(found - names_.begin());
 }
 
-const OutputTypes& Described::types_for(const std::vector<Argument>& inputs) {
+const OutputTypes& Described::types_for(std::span<const Argument> inputs) {
   constexpr std::size_t kMost = 1024;
   std::vector<std::int64_t> key;
   for (const Argument& input : inputs) {
@@ -80,7 +80,7 @@ std::string Described::text() const {
 }
 
 Operands::Operands(Described& callee, PyObject* arguments, PyObject* keywords)
-    : callee_(callee), views_(callee.function().name()) {
+    : callee_(callee), views_(callee.function().name(), &lists_) {
   take_arguments(arguments, keywords);
   if (chosen_ != nullptr) views_.order_before(stream_address(chosen_));
   inputs_.reserve(given_.size());
