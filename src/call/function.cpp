@@ -161,4 +161,15 @@ std::vector<std::string> output_names(const Function& function) {
   return function.impl().definition.graph.output_names();
 }
 
+std::vector<std::optional<std::size_t>> updated_arguments(const Function& function) {
+  const fusion::Graph& graph = function.impl().definition.graph;
+  std::vector<std::optional<std::size_t>> updated;
+  for (const fusion::NodeId output : graph.outputs()) {
+    const fusion::Node& node = graph[output];
+    updated.emplace_back();
+    if (node.op == fusion::Op::put) updated.back() = graph[node.operands[0]].payload;
+  }
+  return updated;
+}
+
 }  // namespace kiln

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,6 +35,10 @@ Value apply(std::string_view function, std::span<const Value> operands);
 /// Adds a call of the caller's own (LibraryCall) with `results` results.
 std::vector<Value> call(const LibraryCall& call, std::size_t results,
                         std::span<const Value> inputs);
+
+/// For each output, the argument that it updates in place (put() in kiln/shape.hpp), exactly whose
+/// view it has to be in every call; nothing for one that is stored anew.
+std::vector<std::optional<std::size_t>> updated_arguments(const Function& function);
 
 /// Every name that apply() knows, sorted.
 std::vector<std::string> function_names();

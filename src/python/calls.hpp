@@ -38,6 +38,8 @@ class Described {
   const Function& function() const { return function_; }
   const std::vector<std::string>& arguments() const { return arguments_; }
   const std::vector<std::string>& outputs() const { return outputs_; }
+  /// For each output, the argument that it updates in place.
+  const std::vector<std::optional<std::size_t>>& updated() const { return updated_; }
   /// The number of the argument of that name.
   std::optional<std::size_t> find(PyObject* name) const;
   /// The outputs' types for such inputs.
@@ -48,6 +50,7 @@ class Described {
   Function function_;
   std::vector<std::string> arguments_;
   std::vector<std::string> outputs_;
+  std::vector<std::optional<std::size_t>> updated_;
   std::vector<nb::object> names_;  ///< interned
   std::map<std::vector<std::int64_t>, OutputTypes> types_;
 };
@@ -65,8 +68,8 @@ struct PyProgram : Described {
 /// The operands of one call, valid while this and Python's arguments live.
 class Operands {
  public:
-  /// `keywords` may be null. Outputs that are not given are allocated. Throws Error, also for
-  /// Python's arguments that are no operands.
+  /// `keywords` may be null. Outputs that are not given are the arguments that they update in
+  /// place, or are allocated. Throws Error, also for Python's arguments that are no operands.
   Operands(Described& callee, PyObject* arguments, PyObject* keywords);
   Operands(const Operands&) = delete;
   Operands& operator=(const Operands&) = delete;
@@ -89,6 +92,7 @@ class Operands {
  private:
   void take_arguments(PyObject* arguments, PyObject* keywords);
   void take_outputs(PyObject* out);
+  void take_given_outputs(PyObject* out);
   void choose_stream(PyObject* chosen);
   void see(PyObject* array, const View& view);
   PyObject* allocated(DType dtype, const Dims& shape);

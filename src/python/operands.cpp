@@ -33,7 +33,8 @@ PyObject* not_none(PyObject* object) { return object == Py_None ? nullptr : obje
 Described::Described(Function function)
     : function_(std::move(function)),
       arguments_(argument_names(function_)),
-      outputs_(output_names(function_)) {
+      outputs_(output_names(function_)),
+      updated_(updated_arguments(function_)) {
   for (const std::string& name : arguments_) {
     names_.push_back(taken(PyUnicode_InternFromString(name.c_str())));
   }
@@ -143,10 +144,9 @@ void Operands::see(PyObject* array, const View& view) {
   stream_.device = view.device();
 }
 
-void Operands::take_outputs(PyObject* out) {
-  const std::size_t count = callee_.outputs().size();
-  outputs_.resize(count);
-  results_.resize(count);
+// The outputs in `out`, which may be null; None in a tuple is none.
+void Operands::take_given_outputs(PyObject* out) {
+  const std::size_t count = results_.size();
   if (out != nullptr && (PyTuple_Check(out) || PyList_Check(out))) {
     const auto given = static_cast<std::size_t>(PySequence_Size(out));
     if (given != count) {
@@ -164,13 +164,25 @@ void Operands::take_outputs(PyObject* out) {
     }
     results_[0] = nb::borrow(out);
   }
+}
+
+void Operands::take_outputs(PyObject* out) {
+  const std::size_t count = callee_.outputs().size();
+  outputs_.resize(count);
+  results_.resize(count);
+  take_given_outputs(out);
   bool complete = true;
   for (std::size_t i = 0; i < count; ++i) {
+    What what{"out", count == 1 ? std::nullopt : std::optional(i)};
+    const std::optional<std::size_t> updated = callee_.updated()[i];
+    if (results_[i].ptr() == nullptr && updated && !inputs_[*updated].is_scalar()) {
+      results_[i] = nb::borrow(given_[*updated]);
+      what = {callee_.arguments()[*updated]};
+    }
     if (results_[i].ptr() == nullptr) {
       complete = false;
       continue;
     }
-    const What what{"out", count == 1 ? std::nullopt : std::optional(i)};
     outputs_[i] = views_.view(results_[i].ptr(), what, Access::write);
     see(results_[i].ptr(), outputs_[i]);
   }

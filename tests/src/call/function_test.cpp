@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -19,6 +20,7 @@
 
 #include "kiln/dynamic.hpp"
 #include "kiln/prepare.hpp"
+#include "kiln/shape.hpp"
 #include "tests/support/devices.hpp"
 #include "tests/support/message.hpp"
 #include "tests/support/numbers.hpp"
@@ -399,6 +401,14 @@ TEST(Launch, RefusesWhatItWasNotBoundFor) {
                        "expected a weak f64, got a weak i64"));
   launch.set_output(0, x);  // in place
   EXPECT_EQ(message_of([&] { launch.set_output(0, x + 8); }), "no error");
+}
+
+TEST(Function, TellsWhichArgumentsItUpdates) {
+  using Updated = std::vector<std::optional<std::size_t>>;
+  const Function both =
+      fuse("both", [](Value y, Value x, Value i) { return std::tuple(y * 2, put(x, i, y)); });
+  EXPECT_EQ(updated_arguments(both), (Updated{std::nullopt, 1}));
+  EXPECT_EQ(updated_arguments(parse("f", "take(x, i)")), Updated{std::nullopt});
 }
 
 TEST(Function, ManyThreadsCallOneFunction) {

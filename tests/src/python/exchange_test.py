@@ -120,6 +120,12 @@ class Exchange(unittest.TestCase):
         self.assertEqual(self.calls, ["borrow", "borrow", "allocate", "array_of", "borrow"])
         self.assertEqual(sys.getrefcount(y), 2)
 
+    def test_put_updates_its_argument(self):
+        cache = ExchangedTensor(np.zeros((4, 6), np.float32))
+        store = kiln.fuse("put(cache, at, x)")
+        self.assertIs(store(cache, np.array([3]), ExchangedTensor(UP[:1])), cache)
+        np.testing.assert_array_equal(cache.array[3], UP[0])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -299,8 +299,7 @@ def kilns(text, operands):
         "reshape", "transpose", "swapaxes", "concat", "stack", "expand_dims", "squeeze", "slice", "take", "put",
     )) else kiln.fuse
     values = [operand.resolve_conj() if isinstance(operand, torch.Tensor) else operand for operand in operands]
-    placed = {"out": values[0]} if text.startswith("put") else {}
-    return make(text, name="op_db", arguments=first)(*values, **placed)
+    return make(text, name="op_db", arguments=first)(*values)
 
 
 def widened(value):

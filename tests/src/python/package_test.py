@@ -138,6 +138,20 @@ class Calls(unittest.TestCase):
         self.assert_error("invalid_argument", "expected a tuple of 2", both, UP, out=mine)
         self.assert_error("invalid_argument", "out: expected 2 arrays, got 1", both, UP, out=(mine,))
 
+    def test_put_updates_its_argument(self):
+        for make in (kiln.fuse, kiln.program):
+            store = make("put(cache, at, x)", name="store")
+            cache, at, x = np.zeros((4, 6), np.float32), np.array([2, 0]), UP[:2]
+            self.assertIs(store(cache, at=at, x=x), cache)
+            expected = np.zeros_like(cache)
+            expected[at] = x
+            np.testing.assert_array_equal(cache, expected)
+            self.assertIs(store(cache, at=at, x=x, out=cache), cache)
+            other = np.zeros_like(cache)
+            self.assert_error("invalid_argument", "which put updates", store, cache, at=at, x=x, out=other)
+            cache.flags.writeable = False
+            self.assert_error("invalid_argument", "'cache': the array is read-only", store, cache, at=at, x=x)
+
     def test_only_numbers_take_an_output(self):
         fill = kiln.fuse("uniform(seed, 0)")
         out = np.zeros(1000, np.float32)
