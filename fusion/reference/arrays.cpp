@@ -219,7 +219,7 @@ Array accumulate(const TypedGraph& graph, const TypedNode& node, const Dims& sha
 // ---- The graph ---------------------------------------------------------------------------------
 
 // What a long chain of elementwise values is cut into, so that it does not fill the stack.
-constexpr int kMostDepth = 64;
+constexpr int kMostNested = 64;
 
 class ArrayEvaluation {
  public:
@@ -268,7 +268,7 @@ class ArrayEvaluation {
       for (const NodeId operand : graph_.nodes[id].inputs()) {
         if (!held_[operand]) depth[id] = std::max(depth[id], depth[operand] + 1);
       }
-      held_[id] = depth[id] >= kMostDepth;
+      held_[id] = depth[id] >= kMostNested;
     }
   }
 
