@@ -53,6 +53,7 @@ std::optional<std::size_t> Described::find(PyObject* name) const {
 const OutputTypes& Described::types_for(std::span<const Argument> inputs) {
   constexpr std::size_t kMost = 1024;
   std::vector<std::int64_t> key;
+  key.reserve(6 * inputs.size());
   for (const Argument& input : inputs) {
     if (input.is_scalar()) {
       key.push_back(-2 * static_cast<std::int64_t>(input.scalar().dtype()) -
@@ -168,7 +169,7 @@ void Operands::take_given_outputs(PyObject* out) {
 
 void Operands::take_outputs(PyObject* out) {
   const std::size_t count = callee_.outputs().size();
-  outputs_.resize(count);
+  outputs_.reserve(count);
   results_.resize(count);
   take_given_outputs(out);
   bool complete = true;
@@ -181,9 +182,10 @@ void Operands::take_outputs(PyObject* out) {
     }
     if (results_[i].ptr() == nullptr) {
       complete = false;
+      outputs_.emplace_back();
       continue;
     }
-    outputs_[i] = views_.view(results_[i].ptr(), what, Access::write);
+    outputs_.push_back(views_.view(results_[i].ptr(), what, Access::write));
     see(results_[i].ptr(), outputs_[i]);
   }
   if (first_ == nullptr) {
