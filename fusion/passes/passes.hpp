@@ -1,5 +1,6 @@
 // Passes: functions from graph to graph that keep every bit of the result (numerics.md), but for
-// sink_functions and fold_constants, which keep every function's bound. They work on typed graphs
+// sink_functions and fold_constants, which keep every function's bound, and for refine_shapes and
+// expand_windows, after which floats may be added up in another order. They work on typed graphs
 // whose shapes are known; each stands alone, and optimise() runs them in order. All are written
 // over GraphRewriter (graph/rewriter.hpp): in what they return equal nodes are one, and every node
 // is needed by an output. Arguments stay.
@@ -34,6 +35,12 @@ ShapedGraph share_common(const ShapedGraph& graph);
 /// could be larger by its error. Under Rounding::each nothing moves.
 ShapedGraph sink_functions(const ShapedGraph& graph);
 
+/// Computes sums, means, maxima and minima over small windows of arrays, such as 2 by 2 pixels, as
+/// operations on one view for each element of the window, in the order of the tree of numerics.md:
+/// what reads the windows then reads whole vectors. Only windows of up to 16 elements, of several
+/// axes with others between, the innermost one of up to four.
+ShapedGraph expand_windows(const ShapedGraph& graph);
+
 /// Moves views (shape ops of one operand) towards the arguments: a view of x * w + b becomes x, w
 /// and b seen through it, so that the value between needs no memory. Only where all that is
 /// computed there is seen through views alone, each element once, and what it depends on takes no
@@ -50,6 +57,12 @@ ShapedGraph hoist_reduced_views(const ShapedGraph& graph);
 /// reshape(sum(x)) + r becomes a view of sum(x) + reshape(r), whose kernel needs no other. Only
 /// where no more is stored than before, and arguments need no copy for it.
 ShapedGraph sink_views(const ShapedGraph& graph);
+
+/// Computes what stands before and after a reshape in one shape, the coarsest that splits the axes
+/// of both: y in y = reshape(x - mean(x, -1)); y * w is then computed by the mean's kernel, which
+/// reduces as many axes as the row's axis was split into. Only where what is reshaped waits for a
+/// reduction over its own shape, and neither side has indices, running results or bounds.
+ShapedGraph refine_shapes(const ShapedGraph& graph);
 
 /// Stores the indices of an axis, of which something is reduced or meets what a reduction gives, as
 /// an array of as many elements as the axis has: x where iota(-1) < n is then one kernel with what

@@ -174,6 +174,76 @@ TEST(SinkViews, PastOperationsOnWhatWouldBeACopy) {
       << "another copy is in the way";
 }
 
+// How many reductions are left, and how many views there are.
+std::pair<std::size_t, std::size_t> expanded(const std::string& text, Dims shape,
+                                             DType dtype = DType::f32) {
+  const ShapedGraph graph = expand_windows(shaped(text, dtype, std::move(shape)));
+  const auto count = [&](const auto& is) {
+    return static_cast<std::size_t>(std::ranges::count_if(graph.graph.nodes, is, &TypedNode::op));
+  };
+  return {count(is_reduction), count([](Op op) { return op == Op::slice; })};
+}
+
+TEST(ExpandWindows, OfAFewElementsWithOthersBetween) {
+  const Dims pixels{5, 3, 2, 4, 2};
+  const std::pair<std::size_t, std::size_t> all{0, 2 + 2 * 2};
+  EXPECT_EQ(expanded("mean(x, -1, -3)", pixels), all);
+  EXPECT_EQ(expanded("max(x, -1, -3), sum(x, -1, -3)", pixels, DType::bf16), all);
+  EXPECT_EQ(expanded("mean(reshape(x, 15, 2, 4, 2), 1, 3)", pixels), all);
+  const std::pair<std::size_t, std::size_t> none{1, 0};
+  EXPECT_EQ(expanded("sum(x, -1)", pixels), none) << "a row";
+  EXPECT_EQ(expanded("sum(x, -1, -2)", pixels), none) << "a row";
+  EXPECT_EQ(expanded("sum(x, -2, -4)", pixels), none) << "vectors hold what is kept";
+  EXPECT_EQ(expanded("sum(x, -1, -3)", {5, 3, 9, 4, 2}), none) << "18 elements";
+  EXPECT_EQ(expanded("sum(x, -1, -3)", {5, 3, 2, 4, 5}), none) << "no vectors have every fifth";
+  EXPECT_EQ(expanded("sum(exp(x), -1, -3)", pixels), none) << "what is computed";
+  EXPECT_EQ(expanded("x - mean(x, -1, -3)", pixels), none) << "what is needed as it is";
+  EXPECT_EQ(expanded("argmax(x, -1, -3)", pixels), none);
+  EXPECT_EQ(expanded("sum(x, -1, -3)", pixels, DType::i32), none);
+}
+
+// The shapes that reductions are over, after the pass.
+std::vector<Dims> refined(const std::string& text, std::vector<Dims> arguments) {
+  const Graph graph = parse(text);
+  const std::vector<ArgumentType> types(graph.arguments().size(), {DType::f32, false, false});
+  ShapedGraph shaped;
+  shaped.graph = infer(graph, types, {}, Rounding::once, "f");
+  shaped.shapes = infer_shapes(shaped.graph, arguments, "f");
+  const ShapedGraph result = refine_shapes(shaped);
+  std::vector<Dims> shapes;
+  for (const TypedNode& node : result.graph.nodes) {
+    if (is_reduction(node.op)) shapes.push_back(result.shapes[node.operands[0]]);
+  }
+  EXPECT_EQ(result.shapes[result.graph.outputs[0]], shaped.shapes[shaped.graph.outputs[0]]);
+  return shapes;
+}
+
+TEST(RefineShapes, SplitsTheAxesOfBothSides) {
+  EXPECT_EQ(refined("reshape(x - mean(x, -1), 4, 6, 5) * w", {{4, 2, 15}, {6, 1}}),
+            std::vector<Dims>({{4, 2, 3, 5}}));
+  EXPECT_EQ(refined("p = reshape(x - mean(x, -1), 4, 3, 8); p / max(p, -1)", {{4, 24}}),
+            std::vector<Dims>({{4, 3, 8}, {4, 3, 8}}));
+  EXPECT_EQ(
+      refined("y = reshape(x - mean(x, -1), 1, 6, 2, 2) * 2.0; reshape(y, 6, 4) + x", {{6, 4}}),
+      std::vector<Dims>({{6, 2, 2}}))
+      << "the way back is none";
+}
+
+TEST(RefineShapes, NotWhereNothingWaitsOrAnAxisEndsWithinAnother) {
+  EXPECT_EQ(refined("reshape(x - mean(x, -1), 3, 8) * 2.0", {{4, 6}}), std::vector<Dims>({{4, 6}}))
+      << "6 is no multiple of 8, and no part of it";
+  EXPECT_EQ(refined("reshape(mean(x, -1), 2, 2) * 2.0", {{4, 6}}), std::vector<Dims>({{4, 6}}))
+      << "a row's number is stored, not the row";
+  EXPECT_EQ(refined("p = reshape(x * 2.0, 4, 2, 3); p - mean(p, -1)", {{4, 6}}),
+            std::vector<Dims>({{4, 2, 3}}))
+      << "what is reshaped waits for no reduction";
+  EXPECT_EQ(refined("reshape(x - mean(x, -1), 4, 2, 3)", {{4, 6}}), std::vector<Dims>({{4, 6}}))
+      << "nothing is computed of the view";
+  EXPECT_EQ(refined("cumsum(reshape(x - mean(x, -1), 4, 2, 3), -1)", {{4, 6}}),
+            std::vector<Dims>({{4, 6}}))
+      << "running results go along one axis";
+}
+
 TEST(SinkFunctions, PastTheLargestAndSmallest) {
   EXPECT_EQ(reduced("max(exp(x), -1)"), Op::input);
   EXPECT_EQ(reduced("min(tanh(x))"), Op::input);
