@@ -77,6 +77,7 @@ struct OperandSchedule {
                                ///< prefetcher does not expect
   bool addressed = false;      ///< flat kernels: no run over all axes, so that the address of each
                                ///< vector follows from its coordinates
+  bool preloaded = false;      ///< GPU, with tiles: loaded before the threads of a block meet
   bool before_pdl_wait = false;  ///< may be read before the kernel's PDL wait
   int ways = 1;                  ///< how many operands are interleaved, this one included
   int way = 0;                   ///< elements from the first of them to this one
@@ -191,6 +192,7 @@ struct Schedule {
                       ///< axis) through which a block reads transposed operands; 0: none
   int tile_rows = 0;  ///< elements of a tile along the tile axis
   int tile_axis = 0;  ///< the collapsed axis along which transposed operands are contiguous
+  int min_blocks = 0;  ///< with tiles: that a multiprocessor must have room for; 0: no such demand
   bool streamed = false;  ///< outputs are stored past the caches
   bool pdl = false;    ///< programmatic dependent launch: the kernel may start before those that it
                        ///< depends on have ended, and waits for them itself (preamble/dependents.h)

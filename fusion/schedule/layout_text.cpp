@@ -81,6 +81,9 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
   if (schedule.table) text += ", by lookup table";
   if (schedule.tile != 0) {
     text += fmt::format(", in tiles of {} by {}", schedule.tile_rows, schedule.tile);
+    if (schedule.min_blocks != 0) {
+      text += fmt::format(", {} blocks per multiprocessor", schedule.min_blocks);
+    }
   }
   for (std::size_t i = 0; i < schedule.operands.size(); ++i) {
     const OperandSchedule& operand = schedule.operands[i];
@@ -97,6 +100,7 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
     }
     if (operand.unaligned) text += ", straddling vectors";
     if (operand.addressed) text += ", by coordinates";
+    if (operand.preloaded) text += ", preloaded";
     if (operand.indexing == Indexing::row) text += ", rows by index";
     if (operand.indexing == Indexing::lane) text += ", by index";
   }

@@ -180,7 +180,7 @@ void ElementEmitter::emit_vector_loads() {
     if (operands_.is_addressed(i)) {
       const std::string type(storage_type(operand.dtype));
       const std::string lanes_text =
-          operands_.straddles_rows()
+          operands_.is_one_flat_vector()
               ? fmt::format("load_each_addressed<{}>(width, first, {}_address)", type, operand.name)
           : schedule.access == Access::contiguous
               ? fmt::format("load_addressed<{}, {}>(width, first, {}_address)", type,
@@ -219,21 +219,9 @@ void ElementEmitter::emit_vector_loads() {
 }
 
 // Whether a thread loads its vectors of an operand while the tile is being filled (preload() in
-// preamble/tile.h): GPUs, as long as registers suffice. Packed elements take single bytes as it is.
+// preamble/tile.h).
 bool ElementEmitter::is_preloaded(std::size_t i) const {
-  constexpr int kMaxPreloaded = 128;  // bytes per thread
-  if (!operands_.tiled() || schedule_.backend == Backend::host) return false;
-  int bytes = 0;
-  for (std::size_t k = 0; k <= i; ++k) {
-    if (!is_read_with_tile(k)) continue;
-    bytes += schedule_.tile_rows * schedule_.tile / block() * bits(operands_[k].dtype) / 8;
-  }
-  return is_read_with_tile(i) && bytes <= kMaxPreloaded;
-}
-
-bool ElementEmitter::is_read_with_tile(std::size_t i) const {
-  return operands_.is_read(i) && !is_packed(operands_[i].dtype) &&
-         schedule_.operands[i].access == Access::contiguous && !operands_.is_addressed(i);
+  return schedule_.operands[i].preloaded && operands_.is_read(i);
 }
 
 // Whether rows of a tile, which are far apart, are prefetched.

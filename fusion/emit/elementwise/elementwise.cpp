@@ -12,7 +12,7 @@ namespace kiln::fusion {
 KernelDescription ElementEmitter::run() {
   operands_.add_parameters(writer_, node_text_);
   open();
-  writer_.signature(block(), operands_.tiled() ? blocks_in_flight() : 0);
+  writer_.signature(block(), schedule_.min_blocks);
   writer_.pdl_wait(1);
   if (operands_.tiled()) {
     emit_tiles();
@@ -63,19 +63,6 @@ void ElementEmitter::open() {
                         !operand.iota});
   }
   writer_.open(operands, schedule_, graph_.rounding, accuracy_);
-}
-
-// How many blocks of 512 threads a multiprocessor has room for: two, or three where a block loads
-// one operand alone before its threads meet, so that enough bytes are in flight.
-int ElementEmitter::blocks_in_flight() const {
-  if (schedule_.backend != Backend::nvidia) return 0;
-  int loaded = 0;
-  for (std::size_t i = 0; i < operands_.size(); ++i) {
-    const bool differs = operands_.tile_runs() || schedule_.has_stride(i, tile_axis());
-    const bool moves = through_tile(i) || (is_preloaded(i) && differs);
-    loaded += moves ? 1 : 0;
-  }
-  return loaded == 1 ? 3 : 2;
 }
 
 void ElementEmitter::emit_coordinates() {

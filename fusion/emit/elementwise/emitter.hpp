@@ -41,7 +41,6 @@ class ElementEmitter {
 
   // The frame, in the order in which the kernel reads.
   int block() const;
-  int blocks_in_flight() const;
   void open();
   void emit_coordinates();
   // Several vectors per work item.
@@ -74,7 +73,6 @@ class ElementEmitter {
   void define_input(int depth, const ElementOperand& operand, std::string element);
   void emit_vector_loads();
   bool is_preloaded(std::size_t i) const;
-  bool is_read_with_tile(std::size_t i) const;
   bool prefetches_rows(std::size_t i) const;
   void emit_results();
   std::string looked_up(std::size_t i) const;

@@ -36,9 +36,9 @@ class ElementOperands {
   bool flat() const { return schedule_.flat && !tiled(); }
   /// Whether vectors of a tile may have elements of several of its rows.
   bool tile_runs() const { return schedule_.flat && tiled(); }
-  /// Whether elements of one vector are of several rows: work items of all others have several
-  /// vectors where elements are counted over all axes.
-  bool straddles_rows() const { return schedule_.flat && schedule_.vectors == 1; }
+  /// Whether elements are counted over all axes and a work item has one vector, in which rows may
+  /// end: where it has several, each vector is of one row.
+  bool is_one_flat_vector() const { return schedule_.flat && schedule_.vectors == 1; }
   /// Whether the address of each vector follows from its coordinates.
   bool is_addressed(std::size_t i) const { return schedule_.operands[i].addressed; }
   /// The axes that a work item's number is split into, the fastest last.

@@ -320,6 +320,26 @@ void choose_tile_vectors(const ScratchVector<MergedAxis>& axes, std::span<const 
   }
 }
 
+void choose_preloaded(std::span<const Operand> operands, const DeviceModel& model,
+                      Schedule& schedule) {
+  constexpr int kMostBytes = 128;  // for each thread
+  const auto tile_axis = static_cast<std::uint32_t>(schedule.tile_axis);
+  int bytes = 0;
+  int loaded = 0;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    OperandSchedule& own = schedule.operands[i];
+    if (operands[i].output || operands[i].iota) continue;
+    if (own.access == Access::transposed) ++loaded;
+    if (is_packed(operands[i].dtype) || own.access != Access::contiguous || own.addressed) continue;
+    bytes +=
+        schedule.tile_rows * schedule.tile / model.work.tile_block * bits(operands[i].dtype) / 8;
+    own.preloaded = bytes <= kMostBytes;
+    const bool differs = schedule.flat || schedule.has_stride(i, tile_axis);
+    loaded += own.preloaded && differs ? 1 : 0;
+  }
+  if (schedule.backend == Backend::nvidia) schedule.min_blocks = loaded == 1 ? 3 : 2;
+}
+
 bool choose_interleaved_vectors(const ScratchVector<MergedAxis>& axes,
                                 std::span<const Operand> operands,
                                 std::span<const std::int64_t> offsets, const DeviceModel& model,

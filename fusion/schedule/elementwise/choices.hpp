@@ -50,6 +50,12 @@ ScratchVector<MergedAxis> axes_beside(const ScratchVector<MergedAxis>& axes, std
 void choose_tile_vectors(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
                          std::span<const std::int64_t> offsets, Schedule& schedule);
 
+/// For GPUs, with tiles: which operands a block loads before its threads meet, as far as registers
+/// go. And how many blocks an NVIDIA multiprocessor must have room for: two, or three where a block
+/// loads one operand alone by then, so that enough bytes are in flight.
+void choose_preloaded(std::span<const Operand> operands, const DeviceModel& model,
+                      Schedule& schedule);
+
 /// For GPUs: where a vector of an output is less aligned than it is long, a work item gets shorter
 /// ones, each of them aligned, that lie as far apart as `threads` neighbours fill with theirs: each
 /// access of these then reads or writes whole cache lines, and as many bytes are in flight. If rows

@@ -332,6 +332,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
     layout.starts.push_back(start_of(operands[i], layout.offsets[i]));
     layout.indexed.push_back(operands[i].indexed);
   }
+  if (tile != 0 && backend != Backend::host) choose_preloaded(operands, model, layout.schedule);
   layout.shape = Dims(axes.size());
   layout.axes.reserve(axes.size());
   for (std::size_t k = 0; k < axes.size(); ++k) {
