@@ -36,6 +36,7 @@ struct Case {
   std::string text;
   std::vector<std::string> names;
   std::vector<Array> operands;
+  bool reshapes = false;  ///< takes a Program
 };
 
 constexpr std::int64_t kColumns = 4096;
@@ -78,6 +79,34 @@ Case product(DType weights, std::int64_t vectors) {
   return made;
 }
 
+// Groups of two channels of an image, which is NCHW or NHWC.
+Case group_norm(bool channels_last) {
+  constexpr std::int64_t kChannels = 64;
+  constexpr std::int64_t kSide = 28;
+  const Dims image =
+      channels_last ? Dims{8, kSide, kSide, kChannels} : Dims{8, kChannels, kSide, kSide};
+  const Array weight{DType::bf16, channels_last ? Dims{kChannels} : Dims{kChannels, 1, 1}};
+  const std::string axes = channels_last ? "-1, -3" : "-1";
+  Case made;
+  made.name = channels_last ? "group_norm_nhwc" : "group_norm_nchw";
+  made.text = fmt::format(
+      "p = reshape(x, 0, {0}); c = p - mean(p, {1}); n = c * rsqrt(mean(c * c, {1}) + 1e-5); "
+      "reshape(n, 0, {2}, {3}, {4}) * w + b",
+      channels_last ? "784, 32, 2" : "32, 1568", axes, image[1], image[2], image[3]);
+  made.names = {"x", "w", "b"};
+  made.operands = {{DType::bf16, image}, weight, weight, {DType::bf16, image}};
+  made.reshapes = true;
+  return made;
+}
+
+Case windows() {
+  return {"mean_of_2x2",
+          "reshape(mean(reshape(x, 0, 0, 14, 2, 14, 2), -1, -3), 0, 64, 14, 14)",
+          {"x"},
+          {{DType::bf16, {8, 64, 28, 28}}, {DType::bf16, {8, 64, 14, 14}}},
+          true};
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32}) {
@@ -92,6 +121,8 @@ std::vector<Case> cases() {
   }
   for (const std::int64_t vectors : {1, 4, 8}) all.push_back(product(DType::u4, vectors));
   for (const DType weights : {DType::f8e4m3, DType::f8e4m3fnuz}) all.push_back(product(weights, 1));
+  for (const bool channels_last : {false, true}) all.push_back(group_norm(channels_last));
+  all.push_back(windows());
   return all;
 }
 
@@ -124,7 +155,12 @@ amd::Trace trace_of(const Case& one) {
   }
   backend.synchronize(stream);
   amd::take_trace();
-  function.call(stream, inputs, {views.data() + one.names.size(), 1});
+  const std::span<const View> outputs(views.data() + one.names.size(), 1);
+  if (one.reshapes) {
+    parse_program(one.name, one.text).run(stream, inputs, outputs, View());
+  } else {
+    function.call(stream, inputs, outputs);
+  }
   backend.synchronize(stream);
   const amd::Trace trace = amd::take_trace();
   for (void* pointer : memory) backend.free(pointer);

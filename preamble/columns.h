@@ -70,5 +70,22 @@ KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
   }
 }
 
+// Joins the results of `Joined` neighbouring columns that are one row: each of them gets the row's.
+// Threads that are side by side have neighbouring vectors.
+template <class Reduction, int Joined, class T, int Width>
+KILN_FN void join_columns(Lanes<T, Width>& lanes) {
+  KILN_UNROLL for (int apart = 1; apart < Joined && apart < Width; apart *= 2) {
+    const Lanes<T, Width> own = lanes;
+    KILN_UNROLL for (int i = 0; i < Width; ++i) {
+      lanes.lane[i] = Reduction::combine(own.lane[i], own.lane[i ^ apart]);
+    }
+  }
+  if constexpr (Joined > Width) {
+    KILN_UNROLL for (int i = 0; i < Width; ++i) {
+      lanes.lane[i] = reduce_across<Reduction, 1, Joined / Width>(lanes.lane[i]);
+    }
+  }
+}
+
 }  // namespace kiln
 #endif

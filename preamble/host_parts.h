@@ -5,6 +5,7 @@
 #pragma once
 
 #include "access_host.h"
+#include "divide.h"
 #include "halves.h"
 #include "reduce.h"
 #include "streams.h"
@@ -166,6 +167,26 @@ KILN_FN auto gather(const Part& part, const T* row, Index first, Stride stride) 
   } else {
     return StridedRow<const T, Stride>{row + Stride(first) * stride, stride};
   }
+}
+
+// Each element stands for a run of neighbours. Lanes before the row, which belong to no part of it,
+// are like the first one within.
+template <class Part, class T, class Index, class Divisor, class Stride>
+KILN_FN auto load_runs(const Part& part, const T* row, Index first, Divisor run, Stride stride) {
+  Collected<T, Part::most> elements;
+  int lane = Part::copies ? part.overlap : 0;
+  for (int before = 0; before < lane; ++before) {
+    elements.lane[before] = row[Stride(divide(Index(first + Index(lane)), run)) * stride];
+  }
+  while (lane < part.lanes) {
+    const Index place = first + Index(lane);
+    const Index at = divide(place, run);
+    const Index left = (at + 1) * run.divisor - place;
+    const int end = left < Index(part.lanes - lane) ? lane + int(left) : part.lanes;
+    const T element = row[Stride(at) * stride];
+    for (; lane < end; ++lane) elements.lane[lane] = element;
+  }
+  return elements;
 }
 
 // The results of the last part are collected: where outputs overwrite inputs, the elements of

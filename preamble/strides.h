@@ -1,8 +1,10 @@
-// Loads and stores on GPUs of elements apart from each other, in words, and of unaligned rows.
+// Loads and stores on GPUs of elements apart from each other, in words, of unaligned rows, and of
+// elements that each stand for a run of a row.
 #pragma once
 
 #include "access_gpu.h"
 #include "convert.h"
+#include "divide.h"
 
 #if !KILN_HOST
 namespace kiln {
@@ -63,6 +65,22 @@ KILN_FN Vec<T, Lanes> load_unaligned(const T* row, Index first, Index size, bool
     result.word[i] = sizeof(T) < 4 ? u32(two >> (bytes % 4 * 8)) : word[i];
   }
   return bit_cast<Vector>(result);
+}
+
+// Like load(), where each element stands for a run of neighbours. Runs are no shorter than Lanes,
+// so that a vector has elements of two at most; where they are `Whole`, of one.
+template <int Lanes, bool Whole, class T, class Index, class Divisor, class Stride>
+KILN_FN Vec<T, Lanes> load_runs(const T* row, Index first, Divisor run, Stride stride) {
+  const Index at = divide(first, run);
+  const Index left = (at + 1) * run.divisor - first;
+  const T element = row[Stride(at) * stride];
+  T next = element;
+  if constexpr (!Whole && Lanes > 1) next = row[Stride(left < Lanes ? at + 1 : at) * stride];
+  Vec<T, Lanes> result;
+  _Pragma("unroll") for (int lane = 0; lane < Lanes; ++lane) {
+    result.lane[lane] = Whole || Index(lane) < left ? element : next;
+  }
+  return result;
 }
 
 template <int Lanes, class T, class Index, class Stride>

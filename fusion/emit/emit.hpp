@@ -38,6 +38,8 @@ struct Parameter {
     splits,          ///< split reductions: parts of each row, as a divisor
     split_vectors,   ///< split reductions: vectors in each part but the last
     split_stride,    ///< split reductions: of operand `index`, from one part to the next
+    run,             ///< of operand `index`: elements of a run (Layout::runs), as a divisor
+    run_stride,      ///< of operand `index`, from the element of one run to that of the next
     place_stride,    ///< of operand `index` along its indexed axis
     place_count,     ///< places along that axis
     launched_early,  ///< 1 if this launch may begin before the kernels that it depends on have

@@ -86,8 +86,9 @@ void KernelWriter::add_offset(Parameter::Kind kind, std::string_view name, std::
   add({kind, operand, axis, DType::f32, wide_ ? 8U : 4U}, wide_ ? "i64" : "i32", name);
 }
 
-void KernelWriter::add_divisor(Parameter::Kind kind, std::string_view name, std::uint32_t axis) {
-  add({kind, 0, axis, DType::f32, wide_ ? 8U : 12U}, wide_ ? "Divisor64" : "Divisor32", name);
+void KernelWriter::add_divisor(Parameter::Kind kind, std::string_view name, std::uint32_t axis,
+                               std::uint32_t operand) {
+  add({kind, operand, axis, DType::f32, wide_ ? 8U : 12U}, wide_ ? "Divisor64" : "Divisor32", name);
 }
 
 void KernelWriter::signature(int threads, int blocks, int cluster) {

@@ -56,8 +56,9 @@ class KernelWriter {
   /// The offset of an operand's first element, or its stride along an axis.
   void add_offset(Parameter::Kind kind, std::string_view name, std::uint32_t operand,
                   std::uint32_t axis = 0);
-  /// A divisor (preamble/divide.h).
-  void add_divisor(Parameter::Kind kind, std::string_view name, std::uint32_t axis = 0);
+  /// A divisor (preamble/divide.h), of an axis or of an operand.
+  void add_divisor(Parameter::Kind kind, std::string_view name, std::uint32_t axis = 0,
+                   std::uint32_t operand = 0);
 
   /// `KILN_KERNEL(threads, entry, parameters...) {`, and the PDL trigger where the schedule says
   /// `pdl`.

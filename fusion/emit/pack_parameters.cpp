@@ -53,6 +53,8 @@ void pack_values(std::span<const Parameter> parameters, const Layout& layout,
         put_index((layout.vectors + layout.splits - 1) / layout.splits);
         break;
       case Parameter::Kind::split_stride: put_index(layout.split_strides[parameter.index]); break;
+      case Parameter::Kind::run: put_divisor(layout.runs[parameter.index].length); break;
+      case Parameter::Kind::run_stride: put_index(layout.runs[parameter.index].stride); break;
       case Parameter::Kind::place_stride: put_index(layout.indexed[parameter.index].stride); break;
       case Parameter::Kind::place_count: put_index(layout.indexed[parameter.index].extent); break;
       case Parameter::Kind::launched_early: put_index(0); break;

@@ -215,6 +215,13 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
       report.reason = fmt::format("its neighbours are {} elements apart along the innermost axis",
                                   layout.strides[index][inner]);
       break;
+    case Access::runs:
+      report.bytes *= static_cast<std::uint64_t>(layout.reduced / layout.runs[index].length);
+      report.access = fmt::format("one element for each run of {}",
+                                  plural(layout.runs[index].length, "element"));
+      report.reason = own.whole_runs ? "it repeats within rows, and no vector has parts of two runs"
+                                     : "it repeats within rows";
+      break;
     case Access::transposed:
       report.access =
           fmt::format("through tiles of {} by {}, {} bytes at a time", schedule.tile_rows,
@@ -276,8 +283,9 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
         plural(schedule.products.rows, "row"), plural(schedule.products.columns, "column")));
   } else {
     report.axes.push_back(fmt::format(
-        "{} of {}, each reduced by {} and {}", plural(layout.rows, "row"),
+        "{} of {}, each reduced by {}{} and {}", plural(layout.rows / rows.joined, "row"),
         plural(layout.reduced, "element"), plural(rows.threads, "thread"),
+        rows.joined > 1 ? fmt::format(" for each of its {} columns", rows.joined) : "",
         rows.vectors == 0 || schedule.backend == Backend::host ? "read once for each pass"
                                                                : "kept on chip"));
   }

@@ -58,6 +58,8 @@ enum class Access : std::uint8_t {
   transposed,   ///< neighbours along the tile axis are neighbours in memory: read through a tile
   interleaved,  ///< neighbours are two to four elements apart, and other operands fill the gaps:
                 ///< one vector holds the elements of all of them
+  runs,         ///< reductions: one element for each run of neighbours along the innermost axis,
+                ///< which on a GPU is no shorter than a vector
 };
 
 /// How a kernel accesses one operand.
@@ -73,6 +75,7 @@ struct OperandSchedule {
   bool in_registers = false;   ///< reductions: loaded into registers before the first pass
   bool unaligned = false;      ///< reductions: rows are aligned, but each vector that a thread
                                ///< needs straddles two aligned ones
+  bool whole_runs = false;     ///< Access::runs: no vector has elements of two runs
   bool gaps = false;           ///< CPU: short rows follow each other with gaps that the hardware
                                ///< prefetcher does not expect
   bool addressed = false;      ///< flat kernels: no run over all axes, so that the address of each
@@ -104,6 +107,8 @@ struct RowSchedule {
   int in_smem = 0;         ///< of those `vectors`, how many (the last) may be in shared memory
   int rows = 1;            ///< per block
   int columns = 0;      ///< side by side in a block, in vectors; 0: the innermost axis is reduced
+  int joined = 1;       ///< neighbouring columns that are one row, a power of two: the innermost
+                        ///< axis is reduced too, but shorter than what threads read side by side
   bool ragged = false;  ///< CPU: the last vector of a row has fewer lanes
   bool split = false;   ///< split reduction: each row is cut into Layout::splits
   int phase = -1;       ///< the operand whose aligned vectors a row is read in, though rows are not
@@ -186,12 +191,12 @@ struct Schedule {
   int threads = 1;          ///< neighbouring work items that take such vectors in turn: a power of
                             ///< two
   bool wide_index = false;  ///< 64-bit indices
-  bool flat = false;  ///< elements are counted over all axes, so that work items do not end with
-                      ///< rows
-  int tile = 0;       ///< elements along the innermost axis of the tiles of (tile axis, innermost
-                      ///< axis) through which a block reads transposed operands; 0: none
-  int tile_rows = 0;  ///< elements of a tile along the tile axis
-  int tile_axis = 0;  ///< the collapsed axis along which transposed operands are contiguous
+  bool flat = false;   ///< elements are counted over all axes, so that work items do not end with
+                       ///< rows
+  int tile = 0;        ///< elements along the innermost axis of the tiles of (tile axis, innermost
+                       ///< axis) through which a block reads transposed operands; 0: none
+  int tile_rows = 0;   ///< elements of a tile along the tile axis
+  int tile_axis = 0;   ///< the collapsed axis along which transposed operands are contiguous
   int min_blocks = 0;  ///< with tiles: that a multiprocessor must have room for; 0: no such demand
   bool streamed = false;  ///< outputs are stored past the caches
   bool pdl = false;    ///< programmatic dependent launch: the kernel may start before those that it
@@ -217,6 +222,13 @@ std::string describe(const Schedule& schedule, std::span<const std::string> name
 /// as many.
 int tile_lanes(DType dtype, int alignment);
 
+/// Of an operand with Access::runs: the elements of a run, and the distance from the element of one
+/// run to that of the next, in elements.
+struct Runs {
+  std::int64_t length = 0;
+  std::int64_t stride = 0;
+};
+
 struct Layout {
   Schedule schedule;
   Dims shape;                   ///< collapsed, outermost axis first
@@ -237,6 +249,7 @@ struct Layout {
   std::int64_t splits = 1;             ///< split reductions: parts of each row
   ScratchVector<std::int64_t> split_strides;  ///< of each operand (Operand::split_stride)
   ScratchVector<IndexedAxis> indexed;         ///< of each operand
+  ScratchVector<Runs> runs;                   ///< rows: of each operand
   std::uint32_t block() const;                ///< LaunchShape::block
   std::int64_t row_items() const;             ///< work items of a row, or tiles
   std::uint64_t threads() const;              ///< that a GPU needs for them

@@ -20,6 +20,7 @@ std::string describe(const RowSchedule& rows, Backend backend) {
     if (rows.in_smem > 0) text += fmt::format(", {} of them in shared memory", rows.in_smem);
     if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
     if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
+    if (rows.joined > 1) text += fmt::format(", {} columns joined", rows.joined);
   } else if (rows.columns > 0) {
     text += ", columns";
   }
@@ -47,7 +48,8 @@ std::string describe(const AttentionSchedule& attention, Backend backend) {
 
 std::string describe(const Schedule& schedule, std::span<const std::string> names) {
   static constexpr std::string_view kAccess[] = {"scalar",  "contiguous", "broadcast along rows",
-                                                 "strided", "transposed", "interleaved"};
+                                                 "strided", "transposed", "interleaved",
+                                                 "by runs"};
   std::string text = fmt::format("{} {}, {} element{} per work item, {}-bit indices", schedule.rank,
                                  schedule.rank == 1 ? "axis" : "axes", schedule.width,
                                  schedule.width == 1 ? "" : "s", schedule.wide_index ? 64 : 32);

@@ -162,6 +162,9 @@ class ColumnEmitter : public ReductionEmitter {
     if (!is_host()) {
       out_.line(2, "reduce_columns<{}, {}, {}>({}, slots);", info(node.op).combiner, rows_.columns,
                 rows_.threads, lanes);
+      if (rows_.joined > 1) {
+        out_.line(2, "join_columns<{}, {}>({});", info(node.op).combiner, rows_.joined, lanes);
+      }
     }
     values_[id] = lanes + "[lane]";
     std::string combined = values_[id];

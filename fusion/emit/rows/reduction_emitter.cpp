@@ -351,6 +351,10 @@ void ReductionEmitter::collect_parameters() {
     for (std::uint32_t k = 0; k < rank(); ++k) {
       if (schedule_.has_stride(i, k)) out_.add_offset(P::stride, operands_[i].stride_name(k), i, k);
     }
+    if (schedule_.operands[i].access == Access::runs) {
+      out_.add_divisor(P::run, operands_[i].name + "_run", 0, i);
+      out_.add_offset(P::run_stride, operands_[i].name + "_run_stride", i);
+    }
     if (is_indexed(i)) {
       out_.add_offset(P::place_stride, operands_[i].name + "_place_stride", i);
       out_.add_offset(P::place_count, operands_[i].name + "_places", i);

@@ -115,6 +115,13 @@ class RowEmitter : public ReductionEmitter {
 
   std::string load_text(std::size_t i) const override {
     if (stages(i) && width() > 1) return operands_[i].name + "_staged[vector]";
+    if (schedule_.operands[i].access == Access::runs) {
+      const std::string lanes =
+          in_parts() ? "(part, "
+                     : fmt::format("<{}, {}>(", width(), schedule_.operands[i].whole_runs);
+      return fmt::format("load_runs{0}{1}, first, {2}_run, {2}_run_stride)", lanes, line_text(i),
+                         operands_[i].name);
+    }
     if (in_parts() && schedule_.operands[i].access == Access::contiguous) {
       return fmt::format("{}(part, {}, first)", converts_in_blocks(i) ? "load_halves" : "load",
                          line_text(i));

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "fusion/graph/broadcast.hpp"
@@ -125,6 +126,60 @@ int phase_operand(const ScratchVector<Axis>& axes, std::span<const Operand> oper
   return -1;
 }
 
+// The one axis that all reduced axes are where operands repeat along the last of them: these have
+// one element for each of the `runs` of a row's elements. Nothing where others are not one axis, or
+// where runs are shorter than `least`.
+std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes, std::span<const Operand> operands,
+                               std::int64_t least, ScratchVector<Runs>& runs) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
+  Axis whole = axes.back();
+  whole.size = product(axes);
+  whole.from.clear();
+  for (const Axis& axis : axes) {
+    whole.from.insert(whole.from.end(), axis.from.begin(), axis.from.end());
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    std::size_t moving = axes.size();
+    Runs own{1, 0};
+    while (moving > 0 && axes[moving - 1].strides[i] == 0) own.length *= axes[--moving].size;
+    for (std::size_t k = 1; k < moving; ++k) {
+      if (axes[k - 1].strides[i] != axes[k].strides[i] * axes[k].size) return std::nullopt;
+    }
+    if (moving == 0 || moving == axes.size()) continue;
+    own.stride = axes[moving - 1].strides[i];
+    const bool far = std::abs(own.stride) >= kMostElements / (whole.size / own.length);
+    if (operands[i].output || operands[i].indexed.exists() || own.length < least || far) {
+      return std::nullopt;
+    }
+    runs[i] = own;
+  }
+  return whole;
+}
+
+// How many neighbouring columns are one row, where the innermost axis is reduced, but so short that
+// threads side by side had better read several rows: pixels of an image whose channels are last, in
+// groups. 1: none, also where a row reads whole sectors, where few threads would have all columns
+// of a row, and where there are results of rows, which have no place in vectors of columns.
+int joined_columns(const ScratchVector<Axis>& outer, const ScratchVector<Axis>& inner,
+                   std::span<const Operand> operands, const std::vector<bool>& row_invariant,
+                   std::size_t leading) {
+  constexpr std::int64_t kSector = 32;
+  constexpr int kMostBytes = 4;
+  if (inner.size() < 2 || has_indexed(operands)) return 1;
+  const Axis& group = outer.back();
+  const Axis& within = inner.back();
+  if (within.strides[leading] != 1 || within.size * element_bytes(operands[leading]) >= kSector ||
+      !std::has_single_bit(static_cast<std::uint64_t>(within.size))) {
+    return 1;
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (element_bytes(operands[i]) > kMostBytes) return 1;
+    if (group.strides[i] != within.strides[i] * within.size) return 1;
+    if (row_invariant[i] && group.strides[i] != 0) return 1;
+  }
+  return static_cast<int>(within.size);
+}
+
 // The access of an operand where the innermost axis is reduced.
 Access row_access(const ScratchVector<Axis>& axes, std::size_t operand, bool row_invariant) {
   if (!row_invariant)
@@ -197,15 +252,37 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   if (!keep_order) sort_by_memory(inner, operands, leading);
   outer = merge(std::move(outer));
   inner = merge(std::move(inner));
-  layout.rows = product(outer);
   layout.reduced = product(inner);
   layout.splits = space.splits;
   RowSchedule& rows = schedule.reduction;
+  if (backend != Backend::host && !keep_order && bounds.empty() && space.splits == 1) {
+    rows.joined = joined_columns(outer, inner, operands, row_invariant, leading);
+  }
+  if (rows.joined > 1) {
+    const std::int64_t columns = outer.back().size * inner.back().size;
+    outer.back().from.insert(outer.back().from.end(), inner.back().from.begin(),
+                             inner.back().from.end());
+    outer.back().strides = std::move(inner.back().strides);
+    outer.back().size = columns;
+    inner.pop_back();
+  }
+  layout.rows = product(outer);
   rows.axes = static_cast<int>(inner.size());
   rows.split = space.splits > 1;
 
   const bool by_columns = lies_along_rows(outer.back(), inner.back(), leading) &&
                           !has_indexed(operands) && !ends_by_lane(outer, bounds);
+  layout.runs.assign(operands.size(), {});
+  if (!by_columns && inner.size() > 1 && bounds.empty()) {
+    ScratchVector<Runs> runs(operands.size());
+    const int least = backend == Backend::host ? 1 : device_model(backend).work.max_lanes;
+    if (std::optional<Axis> whole = merge_runs(inner, operands, least, runs)) {
+      inner.assign(1, std::move(*whole));
+      layout.runs = std::move(runs);
+      rows.axes = 1;
+    }
+  }
+  const auto has_runs = [&](std::size_t i) { return layout.runs[i].length != 0; };
   // Rows whose end is known to the kernel alone are of any length up to their axis'.
   const bool any_length = std::ranges::any_of(inner, &Axis::bounded);
   ScratchVector<Axis> axes = std::move(outer);
@@ -248,7 +325,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     return layout.rows > 1 && is_one_element(elsewhere, i) && !operands[i].indexed.exists();
   };
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    if (row_invariant[i] || operands[i].output) continue;
+    if (row_invariant[i] || operands[i].output || has_runs(i)) continue;
     bytes.bf16 = bytes.bf16 || (operands[i].dtype == DType::bf16 && !is_weight(i));
     const bool repeats = innermost.strides[i] == 0;  // the same register for all lanes
     (is_weight(i) ? bytes.weights : bytes.rows) +=
@@ -260,7 +337,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   }
   std::int64_t units = layout.rows * layout.splits;
   if (by_columns) {
-    layout.vectors = layout.reduced;
+    layout.vectors = layout.reduced / rows.joined;
     const std::int64_t others = layout.rows / std::max<std::int64_t>(1, innermost.size);
     map_columns(rows, layout.vectors / layout.splits, across, others * across * layout.splits,
                 space.passes, width, width * element_bytes(operands[leading]), bytes, backend);
@@ -295,9 +372,12 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
     operand.row_invariant = row_invariant[i];
     operand.indexing = operands[i].indexed.exists() ? Indexing::row : Indexing::none;
     layout.indexed.push_back(operands[i].indexed);
-    operand.in_registers =
-        gpu && !row_invariant[i] && rows.vectors != 0 && (room || bytes.rows == 0 || !is_weight(i));
-    operand.access = by_columns ? access_of(axes, i) : row_access(axes, i, row_invariant[i]);
+    operand.in_registers = gpu && !row_invariant[i] && !has_runs(i) && rows.vectors != 0 &&
+                           (room || bytes.rows == 0 || !is_weight(i));
+    operand.access = by_columns    ? access_of(axes, i)
+                     : has_runs(i) ? Access::runs
+                                   : row_access(axes, i, row_invariant[i]);
+    operand.whole_runs = has_runs(i) && rows.phase < 0 && layout.runs[i].length % width == 0;
     operand.alignment = element_bytes(operands[i]);
     if (backend != Backend::host && operand.access == Access::contiguous) {
       operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, width);

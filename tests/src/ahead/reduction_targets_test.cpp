@@ -84,6 +84,26 @@ TEST_P(AmdReductions, ColumnsAreReadInWholeVectors) {
   EXPECT_EQ(many.resources.lds.value_or(-1), 0);
 }
 
+// Groups of channels of an image: NCHW, where a weight is loaded once for each vector, and NHWC.
+TEST_P(AmdReductions, GroupsOfChannelsAreReadOnceInWholeVectors) {
+  const Machine rows = testing::machine_code(
+      "c = x - mean(x, -1, -2); c * rsqrt(mean(c * c, -1, -2) + 1e-5) * w",
+      {{"x", DType::bf16, {64, 2, 3136}, {}, false}, {"w", DType::bf16, {2, 1}, {}, false}},
+      GetParam());
+  expect_no_scratch(rows);
+  EXPECT_EQ(rows.count("global_load_(dwordx4|b128)"), 4) << rows.assembly;
+  EXPECT_EQ(rows.count("global_load_"), 8) << rows.assembly;
+  EXPECT_EQ(rows.count("global_store_(dwordx4|b128)"), 4) << rows.assembly;
+  const Machine columns = testing::machine_code(
+      "c = x - mean(x, -1, -3); c * rsqrt(mean(c * c, -1, -3) + 1e-5) * w",
+      {{"x", DType::bf16, {64, 256, 32, 2}, {}, false}, {"w", DType::bf16, {32, 2}, {}, false}},
+      GetParam());
+  expect_no_scratch(columns);
+  EXPECT_EQ(columns.count("global_load_(dwordx4|b128)"), 5) << columns.assembly;
+  EXPECT_EQ(columns.count("global_load_"), 5) << columns.assembly;
+  EXPECT_EQ(columns.count("global_store_(dwordx4|b128)"), 4) << columns.assembly;
+}
+
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdReductions,
                          ::testing::Values("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"),
                          testing::target_name);
