@@ -1,9 +1,10 @@
 // What a call of a Function and a run of a Program cost on the host: repeated, and with a length
 // that was never seen but whose class is known; for programs also with a plan of its own. On the
-// CPU, where the call computes too: few elements. On GPUs, the runs of programs, in bursts that fit
-// the driver's queue.
+// CPU, where the call computes too: few elements. On GPUs, in bursts that fit the driver's queue,
+// new lengths beside repeated ones.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <string>
@@ -110,35 +111,109 @@ void run(benchmark::State& state, const ProgramForm& form, Run kind) {
   });
 }
 
-/// The same on a GPU, with lengths between which no schedule changes.
-void run_on_gpu(benchmark::State& state, kiln::Device device, const ProgramForm& form, Run kind) {
+/// On a GPU, in bursts that fit the driver's queue, repeated ones and new lengths in turns: what
+/// disturbs one disturbs the other. `call(length, is_new)` is called for the same lengths again and
+/// again, with plans and without; time is that of new lengths, `extra_ns` the difference of the
+/// medians, for each kernel.
+constexpr std::int64_t kGpuLengths = 32;
+template <class Call>
+void compare_on_gpu(benchmark::State& state, kiln::jit::Backend& backend,
+                    const kiln::Stream& stream, std::size_t kernels, const Call& call) {
   constexpr int kBurst = 40;
-  constexpr std::int64_t kLengths = 128;
-  kiln::jit::Backend& backend = kiln::jit::backend(device);
-  const kiln::Stream stream = backend.create_stream();
-  std::array<void*, 3> memory{};
-  for (void*& block : memory) block = backend.allocate(8 * kMost);
-  const View scratch(memory[2], DType::u8, {8 * kMost}, device);
-  const kiln::Program program = kiln::parse_program(form.name, form.text);
-  const auto once = [&](std::int64_t turn, bool prepares) {
-    const std::int64_t rows = 768 + 2 * (turn % kLengths);
-    const Argument in[] = {View(memory[0], DType::f32, {rows, 64}, device)};
-    const View out(memory[1], DType::f32, {rows, 64}, device);
-    if (prepares) program.prepare(stream, in, {&out, 1});
-    program.run(stream, in, {&out, 1}, scratch);
+  std::array<std::vector<double>, 2> bursts;
+  std::array<std::int64_t, 2> turns{};
+  const auto median = [](std::vector<double>& of) {
+    const auto middle = of.begin() + std::ssize(of) / 2;
+    std::ranges::nth_element(of, middle);
+    return *middle;
   };
-  for (std::int64_t i = 0; i < kLengths; ++i) once(i, kind == Run::repeated);
-  std::int64_t turn = 0;
   for (auto _ : state) {
-    backend.synchronize(stream);
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kBurst; ++i) once(turn++, false);
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    state.SetIterationTime(passed.count() / kBurst);
+    for (const bool is_new : {false, true}) {
+      backend.synchronize(stream);
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < kBurst; ++i) call(turns[is_new]++ % kGpuLengths, is_new);
+      const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+      bursts[is_new].push_back(passed.count() / kBurst);
+    }
+    state.SetIterationTime(bursts[1].back());
   }
   backend.synchronize(stream);
-  for (void* block : memory) backend.free(block);
-  backend.destroy_stream(stream);
+  const double repeated = median(bursts[0]);
+  state.counters["kernels"] = static_cast<double>(kernels);
+  state.counters["repeated_ns"] = 1e9 * repeated;
+  state.counters["extra_ns"] = 1e9 * (median(bursts[1]) - repeated) / static_cast<double>(kernels);
+}
+
+/// Memory and a stream of a GPU.
+class OnGpu {
+ public:
+  explicit OnGpu(kiln::Device device)
+      : device(device), backend(kiln::jit::backend(device)), stream(backend.create_stream()) {
+    for (void*& block : memory_) block = backend.allocate(kBytes);
+  }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+  ~OnGpu() {
+    backend.synchronize(stream);
+    for (void* block : memory_) backend.free(block);
+    backend.destroy_stream(stream);
+  }
+  View view(std::size_t which, kiln::Dims shape) const {
+    return {memory_[which], DType::f32, std::move(shape), device};
+  }
+  View workspace() const { return {memory_[2], DType::u8, {kBytes}, device}; }
+
+  const kiln::Device device;
+  kiln::jit::Backend& backend;
+  const kiln::Stream stream;
+
+ private:
+  static constexpr std::int64_t kBytes = 8 * kMost;
+  std::array<void*, 3> memory_{};
+};
+
+/// Lengths between which no schedule changes.
+void run_on_gpu(benchmark::State& state, kiln::Device device, const ProgramForm& form) {
+  const OnGpu gpu(device);
+  const kiln::Program programs[] = {kiln::parse_program(form.name, form.text),
+                                    kiln::parse_program(form.name, form.text)};
+  std::size_t kernels = 0;
+  const auto once = [&](std::int64_t length, bool is_new, bool prepares) {
+    const std::int64_t rows = 768 + 2 * length;
+    const Argument in[] = {gpu.view(0, {rows, 64})};
+    const View out = gpu.view(1, {rows, 64});
+    const kiln::Program& program = programs[is_new];
+    if (prepares && !is_new) program.prepare(gpu.stream, in, {&out, 1});
+    program.run(gpu.stream, in, {&out, 1}, gpu.workspace());
+    if (prepares) kernels = program.explain(gpu.stream, in, {&out, 1}).kernels.size();
+  };
+  for (const bool is_new : {false, true}) {
+    for (std::int64_t i = 0; i < kGpuLengths; ++i) once(i, is_new, true);
+  }
+  compare_on_gpu(state, gpu.backend, gpu.stream, kernels,
+                 [&](std::int64_t length, bool is_new) { once(length, is_new, false); });
+}
+
+void new_call_on_gpu(benchmark::State& state, kiln::Device device, const Form& form) {
+  const OnGpu gpu(device);
+  const std::array<std::string, 2> names{"a", "b"};
+  const Function functions[] = {kiln::parse(form.name, form.text, {}, names),
+                                kiln::parse(form.name, form.text, {}, names)};
+  const auto once = [&](std::int64_t length, bool is_new, bool prepares) {
+    const std::int64_t size = 1032 + 4 * length;
+    const Argument in[] = {form.is_matrix ? gpu.view(0, {2, size}) : gpu.view(0, {size}),
+                           gpu.view(1, {size})};
+    const View out = form.is_reduced  ? gpu.view(2, {2, 1})
+                     : form.is_matrix ? gpu.view(2, {2, size})
+                                      : gpu.view(2, {size});
+    if (prepares && !is_new) functions[0].prepare(gpu.stream, in, {&out, 1});
+    functions[is_new].call(gpu.stream, in, {&out, 1});
+  };
+  for (const bool is_new : {false, true}) {
+    for (std::int64_t i = 0; i < kGpuLengths; ++i) once(i, is_new, true);
+  }
+  compare_on_gpu(state, gpu.backend, gpu.stream, 1,
+                 [&](std::int64_t length, bool is_new) { once(length, is_new, false); });
 }
 
 }  // namespace
@@ -161,15 +236,14 @@ int main(int argc, char** argv) {
   }
   for (const kiln::Device device : kiln::devices()) {
     if (device.type == kiln::DeviceType::cpu || device.index != 0) continue;
-    for (const ProgramForm& form : kPrograms) {
-      for (const Run kind : {Run::repeated, Run::new_length}) {
-        const std::string name = kiln::to_string(device) + "/" + form.name +
-                                 (kind == Run::repeated ? "/repeated" : "/new length");
-        benchmark::RegisterBenchmark(name.c_str(), run_on_gpu, device, form, kind)
-            ->Iterations(100)
-            ->UseManualTime();
-      }
-    }
+    const auto add_new = [&](const auto& form, auto measure) {
+      const std::string name = kiln::to_string(device) + "/" + form.name + "/new length";
+      benchmark::RegisterBenchmark(name.c_str(), measure, device, form)
+          ->Iterations(100)
+          ->UseManualTime();
+    };
+    for (const Form& form : kForms) add_new(form, new_call_on_gpu);
+    for (const ProgramForm& form : kPrograms) add_new(form, run_on_gpu);
   }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
