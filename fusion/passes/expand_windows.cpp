@@ -17,8 +17,8 @@
 namespace kiln::fusion {
 namespace {
 
-constexpr std::int64_t kMostElements = 16;  ///< of a window
-constexpr std::int64_t kMostSide = 4;  ///< of it along the innermost axis: OperandSchedule::ways
+constexpr std::int64_t kMostInWindow = 16;  ///< of a window
+constexpr std::int64_t kMostAlong = 4;  ///< of it along the innermost axis: OperandSchedule::ways
 
 std::optional<Op> combining_op(Op op) {
   switch (op) {
@@ -58,8 +58,8 @@ class WindowExpanding {
     for (std::size_t k = from.size(); k-- > 0;) {
       if (from[k] == 1) continue;
       const bool reduced = shape(id)[k] != from[k];
-      if (elements == 1 && (!reduced || !is_at_most(from[k], kMostSide))) return false;
-      if (reduced && !is_at_most(from[k] * elements, kMostElements)) return false;
+      if (elements == 1 && (!reduced || !is_at_most(from[k], kMostAlong))) return false;
+      if (reduced && !is_at_most(from[k] * elements, kMostInWindow)) return false;
       if (reduced) elements *= from[k];
       apart = apart || (reduced && kept_before);
       kept_before = kept_before || !reduced;
