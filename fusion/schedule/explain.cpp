@@ -47,7 +47,7 @@ std::vector<std::string> explain_axes(const Dims& shape, std::span<const std::st
     lines.push_back(fmt::format("{} of {}: dropped, one element", list_of(ones), to_string(shape)));
   }
   for (std::size_t k = 0; k < layout.axes.size(); ++k) {
-    const ScratchVector<std::size_t>& from = layout.axes[k];
+    const CallAxes& from = layout.axes[k];
     if (from.empty()) continue;
     std::string line =
         fmt::format("{}: {}{}", list_of(from), from.size() > 1 ? "merged into one of " : "",

@@ -11,6 +11,7 @@
 #include "fusion/graph/indexed_axis.hpp"
 #include "fusion/schedule/device_model.hpp"
 #include "fusion/schedule/scratch.hpp"
+#include "fusion/schedule/short_list.hpp"
 #include "kiln/dims.hpp"
 #include "kiln/dtype.hpp"
 
@@ -229,11 +230,14 @@ struct Runs {
   std::int64_t stride = 0;
 };
 
+/// Axes of a call.
+using CallAxes = ShortList<std::size_t, 2>;
+
 struct Layout {
   Schedule schedule;
-  Dims shape;                   ///< collapsed, outermost axis first
-  ScratchVector<Dims> strides;  ///< of each operand along the collapsed axes, in elements
-  ScratchVector<ScratchVector<std::size_t>> axes;  ///< the call's axes that each collapsed one is
+  Dims shape;                    ///< collapsed, outermost axis first
+  ScratchVector<Dims> strides;   ///< of each operand along the collapsed axes, in elements
+  ScratchVector<CallAxes> axes;  ///< the call's axes that each collapsed one is
   ScratchVector<std::int64_t>
       offsets;  ///< of each operand's first element from its address, in elements
   ScratchVector<std::int64_t> starts;  ///< of each operand, where its schedule says `start`

@@ -57,14 +57,15 @@ bool ends_by_lane(const ScratchVector<MergedAxis>& axes, std::span<const AxisBou
       bounds, [&](const AxisBound& bound) { return differs_along(axes.back(), bound.operands); });
 }
 
-ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
-                                     bool reduced, std::span<const AxisBound> bounds) {
+ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, const Dims& shape,
+                                     std::span<const Operand> operands, bool reduced,
+                                     std::span<const AxisBound> bounds) {
   ScratchVector<MergedAxis> axes;
-  axes.reserve(space.shape.size());
-  for (std::size_t k = 0; k < space.shape.size(); ++k) {
+  axes.reserve(shape.size());
+  for (std::size_t k = 0; k < shape.size(); ++k) {
     const bool bounded = is_bounded(bounds, k);
-    if (space.reduced[k] != reduced || (space.shape[k] == 1 && !bounded)) continue;
-    MergedAxis axis{space.shape[k], {}, {k}, bounded};
+    if (space.reduced[k] != reduced || (shape[k] == 1 && !bounded)) continue;
+    MergedAxis axis{shape[k], {}, {k}, bounded};
     axis.strides.reserve(operands.size());
     for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
     axes.push_back(std::move(axis));
@@ -106,7 +107,7 @@ ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes) {
       if (one_axis) {
         outer.size *= axis.size;
         outer.strides = std::move(axis.strides);
-        outer.from.insert(outer.from.end(), axis.from.begin(), axis.from.end());
+        outer.from.append(axis.from.data(), axis.from.size());
         continue;
       }
     }

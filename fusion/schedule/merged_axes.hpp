@@ -12,11 +12,14 @@
 
 namespace kiln::fusion {
 
+/// Of one axis, in every operand.
+using AxisStrides = ShortList<std::int64_t, 6>;
+
 /// One axis with its stride in every operand, and the call's axes that it is.
 struct MergedAxis {
   std::int64_t size;
-  ScratchVector<std::int64_t> strides;
-  ScratchVector<std::size_t> from;
+  AxisStrides strides;
+  CallAxes from;
   bool bounded = false;  ///< ends where a value says: stays an axis of its own
 };
 
@@ -36,9 +39,10 @@ void sort_axes(ScratchVector<MergedAxis>& axes, const Before& before) {
 }
 
 /// The axes that are reduced, or those that are not, without those of one element that no value
-/// bounds.
-ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, std::span<const Operand> operands,
-                                     bool reduced, std::span<const AxisBound> bounds = {});
+/// bounds. `shape`: of the space.
+ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, const Dims& shape,
+                                     std::span<const Operand> operands, bool reduced,
+                                     std::span<const AxisBound> bounds = {});
 
 /// Whether one of the operands, given as bits, differs along that axis.
 bool differs_along(const MergedAxis& axis, std::uint64_t operands);

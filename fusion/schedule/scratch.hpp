@@ -3,6 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <new>
+#include <utility>
 #include <vector>
 
 namespace kiln::fusion {
@@ -19,8 +22,32 @@ class ScratchScope {
 };
 
 namespace detail {
-void* allocate_scratch(std::size_t bytes);
-void free_scratch(void* memory, std::size_t bytes);
+constexpr std::size_t kScratchBytes = 64 << 10;
+
+// Without a constructor or destructor, which every access would have to ask for. Outside of scopes
+// nothing of the block is left.
+struct ThreadScratch {
+  std::byte* block = nullptr;
+  std::byte* next = nullptr;
+  std::size_t left = 0;
+  int scopes = 0;
+};
+extern constinit thread_local ThreadScratch thread_scratch;
+
+inline void* allocate_scratch(std::size_t bytes) {
+  constexpr std::size_t kAlignment = alignof(std::max_align_t);
+  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  ThreadScratch& scratch = thread_scratch;
+  if (bytes > scratch.left) return ::operator new(bytes);
+  scratch.left -= bytes;
+  return std::exchange(scratch.next, scratch.next + bytes);
+}
+
+inline void free_scratch(void* memory) {
+  const auto place = reinterpret_cast<std::uintptr_t>(memory);
+  const auto block = reinterpret_cast<std::uintptr_t>(thread_scratch.block);
+  if (block == 0 || place - block >= kScratchBytes) ::operator delete(memory);
+}
 }  // namespace detail
 
 template <class T>
@@ -35,7 +62,7 @@ struct ScratchAllocator {
   T* allocate(std::size_t count) {
     return static_cast<T*>(detail::allocate_scratch(count * sizeof(T)));
   }
-  void deallocate(T* memory, std::size_t count) { detail::free_scratch(memory, count * sizeof(T)); }
+  void deallocate(T* memory, std::size_t) { detail::free_scratch(memory); }
   friend bool operator==(const ScratchAllocator&, const ScratchAllocator&) { return true; }
 };
 

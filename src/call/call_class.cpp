@@ -102,8 +102,7 @@ std::optional<fusion::Layout> layout_of(const CallClass& known, const CallClass:
       operands.push_back(std::move(iota));
     }
   }
-  return plan_kernel(kernel.spec.function, form_over(kernel.spec.form, shape), shape, operands,
-                     known.features);
+  return plan_kernel(kernel.spec.function, kernel.spec.form, shape, operands, known.features);
 }
 
 // False if the kernels may have to run in another order, or one would have nothing to compute.

@@ -102,31 +102,6 @@ std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule) {
   return hash;
 }
 
-const KernelForm& form_over(const KernelForm& form, const Dims& shape) {
-  thread_local KernelForm rows{RowsForm{}};
-  thread_local KernelForm scan{ScanForm{}};
-  thread_local KernelForm attention{AttentionForm{}};
-  if (const auto* own = std::get_if<RowsForm>(&form)) {
-    RowsForm& copy = std::get<RowsForm>(rows);
-    copy = *own;
-    copy.space.shape = shape;
-    return rows;
-  }
-  if (const auto* own = std::get_if<ScanForm>(&form)) {
-    ScanForm& copy = std::get<ScanForm>(scan);
-    copy = *own;
-    copy.shape = shape;
-    return scan;
-  }
-  if (const auto* own = std::get_if<AttentionForm>(&form)) {
-    AttentionForm& copy = std::get<AttentionForm>(attention);
-    copy = *own;
-    copy.shape = shape;
-    return attention;
-  }
-  return form;
-}
-
 bool is_sound(const Call& call) {
   const Device& device = call.stream.device;
   for (const Argument& input : call.inputs) {

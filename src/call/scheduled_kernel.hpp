@@ -43,10 +43,6 @@ std::uint64_t mixed(std::uint64_t hash, std::uint64_t word);
 /// Of what schedules of one kernel differ in: two of one hash are one too many for a table.
 std::uint64_t hash_of(std::uint64_t hash, const fusion::Schedule& schedule);
 
-/// A kernel's form over another shape: in memory that the thread has from calls before, until the
-/// next one.
-const KernelForm& form_over(const KernelForm& form, const Dims& shape);
-
 /// Whether each operand is on the device and aligned, and no two elements of an output share memory
 /// for sure: what is not may be an error, or not.
 bool is_sound(const Call& call);

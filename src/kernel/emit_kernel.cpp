@@ -25,12 +25,14 @@ namespace {
 bool is_packed_operand(const fusion::Operand& operand) { return is_packed(operand.dtype); }
 
 std::optional<fusion::Layout> products_of(const fusion::TypedGraph& graph, const RowsForm& rows,
+                                          const Dims& shape,
                                           std::span<const fusion::Operand> operands,
                                           fusion::Backend backend, bool tiles) {
   if (rows.space.splits > 1 || !graph.indexed.empty() || !graph.bounds.empty()) {
     return std::nullopt;
   }
-  return fusion::plan_products(graph, rows.space, operands, rows.row_invariant, backend, tiles);
+  return fusion::plan_products(graph, rows.space, shape, operands, rows.row_invariant, backend,
+                               tiles);
 }
 
 // Kernels in several passes keep a row in registers, element by element.
@@ -59,20 +61,22 @@ struct Planning {
   }
 
   fusion::Layout operator()(const RowsForm& rows) const {
-    if (auto products = products_of(function.graph, rows, operands, target.backend, target.tiles)) {
+    if (auto products =
+            products_of(function.graph, rows, shape, operands, target.backend, target.tiles)) {
       return *std::move(products);
     }
     check_not_packed(function, operands);
-    return fusion::plan_rows(rows.space, operands, rows.row_invariant, gives_places(function.graph),
-                             target.backend, target.rows, function.bounds);
+    return fusion::plan_rows(rows.space, shape, operands, rows.row_invariant,
+                             gives_places(function.graph), target.backend, target.rows,
+                             function.bounds);
   }
 
   fusion::Layout operator()(const ScanForm& scan) const {
-    return fusion::plan_scan(scan, operands, target.backend);
+    return fusion::plan_scan(shape, scan.axis, operands, target.backend);
   }
 
   fusion::Layout operator()(const AttentionForm& attention) const {
-    return fusion::plan_attention(attention, operands, target.backend, function.bounds);
+    return fusion::plan_attention(attention, shape, operands, target.backend, function.bounds);
   }
 
   const TypedFunction& function;
@@ -170,9 +174,9 @@ EmittedKernel emit_kernel(const KernelSpec& spec, std::string_view target) {
 bool can_reduce_packed(const KernelSpec& spec) {
   if (std::ranges::none_of(spec.operands, is_packed_operand)) return true;
   const auto* rows = std::get_if<RowsForm>(&spec.form);
-  return rows != nullptr &&
-         products_of(spec.function.graph, *rows, spec.operands, fusion::Backend::host, false)
-             .has_value();
+  return rows != nullptr && products_of(spec.function.graph, *rows, spec.shape, spec.operands,
+                                        fusion::Backend::host, false)
+                                .has_value();
 }
 
 std::vector<std::string> operand_names(const fusion::TypedGraph& graph) {

@@ -27,8 +27,8 @@ struct EmittedKernel {
   bool is_empty() const { return layout.work_items == 0; }
 };
 
-/// How a kernel of that form runs over `shape` with those operands. Throws Error(unsupported) for
-/// packed operands that no kernel of that form can have.
+/// How a kernel of that form runs over `shape`, whatever shape the form has, with those operands.
+/// Throws Error(unsupported) for packed operands that no kernel of that form can have.
 fusion::Layout plan_kernel(const TypedFunction& function, const KernelForm& form, const Dims& shape,
                            std::span<const fusion::Operand> operands, const TargetFeatures& target);
 

@@ -421,8 +421,7 @@ fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call&
                                     : kWorkspaceAddress;
     operand.address = base + static_cast<std::uint64_t>(bytes_to(mapped, at));
   }
-  return plan_kernel(own.spec.function, form_over(own.spec.form, shape), shape, operands,
-                     form.features);
+  return plan_kernel(own.spec.function, own.spec.form, shape, operands, form.features);
 }
 
 std::uintptr_t address_of(const Call& call, std::size_t operand) {

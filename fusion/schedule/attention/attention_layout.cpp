@@ -28,9 +28,10 @@ using Axes = ScratchVector<Axis>;
 
 class AttentionPlanner {
  public:
-  AttentionPlanner(const AttentionSpace& space, std::span<const Operand> operands, Backend backend,
+  AttentionPlanner(const AttentionSpace& space, const Dims& shape,
+                   std::span<const Operand> operands, Backend backend,
                    std::span<const AxisBound> bounds)
-      : space_(space), operands_(operands), backend_(backend), bounds_(bounds) {}
+      : space_(space), shape_(shape), operands_(operands), backend_(backend), bounds_(bounds) {}
 
   Layout run() {
     layout_.schedule.backend = backend_;
@@ -49,7 +50,7 @@ class AttentionPlanner {
   bool is_host() const { return backend_ == Backend::host; }
 
   Axis axis_of(std::size_t k) const {
-    Axis axis{space_.shape[k], {}, {k}};
+    Axis axis{shape_[k], {}, {k}};
     for (const Operand& operand : operands_) axis.strides.push_back(operand.strides[k]);
     return axis;
   }
@@ -129,9 +130,9 @@ class AttentionPlanner {
   void plan_queries() {
     Axes outer;
     Axes shared;
-    for (std::size_t k = 0; k + 1 < space_.shape.size(); ++k) {
+    for (std::size_t k = 0; k + 1 < shape_.size(); ++k) {
       const bool inner = k == space_.nodes.key || k == space_.nodes.depth;
-      if (inner || space_.shape[k] == 1) continue;
+      if (inner || shape_[k] == 1) continue;
       const Axis axis = axis_of(k);
       bool moves = std::ranges::any_of(
           bounds_, [&](const AxisBound& bound) { return differs_along(axis, bound.operands); });
@@ -147,7 +148,7 @@ class AttentionPlanner {
     const Axes group = take_group(shared, std::clamp(kQueryLanes / lanes, 1, kMostQueries));
     // Blocks that read the same keys follow each other.
     outer.insert(outer.end(), shared.begin(), shared.end());
-    if (outer.empty()) outer.push_back({1, ScratchVector<std::int64_t>(operands_.size(), 0), {}});
+    if (outer.empty()) outer.push_back({1, AxisStrides(operands_.size(), 0), {}});
     own().group_axes = static_cast<int>(group.size());
     for (std::size_t k = 0; k < group.size(); ++k) {
       own().group[own().group.size() - group.size() + k] = static_cast<int>(group[k].size);
@@ -238,7 +239,7 @@ class AttentionPlanner {
     const Operand& operand = operands_[i];
     const std::size_t last = axes_.size() - 1;
     Axes axes = axes_;
-    Axis splits{layout_.splits, ScratchVector<std::int64_t>(operands_.size(), 0), {}};
+    Axis splits{layout_.splits, AxisStrides(operands_.size(), 0), {}};
     splits.strides[i] = operand.split_stride;
     axes.insert(axes.begin(), splits);
     for (Axis* const axis : {&axes[last], &axes[last + 1]}) axis->strides[i] = 0;
@@ -254,6 +255,7 @@ class AttentionPlanner {
   }
 
   const AttentionSpace& space_;
+  const Dims& shape_;
   const std::span<const Operand> operands_;
   const Backend backend_;
   const std::span<const AxisBound> bounds_;
@@ -267,9 +269,10 @@ class AttentionPlanner {
 
 }  // namespace
 
-Layout plan_attention(const AttentionSpace& space, std::span<const Operand> operands,
-                      Backend backend, std::span<const AxisBound> bounds) {
-  return AttentionPlanner(space, operands, backend, bounds).run();
+Layout plan_attention(const AttentionSpace& space, const Dims& shape,
+                      std::span<const Operand> operands, Backend backend,
+                      std::span<const AxisBound> bounds) {
+  return AttentionPlanner(space, shape, operands, backend, bounds).run();
 }
 
 }  // namespace kiln::fusion

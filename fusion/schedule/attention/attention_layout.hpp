@@ -9,10 +9,12 @@
 
 namespace kiln::fusion {
 
-/// Operands as in plan_layout(), with strides over the space's shape. A work item is a part of the
-/// keys of one head, for all queries that share them, or as many as registers allow.
-/// Queries whose keys end elsewhere, of which `bounds` say so, are in different groups.
-Layout plan_attention(const AttentionSpace& space, std::span<const Operand> operands,
-                      Backend backend, std::span<const AxisBound> bounds = {});
+/// Operands as in plan_layout(), with strides over `shape`, which counts in place of the space's. A
+/// work item is a part of the keys of one head, for all queries that share them, or as many as
+/// registers allow. Queries whose keys end elsewhere, of which `bounds` say so, are in different
+/// groups.
+Layout plan_attention(const AttentionSpace& space, const Dims& shape,
+                      std::span<const Operand> operands, Backend backend,
+                      std::span<const AxisBound> bounds = {});
 
 }  // namespace kiln::fusion

@@ -55,7 +55,7 @@ ScratchVector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> op
                                   std::span<const AxisBound> bounds) {
   ScratchVector<MergedAxis> axes;
   if (std::ranges::find(shape, 0) != shape.end()) {
-    MergedAxis none{0, ScratchVector<std::int64_t>(operands.size(), 1), {}};
+    MergedAxis none{0, AxisStrides(operands.size(), 1), {}};
     for (std::size_t k = 0; k < shape.size(); ++k) none.from.push_back(k);
     axes.push_back(std::move(none));
     return axes;
@@ -210,7 +210,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   if (!bounds.empty()) {
     // An axis in which every element ends elsewhere is no row: each element is one.
     if (ends_by_lane(axes, bounds)) {
-      axes.push_back({1, ScratchVector<std::int64_t>(operands.size(), 0), {}});
+      axes.push_back({1, AxisStrides(operands.size(), 0), {}});
     }
     layout.schedule.bounds = bounded_axes(axes, bounds);
   } else if (backend == Backend::host) {
@@ -219,8 +219,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
     axes = order_for_reuse(std::move(axes), operands);
   }
   if (axes.empty()) {
-    axes.push_back(
-        {1, ScratchVector<std::int64_t>(operands.size(), 1), {}});  // one element: a contiguous row
+    axes.push_back({1, AxisStrides(operands.size(), 1), {}});  // one element: a contiguous row
   }
   if (axes.size() > kMostRank) {
     throw Error(Code::unsupported,

@@ -27,8 +27,8 @@ constexpr std::int64_t kFilled = 1 << 17;  // threads
 using Axis = MergedAxis;
 
 // One pass, whose results are all that is stored.
-bool is_product(const TypedGraph& graph, const ReduceSpace& space,
-                std::span<const Operand> operands, const std::vector<bool>& row_invariant) {
+bool is_product(const TypedGraph& graph, const Dims& shape, std::span<const Operand> operands,
+                const std::vector<bool>& row_invariant) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].output && (!row_invariant[i] || is_packed(operands[i].dtype))) return false;
   }
@@ -40,18 +40,18 @@ bool is_product(const TypedGraph& graph, const ReduceSpace& space,
     if (after[id] || is_arg_reduction(node.op)) return false;
     after[id] = true;
   }
-  return std::ranges::none_of(space.shape, [](std::int64_t size) { return size == 0; });
+  return std::ranges::none_of(shape, [](std::int64_t size) { return size == 0; });
 }
 
-std::int64_t bits_of(const Operand& operand, const ReduceSpace& space) {
-  return bits(operand.dtype) * element_count(space.shape, operand.strides);
+std::int64_t bits_of(const Operand& operand, const Dims& shape) {
+  return bits(operand.dtype) * element_count(shape, operand.strides);
 }
 
 // The operand with the most bytes: the one to be read once and in order.
-std::size_t largest(std::span<const Operand> operands, const ReduceSpace& space) {
+std::size_t largest(std::span<const Operand> operands, const Dims& shape) {
   std::size_t found = 0;
   for (std::size_t i = 1; i < operands.size(); ++i) {
-    if (!operands[i].output && bits_of(operands[i], space) > bits_of(operands[found], space))
+    if (!operands[i].output && bits_of(operands[i], shape) > bits_of(operands[found], shape))
       found = i;
   }
   return found;
@@ -78,7 +78,7 @@ int most_columns(std::int64_t size) {
 ArrangedAxes arrange(ScratchVector<Axis> outer, ScratchVector<Axis> reduced, std::size_t operand,
                      std::size_t operands) {
   ArrangedAxes axes;
-  const Axis one{1, ScratchVector<std::int64_t>(operands, 0), {}};
+  const Axis one{1, AxisStrides(operands, 0), {}};
   axes.columns = axes.rows = one;
   axes.reduced = std::move(reduced);
   bool has_columns = false;
@@ -184,14 +184,14 @@ void align(OperandSchedule& schedule, const Operand& operand, std::size_t index,
 }  // namespace
 
 std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
-                                    std::span<const Operand> operands,
+                                    const Dims& shape, std::span<const Operand> operands,
                                     const std::vector<bool>& row_invariant, Backend backend,
                                     bool tiles) {
-  if (!is_product(graph, space, operands, row_invariant)) return std::nullopt;
-  const std::size_t weights = largest(operands, space);
-  ScratchVector<Axis> outer = axes_where(space, operands, false);
-  ScratchVector<Axis> reduced = axes_where(space, operands, true);
-  if (reduced.empty()) reduced.push_back({1, ScratchVector<std::int64_t>(operands.size(), 0), {}});
+  if (!is_product(graph, shape, operands, row_invariant)) return std::nullopt;
+  const std::size_t weights = largest(operands, shape);
+  ScratchVector<Axis> outer = axes_where(space, shape, operands, false);
+  ScratchVector<Axis> reduced = axes_where(space, shape, operands, true);
+  if (reduced.empty()) reduced.push_back({1, AxisStrides(operands.size(), 0), {}});
   sort_by_memory(outer, operands, weights);
   sort_by_memory(reduced, operands, weights);
   outer = merge(std::move(outer));

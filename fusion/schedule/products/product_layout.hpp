@@ -16,7 +16,7 @@ namespace kiln::fusion {
 /// the columns' if a work item has several, the rows', then the reduced ones. Arguments as of
 /// plan_rows(); `tiles`: the target has the matrix instruction of preamble/product_tiles.h.
 std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& space,
-                                    std::span<const Operand> operands,
+                                    const Dims& shape, std::span<const Operand> operands,
                                     const std::vector<bool>& row_invariant, Backend backend,
                                     bool tiles);
 

@@ -27,7 +27,7 @@ constexpr int kLeastLanes = 8;
 using Axis = MergedAxis;
 
 ScratchVector<Axis> at_least_one(ScratchVector<Axis> axes, std::size_t operands) {
-  if (axes.empty()) axes.push_back({1, ScratchVector<std::int64_t>(operands, 0), {}});
+  if (axes.empty()) axes.push_back({1, AxisStrides(operands, 0), {}});
   return axes;
 }
 
@@ -136,7 +136,7 @@ std::optional<Axis> merge_runs(const ScratchVector<Axis>& axes, std::span<const 
   whole.size = product(axes);
   whole.from.clear();
   for (const Axis& axis : axes) {
-    whole.from.insert(whole.from.end(), axis.from.begin(), axis.from.end());
+    whole.from.append(axis.from.data(), axis.from.size());
   }
   for (std::size_t i = 0; i < operands.size(); ++i) {
     std::size_t moving = axes.size();
@@ -196,15 +196,15 @@ int equal_phase_step(const Operand& operand, const Axis& axis, std::size_t index
 }
 
 // The operand with the most bytes that varies within rows: it had better be read in order.
-std::size_t largest_varying(const ReduceSpace& space, std::span<const Operand> operands,
+std::size_t largest_varying(const Dims& shape, std::span<const Operand> operands,
                             const std::vector<bool>& row_invariant) {
   std::size_t found = 0;
   std::int64_t most = 0;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (row_invariant[i]) continue;
     const std::int64_t elements = operands[i].indexed.exists()
-                                      ? element_count(space.shape)
-                                      : element_count(space.shape, operands[i].strides);
+                                      ? element_count(shape)
+                                      : element_count(shape, operands[i].strides);
     const std::int64_t total = bits(operands[i].dtype) * elements;
     if (total > most) {
       most = total;
@@ -235,7 +235,7 @@ RowFeatures features_for(const ReduceSpace& space, std::int64_t count, RowFeatur
 
 }  // namespace
 
-Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
+Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Operand> operands,
                  const std::vector<bool>& row_invariant, bool keep_order, Backend backend,
                  const RowFeatures& device, std::span<const AxisBound> bounds) {
   Layout layout;
@@ -243,11 +243,11 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   schedule.backend = backend;
   reserve_operands(layout, operands.size());
   layout.offsets.assign(operands.size(), 0);
-  const std::size_t leading = largest_varying(space, operands, row_invariant);
+  const std::size_t leading = largest_varying(shape, operands, row_invariant);
   ScratchVector<Axis> outer =
-      at_least_one(axes_where(space, operands, false, bounds), operands.size());
+      at_least_one(axes_where(space, shape, operands, false, bounds), operands.size());
   ScratchVector<Axis> inner =
-      at_least_one(axes_where(space, operands, true, bounds), operands.size());
+      at_least_one(axes_where(space, shape, operands, true, bounds), operands.size());
   sort_by_memory(outer, operands, leading);
   if (!keep_order) sort_by_memory(inner, operands, leading);
   outer = merge(std::move(outer));
@@ -260,8 +260,7 @@ Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
   }
   if (rows.joined > 1) {
     const std::int64_t columns = outer.back().size * inner.back().size;
-    outer.back().from.insert(outer.back().from.end(), inner.back().from.begin(),
-                             inner.back().from.end());
+    outer.back().from.append(inner.back().from.data(), inner.back().from.size());
     outer.back().strides = std::move(inner.back().strides);
     outer.back().size = columns;
     inner.pop_back();

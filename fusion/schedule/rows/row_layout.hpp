@@ -12,11 +12,12 @@
 
 namespace kiln::fusion {
 
-/// Operands as in plan_layout(), with strides over the space's shape; `row_invariant` are those
-/// with one element for each row. If the axis that is innermost in memory is not reduced,
-/// neighbouring threads take neighbouring columns; else they share a row. `keep_order` keeps the
-/// order of the reduced axes, for results that are indices.
-Layout plan_rows(const ReduceSpace& space, std::span<const Operand> operands,
+/// Operands as in plan_layout(), with strides over `shape`, which counts in place of the space's:
+/// that may be the shape of another call. `row_invariant` are those with one element for each row.
+/// If the axis that is innermost in memory is not reduced, neighbouring threads take neighbouring
+/// columns; else they share a row. `keep_order` keeps the order of the reduced axes, for results
+/// that are indices.
+Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Operand> operands,
                  const std::vector<bool>& row_invariant, bool keep_order, Backend backend,
                  const RowFeatures& device = {}, std::span<const AxisBound> bounds = {});
 

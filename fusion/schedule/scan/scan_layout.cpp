@@ -34,17 +34,20 @@ constexpr int kAheadBytes = 128;  // in registers
 
 using Axis = MergedAxis;
 
-Axis axis_of(const ScanSpace& space, std::span<const Operand> operands, std::size_t k) {
-  Axis axis{space.shape[k], {}, {k}};
+Axis axis_of(const Dims& shape, std::span<const Operand> operands, std::size_t k) {
+  Axis axis{shape[k], {}, {k}};
+  axis.strides.reserve(operands.size());
   for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
   return axis;
 }
 
 // The axes that are not scanned, the last the fastest in the first output.
-ScratchVector<Axis> other_axes(const ScanSpace& space, std::span<const Operand> operands) {
+ScratchVector<Axis> other_axes(const Dims& shape, std::size_t scanned,
+                               std::span<const Operand> operands) {
   ScratchVector<Axis> axes;
-  for (std::size_t k = 0; k < space.shape.size(); ++k) {
-    if (k != space.axis && space.shape[k] != 1) axes.push_back(axis_of(space, operands, k));
+  axes.reserve(shape.size());
+  for (std::size_t k = 0; k < shape.size(); ++k) {
+    if (k != scanned && shape[k] != 1) axes.push_back(axis_of(shape, operands, k));
   }
   sort_by_memory(axes, operands, first_output(operands));
   return merge(std::move(axes));
@@ -101,18 +104,19 @@ void map_scan_to_threads(Layout& layout, std::int64_t rows, Backend backend) {
 
 }  // namespace
 
-Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Backend backend) {
+Layout plan_scan(const Dims& shape, std::size_t axis, std::span<const Operand> operands,
+                 Backend backend) {
   Layout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
   reserve_operands(layout, operands.size());
   const std::size_t output = first_output(operands);
-  ScratchVector<Axis> axes = other_axes(space, operands);
-  const Axis scanned = axis_of(space, operands, space.axis);
+  ScratchVector<Axis> axes = other_axes(shape, axis, operands);
+  const Axis scanned = axis_of(shape, operands, axis);
   const bool across =
       !axes.empty() && std::abs(axes.back().strides[output]) < std::abs(scanned.strides[output]);
   schedule.scan = across ? ScanSchedule::across : ScanSchedule::along;
-  if (axes.empty()) axes.push_back({1, ScratchVector<std::int64_t>(operands.size(), 0), {}});
+  if (axes.empty()) axes.push_back({1, AxisStrides(operands.size(), 0), {}});
   axes.insert(across ? axes.end() - 1 : axes.end(), scanned);
   schedule.rank = static_cast<int>(axes.size());
   schedule.width = choose_width(axes.back(), operands, backend);

@@ -5,15 +5,15 @@
 #include <span>
 #include <string>
 
-#include "fusion/infer/scan_space.hpp"
 #include "fusion/schedule/layout.hpp"
 #include "kiln/dims.hpp"
 
 namespace kiln::fusion {
 
-/// Operands as in plan_layout(), with strides over the space's shape. A block of threads scans a
-/// row along the axis; where neighbours in memory are along another axis, each thread scans
-/// columns.
-Layout plan_scan(const ScanSpace& space, std::span<const Operand> operands, Backend backend);
+/// Operands as in plan_layout(), with strides over `shape`, which is scanned along `axis`. A block
+/// of threads scans a row along the axis; where neighbours in memory are along another axis, each
+/// thread scans columns.
+Layout plan_scan(const Dims& shape, std::size_t axis, std::span<const Operand> operands,
+                 Backend backend);
 
 }  // namespace kiln::fusion

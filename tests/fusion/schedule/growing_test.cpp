@@ -55,8 +55,8 @@ Layout plan_of_rows(const Dims& shape, std::size_t axis, bool reduces, DType dty
   space.reduced[axis] = true;
   space.reductions = reduces ? 1 : 2;
   const RowFeatures features{backend == Backend::nvidia, backend == Backend::nvidia};
-  return plan_rows(space, operands_of(dtype, shape, reduces, axis), {false, false, reduces}, false,
-                   backend, features);
+  return plan_rows(space, space.shape, operands_of(dtype, shape, reduces, axis),
+                   {false, false, reduces}, false, backend, features);
 }
 
 const Growing kGrowing[] = {
@@ -97,7 +97,7 @@ const Growing kGrowing[] = {
      20, 8},
     {"running sums of longer rows",
      [](std::int64_t n, DType dtype, Backend backend) {
-       return plan_scan({{kOthers, n}, 1, {}}, operands_of(dtype, {kOthers, n}, false, 1), backend);
+       return plan_scan({kOthers, n}, 1, operands_of(dtype, {kOthers, n}, false, 1), backend);
      },
      32, 9},
 };

@@ -126,7 +126,7 @@ Layout rows_of(std::int64_t length, DType dtype, Backend backend, const RowFeatu
   std::vector<Operand> operands(2);
   operands[0] = {dtype, false, {length, 1}, 0};
   operands[1] = {dtype, true, {1, 0}, 0};
-  return plan_rows(space, operands, {false, true}, false, backend, device);
+  return plan_rows(space, space.shape, operands, {false, true}, false, backend, device);
 }
 
 TEST(RowLayout, BlocksOfAClusterShareLongRows) {
@@ -162,7 +162,7 @@ RowSchedule with_weights(std::int64_t length, DType dtype, int weights, bool roo
   operands.front().strides = operands.back().strides = {length, 1};
   operands.back().output = true;
   const std::vector<bool> uniform(operands.size(), false);
-  return plan_rows(space, operands, uniform, false, Backend::nvidia, {true, roomy})
+  return plan_rows(space, space.shape, operands, uniform, false, Backend::nvidia, {true, roomy})
       .schedule.reduction;
 }
 
@@ -222,9 +222,9 @@ TEST(RowLayout, IsThereForRowsOfNothing) {
   for (const Backend backend : {Backend::host, Backend::amd, Backend::nvidia}) {
     for (const RowFeatures device : {RowFeatures{}, RowFeatures{true, true}}) {
       EXPECT_GE(rows_of(0, DType::bf16, backend, device).schedule.reduction.rows, 1);
-      EXPECT_GE(
-          plan_rows(space, stored, {false, false}, false, backend, device).schedule.reduction.rows,
-          1);
+      EXPECT_GE(plan_rows(space, space.shape, stored, {false, false}, false, backend, device)
+                    .schedule.reduction.rows,
+                1);
     }
   }
 }
@@ -257,7 +257,7 @@ Layout columns_of(const Dims& shape, DType dtype, Backend backend) {
   std::vector<Operand> operands(2);
   operands[0] = {dtype, false, {shape[1], 1}, 0};
   operands[1] = {dtype, true, {0, 1}, 0};
-  return plan_rows(space, operands, {false, true}, false, backend);
+  return plan_rows(space, space.shape, operands, {false, true}, false, backend);
 }
 
 TEST(ColumnLayout, ReadsNeighbouringColumnsTogether) {

@@ -118,8 +118,8 @@ TEST(ScheduleHash, TellsScansOfRowsOfManyLengthsApart) {
     fusion::Operand out = in;
     out.output = true;
     const std::vector<fusion::Operand> operands = {in, out};
-    const fusion::ScanSpace rows{{2, length}, 1, {}};
-    Schedule schedule = fusion::plan_scan(rows, operands, fusion::Backend::nvidia).schedule;
+    Schedule schedule =
+        fusion::plan_scan({2, length}, 1, operands, fusion::Backend::nvidia).schedule;
     hashes.insert(hash_of(1, schedule));
     if (std::ranges::find(schedules, schedule) == schedules.end()) {
       schedules.push_back(std::move(schedule));
