@@ -19,21 +19,22 @@ namespace kiln::fusion {
 /// 12-byte divisor, aligned to 4).
 struct Parameter {
   enum class Kind : std::uint8_t {
-    pointer,     ///< to the first element of operand `index`
-    scalar,      ///< run-time scalar: argument `index`, in `dtype`
-    size,        ///< the extent of the innermost axis
-    work_items,  ///< how many there are
-    columns,     ///< work items per row, or tiles, as a divisor
-    rows,        ///< the extent of the tile axis
-    strips,      ///< tiles along the tile axis, as a divisor
-    extent,      ///< of collapsed axis `axis`, as a divisor
-    start,       ///< of operand `index`: an iota's value at the first element, or the half byte at
-                 ///< which packed elements begin
-    stride,      ///< of operand `index` along collapsed axis `axis`, in elements
-    row_count,   ///< reductions: Layout::units
-    row_blocks,  ///< products: blocks of rows, as a divisor
-    vectors,     ///< reductions: in each row
-    length,      ///< reductions: elements in each row
+    pointer,      ///< to the first element of operand `index`
+    scalar,       ///< run-time scalar: argument `index`, in `dtype`
+    size,         ///< the extent of the innermost axis
+    work_items,   ///< how many there are
+    columns,      ///< work items per row, or tiles, as a divisor
+    rows,         ///< the extent of the tile axis
+    strips,       ///< tiles along the tile axis, as a divisor
+    extent,       ///< of collapsed axis `axis`, as a divisor
+    start,        ///< of operand `index`: an iota's value at the first element, or the half byte at
+                  ///< which packed elements begin
+    stride,       ///< of operand `index` along collapsed axis `axis`, in elements
+    row_count,    ///< reductions: Layout::units
+    row_blocks,   ///< products: blocks of rows, as a divisor
+    row_repeats,  ///< products: rows for which an operand has one element, as a divisor
+    vectors,      ///< reductions: in each row
+    length,       ///< reductions: elements in each row
     column_strips,   ///< reductions: along the innermost axis, as a divisor
     splits,          ///< split reductions: parts of each row, as a divisor
     split_vectors,   ///< split reductions: vectors in each part but the last

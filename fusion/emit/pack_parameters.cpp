@@ -45,6 +45,7 @@ void pack_values(std::span<const Parameter> parameters, const Layout& layout,
         break;
       case Parameter::Kind::row_count: put_index(layout.units); break;
       case Parameter::Kind::row_blocks: put_divisor(layout.row_blocks); break;
+      case Parameter::Kind::row_repeats: put_divisor(layout.row_repeats); break;
       case Parameter::Kind::vectors: put_index(layout.vectors); break;
       case Parameter::Kind::length: put_index(layout.reduced); break;
       case Parameter::Kind::column_strips: put_divisor(layout.column_strips); break;

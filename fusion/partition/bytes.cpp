@@ -85,10 +85,13 @@ class Bytes {
     result.lower_bound = bytes_read(read);
     for (const auto& parts : graph_.stores) {
       for (const PlacedPart& part : parts) {
-        const bool updated = updated_argument(graph_, part.value).has_value();
-        const NodeId written =
-            updated ? graph_.joins[nodes_[part.value].payload].front().value : part.value;
-        result.lower_bound += bytes_of(graph_, written);
+        if (!updated_argument(graph_, part.value)) {
+          result.lower_bound += bytes_of(graph_, part.value);
+          continue;
+        }
+        for (const PlacedPart& put : graph_.joins[nodes_[part.value].payload]) {
+          result.lower_bound += bytes_of(graph_, put.value);
+        }
       }
     }
   }
@@ -202,9 +205,11 @@ class Bytes {
   Amount bytes_alone(NodeId id) const {
     const TypedNode& node = nodes_[id];
     Amount bytes;
-    // A join of one part is that part.
-    if (node.op == Op::join)
-      return graph_.joins[node.payload].size() == 1 ? Amount() : twice(stored(id));
+    // A join of one part is that part, and what is put is where it is to be.
+    if (node.op == Op::join) {
+      const bool is_part = graph_.joins[node.payload].size() == 1 || updated_argument(graph_, id);
+      return is_part ? Amount() : twice(stored(id));
+    }
     if (node.op == Op::custom_call && call_result(node.payload) == 0) {
       const PlacedCall& call = graph_.calls[call_index(node.payload)];
       for (const NodeId input : call.inputs) bytes += stored(input);

@@ -33,7 +33,8 @@ PartitionFacts::PartitionFacts(const PlacedGraph& placed)
 
 void PartitionFacts::find_updates() {
   for (std::size_t i = 0; i < graph.updates.size(); ++i) {
-    if (graph.updates[i]) updates_[graph.joins[i].front().value] = *graph.updates[i];
+    if (!graph.updates[i]) continue;
+    for (const PlacedPart& part : graph.joins[i]) updates_[part.value] = *graph.updates[i];
   }
 }
 

@@ -141,7 +141,7 @@ class Extraction {
   void put(NodeId id, const TypedNode& node) {
     moved_[id] = moved_.at(node.operands[0]);
     const auto stores_it = [&](const std::vector<PlacedPart>& parts) {
-      return parts.size() == 1 && parts[0].value == id;
+      return std::ranges::find(parts, id, &PlacedPart::value) != parts.end();
     };
     const auto join = std::ranges::find_if(whole_.joins, stores_it) - whole_.joins.begin();
     const TypedNode& array = whole_.graph.nodes[*whole_.updates[static_cast<std::size_t>(join)]];

@@ -15,6 +15,7 @@
 #include "fusion/graph/rewriter.hpp"
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/bounds.hpp"
+#include "fusion/passes/put_parts.hpp"
 #include "fusion/reference/node.hpp"
 #include "fusion/reference/value.hpp"
 #include "kiln/error.hpp"
@@ -81,15 +82,36 @@ class Placer {
 
   void dissolve() {
     dissolved_.assign(from_.graph.nodes.size(), false);
+    is_put_ = dissolved_;
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       std::vector<Part>& parts = output_parts_.emplace_back();
       dissolve({from_.graph.outputs[i], outputs_[i], {}}, true, parts);
     }
-    for (std::size_t id = from_.graph.nodes.size(); id-- > 0;) {
-      if (source(static_cast<NodeId>(id)).op != Op::concat || dissolved_[id]) continue;
-      const auto node = static_cast<NodeId>(id);
-      dissolve({node, contiguous_layout(from_.shapes[id]), {}}, false, concat_parts_[node]);
+    for (auto id = static_cast<NodeId>(from_.graph.nodes.size()); id-- > 0;) {
+      const Op op = source(id).op;
+      if (op == Op::put) dissolve_put(id);
+      if (op != Op::concat || dissolved_[id]) continue;
+      dissolve({id, contiguous_layout(from_.shapes[id]), {}}, false, concat_parts_[id]);
     }
+  }
+
+  // Each of the values that a concatenation is made of is put by itself, whoever else reads the
+  // whole.
+  void dissolve_put(NodeId id) {
+    const TypedNode& node = source(id);
+    const TypedNode& array = source(node.operands[0]);
+    const Dims shape = taken_shape(from_.shapes[id], places_of(node), axis_of(node));
+    const bool bounded = !bounds_.empty() && !bounds_[node.operands[2]].empty();
+    if (array.op != Op::input || bounded || from_.shapes[node.operands[2]] != shape) return;
+    auto parts = put_parts(from_, id, indexed_layout(node, arguments_[array.payload]));
+    if (!parts) return;
+    bool ours = true;  // nothing else reads what is above
+    for (const NodeId above : parts->above) {
+      ours = ours && uses_[above] == 1;
+      if (ours) dissolved_[above] = true;
+    }
+    for (const PutPart& part : parts->parts) is_put_[part.value] = true;
+    put_parts_[id] = std::move(parts->parts);
   }
 
   // Splits what lies at `whole.layout` into parts. The root of a join stays.
@@ -101,7 +123,8 @@ class Placer {
       const TypedNode& node = source(part.value);
       const bool stays = root && !with_root;
       // Parts of a packed array would share a byte; a join has a byte for each number.
-      const bool ours = stays || (uses_[part.value] == 1 && !is_packed(node.dtype));
+      const bool single = uses_[part.value] == 1 && !is_put_[part.value];
+      const bool ours = stays || (single && !is_packed(node.dtype));
       const bool dissolves = ours && (node.op == Op::concat || is_movable(part.value));
       if (!dissolves || !push_operands(part, open)) {
         parts.push_back(std::move(part));
@@ -221,18 +244,42 @@ class Placer {
   NodeId put(NodeId id) {
     const TypedNode& node = source(id);
     const NodeId array = moved_[node.operands[0]];
-    const ArrayLayout layout = indexed_layout(node, layout_of(array));
-    const Dims shape = taken_shape(from_.shapes[id], places_of(node), axis_of(node));
-    const TypedNode stored{Op::put,
-                           node.dtype,
-                           2,
-                           {moved_[node.operands[2]], moved_[node.operands[1]], 0},
-                           node.payload};
-    const NodeId value = builder_.append(stored, shape);
-    to_.joins.push_back({{value, layout}});
+    std::vector<PlacedPart> stored;
+    const auto store_at = [&](NodeId value, NodeId places, const Dims& shape, ArrayLayout layout) {
+      const TypedNode made{Op::put, node.dtype, 2, {value, places, 0}, node.payload};
+      stored.push_back({builder_.append(made, shape), std::move(layout)});
+    };
+    if (const auto parts = put_parts_.find(id); parts != put_parts_.end()) {
+      for (const PutPart& part : parts->second) {
+        const NodeId value = applied(part.then, moved_[part.value]);
+        store_at(value, places_in(moved_[node.operands[1]], part.places), to_.shapes[value],
+                 part.layout);
+      }
+    } else {
+      store_at(moved_[node.operands[2]], moved_[node.operands[1]],
+               taken_shape(from_.shapes[id], places_of(node), axis_of(node)),
+               indexed_layout(node, layout_of(array)));
+    }
+    to_.joins.push_back(std::move(stored));
     to_.updates.resize(to_.joins.size());
     to_.updates.back() = array;
     return builder_.append({Op::join, node.dtype, 0, {}, to_.joins.size() - 1}, from_.shapes[id]);
+  }
+
+  // Places that are seen in another shape.
+  NodeId places_in(NodeId places, const Dims& shape) {
+    if (to_.shapes[places] == shape) return places;
+    if (!is_array(placed(places))) places = copy(places);
+    const auto seen = [&] {
+      return result_layout(Op::reshape, ShapeList(shape.begin(), shape.end()), to_.shapes[places],
+                           shape, layout_of(places));
+    };
+    auto layout = seen();
+    if (!layout) {
+      places = copy(places);
+      layout = seen();
+    }
+    return view_of(viewed(to_.graph, places), shape, std::move(*layout));
   }
 
   // -- Bounds
@@ -374,14 +421,19 @@ class Placer {
     return builder_.append({Op::join, node.dtype, 0, {}, to_.joins.size() - 1}, from_.shapes[id]);
   }
 
-  PlacedPart store(const Part& part, bool output) {
-    NodeId value = moved_[part.value];
-    ArrayLayout layout = part.layout;
-    for (std::size_t k = part.then.size(); k-- > 0;) {
-      TypedNode node = source(part.then[k]);
+  // A value after operations that were applied to the whole, of which the last one is first.
+  NodeId applied(const std::vector<NodeId>& operations, NodeId value) {
+    for (std::size_t k = operations.size(); k-- > 0;) {
+      TypedNode node = source(operations[k]);
       node.operands[0] = value;
       value = builder_.append(node, to_.shapes[value]);
     }
+    return value;
+  }
+
+  PlacedPart store(const Part& part, bool output) {
+    const NodeId value = applied(part.then, moved_[part.value]);
+    ArrayLayout layout = part.layout;
     // What is a part of several arrays is copied to each when that is needed, lest all of them live
     // from the first on.
     if (!output && (uses_[part.value] > 1 || !is_computed(placed(value)))) {
@@ -458,6 +510,8 @@ class Placer {
   std::vector<bool> dissolved_;
   std::vector<std::vector<Part>> output_parts_;
   std::map<NodeId, std::vector<Part>> concat_parts_;
+  std::map<NodeId, std::vector<PutPart>> put_parts_;  ///< of a concatenation that is put
+  std::vector<bool> is_put_;                          ///< of those parts, the values
   std::vector<NodeId> moved_;
   std::map<NodeId, NodeId> bytes_;  ///< of what is unpacked
   std::map<NodeId, NodeId> copies_;

@@ -29,7 +29,7 @@ struct PlacedCall {
 
 /// Of indexed ops take and put are left (graph/indexed.hpp), with two operands: take reads a view
 /// with an indexed axis at places that broadcast to its shape, put is a value and the places at
-/// which a join of one part stores it. That join is the argument which is updated.
+/// which a join stores it. That join is the argument which is updated.
 /// Of shape ops only these are left: Op::view of an argument, a computed value, a join or a result
 /// of a call, its payload a position in `views`; and Op::join, a position in `joins`. Op::tuple is
 /// gone, and the payload of Op::custom_call is a position in `calls`, times kMostResults, plus the

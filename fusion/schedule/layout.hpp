@@ -82,6 +82,8 @@ struct OperandSchedule {
   bool addressed = false;      ///< flat kernels: no run over all axes, so that the address of each
                                ///< vector follows from its coordinates
   bool preloaded = false;      ///< GPU, with tiles: loaded before the threads of a block meet
+  bool repeats = false;        ///< products: one element for Layout::row_repeats neighbouring rows,
+                               ///< or for an output one place
   bool before_pdl_wait = false;  ///< may be read before the kernel's PDL wait
   int ways = 1;                  ///< how many operands are interleaved, this one included
   int way = 0;                   ///< elements from the first of them to this one
@@ -250,6 +252,7 @@ struct Layout {
   std::int64_t reduced = 0;            ///< reductions and scans: elements in each row; attention:
                                        ///< keys
   std::int64_t row_blocks = 0;         ///< products: blocks of rows in each batch
+  std::int64_t row_repeats = 1;        ///< products: rows for which some operands have one element
   std::int64_t splits = 1;             ///< split reductions: parts of each row
   ScratchVector<std::int64_t> split_strides;  ///< of each operand (Operand::split_stride)
   ScratchVector<IndexedAxis> indexed;         ///< of each operand

@@ -81,7 +81,9 @@ class IndexedSpec {
     fusion::PlacedPart part = parts.front();
     if (const auto argument = fusion::updated_argument(placed_, part.value)) {
       updates_.emplace_back(i, placed_.graph.nodes[*argument].payload);
-      part = placed_.joins[placed_.graph.nodes[part.value].payload].front();
+      const auto& stored = placed_.joins[placed_.graph.nodes[part.value].payload];
+      if (stored.size() != 1) refuse("put stores several values that are concatenated");
+      part = stored.front();
     }
     if (parts.size() != 1 || !fusion::is_computed(placed_.graph.nodes[part.value])) {
       refuse("an output is stored by several kernels");

@@ -28,9 +28,7 @@ std::optional<fusion::Layout> products_of(const fusion::TypedGraph& graph, const
                                           const Dims& shape,
                                           std::span<const fusion::Operand> operands,
                                           fusion::Backend backend, bool tiles) {
-  if (rows.space.splits > 1 || !graph.indexed.empty() || !graph.bounds.empty()) {
-    return std::nullopt;
-  }
+  if (rows.space.splits > 1 || !graph.bounds.empty()) return std::nullopt;
   return fusion::plan_products(graph, rows.space, shape, operands, rows.row_invariant, backend,
                                tiles);
 }

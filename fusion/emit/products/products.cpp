@@ -157,6 +157,8 @@ void ProductEmitter::collect_parameters() {
   out_.add_count(P::length, "length");
   out_.add_count(P::row_count, "row_count");
   if (batch_axes() > 0 || in_tiles()) out_.add_divisor(P::row_blocks, "row_blocks");
+  if (std::ranges::any_of(schedule_.operands, &OperandSchedule::repeats))
+    out_.add_divisor(P::row_repeats, "row_repeats");
   if (has_groups()) out_.add_divisor(P::columns, "columns");
   for (std::uint32_t k = 1; k < inner(); ++k) {
     if (k < batch_axes() || k > first_reduced())
@@ -170,6 +172,10 @@ void ProductEmitter::collect_parameters() {
     }
     for (std::uint32_t k = 0; k < rank(); ++k) {
       if (has_stride(i, k)) out_.add_offset(P::stride, operands_[i].stride_name(k), i, k);
+    }
+    if (place_of(i) != nullptr) {
+      out_.add_offset(P::place_stride, operands_[i].name + "_place_stride", i);
+      out_.add_offset(P::place_count, operands_[i].name + "_places", i);
     }
   }
 }
@@ -199,7 +205,9 @@ void ProductEmitter::find_rows(int depth) {
     std::string text = schedule_.operands[i].start ? operand.name + "_start" : "";
     for (std::uint32_t k = 0; k < first_reduced(); ++k) {
       if (!has_stride(i, k)) continue;
-      text += fmt::format("{}{}({}) * {}", text.empty() ? "" : " + ", signed_index_, at(k),
+      const bool repeats = k == row_axis() && schedule_.operands[i].repeats;
+      text += fmt::format("{}{}({}) * {}", text.empty() ? "" : " + ", signed_index_,
+                          repeats ? fmt::format("divide({}, row_repeats)", at(k)) : at(k),
                           operands_[i].stride_name(k));
     }
     if (text.empty()) continue;
@@ -245,8 +253,18 @@ void ProductEmitter::emit_results(int depth) {
   }
 }
 
-std::string ProductEmitter::store(std::size_t i, const std::string& row) const {
+const NodeId* ProductEmitter::place_of(std::size_t i) const {
+  if (!operands_[i].output) return nullptr;
+  const auto first = std::ranges::find_if(operands_, &OperandText::output);
+  return graph_.place_of(true, i - static_cast<std::size_t>(first - operands_.begin()));
+}
+
+std::string ProductEmitter::store(std::size_t i, const std::string& of_row) const {
   const OperandText& operand = operands_[i];
+  const std::string row =
+      schedule_.operands[i].repeats
+          ? fmt::format("{0} - divide({0}, row_repeats) * row_repeats.divisor", of_row)
+          : of_row;
   std::string pointer = operand.name + "_data";
   for (std::uint32_t k = 0; k < first_reduced(); ++k) {
     if (!has_stride(i, k)) continue;
@@ -257,8 +275,12 @@ std::string ProductEmitter::store(std::size_t i, const std::string& row) const {
                                            : fmt::format("at_{}", k),
                            operands_[i].stride_name(k));
   }
-  return fmt::format("*({}) = to<{}>({});", pointer, storage_type(operand.dtype),
-                     values_[operand.value]);
+  const std::string value =
+      fmt::format("to<{}>({})", storage_type(operand.dtype), values_[operand.value]);
+  const NodeId* place = place_of(i);
+  if (place == nullptr) return fmt::format("*({}) = {};", pointer, value);
+  return fmt::format("if (is_place({0}, {1}_places)) *({2} + {3}({0}) * {1}_place_stride) = {4};",
+                     values_[*place], operand.name, pointer, signed_index_, value);
 }
 
 KernelDescription emit_products(const TypedGraph& graph, const Schedule& schedule,

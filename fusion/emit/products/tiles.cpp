@@ -290,6 +290,7 @@ void ProductEmitter::store_tiles() {
   for (const OperandText& operand : operands_) {
     if (operand.output) results.push_back(operand.value);
   }
+  for (const IndexedOperand& operand : graph_.indexed) results.push_back(operand.place);
   wanted_ = all_of(std::move(results));
   one_column_ = true;
   const std::string second =

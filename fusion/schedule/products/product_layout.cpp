@@ -26,11 +26,12 @@ constexpr std::int64_t kFilled = 1 << 17;  // threads
 
 using Axis = MergedAxis;
 
-// One pass, whose results are all that is stored.
+// One pass, whose results are all that is stored, be it at places that data says.
 bool is_product(const TypedGraph& graph, const Dims& shape, std::span<const Operand> operands,
                 const std::vector<bool>& row_invariant) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].output && (!row_invariant[i] || is_packed(operands[i].dtype))) return false;
+    if (!operands[i].output && operands[i].indexed.exists()) return false;
   }
   ScratchVector<bool> after(graph.nodes.size(), false);
   for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
@@ -106,6 +107,42 @@ ArrangedAxes arrange(ScratchVector<Axis> outer, ScratchVector<Axis> reduced, std
   return axes;
 }
 
+// Where rows lie along two axes, operands that have one element for all of the inner one would keep
+// these apart, and so would outputs to which data says a place for each index of the outer one:
+// that would be a batch of few rows. Instead rows are counted along both; such an input is found by
+// the quotient, such an output's element at its place by the remainder.
+struct RepeatedRows {
+  std::int64_t rows = 1;
+  ScratchVector<bool> operands;
+};
+
+RepeatedRows merge_repeated(ScratchVector<Axis>& outer, const ScratchVector<Axis>& reduced,
+                            std::span<const Operand> operands, std::size_t weights) {
+  const RepeatedRows none{1, ScratchVector<bool>(operands.size(), false)};
+  std::size_t count = outer.size();
+  while (count > 0 && outer[count - 1].strides[weights] == 0) --count;
+  if (count < 2) return none;
+  Axis& around = outer[count - 2];
+  const Axis& inner = outer[count - 1];
+  RepeatedRows repeated{inner.size, none.operands};
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (around.strides[i] == inner.strides[i] * inner.size) continue;
+    const bool of_row =
+        std::ranges::all_of(reduced, [&](const Axis& axis) { return axis.strides[i] == 0; });
+    const bool found =
+        operands[i].output ? around.strides[i] == 0 : inner.strides[i] == 0 && of_row;
+    if (!found) return none;
+    repeated.operands[i] = true;
+  }
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    if (!repeated.operands[i] || operands[i].output) around.strides[i] = inner.strides[i];
+  }
+  around.size *= inner.size;
+  around.from.append(inner.from.data(), inner.from.size());
+  outer.erase(outer.begin() + static_cast<std::ptrdiff_t>(count - 1));
+  return repeated;
+}
+
 bool rows_begin_with_bytes(const Operand& operand, std::size_t index,
                            const ScratchVector<Axis>& axes) {
   bool whole = operand.offset % 2 == 0;
@@ -166,6 +203,7 @@ void schedule_operands(Schedule& schedule, const ScratchVector<Axis>& axes,
   for (std::size_t i = 0; i < operands.size(); ++i) {
     OperandSchedule operand;
     operand.access = access_of(axes, i);
+    operand.indexing = operands[i].indexed.exists() ? Indexing::row : Indexing::none;
     operand.start = is_packed(operands[i].dtype) && operands[i].offset % 2 != 0;
     for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
       if (axes[k].strides[i] != 0) operand.outer_axes |= std::uint64_t{1} << k;
@@ -196,6 +234,7 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   sort_by_memory(reduced, operands, weights);
   outer = merge(std::move(outer));
   reduced = merge(std::move(reduced));
+  const RepeatedRows repeated = merge_repeated(outer, reduced, operands, weights);
   for (const std::int64_t stride : reduced.back().strides) {
     if (stride != 0 && stride != 1) return std::nullopt;
   }
@@ -224,7 +263,11 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   schedule.products.lanes =
       backend == Backend::host ? schedule.width : std::min(schedule.width, kLanesAtATime);
   layout.rows = arranged.rows.size;
+  layout.row_repeats = repeated.rows;
   schedule_operands(schedule, axes, operands);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    schedule.operands[i].repeats = repeated.operands[i];
+  }
   if (tiles) choose_tiles(graph, operands, axes, layout);
   layout.units = layout.rows;
   layout.reduced = 1;
@@ -248,6 +291,7 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
     layout.strides.emplace_back(axes.size());
     for (std::size_t k = 0; k < axes.size(); ++k) layout.strides[i][k] = axes[k].strides[i];
     layout.offsets.push_back(operands[i].offset);
+    layout.indexed.push_back(operands[i].indexed);
     layout.starts.push_back(is_packed(operands[i].dtype) ? operands[i].offset & 1 : 0);
   }
   return layout;

@@ -129,6 +129,59 @@ TEST_P(Indexed, ReadsWhatHasBeenPut) {
   }
 }
 
+// One place for each row of weights, for all rows of a head, and for those of each sequence.
+TEST_P(Indexed, StoresWhatProductsGive) {
+  const HostArray w = random_array(DType::f16, {6, 8, 64}, 21);
+  const HostArray x = random_array(DType::f32, {64}, 22);
+  const HostArray heads = integers(DType::i32, {6}, {3, -1, 8, 0, 9, 5});
+  const HostArray cache = random_array(DType::f16, {9, 8, 1}, 23);
+  std::vector<std::int64_t> shuffled;  // some before the first place and after the last
+  for (std::int64_t k = 0; k < 48; ++k) shuffled.push_back(k * 7 % 48 - 4);
+  const HostArray rows = integers(DType::i64, {6, 8}, shuffled);
+  const HostArray flat = random_array(DType::f32, {40, 1}, 24);
+  check("put(c, i, f16(sum(w * x, -1)))", {cache, heads, w, x}, 1e-5);
+  check("s = sum(w * x, -1); put(c, i, s), s * 2", {w, x, flat, rows}, 1e-5);
+  const HostArray xs = random_array(DType::f32, {3, 1, 1, 64}, 25);
+  const HostArray places =
+      integers(DType::i32, {3, 6}, {3, 8, -1, 0, 5, 9, 1, 2, 4, 7, -7, 6, -1, 100, 9, -3, 11, -1});
+  check("put(c, i, f16(sum(w * x, -1)))", {cache, places, w, xs}, 1e-5);
+}
+
+// As keys and values are: pairs of rows are turned, and stored beside each other in the cache and
+// in an array that others read.
+TEST_P(Indexed, StoresEachPartOfWhatIsConcatenated) {
+  const HostArray places =
+      integers(DType::i32, {3, 6}, {-1, -1, 3, 8, -1, 9, 5, -1, 4, 7, 1, 2, -1, 0, 6, 9, -2, -1});
+  const HostArray cache = random_array(DType::f16, {9, 32}, 26);
+  const HostArray x = random_array(DType::bf16, {3, 128}, 27);
+  const HostArray w = random_array(DType::u4, {192, 2, 64}, 28);
+  const HostArray scale = random_array(DType::f16, {192, 2, 1}, 29);
+  const HostArray turn = random_array(DType::f32, {3, 6, 16, 2}, 30);
+  const std::string text =
+      "p = reshape(sum(w * s * reshape(x, -1, 1, 2, 64), -1, -2), 3, 6, 16, 2); "
+      "a = p[..., 0]; b = p[..., 1]; c = t[..., 0]; d = t[..., 1]; "
+      "y = reshape(stack(-1, a * c - b * d, a * d + b * c), 3, 6, 32); "
+      "k = put(cache, i, y); ";
+  const std::vector<HostArray> inputs{w, scale, x, turn, cache, places};
+  for (const How how : {How::program, How::recorded}) {
+    check(text + "k, sum(y[:, :2], -1)", inputs, 1e-3, how);
+    check(text + "k", inputs, 1e-3, how);
+  }
+  const HostArray u = random_array(DType::f32, {2, 5}, 31);
+  const HostArray v = random_array(DType::f32, {2, 3}, 32);
+  const HostArray rows = integers(DType::u8, {2}, {6, 1});
+  const HostArray r = random_array(DType::f32, {7, 8}, 33);
+  check("put(r, i, concat(1, exp(u), v * 2))", {r, rows, u, v}, 1e-5, How::program);
+  check("c = concat(1, exp(reshape(sum(u, -1), 2, 1)), v[:, :2]); put(r, i, c), c * 2",
+        {u, v, random_array(DType::f32, {7, 3}, 35), rows}, 1e-5, How::program);
+  check("put(r, i, concat(1, u, v))", {r, rows, u, v}, 0, How::program);
+  check("put(r, i, concat(1, softmax(u, -1), v + 1) * 2)", {r, rows, u, v}, 1e-5, How::program);
+  const HostArray two = integers(DType::i32, {4}, {6, -1, 0, 3});
+  const HostArray wide = random_array(DType::f32, {2, 8}, 34);
+  // Parts along the axis of the places have places of their own.
+  check("put(r, i, concat(0, exp(u), u + 1))", {r, two, wide}, 1e-5, How::program);
+}
+
 TEST_P(Indexed, StoresInMemoryThatGraphsMove) {
   jit::Backend& backend = jit::backend(device());
   const Stream stream{device(), nullptr};

@@ -1,0 +1,31 @@
+// What put stores, where that is concatenated of values that kernels compute: each of them can then
+// be stored by the kernel that computes it. Part of placing views (place_views.hpp).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "fusion/graph/shape_ops.hpp"
+#include "fusion/infer/shapes.hpp"
+
+namespace kiln::fusion {
+
+struct PutPart {
+  NodeId value = 0;
+  Dims places;  ///< the shape of the places that are the value's, which broadcasts to its own
+  ArrayLayout layout;  ///< of the value in the array that is updated, at the first place
+  std::vector<NodeId>
+      then;  ///< operations of one operand to apply to the value, the last one first
+};
+
+struct PutParts {
+  std::vector<PutPart> parts;
+  std::vector<NodeId> above;  ///< the parts: concatenations, reshapes, operations of one operand
+};
+
+/// The values that the value of node `put` is concatenated of. `layout` is that of all it stores.
+/// Nothing if it is one value, if one of them is computed by no kernel, or if a part has no places
+/// or layout of its own.
+std::optional<PutParts> put_parts(const ShapedGraph& graph, NodeId put, const ArrayLayout& layout);
+
+}  // namespace kiln::fusion
