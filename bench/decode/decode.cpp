@@ -88,7 +88,7 @@ struct Options {
 // A real model: whether it says what its file expects after token 1. Returns whether it does.
 bool tell(const Options& options, const Memory& memory) {
   const Tensors file = read_safetensors(options.weights);
-  const Weights weights(stories260k(file), memory);
+  const Weights weights = stories260k(file, memory);
   const Tensor& greedy = file.at("greedy_tokens");
   std::vector<std::int32_t> expected(greedy.bytes.size() / sizeof(std::int32_t));
   std::memcpy(expected.data(), greedy.bytes.data(), greedy.bytes.size());
@@ -101,6 +101,19 @@ bool tell(const Options& options, const Memory& memory) {
   fmt::print("{}\n{} tokens, {}\n", fmt::join(tokens, " "), tokens.size(),
              right ? "as expected" : "other ones than expected");
   return right;
+}
+
+// That a token reads of weights: all but the embedding, of which it reads a row.
+std::int64_t bytes_of(const Weights& weights) {
+  std::int64_t bytes = 0;
+  const auto add = [&](const Views& views) {
+    for (const auto& [name, view] : views) {
+      if (name != "embedding") bytes += view.size() * bits(view.dtype()) / 8;
+    }
+  };
+  add(weights.ends);
+  for (const Views& layer : weights.layers) add(layer);
+  return bytes;
 }
 
 nlohmann::ordered_json measure(const Options& options, const Weights& weights, const Memory& memory,
@@ -120,7 +133,10 @@ nlohmann::ordered_json measure(const Options& options, const Weights& weights, c
     all.push_back(seconds_since(begin) / options.tokens);
   }
   const double time = median(all);
-  const double bytes = static_cast<double>(weights.bytes + decoder.cache_bytes());
+  const Shape& shape = weights.shape;
+  const std::int64_t cache_bytes =
+      2 * shape.layers * batch * last * shape.kv_heads * shape.head() * bits(shape.cache) / 8;
+  const std::int64_t bytes = bytes_of(weights) + cache_bytes;
   nlohmann::ordered_json result = {
       {"batch", batch},
       {"position", position},
@@ -128,24 +144,27 @@ nlohmann::ordered_json measure(const Options& options, const Weights& weights, c
       {"tokens_per_second", static_cast<double>(batch) / time},
       {"token_us", time * 1e6},
       {"host_us", median(host) * 1e6},
-      {"bytes", weights.bytes + decoder.cache_bytes()},
-      {"of_copy", bytes / time / copy},
+      {"bytes", bytes},
+      {"of_copy", static_cast<double>(bytes) / time / copy},
   };
   fmt::print(
       "batch {}, position {}: {:.1f} tokens/s, {:.0f} us a token, host {:.1f} us, {:.2f} GB, "
       "{:.2f} of a copy\n",
       batch, position, static_cast<double>(batch) / time, time * 1e6, median(host) * 1e6,
-      bytes * 1e-9, bytes / time / copy);
+      static_cast<double>(bytes) * 1e-9, static_cast<double>(bytes) / time / copy);
+  // What the pieces of a program hand on to each other where each is launched alone.
+  decoder.add("qkv", kiln::DType::f32, {batch, shape.heads + 2 * shape.kv_heads, shape.head()});
+  decoder.add("mixed", shape.activations, {batch, shape.width});
+  decoder.add("r", kiln::DType::f32, {batch, shape.width});
+  decoder.add("gated", shape.activations, {batch, shape.hidden});
+  decoder.add("best", kiln::DType::i32, {batch});
   decoder.reset({1}, position);
   for (const Decoder::Piece& piece : decoder.pieces()) {
-    const auto& kind = piece.kind;
-    const kiln::Program program = kiln::parse_program(kind, piece.text + piece.results);
-    kiln::Graph graph = kiln::record(memory.stream.device, [&](kiln::Recorder& recorder) {
-      decoder.record(recorder, program, piece.of_layer);
-    });
+    kiln::Graph graph = kiln::record(
+        memory.stream.device, [&](kiln::Recorder& recorder) { decoder.record(recorder, piece); });
     const double own = time_of(graph, memory, 4);
-    result["kinds"][kind] = {{"operations", graph.operations().size()}, {"us", own * 1e6}};
-    fmt::print("  {:<10} {:>4} operations {:>9.1f} us\n", kind, graph.operations().size(),
+    result["kinds"][piece.kind] = {{"operations", graph.operations().size()}, {"us", own * 1e6}};
+    fmt::print("  {:<10} {:>4} operations {:>9.1f} us\n", piece.kind, graph.operations().size(),
                own * 1e6);
   }
   return result;
@@ -176,7 +195,7 @@ int run(int count, char** values) {
   shape.activations = kiln::parse_dtype(options.activations).value();
   shape.cache = kiln::parse_dtype(options.cache).value();
   const double copy = copy_speed(memory);
-  const Weights weights(random_model(shape), memory);
+  const Weights weights = random_model(shape, memory);
   nlohmann::ordered_json all = {{"shape", options.shape},
                                 {"model",
                                  {{"layers", shape.layers},

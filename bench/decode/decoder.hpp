@@ -4,8 +4,6 @@
 // prompt as matrices, with its GEMM as a kiln::LibraryCall (src/program/gemm.md).
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <kiln/kiln.hpp>
 #include <map>
 #include <optional>
@@ -34,35 +32,25 @@ struct Tensor {
 using Tensors = std::map<std::string, Tensor>;
 using Views = std::map<std::string, kiln::View>;
 
-/// Weights on the host. Matrices are [rows, columns] of floats, or [rows, groups, group] of u4 with
+/// Every tensor of a .safetensors file. Throws std::runtime_error for what is none.
+Tensors read_safetensors(const std::string& path);
+
+/// Weights on a device. Matrices are [rows, columns] of floats, or [rows, groups, group] of u4 with
 /// NAME_scale and NAME_bias [rows, groups, 1]. A layer has norm1, norm2 [width], wqkv (of queries,
 /// keys and values), wo, w13 (of gates and of what they are multiplied with) and w2; the ends have
 /// embedding [vocabulary, width] of floats, norm [width] and output.
-struct Model {
-  Shape shape;
-  Tensors ends;
-  std::vector<Tensors> layers;  ///< or one for all
-};
-
-/// Every tensor of a .safetensors file. Throws std::runtime_error for what is none.
-Tensors read_safetensors(const std::string& path);
-/// The model of tests/data/stories260k.safetensors.
-Model stories260k(const Tensors& file);
-
-/// A model's weights on a device; all layers have memory of their own.
 struct Weights {
-  Weights(const Model& model, const Memory& memory);
   Shape shape;
   Views ends;
   std::vector<Views> layers;
-  std::uint64_t bytes = 0;  ///< that a token reads: all but the embedding
 };
+/// The model of tests/data/stories260k.safetensors.
+Weights stories260k(const Tensors& file, const Memory& memory);
 
 /// `batch` sequences of up to `positions` tokens.
 class Decoder {
  public:
-  Decoder(const Weights& weights, Memory memory, std::int64_t batch, std::int64_t positions);
-
+  Decoder(const Weights& weights, const Memory& memory, std::int64_t batch, std::int64_t positions);
   /// Begins all sequences anew, each with `prompt` from `position` on, as if tokens before that had
   /// been decoded. Waits.
   void reset(const std::vector<std::int32_t>& prompt, std::int64_t position = 0) const;
@@ -72,9 +60,7 @@ class Decoder {
   std::vector<std::int32_t> tokens(std::int64_t sequence = 0) const;
   /// The logits of the last step, [batch, vocabulary]. Waits.
   std::vector<float> logits() const;
-
   const kiln::Graph& graph() const { return *token_; }
-  std::uint64_t cache_bytes() const;  ///< of keys and values, for all positions
 
   /// A part of a token: what it computes, in kiln's text form, and the names of its results.
   struct Piece {
@@ -82,20 +68,18 @@ class Decoder {
     bool of_layer = true;
   };
   std::vector<Piece> pieces() const;
-  /// Records a program, for every layer or once. Arguments and results are named after what is in
-  /// memory.
-  void record(kiln::Recorder& recorder, const kiln::Program& program, bool of_layer);
+  /// Records a piece, for every layer or once. Its arguments and results are named after what is in
+  /// memory: weights, and what has been added.
+  void record(kiln::Recorder& recorder, const Piece& piece);
+  void add(const std::string& name, kiln::DType dtype, const kiln::Dims& shape);
 
  private:
-  void add_state();
-  void run(kiln::Recorder& recorder, const kiln::Program& program, const Views& weights);
-
-  const Weights& weights_;
-  const Shape& shape_;
-  Memory memory_;
-  std::int64_t batch_, positions_;
-  std::vector<Views> layers_;  ///< weights, keys and values of each
+  const Shape shape_;
+  const Memory memory_;
+  const std::int64_t batch_, positions_;
   Views state_;                ///< what layers share
+  std::vector<Views> layers_;  ///< weights, keys and values
+  Views ends_;
   kiln::View workspace_;
   std::optional<kiln::Graph> token_;
 };

@@ -31,9 +31,9 @@ std::uint16_t half(double number) {
 
 }  // namespace
 
-Model random_model(const Shape& shape) {
+Weights random_model(const Shape& shape, const Memory& memory) {
   std::mt19937_64 random(1);
-  Model model{shape, {}, {{}}};
+  Tensors layer, ends;
   const auto matrix = [&](Tensors& to, const std::string& name, std::int64_t rows,
                           std::int64_t columns) {
     const std::int64_t groups = columns / shape.group;
@@ -47,21 +47,31 @@ Model random_model(const Shape& shape) {
     to[name + "_scale"] = tensor_of(DType::f16, {rows, groups, 1}, std::vector(count, half(scale)));
     to[name + "_bias"] = tensor_of(DType::f16, {rows, groups, 1}, std::vector(count, negative));
   };
-  Tensors& layer = model.layers[0];
-  layer["norm1"] = layer["norm2"] = model.ends["norm"] = ones(shape.width);
+  layer["norm1"] = layer["norm2"] = ends["norm"] = ones(shape.width);
   matrix(layer, "wqkv", shape.width + 2 * shape.kv_heads * shape.head(), shape.width);
   matrix(layer, "wo", shape.width, shape.width);
   matrix(layer, "w13", 2 * shape.hidden, shape.width);
   matrix(layer, "w2", shape.width, shape.hidden);
-  matrix(model.ends, "output", shape.vocabulary, shape.width);
+  matrix(ends, "output", shape.vocabulary, shape.width);
   std::vector<std::uint16_t> embedding(static_cast<std::size_t>(shape.vocabulary * shape.width));
   std::uint64_t state = 1;
   for (std::uint16_t& number : embedding) {  // bf16 between -2 and 2
     state = state * 6364136223846793005U + 1442695040888963407U;
     number = static_cast<std::uint16_t>((state >> 48 & 0x807f) | (0x3f80 - 0x80 * (state >> 62)));
   }
-  model.ends["embedding"] = tensor_of(DType::bf16, {shape.vocabulary, shape.width}, embedding);
-  return model;
+  ends["embedding"] = tensor_of(DType::bf16, {shape.vocabulary, shape.width}, embedding);
+  Weights weights{shape, {}, {}};
+  const auto place = [&](const Tensors& tensors) {
+    Views views;
+    for (const auto& [name, tensor] : tensors) {
+      views[name] = memory.array(tensor.dtype, tensor.shape);
+      memory.to_device(views[name].data(), tensor.bytes.data(), tensor.bytes.size());
+    }
+    return views;
+  };
+  weights.ends = place(ends);
+  for (std::int64_t i = 0; i < shape.layers; ++i) weights.layers.push_back(place(layer));
+  return weights;
 }
 
 }  // namespace decode

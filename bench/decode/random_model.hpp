@@ -5,7 +5,8 @@
 
 namespace decode {
 
-/// Random weights of u4 with groups of `shape.group`, of which all layers have the same.
-Model random_model(const Shape& shape);
+/// Random weights of u4 with groups of `shape.group`: the same for all layers, each of which has
+/// memory of its own.
+Weights random_model(const Shape& shape, const Memory& memory);
 
 }  // namespace decode

@@ -5,33 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
-#include <utility>
 
 #include "decoder.hpp"
 
 namespace decode {
-namespace {
-
-using kiln::DType;
-
-// Rows of matrix `layer` of several tensors [layers, rows, columns], one after the other.
-Tensor rows_of(const Tensors& file, std::int64_t layer, std::initializer_list<const char*> names) {
-  Tensor result{DType::f32, {0}, {}};
-  for (const char* name : names) {
-    const Tensor& all = file.at(name);
-    const std::size_t bytes = all.bytes.size() / static_cast<std::size_t>(all.shape[0]);
-    const auto first = all.bytes.begin() + layer * static_cast<std::ptrdiff_t>(bytes);
-    result.bytes.insert(result.bytes.end(), first, first + static_cast<std::ptrdiff_t>(bytes));
-    if (all.shape.size() == 2) {
-      result.shape = {all.shape[1]};
-    } else {
-      result.shape = {result.shape[0] + all.shape[1], all.shape[2]};
-    }
-  }
-  return result;
-}
-
-}  // namespace
 
 Tensors read_safetensors(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -60,27 +37,45 @@ Tensors read_safetensors(const std::string& path) {
   return tensors;
 }
 
-Model stories260k(const Tensors& file) {
-  Model model;
-  Shape& shape = model.shape;
-  shape = {.layers = file.at("wq").shape[0],
-           .width = file.at("wq").shape[1],
-           .hidden = file.at("w1").shape[1],
-           .heads = 8,
-           .kv_heads = 4,
-           .vocabulary = file.at("tok_embeddings").shape[0]};
-  for (std::int64_t i = 0; i < shape.layers; ++i) {
-    model.layers.push_back({{"norm1", rows_of(file, i, {"attention_norm"})},
-                            {"norm2", rows_of(file, i, {"ffn_norm"})},
-                            {"wqkv", rows_of(file, i, {"wq", "wk", "wv"})},
-                            {"wo", rows_of(file, i, {"wo"})},
-                            {"w13", rows_of(file, i, {"w1", "w3"})},
-                            {"w2", rows_of(file, i, {"w2"})}});
+Weights stories260k(const Tensors& file, const Memory& memory) {
+  const kiln::Dims& wq = file.at("wq").shape;
+  Weights weights;
+  weights.shape = {.layers = wq[0],
+                   .width = wq[1],
+                   .hidden = file.at("w1").shape[1],
+                   .heads = 8,
+                   .kv_heads = 4,
+                   .vocabulary = file.at("tok_embeddings").shape[0]};
+  const auto place = [&](const Tensor& tensor) {
+    const kiln::View view = memory.array(tensor.dtype, tensor.shape);
+    memory.to_device(view.data(), tensor.bytes.data(), tensor.bytes.size());
+    return view;
+  };
+  for (std::int64_t i = 0; i < wq[0]; ++i) {
+    // Of tensors [layers, rows, columns] or [layers, rows], the rows of this one after the other.
+    const auto rows_of = [&](std::initializer_list<const char*> names) {
+      Tensor rows{kiln::DType::f32, {0}, {}};
+      for (const char* name : names) {
+        const Tensor& all = file.at(name);
+        const auto bytes = static_cast<std::ptrdiff_t>(all.bytes.size()) / wq[0];
+        const auto first = all.bytes.begin() + i * bytes;
+        rows.bytes.insert(rows.bytes.end(), first, first + bytes);
+        rows.shape = all.shape.size() == 2 ? kiln::Dims{all.shape[1]}
+                                           : kiln::Dims{rows.shape[0] + all.shape[1], all.shape[2]};
+      }
+      return place(rows);
+    };
+    weights.layers.push_back({{"norm1", rows_of({"attention_norm"})},
+                              {"norm2", rows_of({"ffn_norm"})},
+                              {"wqkv", rows_of({"wq", "wk", "wv"})},
+                              {"wo", rows_of({"wo"})},
+                              {"w13", rows_of({"w1", "w3"})},
+                              {"w2", rows_of({"w2"})}});
   }
-  model.ends = {{"embedding", file.at("tok_embeddings")},
-                {"output", file.at("tok_embeddings")},
-                {"norm", file.at("norm")}};
-  return model;
+  weights.ends = {{"embedding", place(file.at("tok_embeddings"))},
+                  {"output", place(file.at("tok_embeddings"))},
+                  {"norm", place(file.at("norm"))}};
+  return weights;
 }
 
 }  // namespace decode

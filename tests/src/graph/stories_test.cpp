@@ -63,10 +63,9 @@ class Stories : public testing::DeviceTest {
   };
 
   Errors errors_of_logits(DType activations, DType cache) {
-    decode::Model model = decode::stories260k(file);
-    model.shape.activations = activations;
-    model.shape.cache = cache;
-    const decode::Weights weights(model, own_memory());
+    decode::Weights weights = decode::stories260k(file, own_memory());
+    weights.shape.activations = activations;
+    weights.shape.cache = cache;
     const auto vocabulary = static_cast<std::size_t>(weights.shape.vocabulary);
     const std::vector<float> expected = elements<float>(file.at("greedy_logits"));
     const std::size_t count = tokens_of(expected.size() / vocabulary);
@@ -100,7 +99,7 @@ class Stories : public testing::DeviceTest {
 };
 
 TEST_P(Stories, AreTheKnownTokens) {
-  const decode::Weights weights(decode::stories260k(file), own_memory());
+  const decode::Weights weights = decode::stories260k(file, own_memory());
   std::vector<std::int32_t> expected = elements<std::int32_t>(file.at("greedy_tokens"));
   expected.resize(tokens_of(expected.size()));
   decode::Decoder decoder(weights, own_memory(), 1, static_cast<std::int64_t>(expected.size()));
@@ -134,7 +133,7 @@ TEST_P(Stories, HaveNearlyTheLogitsOfTheModelInNarrowFloats) {
 
 // Sequences of a batch stand beside each other, each at its own position.
 TEST_P(Stories, OfABatchAreThoseOfEach) {
-  const decode::Weights weights(decode::stories260k(file), own_memory());
+  const decode::Weights weights = decode::stories260k(file, own_memory());
   std::vector<std::int32_t> expected = elements<std::int32_t>(file.at("greedy_tokens"));
   expected.resize(tokens_of(24));
   expected.insert(expected.begin(), 1);
