@@ -289,11 +289,21 @@ LayoutReport explain(const Dims& shape, std::span<const Operand> operands,
         rows.vectors == 0 || schedule.backend == Backend::host ? "read once for each pass"
                                                                : "kept on chip"));
   }
+  for (const int axis : schedule.bounds) {
+    report.axes.push_back(
+        fmt::format("one of {} ends where data says: what lies beyond is neither "
+                    "read nor stored",
+                    plural(layout.shape[static_cast<std::size_t>(axis)], "element")));
+  }
   report.width = schedule.attention.threads != 0 ? explain_attention_width(layout)
                                                  : explain_width(operands, names, layout);
   report.index = explain_index(names, layout);
   for (std::size_t i = 0; i < operands.size(); ++i) {
     report.operands.push_back(explain_operand(operands[i], names, layout, i));
+    if (!operands[i].indexed.exists()) continue;
+    report.operands.back().access += fmt::format(", where data says: one of {}, {} apart",
+                                                 plural(operands[i].indexed.extent, "place"),
+                                                 plural(operands[i].indexed.stride, "element"));
   }
   return report;
 }

@@ -13,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Explained {
   Layout layout;
@@ -66,6 +67,25 @@ TEST(Explain, SaysWhyAnAccessIsNoWider) {
       explained({64}, {operand(DType::f32, {3}), operand(DType::f32, {1}, true)});
   EXPECT_EQ(strided.report.operands[0].reason,
             "its neighbours are 3 elements apart along the innermost axis");
+}
+
+TEST(Explain, SaysWhatDataSays) {
+  Operand rows = operand(DType::f32, {0, 1});
+  rows.indexed = {64, 1000};
+  rows.index_operands = 2;
+  const std::vector<Operand> operands{rows, operand(DType::i32, {1, 0}),
+                                      operand(DType::i32, {0, 0}),
+                                      operand(DType::f32, {64, 1}, true)};
+  static const std::vector<std::string> kNames = {"x_rows", "i", "n", "out"};
+  const Dims shape{8, 64};
+  const AxisBound bound{0, 4};
+  const Layout layout = plan_layout(shape, operands, Backend::amd, std::span(&bound, 1));
+  const LayoutReport report = explain(shape, operands, kNames, layout);
+  EXPECT_THAT(report.axes.back(), HasSubstr("one of 8 elements ends where data says"));
+  EXPECT_EQ(
+      report.operands[0].access,
+      "contiguous, 16 bytes at a time, where data says: one of 1000 places, 64 elements apart");
+  EXPECT_THAT(report.operands[3].access, Not(HasSubstr("data says")));
 }
 
 TEST(Explain, SaysWhatDecidedTheWidth) {

@@ -58,6 +58,20 @@ TEST_P(AmdProducts, LoadSixteenBytesOfWeightsForEachOfFourRows) {
   EXPECT_LE(machine.count("v_bfe_u32"), 16) << machine.assembly;
 }
 
+// Where results go is read once for each row, and adds to their stores alone.
+TEST_P(AmdProducts, LoadAsMuchWhereDataSaysPlaces) {
+  std::vector<ArgumentSpec> arguments = matrix_vector(DType::u4, 1);
+  arguments.push_back({"c", DType::f16, {8192, 1, 1, 1}, {}, false});
+  arguments.push_back({"i", DType::i32, {4096}, {}, false});
+  const testing::Machine machine = testing::machine_code(
+      "put(c, i, f16(sum((q * scale + bias) * x, -1, -2)))", arguments, GetParam());
+  expect_no_scratch(machine);
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 4 + 4) << machine.assembly;
+  EXPECT_EQ(machine.count("global_load_(ushort|u16|d16_b16|short_d16)"), 4 * 2) << machine.assembly;
+  EXPECT_LE(machine.count("global_load_(dword|b32) "), 4) << machine.assembly;
+  EXPECT_EQ(machine.count("global_store_(short|b16)"), 4) << machine.assembly;
+}
+
 // One of them dequantises two weights, another multiplies and adds them.
 TEST_P(AmdProducts, MultiplyAndAddPairsWhereThereIsAnInstruction) {
   const std::string& target = GetParam();
