@@ -15,7 +15,7 @@ namespace kiln::fusion {
 namespace {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
 // What follows the position: nothing where `wanted` is the position or has no letters. Words are
 // joined by one underscore: C++ keeps names with two.
@@ -25,7 +25,7 @@ std::string suffix(std::string_view kind, std::size_t position, std::string_view
   std::string name;
   bool joint = true;
   for (const char c : wanted.substr(0, kMost)) {
-    if (!is_letter(c) && !is_digit(c)) {
+    if (!is_letter(c) && !is_decimal(c)) {
       joint = true;
       continue;
     }
@@ -104,7 +104,8 @@ std::string with_names(std::string_view text, std::span<const std::string> argum
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t begin = at;
-    while (at < text.size() && (is_letter(text[at]) || is_digit(text[at]) || text[at] == '_')) ++at;
+    while (at < text.size() && (is_letter(text[at]) || is_decimal(text[at]) || text[at] == '_'))
+      ++at;
     if (at == begin) {
       result += text[at++];
       continue;

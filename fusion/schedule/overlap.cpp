@@ -11,7 +11,7 @@ namespace {
 __extension__ using Wide = __int128;  // sums of products of 63-bit numbers
 
 // A term of the sum: coefficient * n with 0 <= n <= most.
-struct Term {
+struct StrideTerm {
   Wide coefficient;
   Wide most;
 };
@@ -35,7 +35,7 @@ Wide inverse(Wide a, Wide modulus) {
 // of the terms from i on.
 class Search {
  public:
-  explicit Search(ScratchVector<Term> terms) : terms_(std::move(terms)) {
+  explicit Search(ScratchVector<StrideTerm> terms) : terms_(std::move(terms)) {
     reach_.assign(terms_.size() + 1, 0);
     divisor_.assign(terms_.size() + 1, 0);
     for (std::size_t i = terms_.size(); i-- > 0;) {
@@ -55,7 +55,7 @@ class Search {
     if (target == 0) return true;
     if (target % divisor_[i] != 0) return false;
     if (--steps_left_ <= 0) return true;
-    const Term& term = terms_[i];
+    const StrideTerm& term = terms_[i];
     const Wide lowest =
         std::max<Wide>(0, (target - reach_[i + 1] + term.coefficient - 1) / term.coefficient);
     Wide highest = std::min(term.most, target / term.coefficient);
@@ -73,7 +73,7 @@ class Search {
     return false;
   }
 
-  ScratchVector<Term> terms_;
+  ScratchVector<StrideTerm> terms_;
   ScratchVector<Wide> reach_;
   ScratchVector<Wide> divisor_;
   int steps_left_ = 20'000;
@@ -84,7 +84,7 @@ class Search {
 bool overlaps(const ByteView& a, const ByteView& b) {
   // Bytes are equal where sum(i * s) + x - sum(j * t) - y = address_b - address_a. Every term is
   // turned to a positive coefficient, which moves the target.
-  ScratchVector<Term> terms;
+  ScratchVector<StrideTerm> terms;
   Wide target = static_cast<Wide>(b.address) - static_cast<Wide>(a.address);
   const auto add = [&](Wide coefficient, Wide most) {
     if (most == 0 || coefficient == 0) return;
@@ -104,9 +104,9 @@ bool overlaps(const ByteView& a, const ByteView& b) {
   }
   add(1, a.element_bytes - 1);
   add(-1, b.element_bytes - 1);
-  std::ranges::sort(terms, std::greater<>(), &Term::coefficient);
-  ScratchVector<Term> merged;
-  for (const Term& term : terms) {
+  std::ranges::sort(terms, std::greater<>(), &StrideTerm::coefficient);
+  ScratchVector<StrideTerm> merged;
+  for (const StrideTerm& term : terms) {
     if (!merged.empty() && merged.back().coefficient == term.coefficient) {
       merged.back().most += term.most;
     } else {

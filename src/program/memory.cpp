@@ -9,10 +9,10 @@
 namespace kiln {
 namespace {
 
-using Kind = ProgramOperand::Kind;
+using OperandKind = ProgramOperand::Kind;
 
 bool is_temporary(const ProgramOperand& operand) {
-  return !operand.scalar && operand.kind == Kind::temporary;
+  return !operand.scalar && operand.kind == OperandKind::temporary;
 }
 
 // Of each temporary.

@@ -38,7 +38,7 @@ bool fits(const View& workspace, std::uint64_t bytes, const Device& device) {
          reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 == 0;
 }
 
-bool is_same_view(const View& a, const View& b) {
+bool is_exact_view(const View& a, const View& b) {
   return a.data() == b.data() && a.offset() == b.offset() && a.dtype() == b.dtype() &&
          a.shape() == b.shape() && a.strides() == b.strides();
 }
@@ -56,7 +56,7 @@ bool is_apart(const ProgramClass& form, const Call& call, const View& workspace)
     others[count++] = range;
   }
   for (const auto& [output, argument] : form.updates) {
-    if (!is_same_view(call.outputs[output], call.inputs[argument].view())) return false;
+    if (!is_exact_view(call.outputs[output], call.inputs[argument].view())) return false;
     others[1 + argument] = {nullptr, nullptr};
   }
   for (const View& output : call.outputs) {
@@ -155,7 +155,7 @@ std::int64_t bytes_to(const ProgramClass::Operand& operand, const ProgramNumbers
   return bytes + static_cast<std::int64_t>(at.offsets[static_cast<std::size_t>(operand.temporary)]);
 }
 
-struct Layouts {
+struct StepLayouts {
   fusion::ScratchVector<fusion::Layout> of;
   std::array<const ScheduledKernel*, ProgramClass::kMostSteps> kernels;
 };
@@ -178,7 +178,7 @@ const ScheduledKernel* find_kernel(const PlanTable& plans, const ProgramClass& f
 
 // False if one would have nothing to compute, or its kernel is not there.
 bool find_kernels(const PlanTable& plans, const ProgramClass& form, const Call& call,
-                  const ProgramNumbers& at, Layouts& layouts) {
+                  const ProgramNumbers& at, StepLayouts& layouts) {
   layouts.of.reserve(form.steps.size());
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
     const fusion::Layout& layout = layouts.of.emplace_back(layout_of(form, k, call, at));
@@ -190,7 +190,7 @@ bool find_kernels(const PlanTable& plans, const ProgramClass& form, const Call& 
 }
 
 void launch_steps(const ProgramClass& form, const Call& call, const View& workspace,
-                  const ProgramNumbers& at, const Layouts& layouts) {
+                  const ProgramNumbers& at, const StepLayouts& layouts) {
   const Memories memories(call, workspace);
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
     const ProgramClass::Step& step = form.steps[k];
@@ -451,7 +451,7 @@ bool run_by_class(const PlanTable& plans, const Call& call, const View& workspac
   if (at.workspace != 0 && !fits(workspace, at.workspace, call.stream.device)) return false;
   if (!is_apart(*form, call, at.workspace != 0 ? workspace : View())) return false;
   const fusion::ScratchScope scratch;  // of the layouts, which end before it
-  Layouts layouts;
+  StepLayouts layouts;
   try {
     if (!find_kernels(plans, *form, call, at, layouts)) return false;
   } catch (const Error&) {

@@ -23,7 +23,7 @@ namespace {
 // Before a program is run, temporaries are at their offsets from here: as aligned as a workspace.
 void* const kSomewhere = reinterpret_cast<void*>(std::uintptr_t{1} << 16);
 
-bool is_same_view(const View& a, const View& b) {
+bool covers_same_bits(const View& a, const View& b) {
   return a.data() == b.data() && a.offset() == b.offset() && bits(a.dtype()) == bits(b.dtype()) &&
          a.shape() == b.shape() && a.strides() == b.strides();
 }
@@ -265,7 +265,7 @@ void ReadyProgram::check_input_and_output(const Call& call, std::size_t input,
   const View& read = call.inputs[input].view();
   const View& written = call.outputs[output];
   const bool last = plan_.last_read[input] <= plan_.written[output] + 1;
-  const bool same = is_same_view(written, read);
+  const bool same = covers_same_bits(written, read);
   if ((same && last) || !fusion::overlaps(bytes_of(written), bytes_of(read))) return;
   const CallNames names = names_of(definition_);
   throw Error(Code::invalid_argument,
@@ -296,7 +296,7 @@ void ReadyProgram::check(const Call& call, const View& workspace) const {
     check_apart(read, range_of(read, reads_[i].extent), i);
   }
   for (const auto& [output, argument] : plan_.updates) {
-    if (is_same_view(call.outputs[output], call.inputs[argument].view())) continue;
+    if (covers_same_bits(call.outputs[output], call.inputs[argument].view())) continue;
     const CallNames names = names_of(definition_);
     throw Error(Code::invalid_argument,
                 fmt::format("{}: {}: expected exactly the view of {}, which put updates in place",

@@ -11,13 +11,13 @@ namespace {
 
 // A thread has one vector of 16 bytes of a row where it can, and those of several keys in flight.
 // What a group of queries takes is in registers: a number for each query and lane, twice.
-constexpr int kVectorBits = 128;
+constexpr int kRowVectorBits = 128;
 constexpr int kMostWidth = 16;
 constexpr int kMostShared = 32;     // threads of a row: those of the smallest wave
 constexpr int kGatheredLanes = 16;  // of a thread, where a row is read element by element
 constexpr int kRowsAtOnce = 8;      // keys that a block takes at once
 constexpr int kLeastThreads = 64;   // of a block: those of the largest wave
-constexpr int kMostThreads = 256;
+constexpr int kMostBlockThreads = 256;
 constexpr int kMostQueries = 8;
 constexpr int kQueryLanes = 64;     // registers for all queries
 constexpr int kPrefetchLanes = 32;  // the most of them beside values that wait
@@ -71,7 +71,7 @@ class AttentionPlanner {
     attention.values = lanes_along(value_);
     if (is_host()) return;
     const int most = std::max(attention.keys.threads, attention.values.threads);
-    attention.threads = std::clamp(most * kRowsAtOnce, kLeastThreads, kMostThreads);
+    attention.threads = std::clamp(most * kRowsAtOnce, kLeastThreads, kMostBlockThreads);
     for (AttentionLanes* const lanes : {&attention.keys, &attention.values}) {
       lanes->threads = std::max(lanes->threads, attention.threads / attention.tile);
       lanes->vectors = parts(lanes->extent, lanes->width * lanes->threads);
@@ -105,7 +105,7 @@ class AttentionPlanner {
     if (gathered || narrowest == 0) {
       lanes.threads = shared_by(kGatheredLanes);
     } else {
-      lanes.width = std::min(kMostWidth, kVectorBits / narrowest);
+      lanes.width = std::min(kMostWidth, kRowVectorBits / narrowest);
       while (lanes.extent % lanes.width != 0) lanes.width /= 2;
       lanes.threads = shared_by(lanes.width);
     }
@@ -235,7 +235,7 @@ class AttentionPlanner {
   }
 
   int alignment(std::size_t i, bool deep, bool wide) {
-    int least = kVectorBits / 8;
+    int least = kRowVectorBits / 8;
     const Operand& operand = operands_[i];
     const std::size_t last = axes_.size() - 1;
     Axes axes = axes_;

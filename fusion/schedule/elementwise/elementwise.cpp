@@ -51,8 +51,8 @@ constexpr double kHostLine = 64;
 constexpr std::int64_t kMostStreams = 32;
 
 // The axes of more than one element. Without any elements they are one axis of size 0.
-ScratchVector<MergedAxis> axes_of(const Dims& shape, std::span<const Operand> operands,
-                                  std::span<const AxisBound> bounds) {
+ScratchVector<MergedAxis> merged_axes_of(const Dims& shape, std::span<const Operand> operands,
+                                         std::span<const AxisBound> bounds) {
   ScratchVector<MergedAxis> axes;
   if (std::ranges::find(shape, 0) != shape.end()) {
     MergedAxis none{0, AxisStrides(operands.size(), 1), {}};
@@ -202,7 +202,7 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   layout.schedule.backend = backend;
   reserve_operands(layout, operands.size());
   for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
-  ScratchVector<MergedAxis> axes = axes_of(shape, operands, bounds);
+  ScratchVector<MergedAxis> axes = merged_axes_of(shape, operands, bounds);
   const std::size_t output = first_output(operands);
   reverse_axes(axes, output, layout.offsets);
   sort_by_memory(axes, operands, output);

@@ -11,8 +11,8 @@ namespace {
 // A tile has sixteen rows. With few rows more threads would idle than work.
 constexpr int kRows = 16;
 constexpr std::int64_t kMinRows = 64;
-constexpr std::int64_t kMostElements = std::int64_t{1} << 30;  // of a row; and rows
-constexpr int kChunk = 8;                                      // elements of x in 16 bytes
+constexpr std::int64_t kMostRowElements = std::int64_t{1} << 30;  // of a row; and rows
+constexpr int kChunk = 8;                                         // elements of x in 16 bytes
 constexpr int kWordBits = 128;
 constexpr int kRegisterLanes = 16;
 constexpr std::int64_t kMaxRowBits = 16384;  // of a row: two tiles are 64 KiB, which all GPUs have
@@ -162,8 +162,8 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
   trial.width = kWordBits / 4;
   const ProductValues values(graph, trial);
   const std::optional<NodeId> sum = values.tile_sum();
-  if (!sum || layout.rows < kMinRows || layout.rows > kMostElements ||
-      length_of(reduced) > kMostElements)
+  if (!sum || layout.rows < kMinRows || layout.rows > kMostRowElements ||
+      length_of(reduced) > kMostRowElements)
     return;
   const std::size_t weights = values.operand_of(graph.nodes[values.form(*sum)->weight]);
   const std::size_t vector = values.operand_of(graph.nodes[values.tile_vector(*sum)]);
