@@ -190,6 +190,9 @@ struct AttentionSlots {
   f32 score[Form::queries][Form::tile];
   alignas(16) f32 weight[Form::tile][Form::queries];
   f32 scale[Form::queries];
+  // Compilers read pairs and quadruples of weights and scales past the last one (LLVM 17), whose
+  // neighbour other waves may be writing.
+  f32 beside[3];
   f32 largest[Form::queries];
   f32 total[Form::queries];
   f32 part[waves][at_once][Form::ValueRow::extent];
