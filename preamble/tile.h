@@ -224,7 +224,8 @@ KILN_FN void fill(Tile<T, Rows, Columns, Vector>& tile, const T* data, Index top
     const int column = Of::line(n) * kLines;
     if (Vector > 1 && top + row < rows && top + row + Vector > rows) {
       for (int line = 0; line < kLines && left + column + line < size; ++line) {
-        for (int lane = 0; lane < int(rows - top) - row; ++lane) {
+        for (int lane = 0; lane < Vector - 1; ++lane) {  // fewer than compilers make a vector of
+          if (top + row + lane >= rows) break;
           *tile.at(row + lane, column + line) =
               *element_at(data, top + row + lane, left + column + line, stride);
         }
@@ -305,7 +306,10 @@ KILN_FN void for_each_tile_vector(Index top, Index left, Index rows, Index size,
     if (first + Most <= size) {
       body(Width<Most>(), row, first, Most, i);
     } else {
-      for (Index at = first; Most > 1 && at < size; ++at) body(Width<1>(), row, at, 1, -1);
+      for (int lane = 0; lane < Most - 1; ++lane) {  // fewer than compilers make a vector of
+        if (first + lane >= size) break;
+        body(Width<1>(), row, Index(first + lane), 1, -1);
+      }
     }
   }
 }
@@ -344,7 +348,10 @@ KILN_FN void for_each_tile_run(Index begin, Index end, const Body& body) {
     if (first + Most <= end) {
       body(Width<Most>(), first, Most, i);
     } else {
-      for (Index at = first; at < end; ++at) body(Width<1>(), at, 1, -1);
+      for (int lane = 0; lane < Most - 1; ++lane) {
+        if (first + lane >= end) break;
+        body(Width<1>(), Index(first + lane), 1, -1);
+      }
     }
   }
 }
