@@ -1,10 +1,98 @@
 // Reductions of columns, on GPUs.
 #pragma once
 
-#include "reduce.h"
+#include "tree.h"
 
 #if !KILN_HOST
 namespace kiln {
+
+// ---- the residues of a thread -------------------------------------------------------------------
+
+// Of a chunk of `count` elements a thread adds up the residues that are `own` modulo `sharing`, up
+// to `Batch` of them side by side: visit(element, apart, beside) is for `beside` elements, `apart`
+// from each other, of which those from `count` on do not exist. After each group of residues comes
+// end(turn), groups being in bit-reversed order. Threads beyond the last residue visit nothing.
+// `Joined` columns are one row, whose elements take turns.
+template <int Batch, int Joined, class Index, class Visit, class End>
+KILN_FN void walk_column(Index count, u32 own, u32 sharing, const Visit& visit, const End& end) {
+  const u32 all = visited_residues(Index(count * Joined));
+  const u32 residues = all > u32(Joined) ? all / Joined : 1;
+  const u32 mine = residues > sharing ? residues / sharing : 1;
+  const u32 beside = least(mine, u32(Batch));
+  const u32 groups = mine / beside;
+  const Index last = own < residues ? count : 0;
+  u32 group = 0;
+  for (u32 turn = 0; turn < groups; ++turn) {
+    for (Index i = own + group * sharing; i < last; i += residues) {
+      visit(i, Index(residues / beside), int(beside));
+    }
+    end(turn);
+    group = next_residue(group, groups);
+  }
+}
+
+// The slot of a thread's vectors that is visited in a turn: `Residues` of them one after the other,
+// in bit-reversed order.
+template <int Residues, int Slots>
+KILN_FN int slot_in_tree(int turn) {
+  constexpr int kTerms = Slots / Residues;
+  int residue = 0;
+  KILN_UNROLL for (int bit = 1; bit < Residues; bit *= 2) {
+    if (turn / kTerms & bit) residue += Residues / 2 / bit;
+  }
+  return residue + turn % kTerms * Residues;
+}
+
+// The sums or products of a thread's columns: of `Beside` residues that are added up side by side,
+// and of groups of residues, 2^i of them on level i.
+template <class Reduction, class T, int Width, int Beside, int Levels>
+struct ColumnTree {
+  Lanes<T, Width> sums[Beside];
+  Lanes<T, Width> level[Levels == 0 ? 1 : Levels];
+  KILN_MEMBER ColumnTree() { start(); }
+
+  KILN_MEMBER Lanes<T, Width>& residue(int i) { return sums[i]; }
+  // The result of the groups that are complete by now, after the last turn that of all.
+  KILN_MEMBER Lanes<T, Width> end(u32 turn) {
+    join<Beside>();
+    Lanes<T, Width> result = sums[0];
+    start();
+    put<0>(result, turn);
+    return result;
+  }
+
+ private:
+  KILN_MEMBER void start() {
+    KILN_UNROLL for (int i = 0; i < Beside; ++i) sums[i] = identity_lanes<Reduction, T, Width>();
+  }
+  KILN_MEMBER static void add(Lanes<T, Width>& to, const Lanes<T, Width>& from) {
+    KILN_UNROLL for (int i = 0; i < Width; ++i) {
+      to.lane[i] = Reduction::combine(to.lane[i], from.lane[i]);
+    }
+  }
+  template <int Count>
+  KILN_MEMBER void join() {
+    if constexpr (Count > 1) {
+      KILN_UNROLL for (int i = 0; i < Count / 2; ++i) add(sums[i], sums[i + Count / 2]);
+      join<Count / 2>();
+    }
+  }
+  template <int Level>
+  KILN_MEMBER void put(Lanes<T, Width>& result, u32 turn) {
+    if constexpr (Level < Levels) {
+      if (turn >> Level & 1) {
+        Lanes<T, Width> both = level[Level];
+        add(both, result);
+        result = both;
+        put<Level + 1>(result, turn);
+      } else {
+        level[Level] = result;
+      }
+    }
+  }
+};
+
+// ---- the threads of a column --------------------------------------------------------------------
 
 // Threads of a column are `Columns` threads from each other. Those in one wave exchange registers;
 // the waves, or all threads where a wave is only columns, exchange through shared memory, with one
@@ -17,19 +105,29 @@ struct ColumnExchange {
     kGroups = Threads / kTogether,
   };
 };
+// The number of this thread among those of its column, which is that of its residue: threads whose
+// numbers differ in the highest bits are combined first, and are in one wave.
+template <int Columns, int Threads>
+KILN_FN u32 column_thread() {
+  using Exchange = ColumnExchange<Columns, Threads>;
+  const u32 thread = thread_of<Columns, Threads>();
+  return thread % Exchange::kTogether * Exchange::kGroups + thread / Exchange::kTogether;
+}
 template <int Bytes, int Columns, int Threads, int Rows, int Width>
 struct ColumnSlots {
   enum : int { kGroups = ColumnExchange<Columns, Threads>::kGroups };
   alignas(16) u8 byte[kGroups == 1 ? 16 : kGroups * Columns * Rows * Width * Bytes];
 };
 
-template <class Reduction, int Mask, int End, class T>
+// Combines lanes whose numbers differ in the bits from `Least` up to below `End`, in the highest
+// one first.
+template <class Reduction, int Least, int End, class T>
 KILN_FN T reduce_across(T value) {
-  if constexpr (Mask >= End) {
+  if constexpr (End / 2 < Least) {
     return value;
   } else {
-    return reduce_across<Reduction, Mask * 2, End>(
-        Reduction::combine(value, exchange<Mask, false>(value)));
+    return reduce_across<Reduction, Least, End / 2>(
+        Reduction::combine(value, exchange<End / 2, false>(value)));
   }
 }
 
@@ -38,13 +136,12 @@ KILN_FN T combine_slots(const T* slots) {
   if constexpr (Count == 1) {
     return *slots;
   } else {
-    return Reduction::combine(
-        combine_slots<Reduction, Stride, Count / 2>(slots),
-        combine_slots<Reduction, Stride, Count / 2>(slots + Count / 2 * Stride));
+    return Reduction::combine(combine_slots<Reduction, 2 * Stride, Count / 2>(slots),
+                              combine_slots<Reduction, 2 * Stride, Count / 2>(slots + Stride));
   }
 }
 
-// Every thread of a column gets its result, combined in the same order as that of a row.
+// Every thread of a column gets its result.
 template <class Reduction, int Columns, int Threads, class T, int Width, class Slots>
 KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
   using Exchange = ColumnExchange<Columns, Threads>;
@@ -74,15 +171,16 @@ KILN_FN void reduce_columns(Lanes<T, Width>& lanes, Slots& slots) {
 // Threads that are side by side have neighbouring vectors.
 template <class Reduction, int Joined, class T, int Width>
 KILN_FN void join_columns(Lanes<T, Width>& lanes) {
-  KILN_UNROLL for (int apart = 1; apart < Joined && apart < Width; apart *= 2) {
-    const Lanes<T, Width> own = lanes;
-    KILN_UNROLL for (int i = 0; i < Width; ++i) {
-      lanes.lane[i] = Reduction::combine(own.lane[i], own.lane[i ^ apart]);
-    }
-  }
   if constexpr (Joined > Width) {
     KILN_UNROLL for (int i = 0; i < Width; ++i) {
       lanes.lane[i] = reduce_across<Reduction, 1, Joined / Width>(lanes.lane[i]);
+    }
+  }
+  constexpr int kWithin = Joined < Width ? Joined : Width;
+  KILN_UNROLL for (int apart = kWithin / 2; apart != 0; apart /= 2) {
+    const Lanes<T, Width> own = lanes;
+    KILN_UNROLL for (int i = 0; i < Width; ++i) {
+      lanes.lane[i] = Reduction::combine(own.lane[i], own.lane[i ^ apart]);
     }
   }
 }

@@ -24,26 +24,29 @@ KILN_FN u32 tree_residues(Index count) {
   return residues;
 }
 
-#if KILN_HOST
-
-template <bool Value>
-struct Flag {
-  enum : bool { value = Value };
-};
-
 // How many residues a walk visits: where none has two elements, half as many residues of two have
 // the same sums.
 template <class Index>
 KILN_FN u32 visited_residues(Index count) {
-  if (count <= 2) return 1;
-  if (count <= kLeastResidues) return 1u << (31 - __builtin_clz(u32(count) - 1));
-  return tree_residues(count);
+  u32 residues = 1;
+  while (residues < kLeastResidues && Index(residues) * 2 < count) residues *= 2;
+  return residues < kLeastResidues ? residues : tree_residues(count);
 }
 // The residue after `residue` in bit-reversed order.
 KILN_FN u32 next_residue(u32 residue, u32 residues) {
   u32 bit = residues / 2;
   for (; residue & bit; bit /= 2) residue ^= bit;
   return residue | bit;
+}
+// How often partial results are combined after those of a turn are pushed on a stack.
+KILN_FN int merges_after(u32 turn) {
+#if KILN_HOST
+  return __builtin_ctz(~turn);
+#else
+  int merges = 0;
+  for (; turn & 1; turn /= 2) ++merges;
+  return merges;
+#endif
 }
 
 // Visits up to kTreeChunk partial results in an order in which few have to be kept: residues in
@@ -53,7 +56,7 @@ KILN_FN void walk_tree(Index count, const Visit& visit) {
   const u32 residues = visited_residues(count);
   u32 residue = 0;
   for (u32 turn = 0; turn < residues; ++turn) {
-    const int merges = __builtin_ctz(~turn);
+    const int merges = merges_after(turn);
     for (Index i = residue; i < count; i += residues) {
       const bool ends = count - i <= residues;
       visit(i, (i == residue ? 0 : 1) + (ends ? merges : 0), ends && turn + 1 == residues);
@@ -79,6 +82,13 @@ KILN_FN void for_each_chunk(Index length, const Body& body) {
 
 // ---- columns ------------------------------------------------------------------------------------
 
+#if KILN_HOST
+
+template <bool Value>
+struct Flag {
+  enum : bool { value = Value };
+};
+
 // One or two elements of a residue, in the order in which they are combined: whether they are its
 // first, and its last; how often the two partial results on top of the stack are combined then;
 // whether no others follow, or which ones.
@@ -100,7 +110,7 @@ KILN_FN void walk_elements(Index count, const Visit& visit) {
   const u32 residues = visited_residues(count);
   u32 residue = 0;
   for (u32 turn = 0; turn < residues; ++turn) {
-    const int merges = __builtin_ctz(~turn);
+    const int merges = merges_after(turn);
     const bool last = turn + 1 == residues;
     const u32 following = next_residue(residue, residues);
     u32 i = residue;
@@ -128,6 +138,8 @@ KILN_FN void walk_elements(Index count, const Visit& visit) {
     residue = following;
   }
 }
+
+#endif
 
 // The sums or products of columns side by side: a stack of partial results, above them the residue
 // that is being added up.
@@ -157,7 +169,5 @@ struct TreeColumns {
     return stack[0];
   }
 };
-
-#endif
 
 }  // namespace kiln

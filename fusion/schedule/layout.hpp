@@ -96,6 +96,9 @@ struct OperandSchedule {
   friend bool operator==(const OperandSchedule&, const OperandSchedule&) = default;
 };
 
+/// How many chunks columns have: each thread keeps the result of one, or has a stack of them.
+enum class ColumnChunks : std::uint8_t { one, one_per_thread, many };
+
 /// How a kernel that reduces maps rows to threads (schedule/rows/row_layout.hpp). Where the
 /// innermost axis is not reduced, a "row" is a column: then `columns` threads are side by side
 /// along that axis, each with a vector of neighbouring columns, and `threads` of them share each
@@ -114,9 +117,10 @@ struct RowSchedule {
                         ///< axis is reduced too, but shorter than what threads read side by side
   bool ragged = false;  ///< CPU: the last vector of a row has fewer lanes
   bool split = false;   ///< split reduction: each row is cut into Layout::splits
-  int phase = -1;       ///< the operand whose aligned vectors a row is read in, though rows are not
-                   ///< aligned: elements before the first and after the last vector are read one
-                   ///< by one; -1: rows are aligned
+  ColumnChunks chunks = ColumnChunks::one;  ///< GPU: of the tree of columns (preamble/tree.h)
+  int phase = -1;    ///< the operand whose aligned vectors a row is read in, though rows are not
+                     ///< aligned: elements before the first and after the last vector are read one
+                     ///< by one; -1: rows are aligned
   int row_step = 0;  ///< from one row of a block to the next, chosen so that all of them are
                      ///< misaligned alike and can share weights in shared memory; 0: rows of a
                      ///< block are neighbours

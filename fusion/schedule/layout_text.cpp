@@ -21,6 +21,8 @@ std::string describe(const RowSchedule& rows, Backend backend) {
     if (rows.rows > 1) text += fmt::format(", {} rows per block", rows.rows);
     if (rows.columns > 0) text += fmt::format(", {} vectors of columns per block", rows.columns);
     if (rows.joined > 1) text += fmt::format(", {} columns joined", rows.joined);
+    if (rows.chunks != ColumnChunks::one) text += ", in chunks";
+    if (rows.chunks == ColumnChunks::many) text += " on a stack";
   } else if (rows.columns > 0) {
     text += ", columns";
   }

@@ -61,7 +61,8 @@ class ColumnEmitter : public ReductionEmitter {
       out_.line(2, "const {} first = strip * {};", index_, schedule_.width);
       if (ends_columns()) out_.line(2, "if (first >= size) continue;");
     } else {
-      out_.line(2, "const {} thread = thread_of<{}, {}>();", index_, rows_.columns, rows_.threads);
+      out_.line(2, "const {} thread = column_thread<{}, {}>();", index_, rows_.columns,
+                rows_.threads);
       out_.line(2, "const {} column = (strip * {} + thread_of<1, {}>()) * {};", index_,
                 rows_.columns, rows_.columns, schedule_.width);
       if (change_rows()) {
@@ -155,16 +156,15 @@ class ColumnEmitter : public ReductionEmitter {
     const std::string lanes = names_[id] + (in_tree                ? "_total"
                                             : sums_in_blocks(node) ? "_all"
                                                                    : "_lanes");
-    if (in_tree) out_.line(2, "const auto& {0}_total = {0}_tree.result();", names_[id]);
+    if (in_tree && is_host()) {
+      out_.line(2, "const auto& {0}_total = {0}_tree.result();", names_[id]);
+    }
     if (sums_in_blocks(node)) {
       out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, names_[id]);
     }
-    if (!is_host()) {
-      out_.line(2, "reduce_columns<{}, {}, {}>({}, slots);", info(node.op).combiner, rows_.columns,
-                rows_.threads, lanes);
-      if (rows_.joined > 1) {
-        out_.line(2, "join_columns<{}, {}>({});", info(node.op).combiner, rows_.joined, lanes);
-      }
+    if (!is_host() && !(in_tree && rows_.chunks != ColumnChunks::one)) {
+      combine_threads(id, 2, lanes);
+      join_columns(id, 2, lanes);
     }
     values_[id] = lanes + "[lane]";
     std::string combined = values_[id];

@@ -99,6 +99,7 @@ std::string ReductionEmitter::define_element(int pass) {
 // Elements are not visited in the order of memory, which the hardware prefetcher expects: without
 // this x - mean(x, -2) of 64 rows of 512 f32 takes 1.6 times as long.
 void ReductionEmitter::prefetch_next_elements(bool pairs) {
+  if (rows_.axes != 1) return;
   const std::uint32_t axis = first_reduced();
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     const OperandText& operand = operands_[i];

@@ -125,6 +125,10 @@ void ReductionEmitter::emit_pass(int pass) {
   prepare_divisors(pass);
   for (const std::size_t id : reductions_in(pass)) {
     const TypedNode& node = graph_.nodes[id];
+    if (sums_in_tree(node) && !is_host()) {
+      declare_column_tree(id);
+      continue;
+    }
     if (sums_in_tree(node)) {
       out_.line(2, "{}<{}, {}, {}> {}_tree;", in_parts() ? "TreeRows" : "TreeColumns",
                 info(node.op).combiner, partial_type(node), schedule_.width, names_[id]);
@@ -140,6 +144,8 @@ void ReductionEmitter::emit_pass(int pass) {
   }
   if (is_host()) {
     emit_host_pass(pass);
+  } else if (const Ids trees = trees_in(pass); visits_residues(trees)) {
+    emit_threads_columns(pass, trees);
   } else {
     emit_batches(pass);
     if (is_shifted() && !finds_centres(pass)) for_ends([&] { emit_vector(pass, 3, ""); });
@@ -291,7 +297,7 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view slot_in
     } else if (operand.in_smem && (from_smem_ || from_prefetch_)) {
       out_.line(depth, "const auto {0}_lanes = {4}<{1}, {2}>({0}_smem, {3});", operand.name,
                 schedule_.width, smem_alignment(i), smem_offset(), load_name());
-    } else if (!operand.in_registers && uses_smem() && !from_prefetch_) {
+    } else if (!operand.in_registers && (loads_directly_ || (uses_smem() && !from_prefetch_))) {
       out_.line(depth, "const auto {}_lanes = {};", operand.name, load_text(i));
     } else {
       out_.line(depth, "const auto& {0}_lanes = {0}_{1}[{2}];", operand.name,
@@ -382,7 +388,7 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
               info(node.op).combiner, names_[id], value);
     return;
   }
-  if (sums_in_tree(node)) {
+  if (is_host() && sums_in_tree(node)) {
     out_.line(depth, "{0}_lanes[lane] = {0}_tree.combine(step, {0}_lanes[lane], {1}, {1});",
               names_[id], value);
     return;

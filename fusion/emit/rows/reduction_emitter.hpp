@@ -55,8 +55,8 @@ class ReductionEmitter {
   std::string partial_type(const TypedNode& node) const;
   bool sums_floats(const TypedNode& node) const;
   bool sums_in_blocks(const TypedNode& node) const;
-  /// Whether a sum or product is combined in the order of its tree by TreeRows
-  /// or TreeColumns (preamble/host_rows.h, tree.h).
+  /// Whether a sum or product is combined in the order of its tree by TreeRows, TreeColumns or
+  /// ColumnTree (preamble/host_rows.h, tree.h, columns.h).
   bool sums_in_tree(const TypedNode& node) const;
   /// The pair of online reductions that a node is the centre or the second one of, or null.
   const OnlineReductions* online_pair_of(std::size_t id) const;
@@ -112,6 +112,8 @@ class ReductionEmitter {
   }
 
   // Text.
+  void combine_threads(std::size_t id, int depth, const std::string& lanes);
+  void join_columns(std::size_t id, int depth, const std::string& lanes);
   /// Where axes end that values bound, and what follows from it: before any other row is located.
   void row_ends();
   /// Whether rows of one block end along their axes, each elsewhere.
@@ -226,6 +228,13 @@ class ReductionEmitter {
   void emit_column_trees(int pass, const Ids& trees);
   std::string define_element(int pass);
   void prefetch_next_elements(bool pairs);
+  bool visits_residues(const Ids& trees) const {
+    return rows_.columns != 0 && !is_host() && (!trees.empty() || rows_.split);
+  }
+  int kept_residues() const;
+  void declare_column_tree(std::size_t id);
+  void emit_threads_columns(int pass, const Ids& trees);
+  void emit_kept_columns(int pass, const Ids& trees);
   void load_vector(int pass, int depth);
   void open_vectors(const std::vector<std::size_t>& trees);
   void close_vectors(const std::vector<std::size_t>& trees);
@@ -235,6 +244,7 @@ class ReductionEmitter {
   bool from_smem_ = false;       ///< the code being written reads vectors from shared memory
   bool copies_pending_ = false;  ///< not all asynchronous copies have been waited for
   bool from_prefetch_ = false;   ///< the code being written has the vectors of `prefetched_`
+  bool loads_directly_ = false;  ///< it loads a vector that is not on chip where it uses it
   bool at_ends_ = false;         ///< it is for single elements at the ends of a row
   bool fast_quotients_ = false;  ///< it takes divisors and dividends to be in range
   std::vector<OnlineReductions> online_;

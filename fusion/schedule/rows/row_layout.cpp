@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fusion/graph/broadcast.hpp"
+#include "fusion/infer/sum_tree.hpp"
 #include "fusion/schedule/merged_axes.hpp"
 #include "kiln/error.hpp"
 
@@ -338,8 +339,16 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
   if (by_columns) {
     layout.vectors = layout.reduced / rows.joined;
     const std::int64_t others = layout.rows / std::max<std::int64_t>(1, innermost.size);
+    // Where the kernel alone knows the length, or has a part of it, threads keep nothing.
+    const int passes = any_length || rows.split ? 1 : space.passes;
     map_columns(rows, layout.vectors / layout.splits, across, others * across * layout.splits,
-                space.passes, width, width * element_bytes(operands[leading]), bytes, backend);
+                passes, width, width * element_bytes(operands[leading]), bytes, backend);
+    if (gpu && !rows.split && layout.reduced > kTreeChunk) {
+      const bool few = layout.reduced <= std::int64_t{kTreeChunk} * rows.threads;
+      rows.chunks = few ? ColumnChunks::one_per_thread : ColumnChunks::many;
+      // Threads of a block meet after each chunk.
+      if (any_length) rows.rows = 1;
+    }
     layout.column_strips = (across + rows.columns - 1) / rows.columns;
     units = layout.rows == 0 ? 0 : others * layout.column_strips * layout.splits;
   } else {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "fusion/infer/sum_tree.hpp"
+
 namespace kiln::fusion {
 namespace {
 
@@ -212,7 +214,11 @@ void map_columns(RowSchedule& rows, std::int64_t length, std::int64_t across, st
   const int bytes = std::max(1, on_chip_bytes(in_vector));
   const int each = std::clamp(power_of_two_to(kKeptBytes / bytes), 1, most_kept(width));
   const int keeping = power_of_two_from((length + each - 1) / each);
-  const int strip = passes > 1 && rows.threads <= keeping && keeping <= model.max_threads
+  // No two threads have elements of one residue.
+  const std::int64_t elements = length * rows.joined;
+  const bool whole = elements <= 2 * kLeastResidues ||
+                     keeping * rows.joined <= power_of_two_from(elements) / kTreeTerms;
+  const int strip = passes > 1 && rows.threads <= keeping && keeping <= model.max_threads && whole
                         ? strip_kept(keeping, few, vector_bytes, model)
                         : 0;
   if (strip != 0) rows.threads = keeping;

@@ -76,7 +76,7 @@ TEST_P(AmdReductions, ColumnsAreReadInWholeVectors) {
   expect_no_scratch(few);
   EXPECT_EQ(few.count("global_load_(dwordx4|b128)"), 4) << few.assembly;
   EXPECT_EQ(few.count("global_store_(dwordx4|b128)"), 1) << few.assembly;
-  EXPECT_EQ(few.count("ds_swizzle"), 8) << few.assembly;
+  EXPECT_EQ(few.count("ds_swizzle"), 16) << "of a chunk, and of chunks\n" << few.assembly;
   const Machine many = machine_code("sum(x, 0)", DType::bf16, {64, 1 << 21}, GetParam());
   expect_no_scratch(many);
   EXPECT_EQ(many.count("global_load_(dwordx4|b128)"), 4) << many.assembly;

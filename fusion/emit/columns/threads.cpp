@@ -1,0 +1,175 @@
+// Reductions of columns on GPUs: which elements a thread visits, so that sums and products are
+// combined in the order of their tree (preamble/columns.h). Vectors that are kept on chip are
+// visited residue by residue too, in an order that is known when the kernel is compiled.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/emit/rows/reduction_emitter.hpp"
+#include "fusion/infer/sum_tree.hpp"
+
+namespace kiln::fusion {
+namespace {
+
+int log2_of(int power) { return std::countr_zero(static_cast<unsigned>(std::max(1, power))); }
+
+}  // namespace
+
+// How many of a thread's vectors are of different residues, where it keeps all of them. Their
+// number and that of threads are those of residues, but for a power of two.
+int ReductionEmitter::kept_residues() const {
+  const auto slots = static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows_.vectors)));
+  const int sharing = rows_.threads * rows_.joined;
+  const int residues = std::clamp(sharing * slots / kTreeTerms, kLeastResidues, kMostResidues);
+  return std::clamp(residues / sharing, 1, slots);
+}
+
+void ReductionEmitter::declare_column_tree(std::size_t id) {
+  const bool kept = rows_.vectors != 0;
+  const int beside = kept ? 1 : rows_.batch;
+  const int groups =
+      kept ? kept_residues() : kMostResidues / (rows_.threads * rows_.joined * rows_.batch);
+  const std::string_view combiner = info(graph_.nodes[id].op).combiner;
+  const std::string type = partial_type(graph_.nodes[id]);
+  out_.line(2, "ColumnTree<{}, {}, {}, {}, {}> {}_tree;", combiner, type, schedule_.width, beside,
+            log2_of(groups), names_[id]);
+  out_.line(2, "Lanes<{}, {}> {}_total;", type, schedule_.width, names_[id]);
+  if (rows_.chunks == ColumnChunks::many) {
+    out_.line(2, "TreeColumns<{}, {}, {}> {}_chunks;", combiner, type, schedule_.width, names_[id]);
+  } else if (rows_.chunks == ColumnChunks::one_per_thread) {
+    out_.line(2, "auto {}_chunks = identity_lanes<{}, {}, {}>();", names_[id], combiner, type,
+              schedule_.width);
+  }
+}
+
+// A pass over columns of which some are added up.
+void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
+  if (rows_.vectors != 0) return emit_kept_columns(pass, trees);
+  const bool in_chunks = rows_.chunks != ColumnChunks::one;
+  if (rows_.chunks == ColumnChunks::many) {
+    const std::string joined = rows_.joined > 1 ? fmt::format(" / {}", rows_.joined) : "";
+    out_.line(2, "for_each_chunk({}, [&]({} at, {} elements, int merges) KILN_INLINED {{",
+              rows_.joined > 1 ? fmt::format("{}(vectors * {})", index_, rows_.joined) : "vectors",
+              index_, index_);
+    out_.line(3, "const {} chunk = at{};", index_, joined);
+    out_.line(3, "const {} count = elements{};", index_, joined);
+  } else if (in_chunks) {
+    out_.line(2, "for ({0} chunk = 0, number = 0; chunk < vectors; chunk += {1}, ++number) {{",
+              index_, kTreeChunk / rows_.joined);
+    out_.line(3, "const {0} count = least(vectors - chunk, {0}({1}));", index_,
+              kTreeChunk / rows_.joined);
+  }
+  const int depth = in_chunks ? 3 : 2;
+  const bool within = in_chunks || rows_.split;
+  const std::string_view count = within ? "count" : "vectors";
+  const std::string before = within ? "chunk + " : "";
+  const std::string shared = fmt::format("{}u", rows_.threads);
+  out_.line(depth, "walk_column<{}, {}>({}, {}, {},", rows_.batch, rows_.joined, count,
+            rows_.split ? "u32(part + parts * thread)" : "thread",
+            rows_.split ? fmt::format("u32(parts * {})", rows_.threads) : shared);
+  out_.line(depth + 2, "[&]({0} element, {0} apart, int beside) KILN_INLINED {{", index_);
+  std::vector<std::size_t> fetched;
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    const OperandText& operand = operands_[i];
+    if (operand.output || operand.row_invariant || !is_read(operand, pass)) continue;
+    fetched.push_back(i);
+    out_.line(depth + 3, "Vec<{}, {}> {}_batch[{}];", storage_type(operand.dtype), schedule_.width,
+              operand.name, rows_.batch);
+  }
+  // Indices past the end are clamped to the last element, so that no load waits for a branch.
+  if (!fetched.empty()) {
+    out_.line(depth + 3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
+    out_.line(depth + 4, "const {0} vector = {1}least({0}(element + {0}(step) * apart), {2} - 1);",
+              index_, before, count);
+    locate_vector(depth + 4);
+    for (const std::size_t i : fetched) {
+      out_.line(depth + 4, "{}_batch[step] = {};", operands_[i].name, load_text(i));
+    }
+    out_.line(depth + 3, "}}");
+  }
+  out_.line(depth + 3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
+  out_.line(depth + 4, "const {0} in_chunk = element + {0}(step) * apart;", index_);
+  out_.line(depth + 4, "if (step >= beside || in_chunk >= {}) continue;", count);
+  out_.line(depth + 4, "const {} vector = {}in_chunk;", index_, before);
+  locate_vector(depth + 4);
+  for (const std::size_t id : trees) {
+    out_.line(depth + 4, "auto& {0}_lanes = {0}_tree.residue(step);", names_[id]);
+  }
+  emit_vector(pass, depth + 4, "");
+  out_.line(depth + 3, "}}");
+  out_.line(depth + 2, "}},");
+  out_.line(depth + 2, "[&](u32 turn) KILN_INLINED {{");
+  for (const std::size_t id : trees) {
+    out_.line(depth + 3, "{0}_total = {0}_tree.end(turn);", names_[id]);
+  }
+  out_.line(depth + 2, "}});");
+  if (!in_chunks) return;
+  for (const std::size_t id : trees) {
+    combine_threads(id, 3, names_[id] + "_total");
+    join_columns(id, 3, names_[id] + "_total");
+    if (rows_.chunks == ColumnChunks::many) {
+      out_.line(3, "{0}_chunks.residue() = {0}_total;", names_[id]);
+      out_.line(3, "{0}_chunks.end(merges);", names_[id]);
+    } else {
+      out_.line(3, "if (thread == number) {0}_chunks = {0}_total;", names_[id]);
+    }
+  }
+  out_.line(2, "{}", rows_.chunks == ColumnChunks::many ? "});" : "}");
+  for (const std::size_t id : trees) {
+    out_.line(2, "{0}_total = {0}_chunks{1};", names_[id],
+              rows_.chunks == ColumnChunks::many ? ".result()" : "");
+    if (rows_.chunks != ColumnChunks::many) combine_threads(id, 2, names_[id] + "_total");
+  }
+}
+
+void ReductionEmitter::emit_kept_columns(int pass, const Ids& trees) {
+  const auto slots = static_cast<int>(std::bit_ceil(static_cast<unsigned>(rows_.vectors)));
+  const int residues = kept_residues();
+  const int terms = slots / residues;
+  out_.line(2, "KILN_UNROLL for (int turn = 0; turn < {}; ++turn) {{", slots);
+  out_.line(3, "const int slot = slot_in_tree<{}, {}>(turn);", residues, slots);
+  out_.line(3, "const {0} vector = {0}(slot) * {1} + thread;", index_, rows_.threads);
+  std::string exists = slots == rows_.vectors ? "" : fmt::format("slot < {}", rows_.vectors);
+  if (!is_full()) {
+    std::string within = "vector < vectors";
+    if (rows_.full_vectors != 0) {
+      within = fmt::format("slot < {} || {}", rows_.full_vectors, within);
+      if (!exists.empty()) within = "(" + within + ")";
+    }
+    exists += (exists.empty() ? "" : " && ") + within;
+  }
+  out_.line(3, "{}{{", exists.empty() ? "" : fmt::format("if ({}) ", exists));
+  locate_vector(4);
+  for (const std::size_t id : trees) {
+    out_.line(4, "auto& {0}_lanes = {0}_tree.residue(0);", names_[id]);
+  }
+  slot_ = "slot";
+  loads_directly_ = true;
+  emit_vector(pass, 4, "slot");
+  loads_directly_ = false;
+  slot_.clear();
+  out_.line(3, "}}");
+  if (terms > 1) out_.line(3, "if (turn % {} != {}) continue;", terms, terms - 1);
+  for (const std::size_t id : trees) {
+    out_.line(3, "{0}_total = {0}_tree.end(turn{1});", names_[id],
+              terms > 1 ? fmt::format(" / {}", terms) : "");
+  }
+  out_.line(2, "}}");
+}
+
+// Combines what the threads of a column have.
+void ReductionEmitter::combine_threads(std::size_t id, int depth, const std::string& lanes) {
+  out_.line(depth, "reduce_columns<{}, {}, {}>({}, slots);", info(graph_.nodes[id].op).combiner,
+            rows_.columns, rows_.threads, lanes);
+}
+
+// Combines neighbouring columns that are one row.
+void ReductionEmitter::join_columns(std::size_t id, int depth, const std::string& lanes) {
+  if (rows_.joined == 1) return;
+  out_.line(depth, "join_columns<{}, {}>({});", info(graph_.nodes[id].op).combiner, rows_.joined,
+            lanes);
+}
+
+}  // namespace kiln::fusion
