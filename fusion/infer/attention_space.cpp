@@ -37,16 +37,34 @@ bool is_end_of_keys(const BoundedAxis& bound, const std::vector<Dims>& shapes,
          end[nodes.key] == 1 && end[nodes.depth] == 1 && end[nodes.value] == 1;
 }
 
+// Of each input the value that says where its elements are, if one does.
+std::vector<std::optional<NodeId>> places_of_inputs(const TypedGraph& graph) {
+  std::vector<std::optional<NodeId>> places(graph.nodes.size());
+  if (graph.indexed.empty()) return places;
+  for (NodeId id = 0; id < places.size(); ++id) {
+    const TypedNode& node = graph.nodes[id];
+    if (node.op != Op::input) continue;
+    if (const auto place = graph.place_of(false, node.payload)) places[id] = *place;
+  }
+  return places;
+}
+
 // Finds the attention that ends in one sum.
 class AttentionFinder {
  public:
   AttentionFinder(const TypedGraph& graph, const std::vector<Dims>& shapes,
                   const std::vector<std::vector<NodeId>>& users, const std::vector<bool>& kept,
                   std::span<const Ends> bounds)
-      : graph_(graph), shapes_(shapes), users_(users), kept_(kept), bounds_(bounds) {}
+      : graph_(graph),
+        shapes_(shapes),
+        users_(users),
+        kept_(kept),
+        bounds_(bounds),
+        place_of_(places_of_inputs(graph)) {}
 
   std::optional<AttentionNodes> run(NodeId result) {
     inside_.assign(graph_.nodes.size(), false);
+    places_.clear();
     found_ = {};
     if (!find_softmax(result) || !find_product() || !has_axes_of_attention() || !is_closed() ||
         !ends_along_keys()) {
@@ -200,10 +218,15 @@ class AttentionFinder {
         has_product = true;
         found_.product = id;
         next = kProductSide;
-      } else if (!is_own_function(id)) {
+      } else if (!is_own_function(id) && !is_own_take(id)) {
         if (!can_be_read(id, wanted[id])) return false;
+        if (const auto place = place_of_[id]) {
+          places_.push_back(*place);
+          wanted[*place] |= next;
+        }
         continue;
       }
+      if (own.op == Op::take) places_.push_back(own.operands[1]);
       inside_[id] = true;
       for (const NodeId operand : own.inputs()) wanted[operand] |= next;
     }
@@ -244,6 +267,11 @@ class AttentionFinder {
            std::ranges::none_of(own.inputs(), [&](NodeId operand) { return unfit_[operand]; });
   }
 
+  // Rows of an array that only this attention reads, of which data says where each key's is.
+  bool is_own_take(NodeId id) const {
+    return node(id).op == Op::take && runs_over_keys(id) && is_used_inside(id);
+  }
+
   // Whether a leaf, or what another kernel stores, can be an operand.
   bool can_be_read(NodeId id, std::uint8_t sides) const {
     NodeId read = id;
@@ -269,6 +297,11 @@ class AttentionFinder {
     }
     if (!value) return false;
     found_.value = *value;
+    // Of a key or a value all elements are at one place.
+    const auto is_of_row = [&](NodeId place) {
+      return shapes_[place][found_.depth] == 1 && shapes_[place][found_.value] == 1;
+    };
+    if (!std::ranges::all_of(places_, is_of_row)) return false;
     trace_order(products[found_.depth], kMostDepth + 1);
     trace_order(weighted[found_.value], kMostDepth + 1);
     return products[found_.depth] <= kMostDepth && weighted[found_.value] <= kMostDepth;
@@ -308,8 +341,10 @@ class AttentionFinder {
   const std::vector<std::vector<NodeId>>& users_;
   const std::vector<bool>& kept_;
   const std::span<const Ends> bounds_;
+  const std::vector<std::optional<NodeId>> place_of_;
   std::vector<bool> inside_;
   std::vector<bool> unfit_;
+  std::vector<NodeId> places_;  ///< of what is read where data says
   AttentionNodes found_;
 };
 
@@ -319,16 +354,27 @@ std::vector<bool> outputs_of(const TypedGraph& graph) {
   return outputs;
 }
 
+// Whether nothing is stored where data says, and what says where inputs are comes before them.
+bool places_come_first(const TypedGraph& graph) {
+  const auto places = places_of_inputs(graph);
+  for (NodeId id = 0; id < places.size(); ++id) {
+    if (places[id] && *places[id] > id) return false;
+  }
+  return std::ranges::none_of(graph.indexed, &IndexedOperand::output);
+}
+
 // Which sides need each node: from the outputs back to the arguments.
 std::vector<std::uint8_t> sides_of(const TypedGraph& graph, const AttentionNodes& nodes) {
   std::vector<std::uint8_t> sides(graph.nodes.size(), 0);
   for (const NodeId output : graph.outputs) sides[output] |= kResultSide;
   for (const BoundedAxis& bound : graph.bounds) sides[bound.end] |= kEndSide;
+  const auto place_of = places_of_inputs(graph);
   for (NodeId id = static_cast<NodeId>(graph.nodes.size()); id-- > 0;) {
     const bool is_result = id == nodes.largest || id == nodes.total || id == nodes.result;
     if (is_result) continue;
     if (id == nodes.scores) sides[id] |= kScoreSide;
     if (id == nodes.values) sides[id] |= kValueSide;
+    if (const auto place = place_of[id]) sides[*place] |= sides[id];
     for (const NodeId operand : graph.nodes[id].inputs()) {
       sides[operand] |= id == nodes.product ? static_cast<std::uint8_t>(kProductSide) : sides[id];
     }
@@ -364,7 +410,7 @@ std::vector<AttentionNodes> find_attention(const ShapedGraph& graph) {
 std::optional<AttentionSpace> attention_space(const TypedGraph& graph,
                                               std::span<const Dims> shapes) {
   std::vector<AttentionNodes> found = find_attention(graph, shapes);
-  if (found.size() != 1 || !graph.indexed.empty()) return std::nullopt;
+  if (found.size() != 1 || !places_come_first(graph)) return std::nullopt;
   AttentionSpace space;
   space.nodes = std::move(found.front());
   const AttentionNodes& nodes = space.nodes;
@@ -377,6 +423,10 @@ std::optional<AttentionSpace> attention_space(const TypedGraph& graph,
     if (!is_end_of_keys(bound, padded, nodes)) return std::nullopt;
   }
   space.nodes.ends = graph.bounds;
+  for (const IndexedOperand& operand : graph.indexed) {
+    const Dims& place = padded[operand.place];
+    if (place[nodes.depth] != 1 || place[nodes.value] != 1) return std::nullopt;
+  }
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
     const TypedNode& node = graph.nodes[id];
     if (space.sides[id] == 0 || inside[id] || node.arity == 0) continue;

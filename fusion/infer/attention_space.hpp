@@ -5,7 +5,8 @@
 //   largest = max(scores), weights = exp(scores - largest), total = sum(weights) over the keys
 //   result  = sum(weights / total * values) over the keys, or sum(weights * values)
 //
-// found by structure, whatever the axes' order and whatever scales, masks and caps the scores. The
+// found by structure, whatever the axes' order and whatever scales, masks and caps the scores. Keys
+// and values may be taken from where data says, each key's row from one place (Op::take). The
 // iteration space of a kernel that computes one in one pass over keys and values, and in how many
 // parts long rows of keys are cut.
 #pragma once

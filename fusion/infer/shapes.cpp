@@ -144,8 +144,8 @@ class IotaShapes {
       result.graph.outputs.push_back(moved(output, &natural_[output]));
     }
     for (const IndexedOperand& one : graph_.indexed) {
-      result.graph.indexed.push_back(
-          {one.output, one.position, moved(one.place, &natural_[one.place])});
+      const Dims shape = shape_of_places(one);
+      result.graph.indexed.push_back({one.output, one.position, moved(one.place, &shape)});
     }
     for (const BoundedAxis& bound : graph_.bounds) {
       result.graph.bounds.push_back({bound.axis, moved(bound.end, &natural_[bound.end])});
@@ -175,7 +175,9 @@ class IotaShapes {
   // From the last node to the first: the shapes in which such values are wanted.
   void find_wanted() {
     wanted_.resize(graph_.nodes.size());
-    for (const NodeId root : graph_.roots()) want(root, natural_[root]);
+    for (const NodeId output : graph_.outputs) want(output, natural_[output]);
+    for (const IndexedOperand& one : graph_.indexed) want(one.place, shape_of_places(one));
+    for (const BoundedAxis& bound : graph_.bounds) want(bound.end, natural_[bound.end]);
     for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
       for (const NodeId operand : graph_.nodes[id].inputs()) {
         if (!depends_on_iota_[operand]) continue;
@@ -183,6 +185,25 @@ class IotaShapes {
         for (const Dims& shape : wanted_[id]) want(operand, seen_in(operand, shape));
       }
     }
+  }
+
+  // Places have an index along the axes along which they count it, which are the operand's.
+  Dims shape_of_places(const IndexedOperand& one) const {
+    const Dims& natural = natural_[one.place];
+    const std::set<std::int64_t>& counted = counted_[one.place];
+    if (counted.empty()) return natural;
+    const Dims& array =
+        one.output ? natural_[graph_.outputs[one.position]] : arguments_[one.position];
+    if (counted.contains(kAllAxes)) return array;
+    Dims shape(std::max(array.size(), natural.size()), 1);
+    std::ranges::copy(natural, shape.begin() + (shape.size() - natural.size()));
+    for (const std::int64_t axis : counted) {
+      const std::int64_t k = axis < 0 ? axis + std::ssize(array) : axis;
+      if (k < 0 || k >= std::ssize(array)) continue;  // check_iota() refuses it
+      shape[static_cast<std::size_t>(k) + shape.size() - array.size()] =
+          array[static_cast<std::size_t>(k)];
+    }
+    return shape;
   }
 
   // The shape in which a value is wanted as an operand of what has the shape `whole`: its own where

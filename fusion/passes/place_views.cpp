@@ -16,6 +16,7 @@
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/bounds.hpp"
 #include "fusion/passes/put_parts.hpp"
+#include "fusion/passes/taken_views.hpp"
 #include "fusion/reference/node.hpp"
 #include "fusion/reference/value.hpp"
 #include "kiln/error.hpp"
@@ -45,6 +46,13 @@ struct Part {
   NodeId value = 0;
   ArrayLayout layout;
   std::vector<NodeId> then;
+};
+
+// What take() gives: the arrays that its rows and its places are in, and how it sees them.
+struct Taken {
+  NodeId rows = 0;
+  NodeId places = 0;
+  TakenView view;
 };
 
 class Placer {
@@ -236,8 +244,17 @@ class Placer {
     const NodeId root = viewed(to_.graph, array);
     const NodeId rows = view_of(root, from_.shapes[id], indexed_layout(node, layout_of(array)));
     TypedNode taken = node;
-    taken.operands = {rows, moved_[node.operands[1]], 0};
-    return builder_.append(taken, from_.shapes[id]);
+    const NodeId places = moved_[node.operands[1]];
+    taken.operands = {rows, places, 0};
+    const NodeId made = builder_.append(taken, from_.shapes[id]);
+    if (is_array(placed(places)) && to_.shapes[places].size() == from_.shapes[id].size()) {
+      ArrayLayout along = layout_of(places);
+      for (std::size_t k = 0; k < along.strides.size(); ++k) {
+        if (to_.shapes[places][k] == 1) along.strides[k] = 0;
+      }
+      taken_.emplace(made, Taken{root, viewed(to_.graph, places), {layout_of(rows), along, {}}});
+    }
+    return made;
   }
 
   // What is stored, and the array that it is stored in.
@@ -392,6 +409,9 @@ class Placer {
     const TypedNode& node = source(id);
     const ShapeList& list = shape_list(from_.graph, node);
     const Dims& shape = from_.shapes[id];
+    if (placed(operand).op == Op::take) {
+      if (const auto taken = view_of_taken(id, operand)) return *taken;
+    }
     if (!is_array(placed(operand))) operand = copy(operand);
     auto layout = result_layout(node.op, list, to_.shapes[operand], shape, layout_of(operand));
     if (!layout) {
@@ -399,6 +419,74 @@ class Placer {
       layout = result_layout(node.op, list, to_.shapes[operand], shape, layout_of(operand));
     }
     return view_of(viewed(to_.graph, operand), shape, std::move(*layout));
+  }
+
+  // The view `id` of what take() gives, as rows seen so at places seen so (taken_views.hpp);
+  // nothing where places are no array.
+  std::optional<NodeId> view_of_taken(NodeId id, NodeId operand) {
+    const auto known = taken_.find(operand);
+    if (known == taken_.end()) return std::nullopt;
+    const Taken from = known->second;
+    const Dims& shape = from_.shapes[id];
+    auto seen = seen_through(source(id).op, shape_list(from_.graph, source(id)),
+                             to_.shapes[operand], shape, from.view);
+    if (!seen) return std::nullopt;
+    TypedNode taken = placed(operand);
+    const NodeId places = seen->paged
+                              ? places_in_pages(taken, shape, *seen, from.places)
+                              : view_of(from.places, varying(shape, seen->places), seen->places);
+    taken.operands = {view_of(from.rows, shape, seen->rows), places, 0};
+    const NodeId made = builder_.append(taken, shape);
+    taken_.emplace(made, Taken{from.rows, from.places, std::move(*seen)});
+    return made;
+  }
+
+  // The extents along which a layout moves.
+  static Dims varying(Dims shape, const ArrayLayout& layout) {
+    for (std::size_t k = 0; k < shape.size(); ++k) {
+      if (layout.strides[k] == 0) shape[k] = 1;
+    }
+    return shape;
+  }
+
+  // Element k along the pages is at place table[k / length] * step + k % length, and at none where
+  // the page is none.
+  NodeId places_in_pages(const TypedNode& taken, const Dims& shape, const TakenView& view,
+                         NodeId table) {
+    const PagedAxis& paged = *view.paged;
+    Dims keys(shape.size(), 1);
+    keys[paged.axis] = shape[paged.axis];
+    Dims all = varying(shape, view.places);
+    all[paged.axis] = shape[paged.axis];
+    const auto number = [&](DType dtype, std::int64_t value) {
+      return builder_.append({Op::constant, dtype, 0, {}, static_cast<std::uint64_t>(value)}, {});
+    };
+    const auto axis = static_cast<std::int64_t>(paged.axis) - std::ssize(shape);
+    const NodeId key =
+        builder_.append({Op::iota, DType::u32, 0, {}, static_cast<std::uint64_t>(axis)}, keys);
+    const NodeId length = number(DType::u32, paged.length);
+    const NodeId which =
+        builder_.append({Op::floor_divide, DType::u32, 2, {key, length, 0}, 0}, keys);
+    const NodeId within =
+        builder_.append({Op::remainder, DType::u32, 2, {key, length, 0}, 0}, keys);
+    const NodeId page = builder_.append({Op::take,
+                                         placed(table).dtype,
+                                         2,
+                                         {view_of(table, all, view.places), which, 0},
+                                         taken.payload},
+                                        all);
+    const NodeId wide = builder_.append({Op::cast, DType::i64, 1, {page}, 0}, all);
+    const NodeId known =
+        builder_.append({Op::clip,
+                         DType::i64,
+                         3,
+                         {wide, number(DType::i64, -1), number(DType::i64, std::int64_t{1} << 31)},
+                         0},
+                        all);
+    const NodeId first = builder_.append(
+        {Op::mul, DType::i64, 2, {known, number(DType::i64, paged.step), 0}, 0}, all);
+    const NodeId offset = builder_.append({Op::promote, DType::i64, 1, {within}, 0}, keys);
+    return builder_.append({Op::add, DType::i64, 2, {first, offset, 0}, 0}, all);
   }
 
   NodeId view_of(NodeId root, const Dims& shape, ArrayLayout layout) {
@@ -514,6 +602,7 @@ class Placer {
   std::vector<bool> is_put_;                          ///< of those parts, the values
   std::vector<NodeId> moved_;
   std::map<NodeId, NodeId> bytes_;  ///< of what is unpacked
+  std::map<NodeId, Taken> taken_;   ///< of what take() gives
   std::map<NodeId, NodeId> copies_;
   std::map<NodeId, std::vector<NodeId>> views_;  ///< of each root
   std::map<std::size_t, std::size_t> calls_;

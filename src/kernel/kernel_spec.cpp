@@ -181,6 +181,9 @@ std::uint64_t operands_behind(const KernelSpec& spec, fusion::NodeId id) {
     std::size_t operand = 0;
     if (node.op == fusion::Op::input) {
       operand = array_position(graph, node.payload);
+      if (const fusion::NodeId* place = graph.place_of(false, node.payload)) {
+        operands |= operands_behind(spec, *place);
+      }
     } else if (node.op == fusion::Op::iota) {
       const auto found = std::ranges::find(iotas, fusion::iota_axis(node)) - iotas.begin();
       operand = spec.operands.size() - iotas.size() + static_cast<std::size_t>(found);

@@ -1,6 +1,8 @@
 // What a class learns from a call that was planned: its form, and the kernels of its schedules.
 #include <algorithm>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/reclamation.hpp"
 #include "kernel/emit_kernel.hpp"
@@ -41,19 +43,24 @@ bool is_hopeless(const PlanTable& plans, ProgramClassKey& key, std::uint64_t cou
   return count > 1;
 }
 
-// Whether a call of this class came before: most programs only ever see one.
-bool is_second(PlanTable& plans, ProgramClassKey& key, const Device& device) {
+// The sizes of the first call of this class; nothing if this is it: most programs only ever see
+// one.
+std::optional<std::vector<std::int64_t>> sizes_before(PlanTable& plans, ProgramClassKey& key,
+                                                      const Device& device) {
   constexpr std::uint64_t kMark = ProgramClass::kMostForms;  // where no form is
   {
     const base::ReadSection reading;
-    if (plans.find(key.words(kMark), key.hash(kMark)) != nullptr) return true;
+    if (const CachedPlan* const mark = plans.find(key.words(kMark), key.hash(kMark))) {
+      return static_cast<const ProgramClass&>(*mark).first_sizes;
+    }
   }
   auto mark = std::make_shared<ProgramClass>();
+  mark->first_sizes.assign(key.sizes().begin(), key.sizes().end());
   mark->signature.assign(key.words(kMark).begin(), key.words(kMark).end());
   mark->hash = key.hash(kMark);
   mark->device = device;
   plans.insert(std::move(mark));
-  return false;
+  return std::nullopt;
 }
 
 void add_kernels(PlanTable& plans, const ProgramClass& form, const Call& call,
@@ -91,8 +98,9 @@ void add_to_class(PlanTable& plans, const Definition& definition, const Call& ca
   std::shared_ptr<const ProgramClass> form = known_form(plans, key, at, count);
   if (form == nullptr) {
     if (count == ProgramClass::kMostForms || is_hopeless(plans, key, count)) return;
-    if (!is_second(plans, key, call.stream.device)) return;
-    std::shared_ptr<ProgramClass> made = make_form(definition, call, key, plan);
+    const auto before = sizes_before(plans, key, call.stream.device);
+    if (!before) return;
+    std::shared_ptr<ProgramClass> made = make_form(definition, call, key, plan, *before);
     made->signature.assign(key.words(count).begin(), key.words(count).end());
     made->hash = key.hash(count);
     form = std::static_pointer_cast<const ProgramClass>(plans.insert(std::move(made)));

@@ -121,8 +121,9 @@ struct ProgramClass final : CachedPlan {
   std::vector<SizeFormula> sums;      ///< of sizes of axes: extents of which others are products
   std::vector<SizeFormula> formulas;  ///< of the sizes of axes, those sums, and then the strides
   std::vector<std::pair<std::size_t, std::int64_t>> pinned;  ///< sizes that have to be these
-  std::vector<Number> output_sizes;  ///< what ProgramClassKey::output_sizes() have to be
-  std::vector<Number> extents;       ///< all greater than 0
+  std::vector<std::int64_t> first_sizes;  ///< where a class has no form yet: of the first call
+  std::vector<Number> output_sizes;       ///< what ProgramClassKey::output_sizes() have to be
+  std::vector<Number> extents;            ///< all greater than 0
   std::vector<std::pair<Number, Number>> different;
   std::vector<Condition> conditions;
   /// Outputs that are updated in place, and the inputs that they are.

@@ -324,9 +324,17 @@ class FormMaker {
 };
 
 // Which sizes of axes stay as they are in the calls of a form, in the order in which that is tried:
-// a program may name sizes, as in x[:, 64:128], or want one size to be twice another.
-std::vector<std::vector<bool>> pins_of(std::size_t sizes) {
+// a program may name sizes, as in x[:, 64:128], or want one size to be twice another. Those that an
+// earlier call had too are the first that may have to.
+std::vector<std::vector<bool>> pins_of(std::span<const std::int64_t> own,
+                                       std::span<const std::int64_t> earlier) {
+  const std::size_t sizes = own.size();
   std::vector<std::vector<bool>> pins{std::vector<bool>(sizes, false)};
+  if (earlier.size() >= sizes) {
+    std::vector<bool> kept;
+    for (std::size_t i = 0; i < sizes; ++i) kept.push_back(own[i] == earlier[i]);
+    if (std::ranges::count(kept, false) != 0) pins.push_back(std::move(kept));
+  }
   for (std::size_t i = 0; i < sizes && sizes > 1; ++i) {
     pins.emplace_back(sizes, false)[i] = true;
   }
@@ -350,7 +358,8 @@ bool agrees(const ProgramClass& form, const ProgramClassKey& key, const ProgramP
 }  // namespace
 
 std::shared_ptr<ProgramClass> make_form(const Definition& definition, const Call& call,
-                                        const ProgramClassKey& key, const ProgramPlan& plan) {
+                                        const ProgramClassKey& key, const ProgramPlan& plan,
+                                        std::span<const std::int64_t> earlier) {
   static std::atomic<std::uint64_t> next{1};
   const auto empty = [&] {
     auto form = std::make_shared<ProgramClass>();
@@ -365,7 +374,7 @@ std::shared_ptr<ProgramClass> make_form(const Definition& definition, const Call
   PlanSamples calls(definition, call, key);
   const std::optional<PlanSample> first = calls.first();
   if (!first) return empty();
-  for (const std::vector<bool>& pinned : pins_of(key.axis_sizes())) {
+  for (const std::vector<bool>& pinned : pins_of(key.sizes().first(key.axis_sizes()), earlier)) {
     const std::vector<PlanSample> samples = calls.like(*first, pinned);
     if (samples.empty()) continue;
     std::shared_ptr<ProgramClass> form = empty();

@@ -58,7 +58,9 @@ fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call&
                          const ProgramNumbers& at);
 
 /// The form of a call that has this plan; an empty one where its numbers are no functions of sizes.
+/// `earlier`: the sizes of another call of its class, if they are known.
 std::shared_ptr<ProgramClass> make_form(const Definition& definition, const Call& call,
-                                        const ProgramClassKey& key, const ProgramPlan& plan);
+                                        const ProgramClassKey& key, const ProgramPlan& plan,
+                                        std::span<const std::int64_t> earlier = {});
 
 }  // namespace kiln

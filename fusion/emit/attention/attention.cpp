@@ -31,9 +31,10 @@ AttentionEmitter::AttentionEmitter(const TypedGraph& graph, const AttentionSpace
       operands_(identifiers_.operands()),
       iotas_(iota_axes(graph)),
       names_(value_names(graph)),
-      values_(graph.nodes.size()),
       moves_(graph.nodes.size(), 0),
       after_(graph.nodes.size(), false) {
+  known_.values.resize(graph.nodes.size());
+  known_.located.resize(operands_.size() + iotas_.size(), false);
   find_moves();
 }
 
@@ -47,13 +48,9 @@ KernelDescription AttentionEmitter::run() {
   begin_item();
   emit_keys();
   emit_invariants();
-  const std::vector<std::string> outside = values_;
   emit_products();
-  values_ = outside;
   emit_score();
-  values_ = outside;
   emit_values();
-  values_ = outside;
   emit_call();
   emit_results();
   out_.line(1, "}}");
@@ -109,6 +106,7 @@ void AttentionEmitter::find_moves() {
         if (moves_along(i, k)) moves_[id] |= kQuery;
       }
       if (moves_along(i, key_axis())) moves_[id] |= kKey;
+      if (is_indexed(i)) moves_[id] |= moves_[place_node(i)];
     }
     after_[id] = id == nodes.largest || id == nodes.total || id == nodes.result;
     for (const NodeId operand : node.inputs()) {
@@ -140,6 +138,10 @@ void AttentionEmitter::collect_parameters() {
     }
     if (own_.split && i < operands_.size() && operands_[i].output) {
       out_.add_offset(P::split_stride, fmt::format("{}_split_stride", name_of(i)), i);
+    }
+    if (is_indexed(i)) {
+      out_.add_offset(P::place_stride, name_of(i) + "_place_stride", i);
+      out_.add_offset(P::place_count, name_of(i) + "_places", i);
     }
   }
 }
@@ -191,7 +193,7 @@ void AttentionEmitter::emit_keys() {
   for (const BoundedAxis& bound : graph_.bounds) ends.push_back(bound.end);
   for (const NodeId id : missing(ends)) define(2, id);
   std::string end = "keys";
-  for (const NodeId id : ends) end = fmt::format("end_within({}, {})", values_[id], end);
+  for (const NodeId id : ends) end = fmt::format("end_within({}, {})", known_.values[id], end);
   if (!ends.empty()) out_.line(2, "const {} key_end = {};", index_, end);
   const std::string_view last = ends.empty() ? "keys" : "key_end";
   if (own_.split) {
@@ -218,6 +220,7 @@ std::string AttentionEmitter::place(std::size_t i) const {
   if (has_stride(i, key_axis())) {
     text += fmt::format(" + {}(key) * {}", signed_index_, stride_of(i, key_axis()));
   }
+  if (is_indexed(i)) text += fmt::format(" + {}_at", name_of(i));
   return text;
 }
 
@@ -225,6 +228,7 @@ std::string AttentionEmitter::place(std::size_t i) const {
 // --------------------------------------------------------------------------------------
 
 void AttentionEmitter::emit_products() {
+  const Known outside = known_;
   const Side side = key_side();
   const NodeId reduced = graph_.nodes[space_.nodes.product].operands[0];
   const TypedNode& root = graph_.nodes[reduced];
@@ -247,20 +251,24 @@ void AttentionEmitter::emit_products() {
       product ? function_text(factors[1], ids, side) : "[](int) KILN_INLINED { return 1.0f; }");
   out_.line(3, "}}");
   out_.line(2, "}};");
+  known_ = outside;
 }
 
 void AttentionEmitter::emit_score() {
+  const Known outside = known_;
   const AttentionNodes& nodes = space_.nodes;
-  values_[nodes.product] = names_[nodes.product];
+  known_.values[nodes.product] = names_[nodes.product];
   const std::vector<NodeId> ids = missing({nodes.scores});
   out_.line(2, "const auto score = [&](int q, {} key, f32 {}) KILN_INLINED {{", index_,
             names_[nodes.product]);
   for (const NodeId id : ids) define(3, id);
-  out_.line(3, "return {};", values_[nodes.scores]);
+  out_.line(3, "return {};", known_.values[nodes.scores]);
   out_.line(2, "}};");
+  known_ = outside;
 }
 
 void AttentionEmitter::emit_values() {
+  const Known outside = known_;
   const Side side = value_side();
   const NodeId value = space_.nodes.values;
   const std::vector<NodeId> ids = missing({value});
@@ -280,6 +288,7 @@ void AttentionEmitter::emit_values() {
   out_.line(4, "}}");
   out_.line(3, "}}");
   out_.line(2, "}};");
+  known_ = outside;
 }
 
 void AttentionEmitter::emit_call() {

@@ -28,6 +28,12 @@ class AttentionEmitter {
   KernelDescription run();
 
  private:
+  /// What is known at a place of the text.
+  struct Known {
+    std::vector<std::string> values;  ///< the text of each value, empty where it is not
+    std::vector<bool> located;        ///< of each operand that is indexed, whether NAME_at is
+  };
+
   /// The keys or the values: how threads share a row.
   struct Side {
     std::string_view lanes;  ///< the type RowLanes
@@ -50,6 +56,13 @@ class AttentionEmitter {
   std::size_t iota_of(const TypedNode& node) const;
   std::size_t operand_of(const TypedNode& node) const;
   std::string name_of(std::size_t i) const;
+  bool is_indexed(std::size_t i) const { return schedule_.operands[i].indexing != Indexing::none; }
+  /// The value that says where an indexed operand is: the same for all queries and lanes.
+  NodeId place_node(std::size_t i) const { return *graph_.place_of(false, operands_[i].argument); }
+  /// Whether `id` is an operand's row for each key, which is loaded before it is computed with.
+  bool is_row_of_key(NodeId id) const {
+    return graph_.nodes[id].op == Op::input && moves_[id] == (kKey | kLane);
+  }
   std::string stride_of(std::size_t i, std::uint32_t axis) const;
   /// What each value differs by, where `lanes` is the axis of the lanes of what it is needed for.
   void find_moves();
@@ -70,6 +83,10 @@ class AttentionEmitter {
   /// What a value needs that has not been computed yet, operands first, itself included.
   std::vector<NodeId> missing(std::vector<NodeId> wanted) const;
   std::string element(const TypedNode& node, const std::string& text) const;
+  /// An element of an operand, or 0 where it is not there.
+  std::string loaded_element(const TypedNode& node, const std::string& text) const;
+  /// Where an indexed operand's elements are: NAME_there, and from its first row NAME_at.
+  void locate(int depth, std::size_t i);
   /// One number, in a statement of its own unless it is another one's name.
   void define(int depth, NodeId id);
   void name_value(int depth, NodeId id, const std::string& text);
@@ -120,7 +137,7 @@ class AttentionEmitter {
   const std::vector<NamedOperand>& operands_;
   const ScratchVector<std::int64_t> iotas_;
   const std::vector<std::string> names_;
-  std::vector<std::string> values_;  ///< the text of each value that is known at this place
+  Known known_;
   std::vector<std::uint8_t> moves_;  ///< of each node, bits of Along
   std::vector<bool> after_;          ///< computed of results
   KernelWriter out_{schedule_};

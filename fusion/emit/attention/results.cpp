@@ -16,8 +16,8 @@ void AttentionEmitter::emit_results() {
   out_.line(2, "const auto store_results = [&](int q, int first, const f32* sum, f32 largest,");
   out_.line(2, "                               f32 total) KILN_INLINED {{");
   out_.line(3, "constexpr Width<Values::width> width{{}};");
-  values_[nodes.largest] = "largest";
-  values_[nodes.total] = "total";
+  known_.values[nodes.largest] = "largest";
+  known_.values[nodes.total] = "total";
   std::string result = "sum[lane]";
   if (nodes.normalised) {
     const std::string_view accuracy = accuracy_ == Accuracy::strict ? "strict::"
@@ -28,7 +28,7 @@ void AttentionEmitter::emit_results() {
     out_.line(3, "const f32 inverse = {}{}reciprocal(total);", none, accuracy);
     result += " * inverse";
   }
-  values_[nodes.result] = names_[nodes.result];
+  known_.values[nodes.result] = names_[nodes.result];
   const std::vector<NodeId> ids = missing(graph_.outputs);
   for (const NodeId id : ids) {
     if ((moves_[id] & kLane) == 0) define(3, id);
@@ -43,7 +43,8 @@ void AttentionEmitter::emit_results() {
 }
 
 std::string AttentionEmitter::stored(NodeId id) const {
-  return is_host() ? node_text_.store_on_host(id, values_, {}) : node_text_.store(id, values_, {});
+  return is_host() ? node_text_.store_on_host(id, known_.values, {})
+                   : node_text_.store(id, known_.values, {});
 }
 
 void AttentionEmitter::emit_result_lanes(std::span<const NodeId> ids, const std::string& result) {
@@ -75,7 +76,8 @@ void AttentionEmitter::emit_result_lanes(std::span<const NodeId> ids, const std:
     if ((moves_[id] & kLane) == 0) continue;
     const TypedNode& node = graph_.nodes[id];
     if (node.op == Op::input) {
-      name_value(4, id, element(node, fmt::format("{}_lanes[lane]", name_of(operand_of(node)))));
+      const std::string name = name_of(operand_of(node));
+      name_value(4, id, loaded_element(node, fmt::format("{}_lanes[lane]", name)));
     } else if (node.op == Op::iota) {
       const std::size_t i = iota_of(node);
       name_value(

@@ -16,9 +16,12 @@ std::vector<NodeId> AttentionEmitter::missing(std::vector<NodeId> wanted) const 
   for (const NodeId id : wanted) needed[id] = true;
   std::vector<NodeId> found;
   for (NodeId id = static_cast<NodeId>(graph_.nodes.size()); id-- > 0;) {
-    if (!needed[id] || !values_[id].empty()) continue;
+    if (!needed[id] || !known_.values[id].empty()) continue;
     found.push_back(id);
     for (const NodeId operand : graph_.nodes[id].inputs()) needed[operand] = true;
+    if (graph_.nodes[id].op != Op::input || is_row_of_key(id)) continue;
+    const std::size_t i = operand_of(graph_.nodes[id]);
+    if (is_indexed(i)) needed[place_node(i)] = true;
   }
   std::ranges::reverse(found);
   return found;
@@ -28,10 +31,29 @@ std::string AttentionEmitter::element(const TypedNode& node, const std::string& 
   return fmt::format("to<{}>({})", compute_type(node.dtype), text);
 }
 
+std::string AttentionEmitter::loaded_element(const TypedNode& node, const std::string& text) const {
+  const std::size_t i = operand_of(node);
+  if (!is_indexed(i)) return element(node, text);
+  const std::string_view rows = known_.located[i] ? "" : "rows.";
+  return element(node, fmt::format("value_or_zero({}{}_there, {})", rows, name_of(i), text));
+}
+
+void AttentionEmitter::locate(int depth, std::size_t i) {
+  if (known_.located[i]) return;
+  const std::string name = name_of(i);
+  const std::string& place = known_.values[place_node(i)];
+  out_.line(depth, "const bool {0}_there = is_place({1}, {0}_places);", name, place);
+  out_.line(depth, "const {0} {1}_at = place_offset({1}_there, {2}, {1}_place_stride);",
+            signed_index_, name, place);
+  known_.located[i] = true;
+}
+
 void AttentionEmitter::define(int depth, NodeId id) {
   const TypedNode& node = graph_.nodes[id];
   if (node.op == Op::input) {
-    return name_value(depth, id, element(node, fmt::format("*({})", place(operand_of(node)))));
+    const std::size_t i = operand_of(node);
+    if (is_indexed(i)) locate(depth, i);
+    return name_value(depth, id, loaded_element(node, fmt::format("*({})", place(i))));
   }
   if (node.op == Op::iota) {
     return name_value(depth, id, node_text_.rounded(node, element(node, place(iota_of(node)))));
@@ -40,25 +62,29 @@ void AttentionEmitter::define(int depth, NodeId id) {
     return name_value(depth, id,
                       node_text_.scalar(node, identifiers_.scalar_parameter(node.payload)));
   }
-  const NodeText::Expression expression = node_text_.of(id, values_);
+  const NodeText::Expression expression = node_text_.of(id, known_.values);
   if (!expression.same) return name_value(depth, id, expression.text);
-  values_[id] = expression.text;
+  known_.values[id] = expression.text;
 }
 
 void AttentionEmitter::name_value(int depth, NodeId id, const std::string& text) {
   out_.line(depth, "const {} {} = {};", compute_type(graph_.nodes[id].dtype), names_[id], text);
-  values_[id] = names_[id];
+  known_.values[id] = names_[id];
 }
 
 // Values of the whole work item.
 void AttentionEmitter::emit_invariants() {
   for (NodeId id = 0; id < graph_.nodes.size(); ++id) {
-    if (space_.sides[id] == 0 || after_[id] || moves_[id] != 0 || !values_[id].empty()) continue;
+    if (space_.sides[id] == 0 || after_[id] || moves_[id] != 0 || !known_.values[id].empty())
+      continue;
     if (std::ranges::find(space_.nodes.inside, id) != space_.nodes.inside.end() &&
         has_axes(graph_.nodes[id].op)) {
       continue;
     }
     define(2, id);
+  }
+  for (std::size_t i = 0; i < operands_.size(); ++i) {
+    if (is_indexed(i) && moves_[place_node(i)] == 0) locate(2, i);
   }
 }
 
@@ -86,7 +112,7 @@ void AttentionEmitter::define_array(int depth, NodeId id, const Side& side) {
   const std::string_view type = compute_type(node.dtype);
   const std::string own = names_[id] + (queries ? "[q]" : "") + (lanes ? "[lane]" : "");
   if (is_free(node)) {
-    values_[id] = node_text_.of(id, values_).text;
+    known_.values[id] = node_text_.of(id, known_.values).text;
     return;
   }
   out_.line(depth, "{} {}{}{};", type, names_[id],
@@ -96,11 +122,11 @@ void AttentionEmitter::define_array(int depth, NodeId id, const Side& side) {
   if (queries) out_.line(depth, "KILN_FOR_EACH_QUERY(q, {}) {{", own_.queries());
   std::string text;
   if (node.op == Op::input && lanes && moves_[id] == (kKey | kLane)) {
-    text = element(node, fmt::format("rows.{}[lane]", name_of(operand_of(node))));
+    text = loaded_element(node, fmt::format("rows.{}[lane]", name_of(operand_of(node))));
   } else if (node.op == Op::input && lanes) {
     const std::size_t i = operand_of(node);
     out_.line(inner, "const auto {}_lanes = {};", name_of(i), loaded_row(i, side.lanes, side.axis));
-    text = element(node, fmt::format("{}_lanes[lane]", name_of(i)));
+    text = loaded_element(node, fmt::format("{}_lanes[lane]", name_of(i)));
   } else {
     text = lane_text(id, side);
   }
@@ -110,18 +136,20 @@ void AttentionEmitter::define_array(int depth, NodeId id, const Side& side) {
     out_.line(inner, "{} = {};", own, text);
   }
   if (queries) out_.line(depth, "}}");
-  values_[id] = own;
+  known_.values[id] = own;
 }
 
 bool AttentionEmitter::is_free(const TypedNode& node) const {
   if (node.arity == 0) return node.op == Op::constant;
-  return node_text_.of(static_cast<NodeId>(&node - graph_.nodes.data()), values_).same;
+  return node_text_.of(static_cast<NodeId>(&node - graph_.nodes.data()), known_.values).same;
 }
 
 // The expression of one lane of a value that is no row.
 std::string AttentionEmitter::lane_text(NodeId id, const Side& side) const {
   const TypedNode& node = graph_.nodes[id];
-  if (node.op == Op::input) return element(node, fmt::format("*({})", place(operand_of(node))));
+  if (node.op == Op::input) {
+    return loaded_element(node, fmt::format("*({})", place(operand_of(node))));
+  }
   if (node.op == Op::iota) {
     std::string text = place(iota_of(node));
     if (moves_along(iota_of(node), side.axis)) {
@@ -130,7 +158,7 @@ std::string AttentionEmitter::lane_text(NodeId id, const Side& side) const {
     }
     return node_text_.rounded(node, element(node, text));
   }
-  return node_text_.of(id, values_).text;
+  return node_text_.of(id, known_.values).text;
 }
 
 std::string AttentionEmitter::iota_stride(std::size_t i, std::uint32_t axis) const {
@@ -147,33 +175,44 @@ void AttentionEmitter::emit_rows(std::span<const NodeId> ids, const Side& side) 
 std::vector<std::size_t> AttentionEmitter::shared_rows(std::span<const NodeId> ids) const {
   std::vector<std::size_t> rows;
   for (const NodeId id : ids) {
-    if (graph_.nodes[id].op == Op::input && moves_[id] == (kKey | kLane)) {
-      rows.push_back(operand_of(graph_.nodes[id]));
-    }
+    if (is_row_of_key(id)) rows.push_back(operand_of(graph_.nodes[id]));
   }
   return rows;
 }
 
 void AttentionEmitter::emit_load(std::string_view what, std::span<const std::size_t> rows,
                                  const Side& side) {
+  const Known outside = known_;
+  std::vector<NodeId> places;
+  std::string all;
   out_.line(2, "struct {}Rows {{", what);
   for (const std::size_t i : rows) {
     out_.line(3, "{} {};", row_type(i, side.lanes), name_of(i));
+    all += (all.empty() ? "" : ", ") + loaded_row(i, side.lanes, side.axis);
+    if (!is_indexed(i) || known_.located[i]) continue;
+    out_.line(3, "bool {}_there;", name_of(i));
+    all += fmt::format(", {}_there", name_of(i));
+    places.push_back(place_node(i));
   }
   out_.line(2, "}};");
-  std::string all;
-  for (const std::size_t i : rows) {
-    all += (all.empty() ? "" : ", ") + loaded_row(i, side.lanes, side.axis);
-  }
   out_.line(2, "const auto load_{} = [&]({} key) KILN_INLINED {{", what == "Key" ? "key" : "value",
             index_);
+  for (const NodeId id : missing(places)) define(3, id);
+  for (const std::size_t i : rows) {
+    if (is_indexed(i)) locate(3, i);
+  }
   out_.line(3, "return {}Rows{{{}}};", what, all);
   out_.line(2, "}};");
+  known_ = outside;
 }
 
 void AttentionEmitter::emit_of_key(std::span<const NodeId> ids, const Side& side) {
   for (const NodeId id : ids) {
-    if (!values_[id].empty() || (moves_[id] & kQuery) != 0) continue;
+    if (!known_.values[id].empty()) continue;
+    const TypedNode& node = graph_.nodes[id];
+    const bool indexed = node.op == Op::input && is_indexed(operand_of(node));
+    if (indexed && !is_row_of_key(id)) locate(3, operand_of(node));
+    if ((moves_[id] & kQuery) != 0) continue;
     if ((moves_[id] & kLane) == 0) {
       define(3, id);
     } else {
@@ -185,12 +224,12 @@ void AttentionEmitter::emit_of_key(std::span<const NodeId> ids, const Side& side
 std::string AttentionEmitter::function_text(NodeId id, std::span<const NodeId> ids,
                                             const Side& side) {
   std::string body;
-  const std::vector<std::string> outside = values_;
+  const std::vector<std::string> outside = known_.values;
   for (const NodeId each : ids) {
-    if (!values_[each].empty()) continue;
+    if (!known_.values[each].empty()) continue;
     const TypedNode& node = graph_.nodes[each];
-    if (node.arity != 0 && node_text_.of(each, values_).same) {
-      values_[each] = node_text_.of(each, values_).text;
+    if (node.arity != 0 && node_text_.of(each, known_.values).same) {
+      known_.values[each] = node_text_.of(each, known_.values).text;
       continue;
     }
     std::string text = lane_text(each, side);
@@ -198,15 +237,15 @@ std::string AttentionEmitter::function_text(NodeId id, std::span<const NodeId> i
       const std::size_t i = operand_of(node);
       const std::string step =
           has_stride(i, side.axis) ? " * " + stride_of(i, side.axis) : std::string();
-      text = element(node, fmt::format("*({} + {}(place_of<{}>(lane)){})", place(i), signed_index_,
-                                       side.lanes, step));
+      text = loaded_element(node, fmt::format("*({} + {}(place_of<{}>(lane)){})", place(i),
+                                              signed_index_, side.lanes, step));
     }
     body += fmt::format("const {} {} = {}; ", compute_type(node.dtype), names_[each], text);
-    values_[each] = names_[each];
+    known_.values[each] = names_[each];
   }
   const std::string result =
-      fmt::format("[&](int lane) KILN_INLINED {{ {}return {}; }}", body, values_[id]);
-  values_ = outside;
+      fmt::format("[&](int lane) KILN_INLINED {{ {}return {}; }}", body, known_.values[id]);
+  known_.values = outside;
   return result;
 }
 

@@ -55,9 +55,14 @@ class AttentionPlanner {
     return axis;
   }
 
+  // Whether an operand differs along an axis, or the value that says where it is does.
+  bool moves_along(std::size_t i, const Axis& axis) const {
+    return axis.strides[i] != 0 || differs_along(axis, operands_[i].index_operands);
+  }
+
   // An array of a row for each key.
   bool has_rows(std::size_t i, const Axis& along) const {
-    return !operands_[i].iota && !operands_[i].output && key_.strides[i] != 0 &&
+    return !operands_[i].iota && !operands_[i].output && moves_along(i, key_) &&
            along.strides[i] != 0;
   }
 
@@ -126,7 +131,8 @@ class AttentionPlanner {
 
   // -- Queries
 
-  // Along axes where neither keys nor values move, nor their end, queries share a block.
+  // Along axes where neither keys nor values move, nor their end, nor places that data says,
+  // queries share a block.
   void plan_queries() {
     Axes outer;
     Axes shared;
@@ -138,7 +144,8 @@ class AttentionPlanner {
           bounds_, [&](const AxisBound& bound) { return differs_along(axis, bound.operands); });
       for (std::size_t i = 0; i < operands_.size(); ++i) {
         const bool large = has_rows(i, depth_) || has_rows(i, value_);
-        moves = moves || (large && axis.strides[i] != 0);
+        moves = moves || (large && axis.strides[i] != 0) ||
+                differs_along(axis, operands_[i].index_operands);
       }
       (moves ? outer : shared).push_back(axis);
     }
@@ -222,6 +229,7 @@ class AttentionPlanner {
                        : deep || wide ? Access::strided
                                       : Access::broadcast;
       operand.alignment = std::max(1, bits(operands_[i].dtype) / 8);
+      operand.indexing = operands_[i].indexed.exists() ? Indexing::row : Indexing::none;
       if (!is_host() && vectors) operand.alignment = alignment(i, deep, wide);
       layout_.strides.emplace_back(axes_.size());
       for (std::size_t k = 0; k < axes_.size(); ++k) {
@@ -230,6 +238,7 @@ class AttentionPlanner {
       }
       layout_.offsets.push_back(operands_[i].offset);
       layout_.split_strides.push_back(operands_[i].split_stride);
+      layout_.indexed.push_back(operands_[i].indexed);
       layout_.schedule.operands.push_back(operand);
     }
   }

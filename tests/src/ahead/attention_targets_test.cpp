@@ -64,6 +64,22 @@ TEST_P(AmdAttention, LoadsAsMuchWhereKeysEndWhereDataSays) {
   EXPECT_LE(machine.count("global_load_(ushort|u16|d16|short)"), 8) << machine.assembly;
 }
 
+// Rows of tokens whose places data says are loaded as those of an array of them.
+TEST_P(AmdAttention, LoadsAsMuchWhereTokensLieWhereDataSays) {
+  const std::vector<ArgumentSpec> arguments = {{"k", DType::bf16, {4096, 128}, {}, false},
+                                               {"p", DType::i32, {2, 8, 1, 128}, {}, false},
+                                               {"v", DType::bf16, {4096, 128}, {}, false},
+                                               {"q", DType::bf16, {2, 8, 4, 1, 128}, {}, false}};
+  const Machine machine = testing::machine_code(
+      "keys = take(k, p); values = take(v, p); "
+      "sum(softmax(sum(q * keys, -1) * 0.088, -2) * values, -2)",
+      arguments, GetParam());
+  EXPECT_EQ(machine.resources.scratch.value_or(-1), 0);
+  EXPECT_EQ(machine.resources.spills.value_or(-1), 0);
+  EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 8 + 8 + 4) << machine.assembly;
+  EXPECT_EQ(machine.count("global_load_(ushort|u16|d16|short)"), 0) << machine.assembly;
+}
+
 INSTANTIATE_TEST_SUITE_P(Gfx, AmdAttention,
                          ::testing::Values("gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100",
                                            "gfx1201"),

@@ -50,6 +50,12 @@ const Growing kGrowing[] = {
      "sum(softmax(sum(q * k, -1) * 0.1, -2) * v, -2)",
      {{1, 4, 1, 64}, {1, 1, -1, 64}, {1, 1, -1, 64}},
      {600, 700, 800}},
+    {"attention over pages",
+     "t = swapaxes(reshape(take(k, i), 0, -1, 2, 64), 1, 2)[:, :, None]; "
+     "u = swapaxes(reshape(take(v, i), 0, -1, 2, 64), 1, 2)[:, :, None]; "
+     "sum(softmax(sum(q * t, -1) * 0.1, -2) * u, -2)",
+     {{50, 16, 2, 64}, {1, -1}, {50, 16, 2, 64}, {1, 2, 4, 1, 64}},
+     {38, 44, 50}},
     {"rows that are taken", "take(x, i) * 2", {{-1, 64}, {-1}}, {200, 344, 1000}},
     {"rows that are put", "put(x, i, y)", {{-1, 64}, {8}, {8, 64}}, {200, 344, 1000}},
     {"rows that end", "sum(x[:, :n], -1)", {{-1, 512}, {-1, 1}}, {200, 344, 1000}},

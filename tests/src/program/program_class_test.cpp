@@ -92,6 +92,11 @@ const PlacedForm kPlacedForms[] = {
      true},
     {"y = x[:, :n] * 2; y - sum(y, -1)", {{-1, -2}, {-1, 1}}, {{-1, -2}}},
     {"y = exp(x[:n]); y / (1 + sum(y, -1))", {{-1, -2}, {1, 1}}, {{-1, -2}}},
+    {"t = swapaxes(reshape(take(k, i), 0, -1, 2, 16), 1, 2)[:, :, None]; "
+     "u = swapaxes(reshape(take(v, i), 0, -1, 2, 16), 1, 2)[:, :, None]; "
+     "sum(softmax(sum(q * t, -1) * 0.2, -2) * u, -2)",
+     {{9, 16, 2, 16}, {2, -2}, {9, 16, 2, 16}, {2, 2, 3, 1, 16}},
+     {{2, 2, 3, 1, 16}}},
 };
 
 class ProgramClasses : public testing::DeviceTest {
