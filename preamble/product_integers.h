@@ -206,9 +206,24 @@ KILN_FN DotFloats madd(DotFloats a, DotFloats b, DotFloats c) {
   return a * b + c;
 #endif
 }
-KILN_FN void add_scaled(ScaledSums& sums, Dots products, f32 scale, f32 activation_scale) {
-  const DotFloats scaled = __builtin_convertvector(products, DotFloats) * scale;
-  sums.block = madd(scaled, activation_scale - DotFloats{}, sums.block);
+KILN_FN DotFloats as_floats(Dots whole) { return __builtin_convertvector(whole, DotFloats); }
+// What each product is moved by to be one of a weight less its zero point. All are whole numbers
+// below 2^24 and remain what they are.
+template <class T>
+KILN_FN f32 center_of(f32 zero_point) {
+  return f32(weight_offset<T>()) - zero_point;
+}
+KILN_FN DotFloats centered_floats(Dots products, DotFloats sum_of_x, f32 center) {
+  return madd(sum_of_x, center - DotFloats{}, as_floats(products));
+}
+template <class T>
+KILN_FN DotFloats centered_floats(Dots products, DotFloats sum_of_x) {
+  if constexpr (weight_offset<T>() == 0) return as_floats(products);
+  return centered_floats(products, sum_of_x, center_of<T>(0.0f));
+}
+// `scale` is that of weights times that of activations.
+KILN_FN void add_scaled(ScaledSums& sums, DotFloats products, f32 scale) {
+  sums.block = madd(products, scale - DotFloats{}, sums.block);
 }
 template <class T, class Vector>
 KILN_FN T fold_vector(Vector vector) {

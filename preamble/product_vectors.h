@@ -1,7 +1,7 @@
-// Products in vectors of floats. On the CPU kernels of small weights compute with whole SIMD
-// vectors and keep their sums in registers, which compilers do not achieve for loops over lanes;
-// beside packed weights, vectors of even elements alternate with vectors of odd ones, as the halves
-// of bytes do. On AMD GPUs a vector is a pair, for which some of them have instructions.
+// Products in vectors of floats. On the CPU kernels compute with whole SIMD vectors and keep their
+// sums in registers, which compilers do not achieve for loops over lanes; what is computed of a
+// packed weight and of its group is looked up where a register holds the results for all codes. On
+// AMD GPUs a vector is a pair, for which some of them have instructions.
 #pragma once
 
 #include "halves.h"
@@ -21,6 +21,9 @@ template <class Lanes>
 KILN_FN Floats pair_of(const Lanes& lanes, int i) {
   return Floats{to<f32>(lanes[2 * i]), to<f32>(lanes[2 * i + 1])};
 }
+
+KILN_FN Floats in_all(Floats value) { return value; }
+KILN_FN Floats in_all(f32 value) { return value - Floats{}; }
 
 // Contracted, it is one instruction for both where there is one.
 KILN_FN Floats add_product(Floats sum, Floats a, Floats b) {
@@ -44,6 +47,9 @@ namespace kiln {
 typedef f32 Floats __attribute__((vector_size(4 * kSimd)));
 typedef i32 Integers __attribute__((vector_size(4 * kSimd)));
 
+KILN_FN Floats in_all(Floats value) { return value; }
+KILN_FN Floats in_all(f32 value) { return value - Floats{}; }
+
 KILN_FN Integers widened(const u8* bytes) {
 #if defined(__AVX2__) && !defined(__clang__)
   typedef char Sixteen __attribute__((vector_size(16)));
@@ -65,36 +71,80 @@ KILN_FN Integers widened(const u8* bytes) {
 #endif
 }
 
+// ---- packed elements ----------------------------------------------------------------------------
+
+// The codes of neighbouring packed elements in the lowest four bits of each lane; above them are
+// those of others.
+KILN_FN Integers codes_of(const u8* bytes) {
 #if defined(__AVX512F__)
-#define KILN_EVEN_LANES 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
-#define KILN_ODD_LANES 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
-#elif defined(__AVX__)
-#define KILN_EVEN_LANES 0, 2, 4, 6, 8, 10, 12, 14
-#define KILN_ODD_LANES 1, 3, 5, 7, 9, 11, 13, 15
-#else
-#define KILN_EVEN_LANES 0, 2, 4, 6
-#define KILN_ODD_LANES 1, 3, 5, 7
-#endif
-KILN_FN Floats every_other(Floats low, Floats high, bool odd) {
+  typedef u64 Quads __attribute__((vector_size(64)));
+  u64 eight;
+  __builtin_memcpy(&eight, bytes, sizeof eight);
+  const Quads all = eight - Quads{};
+  const Integers in_both = (Integers)all;
 #if defined(__clang__)
-  return odd ? __builtin_shufflevector(low, high, KILN_ODD_LANES)
-             : __builtin_shufflevector(low, high, KILN_EVEN_LANES);
+  const Integers halves =
+      __builtin_shufflevector(in_both, in_both, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
 #else
-  return odd ? __builtin_shuffle(low, high, Integers{KILN_ODD_LANES})
-             : __builtin_shuffle(low, high, Integers{KILN_EVEN_LANES});
+  const Integers halves =
+      __builtin_shuffle(in_both, Integers{0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1});
+#endif
+  return halves >> Integers{0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28};
+#elif defined(__AVX__)
+  i32 four;
+  __builtin_memcpy(&four, bytes, sizeof four);
+  return (four - Integers{}) >> Integers{0, 4, 8, 12, 16, 20, 24, 28};
+#else
+  u16 two;
+  __builtin_memcpy(&two, bytes, sizeof two);
+  return (i32(two) - Integers{}) >> Integers{0, 4, 8, 12};
 #endif
 }
+
+// The numbers that codes stand for. Those of f4e2m1 are positive ones with the exponent and the
+// mantissa in the place of those of an f32, 2^126 times too small.
+template <class T>
+KILN_FN Floats numbers_of(Integers codes) {
+  if constexpr (is_same<T, u4>()) {
+    return __builtin_convertvector(codes & 15, Floats);
+  } else if constexpr (is_same<T, i4>()) {
+    return __builtin_convertvector(codes << 28 >> 28, Floats);
+  } else {
+    static_assert(is_same<T, f4e2m1>(), "numbers_of: packed elements");
+    const Floats positive = (Floats)((codes & 7) << 22) * 0x1p126f;
+    return (Floats)((Integers)positive | (codes & 8) << 28);
+  }
+}
+
+// ---- elements as vectors ------------------------------------------------------------------------
+
+#if defined(__F16C__)
+typedef u16 Halves __attribute__((vector_size(2 * kSimd)));
+// Numbers of f16, as their bits.
+KILN_FN Floats floats_of(Halves halves) {
+#if KILN_HALF && defined(__clang__)
+  typedef HostHalf Numbers __attribute__((ext_vector_type(kSimd)));
+  return (Floats) __builtin_convertvector((Numbers)halves, Floats);
+#elif KILN_HALF
+  typedef HostHalf Numbers __attribute__((vector_size(2 * kSimd)));
+  return __builtin_convertvector((Numbers)halves, Floats);
+#elif defined(__AVX512F__)
+  return __builtin_ia32_vcvtph2ps512_mask((HalfVector)halves, Floats{}, u16(-1), 4);
+#else
+  return __builtin_ia32_vcvtph2ps256((HalfVector)halves);
+#endif
+}
+#endif
 
 // Neighbouring elements as a vector.
 template <class T>
 KILN_FN Floats neighbours(const T* from) {
   Floats result;
-#if KILN_STAGED_HALVES
-  if constexpr (is_same<T, f16>() && kSimd % kHalvesAtOnce == 0) {
-    f32 wide[kSimd];
-    for (int k = 0; k < kSimd; k += kHalvesAtOnce) widen(from + k, wide + k);
-    __builtin_memcpy(&result, wide, sizeof result);
-    return result;
+#if defined(__F16C__)
+  if constexpr (is_same<T, f16>()) {
+    Halves halves;
+    __builtin_memcpy(&halves, from, sizeof halves);
+    return floats_of(halves);
   }
 #endif
   for (int k = 0; k < kSimd; ++k) result[k] = to<f32>(from[k]);
@@ -106,59 +156,140 @@ KILN_FN Floats neighbours(const f32* from) {
   return result;
 }
 KILN_FN Floats neighbours(const bf16* from) {
-  typedef u16 Halves __attribute__((vector_size(2 * kSimd)));
-  Halves halves;
-  __builtin_memcpy(&halves, from, sizeof halves);
-  return (Floats)(__builtin_convertvector(halves, Integers) << 16);
+  typedef u16 Words __attribute__((vector_size(2 * kSimd)));
+  Words words;
+  __builtin_memcpy(&words, from, sizeof words);
+  return (Floats)(__builtin_convertvector(words, Integers) << 16);
 }
+// 8-bit floats: their exponent and mantissa in the place of those of an f16, or of an f32, make
+// numbers that are too small by the difference of the two biases.
+template <class T>
+KILN_FN Floats small_floats(const T* from) {
+  using Format = Type<T>;
+#if defined(__F16C__)
+  // The largest of f8e5m2fnuz have an exponent that is infinity's in f16.
+  if constexpr (!is_same<T, f8e5m2fnuz>()) {
+    typedef u8 Bytes __attribute__((vector_size(kSimd)));
+    Bytes bytes;
+    __builtin_memcpy(&bytes, from, sizeof bytes);
+    const Halves bits = __builtin_convertvector(bytes, Halves);
+    if constexpr (is_same<T, f8e5m2>()) return floats_of(bits << 8);
+    const Halves magnitude = bits & 0x7f;
+    const Halves nan =
+        (Halves)(Format::kFnuz ? bits == u16(Format::kNan) : magnitude >= u16(Format::kSpecial));
+    const Halves number = magnitude << (10 - Format::kMantissa) | (bits & 0x80) << 8;
+    const f32 power = bit_cast<f32>(u32(127 + 15 - Format::kBias) << 23);
+    return floats_of(number | (nan & 0x7e00)) * power;
+  }
+#endif
+  const Integers bits = widened(reinterpret_cast<const u8*>(from));
+  const Integers magnitude = bits & 0x7f;
+  const f32 power = bit_cast<f32>(u32(127 + 127 - Format::kBias) << 23);
+  const Floats positive = (Floats)(magnitude << (23 - Format::kMantissa)) * power;
+  const Integers number = (Integers)positive | (bits & 0x80) << 24;
+  const Integers special =
+      Format::kFnuz ? bits == i32(Format::kNan) : magnitude >= i32(Format::kSpecial);
+  return (Floats)(number | (special & (Format::kFnuz ? 0x7fc00000 : 0x7f800000)));
+}
+KILN_FN Floats neighbours(const f8e4m3* from) { return small_floats(from); }
+KILN_FN Floats neighbours(const f8e5m2* from) { return small_floats(from); }
+KILN_FN Floats neighbours(const f8e4m3fnuz* from) { return small_floats(from); }
+KILN_FN Floats neighbours(const f8e5m2fnuz* from) { return small_floats(from); }
 KILN_FN Floats neighbours(const u8* from) { return __builtin_convertvector(widened(from), Floats); }
 KILN_FN Floats neighbours(const i8* from) {
   return __builtin_convertvector(widened(reinterpret_cast<const u8*>(from)) << 24 >> 24, Floats);
 }
 
-// Elements of a row as vectors, of which those of even and of odd elements alternate if
-// `Alternate`.
-template <class T, bool Alternate>
+// Elements of a row as vectors.
+template <class T>
 struct VectorsOf {
   const T* row;
-  KILN_MEMBER Floats operator[](int i) const {
-    if constexpr (!Alternate) return neighbours(row + i * kSimd);
-    const T* const from = row + i / 2 * 2 * kSimd;
-    return every_other(neighbours(from), neighbours(from + kSimd), i % 2 == 1);
-  }
+  KILN_MEMBER Floats operator[](int i) const { return neighbours(row + i * kSimd); }
+};
+template <class T>
+struct PackedVectors {
+  const u8* row;
+  KILN_MEMBER Integers codes(int i) const { return codes_of(row + i * (kSimd / 2)); }
+  KILN_MEMBER Floats operator[](int i) const { return numbers_of<T>(codes(i)); }
 };
 template <>
-struct VectorsOf<bf16, true> {
-  const bf16* row;
-  KILN_MEMBER Floats operator[](int i) const {
-    Integers both;
-    __builtin_memcpy(&both, row + i / 2 * 2 * kSimd, sizeof both);
-    return (Floats)(i % 2 == 0 ? both << 16 : both & i32(0xffff0000u));
-  }
-};
+struct VectorsOf<u4> : PackedVectors<u4> {};
 template <>
-struct VectorsOf<u4, true> {
-  const u4* row;
-  KILN_MEMBER Floats operator[](int i) const {
-    const Integers both = widened(&row->bits + i / 2 * kSimd);
-    return __builtin_convertvector(i % 2 == 0 ? both & 15 : both >> 4, Floats);
-  }
-};
+struct VectorsOf<i4> : PackedVectors<i4> {};
 template <>
-struct VectorsOf<i4, true> {
-  const i4* row;
-  KILN_MEMBER Floats operator[](int i) const {
-    const Integers both = widened(&row->bits + i / 2 * kSimd);
-    return __builtin_convertvector((i % 2 == 0 ? both << 28 : both << 24) >> 28, Floats);
-  }
-};
-template <bool Alternate, class T, class Index>
-KILN_FN VectorsOf<T, Alternate> vectors_of(const T* row, Index first) {
+struct VectorsOf<f4e2m1> : PackedVectors<f4e2m1> {};
+template <class T, class Index>
+KILN_FN VectorsOf<T> vectors_of(const T* row, Index first) {
   return {row + first};
 }
-template <bool Alternate, class T, class Place, class Index>
-KILN_FN VectorsOf<T, Alternate> vectors_of(Packed<const T, Place> row, Index first) {
-  return {row.data + ((row.element >> 1) + (Place(first) >> 1))};
+template <class T, class Place, class Index>
+KILN_FN VectorsOf<T> vectors_of(Packed<const T, Place> row, Index first) {
+  return {{&row.data->bits + ((row.element >> 1) + (Place(first) >> 1))}};
+}
+
+// What `value` computes of packed elements. A register of sixteen lanes holds the results for all
+// codes: they are computed once and looked up.
+#if defined(__AVX512F__)
+struct Results {
+  const u8* row;
+  Floats of_code;
+  KILN_MEMBER Floats operator[](int i) const {
+    const Integers codes = codes_of(row + i * (kSimd / 2));
+#if defined(__clang__)
+    return __builtin_ia32_permvarsf512(of_code, codes);
+#else
+    return __builtin_ia32_permvarsf512_mask(of_code, codes, of_code, u16(-1));
+#endif
+  }
+};
+template <class T, class Value>
+KILN_FN Results results_of(VectorsOf<T> elements, const Value& value) {
+  const Integers codes = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return {elements.row, in_all(value(numbers_of<T>(codes)))};
+}
+#else
+template <class T, class Value>
+struct Results {
+  VectorsOf<T> elements;
+  const Value& value;
+  KILN_MEMBER Floats operator[](int i) const { return in_all(value(elements[i])); }
+};
+template <class T, class Value>
+KILN_FN Results<T, Value> results_of(VectorsOf<T> elements, const Value& value) {
+  return {elements, value};
+}
+#endif
+
+// ---- groups -------------------------------------------------------------------------------------
+
+// What is computed once for each group of a row is computed for so many groups at a time.
+enum : u32 { kGroups = 16 };
+template <class T>
+struct Groups {
+  T of[kGroups];
+  KILN_MEMBER T& operator[](u32 g) { return of[g]; }
+};
+#define KILN_EACH_GROUP(g) KILN_EACH_LANE(g, int(kGroups))
+
+// A loop that is seldom run, and would take registers from others.
+#if defined(__clang__)
+#define KILN_PLAIN_LOOP _Pragma("clang loop vectorize(disable) unroll(disable)")
+#else
+#define KILN_PLAIN_LOOP _Pragma("GCC unroll 1")
+#endif
+
+template <class To, class T, class Stride>
+KILN_FN void load_groups(Groups<To>& to_groups, const T* from, Stride stride, u32 count) {
+  if (is_same<To, f32>() && stride == 1 && count >= kGroups) {
+    for (int k = 0; k < int(kGroups); k += kSimd) {
+      const Floats floats = neighbours(from + k);
+      __builtin_memcpy(to_groups.of + k, &floats, sizeof floats);
+    }
+  } else {
+    KILN_PLAIN_LOOP for (u32 g = 0; g < kGroups && g < count; ++g) {
+      to_groups.of[g] = to<To>(from[Stride(g) * stride]);
+    }
+  }
 }
 
 KILN_FN Floats add_product(Floats sum, Floats a, Floats b) {
@@ -174,10 +305,15 @@ KILN_FN Floats add_product(Floats sum, Floats a, Floats b) {
 #endif
 }
 
-// A block of a sum is short, since a vector adds several terms to each sum.
-template <class Index>
+// Products of elements whose numbers are equal modulo kSums are added one after the other, whatever
+// the width of vectors is, and after kSumElements elements to a total.
+enum : int { kSums = 16, kVectorSums = kSums / kSimd, kSumElements = 64 * kSums };
+
+// Whether a vector of `Width` elements is the last of such a block.
+template <int Width, class Index>
 KILN_FN bool ends_vectors(Index done) {
-  return done % 16 == 15;
+  constexpr Index kVectors = kSumElements / Width;
+  return done % kVectors == kVectors - 1;
 }
 
 }  // namespace kiln
@@ -187,8 +323,6 @@ KILN_FN bool ends_vectors(Index done) {
 namespace kiln {
 
 // One number for all lanes is allowed too.
-KILN_FN Floats in_all(Floats value) { return value; }
-KILN_FN Floats in_all(f32 value) { return value - Floats{}; }
 template <class A, class B, class C>
 KILN_FN Floats add_product(A sum, B a, C b) {
   return add_product(in_all(sum), in_all(a), in_all(b));

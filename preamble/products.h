@@ -327,8 +327,8 @@ KILN_FN Index row_or_last(Index row, Index count) {
 // the total, so a sum of n elements by t threads has an error of at most
 //   (W / A + n / (W t) + log2(A t) + 1) u
 // times the sum of the sizes of its terms, u being half a unit in the last place of 1. The CPU adds
-// a sum to its total after 64 terms, or after 16 W / A where it computes with whole vectors
-// (product_vectors.h).
+// a sum to its total after 64 terms; where it computes with whole vectors (product_vectors.h), A is
+// 16.
 //
 // Where the terms are small integers n with a scale s and a bias b for each group, times x, GPUs
 // sum (n - p) x and x, and scale the two sums once for each group, by s and by b + p s. The whole

@@ -36,6 +36,10 @@ class KernelWriter {
 
   /// Indents the lines that follow by so much more, or less.
   void indent(int by) { indent_ += by; }
+  /// What a line at a depth begins with.
+  std::string indentation(int depth) const {
+    return std::string(2 * static_cast<std::size_t>(depth + indent_), ' ');
+  }
 
   /// Where the next line begins, and lines that go there once they are known.
   std::size_t here() const { return text_.size(); }

@@ -1,6 +1,7 @@
-// Integer products on the CPU, as every kind of processor has them: a program with the device code
-// is compiled for each instruction set and by each compiler that is there, and compares them with
-// sums that are added up one by one. What this processor has not is compiled only.
+// Products on the CPU, as every kind of processor has them: programs with the device code are
+// compiled for each instruction set and by each compiler that is there, and compare integer
+// products with sums that are added up one by one, and elements as vectors with their conversions.
+// What this processor has not is compiled only.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -43,12 +44,14 @@ static void check(bool extremes) {
     i64 want = 0;
     for (int i = 0; i < Lanes; ++i) want += (number<T>(weights, i) - zero_point) * x[i];
     const auto vector = dot_vector<T, Lanes, 1>(x, 0);
-    const Dots products = centered_products<T>(
-        dot_products(weights_at<T, Lanes>(weights), vector), activation_sum(vector), zero_point);
+    const Dots dots = dot_products(weights_at<T, Lanes>(weights), vector);
+    const Dots sum_of_x = activation_sum(vector);
     WholeSums whole;
     ScaledSums scaled;
-    add_whole(whole, products);
-    add_scaled(scaled, products, 0.5f, 4.0f);
+    add_whole(whole, centered_products<T>(dots, sum_of_x, zero_point));
+    const f32 center = center_of<T>(f32(zero_point));
+    add_scaled(scaled, zero_point == 0 ? centered_floats<T>(dots, as_floats(sum_of_x))
+                                       : centered_floats(dots, as_floats(sum_of_x), center), 2.0f);
     scaled.end_block();
     failures += total(whole) != want;
     failures += total(scaled) != f32(2 * want);
@@ -70,23 +73,79 @@ int main() {
 }
 )";
 
-TEST(IntegerProducts, AreExactOnEveryProcessor) {
+// Compares each 8-bit float, and each packed element alone and looked up, with its number.
+constexpr const char* kElements = R"(
+#include "preamble/product_vectors.h"
+using namespace kiln;
+static int failures = 0;
+static void compare(f32 got, f32 want) {
+  const bool both_nan = got != got && want != want;
+  failures += !both_nan && bit_cast<u32>(got) != bit_cast<u32>(want);
+}
+template <class T>
+static void check_bytes() {
+  T elements[256];
+  for (int i = 0; i < 256; ++i) elements[i] = bit_cast<T>(u8(i));
+  for (int i = 0; i < 256; ++i) {
+    compare(vectors_of(elements, 0)[i / kSimd][i % kSimd], to<f32>(elements[i]));
+  }
+}
+static void check_halves() {
+  static f16 elements[1 << 16];
+  for (int i = 0; i < 1 << 16; ++i) elements[i] = f16{u16(i)};
+  for (int i = 0; i < 1 << 16; ++i) {
+    compare(vectors_of(elements, 0)[i / kSimd][i % kSimd], to<f32>(elements[i]));
+  }
+}
+template <class T>
+static void check_codes() {
+  u8 bytes[16];
+  for (int i = 0; i < 16; ++i) bytes[i] = u8(i | (15 - i) << 4);
+  const T* row = reinterpret_cast<const T*>(bytes);
+  const auto value = [](Floats number) { return number * 3.0f + 1.0f; };
+  const auto vectors = vectors_of(packed(row, 0), 0);
+  const auto results = results_of(vectors, value);
+  for (int i = 0; i < 32; ++i) {
+    const f32 number = to<f32>(element(packed(row, i)));
+    compare(vectors[i / kSimd][i % kSimd], number);
+    compare(results[i / kSimd][i % kSimd], number * 3.0f + 1.0f);
+  }
+}
+int main() {
+  check_bytes<f8e4m3>();
+  check_bytes<f8e5m2>();
+  check_bytes<f8e4m3fnuz>();
+  check_bytes<f8e5m2fnuz>();
+  check_bytes<u8>();
+  check_bytes<i8>();
+  check_halves();
+  check_codes<u4>();
+  check_codes<i4>();
+  check_codes<f4e2m1>();
+  return failures != 0;
+}
+)";
+
+// Expects that a program fails on no processor.
+void check_on_every_processor(const char* text) {
   struct Features {
     std::vector<std::string> flags;
     bool present;
   };
 #if defined(__x86_64__)
-  const std::vector<std::string> avx512 = {"-mavx2",     "-mfma",      "-mavx512f",   "-mavx512bw",
-                                           "-mavx512vl", "-mavx512dq", "-mavx512vnni"};
+  const std::vector<std::string> avx512 = {"-mavx2",     "-mfma",       "-mf16c",
+                                           "-mavx512f",  "-mavx512bw",  "-mavx512vl",
+                                           "-mavx512dq", "-mavx512vnni"};
   const Features all[] = {{{}, true},
                           {{"-mavx2", "-mfma"}, __builtin_cpu_supports("avx2") != 0},
+                          {{"-mavx2", "-mfma", "-mf16c"}, __builtin_cpu_supports("avx2") != 0},
                           {{"-mavx2", "-mfma", "-mavxvnni"}, false},
                           {avx512, __builtin_cpu_supports("avx512vnni") != 0}};
 #else
   const Features all[] = {{{}, true}};
 #endif
   const testing::TemporaryDirectory directory;
-  const std::string source = directory.put("products.cpp", kProgram);
+  const std::string source = directory.put("products.cpp", text);
   for (const char* compiler : {KILN_TEST_COMPILER, "g++", "clang++"}) {
     if (!testing::run_compiler({compiler, "--version"}).succeeded()) continue;
     for (const auto& [flags, present] : all) {
@@ -101,6 +160,12 @@ TEST(IntegerProducts, AreExactOnEveryProcessor) {
       EXPECT_TRUE(!present || testing::run_compiler({program}).succeeded());
     }
   }
+}
+
+TEST(IntegerProducts, AreExactOnEveryProcessor) { check_on_every_processor(kProgram); }
+
+TEST(ProductVectors, HoldTheNumbersOfElementsOnEveryProcessor) {
+  check_on_every_processor(kElements);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // Writes matrix-vector products (product_layout.hpp): the frame and stores (products.cpp), names,
-// offsets and values (values.cpp), the loops that add up sums (sums.cpp), integer products
-// (integers.cpp), and matrix instructions (tiles.cpp). Where values are computed is decided in
-// product_values.hpp.
+// offsets and values (values.cpp), the loops that add up sums (sums.cpp), values of groups
+// (groups.cpp), what is looked up by codes (codes.cpp), integer products (integers.cpp), and matrix
+// instructions (tiles.cpp). Where values are computed is decided in product_values.hpp.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -80,12 +81,14 @@ class ProductEmitter : private ProductAxes {
   // Vectors of floats (preamble/product_vectors.h) for plain arithmetic: SIMD vectors of small
   // weights on the CPU, pairs on AMD GPUs.
   bool takes_vectors() const;
-  bool has_packed_element() const;
   bool in_pairs() const { return vectors_ && !host(); }
   bool is_vector(std::size_t id) const;
   bool is_small(std::size_t id) const;
   /// Whether a product is added by its only user without being rounded first, which changes no bit.
   bool is_added(std::size_t id) const;
+  /// For each value of an element the operand of packed weights, if it is computed from these and
+  /// from values of rows and groups alone: there is one result for each of their codes.
+  std::vector<std::optional<std::size_t>> packed_origins() const;
   std::string_view element_type(std::size_t id) const;
   std::string lanes() const;
   std::string_view each_lane() const { return vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH_LANE"; }
@@ -100,7 +103,16 @@ class ProductEmitter : private ProductAxes {
   bool in_parts(std::size_t i) const;
   void begin_vectors();
   void end_vectors();
+
+  // Values of groups: on the CPU those of several groups at a time, which are declared before the
+  // loop over groups.
+  bool takes_groups() const;
   void group_values();
+  void load_group_value(std::size_t id);
+  void begin_several_groups();
+  void declare_of_group(std::string_view type, const std::string& name, const Scope& scope);
+  std::string group_loops(const Scope& scope) const;
+  std::string group_indices(const Scope& scope) const;
   void for_each_vector();
   bool is_loaded(std::size_t i) const;
   Scope loaded_scope(std::size_t i) const;
@@ -110,11 +122,14 @@ class ProductEmitter : private ProductAxes {
   void rows_elements();
   void rows_values();
   void lane_values();
+  void results_of_codes();
 
   // Groups of small weights (ProductForm).
   Scope by_row() const { return {Level::group, true, false}; }
   Scope of_activation(const ProductForm& form) const;
   void begin_groups();
+  void begin_integers(NodeId sum);
+  Scope of_activation_scale(const ProductForm& form) const;
   void add_activations();
   void end_groups();
 
@@ -122,6 +137,7 @@ class ProductEmitter : private ProductAxes {
   void sum_integers();
   void load_integers();
   void add_integers(NodeId sum);
+  void add_integers_on_host(NodeId sum);
   std::string integer_vector(const ProductForm& form) const;
 
   // Tiles (preamble/product_tiles.h).
@@ -164,7 +180,6 @@ class ProductEmitter : private ProductAxes {
   std::string_view index_;
   std::string_view signed_index_;
   bool vectors_ = false;
-  bool alternate_ = false;    ///< vectors of even elements with those of odd ones
   int lanes_per_sum_ = 1;     ///< or vectors
   int rows_ = 1;              ///< of a thread, in the code being written
   bool one_column_ = false;   ///< c is a number there, not the index of a loop
@@ -175,6 +190,10 @@ class ProductEmitter : private ProductAxes {
   std::vector<std::string> storage_;  ///< of narrow numbers: the text of the storage type
   std::vector<std::string> names_;
   std::vector<Lane> lanes_;
+  std::vector<bool> looked_up_;    ///< values that are found by the codes of packed weights
+  bool in_groups_ = false;         ///< values of groups are those of several
+  std::size_t before_groups_ = 0;  ///< where they are declared
+  std::string group_declarations_;
   std::string first_;                                         ///< element of the current part
   ScratchVector<std::pair<std::size_t, std::size_t>> pairs_;  ///< operands of two sums in tiles
   KernelWriter out_{schedule_};

@@ -28,8 +28,8 @@ void ProductEmitter::sum_integers() {
   for (const NodeId id : sums) add_integers(id);
   if (host()) {
     for (const NodeId id : sums) {
-      out_.line(3, "if (ends_vectors(vector)) {}{}_sums{}.end_block();", loops(every_result()),
-                names_[id], indices(every_result()));
+      out_.line(3, "if (ends_vectors<{}>(vector)) {}{}_sums{}.end_block();", schedule_.width,
+                loops(every_result()), names_[id], indices(every_result()));
     }
   }
   end_vectors();
@@ -70,6 +70,9 @@ void ProductEmitter::load_integers() {
                           schedule_.operands[x].alignment, row_and_first(x, "first")));
     load_once("Dots", name + "_sum", operands_[x].scope,
               fmt::format("activation_sum({}{})", name, indices(operands_[x].scope)));
+    if (!host() || is_integer(graph_.nodes[id].dtype)) continue;
+    load_once("DotFloats", name + "_sum_floats", operands_[x].scope,
+              fmt::format("as_floats({}_sum{})", name, indices(operands_[x].scope)));
   }
 }
 
@@ -78,13 +81,67 @@ std::string ProductEmitter::integer_vector(const ProductForm& form) const {
   return fmt::format("{}_for_{}", operands_[x].name, name(graph_.nodes[form.weight].dtype));
 }
 
-// Adds the products of a vector, less the zero points, and what is left of a zero point or a bias
-// that is no multiple of the scale.
-void ProductEmitter::add_integers(NodeId sum) {
+Scope ProductEmitter::of_activation_scale(const ProductForm& form) const {
+  Scope scope = by_row();
+  scope.columns = form.activation_scale && nodes_.scope(*form.activation_scale).columns;
+  return scope;
+}
+
+// On the CPU the factors of the products of each group, and of what is left of a zero point or a
+// bias, are computed with the values of groups.
+void ProductEmitter::begin_integers(NodeId sum) {
+  const ProductForm& form = *nodes_.form(sum);
+  if (!form.integers || !host() || is_integer(graph_.nodes[sum].dtype)) return;
+  const Scope scope = of_activation_scale(form);
+  const std::string at = group_indices(scope);
+  if (form.is_centered()) {
+    declare_of_group("f32", names_[sum] + "_center", by_row());
+    out_.line(3, "{0}{1}_center{2} = center_of<{3}>({1}_zero_point{2});", group_loops(by_row()),
+              names_[sum], group_indices(by_row()), storage_type(graph_.nodes[form.weight].dtype));
+  }
+  const std::string times =
+      form.activation_scale ? fmt::format(" * {}", values_[*form.activation_scale]) : "";
+  declare_of_group("f32", names_[sum] + "_factor", scope);
+  out_.line(3, "{}{}_factor{} = {}{};", group_loops(scope), names_[sum], at,
+            form.scale ? values_[*form.scale] : "1.0f", times);
+  if (!form.has_offset()) return;
+  declare_of_group("f32", names_[sum] + "_rest", scope);
+  out_.line(3, "{0}{1}_rest{2} = {1}_offset{3}{4};", group_loops(scope), names_[sum], at,
+            group_indices(by_row()), times);
+}
+
+void ProductEmitter::add_integers_on_host(NodeId sum) {
   const ProductForm& form = *nodes_.form(sum);
   const std::size_t weights = nodes_.operand_of(graph_.nodes[form.weight]);
   const std::size_t x = nodes_.operand_of(graph_.nodes[form.activation]);
-  const std::string at_row = indices(by_row());
+  const std::string sums = fmt::format("{}_sums{}", names_[sum], indices(every_result()));
+  const std::string vector = integer_vector(form);
+  const std::string at_x = indices(operands_[x].scope);
+  const std::string at_scale = group_indices(of_activation_scale(form));
+  out_.line(3, "{}{{", loops(every_result()));
+  const std::string centered =
+      form.is_centered() ? "" : fmt::format("<{}>", storage_type(operands_[weights].dtype));
+  out_.line(4, "const DotFloats products = centered_floats{}(", centered);
+  out_.line(
+      6, "dot_products({0}_dots{1}, {2}{3}), {2}_sum_floats{3}{4});", operands_[weights].name,
+      indices(operands_[weights].scope), vector, at_x,
+      form.is_centered() ? fmt::format(", {}_center{}", names_[sum], group_indices(by_row())) : "");
+  out_.line(4, "add_scaled({}, products, {}_factor{});", sums, names_[sum], at_scale);
+  if (form.has_offset()) {
+    out_.line(4, "add_scaled({}, {}_sum_floats{}, {}_rest{});", sums, vector, at_x, names_[sum],
+              at_scale);
+  }
+  out_.line(3, "}}");
+}
+
+// Adds the products of a vector, less the zero points, and what is left of a zero point or a bias
+// that is no multiple of the scale.
+void ProductEmitter::add_integers(NodeId sum) {
+  if (host() && !is_integer(graph_.nodes[sum].dtype)) return add_integers_on_host(sum);
+  const ProductForm& form = *nodes_.form(sum);
+  const std::size_t weights = nodes_.operand_of(graph_.nodes[form.weight]);
+  const std::size_t x = nodes_.operand_of(graph_.nodes[form.activation]);
+  const std::string at_row = group_indices(by_row());
   const std::string sums = fmt::format("{}_sums{}", names_[sum], indices(every_result()));
   const std::string vector = integer_vector(form);
   const std::string at_x = indices(operands_[x].scope);

@@ -28,14 +28,14 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
       values_(graph.nodes.size()),
       storage_(graph.nodes.size()),
       names_(value_names(graph)),
-      lanes_(graph.nodes.size()) {
+      lanes_(graph.nodes.size()),
+      looked_up_(graph.nodes.size(), false) {
   rows_ = in_tiles() ? 1 : products_.rows;
   if (has_two_sums()) pairs_ = nodes_.paired_operands();
   lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
   if (host()) lanes_per_sum_ = products_.lanes;
   vectors_ = takes_vectors();
-  alternate_ = has_packed_element();
-  if (vectors_) lanes_per_sum_ = host() && results() <= 4 ? 2 : 1;
+  if (vectors_) lanes_per_sum_ = 1;
 }
 
 KernelDescription ProductEmitter::run() {
@@ -75,30 +75,19 @@ KernelDescription ProductEmitter::run() {
 bool ProductEmitter::takes_vectors() const {
   if (graph_.rounding != Rounding::once || in_tiles()) return false;
   if (schedule_.backend == Backend::host) {
-    if (schedule_.width != 64 && schedule_.width != 32) return false;
+    if (schedule_.width != 64 && schedule_.width != 32 && schedule_.width != 16) return false;
   } else if (schedule_.backend != Backend::amd || products_.lanes % 2 != 0) {
     return false;
   }
-  bool small = false;
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (is_reduction(node.op)) {
       if (!adds(node) || compute_dtype(node.dtype) != DType::f32) return false;
-    } else if (nodes_.scope(id).level == Level::element) {
-      if (!is_vector(id)) return false;
-      small = small || (node.op == Op::input && bits(node.dtype) <= 8);
+    } else if (nodes_.scope(id).level == Level::element && !is_vector(id)) {
+      return false;
     }
   }
-  return small || !host();
-}
-
-bool ProductEmitter::has_packed_element() const {
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    const TypedNode& node = graph_.nodes[id];
-    if (node.op == Op::input && nodes_.scope(id).level == Level::element && is_packed(node.dtype))
-      return true;
-  }
-  return false;
+  return true;
 }
 
 bool ProductEmitter::is_vector(std::size_t id) const {
@@ -107,7 +96,7 @@ bool ProductEmitter::is_vector(std::size_t id) const {
   if (is_small(id)) return true;
   if (compute_dtype(node.dtype) != DType::f32) return false;
   switch (node.op) {
-    case Op::input: return !host() || bits(node.dtype) >= 16;
+    case Op::input:
     case Op::add:
     case Op::sub:
     case Op::mul: return true;

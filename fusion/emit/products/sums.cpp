@@ -55,7 +55,7 @@ void ProductEmitter::begin_sums() {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id)) continue;
     const std::string type =
-        vectors_ ? fmt::format("VectorSums<{}>", lanes_per_sum_)
+        vectors_ ? std::string(host() ? "VectorSums<kVectorSums>" : "VectorSums<1>")
                  : fmt::format("Lanes<{}, {}>", compute_type(node.dtype), lanes_per_sum_);
     const auto declare = [&](std::string_view suffix) {
       out_.line(2, "{} {}_{}{};", type, names_[id], suffix, extents(every_result()));
@@ -79,8 +79,12 @@ bool ProductEmitter::in_parts(std::size_t i) const {
 // computes once for each.
 void ProductEmitter::begin_vectors() {
   const std::string scale = schedule_.width == 1 ? "" : fmt::format(" * {}", schedule_.width);
+  in_groups_ = takes_groups();
+  if (in_groups_) out_.line(2, "const {} groups = divide(vectors, columns);", index_);
+  before_groups_ = out_.here();
   if (host() && has_groups()) {
     out_.line(2, "for ({} group = 0, vector = 0; vector < vectors; ++group) {{", index_);
+    if (in_groups_) out_.line(3, "const u32 g = u32(group % kGroups);");
     out_.coordinates(3, index_, "group", first_reduced(), inner());
     group_values();
     out_.line(3, "for ({0} first = 0; first < columns.divisor{1}; first += {2}, ++vector) {{",
@@ -108,11 +112,6 @@ void ProductEmitter::end_vectors() {
   out_.line(2, "}}");
 }
 
-void ProductEmitter::group_values() {
-  emit_values(Level::group, 3);
-  begin_groups();
-}
-
 void ProductEmitter::for_each_vector() {
   begin_vectors();
   if (!host()) {
@@ -133,7 +132,7 @@ void ProductEmitter::for_each_vector() {
   rows_elements();
   out_.line(3, "}}");
   end_groups();
-  carry_over(3, vectors_ && host() ? "if (ends_vectors(vector)) "
+  carry_over(3, vectors_ && host() ? fmt::format("if (ends_vectors<{}>(vector)) ", schedule_.width)
                 : host() ? fmt::format("if (ends_sum_block<{}, 1>(vector)) ", shares_.threads)
                          : "");
   end_vectors();
@@ -168,13 +167,13 @@ std::string ProductEmitter::row_and_first(std::size_t i, const std::string& firs
 void ProductEmitter::load(std::size_t i, int depth, int width, const std::string& first) {
   const OperandText& operand = operands_[i];
   const bool simd = vectors_ && host();
-  const std::string type =
-      simd ? fmt::format("VectorsOf<{}, {}>", storage_type(operand.dtype), alternate_)
-           : fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
+  const std::string type = simd
+                               ? fmt::format("VectorsOf<{}>", storage_type(operand.dtype))
+                               : fmt::format("LanesOf<{}, {}>", storage_type(operand.dtype), width);
   const Scope scope = loaded_scope(i);
   const std::string from = row_and_first(i, first);
   const std::string text =
-      simd ? fmt::format("vectors_of<{}>({})", alternate_, from)
+      simd ? fmt::format("vectors_of({})", from)
            : fmt::format("lanes_of<{}, {}>({})", width, schedule_.operands[i].alignment, from);
   if (extents(scope).empty()) {
     out_.line(depth, "const {} {}_lanes = {};", type, operand.name, text);
@@ -215,6 +214,7 @@ void ProductEmitter::rows_elements() {
   for (std::size_t i = 0; i < operands_.size(); ++i) {
     if (is_loaded(i) && in_parts(i) && operands_[i].scope.rows) load(i, 5, products_.lanes, first_);
   }
+  if (vectors_ && host()) results_of_codes();
   if (has_columns()) {
     rows_values();
     out_.line(5, "{}(c, {}) {}(lane, {}) {{", each(), products_.columns, each_lane(), lanes());
@@ -233,7 +233,7 @@ void ProductEmitter::rows_values() {
     const Scope& scope = nodes_.scope(id);
     if (scope.level != Level::element || !scope.rows || scope.columns || !nodes_.is_wanted(id))
       continue;
-    const std::string text = value_text(id);
+    const std::string text = looked_up_[id] ? values_[id] : value_text(id);
     if (text.empty()) continue;
     out_.line(5, "{} {}[{}];", element_type(id), names_[id], lanes());
     out_.line(5, "{}(lane, {}) {}[lane] = {};", each_lane(), lanes(), names_[id], text);
@@ -245,7 +245,7 @@ void ProductEmitter::lane_values() {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const Scope& scope = nodes_.scope(id);
     if (scope.level != Level::element || !scope.rows || scope.columns != has_columns() ||
-        !nodes_.is_wanted(id))
+        !nodes_.is_wanted(id) || looked_up_[id])
       continue;
     const std::string text = value_text(id);
     if (text.empty()) continue;
@@ -254,77 +254,12 @@ void ProductEmitter::lane_values() {
   }
 }
 
-Scope ProductEmitter::of_activation(const ProductForm& form) const {
-  return {Level::group, false, nodes_.scope(form.activation).columns};
-}
-
-void ProductEmitter::begin_groups() {
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!nodes_.form(id)) continue;
-    const ProductForm& form = *nodes_.form(id);
-    value_text(form.weight);  // what the lanes are called
-    if (!form.is_centered()) continue;
-    const std::string scale = form.scale ? values_[*form.scale] : "1.0f";
-    const std::string& own = names_[id];
-    const std::string at = indices(by_row());
-    if (!form.has_offset()) {
-      out_.line(3, "f32 {}_zero_point{};", own, extents(by_row()));
-      out_.line(3, "{}{}_zero_point{} = {};", loops(by_row()), own, at, values_[*form.zero_point]);
-      continue;
-    }
-    out_.line(3, "f32 {0}_zero_point{1}, {0}_offset{1};", own, extents(by_row()));
-    out_.line(3, "{}{{", loops(by_row()));
-    if (form.zero_point) {
-      const std::string& zero_point = values_[*form.zero_point];
-      out_.line(4, "{}_zero_point{} = nearest_zero_point({});", own, at, zero_point);
-      out_.line(4, "{0}_offset{1} = ({0}_zero_point{1} - {2}) * {3};", own, at, zero_point, scale);
-    } else {
-      const std::string& bias = values_[*form.bias];
-      const bool minus = form.bias_is_subtracted;
-      out_.line(4, "{}_zero_point{} = nearest_zero_point({}{}, {});", own, at, minus ? "" : "-",
-                bias, scale);
-      out_.line(4, "{0}_offset{1} = fma({0}_zero_point{1}, {2}, {3}{4});", own, at, scale,
-                minus ? "-" : "", bias);
-    }
-    out_.line(3, "}}");
-    if (form.integers) continue;
-    out_.line(3, "{} {}_activation{} = {{}};", vectors_ ? "Floats" : "f32", own,
-              extents(of_activation(form)));
-  }
-}
-
-void ProductEmitter::add_activations() {
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!nodes_.form(id) || !nodes_.form(id)->has_offset()) continue;
-    const Scope scope = of_activation(*nodes_.form(id));
-    out_.line(4, "{}{}(lane, {}) {}_activation{} += {};", loops(scope),
-              vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH", lanes(), names_[id], indices(scope),
-              values_[nodes_.form(id)->activation]);
-  }
-}
-
-void ProductEmitter::end_groups() {
-  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
-    if (!nodes_.form(id)) continue;
-    const ProductForm& form = *nodes_.form(id);
-    const std::string at = indices(every_result());
-    const std::string& own = names_[id];
-    out_.line(3, "{}{{", loops(every_result()));
-    out_.line(4, "carry_scaled({0}_all{1}, {0}_lanes{1}, {2});", own, at,
-              form.scale ? values_[*form.scale] : "1.0f");
-    if (form.has_offset()) {
-      out_.line(4, "{0}_all{1}[0] = add_product({0}_all{1}[0], {0}_offset{2}, {0}_activation{3});",
-                own, at, indices(by_row()), indices(of_activation(form)));
-    }
-    out_.line(3, "}}");
-  }
-}
-
 void ProductEmitter::combine(int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id)) continue;
     const std::string lane = lanes_per_sum_ == products_.lanes && !vectors_ ? "lane"
+                             : vectors_ && host()                           ? "lane % kVectorSums"
                              : lanes_per_sum_ == 1                          ? "0"
                                                    : fmt::format("lane % {}", lanes_per_sum_);
     const std::string sum =

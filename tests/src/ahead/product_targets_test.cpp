@@ -174,13 +174,14 @@ TEST(ScaledSums, AreThoseOfSmallIntegersOnGpus) {
   EXPECT_FALSE(is_scaled("sum((bf16(f32(q) * scale) + bias) * x, -1, -2)", DType::u4, 1, "sm_90"));
 }
 
-TEST(HostProducts, AreInVectorsWhereSmallIntegersAreAddedAndMultiplied) {
+TEST(HostProducts, AreInVectorsWhereSmallNumbersAreAddedAndMultiplied) {
   const auto in_vectors = [](const char* text, DType weights, std::int64_t columns,
                              const char* target = "cpu", const Options& options = {}) {
     const std::string source = source_of(text, weights, columns, target, options);
     return source.find("VectorSums<") != std::string::npos;
   };
-  for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8}) {
+  for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8, DType::f4e2m1,
+                            DType::f8e4m3, DType::f8e5m2fnuz, DType::f16, DType::bf16, DType::f32}) {
     EXPECT_TRUE(in_vectors(kMatrixVector, dtype, 1));
     EXPECT_TRUE(in_vectors(kMatrixVector, dtype, 5));
     EXPECT_TRUE(in_vectors("mean((f32(q) - bias) * scale * x, -1, -2)", dtype, 1));
@@ -188,9 +189,6 @@ TEST(HostProducts, AreInVectorsWhereSmallIntegersAreAddedAndMultiplied) {
     EXPECT_FALSE(in_vectors("sum(exp(q * scale) * x, -1, -2)", dtype, 1));
     EXPECT_FALSE(in_vectors("sum((bf16(f32(q) * scale) + bias) * x, -1, -2)", dtype, 1));
     EXPECT_FALSE(in_vectors(kMatrixVector, dtype, 1, "sm_90"));
-  }
-  for (const DType dtype : {DType::f4e2m1, DType::f8e4m3}) {
-    EXPECT_FALSE(in_vectors(kMatrixVector, dtype, 1));
   }
   Options each;
   each.rounding = Rounding::each;

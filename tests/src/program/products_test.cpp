@@ -56,6 +56,34 @@ TEST_P(Products, OfEveryWeightAndGroup) {
   }
 }
 
+// The CPU computes values of sixteen groups at a time, where they lie side by side and where not.
+TEST_P(Products, OfFewAndManyGroups) {
+  testing::Share share(GetParam(), 5);
+  std::uint64_t seed = 400;
+  for (const std::int64_t groups : {15, 16, 17, 35}) {
+    if (!share.next()) continue;
+    const DType dtype = kWeights[groups % 2];
+    const HostArray q = weights(dtype, {9, groups, 32}, ++seed);
+    const HostArray scale = testing::random_array(DType::f16, {9, groups, 1}, ++seed);
+    HostArray turned = testing::random_array(DType::bf16, {groups, 9, 1}, ++seed);
+    turned.shape = {9, groups, 1};
+    turned.strides = {1, 9, 1};
+    const HostArray x = testing::random_array(DType::f32, {groups, 32}, ++seed);
+    check("sum((q * scale + bias) * x, -1, -2)", {q, turned, scale, x});
+    const HostArray zero = testing::random_array(DType::u4, {9, groups, 1}, ++seed);
+    check("sum((f32(q) - zero) * scale * x, -1, -2)", {q, zero, scale, x});
+    const HostArray whole = testing::random_array(DType::i8, {groups, 32}, ++seed);
+    const HostArray step = testing::random_array(DType::f32, {groups, 1}, ++seed, 0.01);
+    check("sum((q * scale + bias) * (x * step), -1, -2)", {q, scale, turned, whole, step});
+  }
+  // Groups along two axes.
+  const HostArray q = weights(DType::u4, {5, 3, 7, 32}, ++seed);
+  const HostArray scale = testing::random_array(DType::bf16, {5, 1, 7, 1}, ++seed);
+  const HostArray bias = testing::random_array(DType::f16, {5, 3, 7, 1}, ++seed);
+  const HostArray x = testing::random_array(DType::f32, {3, 7, 32}, ++seed);
+  check("sum((q * scale + bias) * x, -1, -2, -3)", {q, scale, bias, x});
+}
+
 TEST_P(Products, OfSeveralColumns) {
   testing::Share share(GetParam(), 5);
   for (const std::int64_t columns : {1, 2, 3, 5, 8, 11, 16}) {
@@ -452,6 +480,48 @@ TEST_P(TwoSums, OfWhatIsNotFinite) {
       EXPECT_EQ(std::isfinite(result), std::isfinite(expected)) << i;
       if (!std::isfinite(expected)) continue;
       EXPECT_NEAR(result, expected, std::fabs(expected) * 0.005 + 1e-3 * std::sqrt(groups)) << i;
+    }
+  }
+}
+
+// The order that fusion/numerics.md promises, whatever the number of columns. Products of factors of
+// eight bits are exact, so that processors that round them add the same.
+TEST(HostProducts, AddInTheOrderOfTheirElements) {
+  constexpr std::int64_t kRows = 5;
+  const auto in_order = [](const HostArray& a, std::int64_t row, const HostArray& x,
+                           std::int64_t column, std::int64_t length) {
+    float total[16] = {};
+    float block[16] = {};
+    for (std::int64_t i = 0; i < length; ++i) {
+      const double product =
+          testing::number_at(a, row * length + i) * testing::number_at(x, column * length + i);
+      block[i % 16] += static_cast<float>(product);
+      if (i % 1024 != 1023 && i + 1 != length) continue;
+      for (int r = 0; r < 16; ++r) {
+        total[r] += block[r];
+        block[r] = 0;
+      }
+    }
+    for (int half = 8; half > 0; half /= 2) {
+      for (int r = 0; r < half; ++r) total[r] += total[r + half];
+    }
+    return total[0];
+  };
+  std::uint64_t seed = 500;
+  for (const DType dtype : {DType::u4, DType::f8e4m3, DType::bf16}) {
+    for (const std::int64_t length : {16, 96, 1024, 2048 + 64, 3 * 1024 + 32}) {
+      for (const std::int64_t columns : {1, 2, 5, 8}) {
+        SCOPED_TRACE(fmt::format("{}, {} elements, {} columns", name(dtype), length, columns));
+        const HostArray q = weights(dtype, {kRows, 1, length}, ++seed);
+        const HostArray x = testing::random_array(DType::bf16, {columns, length}, ++seed);
+        const auto got =
+            testing::outputs_of({DeviceType::cpu, 0}, "f32(sum(f32(q) * f32(x), -1))", {q, x})[0];
+        for (std::int64_t i = 0; i < kRows * columns; ++i) {
+          ASSERT_EQ(static_cast<float>(testing::number_at(got, i)),
+                    in_order(q, i / columns, x, i % columns, length))
+              << i;
+        }
+      }
     }
   }
 }

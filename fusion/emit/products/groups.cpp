@@ -1,0 +1,168 @@
+// Values of the groups of a row in a matrix-vector product. GPUs compute them where a group begins;
+// on the CPU those of several groups are computed in vectors and kept beside the loop.
+#include <fmt/format.h>
+
+#include <string>
+
+#include "fusion/emit/device_text.hpp"
+#include "fusion/emit/products/emitter.hpp"
+
+namespace kiln::fusion {
+
+bool ProductEmitter::takes_groups() const {
+  if (!host() || !has_groups() || !(vectors_ || nodes_.in_integers())) return false;
+  bool any = false;
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (nodes_.scope(id).level != Level::group) continue;
+    if (node_text_.needs_storage(static_cast<NodeId>(id))) return false;
+    any = true;
+  }
+  return any;
+}
+
+void ProductEmitter::group_values() {
+  if (!in_groups_) {
+    emit_values(Level::group, 3);
+    begin_groups();
+    return;
+  }
+  group_declarations_.clear();
+  out_.line(3, "if (g == 0) {{");
+  out_.indent(1);
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    const TypedNode& node = graph_.nodes[id];
+    const Scope& scope = nodes_.scope(id);
+    if (scope.level != Level::group || is_reduction(node.op)) continue;
+    if (node.op == Op::input) {
+      load_group_value(id);
+      continue;
+    }
+    const std::string text = value_text(id);
+    if (text.empty()) continue;
+    declare_of_group(compute_type(node.dtype), names_[id], scope);
+    values_[id] = names_[id] + group_indices(scope);
+    out_.line(3, "{}{} = {};", group_loops(scope), values_[id], text);
+  }
+  begin_groups();
+  out_.indent(-1);
+  out_.line(3, "}}");
+  out_.insert(before_groups_, group_declarations_);
+}
+
+// Loads what an operand has for several groups: whole numbers of its elements apart along one axis,
+// or one by one.
+void ProductEmitter::load_group_value(std::size_t id) {
+  const TypedNode& node = graph_.nodes[id];
+  const std::size_t i = nodes_.operand_of(node);
+  const OperandText& operand = operands_[i];
+  const std::string_view type = compute_type(node.dtype);
+  names_[id] = operand.name;
+  declare_of_group(type, operand.name, operand.scope);
+  values_[id] = operand.name + group_indices(operand.scope);
+  const std::uint32_t axis = first_reduced();
+  if (axis + 1 == inner() && !is_packed(operand.dtype)) {
+    const std::string row = row_text(i);
+    out_.line(3, "{}load_groups({}{}, {}_data{}{} + {}(group) * {}, {}, u32(groups - group));",
+              loops(operand.scope), operand.name, indices(operand.scope), operand.name,
+              row.empty() ? "" : " + ", row, signed_index_, operand.stride_name(axis),
+              operand.stride_name(axis));
+    return;
+  }
+  out_.line(3, "for (u32 g = 0; g < kGroups && group + g < groups; ++g) {{");
+  out_.coordinates(4, index_, "(group + g)", first_reduced(), inner());
+  out_.line(4, "{}{} = to<{}>({});", loops(operand.scope), values_[id], type, one_element(i));
+  out_.line(3, "}}");
+}
+
+// Declares what there is of each group, for rows and columns as it depends on them.
+void ProductEmitter::declare_of_group(std::string_view type, const std::string& name,
+                                      const Scope& scope) {
+  if (!in_groups_) {
+    out_.line(3, "{} {}{};", type, name, extents(scope));
+    return;
+  }
+  group_declarations_ +=
+      fmt::format("{}Groups<{}> {}{};\n", out_.indentation(1), type, name, extents(scope));
+}
+
+std::string ProductEmitter::group_loops(const Scope& scope) const {
+  return loops(scope) + (in_groups_ ? "KILN_EACH_GROUP(g) " : "");
+}
+
+std::string ProductEmitter::group_indices(const Scope& scope) const {
+  return indices(scope) + (in_groups_ ? "[g]" : "");
+}
+
+Scope ProductEmitter::of_activation(const ProductForm& form) const {
+  return {Level::group, false, nodes_.scope(form.activation).columns};
+}
+
+void ProductEmitter::begin_groups() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!nodes_.form(id)) continue;
+    const ProductForm& form = *nodes_.form(id);
+    value_text(form.weight);  // what the lanes are called
+    if (!form.is_centered()) {
+      begin_integers(static_cast<NodeId>(id));
+      continue;
+    }
+    const std::string scale = form.scale ? values_[*form.scale] : "1.0f";
+    const std::string& own = names_[id];
+    const std::string at = group_indices(by_row());
+    declare_of_group("f32", own + "_zero_point", by_row());
+    if (!form.has_offset()) {
+      out_.line(3, "{}{}_zero_point{} = {};", group_loops(by_row()), own, at,
+                values_[*form.zero_point]);
+      begin_integers(static_cast<NodeId>(id));
+      continue;
+    }
+    declare_of_group("f32", own + "_offset", by_row());
+    out_.line(3, "{}{{", group_loops(by_row()));
+    if (form.zero_point) {
+      const std::string& zero_point = values_[*form.zero_point];
+      out_.line(4, "{}_zero_point{} = nearest_zero_point({});", own, at, zero_point);
+      out_.line(4, "{0}_offset{1} = ({0}_zero_point{1} - {2}) * {3};", own, at, zero_point, scale);
+    } else {
+      const std::string& bias = values_[*form.bias];
+      const bool minus = form.bias_is_subtracted;
+      out_.line(4, "{}_zero_point{} = nearest_zero_point({}{}, {});", own, at, minus ? "" : "-",
+                bias, scale);
+      out_.line(4, "{0}_offset{1} = fma({0}_zero_point{1}, {2}, {3}{4});", own, at, scale,
+                minus ? "-" : "", bias);
+    }
+    out_.line(3, "}}");
+    begin_integers(static_cast<NodeId>(id));
+    if (form.integers) continue;
+    out_.line(3, "{} {}_activation{} = {{}};", vectors_ ? "Floats" : "f32", own,
+              extents(of_activation(form)));
+  }
+}
+
+void ProductEmitter::add_activations() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!nodes_.form(id) || !nodes_.form(id)->has_offset()) continue;
+    const Scope scope = of_activation(*nodes_.form(id));
+    out_.line(4, "{}{}(lane, {}) {}_activation{} += {};", loops(scope),
+              vectors_ ? "KILN_EACH_VECTOR" : "KILN_EACH", lanes(), names_[id], indices(scope),
+              values_[nodes_.form(id)->activation]);
+  }
+}
+
+void ProductEmitter::end_groups() {
+  for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
+    if (!nodes_.form(id)) continue;
+    const ProductForm& form = *nodes_.form(id);
+    const std::string at = indices(every_result());
+    const std::string& own = names_[id];
+    out_.line(3, "{}{{", loops(every_result()));
+    out_.line(4, "carry_scaled({0}_all{1}, {0}_lanes{1}, {2});", own, at,
+              form.scale ? values_[*form.scale] : "1.0f");
+    if (form.has_offset()) {
+      out_.line(4, "{0}_all{1}[0] = add_product({0}_all{1}[0], {0}_offset{2}, {0}_activation{3});",
+                own, at, indices(by_row()), indices(of_activation(form)));
+    }
+    out_.line(3, "}}");
+  }
+}
+
+}  // namespace kiln::fusion
