@@ -154,9 +154,9 @@ nlohmann::ordered_json measure(const Options& options, const Weights& weights, c
       static_cast<double>(bytes) * 1e-9, static_cast<double>(bytes) / time / copy);
   // What the pieces of a program hand on to each other where each is launched alone.
   decoder.add("qkv", kiln::DType::f32, {batch, shape.heads + 2 * shape.kv_heads, shape.head()});
-  decoder.add("mixed", shape.activations, {batch, shape.width});
+  decoder.add("mixed", shape.floats(), {batch, shape.width});
   decoder.add("r", kiln::DType::f32, {batch, shape.width});
-  decoder.add("gated", shape.activations, {batch, shape.hidden});
+  decoder.add("gated", shape.floats(), {batch, shape.hidden});
   decoder.add("best", kiln::DType::i32, {batch});
   decoder.reset({1}, position);
   for (const Decoder::Piece& piece : decoder.pieces()) {
@@ -179,8 +179,9 @@ int run(int count, char** values) {
   app.add_option("--batch", options.batch, "sequences")->delimiter(',')->capture_default_str();
   app.add_option("--positions", options.positions, "at which to measure")->delimiter(',');
   app.add_option("--tokens", options.tokens, "in a sample")->capture_default_str();
-  app.add_option("--activations", options.activations,
-                 "f32, bf16 or f16 (default: f32 on cpu, else bf16)");
+  app.add_option(
+      "--activations", options.activations,
+      "f32, bf16, f16, or i8 with a scale for each group (default: f32 on cpu, else bf16)");
   app.add_option("--cache", options.cache, "dtype of keys and values")->capture_default_str();
   app.add_option("--json", options.json, "file to write");
   CLI11_PARSE(app, count, values);

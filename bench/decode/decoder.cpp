@@ -28,9 +28,22 @@ std::string product(const Shape& shape, std::string_view weights, std::string_vi
   if (shape.group == 0) {
     return fmt::format("reshape(sum({} * {}[:, None], -1), -1, {})", weights, x, rows);
   }
+  const std::string groups =
+      shape.activations == i8
+          ? fmt::format("({0}_whole * {0}_step)", x)
+          : fmt::format("reshape({}, -1, 1, {}, {})", x, columns / shape.group, shape.group);
+  return fmt::format("reshape(sum(({0} * {0}_scale + {0}_bias) * {1}, -1, -2), -1, {2})", weights,
+                     groups, rows);
+}
+
+// The text that quantises x [batch, columns] for such a product.
+std::string quantise(const Shape& shape, std::string_view x, std::int64_t columns) {
+  if (shape.group == 0 || shape.activations != i8) return {};
   return fmt::format(
-      "reshape(sum(({0} * {0}_scale + {0}_bias) * reshape({1}, -1, 1, {2}, {3}), -1, -2), -1, {4})",
-      weights, x, columns / shape.group, shape.group, rows);
+      "{0}_groups = reshape({0}, -1, 1, {1}, {2}); "
+      "{0}_step = maximum(max(abs({0}_groups), -1), 1e-20) / 127; "
+      "{0}_whole = i8(round({0}_groups / {0}_step));",
+      x, columns / shape.group, shape.group);
 }
 
 }  // namespace
@@ -46,8 +59,12 @@ std::vector<Decoder::Piece> Decoder::pieces() const {
         fmt::arg("heads", s.heads), fmt::arg("kv", s.kv_heads), fmt::arg("head", s.head()),
         fmt::arg("all", s.heads + 2 * s.kv_heads), fmt::arg("stored", 2 * s.kv_heads),
         fmt::arg("batch", batch_), fmt::arg("positions", positions_),
-        fmt::arg("next", positions_ + 1), fmt::arg("f", name(s.activations)),
-        fmt::arg("eps", s.norm_eps), fmt::arg("scale", 1 / std::sqrt(1.0 * s.head())),
+        fmt::arg("next", positions_ + 1), fmt::arg("f", name(s.floats())),
+        fmt::arg("quantise_h", quantise(s, "h", s.width)),
+        fmt::arg("quantise_h2", quantise(s, "h2", s.width)),
+        fmt::arg("quantise_mixed", quantise(s, "mixed", s.width)),
+        fmt::arg("quantise_gated", quantise(s, "gated", s.hidden)), fmt::arg("eps", s.norm_eps),
+        fmt::arg("scale", 1 / std::sqrt(1.0 * s.head())),
         fmt::arg("qkv", product(s, "wqkv", "h", s.width + 2 * s.kv_heads * s.head(), s.width)),
         fmt::arg("o", product(s, "wo", "mixed", s.width, s.width)),
         fmt::arg("gate_up", product(s, "w13", "h2", 2 * s.hidden, s.width)),
@@ -63,7 +80,7 @@ std::vector<Decoder::Piece> Decoder::pieces() const {
             end = position[:, None, None, None, None] + 1;)"),
            "x, turn, rows, end", false},
           {"qkv", fill(R"(
-            h = {f}(x * rsqrt(mean(x * x, -1) + {eps}) * norm1);
+            h = {f}(x * rsqrt(mean(x * x, -1) + {eps}) * norm1); {quantise_h}
             pairs = reshape({qkv}, {batch}, {all}, -1, 2);
             a = pairs[..., 0]; b = pairs[..., 1]; c = turn[..., 0]; d = turn[..., 1];
             qkv = reshape(stack(-1, a * c - b * d, a * d + b * c), {batch}, {all}, {head});
@@ -77,15 +94,15 @@ std::vector<Decoder::Piece> Decoder::pieces() const {
             weights = softmax({scale} * sum(q * keys, -1), -2);
             mixed = {f}(reshape(sum(weights * values, -2), {batch}, {width}));)"),
            "mixed"},
-          {"output", fill("r = x + {o};"), "r"},
+          {"output", fill("{quantise_mixed} r = x + {o};"), "r"},
           {"gate_up", fill(R"(
-            h2 = {f}(r * rsqrt(mean(r * r, -1) + {eps}) * norm2);
+            h2 = {f}(r * rsqrt(mean(r * r, -1) + {eps}) * norm2); {quantise_h2}
             gu = {gate_up};
             gated = {f}(silu(gu[:, :{hidden}]) * gu[:, {hidden}:]);)"),
            "gated"},
-          {"down", fill("y = r + {down};"), "y"},
+          {"down", fill("{quantise_gated} y = r + {down};"), "y"},
           {"head", fill(R"(
-            h = {f}(x * rsqrt(mean(x * x, -1) + {eps}) * norm);
+            h = {f}(x * rsqrt(mean(x * x, -1) + {eps}) * norm); {quantise_h}
             logits = {output};
             best = i32(argmax(logits, -1))[:, 0];)"),
            "logits, best", false},

@@ -19,9 +19,13 @@ struct Shape {
   double rope_base = 10000, norm_eps = 1e-5;
   /// Elements of a row of weights that share a scale and a bias; 0: weights are floats.
   std::int64_t group = 0;
-  kiln::DType activations = kiln::DType::f32;  ///< that weights are multiplied with
-  kiln::DType cache = kiln::DType::f32;        ///< of keys and values
+  /// That weights are multiplied with; i8: f32, quantised with a scale for each group.
+  kiln::DType activations = kiln::DType::f32;
+  kiln::DType cache = kiln::DType::f32;  ///< of keys and values
   std::int64_t head() const { return width / heads; }
+  kiln::DType floats() const {
+    return activations == kiln::DType::i8 ? kiln::DType::f32 : activations;
+  }
 };
 
 struct Tensor {
