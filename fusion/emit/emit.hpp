@@ -37,8 +37,6 @@ struct Parameter {
     length,       ///< reductions: elements in each row
     column_strips,   ///< reductions: along the innermost axis, as a divisor
     splits,          ///< split reductions: parts of each row, as a divisor
-    split_chunks,    ///< split columns: chunks of which parts are, as a divisor
-    chunk_length,    ///< split columns: elements of such a chunk
     split_vectors,   ///< split reductions: vectors in each part but the last
     split_stride,    ///< split reductions: of operand `index`, from one part to the next
     run,             ///< of operand `index`: elements of a run (Layout::runs), as a divisor

@@ -4,7 +4,6 @@
 
 #include "fusion/emit/pack_values.hpp"
 #include "fusion/graph/broadcast.hpp"
-#include "fusion/infer/sum_tree.hpp"
 
 namespace kiln::fusion {
 
@@ -51,12 +50,6 @@ void pack_values(std::span<const Parameter> parameters, const Layout& layout,
       case Parameter::Kind::length: put_index(layout.reduced); break;
       case Parameter::Kind::column_strips: put_divisor(layout.column_strips); break;
       case Parameter::Kind::splits: put_divisor(layout.splits); break;
-      case Parameter::Kind::split_chunks:
-        put_divisor(part_chunks(layout.vectors, layout.splits).count);
-        break;
-      case Parameter::Kind::chunk_length:
-        put_index(part_chunks(layout.vectors, layout.splits).length);
-        break;
       case Parameter::Kind::split_vectors:
         put_index((layout.vectors + layout.splits - 1) / layout.splits);
         break;

@@ -15,7 +15,6 @@
 #include "fusion/graph/size_trace.hpp"
 #include "fusion/infer/bounds.hpp"
 #include "fusion/infer/reduce_space.hpp"
-#include "fusion/infer/sum_tree.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -182,13 +181,9 @@ std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again, const 
   const std::int64_t wanted = element_count(from) / rows * side_by_side / model.least_length;
   const std::int64_t most = std::min(model.most_blocks / blocks, from[split_axis(from, to)] - 1);
   if (std::min(wanted, most) < model.least_splits) return 1;
-  const auto splits =
-      static_cast<std::int64_t>(std::min(std::bit_ceil(static_cast<std::uint64_t>(wanted)),
-                                         std::bit_floor(static_cast<std::uint64_t>(most))));
-  // As many parts of columns as the tree of their sums has subtrees.
-  const std::int64_t chunks = columns ? chunks_of(element_count(from) / rows) : 1;
-  if (!columns || chunks > most) return splits;
-  return std::clamp<std::int64_t>(splits, chunks, std::max<std::int64_t>(chunks, kLeastResidues));
+  const std::uint64_t splits = std::min(std::bit_ceil(static_cast<std::uint64_t>(wanted)),
+                                        std::bit_floor(static_cast<std::uint64_t>(most)));
+  return static_cast<std::int64_t>(splits);
 }
 
 SplitGraph split_reductions(const ShapedGraph& graph, const SplitModel& model) {

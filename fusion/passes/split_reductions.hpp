@@ -22,9 +22,8 @@ struct SplitModel {
   std::int64_t most_blocks = 1 << 13;   ///< of the splits of all rows
 };
 
-/// How many splits rows of `from` have when they are reduced to `to`; 1: they are not split. Parts
-/// of columns are subtrees of the tree of their sums (infer/sum_tree.hpp). A power of two, so that
-/// few ranges of lengths are planned alike.
+/// How many splits rows of `from` have when they are reduced to `to`; 1: they are not split. A
+/// power of two, so that few ranges of lengths are planned alike.
 std::int64_t splits_of(const Dims& from, const Dims& to, bool read_again,
                        const SplitModel& model = {});
 

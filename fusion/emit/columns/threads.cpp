@@ -62,13 +62,10 @@ void ReductionEmitter::emit_threads_columns(int pass, const Ids& trees) {
               kTreeChunk / rows_.joined);
   }
   const int depth = in_chunks ? 3 : 2;
-  const bool within = in_chunks || rows_.split;
-  const std::string_view count = within ? "count" : "vectors";
-  const std::string before = within ? "chunk + " : "";
-  const std::string shared = fmt::format("{}u", rows_.threads);
-  out_.line(depth, "walk_column<{}, {}>({}, {}, {},", rows_.batch, rows_.joined, count,
-            rows_.split ? "u32(part + parts * thread)" : "thread",
-            rows_.split ? fmt::format("u32(parts * {})", rows_.threads) : shared);
+  const std::string_view count = in_chunks ? "count" : "vectors";
+  const std::string before = in_chunks ? "chunk + " : "";
+  out_.line(depth, "walk_column<{}, {}>({}, thread, {}u,", rows_.batch, rows_.joined, count,
+            rows_.threads);
   out_.line(depth + 2, "[&]({0} element, {0} apart, int beside) KILN_INLINED {{", index_);
   std::vector<std::size_t> fetched;
   for (std::size_t i = 0; i < operands_.size(); ++i) {

@@ -144,7 +144,7 @@ void ReductionEmitter::emit_pass(int pass) {
   }
   if (is_host()) {
     emit_host_pass(pass);
-  } else if (const Ids trees = trees_in(pass); visits_residues(trees)) {
+  } else if (const Ids trees = trees_in(pass); !trees.empty()) {
     emit_threads_columns(pass, trees);
   } else {
     emit_batches(pass);

@@ -324,7 +324,7 @@ bool ReductionEmitter::sums_in_blocks(const TypedNode& node) const {
 // On the CPU a row of one vector has a lane for each residue. Of several reduced axes that are not
 // one in memory, elements of a residue are not at equal lanes.
 bool ReductionEmitter::sums_in_tree(const TypedNode& node) const {
-  if (rows_.columns != 0) return sums_floats(node) && !(is_host() && rows_.split);
+  if (rows_.columns != 0) return sums_floats(node) && !rows_.split;
   const bool of_one_vector = in_parts() && rows_.vectors == 1;
   return is_host() && sums_floats(node) && rows_.axes == 1 && !of_one_vector && !rows_.split;
 }
@@ -344,12 +344,7 @@ void ReductionEmitter::collect_parameters() {
   }
   if (rows_.split) {
     out_.add_divisor(P::splits, "splits");
-    if (rows_.columns == 0 || is_host()) {
-      out_.add_count(P::split_vectors, "split_vectors");
-    } else {
-      out_.add_divisor(P::split_chunks, "split_chunks");
-      out_.add_count(P::chunk_length, "chunk_length");
-    }
+    out_.add_count(P::split_vectors, "split_vectors");
   }
   if (rows_.rows > 1) out_.add_count(P::row_count, "row_count");
   out_.add_count(P::work_items, "work_items");
@@ -385,14 +380,6 @@ void ReductionEmitter::locate_split(std::string_view unit, std::string_view row)
 
 void ReductionEmitter::split_bounds() {
   if (!rows_.split) return;
-  if (rows_.columns != 0 && !is_host()) {
-    out_.line(2, "const {} part = divide(split, split_chunks);", index_);
-    out_.line(2, "const {} parts = divide(splits.divisor, split_chunks);", index_);
-    out_.line(2, "const {} chunk = (split - part * split_chunks.divisor) * chunk_length;", index_);
-    out_.line(2, "const {} count = chunk < vectors ? least(vectors - chunk, chunk_length) : 0;",
-              index_);
-    return;
-  }
   out_.line(2, "const {} begin = split * split_vectors;", index_);
   out_.line(2, "const {} end = least(begin + split_vectors, vectors);", index_);
 }

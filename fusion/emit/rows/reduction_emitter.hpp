@@ -228,9 +228,6 @@ class ReductionEmitter {
   void emit_column_trees(int pass, const Ids& trees);
   std::string define_element(int pass);
   void prefetch_next_elements(bool pairs);
-  bool visits_residues(const Ids& trees) const {
-    return rows_.columns != 0 && !is_host() && (!trees.empty() || rows_.split);
-  }
   int kept_residues() const;
   void declare_column_tree(std::size_t id);
   void emit_threads_columns(int pass, const Ids& trees);

@@ -163,8 +163,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, ColumnBits,
                          ::testing::Values(DeviceType::cpu, DeviceType::hip, DeviceType::cuda),
                          testing::device_type_name);
 
-// From so many elements side by side on a Program splits the reductions of few columns, which on
-// the CPU does not follow the tree.
+// From so many elements side by side on a Program may split the reductions of few columns.
 constexpr std::int64_t kSplit = 1 << 16;
 
 TEST_P(ColumnBits, FollowFromTheLengthAround) {
@@ -208,22 +207,7 @@ TEST_P(ColumnBits, DoNotShowWhereColumnsLieOrHowMany) {
     columns.gap = draw(2) * draw(9);
     columns.lead = draw(2) * draw(9);
     const bool split = columns.reduced() * std::min<std::int64_t>(columns.groups, 32) >= kSplit;
-    const bool follows = GetParam() != DeviceType::cpu || !split;
-    check(form, columns, dtype, random(), follows && draw(2) == 0);
-  }
-}
-
-// A Program cuts the reductions of few columns in two.
-TEST_P(ColumnBits, OfSplitColumns) {
-  if (GetParam() == DeviceType::cpu) GTEST_SKIP() << "the CPU adds them in an order of its own";
-  testing::Share share(GetParam(), 2, testing::random_seed());
-  for (const std::int64_t length : {2049, 4096, 9001, 20'000, 32'768, 32'769, 65'537, 100'000}) {
-    if (!share.next()) continue;
-    const std::int64_t groups = length < 32'768 ? 33 : 2;
-    const auto seed = static_cast<std::uint64_t>(length);
-    check(Form::sums, {.length = length, .groups = groups}, DType::bf16, seed, true);
-    check(Form::variance, {.length = length, .groups = groups}, DType::f32, seed, true);
-    if (HasFatalFailure()) return;
+    check(form, columns, dtype, random(), !split && draw(2) == 0);
   }
 }
 
