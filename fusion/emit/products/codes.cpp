@@ -1,5 +1,6 @@
-// What a matrix-vector product on the CPU computes from packed weights and their groups alone: there
-// are sixteen results, which are looked up by the codes of weights (preamble/product_vectors.h).
+// What a matrix-vector product on the CPU computes from packed weights and their groups alone:
+// there are sixteen results, which are looked up by the codes of weights
+// (preamble/product_vectors.h).
 #include <fmt/format.h>
 
 #include <optional>

@@ -180,8 +180,9 @@ TEST(HostProducts, AreInVectorsWhereSmallNumbersAreAddedAndMultiplied) {
     const std::string source = source_of(text, weights, columns, target, options);
     return source.find("VectorSums<") != std::string::npos;
   };
-  for (const DType dtype : {DType::u4, DType::i4, DType::u8, DType::i8, DType::f4e2m1,
-                            DType::f8e4m3, DType::f8e5m2fnuz, DType::f16, DType::bf16, DType::f32}) {
+  for (const DType dtype :
+       {DType::u4, DType::i4, DType::u8, DType::i8, DType::f4e2m1, DType::f8e4m3, DType::f8e5m2fnuz,
+        DType::f16, DType::bf16, DType::f32}) {
     EXPECT_TRUE(in_vectors(kMatrixVector, dtype, 1));
     EXPECT_TRUE(in_vectors(kMatrixVector, dtype, 5));
     EXPECT_TRUE(in_vectors("mean((f32(q) - bias) * scale * x, -1, -2)", dtype, 1));

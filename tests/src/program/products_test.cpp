@@ -484,8 +484,8 @@ TEST_P(TwoSums, OfWhatIsNotFinite) {
   }
 }
 
-// The order that fusion/numerics.md promises, whatever the number of columns. Products of factors of
-// eight bits are exact, so that processors that round them add the same.
+// The order that fusion/numerics.md promises, whatever the number of columns. Products of factors
+// of eight bits are exact, so that processors that round them add the same.
 TEST(HostProducts, AddInTheOrderOfTheirElements) {
   constexpr std::int64_t kRows = 5;
   const auto in_order = [](const HostArray& a, std::int64_t row, const HostArray& x,
