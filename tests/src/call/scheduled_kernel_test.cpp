@@ -55,6 +55,7 @@ TEST(ScheduleHash, TellsSchedulesOfOneKernelApart) {
       [](Schedule& s) { s.reduction.joined += 1; },
       [](Schedule& s) { s.reduction.ragged = true; },
       [](Schedule& s) { s.reduction.split = true; },
+      [](Schedule& s) { s.reduction.chunks = fusion::ColumnChunks::many; },
       [](Schedule& s) { s.reduction.phase += 1; },
       [](Schedule& s) { s.reduction.row_step += 1; },
       [](Schedule& s) { s.products.rows += 1; },
