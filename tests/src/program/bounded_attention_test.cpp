@@ -42,13 +42,7 @@ HostArray nan_beyond(HostArray array, const std::vector<std::int64_t>& ends) {
 class BoundedAttention : public testing::IndexedOps {
  protected:
   std::size_t kernels_of(const std::string& text, const std::vector<HostArray>& inputs) {
-    CallTypes call;
-    for (const HostArray& input : inputs) {
-      call.arguments.push_back({input.dtype, false, false});
-      call.arrays.push_back({input.dtype, input.shape, input.strides});
-    }
-    const Definition definition{"attention", fusion::parse(text), Options(), text};
-    const ProgramPlan plan = plan_program(definition, call);
+    const ProgramPlan plan = testing::plan_of(text, inputs);
     EXPECT_EQ(std::ranges::count_if(plan.info.kernels,
                                     [](const ProgramKernel& kernel) {
                                       return kernel.reason.starts_with("attention over");

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "kiln/program.hpp"
+#include "program/plan.hpp"
 #include "tests/support/arrays.hpp"
 #include "tests/support/guarded_memory.hpp"
 #include "tests/support/private_cache.hpp"
@@ -23,6 +24,16 @@ inline HostArray integers(DType dtype, const Dims& shape, const std::vector<std:
              static_cast<std::uint64_t>(values[static_cast<std::size_t>(i) % values.size()]));
   }
   return array;
+}
+
+/// The plan of a program for such inputs.
+inline ProgramPlan plan_of(const std::string& text, const std::vector<HostArray>& inputs) {
+  CallTypes call;
+  for (const HostArray& input : inputs) {
+    call.arguments.push_back({input.dtype, false, false});
+    call.arrays.push_back({input.dtype, input.shape, input.strides});
+  }
+  return plan_program({"indexed", fusion::parse(text), Options(), text}, call);
 }
 
 /// The argument that an output updates in place.

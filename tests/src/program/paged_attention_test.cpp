@@ -3,7 +3,6 @@
 // ends in the middle of a page and pages that several sequences share.
 #include <gtest/gtest.h>
 
-#include "program/plan.hpp"
 #include "tests/src/program/indexed_run.hpp"
 
 namespace kiln {
@@ -18,13 +17,7 @@ class PagedAttention : public testing::IndexedOps {
   /// Checks that all of it is one attention, joined by a second kernel where there are many keys.
   void check_attention(const std::string& text, const std::vector<HostArray>& inputs,
                        std::size_t kernels, How how = How::program) {
-    CallTypes call;
-    for (const HostArray& input : inputs) {
-      call.arguments.push_back({input.dtype, false, false});
-      call.arrays.push_back({input.dtype, input.shape, input.strides});
-    }
-    const Definition definition{"attention", fusion::parse(text), Options(), text};
-    const ProgramPlan plan = plan_program(definition, call);
+    const ProgramPlan plan = testing::plan_of(text, inputs);
     EXPECT_EQ(plan.info.kernels.size(), kernels) << text;
     EXPECT_TRUE(plan.info.kernels.front().reason.starts_with("attention over")) << text;
     check(text, inputs, 2e-5, how);
@@ -96,6 +89,24 @@ TEST_P(PagedAttention, TakesPagesOfHeadsWithScales) {
   check_attention("keys = f32(" + seen("k", 32) + ") * " + seen("z", 1) +
                       "; sum(softmax(sum(q * keys, -1) * 0.02, -2) * " + seen("v", 32) + ", -2)",
                   {k, table, scales, q, v}, 1);
+}
+
+// The same views of pages where no attention reads them.
+TEST_P(PagedAttention, SeesPagesElsewhereToo) {
+  const HostArray x = random_array(DType::f32, {7, 16, 3, 8}, 1, 1);
+  const HostArray table = integers(DType::i32, {2, 5}, {0, 6, -1, 3, 7, 2, 2, 5, 100, 1});
+  const HostArray y = random_array(DType::f32, {2, 80, 3, 8}, 2, 1);
+  const std::string seen = "p = reshape(take(x, t), 2, 80, 3, 8); ";
+  for (const char* const text :
+       {"p * 2 + y", "swapaxes(p, 1, 2) * 2", "sum(p, -1) * 2", "sum(p * y, 1)", "max(p, 1) + 1",
+        "softmax(p + y, -1)", "cumsum(p, 1)", "reshape(p, 2, 80, 24) + 1", "p[:, 3:70] * 2"}) {
+    const bool reads_y = std::string_view(text).find('y') != std::string_view::npos;
+    std::vector<HostArray> inputs = {x, table};
+    if (reads_y) inputs.push_back(y);
+    check(seen + text, inputs, 1e-5, How::program);
+  }
+  check("swapaxes(take(x, t), 0, 2) + 1", {x, table}, 1e-5, How::program);
+  check("sum(swapaxes(take(x, t), 1, 2), 2)", {x, table}, 1e-5, How::program);
 }
 
 }  // namespace
