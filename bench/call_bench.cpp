@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "jit/device/backend.hpp"
@@ -111,6 +112,54 @@ void run(benchmark::State& state, const ProgramForm& form, Run kind) {
   });
 }
 
+/// A program on GPUs: the arrays of its call for a length.
+struct Array {
+  DType dtype;
+  kiln::Dims shape;
+};
+struct GpuProgram {
+  const char* name;
+  const char* text;
+  std::vector<Array> (*inputs)(std::int64_t length);
+  std::vector<Array> (*outputs)(std::int64_t length);
+};
+std::vector<Array> rows_of_64(std::int64_t length) { return {{DType::f32, {length, 64}}}; }
+/// One for each form of kernel, where programs have it.
+const GpuProgram kGpuPrograms[] = {
+    {kPrograms[0].name, kPrograms[0].text, rows_of_64, rows_of_64},
+    {kPrograms[1].name, kPrograms[1].text, rows_of_64, rows_of_64},
+    {"scans and elements", "y = exp(cumsum(x, 0)); y * 2 + cumsum(y, 1)", rows_of_64, rows_of_64},
+    {"attention", "sum(softmax(sum(q * k, -1) * 0.125, -2) * v, -2)",
+     [](std::int64_t length) -> std::vector<Array> {
+       const Array keys{DType::bf16, {2, 1, length, 64}};
+       return {{DType::bf16, {2, 4, 1, 64}}, keys, keys};
+     },
+     [](std::int64_t) -> std::vector<Array> {
+       return {{DType::bf16, {2, 4, 1, 64}}};
+     }},
+    {"products", "h = sum(w * x, -1); y = reshape(h, 1, -1); silu(sum(u * rms_norm(y, 1e-5), -1))",
+     [](std::int64_t length) -> std::vector<Array> {
+       return {{DType::bf16, {length, 256}}, {DType::bf16, {256}}, {DType::bf16, {128, length}}};
+     },
+     [](std::int64_t) -> std::vector<Array> {
+       return {{DType::bf16, {128, 1}}};
+     }},
+    {"take", "y = softmax(take(x, i), -1); y - mean(y, 0)",
+     [](std::int64_t length) -> std::vector<Array> {
+       return {{DType::f32, {64, length}}, {DType::i32, {7}}};
+     },
+     [](std::int64_t length) -> std::vector<Array> {
+       return {{DType::f32, {7, length}}};
+     }},
+    {"put", "put(c, i, softmax(y, -1)), cumsum(y, 0)",
+     [](std::int64_t length) -> std::vector<Array> {
+       return {{DType::f32, {64, length}}, {DType::i32, {7}}, {DType::f32, {7, length}}};
+     },
+     [](std::int64_t length) -> std::vector<Array> {
+       return {{DType::f32, {64, length}}, {DType::f32, {7, length}}};
+     }},
+};
+
 /// On a GPU, in bursts that fit the driver's queue, repeated ones and new lengths in turns: what
 /// disturbs one disturbs the other. `call(length, is_new)` is called for the same lengths again and
 /// again, with plans and without; time is that of new lengths, `extra_ns` the difference of the
@@ -149,7 +198,10 @@ class OnGpu {
  public:
   explicit OnGpu(kiln::Device device)
       : device(device), backend(kiln::jit::backend(device)), stream(backend.create_stream()) {
-    for (void*& block : memory_) block = backend.allocate(kBytes);
+    for (void*& block : memory_) {
+      block = backend.allocate(kBytes);
+      backend.fill(block, 0, kBytes, stream);
+    }
   }
   OnGpu(const OnGpu&) = delete;
   OnGpu& operator=(const OnGpu&) = delete;
@@ -158,10 +210,10 @@ class OnGpu {
     for (void* block : memory_) backend.free(block);
     backend.destroy_stream(stream);
   }
-  View view(std::size_t which, kiln::Dims shape) const {
-    return {memory_[which], DType::f32, std::move(shape), device};
+  View view(std::size_t which, kiln::Dims shape, DType dtype = DType::f32) const {
+    return {memory_[which], dtype, std::move(shape), device};
   }
-  View workspace() const { return {memory_[2], DType::u8, {kBytes}, device}; }
+  View workspace() const { return {memory_.back(), DType::u8, {kBytes}, device}; }
 
   const kiln::Device device;
   kiln::jit::Backend& backend;
@@ -169,23 +221,37 @@ class OnGpu {
 
  private:
   static constexpr std::int64_t kBytes = 8 * kMost;
-  std::array<void*, 3> memory_{};
+  std::array<void*, 6> memory_{};
 };
 
-/// Lengths between which no schedule changes.
-void run_on_gpu(benchmark::State& state, kiln::Device device, const ProgramForm& form) {
+/// Lengths between which no schedule changes. An output of the first input's shape where `put`
+/// updates it is that.
+void run_on_gpu(benchmark::State& state, kiln::Device device, const GpuProgram& form) {
   const OnGpu gpu(device);
   const kiln::Program programs[] = {kiln::parse_program(form.name, form.text),
                                     kiln::parse_program(form.name, form.text)};
+  const bool updates = std::string_view(form.text).starts_with("put(");
+  std::vector<std::vector<Argument>> inputs(std::size_t{kGpuLengths});
+  std::vector<std::vector<View>> outputs(std::size_t{kGpuLengths});
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::int64_t length = 768 + 2 * static_cast<std::int64_t>(i);
+    std::size_t block = 0;
+    for (const Array& array : form.inputs(length)) {
+      inputs[i].push_back(gpu.view(block++, array.shape, array.dtype));
+    }
+    for (const Array& array : form.outputs(length)) {
+      const std::size_t at = updates && outputs[i].empty() ? 0 : block++;
+      outputs[i].push_back(gpu.view(at, array.shape, array.dtype));
+    }
+  }
   std::size_t kernels = 0;
   const auto once = [&](std::int64_t length, bool is_new, bool prepares) {
-    const std::int64_t rows = 768 + 2 * length;
-    const Argument in[] = {gpu.view(0, {rows, 64})};
-    const View out = gpu.view(1, {rows, 64});
+    const std::vector<Argument>& in = inputs[static_cast<std::size_t>(length)];
+    const std::vector<View>& out = outputs[static_cast<std::size_t>(length)];
     const kiln::Program& program = programs[is_new];
-    if (prepares && !is_new) program.prepare(gpu.stream, in, {&out, 1});
-    program.run(gpu.stream, in, {&out, 1}, gpu.workspace());
-    if (prepares) kernels = program.explain(gpu.stream, in, {&out, 1}).kernels.size();
+    if (prepares && !is_new) program.prepare(gpu.stream, in, out);
+    program.run(gpu.stream, in, out, gpu.workspace());
+    if (prepares) kernels = program.explain(gpu.stream, in, out).kernels.size();
   };
   for (const bool is_new : {false, true}) {
     for (std::int64_t i = 0; i < kGpuLengths; ++i) once(i, is_new, true);
@@ -243,7 +309,7 @@ int main(int argc, char** argv) {
           ->UseManualTime();
     };
     for (const Form& form : kForms) add_new(form, new_call_on_gpu);
-    for (const ProgramForm& form : kPrograms) add_new(form, run_on_gpu);
+    for (const GpuProgram& form : kGpuPrograms) add_new(form, run_on_gpu);
   }
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
