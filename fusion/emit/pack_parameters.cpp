@@ -41,7 +41,7 @@ void pack_values(std::span<const Parameter> parameters, const Layout& layout,
       case Parameter::Kind::extent: put_divisor(layout.shape[parameter.axis]); break;
       case Parameter::Kind::start: put_index(layout.starts[parameter.index]); break;
       case Parameter::Kind::stride:
-        put_index(layout.strides[parameter.index][parameter.axis]);
+        put_index(layout.strides(parameter.index, parameter.axis));
         break;
       case Parameter::Kind::row_count: put_index(layout.units); break;
       case Parameter::Kind::row_blocks: put_divisor(layout.row_blocks); break;

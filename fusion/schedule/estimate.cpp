@@ -73,10 +73,10 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
     if (operands[i].iota) continue;
     double own = bits(operands[i].dtype) / 8.0;
     for (std::size_t k = 0; k <= inner; ++k) {
-      if (layout.strides[i][k] != 0) own *= static_cast<double>(layout.shape[k]);
+      if (layout.strides(i, k) != 0) own *= static_cast<double>(layout.shape[k]);
     }
     const double width = bits(operands[i].dtype) / 8.0;
-    const double step = std::abs(static_cast<double>(layout.strides[i][inner])) * width;
+    const double step = std::abs(static_cast<double>(layout.strides(i, inner))) * width;
     // Where elements are counted over all axes, rows are short, and what is read beside an element
     // is read by a neighbouring thread.
     const bool far = layout.schedule.operands[i].access == Access::strided && !layout.schedule.flat;

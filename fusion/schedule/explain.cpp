@@ -25,8 +25,8 @@ std::string list_of(std::span<const std::size_t> axes) {
 std::string why_not_merged(const Layout& layout, std::span<const std::string> names,
                            std::size_t outer) {
   for (std::size_t i = 0; i < names.size(); ++i) {
-    const std::int64_t want = layout.strides[i][outer + 1] * layout.shape[outer + 1];
-    const std::int64_t have = layout.strides[i][outer];
+    const std::int64_t want = layout.strides(i, outer + 1) * layout.shape[outer + 1];
+    const std::int64_t have = layout.strides(i, outer);
     if (want == have) continue;
     if (have == 0) return fmt::format("{} repeats along it", names[i]);
     if (want == 0) return fmt::format("{} repeats along the next axis but not along it", names[i]);
@@ -122,7 +122,7 @@ std::string explain_index(std::span<const std::string> names, const Layout& layo
   for (std::size_t i = 0; i < names.size(); ++i) {
     std::int64_t span = 0;
     for (std::size_t k = 0; k < layout.shape.size(); ++k) {
-      span += std::abs(layout.strides[i][k]) * (layout.shape[k] - 1);
+      span += std::abs(layout.strides(i, k)) * (layout.shape[k] - 1);
     }
     if (span >= std::int64_t{1} << 31) {
       return fmt::format("64 bits: {} spans {} elements", names[i], span + 1);
@@ -175,7 +175,7 @@ std::optional<std::string> what_misaligns(const Operand& operand, const Layout& 
   const auto wanted = std::min<std::int64_t>(16, width * schedule.width * schedule.vectors);
   const bool begins_once = schedule.flat && !schedule.operands[index].addressed;
   for (std::size_t k = 0; k < layout.shape.size() && !begins_once; ++k) {
-    const std::int64_t step = layout.strides[index][k] * width;
+    const std::int64_t step = layout.strides(index, k) * width;
     if (k == along || step % wanted == 0) continue;
     return fmt::format("its rows start {} bytes apart, which is no multiple of {}", std::abs(step),
                        wanted);
@@ -198,7 +198,7 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
     report.reason = "it is an index, not an array, and takes no memory";
     return report;
   }
-  const std::int64_t elements = element_count(layout.shape, layout.strides[index]);
+  const std::int64_t elements = element_count(layout.shape, layout.strides.of(index));
   report.bytes = static_cast<std::uint64_t>((elements * bits(operand.dtype) + 7) / 8);
   const int vector = std::max(1, schedule.width * own.ways * bits(operand.dtype) / 8);
   switch (own.access) {
@@ -213,7 +213,7 @@ OperandReport explain_operand(const Operand& operand, std::span<const std::strin
     case Access::strided:
       report.access = "one element at a time";
       report.reason = fmt::format("its neighbours are {} elements apart along the innermost axis",
-                                  layout.strides[index][inner]);
+                                  layout.strides(index, inner));
       break;
     case Access::runs:
       report.bytes *= static_cast<std::uint64_t>(layout.reduced / layout.runs[index].length);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "fusion/graph/indexed_axis.hpp"
 #include "fusion/schedule/device_model.hpp"
@@ -236,13 +237,36 @@ struct Runs {
   std::int64_t stride = 0;
 };
 
+/// Of one axis, in every operand.
+using AxisStrides = ShortList<std::int64_t, 6>;
+
+/// The strides of every operand along the axes of a layout.
+class OperandStrides {
+ public:
+  void reserve(std::size_t axes) { of_.reserve(axes); }
+  /// The outermost axis first.
+  void add_axis(AxisStrides strides) { of_.push_back(std::move(strides)); }
+  std::int64_t operator()(std::size_t operand, std::size_t axis) const {
+    return of_[axis][operand];
+  }
+  /// Of one operand along all axes.
+  Dims of(std::size_t operand) const {
+    Dims strides(of_.size());
+    for (std::size_t k = 0; k < of_.size(); ++k) strides[k] = of_[k][operand];
+    return strides;
+  }
+
+ private:
+  ScratchVector<AxisStrides> of_;
+};
+
 /// Axes of a call.
 using CallAxes = ShortList<std::size_t, 2>;
 
 struct Layout {
   Schedule schedule;
   Dims shape;                    ///< collapsed, outermost axis first
-  ScratchVector<Dims> strides;   ///< of each operand along the collapsed axes, in elements
+  OperandStrides strides;        ///< along the collapsed axes, in elements
   ScratchVector<CallAxes> axes;  ///< the call's axes that each collapsed one is
   ScratchVector<std::int64_t>
       offsets;  ///< of each operand's first element from its address, in elements

@@ -1,6 +1,7 @@
 #include "fusion/schedule/merged_axes.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <limits>
 #include <optional>
@@ -16,19 +17,33 @@ bool varies_along(const MergedAxis& axis, const Operand& operand) {
 }  // namespace
 
 bool differs_along(const MergedAxis& axis, std::uint64_t operands) {
-  for (std::size_t i = 0; i < axis.strides.size() && i < 64; ++i) {
-    if ((operands >> i & 1) != 0 && axis.strides[i] != 0) return true;
+  for (; operands != 0; operands &= operands - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(operands));
+    if (i < axis.strides.size() && axis.strides[i] != 0) return true;
   }
   return false;
 }
 
 void reserve_operands(Layout& layout, std::size_t operands) {
   layout.schedule.operands.reserve(operands);
-  layout.strides.reserve(operands);
   layout.offsets.reserve(operands);
-  layout.starts.reserve(operands);
-  layout.split_strides.reserve(operands);
-  layout.indexed.reserve(operands);
+}
+
+void take_axes(Layout& layout, ScratchVector<MergedAxis>& axes) {
+  layout.shape = Dims(axes.size());
+  layout.strides.reserve(axes.size());
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    layout.shape[k] = axes[k].size;
+    layout.strides.add_axis(std::move(axes[k].strides));
+  }
+}
+
+std::uint64_t outer_axes_of(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
+  std::uint64_t outer = 0;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
+    if (axes[k].strides[operand] != 0) outer |= std::uint64_t{1} << k;
+  }
+  return outer;
 }
 
 std::size_t first_output(std::span<const Operand> operands) {
@@ -57,18 +72,26 @@ bool ends_by_lane(const ScratchVector<MergedAxis>& axes, std::span<const AxisBou
       bounds, [&](const AxisBound& bound) { return differs_along(axes.back(), bound.operands); });
 }
 
+MergedAxis& add_axis(ScratchVector<MergedAxis>& axes, const Dims& shape, std::size_t k,
+                     std::span<const Operand> operands) {
+  MergedAxis& axis = axes.emplace_back();
+  axis.size = shape[k];
+  axis.strides.resize(operands.size());
+  std::int64_t* stride = axis.strides.data();
+  for (const Operand& operand : operands) *stride++ = operand.strides[k];
+  axis.from.push_back(k);
+  return axis;
+}
+
 ScratchVector<MergedAxis> axes_where(const ReduceSpace& space, const Dims& shape,
                                      std::span<const Operand> operands, bool reduced,
                                      std::span<const AxisBound> bounds) {
   ScratchVector<MergedAxis> axes;
-  axes.reserve(shape.size());
+  axes.reserve(shape.size() + 1);  // planners add one where there is none
   for (std::size_t k = 0; k < shape.size(); ++k) {
     const bool bounded = is_bounded(bounds, k);
     if (space.reduced[k] != reduced || (shape[k] == 1 && !bounded)) continue;
-    MergedAxis axis{shape[k], {}, {k}, bounded};
-    axis.strides.reserve(operands.size());
-    for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
-    axes.push_back(std::move(axis));
+    add_axis(axes, shape, k, operands).bounded = bounded;
   }
   return axes;
 }
@@ -95,25 +118,25 @@ bool has_indexed(std::span<const Operand> operands) {
 }
 
 ScratchVector<MergedAxis> merge(ScratchVector<MergedAxis> axes) {
-  ScratchVector<MergedAxis> merged;
-  merged.reserve(axes.size());
-  for (MergedAxis& axis : axes) {
-    if (!merged.empty()) {
-      MergedAxis& outer = merged.back();
-      bool one_axis = !outer.bounded && !axis.bounded;
-      for (std::size_t i = 0; i < axis.strides.size(); ++i) {
-        one_axis = one_axis && outer.strides[i] == axis.strides[i] * axis.size;
-      }
-      if (one_axis) {
-        outer.size *= axis.size;
-        outer.strides = std::move(axis.strides);
-        outer.from.append(axis.from.data(), axis.from.size());
-        continue;
-      }
+  if (axes.size() < 2) return axes;
+  std::size_t last = 0;
+  for (std::size_t k = 1; k < axes.size(); ++k) {
+    MergedAxis& outer = axes[last];
+    MergedAxis& axis = axes[k];
+    bool one_axis = !outer.bounded && !axis.bounded;
+    for (std::size_t i = 0; i < axis.strides.size() && one_axis; ++i) {
+      one_axis = outer.strides[i] == axis.strides[i] * axis.size;
     }
-    merged.push_back(std::move(axis));
+    if (one_axis) {
+      outer.size *= axis.size;
+      outer.strides = std::move(axis.strides);
+      outer.from.append(axis.from.data(), axis.from.size());
+    } else if (++last != k) {
+      axes[last] = std::move(axis);
+    }
   }
-  return merged;
+  axes.shorten(last + 1);
+  return axes;
 }
 
 namespace {
@@ -236,38 +259,43 @@ Access access_of(const ScratchVector<MergedAxis>& axes, std::size_t operand) {
   return moves ? Access::broadcast : Access::scalar;
 }
 
+int alignment_of(const Operand& operand, std::int64_t offset, std::int64_t strides, int width) {
+  const auto halves = static_cast<std::uint64_t>(bits(operand.dtype) / 4);  // bytes, if packed
+  if (operand.indexed.exists()) strides |= operand.indexed.stride;
+  const std::uint64_t all = (operand.address * 2 + static_cast<std::uint64_t>(offset) * halves) |
+                            static_cast<std::uint64_t>(strides | width) * halves | 32;
+  return std::max(1, static_cast<int>(all & (~all + 1)) / 2);
+}
+
 int alignment_of(const Operand& operand, std::int64_t offset, const ScratchVector<MergedAxis>& axes,
                  std::size_t inner, std::size_t index, int width) {
-  const int halves = bits(operand.dtype) / 4;  // bytes, for packed elements
-  std::uint64_t steps = operand.address * 2 + static_cast<std::uint64_t>(offset * halves);
-  if (operand.indexed.exists()) {
-    steps |= static_cast<std::uint64_t>(operand.indexed.stride * halves);
-  }
+  std::int64_t strides = 0;
   for (std::size_t k = 0; k < axes.size(); ++k) {
-    if (k != inner) steps |= static_cast<std::uint64_t>(axes[k].strides[index] * halves);
+    if (k != inner) strides |= axes[k].strides[index];
   }
-  steps |= static_cast<std::uint64_t>(width * halves) | 32;
-  return std::max(1, static_cast<int>(steps & (~steps + 1)) / 2);
+  return alignment_of(operand, offset, strides, width);
 }
 
 bool needs_wide_index(const ScratchVector<MergedAxis>& axes, std::span<const Operand> operands,
                       std::uint64_t elements, int width) {
   constexpr std::uint64_t kLimit = std::uint64_t{1} << 31;
   if (elements >= kLimit) return true;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
+  const auto distance = [](std::int64_t stride, std::int64_t steps) {
+    return static_cast<std::uint64_t>(std::abs(stride)) * static_cast<std::uint64_t>(steps);
+  };
+  ScratchVector<std::uint64_t> spans(operands.size(), 0);
+  for (const MergedAxis& axis : axes) {
+    const std::int64_t* const strides = axis.strides.data();
+    const std::int64_t steps = std::max<std::int64_t>(axis.size, 1) - 1;
+    for (std::size_t i = 0; i < spans.size(); ++i) spans[i] += distance(strides[i], steps);
+  }
+  for (std::size_t i = 0; i < spans.size(); ++i) {
     const IndexedAxis& indexed = operands[i].indexed;
-    std::uint64_t span = 0;
+    spans[i] += distance(axes.back().strides[i], width);
     if (indexed.exists()) {
-      span = static_cast<std::uint64_t>(std::abs(indexed.stride)) *
-             static_cast<std::uint64_t>(std::max<std::int64_t>(indexed.extent, 1) - 1);
+      spans[i] += distance(indexed.stride, std::max<std::int64_t>(indexed.extent, 1) - 1);
     }
-    for (const MergedAxis& axis : axes) {
-      span += static_cast<std::uint64_t>(std::abs(axis.strides[i])) *
-              static_cast<std::uint64_t>(std::max<std::int64_t>(axis.size, 1) - 1);
-    }
-    span += static_cast<std::uint64_t>(std::abs(axes.back().strides[i])) *
-            static_cast<std::uint64_t>(width);
-    if (span >= kLimit) return true;
+    if (spans[i] >= kLimit) return true;
   }
   return false;
 }

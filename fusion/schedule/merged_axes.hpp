@@ -12,19 +12,20 @@
 
 namespace kiln::fusion {
 
-/// Of one axis, in every operand.
-using AxisStrides = ShortList<std::int64_t, 6>;
-
 /// One axis with its stride in every operand, and the call's axes that it is.
 struct MergedAxis {
-  std::int64_t size;
+  std::int64_t size = 0;
   AxisStrides strides;
   CallAxes from;
   bool bounded = false;  ///< ends where a value says: stays an axis of its own
 };
 
-/// Takes the memory of what a layout has for each operand at once.
+/// Takes the memory of what all layouts have for each operand at once.
 void reserve_operands(Layout& layout, std::size_t operands);
+/// Gives a layout the sizes of its axes, and each operand's strides along them. Takes the strides.
+void take_axes(Layout& layout, ScratchVector<MergedAxis>& axes);
+/// The axes but the innermost one along which an operand moves: OperandSchedule::outer_axes.
+std::uint64_t outer_axes_of(const ScratchVector<MergedAxis>& axes, std::size_t operand);
 
 /// The place of the first output; 0 if none is one.
 std::size_t first_output(std::span<const Operand> operands);
@@ -37,6 +38,10 @@ void sort_axes(ScratchVector<MergedAxis>& axes, const Before& before) {
     std::rotate(std::upper_bound(axes.begin(), next, *next, before), next, next + 1);
   }
 }
+
+/// Adds an axis of the call.
+MergedAxis& add_axis(ScratchVector<MergedAxis>& axes, const Dims& shape, std::size_t k,
+                     std::span<const Operand> operands);
 
 /// The axes that are reduced, or those that are not, without those of one element that no value
 /// bounds. `shape`: of the space.
@@ -90,6 +95,8 @@ Access access_of(const ScratchVector<MergedAxis>& axes, std::size_t operand);
 /// The alignment of the start of every row along axis `inner` and of every vector of `width` in it.
 int alignment_of(const Operand& operand, std::int64_t offset, const ScratchVector<MergedAxis>& axes,
                  std::size_t inner, std::size_t index, int width);
+/// The same where the strides from row to row are, or-ed, these.
+int alignment_of(const Operand& operand, std::int64_t offset, std::int64_t strides, int width);
 
 /// Whether every row of the operand begins at a cache line of a CPU.
 bool rows_are_lines(const Operand& operand, std::int64_t offset,

@@ -2,11 +2,15 @@
 // ScratchScope they take their memory from the thread's, and nothing is allocated.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
-#include <vector>
 
 namespace kiln::fusion {
 
@@ -50,24 +54,120 @@ inline void free_scratch(void* memory) {
 }
 }  // namespace detail
 
+/// What std::vector is, as far as the planners need it. On the heap outside of a ScratchScope.
 template <class T>
-struct ScratchAllocator {
-  using value_type = T;
+class ScratchVector {
   static_assert(alignof(T) <= alignof(std::max_align_t));
+  static_assert(std::is_nothrow_move_constructible_v<T>);
 
-  ScratchAllocator() = default;
-  template <class U>
-  ScratchAllocator(const ScratchAllocator<U>&) {}  // NOLINT: implicit as allocators are
+ public:
+  using value_type = T;
 
-  T* allocate(std::size_t count) {
-    return static_cast<T*>(detail::allocate_scratch(count * sizeof(T)));
+  ScratchVector() = default;
+  explicit ScratchVector(std::size_t size) { resize(size); }
+  ScratchVector(std::size_t size, const T& value) { assign(size, value); }
+  ScratchVector(const ScratchVector& other) { append(other.begin(), other.end()); }
+  ScratchVector(ScratchVector&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0u)),
+        capacity_(std::exchange(other.capacity_, 0u)) {}
+  ScratchVector& operator=(const ScratchVector& other) { return *this = ScratchVector(other); }
+  ScratchVector& operator=(ScratchVector&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(capacity_, other.capacity_);
+    return *this;
   }
-  void deallocate(T* memory, std::size_t) { detail::free_scratch(memory); }
-  friend bool operator==(const ScratchAllocator&, const ScratchAllocator&) { return true; }
-};
+  ~ScratchVector() {
+    if (data_ == nullptr) return;
+    std::destroy_n(data_, size_);
+    detail::free_scratch(data_);
+  }
 
-/// On the heap outside of a ScratchScope, as any vector.
-template <class T>
-using ScratchVector = std::vector<T, ScratchAllocator<T>>;
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  T* begin() { return data_; }
+  T* end() { return data_ + size_; }
+  const T* begin() const { return data_; }
+  const T* end() const { return data_ + size_; }
+  T& operator[](std::size_t i) { return data_[i]; }
+  const T& operator[](std::size_t i) const { return data_[i]; }
+  T& front() { return data_[0]; }
+  const T& front() const { return data_[0]; }
+  T& back() { return data_[size_ - 1]; }
+  const T& back() const { return data_[size_ - 1]; }
+
+  void reserve(std::size_t capacity) {
+    if (capacity > capacity_) grow(capacity);
+  }
+  void resize(std::size_t size) {
+    reserve(size);
+    while (size_ < size) ::new (data_ + size_++) T();
+    shorten(size);
+  }
+  void assign(std::size_t size, const T& value) {
+    clear();
+    reserve(size);
+    while (size_ < size) ::new (data_ + size_++) T(value);
+  }
+  void shorten(std::size_t size) {
+    while (size_ > size) std::destroy_at(data_ + --size_);
+  }
+  void clear() { shorten(0); }
+  void pop_back() { shorten(size_ - 1); }
+  template <class... Values>
+  T& emplace_back(Values&&... values) {
+    if (size_ == capacity_) grow(std::size_t{2} * size_ + 2);
+    return *::new (data_ + size_++) T(std::forward<Values>(values)...);
+  }
+  /// Not an element of this.
+  void push_back(const T& value) { emplace_back(value); }
+  void push_back(T&& value) { emplace_back(std::move(value)); }
+
+  /// Of elements that are not of this. Iterators after the place are invalid, as are all where it
+  /// grows.
+  template <class Iterator>
+  void insert(T* before, Iterator first, Iterator last) {
+    const auto place = before - data_;
+    const auto old = static_cast<std::ptrdiff_t>(size_);
+    append(first, last);
+    std::rotate(data_ + place, data_ + old, data_ + size_);
+  }
+  void insert(T* before, std::initializer_list<T> values) {
+    insert(before, values.begin(), values.end());
+  }
+  void insert(T* before, T value) {
+    insert(before, std::move_iterator(&value), std::move_iterator(&value + 1));
+  }
+  void erase(T* element) {
+    std::move(element + 1, end(), element);
+    pop_back();
+  }
+
+  friend bool operator==(const ScratchVector& a, const ScratchVector& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+
+ private:
+  template <class Iterator>
+  void append(Iterator first, Iterator last) {
+    reserve(size_ + static_cast<std::size_t>(last - first));
+    for (; first != last; ++first) ::new (data_ + size_++) T(*first);
+  }
+  void grow(std::size_t capacity) {
+    T* const larger = static_cast<T*>(detail::allocate_scratch(capacity * sizeof(T)));
+    std::uninitialized_move_n(data_, size_, larger);
+    std::destroy_n(data_, size_);
+    if (data_ != nullptr) detail::free_scratch(data_);
+    data_ = larger;
+    capacity_ = static_cast<std::uint32_t>(capacity);
+  }
+
+  T* data_ = nullptr;
+  std::uint32_t size_ = 0;
+  std::uint32_t capacity_ = 0;
+};
 
 }  // namespace kiln::fusion

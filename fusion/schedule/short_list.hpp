@@ -40,6 +40,11 @@ class ShortList {
   void reserve(std::size_t capacity) {
     if (capacity > capacity_) grow(capacity);
   }
+  /// What it adds is not initialised.
+  void resize(std::size_t size) {
+    reserve(size);
+    size_ = static_cast<std::uint32_t>(size);
+  }
   void clear() { size_ = 0; }
   void push_back(T value) {
     if (size_ == capacity_) grow(2 * std::size_t{capacity_});

@@ -70,8 +70,7 @@ std::optional<fusion::Layout> layout_of(const CallClass& known, const CallClass:
     shape[k] = sizes[kernel.sizes[k]];
     elements *= static_cast<double>(shape[k]);
   }
-  fusion::ScratchVector<fusion::Operand> operands;
-  operands.reserve(ClassKey::kMostOperands);
+  thread_local std::vector<fusion::Operand> operands;  // of other kernels before
   operands.resize(kernel.operands.size());
   for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
     const CallClass::Kernel::Operand& own = kernel.operands[i];
@@ -79,15 +78,17 @@ std::optional<fusion::Layout> layout_of(const CallClass& known, const CallClass:
     fusion::Operand& operand = operands[i];
     operand.dtype = view.dtype();
     operand.output = own.operand >= call.inputs.size();
-    operand.strides = Dims(shape.size(), 0);
+    operand.iota = false;
+    if (operand.strides.size() != shape.size()) operand.strides = Dims(shape.size());
     for (std::size_t k = 0; k < shape.size(); ++k) {
-      if (own.axes[k] != CallClass::Kernel::kRepeats) {
-        operand.strides[k] = view.strides()[static_cast<std::size_t>(own.axes[k])];
-      }
+      operand.strides[k] = own.axes[k] == CallClass::Kernel::kRepeats
+                               ? 0
+                               : view.strides()[static_cast<std::size_t>(own.axes[k])];
     }
     operand.address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(view.data()));
     operand.offset = view.offset();
     operand.index_operands = own.index_operands;
+    operand.indexed = {};
     if (own.indexed_size < 0) continue;
     operand.indexed.extent = sizes[static_cast<std::size_t>(own.indexed_size)];
     if (own.indexed_axis != CallClass::Kernel::kRepeats) {

@@ -111,18 +111,17 @@ bool holds(const ProgramClass::Condition& condition, std::span<const std::int64_
 // Of places in a workspace, for one call.
 class Lifetimes {
  public:
-  Lifetimes(std::span<const ProgramClass::Place> places, std::span<const std::int64_t> numbers)
-      : count_(places.size()) {
-    for (std::size_t i = 0; i < count_; ++i) {
-      const auto bytes = static_cast<std::uint64_t>(numbers[places[i].bytes]);
-      all_[i] = {bytes, places[i].first, places[i].last};
+  Lifetimes(std::span<const ProgramClass::Place> places, std::span<const std::int64_t> numbers) {
+    all_.reserve(places.size());
+    for (const ProgramClass::Place& place : places) {
+      const auto bytes = static_cast<std::uint64_t>(numbers[place.bytes]);
+      all_.push_back({bytes, place.first, place.last});
     }
   }
-  std::span<const fusion::Lifetime> all() const { return std::span(all_).first(count_); }
+  std::span<const fusion::Lifetime> all() const { return {all_.data(), all_.size()}; }
 
  private:
-  std::array<fusion::Lifetime, fusion::kFewLifetimes> all_;
-  std::size_t count_;
+  fusion::ScratchVector<fusion::Lifetime> all_;
 };
 
 const Argument* first_array(const Call& call) {
@@ -316,10 +315,11 @@ CallNames ProgramClass::Step::names() const {
 }
 
 std::size_t ProgramClass::bytes() const {
-  std::size_t bytes =
-      sizeof *this + 8 * signature.size() + target.size() + formulas.size() * sizeof(SizeFormula) +
-      2 * (output_sizes.size() + extents.size() + 2 * different.size()) +
-      updates.size() * sizeof updates[0] + (places.size() + unfused.size()) * sizeof(Place);
+  std::size_t bytes = sizeof *this + 8 * signature.size() + target.size() + 8 * constants.size() +
+                      formulas.size() * sizeof formulas[0] +
+                      2 * (output_sizes.size() + extents.size() + 2 * different.size()) +
+                      updates.size() * sizeof updates[0] +
+                      (places.size() + unfused.size()) * sizeof(Place);
   for (const Condition& condition : conditions) {
     bytes += sizeof condition + condition.terms.size() * sizeof condition.terms[0];
   }
@@ -344,16 +344,13 @@ bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbe
   std::size_t count = 0;
   for (std::size_t i = 0; i < key.axis_sizes(); ++i) variables[count++] = sizes[i];
   for (const SizeFormula& sum : form.sums) {
-    const std::optional<std::int64_t> extent = sum(sizes);
-    if (!extent) return false;
-    variables[count++] = *extent;
+    if (!sum.evaluate(sizes, variables[count++])) return false;
   }
   for (std::size_t i = key.axis_sizes(); i < sizes.size(); ++i) variables[count++] = sizes[i];
   const std::span<const std::int64_t> known = std::span(variables).first(count);
-  for (std::size_t i = 0; i < form.formulas.size(); ++i) {
-    const std::optional<std::int64_t> number = form.formulas[i](known);
-    if (!number) return false;
-    at.numbers[i] = *number;
+  std::ranges::copy(form.constants, at.numbers.begin());
+  for (const auto& [number, formula] : form.formulas) {
+    if (!formula.evaluate(known, at.numbers[number])) return false;
   }
   for (std::size_t i = 0; i < form.output_sizes.size(); ++i) {
     if (numbers[form.output_sizes[i]] != key.output_sizes()[i]) return false;
@@ -367,6 +364,7 @@ bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbe
   for (const ProgramClass::Condition& condition : form.conditions) {
     if (!holds(condition, numbers)) return false;
   }
+  const fusion::ScratchScope scratch;
   at.workspace = fusion::plan_few(Lifetimes(form.places, numbers).all(), at.offsets);
   if (form.unfused.empty()) return true;
   const Lifetimes unfused(form.unfused, numbers);
@@ -398,23 +396,26 @@ const ProgramClass* find_form(const PlanTable& plans, ProgramClassKey& key, Prog
 
 fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call& call,
                          const ProgramNumbers& at) {
-  thread_local std::vector<fusion::Operand> operands;
   const ProgramClass::Step& own = form.steps[step];
-  Dims shape(own.shape.size());
-  for (std::size_t k = 0; k < shape.size(); ++k) shape[k] = at.numbers[own.shape[k]];
+  const std::size_t rank = own.shape.size();
+  Dims shape(rank);
+  for (std::size_t k = 0; k < rank; ++k) shape[k] = at.numbers[own.shape[k]];
+  thread_local std::vector<fusion::Operand> operands;
   operands.resize(own.operands.size());
-  for (std::size_t i = 0; i < operands.size(); ++i) {
+  for (std::size_t i = 0; i < own.operands.size(); ++i) {
     const ProgramClass::Operand& mapped = own.operands[i];
     fusion::Operand& operand = operands[i];
-    operand = mapped.fixed;
-    operand.strides = Dims(shape.size());
-    for (std::size_t k = 0; k < shape.size(); ++k) {
-      operand.strides[k] = at.numbers[mapped.strides[k]];
-    }
+    operand.dtype = mapped.fixed.dtype;
+    operand.output = mapped.fixed.output;
+    operand.iota = mapped.fixed.iota;
+    operand.index_operands = mapped.fixed.index_operands;
+    if (operand.strides.size() != rank) operand.strides = Dims(rank);
+    for (std::size_t k = 0; k < rank; ++k) operand.strides[k] = at.numbers[mapped.strides[k]];
     operand.offset = at.numbers[mapped.offset];
     operand.split_stride = at.numbers[mapped.split_stride];
-    operand.place.element = at.numbers[mapped.place];
+    operand.place = {mapped.fixed.place.memory, at.numbers[mapped.place]};
     operand.indexed = {at.numbers[mapped.place_stride], at.numbers[mapped.place_count]};
+    operand.address = 0;
     if (operand.iota) continue;
     const std::uintptr_t base = mapped.memory < call.inputs.size() + call.outputs.size()
                                     ? address_of(call, mapped.memory)

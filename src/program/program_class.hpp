@@ -67,7 +67,7 @@ class ProgramClassKey {
   bool has_class_ = true;
 };
 
-/// A form of a class. Numbers are positions of formulas.
+/// A form of a class. Numbers are positions.
 struct ProgramClass final : CachedPlan {
   using Number = std::uint16_t;
   static constexpr std::size_t kMostNumbers = 512;
@@ -117,9 +117,11 @@ struct ProgramClass final : CachedPlan {
   bool is_empty = false;  ///< calls that are planned one by one
   jit::Backend* backend = nullptr;
   std::string target;
-  TargetFeatures features;            ///< of it
-  std::vector<SizeFormula> sums;      ///< of sizes of axes: extents of which others are products
-  std::vector<SizeFormula> formulas;  ///< of the sizes of axes, those sums, and then the strides
+  TargetFeatures features;              ///< of it
+  std::vector<SizeFormula> sums;        ///< of sizes of axes: extents of which others are products
+  std::vector<std::int64_t> constants;  ///< the numbers that no size changes, 0 for the others: ...
+  /// ... functions of the sizes of axes, those sums, and then the strides.
+  std::vector<std::pair<Number, SizeFormula>> formulas;
   std::vector<std::pair<std::size_t, std::int64_t>> pinned;  ///< sizes that have to be these
   std::vector<std::int64_t> first_sizes;  ///< where a class has no form yet: of the first call
   std::vector<Number> output_sizes;       ///< what ProgramClassKey::output_sizes() have to be

@@ -43,8 +43,7 @@ class FormMaker {
     add_places();
     add_extents();
     for (std::size_t i = 0; i < samples_[0].facts.size(); ++i) add_fact(i);
-    form_.formulas = finder_->formulas();
-    if (form_.formulas.size() > ProgramClass::kMostNumbers) throw NoFormula();
+    add_formulas();
   }
 
  private:
@@ -89,6 +88,20 @@ class FormMaker {
   }
 
   const SizeFormula& formula(Number position) const { return finder_->formulas()[position]; }
+
+  void add_formulas() {
+    const std::vector<SizeFormula>& formulas = finder_->formulas();
+    if (formulas.size() > ProgramClass::kMostNumbers) throw NoFormula();
+    form_.constants.assign(formulas.size(), 0);
+    for (std::size_t i = 0; i < formulas.size(); ++i) {
+      const bool evaluated =
+          !formulas[i].is_constant() || formulas[i].evaluate({}, form_.constants[i]);
+      if (!evaluated) throw NoFormula();
+      if (!formulas[i].is_constant()) {
+        form_.formulas.emplace_back(static_cast<Number>(i), formulas[i]);
+      }
+    }
+  }
 
   // -- Steps
 

@@ -12,15 +12,15 @@ __extension__ using Wide = __int128;
 
 constexpr std::int64_t kMost = std::int64_t{1} << 50;
 
-bool is_too_large(std::int64_t value) { return value > kMost || value < -kMost; }
+inline bool is_too_large(std::int64_t value) { return value > kMost || value < -kMost; }
 
-std::optional<std::int64_t> value_of(const SizeFormula::Product& product,
-                                     std::span<const std::int64_t> sizes) {
-  std::int64_t value = product.factor;
+inline bool evaluate_product(const SizeFormula::Product& product,
+                             std::span<const std::int64_t> sizes, std::int64_t& value) {
+  value = product.factor;
   for (std::size_t i = 0; i < product.count; ++i) {
-    if (__builtin_mul_overflow(value, sizes[product.sizes[i]], &value)) return std::nullopt;
+    if (__builtin_mul_overflow(value, sizes[product.sizes[i]], &value)) return false;
   }
-  return value;
+  return !is_too_large(value);
 }
 
 SizeFormula::Product with_size(SizeFormula::Product product, std::size_t size) {
@@ -35,18 +35,17 @@ SizeFormula::Product times(std::int64_t factor, SizeFormula::Product product) {
 
 }  // namespace
 
-std::optional<std::int64_t> SizeFormula::operator()(std::span<const std::int64_t> sizes) const {
-  const auto first = value_of(terms[0], sizes);
-  if (!first || is_too_large(*first)) return std::nullopt;
-  std::int64_t sum = *first;
+bool SizeFormula::evaluate(std::span<const std::int64_t> sizes, std::int64_t& value) const {
+  if (!evaluate_product(terms[0], sizes, value)) return false;
   if (terms[1].factor != 0) {
-    const auto second = value_of(terms[1], sizes);
-    if (!second || is_too_large(*second)) return std::nullopt;
-    sum += *second;
+    std::int64_t second = 0;
+    if (!evaluate_product(terms[1], sizes, second)) return false;
+    value += second;
   }
-  if (divisor == 1) return sum;
-  if (sum % divisor != 0) return std::nullopt;
-  return sum / divisor;
+  if (divisor == 1) return true;
+  const std::int64_t sum = value;
+  value = sum / divisor;
+  return value * divisor == sum;
 }
 
 FormulaFinder::FormulaFinder(std::vector<std::vector<std::int64_t>> samples, std::size_t factors)
@@ -72,9 +71,9 @@ FormulaFinder::FormulaFinder(std::vector<std::vector<std::int64_t>> samples, std
 void FormulaFinder::add_monomial(const SizeFormula::Product& product) {
   Monomial monomial{product, {}};
   for (const std::vector<std::int64_t>& sample : samples_) {
-    const auto value = value_of(product, sample);
-    if (!value || is_too_large(*value)) return;
-    monomial.values.push_back(*value);
+    std::int64_t value = 0;
+    if (!evaluate_product(product, sample, value)) return;
+    monomial.values.push_back(value);
   }
   monomials_.push_back(std::move(monomial));
 }

@@ -22,8 +22,8 @@ struct SizeFormula {
   std::array<Product, 2> terms{};
   std::int64_t divisor = 1;
 
-  /// Nothing where that is no whole number or beyond 2^50.
-  std::optional<std::int64_t> operator()(std::span<const std::int64_t> sizes) const;
+  /// False where that is no whole number or beyond 2^50.
+  bool evaluate(std::span<const std::int64_t> sizes, std::int64_t& value) const;
   bool is_constant() const { return terms[0].count == 0 && terms[1].factor == 0; }
 };
 

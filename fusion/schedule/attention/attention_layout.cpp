@@ -35,6 +35,9 @@ class AttentionPlanner {
 
   Layout run() {
     layout_.schedule.backend = backend_;
+    reserve_operands(layout_, operands_.size());
+    layout_.split_strides.reserve(operands_.size());
+    layout_.indexed.reserve(operands_.size());
     key_ = axis_of(space_.nodes.key);
     depth_ = axis_of(space_.nodes.depth);
     value_ = axis_of(space_.value_axis());
@@ -42,6 +45,7 @@ class AttentionPlanner {
     plan_queries();
     add_work_items();
     add_operands();
+    take_axes(layout_, axes_);
     return std::move(layout_);
   }
 
@@ -51,6 +55,7 @@ class AttentionPlanner {
 
   Axis axis_of(std::size_t k) const {
     Axis axis{shape_[k], {}, {k}};
+    axis.strides.reserve(operands_.size());
     for (const Operand& operand : operands_) axis.strides.push_back(operand.strides[k]);
     return axis;
   }
@@ -136,25 +141,26 @@ class AttentionPlanner {
   void plan_queries() {
     Axes outer;
     Axes shared;
+    outer.reserve(shape_.size() + 1);  // with those of a group, and the three that all have
+    shared.reserve(shape_.size());
     for (std::size_t k = 0; k + 1 < shape_.size(); ++k) {
       const bool inner = k == space_.nodes.key || k == space_.nodes.depth;
       if (inner || shape_[k] == 1) continue;
-      const Axis axis = axis_of(k);
+      Axis axis = axis_of(k);
       bool moves = std::ranges::any_of(
           bounds_, [&](const AxisBound& bound) { return differs_along(axis, bound.operands); });
-      for (std::size_t i = 0; i < operands_.size(); ++i) {
-        const bool large = has_rows(i, depth_) || has_rows(i, value_);
-        moves = moves || (large && axis.strides[i] != 0) ||
+      for (std::size_t i = 0; i < operands_.size() && !moves; ++i) {
+        moves = (axis.strides[i] != 0 && (has_rows(i, depth_) || has_rows(i, value_))) ||
                 differs_along(axis, operands_[i].index_operands);
       }
-      (moves ? outer : shared).push_back(axis);
+      (moves ? outer : shared).push_back(std::move(axis));
     }
     outer = merge(std::move(outer));
     shared = merge(std::move(shared));
     const int lanes = is_host() ? 1 : std::max(own().keys.lanes(), own().values.lanes());
     const Axes group = take_group(shared, std::clamp(kQueryLanes / lanes, 1, kMostQueries));
     // Blocks that read the same keys follow each other.
-    outer.insert(outer.end(), shared.begin(), shared.end());
+    std::ranges::move(shared, std::back_inserter(outer));
     if (outer.empty()) outer.push_back({1, AxisStrides(operands_.size(), 0), {}});
     own().group_axes = static_cast<int>(group.size());
     for (std::size_t k = 0; k < group.size(); ++k) {
@@ -163,6 +169,7 @@ class AttentionPlanner {
     // What many queries need leaves no registers for values that wait for their weights.
     own().prefetch = loads_whole_tile_ && own().queries() * lanes <= kPrefetchLanes;
     axes_ = std::move(outer);
+    axes_.reserve(axes_.size() + group.size() + 3);
     axes_.insert(axes_.end(), group.begin(), group.end());
     for (const Axis* const axis : {&key_, &depth_, &value_}) axes_.push_back(*axis);
   }
@@ -208,17 +215,14 @@ class AttentionPlanner {
     schedule.wide_index =
         needs_wide_index(axes_, operands_, layout_.work_items, own().values.extent) ||
         key_.size >= std::int64_t{1} << 30;
-    layout_.shape = Dims(axes_.size());
-    for (std::size_t k = 0; k < axes_.size(); ++k) {
-      layout_.shape[k] = axes_[k].size;
-      layout_.axes.push_back(axes_[k].from);
-    }
+    layout_.axes.reserve(axes_.size());
+    for (const Axis& axis : axes_) layout_.axes.push_back(axis.from);
     schedule.bounds = bounded_axes(axes_, bounds_);
   }
 
   void add_operands() {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
-      OperandSchedule operand;
+      OperandSchedule& operand = layout_.schedule.operands.emplace_back();
       const bool deep = depth_.strides[i] != 0;
       const bool wide = value_.strides[i] != 0;
       const auto is_unit = [&](const Axis& axis) {
@@ -231,34 +235,25 @@ class AttentionPlanner {
       operand.alignment = std::max(1, bits(operands_[i].dtype) / 8);
       operand.indexing = operands_[i].indexed.exists() ? Indexing::row : Indexing::none;
       if (!is_host() && vectors) operand.alignment = alignment(i, deep, wide);
-      layout_.strides.emplace_back(axes_.size());
       for (std::size_t k = 0; k < axes_.size(); ++k) {
-        layout_.strides[i][k] = axes_[k].strides[i];
         if (axes_[k].strides[i] != 0) operand.outer_axes |= std::uint64_t{1} << k;
       }
       layout_.offsets.push_back(operands_[i].offset);
       layout_.split_strides.push_back(operands_[i].split_stride);
       layout_.indexed.push_back(operands_[i].indexed);
-      layout_.schedule.operands.push_back(operand);
     }
   }
 
   int alignment(std::size_t i, bool deep, bool wide) {
     int least = kRowVectorBits / 8;
     const Operand& operand = operands_[i];
-    const std::size_t last = axes_.size() - 1;
-    Axes axes = axes_;
-    Axis splits{layout_.splits, AxisStrides(operands_.size(), 0), {}};
-    splits.strides[i] = operand.split_stride;
-    axes.insert(axes.begin(), splits);
-    for (Axis* const axis : {&axes[last], &axes[last + 1]}) axis->strides[i] = 0;
+    std::int64_t strides = operand.split_stride;
+    for (std::size_t k = 0; k + 2 < axes_.size(); ++k) strides |= axes_[k].strides[i];
     if (deep) {
-      least =
-          std::min(least, alignment_of(operand, operand.offset, axes, last, i, own().keys.width));
+      least = std::min(least, alignment_of(operand, operand.offset, strides, own().keys.width));
     }
     if (wide) {
-      least = std::min(
-          least, alignment_of(operand, operand.offset, axes, last + 1, i, own().values.width));
+      least = std::min(least, alignment_of(operand, operand.offset, strides, own().values.width));
     }
     return least;
   }

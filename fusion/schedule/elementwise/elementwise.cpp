@@ -60,14 +60,11 @@ ScratchVector<MergedAxis> merged_axes_of(const Dims& shape, std::span<const Oper
     axes.push_back(std::move(none));
     return axes;
   }
-  axes.reserve(shape.size());
+  axes.reserve(shape.size() + 1);  // of one element there is none, and one is added
   for (std::size_t k = 0; k < shape.size(); ++k) {
     const bool bounded = is_bounded(bounds, k);
     if (shape[k] == 1 && !bounded) continue;
-    MergedAxis axis{shape[k], {}, {k}, bounded};
-    axis.strides.reserve(operands.size());
-    for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
-    axes.push_back(std::move(axis));
+    add_axis(axes, shape, k, operands).bounded = bounded;
   }
   return axes;
 }
@@ -201,6 +198,8 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   Layout layout;
   layout.schedule.backend = backend;
   reserve_operands(layout, operands.size());
+  layout.starts.reserve(operands.size());
+  layout.indexed.reserve(operands.size());
   for (const Operand& operand : operands) layout.offsets.push_back(operand.offset);
   ScratchVector<MergedAxis> axes = merged_axes_of(shape, operands, bounds);
   const std::size_t output = first_output(operands);
@@ -229,11 +228,9 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
   const MergedAxis& inner = axes.back();
   ScratchVector<OperandSchedule>& schedules = layout.schedule.operands;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    OperandSchedule schedule;
+    OperandSchedule& schedule = schedules.emplace_back();
     schedule.access = access_of(axes, i);
-    for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-      if (axes[k].strides[i] != 0) schedule.outer_axes |= std::uint64_t{1} << k;
-    }
+    schedule.outer_axes = outer_axes_of(axes, i);
     schedule.start = start_of(operands[i], layout.offsets[i]) != 0;
     schedule.indexing = indexing_of(axes, operands[i]);
     if (operands[i].output && is_packed(operands[i].dtype) && schedule.indexing == Indexing::lane) {
@@ -247,7 +244,6 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
         !rows_are_bytes(axes, i, layout.offsets[i])) {
       schedule.access = Access::strided;
     }
-    schedules.push_back(schedule);
   }
   find_interleaved(axes, operands, layout.offsets, schedules);
   if (bounds.empty()) choose_tile(axes, operands, device_model(backend), layout.schedule);
@@ -327,18 +323,13 @@ Layout plan_layout(const Dims& shape, std::span<const Operand> operands, Backend
       schedules[i].alignment = alignment_of(operands[i], layout.offsets[i], axes, tile_axis, i,
                                             128 / bits(operands[i].dtype));
     }
-    layout.strides.emplace_back(axes.size());
     layout.starts.push_back(start_of(operands[i], layout.offsets[i]));
     layout.indexed.push_back(operands[i].indexed);
   }
   if (tile != 0 && backend != Backend::host) choose_preloaded(operands, model, layout.schedule);
-  layout.shape = Dims(axes.size());
+  take_axes(layout, axes);
   layout.axes.reserve(axes.size());
-  for (std::size_t k = 0; k < axes.size(); ++k) {
-    layout.shape[k] = axes[k].size;
-    layout.axes.push_back(std::move(axes[k].from));
-    for (std::size_t i = 0; i < operands.size(); ++i) layout.strides[i][k] = axes[k].strides[i];
-  }
+  for (MergedAxis& axis : axes) layout.axes.push_back(std::move(axis.from));
   return layout;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <utility>
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/schedule/merged_axes.hpp"
@@ -79,9 +81,10 @@ int most_columns(std::int64_t size) {
 ArrangedAxes arrange(ScratchVector<Axis> outer, ScratchVector<Axis> reduced, std::size_t operand,
                      std::size_t operands) {
   ArrangedAxes axes;
-  const Axis one{1, AxisStrides(operands, 0), {}};
-  axes.columns = axes.rows = one;
+  axes.columns.size = axes.rows.size = 1;
+  axes.columns.strides = axes.rows.strides = AxisStrides(operands, 0);
   axes.reduced = std::move(reduced);
+  axes.batches.reserve(outer.size());
   bool has_columns = false;
   for (Axis& axis : outer) {
     const int columns = most_columns(axis.size);
@@ -101,7 +104,7 @@ ArrangedAxes arrange(ScratchVector<Axis> outer, ScratchVector<Axis> reduced, std
     return a.strides[operand] == 0 && b.strides[operand] != 0;
   });
   if (!axes.batches.empty() && axes.batches.back().strides[operand] != 0) {
-    axes.rows = axes.batches.back();
+    axes.rows = std::move(axes.batches.back());
     axes.batches.pop_back();
   }
   return axes;
@@ -201,14 +204,11 @@ void map_to_threads(Layout& layout, std::int64_t batches, Backend backend) {
 void schedule_operands(Schedule& schedule, const ScratchVector<Axis>& axes,
                        std::span<const Operand> operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    OperandSchedule operand;
+    OperandSchedule& operand = schedule.operands.emplace_back();
     operand.access = access_of(axes, i);
     operand.indexing = operands[i].indexed.exists() ? Indexing::row : Indexing::none;
     operand.start = is_packed(operands[i].dtype) && operands[i].offset % 2 != 0;
-    for (std::size_t k = 0; k + 1 < axes.size(); ++k) {
-      if (axes[k].strides[i] != 0) operand.outer_axes |= std::uint64_t{1} << k;
-    }
-    schedule.operands.push_back(operand);
+    operand.outer_axes = outer_axes_of(axes, i);
   }
 }
 
@@ -238,8 +238,7 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   for (const std::int64_t stride : reduced.back().strides) {
     if (stride != 0 && stride != 1) return std::nullopt;
   }
-  const ArrangedAxes arranged =
-      arrange(std::move(outer), std::move(reduced), weights, operands.size());
+  ArrangedAxes arranged = arrange(std::move(outer), std::move(reduced), weights, operands.size());
   bool packed = false;
   bool shared = false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -249,20 +248,29 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   }
   if (!packed && !shared) return std::nullopt;
 
-  ScratchVector<Axis> axes = arranged.batches;
+  std::int64_t batches = 1;
+  for (const Axis& axis : arranged.batches) batches *= axis.size;
+  ScratchVector<Axis> axes = std::move(arranged.batches);
   Layout layout;
   Schedule& schedule = layout.schedule;
   schedule.backend = backend;
+  reserve_operands(layout, operands.size());
+  layout.starts.reserve(operands.size());
+  layout.indexed.reserve(operands.size());
   schedule.products.columns = static_cast<int>(arranged.columns.size);
-  if (arranged.columns.size > 1) axes.push_back(arranged.columns);
-  axes.push_back(arranged.rows);
-  axes.insert(axes.end(), arranged.reduced.begin(), arranged.reduced.end());
+  const std::size_t count = arranged.reduced.size();
+  axes.reserve(axes.size() + 2 + count);
+  if (arranged.columns.size > 1) axes.push_back(std::move(arranged.columns));
+  axes.push_back(std::move(arranged.rows));
+  axes.insert(axes.end(), std::move_iterator(arranged.reduced.begin()),
+              std::move_iterator(arranged.reduced.end()));
+  const std::span<const Axis> reduced_axes = std::span<const Axis>(axes).last(count);
   schedule.rank = static_cast<int>(axes.size());
-  schedule.reduction.axes = static_cast<int>(arranged.reduced.size());
+  schedule.reduction.axes = static_cast<int>(count);
   schedule.width = choose_width(axes, operands, backend);
   schedule.products.lanes =
       backend == Backend::host ? schedule.width : std::min(schedule.width, kLanesAtATime);
-  layout.rows = arranged.rows.size;
+  layout.rows = axes[axes.size() - count - 1].size;
   layout.row_repeats = repeated.rows;
   schedule_operands(schedule, axes, operands);
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -271,10 +279,8 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
   if (tiles) choose_tiles(graph, operands, axes, layout);
   layout.units = layout.rows;
   layout.reduced = 1;
-  for (const Axis& axis : arranged.reduced) layout.reduced *= axis.size;
+  for (const Axis& axis : reduced_axes) layout.reduced *= axis.size;
   layout.vectors = layout.reduced / schedule.width;
-  std::int64_t batches = 1;
-  for (const Axis& axis : arranged.batches) batches *= axis.size;
   // Rows and their elements are counted, but never their product.
   const auto counted = static_cast<std::uint64_t>(std::max(layout.reduced, layout.rows * batches));
   schedule.wide_index = needs_wide_index(axes, operands, counted, schedule.width);
@@ -284,16 +290,13 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
     map_to_threads(layout, batches, backend);
   }
 
-  layout.shape = Dims(axes.size());
-  for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     align(schedule.operands[i], operands[i], i, axes, schedule.width, backend);
-    layout.strides.emplace_back(axes.size());
-    for (std::size_t k = 0; k < axes.size(); ++k) layout.strides[i][k] = axes[k].strides[i];
     layout.offsets.push_back(operands[i].offset);
     layout.indexed.push_back(operands[i].indexed);
     layout.starts.push_back(is_packed(operands[i].dtype) ? operands[i].offset & 1 : 0);
   }
+  take_axes(layout, axes);
   return layout;
 }
 

@@ -157,14 +157,16 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
                   const ScratchVector<MergedAxis>& axes, Layout& layout) {
   const auto count = static_cast<std::size_t>(layout.schedule.reduction.axes);
   const AxisSpan reduced = AxisSpan(axes).last(count);
+  if (layout.rows < kMinRows || layout.rows > kMostRowElements ||
+      length_of(reduced) > kMostRowElements) {
+    return;
+  }
   Schedule trial = layout.schedule;
   trial.products.tiles.vectors_per_group = 4;
   trial.width = kWordBits / 4;
   const ProductValues values(graph, trial);
   const std::optional<NodeId> sum = values.tile_sum();
-  if (!sum || layout.rows < kMinRows || layout.rows > kMostRowElements ||
-      length_of(reduced) > kMostRowElements)
-    return;
+  if (!sum) return;
   const std::size_t weights = values.operand_of(graph.nodes[values.form(*sum)->weight]);
   const std::size_t vector = values.operand_of(graph.nodes[values.tile_vector(*sum)]);
   // Rows of both sums are as far apart, so that they can take turns in a tile.

@@ -244,6 +244,8 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
   schedule.backend = backend;
   reserve_operands(layout, operands.size());
   layout.offsets.assign(operands.size(), 0);
+  layout.split_strides.reserve(operands.size());
+  layout.indexed.reserve(operands.size());
   const std::size_t leading = largest_varying(shape, operands, row_invariant);
   ScratchVector<Axis> outer =
       at_least_one(axes_where(space, shape, operands, false, bounds), operands.size());
@@ -286,7 +288,6 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
   // Rows whose end is known to the kernel alone are of any length up to their axis'.
   const bool any_length = std::ranges::any_of(inner, &Axis::bounded);
   ScratchVector<Axis> axes = std::move(outer);
-  axes.reserve(axes.size() + inner.size());
   axes.insert(by_columns ? axes.end() - 1 : axes.end(), std::move_iterator(inner.begin()),
               std::move_iterator(inner.end()));
   schedule.bounds = bounded_axes(axes, bounds);
@@ -373,10 +374,8 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
   constexpr std::uint64_t kBeyond = 1 << 20;
   schedule.wide_index = needs_wide_index(
       axes, operands, static_cast<std::uint64_t>(product(axes)) + kBeyond, schedule.width);
-  layout.shape = Dims(axes.size());
-  for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    OperandSchedule operand;
+    OperandSchedule& operand = schedule.operands.emplace_back();
     operand.row_invariant = row_invariant[i];
     operand.indexing = operands[i].indexed.exists() ? Indexing::row : Indexing::none;
     layout.indexed.push_back(operands[i].indexed);
@@ -405,15 +404,8 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
         operand.alignment = static_cast<int>(both & (~both + 1));
       }
     }
+    operand.outer_axes = outer_axes_of(axes, i);
     layout.split_strides.push_back(operands[i].split_stride);
-    layout.strides.emplace_back(axes.size());
-    for (std::size_t k = 0; k < axes.size(); ++k) {
-      layout.strides[i][k] = axes[k].strides[i];
-      if (k + 1 < axes.size() && axes[k].strides[i] != 0) {
-        operand.outer_axes |= std::uint64_t{1} << k;
-      }
-    }
-    schedule.operands.push_back(operand);
   }
   // Threads of a block share weights in shared memory if these are misaligned alike for all rows of
   // the block: on an H200 layer_norm of 777 and 1,001 bf16 goes from 0.64 and 0.70 of a copy to
@@ -433,6 +425,7 @@ Layout plan_rows(const ReduceSpace& space, const Dims& shape, std::span<const Op
                                                  std::max(1, rows.row_step) * rows.cluster_blocks);
   schedule.streamed = bounds.empty() &&
                       is_streamed(operands, schedule.operands, axes, layout.offsets, true, backend);
+  take_axes(layout, axes);
   return layout;
 }
 

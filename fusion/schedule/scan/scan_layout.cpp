@@ -34,20 +34,13 @@ constexpr int kAheadBytes = 128;  // in registers
 
 using Axis = MergedAxis;
 
-Axis axis_of(const Dims& shape, std::span<const Operand> operands, std::size_t k) {
-  Axis axis{shape[k], {}, {k}};
-  axis.strides.reserve(operands.size());
-  for (const Operand& operand : operands) axis.strides.push_back(operand.strides[k]);
-  return axis;
-}
-
 // The axes that are not scanned, the last the fastest in the first output.
 ScratchVector<Axis> other_axes(const Dims& shape, std::size_t scanned,
                                std::span<const Operand> operands) {
   ScratchVector<Axis> axes;
-  axes.reserve(shape.size());
+  axes.reserve(shape.size() + 1);  // with the scanned one
   for (std::size_t k = 0; k < shape.size(); ++k) {
-    if (k != scanned && shape[k] != 1) axes.push_back(axis_of(shape, operands, k));
+    if (k != scanned && shape[k] != 1) add_axis(axes, shape, k, operands);
   }
   sort_by_memory(axes, operands, first_output(operands));
   return merge(std::move(axes));
@@ -112,20 +105,20 @@ Layout plan_scan(const Dims& shape, std::size_t axis, std::span<const Operand> o
   reserve_operands(layout, operands.size());
   const std::size_t output = first_output(operands);
   ScratchVector<Axis> axes = other_axes(shape, axis, operands);
-  const Axis scanned = axis_of(shape, operands, axis);
-  const bool across =
-      !axes.empty() && std::abs(axes.back().strides[output]) < std::abs(scanned.strides[output]);
+  const bool across = !axes.empty() && std::abs(axes.back().strides[output]) <
+                                           std::abs(operands[output].strides[axis]);
   schedule.scan = across ? ScanSchedule::across : ScanSchedule::along;
   if (axes.empty()) axes.push_back({1, AxisStrides(operands.size(), 0), {}});
-  axes.insert(across ? axes.end() - 1 : axes.end(), scanned);
+  add_axis(axes, shape, axis, operands);
+  if (across) std::swap(axes.back(), axes.end()[-2]);
   schedule.rank = static_cast<int>(axes.size());
   schedule.width = choose_width(axes.back(), operands, backend);
-  layout.reduced = scanned.size;
+  layout.reduced = shape[axis];
   std::int64_t others = 1;
   for (const Axis& axis : axes) others *= axis.size;
   schedule.wide_index =
       needs_wide_index(axes, operands, static_cast<std::uint64_t>(others), schedule.width);
-  if (scanned.size != 0) others /= scanned.size;
+  if (shape[axis] != 0) others /= shape[axis];
   if (across && backend != Backend::host) {
     map_columns_to_threads(schedule, axes.back(), operands, others);
   }
@@ -136,25 +129,17 @@ Layout plan_scan(const Dims& shape, std::size_t axis, std::span<const Operand> o
   } else {
     map_scan_to_threads(layout, others, backend);
   }
-  layout.shape = Dims(axes.size());
-  for (std::size_t k = 0; k < axes.size(); ++k) layout.shape[k] = axes[k].size;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    OperandSchedule operand;
+    OperandSchedule& operand = schedule.operands.emplace_back();
     operand.access = access_of(axes, i);
     operand.alignment = std::max(1, bits(operands[i].dtype) / 8);
     if (backend != Backend::host && operand.access == Access::contiguous) {
       operand.alignment = alignment_of(operands[i], 0, axes, axes.size() - 1, i, schedule.width);
     }
-    layout.strides.emplace_back(axes.size());
-    for (std::size_t k = 0; k < axes.size(); ++k) {
-      layout.strides[i][k] = axes[k].strides[i];
-      if (k + 1 < axes.size() && axes[k].strides[i] != 0) {
-        operand.outer_axes |= std::uint64_t{1} << k;
-      }
-    }
+    operand.outer_axes = outer_axes_of(axes, i);
     layout.offsets.push_back(0);
-    schedule.operands.push_back(operand);
   }
+  take_axes(layout, axes);
   return layout;
 }
 

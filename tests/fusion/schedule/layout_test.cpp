@@ -123,7 +123,7 @@ TEST(Layout, CountsAndStridesBeyond32BitsAreKept) {
   ASSERT_EQ(layout.schedule.rank, 2);
   EXPECT_EQ(layout.schedule.width, 8);
   EXPECT_EQ(layout.shape, Dims({3, k32 + 9}));
-  EXPECT_EQ(layout.strides[0], Dims({-3 * k32, 1}));
+  EXPECT_EQ(layout.strides.of(0), Dims({-3 * k32, 1}));
   EXPECT_EQ(layout.work_items, 3u * static_cast<std::uint64_t>(k32 / 8 + 2));
 }
 
@@ -232,8 +232,8 @@ std::map<std::int64_t, std::int64_t> walk(const Layout& layout, std::size_t inpu
     std::int64_t in = layout.offsets[input];
     std::int64_t out = layout.offsets[output];
     for (std::size_t k = layout.shape.size(); k-- > 0;) {
-      in += rest % layout.shape[k] * layout.strides[input][k];
-      out += rest % layout.shape[k] * layout.strides[output][k];
+      in += rest % layout.shape[k] * layout.strides(input, k);
+      out += rest % layout.shape[k] * layout.strides(output, k);
       rest /= layout.shape[k];
     }
     EXPECT_TRUE(pairs.emplace(out, in).second) << "output element " << out << " visited twice";

@@ -22,7 +22,7 @@ Schedule schedule_of_everything() {
   schedule.products.rows = 1;
   schedule.attention.threads = 32;
   schedule.operands.resize(1);
-  schedule.bounds = {0};
+  schedule.bounds.resize(1);
   return schedule;
 }
 
