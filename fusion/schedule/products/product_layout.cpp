@@ -178,8 +178,7 @@ int choose_width(const ScratchVector<Axis>& axes, std::span<const Operand> opera
 int rows_at_once(int columns, Backend backend) {
   constexpr int kFewColumns = 4;
   if (columns <= 2) return 4;
-  if (columns <= kFewColumns) return backend == Backend::amd ? 4 : 2;
-  return backend == Backend::host ? 1 : 2;
+  return columns <= kFewColumns && backend != Backend::nvidia ? 4 : 2;
 }
 
 void map_to_threads(Layout& layout, std::int64_t batches, Backend backend) {
