@@ -21,23 +21,39 @@ KILN_FN Repeated<T> repeat(const T* from) {
 
 // ---- accumulators -------------------------------------------------------------------------------
 
+// Values and their positions, each in lanes of their own: the compiler makes vectors of both.
+template <class T, class Index, int Width>
+struct FoundLanes {
+  T value[Width];
+  Index index[Width];
+  KILN_MEMBER Found<T, Index> operator[](int lane) const { return {value[lane], index[lane]}; }
+  template <class Reduction>
+  KILN_MEMBER void combine(int lane, Found<T, Index> found, bool counts = true) {
+    const bool second = counts & Reduction::replaces((*this)[lane], found);
+    value[lane] = second ? found.value : value[lane];
+    index[lane] = second ? found.index : index[lane];
+  }
+};
+template <class T>
+struct IsFound {
+  enum : bool { value = false };
+};
+template <class T, class Index>
+struct IsFound<Found<T, Index>> {
+  enum : bool { value = true };
+};
+
 // The identity of a reduction in every lane, in the type in which the CPU accumulates.
-template <class Reduction, class T>
-struct Accumulator {
-  using Type = T;
-};
-template <>
-struct Accumulator<Max, f32> {
-  using Type = Rising;
-};
-template <>
-struct Accumulator<Min, f32> {
-  using Type = Falling;
-};
 template <class Reduction, class T, int Width>
-KILN_FN Lanes<typename Accumulator<Reduction, T>::Type, Width> start_accumulators() {
+KILN_FN auto start_accumulators() {
   using Type = typename Accumulator<Reduction, T>::Type;
-  if constexpr (is_same<Type, T>()) {
+  if constexpr (IsFound<T>::value) {
+    const T identity = Reduction::template identity<T>();
+    FoundLanes<decltype(T::value), decltype(T::index), Width> lanes;
+    for (int i = 0; i < Width; ++i) lanes.value[i] = identity.value;
+    for (int i = 0; i < Width; ++i) lanes.index[i] = identity.index;
+    return lanes;
+  } else if constexpr (is_same<Type, T>()) {
     return identity_lanes<Reduction, T, Width>();
   } else {
     Lanes<Type, Width> lanes;
@@ -67,6 +83,12 @@ template <class Reduction, class Part, class T, int Width, class Value>
 KILN_FN void combine_lane(const Part& part, Lanes<T, Width>& lanes, int lane, Value value) {
   T& to = lanes.lane[part.at + lane];
   to = select(part.has(lane), Reduction::combine(to, value), to);
+}
+
+template <class Reduction, class Part, class T, class Index, int Width>
+KILN_FN void combine_lane(const Part& part, FoundLanes<T, Index, Width>& lanes, int lane,
+                          Found<T, Index> found) {
+  lanes.template combine<Reduction>(part.at + lane, found, part.has(lane));
 }
 
 // The same for a sum or product of a row of one vector, where each lane gets one value, and keeps
@@ -100,6 +122,22 @@ KILN_FN T fold(const Lanes<T, Most>& lanes) {
   } else {
     return fold_every<Reduction, Width, 1>(lanes, 0);
   }
+}
+
+// The extreme value of all lanes, and then the first position where it is.
+template <class Reduction, class T, class Index, int Width>
+KILN_FN Found<T, Index> fold(const FoundLanes<T, Index, Width>& lanes) {
+  using Values = typename Reduction::Values;
+  constexpr AllLanes<Width> part{};
+  auto extreme = start_accumulators<Values, T, 1>().lane[0];
+  KILN_FOR_EACH_LANE_OF(i, part) extreme = Values::combine(extreme, lanes.value[i]);
+  const T value = result_of<Values>(extreme);
+  Index index = ~Index(0);
+  KILN_FOR_EACH_LANE_OF(i, part) {
+    const Index position = are_same(lanes.value[i], value) ? lanes.index[i] : ~Index(0);
+    index = least(index, position);
+  }
+  return {value, index};
 }
 
 // ---- sums and products of long rows, in the order of their tree ---------------------------------
@@ -186,6 +224,11 @@ struct Slots {};
 template <class Reduction, int Threads, class T, class Part, int Width>
 KILN_FN T reduce(Lanes<Part, Width>& lanes, Slots<T, Threads>&) {
   return result_of<Reduction>(fold<Reduction, Width>(lanes));
+}
+template <class Reduction, int Threads, class T, class Index, int Width>
+KILN_FN Found<T, Index> reduce(FoundLanes<T, Index, Width>& lanes,
+                               Slots<Found<T, Index>, Threads>&) {
+  return fold<Reduction>(lanes);
 }
 template <int Threads>
 KILN_FN bool is_first() {

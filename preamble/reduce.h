@@ -134,6 +134,21 @@ struct Min {
   }
 #endif
 };
+#if KILN_HOST
+// The type in which the CPU accumulates.
+template <class Reduction, class T>
+struct Accumulator {
+  using Type = T;
+};
+template <>
+struct Accumulator<Max, f32> {
+  using Type = Rising;
+};
+template <>
+struct Accumulator<Min, f32> {
+  using Type = Falling;
+};
+#endif
 struct Any {
   template <class T>
   KILN_MEMBER static T identity() {
@@ -167,31 +182,48 @@ KILN_FN bool is_nan(T value) {
   if constexpr (is_same<T, f32>() || is_same<T, f64>()) return exact::isnan(value);
   return false;
 }
+// Equal to each other, as all NaN are.
+template <class T>
+KILN_FN bool are_same(T a, T b) {
+  return (a == b) | (is_nan(a) & is_nan(b));
+}
+// Whether the second of two is taken, which `exceeds` the first or not. Without branches, so that
+// the CPU compares lanes of vectors.
 template <class T, class Index>
-KILN_FN Found<T, Index> earlier(Found<T, Index> a, Found<T, Index> b, bool b_wins) {
-  const bool same = a.value == b.value || (is_nan(a.value) && is_nan(b.value));
-  const bool take = is_nan(a.value) != is_nan(b.value) ? is_nan(b.value) : b_wins;
-  const bool second = same ? b.index < a.index : take;
-  return {second ? b.value : a.value, second ? b.index : a.index};
+KILN_FN bool replaces(Found<T, Index> first, Found<T, Index> second, bool exceeds) {
+  const bool alone_nan = is_nan(second.value) & !is_nan(first.value);
+  return alone_nan | exceeds | (are_same(first.value, second.value) & (second.index < first.index));
 }
 struct ArgMax {
+  using Values = Max;
   template <class P>
   KILN_MEMBER static P identity() {
     return {lowest<decltype(P::value)>(), decltype(P::index)(~decltype(P::index)(0)) >> 1};
   }
   template <class P>
+  KILN_MEMBER static bool replaces(P first, P second) {
+    return ::kiln::replaces(first, second, second.value > first.value);
+  }
+  template <class P>
   KILN_MEMBER static P combine(P a, P b) {
-    return earlier(a, b, b.value > a.value);
+    const bool second = replaces(a, b);
+    return {second ? b.value : a.value, second ? b.index : a.index};
   }
 };
 struct ArgMin {
+  using Values = Min;
   template <class P>
   KILN_MEMBER static P identity() {
     return {highest<decltype(P::value)>(), decltype(P::index)(~decltype(P::index)(0)) >> 1};
   }
   template <class P>
+  KILN_MEMBER static bool replaces(P first, P second) {
+    return ::kiln::replaces(first, second, second.value < first.value);
+  }
+  template <class P>
   KILN_MEMBER static P combine(P a, P b) {
-    return earlier(a, b, b.value < a.value);
+    const bool second = replaces(a, b);
+    return {second ? b.value : a.value, second ? b.index : a.index};
   }
 };
 

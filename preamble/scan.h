@@ -20,8 +20,8 @@ template <class T, int Threads>
 struct ScanSlots {};
 
 // Several parts of the lanes at once, since each element waits for the one before it.
-template <class Reduction, int Threads, int Width, class T>
-KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&) {
+template <class Reduction, int Width, class T>
+KILN_FN void scan_parts(T (&lane)[Width], T& carried) {
   constexpr int kParts = Width < 64 ? 1 : 8;
   constexpr int kEach = Width / kParts;
   T through[kParts];
@@ -36,6 +36,22 @@ KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&) {
     T* const part = lane + k * kEach;
     for (int i = 0; i < kEach; ++i) part[i] = Reduction::combine(carried, part[i]);
     carried = part[kEach - 1];
+  }
+}
+
+// Maxima and minima of floats are those of integers of the same order (reduce.h).
+template <class Reduction, int Threads, int Width, class T>
+KILN_FN void scan(T (&lane)[Width], T& carried, ScanSlots<T, Threads>&) {
+  using Type = typename Accumulator<Reduction, T>::Type;
+  if constexpr (is_same<Type, T>()) {
+    scan_parts<Reduction>(lane, carried);
+  } else {
+    Type ordered[Width];
+    for (int i = 0; i < Width; ++i) ordered[i] = Type::of(lane[i]);
+    Type through = Type::of(carried);
+    scan_parts<Reduction>(ordered, through);
+    for (int i = 0; i < Width; ++i) lane[i] = ordered[i].value();
+    carried = through.value();
   }
 }
 

@@ -393,6 +393,10 @@ void ReductionEmitter::emit_combine(std::size_t id, int depth) {
               names_[id], value);
     return;
   }
+  if (is_host() && is_arg_reduction(node.op)) {
+    out_.line(depth, "{}_lanes.combine<{}>(lane, {});", names_[id], info(node.op).combiner, value);
+    return;
+  }
   out_.line(depth, "{3}{0}_lanes[lane] = {1}::combine({0}_lanes[lane], {2});", names_[id],
             info(node.op).combiner, value, at_ends_ ? "if (at_end) " : "");
   if (!is_off_centre(id)) return;

@@ -286,6 +286,32 @@ TEST_P(Reduction, RoundsAfterEachOperationWhereAsked) {
         0, each);
 }
 
+// The first of equal values, wherever vectors of lanes end; every NaN is equal, and so are zeros.
+TEST_P(Reduction, PositionsAmongEqualValues) {
+  testing::Share share(GetParam(), 9);
+  const double special[] = {std::nan(""), -std::nan(""), INFINITY, -INFINITY, 0.0, -0.0};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i8}) {
+    for (const std::int64_t length : {1, 7, 17, 33, 96, 128, 129, 256, 257, 1000}) {
+      if (!share.next()) continue;
+      // Of each row only the last values of the list are drawn: the first rows have NaN, the last
+      // one has zeros alone.
+      HostArray x = HostArray::contiguous(dtype, {6, length});
+      const HostArray drawn = testing::random_array(DType::f32, {6, length}, 31);
+      for (std::int64_t i = 0; i < x.size(); ++i) {
+        const std::int64_t first = std::min<std::int64_t>(i / length, 4);
+        const auto number =
+            static_cast<std::int64_t>(std::abs(testing::number_at(drawn, i)) * 1000);
+        const double value = special[first + number % (6 - first)];
+        const std::uint64_t whole = (number % 3 + 127) % 256;  // 127, -128, -127
+        testing::set_bits(x, i, dtype == DType::i8 ? whole : fusion::encode(value, dtype));
+      }
+      SCOPED_TRACE(fmt::format("{} elements", length));
+      check("argmax(x, -1), argmin(x, -1)", {x}, 0);
+      check("argmax(x, -2), argmin(x, -2)", {x}, 0);
+    }
+  }
+}
+
 TEST_P(Reduction, SpecialValues) {
   HostArray x = HostArray::contiguous(DType::f32, {6, 4});
   const double nan = std::nan("");
