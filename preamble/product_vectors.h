@@ -2,6 +2,8 @@
 // sums in registers, which compilers do not achieve for loops over lanes; what is computed of a
 // packed weight and of its group is looked up where a register holds the results for all codes. On
 // AMD GPUs a vector is a pair, for which some of them have instructions.
+//
+// Asked for by: VectorSums
 #pragma once
 
 #include "halves.h"
