@@ -170,4 +170,132 @@ struct TreeColumns {
   }
 };
 
+// ---- rows of GPUs -------------------------------------------------------------------------------
+
+#if !KILN_HOST
+
+// The threads of a row, numbered as the vectors that they take. A few lanes of a wave have
+// neighbouring vectors, the next few those behind the vectors of all other waves: residues that are
+// far apart are then in one wave, so that a thread is left with few partial results to be combined
+// with those of other waves. Eight neighbours read a whole line of 128 bytes.
+template <int Threads, int Width>
+struct TreeThreads {
+  enum : int {
+    kTogether = Threads < kWave ? Threads : kWave,
+    kWaves = Threads / kTogether,
+    kFewest = kWave / Width < 8 ? 8 : kWave / Width,
+    kNear = kWaves == 1 ? kTogether : kFewest,
+    kApart = kTogether / kNear,
+    kLeft = Width > kApart ? Width / kApart : 1,  // partial results for those of other waves
+  };
+  KILN_MEMBER static u32 lane() { return threadIdx.x % kTogether; }
+  KILN_MEMBER static u32 wave() { return threadIdx.x % Threads / kTogether; }
+  KILN_MEMBER static u32 thread() {
+    return lane() % kNear + kNear * (wave() + kWaves * (lane() / kNear));
+  }
+};
+
+// How many threads have residues of their own.
+template <int Threads, int Width, int Sets, class Index>
+KILN_FN u32 threads_with_residues(Index count) {
+  return least(tree_residues(count) / (Width * Sets), u32(Threads));
+}
+
+// Where waves leave what they have for others. All have to have read it before it is written again.
+template <int Bytes, int Threads, int Width>
+struct TreeSlots {
+  enum : int {
+    kBytes = Threads <= kWave ? 16 : Threads * TreeThreads<Threads, Width>::kLeft * Bytes,
+  };
+  alignas(16) u8 byte[kBytes];
+};
+
+// Combines what threads have that differ in the bits of their lanes from `Mask` down to `End`.
+// While each has results of more than one lane of its vectors, both keep half of them: the one
+// whose bit is set has the upper ones.
+template <class Reduction, int Mask, int End, int Count, class T, int Width>
+KILN_FN void combine_far(Lanes<T, Width>& lanes) {
+  if constexpr (Mask >= End) {
+    constexpr int kHalf = Count / 2;
+    if constexpr (Count == 1) {
+      lanes.lane[0] = Reduction::combine(lanes.lane[0], exchange<Mask, false>(lanes.lane[0]));
+    } else {
+      const bool upper = (threadIdx.x & u32(Mask)) != 0;
+      KILN_UNROLL for (int i = 0; i < kHalf; ++i) {
+        const T kept = upper ? lanes.lane[i + kHalf] : lanes.lane[i];
+        const T given = upper ? lanes.lane[i] : lanes.lane[i + kHalf];
+        lanes.lane[i] = Reduction::combine(kept, exchange<Mask, false>(given));
+      }
+    }
+    combine_far<Reduction, Mask / 2, End, (Count > 1 ? kHalf : 1)>(lanes);
+  }
+}
+// Then combines the lanes of vectors, which lanes of the wave have been keeping since.
+template <class Reduction, int Mask, int Count, int Left, class T, int Width>
+KILN_FN T combine_kept(Lanes<T, Width>& lanes) {
+  if constexpr (Count > Left) {
+    KILN_UNROLL for (int i = 0; i < Left; ++i) {
+      lanes.lane[i] = Reduction::combine(lanes.lane[i], exchange<Mask, false>(lanes.lane[i]));
+    }
+    return combine_kept<Reduction, Mask / 2, Count / 2, Left>(lanes);
+  } else {
+    return fold<Reduction, Left>(lanes);
+  }
+}
+// Combines slots in pairs, those half of all apart first.
+template <class Reduction, int Count, int Step, class T>
+KILN_FN T combine_apart(const T* slot) {
+  if constexpr (Count == 1) {
+    return *slot;
+  } else {
+    return Reduction::combine(combine_apart<Reduction, Count / 2, 2 * Step>(slot),
+                              combine_apart<Reduction, Count / 2, 2 * Step>(slot + Step));
+  }
+}
+
+// The accumulators of a thread of a row of one chunk: `Sets` times one for each lane of a vector.
+// Vectors that are as many apart as threads have accumulators for have the same ones.
+template <class Reduction, class T, int Threads, int Width, int Sets>
+struct RowTree {
+  using Row = TreeThreads<Threads, Width>;
+  Lanes<T, Width> set[Sets];
+  KILN_MEMBER RowTree() {
+    KILN_UNROLL for (int i = 0; i < Sets; ++i) set[i] = identity_lanes<Reduction, T, Width>();
+  }
+  KILN_MEMBER Lanes<T, Width>& of(int slot) { return set[slot % Sets]; }
+
+  // Every thread of the row gets the result.
+  template <class Slots>
+  KILN_MEMBER T result(Slots& slots) {
+    KILN_UNROLL for (int half = Sets / 2; half != 0; half /= 2) {
+      KILN_UNROLL for (int k = 0; k < half; ++k) {
+        KILN_UNROLL for (int i = 0; i < Width; ++i) {
+          set[k].lane[i] = Reduction::combine(set[k].lane[i], set[k + half].lane[i]);
+        }
+      }
+    }
+    constexpr int kFar = Row::kTogether / 2;
+    Lanes<T, Width>& lanes = set[0];
+    if constexpr (Row::kWaves == 1) {
+      combine_far<Reduction, kFar, 1, Width>(lanes);
+    } else {
+      constexpr int kLeft = Row::kLeft;
+      combine_far<Reduction, kFar, Row::kNear, Width>(lanes);
+      T* const own = reinterpret_cast<T*>(slots.byte) + Row::lane();
+      KILN_UNROLL for (int i = 0; i < kLeft; ++i) {
+        own[(Row::wave() * kLeft + i) * kWave] = lanes.lane[i];
+      }
+      KILN_SYNCHRONIZE();
+      KILN_UNROLL for (int i = 0; i < kLeft; ++i) {
+        lanes.lane[i] = combine_apart<Reduction, Row::kWaves, kLeft * kWave>(own + i * kWave);
+      }
+      combine_far<Reduction, Row::kNear / 2, 1, kLeft>(lanes);
+    }
+    constexpr int kKept = Width > Row::kTogether ? Width / Row::kTogether : 1;
+    return combine_kept<Reduction, kFar, Width, kKept>(lanes);
+  }
+};
+
+#endif
+
 }  // namespace kiln

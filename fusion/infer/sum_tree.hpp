@@ -9,4 +9,7 @@ inline constexpr int kLeastResidues = 256;
 inline constexpr int kMostResidues = 4096;
 inline constexpr int kTreeTerms = 4;
 
+/// Rows of GPUs follow the tree up to this many elements.
+inline constexpr int kLongestTreeRow = 8192;
+
 }  // namespace kiln::fusion

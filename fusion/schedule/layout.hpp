@@ -112,6 +112,8 @@ struct RowSchedule {
   int batch = 1;           ///< vectors whose loads a thread has in flight where it keeps none
   int full_vectors = 0;    ///< of those `vectors`, how many every thread has
   int in_smem = 0;         ///< of those `vectors`, how many (the last) may be in shared memory
+  int sets = 0;            ///< GPUs: accumulators of a thread for each lane of its vectors, where
+                           ///< rows are added up by their tree (preamble/tree.h); 0: elsewhere
   int rows = 1;            ///< per block
   int columns = 0;      ///< side by side in a block, in vectors; 0: the innermost axis is reduced
   int joined = 1;       ///< neighbouring columns that are one row, a power of two: the innermost

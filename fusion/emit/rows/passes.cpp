@@ -126,7 +126,7 @@ void ReductionEmitter::emit_pass(int pass) {
   for (const std::size_t id : reductions_in(pass)) {
     const TypedNode& node = graph_.nodes[id];
     if (sums_in_tree(node) && !is_host()) {
-      declare_column_tree(id);
+      if (rows_.columns != 0) declare_column_tree(id);
       continue;
     }
     if (sums_in_tree(node)) {
@@ -144,13 +144,27 @@ void ReductionEmitter::emit_pass(int pass) {
   }
   if (is_host()) {
     emit_host_pass(pass);
-  } else if (const Ids trees = trees_in(pass); !trees.empty()) {
-    emit_threads_columns(pass, trees);
-  } else {
+  } else if (const Ids trees = trees_in(pass); trees.empty()) {
     emit_batches(pass);
     if (is_shifted() && !finds_centres(pass)) for_ends([&] { emit_vector(pass, 3, ""); });
+  } else if (rows_.columns != 0) {
+    emit_threads_columns(pass, trees);
+  } else {
+    emit_row_trees(pass, trees);
   }
   for (const std::size_t id : reductions_in(pass)) emit_result(id);
+}
+
+// A pass with sums in the order of their tree.
+void ReductionEmitter::emit_row_trees(int pass, const Ids& trees) {
+  for (const std::size_t id : trees) {
+    const TypedNode& node = graph_.nodes[id];
+    out_.line(2, "RowTree<{}, {}, {}, {}, {}> {}_tree;", info(node.op).combiner, partial_type(node),
+              rows_.threads, schedule_.width, rows_.sets, names_[id]);
+  }
+  in_row_tree_ = true;
+  emit_batches(pass);
+  in_row_tree_ = false;
 }
 
 // The vectors of a thread on a GPU. Those that are not on chip are loaded in batches, whose loads
@@ -186,27 +200,31 @@ void ReductionEmitter::emit_batches(int pass) {
     }
     return;
   }
-  const int step = rows_.threads * rows_.batch;
+  const std::string step = fmt::format("{} * {}", vector_step(), rows_.batch);
   if (rows_.vectors != 0) {
     out_.line(2, "KILN_UNROLL for (int base = 0; base < {}; base += {}) {{", rows_.vectors,
               rows_.batch);
     out_.line(3, "const {0} batch = {0}(base) * {1} + thread;", index_, rows_.threads);
   } else if (is_backwards(pass)) {
-    out_.line(2, "for ({0} left = (vectors + {1}) / {2}; left-- > 0;) {{", index_, step - 1, step);
-    out_.line(3, "const {} batch = left * {} + thread;", index_, step);
+    const int all = rows_.threads * rows_.batch;
+    out_.line(2, "for ({0} left = (vectors + {1}) / {2}; left-- > 0;) {{", index_, all - 1, all);
+    out_.line(3, "const {} batch = left * {} + thread;", index_, all);
+  } else if (in_row_tree_) {
+    out_.line(2, "for ({} batch = thread;", index_);
+    out_.line(4, "thread < threads && batch < {}; batch += {}) {{", last_vector(), step);
   } else {
     out_.line(2, "for ({} batch = {}thread; batch < {}; batch += {}) {{", index_,
               rows_.split ? "begin + " : "", last_vector(), step);
   }
   fetch(fetched, 3);
   out_.line(3, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
-  out_.line(4, "const {0} vector = batch + {0}(step) * {1};", index_, rows_.threads);
+  out_.line(4, "const {0} vector = batch + {0}(step) * {1};", index_, vector_step());
   if (rows_.vectors % rows_.batch != 0) {
     out_.line(4, "if (base + step >= {}) continue;", rows_.vectors);
   }
   skip_missing(4, "base + step");
   locate_vector(4);
-  emit_vector(pass, 4, "base + step");
+  emit_vector(pass, 4, rows_.vectors != 0 ? "base + step" : "step");
   out_.line(3, "}}");
   if (rows_.vectors == 0) {
     carry_sum_blocks(pass, 3, rows_.split ? "batch - begin" : "batch");
@@ -260,7 +278,7 @@ void ReductionEmitter::fetch(const std::vector<std::size_t>& operands, int depth
               operands_[i].name, rows_.batch);
   }
   out_.line(depth, "KILN_UNROLL for (int step = 0; step < {}; ++step) {{", rows_.batch);
-  const std::string vector = fmt::format("batch + {}(step) * {}", index_, rows_.threads);
+  const std::string vector = fmt::format("batch + {}(step) * {}", index_, vector_step());
   if (rows_.vectors != 0) {
     if (rows_.vectors % rows_.batch != 0) {
       out_.line(depth + 1, "if (base + step >= {}) continue;", rows_.vectors);
@@ -311,6 +329,11 @@ void ReductionEmitter::emit_vector(int pass, int depth, std::string_view slot_in
   }
   if (!in_parts() && rows_.columns == 0) {
     out_.line(depth, "const int lanes = lanes_from<{}>(first, size);", width());
+  }
+  if (in_row_tree_) {
+    for (const std::size_t id : trees_in(pass)) {
+      out_.line(depth, "auto& {0}_lanes = {0}_tree.of({1});", names_[id], slot_index);
+    }
   }
   emit_lanes(pass, depth, slot_index);
   if (pass == last_pass_) {

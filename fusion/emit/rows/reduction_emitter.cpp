@@ -149,6 +149,7 @@ void ReductionEmitter::choose_online_reductions() {
   constexpr int kManyVectors = 4;
   constexpr int kWave = 32;
   if (is_host() || rows_.columns != 0 || rows_.vectors < kManyVectors) return;
+  if (has_row_trees()) return;  // partial results would be around centres of threads
   if (accuracy_ != Accuracy::storage) return;
   online_ = online_reductions(graph_, pass_, row_invariant_, last_pass_);
   // Combining parts of different sizes takes a division.
@@ -325,8 +326,9 @@ bool ReductionEmitter::sums_in_blocks(const TypedNode& node) const {
 // one in memory, elements of a residue are not at equal lanes.
 bool ReductionEmitter::sums_in_tree(const TypedNode& node) const {
   if (rows_.columns != 0) return sums_floats(node) && !rows_.split;
+  if (!is_host()) return has_row_trees() && sums_floats(node);
   const bool of_one_vector = in_parts() && rows_.vectors == 1;
-  return is_host() && sums_floats(node) && rows_.axes == 1 && !of_one_vector && !rows_.split;
+  return sums_floats(node) && rows_.axes == 1 && !of_one_vector && !rows_.split;
 }
 
 // ---- Parameters ---------------------------------------------------------------------------------
@@ -526,6 +528,11 @@ bool ReductionEmitter::loads_words() const {
 std::string ReductionEmitter::last_vector() const {
   if (rows_.split) return "end";
   return is_full() ? fmt::format("{}", rows_.threads * rows_.vectors) : "vectors";
+}
+
+// From a vector of a thread to its next one, where it keeps none.
+std::string ReductionEmitter::vector_step() const {
+  return in_row_tree_ && rows_.vectors == 0 ? "threads" : fmt::format("{}", rows_.threads);
 }
 
 }  // namespace kiln::fusion

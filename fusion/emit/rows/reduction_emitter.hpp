@@ -55,8 +55,8 @@ class ReductionEmitter {
   std::string partial_type(const TypedNode& node) const;
   bool sums_floats(const TypedNode& node) const;
   bool sums_in_blocks(const TypedNode& node) const;
-  /// Whether a sum or product is combined in the order of its tree by TreeRows, TreeColumns or
-  /// ColumnTree (preamble/host_rows.h, tree.h, columns.h).
+  /// Whether a sum or product is combined in the order of its tree by TreeRows, TreeColumns,
+  /// RowTree or ColumnTree (preamble/host_rows.h, tree.h, columns.h).
   bool sums_in_tree(const TypedNode& node) const;
   /// The pair of online reductions that a node is the centre or the second one of, or null.
   const OnlineReductions* online_pair_of(std::size_t id) const;
@@ -74,6 +74,8 @@ class ReductionEmitter {
   bool in_cluster() const { return rows_.cluster_blocks > 1; }
   /// Threads of this block that share a row.
   int threads_of_block() const { return rows_.threads / rows_.cluster_blocks; }
+  /// Whether sums and products of a GPU's rows are combined in the order of their tree.
+  bool has_row_trees() const { return rows_.sets != 0; }
   bool is_full() const { return rows_.vectors != 0 && rows_.full_vectors == rows_.vectors; }
   bool is_host() const { return schedule_.backend == Backend::host; }
   /// Whether lanes are part of a row (preamble/host_parts.h).
@@ -210,6 +212,7 @@ class ReductionEmitter {
   void emit_row_groups();
   void emit_host_pass(int pass);
   void prefetch_next_row();
+  void emit_row_trees(int pass, const Ids& trees);
   void emit_batches(int pass);
   void fetch(const std::vector<std::size_t>& operands, int depth);
   void emit_vector(int pass, int depth, std::string_view slot_index);
@@ -236,6 +239,7 @@ class ReductionEmitter {
   void open_vectors(const std::vector<std::size_t>& trees);
   void close_vectors(const std::vector<std::size_t>& trees);
   std::string last_vector() const;
+  std::string vector_step() const;
 
   Accuracy accuracy_;
   bool from_smem_ = false;       ///< the code being written reads vectors from shared memory
@@ -243,6 +247,7 @@ class ReductionEmitter {
   bool from_prefetch_ = false;   ///< the code being written has the vectors of `prefetched_`
   bool loads_directly_ = false;  ///< it loads a vector that is not on chip where it uses it
   bool at_ends_ = false;         ///< it is for single elements at the ends of a row
+  bool in_row_tree_ = false;     ///< it is for vectors of a row that are added up by their tree
   bool fast_quotients_ = false;  ///< it takes divisors and dividends to be in range
   std::vector<OnlineReductions> online_;
   std::unordered_map<std::size_t, const OnlineReductions*> online_pairs_;  ///< by both their nodes

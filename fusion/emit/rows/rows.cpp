@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "fusion/emit/device_text.hpp"
 #include "fusion/emit/rows/reduction_emitter.hpp"
+#include "fusion/graph/dtype_lattice.hpp"
 
 namespace kiln::fusion {
 namespace {
@@ -28,9 +30,10 @@ class RowEmitter : public ReductionEmitter {
   }
 
   void shared_memory() override {
+    declare_tree_slots();
     for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
       const TypedNode& node = graph_.nodes[id];
-      if (!is_reduction(node.op)) continue;
+      if (!is_reduction(node.op) || (has_row_trees() && sums_in_tree(node))) continue;
       std::string type = partial_type(node);
       if (const OnlineReductions* pair = online_pair_of(id)) {
         if (pair->centre == id) continue;
@@ -48,6 +51,29 @@ class RowEmitter : public ReductionEmitter {
       out_.line(1, "KILN_SHARED Vec<{}, {}> {}_staged[{}];", storage_type(operands_[i].dtype),
                 schedule_.width, operands_[i].name, rows_.threads * rows_.vectors);
     }
+  }
+
+  // Trees use two buffers in turn: where all have passed the barrier of one of them, they have read
+  // the other one. Rows in shared memory leave room for one.
+  void declare_tree_slots() {
+    int trees = 0;
+    int bytes = 0;
+    for (const TypedNode& node : graph_.nodes) {
+      if (!has_row_trees() || !is_reduction(node.op) || !sums_in_tree(node)) continue;
+      ++trees;
+      bytes = std::max(bytes, bits(compute_dtype(node.dtype)) / 8);
+    }
+    tree_buffers_ = std::min(trees, uses_smem() ? 1 : 2);
+    if (trees == 0) return;
+    out_.line(1, "KILN_SHARED TreeSlots<{}, {}, {}> tree_slots[{}];", bytes, rows_.threads,
+              schedule_.width, tree_buffers_);
+  }
+
+  std::string tree_result(std::size_t id) {
+    if (is_host()) return names_[id] + "_tree.result()";
+    if (tree_buffers_ == 1 && trees_begun_ != 0) out_.line(2, "KILN_SYNCHRONIZE();");
+    return fmt::format("{}_tree.result(tree_slots[{}])", names_[id],
+                       trees_begun_++ % tree_buffers_);
   }
 
   void locate_rows() override {
@@ -78,6 +104,9 @@ class RowEmitter : public ReductionEmitter {
       out_.line(2, "const {} thread_in_block = thread_of<1, {}>();", index_, threads_of_block());
       out_.line(2, "const {} thread = block_of_cluster() * {} + thread_in_block;", index_,
                 threads_of_block());
+    } else if (has_row_trees()) {
+      out_.line(2, "const {} thread = TreeThreads<{}, {}>::thread();", index_, rows_.threads,
+                schedule_.width);
     } else if (!is_host()) {
       out_.line(2, "const {} thread = thread_of<1, {}>();", index_, rows_.threads);
     }
@@ -91,6 +120,10 @@ class RowEmitter : public ReductionEmitter {
       out_.line(2, "const {} vectors = (size - head) / {};", index_, schedule_.width);
       out_.line(2, "const bool at_end = {}thread < size - vectors * {};",
                 rows_.split ? "split == 0 && " : "", schedule_.width);
+    }
+    if (has_row_trees() && rows_.vectors == 0) {
+      out_.line(2, "const u32 threads = threads_with_residues<{}, {}, {}>(size);", rows_.threads,
+                schedule_.width, rows_.sets);
     }
     split_bounds();
     for (const OperandText& operand : operands_) {
@@ -183,7 +216,7 @@ class RowEmitter : public ReductionEmitter {
       out_.line(2, "carry<{0}>({1}_all, {1}_lanes);", info(node.op).combiner, names_[id]);
     }
     const std::string combined =
-        sums_in_tree(node) ? names_[id] + "_tree.result()"
+        sums_in_tree(node) ? tree_result(id)
                            : fmt::format("reduce<{}>({}_{}, {}_slots)", info(node.op).combiner,
                                          names_[id], in_blocks ? "all" : "lanes", names_[id]);
     out_.line(2, "const {} {} = {};", compute_type(node.dtype), names_[id],
@@ -261,6 +294,8 @@ class RowEmitter : public ReductionEmitter {
     });
   }
 
+  int tree_buffers_ = 0;
+  int trees_begun_ = 0;
   bool cluster_begun_ =
       false;  ///< the code so far has waited for all blocks of the cluster to begin
 };

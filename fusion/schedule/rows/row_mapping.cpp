@@ -95,6 +95,10 @@ int power_of_two_from(std::int64_t count) {
       std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(count, 1))));
 }
 
+int residues_of(std::int64_t elements) {
+  return std::clamp(power_of_two_from(elements) / kTreeTerms, kLeastResidues, kMostResidues);
+}
+
 int on_chip_bytes(const VectorBytes& bytes) { return bytes.rows != 0 ? bytes.rows : bytes.weights; }
 
 void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t least_vectors,
@@ -140,7 +144,8 @@ void choose_registers(RowSchedule& rows, std::int64_t vectors, std::int64_t leas
 }
 
 void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
-             int least, int reductions, bool stores, const RowFeatures& device, Backend backend) {
+             int least, int most, int reductions, bool stores, const RowFeatures& device,
+             Backend backend) {
   const RowModel& model = row_model(backend);
   const int kept = on_chip_bytes(in_vector);
   const bool wide = width >= 8 && !rows.split;
@@ -152,8 +157,8 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
     const int blocks = power_of_two_from((vectors * kept + cluster_row - 1) / cluster_row);
     if (blocks <= kMostBlocks) {
       rows.cluster_blocks = blocks;
-      map_row(rows, (vectors + blocks - 1) / blocks, in_vector, width, least, reductions, stores,
-              {false, device.large_smem}, backend);
+      map_row(rows, (vectors + blocks - 1) / blocks, in_vector, width, least, most, reductions,
+              stores, {false, device.large_smem}, backend);
       rows.threads *= blocks;
       return;
     }
@@ -175,16 +180,16 @@ void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vect
   } else {
     // So many threads have registers for weights; without weights fewer are better.
     const bool crowded = bytes > 2 * model.long_row && in_vector.weights != 0 && !large_smem;
-    const int most = !wide || bytes > model.on_chip_row ? model.max_threads
-                     : bytes <= model.long_row          ? model.wide_threads
-                     : crowded                          ? model.long_threads
-                                                        : model.max_threads;
+    const int widest = !wide || bytes > model.on_chip_row ? model.max_threads
+                       : bytes <= model.long_row          ? model.wide_threads
+                       : crowded                          ? model.long_threads
+                                                          : model.max_threads;
     // For 512 elements, where exponentials take fewer instructions, 32 threads reach 1.02 and 16
     // threads 1.06.
     const bool few = !stores && !rows.split && vectors <= 2 * model.short_row;
-    rows.threads = threads_for(each, few ? model.short_threads : model.short_row, most);
+    rows.threads = threads_for(each, few ? model.short_threads : model.short_row, widest);
   }
-  rows.threads = std::max(rows.threads, least);
+  rows.threads = std::min(std::max(rows.threads, least), most);
   if (rows.threads > model.short_row) return;
   int block = model.block;
   if (stores && model.block_bytes != 0) {

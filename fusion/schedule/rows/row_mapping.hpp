@@ -58,11 +58,15 @@ int on_chip_bytes(const VectorBytes& bytes);
 
 int power_of_two_from(std::int64_t count);
 
-/// Maps a row of that many vectors to threads, at least `least` of them. With more than one
-/// reduction, fewer threads with two vectors each have less to wait for: rows of 64 f32 go from
-/// 0.77 to 0.94 of a copy (three reductions), and with one reduction from 1.00 to 0.97.
+/// How many residues the tree of so many elements has (numerics.md), of one chunk if they are more.
+int residues_of(std::int64_t elements);
+
+/// Maps a row of that many vectors to threads, at least `least` of them and at most `most`. With
+/// more than one reduction, fewer threads with two vectors each have less to wait for: rows of 64
+/// f32 go from 0.77 to 0.94 of a copy (three reductions), and with one reduction from 1.00 to 0.97.
 void map_row(RowSchedule& rows, std::int64_t vectors, const VectorBytes& in_vector, int width,
-             int least, int reductions, bool stores, const RowFeatures& device, Backend backend);
+             int least, int most, int reductions, bool stores, const RowFeatures& device,
+             Backend backend);
 
 /// Maps columns of `length` elements, of which `across` vectors are side by side and `count` in
 /// all, to as many threads as fill the device; neighbours read whole cache lines together. Each

@@ -2,6 +2,10 @@
 // the same bits for waves of 32 and of 64 lanes and for blocks in any order.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <functional>
+
+#include "fusion/reference/tree.hpp"
 #include "tests/support/emulated_gpu.hpp"
 #include "tests/support/temporary_directory.hpp"
 
@@ -146,6 +150,76 @@ TEST_F(EmulatedRows, AreRightAndHaveTheSameBitsForEveryWaveAndOrderOfBlocks) {
       }
       const double unit = testing::rounding_of(got[k].dtype);
       testing::expect_close(got[k], want[k], 2 * unit, (8 * unit + 1e-6) * largest, what);
+    }
+  }
+}
+
+// The sums of `rows`, of terms in f32.
+std::vector<std::uint64_t> sums_in_tree(const HostArray& rows) {
+  std::vector<std::uint64_t> sums;
+  for (std::int64_t row = 0; row < rows.shape[0]; ++row) {
+    std::vector<float> terms;
+    for (std::int64_t i = 0; i < rows.shape[1]; ++i) {
+      terms.push_back(static_cast<float>(testing::number_at(rows, row * rows.strides[0] + i)));
+    }
+    const float sum = fusion::reference::reduce_in_tree(terms, 0.0f, std::plus<>());
+    sums.push_back(std::bit_cast<std::uint32_t>(sum));
+  }
+  return sums;
+}
+
+// Rows in registers of less than a wave, of one and of several, beside results of elements, and
+// read once more by each pass.
+std::vector<EmulatedCall> calls_in_tree() {
+  constexpr const char* kAlone = "sum(f32(x), -1)";
+  constexpr const char* kBeside = "sum(f32(x), -1), max(x, -1), x / (1 + sum(f32(x) * f32(x), -1))";
+  constexpr const char* kStored = "sum(f32(x), -1), x + sum(f32(x), -1)";
+  std::vector<EmulatedCall> calls;
+  for (const std::string target : {"gfx90a", "sm_90"}) {
+    const auto add = [&](const char* text, std::vector<HostArray> inputs) {
+      calls.push_back({text, std::move(inputs), target});
+    };
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      for (const std::int64_t length :
+           {0, 1, 2, 3, 7, 64, 256, 512, 1000, 1024, 2048, 4088, 4096, 4104, 8192}) {
+        for (const char* text : {kAlone, kBeside, kStored}) {
+          add(text, {random_array(dtype, {3, length}, 80)});
+        }
+      }
+      for (const std::int64_t length : {136, 264, 1000, 2048, 8184}) {
+        for (const std::int64_t start : {8, 24}) {
+          add(start == 8 ? kStored : kBeside, {rows_from(start, length, dtype)});
+        }
+      }
+    }
+    for (const std::int64_t length : {528, 1040, 4096}) {
+      add(kStored, {random_array(DType::f8e4m3, {3, length}, 81)});
+    }
+  }
+  for (const std::int64_t length : {8000, 8192}) {  // too long to be kept
+    const auto rows = [&](std::uint64_t seed) {
+      return random_array(DType::f64, {2, length}, seed);
+    };
+    calls.push_back({"sum(f32(x), -1), (x + sum(f32(x), -1)) * y - z",
+                     {rows(82), rows(83), rows(84)},
+                     "gfx90a"});
+  }
+  return calls;
+}
+
+TEST_F(EmulatedRows, AreAddedUpInTheOrderOfTheirTree) {
+  const std::vector<EmulatedCall> all = calls_in_tree();
+  for (const int wave : {32, 64}) {
+    EmulatedGpu gpu(all, wave, directory_.path());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const std::string what = fmt::format("{} on {}, waves of {} lanes: {}", all[i].text,
+                                           all[i].target, wave, gpu.schedule(i));
+      const std::vector<std::uint64_t> want = sums_in_tree(all[i].inputs[0]);
+      const HostArray got = gpu.run(i, all[i])[0];
+      for (std::int64_t row = 0; row < got.size(); ++row) {
+        ASSERT_EQ(testing::get_bits(got, row), want[static_cast<std::size_t>(row)])
+            << "row " << row << " of " << what;
+      }
     }
   }
 }

@@ -50,6 +50,7 @@ TEST(ScheduleHash, TellsSchedulesOfOneKernelApart) {
       [](Schedule& s) { s.reduction.batch += 1; },
       [](Schedule& s) { s.reduction.full_vectors += 1; },
       [](Schedule& s) { s.reduction.in_smem += 1; },
+      [](Schedule& s) { s.reduction.sets += 1; },
       [](Schedule& s) { s.reduction.rows += 1; },
       [](Schedule& s) { s.reduction.columns += 1; },
       [](Schedule& s) { s.reduction.joined += 1; },
