@@ -181,6 +181,11 @@ const char* kiln_amd_executed() {
                      runtime.launches);
   return text.c_str();
 }
+/// Calls that waited for all of a device.
+std::uint64_t kiln_amd_device_waits() {
+  const std::lock_guard lock(Runtime::instance().mutex);
+  return Runtime::instance().device_waits;
+}
 /// Handles that have not been given back.
 int kiln_amd_live_handles() {
   const std::lock_guard lock(Runtime::instance().mutex);
@@ -255,6 +260,7 @@ hipError_t hipSetDevice(int device) {
 hipError_t hipDeviceSynchronize() {
   return call([] {
     refuse_while_capturing();
+    ++Runtime::instance().device_waits;
     Runtime::instance().queue.finish_device(current_device);
     require_healthy(current_device);
   });

@@ -142,6 +142,7 @@ struct Runtime {
   Trace trace;                ///< of the launches that have run and that nobody has asked for
   std::uint64_t kernels = 0;  ///< of all modules, that have run
   std::uint64_t launches = 0;
+  std::uint64_t device_waits = 0;  ///< calls that wait for all of a device
 };
 
 /// Why a function of the interface does nothing; call() makes it the function's error.

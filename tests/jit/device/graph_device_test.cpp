@@ -12,6 +12,7 @@
 #include "jit/device/graph.hpp"
 #include "kiln/error.hpp"
 #include "tests/jit/device/saxpy_test.hpp"
+#include "tests/support/driver_functions.hpp"
 
 namespace kiln::jit {
 namespace {
@@ -104,6 +105,39 @@ TEST_P(GraphTest, UpdatesReachTheNextLaunchOnly) {
   EXPECT_TRUE(std::isnan(result[3501]));
   EXPECT_EQ(result[3502], 1);
   EXPECT_EQ(graph->is_replayed(), on_gpu());
+}
+
+TEST_P(GraphTest, UpdatesWaitForNoOtherWorkOfTheDevice) {
+  if (!on_gpu()) GTEST_SKIP() << "the CPU replays nothing";
+  std::uint64_t (*device_waits)() = nullptr;
+  try {
+    kiln::testing::DriverFunctions(GetParam())
+        .find(device_waits, "kiln_host_driver_device_waits", "kiln_amd_device_waits");
+  } catch (const std::runtime_error& error) {
+    GTEST_SKIP() << "only drivers made for tests count what is waited for: " << error.what();
+  }
+  auto graph = device_->prepare({saxpy(0, 1000, 1, 10),
+                                 GraphNode{CopyNode{memory_ + 2000, memory_ + 1000, 40}, {0}},
+                                 GraphNode{FillNode{memory_ + 3000, 0, 40}, {1}}});
+  const Stream other = device_->create_stream();
+  // A graph that runs, on one stream or another, has to be waited for.
+  const std::uint64_t before = device_waits();
+  for (int i = 1; i <= 8; ++i) {
+    graph->launch(i % 2 == 0 ? stream_ : other);
+    graph->update(0, arguments(0, 1000, static_cast<float>(i + 1), 10));
+    graph->update(1, CopyNode{memory_ + 2000 + i, memory_ + 1000, 4});
+    // Where the driver orders launches by itself, nothing but the device tells when a graph that is
+    // built again, as one in which a fill ends, is no longer in use.
+    const bool is_built_again = GetParam() == DeviceType::hip && i % 4 == 0;
+    graph->update(2, FillNode{memory_ + 3000, 0, is_built_again ? 0u : 36u});
+  }
+  EXPECT_EQ(device_waits(), before);
+  device_->synchronize(other);
+  const std::vector<float> result = read();
+  EXPECT_EQ(result[1000], 1 + 36);
+  EXPECT_EQ(result[2007], 1 + 36);
+  EXPECT_TRUE(graph->is_replayed());
+  device_->destroy_stream(other);
 }
 
 TEST_P(GraphTest, UpdateFromAndToNothing) {

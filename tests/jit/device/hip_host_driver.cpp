@@ -89,6 +89,7 @@ struct Driver {
   int calls_until_failure = 0;
   CUresult failure = kUnknown;
   int programmatic_edges = 0;
+  std::uint64_t device_waits = 0;
 };
 
 Driver& driver() {
@@ -321,6 +322,10 @@ int kiln_host_driver_programmatic_edges() {
   std::lock_guard lock(driver().mutex);
   return driver().programmatic_edges;
 }
+std::uint64_t kiln_host_driver_device_waits() {
+  std::lock_guard lock(driver().mutex);
+  return driver().device_waits;
+}
 int kiln_host_driver_live_handles() {
   Driver& d = driver();
   std::lock_guard lock(d.mutex);
@@ -388,6 +393,7 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
 }
 CUresult cuCtxSynchronize() {
   CALL();
+  ++driver().device_waits;
   return 0;
 }
 

@@ -2,6 +2,8 @@
 // functions.
 #pragma once
 
+#include <cstdint>
+
 extern "C" {
 
 /// The `nth` call of that function from now on fails (1 is the next); 0 takes it back.
@@ -10,6 +12,8 @@ void kiln_host_driver_fail(const char* function, int nth);
 void kiln_host_driver_fail_with(const char* function, int nth, int error);
 /// Edges by which a kernel may begin before another has ended, of all graphs so far.
 int kiln_host_driver_programmatic_edges();
+/// Calls that waited for all of a device.
+std::uint64_t kiln_host_driver_device_waits();
 /// Modules, streams, events, graphs and executables that were made and not destroyed.
 int kiln_host_driver_live_handles();
 }
