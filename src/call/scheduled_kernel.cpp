@@ -38,12 +38,14 @@ bool is_nested(const View& view) {
 
 }  // namespace
 
+std::size_t bytes_of(const ScheduledKernel& kernel) {
+  return sizeof kernel + kernel.parameters.size() * (sizeof(fusion::Parameter) + 16) +
+         kernel.schedule.operands.size() * sizeof(fusion::OperandSchedule);
+}
+
 std::size_t ScheduledKernels::bytes() const {
   std::size_t bytes = sizeof *this + 8 * signature.size();
-  for (const ScheduledKernel& kernel : kernels) {
-    bytes += sizeof kernel + kernel.parameters.size() * (sizeof(fusion::Parameter) + 16) +
-             kernel.schedule.operands.size() * sizeof(fusion::OperandSchedule);
-  }
+  for (const ScheduledKernel& kernel : kernels) bytes += bytes_of(kernel);
   return bytes;
 }
 

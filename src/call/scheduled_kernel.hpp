@@ -30,6 +30,9 @@ struct ScheduledKernel {
   }
 };
 
+/// The memory that one takes, about.
+std::size_t bytes_of(const ScheduledKernel& kernel);
+
 /// Those that run one after the other.
 struct ScheduledKernels final : CachedPlan {
   std::size_t bytes() const override;

@@ -63,27 +63,44 @@ std::optional<std::vector<std::int64_t>> sizes_before(PlanTable& plans, ProgramC
   return std::nullopt;
 }
 
+bool is_known(const PlanTable& plans, std::span<const std::uint64_t> words, std::uint64_t hash) {
+  const base::ReadSection reading;
+  return plans.find(words, hash) != nullptr;
+}
+
+void insert(PlanTable& plans, std::shared_ptr<CachedPlan> made,
+            std::span<const std::uint64_t> words, std::uint64_t hash, const Device& device) {
+  made->signature.assign(words.begin(), words.end());
+  made->hash = hash;
+  made->device = device;
+  plans.insert(std::move(made));
+}
+
 void add_kernels(PlanTable& plans, const ProgramClass& form, const Call& call,
                  const ProgramPlan& plan, const ReadyProgram& ready, const ProgramNumbers& at) {
+  const Device& device = call.stream.device;
   std::vector<KernelSpec> specs;
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
-    const fusion::Layout layout = layout_of(form, k, call, at);
+    fusion::Layout layout = layout_of(form, k, call, at);
     const StepKernelKey key(form, k, layout.schedule);
-    {
-      const base::ReadSection reading;
-      if (plans.find(key.words, key.hash) != nullptr) continue;
-    }
+    const FixedKernelKey fixed_key(form, k, call, at);
+    const bool is_scheduled = is_known(plans, key.words, key.hash);
+    const bool adds_fixed = form.steps[k].is_fixed && layout.work_items != 0 &&
+                            !is_known(plans, fixed_key.words(), fixed_key.hash());
+    if (is_scheduled && !adds_fixed) continue;
     if (specs.empty()) specs = step_specs(plan, types_of(call));
     EmittedKernel emitted = emit_kernel(specs[k], form.target);
     if (emitted.layout.schedule != layout.schedule) continue;
+    ScheduledKernel kernel{std::move(emitted.layout.schedule), std::move(emitted.kernel.parameters),
+                           ready.steps()[k].plan->kernels.front()};
+    if (adds_fixed) {
+      insert(plans, std::make_shared<FixedKernel>(kernel, std::move(layout)), fixed_key.words(),
+             fixed_key.hash(), device);
+    }
+    if (is_scheduled) continue;
     auto kernels = std::make_shared<ScheduledKernels>();
-    kernels->signature.assign(key.words.begin(), key.words.end());
-    kernels->hash = key.hash;
-    kernels->device = call.stream.device;
-    kernels->kernels.push_back({std::move(emitted.layout.schedule),
-                                std::move(emitted.kernel.parameters),
-                                ready.steps()[k].plan->kernels.front()});
-    plans.insert(std::move(kernels));
+    kernels->kernels.push_back(std::move(kernel));
+    insert(plans, std::move(kernels), key.words, key.hash, device);
   }
 }
 

@@ -154,8 +154,18 @@ std::int64_t bytes_to(const ProgramClass::Operand& operand, const ProgramNumbers
   return bytes + static_cast<std::int64_t>(at.offsets[static_cast<std::size_t>(operand.temporary)]);
 }
 
+// Of an operand's first element.
+std::uintptr_t first_address(const ProgramClass::Operand& operand, const Call& call,
+                             const ProgramNumbers& at) {
+  const std::uintptr_t base = operand.memory < call.inputs.size() + call.outputs.size()
+                                  ? address_of(call, operand.memory)
+                                  : kWorkspaceAddress;
+  return base + static_cast<std::uint64_t>(bytes_to(operand, at));
+}
+
 struct StepLayouts {
-  fusion::ScratchVector<fusion::Layout> of;
+  fusion::ScratchVector<fusion::Layout> planned;
+  std::array<const fusion::Layout*, ProgramClass::kMostSteps> of;
   std::array<const ScheduledKernel*, ProgramClass::kMostSteps> kernels;
 };
 
@@ -178,10 +188,20 @@ const ScheduledKernel* find_kernel(const PlanTable& plans, const ProgramClass& f
 // False if one would have nothing to compute, or its kernel is not there.
 bool find_kernels(const PlanTable& plans, const ProgramClass& form, const Call& call,
                   const ProgramNumbers& at, StepLayouts& layouts) {
-  layouts.of.reserve(form.steps.size());
+  layouts.planned.reserve(form.steps.size());
   for (std::size_t k = 0; k < form.steps.size(); ++k) {
-    const fusion::Layout& layout = layouts.of.emplace_back(layout_of(form, k, call, at));
+    if (form.steps[k].is_fixed) {
+      const FixedKernelKey key(form, k, call, at);
+      if (const CachedPlan* const found = plans.find(key.words(), key.hash())) {
+        const auto& fixed = static_cast<const FixedKernel&>(*found);
+        layouts.of[k] = &fixed.layout;
+        layouts.kernels[k] = &fixed.kernel;
+        continue;
+      }
+    }
+    const fusion::Layout& layout = layouts.planned.emplace_back(layout_of(form, k, call, at));
     if (layout.work_items == 0) return false;
+    layouts.of[k] = &layout;
     layouts.kernels[k] = find_kernel(plans, form, k, layout.schedule);
     if (layouts.kernels[k] == nullptr) return false;
   }
@@ -198,7 +218,7 @@ void launch_steps(const ProgramClass& form, const Call& call, const View& worksp
       const ProgramClass::Operand& operand = step.operands[i];
       if (!operand.fixed.iota) data[i] = memories[operand.memory] + bytes_to(operand, at);
     }
-    LaunchBlock block(*layouts.kernels[k], layouts.of[k],
+    LaunchBlock block(*layouts.kernels[k], *layouts.of[k],
                       std::span(data).first(step.operands.size()));
     fill_scalars(step.names(), layouts.kernels[k]->planned,
                  {call.stream, step.inputs, {}, {}, call.inputs}, block.bytes());
@@ -307,7 +327,35 @@ StepKernelKey::StepKernelKey(const ProgramClass& form, std::size_t step, std::ui
   words = {kKernelsTag, form.id << 16 | step, hash};
 }
 
+FixedKernelKey::FixedKernelKey(const ProgramClass& form, std::size_t step, const Call& call,
+                               const ProgramNumbers& at) {
+  constexpr std::uint64_t kFixedTag = 1ull << 60;
+  words_[count_++] = kFixedTag;
+  words_[count_++] = form.id << 16 | step;
+  hash_ = mixed(kFixedTag, words_[1]);
+  const std::vector<ProgramClass::Operand>& operands = form.steps[step].operands;
+  for (std::size_t i = 0; i < operands.size();) {
+    std::uint64_t word = 0;
+    for (std::size_t n = 0; n < kOperandsOfWord && i < operands.size(); ++n, ++i) {
+      const std::uint64_t address =
+          operands[i].fixed.iota ? 0 : first_address(operands[i], call, at);
+      word = word * kAddresses + address % kAddresses;
+    }
+    words_[count_++] = word;
+    hash_ = mixed(hash_, word);
+  }
+}
+
 // ---- Forms -------------------------------------------------------------------------------------
+
+std::size_t FixedKernel::bytes() const {
+  return sizeof *this + 8 * signature.size() + bytes_of(kernel) +
+         layout.offsets.size() * sizeof(Dims) + layout.shape.size() * sizeof(fusion::AxisStrides);
+}
+
+std::vector<std::shared_ptr<jit::Kernel>> FixedKernel::loaded_kernels() const {
+  return {kernel.planned.kernel};
+}
 
 CallNames ProgramClass::Step::names() const {
   const TypedFunction& function = spec.function;
@@ -365,7 +413,12 @@ bool evaluate(const ProgramClass& form, const ProgramClassKey& key, ProgramNumbe
     if (!holds(condition, numbers)) return false;
   }
   const fusion::ScratchScope scratch;
-  at.workspace = fusion::plan_few(Lifetimes(form.places, numbers).all(), at.offsets);
+  if (form.has_fixed_places) {
+    std::ranges::copy(form.fixed_offsets, at.offsets.begin());
+    at.workspace = form.fixed_workspace;
+  } else {
+    at.workspace = fusion::plan_few(Lifetimes(form.places, numbers).all(), at.offsets);
+  }
   if (form.unfused.empty()) return true;
   const Lifetimes unfused(form.unfused, numbers);
   if (fusion::lives_together(unfused.all(), at.workspace)) return true;
@@ -400,8 +453,9 @@ fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call&
   const std::size_t rank = own.shape.size();
   Dims shape(rank);
   for (std::size_t k = 0; k < rank; ++k) shape[k] = at.numbers[own.shape[k]];
-  thread_local std::vector<fusion::Operand> operands;
-  operands.resize(own.operands.size());
+  thread_local std::vector<fusion::Operand> memory;  // of other steps before, too
+  if (memory.size() < own.operands.size()) memory.resize(own.operands.size());
+  const std::span<fusion::Operand> operands = std::span(memory).first(own.operands.size());
   for (std::size_t i = 0; i < own.operands.size(); ++i) {
     const ProgramClass::Operand& mapped = own.operands[i];
     fusion::Operand& operand = operands[i];
@@ -416,11 +470,7 @@ fusion::Layout layout_of(const ProgramClass& form, std::size_t step, const Call&
     operand.place = {mapped.fixed.place.memory, at.numbers[mapped.place]};
     operand.indexed = {at.numbers[mapped.place_stride], at.numbers[mapped.place_count]};
     operand.address = 0;
-    if (operand.iota) continue;
-    const std::uintptr_t base = mapped.memory < call.inputs.size() + call.outputs.size()
-                                    ? address_of(call, mapped.memory)
-                                    : kWorkspaceAddress;
-    operand.address = base + static_cast<std::uint64_t>(bytes_to(mapped, at));
+    if (!operand.iota) operand.address = first_address(mapped, call, at);
   }
   return plan_kernel(own.spec.function, own.spec.form, shape, operands, form.features);
 }

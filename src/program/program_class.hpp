@@ -106,6 +106,8 @@ struct ProgramClass final : CachedPlan {
     std::vector<Operand> operands;
     std::vector<PlacedOperands::Place> inputs;              ///< of numbers, which argument they are
     std::vector<std::pair<std::uint32_t, Number>> lengths;  ///< inputs that are numbers of elements
+    /// Sizes change none of the numbers that its kernel is planned for: see FixedKernel.
+    bool is_fixed = false;
     CallNames names() const;
   };
 
@@ -130,7 +132,11 @@ struct ProgramClass final : CachedPlan {
   std::vector<Condition> conditions;
   /// Outputs that are updated in place, and the inputs that they are.
   std::vector<std::pair<std::size_t, std::size_t>> updates;
-  std::vector<Place> places;   ///< of the workspace
+  std::vector<Place> places;      ///< of the workspace
+  bool has_fixed_places = false;  ///< no size changes what they take: then their places, and all
+                                  ///< that the workspace takes
+  std::vector<std::uint64_t> fixed_offsets;
+  std::uint64_t fixed_workspace = 0;
   std::vector<Place> unfused;  ///< of the workspace if nothing were fused, which is not smaller
   std::vector<Step> steps;
   CallCounts counts;

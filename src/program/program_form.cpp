@@ -44,6 +44,8 @@ class FormMaker {
     add_extents();
     for (std::size_t i = 0; i < samples_[0].facts.size(); ++i) add_fact(i);
     add_formulas();
+    for (ProgramClass::Step& step : form_.steps) step.is_fixed = is_fixed(step);
+    fix_places();
   }
 
  private:
@@ -117,6 +119,17 @@ class FormMaker {
       step.spec.operands.clear();
       form_.steps.push_back(std::move(step));
     }
+  }
+
+  bool is_fixed(const ProgramClass::Step& step) const {
+    const auto is_constant = [&](Number position) { return formula(position).is_constant(); };
+    return std::ranges::all_of(step.shape, is_constant) &&
+           std::ranges::all_of(step.operands, [&](const ProgramClass::Operand& operand) {
+             return std::ranges::all_of(operand.strides, is_constant) &&
+                    is_constant(operand.offset) && is_constant(operand.split_stride) &&
+                    is_constant(operand.place) && is_constant(operand.place_stride) &&
+                    is_constant(operand.place_count);
+           });
   }
 
   static void check_shape(const KernelSpec& spec) {
@@ -231,6 +244,21 @@ class FormMaker {
   void add_places() {
     form_.places = places([](const PlanSample& s) -> const auto& { return s.places.lifetimes; });
     form_.unfused = places([](const PlanSample& s) -> const auto& { return s.choice.unfused; });
+  }
+
+  // After add_formulas().
+  void fix_places() {
+    form_.has_fixed_places = std::ranges::all_of(
+        form_.places,
+        [&](const ProgramClass::Place& place) { return formula(place.bytes).is_constant(); });
+    if (!form_.has_fixed_places) return;
+    std::vector<fusion::Lifetime> lifetimes;
+    for (const ProgramClass::Place& place : form_.places) {
+      const auto bytes = static_cast<std::uint64_t>(form_.constants[place.bytes]);
+      lifetimes.push_back({bytes, place.first, place.last});
+    }
+    form_.fixed_offsets.resize(lifetimes.size());
+    form_.fixed_workspace = fusion::plan_few(lifetimes, form_.fixed_offsets);
   }
 
   // -- Conditions

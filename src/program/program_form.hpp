@@ -25,6 +25,37 @@ struct StepKernelKey {
   std::uint64_t hash = 0;
 };
 
+/// The kernel of a step whose numbers sizes do not change, with the layout of all such calls: it is
+/// not planned again. Such are most steps of a program in which one length grows.
+struct FixedKernel final : CachedPlan {
+  FixedKernel(ScheduledKernel of, fusion::Layout planned)
+      : kernel(std::move(of)), layout(std::move(planned)) {}
+  std::size_t bytes() const override;
+  std::size_t plans() const override { return 0; }
+  std::vector<std::shared_ptr<jit::Kernel>> loaded_kernels() const override;
+
+  const ScheduledKernel kernel;
+  const fusion::Layout layout;
+};
+
+/// What the kernel of such a step is found by: where its operands begin, modulo the largest power
+/// of two that planners look at.
+class FixedKernelKey {
+ public:
+  FixedKernelKey(const ProgramClass& form, std::size_t step, const Call& call,
+                 const ProgramNumbers& at);
+  std::span<const std::uint64_t> words() const { return {words_.data(), count_}; }
+  std::uint64_t hash() const { return hash_; }
+
+ private:
+  static constexpr std::size_t kOperandsOfWord = 8;
+  static constexpr std::uint64_t kAddresses = 256;  // a byte for each operand
+
+  std::array<std::uint64_t, 2 + ClassKey::kMostOperands / kOperandsOfWord> words_;
+  std::size_t count_ = 0;
+  std::uint64_t hash_;
+};
+
 /// Where a workspace is when kernels are planned: as aligned as any.
 inline constexpr std::uintptr_t kWorkspaceAddress = std::uintptr_t{1} << 16;
 

@@ -215,6 +215,7 @@ TEST_P(HotPath, ARunOfANewShapeAllocatesAndLocksNothing) {
   for (const char* const text :
        {"y = x / sum(x, 0); y / sum(y, 1)", "a = softmax(x * s, -1); a + sum(a, 0)",
         "t = transpose(x); transpose(t * 2 + sum(t, -1)) * s",
+        "b = softmax(sum(x[:, :64], 0) * s, -1); x[:, :64] * b",
         "i = i32(x[:, 0]); y = take(x, i) * s; y + sum(y, -1)",
         "a = sum(softmax(sum(x[:, :32] * s, -1), 0) * x[:, 32:], 0); x + sum(a, -1)"}) {
     const Program program = parse_program("p", text);

@@ -320,6 +320,36 @@ TEST_P(ProgramClasses, GapsAreNoNumbersOfCallsWithoutThem) {
   }
 }
 
+// What joins the parts of keys is planned once for each way in which its operands are aligned.
+TEST_P(ProgramClasses, KernelsThatNoSizeChangesToo) {
+  const Program known = parse_program("p", "sum(softmax(sum(q * k, -1) * 0.1, -2) * v, -2)");
+  const auto run = [&](const Program& program, std::int64_t length, std::int64_t shift,
+                       float* data) {
+    const Dims query{2, 4, 1, 16};
+    const Dims keys{2, 1, length, 16};
+    const Argument in[] = {view(inputs[0] + shift, query), view(inputs[1], keys),
+                           view(inputs[2], keys)};
+    const View out = view(data + shift, query);
+    program.run(stream, in, {&out, 1}, workspace(1 << 20));
+    return read(data + shift, static_cast<std::size_t>(out.size()));
+  };
+  for (std::int64_t length = 300; length < 304; ++length) {
+    for (const std::int64_t shift : {0, 4}) run(known, length, shift, by_class);
+  }
+  int by_known_kernels = 0;
+  for (const std::int64_t shift : {0, 4, 1, 64, 68, 7, 2}) {
+    for (std::int64_t length = 310; length < 314; ++length) {
+      const std::uint64_t planned = plans();
+      const std::vector<float> got = run(known, length, shift, by_class);
+      by_known_kernels += plans() == planned ? 1 : 0;
+      EXPECT_EQ(got, run(parse_program("q", "sum(softmax(sum(q * k, -1) * 0.1, -2) * v, -2)"),
+                         length, shift, by_plan))
+          << length << ", " << shift;
+    }
+  }
+  EXPECT_GE(by_known_kernels, 8);
+}
+
 TEST_P(ProgramClasses, NothingIsKept) {
   const Form form{"f", "a = softmax(x, -1); a / sum(a, 0)", {{-1, -2}}, {{-1, -2}}};
   const Program program = parse_program(form.name, form.text);
