@@ -18,7 +18,12 @@ void pack_values(std::span<const Parameter> parameters, const Layout& layout,
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const Parameter& parameter = parameters[p];
     std::byte* const to = block + offsets[p];
-    const auto put_index = [&](std::int64_t value) { std::memcpy(to, &value, parameter.bytes); };
+    const auto put_index = [&](std::int64_t value) {
+      // Nothing is called to copy a constant number of bytes.
+      if (parameter.bytes == 8) return void(std::memcpy(to, &value, 8));
+      if (parameter.bytes == 4) return void(std::memcpy(to, &value, 4));
+      std::memcpy(to, &value, parameter.bytes);
+    };
     const auto put_divisor = [&](std::int64_t value) {
       if (parameter.bytes == 8) return put_index(value);
       // Along an axis without elements nothing is divided.

@@ -166,6 +166,8 @@ ReduceSpace reduce_space(const TypedGraph& graph, std::span<const Dims> shapes) 
     }
   }
   space.passes = passes_of(graph, shapes, space);
+  space.gives_places = std::ranges::any_of(
+      graph.nodes, [](const TypedNode& node) { return is_arg_reduction(node.op); });
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     const Dims& shape = shapes[graph.outputs[i]];
     if (!same_but_for_ones_in_front(shape, space.shape) &&

@@ -18,13 +18,14 @@ namespace kiln::fusion {
 struct ReduceSpace {
   Dims shape;
   std::vector<bool> reduced;
-  std::string conflict;      ///< why one kernel cannot compute the graph; else empty
-  int reductions = 0;        ///< in the graph
-  int passes = 1;            ///< over the elements of a row: until the last reduction is known, and
-                             ///< one that stores what depends on reductions
-  std::int64_t splits = 1;   ///< parts of each row, with a result for each: a split reduction
-  Dims row_shape() const;    ///< `shape` with size one along the reduced axes
-  Dims split_shape() const;  ///< the results': row_shape() with `splits` along one axis
+  std::string conflict;     ///< why one kernel cannot compute the graph; else empty
+  int reductions = 0;       ///< in the graph
+  int passes = 1;           ///< over the elements of a row: until the last reduction is known, and
+                            ///< one that stores what depends on reductions
+  std::int64_t splits = 1;  ///< parts of each row, with a result for each: a split reduction
+  bool gives_places = false;  ///< a reduction gives where in a row an element is
+  Dims row_shape() const;     ///< `shape` with size one along the reduced axes
+  Dims split_shape() const;   ///< the results': row_shape() with `splits` along one axis
 };
 
 /// The longest of the axes that are reduced from `from` to `to`, which a split reduction splits: it

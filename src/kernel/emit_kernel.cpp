@@ -47,11 +47,6 @@ void check_not_packed(const TypedFunction& function, std::span<const fusion::Ope
                           operand_names(function.graph)[index], name(packed->dtype)));
 }
 
-bool gives_places(const fusion::TypedGraph& graph) {
-  return std::ranges::any_of(
-      graph.nodes, [](const fusion::TypedNode& node) { return fusion::is_arg_reduction(node.op); });
-}
-
 // The layout of each form.
 struct Planning {
   fusion::Layout operator()(const ElementwiseForm&) const {
@@ -65,8 +60,7 @@ struct Planning {
     }
     check_not_packed(function, operands);
     return fusion::plan_rows(rows.space, shape, operands, rows.row_invariant,
-                             gives_places(function.graph), target.backend, target.rows,
-                             function.bounds);
+                             rows.space.gives_places, target.backend, target.rows, function.bounds);
   }
 
   fusion::Layout operator()(const ScanForm& scan) const {

@@ -25,6 +25,7 @@ constexpr int kBytesAhead = 128;    // that a thread loads before it computes
 
 using Axis = MergedAxis;
 using Axes = ScratchVector<Axis>;
+using OperandList = ShortList<std::size_t, 8>;
 
 class AttentionPlanner {
  public:
@@ -38,9 +39,7 @@ class AttentionPlanner {
     reserve_operands(layout_, operands_.size());
     layout_.split_strides.reserve(operands_.size());
     layout_.indexed.reserve(operands_.size());
-    key_ = axis_of(space_.nodes.key);
-    depth_ = axis_of(space_.nodes.depth);
-    value_ = axis_of(space_.value_axis());
+    find_rows();
     plan_lanes();
     plan_queries();
     add_work_items();
@@ -53,22 +52,34 @@ class AttentionPlanner {
   AttentionSchedule& own() { return layout_.schedule.attention; }
   bool is_host() const { return backend_ == Backend::host; }
 
-  Axis axis_of(std::size_t k) const {
-    Axis axis{shape_[k], {}, {k}};
-    axis.strides.reserve(operands_.size());
-    for (const Operand& operand : operands_) axis.strides.push_back(operand.strides[k]);
-    return axis;
+  std::int64_t depth_stride(const Operand& operand) const {
+    return operand.strides[space_.nodes.depth];
+  }
+  std::int64_t value_stride(const Operand& operand) const {
+    return operand.strides[space_.value_axis()];
   }
 
-  // Whether an operand differs along an axis, or the value that says where it is does.
-  bool moves_along(std::size_t i, const Axis& axis) const {
-    return axis.strides[i] != 0 || differs_along(axis, operands_[i].index_operands);
+  // -- Operands
+
+  // Whether one of some operands, as bits, moves along an axis of the call.
+  bool any_moves(std::uint64_t operands, std::size_t axis) const {
+    for (; operands != 0; operands &= operands - 1) {
+      const auto i = static_cast<std::size_t>(std::countr_zero(operands));
+      if (i < operands_.size() && operands_[i].strides[axis] != 0) return true;
+    }
+    return false;
   }
 
-  // An array of a row for each key.
-  bool has_rows(std::size_t i, const Axis& along) const {
-    return !operands_[i].iota && !operands_[i].output && moves_along(i, key_) &&
-           along.strides[i] != 0;
+  // Arrays of a row for each key, along the depth and along the values' elements.
+  void find_rows() {
+    const std::size_t key = space_.nodes.key;
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      const Operand& operand = operands_[i];
+      if (operand.iota || operand.output) continue;
+      if (operand.strides[key] == 0 && !any_moves(operand.index_operands, key)) continue;
+      if (depth_stride(operand) != 0) deep_rows_.push_back(i);
+      if (value_stride(operand) != 0) wide_rows_.push_back(i);
+    }
   }
 
   // -- Threads
@@ -77,8 +88,8 @@ class AttentionPlanner {
     AttentionSchedule& attention = own();
     attention.tile = static_cast<int>(kAttentionTile);
     attention.threads = 1;
-    attention.keys = lanes_along(depth_);
-    attention.values = lanes_along(value_);
+    attention.keys = lanes_along(space_.nodes.depth, deep_rows_);
+    attention.values = lanes_along(space_.value_axis(), wide_rows_);
     if (is_host()) return;
     const int most = std::max(attention.keys.threads, attention.values.threads);
     attention.threads = std::clamp(most * kRowsAtOnce, kLeastThreads, kMostBlockThreads);
@@ -86,27 +97,27 @@ class AttentionPlanner {
       lanes->threads = std::max(lanes->threads, attention.threads / attention.tile);
       lanes->vectors = parts(lanes->extent, lanes->width * lanes->threads);
     }
-    const bool all_keys = load_together(attention.keys, depth_);
-    const bool all_values = load_together(attention.values, value_);
+    const bool all_keys = load_together(attention.keys, deep_rows_);
+    const bool all_values = load_together(attention.values, wide_rows_);
     loads_whole_tile_ = all_keys && all_values;
   }
 
   static int parts(int size, int part) { return (size + part - 1) / part; }
 
-  AttentionLanes lanes_along(const Axis& axis) const {
+  // Of rows along an axis; `rows`: the operands that have such.
+  AttentionLanes lanes_along(std::size_t axis, const OperandList& rows) const {
     AttentionLanes lanes;
-    lanes.extent = static_cast<int>(axis.size);
+    lanes.extent = static_cast<int>(shape_[axis]);
     if (is_host()) {
       lanes.width = lanes.extent;
       return lanes;
     }
     int narrowest = 0;
     bool gathered = false;
-    for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (!has_rows(i, axis)) continue;
+    for (const std::size_t i : rows) {
       const int own = bits(operands_[i].dtype);
       narrowest = narrowest == 0 ? own : std::min(narrowest, own);
-      gathered = gathered || axis.strides[i] != 1;
+      gathered = gathered || operands_[i].strides[axis] != 1;
     }
     const auto shared_by = [&](int each) {
       const int wanted = parts(lanes.extent, each);
@@ -123,11 +134,9 @@ class AttentionPlanner {
   }
 
   // How many keys' rows a thread loads before it computes, and whether that is all of a tile.
-  bool load_together(AttentionLanes& lanes, const Axis& along) {
+  bool load_together(AttentionLanes& lanes, const OperandList& rows) {
     int bytes = 1;
-    for (std::size_t i = 0; i < operands_.size(); ++i) {
-      if (has_rows(i, along)) bytes += lanes.lanes() * bits(operands_[i].dtype) / 8;
-    }
+    for (const std::size_t i : rows) bytes += lanes.lanes() * bits(operands_[i].dtype) / 8;
     const int each = own().tile * lanes.threads / own().threads;
     lanes.together = std::min(each, static_cast<int>(std::bit_floor(static_cast<unsigned>(
                                         std::max(1, (kBytesAhead + lanes.lanes()) / bytes)))));
@@ -146,14 +155,7 @@ class AttentionPlanner {
     for (std::size_t k = 0; k + 1 < shape_.size(); ++k) {
       const bool inner = k == space_.nodes.key || k == space_.nodes.depth;
       if (inner || shape_[k] == 1) continue;
-      Axis axis = axis_of(k);
-      bool moves = std::ranges::any_of(
-          bounds_, [&](const AxisBound& bound) { return differs_along(axis, bound.operands); });
-      for (std::size_t i = 0; i < operands_.size() && !moves; ++i) {
-        moves = (axis.strides[i] != 0 && (has_rows(i, depth_) || has_rows(i, value_))) ||
-                differs_along(axis, operands_[i].index_operands);
-      }
-      (moves ? outer : shared).push_back(std::move(axis));
+      add_axis(moves_along(k) ? outer : shared, shape_, k, operands_);
     }
     outer = merge(std::move(outer));
     shared = merge(std::move(shared));
@@ -170,27 +172,45 @@ class AttentionPlanner {
     own().prefetch = loads_whole_tile_ && own().queries() * lanes <= kPrefetchLanes;
     axes_ = std::move(outer);
     axes_.reserve(axes_.size() + group.size() + 3);
-    axes_.insert(axes_.end(), group.begin(), group.end());
-    for (const Axis* const axis : {&key_, &depth_, &value_}) axes_.push_back(*axis);
+    std::ranges::move(group, std::back_inserter(axes_));
+    for (const std::size_t k : {space_.nodes.key, space_.nodes.depth, space_.value_axis()}) {
+      add_axis(axes_, shape_, k, operands_);
+    }
+  }
+
+  // Whether keys or values move along an axis of the call, or their end, or places.
+  bool moves_along(std::size_t k) const {
+    for (const OperandList* const rows : {&deep_rows_, &wide_rows_}) {
+      for (const std::size_t i : *rows) {
+        if (operands_[i].strides[k] != 0) return true;
+      }
+    }
+    std::uint64_t deciding = 0;
+    for (const AxisBound& bound : bounds_) deciding |= bound.operands;
+    for (const Operand& operand : operands_) deciding |= operand.index_operands;
+    return any_moves(deciding, k);
   }
 
   // Takes the innermost axes, or a part of one, of at most so many queries together.
   Axes take_group(Axes& shared, std::int64_t most) {
     Axes group;
+    group.reserve(own().group.size());
     while (!shared.empty() && group.size() < own().group.size()) {
-      Axis rest = shared.back();
+      Axis& rest = shared.back();
       std::int64_t together = std::min(most, rest.size);
       while (rest.size % together != 0) --together;
       if (together == 1) break;
       most /= together;
+      if (together == rest.size) {
+        group.insert(group.begin(), std::move(rest));
+        shared.pop_back();
+        continue;
+      }
       Axis part = rest;
       part.size = together;
-      group.insert(group.begin(), part);
-      shared.pop_back();
-      if (together == rest.size) continue;
+      group.insert(group.begin(), std::move(part));
       rest.size /= together;
       for (std::int64_t& stride : rest.strides) stride *= together;
-      shared.push_back(rest);
       break;
     }
     return group;
@@ -207,14 +227,15 @@ class AttentionPlanner {
     for (std::size_t k = 0; k + inner < axes_.size(); ++k) units *= axes_[k].size;
     own().split = space_.splits > 1;
     layout_.splits = space_.splits;
-    layout_.reduced = key_.size;
-    layout_.vectors = (key_.size + own().tile - 1) / own().tile;
+    const std::int64_t keys = shape_[space_.nodes.key];
+    layout_.reduced = keys;
+    layout_.vectors = (keys + own().tile - 1) / own().tile;
     layout_.rows = units;
     layout_.units = units * space_.splits;
     layout_.work_items = static_cast<std::uint64_t>(layout_.units);
     schedule.wide_index =
         needs_wide_index(axes_, operands_, layout_.work_items, own().values.extent) ||
-        key_.size >= std::int64_t{1} << 30;
+        keys >= std::int64_t{1} << 30;
     layout_.axes.reserve(axes_.size());
     for (const Axis& axis : axes_) layout_.axes.push_back(axis.from);
     schedule.bounds = bounded_axes(axes_, bounds_);
@@ -223,21 +244,19 @@ class AttentionPlanner {
   void add_operands() {
     for (std::size_t i = 0; i < operands_.size(); ++i) {
       OperandSchedule& operand = layout_.schedule.operands.emplace_back();
-      const bool deep = depth_.strides[i] != 0;
-      const bool wide = value_.strides[i] != 0;
-      const auto is_unit = [&](const Axis& axis) {
-        return axis.strides[i] == 0 || axis.strides[i] == 1;
-      };
-      const bool vectors = (deep || wide) && is_unit(depth_) && is_unit(value_);
+      const bool deep = depth_stride(operands_[i]) != 0;
+      const bool wide = value_stride(operands_[i]) != 0;
+      const auto is_unit = [](std::int64_t stride) { return stride == 0 || stride == 1; };
+      const bool vectors = (deep || wide) && is_unit(depth_stride(operands_[i])) &&
+                           is_unit(value_stride(operands_[i]));
       operand.access = vectors        ? Access::contiguous
                        : deep || wide ? Access::strided
                                       : Access::broadcast;
       operand.alignment = std::max(1, bits(operands_[i].dtype) / 8);
       operand.indexing = operands_[i].indexed.exists() ? Indexing::row : Indexing::none;
       if (!is_host() && vectors) operand.alignment = alignment(i, deep, wide);
-      for (std::size_t k = 0; k < axes_.size(); ++k) {
-        if (axes_[k].strides[i] != 0) operand.outer_axes |= std::uint64_t{1} << k;
-      }
+      operand.outer_axes = outer_axes_of(axes_, i);
+      if (wide) operand.outer_axes |= std::uint64_t{1} << (axes_.size() - 1);
       layout_.offsets.push_back(operands_[i].offset);
       layout_.split_strides.push_back(operands_[i].split_stride);
       layout_.indexed.push_back(operands_[i].indexed);
@@ -245,17 +264,14 @@ class AttentionPlanner {
   }
 
   int alignment(std::size_t i, bool deep, bool wide) {
-    int least = kRowVectorBits / 8;
     const Operand& operand = operands_[i];
     std::int64_t strides = operand.split_stride;
     for (std::size_t k = 0; k + 2 < axes_.size(); ++k) strides |= axes_[k].strides[i];
-    if (deep) {
-      least = std::min(least, alignment_of(operand, operand.offset, strides, own().keys.width));
-    }
-    if (wide) {
-      least = std::min(least, alignment_of(operand, operand.offset, strides, own().values.width));
-    }
-    return least;
+    const auto least = [&](int width) {
+      return alignment_of(operand, operand.offset, strides, width);
+    };
+    const int most = kRowVectorBits / 8;
+    return std::min(deep ? least(own().keys.width) : most, wide ? least(own().values.width) : most);
   }
 
   const AttentionSpace& space_;
@@ -264,10 +280,9 @@ class AttentionPlanner {
   const Backend backend_;
   const std::span<const AxisBound> bounds_;
   Layout layout_;
+  OperandList deep_rows_;
+  OperandList wide_rows_;
   bool loads_whole_tile_ = false;
-  Axis key_;
-  Axis depth_;
-  Axis value_;
   Axes axes_;
 };
 

@@ -29,19 +29,12 @@ constexpr std::int64_t kFilled = 1 << 17;  // threads
 using Axis = MergedAxis;
 
 // One pass, whose results are all that is stored, be it at places that data says.
-bool is_product(const TypedGraph& graph, const Dims& shape, std::span<const Operand> operands,
+bool is_product(const ReduceSpace& space, const Dims& shape, std::span<const Operand> operands,
                 const std::vector<bool>& row_invariant) {
+  if (space.passes > 1 || space.gives_places) return false;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].output && (!row_invariant[i] || is_packed(operands[i].dtype))) return false;
     if (!operands[i].output && operands[i].indexed.exists()) return false;
-  }
-  ScratchVector<bool> after(graph.nodes.size(), false);
-  for (std::size_t id = 0; id < graph.nodes.size(); ++id) {
-    const TypedNode& node = graph.nodes[id];
-    for (const NodeId operand : node.inputs()) after[id] = after[id] || after[operand];
-    if (!is_reduction(node.op)) continue;
-    if (after[id] || is_arg_reduction(node.op)) return false;
-    after[id] = true;
   }
   return std::ranges::none_of(shape, [](std::int64_t size) { return size == 0; });
 }
@@ -224,7 +217,7 @@ std::optional<Layout> plan_products(const TypedGraph& graph, const ReduceSpace& 
                                     const Dims& shape, std::span<const Operand> operands,
                                     const std::vector<bool>& row_invariant, Backend backend,
                                     bool tiles) {
-  if (!is_product(graph, shape, operands, row_invariant)) return std::nullopt;
+  if (!is_product(space, shape, operands, row_invariant)) return std::nullopt;
   const std::size_t weights = largest(operands, shape);
   ScratchVector<Axis> outer = axes_where(space, shape, operands, false);
   ScratchVector<Axis> reduced = axes_where(space, shape, operands, true);

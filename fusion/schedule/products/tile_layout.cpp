@@ -14,6 +14,7 @@ constexpr std::int64_t kMinRows = 64;
 constexpr std::int64_t kMostRowElements = std::int64_t{1} << 30;  // of a row; and rows
 constexpr int kChunk = 8;                                         // elements of x in 16 bytes
 constexpr int kWordBits = 128;
+constexpr int kMostWeightBits = 8;
 constexpr int kRegisterLanes = 16;
 constexpr std::int64_t kMaxRowBits = 16384;  // of a row: two tiles are 64 KiB, which all GPUs have
 constexpr std::int64_t kMaxSmemElements = 16384;  // of x: 32 of the 48 KiB of a block
@@ -161,6 +162,10 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
       length_of(reduced) > kMostRowElements) {
     return;
   }
+  const bool may_be_weights = std::ranges::any_of(operands, [](const Operand& operand) {
+    return !operand.output && bits(operand.dtype) <= kMostWeightBits;
+  });
+  if (!may_be_weights) return;
   Schedule trial = layout.schedule;
   trial.products.tiles.vectors_per_group = 4;
   trial.width = kWordBits / 4;
