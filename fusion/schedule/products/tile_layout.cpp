@@ -216,13 +216,15 @@ void choose_tiles(const TypedGraph& graph, std::span<const Operand> operands,
   }
 }
 
-// As measured on an H200 with rows of 4096 weights, and on an H100 with rows of 14336: one
-// persistent block on each multiprocessor, of sixteen waves or as many whole teams as that. The
-// waves of a team share a tile of eight rows: four where rows have 4096 weights. Weights that are
-// loaded before the PDL wait delay x; that pays for a team with one tile, which has nothing else to
-// load, and with so many that it catches up: not with two.
+// As measured on an H200 with rows of 4096 weights, and on an H100 with rows of 14336: persistent
+// blocks of sixteen waves on each multiprocessor, or of as many whole teams as that. The waves of a
+// team share a tile of eight rows: four where rows have 4096 weights. If teams take several tiles,
+// half of them are a block each: one kernel's blocks end, and the next one's begin to load, while
+// the other half still multiplies. Weights that are loaded before the PDL wait delay x; that pays
+// for a team with one tile, which has nothing else to load, and with so many that it catches up:
+// not with two. More than one tile of each team in flight delays x too, and pays nowhere, nor do
+// prefetches into the L2 cache.
 void map_split_k_tiles(Layout& layout, std::int64_t batches) {
-  constexpr std::int64_t kPersistentBlocks = 132;
   constexpr std::int64_t kTile = 8;  // rows
   constexpr int kSteps = 4;
   Schedule& schedule = layout.schedule;
@@ -230,17 +232,22 @@ void map_split_k_tiles(Layout& layout, std::int64_t batches) {
   schedule.products.rows = kTile;
   schedule.reduction.threads = 32;
   const std::int64_t parts = layout.vectors / kPartVectors;
-  const std::int64_t teams = kSplitWaves / parts;
-  schedule.reduction.rows = static_cast<int>(teams * parts);
+  const std::int64_t teams = kSplitWaves / parts;  // of a multiprocessor
   tiles.steps = kSteps;
   tiles.sets = static_cast<int>(layout.vectors / (4 * kSteps));
   tiles.whole = tiles.x_in_smem = true;
   const std::int64_t count = (layout.rows * tiles.sums + kTile - 1) / kTile;
-  layout.row_blocks = std::min(count, std::max<std::int64_t>(1, kPersistentBlocks / batches));
-  const std::int64_t at_once = teams * layout.row_blocks;
+  const auto blocks_of = [&](std::int64_t together) {
+    const std::int64_t most = kProcessors * together / batches;
+    return std::min(count, std::max<std::int64_t>(1, most));
+  };
+  const std::int64_t at_once = teams * blocks_of(1);
   tiles.single_tile = count <= at_once;
+  const std::int64_t together = !tiles.single_tile && teams % 2 == 0 ? 2 : 1;
+  layout.row_blocks = blocks_of(together);
+  schedule.reduction.rows = static_cast<int>(teams / together * parts);
   tiles.weights_before_pdl_wait = tiles.single_tile || count > 2 * at_once;
-  tiles.min_blocks = 1;
+  tiles.min_blocks = static_cast<int>(together);
   layout.work_items = static_cast<std::uint64_t>(layout.row_blocks * batches);
 }
 
