@@ -21,15 +21,29 @@ KILN_FN const T* element_at(const T* data, Index row, Index column, Stride colum
 #if KILN_HOST
 
 // Narrow elements take a word each, for transposes in words.
-template <class T>
-struct alignas(sizeof(T) < 4 ? 4 : sizeof(T)) Slot {
-  T value;
+template <class T, int Bytes = sizeof(T)>
+struct Slot {
+  using Type = T;
+  static inline __attribute__((always_inline)) T of(T element) { return element; }
+  static inline __attribute__((always_inline)) T element(T slot) { return slot; }
 };
+template <class T, class Bits>
+struct WordSlot {
+  using Type = u32;
+  static inline __attribute__((always_inline)) u32 of(T element) { return bit_cast<Bits>(element); }
+  static inline __attribute__((always_inline)) T element(u32 slot) {
+    return bit_cast<T>(Bits(slot));
+  }
+};
+template <class T>
+struct Slot<T, 1> : WordSlot<T, u8> {};
+template <class T>
+struct Slot<T, 2> : WordSlot<T, u16> {};
 
 // Aligned to cache lines.
 template <class T, int Rows, int Columns, int Vector>
 struct Tile {
-  alignas(64) Slot<T> at[Rows][Columns];
+  alignas(64) typename Slot<T>::Type at[Rows][Columns];
 };
 
 // Transposes eight by eight words.
@@ -90,38 +104,42 @@ KILN_FN void fill(Tile<T, Rows, Columns, Vector>& tile, const T* data, Index top
                   Index rows, Index size, Stride stride) {
   const int height = int(rows - top < Rows ? rows - top : Rows);
   const int width = int(size - left < Columns ? size - left : Columns);
+  using Word = typename Slot<T>::Type;
+  // Blocks of words are transposed at a time, of which the last ones are filled up.
+  constexpr int kTogether = sizeof(Word) == 4 ? 8 : 1;
+  const int whole_height = (height + kTogether - 1) / kTogether * kTogether;
+  const int whole_width = (width + kTogether - 1) / kTogether * kTogether;
   // Every cache line is read once, before other operands that map to the same cache sets evict it.
-  alignas(64) T lines[Columns][Rows];
+  alignas(64) Word lines[Columns][Rows];
   for (int column = 0; column < width; ++column) {
     const T* from = element_at(data, top, left + column, stride);
     prefetch<Rows>(from, i64(kPrefetched) * stride);
     if (height == Rows)
-      __builtin_memcpy(lines[column], from, sizeof lines[0]);
+      for (int row = 0; row < Rows; ++row) lines[column][row] = Slot<T>::of(from[row]);
     else
-      for (int row = 0; row < height; ++row) lines[column][row] = from[row];
+      for (int row = 0; row < height; ++row) lines[column][row] = Slot<T>::of(from[row]);
+    for (int row = height; row < whole_height; ++row) lines[column][row] = Word();
   }
-  constexpr int kTogether = 8;
-  int transposed = 0;
-  if (sizeof(T) == 4 && height == Rows) {
-    for (; transposed + kTogether <= width; transposed += kTogether) {
-      for (int row = 0; row < Rows; row += kTogether) {
-        transpose_words(reinterpret_cast<const u8*>(&lines[transposed][row]), sizeof lines[0],
-                        reinterpret_cast<u8*>(&tile.at[row][transposed]), sizeof tile.at[0]);
+  for (int column = width; column < whole_width; ++column) {
+    for (int row = 0; row < whole_height; ++row) lines[column][row] = Word();
+  }
+  for (int row = 0; row < whole_height; row += kTogether) {
+    for (int column = 0; column < whole_width; column += kTogether) {
+      if constexpr (kTogether == 1) {
+        tile.at[row][column] = lines[column][row];
+      } else {
+        transpose_words(reinterpret_cast<const u8*>(&lines[column][row]), sizeof lines[0],
+                        reinterpret_cast<u8*>(&tile.at[row][column]), sizeof tile.at[0]);
       }
-    }
-  }
-  for (int row = 0; row < height; ++row) {
-    for (int column = transposed; column < width; ++column) {
-      tile.at[row][column].value = lines[column][row];
     }
   }
 }
 
 template <class T>
 struct TileRow {
-  const Slot<T>* start;
-  inline __attribute__((always_inline)) const T& operator[](int lane) const {
-    return start[lane].value;
+  const typename Slot<T>::Type* start;
+  inline __attribute__((always_inline)) T operator[](int lane) const {
+    return Slot<T>::element(start[lane]);
   }
 };
 template <int Lanes, class T, int Rows, int Columns, int Vector, class Index>

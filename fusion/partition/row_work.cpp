@@ -57,8 +57,8 @@ bool RowWork::is_out_of_bounds() const {
   return again > kMost * once + kFew;
 }
 
-RowWork row_work(const TypedGraph& graph, const std::vector<bool>& row_invariant) {
-  // The roots of each pass: what reductions of that pass reduce.
+std::vector<std::vector<NodeId>> pass_roots(const TypedGraph& graph,
+                                            const std::vector<bool>& row_invariant) {
   std::vector<std::vector<NodeId>> roots(1);
   std::vector<std::size_t> after(graph.nodes.size(), 0);
   std::size_t last = 0;
@@ -75,6 +75,11 @@ RowWork row_work(const TypedGraph& graph, const std::vector<bool>& row_invariant
   }
   roots.resize(last + 1);
   for (const NodeId output : graph.outputs) roots[last].push_back(output);
+  return roots;
+}
+
+RowWork row_work(const TypedGraph& graph, const std::vector<bool>& row_invariant) {
+  const std::vector<std::vector<NodeId>> roots = pass_roots(graph, row_invariant);
   double bound = 0;
   for (NodeId id = 0; id < graph.nodes.size(); ++id) {
     bound += row_invariant[id] ? 0 : info(graph.nodes[id].op).cost;

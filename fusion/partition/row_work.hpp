@@ -22,7 +22,12 @@ struct RowWork {
   bool is_out_of_bounds() const;
 };
 
-/// `row_invariant` are the nodes with one element for each row. Stops as soon as the work is out of
+/// What each pass computes for: the values that its reductions reduce, and in the last one the
+/// outputs. `row_invariant` are the nodes with one element for each row.
+std::vector<std::vector<NodeId>> pass_roots(const TypedGraph& graph,
+                                            const std::vector<bool>& row_invariant);
+
+/// Stops as soon as the work is out of
 /// bounds.
 RowWork row_work(const TypedGraph& graph, const std::vector<bool>& row_invariant);
 

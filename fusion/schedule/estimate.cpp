@@ -6,6 +6,8 @@
 
 #include "fusion/graph/broadcast.hpp"
 #include "fusion/graph/op.hpp"
+#include "fusion/infer/reduce_space.hpp"
+#include "fusion/partition/row_work.hpp"
 #include "fusion/schedule/device_model.hpp"
 #include "fusion/schedule/explain.hpp"
 
@@ -18,14 +20,97 @@ double balance_of(std::string_view target) {
   return model.lanes_per_ns() / (kCopiedFraction * model.bandwidth_gbs);
 }
 
+double operations_of(const TypedNode& node, const TypedGraph& graph) {
+  const int width = node.arity == 0 ? 32 : bits(graph.nodes[node.operands[0]].dtype);
+  return info(node.op).cost * (width == 64 ? 2 : 1);
+}
+
 double operations_of(const TypedGraph& graph) {
   double total = 0;
-  for (const TypedNode& node : graph.nodes) {
-    const int width = node.arity == 0 ? 32 : bits(graph.nodes[node.operands[0]].dtype);
-    total += info(node.op).cost * (width == 64 ? 2 : 1);
-  }
+  for (const TypedNode& node : graph.nodes) total += operations_of(node, graph);
   return total;
 }
+
+// What a CPU's vectors do to read and to write an element, in operations: it has instructions for
+// f16 alone among the narrow types.
+struct Conversion {
+  double read;
+  double write;
+};
+Conversion conversion_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return {1, 1};
+    case DType::bf16: return {2, 7};
+    case DType::f8e4m3:
+    case DType::f8e5m2: return {8, 14};
+    default: return bits(dtype) < 32 ? Conversion{2, 3} : Conversion{1, 1};
+  }
+}
+
+// The operations of a CPU on each element. Every pass over a row reads its operands and computes
+// again what costs little; the rest is kept, where there is room. Of a kernel without reductions
+// only what is the same everywhere does not count.
+class HostOperations {
+ public:
+  HostOperations(const TypedGraph& graph, std::span<const Operand> operands, const Layout& layout)
+      : graph_(graph), operands_(operands), layout_(layout), kept_(graph.nodes.size(), false) {
+    std::vector<bool> invariant(graph.arguments.size(), true);
+    std::size_t argument = 0;  // inputs come first among operands, in the order of arguments
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+      if (operands[i].output || operands[i].iota) continue;
+      const OperandSchedule& own = layout.schedule.operands[i];
+      if (argument < invariant.size()) {
+        invariant[argument++] = own.row_invariant || own.access == Access::scalar;
+      }
+    }
+    invariant_ = row_invariant_nodes(graph, invariant);
+  }
+
+  double count() {
+    double total = 0;
+    for (const std::vector<NodeId>& roots : pass_roots(graph_, invariant_)) total += pass(roots);
+    for (const TypedNode& node : graph_.nodes) {
+      if (is_reduction(node.op)) total += operations_of(node, graph_);
+    }
+    for (std::size_t i = 0; i < operands_.size(); ++i) {
+      if (operands_[i].output && !layout_.schedule.operands[i].row_invariant) {
+        total += conversion_of(operands_[i].dtype).write;
+      }
+    }
+    if (layout_.schedule.scan == ScanSchedule::along) total += kRunning;
+    return total;
+  }
+
+ private:
+  static constexpr double kMostAgain = 8;  // operations of what is computed again
+  static constexpr double kRunning = 16;   // each element waits for the one before it
+
+  double pass(const std::vector<NodeId>& roots) {
+    std::vector<bool> needed(graph_.nodes.size(), false);
+    for (const NodeId root : roots) needed[root] = true;
+    double total = 0;
+    for (std::size_t id = graph_.nodes.size(); id-- > 0;) {
+      if (!needed[id] || invariant_[id]) continue;
+      if (kept_[id]) {
+        total += 1;
+        continue;
+      }
+      const TypedNode& node = graph_.nodes[id];
+      const double own =
+          node.op == Op::input ? conversion_of(node.dtype).read : operations_of(node, graph_);
+      total += own;
+      kept_[id] = own >= kMostAgain && layout_.schedule.reduction.vectors != 0;
+      for (const NodeId operand : node.inputs()) needed[operand] = true;
+    }
+    return total;
+  }
+
+  const TypedGraph& graph_;
+  std::span<const Operand> operands_;
+  const Layout& layout_;
+  std::vector<bool> invariant_;
+  std::vector<bool> kept_;  // by an earlier pass
+};
 
 // How often a kernel reads what differs within rows: once if it keeps it, or stores nothing that
 // differs there, else again for what it stores. Caches are left out of account: all rows that are
@@ -86,7 +171,9 @@ Estimate estimate(const TypedGraph& graph, const Dims& shape, std::span<const Op
     moved += (far ? own * std::min(step, sector) / width : own) * (again ? reads : 1);
   }
   Estimate result;
-  result.operations = operations_of(graph);
+  const bool on_host = layout.schedule.backend == Backend::host;
+  result.operations =
+      on_host ? HostOperations(graph, operands, layout).count() : operations_of(graph);
   if (useful == 0) return result;
   result.memory = moved / useful / in_flight(layout, operands);
   result.arithmetic = result.operations * elements / useful / balance_of(target);

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "fusion/infer/infer.hpp"
+#include "fusion/infer/reduce_space.hpp"
+#include "fusion/schedule/rows/row_layout.hpp"
 #include "fusion/text/text.hpp"
 #include "tests/fusion/schedule/operand.hpp"
 
@@ -149,6 +151,47 @@ TEST(Estimate, FallsWithArithmeticAndByTarget) {
   EXPECT_LT(estimated(heavy, 1, "sm_90").fraction_of_copy, 1);
   EXPECT_GT(estimated(heavy, 1, "gfx1030").fraction_of_copy,
             estimated(heavy, 1, "sm_90").fraction_of_copy);
+}
+
+double operations_on_host(std::string_view text, DType dtype, int passes = 0) {
+  const Graph graph = parse(text);
+  const std::vector<ArgumentType> arguments(graph.arguments().size(), {dtype, false, false});
+  const TypedGraph typed = infer(graph, arguments, {}, Rounding::once, "f");
+  ReduceSpace space;
+  space.shape = {1 << 10, 1 << 10};
+  space.reduced = {false, true};
+  space.passes = passes;
+  std::vector<Operand> operands(arguments.size(), operand(dtype, {1 << 10, 1}));
+  operands.push_back(operand(dtype, {1 << 10, 1}, true));
+  const std::vector<bool> varying(operands.size(), false);
+  const Layout layout =
+      passes == 0 ? plan_layout(space.shape, operands, Backend::host)
+                  : plan_rows(space, space.shape, operands, varying, false, Backend::host, {});
+  return estimate(typed, space.shape, operands, layout, "x86-64").operations;
+}
+
+TEST(Estimate, OfTheCpuCountsConversions) {
+  const double whole = operations_on_host("x + y", DType::f32);
+  const double half = operations_on_host("x + y", DType::f16);
+  const double brain = operations_on_host("x + y", DType::bf16);
+  const double eighth = operations_on_host("x + y", DType::f8e4m3);
+  EXPECT_EQ(whole, half);
+  EXPECT_LT(half, brain);
+  EXPECT_LT(brain, eighth);
+}
+
+TEST(Estimate, OfTheCpuCountsWhatEachPassComputes) {
+  const auto operations = [&](std::string_view text, int passes) {
+    return operations_on_host(text, DType::bf16, passes);
+  };
+  // One pass more reads and computes again; what costs much is kept from the pass before.
+  const double one = operations("x * 2 - max(x * 2, -1)", 2);
+  const double two = operations("h = x * 2 - max(x * 2, -1); h - sum(h, -1)", 3);
+  const double kept = operations("h = exp(x); h - sum(h, -1)", 2);
+  const double exponential = info(Op::exp).cost;
+  EXPECT_GT(two, one + 3);
+  EXPECT_GT(kept, exponential);
+  EXPECT_LT(kept, operations("x - sum(exp(x), -1)", 2) + exponential);
 }
 
 }  // namespace
