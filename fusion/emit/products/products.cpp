@@ -32,10 +32,9 @@ ProductEmitter::ProductEmitter(const TypedGraph& graph, const Schedule& schedule
       looked_up_(graph.nodes.size(), false) {
   rows_ = in_tiles() ? 1 : products_.rows;
   if (has_two_sums()) pairs_ = nodes_.paired_operands();
-  lanes_per_sum_ = std::max(1, std::min(4 / (rows_ * products_.columns), products_.lanes));
-  if (host()) lanes_per_sum_ = products_.lanes;
   vectors_ = takes_vectors();
-  if (vectors_) lanes_per_sum_ = 1;
+  // As many for any number of results, so that bits do not show what is computed beside.
+  lanes_per_sum_ = host() && !vectors_ ? products_.lanes : 1;
 }
 
 KernelDescription ProductEmitter::run() {

@@ -258,10 +258,7 @@ void ProductEmitter::combine(int depth) {
   for (std::size_t id = 0; id < graph_.nodes.size(); ++id) {
     const TypedNode& node = graph_.nodes[id];
     if (!nodes_.is_summed(id)) continue;
-    const std::string lane = lanes_per_sum_ == products_.lanes && !vectors_ ? "lane"
-                             : vectors_ && host()                           ? "lane % kVectorSums"
-                             : lanes_per_sum_ == 1                          ? "0"
-                                                   : fmt::format("lane % {}", lanes_per_sum_);
+    const std::string_view lane = !host() ? "0" : vectors_ ? "lane % kVectorSums" : "lane";
     const std::string sum =
         fmt::format("{}_lanes{}[{}]", names_[id], indices(every_result()), lane);
     const NodeId operand = node.operands[0];

@@ -1,6 +1,7 @@
 // Equal bits between devices: a fixed corpus through every op whose result is defined to the last
-// bit, its outputs hashed and compared with the hashes that are kept in tests/data. Whether the
-// results are right is for op_test.cpp. KILN_UPDATE_GOLDEN=1 writes the hashes anew, from the CPU.
+// bit, and reductions of such, their outputs hashed and compared with the hashes that are kept in
+// tests/data. Whether the results are right is for op_test.cpp, row_bits_test.cpp and
+// column_bits_test.cpp. KILN_UPDATE_GOLDEN=1 writes the hashes anew, from the CPU.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <xxhash.h>
@@ -129,6 +130,46 @@ struct GoldenCall {
   std::size_t arity;
 };
 
+/// What follows the tree (fusion/numerics.md) and is computed of operations that are rounded
+/// correctly.
+struct GoldenReduction {
+  std::string name;
+  std::string text;
+  Dims shape;
+};
+
+std::vector<GoldenReduction> reductions(DType dtype) {
+  constexpr std::pair<std::string_view, std::string_view> kOfRows[] = {
+      {"sum", "sum(x, -1)"},
+      {"product", "prod(1 + x * 0.03125, -1)"},
+      {"variance", "d = x - mean(x, -1); mean(d * d, -1)"},
+      {"normalised", "x / sqrt(mean(x * x, -1) + 0.5)"}};
+  std::vector<GoldenReduction> all;
+  for (const std::int64_t length : {1, 100, 256, 776, 4096, 5000, 8192}) {
+    for (const auto& [what, text] : kOfRows) {
+      all.push_back({fmt::format("rows.{}.{}.{}", what, length, name(dtype)),
+                     std::string(text),
+                     {3, length}});
+    }
+    all.push_back(
+        {fmt::format("columns.sum.{}.{}", length, name(dtype)), "sum(x, -2)", {length, 13}});
+  }
+  return all;
+}
+
+constexpr DType kReduced[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
+
+// Numbers whose sums are neither infinite nor NaN, and of which no two orders have the same.
+HostArray make_rows(DType dtype, const Dims& shape) {
+  HostArray rows = HostArray::contiguous(dtype, shape);
+  std::mt19937_64 random(static_cast<std::uint64_t>(shape[0] * 31 + shape[1]));
+  for (std::int64_t i = 0; i < rows.size(); ++i) {
+    const auto drawn = static_cast<std::int64_t>(random() % 400'001) - 200'000;
+    testing::set_bits(rows, i, encoded(static_cast<long double>(drawn) / 65'536, dtype));
+  }
+  return rows;
+}
+
 class BitEquality : public ::testing::TestWithParam<std::tuple<DeviceType, DType>> {
  protected:
   void SetUp() override {
@@ -145,6 +186,9 @@ class BitEquality : public ::testing::TestWithParam<std::tuple<DeviceType, DType
                             std::isnan(decode(testing::get_bits(inputs[1], i), dtype()));
       testing::set_bits(output, i, from_nan ? 0 : result);
     }
+    return hash_of(output);
+  }
+  static std::string hash_of(const HostArray& output) {
     return fmt::format("{:016x}", XXH3_64bits(output.bytes.data(), output.bytes.size()));
   }
 
@@ -264,12 +308,39 @@ std::vector<DType> every_dtype() {
   return dtypes;
 }
 
+class ReductionBits : public BitEquality {};
+
+TEST_P(ReductionBits, AreTheSameOnEveryDevice) {
+  const auto [device, dtype] = GetParam();
+  Hashes hashes;
+  testing::Share share(device, 4, static_cast<std::uint64_t>(dtype));
+  for (const GoldenReduction& reduction : reductions(dtype)) {
+    if (!share.next() && !updates_golden()) continue;
+    const bool whole = reduction.text.starts_with("x /");
+    Dims shape = reduction.shape;
+    if (!whole) shape[reduction.text.ends_with("-2)") ? 0 : 1] = 1;
+    std::vector<HostArray> outputs = {HostArray::contiguous(dtype, shape)};
+    const HostArray rows = make_rows(dtype, reduction.shape);
+    testing::run_on({device, 0}, parse("reduction", reduction.text), {rows}, outputs);
+    hashes[reduction.name] = hash_of(outputs[0]);
+  }
+  if (updates_golden() && device == DeviceType::cpu) update_golden(hashes);
+  const Hashes golden = read_golden();
+  for (const auto& [name, hash] : hashes) {
+    const auto wanted = golden.find(name);
+    EXPECT_TRUE(wanted != golden.end() && wanted->second == hash) << name;
+  }
+}
+
 // A hash that no test compares would say nothing, and go unnoticed.
 TEST(BitEqualityGolden, HasEveryCallAndNoOther) {
   std::vector<std::string> called;
   for (const DType dtype : every_dtype()) {
     for (const GoldenCall& call : op_calls(dtype)) called.push_back(call.name);
     for (const GoldenCall& call : cast_calls(dtype)) called.push_back(call.name);
+  }
+  for (const DType dtype : kReduced) {
+    for (const GoldenReduction& reduction : reductions(dtype)) called.push_back(reduction.name);
   }
   std::ranges::sort(called);
   std::vector<std::string> kept;
@@ -280,6 +351,11 @@ TEST(BitEqualityGolden, HasEveryCallAndNoOther) {
 INSTANTIATE_TEST_SUITE_P(Cpu, BitEquality,
                          ::testing::Combine(::testing::Values(DeviceType::cpu),
                                             ::testing::ValuesIn(every_dtype())),
+                         testing::device_and_dtype_name);
+INSTANTIATE_TEST_SUITE_P(Devices, ReductionBits,
+                         ::testing::Combine(::testing::Values(DeviceType::cpu, DeviceType::hip,
+                                                              DeviceType::cuda),
+                                            ::testing::ValuesIn(kReduced)),
                          testing::device_and_dtype_name);
 INSTANTIATE_TEST_SUITE_P(Gpu, BitEquality,
                          ::testing::Combine(::testing::Values(DeviceType::hip, DeviceType::cuda),
