@@ -34,11 +34,16 @@ void Callable::launch(const Call& call) {
   fall_back(call);
 }
 
-void Callable::fall_back(const Call& call) const {
+std::vector<KernelSpec> Callable::checked_specs(const Call& call) const {
   const CallTypes types = check_call(names(), call);
   check_overlap(names(), extents_of(call), call);
-  const std::vector<KernelSpec> kernels = specs(types);
+  std::vector<KernelSpec> kernels = specs(types);
   check_updates(names(), updates_of(kernels, call), call);
+  return kernels;
+}
+
+void Callable::fall_back(const Call& call) const {
+  const std::vector<KernelSpec> kernels = checked_specs(call);
   std::vector<UnfusedCall> unfused;
   for (const KernelSpec& spec : kernels) {
     unfused.push_back({&spec, {}});
@@ -53,6 +58,22 @@ std::shared_ptr<const Plan> Callable::plan_for(const Call& call, OnMiss on_miss)
   const Signature signature(call);
   if (auto plan = find(signature)) return plan;
   return add_plan(call, signature, on_miss);
+}
+
+std::shared_ptr<const Plan> Callable::plan_or_missing(const Call& call,
+                                                      std::vector<WantedKernel>& missing) {
+  if (when_kept(on_miss_) != OnMiss::compile) return plan_for(call);
+  try {
+    return plan_for(call, OnMiss::fail);
+  } catch (const Error& error) {
+    if (error.code() != Code::would_compile) throw;
+  }
+  jit::Backend& backend = jit::backend(call.stream.device);
+  for (const KernelSpec& spec : checked_specs(call)) {
+    EmittedKernel emitted = emit_kernel(spec, backend.target());
+    if (!emitted.is_empty()) missing.push_back({std::move(emitted.request), &backend});
+  }
+  return nullptr;
 }
 
 KernelInfo Callable::prepare(const Call& call) {

@@ -27,6 +27,9 @@ class Callable {
   }
   /// Under OnMiss::fallback it may be one of which kernels are missing.
   std::shared_ptr<const Plan> plan_for(const Call& call, OnMiss on_miss);
+  /// The same for calls that may wait for each other's kernels: where some would be compiled, the
+  /// call is checked, they are added to `missing`, and null is returned. Throws Error.
+  std::shared_ptr<const Plan> plan_or_missing(const Call& call, std::vector<WantedKernel>& missing);
   /// Serves the call without its kernels (fallback/run_unfused.hpp). Throws Error.
   void fall_back(const Call& call) const;
   /// What such a call would launch now; compiles nothing. Throws Error.
@@ -47,6 +50,8 @@ class Callable {
   virtual std::vector<KernelSpec> specs(const CallTypes& types) const = 0;
   /// Whether calls have classes (call_class.hpp).
   virtual bool has_classes() const { return false; }
+  /// After all checks of a call and its memory.
+  std::vector<KernelSpec> checked_specs(const Call& call) const;
   std::shared_ptr<const Plan> find(const Signature& signature) const;
   std::shared_ptr<const Plan> add_plan(const Call& call, const Signature& signature,
                                        OnMiss on_miss);

@@ -11,6 +11,7 @@
 #include "graph/recorded.hpp"
 #include "jit/device/dependencies.hpp"
 #include "jit/device/graph.hpp"
+#include "kernel/kernel_table.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln {
@@ -37,6 +38,13 @@ struct Recorder::Impl {
   }
 
   Stream stream() const { return {device, nullptr}; }
+
+  // What was recorded lacks no kernel then.
+  void build_missing() {
+    if (missing.size() > 1) build_together(missing);
+    for (Recorded& recorded : operations) complete(recorded, stream());
+    missing.clear();
+  }
 
   void prepare() {
     accesses.clear();
@@ -111,6 +119,7 @@ struct Recorder::Impl {
   jit::Backend& backend;
   mutable std::mutex mutex;  ///< launches and changes, which may come from different threads
   std::vector<Recorded> operations;
+  std::vector<WantedKernel> missing;  ///< of them, while they are recorded
   std::vector<jit::Access> accesses;
   std::vector<jit::Dependency> order;
   std::vector<bool> early;  ///< of each operation, whether it may begin before others have ended
@@ -127,7 +136,8 @@ std::size_t Recorder::call(const Function& function, std::span<const Argument> i
 
 std::size_t Recorder::call(std::shared_ptr<Callable> callable, std::span<const Argument> inputs,
                            std::span<const View> outputs) {
-  return impl_.add(record_call(std::move(callable), impl_.stream(), inputs, outputs));
+  return impl_.add(
+      record_call(std::move(callable), impl_.stream(), inputs, outputs, impl_.missing));
 }
 
 std::size_t Recorder::call(const Function& function, std::initializer_list<Argument> inputs,
@@ -138,7 +148,7 @@ std::size_t Recorder::call(const Function& function, std::initializer_list<Argum
 
 std::size_t Recorder::call(const Kernel& kernel, const Grid& grid,
                            std::span<const Argument> arguments) {
-  return impl_.add(record_kernel(kernel, impl_.stream(), grid, arguments));
+  return impl_.add(record_kernel(kernel, impl_.stream(), grid, arguments, impl_.missing));
 }
 
 std::size_t Recorder::call(const Kernel& kernel, const Grid& grid,
@@ -147,7 +157,7 @@ std::size_t Recorder::call(const Kernel& kernel, const Grid& grid,
 }
 
 std::size_t Recorder::copy(const Copy& copy) {
-  return impl_.add(record_copy(copy, impl_.stream()));
+  return impl_.add(record_copy(copy, impl_.stream(), impl_.missing));
 }
 
 std::size_t Recorder::fill(const View& to, std::uint8_t byte) {
@@ -164,6 +174,7 @@ Graph record(Device device, const std::function<void(Recorder&)>& body) {
   auto impl = std::make_unique<Recorder::Impl>(device);
   Recorder recorder(*impl);
   body(recorder);
+  impl->build_missing();
   impl->prepare();
   return Graph(std::move(impl));
 }

@@ -81,9 +81,13 @@ void check_copy(const Copy& copy, Device device) {
   }
 }
 
+Call call_of(const RecordedCall& recorded, const Stream& stream) {
+  return {stream, recorded.inputs, recorded.outputs};
+}
+
 // Finds the plan of the operands as they are now.
 void plan_call(RecordedCall& recorded, const Stream& stream) {
-  const Call call{stream, recorded.inputs, recorded.outputs};
+  const Call call = call_of(recorded, stream);
   recorded.plan = recorded.callable->plan_for(call);
   check_overlap(*recorded.plan, call);
 }
@@ -122,29 +126,47 @@ Work work_of(const RecordedKernel& recorded, Device device) {
 // ---- Recording ---------------------------------------------------------------------------------
 
 Recorded record_call(std::shared_ptr<Callable> callable, const Stream& stream,
-                     std::span<const Argument> inputs, std::span<const View> outputs) {
+                     std::span<const Argument> inputs, std::span<const View> outputs,
+                     std::vector<WantedKernel>& missing) {
   RecordedCall recorded{std::move(callable),
                         nullptr,
                         {inputs.begin(), inputs.end()},
                         {outputs.begin(), outputs.end()}};
-  plan_call(recorded, stream);
+  const Call call = call_of(recorded, stream);
+  recorded.plan = recorded.callable->plan_or_missing(call, missing);
+  if (recorded.plan) check_overlap(*recorded.plan, call);
   return recorded;
 }
 
 Recorded record_kernel(const Kernel& kernel, const Stream& stream, const Grid& grid,
-                       std::span<const Argument> arguments) {
+                       std::span<const Argument> arguments, std::vector<WantedKernel>& missing) {
   RecordedKernel recorded{
       kernel.shared_impl(), nullptr, grid, {arguments.begin(), arguments.end()}};
   check_arguments(*recorded.kernel, stream.device, grid, arguments);
-  recorded.loaded = &recorded.kernel->on(stream.device);
+  Kernel::Impl& own = *recorded.kernel;
+  recorded.loaded =
+      own.options.on_miss == OnMiss::compile ? own.find(stream.device) : &own.on(stream.device);
+  if (recorded.loaded == nullptr) {
+    jit::Backend& backend = jit::backend(stream.device);
+    missing.push_back({own.request(backend.target()), &backend});
+  }
   return recorded;
 }
 
-Recorded record_copy(const Copy& copy, const Stream& stream) {
+void complete(Recorded& recorded, const Stream& stream) {
+  if (auto* const call = std::get_if<RecordedCall>(&recorded)) {
+    if (!call->plan) plan_call(*call, stream);
+  } else if (auto* const kernel = std::get_if<RecordedKernel>(&recorded)) {
+    if (kernel->loaded == nullptr) kernel->loaded = &kernel->kernel->on(stream.device);
+  }
+}
+
+Recorded record_copy(const Copy& copy, const Stream& stream, std::vector<WantedKernel>& missing) {
   if (block_bytes(copy, stream.device, "Recorder::copy")) return copy;
   const CopyCall call = copy_call(copy);
   const std::array<Argument, 1> inputs = {Argument(call.views.from)};
-  return record_call(call.function.shared_impl(), stream, inputs, std::span(&call.views.to, 1));
+  return record_call(call.function.shared_impl(), stream, inputs, std::span(&call.views.to, 1),
+                     missing);
 }
 
 Recorded record_fill(const View& to, std::uint8_t byte, Device device) {

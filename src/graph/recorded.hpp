@@ -21,13 +21,13 @@ namespace kiln {
 
 struct RecordedCall {
   std::shared_ptr<Callable> callable;  ///< owns what the plan names
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Plan> plan;    ///< null until its kernels are there
   std::vector<Argument> inputs;
   std::vector<View> outputs;
 };
 struct RecordedKernel {
   std::shared_ptr<Kernel::Impl> kernel;  ///< owns `loaded`
-  const LoadedKernel* loaded = nullptr;
+  const LoadedKernel* loaded = nullptr;  ///< null until it is there
   Grid grid;
   std::vector<Argument> arguments;
 };
@@ -43,13 +43,17 @@ struct RecordedSequence {
 };
 using Recorded = std::variant<RecordedCall, RecordedKernel, Copy, RecordedFill, RecordedSequence>;
 
-// Checked, with its kernel found or made. Each throws what the call itself would throw.
+// Checked, with its kernel found. Each throws what the call itself would throw. Kernels that would
+// be compiled are added to `missing`: when they have been built together, complete() finds them.
 Recorded record_call(std::shared_ptr<Callable> callable, const Stream& stream,
-                     std::span<const Argument> inputs, std::span<const View> outputs);
+                     std::span<const Argument> inputs, std::span<const View> outputs,
+                     std::vector<WantedKernel>& missing);
 Recorded record_kernel(const Kernel& kernel, const Stream& stream, const Grid& grid,
-                       std::span<const Argument> arguments);
+                       std::span<const Argument> arguments, std::vector<WantedKernel>& missing);
 /// A block of bytes, or the call that copies.
-Recorded record_copy(const Copy& copy, const Stream& stream);
+Recorded record_copy(const Copy& copy, const Stream& stream, std::vector<WantedKernel>& missing);
+/// Makes what it lacks. Throws Error.
+void complete(Recorded& recorded, const Stream& stream);
 Recorded record_fill(const View& to, std::uint8_t byte, Device device);
 Recorded record_sequence(std::string_view name, Device device, std::span<const View> reads,
                          std::span<const View> writes, std::function<void(const Stream&)> body);

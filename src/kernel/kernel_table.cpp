@@ -525,6 +525,21 @@ KernelResult KernelTable::load(jit::Backend* backend, const Task& task, BuildRes
   return result;
 }
 
+void build_together(std::span<const WantedKernel> wanted) {
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::size_t left = wanted.size();
+  const KernelTable::Done done = [&](const KernelResult&) {
+    const std::lock_guard lock(mutex);
+    if (--left == 0) arrived.notify_one();
+  };
+  KernelTable& table = KernelTable::instance();
+  const std::vector<KernelTable::Done> all(wanted.size(), done);
+  for (const KernelTable::Ticket& ticket : table.request(wanted, all)) table.raise_priority(ticket);
+  std::unique_lock lock(mutex);
+  arrived.wait(lock, [&] { return left == 0; });
+}
+
 std::shared_ptr<jit::Kernel> load_kernel(jit::Backend& backend, const KernelRequest& request,
                                          KernelInfo& info) {
   KernelTable& table = KernelTable::instance();

@@ -151,6 +151,10 @@ class KernelTable {
   std::uint64_t next_number_ = 1;
 };
 
+/// Builds those that are not loaded side by side, as fast as calls would, and waits for them. What
+/// becomes of each, the call that wants it finds out.
+void build_together(std::span<const WantedKernel> wanted);
+
 /// The kernel of a call: from the table, the cache or, as far as `Options::on_miss` allows it, the
 /// compiler. Fills in `info`'s entry, key, cache and compile_ms. Null under OnMiss::fallback where
 /// it is missing. Safe on any thread.

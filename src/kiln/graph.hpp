@@ -29,8 +29,8 @@ namespace kiln {
 class Graph;
 
 /// Records operations in the order in which they would run one after the other. Each returns its
-/// number. Nothing runs; kernels that are not ready are compiled (or not: Options::on_miss). Only
-/// for the thread that records.
+/// number. Nothing runs; kernels that are not ready are compiled side by side when all has been
+/// recorded (or not: Options::on_miss). Only for the thread that records.
 class Recorder {
  public:
   /// A call of a fused function; checked as Function's own call is. It is one operation, also where

@@ -212,20 +212,23 @@ void Program::record(Recorder& recorder, Device device, std::span<const Argument
   const Stream stream{device, nullptr};
   const Call call{stream, inputs, outputs};
   const auto plan = impl_->plan_for(call);
-  const ReadyProgram& ready = plan->ready(call, when_kept(impl_->definition().options.on_miss));
+  const OnMiss on_miss = when_kept(impl_->definition().options.on_miss);
+  // Else the recorder compiles what is missing beside what others record.
+  if (on_miss != OnMiss::compile) plan->ready(call, on_miss);
+  const ReadyProgram ready(impl_->definition(), plan->plan(), call);
   ready.check(call, workspace);
   std::vector<void*> memories(ready.memory_count());
   ready.find_memories(call, workspace, memories);
   for (std::size_t k = 0; k < ready.steps().size(); ++k) {
     const ReadyProgram::Step& step = ready.steps()[k];
     const std::vector<View> results = placed_views(step.outputs, memories);
-    if (step.plan) {
+    if (const auto& kernel = plan->plan().steps[k].kernel) {
       std::vector<Argument> arguments;
       for (const PlacedOperands::Place& place : step.inputs) {
         arguments.push_back(place.scalar ? place.argument(inputs)
                                          : Argument(placed_view(place, memories)));
       }
-      recorder.call(plan->plan().steps[k].kernel, arguments, results);
+      recorder.call(kernel, arguments, results);
       continue;
     }
     const std::vector<View> reads = placed_views(step.inputs, memories);

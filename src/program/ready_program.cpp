@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <iterator>
 #include <memory_resource>
 #include <optional>
@@ -127,33 +126,11 @@ KernelInfo info_of_all(const Definition& definition, std::vector<KernelInfo> ker
   return info;
 }
 
-// Compiles those kernels side by side; what becomes of them, the calls that want them find out.
-void compile_together(std::span<const KernelSpec> specs, jit::Backend& backend) {
-  std::vector<WantedKernel> wanted;
-  for (const KernelSpec& spec : specs) {
-    EmittedKernel emitted = emit_kernel(spec, backend.target());
-    if (!emitted.is_empty()) wanted.push_back({std::move(emitted.request), &backend});
-  }
-  std::mutex mutex;
-  std::condition_variable arrived;
-  std::size_t left = wanted.size();
-  const KernelTable::Done done = [&](const KernelResult&) {
-    const std::lock_guard lock(mutex);
-    if (--left == 0) arrived.notify_one();
-  };
-  KernelTable& table = KernelTable::instance();
-  const std::vector<KernelTable::Done> all(wanted.size(), done);
-  for (const KernelTable::Ticket& ticket : table.request(wanted, all)) table.raise_priority(ticket);
-  std::unique_lock lock(mutex);
-  arrived.wait(lock, [&] { return left == 0; });
-}
-
 }  // namespace
 
 // ---- Making it ready ---------------------------------------------------------------------------
 
-ReadyProgram::ReadyProgram(const Definition& definition, const ProgramPlan& plan, const Call& call,
-                           OnMiss on_miss)
+ReadyProgram::ReadyProgram(const Definition& definition, const ProgramPlan& plan, const Call& call)
     : definition_(definition), plan_(plan) {
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
     Read read;
@@ -170,6 +147,11 @@ ReadyProgram::ReadyProgram(const Definition& definition, const ProgramPlan& plan
     std::ranges::transform(step.outputs, std::back_inserter(ready.outputs), place);
     steps_.push_back(std::move(ready));
   }
+}
+
+ReadyProgram::ReadyProgram(const Definition& definition, const ProgramPlan& plan, const Call& call,
+                           OnMiss on_miss)
+    : ReadyProgram(definition, plan, call) {
   // Looked up first, so that what is missing is compiled together.
   const bool compiles = on_miss == OnMiss::compile;
   std::vector<std::size_t> missing;
@@ -191,11 +173,14 @@ ReadyProgram::ReadyProgram(const Definition& definition, const ProgramPlan& plan
   if (!compiles && error) throw Error(*error);
   if (missing.size() > 1) {
     const CallTypes types = types_of(call);
-    std::vector<KernelSpec> specs;
+    jit::Backend& backend = jit::backend(call.stream.device);
+    std::vector<WantedKernel> wanted;
     for (const std::size_t k : missing) {
-      specs.push_back(plan.steps[k].kernel->spec(step_types(plan, plan.steps[k], types)));
+      const KernelSpec spec = plan.steps[k].kernel->spec(step_types(plan, plan.steps[k], types));
+      EmittedKernel emitted = emit_kernel(spec, backend.target());
+      if (!emitted.is_empty()) wanted.push_back({std::move(emitted.request), &backend});
     }
-    compile_together(specs, jit::backend(call.stream.device));
+    build_together(wanted);
   }
   for (const std::size_t k : missing) {
     steps_[k].plan =

@@ -28,6 +28,8 @@ class ReadyProgram {
   /// or makes them as `on_miss` says, several side by side. Throws Error.
   ReadyProgram(const Definition& definition, const ProgramPlan& plan, const Call& call,
                OnMiss on_miss);
+  /// The same without looking for any kernel: says where the operands of its steps are.
+  ReadyProgram(const Definition& definition, const ProgramPlan& plan, const Call& call);
 
   std::span<const Step> steps() const { return steps_; }
   /// False under OnMiss::fallback while kernels are being compiled: then run() serves their steps
