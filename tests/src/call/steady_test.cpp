@@ -101,6 +101,27 @@ TEST_P(Steady, PlansAreDroppedAboveTheLimit) {
   EXPECT_EQ(read(y, kSize)[999], 1001);
 }
 
+TEST_P(Steady, DevicesDropNothingOfEachOther) {
+  if (!on_gpu()) GTEST_SKIP() << "there is one CPU device";
+  std::vector<float> here(64, 1);
+  const View host(here.data(), DType::f32, {64});
+  const std::array<Argument, 1> in = {host};
+  const Function kept = fuse("kept", [](Value v) { return v * 2; });
+  kept.prepare({}, in, {&host, 1});
+  const Statistics before = statistics({});
+  const std::uint64_t dropped = usage().plans_dropped;
+  const Function next = fuse("next", [](Value v) { return v + 1; });
+  for (int turn = 0; turn < 400; ++turn) {
+    const std::array<Argument, 1> of_device = {grown(x, turn)};
+    const View out = grown(y, turn);
+    next.prepare(stream, of_device, {&out, 1});
+  }
+  EXPECT_GT(usage().plans_dropped, dropped);
+  EXPECT_EQ(statistics({}).plans, before.plans);
+  EXPECT_EQ(statistics({}).plans_dropped, before.plans_dropped);
+  EXPECT_EQ(statistics({}).kernels, before.kernels);
+}
+
 TEST_P(Steady, WhatIsCalledOftenStays) {
   const Function next = fuse("next", [](Value v) { return v + 1; }, {.on_miss = OnMiss::fail});
   const std::array<Argument, 1> often = {view(x, 64)};
