@@ -210,6 +210,13 @@ struct TreeSlots {
   alignas(16) u8 byte[kBytes];
 };
 
+// Of two values: compilers of HIP take the choice of two lanes for one of their addresses, for
+// which the lanes have to be in memory.
+template <class T>
+KILN_FN T second_if(bool second, T a, T b) {
+  return second ? b : a;
+}
+
 // Combines what threads have that differ in the bits of their lanes from `Mask` down to `End`.
 // While each has results of more than one lane of its vectors, both keep half of them: the one
 // whose bit is set has the upper ones.
@@ -222,9 +229,11 @@ KILN_FN void combine_far(Lanes<T, Width>& lanes) {
     } else {
       const bool upper = (threadIdx.x & u32(Mask)) != 0;
       KILN_UNROLL for (int i = 0; i < kHalf; ++i) {
-        const T kept = upper ? lanes.lane[i + kHalf] : lanes.lane[i];
-        const T given = upper ? lanes.lane[i] : lanes.lane[i + kHalf];
-        lanes.lane[i] = Reduction::combine(kept, exchange<Mask, false>(given));
+        const T low = lanes.lane[i];
+        const T high = lanes.lane[i + kHalf];
+        const T given = second_if(!upper, low, high);
+        lanes.lane[i] =
+            Reduction::combine(second_if(upper, low, high), exchange<Mask, false>(given));
       }
     }
     combine_far<Reduction, Mask / 2, End, (Count > 1 ? kHalf : 1)>(lanes);

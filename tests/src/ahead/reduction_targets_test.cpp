@@ -34,19 +34,21 @@ class AmdReductions : public ::testing::TestWithParam<std::string> {
 TEST_P(AmdReductions, ShortRowsNeedNoSharedMemory) {
   const Machine machine = machine_code("sum(x, -1)", DType::f32, {64, 64}, GetParam());
   expect_no_scratch(machine);
-  EXPECT_EQ(machine.count("_dpp"), 4) << machine.assembly;
+  // Of sixteen threads and their four lanes; lanes half of all apart are no move within a row.
+  EXPECT_EQ(machine.count("_dpp"), 2) << machine.assembly;
+  EXPECT_EQ(machine.count("ds_swizzle"), 5) << machine.assembly;
   EXPECT_EQ(machine.count("ds_(read|write|load|store)"), 0) << machine.assembly;
   EXPECT_EQ(machine.resources.lds.value_or(-1), 0);
   EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 1) << machine.assembly;
 }
 
-TEST_P(AmdReductions, AWaveReducesWithoutSharedMemoryAndABlockWithOneWordPerWave) {
+TEST_P(AmdReductions, AWaveReducesWithoutSharedMemoryAndABlockWithOneWordPerThread) {
   const Machine machine = machine_code("sum(x, -1)", DType::f32, {64, 4096}, GetParam());
   expect_no_scratch(machine);
-  EXPECT_EQ(machine.count("ds_swizzle"), 1) << machine.assembly;
-  EXPECT_EQ(machine.count("ds_bpermute"), wave64() ? 1 : 0) << machine.assembly;
+  EXPECT_EQ(machine.count("ds_swizzle"), wave64() ? 4 : 6) << machine.assembly;
+  EXPECT_EQ(machine.count("ds_bpermute"), wave64() ? 3 : 0) << machine.assembly;
   EXPECT_EQ(machine.count("ds_(write|store)"), 1) << machine.assembly;
-  EXPECT_EQ(machine.count("ds_(read|load)"), 1) << machine.assembly;
+  EXPECT_EQ(machine.count("ds_(read|load)"), wave64() ? 1 : 2) << "two words\n" << machine.assembly;
   EXPECT_EQ(machine.count("global_load_(dwordx4|b128)"), 8) << machine.assembly;
 }
 
